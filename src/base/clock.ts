@@ -1,0 +1,49 @@
+/**
+ * Time as an argument. Nothing else in `src` reads the system clock or sets a timer.
+ *
+ * @module
+ */
+
+/** A timer that can be cancelled. */
+export interface Timer {
+  cancel(): void;
+}
+
+export interface Clock {
+  /** Wall clock, milliseconds since 1970. For certificate validity and log lines. */
+  now(): number;
+  /** Milliseconds that never go backwards. For durations and deadlines. */
+  monotonic(): number;
+  /** Calls `fn` once after `delayMs`. A timer never keeps the process alive by itself. */
+  after(delayMs: number, fn: () => void): Timer;
+}
+
+/** The clock of this machine. */
+export const systemClock: Clock = {
+  now: () => Date.now(),
+  monotonic: () => performance.now(),
+  after(delayMs, fn) {
+    // 2^31-1 ms is the longest a runtime's timer can wait; longer ones fire at once.
+    const handle = setTimeout(fn, Math.min(Math.max(delayMs, 0), 2 ** 31 - 1));
+    return { cancel: () => clearTimeout(handle) };
+  },
+};
+
+/** Resolves after `delayMs`, or at once when `signal` aborts (never rejects). */
+export function sleep(
+  clock: Clock,
+  delayMs: number,
+  options?: { readonly signal?: AbortSignal },
+): Promise<void> {
+  return new Promise((resolve) => {
+    const signal = options?.signal;
+    if (signal?.aborted) return resolve();
+    const done = () => {
+      timer.cancel();
+      signal?.removeEventListener("abort", done);
+      resolve();
+    };
+    const timer = clock.after(delayMs, done);
+    signal?.addEventListener("abort", done);
+  });
+}

@@ -1,0 +1,37 @@
+/**
+ * Durations as Go and Consul write them: `1m30s`, `250ms`, `1.5h`, `-1s`.
+ *
+ * @module
+ */
+
+const UNIT_MS: Readonly<Record<string, number>> = {
+  ns: 1e-6,
+  us: 1e-3,
+  "µs": 1e-3,
+  "μs": 1e-3,
+  ms: 1,
+  s: 1000,
+  m: 60_000,
+  h: 3_600_000,
+};
+
+/**
+ * Milliseconds of a Go duration text (`time.ParseDuration`), or `undefined` where it is none.
+ * `0` needs no unit; everything else does.
+ */
+export function parseDurationMs(text: string): number | undefined {
+  const whole = /^([+-]?)((?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+$/;
+  if (/^[+-]?0$/.test(text)) return 0;
+  if (text.length > 64 || !whole.test(text)) return undefined;
+  let totalMs = 0;
+  for (const [, amount, unit] of text.matchAll(/(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)/g)) {
+    totalMs += Number(amount) * (UNIT_MS[unit ?? ""] ?? NaN);
+  }
+  if (!Number.isFinite(totalMs)) return undefined;
+  return text.startsWith("-") ? -totalMs : totalMs;
+}
+
+/** Whole milliseconds written the way Consul reads them (`wait=` needs a unit). */
+export function formatDurationMs(ms: number): string {
+  return `${Math.round(ms)}ms`;
+}

@@ -1,0 +1,13 @@
+/**
+ * What every other directory may use: error codes, time, chance, logs, stats. No domain, no I/O.
+ *
+ * @module
+ */
+export * from "./backoff.ts";
+export * from "./clock.ts";
+export * from "./duration.ts";
+export * from "./errors.ts";
+export * from "./log.ts";
+export * from "./random.ts";
+export * from "./stats.ts";
+export * from "./watch.ts";

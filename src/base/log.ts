@@ -74,7 +74,9 @@ export const silentLog: Log = {
 
 /** `2026-11-21T07:30:00.000Z [INFO]  message key=value`, one line whatever the values hold. */
 export function formatText(record: LogRecord): string {
-  let line = `${new Date(record.timeMs).toISOString()} ${`[${record.level.toUpperCase()}]`.padEnd(7)} `;
+  let line = `${new Date(record.timeMs).toISOString()} ${
+    `[${record.level.toUpperCase()}]`.padEnd(7)
+  } `;
   line += oneLine(record.message);
   for (const [key, value] of Object.entries(record.fields)) {
     if (value === undefined) continue;

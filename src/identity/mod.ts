@@ -1,0 +1,2 @@
+/** Who a peer is. Pure. @module */
+export * from "./spiffe.ts";

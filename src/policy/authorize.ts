@@ -1,0 +1,29 @@
+/**
+ * L4 authorization: may this source connect to the local service? Pure and synchronous, so live
+ * connections can be judged again whenever rules change.
+ *
+ * @module
+ */
+
+import type { ServiceId } from "../identity/mod.ts";
+import { covers, type Intention } from "./intention.ts";
+
+/** All that decides about a source. Plain data, replaced whole. */
+export interface Policy {
+  /** In Consul's order: the first that covers the source decides. */
+  readonly intentions: readonly Intention[];
+  /** What holds where no intention covers the source; unknown is deny. */
+  readonly defaultAction: "allow" | "deny";
+}
+
+/** The outcome and the rule it rests on, for the log line. */
+export type Verdict =
+  | { readonly kind: "allow"; readonly rule: string }
+  | { readonly kind: "deny"; readonly rule: string };
+
+/** The first covering intention decides; permissions cannot be judged at L4 and deny. */
+export function authorize(source: ServiceId, policy: Policy): Verdict {
+  const intention = policy.intentions.find((candidate) => covers(candidate, source));
+  if (!intention) return { kind: policy.defaultAction, rule: `default ${policy.defaultAction}` };
+  return { kind: intention.action === "allow" ? "allow" : "deny", rule: intention.rule };
+}

@@ -1,0 +1,3 @@
+/** What is true now, and where it comes from. @module */
+export * from "./snapshot.ts";
+export * from "./update.ts";

@@ -8,7 +8,7 @@
 export type Random = () => number;
 
 /** The runtime's generator. */
-export const systemRandom: Random = () => Math.random();
+export const systemRandom: Random = (): number => Math.random();
 
 /** A repeatable generator (mulberry32) for tests and load balancer tables. */
 export function seededRandom(seed: number): Random {

@@ -6,17 +6,9 @@
  * @module
  */
 
+import type { Endpoint, LoadBalancing, OutlierPolicy } from "../balance/mod.ts";
+import type { Address, BindAddress } from "../base/mod.ts";
 import type { Policy } from "../policy/mod.ts";
-
-/** Where to listen or dial. */
-export type Address =
-  | { readonly kind: "tcp"; readonly host: string; readonly port: number }
-  | { readonly kind: "unix"; readonly path: string };
-
-/** A listening address; a unix socket may have a mode (`0600`) and an owner. */
-export type BindAddress =
-  | { readonly kind: "tcp"; readonly host: string; readonly port: number }
-  | { readonly kind: "unix"; readonly path: string; readonly mode?: number };
 
 /** Parts carry the version of their content. */
 export interface Part {
@@ -72,25 +64,6 @@ export interface InboundPart extends Part {
   readonly authorize: "match" | "both";
 }
 
-/** How an endpoint is picked from a target's. */
-export type LoadBalancing =
-  | { readonly kind: "round_robin" | "random" | "maglev" }
-  | { readonly kind: "least_request"; readonly choiceCount: number }
-  | { readonly kind: "ring_hash"; readonly minimumSize: number; readonly maximumSize: number };
-
-/** Passive health; Envoy's defaults unless the upstream says otherwise (consul reference 3.7). */
-export interface OutlierPolicy {
-  /** Failures in a row that eject. */
-  readonly maxFailures: number;
-  /** Chance in percent that a due ejection happens. */
-  readonly enforcingPercent: number;
-  readonly intervalMs: number;
-  readonly baseEjectionMs: number;
-  readonly maxEjectionMs: number;
-  /** At most this share of a target's endpoints; one may always go. */
-  readonly maxEjectionPercent: number;
-}
-
 /** A declared upstream: a listener for the local app and where its connections may go. */
 export interface UpstreamPart extends Part {
   /** Stable key, e.g. `service:default/default/db` or `prepared_query:geo-db`. */
@@ -110,16 +83,6 @@ export interface UpstreamPart extends Part {
   readonly idleTimeoutMs: number;
   /** A connection never lives longer; 0 is for ever. */
   readonly lifetimeMs: number;
-}
-
-/** One instance that may be dialled. */
-export interface Endpoint {
-  /** Unique within its target: node and service id. */
-  readonly id: string;
-  readonly host: string;
-  readonly port: number;
-  /** 1..128, from the instance's weight for its health. */
-  readonly weight: number;
 }
 
 /** Where a resolver ends: the endpoints, and who must answer there. */

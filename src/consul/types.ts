@@ -1,0 +1,180 @@
+/**
+ * What the agent tells us, checked and in our own words: every reply becomes one of these before
+ * anybody else sees it. Field names of Consul's JSON appear only in this directory's schemas.
+ *
+ * @module
+ */
+
+import type { OutlierPolicy } from "../balance/mod.ts";
+import type { Address, BindAddress } from "../base/mod.ts";
+import type { Intention } from "../policy/mod.ts";
+
+/** A proxy registration as merged by the agent (`GET /v1/agent/service/:id`). */
+export interface Registration {
+  readonly id: string;
+  /** The service this proxy stands for: `Proxy.DestinationServiceName`. */
+  readonly service: string;
+  readonly datacenter: string;
+  /** `default` where Consul says nothing. */
+  readonly namespace: string;
+  readonly partition: string;
+  /** Of the public listener, from the registration and `bind_address` / `bind_port`; port 0: none. */
+  readonly bind: { readonly kind: "tcp"; readonly host: string; readonly port: number };
+  readonly local: Address;
+  /** `direct` or `transparent`; `""` counts as direct. */
+  readonly mode: string;
+  /** `tcp`, `http`, ... from the merged configuration. */
+  readonly protocol: string;
+  readonly localConnectTimeoutMs: number;
+  readonly handshakeTimeoutMs: number;
+  /** 0: no limit. */
+  readonly maxInboundConnections: number;
+  readonly upstreams: readonly UpstreamDeclaration[];
+  /** Keys that were ignored or mended, as sentences for the log. */
+  readonly warnings: readonly string[];
+}
+
+/** One entry of `Proxy.Upstreams` that wants a listener. */
+export interface UpstreamDeclaration {
+  /** Stable: `service:default/default/db`, with `?dc=dc2` or `?peer=east` where given. */
+  readonly id: string;
+  readonly kind: "service" | "prepared_query";
+  readonly name: string;
+  readonly namespace: string;
+  readonly partition: string;
+  /** `""`: none. */
+  readonly peer: string;
+  /** `""`: the proxy's own. */
+  readonly datacenter: string;
+  readonly bind: BindAddress;
+  /** `""`, `none`, `local` or `remote`. */
+  readonly meshGatewayMode: string;
+  readonly protocol: string;
+  /** Absent: the chain's (5 s by default). */
+  readonly connectTimeoutMs?: number;
+  /** Absent: 1024. */
+  readonly maxConnections?: number;
+  readonly maxPending?: number;
+  readonly outlier: Partial<OutlierPolicy>;
+  /** Poll interval of a prepared query, where the upstream's config overrides the flag. */
+  readonly queryIntervalMs?: number;
+  readonly idleTimeoutMs?: number;
+  readonly lifetimeMs?: number;
+}
+
+/** A leaf with its key (`GET /v1/agent/connect/ca/leaf/:service`); not yet validated. */
+export interface Leaf {
+  readonly certPem: string;
+  readonly keyPem: string;
+  readonly uri: string;
+  readonly serial: string;
+  readonly notBeforeMs: number;
+  readonly notAfterMs: number;
+}
+
+/** Roots in force (`GET /v1/agent/connect/ca/roots`). */
+export interface Roots {
+  readonly activeId: string;
+  /** Lower case. */
+  readonly trustDomain: string;
+  readonly roots: readonly Root[];
+}
+
+export interface Root {
+  readonly id: string;
+  readonly name: string;
+  readonly pem: string;
+  readonly active: boolean;
+  /** `<id>.consul` of `ExternalTrustDomain`, lower case; `""` where the reply has none. */
+  readonly externalTrustDomain: string;
+}
+
+/** Intentions for one destination, in Consul's order; `null` and `[]` both become `[]`. */
+export type Intentions = readonly Intention[];
+
+/** A compiled discovery chain (`/v1/discovery-chain/:service`), keys opaque. */
+export interface DiscoveryChain {
+  readonly service: string;
+  readonly protocol: string;
+  readonly startNode: string;
+  readonly nodes: Readonly<Record<string, ChainNode>>;
+  readonly targets: Readonly<Record<string, ChainTarget>>;
+}
+
+export type ChainNode =
+  | { readonly kind: "router" | "splitter"; readonly name: string }
+  | {
+    readonly kind: "resolver";
+    readonly name: string;
+    readonly target: string;
+    readonly connectTimeoutMs: number;
+    readonly failoverTargets: readonly string[];
+    readonly balancing: ChainBalancing;
+  };
+
+/** `LoadBalancer` of a resolver; `""` policy means round robin. */
+export interface ChainBalancing {
+  readonly policy: string;
+  readonly minimumRingSize?: number;
+  readonly maximumRingSize?: number;
+  readonly choiceCount?: number;
+}
+
+export interface ChainTarget {
+  readonly id: string;
+  readonly service: string;
+  readonly subset: string;
+  readonly namespace: string;
+  readonly partition: string;
+  /** `""` for peer targets. */
+  readonly datacenter: string;
+  readonly peer: string;
+  readonly meshGatewayMode: string;
+  /** bexpr, given to the agent as it is. */
+  readonly filter: string;
+  readonly onlyPassing: boolean;
+  readonly connectTimeoutMs: number;
+  readonly external: boolean;
+  readonly sni: string;
+}
+
+/** One row of `/v1/health/connect/:service` or of a prepared query. */
+export interface Instance {
+  readonly node: string;
+  readonly serviceId: string;
+  /** The service whose identity it must prove: destination of a proxy, own name when native. */
+  readonly service: string;
+  readonly namespace: string;
+  readonly partition: string;
+  readonly datacenter: string;
+  /** Service address, else node address. */
+  readonly host: string;
+  readonly port: number;
+  /** WAN address where tagged (service, then node), else the same as host and port. */
+  readonly wanHost: string;
+  readonly wanPort: number;
+  /** Worst of its checks. */
+  readonly health: "passing" | "warning" | "critical";
+  readonly weights: { readonly passing: number; readonly warning: number };
+}
+
+/** A prepared query's answer. */
+export interface QueryResult {
+  readonly service: string;
+  readonly datacenter: string;
+  readonly instances: readonly Instance[];
+}
+
+/** The mesh config entry's TLS block; absent fields are Consul's defaults. */
+export interface MeshTls {
+  readonly incoming: MeshTlsDirection;
+  readonly outgoing: MeshTlsDirection;
+}
+
+export interface MeshTlsDirection {
+  /** `TLS_AUTO`, `TLSv1_0` .. `TLSv1_3`, or `""`. */
+  readonly minVersion: string;
+  readonly maxVersion: string;
+  /** IANA names. */
+  readonly cipherSuites: readonly string[];
+}

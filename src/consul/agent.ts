@@ -1,0 +1,121 @@
+/**
+ * The agent as the rest of Postern sees it: watches that last, and a few single calls. Everything that
+ * a long poll can do wrong (index resets, frozen caches, unproved empty lists, waits that never end) is
+ * dealt with behind this interface.
+ *
+ * @module
+ */
+
+import type { ProxyError } from "../base/mod.ts";
+import type {
+  DiscoveryChain,
+  Instance,
+  Intentions,
+  Leaf,
+  MeshTls,
+  QueryResult,
+  Registration,
+  Roots,
+} from "./types.ts";
+
+/** Who is told. `onValue` comes at once with the first answer and then whenever the content changes. */
+export interface WatchSink<T> {
+  onValue(value: T): void;
+  /** Each failure; the watch goes on by itself and the last value stays true. */
+  onError(error: ProxyError): void;
+}
+
+/** A running watch. Stopping it is immediate; nothing is delivered afterwards. */
+export interface WatchHandle {
+  stop(): void;
+  readonly state: WatchState;
+}
+
+/** What the admin server shows of a watch. */
+export interface WatchState {
+  /** `leaf web`, `health db dc=dc2`: for people. */
+  readonly name: string;
+  /** `long`: has a connection of its own; `short`: takes its turn within the budget. */
+  readonly mode: "long" | "short" | "poll";
+  /** Monotonic time of the last good answer (also an unchanged one); undefined: none yet. */
+  readonly lastSuccessMs: number | undefined;
+  readonly failures: number;
+  readonly lastError: string | undefined;
+}
+
+export interface ChainRequest {
+  readonly service: string;
+  /** `""`: the agent's own. */
+  readonly datacenter: string;
+  /** Always sent as `OverrideProtocol=tcp` at L4. */
+  readonly connectTimeoutMs?: number;
+  readonly meshGatewayMode?: string;
+}
+
+export interface HealthRequest {
+  readonly service: string;
+  readonly datacenter: string;
+  /** bexpr of a subset, `""`: none. */
+  readonly filter: string;
+}
+
+export interface QueryRequest {
+  readonly name: string;
+  readonly datacenter: string;
+  readonly intervalMs: number;
+}
+
+/** A right that the token lacks: `service:write` on `web`. */
+export interface MissingRight {
+  readonly right: string;
+  readonly on: string;
+  /** What does not work without it. */
+  readonly neededFor: string;
+}
+
+export interface Agent {
+  watchRegistration(proxyId: string, sink: WatchSink<Registration>): WatchHandle;
+  watchLeaf(service: string, sink: WatchSink<Leaf>): WatchHandle;
+  watchRoots(sink: WatchSink<Roots>): WatchHandle;
+  watchIntentions(service: string, sink: WatchSink<Intentions>): WatchHandle;
+  /**
+   * The default policy, from an authorize call about a source that no rule can name (consul_live 4.4):
+   * asked at start, after each agent restart and every few minutes.
+   */
+  watchDefaultPolicy(
+    request: {
+      readonly service: string;
+      readonly trustDomain: string;
+      readonly datacenter: string;
+    },
+    sink: WatchSink<"allow" | "deny">,
+  ): WatchHandle;
+  watchChain(request: ChainRequest, sink: WatchSink<DiscoveryChain>): WatchHandle;
+  /** An empty list is delivered only after a read without `index` confirmed it. */
+  watchHealth(request: HealthRequest, sink: WatchSink<readonly Instance[]>): WatchHandle;
+  watchQuery(request: QueryRequest, sink: WatchSink<QueryResult>): WatchHandle;
+  /** `null`: there is no mesh entry, or it has no TLS block. */
+  watchMeshTls(sink: WatchSink<MeshTls | null>): WatchHandle;
+
+  /** The one sidecar registered for a service id; fails with `agent_not_found` or `usage` (several). */
+  findSidecar(serviceId: string): Promise<string>;
+  /** Rights that the token lacks for running `registration`. */
+  missingRights(registration: Registration): Promise<readonly MissingRight[]>;
+  /** The agent's own verdict on one connection, bounded by `timeoutMs`; any failure rejects. */
+  authorize(
+    request: { readonly target: string; readonly uri: string; readonly serial: string },
+    options: { readonly timeoutMs: number },
+  ): Promise<{ readonly allowed: boolean; readonly reason: string }>;
+  /** Flag mode's `-register`: registers, keeps the TTL check passing, deregisters when stopped. */
+  keepRegistered(request: RegisterRequest, signal: AbortSignal): Promise<void>;
+  watchStates(): readonly WatchState[];
+  close(): void;
+}
+
+export interface RegisterRequest {
+  readonly id: string;
+  readonly name: string;
+  readonly destination: string;
+  readonly host: string;
+  readonly port: number;
+}

@@ -1,0 +1,2 @@
+/** Listeners as readable stage lists. @module */
+export * from "./view.ts";

@@ -1,0 +1,4 @@
+/** Bytes to values and back: PEM and DER. Pure and bounded. @module */
+export * from "./der.ts";
+export * from "./der_writer.ts";
+export * from "./pem.ts";

@@ -13,3 +13,81 @@ export interface ServiceId {
   readonly datacenter: string;
   readonly service: string;
 }
+
+export type ParsedServiceId =
+  | { readonly kind: "service"; readonly id: ServiceId }
+  | { readonly kind: "refused"; readonly reason: string };
+
+const SCHEME = "spiffe://";
+/** Longest id that the SPIFFE standard allows, in bytes. */
+const LENGTH_LIMIT = 2048;
+
+/** Reads a URI; `reason` fits after "Cannot accept the peer: its SPIFFE id ...". */
+export function parseServiceId(uri: string): ParsedServiceId {
+  if (uri.length > LENGTH_LIMIT) return refuse(`is longer than ${LENGTH_LIMIT} bytes`);
+  if (!uri.startsWith(SCHEME)) return refuse("does not start with spiffe://");
+  if (!/^[\x21-\x7e]*$/.test(uri)) return refuse("has a character that is not printable ASCII");
+  if (uri.includes("?")) return refuse("has a query");
+  if (uri.includes("#")) return refuse("has a fragment");
+  const [authority = "", ...escaped] = uri.slice(SCHEME.length).split("/");
+  const trustDomain = parseTrustDomain(authority);
+  if (trustDomain === undefined) return refuse("has no valid trust domain");
+  const path: string[] = [];
+  for (const segment of escaped) {
+    const name = unescapeSegment(segment);
+    if (name === undefined) return refuse("has an empty, dotted or badly escaped segment");
+    path.push(name);
+  }
+  const partition = path[0] === "ap" ? path[1] : "default";
+  const rest = path[0] === "ap" ? path.slice(2) : path;
+  const [ns, namespace, dc, datacenter, svc, service] = rest;
+  const shaped = rest.length === 6 && ns === "ns" && dc === "dc" && svc === "svc";
+  if (!shaped || !partition || !namespace || !datacenter || !service) {
+    return refuse("is not a service id");
+  }
+  return { kind: "service", id: { trustDomain, partition, namespace, datacenter, service } };
+}
+
+/** The URI exactly as Consul writes it: the default partition is left out. */
+export function formatServiceId(id: ServiceId): string {
+  const partition = id.partition === "default" ? "" : `/ap/${escapeSegment(id.partition)}`;
+  return SCHEME + id.trustDomain.toLowerCase() + partition +
+    `/ns/${escapeSegment(id.namespace)}/dc/${escapeSegment(id.datacenter)}` +
+    `/svc/${escapeSegment(id.service)}`;
+}
+
+/** The trust domain in lower case, or `undefined`: no port, no user, no escapes. */
+export function parseTrustDomain(text: string): string | undefined {
+  const lower = text.toLowerCase();
+  return /^[a-z0-9_-]+(\.[a-z0-9_-]+)*$/.test(lower) && lower.length <= 255 ? lower : undefined;
+}
+
+/** The trust domain of a CA certificate's own id, `spiffe://<trust domain>` and nothing after it. */
+export function parseTrustDomainId(uri: string): string | undefined {
+  if (!uri.startsWith(SCHEME)) return undefined;
+  return parseTrustDomain(uri.slice(SCHEME.length).replace(/\/$/, ""));
+}
+
+function refuse(reason: string): ParsedServiceId {
+  return { kind: "refused", reason };
+}
+
+function unescapeSegment(segment: string): string | undefined {
+  let name: string;
+  try {
+    name = decodeURIComponent(segment);
+  } catch {
+    // A "%" without two hex digits, or bytes that are no UTF-8: no name at all.
+    return undefined;
+  }
+  if (name === "" || name === "." || name === "..") return undefined;
+  // deno-lint-ignore no-control-regex -- an escaped slash or NUL must not pass as part of a name
+  return /[\x00-\x1f\x7f/]/.test(name) ? undefined : name;
+}
+
+/** Escapes what Go's `url.URL.String` escapes in a path, so that our text equals Consul's. */
+function escapeSegment(name: string): string {
+  return encodeURIComponent(name)
+    .replace(/%(24|26|2B|2C|3A|3B|3D|40)/g, (hex) => decodeURIComponent(hex))
+    .replace(/[!'()*]/g, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`);
+}

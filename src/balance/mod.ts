@@ -1,2 +1,7 @@
 /** Which endpoint next. Pure, given clock and random. @module */
+export { hashText } from "./hash.ts";
+export * from "./health.ts";
+export { DEFAULT_OUTLIER, outlierPolicy } from "./outlier.ts";
+export * from "./pool.ts";
+export type { EndpointState } from "./state.ts";
 export * from "./types.ts";

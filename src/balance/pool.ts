@@ -1,0 +1,166 @@
+/**
+ * The endpoints of one target: which one next, and what became of those picked. Connections, dials and
+ * limits belong to the proxy.
+ *
+ * @module
+ */
+
+import { formatAddress, type Random } from "../base/mod.ts";
+import { createBalancer, sameBalancing } from "./balancer.ts";
+import { Group } from "./group.ts";
+import { countFailure, eject, mayEject } from "./outlier.ts";
+import { boundedWeight, EndpointRecord, type EndpointState, keyOf } from "./state.ts";
+import type { Endpoint, LoadBalancing, OutlierPolicy } from "./types.ts";
+
+export interface PoolOptions {
+  readonly balancing: LoadBalancing;
+  readonly outlier: OutlierPolicy;
+  readonly random: Random;
+}
+
+export interface PickOptions {
+  /** Of the key that stays with its endpoint (L4: source address), see `hashText`; none: random. */
+  readonly hash?: number | undefined;
+  /** Endpoints not to pick, e.g. those that this connection already tried. */
+  readonly exclude?: ReadonlySet<EndpointState> | undefined;
+}
+
+/** One endpoint as the admin server shows it. */
+export interface EndpointSummary {
+  readonly id: string;
+  readonly address: string;
+  readonly weight: number;
+  readonly active: number;
+  readonly failures: number;
+  readonly ejectedForMs: number;
+  readonly lastResort: boolean;
+}
+
+/** Times are of a clock that never goes backwards. Picking allocates nothing. */
+export class EndpointPool {
+  readonly #random: Random;
+  #balancing: LoadBalancing;
+  #outlier: OutlierPolicy;
+  #records = new Map<string, EndpointRecord>();
+  readonly #live: Group;
+  readonly #lastResort: Group;
+
+  constructor(options: PoolOptions) {
+    this.#random = options.random;
+    this.#balancing = options.balancing;
+    this.#outlier = options.outlier;
+    this.#live = new Group(createBalancer(options.balancing, options.random));
+    this.#lastResort = new Group(createBalancer(options.balancing, options.random));
+  }
+
+  /** Replaces the endpoints; one that keeps id, host and port keeps its state and leases. */
+  update(endpoints: readonly Endpoint[], lastResort: readonly Endpoint[] = []): void {
+    const records = new Map<string, EndpointRecord>();
+    const previous = this.#records;
+    const live = gather(endpoints, { previous, records, lastResort: false });
+    const rest = gather(lastResort, { previous, records, lastResort: true });
+    this.#records = records;
+    // Tables outlive an update that changes nothing, e.g. a list in another order.
+    if (live.changed || live.members.length !== this.#live.members.length) {
+      this.#live.setMembers(live.members);
+    }
+    if (rest.changed || rest.members.length !== this.#lastResort.members.length) {
+      this.#lastResort.setMembers(rest.members);
+    }
+  }
+
+  /** Takes effect with the next pick; ejections that began run to their end. */
+  setPolicy(balancing: LoadBalancing, outlier: OutlierPolicy): void {
+    this.#outlier = outlier;
+    if (sameBalancing(this.#balancing, balancing)) return;
+    this.#balancing = balancing;
+    this.#live.setBalancer(createBalancer(balancing, this.#random));
+    this.#lastResort.setBalancer(createBalancer(balancing, this.#random));
+  }
+
+  /** An endpoint that is neither ejected nor excluded. None: try the next target. */
+  pick(nowMs: number, options?: PickOptions): EndpointState | undefined {
+    return this.#live.pick(nowMs, options?.hash, options?.exclude);
+  }
+
+  /** Like {@link EndpointPool.pick}, from those kept for when no target has an endpoint. */
+  pickLastResort(nowMs: number, options?: PickOptions): EndpointState | undefined {
+    return this.#lastResort.pick(nowMs, options?.hash, options?.exclude);
+  }
+
+  /** How many endpoints could be picked now, not counting the last resort. */
+  usableCount(nowMs: number): number {
+    return this.#live.usable(nowMs).length;
+  }
+
+  /** A connection to `state` begins; every call is paired with one {@link EndpointPool.release}. */
+  acquire(state: EndpointState): void {
+    const record: { active: number } = state;
+    record.active++;
+  }
+
+  release(state: EndpointState): void {
+    const record: { active: number } = state;
+    record.active--;
+  }
+
+  /** It answered as it should: failures are counted from zero again. */
+  succeeded(state: EndpointState): void {
+    const record: { failures: number } = state;
+    record.failures = 0;
+  }
+
+  /** It failed; `true` when that made it ejected. Those gone or already ejected are not counted. */
+  failed(state: EndpointState, nowMs: number): boolean {
+    const record = this.#records.get(keyOf(state.endpoint));
+    if (!record || record !== state) return false;
+    const group = record.lastResort ? this.#lastResort : this.#live;
+    group.usable(nowMs);
+    if (record.ejected || !countFailure(record, this.#outlier)) return false;
+    if (this.#random() * 100 >= this.#outlier.enforcingPercent) return false;
+    if (!mayEject(group.ejected, group.members.length, this.#outlier)) return false;
+    eject(record, nowMs, this.#outlier);
+    group.invalidate();
+    return true;
+  }
+
+  views(nowMs: number): EndpointSummary[] {
+    return [...this.#records.values()].map((record) => ({
+      id: record.endpoint.id,
+      address: formatAddress({ kind: "tcp", ...record.endpoint }),
+      weight: record.weight,
+      active: record.active,
+      failures: record.failures,
+      ejectedForMs: record.ejected ? Math.max(0, record.ejectedUntilMs - nowMs) : 0,
+      lastResort: record.lastResort,
+    }));
+  }
+}
+
+/** Records of `endpoints`, known ones reused; adds them to `records`, where the first of a key wins. */
+function gather(
+  endpoints: readonly Endpoint[],
+  options: {
+    readonly previous: ReadonlyMap<string, EndpointRecord>;
+    readonly records: Map<string, EndpointRecord>;
+    readonly lastResort: boolean;
+  },
+): { readonly members: readonly EndpointRecord[]; readonly changed: boolean } {
+  const { previous, records, lastResort } = options;
+  const members: EndpointRecord[] = [];
+  let changed = false;
+  for (const endpoint of endpoints) {
+    const key = keyOf(endpoint);
+    if (records.has(key)) continue;
+    const known = previous.get(key);
+    const record = known ?? new EndpointRecord(key, endpoint, lastResort);
+    const weight = boundedWeight(endpoint.weight);
+    changed ||= !known || known.lastResort !== lastResort || known.weight !== weight;
+    record.endpoint = endpoint;
+    record.weight = weight;
+    record.lastResort = lastResort;
+    records.set(key, record);
+    members.push(record);
+  }
+  return { members, changed };
+}

@@ -1,0 +1,100 @@
+/**
+ * Consistent hashing on a ring: each endpoint owns points in proportion to its weight, a key belongs to
+ * the first point at or after it. An endpoint that comes or goes moves only its own share of the keys.
+ * An ejected endpoint keeps its points; its keys go to the next usable one on the ring.
+ *
+ * @module
+ */
+
+import type { Random } from "../base/mod.ts";
+import type { Balancer, Excluded } from "./balancer.ts";
+import { hashText, mix32 } from "./hash.ts";
+import type { EndpointRecord } from "./state.ts";
+import { firstAllowed } from "./weighted.ts";
+
+export interface RingSizes {
+  readonly minimumSize: number;
+  readonly maximumSize: number;
+}
+
+/** A point is `hash * 2^20 + member` in one number, so that the ring sorts as plain numbers. */
+const MEMBER_BITS = 2 ** 20;
+
+/** Points cost 8 bytes each; more than these no longer balance better, whatever is configured. */
+const POINTS_LIMIT = 2 ** 20;
+
+/** Points looked at before the usable endpoints are searched in order. */
+const WALK_LIMIT = 1024;
+
+export class RingHash implements Balancer {
+  readonly #random: Random;
+  readonly #sizes: RingSizes;
+  #members: readonly EndpointRecord[] = [];
+  #usable: readonly EndpointRecord[] = [];
+  /** Built when first needed. */
+  #ring: Float64Array | undefined;
+
+  constructor(random: Random, sizes: RingSizes) {
+    this.#random = random;
+    this.#sizes = sizes;
+  }
+
+  update(members: readonly EndpointRecord[], usable: readonly EndpointRecord[]): void {
+    if (members !== this.#members) this.#ring = undefined;
+    this.#members = members;
+    this.#usable = usable;
+  }
+
+  pick(hash: number | undefined, excluded: Excluded): EndpointRecord | undefined {
+    const usable = this.#usable;
+    if (usable.length === 0) return undefined;
+    const key = mix32(hash ?? this.#random() * 2 ** 32);
+    const ring = this.#ring ??= buildRing(this.#members, this.#sizes);
+    let position = lowerBound(ring, key * MEMBER_BITS);
+    for (let step = Math.min(ring.length, WALK_LIMIT); step > 0; step--, position++) {
+      if (position >= ring.length) position = 0;
+      const record = this.#members[(ring[position] ?? 0) % MEMBER_BITS];
+      if (record && !record.ejected && !excluded?.has(record)) return record;
+    }
+    return firstAllowed(usable, excluded, key % usable.length);
+  }
+}
+
+/** Sorted points; every member has at least one. */
+function buildRing(members: readonly EndpointRecord[], sizes: RingSizes): Float64Array {
+  const size = Math.min(members.length, MEMBER_BITS);
+  let total = 0;
+  let least = Infinity;
+  for (const { weight } of members) {
+    total += weight;
+    least = Math.min(least, weight);
+  }
+  // So many points that the least of them has a whole number, and all have what they are due.
+  const wanted = Math.ceil((least / total) * sizes.minimumSize) * (total / least);
+  const points = Math.min(Math.max(wanted, size), sizes.maximumSize, POINTS_LIMIT);
+  const ring: number[] = [];
+  for (let member = 0; member < size; member++) {
+    const record = members[member];
+    if (!record) continue;
+    const address = `${record.endpoint.host}:${record.endpoint.port}`;
+    const first = hashText(address);
+    const stride = hashText(address, 0x5bd1e995) | 1;
+    const count = Math.max(1, Math.round((points * record.weight) / total));
+    for (let point = 0; point < count; point++) {
+      ring.push(mix32(first + Math.imul(point, stride)) * MEMBER_BITS + member);
+    }
+  }
+  return Float64Array.from(ring).sort();
+}
+
+/** The first position whose point is not below `wanted`. */
+function lowerBound(ring: Float64Array, wanted: number): number {
+  let low = 0;
+  let high = ring.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if ((ring[middle] ?? 0) < wanted) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

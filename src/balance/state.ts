@@ -1,0 +1,52 @@
+/**
+ * What a pool remembers of one endpoint for as long as it stays in the target.
+ *
+ * @module
+ */
+
+import type { Endpoint } from "./types.ts";
+
+/** An endpoint and how it is doing. Changed only by its pool; compared by identity. */
+export interface EndpointState {
+  readonly endpoint: Endpoint;
+  /** Leases out now. */
+  readonly active: number;
+  /** Failures in a row. */
+  readonly failures: number;
+  readonly ejected: boolean;
+  /** Kept only for when nothing else is left. */
+  readonly lastResort: boolean;
+}
+
+/** {@link EndpointState} as the pool sees it. */
+export class EndpointRecord implements EndpointState {
+  readonly key: string;
+  endpoint: Endpoint;
+  /** 1..128 whatever the endpoint says. */
+  weight: number;
+  lastResort: boolean;
+  active = 0;
+  failures = 0;
+  ejected = false;
+  /** End of the last ejection; 0 when there was none. */
+  ejectedUntilMs = 0;
+  /** Recent ejections; the next one lasts longer by each. */
+  timesEjected = 0;
+
+  constructor(key: string, endpoint: Endpoint, lastResort: boolean) {
+    this.key = key;
+    this.endpoint = endpoint;
+    this.weight = boundedWeight(endpoint.weight);
+    this.lastResort = lastResort;
+  }
+}
+
+/** An endpoint that keeps id, host and port stays the same one. */
+export function keyOf(endpoint: Endpoint): string {
+  return `${endpoint.host} ${endpoint.port} ${endpoint.id}`;
+}
+
+/** Tables loop over weights, so a wrong one must not get there. */
+export function boundedWeight(weight: number): number {
+  return weight >= 1 ? Math.min(Math.floor(weight), 128) : 1;
+}

@@ -1,0 +1,61 @@
+/**
+ * Drawing one of many by weight, and the plain search that ends every balancer's attempts.
+ *
+ * @module
+ */
+
+import type { EndpointRecord } from "./state.ts";
+
+/** Draws in proportion to weight: one step where all weights are equal, O(log n) otherwise. */
+export class WeightedDraw {
+  readonly #size: number;
+  /** Running sum of weights; `undefined` when all are equal. */
+  readonly #sums: Float64Array | undefined;
+
+  constructor(records: readonly EndpointRecord[]) {
+    this.#size = records.length;
+    if (equalWeights(records)) return;
+    const sums = new Float64Array(records.length);
+    let sum = 0;
+    records.forEach((record, index) => sums[index] = sum += record.weight);
+    this.#sums = sums;
+  }
+
+  get equal(): boolean {
+    return this.#sums === undefined;
+  }
+
+  /** The index that `chance` (in [0, 1)) falls on. */
+  draw(chance: number): number {
+    const sums = this.#sums;
+    if (!sums) return Math.floor(chance * this.#size);
+    const wanted = chance * (sums[this.#size - 1] ?? 0);
+    let low = 0;
+    let high = this.#size - 1;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if ((sums[middle] ?? 0) > wanted) high = middle;
+      else low = middle + 1;
+    }
+    return low;
+  }
+}
+
+export function equalWeights(records: readonly EndpointRecord[]): boolean {
+  const first = records[0]?.weight;
+  return records.every((record) => record.weight === first);
+}
+
+/** The first record outside `excluded`, looking from `start` on and around. */
+export function firstAllowed(
+  records: readonly EndpointRecord[],
+  excluded: ReadonlySet<unknown> | undefined,
+  start: number,
+): EndpointRecord | undefined {
+  const size = records.length;
+  for (let step = 0; step < size; step++) {
+    const record = records[(start + step) % size];
+    if (record && !excluded?.has(record)) return record;
+  }
+  return undefined;
+}

@@ -14,11 +14,8 @@ export interface Endpoint {
   readonly weight: number;
 }
 
-/** How an endpoint is picked from a target's. */
-export type LoadBalancing =
-  | { readonly kind: "round_robin" | "random" | "maglev" }
-  | { readonly kind: "least_request"; readonly choiceCount: number }
-  | { readonly kind: "ring_hash"; readonly minimumSize: number; readonly maximumSize: number };
+/** How an endpoint is picked: what the discovery chain says. */
+export type { LoadBalancing } from "../chain/mod.ts";
 
 /** Passive health; Envoy's defaults unless the upstream says otherwise (consul reference 3.7). */
 export interface OutlierPolicy {

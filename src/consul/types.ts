@@ -92,51 +92,7 @@ export interface Root {
 /** Intentions for one destination, in Consul's order; `null` and `[]` both become `[]`. */
 export type Intentions = readonly Intention[];
 
-/** A compiled discovery chain (`/v1/discovery-chain/:service`), keys opaque. */
-export interface DiscoveryChain {
-  readonly service: string;
-  readonly protocol: string;
-  readonly startNode: string;
-  readonly nodes: Readonly<Record<string, ChainNode>>;
-  readonly targets: Readonly<Record<string, ChainTarget>>;
-}
-
-export type ChainNode =
-  | { readonly kind: "router" | "splitter"; readonly name: string }
-  | {
-    readonly kind: "resolver";
-    readonly name: string;
-    readonly target: string;
-    readonly connectTimeoutMs: number;
-    readonly failoverTargets: readonly string[];
-    readonly balancing: ChainBalancing;
-  };
-
-/** `LoadBalancer` of a resolver; `""` policy means round robin. */
-export interface ChainBalancing {
-  readonly policy: string;
-  readonly minimumRingSize?: number;
-  readonly maximumRingSize?: number;
-  readonly choiceCount?: number;
-}
-
-export interface ChainTarget {
-  readonly id: string;
-  readonly service: string;
-  readonly subset: string;
-  readonly namespace: string;
-  readonly partition: string;
-  /** `""` for peer targets. */
-  readonly datacenter: string;
-  readonly peer: string;
-  readonly meshGatewayMode: string;
-  /** bexpr, given to the agent as it is. */
-  readonly filter: string;
-  readonly onlyPassing: boolean;
-  readonly connectTimeoutMs: number;
-  readonly external: boolean;
-  readonly sni: string;
-}
+export type { ChainBalancing, ChainNode, ChainTarget, DiscoveryChain } from "../chain/mod.ts";
 
 /** One row of `/v1/health/connect/:service` or of a prepared query. */
 export interface Instance {

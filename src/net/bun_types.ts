@@ -1,0 +1,87 @@
+/**
+ * The part of Bun's socket API that the engine uses, as probed on the pinned version; Bun's own type
+ * package would redefine the web's globals for everyone.
+ *
+ * @module
+ */
+
+// deno-lint-ignore-file no-explicit-any -- `data` is whatever the engine put there
+
+export interface BunTlsOptions {
+  readonly cert: string;
+  readonly key: string;
+  readonly ca: string;
+  readonly ciphers: string;
+  readonly minVersion: number;
+  readonly maxVersion: number;
+  readonly serverName?: string;
+  readonly requestCert?: boolean;
+  readonly rejectUnauthorized?: boolean;
+}
+
+export interface BunSocket {
+  data: any;
+  readonly remoteAddress: string | undefined;
+  readonly remotePort: number | undefined;
+  readonly fd: number;
+  /** Bytes taken; less than given when the kernel is full, -1 when closed. */
+  write(chunk: Uint8Array): number;
+  end(): void;
+  shutdown(): void;
+  terminate(): void;
+  pause(): void;
+  resume(): void;
+  setNoDelay(on: boolean): void;
+  setKeepAlive(on: boolean, initialDelayMs: number): void;
+  upgradeTLS(options: {
+    readonly isServer: true;
+    readonly tls: BunTlsOptions;
+    readonly socket: BunSocketHandler;
+  }): unknown;
+  setSession(ticket: Uint8Array): void;
+  getSession(): Uint8Array | undefined;
+  isSessionReused(): boolean;
+  getTLSVersion(): string;
+  getPeerX509Certificate(): { readonly raw: Uint8Array } | undefined;
+}
+
+export interface BunSocketHandler {
+  open?(socket: BunSocket): void;
+  data?(socket: BunSocket, chunk: Uint8Array): void;
+  drain?(socket: BunSocket): void;
+  end?(socket: BunSocket): void;
+  close?(socket: BunSocket, error?: Error): void;
+  error?(socket: BunSocket, error: Error): void;
+  connectError?(socket: BunSocket, error: Error): void;
+  handshake?(socket: BunSocket, success: boolean, error: (Error & { code?: string }) | null): void;
+  session?(socket: BunSocket, ticket: Uint8Array): void;
+}
+
+export interface BunListener {
+  readonly port: number;
+  stop(closeConnections: boolean): void;
+}
+
+export interface BunRuntime {
+  readonly version: string;
+  listen(
+    options:
+      & { readonly allowHalfOpen: boolean; readonly socket: BunSocketHandler }
+      & (
+        | { readonly unix: string }
+        | {
+          readonly hostname: string;
+          readonly port: number;
+          readonly reusePort: boolean;
+          readonly exclusive: boolean;
+        }
+      ),
+  ): BunListener;
+  connect(
+    options: {
+      readonly allowHalfOpen: boolean;
+      readonly tls?: BunTlsOptions;
+      readonly socket: BunSocketHandler;
+    } & ({ readonly unix: string } | { readonly hostname: string; readonly port: number }),
+  ): Promise<unknown>;
+}

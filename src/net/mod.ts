@@ -1,0 +1,12 @@
+/** Sockets and TLS, the same on every runtime. @module */
+import { bunEngine } from "./bun.ts";
+import { nodeEngine } from "./node.ts";
+import type { Engine } from "./port.ts";
+
+export * from "./port.ts";
+export * from "./relay.ts";
+
+/** The engine of the runtime this process runs on. */
+export function runtimeEngine(): Engine {
+  return bunEngine() ?? nodeEngine();
+}

@@ -1,0 +1,166 @@
+/**
+ * The port between Postern and a runtime's sockets. An engine turns native sockets into
+ * {@link Connection}s that all behave the same: writes are taken whole and say when to stop, each half
+ * closes on its own, a reset is not an end. Everything is called back synchronously, so that a byte
+ * passes from one socket to the next without a promise.
+ *
+ * @module
+ */
+
+import type { Address, BindAddress } from "../base/mod.ts";
+
+/** What a connection tells its owner. Replaced as the connection moves from stage to stage. */
+export interface ConnectionEvents {
+  /** Bytes from the peer; the chunk belongs to the receiver. */
+  onData(chunk: Uint8Array): void;
+  /** The peer ended its half (FIN, close_notify); it may still be written to. */
+  onEnd(): void;
+  /** After a `write` that returned false: everything taken has been handed on. */
+  onDrain(): void;
+  /** Last event. `reset`: the peer or the network broke the connection rather than ending it. */
+  onClose(reset: boolean): void;
+}
+
+/** An open byte stream in both directions, plain or TLS. */
+export interface Connection {
+  events: ConnectionEvents;
+  /** `127.0.0.1:40312`, or `unix` for a local socket. */
+  readonly remote: string;
+  /**
+   * Takes the whole chunk. False: it could not be sent at once, and the caller stops its source until
+   * `onDrain`; what was taken stays in memory until then.
+   */
+  write(chunk: Uint8Array): boolean;
+  /** Ends our half after everything written; the peer may go on sending. */
+  end(): void;
+  /** Ends both halves in an orderly way without waiting for the peer. */
+  close(): void;
+  /** Breaks the connection at once (RST), dropping what was not sent. */
+  reset(): void;
+  /** Stops and resumes `onData`. */
+  pause(): void;
+  resume(): void;
+  /** Bytes taken by `write` and not handed to the kernel yet. */
+  readonly bufferedBytes: number;
+}
+
+/** A TCP connection that was accepted and has not shaken hands. */
+export interface AcceptedConnection {
+  readonly remote: string;
+  /** Starts the server side of TLS; `handler` is called exactly once. */
+  secure(tls: ServerTls, handler: (outcome: HandshakeOutcome) => void): void;
+  /** Breaks the connection at once; a pending handshake's handler is not called any more. */
+  reset(): void;
+}
+
+/** Certificate, key, roots and versions as one engine wants them; made once per generation. */
+export interface ServerTls {
+  readonly kind: "server";
+}
+
+/** The same for dialling one name; carries the SNI. */
+export interface ClientTls {
+  readonly kind: "client";
+}
+
+export interface TlsMaterial {
+  /** Leaf first, PEM. */
+  readonly certPem: string;
+  readonly keyPem: string;
+  readonly rootPems: readonly string[];
+  readonly minVersion: "TLSv1.2" | "TLSv1.3";
+  readonly maxVersion: "TLSv1.2" | "TLSv1.3";
+  /** OpenSSL names for TLS 1.2; empty: {@link DEFAULT_CIPHER_SUITES}. */
+  readonly cipherSuites: readonly string[];
+}
+
+/** TLS 1.2 suites when nobody says otherwise: forward secret and authenticated only. */
+export const DEFAULT_CIPHER_SUITES: readonly string[] = [
+  "ECDHE-ECDSA-AES128-GCM-SHA256",
+  "ECDHE-RSA-AES128-GCM-SHA256",
+  "ECDHE-ECDSA-AES256-GCM-SHA384",
+  "ECDHE-RSA-AES256-GCM-SHA384",
+  "ECDHE-ECDSA-CHACHA20-POLY1305",
+  "ECDHE-RSA-CHACHA20-POLY1305",
+];
+
+/** What the peer showed in its handshake, or in the one that its ticket stems from. */
+export interface PresentedPeer {
+  /** The runtime's own verdict: necessary, never sufficient. */
+  readonly accepted: boolean;
+  /** Why it did not accept, `""` where it did. */
+  readonly reason: string;
+  /** DER of the leaf; undefined: the peer showed no certificate. */
+  readonly leaf: Uint8Array | undefined;
+  /** DER of everything else it presented, in its order. Costly: ask only for unknown leaves. */
+  chain(): readonly Uint8Array[];
+  /** `TLSv1.3`. */
+  readonly version: string;
+  readonly resumed: boolean;
+}
+
+export type HandshakeOutcome =
+  | { readonly kind: "secured"; readonly connection: Connection; readonly peer: PresentedPeer }
+  | { readonly kind: "failed"; readonly reason: string };
+
+/** Opaque state that lets the next handshake with the same server be a short one. */
+export type Ticket = Uint8Array;
+
+export interface DialOptions {
+  readonly address: Address;
+  /** Absent: plain. */
+  readonly tls?: ClientTls;
+  readonly ticket?: Ticket | undefined;
+}
+
+/** Exactly one of `onConnected` and `onFailed` is called, unless the dial was cancelled before. */
+export interface DialHandler {
+  /** With TLS: after the handshake, with what the server presented. */
+  onConnected(connection: Connection, peer: PresentedPeer | undefined): void;
+  /** `handshake`: TCP was up. */
+  onFailed(stage: "connect" | "handshake", reason: string): void;
+  /** A newer ticket; any number of times while the connection lives. */
+  onTicket?(ticket: Ticket): void;
+}
+
+export interface Dial {
+  /** Breaks off at once; the handler is not called any more. */
+  cancel(): void;
+}
+
+export interface ListenOptions {
+  readonly address: BindAddress;
+  /** Several workers listen on the same TCP address and the kernel shares the load. */
+  readonly reusePort: boolean;
+}
+
+export interface Listener {
+  /** Where it really listens: the port that 0 became. */
+  readonly address: BindAddress;
+  /** Stops accepting; open connections live on. */
+  close(): void;
+}
+
+/** Sockets and TLS of one runtime. */
+export interface Engine {
+  /** `bun 1.4.5`, `deno 2.9.6`. */
+  readonly name: string;
+  /** Plain connections. Fails with `listen_failed`. */
+  listen(options: ListenOptions, onConnection: (connection: Connection) => void): Promise<Listener>;
+  /** Connections that must shake hands before anything else. */
+  listenSecure(
+    options: ListenOptions,
+    onAccepted: (accepted: AcceptedConnection) => void,
+  ): Promise<Listener>;
+  dial(options: DialOptions, handler: DialHandler): Dial;
+  serverTls(material: TlsMaterial): ServerTls;
+  clientTls(material: TlsMaterial, options: { readonly serverName: string }): ClientTls;
+}
+
+/** Events of a connection that nobody owns any more. */
+export const ignoredEvents: ConnectionEvents = {
+  onData: () => {},
+  onEnd: () => {},
+  onDrain: () => {},
+  onClose: () => {},
+};

@@ -1,0 +1,135 @@
+/**
+ * Bytes from one connection to another, both ways, until both have ended. A side that cannot take
+ * more stops the other from sending; an end is passed on as an end and a reset as a reset; the last
+ * bytes arrive before the end does.
+ *
+ * @module
+ */
+
+import type { Connection, ConnectionEvents } from "./port.ts";
+
+/** Why a relay is over. */
+export type RelayEnd =
+  /** Both halves ended in an orderly way; `first` ended its half first. */
+  | { readonly kind: "ended"; readonly first: "downstream" | "upstream" }
+  | { readonly kind: "reset"; readonly by: "downstream" | "upstream" };
+
+/** Time in ticks of the owner's sweep: a relay notes the tick of its last byte, nothing more. */
+export interface Ticker {
+  tick: number;
+}
+
+export class Relay {
+  readonly downstream: Connection;
+  readonly upstream: Connection;
+  /** Bytes that came from the downstream, and that went to it. */
+  receivedBytes = 0;
+  sentBytes = 0;
+  /** Tick of the last byte either way. */
+  activeTick: number;
+  readonly #ticker: Ticker;
+  readonly #onOver: (end: RelayEnd) => void;
+  #firstEnd: "downstream" | "upstream" | undefined;
+  #over = false;
+
+  constructor(
+    downstream: Connection,
+    upstream: Connection,
+    options: { readonly ticker: Ticker; readonly onOver: (end: RelayEnd) => void },
+  ) {
+    this.downstream = downstream;
+    this.upstream = upstream;
+    this.#ticker = options.ticker;
+    this.activeTick = options.ticker.tick;
+    this.#onOver = options.onOver;
+    downstream.events = new DownstreamHalf(this);
+    upstream.events = new UpstreamHalf(this);
+  }
+
+  fromDownstream(chunk: Uint8Array): void {
+    this.receivedBytes += chunk.length;
+    this.activeTick = this.#ticker.tick;
+    if (!this.upstream.write(chunk)) this.downstream.pause();
+  }
+
+  fromUpstream(chunk: Uint8Array): void {
+    this.sentBytes += chunk.length;
+    this.activeTick = this.#ticker.tick;
+    if (!this.downstream.write(chunk)) this.upstream.pause();
+  }
+
+  ended(side: "downstream" | "upstream"): void {
+    this.#firstEnd ??= side;
+    (side === "downstream" ? this.upstream : this.downstream).end();
+  }
+
+  /** One side is gone. The other is told the same way, then the relay waits for its close, too. */
+  closed(side: "downstream" | "upstream", reset: boolean): void {
+    if (this.#over) return;
+    const other = side === "downstream" ? this.upstream : this.downstream;
+    if (reset) {
+      this.#over = true;
+      other.reset();
+      this.#onOver({ kind: "reset", by: side });
+      return;
+    }
+    if (this.#firstEnd === undefined) this.#firstEnd = side;
+    if (this.#closedSide === undefined) {
+      this.#closedSide = side;
+      // Whatever is still on its way to the other side is sent before its end.
+      other.end();
+      return;
+    }
+    this.#over = true;
+    this.#onOver({ kind: "ended", first: this.#firstEnd });
+  }
+
+  #closedSide: "downstream" | "upstream" | undefined;
+
+  /** Ends it from outside, orderly or not; `onOver` is not called. */
+  stop(how: "close" | "reset"): void {
+    this.#over = true;
+    for (const side of [this.downstream, this.upstream]) {
+      if (how === "close") side.close();
+      else side.reset();
+    }
+  }
+}
+
+class DownstreamHalf implements ConnectionEvents {
+  readonly #relay: Relay;
+  constructor(relay: Relay) {
+    this.#relay = relay;
+  }
+  onData(chunk: Uint8Array): void {
+    this.#relay.fromDownstream(chunk);
+  }
+  onDrain(): void {
+    this.#relay.upstream.resume();
+  }
+  onEnd(): void {
+    this.#relay.ended("downstream");
+  }
+  onClose(reset: boolean): void {
+    this.#relay.closed("downstream", reset);
+  }
+}
+
+class UpstreamHalf implements ConnectionEvents {
+  readonly #relay: Relay;
+  constructor(relay: Relay) {
+    this.#relay = relay;
+  }
+  onData(chunk: Uint8Array): void {
+    this.#relay.fromUpstream(chunk);
+  }
+  onDrain(): void {
+    this.#relay.downstream.resume();
+  }
+  onEnd(): void {
+    this.#relay.ended("upstream");
+  }
+  onClose(reset: boolean): void {
+    this.#relay.closed("upstream", reset);
+  }
+}

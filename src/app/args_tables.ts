@@ -1,0 +1,77 @@
+/**
+ * The flags of the commands other than `proxy`, with their help.
+ *
+ * @module
+ */
+
+import type { FlagGroup, FlagSpec } from "./args_flags.ts";
+
+export const LOG_FLAGS: readonly FlagSpec[] = [
+  {
+    name: "log-level",
+    kind: "text",
+    value: "LEVEL",
+    byDefault: "info",
+    help: "What to log: trace, debug, info, warn or error, in any case.",
+  },
+  { name: "log-json", kind: "switch", help: "Write log lines as JSON objects." },
+];
+
+export const DEV_FLAGS: readonly FlagGroup[] = [{
+  title: "Flags",
+  flags: [
+    {
+      name: "http-addr",
+      kind: "text",
+      value: "ADDRESS",
+      byDefault: "127.0.0.1:8500",
+      help: "Where the agent's HTTP API listens, [host]:port; port 0 takes a free one.",
+    },
+    {
+      name: "datacenter",
+      kind: "text",
+      value: "NAME",
+      byDefault: "dc1",
+      help: "Name of the datacenter it pretends to be.",
+    },
+    {
+      name: "default-policy",
+      kind: "text",
+      value: "POLICY",
+      byDefault: "allow",
+      help: "allow or deny: what happens where no intention matches.",
+    },
+    {
+      name: "token",
+      kind: "text",
+      value: "TOKEN",
+      help: "Ask every request for an ACL token; this one may do everything.",
+    },
+    {
+      name: "demo",
+      kind: "switch",
+      help: "Also start two services, a sidecar process for each and one intention.",
+    },
+    ...LOG_FLAGS,
+  ],
+}];
+
+export const WAIT_READY_FLAGS: readonly FlagGroup[] = [{
+  title: "Flags",
+  flags: [
+    {
+      name: "admin",
+      kind: "text",
+      value: "ADDRESS",
+      byDefault: "127.0.0.1:19000",
+      help: "Admin server of the proxy to wait for.",
+    },
+    {
+      name: "timeout",
+      kind: "text",
+      value: "DURATION",
+      byDefault: "30s",
+      help: "Give up after this long.",
+    },
+  ],
+}];

@@ -1,0 +1,169 @@
+/**
+ * Help for each command, from the same tables that the flags are read with.
+ *
+ * @module
+ */
+
+import type { HelpTopic } from "./args.ts";
+import type { FlagGroup, FlagSpec } from "./args_flags.ts";
+import { PROXY_FLAGS } from "./args_proxy_table.ts";
+import { DEV_FLAGS, WAIT_READY_FLAGS } from "./args_tables.ts";
+
+const WIDTH = 100;
+const COLUMN = 34;
+
+interface Page {
+  readonly usage: readonly string[];
+  readonly about: string;
+  readonly examples: readonly (readonly [string, string])[];
+  /** List of commands. */
+  readonly commands?: string;
+  readonly flags: readonly FlagGroup[];
+  readonly notes?: string;
+}
+
+const PAGES: Readonly<Record<HelpTopic, Page>> = {
+  "": {
+    usage: ["postern COMMAND [flags]"],
+    about:
+      "A sidecar proxy for Consul service mesh: identity, intentions and mutual TLS in front of " +
+      "a service that knows nothing of them.",
+    examples: [
+      [
+        "Run the sidecar of the service web, as with consul connect proxy:",
+        "postern proxy -sidecar-for web",
+      ],
+      ["Try a whole mesh on this machine, without Consul:", "postern dev -demo"],
+      [
+        "Start an application only when its sidecar can carry traffic:",
+        "postern wait-ready && exec my-application",
+      ],
+    ],
+    flags: [],
+    commands: `  proxy          Run a sidecar ("connect proxy" is the same)
+  check          Say what is wrong with flags or a configuration file; start nothing
+  dev            Run an agent in memory, to try and test a mesh without Consul
+  wait-ready     Wait until a running proxy is ready
+  version        Print version, commit and engine
+  help COMMAND   Show the flags of a command, and examples`,
+    notes: "Exit codes: 0 done, 1 failed, 2 wrong usage or configuration (nothing was started).",
+  },
+  proxy: {
+    usage: [
+      "postern proxy -sidecar-for ID [flags]",
+      "postern proxy -service NAME -upstream NAME:PORT [flags]",
+      "postern proxy -config FILE [flags]",
+    ],
+    about: "Runs a sidecar: connections from the mesh reach the local application once their " +
+      "certificate and the intentions allow them, and connections of the application reach its " +
+      "upstreams over mutual TLS. Takes the flags and variables of consul connect proxy.",
+    examples: [
+      ["The sidecar registered for the service id web-1:", "postern proxy -sidecar-for web-1"],
+      [
+        "With an ACL token and TLS to the agent:",
+        "CONSUL_HTTP_ADDR=https://127.0.0.1:8501 postern proxy -sidecar-for web-1 \\\n" +
+        "    -token-file /etc/postern/token -ca-file /etc/postern/agent-ca.pem",
+      ],
+      [
+        "Reach db as the service web on local port 9191, with nothing registered:",
+        "postern proxy -service web -upstream db:9191",
+      ],
+      [
+        "Be the public side of db, too:",
+        "postern proxy -service db -listen :8443 -service-addr 127.0.0.1:5432",
+      ],
+      ["Without Consul:", "postern proxy -config /etc/postern/web.json"],
+    ],
+    flags: PROXY_FLAGS,
+    notes:
+      "SIGTERM and SIGINT stop accepting, let open connections finish and end with 0; a second one " +
+      "ends at\nonce. SIGHUP reads files again (token, CA, configuration). Also honoured: " +
+      "CONSUL_HTTP_SSL,\nCONSUL_HTTP_SSL_VERIFY, CONSUL_HTTP_AUTH.",
+  },
+  check: {
+    usage: ["postern check -config FILE", "postern check [flags of postern proxy]"],
+    about: "Reads flags and configuration as postern proxy would, says what is wrong and ends. " +
+      "Starts nothing, opens no socket and asks no agent.",
+    examples: [
+      ["A configuration file:", "postern check -config /etc/postern/web.json"],
+      ["A command line:", "postern check -service web -upstream db:9191 -drain-timeout 20s"],
+    ],
+    flags: [],
+    notes: 'Takes every flag of postern proxy; see "postern proxy -help".',
+  },
+  dev: {
+    usage: ["postern dev [flags]"],
+    about: "Runs an agent in memory behind Consul's HTTP API: catalog, health, certificates, " +
+      "intentions, discovery chains. Everything is gone when it ends. Not for production.",
+    examples: [
+      ["An agent for tests, on a free port:", "postern dev -http-addr 127.0.0.1:0"],
+      ["A whole mesh to play with:", "postern dev -demo"],
+      ["Refuse what no intention allows:", "postern dev -default-policy deny"],
+    ],
+    flags: DEV_FLAGS,
+  },
+  "wait-ready": {
+    usage: ["postern wait-ready [flags]"],
+    about:
+      "Asks the proxy's admin server until it is ready: listeners bound, certificate and roots " +
+      "valid, first complete state applied. Ends with 0 when it is, with 1 at the timeout.",
+    examples: [
+      [
+        "Start the application after its sidecar:",
+        "postern wait-ready -timeout 60s && exec my-application",
+      ],
+      ["A second sidecar on this machine:", "postern wait-ready -admin 127.0.0.1:19001"],
+    ],
+    flags: WAIT_READY_FLAGS,
+  },
+  version: {
+    usage: ["postern version"],
+    about: "Prints version, commit and engine.",
+    examples: [],
+    flags: [],
+  },
+};
+
+/** The help of a command, at most 100 columns wide, ending with a line break. */
+export function helpText(topic: HelpTopic): string {
+  const page = PAGES[topic];
+  const parts = [
+    page.usage.map((line, index) => `${index === 0 ? "Usage:" : "      "} ${line}`).join("\n"),
+    wrap(page.about, WIDTH).join("\n"),
+  ];
+  if (page.examples.length > 0) {
+    const examples = page.examples.map(([what, command]) => `  # ${what}\n  ${command}`);
+    parts.push(`Examples:\n${examples.join("\n")}`);
+  }
+  if (page.commands !== undefined) parts.push(`Commands:\n${page.commands}`);
+  for (const { title, flags } of page.flags) {
+    parts.push(`${title}:\n${flags.map(describe).join("\n")}`);
+  }
+  if (page.notes !== undefined) parts.push(page.notes);
+  return `${parts.join("\n\n")}\n`;
+}
+
+function describe(flag: FlagSpec): string {
+  const head = `  -${flag.name}${flag.value === undefined ? "" : ` ${flag.value}`}`;
+  let about = flag.help;
+  if (flag.env !== undefined) about += ` [$${flag.env}]`;
+  if (flag.byDefault !== undefined) about += ` (default: ${flag.byDefault})`;
+  const lines = wrap(about, WIDTH - COLUMN);
+  const indent = " ".repeat(COLUMN);
+  if (head.length + 2 > COLUMN) return [head, ...lines.map((line) => indent + line)].join("\n");
+  return lines.map((line, index) => (index === 0 ? head.padEnd(COLUMN) : indent) + line).join("\n");
+}
+
+function wrap(text: string, width: number): string[] {
+  const lines: string[] = [];
+  let line = "";
+  for (const word of text.split(" ")) {
+    if (line !== "" && line.length + 1 + word.length > width) {
+      lines.push(line);
+      line = word;
+    } else {
+      line = line === "" ? word : `${line} ${word}`;
+    }
+  }
+  return [...lines, line];
+}

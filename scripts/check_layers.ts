@@ -1,0 +1,193 @@
+/**
+ * Enforces the layers of STYLE.md over `src` and `plugins`: who may import whom, and through what; who
+ * may use sockets and name a runtime; how long a file may get. Exits 1 when something is wrong.
+ *
+ *     deno run --allow-read scripts/check_layers.ts
+ *
+ * @module
+ */
+
+import { readdirSync, readFileSync, statSync } from "node:fs";
+import { join, posix } from "node:path";
+import process from "node:process";
+import { blankNonCode, importsOf, lineAt } from "./source_text.ts";
+
+/** A directory of `src` imports only those before it. */
+const ORDER = [
+  "base",
+  "wire",
+  "identity",
+  "policy",
+  "chain",
+  "balance",
+  "net",
+  "http",
+  "consul",
+  "secrets",
+  "snapshot",
+  "plugin",
+  "proxy",
+  "admin",
+  "dev",
+  "app",
+];
+
+/** Pure directories: of Node's modules only these, which do no I/O. */
+const PURE = ["base", "wire", "identity", "policy", "chain", "balance"];
+const PURE_MODULES = ["node:buffer", "node:crypto", "node:util"];
+
+/** Modules that reach the network, and the directories that may use them. */
+const NETWORK: Readonly<Record<string, readonly string[]>> = {
+  "node:net": ["net"],
+  "node:tls": ["net"],
+  "node:dgram": ["net"],
+  "node:http2": ["net"],
+  "node:http": ["consul", "admin", "dev"],
+  "node:https": ["consul", "admin", "dev"],
+};
+
+const PACKAGES = ["hono", "valibot", "@hono/node-server"];
+const PLUGIN_PACKAGES = ["valibot", "jose"];
+const RUNTIME_FILES = ["src/net/bun.ts", "src/net/node.ts"];
+const NOTICE_LINES = 300;
+const LIMIT_LINES = 500;
+
+export interface SourceFile {
+  /** From the repository's root, with `/`. */
+  readonly path: string;
+  readonly text: string;
+}
+
+export interface Findings {
+  /** `path:line: what is wrong`. */
+  readonly problems: readonly string[];
+  readonly notices: readonly string[];
+}
+
+export function checkLayers(files: readonly SourceFile[]): Findings {
+  const problems: string[] = [];
+  const notices: string[] = [];
+  for (const file of files) {
+    const { path, text } = file;
+    const lines = text.split("\n").length - (text.endsWith("\n") ? 1 : 0);
+    if (lines > LIMIT_LINES) problems.push(`${path}: ${lines} lines, split it (${LIMIT_LINES})`);
+    else if (lines > NOTICE_LINES) notices.push(`${path}: ${lines} lines, look for a second idea`);
+    // Tests may import anything.
+    if (path.endsWith("_test.ts")) continue;
+    const code = blankNonCode(text);
+    for (const { specifier, line } of importsOf(text, code)) {
+      const problem = whyForbidden(path, specifier);
+      if (problem) problems.push(`${path}:${line}: ${problem}`);
+    }
+    problems.push(...forbiddenNames(path, code));
+  }
+  return { problems, notices };
+}
+
+function whyForbidden(path: string, specifier: string): string | undefined {
+  const inSrc = path.startsWith("src/");
+  if (!specifier.startsWith(".")) {
+    return inSrc ? whyPackage(path, specifier) : whyPluginPackage(specifier);
+  }
+  const imported = posix.join(posix.dirname(path), specifier);
+  return inSrc ? whySource(path, imported) : whyPluginSource(path, imported);
+}
+
+/** Directory below `src`; `main.ts` counts as the last layer. */
+function layerOf(path: string): string {
+  const parts = path.split("/");
+  return parts.length > 2 ? parts[1] ?? "" : "main";
+}
+
+function rankOf(layer: string): number {
+  return layer === "main" ? ORDER.length : ORDER.indexOf(layer);
+}
+
+function whySource(path: string, imported: string): string | undefined {
+  const own = layerOf(path);
+  if (rankOf(own) < 0) return `directory "${own}" is not in the list of layers`;
+  if (!imported.startsWith("src/")) {
+    // The version is written in one place.
+    if (imported === "deno.json" && ["app", "main"].includes(own)) return undefined;
+    return `"${imported}" is outside src`;
+  }
+  const other = layerOf(imported);
+  if (other === own) return undefined;
+  const rank = rankOf(other);
+  if (rank < 0) return `directory "${other}" is not in the list of layers`;
+  if (rank > rankOf(own)) return `"${own}" may not import "${other}", which comes after it`;
+  return imported === `src/${other}/mod.ts` ? undefined : `import "${other}" through its mod.ts`;
+}
+
+function whyPackage(path: string, specifier: string): string | undefined {
+  const own = layerOf(path);
+  if (!specifier.startsWith("node:")) {
+    if (isPackage(specifier, PACKAGES)) return undefined;
+    if (specifier.startsWith("bun:") || specifier === "bun") {
+      return RUNTIME_FILES.includes(path) ? undefined : `"${specifier}" belongs in net/bun.ts`;
+    }
+    return `package "${specifier}" is not one of ${PACKAGES.join(", ")}`;
+  }
+  const allowed = NETWORK[specifier];
+  if (allowed && !allowed.includes(own)) {
+    return `"${own}" may not use ${specifier}; only ${allowed.join(", ")} may`;
+  }
+  if (PURE.includes(own) && !PURE_MODULES.includes(specifier)) {
+    return `"${own}" is pure and may not use ${specifier}`;
+  }
+  return undefined;
+}
+
+function whyPluginSource(path: string, imported: string): string | undefined {
+  const folder = path.split("/").slice(0, 2).join("/");
+  if (imported === "src/plugin/api.ts" || imported.startsWith(`${folder}/`)) return undefined;
+  return `a plugin may import src/plugin/api.ts and its own folder, not "${imported}"`;
+}
+
+function whyPluginPackage(specifier: string): string | undefined {
+  if (isPackage(specifier, PLUGIN_PACKAGES)) return undefined;
+  return `a plugin may use ${PLUGIN_PACKAGES.join(" and ")}, not "${specifier}"`;
+}
+
+function isPackage(specifier: string, packages: readonly string[]): boolean {
+  return packages.some((name) => specifier === name || specifier.startsWith(`${name}/`));
+}
+
+function forbiddenNames(path: string, code: string): string[] {
+  const problems: string[] = [];
+  const find = (pattern: RegExp, what: string) => {
+    for (const match of code.matchAll(pattern)) {
+      problems.push(`${path}:${lineAt(code, match.index)}: ${what}`);
+    }
+  };
+  if (!RUNTIME_FILES.includes(path)) {
+    find(/\b(?:Bun|Deno)\b/g, "names a runtime; only net/bun.ts and net/node.ts may");
+  }
+  if (path.startsWith("plugins/") || !["app", "main"].includes(layerOf(path))) {
+    find(/\bconsole\s*\./g, "writes to the console; take a log as an argument");
+  }
+  return problems;
+}
+
+function readTree(root: string, directory: string): SourceFile[] {
+  const absolute = join(root, directory);
+  if (!statSync(absolute, { throwIfNoEntry: false })) return [];
+  return readdirSync(absolute, { withFileTypes: true })
+    .sort((a, b) => a.name < b.name ? -1 : 1)
+    .flatMap((entry) => {
+      const path = `${directory}/${entry.name}`;
+      if (entry.isDirectory()) return readTree(root, path);
+      if (!entry.name.endsWith(".ts")) return [];
+      return [{ path, text: readFileSync(join(root, path), "utf8") }];
+    });
+}
+
+if (import.meta.main) {
+  const root = join(import.meta.dirname ?? ".", "..");
+  const files = ["src", "plugins"].flatMap((directory) => readTree(root, directory));
+  const { problems, notices } = checkLayers(files);
+  for (const notice of notices) console.log(`notice ${notice}`);
+  for (const problem of problems) console.error(problem);
+  console.log(`${files.length} files, ${problems.length} problems`);
+  process.exitCode = problems.length > 0 || files.length === 0 ? 1 : 0;
+}

@@ -1,3 +1,12 @@
 /** What is true now, and where it comes from. @module */
+export * from "./assemble.ts";
+export type { RegistrationSource } from "./consul_facts.ts";
+export * from "./consul_source.ts";
+export * from "./judge_credentials.ts";
+export type { Known } from "./known.ts";
+export * from "./mesh_tls.ts";
+export * from "./plan.ts";
 export * from "./snapshot.ts";
+export * from "./source.ts";
+export * from "./store.ts";
 export * from "./update.ts";

@@ -1,0 +1,55 @@
+/**
+ * Where snapshots come from: the agent, or a file. The data path knows only this.
+ *
+ * @module
+ */
+
+import type { ErrorCode, ProxyError } from "../base/mod.ts";
+import type { WatchState } from "../consul/mod.ts";
+import type { Refusal, Snapshot } from "./snapshot.ts";
+
+export interface SnapshotSource {
+  /**
+   * Begins. `onSnapshot` is called with the first whole snapshot and then with every changed one;
+   * `onFatal` at most once, when nothing can ever be served and the process should end with the error.
+   */
+  start(onSnapshot: (snapshot: Snapshot) => void, onFatal?: (error: ProxyError) => void): void;
+  /** What was not taken, and why; also before the first snapshot. */
+  readonly refused: readonly Refusal[];
+  status(): SourceStatus;
+  /** Reads files again; a source without files does nothing. Never throws: see `refused`. */
+  reload(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** What the admin server shows, and readiness looks at. */
+export interface SourceStatus {
+  readonly kind: "consul" | "file";
+  /** Parts that the first snapshot still lacks; empty once there is one. */
+  readonly waitingFor: readonly string[];
+  /** Upstreams whose data has not arrived yet. */
+  readonly pending: readonly string[];
+  /** Watches that fail at present. */
+  readonly failing: readonly Failing[];
+  readonly watches: readonly WatchState[];
+  /** The snapshot in use came from the state directory; the agent has not confirmed it. */
+  readonly restored: boolean;
+  readonly snapshotVersion: number | undefined;
+  readonly certificate: CertificateStatus | undefined;
+}
+
+export interface Failing {
+  readonly watch: string;
+  readonly code: ErrorCode;
+  readonly message: string;
+  /** Wall clock. */
+  readonly sinceMs: number;
+}
+
+export interface CertificateStatus {
+  readonly uri: string;
+  readonly serial: string;
+  readonly notBeforeMs: number;
+  readonly notAfterMs: number;
+  readonly rootCount: number;
+}

@@ -1,0 +1,113 @@
+/**
+ * What a snapshot source tells people: one line when something changes, never one per retry, and gauges
+ * that say how things are.
+ *
+ * @module
+ */
+
+import type { Clock, ErrorCode, Log, Stats } from "../base/mod.ts";
+import type { Registration } from "../consul/mod.ts";
+import type { Refusal, Snapshot } from "./snapshot.ts";
+import type { Failing } from "./source.ts";
+
+export interface SourceReportOptions {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly stats: Stats;
+}
+
+/** Failures that concern all watches alike: one line for all of them. */
+const SHARED: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
+  "agent_unreachable",
+  "agent_failed",
+  "agent_overloaded",
+]);
+
+export class SourceReport {
+  readonly #options: SourceReportOptions;
+  readonly #warned = new Set<string>();
+  #refused: ReadonlySet<string> = new Set();
+  #warnings: ReadonlySet<string> = new Set();
+
+  constructor(options: SourceReportOptions) {
+    this.#options = options;
+  }
+
+  /** `all` are the failing watches, this one included. */
+  failing(failing: Failing, all: readonly Failing[]): void {
+    this.#gauge(failing.code, all);
+    const key = warningKey(failing);
+    if (this.#warned.has(key)) return;
+    this.#warned.add(key);
+    const { watch, code, message } = failing;
+    this.#options.log.warn("agent watch failing, last good state stays", {
+      watch,
+      code,
+      error: message,
+    });
+  }
+
+  /** `all` are the watches that still fail. */
+  recovered(failing: Failing, all: readonly Failing[]): void {
+    this.#gauge(failing.code, all);
+    const key = warningKey(failing);
+    if (all.some((other) => warningKey(other) === key) || !this.#warned.delete(key)) return;
+    const { watch, code, sinceMs } = failing;
+    const afterMs = this.#options.clock.now() - sinceMs;
+    this.#options.log.info("agent watch recovered", { watch, code, afterMs });
+  }
+
+  registration(registration: Registration | undefined): void {
+    const warnings = new Set(registration?.warnings);
+    for (const warning of warnings) {
+      if (!this.#warnings.has(warning)) this.#options.log.warn("registration", { warning });
+    }
+    this.#warnings = warnings;
+  }
+
+  refused(refused: readonly Refusal[]): void {
+    const { log, stats } = this.#options;
+    const now = new Set<string>();
+    for (const { what, reason } of refused) {
+      const key = `${what}\u0000${reason}`;
+      now.add(key);
+      if (!this.#refused.has(key)) log.warn("configuration refused", { what, reason });
+    }
+    this.#refused = now;
+    stats.gauge("snapshot_refused", "Parts of the configuration that were not taken").set(now.size);
+  }
+
+  published(
+    snapshot: Snapshot,
+    { first, restored }: { readonly first: boolean; readonly restored: boolean },
+  ): void {
+    const { log, stats } = this.#options;
+    stats.counter("snapshots_published_total", "Snapshots handed to the data path").add(1);
+    stats.gauge("snapshot_version", "Version of the snapshot in use").set(snapshot.version);
+    stats.gauge("snapshot_restored", "1 while the snapshot in use is the stored one").set(
+      restored ? 1 : 0,
+    );
+    stats.gauge("certificate_expiry_seconds", "When the leaf expires, in seconds since 1970", {
+      certificate: "leaf",
+    }).set(Math.floor(snapshot.credentials.notAfterMs / 1000));
+    const fields = {
+      version: snapshot.version,
+      service: snapshot.service,
+      uri: snapshot.credentials.uri,
+      upstreams: Object.keys(snapshot.upstreams).length,
+    };
+    if (restored) log.warn("agent is away, stored snapshot in use", fields);
+    else if (first) log.info("first snapshot", fields);
+    else log.debug("snapshot", fields);
+  }
+
+  #gauge(code: ErrorCode, all: readonly Failing[]): void {
+    this.#options.stats.gauge("snapshot_stale", "Agent watches that fail, by error code", {
+      reason: code,
+    }).set(all.filter((failing) => failing.code === code).length);
+  }
+}
+
+function warningKey({ watch, code }: Failing): string {
+  return SHARED.has(code) ? code : `${code} ${watch}`;
+}

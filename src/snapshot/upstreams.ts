@@ -1,0 +1,201 @@
+/**
+ * Upstream and target parts of a snapshot. An upstream changes over to a new plan only when everything
+ * the plan needs has been answered, or has been awaited long enough: a redirect must not pass through a
+ * moment without endpoints.
+ *
+ * @module
+ */
+
+import { type LoadBalancing, outlierPolicy } from "../balance/mod.ts";
+import type { Registration, UpstreamDeclaration } from "../consul/mod.ts";
+import type { Grace } from "./grace.ts";
+import type { Known } from "./known.ts";
+import { LastResort } from "./last_resort.ts";
+import { keepPart } from "./parts.ts";
+import { healthKey, type UpstreamPlan } from "./plan.ts";
+import type { Refusal, Snapshot, TargetPart, UpstreamPart } from "./snapshot.ts";
+import { queryTargetOf, type TargetContent, targetOf } from "./targets.ts";
+
+/** Envoy's circuit breaker defaults. */
+export const DEFAULT_LIMIT = 1_024;
+
+export interface UpstreamContext {
+  readonly registration: Registration;
+  readonly previous: Snapshot | undefined;
+  readonly version: number;
+  readonly trustDomains: readonly string[];
+  readonly lastResortUntilMs: ReadonlyMap<string, number>;
+  readonly grace: Grace;
+  readonly options: UpstreamOptions;
+}
+
+export interface UpstreamOptions {
+  readonly monotonicMs: number;
+  readonly lastResortMs: number;
+  /** Where the upstream's configuration says nothing. */
+  readonly idleTimeoutMs: number;
+  readonly lifetimeMs: number;
+}
+
+export interface AssembledUpstreams {
+  readonly upstreams: Readonly<Record<string, UpstreamPart>>;
+  readonly targets: Readonly<Record<string, TargetPart>>;
+  readonly refused: readonly Refusal[];
+  /** Without all of their data. */
+  readonly pending: readonly string[];
+  /** Those of {@link pending} that are worth waiting for. */
+  readonly awaited: readonly string[];
+  readonly lastResortUntilMs: ReadonlyMap<string, number>;
+  /** When (monotonic) a last resort ends. */
+  readonly dueMs: number | undefined;
+}
+
+export function assembleUpstreams(known: Known, context: UpstreamContext): AssembledUpstreams {
+  const { previous, version } = context;
+  const upstreams: Record<string, UpstreamPart> = {};
+  const targets: Record<string, TargetPart> = {};
+  const refused: Refusal[] = [];
+  const pending: string[] = [];
+  const awaited: string[] = [];
+  const lastResort = new LastResort(context.lastResortUntilMs, context.options);
+  for (const declaration of context.registration.upstreams) {
+    const { id } = declaration;
+    const plan = known.plans.get(id) ?? PENDING;
+    if (plan.kind === "refused") {
+      refused.push({ what: `upstream ${id}`, reason: plan.reason });
+      continue;
+    }
+    const complete = isComplete(id, plan, known);
+    if (!complete) pending.push(id);
+    const isAwaited = !complete && context.grace.missing(`upstream ${id}`);
+    if (isAwaited) awaited.push(id);
+    const old = previous?.upstreams[id];
+    if (isAwaited && !old) continue;
+    const keepsOld = old !== undefined && (isAwaited || plan.kind === "pending");
+    const contents = keepsOld
+      ? oldContents(old, { previous, lastResort })
+      : targetContents(declaration, plan, { known, context, lastResort });
+    for (const content of contents) {
+      targets[content.key] = keepPart<TargetPart>(
+        previous?.targets[content.key],
+        content,
+        version,
+      );
+    }
+    upstreams[id] = keepPart<UpstreamPart>(old, {
+      ...declared(declaration, context.options),
+      targets: contents.map(({ key }) => key),
+      balancing: keepsOld ? old.balancing : balancingOf(plan),
+    }, version);
+  }
+  return {
+    upstreams,
+    targets,
+    refused,
+    pending,
+    awaited,
+    lastResortUntilMs: lastResort.untilMs,
+    dueMs: lastResort.dueMs,
+  };
+}
+
+const PENDING: UpstreamPlan = { kind: "pending" };
+
+/** Has everything that the plan needs been answered at least once? */
+function isComplete(id: string, plan: UpstreamPlan, known: Known): boolean {
+  switch (plan.kind) {
+    case "pending":
+      return false;
+    case "query":
+      return known.queries.has(id);
+    case "targets":
+      return plan.targets.every(({ health }) => known.instances.has(healthKey(health)));
+    case "refused":
+      return true;
+  }
+}
+
+function oldContents(
+  old: UpstreamPart,
+  from: { readonly previous: Snapshot | undefined; readonly lastResort: LastResort },
+): readonly TargetContent[] {
+  const contents: TargetContent[] = [];
+  for (const key of old.targets) {
+    const target = from.previous?.targets[key];
+    if (target) contents.push(from.lastResort.ofUnanswered(target));
+  }
+  return contents;
+}
+
+interface From {
+  readonly known: Known;
+  readonly context: UpstreamContext;
+  readonly lastResort: LastResort;
+}
+
+function targetContents(
+  declaration: UpstreamDeclaration,
+  plan: UpstreamPlan,
+  from: From,
+): readonly TargetContent[] {
+  const { known, context } = from;
+  const { trustDomains, registration } = context;
+  switch (plan.kind) {
+    case "pending":
+    case "refused":
+      return [];
+    case "query": {
+      const result = known.queries.get(declaration.id);
+      const query = {
+        key: `${declaration.id}#query`,
+        name: declaration.name,
+        datacenter: declaration.datacenter,
+      };
+      const { connectTimeoutMs } = plan;
+      const options = { trustDomains, place: registration, connectTimeoutMs };
+      return [settled(queryTargetOf(query, result, options), result?.instances, from)];
+    }
+    case "targets":
+      return plan.targets.map((planned) => {
+        const instances = known.instances.get(healthKey(planned.health));
+        return settled(targetOf(planned, instances, trustDomains), instances, from);
+      });
+  }
+}
+
+/** `content` with what its list's history adds: an unanswered one keeps its endpoints, an empty one its last resort. */
+function settled(
+  content: TargetContent,
+  instances: readonly unknown[] | undefined,
+  { context, lastResort }: From,
+): TargetContent {
+  const previous = context.previous?.targets[content.key];
+  if (!instances && previous) {
+    const { endpoints, spiffeUris, lastResort: last } = lastResort.ofUnanswered(previous);
+    const uris = content.spiffeUris.length > 0 ? content.spiffeUris : spiffeUris;
+    return { ...content, endpoints, spiffeUris: uris, lastResort: last };
+  }
+  return instances?.length === 0 ? lastResort.ofEmpty(content, previous) : content;
+}
+
+function balancingOf(plan: UpstreamPlan): LoadBalancing {
+  return plan.kind === "targets" ? plan.balancing : { kind: "round_robin" };
+}
+
+/** What a part takes from the declaration alone. */
+function declared(
+  declaration: UpstreamDeclaration,
+  options: UpstreamOptions,
+): Omit<UpstreamPart, "version" | "targets" | "balancing"> {
+  const { id, name, bind } = declaration;
+  return {
+    id,
+    name,
+    bind,
+    outlier: outlierPolicy(declaration.outlier),
+    maxConnections: declaration.maxConnections ?? DEFAULT_LIMIT,
+    maxPending: declaration.maxPending ?? DEFAULT_LIMIT,
+    idleTimeoutMs: declaration.idleTimeoutMs ?? options.idleTimeoutMs,
+    lifetimeMs: declaration.lifetimeMs ?? options.lifetimeMs,
+  };
+}

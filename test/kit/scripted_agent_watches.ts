@@ -1,0 +1,192 @@
+/**
+ * An agent whose answers a test gives by hand, one watch at a time. It checks nothing: what a real agent
+ * would say is the embedded agent's business.
+ *
+ * @module
+ */
+
+import { type ErrorCode, ProxyError } from "../../src/base/mod.ts";
+import type {
+  Agent,
+  ChainRequest,
+  DiscoveryChain,
+  HealthRequest,
+  Instance,
+  Intentions,
+  Leaf,
+  MeshTls,
+  MissingRight,
+  QueryRequest,
+  QueryResult,
+  RegisterRequest,
+  Registration,
+  Roots,
+  WatchHandle,
+  WatchSink,
+  WatchState,
+} from "../../src/consul/mod.ts";
+
+interface Running {
+  readonly key: string;
+  readonly sink: WatchSink<never>;
+  failures: number;
+  lastError: string | undefined;
+}
+
+/** Key of a watch, and the value it delivers. */
+export interface ScriptedAnswers {
+  registration: Registration;
+  leaf: Leaf;
+  roots: Roots;
+  intentions: Intentions;
+  "default policy": "allow" | "deny";
+  "mesh tls": MeshTls | null;
+}
+
+export class ScriptedAgent implements Agent {
+  /** Every watch that was ever started, by key, in order. */
+  readonly started: string[] = [];
+  readonly stopped: string[] = [];
+  closed = false;
+  readonly #values = new Map<string, unknown>();
+  readonly #running = new Set<Running>();
+
+  /** Answers a watch that there is one of. */
+  answer<K extends keyof ScriptedAnswers>(key: K, value: ScriptedAnswers[K]): this {
+    return this.#answer(key, value);
+  }
+
+  chain(service: string, value: DiscoveryChain): this {
+    return this.#answer(`chain ${service}`, value);
+  }
+
+  /** `at` is `service`, or `service@dc` for a datacenter other than dc1; a filter follows a `?`. */
+  health(at: string, value: readonly Instance[]): this {
+    return this.#answer(`health ${at}`, value);
+  }
+
+  query(name: string, value: QueryResult): this {
+    return this.#answer(`query ${name}`, value);
+  }
+
+  /** Fails a running watch; its values stay. */
+  fail(key: string, code: ErrorCode, message = "scripted failure"): this {
+    for (const running of this.#of(key)) {
+      running.failures++;
+      running.lastError = message;
+      running.sink.onError(new ProxyError(code, message));
+    }
+    return this;
+  }
+
+  /** An unchanged answer after failures: nobody is told. */
+  heal(key: string): this {
+    for (const running of this.#of(key)) running.failures = 0;
+    return this;
+  }
+
+  /** Keys of running watches, sorted. */
+  get running(): readonly string[] {
+    return [...this.#running].map(({ key }) => key).sort();
+  }
+
+  watchRegistration(_proxyId: string, sink: WatchSink<Registration>): WatchHandle {
+    return this.#watch("registration", sink);
+  }
+
+  watchLeaf(service: string, sink: WatchSink<Leaf>): WatchHandle {
+    return this.#watch("leaf", sink, service);
+  }
+
+  watchRoots(sink: WatchSink<Roots>): WatchHandle {
+    return this.#watch("roots", sink);
+  }
+
+  watchIntentions(service: string, sink: WatchSink<Intentions>): WatchHandle {
+    return this.#watch("intentions", sink, service);
+  }
+
+  watchDefaultPolicy(_request: unknown, sink: WatchSink<"allow" | "deny">): WatchHandle {
+    return this.#watch("default policy", sink);
+  }
+
+  watchChain(request: ChainRequest, sink: WatchSink<DiscoveryChain>): WatchHandle {
+    return this.#watch(`chain ${request.service}`, sink);
+  }
+
+  watchHealth(request: HealthRequest, sink: WatchSink<readonly Instance[]>): WatchHandle {
+    const datacenter = ["", "dc1"].includes(request.datacenter) ? "" : `@${request.datacenter}`;
+    const filter = request.filter ? `?${request.filter}` : "";
+    return this.#watch(`health ${request.service}${datacenter}${filter}`, sink);
+  }
+
+  watchQuery(request: QueryRequest, sink: WatchSink<QueryResult>): WatchHandle {
+    return this.#watch(`query ${request.name}`, sink);
+  }
+
+  watchMeshTls(sink: WatchSink<MeshTls | null>): WatchHandle {
+    return this.#watch("mesh tls", sink);
+  }
+
+  findSidecar(serviceId: string): Promise<string> {
+    return Promise.resolve(`${serviceId}-sidecar-proxy`);
+  }
+
+  missingRights(): Promise<readonly MissingRight[]> {
+    return Promise.resolve([]);
+  }
+
+  authorize(): Promise<{ readonly allowed: boolean; readonly reason: string }> {
+    return Promise.resolve({ allowed: false, reason: "scripted" });
+  }
+
+  keepRegistered(_request: RegisterRequest, _signal: AbortSignal): Promise<void> {
+    return Promise.resolve();
+  }
+
+  watchStates(): readonly WatchState[] {
+    return [...this.#running].map((running) => stateOf(running));
+  }
+
+  close(): void {
+    this.closed = true;
+    this.#running.clear();
+  }
+
+  #answer(key: string, value: unknown): this {
+    this.#values.set(key, value);
+    for (const running of this.#of(key)) {
+      running.failures = 0;
+      running.sink.onValue(value as never);
+    }
+    return this;
+  }
+
+  #of(key: string): readonly Running[] {
+    return [...this.#running].filter((running) => running.key === key);
+  }
+
+  #watch<T>(key: string, sink: WatchSink<T>, detail = ""): WatchHandle {
+    this.started.push(detail ? `${key} ${detail}` : key);
+    const running: Running = { key, sink, failures: 0, lastError: undefined };
+    this.#running.add(running);
+    // The first answer never comes within the call, as with a real agent.
+    queueMicrotask(() => {
+      if (this.#running.has(running) && this.#values.has(key)) {
+        sink.onValue(this.#values.get(key) as T);
+      }
+    });
+    return {
+      stop: () => {
+        if (this.#running.delete(running)) this.stopped.push(key);
+      },
+      get state() {
+        return stateOf(running);
+      },
+    };
+  }
+}
+
+function stateOf({ key, failures, lastError }: Running): WatchState {
+  return { name: key, mode: "long", lastSuccessMs: undefined, failures, lastError };
+}

@@ -1,0 +1,181 @@
+/**
+ * Our own verdict on a presented chain: who is the peer, and does a root in force vouch for it? The TLS
+ * library has proven that the peer holds the leaf's key; everything else is decided here.
+ *
+ * The leaf must say what it may be used for: Consul always sets the extended key usage, so a leaf
+ * without one is refused, and so is one that says "any".
+ *
+ * @module
+ */
+
+import { messageOf, ProxyError } from "../base/mod.ts";
+import {
+  allowsKeyUsage,
+  type Certificate,
+  fingerprintOf,
+  parseCertificate,
+} from "./certificate.ts";
+import { OID } from "./oids.ts";
+import { findPath, type Usage, validityFault } from "./path.ts";
+import { keyFault } from "./signature.ts";
+import { formatServiceId, parseServiceId, type ServiceId } from "./spiffe.ts";
+
+export interface ChainOptions {
+  /** DER. */
+  readonly leaf: Uint8Array;
+  /** DER of what else the peer sent: any order, strangers and the leaf itself allowed. */
+  readonly presented: readonly Uint8Array[];
+  readonly roots: readonly Certificate[];
+  readonly nowMs: number;
+  readonly usage: Usage;
+  /** Lower case. */
+  readonly trustDomains: readonly string[];
+  /** CA certificates must name one of the trust domains, too. */
+  readonly strictSpiffeChain: boolean;
+}
+
+export interface TrustedPeer {
+  readonly kind: "trusted";
+  readonly id: ServiceId;
+  /** The id in Consul's spelling, so that it can be compared as text. */
+  readonly uri: string;
+  /** As Consul writes it. */
+  readonly serial: string;
+  /** When every certificate of the path used is valid; both ends belong to it. */
+  readonly notBeforeMs: number;
+  readonly notAfterMs: number;
+  /** Consul's id of the root that vouches. */
+  readonly rootId: string;
+}
+
+export type ChainVerdict =
+  | TrustedPeer
+  | {
+    readonly kind: "untrusted";
+    /** The leaf itself, or what should link it to a root. */
+    readonly code: "identity_invalid" | "chain_untrusted";
+    readonly reason: string;
+  };
+
+/** Certificates looked at besides the leaf; Consul sends at most 2. */
+export const PRESENTED_LIMIT = 10;
+/** Bytes of the leaf and all that was presented. */
+export const PRESENTED_LIMIT_BYTES = 64 * 1024;
+
+/** Judges a peer; never throws for anything the peer sent. */
+export function judgeChain(options: ChainOptions): ChainVerdict {
+  const { presented, roots, nowMs, usage, trustDomains } = options;
+  if (presentedBytes(options) > PRESENTED_LIMIT_BYTES) {
+    return refuseChain(`it presented more than ${PRESENTED_LIMIT_BYTES} bytes of certificates`);
+  }
+  const leaf = parseOrRefuse(options.leaf);
+  if (leaf instanceof ProxyError) return refuseLeaf(leaf.message);
+  const fault = leafFault(leaf, options);
+  if (fault !== undefined) return refuseLeaf(fault);
+  const identity = identityOf(leaf, trustDomains);
+  if (identity.kind === "refused") return refuseLeaf(identity.reason);
+  const path = findPath({
+    leaf,
+    // One that cannot be read links nothing; the rest may still reach a root.
+    presented: presented.slice(0, PRESENTED_LIMIT).map(parseOrRefuse).filter(isCertificate),
+    roots,
+    nowMs,
+    usage,
+    ...options.strictSpiffeChain && { spiffeTrustDomains: trustDomains },
+  });
+  if (path.kind === "none") {
+    const more = presented.length > PRESENTED_LIMIT
+      ? ` (only the first ${PRESENTED_LIMIT} of ${presented.length} certificates count)`
+      : "";
+    return refuseChain(path.reason + more);
+  }
+  const root = path.certificates[path.certificates.length - 1];
+  if (!root) return refuseChain("the path is empty");
+  return {
+    kind: "trusted",
+    ...identity.peer,
+    serial: leaf.serial,
+    notBeforeMs: Math.max(...path.certificates.map((certificate) => certificate.notBeforeMs)),
+    notAfterMs: Math.min(...path.certificates.map((certificate) => certificate.notAfterMs)),
+    rootId: fingerprintOf(root),
+  };
+}
+
+/** What disqualifies a leaf whoever issued it, or `undefined`. */
+export function leafFault(
+  leaf: Certificate,
+  { nowMs, usage }: { readonly nowMs: number; readonly usage: Usage },
+): string | undefined {
+  if (leaf.basicConstraints?.ca) return "its certificate is a CA";
+  const [unknown] = leaf.notUnderstood;
+  if (unknown) return `its certificate has an extension that is not understood (${unknown})`;
+  const fault = validityFault(leaf, nowMs) ?? keyFault(leaf);
+  if (fault !== undefined) return `its certificate ${fault}`;
+  if (allowsKeyUsage(leaf, "digitalSignature") === false) {
+    return "its certificate's key usage lacks digitalSignature";
+  }
+  if (allowsKeyUsage(leaf, "keyCertSign") || allowsKeyUsage(leaf, "cRLSign")) {
+    return "its certificate's key usage is that of a CA";
+  }
+  const needed = usage === "client" ? OID.clientAuth : OID.serverAuth;
+  if (!leaf.extendedKeyUsage?.includes(needed)) {
+    return `its certificate's extended key usage lacks ${usage}Auth`;
+  }
+  return undefined;
+}
+
+export type LeafIdentity =
+  | {
+    readonly kind: "service";
+    readonly peer: { readonly id: ServiceId; readonly uri: string };
+  }
+  | { readonly kind: "refused"; readonly reason: string };
+
+/** The one service id of a leaf. `trustDomains` are lower case. */
+export function identityOf(leaf: Certificate, trustDomains: readonly string[]): LeafIdentity {
+  const [uri, second] = leaf.sanUris;
+  if (uri === undefined) return refuseIdentity("its certificate has no URI alternative name");
+  if (second !== undefined) return refuseIdentity("its certificate has two or more URI names");
+  const parsed = parseServiceId(uri);
+  if (parsed.kind === "refused") return refuseIdentity(`its SPIFFE id ${parsed.reason}`);
+  const { id } = parsed;
+  if (!trustDomains.includes(id.trustDomain)) {
+    return refuseIdentity(`its trust domain is ${id.trustDomain}, which is not ours`);
+  }
+  return { kind: "service", peer: { id, uri: formatServiceId(id) } };
+}
+
+/** Bytes of a leaf and what came with it. */
+export function presentedBytes(
+  { leaf, presented }: Pick<ChainOptions, "leaf" | "presented">,
+): number {
+  let bytes = leaf.length;
+  for (const der of presented) bytes += der.length;
+  return bytes;
+}
+
+function parseOrRefuse(der: Uint8Array): Certificate | ProxyError {
+  try {
+    return parseCertificate(der);
+  } catch (error) {
+    if (error instanceof ProxyError) return error;
+    // A defect of our own still must not let anybody in, nor end the process.
+    return new ProxyError("identity_invalid", `Cannot read certificate: ${messageOf(error)}`);
+  }
+}
+
+function isCertificate(parsed: Certificate | ProxyError): parsed is Certificate {
+  return !(parsed instanceof ProxyError);
+}
+
+function refuseIdentity(reason: string): LeafIdentity {
+  return { kind: "refused", reason };
+}
+
+function refuseLeaf(reason: string): ChainVerdict {
+  return { kind: "untrusted", code: "identity_invalid", reason };
+}
+
+function refuseChain(reason: string): ChainVerdict {
+  return { kind: "untrusted", code: "chain_untrusted", reason };
+}

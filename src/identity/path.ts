@@ -1,0 +1,169 @@
+/**
+ * Finds a way from a leaf to a root. Certificates come in any order and may lack names (a secondary
+ * datacenter), so signatures link them; key ids and names only say what to try first or never. Every
+ * loop is bounded, because a peer chooses what it presents.
+ *
+ * @module
+ */
+
+import { allowsKeyUsage, type Certificate, isEmptyName, sameBytes } from "./certificate.ts";
+import { OID } from "./oids.ts";
+import { isSignedBy, keyFault } from "./signature.ts";
+import { parseTrustDomainId } from "./spiffe.ts";
+
+/** What the peer does with its certificate: connects to us, or answers us. */
+export type Usage = "client" | "server";
+
+export interface PathOptions {
+  readonly leaf: Certificate;
+  /** In any order; the leaf, roots and strangers among them do no harm. */
+  readonly presented: readonly Certificate[];
+  readonly roots: readonly Certificate[];
+  readonly nowMs: number;
+  readonly usage: Usage;
+  /** Given: every CA on the way must name one of these trust domains as its own. */
+  readonly spiffeTrustDomains?: readonly string[];
+}
+
+export type Path =
+  /** Leaf first, root last. */
+  | { readonly kind: "found"; readonly certificates: readonly Certificate[] }
+  | { readonly kind: "none"; readonly reason: string };
+
+/** Leaf and root included. Consul needs 4. */
+const PATH_LIMIT = 8;
+/** Five roots and three presented certificates without any hint need 16. */
+const SIGNATURE_LIMIT = 32;
+
+interface Search {
+  readonly options: PathOptions;
+  readonly issuers: readonly Certificate[];
+  readonly roots: ReadonlySet<Certificate>;
+  /** Verdicts already paid for: child, then issuer. */
+  readonly signed: Map<Certificate, Map<Certificate, boolean>>;
+  signatures: number;
+  /** The first likely issuer that had to be passed over, and why. */
+  fault: string | undefined;
+}
+
+/** The first valid path, roots tried before presented certificates: the shortest in practice. */
+export function findPath(options: PathOptions): Path {
+  const { leaf, presented, roots } = options;
+  const others = presented.filter((certificate) =>
+    ![leaf, ...roots].some((known) => sameBytes(known.raw, certificate.raw))
+  );
+  const search: Search = {
+    options,
+    issuers: [...roots, ...others],
+    roots: new Set(roots),
+    signed: new Map(),
+    signatures: 0,
+    fault: undefined,
+  };
+  const certificates = extend(search, [leaf]);
+  if (certificates) return { kind: "found", certificates };
+  const reason = search.signatures >= SIGNATURE_LIMIT
+    ? `no path to a root within ${SIGNATURE_LIMIT} signature checks`
+    : search.fault ?? "no root in force, and nothing presented, has signed it";
+  return { kind: "none", reason };
+}
+
+/** Whether `issuer` can have issued `child` as far as names tell; an empty name says nothing. */
+export function namesFit(child: Certificate, issuer: Certificate): boolean {
+  return isEmptyName(child.issuer) || isEmptyName(issuer.subject) ||
+    sameBytes(child.issuer, issuer.subject);
+}
+
+function extend(search: Search, path: readonly Certificate[]): readonly Certificate[] | undefined {
+  const current = path[path.length - 1];
+  if (!current || path.length >= PATH_LIMIT) {
+    search.fault ??= `the chain is longer than ${PATH_LIMIT} certificates`;
+    return undefined;
+  }
+  for (const issuer of likelyFirst(search, current)) {
+    // The same key twice never helps, and keeps certificates that sign each other from looping.
+    if (path.some((below) => sameBytes(below.spki, issuer.spki))) continue;
+    const fault = issuerFault(issuer, { ...search.options, certificatesBelow: path.length });
+    if (fault !== undefined) {
+      if (isHinted(current, issuer)) search.fault ??= fault;
+      continue;
+    }
+    if (!hasSigned(search, { child: current, issuer })) continue;
+    const longer = [...path, issuer];
+    if (search.roots.has(issuer)) return longer;
+    const whole = extend(search, longer);
+    if (whole) return whole;
+  }
+  return undefined;
+}
+
+function likelyFirst(search: Search, child: Certificate): readonly Certificate[] {
+  const fitting = search.issuers.filter((issuer) => namesFit(child, issuer));
+  const hinted = fitting.filter((issuer) => isHinted(child, issuer));
+  return [...hinted, ...fitting.filter((issuer) => !isHinted(child, issuer))];
+}
+
+function isHinted(child: Certificate, issuer: Certificate): boolean {
+  return child.authorityKeyId !== undefined && child.authorityKeyId === issuer.subjectKeyId;
+}
+
+function hasSigned(
+  search: Search,
+  { child, issuer }: { readonly child: Certificate; readonly issuer: Certificate },
+): boolean {
+  let byIssuer = search.signed.get(child);
+  if (!byIssuer) search.signed.set(child, byIssuer = new Map());
+  let signed = byIssuer.get(issuer);
+  if (signed === undefined) {
+    if (search.signatures >= SIGNATURE_LIMIT) return false;
+    search.signatures++;
+    byIssuer.set(issuer, signed = isSignedBy(child, issuer));
+  }
+  return signed;
+}
+
+/** Why a certificate may not issue others here and now, or `undefined`. */
+function issuerFault(
+  issuer: Certificate,
+  options: PathOptions & { readonly certificatesBelow: number },
+): string | undefined {
+  const name = `the issuer with serial ${issuer.serial}`;
+  if (issuer.basicConstraints?.ca !== true) return `${name} is not a CA`;
+  const { pathLength = Infinity } = issuer.basicConstraints;
+  // The leaf does not count (RFC 5280 4.2.1.9).
+  if (options.certificatesBelow - 1 > pathLength) {
+    return `${name} allows only ${pathLength} CA certificates below it`;
+  }
+  if (allowsKeyUsage(issuer, "keyCertSign") === false) return `${name} may not sign certificates`;
+  const time = validityFault(issuer, options.nowMs) ?? keyFault(issuer);
+  if (time !== undefined) return `${name} ${time}`;
+  const [unknown] = issuer.notUnderstood;
+  if (unknown) return `${name} has an extension that is not understood (${unknown})`;
+  const usage = options.usage === "client" ? OID.clientAuth : OID.serverAuth;
+  const usages = issuer.extendedKeyUsage;
+  if (usages && !usages.includes(usage) && !usages.includes(OID.anyExtendedKeyUsage)) {
+    return `${name} is not for TLS ${options.usage}s`;
+  }
+  return options.spiffeTrustDomains && spiffeFault(issuer, options.spiffeTrustDomains);
+}
+
+/** Why a certificate is not valid at `nowMs`, or `undefined`; both ends belong to the validity. */
+export function validityFault(certificate: Certificate, nowMs: number): string | undefined {
+  const { notBeforeMs, notAfterMs } = certificate;
+  if (nowMs < notBeforeMs) return `is not valid before ${new Date(notBeforeMs).toISOString()}`;
+  if (nowMs > notAfterMs) return `expired at ${new Date(notAfterMs).toISOString()}`;
+  return undefined;
+}
+
+function spiffeFault(
+  issuer: Certificate,
+  trustDomains: readonly string[],
+): string | undefined {
+  const [uri, second] = issuer.sanUris;
+  const trustDomain = uri === undefined || second !== undefined
+    ? undefined
+    : parseTrustDomainId(uri);
+  if (trustDomain !== undefined && trustDomains.includes(trustDomain)) return undefined;
+  return `the issuer with serial ${issuer.serial} does not name our trust domain ` +
+    "(-strict-spiffe-chain)";
+}

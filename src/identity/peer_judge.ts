@@ -1,0 +1,113 @@
+/**
+ * Verdicts on peers under one set of roots, remembered by digest: a peer that comes back costs one hash.
+ * A judge is replaced, never edited, when roots or trust domains change, and its memory goes with it.
+ *
+ * @module
+ */
+
+import { createHash } from "node:crypto";
+import type { Certificate } from "./certificate.ts";
+import {
+  type ChainOptions,
+  type ChainVerdict,
+  judgeChain,
+  PRESENTED_LIMIT_BYTES,
+  presentedBytes,
+  type TrustedPeer,
+} from "./chain.ts";
+import type { Usage } from "./path.ts";
+
+export interface PeerJudgeOptions {
+  readonly roots: readonly Certificate[];
+  /** Lower case. */
+  readonly trustDomains: readonly string[];
+  readonly strictSpiffeChain: boolean;
+  /** Of the credentials this judge was made from: tickets and connections of older ones are judged anew. */
+  readonly generation: number;
+  /** Trusted peers remembered; default 4096. */
+  readonly trustedLimit?: number;
+}
+
+/** Strangers have a memory of their own, so that they cannot push friends out. */
+const UNTRUSTED_LIMIT = 256;
+/** A refusal may be due to a clock that was wrong for a moment; it is not kept longer. */
+const UNTRUSTED_TTL_MS = 10_000;
+
+interface Refusal {
+  readonly verdict: ChainVerdict;
+  readonly judgedAtMs: number;
+}
+
+export class PeerJudge {
+  readonly generation: number;
+  readonly #options: PeerJudgeOptions;
+  readonly #trustedLimit: number;
+  readonly #trusted = new Map<string, TrustedPeer>();
+  readonly #untrusted = new Map<string, Refusal>();
+
+  constructor(options: PeerJudgeOptions) {
+    this.#options = options;
+    this.generation = options.generation;
+    this.#trustedLimit = options.trustedLimit ?? 4096;
+  }
+
+  /** The verdict of {@link judgeChain}. `leaf` and `presented` are DER; `nowMs` is the wall clock. */
+  judge(
+    leaf: Uint8Array,
+    presented: readonly Uint8Array[],
+    options: { readonly usage: Usage; readonly nowMs: number },
+  ): ChainVerdict {
+    const { roots, trustDomains, strictSpiffeChain } = this.#options;
+    const { usage, nowMs } = options;
+    const chain = { leaf, presented, roots, nowMs, usage, trustDomains, strictSpiffeChain };
+    // Too much to hash is refused by the first check of all, without being remembered.
+    if (presentedBytes(chain) > PRESENTED_LIMIT_BYTES) return judgeChain(chain);
+    const key = digestOf(chain);
+    const known = this.#trusted.get(key);
+    if (known && known.notBeforeMs <= nowMs && nowMs <= known.notAfterMs) {
+      remember(this.#trusted, { key, value: known, limit: this.#trustedLimit });
+      return known;
+    }
+    const refusal = this.#untrusted.get(key);
+    if (refusal && Math.abs(nowMs - refusal.judgedAtMs) < UNTRUSTED_TTL_MS) return refusal.verdict;
+    // Outside the window of the path once found another path may still hold.
+    const verdict = judgeChain(chain);
+    if (verdict.kind === "trusted") {
+      this.#untrusted.delete(key);
+      remember(this.#trusted, { key, value: verdict, limit: this.#trustedLimit });
+    } else {
+      this.#trusted.delete(key);
+      const value = { verdict, judgedAtMs: nowMs };
+      remember(this.#untrusted, { key, value, limit: UNTRUSTED_LIMIT });
+    }
+    return verdict;
+  }
+
+  /** How many verdicts are remembered, for metrics and tests. */
+  get remembered(): { readonly trusted: number; readonly untrusted: number } {
+    return { trusted: this.#trusted.size, untrusted: this.#untrusted.size };
+  }
+}
+
+/** Makes an entry the newest and drops the oldest beyond its limit. */
+function remember<T>(
+  map: Map<string, T>,
+  entry: { readonly key: string; readonly value: T; readonly limit: number },
+): void {
+  map.delete(entry.key);
+  map.set(entry.key, entry.value);
+  if (map.size <= entry.limit) return;
+  for (const oldest of map.keys()) {
+    map.delete(oldest);
+    return;
+  }
+}
+
+/** Lengths go in first, so that the same bytes cut elsewhere give another digest. */
+function digestOf({ leaf, presented, usage }: ChainOptions): string {
+  let shape = `${usage} ${leaf.length}`;
+  for (const der of presented) shape += ` ${der.length}`;
+  const hash = createHash("sha256").update(`${shape}\n`).update(leaf);
+  for (const der of presented) hash.update(der);
+  return hash.digest("base64");
+}

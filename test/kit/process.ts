@@ -119,7 +119,13 @@ export class Process {
   }
 
   kill(signal: NodeJS.Signals): void {
-    if (!this.#ended) this.#child.kill(signal);
+    if (this.#ended || this.#child.pid === undefined) return;
+    try {
+      // Not ChildProcess.kill: Deno's sends no second signal after a first.
+      process.kill(this.#child.pid, signal);
+    } catch {
+      // It ended by itself a moment ago.
+    }
   }
 
   /** SIGTERM, then SIGKILL for one that does not listen. */

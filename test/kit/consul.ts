@@ -1,0 +1,384 @@
+/**
+ * A real Consul for a test: one process on a loopback address of its own, in a temporary directory,
+ * with what a story needs (ACLs, HTTPS with client certificates, client agents, a second datacenter).
+ * Every wait has a deadline; disposing ends the process and removes the directory.
+ *
+ * @module
+ */
+
+import { generateKeyPairSync, randomUUID } from "node:crypto";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { request as httpRequest } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { peer } from "../../scripts/peers.ts";
+import { eventually, freePorts, loopbackHost, Process, runToEnd } from "./process.ts";
+
+export interface ConsulOptions {
+  readonly datacenter?: string;
+  /** Default deny, `acl` tokens in force; calls of {@link Consul} use the management token. */
+  readonly acl?: boolean;
+  /** Also HTTPS, which asks every caller for a certificate of {@link Consul.tls}. */
+  readonly tls?: boolean;
+  /** A client agent of this server instead of a server. */
+  readonly clientOf?: Consul;
+  /** A secondary datacenter of this primary, joined over the WAN. */
+  readonly secondaryOf?: Consul;
+  readonly defaultIntentionPolicy?: "allow" | "deny";
+  /** Lowest priority last: any other setting of the agent's configuration file. */
+  readonly config?: Readonly<Record<string, unknown>>;
+}
+
+export interface ConsulTls {
+  readonly caFile: string;
+  readonly certFile: string;
+  readonly keyFile: string;
+  readonly address: string;
+}
+
+export interface Reply {
+  readonly status: number;
+  readonly body: string;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+}
+
+interface CallOptions {
+  readonly body?: unknown;
+  readonly token?: string;
+}
+
+interface Ports {
+  readonly http: number;
+  readonly https: number;
+  readonly grpc: number;
+  readonly server: number;
+  readonly serfLan: number;
+  readonly serfWan: number;
+}
+
+const READY_TIMEOUT_MS = 60_000;
+const CALL_TIMEOUT_MS = 20_000;
+
+/** Starts an agent and waits until it answers from an elected leader with a working CA. */
+export async function startConsul(options: ConsulOptions = {}): Promise<Consul> {
+  const directory = await mkdtemp(join(tmpdir(), "postern-consul-"));
+  const host = loopbackHost();
+  const [http, https, grpc, server, serfLan, serfWan] = await freePorts(host, 6);
+  const ports = { http, https, grpc, server, serfLan, serfWan } as Ports;
+  const consul = new Consul(options, { directory, host, ports });
+  try {
+    await consul.start();
+  } catch (error) {
+    await consul[Symbol.asyncDispose]();
+    throw error;
+  }
+  return consul;
+}
+
+export class Consul {
+  readonly host: string;
+  readonly datacenter: string;
+  /** Empty without ACLs. */
+  readonly managementToken: string;
+  readonly #options: ConsulOptions;
+  readonly #directory: string;
+  readonly #ports: Ports;
+  #nodeName = `node-${randomUUID().slice(0, 8)}`;
+  #process: Process | undefined;
+  #tls: ConsulTls | undefined;
+
+  constructor(
+    options: ConsulOptions,
+    place: { readonly directory: string; readonly host: string; readonly ports: Ports },
+  ) {
+    const origin = options.clientOf ?? options.secondaryOf;
+    this.#options = options;
+    this.#directory = place.directory;
+    this.#ports = place.ports;
+    this.host = place.host;
+    this.datacenter = options.datacenter ?? options.clientOf?.datacenter ??
+      (options.secondaryOf ? "dc2" : "dc1");
+    this.managementToken = origin?.managementToken ?? (options.acl ? randomUUID() : "");
+  }
+
+  /** `host:port` of the HTTP API. */
+  get address(): string {
+    return `${this.host}:${this.#ports.http}`;
+  }
+
+  /** `host:port` of the xDS gRPC server, for Envoy. */
+  get grpcAddress(): string {
+    return `${this.host}:${this.#ports.grpc}`;
+  }
+
+  /** `host:port` that other agents join over the WAN. */
+  get wanAddress(): string {
+    return `${this.host}:${this.#ports.serfWan}`;
+  }
+
+  get lanAddress(): string {
+    return `${this.host}:${this.#ports.serfLan}`;
+  }
+
+  /** What a caller of the HTTPS API needs. */
+  get tls(): ConsulTls {
+    if (!this.#tls) throw new Error("Cannot give TLS files: started without { tls: true }");
+    return this.#tls;
+  }
+
+  get pid(): number {
+    if (!this.#process) throw new Error("Consul is not running");
+    return this.#process.pid;
+  }
+
+  /** What the agent printed since it was last started. */
+  get output(): string {
+    return this.#process?.output ?? "";
+  }
+
+  async start(): Promise<void> {
+    if (this.#options.tls && !this.#tls) this.#tls = await this.#makeCertificates();
+    const file = join(this.#directory, "agent.json");
+    await writeFile(file, JSON.stringify(this.#configuration()));
+    this.#process = new Process(peer("consul"), ["agent", `-config-file=${file}`], {
+      name: `consul ${this.#nodeName}`,
+    });
+    try {
+      await eventually("Consul is ready", () => this.#isReady(), {
+        timeoutMs: READY_TIMEOUT_MS,
+        everyMs: 100,
+      });
+    } catch (error) {
+      throw new Error(this.#process.tail(), { cause: error });
+    }
+  }
+
+  /** Ends the agent. SIGTERM lets it leave, SIGKILL leaves its instances in the catalog. */
+  async stop(signal: "SIGTERM" | "SIGKILL" = "SIGTERM"): Promise<void> {
+    const stopping = this.#process;
+    this.#process = undefined;
+    if (!stopping) return;
+    stopping.kill("SIGCONT");
+    stopping.kill(signal);
+    await stopping.stop();
+  }
+
+  /** Another agent at the same address: new node, nothing remembered. */
+  async replace(): Promise<void> {
+    await this.stop("SIGKILL");
+    await this.wipe();
+    this.#nodeName = `node-${randomUUID().slice(0, 8)}`;
+    await this.start();
+  }
+
+  /** Forgets services, tokens and caches of a stopped agent. */
+  async wipe(): Promise<void> {
+    await rm(join(this.#directory, "data"), { recursive: true, force: true });
+  }
+
+  /** One HTTP call on a connection of its own. */
+  call(method: string, path: string, options: CallOptions = {}): Promise<Reply> {
+    const token = options.token ?? this.managementToken;
+    return new Promise((resolve, reject) => {
+      const sent = httpRequest({
+        host: this.host,
+        port: this.#ports.http,
+        method,
+        path,
+        agent: false,
+        headers: token ? { "X-Consul-Token": token } : {},
+      }, (reply) => {
+        let body = "";
+        reply.setEncoding("utf8");
+        reply.on("data", (chunk: string) => body += chunk);
+        reply.on(
+          "end",
+          () => resolve({ status: reply.statusCode ?? 0, body, headers: reply.headers }),
+        );
+        reply.on("error", reject);
+      });
+      sent.setTimeout(CALL_TIMEOUT_MS, () => sent.destroy(new Error(`${path}: no answer in time`)));
+      sent.on("error", reject);
+      sent.end(options.body === undefined ? undefined : JSON.stringify(options.body));
+    });
+  }
+
+  /** A read that must answer 200 with JSON. */
+  async get<T>(path: string, options: CallOptions = {}): Promise<T> {
+    return JSON.parse(await this.#must("GET", path, options)) as T;
+  }
+
+  /** A write that must answer 200. */
+  async put(path: string, body?: unknown, options: CallOptions = {}): Promise<string> {
+    return await this.#must("PUT", path, { ...options, body });
+  }
+
+  async configEntry(entry: Readonly<Record<string, unknown>>): Promise<void> {
+    await this.put("/v1/config", entry);
+  }
+
+  /** Sets the rule for one pair; `undefined` removes it. */
+  async intention(
+    source: string,
+    destination: string,
+    action: "allow" | "deny" | undefined,
+  ): Promise<void> {
+    const path = `/v1/connect/intentions/exact?source=${source}&destination=${destination}`;
+    if (action) await this.put(path, { Action: action });
+    else await this.#must("DELETE", path, {});
+  }
+
+  /** A token with the service identity of `service`: the smallest that runs a sidecar. */
+  async serviceToken(service: string): Promise<string> {
+    return await this.#newToken({ ServiceIdentities: [{ ServiceName: service }] });
+  }
+
+  /** A token with exactly these rules. */
+  async tokenWithRules(rules: string): Promise<string> {
+    const name = `policy-${randomUUID()}`;
+    await this.put("/v1/acl/policy", { Name: name, Rules: rules });
+    return await this.#newToken({ Policies: [{ Name: name }] });
+  }
+
+  async deleteToken(secretId: string): Promise<void> {
+    const self = await this.get<{ AccessorID: string }>("/v1/acl/token/self", { token: secretId });
+    await this.#must("DELETE", `/v1/acl/token/${self.AccessorID}`, {});
+  }
+
+  /** Gives the mesh a new root key; the old root stays listed beside the new one. */
+  async rotateCa(): Promise<void> {
+    const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+    const pem = privateKey.export({ type: "sec1", format: "pem" });
+    const now = await this.get<{ Config: Record<string, unknown> }>("/v1/connect/ca/configuration");
+    await this.put("/v1/connect/ca/configuration", {
+      Provider: "consul",
+      Config: { ...now.Config, PrivateKey: pem, RootCert: "" },
+    });
+  }
+
+  /** Connections that are open to the HTTP port, as the agent's own limit counts them. */
+  async openConnections(): Promise<number> {
+    const hex = this.#ports.http.toString(16).toUpperCase().padStart(4, "0");
+    const bytes = this.host.split(".").reverse().map((byte) =>
+      Number(byte).toString(16).toUpperCase().padStart(2, "0")
+    );
+    const local = `${bytes.join("")}:${hex}`;
+    const lines = (await readFile("/proc/net/tcp", "utf8")).split("\n");
+    // Columns: slot, local address, remote address, state (01: established).
+    return lines.map((line) => line.trim().split(/\s+/)).filter((columns) =>
+      columns[1] === local && columns[3] === "01"
+    ).length;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop("SIGKILL");
+    await rm(this.#directory, { recursive: true, force: true });
+  }
+
+  async #must(method: string, path: string, options: CallOptions): Promise<string> {
+    const { status, body } = await this.call(method, path, options);
+    if (status === 200) return body;
+    throw new Error(`Cannot ${method} ${path}: ${status} ${body}`);
+  }
+
+  async #newToken(token: Readonly<Record<string, unknown>>): Promise<string> {
+    const body = await this.put("/v1/acl/token", { Description: "test", ...token });
+    return (JSON.parse(body) as { SecretID: string }).SecretID;
+  }
+
+  async #isReady(): Promise<boolean> {
+    if (this.#process?.ended) throw new Error("Consul ended");
+    const leader = await this.call("GET", "/v1/status/leader");
+    if (leader.status !== 200 || leader.body.length < 4) return false;
+    const roots = await this.call("GET", "/v1/agent/connect/ca/roots");
+    if (roots.status !== 200 || !roots.body.includes("BEGIN CERTIFICATE")) return false;
+    if (!this.managementToken) return true;
+    return (await this.call("GET", "/v1/acl/token/self")).status === 200;
+  }
+
+  #configuration(): Record<string, unknown> {
+    const { clientOf, secondaryOf, defaultIntentionPolicy, config } = this.#options;
+    const tls = this.#tls;
+    const acl = this.managementToken
+      ? {
+        enabled: true,
+        default_policy: "deny",
+        enable_token_replication: secondaryOf !== undefined,
+        tokens: {
+          ...(clientOf || secondaryOf ? {} : { initial_management: this.managementToken }),
+          agent: this.managementToken,
+          replication: this.managementToken,
+        },
+      }
+      : undefined;
+    return {
+      node_name: this.#nodeName,
+      datacenter: this.datacenter,
+      data_dir: join(this.#directory, "data"),
+      bind_addr: this.host,
+      client_addr: this.host,
+      log_level: "info",
+      disable_update_check: true,
+      // Loopback answers at once: the fastest raft and gossip timing is safe.
+      performance: { raft_multiplier: 1 },
+      connect: { enabled: true },
+      ports: {
+        dns: -1,
+        grpc_tls: -1,
+        http: this.#ports.http,
+        https: tls ? this.#ports.https : -1,
+        grpc: this.#ports.grpc,
+        server: this.#ports.server,
+        serf_lan: this.#ports.serfLan,
+        serf_wan: clientOf ? -1 : this.#ports.serfWan,
+      },
+      ...(clientOf
+        ? { server: false, retry_join: [clientOf.lanAddress], retry_interval: "1s" }
+        : { server: true, bootstrap_expect: 1 }),
+      ...(secondaryOf
+        ? {
+          primary_datacenter: secondaryOf.datacenter,
+          retry_join_wan: [secondaryOf.wanAddress],
+          retry_interval_wan: "1s",
+        }
+        : { primary_datacenter: clientOf?.primaryDatacenter ?? this.datacenter }),
+      ...(acl ? { acl } : {}),
+      ...(tls
+        ? {
+          tls: {
+            https: {
+              ca_file: tls.caFile,
+              cert_file: join(this.#directory, `${this.datacenter}-server-consul-0.pem`),
+              key_file: join(this.#directory, `${this.datacenter}-server-consul-0-key.pem`),
+              verify_incoming: true,
+            },
+          },
+        }
+        : {}),
+      ...(defaultIntentionPolicy ? { default_intention_policy: defaultIntentionPolicy } : {}),
+      ...config,
+    };
+  }
+
+  get primaryDatacenter(): string {
+    return this.#options.secondaryOf?.datacenter ?? this.datacenter;
+  }
+
+  async #makeCertificates(): Promise<ConsulTls> {
+    const options = { cwd: this.#directory, timeoutMs: 30_000 };
+    const consul = peer("consul");
+    await runToEnd(consul, ["tls", "ca", "create"], options);
+    await runToEnd(consul, [
+      ...["tls", "cert", "create", "-server", "-dc", this.datacenter],
+      `-additional-ipaddress=${this.host}`,
+    ], options);
+    await runToEnd(consul, ["tls", "cert", "create", "-client", "-dc", this.datacenter], options);
+    const client = join(this.#directory, `${this.datacenter}-client-consul-0`);
+    return {
+      caFile: join(this.#directory, "consul-agent-ca.pem"),
+      certFile: `${client}.pem`,
+      keyFile: `${client}-key.pem`,
+      address: `https://${this.host}:${this.#ports.https}`,
+    };
+  }
+}

@@ -3,6 +3,7 @@ import { bunEngine } from "./bun.ts";
 import { nodeEngine } from "./node.ts";
 import type { Engine } from "./port.ts";
 
+export * from "./bun_datagram.ts";
 export * from "./port.ts";
 export * from "./relay.ts";
 

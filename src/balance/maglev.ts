@@ -56,6 +56,9 @@ function buildSlots(members: readonly EndpointRecord[]): Slots {
   // Half the memory for every target but a giant one.
   const free = size < 0xffff ? 0xffff : 0xffff_ffff;
   const slots = (size < 0xffff ? new Uint16Array(SLOTS) : new Uint32Array(SLOTS)).fill(free);
+  // In the order of addresses, so that all proxies make the same table.
+  const order = members.map((_, member) => member)
+    .sort((a, b) => (members[a]?.key ?? "") < (members[b]?.key ?? "") ? -1 : 1);
   const next = new Uint32Array(size);
   const strides = new Uint32Array(size);
   const heaviest = members.reduce((most, { weight }) => Math.max(most, weight), 1);
@@ -68,7 +71,7 @@ function buildSlots(members: readonly EndpointRecord[]): Slots {
     strides[member] = 1 + hashText(address, 0x5bd1e995) % (SLOTS - 1);
   });
   for (let taken = 0;;) {
-    for (let member = 0; member < size; member++) {
+    for (const member of order) {
       const credit = (credits[member] ?? 0) + (members[member]?.weight ?? 0);
       credits[member] = credit < heaviest ? credit : credit - heaviest;
       if (credit < heaviest) continue;

@@ -69,9 +69,7 @@ function buildRing(members: readonly EndpointRecord[], sizes: RingSizes): Float6
     total += weight;
     least = Math.min(least, weight);
   }
-  // So many points that the least of them has a whole number, and all have what they are due.
-  const wanted = Math.ceil((least / total) * sizes.minimumSize) * (total / least);
-  const points = Math.min(Math.max(wanted, size), sizes.maximumSize, POINTS_LIMIT);
+  const share = pointsPerWeight({ total, least, sizes });
   const ring: number[] = [];
   for (let member = 0; member < size; member++) {
     const record = members[member];
@@ -79,12 +77,29 @@ function buildRing(members: readonly EndpointRecord[], sizes: RingSizes): Float6
     const address = `${record.endpoint.host}:${record.endpoint.port}`;
     const first = hashText(address);
     const stride = hashText(address, 0x5bd1e995) | 1;
-    const count = Math.max(1, Math.round((points * record.weight) / total));
+    const count = Math.max(1, Math.round(share * record.weight));
     for (let point = 0; point < count; point++) {
       ring.push(mix32(first + Math.imul(point, stride)) * MEMBER_BITS + member);
     }
   }
   return Float64Array.from(ring).sort();
+}
+
+/**
+ * So many that the ring has its minimum size and the lightest a whole point, unless that is above the
+ * maximum. Always a power of two: an endpoint that comes or goes rarely changes it, and then the others' points stay.
+ */
+function pointsPerWeight(
+  { total, least, sizes }: {
+    readonly total: number;
+    readonly least: number;
+    readonly sizes: RingSizes;
+  },
+): number {
+  const limit = Math.max(1, Math.min(sizes.maximumSize, POINTS_LIMIT));
+  let share = 2 ** Math.ceil(Math.log2(Math.max(sizes.minimumSize / total, 1 / least)));
+  while (share * total > limit) share /= 2;
+  return share;
 }
 
 /** The first position whose point is not below `wanted`. */

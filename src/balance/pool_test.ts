@@ -1,0 +1,211 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { seededRandom } from "../base/mod.ts";
+import { outlierPolicy } from "./outlier.ts";
+import { EndpointPool } from "./pool.ts";
+import type { Endpoint, LoadBalancing } from "./types.ts";
+
+const A: Endpoint = { id: "n1/a", host: "10.0.0.1", port: 1, weight: 1 };
+const B: Endpoint = { id: "n2/b", host: "10.0.0.2", port: 1, weight: 1 };
+const C: Endpoint = { id: "n3/c", host: "10.0.0.3", port: 1, weight: 1 };
+const ONE_STRIKE = outlierPolicy({ maxFailures: 1, maxEjectionPercent: 100 });
+
+function poolOf(balancing: LoadBalancing = { kind: "round_robin" }, seed = 1): EndpointPool {
+  return new EndpointPool({ balancing, outlier: ONE_STRIKE, random: seededRandom(seed) });
+}
+
+function pickIds(pool: EndpointPool, count: number, nowMs = 0): string[] {
+  return Array.from({ length: count }, () => pool.pick(nowMs)?.endpoint.id ?? "none");
+}
+
+test("EndpointPool.update() keeps failures, leases and ejection of an endpoint that stays", () => {
+  const pool = poolOf();
+  pool.setPolicy({ kind: "round_robin" }, outlierPolicy({ maxFailures: 2 }));
+  pool.update([A]);
+  const a = pool.pick(0);
+  assert.ok(a);
+  pool.acquire(a);
+  pool.failed(a, 0);
+  pool.update([{ ...A, weight: 7 }, B]);
+  assert.equal(pool.failed(a, 0), true);
+  pool.update([B, { ...A, weight: 9 }]);
+  assert.deepEqual(pool.views(1_000).find(({ id }) => id === A.id), {
+    id: "n1/a",
+    address: "10.0.0.1:1",
+    weight: 9,
+    active: 1,
+    failures: 0,
+    ejectedForMs: 29_000,
+    lastResort: false,
+  });
+});
+
+for (
+  const [what, changed] of [
+    ["id", { ...A, id: "n1/other" }],
+    ["host", { ...A, host: "10.0.0.9" }],
+    ["port", { ...A, port: 2 }],
+  ] as const
+) {
+  test(`EndpointPool.update() starts anew for another ${what}`, () => {
+    const pool = poolOf();
+    pool.update([A]);
+    const before = pool.pick(0);
+    assert.ok(before && pool.failed(before, 0));
+    pool.update([changed]);
+    assert.deepEqual(pool.pick(0)?.endpoint, changed);
+  });
+}
+
+test("EndpointPool.failed() ignores an endpoint that left, also when its like returned", () => {
+  const pool = poolOf();
+  pool.update([A, B]);
+  const a = [pool.pick(0), pool.pick(0)].find((state) => state?.endpoint === A);
+  assert.ok(a);
+  pool.acquire(a);
+  pool.update([B]);
+  assert.equal(pool.failed(a, 0), false);
+  pool.update([A, B]);
+  assert.equal(pool.failed(a, 0), false);
+  pool.release(a);
+  assert.deepEqual(pool.views(0).map(({ active }) => active), [0, 0]);
+});
+
+test("EndpointPool keeps what it knows of an endpoint that becomes a last resort and returns", () => {
+  const pool = poolOf();
+  pool.update([A, B]);
+  const a = [pool.pick(0), pool.pick(0)].find((state) => state?.endpoint === A);
+  assert.ok(a);
+  pool.acquire(a);
+  assert.equal(pool.failed(a, 0), true);
+  pool.update([], [A, B]);
+  assert.equal(pool.pick(1), undefined);
+  assert.equal(pool.pickLastResort(1)?.endpoint, B);
+  assert.equal(pool.usableCount(1), 0);
+  assert.deepEqual(pool.views(1).map(({ lastResort }) => lastResort), [true, true]);
+  pool.update([A, B], []);
+  assert.deepEqual(pickIds(pool, 3, 2), [B.id, B.id, B.id]);
+  assert.equal(a.active, 1);
+  assert.equal(pool.pickLastResort(2), undefined);
+});
+
+test("EndpointPool lists an endpoint once that is both live and a last resort: as live", () => {
+  const pool = poolOf();
+  pool.update([A], [A, B]);
+  assert.deepEqual(pool.views(0).map(({ id, lastResort }) => [id, lastResort]), [
+    [A.id, false],
+    [B.id, true],
+  ]);
+});
+
+test("EndpointPool.setPolicy() changes balancing and passive health at once", () => {
+  const pool = poolOf();
+  pool.update([A, B]);
+  const a = pool.pick(0);
+  assert.ok(a);
+  pool.setPolicy({ kind: "maglev" }, { ...ONE_STRIKE, enforcingPercent: 0 });
+  assert.equal(pool.failed(a, 0), false);
+  const owner = pool.pick(0, { hash: 1 });
+  for (let i = 0; i < 20; i++) assert.equal(pool.pick(0, { hash: 1 }), owner);
+});
+
+test("EndpointPool.setPolicy() lets ejections that began run to their end", () => {
+  const pool = poolOf();
+  pool.update([A, B]);
+  const a = pool.pick(0);
+  assert.ok(a && pool.failed(a, 0));
+  pool.setPolicy({ kind: "random" }, { ...ONE_STRIKE, enforcingPercent: 0 });
+  for (let i = 0; i < 50; i++) assert.notEqual(pool.pick(29_999), a);
+});
+
+test("round_robin rotates evenly in any window, wherever it starts", () => {
+  for (let seed = 0; seed < 20; seed++) {
+    const pool = poolOf({ kind: "round_robin" }, seed);
+    pool.update([A, B, C]);
+    pickIds(pool, seed);
+    assert.deepEqual(pickIds(pool, 3).sort(), [A.id, B.id, C.id]);
+  }
+});
+
+test("round_robin starts at different endpoints in different proxies", () => {
+  const starts = new Set<string>();
+  for (let seed = 0; seed < 20; seed++) {
+    const pool = poolOf({ kind: "round_robin" }, seed);
+    pool.update([A, B, C]);
+    starts.add(pickIds(pool, 1)[0] ?? "");
+  }
+  assert.equal(starts.size, 3);
+});
+
+test("round_robin spreads the turns of a heavy endpoint between those of light ones", () => {
+  for (let seed = 0; seed < 20; seed++) {
+    const pool = poolOf({ kind: "round_robin" }, seed);
+    pool.update([{ ...A, weight: 4 }, { ...B, weight: 2 }, C]);
+    const ids = pickIds(pool, 700);
+    for (let start = 0; start + 7 <= ids.length; start++) {
+      const window = ids.slice(start, start + 7);
+      const count = (id: string) => window.filter((other) => other === id).length;
+      assert.deepEqual([count(A.id), count(B.id), count(C.id)], [4, 2, 1], window.join());
+    }
+    assert.ok(!/(n1\/a,){4}/.test(`${ids.join()},`), "all of a's turns came at once");
+  }
+});
+
+test("least_request picks the less busy of two, every time", () => {
+  const pool = poolOf({ kind: "least_request", choiceCount: 2 });
+  pool.update([A, B]);
+  for (let i = 0; i < 100; i++) {
+    const state = pool.pick(0);
+    assert.ok(state);
+    pool.acquire(state);
+  }
+  assert.deepEqual(pool.views(0).map(({ active }) => active), [50, 50]);
+});
+
+test("least_request keeps leases near each other where plain chance would not", () => {
+  const spread = (kind: LoadBalancing) => {
+    const pool = poolOf(kind, 7);
+    pool.update(Array.from({ length: 100 }, (_, i) => ({ ...A, id: `${i}` })));
+    for (let i = 0; i < 5_000; i++) {
+      const state = pool.pick(0);
+      assert.ok(state);
+      pool.acquire(state);
+    }
+    const active = pool.views(0).map((view) => view.active);
+    return Math.max(...active) - Math.min(...active);
+  };
+  const chance = spread({ kind: "random" });
+  const choice = spread({ kind: "least_request", choiceCount: 2 });
+  assert.ok(choice <= 8 && chance >= 20, `${choice} by choice, ${chance} by chance`);
+});
+
+test("least_request keeps leases in proportion to weight", () => {
+  const pool = poolOf({ kind: "least_request", choiceCount: 2 });
+  pool.update([{ ...A, weight: 6 }, { ...B, weight: 3 }, C]);
+  for (let i = 0; i < 1_000; i++) {
+    const state = pool.pick(0);
+    assert.ok(state);
+    pool.acquire(state);
+  }
+  const [a = 0, b = 0, c = 0] = pool.views(0).map(({ active }) => active);
+  assert.ok(
+    Math.abs(a - 600) < 30 && Math.abs(b - 300) < 30 && Math.abs(c - 100) < 30,
+    `${a} ${b} ${c}`,
+  );
+});
+
+test("ring_hash gives each endpoint a point, also on a ring smaller than the target", () => {
+  const pool = poolOf({ kind: "ring_hash", minimumSize: 1, maximumSize: 4 });
+  pool.update(Array.from({ length: 40 }, (_, i) => ({ ...A, id: `${i}`, host: `10.0.1.${i}` })));
+  const seen = new Set<unknown>();
+  for (let hash = 0; hash < 20_000; hash++) seen.add(pool.pick(0, { hash }));
+  assert.equal(seen.size, 40);
+});
+
+test("an update that changes nothing but the order keeps the balancer's place", () => {
+  const pool = poolOf();
+  pool.update([A, B, C]);
+  const first = pickIds(pool, 2);
+  pool.update([C, A, B]);
+  assert.deepEqual([...first, ...pickIds(pool, 1)].sort(), [A.id, B.id, C.id]);
+});

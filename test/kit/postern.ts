@@ -1,0 +1,142 @@
+/**
+ * The product as its users meet it: a process started from a command line. `$POSTERN_BIN` (or
+ * `dist/postern`) where there is one, else the sources on `$POSTERN_ENGINE` (`bun` or `deno`).
+ *
+ * @module
+ */
+
+import { request } from "node:http";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { isExecutable } from "../../scripts/cache.ts";
+import { eventually, type Exit, Process, type ProcessOptions } from "./process.ts";
+
+const ROOT = join(dirname(fileURLToPath(import.meta.url)), "..", "..");
+const START_TIMEOUT_MS = 20_000;
+
+export interface AdminReply {
+  readonly status: number;
+  readonly body: string;
+}
+
+/** A running `postern`; disposing kills it, and fails the test if it had died by itself. */
+export class Postern {
+  readonly process: Process;
+  #address: string | undefined;
+  #mayEnd = false;
+
+  constructor(process: Process) {
+    this.process = process;
+  }
+
+  get output(): string {
+    return this.process.output;
+  }
+
+  get pid(): number {
+    return this.process.pid;
+  }
+
+  /** `host:port` of the admin server, from the log. */
+  async adminAddress(): Promise<string> {
+    if (this.#address) return this.#address;
+    const found = await this.process.waitFor(
+      /admin server listening"?[^\n]*?address["=:]+\s*([^\s",]+)/,
+      { timeoutMs: START_TIMEOUT_MS },
+    );
+    return this.#address = found[1] ?? "";
+  }
+
+  async admin(path: string, method = "GET"): Promise<AdminReply> {
+    const [host, port] = (await this.adminAddress()).split(":");
+    return await new Promise((resolve, reject) => {
+      const sent = request({ host, port: Number(port), path, method, agent: false }, (reply) => {
+        let body = "";
+        reply.setEncoding("utf8").on("data", (chunk: string) => body += chunk);
+        reply.on("end", () => resolve({ status: reply.statusCode ?? 0, body }));
+        reply.on("error", reject);
+      });
+      sent.setTimeout(10_000, () => sent.destroy(new Error(`${path}: no answer in time`)));
+      sent.on("error", reject);
+      sent.end();
+    });
+  }
+
+  /** Sum of a metric over its labels; 0 when it is not there. */
+  async metric(name: string): Promise<number> {
+    const { body } = await this.admin("/stats/prometheus");
+    const lines = body.split("\n").filter((line) => line.match(/^[^\s{]+/)?.[0] === name);
+    return lines.reduce((sum, line) => sum + Number(line.split(" ").at(-1)), 0);
+  }
+
+  async waitReady(options: { readonly timeoutMs?: number } = {}): Promise<void> {
+    const { timeoutMs = START_TIMEOUT_MS } = options;
+    try {
+      await eventually("postern is ready", async () => {
+        if (this.process.ended) throw new Error("it ended");
+        return (await this.admin("/ready")).status === 200;
+      }, { timeoutMs });
+    } catch (error) {
+      throw new Error(`${error instanceof Error ? error.message : error}\n${this.process.tail()}`);
+    }
+  }
+
+  /** From now on it is no failure that it ends: it was killed or told to. */
+  expectEnd(): void {
+    this.#mayEnd = true;
+  }
+
+  kill(signal: NodeJS.Signals): void {
+    if (signal === "SIGTERM" || signal === "SIGKILL") this.#mayEnd = true;
+    this.process.kill(signal);
+  }
+
+  /** SIGTERM, and how it ended. */
+  async stop(): Promise<Exit> {
+    this.#mayEnd = true;
+    return await this.process.stop();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const died = this.process.ended !== undefined && !this.#mayEnd;
+    this.process.kill("SIGKILL");
+    const exit = await this.process.exited;
+    const crash = /uncaught|unhandled|panic|segmentation fault|RangeError|TypeError/i;
+    if (died || crash.test(this.output)) {
+      throw new Error(
+        `postern ${died ? `died by itself: ${exit.signal ?? exit.code}` : "printed a crash"}\n` +
+          this.process.tail(),
+      );
+    }
+  }
+}
+
+export function startPostern(args: readonly string[], options: ProcessOptions = {}): Postern {
+  const [command, ...first] = posternCommand();
+  return new Postern(
+    new Process(command ?? "", [...first, ...args], {
+      name: `postern ${args.join(" ")}`,
+      ...options,
+      // What the machine's user has set must not leak into a story.
+      env: { ...NO_CONSUL_ENVIRONMENT, ...options.env },
+    }),
+  );
+}
+
+/** The words that start the product, without its own arguments. */
+export function posternCommand(): string[] {
+  const { POSTERN_BIN, POSTERN_ENGINE } = process.env;
+  if (POSTERN_BIN) return [POSTERN_BIN];
+  const binary = join(ROOT, "dist", "postern");
+  if (!POSTERN_ENGINE && isExecutable(binary)) return [binary];
+  const main = join(ROOT, "src", "main.ts");
+  if (POSTERN_ENGINE === "deno") return ["deno", "run", "-A", "--no-check", main];
+  return [join(ROOT, "node_modules", "bun", "bin", "bun.exe"), main];
+}
+
+const NO_CONSUL_ENVIRONMENT: Readonly<Record<string, undefined>> = Object.fromEntries(
+  Object.keys(process.env).filter((name) => name.startsWith("CONSUL_")).map((name) => [
+    name,
+    undefined,
+  ]),
+);

@@ -6,6 +6,7 @@
 export * from "./address.ts";
 export * from "./backoff.ts";
 export * from "./clock.ts";
+export * from "./deadlines.ts";
 export * from "./duration.ts";
 export * from "./errors.ts";
 export * from "./log.ts";

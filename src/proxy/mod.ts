@@ -1,2 +1,5 @@
 /** Listeners as readable stage lists. @module */
+export { SharedCounts } from "./admission.ts";
+export type { RemoteAuthorize } from "./context.ts";
+export * from "./data_path.ts";
 export * from "./view.ts";

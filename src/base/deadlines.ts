@@ -1,0 +1,97 @@
+/**
+ * Many deadlines behind one timer. Those of one duration end in the order they began, so each duration
+ * is a list that is only ever looked at from its head: setting and cancelling are a few pointer moves,
+ * which is what a connection can afford. Late by at most a tenth of a second.
+ *
+ * @module
+ */
+
+import type { Clock, Timer } from "./clock.ts";
+
+export interface Deadline {
+  cancel(): void;
+}
+
+const GRANULARITY_MS = 100;
+
+class Entry implements Deadline {
+  readonly atMs: number;
+  readonly fn: () => void;
+  readonly list: List;
+  previous: Entry | undefined;
+  next: Entry | undefined;
+  #linked = true;
+
+  constructor(list: List, atMs: number, fn: () => void) {
+    this.list = list;
+    this.atMs = atMs;
+    this.fn = fn;
+  }
+
+  cancel(): void {
+    if (!this.#linked) return;
+    this.#linked = false;
+    if (this.previous) this.previous.next = this.next;
+    else this.list.head = this.next;
+    if (this.next) this.next.previous = this.previous;
+    else this.list.tail = this.previous;
+  }
+}
+
+interface List {
+  head: Entry | undefined;
+  tail: Entry | undefined;
+}
+
+export class Deadlines {
+  readonly #clock: Clock;
+  readonly #lists = new Map<number, List>();
+  #timer: Timer | undefined;
+  #timerAtMs = Infinity;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Calls `fn` once after `delayMs` unless cancelled. */
+  after(delayMs: number, fn: () => void): Deadline {
+    let list = this.#lists.get(delayMs);
+    if (!list) this.#lists.set(delayMs, list = { head: undefined, tail: undefined });
+    const atMs = this.#clock.monotonic() + delayMs;
+    const entry = new Entry(list, atMs, fn);
+    entry.previous = list.tail;
+    if (list.tail) list.tail.next = entry;
+    else list.head = entry;
+    list.tail = entry;
+    this.#arm(atMs);
+    return entry;
+  }
+
+  #arm(atMs: number): void {
+    // An armed timer that comes a little later, or earlier, serves this one as well.
+    if (this.#timerAtMs <= atMs + GRANULARITY_MS) return;
+    this.#timer?.cancel();
+    this.#timerAtMs = atMs + GRANULARITY_MS;
+    this.#timer = this.#clock.after(
+      this.#timerAtMs - this.#clock.monotonic(),
+      () => this.#expire(),
+    );
+  }
+
+  #expire(): void {
+    this.#timer = undefined;
+    this.#timerAtMs = Infinity;
+    const now = this.#clock.monotonic();
+    let earliestMs = Infinity;
+    for (const [delayMs, list] of this.#lists) {
+      while (list.head && list.head.atMs <= now) {
+        const { fn } = list.head;
+        list.head.cancel();
+        fn();
+      }
+      if (list.head) earliestMs = Math.min(earliestMs, list.head.atMs);
+      else this.#lists.delete(delayMs);
+    }
+    if (earliestMs < Infinity) this.#arm(earliestMs);
+  }
+}

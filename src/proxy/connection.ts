@@ -1,0 +1,201 @@
+/**
+ * One connection's story: where it came from, how far it got, who ended it. Every connection ends here
+ * exactly once, with one log line and one count.
+ *
+ * @module
+ */
+
+import {
+  type Counter,
+  type Deadlines,
+  type ErrorCode,
+  factsOf,
+  type Fields,
+  type Log,
+  type Stats,
+} from "../base/mod.ts";
+import type { Relay, RelayEnd } from "../net/mod.ts";
+import type { ConnectionView } from "./view.ts";
+
+/** How far a connection has got; the stages of the data flow in their order. */
+export type Progress =
+  | "accept"
+  | "handshake"
+  | "identity"
+  | "authorize"
+  | "target"
+  | "endpoint"
+  | "dial"
+  | "relay";
+
+/** How a connection ended: in order, or with a code from the table. */
+export type Ending =
+  | { readonly kind: "completed"; readonly by: "downstream" | "upstream" }
+  | { readonly kind: "failed"; readonly code: ErrorCode; readonly reason: string };
+
+let lastId = 0;
+
+export class ConnectionRecord {
+  readonly id: number = ++lastId;
+  readonly direction: "inbound" | "outbound";
+  readonly listener: string;
+  readonly remote: string;
+  readonly openedMs: number;
+  stage: Progress = "accept";
+  source = "";
+  destination = "";
+  endpoint = "";
+  rule = "";
+  tlsVersion = "";
+  resumed = false;
+  relay: Relay | undefined;
+  /** Wall clock at the handshake: validity of the peer's certificate was proven then. */
+  verifiedMs = 0;
+
+  constructor(options: {
+    readonly direction: "inbound" | "outbound";
+    readonly listener: string;
+    readonly remote: string;
+    readonly openedMs: number;
+  }) {
+    this.direction = options.direction;
+    this.listener = options.listener;
+    this.remote = options.remote;
+    this.openedMs = options.openedMs;
+  }
+
+  view(
+    now: { readonly ms: number; readonly tick: number; readonly tickMs: number },
+  ): ConnectionView {
+    const { relay } = this;
+    return {
+      id: String(this.id),
+      listener: this.listener,
+      direction: this.direction,
+      source: this.source,
+      destination: this.destination,
+      remote: this.remote,
+      endpoint: this.endpoint,
+      stage: this.stage,
+      ageMs: Math.round(now.ms - this.openedMs),
+      idleMs: relay ? (now.tick - relay.activeTick) * now.tickMs : 0,
+      receivedBytes: relay?.receivedBytes ?? 0,
+      sentBytes: relay?.sentBytes ?? 0,
+      rule: this.rule,
+      tlsVersion: this.tlsVersion,
+      resumed: this.resumed,
+    };
+  }
+}
+
+/** Stat handles of one listener, resolved once. */
+export class ListenerStats {
+  readonly opened: Counter;
+  readonly active: Counter;
+  readonly receivedBytes: Counter;
+  readonly sentBytes: Counter;
+  readonly resumed: Counter;
+  readonly #stats: Stats;
+  readonly #labels: { readonly direction: string; readonly listener: string };
+  readonly #endings = new Map<string, Counter>();
+
+  constructor(stats: Stats, direction: "inbound" | "outbound", listener: string) {
+    this.#stats = stats;
+    const labels = this.#labels = { direction, listener };
+    this.opened = stats.counter("connections_opened_total", "Connections accepted", labels);
+    this.active = stats.gauge("connections_active", "Connections open now", labels);
+    this.receivedBytes = stats.counter(
+      "received_bytes_total",
+      "Bytes from the downstream of finished and open connections",
+      labels,
+    );
+    this.sentBytes = stats.counter("sent_bytes_total", "Bytes sent to the downstream", labels);
+    this.resumed = stats.counter(
+      "tls_resumed_total",
+      "TLS handshakes that resumed an earlier session",
+      labels,
+    );
+  }
+
+  ended(outcome: string): void {
+    let counter = this.#endings.get(outcome);
+    if (!counter) {
+      counter = this.#stats.counter("connections_ended_total", "Connections ended, by outcome", {
+        ...this.#labels,
+        outcome,
+      });
+      this.#endings.set(outcome, counter);
+    }
+    counter.add(1);
+  }
+}
+
+/** Writes the one line and the counts of a connection's end. */
+export function reportEnd(
+  record: ConnectionRecord,
+  ending: Ending,
+  options: { readonly log: Log; readonly stats: ListenerStats; readonly nowMs: number },
+): void {
+  const { log, stats, nowMs } = options;
+  const { relay } = record;
+  stats.active.add(-1);
+  stats.receivedBytes.add(relay?.receivedBytes ?? 0);
+  stats.sentBytes.add(relay?.sentBytes ?? 0);
+  stats.ended(ending.kind === "completed" ? "completed" : ending.code);
+  const level = levelOf(ending);
+  if (!log.enabled(level)) return;
+  const facts = ending.kind === "failed" ? factsOf(ending.code) : undefined;
+  const fields: Fields = {
+    direction: record.direction,
+    listener: record.listener,
+    source: record.source || record.remote,
+    destination: record.destination,
+    remote: record.remote,
+    endpoint: record.endpoint || undefined,
+    received_bytes: relay?.receivedBytes ?? 0,
+    sent_bytes: relay?.sentBytes ?? 0,
+    duration_ms: Math.round(nowMs - record.openedMs),
+    ended_by: ending.kind === "completed" ? ending.by : facts?.origin,
+    stage: ending.kind === "completed" ? "relay" : record.stage,
+    code: ending.kind === "failed" ? ending.code : undefined,
+    reason: ending.kind === "failed" && ending.reason ? ending.reason : undefined,
+    rule: record.rule || undefined,
+    resumed: record.resumed || undefined,
+  };
+  log[level](ending.kind === "completed" ? "connection ended" : "connection failed", fields);
+}
+
+function levelOf(ending: Ending): "info" | "warn" {
+  if (ending.kind === "completed") return "info";
+  switch (ending.code) {
+    case "intention_denied":
+    case "identity_invalid":
+    case "chain_untrusted":
+    case "endpoint_untrusted":
+    case "overloaded":
+    case "no_endpoint":
+    case "not_ready":
+      return "warn";
+    default:
+      return "info";
+  }
+}
+
+/** What a relay's end means for the connection. */
+export function endingOf(end: RelayEnd): Ending {
+  if (end.kind === "ended") return { kind: "completed", by: end.first };
+  return {
+    kind: "failed",
+    code: end.by === "downstream" ? "downstream_reset" : "endpoint_reset",
+    reason: "",
+  };
+}
+
+/** How long a side that does not read may hold up an end that we decided. */
+const CLOSE_GRACE_MS = 500;
+
+/** Ends a relay in an orderly way where both sides take it, and by force where one does not. */
+export function stopSoon(relay: Relay, deadlines: Deadlines): void {
+  relay.stop("close");
+  deadlines.after(CLOSE_GRACE_MS, () => relay.stop("reset"));
+}

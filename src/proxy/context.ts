@@ -1,0 +1,39 @@
+/**
+ * What every listener of a data path works with.
+ *
+ * @module
+ */
+
+import type { Clock, Deadlines, Log, Random, Stats } from "../base/mod.ts";
+import type { Engine } from "../net/mod.ts";
+import type { Limiter } from "./admission.ts";
+import type { LiveSet } from "./live.ts";
+import type { Trust } from "./trust.ts";
+import type { PolicyPart } from "../snapshot/mod.ts";
+
+/** The agent's own verdict on one connection (`-authorize both`); rejects when it cannot be had. */
+export type RemoteAuthorize = (
+  request: { readonly target: string; readonly uri: string; readonly serial: string },
+) => Promise<{ readonly allowed: boolean; readonly reason: string }>;
+
+export interface Context {
+  readonly engine: Engine;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly deadlines: Deadlines;
+  readonly log: Log;
+  readonly stats: Stats;
+  readonly live: LiveSet;
+  /** Connections of the whole process. */
+  readonly processLimit: Limiter;
+  readonly remoteAuthorize: RemoteAuthorize;
+  /** Facts of now; replaced as snapshots come in. Undefined trust or policy: no traffic. */
+  readonly facts: Facts;
+}
+
+export interface Facts {
+  service: string;
+  trust: Trust | undefined;
+  policy: PolicyPart | undefined;
+  draining: boolean;
+}

@@ -1,0 +1,262 @@
+/**
+ * The public listener: other sidecars connect here to reach the local service. Read
+ * {@link InboundConnection} from top to bottom to follow a connection through its stages; each stage
+ * takes what the one before it proved, so none can be left out.
+ *
+ * @module
+ */
+
+import { type Deadline, type ErrorCode, formatAddress, messageOf } from "../base/mod.ts";
+import type { ServiceId } from "../identity/mod.ts";
+import {
+  type AcceptedConnection,
+  type Connection,
+  type Dial,
+  type PresentedPeer,
+  Relay,
+} from "../net/mod.ts";
+import { authorize } from "../policy/mod.ts";
+import type { InboundPart } from "../snapshot/mod.ts";
+import type { Limiter } from "./admission.ts";
+import {
+  ConnectionRecord,
+  type Ending,
+  endingOf,
+  type ListenerStats,
+  reportEnd,
+  stopSoon,
+} from "./connection.ts";
+import type { Context } from "./context.ts";
+import { Holding } from "./holding.ts";
+import type { LiveConnection } from "./live.ts";
+
+/** Settings shared by the connections of one inbound listener; replaced live. */
+export interface InboundState {
+  part: InboundPart;
+  readonly limit: Limiter;
+  readonly stats: ListenerStats;
+  idleTimeoutMs: number;
+  lifetimeMs: number;
+}
+
+/** A peer whose certificate our own check trusts. */
+interface Peer {
+  readonly connection: Connection;
+  readonly presented: PresentedPeer;
+  readonly id: ServiceId;
+  readonly uri: string;
+  readonly serial: string;
+}
+
+/** The proof that a peer may connect to the local service; only `#authorize` makes one. */
+interface Permit {
+  readonly connection: Connection;
+  readonly rule: string;
+}
+
+export class InboundConnection implements LiveConnection {
+  readonly record: ConnectionRecord;
+  readonly #context: Context;
+  readonly #state: InboundState;
+  readonly #accepted: AcceptedConnection;
+  #deadline: Deadline | undefined;
+  #peer: Peer | undefined;
+  #holding: Holding | undefined;
+  #dial: Dial | undefined;
+  #ended = false;
+
+  /** Takes a connection that was just accepted as far as it gets. */
+  static start(context: Context, state: InboundState, accepted: AcceptedConnection): void {
+    new InboundConnection(context, state, accepted).#accept();
+  }
+
+  private constructor(context: Context, state: InboundState, accepted: AcceptedConnection) {
+    this.#context = context;
+    this.#state = state;
+    this.#accepted = accepted;
+    this.record = new ConnectionRecord({
+      direction: "inbound",
+      listener: "inbound",
+      remote: accepted.remote,
+      openedMs: context.clock.monotonic(),
+    });
+    this.record.destination = context.facts.service;
+  }
+
+  get idleTimeoutMs(): number {
+    return this.#state.idleTimeoutMs;
+  }
+
+  get lifetimeMs(): number {
+    return this.#state.lifetimeMs;
+  }
+
+  /** A place is taken before any byte is read. */
+  #accept(): void {
+    const { processLimit, live } = this.#context;
+    const { stats, limit } = this.#state;
+    stats.opened.add(1);
+    stats.active.add(1);
+    if (!processLimit.enter()) {
+      return this.#refuse(`the process holds ${processLimit.limit} connections`);
+    }
+    if (!limit.enter()) {
+      processLimit.leave();
+      return this.#refuse(`max_inbound_connections is ${limit.limit}`);
+    }
+    live.add(this);
+    this.#handshake();
+  }
+
+  #handshake(): void {
+    const { facts, deadlines } = this.#context;
+    this.record.stage = "handshake";
+    if (!facts.trust) return this.end("not_ready", "no certificate yet");
+    const timeoutMs = this.#state.part.handshakeTimeoutMs;
+    this.#deadline = deadlines.after(timeoutMs, () => {
+      this.end("handshake_timed_out", `not done after ${timeoutMs} ms`);
+    });
+    this.#accepted.secure(facts.trust.server, (outcome) => {
+      this.#deadline?.cancel();
+      if (outcome.kind === "failed") return this.#finish("handshake_failed", outcome.reason);
+      this.#identify(outcome.connection, outcome.peer);
+    });
+  }
+
+  #identify(connection: Connection, presented: PresentedPeer): void {
+    const { facts, clock } = this.#context;
+    this.record.stage = "identity";
+    this.#holding = new Holding(connection, () => this.#finish("downstream_reset", "closed early"));
+    const nowMs = this.record.verifiedMs = clock.now();
+    // The facts of now, not those that the handshake began with.
+    const verdict = facts.trust?.verify(presented, "client", nowMs);
+    if (verdict?.kind !== "trusted") {
+      this.#peer = { connection, presented, id: NOBODY, uri: "", serial: "" };
+      return this.end(verdict?.code ?? "not_ready", verdict?.reason ?? "no certificate yet");
+    }
+    const { id, uri, serial } = verdict;
+    this.record.source = uri;
+    this.record.resumed = presented.resumed;
+    this.record.tlsVersion = presented.version;
+    if (presented.resumed) this.#state.stats.resumed.add(1);
+    this.#peer = { connection, presented, id, uri, serial };
+    this.#authorize(this.#peer);
+  }
+
+  #authorize(peer: Peer): void {
+    const { facts, remoteAuthorize } = this.#context;
+    this.record.stage = "authorize";
+    if (!facts.policy) return this.end("not_ready", "no intentions yet");
+    const verdict = authorize(peer.id, facts.policy);
+    this.record.rule = verdict.rule;
+    if (verdict.kind === "deny") return this.end("intention_denied", verdict.rule);
+    const permit: Permit = { connection: peer.connection, rule: verdict.rule };
+    if (this.#state.part.authorize === "match") return this.#connect(permit);
+    remoteAuthorize({ target: facts.service, uri: peer.uri, serial: peer.serial }).then(
+      ({ allowed, reason }) => {
+        if (this.#ended) return;
+        if (allowed) this.#connect(permit);
+        else this.end("intention_denied", `agent: ${reason}`);
+      },
+      (error: unknown) => this.end("authorize_failed", messageOf(error)),
+    );
+  }
+
+  #connect(permit: Permit): void {
+    const { engine, deadlines } = this.#context;
+    const { local, localConnectTimeoutMs } = this.#state.part;
+    this.record.stage = "dial";
+    this.record.endpoint = formatAddress(local);
+    this.#deadline = deadlines.after(localConnectTimeoutMs, () => {
+      this.end(
+        "local_timed_out",
+        `no connection to ${formatAddress(local)} after ${localConnectTimeoutMs} ms`,
+      );
+    });
+    this.#dial = engine.dial({ address: local }, {
+      onConnected: (upstream) => {
+        this.#deadline?.cancel();
+        this.#dial = undefined;
+        this.#relay(permit, upstream);
+      },
+      onFailed: (_stage, reason) => {
+        this.#dial = undefined;
+        this.end("local_refused", `Cannot dial ${formatAddress(local)}: ${reason}`);
+      },
+    });
+  }
+
+  #relay(permit: Permit, upstream: Connection): void {
+    this.record.stage = "relay";
+    this.record.relay = new Relay(permit.connection, upstream, {
+      ticker: this.#context.live,
+      onOver: (end) => this.#leave(endingOf(end)),
+    });
+    this.#holding?.release();
+    this.#holding = undefined;
+  }
+
+  rejudge(): void {
+    const { facts } = this.#context;
+    const peer = this.#peer;
+    if (this.#ended || !peer || peer.id === NOBODY) return;
+    const { verifiedMs } = this.record;
+    const trusted = facts.trust?.verify(peer.presented, "client", verifiedMs);
+    if (trusted?.kind !== "trusted") {
+      return this.end(trusted?.code ?? "not_ready", trusted?.reason ?? "no certificate yet");
+    }
+    if (!facts.policy) return this.end("not_ready", "no intentions yet");
+    const verdict = authorize(peer.id, facts.policy);
+    this.record.rule = verdict.rule;
+    if (verdict.kind === "deny") this.end("intention_denied", verdict.rule);
+  }
+
+  end(code: ErrorCode, reason: string): void {
+    if (this.#ended) return;
+    const { relay } = this.record;
+    this.#dial?.cancel();
+    if (relay) stopSoon(relay, this.#context.deadlines);
+    else if (this.#peer) this.#peer.connection.close();
+    else this.#accepted.reset();
+    this.#leave({ kind: "failed", code, reason });
+  }
+
+  /** The downstream is gone already. */
+  #finish(code: ErrorCode, reason: string): void {
+    if (this.#ended) return;
+    this.#dial?.cancel();
+    this.#accepted.reset();
+    this.#leave({ kind: "failed", code, reason });
+  }
+
+  #leave(ending: Ending): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.#deadline?.cancel();
+    this.#context.processLimit.leave();
+    this.#state.limit.leave();
+    this.#context.live.delete(this);
+    this.#report(ending);
+  }
+
+  /** No place: nothing was taken, so nothing is given back. */
+  #refuse(reason: string): void {
+    this.#ended = true;
+    this.#accepted.reset();
+    this.#report({ kind: "failed", code: "overloaded", reason });
+  }
+
+  #report(ending: Ending): void {
+    const { log, clock } = this.#context;
+    reportEnd(this.record, ending, { log, stats: this.#state.stats, nowMs: clock.monotonic() });
+  }
+}
+
+/** A peer that could not be identified: it is not judged again, only closed. */
+const NOBODY: ServiceId = {
+  trustDomain: "",
+  partition: "",
+  namespace: "",
+  datacenter: "",
+  service: "",
+};

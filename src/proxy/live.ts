@@ -1,0 +1,92 @@
+/**
+ * The connections that are open now: swept for idleness and age, and judged again whenever what is true
+ * changes.
+ *
+ * @module
+ */
+
+import type { Clock, ErrorCode, Timer } from "../base/mod.ts";
+import type { Ticker } from "../net/mod.ts";
+import type { ConnectionRecord } from "./connection.ts";
+
+/** A connection that can be ended from outside and asked whether it may go on. */
+export interface LiveConnection {
+  readonly record: ConnectionRecord;
+  /** Milliseconds without a byte, and of life, after which it is ended; 0 is never. */
+  readonly idleTimeoutMs: number;
+  readonly lifetimeMs: number;
+  /** Judges it by what is true now; ends itself when refused. */
+  rejudge(): void;
+  end(code: ErrorCode, reason: string): void;
+}
+
+/** How often idleness is looked at; the precision of idle timeouts. */
+const SWEEP_MS = 1_000;
+
+export class LiveSet implements Ticker {
+  tick = 0;
+  readonly tickMs = SWEEP_MS;
+  readonly #clock: Clock;
+  readonly #connections = new Set<LiveConnection>();
+  #timer: Timer | undefined;
+  #idle: (() => void) | undefined;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  get size(): number {
+    return this.#connections.size;
+  }
+
+  [Symbol.iterator](): Iterator<LiveConnection> {
+    return this.#connections[Symbol.iterator]();
+  }
+
+  add(connection: LiveConnection): void {
+    this.#connections.add(connection);
+    this.#timer ??= this.#clock.after(SWEEP_MS, () => this.#sweep());
+  }
+
+  delete(connection: LiveConnection): void {
+    this.#connections.delete(connection);
+    if (this.#connections.size === 0) this.#idle?.();
+  }
+
+  /** After every change of credentials or policy. */
+  rejudge(): void {
+    for (const connection of [...this.#connections]) connection.rejudge();
+  }
+
+  endAll(code: ErrorCode, reason: string): void {
+    for (const connection of [...this.#connections]) connection.end(code, reason);
+  }
+
+  /** Resolves when no connection is open. */
+  async drained(): Promise<void> {
+    if (this.#connections.size === 0) return;
+    await new Promise<void>((resolve) => {
+      this.#idle = resolve;
+    });
+  }
+
+  #sweep(): void {
+    this.#timer = undefined;
+    this.tick++;
+    const nowMs = this.#clock.monotonic();
+    for (const connection of [...this.#connections]) {
+      const { record, idleTimeoutMs, lifetimeMs } = connection;
+      if (lifetimeMs > 0 && nowMs - record.openedMs >= lifetimeMs) {
+        connection.end("lifetime_ended", `open for ${lifetimeMs} ms`);
+      } else if (
+        idleTimeoutMs > 0 && record.relay &&
+        (this.tick - record.relay.activeTick) * SWEEP_MS > idleTimeoutMs
+      ) {
+        connection.end("idle_timed_out", `no byte for ${idleTimeoutMs} ms`);
+      }
+    }
+    if (this.#connections.size > 0) {
+      this.#timer = this.#clock.after(SWEEP_MS, () => this.#sweep());
+    }
+  }
+}

@@ -1,0 +1,286 @@
+/**
+ * An upstream listener: the local app connects here to reach another service. Read
+ * {@link OutboundConnection} from top to bottom to follow a connection through its stages.
+ *
+ * @module
+ */
+
+import { type EndpointState, hashText } from "../balance/mod.ts";
+import { type Deadline, type ErrorCode, formatAddress } from "../base/mod.ts";
+import { type Connection, type Dial, type PresentedPeer, Relay } from "../net/mod.ts";
+import { ConnectionRecord, type Ending, endingOf, reportEnd, stopSoon } from "./connection.ts";
+import type { Context } from "./context.ts";
+import { Holding } from "./holding.ts";
+import type { LiveConnection } from "./live.ts";
+import type { Trust } from "./trust.ts";
+import type { Lease, Upstream } from "./upstream.ts";
+
+/** Endpoints that one connection tries before it gives up. */
+const MAX_ATTEMPTS = 5;
+/** An end this soon after connecting, with nothing said, is the server's refusal (TLS 1.3). */
+const REFUSAL_WINDOW_MS = 1_000;
+
+/** The proof that a server showed an identity of the target it was picked for. */
+interface ProvenEndpoint {
+  readonly connection: Connection;
+  readonly presented: PresentedPeer;
+}
+
+export class OutboundConnection implements LiveConnection {
+  readonly record: ConnectionRecord;
+  readonly #context: Context;
+  readonly #upstream: Upstream;
+  readonly #downstream: Connection;
+  readonly #holding: Holding;
+  readonly #tried = new Set<EndpointState>();
+  #hash: number | undefined;
+  #pending = false;
+  #lastFailure: { readonly code: ErrorCode; readonly reason: string } | undefined;
+  #lease: Lease | undefined;
+  #dial: Dial | undefined;
+  #deadline: Deadline | undefined;
+  #proven: ProvenEndpoint | undefined;
+  #connectedMs = 0;
+  #ended = false;
+
+  static start(context: Context, upstream: Upstream, downstream: Connection): void {
+    new OutboundConnection(context, upstream, downstream).#accept();
+  }
+
+  private constructor(context: Context, upstream: Upstream, downstream: Connection) {
+    this.#context = context;
+    this.#upstream = upstream;
+    this.#downstream = downstream;
+    this.record = new ConnectionRecord({
+      direction: "outbound",
+      listener: upstream.part.id,
+      remote: downstream.remote,
+      openedMs: context.clock.monotonic(),
+    });
+    this.record.source = context.facts.service;
+    this.record.destination = upstream.part.name;
+    this.#holding = new Holding(downstream, () => this.end("downstream_reset", "closed early"));
+  }
+
+  get idleTimeoutMs(): number {
+    return this.#upstream.part.idleTimeoutMs;
+  }
+
+  get lifetimeMs(): number {
+    return this.#upstream.part.lifetimeMs;
+  }
+
+  #accept(): void {
+    const { processLimit, live } = this.#context;
+    const { stats, connections } = this.#upstream;
+    stats.opened.add(1);
+    stats.active.add(1);
+    if (!processLimit.enter()) {
+      return this.#refuse("overloaded", `the process holds ${processLimit.limit} connections`);
+    }
+    if (!connections.enter()) {
+      processLimit.leave();
+      return this.#refuse("limit_reached", `limits.max_connections is ${connections.limit}`);
+    }
+    live.add(this);
+    this.#wait();
+  }
+
+  /** Waiting to be dialled counts against a limit of its own. */
+  #wait(): void {
+    const { pending, needsHash } = this.#upstream;
+    this.record.stage = "target";
+    this.#pending = pending.enter();
+    if (!this.#pending) {
+      return this.end("limit_reached", `limits.max_pending_requests is ${pending.limit}`);
+    }
+    if (needsHash) this.#hash = hashText(hostOf(this.#downstream.remote));
+    this.#pick();
+  }
+
+  #pick(): void {
+    const { facts, clock } = this.#context;
+    this.record.stage = "endpoint";
+    if (!facts.trust) return this.end("not_ready", "no certificate yet");
+    const lease = this.#tried.size < MAX_ATTEMPTS
+      ? this.#upstream.pick(clock.monotonic(), { hash: this.#hash, exclude: this.#tried })
+      : undefined;
+    if (!lease) {
+      const { code, reason } = this.#lastFailure ??
+        { code: "no_endpoint" as const, reason: "no healthy instance" };
+      return this.end(code, reason);
+    }
+    this.#tried.add(lease.state);
+    this.#lease = lease;
+    this.#connect(lease, facts.trust);
+  }
+
+  #connect(lease: Lease, trust: Trust): void {
+    const { engine, deadlines } = this.#context;
+    const { sni, connectTimeoutMs, key } = lease.target.part;
+    const { host, port } = lease.state.endpoint;
+    const address = { kind: "tcp", host, port } as const;
+    const ticketKey = `${key} ${host}:${port}`;
+    this.record.stage = "dial";
+    this.record.endpoint = formatAddress(address);
+    this.#deadline = deadlines.after(connectTimeoutMs, () => {
+      this.#dial?.cancel();
+      this.#failed(lease, "endpoint_timed_out", `no connection after ${connectTimeoutMs} ms`);
+    });
+    this.#dial = engine.dial({ address, tls: trust.client(sni), ticket: trust.ticket(ticketKey) }, {
+      onConnected: (connection, presented) => {
+        this.#deadline?.cancel();
+        this.#dial = undefined;
+        if (presented) this.#identify(lease, { connection, presented, trust });
+      },
+      onFailed: (stage, reason) => {
+        this.#deadline?.cancel();
+        this.#dial = undefined;
+        trust.dropTicket(ticketKey);
+        this.#failed(lease, "endpoint_refused", stage === "connect" ? reason : `TLS: ${reason}`);
+      },
+      onTicket: (ticket) => trust.keepTicket(ticketKey, ticket),
+    });
+  }
+
+  /** The server must prove one of the target's identities, by the facts of now. */
+  #identify(
+    lease: Lease,
+    server: ProvenEndpoint & { readonly trust: Trust },
+  ): void {
+    const { facts, clock } = this.#context;
+    const { connection, presented } = server;
+    const nowMs = this.record.verifiedMs = clock.now();
+    const verdict = facts.trust?.verify(presented, "server", nowMs);
+    let refusal: string | undefined;
+    if (verdict?.kind !== "trusted") refusal = verdict?.reason ?? "no certificate of our own";
+    else if (!lease.target.part.spiffeUris.includes(verdict.uri)) {
+      refusal = `it is ${verdict.uri}, not ${lease.target.part.spiffeUris.join(" or ")}`;
+    }
+    if (refusal !== undefined) {
+      connection.close();
+      return this.#failed(lease, "endpoint_untrusted", refusal);
+    }
+    this.record.resumed = presented.resumed;
+    this.record.tlsVersion = presented.version;
+    if (presented.resumed) this.#upstream.stats.resumed.add(1);
+    this.#relay({ connection, presented });
+  }
+
+  /** Nothing was sent to this one, so the next may be tried. */
+  #failed(lease: Lease, code: ErrorCode, reason: string): void {
+    if (this.#ended) return;
+    const { log, clock, stats } = this.#context;
+    const { pool, part } = lease.target;
+    const nowMs = clock.monotonic();
+    this.#release();
+    const ejected = pool.failed(lease.state, nowMs);
+    stats.counter("endpoint_failures_total", "Dials that failed", { target: part.key, code }).add(
+      1,
+    );
+    log.debug("endpoint failed", {
+      target: part.key,
+      endpoint: this.record.endpoint,
+      code,
+      reason,
+    });
+    if (ejected) this.#ejected(lease);
+    this.#lastFailure = {
+      code,
+      reason: `Cannot dial "${this.record.destination}" at ${this.record.endpoint}: ${reason}`,
+    };
+    this.#pick();
+  }
+
+  #relay(server: ProvenEndpoint): void {
+    const { live, clock } = this.#context;
+    this.#proven = server;
+    this.#leavePending();
+    this.record.stage = "relay";
+    this.#connectedMs = clock.monotonic();
+    this.record.relay = new Relay(this.#downstream, server.connection, {
+      ticker: live,
+      onOver: (end) => {
+        this.#observe(end.kind === "reset" ? end.by : end.first);
+        this.#leave(endingOf(end));
+      },
+    });
+    this.#holding.release();
+  }
+
+  /** In TLS 1.3 a client is connected before the server has judged it: passive health looks again. */
+  #observe(endedBy: "downstream" | "upstream"): void {
+    const lease = this.#lease;
+    const { clock } = this.#context;
+    if (!lease) return;
+    const nowMs = clock.monotonic();
+    const refused = endedBy === "upstream" && this.record.relay?.sentBytes === 0 &&
+      nowMs - this.#connectedMs < REFUSAL_WINDOW_MS;
+    if (!refused) return lease.target.pool.succeeded(lease.state);
+    if (lease.target.pool.failed(lease.state, nowMs)) this.#ejected(lease);
+  }
+
+  #ejected(lease: Lease): void {
+    const { log, stats } = this.#context;
+    const target = lease.target.part.key;
+    stats.counter("endpoint_ejections_total", "Endpoints ejected", { target }).add(1);
+    log.warn("endpoint ejected", { target, endpoint: this.record.endpoint });
+  }
+
+  rejudge(): void {
+    const server = this.#proven;
+    if (this.#ended || !server) return;
+    const { facts } = this.#context;
+    const verdict = facts.trust?.verify(server.presented, "server", this.record.verifiedMs);
+    if (verdict?.kind === "trusted") return;
+    this.end("endpoint_untrusted", verdict?.reason ?? "no certificate of our own");
+  }
+
+  end(code: ErrorCode, reason: string): void {
+    if (this.#ended) return;
+    const { relay } = this.record;
+    this.#dial?.cancel();
+    if (relay) stopSoon(relay, this.#context.deadlines);
+    else this.#downstream.reset();
+    this.#leave({ kind: "failed", code, reason });
+  }
+
+  #leave(ending: Ending): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.#deadline?.cancel();
+    this.#leavePending();
+    this.#release();
+    this.#context.processLimit.leave();
+    this.#upstream.connections.leave();
+    this.#context.live.delete(this);
+    this.#report(ending);
+  }
+
+  #leavePending(): void {
+    if (this.#pending) this.#upstream.pending.leave();
+    this.#pending = false;
+  }
+
+  #release(): void {
+    if (this.#lease) this.#lease.target.pool.release(this.#lease.state);
+    this.#lease = undefined;
+  }
+
+  /** No place: nothing was taken, so nothing is given back. */
+  #refuse(code: ErrorCode, reason: string): void {
+    this.#ended = true;
+    this.#downstream.reset();
+    this.#report({ kind: "failed", code, reason });
+  }
+
+  #report(ending: Ending): void {
+    const { log, clock } = this.#context;
+    reportEnd(this.record, ending, { log, stats: this.#upstream.stats, nowMs: clock.monotonic() });
+  }
+}
+
+/** The address without its port: connections of one client stay together. */
+function hostOf(remote: string): string {
+  return remote.slice(0, Math.max(remote.lastIndexOf(":"), 0));
+}

@@ -1,0 +1,112 @@
+/**
+ * One declared upstream as the data path holds it: its targets' endpoint pools and its limits. Lives as
+ * long as the upstream is declared; every change is applied in place, so that counts, ejections and open
+ * connections stay.
+ *
+ * @module
+ */
+
+import { EndpointPool, type EndpointState } from "../balance/mod.ts";
+import type { Random } from "../base/mod.ts";
+import type { TargetPart, UpstreamPart } from "../snapshot/mod.ts";
+import type { Limiter } from "./admission.ts";
+import type { ListenerStats } from "./connection.ts";
+
+/** A target with the pool that this upstream keeps of it. */
+export interface PooledTarget {
+  part: TargetPart;
+  readonly pool: EndpointPool;
+}
+
+/** An endpoint in use: given back exactly once. */
+export interface Lease {
+  readonly target: PooledTarget;
+  readonly state: EndpointState;
+}
+
+export class Upstream {
+  part: UpstreamPart;
+  readonly stats: ListenerStats;
+  readonly connections: Limiter;
+  readonly pending: Limiter;
+  readonly #random: Random;
+  #targets = new Map<string, PooledTarget>();
+
+  constructor(part: UpstreamPart, options: {
+    readonly stats: ListenerStats;
+    readonly connections: Limiter;
+    readonly pending: Limiter;
+    readonly random: Random;
+  }) {
+    this.part = part;
+    this.stats = options.stats;
+    this.connections = options.connections;
+    this.pending = options.pending;
+    this.#random = options.random;
+  }
+
+  /** Takes over the declaration and those of `targets` that it names. */
+  update(part: UpstreamPart, targets: Readonly<Record<string, TargetPart>>): void {
+    const policyChanged = part.version !== this.part.version;
+    this.part = part;
+    this.connections.limit = part.maxConnections;
+    this.pending.limit = part.maxPending;
+    const kept = new Map<string, PooledTarget>();
+    for (const key of part.targets) {
+      const target = targets[key];
+      if (!target || kept.has(key)) continue;
+      kept.set(key, this.#keep(target, policyChanged));
+    }
+    this.#targets = kept;
+  }
+
+  #keep(part: TargetPart, policyChanged: boolean): PooledTarget {
+    const { balancing, outlier } = this.part;
+    const known = this.#targets.get(part.key);
+    if (!known) {
+      const pool = new EndpointPool({ balancing, outlier, random: this.#random });
+      pool.update(part.endpoints, part.lastResort);
+      return { part, pool };
+    }
+    if (policyChanged) known.pool.setPolicy(balancing, outlier);
+    if (known.part.version !== part.version) {
+      known.part = part;
+      known.pool.update(part.endpoints, part.lastResort);
+    }
+    return known;
+  }
+
+  get targets(): Iterable<PooledTarget> {
+    return this.#targets.values();
+  }
+
+  /**
+   * The next endpoint to try: from the first target that has one left, in failover order, and when none
+   * has, from what was there before a list turned empty. The lease must be released.
+   */
+  pick(
+    nowMs: number,
+    options: { readonly hash: number | undefined; readonly exclude: ReadonlySet<EndpointState> },
+  ): Lease | undefined {
+    for (const target of this.#targets.values()) {
+      const state = target.pool.pick(nowMs, options);
+      if (state) return this.#lease(target, state);
+    }
+    for (const target of this.#targets.values()) {
+      const state = target.pool.pickLastResort(nowMs, options);
+      if (state) return this.#lease(target, state);
+    }
+    return undefined;
+  }
+
+  #lease(target: PooledTarget, state: EndpointState): Lease {
+    target.pool.acquire(state);
+    return { target, state };
+  }
+
+  /** Whether picking looks at where a connection comes from. */
+  get needsHash(): boolean {
+    const { kind } = this.part.balancing;
+    return kind === "ring_hash" || kind === "maglev";
+  }
+}

@@ -48,6 +48,9 @@ export const NO_MEMORY: Memory = {
   judged: undefined,
 };
 
+/** Credentials that are not valid yet become so without any news. */
+const REJUDGE_MS = 10_000;
+
 export interface AssembleOptions {
   readonly proxyId: string;
   readonly authorize: "match" | "both";
@@ -84,8 +87,10 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
   const grace = new Grace(memory.missingSinceMs, options);
 
   const judged = judgeOnce(known, memory.judged, registration, options);
+  let rejudgeDueMs: number | undefined;
   if (judged?.verdict.kind === "invalid") {
     refused.push({ what: "credentials", reason: judged.verdict.reason });
+    rejudgeDueMs = options.monotonicMs + REJUDGE_MS;
   }
   const credentials = judged?.verdict.kind === "valid"
     ? keepPart<CredentialsPart>(previous?.credentials, judged.verdict.credentials, version)
@@ -96,7 +101,9 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
   const lacking: string[] = [];
   if (!credentials) lacking.push(...missingCredentials(known));
   if (!intentions) lacking.push("intentions");
-  if (!credentials || !intentions) return waiting(lacking, refused, remembered);
+  if (!credentials || !intentions) {
+    return { ...waiting(lacking, refused, remembered), dueMs: rejudgeDueMs };
+  }
 
   // Unknown is deny, but at the start the answer is worth waiting for a little.
   const defaultAction = known.defaultAction ?? previous?.policy.defaultAction;
@@ -122,7 +129,7 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
     missingSinceMs: grace.since,
     lastResortUntilMs: upstreams.lastResortUntilMs,
   };
-  const dueMs = earliest(grace.dueMs, upstreams.dueMs);
+  const dueMs = earliest(rejudgeDueMs, earliest(grace.dueMs, upstreams.dueMs));
   if (lacking.length > 0) {
     return { ...waiting(lacking, refused, kept), pending: upstreams.pending, dueMs };
   }
@@ -185,12 +192,13 @@ function judgeOnce(
   const { leaf, roots } = known;
   if (!leaf || !roots) return undefined;
   const { service } = registration;
+  const { nowMs, strictSpiffeChain } = options;
   // A refusal is judged again each time: "not yet valid" heals by waiting.
   if (
     judged?.verdict.kind === "valid" && judged.leaf === leaf && judged.roots === roots &&
     judged.service === service
   ) return judged;
-  const verdict = options.judge({ leaf, roots, service, nowMs: options.nowMs });
+  const verdict = options.judge({ leaf, roots, service, nowMs, strictSpiffeChain });
   return { leaf, roots, service, verdict };
 }
 

@@ -7,7 +7,7 @@
 
 import { type Endpoint, judgeHealth } from "../balance/mod.ts";
 import type { Instance, QueryResult } from "../consul/mod.ts";
-import { formatServiceId } from "../identity/mod.ts";
+import { formatQuerySni, formatServiceId } from "../identity/mod.ts";
 import type { Content } from "./parts.ts";
 import type { Place, PlannedTarget, TargetIdentity } from "./plan.ts";
 import type { TargetPart } from "./snapshot.ts";
@@ -78,7 +78,7 @@ export function queryTargetOf(
   const datacenter = query.datacenter || place.datacenter;
   return {
     key: query.key,
-    sni: `${query.name}.default.${datacenter}.query.${trustDomains[0] ?? ""}`,
+    sni: formatQuerySni({ query: query.name, datacenter, trustDomain: trustDomains[0] ?? "" }),
     spiffeUris: urisOf(identities, trustDomains),
     connectTimeoutMs,
     endpoints: endpointsOf(instances, {

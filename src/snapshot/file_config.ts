@@ -1,0 +1,261 @@
+/**
+ * The format of `-config FILE`: a whole proxy without Consul, as JSON. Strict: what is not understood is
+ * an error that says where it is. All problems are reported at once.
+ *
+ * @example
+ * {
+ *   "service": "web",
+ *   "trustDomain": "mesh.example",
+ *   "credentials": { "certFile": "web.pem", "keyFile": "web.key", "rootsFile": "roots.pem" },
+ *   "inbound": { "bind": "0.0.0.0:20000", "local": "127.0.0.1:8080" },
+ *   "upstreams": [{
+ *     "name": "db",
+ *     "bind": "127.0.0.1:9191",
+ *     "addresses": ["10.0.0.7:20000", { "host": "10.0.0.8", "port": 20000, "weight": 2 }],
+ *     "identity": { "service": "db" }
+ *   }],
+ *   "intentions": [{ "source": "shop", "action": "allow" }]
+ * }
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import { parseTrustDomain } from "../identity/mod.ts";
+import { type Place, readJson } from "./json_places.ts";
+import {
+  address,
+  bindAddress,
+  count,
+  duration,
+  name,
+  object,
+  octalMode,
+  port,
+  spiffeId,
+  text,
+} from "./file_config_values.ts";
+
+const Identity = object({
+  service: name(),
+  datacenter: v.optional(name()),
+  namespace: v.optional(name(), "default"),
+  partition: v.optional(name(), "default"),
+});
+
+const Endpoint = v.union([
+  address({ unix: false }),
+  object({ host: text(), port: port(1), weight: v.optional(count(1, 128), 1) }),
+], "must be host:port, or an object with host and port");
+
+const Balancing = v.variant("kind", [
+  object({ kind: v.picklist(["round_robin", "random", "maglev"]) }),
+  object({
+    kind: v.literal("least_request"),
+    choiceCount: v.optional(count(2, 100), 2),
+  }),
+  object({
+    kind: v.literal("ring_hash"),
+    minimumSize: v.optional(count(1, 8_388_608), 1_024),
+    maximumSize: v.optional(count(1, 8_388_608), 8_388_608),
+  }),
+], "must be round_robin, random, least_request, ring_hash or maglev");
+
+const Outlier = object({
+  maxFailures: v.optional(count(0, 1_000_000)),
+  enforcingPercent: v.optional(count(0, 100)),
+  interval: v.optional(duration(1)),
+  baseEjection: v.optional(duration(0)),
+  maxEjection: v.optional(duration(0)),
+  maxEjectionPercent: v.optional(count(0, 100)),
+});
+
+const Upstream = object({
+  name: name(),
+  bind: bindAddress(),
+  /** Of a unix socket: `"0600"`. */
+  socketMode: v.optional(octalMode()),
+  addresses: v.pipe(v.array(Endpoint), v.maxLength(10_000, "has more than 10000 entries")),
+  /** Who must answer: a service of this trust domain, or any of these ids. */
+  identity: v.optional(Identity),
+  spiffeIds: v.optional(v.pipe(v.array(spiffeId()), v.nonEmpty("must not be empty"))),
+  sni: v.optional(text()),
+  balancing: v.optional(
+    v.union([
+      v.pipe(
+        v.picklist(["round_robin", "random", "maglev", "least_request", "ring_hash"]),
+        v.transform((kind) => v.parse(Balancing, { kind })),
+      ),
+      Balancing,
+    ], "must be round_robin, random, least_request, ring_hash or maglev"),
+    "round_robin",
+  ),
+  outlier: v.optional(Outlier, {}),
+  connectTimeout: v.optional(duration(1), "5s"),
+  idleTimeout: v.optional(duration(0)),
+  lifetime: v.optional(duration(0)),
+  maxConnections: v.optional(count(0, 4_294_967_295), 1_024),
+  maxPending: v.optional(count(0, 4_294_967_295), 1_024),
+});
+
+const Version = v.picklist(["1.2", "1.3"], 'must be "1.2" or "1.3"');
+
+const TlsDirection = object({
+  minVersion: v.optional(Version, "1.2"),
+  maxVersion: v.optional(Version, "1.3"),
+  /** IANA names, for TLS 1.2. */
+  cipherSuites: v.optional(v.array(text()), []),
+});
+
+const Intention = object({
+  /** A service name, or `*`. */
+  source: name({ wildcard: true }),
+  namespace: v.optional(name({ wildcard: true }), "default"),
+  partition: v.optional(name({ wildcard: true }), "default"),
+  action: v.picklist(["allow", "deny"], 'must be "allow" or "deny"'),
+});
+
+const Config = object({
+  service: name(),
+  trustDomain: v.pipe(
+    v.string("must be a text"),
+    v.check((domain) => parseTrustDomain(domain) !== undefined, "is not a trust domain"),
+    v.transform((domain) => domain.toLowerCase()),
+  ),
+  datacenter: v.optional(name(), "dc1"),
+  credentials: object({ certFile: text(), keyFile: text(), rootsFile: text() }),
+  inbound: v.optional(object({
+    bind: address({ unix: false, emptyHost: "0.0.0.0" }),
+    local: address({ unix: true }),
+    localConnectTimeout: v.optional(duration(1), "5s"),
+    handshakeTimeout: v.optional(duration(1), "10s"),
+    maxConnections: v.optional(count(0, 4_294_967_295), 0),
+  })),
+  upstreams: v.optional(
+    v.pipe(v.array(Upstream), v.maxLength(10_000, "has more than 10000 entries")),
+    [],
+  ),
+  intentions: v.optional(
+    v.pipe(v.array(Intention), v.maxLength(100_000, "has more than 100000 entries")),
+    [],
+  ),
+  defaultAction: v.optional(
+    v.picklist(["allow", "deny"], 'must be "allow" or "deny"'),
+    "deny",
+  ),
+  tls: v.optional(
+    object({
+      incoming: v.optional(TlsDirection, {}),
+      outgoing: v.optional(TlsDirection, {}),
+      strictSpiffeChain: v.optional(v.boolean("must be true or false")),
+    }),
+    {},
+  ),
+});
+
+export type FileConfig = v.InferOutput<typeof Config>;
+export type FileUpstream = FileConfig["upstreams"][number];
+
+/** One problem and where it is. */
+export interface ConfigProblem {
+  /** `upstreams[0].bind`, `""`: the whole. */
+  readonly path: string;
+  readonly message: string;
+  readonly place: Place;
+}
+
+export type ParsedConfig =
+  | { readonly kind: "valid"; readonly config: FileConfig }
+  | { readonly kind: "invalid"; readonly problems: readonly ConfigProblem[] };
+
+/** Longest file that is read. */
+export const CONFIG_LIMIT_BYTES = 4 * 1024 * 1024;
+
+/** Reads the text of a configuration file; never throws. */
+export function parseFileConfig(source: string): ParsedConfig {
+  // An editor's byte order mark says nothing in UTF-8.
+  const json = readJson(source.replace(/^\ufeff/, ""));
+  if (json.kind === "invalid") {
+    const { reason, place } = json;
+    return { kind: "invalid", problems: [{ path: "", message: `is not JSON: ${reason}`, place }] };
+  }
+  const found: { readonly path: readonly (string | number)[]; readonly message: string }[] = [];
+  for (const { path } of json.duplicates) found.push({ path, message: "is given twice" });
+  const result = v.safeParse(Config, json.value, { abortPipeEarly: true });
+  if (result.success) found.push(...contradictions(result.output));
+  else found.push(...result.issues.map(problemOf));
+  if (result.success && found.length === 0) return { kind: "valid", config: result.output };
+  const problems = found.map(({ path, message }) => ({
+    path: formatPath(path),
+    message,
+    place: json.placeOf(path),
+  }));
+  return { kind: "invalid", problems };
+}
+
+/** `line 3, column 5: upstreams[0].bind must be ...`, one per problem. */
+export function formatProblem({ path, message, place }: ConfigProblem): string {
+  return `line ${place.line}, column ${place.column}: ${path || "the file"} ${message}`;
+}
+
+function problemOf(issue: v.BaseIssue<unknown>): { path: (string | number)[]; message: string } {
+  const path = (issue.path ?? []).map(({ key }) => typeof key === "number" ? key : String(key));
+  return { path, message: issue.message };
+}
+
+/** What no single key can show. */
+function contradictions(
+  config: FileConfig,
+): { readonly path: readonly (string | number)[]; readonly message: string }[] {
+  const found: { path: (string | number)[]; message: string }[] = [];
+  if (!config.inbound && config.upstreams.length === 0) {
+    found.push({
+      path: [],
+      message: 'has neither "inbound" nor "upstreams": nothing would be served',
+    });
+  }
+  const names = new Set<string>();
+  config.upstreams.forEach((upstream, index) => {
+    const at = (key: string, message: string) =>
+      found.push({ path: ["upstreams", index, key], message });
+    if (names.has(upstream.name)) at("name", `"${upstream.name}" is used by an earlier upstream`);
+    names.add(upstream.name);
+    if ((upstream.identity === undefined) === (upstream.spiffeIds === undefined)) {
+      at("identity", 'is needed, or "spiffeIds"; one of the two says who must answer');
+    }
+    for (const id of upstream.spiffeIds ?? []) {
+      if (!id.startsWith(`spiffe://${config.trustDomain}/`)) {
+        at("spiffeIds", `has "${id}", which is not in trust domain "${config.trustDomain}"`);
+      }
+    }
+    if (upstream.socketMode !== undefined && upstream.bind.kind !== "unix") {
+      at("socketMode", "is for unix sockets only");
+    }
+    const { balancing } = upstream;
+    if (balancing.kind === "ring_hash" && balancing.minimumSize > balancing.maximumSize) {
+      at("balancing", "has a minimumSize above its maximumSize");
+    }
+  });
+  const sources = new Set<string>();
+  config.intentions.forEach(({ source, namespace, partition }, index) => {
+    const key = JSON.stringify([source, namespace, partition]).toLowerCase();
+    if (sources.has(key)) {
+      found.push({
+        path: ["intentions", index, "source"],
+        message: `"${source}" has an intention already`,
+      });
+    }
+    sources.add(key);
+  });
+  return found;
+}
+
+function formatPath(path: readonly (string | number)[]): string {
+  let shown = "";
+  for (const part of path) {
+    if (typeof part === "number") shown += `[${part}]`;
+    else if (/^[A-Za-z_][\w-]*$/.test(part)) shown += shown ? `.${part}` : part;
+    else shown += `[${JSON.stringify(part)}]`;
+  }
+  return shown;
+}

@@ -130,7 +130,8 @@ export function posternCommand(): string[] {
   const binary = join(ROOT, "dist", "postern");
   if (!POSTERN_ENGINE && isExecutable(binary)) return [binary];
   const main = join(ROOT, "src", "main.ts");
-  if (POSTERN_ENGINE === "deno") return ["deno", "run", "-A", "--no-check", main];
+  const deno = "Deno" in globalThis ? process.execPath : "deno";
+  if (POSTERN_ENGINE === "deno") return [deno, "run", "-A", "--no-check", main];
   return [join(ROOT, "node_modules", "bun", "bin", "bun.exe"), main];
 }
 

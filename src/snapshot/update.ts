@@ -65,7 +65,7 @@ function diffKeyed<T extends Part>(previous: Keyed<T>, next: Keyed<T>): Record<s
   for (const [key, part] of Object.entries(next)) {
     if (differs(previous[key], part)) changed[key] = part;
   }
-  for (const key of Object.keys(previous)) if (!(key in next)) changed[key] = null;
+  for (const key of Object.keys(previous)) if (!Object.hasOwn(next, key)) changed[key] = null;
   return changed;
 }
 

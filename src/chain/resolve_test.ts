@@ -1,0 +1,228 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type L4Resolution, resolveL4 } from "./resolve.ts";
+import type { ChainBalancing, ChainNode, ChainTarget, DiscoveryChain } from "./types.ts";
+
+const LOCAL = { datacenter: "dc1", partition: "default" };
+
+function target(id: string, changes: Partial<ChainTarget> = {}): ChainTarget {
+  return {
+    id,
+    service: "db",
+    subset: "",
+    namespace: "default",
+    partition: "default",
+    datacenter: "dc1",
+    peer: "",
+    meshGatewayMode: "",
+    filter: "",
+    onlyPassing: false,
+    connectTimeoutMs: 5_000,
+    external: false,
+    sni: `${id}.internal.td.consul`,
+    ...changes,
+  };
+}
+
+interface Shape {
+  readonly targets?: readonly ChainTarget[];
+  readonly primary?: string;
+  readonly failover?: readonly string[];
+  readonly balancing?: ChainBalancing;
+  readonly connectTimeoutMs?: number;
+  readonly nodes?: Record<string, ChainNode>;
+  readonly startNode?: string;
+}
+
+function chain(shape: Shape = {}): DiscoveryChain {
+  const targets = shape.targets ?? [target("db")];
+  const resolver: ChainNode = {
+    kind: "resolver",
+    name: "db",
+    target: shape.primary ?? "db",
+    connectTimeoutMs: shape.connectTimeoutMs ?? 5_000,
+    failoverTargets: shape.failover ?? [],
+    balancing: shape.balancing ?? { policy: "" },
+  };
+  return {
+    service: "db",
+    protocol: "tcp",
+    startNode: shape.startNode ?? "resolver:db",
+    nodes: shape.nodes ?? { "resolver:db": resolver },
+    targets: Object.fromEntries(targets.map((each) => [each.id, each])),
+  };
+}
+
+function summary(resolution: L4Resolution): string {
+  if (resolution.kind === "refused") return resolution.reason;
+  return resolution.targets.map(({ id, connectTimeoutMs }) => `${id}@${connectTimeoutMs}`).join(
+    " ",
+  );
+}
+
+for (
+  const [name, shape, want] of [
+    ["resolves to its target", {}, "db@5000"],
+    [
+      "follows a redirect and subset to wherever it ends",
+      { primary: "v1.api", targets: [target("v1.api"), target("db")] },
+      "v1.api@5000",
+    ],
+    [
+      "puts failover targets after the primary one, in order",
+      { failover: ["c", "b"], targets: [target("b"), target("c"), target("db")] },
+      "db@5000 c@5000 b@5000",
+    ],
+    [
+      "drops failover to itself and duplicates",
+      { failover: ["db", "b", "b", "db"], targets: [target("b"), target("db")] },
+      "db@5000 b@5000",
+    ],
+    [
+      "gives each target its own connect timeout",
+      {
+        failover: ["b"],
+        connectTimeoutMs: 9_000,
+        targets: [
+          target("db", { connectTimeoutMs: 3_000 }),
+          target("b", { connectTimeoutMs: 7_000 }),
+        ],
+      },
+      "db@3000 b@7000",
+    ],
+    [
+      "lets the resolver speak for a primary target without a timeout, not for the others",
+      {
+        failover: ["b"],
+        connectTimeoutMs: 9_000,
+        targets: [target("db", { connectTimeoutMs: 0 }), target("b", { connectTimeoutMs: 0 })],
+      },
+      "db@9000 b@5000",
+    ],
+    [
+      "takes Consul's default for timeouts that are negative or no number",
+      {
+        failover: ["b"],
+        connectTimeoutMs: -1,
+        targets: [
+          target("db", { connectTimeoutMs: -1_000 }),
+          target("b", { connectTimeoutMs: NaN }),
+        ],
+      },
+      "db@5000 b@5000",
+    ],
+    [
+      "ignores a gateway mode in its own datacenter and partition",
+      { targets: [target("db", { meshGatewayMode: "local" })] },
+      "db@5000",
+    ],
+    [
+      "takes no partition for the default one",
+      { targets: [target("db", { meshGatewayMode: "remote", partition: "" })] },
+      "db@5000",
+    ],
+    [
+      "goes directly to another datacenter with mode none",
+      { targets: [target("db", { meshGatewayMode: "none", datacenter: "dc2" })] },
+      "db@5000",
+    ],
+    [
+      "goes directly to another datacenter without a mode",
+      { failover: ["db2"], targets: [target("db"), target("db2", { datacenter: "dc2" })] },
+      "db@5000 db2@5000",
+    ],
+    [
+      "refuses a gateway to another datacenter",
+      { targets: [target("db", { meshGatewayMode: "local", datacenter: "dc2" })] },
+      /target "db" wants mesh gateway mode "local"; mesh gateways are not supported yet/,
+    ],
+    [
+      "refuses a gateway to another partition",
+      { targets: [target("db", { meshGatewayMode: "remote", partition: "east" })] },
+      /mesh gateway mode "remote"/,
+    ],
+    [
+      "refuses the whole chain for a gateway to a failover target",
+      {
+        failover: ["db2"],
+        targets: [target("db"), target("db2", { meshGatewayMode: "local", datacenter: "dc2" })],
+      },
+      /target "db2" wants mesh gateway mode/,
+    ],
+    [
+      "refuses a peer",
+      { targets: [target("db", { peer: "east", datacenter: "" })] },
+      /target "db" is in cluster peer "east"; peers are not supported yet/,
+    ],
+    [
+      "refuses a peer to fail over to",
+      {
+        failover: ["far"],
+        targets: [target("db"), target("far", { peer: "east", datacenter: "" })],
+      },
+      /peer "east"/,
+    ],
+    [
+      "refuses a router",
+      { nodes: { "resolver:db": { kind: "router", name: "db" } } },
+      /starts with a router, which plain TCP connections cannot follow/,
+    ],
+    [
+      "refuses a splitter",
+      { nodes: { "resolver:db": { kind: "splitter", name: "db" } } },
+      /starts with a splitter/,
+    ],
+    ["refuses a missing start node", { startNode: "x" }, /its start node "x" is missing/],
+    ["refuses no start node", { startNode: "" }, /its start node "" is missing/],
+    ["refuses a missing target", { primary: "x" }, /its target "x" is missing/],
+    ["refuses a missing failover target", { failover: ["x"] }, /its target "x" is missing/],
+    ["finds no node in what every object has", { startNode: "constructor" }, /start node/],
+    ["finds no target in what every object has", { primary: "toString" }, /target "toString"/],
+    [
+      "refuses a policy nobody knows",
+      { balancing: { policy: "psychic" } },
+      /load balancer policy "psychic" is unknown/,
+    ],
+  ] as [string, Shape, string | RegExp][]
+) {
+  test(`resolveL4() ${name}`, () => {
+    const resolution = resolveL4(chain(shape), LOCAL);
+    if (typeof want === "string") return assert.equal(summary(resolution), want);
+    assert.equal(resolution.kind, "refused");
+    assert.match(summary(resolution), want);
+    assert.match(summary(resolution), /^Cannot use the discovery chain of "db": /);
+  });
+}
+
+test("resolveL4() judges what is local by the proxy's own place", () => {
+  const far = chain({ targets: [target("db", { meshGatewayMode: "local", datacenter: "dc2" })] });
+  assert.equal(resolveL4(far, { datacenter: "dc2", partition: "" }).kind, "resolved");
+});
+
+for (
+  const [balancing, want] of [
+    [{ policy: "" }, { kind: "round_robin" }],
+    [{ policy: "round_robin" }, { kind: "round_robin" }],
+    [{ policy: "random" }, { kind: "random" }],
+    [{ policy: "maglev" }, { kind: "maglev" }],
+    [{ policy: "least_request" }, { kind: "least_request", choiceCount: 2 }],
+    [{ policy: "least_request", choiceCount: 0 }, { kind: "least_request", choiceCount: 2 }],
+    [{ policy: "least_request", choiceCount: 7 }, { kind: "least_request", choiceCount: 7 }],
+    [{ policy: "ring_hash" }, { kind: "ring_hash", minimumSize: 1024, maximumSize: 8_388_608 }],
+    [{ policy: "ring_hash", minimumRingSize: 64, maximumRingSize: 1024 }, {
+      kind: "ring_hash",
+      minimumSize: 64,
+      maximumSize: 1024,
+    }],
+    [{ policy: "ring_hash", minimumRingSize: 0, maximumRingSize: 512 }, {
+      kind: "ring_hash",
+      minimumSize: 512,
+      maximumSize: 512,
+    }],
+  ] as [ChainBalancing, unknown][]
+) {
+  test(`resolveL4() reads ${JSON.stringify(balancing)}`, () => {
+    const resolution = resolveL4(chain({ balancing }), LOCAL);
+    assert.deepEqual(resolution.kind === "resolved" && resolution.balancing, want);
+  });
+}

@@ -1,0 +1,135 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { ServiceId } from "../identity/mod.ts";
+import { authorize } from "./authorize.ts";
+import type { Intention, IntentionAction } from "./intention.ts";
+
+const WEB: ServiceId = {
+  trustDomain: "td.consul",
+  partition: "default",
+  namespace: "default",
+  datacenter: "dc1",
+  service: "web",
+};
+
+function intention(
+  action: IntentionAction,
+  source: Partial<Intention["source"]>,
+  precedence = 9,
+): Intention {
+  const full = { name: "web", namespace: "default", partition: "default", peer: "", ...source };
+  return { rule: `${action} ${full.name}`, source: full, action, precedence };
+}
+
+for (
+  const [name, intentions, defaultAction, want, rule] of [
+    ["denies by default", [], "deny", "deny", "default deny"],
+    ["allows by default where that is the default", [], "allow", "allow", "default allow"],
+    ["allows what a rule allows", [intention("allow", {})], "deny", "allow", "allow web"],
+    ["denies what a rule denies", [intention("deny", {})], "allow", "deny", "deny web"],
+    [
+      "lets the first match decide: an exact deny before a wildcard allow",
+      [intention("deny", {}), intention("allow", { name: "*" }, 8)],
+      "allow",
+      "deny",
+      "deny web",
+    ],
+    [
+      "lets the first match decide: an exact allow before a wildcard deny",
+      [intention("allow", {}), intention("deny", { name: "*" }, 8)],
+      "deny",
+      "allow",
+      "allow web",
+    ],
+    [
+      "keeps the order it is given, whatever the numbers say",
+      [intention("deny", { name: "*" }, 5), intention("allow", {}, 9)],
+      "deny",
+      "deny",
+      "deny *",
+    ],
+    [
+      "passes rules about others on the way",
+      [intention("deny", { name: "api" }), intention("allow", { name: "*" }, 8)],
+      "deny",
+      "allow",
+      "allow *",
+    ],
+    [
+      "never looks below the first match",
+      [intention("permissions", {}), intention("allow", { name: "*" }, 8)],
+      "allow",
+      "deny",
+      "permissions web",
+    ],
+    [
+      "denies a source with permissions, also by default allow",
+      [intention("permissions", {})],
+      "allow",
+      "deny",
+      "permissions web",
+    ],
+    [
+      "compares names in lower case",
+      [intention("allow", { name: "WEB", namespace: "Default", partition: "DEFAULT" })],
+      "deny",
+      "allow",
+      "allow WEB",
+    ],
+    ["matches no part of a name", [intention("allow", { name: "we" })], "deny", "deny"],
+    ["matches no longer name", [intention("allow", { name: "web2" })], "deny", "deny"],
+    ["takes a star inside a name as it is", [intention("allow", { name: "w*" })], "deny", "deny"],
+    [
+      "asks for the namespace",
+      [intention("allow", { namespace: "other" })],
+      "deny",
+      "deny",
+      "default deny",
+    ],
+    [
+      "asks for the namespace of a wildcard name",
+      [intention("allow", { name: "*", namespace: "other" }, 8)],
+      "deny",
+      "deny",
+    ],
+    [
+      "lets a wildcard namespace be any",
+      [intention("allow", { name: "*", namespace: "*" }, 7)],
+      "deny",
+      "allow",
+    ],
+    ["asks for the partition", [intention("allow", { partition: "east" })], "deny", "deny"],
+    ["lets a wildcard partition be any", [intention("allow", { partition: "*" })], "deny", "allow"],
+    [
+      "never takes a rule about a peer for one about us: allow",
+      [intention("allow", { peer: "east" })],
+      "deny",
+      "deny",
+      "default deny",
+    ],
+    [
+      "never takes a rule about a peer for one about us: deny",
+      [intention("deny", { name: "*", peer: "east" }), intention("allow", { name: "*" }, 8)],
+      "deny",
+      "allow",
+      "allow *",
+    ],
+    [
+      "never takes an empty name for a wildcard",
+      [intention("allow", { name: "" })],
+      "deny",
+      "deny",
+    ],
+  ] as [string, Intention[], "allow" | "deny", "allow" | "deny", string?][]
+) {
+  test(`authorize() ${name}`, () => {
+    const verdict = authorize(WEB, { intentions, defaultAction });
+    assert.equal(verdict.kind, want);
+    if (rule !== undefined) assert.equal(verdict.rule, rule);
+  });
+}
+
+test("authorize() lets a source in another datacenter be covered like a local one", () => {
+  const policy = { intentions: [intention("allow", {})], defaultAction: "deny" } as const;
+  assert.equal(authorize({ ...WEB, datacenter: "dc2" }, policy).kind, "allow");
+});

@@ -1,0 +1,171 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Snapshot, TargetPart, UpstreamPart } from "./snapshot.ts";
+import { diffSnapshots, patchSnapshot } from "./update.ts";
+
+function upstream(id: string, version = 1): UpstreamPart {
+  return {
+    version,
+    id,
+    name: id,
+    bind: { kind: "tcp", host: "127.0.0.1", port: 9_000 },
+    targets: [`t-${id}`],
+    balancing: { kind: "round_robin" },
+    outlier: {
+      maxFailures: 5,
+      enforcingPercent: 100,
+      intervalMs: 10_000,
+      baseEjectionMs: 30_000,
+      maxEjectionMs: 300_000,
+      maxEjectionPercent: 10,
+    },
+    maxConnections: 1_024,
+    maxPending: 1_024,
+    idleTimeoutMs: 0,
+    lifetimeMs: 0,
+  };
+}
+
+function target(key: string, version = 1): TargetPart {
+  return {
+    version,
+    key,
+    sni: `${key}.td.consul`,
+    spiffeUris: [`spiffe://td.consul/ns/default/dc/dc1/svc/${key}`],
+    connectTimeoutMs: 5_000,
+    endpoints: [{ id: "n/s", host: "10.0.0.1", port: 1, weight: version }],
+    lastResort: [],
+  };
+}
+
+const BASE: Snapshot = {
+  version: 1,
+  service: "web",
+  proxyId: "web-sidecar-proxy",
+  datacenter: "dc1",
+  credentials: {
+    version: 1,
+    certPem: "cert",
+    keyPem: "key",
+    rootPems: ["root"],
+    trustDomains: ["td.consul"],
+    uri: "spiffe://td.consul/ns/default/dc/dc1/svc/web",
+    serial: "01",
+    notBeforeMs: 0,
+    notAfterMs: 1,
+  },
+  policy: { version: 1, intentions: [], defaultAction: "deny" },
+  tls: {
+    version: 1,
+    incoming: { minVersion: "TLSv1.2", maxVersion: "TLSv1.3", cipherSuites: [] },
+    outgoing: { minVersion: "TLSv1.2", maxVersion: "TLSv1.3", cipherSuites: [] },
+    strictSpiffeChain: false,
+  },
+  inbound: {
+    version: 1,
+    bind: { kind: "tcp", host: "0.0.0.0", port: 20_000 },
+    local: { kind: "tcp", host: "127.0.0.1", port: 8_080 },
+    localConnectTimeoutMs: 5_000,
+    handshakeTimeoutMs: 10_000,
+    maxConnections: 0,
+    authorize: "match",
+  },
+  upstreams: { a: upstream("a"), b: upstream("b") },
+  targets: { "t-a": target("t-a"), "t-b": target("t-b") },
+  refused: [],
+};
+
+type Change = Partial<Snapshot>;
+
+for (
+  const [name, change, parts] of [
+    ["nothing but the version", {}, []],
+    ["the credentials", { credentials: { ...BASE.credentials, version: 2, serial: "02" } }, [
+      "credentials",
+    ]],
+    ["the policy", { policy: { version: 2, intentions: [], defaultAction: "allow" } }, ["policy"]],
+    ["the TLS settings", { tls: { ...BASE.tls, version: 2, strictSpiffeChain: true } }, ["tls"]],
+    ["an inbound that went", { inbound: null }, ["inbound"]],
+    ["a target", { targets: { ...BASE.targets, "t-a": target("t-a", 2) } }, ["targets.t-a"]],
+    [
+      "an upstream that came",
+      { upstreams: { ...BASE.upstreams, c: upstream("c", 2) } },
+      ["upstreams.c"],
+    ],
+    [
+      "an upstream that went, with its target",
+      { upstreams: { a: upstream("a") }, targets: { "t-a": target("t-a") } },
+      ["upstreams.b=null", "targets.t-b=null"],
+    ],
+    ["what was refused", { refused: [{ what: "upstream x", reason: "peers" }] }, []],
+    ["who we are", { service: "api", proxyId: "api-proxy", datacenter: "dc2" }, []],
+  ] as [string, Change, string[]][]
+) {
+  test(`diffSnapshots() sends ${name} and no other part; patchSnapshot() applies it`, () => {
+    const next: Snapshot = { ...BASE, ...change, version: 2 };
+    const update = diffSnapshots(BASE, next);
+    const sent = [
+      ...(["credentials", "policy", "tls", "inbound"] as const).filter((part) => part in update),
+      ...(["upstreams", "targets"] as const).flatMap((map) =>
+        Object.entries(update[map]).map(([key, part]) =>
+          `${map}.${key}${part === null ? "=null" : ""}`
+        )
+      ),
+    ];
+    assert.deepEqual(sent, parts);
+    assert.deepEqual(patchSnapshot(BASE, structuredClone(update)), next);
+  });
+}
+
+test("diffSnapshots() of nothing is the whole snapshot", () => {
+  for (const snapshot of [BASE, { ...BASE, inbound: null }]) {
+    assert.deepEqual(patchSnapshot(undefined, diffSnapshots(undefined, snapshot)), snapshot);
+  }
+});
+
+test("diffSnapshots() gives an inbound that comes where none was", () => {
+  const without = { ...BASE, inbound: null };
+  assert.deepEqual(patchSnapshot(without, diffSnapshots(without, BASE)), BASE);
+});
+
+test("patchSnapshot() leaves unchanged parts the same objects", () => {
+  const next = { ...BASE, version: 2, targets: { ...BASE.targets, "t-a": target("t-a", 2) } };
+  const patched = patchSnapshot(BASE, diffSnapshots(BASE, next));
+  assert.equal(patched?.credentials, BASE.credentials);
+  assert.equal(patched?.upstreams["a"], BASE.upstreams["a"]);
+  assert.equal(patched?.targets["t-b"], BASE.targets["t-b"]);
+  assert.deepEqual(BASE.targets["t-a"], target("t-a"));
+});
+
+for (const part of ["credentials", "policy", "tls", "inbound"] as const) {
+  test(`patchSnapshot() gives nothing from an update without ${part} where none was`, () => {
+    const { [part]: _, ...update } = diffSnapshots(undefined, BASE);
+    assert.equal(patchSnapshot(undefined, update), undefined);
+  });
+}
+
+test("diffSnapshots() sees that a key went that every object has", () => {
+  const before = { ...BASE, targets: { constructor: target("constructor") } };
+  const update = diffSnapshots(before, { ...BASE, version: 2, targets: {} });
+  assert.deepEqual(update.targets, { constructor: null });
+  assert.deepEqual(patchSnapshot(before, update)?.targets, {});
+});
+
+test("diffSnapshots() and patchSnapshot() take any series of changes to the same end", () => {
+  let held: Snapshot | undefined;
+  let previous: Snapshot | undefined;
+  for (let version = 1; version <= 60; version++) {
+    // Every key comes and goes in a rhythm of its own; a part's version is that of its last change.
+    const keys = ["a", "b", "c", "d"].filter((_, index) => version % (index + 2) !== 0);
+    const next: Snapshot = {
+      ...BASE,
+      version,
+      upstreams: Object.fromEntries(keys.map((key) => [key, upstream(key, version - version % 3)])),
+      targets: Object.fromEntries(keys.map((key) => [key, target(key, version - version % 5)])),
+      inbound: version % 4 === 0 ? null : BASE.inbound,
+    };
+    held = patchSnapshot(held, structuredClone(diffSnapshots(previous, next)));
+    assert.deepEqual(held, next);
+    previous = next;
+  }
+});

@@ -55,6 +55,8 @@ interface Bound {
 
 export class DataPath {
   readonly stats = new Stats();
+  /** `bun 1.4.5`. */
+  readonly engineName: string;
   readonly #options: DataPathOptions;
   readonly #context: Context;
   readonly #facts: Facts = {
@@ -71,6 +73,7 @@ export class DataPath {
 
   constructor(options: DataPathOptions) {
     this.#options = options;
+    this.engineName = options.engine.name;
     const { engine, clock, random, log, worker, counts, maxConnections, remoteAuthorize } = options;
     this.#live = new LiveSet(clock);
     this.#context = {

@@ -1,0 +1,169 @@
+/**
+ * A data path in this process on the runtime's own engine, and apps to put around it.
+ *
+ * @module
+ */
+
+import { connect, createServer, type Server, type Socket } from "node:net";
+import { type Log, silentLog, systemClock, systemRandom } from "../../src/base/mod.ts";
+import { runtimeEngine } from "../../src/net/mod.ts";
+import { DataPath, type DataPathOptions, SharedCounts } from "../../src/proxy/mod.ts";
+import { diffSnapshots, type Snapshot } from "../../src/snapshot/mod.ts";
+
+export interface TestPath extends AsyncDisposable {
+  readonly path: DataPath;
+  /** Applies a whole new snapshot. */
+  set(snapshot: Snapshot): Promise<void>;
+  /** Port of the public listener, or of the upstream of that name. */
+  port(name?: string): number;
+}
+
+export async function startDataPath(
+  snapshot: Snapshot,
+  options: Partial<DataPathOptions> & { readonly log?: Log } = {},
+): Promise<TestPath> {
+  const path = new DataPath({
+    engine: runtimeEngine(),
+    clock: systemClock,
+    random: systemRandom,
+    log: silentLog,
+    worker: 0,
+    workers: 1,
+    counts: SharedCounts.create(1),
+    maxConnections: 10_000,
+    remoteAuthorize: () => Promise.resolve({ allowed: true, reason: "" }),
+    idleTimeoutMs: 0,
+    lifetimeMs: 0,
+    ...options,
+  });
+  let current: Snapshot | undefined;
+  const columns: Record<string, number> = {};
+  const set = async (next: Snapshot) => {
+    for (const name of DataPath.limited(next)) columns[name] ??= Object.keys(columns).length + 1;
+    const update = diffSnapshots(current, next);
+    current = next;
+    await path.apply(update, columns);
+  };
+  await set(snapshot);
+  return {
+    path,
+    set,
+    port(name) {
+      const wanted = name ? `service:default/default/${name}` : "inbound";
+      const listener = path.listeners().find((candidate) => candidate.name === wanted);
+      return Number(listener?.address.split(":").at(-1));
+    },
+    [Symbol.asyncDispose]() {
+      path.close();
+      return Promise.resolve();
+    },
+  };
+}
+
+export interface TestServer extends AsyncDisposable {
+  readonly port: number;
+  readonly server: Server;
+  /** Sockets accepted so far. */
+  readonly sockets: Socket[];
+}
+
+/** A TCP server on a free port that keeps halves apart. */
+export async function startServer(onSocket: (socket: Socket) => void): Promise<TestServer> {
+  const sockets: Socket[] = [];
+  const server = createServer({ allowHalfOpen: true }, (socket) => {
+    sockets.push(socket);
+    socket.on("error", () => {});
+    onSocket(socket);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const address = server.address();
+  return {
+    port: typeof address === "object" && address ? address.port : 0,
+    server,
+    sockets,
+    async [Symbol.asyncDispose]() {
+      for (const socket of sockets) socket.destroy();
+      await new Promise<void>((resolve) => server.close(() => resolve()));
+    },
+  };
+}
+
+/** Sends back what it gets, and its end. */
+export function startEcho(): Promise<TestServer> {
+  return startServer((socket) => socket.pipe(socket));
+}
+
+export interface TestClient extends AsyncDisposable {
+  readonly socket: Socket;
+  /** Everything received up to and with `length` bytes. */
+  read(length: number): Promise<Buffer>;
+  /** Everything received until the peer ended; rejects when it broke the connection. */
+  readAll(): Promise<Buffer>;
+  send(data: string | Uint8Array): void;
+  /** Resolves when the connection is gone: `end` in order, `reset` broken. */
+  readonly gone: Promise<"end" | "reset">;
+}
+
+export async function openClient(port: number, host = "127.0.0.1"): Promise<TestClient> {
+  const socket = connect({ port, host, allowHalfOpen: true });
+  await new Promise<void>((resolve, reject) => {
+    socket.once("connect", resolve);
+    socket.once("error", reject);
+  });
+  return clientOf(socket);
+}
+
+/** The same for a socket that is connected already, e.g. a TLS one. */
+export function clientOf(socket: Socket): TestClient {
+  let received = Buffer.alloc(0);
+  let state: "open" | "end" | "reset" = "open";
+  let wake = () => {};
+  const told = () => wake();
+  socket.on("data", (chunk: Buffer) => {
+    received = Buffer.concat([received, chunk]);
+    told();
+  });
+  const gone = new Promise<"end" | "reset">((resolve) => {
+    socket.on("end", () => {
+      if (state === "open") state = "end";
+      resolve("end");
+      told();
+    });
+    socket.on("error", () => {
+      state = "reset";
+      resolve("reset");
+      told();
+    });
+    socket.on("close", () => {
+      if (state === "open") state = "reset";
+      resolve(state === "end" ? "end" : "reset");
+      told();
+    });
+  });
+  const until = async (done: () => boolean) => {
+    while (!done()) await new Promise<void>((resolve) => wake = resolve);
+  };
+  return {
+    socket,
+    gone,
+    async read(length) {
+      await until(() => received.length >= length || state !== "open");
+      if (received.length < length) {
+        throw new Error(`connection was ${state} after ${received.length} of ${length} bytes`);
+      }
+      const result = received.subarray(0, length);
+      received = received.subarray(length);
+      return result;
+    },
+    async readAll() {
+      await until(() => state !== "open");
+      if (state === "reset") throw new Error(`connection was reset after ${received.length} bytes`);
+      return received;
+    },
+    send: (data) => void socket.write(data),
+    [Symbol.asyncDispose]() {
+      socket.destroy();
+      return Promise.resolve();
+    },
+  };
+}

@@ -1,0 +1,130 @@
+/**
+ * Snapshots for tests that need no agent: a service with credentials, a policy, upstreams.
+ *
+ * @module
+ */
+
+import { DEFAULT_OUTLIER } from "../../src/balance/mod.ts";
+import type { Address } from "../../src/base/mod.ts";
+import type { Authority } from "../../src/identity/mod.ts";
+import type { Intention } from "../../src/policy/mod.ts";
+import type { Snapshot, TargetPart, UpstreamPart } from "../../src/snapshot/mod.ts";
+
+/** Versions that differ whenever a part is made anew. */
+let version = 0;
+
+export interface SnapshotOptions {
+  readonly ca: Authority;
+  readonly service: string;
+  /** The local service; absent: no public listener. */
+  readonly local?: Address;
+  readonly inboundPort?: number;
+  readonly intentions?: readonly Intention[];
+  readonly defaultAction?: "allow" | "deny";
+  readonly upstreams?: readonly (Partial<UpstreamPart> & { readonly name: string })[];
+  readonly targets?: readonly TargetPart[];
+  readonly overrides?: Partial<Snapshot>;
+}
+
+export function snapshotOf(options: SnapshotOptions): Snapshot {
+  const { ca, service, local, upstreams = [], targets = [] } = options;
+  const leaf = ca.issueLeaf({ service });
+  return {
+    version: ++version,
+    service,
+    proxyId: `${service}-sidecar-proxy`,
+    datacenter: "dc1",
+    credentials: {
+      version: ++version,
+      certPem: leaf.certPem,
+      keyPem: leaf.keyPem,
+      rootPems: [ca.rootPem],
+      trustDomains: [new URL(leaf.uri.replace("spiffe:", "http:")).host],
+      uri: leaf.uri,
+      serial: "01",
+      notBeforeMs: Date.now() - 60_000,
+      notAfterMs: Date.now() + 3_600_000,
+    },
+    policy: policyOf(options.intentions ?? [], options.defaultAction),
+    tls: {
+      version: ++version,
+      incoming: { minVersion: "TLSv1.2", maxVersion: "TLSv1.3", cipherSuites: [] },
+      outgoing: { minVersion: "TLSv1.2", maxVersion: "TLSv1.3", cipherSuites: [] },
+      strictSpiffeChain: false,
+    },
+    inbound: local
+      ? {
+        version: ++version,
+        bind: { kind: "tcp", host: "127.0.0.1", port: options.inboundPort ?? 0 },
+        local,
+        localConnectTimeoutMs: 5_000,
+        handshakeTimeoutMs: 10_000,
+        maxConnections: 0,
+        authorize: "match",
+      }
+      : null,
+    upstreams: Object.fromEntries(
+      upstreams.map((part) => upstreamOf(part)).map((part) => [part.id, part]),
+    ),
+    targets: Object.fromEntries(targets.map((part) => [part.key, part])),
+    refused: [],
+    ...options.overrides,
+  };
+}
+
+export function policyOf(
+  intentions: readonly Intention[],
+  defaultAction: "allow" | "deny" = "deny",
+): Snapshot["policy"] {
+  return { version: ++version, intentions, defaultAction };
+}
+
+export function intention(name: string, action: Intention["action"]): Intention {
+  return {
+    rule: `default/${name} => test (${action})`,
+    source: { name, namespace: "default", partition: "default", peer: "" },
+    action,
+    precedence: name === "*" ? 8 : 9,
+  };
+}
+
+export function upstreamOf(
+  part: Partial<UpstreamPart> & { readonly name: string },
+): UpstreamPart {
+  return {
+    version: ++version,
+    id: `service:default/default/${part.name}`,
+    bind: { kind: "tcp", host: "127.0.0.1", port: 0 },
+    targets: [part.name],
+    balancing: { kind: "round_robin" },
+    outlier: DEFAULT_OUTLIER,
+    maxConnections: 1_024,
+    maxPending: 1_024,
+    idleTimeoutMs: 0,
+    lifetimeMs: 0,
+    ...part,
+  };
+}
+
+export function targetOf(options: {
+  readonly name: string;
+  readonly uris: readonly string[];
+  readonly ports: readonly number[];
+  readonly overrides?: Partial<TargetPart>;
+}): TargetPart {
+  return {
+    version: ++version,
+    key: options.name,
+    sni: `${options.name}.default.dc1.internal.test.consul`,
+    spiffeUris: options.uris,
+    connectTimeoutMs: 5_000,
+    endpoints: options.ports.map((port) => ({
+      id: `node-${port}`,
+      host: "127.0.0.1",
+      port,
+      weight: 1,
+    })),
+    lastResort: [],
+    ...options.overrides,
+  };
+}

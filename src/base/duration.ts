@@ -15,6 +15,9 @@ const UNIT_MS: Readonly<Record<string, number>> = {
   h: 3_600_000,
 };
 
+/** Go counts nanoseconds in 63 bits and refuses more. */
+const LONGEST_MS = 2 ** 63 / 1e6;
+
 /**
  * Milliseconds of a Go duration text (`time.ParseDuration`), or `undefined` where it is none.
  * `0` needs no unit; everything else does.
@@ -27,8 +30,8 @@ export function parseDurationMs(text: string): number | undefined {
   for (const [, amount, unit] of text.matchAll(/(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)/g)) {
     totalMs += Number(amount) * (UNIT_MS[unit ?? ""] ?? NaN);
   }
-  if (!Number.isFinite(totalMs)) return undefined;
-  return text.startsWith("-") ? -totalMs : totalMs;
+  if (totalMs > LONGEST_MS) return undefined;
+  return text.startsWith("-") ? 0 - totalMs : totalMs;
 }
 
 /** Whole milliseconds written the way Consul reads them (`wait=` needs a unit). */

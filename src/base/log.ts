@@ -85,23 +85,54 @@ export function formatText(record: LogRecord): string {
   return line;
 }
 
-/** One JSON object per line: `time`, `level`, `message`, then the fields. */
+/** One JSON object per line: `time`, `level`, `message`, then the fields, which cannot replace those. */
 export function formatJson(record: LogRecord): string {
-  return JSON.stringify({
+  const head = {
     time: new Date(record.timeMs).toISOString(),
     level: record.level,
     message: record.message,
-    ...record.fields,
-  });
+  };
+  const { fields } = record;
+  try {
+    return JSON.stringify(Object.assign({ ...head }, fields, head), readable);
+  } catch {
+    // A field that JSON cannot hold must not cost the line: all are written as text then.
+    const texts = Object.entries(fields).map(([key, value]) => [key, textOf(value)]);
+    return JSON.stringify({ ...Object.fromEntries(texts), ...head });
+  }
 }
 
 function textValue(value: unknown): string {
-  const text = typeof value === "string" ? value : JSON.stringify(value) ?? String(value);
+  const text = textOf(value);
   // deno-lint-ignore no-control-regex -- a control character in a value must not forge a line
-  return /^[^\s"=\x00-\x1f\x7f]+$/.test(text) ? text : JSON.stringify(text);
+  return /^[^\s"=\x00-\x1f\x7f-\x9f]+$/.test(text) ? text : quote(text);
+}
+
+/** Strings, what errors say and big integers as they are, all else as JSON. Never throws. */
+function textOf(value: unknown): string {
+  if (typeof value === "string") return value;
+  try {
+    const plain = readable("", value);
+    return typeof plain === "string" ? plain : JSON.stringify(plain, readable) ?? String(plain);
+  } catch {
+    return "[unprintable]";
+  }
+}
+
+function readable(_key: string, value: unknown): unknown {
+  if (typeof value === "bigint") return value.toString();
+  return value instanceof Error ? value.message : value;
+}
+
+/** As JSON, which leaves some characters that a terminal or a reader of lines acts on. */
+function quote(text: string): string {
+  return JSON.stringify(text).replace(
+    /[\x7f-\x9f\u2028\u2029]/g,
+    (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
 }
 
 function oneLine(text: string): string {
   // deno-lint-ignore no-control-regex -- same reason
-  return text.replace(/[\x00-\x1f\x7f]/g, " ");
+  return text.replace(/[\x00-\x1f\x7f-\x9f\u2028\u2029]/g, " ");
 }

@@ -111,19 +111,29 @@ export function formatPrometheus(samples: readonly Sample[]): string {
   for (const [name, list] of [...byName].sort(([a], [b]) => a < b ? -1 : 1)) {
     const first = list[0];
     if (!first) continue;
-    text += `# HELP postern_${name} ${first.help}\n# TYPE postern_${name} ${first.kind}\n`;
+    text += `# HELP postern_${name} ${
+      escapeText(first.help)
+    }\n# TYPE postern_${name} ${first.kind}\n`;
     for (const { labels, value } of list) {
       const pairs = Object.entries(labels).map(([key, label]) => `${key}="${escapeLabel(label)}"`);
-      text += `postern_${name}${pairs.length ? `{${pairs.join(",")}}` : ""} ${value}\n`;
+      text += `postern_${name}${pairs.length ? `{${pairs.join(",")}}` : ""} ${numberText(value)}\n`;
     }
   }
   return text;
 }
 
 function keyOf(labels: Labels): string {
-  return Object.keys(labels).sort().map((key) => `${key}=${labels[key]}`).join("\u0001");
+  return JSON.stringify(Object.entries(labels).sort(([a], [b]) => a < b ? -1 : 1));
 }
 
 function escapeLabel(value: string): string {
-  return value.replace(/\\/g, "\\\\").replace(/"/g, '\\"').replace(/\n/g, "\\n");
+  return escapeText(value).replace(/"/g, '\\"');
+}
+
+function escapeText(text: string): string {
+  return text.replace(/\\/g, "\\\\").replace(/\n/g, "\\n");
+}
+
+function numberText(value: number): string {
+  return Number.isFinite(value) ? String(value) : value > 0 ? "+Inf" : value < 0 ? "-Inf" : "NaN";
 }

@@ -1,0 +1,117 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { FakeClock } from "../../test/kit/clock.ts";
+import { createLog, formatJson, formatText, LOG_LEVELS, type LogLevel } from "./log.ts";
+import type { LogRecord } from "./log.ts";
+
+const TIME = Date.UTC(2026, 10, 21, 7, 30);
+
+function record(fields: Record<string, unknown>, message = "hello"): LogRecord {
+  return { timeMs: TIME, level: "info", message, fields };
+}
+
+const HEAD = "2026-11-21T07:30:00.000Z [INFO]  hello";
+
+for (
+  const [name, fields, want] of [
+    ["no fields", {}, ""],
+    ["plain values", { a: "b", n: 1, yes: true, none: null }, " a=b n=1 yes=true none=null"],
+    ["nothing for undefined", { a: undefined, b: 1 }, " b=1"],
+    ["quotes around spaces", { a: "b c" }, ' a="b c"'],
+    ["quotes around nothing", { a: "" }, ' a=""'],
+    ["an equals sign quoted", { a: "b=c" }, ' a="b=c"'],
+    ["quotes escaped", { a: 'b"c' }, ' a="b\\"c"'],
+    ["lists and objects as JSON", { a: [1, "x"], b: { c: 1 } }, ' a="[1,\\"x\\"]" b="{\\"c\\":1}"'],
+    ["a forged line quoted", { a: "x\n2026 [ERROR] forged" }, ' a="x\\n2026 [ERROR] forged"'],
+    ["a carriage return quoted", { a: "x\rforged" }, ' a="x\\rforged"'],
+    [
+      "a terminal's escapes quoted",
+      { a: "\x1b[2Jx\x7f\x9b2J" },
+      ' a="\\u001b[2Jx\\u007f\\u009b2J"',
+    ],
+    ["Unicode's line ends quoted", { a: "x\u2028y\u0085z" }, ' a="x\\u2028y\\u0085z"'],
+    ["a big integer", { a: 2n ** 64n }, " a=18446744073709551616"],
+    ["what an error says", { error: new Error("it broke") }, ' error="it broke"'],
+    ["addresses bare", { a: "[::1]:80", b: "spiffe://td/ns/x" }, " a=[::1]:80 b=spiffe://td/ns/x"],
+  ] as [string, Record<string, unknown>, string][]
+) {
+  test(`formatText() writes ${name}`, () => {
+    assert.equal(formatText(record(fields)), HEAD + want);
+  });
+}
+
+test("formatText() writes one line whatever the message holds", () => {
+  const line = formatText(record({}, "a\nb\r\x1b[1mc\u2028d"));
+  assert.match(line, /\[INFO\] {2}a b {2}\[1mc d$/);
+});
+
+test("formatText() lines up messages of all levels", () => {
+  const starts = LOG_LEVELS.map((level) => formatText({ ...record({}), level }).indexOf("hello"));
+  assert.equal(new Set(starts).size, 1);
+});
+
+test("formatText() and formatJson() never throw, whatever a field holds", () => {
+  const loop: Record<string, unknown> = {};
+  loop["self"] = loop;
+  const hostile = {
+    loop,
+    toJson: { toJSON: () => assert.fail("thrown by a field") },
+    symbol: Symbol("x"),
+    fn: () => 1,
+    big: [1n],
+  };
+  assert.equal(formatText(record(hostile)).split("\n").length, 1);
+  assert.equal(JSON.parse(formatJson(record(hostile))).message, "hello");
+});
+
+test("formatJson() writes time, level and message first, then fields", () => {
+  assert.equal(
+    formatJson(record({ a: "x\ny", n: 1, none: undefined })),
+    '{"time":"2026-11-21T07:30:00.000Z","level":"info","message":"hello","a":"x\\ny","n":1}',
+  );
+});
+
+test("formatJson() does not let a field pass for time, level or message", () => {
+  const line = JSON.parse(formatJson(record({ level: "error", message: "forged", time: "never" })));
+  assert.deepEqual(line, { time: "2026-11-21T07:30:00.000Z", level: "info", message: "hello" });
+});
+
+test("formatJson() writes what an error says", () => {
+  assert.equal(JSON.parse(formatJson(record({ error: new Error("it broke") }))).error, "it broke");
+});
+
+test("createLog() writes from its level on, and follows when the level changes", () => {
+  const records: LogRecord[] = [];
+  const holder: { level: LogLevel } = { level: "warn" };
+  const clock = new FakeClock({ startMs: TIME });
+  const log = createLog({ clock, holder, write: (each) => records.push(each) });
+  const child = log.with({ upstream: "db" });
+  for (const level of LOG_LEVELS) log[level](level);
+  assert.deepEqual(records.map(({ level }) => level), ["warn", "error"]);
+  assert.deepEqual(LOG_LEVELS.map((level) => log.enabled(level)), [
+    false,
+    false,
+    false,
+    true,
+    true,
+  ]);
+  holder.level = "trace";
+  child.trace("deep", { n: 1 });
+  assert.deepEqual(records.at(-1), {
+    timeMs: TIME,
+    level: "trace",
+    message: "deep",
+    fields: { upstream: "db", n: 1 },
+  });
+});
+
+test("createLog() lets a line's own field win over the log's", () => {
+  const records: LogRecord[] = [];
+  const log = createLog({
+    clock: new FakeClock(),
+    holder: { level: "info" },
+    write: (each) => records.push(each),
+  }, { a: 1, b: 1 });
+  log.with({ b: 2 }).info("x", { b: 3 });
+  assert.deepEqual(records[0]?.fields, { a: 1, b: 3 });
+});

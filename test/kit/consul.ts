@@ -18,6 +18,8 @@ export interface ConsulOptions {
   readonly datacenter?: string;
   /** Default deny, `acl` tokens in force; calls of {@link Consul} use the management token. */
   readonly acl?: boolean;
+  /** The ACL default policy, with `acl`; deny if absent. */
+  readonly aclDefault?: "allow" | "deny";
   /** Also HTTPS, which asks every caller for a certificate of {@link Consul.tls}. */
   readonly tls?: boolean;
   /** A client agent of this server instead of a server. */
@@ -25,7 +27,7 @@ export interface ConsulOptions {
   /** A secondary datacenter of this primary, joined over the WAN. */
   readonly secondaryOf?: Consul;
   readonly defaultIntentionPolicy?: "allow" | "deny";
-  /** Lowest priority last: any other setting of the agent's configuration file. */
+  /** Any other setting of the agent's configuration file. */
   readonly config?: Readonly<Record<string, unknown>>;
 }
 
@@ -298,11 +300,12 @@ export class Consul {
 
   #configuration(): Record<string, unknown> {
     const { clientOf, secondaryOf, defaultIntentionPolicy, config } = this.#options;
+    const { aclDefault = "deny" } = this.#options;
     const tls = this.#tls;
     const acl = this.managementToken
       ? {
         enabled: true,
-        default_policy: "deny",
+        default_policy: aclDefault,
         enable_token_replication: secondaryOf !== undefined,
         tokens: {
           ...(clientOf || secondaryOf ? {} : { initial_management: this.managementToken }),

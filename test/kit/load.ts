@@ -227,6 +227,18 @@ export interface LoadResult {
   readonly messages: readonly string[];
 }
 
+/** Fails unless the load went through without a single error, and was more than a few messages. */
+export function assertFlawless(result: LoadResult, options: { readonly atLeast: number }): void {
+  if (result.errors > 0) {
+    throw new Error(
+      `${result.errors} errors in ${result.exchanges} exchanges:\n${result.messages.join("\n")}`,
+    );
+  }
+  if (result.exchanges < options.atLeast) {
+    throw new Error(`Only ${result.exchanges} exchanges: too few to prove anything`);
+  }
+}
+
 const KEPT_MESSAGES = 20;
 
 /** Clients that run until they are stopped. */

@@ -155,86 +155,93 @@ export interface PairOptions {
   readonly webUpstream?: Partial<UpstreamOptions>;
 }
 
-/** `web` calls `db` through two sidecars. */
-export class Pair {
-  /** Where web's application connects to reach db. */
+interface PairParts {
   readonly upstream: Place;
   readonly echo: EchoServer | undefined;
   readonly web: AsyncDisposable;
   readonly db: AsyncDisposable;
   readonly ports: { readonly webSidecar: number; readonly dbSidecar: number };
+  readonly register: () => Promise<void>;
+}
 
-  constructor(parts: {
-    readonly upstream: Place;
-    readonly echo: EchoServer | undefined;
-    readonly web: AsyncDisposable;
-    readonly db: AsyncDisposable;
-    readonly ports: { readonly webSidecar: number; readonly dbSidecar: number };
-  }) {
+/** `web` calls `db` through two sidecars. */
+export class Pair {
+  /** Where web's application connects to reach db. */
+  readonly upstream: Place;
+  readonly #parts: PairParts;
+
+  constructor(parts: PairParts) {
     this.upstream = parts.upstream;
-    this.echo = parts.echo;
-    this.web = parts.web;
-    this.db = parts.db;
-    this.ports = parts.ports;
+    this.#parts = parts;
+  }
+
+  get ports(): PairParts["ports"] {
+    return this.#parts.ports;
   }
 
   /** The sidecars as Posterns, where they are. */
   get posterns(): { readonly web: Postern; readonly db: Postern } {
-    return { web: this.web as Postern, db: this.db as Postern };
+    return { web: this.#parts.web as Postern, db: this.#parts.db as Postern };
+  }
+
+  /** Tells an agent that forgot them about both services again. */
+  async registerAgain(): Promise<void> {
+    await this.#parts.register();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    const ends = [this.web, this.db, this.echo].map((part) => part?.[Symbol.asyncDispose]());
+    const { web, db, echo } = this.#parts;
+    const ends = [web, db, echo].map((part) => part?.[Symbol.asyncDispose]());
     const failed = (await Promise.allSettled(ends)).find((end) => end.status === "rejected");
     if (failed?.status === "rejected") throw failed.reason;
   }
 }
 
-/** Registers both, allows web to call db, starts both sidecars, waits until bytes go through. */
+/** Registers both, allows web to call db, starts both sidecars and waits until they are ready. */
 export async function startPair(agent: Consul, options: PairOptions = {}): Promise<Pair> {
   const { web = posternSidecar, db = posternSidecar, webAgent = agent } = options;
   const echo = options.app ? undefined : await startEcho({ host: agent.host });
   const app = options.app ?? (echo as EchoServer);
   const [dbSidecar = 0] = await freePorts(agent.host, 1);
   const [webSidecar = 0, upstreamPort = 0, webPort = 0] = await freePorts(webAgent.host, 3);
-  await registerService(agent, {
-    name: "db",
-    host: agent.host,
-    port: app.port,
-    sidecarPort: dbSidecar,
-    ...(options.defaultChecks ? { defaultChecks: true } : {}),
-  });
-  await registerService(webAgent, {
-    name: "web",
-    host: webAgent.host,
-    port: webPort,
-    sidecarPort: webSidecar,
-    upstreams: [{ name: "db", port: upstreamPort, ...options.webUpstream }],
-    ...(options.defaultChecks ? { defaultChecks: true } : {}),
-  });
+  const defaultChecks = options.defaultChecks ?? false;
+  const register = async () => {
+    await registerService(agent, {
+      ...{ name: "db", host: agent.host, port: app.port, sidecarPort: dbSidecar, defaultChecks },
+    });
+    await registerService(webAgent, {
+      ...{
+        name: "web",
+        host: webAgent.host,
+        port: webPort,
+        sidecarPort: webSidecar,
+        defaultChecks,
+      },
+      upstreams: [{ name: "db", port: upstreamPort, ...options.webUpstream }],
+    });
+  };
+  await register();
   if (!options.noIntention) await agent.intention("web", "db", "allow");
   const tokenFor = async (name: string) =>
     options.tokens ? { token: await agent.serviceToken(name) } : {};
-  const started = await Promise.allSettled([
+  const [dbStart, webStart] = await Promise.allSettled([
     db(agent, { serviceId: "db-1", ...await tokenFor("db"), ...options.sidecar }),
     web(webAgent, { serviceId: "web-1", ...await tokenFor("web"), ...options.sidecar }),
   ]);
-  const [dbStart, webStart] = started;
-  if (dbStart?.status !== "fulfilled" || webStart?.status !== "fulfilled") {
-    for (const start of started) {
-      if (start.status === "fulfilled") await start.value[Symbol.asyncDispose]();
-    }
-    await echo?.close();
-    const failed = started.find((start) => start.status === "rejected");
-    throw failed?.status === "rejected" ? failed.reason : new Error("unreachable");
+  if (dbStart.status === "fulfilled" && webStart.status === "fulfilled") {
+    return new Pair({
+      upstream: { host: webAgent.host, port: upstreamPort },
+      ports: { webSidecar, dbSidecar },
+      ...{ web: webStart.value, db: dbStart.value, echo, register },
+    });
   }
-  return new Pair({
-    upstream: { host: webAgent.host, port: upstreamPort },
-    echo,
-    web: webStart.value,
-    db: dbStart.value,
-    ports: { webSidecar, dbSidecar },
-  });
+  let reason: unknown;
+  for (const start of [dbStart, webStart]) {
+    if (start.status === "rejected") reason = start.reason;
+    else await start.value[Symbol.asyncDispose]();
+  }
+  await echo?.close();
+  throw reason;
 }
 
 /** Waits until one message comes back through `place`. */

@@ -1,0 +1,24 @@
+import test from "node:test";
+import assert from "node:assert/strict";
+import { startConsul } from "../kit/consul.ts";
+import { assertFlawless, Load } from "../kit/load.ts";
+import { startPair, waitForEcho } from "../kit/mesh.ts";
+import { pause } from "../kit/process.ts";
+
+test("two sidecars with service-identity tokens relay bytes under default deny", async () => {
+  await using server = await startConsul({ acl: true });
+  await using agent = await startConsul({ clientOf: server });
+  // Consul's own checks, as a plain registration has them: 10 s apart, critical until the first.
+  await using pair = await startPair(agent, { tokens: true, defaultChecks: true });
+  await waitForEcho(pair.upstream, { timeoutMs: 40_000 });
+
+  await using load = new Load(pair.upstream);
+  await pause(3_000);
+  assertFlawless(await load.stop(), { atLeast: 200 });
+
+  const { web, db } = pair.posterns;
+  assert.equal((await web.admin("/ready")).status, 200);
+  assert.equal((await db.admin("/ready")).status, 200);
+  const { code } = await web.stop();
+  assert.equal(code, 0, "SIGTERM ends it with exit code 0");
+});

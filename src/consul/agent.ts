@@ -28,6 +28,8 @@ export interface WatchSink<T> {
 /** A running watch. Stopping it is immediate; nothing is delivered afterwards. */
 export interface WatchHandle {
   stop(): void;
+  /** What it watches is in use now: a hint that it deserves fresh news before others do. */
+  touch?(): void;
   readonly state: WatchState;
 }
 
@@ -109,6 +111,8 @@ export interface Agent {
   /** Flag mode's `-register`: registers, keeps the TTL check passing, deregisters when stopped. */
   keepRegistered(request: RegisterRequest, signal: AbortSignal): Promise<void>;
   watchStates(): readonly WatchState[];
+  /** Reads token file and certificates again (SIGHUP); unusable ones leave those in use, and throw. */
+  reloadFiles?(): void;
   close(): void;
 }
 

@@ -14,6 +14,8 @@ export interface Registration {
   readonly id: string;
   /** The service this proxy stands for: `Proxy.DestinationServiceName`. */
   readonly service: string;
+  /** The name that the proxy itself is registered under: `web-sidecar-proxy`. */
+  readonly proxyService?: string;
   readonly datacenter: string;
   /** `default` where Consul says nothing. */
   readonly namespace: string;

@@ -1,0 +1,112 @@
+/**
+ * Puts client, budget and watches together into an {@link Agent}.
+ *
+ * @module
+ */
+
+import type { Clock, Log, Random, Stats } from "../base/mod.ts";
+import type { Agent, WatchHandle, WatchSink } from "./agent.ts";
+import { askAuthorize } from "./authorize.ts";
+import { type LoopDeps, type PollSource, startWatch } from "./blocking_query.ts";
+import { ConnectionBudget } from "./budget.ts";
+import { Client } from "./client.ts";
+import { defaultPolicySource } from "./default_policy.ts";
+import { chainSource } from "./discovery_chain.ts";
+import { findSidecar } from "./find_sidecar.ts";
+import { healthSource } from "./health.ts";
+import { intentionsSource } from "./intentions.ts";
+import { leafSource } from "./leaf.ts";
+import { AgentLink } from "./link.ts";
+import { meshTlsSource } from "./mesh.ts";
+import type { AgentOptions } from "./options.ts";
+import { missingRights } from "./preflight.ts";
+import { preparedQuerySource } from "./prepared_query.ts";
+import { keepRegistered } from "./register.ts";
+import { registrationSource } from "./registration.ts";
+import { type RepeatSource, startRepeat } from "./repeat.ts";
+import { rootsSource } from "./roots.ts";
+
+/** `-agent-connections` unless given: ten sidecars on one host use 120 of the agent's 200. */
+export const AGENT_CONNECTIONS = 12;
+
+export interface AgentDeps {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  readonly stats: Stats;
+  /** The budget of connections to the agent. */
+  readonly connections: number;
+}
+
+/** Opens nothing yet; fails with `config_invalid` where files cannot be used. */
+export function createAgent(options: AgentOptions, deps: AgentDeps): Required<Agent> {
+  const { clock, random, log, stats } = deps;
+  const budget = new ConnectionBudget({ connections: deps.connections, clock, log, stats });
+  const client = new Client(options, {
+    clock,
+    log,
+    stats,
+    onRefused: () => {
+      budget.refused();
+      client.dropIdle();
+    },
+  });
+  const loopDeps: LoopDeps = { clock, random, log, stats, budget, link: new AgentLink() };
+  const running = new Set<WatchHandle>();
+  const closing = new AbortController();
+
+  const tracked = (handle: WatchHandle): WatchHandle => {
+    running.add(handle);
+    return {
+      get state() {
+        return handle.state;
+      },
+      touch: () => handle.touch?.(),
+      stop: () => {
+        running.delete(handle);
+        handle.stop();
+      },
+    };
+  };
+  const watch = <T>(source: PollSource<T>, sink: WatchSink<T>) =>
+    tracked(startWatch(source, { sink, deps: loopDeps }));
+  const repeat = <T>(source: RepeatSource<T>, sink: WatchSink<T>) =>
+    tracked(startRepeat(source, { sink, deps: loopDeps }));
+  const call = <T>(run: () => Promise<T>, signal: AbortSignal = closing.signal) =>
+    budget.call("call", { signal, run });
+
+  return {
+    watchRegistration: (proxyId, sink) => watch(registrationSource(client, proxyId), sink),
+    watchLeaf: (service, sink) => watch(leafSource(client, service), sink),
+    watchRoots: (sink) => watch(rootsSource(client), sink),
+    watchIntentions: (service, sink) => watch(intentionsSource(client, service), sink),
+    watchDefaultPolicy: (request, sink) =>
+      repeat(defaultPolicySource(client, { ...request, log }), sink),
+    watchChain: (request, sink) => watch(chainSource(client, request), sink),
+    watchHealth: (request, sink) => watch(healthSource(client, request), sink),
+    watchQuery: (request, sink) => repeat(preparedQuerySource(client, request), sink),
+    watchMeshTls: (sink) => watch(meshTlsSource(client), sink),
+    findSidecar: (serviceId) => call(() => findSidecar(client, serviceId)),
+    missingRights: (registration) => call(() => missingRights(client, registration, log)),
+    authorize(request, { timeoutMs }) {
+      // The wait for a lane counts, too: a connection is waiting for this.
+      const deadline = new AbortController();
+      const timer = clock.after(timeoutMs, () => deadline.abort());
+      const ended = AbortSignal.any([deadline.signal, closing.signal]);
+      const ask = { ...request, resource: "authorize", timeoutMs, signal: ended };
+      return call(() => askAuthorize(client, ask), ended).finally(() => timer.cancel());
+    },
+    keepRegistered: (request, signal) =>
+      keepRegistered(client, request, { signal, deps: { clock, random, log } }),
+    watchStates: () =>
+      [...running].map((handle) => handle.state).sort((a, b) => a.name < b.name ? -1 : 1),
+    reloadFiles: () => client.reloadFiles(),
+    close() {
+      closing.abort();
+      for (const handle of [...running]) handle.stop();
+      running.clear();
+      budget.close();
+      client.close();
+    },
+  };
+}

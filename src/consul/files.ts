@@ -1,0 +1,190 @@
+/**
+ * Files that talking to the agent needs: the token, CA certificates, the client certificate. Read and
+ * checked whole; an unusable newer version never replaces one that works.
+ *
+ * @module
+ */
+
+import { X509Certificate } from "node:crypto";
+import { readdirSync, readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { createSecureContext } from "node:tls";
+import { type Clock, type Log, messageOf, ProxyError } from "../base/mod.ts";
+import type { TlsFiles } from "./options.ts";
+import type { TransportTls } from "./transport.ts";
+
+const FILE_LIMIT_BYTES = 1 << 20;
+const CA_PATH_FILES = 1_000;
+
+/** Where systems keep what they trust; the first that is there is taken. */
+const SYSTEM_CA_FILES = [
+  "/etc/ssl/certs/ca-certificates.crt",
+  "/etc/pki/tls/certs/ca-bundle.crt",
+  "/etc/ssl/ca-bundle.pem",
+  "/etc/ssl/cert.pem",
+];
+
+/** Fails with `config_invalid`, naming flag and variable. */
+export function readTlsFiles(files: TlsFiles): TransportTls {
+  const caPems = files.caFile
+    ? readCertificates(files.caFile, "-ca-file (CONSUL_CACERT)")
+    : files.caPath
+    ? readCaPath(files.caPath)
+    : readSystemCa();
+  const certName = "-client-cert (CONSUL_CLIENT_CERT)";
+  const keyName = "-client-key (CONSUL_CLIENT_KEY)";
+  if (files.certFile && !files.keyFile) {
+    throw invalid(`Cannot use ${certName} without ${keyName}: give both`);
+  }
+  if (files.keyFile && !files.certFile) {
+    throw invalid(`Cannot use ${keyName} without ${certName}: give both`);
+  }
+  let certPem = "";
+  let keyPem = "";
+  if (files.certFile) {
+    certPem = readCertificates(files.certFile, certName).join("");
+    keyPem = readText(files.keyFile, keyName);
+    try {
+      createSecureContext({ cert: certPem, key: keyPem });
+    } catch (cause) {
+      const fact = messageOf(cause);
+      throw invalid(
+        `Cannot use ${keyName} ${quote(files.keyFile)}: it is no private key that fits ` +
+          `${quote(files.certFile)} (${fact})`,
+        cause,
+      );
+    }
+  }
+  return { caPems, certPem, keyPem, serverName: files.serverName, verify: files.verify };
+}
+
+/** A token goes into a header: anything that could end the line is refused, and never shown. */
+export function checkToken(token: string, name: string): void {
+  if (/[^\x21-\x7e]/.test(token)) {
+    throw invalid(`Cannot use ${name}: it has characters that no ACL token has`);
+  }
+}
+
+/** The trimmed token; `""` where the file is empty. Fails with `config_invalid`. */
+export function readTokenFile(path: string, name: string): string {
+  const token = readText(path, name).trim();
+  checkToken(token, `${name} ${quote(path)}`);
+  return token;
+}
+
+/** The token to send now: re-reads a token file when it changed, looking at most once a second. */
+export class TokenSource {
+  readonly #path: string;
+  readonly #clock: Clock;
+  readonly #log: Log;
+  #token: string;
+  #stamp = "";
+  #lookedAtMs = -Infinity;
+
+  constructor(
+    options: { readonly token: string; readonly tokenFile: string },
+    deps: { readonly clock: Clock; readonly log: Log },
+  ) {
+    this.#token = options.token;
+    this.#path = options.tokenFile;
+    this.#clock = deps.clock;
+    this.#log = deps.log;
+  }
+
+  current(): string {
+    if (this.#path && this.#clock.monotonic() - this.#lookedAtMs >= 1_000) this.reload();
+    return this.#token;
+  }
+
+  /** Looks now. A file that is gone, empty or bad leaves the token that is in use. */
+  reload(): void {
+    if (!this.#path) return;
+    this.#lookedAtMs = this.#clock.monotonic();
+    try {
+      const { mtimeMs, size, ino } = statSync(this.#path);
+      const stamp = `${mtimeMs} ${size} ${ino}`;
+      if (stamp === this.#stamp) return;
+      const token = readTokenFile(this.#path, "-token-file (CONSUL_HTTP_TOKEN_FILE)");
+      this.#stamp = stamp;
+      if (token && token !== this.#token) {
+        this.#token = token;
+        this.#log.info("agent token read", { file: this.#path });
+      }
+    } catch (error) {
+      this.#log.warn("agent token file cannot be read, the last token stays in use", {
+        file: this.#path,
+        error: messageOf(error),
+      });
+    }
+  }
+}
+
+function readCaPath(path: string): string[] {
+  const name = "-ca-path (CONSUL_CAPATH)";
+  let names: string[];
+  try {
+    names = statSync(path).isDirectory() ? readdirSync(path).sort() : [""];
+  } catch (cause) {
+    throw invalid(`Cannot use ${name} ${quote(path)}: ${messageOf(cause)}`, cause);
+  }
+  if (names.length > CA_PATH_FILES) {
+    throw invalid(`Cannot use ${name} ${quote(path)}: it holds more than ${CA_PATH_FILES} files`);
+  }
+  const pems = names.flatMap((file) => {
+    const full = file ? join(path, file) : path;
+    return statSync(full).isFile() ? readCertificates(full, name) : [];
+  });
+  if (!pems.length) throw invalid(`Cannot use ${name} ${quote(path)}: it holds no certificate`);
+  return pems;
+}
+
+function readSystemCa(): string[] {
+  for (const path of SYSTEM_CA_FILES) {
+    try {
+      return [readFileSync(path, "utf8")];
+    } catch {
+      // Not this system's place for them; with none at all the engine's own list counts.
+    }
+  }
+  return [];
+}
+
+const CERTIFICATE = /-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----\n?/g;
+
+function readCertificates(path: string, name: string): string[] {
+  const pems = readText(path, name).match(CERTIFICATE) ?? [];
+  if (!pems.length) {
+    throw invalid(`Cannot use ${name} ${quote(path)}: there is no certificate (PEM) in it`);
+  }
+  for (const [at, pem] of pems.entries()) {
+    try {
+      new X509Certificate(pem);
+    } catch (cause) {
+      throw invalid(
+        `Cannot use ${name} ${quote(path)}: certificate ${at + 1} cannot be read ` +
+          `(${messageOf(cause)})`,
+        cause,
+      );
+    }
+  }
+  return pems.map((pem) => pem.endsWith("\n") ? pem : `${pem}\n`);
+}
+
+function readText(path: string, name: string): string {
+  try {
+    if (statSync(path).size > FILE_LIMIT_BYTES) {
+      throw new Error(`it is longer than ${FILE_LIMIT_BYTES} bytes`);
+    }
+    return readFileSync(path, "utf8");
+  } catch (cause) {
+    throw invalid(`Cannot read ${name} ${quote(path)}: ${messageOf(cause)}`, cause);
+  }
+}
+
+function quote(path: string): string {
+  return JSON.stringify(path);
+}
+
+function invalid(message: string, cause?: unknown): ProxyError {
+  return new ProxyError("config_invalid", message, cause === undefined ? undefined : { cause });
+}

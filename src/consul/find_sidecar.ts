@@ -1,0 +1,59 @@
+/**
+ * Which proxy stands for a service: what `-sidecar-for` means.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import { ProxyError } from "../base/mod.ts";
+import type { Client } from "./client.ts";
+import { map, readReply, text } from "./schema.ts";
+
+const TIMEOUT_MS = 10_000;
+
+const ServicesReply = map(v.object({
+  Kind: text,
+  ID: text,
+  Proxy: v.nullish(v.object({ DestinationServiceID: text })),
+}));
+
+/** The ids of the sidecars for `serviceId`, whose case does not count. */
+export function readSidecars(json: unknown, serviceId: string): readonly string[] {
+  const services = readReply(ServicesReply, json, "the agent's services");
+  return Object.values(services ?? {})
+    .filter((service) => service.Kind === "connect-proxy")
+    .filter((service) =>
+      service.Proxy?.DestinationServiceID.toLowerCase() === serviceId.toLowerCase()
+    )
+    .map((service) => service.ID)
+    .sort();
+}
+
+export async function findSidecar(client: Client, serviceId: string): Promise<string> {
+  const reply = await client.call({
+    resource: "services",
+    what: `look for the sidecar of ${JSON.stringify(serviceId)}`,
+    path: "/v1/agent/services",
+    query: { filter: 'Kind == "connect-proxy"' },
+    timeoutMs: TIMEOUT_MS,
+  });
+  const [only, ...more] = readSidecars(reply.json, serviceId);
+  if (only === undefined) {
+    const hidden = reply.filteredByAcls || !client.hasToken
+      ? ", or give a token that may see it (service:read on its sidecar)"
+      : "";
+    throw new ProxyError(
+      "agent_not_found",
+      `No sidecar proxy registered for ${serviceId}: register the service on this agent with ` +
+        `connect { sidecar_service {} }${hidden}; -sidecar-for takes the service's id, not its name`,
+    );
+  }
+  if (more.length > 0) {
+    throw new ProxyError(
+      "usage",
+      `More than one sidecar proxy registered for ${serviceId}: start one of ` +
+        `${[only, ...more].join(", ")} with -proxy-id`,
+    );
+  }
+  return only;
+}

@@ -1,0 +1,82 @@
+/**
+ * One dialable instance as health and prepared queries list it.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import { count, flag, list, map, port, text } from "./schema.ts";
+import type { Instance } from "./types.ts";
+
+const TaggedAddress = v.object({ Address: text, Port: port });
+
+const InstanceJson = v.object({
+  Node: v.object({
+    Node: text,
+    Address: text,
+    Datacenter: text,
+    TaggedAddresses: map(v.string()),
+  }),
+  Service: v.object({
+    ID: text,
+    Service: text,
+    Address: text,
+    Port: port,
+    Namespace: text,
+    Partition: text,
+    TaggedAddresses: map(TaggedAddress),
+    Weights: v.nullish(v.object({ Passing: count, Warning: count })),
+    Proxy: v.nullish(v.object({ DestinationServiceName: text })),
+    Connect: v.nullish(v.object({ Native: flag })),
+  }),
+  Checks: list(v.object({ Status: text })),
+});
+
+export const InstanceList = list(InstanceJson);
+
+/** Those that can be dialled and say whose identity they have, in a stable order. */
+export function toInstances(rows: v.InferOutput<typeof InstanceList>): readonly Instance[] {
+  return (rows ?? [])
+    .map(toInstance)
+    .filter((instance) => instance.service !== "" && instance.host !== "" && instance.port !== 0)
+    .sort((a, b) => compare(a.node, b.node) || compare(a.serviceId, b.serviceId));
+}
+
+function toInstance(row: v.InferOutput<typeof InstanceJson>): Instance {
+  const { Node: node, Service: service } = row;
+  const host = service.Address || node.Address;
+  // Consul's own order: the service's addresses, tagged or not, come before the node's.
+  const wan = service.TaggedAddresses?.["wan"];
+  const nodeWan = service.Address ? "" : node.TaggedAddresses?.["wan"] ?? "";
+  return {
+    node: node.Node,
+    serviceId: service.ID,
+    service: service.Connect?.Native
+      ? service.Service
+      : service.Proxy?.DestinationServiceName ?? "",
+    namespace: service.Namespace || "default",
+    partition: service.Partition || "default",
+    datacenter: node.Datacenter,
+    host,
+    port: service.Port,
+    wanHost: wan?.Address || nodeWan || host,
+    wanPort: wan?.Address && wan.Port ? wan.Port : service.Port,
+    health: worst((row.Checks ?? []).map((check) => check.Status)),
+    weights: {
+      passing: service.Weights?.Passing ?? 1,
+      warning: service.Weights?.Warning ?? 1,
+    },
+  };
+}
+
+function worst(statuses: readonly string[]): Instance["health"] {
+  if (statuses.every((status) => status === "passing")) return "passing";
+  // An unknown status is no health that anybody vouches for.
+  return statuses.every((status) => status === "passing" || status === "warning")
+    ? "warning"
+    : "critical";
+}
+
+function compare(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}

@@ -1,0 +1,113 @@
+/**
+ * Does the token have the rights that running a registration takes? Asked at start, because the agent
+ * itself is no help: without node:read there are simply no instances, and a cached leaf is handed to
+ * anybody.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import { type Log, messageOf, ProxyError } from "../base/mod.ts";
+import type { MissingRight } from "./agent.ts";
+import type { Client } from "./client.ts";
+import { readReply, text } from "./schema.ts";
+import type { Registration } from "./types.ts";
+
+const TIMEOUT_MS = 10_000;
+
+interface Need {
+  readonly resource: "service" | "node";
+  readonly access: "read" | "write";
+  readonly segment: string;
+  readonly neededFor: string;
+}
+
+const ProbeReply = v.array(v.object({
+  Resource: text,
+  Access: text,
+  Segment: text,
+  Allow: v.boolean(),
+}));
+
+/** Every right once, in the order in which its absence would be noticed. */
+export function rightsFor(registration: Registration): readonly Need[] {
+  const { service, proxyService, upstreams } = registration;
+  const needs: Need[] = [{
+    resource: "service",
+    access: "write",
+    segment: service,
+    neededFor: "its certificate, its intentions and the default policy",
+  }];
+  if (proxyService) {
+    needs.push({
+      resource: "service",
+      access: "read",
+      segment: proxyService,
+      neededFor: "reading the proxy's own registration",
+    });
+  }
+  const targets = upstreams.filter(({ kind, peer }) => kind === "service" && peer === "");
+  for (const name of new Set(targets.map((upstream) => upstream.name))) {
+    needs.push({
+      resource: "service",
+      access: "read",
+      segment: name,
+      neededFor: `the discovery chain and the instances of upstream ${name}`,
+    });
+  }
+  if (upstreams.length > 0) {
+    needs.push({
+      resource: "node",
+      access: "read",
+      // A rule for the prefix "" is what answers for a name that nobody has.
+      segment: "postern-probe",
+      neededFor: "the instances of every upstream",
+    });
+  }
+  return needs;
+}
+
+export function readMissing(json: unknown, needs: readonly Need[]): readonly MissingRight[] {
+  const answers = readReply(ProbeReply, json, "the token's rights");
+  return needs
+    .filter((need) =>
+      answers.some((answer) =>
+        !answer.Allow && answer.Resource === need.resource && answer.Access === need.access &&
+        answer.Segment === need.segment
+      )
+    )
+    .map((need) => ({
+      right: `${need.resource}:${need.access}`,
+      on: need.resource === "node" ? "any node" : need.segment,
+      neededFor: need.neededFor,
+    }));
+}
+
+export async function missingRights(
+  client: Client,
+  registration: Registration,
+  log: Log,
+): Promise<readonly MissingRight[]> {
+  const needs = rightsFor(registration);
+  try {
+    const reply = await client.call({
+      resource: "preflight",
+      what: "ask the agent for the token's rights",
+      method: "POST",
+      path: "/v1/internal/acl/authorize",
+      body: needs.map(({ resource, access, segment }) => ({
+        Resource: resource,
+        Access: access,
+        Segment: segment,
+      })),
+      timeoutMs: TIMEOUT_MS,
+    });
+    return readMissing(reply.json, needs);
+  } catch (error) {
+    const code = error instanceof ProxyError ? error.code : "internal";
+    if (code === "agent_unreachable" || code === "closed") throw error;
+    // The call is undocumented and may be gone or barred; the watches will say what they lack.
+    log.debug("agent token rights cannot be checked beforehand", { error: messageOf(error) });
+    return [];
+  }
+}

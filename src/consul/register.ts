@@ -1,0 +1,136 @@
+/**
+ * `-register`: keeps a proxy that nobody registered in the agent's catalog for as long as it runs. The
+ * TTL check takes it out of use should we end without a word.
+ *
+ * @module
+ */
+
+import { Backoff, type Clock, type Log, messageOf, ProxyError, type Random } from "../base/mod.ts";
+import type { RegisterRequest } from "./agent.ts";
+import type { Client } from "./client.ts";
+import { wakeableSleep } from "./wakeable_sleep.ts";
+
+const TTL = "30s";
+const HEARTBEAT_MS = 10_000;
+const TIMEOUT_MS = 5_000;
+const DEREGISTER_TRIES = 3;
+const DEREGISTER_PAUSE_MS = 500;
+
+interface Deps {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+}
+
+/**
+ * Runs until `signal` aborts, then deregisters. Rejects only when the token may not register; an agent
+ * that is away or restarts is waited for.
+ */
+export async function keepRegistered(
+  client: Client,
+  request: RegisterRequest,
+  options: { readonly signal: AbortSignal; readonly deps: Deps },
+): Promise<void> {
+  const { signal, deps } = options;
+  const { clock, random, log } = deps;
+  const backoff = new Backoff({ baseMs: 1_000, maxMs: 10_000, random });
+  let registered = false;
+  let ever = false;
+  while (!signal.aborted) {
+    let pauseMs = HEARTBEAT_MS;
+    try {
+      if (!registered) {
+        await register(client, request, signal);
+        registered = ever = true;
+        log.info("proxy registered", { id: request.id });
+      } else {
+        await heartbeat(client, request.id, signal);
+      }
+      backoff.reset();
+    } catch (error) {
+      if (signal.aborted) break;
+      const code = error instanceof ProxyError ? error.code : "internal";
+      if (!ever && code === "agent_forbidden") throw error;
+      // The agent forgot us, or may have: say it all again.
+      registered = false;
+      pauseMs = backoff.next();
+      log.warn("proxy registration cannot be kept up", {
+        id: request.id,
+        error: messageOf(error),
+        retryMs: Math.round(pauseMs),
+      });
+    }
+    await wakeableSleep(clock, pauseMs, { signal });
+  }
+  if (ever) await deregister(client, request.id, deps);
+}
+
+async function register(
+  client: Client,
+  request: RegisterRequest,
+  signal: AbortSignal,
+): Promise<void> {
+  const { id, name, destination, host, port } = request;
+  await client.call({
+    resource: "register",
+    what: `register the proxy ${JSON.stringify(id)}`,
+    method: "PUT",
+    path: "/v1/agent/service/register",
+    body: {
+      Kind: "connect-proxy",
+      ID: id,
+      Name: name,
+      // Consul refuses wildcard addresses; without one it takes the agent's own.
+      Address: host === "0.0.0.0" || host === "::" ? "" : host,
+      Port: port,
+      Proxy: { DestinationServiceName: destination },
+      Check: { CheckID: checkId(id), Name: "proxy heartbeat", TTL, Status: "passing" },
+    },
+    timeoutMs: TIMEOUT_MS,
+    signal,
+  });
+}
+
+async function heartbeat(client: Client, id: string, signal: AbortSignal): Promise<void> {
+  await client.call({
+    resource: "register",
+    what: `keep the proxy ${JSON.stringify(id)} passing`,
+    method: "PUT",
+    path: `/v1/agent/check/pass/${encodeURIComponent(checkId(id))}`,
+    timeoutMs: TIMEOUT_MS,
+    signal,
+  });
+}
+
+async function deregister(client: Client, id: string, deps: Deps): Promise<void> {
+  const { clock, log } = deps;
+  const signal = new AbortController().signal;
+  for (let tried = 1;; tried++) {
+    try {
+      await client.call({
+        resource: "register",
+        what: `deregister the proxy ${JSON.stringify(id)}`,
+        method: "PUT",
+        path: `/v1/agent/service/deregister/${encodeURIComponent(id)}`,
+        timeoutMs: TIMEOUT_MS,
+      });
+      log.info("proxy deregistered", { id });
+      return;
+    } catch (error) {
+      const gone = error instanceof ProxyError && error.code === "agent_not_found";
+      if (gone) return;
+      if (tried >= DEREGISTER_TRIES) {
+        log.warn("proxy stays registered; its TTL check takes it out of use", {
+          id,
+          error: messageOf(error),
+        });
+        return;
+      }
+      await wakeableSleep(clock, DEREGISTER_PAUSE_MS, { signal });
+    }
+  }
+}
+
+function checkId(id: string): string {
+  return `${id}-ttl`;
+}

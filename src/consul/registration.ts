@@ -1,0 +1,110 @@
+/**
+ * The proxy's own registration, as the agent merged it with the central configuration. Waited on by
+ * content hash; the hash also moves without a change (the order of upstreams, the virtual address), so
+ * lists are sorted here and compared as values.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import { formatDurationMs, ProxyError } from "../base/mod.ts";
+import type { PollSource } from "./blocking_query.ts";
+import type { Client } from "./client.ts";
+import { ProxyConfig } from "./proxy_config.ts";
+import { list, port, readReply, replyInvalid, text } from "./schema.ts";
+import type { Registration } from "./types.ts";
+import { toUpstreams, UpstreamJson } from "./upstream.ts";
+
+const LOCAL_CONNECT_TIMEOUT_MS = 5_000;
+const HANDSHAKE_TIMEOUT_MS = 10_000;
+
+const RegistrationReply = v.object({
+  Kind: text,
+  ID: text,
+  Service: text,
+  Address: text,
+  Port: port,
+  Datacenter: text,
+  Namespace: text,
+  Partition: text,
+  ContentHash: text,
+  Proxy: v.nullish(v.object({
+    DestinationServiceName: text,
+    LocalServiceAddress: text,
+    LocalServicePort: port,
+    LocalServiceSocketPath: text,
+    Mode: text,
+    Config: v.nullish(v.unknown()),
+    MeshGateway: v.nullish(v.object({ Mode: text })),
+    Upstreams: list(UpstreamJson),
+  })),
+});
+
+export function readRegistration(json: unknown, proxyId: string): Registration {
+  const what = `proxy ${JSON.stringify(proxyId)}`;
+  const reply = readReply(RegistrationReply, json, what);
+  const proxy = reply.Proxy;
+  if (reply.Kind !== "connect-proxy" || !proxy) throw notAProxy(proxyId, reply.Kind);
+  if (!proxy.DestinationServiceName) throw replyInvalid(what, "it names no destination service");
+
+  const warnings: string[] = [];
+  const config = new ProxyConfig(proxy.Config, { where: "The proxy's config", warnings });
+  config.warnOfEnvoyKeys();
+  const bindPort = config.integer("bind_port", 0);
+  return {
+    id: reply.ID,
+    service: proxy.DestinationServiceName,
+    proxyService: reply.Service,
+    datacenter: reply.Datacenter,
+    namespace: reply.Namespace || "default",
+    partition: reply.Partition || "default",
+    bind: {
+      kind: "tcp",
+      host: config.text("bind_address") || reply.Address || "0.0.0.0",
+      port: bindPort !== undefined && bindPort > 0 && bindPort < 65_536 ? bindPort : reply.Port,
+    },
+    local: proxy.LocalServiceSocketPath ? { kind: "unix", path: proxy.LocalServiceSocketPath } : {
+      kind: "tcp",
+      host: proxy.LocalServiceAddress || "127.0.0.1",
+      port: proxy.LocalServicePort,
+    },
+    mode: proxy.Mode,
+    protocol: config.text("protocol") || "tcp",
+    localConnectTimeoutMs: config.integer("local_connect_timeout_ms", 1) ??
+      LOCAL_CONNECT_TIMEOUT_MS,
+    handshakeTimeoutMs: config.integer("handshake_timeout_ms", 1) ?? HANDSHAKE_TIMEOUT_MS,
+    maxInboundConnections: config.integer("max_inbound_connections", 0) ?? 0,
+    upstreams: toUpstreams(proxy.Upstreams ?? [], {
+      meshGatewayMode: proxy.MeshGateway?.Mode ?? "",
+      warnings,
+    }),
+    warnings,
+  };
+}
+
+function notAProxy(proxyId: string, kind: string): ProxyError {
+  const id = JSON.stringify(proxyId);
+  return kind === ""
+    ? new ProxyError("usage", `Cannot run ${id}: it is a service, not a proxy; use -sidecar-for`)
+    : new ProxyError("unsupported", `Cannot run ${id}: proxies of kind ${kind} are not supported`);
+}
+
+export function registrationSource(client: Client, proxyId: string): PollSource<Registration> {
+  return {
+    name: `registration ${proxyId}`,
+    resource: "registration",
+    critical: true,
+    cursor: "hash",
+    async poll({ cursor, waitMs, timeoutMs, signal }) {
+      const reply = await client.call({
+        resource: "registration",
+        what: `read the registration of ${JSON.stringify(proxyId)}`,
+        path: `/v1/agent/service/${encodeURIComponent(proxyId)}`,
+        query: cursor === undefined ? {} : { hash: cursor, wait: formatDurationMs(waitMs) },
+        timeoutMs,
+        signal,
+      });
+      return { value: readRegistration(reply.json, proxyId), cursor: reply.contentHash };
+    },
+  };
+}

@@ -1,0 +1,258 @@
+/**
+ * One HTTP request to the agent and its whole reply: TCP, TLS with a client certificate, or a unix
+ * socket; connections are kept alive. Knows nothing of Consul; every wait and every size is bounded.
+ *
+ * @module
+ */
+
+import http from "node:http";
+import https from "node:https";
+import { type Address, type Clock, formatAddress, messageOf, ProxyError } from "../base/mod.ts";
+
+/** TLS towards the agent, as PEM texts that were read and checked before. */
+export interface TransportTls {
+  /** Empty: what the system trusts. */
+  readonly caPems: readonly string[];
+  readonly certPem: string;
+  readonly keyPem: string;
+  /** `""`: the host of the address. */
+  readonly serverName: string;
+  readonly verify: boolean;
+}
+
+export interface TransportOptions {
+  readonly address: Address;
+  readonly tls: TransportTls | null;
+  readonly clock: Clock;
+}
+
+export interface WireRequest {
+  readonly method: string;
+  /** With the query. */
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body?: string;
+  readonly timeoutMs: number;
+  /** A longer reply is refused without being kept. */
+  readonly limitBytes: number;
+  readonly signal?: AbortSignal;
+}
+
+export interface WireReply {
+  readonly status: number;
+  /** Names in lower case. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+}
+
+type Failure = (error: ProxyError) => void;
+
+export class Transport {
+  readonly #options: TransportOptions;
+  readonly #agent: http.Agent;
+  readonly #running = new Set<Failure>();
+  #closed = false;
+  #retired = false;
+
+  constructor(options: TransportOptions) {
+    this.#options = options;
+    // How many run at once is for the budget to say; idle ones are never more than ran at once.
+    this.#agent = options.tls
+      ? new https.Agent({ keepAlive: true })
+      : new http.Agent({ keepAlive: true });
+  }
+
+  /** The agent's address for people: `https://127.0.0.1:8501`. */
+  get where(): string {
+    const { address, tls } = this.#options;
+    return address.kind === "unix"
+      ? formatAddress(address)
+      : `${tls ? "https" : "http"}://${formatAddress(address)}`;
+  }
+
+  /** Fails with `agent_unreachable`, `agent_reply_invalid` (too long) or `closed` (aborted). */
+  async send(request: WireRequest): Promise<WireReply> {
+    try {
+      return await this.#sendOnce(request);
+    } catch (error) {
+      // An idle connection that the agent closed while we were writing: ask once more on another.
+      if (error instanceof StaleConnection && request.method === "GET") {
+        return await this.#sendOnce(request);
+      }
+      throw error;
+    }
+  }
+
+  /** Ends every connection; running requests fail with `closed`. */
+  close(): void {
+    this.#closed = true;
+    for (const fail of [...this.#running]) fail(closedError());
+    this.#agent.destroy();
+  }
+
+  /** Takes no new work into account: closes when what runs has ended. For changed certificates. */
+  retire(): void {
+    this.#retired = true;
+    if (this.#running.size === 0) this.close();
+    else this.dropIdle();
+  }
+
+  /** Closes connections that carry nothing. */
+  dropIdle(): void {
+    for (const sockets of Object.values(this.#agent.freeSockets)) {
+      for (const socket of sockets ?? []) socket.destroy();
+    }
+  }
+
+  #sendOnce(wire: WireRequest): Promise<WireReply> {
+    if (this.#closed || wire.signal?.aborted) return Promise.reject(closedError());
+    const { clock, tls } = this.#options;
+    return new Promise((resolve, reject) => {
+      const request = (tls ? https : http).request(this.#requestOptions(wire));
+      const chunks: Uint8Array[] = [];
+      let size = 0;
+      const settle = (finish: () => void) => {
+        if (!this.#running.delete(fail)) return;
+        timer.cancel();
+        wire.signal?.removeEventListener("abort", onAbort);
+        finish();
+        if (this.#retired && this.#running.size === 0) this.close();
+      };
+      const fail: Failure = (error) =>
+        settle(() => {
+          reject(error);
+          // Deno reports nothing for a request destroyed before its reply, so this comes second.
+          request.destroy();
+        });
+      const onAbort = () => fail(closedError());
+      const timer = clock.after(wire.timeoutMs, () =>
+        fail(
+          new ProxyError("agent_unreachable", this.#cannot(`no reply within ${wire.timeoutMs} ms`)),
+        ));
+      this.#running.add(fail);
+      wire.signal?.addEventListener("abort", onAbort);
+
+      request.on("error", (error: unknown) => {
+        const stale = request.reusedSocket && size === 0 && chunks.length === 0;
+        const text = this.#cannot(reasonOf(error));
+        fail(
+          stale
+            ? new StaleConnection(text, { cause: error })
+            : new ProxyError("agent_unreachable", text, { cause: error }),
+        );
+      });
+      request.on("response", (reply: http.IncomingMessage) => {
+        const cut = () => {
+          const text = this.#cannot(`the connection ended after ${size} bytes of the reply`);
+          fail(new ProxyError("agent_unreachable", text));
+        };
+        reply.on("data", (chunk: Uint8Array) => {
+          size += chunk.length;
+          if (size <= wire.limitBytes) return void chunks.push(chunk);
+          chunks.length = 0;
+          const text =
+            `Cannot read ${wire.method} ${withoutQuery(wire.path)} from ${this.where}: ` +
+            `the reply is longer than ${wire.limitBytes} bytes`;
+          fail(new ProxyError("agent_reply_invalid", text));
+        });
+        reply.on("error", cut);
+        reply.on("aborted", cut);
+        reply.on("end", () => {
+          if (reply.complete === false) return cut();
+          settle(() =>
+            resolve({
+              status: reply.statusCode ?? 0,
+              headers: flatten(reply.headers),
+              body: new TextDecoder().decode(concat(chunks, size)),
+            })
+          );
+        });
+      });
+      request.end(wire.body);
+    });
+  }
+
+  #requestOptions(wire: WireRequest): https.RequestOptions {
+    const { address, tls } = this.#options;
+    const headers: Record<string, string> = { ...wire.headers, "accept-encoding": "identity" };
+    if (wire.body !== undefined) {
+      headers["content-type"] = "application/json";
+      headers["content-length"] = String(new TextEncoder().encode(wire.body).length);
+    }
+    return {
+      agent: this.#agent,
+      method: wire.method,
+      path: wire.path,
+      headers,
+      ...(address.kind === "unix"
+        ? { socketPath: address.path, host: "localhost" }
+        : { host: address.host, port: address.port }),
+      ...(tls ? tlsOptions(tls) : {}),
+    };
+  }
+
+  #cannot(fact: string): string {
+    return `Cannot reach the Consul agent at ${this.where}: ${fact}`;
+  }
+}
+
+/** A kept-alive connection turned out to be closed; not seen outside this file. */
+class StaleConnection extends ProxyError {
+  constructor(message: string, options: { readonly cause: unknown }) {
+    super("agent_unreachable", message, options);
+  }
+}
+
+function closedError(): ProxyError {
+  return new ProxyError("closed", "The request to the Consul agent was given up");
+}
+
+function tlsOptions(tls: TransportTls): https.RequestOptions {
+  return {
+    ...(tls.caPems.length ? { ca: [...tls.caPems] } : {}),
+    ...(tls.certPem ? { cert: tls.certPem, key: tls.keyPem } : {}),
+    ...(tls.serverName ? { servername: tls.serverName } : {}),
+    rejectUnauthorized: tls.verify,
+  };
+}
+
+const REASONS: Readonly<Record<string, string>> = {
+  ECONNREFUSED: "connection refused; is the agent running, and is this its address " +
+    "(-http-addr or CONSUL_HTTP_ADDR)?",
+  ENOENT: "there is no such socket",
+  ECONNRESET: "the connection was reset",
+  ENOTFOUND: "the host name cannot be resolved",
+  EPROTO: "TLS failed; does the agent speak HTTPS on this port?",
+  ERR_SSL_WRONG_VERSION_NUMBER: "the port does not speak TLS",
+};
+
+function reasonOf(error: unknown): string {
+  const code = (error as { code?: unknown } | null)?.code;
+  const known = typeof code === "string" ? REASONS[code] : undefined;
+  const text = messageOf(error);
+  return known ?? (text || String(code ?? "the connection failed"));
+}
+
+function flatten(headers: http.IncomingHttpHeaders): Record<string, string> {
+  const flat: Record<string, string> = {};
+  for (const [name, value] of Object.entries(headers)) {
+    if (value !== undefined) {
+      flat[name.toLowerCase()] = Array.isArray(value) ? value.join(", ") : value;
+    }
+  }
+  return flat;
+}
+
+function concat(chunks: readonly Uint8Array[], size: number): Uint8Array {
+  const whole = new Uint8Array(size);
+  let offset = 0;
+  for (const chunk of chunks) {
+    whole.set(chunk, offset);
+    offset += chunk.length;
+  }
+  return whole;
+}
+
+function withoutQuery(path: string): string {
+  return path.split("?")[0] ?? path;
+}

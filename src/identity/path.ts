@@ -62,10 +62,10 @@ export function findPath(options: PathOptions): Path {
   };
   const certificates = extend(search, [leaf]);
   if (certificates) return { kind: "found", certificates };
-  const reason = search.signatures >= SIGNATURE_LIMIT
+  const none = search.signatures >= SIGNATURE_LIMIT
     ? `no path to a root within ${SIGNATURE_LIMIT} signature checks`
-    : search.fault ?? "no root in force, and nothing presented, has signed it";
-  return { kind: "none", reason };
+    : "no root in force, and nothing presented, has signed it";
+  return { kind: "none", reason: search.fault ?? none };
 }
 
 /** Whether `issuer` can have issued `child` as far as names tell; an empty name says nothing. */

@@ -1,0 +1,320 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certificates.ts";
+import { type Authority, type CertificateOverrides, type IssuedLeaf } from "./authority.ts";
+import { parseCertificate } from "./certificate.ts";
+import { type ChainOptions, type ChainVerdict, judgeChain } from "./chain.ts";
+import { generateKey, type KeyPair, mintCertificate } from "./mint.ts";
+
+const NOW_MS = Date.UTC(2026, 10, 21, 12);
+const HOUR_MS = 3_600_000;
+const CA = createAuthority({ nowMs: NOW_MS });
+const KEY = generateKey();
+const URI = `spiffe://${TRUST_DOMAIN}/ns/default/dc/dc1/svc/web`;
+const UNKNOWN_CRITICAL = { oid: "1.3.6.1.4.1.99999.1", critical: true, value: Uint8Array.of(5, 0) };
+const NAME_CONSTRAINTS = { oid: "2.5.29.30", critical: false, value: Uint8Array.of(0x30, 0) };
+
+function leafWith(overrides: CertificateOverrides = {}, authority: Authority = CA): IssuedLeaf {
+  return authority.issueLeaf({ service: "web", key: KEY, overrides });
+}
+
+function judge(issued: IssuedLeaf, changes: Partial<ChainOptions> = {}): ChainVerdict {
+  return judgeChain({
+    leaf: issued.certDer,
+    presented: issued.chainDer,
+    roots: [parseCertificate(CA.rootDer)],
+    nowMs: NOW_MS,
+    usage: "client",
+    trustDomains: [TRUST_DOMAIN],
+    strictSpiffeChain: false,
+    ...changes,
+  });
+}
+
+function assertRefused(verdict: ChainVerdict, code: string, reason: RegExp): void {
+  assert.ok(verdict.kind === "untrusted", JSON.stringify(verdict));
+  assert.equal(verdict.code, code);
+  assert.match(verdict.reason, reason);
+}
+
+test("judgeChain() trusts a plain leaf", () => {
+  const verdict = judge(leafWith());
+  assert.ok(verdict.kind === "trusted", JSON.stringify(verdict));
+  assert.equal(verdict.uri, URI);
+  assert.equal(verdict.id.service, "web");
+});
+
+test("judgeChain() trusts a leaf that is older than its root", () => {
+  const root = parseCertificate(CA.rootDer);
+  assert.ok(parseCertificate(leafWith().certDer).notBeforeMs < root.notBeforeMs);
+  assert.equal(judge(leafWith()).kind, "trusted");
+});
+
+for (
+  const [name, overrides, reason] of [
+    ["expired", { notAfterMs: NOW_MS - 1000 }, /expired/],
+    ["not valid yet", { notBeforeMs: NOW_MS + 1000 }, /not valid before/],
+    ["a CA", { ca: {} }, /is a CA/],
+    ["without digitalSignature", { keyUsage: ["keyEncipherment"] }, /digitalSignature/],
+    ["that may sign certificates", { keyUsage: ["digitalSignature", "keyCertSign"] }, /of a CA/],
+    ["that may sign revocations", { keyUsage: ["digitalSignature", "cRLSign"] }, /of a CA/],
+    ["for servers only", { extendedKeyUsage: ["serverAuth"] }, /lacks clientAuth/],
+    ["for anything", { extendedKeyUsage: ["2.5.29.37.0"] }, /lacks clientAuth/],
+    ["with an extension nobody knows", { extensions: [UNKNOWN_CRITICAL] }, /not understood/],
+    ["with name constraints", { extensions: [NAME_CONSTRAINTS] }, /not understood/],
+    ["with two URI names", { uris: [URI, `${URI}2`] }, /two or more/],
+    ["with the same URI name twice", { uris: [URI, URI] }, /two or more/],
+    ["without a URI name", { uris: [], dnsNames: ["web.example"] }, /no URI/],
+    ["without names", { uris: [] }, /no URI/],
+    ["of another trust domain", { uris: [URI.replace("1111", "9999")] }, /not ours/],
+    ["of a gateway", { uris: [`spiffe://${TRUST_DOMAIN}/gateway/mesh/dc/dc1`] }, /service id/],
+    ["of a CA's id", { uris: [`spiffe://${TRUST_DOMAIN}`] }, /service id/],
+    ["with NUL in its URI", { uris: [`${URI}\u0000.evil`] }, /printable/],
+  ] as const satisfies readonly (readonly [string, CertificateOverrides, RegExp])[]
+) {
+  test(`judgeChain() refuses a leaf ${name}`, () => {
+    assertRefused(judge(leafWith(overrides)), "identity_invalid", reason);
+  });
+}
+
+test("judgeChain() refuses a leaf without extended key usage", () => {
+  const { publicKey } = KEY;
+  const certDer = mintCertificate({
+    publicKey,
+    signer: CA.key.privateKey,
+    notBeforeMs: NOW_MS,
+    notAfterMs: NOW_MS + HOUR_MS,
+    uris: [URI],
+    ca: false,
+  });
+  assertRefused(judge({ ...leafWith(), certDer }), "identity_invalid", /lacks clientAuth/);
+});
+
+test("judgeChain() judges the extended key usage by direction", () => {
+  const leaf = leafWith({ extendedKeyUsage: ["clientAuth"] });
+  assert.equal(judge(leaf, { usage: "client" }).kind, "trusted");
+  assertRefused(judge(leaf, { usage: "server" }), "identity_invalid", /lacks serverAuth/);
+});
+
+test("judgeChain() accepts a DNS name beside the one URI", () => {
+  assert.equal(judge(leafWith({ dnsNames: ["web.example"] })).kind, "trusted");
+});
+
+test("judgeChain() refuses a leaf signed with SHA-1", () => {
+  assertRefused(judge(leafWith({ hash: "sha1" })), "chain_untrusted", /has signed it/);
+});
+
+test("judgeChain() refuses a leaf of a stranger's CA with the same name and key id", () => {
+  const rootName = "pri-same";
+  const ours = createAuthority({ nowMs: NOW_MS, name: rootName });
+  const theirs = createAuthority({ nowMs: NOW_MS, name: rootName });
+  const id = parseCertificate(ours.rootDer).subjectKeyId ?? "";
+  const authorityKeyId = Uint8Array.from(id.match(/../g) ?? [], (hex) => parseInt(hex, 16));
+  const verdict = judge(leafWith({ authorityKeyId }, theirs), {
+    roots: [parseCertificate(ours.rootDer)],
+    presented: [theirs.rootDer],
+  });
+  assertRefused(verdict, "chain_untrusted", /has signed it/);
+});
+
+test("judgeChain() refuses a self-signed leaf", () => {
+  const overrides = { signer: KEY.privateKey, issuer: "", subject: "" };
+  assertRefused(judge(leafWith(overrides)), "chain_untrusted", /has signed it/);
+});
+
+test("judgeChain() refuses names that differ although the signature is right", () => {
+  const verdict = judge(leafWith({ issuer: "somebody else" }));
+  assertRefused(verdict, "chain_untrusted", /has signed it/);
+});
+
+test("judgeChain() links by signature where names and key ids are missing or wrong", () => {
+  const intermediate = CA.intermediate();
+  const certDer = mintCertificate({
+    publicKey: KEY.publicKey,
+    signer: intermediate.key.privateKey,
+    notBeforeMs: NOW_MS,
+    notAfterMs: NOW_MS + HOUR_MS,
+    uris: [URI],
+    extendedKeyUsage: ["clientAuth"],
+  });
+  assert.equal(judge({ ...leafWith({}, intermediate), certDer }).kind, "trusted");
+  const wrongHint = { authorityKeyId: Uint8Array.of(1, 2, 3) };
+  assert.equal(judge(leafWith(wrongHint, intermediate)).kind, "trusted");
+});
+
+for (
+  const [name, overrides, reason] of [
+    ["is expired", { notAfterMs: NOW_MS - 1000 }, /expired/],
+    ["is not valid yet", { notBeforeMs: NOW_MS + 1000 }, /not valid before/],
+    ["is no CA", { ca: false }, /not a CA/],
+    ["may not sign certificates", { keyUsage: ["digitalSignature"] }, /may not sign/],
+    ["has an extension nobody knows", { extensions: [UNKNOWN_CRITICAL] }, /not understood/],
+    ["has name constraints", { extensions: [NAME_CONSTRAINTS] }, /not understood/],
+    ["is for e-mail", { extendedKeyUsage: ["1.3.6.1.5.5.7.3.4"] }, /not for TLS clients/],
+  ] as const satisfies readonly (readonly [string, CertificateOverrides, RegExp])[]
+) {
+  test(`judgeChain() refuses a chain whose intermediate ${name}`, () => {
+    const issued = leafWith({}, CA.intermediate({ overrides }));
+    assertRefused(judge(issued), "chain_untrusted", reason);
+  });
+
+  test(`judgeChain() refuses a chain whose root ${name}`, () => {
+    const ca = createAuthority({ nowMs: NOW_MS, overrides });
+    const verdict = judge(leafWith({}, ca), { roots: [parseCertificate(ca.rootDer)] });
+    assertRefused(verdict, "chain_untrusted", reason);
+  });
+}
+
+test("judgeChain() refuses an issuer without basic constraints", () => {
+  const root = mintCertificate({
+    publicKey: CA.key.publicKey,
+    signer: CA.key.privateKey,
+    notBeforeMs: NOW_MS,
+    notAfterMs: NOW_MS + HOUR_MS,
+  });
+  const verdict = judge(leafWith(), { roots: [parseCertificate(root)] });
+  assert.equal(verdict.kind, "untrusted");
+});
+
+test("judgeChain() counts CA certificates against the path length", () => {
+  const below = (pathLength: number) =>
+    leafWith({}, CA.intermediate({ overrides: { ca: { pathLength } } }).intermediate());
+  assert.equal(judge(below(1)).kind, "trusted");
+  assertRefused(judge(below(0)), "chain_untrusted", /allows only 0/);
+});
+
+test("judgeChain() refuses a leaf that signs another leaf", () => {
+  const middle = leafWith();
+  const other = generateKey();
+  const certDer = CA.issueLeaf({
+    service: "db",
+    key: other,
+    overrides: { signer: KEY.privateKey, issuer: "", authorityKeyId: Uint8Array.of(1) },
+  }).certDer;
+  const verdict = judge({ ...middle, certDer }, { presented: [middle.certDer] });
+  assert.equal(verdict.kind, "untrusted");
+});
+
+test("judgeChain() prefers the root it knows over a cross-signed certificate that ends sooner", () => {
+  const next = createAuthority({ nowMs: NOW_MS });
+  const issued = leafWith(
+    { notAfterMs: NOW_MS + 900 * HOUR_MS },
+    next.withChain([CA.crossSign(next)]),
+  );
+  const both = [CA, next].map((authority) => parseCertificate(authority.rootDer));
+  const verdict = judge(issued, { roots: both });
+  assert.ok(verdict.kind === "trusted");
+  assert.equal(verdict.notAfterMs, NOW_MS + 900 * HOUR_MS);
+  const old = judge(issued);
+  assert.ok(old.kind === "trusted");
+  assert.ok(old.notAfterMs < verdict.notAfterMs);
+});
+
+test("judgeChain() goes on to another path when the likely one is broken", () => {
+  const next = createAuthority({ nowMs: NOW_MS });
+  const expired = CA.crossSign(next, { notAfterMs: NOW_MS - 1000 });
+  const issued = leafWith({}, next.withChain([expired, CA.crossSign(next)]));
+  assert.equal(judge(issued).kind, "trusted");
+});
+
+test("judgeChain() checks the CA's own SPIFFE id only where it is asked to", () => {
+  const bare = createAuthority({ nowMs: NOW_MS, overrides: { uris: [] } });
+  const other = createAuthority({ nowMs: NOW_MS, overrides: { uris: ["spiffe://other.consul"] } });
+  for (const ca of [bare, other]) {
+    const roots = [parseCertificate(ca.rootDer)];
+    assert.equal(judge(leafWith({}, ca), { roots }).kind, "trusted");
+    const strict = judge(leafWith({}, ca), { roots, strictSpiffeChain: true });
+    assertRefused(strict, "chain_untrusted", /trust domain/);
+  }
+  assert.equal(judge(leafWith(), { strictSpiffeChain: true }).kind, "trusted");
+});
+
+for (const keyKind of ["ec-p384", "ec-p521", "rsa-2048", "ed25519"] as const) {
+  test(`judgeChain() trusts a leaf under a ${keyKind} root`, () => {
+    const ca = createAuthority({ nowMs: NOW_MS, keyKind });
+    const verdict = judge(leafWith({}, ca), { roots: [parseCertificate(ca.rootDer)] });
+    assert.equal(verdict.kind, "trusted", JSON.stringify(verdict));
+  });
+}
+
+test("judgeChain() refuses garbage, whatever its length", () => {
+  const issued = leafWith();
+  const { certDer } = issued;
+  const cases = [
+    new Uint8Array(),
+    Uint8Array.of(0x30, 0x80),
+    certDer.subarray(0, certDer.length - 1),
+    Uint8Array.from([...certDer, 0]),
+    new Uint8Array(20_000),
+  ];
+  for (const leaf of cases) {
+    assertRefused(judge(issued, { leaf }), "identity_invalid", /Cannot read certificate/);
+  }
+});
+
+test("judgeChain() ignores garbage beside a good chain", () => {
+  const issued = leafWith({}, CA.intermediate());
+  const presented = [Uint8Array.of(1, 2, 3), ...issued.chainDer, new Uint8Array(500)];
+  assert.equal(judge(issued, { presented }).kind, "trusted");
+});
+
+test("judgeChain() refuses more bytes than 64 KiB at once", () => {
+  const presented = Array.from({ length: 100 }, () => new Uint8Array(10_000));
+  assertRefused(judge(leafWith(), { presented }), "chain_untrusted", /more than 65536 bytes/);
+});
+
+test("judgeChain() looks at the first ten presented certificates only", () => {
+  const issued = leafWith({}, CA.intermediate());
+  const strangers = Array.from({ length: 10 }, () => leafWith().certDer);
+  assert.equal(
+    judge(issued, { presented: [...strangers.slice(1), ...issued.chainDer] }).kind,
+    "trusted",
+  );
+  const late = judge(issued, { presented: [...strangers, ...issued.chainDer] });
+  assertRefused(late, "chain_untrusted", /only the first 10 of 11/);
+});
+
+test("judgeChain() refuses a chain of 20", () => {
+  let authority = CA;
+  for (let depth = 0; depth < 20; depth++) {
+    authority = authority.intermediate({ overrides: { ca: {} } });
+  }
+  const issued = leafWith({}, authority);
+  assertRefused(judge(issued), "chain_untrusted", /longer than 8/);
+});
+
+test("judgeChain() ends on certificates that sign each other", () => {
+  const keys = Array.from({ length: 10 }, () => generateKey());
+  const presented = keys.map((key, index) => nameless(key, keys[(index + 1) % keys.length] ?? key));
+  const twice = [...presented.slice(0, 5), ...presented.slice(0, 5)];
+  for (const loop of [presented, twice]) {
+    const leaf = leafWith({ signer: (keys[0] ?? KEY).privateKey, issuer: "" });
+    const startMs = performance.now();
+    assert.equal(judge(leaf, { presented: loop }).kind, "untrusted");
+    assert.ok(performance.now() - startMs < 1000);
+  }
+});
+
+test("judgeChain() bounds the signature checks of a chain built to be slow", () => {
+  // One key under ten certificates without names or key ids: every pair has to be tried.
+  const [a, b] = [generateKey("ec-p521"), generateKey("ec-p521")];
+  const presented = Array.from(
+    { length: 10 },
+    (_, index) => index % 2 ? nameless(a, b) : nameless(b, a),
+  );
+  const leaf = leafWith({ signer: a.privateKey, issuer: "" });
+  const startMs = performance.now();
+  assert.equal(judge(leaf, { presented }).kind, "untrusted");
+  assert.ok(performance.now() - startMs < 2000);
+});
+
+function nameless(subject: KeyPair, signer: KeyPair): Uint8Array {
+  return mintCertificate({
+    publicKey: subject.publicKey,
+    signer: signer.privateKey,
+    notBeforeMs: NOW_MS - HOUR_MS,
+    notAfterMs: NOW_MS + HOUR_MS,
+    ca: {},
+    keyUsage: ["keyCertSign"],
+  });
+}

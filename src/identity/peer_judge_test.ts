@@ -1,0 +1,140 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certificates.ts";
+import { parseCertificate } from "./certificate.ts";
+import { generateKey } from "./mint.ts";
+import { PeerJudge, type PeerJudgeOptions } from "./peer_judge.ts";
+
+const NOW_MS = Date.UTC(2026, 10, 21, 12);
+const HOUR_MS = 3_600_000;
+const CA = createAuthority({ nowMs: NOW_MS });
+const STRANGER = createAuthority({ nowMs: NOW_MS });
+const KEY = generateKey();
+const AS_CLIENT = { usage: "client", nowMs: NOW_MS } as const;
+
+function createJudge(options: Partial<PeerJudgeOptions> = {}): PeerJudge {
+  return new PeerJudge({
+    roots: [parseCertificate(CA.rootDer)],
+    trustDomains: [TRUST_DOMAIN],
+    strictSpiffeChain: false,
+    generation: 1,
+    ...options,
+  });
+}
+
+const leafOf = (service: string, authority = CA) => {
+  return authority.issueLeaf({ service, key: KEY, ttlMs: HOUR_MS }).certDer;
+};
+
+test("PeerJudge remembers a trusted peer", () => {
+  const judge = createJudge();
+  const first = judge.judge(leafOf("web"), [], AS_CLIENT);
+  assert.equal(first.kind, "trusted");
+  assert.deepEqual(judge.remembered, { trusted: 1, untrusted: 0 });
+});
+
+test("PeerJudge gives the very same verdict for the same bytes", () => {
+  const judge = createJudge();
+  const leaf = leafOf("web");
+  const first = judge.judge(leaf, [], AS_CLIENT);
+  assert.equal(judge.judge(Uint8Array.from(leaf), [], AS_CLIENT), first);
+});
+
+test("PeerJudge ends a remembered trust when the certificate expires", () => {
+  const judge = createJudge();
+  const leaf = leafOf("web");
+  const first = judge.judge(leaf, [], AS_CLIENT);
+  assert.ok(first.kind === "trusted");
+  const last = judge.judge(leaf, [], { usage: "client", nowMs: first.notAfterMs });
+  assert.equal(last.kind, "trusted");
+  const late = judge.judge(leaf, [], { usage: "client", nowMs: first.notAfterMs + 1 });
+  assert.ok(late.kind === "untrusted");
+  assert.match(late.reason, /expired/);
+  assert.equal(judge.remembered.trusted, 0);
+});
+
+test("PeerJudge ends a remembered trust when the clock goes back before the certificate", () => {
+  const judge = createJudge();
+  const leaf = leafOf("web");
+  const first = judge.judge(leaf, [], AS_CLIENT);
+  assert.ok(first.kind === "trusted");
+  const early = judge.judge(leaf, [], { usage: "client", nowMs: first.notBeforeMs - 1 });
+  assert.equal(early.kind, "untrusted");
+});
+
+test("PeerJudge looks for another path when the one it found has expired", () => {
+  const next = createAuthority({ nowMs: NOW_MS });
+  const short = CA.crossSign(next, { notAfterMs: NOW_MS + 1000 });
+  const long = CA.crossSign(next, { notAfterMs: NOW_MS + HOUR_MS });
+  const leaf = leafOf("web", next);
+  const judge = createJudge();
+  const first = judge.judge(leaf, [short, long], AS_CLIENT);
+  assert.ok(first.kind === "trusted" && first.notAfterMs === NOW_MS + 1000);
+  const later = judge.judge(leaf, [short, long], { usage: "client", nowMs: NOW_MS + 2000 });
+  assert.ok(later.kind === "trusted" && later.notAfterMs > NOW_MS + 2000);
+});
+
+test("PeerJudge keeps directions apart", () => {
+  const judge = createJudge();
+  const overrides = { extendedKeyUsage: ["clientAuth"] };
+  const { certDer } = CA.issueLeaf({ service: "web", key: KEY, overrides });
+  assert.equal(judge.judge(certDer, [], AS_CLIENT).kind, "trusted");
+  const answer = judge.judge(certDer, [], { usage: "server", nowMs: NOW_MS });
+  assert.equal(answer.kind, "untrusted");
+});
+
+test("PeerJudge keeps the same bytes cut elsewhere apart", () => {
+  const judge = createJudge();
+  const [leaf, other] = [leafOf("web"), leafOf("db")];
+  assert.equal(judge.judge(leaf, [other], AS_CLIENT).kind, "trusted");
+  const joined = Uint8Array.from([...leaf, ...other]);
+  assert.equal(judge.judge(joined, [], AS_CLIENT).kind, "untrusted");
+});
+
+test("PeerJudge forgets the peer that was away longest", () => {
+  const judge = createJudge({ trustedLimit: 2 });
+  const [web, db, api] = [leafOf("web"), leafOf("db"), leafOf("api")];
+  const first = judge.judge(web, [], AS_CLIENT);
+  const second = judge.judge(db, [], AS_CLIENT);
+  judge.judge(web, [], AS_CLIENT);
+  judge.judge(api, [], AS_CLIENT);
+  assert.equal(judge.remembered.trusted, 2);
+  assert.equal(judge.judge(web, [], AS_CLIENT), first);
+  assert.notEqual(judge.judge(db, [], AS_CLIENT), second);
+});
+
+test("PeerJudge bounds its memory of strangers, who push no friend out", () => {
+  const judge = createJudge({ trustedLimit: 1 });
+  const leaf = leafOf("web");
+  const first = judge.judge(leaf, [], AS_CLIENT);
+  for (let index = 0; index < 400; index++) {
+    const garbage = Uint8Array.of(0x30, index >> 8, index & 0xff);
+    assert.equal(judge.judge(garbage, [], AS_CLIENT).kind, "untrusted");
+  }
+  assert.deepEqual(judge.remembered, { trusted: 1, untrusted: 256 });
+  assert.equal(judge.judge(leaf, [], AS_CLIENT), first);
+});
+
+test("PeerJudge remembers a stranger for ten seconds", () => {
+  const judge = createJudge();
+  const leaf = leafOf("web", STRANGER);
+  const first = judge.judge(leaf, [], AS_CLIENT);
+  assert.equal(judge.judge(leaf, [], { usage: "client", nowMs: NOW_MS + 9_999 }), first);
+  assert.notEqual(judge.judge(leaf, [], { usage: "client", nowMs: NOW_MS + 10_000 }), first);
+});
+
+test("PeerJudge trusts a leaf once its time has come", () => {
+  const judge = createJudge();
+  const leaf = CA.issueLeaf({ service: "web", key: KEY, nowMs: NOW_MS + HOUR_MS }).certDer;
+  assert.equal(judge.judge(leaf, [], AS_CLIENT).kind, "untrusted");
+  const later = judge.judge(leaf, [], { usage: "client", nowMs: NOW_MS + HOUR_MS });
+  assert.equal(later.kind, "trusted");
+});
+
+test("PeerJudge does not remember what is too large to hash", () => {
+  const judge = createJudge();
+  const verdict = judge.judge(leafOf("web"), [new Uint8Array(1 << 20)], AS_CLIENT);
+  assert.ok(verdict.kind === "untrusted");
+  assert.equal(verdict.code, "chain_untrusted");
+  assert.deepEqual(judge.remembered, { trusted: 0, untrusted: 0 });
+});

@@ -51,8 +51,6 @@ export interface ConsulFactsOptions {
   readonly onFatal: (error: ProxyError) => void;
 }
 
-export const REGISTRATION_WATCH = "registration";
-
 export class ConsulFacts {
   readonly watches: WatchSet;
   readonly #options: ConsulFactsOptions;
@@ -162,7 +160,7 @@ export class ConsulFacts {
     if (source.kind === "agent") {
       const { proxyId } = source;
       want<Registration>(
-        REGISTRATION_WATCH,
+        "registration",
         (sink) => agent.watchRegistration(proxyId, sink),
         (value) => this.#takeRegistration(value),
       );

@@ -21,11 +21,11 @@ import {
   type Memory,
   NO_MEMORY,
 } from "./assemble.ts";
-import { ConsulFacts, REGISTRATION_WATCH, type RegistrationSource } from "./consul_facts.ts";
+import { ConsulFacts, type RegistrationSource } from "./consul_facts.ts";
 import { type JudgeCredentials, judgeCredentials } from "./judge_credentials.ts";
 import type { Refusal, Snapshot } from "./snapshot.ts";
 import type { Failing, SnapshotSource, SourceStatus } from "./source.ts";
-import { SourceReport } from "./source_report.ts";
+import { certificateStatusOf, SourceReport } from "./source_report.ts";
 import type { SnapshotStore } from "./store.ts";
 
 export interface ConsulSourceOptions {
@@ -134,13 +134,7 @@ export class ConsulSource implements SnapshotSource {
       watches: this.#facts.watches.states,
       restored: this.#restored,
       snapshotVersion: this.#published?.version,
-      certificate: credentials && {
-        uri: credentials.uri,
-        serial: credentials.serial,
-        notBeforeMs: credentials.notBeforeMs,
-        notAfterMs: credentials.notAfterMs,
-        rootCount: credentials.rootPems.length,
-      },
+      certificate: credentials && certificateStatusOf(credentials),
     };
   }
 
@@ -238,10 +232,8 @@ export class ConsulSource implements SnapshotSource {
   #restore(): void {
     const stored = this.#stored;
     if (!stored || this.#published || this.#closed) return;
-    const registration = this.#facts.watches.failing.find(({ watch }) =>
-      watch === REGISTRATION_WATCH
-    );
-    if (registration && !AWAY.has(registration.code)) return;
+    // Who is told "no" must not go on with what was once allowed.
+    if (this.#facts.watches.failing.some(isRefused)) return;
     this.#stored = undefined;
     if (stored.credentials.notAfterMs <= this.#options.clock.now()) return;
     this.#restored = true;
@@ -249,4 +241,9 @@ export class ConsulSource implements SnapshotSource {
     this.#publish(stored);
     this.#wake("refresh", COALESCE_MS, () => this.#refresh());
   }
+}
+
+/** Is it the agent's "no" to something that nothing can be served without? */
+function isRefused({ watch, code }: Failing): boolean {
+  return !AWAY.has(code) && /^(registration|leaf|intentions)\b/.test(watch);
 }

@@ -7,8 +7,8 @@
 
 import type { Clock, ErrorCode, Log, Stats } from "../base/mod.ts";
 import type { Registration } from "../consul/mod.ts";
-import type { Refusal, Snapshot } from "./snapshot.ts";
-import type { Failing } from "./source.ts";
+import type { CredentialsPart, Refusal, Snapshot } from "./snapshot.ts";
+import type { CertificateStatus, Failing } from "./source.ts";
 
 export interface SourceReportOptions {
   readonly clock: Clock;
@@ -106,6 +106,12 @@ export class SourceReport {
       reason: code,
     }).set(all.filter((failing) => failing.code === code).length);
   }
+}
+
+/** What may be shown of credentials. */
+export function certificateStatusOf(credentials: CredentialsPart): CertificateStatus {
+  const { uri, serial, notBeforeMs, notAfterMs, rootPems } = credentials;
+  return { uri, serial, notBeforeMs, notAfterMs, rootCount: rootPems.length };
 }
 
 function warningKey({ watch, code }: Failing): string {

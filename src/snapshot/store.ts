@@ -1,16 +1,144 @@
 /**
- * The last good snapshot on disk, so that a restart with the agent away still serves.
+ * The last good snapshot on disk (`-state-dir`), so that a restart with the agent away still serves.
+ * The file holds a private key: it belongs to this user alone, or it is neither written nor read.
+ * Trouble with the disk is logged and counted; it never stops the proxy.
  *
  * @module
  */
 
+import { createHash } from "node:crypto";
+import { join } from "node:path";
+import { type Clock, type Log, messageOf, type Stats, type Timer } from "../base/mod.ts";
+import { judgePems } from "./judge_credentials.ts";
 import type { Snapshot } from "./snapshot.ts";
+import { createStateFiles, type StateFiles } from "./state_files.ts";
+import { formatStored, parseStored } from "./stored_snapshot.ts";
 
 export interface SnapshotStore {
-  /** The stored snapshot of this proxy, if there is one that may be served. Never rejects for bad content. */
+  /** The stored snapshot of this proxy, if there is one that may be served. Never rejects. */
   load(proxyId: string): Promise<Snapshot | undefined>;
-  /** Soon, and only the newest; failures are logged and counted, never thrown. */
+  /** Soon, and only the newest. Never throws. */
   save(snapshot: Snapshot): void;
-  /** Writes what is still waiting. */
+  /** Writes what is still waiting. Never rejects. */
   close(): Promise<void>;
+}
+
+export interface FileStoreOptions {
+  readonly directory: string;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly stats: Stats;
+  readonly strictSpiffeChain?: boolean;
+  /** For tests; default the file system. */
+  readonly files?: StateFiles;
+}
+
+/** Between two writes. */
+const WRITE_INTERVAL_MS = 1_000;
+/** After a failed one, when nothing new comes. */
+const RETRY_INTERVAL_MS = 30_000;
+
+export class FileStore implements SnapshotStore {
+  readonly #options: FileStoreOptions;
+  readonly #files: StateFiles;
+  #waiting: Snapshot | undefined;
+  #writing: Promise<void> | undefined;
+  #timer: Timer | undefined;
+  #lastWriteMs = -Infinity;
+  #failure: string | undefined;
+  #closed = false;
+
+  constructor(options: FileStoreOptions) {
+    this.#options = options;
+    this.#files = options.files ?? createStateFiles();
+  }
+
+  async load(proxyId: string): Promise<Snapshot | undefined> {
+    const { directory, clock, log, strictSpiffeChain = false } = this.#options;
+    const file = join(directory, fileNameOf(proxyId));
+    try {
+      const text = await this.#files.read(directory, file);
+      if (text === undefined) return undefined;
+      const stored = parseStored(text);
+      if (stored.kind === "invalid") throw new Error(stored.reason);
+      const { snapshot } = stored;
+      if (snapshot.proxyId !== proxyId) {
+        throw new Error(`it is of proxy "${snapshot.proxyId}", not "${proxyId}"`);
+      }
+      const verdict = judgePems({
+        ...snapshot.credentials,
+        service: snapshot.service,
+        nowMs: clock.now(),
+        strictSpiffeChain,
+      });
+      if (verdict.kind === "invalid") throw new Error(verdict.reason);
+      return snapshot;
+    } catch (error) {
+      log.warn("stored snapshot not used", { file, error: messageOf(error) });
+      return undefined;
+    }
+  }
+
+  save(snapshot: Snapshot): void {
+    if (this.#closed) return;
+    this.#waiting = snapshot;
+    const sinceMs = this.#options.clock.monotonic() - this.#lastWriteMs;
+    this.#schedule(Math.max(0, WRITE_INTERVAL_MS - sinceMs));
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#timer?.cancel();
+    await this.#writing;
+    if (this.#waiting) await this.#write();
+  }
+
+  #schedule(delayMs: number): void {
+    this.#timer?.cancel();
+    this.#timer = this.#options.clock.after(delayMs, () => {
+      this.#timer = undefined;
+      if (!this.#closed && !this.#writing) void this.#write();
+    });
+  }
+
+  #write(): Promise<void> {
+    const snapshot = this.#waiting;
+    if (!snapshot) return Promise.resolve();
+    this.#waiting = undefined;
+    this.#lastWriteMs = this.#options.clock.monotonic();
+    this.#writing = this.#writeNow(snapshot).then((written) => {
+      this.#writing = undefined;
+      if (!written) this.#waiting ??= snapshot;
+      if (this.#waiting && !this.#closed) {
+        this.#schedule(written ? WRITE_INTERVAL_MS : RETRY_INTERVAL_MS);
+      }
+    });
+    return this.#writing;
+  }
+
+  /** Whether it is on the disk now. */
+  async #writeNow(snapshot: Snapshot): Promise<boolean> {
+    const { directory, clock, log, stats } = this.#options;
+    const file = join(directory, fileNameOf(snapshot.proxyId));
+    try {
+      await this.#files.write(directory, file, formatStored(snapshot, clock.now()));
+    } catch (error) {
+      const failure = messageOf(error);
+      stats.counter("snapshot_store_failures_total", "Snapshots that could not be stored").add(1);
+      if (this.#failure !== failure) log.warn("snapshot not stored", { file, error: failure });
+      this.#failure = failure;
+      return false;
+    }
+    if (this.#failure !== undefined) log.info("snapshot stored again", { file });
+    this.#failure = undefined;
+    stats.gauge("snapshot_stored_seconds", "When a snapshot was last stored, since 1970")
+      .set(Math.floor(clock.now() / 1000));
+    return true;
+  }
+}
+
+/** A name that is safe whatever the id holds, and still tells people whose it is. */
+function fileNameOf(proxyId: string): string {
+  const digest = createHash("sha256").update(proxyId).digest("hex").slice(0, 12);
+  return `${proxyId.replace(/[^A-Za-z0-9_-]/g, "_").slice(0, 100)}-${digest}.json`;
 }

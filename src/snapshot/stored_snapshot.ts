@@ -1,0 +1,170 @@
+/**
+ * A snapshot as the text of a file, and back. What is read is checked as if a stranger had written it.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import { messageOf } from "../base/mod.ts";
+import type { Snapshot } from "./snapshot.ts";
+
+/** Rises when a snapshot of an older version can no longer be served. */
+const SCHEMA = 1;
+
+const Port = v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(65_535));
+const Amount = v.pipe(v.number(), v.finite(), v.minValue(0));
+const Version = v.pipe(v.number(), v.safeInteger(), v.minValue(1));
+const Texts = v.array(v.string());
+
+const TcpAddress = v.strictObject({ kind: v.literal("tcp"), host: v.string(), port: Port });
+const LocalAddress = v.variant("kind", [
+  TcpAddress,
+  v.strictObject({ kind: v.literal("unix"), path: v.string() }),
+]);
+const BindAddress = v.variant("kind", [
+  TcpAddress,
+  v.strictObject({
+    kind: v.literal("unix"),
+    path: v.string(),
+    mode: v.exactOptional(Amount),
+  }),
+]);
+
+const Endpoint = v.strictObject({
+  id: v.string(),
+  host: v.string(),
+  port: Port,
+  weight: v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(128)),
+});
+
+const Credentials = v.strictObject({
+  version: Version,
+  certPem: v.string(),
+  keyPem: v.string(),
+  rootPems: Texts,
+  trustDomains: Texts,
+  uri: v.string(),
+  serial: v.string(),
+  notBeforeMs: v.number(),
+  notAfterMs: v.number(),
+});
+
+const Policy = v.strictObject({
+  version: Version,
+  intentions: v.array(v.strictObject({
+    rule: v.string(),
+    source: v.strictObject({
+      name: v.string(),
+      namespace: v.string(),
+      partition: v.string(),
+      peer: v.string(),
+    }),
+    action: v.picklist(["allow", "deny", "permissions"]),
+    precedence: v.number(),
+  })),
+  defaultAction: v.picklist(["allow", "deny"]),
+});
+
+const TlsDirection = v.strictObject({
+  minVersion: v.picklist(["TLSv1.2", "TLSv1.3"]),
+  maxVersion: v.picklist(["TLSv1.2", "TLSv1.3"]),
+  cipherSuites: Texts,
+});
+
+const Inbound = v.strictObject({
+  version: Version,
+  bind: TcpAddress,
+  local: LocalAddress,
+  localConnectTimeoutMs: Amount,
+  handshakeTimeoutMs: Amount,
+  maxConnections: Amount,
+  authorize: v.picklist(["match", "both"]),
+});
+
+const Upstream = v.strictObject({
+  version: Version,
+  id: v.string(),
+  name: v.string(),
+  bind: BindAddress,
+  targets: Texts,
+  balancing: v.variant("kind", [
+    v.strictObject({ kind: v.picklist(["round_robin", "random", "maglev"]) }),
+    v.strictObject({ kind: v.literal("least_request"), choiceCount: Amount }),
+    v.strictObject({ kind: v.literal("ring_hash"), minimumSize: Amount, maximumSize: Amount }),
+  ]),
+  outlier: v.strictObject({
+    maxFailures: Amount,
+    enforcingPercent: Amount,
+    intervalMs: Amount,
+    baseEjectionMs: Amount,
+    maxEjectionMs: Amount,
+    maxEjectionPercent: Amount,
+  }),
+  maxConnections: Amount,
+  maxPending: Amount,
+  idleTimeoutMs: Amount,
+  lifetimeMs: Amount,
+});
+
+const Target = v.strictObject({
+  version: Version,
+  key: v.string(),
+  sni: v.string(),
+  spiffeUris: Texts,
+  connectTimeoutMs: Amount,
+  endpoints: v.array(Endpoint),
+  lastResort: v.array(Endpoint),
+});
+
+const Stored = v.strictObject({
+  schema: v.literal(SCHEMA),
+  savedAtMs: v.number(),
+  snapshot: v.strictObject({
+    version: Version,
+    service: v.string(),
+    proxyId: v.string(),
+    datacenter: v.string(),
+    credentials: Credentials,
+    policy: Policy,
+    tls: v.strictObject({
+      version: Version,
+      incoming: TlsDirection,
+      outgoing: TlsDirection,
+      strictSpiffeChain: v.boolean(),
+    }),
+    inbound: v.nullable(Inbound),
+    upstreams: v.record(v.string(), Upstream),
+    targets: v.record(v.string(), Target),
+    refused: v.array(v.strictObject({ what: v.string(), reason: v.string() })),
+  }),
+});
+
+export type ParsedStored =
+  | { readonly kind: "valid"; readonly snapshot: Snapshot; readonly savedAtMs: number }
+  | { readonly kind: "invalid"; readonly reason: string };
+
+export function formatStored(snapshot: Snapshot, nowMs: number): string {
+  return JSON.stringify({ schema: SCHEMA, savedAtMs: nowMs, snapshot });
+}
+
+/** Never throws. The reason quotes nothing of the text: it holds a key. */
+export function parseStored(text: string): ParsedStored {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    // The engine's message may quote the text.
+    return { kind: "invalid", reason: "it is not JSON" };
+  }
+  try {
+    const result = v.safeParse(Stored, value, { abortEarly: true });
+    if (!result.success) {
+      const at = v.getDotPath(result.issues[0]) ?? "the whole";
+      return { kind: "invalid", reason: `${at} is not as it was written by this version` };
+    }
+    const { snapshot, savedAtMs } = result.output;
+    return { kind: "valid", snapshot, savedAtMs };
+  } catch (error) {
+    return { kind: "invalid", reason: messageOf(error) };
+  }
+}

@@ -1,0 +1,205 @@
+/**
+ * The admin server's requests. Everything it shows is read when asked; what it may do is drain, end and
+ * set the log level.
+ *
+ * @module
+ */
+
+import { type Context, Hono } from "hono";
+import { formatPrometheus, LOG_LEVELS, messageOf } from "../base/mod.ts";
+import { certsShown } from "./certs.ts";
+import { configDump } from "./config_dump.ts";
+import { refuseRequest } from "./guard.ts";
+import { homePage, PATHS } from "./home.ts";
+import { type MergedView, mergeViews } from "./merge.ts";
+import { hide, shownJson } from "./redact.ts";
+import { stateOf } from "./state.ts";
+import { clustersText, healthOf, lines, listenersText, statsText } from "./texts.ts";
+import type { AdminView } from "./view.ts";
+
+type Handler = (context: Context) => Response | Promise<Response>;
+type Methods = Readonly<Partial<Record<"GET" | "POST", Handler>>>;
+
+const BODY_LIMIT_BYTES = 1_024;
+const CONNECTIONS_SHOWN = 1_000;
+const CONNECTIONS_SHOWN_AT_MOST = 100_000;
+
+export interface AdminOptions {
+  /** The host it is bound to, besides which only loopback names are answered. */
+  readonly boundHost: string;
+}
+
+export function createAdmin(view: AdminView, options: AdminOptions): Hono {
+  const app = new Hono();
+  app.use(async (context, next) => {
+    const refused = refusal(context, options);
+    if (refused) return refused;
+    await next();
+    const { headers } = context.res;
+    headers.set("cache-control", "no-store");
+    headers.set("x-content-type-options", "nosniff");
+    headers.set("x-frame-options", "DENY");
+    headers.set("referrer-policy", "no-referrer");
+    headers.set("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'");
+    return undefined;
+  });
+  for (const [path, methods] of Object.entries(routesOf(view))) {
+    app.all(path, (context) => {
+      const method = context.req.method === "HEAD" ? "GET" : context.req.method;
+      const handler = method === "GET" || method === "POST" ? methods[method] : undefined;
+      if (handler) return handler(context);
+      const allow = [methods.GET && "GET, HEAD", methods.POST && "POST"].filter(Boolean).join(", ");
+      return context.text(`Cannot ${context.req.method} ${path}: want ${allow}\n`, 405, {
+        allow,
+      });
+    });
+  }
+  app.notFound((context) => {
+    const known = PATHS.map(([path]) => path).join(" ");
+    return context.text(`There is nothing here. There is: / ${known}\n`, 404);
+  });
+  app.onError((error, context) => {
+    const fact = hide(messageOf(error), view.secrets());
+    return context.text(`Cannot answer: ${fact}\n`, 500);
+  });
+  return app;
+}
+
+function refusal(context: Context, { boundHost }: AdminOptions): Response | undefined {
+  const { req } = context;
+  const reason = refuseRequest({
+    method: req.method,
+    host: req.header("host"),
+    origin: req.header("origin"),
+    fetchSite: req.header("sec-fetch-site"),
+  }, boundHost);
+  if (reason !== undefined) return context.text(`Cannot answer this request: ${reason}\n`, 403);
+  const length = Number(req.header("content-length") ?? "0");
+  if (length > BODY_LIMIT_BYTES || req.header("transfer-encoding") !== undefined) {
+    return context.text("Cannot take this request: it has a body, and none is wanted\n", 413, {
+      connection: "close",
+    });
+  }
+  return undefined;
+}
+
+function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
+  const merged = async (): Promise<MergedView> => mergeViews(await view.data(), view.samples());
+  const json = (context: Context, value: unknown) =>
+    context.body(shownJson(value, view.secrets()), 200, { "content-type": "application/json" });
+  const prometheus: Handler = async (context) =>
+    context.body(formatPrometheus((await merged()).samples), 200, {
+      "content-type": "text/plain; version=0.0.4; charset=utf-8",
+    });
+  return {
+    "/": {
+      async GET(context) {
+        const page = await homePage(view, await merged());
+        return context.html(hide(page.toString(), view.secrets()));
+      },
+    },
+    "/ready": {
+      GET(context) {
+        const { name, reasons } = stateOf(view);
+        if (reasons.length === 0) return context.text(`${name}\n`);
+        return context.text(
+          lines([name, ...reasons.map((text) => hide(text, view.secrets()))]),
+          503,
+        );
+      },
+    },
+    "/live": { GET: (context) => context.text("LIVE\n") },
+    "/stats": {
+      async GET(context) {
+        const format = context.req.query("format") ?? "text";
+        if (format === "prometheus") return prometheus(context);
+        const filter = context.req.query("filter") ?? "";
+        const samples = (await merged()).samples.filter(({ name }) => name.includes(filter));
+        if (format === "text") return context.text(statsText(samples));
+        if (format !== "json") return badQuery(context, "format", "text, json or prometheus");
+        return json(context, {
+          stats: samples.map(({ name, kind, labels, value }) => ({ name, kind, labels, value })),
+        });
+      },
+    },
+    "/stats/prometheus": { GET: prometheus },
+    "/certs": { GET: (context) => json(context, certsShown(view.snapshot(), view.clock.now())) },
+    "/clusters": {
+      async GET(context) {
+        const { endpoints } = await merged();
+        if (context.req.query("format") !== "json") return context.text(clustersText(endpoints));
+        const shown = endpoints.map((endpoint) => ({ ...endpoint, health: healthOf(endpoint) }));
+        return json(context, { endpoints: shown });
+      },
+    },
+    "/listeners": {
+      async GET(context) {
+        const { listeners } = await merged();
+        if (context.req.query("format") !== "json") return context.text(listenersText(listeners));
+        return json(context, { listeners });
+      },
+    },
+    "/connections": {
+      async GET(context) {
+        const limit = Number(context.req.query("limit") ?? CONNECTIONS_SHOWN);
+        if (!Number.isInteger(limit) || limit < 0 || limit > CONNECTIONS_SHOWN_AT_MOST) {
+          return badQuery(context, "limit", `a number from 0 to ${CONNECTIONS_SHOWN_AT_MOST}`);
+        }
+        const listener = context.req.query("listener");
+        const { connections } = await merged();
+        const wanted = listener === undefined
+          ? connections
+          : connections.filter((connection) => connection.listener === listener);
+        return json(context, { total: wanted.length, connections: wanted.slice(0, limit) });
+      },
+    },
+    "/config_dump": { GET: (context) => json(context, configDump(view)) },
+    "/server_info": { GET: (context) => json(context, serverInfo(view)) },
+    "/logging": {
+      GET: (context) => json(context, { level: view.logLevel() }),
+      POST(context) {
+        const wanted = context.req.query("level")?.toLowerCase();
+        const level = LOG_LEVELS.find((one) => one === wanted);
+        if (level === undefined) return badQuery(context, "level", LOG_LEVELS.join(", "));
+        view.setLogLevel(level);
+        return json(context, { level: view.logLevel() });
+      },
+    },
+    "/drain_listeners": {
+      POST(context) {
+        view.drainListeners();
+        return context.text("OK\n");
+      },
+    },
+    "/quitquitquit": {
+      POST(context) {
+        view.quit();
+        return context.text("OK\n");
+      },
+    },
+  };
+}
+
+function badQuery(context: Context, name: string, want: string): Response {
+  return context.text(`Cannot read ?${name}: want ${want}\n`, 400);
+}
+
+/** Names as in Envoy's `/server_info` where there is such a thing. */
+function serverInfo(view: AdminView): Readonly<Record<string, unknown>> {
+  const { version, commit, engine, platform, pid, workers, startedMs, options } = view.info;
+  const { name, reasons } = stateOf(view);
+  const snapshot = view.snapshot();
+  return {
+    version,
+    commit,
+    engine,
+    platform,
+    pid,
+    workers,
+    state: name,
+    not_ready: reasons,
+    uptime_current_epoch: `${Math.floor((view.clock.monotonic() - startedMs) / 1_000)}s`,
+    node: { id: snapshot?.proxyId ?? "", cluster: snapshot?.service ?? "" },
+    command_line_options: options,
+  };
+}

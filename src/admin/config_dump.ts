@@ -1,0 +1,46 @@
+/**
+ * `/config_dump`: the state in force, and where it comes from. Credentials are listed field by field,
+ * so that a new field is not shown before somebody decides that it may be.
+ *
+ * @module
+ */
+
+import type { Snapshot } from "../snapshot/mod.ts";
+import type { AdminView } from "./view.ts";
+
+export function configDump(view: AdminView): Readonly<Record<string, unknown>> {
+  const snapshot = view.snapshot();
+  const { version, commit, engine, options } = view.info;
+  return {
+    postern: { version, commit, engine },
+    options,
+    source: view.source() ?? null,
+    refused: view.refused(),
+    snapshot: snapshot ? shownSnapshot(snapshot) : null,
+  };
+}
+
+function shownSnapshot(snapshot: Snapshot): Readonly<Record<string, unknown>> {
+  const { version, service, proxyId, datacenter, credentials, policy, tls, inbound } = snapshot;
+  return {
+    version,
+    service,
+    proxyId,
+    datacenter,
+    credentials: {
+      version: credentials.version,
+      uri: credentials.uri,
+      serial: credentials.serial,
+      notBeforeMs: credentials.notBeforeMs,
+      notAfterMs: credentials.notAfterMs,
+      trustDomains: credentials.trustDomains,
+      certPem: credentials.certPem,
+      rootPems: credentials.rootPems,
+    },
+    policy,
+    tls,
+    inbound,
+    upstreams: snapshot.upstreams,
+    targets: snapshot.targets,
+  };
+}

@@ -1,0 +1,93 @@
+/**
+ * The page at `/`: how it is, and what else can be asked. Plain HTML, nothing loaded from elsewhere.
+ *
+ * @module
+ */
+
+import { html } from "hono/html";
+import type { MergedView } from "./merge.ts";
+import { certsShown } from "./certs.ts";
+import { stateOf } from "./state.ts";
+import type { AdminView } from "./view.ts";
+
+/** Path and what it is for; the method where it is not GET. */
+export const PATHS: readonly (readonly [string, string, ("POST")?])[] = [
+  ["/ready", "200 when traffic can be carried, else 503 with the reasons"],
+  ["/live", "200 while the process answers"],
+  ["/stats", "counters; ?filter=TEXT, ?format=json or prometheus"],
+  ["/stats/prometheus", "the same for Prometheus"],
+  ["/certs", "our certificate, its chain, the roots, and how long they are valid"],
+  ["/clusters", "endpoints of every target; ?format=json"],
+  ["/listeners", "listeners; ?format=json"],
+  ["/connections", "open connections; ?limit=N, ?listener=NAME"],
+  ["/config_dump", "the state in force, without keys"],
+  ["/server_info", "version, state, options"],
+  ["/logging", "log level; POST with ?level=debug changes it"],
+  ["/drain_listeners", "stop accepting connections", "POST"],
+  ["/quitquitquit", "drain and end", "POST"],
+];
+
+type Html = ReturnType<typeof html>;
+
+export function homePage(view: AdminView, merged: MergedView): Html {
+  const snapshot = view.snapshot();
+  const { name, reasons } = stateOf(view);
+  const { leaf } = certsShown(snapshot, view.clock.now());
+  const failing = view.source()?.failing ?? [];
+  const rows: [string, string][] = [
+    ["state", name],
+    ["service", snapshot?.service ?? ""],
+    ["proxy", snapshot?.proxyId ?? ""],
+    ["identity", snapshot?.credentials.uri ?? ""],
+    ["certificate", leaf ? `valid until ${leaf.notAfter}, ${leaf.daysLeft} days` : ""],
+    ["listeners", String(merged.listeners.length)],
+    ["open connections", String(merged.connections.length)],
+    ["version", `${view.info.version} (${view.info.commit}), ${view.info.engine}`],
+  ];
+  const troubles = [
+    ...reasons,
+    ...view.refused().map(({ what, reason }) => `${what}: ${reason}`),
+    ...failing.map(({ watch, message }) => `${watch}: ${message}`),
+  ];
+  return html`
+    <!DOCTYPE html>
+    <html lang="en">
+      <head>
+        <meta charset="utf-8">
+        <title>Postern ${snapshot?.service ?? ""}</title>
+        <style>
+    body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 60em; padding: 0 1em }
+    td { padding: 0 1.5em 0 0; vertical-align: top }
+    td:first-child { color: #666; white-space: nowrap }
+    code { font: 14px ui-monospace, monospace }
+    </style>
+      </head>
+      <body>
+    <h1>Postern ${snapshot?.service ?? ""}</h1>
+    <table>${rows.map(([key, value]) =>
+      html`
+        <tr>
+          <td>${key}</td>
+          <td>${value}</td>
+        </tr>
+      `
+    )}</table>
+    ${troubles.length === 0 ? "" : html`
+      <h2>Trouble</h2>
+      <ul>${troubles.map((text) => html`<li>${text}</li>`)}</ul>
+    `}
+    <h2>Ask</h2>
+    <table>${PATHS.map(([path, about, method]) =>
+      html`
+        <tr>
+          <td>${method
+            ? html`<code>${method} ${path}</code>`
+            : html`<a href="${path}"><code>${path}</code></a>`}</td>
+          <td>${about}</td>
+        </tr>
+      `
+    )}</table>
+      </body>
+    </html>
+  `;
+}

@@ -1,0 +1,54 @@
+/**
+ * Several data paths seen as one: every worker has the same listeners and targets.
+ *
+ * @module
+ */
+
+import { mergeStats, type Sample } from "../base/mod.ts";
+import type { ConnectionView, DataView, EndpointView, ListenerView } from "../proxy/mod.ts";
+
+export interface MergedView {
+  readonly workers: number;
+  readonly listeners: readonly ListenerView[];
+  readonly connections: readonly ConnectionView[];
+  readonly endpoints: readonly EndpointView[];
+  readonly samples: readonly Sample[];
+}
+
+/** Worst first: one worker that failed to bind is what people must see. */
+const STATES = ["failed", "draining", "listening"] as const;
+
+/** `own`: the main thread's samples. */
+export function mergeViews(views: readonly DataView[], own: readonly Sample[]): MergedView {
+  return {
+    workers: views.length,
+    listeners: mergeBy(views.flatMap(({ listeners }) => listeners), ({ name }) => name, (a, b) => ({
+      ...a,
+      state: STATES.find((state) => state === a.state || state === b.state) ?? a.state,
+      error: a.error || b.error,
+      connections: a.connections + b.connections,
+    })),
+    connections: views.flatMap(({ connections }) => connections),
+    endpoints: mergeBy(
+      views.flatMap(({ endpoints }) => endpoints),
+      ({ target, id, lastResort }) => `${target}\u0000${id}\u0000${lastResort}`,
+      (a, b) => ({
+        ...a,
+        active: a.active + b.active,
+        failures: Math.max(a.failures, b.failures),
+        ejectedForMs: Math.max(a.ejectedForMs, b.ejectedForMs),
+      }),
+    ),
+    samples: mergeStats([own, ...views.map(({ samples }) => samples)]),
+  };
+}
+
+function mergeBy<T>(items: readonly T[], keyOf: (item: T) => string, join: (a: T, b: T) => T): T[] {
+  const merged = new Map<string, T>();
+  for (const item of items) {
+    const key = keyOf(item);
+    const seen = merged.get(key);
+    merged.set(key, seen ? join(seen, item) : item);
+  }
+  return [...merged.values()];
+}

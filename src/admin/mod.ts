@@ -1,0 +1,4 @@
+/** The admin server: how the proxy is, for people and probes. @module */
+export { type AdminOptions, createAdmin } from "./admin.ts";
+export * from "./server.ts";
+export * from "./view.ts";

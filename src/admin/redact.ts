@@ -1,0 +1,37 @@
+/**
+ * The last look before anything is shown. What is shown is chosen by name elsewhere; this only catches
+ * what slipped through: private keys, the token in use, fields whose name says that they are secret.
+ *
+ * @module
+ */
+
+const NOT_SHOWN = "(not shown)";
+const SECRET_NAME =
+  /^(?:key|keypem|privatekey|secret|token|password|basicauth|auth|authorization)$/i;
+/** Shorter ones would blot out words. */
+const SHORTEST_SECRET = 4;
+
+/** `value` as JSON text, indented, with everything secret replaced. */
+export function shownJson(value: unknown, secrets: readonly string[]): string {
+  const text = JSON.stringify(
+    value,
+    (name, part: unknown) => {
+      if (part !== undefined && part !== null && part !== "" && SECRET_NAME.test(name)) {
+        return typeof part === "boolean" ? part : NOT_SHOWN;
+      }
+      return typeof part === "string" ? hide(part, secrets) : part;
+    },
+    2,
+  );
+  return `${text}\n`;
+}
+
+/** `text` without the secrets it holds. */
+export function hide(text: string, secrets: readonly string[]): string {
+  if (text.includes("PRIVATE KEY")) return NOT_SHOWN;
+  let shown = text;
+  for (const secret of secrets) {
+    if (secret.length >= SHORTEST_SECRET) shown = shown.replaceAll(secret, NOT_SHOWN);
+  }
+  return shown;
+}

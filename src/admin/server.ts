@@ -1,0 +1,130 @@
+/**
+ * The admin server on its socket. By default the port is a wish: several sidecars run on one host and
+ * none of them needs a flag for it. An address that was asked for is taken or is an error.
+ *
+ * @module
+ */
+
+import { createAdaptorServer } from "@hono/node-server";
+import { createServer, type Server } from "node:http";
+import { formatAddress, type Log, messageOf, ProxyError } from "../base/mod.ts";
+import { createAdmin } from "./admin.ts";
+import type { AdminView } from "./view.ts";
+
+export type AdminBind =
+  | { readonly kind: "default" }
+  | { readonly kind: "address"; readonly host: string; readonly port: number };
+
+export interface AdminServer {
+  readonly address: { readonly kind: "tcp"; readonly host: string; readonly port: number };
+  /** Ends at once, open requests included. */
+  close(): Promise<void>;
+}
+
+const DEFAULT_HOST = "127.0.0.1";
+const DEFAULT_PORT = 19_000;
+/** Ports tried after the default one. */
+const MORE_PORTS = 100;
+
+const CONNECTION_LIMIT = 64;
+const SERVER_LIMITS = {
+  maxHeaderSize: 8_192,
+  headersTimeout: 10_000,
+  requestTimeout: 15_000,
+  keepAliveTimeout: 30_000,
+  connectionsCheckingInterval: 2_000,
+} as const;
+
+/** Throws `listen_failed` when an address that was given cannot be had. */
+export async function startAdmin(
+  view: AdminView,
+  bind: AdminBind,
+  log: Log,
+): Promise<AdminServer> {
+  if (bind.kind === "address") {
+    try {
+      return await started(view, bind, log);
+    } catch (error) {
+      throw new ProxyError(
+        "listen_failed",
+        `Cannot listen on -admin-bind ${formatAddress({ ...bind, kind: "tcp" })}: ` +
+          `${reasonOf(error)}; give another address, or off`,
+        { cause: error },
+      );
+    }
+  }
+  for (let port = DEFAULT_PORT; port <= DEFAULT_PORT + MORE_PORTS; port++) {
+    try {
+      return await started(view, { host: DEFAULT_HOST, port }, log);
+    } catch (error) {
+      if (codeOf(error) === "EADDRINUSE") continue;
+      throw new ProxyError(
+        "listen_failed",
+        `Cannot listen on ${DEFAULT_HOST}:${port} for the admin server: ${reasonOf(error)}; give ` +
+          "-admin-bind an address, or off",
+        { cause: error },
+      );
+    }
+  }
+  throw new ProxyError(
+    "listen_failed",
+    `Cannot listen on ${DEFAULT_HOST} for the admin server: ports ${DEFAULT_PORT} to ` +
+      `${DEFAULT_PORT + MORE_PORTS} are in use; give -admin-bind an address, or off`,
+  );
+}
+
+async function started(
+  view: AdminView,
+  { host, port }: { readonly host: string; readonly port: number },
+  log: Log,
+): Promise<AdminServer> {
+  const app = createAdmin(view, { boundHost: host });
+  const server = createAdaptorServer({
+    fetch: app.fetch,
+    createServer,
+    serverOptions: SERVER_LIMITS,
+    // The data path's process keeps its own Request and Response.
+    overrideGlobalObjects: false,
+  }) as Server;
+  server.maxConnections = CONNECTION_LIMIT;
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen({ host, port, exclusive: true }, () => {
+      server.off("error", reject);
+      resolve();
+    });
+  });
+  server.on("error", (error) => log.warn("admin server", { error: messageOf(error) }));
+  const bound = server.address();
+  const address = {
+    kind: "tcp",
+    host,
+    port: typeof bound === "object" && bound ? bound.port : port,
+  } as const;
+  log.info("admin server listening", { address: formatAddress(address) });
+  return {
+    address,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+}
+
+function codeOf(error: unknown): string {
+  return error instanceof Error && "code" in error ? String(error.code) : "";
+}
+
+function reasonOf(error: unknown): string {
+  switch (codeOf(error)) {
+    case "EADDRINUSE":
+      return "the address is in use";
+    case "EADDRNOTAVAIL":
+      return "this machine does not have that address";
+    case "EACCES":
+      return "no permission for that port";
+    default:
+      return messageOf(error);
+  }
+}

@@ -1,0 +1,52 @@
+/**
+ * The plain texts: one thing per line, so that `grep` and `awk` are enough.
+ *
+ * @module
+ */
+
+import type { Labels, Sample } from "../base/mod.ts";
+import type { EndpointView, ListenerView } from "../proxy/mod.ts";
+
+/** `name{label="value"}: 7`, sorted by name. */
+export function statsText(samples: readonly Sample[]): string {
+  return lines(
+    samples.map(({ name, labels, value }) => `${name}${labelsText(labels)}: ${value}`).sort(),
+  );
+}
+
+/** `target::address::key::value`, as Envoy writes its clusters. */
+export function clustersText(endpoints: readonly EndpointView[]): string {
+  return lines(endpoints.flatMap((endpoint) => {
+    const { target, address, weight, active, failures, lastResort } = endpoint;
+    const facts = {
+      cx_active: active,
+      consecutive_failures: failures,
+      health_flags: healthOf(endpoint),
+      weight,
+      last_resort: lastResort,
+    };
+    return Object.entries(facts).map(([key, value]) => `${target}::${address}::${key}::${value}`);
+  }));
+}
+
+/** In Envoy's words. */
+export function healthOf({ ejectedForMs }: EndpointView): string {
+  return ejectedForMs > 0 ? "/failed_outlier_check" : "healthy";
+}
+
+/** `name::address`, and what is wrong where something is. */
+export function listenersText(listeners: readonly ListenerView[]): string {
+  return lines(listeners.map(({ name, address, state, error }) => {
+    const trouble = state === "listening" ? "" : `::${state}${error && `::${error}`}`;
+    return `${name}::${address}${trouble}`.replaceAll("\n", " ");
+  }));
+}
+
+export function lines(all: readonly string[]): string {
+  return all.map((line) => `${line}\n`).join("");
+}
+
+function labelsText(labels: Labels): string {
+  const pairs = Object.entries(labels).map(([key, value]) => `${key}=${JSON.stringify(value)}`);
+  return pairs.length === 0 ? "" : `{${pairs.join(",")}}`;
+}

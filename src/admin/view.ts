@@ -1,0 +1,49 @@
+/**
+ * What the admin server needs from the process it shows. It asks; it holds no state of its own.
+ *
+ * @module
+ */
+
+import type { Clock, LogLevel, Sample } from "../base/mod.ts";
+import type { DataView } from "../proxy/mod.ts";
+import type { Snapshot, SourceStatus } from "../snapshot/mod.ts";
+
+/** Never changes while the process runs. */
+export interface ServerInfo {
+  readonly version: string;
+  readonly commit: string;
+  /** `bun 1.4.5`. */
+  readonly engine: string;
+  readonly platform: string;
+  readonly pid: number;
+  readonly workers: number;
+  /** Monotonic time of the start. */
+  readonly startedMs: number;
+  /** What the flags say, without anything secret. */
+  readonly options: Readonly<Record<string, unknown>>;
+}
+
+export interface AdminView {
+  readonly clock: Clock;
+  readonly info: ServerInfo;
+  /** One per data path that answered in time; must settle within a second or two. */
+  data(): Promise<readonly DataView[]>;
+  /** The main thread's own samples; the workers' come with {@link data}. */
+  samples(): readonly Sample[];
+  snapshot(): Snapshot | undefined;
+  /** `undefined`: there is no source yet. */
+  source(): SourceStatus | undefined;
+  /** Configuration that was not taken, also before the first snapshot. */
+  refused(): Snapshot["refused"];
+  /** Why traffic cannot be carried now, for people; empty: ready. */
+  notReady(): readonly string[];
+  draining(): boolean;
+  /** Texts that must never be shown, such as the token in use. */
+  secrets(): readonly string[];
+  logLevel(): LogLevel;
+  setLogLevel(level: LogLevel): void;
+  /** Stops accepting, as SIGTERM does, but the process stays. */
+  drainListeners(): void;
+  /** Ends the process as SIGTERM does. */
+  quit(): void;
+}

@@ -1,0 +1,170 @@
+/**
+ * A whole proxy as the admin server sees it, for tests: a snapshot with real certificates and a key
+ * that must never appear, two workers, one upstream.
+ *
+ * @module
+ */
+
+import type { AdminView } from "../../src/admin/mod.ts";
+import type { LogLevel } from "../../src/base/mod.ts";
+import { createAuthority } from "../../src/identity/mod.ts";
+import type { DataView } from "../../src/proxy/mod.ts";
+import type { Snapshot, SourceStatus } from "../../src/snapshot/mod.ts";
+import { FakeClock } from "./clock.ts";
+
+export const TOKEN = "6d3e5a0c-1111-2222-3333-0123456789ab";
+const TRUST_DOMAIN = "11111111-2222-3333-4444-555555555555.consul";
+
+export interface FakeAdminView extends AdminView {
+  readonly clock: FakeClock;
+  /** What was asked for, in order. */
+  readonly calls: string[];
+  readonly keyPem: string;
+  ready: boolean;
+  drained: boolean;
+  started: boolean;
+}
+
+export function fakeAdminView(): FakeAdminView {
+  const clock = new FakeClock();
+  const authority = createAuthority({ trustDomain: TRUST_DOMAIN, nowMs: clock.now() });
+  const leaf = authority.issueLeaf({ service: "web", nowMs: clock.now() });
+  const snapshot: Snapshot = {
+    version: 7,
+    service: "web",
+    proxyId: "web-1-sidecar-proxy",
+    datacenter: "dc1",
+    credentials: {
+      version: 1,
+      certPem: leaf.certPem,
+      keyPem: leaf.keyPem,
+      rootPems: [authority.rootPem],
+      trustDomains: [TRUST_DOMAIN],
+      uri: leaf.uri,
+      serial: "0e",
+      notBeforeMs: leaf.notBeforeMs,
+      notAfterMs: leaf.notAfterMs,
+    },
+    policy: { version: 1, intentions: [], defaultAction: "deny" },
+    tls: {
+      version: 1,
+      incoming: { minVersion: "TLSv1.2", maxVersion: "TLSv1.3", cipherSuites: [] },
+      outgoing: { minVersion: "TLSv1.2", maxVersion: "TLSv1.3", cipherSuites: [] },
+      strictSpiffeChain: false,
+    },
+    inbound: null,
+    upstreams: {},
+    targets: {},
+    refused: [],
+  };
+  const source: SourceStatus = {
+    kind: "consul",
+    waitingFor: [],
+    pending: [],
+    failing: [{
+      watch: "health db",
+      code: "agent_forbidden",
+      message: `token ${TOKEN} lacks service:read on <db>`,
+      sinceMs: clock.now(),
+    }],
+    watches: [],
+    restored: false,
+    snapshotVersion: 7,
+    certificate: undefined,
+  };
+  const calls: string[] = [];
+  let level: LogLevel = "info";
+  const view: FakeAdminView = {
+    clock,
+    calls,
+    keyPem: leaf.keyPem,
+    ready: true,
+    drained: false,
+    started: true,
+    info: {
+      version: "0.1.0",
+      commit: "abc1234",
+      engine: "bun 1.4.5",
+      platform: "linux x64",
+      pid: 1,
+      workers: 2,
+      startedMs: 0,
+      options: { agentFlags: { token: TOKEN, httpAddr: "127.0.0.1:8500" }, note: `is ${TOKEN}` },
+    },
+    data: () => Promise.resolve([dataView(0), dataView(1)]),
+    samples: () => [sample("snapshot_version", 7)],
+    snapshot: () => view.started ? snapshot : undefined,
+    source: () => source,
+    refused: () => [{ what: "upstream <x>", reason: "mesh gateways are not there yet" }],
+    notReady: () => view.ready ? [] : ["waiting for the leaf certificate"],
+    draining: () => view.drained,
+    secrets: () => [TOKEN],
+    logLevel: () => level,
+    setLogLevel: (wanted) => {
+      level = wanted;
+    },
+    drainListeners: () => {
+      calls.push("drain");
+      view.drained = true;
+    },
+    quit: () => void calls.push("quit"),
+  };
+  return view;
+}
+
+function sample(name: string, value: number, labels: Record<string, string> = {}) {
+  return { name, kind: "counter", help: `Help of ${name}`, labels, value } as const;
+}
+
+function dataView(worker: number): DataView {
+  return {
+    worker,
+    snapshotVersion: 7,
+    listeners: [
+      {
+        name: "inbound",
+        direction: "inbound",
+        address: "0.0.0.0:21000",
+        state: worker === 1 ? "failed" : "listening",
+        error: worker === 1 ? "the address is in use" : "",
+        connections: 1,
+      },
+      {
+        name: "service:default/default/db",
+        direction: "outbound",
+        address: "127.0.0.1:9191",
+        state: "listening",
+        error: "",
+        connections: 0,
+      },
+    ],
+    connections: [{
+      id: `${worker}-1`,
+      listener: "inbound",
+      direction: "inbound",
+      source: `spiffe://${TRUST_DOMAIN}/ns/default/dc/dc1/svc/api`,
+      destination: "web",
+      remote: "127.0.0.1:50000",
+      endpoint: "127.0.0.1:8080",
+      stage: "relay",
+      ageMs: 1_000,
+      idleMs: 10,
+      receivedBytes: 5,
+      sentBytes: 6,
+      rule: "default/api => default/web (precedence 9, allow)",
+      tlsVersion: "TLSv1.3",
+      resumed: false,
+    }],
+    endpoints: [{
+      target: "db.default.dc1",
+      id: "db-1",
+      address: "10.0.0.2:21001",
+      weight: 1,
+      active: 2,
+      failures: worker,
+      ejectedForMs: 0,
+      lastResort: false,
+    }],
+    samples: [sample("connections_total", 3, { direction: "inbound" })],
+  };
+}

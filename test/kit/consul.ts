@@ -230,6 +230,11 @@ export class Consul {
     else await this.#must("DELETE", path, {});
   }
 
+  /** Takes an instance out of service, or puts it back. */
+  async setMaintenance(serviceId: string, enable: boolean): Promise<void> {
+    await this.put(`/v1/agent/service/maintenance/${serviceId}?enable=${enable}`);
+  }
+
   /** A token with the service identity of `service`: the smallest that runs a sidecar. */
   async serviceToken(service: string): Promise<string> {
     return await this.#newToken({ ServiceIdentities: [{ ServiceName: service }] });
@@ -285,7 +290,12 @@ export class Consul {
 
   async #newToken(token: Readonly<Record<string, unknown>>): Promise<string> {
     const body = await this.put("/v1/acl/token", { Description: "test", ...token });
-    return (JSON.parse(body) as { SecretID: string }).SecretID;
+    const { SecretID } = JSON.parse(body) as { SecretID: string };
+    // A secondary datacenter forwards the write and gets the token by replication.
+    await eventually("the token is known here", async () => {
+      return (await this.call("GET", "/v1/acl/token/self", { token: SecretID })).status === 200;
+    });
+    return SecretID;
   }
 
   async #isReady(): Promise<boolean> {

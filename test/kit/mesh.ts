@@ -8,7 +8,7 @@
 import type { Consul } from "./consul.ts";
 import { EchoClient, type EchoServer, type Place, startEcho } from "./load.ts";
 import { type Postern, startPostern } from "./postern.ts";
-import { eventually, freePorts, Process } from "./process.ts";
+import { eventually, freePort, freePorts, Process } from "./process.ts";
 import { peer } from "../../scripts/peers.ts";
 
 export interface UpstreamOptions {
@@ -104,6 +104,23 @@ export async function posternSidecar(agent: Consul, options: SidecarOptions): Pr
   return postern;
 }
 
+/** Registers a service whose application is `app` (none: it only calls) and starts its sidecar. */
+export async function serve(
+  agent: Consul,
+  app: Place | undefined,
+  service:
+    & Omit<ServiceOptions, "host" | "port" | "sidecarPort">
+    & Omit<SidecarOptions, "serviceId">,
+): Promise<Postern> {
+  const serviceId = await registerService(agent, {
+    ...service,
+    host: agent.host,
+    port: app?.port ?? await freePort(agent.host),
+    sidecarPort: await freePort(agent.host),
+  });
+  return await posternSidecar(agent, { ...service, serviceId });
+}
+
 /** The proxy that comes with Consul. */
 export async function builtInSidecar(agent: Consul, options: SidecarOptions): Promise<Process> {
   const child = new Process(
@@ -125,7 +142,7 @@ let envoyBaseId = 100 + process.pid % 50_000;
 
 /** Envoy, configured by Consul over xDS. */
 export async function envoySidecar(agent: Consul, options: SidecarOptions): Promise<Process> {
-  const [adminPort] = await freePorts("127.0.0.1", 1);
+  const adminPort = await freePort("127.0.0.1");
   const child = new Process(peer("consul"), [
     ...["connect", "envoy", "-sidecar-for", options.serviceId],
     ...["-http-addr", agent.address, "-grpc-addr", `http://${agent.grpcAddress}`],
@@ -202,7 +219,7 @@ export async function startPair(agent: Consul, options: PairOptions = {}): Promi
   const { web = posternSidecar, db = posternSidecar, webAgent = agent } = options;
   const echo = options.app ? undefined : await startEcho({ host: agent.host });
   const app = options.app ?? (echo as EchoServer);
-  const [dbSidecar = 0] = await freePorts(agent.host, 1);
+  const dbSidecar = await freePort(agent.host);
   const [webSidecar = 0, upstreamPort = 0, webPort = 0] = await freePorts(webAgent.host, 3);
   const defaultChecks = options.defaultChecks ?? false;
   const register = async () => {
@@ -222,11 +239,11 @@ export async function startPair(agent: Consul, options: PairOptions = {}): Promi
   };
   await register();
   if (!options.noIntention) await agent.intention("web", "db", "allow");
-  const tokenFor = async (name: string) =>
-    options.tokens ? { token: await agent.serviceToken(name) } : {};
+  const tokenFor = async (name: string, user: Consul) =>
+    options.tokens ? { token: await user.serviceToken(name) } : {};
   const [dbStart, webStart] = await Promise.allSettled([
-    db(agent, { serviceId: "db-1", ...await tokenFor("db"), ...options.sidecar }),
-    web(webAgent, { serviceId: "web-1", ...await tokenFor("web"), ...options.sidecar }),
+    db(agent, { serviceId: "db-1", ...await tokenFor("db", agent), ...options.sidecar }),
+    web(webAgent, { serviceId: "web-1", ...await tokenFor("web", webAgent), ...options.sidecar }),
   ]);
   if (dbStart.status === "fulfilled" && webStart.status === "fulfilled") {
     return new Pair({

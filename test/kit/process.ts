@@ -255,6 +255,10 @@ export async function freePorts(host: string, count: number): Promise<number[]> 
   return ports;
 }
 
+export async function freePort(host: string): Promise<number> {
+  return (await freePorts(host, 1))[0] ?? 0;
+}
+
 function definedOnly(
   env: Readonly<Record<string, string | undefined>>,
 ): Record<string, string> {

@@ -1,0 +1,28 @@
+import test from "node:test";
+import { startConsul } from "../kit/consul.ts";
+import { assertFlawless, Load } from "../kit/load.ts";
+import { startPair, waitForEcho } from "../kit/mesh.ts";
+import { eventually, pause } from "../kit/process.ts";
+import { plainSerial, presentedSerial, readLeaf } from "../kit/tls_probe.ts";
+
+test("a restarted agent issues new leaves; nobody notices", async () => {
+  await using server = await startConsul({ acl: true });
+  await using agent = await startConsul({ clientOf: server });
+  await using pair = await startPair(agent, { tokens: true });
+  await waitForEcho(pair.upstream);
+  const dbListener = { host: agent.host, port: pair.ports.dbSidecar };
+  const before = await presentedSerial(dbListener, { agent, as: "web" });
+
+  await using load = new Load(pair.upstream);
+  await pause(1_000);
+  // A restarted agent has no leaves any more and has new ones signed, with new keys.
+  await agent.stop("SIGKILL");
+  await agent.start();
+  const renewed = plainSerial((await readLeaf(agent, "db")).SerialNumber);
+  if (renewed === before) throw new Error("The agent kept its leaf: this story shows nothing");
+  await eventually("the sidecar presents the new leaf", async () => {
+    return await presentedSerial(dbListener, { agent, as: "web" }) === renewed;
+  }, { timeoutMs: 40_000, everyMs: 500 });
+  await pause(2_000);
+  assertFlawless(await load.stop(), { atLeast: 300 });
+});

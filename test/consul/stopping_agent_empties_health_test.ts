@@ -1,0 +1,23 @@
+import test from "node:test";
+import { startConsul } from "../kit/consul.ts";
+import { assertFlawless, Load } from "../kit/load.ts";
+import { startPair, waitForEcho } from "../kit/mesh.ts";
+import { eventually, pause } from "../kit/process.ts";
+
+test("db's agent leaving empties health for web, whose new connections still arrive", async () => {
+  await using server = await startConsul({ acl: true });
+  await using dbAgent = await startConsul({ clientOf: server });
+  await using webAgent = await startConsul({ clientOf: server });
+  await using pair = await startPair(dbAgent, { webAgent, tokens: true });
+  await waitForEcho(pair.upstream);
+  await using load = new Load(pair.upstream);
+  await pause(1_000);
+  await dbAgent.stop("SIGTERM");
+  await eventually("the instance is gone from the catalog", async () => {
+    return (await server.get<unknown[]>("/v1/health/connect/db")).length === 0;
+  });
+  await pause(6_000);
+  await dbAgent.start();
+  await pause(3_000);
+  assertFlawless(await load.stop(), { atLeast: 500 });
+});

@@ -1,0 +1,78 @@
+import test from "node:test";
+import assert from "node:assert/strict";
+import { startConsul } from "../kit/consul.ts";
+import { EchoClient } from "../kit/load.ts";
+import { posternSidecar, registerService, startPair, waitForEcho } from "../kit/mesh.ts";
+import { startPostern } from "../kit/postern.ts";
+import { deadline, freePort } from "../kit/process.ts";
+
+test("an agent that demands client certificates, named by flags", async () => {
+  await using server = await startConsul({ acl: true, tls: true });
+  const { address, caFile, certFile, keyFile } = server.tls;
+  await using pair = await startPair(server, {
+    tokens: true,
+    sidecar: {
+      args: [
+        ...["-http-addr", address, "-ca-file", caFile],
+        ...["-client-cert", certFile, "-client-key", keyFile],
+      ],
+    },
+  });
+  await waitForEcho(pair.upstream);
+  const open = await EchoClient.open(pair.upstream);
+  await open.exchange(new TextEncoder().encode("hello"));
+  await server.intention("web", "db", "deny");
+  assert.ok(await deadline(open.over, 1_500), "still open 1.5 s after the deny");
+  open.destroy();
+});
+
+test("an agent that demands client certificates, named by environment", async () => {
+  await using server = await startConsul({ acl: true, tls: true });
+  const { address, caFile, certFile, keyFile } = server.tls;
+  await using pair = await startPair(server, {
+    tokens: true,
+    sidecar: {
+      env: {
+        CONSUL_HTTP_ADDR: address.replace("https://", ""),
+        CONSUL_HTTP_SSL: "true",
+        CONSUL_CACERT: caFile,
+        CONSUL_CLIENT_CERT: certFile,
+        CONSUL_CLIENT_KEY: keyFile,
+      },
+    },
+  });
+  await waitForEcho(pair.upstream);
+});
+
+test("without what the agent's TLS needs it does not become ready and says why", async (t) => {
+  await using server = await startConsul({ tls: true });
+  await using other = await startConsul({ tls: true });
+  const { address, caFile, certFile, keyFile } = server.tls;
+  await registerService(server, {
+    ...{ name: "web", host: server.host, port: await freePort(server.host) },
+    sidecarPort: await freePort(server.host),
+  });
+  const client = ["-client-cert", certFile, "-client-key", keyFile];
+  for (
+    const [title, args, named] of [
+      ["no client certificate", ["-ca-file", caFile], /certificate/i],
+      ["another CA", ["-ca-file", other.tls.caFile, ...client], /certificate|issuer|self.signed/i],
+      ["no CA at all", client, /certificate|issuer|self.signed/i],
+    ] as const
+  ) {
+    await t.test(title, async () => {
+      await using postern = startPostern([
+        ...["proxy", "-sidecar-for", "web-1", "-admin-bind", "127.0.0.1:0"],
+        ...["-http-addr", address, ...args],
+      ]);
+      postern.expectEnd();
+      await postern.process.waitFor(/\[ERROR\]|\[WARN\]|Cannot/, { timeoutMs: 20_000 });
+      await postern.process.waitFor(named, { timeoutMs: 20_000 });
+      assert.doesNotMatch(postern.output, /listener ready|proxy ready/);
+    });
+  }
+  await using _web = await posternSidecar(server, {
+    serviceId: "web-1",
+    args: ["-http-addr", address, "-ca-file", caFile, ...client],
+  });
+});

@@ -1,0 +1,59 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { readJson } from "./json_places.ts";
+
+for (
+  const [name, text, line, column, reason] of [
+    ["nothing", "", 1, 1, /expected a value/],
+    ["an open object", '{\n  "a": 1', 2, 9, /expected "," or "}"/],
+    ["a comma too many", '{"a": 1,}', 1, 9, /expected a key/],
+    ["a comma too many in a list", "[1,]", 1, 4, /expected a value/],
+    ["a comment", "// x\n{}", 1, 1, /expected a value/],
+    ["single quotes", "{'a': 1}", 1, 2, /expected a key/],
+    ["more than one value", "{} {}", 1, 4, /expected the end/],
+    ["a line break in a string", '["a\nb"]', 1, 4, /string is not valid/],
+    ["a bad escape", '["a\\x"]', 1, 5, /string is not valid/],
+    ["a leading zero", "[01]", 1, 3, /expected "," or "]"/],
+    ["a missing colon", '{"a" 1}', 1, 6, /expected ":"/],
+    ["deep nesting", "[".repeat(100_000), 1, 34, /nested more than 32/],
+  ] as const
+) {
+  test(`readJson() says where ${name} is wrong`, () => {
+    const json = readJson(text);
+    assert.equal(json.kind, "invalid");
+    if (json.kind !== "invalid") return;
+    assert.match(json.reason, reason);
+    assert.deepEqual(json.place, { line, column });
+  });
+}
+
+test("readJson() knows the place of every member and of what is missing in it", () => {
+  const json = readJson('{\n  "a": [\n    {"b": 1}\n  ]\n}');
+  assert.equal(json.kind, "valid");
+  if (json.kind !== "valid") return;
+  assert.deepEqual(json.value, { a: [{ b: 1 }] });
+  assert.deepEqual(json.placeOf(["a"]), { line: 2, column: 3 });
+  assert.deepEqual(json.placeOf(["a", 0, "b"]), { line: 3, column: 6 });
+  assert.deepEqual(json.placeOf(["a", 0, "missing"]), { line: 3, column: 5 });
+  assert.deepEqual(json.placeOf([]), { line: 1, column: 1 });
+});
+
+test("readJson() finds keys that are written twice", () => {
+  const json = readJson('{"a": {"b": 1, "b": 2}, "\\u0061": 3}');
+  assert.deepEqual(json.kind === "valid" && json.duplicates, [
+    { path: ["a", "b"] },
+    { path: ["a"] },
+  ]);
+});
+
+test("readJson() takes what JSON.parse takes", () => {
+  for (const text of ["null", " -1.5e+3 ", '"\\u00e9\\n\\""', "[]", "{}", '[true,false,{"":0}]']) {
+    const json = readJson(text);
+    assert.deepEqual(json.kind === "valid" && json.value, JSON.parse(text), text);
+  }
+});
+
+test("readJson() takes a long string", () => {
+  const json = readJson(`"${"x\\n".repeat(500_000)}"`);
+  assert.equal(json.kind, "valid");
+});

@@ -213,26 +213,25 @@ export class InboundConnection implements LiveConnection {
 
   end(code: ErrorCode, reason: string): void {
     if (this.#ended) return;
-    const { relay } = this.record;
-    this.#dial?.cancel();
-    if (relay) stopSoon(relay, this.#context.deadlines);
+    // Left first: closing tells the connection's events, which must find it over.
+    this.#leave({ kind: "failed", code, reason });
+    if (this.record.relay) stopSoon(this.record.relay, this.#context.deadlines);
     else if (this.#peer) this.#peer.connection.close();
     else this.#accepted.reset();
-    this.#leave({ kind: "failed", code, reason });
   }
 
   /** The downstream is gone already. */
   #finish(code: ErrorCode, reason: string): void {
     if (this.#ended) return;
-    this.#dial?.cancel();
-    this.#accepted.reset();
     this.#leave({ kind: "failed", code, reason });
+    this.#accepted.reset();
   }
 
   #leave(ending: Ending): void {
     if (this.#ended) return;
     this.#ended = true;
     this.#deadline?.cancel();
+    this.#dial?.cancel();
     this.#context.processLimit.leave();
     this.#state.limit.leave();
     this.#context.live.delete(this);

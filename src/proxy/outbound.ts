@@ -238,17 +238,17 @@ export class OutboundConnection implements LiveConnection {
 
   end(code: ErrorCode, reason: string): void {
     if (this.#ended) return;
-    const { relay } = this.record;
-    this.#dial?.cancel();
-    if (relay) stopSoon(relay, this.#context.deadlines);
-    else this.#downstream.reset();
+    // Left first: closing tells the connection's events, which must find it over.
     this.#leave({ kind: "failed", code, reason });
+    if (this.record.relay) stopSoon(this.record.relay, this.#context.deadlines);
+    else this.#downstream.reset();
   }
 
   #leave(ending: Ending): void {
     if (this.#ended) return;
     this.#ended = true;
     this.#deadline?.cancel();
+    this.#dial?.cancel();
     this.#leavePending();
     this.#release();
     this.#context.processLimit.leave();

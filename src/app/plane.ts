@@ -1,0 +1,76 @@
+/**
+ * The data plane as the main thread sees it: one data path in this thread, or several in workers. Both
+ * take whole snapshots.
+ *
+ * @module
+ */
+
+import type { Clock, Log, LogLevel } from "../base/mod.ts";
+import type { Engine } from "../net/mod.ts";
+import {
+  type Columns,
+  DataPath,
+  type DataView,
+  type RemoteAuthorize,
+  SharedCounts,
+} from "../proxy/mod.ts";
+import { systemRandom } from "../base/mod.ts";
+import { diffSnapshots, type Snapshot } from "../snapshot/mod.ts";
+
+export interface DataPlane {
+  /** Resolves when every worker has taken it and its listeners are bound or have failed. */
+  apply(snapshot: Snapshot): Promise<void>;
+  /** Tries listeners again that could not be bound. True: all are. */
+  retryFailed(): Promise<boolean>;
+  views(options: { readonly connections: boolean }): Promise<readonly DataView[]>;
+  setLogLevel(level: LogLevel): void;
+  /** Stops accepting; resolves when all connections have ended, at the latest after `timeoutMs`. */
+  drain(timeoutMs: number): Promise<void>;
+  close(): void;
+}
+
+export interface PlaneOptions {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly maxConnections: number;
+  readonly idleTimeoutMs: number;
+  readonly lifetimeMs: number;
+  readonly remoteAuthorize: RemoteAuthorize;
+}
+
+/** Gives everything limited a column of the shared counts; a name keeps its column for good. */
+export class ColumnTable {
+  readonly #columns: Record<string, number> = {};
+  #used = 0;
+
+  for(snapshot: Snapshot): Columns {
+    for (const name of DataPath.limited(snapshot)) this.#columns[name] ??= ++this.#used;
+    return { ...this.#columns };
+  }
+}
+
+/** `-workers 0`: the data path in the main thread. */
+export function createLocalPlane(engine: Engine, options: PlaneOptions): DataPlane {
+  const path = new DataPath({
+    ...options,
+    engine,
+    random: systemRandom,
+    worker: 0,
+    workers: 1,
+    counts: SharedCounts.create(1),
+  });
+  const columns = new ColumnTable();
+  let applied: Snapshot | undefined;
+  return {
+    async apply(snapshot) {
+      const update = diffSnapshots(applied, snapshot);
+      applied = snapshot;
+      await path.apply(update, columns.for(snapshot));
+    },
+    retryFailed: () => path.retryFailed(),
+    views: (wanted) => Promise.resolve([path.view(wanted)]),
+    setLogLevel: () => {},
+    drain: (timeoutMs) => path.drain(timeoutMs),
+    close: () => path.close(),
+  };
+}

@@ -1,0 +1,57 @@
+/**
+ * What main thread and data workers tell each other. Snapshots cross as updates: only the parts that
+ * changed.
+ *
+ * @module
+ */
+
+import type { LogLevel } from "../base/mod.ts";
+import type { Columns, DataView } from "../proxy/mod.ts";
+import type { SnapshotUpdate } from "../snapshot/mod.ts";
+
+/** Settings that never change while a worker lives. */
+export interface WorkerSettings {
+  readonly worker: number;
+  readonly workers: number;
+  readonly maxConnections: number;
+  readonly idleTimeoutMs: number;
+  readonly lifetimeMs: number;
+  readonly logJson: boolean;
+  readonly logLevel: LogLevel;
+}
+
+export type ToWorker =
+  | {
+    readonly kind: "start";
+    readonly settings: WorkerSettings;
+    readonly counts: SharedArrayBuffer;
+  }
+  | {
+    readonly kind: "apply";
+    readonly id: number;
+    readonly update: SnapshotUpdate;
+    readonly columns: Columns;
+  }
+  | { readonly kind: "retry"; readonly id: number }
+  | { readonly kind: "view"; readonly id: number; readonly connections: boolean }
+  | { readonly kind: "drain"; readonly id: number; readonly timeoutMs: number }
+  | { readonly kind: "log_level"; readonly level: LogLevel }
+  | {
+    readonly kind: "authorized";
+    readonly id: number;
+    readonly allowed: boolean;
+    readonly reason: string;
+    /** The question could not be answered. */
+    readonly failed: boolean;
+  };
+
+export type FromWorker =
+  | { readonly kind: "ready" }
+  | { readonly kind: "done"; readonly id: number; readonly value?: DataView | boolean }
+  | {
+    readonly kind: "authorize";
+    readonly id: number;
+    readonly target: string;
+    readonly uri: string;
+    readonly serial: string;
+  };

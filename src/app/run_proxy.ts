@@ -1,0 +1,234 @@
+/**
+ * `postern proxy`: source, data plane, admin server and signals put together, from start to the end of
+ * the drain.
+ *
+ * @module
+ */
+
+import process from "node:process";
+import { type AdminServer, type AdminView, startAdmin } from "../admin/mod.ts";
+import {
+  formatAddress,
+  type LevelHolder,
+  messageOf,
+  ProxyError,
+  Stats,
+  systemClock,
+  systemRandom,
+} from "../base/mod.ts";
+import type { RemoteAuthorize } from "../proxy/mod.ts";
+import { type Engine, runtimeEngine } from "../net/mod.ts";
+import type { Snapshot } from "../snapshot/mod.ts";
+import type { ProxyOptions } from "./args.ts";
+import { createLogOutput } from "./log_output.ts";
+import { Notifier } from "./notify.ts";
+import { createLocalPlane, type DataPlane } from "./plane.ts";
+import { onSignals } from "./signals.ts";
+import { createSource } from "./source.ts";
+import { versionInfo, versionLine } from "./version.ts";
+import { createWorkerPlane } from "./worker_plane.ts";
+
+/** Bound of the agent's authorize call per connection (`-authorize both`). */
+const AUTHORIZE_TIMEOUT_MS = 2_000;
+/** Between attempts to bind a listener whose address was taken. */
+const RETRY_LISTEN_MS = 1_000;
+
+/** Runs until a signal or the admin server ends it; the exit code. */
+export async function runProxy(options: ProxyOptions): Promise<number> {
+  const clock = systemClock;
+  const holder: LevelHolder = { level: options.logLevel };
+  const { log, flush } = createLogOutput({ clock, json: options.logJson, holder });
+  const engine = runtimeEngine();
+  const stats = new Stats();
+  const stopping = new AbortController();
+  const startedMs = clock.monotonic();
+  log.info("starting", { version: versionLine(engine.name) });
+  for (const warning of options.warnings) log.warn(warning);
+
+  try {
+    const { source, agent, proxyId, secrets } = await createSource(options, {
+      clock,
+      random: systemRandom,
+      log,
+      stats,
+      env: process.env,
+      signal: stopping.signal,
+    });
+    const plane = createPlane(engine, options, {
+      holder,
+      log,
+      remoteAuthorize: (request) => {
+        if (!agent) return Promise.reject(new ProxyError("authorize_failed", "there is no agent"));
+        return agent.authorize(request, { timeoutMs: AUTHORIZE_TIMEOUT_MS });
+      },
+    });
+
+    const state = {
+      snapshot: undefined as Snapshot | undefined,
+      listening: false,
+      draining: false,
+      exitCode: 0,
+    };
+    let finish = () => {};
+    const finished = new Promise<void>((resolve) => finish = resolve);
+    const quit = () => finish();
+
+    const view: AdminView = {
+      clock,
+      info: {
+        ...versionInfo(engine.name),
+        pid: process.pid,
+        workers: options.workers,
+        startedMs,
+        options: shownOptions(options, proxyId),
+      },
+      data: () => plane.views({ connections: true }),
+      samples: () => stats.samples(),
+      snapshot: () => state.snapshot,
+      source: () => source.status(),
+      refused: () => source.refused,
+      notReady: () => notReady(),
+      draining: () => state.draining,
+      secrets: () => secrets,
+      logLevel: () => holder.level,
+      setLogLevel: (level) => {
+        holder.level = level;
+        plane.setLogLevel(level);
+      },
+      drainListeners: () => {
+        state.draining = true;
+        plane.drain(options.drainTimeoutMs).catch((error) =>
+          log.error("drain failed", { error: messageOf(error) })
+        );
+      },
+      quit,
+    };
+    const notReady = (): string[] => {
+      const reasons: string[] = [];
+      if (state.draining) reasons.push("draining");
+      if (!state.snapshot) {
+        reasons.push(
+          `waiting for ${source.status().waitingFor.join(", ") || "the first snapshot"}`,
+        );
+      } else if (state.snapshot.credentials.notAfterMs <= clock.now()) {
+        reasons.push("the certificate has expired");
+      }
+      if (state.snapshot && !state.listening) reasons.push("not all listeners are bound");
+      return reasons;
+    };
+
+    let admin: AdminServer | undefined;
+    if (options.adminBind.kind !== "off") admin = await startAdmin(view, options.adminBind, log);
+    const notifier = new Notifier({ env: process.env, pid: process.pid, clock, log });
+    notifier.startWatchdog(() => true);
+
+    const bindFailed = () => {
+      if (state.draining || stopping.signal.aborted) return;
+      clock.after(RETRY_LISTEN_MS, async () => {
+        state.listening = await plane.retryFailed();
+        if (state.listening) becameReady();
+        else bindFailed();
+      });
+    };
+    let told = false;
+    const becameReady = () => {
+      if (told || notReady().length > 0) return;
+      told = true;
+      log.info("ready", { proxy: proxyId, service: state.snapshot?.service });
+      notifier.ready(`serving ${state.snapshot?.service ?? ""}`);
+    };
+    let applying = Promise.resolve();
+    source.start((snapshot) => {
+      state.snapshot = snapshot;
+      applying = applying.then(async () => {
+        await plane.apply(snapshot);
+        state.listening = await plane.retryFailed();
+        if (state.listening) becameReady();
+        else bindFailed();
+      }).catch((error) => log.error("snapshot not applied", { error: messageOf(error) }));
+    }, (error) => {
+      log.error("cannot serve", { error: error.message });
+      state.exitCode = 1;
+      finish();
+    });
+    if (agent && options.mode.kind === "flags" && options.mode.register && options.mode.listen) {
+      const { service, listen } = options.mode;
+      agent.keepRegistered({
+        id: proxyId,
+        name: `${service}-proxy`,
+        destination: service,
+        host: listen.host,
+        port: listen.port,
+      }, stopping.signal).catch((error) =>
+        log.error("not registered", { error: messageOf(error) })
+      );
+    }
+
+    const offSignals = onSignals({
+      stop: finish,
+      reload: () => {
+        log.info("reloading files");
+        notifier.reloading("reading files again");
+        source.reload().finally(() => notifier.ready("files read again"));
+      },
+    });
+    await finished;
+
+    log.info("stopping", { drain_timeout_ms: options.drainTimeoutMs });
+    notifier.stopping("draining");
+    state.draining = true;
+    // A second signal ends at once.
+    const impatient = new Promise<void>((resolve) => offSignals.onSecondStop(resolve));
+    await Promise.race([plane.drain(options.drainTimeoutMs), impatient]);
+    stopping.abort();
+    plane.close();
+    await Promise.race([source.close(), impatient]);
+    agent?.close();
+    await admin?.close();
+    offSignals.off();
+    log.info("stopped");
+    return state.exitCode;
+  } finally {
+    flush();
+  }
+}
+
+function createPlane(
+  engine: Engine,
+  options: ProxyOptions,
+  deps: {
+    readonly holder: LevelHolder;
+    readonly log: ReturnType<typeof createLogOutput>["log"];
+    readonly remoteAuthorize: RemoteAuthorize;
+  },
+): DataPlane {
+  const common = {
+    clock: systemClock,
+    log: deps.log,
+    maxConnections: options.maxConnections,
+    idleTimeoutMs: options.idleTimeoutMs,
+    lifetimeMs: options.lifetimeMs,
+    remoteAuthorize: deps.remoteAuthorize,
+  };
+  if (options.workers === 0) return createLocalPlane(engine, common);
+  return createWorkerPlane({
+    ...common,
+    workers: options.workers,
+    logJson: options.logJson,
+    logLevel: deps.holder.level,
+  });
+}
+
+/** The flags as the admin server may show them: no token, no key. */
+function shownOptions(options: ProxyOptions, proxyId: string): Readonly<Record<string, unknown>> {
+  const { agentFlags, mode, adminBind, warnings: _warnings, ...rest } = options;
+  return {
+    ...rest,
+    mode: mode.kind,
+    proxyId,
+    adminBind: adminBind.kind === "address"
+      ? formatAddress({ ...adminBind, kind: "tcp" })
+      : adminBind.kind,
+    agent: agentFlags.httpAddr ?? "from the environment",
+  };
+}

@@ -1,0 +1,140 @@
+/**
+ * From the command line to where snapshots come from: an agent's registration, flags, or a file.
+ *
+ * @module
+ */
+
+import {
+  Backoff,
+  type Clock,
+  type Log,
+  messageOf,
+  ProxyError,
+  type Random,
+  sleep,
+  type Stats,
+} from "../base/mod.ts";
+import { type Agent, createAgent, resolveAgentOptions } from "../consul/mod.ts";
+import {
+  ConsulSource,
+  FileSource,
+  FileStore,
+  registrationOfFlags,
+  type RegistrationSource,
+  type SnapshotSource,
+} from "../snapshot/mod.ts";
+import type { ProxyOptions } from "./args.ts";
+
+export interface SourceDeps {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  readonly stats: Stats;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly signal: AbortSignal;
+}
+
+export interface ProxySource {
+  readonly source: SnapshotSource;
+  /** Absent with `-config`. */
+  readonly agent: Agent | undefined;
+  readonly proxyId: string;
+  /** Texts that must never be shown. */
+  readonly secrets: readonly string[];
+}
+
+/** Throws `config_invalid` and `agent_not_found` before anything was started. */
+export async function createSource(options: ProxyOptions, deps: SourceDeps): Promise<ProxySource> {
+  const { mode } = options;
+  const { clock, log, stats } = deps;
+  if (mode.kind === "config") {
+    const source = new FileSource({
+      file: mode.file,
+      clock,
+      log,
+      stats,
+      strictSpiffeChain: options.strictSpiffeChain,
+      idleTimeoutMs: options.idleTimeoutMs,
+      lifetimeMs: options.lifetimeMs,
+    });
+    return { source, agent: undefined, proxyId: mode.file, secrets: [] };
+  }
+  const agentOptions = resolveAgentOptions(options.agentFlags, deps.env);
+  const agent = createAgent(agentOptions, { ...deps, connections: options.agentConnections });
+  const registration = await registrationOf(options, agent, deps);
+  const proxyId = registration.kind === "agent"
+    ? registration.proxyId
+    : registration.registration.id;
+  const source = new ConsulSource({
+    agent,
+    registration,
+    clock,
+    log,
+    stats,
+    authorize: options.authorize,
+    strictSpiffeChain: options.strictSpiffeChain,
+    defaultQueryIntervalMs: options.preparedQueryIntervalMs,
+    idleTimeoutMs: options.idleTimeoutMs,
+    lifetimeMs: options.lifetimeMs,
+    ...(options.stateDir !== undefined && {
+      store: new FileStore({
+        directory: options.stateDir,
+        clock,
+        log,
+        stats,
+        strictSpiffeChain: options.strictSpiffeChain,
+      }),
+    }),
+  });
+  return { source, agent, proxyId, secrets: agentOptions.token ? [agentOptions.token] : [] };
+}
+
+async function registrationOf(
+  options: ProxyOptions,
+  agent: Agent,
+  deps: SourceDeps,
+): Promise<RegistrationSource> {
+  const { mode } = options;
+  switch (mode.kind) {
+    case "flags":
+      return { kind: "static", registration: registrationOfFlags(mode) };
+    case "agent":
+      return {
+        kind: "agent",
+        proxyId: mode.by === "proxy_id"
+          ? mode.id
+          : await findSidecar(mode.id, options, agent, deps),
+      };
+    case "config":
+      throw new ProxyError("internal", "a configuration file has no registration");
+  }
+}
+
+/** Asks until the agent answers: a supervisor may start us before it. */
+async function findSidecar(
+  serviceId: string,
+  options: ProxyOptions,
+  agent: Agent,
+  { clock, random, log, signal }: SourceDeps,
+): Promise<string> {
+  const backoff = new Backoff({ baseMs: 500, maxMs: 15_000, random });
+  for (;;) {
+    try {
+      return await agent.findSidecar(serviceId);
+    } catch (error) {
+      const code = error instanceof ProxyError ? error.code : "internal";
+      const away = code === "agent_unreachable" || code === "agent_failed" ||
+        code === "agent_overloaded";
+      if (!away || signal.aborted) throw error;
+      // With a stored state the proxy serves without the agent; the id is the agent's own default.
+      if (options.stateDir !== undefined) return `${serviceId}-sidecar-proxy`;
+      const delayMs = backoff.next();
+      log.warn("agent not reached; trying again", {
+        error: messageOf(error),
+        delay_ms: Math.round(delayMs),
+      });
+      await sleep(clock, delayMs, { signal });
+      if (signal.aborted) throw error;
+    }
+  }
+}

@@ -1,0 +1,79 @@
+/**
+ * Entry point of a data worker: one data path on its own thread, told what to do by the main thread.
+ *
+ * @module
+ */
+
+import { type LevelHolder, ProxyError, systemClock, systemRandom } from "../base/mod.ts";
+import { runtimeEngine } from "../net/mod.ts";
+import { DataPath, type RemoteAuthorize, SharedCounts } from "../proxy/mod.ts";
+import { createLogOutput } from "./log_output.ts";
+import type { FromWorker, ToWorker, WorkerSettings } from "./protocol.ts";
+
+interface WorkerScope {
+  postMessage(message: FromWorker): void;
+  onmessage: ((event: { readonly data: ToWorker }) => void) | null;
+}
+
+const scope = globalThis as unknown as WorkerScope;
+const holder: LevelHolder = { level: "info" };
+const questions = new Map<number, (answer: Extract<ToWorker, { kind: "authorized" }>) => void>();
+let lastQuestion = 0;
+let path: DataPath | undefined;
+let flush = () => {};
+
+const remoteAuthorize: RemoteAuthorize = (request) =>
+  new Promise((resolve, reject) => {
+    const id = ++lastQuestion;
+    questions.set(id, ({ allowed, reason, failed }) => {
+      questions.delete(id);
+      if (failed) reject(new ProxyError("authorize_failed", reason));
+      else resolve({ allowed, reason });
+    });
+    scope.postMessage({ kind: "authorize", id, ...request });
+  });
+
+function start(settings: WorkerSettings, counts: SharedArrayBuffer): void {
+  holder.level = settings.logLevel;
+  const output = createLogOutput({ clock: systemClock, json: settings.logJson, holder });
+  flush = output.flush;
+  path = new DataPath({
+    ...settings,
+    engine: runtimeEngine(),
+    clock: systemClock,
+    random: systemRandom,
+    log: output.log,
+    counts: new SharedCounts(counts),
+    remoteAuthorize,
+  });
+}
+
+scope.onmessage = async ({ data: message }) => {
+  const done = (value?: Extract<FromWorker, { kind: "done" }>["value"]) => {
+    if ("id" in message) {
+      scope.postMessage({ kind: "done", id: message.id, ...(value !== undefined && { value }) });
+    }
+  };
+  switch (message.kind) {
+    case "start":
+      return start(message.settings, message.counts);
+    case "apply":
+      await path?.apply(message.update, message.columns);
+      return done();
+    case "retry":
+      return done(await path?.retryFailed() ?? false);
+    case "view":
+      return done(path?.view({ connections: message.connections }));
+    case "drain":
+      await path?.drain(message.timeoutMs);
+      flush();
+      return done();
+    case "log_level":
+      holder.level = message.level;
+      return;
+    case "authorized":
+      return questions.get(message.id)?.(message);
+  }
+};
+
+scope.postMessage({ kind: "ready" });

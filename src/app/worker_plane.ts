@@ -1,0 +1,213 @@
+/**
+ * The data plane in worker threads. A worker that dies is replaced and gets the whole snapshot; the
+ * others go on serving meanwhile.
+ *
+ * @module
+ */
+
+import { type LogLevel, messageOf, type Timer } from "../base/mod.ts";
+import { type DataView, SharedCounts } from "../proxy/mod.ts";
+import { diffSnapshots, type Snapshot } from "../snapshot/mod.ts";
+import { ColumnTable, type DataPlane, type PlaneOptions } from "./plane.ts";
+import type { FromWorker, ToWorker, WorkerSettings } from "./protocol.ts";
+
+export interface WorkerPlaneOptions extends PlaneOptions {
+  readonly workers: number;
+  readonly logJson: boolean;
+  readonly logLevel: LogLevel;
+}
+
+/** How long a worker may take to answer for the admin server. */
+const VIEW_TIMEOUT_MS = 1_000;
+/** A worker that dies at once is not started again at once. */
+const RESTART_MS = 200;
+
+type Answer = Extract<FromWorker, { kind: "done" }>["value"];
+
+export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
+  const counts = SharedCounts.create(options.workers);
+  const columns = new ColumnTable();
+  let level = options.logLevel;
+  let latest: Snapshot | undefined;
+  let closed = false;
+  const handles = Array.from({ length: options.workers }, (_, worker) =>
+    new WorkerHandle({
+      worker,
+      counts,
+      options,
+      level: () => level,
+      snapshot: () => latest,
+      columns,
+      closed: () => closed,
+    }));
+
+  return {
+    async apply(snapshot) {
+      latest = snapshot;
+      await Promise.all(handles.map((handle) => handle.apply(snapshot)));
+    },
+    async retryFailed() {
+      const bound = await Promise.all(handles.map((handle) => handle.ask({ kind: "retry" })));
+      return bound.every((all) => all === true);
+    },
+    async views({ connections }) {
+      const views = await Promise.all(handles.map((handle) =>
+        Promise.race([
+          handle.ask({ kind: "view", connections }),
+          new Promise<undefined>((resolve) =>
+            options.clock.after(VIEW_TIMEOUT_MS, () => resolve(undefined))
+          ),
+        ])
+      ));
+      return views.filter((view): view is DataView => typeof view === "object");
+    },
+    setLogLevel(next) {
+      level = next;
+      for (const handle of handles) handle.send({ kind: "log_level", level: next });
+    },
+    async drain(timeoutMs) {
+      closed = true;
+      await Promise.all(handles.map((handle) => handle.ask({ kind: "drain", timeoutMs })));
+    },
+    close() {
+      closed = true;
+      for (const handle of handles) handle.terminate();
+    },
+  };
+}
+
+interface HandleOptions {
+  readonly worker: number;
+  readonly counts: SharedCounts;
+  readonly options: WorkerPlaneOptions;
+  readonly level: () => LogLevel;
+  readonly snapshot: () => Snapshot | undefined;
+  readonly columns: ColumnTable;
+  readonly closed: () => boolean;
+}
+
+/** A request without its id. */
+type Question =
+  | { readonly kind: "retry" }
+  | { readonly kind: "view"; readonly connections: boolean }
+  | { readonly kind: "drain"; readonly timeoutMs: number }
+  | Omit<Extract<ToWorker, { kind: "apply" }>, "id">;
+
+class WorkerHandle {
+  readonly #given: HandleOptions;
+  #worker: Worker | undefined;
+  #ready: Promise<void> = Promise.resolve();
+  #applied: Snapshot | undefined;
+  #lastId = 0;
+  readonly #asked = new Map<number, (value: Answer) => void>();
+  #restart: Timer | undefined;
+
+  constructor(given: HandleOptions) {
+    this.#given = given;
+    this.#spawn();
+  }
+
+  async apply(snapshot: Snapshot): Promise<void> {
+    await this.#ready;
+    // Another call, or a replaced worker, may have sent it while we waited.
+    if (this.#applied === snapshot || !this.#worker) return;
+    const update = diffSnapshots(this.#applied, snapshot);
+    this.#applied = snapshot;
+    await this.ask({ kind: "apply", update, columns: this.#given.columns.for(snapshot) });
+  }
+
+  /** Resolves with the answer, or with undefined when the worker died. */
+  ask(question: Question): Promise<Answer> {
+    return new Promise((resolve) => {
+      if (!this.#worker) return resolve(undefined);
+      const id = ++this.#lastId;
+      this.#asked.set(id, resolve);
+      this.send({ ...question, id });
+    });
+  }
+
+  send(message: ToWorker): void {
+    this.#worker?.postMessage(message);
+  }
+
+  terminate(): void {
+    this.#restart?.cancel();
+    this.#worker?.terminate();
+    this.#worker = undefined;
+  }
+
+  #spawn(): void {
+    const { worker: index, counts, options, level } = this.#given;
+    const { workers, maxConnections, idleTimeoutMs, lifetimeMs, logJson } = options;
+    // A small heap: what passes through is not kept.
+    const worker = new Worker(new URL("./worker.ts", import.meta.url), {
+      type: "module",
+      smol: true,
+    } as WorkerOptions);
+    this.#worker = worker;
+    this.#applied = undefined;
+    let ready = () => {};
+    this.#ready = new Promise((resolve) => ready = resolve);
+    worker.onmessage = ({ data }: MessageEvent<FromWorker>) => {
+      if (data.kind === "ready") {
+        const settings: WorkerSettings = {
+          worker: index,
+          workers,
+          maxConnections,
+          idleTimeoutMs,
+          lifetimeMs,
+          logJson,
+          logLevel: level(),
+        };
+        this.send({ kind: "start", settings, counts: counts.memory });
+        ready();
+      } else this.#told(data);
+    };
+    const died = (reason: string) => {
+      if (this.#worker !== worker) return;
+      this.#worker = undefined;
+      worker.terminate();
+      ready();
+      this.#replace(reason);
+    };
+    worker.onerror = (event) => {
+      event.preventDefault();
+      died(event.message);
+    };
+    worker.addEventListener("close", () => died("it ended"));
+  }
+
+  #told(message: Exclude<FromWorker, { kind: "ready" }>): void {
+    if (message.kind === "done") {
+      this.#asked.get(message.id)?.(message.value);
+      this.#asked.delete(message.id);
+      return;
+    }
+    const { id, target, uri, serial } = message;
+    this.#given.options.remoteAuthorize({ target, uri, serial }).then(
+      (answer) => this.send({ kind: "authorized", id, ...answer, failed: false }),
+      (error: unknown) =>
+        this.send({
+          kind: "authorized",
+          id,
+          allowed: false,
+          reason: messageOf(error),
+          failed: true,
+        }),
+    );
+  }
+
+  #replace(reason: string): void {
+    const { worker, counts, options, snapshot, closed } = this.#given;
+    counts.clearRow(worker);
+    for (const resolve of this.#asked.values()) resolve(undefined);
+    this.#asked.clear();
+    if (closed()) return;
+    options.log.error("data worker died; starting another", { worker, reason });
+    this.#restart = options.clock.after(RESTART_MS, () => {
+      this.#spawn();
+      const current = snapshot();
+      if (current) this.apply(current).catch(() => {});
+    });
+  }
+}

@@ -1,4 +1,5 @@
 /** The admin server: how the proxy is, for people and probes. @module */
+export * from "./ask_ready.ts";
 export { type AdminOptions, createAdmin } from "./admin.ts";
 export * from "./server.ts";
 export * from "./view.ts";

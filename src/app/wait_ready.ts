@@ -5,7 +5,7 @@
  * @module
  */
 
-import { request } from "node:http";
+import { type AskReady, askReady } from "../admin/mod.ts";
 import { type Address, type Clock, formatAddress, sleep } from "../base/mod.ts";
 
 export interface WaitReadyOptions {
@@ -16,12 +16,6 @@ export interface WaitReadyOptions {
   readonly ask?: AskReady;
 }
 
-/** One question: ready, or why not; rejects when there is no answer. */
-export type AskReady = (
-  admin: WaitReadyOptions["admin"],
-  timeoutMs: number,
-) => Promise<{ readonly status: number; readonly body: string }>;
-
 export type WaitResult = { readonly kind: "ready" } | {
   readonly kind: "timed_out";
   /** Says what could not be done, and the last answer. */
@@ -30,7 +24,6 @@ export type WaitResult = { readonly kind: "ready" } | {
 
 const EVERY_MS = 250;
 const ASK_TIMEOUT_MS = 2_000;
-const BODY_LIMIT = 4_096;
 
 export async function waitReady(options: WaitReadyOptions): Promise<WaitResult> {
   const { admin, timeoutMs, clock, ask = askReady } = options;
@@ -53,21 +46,3 @@ export async function waitReady(options: WaitReadyOptions): Promise<WaitResult> 
     await sleep(clock, Math.min(EVERY_MS, leftMs));
   }
 }
-
-const askReady: AskReady = ({ host, port }, timeoutMs) =>
-  new Promise((resolve, reject) => {
-    const sent = request(
-      { host, port, path: "/ready", agent: false, timeout: timeoutMs },
-      (reply) => {
-        let body = "";
-        reply.setEncoding("utf8").on("data", (chunk: string) => {
-          if (body.length < BODY_LIMIT) body += chunk;
-        });
-        reply.on("end", () => resolve({ status: reply.statusCode ?? 0, body }));
-        reply.on("error", reject);
-      },
-    );
-    sent.on("timeout", () => sent.destroy(new Error("no answer in time")));
-    sent.on("error", reject);
-    sent.end();
-  });

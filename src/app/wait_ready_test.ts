@@ -1,10 +1,10 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { startAdmin } from "../admin/mod.ts";
+import { type AskReady, startAdmin } from "../admin/mod.ts";
 import { silentLog, systemClock } from "../base/mod.ts";
 import { fakeAdminView } from "../../test/kit/admin_view.ts";
 import { FakeClock } from "../../test/kit/clock.ts";
-import { type AskReady, waitReady } from "./wait_ready.ts";
+import { waitReady } from "./wait_ready.ts";
 
 const ADMIN = { kind: "tcp", host: "127.0.0.1", port: 19_000 } as const;
 

@@ -178,6 +178,14 @@ test("parseCertificate() refuses every prefix and every extension of a certifica
   assertInvalid(Uint8Array.from([...der, 0]));
 });
 
+test("parseCertificate() refuses signature algorithms that differ", () => {
+  const parts = new DerReader(minted()).enter(TAG.sequence, "certificate");
+  const tbs = parts.any("tbs").raw;
+  parts.any("algorithm");
+  const other = derSequence(derOid(OID.ecdsaSha384));
+  assertInvalid(derSequence(tbs, other, parts.any("signature").raw));
+});
+
 test("isSignedBy() refuses every certificate with one bit changed", () => {
   const root = parseCertificate(CA.rootDer);
   const der = minted();

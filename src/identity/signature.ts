@@ -38,7 +38,10 @@ export function keyFault({ key }: Certificate): string | undefined {
   }
 }
 
-/** Whether `issuer`'s key made `certificate`'s signature; never throws. */
+/**
+ * Whether `issuer`'s key made `certificate`'s signature; never throws. Deno 2.9 cannot verify SHA-256 under
+ * a P-521 key (what Consul signs with under such a root) and so refuses it; Bun can.
+ */
 export function isSignedBy(certificate: Certificate, issuer: Certificate): boolean {
   const { scheme, tbs, signature } = certificate;
   if (keyFault(issuer) !== undefined) return false;

@@ -33,6 +33,8 @@ const FACTS = {
   // Downstream side of a connection.
   overloaded: { origin: "proxy", stage: "accept", retry: "never" },
   handshake_failed: { origin: "downstream", stage: "handshake", retry: "never" },
+  // Connected and left, as the agent's own TCP check does every ten seconds.
+  closed_early: { origin: "downstream", stage: "handshake", retry: "never" },
   handshake_timed_out: { origin: "downstream", stage: "handshake", retry: "never" },
   identity_invalid: { origin: "downstream", stage: "identity", retry: "never" },
   chain_untrusted: { origin: "downstream", stage: "identity", retry: "never" },

@@ -261,6 +261,8 @@ class BunConnection implements Connection {
   }
 }
 
+const GONE = "the connection was closed before the handshake was done";
+
 /** A listener's fresh TCP connection on its way through the handshake. */
 class Accepted implements AcceptedConnection {
   readonly remote: string;
@@ -273,10 +275,10 @@ class Accepted implements AcceptedConnection {
   }
 
   secure(tls: ServerTls, handler: (outcome: HandshakeOutcome) => void): void {
-    const failed = (reason: string) => {
+    const failed = (reason: string, gone = false) => {
       if (this.#settled) return;
       this.#settled = true;
-      handler({ kind: "failed", reason });
+      handler({ kind: "failed", reason, gone });
     };
     try {
       this.#raw.upgradeTLS({
@@ -286,7 +288,7 @@ class Accepted implements AcceptedConnection {
           ...STREAM_HANDLER,
           handshake: (socket, success, error) => {
             if (this.#settled) return;
-            if (!success) return failed(messageOf(error));
+            if (!success) return failed(messageOf(error), error?.code === "ECONNRESET");
             this.#settled = true;
             const connection = new BunConnection(socket, this.remote);
             socket.data = connection;
@@ -296,15 +298,11 @@ class Accepted implements AcceptedConnection {
           drain: (socket) => socket.data?.drained(),
           end: (socket) => {
             if (socket.data) socket.data.peerEnded();
-            else failed("the connection was closed before the handshake was done");
+            else failed(GONE, true);
           },
           close: (socket, error) => {
             if (socket.data) socket.data.closed(error !== undefined && error !== null);
-            else {failed(
-                error
-                  ? messageOf(error)
-                  : "the connection was closed before the handshake was done",
-              );}
+            else failed(error ? messageOf(error) : GONE, true);
           },
           error: (socket, error) => {
             if (socket.data) socket.data.reset();

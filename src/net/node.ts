@@ -220,15 +220,15 @@ class Accepted implements AcceptedConnection {
   secure(context: ServerTls, handler: (outcome: HandshakeOutcome) => void): void {
     const { server, waiting } = context as NodeServerTls;
     const key = keyOf(this.#raw);
-    const failed = (reason: string) => {
+    const failed = (reason: string, gone = false) => {
       waiting.delete(key);
       if (this.#settled) return;
       this.#settled = true;
-      handler({ kind: "failed", reason });
+      handler({ kind: "failed", reason, gone });
     };
     this.#raw.once(
       "close",
-      () => failed("the connection was closed before the handshake was done"),
+      () => failed("the connection was closed before the handshake was done", true),
     );
     waiting.set(key, (socket, reason) => {
       if (!socket || this.#settled) {

@@ -101,7 +101,12 @@ export interface PresentedPeer {
 
 export type HandshakeOutcome =
   | { readonly kind: "secured"; readonly connection: Connection; readonly peer: PresentedPeer }
-  | { readonly kind: "failed"; readonly reason: string };
+  | {
+    readonly kind: "failed";
+    readonly reason: string;
+    /** The peer just went away, as health checks and port scanners do. */
+    readonly gone: boolean;
+  };
 
 /** Opaque state that lets the next handshake with the same server be a short one. */
 export type Ticket = Uint8Array;

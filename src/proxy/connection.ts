@@ -165,9 +165,11 @@ export function reportEnd(
   log[level](ending.kind === "completed" ? "connection ended" : "connection failed", fields);
 }
 
-function levelOf(ending: Ending): "info" | "warn" {
+function levelOf(ending: Ending): "debug" | "info" | "warn" {
   if (ending.kind === "completed") return "info";
   switch (ending.code) {
+    case "closed_early":
+      return "debug";
     case "intention_denied":
     case "identity_invalid":
     case "chain_untrusted":

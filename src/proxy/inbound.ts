@@ -118,7 +118,9 @@ export class InboundConnection implements LiveConnection {
     });
     this.#accepted.secure(facts.trust.server, (outcome) => {
       this.#deadline?.cancel();
-      if (outcome.kind === "failed") return this.#finish("handshake_failed", outcome.reason);
+      if (outcome.kind === "failed") {
+        return this.#finish(outcome.gone ? "closed_early" : "handshake_failed", outcome.reason);
+      }
       this.#identify(outcome.connection, outcome.peer);
     });
   }

@@ -1,0 +1,46 @@
+import test from "node:test";
+import { startConsul } from "../kit/consul.ts";
+import { assertFlawless, Load } from "../kit/load.ts";
+import {
+  envoySidecar,
+  expectRefused,
+  posternSidecar,
+  startPair,
+  waitForEcho,
+} from "../kit/mesh.ts";
+import { eventually, pause } from "../kit/process.ts";
+import { presentedSerial } from "../kit/tls_probe.ts";
+
+for (
+  const [title, web, db] of [
+    ["Postern calls Envoy", posternSidecar, envoySidecar],
+    ["Envoy calls Postern", envoySidecar, posternSidecar],
+  ] as const
+) {
+  test(`${title}, before and after a CA rotation, and is denied by intention`, async () => {
+    await using server = await startConsul({ acl: true });
+    await using agent = await startConsul({ clientOf: server });
+    await using pair = await startPair(agent, { web, db, tokens: true });
+    await waitForEcho(pair.upstream);
+    await using load = new Load(pair.upstream);
+    await pause(3_000);
+    assertFlawless(await load.stop(), { atLeast: 300 });
+
+    const listeners = [
+      { place: { host: agent.host, port: pair.ports.dbSidecar }, as: "web" },
+      { place: { host: agent.host, port: pair.ports.webSidecar }, as: "db" },
+    ];
+    const serials = () =>
+      Promise.all(listeners.map(({ place, as }) => presentedSerial(place, { agent, as })));
+    const before = await serials();
+    await server.rotateCa();
+    await eventually("both sidecars present new leaves", async () => {
+      return (await serials()).every((serial, index) => serial !== before[index]);
+    }, { timeoutMs: 60_000, everyMs: 1_000 });
+    await waitForEcho(pair.upstream);
+
+    await server.intention("web", "db", "deny");
+    await pause(2_000);
+    await expectRefused(pair.upstream);
+  });
+}

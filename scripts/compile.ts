@@ -1,0 +1,191 @@
+/**
+ * Makes the executables.
+ *
+ *     deno task compile                      dist/postern, on Bun, for this machine
+ *     deno task compile --target linux-arm64 dist/postern-linux-arm64; may be repeated
+ *     deno task compile:deno                 dist/postern-deno, on Deno
+ *
+ * Ends with 0, with 1 when the compiler failed, with 2 for wrong usage, and with 3 when Deno's base
+ * binary (denort) could not be had: it is downloaded from dl.deno.land; where that is out of reach, put
+ * the one of this Deno version into a file and name it in `DENORT_BIN`.
+ *
+ * @module
+ */
+
+import { execFileSync, spawnSync } from "node:child_process";
+import { mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import process from "node:process";
+import { fileURLToPath } from "node:url";
+
+const ROOT = join(dirname(fileURLToPath(import.meta.url)), "..");
+const DIST = join(ROOT, "dist");
+const BUN = join(ROOT, "node_modules", "bun", "bin", "bun.exe");
+const MAIN = join(ROOT, "src", "main.ts");
+/** Workers are programs of their own: a worker file that is no entry point is not in the executable. */
+const WORKER = join(ROOT, "src", "app", "worker.ts");
+
+const TARGETS = [
+  "linux-x64",
+  "linux-x64-musl",
+  "linux-arm64",
+  "linux-arm64-musl",
+  "darwin-x64",
+  "darwin-arm64",
+];
+const NO_BASE_BINARY = 3;
+
+interface Request {
+  readonly engine: "bun" | "deno";
+  /** Empty: this machine. */
+  readonly targets: readonly string[];
+}
+
+function readArguments(argv: readonly string[]): Request | string {
+  let engine: Request["engine"] = "bun";
+  const targets: string[] = [];
+  for (let index = 0; index < argv.length; index++) {
+    const [name = "", inline] = (argv[index] ?? "").split("=");
+    if (name === "--deno") engine = "deno";
+    else if (name === "--target") {
+      const target = (inline ?? argv[++index] ?? "").replace(/^bun-/, "");
+      if (!TARGETS.includes(target)) {
+        return `Cannot compile for "${target}": want ${TARGETS.join(", ")}`;
+      }
+      targets.push(target);
+    } else return `Cannot take "${name}": want --target TARGET or --deno`;
+  }
+  if (engine === "deno" && targets.length > 0) return "Cannot use --target with --deno";
+  return { engine, targets };
+}
+
+/** Abbreviated commit, with `+` where the tree is not what was committed. */
+function commitOfTree(): string {
+  const git = (...args: string[]) =>
+    execFileSync("git", ["-C", ROOT, ...args], { encoding: "utf8", stdio: ["ignore", "pipe", 2] });
+  try {
+    const changed = git("status", "--porcelain", "--untracked-files=no").trim() !== "";
+    return git("rev-parse", "--short=7", "HEAD").trim() + (changed ? "+" : "");
+  } catch {
+    return "unknown"; // not a clone: an archive of the sources has no commit to name
+  }
+}
+
+function compileOnBun(target: string | undefined, commit: string): number {
+  const output = join(DIST, target === undefined ? "postern" : `postern-${target}`);
+  const args = [
+    "build",
+    "--compile",
+    // The executable must not listen to files that lie where it happens to be started.
+    "--no-compile-autoload-dotenv",
+    "--no-compile-autoload-bunfig",
+    "--no-compile-autoload-tsconfig",
+    "--no-compile-autoload-package-json",
+    "--define",
+    `POSTERN_COMMIT=${JSON.stringify(commit)}`,
+    ...(target === undefined ? [] : [`--target=bun-${target}`]),
+    "--outfile",
+    output,
+    MAIN,
+    WORKER,
+  ];
+  const ended = spawnSync(BUN, args, { cwd: ROOT, stdio: ["ignore", 2, 2] });
+  if (ended.error) return failed(`Cannot run ${BUN}: ${ended.error.message}; run "deno install"`);
+  if (ended.status !== 0) return failed(`Cannot compile ${output}: see above`);
+  return report(output, target === undefined);
+}
+
+function compileOnDeno(commit: string): number {
+  const output = join(DIST, "postern-deno");
+  const entry = join(DIST, "postern_deno.ts");
+  const define = join(DIST, "postern_deno_commit.ts");
+  // Deno replaces no names; a module that runs first sets the one that src/app/version.ts looks for.
+  writeFileSync(
+    define,
+    `Object.assign(globalThis, { POSTERN_COMMIT: ${JSON.stringify(commit)} });\n`,
+  );
+  writeFileSync(entry, `import "./postern_deno_commit.ts";\nimport "../src/main.ts";\n`);
+  const args = [
+    "compile",
+    "--no-check",
+    "--no-prompt",
+    // Any address, any file that a flag names; of other programs only the one that tells systemd.
+    "--allow-net",
+    "--allow-env",
+    "--allow-read",
+    "--allow-write",
+    "--allow-sys=hostname,uid,gid,osRelease",
+    "--allow-run=systemd-notify",
+    "--include",
+    WORKER,
+    // The test suite's other runtime would be swept into the executable.
+    "--exclude",
+    join(ROOT, "node_modules", "bun"),
+    ...["bun@", "@oven+"].flatMap((prefix) => excludedPackages(prefix)),
+    "--output",
+    output,
+    entry,
+  ];
+  try {
+    const ended = spawnSync(process.execPath, args, { cwd: ROOT, encoding: "utf8" });
+    if (ended.error) return failed(`Cannot run deno: ${ended.error.message}`);
+    process.stderr.write(ended.stderr);
+    if (ended.status === 0) return report(output, true);
+    if (!/base binary|denort/.test(ended.stderr)) {
+      return failed(`Cannot compile ${output}: see above`);
+    }
+    failed(
+      "Cannot compile for Deno: its base binary (denort) could not be had; put the one of " +
+        "this Deno version into a file and name it in DENORT_BIN",
+    );
+    return NO_BASE_BINARY;
+  } finally {
+    rmSync(entry);
+    rmSync(define);
+  }
+}
+
+function excludedPackages(prefix: string): string[] {
+  const store = join(ROOT, "node_modules", ".deno");
+  return readdirSync(store).filter((name) => name.startsWith(prefix)).flatMap((name) => [
+    "--exclude",
+    join(store, name),
+  ]);
+}
+
+/** Says what was made; one for this machine is also started. */
+function report(output: string, runsHere: boolean): number {
+  const megabytes = (statSync(output).size / 1e6).toFixed(0);
+  if (!runsHere) {
+    process.stdout.write(`${output}  ${megabytes} MB\n`);
+    return 0;
+  }
+  const ended = spawnSync(output, ["version"], { encoding: "utf8", env: {} });
+  if (ended.status !== 0) return failed(`Cannot start ${output}: ${ended.stderr ?? ended.error}`);
+  process.stdout.write(`${output}  ${megabytes} MB  ${ended.stdout}`);
+  return 0;
+}
+
+function failed(message: string): 1 {
+  process.stderr.write(`${message}\n`);
+  return 1;
+}
+
+function main(): number {
+  const request = readArguments(process.argv.slice(2));
+  if (typeof request === "string") {
+    process.stderr.write(`${request}\n`);
+    return 2;
+  }
+  mkdirSync(DIST, { recursive: true });
+  const commit = commitOfTree();
+  if (request.engine === "deno") return compileOnDeno(commit);
+  const targets = request.targets.length === 0 ? [undefined] : request.targets;
+  for (const target of targets) {
+    const code = compileOnBun(target, commit);
+    if (code !== 0) return code;
+  }
+  return 0;
+}
+
+process.exit(main());

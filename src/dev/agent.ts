@@ -1,0 +1,334 @@
+/**
+ * A Consul-like agent in memory, behind the same HTTP interface: for `postern dev`, the demo and the
+ * tests. It answers as a single server of Consul 1.22.7 does; what it leaves out it refuses by name.
+ *
+ * @module
+ */
+
+import { randomUUID } from "node:crypto";
+import { type Clock, type Log, type Random, silentLog } from "../base/mod.ts";
+import type { KeyKind } from "../identity/mod.ts";
+import { Acl, type AclOptions, type Token, type TokenOptions } from "./acl.ts";
+import { Ca } from "./ca.ts";
+import type { State, World } from "./call.ts";
+import { Catalog } from "./catalog.ts";
+import { ConfigEntries, readEntry } from "./config_entries.ts";
+import { decodeObject, type JsonObject } from "./decode.ts";
+import { type Fault, Faults, needsReply, spoil } from "./faults.ts";
+import { type Probes, socketProbes } from "./health_checks.ts";
+import { type DevReply, type DevRequest, HttpServer } from "./http_server.ts";
+import { deleteIntention, putIntention } from "./intentions.ts";
+import { LocalServices } from "./local_services.ts";
+import { PreparedQueries, QUERY_SHAPE } from "./prepared_queries.ts";
+import type { Status } from "./records.ts";
+import { readRegistration, textAt } from "./registration.ts";
+import { REGISTRATION } from "./registration_shape.ts";
+import { route } from "./router.ts";
+import { Store } from "./store.ts";
+import { validateEntries } from "./validate_entries.ts";
+
+export interface DevAgentOptions {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log?: Log;
+  readonly host?: string;
+  /** 0, the default: a free one. */
+  readonly port?: number;
+  readonly datacenter?: string;
+  readonly nodeName?: string;
+  /** Absent: ACLs are off. */
+  readonly acl?: AclOptions;
+  readonly defaultIntentionPolicy?: "allow" | "deny";
+  readonly maxConnectionsPerClient?: number;
+  readonly leafTtlMs?: number;
+  /** Consul spreads new leaves over up to 30 s after a rotation; 0, the default: at once. */
+  readonly rotationSpreadMs?: number;
+  readonly trustDomain?: string;
+  /** How TCP and HTTP checks are made; real sockets by default. */
+  readonly probes?: Probes;
+}
+
+/** An instance in another datacenter or on another node: data only, no agent runs there. */
+export interface CatalogInstance {
+  readonly datacenter?: string;
+  readonly node: string;
+  readonly nodeAddress: string;
+  /** A registration body; `Kind: "connect-proxy"` for something that can be dialled. */
+  readonly service: unknown;
+  readonly status?: Status;
+}
+
+const LEAF_TTL_MS = 72 * 3_600_000;
+
+export class DevAgent {
+  readonly #options: DevAgentOptions;
+  readonly #server: HttpServer;
+  readonly #faults = new Faults();
+  readonly #host: string;
+  #world: World;
+  #requests = 0;
+
+  constructor(options: DevAgentOptions) {
+    this.#options = options;
+    this.#host = options.host ?? "127.0.0.1";
+    this.#world = this.#newWorld();
+    const log = options.log ?? silentLog;
+    this.#server = new HttpServer({
+      host: this.#host,
+      maxConnectionsPerClient: options.maxConnectionsPerClient ?? 200,
+      handle: (request) => this.#handle(request),
+      onError: (message) => log.warn("embedded agent failed", { error: message }),
+    });
+  }
+
+  /** `http://127.0.0.1:PORT`. */
+  get address(): string {
+    return `http://${this.#host}:${this.#server.port}`;
+  }
+
+  get port(): number {
+    return this.#server.port;
+  }
+
+  get trustDomain(): string {
+    return this.#state.ca.trustDomain;
+  }
+
+  /** Open connections and requests so far, for tests of a client's budget. */
+  get load(): { readonly connections: number; readonly requests: number } {
+    return { connections: this.#server.connections, requests: this.#requests };
+  }
+
+  /** The current index, as a fresh read would show at most. */
+  get index(): number {
+    return this.#state.store.index;
+  }
+
+  /** Listens again on the same port after {@link stop}. */
+  start(): Promise<void> {
+    return this.#server.start(this.#server.port || (this.#options.port ?? 0));
+  }
+
+  /** Like a kill: every connection breaks, data stays. */
+  stop(): Promise<void> {
+    return this.#server.stop();
+  }
+
+  /**
+   * Stops and starts. `forget`: as a `-dev` agent comes back, with nothing, its trust domain and CA
+   * included. `rewind`: the same data, counted from a low index again.
+   */
+  async restart(
+    options: { readonly forget?: boolean; readonly rewind?: boolean } = {},
+  ): Promise<void> {
+    await this.stop();
+    if (options.forget) this.reset();
+    if (options.rewind) this.#state.store.rewind(12);
+    await this.start();
+  }
+
+  /** Forgets everything; parked polls stay parked until their time is up. */
+  reset(): void {
+    this.#stopState();
+    this.#world = this.#newWorld();
+  }
+
+  async close(): Promise<void> {
+    this.#stopState();
+    await this.#server.stop();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  /** The next `times` requests whose `METHOD /target` matches get the fault. */
+  breakNext(on: RegExp, fault: Fault, times = 1): void {
+    this.#faults.add(on, fault, times);
+  }
+
+  /** Ends all planned faults. */
+  mend(): void {
+    this.#faults.clear();
+  }
+
+  /** The body of `PUT /v1/agent/service/register`. */
+  registerService(body: unknown): void {
+    this.#state.services.register(decodeObject(JSON.stringify(body), REGISTRATION), false);
+  }
+
+  deregister(id: string): boolean {
+    return this.#state.services.deregister(id);
+  }
+
+  /** Puts an instance on any node of any datacenter into the catalog. */
+  putInstance(instance: CatalogInstance): void {
+    const { catalog } = this.#state;
+    const datacenter = instance.datacenter ?? this.#world.datacenter;
+    const node = catalog.node(datacenter, instance.node, instance.nodeAddress);
+    const body = decodeObject(JSON.stringify(instance.service), REGISTRATION);
+    for (const { service } of readRegistration(body, () => 21000)) {
+      catalog.put(node, { ...service, merged: service.proxy });
+      catalog.putCheck(node, {
+        id: `service:${service.id}`,
+        name: "status",
+        status: instance.status ?? "passing",
+        notes: "",
+        output: "",
+        serviceId: service.id,
+        serviceName: service.name,
+        serviceTags: service.tags,
+        type: "ttl",
+        interval: "",
+        timeout: "",
+      });
+    }
+  }
+
+  removeInstance(datacenter: string, node: string, serviceId: string): boolean {
+    const { catalog } = this.#state;
+    const found =
+      catalog.services((record) =>
+        record.node.datacenter === datacenter && record.node.name === node &&
+        record.id === serviceId
+      )[0];
+    return found !== undefined && catalog.remove(found.node, serviceId);
+  }
+
+  /** Allow or deny `source` to `destination`; `undefined` removes the intention. */
+  setIntention(source: string, destination: string, action: "allow" | "deny" | undefined): void {
+    const { config } = this.#state;
+    if (action === undefined) deleteIntention(config, source, destination);
+    else putIntention(config, destination, { Name: source, Action: action });
+  }
+
+  /** The body of `PUT /v1/config`. */
+  setConfigEntry(entry: unknown): void {
+    this.#state.config.put(readEntry(JSON.stringify(entry)));
+  }
+
+  deleteConfigEntry(kind: string, name: string): void {
+    this.#state.config.remove(kind, name);
+  }
+
+  /** The body of `POST /v1/query`; returns the id. */
+  putQuery(body: unknown): string {
+    return this.#state.queries.put(decodeObject(JSON.stringify(body), QUERY_SHAPE));
+  }
+
+  /** Sets the status of a local check whatever its kind. */
+  setCheck(checkId: string, status: Status, output = ""): void {
+    this.#state.services.force(checkId, status, output);
+  }
+
+  maintenance(serviceId: string, enable: boolean, reason = ""): void {
+    this.#state.services.maintenance(serviceId, enable, reason);
+  }
+
+  /** A new CA root, cross-signed by the old one; leaves follow. */
+  rotateCa(keyKind: KeyKind = "ec-p256"): void {
+    this.#state.ca.rotate(keyKind);
+  }
+
+  /** Takes every inactive root off the list. */
+  pruneRoots(): void {
+    const roots = this.#state.ca.rootsJson()["Roots"];
+    for (const root of Array.isArray(roots) ? roots as readonly JsonObject[] : []) {
+      if (root["Active"] !== true) this.#state.ca.prune(textAt(root, "ID"));
+    }
+  }
+
+  /** The CA's own hands, for tests that need a certificate the agent would not issue. */
+  get ca(): Ca {
+    return this.#state.ca;
+  }
+
+  addToken(token: TokenOptions): Token {
+    return this.#state.acl.add(token);
+  }
+
+  removeToken(id: string): void {
+    this.#state.acl.remove(id);
+  }
+
+  /** Statuses of local services by id, for a status line. */
+  statuses(): ReadonlyMap<string, Status> {
+    const { services } = this.#state;
+    return new Map(services.all().map((record) => [record.id, services.statusOf(record.id)]));
+  }
+
+  get #state(): State {
+    return this.#world.state;
+  }
+
+  async #handle(request: DevRequest): Promise<DevReply> {
+    this.#requests++;
+    const search = request.query.size > 0 ? `?${request.query}` : "";
+    const fault = this.#faults.take(`${request.method} ${request.path}${search}`);
+    if (!fault) return await route(this.#world, request);
+    const reply: DevReply = { status: 200, headers: {}, body: "" };
+    return spoil(fault, needsReply(fault) ? await route(this.#world, request) : reply);
+  }
+
+  #stopState(): void {
+    this.#state.services.stop();
+    this.#state.ca.stop();
+  }
+
+  #newWorld(): World {
+    const { clock, random } = this.#options;
+    const datacenter = this.#options.datacenter ?? "dc1";
+    const nodeName = this.#options.nodeName ?? "dev";
+    const store = new Store();
+    const acl = new Acl(this.#options.acl);
+    const catalog = new Catalog(store);
+    const ca = new Ca({
+      store,
+      clock,
+      random,
+      datacenter,
+      leafTtlMs: this.#options.leafTtlMs ?? LEAF_TTL_MS,
+      rotationSpreadMs: this.#options.rotationSpreadMs ?? 0,
+      trustDomain: this.#options.trustDomain ?? `${randomUUID()}.consul`,
+    });
+    const config = new ConfigEntries(
+      store,
+      (find, names) => validateEntries(find, names, datacenter),
+    );
+    const services = new LocalServices({
+      clock,
+      catalog,
+      config,
+      probes: this.#options.probes ?? socketProbes,
+      node: catalog.node(datacenter, nodeName, this.#host),
+    });
+    config.onChange = (kind, name) => {
+      if (kind === "proxy-defaults" || kind === "service-defaults") services.refresh();
+      if (kind.startsWith("service-") && name !== "*") catalog.giveVirtualIp(datacenter, name);
+    };
+    return {
+      datacenter,
+      nodeName,
+      clock,
+      random,
+      defaultIntentionPolicy: this.#options.defaultIntentionPolicy,
+      state: {
+        store,
+        catalog,
+        config,
+        services,
+        ca,
+        acl,
+        queries: new PreparedQueries(store),
+        authorized: new Set(),
+      },
+    };
+  }
+}
+
+/** Starts an agent that listens before this resolves. */
+export async function startDevAgent(options: DevAgentOptions): Promise<DevAgent> {
+  const agent = new DevAgent(options);
+  await agent.start();
+  return agent;
+}

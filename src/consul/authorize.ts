@@ -7,9 +7,9 @@
 
 import * as v from "valibot";
 import type { Client } from "./client.ts";
-import { readReply, text } from "./schema.ts";
+import { object, readReply, text } from "./schema.ts";
 
-const AuthorizeReply = v.object({ Authorized: v.boolean(), Reason: text });
+const AuthorizeReply = object({ Authorized: v.boolean(), Reason: text });
 
 export interface AuthorizeAnswer {
   readonly allowed: boolean;

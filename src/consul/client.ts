@@ -31,6 +31,8 @@ export interface Call {
   readonly body?: unknown;
   readonly timeoutMs: number;
   readonly signal?: AbortSignal;
+  /** The right it takes, named where Consul does not say it. */
+  readonly needs?: string;
   /** A 404 is an answer, given with `json: null`. */
   readonly absentIsAnswer?: boolean;
 }
@@ -155,9 +157,8 @@ export class Client {
   #parse(call: Call, text: string): unknown {
     try {
       return JSON.parse(text);
-    } catch (cause) {
+    } catch {
       // The engine's own message may quote the reply, which can hold a private key.
-      void cause;
       throw new ProxyError(
         "agent_reply_invalid",
         `Cannot ${call.what}: the reply to ${call.path} is not JSON ` +
@@ -197,7 +198,7 @@ export class Client {
         `this call changes nothing, but Consul takes it for a write: add this host's address there)`;
     }
     if (/ACL not found/.test(text)) return " (the agent does not know the token)";
-    return "";
+    return call.needs && !/lacks permission/.test(text) ? ` (it takes ${call.needs})` : "";
   }
 
   #count(call: Call, result: string): void {

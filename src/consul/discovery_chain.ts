@@ -11,28 +11,38 @@ import type { ChainRequest } from "./agent.ts";
 import type { PollSource } from "./blocking_query.ts";
 import type { Client } from "./client.ts";
 import { blockingQuery, cursorOf, readQuery } from "./query.ts";
-import { count, duration, flag, list, map, readReply, replyInvalid, text } from "./schema.ts";
+import {
+  count,
+  duration,
+  flag,
+  list,
+  map,
+  object,
+  readReply,
+  replyInvalid,
+  text,
+} from "./schema.ts";
 import type { ChainNode, ChainTarget, DiscoveryChain } from "./types.ts";
 
 /** Consul's own, also where an entry says a negative one, which it does not check. */
 const CONNECT_TIMEOUT_MS = 5_000;
 
-const NodeJson = v.object({
+const NodeJson = object({
   Type: text,
   Name: text,
-  Resolver: v.nullish(v.object({
+  Resolver: v.nullish(object({
     ConnectTimeout: duration,
     Target: text,
-    Failover: v.nullish(v.object({ Targets: list(v.string()) })),
+    Failover: v.nullish(object({ Targets: list(v.string()) })),
   })),
-  LoadBalancer: v.nullish(v.object({
+  LoadBalancer: v.nullish(object({
     Policy: text,
-    RingHashConfig: v.nullish(v.object({ MinimumRingSize: count, MaximumRingSize: count })),
-    LeastRequestConfig: v.nullish(v.object({ ChoiceCount: count })),
+    RingHashConfig: v.nullish(object({ MinimumRingSize: count, MaximumRingSize: count })),
+    LeastRequestConfig: v.nullish(object({ ChoiceCount: count })),
   })),
 });
 
-const TargetJson = v.object({
+const TargetJson = object({
   ID: text,
   Service: text,
   ServiceSubset: text,
@@ -40,15 +50,15 @@ const TargetJson = v.object({
   Partition: text,
   Datacenter: text,
   Peer: text,
-  MeshGateway: v.nullish(v.object({ Mode: text })),
-  Subset: v.nullish(v.object({ Filter: text, OnlyPassing: flag })),
+  MeshGateway: v.nullish(object({ Mode: text })),
+  Subset: v.nullish(object({ Filter: text, OnlyPassing: flag })),
   ConnectTimeout: duration,
   External: flag,
   SNI: text,
 });
 
-const ChainReply = v.object({
-  Chain: v.object({
+const ChainReply = object({
+  Chain: object({
     ServiceName: text,
     Protocol: text,
     StartNode: text,

@@ -7,14 +7,14 @@
 import * as v from "valibot";
 import { ProxyError } from "../base/mod.ts";
 import type { Client } from "./client.ts";
-import { map, readReply, text } from "./schema.ts";
+import { map, object, readReply, text } from "./schema.ts";
 
 const TIMEOUT_MS = 10_000;
 
-const ServicesReply = map(v.object({
+const ServicesReply = map(object({
   Kind: text,
   ID: text,
-  Proxy: v.nullish(v.object({ DestinationServiceID: text })),
+  Proxy: v.nullish(object({ DestinationServiceID: text })),
 }));
 
 /** The ids of the sidecars for `serviceId`, whose case does not count. */

@@ -29,6 +29,7 @@ export function healthSource(client: Client, health: HealthRequest): PollSource<
     const reply = await client.call({
       resource: "health",
       what: `read the instances of ${JSON.stringify(service)}`,
+      needs: `service:read on ${JSON.stringify(service)} and its sidecars`,
       path: `/v1/health/connect/${encodeURIComponent(service)}`,
       ...blockingQuery(request, { ...base, query: { ...base.query, filter } }),
     });

@@ -5,19 +5,19 @@
  */
 
 import * as v from "valibot";
-import { count, flag, list, map, port, text } from "./schema.ts";
+import { count, flag, list, map, object, port, text } from "./schema.ts";
 import type { Instance } from "./types.ts";
 
-const TaggedAddress = v.object({ Address: text, Port: port });
+const TaggedAddress = object({ Address: text, Port: port });
 
-const InstanceJson = v.object({
-  Node: v.object({
+const InstanceJson = object({
+  Node: object({
     Node: text,
     Address: text,
     Datacenter: text,
     TaggedAddresses: map(v.string()),
   }),
-  Service: v.object({
+  Service: object({
     ID: text,
     Service: text,
     Address: text,
@@ -25,11 +25,11 @@ const InstanceJson = v.object({
     Namespace: text,
     Partition: text,
     TaggedAddresses: map(TaggedAddress),
-    Weights: v.nullish(v.object({ Passing: count, Warning: count })),
-    Proxy: v.nullish(v.object({ DestinationServiceName: text })),
-    Connect: v.nullish(v.object({ Native: flag })),
+    Weights: v.nullish(object({ Passing: count, Warning: count })),
+    Proxy: v.nullish(object({ DestinationServiceName: text })),
+    Connect: v.nullish(object({ Native: flag })),
   }),
-  Checks: list(v.object({ Status: text })),
+  Checks: list(object({ Status: text })),
 });
 
 export const InstanceList = list(InstanceJson);

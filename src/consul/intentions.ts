@@ -13,10 +13,10 @@ import type { Intention, IntentionAction } from "../policy/mod.ts";
 import type { PollSource } from "./blocking_query.ts";
 import type { Client } from "./client.ts";
 import { blockingQuery, cursorOf, readQuery } from "./query.ts";
-import { count, readReply, replyInvalid, text } from "./schema.ts";
+import { count, map, object, readReply, replyInvalid, text } from "./schema.ts";
 import type { Intentions } from "./types.ts";
 
-const IntentionJson = v.object({
+const IntentionJson = object({
   SourceNS: text,
   SourceName: text,
   SourcePartition: text,
@@ -31,12 +31,12 @@ const IntentionJson = v.object({
 });
 type IntentionJson = v.InferOutput<typeof IntentionJson>;
 
-const MatchReply = v.record(v.string(), v.nullable(v.array(IntentionJson)));
+const MatchReply = map(v.nullable(v.array(IntentionJson)));
 
 /** `name` is the destination as it was asked for. */
 export function readIntentions(json: unknown, name: string): Intentions {
   const reply = readReply(MatchReply, json, `intentions for ${JSON.stringify(name)}`);
-  const found = Object.hasOwn(reply, name) ? reply[name] : undefined;
+  const found = reply && Object.hasOwn(reply, name) ? reply[name] : undefined;
   // Not the answer to our question: taking it for "no rules" could let everybody in.
   if (found === undefined) {
     throw replyInvalid(`intentions for ${JSON.stringify(name)}`, "it is about another service");

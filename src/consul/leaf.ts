@@ -5,14 +5,13 @@
  * @module
  */
 
-import * as v from "valibot";
 import type { PollSource } from "./blocking_query.ts";
 import type { Client } from "./client.ts";
 import { blockingQuery, cursorOf, readQuery } from "./query.ts";
-import { moment, readReply, someText, text } from "./schema.ts";
+import { moment, object, readReply, someText, text } from "./schema.ts";
 import type { Leaf } from "./types.ts";
 
-const LeafReply = v.object({
+const LeafReply = object({
   SerialNumber: text,
   CertPEM: someText,
   PrivateKeyPEM: someText,

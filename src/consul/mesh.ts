@@ -8,17 +8,17 @@ import * as v from "valibot";
 import type { PollSource } from "./blocking_query.ts";
 import type { Client } from "./client.ts";
 import { blockingQuery, cursorOf, readQuery } from "./query.ts";
-import { list, readReply, text } from "./schema.ts";
+import { list, object, readReply, text } from "./schema.ts";
 import type { MeshTls, MeshTlsDirection } from "./types.ts";
 
-const DirectionJson = v.nullish(v.object({
+const DirectionJson = v.nullish(object({
   TLSMinVersion: text,
   TLSMaxVersion: text,
   CipherSuites: list(v.string()),
 }));
 
-const MeshReply = v.object({
-  TLS: v.nullish(v.object({ Incoming: DirectionJson, Outgoing: DirectionJson })),
+const MeshReply = object({
+  TLS: v.nullish(object({ Incoming: DirectionJson, Outgoing: DirectionJson })),
 });
 
 /** `null` (no such entry) stays `null`. */

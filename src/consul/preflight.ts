@@ -10,7 +10,7 @@ import * as v from "valibot";
 import { type Log, messageOf, ProxyError } from "../base/mod.ts";
 import type { MissingRight } from "./agent.ts";
 import type { Client } from "./client.ts";
-import { readReply, text } from "./schema.ts";
+import { object, readReply, text } from "./schema.ts";
 import type { Registration } from "./types.ts";
 
 const TIMEOUT_MS = 10_000;
@@ -22,7 +22,7 @@ interface Need {
   readonly neededFor: string;
 }
 
-const ProbeReply = v.array(v.object({
+const ProbeReply = v.array(object({
   Resource: text,
   Access: text,
   Segment: text,

@@ -5,19 +5,18 @@
  * @module
  */
 
-import * as v from "valibot";
 import { ProxyError } from "../base/mod.ts";
 import type { QueryRequest } from "./agent.ts";
 import type { Client } from "./client.ts";
 import { InstanceList, toInstances } from "./instance.ts";
 import type { RepeatSource } from "./repeat.ts";
 import { readQuery } from "./query.ts";
-import { readReply, text } from "./schema.ts";
+import { object, readReply, text } from "./schema.ts";
 import type { QueryResult } from "./types.ts";
 
 const DEADLINE_MS = 60_000;
 
-const ExecuteReply = v.object({ Service: text, Datacenter: text, Nodes: InstanceList });
+const ExecuteReply = object({ Service: text, Datacenter: text, Nodes: InstanceList });
 
 export function readQueryResult(json: unknown, name: string): QueryResult {
   const reply = readReply(ExecuteReply, json, `prepared query ${JSON.stringify(name)}`);

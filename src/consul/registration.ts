@@ -11,14 +11,14 @@ import { formatDurationMs, ProxyError } from "../base/mod.ts";
 import type { PollSource } from "./blocking_query.ts";
 import type { Client } from "./client.ts";
 import { ProxyConfig } from "./proxy_config.ts";
-import { list, port, readReply, replyInvalid, text } from "./schema.ts";
+import { list, object, port, readReply, replyInvalid, text } from "./schema.ts";
 import type { Registration } from "./types.ts";
 import { toUpstreams, UpstreamJson } from "./upstream.ts";
 
 const LOCAL_CONNECT_TIMEOUT_MS = 5_000;
 const HANDSHAKE_TIMEOUT_MS = 10_000;
 
-const RegistrationReply = v.object({
+const RegistrationReply = object({
   Kind: text,
   ID: text,
   Service: text,
@@ -28,14 +28,14 @@ const RegistrationReply = v.object({
   Namespace: text,
   Partition: text,
   ContentHash: text,
-  Proxy: v.nullish(v.object({
+  Proxy: v.nullish(object({
     DestinationServiceName: text,
     LocalServiceAddress: text,
     LocalServicePort: port,
     LocalServiceSocketPath: text,
     Mode: text,
     Config: v.nullish(v.unknown()),
-    MeshGateway: v.nullish(v.object({ Mode: text })),
+    MeshGateway: v.nullish(object({ Mode: text })),
     Upstreams: list(UpstreamJson),
   })),
 });

@@ -4,17 +4,16 @@
  * @module
  */
 
-import * as v from "valibot";
 import type { PollSource } from "./blocking_query.ts";
 import type { Client } from "./client.ts";
 import { blockingQuery, cursorOf, readQuery } from "./query.ts";
-import { flag, list, readReply, replyInvalid, someText, text } from "./schema.ts";
+import { flag, list, object, readReply, replyInvalid, someText, text } from "./schema.ts";
 import type { Roots } from "./types.ts";
 
-const RootsReply = v.object({
+const RootsReply = object({
   ActiveRootID: text,
   TrustDomain: text,
-  Roots: list(v.object({
+  Roots: list(object({
     ID: text,
     Name: text,
     RootCert: someText,

@@ -19,9 +19,13 @@ export const port = v.nullish(v.pipe(v.number(), v.integer(), v.minValue(0), v.m
 export const count = v.nullish(v.pipe(v.number(), v.integer()), 0);
 // deno-lint-ignore explicit-module-boundary-types -- the schema is its own type
 export const list = <const S extends v.GenericSchema>(item: S) => v.nullish(v.array(item), []);
+/** An object with at least these keys; a list, which Valibot would let pass, is none. */
+// deno-lint-ignore explicit-module-boundary-types -- the schema is its own type
+export const object = <const E extends v.ObjectEntries>(entries: E) =>
+  v.pipe(v.unknown(), v.check(isMap, "it is no object"), v.object(entries));
 // deno-lint-ignore explicit-module-boundary-types -- the schema is its own type
 export const map = <const S extends v.GenericSchema>(item: S) =>
-  v.nullish(v.record(v.string(), item), {});
+  v.nullish(v.pipe(v.unknown(), v.check(isMap, "it is no map"), v.record(v.string(), item)), {});
 
 /** A moment as Go writes it, as milliseconds. */
 export const moment = v.pipe(
@@ -64,4 +68,8 @@ export function replyInvalid(what: string, fact: string): ProxyError {
     "agent_reply_invalid",
     `Cannot use the agent's answer about ${what}: ${fact}`,
   );
+}
+
+function isMap(value: unknown): boolean {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -226,11 +226,22 @@ const REASONS: Readonly<Record<string, string>> = {
   ERR_SSL_WRONG_VERSION_NUMBER: "the port does not speak TLS",
 };
 
+const HINTS: readonly (readonly [RegExp, string])[] = [
+  [/certificate_?required/i, "the agent wants a certificate: give -client-cert and -client-key"],
+  [/altnames/, "say with -tls-server-name which name the agent's certificate is for"],
+  [
+    /unable to (verify|get)|self.signed|unknown ?issuer/i,
+    "say with -ca-file or -ca-path which CA has signed the agent's certificate",
+  ],
+];
+
 function reasonOf(error: unknown): string {
   const code = (error as { code?: unknown } | null)?.code;
   const known = typeof code === "string" ? REASONS[code] : undefined;
-  const text = messageOf(error);
-  return known ?? (text || String(code ?? "the connection failed"));
+  if (known) return known;
+  const text = messageOf(error) || String(code ?? "the connection failed");
+  const hint = HINTS.find(([pattern]) => pattern.test(text))?.[1];
+  return hint ? `${text}; ${hint}` : text;
 }
 
 function flatten(headers: http.IncomingHttpHeaders): Record<string, string> {

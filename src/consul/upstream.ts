@@ -8,10 +8,10 @@
 import * as v from "valibot";
 import type { BindAddress } from "../base/mod.ts";
 import { ProxyConfig } from "./proxy_config.ts";
-import { port, text } from "./schema.ts";
+import { object, port, text } from "./schema.ts";
 import type { UpstreamDeclaration } from "./types.ts";
 
-export const UpstreamJson = v.object({
+export const UpstreamJson = object({
   DestinationType: text,
   DestinationPartition: text,
   DestinationNamespace: text,
@@ -23,7 +23,7 @@ export const UpstreamJson = v.object({
   LocalBindSocketPath: text,
   LocalBindSocketMode: text,
   Config: v.nullish(v.unknown()),
-  MeshGateway: v.nullish(v.object({ Mode: text })),
+  MeshGateway: v.nullish(object({ Mode: text })),
 });
 type UpstreamJson = v.InferOutput<typeof UpstreamJson>;
 

@@ -8,9 +8,11 @@ import process from "node:process";
 import { type Command, parseCommand } from "./app/args.ts";
 import { checkEnvironment } from "./app/environment.ts";
 import { helpText } from "./app/help.ts";
+import { runCheck } from "./app/run_check.ts";
 import { runProxy } from "./app/run_proxy.ts";
 import { IS_COMPILED, versionLine } from "./app/version.ts";
-import { messageOf, ProxyError } from "./base/mod.ts";
+import { waitReady } from "./app/wait_ready.ts";
+import { messageOf, ProxyError, systemClock } from "./base/mod.ts";
 import { runtimeEngine } from "./net/mod.ts";
 
 const USAGE_CODES = new Set(["usage", "config_invalid", "unsupported"]);
@@ -26,8 +28,15 @@ async function run(command: Command): Promise<number> {
     case "proxy":
       return await runProxy(command.options);
     case "check":
+      for (const line of await runCheck(command.options)) process.stdout.write(`${line}\n`);
+      return 0;
+    case "wait_ready": {
+      const result = await waitReady({ ...command, clock: systemClock });
+      if (result.kind === "ready") return 0;
+      process.stderr.write(`postern: ${result.message}\n`);
+      return 1;
+    }
     case "dev":
-    case "wait_ready":
       throw new ProxyError("unsupported", `"${command.kind}" is not built yet`);
   }
 }

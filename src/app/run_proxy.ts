@@ -169,6 +169,11 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
       reload: () => {
         log.info("reloading files");
         notifier.reloading("reading files again");
+        try {
+          agent?.reloadFiles?.();
+        } catch (error) {
+          log.error("agent files not reloaded; the old ones stay", { error: messageOf(error) });
+        }
         source.reload().finally(() => notifier.ready("files read again"));
       },
     });

@@ -24,6 +24,7 @@ import {
   type SnapshotSource,
 } from "../snapshot/mod.ts";
 import type { ProxyOptions } from "./args.ts";
+import { reportMissingRights } from "./preflight.ts";
 
 export interface SourceDeps {
   readonly clock: Clock;
@@ -62,6 +63,8 @@ export async function createSource(options: ProxyOptions, deps: SourceDeps): Pro
   const agentOptions = resolveAgentOptions(options.agentFlags, deps.env);
   const agent = createAgent(agentOptions, { ...deps, connections: options.agentConnections });
   const registration = await registrationOf(options, agent, deps);
+  // Not awaited: an agent that is away must not hold up a proxy that has a stored state.
+  reportMissingRights(agent, registration, log);
   const proxyId = registration.kind === "agent"
     ? registration.proxyId
     : registration.registration.id;

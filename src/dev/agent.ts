@@ -17,7 +17,7 @@ import { decodeObject, type JsonObject } from "./decode.ts";
 import { type Fault, Faults, needsReply, spoil } from "./faults.ts";
 import { type Probes, socketProbes } from "./health_checks.ts";
 import { type DevReply, type DevRequest, HttpServer } from "./http_server.ts";
-import { deleteIntention, putIntention } from "./intentions.ts";
+import { decide, deleteIntention, putIntention } from "./intentions.ts";
 import { LocalServices } from "./local_services.ts";
 import { PreparedQueries, QUERY_SHAPE } from "./prepared_queries.ts";
 import type { Status } from "./records.ts";
@@ -200,6 +200,14 @@ export class DevAgent {
     const { config } = this.#state;
     if (action === undefined) deleteIntention(config, source, destination);
     else putIntention(config, destination, { Name: source, Action: action });
+  }
+
+  /** What `source` may do at `destination` now, the default included; permissions count as deny. */
+  intention(source: string, destination: string): "allow" | "deny" {
+    const { config, acl } = this.#state;
+    const decision = decide(config, { namespace: "default", service: source }, destination);
+    const fallback = this.#options.defaultIntentionPolicy ?? acl.defaultPolicy;
+    return decision === undefined ? fallback : decision.allowed ? "allow" : "deny";
   }
 
   /** The body of `PUT /v1/config`. */

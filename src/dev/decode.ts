@@ -66,8 +66,8 @@ export function isObject(value: unknown): value is JsonObject {
 function decode(value: Json, shape: Shape, path: string): Json {
   if (value === null || shape === "any") return value;
   if (typeof shape === "string") {
-    const want = shape === "bool" ? "boolean" : shape;
-    if (typeof value !== want) throw mismatch(value, shape, path);
+    const type = typeof value;
+    if (type !== (shape === "bool" ? "boolean" : shape)) throw mismatch(value, shape, path);
     return value;
   }
   switch (shape.kind) {

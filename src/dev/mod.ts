@@ -6,5 +6,6 @@
 export type { AclOptions, Token, TokenOptions } from "./acl.ts";
 export * from "./agent.ts";
 export type { Fault } from "./faults.ts";
+export * from "./mesh.ts";
 export type { Probes } from "./health_checks.ts";
 export type { Status } from "./records.ts";

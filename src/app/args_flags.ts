@@ -141,7 +141,12 @@ export function parseFlags(
 
 /** A value shown in an error: quoted, one line, not longer than a person reads. */
 export function quote(value: string): string {
-  return JSON.stringify(value.length > 80 ? `${value.slice(0, 80)}...` : value);
+  const text = JSON.stringify(value.length > 80 ? `${value.slice(0, 80)}...` : value);
+  // What JSON leaves and a terminal obeys: DEL, C1 controls, line separators, changes of direction.
+  return text.replace(
+    /[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
 }
 
 /** Which of `names` was probably meant, if any is near enough. */

@@ -1,6 +1,6 @@
 /**
- * The port on `node:net` and `node:tls`, for Deno. A TLS socket's `write` gives no backpressure there,
- * but its callback does: a connection counts the bytes whose callback has not come.
+ * The port on `node:net` and `node:tls`, for Deno: listening, shaking hands and dialling. What happens
+ * on an open stream is in `node_connection.ts`.
  *
  * @module
  */
@@ -10,18 +10,16 @@ import * as net from "node:net";
 import * as tls from "node:tls";
 import { formatAddress, messageOf } from "../base/mod.ts";
 import { clearStaleSocket, listenError } from "./listen.ts";
+import { NodeConnection, remoteOf, resetSocket } from "./node_connection.ts";
 import {
   type AcceptedConnection,
   type ClientTls,
-  type Connection,
-  type ConnectionEvents,
   DEFAULT_CIPHER_SUITES,
   type Dial,
   type DialHandler,
   type DialOptions,
   type Engine,
   type HandshakeOutcome,
-  ignoredEvents,
   type Listener,
   type ListenOptions,
   type PresentedPeer,
@@ -29,26 +27,27 @@ import {
   type TlsMaterial,
 } from "./port.ts";
 
+type Waiter = (socket: tls.TLSSocket | undefined, reason: string) => void;
+
 /** A server that never listens: it shakes hands on sockets handed to it. */
 interface NodeServerTls extends ServerTls {
   readonly server: tls.Server;
-  /** Who waits for the handshake of which socket, by the peer's address and port. */
-  readonly waiting: Map<string, (socket: tls.TLSSocket | undefined, reason: string) => void>;
+  /** Who waits for the handshake on which raw socket. */
+  readonly waiting: WeakMap<net.Socket, Waiter>;
 }
 interface NodeClientTls extends ClientTls {
   readonly options: tls.ConnectionOptions;
 }
-
-/** Unsent bytes at which `write` asks its caller to stop. */
-const HIGH_WATER_BYTES = 256 * 1024;
-const KEEP_ALIVE_MS = 15_000;
 
 /** The engine for any runtime with Node's networking modules. */
 export function nodeEngine(): Engine {
   return {
     name: runtimeName(),
     listen: (options, onConnection) =>
-      listen(options, (socket) => onConnection(new NodeConnection(socket))),
+      listen(
+        options,
+        (socket) => onConnection(new NodeConnection(socket, { remote: remoteOf(socket) })),
+      ),
     listenSecure: (options, onAccepted) =>
       listen(options, (socket) => onAccepted(new Accepted(socket))),
     dial,
@@ -85,13 +84,15 @@ function commonTls(material: TlsMaterial): tls.SecureContextOptions {
 }
 
 function serverTls(material: TlsMaterial): NodeServerTls {
-  const waiting: NodeServerTls["waiting"] = new Map();
+  const waiting: NodeServerTls["waiting"] = new WeakMap();
   const settle = (socket: tls.TLSSocket, secured: boolean, reason: string) => {
-    const key = keyOf(socket);
-    const waiter = waiting.get(key);
+    const raw = rawOf(socket);
+    const waiter = raw && waiting.get(raw);
     if (!waiter) return void socket.destroy();
-    waiting.delete(key);
+    waiting.delete(raw);
     waiter(secured ? socket : undefined, reason);
+    // The alert that says why is with the kernel already.
+    if (!secured) socket.destroy();
   };
   const server = tls.createServer({
     ...commonTls(material),
@@ -103,8 +104,9 @@ function serverTls(material: TlsMaterial): NodeServerTls {
   return { kind: "server", server, waiting };
 }
 
-function keyOf(socket: net.Socket): string {
-  return `${socket.remoteAddress} ${socket.remotePort}`;
+/** The socket below; both runtimes keep it under this name. */
+function rawOf(socket: tls.TLSSocket): net.Socket | undefined {
+  return (socket as { readonly _parent?: net.Socket })._parent;
 }
 
 async function listen(
@@ -133,78 +135,6 @@ async function listen(
   };
 }
 
-class NodeConnection implements Connection {
-  events: ConnectionEvents = ignoredEvents;
-  readonly remote: string;
-  readonly #socket: net.Socket;
-  #unsentBytes = 0;
-  #asked = false;
-  #ended = false;
-  #closed = false;
-  #broken = false;
-
-  constructor(socket: net.Socket, remote?: string) {
-    this.#socket = socket;
-    this.remote = remote ?? remoteOf(socket);
-    socket.setKeepAlive?.(true, KEEP_ALIVE_MS);
-    socket.on("data", (chunk: Uint8Array) => this.events.onData(chunk));
-    socket.on("end", () => this.events.onEnd());
-    socket.on("error", () => this.#broken = true);
-    socket.on("close", (hadError: boolean) => {
-      this.#closed = true;
-      this.events.onClose(hadError || this.#broken);
-      this.events = ignoredEvents;
-    });
-  }
-
-  get bufferedBytes(): number {
-    return this.#unsentBytes;
-  }
-
-  write(chunk: Uint8Array): boolean {
-    if (this.#closed || this.#ended) return true;
-    const size = chunk.length;
-    this.#unsentBytes += size;
-    this.#socket.write(chunk, () => this.#sent(size));
-    if (this.#unsentBytes < HIGH_WATER_BYTES) return true;
-    this.#asked = true;
-    return false;
-  }
-
-  end(): void {
-    if (this.#closed || this.#ended) return;
-    this.#ended = true;
-    this.#socket.end();
-  }
-
-  close(): void {
-    if (this.#closed) return;
-    this.#ended = true;
-    // The peer may never end its half: once ours is out, nothing more is read.
-    this.#socket.end(() => this.#socket.destroy());
-  }
-
-  reset(): void {
-    if (this.#closed) return;
-    resetSocket(this.#socket);
-  }
-
-  pause(): void {
-    if (!this.#closed) this.#socket.pause();
-  }
-
-  resume(): void {
-    if (!this.#closed) this.#socket.resume();
-  }
-
-  #sent(size: number): void {
-    this.#unsentBytes -= size;
-    if (!this.#asked || this.#unsentBytes >= HIGH_WATER_BYTES / 2) return;
-    this.#asked = false;
-    this.events.onDrain();
-  }
-}
-
 class Accepted implements AcceptedConnection {
   readonly remote: string;
   readonly #raw: net.Socket;
@@ -219,27 +149,27 @@ class Accepted implements AcceptedConnection {
 
   secure(context: ServerTls, handler: (outcome: HandshakeOutcome) => void): void {
     const { server, waiting } = context as NodeServerTls;
-    const key = keyOf(this.#raw);
+    const raw = this.#raw;
     const failed = (reason: string, gone = false) => {
-      waiting.delete(key);
+      waiting.delete(raw);
       if (this.#settled) return;
       this.#settled = true;
       handler({ kind: "failed", reason, gone });
     };
-    this.#raw.once(
+    raw.once(
       "close",
       () => failed("the connection was closed before the handshake was done", true),
     );
-    waiting.set(key, (socket, reason) => {
+    waiting.set(raw, (socket, reason) => {
       if (!socket || this.#settled) {
         socket?.destroy();
         return failed(reason);
       }
       this.#settled = true;
-      const connection = new NodeConnection(socket, this.remote);
+      const connection = new NodeConnection(socket, { remote: this.remote, raw });
       handler({ kind: "secured", connection, peer: peerOf(socket) });
     });
-    server.emit("connection", this.#raw);
+    server.emit("connection", raw);
   }
 
   reset(): void {
@@ -270,7 +200,8 @@ function dial({ address, tls: context, ticket: _ticket }: DialOptions, handler: 
   const connected = (peer: PresentedPeer | undefined) => {
     if (settled) return;
     settled = true;
-    handler.onConnected(new NodeConnection(socket, formatAddress(address)), peer);
+    const remote = formatAddress(address);
+    handler.onConnected(new NodeConnection(socket, { remote, raw }), peer);
   };
   watch(raw);
   raw.once("connect", () => {
@@ -319,15 +250,4 @@ function peerOf(socket: tls.TLSSocket): PresentedPeer {
     version: socket.getProtocol() ?? "",
     resumed: socket.isSessionReused?.() ?? false,
   };
-}
-
-function resetSocket(socket: net.Socket): void {
-  if (typeof socket.resetAndDestroy === "function") socket.resetAndDestroy();
-  else socket.destroy();
-}
-
-function remoteOf(socket: net.Socket): string {
-  const { remoteAddress, remotePort } = socket;
-  if (!remoteAddress || !remotePort) return "unix";
-  return formatAddress({ kind: "tcp", host: remoteAddress, port: remotePort });
 }

@@ -115,12 +115,21 @@ export async function openClient(port: number, host = "127.0.0.1"): Promise<Test
 
 /** The same for a socket that is connected already, e.g. a TLS one. */
 export function clientOf(socket: Socket): TestClient {
-  let received = Buffer.alloc(0);
+  /** Joined only when read: joining at each chunk would copy everything again and again. */
+  let chunks: Buffer[] = [];
+  let size = 0;
+  const take = (length: number) => {
+    const all = Buffer.concat(chunks);
+    size = all.length - length;
+    chunks = [all.subarray(length)];
+    return all.subarray(0, length);
+  };
   let state: "open" | "end" | "reset" = "open";
   let wake = () => {};
   const told = () => wake();
   socket.on("data", (chunk: Buffer) => {
-    received = Buffer.concat([received, chunk]);
+    chunks.push(chunk);
+    size += chunk.length;
     told();
   });
   const gone = new Promise<"end" | "reset">((resolve) => {
@@ -147,18 +156,16 @@ export function clientOf(socket: Socket): TestClient {
     socket,
     gone,
     async read(length) {
-      await until(() => received.length >= length || state !== "open");
-      if (received.length < length) {
-        throw new Error(`connection was ${state} after ${received.length} of ${length} bytes`);
+      await until(() => size >= length || state !== "open");
+      if (size < length) {
+        throw new Error(`connection was ${state} after ${size} of ${length} bytes`);
       }
-      const result = received.subarray(0, length);
-      received = received.subarray(length);
-      return result;
+      return take(length);
     },
     async readAll() {
       await until(() => state !== "open");
-      if (state === "reset") throw new Error(`connection was reset after ${received.length} bytes`);
-      return received;
+      if (state === "reset") throw new Error(`connection was reset after ${size} bytes`);
+      return take(size);
     },
     send: (data) => void socket.write(data),
     [Symbol.asyncDispose]() {

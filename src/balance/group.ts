@@ -54,6 +54,16 @@ export class Group {
     return this.#balancer.pick(hash, excluded);
   }
 
+  firstEjected(nowMs: number, excluded: Excluded): EndpointRecord | undefined {
+    if (this.usable(nowMs).length === this.#members.length) return undefined;
+    let first: EndpointRecord | undefined;
+    for (const record of this.#members) {
+      if (!record.ejected || excluded?.has(record)) continue;
+      if (!first || record.ejectedUntilMs < first.ejectedUntilMs) first = record;
+    }
+    return first;
+  }
+
   #refresh(nowMs: number): void {
     this.#stale = false;
     this.#returnMs = Infinity;

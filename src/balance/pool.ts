@@ -88,6 +88,14 @@ export class EndpointPool {
     return this.#lastResort.pick(nowMs, options?.hash, options?.exclude);
   }
 
+  /**
+   * The ejected endpoint that is due back first. For when nothing else is left anywhere: an ejection
+   * may move connections elsewhere, never leave them without anywhere to go.
+   */
+  pickEjected(nowMs: number, options?: PickOptions): EndpointState | undefined {
+    return this.#live.firstEjected(nowMs, options?.exclude);
+  }
+
   /** How many endpoints could be picked now, not counting the last resort. */
   usableCount(nowMs: number): number {
     return this.#live.usable(nowMs).length;

@@ -89,6 +89,21 @@ test("EndpointPool keeps what it knows of an endpoint that becomes a last resort
   assert.equal(pool.pickLastResort(2), undefined);
 });
 
+test("EndpointPool.pickEjected() gives the ejected endpoint due back first, until it is back", () => {
+  const pool = poolOf();
+  pool.update([A]);
+  const a = pool.pick(0);
+  assert.ok(a);
+  assert.equal(pool.pickEjected(0), undefined);
+  assert.equal(pool.failed(a, 0), true);
+  assert.equal(pool.pick(1), undefined);
+  assert.equal(pool.pickEjected(1), a);
+  assert.equal(pool.pickEjected(1, { exclude: new Set([a]) }), undefined);
+  const back = 300_001;
+  assert.equal(pool.pick(back), a);
+  assert.equal(pool.pickEjected(back), undefined);
+});
+
 test("EndpointPool lists an endpoint once that is both live and a last resort: as live", () => {
   const pool = poolOf();
   pool.update([A], [A, B]);

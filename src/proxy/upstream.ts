@@ -81,8 +81,10 @@ export class Upstream {
   }
 
   /**
-   * The next endpoint to try: from the first target that has one left, in failover order, and when none
-   * has, from what was there before a list turned empty. The lease must be released.
+   * The next endpoint to try: from the first target that has one left, in failover order; when none
+   * has, from what was there before a list turned empty; at last an ejected one, as a service whose
+   * only instance failed (or denied us) a few times must not be away for longer than it is. The lease
+   * must be released.
    */
   pick(
     nowMs: number,
@@ -94,6 +96,10 @@ export class Upstream {
     }
     for (const target of this.#targets.values()) {
       const state = target.pool.pickLastResort(nowMs, options);
+      if (state) return this.#lease(target, state);
+    }
+    for (const target of this.#targets.values()) {
+      const state = target.pool.pickEjected(nowMs, options);
       if (state) return this.#lease(target, state);
     }
     return undefined;

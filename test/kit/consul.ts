@@ -161,8 +161,9 @@ export class Consul {
     this.#process = undefined;
     if (!stopping) return;
     stopping.kill("SIGCONT");
-    stopping.kill(signal);
-    await stopping.stop();
+    // One signal only: a second SIGTERM would cut the leaving short.
+    if (signal === "SIGKILL") stopping.kill(signal);
+    await (signal === "SIGKILL" ? stopping.exited : stopping.stop());
   }
 
   /** Another agent at the same address: new node, nothing remembered. */

@@ -81,6 +81,9 @@ function compileOnBun(target: string | undefined, commit: string): number {
     "--no-compile-autoload-bunfig",
     "--no-compile-autoload-tsconfig",
     "--no-compile-autoload-package-json",
+    // All entry points side by side: "./worker.ts" is then the worker inside the executable, too.
+    "--entry-naming",
+    "[name].[ext]",
     "--define",
     `POSTERN_COMMIT=${JSON.stringify(commit)}`,
     ...(target === undefined ? [] : [`--target=bun-${target}`]),

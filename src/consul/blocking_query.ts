@@ -126,7 +126,8 @@ class WatchLoop<T> implements WatchHandle {
     this.#waitMs = Math.round(WAIT_MS * (0.8 + 0.2 * random()));
     this.#bucket = new TokenBucket(
       source.critical
-        ? { burst: 10, refillMs: 1_000, clock }
+        // Rules that change all the time must still close connections within a second.
+        ? { burst: 10, refillMs: 250, clock }
         : { burst: 5, refillMs: 3_000, clock },
     );
     this.#backoff = new Backoff({ baseMs: 1_000, maxMs: PAUSE_LIMIT_OTHER_MS, random });

@@ -21,6 +21,7 @@
  */
 
 import * as v from "valibot";
+import { formatAddress } from "../base/mod.ts";
 import { parseTrustDomain } from "../identity/mod.ts";
 import { type Place, readJson } from "./json_places.ts";
 import {
@@ -181,7 +182,9 @@ export function parseFileConfig(source: string): ParsedConfig {
   }
   const found: { readonly path: readonly (string | number)[]; readonly message: string }[] = [];
   for (const { path } of json.duplicates) found.push({ path, message: "is given twice" });
-  const result = v.safeParse(Config, json.value, { abortPipeEarly: true });
+  // To the schema a list is an object without any of its keys.
+  const value = Array.isArray(json.value) ? undefined : json.value;
+  const result = v.safeParse(Config, value, { abortPipeEarly: true });
   if (result.success) found.push(...contradictions(result.output));
   else found.push(...result.issues.map(problemOf));
   if (result.success && found.length === 0) return { kind: "valid", config: result.output };
@@ -215,11 +218,24 @@ function contradictions(
     });
   }
   const names = new Set<string>();
+  const binds = new Set(config.inbound ? [formatAddress(config.inbound.bind)] : []);
   config.upstreams.forEach((upstream, index) => {
     const at = (key: string, message: string) =>
       found.push({ path: ["upstreams", index, key], message });
     if (names.has(upstream.name)) at("name", `"${upstream.name}" is used by an earlier upstream`);
     names.add(upstream.name);
+    const bind = formatAddress(upstream.bind);
+    if (binds.has(bind)) at("bind", `${bind} is taken by an earlier listener`);
+    binds.add(bind);
+    const addresses = new Set<string>();
+    upstream.addresses.forEach(({ host, port }, position) => {
+      const address = `${host}:${port}`;
+      if (addresses.has(address)) {
+        const path = ["upstreams", index, "addresses", position];
+        found.push({ path, message: "is given twice" });
+      }
+      addresses.add(address);
+    });
     if ((upstream.identity === undefined) === (upstream.spiffeIds === undefined)) {
       at("identity", 'is needed, or "spiffeIds"; one of the two says who must answer');
     }

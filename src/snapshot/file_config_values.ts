@@ -16,8 +16,7 @@ export function object<T extends v.ObjectEntries>(
   const known = Object.keys(entries).join(", ");
   return v.strictObject(entries, (issue) => {
     if (issue.expected === "never") return `is not known here; known are ${known}`;
-    if (issue.received === "undefined") return "is missing";
-    return "must be an object";
+    return issue.received === "undefined" && issue.path ? "is missing" : "must be an object";
   });
 }
 

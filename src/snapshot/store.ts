@@ -82,8 +82,7 @@ export class FileStore implements SnapshotStore {
   save(snapshot: Snapshot): void {
     if (this.#closed) return;
     this.#waiting = snapshot;
-    const sinceMs = this.#options.clock.monotonic() - this.#lastWriteMs;
-    this.#schedule(Math.max(0, WRITE_INTERVAL_MS - sinceMs));
+    this.#schedule(this.#dueInMs);
   }
 
   async close(): Promise<void> {
@@ -91,6 +90,11 @@ export class FileStore implements SnapshotStore {
     this.#timer?.cancel();
     await this.#writing;
     if (this.#waiting) await this.#write();
+  }
+
+  get #dueInMs(): number {
+    const sinceMs = this.#options.clock.monotonic() - this.#lastWriteMs;
+    return Math.max(0, WRITE_INTERVAL_MS - sinceMs);
   }
 
   #schedule(delayMs: number): void {
@@ -110,7 +114,7 @@ export class FileStore implements SnapshotStore {
       this.#writing = undefined;
       if (!written) this.#waiting ??= snapshot;
       if (this.#waiting && !this.#closed) {
-        this.#schedule(written ? WRITE_INTERVAL_MS : RETRY_INTERVAL_MS);
+        this.#schedule(written ? this.#dueInMs : RETRY_INTERVAL_MS);
       }
     });
     return this.#writing;

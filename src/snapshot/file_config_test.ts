@@ -1,0 +1,256 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { formatProblem, parseFileConfig } from "./file_config.ts";
+
+const CREDENTIALS = { certFile: "a", keyFile: "b", rootsFile: "c" };
+const DB = {
+  name: "db",
+  bind: "127.0.0.1:9191",
+  addresses: ["10.0.0.7:20000"],
+  identity: { service: "db" },
+};
+const BASE = {
+  service: "web",
+  trustDomain: "mesh.example",
+  credentials: CREDENTIALS,
+  upstreams: [DB],
+};
+
+/** Problems as people see them, without their places. */
+function problems(config: unknown): string[] {
+  const parsed = parseFileConfig(JSON.stringify(config));
+  if (parsed.kind === "valid") return [];
+  return parsed.problems.map(({ path, message }) => `${path || "the file"} ${message}`);
+}
+
+const withUpstream = (overrides: object) => ({ ...BASE, upstreams: [{ ...DB, ...overrides }] });
+const inbound = (overrides: object) => ({
+  ...BASE,
+  inbound: { bind: ":20000", local: "127.0.0.1:8080", ...overrides },
+});
+
+for (
+  const [name, config, want] of [
+    ["a text", "x", [/^the file must be an object$/]],
+    ["a list", [], [/^the file must be an object$/]],
+    ["an empty object", {}, [
+      /^service is missing$/,
+      /^trustDomain is missing$/,
+      /^credentials is missing$/,
+    ]],
+    ["nothing to serve", { ...BASE, upstreams: [] }, [/neither "inbound" nor "upstreams"/]],
+    ["an unknown key", { ...BASE, upstream: [] }, [
+      /^upstream is not known here; known are service,/,
+    ]],
+    ["an unknown key inside", withUpstream({ adresses: [] }), [
+      /^upstreams\[0\]\.adresses is not known here; known are name, bind,/,
+    ]],
+    ["an odd key", { ...BASE, "a b": 1 }, [/^\["a b"\] is not known here/]],
+    ["__proto__", JSON.parse(`{"__proto__": {}, ${JSON.stringify(BASE).slice(1)}`), [
+      /^__proto__ is not known here/,
+    ]],
+    ["an empty service", { ...BASE, service: "" }, [/^service must not be empty$/]],
+    ["a service with a slash", { ...BASE, service: "a/b" }, [/^service must be a name without/]],
+    ["a star as service", { ...BASE, service: "*" }, [/^service must be a name without/]],
+    ["a number as service", { ...BASE, service: 1 }, [/^service must be a text$/]],
+    ["a bad trust domain", { ...BASE, trustDomain: "a b" }, [
+      /^trustDomain is not a trust domain$/,
+    ]],
+    ["a missing key file", { ...BASE, credentials: { ...CREDENTIALS, keyFile: undefined } }, [
+      /^credentials\.keyFile is missing$/,
+    ]],
+    ["a path with NUL", { ...BASE, credentials: { ...CREDENTIALS, keyFile: "a\u0000" } }, [
+      /^credentials\.keyFile has a control character$/,
+    ]],
+    ["a port of 0", withUpstream({ bind: "127.0.0.1:0" }), [
+      /^upstreams\[0\]\.bind must be host:port/,
+    ]],
+    ["a port too high", withUpstream({ bind: "127.0.0.1:65536" }), [
+      /^upstreams\[0\]\.bind must be/,
+    ]],
+    ["a bare port", withUpstream({ bind: "9191" }), [/^upstreams\[0\]\.bind must be host:port/]],
+    ["a bare IPv6 address", withUpstream({ bind: "::1:80" }), [/^upstreams\[0\]\.bind must be/]],
+    ["a relative socket", withUpstream({ bind: "unix://a" }), [/^upstreams\[0\]\.bind must be/]],
+    ["a long socket path", withUpstream({ bind: `unix:///${"a".repeat(107)}` }), [/bind must be/]],
+    ["a public listener on a socket", inbound({ bind: "unix:///a" }), [
+      /^inbound\.bind must be host:port,/,
+    ]],
+    ["a mode for a port", withUpstream({ socketMode: "0600" }), [/socketMode is for unix sockets/]],
+    ["a mode that is no mode", withUpstream({ bind: "unix:///a", socketMode: "rw" }), [
+      /socketMode must be an octal text/,
+    ]],
+    ["an address without port", withUpstream({ addresses: ["a:1", "b"] }), [
+      /^upstreams\[0\]\.addresses\[1\] must be host:port/,
+    ]],
+    ["a weight of 0", withUpstream({ addresses: [{ host: "a", port: 1, weight: 0 }] }), [
+      /^upstreams\[0\]\.addresses\[0\]\.weight must be a whole number from 1 to 128$/,
+    ]],
+    ["an address twice", withUpstream({ addresses: ["a:1", { host: "a", port: 1 }] }), [
+      /^upstreams\[0\]\.addresses\[1\] is given twice$/,
+    ]],
+    ["no identity", withUpstream({ identity: undefined }), [/^upstreams\[0\]\.identity is needed/]],
+    [
+      "two kinds of identity",
+      withUpstream({ spiffeIds: ["spiffe://mesh.example/ns/a/dc/b/svc/c"] }),
+      [
+        /^upstreams\[0\]\.identity is needed, or "spiffeIds"; one of the two/,
+      ],
+    ],
+    ["a bad SPIFFE id", withUpstream({ identity: undefined, spiffeIds: ["spiffe://x"] }), [
+      /^upstreams\[0\]\.spiffeIds\[0\] is no SPIFFE id: it is not a service id$/,
+    ]],
+    [
+      "a stranger's SPIFFE id",
+      withUpstream({
+        identity: undefined,
+        spiffeIds: ["spiffe://other/ns/a/dc/b/svc/c"],
+      }),
+      [/spiffeIds has "spiffe:\/\/other.*not in trust domain "mesh\.example"$/],
+    ],
+    ["a number as duration", withUpstream({ connectTimeout: 5 }), [
+      /^upstreams\[0\]\.connectTimeout must be a duration such as/,
+    ]],
+    ["a duration without unit", withUpstream({ connectTimeout: "5" }), [
+      /must be a duration such as/,
+    ]],
+    ["a negative duration", withUpstream({ idleTimeout: "-1s" }), [/must be from 0ms to 24 days/]],
+    ["no time to connect", withUpstream({ connectTimeout: "0" }), [/must be from 1ms/]],
+    ["an unknown balancer", withUpstream({ balancing: "fair" }), [
+      /^upstreams\[0\]\.balancing must be round_robin, random,/,
+    ]],
+    [
+      "a ring upside down",
+      withUpstream({
+        balancing: { kind: "ring_hash", minimumSize: 9, maximumSize: 8 },
+      }),
+      [/balancing has a minimumSize above its maximumSize/],
+    ],
+    ["a bad outlier share", withUpstream({ outlier: { maxEjectionPercent: 101 } }), [
+      /outlier\.maxEjectionPercent must be a whole number from 0 to 100/,
+    ]],
+    ["two upstreams of one name", { ...BASE, upstreams: [DB, { ...DB, bind: ":9192" }] }, [
+      /^upstreams\[1\]\.name "db" is used by an earlier upstream$/,
+    ]],
+    ["two upstreams on one port", { ...BASE, upstreams: [DB, { ...DB, name: "db2" }] }, [
+      /^upstreams\[1\]\.bind 127\.0\.0\.1:9191 is taken by an earlier listener$/,
+    ]],
+    ["an unknown action", { ...BASE, intentions: [{ source: "a", action: "log" }] }, [
+      /^intentions\[0\]\.action must be "allow" or "deny"$/,
+    ]],
+    ["two intentions for a source", {
+      ...BASE,
+      intentions: [{ source: "a", action: "allow" }, { source: "A", action: "deny" }],
+    }, [/^intentions\[1\]\.source "A" has an intention already$/]],
+    ["a wildcard inside a name", { ...BASE, intentions: [{ source: "a*", action: "deny" }] }, [
+      /^intentions\[0\]\.source must be a name/,
+    ]],
+    ["an unknown default", { ...BASE, defaultAction: "maybe" }, [/^defaultAction must be "allow"/]],
+    ["an old TLS version", { ...BASE, tls: { incoming: { minVersion: "1.1" } } }, [
+      /^tls\.incoming\.minVersion must be "1\.2" or "1\.3"$/,
+    ]],
+    ["several problems", { ...BASE, service: 1, defaultAction: 2, x: 3 }, [
+      /^service/,
+      /^defaultAction/,
+      /^x is not known/,
+    ]],
+  ] as const satisfies readonly (readonly [string, unknown, readonly RegExp[]])[]
+) {
+  test(`parseFileConfig() refuses ${name}`, () => {
+    const found = problems(config);
+    assert.equal(found.length, want.length, found.join("\n"));
+    want.forEach((pattern, index) => assert.match(found[index] ?? "", pattern));
+  });
+}
+
+test("parseFileConfig() takes the shortest configuration and fills in the rest", () => {
+  const parsed = parseFileConfig(JSON.stringify(BASE));
+  assert.equal(parsed.kind, "valid");
+  if (parsed.kind !== "valid") return;
+  const { config } = parsed;
+  assert.equal(config.defaultAction, "deny");
+  assert.deepEqual(config.intentions, []);
+  const [upstream] = config.upstreams;
+  assert.deepEqual(upstream?.bind, { kind: "tcp", host: "127.0.0.1", port: 9191 });
+  assert.deepEqual(upstream?.balancing, { kind: "round_robin" });
+  assert.equal(upstream?.connectTimeout, 5_000);
+  assert.equal(upstream?.maxConnections, 1_024);
+});
+
+test("parseFileConfig() takes every key", () => {
+  const whole = {
+    ...BASE,
+    datacenter: "dc2",
+    inbound: {
+      bind: "[::]:20000",
+      local: "unix:///run/web.sock",
+      localConnectTimeout: "1s",
+      handshakeTimeout: "1m30s",
+      maxConnections: 5,
+    },
+    upstreams: [{
+      name: "db",
+      bind: "unix:///run/db.sock",
+      socketMode: "0660",
+      addresses: ["[fd00::1]:20000", { host: "db.example", port: 1, weight: 3 }],
+      spiffeIds: ["spiffe://mesh.example/ns/default/dc/dc1/svc/db"],
+      sni: "db.example",
+      balancing: { kind: "least_request" },
+      outlier: { maxFailures: 1, interval: "1s", baseEjection: "2s", maxEjection: "3s" },
+      connectTimeout: "250ms",
+      idleTimeout: "0",
+      lifetime: "24h",
+      maxConnections: 0,
+      maxPending: 0,
+    }],
+    intentions: [{ source: "*", namespace: "*", partition: "*", action: "deny" }],
+    defaultAction: "allow",
+    tls: {
+      incoming: { minVersion: "1.3", maxVersion: "1.3", cipherSuites: [] },
+      outgoing: {},
+      strictSpiffeChain: true,
+    },
+  };
+  assert.deepEqual(problems(whole), []);
+  const parsed = parseFileConfig(JSON.stringify(whole));
+  if (parsed.kind !== "valid") throw new Error("unreachable");
+  const [upstream] = parsed.config.upstreams;
+  assert.equal(upstream?.socketMode, 0o660);
+  assert.deepEqual(upstream?.balancing, { kind: "least_request", choiceCount: 2 });
+  assert.deepEqual(upstream?.addresses[0], { kind: "tcp", host: "fd00::1", port: 20_000 });
+});
+
+for (const kind of ["round_robin", "random", "maglev", "least_request", "ring_hash"]) {
+  test(`parseFileConfig() takes balancing ${kind} by its name`, () => {
+    assert.deepEqual(problems(withUpstream({ balancing: kind })), []);
+  });
+}
+
+test("parseFileConfig() says where a problem is", () => {
+  const parsed = parseFileConfig('\ufeff{\n  "service": "web",\n  "servce": 1\n}');
+  assert.equal(parsed.kind, "invalid");
+  if (parsed.kind !== "invalid") return;
+  assert.deepEqual(parsed.problems.map(formatProblem), [
+    "line 1, column 1: trustDomain is missing",
+    "line 1, column 1: credentials is missing",
+    "line 3, column 3: servce is not known here; known are service, trustDomain, datacenter, " +
+    "credentials, inbound, upstreams, intentions, defaultAction, tls",
+  ]);
+});
+
+test("parseFileConfig() says where JSON breaks", () => {
+  const parsed = parseFileConfig('{\n  "service": "web"\n  "x": 1\n}');
+  assert.deepEqual(parsed.kind === "invalid" && parsed.problems.map(formatProblem), [
+    'line 3, column 3: the file is not JSON: expected "," or "}"',
+  ]);
+});
+
+test("parseFileConfig() refuses a key given twice", () => {
+  const text = JSON.stringify(BASE).replace("{", '{"intentions": [], "intentions": [],');
+  const parsed = parseFileConfig(text);
+  assert.deepEqual(
+    parsed.kind === "invalid" && parsed.problems.map(({ path, message }) => `${path} ${message}`),
+    [
+      "intentions is given twice",
+    ],
+  );
+});

@@ -1,0 +1,202 @@
+import assert from "node:assert/strict";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { FakeClock } from "../../test/kit/clock.ts";
+import * as facts from "../../test/kit/snapshot_facts.ts";
+import { type ProxyError, silentLog, Stats } from "../base/mod.ts";
+import { diffSnapshots, FileSource, type Snapshot } from "./mod.ts";
+
+const CA = facts.authority();
+const CONFIG = {
+  service: "web",
+  trustDomain: facts.TRUST_DOMAIN,
+  credentials: { certFile: "web.pem", keyFile: "web.key", rootsFile: "roots.pem" },
+  inbound: { bind: "127.0.0.1:20000", local: "127.0.0.1:8080" },
+  upstreams: [{
+    name: "db",
+    bind: "127.0.0.1:9191",
+    addresses: ["10.0.0.7:20000", { host: "10.0.0.8", port: 20_000, weight: 2 }],
+    identity: { service: "db" },
+  }],
+  intentions: [{ source: "*", action: "deny" }, { source: "shop", action: "allow" }],
+};
+
+class Rig {
+  readonly clock = new FakeClock({ startMs: facts.NOW_MS });
+  readonly snapshots: Snapshot[] = [];
+  readonly directory: string;
+  readonly source: FileSource;
+  #failed: ((error: ProxyError) => void) | undefined;
+
+  constructor(directory: string) {
+    this.directory = directory;
+    this.source = new FileSource({
+      file: join(directory, "postern.json"),
+      clock: this.clock,
+      log: silentLog,
+      stats: new Stats(),
+    });
+  }
+
+  static async create(): Promise<Rig> {
+    const rig = new Rig(await mkdtemp(join(tmpdir(), "postern-file-")));
+    await rig.config(CONFIG);
+    await rig.credentials(facts.leafOf(CA));
+    await rig.write("roots.pem", CA.rootPem);
+    return rig;
+  }
+
+  write(name: string, text: string): Promise<void> {
+    return writeFile(join(this.directory, name), text);
+  }
+
+  config(config: unknown): Promise<void> {
+    return this.write("postern.json", JSON.stringify(config));
+  }
+
+  async credentials(leaf: { readonly certPem: string; readonly keyPem: string }): Promise<void> {
+    await this.write("web.pem", leaf.certPem);
+    await this.write("web.key", leaf.keyPem);
+  }
+
+  /** The first snapshot, or why there is none. */
+  start(): Promise<Snapshot | ProxyError> {
+    return new Promise((resolve) => {
+      this.#failed = resolve;
+      this.source.start((snapshot) => {
+        this.snapshots.push(snapshot);
+        resolve(snapshot);
+      }, (error) => this.#failed?.(error));
+    });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.source.close();
+    await rm(this.directory, { recursive: true });
+  }
+}
+
+test("FileSource makes a whole snapshot without Consul", async () => {
+  await using rig = await Rig.create();
+  const snapshot = await rig.start();
+  assert.ok(!(snapshot instanceof Error), String(snapshot));
+  assert.equal(snapshot.service, "web");
+  assert.deepEqual(snapshot.inbound?.local, { kind: "tcp", host: "127.0.0.1", port: 8080 });
+  assert.equal(snapshot.policy.defaultAction, "deny");
+  assert.deepEqual(
+    snapshot.policy.intentions.map(({ source, action }) => [source.name, action]),
+    [["shop", "allow"], ["*", "deny"]],
+    "an exact source counts before a star",
+  );
+  const target = snapshot.targets["service:default/default/db#file"];
+  assert.equal(target?.sni, `db.default.dc1.internal.${facts.TRUST_DOMAIN}`);
+  assert.deepEqual(target?.spiffeUris, [
+    `spiffe://${facts.TRUST_DOMAIN}/ns/default/dc/dc1/svc/db`,
+  ]);
+  assert.deepEqual(target?.endpoints.map(({ id, weight }) => [id, weight]), [
+    ["10.0.0.7:20000", 1],
+    ["10.0.0.8:20000", 2],
+  ]);
+  assert.equal(snapshot.credentials.serial, rig.source.status().certificate?.serial);
+});
+
+for (
+  const [name, break_, want] of [
+    ["no file", (rig) => rm(join(rig.directory, "postern.json")), /postern\.json" cannot be read/],
+    [
+      "unknown keys",
+      (rig) => rig.config({ ...CONFIG, upstream: [] }),
+      /upstream is not known here/,
+    ],
+    [
+      "no JSON",
+      (rig) => rig.write("postern.json", "web:"),
+      /line 1, column 1: the file is not JSON/,
+    ],
+    ["a missing key file", (rig) => rm(join(rig.directory, "web.key")), /web\.key" cannot be read/],
+    ["another key", (rig) => rig.write("web.key", facts.leafOf(CA).keyPem), /key does not belong/],
+    [
+      "roots of a stranger",
+      (rig) => rig.write("roots.pem", facts.authority().rootPem),
+      /does not reach a root/,
+    ],
+    ["a leaf for another service", (rig) => rig.credentials(facts.leafOf(CA, "shop")), /"shop"/],
+    [
+      "an impossible TLS range",
+      (rig) =>
+        rig.config({ ...CONFIG, tls: { incoming: { minVersion: "1.3", maxVersion: "1.2" } } }),
+      /no version/,
+    ],
+    [
+      "bytes that are no text",
+      (rig) => writeFile(join(rig.directory, "postern.json"), new Uint8Array([0xff, 0xfe])),
+      /cannot be read/,
+    ],
+    ["a directory", async (rig) => {
+      await rm(join(rig.directory, "web.pem"));
+      await mkdir(join(rig.directory, "web.pem"));
+    }, /web\.pem" cannot be read/],
+    [
+      "a file that is too long",
+      (rig) => rig.write("web.pem", "x".repeat(2 * 1024 * 1024)),
+      /more than 1048576 bytes/,
+    ],
+  ] as const satisfies readonly (readonly [string, (rig: Rig) => Promise<void>, RegExp])[]
+) {
+  test(`FileSource does not start with ${name}`, async () => {
+    await using rig = await Rig.create();
+    await break_(rig);
+    const error = await rig.start();
+    assert.ok(error instanceof Error);
+    assert.equal(error.code, "config_invalid");
+    assert.match(error.message, want);
+    assert.match(error.message, /^Cannot use configuration "/);
+    assert.doesNotMatch(error.message, /BEGIN|[A-Za-z0-9+/]{60}/);
+  });
+
+  test(`FileSource keeps the old state when reloaded with ${name}`, async () => {
+    await using rig = await Rig.create();
+    await rig.start();
+    await break_(rig);
+    await rig.source.reload();
+    assert.equal(rig.snapshots.length, 1);
+    assert.match(rig.source.refused[0]?.reason ?? "", want);
+  });
+}
+
+test("FileSource changes only what a reload changes", async () => {
+  await using rig = await Rig.create();
+  await rig.start();
+  await rig.source.reload();
+  assert.equal(rig.snapshots.length, 1, "nothing changed");
+
+  await rig.config({ ...CONFIG, intentions: [] });
+  await rig.source.reload();
+  const policy = diffSnapshots(rig.snapshots[0], rig.snapshots[1] as Snapshot);
+  assert.deepEqual([policy.policy?.intentions, policy.credentials, policy.inbound], [
+    [],
+    undefined,
+    undefined,
+  ]);
+  assert.deepEqual([policy.upstreams, policy.targets], [{}, {}]);
+
+  await rig.credentials(facts.leafOf(CA));
+  await rig.source.reload();
+  const credentials = diffSnapshots(rig.snapshots[1], rig.snapshots[2] as Snapshot);
+  assert.ok(credentials.credentials);
+  assert.equal(credentials.policy, undefined);
+});
+
+test("FileSource forgets a refusal once the file is right again", async () => {
+  await using rig = await Rig.create();
+  await rig.start();
+  await rig.config({});
+  await rig.source.reload();
+  assert.equal(rig.source.refused.length, 1);
+  await rig.config(CONFIG);
+  await rig.source.reload();
+  assert.deepEqual(rig.source.refused, []);
+  assert.equal(rig.snapshots.length, 1);
+});

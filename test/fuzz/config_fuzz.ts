@@ -1,0 +1,57 @@
+/**
+ * The configuration file and the stored snapshot, damaged: each is either refused with reasons or taken
+ * whole, and places lie inside the text.
+ *
+ * @module
+ */
+
+import assert from "node:assert/strict";
+import { formatProblem, parseFileConfig } from "../../src/snapshot/mod.ts";
+import { parseStored } from "../../src/snapshot/stored_snapshot.ts";
+import type { FuzzTarget } from "./fuzz.ts";
+
+const SHORT = {
+  service: "web",
+  trustDomain: "mesh.example",
+  credentials: { certFile: "web.pem", keyFile: "web.key", rootsFile: "roots.pem" },
+  inbound: { bind: "0.0.0.0:20000", local: "unix:///run/web.sock", maxConnections: 5 },
+};
+const LONG = {
+  ...SHORT,
+  upstreams: [{
+    name: "db",
+    bind: "127.0.0.1:9191",
+    addresses: ["[::1]:20000", { host: "10.0.0.8", port: 20_000, weight: 2 }],
+    identity: { service: "db", datacenter: "dc2" },
+    balancing: { kind: "ring_hash", minimumSize: 64, maximumSize: 128 },
+    outlier: { maxFailures: 3, interval: "10s" },
+    connectTimeout: "1m30s",
+  }],
+  intentions: [{ source: "shop", action: "allow" }, { source: "*", action: "deny" }],
+  tls: { incoming: { minVersion: "1.3" }, outgoing: {}, strictSpiffeChain: true },
+};
+const bytesOf = (value: unknown) => new TextEncoder().encode(JSON.stringify(value, null, 1));
+
+export const target: FuzzTarget = {
+  name: "config",
+  corpus: [bytesOf(SHORT), bytesOf(LONG), bytesOf({ schema: 1, savedAtMs: 0, snapshot: {} })],
+  dictionary: ['"__proto__"', '"constructor"', "null", "[[", "1e999", "\\u0000", "\\ud800", '"*"'],
+  run(input) {
+    const text = new TextDecoder().decode(input);
+    const parsed = parseFileConfig(text);
+    if (parsed.kind === "valid") {
+      const again = parseFileConfig(text);
+      assert.deepEqual(again, parsed);
+      assert.ok(parsed.config.upstreams.every(({ connectTimeout }) => connectTimeout > 0));
+      JSON.parse(text.replace(/^\ufeff/, ""));
+    } else {
+      assert.ok(parsed.problems.length > 0);
+      const lines = text.split("\n").length;
+      for (const problem of parsed.problems) {
+        assert.ok(problem.place.line >= 1 && problem.place.line <= lines, formatProblem(problem));
+        assert.ok(problem.place.column >= 1, formatProblem(problem));
+      }
+    }
+    assert.equal(parseStored(text).kind, "invalid");
+  },
+};

@@ -36,8 +36,9 @@ export interface BunSocket {
   upgradeTLS(options: {
     readonly isServer: true;
     readonly tls: BunTlsOptions;
+    readonly data: unknown;
     readonly socket: BunSocketHandler;
-  }): unknown;
+  }): readonly [raw: BunSocket, secured: BunSocket];
   setSession(ticket: Uint8Array): void;
   getSession(): Uint8Array | undefined;
   isSessionReused(): boolean;
@@ -81,6 +82,7 @@ export interface BunRuntime {
     options: {
       readonly allowHalfOpen: boolean;
       readonly tls?: BunTlsOptions;
+      readonly data: unknown;
       readonly socket: BunSocketHandler;
     } & ({ readonly unix: string } | { readonly hostname: string; readonly port: number }),
   ): Promise<unknown>;

@@ -1,0 +1,127 @@
+/**
+ * An open stream on one of Bun's sockets, plain or TLS.
+ *
+ * @module
+ */
+
+import { formatAddress } from "../base/mod.ts";
+import type { BunSocket } from "./bun_types.ts";
+import type { SocketOwner } from "./bun_owner.ts";
+import { type Connection, type ConnectionEvents, ignoredEvents } from "./port.ts";
+
+export class BunConnection implements Connection, SocketOwner {
+  events: ConnectionEvents = ignoredEvents;
+  readonly #socket: BunSocket;
+  #remote: string | undefined;
+  #unsent: Uint8Array[] | undefined;
+  #ending: "half" | "both" | undefined;
+  #peerEnded = false;
+  #closed = false;
+
+  /** Takes the socket over from whoever owned it. */
+  constructor(socket: BunSocket, remote?: string) {
+    this.#socket = socket;
+    this.#remote = remote;
+    socket.data = this;
+  }
+
+  get remote(): string {
+    return this.#remote ??= remoteOf(this.#socket);
+  }
+
+  get bufferedBytes(): number {
+    return this.#unsent?.reduce((sum, chunk) => sum + chunk.length, 0) ?? 0;
+  }
+
+  write(chunk: Uint8Array): boolean {
+    if (this.#unsent === undefined) {
+      const sent = this.#socket.write(chunk);
+      if (sent === chunk.length) return true;
+      // Gone already: its close follows, and nothing can be kept for it.
+      if (sent < 0 || this.#closed) return true;
+      chunk = chunk.subarray(sent);
+      this.#unsent = [];
+    }
+    this.#unsent.push(chunk);
+    return false;
+  }
+
+  end(): void {
+    if (this.#closed || this.#ending) return;
+    this.#ending = "half";
+    if (!this.#unsent) this.#finish();
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#ending = "both";
+    if (!this.#unsent) this.#finish();
+  }
+
+  reset(): void {
+    if (this.#closed) return;
+    this.#unsent = undefined;
+    this.#socket.terminate();
+  }
+
+  pause(): void {
+    if (!this.#closed) this.#socket.pause();
+  }
+
+  resume(): void {
+    if (!this.#closed) this.#socket.resume();
+  }
+
+  received(chunk: Uint8Array): void {
+    this.events.onData(chunk);
+  }
+
+  drained(): void {
+    const unsent = this.#unsent;
+    if (!unsent) return;
+    while (unsent.length > 0) {
+      const chunk = unsent[0] as Uint8Array;
+      const sent = this.#socket.write(chunk);
+      if (sent < chunk.length) {
+        if (sent > 0) unsent[0] = chunk.subarray(sent);
+        return;
+      }
+      unsent.shift();
+    }
+    this.#unsent = undefined;
+    if (this.#ending) this.#finish();
+    else this.events.onDrain();
+  }
+
+  peerEnded(): void {
+    if (this.#peerEnded) return;
+    this.#peerEnded = true;
+    this.events.onEnd();
+  }
+
+  /** A handler threw, or the socket broke: either way nothing more can be trusted to pass. */
+  broke(): void {
+    this.reset();
+  }
+
+  closed(error: Error | undefined): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    const broken = error !== undefined || this.#unsent !== undefined;
+    this.#unsent = undefined;
+    this.events.onClose(broken);
+    this.events = ignoredEvents;
+  }
+
+  #finish(): void {
+    if (this.#ending === "both" || this.#peerEnded) this.#socket.end();
+    else this.#socket.shutdown();
+  }
+}
+
+/** `127.0.0.1:40312`, or `unix`. */
+export function remoteOf(socket: BunSocket): string {
+  const host = socket.remoteAddress;
+  if (!host || !socket.remotePort) return "unix";
+  return formatAddress({ kind: "tcp", host, port: socket.remotePort });
+}

@@ -1,0 +1,46 @@
+/**
+ * Who a native socket's events go to. The callbacks given to Bun are the same few functions for all
+ * sockets; each looks up the owner in the socket's `data`, which changes hands as the connection moves
+ * from its handshake to its stream. So a connection costs no closure.
+ *
+ * @module
+ */
+
+import type { BunSocket, BunSocketHandler } from "./bun_types.ts";
+
+export interface SocketOwner {
+  received(chunk: Uint8Array): void;
+  drained(): void;
+  peerEnded(): void;
+  closed(error: Error | undefined): void;
+  broke(error: Error): void;
+  /** Only while a handshake is under way. */
+  handshaken?(socket: BunSocket, success: boolean, error: BunTlsError | null): void;
+  /** Only of a connection that we dial. */
+  opened?(socket: BunSocket): void;
+  connectFailed?(error: Error): void;
+}
+
+export type BunTlsError = Error & { code?: string };
+
+function ownerOf(socket: BunSocket): SocketOwner | undefined {
+  return socket.data;
+}
+
+/** For streams, and for handshakes on their way to one. */
+export const STREAM_HANDLER = {
+  data: (socket: BunSocket, chunk: Uint8Array) => ownerOf(socket)?.received(chunk),
+  drain: (socket: BunSocket) => ownerOf(socket)?.drained(),
+  end: (socket: BunSocket) => ownerOf(socket)?.peerEnded(),
+  close: (socket: BunSocket, error?: Error | null) => ownerOf(socket)?.closed(error ?? undefined),
+  error: (socket: BunSocket, error: Error) => ownerOf(socket)?.broke(error),
+  handshake: (socket: BunSocket, success: boolean, error: BunTlsError | null) =>
+    ownerOf(socket)?.handshaken?.(socket, success, error),
+} satisfies BunSocketHandler;
+
+/** For connections that we dial. */
+export const DIAL_HANDLER = {
+  ...STREAM_HANDLER,
+  open: (socket: BunSocket) => ownerOf(socket)?.opened?.(socket),
+  connectError: (socket: BunSocket, error: Error) => ownerOf(socket)?.connectFailed?.(error),
+} satisfies BunSocketHandler;

@@ -1,0 +1,154 @@
+/**
+ * Who may not talk to the public listener, and that the application never hears of them.
+ *
+ * @module
+ */
+
+import assert from "node:assert/strict";
+import { randomBytes } from "node:crypto";
+import { test } from "node:test";
+import { connect as tlsConnect, type ConnectionOptions } from "node:tls";
+import { createAuthority } from "../kit/certificates.ts";
+import { clientOf, openClient, startEcho } from "../kit/data_path.ts";
+import { type Pair, startPair } from "../kit/pair.ts";
+
+const HOUR_MS = 3_600_000;
+
+/** Runtimes differ in whether they end such a handshake or leave the verdict to us. */
+const UNTRUSTED = /^(handshake_failed|identity_invalid|chain_untrusted)$/;
+
+/** What a client shows, made from the mesh's own authority unless it says otherwise. */
+const CALLERS: readonly (readonly [
+  name: string,
+  code: RegExp,
+  make: (pair: Pair) => { readonly certPem: string; readonly keyPem: string } | undefined,
+])[] = [
+  ["no client certificate", UNTRUSTED, () => undefined],
+  [
+    "a certificate of another authority",
+    UNTRUSTED,
+    () => createAuthority().issueLeaf({ service: "web" }),
+  ],
+  ["an expired certificate", UNTRUSTED, ({ ca }) =>
+    ca.issueLeaf({
+      service: "web",
+      overrides: { notBeforeMs: Date.now() - 2 * HOUR_MS, notAfterMs: Date.now() - HOUR_MS },
+    })],
+  ["a certificate that is not valid yet", UNTRUSTED, ({ ca }) =>
+    ca.issueLeaf({
+      service: "web",
+      overrides: { notBeforeMs: Date.now() + HOUR_MS, notAfterMs: Date.now() + 2 * HOUR_MS },
+    })],
+  [
+    "a certificate of another trust domain",
+    /^identity_invalid$/,
+    ({ ca }) =>
+      ca.issueLeaf({ service: "web", uri: "spiffe://other.consul/ns/default/dc/dc1/svc/web" }),
+  ],
+  ["a certificate with two identities", /^identity_invalid$/, ({ ca }) => {
+    const { uri } = ca.issueLeaf({ service: "web" });
+    return ca.issueLeaf({
+      service: "web",
+      overrides: { uris: [uri, uri.replace("/web", "/admin")] },
+    });
+  }],
+  [
+    "a certificate with no identity",
+    /^identity_invalid$/,
+    ({ ca }) => ca.issueLeaf({ service: "web", overrides: { uris: [] } }),
+  ],
+  ["the identity of a gateway", /^identity_invalid$/, ({ ca, dbSnapshot }) =>
+    ca.issueLeaf({
+      service: "web",
+      uri: `spiffe://${dbSnapshot.credentials.trustDomains[0]}/gateway/mesh/dc/dc1`,
+    })],
+  [
+    "a service without an intention",
+    /^intention_denied$/,
+    ({ ca }) => ca.issueLeaf({ service: "batch" }),
+  ],
+];
+
+async function callAs(pair: Pair, identity: Partial<ConnectionOptions>) {
+  const socket = tlsConnect({
+    host: "127.0.0.1",
+    port: pair.db.port(),
+    ca: pair.ca.rootPem,
+    rejectUnauthorized: false,
+    checkServerIdentity: () => undefined,
+    ...identity,
+  });
+  const client = clientOf(socket);
+  socket.on("secureConnect", () => socket.write("let me in"));
+  return client;
+}
+
+for (const [name, code, make] of CALLERS) {
+  test(`the public listener refuses ${name}`, async () => {
+    await using echo = await startEcho();
+    await using pair = await startPair({ localPort: echo.port });
+    const identity = make(pair);
+    await using client = await callAs(
+      pair,
+      identity ? { cert: identity.certPem, key: identity.keyPem } : {},
+    );
+    await client.gone;
+    const { fields } = await pair.line(({ fields }) => fields.code !== undefined);
+    assert.match(String(fields.code), code, JSON.stringify(fields));
+    assert.equal(echo.sockets.length, 0);
+    assert.equal(pair.db.path.view({ connections: true }).connections.length, 0);
+  });
+}
+
+for (
+  const [name, bytes] of [
+    ["an HTTP request", new TextEncoder().encode("GET / HTTP/1.1\r\nHost: x\r\n\r\n")],
+    ["100 KB of noise", randomBytes(100_000)],
+    ["a cut ClientHello", Uint8Array.of(0x16, 0x03, 0x01, 0x02, 0x00, 0x01, 0x00)],
+  ] as const
+) {
+  test(`the public listener refuses ${name} instead of TLS`, async () => {
+    await using echo = await startEcho();
+    await using pair = await startPair({ localPort: echo.port });
+    await using client = await openClient(pair.db.port());
+    client.socket.end(bytes);
+    await client.gone;
+    await pair.line(({ fields }) => fields.stage === "handshake");
+    assert.equal(echo.sockets.length, 0);
+  });
+}
+
+test("a peer that never shakes hands is dropped at the deadline", async () => {
+  await using echo = await startEcho();
+  await using pair = await startPair({
+    localPort: echo.port,
+    inbound: { handshakeTimeoutMs: 100 },
+  });
+  await using client = await openClient(pair.db.port());
+  await client.gone;
+  const { fields } = await pair.line(({ fields }) => fields.code === "handshake_timed_out");
+  assert.equal(fields.stage, "handshake");
+});
+
+test("an expired identity of our own is not served from a wrong clock", async () => {
+  await using echo = await startEcho();
+  const future = Date.now() + 100 * 24 * HOUR_MS;
+  await using pair = await startPair({
+    localPort: echo.port,
+    db: {
+      clock: {
+        now: () => future,
+        monotonic: () => performance.now(),
+        after(delayMs, fn) {
+          const timer = setTimeout(fn, delayMs);
+          return { cancel: () => clearTimeout(timer) };
+        },
+      },
+    },
+  });
+  const web = pair.ca.issueLeaf({ service: "web" });
+  await using client = await callAs(pair, { cert: web.certPem, key: web.keyPem });
+  await client.gone;
+  const { fields } = await pair.line(({ fields }) => fields.code === "identity_invalid");
+  assert.match(String(fields.reason), /expired|valid/i);
+});

@@ -1,11 +1,6 @@
 import { strict as assert } from "node:assert";
-import { execFileSync, spawn } from "node:child_process";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import process from "node:process";
 import { test } from "node:test";
-import { silentLog, systemClock } from "../base/mod.ts";
+import { silentLog } from "../base/mod.ts";
 import { FakeClock } from "../../test/kit/clock.ts";
 import { Notifier } from "./notify.ts";
 
@@ -119,59 +114,4 @@ test("Notifier warns once when the supervisor does not listen", () => {
   notifier.ready("");
   notifier.status("");
   assert.equal(warnings, 1);
-});
-
-function hasNotifyProgram(): boolean {
-  try {
-    execFileSync("systemd-notify", ["--version"], { stdio: "ignore" });
-    return true;
-  } catch {
-    return false;
-  }
-}
-
-const RECEIVER = `
-import socket, sys
-s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-s.bind(sys.argv[1])
-s.settimeout(20)
-print("bound", flush=True)
-text = ""
-while "STOPPING=1" not in text:
-    text += s.recv(4096).decode() + "\\n"
-print(text, flush=True)
-`;
-
-test("Notifier reaches a real socket on this runtime", {
-  skip: process.versions.bun === undefined && !hasNotifyProgram(),
-}, async () => {
-  const directory = await mkdtemp(join(tmpdir(), "postern-notify-"));
-  const path = join(directory, "socket");
-  const receiver = spawn("python3", ["-c", RECEIVER, path], {
-    stdio: ["ignore", "pipe", "inherit"],
-  });
-  try {
-    let output = "";
-    let notifier: Notifier | undefined;
-    for await (const chunk of receiver.stdout) {
-      output += chunk;
-      if (notifier || !output.includes("bound")) continue;
-      notifier = new Notifier({
-        env: { NOTIFY_SOCKET: path },
-        pid: process.pid,
-        clock: systemClock,
-        log: silentLog,
-      });
-      notifier.ready("up");
-      notifier.stopping("down");
-      await notifier.close();
-    }
-    assert.match(
-      output,
-      /READY=1\n(?:.*\n)*?STATUS=up\n(?:.*\n)*STOPPING=1\n(?:.*\n)*?STATUS=down\n/,
-    );
-  } finally {
-    receiver.kill();
-    await rm(directory, { recursive: true });
-  }
 });

@@ -1,52 +1,70 @@
 import { strict as assert } from "node:assert";
-import { spawn } from "node:child_process";
-import { mkdtemp, rm } from "node:fs/promises";
+import { Buffer } from "node:buffer";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
-import { type DatagramResult, sendUnixDatagram } from "./bun_datagram.ts";
+import { sendUnixDatagram } from "./bun_datagram.ts";
 
-/** Prints, of one datagram, the process id of the sender and the text. */
-const RECEIVER = `
-import socket, struct, sys
-s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-s.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-path = sys.argv[1]
-s.bind("\\0" + path[1:] if path.startswith("@") else path)
-s.settimeout(20)
-print("bound", flush=True)
-data, extra, _, _ = s.recvmsg(4096, 256)
-pid, _, _ = struct.unpack("3i", extra[0][2])
-print(pid, data.decode(), flush=True)
-`;
-const onBun = process.versions.bun !== undefined && process.platform === "linux";
-
-for (const kind of ["path", "abstract name"]) {
-  test(`sendUnixDatagram() reaches a receiver at a ${kind}, from this process`, async () => {
-    const directory = await mkdtemp(join(tmpdir(), "postern-datagram-"));
-    const path = kind === "path" ? join(directory, "socket") : `@postern-${process.pid}`;
-    const receiver = spawn("python3", ["-c", RECEIVER, path], {
-      stdio: ["ignore", "pipe", "inherit"],
-    });
-    try {
-      let output = "";
-      let result: DatagramResult | undefined;
-      for await (const chunk of receiver.stdout) {
-        output += chunk;
-        if (result !== undefined || !output.includes("bound")) continue;
-        result = sendUnixDatagram(path, "READY=1\nSTATUS=grün");
-        if (result === "unsupported") receiver.kill();
-      }
-      if (!onBun) return assert.equal(result, "unsupported");
-      assert.equal(result, "sent");
-      assert.equal(output, `bound\n${process.pid} READY=1\nSTATUS=grün\n`);
-    } finally {
-      receiver.kill();
-      await rm(directory, { recursive: true });
-    }
-  });
+interface Symbols {
+  socket(family: number, type: number, protocol: number): number;
+  bind(fd: number, address: Uint8Array, length: number): number;
+  recv(fd: number, buffer: Uint8Array, length: bigint, flags: number): bigint | number;
+  close(fd: number): number;
 }
+
+interface Foreign {
+  dlopen(path: string, symbols: object): { readonly symbols: Symbols };
+}
+
+const onBun = process.versions.bun !== undefined && process.platform === "linux";
+const MSG_DONTWAIT = 0x40;
+
+/** A socket bound to `sunPath` (with its zero byte), read without waiting. */
+function receiver(sunPath: string) {
+  const load = process.getBuiltinModule as (name: string) => Foreign | undefined;
+  const foreign = load("bun:ffi");
+  assert.ok(foreign);
+  const { symbols } = foreign.dlopen("libc.so.6", {
+    socket: { args: ["i32", "i32", "i32"], returns: "i32" },
+    bind: { args: ["i32", "ptr", "u32"], returns: "i32" },
+    recv: { args: ["i32", "ptr", "usize", "i32"], returns: "i64" },
+    close: { args: ["i32"], returns: "i32" },
+  });
+  const fd = symbols.socket(1, 2, 0);
+  const address = Buffer.from(`\x01\0${sunPath}`, "latin1");
+  assert.equal(symbols.bind(fd, address, address.length), 0);
+  return {
+    read(): string {
+      const buffer = Buffer.alloc(4_096);
+      const length = Number(symbols.recv(fd, buffer, BigInt(buffer.length), MSG_DONTWAIT));
+      return length < 0 ? "nothing" : buffer.toString("utf8", 0, length);
+    },
+    close: () => void symbols.close(fd),
+  };
+}
+
+test("sendUnixDatagram() reaches a socket by path and by abstract name", () => {
+  const directory = mkdtempSync(join(tmpdir(), "postern-datagram-"));
+  try {
+    const path = join(directory, "socket");
+    const name = `postern-datagram-${process.pid}`;
+    for (const [target, sunPath] of [[path, `${path}\0`], [`@${name}`, `\0${name}`]] as const) {
+      if (!onBun) {
+        assert.equal(sendUnixDatagram(target, "READY=1"), "unsupported");
+        continue;
+      }
+      const socket = receiver(sunPath);
+      assert.equal(sendUnixDatagram(target, "READY=1\nSTATUS=grün"), "sent");
+      assert.equal(socket.read(), "READY=1\nSTATUS=grün");
+      assert.equal(socket.read(), "nothing");
+      socket.close();
+    }
+  } finally {
+    rmSync(directory, { recursive: true });
+  }
+});
 
 for (
   const [name, path] of [
@@ -61,3 +79,13 @@ for (
     assert.equal(sendUnixDatagram(path, "READY=1"), onBun ? "failed" : "unsupported");
   });
 }
+
+test("sendUnixDatagram() does not wait for a receiver that does not read", () => {
+  if (!onBun) return assert.equal(sendUnixDatagram("@x", "READY=1"), "unsupported");
+  const name = `postern-full-${process.pid}`;
+  const socket = receiver(`\0${name}`);
+  const results = Array.from({ length: 5_000 }, () => sendUnixDatagram(`@${name}`, "x".repeat(99)));
+  assert.equal(results[0], "sent");
+  assert.equal(results.at(-1), "failed");
+  socket.close();
+});

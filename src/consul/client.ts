@@ -119,12 +119,15 @@ export class Client {
     const token = this.#token.current();
     if (token) headers["x-consul-token"] = token;
     if (basicAuth) headers.authorization = `Basic ${Buffer.from(basicAuth).toString("base64")}`;
+    const method = call.method ?? "GET";
     return this.#transport.send({
-      method: call.method ?? "GET",
+      method,
       path: `${pathPrefix}${call.path}${this.#query(call)}`,
       headers,
       ...(call.body === undefined ? {} : { body: JSON.stringify(call.body) }),
       timeoutMs: call.timeoutMs,
+      // A wait is never repeated as it is: whoever broke it may count from another index.
+      repeatable: method === "GET" && !call.query?.["index"] && !call.query?.["hash"],
       limitBytes: REPLY_LIMIT_BYTES,
       ...(call.signal ? { signal: call.signal } : {}),
     });

@@ -33,6 +33,8 @@ export interface WireRequest {
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: string;
   readonly timeoutMs: number;
+  /** May be asked a second time where the first went into a connection that was closed already. */
+  readonly repeatable: boolean;
   /** A longer reply is refused without being kept. */
   readonly limitBytes: number;
   readonly signal?: AbortSignal;
@@ -76,7 +78,7 @@ export class Transport {
       return await this.#sendOnce(request);
     } catch (error) {
       // An idle connection that the agent closed while we were writing: ask once more on another.
-      if (error instanceof StaleConnection && request.method === "GET") {
+      if (error instanceof StaleConnection && request.repeatable) {
         return await this.#sendOnce(request);
       }
       throw error;
@@ -111,6 +113,12 @@ export class Transport {
       const request = (tls ? https : http).request(this.#requestOptions(wire));
       const chunks: Uint8Array[] = [];
       let size = 0;
+      let answered = false;
+      // Deno sends a request that fails on a reused connection again by itself, even one that was
+      // destroyed on purpose, unless the request says that its connection is new. A long poll must not
+      // be sent again with its index, and one that was given up not at all.
+      const reused = request.reusedSocket;
+      request.reusedSocket = false;
       const settle = (finish: () => void) => {
         if (!this.#running.delete(fail)) return;
         timer.cancel();
@@ -133,7 +141,7 @@ export class Transport {
       wire.signal?.addEventListener("abort", onAbort);
 
       request.on("error", (error: unknown) => {
-        const stale = request.reusedSocket && size === 0 && chunks.length === 0;
+        const stale = reused && !answered;
         const text = this.#cannot(reasonOf(error));
         fail(
           stale
@@ -142,6 +150,7 @@ export class Transport {
         );
       });
       request.on("response", (reply: http.IncomingMessage) => {
+        answered = true;
         const cut = () => {
           const text = this.#cannot(`the connection ended after ${size} bytes of the reply`);
           fail(new ProxyError("agent_unreachable", text));

@@ -1,0 +1,105 @@
+/**
+ * Our agent client against a {@link ScriptedAgent}, on a clock that the test moves.
+ *
+ * @module
+ */
+
+import { type ProxyError, seededRandom, silentLog, Stats } from "../../src/base/mod.ts";
+import {
+  type Agent,
+  type AgentOptions,
+  createAgent,
+  type WatchSink,
+} from "../../src/consul/mod.ts";
+import { FakeClock } from "./clock.ts";
+import { eventually, type Handler, ScriptedAgent } from "./scripted_agent.ts";
+
+/** What a watch has delivered. */
+export class Seen<T> implements WatchSink<T> {
+  readonly values: T[] = [];
+  readonly errors: ProxyError[] = [];
+
+  onValue(value: T): void {
+    this.values.push(value);
+  }
+
+  onError(error: ProxyError): void {
+    this.errors.push(error);
+  }
+
+  get last(): T | undefined {
+    return this.values[this.values.length - 1];
+  }
+
+  /** Codes of the failures so far. */
+  get codes(): string[] {
+    return this.errors.map(({ code }) => code);
+  }
+}
+
+export class AgentClient {
+  readonly clock: FakeClock = new FakeClock();
+  readonly stats: Stats = new Stats();
+  readonly script: ScriptedAgent;
+  readonly agent: Required<Agent>;
+
+  private constructor(
+    script: ScriptedAgent,
+    options: { readonly agent: Partial<AgentOptions>; readonly connections: number },
+  ) {
+    this.script = script;
+    this.agent = createAgent(script.options(options.agent), {
+      clock: this.clock,
+      random: seededRandom(7),
+      log: silentLog,
+      stats: this.stats,
+      connections: options.connections,
+    });
+  }
+
+  static async start(
+    handler: Handler,
+    options: { readonly agent?: Partial<AgentOptions>; readonly connections?: number } = {},
+  ): Promise<AgentClient> {
+    const { agent = {}, connections = 12 } = options;
+    return new AgentClient(await ScriptedAgent.start(handler), { agent, connections });
+  }
+
+  /** Waits, on the real clock, until the agent was asked `count` times in all. */
+  asked(count: number): Promise<void> {
+    return eventually(() => this.script.asked.length >= count, `${count} requests`);
+  }
+
+  /** Waits until a long poll is open and everything else was answered. */
+  quiet(): Promise<void> {
+    return eventually(() => this.script.waiting > 0, "a long poll");
+  }
+
+  /** Moves the clock on in steps, letting requests happen in between, until `fact` holds. */
+  async passUntil(
+    fact: () => boolean,
+    options: { readonly what: string; readonly stepMs?: number; readonly limitMs?: number },
+  ): Promise<void> {
+    const { what, stepMs = 250, limitMs = 600_000 } = options;
+    for (let passed = 0; !fact(); passed += stepMs) {
+      if (passed > limitMs) throw new Error(`never happened within ${limitMs} ms: ${what}`);
+      await this.clock.advance(stepMs);
+      // Requests are real I/O: give each a chance to come back before the next step.
+      for (let turn = 0; turn < 3 && !fact(); turn++) {
+        await new Promise((resolve) => setTimeout(resolve, 1));
+      }
+    }
+  }
+
+  count(name: string, labels: Readonly<Record<string, string>>): number {
+    return this.stats.samples()
+      .filter((sample) => sample.name === name)
+      .filter((sample) => Object.entries(labels).every(([k, v]) => sample.labels[k] === v))
+      .reduce((sum, sample) => sum + sample.value, 0);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.agent.close();
+    await this.script[Symbol.asyncDispose]();
+  }
+}

@@ -1,0 +1,30 @@
+import test from "node:test";
+import assert from "node:assert/strict";
+import { connect, type Socket } from "node:net";
+import { startConsul } from "../kit/consul.ts";
+import { processorMs } from "../kit/memory.ts";
+import { startPair, waitForEcho } from "../kit/mesh.ts";
+import { pause, runToEnd } from "../kit/process.ts";
+
+test("without file descriptors left it waits, without spinning, and goes on afterwards", async () => {
+  await using server = await startConsul();
+  await using pair = await startPair(server);
+  await waitForEcho(pair.upstream);
+  const { web } = pair.posterns;
+  // What a unit file's LimitNOFILE would do, after the start.
+  await runToEnd("prlimit", ["--pid", String(web.pid), "--nofile=120:120"], { timeoutMs: 5_000 });
+  const sockets: Socket[] = [];
+  for (let i = 0; i < 300; i++) {
+    const socket = connect({ host: pair.upstream.host, port: pair.upstream.port });
+    socket.on("error", () => {});
+    sockets.push(socket);
+  }
+  await pause(2_000);
+  assert.equal(web.process.ended, undefined, "it died");
+  const before = await processorMs(web.pid);
+  await pause(3_000);
+  const used = await processorMs(web.pid) - before;
+  assert.ok(used < 1_500, `used ${used} ms of processor time in 3 s of waiting`);
+  for (const socket of sockets) socket.destroy();
+  await waitForEcho(pair.upstream);
+});

@@ -1,0 +1,108 @@
+import test from "node:test";
+import assert from "node:assert/strict";
+import { connect, createServer, type Socket } from "node:net";
+import { startConsul } from "../kit/consul.ts";
+import type { Place } from "../kit/load.ts";
+import { startPair } from "../kit/mesh.ts";
+import { residentBytes } from "../kit/memory.ts";
+import { pause } from "../kit/process.ts";
+
+const CONNECTIONS = 30;
+const CHUNK = new Uint8Array(65_536).fill(7);
+/** Per connection and side: what runtime and TLS may hold, beside the kernel. */
+const HELD_LIMIT_BYTES = 1_500_000;
+
+test("an application that stops reading holds the caller back, in bounded memory", async () => {
+  await using deaf = await startServer((socket) => socket.pause());
+  await expectBounded(deaf, (socket) => new Sender(socket));
+});
+
+test("a caller that stops reading holds the application back, in bounded memory", async () => {
+  const senders: Sender[] = [];
+  await using flood = await startServer((socket) => senders.push(new Sender(socket)));
+  await expectBounded(flood, (socket) => {
+    socket.pause();
+    socket.write("start");
+    return undefined;
+  }, senders);
+});
+
+async function expectBounded(
+  app: Place,
+  use: (socket: Socket) => Sender | undefined,
+  senders: Sender[] = [],
+): Promise<void> {
+  await using server = await startConsul();
+  await using pair = await startPair(server, { app });
+  const { web, db } = pair.posterns;
+  await pause(1_000);
+  const before = [await residentBytes(web.pid), await residentBytes(db.pid)];
+  const sockets: Socket[] = [];
+  for (let i = 0; i < CONNECTIONS; i++) {
+    const socket = connect({ host: pair.upstream.host, port: pair.upstream.port });
+    socket.on("error", () => {});
+    sockets.push(socket);
+    const sender = use(socket);
+    if (sender) senders.push(sender);
+  }
+  try {
+    await pause(5_000);
+    const sent = senders.reduce((sum, sender) => sum + sender.accepted, 0);
+    await pause(3_000);
+    const later = senders.reduce((sum, sender) => sum + sender.accepted, 0);
+    assert.ok(senders.length >= CONNECTIONS, `only ${senders.length} connections came through`);
+    assert.equal(later, sent, "still taking bytes that nobody reads");
+    for (const [i, postern] of [web, db].entries()) {
+      const grown = await residentBytes(postern.pid) - (before[i] ?? 0);
+      assert.ok(
+        grown <= CONNECTIONS * HELD_LIMIT_BYTES,
+        `${i === 0 ? "web" : "db"} grew by ${
+          Math.round(grown / 1e6)
+        } MB for ${CONNECTIONS} connections`,
+      );
+    }
+  } finally {
+    for (const socket of sockets) socket.destroy();
+  }
+}
+
+/** Writes for as long as the socket takes it; counts what left this process. */
+class Sender {
+  readonly #socket: Socket;
+
+  constructor(socket: Socket) {
+    this.#socket = socket;
+    socket.on("error", () => {});
+    const fill = () => {
+      while (!socket.destroyed && socket.write(CHUNK));
+    };
+    socket.on("drain", fill);
+    fill();
+  }
+
+  get accepted(): number {
+    return this.#socket.bytesWritten - this.#socket.writableLength;
+  }
+}
+
+async function startServer(
+  onSocket: (socket: Socket) => void,
+): Promise<Place & AsyncDisposable> {
+  const sockets = new Set<Socket>();
+  const server = createServer((socket) => {
+    sockets.add(socket);
+    socket.on("error", () => {});
+    socket.on("close", () => sockets.delete(socket));
+    onSocket(socket);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", () => resolve()));
+  const address = server.address();
+  return {
+    host: "127.0.0.1",
+    port: typeof address === "object" && address ? address.port : 0,
+    async [Symbol.asyncDispose]() {
+      for (const socket of sockets) socket.destroy();
+      await new Promise<void>((resolve) => server.close(() => resolve()));
+    },
+  };
+}

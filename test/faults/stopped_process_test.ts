@@ -1,0 +1,58 @@
+import test from "node:test";
+import assert from "node:assert/strict";
+import { startConsul } from "../kit/consul.ts";
+import { EchoClient, pattern } from "../kit/load.ts";
+import { startPair, waitForEcho } from "../kit/mesh.ts";
+import { pause } from "../kit/process.ts";
+
+const STOPPED_MS = 4_000;
+
+for (const side of ["web", "db"] as const) {
+  test(`${side}'s sidecar is stopped and goes on: open connections lose no byte`, async () => {
+    await using server = await startConsul();
+    await using pair = await startPair(server);
+    await waitForEcho(pair.upstream);
+    const clients = await Promise.all(
+      Array.from({ length: 10 }, () => EchoClient.open(pair.upstream)),
+    );
+    for (const [i, client] of clients.entries()) await client.exchange(pattern(i, 10_000));
+
+    pair.posterns[side].kill("SIGSTOP");
+    // More than all buffers on the way hold, so that it is in the middle of something.
+    const answers = clients.map((client, i) =>
+      client.exchange(megabytes(4, i), { timeoutMs: STOPPED_MS + 30_000 })
+    );
+    await pause(STOPPED_MS);
+    pair.posterns[side].kill("SIGCONT");
+    await Promise.all(answers);
+    for (const client of clients) await client.finish();
+    await waitForEcho(pair.upstream);
+  });
+}
+
+test("a new connection while db's sidecar is stopped is given up, not kept for ever", async () => {
+  await using server = await startConsul();
+  await using pair = await startPair(server, {
+    webUpstream: { config: { connect_timeout_ms: 1_000 } },
+  });
+  await waitForEcho(pair.upstream);
+  pair.posterns.db.kill("SIGSTOP");
+  try {
+    const started = performance.now();
+    const client = await EchoClient.open(pair.upstream);
+    await assert.rejects(client.exchange(pattern(1, 1_000), { timeoutMs: 20_000 }));
+    assert.ok(client.isOver, "held open without an answer");
+    const took = performance.now() - started;
+    assert.ok(took < 10_000, `given up after ${took} ms; connect_timeout_ms is 1000`);
+    client.destroy();
+  } finally {
+    pair.posterns.db.kill("SIGCONT");
+  }
+  await waitForEcho(pair.upstream);
+});
+
+function megabytes(count: number, seed: number): Uint8Array {
+  const bytes = new Uint8Array(count * 1_000_000);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = (seed + i * 7 + (i >> 10)) & 0xff;
+  return bytes;
+}

@@ -158,7 +158,12 @@ class Accepted implements AcceptedConnection {
     };
     raw.once(
       "close",
-      () => failed("the connection was closed before the handshake was done", true),
+      () =>
+        failed(
+          "the connection was closed before the handshake was done",
+          // The runtime closes on a bad certificate without saying so; a mere probe sends nothing.
+          this.#raw.bytesRead === 0,
+        ),
     );
     waiting.set(raw, (socket, reason) => {
       if (!socket || this.#settled) {

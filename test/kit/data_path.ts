@@ -104,13 +104,18 @@ export interface TestClient extends AsyncDisposable {
   readonly gone: Promise<"end" | "reset">;
 }
 
+/** Rejects where nobody listens; one that is accepted and broken at once is `gone`. */
 export async function openClient(port: number, host = "127.0.0.1"): Promise<TestClient> {
   const socket = connect({ port, host, allowHalfOpen: true });
+  const client = clientOf(socket);
   await new Promise<void>((resolve, reject) => {
     socket.once("connect", resolve);
-    socket.once("error", reject);
+    socket.once("error", (error: Error & { code?: string }) => {
+      if (error.code === "ECONNRESET") resolve();
+      else reject(error);
+    });
   });
-  return clientOf(socket);
+  return client;
 }
 
 /** The same for a socket that is connected already, e.g. a TLS one. */

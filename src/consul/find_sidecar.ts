@@ -39,7 +39,9 @@ export async function findSidecar(client: Client, serviceId: string): Promise<st
   });
   const [only, ...more] = readSidecars(reply.json, serviceId);
   if (only === undefined) {
-    const hidden = reply.filteredByAcls || !client.hasToken
+    const mayBeHidden = reply.filteredByAcls || !client.hasToken;
+    if (mayBeHidden) await demandReadable(client, `${serviceId}-sidecar-proxy`);
+    const hidden = mayBeHidden
       ? ", or give a token that may see it (service:read on its sidecar)"
       : "";
     throw new ProxyError(
@@ -56,4 +58,19 @@ export async function findSidecar(client: Client, serviceId: string): Promise<st
     );
   }
   return only;
+}
+
+/**
+ * A list leaves out what the token may not see; asking for one by the id that agents give to sidecars
+ * fails with the right that is missing on it.
+ */
+async function demandReadable(client: Client, proxyId: string): Promise<void> {
+  await client.call({
+    resource: "service",
+    what: `read the registration of ${JSON.stringify(proxyId)}`,
+    path: `/v1/agent/service/${encodeURIComponent(proxyId)}`,
+    timeoutMs: TIMEOUT_MS,
+    needs: "service:read on the sidecar",
+    absentIsAnswer: true,
+  });
 }

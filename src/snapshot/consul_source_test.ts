@@ -3,7 +3,7 @@ import { test } from "node:test";
 import * as facts from "../../test/kit/snapshot_facts.ts";
 import { ScriptedAgent } from "../../test/kit/scripted_agent_watches.ts";
 import { answeringAgent, CA, SourceRig } from "../../test/kit/snapshot_source.ts";
-import { diffSnapshots, registrationOfFlags, type Snapshot, type SnapshotStore } from "./mod.ts";
+import { diffSnapshots, registrationOfFlags } from "./mod.ts";
 
 const DB = "service:default/default/db";
 const DB_TARGET = `${DB}#db.default.default.dc1`;
@@ -181,6 +181,24 @@ test("ConsulSource moves to a redirect's target without a moment without endpoin
   assert.ok(!rig.agent.running.includes("health db"), "nobody needs the old target any more");
 });
 
+test("ConsulSource moves without a gap although a failover target never answers", async () => {
+  const far = facts.target("db", { datacenter: "dc2" });
+  const agent = answeringAgent().chain("db", facts.chain(facts.target("db"), far));
+  await using rig = await new SourceRig(agent).start();
+  assert.equal(rig.snapshots.length, 0);
+  await rig.clock.advance(5_000);
+  assert.equal(rig.last.targets[DB_TARGET]?.endpoints.length, 1);
+  agent.health("db", [facts.instance("db", { port: 7 })]);
+  await rig.settle();
+  assert.equal(rig.last.targets[DB_TARGET]?.endpoints[0]?.port, 7);
+  agent.chain("db", facts.chain(facts.target("db2"), far));
+  await rig.settle();
+  assert.equal(rig.last.targets[DB_TARGET]?.endpoints.length, 1, "the new target is awaited");
+  agent.health("db2", [facts.instance("db2")]);
+  await rig.settle();
+  assert.deepEqual(rig.last.upstreams[DB]?.targets[0], `${DB}#db2.default.default.dc1`);
+});
+
 test("ConsulSource keeps the last chain when the next one cannot be served", async () => {
   await using rig = await new SourceRig(answeringAgent()).start();
   const gateway = facts.target("db", { datacenter: "dc2", meshGatewayMode: "local" });
@@ -347,87 +365,4 @@ test("ConsulSource runs on flags alone", async () => {
   const emptied = rig.last.targets["prepared_query:default/default/geo#query"];
   assert.equal(emptied?.lastResort.length, 1);
   assert.deepEqual(emptied?.spiffeUris, target?.spiffeUris, "a last resort still has an identity");
-});
-
-class MemoryStore implements SnapshotStore {
-  saved: Snapshot | undefined;
-  constructor(saved?: Snapshot) {
-    this.saved = saved;
-  }
-  load(): Promise<Snapshot | undefined> {
-    return Promise.resolve(this.saved);
-  }
-  save(snapshot: Snapshot): void {
-    this.saved = snapshot;
-  }
-  close(): Promise<void> {
-    return Promise.resolve();
-  }
-}
-
-async function storedSnapshot(): Promise<Snapshot> {
-  const store = new MemoryStore();
-  await using rig = await new SourceRig(answeringAgent(), { store }).start();
-  assert.equal(store.saved, rig.last);
-  return rig.last;
-}
-
-test("ConsulSource serves the stored snapshot while the agent is away, then the agent's", async () => {
-  const stored = await storedSnapshot();
-  const agent = new ScriptedAgent();
-  await using rig = await new SourceRig(agent, { store: new MemoryStore(stored) }).start();
-  assert.equal(rig.snapshots.length, 0, "not before it is clear that the agent is away");
-  agent.fail("registration", "agent_unreachable");
-  await rig.settle();
-  assert.equal(rig.last, stored);
-  assert.equal(rig.source.status().restored, true);
-  assert.equal(rig.gauge("snapshot_restored"), 1);
-
-  agent.answer("registration", facts.registration()).answer("roots", facts.rootsOf(CA))
-    .answer("leaf", facts.leafOf(CA)).answer("intentions", []).answer("default policy", "allow")
-    .chain("db", facts.chain(facts.target("db"))).health("db", [facts.instance("db")]);
-  await rig.settle();
-  assert.equal(rig.source.status().restored, false);
-  assert.equal(rig.last.policy.defaultAction, "allow");
-  assert.deepEqual(changedParts(rig).sort(), ["credentials", "policy"]);
-});
-
-test("ConsulSource serves the stored snapshot when only Consul's servers are away", async () => {
-  const stored = await storedSnapshot();
-  const agent = new ScriptedAgent().answer("registration", facts.registration())
-    .answer("leaf", facts.leafOf(CA)).answer("roots", facts.rootsOf(CA));
-  await using rig = await new SourceRig(agent, { store: new MemoryStore(stored) }).start();
-  agent.fail("intentions", "agent_failed", "No known Consul servers");
-  await rig.settle();
-  assert.deepEqual(rig.last.policy, stored.policy);
-  assert.equal(rig.last.targets[DB_TARGET]?.endpoints.length, 1);
-  assert.equal(rig.source.status().restored, true, "intentions are those of the store");
-});
-
-for (
-  const [name, key, code] of [
-    ["its registration is gone", "registration", "agent_not_found"],
-    ["its token is refused", "registration", "agent_forbidden"],
-    ["it may not have the leaf", "leaf", "agent_forbidden"],
-  ] as const
-) {
-  test(`ConsulSource does not serve the stored snapshot when ${name}`, async () => {
-    const stored = await storedSnapshot();
-    const agent = new ScriptedAgent();
-    if (key !== "registration") agent.answer("registration", facts.registration());
-    await using rig = await new SourceRig(agent, { store: new MemoryStore(stored) }).start();
-    agent.fail(key, code);
-    await rig.clock.advance(20_000);
-    assert.equal(rig.snapshots.length, 0);
-  });
-}
-
-test("ConsulSource serves the stored snapshot when the agent does not answer at all", async () => {
-  const stored = await storedSnapshot();
-  await using rig = await new SourceRig(new ScriptedAgent(), { store: new MemoryStore(stored) })
-    .start();
-  await rig.clock.advance(4_900);
-  assert.equal(rig.snapshots.length, 0);
-  await rig.clock.advance(200);
-  assert.equal(rig.last, stored);
 });

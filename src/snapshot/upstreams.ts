@@ -65,9 +65,10 @@ export function assembleUpstreams(known: Known, context: UpstreamContext): Assem
       refused.push({ what: `upstream ${id}`, reason: plan.reason });
       continue;
     }
-    const complete = isComplete(id, plan, known);
-    if (!complete) pending.push(id);
-    const isAwaited = !complete && context.grace.missing(`upstream ${id}`);
+    const missing = missingFor(id, plan, known);
+    if (missing.length > 0) pending.push(id);
+    // Each has its own time: a failover target that never answers must not spoil a later change.
+    const isAwaited = missing.map((what) => context.grace.missing(`${id} ${what}`)).includes(true);
     if (isAwaited) awaited.push(id);
     const old = previous?.upstreams[id];
     if (isAwaited && !old) continue;
@@ -101,17 +102,18 @@ export function assembleUpstreams(known: Known, context: UpstreamContext): Assem
 
 const PENDING: UpstreamPlan = { kind: "pending" };
 
-/** Has everything that the plan needs been answered at least once? */
-function isComplete(id: string, plan: UpstreamPlan, known: Known): boolean {
+/** What the plan needs and nobody has answered yet. */
+function missingFor(id: string, plan: UpstreamPlan, known: Known): readonly string[] {
   switch (plan.kind) {
     case "pending":
-      return false;
+      return ["chain"];
     case "query":
-      return known.queries.has(id);
+      return known.queries.has(id) ? [] : ["query"];
     case "targets":
-      return plan.targets.every(({ health }) => known.instances.has(healthKey(health)));
+      return plan.targets.map(({ health }) => healthKey(health))
+        .filter((key) => !known.instances.has(key));
     case "refused":
-      return true;
+      return [];
   }
 }
 

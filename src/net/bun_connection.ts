@@ -109,6 +109,8 @@ export class BunConnection implements Connection, SocketOwner {
     this.#closed = true;
     const broken = error !== undefined || this.#unsent !== undefined;
     this.#unsent = undefined;
+    // Where our own half had ended first, Bun tells the peer's end only through the close.
+    if (!broken && this.#ending === "half") this.peerEnded();
     this.events.onClose(broken);
     this.events = ignoredEvents;
   }

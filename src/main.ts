@@ -9,6 +9,7 @@ import { type Command, parseCommand } from "./app/args.ts";
 import { checkEnvironment } from "./app/environment.ts";
 import { helpText } from "./app/help.ts";
 import { runCheck } from "./app/run_check.ts";
+import { runDev } from "./app/run_dev.ts";
 import { runProxy } from "./app/run_proxy.ts";
 import { IS_COMPILED, versionLine } from "./app/version.ts";
 import { waitReady } from "./app/wait_ready.ts";
@@ -37,7 +38,7 @@ async function run(command: Command): Promise<number> {
       return 1;
     }
     case "dev":
-      throw new ProxyError("unsupported", `"${command.kind}" is not built yet`);
+      return await runDev(command.options);
   }
 }
 

@@ -151,9 +151,10 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
       state.exitCode = 1;
       finish();
     });
+    let registered = Promise.resolve();
     if (agent && options.mode.kind === "flags" && options.mode.register && options.mode.listen) {
       const { service, listen } = options.mode;
-      agent.keepRegistered({
+      registered = agent.keepRegistered({
         id: proxyId,
         name: `${service}-proxy`,
         destination: service,
@@ -187,7 +188,8 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     await Promise.race([plane.drain(options.drainTimeoutMs), impatient]);
     stopping.abort();
     plane.close();
-    await Promise.race([source.close(), impatient]);
+    // Registered by ourselves, it is taken back before the agent's connections are closed.
+    await Promise.race([Promise.all([source.close(), registered]), impatient]);
     agent?.close();
     await admin?.close();
     offSignals.off();

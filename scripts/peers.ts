@@ -49,6 +49,7 @@ const PEERS: Readonly<Record<string, Peer>> = {
   "mariadb-install-db": aptPeer("mariadb-install-db", "mariadb-server"),
   "mariadb-slap": aptPeer("mariadb-slap", "mariadb-client"),
   supervisord: aptPeer("supervisord", "supervisor"),
+  python3: aptPeer("python3"),
   strace: aptPeer("strace"),
   perf: aptPeer("perf", "linux-perf"),
 };

@@ -1,0 +1,128 @@
+/** The program that `scripts/service` has for supervisord, under the real one. @module */
+
+import assert from "node:assert/strict";
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import test from "node:test";
+import { peer } from "../../scripts/peers.ts";
+import { createFileMesh, type FileMesh } from "../kit/file_mesh.ts";
+import { EchoClient } from "../kit/load.ts";
+import { expectRefused, waitForEcho } from "../kit/mesh.ts";
+import { posternCommand } from "../kit/postern.ts";
+import { eventually, Process, runToEnd } from "../kit/process.ts";
+
+const PROGRAM = "postern-web";
+const SHIPPED = new URL("../../scripts/service/postern.supervisord.conf", import.meta.url);
+const HELLO = new TextEncoder().encode("hello");
+
+/** The shipped file with another command and log, and what a supervisord of its own needs. */
+async function startSupervisord(mesh: FileMesh): Promise<Process> {
+  const command = [...posternCommand(), ...mesh.args].join(" ");
+  const shipped = await readFile(SHIPPED, "utf8");
+  const program = shipped
+    .replace(/^command=.*$/m, `command=${command}`)
+    .replace(/^stdout_logfile=.*$/m, `stdout_logfile=${mesh.directory}/postern.log`);
+  assert.ok(program.includes(command) && program.includes(mesh.directory));
+  const config = join(mesh.directory, "supervisord.conf");
+  const socket = join(mesh.directory, "supervisor.sock");
+  await writeFile(
+    config,
+    `[supervisord]
+nodaemon=true
+${process.getuid?.() === 0 ? "user=root" : ""}
+logfile=${mesh.directory}/supervisord.log
+pidfile=${mesh.directory}/supervisord.pid
+childlogdir=${mesh.directory}
+[unix_http_server]
+file=${socket}
+[supervisorctl]
+serverurl=unix://${socket}
+[rpcinterface:supervisor]
+supervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface
+${program}`,
+  );
+  return new Process(peer("supervisord"), ["-c", config], { name: "supervisord" });
+}
+
+function control(mesh: FileMesh, ...words: readonly string[]): Promise<string> {
+  const program = peer("supervisord").replace(/supervisord$/, "supervisorctl");
+  const config = join(mesh.directory, "supervisord.conf");
+  return runToEnd(program, ["-c", config, ...words], { timeoutMs: 30_000 });
+}
+
+async function pidOf(mesh: FileMesh): Promise<number> {
+  return Number((await control(mesh, "pid", PROGRAM)).trim());
+}
+
+async function waitReady(mesh: FileMesh): Promise<void> {
+  await eventually("the proxy is ready", async () => await mesh.readyStatus() === 200, {
+    timeoutMs: 30_000,
+  });
+}
+
+async function withLog<T>(mesh: FileMesh, story: () => Promise<T>): Promise<T> {
+  try {
+    return await story();
+  } catch (error) {
+    const read = (name: string) => readFile(join(mesh.directory, name), "utf8").catch(() => "");
+    const logs = `${await read("supervisord.log")}\n${await read("postern.log")}`;
+    throw new Error(`${error instanceof Error ? error.message : error}\n${logs}`, { cause: error });
+  }
+}
+
+test("supervisord starts the proxy, and restarts one that was killed", async () => {
+  await using mesh = await createFileMesh();
+  await using _supervisord = await startSupervisord(mesh);
+  await withLog(mesh, async () => {
+    await waitReady(mesh);
+    await waitForEcho(mesh.upstream);
+    const first = await pidOf(mesh);
+    assert.ok(first > 1);
+    process.kill(first, "SIGKILL");
+    const second = await eventually("another process", async () => {
+      const pid = await pidOf(mesh);
+      return pid > 1 && pid !== first && pid;
+    });
+    await waitReady(mesh);
+    await waitForEcho(mesh.upstream);
+    assert.equal(await pidOf(mesh), second);
+  });
+});
+
+test("supervisord's stop lets an open connection finish, and the proxy ends with 0", async () => {
+  await using mesh = await createFileMesh();
+  await using supervisord = await startSupervisord(mesh);
+  await withLog(mesh, async () => {
+    await waitReady(mesh);
+    await waitForEcho(mesh.upstream);
+    const open = await EchoClient.open(mesh.upstream);
+    await open.exchange(HELLO);
+    const startedMs = performance.now();
+    const stopped = control(mesh, "stop", PROGRAM);
+    await eventually("it drains", async () => await mesh.readyStatus() !== 200);
+    await expectRefused(mesh.upstream);
+    assert.equal(open.isOver, false, "the open connection lives on");
+    await open.exchange(HELLO);
+    await open.finish();
+    await stopped;
+    const tookMs = performance.now() - startedMs;
+    assert.ok(tookMs < 9_000, `stopping took ${tookMs} ms, as long as a kill would have`);
+    assert.match(supervisord.output, /stopped: postern-web \(exit status 0\)/);
+    assert.doesNotMatch(supervisord.output, /SIGKILL/);
+  });
+});
+
+test("supervisord's stop ends a connection that never does, before it would kill", async () => {
+  await using mesh = await createFileMesh();
+  await using supervisord = await startSupervisord(mesh);
+  await withLog(mesh, async () => {
+    await waitReady(mesh);
+    await waitForEcho(mesh.upstream);
+    const open = await EchoClient.open(mesh.upstream);
+    await open.exchange(HELLO);
+    await control(mesh, "stop", PROGRAM);
+    await open.over;
+    assert.match(supervisord.output, /stopped: postern-web \(exit status 0\)/);
+    assert.doesNotMatch(supervisord.output, /SIGKILL/);
+  });
+});

@@ -1,6 +1,6 @@
 import test from "node:test";
 import { type Consul, startConsul } from "../kit/consul.ts";
-import { assertFlawless, EchoClient, Load } from "../kit/load.ts";
+import { EchoClient, Load } from "../kit/load.ts";
 import { expectRefused, type Pair, startPair, waitForEcho } from "../kit/mesh.ts";
 import { deadline, pause } from "../kit/process.ts";
 
@@ -15,7 +15,7 @@ test("an agent that is away for 60 s is not missed, and is followed again afterw
   await pause(60_000);
   await agent.start();
   await pause(3_000);
-  assertFlawless(await load.stop(), { atLeast: 5_000 });
+  pair.expectFlawless(await load.stop(), { atLeast: 5_000 });
   await expectFollowed(server, pair);
 });
 
@@ -34,7 +34,7 @@ test("an agent that comes back having forgotten everything is no reason to stop"
   await pause(5_000);
   await pair.registerAgain();
   await pause(3_000);
-  assertFlawless(await load.stop(), { atLeast: 1_000 });
+  pair.expectFlawless(await load.stop(), { atLeast: 1_000 });
   await expectFollowed(server, pair);
 });
 
@@ -48,7 +48,7 @@ test("another agent at the same address is taken for the one before it", async (
   await agent.replace();
   await pair.registerAgain();
   await pause(5_000);
-  assertFlawless(await load.stop(), { atLeast: 500 });
+  pair.expectFlawless(await load.stop(), { atLeast: 500 });
   await expectFollowed(server, pair);
 });
 
@@ -63,7 +63,7 @@ test("servers that are away for a while are not missed", async () => {
   await pause(15_000);
   await server.start();
   await pause(3_000);
-  assertFlawless(await load.stop(), { atLeast: 1_000 });
+  pair.expectFlawless(await load.stop(), { atLeast: 1_000 });
   await expectFollowed(server, pair);
 });
 

@@ -1,7 +1,7 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { startConsul } from "../kit/consul.ts";
-import { assertFlawless, Load } from "../kit/load.ts";
+import { Load } from "../kit/load.ts";
 import { startPair, waitForEcho } from "../kit/mesh.ts";
 import { pause } from "../kit/process.ts";
 
@@ -14,7 +14,7 @@ test("two sidecars with service-identity tokens relay bytes under default deny",
 
   await using load = new Load(pair.upstream);
   await pause(3_000);
-  assertFlawless(await load.stop(), { atLeast: 200 });
+  pair.expectFlawless(await load.stop(), { atLeast: 200 });
 
   const { web, db } = pair.posterns;
   assert.equal((await web.admin("/ready")).status, 200);

@@ -1,6 +1,6 @@
 import test from "node:test";
 import { startConsul } from "../kit/consul.ts";
-import { assertFlawless, Load, type Place } from "../kit/load.ts";
+import { Load, type Place } from "../kit/load.ts";
 import { startPair, waitForEcho } from "../kit/mesh.ts";
 import { eventually, pause } from "../kit/process.ts";
 import { presentedSerial } from "../kit/tls_probe.ts";
@@ -39,6 +39,6 @@ for (
       return now.every((serial, index) => serial !== before[index]);
     }, { timeoutMs: 90_000, everyMs: 1_000 });
     await pause(2_000);
-    assertFlawless(await load.stop(), { atLeast: 300 });
+    pair.expectFlawless(await load.stop(), { atLeast: 300 });
   });
 }

@@ -6,7 +6,14 @@
  */
 
 import type { Consul } from "./consul.ts";
-import { EchoClient, type EchoServer, type Place, startEcho } from "./load.ts";
+import {
+  assertFlawless,
+  EchoClient,
+  type EchoServer,
+  type LoadResult,
+  type Place,
+  startEcho,
+} from "./load.ts";
 import { type Postern, startPostern } from "./postern.ts";
 import { eventually, freePort, freePorts, Process } from "./process.ts";
 import { peer } from "../../scripts/peers.ts";
@@ -29,7 +36,7 @@ export interface ServiceOptions {
   readonly upstreams?: readonly UpstreamOptions[];
   readonly meta?: Readonly<Record<string, string>>;
   readonly config?: Readonly<Record<string, unknown>>;
-  /** Consul's own two checks (10 s apart) instead of quick ones. */
+  /** Consul's own two checks, one of them a TCP check every 10 s, instead of a lenient one. */
   readonly defaultChecks?: boolean;
   /** Replaces the checks of the sidecar. */
   readonly checks?: readonly Readonly<Record<string, unknown>>[];
@@ -39,9 +46,8 @@ export interface ServiceOptions {
 export async function registerService(agent: Consul, options: ServiceOptions): Promise<string> {
   const { name, host, port, sidecarPort } = options;
   const id = options.id ?? `${name}-1`;
-  const checks = options.checks ?? [
-    { Name: "listening", TCP: `${host}:${sidecarPort}`, Interval: "1s", Status: "passing" },
-  ];
+  // Nothing that could find the port closed before the sidecar is up and say so a second later.
+  const checks = options.checks ?? [{ Name: "alias", AliasService: id, Status: "passing" }];
   await agent.put("/v1/agent/service/register", {
     Name: name,
     ID: id,
@@ -199,6 +205,19 @@ export class Pair {
   /** The sidecars as Posterns, where they are. */
   get posterns(): { readonly web: Postern; readonly db: Postern } {
     return { web: this.#parts.web as Postern, db: this.#parts.db as Postern };
+  }
+
+  /** Like {@link assertFlawless}, with what the sidecars complained about. */
+  expectFlawless(result: LoadResult, options: { readonly atLeast: number }): void {
+    try {
+      assertFlawless(result, options);
+    } catch (error) {
+      const complaints = Object.entries(this.posterns).map(([name, { output }]) => {
+        const lines = output.split("\n").filter((line) => /\[(WARN|ERROR)\]/.test(line));
+        return `--- ${name} ---\n${lines.slice(-30).join("\n")}`;
+      });
+      throw new Error(complaints.join("\n"), { cause: error });
+    }
   }
 
   /** Tells an agent that forgot them about both services again. */

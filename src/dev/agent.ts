@@ -44,6 +44,8 @@ export interface DevAgentOptions {
   /** Consul spreads new leaves over up to 30 s after a rotation; 0, the default: at once. */
   readonly rotationSpreadMs?: number;
   readonly trustDomain?: string;
+  /** Answer like a client agent: forwarded errors are prefixed, unset limits written as null. */
+  readonly asClientAgent?: boolean;
   /** How TCP and HTTP checks are made; real sockets by default. */
   readonly probes?: Probes;
 }
@@ -307,6 +309,7 @@ export class DevAgent {
       clock,
       catalog,
       config,
+      asClientAgent: this.#options.asClientAgent ?? false,
       probes: this.#options.probes ?? socketProbes,
       node: catalog.node(datacenter, nodeName, this.#host),
     });
@@ -320,6 +323,7 @@ export class DevAgent {
       clock,
       random,
       defaultIntentionPolicy: this.#options.defaultIntentionPolicy,
+      asClientAgent: this.#options.asClientAgent ?? false,
       state: {
         store,
         catalog,

@@ -37,6 +37,7 @@ export interface World {
   readonly clock: Clock;
   readonly random: Random;
   readonly defaultIntentionPolicy: "allow" | "deny" | undefined;
+  readonly asClientAgent: boolean;
   readonly state: State;
 }
 

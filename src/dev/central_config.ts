@@ -10,8 +10,15 @@ import { isObject, type Json, type JsonObject } from "./decode.ts";
 import { isEmpty } from "./records.ts";
 import { numberAt, objectAt, textAt } from "./registration.ts";
 
-/** The proxy block as `/v1/agent/service/:id` shows it. */
-export function mergeProxy(proxy: JsonObject, find: FindEntry): JsonObject {
+/**
+ * The proxy block as `/v1/agent/service/:id` shows it. `explicitNulls`: unset limits are written as
+ * null, as a client agent does, which gets them from a server; a server itself leaves them out.
+ */
+export function mergeProxy(
+  proxy: JsonObject,
+  find: FindEntry,
+  explicitNulls: boolean,
+): JsonObject {
   const service = textAt(proxy, "DestinationServiceName");
   const global = find("proxy-defaults", "global") ?? {};
   const defaults = find("service-defaults", service) ?? {};
@@ -35,7 +42,9 @@ export function mergeProxy(proxy: JsonObject, find: FindEntry): JsonObject {
     Expose: withParsed(firstFull(proxy["Expose"], defaults["Expose"], global["Expose"]) ?? {}),
     AccessLogs: { ...objectAt(global, "AccessLogs"), ...objectAt(proxy, "AccessLogs") },
     Upstreams: upstreams.map((upstream) =>
-      isObject(upstream) ? mergeUpstream(upstream, { proxy, defaults, global, find }) : upstream
+      isObject(upstream)
+        ? mergeUpstream(upstream, { proxy, defaults, global, find, explicitNulls })
+        : upstream
     ),
   };
 }
@@ -54,7 +63,15 @@ interface Sources {
   readonly defaults: JsonObject;
   readonly global: JsonObject;
   readonly find: FindEntry;
+  readonly explicitNulls: boolean;
 }
+
+const NO_LIMITS = { MaxConcurrentRequests: null, MaxConnections: null, MaxPendingRequests: null };
+const NO_PASSIVE_CHECK = {
+  BaseEjectionTime: null,
+  EnforcingConsecutive5xx: null,
+  MaxEjectionPercent: null,
+};
 
 function mergeUpstream(upstream: JsonObject, sources: Sources): JsonObject {
   // Prepared queries get no central configuration at all.
@@ -76,8 +93,8 @@ function mergeUpstream(upstream: JsonObject, sources: Sources): JsonObject {
     textAt(objectAt(global, "Config"), "protocol"),
   );
   const config = {
-    ...upstreamConfig(shared),
-    ...upstreamConfig(own),
+    ...upstreamConfig(shared, sources.explicitNulls),
+    ...upstreamConfig(own, sources.explicitNulls),
     ...protocol === "" ? {} : { protocol },
     ...objectAt(upstream, "Config"),
   };
@@ -96,7 +113,7 @@ function mergeUpstream(upstream: JsonObject, sources: Sources): JsonObject {
 }
 
 /** The keys of an UpstreamConfig item as they arrive in an upstream's opaque config. */
-function upstreamConfig(item: JsonObject): JsonObject {
+function upstreamConfig(item: JsonObject, explicitNulls: boolean): JsonObject {
   const result: Record<string, Json> = {};
   const balance = textAt(item, "BalanceOutboundConnections");
   if (balance !== "") result["balance_outbound_connections"] = balance;
@@ -108,20 +125,12 @@ function upstreamConfig(item: JsonObject): JsonObject {
   if (cluster !== "") result["envoy_cluster_json"] = cluster;
   const limits = item["Limits"];
   if (isObject(limits)) {
-    result["limits"] = {
-      MaxConcurrentRequests: limits["MaxConcurrentRequests"] ?? null,
-      MaxConnections: limits["MaxConnections"] ?? null,
-      MaxPendingRequests: limits["MaxPendingRequests"] ?? null,
-    };
+    result["limits"] = sorted({ ...explicitNulls ? NO_LIMITS : {}, ...limits });
   }
   const passive = item["PassiveHealthCheck"];
   if (isObject(passive)) {
     result["passive_health_check"] = sorted({
-      BaseEjectionTime: null,
-      EnforcingConsecutive5xx: null,
-      Interval: 0,
-      MaxEjectionPercent: null,
-      MaxFailures: 0,
+      ...explicitNulls ? NO_PASSIVE_CHECK : {},
       ...passive,
     });
   }

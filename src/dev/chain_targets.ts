@@ -97,7 +97,9 @@ export class ChainTargets {
         `service "${place.service}" does not have a subset named "${place.subset}"`,
       );
     }
-    const own = timeoutNs(entry, "ConnectTimeout") || DEFAULT_CONNECT_TIMEOUT_NS;
+    // A peer's target has the timeout of the local resolver of that name.
+    const timed = entry ?? find("service-resolver", place.service);
+    const own = timeoutNs(timed, "ConnectTimeout") || DEFAULT_CONNECT_TIMEOUT_NS;
     const connectTimeoutNs = overrides.connectTimeoutNs || own;
     if (connectTimeoutNs !== own) this.timeoutOverridden = true;
     const id = idOf(place);

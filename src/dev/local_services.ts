@@ -24,6 +24,7 @@ export interface LocalServicesOptions {
   readonly catalog: Catalog;
   readonly config: ConfigEntries;
   readonly node: NodeRecord;
+  readonly asClientAgent: boolean;
 }
 
 export class LocalServices {
@@ -168,7 +169,8 @@ export class LocalServices {
   }
 
   #merged(proxy: JsonObject | undefined): JsonObject | undefined {
-    return proxy && mergeProxy(proxy, (kind, name) => this.#options.config.find(kind, name));
+    const { config, asClientAgent } = this.#options;
+    return proxy && mergeProxy(proxy, (kind, name) => config.find(kind, name), asClientAgent);
   }
 
   #sidecarPort(id: string): number {

@@ -111,15 +111,17 @@ function readSidecar(
   checkUpstreams(proxy);
   const tags = textsAt(sidecar, "Tags");
   const meta = objectAt(sidecar, "Meta");
+  const port = numberAt(sidecar, "Port") || sidecarPort(id);
+  const address = textAt(sidecar, "Address") || app.address;
   return {
-    ...common({ ...sidecar, Address: textAt(sidecar, "Address") || app.address }),
+    ...common({ ...sidecar, Address: address, Port: port }),
     kind: textAt(sidecar, "Kind") || "connect-proxy",
     id,
     name: textAt(sidecar, "Name") || `${app.name}-sidecar-proxy`,
     tags: tags.length > 0 ? tags : app.tags,
     meta: isEmpty(meta) ? app.meta : meta,
-    port: numberAt(sidecar, "Port") || sidecarPort(id),
-    address: textAt(sidecar, "Address") || app.address,
+    port,
+    address,
     native: false,
     locality: isObject(sidecar["Locality"]) ? sidecar["Locality"] : app.locality,
     proxy: proxyOf(proxy, app),

@@ -49,8 +49,19 @@ export async function route(world: World, request: DevRequest): Promise<DevReply
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     const reply = refused(error);
-    return { ...reply, headers: { ...reply.headers, ...shared } };
+    const prefix = world.asClientAgent && isForwarded(request.path, error) ? FORWARDED : "";
+    return { ...reply, body: prefix + error.message, headers: { ...reply.headers, ...shared } };
   }
+}
+
+const FORWARDED = "rpc error making call: ";
+
+/** Whether a client agent would have heard this from a server. */
+function isForwarded(path: string, error: Refusal): boolean {
+  const local = path.startsWith("/v1/agent/") && !path.startsWith("/v1/agent/connect/ca/leaf/");
+  if (local || error.status === 400 || error.status === 405) return false;
+  return !/^(required query parameter|'by' parameter|Config entry not found|Intention not found|URI must be)/
+    .test(error.message);
 }
 
 type Found =

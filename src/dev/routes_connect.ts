@@ -53,7 +53,8 @@ async function leaf(call: Call) {
   const [service = ""] = call.params;
   const { ca } = call.state;
   // As in Consul, a leaf that the agent holds is handed to anybody: it holds those of its sidecars.
-  const cached = ca.isCached(service) || heldForSidecar(call, service);
+  const held = heldForSidecar(call, service);
+  const cached = ca.isCached(service) || held;
   if (!cached && service !== "") call.authorizer().require("service", "write", service);
   const read = () => {
     const { json: value, index } = ca.leaf(service);
@@ -61,7 +62,7 @@ async function leaf(call: Call) {
   };
   const { value, index } = await blockCall(call, read, true);
   const age = String(Math.floor(ca.leaf(service).ageMs / 1000));
-  const cache: Record<string, string> = cached && !waited(call)
+  const cache: Record<string, string> = held && !waited(call)
     ? { Age: age, "X-Cache": "HIT" }
     : { "X-Cache": "MISS" };
   return json(value, { ...cache, "X-Consul-Index": String(index) });

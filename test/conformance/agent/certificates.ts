@@ -1,0 +1,196 @@
+/**
+ * Roots and leaves: fields, what the certificates hold, and waiting for the next one.
+ *
+ * @module
+ */
+
+import assert from "node:assert/strict";
+import { createPrivateKey, X509Certificate } from "node:crypto";
+import { test } from "node:test";
+import { type AgentClient, keys, unique, until } from "./client.ts";
+
+interface Leaf {
+  readonly SerialNumber: string;
+  readonly CertPEM: string;
+  readonly PrivateKeyPEM: string;
+  readonly ServiceURI: string;
+  readonly ValidAfter: string;
+  readonly ValidBefore: string;
+  readonly ModifyIndex: number;
+}
+
+interface Root {
+  readonly ID: string;
+  readonly RootCert: string;
+  readonly Active: boolean;
+  readonly SigningKeyID: string;
+  readonly IntermediateCerts: readonly string[] | null;
+}
+
+interface Roots {
+  readonly ActiveRootID: string;
+  readonly TrustDomain: string;
+  readonly Roots: readonly Root[];
+}
+
+export function certificateContract(agent: AgentClient): void {
+  const roots = () => agent.json<Roots>("/v1/agent/connect/ca/roots");
+
+  test("roots have exactly these keys and headers", async () => {
+    const reply = await agent.get("/v1/agent/connect/ca/roots");
+    const body = JSON.parse(reply.text) as Roots;
+    assert.deepEqual(keys(body), ["ActiveRootID", "Roots", "TrustDomain"]);
+    assert.match(body.TrustDomain, /^[0-9a-f-]{36}\.consul$/);
+    assert.deepEqual(keys(body.Roots[0]), [
+      ...["Active", "CreateIndex", "ExternalTrustDomain", "ID", "IntermediateCerts", "ModifyIndex"],
+      ...["Name", "NotAfter", "NotBefore", "PrivateKeyBits", "PrivateKeyType", "RootCert"],
+      ...["SerialNumber", "SigningKeyID"],
+    ]);
+    assert.ok(reply.index > 0);
+    assert.match(reply.headers.get("X-Cache") ?? "", /^(HIT|MISS)$/);
+    assert.equal(reply.headers.has("X-Consul-Effective-Consistency"), false);
+    const [root] = body.Roots;
+    const certificate = new X509Certificate(root?.RootCert ?? "");
+    assert.equal(certificate.fingerprint.toLowerCase(), root?.ID);
+    assert.equal(certificate.subjectAltName, `URI:spiffe://${body.TrustDomain}`);
+    assert.match(certificate.subject, /^CN=pri-[0-9a-z]+\.consul\.ca\.[0-9a-f]{8}\.consul$/);
+    assert.ok(certificate.ca);
+  });
+
+  test("roots come as PEM too, without an index", async () => {
+    const reply = await agent.get("/v1/connect/ca/roots?pem=true");
+    assert.equal(reply.headers.get("Content-Type"), "application/pem-certificate-chain");
+    assert.equal(reply.headers.has("X-Consul-Index"), false);
+    assert.match(reply.text, /^-----BEGIN CERTIFICATE-----/);
+  });
+
+  test("a leaf is a SPIFFE certificate under the active root, its key SEC1", async () => {
+    const name = unique("leaf");
+    const reply = await agent.get(`/v1/agent/connect/ca/leaf/${name}`);
+    const leaf = JSON.parse(reply.text) as Leaf;
+    assert.deepEqual(keys(leaf), [
+      ...["CertPEM", "CreateIndex", "ModifyIndex", "PrivateKeyPEM", "SerialNumber", "Service"],
+      ...["ServiceURI", "ValidAfter", "ValidBefore"],
+    ]);
+    assert.equal(reply.index, leaf.ModifyIndex);
+    for (
+      const absent of ["X-Consul-Knownleader", "X-Consul-Query-Backend", "X-Consul-Lastcontact"]
+    ) {
+      assert.equal(reply.headers.has(absent), false, absent);
+    }
+    const { TrustDomain, Roots, ActiveRootID } = await roots();
+    assert.equal(leaf.ServiceURI, `spiffe://${TrustDomain}/ns/default/dc/dc1/svc/${name}`);
+    assert.match(leaf.PrivateKeyPEM, /^-----BEGIN EC PRIVATE KEY-----/);
+    const certificate = new X509Certificate(leaf.CertPEM);
+    const active = new X509Certificate(
+      Roots.find((root) => root.ID === ActiveRootID)?.RootCert ?? "",
+    );
+    assert.ok(certificate.verify(active.publicKey));
+    assert.ok(certificate.checkPrivateKey(createPrivateKey(leaf.PrivateKeyPEM)));
+    assert.equal(certificate.subjectAltName, `URI:${leaf.ServiceURI}`);
+    assert.equal(certificate.subject ?? "", "");
+    assert.equal(certificate.ca, false);
+    assert.deepEqual([...certificate.keyUsage ?? []].sort(), [
+      "1.3.6.1.5.5.7.3.1",
+      "1.3.6.1.5.5.7.3.2",
+    ]);
+    assert.equal(certificate.serialNumber.toLowerCase(), leaf.SerialNumber);
+    // One minute in the past, 72 hours long.
+    const lifeMs = Date.parse(leaf.ValidBefore) - Date.parse(leaf.ValidAfter);
+    assert.equal(lifeMs, 72 * 3_600_000);
+    const dateMs = Date.parse(reply.headers.get("Date") ?? "");
+    const ageMs = dateMs - Date.parse(leaf.ValidAfter);
+    assert.ok(ageMs >= 58_000 && ageMs <= 75_000, `${ageMs} ms`);
+    assert.equal(Date.parse(certificate.validFrom), Date.parse(leaf.ValidAfter));
+  });
+
+  test("the same leaf is given again; a registered sidecar's is a cache hit", async () => {
+    const name = unique("again");
+    const first = await agent.json<Leaf>(`/v1/agent/connect/ca/leaf/${name}`);
+    const second = await agent.get(`/v1/agent/connect/ca/leaf/${name}`);
+    assert.equal((JSON.parse(second.text) as Leaf).CertPEM, first.CertPEM);
+    assert.match(second.headers.get("X-Cache") ?? "", /^(HIT|MISS)$/);
+    const sidecar = unique("held");
+    await agent.register({ Name: sidecar, Port: 1, Connect: { SidecarService: {} } });
+    const held = await until(
+      () => agent.get(`/v1/agent/connect/ca/leaf/${sidecar}`),
+      (reply) => reply.headers.get("X-Cache") === "HIT",
+    );
+    assert.match(held.headers.get("Age") ?? "", /^\d+$/);
+  });
+
+  test("leaf names keep their letter case; a space is escaped in the URI", async () => {
+    const name = unique("Case").toUpperCase();
+    assert.match(
+      (await agent.json<Leaf>(`/v1/agent/connect/ca/leaf/${name}`)).ServiceURI,
+      new RegExp(`/svc/${name}$`),
+    );
+    const spaced = unique("a b");
+    const path = `/v1/agent/connect/ca/leaf/${encodeURIComponent(spaced)}`;
+    const { ServiceURI } = await agent.json<Leaf>(path);
+    assert.ok(ServiceURI.endsWith(`/svc/${spaced.replace(" ", "%20")}`), ServiceURI);
+  });
+
+  for (const path of ["/v1/agent/connect/ca/roots", "/v1/agent/connect/ca/leaf/blocked"]) {
+    test(`${path} waits for an index above the caller's`, async () => {
+      const { index } = await agent.get(path);
+      for (const asked of [index, index + 1000]) {
+        const reply = await agent.get(`${path}?index=${asked}&wait=300ms`);
+        assert.ok(reply.tookMs >= 290, `${reply.tookMs} ms`);
+        assert.equal(reply.index, index);
+      }
+      for (const asked of [0, 1]) {
+        assert.ok((await agent.get(`${path}?index=${asked}&wait=30s`)).tookMs < 10_000);
+      }
+    });
+  }
+}
+
+/** A rotation changes the roots for everybody, so it is run last. `leafWaitMs`: how long leaves take. */
+export function rotationContract(agent: AgentClient): void {
+  test("a rotation lists both roots by id, the new one cross-signed, and gives new leaves", async () => {
+    const name = unique("rotated");
+    const old = await agent.json<Leaf>(`/v1/agent/connect/ca/leaf/${name}`);
+    const before = await agent.get("/v1/agent/connect/ca/roots");
+    const first = JSON.parse(before.text) as Roots;
+    const woken = agent.get(`/v1/agent/connect/ca/roots?index=${before.index}&wait=60s`);
+    const configuration = await agent.json<{ Config: Record<string, unknown> }>(
+      "/v1/connect/ca/configuration",
+    );
+    await agent.put("/v1/connect/ca/configuration", {
+      Provider: "consul",
+      Config: { ...configuration.Config, PrivateKeyType: "ec", PrivateKeyBits: 384 },
+    });
+    const reply = await woken;
+    assert.ok(reply.index > before.index);
+    const now = JSON.parse(reply.text) as Roots;
+    assert.equal(now.Roots.length, first.Roots.length + 1);
+    assert.equal(now.TrustDomain, first.TrustDomain);
+    const ids = now.Roots.map((root) => root.ID);
+    assert.deepEqual(ids, [...ids].sort());
+    assert.deepEqual(now.Roots.filter((root) => root.Active).map((root) => root.ID), [
+      now.ActiveRootID,
+    ]);
+    const active = now.Roots.find((root) => root.Active);
+    const previous = now.Roots.find((root) => root.ID === first.ActiveRootID);
+    assert.equal(previous?.IntermediateCerts, null);
+    const [crossPem = ""] = active?.IntermediateCerts ?? [];
+    const cross = new X509Certificate(crossPem);
+    assert.ok(cross.verify(new X509Certificate(previous?.RootCert ?? "").publicKey));
+    assert.ok(cross.publicKey.equals(new X509Certificate(active?.RootCert ?? "").publicKey));
+    const days = (Date.parse(cross.validTo) - Date.parse(cross.validFrom)) / 86_400_000;
+    assert.equal(days, 7);
+
+    // A real agent takes up to 30 s.
+    const renewed = await agent.get(
+      `/v1/agent/connect/ca/leaf/${name}?index=${old.ModifyIndex}&wait=60s`,
+    );
+    const leaf = JSON.parse(renewed.text) as Leaf;
+    assert.notEqual(leaf.PrivateKeyPEM, old.PrivateKeyPEM);
+    const pems = leaf.CertPEM.match(/-----BEGIN[^-]+-----[^-]+-----END[^-]+-----/g) ?? [];
+    assert.equal(pems.length, 2);
+    const [own, link] = pems.map((pem) => new X509Certificate(pem));
+    assert.ok(own?.verify(cross.publicKey));
+    assert.equal(link?.fingerprint, cross.fingerprint);
+  });
+}

@@ -1,0 +1,231 @@
+/**
+ * Intentions: what a match holds and leaves out, its order, what wakes it, and the agent's verdicts.
+ *
+ * @module
+ */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type AgentClient, keys, unique } from "./client.ts";
+
+type Intention = Readonly<Record<string, unknown>>;
+
+export function intentionContract(agent: AgentClient): void {
+  const match = (name: string, more = "") =>
+    agent.get(`/v1/connect/intentions/match?by=destination&name=${name}${more}`);
+  const matched = async (name: string) =>
+    (JSON.parse((await match(name)).text) as Record<string, Intention[] | null>)[name];
+
+  test("match gives null, not an empty list, and an index to wait on", async () => {
+    const name = unique("none");
+    const reply = await match(name);
+    assert.deepEqual(JSON.parse(reply.text), { [name]: null });
+    assert.ok(reply.index > 0);
+    assert.equal(reply.headers.get("X-Consul-Query-Backend"), "blocking-query");
+    assert.equal(reply.headers.get("X-Consul-Effective-Consistency"), "leader");
+    assert.equal(reply.headers.get("X-Consul-Knownleader"), "true");
+    assert.equal(reply.headers.get("X-Consul-Lastcontact"), "0");
+  });
+
+  test("a match on nothing waits for the first intention and for the last one's removal", async () => {
+    const name = unique("first");
+    const before = await match(name);
+    const woken = match(name, `&index=${before.index}&wait=60s`);
+    await agent.put(`/v1/connect/intentions/exact?source=web&destination=${name}`, {
+      Action: "allow",
+    });
+    const reply = await woken;
+    assert.ok(reply.index > before.index);
+    assert.ok(reply.tookMs < 20_000);
+    assert.ok((JSON.parse(reply.text) as Record<string, unknown>)[name]);
+    const emptied = match(name, `&index=${reply.index}&wait=60s`);
+    const removed = await agent.call(
+      "DELETE",
+      `/v1/connect/intentions/exact?source=web&destination=${name}`,
+    );
+    assert.equal(removed.text.trim(), "true");
+    const last = await emptied;
+    assert.ok(last.index > reply.index);
+    assert.deepEqual(JSON.parse(last.text), { [name]: null });
+  });
+
+  test("a waiting match is not woken by another destination's intention", async () => {
+    const name = unique("quiet");
+    const before = await match(name);
+    const waiting = match(name, `&index=${before.index}&wait=400ms`);
+    await agent.settle();
+    await agent.put(`/v1/connect/intentions/exact?source=web&destination=${unique("other")}`, {
+      Action: "allow",
+    });
+    const reply = await waiting;
+    assert.ok(reply.tookMs >= 390, `came after ${reply.tookMs} ms`);
+    assert.deepEqual(JSON.parse(reply.text), { [name]: null });
+  });
+
+  test("an L4 intention has exactly these keys", async () => {
+    const name = unique("keys");
+    await agent.configEntry({
+      Kind: "service-intentions",
+      Name: name,
+      Sources: [{ Name: "web", Action: "allow" }],
+    });
+    const [intention] = await matched(name) ?? [];
+    const { CreateIndex, ModifyIndex, ...rest } = intention ?? {};
+    assert.deepEqual(rest, {
+      SourceNS: "default",
+      SourceName: "web",
+      DestinationNS: "default",
+      DestinationName: name,
+      SourceType: "consul",
+      Action: "allow",
+      Precedence: 9,
+    });
+    assert.equal(typeof CreateIndex, "number");
+    assert.equal(CreateIndex, ModifyIndex);
+  });
+
+  test("order is by precedence, local sources before peers, then by name", async () => {
+    const name = unique("order");
+    await agent.configEntry({
+      Kind: "service-intentions",
+      Name: name,
+      Meta: { m: "1" },
+      Sources: [
+        { Name: "*", Action: "deny", Peer: "east" },
+        { Name: "web", Action: "allow", Description: "d" },
+        { Name: "peered", Action: "allow", Peer: "east" },
+        { Name: "*", Action: "deny" },
+        { Name: "batch", Action: "allow" },
+      ],
+    });
+    const list = await matched(name) ?? [];
+    assert.deepEqual(
+      list.map((item) => [item["SourceName"], item["SourcePeer"], item["Precedence"]]),
+      [
+        ["batch", undefined, 9],
+        ["web", undefined, 9],
+        ["peered", "east", 9],
+        ["*", undefined, 8],
+        ["*", "east", 8],
+      ],
+    );
+    assert.ok(list.every((item) => JSON.stringify(item["Meta"]) === '{"m":"1"}'));
+    assert.equal(list[1]?.["Description"], "d");
+  });
+
+  test("permissions replace the action, methods become upper case", async () => {
+    const name = unique("http");
+    await agent.configEntry({ Kind: "service-defaults", Name: name, Protocol: "http" });
+    await agent.configEntry({
+      Kind: "service-intentions",
+      Name: name,
+      Sources: [{
+        Name: "web",
+        Permissions: [{ Action: "allow", HTTP: { PathRegex: "(", Methods: ["get"] } }],
+      }],
+    });
+    const [intention] = await matched(name) ?? [];
+    assert.equal(intention?.["Action"], undefined);
+    assert.deepEqual(intention?.["Permissions"], [
+      { Action: "allow", HTTP: { PathRegex: "(", Methods: ["GET"] } },
+    ]);
+    const check = `/v1/connect/intentions/check?source=web&destination=${name}`;
+    assert.deepEqual(await agent.json(check), { Allowed: false });
+  });
+
+  test("the config entry keeps writing order inside a precedence", async () => {
+    const name = unique("entry");
+    await agent.configEntry({
+      Kind: "service-intentions",
+      Name: name,
+      Sources: [
+        { Name: "*", Action: "deny" },
+        { Name: "web", Action: "allow" },
+        { Name: "batch", Action: "deny" },
+      ],
+    });
+    const entry = await agent.json<{ Sources: Intention[] }>(
+      `/v1/config/service-intentions/${name}`,
+    );
+    assert.deepEqual(entry.Sources.map((source) => source["Name"]), ["web", "batch", "*"]);
+    assert.deepEqual(entry.Sources[0], {
+      Name: "web",
+      Action: "allow",
+      Precedence: 9,
+      Type: "consul",
+    });
+  });
+
+  test("match finds names in any letter case and takes several, also with a namespace before", async () => {
+    const name = unique("case");
+    await agent.configEntry({
+      Kind: "service-intentions",
+      Name: name,
+      Sources: [{ Name: "web", Action: "allow" }],
+    });
+    const upper = name.toUpperCase();
+    const body = await agent.json<Record<string, unknown>>(
+      `/v1/connect/intentions/match?by=destination&name=${upper}&name=default/${name}`,
+    );
+    assert.deepEqual(keys(body), [`default/${name}`, upper].sort());
+    assert.ok(Array.isArray(body[upper]));
+    assert.ok(Array.isArray(body[`default/${name}`]));
+  });
+
+  test("an intention written the deprecated way has an id and dates", async () => {
+    const name = unique("legacy");
+    const reply = await agent.call("POST", "/v1/connect/intentions", {
+      body: { SourceName: "web", DestinationName: name, Action: "deny" },
+    });
+    const { ID } = JSON.parse(reply.text) as { ID: string };
+    const [intention] = await matched(name) ?? [];
+    assert.equal(intention?.["ID"], ID);
+    for (const key of ["CreatedAt", "UpdatedAt", "Hash"]) {
+      assert.equal(typeof intention?.[key], "string", key);
+    }
+  });
+
+  test("authorize says which intention decided, and the default for a namespace nobody can name", async () => {
+    const name = unique("target");
+    await agent.configEntry({
+      Kind: "service-intentions",
+      Name: name,
+      Sources: [{ Name: "*", Action: "allow" }, { Name: "web", Action: "deny" }],
+    });
+    const ask = async (namespace: string, service: string) => {
+      const reply = await agent.call("POST", "/v1/agent/connect/authorize", {
+        body: { Target: name, ClientCertURI: `spiffe://x/ns/${namespace}/dc/dc9/svc/${service}` },
+      });
+      assert.equal(reply.status, 200, reply.text);
+      assert.equal(reply.headers.has("X-Consul-Index"), false);
+      assert.match(reply.headers.get("X-Cache") ?? "", /^(HIT|MISS)$/);
+      return JSON.parse(reply.text) as { Authorized: boolean; Reason: string };
+    };
+    assert.deepEqual(await ask("default", "web"), {
+      Authorized: false,
+      Reason: `Matched L4 intention: default/web => default/${name} (Precedence: 9, Action: DENY)`,
+    });
+    assert.deepEqual(await ask("default", "WEB"), {
+      Authorized: true,
+      Reason: `Matched L4 intention: default/* => default/${name} (Precedence: 8, Action: ALLOW)`,
+    });
+    assert.deepEqual(await ask("postern-probe", "web"), {
+      Authorized: true,
+      Reason: "Default behavior configured by ACLs",
+    });
+  });
+
+  test("match by source lists what covers that source", async () => {
+    const source = unique("caller");
+    const name = unique("callee");
+    await agent.configEntry({
+      Kind: "service-intentions",
+      Name: name,
+      Sources: [{ Name: source, Action: "allow" }],
+    });
+    const body = await agent.json<Record<string, Intention[]>>(
+      `/v1/connect/intentions/match?by=source&name=${source}`,
+    );
+    assert.ok(body[source]?.some((item) => item["DestinationName"] === name));
+  });
+}

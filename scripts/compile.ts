@@ -5,6 +5,8 @@
  *     deno task compile --target linux-arm64 dist/postern-linux-arm64; may be repeated
  *     deno task compile:deno                 dist/postern-deno, on Deno
  *
+ * `--into DIR` writes elsewhere than into `dist`.
+ *
  * Ends with 0, with 1 when the compiler failed, with 2 for wrong usage, and with 3 when Deno's base
  * binary (denort) could not be had: it is downloaded from dl.deno.land; where that is out of reach, put
  * the one of this Deno version into a file and name it in `DENORT_BIN`.
@@ -14,12 +16,11 @@
 
 import { execFileSync, spawnSync } from "node:child_process";
 import { mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), "..");
-const DIST = join(ROOT, "dist");
 const BUN = join(ROOT, "node_modules", "bun", "bin", "bun.exe");
 const MAIN = join(ROOT, "src", "main.ts");
 /** Workers are programs of their own: a worker file that is no entry point is not in the executable. */
@@ -39,11 +40,13 @@ interface Request {
   readonly engine: "bun" | "deno";
   /** Empty: this machine. */
   readonly targets: readonly string[];
+  readonly directory: string;
 }
 
 function readArguments(argv: readonly string[]): Request | string {
   let engine: Request["engine"] = "bun";
   const targets: string[] = [];
+  let directory = join(ROOT, "dist");
   for (let index = 0; index < argv.length; index++) {
     const [name = "", inline] = (argv[index] ?? "").split("=");
     if (name === "--deno") engine = "deno";
@@ -53,10 +56,11 @@ function readArguments(argv: readonly string[]): Request | string {
         return `Cannot compile for "${target}": want ${TARGETS.join(", ")}`;
       }
       targets.push(target);
-    } else return `Cannot take "${name}": want --target TARGET or --deno`;
+    } else if (name === "--into") directory = resolve(inline ?? argv[++index] ?? "");
+    else return `Cannot take "${name}": want --target TARGET, --deno or --into DIR`;
   }
   if (engine === "deno" && targets.length > 0) return "Cannot use --target with --deno";
-  return { engine, targets };
+  return { engine, targets, directory };
 }
 
 /** Abbreviated commit, with `+` where the tree is not what was committed. */
@@ -71,8 +75,13 @@ function commitOfTree(): string {
   }
 }
 
-function compileOnBun(target: string | undefined, commit: string): number {
-  const output = join(DIST, target === undefined ? "postern" : `postern-${target}`);
+interface Place {
+  readonly directory: string;
+  readonly commit: string;
+}
+
+function compileOnBun(target: string | undefined, { directory, commit }: Place): number {
+  const output = join(directory, target === undefined ? "postern" : `postern-${target}`);
   const args = [
     "build",
     "--compile",
@@ -98,18 +107,20 @@ function compileOnBun(target: string | undefined, commit: string): number {
   return report(output, target === undefined);
 }
 
-function compileOnDeno(commit: string): number {
-  const output = join(DIST, "postern-deno");
-  const entry = join(DIST, "postern_deno.ts");
-  const define = join(DIST, "postern_deno_commit.ts");
+function compileOnDeno({ directory, commit }: Place): number {
+  const output = join(directory, "postern-deno");
+  const entry = join(directory, "postern_deno.ts");
+  const define = join(directory, "postern_deno_commit.ts");
   // Deno replaces no names; a module that runs first sets the one that src/app/version.ts looks for.
   writeFileSync(
     define,
     `Object.assign(globalThis, { POSTERN_COMMIT: ${JSON.stringify(commit)} });\n`,
   );
-  writeFileSync(entry, `import "./postern_deno_commit.ts";\nimport "../src/main.ts";\n`);
+  writeFileSync(entry, `import "./postern_deno_commit.ts";\nimport ${JSON.stringify(MAIN)};\n`);
   const args = [
     "compile",
+    "--config",
+    join(ROOT, "deno.json"),
     "--no-check",
     "--no-prompt",
     // Any address, any file that a flag names; of other programs only the one that tells systemd.
@@ -180,12 +191,13 @@ function main(): number {
     process.stderr.write(`${request}\n`);
     return 2;
   }
-  mkdirSync(DIST, { recursive: true });
-  const commit = commitOfTree();
-  if (request.engine === "deno") return compileOnDeno(commit);
+  const { directory } = request;
+  mkdirSync(directory, { recursive: true });
+  const place = { directory, commit: commitOfTree() };
+  if (request.engine === "deno") return compileOnDeno(place);
   const targets = request.targets.length === 0 ? [undefined] : request.targets;
   for (const target of targets) {
-    const code = compileOnBun(target, commit);
+    const code = compileOnBun(target, place);
     if (code !== 0) return code;
   }
   return 0;

@@ -1,0 +1,89 @@
+/** The executable, made as for a release: what it listens to, and what it does not. @module */
+
+import assert from "node:assert/strict";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import test, { after, before } from "node:test";
+import { fileURLToPath } from "node:url";
+import { createFileMesh } from "../kit/file_mesh.ts";
+import { waitForEcho } from "../kit/mesh.ts";
+import { eventually, Process, runToEnd } from "../kit/process.ts";
+
+const COMPILE = fileURLToPath(new URL("../../scripts/compile.ts", import.meta.url));
+const DENO = "Deno" in globalThis ? process.execPath : "deno";
+
+let directory = "";
+let postern = "";
+
+before(async () => {
+  directory = await mkdtemp(join(tmpdir(), "postern-executable-"));
+  postern = process.env.POSTERN_BIN ?? join(directory, "postern");
+  if (process.env.POSTERN_BIN) return;
+  await runToEnd(DENO, ["run", "-A", COMPILE, "--into", directory], { timeoutMs: 120_000 });
+});
+
+after(async () => {
+  await rm(directory, { recursive: true, force: true });
+});
+
+async function run(words: readonly string[], env: Record<string, string | undefined> = {}) {
+  const child = new Process(postern, words, { cwd: directory, env });
+  const { code } = await child.waitExit({ timeoutMs: 20_000 });
+  return { code, output: child.output };
+}
+
+test("the executable says what it is", async () => {
+  const { code, output } = await run(["version"]);
+  assert.equal(code, 0);
+  assert.match(output, /^postern \d+\.\d+\.\d+ \(commit [0-9a-f]{7}\+?, bun \d\S+, \S+ \S+\)\n$/);
+});
+
+for (
+  const [name, value] of [
+    ["BUN_OPTIONS", "--smol"],
+    ["BUN_INSPECT", "127.0.0.1:0"],
+    ["BUN_CONFIG_MAX_HTTP_REQUESTS", "1"],
+    ["NODE_TLS_REJECT_UNAUTHORIZED", "0"],
+    ["SSLKEYLOGFILE", "/tmp/keys"],
+  ] as const
+) {
+  test(`the executable refuses ${name}, and starts nothing`, async () => {
+    const { code, output } = await run(["proxy", "-sidecar-for", "web"], { [name]: value });
+    assert.equal(code, 2, output);
+    assert.match(output, new RegExp(`Cannot start with ${name}`));
+  });
+}
+
+test("the executable reads no file of the directory it is started in", async () => {
+  await writeFile(join(directory, ".env"), "CONNECT_SIDECAR_FOR=web\nSSLKEYLOGFILE=/tmp/keys\n");
+  await writeFile(join(directory, "bunfig.toml"), 'preload = ["./preload.ts"]\n');
+  await writeFile(join(directory, "preload.ts"), 'console.log("preloaded");\n');
+  const { code, output } = await run(["proxy"], {
+    CONNECT_SIDECAR_FOR: undefined,
+    CONNECT_PROXY_ID: undefined,
+  });
+  assert.equal(code, 2);
+  assert.match(output, /nothing says what to stand for/);
+  assert.doesNotMatch(output, /preloaded/);
+});
+
+test("the executable carries traffic in its workers", async () => {
+  await using mesh = await createFileMesh();
+  await using proxy = new Process(postern, [...mesh.args, "-workers", "2"]);
+  try {
+    await eventually("it is ready", async () => await mesh.readyStatus() === 200);
+    const [host, port] = [mesh.admin.host, mesh.admin.port];
+    const waited = await run(["wait-ready", "-admin", `${host}:${port}`, "-timeout", "5s"]);
+    assert.equal(waited.code, 0, waited.output);
+    await waitForEcho(mesh.upstream);
+  } catch (error) {
+    throw new Error(proxy.tail(), { cause: error });
+  }
+});
+
+test("the executable's wait-ready gives up with 1", async () => {
+  const { code, output } = await run(["wait-ready", "-admin", "127.0.0.1:1", "-timeout", "0.1s"]);
+  assert.equal(code, 1);
+  assert.match(output, /Cannot wait longer for the proxy at 127\.0\.0\.1:1/);
+});

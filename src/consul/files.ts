@@ -5,10 +5,9 @@
  * @module
  */
 
-import { X509Certificate } from "node:crypto";
+import { createPrivateKey, X509Certificate } from "node:crypto";
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { createSecureContext } from "node:tls";
 import { type Clock, type Log, messageOf, ProxyError } from "../base/mod.ts";
 import type { TlsFiles } from "./options.ts";
 import type { TransportTls } from "./transport.ts";
@@ -44,16 +43,7 @@ export function readTlsFiles(files: TlsFiles): TransportTls {
   if (files.certFile) {
     certPem = readCertificates(files.certFile, certName).join("");
     keyPem = readText(files.keyFile, keyName);
-    try {
-      createSecureContext({ cert: certPem, key: keyPem });
-    } catch (cause) {
-      const fact = messageOf(cause);
-      throw invalid(
-        `Cannot use ${keyName} ${quote(files.keyFile)}: it is no private key that fits ` +
-          `${quote(files.certFile)} (${fact})`,
-        cause,
-      );
-    }
+    checkKey(files, { certPem, keyPem, name: keyName });
   }
   return { caPems, certPem, keyPem, serverName: files.serverName, verify: files.verify };
 }
@@ -63,6 +53,22 @@ export function checkToken(token: string, name: string): void {
   if (/[^\x21-\x7e]/.test(token)) {
     throw invalid(`Cannot use ${name}: it has characters that no ACL token has`);
   }
+}
+
+/** The engines' TLS takes a key that does not fit, or none, without a word; the handshake then fails. */
+function checkKey(
+  files: TlsFiles,
+  options: { readonly certPem: string; readonly keyPem: string; readonly name: string },
+): void {
+  const { certPem, keyPem, name } = options;
+  const cannot = `Cannot use ${name} ${quote(files.keyFile)}`;
+  let fits: boolean;
+  try {
+    fits = new X509Certificate(certPem).checkPrivateKey(createPrivateKey(keyPem));
+  } catch (cause) {
+    throw invalid(`${cannot}: it is no private key (PEM) without passphrase`, cause);
+  }
+  if (!fits) throw invalid(`${cannot}: it is not the key of ${quote(files.certFile)}`);
 }
 
 /** The trimmed token; `""` where the file is empty. Fails with `config_invalid`. */

@@ -1,0 +1,364 @@
+/** Single calls, and what is asked at intervals. */
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, utimesSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { ProxyError } from "../base/mod.ts";
+import { AgentClient, Seen } from "../../test/kit/agent_client.ts";
+import { type Answer, eventually, fixture, inTurn } from "../../test/kit/scripted_agent.ts";
+import { readRegistration } from "./registration.ts";
+import type { QueryResult } from "./types.ts";
+
+function failsWith(code: string, pattern: RegExp): (error: unknown) => boolean {
+  return (error) => {
+    assert.ok(error instanceof ProxyError);
+    assert.equal(error.code, code);
+    assert.match(error.message, pattern);
+    return true;
+  };
+}
+
+test("findSidecar() finds it whatever the case", async () => {
+  await using client = await AgentClient.start(inTurn({ json: fixture("agent_services") }));
+  assert.equal(await client.agent.findSidecar("Web-1"), "web-1-sidecar-proxy");
+  assert.equal(client.script.asked[0]?.query.get("filter"), 'Kind == "connect-proxy"');
+});
+
+test("findSidecar() says that there is none, and what to do", async () => {
+  await using client = await AgentClient.start(inTurn({ json: {} }, { status: 404 }));
+  await assert.rejects(
+    client.agent.findSidecar("nope"),
+    failsWith("agent_not_found", /^No sidecar proxy registered for nope: register .* token/),
+  );
+});
+
+test("findSidecar() names the right without which a sidecar is not to be seen", async () => {
+  const text =
+    "Permission denied: anonymous token lacks permission 'service:read' on \"web-sidecar-proxy\"";
+  await using client = await AgentClient.start(inTurn({ json: {} }, { status: 403, text }));
+  await assert.rejects(
+    client.agent.findSidecar("web"),
+    failsWith("agent_forbidden", /'service:read' on "web-sidecar-proxy"/),
+  );
+  assert.equal(client.script.asked[1]?.path, "/v1/agent/service/web-sidecar-proxy");
+});
+
+test("findSidecar() lists several", async () => {
+  const sidecar = (id: string) => ({
+    Kind: "connect-proxy",
+    ID: id,
+    Proxy: { DestinationServiceID: "web" },
+  });
+  await using client = await AgentClient.start(
+    inTurn({ json: { b: sidecar("b"), a: sidecar("a") } }),
+  );
+  await assert.rejects(
+    client.agent.findSidecar("web"),
+    failsWith("usage", /a, b with -proxy-id/),
+  );
+});
+
+test("missingRights() names each right, what it is on, and what for", async () => {
+  const allowed = (right: { Resource: string; Segment: string }) =>
+    right.Resource === "service" && right.Segment !== "cache";
+  await using client = await AgentClient.start((asked) => ({
+    json: (JSON.parse(asked.body) as { Resource: string; Segment: string }[])
+      .map((right) => ({ ...right, Allow: allowed(right) })),
+  }));
+  const registration = readRegistration(fixture("agent_service_merged"), "web-1-sidecar-proxy");
+  const missing = await client.agent.missingRights(registration);
+  assert.deepEqual(missing, [
+    {
+      right: "service:read",
+      on: "cache",
+      neededFor: "the discovery chain and the instances of upstream cache",
+    },
+    { right: "node:read", on: "any node", neededFor: "the instances of every upstream" },
+  ]);
+  const [asked] = client.script.asked;
+  assert.equal(asked?.path, "/v1/internal/acl/authorize");
+  const rights = (JSON.parse(asked?.body ?? "") as Record<string, string>[])
+    .map((right) => `${right["Resource"]}:${right["Access"]} ${right["Segment"]}`);
+  assert.deepEqual(rights, [
+    "service:write web",
+    "service:read web-sidecar-proxy",
+    "service:read cache",
+    "service:read db",
+    "service:read sock",
+    "node:read postern-probe",
+  ]);
+});
+
+for (
+  const [name, answer] of [
+    ["is gone", { status: 404, text: "" }],
+    ["is barred", { status: 403, text: "Permission denied" }],
+    ["has no ACLs to ask", { status: 401, text: "ACL support disabled" }],
+    ["answers something else", { json: { a: 1 } }],
+  ] as const
+) {
+  test(`missingRights() claims nothing where the call ${name}`, async () => {
+    await using client = await AgentClient.start(inTurn(answer));
+    const registration = readRegistration(fixture("agent_service"), "web-1-sidecar-proxy");
+    assert.deepEqual(await client.agent.missingRights(registration), []);
+  });
+}
+
+test("authorize() asks with the serial and gives the reason", async () => {
+  await using client = await AgentClient.start(inTurn({ json: fixture("authorize_deny_l4") }));
+  const request = {
+    target: "db",
+    uri: "spiffe://x.consul/ns/default/dc/dc1/svc/web",
+    serial: "0a",
+  };
+  const answer = await client.agent.authorize(request, { timeoutMs: 100 });
+  assert.equal(answer.allowed, false);
+  assert.match(answer.reason, /Matched L4 intention/);
+  assert.deepEqual(JSON.parse(client.script.asked[0]?.body ?? ""), {
+    Target: "db",
+    ClientCertURI: request.uri,
+    ClientCertSerial: "0a",
+  });
+});
+
+for (const reaction of ["hang", "drop", { status: 500 }, { json: {} }] as const) {
+  test(`authorize() rejects when the agent answers ${JSON.stringify(reaction)}`, async () => {
+    await using client = await AgentClient.start(inTurn(reaction));
+    const request = { target: "db", uri: "spiffe://x", serial: "1" };
+    const answer = client.agent.authorize(request, { timeoutMs: 100 });
+    answer.catch(() => {}); // Looked at below.
+    await client.asked(1);
+    await client.clock.advance(100);
+    await assert.rejects(answer, ProxyError);
+  });
+}
+
+test("authorize() is bounded also while it waits for a connection", async () => {
+  await using client = await AgentClient.start(() => "hang", { connections: 1 });
+  const request = { target: "db", uri: "spiffe://x", serial: "1" };
+  const ask = (timeoutMs: number) => {
+    const answer = client.agent.authorize(request, { timeoutMs });
+    answer.catch(() => {}); // Looked at below.
+    return answer;
+  };
+  const [first, second] = [ask(10_000), ask(100)];
+  await client.asked(1);
+  await client.clock.advance(100);
+  await assert.rejects(second, ProxyError);
+  assert.equal(client.script.asked.length, 1);
+  client.agent.close();
+  await assert.rejects(first, ProxyError);
+});
+
+test("watchQuery() asks at its interval, keeps the last answer, and bounds each call", async () => {
+  let answer: Answer | "hang" = { json: fixture("prepared_query_execute") };
+  await using client = await AgentClient.start(() => answer);
+  const seen = new Seen<QueryResult>();
+  client.agent.watchQuery({ name: "geo-db", datacenter: "dc2", intervalMs: 10_000 }, seen);
+  await eventually(() => seen.values.length === 1, "the first answer");
+  const [first] = client.script.asked;
+  assert.equal(first?.path, "/v1/query/geo-db/execute");
+  assert.deepEqual([first?.query.get("connect"), first?.query.get("dc")], ["true", "dc2"]);
+  await client.clock.advance(8_900);
+  assert.equal(client.script.asked.length, 1);
+  answer = "hang";
+  await client.clock.advance(2_200);
+  await client.asked(2);
+  answer = { json: fixture("prepared_query_failover") };
+  await client.clock.advance(60_000);
+  assert.deepEqual(seen.codes, ["agent_unreachable"]);
+  await client.passUntil(() => seen.values.length === 2, { what: "recovery", limitMs: 3_000 });
+  assert.equal(seen.last?.datacenter, "dc2");
+});
+
+test("watchQuery() tells filtered from empty", async () => {
+  const none = { Service: "db", Datacenter: "dc1", Nodes: [] };
+  await using client = await AgentClient.start(
+    inTurn({ json: none, filtered: true }, { json: none }),
+  );
+  const seen = new Seen<QueryResult>();
+  client.agent.watchQuery({ name: "q", datacenter: "", intervalMs: 10_000 }, seen);
+  await eventually(() => seen.errors.length === 1, "the refusal");
+  assert.deepEqual(seen.codes, ["agent_forbidden"]);
+  await client.passUntil(() => seen.values.length === 1, { what: "the answer" });
+  assert.deepEqual(seen.last?.instances, []);
+});
+
+test("watchDefaultPolicy() asks again every few minutes and soon after an agent restart", async () => {
+  let reason = "Default behavior configured by ACLs";
+  await using client = await AgentClient.start((asked) => {
+    if (asked.path.includes("authorize")) return { json: { Authorized: true, Reason: reason } };
+    return asked.query.has("index") ? "hang" : { index: 3, json: fixture("roots") };
+  });
+  const seen = new Seen<"allow" | "deny">();
+  const request = { service: "web", trustDomain: "x.consul", datacenter: "dc1" };
+  client.agent.watchRoots(new Seen());
+  client.agent.watchDefaultPolicy(request, seen);
+  await eventually(() => seen.values.length === 1 && client.script.waiting === 1, "the first");
+  reason = "Matched L4 intention: */* => */*";
+  client.script.breakAll();
+  await client.passUntil(() => seen.values.length === 2, {
+    what: "after the loss",
+    limitMs: 4_000,
+  });
+  assert.deepEqual(seen.values, ["allow", "deny"]);
+  const count = () => client.script.asked.filter(({ path }) => path.includes("authorize")).length;
+  const before = count();
+  await client.passUntil(() => count() > before, { what: "once more", limitMs: 200_000 });
+  assert.equal(seen.values.length, 2, "the same again is no news");
+});
+
+test("watchMeshTls() waits on an entry that is not there", async () => {
+  const absent = { status: 404, index: 9, text: 'Config entry not found for "mesh" / "mesh"' };
+  const entry = { index: 10, json: fixture("config_mesh") };
+  await using client = await AgentClient.start(inTurn(absent, entry));
+  const seen = new Seen();
+  client.agent.watchMeshTls(seen);
+  await client.quiet();
+  assert.equal(client.script.asked[1]?.query.get("index"), "9");
+  assert.equal(seen.values[0], null);
+  assert.ok(seen.values[1]);
+  assert.deepEqual(seen.errors, []);
+});
+
+test("-datacenter and -stale go where Consul's own commands send them", async () => {
+  const agent = { datacenter: "dc9", stale: true };
+  await using client = await AgentClient.start(() => "hang", { agent });
+  client.agent.watchHealth({ service: "a", datacenter: "", filter: "" }, new Seen());
+  client.agent.watchHealth({ service: "b", datacenter: "dc2", filter: 'a == "b&c"' }, new Seen());
+  client.agent.watchLeaf("web", new Seen());
+  await client.asked(3);
+  const of = (path: string) =>
+    client.script.asked.find((asked) => asked.path.endsWith(path))?.query;
+  assert.deepEqual([of("/a")?.get("dc"), of("/a")?.has("stale")], ["dc9", true]);
+  assert.deepEqual([of("/b")?.get("dc"), of("/b")?.get("filter")], ["dc2", 'a == "b&c"']);
+  assert.deepEqual([of("/web")?.get("dc"), of("/web")?.has("stale")], ["dc9", false]);
+});
+
+test("a chain that may not be asked for by POST says what to change", async () => {
+  const text = "Access is restricted";
+  await using client = await AgentClient.start(inTurn({ status: 403, text }));
+  const seen = new Seen();
+  client.agent.watchChain({ service: "db", datacenter: "" }, seen);
+  await eventually(() => seen.errors.length === 1, "the refusal");
+  assert.match(seen.errors[0]?.message ?? "", /allow_write_http_from/);
+});
+
+test("a token file that changes is sent without a restart, a bad one is not", async () => {
+  const directory = mkdtempSync(join(tmpdir(), "postern-token-"));
+  const tokenFile = join(directory, "token");
+  let age = 0;
+  // Size and time tell a change; the time is set, as two writes may fall into one tick.
+  const write = (token: string) => {
+    writeFileSync(tokenFile, token);
+    utimesSync(tokenFile, 1_000 + ++age, 1_000 + age);
+  };
+  try {
+    write("first\n");
+    await using client = await AgentClient.start(() => ({ json: fixture("agent_services") }), {
+      agent: { tokenFile },
+    });
+    const sent = async () => {
+      await client.agent.findSidecar("web-1");
+      return client.script.asked.at(-1)?.headers["x-consul-token"];
+    };
+    assert.equal(await sent(), "first");
+    write("other");
+    assert.equal(await sent(), "first", "looked at most once a second");
+    await client.clock.advance(1_000);
+    assert.equal(await sent(), "other");
+    for (const bad of ["", "a b"]) {
+      write(bad);
+      await client.clock.advance(1_000);
+      assert.equal(await sent(), "other");
+    }
+    write("third");
+    client.agent.reloadFiles();
+    assert.equal(await sent(), "third", "at once when told to");
+    rmSync(tokenFile);
+    await client.clock.advance(1_000);
+    assert.equal(await sent(), "third");
+  } finally {
+    rmSync(directory, { recursive: true });
+  }
+});
+
+const PROXY = {
+  id: "web-proxy-x1",
+  name: "web-proxy",
+  destination: "web",
+  host: "0.0.0.0",
+  port: 21,
+};
+
+test("keepRegistered() registers, heartbeats, registers again when forgotten, deregisters", async () => {
+  let forgotten = false;
+  await using client = await AgentClient.start((asked) => {
+    if (!forgotten || !asked.path.includes("/check/pass/")) return { text: "" };
+    forgotten = false;
+    return { status: 404, text: 'Unknown check ID "web-proxy-x1-ttl"' };
+  });
+  const paths = () => client.script.asked.map(({ path }) => path.replace("/v1/agent/", ""));
+  const stop = new AbortController();
+  const done = client.agent.keepRegistered(PROXY, stop.signal);
+  await client.asked(1);
+  assert.deepEqual(JSON.parse(client.script.asked[0]?.body ?? ""), {
+    Kind: "connect-proxy",
+    ID: "web-proxy-x1",
+    Name: "web-proxy",
+    Address: "",
+    Port: 21,
+    Proxy: { DestinationServiceName: "web" },
+    Check: { CheckID: "web-proxy-x1-ttl", Name: "proxy heartbeat", TTL: "30s", Status: "passing" },
+  });
+  await client.passUntil(() => paths().length >= 2, { what: "a heartbeat", limitMs: 10_500 });
+  forgotten = true;
+  await client.passUntil(() => paths().length >= 4, { what: "registered again" });
+  stop.abort();
+  await done;
+  assert.deepEqual(paths(), [
+    "service/register",
+    "check/pass/web-proxy-x1-ttl",
+    "check/pass/web-proxy-x1-ttl",
+    "service/register",
+    "service/deregister/web-proxy-x1",
+  ]);
+});
+
+test("keepRegistered() ends when the token may not register", async () => {
+  await using client = await AgentClient.start(inTurn({ status: 403, text: "Permission denied" }));
+  await assert.rejects(
+    client.agent.keepRegistered(PROXY, new AbortController().signal),
+    failsWith("agent_forbidden", /register the proxy/),
+  );
+});
+
+test("keepRegistered() gives up deregistering after three tries", async () => {
+  let down = false;
+  await using client = await AgentClient.start(() => down ? { status: 500 } : { text: "" });
+  const stop = new AbortController();
+  const done = client.agent.keepRegistered(PROXY, stop.signal);
+  await client.asked(1);
+  await client.clock.advance(0);
+  down = true;
+  let ended = false;
+  void done.then(() => ended = true);
+  stop.abort();
+  await client.passUntil(() => ended, { what: "the end", limitMs: 3_000 });
+  assert.equal(client.script.asked.length, 4);
+});
+
+test("close() ends calls and watches", async () => {
+  await using client = await AgentClient.start(() => "hang");
+  const seen = new Seen();
+  client.agent.watchRoots(seen);
+  const call = client.agent.findSidecar("x");
+  call.catch(() => {}); // Looked at below.
+  await client.asked(2);
+  client.agent.close();
+  await assert.rejects(call, ProxyError);
+  await eventually(() => client.script.open === 0, "every connection ends");
+  assert.deepEqual([seen.values.length, seen.errors.length], [0, 0]);
+  assert.equal(client.clock.pending, 0);
+});

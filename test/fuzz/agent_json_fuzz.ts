@@ -1,0 +1,110 @@
+/**
+ * Replies of the agent: whatever JSON arrives, each reader gives a value or refuses the reply, and
+ * never anything else; and no refusal shows a private key.
+ *
+ * @module
+ */
+
+import assert from "node:assert/strict";
+import { ProxyError } from "../../src/base/mod.ts";
+import { readAuthorize } from "../../src/consul/authorize.ts";
+import { readChain } from "../../src/consul/discovery_chain.ts";
+import { readSidecars } from "../../src/consul/find_sidecar.ts";
+import { readInstances } from "../../src/consul/health.ts";
+import { readIntentions } from "../../src/consul/intentions.ts";
+import { locateJsonError } from "../../src/consul/json_error.ts";
+import { readLeaf } from "../../src/consul/leaf.ts";
+import { readMeshTls } from "../../src/consul/mesh.ts";
+import { readMissing } from "../../src/consul/preflight.ts";
+import { readQueryResult } from "../../src/consul/prepared_query.ts";
+import { readRegistration } from "../../src/consul/registration.ts";
+import { readRoots } from "../../src/consul/roots.ts";
+import { fixtureText } from "../kit/scripted_agent.ts";
+import type { FuzzTarget } from "./fuzz.ts";
+
+const READERS: readonly ((json: unknown) => unknown)[] = [
+  readAuthorize,
+  readChain,
+  (json) => readSidecars(json, "web-1"),
+  (json) => readInstances(json, "api"),
+  (json) => readIntentions(json, "db"),
+  readLeaf,
+  readMeshTls,
+  (json) => readMissing(json, []),
+  (json) => readQueryResult(json, "geo-db"),
+  (json) => readRegistration(json, "web-1-sidecar-proxy"),
+  readRoots,
+];
+
+const CORPUS = [
+  "authorize_default",
+  "chain_rich_override_tcp",
+  "chain_failover_targets",
+  "agent_services",
+  "health_connect",
+  "intentions_match",
+  "intentions_match_l7",
+  "leaf",
+  "config_mesh",
+  "acl_authorize_probe",
+  "prepared_query_failover",
+  "agent_service_merged",
+  "agent_service_tproxy",
+  "roots_rsa",
+].map((name) => JSON.stringify(JSON.parse(fixtureText(`${name}.json`))));
+
+export const target: FuzzTarget = {
+  name: "agent_json",
+  corpus: CORPUS.map((text) => new TextEncoder().encode(text)),
+  dictionary: ["null", "[]", "{}", "-1", "1e999", "0.5", '""', '"__proto__":', "true", "65536"],
+  limitBytes: 32 << 10,
+  run(input, random) {
+    const text = new TextDecoder().decode(input);
+    let json: unknown;
+    try {
+      json = JSON.parse(text);
+    } catch {
+      const at = locateJsonError(text);
+      assert.ok(at >= 0 && at <= text.length);
+      return;
+    }
+    assert.equal(locateJsonError(text), text.length);
+    // Also with a part swapped for another type, which damaged bytes seldom give.
+    const values = [json, swapOne(json, random)];
+    for (const value of values) {
+      for (const read of READERS) {
+        try {
+          read(value);
+        } catch (error) {
+          assert.ok(error instanceof ProxyError, String(error));
+          const right = ["agent_reply_invalid", "usage", "unsupported"].includes(error.code);
+          assert.ok(right, `${error.code}: ${error.message}`);
+          assert.ok(error.message.length < 1_000, "a refusal is no dump");
+          assert.doesNotMatch(error.message, /PRIVATE KEY-/);
+        }
+      }
+    }
+  },
+};
+
+const STRANGE: readonly unknown[] = [null, [], {}, "", "x", 0, -1, 0.5, 1e300, true, [[]], {
+  a: null,
+}];
+
+/** A copy in which one value, chosen on the way down, is another. */
+function swapOne(json: unknown, random: () => number): unknown {
+  if (random() < 0.15 || typeof json !== "object" || json === null) {
+    return STRANGE[Math.floor(random() * STRANGE.length)];
+  }
+  if (Array.isArray(json)) {
+    const at = Math.floor(random() * json.length);
+    return json.map((item, index) => index === at ? swapOne(item, random) : item);
+  }
+  const keys = Object.keys(json);
+  const chosen = keys[Math.floor(random() * keys.length)];
+  return Object.fromEntries(
+    Object.entries(json).map((
+      [key, value],
+    ) => [key, key === chosen ? swapOne(value, random) : value]),
+  );
+}

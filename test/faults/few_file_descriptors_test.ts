@@ -4,15 +4,15 @@ import { connect, type Socket } from "node:net";
 import { startConsul } from "../kit/consul.ts";
 import { processorMs } from "../kit/memory.ts";
 import { startPair, waitForEcho } from "../kit/mesh.ts";
-import { pause, runToEnd } from "../kit/process.ts";
+import { pause } from "../kit/process.ts";
 
 test("without file descriptors left it waits, without spinning, and goes on afterwards", async () => {
   await using server = await startConsul();
-  await using pair = await startPair(server);
+  await using pair = await startPair(server, {
+    sidecar: { under: ["prlimit", "--nofile=120:120"] },
+  });
   await waitForEcho(pair.upstream);
   const { web } = pair.posterns;
-  // What a unit file's LimitNOFILE would do, after the start.
-  await runToEnd("prlimit", ["--pid", String(web.pid), "--nofile=120:120"], { timeoutMs: 5_000 });
   const sockets: Socket[] = [];
   for (let i = 0; i < 300; i++) {
     const socket = connect({ host: pair.upstream.host, port: pair.upstream.port });

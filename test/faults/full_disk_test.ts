@@ -13,7 +13,15 @@ test("a full disk under the state directory is reported and harms no connection"
     const [command = "", ...args] = [...sudo, ...words];
     return runToEnd(command, args, { timeoutMs: 10_000 });
   };
-  await asRoot("mount", "-t", "tmpfs", "-o", "size=64k,mode=777", "tmpfs", directory);
+  await asRoot(
+    "mount",
+    "-t",
+    "tmpfs",
+    "-o",
+    `size=64k,mode=700,uid=${process.getuid?.() ?? 0}`,
+    "tmpfs",
+    directory,
+  );
   try {
     await fill(join(directory, "ballast"));
     await using server = await startConsul();

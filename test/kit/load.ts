@@ -137,8 +137,9 @@ export class EchoClient {
     });
   }
 
+  /** Ended, closed or reset by the other side. */
   get isOver(): boolean {
-    return this.#ended || this.#closed;
+    return this.#ended || this.#closed || this.#error !== undefined;
   }
 
   /** Sends `payload` and demands the same bytes back. */

@@ -84,6 +84,8 @@ export interface SidecarOptions {
   readonly token?: string;
   readonly args?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
+  /** Words in front of the command, see {@link startPostern}. */
+  readonly under?: readonly string[];
 }
 
 export async function posternSidecar(agent: Consul, options: SidecarOptions): Promise<Postern> {
@@ -99,6 +101,7 @@ export async function posternSidecar(agent: Consul, options: SidecarOptions): Pr
         ...options.env,
       },
       name: `postern ${options.serviceId}`,
+      ...(options.under ? { under: options.under } : {}),
     },
   );
   try {

@@ -111,8 +111,13 @@ export class Postern {
   }
 }
 
-export function startPostern(args: readonly string[], options: ProcessOptions = {}): Postern {
-  const [command, ...first] = posternCommand();
+export interface PosternOptions extends ProcessOptions {
+  /** Words in front of the command: `prlimit --nofile=100`. */
+  readonly under?: readonly string[];
+}
+
+export function startPostern(args: readonly string[], options: PosternOptions = {}): Postern {
+  const [command, ...first] = [...(options.under ?? []), ...posternCommand()];
   return new Postern(
     new Process(command ?? "", [...first, ...args], {
       name: `postern ${args.join(" ")}`,

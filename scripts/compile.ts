@@ -85,6 +85,9 @@ function compileOnBun(target: string | undefined, { directory, commit }: Place):
   const args = [
     "build",
     "--compile",
+    // Less to read and keep in memory; names stay, since errors and profiles show them.
+    "--minify",
+    "--keep-names",
     // The executable must not listen to files that lie where it happens to be started.
     "--no-compile-autoload-dotenv",
     "--no-compile-autoload-bunfig",

@@ -8,16 +8,13 @@ import process from "node:process";
 import { type Command, parseCommand } from "./app/args.ts";
 import { checkEnvironment } from "./app/environment.ts";
 import { helpText } from "./app/help.ts";
-import { runCheck } from "./app/run_check.ts";
-import { runDev } from "./app/run_dev.ts";
-import { runProxy } from "./app/run_proxy.ts";
 import { IS_COMPILED, versionLine } from "./app/version.ts";
-import { waitReady } from "./app/wait_ready.ts";
-import { messageOf, ProxyError, systemClock } from "./base/mod.ts";
+import { messageOf, ProxyError } from "./base/mod.ts";
 import { runtimeEngine } from "./net/mod.ts";
 
 const USAGE_CODES = new Set(["usage", "config_invalid", "unsupported"]);
 
+/** A command's code is loaded when it is run: a proxy carries no memory of the others. */
 async function run(command: Command): Promise<number> {
   switch (command.kind) {
     case "help":
@@ -27,18 +24,13 @@ async function run(command: Command): Promise<number> {
       process.stdout.write(`${versionLine(runtimeEngine().name)}\n`);
       return 0;
     case "proxy":
-      return await runProxy(command.options);
+      return await (await import("./app/run_proxy.ts")).runProxy(command.options);
     case "check":
-      for (const line of await runCheck(command.options)) process.stdout.write(`${line}\n`);
-      return 0;
-    case "wait_ready": {
-      const result = await waitReady({ ...command, clock: systemClock });
-      if (result.kind === "ready") return 0;
-      process.stderr.write(`postern: ${result.message}\n`);
-      return 1;
-    }
+      return await (await import("./app/run_check.ts")).runCheck(command.options);
+    case "wait_ready":
+      return await (await import("./app/wait_ready.ts")).runWaitReady(command);
     case "dev":
-      return await runDev(command.options);
+      return await (await import("./app/run_dev.ts")).runDev(command.options);
   }
 }
 

@@ -11,8 +11,13 @@ import { resolveAgentOptions } from "../consul/mod.ts";
 import { FileSource, type Snapshot } from "../snapshot/mod.ts";
 import type { ProxyOptions } from "./args.ts";
 
-/** What is fine, as sentences; throws `config_invalid` with what is not. */
-export async function runCheck(options: ProxyOptions): Promise<readonly string[]> {
+/** Prints what is fine; throws `config_invalid` with what is not. The exit code. */
+export async function runCheck(options: ProxyOptions): Promise<number> {
+  for (const line of await check(options)) process.stdout.write(`${line}\n`);
+  return 0;
+}
+
+async function check(options: ProxyOptions): Promise<readonly string[]> {
   const { mode } = options;
   if (mode.kind !== "config") {
     const { address } = resolveAgentOptions(options.agentFlags, process.env);

@@ -33,6 +33,9 @@ const AUTHORIZE_TIMEOUT_MS = 2_000;
 /** Between attempts to bind a listener whose address was taken. */
 const RETRY_LISTEN_MS = 1_000;
 
+/** After becoming ready: what only the start needed can go. */
+const TRIM_MS = 2_000;
+
 /** Runs until a signal or the admin server ends it; the exit code. */
 export async function runProxy(options: ProxyOptions): Promise<number> {
   const clock = systemClock;
@@ -134,6 +137,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     const becameReady = () => {
       if (told || notReady().length > 0) return;
       told = true;
+      clock.after(TRIM_MS, () => engine.trim());
       log.info("ready", { proxy: proxyId, service: state.snapshot?.service });
       notifier.ready(`serving ${state.snapshot?.service ?? ""}`);
     };

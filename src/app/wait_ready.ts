@@ -6,7 +6,8 @@
  */
 
 import { type AskReady, askReady } from "../admin/mod.ts";
-import { type Address, type Clock, formatAddress, sleep } from "../base/mod.ts";
+import process from "node:process";
+import { type Address, type Clock, formatAddress, sleep, systemClock } from "../base/mod.ts";
 
 export interface WaitReadyOptions {
   readonly admin: Extract<Address, { kind: "tcp" }>;
@@ -45,4 +46,14 @@ export async function waitReady(options: WaitReadyOptions): Promise<WaitResult> 
     }
     await sleep(clock, Math.min(EVERY_MS, leftMs));
   }
+}
+
+/** The command: prints why it gave up; the exit code. */
+export async function runWaitReady(
+  options: Pick<WaitReadyOptions, "admin" | "timeoutMs">,
+): Promise<number> {
+  const result = await waitReady({ ...options, clock: systemClock });
+  if (result.kind === "ready") return 0;
+  process.stderr.write(`postern: ${result.message}\n`);
+  return 1;
 }

@@ -15,6 +15,9 @@ interface WorkerScope {
   onmessage: ((event: { readonly data: ToWorker }) => void) | null;
 }
 
+/** The first snapshot is applied, first connections have passed: what the start needed can go. */
+const TRIM_MS = 2_000;
+
 const scope = globalThis as unknown as WorkerScope;
 const holder: LevelHolder = { level: "info" };
 const questions = new Map<number, (answer: Extract<ToWorker, { kind: "authorized" }>) => void>();
@@ -35,11 +38,13 @@ const remoteAuthorize: RemoteAuthorize = (request) =>
 
 function start(settings: WorkerSettings, counts: SharedArrayBuffer): void {
   holder.level = settings.logLevel;
+  const engine = runtimeEngine();
+  systemClock.after(TRIM_MS, () => engine.trim());
   const output = createLogOutput({ clock: systemClock, json: settings.logJson, holder });
   flush = output.flush;
   path = new DataPath({
     ...settings,
-    engine: runtimeEngine(),
+    engine,
     clock: systemClock,
     random: systemRandom,
     log: output.log,

@@ -56,6 +56,10 @@ function createBunEngine(bun: BunRuntime): Engine {
         drain() {},
       }),
     dial: (options, handler) => dial(bun, options, handler),
+    trim() {
+      bun.gc(true);
+      bun.shrink();
+    },
     serverTls: (material): BunServerTls => ({
       kind: "server",
       options: { ...commonTls(material), requestCert: true, rejectUnauthorized: true },

@@ -65,6 +65,8 @@ export interface BunListener {
 
 export interface BunRuntime {
   readonly version: string;
+  gc(synchronously: boolean): void;
+  shrink(): void;
   listen(
     options:
       & { readonly allowHalfOpen: boolean; readonly socket: BunSocketHandler }

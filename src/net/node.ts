@@ -10,7 +10,7 @@ import * as net from "node:net";
 import * as tls from "node:tls";
 import { formatAddress, messageOf } from "../base/mod.ts";
 import { clearStaleSocket, listenError } from "./listen.ts";
-import { NodeConnection, remoteOf, resetSocket } from "./node_connection.ts";
+import { NodeConnection, onTransportOver, remoteOf, resetSocket } from "./node_connection.ts";
 import {
   type AcceptedConnection,
   type ClientTls,
@@ -27,13 +27,8 @@ import {
   type TlsMaterial,
 } from "./port.ts";
 
-type Waiter = (socket: tls.TLSSocket | undefined, reason: string) => void;
-
-/** A server that never listens: it shakes hands on sockets handed to it. */
 interface NodeServerTls extends ServerTls {
-  readonly server: tls.Server;
-  /** Who waits for the handshake on which raw socket. */
-  readonly waiting: WeakMap<net.Socket, Waiter>;
+  readonly options: object;
 }
 interface NodeClientTls extends ClientTls {
   readonly options: tls.ConnectionOptions;
@@ -51,7 +46,17 @@ export function nodeEngine(): Engine {
     listenSecure: (options, onAccepted) =>
       listen(options, (socket) => onAccepted(new Accepted(socket))),
     dial,
-    serverTls,
+    // Its heap gives memory back by itself.
+    trim() {},
+    serverTls: (material): NodeServerTls => ({
+      kind: "server",
+      options: {
+        isServer: true,
+        secureContext: tls.createSecureContext(commonTls(material)),
+        requestCert: true,
+        rejectUnauthorized: true,
+      },
+    }),
     clientTls: (material, { serverName }): NodeClientTls => ({
       kind: "client",
       options: {
@@ -83,32 +88,6 @@ function commonTls(material: TlsMaterial): tls.SecureContextOptions {
   };
 }
 
-function serverTls(material: TlsMaterial): NodeServerTls {
-  const waiting: NodeServerTls["waiting"] = new WeakMap();
-  const settle = (socket: tls.TLSSocket, secured: boolean, reason: string) => {
-    const raw = rawOf(socket);
-    const waiter = raw && waiting.get(raw);
-    if (!waiter) return void socket.destroy();
-    waiting.delete(raw);
-    waiter(secured ? socket : undefined, reason);
-    // The alert that says why is with the kernel already.
-    if (!secured) socket.destroy();
-  };
-  const server = tls.createServer({
-    ...commonTls(material),
-    requestCert: true,
-    rejectUnauthorized: true,
-    allowHalfOpen: true,
-  } as tls.TlsOptions, (socket) => settle(socket, true, ""));
-  server.on("tlsClientError", (error: Error, socket) => settle(socket, false, messageOf(error)));
-  return { kind: "server", server, waiting };
-}
-
-/** The socket below; both runtimes keep it under this name. */
-function rawOf(socket: tls.TLSSocket): net.Socket | undefined {
-  return (socket as { readonly _parent?: net.Socket })._parent;
-}
-
 async function listen(
   { address, reusePort }: ListenOptions,
   onSocket: (socket: net.Socket) => void,
@@ -138,49 +117,65 @@ async function listen(
 class Accepted implements AcceptedConnection {
   readonly remote: string;
   readonly #raw: net.Socket;
-  #settled = false;
+  #handler: ((outcome: HandshakeOutcome) => void) | undefined;
 
   constructor(raw: net.Socket) {
     this.#raw = raw;
     this.remote = remoteOf(raw);
-    // Whatever breaks it before or during the handshake is told once, by the close.
+    // Whatever breaks it before or during the handshake is told once, by what follows.
     raw.on("error", () => {});
   }
 
+  /** Not through `tls.Server`, which does not say what it minded about a certificate. */
   secure(context: ServerTls, handler: (outcome: HandshakeOutcome) => void): void {
-    const { server, waiting } = context as NodeServerTls;
+    this.#handler = handler;
     const raw = this.#raw;
-    const failed = (reason: string, gone = false) => {
-      waiting.delete(raw);
-      if (this.#settled) return;
-      this.#settled = true;
-      handler({ kind: "failed", reason, gone });
-    };
-    raw.once(
-      "close",
-      () =>
-        failed(
-          "the connection was closed before the handshake was done",
-          // The runtime closes on a bad certificate without saying so; a mere probe sends nothing.
-          this.#raw.bytesRead === 0,
-        ),
-    );
-    waiting.set(raw, (socket, reason) => {
-      if (!socket || this.#settled) {
-        socket?.destroy();
-        return failed(reason);
-      }
-      this.#settled = true;
-      const connection = new NodeConnection(socket, { remote: this.remote, raw });
-      handler({ kind: "secured", connection, peer: peerOf(socket) });
+    if (raw.destroyed) return this.#failed(GONE, true);
+    const socket = new tls.TLSSocket(raw, (context as NodeServerTls).options);
+    const failed = (error: Error) => this.#failed(messageOf(error), false);
+    socket.on("_tlsError", failed);
+    socket.on("error", failed);
+    socket.on("close", () => this.#failed(GONE, true));
+    const unwatch = onTransportOver(socket, () => {
+      this.#failed(GONE, true);
+      raw.destroy();
     });
-    server.emit("connection", raw);
+    socket.on("secure", () => {
+      if (!this.#handler) return void socket.destroy();
+      const peer = peerOf(socket, verifyErrorOf(socket));
+      if (!peer.accepted) {
+        this.#failed(peer.reason, false);
+        return void socket.destroy();
+      }
+      const settled = this.#handler;
+      this.#handler = undefined;
+      unwatch();
+      const connection = new NodeConnection(socket, { remote: this.remote, raw });
+      settled({ kind: "secured", connection, peer });
+    });
   }
 
   reset(): void {
-    this.#settled = true;
+    this.#handler = undefined;
     resetSocket(this.#raw);
   }
+
+  #failed(reason: string, gone: boolean): void {
+    const handler = this.#handler;
+    this.#handler = undefined;
+    handler?.({ kind: "failed", reason, gone });
+  }
+}
+
+const GONE = "the connection was closed before the handshake was done";
+
+/** What the library minded about the peer's chain; "" where nothing. */
+function verifyErrorOf(socket: tls.TLSSocket): string {
+  const handle = (socket as { readonly _handle?: { verifyError?(): unknown } | null })._handle;
+  // Nobody to ask means nobody has checked.
+  if (typeof handle?.verifyError !== "function") return "the TLS library gave no verdict";
+  const error = handle.verifyError();
+  return error ? messageOf(error) : "";
 }
 
 function dial({ address, tls: context, ticket: _ticket }: DialOptions, handler: DialHandler): Dial {
@@ -219,7 +214,11 @@ function dial({ address, tls: context, ticket: _ticket }: DialOptions, handler: 
     } as tls.ConnectionOptions);
     socket = secured;
     watch(secured);
-    secured.once("secureConnect", () => connected(peerOf(secured)));
+    secured.once("secureConnect", () => {
+      const { authorized, authorizationError } = secured;
+      const complaint = messageOf(authorizationError || "the TLS library gave no verdict");
+      connected(peerOf(secured, authorized ? "" : complaint));
+    });
   });
   return {
     cancel() {
@@ -235,12 +234,12 @@ interface PeerCertificate {
   readonly issuerCertificate?: PeerCertificate;
 }
 
-function peerOf(socket: tls.TLSSocket): PresentedPeer {
+function peerOf(socket: tls.TLSSocket, complaint: string): PresentedPeer {
   const shown = socket.getPeerCertificate(true) as PeerCertificate;
-  const error = socket.authorizationError;
+  const reason = shown.raw ? complaint : "no certificate was presented";
   return {
-    accepted: socket.authorized && shown.raw !== undefined,
-    reason: shown.raw ? (error ? messageOf(error) : "") : "no certificate was presented",
+    accepted: reason === "",
+    reason,
     leaf: shown.raw,
     chain() {
       const chain: Uint8Array[] = [];

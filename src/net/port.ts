@@ -158,6 +158,8 @@ export interface Engine {
     onAccepted: (accepted: AcceptedConnection) => void,
   ): Promise<Listener>;
   dial(options: DialOptions, handler: DialHandler): Dial;
+  /** Gives back memory that only the start needed; called once things are quiet. */
+  trim(): void;
   serverTls(material: TlsMaterial): ServerTls;
   clientTls(material: TlsMaterial, options: { readonly serverName: string }): ClientTls;
 }

@@ -51,7 +51,7 @@ export class NodeConnection implements Connection {
     this.#raw = raw;
     this.remote = remote;
     raw.setKeepAlive?.(true, KEEP_ALIVE_MS);
-    if (raw !== socket) this.#watchTransport();
+    if (raw !== socket) onTransportOver(socket, () => this.reset());
     socket.on("data", (chunk: Uint8Array) => {
       if (this.#paused || this.#held.length > 0) this.#held.push(chunk);
       else this.events.onData(chunk);
@@ -132,27 +132,28 @@ export class NodeConnection implements Connection {
     this.events.onEnd();
   }
 
-  /**
-   * Deno tells a TLS socket of a reset, or of a FIN that no close_notify came before, as of an orderly
-   * end. The bytes may be cut short then, so it is a reset here.
-   */
-  #watchTransport(): void {
-    const handle = handleOf(this.#socket);
-    const orderly = handle?.emitEof;
-    if (!handle || !orderly) return;
-    const socket = this.#socket as { readonly _readableState?: { readonly ended: boolean } };
-    handle.emitEof = () => {
-      if (socket._readableState?.ended !== false) return orderly.call(handle);
-      this.reset();
-    };
-  }
-
   #sent(size: number): void {
     this.#unsentBytes -= size;
     if (!this.#asked || this.#unsentBytes >= HIGH_WATER_BYTES / 2) return;
     this.#asked = false;
     if (!this.#ended && !this.#closed) this.events.onDrain();
   }
+}
+
+/**
+ * Deno tells a TLS socket of a reset, or of a FIN that no close_notify came before, as of an orderly
+ * end: the bytes may be cut short then. Calls `broke` instead, until the returned function is called.
+ */
+export function onTransportOver(socket: net.Socket, broke: () => void): () => void {
+  const handle = handleOf(socket);
+  const orderly = handle?.emitEof;
+  if (!handle || !orderly) return () => {};
+  const stream = socket as { readonly _readableState?: { readonly ended: boolean } };
+  handle.emitEof = () => {
+    if (stream._readableState?.ended === false) broke();
+    else orderly.call(handle);
+  };
+  return () => void (handle.emitEof = orderly);
 }
 
 /** RST where the runtime can send one. */

@@ -256,7 +256,7 @@ export function dial(
       waiting.woken();
     },
   };
-  const { cancel } = engine.dial({
+  const running = engine.dial({
     address: path === undefined ? { ...LOOPBACK, port } : { kind: "unix", path },
     ...(material && { tls: engine.clientTls(material, { serverName }) }),
     ticket,
@@ -270,7 +270,7 @@ export function dial(
     results,
     tickets,
     waiting,
-    cancel,
+    cancel: () => running.cancel(),
     result,
     async side() {
       const outcome = await result();

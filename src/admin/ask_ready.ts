@@ -6,17 +6,24 @@
 
 import { request } from "node:http";
 
-/** One question: ready, or why not; rejects when there is no answer. */
-export type AskReady = (
-  admin: { readonly host: string; readonly port: number },
-  timeoutMs: number,
-) => Promise<{ readonly status: number; readonly body: string }>;
+export interface ReadyAnswer {
+  readonly status: number;
+  readonly body: string;
+}
+
+export interface AdminPlace {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** How to ask: ready, or why not; rejects when there is no answer. */
+export type AskReady = (admin: AdminPlace, timeoutMs: number) => Promise<ReadyAnswer>;
 
 /** Of an answer that is not ours no more is kept. */
 const BODY_LIMIT = 4_096;
 
-export const askReady: AskReady = ({ host, port }, timeoutMs) =>
-  new Promise((resolve, reject) => {
+export function askReady({ host, port }: AdminPlace, timeoutMs: number): Promise<ReadyAnswer> {
+  return new Promise((resolve, reject) => {
     const sent = request({ host, port, path: "/ready", agent: false }, (reply) => {
       let body = "";
       reply.setEncoding("utf8").on("data", (chunk: string) => {
@@ -30,3 +37,4 @@ export const askReady: AskReady = ({ host, port }, timeoutMs) =>
     sent.on("error", reject);
     sent.end();
   });
+}

@@ -50,7 +50,9 @@ function createBunEngine(bun: BunRuntime): Engine {
       listen(bun, options, {
         open(socket) {
           prepare(socket);
-          onAccepted(new Accepted(socket));
+          const accepted = new Accepted(socket);
+          onAccepted(accepted);
+          accepted.handedOut();
         },
         // No `data`: it would see the ciphertext. A drain handler satisfies the API.
         drain() {},

@@ -32,14 +32,25 @@ export class Accepted implements AcceptedConnection, SocketOwner {
   /** The plain socket, and once the handshake began the TLS one, which owns the connection then. */
   #socket: BunSocket;
   #handler: ((outcome: HandshakeOutcome) => void) | undefined;
+  #used = false;
+  #held = false;
 
   constructor(raw: BunSocket) {
     this.#socket = raw;
     this.remote = remoteOf(raw);
   }
 
+  /** Not secured at once: its bytes stay in the kernel, for they would be lost here. */
+  handedOut(): void {
+    if (this.#used) return;
+    this.#held = true;
+    this.#socket.pause();
+  }
+
   secure(tls: ServerTls, handler: (outcome: HandshakeOutcome) => void): void {
     this.#handler = handler;
+    this.#used = true;
+    if (this.#held) this.#socket.resume();
     try {
       const [, secured] = this.#socket.upgradeTLS({
         isServer: true,
@@ -55,6 +66,7 @@ export class Accepted implements AcceptedConnection, SocketOwner {
 
   reset(): void {
     this.#handler = undefined;
+    this.#used = true;
     this.#socket.terminate();
   }
 

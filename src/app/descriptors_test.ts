@@ -1,0 +1,36 @@
+import test from "node:test";
+import assert from "node:assert/strict";
+import { fittingConnections, parseLimits } from "./descriptors.ts";
+
+for (
+  const [wanted, limit, want] of [
+    [65_536, undefined, 65_536],
+    [65_536, 1_048_576, 65_536],
+    [65_536, 20_000, 9_872],
+    [65_536, 1_024, 384],
+    [65_536, 120, 30],
+    [100, 1_024, 100],
+    [65_536, 2, 1],
+  ] as const
+) {
+  test(`fittingConnections() ${wanted} wanted, ${limit} descriptors: ${want}`, () =>
+    assert.equal(fittingConnections(wanted, limit), want));
+}
+
+const HEAD = "Limit                     Soft Limit           Hard Limit           Units     \n";
+
+for (
+  const [text, want] of [
+    [
+      `${HEAD}Max open files            20000                524288               files     \n`,
+      20_000,
+    ],
+    [
+      `${HEAD}Max open files            unlimited            unlimited            files     \n`,
+      undefined,
+    ],
+    ["", undefined],
+  ] as const
+) {
+  test(`parseLimits() finds ${want}`, () => assert.equal(parseLimits(text), want));
+}

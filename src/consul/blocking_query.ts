@@ -25,8 +25,9 @@ import {
   type Stats,
 } from "../base/mod.ts";
 import type { WatchHandle, WatchSink, WatchState } from "./agent.ts";
-import type { ConnectionBudget, Seat } from "./budget.ts";
+import type { ConnectionBudget } from "./budget.ts";
 import type { AgentLink } from "./link.ts";
+import type { Seat } from "./seat.ts";
 import { TokenBucket } from "./token_bucket.ts";
 import { wakeableSleep } from "./wakeable_sleep.ts";
 

@@ -4,7 +4,8 @@ import { silentLog, Stats } from "../base/mod.ts";
 import { AgentClient, Seen } from "../../test/kit/agent_client.ts";
 import { FakeClock, settle } from "../../test/kit/clock.ts";
 import { eventually, fixture } from "../../test/kit/scripted_agent.ts";
-import { ConnectionBudget, type Seat, type Turn } from "./budget.ts";
+import { ConnectionBudget } from "./budget.ts";
+import type { Seat, Turn } from "./seat.ts";
 
 function budgetOf(connections: number): { budget: ConnectionBudget; clock: FakeClock } {
   const clock = new FakeClock();

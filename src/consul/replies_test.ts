@@ -48,6 +48,22 @@ for (
   });
 }
 
+test("a refusal never quotes what came, which may be a key in the wrong place", () => {
+  const { PrivateKeyPEM } = fixture("leaf") as { PrivateKeyPEM: string };
+  for (
+    const read of [
+      () => readIntentions({ web: PrivateKeyPEM }, "web"),
+      () => readMeshTls({ TLS: { Incoming: { CipherSuites: PrivateKeyPEM } } }),
+      () => readRoots({ Roots: PrivateKeyPEM }),
+    ]
+  ) {
+    assert.throws(read, (error) => {
+      assert.doesNotMatch((error as Error).message, /PRIVATE KEY/);
+      return invalid(/expected Array, not a value of type string/)(error);
+    });
+  }
+});
+
 test("readRoots() keeps every root, active or not", () => {
   const { roots, activeId, trustDomain } = readRoots(fixture("roots_rsa"));
   assert.equal(roots.length, 3);

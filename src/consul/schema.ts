@@ -8,7 +8,7 @@
 import * as v from "valibot";
 import { parseDurationMs, ProxyError } from "../base/mod.ts";
 
-const ISSUE_LIMIT = 200;
+const MESSAGE_LIMIT = 500;
 
 /** A text; absent and null are `""`. */
 export const text = v.nullish(v.string(), "");
@@ -58,16 +58,26 @@ export function readReply<const S extends v.GenericSchema>(
   const result = v.safeParse(schema, json, { abortEarly: true });
   if (result.success) return result.output;
   const issue = result.issues[0];
-  const path = v.getDotPath(issue) ?? "the reply";
-  const message = issue.message.slice(0, ISSUE_LIMIT);
-  throw replyInvalid(what, `${path.slice(0, ISSUE_LIMIT)}: ${message}`);
+  throw replyInvalid(what, `${v.getDotPath(issue) ?? "the reply"}: ${factOf(issue)}`);
+}
+
+/** What is wrong, without the value: it may be a private key in the wrong place. */
+function factOf(issue: v.BaseIssue<unknown>): string {
+  if (!issue.message.startsWith("Invalid ")) return issue.message;
+  const { input } = issue;
+  const got = typeof input === "number"
+    ? String(input)
+    : input === null
+    ? "null"
+    : Array.isArray(input)
+    ? "a list"
+    : `a value of type ${typeof input}`;
+  return `expected ${issue.expected ?? "something else"}, not ${got}`;
 }
 
 export function replyInvalid(what: string, fact: string): ProxyError {
-  return new ProxyError(
-    "agent_reply_invalid",
-    `Cannot use the agent's answer about ${what}: ${fact}`,
-  );
+  const message = `Cannot use the agent's answer about ${what}: ${fact}`;
+  return new ProxyError("agent_reply_invalid", message.slice(0, MESSAGE_LIMIT));
 }
 
 function isMap(value: unknown): boolean {

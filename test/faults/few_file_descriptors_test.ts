@@ -25,6 +25,7 @@ test("without file descriptors left it waits, without spinning, and goes on afte
   await pause(3_000);
   const used = await processorMs(web.pid) - before;
   assert.ok(used < 1_500, `used ${used} ms of processor time in 3 s of waiting`);
+  assert.match(web.output, /code=overloaded/, "nothing says why they were refused");
   for (const socket of sockets) socket.destroy();
   await waitForEcho(pair.upstream);
 });

@@ -63,6 +63,7 @@ const REASONS: Readonly<Record<number, string>> = {
 export class HttpServer {
   readonly #options: HttpServerOptions;
   readonly #sockets = new Set<Socket>();
+  readonly #refused = new Set<Socket>();
   readonly #perClient = new Map<string, number>();
   #server: Server | undefined;
   #port = 0;
@@ -99,7 +100,7 @@ export class HttpServer {
   stop(): Promise<void> {
     const server = this.#server;
     this.#server = undefined;
-    for (const socket of this.#sockets) socket.destroy();
+    for (const socket of [...this.#sockets, ...this.#refused]) socket.destroy();
     if (!server) return Promise.resolve();
     return new Promise((resolve) => server.close(() => resolve()));
   }
@@ -112,6 +113,9 @@ export class HttpServer {
     });
     if (open >= this.#options.maxConnectionsPerClient) {
       // Nothing is read before the refusal: the caller may not have asked anything yet.
+      this.#refused.add(socket);
+      socket.on("close", () => this.#refused.delete(socket));
+      socket.resume();
       socket.end(TOO_MANY_REPLY);
       return;
     }
@@ -187,8 +191,8 @@ class Connection {
     this.#pending = this.#pending.subarray(used);
     this.#busy = true;
     this.#answer(head, body).catch((error) => {
-      this.#options.onError(messageOf(error));
-      this.#socket.destroy();
+      this.#options.onError(`${head.method} ${head.target}: ${messageOf(error)}`);
+      this.#refuse(500);
     });
   }
 

@@ -7,6 +7,8 @@
 import assert from "node:assert/strict";
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { test } from "node:test";
+import { parseCertificate } from "../../../src/identity/certificate.ts";
+import { parsePem } from "../../../src/wire/mod.ts";
 import { type AgentClient, keys, unique, until } from "./client.ts";
 
 interface Leaf {
@@ -82,19 +84,21 @@ export function certificateContract(agent: AgentClient): void {
     assert.equal(leaf.ServiceURI, `spiffe://${TrustDomain}/ns/default/dc/dc1/svc/${name}`);
     assert.match(leaf.PrivateKeyPEM, /^-----BEGIN EC PRIVATE KEY-----/);
     const certificate = new X509Certificate(leaf.CertPEM);
-    const active = new X509Certificate(
-      Roots.find((root) => root.ID === ActiveRootID)?.RootCert ?? "",
-    );
+    const activeRoot = Roots.find((root) => root.ID === ActiveRootID);
+    const active = new X509Certificate(activeRoot?.RootCert ?? "");
     assert.ok(certificate.verify(active.publicKey));
     assert.ok(certificate.checkPrivateKey(createPrivateKey(leaf.PrivateKeyPEM)));
     assert.equal(certificate.subjectAltName, `URI:${leaf.ServiceURI}`);
     assert.equal(certificate.subject ?? "", "");
-    assert.equal(certificate.ca, false);
-    assert.deepEqual([...certificate.keyUsage ?? []].sort(), [
-      "1.3.6.1.5.5.7.3.1",
-      "1.3.6.1.5.5.7.3.2",
-    ]);
-    assert.equal(certificate.serialNumber.toLowerCase(), leaf.SerialNumber);
+    const [block] = parsePem(leaf.CertPEM, { what: "leaf" });
+    const parsed = parseCertificate(block?.der ?? new Uint8Array());
+    assert.deepEqual(parsed.basicConstraints, { ca: false });
+    assert.deepEqual(parsed.extendedKeyUsage, ["1.3.6.1.5.5.7.3.2", "1.3.6.1.5.5.7.3.1"]);
+    // digitalSignature, keyEncipherment, dataEncipherment, keyAgreement.
+    assert.equal(parsed.keyUsage, 0b11101);
+    assert.deepEqual(parsed.notUnderstood, []);
+    assert.equal(parsed.authorityKeyId?.match(/../g)?.join(":"), activeRoot?.SigningKeyID);
+    assert.equal(parsed.serial, leaf.SerialNumber);
     // One minute in the past, 72 hours long.
     const lifeMs = Date.parse(leaf.ValidBefore) - Date.parse(leaf.ValidAfter);
     assert.equal(lifeMs, 72 * 3_600_000);

@@ -69,6 +69,7 @@ export class AgentClient {
       socket.on("connect", () => socket.write(`${head}\r\n${body}`));
       socket.on("data", (chunk) => chunks.push(chunk));
       socket.on("error", reject);
+      socket.on("close", () => reject(new Error(`${method} ${path}: connection broke`)));
       socket.on("end", () => {
         socket.destroy();
         resolve(parseReply(Buffer.concat(chunks), performance.now() - startedMs));

@@ -1,9 +1,28 @@
-import { after } from "node:test";
-import { systemClock, systemRandom } from "../../../src/base/mod.ts";
+import { test } from "node:test";
+import { createLog, formatText, systemClock, systemRandom } from "../../../src/base/mod.ts";
 import { startDevAgent } from "../../../src/dev/mod.ts";
+import { aclContract } from "./acl.ts";
 import { agentContract } from "./contract.ts";
 
-const agent = await startDevAgent({ clock: systemClock, random: systemRandom });
-after(() => agent.close());
+const log = createLog({
+  clock: systemClock,
+  holder: { level: "warn" },
+  write: (record) => console.error(formatText(record)),
+});
+const shared = { clock: systemClock, random: systemRandom, log };
+const MANAGEMENT = "8a9c3ad6-2c1f-4b9e-9f0e-1d6f4a3f0b11";
 
-agentContract({ host: "127.0.0.1", port: agent.port, managementToken: "" });
+const open = await startDevAgent(shared);
+agentContract({ host: "127.0.0.1", port: open.port, managementToken: "" });
+
+const guarded = await startDevAgent({
+  ...shared,
+  acl: { defaultPolicy: "deny", tokens: [{ secretId: MANAGEMENT, management: true }] },
+});
+aclContract({ host: "127.0.0.1", port: guarded.port, managementToken: MANAGEMENT });
+
+// A root-level `after` runs beside the last test on Deno; a last test runs after it.
+test("the agents close", async () => {
+  await open.close();
+  await guarded.close();
+});

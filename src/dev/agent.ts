@@ -8,6 +8,7 @@
 import { randomUUID } from "node:crypto";
 import { type Clock, type Log, type Random, silentLog } from "../base/mod.ts";
 import type { KeyKind } from "../identity/mod.ts";
+import { type Engine, runtimeEngine } from "../net/mod.ts";
 import { Acl, type AclOptions, type Token, type TokenOptions } from "./acl.ts";
 import { Ca } from "./ca.ts";
 import type { State, World } from "./call.ts";
@@ -46,7 +47,9 @@ export interface DevAgentOptions {
   readonly trustDomain?: string;
   /** Answer like a client agent: forwarded errors are prefixed, unset limits written as null. */
   readonly asClientAgent?: boolean;
-  /** How TCP and HTTP checks are made; real sockets by default. */
+  /** Sockets; this runtime's by default. */
+  readonly engine?: Engine;
+  /** How TCP and HTTP checks are made; over the engine by default. */
   readonly probes?: Probes;
 }
 
@@ -65,6 +68,7 @@ const LEAF_TTL_MS = 72 * 3_600_000;
 export class DevAgent {
   readonly #options: DevAgentOptions;
   readonly #server: HttpServer;
+  readonly #engine: Engine;
   readonly #faults = new Faults();
   readonly #host: string;
   #world: World;
@@ -73,14 +77,16 @@ export class DevAgent {
   constructor(options: DevAgentOptions) {
     this.#options = options;
     this.#host = options.host ?? "127.0.0.1";
-    this.#world = this.#newWorld();
     const log = options.log ?? silentLog;
+    this.#engine = options.engine ?? runtimeEngine();
     this.#server = new HttpServer({
+      engine: this.#engine,
       host: this.#host,
       maxConnectionsPerClient: options.maxConnectionsPerClient ?? 200,
       handle: (request) => this.#handle(request),
       onError: (message) => log.warn("embedded agent failed", { error: message }),
     });
+    this.#world = this.#newWorld();
   }
 
   /** `http://127.0.0.1:PORT`. */
@@ -112,8 +118,8 @@ export class DevAgent {
   }
 
   /** Like a kill: every connection breaks, data stays. */
-  stop(): Promise<void> {
-    return this.#server.stop();
+  stop(): void {
+    this.#server.stop();
   }
 
   /**
@@ -123,7 +129,7 @@ export class DevAgent {
   async restart(
     options: { readonly forget?: boolean; readonly rewind?: boolean } = {},
   ): Promise<void> {
-    await this.stop();
+    this.stop();
     if (options.forget) this.reset();
     if (options.rewind) this.#state.store.rewind(12);
     await this.start();
@@ -135,13 +141,14 @@ export class DevAgent {
     this.#world = this.#newWorld();
   }
 
-  async close(): Promise<void> {
+  close(): void {
     this.#stopState();
-    await this.#server.stop();
+    this.#server.stop();
   }
 
   [Symbol.asyncDispose](): Promise<void> {
-    return this.close();
+    this.close();
+    return Promise.resolve();
   }
 
   /** The next `times` requests whose `METHOD /target` matches get the fault. */
@@ -310,7 +317,7 @@ export class DevAgent {
       catalog,
       config,
       asClientAgent: this.#options.asClientAgent ?? false,
-      probes: this.#options.probes ?? socketProbes,
+      probes: this.#options.probes ?? socketProbes(this.#engine, clock),
       node: catalog.node(datacenter, nodeName, this.#host),
     });
     config.onChange = (kind, name) => {

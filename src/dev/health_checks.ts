@@ -5,8 +5,8 @@
  * @module
  */
 
-import { connect } from "node:net";
 import { type Clock, messageOf, type Timer } from "../base/mod.ts";
+import type { Engine } from "../net/mod.ts";
 import type { Status } from "./records.ts";
 import type { CheckDefinition } from "./registration.ts";
 
@@ -115,30 +115,35 @@ export class HealthChecks {
   }
 }
 
-/** Probes over real sockets. A check asks nothing of the service but that it accepts. */
-export const socketProbes: Probes = {
-  tcp(host, port, timeoutMs) {
-    return new Promise((resolve, reject) => {
-      const fail = (fact: string) => reject(new Error(`dial tcp ${host}:${port}: ${fact}`));
-      if (!(port > 0 && port < 65536)) return fail("invalid port");
-      const socket = connect({ host, port, timeout: timeoutMs });
-      socket.once("connect", () => {
-        socket.destroy();
-        resolve(`TCP connect ${host}:${port}: Success`);
+/** Probes over real sockets. A TCP check asks nothing of the service but that it accepts. */
+export function socketProbes(engine: Engine, clock: Clock): Probes {
+  return {
+    tcp(host, port, timeoutMs) {
+      return new Promise((resolve, reject) => {
+        const fail = (fact: string) => reject(new Error(`dial tcp ${host}:${port}: ${fact}`));
+        if (!(port > 0 && port < 65536)) return fail("invalid port");
+        const timer = clock.after(timeoutMs, () => {
+          dial.cancel();
+          fail("i/o timeout");
+        });
+        const dial = engine.dial({ address: { kind: "tcp", host, port } }, {
+          onConnected(connection) {
+            timer.cancel();
+            connection.close();
+            resolve(`TCP connect ${host}:${port}: Success`);
+          },
+          onFailed(_stage, reason) {
+            timer.cancel();
+            fail(`connect: ${reason}`);
+          },
+        });
       });
-      socket.once("timeout", () => {
-        socket.destroy();
-        fail("i/o timeout");
-      });
-      socket.on("error", (error: Error & { code?: string }) => {
-        fail(error.code === "ECONNREFUSED" ? "connect: connection refused" : error.message);
-      });
-    });
-  },
-  async http(url, timeoutMs) {
-    const reply = await fetch(url, { signal: AbortSignal.timeout(timeoutMs) });
-    await reply.body?.cancel();
-    if (reply.ok) return `HTTP GET ${url}: ${reply.status}`;
-    throw new Error(`HTTP GET ${url}: ${reply.status}`);
-  },
-};
+    },
+    async http(url, timeoutMs) {
+      const reply = await fetch(url, { signal: AbortSignal.timeout(timeoutMs) });
+      await reply.body?.cancel();
+      if (reply.ok) return `HTTP GET ${url}: ${reply.status}`;
+      throw new Error(`HTTP GET ${url}: ${reply.status}`);
+    },
+  };
+}

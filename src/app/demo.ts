@@ -6,12 +6,19 @@
  */
 
 import { type ChildProcess, spawn } from "node:child_process";
-import { createServer, get, type Server } from "node:http";
-import { createServer as createTcpServer } from "node:net";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { sleep, systemClock } from "../base/mod.ts";
-import { demoMeshState, type DevAgent, flipIntention, registerDemoMesh } from "../dev/mod.ts";
+import {
+  demoMeshState,
+  type DevAgent,
+  flipIntention,
+  freePorts,
+  portOf,
+  probe,
+  registerDemoMesh,
+  startApp,
+} from "../dev/mod.ts";
 import { runtimeEngine } from "../net/mod.ts";
 import { IS_COMPILED } from "./version.ts";
 
@@ -24,10 +31,9 @@ export interface DemoControl {
 /** A killed sidecar comes back after this, as under a supervisor. */
 const RESTART_MS = 5_000;
 const TICK_MS = 1_000;
-const PROBE_TIMEOUT_MS = 900;
 
 export async function runDemo(agent: DevAgent, control: DemoControl): Promise<void> {
-  const [webPort, webSidecar, dbSidecar, upstreamPort] = await freePorts(4);
+  const [webPort = 0, webSidecar = 0, dbSidecar = 0, upstreamPort = 0] = await freePorts(4);
   const db = await startApp("db");
   registerDemoMesh(agent, {
     web: { port: webPort, sidecarPort: webSidecar },
@@ -146,52 +152,6 @@ function ownCommand(): [string, ...string[]] {
   const main = fileURLToPath(new URL("../main.ts", import.meta.url));
   if (runtimeEngine().name.startsWith("deno")) return [process.execPath, "run", "-A", main];
   return [process.execPath, main];
-}
-
-async function startApp(name: string, port = 0): Promise<Server> {
-  let answered = 0;
-  const server = createServer((_request, response) => {
-    response.setHeader("content-type", "text/plain; charset=utf-8");
-    response.setHeader("connection", "close");
-    response.end(`hello from ${name}, answer ${++answered}\n`);
-  });
-  await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
-  return server;
-}
-
-function portOf(server: { address(): unknown }): number {
-  return (server.address() as { port: number }).port;
-}
-
-async function freePorts(count: number): Promise<[number, number, number, number]> {
-  const servers = await Promise.all(Array.from({ length: count }, async () => {
-    const server = createTcpServer();
-    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    return server;
-  }));
-  const ports = servers.map(portOf);
-  await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
-  return ports as [number, number, number, number];
-}
-
-interface Probe {
-  readonly text: string;
-  readonly ok: boolean;
-}
-
-function probe(url: string): Promise<Probe> {
-  const begun = systemClock.monotonic();
-  return new Promise((resolve) => {
-    const request = get(url, { agent: false, timeout: PROBE_TIMEOUT_MS }, (response) => {
-      response.resume();
-      response.on("end", () => {
-        const ms = (systemClock.monotonic() - begun).toFixed(1);
-        resolve({ ok: response.statusCode === 200, text: `${response.statusCode} in ${ms} ms` });
-      });
-    });
-    request.on("timeout", () => request.destroy(new Error("no answer")));
-    request.on("error", () => resolve({ ok: false, text: "refused" }));
-  });
 }
 
 async function firstAnswer(url: string, stopped: Promise<void>): Promise<void> {

@@ -16,10 +16,12 @@ import {
   systemClock,
   systemRandom,
 } from "../base/mod.ts";
+import type { Agent } from "../consul/mod.ts";
 import type { RemoteAuthorize } from "../proxy/mod.ts";
 import { type Engine, runtimeEngine } from "../net/mod.ts";
 import type { Snapshot } from "../snapshot/mod.ts";
 import type { ProxyOptions } from "./args.ts";
+import { descriptorLimit, fittingConnections } from "./descriptors.ts";
 import { createLogOutput } from "./log_output.ts";
 import { Notifier } from "./notify.ts";
 import { createLocalPlane, type DataPlane } from "./plane.ts";
@@ -30,6 +32,7 @@ import { createWorkerPlane } from "./worker_plane.ts";
 
 /** Bound of the agent's authorize call per connection (`-authorize both`). */
 const AUTHORIZE_TIMEOUT_MS = 2_000;
+const MAX_AUTHORIZE_CALLS = 256;
 /** Between attempts to bind a listener whose address was taken. */
 const RETRY_LISTEN_MS = 1_000;
 
@@ -57,13 +60,16 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
       env: process.env,
       signal: stopping.signal,
     });
+    const descriptors = descriptorLimit();
+    const maxConnections = fittingConnections(options.maxConnections, descriptors);
+    if (maxConnections < options.maxConnections) {
+      log.info("limit on open files allows fewer connections", { maxConnections, descriptors });
+    }
     const plane = createPlane(engine, options, {
       holder,
       log,
-      remoteAuthorize: (request) => {
-        if (!agent) return Promise.reject(new ProxyError("authorize_failed", "there is no agent"));
-        return agent.authorize(request, { timeoutMs: AUTHORIZE_TIMEOUT_MS });
-      },
+      maxConnections,
+      remoteAuthorize: boundedAuthorize(agent),
     });
 
     const state = {
@@ -204,19 +210,40 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
   }
 }
 
+/** More questions at once than the agent would answer in time are refused, which denies. */
+function boundedAuthorize(agent: Agent | undefined): RemoteAuthorize {
+  let asking = 0;
+  return async (request) => {
+    if (!agent) throw new ProxyError("authorize_failed", "there is no agent");
+    if (asking >= MAX_AUTHORIZE_CALLS) {
+      throw new ProxyError(
+        "authorize_failed",
+        `${asking} connections wait for the agent's verdict`,
+      );
+    }
+    asking++;
+    try {
+      return await agent.authorize(request, { timeoutMs: AUTHORIZE_TIMEOUT_MS });
+    } finally {
+      asking--;
+    }
+  };
+}
+
 function createPlane(
   engine: Engine,
   options: ProxyOptions,
   deps: {
     readonly holder: LevelHolder;
     readonly log: ReturnType<typeof createLogOutput>["log"];
+    readonly maxConnections: number;
     readonly remoteAuthorize: RemoteAuthorize;
   },
 ): DataPlane {
   const common = {
     clock: systemClock,
     log: deps.log,
-    maxConnections: options.maxConnections,
+    maxConnections: deps.maxConnections,
     idleTimeoutMs: options.idleTimeoutMs,
     lifetimeMs: options.lifetimeMs,
     remoteAuthorize: deps.remoteAuthorize,

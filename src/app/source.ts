@@ -19,6 +19,7 @@ import {
   ConsulSource,
   FileSource,
   FileStore,
+  readFileSnapshot,
   registrationOfFlags,
   type RegistrationSource,
   type SnapshotSource,
@@ -49,15 +50,11 @@ export async function createSource(options: ProxyOptions, deps: SourceDeps): Pro
   const { mode } = options;
   const { clock, log, stats } = deps;
   if (mode.kind === "config") {
-    const source = new FileSource({
-      file: mode.file,
-      clock,
-      log,
-      stats,
-      strictSpiffeChain: options.strictSpiffeChain,
-      idleTimeoutMs: options.idleTimeoutMs,
-      lifetimeMs: options.lifetimeMs,
-    });
+    const { strictSpiffeChain, idleTimeoutMs, lifetimeMs } = options;
+    const settings = { strictSpiffeChain, idleTimeoutMs, lifetimeMs };
+    // Read once now, so that a bad file is told before anything is started.
+    await readFileSnapshot(mode.file, { ...settings, nowMs: clock.now() });
+    const source = new FileSource({ ...settings, file: mode.file, clock, log, stats });
     return { source, agent: undefined, proxyId: mode.file, secrets: [] };
   }
   const agentOptions = resolveAgentOptions(options.agentFlags, deps.env);

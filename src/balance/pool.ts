@@ -96,6 +96,11 @@ export class EndpointPool {
     return this.#live.firstEjected(nowMs, options?.exclude);
   }
 
+  /** Whether `state` is one of this pool's endpoints now. */
+  has(state: EndpointState): boolean {
+    return this.#records.get(keyOf(state.endpoint)) === state;
+  }
+
   /** How many endpoints could be picked now, not counting the last resort. */
   usableCount(nowMs: number): number {
     return this.#live.usable(nowMs).length;

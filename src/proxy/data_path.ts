@@ -51,6 +51,8 @@ interface Bound {
   readonly bind: BindAddress;
   listener: Listener | undefined;
   error: string;
+  /** Listens on the address before, until this one does. */
+  before?: Listener | undefined;
 }
 
 export class DataPath {
@@ -115,7 +117,7 @@ export class DataPath {
     const { inbound: part } = snapshot;
     const current = this.#inbound;
     if (!part) {
-      current?.bound.listener?.close();
+      if (current) closeAll(current.bound);
       this.#inbound = undefined;
       return;
     }
@@ -135,8 +137,8 @@ export class DataPath {
       idleTimeoutMs: this.#options.idleTimeoutMs,
       lifetimeMs: this.#options.lifetimeMs,
     };
-    const bound: Bound = { key, bind: part.bind, listener: undefined, error: "" };
-    const before = current?.bound.listener;
+    const before = current?.bound.listener ?? current?.bound.before;
+    const bound: Bound = { key, bind: part.bind, listener: undefined, error: "", before };
     this.#inbound = { state, bound };
     await this.#bind(bound, "inbound", () =>
       this.#context.engine.listenSecure(
@@ -144,7 +146,7 @@ export class DataPath {
         (accepted) => InboundConnection.start(this.#context, state, accepted),
       ));
     // The old address is given up only when the new one answers.
-    before?.close();
+    if (bound.listener) closeAll({ listener: before });
   }
 
   async #applyUpstreams(snapshot: Snapshot): Promise<void> {
@@ -265,7 +267,7 @@ export class DataPath {
   /** Stops accepting; resolves when the last connection has ended or after `timeoutMs`. */
   async drain(timeoutMs: number): Promise<void> {
     this.#facts.draining = true;
-    this.#inbound?.bound.listener?.close();
+    if (this.#inbound) closeAll(this.#inbound.bound);
     for (const { bound } of this.#upstreams.values()) bound.listener?.close();
     const deadline = this.#context.deadlines.after(timeoutMs, () => {
       this.#live.endAll("drained", `still open after ${timeoutMs} ms of draining`);
@@ -277,8 +279,13 @@ export class DataPath {
   /** Ends everything at once. */
   close(): void {
     this.#facts.draining = true;
-    this.#inbound?.bound.listener?.close();
+    if (this.#inbound) closeAll(this.#inbound.bound);
     for (const { bound } of this.#upstreams.values()) bound.listener?.close();
     this.#live.endAll("closed", "the proxy is stopping");
   }
+}
+
+function closeAll({ listener, before }: Partial<Pick<Bound, "listener" | "before">>): void {
+  listener?.close();
+  before?.close();
 }

@@ -109,9 +109,11 @@ export class InboundConnection implements LiveConnection {
   }
 
   #handshake(): void {
-    const { facts, deadlines } = this.#context;
+    const { facts, deadlines, clock } = this.#context;
     this.record.stage = "handshake";
     if (!facts.trust) return this.end("not_ready", "no certificate yet");
+    const fault = facts.trust.fault(clock.now());
+    if (fault !== undefined) return this.end("not_ready", fault);
     const timeoutMs = this.#state.part.handshakeTimeoutMs;
     this.#deadline = deadlines.after(timeoutMs, () => {
       this.end("handshake_timed_out", `not done after ${timeoutMs} ms`);

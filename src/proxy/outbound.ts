@@ -15,8 +15,9 @@ import type { LiveConnection } from "./live.ts";
 import type { Trust } from "./trust.ts";
 import type { Lease, Upstream } from "./upstream.ts";
 
-/** Endpoints that one connection tries before it gives up. */
-const MAX_ATTEMPTS = 5;
+/** Endpoints that one connection tries before it gives up, and before it goes on to the next target. */
+const MAX_ATTEMPTS = 9;
+const ATTEMPTS_PER_TARGET = 3;
 /** An end this soon after connecting, with nothing said, is the server's refusal (TLS 1.3). */
 const REFUSAL_WINDOW_MS = 1_000;
 
@@ -102,8 +103,14 @@ export class OutboundConnection implements LiveConnection {
     const { facts, clock } = this.#context;
     this.record.stage = "endpoint";
     if (!facts.trust) return this.end("not_ready", "no certificate yet");
+    const fault = facts.trust.fault(clock.now());
+    if (fault !== undefined) return this.end("not_ready", fault);
     const lease = this.#tried.size < MAX_ATTEMPTS
-      ? this.#upstream.pick(clock.monotonic(), { hash: this.#hash, exclude: this.#tried })
+      ? this.#upstream.pick(clock.monotonic(), {
+        hash: this.#hash,
+        exclude: this.#tried,
+        perTarget: ATTEMPTS_PER_TARGET,
+      })
       : undefined;
     if (!lease) {
       const { code, reason } = this.#lastFailure ??

@@ -47,6 +47,13 @@ export class Trust {
     return client;
   }
 
+  /** Why this identity may not be used now; undefined: it may. */
+  fault(nowMs: number): string | undefined {
+    const { notAfterMs } = this.credentials;
+    if (nowMs <= notAfterMs) return undefined;
+    return `our own certificate expired at ${new Date(notAfterMs).toISOString()}`;
+  }
+
   /** Our own verdict, to which the runtime's must agree. */
   verify(peer: PresentedPeer, usage: "client" | "server", nowMs: number): ChainVerdict {
     if (!peer.leaf) {

@@ -81,16 +81,22 @@ export class Upstream {
   }
 
   /**
-   * The next endpoint to try: from the first target that has one left, in failover order; when none
-   * has, from what was there before a list turned empty; at last an ejected one, as a service whose
+   * The next endpoint to try: from the first target that has one left and was not tried `perTarget`
+   * times already, in failover order; when none has, from what was there before a list turned empty; at last an ejected one, as a service whose
    * only instance failed (or denied us) a few times must not be away for longer than it is. The lease
    * must be released.
    */
   pick(
     nowMs: number,
-    options: { readonly hash: number | undefined; readonly exclude: ReadonlySet<EndpointState> },
+    options: {
+      readonly hash: number | undefined;
+      readonly exclude: ReadonlySet<EndpointState>;
+      readonly perTarget: number;
+    },
   ): Lease | undefined {
+    const { exclude, perTarget } = options;
     for (const target of this.#targets.values()) {
+      if (exclude.size >= perTarget && triedIn(target, exclude) >= perTarget) continue;
       const state = target.pool.pick(nowMs, options);
       if (state) return this.#lease(target, state);
     }
@@ -115,4 +121,10 @@ export class Upstream {
     const { kind } = this.part.balancing;
     return kind === "ring_hash" || kind === "maglev";
   }
+}
+
+function triedIn(target: PooledTarget, tried: ReadonlySet<EndpointState>): number {
+  let count = 0;
+  for (const state of tried) if (target.pool.has(state)) count++;
+  return count;
 }

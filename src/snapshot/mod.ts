@@ -15,3 +15,4 @@ export * from "./source.ts";
 export { createStateFiles, type FileSystem, type StateFiles } from "./state_files.ts";
 export * from "./store.ts";
 export * from "./update.ts";
+export { readFileSnapshot } from "./file_snapshot.ts";

@@ -1,0 +1,46 @@
+/**
+ * One command line, run: what it says is looked up, done, and turned into an exit code.
+ *
+ * @module
+ */
+
+import process from "node:process";
+import { messageOf, ProxyError } from "../base/mod.ts";
+import { runtimeEngine } from "../net/mod.ts";
+import { type Command, parseCommand } from "./args.ts";
+import { checkEnvironment } from "./environment.ts";
+import { helpText } from "./help.ts";
+import { IS_COMPILED, versionLine } from "./version.ts";
+
+const USAGE_CODES = new Set(["usage", "config_invalid", "unsupported"]);
+
+/** A command's code is loaded when it is run: a proxy carries no memory of the others. */
+async function run(command: Command): Promise<number> {
+  switch (command.kind) {
+    case "help":
+      process.stdout.write(helpText(command.topic));
+      return 0;
+    case "version":
+      process.stdout.write(`${versionLine(runtimeEngine().name)}\n`);
+      return 0;
+    case "proxy":
+      return await (await import("./run_proxy.ts")).runProxy(command.options);
+    case "check":
+      return await (await import("./run_check.ts")).runCheck(command.options);
+    case "wait_ready":
+      return await (await import("./wait_ready.ts")).runWaitReady(command);
+    case "dev":
+      return await (await import("./run_dev.ts")).runDev(command.options);
+  }
+}
+
+/** Runs one command line to its end; the exit code. Errors are told on standard error. */
+export async function runCommandLine(argv: readonly string[]): Promise<number> {
+  try {
+    checkEnvironment(process.env, { compiled: IS_COMPILED });
+    return await run(parseCommand(argv, process.env));
+  } catch (error) {
+    process.stderr.write(`postern: ${messageOf(error)}\n`);
+    return error instanceof ProxyError && USAGE_CODES.has(error.code) ? 2 : 1;
+  }
+}

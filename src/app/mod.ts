@@ -1,0 +1,2 @@
+/** The program: command line, processes and threads, signals. @module */
+export { runCommandLine } from "./command_line.ts";

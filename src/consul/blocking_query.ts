@@ -46,6 +46,8 @@ const PAUSE_LIMIT_MS: Partial<Record<ErrorCode, number>> = {
   agent_forbidden: 60_000,
 };
 const PAUSE_LIMIT_OTHER_MS = 180_000;
+/** What decides about trust is asked again soon: a deny must not wait for minutes after an outage. */
+const PAUSE_LIMIT_CRITICAL_MS = 10_000;
 
 /** One question and its place in time. */
 export interface PollRequest<T> {
@@ -238,7 +240,8 @@ class WatchLoop<T> implements WatchHandle {
     this.#lastError = error.message;
     this.#lastCode = error.code;
     if (error.code === "agent_unreachable") link.lost();
-    const limitMs = PAUSE_LIMIT_MS[error.code] ?? PAUSE_LIMIT_OTHER_MS;
+    const limitMs = PAUSE_LIMIT_MS[error.code] ??
+      (this.#source.critical ? PAUSE_LIMIT_CRITICAL_MS : PAUSE_LIMIT_OTHER_MS);
     const pauseMs = Math.min(this.#backoff.next(), limitMs * (0.75 + 0.25 * random()));
     const fields = { watch: this.#source.name, error: error.message, retryMs: Math.round(pauseMs) };
     // The same again is no news; who reads debug lines wants every one.

@@ -74,7 +74,7 @@ async function expectFollowed(server: Consul, pair: Pair): Promise<void> {
   await open.exchange(new TextEncoder().encode("hello"));
   await server.intention("web", "db", "deny");
   // Longer than the second of a healthy day: a watch may still be in its back-off.
-  if (!await deadline(open.over, 35_000)) throw new Error("A deny after the outage is ignored");
+  if (!await deadline(open.over, 12_000)) throw new Error("A deny after the outage is ignored");
   open.destroy();
   await expectRefused(pair.upstream);
   await server.intention("web", "db", "allow");

@@ -114,10 +114,12 @@ export class Postern {
 export interface PosternOptions extends ProcessOptions {
   /** Words in front of the command: `prlimit --nofile=100`. */
   readonly under?: readonly string[];
+  /** Whatever is compiled, run the sources on this, unless the environment names something else. */
+  readonly engine?: "bun" | "deno";
 }
 
 export function startPostern(args: readonly string[], options: PosternOptions = {}): Postern {
-  const [command, ...first] = [...(options.under ?? []), ...posternCommand()];
+  const [command, ...first] = [...(options.under ?? []), ...posternCommand(options.engine)];
   return new Postern(
     new Process(command ?? "", [...first, ...args], {
       name: `postern ${args.join(" ")}`,
@@ -129,9 +131,10 @@ export function startPostern(args: readonly string[], options: PosternOptions = 
 }
 
 /** The words that start the product, without its own arguments. */
-export function posternCommand(): string[] {
-  const { POSTERN_BIN, POSTERN_ENGINE } = process.env;
+export function posternCommand(wanted?: "bun" | "deno"): string[] {
+  const { POSTERN_BIN } = process.env;
   if (POSTERN_BIN) return [POSTERN_BIN];
+  const POSTERN_ENGINE = process.env.POSTERN_ENGINE ?? wanted;
   const binary = join(ROOT, "dist", "postern");
   if (!POSTERN_ENGINE && isExecutable(binary)) return [binary];
   const main = join(ROOT, "src", "main.ts");
@@ -139,6 +142,9 @@ export function posternCommand(): string[] {
   if (POSTERN_ENGINE === "deno") return [deno, "run", "-A", "--no-check", main];
   return [join(ROOT, "node_modules", "bun", "bin", "bun.exe"), main];
 }
+
+/** What runs the test: stories that need nothing but the clone hold on both engines. */
+export const OWN_ENGINE: "bun" | "deno" = "Deno" in globalThis ? "deno" : "bun";
 
 const NO_CONSUL_ENVIRONMENT: Readonly<Record<string, undefined>> = Object.fromEntries(
   Object.keys(process.env).filter((name) => name.startsWith("CONSUL_")).map((name) => [

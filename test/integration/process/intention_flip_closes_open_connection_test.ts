@@ -30,13 +30,12 @@ test("a flipped intention closes the open connection within a second, and flips 
   await waitForEcho(pair.upstream, { timeoutMs: 5_000 });
 });
 
-test("a changed default policy judges open connections again, too", { timeout: 60_000 }, async () => {
+test("a new rule ends what only the default policy allowed", async () => {
   await using pair = await DevPair.start({ mesh: { defaultIntentionPolicy: "allow" } });
   pair.agent.setIntention("web", "db", undefined);
   await waitForEcho(pair.upstream);
   const open = await EchoClient.open(pair.upstream);
   await open.exchange(new TextEncoder().encode("hello"));
-  // A wildcard source comes last before the default.
   pair.agent.setIntention("*", "db", "deny");
   assert.ok(await deadline(open.over, 1_000), "it is open after a second");
   open.destroy();

@@ -1,0 +1,113 @@
+import test from "node:test";
+import assert from "node:assert/strict";
+import { startEcho } from "../../kit/load.ts";
+import { DevMesh, DevPair, ready } from "../../kit/dev_mesh.ts";
+import { waitForEcho } from "../../kit/mesh.ts";
+import { OWN_ENGINE } from "../../kit/postern.ts";
+import { eventually, freePort } from "../../kit/process.ts";
+
+test("proxy -sidecar-for runs both sides of a pair", async () => {
+  await using pair = await DevPair.start();
+  await waitForEcho(pair.upstream);
+  // The story is about the engine that it says it is about.
+  if (!process.env.POSTERN_BIN && !process.env.POSTERN_ENGINE) {
+    assert.match(pair.web.output, new RegExp(`starting [^\\n]*${OWN_ENGINE} `));
+  }
+});
+
+test("connect proxy is the same command, with the variables of Consul's", async () => {
+  await using mesh = await DevMesh.start({ defaultIntentionPolicy: "allow" });
+  await using app = await mesh.echo();
+  await using _db = await mesh.serve({ name: "db", port: app.port });
+  const upstream = { name: "db", ...await mesh.place() };
+  await mesh.register({ name: "web", upstreams: [upstream] });
+  await using _web = await ready(
+    mesh.run(["connect", "proxy", "-admin-bind=127.0.0.1:0"], {
+      env: { CONNECT_SIDECAR_FOR: "web-1" },
+    }),
+  );
+  await waitForEcho(upstream);
+});
+
+test("flags alone serve, register with a passing check, and deregister at the end", async () => {
+  await using mesh = await DevMesh.start({ defaultIntentionPolicy: "allow" });
+  await using app = await mesh.echo();
+  const listen = await mesh.place();
+  await using db = await ready(mesh.run([
+    ...["proxy", "-service", "db", "-service-addr", `${app.host}:${app.port}`],
+    ...["-listen", `${listen.host}:${listen.port}`, "-register", "-register-id", "x1"],
+    ...["-admin-bind", "127.0.0.1:0"],
+  ]));
+  await eventually(
+    "it is registered and passing",
+    () => mesh.agent.statuses().get("db-proxy-x1") === "passing",
+  );
+
+  const upstream = await mesh.place();
+  await using _web = await ready(mesh.run([
+    ...["proxy", "-service", "web", "-upstream", `db:${upstream.host}:${upstream.port}`],
+    ...["-admin-bind", "127.0.0.1:0"],
+  ]));
+  await waitForEcho(upstream);
+
+  assert.deepEqual(await db.stop(), { code: 0, signal: null });
+  assert.deepEqual([...mesh.agent.statuses().keys()], []);
+});
+
+test("several sidecars on one host choose admin ports by themselves", async () => {
+  await using mesh = await DevMesh.start();
+  const ids = await Promise.all(["a", "b", "c"].map((name) => mesh.register({ name })));
+  await using stack = new AsyncDisposableStack();
+  const sidecars = ids.map((id) => stack.use(mesh.run(["proxy", "-sidecar-for", id])));
+  await Promise.all(sidecars.map((sidecar) => sidecar.waitReady()));
+  const addresses = await Promise.all(sidecars.map((sidecar) => sidecar.adminAddress()));
+  assert.equal(new Set(addresses).size, 3);
+  for (const address of addresses) assert.match(address, /^127\.0\.0\.1:190\d\d$/);
+});
+
+test("an admin address given by flag that is taken is an error", async () => {
+  await using mesh = await DevMesh.start();
+  const id = await mesh.register({ name: "web" });
+  await using squatter = await startEcho({ host: mesh.host });
+  const address = `${squatter.host}:${squatter.port}`;
+  await using web = mesh.run(["proxy", "-sidecar-for", id, "-admin-bind", address]);
+  web.expectEnd();
+  assert.equal((await web.process.waitExit({ timeoutMs: 10_000 })).code, 1);
+  assert.ok(web.output.includes(`Cannot listen on -admin-bind ${address}: the address is in use`));
+});
+
+test("-sidecar-for an id that nobody registered ends with 1 and says what to do", async () => {
+  await using mesh = await DevMesh.start();
+  await mesh.register({ name: "web" });
+  await using web = mesh.run(["proxy", "-sidecar-for", "web"]);
+  web.expectEnd();
+  assert.equal((await web.process.waitExit({ timeoutMs: 10_000 })).code, 1);
+  assert.match(
+    web.output,
+    /^postern: No sidecar proxy registered for web: register the service .*-sidecar-for takes the service's id, not its name$/m,
+  );
+});
+
+test("a sidecar may be started before its agent", async () => {
+  await using mesh = await DevMesh.start({ defaultIntentionPolicy: "allow" });
+  await using app = await mesh.echo();
+  const upstream = { name: "db", ...await mesh.place() };
+  const db = await mesh.register({ name: "db", port: app.port });
+  const web = await mesh.register({ name: "web", upstreams: [upstream] });
+  await mesh.agent.stop();
+  await using dbSidecar = mesh.run(["proxy", "-sidecar-for", db, "-admin-bind", "127.0.0.1:0"]);
+  await using webSidecar = mesh.run(["proxy", "-sidecar-for", web, "-admin-bind", "127.0.0.1:0"]);
+  const said = { timeoutMs: 10_000 };
+  await dbSidecar.process.waitFor(/\[WARN\][^\n]*agent not reached[^\n]*refused/, said);
+  await webSidecar.process.waitFor(/\[WARN\][^\n]*agent not reached/, said);
+  await mesh.agent.start();
+  await waitForEcho(upstream);
+});
+
+test("an agent given by flag is the one that is asked, whatever the variables say", async () => {
+  await using mesh = await DevMesh.start();
+  const id = await mesh.register({ name: "web" });
+  const nobody = await freePort(mesh.host);
+  await using web = mesh.run(["proxy", "-sidecar-for", id, "-http-addr", `${mesh.host}:${nobody}`]);
+  await web.process.waitFor(new RegExp(`agent not reached[^\\n]*${nobody}`), { timeoutMs: 10_000 });
+});

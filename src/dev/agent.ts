@@ -5,53 +5,24 @@
  * @module
  */
 
-import { randomUUID } from "node:crypto";
-import { type Clock, type Log, type Random, silentLog } from "../base/mod.ts";
+import { silentLog } from "../base/mod.ts";
 import type { KeyKind } from "../identity/mod.ts";
 import { type Engine, runtimeEngine } from "../net/mod.ts";
-import { Acl, type AclOptions, type Token, type TokenOptions } from "./acl.ts";
-import { Ca } from "./ca.ts";
+import type { Token, TokenOptions } from "./acl.ts";
+import type { Ca } from "./ca.ts";
 import type { State, World } from "./call.ts";
-import { Catalog } from "./catalog.ts";
-import { ConfigEntries, readEntry } from "./config_entries.ts";
+import { readEntry } from "./config_entries.ts";
 import { decodeObject, type JsonObject } from "./decode.ts";
 import { type Fault, Faults, needsReply, spoil } from "./faults.ts";
-import { type Probes, socketProbes } from "./health_checks.ts";
 import { type DevReply, type DevRequest, HttpServer } from "./http_server.ts";
 import { decide, deleteIntention, putIntention } from "./intentions.ts";
-import { LocalServices } from "./local_services.ts";
-import { PreparedQueries, QUERY_SHAPE } from "./prepared_queries.ts";
+import { QUERY_SHAPE } from "./prepared_queries.ts";
 import type { Status } from "./records.ts";
-import { readRegistration, textAt } from "./registration.ts";
+import { textAt } from "./fields.ts";
+import { readRegistration } from "./registration.ts";
 import { REGISTRATION } from "./registration_shape.ts";
 import { route } from "./router.ts";
-import { Store } from "./store.ts";
-import { validateEntries } from "./validate_entries.ts";
-
-export interface DevAgentOptions {
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log?: Log;
-  readonly host?: string;
-  /** 0, the default: a free one. */
-  readonly port?: number;
-  readonly datacenter?: string;
-  readonly nodeName?: string;
-  /** Absent: ACLs are off. */
-  readonly acl?: AclOptions;
-  readonly defaultIntentionPolicy?: "allow" | "deny";
-  readonly maxConnectionsPerClient?: number;
-  readonly leafTtlMs?: number;
-  /** Consul spreads new leaves over up to 30 s after a rotation; 0, the default: at once. */
-  readonly rotationSpreadMs?: number;
-  readonly trustDomain?: string;
-  /** Answer like a client agent: forwarded errors are prefixed, unset limits written as null. */
-  readonly asClientAgent?: boolean;
-  /** Sockets; this runtime's by default. */
-  readonly engine?: Engine;
-  /** How TCP and HTTP checks are made; over the engine by default. */
-  readonly probes?: Probes;
-}
+import { type DevAgentOptions, newWorld } from "./world.ts";
 
 /** An instance in another datacenter or on another node: data only, no agent runs there. */
 export interface CatalogInstance {
@@ -62,8 +33,6 @@ export interface CatalogInstance {
   readonly service: unknown;
   readonly status?: Status;
 }
-
-const LEAF_TTL_MS = 72 * 3_600_000;
 
 export class DevAgent {
   readonly #options: DevAgentOptions;
@@ -86,7 +55,7 @@ export class DevAgent {
       handle: (request) => this.#handle(request),
       onError: (message) => log.warn("embedded agent failed", { error: message }),
     });
-    this.#world = this.#newWorld();
+    this.#world = newWorld(this.#options, this.#engine);
   }
 
   /** `http://127.0.0.1:PORT`. */
@@ -138,7 +107,7 @@ export class DevAgent {
   /** Forgets everything; parked polls stay parked until their time is up. */
   reset(): void {
     this.#stopState();
-    this.#world = this.#newWorld();
+    this.#world = newWorld(this.#options, this.#engine);
   }
 
   close(): void {
@@ -290,58 +259,6 @@ export class DevAgent {
   #stopState(): void {
     this.#state.services.stop();
     this.#state.ca.stop();
-  }
-
-  #newWorld(): World {
-    const { clock, random } = this.#options;
-    const datacenter = this.#options.datacenter ?? "dc1";
-    const nodeName = this.#options.nodeName ?? "dev";
-    const store = new Store();
-    const acl = new Acl(this.#options.acl);
-    const catalog = new Catalog(store);
-    const ca = new Ca({
-      store,
-      clock,
-      random,
-      datacenter,
-      leafTtlMs: this.#options.leafTtlMs ?? LEAF_TTL_MS,
-      rotationSpreadMs: this.#options.rotationSpreadMs ?? 0,
-      trustDomain: this.#options.trustDomain ?? `${randomUUID()}.consul`,
-    });
-    const config = new ConfigEntries(
-      store,
-      (find, names) => validateEntries(find, names, datacenter),
-    );
-    const services = new LocalServices({
-      clock,
-      catalog,
-      config,
-      asClientAgent: this.#options.asClientAgent ?? false,
-      probes: this.#options.probes ?? socketProbes(this.#engine, clock),
-      node: catalog.node(datacenter, nodeName, this.#host),
-    });
-    config.onChange = (kind, name) => {
-      if (kind === "proxy-defaults" || kind === "service-defaults") services.refresh();
-      if (kind.startsWith("service-") && name !== "*") catalog.giveVirtualIp(datacenter, name);
-    };
-    return {
-      datacenter,
-      nodeName,
-      clock,
-      random,
-      defaultIntentionPolicy: this.#options.defaultIntentionPolicy,
-      asClientAgent: this.#options.asClientAgent ?? false,
-      state: {
-        store,
-        catalog,
-        config,
-        services,
-        ca,
-        acl,
-        queries: new PreparedQueries(store),
-        authorized: new Set(),
-      },
-    };
   }
 }
 

@@ -136,7 +136,10 @@ export class Ca {
       throw new Refusal(500, `SPIFFE ID is not in the expected format: ${uri}`);
     }
     const leaf = this.#leaves.get(service) ?? this.#issue(service);
-    return { json: leaf.json, index: leaf.index, ageMs: this.#options.clock.now() - leaf.issuedMs };
+    // The topic's, not the record's: it goes back with all others when indexes are rewound.
+    const index = this.#options.store.topicIndex(leafTopic(service)) ?? leaf.index;
+    const json = { ...leaf.json, CreateIndex: index, ModifyIndex: index };
+    return { json, index, ageMs: this.#options.clock.now() - leaf.issuedMs };
   }
 
   /** Issues the leaf of a service anew, as a renewal does. */

@@ -8,7 +8,7 @@
 import type { FindEntry } from "./config_entries.ts";
 import { isObject, type Json, type JsonObject } from "./decode.ts";
 import { isEmpty } from "./records.ts";
-import { numberAt, objectAt, textAt } from "./registration.ts";
+import { numberAt, objectAt, textAt } from "./fields.ts";
 
 /**
  * The proxy block as `/v1/agent/service/:id` shows it. `explicitNulls`: unset limits are written as

@@ -12,7 +12,7 @@ import { isObject, type Json, type JsonObject } from "./decode.ts";
 import { goDuration } from "./go_duration.ts";
 import { Refusal } from "./refusal.ts";
 import { dropEmpty } from "./records.ts";
-import { numberAt, objectAt, textAt } from "./registration.ts";
+import { numberAt, objectAt, textAt } from "./fields.ts";
 
 export interface ChainOverrides {
   /** `""`: none. */

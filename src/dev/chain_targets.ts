@@ -11,7 +11,7 @@ import { isObject, type Json, type JsonObject } from "./decode.ts";
 import { durationNs, goDuration } from "./go_duration.ts";
 import { Refusal } from "./refusal.ts";
 import { dropEmpty } from "./records.ts";
-import { objectAt, textAt, textsAt } from "./registration.ts";
+import { objectAt, textAt, textsAt } from "./fields.ts";
 
 const DEFAULT_CONNECT_TIMEOUT_NS = 5e9;
 

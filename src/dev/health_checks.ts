@@ -8,7 +8,7 @@
 import { type Clock, messageOf, type Timer } from "../base/mod.ts";
 import type { Engine } from "../net/mod.ts";
 import type { Status } from "./records.ts";
-import type { CheckDefinition } from "./registration.ts";
+import type { CheckDefinition } from "./check_definition.ts";
 
 /** How a check of some kind is probed; resolves with the text to show, rejects when it fails. */
 export interface Probes {
@@ -134,7 +134,7 @@ export function socketProbes(engine: Engine, clock: Clock): Probes {
           },
           onFailed(_stage, reason) {
             timer.cancel();
-            fail(`connect: ${reason}`);
+            fail(reason);
           },
         });
       });

@@ -7,7 +7,7 @@
 import { isObject, type Json, type JsonObject } from "./decode.ts";
 import { dropEmpty } from "./records.ts";
 import { Refusal } from "./refusal.ts";
-import { numberAt, textAt } from "./registration.ts";
+import { numberAt, textAt } from "./fields.ts";
 
 /** 9, 8, 6 or 5 by how exact source and destination are; namespaces are always exact here. */
 export function precedenceOf(source: string, destination: string): number {

@@ -10,7 +10,7 @@ import { type ConfigEntries, configTopic } from "./config_entries.ts";
 import type { JsonObject } from "./decode.ts";
 import { permissionsOf, precedenceOf, sourcesOf } from "./intention_entry.ts";
 import { dropEmpty } from "./records.ts";
-import { numberAt, textAt } from "./registration.ts";
+import { numberAt, textAt } from "./fields.ts";
 
 /** Topics that a match on this destination watches. */
 export function matchTopics(by: "source" | "destination", name: string): readonly string[] {

@@ -13,7 +13,8 @@ import type { JsonObject } from "./decode.ts";
 import { HealthChecks, type Probes } from "./health_checks.ts";
 import { type NodeRecord, type ServiceRecord, type Status, worst } from "./records.ts";
 import { Refusal } from "./refusal.ts";
-import { type CheckDefinition, readRegistration } from "./registration.ts";
+import type { CheckDefinition } from "./check_definition.ts";
+import { readRegistration } from "./registration.ts";
 
 const FIRST_SIDECAR_PORT = 21000;
 const LAST_SIDECAR_PORT = 21255;

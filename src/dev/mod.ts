@@ -9,4 +9,5 @@ export type { Fault } from "./faults.ts";
 export * from "./mesh.ts";
 export type { Probes } from "./health_checks.ts";
 export type { Status } from "./records.ts";
+export type { DevAgentOptions } from "./world.ts";
 export * from "./demo_apps.ts";

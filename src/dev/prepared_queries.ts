@@ -9,7 +9,7 @@ import type { Catalog, Entry } from "./catalog.ts";
 import { isObject, type Json, type JsonObject, list, map, object } from "./decode.ts";
 import { meshServiceOf, worst } from "./records.ts";
 import { Refusal } from "./refusal.ts";
-import { numberAt, objectAt, textAt, textsAt } from "./registration.ts";
+import { numberAt, objectAt, textAt, textsAt } from "./fields.ts";
 import type { Store } from "./store.ts";
 
 export const QUERY_SHAPE = object({

@@ -8,7 +8,7 @@ import { type Access, tokenJson } from "./acl.ts";
 import { type Call, json, metaHeaders, type Route } from "./call.ts";
 import { DecodeError, isObject, type Json, type JsonObject, parseJson } from "./decode.ts";
 import { Refusal } from "./refusal.ts";
-import { textAt } from "./registration.ts";
+import { textAt } from "./fields.ts";
 
 export const ACL_ROUTES: readonly Route[] = [
   { method: "GET", path: /^\/v1\/acl\/token\/self$/, handle: self },

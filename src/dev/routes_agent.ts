@@ -16,7 +16,7 @@ import { readFilter, SERVICE_FIELDS } from "./filters.ts";
 import { unknownService } from "./local_services.ts";
 import { agentService, checkJson, type ServiceRecord, type Status } from "./records.ts";
 import { Refusal } from "./refusal.ts";
-import { textAt } from "./registration.ts";
+import { textAt } from "./fields.ts";
 import { REGISTRATION } from "./registration_shape.ts";
 
 export const AGENT_ROUTES: readonly Route[] = [

@@ -19,7 +19,7 @@ import { checkKind, configTopic, readEntry } from "./config_entries.ts";
 import { DecodeError, isObject, type JsonObject, parseJson } from "./decode.ts";
 import { durationNs } from "./go_duration.ts";
 import { Refusal } from "./refusal.ts";
-import { textAt } from "./registration.ts";
+import { textAt } from "./fields.ts";
 
 const ONE = /^\/v1\/config\/([^/]+)\/(.+)$/;
 const CHAIN = /^\/v1\/discovery-chain\/(.*)$/;

@@ -10,7 +10,7 @@ import { blockCall, type Call, empty, json, metaHeaders, readBody, type Route } 
 import { object } from "./decode.ts";
 import { decide } from "./intentions.ts";
 import { Refusal } from "./refusal.ts";
-import { objectAt, textAt } from "./registration.ts";
+import { objectAt, textAt } from "./fields.ts";
 
 export const CONNECT_ROUTES: readonly Route[] = [
   { method: "GET", path: /^\/v1\/agent\/connect\/ca\/roots$/, handle: agentRoots },

@@ -18,7 +18,7 @@ import {
 } from "./intentions.ts";
 import { dropEmpty } from "./records.ts";
 import { Refusal } from "./refusal.ts";
-import { textAt } from "./registration.ts";
+import { textAt } from "./fields.ts";
 
 const PATH = /^\/v1\/connect\/intentions$/;
 const EXACT = /^\/v1\/connect\/intentions\/exact$/;

@@ -18,7 +18,7 @@ import {
 } from "./call.ts";
 import { QUERY_SHAPE } from "./prepared_queries.ts";
 import { Refusal } from "./refusal.ts";
-import { textAt } from "./registration.ts";
+import { textAt } from "./fields.ts";
 
 const ALL = /^\/v1\/query$/;
 const ONE = /^\/v1\/query\/([^/]+)$/;

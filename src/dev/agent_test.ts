@@ -1,0 +1,265 @@
+import assert from "node:assert/strict";
+import { createServer } from "node:net";
+import { test } from "node:test";
+import { AgentClient } from "../../test/conformance/agent/client.ts";
+import { FakeClock } from "../../test/kit/clock.ts";
+import { seededRandom } from "../base/mod.ts";
+import { type DevAgent, type DevAgentOptions, startDevAgent } from "./mod.ts";
+
+async function started(options: Partial<DevAgentOptions> = {}) {
+  const clock = new FakeClock();
+  const probes = { tcp: () => Promise.resolve("ok"), http: () => Promise.resolve("ok") };
+  const agent = await startDevAgent({ clock, random: seededRandom(1), probes, ...options });
+  const client = new AgentClient({ host: "127.0.0.1", port: agent.port, managementToken: "" });
+  return { agent, client, clock, [Symbol.asyncDispose]: () => agent[Symbol.asyncDispose]() };
+}
+
+/** Starts a poll and lets time pass once it waits. */
+async function whileWaiting(
+  agent: DevAgent,
+  act: () => Promise<void>,
+  seen: number,
+): Promise<void> {
+  while (agent.load.requests < seen) await new Promise((resolve) => setImmediate(resolve));
+  await act();
+}
+
+interface Leaf {
+  readonly SerialNumber: string;
+  readonly CertPEM: string;
+}
+
+test("a leaf is renewed between 60 % and 90 % of its life, and a poll hears of it", async () => {
+  await using it = await started({ leafTtlMs: 3_600_000 });
+  const path = "/v1/agent/connect/ca/leaf/web";
+  const { index, text } = await it.client.get(path);
+  await it.clock.advance(0.55 * 3_600_000);
+  assert.equal((await it.client.get(path)).index, index);
+  let last = index;
+  for (let polls = 0; last === index; polls++) {
+    assert.ok(polls < 4, "not renewed after 90 %");
+    const seen = it.agent.load.requests + 1;
+    const poll = it.client.get(`${path}?index=${index}&wait=10m`);
+    await whileWaiting(it.agent, () => it.clock.advance(600_000), seen);
+    last = (await poll).index;
+  }
+  const now = await it.client.get(path);
+  assert.ok(now.index > index);
+  assert.notEqual((JSON.parse(now.text) as Leaf).CertPEM, (JSON.parse(text) as Leaf).CertPEM);
+});
+
+test("a spread rotation keeps the old leaf for a while, an unspread one does not", async () => {
+  await using it = await started({ rotationSpreadMs: 30_000 });
+  const read = async () =>
+    JSON.parse((await it.client.get("/v1/agent/connect/ca/leaf/web")).text) as Leaf;
+  const before = await read();
+  it.agent.rotateCa();
+  assert.equal((await read()).CertPEM, before.CertPEM);
+  await it.clock.advance(30_000);
+  const after = await read();
+  assert.notEqual(after.CertPEM, before.CertPEM);
+  assert.equal(after.CertPEM.match(/BEGIN CERTIFICATE/g)?.length, 2);
+  it.agent.pruneRoots();
+  const roots = await it.client.json<{ Roots: unknown[] }>("/v1/agent/connect/ca/roots");
+  assert.equal(roots.Roots.length, 1);
+});
+
+test("a restart keeps the data, a forgetful one has another CA and low indexes", async () => {
+  await using it = await started();
+  it.agent.registerService({ Name: "web", Port: 1, Connect: { SidecarService: {} } });
+  for (let change = 0; change < 5; change++) {
+    it.agent.setIntention("web", "db", change % 2 === 0 ? "allow" : "deny");
+  }
+  // The first results of the checks are in.
+  await it.clock.advance(1);
+  const { trustDomain, index, port } = it.agent;
+  await it.agent.restart();
+  assert.equal(it.agent.port, port);
+  await it.client.get("/v1/agent/service/web");
+  assert.equal(it.agent.index, index);
+  await it.agent.restart({ rewind: true });
+  assert.ok(it.agent.index < index);
+  await it.client.get("/v1/agent/service/web");
+  assert.equal(it.agent.intention("web", "db"), "allow");
+  await it.agent.restart({ forget: true });
+  assert.notEqual(it.agent.trustDomain, trustDomain);
+  assert.equal((await it.client.call("GET", "/v1/agent/service/web")).status, 404);
+});
+
+test("stopping breaks waiting polls; starting listens on the same port", async () => {
+  await using it = await started();
+  const poll = it.client.get("/v1/agent/connect/ca/roots?index=1000&wait=5m");
+  await whileWaiting(it.agent, () => Promise.resolve(it.agent.stop()), 1);
+  await assert.rejects(poll);
+  await assert.rejects(it.client.get("/v1/agent/version"));
+  await it.agent.start();
+  await it.client.get("/v1/agent/version");
+});
+
+test("a poll whose caller has gone leaves nothing behind", async () => {
+  await using it = await started();
+  const controller = new AbortController();
+  const idle = it.clock.pending;
+  const gone = fetch(`${it.agent.address}/v1/health/connect/web?index=1000&wait=5m`, {
+    signal: controller.signal,
+  });
+  await whileWaiting(it.agent, () => Promise.resolve(controller.abort()), 1);
+  await assert.rejects(gone);
+  while (it.agent.load.connections > 0) await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(it.clock.pending, idle);
+});
+
+test("faults spoil the requests they were planned for, as often as said", async () => {
+  await using it = await started();
+  const path = "/v1/agent/connect/ca/roots";
+  it.agent.breakNext(/GET .*roots/, { kind: "status", status: 500, text: "No cluster leader" }, 2);
+  for (let time = 0; time < 2; time++) {
+    const reply = await it.client.call("GET", path);
+    assert.deepEqual([reply.status, reply.text], [500, "No cluster leader"]);
+  }
+  const whole = (await it.client.get(path)).text;
+  it.agent.breakNext(/roots/, { kind: "truncate" });
+  assert.equal((await it.client.get(path)).text, whole.slice(0, Math.floor(whole.length / 2)));
+  it.agent.breakNext(/roots/, { kind: "replace", body: '{"Roots":7}' });
+  assert.equal((await it.client.get(path)).text, '{"Roots":7}');
+  it.agent.breakNext(/roots/, { kind: "oversize", bytes: 1_000_000 });
+  assert.equal((await it.client.get(path)).text.length, 1_000_000);
+  it.agent.breakNext(/roots/, { kind: "headers", headers: { "X-Consul-Index": "3" } });
+  assert.equal((await it.client.get(path)).index, 3);
+  it.agent.breakNext(/roots/, { kind: "cut" });
+  await assert.rejects(fetch(`${it.agent.address}${path}`).then((reply) => reply.text()));
+  it.agent.breakNext(/roots/, { kind: "hang" });
+  await assert.rejects(fetch(`${it.agent.address}${path}`, { signal: AbortSignal.timeout(50) }));
+  it.agent.breakNext(/roots/, { kind: "hang" });
+  it.agent.mend();
+  assert.equal((await it.client.get(path)).text, whole);
+});
+
+test("a TTL runs out by the clock", async () => {
+  await using it = await started();
+  it.agent.registerService({ Name: "web", Port: 1, Check: { CheckID: "beat", TTL: "30s" } });
+  await it.client.put("/v1/agent/check/pass/beat");
+  await it.clock.advance(29_000);
+  assert.equal(it.agent.statuses().get("web"), "passing");
+  await it.clock.advance(1_000);
+  assert.equal(it.agent.statuses().get("web"), "critical");
+  const checks = await it.client.json<Record<string, { Output: string }>>("/v1/agent/checks");
+  assert.equal(checks["beat"]?.Output, "TTL expired");
+});
+
+test("TCP checks dial, and an alias follows its application", async () => {
+  const server = createServer((socket) => socket.destroy());
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", () => resolve()));
+  const address = server.address();
+  const port = typeof address === "object" && address ? address.port : 0;
+  const clock = new FakeClock();
+  await using agent = await startDevAgent({ clock, random: seededRandom(1) });
+  agent.registerService({
+    Name: "web",
+    Port: port,
+    Check: { CheckID: "app", TCP: `127.0.0.1:${port}`, Interval: "1s" },
+    Connect: { SidecarService: { Checks: [{ CheckID: "follow", AliasService: "web" }] } },
+  });
+  const settled = async (status: string) => {
+    for (let turn = 0; agent.statuses().get("web-sidecar-proxy") !== status; turn++) {
+      assert.ok(turn < 10_000, `never ${status}`);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  };
+  await settled("passing");
+  await new Promise<void>((resolve) => server.close(() => resolve()));
+  await clock.advance(1_000);
+  await settled("critical");
+});
+
+test("instances of another datacenter are data: health with dc, prepared query failover", async () => {
+  await using it = await started();
+  it.agent.putInstance({
+    datacenter: "dc2",
+    node: "n2",
+    nodeAddress: "127.0.0.2",
+    service: {
+      Name: "db-sidecar-proxy",
+      Kind: "connect-proxy",
+      Port: 21000,
+      Proxy: { DestinationServiceName: "db" },
+    },
+  });
+  it.agent.putQuery({
+    Name: "geo",
+    Service: {
+      Service: "db",
+      Connect: true,
+      Failover: { Targets: [{ Peer: "east" }, { Datacenter: "dc2" }] },
+    },
+  });
+  assert.deepEqual(await it.client.json("/v1/health/connect/db"), []);
+  const far = await it.client.json<{ Node: { Datacenter: string } }[]>(
+    "/v1/health/connect/db?dc=dc2",
+  );
+  assert.deepEqual(far.map((entry) => entry.Node.Datacenter), ["dc2"]);
+  const answer = await it.client.json<Record<string, unknown>>("/v1/query/geo/execute");
+  assert.equal(answer["Datacenter"], "dc2");
+  assert.equal(answer["Failovers"], 2);
+  assert.ok(it.agent.removeInstance("dc2", "n2", "db-sidecar-proxy"));
+  assert.deepEqual((await it.client.json<{ Nodes: unknown[] }>("/v1/query/geo/execute")).Nodes, []);
+});
+
+test("the default intention policy shows in authorize, not in check", async () => {
+  await using it = await started({ defaultIntentionPolicy: "deny" });
+  const reply = await it.client.call("POST", "/v1/agent/connect/authorize", {
+    body: { Target: "db", ClientCertURI: "spiffe://x/ns/default/dc/dc1/svc/web" },
+  });
+  assert.deepEqual(JSON.parse(reply.text), {
+    Authorized: false,
+    Reason: "Default intention policy",
+  });
+  const check = "/v1/connect/intentions/check?source=web&destination=db";
+  assert.deepEqual(await it.client.json(check), { Allowed: true });
+});
+
+test("as a client agent it prefixes forwarded errors and writes unset limits as null", async () => {
+  await using it = await started({ asClientAgent: true });
+  const text = async (path: string) => (await it.client.call("GET", path)).text;
+  assert.equal(await text("/v1/query/no/execute"), "rpc error making call: Query not found");
+  assert.equal(
+    await text("/v1/health/connect/x?dc=no"),
+    "rpc error making call: No path to datacenter",
+  );
+  assert.equal(await text("/v1/agent/service/no"), "unknown service ID: no");
+  assert.equal(
+    await text("/v1/config/service-defaults/no"),
+    'Config entry not found for "service-defaults" / "no"',
+  );
+  it.agent.setConfigEntry({
+    Kind: "service-defaults",
+    Name: "web",
+    UpstreamConfig: { Defaults: { Limits: { MaxConnections: 3 } } },
+  });
+  it.agent.registerService({
+    Name: "web",
+    Port: 1,
+    Connect: {
+      SidecarService: { Proxy: { Upstreams: [{ DestinationName: "db", LocalBindPort: 5 }] } },
+    },
+  });
+  const { Proxy } = await it.client.json<{ Proxy: { Upstreams: { Config: unknown }[] } }>(
+    "/v1/agent/service/web-sidecar-proxy",
+  );
+  assert.deepEqual(Proxy.Upstreams[0]?.Config, {
+    limits: { MaxConcurrentRequests: null, MaxConnections: 3, MaxPendingRequests: null },
+  });
+});
+
+test("jitter lengthens a blocking wait by a sixteenth at most, never a leaf's", async () => {
+  await using it = await started({ random: () => 0.999 });
+  const { index } = await it.client.get("/v1/connect/intentions/match?by=destination&name=db");
+  let over = false;
+  const poll = it.client.get(
+    `/v1/connect/intentions/match?by=destination&name=db&index=${index}&wait=16s`,
+  ).then(() => over = true);
+  await whileWaiting(it.agent, () => it.clock.advance(16_900), 2);
+  assert.equal(over, false);
+  await it.clock.advance(100);
+  await poll;
+});

@@ -1,0 +1,94 @@
+/**
+ * An agent's world at its start: empty, with a new CA, made of what the options ask for.
+ *
+ * @module
+ */
+
+import { randomUUID } from "node:crypto";
+import type { Clock, Log, Random } from "../base/mod.ts";
+import { LEAF_TTL_MS } from "../identity/mod.ts";
+import type { Engine } from "../net/mod.ts";
+import { Acl, type AclOptions } from "./acl.ts";
+import { Ca } from "./ca.ts";
+import type { World } from "./call.ts";
+import { Catalog } from "./catalog.ts";
+import { ConfigEntries } from "./config_entries.ts";
+import { type Probes, socketProbes } from "./health_checks.ts";
+import { LocalServices } from "./local_services.ts";
+import { PreparedQueries } from "./prepared_queries.ts";
+import { Store } from "./store.ts";
+import { validateEntries } from "./validate_entries.ts";
+
+export interface DevAgentOptions {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log?: Log;
+  readonly host?: string;
+  /** 0, the default: a free one. */
+  readonly port?: number;
+  readonly datacenter?: string;
+  readonly nodeName?: string;
+  /** Absent: ACLs are off. */
+  readonly acl?: AclOptions;
+  readonly defaultIntentionPolicy?: "allow" | "deny";
+  readonly maxConnectionsPerClient?: number;
+  readonly leafTtlMs?: number;
+  /** Consul spreads new leaves over up to 30 s after a rotation; 0, the default: at once. */
+  readonly rotationSpreadMs?: number;
+  readonly trustDomain?: string;
+  /** Answer like a client agent: forwarded errors are prefixed, unset limits written as null. */
+  readonly asClientAgent?: boolean;
+  /** Sockets; this runtime's by default. */
+  readonly engine?: Engine;
+  /** How TCP and HTTP checks are made; over the engine by default. */
+  readonly probes?: Probes;
+}
+
+export function newWorld(options: DevAgentOptions, engine: Engine): World {
+  const { clock, random, datacenter = "dc1", nodeName = "dev", asClientAgent = false } = options;
+  const store = new Store();
+  const catalog = new Catalog(store);
+  const ca = new Ca({
+    store,
+    clock,
+    random,
+    datacenter,
+    leafTtlMs: options.leafTtlMs ?? LEAF_TTL_MS,
+    rotationSpreadMs: options.rotationSpreadMs ?? 0,
+    trustDomain: options.trustDomain ?? `${randomUUID()}.consul`,
+  });
+  const config = new ConfigEntries(
+    store,
+    (find, names) => validateEntries(find, names, datacenter),
+  );
+  const services = new LocalServices({
+    clock,
+    catalog,
+    config,
+    asClientAgent,
+    probes: options.probes ?? socketProbes(engine, clock),
+    node: catalog.node(datacenter, nodeName, options.host ?? "127.0.0.1"),
+  });
+  config.onChange = (kind, name) => {
+    if (kind === "proxy-defaults" || kind === "service-defaults") services.refresh();
+    if (kind.startsWith("service-") && name !== "*") catalog.giveVirtualIp(datacenter, name);
+  };
+  return {
+    datacenter,
+    nodeName,
+    clock,
+    random,
+    asClientAgent,
+    defaultIntentionPolicy: options.defaultIntentionPolicy,
+    state: {
+      store,
+      catalog,
+      config,
+      services,
+      ca,
+      acl: new Acl(options.acl),
+      queries: new PreparedQueries(store),
+      authorized: new Set(),
+    },
+  };
+}

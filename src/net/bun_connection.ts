@@ -16,6 +16,7 @@ export class BunConnection implements Connection, SocketOwner {
   #unsent: Uint8Array[] | undefined;
   #ending: "half" | "both" | undefined;
   #peerEnded = false;
+  #broken = false;
   #closed = false;
 
   /** Takes the socket over from whoever owned it. */
@@ -101,13 +102,14 @@ export class BunConnection implements Connection, SocketOwner {
 
   /** A handler threw, or the socket broke: either way nothing more can be trusted to pass. */
   broke(): void {
+    this.#broken = true;
     this.reset();
   }
 
   closed(error: Error | undefined): void {
     if (this.#closed) return;
     this.#closed = true;
-    const broken = error !== undefined || this.#unsent !== undefined;
+    const broken = this.#broken || error !== undefined || this.#unsent !== undefined;
     this.#unsent = undefined;
     // Where our own half had ended first, Bun tells the peer's end only through the close.
     if (!broken && this.#ending === "half") this.peerEnded();

@@ -29,9 +29,11 @@ import {
 
 interface NodeServerTls extends ServerTls {
   readonly options: object;
+  readonly suites: readonly string[];
 }
 interface NodeClientTls extends ClientTls {
   readonly options: tls.ConnectionOptions;
+  readonly suites: readonly string[];
 }
 
 /** The engine for any runtime with Node's networking modules. */
@@ -56,6 +58,7 @@ export function nodeEngine(): Engine {
         requestCert: true,
         rejectUnauthorized: true,
       },
+      suites: material.cipherSuites,
     }),
     clientTls: (material, { serverName }): NodeClientTls => ({
       kind: "client",
@@ -66,6 +69,7 @@ export function nodeEngine(): Engine {
         // Mesh leaves carry a SPIFFE URI and no host name; identity is judged by our own check.
         checkServerIdentity: () => undefined,
       },
+      suites: material.cipherSuites,
     }),
   };
 }
@@ -143,8 +147,9 @@ class Accepted implements AcceptedConnection {
     socket.on("secure", () => {
       if (!this.#handler) return void socket.destroy();
       const peer = peerOf(socket, verifyErrorOf(socket));
-      if (!peer.accepted) {
-        this.#failed(peer.reason, false);
+      const refusal = peer.reason || suiteRefused(socket, (context as NodeServerTls).suites);
+      if (refusal !== "") {
+        this.#failed(refusal, false);
         return void socket.destroy();
       }
       const settled = this.#handler;
@@ -217,6 +222,8 @@ function dial({ address, tls: context, ticket: _ticket }: DialOptions, handler: 
     secured.once("secureConnect", () => {
       const { authorized, authorizationError } = secured;
       const complaint = messageOf(authorizationError || "the TLS library gave no verdict");
+      const refusal = suiteRefused(secured, (context as NodeClientTls).suites);
+      if (refusal !== "") return failed(refusal);
       connected(peerOf(secured, authorized ? "" : complaint));
     });
   });
@@ -227,6 +234,13 @@ function dial({ address, tls: context, ticket: _ticket }: DialOptions, handler: 
       raw.destroy();
     },
   };
+}
+
+/** Deno offers and takes all suites it knows, whatever it is told; those not asked for end here. */
+function suiteRefused(socket: tls.TLSSocket, suites: readonly string[]): string {
+  if (suites.length === 0 || socket.getProtocol() === "TLSv1.3") return "";
+  const { name } = socket.getCipher();
+  return suites.includes(name) ? "" : `the cipher suite ${name} is not among those configured`;
 }
 
 interface PeerCertificate {

@@ -60,7 +60,10 @@ export class NodeConnection implements Connection {
       this.#peerEnded = true;
       this.#deliver();
     });
-    socket.on("error", () => this.#broken = true);
+    // What broke may still be open: a TLS socket of Deno goes on after a record it cannot read.
+    const broke = () => this.reset();
+    socket.on("error", broke);
+    if (raw !== socket) socket.on("_tlsError", broke);
     socket.on("close", (hadError: boolean) => {
       this.#closed = true;
       // A whole message that nobody resumed for is still one: its owner has the close to go by.

@@ -13,7 +13,11 @@ import type { Address, BindAddress } from "../base/mod.ts";
 export interface ConnectionEvents {
   /** Bytes from the peer; the chunk belongs to the receiver. */
   onData(chunk: Uint8Array): void;
-  /** The peer ended its half (FIN, close_notify); it may still be written to. */
+  /**
+   * The peer ended its half; it may still be written to. Over TLS that is a close_notify. A FIN without
+   * one may be somebody cutting the stream: a reset where the runtime tells them apart, which Bun 1.4
+   * does not.
+   */
   onEnd(): void;
   /** After a `write` that returned false: everything taken has been handed on. */
   onDrain(): void;

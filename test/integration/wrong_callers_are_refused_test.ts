@@ -69,7 +69,7 @@ const CALLERS: readonly (readonly [
   ],
 ];
 
-async function callAs(pair: Pair, identity: Partial<ConnectionOptions>) {
+function callAs(pair: Pair, identity: Partial<ConnectionOptions>) {
   const socket = tlsConnect({
     host: "127.0.0.1",
     port: pair.db.port(),
@@ -88,7 +88,7 @@ for (const [name, code, make] of CALLERS) {
     await using echo = await startEcho();
     await using pair = await startPair({ localPort: echo.port });
     const identity = make(pair);
-    await using client = await callAs(
+    await using client = callAs(
       pair,
       identity ? { cert: identity.certPem, key: identity.keyPem } : {},
     );
@@ -147,7 +147,7 @@ test("an expired identity of our own is not served from a wrong clock", async ()
     },
   });
   const web = pair.ca.issueLeaf({ service: "web" });
-  await using client = await callAs(pair, { cert: web.certPem, key: web.keyPem });
+  await using client = callAs(pair, { cert: web.certPem, key: web.keyPem });
   await client.gone;
   const { fields } = await pair.line(({ fields }) => fields.code === "not_ready");
   assert.match(String(fields.reason), /our own certificate expired/);

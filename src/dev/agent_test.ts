@@ -262,4 +262,9 @@ test("jitter lengthens a blocking wait by a sixteenth at most, never a leaf's", 
   assert.equal(over, false);
   await it.clock.advance(100);
   await poll;
+  const leaf = "/v1/agent/connect/ca/leaf/web";
+  const issued = await it.client.get(leaf);
+  const exact = it.client.get(`${leaf}?index=${issued.index}&wait=16s`);
+  await whileWaiting(it.agent, () => it.clock.advance(16_000), 4);
+  await exact;
 });

@@ -1,0 +1,255 @@
+/**
+ * Postern beside Envoy, nginx and Consul's built-in proxy: sidecar pairs over mTLS on loopback, one
+ * worker each, measured in one run. Prints tables and writes `dist/bench.json`.
+ *
+ *     deno task bench                                  everything, about ten minutes
+ *     deno task bench -only kept_alive,new -peers postern,envoy
+ *     deno task bench -rounds 1 -seconds 1             a glance
+ *
+ * Runs `dist/postern` where there is one, else the sources (`POSTERN_BIN`, `POSTERN_ENGINE`). Where the
+ * machine does not count instructions, time on the processor stands for them and every target becomes
+ * a ratio to Envoy: see `bench/targets.ts`.
+ *
+ * @module
+ */
+
+import { mkdirSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { posternCommand } from "../test/kit/postern.ts";
+import { measureCell, type Measured, resumedCount, type Subject } from "./bench/cell.ts";
+import { countsInstructions } from "./bench/counters.ts";
+import { measureFlatness, measureMemory, type MemoryCost } from "./bench/memory.ts";
+import { openPairs, type Pairs } from "./bench/open_pairs.ts";
+import {
+  callsLines,
+  costTable,
+  flatnessTable,
+  memoryTable,
+  POSTERN,
+  type ScaleRow,
+  scaleTable,
+} from "./bench/report.ts";
+import { createSite, type Site } from "./bench/site.ts";
+import { TARGETS } from "./bench/targets.ts";
+import { ensurePeers } from "./peers.ts";
+
+const PARTS = ["kept_alive", "new", "resumed", "bulk", "memory", "flat", "scale"] as const;
+const PEERS = ["postern", "envoy", "nginx", "consul"] as const;
+type Part = typeof PARTS[number];
+type Peer = typeof PEERS[number];
+
+interface Arguments {
+  readonly only: readonly Part[];
+  readonly peers: readonly Peer[];
+  readonly rounds: number;
+  readonly seconds: number;
+}
+
+const USAGE = `Usage: deno task bench [-only ${PARTS.join(",")}] [-peers ${PEERS.join(",")}]
+                       [-rounds N] [-seconds N]`;
+
+function readArguments(argv: readonly string[]): Arguments | string {
+  let read: Arguments = { only: PARTS, peers: PEERS, rounds: 3, seconds: 3 };
+  for (let index = 0; index < argv.length; index += 2) {
+    const name = (argv[index] ?? "").replace(/^--?/, "");
+    const value = argv[index + 1] ?? "";
+    if (name === "only") {
+      const only = PARTS.filter((part) => value.split(",").includes(part));
+      if (only.length !== value.split(",").length) return `Cannot take -only ${value}`;
+      read = { ...read, only };
+    } else if (name === "peers") {
+      const peers = PEERS.filter((peer) => value.split(",").includes(peer));
+      if (peers.length !== value.split(",").length) return `Cannot take -peers ${value}`;
+      read = { ...read, peers };
+    } else if (name === "rounds" || name === "seconds") {
+      const count = Number(value);
+      if (!Number.isInteger(count) || count < 1) return `Cannot take -${name} ${value}`;
+      read = { ...read, [name]: count };
+    } else return `Cannot take ${argv[index]}`;
+  }
+  return read;
+}
+
+class Bench {
+  readonly #site: Site;
+  readonly #pairs: Pairs;
+  readonly #arguments: Arguments;
+  readonly #instructions: boolean;
+  readonly results: Record<string, unknown> = {};
+
+  constructor(
+    site: Site,
+    pairs: Pairs,
+    options: { readonly arguments: Arguments; readonly instructions: boolean },
+  ) {
+    this.#site = site;
+    this.#pairs = pairs;
+    this.#arguments = options.arguments;
+    this.#instructions = options.instructions;
+    this.results.instructions = options.instructions;
+  }
+
+  async run(part: Part): Promise<void> {
+    switch (part) {
+      case "kept_alive":
+        return await this.#cost(part, "Kept-alive requests, 16 connections (per request)", {
+          subjects: await this.#pairs.usual(),
+          load: { connections: 16, path: "/small" },
+        });
+      case "new":
+        return await this.#cost(part, "New connections, full handshake (per connection)", {
+          subjects: await this.#pairs.full(),
+          load: { connections: 16, path: "/small", close: true },
+          verify: noneResumed,
+        });
+      case "resumed":
+        return await this.#cost(part, "New connections, resumed (per connection)", {
+          subjects: await this.#pairs.resuming(),
+          load: { connections: 16, path: "/small", close: true },
+          verify: someResumed,
+        });
+      case "bulk":
+        return await this.#cost(part, "Bulk, 4 connections (per GB)", {
+          subjects: await this.#pairs.usual(),
+          load: { connections: 4, path: "/big" },
+          unit: "gigabyte",
+        });
+      case "memory":
+        return await this.#memory();
+      case "flat":
+        return await this.#flat();
+      case "scale":
+        return await this.#scale();
+    }
+  }
+
+  async #cost(
+    part: keyof typeof TARGETS,
+    title: string,
+    options: {
+      readonly subjects: readonly Subject[];
+      readonly load: { connections: number; path: "/small" | "/big"; close?: boolean };
+      readonly unit?: "request" | "gigabyte";
+      readonly verify?: (subject: Subject) => Promise<void>;
+    },
+  ): Promise<void> {
+    const { subjects, unit = "request", ...rest } = options;
+    const measured = await this.#measure(subjects, { unit, ...rest });
+    this.results[part] = measured;
+    print(costTable(title, measured, { target: TARGETS[part], unit: part }));
+    print(callsLines(measured));
+  }
+
+  async #measure(
+    subjects: readonly Subject[],
+    options: {
+      readonly load: { connections: number; path: "/small" | "/big"; close?: boolean };
+      readonly unit: "request" | "gigabyte";
+      readonly verify?: (subject: Subject) => Promise<void>;
+    },
+  ): Promise<Measured[]> {
+    const { rounds, seconds } = this.#arguments;
+    const [site, instructions] = [this.#site, this.#instructions];
+    return await measureCell(subjects, { site, instructions, rounds, seconds, ...options });
+  }
+
+  async #memory(): Promise<void> {
+    const measured: MemoryCost[] = [];
+    for await (const pair of this.#pairs.fresh()) {
+      measured.push(await measureMemory(this.#site, pair, 4_000));
+      await pair.stop();
+    }
+    this.results.memory = measured;
+    print(memoryTable(measured));
+  }
+
+  async #flat(): Promise<void> {
+    const pair = await this.#pairs.postern();
+    const flatness = await measureFlatness(this.#site, pair, { connections: 100_000, rounds: 10 });
+    this.results.flat = flatness;
+    print(flatnessTable(flatness));
+  }
+
+  async #scale(): Promise<void> {
+    const upstreams: Subject[] = [];
+    for (const count of [1, 50, 200]) {
+      const pair = await this.#pairs.postern(count);
+      upstreams.push({ name: `${count} upstreams`, pair, sides: ["inbound", "outbound"] });
+    }
+    const load = { connections: 16, path: "/small" } as const;
+    const byUpstreams = await this.#measure(upstreams, { unit: "request", load });
+    const rows = byUpstreams.map((measured): ScaleRow => ({ what: measured.pair, measured }));
+    print(scaleTable("Requests by number of upstreams declared", rows));
+    const byConnections: ScaleRow[] = [];
+    const usual = upstreams[0];
+    for (const connections of usual ? [10, 1_000, 4_000] : []) {
+      const subject = { ...usual as Subject, name: `${connections} connections` };
+      const [measured] = await this.#measure([subject], {
+        unit: "request",
+        load: { connections, path: "/small" },
+      });
+      if (measured) byConnections.push({ what: subject.name, measured });
+    }
+    print(scaleTable("Requests by number of open connections", byConnections));
+    this.results.scale = [...rows, ...byConnections];
+  }
+}
+
+async function noneResumed(subject: Subject): Promise<void> {
+  const resumed = await resumedBy(subject);
+  if (resumed > 0) throw new Error(`${resumed} handshakes were resumed`);
+}
+
+async function someResumed(subject: Subject): Promise<void> {
+  if (subject.name.startsWith(POSTERN) && await resumedBy(subject) < 100) {
+    throw new Error("handshakes were not resumed");
+  }
+}
+
+async function resumedBy({ pair }: Subject): Promise<number> {
+  let sum = 0;
+  for (const { adminPort } of [pair.inbound, pair.outbound]) {
+    if (adminPort !== undefined) sum += await resumedCount(adminPort);
+  }
+  return sum;
+}
+
+function print(text: string): void {
+  if (text) console.log(text + (text.startsWith(" ") ? "\n" : ""));
+}
+
+async function main(): Promise<number> {
+  const read = readArguments(process.argv.slice(2));
+  if (typeof read === "string") {
+    console.error(`${read}\n${USAGE}`);
+    return 2;
+  }
+  const programs = ["wrk", "nginx", "strace", "perf"];
+  await ensurePeers([...programs, ...read.peers.filter((peer) => peer !== "postern")]);
+  const instructions = countsInstructions();
+  console.log(`Postern: ${posternCommand().join(" ")}`);
+  if (!instructions) {
+    console.log(
+      "This machine does not count instructions (perf stat): time on the processor stands for\n" +
+        "them, noisy on a busy machine, and targets are ratios to Envoy in this run.",
+    );
+  }
+  console.log();
+  const site = await createSite();
+  const pairs = openPairs(site, read.peers);
+  const bench = new Bench(site, pairs, { arguments: read, instructions });
+  try {
+    for (const part of read.only) await bench.run(part);
+    const file = join(dirname(fileURLToPath(import.meta.url)), "..", "dist", "bench.json");
+    mkdirSync(dirname(file), { recursive: true });
+    writeFileSync(file, `${JSON.stringify(bench.results, undefined, 2)}\n`);
+    console.log(`Written: dist/bench.json`);
+  } finally {
+    await pairs.close();
+    await site.close();
+  }
+  return 0;
+}
+
+process.exit(await main());

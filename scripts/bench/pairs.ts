@@ -1,0 +1,283 @@
+/**
+ * Sidecar pairs under test: the application's side dials through `outbound`, which dials `inbound` over
+ * mTLS, which dials the backend. Every proxy runs one worker. Sides of different programs may be joined.
+ *
+ * @module
+ */
+
+import { join } from "node:path";
+import { writeFileSync } from "node:fs";
+import { eventually, freePort, freePorts } from "../../test/kit/process.ts";
+import { type Consul, startConsul } from "../../test/kit/consul.ts";
+import { registerService } from "../../test/kit/mesh.ts";
+import { posternCommand } from "../../test/kit/postern.ts";
+import { peer } from "../peers.ts";
+import { envoyInbound, envoyOutbound } from "./envoy_config.ts";
+import { Program } from "./program.ts";
+import { get, HOST, type Site, startNginx } from "./site.ts";
+
+export interface Side {
+  readonly pid: number;
+  readonly program: Program;
+  /** Where it listens for traffic. */
+  readonly port: number;
+  readonly adminPort?: number;
+}
+
+export interface Pair {
+  readonly name: string;
+  readonly inbound: Side;
+  readonly outbound: Side;
+  stop(): Promise<void>;
+}
+
+/** Starts the listener in front of the backend. */
+export type StartInbound = (site: Site) => Promise<Side>;
+/** Starts the listener that applications dial, towards an inbound at `port`. */
+export type StartOutbound = (site: Site, port: number) => Promise<Side>;
+
+let started = 0;
+
+export async function startPair(
+  site: Site,
+  name: string,
+  sides: { readonly inbound: StartInbound; readonly outbound: StartOutbound },
+): Promise<Pair> {
+  const inbound = await sides.inbound(site);
+  const outbound = await sides.outbound(site, inbound.port);
+  await answers(name, outbound, inbound);
+  return pairOf(name, inbound, outbound);
+}
+
+function pairOf(name: string, inbound: Side, outbound: Side, more?: AsyncDisposable): Pair {
+  return {
+    ...{ name, inbound, outbound },
+    async stop() {
+      await Promise.all([inbound.program.stop("SIGKILL"), outbound.program.stop("SIGKILL")]);
+      await more?.[Symbol.asyncDispose]();
+    },
+  };
+}
+
+async function answers(name: string, outbound: Side, inbound: Side): Promise<void> {
+  try {
+    await eventually(`${name} answers`, async () => {
+      if (inbound.program.ended || outbound.program.ended) throw new Error("a side has ended");
+      return (await get(outbound.port, "/small")).length === 100;
+    }, { timeoutMs: 20_000 });
+  } catch (error) {
+    const tails = [inbound, outbound].map(({ program }) => program.output.slice(-2_000));
+    throw new Error(`${error instanceof Error ? error.message : error}\n${tails.join("\n---\n")}`);
+  }
+}
+
+export interface PosternSettings {
+  readonly args?: readonly string[];
+  /** Declared besides the one that is used. */
+  readonly moreUpstreams?: number;
+}
+
+export function posternInbound(settings: PosternSettings = {}): StartInbound {
+  return async (site) => {
+    const port = await freePort(HOST);
+    return await startPostern(site, port, settings, {
+      service: "db",
+      trustDomain: site.trustDomain,
+      credentials: { ...filesOf(site.db), rootsFile: site.rootsFile },
+      inbound: { bind: `${HOST}:${port}`, local: `${HOST}:${site.backend.port}` },
+      intentions: [{ source: "web", action: "allow" }],
+    });
+  };
+}
+
+export function posternOutbound(settings: PosternSettings = {}): StartOutbound {
+  return async (site, target) => {
+    const [port = 0, ...more] = await freePorts(HOST, 1 + (settings.moreUpstreams ?? 0));
+    const upstream = (name: string, bind: number) => ({
+      name,
+      bind: `${HOST}:${bind}`,
+      addresses: [`${HOST}:${target}`],
+      identity: { service: "db" },
+      maxConnections: 100_000,
+      maxPending: 100_000,
+    });
+    return await startPostern(site, port, settings, {
+      service: "web",
+      trustDomain: site.trustDomain,
+      credentials: { ...filesOf(site.web), rootsFile: site.rootsFile },
+      upstreams: [upstream("db", port), ...more.map((bind, i) => upstream(`db-${i}`, bind))],
+    });
+  };
+}
+
+async function startPostern(
+  site: Site,
+  port: number,
+  settings: PosternSettings,
+  config: unknown,
+): Promise<Side> {
+  const name = `postern-${++started}`;
+  const file = join(site.directory, `${name}.json`);
+  writeFileSync(file, JSON.stringify(config));
+  const adminPort = await freePort(HOST);
+  const [command = "", ...first] = posternCommand();
+  const args = ["proxy", "-config", file, "-admin-bind", `${HOST}:${adminPort}`];
+  const program = new Program(command, [...first, ...args, ...settings.args ?? []], {
+    logFile: join(site.directory, `${name}.log`),
+  });
+  await eventually(`${name} is ready`, async () => {
+    if (program.ended) throw new Error(`it ended: ${program.output.slice(-2_000)}`);
+    return (await get(adminPort, "/ready")) !== undefined;
+  }, { timeoutMs: 20_000 });
+  return { pid: program.pid, program, port, adminPort };
+}
+
+function filesOf({ certFile, keyFile }: { certFile: string; keyFile: string }) {
+  return { certFile, keyFile };
+}
+
+export function nginxInbound(): StartInbound {
+  return async (site) => {
+    const port = await freePort(HOST);
+    const program = startNginx(
+      site.directory,
+      `nginx-${++started}`,
+      `
+      stream {
+        server {
+          listen ${HOST}:${port} ssl backlog=8192;
+          tcp_nodelay on;
+          ssl_protocols TLSv1.3;
+          ssl_certificate ${site.db.certFile};
+          ssl_certificate_key ${site.db.keyFile};
+          ssl_client_certificate ${site.rootsFile};
+          ssl_verify_client on;
+          ssl_session_tickets off;
+          ssl_session_cache off;
+          proxy_pass ${HOST}:${site.backend.port};
+          proxy_timeout 1h;
+        }
+      }`,
+    );
+    return { pid: program.pid, program, port };
+  };
+}
+
+export function nginxOutbound(): StartOutbound {
+  return async (site, target) => {
+    const port = await freePort(HOST);
+    // No proxy_ssl_verify: it wants a DNS name, which mesh certificates lack.
+    const program = startNginx(
+      site.directory,
+      `nginx-${++started}`,
+      `
+      stream {
+        server {
+          listen ${HOST}:${port} backlog=8192;
+          tcp_nodelay on;
+          proxy_pass ${HOST}:${target};
+          proxy_timeout 1h;
+          proxy_ssl on;
+          proxy_ssl_protocols TLSv1.3;
+          proxy_ssl_server_name on;
+          proxy_ssl_name db;
+          proxy_ssl_certificate ${site.web.certFile};
+          proxy_ssl_certificate_key ${site.web.keyFile};
+          proxy_ssl_session_reuse off;
+        }
+      }`,
+    );
+    return { pid: program.pid, program, port };
+  };
+}
+
+export function envoyInboundSide(options: { readonly resumption: boolean }): StartInbound {
+  return async (site) => {
+    const port = await freePort(HOST);
+    return startEnvoy(site, port, envoyInbound(site, { port, ...options }));
+  };
+}
+
+export function envoyOutboundSide(options: { readonly resumption: boolean }): StartOutbound {
+  return async (site, target) => {
+    const port = await freePort(HOST);
+    return startEnvoy(site, port, envoyOutbound(site, { port, target, ...options }));
+  };
+}
+
+function startEnvoy(site: Site, port: number, config: unknown): Side {
+  const name = `envoy-${++started}`;
+  const file = join(site.directory, `${name}.json`);
+  writeFileSync(file, JSON.stringify(config));
+  const program = new Program(peer("envoy"), [
+    ...[
+      "-c",
+      file,
+      "--concurrency",
+      "1",
+      "--base-id",
+      String(60_000 + process.pid % 5_000 + started),
+    ],
+    ...["-l", "warn"],
+  ], { logFile: join(site.directory, `${name}.log`) });
+  return { pid: program.pid, program, port };
+}
+
+/** Consul's own proxy, and Postern from the same agent, on an agent that ends with `close`. */
+export interface ConsulMesh {
+  startBuiltIn(): Promise<Pair>;
+  startPostern(): Promise<Pair>;
+  close(): Promise<void>;
+}
+
+export async function createConsulMesh(site: Site): Promise<ConsulMesh> {
+  const agent = await startConsul();
+  const built = peer("consul");
+  const start = async (name: string, command: readonly string[]) => {
+    const [inPort = 0, outPort = 0, webPort = 0, adminIn = 0, adminOut = 0] = await freePorts(
+      HOST,
+      5,
+    );
+    // Services of its own: a shared name would mix the instances of several pairs.
+    const number = ++started;
+    await agent.intention(`web${number}`, `db${number}`, "allow");
+    const db = await registerService(agent, {
+      ...{ name: `db${number}`, host: HOST, port: site.backend.port, sidecarPort: inPort },
+    });
+    const web = await registerService(agent, {
+      ...{ name: `web${number}`, host: HOST, port: webPort, sidecarPort: webPort },
+      upstreams: [{ name: `db${number}`, port: outPort, config: LIMITS }],
+    });
+    const side = (id: string, port: number, admin: number): Side => {
+      const [program = "", ...words] = [...command, "-sidecar-for", id];
+      const more = name === "postern" ? ["-admin-bind", `${HOST}:${admin}`] : [];
+      const child = new Program(program, [...words, ...more], {
+        logFile: join(site.directory, `${name}-${id}.log`),
+        env: { CONSUL_HTTP_ADDR: agent.address, GOMAXPROCS: "1" },
+      });
+      return {
+        ...{ pid: child.pid, program: child, port },
+        ...(name === "postern" ? { adminPort: admin } : {}),
+      };
+    };
+    const inbound = side(db, inPort, adminIn);
+    const outbound = side(web, outPort, adminOut);
+    await answers(name, outbound, inbound);
+    return pairOf(name, inbound, outbound, deregistering(agent, [db, web]));
+  };
+  return {
+    startBuiltIn: () => start("built-in", [built, "connect", "proxy"]),
+    startPostern: () => start("postern", [...posternCommand(), "proxy"]),
+    close: () => agent[Symbol.asyncDispose](),
+  };
+}
+
+const LIMITS = { limits: { max_connections: 100_000, max_pending_requests: 100_000 } };
+
+function deregistering(agent: Consul, ids: readonly string[]): AsyncDisposable {
+  return {
+    async [Symbol.asyncDispose]() {
+      for (const id of ids) await agent.put(`/v1/agent/service/deregister/${id}`, undefined);
+    },
+  };
+}

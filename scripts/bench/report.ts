@@ -1,0 +1,193 @@
+/**
+ * The tables that a benchmark prints.
+ *
+ * @module
+ */
+
+import type { Measured, SideCost, SideName } from "./cell.ts";
+import type { Flatness, MemoryCost } from "./memory.ts";
+import {
+  judgeCalls,
+  judgeCost,
+  type Judged,
+  MEMORY_TARGETS,
+  SCALE_TARGET,
+  type Target,
+} from "./targets.ts";
+
+const SIDES = ["inbound", "outbound"] as const;
+export const POSTERN = "postern";
+export const ENVOY = "envoy";
+
+export interface ScaleRow {
+  readonly what: string;
+  readonly measured: Measured;
+}
+
+export function costTable(
+  title: string,
+  measured: readonly Measured[],
+  options: { readonly target: Target; readonly unit: string },
+): string {
+  const { target, unit } = options;
+  const envoy = measured.find(({ pair }) => pair === ENVOY);
+  const rows = [[
+    unit,
+    "side",
+    "k-instr",
+    "cpu us",
+    "x Envoy",
+    "syscalls",
+    "target",
+    "",
+    "calls",
+    "",
+  ]];
+  for (const one of measured) {
+    if (one.failed !== undefined) {
+      rows.push([one.pair, "", `failed: ${one.failed.split("\n")[0]}`]);
+      continue;
+    }
+    for (const side of SIDES) {
+      const cost = one.sides[side];
+      if (!cost) continue;
+      const isOurs = one.pair.startsWith(POSTERN);
+      const judged = isOurs
+        ? judgeCost(target, side, { postern: cost, envoy: envoy?.sides[side] })
+        : undefined;
+      const calls = isOurs ? judgeCalls(target, cost) : undefined;
+      rows.push([
+        one.pair,
+        side,
+        cost.kInstructions === undefined ? "-" : number(cost.kInstructions),
+        number(cost.cpuUs),
+        ratio(cost, envoy?.sides[side]),
+        number(cost.systemCalls),
+        ...shown(judged),
+        ...shown(calls),
+      ]);
+    }
+  }
+  return `${title}\n${table(rows)}`;
+}
+
+function ratio(cost: SideCost, envoy: SideCost | undefined): string {
+  if (!envoy) return "-";
+  const value = cost.kInstructions !== undefined && envoy.kInstructions !== undefined
+    ? cost.kInstructions / envoy.kInstructions
+    : cost.cpuUs / envoy.cpuUs;
+  return value.toFixed(2);
+}
+
+export function memoryTable(measured: readonly MemoryCost[]): string {
+  const rows = [["memory", "side", "idle MB", "target", "", "KB/connection", "target", ""]];
+  for (const { pair, idleMb, kbPerConnection, failed } of measured) {
+    for (const side of SIDES) {
+      const each = kbPerConnection?.[side];
+      const ours = pair.startsWith(POSTERN);
+      rows.push([
+        pair,
+        side,
+        idleMb[side].toFixed(1),
+        ...shown(ours ? atMost(idleMb[side], MEMORY_TARGETS.idleMb) : undefined),
+        each === undefined ? failed ?? "-" : each.toFixed(1),
+        ...shown(
+          ours && each !== undefined ? atMost(each, MEMORY_TARGETS.kbPerConnection) : undefined,
+        ),
+      ]);
+    }
+  }
+  return `Memory (resident, one worker)\n${table(rows)}`;
+}
+
+/** Growth from the second round on: the first ones fill the heap that a collector keeps. */
+export function growthOf(flatness: Flatness, side: SideName): number {
+  const rounds = flatness.rounds[side];
+  return (rounds.at(-1) ?? NaN) / (rounds[1] ?? NaN);
+}
+
+export function flatnessTable(flatness: Flatness): string {
+  const rows = [["side", "MB after each tenth", "growth", "target", ""]];
+  for (const side of SIDES) {
+    const growth = growthOf(flatness, side);
+    rows.push([
+      side,
+      flatness.rounds[side].map((size) => size.toFixed(0)).join(" "),
+      growth.toFixed(2),
+      ...shown(atMost(growth, MEMORY_TARGETS.growth)),
+    ]);
+  }
+  const { connections, errors } = flatness;
+  return `Memory over ${connections} connections, ${errors} errors\n${table(rows)}`;
+}
+
+/** Each row against the first. */
+export function scaleTable(title: string, rows: readonly ScaleRow[]): string {
+  const first = rows[0]?.measured;
+  const lines = [["scale", "side", "k-instr", "cpu us", "x first", "syscalls", "target", ""]];
+  for (const { what, measured } of rows) {
+    if (measured.failed !== undefined) {
+      lines.push([what, "", `failed: ${measured.failed.split("\n")[0]}`]);
+      continue;
+    }
+    for (const side of SIDES) {
+      const cost = measured.sides[side];
+      const base = first?.sides[side];
+      if (!cost) continue;
+      const times = base
+        ? (cost.kInstructions ?? cost.cpuUs) / (base.kInstructions ?? base.cpuUs)
+        : NaN;
+      lines.push([
+        what,
+        side,
+        cost.kInstructions === undefined ? "-" : number(cost.kInstructions),
+        number(cost.cpuUs),
+        times.toFixed(2),
+        number(cost.systemCalls),
+        ...shown(measured === first ? undefined : atMost(times, SCALE_TARGET)),
+      ]);
+    }
+  }
+  return `${title}\n${table(lines)}`;
+}
+
+/** Where the calls of Postern go. */
+export function callsLines(measured: readonly Measured[]): string {
+  const lines: string[] = [];
+  for (const { pair, sides } of measured) {
+    for (const side of SIDES) {
+      const calls = Object.entries(sides[side]?.calls ?? {}).filter(([, count]) => count >= 0.02);
+      if (calls.length === 0) continue;
+      const each = calls.map(([name, count]) => `${name} ${count.toFixed(2)}`).join(", ");
+      lines.push(`  ${pair} ${side}: ${each}`);
+    }
+  }
+  return lines.join("\n");
+}
+
+function atMost(value: number, most: number): Judged {
+  return { wanted: `<= ${most}`, met: value <= most };
+}
+
+function shown(judged: Judged | undefined): [string, string] {
+  if (!judged) return ["", ""];
+  const { wanted, met } = judged;
+  return [wanted, met === undefined ? "not judged" : met ? "met" : "MISSED"];
+}
+
+function number(value: number): string {
+  if (value >= 1_000) return value.toFixed(0);
+  return value >= 100 ? value.toFixed(1) : value.toFixed(2);
+}
+
+function table(rows: readonly (readonly string[])[]): string {
+  const widths: number[] = [];
+  for (const row of rows) {
+    // A failure's text runs over the columns to its right.
+    if (row.length === 3) continue;
+    row.forEach((cell, column) => widths[column] = Math.max(widths[column] ?? 0, cell.length));
+  }
+  return rows.map((row) =>
+    `  ${row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join("  ").trimEnd()}`
+  ).join("\n");
+}

@@ -22,6 +22,7 @@ import { type Engine, runtimeEngine } from "../net/mod.ts";
 import type { Snapshot } from "../snapshot/mod.ts";
 import type { ProxyOptions } from "./args.ts";
 import { descriptorLimit, fittingConnections } from "./descriptors.ts";
+import { Heartbeat } from "./heartbeat.ts";
 import { createLogOutput } from "./log_output.ts";
 import { Notifier } from "./notify.ts";
 import { createLocalPlane, type DataPlane } from "./plane.ts";
@@ -129,7 +130,14 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     let admin: AdminServer | undefined;
     if (options.adminBind.kind !== "off") admin = await startAdmin(view, options.adminBind, log);
     const notifier = new Notifier({ env: process.env, pid: process.pid, clock, log });
-    notifier.startWatchdog(() => true);
+    const heartbeat = new Heartbeat({
+      clock,
+      plane,
+      paths: Math.max(options.workers, 1),
+      onUsed: (upstreams) => source.used(upstreams),
+      signal: stopping.signal,
+    });
+    notifier.startWatchdog(() => heartbeat.healthy);
 
     const bindFailed = () => {
       if (state.draining || stopping.signal.aborted) return;

@@ -115,6 +115,16 @@ export class ConsulFacts {
     };
   }
 
+  /** Traffic goes through these upstreams: what the agent says about them should arrive soon. */
+  used(upstreamIds: readonly string[]): void {
+    for (const [id, { key, plan }] of this.#plans) {
+      if (!upstreamIds.includes(id)) continue;
+      this.watches.touch(key);
+      if (plan.kind !== "targets") continue;
+      for (const { health } of plan.targets) this.watches.touch(healthKey(health));
+    }
+  }
+
   /** The registration with the datacenter it lives in; flags do not say it, but the leaf does. */
   #placed(): Registration | undefined {
     const registration = this.#registration;

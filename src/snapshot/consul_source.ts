@@ -119,6 +119,10 @@ export class ConsulSource implements SnapshotSource {
     this.#wake("restore", this.#graceMs, () => this.#restore());
   }
 
+  used(upstreamIds: readonly string[]): void {
+    this.#facts.used(upstreamIds);
+  }
+
   status(): SourceStatus {
     const outcome = this.#assembled?.outcome;
     const credentials = this.#published?.credentials;

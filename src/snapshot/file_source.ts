@@ -54,6 +54,8 @@ export class FileSource implements SnapshotSource {
     });
   }
 
+  used(): void {}
+
   status(): SourceStatus {
     return {
       kind: "file",

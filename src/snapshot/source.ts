@@ -16,6 +16,8 @@ export interface SnapshotSource {
   start(onSnapshot: (snapshot: Snapshot) => void, onFatal?: (error: ProxyError) => void): void;
   /** What was not taken, and why; also before the first snapshot. */
   readonly refused: readonly Refusal[];
+  /** Upstreams that carried traffic lately; their watches go first where connections are scarce. */
+  used(upstreamIds: readonly string[]): void;
   status(): SourceStatus;
   /** Reads files again; a source without files does nothing. Never throws: see `refused`. */
   reload(): Promise<void>;

@@ -58,6 +58,11 @@ export class WatchSet {
     if (running.stopped) running.handle.stop();
   }
 
+  /** What this watch is about is in use: it is worth a connection of its own. */
+  touch(key: string): void {
+    this.#running.get(key)?.handle?.touch?.();
+  }
+
   stop(key: string): void {
     const running = this.#running.get(key);
     if (!running) return;

@@ -64,7 +64,10 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     const descriptors = descriptorLimit();
     const maxConnections = fittingConnections(options.maxConnections, descriptors);
     if (maxConnections < options.maxConnections) {
-      log.info("limit on open files allows fewer connections", { maxConnections, descriptors });
+      log.info("limit on open files allows fewer connections", {
+        max_connections: maxConnections,
+        descriptors,
+      });
     }
     const plane = createPlane(engine, options, {
       holder,

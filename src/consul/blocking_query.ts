@@ -216,7 +216,7 @@ class WatchLoop<T> implements WatchHandle {
     const { clock, link, log } = this.#deps;
     this.#lastSuccessMs = clock.monotonic();
     if (this.#lastError !== undefined) {
-      log.info("agent watch recovered", { watch: this.#source.name });
+      log.debug("agent watch recovered", { watch: this.#source.name });
       const wasUnreachable = this.#lastCode === "agent_unreachable";
       this.#lastError = undefined;
       this.#lastCode = undefined;
@@ -236,17 +236,15 @@ class WatchLoop<T> implements WatchHandle {
     this.#streak = 0;
     this.#failures++;
     this.#failureCounter.add(1);
-    const news = this.#lastError !== error.message;
     this.#lastError = error.message;
     this.#lastCode = error.code;
     if (error.code === "agent_unreachable") link.lost();
     const limitMs = PAUSE_LIMIT_MS[error.code] ??
       (this.#source.critical ? PAUSE_LIMIT_CRITICAL_MS : PAUSE_LIMIT_OTHER_MS);
     const pauseMs = Math.min(this.#backoff.next(), limitMs * (0.75 + 0.25 * random()));
-    const fields = { watch: this.#source.name, error: error.message, retryMs: Math.round(pauseMs) };
-    // The same again is no news; who reads debug lines wants every one.
-    if (news) log.warn("agent watch failed, the last state stays", fields);
-    else log.debug("agent watch failed again", fields);
+    const fields = { watch: this.#source.name, error: error.message, retry_ms: Math.round(pauseMs) };
+    // The one line for people is written by who knows about all watches.
+    log.debug("agent watch failed, the last state stays", fields);
     this.#tell(() => this.#sink.onError(error));
     await this.#sleep(pauseMs, { wakeOnRestore: error.code === "agent_unreachable" });
   }

@@ -57,7 +57,7 @@ export async function keepRegistered(
       log.warn("proxy registration cannot be kept up", {
         id: request.id,
         error: messageOf(error),
-        retryMs: Math.round(pauseMs),
+        retry_ms: Math.round(pauseMs),
       });
     }
     await wakeableSleep(clock, pauseMs, { signal });

@@ -108,7 +108,7 @@ class RepeatLoop<T> implements WatchHandle {
   #succeeded(value: T): void {
     this.#lastSuccessMs = this.#deps.clock.monotonic();
     if (this.#failures > 0) {
-      this.#deps.log.info("agent watch recovered", { watch: this.#source.name });
+      this.#deps.log.debug("agent watch recovered", { watch: this.#source.name });
     }
     this.#failures = 0;
     this.#lastError = undefined;
@@ -127,11 +127,8 @@ class RepeatLoop<T> implements WatchHandle {
       resource: this.#source.resource,
     }).add(1);
     const fields = { watch: this.#source.name, error: error.message };
-    if (this.#lastError !== error.message) {
-      log.warn("agent watch failed, the last state stays", fields);
-    } else {
-      log.debug("agent watch failed again", fields);
-    }
+    // The one line for people is written by who knows about all watches.
+    log.debug("agent watch failed, the last state stays", fields);
     this.#lastError = error.message;
     this.#tell(() => this.#sink.onError(error));
   }

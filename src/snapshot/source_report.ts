@@ -53,8 +53,8 @@ export class SourceReport {
     const key = warningKey(failing);
     if (all.some((other) => warningKey(other) === key) || !this.#warned.delete(key)) return;
     const { watch, code, sinceMs } = failing;
-    const afterMs = this.#options.clock.now() - sinceMs;
-    this.#options.log.info("agent watch recovered", { watch, code, afterMs });
+    const after_ms = this.#options.clock.now() - sinceMs;
+    this.#options.log.info("agent watch recovered", { watch, code, after_ms });
   }
 
   registration(registration: Registration | undefined): void {

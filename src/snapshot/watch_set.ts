@@ -98,7 +98,9 @@ export class WatchSet {
   #failed(key: string, running: Running, error: ProxyError): void {
     const before = running.failing;
     const sinceMs = before?.sinceMs ?? this.#options.clock.now();
-    running.failing = { watch: key, code: error.code, message: error.message, sinceMs };
+    // The watch's own name is for people, the key is not.
+    const watch = running.handle?.state.name ?? key;
+    running.failing = { watch, code: error.code, message: error.message, sinceMs };
     if (before?.code === error.code) return;
     if (before) this.#options.onRecovered(before);
     this.#options.onFailing(running.failing);

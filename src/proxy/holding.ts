@@ -1,27 +1,36 @@
 /**
- * Keeps what a connection says while the other side is not there yet. The connection is paused, so this
- * is at most what was already read; if it breaks meanwhile, its owner is told.
+ * Keeps what a connection says while the other side is not there yet: a request or two, after which
+ * the connection is paused. If it breaks meanwhile, its owner is told.
  *
  * @module
  */
 
 import type { Connection, ConnectionEvents } from "../net/mod.ts";
 
+/** Most callers wait for an answer long before; pausing each of them would cost more than this. */
+const HOLD_BYTES = 64 * 1024;
+
 export class Holding implements ConnectionEvents {
   readonly #connection: Connection;
   readonly #onGone: (reset: boolean) => void;
-  readonly #chunks: Uint8Array[] = [];
+  #chunks: Uint8Array[] | undefined;
+  #heldBytes = 0;
+  #paused = false;
   #ended = false;
 
   constructor(connection: Connection, onGone: (reset: boolean) => void) {
     this.#connection = connection;
     this.#onGone = onGone;
     connection.events = this;
-    connection.pause();
   }
 
   onData(chunk: Uint8Array): void {
+    this.#chunks ??= [];
     this.#chunks.push(chunk);
+    this.#heldBytes += chunk.length;
+    if (this.#paused || this.#heldBytes < HOLD_BYTES) return;
+    this.#paused = true;
+    this.#connection.pause();
   }
 
   onEnd(): void {
@@ -37,13 +46,8 @@ export class Holding implements ConnectionEvents {
   /** Hands everything to the connection's new events and lets it run. */
   release(): void {
     const { events } = this.#connection;
-    this.#connection.resume();
-    for (const chunk of this.#chunks) events.onData(chunk);
+    if (this.#paused) this.#connection.resume();
+    for (const chunk of this.#chunks ?? []) events.onData(chunk);
     if (this.#ended) events.onEnd();
-  }
-
-  /** Bytes held. */
-  get size(): number {
-    return this.#chunks.reduce((sum, chunk) => sum + chunk.length, 0);
   }
 }

@@ -29,8 +29,11 @@ const InstanceJson = object({
     Proxy: v.nullish(object({ DestinationServiceName: text })),
     Connect: v.nullish(object({ Native: flag })),
   }),
-  Checks: list(object({ Status: text })),
+  Checks: list(object({ CheckID: text, Type: text, Status: text, Output: text })),
 });
+
+type InstanceRow = v.InferOutput<typeof InstanceJson>;
+type CheckRow = NonNullable<InstanceRow["Checks"]>[number];
 
 export const InstanceList = list(InstanceJson);
 
@@ -42,11 +45,13 @@ export function toInstances(rows: v.InferOutput<typeof InstanceList>): readonly 
     .sort((a, b) => compare(a.node, b.node) || compare(a.serviceId, b.serviceId));
 }
 
-function toInstance(row: v.InferOutput<typeof InstanceJson>): Instance {
+function toInstance(row: InstanceRow): Instance {
   const { Node: node, Service: service } = row;
   const host = service.Address || node.Address;
   // Consul's own order: the service's addresses, tagged or not, come before the node's.
   const wan = service.TaggedAddresses?.["wan"];
+  const checks = row.Checks ?? [];
+  const health = worst(checks.map((check) => check.Status));
   const nodeWan = service.Address ? "" : node.TaggedAddresses?.["wan"] ?? "";
   return {
     node: node.Node,
@@ -61,7 +66,10 @@ function toInstance(row: v.InferOutput<typeof InstanceJson>): Instance {
     port: service.Port,
     wanHost: wan?.Address || nodeWan || host,
     wanPort: wan?.Address && wan.Port ? wan.Port : service.Port,
-    health: worst((row.Checks ?? []).map((check) => check.Status)),
+    health,
+    ...(health === "critical" && checks.every((check) => isUnchecked(check) || isHealthy(check))
+      ? { unchecked: true }
+      : {}),
     weights: {
       passing: service.Weights?.Passing ?? 1,
       warning: service.Weights?.Warning ?? 1,
@@ -75,6 +83,22 @@ function worst(statuses: readonly string[]): Instance["health"] {
   return statuses.every((status) => status === "passing" || status === "warning")
     ? "warning"
     : "critical";
+}
+
+/**
+ * An agent that restarts sets every check to critical, without output, until it ran again: up to ten
+ * seconds with a sidecar's default check. One that ran says something; TTL and maintenance checks are
+ * set by somebody, who need not.
+ */
+function isUnchecked({ CheckID, Type, Status, Output }: CheckRow): boolean {
+  if (Status !== "critical" || /^_(service|node)_maintenance/.test(CheckID)) return false;
+  // An alias repeats the output of the check it stands for after a sentence of its own.
+  if (Type === "alias") return Output === "" || Output.endsWith("failing: ");
+  return Output === "" && Type !== "" && Type !== "ttl" && Type !== "maintenance";
+}
+
+function isHealthy({ Status }: CheckRow): boolean {
+  return Status === "passing" || Status === "warning";
 }
 
 function compare(a: string, b: string): number {

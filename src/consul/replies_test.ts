@@ -290,6 +290,28 @@ for (
   });
 }
 
+const FRESH = { CheckID: "service:x:1", Type: "tcp", Status: "critical", Output: "" };
+const OF_FRESH = 'Aliased check "listening" failing: ';
+
+for (
+  const [name, checks, want] of [
+    ["that has not run since its agent restarted", [FRESH], true],
+    ["beside passing ones", [{ ...FRESH, Status: "passing" }, FRESH], true],
+    ["that repeats one that has not run", [{ ...FRESH, Type: "alias", Output: OF_FRESH }], true],
+    ["that ran and failed", [{ ...FRESH, Output: "connection refused" }], undefined],
+    ["beside one that failed", [FRESH, { ...FRESH, Output: "connection refused" }], undefined],
+    ["set by a TTL", [{ ...FRESH, Type: "ttl" }], undefined],
+    ["of maintenance", [{ ...FRESH, CheckID: "_service_maintenance:x" }], undefined],
+    ["of the node's health", [{ ...FRESH, CheckID: "serfHealth", Type: "" }], undefined],
+    ["of an unknown status", [{ ...FRESH, Status: "strange" }], undefined],
+    ["that passes", [{ ...FRESH, Status: "passing" }], undefined],
+  ] as const
+) {
+  test(`readInstances() takes a check ${name} for ${want ? "" : "not "}unchecked`, () => {
+    assert.equal(readInstances(instance({}, {}, checks), "x")[0]?.unchecked, want);
+  });
+}
+
 test("readInstances() leaves out what cannot be dialled or proves no identity", () => {
   assert.deepEqual(readInstances(instance({ Port: 0 }), "x"), []);
   assert.deepEqual(readInstances(instance({ Proxy: {} }), "x"), []);

@@ -113,6 +113,8 @@ export interface Instance {
   readonly wanPort: number;
   /** Worst of its checks. */
   readonly health: "passing" | "warning" | "critical";
+  /** Critical for no other reason than that checks have not run yet: new, or its agent restarted. */
+  readonly unchecked?: boolean;
   readonly weights: { readonly passing: number; readonly warning: number };
 }
 

@@ -208,6 +208,25 @@ for (
   });
 }
 
+for (
+  const [name, others, want] of [
+    ["as a last resort where nothing else is", [], { live: 0, last: ["dc1/n1/db-new"] }],
+    ["not at all beside a usable one", [facts.instance("db")], { live: 1, last: [] }],
+  ] as const
+) {
+  test(`assemble() keeps an instance that was not checked yet ${name}`, () => {
+    const unchecked = facts.instance("db", {
+      serviceId: "db-new",
+      health: "critical",
+      unchecked: true,
+    });
+    const known = knownWithDb([unchecked, ...others]);
+    const { endpoints, lastResort } = dbTarget(ready(assemble(known, NO_MEMORY, OPTIONS)));
+    assert.equal(endpoints.length, want.live);
+    assert.deepEqual(lastResort.map(({ id }) => id), want.last);
+  });
+}
+
 test("assemble() leaves warning instances out of a subset that wants passing ones", () => {
   const instances = [
     facts.instance("db", { health: "warning" }),

@@ -41,17 +41,22 @@ export function targetOf(
   instances: readonly Instance[] | undefined,
   trustDomains: readonly string[],
 ): TargetContent {
+  const options = { onlyPassing: planned.onlyPassing, isRemote: () => planned.remote };
+  const endpoints = endpointsOf(instances ?? [], options);
   return {
     key: planned.key,
     sni: planned.sni,
     spiffeUris: urisOf([planned.identity], trustDomains),
     connectTimeoutMs: planned.connectTimeoutMs,
-    endpoints: endpointsOf(instances ?? [], {
-      onlyPassing: planned.onlyPassing,
-      isRemote: () => planned.remote,
-    }),
-    lastResort: [],
+    endpoints,
+    lastResort: endpoints.length > 0 ? [] : endpointsOf(uncheckedOf(instances ?? []), options),
   };
+}
+
+/** Those that nothing is known against: a restarted agent has yet to look at its instances. */
+function uncheckedOf(instances: readonly Instance[]): readonly Instance[] {
+  return instances.filter(({ unchecked }) => unchecked)
+    .map((instance) => ({ ...instance, health: "passing" }));
 }
 
 /**

@@ -1,0 +1,194 @@
+import test from "node:test";
+import assert from "node:assert/strict";
+import type { Fault } from "../../../src/dev/mod.ts";
+import { DevPair } from "../../kit/dev_mesh.ts";
+import { EchoClient, Load } from "../../kit/load.ts";
+import { expectRefused, waitForEcho } from "../../kit/mesh.ts";
+import type { Postern } from "../../kit/postern.ts";
+import { deadline, eventually } from "../../kit/process.ts";
+
+const HELLO = new TextEncoder().encode("hello");
+
+/** A different trouble for each question, and what the sidecar that asks it knows about it. */
+const FAULTS: readonly (readonly [
+  on: RegExp,
+  fault: Fault,
+  asker: "web" | "db",
+  knows: RegExp,
+])[] = [
+  [
+    /ca\/roots/,
+    { kind: "status", status: 500, text: "No cluster leader" },
+    "db",
+    /roots .*agent_failed .*No cluster leader/,
+  ],
+  [/ca\/leaf\/db/, { kind: "truncate" }, "db", /leaf db agent_reply_invalid .*JSON/],
+  [/ca\/leaf\/web/, { kind: "replace", body: "null" }, "web", /leaf web agent_reply_invalid/],
+  [
+    /intentions\/match/,
+    { kind: "replace", body: '{"db": [{"SourceName": 7}], "web": []}' },
+    "db",
+    /intentions db agent_reply_invalid .*SourceName: expected string, not 7/,
+  ],
+  [
+    /agent\/service\/db-1/,
+    { kind: "oversize", bytes: 50 << 20 },
+    "db",
+    /registration db-1-sidecar-proxy agent_reply_invalid .*8388608/,
+  ],
+  [
+    /agent\/service\/web-1/,
+    { kind: "cut" },
+    "web",
+    /registration web-1-sidecar-proxy agent_unreachable .*connection ended/,
+  ],
+  [
+    /discovery-chain/,
+    { kind: "replace", body: '{"Chain": {"Nodes": 3}}' },
+    "web",
+    /chain db agent_reply_invalid .*Nodes/,
+  ],
+  [
+    /health\/connect/,
+    { kind: "replace", body: "<html>" },
+    "web",
+    /health db dc=dc1 agent_reply_invalid .*JSON/,
+  ],
+];
+
+test("an agent that answers nonsense does not touch the traffic, and is followed afterwards", async () => {
+  await using pair = await DevPair.start();
+  await waitForEcho(pair.upstream);
+  await using load = new Load(pair.upstream);
+  for (const [on, fault] of FAULTS) pair.agent.breakNext(on, fault, Infinity);
+  // Polls that wait would not ask again by themselves.
+  await pair.agent.restart();
+  for (const [, , asker, knows] of FAULTS) {
+    await eventually(
+      `${asker} knows: ${knows}`,
+      async () => knows.test(await failing(pair[asker])),
+    );
+  }
+  await enough(load);
+  pair.agent.mend();
+  pair.expectFlawless(await load.stop(), { atLeast: 20 });
+  await expectFollowed(pair);
+});
+
+test("an agent that hangs does not touch the traffic", async () => {
+  await using pair = await DevPair.start();
+  await waitForEcho(pair.upstream);
+  await using load = new Load(pair.upstream);
+  pair.agent.breakNext(/./, { kind: "hang" }, Infinity);
+  const before = pair.agent.load.requests;
+  await pair.agent.restart();
+  await eventually("both ask again", () => pair.agent.load.requests > before + 4);
+  await enough(load);
+  pair.expectFlawless(await load.stop(), { atLeast: 20 });
+  pair.agent.mend();
+  // What hangs would be given up after 30 s; a restart of the agent is sooner.
+  await pair.agent.restart();
+  await expectFollowed(pair);
+});
+
+test("an agent that is away, and comes back, does not touch the traffic", async () => {
+  await using pair = await DevPair.start();
+  await waitForEcho(pair.upstream);
+  await using load = new Load(pair.upstream);
+  await pair.agent.stop();
+  for (const sidecar of [pair.web, pair.db]) {
+    await sidecar.process.waitFor(/\[WARN\][^\n]*agent_unreachable/, { timeoutMs: 10_000 });
+  }
+  assert.ok(await pair.db.metric("postern_snapshot_stale") > 0, "no metric says so");
+  await enough(load);
+  // One line for all that is asked, not one for each.
+  assert.equal(pair.db.output.match(/\[WARN\]/g)?.length, 1);
+  await pair.agent.start();
+  for (const sidecar of [pair.web, pair.db]) {
+    await sidecar.process.waitFor(/agent watch recovered/, { timeoutMs: 15_000 });
+  }
+  pair.expectFlawless(await load.stop(), { atLeast: 20 });
+  await expectFollowed(pair);
+  assert.equal((await pair.db.admin("/ready")).status, 200);
+});
+
+test("an agent that counts from a lower index is followed", async () => {
+  await using pair = await DevPair.start();
+  for (let turn = 0; turn < 30; turn++) pair.agent.setIntention("other", "db", "deny");
+  await waitForEcho(pair.upstream);
+  await using load = new Load(pair.upstream);
+  const before = pair.agent.load.requests;
+  await pair.agent.restart({ rewind: true });
+  await eventually("both ask again", () => pair.agent.load.requests > before + 10);
+  await enough(load);
+  pair.expectFlawless(await load.stop(), { atLeast: 20 });
+  await expectFollowed(pair);
+});
+
+test("an agent that forgot the registrations does not touch the traffic", async () => {
+  await using pair = await DevPair.start();
+  await waitForEcho(pair.upstream);
+  const open = await EchoClient.open(pair.upstream);
+  await open.exchange(HELLO);
+  await using load = new Load(pair.upstream);
+  for (const id of ["web-1", "web-1-sidecar-proxy", "db-1", "db-1-sidecar-proxy"]) {
+    pair.agent.deregister(id);
+  }
+  const gone = /\[WARN\][^\n]*watch="?registration[^\n]*agent_not_found[^\n]*/;
+  for (const sidecar of [pair.web, pair.db]) {
+    await sidecar.process.waitFor(gone, { timeoutMs: 10_000 });
+    assert.ok(await sidecar.metric("postern_snapshot_stale") > 0, "no metric says so");
+  }
+  await enough(load);
+  await pair.registerAgain();
+  await eventually("web sees it is registered again", async () => {
+    return await pair.web.metric("postern_snapshot_stale") === 0;
+  }, { timeoutMs: 20_000 });
+  pair.expectFlawless(await load.stop(), { atLeast: 20 });
+  await open.exchange(HELLO);
+  await open.finish();
+  // Said once, not once a second.
+  assert.equal(pair.db.output.match(new RegExp(gone, "g"))?.length, 1);
+});
+
+test("another agent with another CA at the same address is taken for the one before it", async () => {
+  await using pair = await DevPair.start();
+  await waitForEcho(pair.upstream);
+  const open = await EchoClient.open(pair.upstream);
+  await open.exchange(HELLO);
+  await pair.agent.restart({ forget: true });
+  await pair.registerAgain();
+  // The trust domain that let it in is no more.
+  assert.ok(await deadline(open.over, 20_000), "what the old CA proved is still trusted");
+  open.destroy();
+  await waitForEcho(pair.upstream);
+  await expectFollowed(pair);
+});
+
+/** One line per watch that fails: its name, code and message. */
+async function failing(postern: Postern): Promise<string> {
+  const { source } = JSON.parse((await postern.admin("/config_dump")).body) as {
+    readonly source: { readonly failing: readonly Readonly<Record<string, string>>[] };
+  };
+  return source.failing.map(({ watch, code, message }) => `${watch} ${code} ${message}`).join("\n");
+}
+
+/** Some more traffic: two dozen messages since now. */
+async function enough(load: Load): Promise<void> {
+  const before = load.result.exchanges;
+  await eventually("the load goes on", () => load.result.exchanges >= before + 24);
+}
+
+/** The watches are alive again: a deny ends an open connection, an allow lets new ones in. */
+async function expectFollowed(pair: DevPair): Promise<void> {
+  await waitForEcho(pair.upstream);
+  const open = await EchoClient.open(pair.upstream);
+  await open.exchange(HELLO);
+  pair.agent.setIntention("web", "db", "deny");
+  // Longer than the second of a healthy day: a watch may still be in its pause.
+  assert.ok(await deadline(open.over, 12_000), "a deny after the trouble is ignored");
+  open.destroy();
+  await expectRefused(pair.upstream);
+  pair.agent.setIntention("web", "db", "allow");
+  await waitForEcho(pair.upstream);
+}

@@ -5,12 +5,12 @@
  * @module
  */
 
-import { chmodSync } from "node:fs";
 import { BunConnection } from "./bun_connection.ts";
 import { Accepted, type BunServerTls, Dialling, prepare } from "./bun_handshake.ts";
+import { NativeListener } from "./bun_listener.ts";
 import { DIAL_HANDLER, STREAM_HANDLER } from "./bun_owner.ts";
-import type { BunListener, BunRuntime, BunSocketHandler, BunTlsOptions } from "./bun_types.ts";
-import { clearStaleSocket, listenError } from "./listen.ts";
+import type { BunRuntime, BunSocketHandler, BunTlsOptions } from "./bun_types.ts";
+import { clearStaleSocket } from "./listen.ts";
 import {
   type ClientTls,
   DEFAULT_CIPHER_SUITES,
@@ -93,30 +93,12 @@ function commonTls(material: TlsMaterial): BunTlsOptions {
 
 async function listen(
   bun: BunRuntime,
-  { address, reusePort }: ListenOptions,
+  options: ListenOptions,
   socket: BunSocketHandler,
 ): Promise<Listener> {
+  const { address } = options;
   if (address.kind === "unix") await clearStaleSocket(address.path);
-  let listener: BunListener;
-  try {
-    listener = address.kind === "unix"
-      ? bun.listen({ unix: address.path, allowHalfOpen: true, socket })
-      : bun.listen({
-        hostname: address.host,
-        port: address.port,
-        reusePort,
-        exclusive: !reusePort,
-        allowHalfOpen: true,
-        socket,
-      });
-  } catch (error) {
-    throw listenError(address, error);
-  }
-  if (address.kind === "unix" && address.mode !== undefined) chmodSync(address.path, address.mode);
-  return {
-    address: address.kind === "unix" ? address : { ...address, port: listener.port },
-    close: () => listener.stop(false),
-  };
+  return new NativeListener(bun, options, socket);
 }
 
 function dial(bun: BunRuntime, options: DialOptions, handler: DialHandler): Dial {

@@ -5,8 +5,8 @@
  * @module
  */
 
-import process from "node:process";
 import { Buffer } from "node:buffer";
+import { openCLibrary } from "./c_library.ts";
 
 /** `unsupported`: this runtime or system cannot, whatever the path. */
 export type DatagramResult = "sent" | "failed" | "unsupported";
@@ -22,10 +22,6 @@ interface CLibrary {
     addressLength: number,
   ): number | bigint;
   close(fd: number): number;
-}
-
-interface ForeignFunctions {
-  dlopen(path: string, symbols: Readonly<Record<string, unknown>>): { readonly symbols: CLibrary };
 }
 
 const AF_UNIX = 1;
@@ -56,24 +52,11 @@ export function sendUnixDatagram(path: string, text: string): DatagramResult {
 }
 
 function openLibrary(): CLibrary | undefined {
-  // The constants above and the layout of the address are those of Linux.
-  if (process.platform !== "linux") return undefined;
-  const load = process.getBuiltinModule as ((name: string) => ForeignFunctions | undefined);
-  const foreign = load?.("bun:ffi");
-  if (!foreign) return undefined;
-  const musl = `libc.musl-${process.arch === "arm64" ? "aarch64" : "x86_64"}.so.1`;
-  for (const name of ["libc.so.6", musl]) {
-    try {
-      return foreign.dlopen(name, {
-        socket: { args: ["i32", "i32", "i32"], returns: "i32" },
-        sendto: { args: ["i32", "ptr", "usize", "i32", "ptr", "u32"], returns: "i64" },
-        close: { args: ["i32"], returns: "i32" },
-      }).symbols;
-    } catch {
-      // Not the C library of this system; the next name may be.
-    }
-  }
-  return undefined;
+  return openCLibrary<CLibrary>({
+    socket: { args: ["i32", "i32", "i32"], returns: "i32" },
+    sendto: { args: ["i32", "ptr", "usize", "i32", "ptr", "u32"], returns: "i64" },
+    close: { args: ["i32"], returns: "i32" },
+  });
 }
 
 /** `sockaddr_un`, or `undefined` for a path that does not fit or is neither absolute nor abstract. */

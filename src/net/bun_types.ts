@@ -60,6 +60,7 @@ export interface BunSocketHandler {
 
 export interface BunListener {
   readonly port: number;
+  readonly fd: number;
   stop(closeConnections: boolean): void;
 }
 

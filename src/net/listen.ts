@@ -16,6 +16,9 @@ export function listenError(address: BindAddress, cause: unknown): ProxyError {
     EADDRINUSE: "the address is in use by another process",
     EACCES: "permission denied; ports below 1024 need CAP_NET_BIND_SERVICE",
     EADDRNOTAVAIL: "this host has no such address",
+    // What Deno says of an address that the host does not have.
+    EINVAL: "the system refused the address; this host may have no such address",
+    EMFILE: "no file descriptor is left; raise the limit of open files",
     ENOENT: "the directory of the socket does not exist",
   }[code] ?? messageOf(cause);
   return new ProxyError("listen_failed", `Cannot listen on ${where}: ${fact}`, { cause });

@@ -3,7 +3,9 @@ import { bunEngine } from "./bun.ts";
 import { nodeEngine } from "./node.ts";
 import type { Engine } from "./port.ts";
 
+export * from "./accept_gate.ts";
 export * from "./bun_datagram.ts";
+export * from "./descriptors.ts";
 export * from "./port.ts";
 export * from "./relay.ts";
 

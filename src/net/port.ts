@@ -146,7 +146,14 @@ export interface ListenOptions {
 export interface Listener {
   /** Where it really listens: the port that 0 became. */
   readonly address: BindAddress;
-  /** Stops accepting; open connections live on. */
+  /**
+   * Stops accepting until `resume`. New clients wait in the kernel where the engine can do that (Bun on
+   * Linux) and are refused elsewhere; a few that it had begun to accept may still come.
+   */
+  pause(): void;
+  /** Accepts again. Fails with `listen_failed`, still paused, where the address was lost meanwhile. */
+  resume(): void;
+  /** Stops accepting for good; open connections live on. */
   close(): void;
 }
 

@@ -1,0 +1,77 @@
+/**
+ * A listening socket of Bun that can be told to let its clients wait.
+ *
+ * @module
+ */
+
+import { chmodSync } from "node:fs";
+import type { BindAddress } from "../base/mod.ts";
+import type { BunListener, BunRuntime, BunSocketHandler } from "./bun_types.ts";
+import { findWatch, report, type Watch } from "./epoll.ts";
+import { listenError } from "./listen.ts";
+import type { Listener, ListenOptions } from "./port.ts";
+
+export class NativeListener implements Listener {
+  readonly address: BindAddress;
+  readonly #bind: () => BunListener;
+  #native: BunListener | undefined;
+  #watch: Watch | undefined;
+  #state: "open" | "paused" | "closed" = "open";
+
+  constructor(bun: BunRuntime, options: ListenOptions, socket: BunSocketHandler) {
+    const { address, reusePort } = options;
+    const native = bind(bun, { address, reusePort }, socket);
+    this.address = address.kind === "unix" ? address : { ...address, port: native.port };
+    this.#bind = () => bind(bun, { address: this.address, reusePort }, socket);
+    this.#native = native;
+  }
+
+  pause(): void {
+    if (this.#state !== "open") return;
+    this.#state = "paused";
+    const { fd } = this.#native ?? {};
+    this.#watch ??= fd === undefined ? undefined : findWatch(fd);
+    if (this.#watch && report(this.#watch, false)) return;
+    // Where the kernel cannot be told, nobody listens meanwhile: clients are refused, not left waiting.
+    this.#watch = undefined;
+    this.#native?.stop(false);
+    this.#native = undefined;
+  }
+
+  resume(): void {
+    if (this.#state !== "paused") return;
+    if (this.#watch) report(this.#watch, true);
+    else this.#native = this.#bind();
+    this.#state = "open";
+  }
+
+  close(): void {
+    this.#state = "closed";
+    this.#native?.stop(false);
+    this.#native = undefined;
+  }
+}
+
+function bind(
+  bun: BunRuntime,
+  { address, reusePort }: ListenOptions,
+  socket: BunSocketHandler,
+): BunListener {
+  let native: BunListener;
+  try {
+    native = address.kind === "unix"
+      ? bun.listen({ unix: address.path, allowHalfOpen: true, socket })
+      : bun.listen({
+        hostname: address.host,
+        port: address.port,
+        reusePort,
+        exclusive: !reusePort,
+        allowHalfOpen: true,
+        socket,
+      });
+  } catch (error) {
+    throw listenError(address, error);
+  }
+  if (address.kind === "unix" && address.mode !== undefined) chmodSync(address.path, address.mode);
+  return native;
+}

@@ -1,0 +1,213 @@
+/**
+ * The contract of listeners: addresses, unix sockets, who may listen twice, and pausing.
+ *
+ * @module
+ */
+
+import assert from "node:assert/strict";
+import { chmodSync, existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { type BindAddress, ProxyError } from "../../../src/base/mod.ts";
+import type { Listener } from "../../../src/net/mod.ts";
+import { dial, engine, LOOPBACK, portOf, quiet, Side, Waiting } from "./kit.ts";
+
+class Server extends Waiting implements Disposable {
+  readonly sides: Side[] = [];
+  readonly listener: Listener;
+
+  private constructor(listener: Listener, sides: Side[]) {
+    super();
+    this.listener = listener;
+    this.sides = sides;
+  }
+
+  static async start(address: BindAddress = LOOPBACK, reusePort = false): Promise<Server> {
+    const sides: Side[] = [];
+    const listener = await engine.listen({ address, reusePort }, (connection) => {
+      sides.push(new Side(connection));
+      server?.woken();
+    });
+    const server: Server | undefined = new Server(listener, sides);
+    return server;
+  }
+
+  async accepted(count: number): Promise<void> {
+    await this.until(() => this.sides.length >= count, () => `accepted ${this.sides.length}`);
+  }
+
+  [Symbol.dispose](): void {
+    this.listener.close();
+    for (const { connection } of this.sides) connection.reset();
+  }
+}
+
+class Folder implements Disposable {
+  readonly path = mkdtempSync(join(tmpdir(), "postern-net-"));
+  file(name: string): string {
+    return join(this.path, name);
+  }
+  [Symbol.dispose](): void {
+    rmSync(this.path, { recursive: true });
+  }
+}
+
+function refused(address: BindAddress, pattern: RegExp): Promise<void> {
+  return assert.rejects(
+    engine.listen({ address, reusePort: false }, () => {}),
+    (error) => {
+      assert.ok(error instanceof ProxyError);
+      assert.equal(error.code, "listen_failed");
+      assert.match(error.message, pattern);
+      return true;
+    },
+  );
+}
+
+for (const host of ["127.0.0.1", "::1"]) {
+  test(`listen() on port 0 of ${host} tells the port and the peer`, async () => {
+    using server = await Server.start({ kind: "tcp", host, port: 0 });
+    const port = portOf(server.listener);
+    assert.ok(port > 0);
+    const results: Side[] = [];
+    const waiting = new Waiting();
+    engine.dial({ address: { kind: "tcp", host, port } }, {
+      onConnected: (connection) => {
+        results.push(new Side(connection));
+        waiting.woken();
+      },
+      onFailed: (_stage, reason) => assert.fail(reason),
+    });
+    await server.accepted(1);
+    await waiting.until(() => results.length === 1, () => "not connected");
+    const shown = host === "::1" ? "[::1]" : host;
+    assert.equal(results[0]?.connection.remote, `${shown}:${port}`);
+    assert.match(server.sides[0]?.connection.remote ?? "", /^(127\.0\.0\.1|\[::1\]):\d+$/);
+    results[0]?.connection.reset();
+  });
+}
+
+test("listen() says what is wrong with an address", async () => {
+  using server = await Server.start();
+  await refused({ ...LOOPBACK, port: portOf(server.listener) }, /^Cannot listen on 127.*in use/);
+  await refused({ kind: "tcp", host: "192.0.2.1", port: 0 }, /no such address/);
+  await refused(
+    { kind: "unix", path: "/nowhere/at/all.sock" },
+    /^Cannot listen on unix:.*director/,
+  );
+});
+
+test("listen() shares a port only where that is asked for", async () => {
+  using first = await Server.start(LOOPBACK, true);
+  const address = { ...LOOPBACK, port: portOf(first.listener) };
+  using _second = await Server.start(address, true);
+  await refused(address, /in use/);
+});
+
+test("listen() can have the port again at once after close()", async () => {
+  using first = await Server.start();
+  const address = { ...LOOPBACK, port: portOf(first.listener) };
+  const client = await dial(address.port, { material: null }).side();
+  await first.accepted(1);
+  first.listener.close();
+  // The open connection lives on.
+  client.write("still here");
+  await first.sides[0]?.received("still here");
+  await quiet(5);
+  using second = await Server.start(address);
+  await dial(address.port, { material: null }).side();
+  await second.accepted(1);
+  assert.equal(first.sides.length, 1);
+  client.connection.reset();
+});
+
+test("listen() serves a unix socket with the mode asked for", async () => {
+  using folder = new Folder();
+  const path = folder.file("a.sock");
+  using server = await Server.start({ kind: "unix", path, mode: 0o600 });
+  assert.equal(statSync(path).mode & 0o777, 0o600);
+  const client = await dial(0, { material: null, path }).side();
+  assert.equal(client.connection.remote, `unix://${path}`);
+  client.write("hello");
+  client.connection.end();
+  await server.accepted(1);
+  const side = server.sides[0];
+  assert.ok(side);
+  assert.equal(side.connection.remote, "unix");
+  await side.event("end");
+  assert.equal(side.text, "hello");
+  side.write("bye");
+  side.connection.end();
+  await client.over();
+  assert.deepEqual(client.told, ["data", "end", "close"]);
+});
+
+test("listen() takes over a socket file that nobody serves", async () => {
+  using folder = new Folder();
+  const path = folder.file("stale.sock");
+  const abandoned = createServer();
+  await new Promise<void>((resolve) => abandoned.listen(path, resolve));
+  // A second name keeps the file when its server goes and takes the first away.
+  const { linkSync, renameSync } = await import("node:fs");
+  linkSync(path, folder.file("kept"));
+  await new Promise<void>((resolve) => void abandoned.close(() => resolve()));
+  renameSync(folder.file("kept"), path);
+  assert.ok(existsSync(path));
+  using server = await Server.start({ kind: "unix", path });
+  await dial(0, { material: null, path }).side();
+  await server.accepted(1);
+});
+
+test("listen() leaves alone a socket that is served, and a file that is none", async () => {
+  using folder = new Folder();
+  const path = folder.file("served.sock");
+  using server = await Server.start({ kind: "unix", path });
+  await refused({ kind: "unix", path }, /in use/);
+  await dial(0, { material: null, path }).side();
+  await server.accepted(1);
+  const file = folder.file("file");
+  writeFileSync(file, "precious");
+  await refused({ kind: "unix", path: file }, /in use/);
+  assert.equal(statSync(file).size, 8);
+});
+
+test("listen() says that it may not write into a folder", async (context) => {
+  using folder = new Folder();
+  chmodSync(folder.path, 0o500);
+  if (process.getuid?.() === 0) return context.skip("root may do everything");
+  await refused({ kind: "unix", path: folder.file("a.sock") }, /permission denied/);
+});
+
+test("a paused listener gives no connection; resumed, it serves again", async () => {
+  using server = await Server.start();
+  const port = portOf(server.listener);
+  const open = await dial(port, { material: null }).side();
+  await server.accepted(1);
+  for (let round = 1; round <= 3; round++) {
+    server.listener.pause();
+    server.listener.pause();
+    const before = server.sides.length;
+    const late = dial(port, { material: null });
+    await quiet();
+    assert.equal(server.sides.length, before);
+    open.write("open ones go on");
+    server.listener.resume();
+    server.listener.resume();
+    if (engine.name.startsWith("bun")) {
+      // It waited in the kernel.
+      (await late.side()).write("patient");
+      await server.accepted(before + 1);
+      await server.sides[before]?.received("patient");
+    } else {
+      await dial(port, { material: null }).side();
+      await server.accepted(before + 1);
+    }
+  }
+  await server.sides[0]?.received("open ones go on".repeat(3));
+  server.listener.pause();
+  server.listener.close();
+  const gone = await dial(port, { material: null }).result();
+  assert.equal(gone.kind, "failed");
+});

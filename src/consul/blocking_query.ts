@@ -31,8 +31,14 @@ import type { Seat } from "./seat.ts";
 import { TokenBucket } from "./token_bucket.ts";
 import { wakeableSleep } from "./wakeable_sleep.ts";
 
-/** Consul's own default; each watch asks for a little less, so that they do not wake in step. */
-const WAIT_MS = 300_000;
+/**
+ * How long a poll waits at most; each watch asks for a little less, so that they do not wake in step.
+ * The agent drops a wait for health, leaf and roots with its connection. One for rules, chains, config
+ * entries and the registration goes on without us and keeps its place among the 200 connections until
+ * it ends (seen on 1.22.7), so that a proxy restarting in a loop would lock out the whole host.
+ */
+const WAIT_DROPPED_MS = 300_000;
+const WAIT_ABANDONED_MS = 60_000;
 /** A short poll asks to be answered at once, changed or not. */
 const NO_WAIT_MS = 1;
 const LONG_MARGIN_MS = 10_000;
@@ -73,6 +79,8 @@ export interface PollSource<T> {
   /** Label of counters: `leaf`. */
   readonly resource: string;
   readonly critical: boolean;
+  /** The agent ends the wait when we go; also worth a long poll before those that it does not. */
+  readonly dropped: boolean;
   /** An index counts up; a hash is only equal or not. */
   readonly cursor: "index" | "hash";
   poll(request: PollRequest<T>): Promise<PollAnswer<T>>;
@@ -125,8 +133,11 @@ class WatchLoop<T> implements WatchHandle {
     this.#source = source;
     this.#sink = options.sink;
     this.#deps = options.deps;
-    this.#seat = source.critical ? budget.joinCritical() : budget.join();
-    this.#waitMs = Math.round(WAIT_MS * (0.8 + 0.2 * random()));
+    this.#seat = source.critical
+      ? budget.joinCritical()
+      : budget.join({ preferred: source.dropped });
+    const waitMs = source.dropped ? WAIT_DROPPED_MS : WAIT_ABANDONED_MS;
+    this.#waitMs = Math.round(waitMs * (0.8 + 0.2 * random()));
     this.#bucket = new TokenBucket(
       source.critical
         // Rules that change all the time must still close connections within a second.
@@ -242,7 +253,11 @@ class WatchLoop<T> implements WatchHandle {
     const limitMs = PAUSE_LIMIT_MS[error.code] ??
       (this.#source.critical ? PAUSE_LIMIT_CRITICAL_MS : PAUSE_LIMIT_OTHER_MS);
     const pauseMs = Math.min(this.#backoff.next(), limitMs * (0.75 + 0.25 * random()));
-    const fields = { watch: this.#source.name, error: error.message, retry_ms: Math.round(pauseMs) };
+    const fields = {
+      watch: this.#source.name,
+      error: error.message,
+      retry_ms: Math.round(pauseMs),
+    };
     // The one line for people is written by who knows about all watches.
     log.debug("agent watch failed, the last state stays", fields);
     this.#tell(() => this.#sink.onError(error));

@@ -4,7 +4,8 @@
  *
  * - critical watches (registration, leaf, roots, intentions) always have a long poll of their own;
  * - a few lanes are kept for short calls: single calls first, then short polls in turn;
- * - what is left are long polls for the other watches, the most recently used ones first.
+ * - what is left are long polls for the other watches: health first (it changes most, and the agent
+ *   lets go of such a poll at once), then the most recently used ones.
  *
  * A watch without a long poll takes its turn with a short one, sooner when it is in use. When the agent
  * refuses for load, the budget is halved, and grows back by one at a time.
@@ -98,8 +99,9 @@ export class ConnectionBudget {
   }
 
   /** A watch that has a long poll while there is one to spare, else takes its turn. */
-  join(): Seat {
+  join(options: { readonly preferred: boolean } = { preferred: true }): Seat {
     const seat = new ElasticSeat({
+      preferred: options.preferred,
       clock: this.#options.clock,
       wait: (dueMs, signal) => this.#lane("short", { dueMs, signal }),
       used: () => this.#scheduleSwap(),
@@ -169,11 +171,13 @@ export class ConnectionBudget {
     this.#assign();
   }
 
-  /** Gives the long polls to those used last; those who have one keep it until {@link #swap}. */
+  /** Gives the long polls to those used last; who has one keeps it among equals until {@link #swap}. */
   #assign(): void {
     const room = Math.max(0, this.#limit - this.#critical - this.#lanes);
     const order = [...this.#seats].sort((a, b) =>
-      Number(b.mode === "long") - Number(a.mode === "long") || b.lastUsedMs - a.lastUsedMs
+      Number(b.preferred) - Number(a.preferred) ||
+      Number(b.mode === "long") - Number(a.mode === "long") ||
+      b.lastUsedMs - a.lastUsedMs
     );
     for (const [at, seat] of order.entries()) seat.setMode(at < room ? "long" : "short");
     this.#pump();
@@ -196,6 +200,7 @@ export class ConnectionBudget {
     }
     // Both in use: leave it, an ended long poll costs a connection.
     if (!loser || !winner || winner.lastUsedMs - loser.lastUsedMs < USED_LATELY_MS) return;
+    if (loser.preferred && !winner.preferred) return;
     loser.setMode("short");
     winner.setMode("long");
     this.#scheduleSwap();

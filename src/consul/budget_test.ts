@@ -97,6 +97,21 @@ test("ConnectionBudget hands a long poll from an idle watch to one in use", asyn
   budget.close();
 });
 
+test("ConnectionBudget prefers watches whose polls the agent lets go of", async () => {
+  const { budget, clock } = budgetOf(5);
+  const chains = Array.from({ length: 2 }, () => budget.join({ preferred: false }));
+  assert.deepEqual(chains.map(({ mode }) => mode), ["long", "long"]);
+  const health = Array.from({ length: 2 }, () => budget.join({ preferred: true }));
+  assert.deepEqual(health.map(({ mode }) => mode), ["long", "long"]);
+  assert.deepEqual(chains.map(({ mode }) => mode), ["short", "short"]);
+  chains[0]?.touch();
+  await clock.advance(120_000);
+  assert.deepEqual(health.map(({ mode }) => mode), ["long", "long"], "also when others are in use");
+  for (const seat of health) seat.leave();
+  assert.deepEqual(chains.map(({ mode }) => mode), ["long", "long"]);
+  budget.close();
+});
+
 test("ConnectionBudget halves when refused, and grows back one by one", async () => {
   const { budget, clock } = budgetOf(12);
   const seats = Array.from({ length: 9 }, () => budget.join());

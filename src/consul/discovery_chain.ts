@@ -140,6 +140,7 @@ export function chainSource(client: Client, chain: ChainRequest): PollSource<Dis
     name: `chain ${service}${datacenter ? ` dc=${datacenter}` : ""}`,
     resource: "chain",
     critical: false,
+    dropped: false,
     cursor: "index",
     async poll(request) {
       const read = readQuery(client, { stale: true });

@@ -43,6 +43,7 @@ export function healthSource(client: Client, health: HealthRequest): PollSource<
       `${filter ? ` filter=${filter}` : ""}`,
     resource: "health",
     critical: false,
+    dropped: true,
     cursor: "index",
     async poll(request) {
       const answer = await read(request);

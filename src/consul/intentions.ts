@@ -74,6 +74,7 @@ export function intentionsSource(client: Client, service: string): PollSource<In
     name: `intentions ${service}`,
     resource: "intentions",
     critical: true,
+    dropped: false,
     cursor: "index",
     async poll(request) {
       const read = readQuery(client, { stale: true });

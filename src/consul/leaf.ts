@@ -37,6 +37,7 @@ export function leafSource(client: Client, service: string): PollSource<Leaf> {
     name: `leaf ${service}`,
     resource: "leaf",
     critical: true,
+    dropped: true,
     cursor: "index",
     async poll(request) {
       const reply = await client.call({

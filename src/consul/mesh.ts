@@ -41,6 +41,7 @@ export function meshTlsSource(client: Client): PollSource<MeshTls | null> {
     name: "mesh",
     resource: "mesh",
     critical: false,
+    dropped: false,
     cursor: "index",
     async poll(request) {
       const reply = await client.call({

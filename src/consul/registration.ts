@@ -94,6 +94,7 @@ export function registrationSource(client: Client, proxyId: string): PollSource<
     name: `registration ${proxyId}`,
     resource: "registration",
     critical: true,
+    dropped: false,
     cursor: "hash",
     async poll({ cursor, waitMs, timeoutMs, signal }) {
       const reply = await client.call({

@@ -48,6 +48,7 @@ export function rootsSource(client: Client): PollSource<Roots> {
     name: "roots",
     resource: "roots",
     critical: true,
+    dropped: true,
     cursor: "index",
     async poll(request) {
       const reply = await client.call({

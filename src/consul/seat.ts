@@ -32,6 +32,8 @@ export interface Seat {
 }
 
 interface SeatDeps {
+  /** Gets a long poll before those that are not. */
+  readonly preferred: boolean;
   readonly clock: Clock;
   readonly wait: (dueMs: number, signal: AbortSignal) => Promise<() => void>;
   readonly used: () => void;
@@ -52,6 +54,10 @@ export class ElasticSeat implements Seat {
 
   constructor(deps: SeatDeps) {
     this.#deps = deps;
+  }
+
+  get preferred(): boolean {
+    return this.#deps.preferred;
   }
 
   async turn(): Promise<Turn> {

@@ -298,3 +298,18 @@ test("trap 15: chains are asked for as TCP, which leaves routes and their patter
     OverrideMeshGateway: { Mode: "local" },
   });
 });
+
+test("a wait that the agent would keep without us is short, so that its place is soon free", async () => {
+  await using client = await AgentClient.start(wholeAgent);
+  const sinks = watchAll(client);
+  await eventually(() => sinks.every(({ values }) => values.length === 1), "every first answer");
+  await eventually(() => client.script.waiting === 7, "every long poll");
+  const long = client.script.asked
+    .filter(({ query }) => Number(query.get("wait")?.replace("ms", "") ?? 0) > 60_000)
+    .map(({ path }) => path.replace(/\/[^/]*$/, "")).sort();
+  assert.deepEqual(long, [
+    "/v1/agent/connect/ca",
+    "/v1/agent/connect/ca/leaf",
+    "/v1/health/connect",
+  ]);
+});

@@ -4,17 +4,21 @@ import { EchoClient, Load } from "../kit/load.ts";
 import { expectRefused, type Pair, startPair, waitForEcho } from "../kit/mesh.ts";
 import { deadline, pause } from "../kit/process.ts";
 
+// Registered as most are, with Consul's default checks: an agent that comes back holds all of them
+// critical until each has run again, up to ten seconds later.
+const AFTER_MS = 12_000;
+
 test("an agent that is away for 60 s is not missed, and is followed again afterwards", async () => {
   await using server = await startConsul({ acl: true });
   await using agent = await startConsul({ clientOf: server });
-  await using pair = await startPair(agent, { tokens: true });
+  await using pair = await startPair(agent, { tokens: true, defaultChecks: true });
   await waitForEcho(pair.upstream);
   await using load = new Load(pair.upstream, { pauseMs: 25 });
   await pause(1_000);
   await agent.stop("SIGKILL");
   await pause(60_000);
   await agent.start();
-  await pause(3_000);
+  await pause(AFTER_MS);
   pair.expectFlawless(await load.stop(), { atLeast: 5_000 });
   await expectFollowed(server, pair);
 });
@@ -22,7 +26,7 @@ test("an agent that is away for 60 s is not missed, and is followed again afterw
 test("an agent that comes back having forgotten everything is no reason to stop", async () => {
   await using server = await startConsul({ acl: true });
   await using agent = await startConsul({ clientOf: server });
-  await using pair = await startPair(agent, { tokens: true });
+  await using pair = await startPair(agent, { tokens: true, defaultChecks: true });
   await waitForEcho(pair.upstream);
   await using load = new Load(pair.upstream);
   await pause(1_000);
@@ -33,7 +37,7 @@ test("an agent that comes back having forgotten everything is no reason to stop"
   // Its indexes start again and both registrations are unknown (404).
   await pause(5_000);
   await pair.registerAgain();
-  await pause(3_000);
+  await pause(AFTER_MS);
   pair.expectFlawless(await load.stop(), { atLeast: 1_000 });
   await expectFollowed(server, pair);
 });
@@ -41,13 +45,13 @@ test("an agent that comes back having forgotten everything is no reason to stop"
 test("another agent at the same address is taken for the one before it", async () => {
   await using server = await startConsul({ acl: true });
   await using agent = await startConsul({ clientOf: server });
-  await using pair = await startPair(agent, { tokens: true });
+  await using pair = await startPair(agent, { tokens: true, defaultChecks: true });
   await waitForEcho(pair.upstream);
   await using load = new Load(pair.upstream);
   await pause(1_000);
   await agent.replace();
   await pair.registerAgain();
-  await pause(5_000);
+  await pause(AFTER_MS);
   pair.expectFlawless(await load.stop(), { atLeast: 500 });
   await expectFollowed(server, pair);
 });
@@ -55,7 +59,7 @@ test("another agent at the same address is taken for the one before it", async (
 test("servers that are away for a while are not missed", async () => {
   await using server = await startConsul({ acl: true });
   await using agent = await startConsul({ clientOf: server });
-  await using pair = await startPair(agent, { tokens: true });
+  await using pair = await startPair(agent, { tokens: true, defaultChecks: true });
   await waitForEcho(pair.upstream);
   await using load = new Load(pair.upstream);
   await pause(1_000);

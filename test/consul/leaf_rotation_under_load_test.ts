@@ -8,7 +8,7 @@ import { plainSerial, presentedSerial, readLeaf } from "../kit/tls_probe.ts";
 test("a restarted agent issues new leaves; nobody notices", async () => {
   await using server = await startConsul({ acl: true });
   await using agent = await startConsul({ clientOf: server });
-  await using pair = await startPair(agent, { tokens: true });
+  await using pair = await startPair(agent, { tokens: true, defaultChecks: true });
   await waitForEcho(pair.upstream);
   const dbListener = { host: agent.host, port: pair.ports.dbSidecar };
   const before = await presentedSerial(dbListener, { agent, as: "web" });
@@ -23,6 +23,7 @@ test("a restarted agent issues new leaves; nobody notices", async () => {
   await eventually("the sidecar presents the new leaf", async () => {
     return await presentedSerial(dbListener, { agent, as: "web" }) === renewed;
   }, { timeoutMs: 40_000, everyMs: 500 });
-  await pause(2_000);
+  // Until the restarted agent has looked at its instances again, too.
+  await pause(12_000);
   pair.expectFlawless(await load.stop(), { atLeast: 300 });
 });

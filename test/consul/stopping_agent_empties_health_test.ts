@@ -8,7 +8,7 @@ test("db's agent leaving empties health for web, whose new connections still arr
   await using server = await startConsul({ acl: true });
   await using dbAgent = await startConsul({ clientOf: server });
   await using webAgent = await startConsul({ clientOf: server });
-  await using pair = await startPair(dbAgent, { webAgent, tokens: true });
+  await using pair = await startPair(dbAgent, { webAgent, tokens: true, defaultChecks: true });
   await waitForEcho(pair.upstream);
   await using load = new Load(pair.upstream);
   await pause(1_000);
@@ -22,6 +22,7 @@ test("db's agent leaving empties health for web, whose new connections still arr
   });
   await pause(6_000);
   await dbAgent.start();
-  await pause(3_000);
+  // The agent looks at its instances again within ten seconds.
+  await pause(12_000);
   pair.expectFlawless(await load.stop(), { atLeast: 500 });
 });

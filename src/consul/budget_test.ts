@@ -112,6 +112,18 @@ test("ConnectionBudget prefers watches whose polls the agent lets go of", async 
   budget.close();
 });
 
+test("ConnectionBudget lets a watch that lost its long poll ask again at once", async () => {
+  const { budget } = budgetOf(4);
+  const seat = budget.join({ preferred: false });
+  const turn = await seat.turn();
+  assert.equal(turn.mode, "long");
+  budget.join({ preferred: true });
+  assert.equal(turn.signal.aborted, true);
+  turn.release();
+  assert.equal((await seat.turn()).mode, "short");
+  budget.close();
+});
+
 test("ConnectionBudget halves when refused, and grows back one by one", async () => {
   const { budget, clock } = budgetOf(12);
   const seats = Array.from({ length: 9 }, () => budget.join());

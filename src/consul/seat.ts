@@ -111,7 +111,8 @@ export class ElasticSeat implements Seat {
       signal: options.signal,
       release: () => {
         this.holding = undefined;
-        this.#lastTurnMs = this.#deps.clock.monotonic();
+        // A turn that was cut short has brought nothing: the next one need not wait.
+        if (!options.signal.aborted) this.#lastTurnMs = this.#deps.clock.monotonic();
         options.release();
       },
     };

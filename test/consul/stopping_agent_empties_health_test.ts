@@ -14,7 +14,7 @@ test("db's agent leaving empties health for web, whose new connections still arr
   await pause(1_000);
   await dbAgent.stop("SIGTERM");
   // Leaving, it is taken out of the catalog, but its last sync may have put it back: take it out again.
-  for (const { Node } of await server.get<{ Node: string }[]>("/v1/catalog/service/db")) {
+  for (const { Node } of await server.get<{ Node: string }[]>("/v1/catalog/connect/db")) {
     await server.put("/v1/catalog/deregister", { Node });
   }
   await eventually("the instance is gone from the catalog", async () => {

@@ -188,9 +188,12 @@ test("ConnectionBudget gives a short turn again once a long poll came and went",
   budget.refused();
   assert.equal(first.signal.aborted, true);
   first.release();
-  const waiting = seat.turn();
+  const second = await seat.turn();
+  assert.equal(second.mode, "short");
+  second.release();
+  const third = seat.turn();
   seat.leave();
-  await assert.rejects(waiting);
+  await assert.rejects(third);
 });
 
 test("createAgent() keeps 40 upstreams within 6 connections and leaves none out", async () => {

@@ -181,7 +181,10 @@ export class ConsulSource implements SnapshotSource {
     }
     if (assembled.outcome.kind === "waiting") return;
     const { leaf, roots, intentions } = known;
-    if (leaf && roots && intentions) this.#restored = false;
+    if (this.#restored && leaf && roots && intentions) {
+      this.#restored = false;
+      this.#report.confirmed();
+    }
     const { snapshot } = assembled.outcome;
     if (snapshot === this.#published) return;
     this.#publish(snapshot);

@@ -84,9 +84,7 @@ export class SourceReport {
     const { log, stats } = this.#options;
     stats.counter("snapshots_published_total", "Snapshots handed to the data path").add(1);
     stats.gauge("snapshot_version", "Version of the snapshot in use").set(snapshot.version);
-    stats.gauge("snapshot_restored", "1 while the snapshot in use is the stored one").set(
-      restored ? 1 : 0,
-    );
+    this.#restored(restored);
     stats.gauge("certificate_expiry_seconds", "When the leaf expires, in seconds since 1970", {
       certificate: "leaf",
     }).set(Math.floor(snapshot.credentials.notAfterMs / 1000));
@@ -99,6 +97,18 @@ export class SourceReport {
     if (restored) log.warn("agent is away, stored snapshot in use", fields);
     else if (first) log.info("first snapshot", fields);
     else log.debug("snapshot", fields);
+  }
+
+  /** The agent has answered: the snapshot in use is no longer only the stored one. */
+  confirmed(): void {
+    this.#restored(false);
+    this.#options.log.info("agent is back, its answers replace the stored snapshot");
+  }
+
+  #restored(restored: boolean): void {
+    this.#options.stats
+      .gauge("snapshot_restored", "1 while the snapshot in use is the stored one")
+      .set(restored ? 1 : 0);
   }
 
   #gauge(code: ErrorCode, all: readonly Failing[]): void {

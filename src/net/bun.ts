@@ -5,8 +5,8 @@
  * @module
  */
 
-import { BunConnection } from "./bun_connection.ts";
-import { Accepted, type BunServerTls, Dialling, prepare } from "./bun_handshake.ts";
+import { BunConnection, keepAlive } from "./bun_connection.ts";
+import { Accepted, type BunServerTls, Dialling } from "./bun_handshake.ts";
 import { NativeListener } from "./bun_listener.ts";
 import { DIAL_HANDLER, STREAM_HANDLER } from "./bun_owner.ts";
 import type { BunRuntime, BunSocketHandler, BunTlsOptions } from "./bun_types.ts";
@@ -42,15 +42,16 @@ function createBunEngine(bun: BunRuntime): Engine {
       listen(bun, options, {
         ...STREAM_HANDLER,
         open(socket) {
-          prepare(socket);
-          onConnection(new BunConnection(socket));
+          const connection = new BunConnection(socket);
+          keepAlive(socket, connection.remote);
+          onConnection(connection);
         },
       }),
     listenSecure: (options, onAccepted) =>
       listen(bun, options, {
         open(socket) {
-          prepare(socket);
           const accepted = new Accepted(socket);
+          keepAlive(socket, accepted.remote);
           onAccepted(accepted);
           accepted.handedOut();
         },

@@ -123,9 +123,24 @@ export class BunConnection implements Connection, SocketOwner {
   }
 }
 
-/** `127.0.0.1:40312`, or `unix`. */
+/** `127.0.0.1:40312`, or `unix`. Each look at an address or port is a system call. */
 export function remoteOf(socket: BunSocket): string {
   const host = socket.remoteAddress;
-  if (!host || !socket.remotePort) return "unix";
-  return formatAddress({ kind: "tcp", host, port: socket.remotePort });
+  if (!host) return "unix";
+  return formatAddress({ kind: "tcp", host, port: socket.remotePort ?? 0 });
+}
+
+/** Silence before the kernel probes a connection. */
+const KEEP_ALIVE_MS = 15_000;
+
+/** With or without a port; a unix socket has no address. */
+const ON_THIS_HOST = /^(?:127\.|::1$|\[::1\]|localhost$|unix$)/;
+
+/**
+ * Has the kernel look after a peer that may vanish without a word; one on this host cannot. Nagle's
+ * algorithm is off already: Bun does that for every socket.
+ */
+export function keepAlive(socket: BunSocket, host: string): void {
+  if (ON_THIS_HOST.test(host)) return;
+  socket.setKeepAlive(true, KEEP_ALIVE_MS);
 }

@@ -6,7 +6,7 @@
  */
 
 import { type Address, formatAddress, messageOf } from "../base/mod.ts";
-import { BunConnection, remoteOf } from "./bun_connection.ts";
+import { BunConnection, keepAlive, remoteOf } from "./bun_connection.ts";
 import { type BunTlsError, type SocketOwner, STREAM_HANDLER } from "./bun_owner.ts";
 import type { BunSocket, BunTlsOptions } from "./bun_types.ts";
 import type {
@@ -132,7 +132,7 @@ export class Dialling implements SocketOwner {
   opened(socket: BunSocket): void {
     this.#socket = socket;
     if (!this.#handler) return socket.terminate();
-    if (this.#address.kind === "tcp") prepare(socket);
+    if (this.#address.kind === "tcp") keepAlive(socket, this.#address.host);
     if (!this.#secure) return this.#connected(socket, undefined);
     if (this.#ticket) socket.setSession(this.#ticket);
   }
@@ -212,12 +212,4 @@ class BunPeer implements PresentedPeer {
   get resumed(): boolean {
     return this.#socket.isSessionReused();
   }
-}
-
-/** Seconds of silence before the kernel probes a connection. */
-const KEEP_ALIVE_MS = 15_000;
-
-export function prepare(socket: BunSocket): void {
-  socket.setNoDelay(true);
-  socket.setKeepAlive(true, KEEP_ALIVE_MS);
 }

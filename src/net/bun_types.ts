@@ -31,7 +31,6 @@ export interface BunSocket {
   terminate(): void;
   pause(): void;
   resume(): void;
-  setNoDelay(on: boolean): void;
   setKeepAlive(on: boolean, initialDelayMs: number): void;
   upgradeTLS(options: {
     readonly isServer: true;

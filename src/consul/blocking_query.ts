@@ -247,6 +247,10 @@ class WatchLoop<T> implements WatchHandle {
     this.#streak = 0;
     this.#failures++;
     this.#failureCounter.add(1);
+    // An agent that answers, if only with a refusal, is back: the pauses start again.
+    if (this.#lastCode === "agent_unreachable" && error.code !== this.#lastCode) {
+      this.#backoff.reset();
+    }
     this.#lastError = error.message;
     this.#lastCode = error.code;
     if (error.code === "agent_unreachable") link.lost();

@@ -246,6 +246,22 @@ test("startWatch() wakes the others when the agent is back", async () => {
   await client.passUntil(both, { what: "the second, woken by it", limitMs: 1_000 });
 });
 
+test("startWatch() finds a registration soon that comes back after its agent", async () => {
+  let state: "down" | "forgotten" | "back" = "down";
+  const json = { Kind: "connect-proxy", ID: "p", Proxy: { DestinationServiceName: "web" } };
+  await using client = await AgentClient.start(() => {
+    if (state === "down") return "drop";
+    return state === "back" ? { hash: "a", json } : { status: 404, text: "unknown service ID: p" };
+  });
+  const seen = new Seen();
+  client.agent.watchRegistration("p", seen);
+  await client.passUntil(() => seen.errors.length >= 8, { what: "failures" });
+  state = "forgotten";
+  await client.passUntil(() => seen.codes.includes("agent_not_found"), { what: "404" });
+  state = "back";
+  await client.passUntil(() => seen.values.length > 0, { what: "the value", limitMs: 1_500 });
+});
+
 test("watchStates() tell name, mode, age and failures", async () => {
   await using client = await AgentClient.start(inTurn({ index: 1, json: rules("a") }));
   client.agent.watchIntentions("web", new Seen());

@@ -65,9 +65,13 @@ export class AcceptGate {
     this.#lost.delete(listener);
   }
 
-  /** To be called for each connection that a listener gave: one comparison, and rarely a look. */
-  opened(): void {
+  /**
+   * To be called for each connection that a listener gave: one comparison, and rarely a look. False: it
+   * came with others after accepting had stopped, and must be reset.
+   */
+  opened(): boolean {
     if (--this.#left < 0) this.check();
+    return !this.#paused;
   }
 
   /** Looks now; also every two seconds, for what else opens files. */
@@ -76,7 +80,7 @@ export class AcceptGate {
     // Resuming at the same mark would pause again with the next client.
     const short = headroom < (this.#paused ? 2 * this.#reserve : this.#reserve);
     const share = PER_CONNECTION * (this.#options.workers ?? 1);
-    this.#left = short ? Infinity : Math.floor((headroom - this.#reserve) / share);
+    this.#left = short ? 0 : Math.floor((headroom - this.#reserve) / share);
     if (short !== this.#paused) this.#change(short, headroom);
     else if (!short) { for (const listener of this.#lost) this.#resume(listener); }
     this.#timer?.cancel();

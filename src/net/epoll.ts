@@ -25,43 +25,41 @@ export interface Watch {
 
 const EPOLL_CTL_MOD = 3;
 const FD_INFO = "/proc/self/fdinfo";
-/** A line of an epoll descriptor: `tfd: 5 events: 19 data: 34321df5140 ...`, all but the first in hex. */
-const WATCHED = /^tfd:\s*(\d+)\s+events:\s*([0-9a-f]+)\s+data:\s*([0-9a-f]+)/gm;
-
 let library: CLibrary | null | undefined;
 
-/** The one place where `fd` is watched; undefined where that cannot be told, or it is not one place. */
+/** Where `fd` is watched; undefined where that cannot be told. */
 export function findWatch(fd: number): Watch | undefined {
   library ??= openCLibrary<CLibrary>({
     epoll_ctl: { args: ["i32", "i32", "i32", "ptr"], returns: "i32" },
   }) ?? null;
   if (!library) return undefined;
-  const found: Watch[] = [];
+  let names: number[];
   try {
-    for (const name of readdirSync(FD_INFO)) {
-      for (const watch of watchesIn(Number(name))) if (watch.fd === fd) found.push(watch);
-    }
+    names = readdirSync(FD_INFO).map(Number);
   } catch {
     // No /proc, or no descriptor left to read it with.
     return undefined;
   }
-  return found.length === 1 ? found[0] : undefined;
+  // A runtime opens its epoll descriptors first; thousands of sockets may have come since.
+  for (const epoll of names.toSorted((one, other) => one - other)) {
+    const watch = watchIn(epoll, fd);
+    if (watch) return watch;
+  }
+  return undefined;
 }
 
-function watchesIn(epoll: number): Watch[] {
+/** From a line like `tfd: 5 events: 19 data: 34321df5140 ...`, all but the first in hex. */
+function watchIn(epoll: number, fd: number): Watch | undefined {
   let text: string;
   try {
     text = readFileSync(`${FD_INFO}/${epoll}`, "utf8");
   } catch {
     // Closed since the directory was read.
-    return [];
+    return undefined;
   }
-  return [...text.matchAll(WATCHED)].map(([, fd, events, data]) => ({
-    epoll,
-    fd: Number(fd),
-    events: Number(`0x${events}`),
-    data: BigInt(`0x${data}`),
-  }));
+  const line = new RegExp(`^tfd:\\s*${fd}\\s+events:\\s*(\\w+)\\s+data:\\s*(\\w+)`, "m").exec(text);
+  if (!line) return undefined;
+  return { epoll, fd, events: Number(`0x${line[1]}`), data: BigInt(`0x${line[2]}`) };
 }
 
 /** Stops (`on` false) or starts reporting; false when the kernel would not. */

@@ -64,18 +64,29 @@ class Child extends Waiting implements AsyncDisposable {
   }
 }
 
-test("a listener pauses before descriptors run out, spins not, and goes on by itself", async () => {
-  await using child = new Child(80);
+interface Client {
+  readonly socket: Socket;
+  /** Resolves when it was served, with true, or closed. */
+  readonly served: Promise<boolean>;
+}
+
+function openClient(port: number): Client {
+  const socket = connect({ port, host: "127.0.0.1" });
+  socket.on("error", () => {});
+  const served = new Promise<boolean>((resolve) => {
+    socket.once("data", () => resolve(true));
+    socket.once("close", () => resolve(false));
+  });
+  socket.write("hello");
+  return { socket, served };
+}
+
+const isPause = ({ kind }: Told) => kind === "paused";
+const isChange = ({ kind }: Told) => kind === "paused" || kind === "resumed";
+
+async function story(child: Child, open: (port: number) => Promise<Client[]>): Promise<void> {
   const { port = 0 } = await child.next("ready");
-  const clients: Socket[] = [];
-  const open = () => {
-    const socket = connect({ port, host: "127.0.0.1" });
-    socket.on("error", () => {});
-    socket.resume();
-    clients.push(socket);
-    return socket;
-  };
-  for (let index = 0; index < 200; index++) open();
+  const clients = await open(port);
   const paused = await child.next("paused");
   assert.ok((paused.headroom ?? 0) >= 0);
   const before = await child.usage();
@@ -83,14 +94,38 @@ test("a listener pauses before descriptors run out, spins not, and goes on by it
   const after = await child.usage();
   // A runtime that spins takes all of it.
   assert.ok(after.cpuMs - before.cpuMs < 150, `${after.cpuMs - before.cpuMs} ms of 400`);
-  assert.ok(after.accepted < 80);
-  for (const client of clients.splice(0)) client.destroy();
-  // Where clients cannot wait they were refused, and it went on already.
-  const last = () => child.told.findLast(({ kind }) => kind === "paused" || kind === "resumed");
-  await child.until(() => last()?.kind === "resumed", () => JSON.stringify(child.told));
-  const late = open();
-  late.write("hello");
-  const answer = await new Promise<Uint8Array>((resolve) => late.once("data", resolve));
-  assert.equal(String(answer), "hello");
-  for (const client of clients) client.destroy();
+  assert.ok(after.accepted < LIMIT);
+  for (const { socket } of clients) socket.destroy();
+  await child.until(
+    () => child.told.findLast(isChange)?.kind === "resumed",
+    () => JSON.stringify(child.told),
+  );
+  const late = openClient(port);
+  assert.equal(await late.served, true);
+  late.socket.destroy();
+}
+
+const LIMIT = 120;
+
+test("a listener pauses before descriptors run out, spins not, and goes on by itself", async () => {
+  await using child = new Child(LIMIT);
+  await story(child, async (port) => {
+    const clients: Client[] = [];
+    while (!child.told.some(isPause)) {
+      const client = openClient(port);
+      clients.push(client);
+      const pause = child.until(() => child.told.some(isPause), () => "").catch(() => {});
+      await Promise.race([client.served, pause]);
+    }
+    return clients;
+  });
+});
+
+test("a burst of clients does not use up the descriptors", async (context) => {
+  // Deno itself ends when a burst takes the last descriptor, before our code hears of it.
+  if (!engine.name.startsWith("bun")) return context.skip("the runtime would not survive");
+  await using child = new Child(LIMIT);
+  await story(child, (port) => {
+    return Promise.resolve(Array.from({ length: 300 }, () => openClient(port)));
+  });
 });

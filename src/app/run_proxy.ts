@@ -23,6 +23,7 @@ import type { Snapshot } from "../snapshot/mod.ts";
 import type { ProxyOptions } from "./args.ts";
 import { descriptorLimit, fittingConnections } from "./descriptors.ts";
 import { Heartbeat } from "./heartbeat.ts";
+import { BindRetry } from "./bind_retry.ts";
 import { createLogOutput } from "./log_output.ts";
 import { Notifier } from "./notify.ts";
 import { createLocalPlane, type DataPlane } from "./plane.ts";
@@ -34,9 +35,6 @@ import { createWorkerPlane } from "./worker_plane.ts";
 /** Bound of the agent's authorize call per connection (`-authorize both`). */
 const AUTHORIZE_TIMEOUT_MS = 2_000;
 const MAX_AUTHORIZE_CALLS = 256;
-/** Between attempts to bind a listener whose address was taken. */
-const RETRY_LISTEN_MS = 1_000;
-
 /** After becoming ready: what only the start needed can go. */
 const TRIM_MS = 2_000;
 
@@ -78,7 +76,6 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
 
     const state = {
       snapshot: undefined as Snapshot | undefined,
-      listening: false,
       draining: false,
       exitCode: 0,
     };
@@ -126,7 +123,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
       } else if (state.snapshot.credentials.notAfterMs <= clock.now()) {
         reasons.push("the certificate has expired");
       }
-      if (state.snapshot && !state.listening) reasons.push("not all listeners are bound");
+      if (state.snapshot) reasons.push(...binding.unbound);
       return reasons;
     };
 
@@ -142,14 +139,6 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     });
     notifier.startWatchdog(() => heartbeat.healthy);
 
-    const bindFailed = () => {
-      if (state.draining || stopping.signal.aborted) return;
-      clock.after(RETRY_LISTEN_MS, async () => {
-        state.listening = await plane.retryFailed();
-        if (state.listening) becameReady();
-        else bindFailed();
-      });
-    };
     let told = false;
     const becameReady = () => {
       if (told || notReady().length > 0) return;
@@ -158,14 +147,16 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
       log.info("ready", { proxy: proxyId, service: state.snapshot?.service });
       notifier.ready(`serving ${state.snapshot?.service ?? ""}`);
     };
+    const binding = new BindRetry({
+      ...{ clock, log, plane, signal: stopping.signal },
+      onBound: becameReady,
+    });
     let applying = Promise.resolve();
     source.start((snapshot) => {
       state.snapshot = snapshot;
       applying = applying.then(async () => {
         await plane.apply(snapshot);
-        state.listening = await plane.retryFailed();
-        if (state.listening) becameReady();
-        else bindFailed();
+        await binding.look();
       }).catch((error) => log.error("snapshot not applied", { error: messageOf(error) }));
     }, (error) => {
       log.error("cannot serve", { error: error.message });

@@ -51,6 +51,8 @@ interface Bound {
   readonly bind: BindAddress;
   listener: Listener | undefined;
   error: string;
+  /** What the attempt before this one failed with. */
+  readonly said?: string | undefined;
   /** Listens on the address before, until this one does. */
   before?: Listener | undefined;
 }
@@ -138,7 +140,8 @@ export class DataPath {
       lifetimeMs: this.#options.lifetimeMs,
     };
     const before = current?.bound.listener ?? current?.bound.before;
-    const bound: Bound = { key, bind: part.bind, listener: undefined, error: "", before };
+    const said = current?.bound.error;
+    const bound: Bound = { key, bind: part.bind, listener: undefined, error: "", said, before };
     this.#inbound = { state, bound };
     await this.#bind(bound, "inbound", () =>
       this.#context.engine.listenSecure(
@@ -170,7 +173,8 @@ export class DataPath {
       current?.bound.listener?.close();
       // A unix socket cannot be shared between workers: the first one serves it.
       if (part.bind.kind === "unix" && this.#options.worker > 0) continue;
-      const bound: Bound = { key, bind: part.bind, listener: undefined, error: "" };
+      const said = current?.bound.error;
+      const bound: Bound = { key, bind: part.bind, listener: undefined, error: "", said };
       this.#upstreams.set(id, { upstream, bound });
       binding.push(this.#bind(bound, id, () =>
         this.#context.engine.listen(
@@ -195,7 +199,9 @@ export class DataPath {
       this.stats.counter("listen_failures_total", "Listeners that could not be bound", {
         listener: name,
       }).add(1);
-      log.error("listener failed", { listener: name, error: bound.error });
+      // Tried every second; the same again is no news.
+      const level = bound.said === bound.error ? "debug" : "error";
+      log[level]("listener failed", { listener: name, error: bound.error });
     }
   }
 

@@ -39,6 +39,7 @@ export class DevMesh {
   readonly agent: DevAgent;
   /** All of this mesh listens here. */
   readonly host: string;
+  readonly #given = new Set<number>();
 
   private constructor(agent: DevAgent, host: string) {
     this.agent = agent;
@@ -58,8 +59,14 @@ export class DevMesh {
     return new DevMesh(agent, host);
   }
 
+  /** A free one, and never the same twice. */
   async place(): Promise<Place> {
-    return { host: this.host, port: await freePort(this.host) };
+    for (;;) {
+      const port = await freePort(this.host);
+      if (this.#given.has(port)) continue;
+      this.#given.add(port);
+      return { host: this.host, port };
+    }
   }
 
   echo(greeting?: string): Promise<EchoServer> {
@@ -73,11 +80,11 @@ export class DevMesh {
       Name: name,
       ID: id,
       Address: this.host,
-      Port: service.port ?? await freePort(this.host),
+      Port: service.port ?? (await this.place()).port,
       Meta: service.meta ?? {},
       Connect: {
         SidecarService: {
-          Port: service.sidecarPort ?? await freePort(this.host),
+          Port: service.sidecarPort ?? (await this.place()).port,
           // Nothing that could find the port closed before the sidecar is up.
           Checks: [{ Name: "alias", AliasService: id, Status: "passing" }],
           Proxy: {

@@ -1,0 +1,89 @@
+import test from "node:test";
+import assert from "node:assert/strict";
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { runPostern } from "../../kit/dev_mesh.ts";
+import { createFileMesh } from "../../kit/file_mesh.ts";
+import { EchoClient } from "../../kit/load.ts";
+import { expectRefused, waitForEcho } from "../../kit/mesh.ts";
+import { eventually, freePort } from "../../kit/process.ts";
+
+const HELLO = new TextEncoder().encode("hello");
+
+test("a file carries both ways, takes a good change on SIGHUP and refuses a bad one", async () => {
+  await using mesh = await createFileMesh();
+  const file = join(mesh.directory, "web.json");
+  await using web = runPostern(mesh.args);
+  await web.waitReady();
+  await waitForEcho(mesh.upstream);
+  const open = await EchoClient.open(mesh.upstream);
+  await open.exchange(HELLO);
+  const good = JSON.parse(await readFile(file, "utf8"));
+  const write = (config: unknown) => writeFile(file, JSON.stringify(config));
+
+  // Another port: the old connection lives on.
+  const moved = { host: mesh.upstream.host, port: await freePort(mesh.upstream.host) };
+  good.upstreams[0].bind = `${moved.host}:${moved.port}`;
+  await write(good);
+  web.kill("SIGHUP");
+  await waitForEcho(moved);
+  await expectRefused(mesh.upstream);
+  await open.exchange(HELLO);
+
+  // A mistake: said, and nothing changed.
+  await write({ ...good, upstreams: [{ ...good.upstreams[0], port: 1 }], intentions: [] });
+  web.kill("SIGHUP");
+  const [line] = await web.process.waitFor(/\[WARN\] +configuration refused[^\n]*/, {
+    timeoutMs: 5_000,
+  });
+  assert.match(line, /upstreams\[0\]\.port/);
+  await waitForEcho(moved);
+  await open.exchange(HELLO);
+  assert.equal((await web.admin("/ready")).status, 200);
+  assert.match((await web.admin("/config_dump")).body, /upstreams\[0\]\.port/);
+
+  // The rule goes: the connection, too.
+  await write({ ...good, intentions: [{ source: "web", action: "deny" }] });
+  web.kill("SIGHUP");
+  await open.over;
+  open.destroy();
+  await expectRefused(moved);
+  await write(good);
+  web.kill("SIGHUP");
+  await waitForEcho(moved);
+  assert.equal(web.output.match(/configuration refused/g)?.length, 1);
+});
+
+test("check says what is wrong with a file, and nothing is started either way", async () => {
+  await using mesh = await createFileMesh();
+  const file = join(mesh.directory, "web.json");
+  await using good = runPostern(["check", "-config", file]);
+  good.expectEnd();
+  assert.equal((await good.process.waitExit({ timeoutMs: 10_000 })).code, 0);
+  assert.match(
+    good.output,
+    /web\.json is valid: service web, 1 upstreams, 1 intentions, certificate until \d{4}-/,
+  );
+  assert.equal(await mesh.readyStatus(), 0);
+
+  await writeFile(file, (await readFile(file, "utf8")).replace('"allow"', '"alow"'));
+  await using bad = runPostern(["check", "-config", file]);
+  bad.expectEnd();
+  assert.equal((await bad.process.waitExit({ timeoutMs: 10_000 })).code, 2);
+  assert.match(bad.output, /line 1, column \d+: intentions\[0\]\.action must be "allow" or "deny"/);
+});
+
+test("wait-ready ends with 0 when the proxy is ready, and with 1 when its time is over", async () => {
+  await using mesh = await createFileMesh();
+  const admin = `${mesh.admin.host}:${mesh.admin.port}`;
+  await using late = runPostern(["wait-ready", "-admin", admin, "-timeout", "300ms"]);
+  late.expectEnd();
+  assert.equal((await late.process.waitExit({ timeoutMs: 10_000 })).code, 1);
+  assert.match(late.output, new RegExp(`proxy at ${admin}: not ready after 0.3s.*refused`, "i"));
+
+  await using waiting = runPostern(["wait-ready", "-admin", admin, "-timeout", "20s"]);
+  waiting.expectEnd();
+  await using _web = runPostern(mesh.args);
+  assert.equal((await waiting.process.waitExit({ timeoutMs: 20_000 })).code, 0);
+  await eventually("it is as ready as was said", async () => await mesh.readyStatus() === 200);
+});

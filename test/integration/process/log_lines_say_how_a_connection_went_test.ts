@@ -1,0 +1,58 @@
+import test from "node:test";
+import assert from "node:assert/strict";
+import { DevPair } from "../../kit/dev_mesh.ts";
+import { expectRefused, waitForEcho } from "../../kit/mesh.ts";
+import { eventually } from "../../kit/process.ts";
+
+test("-log-json writes one object per line, with every field of a connection's end", async () => {
+  await using pair = await DevPair.start({ db: { args: ["-log-json"] } });
+  await waitForEcho(pair.upstream);
+  pair.agent.setIntention("web", "db", "deny");
+  await eventually("the deny is in force", async () => {
+    await expectRefused(pair.upstream);
+    return true;
+  });
+  await pair.db.process.waitFor(/"connection failed"/, { timeoutMs: 5_000 });
+  assert.equal((await pair.db.stop()).code, 0);
+
+  const records = pair.db.output.trimEnd().split("\n").map((line) => JSON.parse(line));
+  for (const { time, level, message } of records) {
+    assert.match(time, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+    assert.match(level, /^(info|warn|error)$/);
+    assert.equal(typeof message, "string");
+  }
+  const ended = records.find(({ message }) => message === "connection ended");
+  assert.equal(ended.level, "info");
+  const { time: _, duration_ms, source, rule, remote, ...rest } = ended;
+  assert.equal(typeof duration_ms, "number");
+  assert.match(source, /^spiffe:.*\/svc\/web$/);
+  assert.match(rule, /web.*allow/);
+  assert.match(remote, /^127\.[\d.]+:\d+$/);
+  assert.deepEqual(rest, {
+    level: "info",
+    message: "connection ended",
+    direction: "inbound",
+    listener: "inbound",
+    destination: "db",
+    endpoint: `${pair.app.host}:${pair.app.port}`,
+    received_bytes: 5,
+    sent_bytes: 5,
+    ended_by: "downstream",
+    stage: "relay",
+  });
+  const failed = records.find(({ message }) => message === "connection failed");
+  assert.equal(failed.level, "warn");
+  assert.equal(failed.code, "intention_denied");
+  assert.match(failed.stage, /^(authorize|relay)$/);
+  assert.equal(failed.ended_by, "proxy");
+  assert.match(failed.rule, /web.*deny/);
+
+  // The other one writes text: time, level, words, fields.
+  for (const line of pair.web.output.trimEnd().split("\n")) {
+    assert.match(line, /^\d{4}-\d\d-\d\dT[\d:.]{12}Z \[(INFO|WARN|ERROR)\] +[a-z]/);
+  }
+  assert.match(
+    pair.web.output,
+    /connection ended direction=outbound listener=\S*db source=web destination=db remote=\S+ endpoint=\S+ received_bytes=5 sent_bytes=5 duration_ms=\d+ ended_by=downstream stage=relay/,
+  );
+});

@@ -1,10 +1,13 @@
 /**
- * Verdicts on peers under one set of roots, remembered by digest: a peer that comes back costs one hash.
+ * Verdicts on peers under one set of roots, remembered: a peer that comes back costs one comparison of
+ * its leaf with the one that was proven. A path to a root, once found, holds whatever else the peer
+ * presents next time. Strangers are remembered by a digest of everything they showed.
  * A judge is replaced, never edited, when roots or trust domains change, and its memory goes with it.
  *
  * @module
  */
 
+import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
 import type { Certificate } from "./certificate.ts";
 import {
@@ -33,6 +36,11 @@ const UNTRUSTED_LIMIT = 256;
 /** A refusal may be due to a clock that was wrong for a moment; it is not kept longer. */
 const UNTRUSTED_TTL_MS = 10_000;
 
+interface Proven {
+  readonly leaf: Uint8Array;
+  readonly peer: TrustedPeer;
+}
+
 interface Refusal {
   readonly verdict: ChainVerdict;
   readonly judgedAtMs: number;
@@ -42,7 +50,7 @@ export class PeerJudge {
   readonly generation: number;
   readonly #options: PeerJudgeOptions;
   readonly #trustedLimit: number;
-  readonly #trusted = new Map<string, TrustedPeer>();
+  readonly #trusted = new Map<number, Proven>();
   readonly #untrusted = new Map<string, Refusal>();
 
   constructor(options: PeerJudgeOptions) {
@@ -51,32 +59,42 @@ export class PeerJudge {
     this.#trustedLimit = options.trustedLimit ?? 4096;
   }
 
-  /** The verdict of {@link judgeChain}. `leaf` and `presented` are DER; `nowMs` is the wall clock. */
+  /**
+   * The verdict of {@link judgeChain}. `leaf` and `presented` are DER, the latter asked for only where
+   * the leaf is new; `nowMs` is the wall clock.
+   */
   judge(
     leaf: Uint8Array,
-    presented: readonly Uint8Array[],
+    presented: readonly Uint8Array[] | (() => readonly Uint8Array[]),
     options: { readonly usage: Usage; readonly nowMs: number },
   ): ChainVerdict {
-    const { roots, trustDomains, strictSpiffeChain } = this.#options;
     const { usage, nowMs } = options;
-    const chain = { leaf, presented, roots, nowMs, usage, trustDomains, strictSpiffeChain };
+    const name = nameOf(leaf, usage);
+    const known = this.#trusted.get(name);
+    const isKnown = known !== undefined && Buffer.compare(known.leaf, leaf) === 0;
+    if (isKnown && known.peer.notBeforeMs <= nowMs && nowMs <= known.peer.notAfterMs) {
+      remember(this.#trusted, { key: name, value: known, limit: this.#trustedLimit });
+      return known.peer;
+    }
+    const { roots, trustDomains, strictSpiffeChain } = this.#options;
+    const chain: ChainOptions = {
+      leaf,
+      presented: typeof presented === "function" ? presented() : presented,
+      ...{ roots, nowMs, usage, trustDomains, strictSpiffeChain },
+    };
     // Too much to hash is refused by the first check of all, without being remembered.
     if (presentedBytes(chain) > PRESENTED_LIMIT_BYTES) return judgeChain(chain);
     const key = digestOf(chain);
-    const known = this.#trusted.get(key);
-    if (known && known.notBeforeMs <= nowMs && nowMs <= known.notAfterMs) {
-      remember(this.#trusted, { key, value: known, limit: this.#trustedLimit });
-      return known;
-    }
     const refusal = this.#untrusted.get(key);
     if (refusal && Math.abs(nowMs - refusal.judgedAtMs) < UNTRUSTED_TTL_MS) return refusal.verdict;
     // Outside the window of the path once found another path may still hold.
     const verdict = judgeChain(chain);
     if (verdict.kind === "trusted") {
       this.#untrusted.delete(key);
-      remember(this.#trusted, { key, value: verdict, limit: this.#trustedLimit });
+      const value = { leaf, peer: verdict };
+      remember(this.#trusted, { key: name, value, limit: this.#trustedLimit });
     } else {
-      this.#trusted.delete(key);
+      if (isKnown) this.#trusted.delete(name);
       const value = { verdict, judgedAtMs: nowMs };
       remember(this.#untrusted, { key, value, limit: UNTRUSTED_LIMIT });
     }
@@ -90,9 +108,9 @@ export class PeerJudge {
 }
 
 /** Makes an entry the newest and drops the oldest beyond its limit. */
-function remember<T>(
-  map: Map<string, T>,
-  entry: { readonly key: string; readonly value: T; readonly limit: number },
+function remember<K, T>(
+  map: Map<K, T>,
+  entry: { readonly key: K; readonly value: T; readonly limit: number },
 ): void {
   map.delete(entry.key);
   map.set(entry.key, entry.value);
@@ -101,6 +119,15 @@ function remember<T>(
     map.delete(oldest);
     return;
   }
+}
+
+/** The end of the signature, which hardly two leaves share; those that do push each other out. */
+function nameOf(leaf: Uint8Array, usage: Usage): number {
+  let name = usage === "client" ? 1 : 0;
+  for (let at = Math.max(leaf.length - 6, 0); at < leaf.length; at++) {
+    name = name * 256 + (leaf[at] ?? 0);
+  }
+  return name;
 }
 
 /** Lengths go in first, so that the same bytes cut elsewhere give another digest. */

@@ -74,6 +74,35 @@ test("PeerJudge looks for another path when the one it found has expired", () =>
   assert.ok(later.kind === "trusted" && later.notAfterMs > NOW_MS + 2000);
 });
 
+test("PeerJudge asks for the rest of the chain only where the leaf is new", () => {
+  const judge = createJudge();
+  const below = CA.intermediate({ nowMs: NOW_MS });
+  const leaf = leafOf("web", below);
+  let asked = 0;
+  const presented = () => {
+    asked++;
+    return below.chainDer;
+  };
+  const first = judge.judge(leaf, presented, AS_CLIENT);
+  assert.equal(first.kind, "trusted");
+  assert.equal(judge.judge(leaf, presented, AS_CLIENT), first);
+  assert.equal(asked, 1);
+});
+
+test("PeerJudge knows a leaf by all of its bytes", () => {
+  const judge = createJudge();
+  const leaf = leafOf("web");
+  assert.equal(judge.judge(leaf, [], AS_CLIENT).kind, "trusted");
+  for (const at of [0, leaf.length >> 1, leaf.length - 7]) {
+    const forged = Uint8Array.from(leaf);
+    forged[at] = (forged[at] ?? 0) ^ 1;
+    assert.equal(judge.judge(forged, [], AS_CLIENT).kind, "untrusted", `byte ${at}`);
+  }
+  const longer = Uint8Array.from([0x30, ...leaf]);
+  assert.equal(judge.judge(longer, [], AS_CLIENT).kind, "untrusted");
+  assert.equal(judge.judge(leaf, [], AS_CLIENT).kind, "trusted");
+});
+
 test("PeerJudge keeps directions apart", () => {
   const judge = createJudge();
   const overrides = { extendedKeyUsage: ["clientAuth"] };

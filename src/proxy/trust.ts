@@ -63,7 +63,7 @@ export class Trust {
         reason: "no certificate was presented",
       };
     }
-    const verdict = this.judge.judge(peer.leaf, peer.chain(), { usage, nowMs });
+    const verdict = this.judge.judge(peer.leaf, () => peer.chain(), { usage, nowMs });
     if (verdict.kind === "trusted" && !peer.accepted) {
       return {
         kind: "untrusted",

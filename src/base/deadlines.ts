@@ -82,13 +82,23 @@ export class Deadlines {
     this.#timer = undefined;
     this.#timerAtMs = Infinity;
     const now = this.#clock.monotonic();
+    try {
+      for (const list of this.#lists.values()) {
+        while (list.head && list.head.atMs <= now) {
+          const { fn } = list.head;
+          list.head.cancel();
+          fn();
+        }
+      }
+    } finally {
+      // Also when one of them threw: the others still count on their time.
+      this.#armEarliest();
+    }
+  }
+
+  #armEarliest(): void {
     let earliestMs = Infinity;
     for (const [delayMs, list] of this.#lists) {
-      while (list.head && list.head.atMs <= now) {
-        const { fn } = list.head;
-        list.head.cancel();
-        fn();
-      }
       if (list.head) earliestMs = Math.min(earliestMs, list.head.atMs);
       else this.#lists.delete(delayMs);
     }

@@ -51,7 +51,7 @@ export class NodeConnection implements Connection {
     this.#raw = raw;
     this.remote = remote;
     raw.setKeepAlive?.(true, KEEP_ALIVE_MS);
-    if (raw !== socket) onTransportOver(socket, () => this.reset());
+    if (raw !== socket) onTransportOver(socket, () => this.#break());
     socket.on("data", (chunk: Uint8Array) => {
       if (this.#paused || this.#held.length > 0) this.#held.push(chunk);
       else this.events.onData(chunk);
@@ -61,7 +61,7 @@ export class NodeConnection implements Connection {
       this.#deliver();
     });
     // What broke may still be open: a TLS socket of Deno goes on after a record it cannot read.
-    const broke = () => this.reset();
+    const broke = () => this.#break();
     socket.on("error", broke);
     if (raw !== socket) socket.on("_tlsError", broke);
     socket.on("close", (hadError: boolean) => {
@@ -100,9 +100,14 @@ export class NodeConnection implements Connection {
     else this.#socket.end(() => this.#socket.destroy());
   }
 
+  #break(): void {
+    this.#broken = true;
+    this.reset();
+  }
+
   reset(): void {
     if (this.#closed) return;
-    this.#broken = true;
+    this.#ended = true;
     resetSocket(this.#raw);
     if (this.#raw !== this.#socket) this.#socket.destroy();
   }

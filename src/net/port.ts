@@ -21,7 +21,7 @@ export interface ConnectionEvents {
   onEnd(): void;
   /** After a `write` that returned false: everything taken has been handed on. */
   onDrain(): void;
-  /** Last event. `reset`: the peer or the network broke the connection rather than ending it. */
+  /** Last event. `reset`: the peer or the network broke the connection; not our own `reset`. */
   onClose(reset: boolean): void;
 }
 

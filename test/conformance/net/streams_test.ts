@@ -87,6 +87,7 @@ for (const kind of ["plain", "tls"] as const) {
       near.connection.reset();
       await Promise.all([near.over(), far.over()]);
       assert.deepEqual(far.told, ["data", "reset"]);
+      assert.deepEqual(near.told, ["close"]);
     });
 
     test(`${name} passes a reset in the middle of bytes`, async () => {

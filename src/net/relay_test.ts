@@ -1,0 +1,186 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { settle } from "../../test/kit/clock.ts";
+import { type MemoryConnection, memoryPair } from "./memory.ts";
+import { Relay, type RelayEnd } from "./relay.ts";
+
+class Peer {
+  readonly connection: MemoryConnection;
+  readonly told: string[] = [];
+  size = 0;
+
+  constructor(connection: MemoryConnection) {
+    this.connection = connection;
+    connection.events = {
+      onData: (chunk) => {
+        this.size += chunk.length;
+        this.told.push(new TextDecoder().decode(chunk.subarray(0, 20)));
+      },
+      onEnd: () => this.told.push("(end)"),
+      onDrain: () => this.told.push("(drain)"),
+      onClose: (reset) => this.told.push(reset ? "(reset)" : "(close)"),
+    };
+  }
+
+  write(text: string): boolean {
+    return this.connection.write(new TextEncoder().encode(text));
+  }
+}
+
+function setUp(capacityBytes = 1_000) {
+  const [client, downstream] = memoryPair({ capacityBytes });
+  const [upstream, server] = memoryPair({ capacityBytes });
+  const ticker = { tick: 5 };
+  const over: RelayEnd[] = [];
+  const relay = new Relay(downstream, upstream, { ticker, onOver: (end) => over.push(end) });
+  return {
+    client: new Peer(client),
+    server: new Peer(server),
+    downstream,
+    upstream,
+    relay,
+    ticker,
+    over,
+  };
+}
+
+test("Relay passes bytes both ways and counts them", async () => {
+  const { client, server, relay, over } = setUp();
+  client.write("question");
+  server.write("answer!");
+  await settle();
+  assert.deepEqual(server.told, ["question"]);
+  assert.deepEqual(client.told, ["answer!"]);
+  assert.equal(relay.receivedBytes, 8);
+  assert.equal(relay.sentBytes, 7);
+  assert.deepEqual(over, []);
+});
+
+test("Relay notes the tick of the last byte either way, and of nothing else", async () => {
+  const { client, server, relay, ticker } = setUp();
+  assert.equal(relay.activeTick, 5);
+  ticker.tick = 6;
+  await settle();
+  assert.equal(relay.activeTick, 5);
+  client.write("x");
+  await settle();
+  assert.equal(relay.activeTick, 6);
+  ticker.tick = 7;
+  server.write("x");
+  await settle();
+  assert.equal(relay.activeTick, 7);
+  ticker.tick = 8;
+  client.connection.end();
+  await settle();
+  assert.equal(relay.activeTick, 7);
+});
+
+for (const first of ["downstream", "upstream"] as const) {
+  const sides = (all: ReturnType<typeof setUp>) =>
+    first === "downstream"
+      ? { near: all.client, far: all.server }
+      : { near: all.server, far: all.client };
+
+  test(`Relay keeps the other half open when the ${first} ends first`, async () => {
+    const all = setUp();
+    const { near, far } = sides(all);
+    near.write("last");
+    near.connection.end();
+    await settle();
+    assert.deepEqual(far.told, ["last", "(end)"]);
+    far.write("more");
+    await settle();
+    assert.deepEqual(near.told, ["more"]);
+    assert.deepEqual(all.over, []);
+    far.connection.end();
+    await settle();
+    assert.deepEqual(near.told, ["more", "(end)", "(close)"]);
+    assert.deepEqual(far.told, ["last", "(end)", "(close)"]);
+    assert.deepEqual(all.over, [{ kind: "ended", first }]);
+  });
+
+  test(`Relay passes a reset by the ${first} on as a reset, once`, async () => {
+    const all = setUp();
+    const { near, far } = sides(all);
+    near.write("x");
+    await settle();
+    near.connection.reset();
+    await settle();
+    assert.deepEqual(far.told, ["x", "(reset)"]);
+    assert.deepEqual(all.over, [{ kind: "reset", by: first }]);
+  });
+
+  test(`Relay passes a reset by the ${first} on after its half had ended`, async () => {
+    const all = setUp();
+    const { near, far } = sides(all);
+    near.connection.end();
+    await settle();
+    near.connection.reset();
+    await settle();
+    assert.deepEqual(far.told, ["(end)", "(reset)"]);
+    assert.deepEqual(all.over, [{ kind: "reset", by: first }]);
+  });
+
+  test(`Relay stops the ${first} when the other side does not read`, async () => {
+    const all = setUp(1_000);
+    const { near, far } = sides(all);
+    far.connection.pause();
+    let sent = 0;
+    for (let wrote = true; wrote && sent < 100_000; sent += 100) {
+      wrote = near.write("x".repeat(100));
+      await settle();
+    }
+    // Two buffers' worth and the chunks that showed they were full.
+    assert.ok(sent <= 2_300, `${sent} bytes were taken`);
+    const { downstream, upstream } = all;
+    assert.equal((first === "downstream" ? downstream : upstream).paused, true);
+    assert.equal(far.size, 0);
+    far.connection.resume();
+    await settle();
+    assert.equal(far.size, sent);
+    assert.equal((first === "downstream" ? downstream : upstream).paused, false);
+    assert.equal(near.told.at(-1), "(drain)");
+  });
+
+  test(`Relay sends the ${first}'s last bytes before its end to a slow reader`, async () => {
+    const all = setUp(10);
+    const { near, far } = sides(all);
+    far.connection.pause();
+    near.write("0123456789abcdef");
+    near.write("and more");
+    near.connection.end();
+    await settle();
+    assert.deepEqual(far.told, []);
+    far.connection.resume();
+    await settle();
+    assert.deepEqual(far.told, ["0123456789abcdef", "and more", "(end)"]);
+  });
+
+  test(`Relay resets both when the ${first} is gone and the other still writes`, async () => {
+    const all = setUp();
+    const { near, far } = sides(all);
+    near.connection.close();
+    await settle();
+    assert.deepEqual(far.told, ["(end)"]);
+    far.write("nobody reads this");
+    await settle();
+    assert.deepEqual(far.told, ["(end)", "(reset)"]);
+    assert.deepEqual(all.over, [{ kind: "reset", by: first }]);
+  });
+}
+
+for (const [how, want] of [["close", "(end)"], ["reset", "(reset)"]] as const) {
+  test(`Relay stop("${how}") ends both sides and says nothing more`, async () => {
+    const { client, server, relay, over } = setUp();
+    client.write("before");
+    await settle();
+    relay.stop(how);
+    await settle();
+    assert.deepEqual(server.told, ["before", want]);
+    assert.deepEqual(client.told, [want]);
+    client.connection.end();
+    server.connection.end();
+    await settle();
+    assert.deepEqual(over, []);
+  });
+}

@@ -6,12 +6,9 @@
  */
 
 import assert from "node:assert/strict";
-import { systemClock } from "../../../src/base/mod.ts";
 import type { Authority, IssuedLeaf } from "../../../src/identity/mod.ts";
 import {
   type AcceptedConnection,
-  type Connection,
-  type ConnectionEvents,
   type DialHandler,
   type HandshakeOutcome,
   type Listener,
@@ -22,103 +19,15 @@ import {
   type TlsMaterial,
 } from "../../../src/net/mod.ts";
 import { createAuthority } from "../../kit/certificates.ts";
+import { Side, Waiting } from "./side.ts";
+
+export { quiet, Side, Waiting } from "./side.ts";
 
 export const engine = runtimeEngine();
 /** Deno's TLS resumes no session that we could tell it to. */
 export const resumes = engine.name.startsWith("bun");
 
-const PATIENCE_MS = 10_000;
 export const LOOPBACK = { kind: "tcp", host: "127.0.0.1", port: 0 } as const;
-
-/** Something to wait on: woken at each event, fails with what was seen so far. */
-export class Waiting {
-  #wake: Array<() => void> = [];
-
-  woken(): void {
-    for (const wake of this.#wake.splice(0)) wake();
-  }
-
-  async until(done: () => boolean, what: () => string): Promise<void> {
-    let late = false;
-    const timer = systemClock.after(PATIENCE_MS, () => {
-      late = true;
-      this.woken();
-    });
-    while (!done()) {
-      if (late) assert.fail(`waited in vain: ${what()}`);
-      await new Promise<void>((resolve) => this.#wake.push(resolve));
-    }
-    timer.cancel();
-  }
-}
-
-/** One end of a connection, and everything it was told. */
-export class Side extends Waiting implements ConnectionEvents {
-  readonly connection: Connection;
-  readonly peer: PresentedPeer | undefined;
-  readonly chunks: Uint8Array[] = [];
-  /** `data` (once per run of chunks), `end`, `drain`, `close` or `reset`. */
-  readonly told: string[] = [];
-  size = 0;
-  onChunk: ((chunk: Uint8Array) => void) | undefined;
-
-  constructor(connection: Connection, peer?: PresentedPeer) {
-    super();
-    this.connection = connection;
-    this.peer = peer;
-    connection.events = this;
-  }
-
-  onData(chunk: Uint8Array): void {
-    if (this.told.at(-1) !== "data") this.told.push("data");
-    this.size += chunk.length;
-    if (this.onChunk) this.onChunk(chunk);
-    else this.chunks.push(chunk);
-    this.woken();
-  }
-  onEnd(): void {
-    this.#tell("end");
-  }
-  onDrain(): void {
-    this.#tell("drain");
-  }
-  onClose(reset: boolean): void {
-    this.#tell(reset ? "reset" : "close");
-  }
-  #tell(event: string): void {
-    this.told.push(event);
-    this.woken();
-  }
-
-  get text(): string {
-    return Buffer.concat(this.chunks).toString();
-  }
-
-  write(text: string): boolean {
-    return this.connection.write(Buffer.from(text));
-  }
-
-  received(text: string): Promise<void> {
-    return this.until(() => this.text === text, () => `"${this.text}" is not "${text}"`);
-  }
-
-  event(name: "end" | "drain" | "close" | "reset"): Promise<void> {
-    const gone = () => this.told.includes("close") || this.told.includes("reset");
-    return this.until(
-      () => this.told.includes(name) || gone(),
-      () => `told ${this.told.join()}, not ${name}`,
-    ).then(() => assert.ok(this.told.includes(name), `told ${this.told.join()}, not ${name}`));
-  }
-
-  /** Gone, however. */
-  over(): Promise<void> {
-    const last = () => this.told.at(-1);
-    return this.until(
-      () => last() === "close" || last() === "reset",
-      () => `told ${this.told.join()}, still open`,
-    );
-  }
-}
 
 export const ca: Authority = createAuthority();
 
@@ -315,11 +224,4 @@ function pairOf(client: Side, server: Side, close: () => unknown): Pair {
       await close();
     },
   };
-}
-
-/** Some turns of the event loop, for what must not happen: there is no event to wait for. */
-export async function quiet(turns = 20): Promise<void> {
-  for (let turn = 0; turn < turns; turn++) {
-    await new Promise<void>((resolve) => systemClock.after(1, resolve));
-  }
 }

@@ -50,8 +50,20 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
   log.info("starting", { version: versionLine(engine.name) });
   for (const warning of options.warnings) log.warn(warning);
 
+  let finish = () => {};
+  const finished = new Promise<undefined>((resolve) => finish = () => resolve(undefined));
+  let reload = () => {};
+  // From here on: a supervisor may stop us while we still wait for the agent.
+  const signals = onSignals({
+    stop: () => finish(),
+    reload: () => {
+      log.info("reloading files");
+      reload();
+    },
+  });
+
   try {
-    const { source, agent, proxyId, secrets } = await createSource(options, {
+    const starting = createSource(options, {
       clock,
       random: systemRandom,
       log,
@@ -59,6 +71,13 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
       env: process.env,
       signal: stopping.signal,
     });
+    const started = await Promise.race([starting, finished]);
+    if (!started) {
+      stopping.abort();
+      log.info("stopped before the agent was reached");
+      return 0;
+    }
+    const { source, agent, proxyId, secrets } = started;
     const descriptors = descriptorLimit();
     const maxConnections = fittingConnections(options.maxConnections, descriptors);
     if (maxConnections < options.maxConnections) {
@@ -79,10 +98,6 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
       draining: false,
       exitCode: 0,
     };
-    let finish = () => {};
-    const finished = new Promise<void>((resolve) => finish = resolve);
-    const quit = () => finish();
-
     const view: AdminView = {
       clock,
       info: {
@@ -111,7 +126,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
           log.error("drain failed", { error: messageOf(error) })
         );
       },
-      quit,
+      quit: () => finish(),
     };
     const notReady = (): string[] => {
       const reasons: string[] = [];
@@ -177,26 +192,22 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
       );
     }
 
-    const offSignals = onSignals({
-      stop: finish,
-      reload: () => {
-        log.info("reloading files");
-        notifier.reloading("reading files again");
-        try {
-          agent?.reloadFiles?.();
-        } catch (error) {
-          log.error("agent files not reloaded; the old ones stay", { error: messageOf(error) });
-        }
-        source.reload().finally(() => notifier.ready("files read again"));
-      },
-    });
+    reload = () => {
+      notifier.reloading("reading files again");
+      try {
+        agent?.reloadFiles?.();
+      } catch (error) {
+        log.error("agent files not reloaded; the old ones stay", { error: messageOf(error) });
+      }
+      source.reload().finally(() => notifier.ready("files read again"));
+    };
     await finished;
 
     log.info("stopping", { drain_timeout_ms: options.drainTimeoutMs });
     notifier.stopping("draining");
     state.draining = true;
     // A second signal ends at once.
-    const impatient = new Promise<void>((resolve) => offSignals.onSecondStop(resolve));
+    const impatient = new Promise<void>((resolve) => signals.onSecondStop(resolve));
     await Promise.race([plane.drain(options.drainTimeoutMs), impatient]);
     stopping.abort();
     plane.close();
@@ -204,10 +215,10 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     await Promise.race([Promise.all([source.close(), registered]), impatient]);
     agent?.close();
     await admin?.close();
-    offSignals.off();
     log.info("stopped");
     return state.exitCode;
   } finally {
+    signals.off();
     flush();
   }
 }

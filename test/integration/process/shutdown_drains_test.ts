@@ -5,7 +5,7 @@ import { createFileMesh, type FileMesh } from "../../kit/file_mesh.ts";
 import { EchoClient } from "../../kit/load.ts";
 import { expectRefused, waitForEcho } from "../../kit/mesh.ts";
 import type { Postern } from "../../kit/postern.ts";
-import { eventually } from "../../kit/process.ts";
+import { eventually, freePort } from "../../kit/process.ts";
 
 const HELLO = new TextEncoder().encode("hello");
 
@@ -89,4 +89,13 @@ test("POST /drain_listeners drains without ending, /quitquitquit ends", async ()
   postern.expectEnd();
   assert.equal((await postern.admin("/quitquitquit", "POST")).status, 200);
   assert.equal((await postern.process.waitExit({ timeoutMs: 5_000 })).code, 0);
+});
+
+test("a sidecar that waits for its agent takes SIGHUP, and ends with 0 on SIGTERM", async () => {
+  const nobody = `127.0.0.1:${await freePort("127.0.0.1")}`;
+  await using web = runPostern(["proxy", "-sidecar-for", "web-1", "-http-addr", nobody]);
+  await web.process.waitFor(/agent not reached/, { timeoutMs: 10_000 });
+  web.kill("SIGHUP");
+  await web.process.waitFor(/reloading files/, { timeoutMs: 5_000 });
+  assert.deepEqual(await web.stop(), { code: 0, signal: null });
 });

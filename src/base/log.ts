@@ -46,9 +46,11 @@ export interface LogOptions {
 
 export function createLog(options: LogOptions, base: Fields = {}): Log {
   const { clock, write, holder } = options;
+  const isPlain = Object.keys(base).length === 0;
   const emit = (level: LogLevel, message: string, fields?: Fields) => {
     if (LOG_LEVELS.indexOf(level) < LOG_LEVELS.indexOf(holder.level)) return;
-    write({ timeMs: clock.now(), level, message, fields: fields ? { ...base, ...fields } : base });
+    const all = !fields ? base : isPlain ? fields : { ...base, ...fields };
+    write({ timeMs: clock.now(), level, message, fields: all });
   };
   return {
     trace: (message, fields) => emit("trace", message, fields),
@@ -74,16 +76,24 @@ export const silentLog: Log = {
 
 /** `2026-11-21T07:30:00.000Z [INFO]  message key=value`, one line whatever the values hold. */
 export function formatText(record: LogRecord): string {
-  let line = `${new Date(record.timeMs).toISOString()} ${
-    `[${record.level.toUpperCase()}]`.padEnd(7)
-  } `;
+  const { fields } = record;
+  let line = `${new Date(record.timeMs).toISOString()} ${TEXT_LEVELS[record.level]} `;
   line += oneLine(record.message);
-  for (const [key, value] of Object.entries(record.fields)) {
+  for (const key of Object.keys(fields)) {
+    const value = fields[key];
     if (value === undefined) continue;
     line += ` ${key}=${textValue(value)}`;
   }
   return line;
 }
+
+const TEXT_LEVELS: Readonly<Record<LogLevel, string>> = {
+  trace: "[TRACE]",
+  debug: "[DEBUG]",
+  info: "[INFO] ",
+  warn: "[WARN] ",
+  error: "[ERROR]",
+};
 
 /** One JSON object per line: `time`, `level`, `message`, then the fields, which cannot replace those. */
 export function formatJson(record: LogRecord): string {
@@ -103,6 +113,7 @@ export function formatJson(record: LogRecord): string {
 }
 
 function textValue(value: unknown): string {
+  if (typeof value === "number" || typeof value === "boolean") return String(value);
   const text = textOf(value);
   // deno-lint-ignore no-control-regex -- a control character in a value must not forge a line
   return /^[^\s"=\x00-\x1f\x7f-\x9f]+$/.test(text) ? text : quote(text);

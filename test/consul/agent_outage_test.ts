@@ -1,7 +1,8 @@
 import test from "node:test";
 import { type Consul, startConsul } from "../kit/consul.ts";
-import { EchoClient, Load } from "../kit/load.ts";
-import { expectRefused, type Pair, startPair, waitForEcho } from "../kit/mesh.ts";
+import { EchoClient, expectRefused, waitForEcho } from "../kit/echo.ts";
+import { Load } from "../kit/load.ts";
+import { type Pair, startPair } from "../kit/mesh.ts";
 import { deadline, pause } from "../kit/process.ts";
 
 // Registered as most are, with Consul's default checks: an agent that comes back holds all of them

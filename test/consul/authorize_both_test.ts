@@ -1,7 +1,8 @@
 import test from "node:test";
 import { startConsul } from "../kit/consul.ts";
+import { expectRefused, waitForEcho } from "../kit/echo.ts";
 import { Load } from "../kit/load.ts";
-import { expectRefused, startPair, waitForEcho } from "../kit/mesh.ts";
+import { startPair } from "../kit/mesh.ts";
 import { pause } from "../kit/process.ts";
 
 test("-authorize both asks the agent for each connection; its deny is enough, its allow is not", async () => {

@@ -1,8 +1,9 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { startConsul } from "../kit/consul.ts";
-import { EchoClient, Load } from "../kit/load.ts";
-import { startPair, waitForEcho } from "../kit/mesh.ts";
+import { EchoClient, waitForEcho } from "../kit/echo.ts";
+import { Load } from "../kit/load.ts";
+import { startPair } from "../kit/mesh.ts";
 import { eventually, pause } from "../kit/process.ts";
 import { presentedSerial } from "../kit/tls_probe.ts";
 

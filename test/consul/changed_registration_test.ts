@@ -1,15 +1,9 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { startConsul } from "../kit/consul.ts";
-import { EchoClient, startEcho } from "../kit/load.ts";
-import {
-  expectRefused,
-  posternSidecar,
-  registerService,
-  serve,
-  startPair,
-  waitForEcho,
-} from "../kit/mesh.ts";
+import { EchoClient, expectRefused, startEcho, waitForEcho } from "../kit/echo.ts";
+import { registerService, serve, startPair } from "../kit/mesh.ts";
+import { posternSidecar } from "../kit/sidecars.ts";
 import { eventually, freePort, pause } from "../kit/process.ts";
 
 const HELLO = new TextEncoder().encode("hello");

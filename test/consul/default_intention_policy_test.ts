@@ -1,6 +1,7 @@
 import test from "node:test";
 import { startConsul } from "../kit/consul.ts";
-import { expectRefused, startPair, waitForEcho } from "../kit/mesh.ts";
+import { expectRefused, waitForEcho } from "../kit/echo.ts";
+import { startPair } from "../kit/mesh.ts";
 
 // What decides when no intention matches; intentions/check would get two of these wrong.
 for (

@@ -1,8 +1,8 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { startConsul } from "../kit/consul.ts";
-import { startEcho } from "../kit/load.ts";
-import { serve, waitForEcho } from "../kit/mesh.ts";
+import { startEcho, waitForEcho } from "../kit/echo.ts";
+import { serve } from "../kit/mesh.ts";
 import { startPostern } from "../kit/postern.ts";
 import { eventually, freePort } from "../kit/process.ts";
 

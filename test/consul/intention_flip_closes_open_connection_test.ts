@@ -1,8 +1,8 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { startConsul } from "../kit/consul.ts";
-import { EchoClient } from "../kit/load.ts";
-import { expectRefused, startPair, waitForEcho } from "../kit/mesh.ts";
+import { EchoClient, expectRefused, waitForEcho } from "../kit/echo.ts";
+import { startPair } from "../kit/mesh.ts";
 import { deadline, pause } from "../kit/process.ts";
 
 const HELLO = new TextEncoder().encode("hello");

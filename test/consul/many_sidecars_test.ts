@@ -1,8 +1,9 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { type Consul, startConsul } from "../kit/consul.ts";
-import { EchoClient, startEcho } from "../kit/load.ts";
-import { posternSidecar, registerService, serve, waitForEcho } from "../kit/mesh.ts";
+import { EchoClient, startEcho, waitForEcho } from "../kit/echo.ts";
+import { registerService, serve } from "../kit/mesh.ts";
+import { posternSidecar } from "../kit/sidecars.ts";
 import type { Postern } from "../kit/postern.ts";
 import { deadline, freePort, freePorts, pause } from "../kit/process.ts";
 

@@ -1,7 +1,8 @@
 import test from "node:test";
 import { startConsul } from "../kit/consul.ts";
-import { startEcho } from "../kit/load.ts";
-import { posternSidecar, registerService, serve, waitForEcho } from "../kit/mesh.ts";
+import { startEcho, waitForEcho } from "../kit/echo.ts";
+import { registerService, serve } from "../kit/mesh.ts";
+import { posternSidecar } from "../kit/sidecars.ts";
 import { startPostern } from "../kit/postern.ts";
 import { freePort } from "../kit/process.ts";
 

@@ -1,7 +1,7 @@
 import test from "node:test";
 import { startConsul } from "../kit/consul.ts";
-import { startEcho } from "../kit/load.ts";
-import { serve, waitForEcho } from "../kit/mesh.ts";
+import { startEcho, waitForEcho } from "../kit/echo.ts";
+import { serve } from "../kit/mesh.ts";
 import { freePort } from "../kit/process.ts";
 
 test("failover sends new connections to the next service and back", async () => {

@@ -1,7 +1,9 @@
 import test from "node:test";
 import { startConsul } from "../kit/consul.ts";
-import { assertFlawless, EchoClient, Load, startEcho } from "../kit/load.ts";
-import { posternSidecar, registerService, serve, waitForEcho } from "../kit/mesh.ts";
+import { EchoClient, startEcho, waitForEcho } from "../kit/echo.ts";
+import { assertFlawless, Load } from "../kit/load.ts";
+import { registerService, serve } from "../kit/mesh.ts";
+import { posternSidecar } from "../kit/sidecars.ts";
 import { freePort, pause } from "../kit/process.ts";
 
 // A long health poll whose token loses its rights ends with "200 []": an empty list that must not be

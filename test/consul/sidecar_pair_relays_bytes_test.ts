@@ -1,8 +1,9 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { startConsul } from "../kit/consul.ts";
+import { waitForEcho } from "../kit/echo.ts";
 import { Load } from "../kit/load.ts";
-import { startPair, waitForEcho } from "../kit/mesh.ts";
+import { startPair } from "../kit/mesh.ts";
 import { pause } from "../kit/process.ts";
 
 test("two sidecars with service-identity tokens relay bytes under default deny", async () => {

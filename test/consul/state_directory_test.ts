@@ -4,7 +4,8 @@ import { mkdtemp, readdir, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startConsul } from "../kit/consul.ts";
-import { startPair, waitForEcho } from "../kit/mesh.ts";
+import { waitForEcho } from "../kit/echo.ts";
+import { startPair } from "../kit/mesh.ts";
 import { startPostern } from "../kit/postern.ts";
 import { eventually } from "../kit/process.ts";
 

@@ -1,7 +1,8 @@
 import test from "node:test";
 import { startConsul } from "../kit/consul.ts";
+import { waitForEcho } from "../kit/echo.ts";
 import { Load } from "../kit/load.ts";
-import { startPair, waitForEcho } from "../kit/mesh.ts";
+import { startPair } from "../kit/mesh.ts";
 import { eventually, pause } from "../kit/process.ts";
 
 test("db's agent leaving empties health for web, whose new connections still arrive", async () => {

@@ -1,8 +1,9 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { startConsul } from "../kit/consul.ts";
-import { EchoClient } from "../kit/load.ts";
-import { posternSidecar, registerService, startPair, waitForEcho } from "../kit/mesh.ts";
+import { EchoClient, waitForEcho } from "../kit/echo.ts";
+import { registerService, startPair } from "../kit/mesh.ts";
+import { posternSidecar } from "../kit/sidecars.ts";
 import { startPostern } from "../kit/postern.ts";
 import { deadline, freePort } from "../kit/process.ts";
 

@@ -3,8 +3,10 @@ import { mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startConsul } from "../kit/consul.ts";
-import { assertFlawless, Load, startEcho } from "../kit/load.ts";
-import { expectRefused, posternSidecar, registerService, serve, waitForEcho } from "../kit/mesh.ts";
+import { expectRefused, startEcho, waitForEcho } from "../kit/echo.ts";
+import { assertFlawless, Load } from "../kit/load.ts";
+import { registerService, serve } from "../kit/mesh.ts";
+import { posternSidecar } from "../kit/sidecars.ts";
 import { freePort, pause } from "../kit/process.ts";
 
 test("a new token in the token file takes over from one that is deleted", async () => {

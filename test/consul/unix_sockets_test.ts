@@ -5,7 +5,7 @@ import { mkdtemp, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startConsul } from "../kit/consul.ts";
-import { posternSidecar } from "../kit/mesh.ts";
+import { posternSidecar } from "../kit/sidecars.ts";
 import { eventually, freePort } from "../kit/process.ts";
 
 test("an application and an upstream on unix sockets", async () => {

@@ -1,7 +1,8 @@
 import test from "node:test";
 import { startConsul } from "../kit/consul.ts";
-import { EchoClient, Load } from "../kit/load.ts";
-import { startPair, waitForEcho } from "../kit/mesh.ts";
+import { EchoClient, waitForEcho } from "../kit/echo.ts";
+import { Load } from "../kit/load.ts";
+import { startPair } from "../kit/mesh.ts";
 import { deadline, pause } from "../kit/process.ts";
 
 for (const workers of ["0", "3"]) {

@@ -1,7 +1,8 @@
 import test from "node:test";
 import { connect, type Socket } from "node:net";
 import { startConsul } from "../kit/consul.ts";
-import { startPair, waitForEcho } from "../kit/mesh.ts";
+import { waitForEcho } from "../kit/echo.ts";
+import { startPair } from "../kit/mesh.ts";
 import { startPostern } from "../kit/postern.ts";
 import { pause } from "../kit/process.ts";
 

@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { connect, type Socket } from "node:net";
 import { startConsul } from "../kit/consul.ts";
 import { processorMs } from "../kit/memory.ts";
-import { startPair, waitForEcho } from "../kit/mesh.ts";
+import { waitForEcho } from "../kit/echo.ts";
+import { startPair } from "../kit/mesh.ts";
 import { pause } from "../kit/process.ts";
 
 test("without file descriptors left it waits, without spinning, and goes on afterwards", async () => {

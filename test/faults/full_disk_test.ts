@@ -3,7 +3,8 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startConsul } from "../kit/consul.ts";
-import { startPair, waitForEcho } from "../kit/mesh.ts";
+import { waitForEcho } from "../kit/echo.ts";
+import { startPair } from "../kit/mesh.ts";
 import { eventually, runToEnd } from "../kit/process.ts";
 
 test("a full disk under the state directory is reported and harms no connection", async () => {

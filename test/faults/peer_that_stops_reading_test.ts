@@ -2,7 +2,7 @@ import test from "node:test";
 import assert from "node:assert/strict";
 import { connect, createServer, type Socket } from "node:net";
 import { startConsul } from "../kit/consul.ts";
-import type { Place } from "../kit/load.ts";
+import type { Place } from "../kit/echo.ts";
 import { startPair } from "../kit/mesh.ts";
 import { residentBytes } from "../kit/memory.ts";
 import { pause } from "../kit/process.ts";

@@ -1,7 +1,7 @@
 import test from "node:test";
 import { startConsul } from "../kit/consul.ts";
-import { startEcho } from "../kit/load.ts";
-import { registerService, serve, waitForEcho } from "../kit/mesh.ts";
+import { startEcho, waitForEcho } from "../kit/echo.ts";
+import { registerService, serve } from "../kit/mesh.ts";
 import { startPostern } from "../kit/postern.ts";
 import { freePort } from "../kit/process.ts";
 

@@ -2,9 +2,10 @@ import test from "node:test";
 import assert from "node:assert/strict";
 import { connect, type Socket } from "node:net";
 import { startConsul } from "../kit/consul.ts";
+import { waitForEcho } from "../kit/echo.ts";
 import { Load } from "../kit/load.ts";
+import { startPair } from "../kit/mesh.ts";
 import { residentBytes } from "../kit/memory.ts";
-import { startPair, waitForEcho } from "../kit/mesh.ts";
 import { eventually, pause } from "../kit/process.ts";
 
 const SLOW = 1_000;

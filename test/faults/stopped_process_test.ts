@@ -1,8 +1,8 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { startConsul } from "../kit/consul.ts";
-import { EchoClient, pattern } from "../kit/load.ts";
-import { startPair, waitForEcho } from "../kit/mesh.ts";
+import { EchoClient, pattern, waitForEcho } from "../kit/echo.ts";
+import { startPair } from "../kit/mesh.ts";
 import { pause } from "../kit/process.ts";
 
 const STOPPED_MS = 4_000;

@@ -1,7 +1,9 @@
 import test from "node:test";
 import { startConsul } from "../kit/consul.ts";
+import { expectRefused, waitForEcho } from "../kit/echo.ts";
 import { Load } from "../kit/load.ts";
-import { builtInSidecar, expectRefused, type Pair, startPair, waitForEcho } from "../kit/mesh.ts";
+import { type Pair, startPair } from "../kit/mesh.ts";
+import { builtInSidecar } from "../kit/sidecars.ts";
 import { pause } from "../kit/process.ts";
 
 test("the built-in proxy calls Postern and is denied by intention", async () => {

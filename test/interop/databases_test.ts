@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { peer } from "../../scripts/peers.ts";
 import { startConsul } from "../kit/consul.ts";
 import { type Database, startMariadb, startPostgres, startRedis } from "../kit/databases.ts";
-import type { Place } from "../kit/load.ts";
+import type { Place } from "../kit/echo.ts";
 import { startPair } from "../kit/mesh.ts";
 import { eventually, runToEnd } from "../kit/process.ts";
 

@@ -1,13 +1,9 @@
 import test from "node:test";
 import { startConsul } from "../kit/consul.ts";
+import { expectRefused, waitForEcho } from "../kit/echo.ts";
 import { Load } from "../kit/load.ts";
-import {
-  envoySidecar,
-  expectRefused,
-  posternSidecar,
-  startPair,
-  waitForEcho,
-} from "../kit/mesh.ts";
+import { startPair } from "../kit/mesh.ts";
+import { envoySidecar, posternSidecar } from "../kit/sidecars.ts";
 import { eventually, pause } from "../kit/process.ts";
 import { presentedSerial } from "../kit/tls_probe.ts";
 

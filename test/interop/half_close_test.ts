@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { createHash } from "node:crypto";
 import { peer } from "../../scripts/peers.ts";
 import { startConsul } from "../kit/consul.ts";
-import { pattern } from "../kit/load.ts";
+import { pattern } from "../kit/echo.ts";
 import { startPair } from "../kit/mesh.ts";
 import { eventually, freePort, Process, runToEnd } from "../kit/process.ts";
 

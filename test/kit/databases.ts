@@ -9,7 +9,7 @@ import { chmod, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { peer } from "../../scripts/peers.ts";
-import { type Place } from "./load.ts";
+import type { Place } from "./echo.ts";
 import { freePort, Process, runToEnd } from "./process.ts";
 
 export interface Database extends Place, AsyncDisposable {}

@@ -7,7 +7,8 @@
 
 import { systemClock, systemRandom } from "../../src/base/mod.ts";
 import { type DevAgent, type DevAgentOptions, startDevAgent } from "../../src/dev/mod.ts";
-import { assertFlawless, type EchoServer, type LoadResult, type Place, startEcho } from "./load.ts";
+import { type EchoServer, type Place, startEcho } from "./echo.ts";
+import { assertFlawless, type LoadResult } from "./load.ts";
 import { OWN_ENGINE, type Postern, startPostern } from "./postern.ts";
 import { freePort, loopbackHost } from "./process.ts";
 

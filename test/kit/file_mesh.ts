@@ -10,7 +10,7 @@ import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createAuthority } from "./certificates.ts";
-import { type EchoServer, type Place, startEcho } from "./load.ts";
+import { type EchoServer, type Place, startEcho } from "./echo.ts";
 import { freePorts, loopbackHost } from "./process.ts";
 
 export interface FileMesh extends AsyncDisposable {

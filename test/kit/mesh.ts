@@ -6,17 +6,11 @@
  */
 
 import type { Consul } from "./consul.ts";
-import {
-  assertFlawless,
-  EchoClient,
-  type EchoServer,
-  type LoadResult,
-  type Place,
-  startEcho,
-} from "./load.ts";
-import { type Postern, startPostern } from "./postern.ts";
-import { eventually, freePort, freePorts, Process } from "./process.ts";
-import { peer } from "../../scripts/peers.ts";
+import { type EchoServer, type Place, startEcho } from "./echo.ts";
+import { assertFlawless, type LoadResult } from "./load.ts";
+import type { Postern } from "./postern.ts";
+import { freePort, freePorts } from "./process.ts";
+import { posternSidecar, type SidecarOptions, type StartSidecar } from "./sidecars.ts";
 
 export interface UpstreamOptions {
   readonly name: string;
@@ -76,43 +70,6 @@ export async function registerService(agent: Consul, options: ServiceOptions): P
   return id;
 }
 
-/** How a story starts a sidecar: Postern, or a peer that it must work with. */
-export type StartSidecar = (agent: Consul, options: SidecarOptions) => Promise<AsyncDisposable>;
-
-export interface SidecarOptions {
-  readonly serviceId: string;
-  readonly token?: string;
-  readonly args?: readonly string[];
-  readonly env?: Readonly<Record<string, string>>;
-  /** Words in front of the command, see {@link startPostern}. */
-  readonly under?: readonly string[];
-}
-
-export async function posternSidecar(agent: Consul, options: SidecarOptions): Promise<Postern> {
-  const postern = startPostern(
-    [
-      ...["proxy", "-sidecar-for", options.serviceId, "-admin-bind", "127.0.0.1:0"],
-      ...(options.args ?? []),
-    ],
-    {
-      env: {
-        CONSUL_HTTP_ADDR: agent.address,
-        ...(options.token ? { CONSUL_HTTP_TOKEN: options.token } : {}),
-        ...options.env,
-      },
-      name: `postern ${options.serviceId}`,
-      ...(options.under ? { under: options.under } : {}),
-    },
-  );
-  try {
-    await postern.waitReady();
-  } catch (error) {
-    postern.kill("SIGKILL");
-    throw error;
-  }
-  return postern;
-}
-
 /** Registers a service whose application is `app` (none: it only calls) and starts its sidecar. */
 export async function serve(
   agent: Consul,
@@ -128,41 +85,6 @@ export async function serve(
     sidecarPort: await freePort(agent.host),
   });
   return await posternSidecar(agent, { ...service, serviceId });
-}
-
-/** The proxy that comes with Consul. */
-export async function builtInSidecar(agent: Consul, options: SidecarOptions): Promise<Process> {
-  const child = new Process(
-    peer("consul"),
-    ["connect", "proxy", "-sidecar-for", options.serviceId, ...(options.args ?? [])],
-    {
-      env: {
-        CONSUL_HTTP_ADDR: agent.address,
-        CONSUL_HTTP_TOKEN: options.token ?? agent.managementToken,
-      },
-      name: `consul connect proxy ${options.serviceId}`,
-    },
-  );
-  await child.waitFor(/Starting listener: listener="public listener"/, { timeoutMs: 20_000 });
-  return child;
-}
-
-let envoyBaseId = 100 + process.pid % 50_000;
-
-/** Envoy, configured by Consul over xDS. */
-export async function envoySidecar(agent: Consul, options: SidecarOptions): Promise<Process> {
-  const adminPort = await freePort("127.0.0.1");
-  const child = new Process(peer("consul"), [
-    ...["connect", "envoy", "-sidecar-for", options.serviceId],
-    ...["-http-addr", agent.address, "-grpc-addr", `http://${agent.grpcAddress}`],
-    ...["-envoy-binary", peer("envoy"), "-ignore-envoy-compatibility"],
-    ...["-admin-bind", `127.0.0.1:${adminPort}`],
-    ...(options.token ? ["-token", options.token] : []),
-    // Two Envoys with one base id refuse to run side by side.
-    ...["--", "--base-id", String(envoyBaseId++), "--concurrency", "1", "-l", "info"],
-  ], { name: `envoy ${options.serviceId}` });
-  await child.waitFor(/starting workers/, { timeoutMs: 30_000 });
-  return child;
 }
 
 export interface PairOptions {
@@ -281,45 +203,4 @@ export async function startPair(agent: Consul, options: PairOptions = {}): Promi
   }
   await echo?.close();
   throw reason;
-}
-
-/** Waits until one message comes back through `place`. */
-export async function waitForEcho(
-  place: Place,
-  options: { readonly timeoutMs?: number; readonly greeting?: string } = {},
-): Promise<void> {
-  await eventually(`echo through ${place.host}:${place.port}`, async () => {
-    const client = await EchoClient.open(place);
-    try {
-      if (options.greeting) {
-        const line = await client.readLine({ timeoutMs: 3_000 });
-        if (line !== options.greeting) throw new Error(`answered by ${line}`);
-      }
-      await client.exchange(new TextEncoder().encode("hello"), { timeoutMs: 3_000 });
-      await client.finish({ timeoutMs: 3_000 });
-      return true;
-    } finally {
-      client.destroy();
-    }
-  }, { timeoutMs: options.timeoutMs ?? 20_000, everyMs: 100 });
-}
-
-/** Fails unless a new connection to `place` is refused or ended without a byte. */
-export async function expectRefused(place: Place): Promise<void> {
-  let client: EchoClient;
-  try {
-    client = await EchoClient.open(place);
-  } catch {
-    return; // refused at once is refused, too
-  }
-  try {
-    await client.exchange(new TextEncoder().encode("hello"), { timeoutMs: 5_000 });
-  } catch (error) {
-    // Held open without an answer is not refused.
-    if (!client.isOver) throw error;
-    return;
-  } finally {
-    client.destroy();
-  }
-  throw new Error(`Bytes came through ${place.host}:${place.port} that should not have`);
 }

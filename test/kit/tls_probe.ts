@@ -7,7 +7,7 @@
 
 import { connect } from "node:tls";
 import type { Consul } from "./consul.ts";
-import type { Place } from "./load.ts";
+import type { Place } from "./echo.ts";
 
 export interface AgentLeaf {
   readonly SerialNumber: string;

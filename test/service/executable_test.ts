@@ -7,7 +7,7 @@ import { join } from "node:path";
 import test, { after, before } from "node:test";
 import { fileURLToPath } from "node:url";
 import { createFileMesh } from "../kit/file_mesh.ts";
-import { waitForEcho } from "../kit/mesh.ts";
+import { waitForEcho } from "../kit/echo.ts";
 import { eventually, Process, runToEnd } from "../kit/process.ts";
 
 const COMPILE = fileURLToPath(new URL("../../scripts/compile.ts", import.meta.url));

@@ -4,10 +4,9 @@ import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "node:test";
-import { peer } from "../../scripts/peers.ts";
 import { createFileMesh, type FileMesh } from "../kit/file_mesh.ts";
-import { EchoClient } from "../kit/load.ts";
-import { expectRefused, waitForEcho } from "../kit/mesh.ts";
+import { peer } from "../../scripts/peers.ts";
+import { EchoClient, expectRefused, waitForEcho } from "../kit/echo.ts";
 import { posternCommand } from "../kit/postern.ts";
 import { eventually, Process, runToEnd } from "../kit/process.ts";
 

@@ -2,8 +2,7 @@ import test from "node:test";
 import assert from "node:assert/strict";
 import { request } from "node:http";
 import { DevPair } from "../../kit/dev_mesh.ts";
-import { EchoClient } from "../../kit/load.ts";
-import { waitForEcho } from "../../kit/mesh.ts";
+import { EchoClient, waitForEcho } from "../../kit/echo.ts";
 import { eventually } from "../../kit/process.ts";
 
 const HELLO = new TextEncoder().encode("hello");

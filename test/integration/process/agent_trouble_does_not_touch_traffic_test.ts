@@ -1,9 +1,9 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import type { Fault } from "../../../src/dev/mod.ts";
 import { DevPair } from "../../kit/dev_mesh.ts";
-import { EchoClient, Load } from "../../kit/load.ts";
-import { expectRefused, waitForEcho } from "../../kit/mesh.ts";
+import type { Fault } from "../../../src/dev/mod.ts";
+import { EchoClient, expectRefused, waitForEcho } from "../../kit/echo.ts";
+import { Load } from "../../kit/load.ts";
 import type { Postern } from "../../kit/postern.ts";
 import { deadline, eventually } from "../../kit/process.ts";
 

@@ -1,8 +1,7 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { DevMesh } from "../../kit/dev_mesh.ts";
-import { EchoClient } from "../../kit/load.ts";
-import { waitForEcho } from "../../kit/mesh.ts";
+import { EchoClient, waitForEcho } from "../../kit/echo.ts";
 import { eventually } from "../../kit/process.ts";
 
 const HELLO = new TextEncoder().encode("hello");

@@ -4,8 +4,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { runPostern } from "../../kit/dev_mesh.ts";
 import { createFileMesh } from "../../kit/file_mesh.ts";
-import { EchoClient } from "../../kit/load.ts";
-import { expectRefused, waitForEcho } from "../../kit/mesh.ts";
+import { EchoClient, expectRefused, waitForEcho } from "../../kit/echo.ts";
 import { eventually, freePort } from "../../kit/process.ts";
 
 const HELLO = new TextEncoder().encode("hello");

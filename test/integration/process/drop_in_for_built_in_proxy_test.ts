@@ -1,8 +1,7 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { startEcho } from "../../kit/load.ts";
 import { DevMesh, DevPair, ready } from "../../kit/dev_mesh.ts";
-import { waitForEcho } from "../../kit/mesh.ts";
+import { startEcho, waitForEcho } from "../../kit/echo.ts";
 import { OWN_ENGINE } from "../../kit/postern.ts";
 import { eventually, freePort } from "../../kit/process.ts";
 

@@ -1,8 +1,7 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { DevPair } from "../../kit/dev_mesh.ts";
-import { EchoClient } from "../../kit/load.ts";
-import { expectRefused, waitForEcho } from "../../kit/mesh.ts";
+import { EchoClient, expectRefused, waitForEcho } from "../../kit/echo.ts";
 import { deadline } from "../../kit/process.ts";
 
 test("a flipped intention closes the open connection within a second, and flips back", async () => {

@@ -1,7 +1,7 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { DevPair } from "../../kit/dev_mesh.ts";
-import { expectRefused, waitForEcho } from "../../kit/mesh.ts";
+import { expectRefused, waitForEcho } from "../../kit/echo.ts";
 import { eventually } from "../../kit/process.ts";
 
 test("-log-json writes one object per line, with every field of a connection's end", async () => {

@@ -4,8 +4,8 @@ import { mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DevMesh } from "../../kit/dev_mesh.ts";
+import { waitForEcho } from "../../kit/echo.ts";
 import { Load } from "../../kit/load.ts";
-import { waitForEcho } from "../../kit/mesh.ts";
 import { eventually } from "../../kit/process.ts";
 
 /** Everything that `web` with an upstream `db` needs, rule by rule. */

@@ -1,8 +1,7 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { DevMesh } from "../../kit/dev_mesh.ts";
-import { startEcho } from "../../kit/load.ts";
-import { waitForEcho } from "../../kit/mesh.ts";
+import { startEcho, waitForEcho } from "../../kit/echo.ts";
 import { eventually } from "../../kit/process.ts";
 
 test("a taken port is said, the others serve, and it is bound when it is free", async () => {

@@ -1,6 +1,6 @@
 import test from "node:test";
 import { DevMesh } from "../../kit/dev_mesh.ts";
-import { waitForEcho } from "../../kit/mesh.ts";
+import { waitForEcho } from "../../kit/echo.ts";
 
 test("failover, subsets, redirects and prepared queries are followed live", async (t) => {
   await using mesh = await DevMesh.start({ defaultIntentionPolicy: "allow" });

@@ -1,8 +1,8 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { DevPair } from "../../kit/dev_mesh.ts";
-import { EchoClient, Load } from "../../kit/load.ts";
-import { waitForEcho } from "../../kit/mesh.ts";
+import { EchoClient, waitForEcho } from "../../kit/echo.ts";
+import { Load } from "../../kit/load.ts";
 import type { Postern } from "../../kit/postern.ts";
 import { deadline, eventually } from "../../kit/process.ts";
 

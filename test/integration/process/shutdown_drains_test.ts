@@ -2,8 +2,7 @@ import test from "node:test";
 import assert from "node:assert/strict";
 import { runPostern } from "../../kit/dev_mesh.ts";
 import { createFileMesh, type FileMesh } from "../../kit/file_mesh.ts";
-import { EchoClient } from "../../kit/load.ts";
-import { expectRefused, waitForEcho } from "../../kit/mesh.ts";
+import { EchoClient, expectRefused, waitForEcho } from "../../kit/echo.ts";
 import type { Postern } from "../../kit/postern.ts";
 import { eventually, freePort } from "../../kit/process.ts";
 

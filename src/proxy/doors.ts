@@ -1,0 +1,160 @@
+/**
+ * Listening sockets: bound, told about, tried again, and paused together while the process is short of
+ * file descriptors.
+ *
+ * @module
+ */
+
+import {
+  type BindAddress,
+  type Clock,
+  formatAddress,
+  type Log,
+  messageOf,
+  type Stats,
+} from "../base/mod.ts";
+import { AcceptGate, type Listener } from "../net/mod.ts";
+import type { ListenerView } from "./view.ts";
+
+/** One listener of ours, whether it listens or could not be bound. */
+export interface Door {
+  readonly name: string;
+  readonly key: string;
+  readonly bind: BindAddress;
+  listener: Listener | undefined;
+  error: string;
+  /** What was said about the attempt before this one. */
+  readonly said: string;
+  /** Listens on the address before, until this one does. */
+  before: Listener | undefined;
+  closed: boolean;
+}
+
+export interface DoorsOptions {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly stats: Stats;
+  /** Data paths in this process. */
+  readonly workers: number;
+}
+
+export class Doors {
+  readonly #options: DoorsOptions;
+  readonly #gate: AcceptGate;
+
+  constructor(options: DoorsOptions) {
+    this.#options = options;
+    const { clock, log, stats, workers } = options;
+    const paused = stats.gauge(
+      "accept_paused",
+      "Data paths that accept nothing because file descriptors run short",
+    );
+    this.#gate = new AcceptGate({
+      clock,
+      workers,
+      onChange: (isPaused, headroom) => {
+        paused.set(isPaused ? 1 : 0);
+        const fields = { descriptors_left: headroom };
+        if (isPaused) log.warn("accepting paused: file descriptors run short", fields);
+        else log.info("accepting again", fields);
+      },
+      onLost: (listener, error) =>
+        log.error("listener not resumed; it is tried again", {
+          address: formatAddress(listener.address),
+          error: messageOf(error),
+        }),
+    });
+  }
+
+  /** To be asked once for each connection that came in. False: it must be reset. */
+  admits(): boolean {
+    return this.#gate.opened();
+  }
+
+  /** A door for `bind` in place of `current`, which goes on until the new one is open. */
+  replace(name: string, bind: BindAddress, current: Door | undefined): Door {
+    const door: Door = {
+      name,
+      key: formatAddress(bind),
+      bind,
+      listener: undefined,
+      error: "",
+      said: current?.error ?? "",
+      before: current?.listener ?? current?.before,
+      closed: false,
+    };
+    if (current) {
+      current.closed = true;
+      current.listener = undefined;
+      current.before = undefined;
+    }
+    return door;
+  }
+
+  /** Binds it; a failure is kept in the door, counted and logged. */
+  async open(door: Door, listen: () => Promise<Listener>): Promise<void> {
+    const { log, stats } = this.#options;
+    try {
+      const listener = await listen();
+      // Removed, replaced or drained while it was being bound.
+      if (door.closed) return listener.close();
+      door.listener = listener;
+      this.#gate.add(listener);
+      if (door.before) this.#close(door.before);
+      door.before = undefined;
+      log.info("listener started", {
+        listener: door.name,
+        address: formatAddress(listener.address),
+      });
+    } catch (error) {
+      door.error = messageOf(error);
+      stats.counter("listen_failures_total", "Listeners that could not be bound", {
+        listener: door.name,
+      }).add(1);
+      // Tried every second; the same again is no news.
+      const level = door.said === door.error ? "debug" : "error";
+      log[level]("listener failed", { listener: door.name, error: door.error });
+    }
+  }
+
+  /** Stops accepting there; open connections live on. */
+  close(door: Door): void {
+    door.closed = true;
+    for (const listener of [door.listener, door.before]) if (listener) this.#close(listener);
+  }
+
+  /** Ends the looking after, too. */
+  end(): void {
+    this.#gate.close();
+  }
+
+  #close(listener: Listener): void {
+    this.#gate.remove(listener);
+    listener.close();
+  }
+}
+
+/** Open on this address, or on the way to it. */
+export function isOpenAt(door: Door | undefined, bind: BindAddress): door is Door {
+  return door !== undefined && door.key === formatAddress(bind) &&
+    (door.listener !== undefined || door.error === "");
+}
+
+export function viewOf(
+  door: Door,
+  options: {
+    readonly direction: "inbound" | "outbound";
+    readonly draining: boolean;
+    readonly connections: number;
+  },
+): ListenerView {
+  const { direction, draining, connections } = options;
+  return {
+    name: door.name,
+    direction,
+    address: formatAddress(door.listener?.address ?? door.bind),
+    state: door.listener ? draining ? "draining" : "listening" : "failed",
+    error: door.error,
+    connections,
+  };
+}

@@ -15,6 +15,8 @@ export interface WorkerPlaneOptions extends PlaneOptions {
   readonly workers: number;
   readonly logJson: boolean;
   readonly logLevel: LogLevel;
+  /** For tests; default the data worker. */
+  readonly createWorker?: () => Worker;
 }
 
 /** How long a worker may take to answer for the admin server. */
@@ -93,6 +95,12 @@ type Question =
   | { readonly kind: "drain"; readonly timeoutMs: number }
   | Omit<Extract<ToWorker, { kind: "apply" }>, "id">;
 
+function createDataWorker(): Worker {
+  // A small heap: what passes through is not kept.
+  const options = { type: "module", smol: true } as WorkerOptions;
+  return new Worker(new URL("./worker.ts", import.meta.url), options);
+}
+
 class WorkerHandle {
   readonly #given: HandleOptions;
   #worker: Worker | undefined;
@@ -139,11 +147,7 @@ class WorkerHandle {
   #spawn(): void {
     const { worker: index, counts, options, level } = this.#given;
     const { workers, maxConnections, idleTimeoutMs, lifetimeMs, logJson } = options;
-    // A small heap: what passes through is not kept.
-    const worker = new Worker(new URL("./worker.ts", import.meta.url), {
-      type: "module",
-      smol: true,
-    } as WorkerOptions);
+    const worker = (options.createWorker ?? createDataWorker)();
     this.#worker = worker;
     this.#applied = undefined;
     let ready = () => {};

@@ -1,0 +1,192 @@
+import test from "node:test";
+import assert from "node:assert/strict";
+import { createLog, type LogRecord, systemClock } from "../base/mod.ts";
+import type { ConnectionView } from "../proxy/mod.ts";
+import type { Snapshot } from "../snapshot/mod.ts";
+import { createAuthority } from "../../test/kit/certificates.ts";
+import {
+  EchoClient,
+  type EchoServer,
+  expectRefused,
+  type Place,
+  startEcho,
+  waitForEcho,
+} from "../../test/kit/echo.ts";
+import { eventually, freePorts, loopbackHost } from "../../test/kit/process.ts";
+import { intention, snapshotOf, targetOf } from "../../test/kit/snapshots.ts";
+import type { DataPlane } from "./plane.ts";
+import { createWorkerPlane } from "./worker_plane.ts";
+
+const HELLO = new TextEncoder().encode("hello");
+
+interface Rig extends AsyncDisposable {
+  readonly plane: DataPlane;
+  readonly snapshot: Snapshot;
+  readonly upstream: Place;
+  readonly lines: readonly LogRecord[];
+  /** Open outbound connections. */
+  connections(): Promise<readonly ConnectionView[]>;
+  /** Opens connections until each worker has one; by worker. */
+  oneEach(): Promise<readonly EchoClient[]>;
+  kill(worker: number): void;
+}
+
+/** A service that calls itself through two workers. */
+async function startRig(options: { readonly maxConnections?: number } = {}): Promise<Rig> {
+  const host = loopbackHost();
+  const app: EchoServer = await startEcho({ host });
+  const [inbound = 0, outbound = 0] = await freePorts(host, 2);
+  const lines: LogRecord[] = [];
+  const plane = createWorkerPlane({
+    clock: systemClock,
+    log: createLog({
+      clock: systemClock,
+      holder: { level: "debug" },
+      write: (record) => lines.push(record),
+    }),
+    workers: 2,
+    logJson: false,
+    logLevel: "error",
+    maxConnections: options.maxConnections ?? 1_000,
+    idleTimeoutMs: 0,
+    lifetimeMs: 0,
+    remoteAuthorize: () => Promise.resolve({ allowed: false, reason: "nobody asks" }),
+    createWorker: () =>
+      new Worker(new URL("../../test/kit/mortal_worker.ts", import.meta.url), { type: "module" }),
+  });
+  const ca = createAuthority();
+  const base = snapshotOf({
+    ca,
+    service: "web",
+    local: { kind: "tcp", host, port: app.port },
+    intentions: [intention("web", "allow")],
+  });
+  const snapshot = snapshotOf({
+    ca,
+    service: "web",
+    upstreams: [{ name: "web", bind: { kind: "tcp", host, port: outbound } }],
+    targets: [targetOf({ name: "web", uris: [base.credentials.uri], ports: [] })],
+    overrides: {
+      policy: base.policy,
+      inbound: base.inbound && {
+        ...base.inbound,
+        bind: { kind: "tcp", host, port: inbound },
+      },
+    },
+  });
+  const endpoint = { id: "web-1", host, port: inbound, weight: 1 };
+  const [target] = Object.values(snapshot.targets);
+  assert.ok(target);
+  const whole = { ...snapshot, targets: { [target.key]: { ...target, endpoints: [endpoint] } } };
+  await plane.apply(whole);
+  assert.equal(await plane.retryFailed(), true);
+  const channel = new BroadcastChannel("postern-mortal-worker");
+  const clients: EchoClient[] = [];
+  const upstream = { host, port: outbound };
+  const connections = async () => {
+    const views = await plane.views({ connections: true });
+    return views.flatMap((view) => view.connections).filter(({ direction }) =>
+      direction === "outbound"
+    );
+  };
+  return {
+    plane,
+    snapshot: whole,
+    upstream,
+    lines,
+    connections,
+    async oneEach() {
+      const found: EchoClient[] = [];
+      // The kernel deals them out by a hash of the ports.
+      for (let turn = 0; turn < 64 && !(found[0] && found[1]); turn++) {
+        const known = new Set((await connections()).map(({ id }) => id));
+        const client = await EchoClient.open(upstream);
+        clients.push(client);
+        await client.exchange(HELLO);
+        const added = (await connections()).find(({ id }) => !known.has(id));
+        const worker = Number(added?.id.split("-")[0]);
+        if (found[worker]) client.destroy();
+        else found[worker] = client;
+      }
+      assert.ok(found[0] && found[1], "64 connections went to the same worker");
+      return found;
+    },
+    kill: (worker) => channel.postMessage(worker),
+    async [Symbol.asyncDispose]() {
+      for (const client of clients) client.destroy();
+      channel.close();
+      plane.close();
+      await app.close();
+    },
+  };
+}
+
+test("createWorkerPlane() serves from every worker, and replaces one that dies", async () => {
+  await using rig = await startRig();
+  const { plane } = rig;
+  const [first, second] = await rig.oneEach();
+  assert.ok(first && second);
+  rig.kill(0);
+  await first.over;
+  await second.exchange(HELLO);
+  const died = await eventually(
+    "it is said",
+    () => rig.lines.find(({ message }) => message.startsWith("data worker died")),
+  );
+  assert.equal(died.level, "error");
+  assert.equal(died.fields.worker, 0);
+  assert.match(String(died.fields.reason), /told to die/);
+  await eventually("the new one has the whole snapshot", async () => {
+    const views = await plane.views({ connections: false });
+    return views.length === 2 &&
+      views.every(({ listeners }) =>
+        listeners.length === 2 && listeners.every(({ state }) => state === "listening")
+      );
+  });
+  await second.exchange(HELLO);
+  await waitForEcho(rig.upstream);
+  const again = await rig.oneEach();
+  await again[0]?.exchange(HELLO);
+  await second.exchange(HELLO);
+  await second.finish();
+});
+
+test("createWorkerPlane() gives back the places of a worker that died", async () => {
+  // A connection takes two places here, one outbound and one inbound.
+  await using rig = await startRig({ maxConnections: 8 });
+  const [first, second] = await rig.oneEach();
+  assert.ok(first && second);
+  await eventually("only the two are open", async () => (await rig.connections()).length === 2);
+  const more = [await EchoClient.open(rig.upstream), await EchoClient.open(rig.upstream)];
+  for (const client of more) await client.exchange(HELLO);
+  const tooMany = await EchoClient.open(rig.upstream);
+  await assert.rejects(tooMany.exchange(HELLO));
+  tooMany.destroy();
+  rig.kill(0);
+  await first.over;
+  await waitForEcho(rig.upstream);
+  for (const client of more) client.destroy();
+});
+
+test("createWorkerPlane() applies what changed while a worker was dead", async () => {
+  await using rig = await startRig();
+  const [first] = await rig.oneEach();
+  assert.ok(first);
+  rig.kill(0);
+  await first.over;
+  await eventually("it is said", () => rig.lines.length > 0);
+  const policy = { ...rig.snapshot.policy, version: -1, intentions: [] };
+  await rig.plane.apply({ ...rig.snapshot, version: -1, policy });
+  await eventually("both have the newest snapshot", async () => {
+    const views = await rig.plane.views({ connections: false });
+    return views.length === 2 && views.every(({ snapshotVersion }) => snapshotVersion === -1);
+  });
+  await eventually("nobody may any more", async () => {
+    const views = await rig.plane.views({ connections: true });
+    // Outbound halves stay for as long as their application keeps its own.
+    return views.every(({ connections }) =>
+      connections.every((one) => one.direction !== "inbound")
+    );
+  });
+  await expectRefused(rig.upstream);
+});

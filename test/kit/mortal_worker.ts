@@ -1,0 +1,35 @@
+/**
+ * The data worker, with a way to die: told on the channel, its thread throws what nobody catches.
+ *
+ * @module
+ */
+
+import "../../src/app/worker.ts";
+
+/** Under this name the test says which worker is to die; see {@link MORTAL_CHANNEL}. */
+export const MORTAL_CHANNEL = "postern-mortal-worker";
+
+const scope = globalThis as unknown as {
+  onmessage: (
+    event: { readonly data: { readonly kind: string; readonly settings?: Settings } },
+  ) => void;
+};
+interface Settings {
+  readonly worker: number;
+}
+
+let worker = -1;
+const serve = scope.onmessage;
+scope.onmessage = (event) => {
+  worker = event.data.settings?.worker ?? worker;
+  return serve(event);
+};
+
+new BroadcastChannel(MORTAL_CHANNEL).onmessage = ({ data }: MessageEvent) => {
+  if (data === worker) {
+    // Out of the channel's own handler, so that nothing of it can catch this.
+    setTimeout(() => {
+      throw new Error("told to die");
+    });
+  }
+};

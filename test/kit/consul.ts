@@ -12,31 +12,13 @@ import { request as httpRequest } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { peer } from "../../scripts/peers.ts";
+import {
+  agentConfiguration,
+  type ConsulOptions,
+  type ConsulTls,
+  type Ports,
+} from "./consul_config.ts";
 import { eventually, freePorts, loopbackHost, Process, runToEnd } from "./process.ts";
-
-export interface ConsulOptions {
-  readonly datacenter?: string;
-  /** Default deny, `acl` tokens in force; calls of {@link Consul} use the management token. */
-  readonly acl?: boolean;
-  /** The ACL default policy, with `acl`; deny if absent. */
-  readonly aclDefault?: "allow" | "deny";
-  /** Also HTTPS, which asks every caller for a certificate of {@link Consul.tls}. */
-  readonly tls?: boolean;
-  /** A client agent of this server instead of a server. */
-  readonly clientOf?: Consul;
-  /** A secondary datacenter of this primary, joined over the WAN. */
-  readonly secondaryOf?: Consul;
-  readonly defaultIntentionPolicy?: "allow" | "deny";
-  /** Any other setting of the agent's configuration file. */
-  readonly config?: Readonly<Record<string, unknown>>;
-}
-
-export interface ConsulTls {
-  readonly caFile: string;
-  readonly certFile: string;
-  readonly keyFile: string;
-  readonly address: string;
-}
 
 export interface Reply {
   readonly status: number;
@@ -47,15 +29,6 @@ export interface Reply {
 interface CallOptions {
   readonly body?: unknown;
   readonly token?: string;
-}
-
-interface Ports {
-  readonly http: number;
-  readonly https: number;
-  readonly grpc: number;
-  readonly server: number;
-  readonly serfLan: number;
-  readonly serfWan: number;
 }
 
 const READY_TIMEOUT_MS = 60_000;
@@ -310,68 +283,12 @@ export class Consul {
   }
 
   #configuration(): Record<string, unknown> {
-    const { clientOf, secondaryOf, defaultIntentionPolicy, config } = this.#options;
-    const { aclDefault = "deny" } = this.#options;
-    const tls = this.#tls;
-    const acl = this.managementToken
-      ? {
-        enabled: true,
-        default_policy: aclDefault,
-        enable_token_replication: secondaryOf !== undefined,
-        tokens: {
-          ...(clientOf || secondaryOf ? {} : { initial_management: this.managementToken }),
-          agent: this.managementToken,
-          replication: this.managementToken,
-        },
-      }
-      : undefined;
-    return {
-      node_name: this.#nodeName,
-      datacenter: this.datacenter,
-      data_dir: join(this.#directory, "data"),
-      bind_addr: this.host,
-      client_addr: this.host,
-      log_level: "info",
-      disable_update_check: true,
-      // Loopback answers at once: the fastest raft and gossip timing is safe.
-      performance: { raft_multiplier: 1 },
-      connect: { enabled: true },
-      ports: {
-        dns: -1,
-        grpc_tls: -1,
-        http: this.#ports.http,
-        https: tls ? this.#ports.https : -1,
-        grpc: this.#ports.grpc,
-        server: this.#ports.server,
-        serf_lan: this.#ports.serfLan,
-        serf_wan: clientOf ? -1 : this.#ports.serfWan,
-      },
-      ...(clientOf
-        ? { server: false, retry_join: [clientOf.lanAddress], retry_interval: "1s" }
-        : { server: true, bootstrap_expect: 1 }),
-      ...(secondaryOf
-        ? {
-          primary_datacenter: secondaryOf.datacenter,
-          retry_join_wan: [secondaryOf.wanAddress],
-          retry_interval_wan: "1s",
-        }
-        : { primary_datacenter: clientOf?.primaryDatacenter ?? this.datacenter }),
-      ...(acl ? { acl } : {}),
-      ...(tls
-        ? {
-          tls: {
-            https: {
-              ca_file: tls.caFile,
-              cert_file: join(this.#directory, `${this.datacenter}-server-consul-0.pem`),
-              key_file: join(this.#directory, `${this.datacenter}-server-consul-0-key.pem`),
-              verify_incoming: true,
-            },
-          },
-        }
-        : {}),
-      ...(defaultIntentionPolicy ? { default_intention_policy: defaultIntentionPolicy } : {}),
-      ...config,
-    };
+    return agentConfiguration(this.#options, {
+      ...{ nodeName: this.#nodeName, directory: this.#directory, host: this.host },
+      ...{ datacenter: this.datacenter, managementToken: this.managementToken },
+      ports: this.#ports,
+      tls: this.#tls,
+    });
   }
 
   get primaryDatacenter(): string {

@@ -1,29 +1,17 @@
 /**
- * What every way of balancing has in common.
+ * Which way of balancing a configuration asks for.
  *
  * @module
  */
 
 import type { Random } from "../base/mod.ts";
+import type { Balancer } from "./contract.ts";
 import { LeastRequest } from "./least_request.ts";
 import { Maglev } from "./maglev.ts";
 import { RandomChoice } from "./random.ts";
 import { RingHash } from "./ring_hash.ts";
 import { RoundRobin } from "./round_robin.ts";
-import type { EndpointRecord } from "./state.ts";
 import type { LoadBalancing } from "./types.ts";
-
-export type Excluded = ReadonlySet<unknown> | undefined;
-
-export interface Balancer {
-  /**
-   * `members` are all endpoints and `usable` those not ejected. Both are replaced, never edited: the
-   * same array means the same content, so tables made from `members` outlive ejections.
-   */
-  update(members: readonly EndpointRecord[], usable: readonly EndpointRecord[]): void;
-  /** A usable endpoint outside `excluded`, or `undefined` when there is none. */
-  pick(hash: number | undefined, excluded: Excluded): EndpointRecord | undefined;
-}
 
 export function createBalancer(balancing: LoadBalancing, random: Random): Balancer {
   switch (balancing.kind) {

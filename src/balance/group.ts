@@ -6,7 +6,7 @@
  * @module
  */
 
-import type { Balancer, Excluded } from "./balancer.ts";
+import type { Balancer, Excluded } from "./contract.ts";
 import type { EndpointRecord } from "./state.ts";
 
 export class Group {

@@ -8,7 +8,7 @@
  */
 
 import type { Random } from "../base/mod.ts";
-import type { Balancer, Excluded } from "./balancer.ts";
+import type { Balancer, Excluded } from "./contract.ts";
 import type { EndpointRecord } from "./state.ts";
 import { equalWeights, firstAllowed } from "./weighted.ts";
 

@@ -9,7 +9,6 @@ import { createPrivateKey, X509Certificate } from "node:crypto";
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { type Clock, type Log, messageOf, ProxyError } from "../base/mod.ts";
-import type { TlsFiles } from "./options.ts";
 import type { TransportTls } from "./transport.ts";
 
 const FILE_LIMIT_BYTES = 1 << 20;
@@ -22,6 +21,16 @@ const SYSTEM_CA_FILES = [
   "/etc/ssl/ca-bundle.pem",
   "/etc/ssl/cert.pem",
 ];
+
+/** Where the means of TLS to the agent are; empty text means not given. */
+export interface TlsFiles {
+  readonly caFile: string;
+  readonly caPath: string;
+  readonly certFile: string;
+  readonly keyFile: string;
+  readonly serverName: string;
+  readonly verify: boolean;
+}
 
 /** Fails with `config_invalid`, naming flag and variable. */
 export function readTlsFiles(files: TlsFiles): TransportTls {

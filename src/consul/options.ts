@@ -6,7 +6,7 @@
  */
 
 import { type Address, ProxyError } from "../base/mod.ts";
-import { checkToken, readTlsFiles, readTokenFile } from "./files.ts";
+import { checkToken, readTlsFiles, readTokenFile, type TlsFiles } from "./files.ts";
 
 /** As given on the command line; absent ones are left to the environment. */
 export interface AgentFlags {
@@ -22,15 +22,6 @@ export interface AgentFlags {
   readonly stale?: boolean;
   readonly namespace?: string;
   readonly partition?: string;
-}
-
-export interface TlsFiles {
-  readonly caFile: string;
-  readonly caPath: string;
-  readonly certFile: string;
-  readonly keyFile: string;
-  readonly serverName: string;
-  readonly verify: boolean;
 }
 
 /** Checked; empty text means not given. */

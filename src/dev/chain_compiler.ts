@@ -6,20 +6,13 @@
  */
 
 import { createHash } from "node:crypto";
-import { ChainTargets, type Resolved } from "./chain_targets.ts";
+import { type ChainOverrides, ChainTargets, type Resolved } from "./chain_targets.ts";
 import { configTopic, type FindEntry } from "./config_entries.ts";
 import { isObject, type Json, type JsonObject } from "./decode.ts";
 import { goDuration } from "./go_duration.ts";
 import { Refusal } from "./refusal.ts";
 import { dropEmpty } from "./records.ts";
 import { numberAt, objectAt, textAt } from "./fields.ts";
-
-export interface ChainOverrides {
-  /** `""`: none. */
-  readonly protocol: string;
-  readonly connectTimeoutNs: number;
-  readonly meshGatewayMode: string;
-}
 
 export const NO_OVERRIDES: ChainOverrides = {
   protocol: "",

@@ -5,7 +5,6 @@
  * @module
  */
 
-import type { ChainOverrides } from "./chain_compiler.ts";
 import type { FindEntry } from "./config_entries.ts";
 import { isObject, type Json, type JsonObject } from "./decode.ts";
 import { durationNs, goDuration } from "./go_duration.ts";
@@ -14,6 +13,13 @@ import { dropEmpty } from "./records.ts";
 import { objectAt, textAt, textsAt } from "./fields.ts";
 
 const DEFAULT_CONNECT_TIMEOUT_NS = 5e9;
+
+export interface ChainOverrides {
+  /** `""`: none. */
+  readonly protocol: string;
+  readonly connectTimeoutNs: number;
+  readonly meshGatewayMode: string;
+}
 
 /** Service, subset, datacenter and peer, before or after redirects. */
 export interface Place {

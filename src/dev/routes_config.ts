@@ -14,7 +14,8 @@ import {
   type Route,
   withMeta,
 } from "./call.ts";
-import { type ChainOverrides, compileChain, NO_OVERRIDES } from "./chain_compiler.ts";
+import { compileChain, NO_OVERRIDES } from "./chain_compiler.ts";
+import type { ChainOverrides } from "./chain_targets.ts";
 import { checkKind, configTopic, readEntry } from "./config_entries.ts";
 import { DecodeError, isObject, type JsonObject, parseJson } from "./decode.ts";
 import { durationNs } from "./go_duration.ts";

@@ -7,8 +7,7 @@
  *     deno task bench -rounds 1 -seconds 1             a glance
  *
  * Runs `dist/postern` where there is one, else the sources (`POSTERN_BIN`, `POSTERN_ENGINE`). Where the
- * machine does not count instructions, time on the processor stands for them and every target becomes
- * a ratio to Envoy: see `bench/targets.ts`.
+ * machine does not count instructions they are told from time on the processor: see `bench/targets.ts`.
  *
  * @module
  */
@@ -231,13 +230,14 @@ async function main(): Promise<number> {
   console.log(`Postern: ${posternCommand().join(" ")}`);
   if (!instructions) {
     console.log(
-      "This machine does not count instructions (perf stat): time on the processor stands for\n" +
-        "them, noisy on a busy machine, and targets are ratios to Envoy in this run.",
+      "This machine does not count instructions (perf stat). Postern's are told from its time on\n" +
+        "the processor beside that of a bare relay on Bun whose instructions are known: they are\n" +
+        "right within ten per cent or so, less on a busy machine.",
     );
   }
   console.log();
   const site = await createSite();
-  const pairs = openPairs(site, read.peers);
+  const pairs = openPairs(site, read.peers, { yardstick: !instructions });
   const bench = new Bench(site, pairs, { arguments: read, instructions });
   try {
     for (const part of read.only) await bench.run(part);

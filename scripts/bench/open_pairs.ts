@@ -15,9 +15,13 @@ import {
   type Pair,
   posternInbound,
   posternOutbound,
+  type StartInbound,
+  type StartOutbound,
   startPair,
+  yardstickInbound,
+  yardstickOutbound,
 } from "./pairs.ts";
-import { ENVOY, POSTERN } from "./report.ts";
+import { ENVOY, POSTERN, YARDSTICK } from "./report.ts";
 import type { Site } from "./site.ts";
 
 export interface Pairs {
@@ -36,7 +40,12 @@ export interface Pairs {
 const BOTH = ["inbound", "outbound"] as const;
 const QUIET = { args: ["-log-level", "warn"] } as const;
 
-export function openPairs(site: Site, peers: readonly string[]): Pairs {
+export function openPairs(
+  site: Site,
+  peers: readonly string[],
+  /** Also the relay whose instructions are known. */
+  options: { readonly yardstick: boolean },
+): Pairs {
   const open = new Map<string, Pair>();
   let mesh: ConsulMesh | undefined;
   const consul = async () => mesh ??= await createConsulMesh(site);
@@ -61,12 +70,14 @@ export function openPairs(site: Site, peers: readonly string[]): Pairs {
   const subject = (pair: Pair, name = pair.name, sides: Subject["sides"] = BOTH): Subject => ({
     ...{ name, pair, sides },
   });
-  const halves = async (name: string, settings: { args?: readonly string[] }) => [
+  const startYardstick = () =>
+    startPair(site, YARDSTICK, { inbound: yardstickInbound(), outbound: yardstickOutbound() });
+  /** Each side joined to an nginx that does not resume. */
+  const halves = async (name: string, inbound: StartInbound, outbound: StartOutbound) => [
     subject(
       await once(
         `${name} inbound`,
-        () =>
-          startPair(site, name, { inbound: posternInbound(settings), outbound: nginxOutbound() }),
+        () => startPair(site, name, { inbound, outbound: nginxOutbound() }),
       ),
       name,
       ["inbound"],
@@ -74,8 +85,7 @@ export function openPairs(site: Site, peers: readonly string[]): Pairs {
     subject(
       await once(
         `${name} outbound`,
-        () =>
-          startPair(site, name, { inbound: nginxInbound(), outbound: posternOutbound(settings) }),
+        () => startPair(site, name, { inbound: nginxInbound(), outbound }),
       ),
       name,
       ["outbound"],
@@ -85,6 +95,7 @@ export function openPairs(site: Site, peers: readonly string[]): Pairs {
     async usual() {
       const subjects: Subject[] = [];
       if (has("postern")) subjects.push(subject(await pairs.postern()));
+      if (options.yardstick) subjects.push(subject(await once(YARDSTICK, startYardstick)));
       if (has("envoy")) subjects.push(subject(await once("envoy", () => startEnvoy(true))));
       if (has("nginx")) subjects.push(subject(await once("nginx", startNginx)));
       if (has("consul")) {
@@ -97,11 +108,17 @@ export function openPairs(site: Site, peers: readonly string[]): Pairs {
     async full() {
       const subjects: Subject[] = [];
       if (has("postern")) {
-        subjects.push(...await halves(POSTERN, {}));
-        subjects.push(...await halves(`${POSTERN} -log-level warn`, QUIET));
+        subjects.push(...await halves(POSTERN, posternInbound(), posternOutbound()));
+        const [inbound, outbound] = [posternInbound(QUIET), posternOutbound(QUIET)];
+        subjects.push(...await halves(`${POSTERN} -log-level warn`, inbound, outbound));
+      }
+      if (options.yardstick) {
+        subjects.push(...await halves(YARDSTICK, yardstickInbound(), yardstickOutbound()));
       }
       if (has("envoy")) subjects.push(subject(await once("envoy full", () => startEnvoy(false))));
-      const others = (await pairs.usual()).filter(({ name }) => name !== POSTERN && name !== ENVOY);
+      const others = (await pairs.usual()).filter(({ name }) =>
+        name !== POSTERN && name !== ENVOY && name !== YARDSTICK
+      );
       return [...subjects, ...others];
     },
     async resuming() {
@@ -111,6 +128,7 @@ export function openPairs(site: Site, peers: readonly string[]): Pairs {
         const quiet = await once("postern quiet", () => startPostern(QUIET));
         subjects.push(subject(quiet, `${POSTERN} -log-level warn`));
       }
+      if (options.yardstick) subjects.push(subject(await once(YARDSTICK, startYardstick)));
       if (has("envoy")) subjects.push(subject(await once("envoy", () => startEnvoy(true))));
       return subjects;
     },

@@ -5,8 +5,9 @@
  * @module
  */
 
-import { join } from "node:path";
 import { writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { eventually, freePort, freePorts } from "../../test/kit/process.ts";
 import { type Consul, startConsul } from "../../test/kit/consul.ts";
 import { registerService } from "../../test/kit/mesh.ts";
@@ -35,6 +36,10 @@ export interface Pair {
 export type StartInbound = (site: Site) => Promise<Side>;
 /** Starts the listener that applications dial, towards an inbound at `port`. */
 export type StartOutbound = (site: Site, port: number) => Promise<Side>;
+
+const HERE = dirname(fileURLToPath(import.meta.url));
+const BUN = join(HERE, "..", "..", "node_modules", "bun", "bin", "bun.exe");
+const YARDSTICK = join(HERE, "yardstick.ts");
 
 let started = 0;
 
@@ -189,6 +194,32 @@ export function nginxOutbound(): StartOutbound {
     );
     return { pid: program.pid, program, port };
   };
+}
+
+export function yardstickInbound(): StartInbound {
+  return async (site) => {
+    const port = await freePort(HOST);
+    return startYardstick(site, "inbound", [port, site.backend.port], site.db);
+  };
+}
+
+export function yardstickOutbound(): StartOutbound {
+  return async (site, target) => {
+    const port = await freePort(HOST);
+    return startYardstick(site, "outbound", [port, target], site.web);
+  };
+}
+
+function startYardstick(
+  site: Site,
+  role: "inbound" | "outbound",
+  ports: readonly [port: number, target: number],
+  { certFile, keyFile }: { readonly certFile: string; readonly keyFile: string },
+): Side {
+  const program = new Program(BUN, [
+    ...[YARDSTICK, role, ...ports.map(String), certFile, keyFile, site.rootsFile],
+  ], { logFile: join(site.directory, `yardstick-${++started}.log`) });
+  return { pid: program.pid, program, port: ports[0] };
 }
 
 export function envoyInboundSide(options: { readonly resumption: boolean }): StartInbound {

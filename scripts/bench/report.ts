@@ -10,6 +10,7 @@ import {
   judgeCalls,
   judgeCost,
   type Judged,
+  kInstructionsOf,
   MEMORY_TARGETS,
   SCALE_TARGET,
   type Target,
@@ -18,6 +19,7 @@ import {
 const SIDES = ["inbound", "outbound"] as const;
 export const POSTERN = "postern";
 export const ENVOY = "envoy";
+export const YARDSTICK = "bare relay";
 
 export interface ScaleRow {
   readonly what: string;
@@ -31,18 +33,13 @@ export function costTable(
 ): string {
   const { target, unit } = options;
   const envoy = measured.find(({ pair }) => pair === ENVOY);
-  const rows = [[
-    unit,
-    "side",
-    "k-instr",
-    "cpu us",
-    "x Envoy",
-    "syscalls",
-    "target",
-    "",
-    "calls",
-    "",
-  ]];
+  const yardstickOf = (side: SideName) =>
+    measured.find(({ pair, sides }) => pair === YARDSTICK && sides[side])?.sides[side];
+  const counted = measured.some(({ sides }) =>
+    SIDES.some((side) => sides[side]?.kInstructions !== undefined)
+  );
+  const heads = [unit, "side", counted ? "k-instr" : "~k-instr", "cpu us", "x Envoy", "syscalls"];
+  const rows = [[...heads, "target", "", "calls", ""]];
   for (const one of measured) {
     if (one.failed !== undefined) {
       rows.push([one.pair, "", `failed: ${one.failed.split("\n")[0]}`]);
@@ -52,19 +49,18 @@ export function costTable(
       const cost = one.sides[side];
       if (!cost) continue;
       const isOurs = one.pair.startsWith(POSTERN);
-      const judged = isOurs
-        ? judgeCost(target, side, { postern: cost, envoy: envoy?.sides[side] })
-        : undefined;
-      const calls = isOurs ? judgeCalls(target, cost) : undefined;
+      // Time says nothing about the instructions of another runtime.
+      const yardstick = isOurs || one.pair === YARDSTICK ? yardstickOf(side) : undefined;
+      const kInstructions = kInstructionsOf(target, side, { cost, yardstick });
       rows.push([
         one.pair,
         side,
-        cost.kInstructions === undefined ? "-" : number(cost.kInstructions),
+        kInstructions === undefined ? "-" : number(kInstructions),
         number(cost.cpuUs),
         ratio(cost, envoy?.sides[side]),
         number(cost.systemCalls),
-        ...shown(judged),
-        ...shown(calls),
+        ...shown(isOurs ? judgeCost(target, side, kInstructions) : undefined),
+        ...shown(isOurs ? judgeCalls(target, cost) : undefined),
       ]);
     }
   }

@@ -11,12 +11,10 @@ import {
   formatAddress,
   type LevelHolder,
   messageOf,
-  ProxyError,
   Stats,
   systemClock,
   systemRandom,
 } from "../base/mod.ts";
-import type { Agent } from "../consul/mod.ts";
 import type { RemoteAuthorize } from "../proxy/mod.ts";
 import { type Engine, runtimeEngine } from "../net/mod.ts";
 import type { Snapshot } from "../snapshot/mod.ts";
@@ -24,17 +22,15 @@ import type { ProxyOptions } from "./args.ts";
 import { descriptorLimit, fittingConnections } from "./descriptors.ts";
 import { Heartbeat } from "./heartbeat.ts";
 import { BindRetry } from "./bind_retry.ts";
+import { boundedAuthorize } from "./bounded_authorize.ts";
 import { createLogOutput } from "./log_output.ts";
 import { Notifier } from "./notify.ts";
 import { createLocalPlane, type DataPlane } from "./plane.ts";
 import { onSignals } from "./signals.ts";
-import { createSource } from "./source.ts";
+import { createSource, type ProxySource } from "./source.ts";
 import { versionInfo, versionLine } from "./version.ts";
 import { createWorkerPlane } from "./worker_plane.ts";
 
-/** Bound of the agent's authorize call per connection (`-authorize both`). */
-const AUTHORIZE_TIMEOUT_MS = 2_000;
-const MAX_AUTHORIZE_CALLS = 256;
 /** After becoming ready: what only the start needed can go. */
 const TRIM_MS = 2_000;
 
@@ -62,6 +58,66 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     },
   });
 
+  const state = {
+    snapshot: undefined as Snapshot | undefined,
+    draining: false,
+    exitCode: 0,
+    waitingFor: "the first answer of the agent",
+  };
+  let parts: (ProxySource & { readonly plane: DataPlane }) | undefined;
+  const drain = () =>
+    parts?.plane.drain(options.drainTimeoutMs).catch((error) =>
+      log.error("drain failed", { error: messageOf(error) })
+    );
+  const view: AdminView = {
+    clock,
+    get info() {
+      return {
+        ...versionInfo(engine.name),
+        pid: process.pid,
+        workers: options.workers,
+        startedMs,
+        options: shownOptions(options, parts?.proxyId ?? ""),
+      };
+    },
+    data: () => parts?.plane.views({ connections: true }) ?? Promise.resolve([]),
+    samples: () => stats.samples(),
+    snapshot: () => state.snapshot,
+    source: () => parts?.source.status(),
+    refused: () => parts?.source.refused ?? [],
+    notReady: () => notReady(),
+    draining: () => state.draining,
+    secrets: () => parts?.secrets ?? [],
+    logLevel: () => holder.level,
+    setLogLevel: (level) => {
+      holder.level = level;
+      parts?.plane.setLogLevel(level);
+    },
+    drainListeners: () => {
+      state.draining = true;
+      drain();
+    },
+    quit: () => finish(),
+  };
+  let unbound: () => readonly string[] = () => [];
+  const notReady = (): string[] => {
+    const reasons: string[] = [];
+    if (state.draining) reasons.push("draining");
+    if (!state.snapshot) {
+      const waitingFor = parts?.source.status().waitingFor.join(", ") ?? state.waitingFor;
+      reasons.push(`waiting for ${waitingFor || "the first snapshot"}`);
+    } else if (state.snapshot.credentials.notAfterMs <= clock.now()) {
+      reasons.push("the certificate has expired");
+    }
+    if (state.snapshot) reasons.push(...unbound());
+    return reasons;
+  };
+  let admin: AdminServer | undefined;
+  const openAdmin = async () => {
+    if (options.adminBind.kind === "off") return;
+    admin ??= await startAdmin(view, options.adminBind, log);
+  };
+
   try {
     const starting = createSource(options, {
       clock,
@@ -70,14 +126,20 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
       stats,
       env: process.env,
       signal: stopping.signal,
+      // Whoever asks whether we live gets an answer meanwhile.
+      async onWaiting(reason) {
+        state.waitingFor = `the agent: ${reason}`;
+        await openAdmin();
+      },
     });
     const started = await Promise.race([starting, finished]);
     if (!started) {
       stopping.abort();
+      await admin?.close();
       log.info("stopped before the agent was reached");
       return 0;
     }
-    const { source, agent, proxyId, secrets } = started;
+    const { source, agent, proxyId } = started;
     const descriptors = descriptorLimit();
     const maxConnections = fittingConnections(options.maxConnections, descriptors);
     if (maxConnections < options.maxConnections) {
@@ -92,58 +154,9 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
       maxConnections,
       remoteAuthorize: boundedAuthorize(agent),
     });
-
-    const state = {
-      snapshot: undefined as Snapshot | undefined,
-      draining: false,
-      exitCode: 0,
-    };
-    const view: AdminView = {
-      clock,
-      info: {
-        ...versionInfo(engine.name),
-        pid: process.pid,
-        workers: options.workers,
-        startedMs,
-        options: shownOptions(options, proxyId),
-      },
-      data: () => plane.views({ connections: true }),
-      samples: () => stats.samples(),
-      snapshot: () => state.snapshot,
-      source: () => source.status(),
-      refused: () => source.refused,
-      notReady: () => notReady(),
-      draining: () => state.draining,
-      secrets: () => secrets,
-      logLevel: () => holder.level,
-      setLogLevel: (level) => {
-        holder.level = level;
-        plane.setLogLevel(level);
-      },
-      drainListeners: () => {
-        state.draining = true;
-        plane.drain(options.drainTimeoutMs).catch((error) =>
-          log.error("drain failed", { error: messageOf(error) })
-        );
-      },
-      quit: () => finish(),
-    };
-    const notReady = (): string[] => {
-      const reasons: string[] = [];
-      if (state.draining) reasons.push("draining");
-      if (!state.snapshot) {
-        reasons.push(
-          `waiting for ${source.status().waitingFor.join(", ") || "the first snapshot"}`,
-        );
-      } else if (state.snapshot.credentials.notAfterMs <= clock.now()) {
-        reasons.push("the certificate has expired");
-      }
-      if (state.snapshot) reasons.push(...binding.unbound);
-      return reasons;
-    };
-
-    let admin: AdminServer | undefined;
-    if (options.adminBind.kind !== "off") admin = await startAdmin(view, options.adminBind, log);
+    parts = { ...started, plane };
+    if (state.draining) drain();
+    await openAdmin();
     const notifier = new Notifier({ env: process.env, pid: process.pid, clock, log });
     const heartbeat = new Heartbeat({
       clock,
@@ -166,6 +179,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
       ...{ clock, log, plane, signal: stopping.signal },
       onBound: becameReady,
     });
+    unbound = () => binding.unbound;
     let applying = Promise.resolve();
     source.start((snapshot) => {
       state.snapshot = snapshot;
@@ -221,26 +235,6 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     signals.off();
     flush();
   }
-}
-
-/** More questions at once than the agent would answer in time are refused, which denies. */
-function boundedAuthorize(agent: Agent | undefined): RemoteAuthorize {
-  let asking = 0;
-  return async (request) => {
-    if (!agent) throw new ProxyError("authorize_failed", "there is no agent");
-    if (asking >= MAX_AUTHORIZE_CALLS) {
-      throw new ProxyError(
-        "authorize_failed",
-        `${asking} connections wait for the agent's verdict`,
-      );
-    }
-    asking++;
-    try {
-      return await agent.authorize(request, { timeoutMs: AUTHORIZE_TIMEOUT_MS });
-    } finally {
-      asking--;
-    }
-  };
 }
 
 function createPlane(

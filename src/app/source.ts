@@ -34,6 +34,8 @@ export interface SourceDeps {
   readonly stats: Stats;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly signal: AbortSignal;
+  /** The agent is away, and nothing can be done before it comes; called for each failure. */
+  onWaiting(reason: string): Promise<void>;
 }
 
 export interface ProxySource {
@@ -115,7 +117,7 @@ async function findSidecar(
   serviceId: string,
   options: ProxyOptions,
   agent: Agent,
-  { clock, random, log, signal }: SourceDeps,
+  { clock, random, log, signal, onWaiting }: SourceDeps,
 ): Promise<string> {
   const backoff = new Backoff({ baseMs: 500, maxMs: 15_000, random });
   for (;;) {
@@ -133,6 +135,7 @@ async function findSidecar(
         error: messageOf(error),
         delay_ms: Math.round(delayMs),
       });
+      await onWaiting(messageOf(error));
       await sleep(clock, delayMs, { signal });
       if (signal.aborted) throw error;
     }

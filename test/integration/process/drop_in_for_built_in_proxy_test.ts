@@ -99,6 +99,10 @@ test("a sidecar may be started before its agent", async () => {
   const said = { timeoutMs: 10_000 };
   await dbSidecar.process.waitFor(/\[WARN\][^\n]*agent not reached[^\n]*refused/, said);
   await webSidecar.process.waitFor(/\[WARN\][^\n]*agent not reached/, said);
+  const { status, body } = await dbSidecar.admin("/ready");
+  assert.equal(status, 503);
+  assert.match(body, /waiting for the agent: .*refused/);
+  assert.equal((await dbSidecar.admin("/live")).status, 200);
   await mesh.agent.start();
   await waitForEcho(upstream);
 });

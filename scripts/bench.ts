@@ -12,6 +12,7 @@
  * @module
  */
 
+import { execFileSync } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -227,7 +228,9 @@ async function main(): Promise<number> {
   const programs = ["wrk", "nginx", "strace", "perf"];
   await ensurePeers([...programs, ...read.peers.filter((peer) => peer !== "postern")]);
   const instructions = countsInstructions();
-  console.log(`Postern: ${posternCommand().join(" ")}`);
+  const [command = "", ...words] = posternCommand();
+  const version = execFileSync(command, [...words, "version"], { encoding: "utf8" });
+  console.log(`${version.trim()}: ${[command, ...words].join(" ")}`);
   if (!instructions) {
     console.log(
       "This machine does not count instructions (perf stat). Postern's are told from its time on\n" +

@@ -166,18 +166,27 @@ async function countWindow(
   const { directory } = site;
   // Asking is a request as well.
   const asked = options.unit === "request" ? 1 : 0;
-  if (what === "calls") {
-    const tracing = await startTracing(pids, directory);
-    const before = await done();
-    await pause(seconds * 1_000);
-    const after = await done();
-    return { operations: after - before - asked, costs: [], calls: await tracing.stop() };
-  }
-  const counting = await startCounting(pids, { directory, instructions });
-  const before = await done();
+  const counting = what === "cost"
+    ? await startCounting(pids, { directory, instructions })
+    : undefined;
+  const tracing = counting ? undefined : await startTracing(pids, directory);
+  const began = performance.now();
+  const before = await stamped(done);
   await pause(seconds * 1_000);
-  const after = await done();
-  return { operations: after - before - asked, costs: await counting.stop(), calls: [] };
+  const after = await stamped(done);
+  const windowMs = performance.now() - began;
+  const costs = await counting?.stop() ?? [];
+  const calls = await tracing?.stop() ?? [];
+  // What was counted lasted a little longer than what was asked about.
+  const stretch = windowMs / (after.atMs - before.atMs);
+  return { operations: (after.value - before.value - asked) * stretch, costs, calls };
+}
+
+async function stamped(
+  ask: () => Promise<number>,
+): Promise<{ readonly value: number; readonly atMs: number }> {
+  const value = await ask();
+  return { value, atMs: performance.now() };
 }
 
 async function connected(site: Site, connections: number): Promise<void> {

@@ -28,7 +28,8 @@ for (
     ];
     const serials = () =>
       Promise.all(listeners.map(({ place, as }) => presentedSerial(place, { agent, as })));
-    const before = await serials();
+    // Envoy listens before it has what it needs for a handshake.
+    const before = await eventually("both sidecars present their leaves", serials);
     await server.rotateCa();
     await eventually("both sidecars present new leaves", async () => {
       return (await serials()).every((serial, index) => serial !== before[index]);

@@ -36,6 +36,8 @@ export async function keepRegistered(
   const backoff = new Backoff({ baseMs: 1_000, maxMs: 10_000, random });
   let registered = false;
   let ever = false;
+  // Cut off before the answer came: the agent may have taken it all the same.
+  let perhaps = false;
   while (!signal.aborted) {
     let pauseMs = HEARTBEAT_MS;
     try {
@@ -48,7 +50,8 @@ export async function keepRegistered(
       }
       backoff.reset();
     } catch (error) {
-      if (signal.aborted) break;
+      perhaps = signal.aborted;
+      if (perhaps) break;
       const code = error instanceof ProxyError ? error.code : "internal";
       if (!ever && code === "agent_forbidden") throw error;
       // The agent forgot us, or may have: say it all again.
@@ -62,7 +65,7 @@ export async function keepRegistered(
     }
     await wakeableSleep(clock, pauseMs, { signal });
   }
-  if (ever) await deregister(client, request.id, deps);
+  if (ever || perhaps) await deregister(client, request.id, deps);
 }
 
 async function register(

@@ -21,8 +21,10 @@ export interface WorkerPlaneOptions extends PlaneOptions {
 
 /** How long a worker may take to answer for the admin server. */
 const VIEW_TIMEOUT_MS = 1_000;
-/** A worker that dies at once is not started again at once. */
+/** A worker that dies is started again after this, and ever later while it dies young. */
 const RESTART_MS = 200;
+const RESTART_MAX_MS = 10_000;
+const YOUNG_MS = 10_000;
 
 type Answer = Extract<FromWorker, { kind: "done" }>["value"];
 
@@ -109,6 +111,8 @@ class WorkerHandle {
   #lastId = 0;
   readonly #asked = new Map<number, (value: Answer) => void>();
   #restart: Timer | undefined;
+  #restartMs = RESTART_MS / 2;
+  #startedMs = 0;
 
   constructor(given: HandleOptions) {
     this.#given = given;
@@ -149,6 +153,7 @@ class WorkerHandle {
     const { workers, maxConnections, idleTimeoutMs, lifetimeMs, logJson } = options;
     const worker = (options.createWorker ?? createDataWorker)();
     this.#worker = worker;
+    this.#startedMs = options.clock.monotonic();
     this.#applied = undefined;
     let ready = () => {};
     this.#ready = new Promise((resolve) => ready = resolve);
@@ -208,7 +213,10 @@ class WorkerHandle {
     this.#asked.clear();
     if (closed()) return;
     options.log.error("data worker died; starting another", { worker, reason });
-    this.#restart = options.clock.after(RESTART_MS, () => {
+    const { clock } = options;
+    const young = clock.monotonic() - this.#startedMs < YOUNG_MS;
+    this.#restartMs = young ? Math.min(this.#restartMs * 2, RESTART_MAX_MS) : RESTART_MS;
+    this.#restart = clock.after(this.#restartMs, () => {
       this.#spawn();
       const current = snapshot();
       if (current) this.apply(current).catch(() => {});

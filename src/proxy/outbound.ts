@@ -123,7 +123,7 @@ export class OutboundConnection implements LiveConnection {
   }
 
   #connect(lease: Lease, trust: Trust): void {
-    const { engine, deadlines } = this.#context;
+    const { engine, deadlines, clock } = this.#context;
     const { sni, connectTimeoutMs, key } = lease.target.part;
     const { host, port } = lease.state.endpoint;
     const address = { kind: "tcp", host, port } as const;
@@ -134,19 +134,24 @@ export class OutboundConnection implements LiveConnection {
       this.#dial?.cancel();
       this.#failed(lease, "endpoint_timed_out", `no connection after ${connectTimeoutMs} ms`);
     });
-    this.#dial = engine.dial({ address, tls: trust.client(sni), ticket: trust.ticket(ticketKey) }, {
+    const nowMs = clock.monotonic();
+    const kept = trust.tickets.find(ticketKey, nowMs);
+    let provenMs = nowMs;
+    this.#dial = engine.dial({ address, tls: trust.client(sni), ticket: kept?.ticket }, {
       onConnected: (connection, presented) => {
         this.#deadline?.cancel();
         this.#dial = undefined;
-        if (presented) this.#identify(lease, { connection, presented, trust });
+        if (!presented) return;
+        if (kept && presented.resumed) provenMs = kept.provenMs;
+        this.#identify(lease, { connection, presented, trust });
       },
       onFailed: (stage, reason) => {
         this.#deadline?.cancel();
         this.#dial = undefined;
-        trust.dropTicket(ticketKey);
+        trust.tickets.drop(ticketKey);
         this.#failed(lease, "endpoint_refused", stage === "connect" ? reason : `TLS: ${reason}`);
       },
-      onTicket: (ticket) => trust.keepTicket(ticketKey, ticket),
+      onTicket: (ticket) => trust.tickets.keep(ticketKey, { ticket, provenMs }),
     });
   }
 

@@ -7,20 +7,18 @@
  */
 
 import { type ChainVerdict, parseRoots, PeerJudge } from "../identity/mod.ts";
-import type { ClientTls, Engine, PresentedPeer, ServerTls, Ticket } from "../net/mod.ts";
+import type { ClientTls, Engine, PresentedPeer, ServerTls } from "../net/mod.ts";
 import type { CredentialsPart, TlsDirection, TlsPart } from "../snapshot/mod.ts";
-
-/** Tickets kept per generation; the least recently stored goes first. About 2 KB each. */
-const MAX_TICKETS = 1_024;
+import { Tickets } from "./tickets.ts";
 
 export class Trust {
   readonly credentials: CredentialsPart;
   readonly tls: TlsPart;
   readonly server: ServerTls;
   readonly judge: PeerJudge;
+  readonly tickets = new Tickets();
   readonly #engine: Engine;
   readonly #clients = new Map<string, ClientTls>();
-  readonly #tickets = new Map<string, Ticket>();
 
   constructor(engine: Engine, credentials: CredentialsPart, tls: TlsPart) {
     this.credentials = credentials;
@@ -72,23 +70,6 @@ export class Trust {
       };
     }
     return verdict;
-  }
-
-  ticket(key: string): Ticket | undefined {
-    return this.#tickets.get(key);
-  }
-
-  keepTicket(key: string, ticket: Ticket): void {
-    this.#tickets.delete(key);
-    if (this.#tickets.size >= MAX_TICKETS) {
-      const oldest = this.#tickets.keys().next();
-      if (!oldest.done) this.#tickets.delete(oldest.value);
-    }
-    this.#tickets.set(key, ticket);
-  }
-
-  dropTicket(key: string): void {
-    this.#tickets.delete(key);
   }
 }
 

@@ -24,12 +24,15 @@ import { openPairs, type Pairs } from "./bench/open_pairs.ts";
 import {
   callsLines,
   costTable,
+  ENVOY,
   flatnessTable,
   memoryTable,
   POSTERN,
   type ScaleRow,
   scaleTable,
+  YARDSTICK,
 } from "./bench/report.ts";
+import type { Pair } from "./bench/pairs.ts";
 import { createSite, type Site } from "./bench/site.ts";
 import { TARGETS } from "./bench/targets.ts";
 import { ensurePeers } from "./peers.ts";
@@ -50,7 +53,7 @@ const USAGE = `Usage: deno task bench [-only ${PARTS.join(",")}] [-peers ${PEERS
                        [-rounds N] [-seconds N]`;
 
 function readArguments(argv: readonly string[]): Arguments | string {
-  let read: Arguments = { only: PARTS, peers: PEERS, rounds: 3, seconds: 3 };
+  let read: Arguments = { only: PARTS, peers: PEERS, rounds: 2, seconds: 2 };
   for (let index = 0; index < argv.length; index += 2) {
     const name = (argv[index] ?? "").replace(/^--?/, "");
     const value = argv[index + 1] ?? "";
@@ -172,28 +175,37 @@ class Bench {
   }
 
   async #scale(): Promise<void> {
-    const upstreams: Subject[] = [];
+    const byUpstreams: ScaleRow[] = [];
     for (const count of [1, 50, 200]) {
       const pair = await this.#pairs.postern(count);
-      upstreams.push({ name: `${count} upstreams`, pair, sides: ["inbound", "outbound"] });
+      byUpstreams.push(...await this.#scaleRows(`${count} upstreams`, [toSubject(pair)], 16));
     }
-    const load = { connections: 16, path: "/small" } as const;
-    const byUpstreams = await this.#measure(upstreams, { unit: "request", load });
-    const rows = byUpstreams.map((measured): ScaleRow => ({ what: measured.pair, measured }));
-    print(scaleTable("Requests by number of upstreams declared", rows));
+    print(scaleTable("Requests by number of upstreams declared (per request)", byUpstreams));
+    const subjects = (await this.#pairs.usual()).filter(({ name }) =>
+      [POSTERN, ENVOY, YARDSTICK].includes(name)
+    );
     const byConnections: ScaleRow[] = [];
-    const usual = upstreams[0];
-    for (const connections of usual ? [10, 1_000, 4_000] : []) {
-      const subject = { ...usual as Subject, name: `${connections} connections` };
-      const [measured] = await this.#measure([subject], {
-        unit: "request",
-        load: { connections, path: "/small" },
-      });
-      if (measured) byConnections.push({ what: subject.name, measured });
+    for (const connections of [10, 1_000, 4_000]) {
+      const what = `${connections} connections`;
+      byConnections.push(...await this.#scaleRows(what, subjects, connections));
     }
-    print(scaleTable("Requests by number of open connections", byConnections));
-    this.results.scale = [...rows, ...byConnections];
+    print(scaleTable("Requests by number of open connections (per request)", byConnections));
+    this.results.scale = [...byUpstreams, ...byConnections];
   }
+
+  async #scaleRows(
+    what: string,
+    subjects: readonly Subject[],
+    connections: number,
+  ): Promise<ScaleRow[]> {
+    const load = { connections, path: "/small" } as const;
+    const measured = await this.#measure(subjects, { unit: "request", load });
+    return measured.map((one) => ({ what, measured: one }));
+  }
+}
+
+function toSubject(pair: Pair): Subject {
+  return { name: pair.name, pair, sides: ["inbound", "outbound"] };
 }
 
 async function noneResumed(subject: Subject): Promise<void> {

@@ -8,7 +8,7 @@
 
 import { eventually, pause } from "../../test/kit/process.ts";
 import { type Cost, startCounting, startTracing, total } from "./counters.ts";
-import { type LoadOptions, runLoad } from "./load.ts";
+import { type LoadOptions, startLoad } from "./load.ts";
 import type { Pair } from "./pairs.ts";
 import { get, type Site } from "./site.ts";
 
@@ -52,6 +52,8 @@ export interface CellOptions {
 const SIDES = ["inbound", "outbound"] as const;
 const WARM_UP_MS = 700;
 const TRACE_SECONDS = 2;
+/** At most; a load is stopped when its window is over. */
+const LOAD_SECONDS = 60;
 const CALLS_SHOWN = 10;
 
 export async function measureCell(
@@ -133,22 +135,17 @@ async function takeTurn(
   const { inbound, outbound } = subject.pair;
   const pids = [inbound.pid, outbound.pid];
   const seconds = what === "cost" ? options.seconds : TRACE_SECONDS;
-  const run = runLoad(site, {
-    ...load,
-    port: outbound.port,
-    // The window ends before the load does: attaching, waiting for connections and slow turns included.
-    seconds: Math.ceil(seconds + WARM_UP_MS / 1_000 + 1 + load.connections / 500),
-  });
+  const run = startLoad(site, { ...load, port: outbound.port, seconds: LOAD_SECONDS });
   let turn: Turn;
   try {
     if (!load.close) await connected(site, load.connections);
     await pause(WARM_UP_MS);
     turn = await countWindow(pids, { ...options, seconds, what });
-  } finally {
-    // Its error, if any, is the one to tell.
-    await run.catch(() => {});
+  } catch (error) {
+    await run.stop().catch(() => {});
+    throw error;
   }
-  const report = await run;
+  const report = await run.stop();
   if (report.errors > 0) throw new Error(`${report.errors} errors in ${report.requests} requests`);
   if (!(turn.operations > 0)) throw new Error(`no ${unit} was done`);
   await drained(site);

@@ -35,8 +35,16 @@ const SCRIPT = `done = function(summary, latency, requests)
 end
 `;
 
-/** Runs wrk to its end. */
-export function runLoad(site: Site, options: LoadOptions): Promise<LoadReport> {
+/** wrk at work. */
+export interface Load {
+  /** Ends it now; what it saw. Fails where it could not run. */
+  stop(): Promise<LoadReport>;
+  /** Waits for its end. */
+  readonly report: Promise<LoadReport>;
+}
+
+/** Lasts `seconds` unless it is stopped. */
+export function startLoad(site: Site, options: LoadOptions): Load {
   const script = join(site.directory, "report.lua");
   writeFileSync(script, SCRIPT);
   const args = [
@@ -45,8 +53,8 @@ export function runLoad(site: Site, options: LoadOptions): Promise<LoadReport> {
     ...(options.close ? ["-H", "Connection: close"] : []),
     `http://${HOST}:${options.port}${options.path}`,
   ];
-  return new Promise((resolve, reject) => {
-    const child = spawn(peer("wrk"), args, { stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(peer("wrk"), args, { stdio: ["ignore", "pipe", "pipe"] });
+  const report = new Promise<LoadReport>((resolve, reject) => {
     const limit = setTimeout(() => child.kill("SIGKILL"), (options.seconds + 30) * 1_000);
     let output = "";
     for (const stream of [child.stdout, child.stderr]) {
@@ -61,6 +69,16 @@ export function runLoad(site: Site, options: LoadOptions): Promise<LoadReport> {
       resolve({ requests, bytes, errors });
     });
   });
+  // Who waits for it later hears of its failure then.
+  report.catch(() => {});
+  return {
+    report,
+    stop() {
+      // wrk reports and ends in order.
+      child.kill("SIGINT");
+      return report;
+    },
+  };
 }
 
 /** Connections that have each been answered once and stay open. */

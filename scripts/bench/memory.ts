@@ -7,7 +7,7 @@
 import { eventually, pause } from "../../test/kit/process.ts";
 import type { SideName } from "./cell.ts";
 import { residentBytes } from "./counters.ts";
-import { openConnections, runLoad } from "./load.ts";
+import { openConnections, startLoad } from "./load.ts";
 import type { Pair } from "./pairs.ts";
 import type { Site } from "./site.ts";
 
@@ -21,12 +21,14 @@ export interface MemoryCost {
 export interface Flatness {
   readonly connections: number;
   readonly errors: number;
-  /** Megabytes after each round. */
+  /** Megabytes (2 ** 20 bytes) after each round. */
   readonly rounds: Readonly<Record<SideName, readonly number[]>>;
 }
 
 /** Collectors get this long to give back what is no longer used. */
 const SETTLE_MS = 1_500;
+/** Postern gives back what its start needed a few seconds after it. */
+const IDLE_MS = 5_000;
 const WARM_CONNECTIONS = 200;
 const SIDES = ["inbound", "outbound"] as const;
 
@@ -43,16 +45,16 @@ export async function measureMemory(
   pair: Pair,
   connections: number,
 ): Promise<MemoryCost> {
-  await pause(SETTLE_MS);
-  const idleMb = resident(pair, 1e6);
+  await pause(IDLE_MS);
+  const idleMb = resident(pair, 1 << 20);
   try {
     // What the first connections bring in stays and is not theirs.
     (await openConnections(pair.outbound.port, WARM_CONNECTIONS)).close();
     await quiet(site);
-    const before = resident(pair, 1e3);
+    const before = resident(pair, 1 << 10);
     const open = await openConnections(pair.outbound.port, connections);
     await pause(SETTLE_MS);
-    const after = resident(pair, 1e3);
+    const after = resident(pair, 1 << 10);
     const lost = open.lost();
     open.close();
     await quiet(site);
@@ -85,9 +87,9 @@ export async function measureFlatness(
   let errors = 0;
   for (let round = 1; round <= rounds; round++) {
     while (done < connections * round / rounds) {
-      const report = await runLoad(site, {
+      const report = await startLoad(site, {
         ...{ port: pair.outbound.port, path: "/small", close: true, connections: 16, seconds: 3 },
-      });
+      }).report;
       done += report.requests;
       errors += report.errors;
       if (report.requests === 0) {
@@ -95,7 +97,7 @@ export async function measureFlatness(
       }
     }
     await pause(SETTLE_MS / 3);
-    const now = resident(pair, 1e6);
+    const now = resident(pair, 1 << 20);
     for (const side of SIDES) sizes[side].push(now[side]);
   }
   return { connections: done, errors, rounds: sizes };

@@ -89,7 +89,13 @@ export function posternInbound(settings: PosternSettings = {}): StartInbound {
       service: "db",
       trustDomain: site.trustDomain,
       credentials: { ...filesOf(site.db), rootsFile: site.rootsFile },
-      inbound: { bind: `${HOST}:${port}`, local: `${HOST}:${site.backend.port}` },
+      inbound: {
+        bind: `${HOST}:${port}`,
+        local: `${HOST}:${site.backend.port}`,
+        // As below.
+        localConnectTimeout: "60s",
+        handshakeTimeout: "60s",
+      },
       intentions: [{ source: "web", action: "allow" }],
     });
   };
@@ -103,6 +109,8 @@ export function posternOutbound(settings: PosternSettings = {}): StartOutbound {
       bind: `${HOST}:${bind}`,
       addresses: [`${HOST}:${target}`],
       identity: { service: "db" },
+      // Thousands at once are the load here, not a fault.
+      connectTimeout: "60s",
       maxConnections: 100_000,
       maxPending: 100_000,
     });

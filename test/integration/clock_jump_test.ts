@@ -1,0 +1,50 @@
+/**
+ * The wall clock jumps: open connections live on, deadlines hold, and what is not valid at the new time
+ * is refused until the time is right again.
+ *
+ * @module
+ */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type Clock, systemClock } from "../../src/base/mod.ts";
+import { openClient, startEcho } from "../kit/data_path.ts";
+import { startPair } from "../kit/pair.ts";
+
+const DAY_MS = 24 * 3_600_000;
+
+function jumpingClock(): Clock & { jump(ms: number): void } {
+  let offsetMs = 0;
+  return {
+    now: () => systemClock.now() + offsetMs,
+    monotonic: () => systemClock.monotonic(),
+    after: (delayMs, fn) => systemClock.after(delayMs, fn),
+    jump: (ms) => {
+      offsetMs += ms;
+    },
+  };
+}
+
+for (const [way, jumpMs] of [["forward", 100 * DAY_MS], ["back", -100 * DAY_MS]] as const) {
+  test(`a clock that jumps ${way} cuts nothing that is open and lets nobody in wrongly`, async () => {
+    await using echo = await startEcho();
+    const clock = jumpingClock();
+    await using pair = await startPair({ localPort: echo.port, db: { clock } });
+    await using open = await openClient(pair.port);
+    open.send("hello");
+    await open.read(5);
+
+    clock.jump(jumpMs);
+    open.send("still");
+    assert.equal(String(await open.read(5)), "still");
+    await using stranger = await openClient(pair.port);
+    stranger.send("hello");
+    await assert.rejects(stranger.read(5));
+    assert.equal(echo.sockets.length, 1, "the application must not see a connection at that time");
+
+    clock.jump(-jumpMs);
+    await using later = await openClient(pair.port);
+    later.send("right");
+    assert.equal(String(await later.read(5)), "right");
+  });
+}

@@ -1,0 +1,99 @@
+/**
+ * A short handshake rests on an earlier full one, and must not outlive what that one rested on: a
+ * rotation, a removed root or a changed trust domain, on either side. On a runtime that never resumes
+ * the refusals below hold all the same.
+ *
+ * @module
+ */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Snapshot } from "../../src/snapshot/mod.ts";
+import { createAuthority } from "../kit/certificates.ts";
+import { openClient, startEcho } from "../kit/data_path.ts";
+import { type Pair, startPair } from "../kit/pair.ts";
+
+let version = 1_000_000;
+
+async function exchange(pair: Pair): Promise<void> {
+  await using client = await openClient(pair.port);
+  client.send("hello");
+  assert.equal(String(await client.read(5)), "hello");
+}
+
+async function refused(pair: Pair): Promise<void> {
+  await using client = await openClient(pair.port);
+  client.send("hello");
+  await assert.rejects(client.read(5));
+}
+
+/** Short handshakes so far, as the side that accepts them counts them. */
+function resumed(pair: Pair): number {
+  const { samples } = pair.db.path.view({ connections: false });
+  return samples.find(({ name }) => name === "tls_resumed_total")?.value ?? 0;
+}
+
+function withCredentials(
+  snapshot: Snapshot,
+  changes: Partial<Snapshot["credentials"]>,
+): Snapshot {
+  return { ...snapshot, credentials: { ...snapshot.credentials, ...changes, version: ++version } };
+}
+
+async function warmPair() {
+  const echo = await startEcho();
+  const pair = await startPair({ localPort: echo.port });
+  await exchange(pair);
+  await exchange(pair);
+  if (pair.web.path.engineName.startsWith("bun")) assert.equal(resumed(pair), 1);
+  const before = resumed(pair);
+  return {
+    pair,
+    before,
+    async [Symbol.asyncDispose]() {
+      await pair[Symbol.asyncDispose]();
+      await echo[Symbol.asyncDispose]();
+    },
+  };
+}
+
+for (const side of ["web", "db"] as const) {
+  test(`a rotated leaf of ${side} ends every older ticket`, async () => {
+    await using warm = await warmPair();
+    const { pair, before } = warm;
+    const { certPem, keyPem } = pair.ca.issueLeaf({ service: side });
+    await pair[side].set(withCredentials(pair[`${side}Snapshot`], { certPem, keyPem }));
+    await exchange(pair);
+    assert.equal(resumed(pair), before, "the first handshake after a rotation must be a full one");
+  });
+
+  test(`a root that ${side} no longer trusts ends every older ticket`, async () => {
+    await using warm = await warmPair();
+    const { pair, before } = warm;
+    const rootPems = [createAuthority().rootPem];
+    await pair[side].set(withCredentials(pair[`${side}Snapshot`], { rootPems }));
+    await refused(pair);
+    assert.equal(resumed(pair), before);
+  });
+
+  test(`a trust domain that ${side} no longer trusts ends every older ticket`, async () => {
+    await using warm = await warmPair();
+    const { pair, before } = warm;
+    const trustDomains = ["other.consul"];
+    await pair[side].set(withCredentials(pair[`${side}Snapshot`], { trustDomains }));
+    await refused(pair);
+    assert.equal(resumed(pair), before);
+  });
+}
+
+test("credentials that come back do not bring their tickets back", async () => {
+  await using warm = await warmPair();
+  const { pair } = warm;
+  const rootPems = [createAuthority().rootPem];
+  await pair.web.set(withCredentials(pair.webSnapshot, { rootPems }));
+  await refused(pair);
+  await pair.web.set(withCredentials(pair.webSnapshot, {}));
+  const before = resumed(pair);
+  await exchange(pair);
+  assert.equal(resumed(pair), before);
+});

@@ -32,7 +32,7 @@ import { versionInfo, versionLine } from "./version.ts";
 import { createWorkerPlane } from "./worker_plane.ts";
 
 /** After becoming ready: what only the start needed can go. */
-const TRIM_MS = 2_000;
+const TRIM_MS = 3_000;
 
 /** Runs until a signal or the admin server ends it; the exit code. */
 export async function runProxy(options: ProxyOptions): Promise<number> {
@@ -171,7 +171,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     const becameReady = () => {
       if (told || notReady().length > 0) return;
       told = true;
-      clock.after(TRIM_MS, () => engine.trim());
+      clock.after(TRIM_MS, () => engine.trim({ shared: true }));
       log.info("ready", { proxy: proxyId, service: state.snapshot?.service });
       notifier.ready(`serving ${state.snapshot?.service ?? ""}`);
     };

@@ -8,6 +8,7 @@
 import { BunConnection, keepAlive } from "./bun_connection.ts";
 import { Accepted, type BunServerTls, Dialling } from "./bun_handshake.ts";
 import { NativeListener } from "./bun_listener.ts";
+import { releaseCodePages } from "./code_pages.ts";
 import { DIAL_HANDLER, STREAM_HANDLER } from "./bun_owner.ts";
 import type { BunRuntime, BunSocketHandler, BunTlsOptions } from "./bun_types.ts";
 import { clearStaleSocket } from "./listen.ts";
@@ -59,9 +60,10 @@ function createBunEngine(bun: BunRuntime): Engine {
         drain() {},
       }),
     dial: (options, handler) => dial(bun, options, handler),
-    trim() {
+    trim(options) {
       bun.gc(true);
       bun.shrink();
+      if (options?.shared) releaseCodePages();
     },
     serverTls: (material): BunServerTls => ({
       kind: "server",

@@ -169,8 +169,11 @@ export interface Engine {
     onAccepted: (accepted: AcceptedConnection) => void,
   ): Promise<Listener>;
   dial(options: DialOptions, handler: DialHandler): Dial;
-  /** Gives back memory that only the start needed; called once things are quiet. */
-  trim(): void;
+  /**
+   * Gives back memory that only the start needed, once things are quiet. Of this thread's heap; the
+   * main thread also says `shared`, for what all threads share.
+   */
+  trim(options?: { readonly shared: boolean }): void;
   serverTls(material: TlsMaterial): ServerTls;
   clientTls(material: TlsMaterial, options: { readonly serverName: string }): ClientTls;
 }

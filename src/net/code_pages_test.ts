@@ -1,0 +1,44 @@
+import assert from "node:assert/strict";
+import { readFileSync, readlinkSync } from "node:fs";
+import process from "node:process";
+import { test } from "node:test";
+import { codeMapping, releaseCodePages } from "./code_pages.ts";
+
+const EXE = "/usr/bin/postern";
+
+function mapping(head: string, dirtyKb = 0): string {
+  return `${head}\nRss:               34000 kB\nPrivate_Dirty:     ${dirtyKb} kB\nAnonymous:             0 kB\nVmFlags: rd ex\n`;
+}
+
+const CODE = `01a40000-0684a000 r-xp 01838000 fe:00 5317258                    ${EXE}`;
+const DATA = `00200000-01a39000 r--p 00000000 fe:00 5317258                    ${EXE}`;
+const LIBRARY = "7f0000000000-7f0000010000 r-xp 00000000 fe:00 77        /lib/libc.so.6";
+
+for (
+  const [name, smaps, want] of [
+    ["finds the code of the executable", mapping(DATA, 4) + mapping(CODE) + mapping(LIBRARY), {
+      start: 0x1a40000,
+      length: 0x684a000 - 0x1a40000,
+    }],
+    ["leaves code alone that was changed in memory", mapping(CODE, 4), undefined],
+    ["is not sure of two", mapping(CODE) + mapping(CODE), undefined],
+    ["finds none of another program", mapping(LIBRARY), undefined],
+    ["makes nothing of nonsense", "x\n-\n", undefined],
+  ] as const
+) {
+  test(`codeMapping() ${name}`, () => assert.deepEqual(codeMapping(smaps, EXE), want));
+}
+
+test("releaseCodePages() makes this process smaller, and it goes on", () => {
+  const residentKb = () =>
+    Number(/VmRSS:\s+(\d+)/.exec(readFileSync("/proc/self/status", "utf8"))?.[1]);
+  if (process.platform !== "linux") return;
+  const known = codeMapping(
+    readFileSync("/proc/self/smaps", "utf8"),
+    readlinkSync("/proc/self/exe"),
+  );
+  const before = residentKb();
+  if (!releaseCodePages()) return assert.ok(!known || !("bun" in process.versions));
+  assert.ok(residentKb() < before, `was ${before} KB`);
+  assert.equal([3, 1, 2].sort().join(), "1,2,3");
+});

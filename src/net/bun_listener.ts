@@ -6,6 +6,7 @@
 
 import { chmodSync } from "node:fs";
 import type { BindAddress } from "../base/mod.ts";
+import { lengthenBacklog } from "./backlog.ts";
 import type { BunListener, BunRuntime, BunSocketHandler } from "./bun_types.ts";
 import { findWatch, report, type Watch } from "./epoll.ts";
 import { listenError } from "./listen.ts";
@@ -72,6 +73,7 @@ function bind(
   } catch (error) {
     throw listenError(address, error);
   }
+  lengthenBacklog(native.fd);
   if (address.kind === "unix" && address.mode !== undefined) chmodSync(address.path, address.mode);
   return native;
 }

@@ -175,29 +175,29 @@ class Bench {
   }
 
   async #scale(): Promise<void> {
-    const byUpstreams: ScaleRow[] = [];
-    for (const count of [1, 50, 200]) {
-      const pair = await this.#pairs.postern(count);
-      byUpstreams.push(...await this.#scaleRows(`${count} upstreams`, [toSubject(pair)], 16));
-    }
+    const counts = [1, 50, 200];
+    const subjects: Subject[] = [];
+    for (const count of counts) subjects.push(toSubject(await this.#pairs.postern(count)));
+    // In turns, for a machine that gets slower must not look like growth.
+    const rows = await this.#scaleRows(subjects, 16);
+    const byUpstreams = rows.map((row, index) => ({
+      ...row,
+      what: `${counts[index]} upstreams`,
+    }));
     print(scaleTable("Requests by number of upstreams declared (per request)", byUpstreams));
-    const subjects = (await this.#pairs.usual()).filter(({ name }) =>
+    const usual = (await this.#pairs.usual()).filter(({ name }) =>
       [POSTERN, ENVOY, YARDSTICK].includes(name)
     );
     const byConnections: ScaleRow[] = [];
     for (const connections of [10, 1_000, 4_000]) {
-      const what = `${connections} connections`;
-      byConnections.push(...await this.#scaleRows(what, subjects, connections));
+      byConnections.push(...await this.#scaleRows(usual, connections));
     }
     print(scaleTable("Requests by number of open connections (per request)", byConnections));
     this.results.scale = [...byUpstreams, ...byConnections];
   }
 
-  async #scaleRows(
-    what: string,
-    subjects: readonly Subject[],
-    connections: number,
-  ): Promise<ScaleRow[]> {
+  async #scaleRows(subjects: readonly Subject[], connections: number): Promise<ScaleRow[]> {
+    const what = `${connections} connections`;
     const load = { connections, path: "/small" } as const;
     const measured = await this.#measure(subjects, { unit: "request", load });
     return measured.map((one) => ({ what, measured: one }));

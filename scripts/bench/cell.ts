@@ -8,7 +8,7 @@
 
 import { eventually, pause } from "../../test/kit/process.ts";
 import { type Cost, startCounting, startTracing, total } from "./counters.ts";
-import { type LoadOptions, startLoad } from "./load.ts";
+import { type Load, type LoadOptions, startLoad } from "./load.ts";
 import type { Pair } from "./pairs.ts";
 import { get, type Site } from "./site.ts";
 
@@ -52,6 +52,8 @@ export interface CellOptions {
 const SIDES = ["inbound", "outbound"] as const;
 const WARM_UP_MS = 700;
 const TRACE_SECONDS = 2;
+/** More would not fit into the queues of listening sockets, and lose their first packets. */
+const CONNECTIONS_AT_ONCE = 1_000;
 /** At most; a load is stopped when its window is over. */
 const LOAD_SECONDS = 60;
 const CALLS_SHOWN = 10;
@@ -135,18 +137,27 @@ async function takeTurn(
   const { inbound, outbound } = subject.pair;
   const pids = [inbound.pid, outbound.pid];
   const seconds = what === "cost" ? options.seconds : TRACE_SECONDS;
-  const run = startLoad(site, { ...load, port: outbound.port, seconds: LOAD_SECONDS });
+  const runs: Load[] = [];
+  const stop = () => Promise.all(runs.map((run) => run.stop()));
   let turn: Turn;
   try {
-    if (!load.close) await connected(site, load.connections);
+    for (let open = 0; open < load.connections;) {
+      const connections = Math.min(load.connections - open, CONNECTIONS_AT_ONCE);
+      const { port } = outbound;
+      runs.push(startLoad(site, { ...load, connections, port, seconds: LOAD_SECONDS }));
+      open += connections;
+      if (!load.close) await connected(site, open);
+    }
     await pause(WARM_UP_MS);
     turn = await countWindow(pids, { ...options, seconds, what });
   } catch (error) {
-    await run.stop().catch(() => {});
+    await stop().catch(() => {});
     throw error;
   }
-  const report = await run.stop();
-  if (report.errors > 0) throw new Error(`${report.errors} errors in ${report.requests} requests`);
+  const reports = await stop();
+  for (const { errors, requests, kinds } of reports) {
+    if (errors > 0) throw new Error(`errors in ${requests} requests: ${kinds}`);
+  }
   if (!(turn.operations > 0)) throw new Error(`no ${unit} was done`);
   await drained(site);
   return turn;

@@ -26,12 +26,14 @@ export interface LoadReport {
   readonly bytes: number;
   /** Failed connections, reads, writes, late answers and wrong statuses. */
   readonly errors: number;
+  /** The errors by kind: `read 3, timeout 1`. */
+  readonly kinds: string;
 }
 
 const SCRIPT = `done = function(summary, latency, requests)
   local e = summary.errors
-  io.write(string.format("BENCH %d %d %d\\n", summary.requests, summary.bytes,
-    e.connect + e.read + e.write + e.timeout + e.status))
+  io.write(string.format("BENCH %d %d connect %d read %d write %d timeout %d status %d\\n",
+    summary.requests, summary.bytes, e.connect, e.read, e.write, e.timeout, e.status))
 end
 `;
 
@@ -63,10 +65,12 @@ export function startLoad(site: Site, options: LoadOptions): Load {
     child.on("error", reject);
     child.on("close", () => {
       clearTimeout(limit);
-      const found = /^BENCH (\d+) (\d+) (\d+)$/m.exec(output);
+      const found = /^BENCH (\d+) (\d+) (.+)$/m.exec(output);
       if (!found) return reject(new Error(`Cannot read wrk's report: ${output.slice(-500)}`));
-      const [requests = 0, bytes = 0, errors = 0] = found.slice(1).map(Number);
-      resolve({ requests, bytes, errors });
+      const [requests = 0, bytes = 0] = found.slice(1).map(Number);
+      const kinds = [...(found[3] ?? "").matchAll(/(\w+) ([1-9]\d*)/g)];
+      const errors = kinds.reduce((sum, [, , count]) => sum + Number(count), 0);
+      resolve({ requests, bytes, errors, kinds: kinds.map(([text]) => text).join(", ") });
     });
   });
   // Who waits for it later hears of its failure then.

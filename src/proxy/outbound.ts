@@ -18,6 +18,8 @@ import type { Lease, Upstream } from "./upstream.ts";
 /** Endpoints that one connection tries before it gives up, and before it goes on to the next target. */
 const MAX_ATTEMPTS = 9;
 const ATTEMPTS_PER_TARGET = 3;
+/** How long a connection waits for its turn to be dialled. */
+const MAX_WAIT_MS = 10_000;
 /** An end this soon after connecting, with nothing said, is the server's refusal (TLS 1.3). */
 const REFUSAL_WINDOW_MS = 1_000;
 
@@ -36,6 +38,7 @@ export class OutboundConnection implements LiveConnection {
   readonly #tried = new Set<EndpointState>();
   #hash: number | undefined;
   #pending = false;
+  #leaveWindow: (() => void) | undefined;
   #lastFailure: { readonly code: ErrorCode; readonly reason: string } | undefined;
   #lease: Lease | undefined;
   #dial: Dial | undefined;
@@ -89,14 +92,23 @@ export class OutboundConnection implements LiveConnection {
 
   /** Waiting to be dialled counts against a limit of its own. */
   #wait(): void {
-    const { pending, needsHash } = this.#upstream;
+    const { pending, needsHash, dials } = this.#upstream;
     this.record.stage = "target";
     this.#pending = pending.enter();
     if (!this.#pending) {
       return this.end("limit_reached", `limits.max_pending_requests is ${pending.limit}`);
     }
     if (needsHash) this.#hash = hashText(hostOf(this.#downstream.remote));
-    this.#pick();
+    const wait = this.#context.deadlines.after(MAX_WAIT_MS, () => {
+      this.end("endpoint_timed_out", `not dialled for ${MAX_WAIT_MS} ms: too many are before it`);
+    });
+    this.#deadline = wait;
+    this.#leaveWindow = dials.enter(() => {
+      wait.cancel();
+      this.#pick();
+    });
+    // It may have ended before there was a turn to leave.
+    if (this.#ended) this.#leaveWindow();
   }
 
   #pick(): void {
@@ -272,6 +284,7 @@ export class OutboundConnection implements LiveConnection {
   #leavePending(): void {
     if (this.#pending) this.#upstream.pending.leave();
     this.#pending = false;
+    this.#leaveWindow?.();
   }
 
   #release(): void {

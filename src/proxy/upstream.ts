@@ -11,6 +11,7 @@ import type { Random } from "../base/mod.ts";
 import type { TargetPart, UpstreamPart } from "../snapshot/mod.ts";
 import type { Limiter } from "./admission.ts";
 import type { ListenerStats } from "./connection.ts";
+import { DialWindow } from "./dial_window.ts";
 
 /** A target with the pool that this upstream keeps of it. */
 export interface PooledTarget {
@@ -29,6 +30,7 @@ export class Upstream {
   readonly stats: ListenerStats;
   readonly connections: Limiter;
   readonly pending: Limiter;
+  readonly dials = new DialWindow();
   readonly #random: Random;
   #targets = new Map<string, PooledTarget>();
 

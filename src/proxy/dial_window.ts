@@ -6,8 +6,8 @@
  * @module
  */
 
-/** More handshakes at once than a thread can do in any connect timeout, and few enough to be quick. */
-const WINDOW = 256;
+/** Enough to keep a thread busy while answers travel, few enough that each is quick. */
+const WINDOW = 128;
 
 export class DialWindow {
   readonly #size: number;

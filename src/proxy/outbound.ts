@@ -19,7 +19,7 @@ import type { Lease, Upstream } from "./upstream.ts";
 const MAX_ATTEMPTS = 9;
 const ATTEMPTS_PER_TARGET = 3;
 /** How long a connection waits for its turn to be dialled. */
-const MAX_WAIT_MS = 10_000;
+const MAX_WAIT_MS = 30_000;
 /** An end this soon after connecting, with nothing said, is the server's refusal (TLS 1.3). */
 const REFUSAL_WINDOW_MS = 1_000;
 

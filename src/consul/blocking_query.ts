@@ -53,7 +53,7 @@ const PAUSE_LIMIT_MS: Partial<Record<ErrorCode, number>> = {
 };
 const PAUSE_LIMIT_OTHER_MS = 180_000;
 /** What decides about trust is asked again soon: a deny must not wait for minutes after an outage. */
-const PAUSE_LIMIT_CRITICAL_MS = 10_000;
+const PAUSE_LIMIT_CRITICAL_MS = 5_000;
 
 /** One question and its place in time. */
 export interface PollRequest<T> {

@@ -78,8 +78,9 @@ async function expectFollowed(server: Consul, pair: Pair): Promise<void> {
   const open = await EchoClient.open(pair.upstream);
   await open.exchange(new TextEncoder().encode("hello"));
   await server.intention("web", "db", "deny");
-  // Longer than the second of a healthy day: a watch may still be in its back-off.
-  if (!await deadline(open.over, 12_000)) throw new Error("A deny after the outage is ignored");
+  // Longer than the second of a healthy day: a watch may still be in its back-off, and the first
+  // answer of a server that came back takes seconds.
+  if (!await deadline(open.over, 20_000)) throw new Error("A deny after the outage is ignored");
   open.destroy();
   await expectRefused(pair.upstream);
   await server.intention("web", "db", "allow");

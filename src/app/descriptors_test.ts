@@ -1,6 +1,7 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { fittingConnections, parseLimits } from "./descriptors.ts";
+import { parseLimits } from "../net/mod.ts";
+import { fittingConnections } from "./descriptors.ts";
 
 for (
   const [wanted, limit, want] of [

@@ -16,10 +16,10 @@ import {
   systemRandom,
 } from "../base/mod.ts";
 import type { RemoteAuthorize } from "../proxy/mod.ts";
-import { type Engine, runtimeEngine } from "../net/mod.ts";
+import { descriptorLimit, type Engine, runtimeEngine } from "../net/mod.ts";
 import type { Snapshot } from "../snapshot/mod.ts";
 import type { ProxyOptions } from "./args.ts";
-import { descriptorLimit, fittingConnections } from "./descriptors.ts";
+import { fittingConnections } from "./descriptors.ts";
 import { Heartbeat } from "./heartbeat.ts";
 import { BindRetry } from "./bind_retry.ts";
 import { boundedAuthorize } from "./bounded_authorize.ts";

@@ -1,5 +1,5 @@
 /**
- * How many more files and sockets this process may open.
+ * How many files and sockets this process may open, and how many more.
  *
  * @module
  */
@@ -14,18 +14,31 @@ const OPEN = "/proc/self/fd";
  */
 export function fdHeadroom(): number {
   try {
-    return softLimit() - openCount();
+    return (readLimit() ?? Infinity) - openCount();
   } catch (error) {
     const { code } = error as { readonly code?: string };
     return code === "EMFILE" || code === "ENFILE" ? 0 : Infinity;
   }
 }
 
-function softLimit(): number {
+/** The soft limit of open files; undefined where the system does not say. */
+export function descriptorLimit(): number | undefined {
+  try {
+    return readLimit();
+  } catch {
+    return undefined; // no /proc here: other systems raise the limit themselves
+  }
+}
+
+/** The soft limit in the text of `/proc/self/limits`; undefined: none. */
+export function parseLimits(text: string): number | undefined {
+  const soft = /^Max open files\s+(\d+|unlimited)\s/m.exec(text)?.[1];
+  return soft === undefined || soft === "unlimited" ? undefined : Number(soft);
+}
+
+function readLimit(): number | undefined {
   // The limit can be changed from outside at any time, so it is not remembered.
-  const line = /^Max open files\s+(\S+)/m.exec(readFileSync("/proc/self/limits", "utf8"));
-  const limit = Number(line?.[1]);
-  return Number.isSafeInteger(limit) ? limit : Infinity;
+  return parseLimits(readFileSync("/proc/self/limits", "utf8"));
 }
 
 function openCount(): number {

@@ -12,21 +12,14 @@ import {
   factsOf,
   type Fields,
   type Log,
+  type Stage,
   type Stats,
 } from "../base/mod.ts";
 import type { Relay, RelayEnd } from "../net/mod.ts";
 import type { ConnectionView } from "./view.ts";
 
 /** How far a connection has got; the stages of the data flow in their order. */
-export type Progress =
-  | "accept"
-  | "handshake"
-  | "identity"
-  | "authorize"
-  | "target"
-  | "endpoint"
-  | "dial"
-  | "relay";
+export type Progress = Exclude<Stage, "control" | "startup">;
 
 /** How a connection ended: in order, or with a code from the table. */
 export type Ending =

@@ -5,6 +5,7 @@
  * @module
  */
 
+import type { EndpointSummary } from "../balance/mod.ts";
 import type { Sample } from "../base/mod.ts";
 
 export interface ConnectionView {
@@ -39,15 +40,8 @@ export interface ListenerView {
   readonly connections: number;
 }
 
-export interface EndpointView {
+export interface EndpointView extends EndpointSummary {
   readonly target: string;
-  readonly id: string;
-  readonly address: string;
-  readonly weight: number;
-  readonly active: number;
-  readonly failures: number;
-  readonly ejectedForMs: number;
-  readonly lastResort: boolean;
 }
 
 /** All of one data path at one moment. */

@@ -10,3 +10,4 @@ export type { Usage } from "./path.ts";
 export * from "./peer_judge.ts";
 export * from "./sni.ts";
 export * from "./spiffe.ts";
+export * from "./validation.ts";

@@ -8,6 +8,7 @@
  */
 
 import type { Address, BindAddress } from "../base/mod.ts";
+import type { ClientHello } from "../wire/mod.ts";
 
 /** What a connection tells its owner. Replaced as the connection moves from stage to stage. */
 export interface ConnectionEvents {
@@ -51,8 +52,11 @@ export interface Connection {
 /** A TCP connection that was accepted and has not shaken hands. */
 export interface AcceptedConnection {
   readonly remote: string;
-  /** Starts the server side of TLS; `handler` is called exactly once. */
-  secure(tls: ServerTls, handler: (outcome: HandshakeOutcome) => void): void;
+  /**
+   * Starts the server side of TLS; `handler` is called exactly once. A chooser looks at the ClientHello
+   * first, which costs a system call or two: only where it decides something.
+   */
+  secure(tls: ServerTls | ServerTlsChooser, handler: (outcome: HandshakeOutcome) => void): void;
   /** Breaks the connection at once; a pending handshake's handler is not called any more. */
   reset(): void;
 }
@@ -62,16 +66,36 @@ export interface ServerTls {
   readonly kind: "server";
 }
 
+/** Picks the settings of a handshake by what its client says, at most once per connection. */
+export interface ServerTlsChooser {
+  readonly kind: "chooser";
+  /**
+   * `undefined`: the handshake ends there, as the TLS alert `unrecognized_name` would. A promise holds it
+   * up, within its owner's deadline; a connection that ends meanwhile ignores what comes.
+   */
+  choose(hello: ClientHello): ServerTls | undefined | Promise<ServerTls | undefined>;
+}
+
 /** The same for dialling one name; carries the SNI. */
 export interface ClientTls {
   readonly kind: "client";
 }
 
+/**
+ * What the TLS library does about the peer's certificate. `checked`: it asks for one, verifies the chain
+ * against the roots, and its verdict counts. `shown`: it asks for one and takes what comes; only our own
+ * judgement decides, as where an anchor is an intermediate or each trust domain has anchors of its own.
+ * `ignored`: it asks for none.
+ */
+export type PeerCheck = "checked" | "shown" | "ignored";
+
 export interface TlsMaterial {
-  /** Leaf first, PEM. */
+  /** Leaf first, PEM; `""`, of a client only: we show no certificate. */
   readonly certPem: string;
   readonly keyPem: string;
+  /** Named to clients as acceptable CAs, where they are few; verified against if `checked`. */
   readonly rootPems: readonly string[];
+  readonly peerCheck: PeerCheck;
   readonly minVersion: "TLSv1.2" | "TLSv1.3";
   readonly maxVersion: "TLSv1.2" | "TLSv1.3";
   /** OpenSSL names for TLS 1.2; empty: {@link DEFAULT_CIPHER_SUITES}. */
@@ -175,6 +199,8 @@ export interface Engine {
    */
   trim(options?: { readonly shared: boolean }): void;
   serverTls(material: TlsMaterial): ServerTls;
+  /** Would the TLS library take this pair? Undefined: yes; else what it minds. Builds a context and drops it. */
+  tlsFault(material: Pick<TlsMaterial, "certPem" | "keyPem" | "rootPems">): string | undefined;
   clientTls(material: TlsMaterial, options: { readonly serverName: string }): ClientTls;
 }
 

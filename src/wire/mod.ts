@@ -2,3 +2,4 @@
 export * from "./der.ts";
 export * from "./der_writer.ts";
 export * from "./pem.ts";
+export * from "./client_hello.ts";

@@ -1,0 +1,6 @@
+/** Where credentials come from besides the agent: files, SDS, the Workload API. @module */
+export * from "./held.ts";
+export * from "./plan.ts";
+export * from "./provider.ts";
+export * from "./secret.ts";
+export * from "./spec.ts";

@@ -1,0 +1,68 @@
+/**
+ * What a secret consists of and where its bytes are, whoever said so: our own configuration, an Envoy
+ * secret file, an SDS server or the Workload API. Names follow Envoy's `TlsCertificate` and
+ * `CertificateValidationContext`. Plain data.
+ *
+ * @module
+ */
+
+import type { PeerRules } from "../identity/mod.ts";
+
+/** Envoy's `DataSource`. */
+export type DataSource =
+  /** Read again when it changes. */
+  | { readonly kind: "file"; readonly path: string }
+  | { readonly kind: "inline"; readonly bytes: Uint8Array }
+  | { readonly kind: "environment"; readonly variable: string };
+
+/** Watched in place of the files' own directories; `watchModify` also looks at writes in place. */
+export interface WatchedDirectory {
+  readonly path: string;
+  readonly watchModify: boolean;
+}
+
+export interface CertificateSpec {
+  readonly type: "certificate";
+  /** PEM: leaf, then intermediates. Chain and key, or `pkcs12` with both. */
+  readonly chain?: DataSource;
+  /** PEM: PKCS#8, SEC1 or PKCS#1, encrypted where there is a password. */
+  readonly key?: DataSource;
+  /** DER (RFC 7292). */
+  readonly pkcs12?: DataSource;
+  readonly password?: DataSource;
+  /** DER. Refused where the engine cannot serve one. */
+  readonly ocspStaple?: DataSource;
+  readonly watchedDirectory?: WatchedDirectory;
+}
+
+/** Trust bundles of several trust domains; SPIFFE's validator of Envoy. */
+export type SpiffeBundlesSpec =
+  /** JSON: `{"trust_domains": {"td": {"keys": [...]}}}`; a domain named twice is refused. */
+  | { readonly kind: "map"; readonly source: DataSource }
+  | {
+    readonly kind: "domains";
+    readonly domains: readonly {
+      readonly name: string;
+      /** PEM; its CRLs count, too. */
+      readonly bundle: DataSource;
+      /** Trust domain of the leaves that this bundle verifies, where it is not `name`. */
+      readonly workloadTrustDomain?: string;
+    }[];
+  };
+
+export interface ValidationSpec {
+  readonly type: "validation";
+  /** PEM. */
+  readonly trustedCa?: DataSource;
+  /** The system's roots are anchors, too. */
+  readonly systemRoots: boolean;
+  /** PEM, or DER of one list. */
+  readonly crl?: DataSource;
+  /** Present: SPIFFE's rules decide, and `trustedCa` must be absent. */
+  readonly spiffe?: SpiffeBundlesSpec;
+  /** `crlPems` is filled when `crl` is read. */
+  readonly rules: PeerRules;
+  readonly watchedDirectory?: WatchedDirectory;
+}
+
+export type SecretSpec = CertificateSpec | ValidationSpec;

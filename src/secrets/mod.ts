@@ -4,3 +4,4 @@ export * from "./plan.ts";
 export * from "./provider.ts";
 export * from "./secret.ts";
 export * from "./spec.ts";
+export * from "./values.ts";

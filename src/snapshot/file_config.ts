@@ -23,6 +23,7 @@
 import * as v from "valibot";
 import { formatAddress } from "../base/mod.ts";
 import { parseTrustDomain } from "../identity/mod.ts";
+import { formatPath, problemOf } from "../secrets/mod.ts";
 import { type Place, readJson } from "./json_places.ts";
 import {
   address,
@@ -201,11 +202,6 @@ export function formatProblem({ path, message, place }: ConfigProblem): string {
   return `line ${place.line}, column ${place.column}: ${path || "the file"} ${message}`;
 }
 
-function problemOf(issue: v.BaseIssue<unknown>): { path: (string | number)[]; message: string } {
-  const path = (issue.path ?? []).map(({ key }) => typeof key === "number" ? key : String(key));
-  return { path, message: issue.message };
-}
-
 /** What no single key can show. */
 function contradictions(
   config: FileConfig,
@@ -264,14 +260,4 @@ function contradictions(
     sources.add(key);
   });
   return found;
-}
-
-function formatPath(path: readonly (string | number)[]): string {
-  let shown = "";
-  for (const part of path) {
-    if (typeof part === "number") shown += `[${part}]`;
-    else if (/^[A-Za-z_][\w-]*$/.test(part)) shown += shown ? `.${part}` : part;
-    else shown += `[${JSON.stringify(part)}]`;
-  }
-  return shown;
 }

@@ -1,0 +1,58 @@
+/**
+ * Envoy's `DataSource` and `WatchedDirectory`.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import type { DataSource, WatchedDirectory } from "../spec.ts";
+import { text } from "../values.ts";
+import { bytes, checked, flag, longText, message, oneOf, type Reader } from "./message.ts";
+
+/** More than the largest bundle of roots in use. */
+const INLINE_LIMIT_BYTES = 4 * 1024 * 1024;
+
+/** `allowFiles`: false where a server says it, which has no business with our files and environment. */
+export function dataSource(options: { readonly allowFiles: boolean }): Reader<DataSource> {
+  const fields = message({
+    filename: v.optional(text()),
+    inlineBytes: v.optional(bytes(INLINE_LIMIT_BYTES)),
+    inlineString: v.optional(longText(INLINE_LIMIT_BYTES)),
+    environmentVariable: v.optional(text()),
+  }, {
+    refused: {
+      watchedDirectory:
+        "cannot be honoured here; a file's own directory is always watched, and the " +
+        "secret may have a watched_directory",
+    },
+  });
+  return checked(fields, (source, report): DataSource | undefined => {
+    const given = oneOf(source, [
+      "filename",
+      "inlineBytes",
+      "inlineString",
+      "environmentVariable",
+    ]);
+    if (typeof given === "string") return report([], given);
+    const { filename, inlineBytes, inlineString, environmentVariable } = source;
+    if (inlineBytes !== undefined) return { kind: "inline", bytes: inlineBytes };
+    if (inlineString !== undefined) {
+      return { kind: "inline", bytes: new TextEncoder().encode(inlineString) };
+    }
+    if (!options.allowFiles) {
+      return report([], "must be inline: a server's secret may not name files or variables here");
+    }
+    if (filename !== undefined) return { kind: "file", path: filename };
+    return { kind: "environment", variable: environmentVariable ?? "" };
+  });
+}
+
+export function watchedDirectory(
+  options: { readonly allowFiles: boolean },
+): Reader<WatchedDirectory> {
+  const fields = message({ path: text(), watchModify: v.optional(flag(), false) });
+  return checked(fields, (directory, report) => {
+    if (options.allowFiles) return directory;
+    return report([], "cannot be honoured: a server's secret may not name directories here");
+  });
+}

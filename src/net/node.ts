@@ -10,30 +10,29 @@ import * as net from "node:net";
 import * as tls from "node:tls";
 import { formatAddress, messageOf } from "../base/mod.ts";
 import { clearStaleSocket, listenError } from "./listen.ts";
-import { NodeConnection, onTransportOver, remoteOf, resetSocket } from "./node_connection.ts";
+import { Accepted, type NodeServerTls } from "./node_accepted.ts";
+import { NodeConnection, remoteOf } from "./node_connection.ts";
+import { peerOf, suiteRefused } from "./node_peer.ts";
+import { needsRoots } from "./peer_check.ts";
 import {
-  type AcceptedConnection,
   type ClientTls,
   DEFAULT_CIPHER_SUITES,
   type Dial,
   type DialHandler,
   type DialOptions,
   type Engine,
-  type HandshakeOutcome,
   type Listener,
   type ListenOptions,
+  type PeerCheck,
   type PresentedPeer,
-  type ServerTls,
   type TlsMaterial,
 } from "./port.ts";
+import { tlsFault } from "./tls_fault.ts";
 
-interface NodeServerTls extends ServerTls {
-  readonly options: object;
-  readonly suites: readonly string[];
-}
 interface NodeClientTls extends ClientTls {
   readonly options: tls.ConnectionOptions;
   readonly suites: readonly string[];
+  readonly peerCheck: PeerCheck;
 }
 
 /** The engine for any runtime with Node's networking modules. */
@@ -55,20 +54,23 @@ export function nodeEngine(): Engine {
       options: {
         isServer: true,
         secureContext: tls.createSecureContext(commonTls(material)),
-        requestCert: true,
-        rejectUnauthorized: true,
+        requestCert: material.peerCheck !== "ignored",
+        rejectUnauthorized: material.peerCheck === "checked",
       },
+      peerCheck: material.peerCheck,
       suites: material.cipherSuites,
     }),
+    tlsFault,
     clientTls: (material, { serverName }): NodeClientTls => ({
       kind: "client",
       options: {
         ...commonTls(material),
         servername: serverName,
-        rejectUnauthorized: true,
+        rejectUnauthorized: material.peerCheck === "checked",
         // Mesh leaves carry a SPIFFE URI and no host name; identity is judged by our own check.
         checkServerIdentity: () => undefined,
       },
+      peerCheck: material.peerCheck,
       suites: material.cipherSuites,
     }),
   };
@@ -82,9 +84,8 @@ function runtimeName(): string {
 function commonTls(material: TlsMaterial): tls.SecureContextOptions {
   const suites = material.cipherSuites.length ? material.cipherSuites : DEFAULT_CIPHER_SUITES;
   return {
-    cert: material.certPem,
-    key: material.keyPem,
-    ca: [...material.rootPems],
+    ...(material.certPem && { cert: material.certPem, key: material.keyPem }),
+    ...(needsRoots(material) && { ca: [...material.rootPems] }),
     minVersion: material.minVersion,
     maxVersion: material.maxVersion,
     // The runtime takes its TLS 1.3 suites from the same list.
@@ -119,71 +120,6 @@ async function listen(
     resume: () => void (server.maxConnections = Infinity),
     close: () => void server.close(),
   };
-}
-
-class Accepted implements AcceptedConnection {
-  readonly remote: string;
-  readonly #raw: net.Socket;
-  #handler: ((outcome: HandshakeOutcome) => void) | undefined;
-
-  constructor(raw: net.Socket) {
-    this.#raw = raw;
-    this.remote = remoteOf(raw);
-    // Whatever breaks it before or during the handshake is told once, by what follows.
-    raw.on("error", () => {});
-  }
-
-  /** Not through `tls.Server`, which does not say what it minded about a certificate. */
-  secure(context: ServerTls, handler: (outcome: HandshakeOutcome) => void): void {
-    this.#handler = handler;
-    const raw = this.#raw;
-    if (raw.destroyed) return this.#failed(GONE, true);
-    const socket = new tls.TLSSocket(raw, (context as NodeServerTls).options);
-    const failed = (error: Error) => this.#failed(messageOf(error), false);
-    socket.on("_tlsError", failed);
-    socket.on("error", failed);
-    socket.on("close", () => this.#failed(GONE, true));
-    const unwatch = onTransportOver(socket, () => {
-      this.#failed(GONE, true);
-      raw.destroy();
-    });
-    socket.on("secure", () => {
-      if (!this.#handler) return void socket.destroy();
-      const peer = peerOf(socket, verifyErrorOf(socket));
-      const refusal = peer.reason || suiteRefused(socket, (context as NodeServerTls).suites);
-      if (refusal !== "") {
-        this.#failed(refusal, false);
-        return void socket.destroy();
-      }
-      const settled = this.#handler;
-      this.#handler = undefined;
-      unwatch();
-      const connection = new NodeConnection(socket, { remote: this.remote, raw });
-      settled({ kind: "secured", connection, peer });
-    });
-  }
-
-  reset(): void {
-    this.#handler = undefined;
-    resetSocket(this.#raw);
-  }
-
-  #failed(reason: string, gone: boolean): void {
-    const handler = this.#handler;
-    this.#handler = undefined;
-    handler?.({ kind: "failed", reason, gone });
-  }
-}
-
-const GONE = "the connection was closed before the handshake was done";
-
-/** What the library minded about the peer's chain; "" where nothing. */
-function verifyErrorOf(socket: tls.TLSSocket): string {
-  const handle = (socket as { readonly _handle?: { verifyError?(): unknown } | null })._handle;
-  // Nobody to ask means nobody has checked.
-  if (typeof handle?.verifyError !== "function") return "the TLS library gave no verdict";
-  const error = handle.verifyError();
-  return error ? messageOf(error) : "";
 }
 
 function dial({ address, tls: context, ticket: _ticket }: DialOptions, handler: DialHandler): Dial {
@@ -223,11 +159,12 @@ function dial({ address, tls: context, ticket: _ticket }: DialOptions, handler: 
     socket = secured;
     watch(secured);
     secured.once("secureConnect", () => {
+      const { suites, peerCheck } = context as NodeClientTls;
       const { authorized, authorizationError } = secured;
       const complaint = messageOf(authorizationError || "the TLS library gave no verdict");
-      const refusal = suiteRefused(secured, (context as NodeClientTls).suites);
+      const refusal = suiteRefused(secured, suites);
       if (refusal !== "") return failed(refusal);
-      connected(peerOf(secured, authorized ? "" : complaint));
+      connected(peerOf(secured, peerCheck, authorized ? "" : complaint));
     });
   });
   return {
@@ -236,39 +173,5 @@ function dial({ address, tls: context, ticket: _ticket }: DialOptions, handler: 
       socket.destroy();
       raw.destroy();
     },
-  };
-}
-
-/** Deno offers and takes all suites it knows, whatever it is told; those not asked for end here. */
-function suiteRefused(socket: tls.TLSSocket, suites: readonly string[]): string {
-  if (suites.length === 0 || socket.getProtocol() === "TLSv1.3") return "";
-  const { name } = socket.getCipher();
-  return suites.includes(name) ? "" : `the cipher suite ${name} is not among those configured`;
-}
-
-interface PeerCertificate {
-  readonly raw?: Uint8Array;
-  readonly issuerCertificate?: PeerCertificate;
-}
-
-function peerOf(socket: tls.TLSSocket, complaint: string): PresentedPeer {
-  const shown = socket.getPeerCertificate(true) as PeerCertificate;
-  const reason = shown.raw ? complaint : "no certificate was presented";
-  return {
-    accepted: reason === "",
-    reason,
-    leaf: shown.raw,
-    chain() {
-      const chain: Uint8Array[] = [];
-      let last = shown;
-      // A self-signed certificate is its own issuer; 32 is more than any sane chain.
-      while (last.issuerCertificate && last.issuerCertificate !== last && chain.length < 32) {
-        last = last.issuerCertificate;
-        if (last.raw) chain.push(last.raw);
-      }
-      return chain;
-    },
-    version: socket.getProtocol() ?? "",
-    resumed: socket.isSessionReused?.() ?? false,
   };
 }

@@ -1,6 +1,7 @@
 /**
  * The first message of a TLS client (RFC 8446 4.1.2, RFC 5246 7.4.1.2, RFC 6066 3): what it asks for
- * before anything is decided. Pure and bounded; takes what has arrived so far.
+ * before anything is decided. Pure and bounded; takes what has arrived so far. Only what decides the
+ * choice of a certificate is read; whether the rest is sound is the TLS library's to say.
  *
  * @module
  */
@@ -19,3 +20,215 @@ export type ClientHelloReading =
   /** A beginning of one: more bytes are needed. */
   | { readonly kind: "partial" }
   | { readonly kind: "invalid"; readonly reason: string };
+
+/** A larger message is refused; with post-quantum keys one has about 2 KiB. */
+const MESSAGE_LIMIT_BYTES = 16 * 1024;
+/** Of all records together: their headers cost five bytes each, and somebody may send tiny ones. */
+export const CLIENT_HELLO_LIMIT_BYTES = 20 * 1024;
+
+const RECORD_HEADER = 5;
+const RECORD_LIMIT_BYTES = 16 * 1024;
+const HANDSHAKE_RECORD = 22;
+const CLIENT_HELLO = 1;
+const MESSAGE_HEADER = 4;
+const EXTENSION = { serverName: 0, signatureAlgorithms: 13, alpn: 16 } as const;
+const HOST_NAME = 0;
+const NAME_LIMIT = 253;
+/** Letters, digits, hyphens and the underscore that internal names have; labels of at most 63. */
+const DNS_NAME = /^[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*$/;
+const PLAIN_HTTP = /^(?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|CONNECT|TRACE|PRI) /;
+
+const PARTIAL: ClientHelloReading = { kind: "partial" };
+
+/** Never throws. What follows the message in `bytes` is not looked at. */
+export function readClientHello(bytes: Uint8Array): ClientHelloReading {
+  try {
+    const message = messageIn(bytes);
+    return message ? { kind: "complete", hello: helloIn(message) } : PARTIAL;
+  } catch (error) {
+    if (error instanceof Malformed) return { kind: "invalid", reason: error.message };
+    throw error;
+  }
+}
+
+/** The whole handshake message without its header, across as many records as it takes. */
+function messageIn(bytes: Uint8Array): Uint8Array | undefined {
+  const parts: Uint8Array[] = [];
+  let size = 0;
+  let wanted = MESSAGE_HEADER;
+  for (let at = 0; at < bytes.length;) {
+    checkRecordHeader(bytes, at);
+    if (at + RECORD_HEADER > bytes.length) break;
+    const length = uint16(bytes, at + 3);
+    if (length === 0) throw new Malformed("the client sent an empty handshake record");
+    if (length > RECORD_LIMIT_BYTES) throw new Malformed("the client sent an oversized TLS record");
+    const start = at + RECORD_HEADER;
+    const part = bytes.subarray(start, start + length);
+    parts.push(part);
+    size += part.length;
+    if (size >= MESSAGE_HEADER || parts.length === 1) wanted = wantedBytes(parts);
+    if (size >= wanted) return joined(parts, wanted).subarray(MESSAGE_HEADER);
+    at = start + length;
+  }
+  if (bytes.length < CLIENT_HELLO_LIMIT_BYTES) return undefined;
+  throw new Malformed("the ClientHello is spread over too many TLS records");
+}
+
+/** As much of it as is there: a client that speaks something else may send little and wait. */
+function checkRecordHeader(bytes: Uint8Array, at: number): void {
+  const type = bytes[at];
+  const major = bytes[at + 1];
+  if (type === HANDSHAKE_RECORD && (major === undefined || major === 3)) return;
+  if (at > 0) throw new Malformed("the ClientHello is interrupted by another TLS record");
+  let text = "";
+  for (const byte of bytes.subarray(0, 8)) text += String.fromCharCode(byte);
+  throw new Malformed(
+    PLAIN_HTTP.test(text)
+      ? "the client does not speak TLS but plain HTTP"
+      : "the client does not speak TLS",
+  );
+}
+
+/** Bytes of the message with its header, from its first four; they may lie in different records. */
+function wantedBytes(parts: readonly Uint8Array[]): number {
+  const header = joined(parts, MESSAGE_HEADER);
+  if (header.length > 0 && header[0] !== CLIENT_HELLO) {
+    throw new Malformed("the client's first message is not a ClientHello");
+  }
+  if (header.length < MESSAGE_HEADER) return MESSAGE_HEADER;
+  const wanted = MESSAGE_HEADER + (byteAt(header, 1) << 16 | uint16(header, 2));
+  if (wanted > MESSAGE_LIMIT_BYTES) throw new Malformed("the ClientHello is larger than 16 KiB");
+  return wanted;
+}
+
+/** The first `limit` bytes of all parts; a view where they lie in one. */
+function joined(parts: readonly Uint8Array[], limit: number): Uint8Array {
+  const first = parts[0] ?? new Uint8Array();
+  if (parts.length === 1 || first.length >= limit) return first.subarray(0, limit);
+  const whole = new Uint8Array(limit);
+  let size = 0;
+  for (const part of parts) {
+    const piece = part.subarray(0, limit - size);
+    whole.set(piece, size);
+    size += piece.length;
+    if (size === limit) break;
+  }
+  return whole.subarray(0, size);
+}
+
+function helloIn(message: Uint8Array): ClientHello {
+  const body = new Vectors(message);
+  body.skip(2 + 32); // legacy_version, random
+  body.vector(1); // session id
+  body.vector(2); // cipher suites
+  body.vector(1); // compression methods
+  let serverName: string | undefined;
+  let signatureAlgorithms: readonly number[] = [];
+  let alpn: readonly string[] = [];
+  // A hello may end here: it then asks for nothing.
+  const extensions = body.done ? body : body.vector(2);
+  if (!body.done) throw new Malformed("the ClientHello goes on after its extensions");
+  const seen = new Set<number>();
+  while (!extensions.done) {
+    const type = extensions.number();
+    const value = extensions.vector(2);
+    // A second one could say something else than the one that the TLS library goes by.
+    if (seen.has(type)) throw new Malformed(`the ClientHello repeats extension ${type}`);
+    seen.add(type);
+    if (type === EXTENSION.serverName) serverName = serverNameIn(value);
+    else if (type === EXTENSION.signatureAlgorithms) signatureAlgorithms = schemesIn(value);
+    else if (type === EXTENSION.alpn) alpn = protocolsIn(value);
+  }
+  return { serverName, signatureAlgorithms, alpn };
+}
+
+function serverNameIn(value: Vectors): string {
+  const list = onlyVectorOf(value);
+  if (list.byte() !== HOST_NAME) throw new Malformed("the ClientHello names something but a host");
+  const name = list.vector(2).text();
+  if (!list.done) throw new Malformed("the ClientHello names several hosts");
+  const plain = (name.endsWith(".") ? name.slice(0, -1) : name).toLowerCase();
+  if (plain.length > NAME_LIMIT || !DNS_NAME.test(plain)) {
+    throw new Malformed("the ClientHello names a host that is not a DNS name");
+  }
+  return plain;
+}
+
+function schemesIn(value: Vectors): number[] {
+  const list = onlyVectorOf(value);
+  const schemes: number[] = [];
+  while (!list.done) schemes.push(list.number());
+  return schemes;
+}
+
+function protocolsIn(value: Vectors): string[] {
+  const list = onlyVectorOf(value);
+  const names: string[] = [];
+  while (!list.done) {
+    const name = list.vector(1).text();
+    if (name === "") throw new Malformed("the ClientHello offers a protocol without a name");
+    names.push(name);
+  }
+  return names;
+}
+
+/** The list that fills an extension's value; an empty one is against every RFC in question. */
+function onlyVectorOf(value: Vectors): Vectors {
+  const list = value.vector(2);
+  if (!value.done || list.done) throw new Malformed("an extension of the ClientHello is malformed");
+  return list;
+}
+
+/** Numbers and length-prefixed vectors (RFC 8446 3.4) in order. */
+class Vectors {
+  readonly #bytes: Uint8Array;
+  #at = 0;
+
+  constructor(bytes: Uint8Array) {
+    this.#bytes = bytes;
+  }
+
+  get done(): boolean {
+    return this.#at >= this.#bytes.length;
+  }
+
+  byte(): number {
+    const at = this.skip(1);
+    return byteAt(this.#bytes, at);
+  }
+
+  number(): number {
+    const at = this.skip(2);
+    return uint16(this.#bytes, at);
+  }
+
+  vector(lengthBytes: 1 | 2): Vectors {
+    const length = lengthBytes === 1 ? this.byte() : this.number();
+    const at = this.skip(length);
+    return new Vectors(this.#bytes.subarray(at, at + length));
+  }
+
+  /** What is left, a character for each byte. */
+  text(): string {
+    let text = "";
+    while (!this.done) text += String.fromCharCode(this.byte());
+    return text;
+  }
+
+  skip(count: number): number {
+    const at = this.#at;
+    if (at + count > this.#bytes.length) throw new Malformed("the ClientHello is cut short");
+    this.#at = at + count;
+    return at;
+  }
+}
+
+function byteAt(bytes: Uint8Array, at: number): number {
+  return bytes[at] ?? 0;
+}
+
+function uint16(bytes: Uint8Array, at: number): number {
+  return byteAt(bytes, at) << 8 | byteAt(bytes, at + 1);
+}
+
+class Malformed extends Error {}

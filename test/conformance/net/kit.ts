@@ -40,6 +40,7 @@ export function materialOf(
     certPem: leaf.certPem,
     keyPem: leaf.keyPem,
     rootPems: roots.map((root) => root.rootPem),
+    peerCheck: "checked",
     minVersion: "TLSv1.2",
     maxVersion: "TLSv1.3",
     cipherSuites: [],

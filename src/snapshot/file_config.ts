@@ -24,7 +24,7 @@ import * as v from "valibot";
 import { formatAddress } from "../base/mod.ts";
 import { parseTrustDomain } from "../identity/mod.ts";
 import { formatPath, problemOf } from "../secrets/mod.ts";
-import { type Place, readJson } from "./json_places.ts";
+import { type Place, readJson } from "../wire/mod.ts";
 import {
   address,
   bindAddress,

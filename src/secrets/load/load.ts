@@ -1,0 +1,74 @@
+/**
+ * From where the parts of a secret are to the whole secret, decoded and checked: what comes back can be
+ * given to the TLS library. Every refusal is `credentials_invalid` and names the file or resource and
+ * the reason, never what a file holds.
+ *
+ * @module
+ */
+
+import type { Secret } from "../secret.ts";
+import type { DataSource, SecretSpec } from "../spec.ts";
+import { loadCertificate, type TlsFault } from "./certificate.ts";
+import { CRL_LIMIT_BYTES, type Environment, FILE_LIMIT_BYTES, type ReadSource } from "./source.ts";
+import { systemRootsPath } from "./system_roots.ts";
+import { loadValidation } from "./validation.ts";
+
+export interface LoadOptions {
+  readonly nowMs: number;
+  /** Absent: a source of kind `environment` is refused. */
+  readonly env?: Environment;
+  /** The engine's. */
+  readonly tlsFault: TlsFault;
+}
+
+export async function loadSecret(
+  spec: SecretSpec,
+  read: ReadSource,
+  options: LoadOptions,
+): Promise<Secret> {
+  const { env = {}, nowMs, tlsFault } = options;
+  switch (spec.type) {
+    case "certificate":
+      return await loadCertificate(spec, { read, env, nowMs, tlsFault });
+    case "validation":
+      return await loadValidation(spec, { read, env, nowMs });
+  }
+}
+
+/** A file that a secret is made of. */
+export interface SecretFile {
+  readonly path: string;
+  readonly limitBytes: number;
+  /** Nobody else should be able to read it. */
+  readonly secret: boolean;
+}
+
+/** Every file that {@link loadSecret} will read of `spec`, once each. */
+export function filesOf(spec: SecretSpec, env: Environment = {}): readonly SecretFile[] {
+  const files = new Map<string, SecretFile>();
+  const add = (source: DataSource | undefined, limitBytes: number, secret = false) => {
+    if (source?.kind !== "file") return;
+    const known = files.get(source.path);
+    files.set(source.path, {
+      path: source.path,
+      limitBytes: Math.max(limitBytes, known?.limitBytes ?? 0),
+      secret: secret || known?.secret === true,
+    });
+  };
+  if (spec.type === "certificate") {
+    add(spec.chain, FILE_LIMIT_BYTES);
+    add(spec.key, FILE_LIMIT_BYTES, true);
+    add(spec.pkcs12, FILE_LIMIT_BYTES, true);
+    add(spec.password, FILE_LIMIT_BYTES, true);
+    return [...files.values()];
+  }
+  add(spec.trustedCa, FILE_LIMIT_BYTES);
+  add(spec.crl, CRL_LIMIT_BYTES);
+  if (spec.spiffe?.kind === "map") add(spec.spiffe.source, FILE_LIMIT_BYTES);
+  if (spec.spiffe?.kind === "domains") {
+    for (const { bundle } of spec.spiffe.domains) add(bundle, FILE_LIMIT_BYTES);
+  }
+  const roots = spec.systemRoots ? systemRootsPath(env) : undefined;
+  if (roots !== undefined) add({ kind: "file", path: roots }, CRL_LIMIT_BYTES);
+  return [...files.values()];
+}

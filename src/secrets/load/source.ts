@@ -1,0 +1,101 @@
+/**
+ * Bytes of a `DataSource`, bounded, wherever they are. Errors name the source and never show what it
+ * holds.
+ *
+ * @module
+ */
+
+import { ProxyError } from "../../base/mod.ts";
+import type { DataSource } from "../spec.ts";
+
+/** Reads a whole regular file; throws `credentials_invalid` that names it. */
+export type ReadSource = (path: string, limitBytes: number) => Promise<Uint8Array>;
+
+/** Values by name; a process' environment fits. */
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Certificates, keys, passwords, staples. */
+export const FILE_LIMIT_BYTES = 1 << 20;
+/** Revocation lists, and the system's roots. */
+export const CRL_LIMIT_BYTES = 4 << 20;
+
+export interface SourceContext {
+  readonly read: ReadSource;
+  readonly env: Environment;
+}
+
+export interface SourceOptions {
+  /** How errors name the role: `certificate chain`. */
+  readonly role: string;
+  readonly limitBytes?: number;
+}
+
+/** What a source held, and how errors name it. */
+export interface SourceBytes {
+  readonly bytes: Uint8Array;
+  /** `private key in /etc/tls/web.key`, `private key (inline)`. */
+  readonly what: string;
+}
+
+export async function resolveSource(
+  source: DataSource,
+  context: SourceContext,
+  { role, limitBytes = FILE_LIMIT_BYTES }: SourceOptions,
+): Promise<SourceBytes> {
+  const what = describeSource(source, role);
+  const bytes = await bytesOf(source, context, { what, limitBytes });
+  if (bytes.length > limitBytes) fail(what, `it has more than ${limitBytes} bytes`);
+  if (bytes.length === 0) fail(what, "it is empty");
+  return { bytes, what };
+}
+
+export function describeSource(source: DataSource, role: string): string {
+  switch (source.kind) {
+    case "file":
+      return `${role} in ${source.path}`;
+    case "inline":
+      return `${role} (inline)`;
+    case "environment":
+      return `${role} in environment variable ${source.variable}`;
+  }
+}
+
+/**
+ * PEM as text, one character a byte: comments around blocks may be in any encoding. A byte order mark
+ * is taken off; UTF-16, which some editors write, is named as what it is.
+ */
+export function textOf({ bytes, what }: SourceBytes): string {
+  const [first, second] = bytes;
+  if ((first === 0xff && second === 0xfe) || (first === 0xfe && second === 0xff)) {
+    fail(what, "it is UTF-16 text; save it as plain ASCII");
+  }
+  const start = first === 0xef && second === 0xbb && bytes[2] === 0xbf ? 3 : 0;
+  let text = "";
+  // In pieces: `fromCharCode` takes its bytes as arguments, and those have a limit.
+  for (let at = start; at < bytes.length; at += 8192) {
+    text += String.fromCharCode(...bytes.subarray(at, at + 8192));
+  }
+  return text;
+}
+
+async function bytesOf(
+  source: DataSource,
+  { read, env }: SourceContext,
+  { what, limitBytes }: { readonly what: string; readonly limitBytes: number },
+): Promise<Uint8Array> {
+  switch (source.kind) {
+    case "file":
+      return await read(source.path, limitBytes);
+    case "inline":
+      return source.bytes;
+    case "environment": {
+      const value = env[source.variable];
+      if (value === undefined) return fail(what, "there is no such variable");
+      return new TextEncoder().encode(value);
+    }
+  }
+}
+
+export function fail(what: string, fact: string): never {
+  throw new ProxyError("credentials_invalid", `Cannot read ${what}: ${fact}`);
+}

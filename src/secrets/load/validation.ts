@@ -1,0 +1,139 @@
+/**
+ * Whom we accept, from its parts to plain data that the peer check compiles. What would accept more
+ * than was meant is refused here.
+ *
+ * @module
+ */
+
+import { parseTrustDomain, type PeerRules, type Validation } from "../../identity/mod.ts";
+import type { ValidationSecret } from "../secret.ts";
+import type { DataSource, SpiffeBundlesSpec, ValidationSpec } from "../spec.ts";
+import { type Bundle, readBundle, readRevocationLists } from "./bundle.ts";
+import { refuse } from "./certificate.ts";
+import { CRL_LIMIT_BYTES, resolveSource, type SourceContext, textOf } from "./source.ts";
+import { systemRootsPath } from "./system_roots.ts";
+
+export interface ValidationContext extends SourceContext {
+  readonly nowMs: number;
+}
+
+export async function loadValidation(
+  spec: ValidationSpec,
+  context: ValidationContext,
+): Promise<ValidationSecret> {
+  const listed = spec.crl ? await readLists(spec.crl, context) : [];
+  const rules = normalRules({ ...spec.rules, crlPems: [...spec.rules.crlPems, ...listed] });
+  const validation = spec.spiffe
+    ? await spiffeOf(spec, { spiffe: spec.spiffe, rules, context })
+    : await anchorsOf(spec, { rules, context });
+  return { type: "validation", validation };
+}
+
+async function anchorsOf(
+  spec: ValidationSpec,
+  { rules, context }: { readonly rules: PeerRules; readonly context: ValidationContext },
+): Promise<Validation> {
+  const parts: Bundle[] = [];
+  if (spec.trustedCa) parts.push(await readAnchors(spec.trustedCa, context, "trusted CA"));
+  if (spec.systemRoots) parts.push(await readSystemRoots(context));
+  const rootPems = [...new Set(parts.flatMap((part) => part.rootPems))];
+  const crlPems = [...new Set([...rules.crlPems, ...parts.flatMap((part) => part.crlPems)])];
+  const pinned = rules.spkiPins.length > 0 || rules.certificateHashes.length > 0;
+  if (rootPems.length === 0 && !pinned && !rules.acceptUntrusted) {
+    return refuse(
+      "the validation has neither a trusted CA nor pins, so anybody would be accepted; " +
+        "give one, or say ACCEPT_UNTRUSTED where that is meant",
+    );
+  }
+  return { kind: "ca", rootPems, rules: { ...rules, crlPems } };
+}
+
+async function spiffeOf(
+  spec: ValidationSpec,
+  options: {
+    readonly spiffe: SpiffeBundlesSpec;
+    readonly rules: PeerRules;
+    readonly context: ValidationContext;
+  },
+): Promise<Validation> {
+  const { spiffe, rules, context } = options;
+  if (spec.trustedCa || spec.systemRoots) {
+    return refuse(
+      "the validation has SPIFFE bundles and a trusted CA; only one of them can decide",
+    );
+  }
+  if (spiffe.kind === "map") return refuse("SPIFFE bundle maps are not read yet");
+  const bundles: Record<string, readonly string[]> = {};
+  const crlPems = [...rules.crlPems];
+  for (const { name, bundle, workloadTrustDomain } of spiffe.domains) {
+    const domain = parseTrustDomain(workloadTrustDomain ?? name);
+    if (domain === undefined) {
+      return refuse(`"${workloadTrustDomain ?? name}" is not a trust domain`);
+    }
+    if (Object.hasOwn(bundles, domain)) return refuse(`trust domain ${domain} is named twice`);
+    const read = await readAnchors(bundle, context, `bundle of ${domain}`);
+    bundles[domain] = read.rootPems;
+    crlPems.push(...read.crlPems);
+  }
+  if (Object.keys(bundles).length === 0) return refuse("the validation names no trust domain");
+  return { kind: "spiffe", bundles, rules: { ...rules, crlPems: [...new Set(crlPems)] } };
+}
+
+async function readAnchors(
+  source: DataSource,
+  context: ValidationContext,
+  role: string,
+): Promise<Bundle> {
+  const read = await resolveSource(source, context, { role });
+  const bundle = await readBundle(textOf(read), { what: read.what });
+  if (bundle.rootPems.length === 0) return refuse(`${read.what} has no CERTIFICATE block`);
+  return bundle;
+}
+
+async function readSystemRoots(context: ValidationContext): Promise<Bundle> {
+  const path = systemRootsPath(context.env);
+  if (path === undefined) {
+    return refuse("the system's roots were not found; install them, or name a file of CAs");
+  }
+  const options = { role: "system roots", limitBytes: CRL_LIMIT_BYTES };
+  const read = await resolveSource({ kind: "file", path }, context, options);
+  const limitChars = CRL_LIMIT_BYTES;
+  const bundle = await readBundle(textOf(read), { what: read.what, lenient: true, limitChars });
+  if (bundle.rootPems.length === 0) return refuse(`${read.what} has no certificate`);
+  return bundle;
+}
+
+async function readLists(
+  source: DataSource,
+  context: ValidationContext,
+): Promise<readonly string[]> {
+  const options = { role: "revocation list", limitBytes: CRL_LIMIT_BYTES };
+  const read = await resolveSource(source, context, options);
+  return await readRevocationLists(read.bytes, { what: read.what, text: textOf(read) });
+}
+
+/** Pins in the one form that the peer check compares. */
+function normalRules(rules: PeerRules): PeerRules {
+  return {
+    ...rules,
+    certificateHashes: rules.certificateHashes.map(normalHash),
+    spkiPins: rules.spkiPins.map(checkedPin),
+  };
+}
+
+function normalHash(hash: string): string {
+  const plain = /^[0-9a-f]{64}$/i.test(hash) || /^([0-9a-f]{2}:){31}[0-9a-f]{2}$/i.test(hash);
+  if (!plain) return refuse(`"${shown(hash)}" is not a SHA-256 in hex, with or without colons`);
+  return hash.replaceAll(":", "").toLowerCase();
+}
+
+function checkedPin(pin: string): string {
+  // 32 bytes: 43 characters and one "="; the last one holds four bits.
+  const shaped = /^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$/.test(pin);
+  return shaped ? pin : refuse(`"${shown(pin)}" is not a SHA-256 in base64 (44 characters)`);
+}
+
+/** Short and without control characters. */
+function shown(text: string): string {
+  return JSON.stringify(text.slice(0, 100)).slice(1, -1);
+}

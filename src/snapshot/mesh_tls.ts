@@ -6,6 +6,7 @@
  */
 
 import type { MeshTls, MeshTlsDirection } from "../consul/mod.ts";
+import { opensslSuite } from "../secrets/mod.ts";
 import type { TlsDirection, TlsVersion } from "./snapshot.ts";
 
 /** What every direction is without a TLS block. */
@@ -13,24 +14,6 @@ export const DEFAULT_TLS_DIRECTION: TlsDirection = {
   minVersion: "TLSv1.2",
   maxVersion: "TLSv1.3",
   cipherSuites: [],
-};
-
-/** IANA names that Consul takes in a mesh entry, and what OpenSSL and BoringSSL call them. */
-const OPENSSL_NAMES: Readonly<Record<string, string>> = {
-  TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256: "ECDHE-ECDSA-AES128-GCM-SHA256",
-  TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384: "ECDHE-ECDSA-AES256-GCM-SHA384",
-  TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256: "ECDHE-ECDSA-CHACHA20-POLY1305",
-  TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA: "ECDHE-ECDSA-AES128-SHA",
-  TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA: "ECDHE-ECDSA-AES256-SHA",
-  TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256: "ECDHE-RSA-AES128-GCM-SHA256",
-  TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384: "ECDHE-RSA-AES256-GCM-SHA384",
-  TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256: "ECDHE-RSA-CHACHA20-POLY1305",
-  TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA: "ECDHE-RSA-AES128-SHA",
-  TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA: "ECDHE-RSA-AES256-SHA",
-  TLS_RSA_WITH_AES_128_GCM_SHA256: "AES128-GCM-SHA256",
-  TLS_RSA_WITH_AES_256_GCM_SHA384: "AES256-GCM-SHA384",
-  TLS_RSA_WITH_AES_128_CBC_SHA: "AES128-SHA",
-  TLS_RSA_WITH_AES_256_CBC_SHA: "AES256-SHA",
 };
 
 export type TlsJudgement =
@@ -72,7 +55,7 @@ function judgeDirection(
   if (min > maxVersion) return `TLS.${name} allows no version: ${min} is above ${maxVersion}`;
   const cipherSuites: string[] = [];
   for (const suite of block.cipherSuites) {
-    const openssl = Object.hasOwn(OPENSSL_NAMES, suite) ? OPENSSL_NAMES[suite] : undefined;
+    const openssl = opensslSuite(suite);
     if (!openssl) return `TLS.${name}.CipherSuites names "${suite}", which is not known`;
     cipherSuites.push(openssl);
   }

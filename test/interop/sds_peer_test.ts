@@ -1,0 +1,192 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { X509Certificate } from "node:crypto";
+import { createAuthority } from "../kit/certificates.ts";
+import { startEcho } from "../kit/echo.ts";
+import { sdsSecret, startEnvoyTls, type StartTlsProxy, type TlsProxy } from "../kit/envoy_tls.ts";
+import { eventually, freePort, pause } from "../kit/process.ts";
+import { certificateSecret, startSdsPeer, validationSecret } from "../kit/sds_peer.ts";
+import { plainSerial, probeTls } from "../kit/tls_probe.ts";
+
+/** One row per proxy: all of them must pass the same stories. */
+const SUBJECTS: readonly (readonly [string, StartTlsProxy])[] = [
+  ["Envoy", startEnvoyTls],
+];
+const APIS = ["sotw", "delta"] as const;
+
+type Api = (typeof APIS)[number];
+
+function serialOf(pem: string): string {
+  return plainSerial(new X509Certificate(pem).serialNumber);
+}
+
+/** Leaf `web` for the listener, and what its clients are checked against. */
+function mutualTls(api: Api, initialFetchTimeoutMs?: number) {
+  const options = {
+    api,
+    ...(initialFetchTimeoutMs === undefined ? {} : { initialFetchTimeoutMs }),
+  };
+  return {
+    require_client_certificate: true,
+    common_tls_context: {
+      tls_certificate_sds_secret_configs: [sdsSecret("web", options)],
+      validation_context_sds_secret_config: sdsSecret("roots", options),
+    },
+  };
+}
+
+/** Where the listener is, once it is open and shows this leaf. */
+async function waitForLeaf(
+  proxy: TlsProxy,
+  leaf: { readonly certPem: string },
+  client: { readonly cert: string; readonly key: string },
+) {
+  return await eventually("the listener shows the new leaf", async () => {
+    const place = await proxy.place("tls_in");
+    if (!place) throw new Error("it is not open");
+    const outcome = await probeTls(place, client);
+    if (!outcome.accepted) throw new Error(outcome.alert);
+    if (outcome.serial !== serialOf(leaf.certPem)) throw new Error(`it shows ${outcome.serial}`);
+    return place;
+  });
+}
+
+for (const [subject, startProxy] of SUBJECTS) {
+  for (const api of APIS) {
+    test(`${subject}, ${api}: leaf and roots from SDS, rotated, refused where they are bad`, async () => {
+      const ca = createAuthority();
+      const [first, second] = [ca.issueLeaf({ service: "web" }), ca.issueLeaf({ service: "web" })];
+      const caller = ca.issueLeaf({ service: "api" });
+      const client = { cert: caller.certPem, key: caller.keyPem };
+      await using echo = await startEcho({ host: "127.0.0.1" });
+      await using sds = await startSdsPeer();
+      await sds.set({ web: certificateSecret(first), roots: validationSecret(ca.rootPem) });
+      await using proxy = await startProxy({
+        sds: sds.address,
+        inbound: { tls: mutualTls(api), target: echo },
+      });
+
+      const place = await waitForLeaf(proxy, first, client);
+      const answer = await sds.acknowledged("web");
+      assert.equal(answer.method, api === "sotw" ? "StreamSecrets" : "DeltaSecrets");
+      const nobody = await probeTls(place);
+      assert.equal(nobody.accepted, false, "a client without a certificate");
+
+      await sds.set({ web: certificateSecret(second) });
+      await waitForLeaf(proxy, second, client);
+      const accepted = await sds.acknowledged("web");
+
+      const bad = { certPem: "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n" };
+      for (
+        const [what, broken] of [
+          ["bad PEM", { ...second, ...bad }],
+          ["another leaf's key", { ...second, keyPem: first.keyPem }],
+        ] as const
+      ) {
+        await sds.set({ web: certificateSecret(broken) });
+        const refusal = await sds.refused("web");
+        assert.ok(refusal.error?.message, `${what}: says why`);
+        assert.ok(!refusal.error.message.includes("PRIVATE KEY"));
+        if (api === "sotw") assert.equal(refusal.version, accepted.version, what);
+        await waitForLeaf(proxy, second, client);
+      }
+
+      await sds.set({ web: certificateSecret(first) });
+      await waitForLeaf(proxy, first, client);
+      await sds.acknowledged("web");
+    });
+
+    test(`${subject}, ${api}: a client is refused after its CA is removed`, async () => {
+      const [older, newer] = [createAuthority(), createAuthority()];
+      const [before, after] = [older, newer].map((ca) => {
+        const leaf = ca.issueLeaf({ service: "api" });
+        return { cert: leaf.certPem, key: leaf.keyPem };
+      });
+      const leaf = newer.issueLeaf({ service: "web" });
+      await using echo = await startEcho({ host: "127.0.0.1" });
+      await using sds = await startSdsPeer();
+      await sds.set({
+        web: certificateSecret(leaf),
+        roots: validationSecret(older.rootPem + newer.rootPem),
+      });
+      await using proxy = await startProxy({
+        sds: sds.address,
+        inbound: { tls: mutualTls(api), target: echo },
+      });
+      const place = await eventually("the listener is open", () => proxy.place("tls_in"));
+      await eventually("both are taken", async () => {
+        const outcomes = await Promise.all([before, after].map((c) => probeTls(place, c)));
+        return outcomes.every(({ accepted }) => accepted);
+      });
+
+      await sds.set({ roots: validationSecret(newer.rootPem) });
+      await sds.acknowledged("roots");
+      await eventually("the older CA's client is refused", async () => {
+        return !(await probeTls(place, before)).accepted;
+      });
+      assert.equal((await probeTls(place, after)).accepted, true);
+    });
+
+    test(`${subject}, ${api}: opens after initial_fetch_timeout, resets, and recovers`, async () => {
+      const ca = createAuthority();
+      const leaf = ca.issueLeaf({ service: "web" });
+      const caller = ca.issueLeaf({ service: "api" });
+      const client = { cert: caller.certPem, key: caller.keyPem };
+      await using echo = await startEcho({ host: "127.0.0.1" });
+      await using sds = await startSdsPeer();
+      await sds.set({ web: certificateSecret(leaf) });
+      await sds.stall();
+      const started = performance.now();
+      await using proxy = await startProxy({
+        sds: sds.address,
+        inbound: {
+          tls: mutualTls(api, 3_000),
+          target: echo,
+          port: await freePort("127.0.0.1"),
+        },
+      });
+      assert.equal(await proxy.place("tls_in"), undefined, "open before its secrets are there");
+      const place = await eventually("the listener is open", () => proxy.place("tls_in"));
+      const took = performance.now() - started;
+      assert.ok(took > 2_500, `opened after ${took} ms`);
+      assert.equal((await probeTls(place, client)).accepted, false, "no secret at all");
+
+      await sds.unstall();
+      await sds.acknowledged("web");
+      assert.equal((await probeTls(place, client)).accepted, false, "no roots yet");
+      await sds.set({ roots: validationSecret(ca.rootPem) });
+      await waitForLeaf(proxy, leaf, client);
+    });
+
+    test(`${subject}, ${api}: losing the server loses no secret, and what changed meanwhile comes`, async () => {
+      const ca = createAuthority();
+      const [first, second] = [ca.issueLeaf({ service: "web" }), ca.issueLeaf({ service: "web" })];
+      const caller = ca.issueLeaf({ service: "api" });
+      const client = { cert: caller.certPem, key: caller.keyPem };
+      await using echo = await startEcho({ host: "127.0.0.1" });
+      await using sds = await startSdsPeer();
+      await sds.set({ web: certificateSecret(first), roots: validationSecret(ca.rootPem) });
+      await using proxy = await startProxy({
+        sds: sds.address,
+        inbound: { tls: mutualTls(api), target: echo },
+      });
+      await waitForLeaf(proxy, first, client);
+      await sds.acknowledged("web");
+      await sds.acknowledged("roots");
+      const seen = (await sds.log()).entries.length;
+
+      await sds.stop();
+      await pause(500);
+      await waitForLeaf(proxy, first, client);
+      await sds.set({ web: certificateSecret(second) });
+      await sds.start();
+      await waitForLeaf(proxy, second, client);
+      // What a new stream says first: what is held, and no nonce of the stream before.
+      const { entries } = await sds.log(seen);
+      const opening = entries.find((e) => e.event === "request" && e.names?.includes("web"));
+      assert.equal(opening?.nonce, undefined);
+      if (api === "sotw") assert.ok(opening?.version);
+      else assert.ok(opening?.versions?.web);
+    });
+  }
+}

@@ -2,8 +2,12 @@
 export * from "./cipher_suites.ts";
 export * from "./envoy/mod.ts";
 export * from "./held.ts";
+export type { CertificateAnswer } from "./on_demand.ts";
+export { judgeName } from "./on_demand_names.ts";
 export * from "./plan.ts";
 export * from "./provider.ts";
 export * from "./secret.ts";
 export * from "./spec.ts";
 export * from "./values.ts";
+export { type CertificateRequest, SecretStore, type SecretStoreOptions } from "./store.ts";
+export type { ExternalSource, ProviderFactory } from "./store_providers.ts";

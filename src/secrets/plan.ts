@@ -74,6 +74,8 @@ export interface SecretRef {
   readonly source: SecretSource;
   /** How long its listener or upstream waits for it before it opens without; 0: for ever. */
   readonly initialFetchTimeoutMs: number;
+  /** Of a validation: what arrives is merged onto this before it is decoded ({@link ValidationRef}). */
+  readonly defaults?: ValidationSpec;
 }
 
 /** Envoy's default (`initial_fetch_timeout`). */

@@ -1,0 +1,195 @@
+/**
+ * One streaming call: sends what it is given, asks for the next message when the last is dealt with, and
+ * ends a peer that floods, stalls or never finishes a message.
+ *
+ * @module
+ */
+
+import { Buffer } from "node:buffer";
+import { type Clock, messageOf, type Random, type Timer } from "../../base/mod.ts";
+import type { GrpcLibrary } from "./library.ts";
+import {
+  GRPC_DEADLINE_EXCEEDED,
+  GRPC_INTERNAL,
+  GRPC_RESOURCE_EXHAUSTED,
+  type GrpcStatus,
+  grpcStatus,
+} from "./status.ts";
+import type { BidiOptions, GrpcCall, GrpcLimits, StreamHandler } from "./types.ts";
+
+/** The library's call below its own stream classes, which would buffer 16 messages of any size. */
+export type RawCall = ReturnType<InstanceType<GrpcLibrary["Channel"]>["createCall"]>;
+export type RawMetadata = InstanceType<GrpcLibrary["Metadata"]>;
+
+export interface CallContext {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly limits: GrpcLimits;
+  /** Before the handler hears of it; `null`: closed by its owner. */
+  readonly onEnded: (call: AnyCall, status: GrpcStatus | null) => void;
+}
+
+/** A call as its connection sees it. */
+export interface AnyCall {
+  readonly path: string;
+  readonly ended: boolean;
+  start(raw: RawCall, metadata: RawMetadata): void;
+  /** Ends it with an event. */
+  fail(status: GrpcStatus): void;
+  /** Ends it without one. */
+  close(): void;
+}
+
+export class Call<Request, Response> implements GrpcCall<Request>, AnyCall {
+  readonly path: string;
+  readonly #types: BidiOptions<Request, Response>;
+  readonly #handler: StreamHandler<Response>;
+  readonly #context: CallContext;
+  #raw: RawCall | undefined;
+  /** Sent before there was a connection. */
+  #early: Uint8Array[] = [];
+  #unsentBytes = 0;
+  #ended = false;
+  #halfClosed = false;
+  #deadline: Timer | undefined;
+  #pause: Timer | undefined;
+  #tokens: number;
+  #refilledMs: number;
+  #heldBackSinceMs: number | undefined;
+
+  constructor(
+    path: string,
+    types: BidiOptions<Request, Response>,
+    parts: { readonly handler: StreamHandler<Response>; readonly context: CallContext },
+  ) {
+    this.path = path;
+    this.#types = types;
+    this.#handler = parts.handler;
+    this.#context = parts.context;
+    const { clock, limits } = this.#context;
+    this.#tokens = limits.messageBurst;
+    this.#refilledMs = clock.monotonic();
+    this.#deadline = clock.after(limits.connectMs + limits.firstMessageMs, () => {
+      this.fail(grpcStatus(GRPC_DEADLINE_EXCEEDED, "no whole message came in time"));
+    });
+  }
+
+  get ended(): boolean {
+    return this.#ended;
+  }
+
+  start(raw: RawCall, metadata: RawMetadata): void {
+    this.#raw = raw;
+    raw.start(metadata, {
+      onReceiveMetadata: () => {},
+      onReceiveMessage: (bytes: Uint8Array) => void this.#take(bytes),
+      onReceiveStatus: ({ code, details }) => {
+        this.#raw = undefined;
+        this.fail(grpcStatus(code, details));
+      },
+    });
+    for (const bytes of this.#early.splice(0)) this.#write(bytes);
+    if (this.#halfClosed) raw.halfClose();
+    raw.startRead();
+  }
+
+  send(message: Request): void {
+    if (this.#ended) return;
+    const bytes = this.#types.request.encode(message);
+    this.#unsentBytes += bytes.length;
+    if (this.#unsentBytes > this.#context.limits.unsentBytes) {
+      const status = grpcStatus(GRPC_RESOURCE_EXHAUSTED, "the server does not read our requests");
+      queueMicrotask(() => this.fail(status));
+    } else if (this.#raw) this.#write(bytes);
+    else this.#early.push(bytes);
+  }
+
+  /** Nothing more will be sent. */
+  halfClose(): void {
+    this.#halfClosed = true;
+    this.#raw?.halfClose();
+  }
+
+  close(): void {
+    if (this.#end()) this.#context.onEnded(this, null);
+  }
+
+  fail(status: GrpcStatus): void {
+    if (!this.#end()) return;
+    this.#context.onEnded(this, status);
+    this.#handler.onEnd(status);
+  }
+
+  #end(): boolean {
+    if (this.#ended) return false;
+    this.#ended = true;
+    this.#early = [];
+    this.#deadline?.cancel();
+    this.#pause?.cancel();
+    this.#raw?.cancelWithStatus(1, "");
+    this.#raw = undefined;
+    return true;
+  }
+
+  #write(bytes: Uint8Array): void {
+    const written = () => {
+      this.#unsentBytes -= bytes.length;
+    };
+    const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
+    this.#raw?.sendMessageWithContext({ callback: written }, buffer);
+  }
+
+  async #take(bytes: Uint8Array): Promise<void> {
+    if (this.#ended) return;
+    try {
+      const message = this.#decode(bytes);
+      if (message === undefined) return;
+      const handled = this.#handler.onMessage(message);
+      if (handled) await handled;
+    } catch (error) {
+      return this.fail(grpcStatus(GRPC_INTERNAL, messageOf(error)));
+    }
+    if (this.#ended) return;
+    this.#awaitNext();
+    const waitMs = this.#holdBackMs();
+    if (this.#ended) return;
+    // The loop gets a turn between messages, so that a burst of them does not starve traffic.
+    if (waitMs > 0) this.#pause = this.#context.clock.after(waitMs, () => this.#raw?.startRead());
+    else setImmediate(() => this.#raw?.startRead());
+  }
+
+  #decode(bytes: Uint8Array): Response | undefined {
+    try {
+      return this.#types.response.decode(bytes);
+    } catch (error) {
+      this.fail(grpcStatus(GRPC_INTERNAL, `a message cannot be decoded: ${messageOf(error)}`));
+      return undefined;
+    }
+  }
+
+  #awaitNext(): void {
+    const { clock, random, limits } = this.#context;
+    this.#deadline?.cancel();
+    this.#deadline = clock.after(limits.quietMs * (1 + random() / 2), () => {
+      this.fail(grpcStatus(GRPC_DEADLINE_EXCEEDED, "quiet for long, asked anew"));
+    });
+  }
+
+  /** How long the next message has to wait; 0: not at all. */
+  #holdBackMs(): number {
+    const { clock, limits } = this.#context;
+    const nowMs = clock.monotonic();
+    const refill = (nowMs - this.#refilledMs) * limits.messagesPerSecond / 1000;
+    this.#tokens = Math.min(limits.messageBurst, this.#tokens + refill) - 1;
+    this.#refilledMs = nowMs;
+    if (this.#tokens >= 0) {
+      this.#heldBackSinceMs = undefined;
+      return 0;
+    }
+    this.#heldBackSinceMs ??= nowMs;
+    if (nowMs - this.#heldBackSinceMs > limits.floodMs) {
+      this.fail(grpcStatus(GRPC_RESOURCE_EXHAUSTED, "the server sends messages without a break"));
+    }
+    return -this.#tokens * 1000 / limits.messagesPerSecond;
+  }
+}

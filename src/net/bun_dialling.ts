@@ -7,7 +7,7 @@
 import { type Address, formatAddress, messageOf } from "../base/mod.ts";
 import { BunConnection, keepAlive } from "./bun_connection.ts";
 import type { BunTlsError, SocketOwner } from "./bun_owner.ts";
-import { BunPeer } from "./bun_peer.ts";
+import { BunPeer, wentThrough } from "./bun_peer.ts";
 import type { BunSocket } from "./bun_types.ts";
 import type { DialHandler, PeerCheck, PresentedPeer, Ticket } from "./port.ts";
 
@@ -50,9 +50,9 @@ export class Dialling implements SocketOwner {
   }
 
   handshaken(socket: BunSocket, success: boolean, error: BunTlsError | null): void {
+    if (!wentThrough(success, error)) return this.#failed("handshake", messageOf(error));
     const peer = new BunPeer(socket, this.#peerCheck ?? "checked", success ? null : error);
-    // The peer's certificate is there whenever the handshake itself went through.
-    if (!success && peer.leaf === undefined) return this.#failed("handshake", messageOf(error));
+    if (peer.leaf === undefined) return this.#failed("handshake", peer.reason || messageOf(error));
     this.#connected(socket, peer);
   }
 

@@ -1,5 +1,6 @@
 /** Where credentials come from besides the agent: files, SDS, the Workload API. @module */
 export * from "./cipher_suites.ts";
+export * from "./config/mod.ts";
 export * from "./envoy/mod.ts";
 export * from "./held.ts";
 export type { CertificateAnswer } from "./on_demand.ts";

@@ -7,7 +7,7 @@
 
 import { Buffer } from "node:buffer";
 import * as v from "valibot";
-import { type Problem, problemOf } from "../values.ts";
+import { type Path, problemOf } from "../values.ts";
 
 /** A schema for anything; it decides what comes out. */
 export type Reader<T> = v.GenericSchema<unknown, T>;
@@ -64,7 +64,7 @@ export function message<T extends v.ObjectEntries>(
 }
 
 /** Says what is wrong at a path below the value. */
-export type Report = (path: Problem["path"], message: string) => undefined;
+export type Report = (path: Path, message: string) => undefined;
 
 /** A schema out of a function, which reports as often as it likes; what it reported on is dropped. */
 export function reader<T>(read: (value: unknown, report: Report) => T | undefined): Reader<T> {
@@ -83,6 +83,20 @@ export function reader<T>(read: (value: unknown, report: Report) => T | undefine
   );
 }
 
+/** Reads a value at `path` with another schema; what is wrong with it is reported. */
+export function follow<T>(
+  schema: Reader<T>,
+  value: unknown,
+  { report, path = [] }: { readonly report: Report; readonly path?: Path },
+): T | undefined {
+  const result = v.safeParse(schema, value, { abortPipeEarly: true });
+  if (result.success) return result.output;
+  for (const problem of result.issues.map(problemOf)) {
+    report([...path, ...problem.path], problem.message);
+  }
+  return undefined;
+}
+
 /** `schema`, then what no single field shows. */
 export function checked<T, U>(
   schema: Reader<T>,
@@ -91,7 +105,7 @@ export function checked<T, U>(
   return reader((value, report) => {
     const result = v.safeParse(schema, value, { abortPipeEarly: true });
     if (result.success) return check(result.output, report);
-    for (const { path, message } of result.issues.map(problemOf)) report(path, message);
+    for (const problem of result.issues.map(problemOf)) report(problem.path, problem.message);
     return undefined;
   });
 }
@@ -189,10 +203,7 @@ export function anyOf<T>(types: Readonly<Record<string, Reader<T>>>): Reader<T> 
     const name = typeof type === "string" ? type.slice(type.lastIndexOf("/") + 1) : "";
     const schema = Object.hasOwn(types, name) ? types[name] : undefined;
     if (!schema) return report(["@type"], `must be ${wanted}`);
-    const result = v.safeParse(schema, fields, { abortPipeEarly: true });
-    if (result.success) return result.output;
-    for (const { path, message } of result.issues.map(problemOf)) report(path, message);
-    return undefined;
+    return follow(schema, fields, { report });
   });
 }
 

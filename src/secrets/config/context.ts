@@ -1,0 +1,45 @@
+/**
+ * What the configuration of one listener's or upstream's credentials is read against.
+ *
+ * @module
+ */
+
+import type { NamedSpec } from "../envoy/mod.ts";
+import type { CredentialsPlan, SdsNode, SdsServer } from "../plan.ts";
+import type { Path, Problem } from "../values.ts";
+
+export interface TlsConfigContext {
+  readonly kind: "listener" | "upstream";
+  /** Where the value is, for problems: `["upstreams", 0, "tls"]`. */
+  readonly path: Path;
+  /** By name, from `parseSdsServers`. */
+  readonly sdsServers: Readonly<Record<string, SdsServer>>;
+  /** Named by an `SdsSecretConfig` that has no `sds_config`. */
+  readonly staticSecrets: readonly NamedSpec[];
+  /** Who we are to SDS servers that the value describes itself (`google_grpc`). */
+  readonly node: SdsNode;
+  /** `SPIFFE_ENDPOINT_SOCKET` is looked up here. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+}
+
+export type ParsedTls =
+  | {
+    readonly kind: "valid";
+    readonly plan: CredentialsPlan;
+    /** Of an `UpstreamTlsContext`. */
+    readonly sni?: string;
+    /** What was taken otherwise than it reads; whole sentences. */
+    readonly warnings: readonly string[];
+  }
+  | { readonly kind: "invalid"; readonly problems: readonly Problem[] };
+
+/** A context, and where its warnings go. */
+export interface Reading extends TlsConfigContext {
+  warn(message: string): void;
+}
+
+/** Fields of a plan that a form gives. */
+export interface TlsForm {
+  readonly plan: CredentialsPlan;
+  readonly sni?: string;
+}

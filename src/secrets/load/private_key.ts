@@ -45,6 +45,7 @@ export function withoutPrivateKeys(text: string, what: string): string {
   let rest = "";
   let at = 0;
   for (const begin of lines.matchAll(BEGIN)) {
+    if (begin.index < at) continue;
     rest += lines.slice(at, begin.index);
     at = bodyOf(lines, { begin, what }).endAt;
   }

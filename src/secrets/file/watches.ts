@@ -1,0 +1,153 @@
+/**
+ * Watches on directories, one each however many secrets are in it. They only make things faster: where
+ * the system gives none (quota, network file system) the poll finds every change, and each poll tries
+ * for the watch again. A watch dies with its directory; one made anew at the same path is noticed.
+ *
+ * @module
+ */
+
+import { posix } from "node:path";
+import { type Log, messageOf } from "../../base/mod.ts";
+import type { DirectoryWatch, FileSystem } from "./files.ts";
+import type { Place } from "./places.ts";
+
+/** Told that something changed: `exact` where its name is one of those asked for, or not known. */
+export type OnHint = (exact: boolean) => void;
+
+interface Watched {
+  readonly directory: string;
+  /** By follower: the names it cares for; `null`: all. */
+  readonly followers: Map<OnHint, ReadonlySet<string> | null>;
+  watch: DirectoryWatch | null;
+  identity: string;
+  /** Runs while the watch is looked after, so that two do not make two. */
+  arming: Promise<void> | null;
+}
+
+export class DirectoryWatches {
+  readonly #files: FileSystem;
+  readonly #log: Log;
+  readonly #watched = new Map<string, Watched>();
+  /** By follower: the directories it asked for. */
+  readonly #asked = new Map<OnHint, ReadonlySet<string>>();
+  /** Directories whose failure was logged. */
+  readonly #told = new Set<string>();
+  #closed = false;
+
+  constructor(files: FileSystem, log: Log) {
+    this.#files = files;
+    this.#log = log;
+  }
+
+  /** Directories with a live watch. */
+  get live(): number {
+    let live = 0;
+    for (const { watch } of this.#watched.values()) if (watch) live++;
+    return live;
+  }
+
+  /**
+   * Makes `places` all that `onHint` hears of, and `whole`, of which it hears all names; resolves when
+   * watches are there, or known not to be.
+   */
+  async set(onHint: OnHint, places: readonly Place[], whole?: string): Promise<void> {
+    if (this.#closed) return;
+    const wanted = new Map<string, Set<string> | null>();
+    for (const { directory, name } of places) {
+      const names = wanted.get(directory) ?? new Set();
+      names.add(name);
+      wanted.set(directory, names);
+    }
+    if (whole !== undefined) wanted.set(posix.resolve("/", whole), null);
+    const arming: Promise<void>[] = [];
+    for (const [directory, names] of wanted) {
+      let watched = this.#watched.get(directory);
+      if (!watched) {
+        watched = { directory, followers: new Map(), watch: null, identity: "", arming: null };
+        this.#watched.set(directory, watched);
+      }
+      watched.followers.set(onHint, names);
+      if (!watched.watch) arming.push(this.#arm(watched));
+    }
+    for (const directory of this.#asked.get(onHint) ?? []) {
+      if (!wanted.has(directory)) this.#leave(directory, onHint);
+    }
+    this.#asked.set(onHint, new Set(wanted.keys()));
+    await Promise.all(arming);
+  }
+
+  remove(onHint: OnHint): void {
+    for (const directory of this.#asked.get(onHint) ?? []) this.#leave(directory, onHint);
+    this.#asked.delete(onHint);
+  }
+
+  /** Makes watches that are missing or whose directory is another one now. */
+  async verify(): Promise<void> {
+    for (const watched of [...this.#watched.values()]) {
+      if (this.#closed) return;
+      await this.#arm(watched);
+    }
+  }
+
+  close(): void {
+    this.#closed = true;
+    for (const watched of this.#watched.values()) watched.watch?.close();
+    this.#watched.clear();
+    this.#asked.clear();
+  }
+
+  #leave(directory: string, onHint: OnHint): void {
+    const watched = this.#watched.get(directory);
+    if (!watched?.followers.delete(onHint) || watched.followers.size > 0) return;
+    this.#watched.delete(watched.directory);
+    watched.watch?.close();
+    watched.watch = null;
+  }
+
+  #arm(watched: Watched): Promise<void> {
+    return watched.arming ??= this.#rearm(watched).finally(() => watched.arming = null);
+  }
+
+  async #rearm(watched: Watched): Promise<void> {
+    const { directory } = watched;
+    const identity = await this.#files.identity(directory);
+    if (!this.#isCurrent(watched) || (watched.watch && watched.identity === identity)) return;
+    const missed = watched.watch !== null;
+    watched.watch?.close();
+    watched.watch = null;
+    watched.identity = identity;
+    if (identity === "") return;
+    try {
+      watched.watch = this.#files.watch(directory, {
+        onHint: (name) => this.#hint(watched, name),
+        onLost: () => this.#lose(watched),
+      });
+      this.#told.delete(directory);
+    } catch (error) {
+      if (this.#told.has(directory)) return;
+      this.#told.add(directory);
+      const reason = messageOf(error);
+      this.#log.warn("directory cannot be watched, it is polled", { directory, reason });
+    }
+    if (missed) { for (const follower of [...watched.followers.keys()]) follower(true); }
+  }
+
+  #isCurrent(watched: Watched): boolean {
+    return !this.#closed && this.#watched.get(watched.directory) === watched;
+  }
+
+  #hint(watched: Watched, name: string | null): void {
+    if (!this.#isCurrent(watched)) return;
+    // The directory's own name: it was removed or moved, and the watch looks at what is no longer there.
+    if (name !== null && watched.directory.endsWith(`/${name}`)) this.#lose(watched);
+    for (const [follower, names] of [...watched.followers]) {
+      follower(name === null || names === null || names.has(name));
+    }
+  }
+
+  #lose(watched: Watched): void {
+    watched.watch?.close();
+    watched.watch = null;
+    for (const follower of [...watched.followers.keys()]) follower(true);
+  }
+}

@@ -8,23 +8,22 @@
  * @module
  */
 
-import { messageOf, ProxyError } from "../base/mod.ts";
-import {
-  allowsKeyUsage,
-  type Certificate,
-  fingerprintOf,
-  parseCertificate,
-} from "./certificate.ts";
+import { ProxyError } from "../base/mod.ts";
+import { allowsKeyUsage, type Certificate, fingerprintOf } from "./certificate.ts";
 import { OID } from "./oids.ts";
 import { findPath, type Usage, validityFault } from "./path.ts";
+import {
+  moreThanCounts,
+  parseOrRefuse,
+  parsePresented,
+  type Presented,
+  PRESENTED_LIMIT_BYTES,
+  presentedBytes,
+} from "./presented.ts";
 import { keyFault } from "./signature.ts";
 import { formatServiceId, parseServiceId, type ServiceId } from "./spiffe.ts";
 
-export interface ChainOptions {
-  /** DER. */
-  readonly leaf: Uint8Array;
-  /** DER of what else the peer sent: any order, strangers and the leaf itself allowed. */
-  readonly presented: readonly Uint8Array[];
+export interface ChainOptions extends Presented {
   readonly roots: readonly Certificate[];
   readonly nowMs: number;
   readonly usage: Usage;
@@ -36,31 +35,34 @@ export interface ChainOptions {
 
 export interface TrustedPeer {
   readonly kind: "trusted";
-  readonly id: ServiceId;
-  /** The id in Consul's spelling, so that it can be compared as text. */
+  /** Of a Consul service. `undefined`: the peer is none, or nothing vouches for its saying so. */
+  readonly id: ServiceId | undefined;
+  /**
+   * The one URI name; a SPIFFE id in canonical spelling (Consul's, of a service), so that it can be
+   * compared as text. `""`: there is none, or several. Only a claim where the peer is not `verified`.
+   */
   readonly uri: string;
+  /** For people: the URI, else the first DNS name, else `certificate <serial>`. */
+  readonly name: string;
+  /** False: the chain did not hold, and the rules let such peers in (`acceptUntrusted`). */
+  readonly verified: boolean;
   /** As Consul writes it. */
   readonly serial: string;
-  /** When every certificate of the path used is valid; both ends belong to it. */
+  /** When everything the verdict rests on is valid; both ends belong to it. */
   readonly notBeforeMs: number;
   readonly notAfterMs: number;
-  /** Consul's id of the root that vouches. */
+  /** Consul's id of the root that vouches; `""` where none does. */
   readonly rootId: string;
 }
 
-export type ChainVerdict =
-  | TrustedPeer
-  | {
-    readonly kind: "untrusted";
-    /** The leaf itself, or what should link it to a root. */
-    readonly code: "identity_invalid" | "chain_untrusted";
-    readonly reason: string;
-  };
+export interface UntrustedPeer {
+  readonly kind: "untrusted";
+  /** The leaf itself, or what should link it to a root. */
+  readonly code: "identity_invalid" | "chain_untrusted";
+  readonly reason: string;
+}
 
-/** Certificates looked at besides the leaf; Consul sends at most 2. */
-export const PRESENTED_LIMIT = 10;
-/** Bytes of the leaf and all that was presented. */
-export const PRESENTED_LIMIT_BYTES = 64 * 1024;
+export type ChainVerdict = TrustedPeer | UntrustedPeer;
 
 /** Judges a peer; never throws for anything the peer sent. */
 export function judgeChain(options: ChainOptions): ChainVerdict {
@@ -76,24 +78,20 @@ export function judgeChain(options: ChainOptions): ChainVerdict {
   if (identity.kind === "refused") return refuseLeaf(identity.reason);
   const path = findPath({
     leaf,
-    // One that cannot be read links nothing; the rest may still reach a root.
-    presented: presented.slice(0, PRESENTED_LIMIT).map(parseOrRefuse).filter(isCertificate),
+    presented: parsePresented(presented),
     roots,
     nowMs,
     usage,
     ...options.strictSpiffeChain && { spiffeTrustDomains: trustDomains },
   });
-  if (path.kind === "none") {
-    const more = presented.length > PRESENTED_LIMIT
-      ? ` (only the first ${PRESENTED_LIMIT} of ${presented.length} certificates count)`
-      : "";
-    return refuseChain(path.reason + more);
-  }
+  if (path.kind === "none") return refuseChain(path.reason + moreThanCounts(presented));
   const root = path.certificates[path.certificates.length - 1];
   if (!root) return refuseChain("the path is empty");
   return {
     kind: "trusted",
     ...identity.peer,
+    name: identity.peer.uri,
+    verified: true,
     serial: leaf.serial,
     notBeforeMs: Math.max(...path.certificates.map((certificate) => certificate.notBeforeMs)),
     notAfterMs: Math.min(...path.certificates.map((certificate) => certificate.notAfterMs)),
@@ -145,37 +143,14 @@ export function identityOf(leaf: Certificate, trustDomains: readonly string[]): 
   return { kind: "service", peer: { id, uri: formatServiceId(id) } };
 }
 
-/** Bytes of a leaf and what came with it. */
-export function presentedBytes(
-  { leaf, presented }: Pick<ChainOptions, "leaf" | "presented">,
-): number {
-  let bytes = leaf.length;
-  for (const der of presented) bytes += der.length;
-  return bytes;
-}
-
-function parseOrRefuse(der: Uint8Array): Certificate | ProxyError {
-  try {
-    return parseCertificate(der);
-  } catch (error) {
-    if (error instanceof ProxyError) return error;
-    // A defect of our own still must not let anybody in, nor end the process.
-    return new ProxyError("identity_invalid", `Cannot read certificate: ${messageOf(error)}`);
-  }
-}
-
-function isCertificate(parsed: Certificate | ProxyError): parsed is Certificate {
-  return !(parsed instanceof ProxyError);
-}
-
 function refuseIdentity(reason: string): LeafIdentity {
   return { kind: "refused", reason };
 }
 
-function refuseLeaf(reason: string): ChainVerdict {
+export function refuseLeaf(reason: string): UntrustedPeer {
   return { kind: "untrusted", code: "identity_invalid", reason };
 }
 
-function refuseChain(reason: string): ChainVerdict {
+export function refuseChain(reason: string): UntrustedPeer {
   return { kind: "untrusted", code: "chain_untrusted", reason };
 }

@@ -41,7 +41,7 @@ test("judgeChain() trusts a plain leaf", () => {
   const verdict = judge(leafWith());
   assert.ok(verdict.kind === "trusted", JSON.stringify(verdict));
   assert.equal(verdict.uri, URI);
-  assert.equal(verdict.id.service, "web");
+  assert.equal(verdict.id?.service, "web");
 });
 
 test("judgeChain() trusts a leaf that is older than its root", () => {

@@ -23,10 +23,14 @@ export interface Extensions {
   readonly sanUris: readonly string[];
   /** There are alternative names of other kinds too. */
   readonly otherSans: boolean;
+  /** DER of the alternative names, for `altNamesOf`; absent: there are none. */
+  readonly altNames?: Uint8Array;
   /** Absent: the certificate does not say, which means it is no CA. */
   readonly basicConstraints?: { readonly ca: boolean; readonly pathLength?: number };
   /** Bit `n` of the extension as `1 << n`. */
   readonly keyUsage?: number;
+  /** Whoever does not understand key usage must refuse the certificate. */
+  readonly keyUsageCritical?: boolean;
   /** Object identifiers. */
   readonly extendedKeyUsage?: readonly string[];
   /** Hex. */
@@ -62,6 +66,8 @@ export function readExtensions(wrapped: DerReader | undefined): Extensions {
     seen.add(oid);
     if (seen.size > EXTENSION_LIMIT) fail(`it has more than ${EXTENSION_LIMIT} extensions`);
     const understood = readKnown(found, { oid, value: new DerReader(value.body) });
+    if (oid === OID.subjectAltName) found.altNames = value.body;
+    if (oid === OID.keyUsage) found.keyUsageCritical = critical;
     if (!understood && (critical || oid === NAME_CONSTRAINTS)) notUnderstood.push(oid);
   }
   return found;

@@ -1,13 +1,24 @@
 /** Who a peer is. Pure. @module */
 export * from "./authority.ts";
 export * from "./certificate.ts";
-export * from "./chain.ts";
+export {
+  type ChainOptions,
+  type ChainVerdict,
+  judgeChain,
+  type TrustedPeer,
+  type UntrustedPeer,
+} from "./chain.ts";
+export * from "./certificate_pair.ts";
 export * from "./credentials.ts";
 export type { Extensions } from "./extensions.ts";
 export * from "./mint.ts";
 export type { KeyUsage } from "./oids.ts";
 export type { Usage } from "./path.ts";
 export * from "./peer_judge.ts";
+export * from "./peer_validator.ts";
+export { PRESENTED_LIMIT, PRESENTED_LIMIT_BYTES } from "./presented.ts";
 export * from "./sni.ts";
 export * from "./spiffe.ts";
+export * from "./spiffe_bundles.ts";
+export { needsMatchers, prepareMatchers } from "./string_matcher.ts";
 export * from "./validation.ts";

@@ -13,6 +13,13 @@ export const OID = {
   certificatePolicies: "2.5.29.32",
   authorityKeyId: "2.5.29.35",
   extendedKeyUsage: "2.5.29.37",
+  // Revocation lists and their entries (RFC 5280 5.2, 5.3).
+  crlNumber: "2.5.29.20",
+  reasonCode: "2.5.29.21",
+  invalidityDate: "2.5.29.24",
+  deltaCrlIndicator: "2.5.29.27",
+  issuingDistributionPoint: "2.5.29.28",
+  certificateIssuer: "2.5.29.29",
   // Extended key usages.
   serverAuth: "1.3.6.1.5.5.7.3.1",
   clientAuth: "1.3.6.1.5.5.7.3.2",

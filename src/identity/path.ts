@@ -23,6 +23,12 @@ export interface PathOptions {
   readonly usage: Usage;
   /** Given: every CA on the way must name one of these trust domains as its own. */
   readonly spiffeTrustDomains?: readonly string[];
+  /** Dates are not looked at. */
+  readonly allowExpired?: boolean;
+  /** CA certificates of a path, the root included; no more than {@link PATH_LIMIT} either way. */
+  readonly maxDepth?: number;
+  /** What else a whole path must satisfy: why it does not, or `undefined`. */
+  readonly pathFault?: (path: readonly Certificate[]) => string | undefined;
 }
 
 export type Path =
@@ -34,6 +40,8 @@ export type Path =
 const PATH_LIMIT = 8;
 /** Five roots and three presented certificates without any hint need 16. */
 const SIGNATURE_LIMIT = 32;
+/** Whole paths that `pathFault` may look at. */
+const WHOLE_LIMIT = 8;
 
 interface Search {
   readonly options: PathOptions;
@@ -42,6 +50,7 @@ interface Search {
   /** Verdicts already paid for: child, then issuer. */
   readonly signed: Map<Certificate, Map<Certificate, boolean>>;
   signatures: number;
+  wholePaths: number;
   /** The first likely issuer that had to be passed over, and why. */
   fault: string | undefined;
 }
@@ -58,6 +67,7 @@ export function findPath(options: PathOptions): Path {
     roots: new Set(roots),
     signed: new Map(),
     signatures: 0,
+    wholePaths: 0,
     fault: undefined,
   };
   const certificates = extend(search, [leaf]);
@@ -80,6 +90,11 @@ function extend(search: Search, path: readonly Certificate[]): readonly Certific
     search.fault ??= `the chain is longer than ${PATH_LIMIT} certificates`;
     return undefined;
   }
+  const { maxDepth = PATH_LIMIT, pathFault } = search.options;
+  if (path.length > maxDepth) {
+    search.fault ??= `the chain has more than ${maxDepth} CA certificates`;
+    return undefined;
+  }
   for (const issuer of likelyFirst(search, current)) {
     // The same key twice never helps, and keeps certificates that sign each other from looping.
     if (path.some((below) => sameBytes(below.spki, issuer.spki))) continue;
@@ -90,7 +105,12 @@ function extend(search: Search, path: readonly Certificate[]): readonly Certific
     }
     if (!hasSigned(search, { child: current, issuer })) continue;
     const longer = [...path, issuer];
-    if (search.roots.has(issuer)) return longer;
+    if (search.roots.has(issuer)) {
+      const unfit = search.wholePaths++ < WHOLE_LIMIT ? pathFault?.(longer) : "too many paths";
+      if (unfit === undefined) return longer;
+      search.fault ??= unfit;
+      continue;
+    }
     const whole = extend(search, longer);
     if (whole) return whole;
   }
@@ -135,8 +155,9 @@ function issuerFault(
     return `${name} allows only ${pathLength} CA certificates below it`;
   }
   if (allowsKeyUsage(issuer, "keyCertSign") === false) return `${name} may not sign certificates`;
-  const time = validityFault(issuer, options.nowMs) ?? keyFault(issuer);
-  if (time !== undefined) return `${name} ${time}`;
+  const time = options.allowExpired ? undefined : validityFault(issuer, options.nowMs);
+  const fault = time ?? keyFault(issuer);
+  if (fault !== undefined) return `${name} ${fault}`;
   const [unknown] = issuer.notUnderstood;
   if (unknown) return `${name} has an extension that is not understood (${unknown})`;
   const usage = options.usage === "client" ? OID.clientAuth : OID.serverAuth;

@@ -1,30 +1,22 @@
 /**
- * Verdicts on peers under one set of roots, remembered: a peer that comes back costs one comparison of
+ * Verdicts on peers under one set of rules, remembered: a peer that comes back costs one comparison of
  * its leaf with the one that was proven. A path to a root, once found, holds whatever else the peer
- * presents next time. Strangers are remembered by a digest of everything they showed.
- * A judge is replaced, never edited, when roots or trust domains change, and its memory goes with it.
+ * presents next time. Strangers, and those let in without proof, are remembered by a digest of
+ * everything they showed.
+ * A judge is replaced, never edited, when the rules change, and its memory goes with it.
  *
  * @module
  */
 
 import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
-import type { Certificate } from "./certificate.ts";
-import {
-  type ChainOptions,
-  type ChainVerdict,
-  judgeChain,
-  PRESENTED_LIMIT_BYTES,
-  presentedBytes,
-  type TrustedPeer,
-} from "./chain.ts";
+import type { ChainVerdict, TrustedPeer } from "./chain.ts";
 import type { Usage } from "./path.ts";
+import type { PeerToJudge, PeerValidator } from "./peer_validator.ts";
+import { PRESENTED_LIMIT_BYTES, presentedBytes } from "./presented.ts";
 
 export interface PeerJudgeOptions {
-  readonly roots: readonly Certificate[];
-  /** Lower case. */
-  readonly trustDomains: readonly string[];
-  readonly strictSpiffeChain: boolean;
+  readonly validator: PeerValidator;
   /** Of the credentials this judge was made from: tickets and connections of older ones are judged anew. */
   readonly generation: number;
   /** Trusted peers remembered; default 4096. */
@@ -41,6 +33,7 @@ interface Proven {
   readonly peer: TrustedPeer;
 }
 
+/** Also of a peer that was let in without proof: what it shows next time may prove it. */
 interface Refusal {
   readonly verdict: ChainVerdict;
   readonly judgedAtMs: number;
@@ -48,19 +41,19 @@ interface Refusal {
 
 export class PeerJudge {
   readonly generation: number;
-  readonly #options: PeerJudgeOptions;
+  readonly #validator: PeerValidator;
   readonly #trustedLimit: number;
   readonly #trusted = new Map<number, Proven>();
   readonly #untrusted = new Map<string, Refusal>();
 
   constructor(options: PeerJudgeOptions) {
-    this.#options = options;
+    this.#validator = options.validator;
     this.generation = options.generation;
     this.#trustedLimit = options.trustedLimit ?? 4096;
   }
 
   /**
-   * The verdict of {@link judgeChain}. `leaf` and `presented` are DER, the latter asked for only where
+   * The verdict of the validator. `leaf` and `presented` are DER, the latter asked for only where
    * the leaf is new; `nowMs` is the wall clock.
    */
   judge(
@@ -76,20 +69,19 @@ export class PeerJudge {
       remember(this.#trusted, { key: name, value: known, limit: this.#trustedLimit });
       return known.peer;
     }
-    const { roots, trustDomains, strictSpiffeChain } = this.#options;
-    const chain: ChainOptions = {
+    const chain: PeerToJudge = {
       leaf,
       presented: typeof presented === "function" ? presented() : presented,
-      ...{ roots, nowMs, usage, trustDomains, strictSpiffeChain },
+      ...{ nowMs, usage },
     };
     // Too much to hash is refused by the first check of all, without being remembered.
-    if (presentedBytes(chain) > PRESENTED_LIMIT_BYTES) return judgeChain(chain);
+    if (presentedBytes(chain) > PRESENTED_LIMIT_BYTES) return this.#validator.judge(chain);
     const key = digestOf(chain);
     const refusal = this.#untrusted.get(key);
     if (refusal && Math.abs(nowMs - refusal.judgedAtMs) < UNTRUSTED_TTL_MS) return refusal.verdict;
     // Outside the window of the path once found another path may still hold.
-    const verdict = judgeChain(chain);
-    if (verdict.kind === "trusted") {
+    const verdict = this.#validator.judge(chain);
+    if (verdict.kind === "trusted" && verdict.verified) {
       this.#untrusted.delete(key);
       const value = { leaf, peer: verdict };
       remember(this.#trusted, { key: name, value, limit: this.#trustedLimit });
@@ -131,7 +123,7 @@ function nameOf(leaf: Uint8Array, usage: Usage): number {
 }
 
 /** Lengths go in first, so that the same bytes cut elsewhere give another digest. */
-function digestOf({ leaf, presented, usage }: ChainOptions): string {
+function digestOf({ leaf, presented, usage }: PeerToJudge): string {
   let shape = `${usage} ${leaf.length}`;
   for (const der of presented) shape += ` ${der.length}`;
   const hash = createHash("sha256").update(`${shape}\n`).update(leaf);

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certificates.ts";
-import { parseCertificate } from "./certificate.ts";
 import { generateKey } from "./mint.ts";
 import { PeerJudge, type PeerJudgeOptions } from "./peer_judge.ts";
+import { createPeerValidator } from "./peer_validator.ts";
 
 const NOW_MS = Date.UTC(2026, 10, 21, 12);
 const HOUR_MS = 3_600_000;
@@ -14,9 +14,10 @@ const AS_CLIENT = { usage: "client", nowMs: NOW_MS } as const;
 
 function createJudge(options: Partial<PeerJudgeOptions> = {}): PeerJudge {
   return new PeerJudge({
-    roots: [parseCertificate(CA.rootDer)],
-    trustDomains: [TRUST_DOMAIN],
-    strictSpiffeChain: false,
+    validator: createPeerValidator(
+      { kind: "mesh", rootPems: [CA.rootPem], trustDomains: [TRUST_DOMAIN] },
+      { serviceTrustDomains: [TRUST_DOMAIN], strictSpiffeChain: false },
+    ),
     generation: 1,
     ...options,
   });

@@ -18,6 +18,9 @@ const RSA_BITS_MAX = 8192;
 const RSA_EXPONENT_BITS_MAX = 33;
 const CURVES: ReadonlySet<string> = new Set([OID.curveP256, OID.curveP384, OID.curveP521]);
 
+/** Something signed: a certificate or a revocation list. */
+export type Signed = Pick<Certificate, "scheme" | "tbs" | "signature">;
+
 /** Why a certificate's key may not be used, or `undefined`. */
 export function keyFault({ key }: Certificate): string | undefined {
   switch (key.kind) {
@@ -39,11 +42,11 @@ export function keyFault({ key }: Certificate): string | undefined {
 }
 
 /**
- * Whether `issuer`'s key made `certificate`'s signature; never throws. Deno 2.9 cannot verify SHA-256 under
+ * Whether `issuer`'s key made the signature of `signed`; never throws. Deno 2.9 cannot verify SHA-256 under
  * a P-521 key (what Consul signs with under such a root) and so refuses it; Bun can.
  */
-export function isSignedBy(certificate: Certificate, issuer: Certificate): boolean {
-  const { scheme, tbs, signature } = certificate;
+export function isSignedBy(signed: Signed, issuer: Certificate): boolean {
+  const { scheme, tbs, signature } = signed;
   if (keyFault(issuer) !== undefined) return false;
   try {
     const key = createPublicKey({ key: asBuffer(issuer.spki), format: "der", type: "spki" });

@@ -68,7 +68,39 @@ export function parseTrustDomainId(uri: string): string | undefined {
   return parseTrustDomain(uri.slice(SCHEME.length).replace(/\/$/, ""));
 }
 
-function refuse(reason: string): ParsedServiceId {
+export type ParsedSpiffeId =
+  | { readonly kind: "id"; readonly trustDomain: string; readonly path: string }
+  | { readonly kind: "refused"; readonly reason: string };
+
+/** A workload's id by the letter of the standard (SPIFFE-ID 2): stricter than Consul's own ids need. */
+export function parseSpiffeId(uri: string): ParsedSpiffeId {
+  if (uri.length > LENGTH_LIMIT) return refuse(`is longer than ${LENGTH_LIMIT} bytes`);
+  if (!uri.startsWith(SCHEME)) return refuse("does not start with spiffe://");
+  const slash = uri.indexOf("/", SCHEME.length);
+  if (slash < 0 || slash === uri.length - 1) return refuse("has no path");
+  const trustDomain = uri.slice(SCHEME.length, slash);
+  if (!/^[a-z0-9._-]{1,255}$/.test(trustDomain)) return refuse("has no valid trust domain");
+  const path = uri.slice(slash);
+  for (const segment of path.slice(1).split("/")) {
+    if (!/^[a-zA-Z0-9._-]+$/.test(segment)) {
+      return refuse("has a path segment that is empty or has a character that is not allowed");
+    }
+    if (segment === "." || segment === "..") return refuse("has a dotted path segment");
+  }
+  return { kind: "id", trustDomain, path };
+}
+
+/** A URI as it can be compared: a service id in Consul's spelling, a trust domain in lower case. */
+export function canonicalUri(uri: string): string {
+  const parsed = parseServiceId(uri);
+  if (parsed.kind === "service") return formatServiceId(parsed.id);
+  if (!uri.startsWith(SCHEME)) return uri;
+  const slash = uri.indexOf("/", SCHEME.length);
+  const end = slash < 0 ? uri.length : slash;
+  return SCHEME + uri.slice(SCHEME.length, end).toLowerCase() + uri.slice(end);
+}
+
+function refuse(reason: string): { readonly kind: "refused"; readonly reason: string } {
   return { kind: "refused", reason };
 }
 

@@ -1,0 +1,254 @@
+/**
+ * Verdicts by rules that somebody wrote, in place of the mesh's: any certificate of given anchors or pins,
+ * or X509-SVIDs of given trust domains (Envoy's default and SPIFFE validators, envoy reference 1.9).
+ *
+ * First the chain, then pins, then names: what a stranger shows costs no more than its chain. Paths longer
+ * than 8 certificates are refused whatever `maxDepth` says.
+ *
+ * @module
+ */
+
+import { messageOf, ProxyError } from "../base/mod.ts";
+import { altNamesOf } from "./alt_names.ts";
+import { type Certificate, fingerprintOf, sameBytes } from "./certificate.ts";
+import {
+  type ChainVerdict,
+  refuseChain,
+  refuseLeaf,
+  type TrustedPeer,
+  type UntrustedPeer,
+} from "./chain.ts";
+import { parseCrls } from "./crl.ts";
+import { anyLeafFault, svidFault } from "./leaf_rules.ts";
+import { findPath } from "./path.ts";
+import { parseRoots } from "./pem_material.ts";
+import type { PeerToJudge, PeerValidator, PeerValidatorOptions } from "./peer_validator.ts";
+import { compilePins, type PinTest } from "./pins.ts";
+import {
+  moreThanCounts,
+  parseOrRefuse,
+  parsePresented,
+  PRESENTED_LIMIT_BYTES,
+  presentedBytes,
+} from "./presented.ts";
+import { Revocation } from "./revocation.ts";
+import { compileSanMatchers, type SanTest } from "./san_matcher.ts";
+import { canonicalUri, parseServiceId, parseSpiffeId, parseTrustDomain } from "./spiffe.ts";
+import type { PeerRules, Validation } from "./validation.ts";
+
+type RulesValidation = Exclude<Validation, { readonly kind: "mesh" }>;
+
+/** A store of public roots has about 150. */
+const ANCHOR_LIMIT = 1000;
+const TRUST_DOMAIN_LIMIT = 1000;
+const DEPTH_LIMIT = 100;
+/** The last moment a `Date` can tell. */
+const FOREVER_MS = 8_640_000_000_000_000;
+
+/** The chain of a leaf holds, between these times. */
+interface Held {
+  readonly kind: "held";
+  readonly notBeforeMs: number;
+  readonly notAfterMs: number;
+  readonly rootId: string;
+}
+
+/** Throws `credentials_invalid` that names what cannot be used. */
+export function createRulesValidator(
+  validation: RulesValidation,
+  options: PeerValidatorOptions,
+): PeerValidator {
+  const validator = new RulesValidator(validation, options);
+  return {
+    namesPeers: validator.namesPeers,
+    judge: (peer) => {
+      try {
+        return validator.judge(peer);
+      } catch (error) {
+        // A defect of our own still must not let anybody in, nor end the process.
+        return refuseLeaf(`its certificate cannot be judged: ${messageOf(error)}`);
+      }
+    },
+  };
+}
+
+class RulesValidator {
+  readonly namesPeers: boolean;
+  readonly #kind: RulesValidation["kind"];
+  readonly #rules: PeerRules;
+  readonly #options: PeerValidatorOptions;
+  /** Of `ca` rules. */
+  readonly #roots: readonly Certificate[];
+  /** Of `spiffe` rules, by trust domain. */
+  readonly #bundles: ReadonlyMap<string, readonly Certificate[]>;
+  readonly #revocation: Revocation;
+  readonly #isPinned: PinTest | undefined;
+  readonly #isNamed: SanTest;
+
+  constructor(validation: RulesValidation, options: PeerValidatorOptions) {
+    const { kind, rules } = validation;
+    this.#kind = kind;
+    this.#rules = rules;
+    this.#options = options;
+    this.#roots = kind === "ca" ? parseRoots(validation.rootPems, { limit: ANCHOR_LIMIT }) : [];
+    this.#bundles = kind === "spiffe" ? parseBundles(validation.bundles) : new Map();
+    // Another kind of name is no SPIFFE id, and who has written rules for it meant another validator.
+    const matchers = rules.matchers.filter(({ type }) => kind === "ca" || type === "uri");
+    this.#isNamed = compileSanMatchers(matchers);
+    this.#isPinned = compilePins(rules);
+    this.namesPeers = matchers.length > 0 || this.#isPinned !== undefined;
+    this.#revocation = new Revocation(parseCrls(rules.crlPems), {
+      onlyLeaf: rules.onlyLeafCrl,
+      allowExpired: rules.allowExpired,
+    });
+    const { maxDepth } = rules;
+    if (!Number.isInteger(maxDepth) || maxDepth < 0 || maxDepth > DEPTH_LIMIT) {
+      fail(`the depth is ${maxDepth}, not 0 to ${DEPTH_LIMIT}`);
+    }
+    if (kind === "ca" && this.#roots.length === 0 && !rules.acceptUntrusted) {
+      if (matchers.length > 0) {
+        fail("names are matched, but there is no trusted CA: anybody could have made them up");
+      }
+      if (rules.crlPems.length > 0) fail("revocation lists need a trusted CA, and there is none");
+      if (!this.#isPinned) {
+        fail("there is neither a trusted CA nor a pin: nobody could be told apart");
+      }
+    }
+  }
+
+  judge(peer: PeerToJudge): ChainVerdict {
+    if (presentedBytes(peer) > PRESENTED_LIMIT_BYTES) {
+      return refuseChain(`it presented more than ${PRESENTED_LIMIT_BYTES} bytes of certificates`);
+    }
+    const leaf = parseOrRefuse(peer.leaf);
+    if (leaf instanceof ProxyError) return refuseLeaf(leaf.message);
+    const held = this.#kind === "ca" ? this.#judgeAny(leaf, peer) : this.#judgeSvid(leaf, peer);
+    if (held.kind === "untrusted" && !this.#rules.acceptUntrusted) return held;
+    if (this.#isPinned && !this.#isPinned(leaf)) {
+      return refuseChain("its certificate is none of those that are pinned");
+    }
+    if (!this.#isNamed(leaf)) {
+      return refuseLeaf("none of its alternative names is one that is accepted");
+    }
+    return this.#trusted(leaf, held);
+  }
+
+  #trusted(leaf: Certificate, held: Held | UntrustedPeer): TrustedPeer {
+    const verified = held.kind === "held";
+    const [spelled, second] = leaf.sanUris;
+    const uri = spelled === undefined || second !== undefined ? "" : canonicalUri(spelled);
+    const parsed = parseServiceId(uri);
+    const isService = verified && parsed.kind === "service" &&
+      this.#options.serviceTrustDomains.includes(parsed.id.trustDomain);
+    return {
+      kind: "trusted",
+      id: isService ? parsed.id : undefined,
+      uri,
+      name: uri || (altNamesOf(leaf).dns[0] ?? `certificate ${leaf.serial}`),
+      verified,
+      serial: leaf.serial,
+      notBeforeMs: verified ? held.notBeforeMs : 0,
+      notAfterMs: verified ? held.notAfterMs : FOREVER_MS,
+      rootId: verified ? held.rootId : "",
+    };
+  }
+
+  #judgeAny(leaf: Certificate, peer: PeerToJudge): Held | UntrustedPeer {
+    const roots = this.#roots;
+    const { allowExpired } = this.#rules;
+    // Without any CA the pins are what vouches.
+    const isAnchor = roots.length === 0
+      ? this.#isPinned?.(leaf) === true
+      : roots.some((root) => sameBytes(root.raw, leaf.raw));
+    const fault = anyLeafFault(leaf, { ...peer, allowExpired, isAnchor });
+    if (fault !== undefined) return refuseLeaf(fault);
+    if (isAnchor) return this.#held([leaf]);
+    if (roots.length === 0) return refuseChain("there is no trusted CA, and no pin fits");
+    return this.#findPath(leaf, peer, { roots });
+  }
+
+  #judgeSvid(leaf: Certificate, peer: PeerToJudge): Held | UntrustedPeer {
+    const fault = svidFault(leaf, { ...peer, allowExpired: this.#rules.allowExpired });
+    if (fault !== undefined) return refuseLeaf(fault);
+    const [uri, second] = leaf.sanUris;
+    if (uri === undefined) return refuseLeaf("its certificate has no URI name");
+    if (second !== undefined) {
+      return refuseLeaf("its certificate has two or more URI names");
+    }
+    const id = parseSpiffeId(uri);
+    if (id.kind === "refused") return refuseLeaf(`its SPIFFE id ${id.reason}`);
+    const roots = this.#bundles.get(id.trustDomain);
+    if (!roots) {
+      return refuseLeaf(`its trust domain is ${id.trustDomain}, of which there is no bundle`);
+    }
+    return this.#findPath(leaf, peer, { roots, trustDomain: id.trustDomain });
+  }
+
+  #findPath(
+    leaf: Certificate,
+    peer: PeerToJudge,
+    { roots, trustDomain }: {
+      readonly roots: readonly Certificate[];
+      readonly trustDomain?: string;
+    },
+  ): Held | UntrustedPeer {
+    const { nowMs, usage, presented } = peer;
+    const { allowExpired, maxDepth } = this.#rules;
+    // Of the path that is found, since the search ends with it.
+    let known: Span = EVER;
+    const path = findPath({
+      leaf,
+      presented: parsePresented(presented),
+      ...{ roots, nowMs, usage, allowExpired, maxDepth },
+      ...trustDomain !== undefined && this.#options.strictSpiffeChain &&
+        { spiffeTrustDomains: [trustDomain] },
+      pathFault: (certificates) => {
+        const revocation = this.#revocation.judge(certificates, nowMs);
+        if (revocation.kind === "refused") return revocation.reason;
+        known = revocation;
+        return undefined;
+      },
+    });
+    if (path.kind === "none") return refuseChain(path.reason + moreThanCounts(presented));
+    return this.#held(path.certificates, known);
+  }
+
+  #held(path: readonly Certificate[], known: Span = EVER): Held {
+    const root = path[path.length - 1];
+    const rootId = root ? fingerprintOf(root) : "";
+    if (this.#rules.allowExpired) {
+      return { kind: "held", notBeforeMs: 0, notAfterMs: FOREVER_MS, rootId };
+    }
+    const notBeforeMs = Math.max(known.fromMs, ...path.map(({ notBeforeMs }) => notBeforeMs));
+    const notAfterMs = Math.min(known.untilMs, ...path.map(({ notAfterMs }) => notAfterMs));
+    return { kind: "held", notBeforeMs, notAfterMs, rootId };
+  }
+}
+
+interface Span {
+  readonly fromMs: number;
+  readonly untilMs: number;
+}
+
+const EVER: Span = { fromMs: -Infinity, untilMs: Infinity };
+
+function parseBundles(
+  bundles: Readonly<Record<string, readonly string[]>>,
+): ReadonlyMap<string, readonly Certificate[]> {
+  const entries = Object.entries(bundles);
+  if (entries.length === 0) fail("there is no trust bundle");
+  if (entries.length > TRUST_DOMAIN_LIMIT) {
+    fail(`there are bundles of more than ${TRUST_DOMAIN_LIMIT} trust domains`);
+  }
+  return new Map(entries.map(([trustDomain, pems]) => {
+    if (parseTrustDomain(trustDomain) !== trustDomain) {
+      fail(`${JSON.stringify(trustDomain)} is not the name of a trust domain`);
+    }
+    const what = `certificate of the bundle of ${trustDomain}`;
+    return [trustDomain, parseRoots(pems, { what, limit: ANCHOR_LIMIT })];
+  }));
+}
+
+function fail(fact: string): never {
+  throw new ProxyError("credentials_invalid", `Cannot use validation: ${fact}`);
+}

@@ -1,12 +1,11 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { X509Certificate } from "node:crypto";
 import { createAuthority } from "../kit/certificates.ts";
 import { startEcho } from "../kit/echo.ts";
 import { sdsSecret, startEnvoyTls, type StartTlsProxy, type TlsProxy } from "../kit/envoy_tls.ts";
 import { eventually, freePort, pause } from "../kit/process.ts";
 import { certificateSecret, startSdsPeer, validationSecret } from "../kit/sds_peer.ts";
-import { plainSerial, probeTls } from "../kit/tls_probe.ts";
+import { probeTls, serialOf } from "../kit/tls_probe.ts";
 
 /** One row per proxy: all of them must pass the same stories. */
 const SUBJECTS: readonly (readonly [string, StartTlsProxy])[] = [
@@ -15,10 +14,6 @@ const SUBJECTS: readonly (readonly [string, StartTlsProxy])[] = [
 const APIS = ["sotw", "delta"] as const;
 
 type Api = (typeof APIS)[number];
-
-function serialOf(pem: string): string {
-  return plainSerial(new X509Certificate(pem).serialNumber);
-}
 
 /** Leaf `web` for the listener, and what its clients are checked against. */
 function mutualTls(api: Api, initialFetchTimeoutMs?: number) {
@@ -127,7 +122,7 @@ for (const [subject, startProxy] of SUBJECTS) {
       assert.equal((await probeTls(place, after)).accepted, true);
     });
 
-    test(`${subject}, ${api}: opens after initial_fetch_timeout, resets, and recovers`, async () => {
+    test(`${subject}, ${api}: opens after initial_fetch_timeout, takes nobody, and recovers`, async () => {
       const ca = createAuthority();
       const leaf = ca.issueLeaf({ service: "web" });
       const caller = ca.issueLeaf({ service: "api" });
@@ -156,6 +151,28 @@ for (const [subject, startProxy] of SUBJECTS) {
       assert.equal((await probeTls(place, client)).accepted, false, "no roots yet");
       await sds.set({ roots: validationSecret(ca.rootPem) });
       await waitForLeaf(proxy, leaf, client);
+    });
+
+    test(`${subject}, ${api}: an answer without the secret is no answer`, async () => {
+      const ca = createAuthority();
+      const leaf = ca.issueLeaf({ service: "web" });
+      const caller = ca.issueLeaf({ service: "api" });
+      await using echo = await startEcho({ host: "127.0.0.1" });
+      await using sds = await startSdsPeer({ answerUnknown: true });
+      await using proxy = await startProxy({
+        sds: sds.address,
+        inbound: { tls: mutualTls(api, 0), target: echo },
+      });
+      await eventually("both names were asked for", async () => {
+        const { entries } = await sds.log();
+        const acknowledged = entries.filter(({ event, nonce, error }) =>
+          event === "request" && !error && (api === "delta" || nonce)
+        );
+        return new Set(acknowledged.flatMap(({ names = [] }) => names)).size === 2;
+      });
+      assert.equal(await proxy.place("tls_in"), undefined, "it still waits");
+      await sds.set({ web: certificateSecret(leaf), roots: validationSecret(ca.rootPem) });
+      await waitForLeaf(proxy, leaf, { cert: caller.certPem, key: caller.keyPem });
     });
 
     test(`${subject}, ${api}: losing the server loses no secret, and what changed meanwhile comes`, async () => {

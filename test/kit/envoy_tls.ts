@@ -21,6 +21,8 @@ type Json = Readonly<Record<string, unknown>>;
 export interface TlsProxyDescription {
   /** The SDS server's address, `host:port` or `unix:/path`, behind {@link sdsSecret}. */
   readonly sds?: string;
+  /** `UpstreamTlsContext` of the connections there; absent: plain text. */
+  readonly sdsTls?: Json;
   /** `DownstreamTlsContext` of `tls_in`, and what its bytes go to. */
   readonly inbound?: { readonly tls: Json; readonly target: Place; readonly port?: number };
   /** `UpstreamTlsContext` of `tls_out`, and the TLS server that it dials. */
@@ -165,7 +167,7 @@ export async function startEnvoyTls(description: TlsProxyDescription): Promise<E
   }
 }
 
-function bootstrap({ sds, inbound, outbound }: TlsProxyDescription): Json {
+function bootstrap({ sds, sdsTls, inbound, outbound }: TlsProxyDescription): Json {
   return {
     node: { id: "test-proxy", cluster: "test" },
     admin: { address: socketAddress({ host: "127.0.0.1", port: 0 }) },
@@ -181,7 +183,7 @@ function bootstrap({ sds, inbound, outbound }: TlsProxyDescription): Json {
       ],
       clusters: [
         // First: those after it may need it to become ready.
-        ...(sds ? [sdsCluster(sds)] : []),
+        ...(sds ? [sdsCluster(sds, sdsTls)] : []),
         ...(inbound ? [cluster("plain_target", socketAddress(inbound.target))] : []),
         ...(outbound
           ? [{
@@ -233,11 +235,12 @@ function cluster(name: string, address: Json): Json {
   };
 }
 
-function sdsCluster(address: string): Json {
+function sdsCluster(address: string, tls: Json | undefined): Json {
   const path = address.startsWith("unix:") ? address.slice("unix:".length) : undefined;
   const options = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
   return {
     ...cluster(SDS_CLUSTER, path ? { pipe: { path } } : socketAddress(parsePlace(address))),
+    ...(tls ? { transport_socket: contextOf("Upstream", tls) } : {}),
     typed_extension_protocol_options: {
       [options]: {
         "@type": `type.googleapis.com/${options}`,

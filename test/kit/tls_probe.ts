@@ -5,6 +5,7 @@
  * @module
  */
 
+import { X509Certificate } from "node:crypto";
 import { connect } from "node:tls";
 import type { Consul } from "./consul.ts";
 import type { Place } from "./echo.ts";
@@ -47,6 +48,11 @@ export async function presentedSerial(
 /** `09` and `9`, `0A:FF` and `aff` are the same number. */
 export function plainSerial(text: string): string {
   return text.toLowerCase().replace(/[^0-9a-f]/g, "").replace(/^0+/, "");
+}
+
+/** The first certificate of a PEM text, as {@link plainSerial} writes it. */
+export function serialOf(pem: string): string {
+  return plainSerial(new X509Certificate(pem).serialNumber);
 }
 
 export interface ProbeOptions {

@@ -4,7 +4,10 @@ export * from "./certificate.ts";
 export {
   type ChainOptions,
   type ChainVerdict,
+  identityOf,
   judgeChain,
+  leafFault,
+  type LeafIdentity,
   type TrustedPeer,
   type UntrustedPeer,
 } from "./chain.ts";
@@ -16,7 +19,7 @@ export type { KeyUsage } from "./oids.ts";
 export type { Usage } from "./path.ts";
 export * from "./peer_judge.ts";
 export * from "./peer_validator.ts";
-export { PRESENTED_LIMIT, PRESENTED_LIMIT_BYTES } from "./presented.ts";
+export { PRESENTED_LIMIT, PRESENTED_LIMIT_BYTES, presentedBytes } from "./presented.ts";
 export * from "./sni.ts";
 export * from "./spiffe.ts";
 export * from "./spiffe_bundles.ts";

@@ -18,7 +18,7 @@ import type { OnDemandPlan } from "./plan.ts";
 /** A name followed at its source; {@link OnDemandOptions.follow} gives it. */
 export interface OnDemandSecret {
   readonly key: string;
-  /** Whether there is a value. */
+  /** Whether there is a value, and its source has not taken it back. */
   readonly isThere: boolean;
   /** Why the last try failed; "" where it did not. */
   readonly fault: string;
@@ -59,6 +59,8 @@ interface Entry {
   readonly name: string;
   readonly secret: OnDemandSecret;
   readonly waiters: ((answer: CertificateAnswer) => void)[];
+  /** It came once, or belongs to the configuration: others may have seen it. */
+  isKept: boolean;
   /** Set while somebody waits. */
   deadline: Deadline | undefined;
 }
@@ -190,7 +192,7 @@ export class OnDemand {
       onRemoved: () => this.#removed(entry),
     };
     const secret = this.#options.follow(name, { configured, events });
-    const entry: Entry = { name, secret, waiters: [], deadline: undefined };
+    const entry: Entry = { name, secret, waiters: [], isKept: configured, deadline: undefined };
     return entry;
   }
 
@@ -245,6 +247,7 @@ export class OnDemand {
   }
 
   #keep(entry: Entry): void {
+    entry.isKept = true;
     this.#held.set(entry.name, entry);
     this.#evict();
     this.#changed();
@@ -266,11 +269,9 @@ export class OnDemand {
 
   /** The entry is in no table any more. */
   #drop(entry: Entry, why: { readonly reason: string; readonly refusal: OnDemandRefusal }): void {
-    const wasThere = entry.secret.isThere;
     entry.secret.release();
     this.#failWaiters(entry, why);
-    // A name that never came is nothing that anybody has seen.
-    if (wasThere) this.#changed();
+    if (entry.isKept) this.#changed();
   }
 
   #failWaiters(

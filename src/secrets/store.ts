@@ -101,6 +101,8 @@ export class SecretStore {
    */
   follow(plans: Readonly<Record<string, CredentialsPlan>>): void {
     if (this.#closed) return;
+    // What is ready by now counts as what was in force before.
+    if (this.#stale) this.#refreshHeld();
     const ended: LivePlan[] = [];
     for (const [key, credentials] of this.#credentials) {
       if (Object.hasOwn(plans, key)) continue;

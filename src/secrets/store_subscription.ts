@@ -43,6 +43,8 @@ export class Subscription implements SecretEvents {
   /** There is, was, or cannot be a value for now: nobody needs to wait for the first one any more. */
   answered = false;
   timedOut = false;
+  /** Its source said last that there is no such secret; a value that is kept nevertheless is an old one. */
+  withdrawn = false;
   fault = "";
   #version = "";
   #updatedMs = 0;
@@ -75,9 +77,13 @@ export class Subscription implements SecretEvents {
     this.fault = "";
     journal.recovered(this);
     // The same again only says that the source is well.
-    if (old && canonical(old.value) === canonical(secret)) return;
-    this.held = { key: this.key, name: ref.name, source: this.source, value: secret };
-    this.#updatedMs = journal.changed(this, old?.value, secret);
+    const isOld = old !== undefined && canonical(old.value) === canonical(secret);
+    if (isOld && !this.withdrawn) return;
+    this.withdrawn = false;
+    if (!isOld) {
+      this.held = { key: this.key, name: ref.name, source: this.source, value: secret };
+      this.#updatedMs = journal.changed(this, old?.value, secret);
+    }
     this.answered = true;
     onChange();
     for (const observer of [...this.observers]) observer.onValue?.();
@@ -106,6 +112,7 @@ export class Subscription implements SecretEvents {
     const { journal, onChange } = this.#options;
     const drops = this.ref.source.kind === "workload" && this.held !== undefined;
     journal.removed(this, drops);
+    this.withdrawn = true;
     this.fault = drops || !this.held ? "The source has no such secret" : "";
     if (drops) {
       this.held = undefined;

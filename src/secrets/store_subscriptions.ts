@@ -60,7 +60,7 @@ export class Subscriptions {
     return {
       key: subscription.key,
       get isThere() {
-        return subscription.held !== undefined;
+        return subscription.held !== undefined && !subscription.withdrawn;
       },
       get fault() {
         return subscription.fault;

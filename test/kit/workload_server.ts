@@ -17,11 +17,11 @@ import { join } from "node:path";
 import grpc from "@grpc/grpc-js";
 import type { Address } from "../../src/base/mod.ts";
 import type { Authority, CertificateOverrides, KeyKind } from "../../src/identity/mod.ts";
+import type { Protobuf } from "../../src/secrets/grpc/protobuf.ts";
 import {
-  loadWorkloadTypes,
+  loadWorkloadProtobuf,
   WORKLOAD_METHODS,
   type WorkloadMethod,
-  type WorkloadTypes,
 } from "../../src/secrets/workload/proto.ts";
 
 export interface SvidFields {
@@ -63,9 +63,9 @@ export function svidOf(
   };
 }
 
-export function encodeSvids(types: WorkloadTypes, message: SvidsFields): Uint8Array {
+export function encodeSvids(protobuf: Protobuf, message: SvidsFields): Uint8Array {
   const { svids, federated = {}, crls = [] } = message;
-  return types.svids.encode({
+  return protobuf.encode("X509SVIDResponse", {
     svids: svids.map(({ spiffeId, chain, key, bundle, hint = "" }) => ({
       spiffe_id: spiffeId,
       x509_svid: chain,
@@ -75,12 +75,12 @@ export function encodeSvids(types: WorkloadTypes, message: SvidsFields): Uint8Ar
     })),
     crl: crls,
     federated_bundles: federated,
-  }).finish();
+  });
 }
 
-export function encodeBundles(types: WorkloadTypes, message: BundlesFields): Uint8Array {
+export function encodeBundles(protobuf: Protobuf, message: BundlesFields): Uint8Array {
   const { bundles, crls = [] } = message;
-  return types.bundles.encode({ crl: crls, bundles }).finish();
+  return protobuf.encode("X509BundlesResponse", { crl: crls, bundles });
 }
 
 export interface WorkloadServerOptions {
@@ -104,7 +104,7 @@ export async function startWorkloadServer(
   const directory = options.address ? undefined : mkdtempSync(join(tmpdir(), "workload-"));
   const address = options.address ??
     { kind: "unix", path: join(directory ?? "", "agent.sock") } as const;
-  const server = new WorkloadServer({ address, directory, types: await loadWorkloadTypes() });
+  const server = new WorkloadServer({ address, directory, protobuf: await loadWorkloadProtobuf() });
   await server.start();
   return server;
 }
@@ -112,7 +112,7 @@ export async function startWorkloadServer(
 export class WorkloadServer {
   /** Streams opened so far, by method. */
   readonly opened: Record<WorkloadMethod, number> = { svids: 0, bundles: 0 };
-  readonly #types: WorkloadTypes;
+  readonly #protobuf: Protobuf;
   readonly #directory: string | undefined;
   readonly #answers: Record<WorkloadMethod, Answer> = {
     svids: { kind: "stall" },
@@ -129,11 +129,11 @@ export class WorkloadServer {
   constructor(options: {
     readonly address: Address;
     readonly directory: string | undefined;
-    readonly types: WorkloadTypes;
+    readonly protobuf: Protobuf;
   }) {
     this.#address = options.address;
     this.#directory = options.directory;
-    this.#types = options.types;
+    this.#protobuf = options.protobuf;
   }
 
   get address(): Address {
@@ -146,11 +146,11 @@ export class WorkloadServer {
   }
 
   sendSvids(message: SvidsFields): void {
-    this.sendBytes("svids", encodeSvids(this.#types, message));
+    this.sendBytes("svids", encodeSvids(this.#protobuf, message));
   }
 
   sendBundles(message: BundlesFields): void {
-    this.sendBytes("bundles", encodeBundles(this.#types, message));
+    this.sendBytes("bundles", encodeBundles(this.#protobuf, message));
   }
 
   /** Anything, as a message. */

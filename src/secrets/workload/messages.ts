@@ -5,10 +5,9 @@
  * @module
  */
 
-import type { Type } from "protobufjs";
 import { messageOf, ProxyError } from "../../base/mod.ts";
 import { parseTrustDomainId } from "../../identity/mod.ts";
-import type { WorkloadTypes } from "./proto.ts";
+import type { Protobuf } from "../grpc/protobuf.ts";
 
 /** One identity with its key and the bundle of its trust domain. */
 export interface Svid {
@@ -47,9 +46,9 @@ const BUNDLE_LIMIT = 1_000;
 const CRL_LIMIT = 100;
 
 /** Throws `credentials_invalid`. */
-export function decodeSvids(bytes: Uint8Array, types: WorkloadTypes): SvidMessage {
+export function decodeSvids(bytes: Uint8Array, protobuf: Protobuf): SvidMessage {
   const what = "X509SVIDResponse";
-  const message = decode(types.svids, bytes, what);
+  const message = decode(bytes, what, protobuf);
   const svids = listOf(message.svids).map((value) => svidOf(recordOf(value), what));
   if (svids.length === 0) fail(what, "it has no SVID");
   if (svids.length > SVID_LIMIT) fail(what, `it has more than ${SVID_LIMIT} SVIDs`);
@@ -61,9 +60,9 @@ export function decodeSvids(bytes: Uint8Array, types: WorkloadTypes): SvidMessag
 }
 
 /** Throws `credentials_invalid`. */
-export function decodeBundles(bytes: Uint8Array, types: WorkloadTypes): BundlesMessage {
+export function decodeBundles(bytes: Uint8Array, protobuf: Protobuf): BundlesMessage {
   const what = "X509BundlesResponse";
-  const message = decode(types.bundles, bytes, what);
+  const message = decode(bytes, what, protobuf);
   const bundles = bundlesOf(message.bundles, what);
   if (bundles.size === 0) fail(what, "it has no bundle");
   return { bundles, crls: crlsOf(message.crl, what) };
@@ -71,12 +70,12 @@ export function decodeBundles(bytes: Uint8Array, types: WorkloadTypes): BundlesM
 
 type Fields = Readonly<Record<string, unknown>>;
 
-function decode(type: Type, bytes: Uint8Array, what: string): Fields {
+function decode(bytes: Uint8Array, what: string, protobuf: Protobuf): Fields {
   if (bytes.length > MESSAGE_LIMIT_BYTES) {
     return fail(what, `it has more than ${MESSAGE_LIMIT_BYTES} bytes`);
   }
   try {
-    return recordOf(type.decode(bytes));
+    return protobuf.decode(what, bytes, { bytes: "binary" });
   } catch (cause) {
     // The library throws errors of several classes; none of them shows what the message holds.
     throw new ProxyError(

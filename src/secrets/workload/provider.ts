@@ -21,7 +21,7 @@ import {
   MESSAGE_LIMIT_BYTES,
   type SvidMessage,
 } from "./messages.ts";
-import { loadWorkloadTypes, WORKLOAD_METHODS, type WorkloadMethod } from "./proto.ts";
+import { loadWorkloadProtobuf, WORKLOAD_METHODS, type WorkloadMethod } from "./proto.ts";
 import { type StreamEvents, WorkloadStream } from "./stream.ts";
 import { bundlesFor, certificateSpecOf, chooseSvid, validationSpecOf } from "./svid.ts";
 
@@ -68,11 +68,11 @@ class WorkloadProvider implements SecretProvider {
     });
     this.#svids = new Feed<SvidMessage>({
       open: (events) => this.#open("svids", events),
-      decode: async (bytes) => decodeSvids(bytes, await loadWorkloadTypes()),
+      decode: async (bytes) => decodeSvids(bytes, await loadWorkloadProtobuf()),
     });
     this.#bundles = new Feed<BundlesMessage>({
       open: (events) => this.#open("bundles", events),
-      decode: async (bytes) => decodeBundles(bytes, await loadWorkloadTypes()),
+      decode: async (bytes) => decodeBundles(bytes, await loadWorkloadProtobuf()),
       onUnimplemented: () => this.#doWithoutBundles(),
     });
   }

@@ -144,6 +144,8 @@ for (const [subject, startProxy] of SUBJECTS) {
       const place = await eventually("the listener is open", () => proxy.place("tls_in"));
       const took = performance.now() - started;
       assert.ok(took > 2_500, `opened after ${took} ms`);
+      const { entries } = await sds.log();
+      assert.ok(!entries.some(({ event }) => event === "response"), "the server is stalled");
       assert.equal((await probeTls(place, client)).accepted, false, "no secret at all");
 
       await sds.unstall();

@@ -99,6 +99,12 @@ export class Subscription implements SecretEvents {
     for (const observer of [...this.observers]) observer.onFault?.(reason);
   }
 
+  onRecovered(): void {
+    if (this.#closed || !this.held) return;
+    this.fault = "";
+    this.#options.journal.recovered(this);
+  }
+
   onUnreachable(reason: string): void {
     if (this.#closed) return;
     this.fault = reason;

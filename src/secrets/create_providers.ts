@@ -1,0 +1,62 @@
+/**
+ * The providers of all kinds of sources. Each kind's code is read when its first secret is wanted: a
+ * proxy without gRPC or YAML sources pays nothing for them.
+ *
+ * @module
+ */
+
+import { type Clock, type Log, ProxyError, type Random } from "../base/mod.ts";
+import { LoadingProvider } from "./create_providers_loading.ts";
+import type { FileSystem } from "./file/mod.ts";
+import type { Environment, TlsFault } from "./load/mod.ts";
+import type { SecretProvider } from "./provider.ts";
+import type { ExternalSource, ProviderFactory } from "./store_providers.ts";
+
+export interface ProviderDeps {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  /** For secrets that are in environment variables. */
+  readonly env: Environment;
+  /** The engine's opinion of a certificate and key. */
+  readonly tlsFault: TlsFault;
+}
+
+export function createProviders(deps: ProviderDeps): ProviderFactory {
+  return (source) => new LoadingProvider(() => load(source, deps));
+}
+
+async function load(source: ExternalSource, deps: ProviderDeps): Promise<SecretProvider> {
+  switch (source.kind) {
+    case "spec": {
+      const { createFileProvider } = await import("./file/mod.ts");
+      return createFileProvider(deps);
+    }
+    case "secret_file":
+    case "sds":
+      throw new ProxyError("unsupported", `Cannot follow sources of kind "${source.kind}" yet`);
+    case "workload": {
+      const { createWorkloadProvider } = await import("./workload/mod.ts");
+      const { realFiles } = await import("./file/files.ts");
+      return createWorkloadProvider(source.address, {
+        ...deps,
+        read: (path, limitBytes) => readWhole(realFiles, path, limitBytes),
+      });
+    }
+  }
+}
+
+/** A file that is written just now is at rest a moment later; one that never is gets no further try. */
+const READ_TRIES = 5;
+
+async function readWhole(
+  files: FileSystem,
+  path: string,
+  limitBytes: number,
+): Promise<Uint8Array> {
+  for (let tries = 0; tries < READ_TRIES; tries++) {
+    const reading = await files.read(path, limitBytes);
+    if (reading) return reading.bytes;
+  }
+  throw new ProxyError("credentials_invalid", `Cannot read ${path}: it changes all the time`);
+}

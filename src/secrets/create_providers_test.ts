@@ -1,0 +1,69 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { settle } from "../../test/kit/clock.ts";
+import { certificateSecret, FakeProviders, secretRef } from "../../test/kit/secret_peers.ts";
+import { LoadingProvider } from "./create_providers_loading.ts";
+import type { SecretEvents, SecretProvider, SecretSource } from "./mod.ts";
+
+function heard() {
+  const said: string[] = [];
+  const events: SecretEvents = {
+    onSecret: () => void said.push("secret"),
+    onRejected: (reason) => void said.push(reason),
+    onUnreachable: (reason) => void said.push(reason),
+    onRemoved: () => void said.push("removed"),
+  };
+  return { said, events };
+}
+
+function setUp() {
+  const peers = new FakeProviders();
+  const source = secretRef("x").source as Exclude<SecretSource, { kind: "consul" }>;
+  const { promise, resolve, reject } = Promise.withResolvers<SecretProvider>();
+  const provider = new LoadingProvider(() => promise);
+  return { peers, provider, reject, load: () => resolve(peers.factory(source)) };
+}
+
+test("LoadingProvider passes on what it was asked for meanwhile, and everything after", async () => {
+  const { peers, provider, load } = setUp();
+  const { said, events } = heard();
+  const web = provider.watch(secretRef("web"), events);
+  provider.watch(secretRef("gone"), events).close();
+  web.refresh();
+  load();
+  await settle();
+  const later = provider.watch(secretRef("later"), events);
+  assert.deepEqual(peers.names, ["web", "later"]);
+  web.refresh();
+  assert.equal(peers.of("web").refreshes, 1);
+  peers.of("web").events.onSecret(certificateSecret("01"), "1");
+  assert.deepEqual(said, ["secret"]);
+  web.close();
+  later.close();
+  assert.deepEqual(peers.names, []);
+  await provider.close();
+  assert.equal(peers.closed, 1);
+});
+
+test("LoadingProvider.close() closes what is loaded later, and follows nothing any more", async () => {
+  const { peers, provider, load } = setUp();
+  const { said, events } = heard();
+  provider.watch(secretRef("web"), events);
+  const closed = provider.close();
+  load();
+  await closed;
+  assert.deepEqual([peers.begun, peers.closed, said], [0, 1, []]);
+});
+
+test("LoadingProvider tells all who ask that it cannot be loaded, later", async () => {
+  const { provider, reject } = setUp();
+  const { said, events } = heard();
+  provider.watch(secretRef("web"), events);
+  reject(new Error("no such module"));
+  await settle();
+  provider.watch(secretRef("api"), events);
+  assert.deepEqual(said, ['Cannot follow secret "web": no such module']);
+  await settle();
+  assert.deepEqual(said.slice(1), ['Cannot follow secret "api": no such module']);
+  await provider.close();
+});

@@ -15,6 +15,7 @@ import type { BunRuntime, BunSocketHandler, BunTlsOptions } from "./bun_types.ts
 import { clearStaleSocket } from "./listen.ts";
 import { needsRoots } from "./peer_check.ts";
 import {
+  type AcceptedConnection,
   type ClientTls,
   DEFAULT_CIPHER_SUITES,
   type Dial,
@@ -53,20 +54,7 @@ function createBunEngine(bun: BunRuntime): Engine {
           onConnection(connection);
         },
       }),
-    listenSecure: (options, onAccepted) =>
-      listen(bun, options, {
-        open(socket) {
-          const accepted = new Accepted(socket);
-          keepAlive(socket, accepted.remote);
-          onAccepted(accepted);
-          accepted.handedOut();
-        },
-        // No `data`: it would see the ciphertext. A drain handler satisfies the API.
-        drain() {},
-        close(socket, error) {
-          (socket.data as Accepted | undefined)?.rawClosed(error ?? undefined);
-        },
-      }),
+    listenSecure: (options, onAccepted) => listenSecure(bun, options, onAccepted),
     dial: (options, handler) => dial(bun, options, handler),
     trim(options) {
       bun.gc(true);
@@ -108,11 +96,33 @@ function commonTls(material: TlsMaterial): BunTlsOptions {
   };
 }
 
+async function listenSecure(
+  bun: BunRuntime,
+  options: ListenOptions,
+  onAccepted: (accepted: AcceptedConnection) => void,
+): Promise<Listener> {
+  let listener: NativeListener | undefined;
+  const onChooser = () => listener?.defer();
+  return listener = await listen(bun, options, {
+    open(socket) {
+      const accepted = new Accepted(socket, onChooser);
+      keepAlive(socket, accepted.remote);
+      onAccepted(accepted);
+      accepted.handedOut();
+    },
+    // No `data`: it would see the ciphertext. A drain handler satisfies the API.
+    drain() {},
+    close(socket, error) {
+      (socket.data as Accepted | undefined)?.rawClosed(error);
+    },
+  });
+}
+
 async function listen(
   bun: BunRuntime,
   options: ListenOptions,
   socket: BunSocketHandler,
-): Promise<Listener> {
+): Promise<NativeListener> {
   const { address } = options;
   if (address.kind === "unix") await clearStaleSocket(address.path);
   return new NativeListener(bun, options, socket);

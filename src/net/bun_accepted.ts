@@ -35,6 +35,7 @@ export class Accepted implements AcceptedConnection, SocketOwner {
   readonly remote: string;
   /** The plain socket, and once the handshake began the TLS one, which owns the connection then. */
   #socket: BunSocket;
+  readonly #onChooser: () => void;
   #handler: ((outcome: HandshakeOutcome) => void) | undefined;
   #used = false;
   #held = false;
@@ -44,8 +45,10 @@ export class Accepted implements AcceptedConnection, SocketOwner {
   #unwatch: Unwatch | undefined;
   #peerCheck: PeerCheck = "checked";
 
-  constructor(raw: BunSocket) {
+  /** `onChooser`: told when a chooser decides, before its client is waited for. */
+  constructor(raw: BunSocket, onChooser: () => void) {
     this.#socket = raw;
+    this.#onChooser = onChooser;
     this.remote = remoteOf(raw);
   }
 
@@ -58,6 +61,7 @@ export class Accepted implements AcceptedConnection, SocketOwner {
     this.#handler = handler;
     this.#used = true;
     if (tls.kind === "server") return this.#shakeHands(tls);
+    this.#onChooser();
     this.#socket.data = this;
     this.#chooser = tls;
     this.#look(tls);
@@ -96,8 +100,8 @@ export class Accepted implements AcceptedConnection, SocketOwner {
   }
 
   /** The plain socket is closed; once the handshake began the TLS one tells. */
-  rawClosed(error: Error | undefined): void {
-    if (this.#chooser) this.closed(error);
+  rawClosed(error: Error | null | undefined): void {
+    if (this.#chooser) this.closed(error ?? undefined);
   }
 
   #shakeHands(tls: ServerTls): void {

@@ -8,6 +8,7 @@ import { chmodSync } from "node:fs";
 import type { BindAddress } from "../base/mod.ts";
 import { lengthenBacklog } from "./backlog.ts";
 import type { BunListener, BunRuntime, BunSocketHandler } from "./bun_types.ts";
+import { deferAccept } from "./defer_accept.ts";
 import { findWatch, report, type Watch } from "./epoll.ts";
 import { listenError } from "./listen.ts";
 import type { Listener, ListenOptions } from "./port.ts";
@@ -17,6 +18,7 @@ export class NativeListener implements Listener {
   readonly #bind: () => BunListener;
   #native: BunListener | undefined;
   #watch: Watch | undefined;
+  #deferred = false;
   #state: "open" | "paused" | "closed" = "open";
 
   constructor(bun: BunRuntime, options: ListenOptions, socket: BunSocketHandler) {
@@ -42,8 +44,18 @@ export class NativeListener implements Listener {
   resume(): void {
     if (this.#state !== "paused") return;
     if (this.#watch) report(this.#watch, true);
-    else this.#native = this.#bind();
+    else {
+      this.#native = this.#bind();
+      if (this.#deferred) deferAccept(this.#native.fd);
+    }
     this.#state = "open";
+  }
+
+  /** From now on clients are handed out once they have spoken, where the kernel can do that. */
+  defer(): void {
+    if (this.#deferred || this.address.kind === "unix") return;
+    this.#deferred = true;
+    if (this.#native) deferAccept(this.#native.fd);
   }
 
   close(): void {

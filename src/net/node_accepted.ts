@@ -5,6 +5,7 @@
  * @module
  */
 
+import { Buffer } from "node:buffer";
 import type * as net from "node:net";
 import * as tls from "node:tls";
 import { messageOf } from "../base/mod.ts";
@@ -57,7 +58,7 @@ export class Accepted implements AcceptedConnection {
   /** Reads until the first message is whole and answered; the end is watched for all the time. */
   #look(chooser: ServerTlsChooser): void {
     const raw = this.#raw;
-    let bytes = new Uint8Array();
+    let bytes: Uint8Array = new Uint8Array();
     let choosing = false;
     const left = () => {
       stop();
@@ -85,7 +86,7 @@ export class Accepted implements AcceptedConnection {
       else chosen(choice);
     };
     const arrived = (chunk: Uint8Array) => {
-      bytes = bytes.length === 0 ? Uint8Array.from(chunk) : Uint8Array.from([...bytes, ...chunk]);
+      bytes = Buffer.concat([bytes, chunk]);
       if (choosing) {
         // A client has nothing more to say before it was answered, but may say it.
         if (bytes.length > EARLY_LIMIT_BYTES) raw.pause();

@@ -1,0 +1,77 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import {
+  createCertificateIndex,
+  type KeyKind,
+  type SelectableCertificate,
+  selectCertificate,
+} from "./select_certificate.ts";
+
+const cert = (keyKind: KeyKind, ...dnsNames: string[]): SelectableCertificate => ({
+  keyKind,
+  dnsNames,
+});
+const RSA_ONLY = [0x0401, 0x0804];
+const MODERN = [0x0807, 0x0403, 0x0804];
+
+const MIXED = [
+  cert("rsa", "a.example", "*.example"), // 0
+  cert("ecdsa", "A.example"), // 1
+  cert("ecdsa", "*.example"), // 2
+  cert("ed25519", "e.example"), // 3
+  cert("ecdsa", "p.example"), // 4
+  cert("rsa", "*.p.example", "p.example."), // 5
+  cert("ecdsa", "a.example"), // 6
+];
+
+for (
+  const [name, serverName, algorithms, want] of [
+    ["the exact name, ECDSA where it can be verified", "a.example", MODERN, 1],
+    ["the exact name, RSA where ECDSA cannot", "a.example", RSA_ONLY, 0],
+    ["the first of one name and kind", "a.example", [0x0603], 1],
+    ["RSA for a client that says nothing", "a.example", [], 0],
+    ["a wildcard of one label", "b.example", MODERN, 2],
+    ["a wildcard of one label, RSA", "b.example", RSA_ONLY, 0],
+    ["Ed25519 alone, verified", "e.example", MODERN, 3],
+    ["the exact name before a wildcard that suits better", "e.example", RSA_ONLY, 3],
+    ["a name of two certificates, one with a trailing dot", "p.example", RSA_ONLY, 5],
+    ["a wildcard below that", "x.p.example", MODERN, 5],
+    ["the first for a name two labels below a wildcard", "x.y.example", MODERN, 0],
+    ["the first for the domain of a wildcard", "example", MODERN, 0],
+    ["the first for a name of nobody", "other.test", MODERN, 0],
+    ["the first of the best kind without a name", undefined, MODERN, 1],
+    ["the first RSA without a name, where ECDSA cannot be verified", undefined, RSA_ONLY, 0],
+  ] as const
+) {
+  test(`createCertificateIndex() finds ${name}`, () => {
+    const hello = { serverName, signatureAlgorithms: algorithms };
+    assert.equal(createCertificateIndex(MIXED).find(hello), want);
+    assert.equal(selectCertificate(MIXED, hello), want);
+  });
+}
+
+test("createCertificateIndex() of no certificate finds none", () => {
+  const index = createCertificateIndex([]);
+  for (const serverName of [undefined, "a.example"]) {
+    assert.equal(index.find({ serverName, signatureAlgorithms: MODERN }), -1);
+  }
+});
+
+test("createCertificateIndex() shows what there is to a client that names nothing it can verify", () => {
+  const index = createCertificateIndex([cert("ed25519", "a"), cert("ecdsa", "a")]);
+  for (const serverName of [undefined, "a"]) {
+    assert.equal(index.find({ serverName, signatureAlgorithms: [0x0401] }), 0);
+  }
+});
+
+test("createCertificateIndex() looks names up, however many there are", () => {
+  const many = Array.from({ length: 20_000 }, (_, at) => cert("ecdsa", `s${at}.example`));
+  const index = createCertificateIndex(many);
+  const startMs = performance.now();
+  for (let at = 0; at < many.length; at++) {
+    const hello = { serverName: `s${at}.example`, signatureAlgorithms: MODERN };
+    assert.equal(index.find(hello), at);
+  }
+  // Going through the list each time would be 200 million steps.
+  assert.ok(performance.now() - startMs < 2_000);
+});

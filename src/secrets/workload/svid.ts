@@ -12,7 +12,7 @@ import {
   type Certificate,
   NO_RULES,
   parseCertificate,
-  parseTrustDomain,
+  parseSpiffeId,
   sameBytes,
   spkiOf,
 } from "../../identity/mod.ts";
@@ -77,6 +77,9 @@ const CHAIN_LIMIT = 11;
 /** Anchors of one trust domain. */
 const BUNDLE_LIMIT = 100;
 
+/** serverAuth and clientAuth: an SVID that limits its use must allow both (X509-SVID 4.4). */
+const SVID_USAGES = ["1.3.6.1.5.5.7.3.1", "1.3.6.1.5.5.7.3.2"] as const;
+
 /** Certificates that follow one another; at least one. */
 function splitDer(
   bytes: Uint8Array,
@@ -113,6 +116,10 @@ function checkLeaf(svid: Svid, der: Uint8Array): void {
   if (allowsKeyUsage(leaf, "keyCertSign") || allowsKeyUsage(leaf, "cRLSign")) {
     fail(`${named} has the key usage of a CA`);
   }
+  const usages = leaf.extendedKeyUsage;
+  if (usages && !SVID_USAGES.every((oid) => usages.includes(oid))) {
+    fail(`${named} has an extended key usage that lacks serverAuth or clientAuth`);
+  }
   const key = publicKeyOf(svid.key);
   if (key === undefined) fail(`the key of ${named} is no PKCS#8 key that can be read`);
   if (!sameBytes(key, leaf.spki)) fail(`the key of ${named} does not belong to its leaf`);
@@ -136,17 +143,11 @@ function publicKeyOf(pkcs8: Uint8Array): Uint8Array | undefined {
   }
 }
 
-/** Lower case. Throws where the id is none of a workload. */
+/** Throws where the id is none of a workload. */
 function trustDomainOf({ spiffeId }: Svid): string {
-  const match = /^spiffe:\/\/([^/]{1,255})((?:\/[\x21\x24-\x2e\x30-\x3e\x40-\x7e]+)+)$/
-    .exec(spiffeId);
-  const [, authority = "", path = ""] = match ?? [];
-  const domain = parseTrustDomain(authority);
-  const dotted = path.split("/").some((segment) => segment === "." || segment === "..");
-  if (domain === undefined || dotted || spiffeId.length > 2048) {
-    return fail(`${shown(spiffeId)} is not a SPIFFE id of a workload`);
-  }
-  return domain;
+  const parsed = parseSpiffeId(spiffeId);
+  if (parsed.kind === "id") return parsed.trustDomain;
+  return fail(`the SPIFFE id ${shown(spiffeId)} ${parsed.reason}`);
 }
 
 function inline(pem: string): DataSource {

@@ -1,0 +1,85 @@
+/** What a Workload API gives decides who is accepted: each bundle only of its own trust domain. */
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import { systemRandom } from "../../src/base/mod.ts";
+import { type Authority, createPeerValidator, type Validation } from "../../src/identity/mod.ts";
+import { tlsFault } from "../../src/net/tls_fault.ts";
+import { createWorkloadProvider } from "../../src/secrets/workload/mod.ts";
+import { createAuthority } from "../kit/certificates.ts";
+import { FakeClock } from "../kit/clock.ts";
+import { startWorkloadServer, svidOf } from "../kit/workload_server.ts";
+
+const CA = createAuthority({ trustDomain: "example.org" });
+const NEXT = createAuthority({ trustDomain: "example.org" });
+const OTHER = createAuthority({ trustDomain: "other.test" });
+const WEB = "spiffe://example.org/web";
+const PARTNER = "spiffe://other.test/partner";
+
+function judge(validation: Validation, authority: Authority, uri: string): string {
+  const validator = createPeerValidator(validation, {
+    serviceTrustDomains: [],
+    strictSpiffeChain: false,
+  });
+  const { certDer: leaf, chainDer: presented } = authority.issueLeaf({ service: "x", uri });
+  return validator.judge({ leaf, presented, nowMs: Date.now(), usage: "client" }).kind;
+}
+
+for (
+  const [name, choice] of [["both streams", {}], ["the stream of identities", { id: WEB }]] as const
+) {
+  test(`a trust domain's bundle never verifies another's identity, from ${name}`, async () => {
+    await using server = await startWorkloadServer();
+    const { address } = server;
+    const provider = createWorkloadProvider(address, {
+      clock: new FakeClock({ startMs: Date.now() }),
+      random: systemRandom,
+      read: () => Promise.reject(new Error("no file is read here")),
+      tlsFault,
+    });
+    const send = (own: Uint8Array, federated: Readonly<Record<string, Uint8Array>>) => {
+      server.sendSvids({ svids: [svidOf(CA, WEB, { bundle: own })], federated });
+      server.sendBundles({ bundles: { "spiffe://example.org": own, ...federated } });
+    };
+    const arrived: Validation[] = [];
+    let wake = () => {};
+    send(CA.rootDer, { "spiffe://other.test": OTHER.rootDer });
+    const fail = (reason: string) => assert.fail(reason);
+    provider.watch({
+      type: "validation",
+      name: "peers",
+      source: { kind: "workload", address, ...choice },
+      initialFetchTimeoutMs: 0,
+    }, {
+      onSecret(secret) {
+        assert.ok(secret.type === "validation");
+        arrived.push(secret.validation);
+        wake();
+      },
+      onRejected: fail,
+      onUnreachable: fail,
+      onRemoved: () => fail("removed"),
+    });
+    const next = async () => {
+      while (arrived.length === 0) await new Promise<void>((resolve) => wake = resolve);
+      const [validation] = arrived.splice(0);
+      assert.ok(validation);
+      return validation;
+    };
+
+    const both = await next();
+    assert.equal(judge(both, CA, WEB), "trusted");
+    assert.equal(judge(both, OTHER, PARTNER), "trusted");
+    assert.equal(judge(both, OTHER, WEB), "untrusted");
+    assert.equal(judge(both, CA, PARTNER), "untrusted");
+    assert.equal(judge(both, NEXT, WEB), "untrusted");
+
+    // The federation ends, and the own authority is about to change.
+    send(new Uint8Array([...CA.rootDer, ...NEXT.rootDer]), {});
+    const alone = await next();
+    assert.equal(judge(alone, CA, WEB), "trusted");
+    assert.equal(judge(alone, NEXT, WEB), "trusted");
+    assert.equal(judge(alone, OTHER, PARTNER), "untrusted");
+    await provider.close();
+  });
+}

@@ -12,23 +12,9 @@
 import type { Clock, Deadline, Deadlines, Random, Stats } from "../base/mod.ts";
 import { NegativeNames, SourceRates } from "./on_demand_limits.ts";
 import { judgeName } from "./on_demand_names.ts";
+import type { OnDemandEvents, OnDemandSecret } from "./on_demand_secret.ts";
 import { type OnDemandRefusal, OnDemandStats } from "./on_demand_stats.ts";
 import type { OnDemandPlan } from "./plan.ts";
-
-/** A name followed at its source; {@link OnDemandOptions.follow} gives it. */
-export interface OnDemandSecret {
-  readonly key: string;
-  /** Whether there is a value, and its source has not taken it back. */
-  readonly isThere: boolean;
-  /** Why the last try failed; "" where it did not. */
-  readonly fault: string;
-  release(): void;
-}
-
-export interface OnDemandEvents {
-  onValue(): void;
-  onRemoved(): void;
-}
 
 export interface OnDemandOptions {
   readonly plan: OnDemandPlan;
@@ -96,12 +82,6 @@ export class OnDemand {
   keys(): readonly string[] {
     const entries = [...this.#pinned.values(), ...this.#held.values()];
     return entries.filter(({ secret }) => secret.isThere).map(({ secret }) => secret.key);
-  }
-
-  /** What it costs now. */
-  get size(): { readonly followed: number; readonly negatives: number; readonly sources: number } {
-    const followed = this.#pinned.size + this.#pending.size + this.#held.size;
-    return { followed, negatives: this.#negatives.size, sources: this.#rates.size };
   }
 
   /** Answers within `waitMs`. `name`: what the client said, "" where it named nobody. */

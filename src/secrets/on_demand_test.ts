@@ -18,7 +18,7 @@ import {
   type OnDemandRules,
   SecretStore,
 } from "./mod.ts";
-import { sourceOf } from "./on_demand_limits.ts";
+import { NegativeNames, sourceOf, SourceRates } from "./on_demand_limits.ts";
 
 const LONG = `${"a".repeat(63)}.`.repeat(4);
 
@@ -70,7 +70,7 @@ for (
   const shown = name.length > 60 ? `${name.length} characters` : JSON.stringify(name);
   test(`judgeName() ${want ? "allows" : "refuses"} ${shown} with ${JSON.stringify(rules)}`, () => {
     const fault = judgeName({ ...DEFAULT_ON_DEMAND_RULES, ...rules }, name);
-    assert.equal(fault === undefined, want, fault);
+    assert.equal(fault === undefined, want, fault ?? "allowed");
   });
 }
 
@@ -87,6 +87,23 @@ for (
     ["[::ffff:192.0.2.7]:443", "192.0.2.7"],
   ] as const
 ) test(`sourceOf() ${remote}`, () => assert.equal(sourceOf(remote), want));
+
+test("SourceRates and NegativeNames forget their oldest rather than grow", () => {
+  const clock = new FakeClock();
+  const rates = new SourceRates(clock);
+  const negatives = new NegativeNames(clock, () => 0);
+  assert.deepEqual([rates.take("10.0.0.1:1", 1), rates.take("10.0.0.1:2", 1)], [true, false]);
+  negatives.add("first.x", { reason: "none", ttlMs: 1_000_000 });
+  for (let i = 0; i < 25_000; i++) {
+    rates.take(`[2001:db8:${(i >> 16).toString(16)}:${(i & 0xffff).toString(16)}::1]:1`, 1);
+    negatives.add(`n${i}.x`, { reason: "none", ttlMs: 1_000_000 });
+  }
+  assert.deepEqual([rates.size, negatives.size], [10_000, 10_000]);
+  assert.equal(negatives.get("first.x"), undefined);
+  assert.equal(negatives.get("n24999.x"), "none");
+  clock.advanceNow(1_000_000);
+  assert.equal(negatives.get("n24999.x"), undefined);
+});
 
 function setUp(rules: Partial<OnDemandRules> = {}, parts: Partial<OnDemandPlan> = {}) {
   const clock = new FakeClock();

@@ -22,7 +22,7 @@ import { deadlineOf, type LivePlan, livePlan, waitingOf, wantedOf } from "./stor
 import { ExpiryWatch } from "./store_expiry.ts";
 import { type Credentials, nextHeld } from "./store_held.ts";
 import { SecretJournal } from "./store_journal.ts";
-import { canonical } from "./store_key.ts";
+import { fingerprintOf } from "./store_key.ts";
 import { type ProviderFactory, type ProviderLease, SharedProviders } from "./store_providers.ts";
 import { Subscriptions } from "./store_subscriptions.ts";
 
@@ -113,10 +113,12 @@ export class SecretStore {
     for (const [key, plan] of Object.entries(plans)) {
       const credentials = this.#credentials.get(key) ?? { open: undefined, next: undefined };
       this.#credentials.set(key, credentials);
-      const text = canonical(plan);
+      const fingerprint = fingerprintOf(plan);
       const { open, next } = credentials;
-      if ((next ?? open)?.text === text) continue;
-      credentials.next = open?.text === text ? undefined : this.#live(key, plan, open ?? next);
+      if ((next ?? open)?.fingerprint === fingerprint) continue;
+      credentials.next = open?.fingerprint === fingerprint
+        ? undefined
+        : this.#live(key, plan, open ?? next);
       if (next) ended.push(next);
     }
     // After the new ones began: what both need stays subscribed.
@@ -175,7 +177,7 @@ export class SecretStore {
   /** `before`: the same listener's last plan, whose on-demand certificates go on where they can. */
   #live(key: string, plan: CredentialsPlan, before: LivePlan | undefined): LivePlan {
     return livePlan(plan, {
-      text: canonical(plan),
+      fingerprint: fingerprintOf(plan),
       onDemand: plan.onDemand && this.#onDemand(key, plan.onDemand, before),
       follow: (ref) => this.#subscriptions.follow(ref, { configured: true }),
     });
@@ -184,7 +186,7 @@ export class SecretStore {
   #onDemand(key: string, plan: OnDemandPlan, before: LivePlan | undefined): OnDemand | null {
     const { source } = plan;
     const old = before?.onDemand && this.#onDemands.get(before.onDemand);
-    if (old && canonical(before.plan.onDemand?.source) === canonical(source)) {
+    if (old && fingerprintOf(before.plan.onDemand?.source) === fingerprintOf(source)) {
       old.users++;
       return before.onDemand;
     }

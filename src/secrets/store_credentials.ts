@@ -21,8 +21,8 @@ export interface Wanted {
 
 export interface LivePlan {
   readonly plan: CredentialsPlan;
-  /** Equal plans have equal texts. */
-  readonly text: string;
+  /** Equal of equal plans. */
+  readonly fingerprint: string;
   readonly certificates: readonly Wanted[];
   readonly validation: Wanted | null;
   readonly onDemand: OnDemand | null;
@@ -32,19 +32,19 @@ export interface LivePlan {
 export function livePlan(
   plan: CredentialsPlan,
   options: {
-    readonly text: string;
+    readonly fingerprint: string;
     readonly onDemand: OnDemand | null;
     readonly follow: (ref: ExternalRef) => Subscription;
   },
 ): LivePlan {
-  const { text, onDemand, follow } = options;
+  const { fingerprint, onDemand, follow } = options;
   const want = (ref: SecretRef): Wanted => {
     const { source } = ref;
     return { ref, subscription: source.kind === "consul" ? null : follow({ ...ref, source }) };
   };
   const certificates = plan.certificates.map(want);
   const validation = plan.validation && want(refOfValidation(plan.validation));
-  return { plan, text, certificates, validation, onDemand };
+  return { plan, fingerprint, certificates, validation, onDemand };
 }
 
 export function wantedOf({ certificates, validation }: LivePlan): readonly Wanted[] {

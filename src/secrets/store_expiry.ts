@@ -55,9 +55,12 @@ export class ExpiryWatch {
     const { notBeforeMs, notAfterMs } = certificate;
     const warnMs = notAfterMs - (notAfterMs - notBeforeMs) * this.#options.warnFraction;
     this.#watched.set(secret, { secret, certificate, warnMs, hasExpired: false });
-    const help = "When a certificate expires, in seconds since 1970";
-    const gauge = this.#options.stats.gauge(EXPIRY, help, this.#labels.of(secret));
-    gauge.set(Math.floor(notAfterMs / 1_000));
+    const labels = this.#labels.of(secret);
+    // Several dates cannot be one number; those count in the days that are left.
+    if (labels) {
+      const help = "When a certificate expires, in seconds since 1970";
+      this.#options.stats.gauge(EXPIRY, help, labels).set(Math.floor(notAfterMs / 1_000));
+    }
     this.#arm(0);
   }
 

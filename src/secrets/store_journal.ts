@@ -7,7 +7,7 @@
 import type { Clock, Log, Stats } from "../base/mod.ts";
 import type { SecretEvent } from "./held.ts";
 import type { Secret } from "./secret.ts";
-import { SecretLabels } from "./store_labels.ts";
+import { OTHER_SECRETS, SecretLabels } from "./store_labels.ts";
 import type { Subscription } from "./store_subscription.ts";
 
 const EVENTS_LIMIT = 1_000;
@@ -114,7 +114,7 @@ export class SecretJournal {
   }
 
   #count(of: Subscription, name: string, help: string): void {
-    this.#options.stats.counter(name, help, this.#labels.of(of)).add(1);
+    this.#options.stats.counter(name, help, this.#labels.of(of) ?? OTHER_SECRETS).add(1);
   }
 }
 

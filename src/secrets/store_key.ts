@@ -12,26 +12,27 @@ import type { DataSource, SecretSpec } from "./spec.ts";
 /** References hold keys, passwords and metadata: without a salt their hash would let guesses be checked. */
 const SALT = randomBytes(16);
 /** Sources are large where files are inline, and an on-demand one is part of many references. */
-const texts = new WeakMap<object, string>();
+const sources = new WeakMap<SecretSource, string>();
 
-/** Equal for values that are deeply equal, whatever the order of their fields. */
-export function canonical(value: unknown): string {
+/** Equal for plain data that is deeply equal, whatever the order of its fields; tells nothing of it. */
+export function fingerprintOf(value: unknown): string {
+  return createHash("sha256").update(SALT).update(canonical(value)).digest("hex").slice(0, 32);
+}
+
+function canonical(value: unknown): string {
   if (value instanceof Uint8Array) return `b"${Buffer.from(value).toString("base64")}"`;
   if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
   if (typeof value !== "object" || value === null) return JSON.stringify(value) ?? "null";
-  const known = texts.get(value);
-  if (known !== undefined) return known;
   const fields = Object.entries(value).filter(([, field]) => field !== undefined);
   fields.sort(([a], [b]) => a < b ? -1 : 1);
-  const text = `{${fields.map(([name, field]) => `${JSON.stringify(name)}:${canonical(field)}`)}}`;
-  texts.set(value, text);
-  return text;
+  return `{${fields.map(([name, field]) => `${JSON.stringify(name)}:${canonical(field)}`)}}`;
 }
 
 /** Stable while this process runs: `sds:sds_cluster/web#1f3a9c0d5e7b`. How long to wait is no part of it. */
 export function keyOfRef(ref: SecretRef): string {
   const { type, name, source, defaults } = ref;
-  return `${prefixOf(ref)}#${digestOf(canonical({ type, name, source, defaults }))}`;
+  const whole = fingerprintOf({ type, name, source: fingerprintOfSource(source), defaults });
+  return `${prefixOf(ref)}#${whole.slice(0, 16)}`;
 }
 
 /** Sources with the same key share one provider. */
@@ -42,7 +43,7 @@ export function keyOfProvider(source: SecretSource): string {
     case "secret_file":
       return source.kind;
     case "sds":
-      return `sds:${source.server.name}#${digestOf(canonical(source))}`;
+      return `sds:${source.server.name}#${fingerprintOfSource(source)}`;
     case "workload":
       // One stream brings every identity and bundle.
       return `workload:${formatAddress(source.address)}`;
@@ -109,6 +110,8 @@ function dataText(source: DataSource | undefined): string {
   }
 }
 
-function digestOf(text: string): string {
-  return createHash("sha256").update(SALT).update(text).digest("hex").slice(0, 16);
+function fingerprintOfSource(source: SecretSource): string {
+  let known = sources.get(source);
+  if (known === undefined) sources.set(source, known = fingerprintOf(source));
+  return known;
 }

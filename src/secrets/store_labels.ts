@@ -7,7 +7,8 @@
 import type { Labels, Stats } from "../base/mod.ts";
 
 const NAMES_LIMIT = 1_000;
-const OTHER: Labels = { secret: "other", source: "other" };
+/** Stands for those that have none of their own. */
+export const OTHER_SECRETS: Labels = { secret: "other", source: "other" };
 
 export interface Named {
   readonly ref: { readonly name: string };
@@ -25,11 +26,11 @@ export class SecretLabels {
     this.#metrics = metrics;
   }
 
-  of(secret: Named): Labels {
+  of(secret: Named): Labels | undefined {
     const key = keyOf(secret);
     let entry = this.#known.get(key);
     if (!entry) {
-      if (this.#known.size >= NAMES_LIMIT) return OTHER;
+      if (this.#known.size >= NAMES_LIMIT) return undefined;
       const labels = { secret: secret.ref.name, source: secret.source };
       this.#known.set(key, entry = { labels, users: new Set() });
     }

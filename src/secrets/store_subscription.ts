@@ -5,12 +5,13 @@
  * @module
  */
 
+import { isDeepStrictEqual } from "node:util";
 import type { HeldSecret, SecretStatus } from "./held.ts";
 import type { SecretRef } from "./plan.ts";
 import type { SecretEvents, SecretWatch } from "./provider.ts";
 import type { Secret } from "./secret.ts";
 import type { SecretJournal } from "./store_journal.ts";
-import { canonical, sourceText } from "./store_key.ts";
+import { sourceText } from "./store_key.ts";
 import type { ProviderLease } from "./store_providers.ts";
 
 /** What happened, to whoever uses the secret. */
@@ -77,7 +78,7 @@ export class Subscription implements SecretEvents {
     this.fault = "";
     journal.recovered(this);
     // The same again only says that the source is well.
-    const isOld = old !== undefined && canonical(old.value) === canonical(secret);
+    const isOld = old !== undefined && isDeepStrictEqual(old.value, secret);
     if (isOld && !this.withdrawn) return;
     this.withdrawn = false;
     if (!isOld) {

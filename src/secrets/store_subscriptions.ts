@@ -5,7 +5,7 @@
  */
 
 import type { Clock } from "../base/mod.ts";
-import type { OnDemandEvents, OnDemandSecret } from "./on_demand.ts";
+import type { OnDemandEvents, OnDemandSecret } from "./on_demand_secret.ts";
 import type { ExpiryWatch } from "./store_expiry.ts";
 import type { SecretJournal } from "./store_journal.ts";
 import { keyOfRef } from "./store_key.ts";

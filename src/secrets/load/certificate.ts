@@ -4,13 +4,12 @@
  * @module
  */
 
-import { createPrivateKey, createPublicKey, X509Certificate } from "node:crypto";
 import { ProxyError } from "../../base/mod.ts";
-import { leafFault, parseCertificate, sameBytes, spkiOf } from "../../identity/mod.ts";
+import { validateCertificatePair } from "../../identity/mod.ts";
 import { formatPem, parsePem } from "../../wire/mod.ts";
 import type { CertificateSecret } from "../secret.ts";
 import type { CertificateSpec, DataSource } from "../spec.ts";
-import { asFault, readPrivateKey, withoutPrivateKeys } from "./private_key.ts";
+import { readPrivateKey, withoutPrivateKeys } from "./private_key.ts";
 import { fail, resolveSource, type SourceBytes, type SourceContext, textOf } from "./source.ts";
 
 export interface CertificateContext extends SourceContext {
@@ -42,7 +41,7 @@ export async function loadCertificate(
     refuse("an OCSP staple was given, and one cannot be served; leave it out");
   }
   const pair = await readPair(spec, context);
-  const secret = await checkPair(pair, context);
+  const secret = checkPair(pair, context);
   const fault = context.tlsFault({ certPem: secret.certPem, keyPem: secret.keyPem, rootPems: [] });
   if (fault !== undefined) refuse(`the TLS library does not take ${pair.what}: ${fault}`);
   return secret;
@@ -51,7 +50,15 @@ export async function loadCertificate(
 async function readPair(spec: CertificateSpec, context: CertificateContext): Promise<Pair> {
   const { chain, key, pkcs12 } = spec;
   const password = spec.password && await readPassword(spec.password, context);
-  if (pkcs12) return refuse("PKCS#12 is not read yet");
+  if (pkcs12) {
+    if (chain || key) {
+      return refuse("PKCS#12 was given with a chain or a key; it holds both itself");
+    }
+    const { bytes, what } = await resolveSource(pkcs12, context, { role: "PKCS#12" });
+    // Only where it is used, as everything that few configurations have.
+    const { readPkcs12 } = await import("./pkcs12.ts");
+    return { what, ...await readPkcs12(bytes, { what, password: password ?? new Uint8Array() }) };
+  }
   if (!chain) return refuse("there is no certificate chain");
   if (!key) return refuse("there is no private key");
   // One after the other, so that of two faults the same one is always told.
@@ -89,35 +96,24 @@ export async function readPassword(
   return bytes.subarray(0, end);
 }
 
-function checkPair(
-  { what, certPem, keyPem }: Pair,
-  { nowMs }: CertificateContext,
-): Promise<CertificateSecret> {
-  return asFault(what, () => {
-    const key = createPrivateKey(keyPem);
-    const ders = parsePem(certPem, { what }).map(({ der }) => der);
-    const [first, ...others] = ders.map(parseCertificate);
-    if (!first) return refuse(`${what}: there is no CERTIFICATE block`);
-    const fault = leafFault(first, { nowMs, usage: "server" });
-    if (fault !== undefined) return refuse(`${what}: ${fault}`);
-    if (!sameBytes(first.spki, spkiOf(createPublicKey(key)))) {
-      return refuse(`${what}: the private key does not belong to the leaf certificate`);
-    }
-    const kind = first.key.kind === "ec" ? "ecdsa" : first.key.kind;
-    if (kind === "unsupported") return refuse(`${what}: the kind of key is not supported`);
-    const names = new X509Certificate(first.raw).subjectAltName?.split(", ") ?? [];
-    return {
-      type: "certificate",
-      certPem: [first, ...others].map(({ raw }) => formatPem("CERTIFICATE", raw)).join(""),
-      keyPem: key.export({ type: "pkcs8", format: "pem" }).toString(),
-      keyKind: kind,
-      dnsNames: names.flatMap((name) => name.startsWith("DNS:") ? [name.slice(4)] : []),
-      uris: first.sanUris,
-      serial: first.serial,
-      notBeforeMs: first.notBeforeMs,
-      notAfterMs: first.notAfterMs,
-    };
+/** Which of both purposes a leaf serves shows where it is used: a listener needs another than a dial. */
+function checkPair(pair: Pair, { nowMs }: CertificateContext): CertificateSecret {
+  const { what, certPem, keyPem } = pair;
+  return asUseFault(what, () => {
+    return { type: "certificate", ...validateCertificatePair({ certPem, keyPem, nowMs }) };
   });
+}
+
+/** Faults of the whole, told of `what` and not of "the certificate". */
+export function asUseFault<T>(what: string, attempt: () => T): T {
+  try {
+    return attempt();
+  } catch (error) {
+    if (!(error instanceof ProxyError)) throw error;
+    const fact = error.message.replace(/^Cannot [^:]{1,60}: /, "");
+    const message = `Cannot use ${what}: ${fact}`;
+    throw new ProxyError("credentials_invalid", message, { cause: error });
+  }
 }
 
 export function refuse(fact: string): never {

@@ -64,7 +64,7 @@ export function filesOf(spec: SecretSpec, env: Environment = {}): readonly Secre
   }
   add(spec.trustedCa, FILE_LIMIT_BYTES);
   add(spec.crl, CRL_LIMIT_BYTES);
-  if (spec.spiffe?.kind === "map") add(spec.spiffe.source, FILE_LIMIT_BYTES);
+  if (spec.spiffe?.kind === "map") add(spec.spiffe.source, CRL_LIMIT_BYTES);
   if (spec.spiffe?.kind === "domains") {
     for (const { bundle } of spec.spiffe.domains) add(bundle, FILE_LIMIT_BYTES);
   }

@@ -5,12 +5,28 @@
  * @module
  */
 
-import { parseTrustDomain, type PeerRules, type Validation } from "../../identity/mod.ts";
+import {
+  createPeerValidator,
+  needsMatchers,
+  parseSpiffeBundles,
+  parseTrustDomain,
+  type PeerRules,
+  prepareMatchers,
+  type Validation,
+} from "../../identity/mod.ts";
 import type { ValidationSecret } from "../secret.ts";
 import type { DataSource, SpiffeBundlesSpec, ValidationSpec } from "../spec.ts";
 import { type Bundle, readBundle, readRevocationLists } from "./bundle.ts";
-import { refuse } from "./certificate.ts";
-import { CRL_LIMIT_BYTES, resolveSource, type SourceContext, textOf } from "./source.ts";
+import { asUseFault, refuse } from "./certificate.ts";
+import {
+  CRL_LIMIT_BYTES,
+  describeSource,
+  fail,
+  resolveSource,
+  type SourceBytes,
+  type SourceContext,
+  textOf,
+} from "./source.ts";
 import { systemRootsPath } from "./system_roots.ts";
 
 export interface ValidationContext extends SourceContext {
@@ -26,6 +42,10 @@ export async function loadValidation(
   const validation = spec.spiffe
     ? await spiffeOf(spec, { spiffe: spec.spiffe, rules, context })
     : await anchorsOf(spec, { rules, context });
+  if (needsMatchers(validation)) await prepareMatchers();
+  // What it gives is made again where it is used; here it proves that this works.
+  const options = { serviceTrustDomains: [], strictSpiffeChain: false };
+  asUseFault(describe(spec), () => createPeerValidator(validation, options));
   return { type: "validation", validation };
 }
 
@@ -62,7 +82,22 @@ async function spiffeOf(
       "the validation has SPIFFE bundles and a trusted CA; only one of them can decide",
     );
   }
-  if (spiffe.kind === "map") return refuse("SPIFFE bundle maps are not read yet");
+  if (spiffe.kind === "map") {
+    const read = await resolveSource(spiffe.source, context, {
+      role: "SPIFFE bundles",
+      limitBytes: CRL_LIMIT_BYTES,
+    });
+    const text = utf8Of(read);
+    const parsed = asUseFault(read.what, () => parseSpiffeBundles(text));
+    const crls = Object.values(parsed).flatMap((bundle) => bundle.crlPems ?? []);
+    return {
+      kind: "spiffe",
+      bundles: Object.fromEntries(
+        Object.entries(parsed).map(([name, bundle]) => [name, bundle.rootPems]),
+      ),
+      rules: { ...rules, crlPems: [...new Set([...rules.crlPems, ...crls])] },
+    };
+  }
   const bundles: Record<string, readonly string[]> = {};
   const crlPems = [...rules.crlPems];
   for (const { name, bundle, workloadTrustDomain } of spiffe.domains) {
@@ -77,6 +112,24 @@ async function spiffeOf(
   }
   if (Object.keys(bundles).length === 0) return refuse("the validation names no trust domain");
   return { kind: "spiffe", bundles, rules: { ...rules, crlPems: [...new Set(crlPems)] } };
+}
+
+/** Where the parts are, for messages about the whole. */
+function describe({ trustedCa, crl, spiffe }: ValidationSpec): string {
+  const parts = [
+    ...trustedCa ? [describeSource(trustedCa, "trusted CA")] : [],
+    ...spiffe?.kind === "map" ? [describeSource(spiffe.source, "SPIFFE bundles")] : [],
+    ...crl ? [describeSource(crl, "revocation list")] : [],
+  ];
+  return parts.length === 0 ? "the validation" : `the validation (${parts.join(", ")})`;
+}
+
+function utf8Of({ bytes, what }: SourceBytes): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    return fail(what, "it is not UTF-8 text");
+  }
 }
 
 async function readAnchors(

@@ -27,7 +27,7 @@ function shownSnapshot(snapshot: Snapshot): Readonly<Record<string, unknown>> {
     service,
     proxyId,
     datacenter,
-    credentials: {
+    credentials: credentials && {
       version: credentials.version,
       uri: credentials.uri,
       serial: credentials.serial,

@@ -38,7 +38,7 @@ export function homePage(view: AdminView, merged: MergedView): Html {
     ["state", name],
     ["service", snapshot?.service ?? ""],
     ["proxy", snapshot?.proxyId ?? ""],
-    ["identity", snapshot?.credentials.uri ?? ""],
+    ["identity", snapshot?.credentials?.uri ?? ""],
     ["certificate", leaf ? `valid until ${leaf.notAfter}, ${leaf.daysLeft} days` : ""],
     ["listeners", String(merged.listeners.length)],
     ["open connections", String(merged.connections.length)],

@@ -6,7 +6,7 @@
 
 import type { Clock, LogLevel, Sample } from "../base/mod.ts";
 import type { DataView } from "../proxy/mod.ts";
-import type { Snapshot, SourceStatus } from "../snapshot/mod.ts";
+import type { SecretsReport, Snapshot, SourceStatus } from "../snapshot/mod.ts";
 
 /** Never changes while the process runs. */
 export interface ServerInfo {
@@ -33,6 +33,8 @@ export interface AdminView {
   snapshot(): Snapshot | undefined;
   /** `undefined`: there is no source yet. */
   source(): SourceStatus | undefined;
+  /** Secrets that did not come with the agent's answers, and what happened to them. */
+  secretsReport(): SecretsReport;
   /** Configuration that was not taken, also before the first snapshot. */
   refused(): Snapshot["refused"];
   /** Why traffic cannot be carried now, for people; empty: ready. */

@@ -11,6 +11,7 @@ import {
   type Columns,
   DataPath,
   type DataView,
+  type FetchCertificate,
   type RemoteAuthorize,
   SharedCounts,
 } from "../proxy/mod.ts";
@@ -36,6 +37,8 @@ export interface PlaneOptions {
   readonly idleTimeoutMs: number;
   readonly lifetimeMs: number;
   readonly remoteAuthorize: RemoteAuthorize;
+  /** Resolves when a snapshot with the certificate has been handed to {@link DataPlane.apply}. */
+  readonly fetchCertificate: FetchCertificate;
 }
 
 /** Gives everything limited a column of the shared counts; a name keeps its column for good. */

@@ -43,7 +43,9 @@ export type ToWorker =
     readonly reason: string;
     /** The question could not be answered. */
     readonly failed: boolean;
-  };
+  }
+  /** Comes after the update that brings the certificate. */
+  | { readonly kind: "certificate_fetched"; readonly id: number; readonly available: boolean };
 
 export type FromWorker =
   | { readonly kind: "ready" }
@@ -54,4 +56,11 @@ export type FromWorker =
     readonly target: string;
     readonly uri: string;
     readonly serial: string;
+  }
+  | {
+    readonly kind: "fetch_certificate";
+    readonly id: number;
+    readonly credentials: string;
+    readonly name: string;
+    readonly remote: string;
   };

@@ -1,15 +1,22 @@
 /**
- * `postern check`: is this configuration one that `postern proxy` would start with? Opens no listener
- * and changes nothing; flags and files are read, the agent is not asked.
+ * `postern check`: is this configuration one that `postern proxy` would serve with? Opens no listener
+ * and changes nothing; flags, files and every secret they name are read once, the agent is not asked.
  *
  * @module
  */
 
 import process from "node:process";
-import { type ProxyError, silentLog, Stats, systemClock } from "../base/mod.ts";
+import { ProxyError, silentLog, sleep, Stats, systemClock, systemRandom } from "../base/mod.ts";
 import { resolveAgentOptions } from "../consul/mod.ts";
+import { runtimeEngine } from "../net/mod.ts";
+import type { SecretStatus } from "../secrets/mod.ts";
 import { FileSource, type Snapshot } from "../snapshot/mod.ts";
 import type { ProxyOptions } from "./args.ts";
+import { createSecretStore } from "./secret_store.ts";
+
+/** How long secrets may take to come; a server that answers later is one to be told about. */
+const SECRETS_WAIT_MS = 5_000;
+const LOOK_MS = 50;
 
 /** Prints what is fine; throws `config_invalid` with what is not. The exit code. */
 export async function runCheck(options: ProxyOptions): Promise<number> {
@@ -24,23 +31,80 @@ async function check(options: ProxyOptions): Promise<readonly string[]> {
     const where = address.kind === "unix" ? address.path : `${address.host}:${address.port}`;
     return [...options.warnings, `flags and environment are valid; the agent is at ${where}`];
   }
-  const source = new FileSource({
-    file: mode.file,
+  const engine = runtimeEngine();
+  const deps = {
     clock: systemClock,
+    random: systemRandom,
     log: silentLog,
     stats: new Stats(),
+    env: process.env,
+    tlsFault: (material: Parameters<typeof engine.tlsFault>[0]) => engine.tlsFault(material),
+  };
+  const source = new FileSource({
+    ...deps,
+    file: mode.file,
     strictSpiffeChain: options.strictSpiffeChain,
+    createSecretStore: () => createSecretStore(deps),
   });
-  const snapshot = await new Promise<Snapshot>((resolve, reject) => {
-    source.start(resolve, (error: ProxyError) => reject(error));
-  });
-  await source.close();
-  const upstreams = Object.keys(snapshot.upstreams).length;
-  return [
-    ...options.warnings,
-    ...snapshot.refused.map(({ what, reason }) => `not taken: ${what}: ${reason}`),
-    `${mode.file} is valid: service ${snapshot.service}, ${upstreams} upstreams, ` +
-    `${snapshot.policy.intentions.length} intentions, certificate until ` +
-    new Date(snapshot.credentials.notAfterMs).toISOString(),
+  try {
+    let snapshot: Snapshot | undefined;
+    await new Promise<void>((resolve, reject) => {
+      source.start((next) => {
+        snapshot = next;
+        resolve();
+      }, (error: ProxyError) => reject(error));
+    });
+    const secrets = await answered(source);
+    const faults = faultsOf(secrets, source);
+    if (faults.length > 0) {
+      const lines = faults.map((fault) => `\n  ${fault}`).join("");
+      throw new ProxyError("config_invalid", `Cannot use configuration "${mode.file}":${lines}`);
+    }
+    return [
+      ...options.warnings,
+      ...secrets.map(describe),
+      `${mode.file} is valid: ${snapshot ? summary(snapshot) : "nothing is configured"}`,
+    ];
+  } finally {
+    await source.close();
+  }
+}
+
+function summary({ service, upstreams, policy, credentials }: Snapshot): string {
+  const parts = [
+    `service ${service}`,
+    `${Object.keys(upstreams).length} upstreams`,
+    `${policy.intentions.length} intentions`,
   ];
+  if (credentials) {
+    parts.push(`certificate until ${new Date(credentials.notAfterMs).toISOString()}`);
+  }
+  return parts.join(", ");
+}
+
+/** What is known of every secret when all have answered, or have had time enough. */
+async function answered(source: FileSource): Promise<readonly SecretStatus[]> {
+  const deadlineMs = systemClock.monotonic() + SECRETS_WAIT_MS;
+  for (;;) {
+    const { statuses } = source.secrets();
+    const open = statuses.some(({ state, fault }) => state !== "active" && fault === "");
+    const faulty = statuses.some(({ fault }) => fault !== "");
+    const used = source.refused.length > 0 || source.status().warming.length === 0;
+    if (!open && (faulty || used) || systemClock.monotonic() >= deadlineMs) return statuses;
+    await sleep(systemClock, LOOK_MS);
+  }
+}
+
+function faultsOf(secrets: readonly SecretStatus[], source: FileSource): readonly string[] {
+  const silent = secrets.filter(({ state, fault }) => state !== "active" && fault === "")
+    .map(({ name, source }) => `secret ${name} (${source}): not there after ${SECRETS_WAIT_MS} ms`);
+  return [...source.refused.map(({ what, reason }) => `${what}: ${reason}`), ...silent];
+}
+
+function describe({ type, name, source, certificate }: SecretStatus): string {
+  if (!certificate) return `${type} ${name} (${source})`;
+  const { serial, dnsNames, uris, notAfterMs } = certificate;
+  const names = [...uris, ...dnsNames].join(", ");
+  const until = new Date(notAfterMs).toISOString();
+  return `${type} ${name} (${source}): ${names}, serial ${serial}, until ${until}`;
 }

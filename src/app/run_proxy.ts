@@ -15,7 +15,7 @@ import {
   systemClock,
   systemRandom,
 } from "../base/mod.ts";
-import type { RemoteAuthorize } from "../proxy/mod.ts";
+import type { FetchCertificate, RemoteAuthorize } from "../proxy/mod.ts";
 import { descriptorLimit, type Engine, runtimeEngine } from "../net/mod.ts";
 import type { Snapshot } from "../snapshot/mod.ts";
 import type { ProxyOptions } from "./args.ts";
@@ -85,6 +85,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     snapshot: () => state.snapshot,
     source: () => parts?.source.status(),
     refused: () => parts?.source.refused ?? [],
+    secretsReport: () => parts?.source.secrets() ?? { statuses: [], events: [] },
     notReady: () => notReady(),
     draining: () => state.draining,
     secrets: () => parts?.secrets ?? [],
@@ -99,6 +100,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     },
     quit: () => finish(),
   };
+  let told = false;
   let unbound: () => readonly string[] = () => [];
   const notReady = (): string[] => {
     const reasons: string[] = [];
@@ -106,12 +108,17 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     if (!state.snapshot) {
       const waitingFor = parts?.source.status().waitingFor.join(", ") ?? state.waitingFor;
       reasons.push(`waiting for ${waitingFor || "the first snapshot"}`);
-    } else if (state.snapshot.credentials.notAfterMs <= clock.now()) {
+    } else if (state.snapshot.credentials && state.snapshot.credentials.notAfterMs <= clock.now()) {
       reasons.push("the certificate has expired");
     }
     if (state.snapshot) reasons.push(...unbound());
+    // What is added later warms beside what serves already.
+    if (state.snapshot && !told) {
+      reasons.push(...(parts?.source.status().warming ?? []).map((what) => `waiting for ${what}`));
+    }
     return reasons;
   };
+  let applying = Promise.resolve();
   let admin: AdminServer | undefined;
   const openAdmin = async () => {
     if (options.adminBind.kind === "off") return;
@@ -126,6 +133,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
       stats,
       env: process.env,
       signal: stopping.signal,
+      tlsFault: (material) => engine.tlsFault(material),
       // Whoever asks whether we live gets an answer meanwhile.
       async onWaiting(reason) {
         state.waitingFor = `the agent: ${reason}`;
@@ -153,6 +161,12 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
       log,
       maxConnections,
       remoteAuthorize: boundedAuthorize(agent),
+      async fetchCertificate(request) {
+        const available = await source.fetchCertificate(request);
+        // The workers must have been told of it before they are told that it is there.
+        await applying;
+        return available;
+      },
     });
     parts = { ...started, plane };
     if (state.draining) drain();
@@ -167,7 +181,6 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     });
     notifier.startWatchdog(() => heartbeat.healthy);
 
-    let told = false;
     const becameReady = () => {
       if (told || notReady().length > 0) return;
       told = true;
@@ -180,7 +193,6 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
       onBound: becameReady,
     });
     unbound = () => binding.unbound;
-    let applying = Promise.resolve();
     source.start((snapshot) => {
       state.snapshot = snapshot;
       applying = applying.then(async () => {
@@ -245,6 +257,7 @@ function createPlane(
     readonly log: ReturnType<typeof createLogOutput>["log"];
     readonly maxConnections: number;
     readonly remoteAuthorize: RemoteAuthorize;
+    readonly fetchCertificate: FetchCertificate;
   },
 ): DataPlane {
   const common = {
@@ -254,6 +267,7 @@ function createPlane(
     idleTimeoutMs: options.idleTimeoutMs,
     lifetimeMs: options.lifetimeMs,
     remoteAuthorize: deps.remoteAuthorize,
+    fetchCertificate: deps.fetchCertificate,
   };
   if (options.workers === 0) return createLocalPlane(engine, common);
   return createWorkerPlane({

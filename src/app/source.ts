@@ -19,13 +19,15 @@ import {
   ConsulSource,
   FileSource,
   FileStore,
-  readFileSnapshot,
+  readFileConfig,
   registrationOfFlags,
   type RegistrationSource,
   type SnapshotSource,
 } from "../snapshot/mod.ts";
+import type { Engine } from "../net/mod.ts";
 import type { ProxyOptions } from "./args.ts";
 import { reportMissingRights } from "./preflight.ts";
+import { createSecretStore } from "./secret_store.ts";
 
 export interface SourceDeps {
   readonly clock: Clock;
@@ -34,6 +36,8 @@ export interface SourceDeps {
   readonly stats: Stats;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly signal: AbortSignal;
+  /** Would the TLS library take this certificate? {@link Engine.tlsFault} */
+  readonly tlsFault: Engine["tlsFault"];
   /** The agent is away, and nothing can be done before it comes; called for each failure. */
   onWaiting(reason: string): Promise<void>;
 }
@@ -53,10 +57,14 @@ export async function createSource(options: ProxyOptions, deps: SourceDeps): Pro
   const { clock, log, stats } = deps;
   if (mode.kind === "config") {
     const { strictSpiffeChain, idleTimeoutMs, lifetimeMs } = options;
-    const settings = { strictSpiffeChain, idleTimeoutMs, lifetimeMs };
+    const settings = { strictSpiffeChain, idleTimeoutMs, lifetimeMs, env: deps.env };
     // Read once now, so that a bad file is told before anything is started.
-    await readFileSnapshot(mode.file, { ...settings, nowMs: clock.now() });
-    const source = new FileSource({ ...settings, file: mode.file, clock, log, stats });
+    await readFileConfig(mode.file, settings);
+    const source = new FileSource({
+      ...settings,
+      ...{ file: mode.file, clock, log, stats },
+      createSecretStore: () => createSecretStore(deps),
+    });
     return { source, agent: undefined, proxyId: mode.file, secrets: [] };
   }
   const agentOptions = resolveAgentOptions(options.agentFlags, deps.env);
@@ -78,6 +86,8 @@ export async function createSource(options: ProxyOptions, deps: SourceDeps): Pro
     defaultQueryIntervalMs: options.preparedQueryIntervalMs,
     idleTimeoutMs: options.idleTimeoutMs,
     lifetimeMs: options.lifetimeMs,
+    env: deps.env,
+    createSecretStore: () => createSecretStore(deps),
     ...(options.stateDir !== undefined && {
       store: new FileStore({
         directory: options.stateDir,

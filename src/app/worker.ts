@@ -6,7 +6,12 @@
 
 import { type LevelHolder, ProxyError, systemClock, systemRandom } from "../base/mod.ts";
 import { runtimeEngine } from "../net/mod.ts";
-import { DataPath, type RemoteAuthorize, SharedCounts } from "../proxy/mod.ts";
+import {
+  DataPath,
+  type FetchCertificate,
+  type RemoteAuthorize,
+  SharedCounts,
+} from "../proxy/mod.ts";
 import { createLogOutput } from "./log_output.ts";
 import type { FromWorker, ToWorker, WorkerSettings } from "./protocol.ts";
 
@@ -21,6 +26,7 @@ const TRIM_MS = 2_000;
 const scope = globalThis as unknown as WorkerScope;
 const holder: LevelHolder = { level: "info" };
 const questions = new Map<number, (answer: Extract<ToWorker, { kind: "authorized" }>) => void>();
+const fetches = new Map<number, (available: boolean) => void>();
 let lastQuestion = 0;
 let path: DataPath | undefined;
 let flush = () => {};
@@ -34,6 +40,13 @@ const remoteAuthorize: RemoteAuthorize = (request) =>
       else resolve({ allowed, reason });
     });
     scope.postMessage({ kind: "authorize", id, ...request });
+  });
+
+const fetchCertificate: FetchCertificate = (request) =>
+  new Promise((resolve) => {
+    const id = ++lastQuestion;
+    fetches.set(id, resolve);
+    scope.postMessage({ kind: "fetch_certificate", id, ...request });
   });
 
 function start(settings: WorkerSettings, counts: SharedArrayBuffer): void {
@@ -50,6 +63,7 @@ function start(settings: WorkerSettings, counts: SharedArrayBuffer): void {
     log: output.log,
     counts: new SharedCounts(counts),
     remoteAuthorize,
+    fetchCertificate,
   });
 }
 
@@ -75,6 +89,10 @@ scope.onmessage = async ({ data: message }) => {
       return done();
     case "log_level":
       holder.level = message.level;
+      return;
+    case "certificate_fetched":
+      fetches.get(message.id)?.(message.available);
+      fetches.delete(message.id);
       return;
     case "authorized":
       return questions.get(message.id)?.(message);

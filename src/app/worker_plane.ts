@@ -192,6 +192,13 @@ class WorkerHandle {
       this.#asked.delete(message.id);
       return;
     }
+    if (message.kind === "fetch_certificate") {
+      const { id, ...request } = message;
+      this.#given.options.fetchCertificate(request).catch(() => false).then((available) =>
+        this.send({ kind: "certificate_fetched", id, available })
+      );
+      return;
+    }
     const { id, target, uri, serial } = message;
     this.#given.options.remoteAuthorize({ target, uri, serial }).then(
       (answer) => this.send({ kind: "authorized", id, ...answer, failed: false }),

@@ -50,6 +50,7 @@ async function startRig(options: { readonly maxConnections?: number } = {}): Pro
     idleTimeoutMs: 0,
     lifetimeMs: 0,
     remoteAuthorize: () => Promise.resolve({ allowed: false, reason: "nobody asks" }),
+    fetchCertificate: () => Promise.resolve(false),
     createWorker: () =>
       new Worker(new URL("../../test/kit/mortal_worker.ts", import.meta.url), { type: "module" }),
   });

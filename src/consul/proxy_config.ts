@@ -74,6 +74,11 @@ export class ProxyConfig {
     return new ProxyConfig(value, { where: `${this.#where}: ${name}`, warnings: this.#warnings });
   }
 
+  /** As it was written; undefined where there is none. */
+  raw(name: string): unknown {
+    return this.#get(name).value;
+  }
+
   /** Names the keys that hold configuration written for Envoy alone. */
   warnOfEnvoyKeys(): void {
     for (const { key, value } of this.#values.values()) {

@@ -31,6 +31,8 @@ export interface Registration {
   readonly handshakeTimeoutMs: number;
   /** 0: no limit. */
   readonly maxInboundConnections: number;
+  /** `postern_tls` of the proxy's configuration, as it was written; read by who knows what it means. */
+  readonly tls: unknown;
   readonly upstreams: readonly UpstreamDeclaration[];
   /** Keys that were ignored or mended, as sentences for the log. */
   readonly warnings: readonly string[];
@@ -62,6 +64,8 @@ export interface UpstreamDeclaration {
   readonly queryIntervalMs?: number;
   readonly idleTimeoutMs?: number;
   readonly lifetimeMs?: number;
+  /** `postern_tls` of the upstream's configuration, as it was written. */
+  readonly tls?: unknown;
 }
 
 /** A leaf with its key (`GET /v1/agent/connect/ca/leaf/:service`); not yet validated. */

@@ -67,6 +67,7 @@ function toUpstream(
   const partition = row.DestinationPartition || "default";
   const limits = config.section("limits");
   const connectTimeoutMs = config.integer("connect_timeout_ms", 0);
+  const tls = config.raw("postern_tls");
   return {
     id: idOf(row, { kind, namespace, partition }),
     kind,
@@ -87,6 +88,7 @@ function toUpstream(
     ...given("queryIntervalMs", config.durationMs("prepared_query_interval")),
     ...given("idleTimeoutMs", config.integer("idle_timeout_ms", 0)),
     ...given("lifetimeMs", config.integer("max_connection_lifetime_ms", 0)),
+    ...(tls !== undefined && { tls }),
   };
 }
 

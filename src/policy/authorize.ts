@@ -5,8 +5,7 @@
  * @module
  */
 
-import type { ServiceId } from "../identity/mod.ts";
-import { covers, type Intention } from "./intention.ts";
+import { covers, type Intention, type Source } from "./intention.ts";
 
 /** All that decides about a source. Plain data, replaced whole. */
 export interface Policy {
@@ -22,7 +21,7 @@ export type Verdict =
   | { readonly kind: "deny"; readonly rule: string };
 
 /** The first covering intention decides; permissions cannot be judged at L4 and deny. */
-export function authorize(source: ServiceId, policy: Policy): Verdict {
+export function authorize(source: Source, policy: Policy): Verdict {
   const intention = policy.intentions.find((candidate) => covers(candidate, source));
   if (!intention) return { kind: policy.defaultAction, rule: `default ${policy.defaultAction}` };
   return { kind: intention.action === "allow" ? "allow" : "deny", rule: intention.rule };

@@ -123,7 +123,7 @@ for (
   ] as [string, Intention[], "allow" | "deny", "allow" | "deny", string?][]
 ) {
   test(`authorize() ${name}`, () => {
-    const verdict = authorize(WEB, { intentions, defaultAction });
+    const verdict = authorize({ id: WEB, uri: "" }, { intentions, defaultAction });
     assert.equal(verdict.kind, want);
     if (rule !== undefined) assert.equal(verdict.rule, rule);
   });
@@ -131,5 +131,29 @@ for (
 
 test("authorize() lets a source in another datacenter be covered like a local one", () => {
   const policy = { intentions: [intention("allow", {})], defaultAction: "deny" } as const;
-  assert.equal(authorize({ ...WEB, datacenter: "dc2" }, policy).kind, "allow");
+  assert.equal(authorize({ id: { ...WEB, datacenter: "dc2" }, uri: "" }, policy).kind, "allow");
+});
+
+for (
+  const [name, pattern, uri, want] of [
+    ["takes the URI it names", "spiffe://example.org/web", "spiffe://example.org/web", "allow"],
+    ["takes no other URI", "spiffe://example.org/web", "spiffe://example.org/web2", "deny"],
+    ["takes all below a URI", "spiffe://example.org/ns/*", "spiffe://example.org/ns/a/b", "allow"],
+    ["takes nothing beside it", "spiffe://example.org/ns/*", "spiffe://example.org/nsx/a", "deny"],
+    ["takes nobody without a URI", "/*", "", "deny"],
+  ] as const
+) {
+  test(`authorize() of a rule about a URI ${name}`, () => {
+    const rule = intention("allow", { name: "*", uri: pattern });
+    const policy = { intentions: [rule], defaultAction: "deny" } as const;
+    assert.equal(authorize({ id: undefined, uri }, policy).kind, want);
+  });
+}
+
+test("authorize() lets no rule about services cover who is none", () => {
+  const policy = {
+    intentions: [intention("allow", { name: "*" })],
+    defaultAction: "deny",
+  } as const;
+  assert.equal(authorize({ id: undefined, uri: "spiffe://example.org/web" }, policy).kind, "deny");
 });

@@ -8,6 +8,14 @@
 
 import type { ServiceId } from "../identity/mod.ts";
 
+/** Who asks, as far as a certificate has proven it. */
+export interface Source {
+  /** Absent: no service of this mesh, which only rules about its URI and the default speak about. */
+  readonly id: ServiceId | undefined;
+  /** The URI name of its certificate; `""`: none, or no certificate at all. */
+  readonly uri: string;
+}
+
 /** What an intention says about a source it covers. */
 export type IntentionAction =
   | "allow"
@@ -25,19 +33,30 @@ export interface Intention {
     readonly partition: string;
     /** Cluster peer the source lives in; `""` is this cluster. */
     readonly peer: string;
+    /**
+     * In place of the names, for sources outside the mesh: a URI, or all below one (`spiffe://td/ns/*`).
+     * From a configuration file only; Consul has none.
+     */
+    readonly uri?: string;
   };
   readonly action: IntentionAction;
   readonly precedence: number;
 }
 
-/** Does this intention speak about `source`? Names compare in lower case, as Consul does. */
-export function covers(intention: Intention, source: ServiceId): boolean {
-  const { name, namespace, partition, peer } = intention.source;
+/** Does this intention speak about that source? Names compare in lower case, as Consul does. */
+export function covers(intention: Intention, { id, uri }: Source): boolean {
+  const { name, namespace, partition, peer, uri: pattern } = intention.source;
+  if (pattern !== undefined) return uri !== "" && matchesUri(pattern, uri);
+  if (!id) return false;
   // A source in a peer has another trust domain; nothing of that kind gets past our chain check.
   return peer === "" &&
-    matchesPart(name, source.service) &&
-    matchesPart(namespace, source.namespace) &&
-    matchesPart(partition, source.partition);
+    matchesPart(name, id.service) &&
+    matchesPart(namespace, id.namespace) &&
+    matchesPart(partition, id.partition);
+}
+
+function matchesUri(pattern: string, uri: string): boolean {
+  return pattern.endsWith("/*") ? uri.startsWith(pattern.slice(0, -1)) : uri === pattern;
 }
 
 function matchesPart(pattern: string, value: string): boolean {

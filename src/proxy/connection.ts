@@ -88,6 +88,8 @@ export class ListenerStats {
   readonly receivedBytes: Counter;
   readonly sentBytes: Counter;
   readonly resumed: Counter;
+  /** Refused because secrets had not come. */
+  readonly secretsMissing: Counter;
   readonly #stats: Stats;
   readonly #labels: { readonly direction: string; readonly listener: string };
   readonly #endings = new Map<string, Counter>();
@@ -106,6 +108,11 @@ export class ListenerStats {
     this.resumed = stats.counter(
       "tls_resumed_total",
       "TLS handshakes that resumed an earlier session",
+      labels,
+    );
+    this.secretsMissing = stats.counter(
+      "secrets_not_ready_total",
+      "Connections refused because secrets of the listener or upstream have not come",
       labels,
     );
   }

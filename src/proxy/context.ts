@@ -8,7 +8,7 @@ import type { Clock, Deadlines, Log, Random, Stats } from "../base/mod.ts";
 import type { Engine } from "../net/mod.ts";
 import type { Limiter } from "./admission.ts";
 import type { LiveSet } from "./live.ts";
-import type { Trust } from "./trust.ts";
+import type { Trusts } from "./trusts.ts";
 import type { PolicyPart } from "../snapshot/mod.ts";
 
 /** The agent's own verdict on one connection (`-authorize both`); rejects when it cannot be had. */
@@ -27,13 +27,13 @@ export interface Context {
   /** Connections of the whole process. */
   readonly processLimit: Limiter;
   readonly remoteAuthorize: RemoteAuthorize;
-  /** Facts of now; replaced as snapshots come in. Undefined trust or policy: no traffic. */
+  /** Facts of now; replaced as snapshots come in. No trust or policy: no traffic. */
   readonly facts: Facts;
 }
 
 export interface Facts {
   service: string;
-  trust: Trust | undefined;
+  readonly trusts: Trusts;
   policy: PolicyPart | undefined;
   draining: boolean;
 }

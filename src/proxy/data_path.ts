@@ -6,6 +6,7 @@
  */
 
 import { type Clock, Deadlines, type Log, type Random, Stats } from "../base/mod.ts";
+import { needsMatchers, prepareMatchers } from "../identity/mod.ts";
 import type { Engine } from "../net/mod.ts";
 import {
   patchSnapshot,
@@ -20,7 +21,7 @@ import { type Door, Doors, isOpenAt, viewOf } from "./doors.ts";
 import { InboundConnection, type InboundState } from "./inbound.ts";
 import { LiveSet } from "./live.ts";
 import { OutboundConnection } from "./outbound.ts";
-import { Trust } from "./trust.ts";
+import { type FetchCertificate, Trusts } from "./trusts.ts";
 import { Upstream } from "./upstream.ts";
 import type { DataView, ListenerView } from "./view.ts";
 
@@ -35,6 +36,7 @@ export interface DataPathOptions {
   readonly counts: SharedCounts;
   readonly maxConnections: number;
   readonly remoteAuthorize: RemoteAuthorize;
+  readonly fetchCertificate: FetchCertificate;
   /** Of the inbound listener; upstreams carry their own. */
   readonly idleTimeoutMs: number;
   readonly lifetimeMs: number;
@@ -49,13 +51,9 @@ export class DataPath {
   readonly engineName: string;
   readonly #options: DataPathOptions;
   readonly #context: Context;
-  readonly #facts: Facts = {
-    service: "",
-    trust: undefined,
-    policy: undefined,
-    draining: false,
-  };
+  readonly #facts: Facts;
   readonly #live: LiveSet;
+  #preparing: Promise<void> | undefined;
   #snapshot: Snapshot | undefined;
   #columns: Columns = {};
   readonly #doors: Doors;
@@ -66,6 +64,13 @@ export class DataPath {
     this.#options = options;
     this.engineName = options.engine.name;
     const { engine, clock, random, log, worker, counts, maxConnections, remoteAuthorize } = options;
+    const { fetchCertificate } = options;
+    this.#facts = {
+      service: "",
+      trusts: new Trusts({ engine, log, now: () => clock.now(), fetchCertificate }),
+      policy: undefined,
+      draining: false,
+    };
     this.#live = new LiveSet(clock);
     this.#doors = new Doors({ clock, log, stats: this.stats, workers: options.workers });
     this.#context = {
@@ -88,18 +93,26 @@ export class DataPath {
 
   /** Brings everything in line with the update; resolves when its listeners are bound or have failed. */
   async apply(update: SnapshotUpdate, columns: Columns): Promise<void> {
+    const rules = Object.values(update.validations);
+    if (rules.some((part) => part && needsMatchers(part.validation))) {
+      this.#preparing ??= prepareMatchers();
+    }
+    // Updates build on each other: those that need nothing wait, too.
+    if (this.#preparing) await this.#preparing;
+    await this.#apply(update, columns);
+  }
+
+  async #apply(update: SnapshotUpdate, columns: Columns): Promise<void> {
     const snapshot = patchSnapshot(this.#snapshot, update);
     if (!snapshot) return;
     const previous = this.#snapshot;
     this.#snapshot = snapshot;
     this.#columns = columns;
-    const { credentials, policy, tls, service } = snapshot;
+    const { policy, service } = snapshot;
     this.#facts.service = service;
-    const trustChanged = !this.#facts.trust ||
-      previous?.credentials.version !== credentials.version || previous.tls.version !== tls.version;
-    if (trustChanged) this.#facts.trust = new Trust(this.#options.engine, credentials, tls);
+    const judgedOtherwise = this.#facts.trusts.update(snapshot);
     this.#facts.policy = policy;
-    if (trustChanged || previous?.policy.version !== policy.version) this.#live.rejudge();
+    if (judgedOtherwise || previous?.policy.version !== policy.version) this.#live.rejudge();
     await Promise.all([this.#applyInbound(snapshot), this.#applyUpstreams(snapshot)]);
   }
 

@@ -7,7 +7,7 @@
  */
 
 import { type Deadline, type ErrorCode, formatAddress, messageOf } from "../base/mod.ts";
-import type { ServiceId } from "../identity/mod.ts";
+import type { TrustedPeer } from "../identity/mod.ts";
 import {
   type AcceptedConnection,
   type Connection,
@@ -43,9 +43,8 @@ export interface InboundState {
 interface Peer {
   readonly connection: Connection;
   readonly presented: PresentedPeer;
-  readonly id: ServiceId;
-  readonly uri: string;
-  readonly serial: string;
+  /** Undefined: not trusted, and about to be closed. */
+  readonly proven: TrustedPeer | undefined;
 }
 
 /** The proof that a peer may connect to the local service; only `#authorize` makes one. */
@@ -111,14 +110,18 @@ export class InboundConnection implements LiveConnection {
   #handshake(): void {
     const { facts, deadlines, clock } = this.#context;
     this.record.stage = "handshake";
-    if (!facts.trust) return this.end("not_ready", "no certificate yet");
-    const fault = facts.trust.fault(clock.now());
-    if (fault !== undefined) return this.end("not_ready", fault);
-    const timeoutMs = this.#state.part.handshakeTimeoutMs;
+    const { part, stats } = this.#state;
+    const trust = facts.trusts.of(part.credentials);
+    const fault = trust ? trust.fault(clock.now()) : "no certificate yet";
+    if (!trust || fault !== undefined) {
+      if (trust?.material.missing.length) stats.secretsMissing.add(1);
+      return this.end("not_ready", fault ?? "no certificate yet");
+    }
+    const timeoutMs = part.handshakeTimeoutMs;
     this.#deadline = deadlines.after(timeoutMs, () => {
       this.end("handshake_timed_out", `not done after ${timeoutMs} ms`);
     });
-    this.#accepted.secure(facts.trust.server, (outcome) => {
+    this.#accepted.secure(trust.server(this.#accepted.remote), (outcome) => {
       this.#deadline?.cancel();
       if (outcome.kind === "failed") {
         return this.#finish(outcome.gone ? "closed_early" : "handshake_failed", outcome.reason);
@@ -133,28 +136,28 @@ export class InboundConnection implements LiveConnection {
     this.#holding = new Holding(connection, () => this.#finish("downstream_reset", "closed early"));
     const nowMs = this.record.verifiedMs = clock.now();
     // The facts of now, not those that the handshake began with.
-    const verdict = facts.trust?.verify(presented, "client", nowMs);
+    const trust = facts.trusts.of(this.#state.part.credentials);
+    const verdict = trust?.verify(presented, "client", nowMs);
     if (verdict?.kind !== "trusted") {
-      this.#peer = { connection, presented, id: NOBODY, uri: "", serial: "" };
+      this.#peer = { connection, presented, proven: undefined };
       return this.end(verdict?.code ?? "not_ready", verdict?.reason ?? "no certificate yet");
     }
-    const { id, uri, serial } = verdict;
-    this.record.source = uri;
+    this.record.source = verdict.name;
     this.record.resumed = presented.resumed;
     this.record.tlsVersion = presented.version;
     if (presented.resumed) this.#state.stats.resumed.add(1);
-    this.#peer = { connection, presented, id, uri, serial };
-    this.#authorize(this.#peer);
+    this.#peer = { connection, presented, proven: verdict };
+    this.#authorize(connection, verdict);
   }
 
-  #authorize(peer: Peer): void {
+  #authorize(connection: Connection, peer: TrustedPeer): void {
     const { facts, remoteAuthorize } = this.#context;
     this.record.stage = "authorize";
     if (!facts.policy) return this.end("not_ready", "no intentions yet");
-    const verdict = authorize(peer.id, facts.policy);
+    const verdict = authorize(peer, facts.policy);
     this.record.rule = verdict.rule;
     if (verdict.kind === "deny") return this.end("intention_denied", verdict.rule);
-    const permit: Permit = { connection: peer.connection, rule: verdict.rule };
+    const permit: Permit = { connection, rule: verdict.rule };
     if (this.#state.part.authorize === "match") return this.#connect(permit);
     remoteAuthorize({ target: facts.service, uri: peer.uri, serial: peer.serial }).then(
       ({ allowed, reason }) => {
@@ -203,14 +206,15 @@ export class InboundConnection implements LiveConnection {
   rejudge(): void {
     const { facts } = this.#context;
     const peer = this.#peer;
-    if (this.#ended || !peer || peer.id === NOBODY) return;
+    if (this.#ended || !peer?.proven) return;
     const { verifiedMs } = this.record;
-    const trusted = facts.trust?.verify(peer.presented, "client", verifiedMs);
+    const trust = facts.trusts.of(this.#state.part.credentials);
+    const trusted = trust?.verify(peer.presented, "client", verifiedMs);
     if (trusted?.kind !== "trusted") {
       return this.end(trusted?.code ?? "not_ready", trusted?.reason ?? "no certificate yet");
     }
     if (!facts.policy) return this.end("not_ready", "no intentions yet");
-    const verdict = authorize(peer.id, facts.policy);
+    const verdict = authorize(trusted, facts.policy);
     this.record.rule = verdict.rule;
     if (verdict.kind === "deny") this.end("intention_denied", verdict.rule);
   }
@@ -254,12 +258,3 @@ export class InboundConnection implements LiveConnection {
     reportEnd(this.record, ending, { log, stats: this.#state.stats, nowMs: clock.monotonic() });
   }
 }
-
-/** A peer that could not be identified: it is not judged again, only closed. */
-const NOBODY: ServiceId = {
-  trustDomain: "",
-  partition: "",
-  namespace: "",
-  datacenter: "",
-  service: "",
-};

@@ -114,9 +114,12 @@ export class OutboundConnection implements LiveConnection {
   #pick(): void {
     const { facts, clock } = this.#context;
     this.record.stage = "endpoint";
-    if (!facts.trust) return this.end("not_ready", "no certificate yet");
-    const fault = facts.trust.fault(clock.now());
-    if (fault !== undefined) return this.end("not_ready", fault);
+    const trust = facts.trusts.of(this.#upstream.part.credentials);
+    const fault = trust ? trust.fault(clock.now()) : "no certificate yet";
+    if (!trust || fault !== undefined) {
+      if (trust?.material.missing.length) this.#upstream.stats.secretsMissing.add(1);
+      return this.end("not_ready", fault ?? "no certificate yet");
+    }
     const lease = this.#tried.size < MAX_ATTEMPTS
       ? this.#upstream.pick(clock.monotonic(), {
         hash: this.#hash,
@@ -131,7 +134,7 @@ export class OutboundConnection implements LiveConnection {
     }
     this.#tried.add(lease.state);
     this.#lease = lease;
-    this.#connect(lease, facts.trust);
+    this.#connect(lease, trust);
   }
 
   #connect(lease: Lease, trust: Trust): void {
@@ -172,15 +175,9 @@ export class OutboundConnection implements LiveConnection {
     lease: Lease,
     server: ProvenEndpoint & { readonly trust: Trust },
   ): void {
-    const { facts, clock } = this.#context;
     const { connection, presented } = server;
-    const nowMs = this.record.verifiedMs = clock.now();
-    const verdict = facts.trust?.verify(presented, "server", nowMs);
-    let refusal: string | undefined;
-    if (verdict?.kind !== "trusted") refusal = verdict?.reason ?? "no certificate of our own";
-    else if (!lease.target.part.spiffeUris.includes(verdict.uri)) {
-      refusal = `it is ${verdict.uri}, not ${lease.target.part.spiffeUris.join(" or ")}`;
-    }
+    this.record.verifiedMs = this.#context.clock.now();
+    const refusal = this.#faultOf(presented, lease);
     if (refusal !== undefined) {
       connection.close();
       return this.#failed(lease, "endpoint_untrusted", refusal);
@@ -189,6 +186,19 @@ export class OutboundConnection implements LiveConnection {
     this.record.tlsVersion = presented.version;
     if (presented.resumed) this.#upstream.stats.resumed.add(1);
     this.#relay({ connection, presented });
+  }
+
+  /** Why the server may not be talked to by the facts of now; undefined: it may. */
+  #faultOf(presented: PresentedPeer, lease: Lease): string | undefined {
+    const trust = this.#context.facts.trusts.of(this.#upstream.part.credentials);
+    const verdict = trust?.verify(presented, "server", this.record.verifiedMs);
+    if (!trust || !verdict) return "no certificate of our own";
+    if (verdict.kind !== "trusted") return verdict.reason;
+    const { spiffeUris } = lease.target.part;
+    if (trust.namesPeers || spiffeUris.includes(verdict.uri)) return undefined;
+    const wanted = spiffeUris.join(" or ") ||
+      "anybody that was named: there is no identity to ask for";
+    return `it is ${verdict.name}, not ${wanted}`;
   }
 
   /** Nothing was sent to this one, so the next may be tried. */
@@ -253,11 +263,10 @@ export class OutboundConnection implements LiveConnection {
 
   rejudge(): void {
     const server = this.#proven;
-    if (this.#ended || !server) return;
-    const { facts } = this.#context;
-    const verdict = facts.trust?.verify(server.presented, "server", this.record.verifiedMs);
-    if (verdict?.kind === "trusted") return;
-    this.end("endpoint_untrusted", verdict?.reason ?? "no certificate of our own");
+    const lease = this.#lease;
+    if (this.#ended || !server || !lease) return;
+    const fault = this.#faultOf(server.presented, lease);
+    if (fault !== undefined) this.end("endpoint_untrusted", fault);
   }
 
   end(code: ErrorCode, reason: string): void {

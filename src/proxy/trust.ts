@@ -1,67 +1,164 @@
 /**
  * One generation of credentials at work: TLS settings for both directions, the judge of peers, and the
- * tickets of servers met. A new generation starts with nothing of the old one, so no ticket and no
- * verdict outlives a rotation, a removed root or a changed trust domain.
+ * tickets of servers met. What a new generation takes over from the one before is only what has not
+ * changed: no ticket outlives a rotation, and no verdict a removed root or a changed trust domain.
  *
  * @module
  */
 
-import { type ChainVerdict, parseRoots, PeerJudge } from "../identity/mod.ts";
-import type { ClientTls, Engine, PresentedPeer, ServerTls } from "../net/mod.ts";
-import type { CredentialsPart, TlsDirection, TlsPart } from "../snapshot/mod.ts";
+import {
+  type CertificateIndex,
+  type ChainVerdict,
+  createCertificateIndex,
+  createPeerValidator,
+  PeerJudge,
+  type TrustedPeer,
+} from "../identity/mod.ts";
+import type {
+  ClientTls,
+  Engine,
+  PeerCheck,
+  PresentedPeer,
+  ServerTls,
+  ServerTlsChooser,
+} from "../net/mod.ts";
+import { judgeName } from "../secrets/mod.ts";
+import type { TlsDirection } from "../snapshot/mod.ts";
+import type { ClientHello } from "../wire/mod.ts";
 import { Tickets } from "./tickets.ts";
+import type { PeerRulesInForce, ShownCertificate, TrustMaterial } from "./trust_material.ts";
+
+export interface TrustOptions {
+  readonly engine: Engine;
+  /** Wall clock. */
+  now(): number;
+  /** Has a certificate fetched; true: the generation in force then has it. */
+  want(name: string, remote: string): Promise<boolean>;
+  /** The generation in force. */
+  current(): Trust | undefined;
+}
+
+/** A client that was not asked for a certificate, or came without one where that is allowed. */
+const ANONYMOUS: TrustedPeer = {
+  kind: "trusted",
+  id: undefined,
+  uri: "",
+  name: "anonymous",
+  serial: "",
+  verified: false,
+  notBeforeMs: -Infinity,
+  notAfterMs: Infinity,
+  rootId: "",
+};
+
+interface Judge {
+  readonly of: PeerRulesInForce;
+  readonly judge: PeerJudge;
+  /** The rules themselves say which peers are meant, not only who vouches for them. */
+  readonly namesPeers: boolean;
+}
 
 export class Trust {
-  readonly credentials: CredentialsPart;
-  readonly tls: TlsPart;
-  readonly server: ServerTls;
-  readonly judge: PeerJudge;
+  readonly material: TrustMaterial;
   readonly tickets = new Tickets();
-  readonly #engine: Engine;
+  readonly #options: TrustOptions;
+  readonly #judge: Judge | undefined;
+  readonly #peerCheck: PeerCheck;
+  readonly #servers: Servers;
   readonly #clients = new Map<string, ClientTls>();
+  readonly #index: CertificateIndex;
+  readonly #byName: ReadonlyMap<string, ShownCertificate>;
+  /** The only certificate, where nothing has to be chosen. */
+  readonly #only: ShownCertificate | undefined;
+  #waiting = 0;
 
-  constructor(engine: Engine, credentials: CredentialsPart, tls: TlsPart) {
-    this.credentials = credentials;
-    this.tls = tls;
-    this.#engine = engine;
-    this.server = engine.serverTls(materialOf(credentials, tls.incoming));
-    this.judge = new PeerJudge({
-      roots: parseRoots(credentials.rootPems),
-      trustDomains: credentials.trustDomains,
-      strictSpiffeChain: tls.strictSpiffeChain,
-      generation: credentials.version,
+  /** `previous`: the generation before, of the same listener or upstream. */
+  constructor(material: TrustMaterial, options: TrustOptions, previous?: Trust) {
+    const { peers, certificates, onDemand } = material;
+    this.material = material;
+    this.#options = options;
+    this.#judge = peers ? previous?.judgeOf(peers) ?? createJudge(peers) : undefined;
+    this.#peerCheck = peerCheckOf(peers);
+    const servers = new Servers(options.engine, {
+      rootPems: rootPemsOf(peers),
+      peerCheck: this.#peerCheck,
+      direction: material.incoming,
+      id: `${material.tlsId} ${peers?.id ?? ""}`,
     });
+    this.#servers = previous?.takeOver(servers) ?? servers;
+    this.#servers.keepOnly(certificates);
+    this.#index = createCertificateIndex(certificates);
+    this.#byName = new Map(
+      onDemand ? certificates.map((shown) => [shown.name.toLowerCase(), shown]) : [],
+    );
+    this.#only = !onDemand && certificates.length === 1 ? certificates[0] : undefined;
+  }
+
+  /** The judge, if it goes by the same rules. */
+  judgeOf(peers: PeerRulesInForce): Judge | undefined {
+    return this.#judge?.of.id === peers.id ? this.#judge : undefined;
+  }
+
+  /** Our settings for servers, if `next` would make the same. */
+  takeOver(next: Servers): Servers | undefined {
+    return this.#servers.id === next.id ? this.#servers : undefined;
+  }
+
+  /** True: a peer may be judged otherwise than by `previous`. */
+  judgesOtherwise(previous: Trust): boolean {
+    return this.#judge !== previous.#judge || this.#mustShow !== previous.#mustShow ||
+      this.material.missing.length > 0;
+  }
+
+  /** For accepting a connection from there. */
+  server(remote: string): ServerTls | ServerTlsChooser {
+    if (this.#only) return this.#servers.of(this.#only);
+    return { kind: "chooser", choose: (hello) => this.#choose(hello, remote) };
   }
 
   /** The settings for dialling a name; made once per name. */
   client(serverName: string): ClientTls {
     let client = this.#clients.get(serverName);
     if (!client) {
-      client = this.#engine.clientTls(materialOf(this.credentials, this.tls.outgoing), {
-        serverName,
-      });
+      const [shown] = this.material.certificates;
+      client = this.#options.engine.clientTls({
+        certPem: shown?.certPem ?? "",
+        keyPem: shown?.keyPem ?? "",
+        rootPems: rootPemsOf(this.material.peers),
+        peerCheck: this.#peerCheck,
+        ...versionsOf(this.material.outgoing),
+      }, { serverName });
       this.#clients.set(serverName, client);
     }
     return client;
   }
 
-  /** Why this identity may not be used now; undefined: it may. */
+  /** Why these credentials may not be used now; undefined: they may. */
   fault(nowMs: number): string | undefined {
-    const { notAfterMs } = this.credentials;
-    if (nowMs <= notAfterMs) return undefined;
-    return `our own certificate expired at ${new Date(notAfterMs).toISOString()}`;
+    const { missing, certificates } = this.material;
+    if (missing.length > 0) return `these secrets have not come: ${missing.join(", ")}`;
+    const [shown] = certificates;
+    // Of several each is looked at when it is chosen.
+    if (!shown || certificates.length > 1 || nowMs <= shown.notAfterMs) return undefined;
+    return `our own certificate expired at ${new Date(shown.notAfterMs).toISOString()}`;
   }
 
-  /** Our own verdict, to which the runtime's must agree. */
+  /** True: the credentials themselves say who may answer a dial. */
+  get namesPeers(): boolean {
+    return this.#judge?.namesPeers ?? false;
+  }
+
+  /** Our own verdict, to which the runtime's must agree where it was asked. */
   verify(peer: PresentedPeer, usage: "client" | "server", nowMs: number): ChainVerdict {
+    const rules = this.#judge;
+    if (this.material.missing.length > 0) return untrusted("the rules for peers have not come");
+    if (!rules) return usage === "client" ? ANONYMOUS : untrusted("there are no rules for servers");
     if (!peer.leaf) {
-      return {
-        kind: "untrusted",
-        code: "identity_invalid",
-        reason: "no certificate was presented",
-      };
+      return usage === "client" && !this.#mustShow
+        ? ANONYMOUS
+        : untrusted("no certificate was presented");
     }
-    const verdict = this.judge.judge(peer.leaf, () => peer.chain(), { usage, nowMs });
+    const verdict = rules.judge.judge(peer.leaf, () => peer.chain(), { usage, nowMs });
     if (verdict.kind === "trusted" && !peer.accepted) {
       return {
         kind: "untrusted",
@@ -71,15 +168,119 @@ export class Trust {
     }
     return verdict;
   }
+
+  get #mustShow(): boolean {
+    return this.material.requireClientCertificate || this.namesPeers;
+  }
+
+  #choose(
+    hello: ClientHello,
+    remote: string,
+  ): ServerTls | undefined | Promise<ServerTls | undefined> {
+    const { onDemand, defaultName, certificates } = this.material;
+    if (!onDemand) {
+      return this.#usable(certificates[this.#index.find(hello)]);
+    }
+    const name = hello.serverName ?? defaultName ?? undefined;
+    if (name === undefined) return undefined;
+    const known = this.#byName.get(name);
+    if (known) return this.#usable(known);
+    // What strangers ask for costs nothing where it is refused here.
+    if (this.#waiting >= onDemand.maxPending || judgeName(onDemand, name) !== undefined) {
+      return undefined;
+    }
+    this.#waiting++;
+    return this.#options.want(name, remote).then((come) => {
+      this.#waiting--;
+      return come ? this.#options.current()?.serverNamed(name) : undefined;
+    });
+  }
+
+  /** For a certificate that was fetched by that name. */
+  serverNamed(name: string): ServerTls | undefined {
+    return this.#usable(this.#byName.get(name));
+  }
+
+  #usable(shown: ShownCertificate | undefined): ServerTls | undefined {
+    if (!shown || this.#options.now() > shown.notAfterMs) return undefined;
+    return this.#servers.of(shown);
+  }
 }
 
-function materialOf(credentials: CredentialsPart, direction: TlsDirection) {
-  return {
-    certPem: credentials.certPem,
-    keyPem: credentials.keyPem,
-    rootPems: credentials.rootPems,
-    minVersion: direction.minVersion,
-    maxVersion: direction.maxVersion,
-    cipherSuites: direction.cipherSuites,
+/** TLS settings for showing each certificate, made when first needed and kept while it is there. */
+class Servers {
+  readonly id: string;
+  readonly #engine: Engine;
+  readonly #common: {
+    readonly rootPems: readonly string[];
+    readonly peerCheck: PeerCheck;
+    readonly direction: TlsDirection;
   };
+  readonly #made = new Map<string, ServerTls>();
+
+  constructor(
+    engine: Engine,
+    common: {
+      readonly id: string;
+      readonly rootPems: readonly string[];
+      readonly peerCheck: PeerCheck;
+      readonly direction: TlsDirection;
+    },
+  ) {
+    this.id = common.id;
+    this.#engine = engine;
+    this.#common = common;
+  }
+
+  of({ id, certPem, keyPem }: ShownCertificate): ServerTls {
+    let server = this.#made.get(id);
+    if (!server) {
+      const { rootPems, peerCheck, direction } = this.#common;
+      const material = { certPem, keyPem, rootPems, peerCheck, ...versionsOf(direction) };
+      server = this.#engine.serverTls(material);
+      this.#made.set(id, server);
+    }
+    return server;
+  }
+
+  keepOnly(certificates: readonly ShownCertificate[]): void {
+    const ids = new Set(certificates.map(({ id }) => id));
+    for (const id of this.#made.keys()) if (!ids.has(id)) this.#made.delete(id);
+  }
+}
+
+function createJudge(peers: PeerRulesInForce): Judge {
+  const { validation, serviceTrustDomains, strictSpiffeChain, generation } = peers;
+  const validator = createPeerValidator(validation, { serviceTrustDomains, strictSpiffeChain });
+  return {
+    of: peers,
+    judge: new PeerJudge({ validator, generation }),
+    namesPeers: validator.namesPeers,
+  };
+}
+
+/** Only Consul's chains are such that the library's verdict must agree with ours. */
+function peerCheckOf(peers: PeerRulesInForce | null): PeerCheck {
+  if (!peers) return "ignored";
+  return peers.validation.kind === "mesh" ? "checked" : "shown";
+}
+
+function rootPemsOf(peers: PeerRulesInForce | null): readonly string[] {
+  switch (peers?.validation.kind) {
+    case "mesh":
+    case "ca":
+      return peers.validation.rootPems;
+    case "spiffe":
+      return Object.values(peers.validation.bundles).flat();
+    case undefined:
+      return [];
+  }
+}
+
+function versionsOf({ minVersion, maxVersion, cipherSuites }: TlsDirection) {
+  return { minVersion, maxVersion, cipherSuites };
+}
+
+function untrusted(reason: string): ChainVerdict {
+  return { kind: "untrusted", code: "identity_invalid", reason };
 }

@@ -7,10 +7,13 @@
  */
 
 import type { Leaf, Registration, Roots } from "../consul/mod.ts";
+import type { HeldSecrets } from "../secrets/mod.ts";
+import { type CredentialPlans, NO_PLANS } from "./credential_plans.ts";
 import { earliest, Grace } from "./grace.ts";
 import type { CredentialsVerdict, JudgeCredentials } from "./judge_credentials.ts";
 import type { Known } from "./known.ts";
 import { DEFAULT_TLS_DIRECTION, judgeMeshTls } from "./mesh_tls.ts";
+import { isOpen, NOTHING_HELD, ownCredentials, warmingShown } from "./own_credentials.ts";
 import { keepPart, keepRecord, sameContent } from "./parts.ts";
 import type {
   CredentialsPart,
@@ -63,6 +66,10 @@ export interface AssembleOptions {
   readonly lastResortMs: number;
   readonly idleTimeoutMs: number;
   readonly lifetimeMs: number;
+  /** Which listeners and upstreams have credentials of their own; default none. */
+  readonly plans?: CredentialPlans;
+  /** What has come of those; default nothing. */
+  readonly held?: HeldSecrets;
 }
 
 export interface Assembled {
@@ -72,6 +79,8 @@ export interface Assembled {
   readonly refused: readonly Refusal[];
   /** Upstreams without their data. */
   readonly pending: readonly string[];
+  /** Listeners and upstreams that stay closed until their secrets have come: `inbound: web, roots`. */
+  readonly warming: readonly string[];
   readonly memory: Memory;
   /** When (monotonic) the outcome changes without new data; `undefined`: never. */
   readonly dueMs: number | undefined;
@@ -79,11 +88,12 @@ export interface Assembled {
 
 export function assemble(known: Known, memory: Memory, options: AssembleOptions): Assembled {
   const { registration } = known;
+  const { plans = NO_PLANS, held = NOTHING_HELD } = options;
   if (!registration) return waiting(["registration"], known.refused, memory);
   // Parts of another service are no fallback: its policy must not guard this one's application.
   const previous = memory.snapshot?.service === registration.service ? memory.snapshot : undefined;
   const version = (memory.snapshot?.version ?? 0) + 1;
-  const refused: Refusal[] = [...known.refused];
+  const refused: Refusal[] = [...known.refused, ...plans.refused];
   const grace = new Grace(memory.missingSinceMs, options);
 
   const judged = judgeOnce(known, memory.judged, registration, options);
@@ -113,8 +123,17 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
     lacking.push("mesh TLS");
   }
 
+  const own = ownCredentials({
+    held,
+    wanted: Object.keys(plans.plans),
+    trustDomains: credentials.trustDomains,
+    previous,
+    version,
+  });
   const upstreams = assembleUpstreams(known, {
     registration,
+    plans,
+    own,
     previous,
     version,
     trustDomains: credentials.trustDomains,
@@ -133,6 +152,7 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
   if (lacking.length > 0) {
     return { ...waiting(lacking, refused, kept), pending: upstreams.pending, dueMs };
   }
+  const inbound = inboundPart(registration, { previous, version, options });
 
   const snapshot: Snapshot = {
     version,
@@ -140,13 +160,16 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
     proxyId: options.proxyId,
     datacenter: registration.datacenter,
     credentials,
+    certificates: own.certificates,
+    validations: own.validations,
+    ownCredentials: own.ownCredentials,
     policy: keepPart<PolicyPart>(
       previous?.policy,
       { intentions, defaultAction: defaultAction ?? "deny" },
       version,
     ),
     tls,
-    inbound: inboundPart(registration, { previous, version, options }),
+    inbound: inbound && isOpen(inbound.credentials, own) ? inbound : null,
     upstreams: keepRecord(previous?.upstreams, upstreams.upstreams),
     targets: keepRecord(previous?.targets, upstreams.targets),
     refused,
@@ -157,6 +180,7 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
     outcome: { kind: "ready", snapshot: published },
     refused,
     pending: upstreams.pending,
+    warming: warmingShown(own),
     memory: { ...kept, snapshot: published },
     dueMs,
   };
@@ -171,6 +195,7 @@ function waiting(
     outcome: { kind: "waiting", for: missing },
     refused,
     pending: [],
+    warming: [],
     memory,
     dueMs: undefined,
   };
@@ -230,7 +255,10 @@ function tlsPart(known: Known, context: PartContext & { readonly refused: Refusa
 }
 
 function inboundPart(registration: Registration, context: PartContext): InboundPart | null {
+  const { inbound: credentials } = context.options.plans ?? NO_PLANS;
   if (registration.bind.port === 0) return null;
+  // Not with the proxy's own in place of what could not be understood.
+  if (credentials === "refused") return context.previous?.inbound ?? null;
   const { bind, local, localConnectTimeoutMs, handshakeTimeoutMs } = registration;
   return keepPart<InboundPart>(context.previous?.inbound, {
     bind,
@@ -239,6 +267,7 @@ function inboundPart(registration: Registration, context: PartContext): InboundP
     handshakeTimeoutMs,
     maxConnections: registration.maxInboundConnections,
     authorize: context.options.authorize,
+    credentials,
   }, context.version);
 }
 
@@ -246,6 +275,9 @@ function isUnchanged(previous: Snapshot, next: Snapshot): boolean {
   return previous.proxyId === next.proxyId && previous.datacenter === next.datacenter &&
     previous.credentials === next.credentials && previous.policy === next.policy &&
     previous.tls === next.tls && previous.inbound === next.inbound &&
+    previous.certificates === next.certificates &&
+    previous.validations === next.validations &&
+    previous.ownCredentials === next.ownCredentials &&
     previous.upstreams === next.upstreams && previous.targets === next.targets &&
     sameContent(previous.refused, next.refused);
 }

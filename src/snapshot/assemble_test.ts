@@ -140,14 +140,14 @@ test("assemble() takes a new CA once both of its halves are there", () => {
     first.memory,
     OPTIONS,
   );
-  assert.equal(ready(second).credentials.rootPems.length, 2);
+  assert.equal(ready(second).credentials?.rootPems.length, 2);
   const leaf = facts.leafOf(OTHER_CA);
   const third = assemble(
     { ...knownWith(), leaf, roots: facts.rootsOf(OTHER_CA) },
     second.memory,
     OPTIONS,
   );
-  assert.deepEqual(ready(third).credentials.rootPems.length, 1);
+  assert.deepEqual(ready(third).credentials?.rootPems.length, 1);
   assert.deepEqual(third.refused, []);
 });
 

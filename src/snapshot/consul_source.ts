@@ -26,7 +26,15 @@ import { type JudgeCredentials, judgeCredentials } from "./judge_credentials.ts"
 import type { Refusal, Snapshot } from "./snapshot.ts";
 import type { Failing, SnapshotSource, SourceStatus } from "./source.ts";
 import { certificateStatusOf, SourceReport } from "./source_report.ts";
+import { type CertificateRequest, SecretsLink, type SecretsReport } from "./secrets_link.ts";
 import type { SnapshotStore } from "./store.ts";
+import {
+  type CredentialPlans,
+  type Environment,
+  NO_PLANS,
+  planRegistration,
+} from "./credential_plans.ts";
+import type { SecretStore } from "../secrets/mod.ts";
 
 export interface ConsulSourceOptions {
   readonly agent: Agent;
@@ -50,6 +58,10 @@ export interface ConsulSourceOptions {
   readonly lastResortMs?: number;
   /** Default: the real check. */
   readonly judge?: JudgeCredentials;
+  /** For listeners and upstreams with credentials of their own. */
+  readonly createSecretStore: () => SecretStore;
+  /** Where SPIFFE_ENDPOINT_SOCKET is looked up; default nowhere. */
+  readonly env?: Environment;
 }
 
 /** Answers that come within this time are assembled together. */
@@ -71,6 +83,8 @@ export class ConsulSource implements SnapshotSource {
   readonly #timers = new Map<"refresh" | "due" | "check" | "restore", Timer>();
   #onSnapshot: ((snapshot: Snapshot) => void) | undefined;
   #onFatal: ((error: ProxyError) => void) | undefined;
+  readonly #secrets: SecretsLink;
+  #plans: CredentialPlans = NO_PLANS;
   #memory: Memory = NO_MEMORY;
   #assembled: Assembled | undefined;
   #published: Snapshot | undefined;
@@ -82,6 +96,10 @@ export class ConsulSource implements SnapshotSource {
     this.#options = options;
     const { agent, clock, registration, log, stats } = options;
     this.#report = new SourceReport({ clock, log, stats });
+    this.#secrets = new SecretsLink(
+      options.createSecretStore,
+      () => this.#wake("refresh", 0, () => this.#refresh()),
+    );
     this.#facts = new ConsulFacts({
       agent,
       clock,
@@ -100,7 +118,7 @@ export class ConsulSource implements SnapshotSource {
   }
 
   get refused(): readonly Refusal[] {
-    return this.#assembled?.refused ?? [];
+    return [...this.#assembled?.refused ?? [], ...this.#secrets.refusals()];
   }
 
   start(onSnapshot: (snapshot: Snapshot) => void, onFatal?: (error: ProxyError) => void): void {
@@ -134,21 +152,36 @@ export class ConsulSource implements SnapshotSource {
         ? outcome.for
         : ["registration"],
       pending: this.#assembled?.pending ?? [],
+      warming: this.#assembled?.warming ?? [],
       failing: this.#facts.watches.failing,
       watches: this.#facts.watches.states,
       restored: this.#restored,
       snapshotVersion: this.#published?.version,
-      certificate: credentials && certificateStatusOf(credentials),
+      certificate: credentials ? certificateStatusOf(credentials) : undefined,
     };
   }
 
-  async reload(): Promise<void> {}
+  async fetchCertificate(request: CertificateRequest): Promise<boolean> {
+    const available = await this.#secrets.fetch(request);
+    if (available && !this.#closed) this.#refresh();
+    return available;
+  }
+
+  secrets(): SecretsReport {
+    return this.#secrets.report();
+  }
+
+  reload(): Promise<void> {
+    this.#secrets.refresh();
+    return Promise.resolve();
+  }
 
   async close(): Promise<void> {
     this.#closed = true;
     for (const timer of this.#timers.values()) timer.cancel();
     this.#timers.clear();
     this.#facts.close();
+    await this.#secrets.close();
     await this.#options.store?.close();
   }
 
@@ -169,6 +202,10 @@ export class ConsulSource implements SnapshotSource {
   #refresh(): void {
     const { clock } = this.#options;
     const known = this.#facts.known;
+    if (known.registration) {
+      this.#plans = planRegistration(known.registration, this.#plans, this.#options.env ?? {});
+      this.#secrets.follow(this.#plans.plans);
+    }
     const assembled = assemble(known, this.#memory, this.#assembleOptions());
     this.#assembled = assembled;
     this.#memory = assembled.memory;
@@ -216,6 +253,8 @@ export class ConsulSource implements SnapshotSource {
       lastResortMs: lastResortMs ?? 300_000,
       idleTimeoutMs: idleTimeoutMs ?? 3_600_000,
       lifetimeMs: lifetimeMs ?? 0,
+      plans: this.#plans,
+      held: this.#secrets.held,
     };
   }
 
@@ -242,7 +281,7 @@ export class ConsulSource implements SnapshotSource {
     // Who is told "no" must not go on with what was once allowed.
     if (this.#facts.watches.failing.some(isRefused)) return;
     this.#stored = undefined;
-    if (stored.credentials.notAfterMs <= this.#options.clock.now()) return;
+    if (!stored.credentials || stored.credentials.notAfterMs <= this.#options.clock.now()) return;
     this.#restored = true;
     this.#memory = { ...this.#memory, snapshot: stored };
     this.#publish(stored);

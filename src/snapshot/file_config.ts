@@ -22,8 +22,8 @@
 
 import * as v from "valibot";
 import { formatAddress } from "../base/mod.ts";
-import { parseTrustDomain } from "../identity/mod.ts";
-import { formatPath, problemOf } from "../secrets/mod.ts";
+import { parseServiceId, parseTrustDomain } from "../identity/mod.ts";
+import { formatPath, type Problem, problemOf } from "../secrets/mod.ts";
 import { type Place, readJson } from "../wire/mod.ts";
 import {
   address,
@@ -35,8 +35,14 @@ import {
   octalMode,
   port,
   spiffeId,
+  spiffePattern,
   text,
 } from "./file_config_values.ts";
+import {
+  type FileCredentials,
+  fileCredentials,
+  type FileCredentialsOptions,
+} from "./file_credentials.ts";
 
 const Identity = object({
   service: name(),
@@ -98,6 +104,8 @@ const Upstream = object({
   lifetime: v.optional(duration(0)),
   maxConnections: v.optional(count(0, 4_294_967_295), 1_024),
   maxPending: v.optional(count(0, 4_294_967_295), 1_024),
+  /** Credentials of its own; read by `file_credentials.ts`. */
+  tls: v.optional(v.unknown()),
 });
 
 const Version = v.picklist(["1.2", "1.3"], 'must be "1.2" or "1.3"');
@@ -110,8 +118,11 @@ const TlsDirection = object({
 });
 
 const Intention = object({
-  /** A service name, or `*`. */
-  source: name({ wildcard: true }),
+  /** A service name, `*`, or a SPIFFE id or all below one (`spiffe://td/ns/*`). */
+  source: v.union(
+    [name({ wildcard: true }), spiffePattern()],
+    'must be a service name, "*", or a SPIFFE id with or without "/*" at its end',
+  ),
   namespace: v.optional(name({ wildcard: true }), "default"),
   partition: v.optional(name({ wildcard: true }), "default"),
   action: v.picklist(["allow", "deny"], 'must be "allow" or "deny"'),
@@ -119,19 +130,24 @@ const Intention = object({
 
 const Config = object({
   service: name(),
-  trustDomain: v.pipe(
+  /** Of services that intentions and upstreams name; needed where any is named. */
+  trustDomain: v.optional(v.pipe(
     v.string("must be a text"),
     v.check((domain) => parseTrustDomain(domain) !== undefined, "is not a trust domain"),
     v.transform((domain) => domain.toLowerCase()),
-  ),
+  )),
   datacenter: v.optional(name(), "dc1"),
-  credentials: object({ certFile: text(), keyFile: text(), rootsFile: text() }),
+  /** Of everything without `tls` of its own; read by `file_credentials.ts`. */
+  credentials: v.optional(v.unknown()),
+  /** SDS servers by name. */
+  sds: v.optional(v.unknown()),
   inbound: v.optional(object({
     bind: address({ unix: false, emptyHost: "0.0.0.0" }),
     local: address({ unix: true }),
     localConnectTimeout: v.optional(duration(1), "5s"),
     handshakeTimeout: v.optional(duration(1), "10s"),
     maxConnections: v.optional(count(0, 4_294_967_295), 0),
+    tls: v.optional(v.unknown()),
   })),
   upstreams: v.optional(
     v.pipe(v.array(Upstream), v.maxLength(10_000, "has more than 10000 entries")),
@@ -155,7 +171,9 @@ const Config = object({
   ),
 });
 
-export type FileConfig = v.InferOutput<typeof Config>;
+export interface FileConfig extends Omit<v.InferOutput<typeof Config>, "credentials" | "sds"> {
+  readonly credentials: FileCredentials;
+}
 export type FileUpstream = FileConfig["upstreams"][number];
 
 /** One problem and where it is. */
@@ -174,21 +192,28 @@ export type ParsedConfig =
 export const CONFIG_LIMIT_BYTES = 4 * 1024 * 1024;
 
 /** Reads the text of a configuration file; never throws. */
-export function parseFileConfig(source: string): ParsedConfig {
+export function parseFileConfig(
+  source: string,
+  options: Omit<FileCredentialsOptions, "service">,
+): ParsedConfig {
   // An editor's byte order mark says nothing in UTF-8.
   const json = readJson(source.replace(/^\ufeff/, ""));
   if (json.kind === "invalid") {
     const { reason, place } = json;
     return { kind: "invalid", problems: [{ path: "", message: `is not JSON: ${reason}`, place }] };
   }
-  const found: { readonly path: readonly (string | number)[]; readonly message: string }[] = [];
+  const found: Problem[] = [];
   for (const { path } of json.duplicates) found.push({ path, message: "is given twice" });
   // To the schema a list is an object without any of its keys.
   const value = Array.isArray(json.value) ? undefined : json.value;
   const result = v.safeParse(Config, value, { abortPipeEarly: true });
-  if (result.success) found.push(...contradictions(result.output));
-  else found.push(...result.issues.map(problemOf));
-  if (result.success && found.length === 0) return { kind: "valid", config: result.output };
+  if (result.success) {
+    const { output } = result;
+    found.push(...contradictions(output));
+    const { service } = output;
+    const credentials = fileCredentials(output, found, { ...options, service });
+    if (found.length === 0) return { kind: "valid", config: { ...output, credentials } };
+  } else found.push(...result.issues.map(problemOf));
   const problems = found.map(({ path, message }) => ({
     path: formatPath(path),
     message,
@@ -203,10 +228,8 @@ export function formatProblem({ path, message, place }: ConfigProblem): string {
 }
 
 /** What no single key can show. */
-function contradictions(
-  config: FileConfig,
-): { readonly path: readonly (string | number)[]; readonly message: string }[] {
-  const found: { path: (string | number)[]; message: string }[] = [];
+function contradictions(config: v.InferOutput<typeof Config>): readonly Problem[] {
+  const found: Problem[] = [];
   if (!config.inbound && config.upstreams.length === 0) {
     found.push({
       path: [],
@@ -232,11 +255,21 @@ function contradictions(
       }
       addresses.add(address);
     });
-    if ((upstream.identity === undefined) === (upstream.spiffeIds === undefined)) {
+    const hasIdentity = upstream.identity !== undefined;
+    const hasIds = upstream.spiffeIds !== undefined;
+    // The rules of its own credentials may say who must answer instead; what comes by SDS is known later.
+    if (hasIdentity && hasIds || !hasIdentity && !hasIds && upstream.tls === undefined) {
       at("identity", 'is needed, or "spiffeIds"; one of the two says who must answer');
     }
+    if (hasIdentity && config.trustDomain === undefined) {
+      at("identity", 'needs "trustDomain" at the top of the file');
+    }
     for (const id of upstream.spiffeIds ?? []) {
-      if (!id.startsWith(`spiffe://${config.trustDomain}/`)) {
+      // Whose bundle vouches for an id is a matter of those who have credentials of their own.
+      if (upstream.tls !== undefined || config.trustDomain === undefined) continue;
+      const parsed = parseServiceId(id);
+      if (parsed.kind === "refused") at("spiffeIds", `has "${id}", which ${parsed.reason}`);
+      else if (!id.startsWith(`spiffe://${config.trustDomain}/`)) {
         at("spiffeIds", `has "${id}", which is not in trust domain "${config.trustDomain}"`);
       }
     }

@@ -16,9 +16,11 @@ const BASE = {
   upstreams: [DB],
 };
 
+const OPTIONS = { file: "/etc/postern/web.json", env: {} };
+
 /** Problems as people see them, without their places. */
 function problems(config: unknown): string[] {
-  const parsed = parseFileConfig(JSON.stringify(config));
+  const parsed = parseFileConfig(JSON.stringify(config), OPTIONS);
   if (parsed.kind === "valid") return [];
   return parsed.problems.map(({ path, message }) => `${path || "the file"} ${message}`);
 }
@@ -163,7 +165,7 @@ for (
 }
 
 test("parseFileConfig() takes the shortest configuration and fills in the rest", () => {
-  const parsed = parseFileConfig(JSON.stringify(BASE));
+  const parsed = parseFileConfig(JSON.stringify(BASE), OPTIONS);
   assert.equal(parsed.kind, "valid");
   if (parsed.kind !== "valid") return;
   const { config } = parsed;
@@ -211,7 +213,7 @@ test("parseFileConfig() takes every key", () => {
     },
   };
   assert.deepEqual(problems(whole), []);
-  const parsed = parseFileConfig(JSON.stringify(whole));
+  const parsed = parseFileConfig(JSON.stringify(whole), OPTIONS);
   if (parsed.kind !== "valid") throw new Error("unreachable");
   const [upstream] = parsed.config.upstreams;
   assert.equal(upstream?.socketMode, 0o660);
@@ -226,7 +228,7 @@ for (const kind of ["round_robin", "random", "maglev", "least_request", "ring_ha
 }
 
 test("parseFileConfig() says where a problem is", () => {
-  const parsed = parseFileConfig('\ufeff{\n  "service": "web",\n  "servce": 1\n}');
+  const parsed = parseFileConfig('\ufeff{\n  "service": "web",\n  "servce": 1\n}', OPTIONS);
   assert.equal(parsed.kind, "invalid");
   if (parsed.kind !== "invalid") return;
   assert.deepEqual(parsed.problems.map(formatProblem), [
@@ -238,7 +240,7 @@ test("parseFileConfig() says where a problem is", () => {
 });
 
 test("parseFileConfig() says where JSON breaks", () => {
-  const parsed = parseFileConfig('{\n  "service": "web"\n  "x": 1\n}');
+  const parsed = parseFileConfig('{\n  "service": "web"\n  "x": 1\n}', OPTIONS);
   assert.deepEqual(parsed.kind === "invalid" && parsed.problems.map(formatProblem), [
     'line 3, column 3: the file is not JSON: expected "," or "}"',
   ]);
@@ -246,7 +248,7 @@ test("parseFileConfig() says where JSON breaks", () => {
 
 test("parseFileConfig() refuses a key given twice", () => {
   const text = JSON.stringify(BASE).replace("{", '{"intentions": [], "intentions": [],');
-  const parsed = parseFileConfig(text);
+  const parsed = parseFileConfig(text, OPTIONS);
   assert.deepEqual(
     parsed.kind === "invalid" && parsed.problems.map(({ path, message }) => `${path} ${message}`),
     [

@@ -7,7 +7,7 @@
 
 import * as v from "valibot";
 import type { Address } from "../base/mod.ts";
-import { parseServiceId } from "../identity/mod.ts";
+import { parseTrustDomainId } from "../identity/mod.ts";
 import { address, text } from "../secrets/mod.ts";
 
 export { address, count, duration, object, port, text } from "../secrets/mod.ts";
@@ -34,14 +34,26 @@ export function octalMode(): v.GenericSchema<string, number> {
   );
 }
 
+/** Any SPIFFE id with a path; Consul's own escape what is no letter (`%20`). */
 export function spiffeId(): v.GenericSchema<string> {
   return v.pipe(
     v.string("must be a SPIFFE id"),
-    v.rawCheck(({ dataset, addIssue }) => {
-      if (!dataset.typed) return;
-      const parsed = parseServiceId(dataset.value);
-      if (parsed.kind === "refused") addIssue({ message: `is no SPIFFE id: it ${parsed.reason}` });
-    }),
+    v.maxLength(2_048, "is longer than 2048 characters"),
+    v.regex(SPIFFE_ID, "is no SPIFFE id"),
+  );
+}
+
+const SPIFFE_ID = /^spiffe:\/\/[a-zA-Z0-9._-]+(\/(?!\.{1,2}(\/|$))[a-zA-Z0-9._~%$&+,:;=@-]+)+$/;
+
+/** A SPIFFE id, or all below one: `spiffe://td/ns/*`. */
+export function spiffePattern(): v.GenericSchema<string> {
+  return v.pipe(
+    text(),
+    v.startsWith("spiffe://", "must begin with spiffe://"),
+    v.check((value) => {
+      const id = value.endsWith("/*") ? value.slice(0, -2) : value;
+      return SPIFFE_ID.test(id) || parseTrustDomainId(id) !== undefined;
+    }, "is no SPIFFE id"),
   );
 }
 

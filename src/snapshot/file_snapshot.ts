@@ -1,15 +1,15 @@
 /**
- * A snapshot from a configuration file and the credential files it names.
+ * A snapshot from a configuration file and what is held of the secrets it names.
  *
  * @module
  */
 
 import { open } from "node:fs/promises";
-import { dirname, resolve } from "node:path";
 import { type Endpoint, outlierPolicy } from "../balance/mod.ts";
 import { type BindAddress, messageOf, ProxyError } from "../base/mod.ts";
 import { formatServiceId, formatServiceSni, parseServiceId } from "../identity/mod.ts";
 import type { Intention } from "../policy/mod.ts";
+import type { HeldSecrets } from "../secrets/mod.ts";
 import {
   CONFIG_LIMIT_BYTES,
   type FileConfig,
@@ -17,13 +17,16 @@ import {
   formatProblem,
   parseFileConfig,
 } from "./file_config.ts";
+import { fileUpstreamId, MESH_PLAN } from "./file_credentials.ts";
 import { judgePems } from "./judge_credentials.ts";
 import { judgeMeshTls } from "./mesh_tls.ts";
+import { isOpen, ownCredentials, warmingShown } from "./own_credentials.ts";
 import { type Content, keepPart, keepRecord } from "./parts.ts";
 import type {
   CredentialsPart,
   InboundPart,
   PolicyPart,
+  Refusal,
   Snapshot,
   TargetPart,
   TlsDirection,
@@ -32,96 +35,157 @@ import type {
 } from "./snapshot.ts";
 
 export interface FileSnapshotOptions {
-  readonly nowMs: number;
   readonly strictSpiffeChain: boolean;
   /** Where an upstream says nothing. */
   readonly idleTimeoutMs: number;
   readonly lifetimeMs: number;
-  /** Its parts keep their versions where their content is the same. */
-  readonly previous?: Snapshot;
 }
 
-/** A PEM file is rarely longer than a few kilobytes. */
-const PEM_LIMIT_BYTES = 1024 * 1024;
-
-/** Reads `file` and what it names; throws `config_invalid` with everything that is wrong. */
-export async function readFileSnapshot(
+/** Reads `file`; throws `config_invalid` with everything that is wrong. Secrets are not looked at. */
+export async function readFileConfig(
   file: string,
-  options: FileSnapshotOptions,
-): Promise<Snapshot> {
-  const parsed = parseFileConfig(await readText(file, file, CONFIG_LIMIT_BYTES));
-  if (parsed.kind === "invalid") {
-    const problems = parsed.problems.map((problem) => `\n  ${formatProblem(problem)}`).join("");
-    throw invalid(file, `${problems.slice(1)}`);
+  options: { readonly env: Readonly<Record<string, string | undefined>> },
+): Promise<FileConfig> {
+  const text = await readText(file, file, CONFIG_LIMIT_BYTES);
+  const parsed = parseFileConfig(text, { ...options, file });
+  if (parsed.kind === "valid") {
+    // Throws where the versions contradict each other.
+    tlsDirections(parsed.config, file);
+    return parsed.config;
   }
-  const { config } = parsed;
-  const version = (options.previous?.version ?? 0) + 1;
-  const credentials = await readCredentials(config, file, options);
-  return snapshotOf(config, { credentials, version, file, options });
+  const problems = parsed.problems.map((problem) => `\n  ${formatProblem(problem)}`).join("");
+  throw invalid(file, `${problems.slice(1)}`);
 }
 
-async function readCredentials(
-  config: FileConfig,
-  file: string,
-  options: FileSnapshotOptions,
-): Promise<Content<CredentialsPart>> {
-  const { certFile, keyFile, rootsFile } = config.credentials;
-  const read = (path: string) => readText(file, resolve(dirname(file), path), PEM_LIMIT_BYTES);
-  const verdict = judgePems({
-    certPem: await read(certFile),
-    keyPem: await read(keyFile),
-    rootPems: [await read(rootsFile)],
-    trustDomains: [config.trustDomain],
-    service: config.service,
-    nowMs: options.nowMs,
-    strictSpiffeChain: config.tls.strictSpiffeChain ?? options.strictSpiffeChain,
-  });
-  if (verdict.kind === "invalid") throw invalid(file, `credentials: ${verdict.reason}`);
-  return verdict.credentials;
-}
-
-interface Making {
-  readonly credentials: Content<CredentialsPart>;
-  readonly version: number;
+export interface FileSnapshotInput {
   readonly file: string;
+  readonly held: HeldSecrets;
+  readonly nowMs: number;
+  /** Its parts keep their versions where their content is the same. */
+  readonly previous: Snapshot | undefined;
   readonly options: FileSnapshotOptions;
 }
 
-function snapshotOf(config: FileConfig, making: Making): Snapshot {
-  const { credentials, version, options } = making;
-  const { previous } = options;
+export interface FileSnapshot {
+  readonly snapshot: Snapshot;
+  readonly refused: readonly Refusal[];
+  /** One line for each of the credentials that are waited for. */
+  readonly warming: readonly string[];
+}
+
+/** What of the configuration can be served with the secrets held now. */
+export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): FileSnapshot {
+  const { previous, held, options, file } = input;
+  const { plans } = config.credentials;
+  const version = (previous?.version ?? 0) + 1;
+  const trustDomains = config.trustDomain === undefined ? [] : [config.trustDomain];
+  const { [MESH_PLAN]: mesh, ...others } = plans.plans;
+  const own = ownCredentials({
+    ...{ held, trustDomains, previous, version },
+    wanted: Object.keys(others),
+  });
+  const proxy = mesh ? proxyCredentials(config, { ...input, trustDomains }) : NO_PROXY_CREDENTIALS;
+  const opens = (key: string | null) => key === null ? proxy.opens : isOpen(key, own);
+  const inboundKey = plans.inbound === "refused" ? null : plans.inbound;
+
   const upstreams: Record<string, UpstreamPart> = {};
   const targets: Record<string, TargetPart> = {};
   for (const upstream of config.upstreams) {
-    const id = `service:default/default/${upstream.name}`;
+    const id = fileUpstreamId(upstream.name);
+    const key = plans.upstreams.get(id) ?? null;
+    if (!opens(key)) continue;
     const target = targetContent(`${id}#file`, upstream, config);
     targets[target.key] = keepPart<TargetPart>(previous?.targets[target.key], target, version);
-    const content = upstreamContent(id, upstream, { targets: [target.key], options });
+    const content = upstreamContent(id, upstream, {
+      targets: [target.key],
+      credentials: key,
+      options,
+    });
     upstreams[id] = keepPart<UpstreamPart>(previous?.upstreams[id], content, version);
   }
   const { service, datacenter, defaultAction } = config;
-  return {
+  const { incoming, outgoing } = tlsDirections(config, file);
+  const strictSpiffeChain = config.tls.strictSpiffeChain ?? options.strictSpiffeChain;
+  const snapshot: Snapshot = {
     version,
     service,
     proxyId: service,
     datacenter,
-    credentials: keepPart<CredentialsPart>(previous?.credentials, credentials, version),
+    credentials: proxy.content
+      ? keepPart<CredentialsPart>(previous?.credentials, proxy.content, version)
+      : mesh
+      ? previous?.credentials ?? null
+      : null,
+    certificates: own.certificates,
+    validations: own.validations,
+    ownCredentials: own.ownCredentials,
     policy: keepPart<PolicyPart>(
       previous?.policy,
       { intentions: intentionsOf(config), defaultAction },
       version,
     ),
-    tls: keepPart<TlsPart>(previous?.tls, tlsContent(config, making), version),
-    inbound: config.inbound
-      ? keepPart<InboundPart>(previous?.inbound, inboundContent(config.inbound), version)
+    tls: keepPart<TlsPart>(previous?.tls, { incoming, outgoing, strictSpiffeChain }, version),
+    inbound: config.inbound && opens(inboundKey)
+      ? keepPart<InboundPart>(
+        previous?.inbound,
+        inboundContent(config.inbound, inboundKey),
+        version,
+      )
       : null,
     upstreams: keepRecord(previous?.upstreams, upstreams),
     targets: keepRecord(previous?.targets, targets),
-    refused: [],
+    refused: proxy.refused,
   };
+  return { snapshot, refused: proxy.refused, warming: [...proxy.warming, ...warmingShown(own)] };
 }
 
-function inboundContent(inbound: NonNullable<FileConfig["inbound"]>): Content<InboundPart> {
+interface ProxyCredentials {
+  /** May listeners that go by them open? */
+  readonly opens: boolean;
+  /** Absent: those of before stay, if there are any. */
+  readonly content?: Content<CredentialsPart>;
+  readonly refused: readonly Refusal[];
+  readonly warming: readonly string[];
+}
+
+const NO_PROXY_CREDENTIALS: ProxyCredentials = { opens: false, refused: [], warming: [] };
+
+/** Files of a Consul-like mesh: judged whole, as the agent's are. */
+function proxyCredentials(
+  config: FileConfig,
+  input: FileSnapshotInput & { readonly trustDomains: readonly string[] },
+): ProxyCredentials {
+  const { held, previous, nowMs, options, trustDomains } = input;
+  const state = held.credentials[MESH_PLAN];
+  const opens = previous?.credentials !== null && previous?.credentials !== undefined;
+  if (state?.kind !== "open") {
+    const names = state?.waitingFor.join(", ") ?? "";
+    return { opens, refused: [], warming: opens ? [] : [`credentials (${names})`] };
+  }
+  const certificate = held.certificates[state.certificates[0] ?? ""]?.value;
+  const validation = held.validations[state.validation ?? ""]?.value.validation;
+  // After its time it opens, and refuses whoever comes until they are there.
+  if (!certificate || validation?.kind !== "ca") return { opens: true, refused: [], warming: [] };
+  const verdict = judgePems({
+    certPem: certificate.certPem,
+    keyPem: certificate.keyPem,
+    rootPems: validation.rootPems,
+    trustDomains,
+    service: config.service,
+    nowMs,
+    strictSpiffeChain: config.tls.strictSpiffeChain ?? options.strictSpiffeChain,
+  });
+  if (verdict.kind === "valid") {
+    return { opens: true, content: verdict.credentials, refused: [], warming: [] };
+  }
+  const refused = [{ what: "credentials", reason: verdict.reason }];
+  return { opens, refused, warming: opens ? [] : [`credentials (${verdict.reason})`] };
+}
+
+function inboundContent(
+  inbound: NonNullable<FileConfig["inbound"]>,
+  credentials: string | null,
+): Content<InboundPart> {
   return {
     bind: inbound.bind,
     local: inbound.local,
@@ -129,13 +193,18 @@ function inboundContent(inbound: NonNullable<FileConfig["inbound"]>): Content<In
     handshakeTimeoutMs: inbound.handshakeTimeout,
     maxConnections: inbound.maxConnections,
     authorize: "match",
+    credentials,
   };
 }
 
 function upstreamContent(
   id: string,
   upstream: FileUpstream,
-  from: { readonly targets: readonly string[]; readonly options: FileSnapshotOptions },
+  from: {
+    readonly targets: readonly string[];
+    readonly credentials: string | null;
+    readonly options: FileSnapshotOptions;
+  },
 ): Content<UpstreamPart> {
   const { interval, baseEjection, maxEjection, ...counts } = upstream.outlier;
   return {
@@ -154,6 +223,7 @@ function upstreamContent(
     maxPending: upstream.maxPending,
     idleTimeoutMs: upstream.idleTimeout ?? from.options.idleTimeoutMs,
     lifetimeMs: upstream.lifetime ?? from.options.lifetimeMs,
+    credentials: from.credentials,
   };
 }
 
@@ -166,7 +236,7 @@ function targetContent(
   upstream: FileUpstream,
   config: FileConfig,
 ): Content<TargetPart> {
-  const { trustDomain } = config;
+  const { trustDomain = "" } = config;
   const { identity } = upstream;
   const own = identity && {
     trustDomain,
@@ -179,7 +249,7 @@ function targetContent(
   const derived = parsed.kind === "service" ? formatServiceSni(parsed.id) : "";
   return {
     key,
-    sni: upstream.sni ?? derived,
+    sni: upstream.sni ?? config.credentials.serverNames.get(upstream.name) ?? derived,
     spiffeUris: [...new Set(spiffeUris)].sort(),
     connectTimeoutMs: upstream.connectTimeout,
     endpoints: upstream.addresses.map((address): Endpoint => {
@@ -194,17 +264,26 @@ function targetContent(
 /** Consul's order: exact sources before `*`, whatever the order in the file. */
 function intentionsOf({ intentions, service }: FileConfig): readonly Intention[] {
   return intentions.map(({ source, namespace, partition, action }): Intention => {
-    const precedence = source === "*" ? 8 : 9;
+    const isUri = source.startsWith("spiffe://");
+    const precedence = source === "*" || source.endsWith("/*") ? 8 : 9;
     return {
       rule: `${source} => ${service} (configuration file, ${action})`,
-      source: { name: source, namespace, partition, peer: "" },
+      source: { name: source, namespace, partition, peer: "", ...(isUri && { uri: source }) },
       action,
       precedence,
     };
-  }).sort((a, b) => b.precedence - a.precedence);
+  }).sort((a, b) => b.precedence - a.precedence || uriLength(b) - uriLength(a));
 }
 
-function tlsContent(config: FileConfig, { file, options }: Making): Content<TlsPart> {
+/** Of two patterns of URIs the longer one says more. */
+function uriLength({ source }: Intention): number {
+  return source.uri?.length ?? 0;
+}
+
+function tlsDirections(
+  config: FileConfig,
+  file: string,
+): { readonly incoming: TlsDirection; readonly outgoing: TlsDirection } {
   const directionOf = (
     { minVersion, maxVersion, cipherSuites }: FileConfig["tls"]["incoming"],
   ) => ({
@@ -217,9 +296,7 @@ function tlsContent(config: FileConfig, { file, options }: Making): Content<TlsP
     outgoing: directionOf(config.tls.outgoing),
   });
   if (judged.kind === "refused") throw invalid(file, `tls: ${judged.reason}`);
-  const { incoming, outgoing }: { incoming: TlsDirection; outgoing: TlsDirection } = judged;
-  const strictSpiffeChain = config.tls.strictSpiffeChain ?? options.strictSpiffeChain;
-  return { incoming, outgoing, strictSpiffeChain };
+  return judged;
 }
 
 /** The file's text, refused beyond `limitBytes` before it is in memory. */

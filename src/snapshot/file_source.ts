@@ -1,13 +1,18 @@
 /**
- * Snapshots from a file, without Consul. Files are read at the start and when `reload()` asks; what is
- * wrong then is refused as a whole and the last good state stays.
+ * Snapshots from a file, without Consul. The configuration is read at the start and when `reload()`
+ * asks; what is wrong then is refused as a whole and the last good state stays. The secrets it names
+ * are followed all the time.
  *
  * @module
  */
 
 import { type Clock, type Log, messageOf, ProxyError, type Stats } from "../base/mod.ts";
-import { type FileSnapshotOptions, readFileSnapshot } from "./file_snapshot.ts";
+import type { SecretStore } from "../secrets/mod.ts";
+import type { Environment } from "./credential_plans.ts";
+import type { FileConfig } from "./file_config.ts";
+import { type FileSnapshot, fileSnapshot, readFileConfig } from "./file_snapshot.ts";
 import { sameContent } from "./parts.ts";
+import { type CertificateRequest, SecretsLink, type SecretsReport } from "./secrets_link.ts";
 import type { Refusal, Snapshot } from "./snapshot.ts";
 import type { SnapshotSource, SourceStatus } from "./source.ts";
 import { certificateStatusOf, SourceReport } from "./source_report.ts";
@@ -17,6 +22,9 @@ export interface FileSourceOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly stats: Stats;
+  readonly createSecretStore: () => SecretStore;
+  /** Where SPIFFE_ENDPOINT_SOCKET is looked up; default nowhere. */
+  readonly env?: Environment;
   readonly strictSpiffeChain?: boolean;
   /** Upstream connections without a byte; default 1 h. 0: never. */
   readonly idleTimeoutMs?: number;
@@ -27,8 +35,12 @@ export interface FileSourceOptions {
 export class FileSource implements SnapshotSource {
   readonly #options: FileSourceOptions;
   readonly #report: SourceReport;
+  readonly #secrets: SecretsLink;
   #onSnapshot: ((snapshot: Snapshot) => void) | undefined;
+  #config: FileConfig | undefined;
+  #made: FileSnapshot | undefined;
   #snapshot: Snapshot | undefined;
+  /** Why the file as it is now is not in force. */
   #refused: readonly Refusal[] = [];
   #reading: Promise<void> = Promise.resolve();
   #closed = false;
@@ -36,10 +48,11 @@ export class FileSource implements SnapshotSource {
   constructor(options: FileSourceOptions) {
     this.#options = options;
     this.#report = new SourceReport(options);
+    this.#secrets = new SecretsLink(options.createSecretStore, () => this.#publish());
   }
 
   get refused(): readonly Refusal[] {
-    return this.#refused;
+    return [...this.#refused, ...this.#made?.refused ?? [], ...this.#secrets.refusals()];
   }
 
   start(onSnapshot: (snapshot: Snapshot) => void, onFatal?: (error: ProxyError) => void): void {
@@ -48,30 +61,44 @@ export class FileSource implements SnapshotSource {
   }
 
   reload(): Promise<void> {
+    this.#secrets.refresh();
     return this.#enqueue((error) => {
       this.#refused = [{ what: "configuration file", reason: error.message }];
-      this.#report.refused(this.#refused);
+      this.#tellRefused();
     });
+  }
+
+  async fetchCertificate(request: CertificateRequest): Promise<boolean> {
+    const available = await this.#secrets.fetch(request);
+    if (available) this.#publish();
+    return available;
+  }
+
+  secrets(): SecretsReport {
+    return this.#secrets.report();
   }
 
   used(): void {}
 
   status(): SourceStatus {
+    const credentials = this.#snapshot?.credentials;
     return {
       kind: "file",
       waitingFor: this.#snapshot ? [] : ["configuration file"],
       pending: [],
+      warming: this.#made?.warming ?? [],
       failing: [],
       watches: [],
       restored: false,
       snapshotVersion: this.#snapshot?.version,
-      certificate: this.#snapshot && certificateStatusOf(this.#snapshot.credentials),
+      certificate: credentials ? certificateStatusOf(credentials) : undefined,
     };
   }
 
   async close(): Promise<void> {
     this.#closed = true;
     await this.#reading;
+    await this.#secrets.close();
   }
 
   /** One after the other: two reloads at once must not publish in the wrong order. */
@@ -91,28 +118,45 @@ export class FileSource implements SnapshotSource {
   }
 
   async #read(): Promise<void> {
-    const { file } = this.#options;
-    const snapshot = await readFileSnapshot(file, this.#snapshotOptions());
+    const { file, env = {}, log } = this.#options;
+    const config = await readFileConfig(file, { env });
     if (this.#closed) return;
+    this.#config = config;
     this.#refused = [];
-    this.#report.refused([]);
-    const { version: _, ...content } = snapshot;
+    const { plans, warnings } = config.credentials.plans;
+    for (const warning of warnings) log.warn("configuration", { file, warning });
+    this.#secrets.follow(plans);
+    this.#publish();
+  }
+
+  /** What is configured and held now, where it differs from what was published last. */
+  #publish(): void {
+    const config = this.#config;
+    if (!config || this.#closed) return;
+    const { file, clock, strictSpiffeChain, idleTimeoutMs, lifetimeMs } = this.#options;
+    const made = this.#made = fileSnapshot(config, {
+      file,
+      held: this.#secrets.held,
+      nowMs: clock.now(),
+      previous: this.#snapshot,
+      options: {
+        strictSpiffeChain: strictSpiffeChain ?? false,
+        idleTimeoutMs: idleTimeoutMs ?? 3_600_000,
+        lifetimeMs: lifetimeMs ?? 0,
+      },
+    });
+    this.#tellRefused();
+    const { version: _, ...content } = made.snapshot;
     const { version: __, ...old } = this.#snapshot ?? { version: 0 };
     if (sameContent(old, content)) return;
     const first = !this.#snapshot;
-    this.#snapshot = snapshot;
-    this.#report.published(snapshot, { first, restored: false });
-    this.#onSnapshot?.(snapshot);
+    this.#snapshot = made.snapshot;
+    this.#report.published(made.snapshot, { first, restored: false });
+    this.#onSnapshot?.(made.snapshot);
   }
 
-  #snapshotOptions(): FileSnapshotOptions {
-    const { clock, strictSpiffeChain, idleTimeoutMs, lifetimeMs } = this.#options;
-    return {
-      nowMs: clock.now(),
-      strictSpiffeChain: strictSpiffeChain ?? false,
-      idleTimeoutMs: idleTimeoutMs ?? 3_600_000,
-      lifetimeMs: lifetimeMs ?? 0,
-      ...(this.#snapshot && { previous: this.#snapshot }),
-    };
+  /** Faults of secrets are told by those who follow them. */
+  #tellRefused(): void {
+    this.#report.refused([...this.#refused, ...this.#made?.refused ?? []]);
   }
 }

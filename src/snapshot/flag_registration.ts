@@ -31,6 +31,7 @@ export function registrationOfFlags(flags: RegistrationFlags): Registration {
   return {
     id: proxyId,
     service,
+    tls: undefined,
     datacenter: "",
     namespace: "default",
     partition: "default",

@@ -45,7 +45,7 @@ async function rigOf(agent: ScriptedAgent): Promise<SourceRig> {
 test("ConsulSource serves the minimal sidecar", async () => {
   await using rig = await rigOf(agentWith("agent_service"));
   assert.equal(rig.last.service, "web");
-  assert.equal(rig.last.credentials.uri, `spiffe://${TRUST_DOMAIN}/ns/default/dc/dc1/svc/web`);
+  assert.equal(rig.last.credentials?.uri, `spiffe://${TRUST_DOMAIN}/ns/default/dc/dc1/svc/web`);
   assert.deepEqual(rig.last.refused, []);
   assert.ok(rig.last.policy.intentions.length > 0);
 });
@@ -119,8 +119,8 @@ test("ConsulSource follows two CA rotations without a refusal", async () => {
     rig.agent.answer("leaf", readLeaf(fixture(leaf)));
     await rig.settle();
     assert.deepEqual(rig.source.refused, [], leaf);
-    assert.equal(rig.last.credentials.rootPems.length, count);
-    assert.equal(rig.last.credentials.serial, readLeaf(fixture(leaf)).serial);
+    assert.equal(rig.last.credentials?.rootPems.length, count);
+    assert.equal(rig.last.credentials?.serial, readLeaf(fixture(leaf)).serial);
   }
 });
 
@@ -133,6 +133,6 @@ for (const suffix of ["", "_rotated"]) {
       .answer("roots", readRoots(fixture(`roots_secondary${suffix}`)));
     await using rig = await rigOf(agent);
     assert.deepEqual(rig.last.refused, []);
-    assert.match(rig.last.credentials.uri, /\/dc\/dc2\/svc\/db$/);
+    assert.match(rig.last.credentials?.uri ?? "", /\/dc\/dc2\/svc\/db$/);
   });
 }

@@ -8,14 +8,24 @@
 
 import type { Endpoint, LoadBalancing, OutlierPolicy } from "../balance/mod.ts";
 import type { Address, BindAddress } from "../base/mod.ts";
+import type { Validation } from "../identity/mod.ts";
 import type { Policy } from "../policy/mod.ts";
+import type {
+  CertificateSecret,
+  CONSUL_KEY,
+  OnDemandRules,
+  TlsParameters,
+} from "../secrets/mod.ts";
 
 /** Parts carry the version of their content. */
 export interface Part {
   readonly version: number;
 }
 
-/** Our identity and whom we trust; validated as a whole before it gets here. */
+/**
+ * The proxy's own identity and whom it trusts, for every listener and upstream without credentials of
+ * their own; validated as a whole before it gets here.
+ */
 export interface CredentialsPart extends Part {
   /** Leaf first, then intermediates, as PEM. */
   readonly certPem: string;
@@ -31,6 +41,42 @@ export interface CredentialsPart extends Part {
   readonly serial: string;
   readonly notBeforeMs: number;
   readonly notAfterMs: number;
+}
+
+/** A certificate chain with its key that did not come with {@link CredentialsPart}. */
+export interface CertificatePart extends Part, Omit<CertificateSecret, "type"> {
+  readonly name: string;
+  /** For people: `file /etc/tls/web.pem`, `sds sds_cluster`. */
+  readonly source: string;
+}
+
+/** Whom a listener or upstream accepts that does not go by {@link CredentialsPart}. */
+export interface ValidationPart extends Part {
+  readonly name: string;
+  readonly source: string;
+  readonly validation: Validation;
+}
+
+/** Stands for the certificate or the roots of {@link CredentialsPart} in {@link OwnCredentialsPart}. */
+export const MESH_KEY: typeof CONSUL_KEY = "consul";
+
+/** Credentials of one listener or upstream: which certificates it shows and whom it accepts. */
+export interface OwnCredentialsPart extends Part {
+  /** Keys into {@link Snapshot.certificates}, or {@link MESH_KEY}; the first is shown where none fits. */
+  readonly certificates: readonly string[];
+  /** Key into {@link Snapshot.validations}, or {@link MESH_KEY}; `null`: nobody is asked for a certificate. */
+  readonly validation: string | null;
+  /** Names of secrets that it cannot do without and that have not come: every connection is refused. */
+  readonly missing: readonly string[];
+  readonly requireClientCertificate: boolean;
+  /** Certificates are also fetched when a client asks for their name. */
+  readonly onDemand: OnDemandRules | null;
+  /** The secret for clients that name nobody; of `onDemand` only. */
+  readonly defaultName: string | null;
+  /** `null`: those of {@link TlsPart}. */
+  readonly tls: TlsParameters | null;
+  /** Lower case: a peer with a Consul service id of one of these is that service to the intentions. */
+  readonly trustDomains: readonly string[];
 }
 
 export interface PolicyPart extends Part, Policy {}
@@ -62,6 +108,8 @@ export interface InboundPart extends Part {
   readonly maxConnections: number;
   /** `both`: the agent's authorize call must allow each connection, too. */
   readonly authorize: "match" | "both";
+  /** Key into {@link Snapshot.ownCredentials}; `null`: the proxy's own. */
+  readonly credentials: string | null;
 }
 
 /** A declared upstream: a listener for the local app and where its connections may go. */
@@ -83,6 +131,8 @@ export interface UpstreamPart extends Part {
   readonly idleTimeoutMs: number;
   /** A connection never lives longer; 0 is for ever. */
   readonly lifetimeMs: number;
+  /** For dialling. Key into {@link Snapshot.ownCredentials}; `null`: the proxy's own. */
+  readonly credentials: string | null;
 }
 
 /** Where a resolver ends: the endpoints, and who must answer there. */
@@ -90,7 +140,7 @@ export interface TargetPart extends Part {
   readonly key: string;
   /** Sent in the ClientHello. */
   readonly sni: string;
-  /** The server must prove one of these SPIFFE URIs. */
+  /** The server must prove one of these SPIFFE URIs, unless credentials of the upstream's own say who may answer. */
   readonly spiffeUris: readonly string[];
   readonly connectTimeoutMs: number;
   readonly endpoints: readonly Endpoint[];
@@ -114,7 +164,11 @@ export interface Snapshot {
   readonly service: string;
   readonly proxyId: string;
   readonly datacenter: string;
-  readonly credentials: CredentialsPart;
+  /** `null`: a configuration file in which everything has credentials of its own. */
+  readonly credentials: CredentialsPart | null;
+  readonly certificates: Readonly<Record<string, CertificatePart>>;
+  readonly validations: Readonly<Record<string, ValidationPart>>;
+  readonly ownCredentials: Readonly<Record<string, OwnCredentialsPart>>;
   readonly policy: PolicyPart;
   readonly tls: TlsPart;
   /** `null`: no public listener (port 0, or an outbound-only flag mode). */
@@ -130,7 +184,10 @@ export interface SnapshotUpdate {
   readonly service: string;
   readonly proxyId: string;
   readonly datacenter: string;
-  readonly credentials?: CredentialsPart;
+  readonly credentials?: CredentialsPart | null;
+  readonly certificates: Readonly<Record<string, CertificatePart | null>>;
+  readonly validations: Readonly<Record<string, ValidationPart | null>>;
+  readonly ownCredentials: Readonly<Record<string, OwnCredentialsPart | null>>;
   readonly policy?: PolicyPart;
   readonly tls?: TlsPart;
   readonly inbound?: InboundPart | null;

@@ -6,6 +6,7 @@
 
 import type { ErrorCode, ProxyError } from "../base/mod.ts";
 import type { WatchState } from "../consul/mod.ts";
+import type { CertificateRequest, SecretsReport } from "./secrets_link.ts";
 import type { Refusal, Snapshot } from "./snapshot.ts";
 
 export interface SnapshotSource {
@@ -19,6 +20,13 @@ export interface SnapshotSource {
   /** Upstreams that carried traffic lately; their watches go first where connections are scarce. */
   used(upstreamIds: readonly string[]): void;
   status(): SourceStatus;
+  /**
+   * A client asked for a name whose certificate is fetched on demand. True: a snapshot with it has been
+   * published.
+   */
+  fetchCertificate(request: CertificateRequest): Promise<boolean>;
+  /** What is known of secrets that did not come with the agent's answers, and what happened to them. */
+  secrets(): SecretsReport;
   /** Reads files again; a source without files does nothing. Never throws: see `refused`. */
   reload(): Promise<void>;
   close(): Promise<void>;
@@ -31,6 +39,8 @@ export interface SourceStatus {
   readonly waitingFor: readonly string[];
   /** Upstreams whose data has not arrived yet. */
   readonly pending: readonly string[];
+  /** Listeners and upstreams that stay closed until their secrets have come. */
+  readonly warming: readonly string[];
   /** Watches that fail at present. */
   readonly failing: readonly Failing[];
   readonly watches: readonly WatchState[];

@@ -85,13 +85,16 @@ export class SourceReport {
     stats.counter("snapshots_published_total", "Snapshots handed to the data path").add(1);
     stats.gauge("snapshot_version", "Version of the snapshot in use").set(snapshot.version);
     this.#restored(restored);
-    stats.gauge("certificate_expiry_seconds", "When the leaf expires, in seconds since 1970", {
-      certificate: "leaf",
-    }).set(Math.floor(snapshot.credentials.notAfterMs / 1000));
+    const { credentials } = snapshot;
+    if (credentials) {
+      stats.gauge("certificate_expiry_seconds", "When the leaf expires, in seconds since 1970", {
+        certificate: "leaf",
+      }).set(Math.floor(credentials.notAfterMs / 1000));
+    }
     const fields = {
       version: snapshot.version,
       service: snapshot.service,
-      uri: snapshot.credentials.uri,
+      ...(credentials && { uri: credentials.uri }),
       upstreams: Object.keys(snapshot.upstreams).length,
     };
     if (restored) log.warn("agent is away, stored snapshot in use", fields);

@@ -65,8 +65,10 @@ export class FileStore implements SnapshotStore {
       if (snapshot.proxyId !== proxyId) {
         throw new Error(`it is of proxy "${snapshot.proxyId}", not "${proxyId}"`);
       }
+      const { credentials } = snapshot;
+      if (!credentials) throw new Error("it has no credentials of the mesh");
       const verdict = judgePems({
-        ...snapshot.credentials,
+        ...credentials,
         service: snapshot.service,
         nowMs: clock.now(),
         strictSpiffeChain,

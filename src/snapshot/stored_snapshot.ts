@@ -9,7 +9,7 @@ import { messageOf } from "../base/mod.ts";
 import type { Snapshot } from "./snapshot.ts";
 
 /** Rises when a snapshot of an older version can no longer be served. */
-const SCHEMA = 1;
+const SCHEMA = 2;
 
 const Port = v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(65_535));
 const Amount = v.pipe(v.number(), v.finite(), v.minValue(0));
@@ -49,6 +49,83 @@ const Credentials = v.strictObject({
   notAfterMs: v.number(),
 });
 
+const CertificateJson = v.strictObject({
+  version: Version,
+  name: v.string(),
+  source: v.string(),
+  certPem: v.string(),
+  keyPem: v.string(),
+  keyKind: v.picklist(["ecdsa", "rsa", "ed25519"]),
+  dnsNames: Texts,
+  uris: Texts,
+  serial: v.string(),
+  notBeforeMs: v.number(),
+  notAfterMs: v.number(),
+});
+
+const Matcher = v.variant("kind", [
+  v.strictObject({
+    kind: v.picklist(["exact", "prefix", "suffix", "contains"]),
+    value: v.string(),
+    ignoreCase: v.boolean(),
+  }),
+  v.strictObject({ kind: v.literal("regex"), regex: v.string() }),
+]);
+
+const Rules = v.strictObject({
+  matchers: v.array(v.strictObject({
+    type: v.picklist(["email", "dns", "uri", "ip", "other_name"]),
+    oid: v.exactOptional(v.string()),
+    matcher: Matcher,
+  })),
+  spkiPins: Texts,
+  certificateHashes: Texts,
+  crlPems: Texts,
+  onlyLeafCrl: v.boolean(),
+  maxDepth: Amount,
+  allowExpired: v.boolean(),
+  acceptUntrusted: v.boolean(),
+});
+
+const ValidationJson = v.strictObject({
+  version: Version,
+  name: v.string(),
+  source: v.string(),
+  validation: v.variant("kind", [
+    v.strictObject({ kind: v.literal("mesh"), rootPems: Texts, trustDomains: Texts }),
+    v.strictObject({ kind: v.literal("ca"), rootPems: Texts, rules: Rules }),
+    v.strictObject({
+      kind: v.literal("spiffe"),
+      bundles: v.record(v.string(), Texts),
+      rules: Rules,
+    }),
+  ]),
+});
+
+const OwnCredentials = v.strictObject({
+  version: Version,
+  certificates: Texts,
+  validation: v.nullable(v.string()),
+  missing: Texts,
+  requireClientCertificate: v.boolean(),
+  onDemand: v.nullable(v.strictObject({
+    names: Texts,
+    suffixes: Texts,
+    maxEntries: Amount,
+    negativeTtlMs: Amount,
+    perSourceRate: Amount,
+    maxPending: Amount,
+    waitMs: Amount,
+  })),
+  defaultName: v.nullable(v.string()),
+  tls: v.nullable(v.strictObject({
+    minVersion: v.picklist(["TLSv1.2", "TLSv1.3"]),
+    maxVersion: v.picklist(["TLSv1.2", "TLSv1.3"]),
+    cipherSuites: Texts,
+  })),
+  trustDomains: Texts,
+});
+
 const Policy = v.strictObject({
   version: Version,
   intentions: v.array(v.strictObject({
@@ -58,6 +135,7 @@ const Policy = v.strictObject({
       namespace: v.string(),
       partition: v.string(),
       peer: v.string(),
+      uri: v.exactOptional(v.string()),
     }),
     action: v.picklist(["allow", "deny", "permissions"]),
     precedence: v.number(),
@@ -79,6 +157,7 @@ const Inbound = v.strictObject({
   handshakeTimeoutMs: Amount,
   maxConnections: Amount,
   authorize: v.picklist(["match", "both"]),
+  credentials: v.nullable(v.string()),
 });
 
 const Upstream = v.strictObject({
@@ -104,6 +183,7 @@ const Upstream = v.strictObject({
   maxPending: Amount,
   idleTimeoutMs: Amount,
   lifetimeMs: Amount,
+  credentials: v.nullable(v.string()),
 });
 
 const Target = v.strictObject({
@@ -124,7 +204,10 @@ const Stored = v.strictObject({
     service: v.string(),
     proxyId: v.string(),
     datacenter: v.string(),
-    credentials: Credentials,
+    credentials: v.nullable(Credentials),
+    certificates: v.record(v.string(), CertificateJson),
+    validations: v.record(v.string(), ValidationJson),
+    ownCredentials: v.record(v.string(), OwnCredentials),
     policy: Policy,
     tls: v.strictObject({
       version: Version,

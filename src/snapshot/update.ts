@@ -16,7 +16,10 @@ export function diffSnapshots(previous: Snapshot | undefined, next: Snapshot): S
     proxyId,
     datacenter,
     refused,
-    ...(differs(previous?.credentials, credentials) && { credentials }),
+    ...((!previous || differs(previous.credentials, credentials)) && { credentials }),
+    certificates: diffKeyed(previous?.certificates ?? {}, next.certificates),
+    validations: diffKeyed(previous?.validations ?? {}, next.validations),
+    ownCredentials: diffKeyed(previous?.ownCredentials ?? {}, next.ownCredentials),
     ...(differs(previous?.policy, policy) && { policy }),
     ...(differs(previous?.tls, tls) && { tls }),
     ...((!previous || differs(previous.inbound, inbound)) && { inbound }),
@@ -33,11 +36,11 @@ export function patchSnapshot(
   previous: Snapshot | undefined,
   update: SnapshotUpdate,
 ): Snapshot | undefined {
-  const credentials = update.credentials ?? previous?.credentials;
+  const credentials = update.credentials !== undefined ? update.credentials : previous?.credentials;
   const policy = update.policy ?? previous?.policy;
   const tls = update.tls ?? previous?.tls;
   const inbound = update.inbound !== undefined ? update.inbound : previous?.inbound;
-  if (!credentials || !policy || !tls || inbound === undefined) return undefined;
+  if (credentials === undefined || !policy || !tls || inbound === undefined) return undefined;
   const { version, service, proxyId, datacenter, refused } = update;
   return {
     version,
@@ -49,6 +52,9 @@ export function patchSnapshot(
     tls,
     inbound,
     refused,
+    certificates: patchKeyed(previous?.certificates ?? {}, update.certificates),
+    validations: patchKeyed(previous?.validations ?? {}, update.validations),
+    ownCredentials: patchKeyed(previous?.ownCredentials ?? {}, update.ownCredentials),
     upstreams: patchKeyed(previous?.upstreams ?? {}, update.upstreams),
     targets: patchKeyed(previous?.targets ?? {}, update.targets),
   };

@@ -23,6 +23,7 @@ function upstream(id: string, version = 1): UpstreamPart {
     maxPending: 1_024,
     idleTimeoutMs: 0,
     lifetimeMs: 0,
+    credentials: null,
   };
 }
 
@@ -54,6 +55,9 @@ const BASE: Snapshot = {
     notBeforeMs: 0,
     notAfterMs: 1,
   },
+  certificates: {},
+  validations: {},
+  ownCredentials: {},
   policy: { version: 1, intentions: [], defaultAction: "deny" },
   tls: {
     version: 1,
@@ -69,6 +73,7 @@ const BASE: Snapshot = {
     handshakeTimeoutMs: 10_000,
     maxConnections: 0,
     authorize: "match",
+    credentials: null,
   },
   upstreams: { a: upstream("a"), b: upstream("b") },
   targets: { "t-a": target("t-a"), "t-b": target("t-b") },

@@ -11,6 +11,8 @@ import type { Registration, UpstreamDeclaration } from "../consul/mod.ts";
 import type { Grace } from "./grace.ts";
 import type { Known } from "./known.ts";
 import { LastResort } from "./last_resort.ts";
+import type { CredentialPlans } from "./credential_plans.ts";
+import { isOpen, type OwnCredentials } from "./own_credentials.ts";
 import { keepPart } from "./parts.ts";
 import { healthKey, type UpstreamPlan } from "./plan.ts";
 import type { Refusal, Snapshot, TargetPart, UpstreamPart } from "./snapshot.ts";
@@ -21,6 +23,8 @@ export const DEFAULT_LIMIT = 1_024;
 
 export interface UpstreamContext {
   readonly registration: Registration;
+  readonly plans: CredentialPlans;
+  readonly own: OwnCredentials;
   readonly previous: Snapshot | undefined;
   readonly version: number;
   readonly trustDomains: readonly string[];
@@ -65,6 +69,9 @@ export function assembleUpstreams(known: Known, context: UpstreamContext): Assem
       refused.push({ what: `upstream ${id}`, reason: plan.reason });
       continue;
     }
+    const credentials = context.plans.upstreams.get(id) ?? null;
+    // The reason is among the plans' own refusals.
+    if (credentials === "refused" || !isOpen(credentials, context.own)) continue;
     const missing = missingFor(id, plan, known);
     if (missing.length > 0) pending.push(id);
     // Each has its own time: a failover target that never answers must not spoil a later change.
@@ -85,6 +92,7 @@ export function assembleUpstreams(known: Known, context: UpstreamContext): Assem
     }
     upstreams[id] = keepPart<UpstreamPart>(old, {
       ...declared(declaration, context.options),
+      credentials,
       targets: contents.map(({ key }) => key),
       balancing: keepsOld ? old.balancing : balancingOf(plan),
     }, version);
@@ -188,7 +196,7 @@ function balancingOf(plan: UpstreamPlan): LoadBalancing {
 function declared(
   declaration: UpstreamDeclaration,
   options: UpstreamOptions,
-): Omit<UpstreamPart, "version" | "targets" | "balancing"> {
+): Omit<UpstreamPart, "version" | "targets" | "balancing" | "credentials"> {
   const { id, name, bind } = declaration;
   return {
     id,

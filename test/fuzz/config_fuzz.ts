@@ -38,9 +38,9 @@ export const target: FuzzTarget = {
   dictionary: ['"__proto__"', '"constructor"', "null", "[[", "1e999", "\\u0000", "\\ud800", '"*"'],
   run(input) {
     const text = new TextDecoder().decode(input);
-    const parsed = parseFileConfig(text);
+    const parsed = parseFileConfig(text, { file: "/fuzz.json", env: {} });
     if (parsed.kind === "valid") {
-      const again = parseFileConfig(text);
+      const again = parseFileConfig(text, { file: "/fuzz.json", env: {} });
       assert.deepEqual(again, parsed);
       assert.ok(parsed.config.upstreams.every(({ connectTimeout }) => connectTimeout > 0));
       JSON.parse(text.replace(/^\ufeff/, ""));

@@ -8,10 +8,11 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Snapshot } from "../../src/snapshot/mod.ts";
+
 import { createAuthority } from "../kit/certificates.ts";
 import { openClient, startEcho } from "../kit/data_path.ts";
 import { type Pair, startPair } from "../kit/pair.ts";
+import type { MeshSnapshot } from "../kit/snapshots.ts";
 
 let version = 1_000_000;
 
@@ -34,9 +35,9 @@ function resumed(pair: Pair): number {
 }
 
 function withCredentials(
-  snapshot: Snapshot,
-  changes: Partial<Snapshot["credentials"]>,
-): Snapshot {
+  snapshot: MeshSnapshot,
+  changes: Partial<MeshSnapshot["credentials"]>,
+): MeshSnapshot {
   return { ...snapshot, credentials: { ...snapshot.credentials, ...changes, version: ++version } };
 }
 

@@ -45,6 +45,9 @@ export function fakeAdminView(): FakeAdminView {
       notBeforeMs: leaf.notBeforeMs,
       notAfterMs: leaf.notAfterMs,
     },
+    certificates: {},
+    validations: {},
+    ownCredentials: {},
     policy: { version: 1, intentions: [], defaultAction: "deny" },
     tls: {
       version: 1,
@@ -61,6 +64,7 @@ export function fakeAdminView(): FakeAdminView {
     kind: "consul",
     waitingFor: [],
     pending: [],
+    warming: [],
     failing: [{
       watch: "health db",
       code: "agent_forbidden",
@@ -96,6 +100,7 @@ export function fakeAdminView(): FakeAdminView {
     snapshot: () => view.started ? snapshot : undefined,
     source: () => source,
     refused: () => [{ what: "upstream <x>", reason: "mesh gateways are not there yet" }],
+    secretsReport: () => ({ statuses: [], events: [] }),
     notReady: () => view.ready ? [] : ["waiting for the leaf certificate"],
     draining: () => view.drained,
     secrets: () => [TOKEN],

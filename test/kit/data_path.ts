@@ -32,6 +32,7 @@ export async function startDataPath(
     counts: SharedCounts.create(1),
     maxConnections: 10_000,
     remoteAuthorize: () => Promise.resolve({ allowed: true, reason: "" }),
+    fetchCertificate: () => Promise.resolve(false),
     idleTimeoutMs: 0,
     lifetimeMs: 0,
     ...options,

@@ -9,6 +9,7 @@ import { createLog, systemClock } from "../../src/base/mod.ts";
 import type { Authority } from "../../src/identity/mod.ts";
 import type { DataPathOptions } from "../../src/proxy/mod.ts";
 import type { Snapshot, UpstreamPart } from "../../src/snapshot/mod.ts";
+import type { MeshSnapshot } from "./snapshots.ts";
 import { createAuthority } from "./certificates.ts";
 import { startDataPath, type TestPath } from "./data_path.ts";
 import { intention, snapshotOf, targetOf } from "./snapshots.ts";
@@ -17,8 +18,8 @@ export interface Pair extends AsyncDisposable {
   readonly ca: Authority;
   readonly db: TestPath;
   readonly web: TestPath;
-  readonly dbSnapshot: Snapshot;
-  readonly webSnapshot: Snapshot;
+  readonly dbSnapshot: MeshSnapshot;
+  readonly webSnapshot: MeshSnapshot;
   /** Where the local app reaches db. */
   readonly port: number;
   /** Lines of both sidecars. */

@@ -5,6 +5,7 @@
  * @module
  */
 
+import assert from "node:assert/strict";
 import { createLog, type LogRecord, type ProxyError, Stats } from "../../src/base/mod.ts";
 import { ConsulSource, type ConsulSourceOptions, type Snapshot } from "../../src/snapshot/mod.ts";
 import { FakeClock } from "./clock.ts";
@@ -44,6 +45,7 @@ export class SourceRig {
     });
     this.source = new ConsulSource({
       agent,
+      createSecretStore: () => assert.fail("no secrets are configured"),
       registration: { kind: "agent", proxyId: "web-1-sidecar-proxy" },
       clock: this.clock,
       log,

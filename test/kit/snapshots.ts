@@ -8,7 +8,12 @@ import { DEFAULT_OUTLIER } from "../../src/balance/mod.ts";
 import type { Address } from "../../src/base/mod.ts";
 import type { Authority } from "../../src/identity/mod.ts";
 import type { Intention } from "../../src/policy/mod.ts";
-import type { Snapshot, TargetPart, UpstreamPart } from "../../src/snapshot/mod.ts";
+import type {
+  CredentialsPart,
+  Snapshot,
+  TargetPart,
+  UpstreamPart,
+} from "../../src/snapshot/mod.ts";
 
 /** Versions that differ whenever a part is made anew. */
 let version = 0;
@@ -23,10 +28,13 @@ export interface SnapshotOptions {
   readonly defaultAction?: "allow" | "deny";
   readonly upstreams?: readonly (Partial<UpstreamPart> & { readonly name: string })[];
   readonly targets?: readonly TargetPart[];
-  readonly overrides?: Partial<Snapshot>;
+  readonly overrides?: Partial<MeshSnapshot>;
 }
 
-export function snapshotOf(options: SnapshotOptions): Snapshot {
+/** One with credentials of the mesh. */
+export type MeshSnapshot = Snapshot & { readonly credentials: CredentialsPart };
+
+export function snapshotOf(options: SnapshotOptions): MeshSnapshot {
   const { ca, service, local, upstreams = [], targets = [] } = options;
   const leaf = ca.issueLeaf({ service });
   return {
@@ -45,6 +53,9 @@ export function snapshotOf(options: SnapshotOptions): Snapshot {
       notBeforeMs: Date.now() - 60_000,
       notAfterMs: Date.now() + 3_600_000,
     },
+    certificates: {},
+    validations: {},
+    ownCredentials: {},
     policy: policyOf(options.intentions ?? [], options.defaultAction),
     tls: {
       version: ++version,
@@ -61,6 +72,7 @@ export function snapshotOf(options: SnapshotOptions): Snapshot {
         handshakeTimeoutMs: 10_000,
         maxConnections: 0,
         authorize: "match",
+        credentials: null,
       }
       : null,
     upstreams: Object.fromEntries(
@@ -102,6 +114,7 @@ export function upstreamOf(
     maxPending: 1_024,
     idleTimeoutMs: 0,
     lifetimeMs: 0,
+    credentials: null,
     ...part,
   };
 }

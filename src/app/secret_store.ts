@@ -1,0 +1,23 @@
+/**
+ * The store of secrets with every kind of source that this program knows.
+ *
+ * @module
+ */
+
+import type { Clock, Log, Random, Stats } from "../base/mod.ts";
+import type { Engine } from "../net/mod.ts";
+import { createProviders, SecretStore } from "../secrets/mod.ts";
+
+export interface SecretStoreDeps {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  readonly stats: Stats;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly tlsFault: Engine["tlsFault"];
+}
+
+export function createSecretStore(deps: SecretStoreDeps): SecretStore {
+  const { clock, random, log, stats } = deps;
+  return new SecretStore({ clock, random, log, stats, providers: createProviders(deps) });
+}

@@ -1,0 +1,116 @@
+/**
+ * Which listeners and upstreams have credentials of their own, as their configuration says. What cannot
+ * be understood is refused by name, and its listener does not open with others in their place.
+ *
+ * @module
+ */
+
+import type { Registration } from "../consul/mod.ts";
+import {
+  type CredentialsPlan,
+  formatPath,
+  parseSdsServers,
+  parseTlsConfig,
+  type Path,
+  type Problem,
+  type SdsNode,
+  type TlsConfigContext,
+} from "../secrets/mod.ts";
+import type { Refusal } from "./snapshot.ts";
+
+/** Environment variables, such as SPIFFE_ENDPOINT_SOCKET. */
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+export interface CredentialPlans {
+  /** By credentials key. */
+  readonly plans: Readonly<Record<string, CredentialsPlan>>;
+  /** Key of the public listener's; `null`: the proxy's own. */
+  readonly inbound: string | null | "refused";
+  /** By upstream id; absent: the proxy's own. */
+  readonly upstreams: ReadonlyMap<string, string | "refused">;
+  readonly refused: readonly Refusal[];
+  /** What was taken otherwise than it reads. */
+  readonly warnings: readonly string[];
+}
+
+export const NO_PLANS: CredentialPlans = {
+  plans: {},
+  inbound: null,
+  upstreams: new Map(),
+  refused: [],
+  warnings: [],
+};
+
+/** What a registration's `postern_tls` says; of `previous` stays what is new and cannot be used. */
+export function planRegistration(
+  registration: Registration,
+  previous: CredentialPlans,
+  env: Environment,
+): CredentialPlans {
+  const read = reads.get(registration);
+  if (read) return read;
+  const { id, service, tls: raw } = registration;
+  const node: SdsNode = { id, cluster: service, metadata: {} };
+  const plans: Record<string, CredentialsPlan> = {};
+  const refused: Refusal[] = [];
+  const warnings: string[] = [];
+  const upstreams = new Map<string, string | "refused">();
+  const { sds_clusters: clusters, upstreams: forUpstreams, ...listener } = sectionOf(raw);
+  const servers = parseSdsServers(clusters ?? {}, {
+    path: ["postern_tls", "sds_clusters"],
+    node,
+  });
+  const plan = (
+    key: string,
+    { value, kind, path }: {
+      readonly value: unknown;
+      readonly kind: TlsConfigContext["kind"];
+      readonly path: Path;
+    },
+  ): string | "refused" => {
+    const parsed = servers.kind === "invalid" ? servers : parseTlsConfig(value, {
+      ...{ kind, path, node, env },
+      sdsServers: servers.servers,
+      staticSecrets: [],
+    });
+    if (parsed.kind === "valid") {
+      plans[key] = parsed.plan;
+      warnings.push(...parsed.warnings);
+      return key;
+    }
+    refused.push({ what: `credentials of ${key}`, reason: formatProblems(parsed.problems) });
+    const old = previous.plans[key];
+    if (old) plans[key] = old;
+    return old ? key : "refused";
+  };
+  const path = ["postern_tls"];
+  const inbound = Object.keys(listener).length > 0 || isOdd(raw)
+    ? plan("inbound", { value: isOdd(raw) ? raw : listener, kind: "listener", path })
+    : null;
+  for (const { id: upstream, name, tls } of registration.upstreams) {
+    const value = tls ?? forUpstreams;
+    if (value === undefined) continue;
+    const where = tls === undefined
+      ? ["postern_tls", "upstreams"]
+      : [`upstream ${name}`, "postern_tls"];
+    upstreams.set(upstream, plan(upstream, { value, kind: "upstream", path: where }));
+  }
+  const next = { plans, inbound, upstreams, refused, warnings };
+  reads.set(registration, next);
+  return next;
+}
+
+/** A registration is read once; the same object says the same. */
+const reads = new WeakMap<Registration, CredentialPlans>();
+
+function isOdd(raw: unknown): boolean {
+  return raw !== undefined && (typeof raw !== "object" || raw === null || Array.isArray(raw));
+}
+
+function sectionOf(raw: unknown): Readonly<Record<string, unknown>> {
+  return raw === undefined || isOdd(raw) ? {} : raw as Record<string, unknown>;
+}
+
+function formatProblems(problems: readonly Problem[]): string {
+  return problems.map(({ path, message }) => `${formatPath(path)} ${message}`).join("; ");
+}

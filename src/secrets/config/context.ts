@@ -35,6 +35,8 @@ export type ParsedTls =
 
 /** A context, and where its warnings go. */
 export interface Reading extends TlsConfigContext {
+  /** Why no SDS server may be named at all. */
+  readonly noServers?: string;
   warn(message: string): void;
 }
 

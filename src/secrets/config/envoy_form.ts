@@ -1,8 +1,186 @@
-import { isRecord, type Reader } from "../envoy/message.ts";
+/**
+ * Envoy's `DownstreamTlsContext` and `UpstreamTlsContext`, as pasted from its configuration, with the
+ * transport socket around them or without. What cannot be honoured is refused by its path.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import { NO_RULES } from "../../identity/mod.ts";
+import {
+  anyOf,
+  checked,
+  choice,
+  flag,
+  follow,
+  isRecord,
+  message,
+  number,
+  type Reader,
+  reader,
+} from "../envoy/message.ts";
+import type { ValidationRef } from "../plan.ts";
 import type { Reading, TlsForm } from "./context.ts";
+import { commonContext } from "./envoy_common.ts";
+
+const MARKS = [
+  "@type",
+  "common_tls_context",
+  "commonTlsContext",
+  "transport_socket",
+  "transportSocket",
+  "typed_config",
+  "typedConfig",
+];
+const TYPES = "envoy.extensions.transport_sockets.tls.v3.";
+const SOCKET_NAMES = ["envoy.transport_sockets.tls", "tls"];
+
 export function isEnvoyForm(value: unknown): boolean {
-  return isRecord(value) && false;
+  return isRecord(value) && MARKS.some((mark) => Object.hasOwn(value, mark));
 }
-export function envoyForm(_reading: Reading): Reader<TlsForm> {
-  throw new Error();
+
+export function envoyForm(reading: Reading): Reader<TlsForm> {
+  const own = reading.kind === "listener" ? "DownstreamTlsContext" : "UpstreamTlsContext";
+  const bare = reading.kind === "listener" ? downstreamContext(reading) : upstreamContext(reading);
+  const typed = anyOf({ [TYPES + own]: bare });
+  const socket = transportSocket(typed);
+  const wrapped = checked(message({ transportSocket: socket }), (found) => found.transportSocket);
+  return reader((value, report) => {
+    const has = (...keys: string[]) =>
+      isRecord(value) && keys.some((key) => Object.hasOwn(value, key));
+    const schema = has("transport_socket", "transportSocket")
+      ? wrapped
+      : has("typed_config", "typedConfig")
+      ? socket
+      : has("@type")
+      ? typed
+      : bare;
+    return follow(schema, value, { report });
+  });
+}
+
+function transportSocket<T>(typed: Reader<T>): Reader<T> {
+  const fields = message({
+    name: v.optional(v.picklist(SOCKET_NAMES, "must be envoy.transport_sockets.tls")),
+    typedConfig: typed,
+  });
+  // Valibot cannot see that a required field of a generic schema is there.
+  return checked(fields, (found) => found.typedConfig as T);
+}
+
+function downstreamContext(reading: Reading): Reader<TlsForm> {
+  const own = "cannot be honoured: the TLS library makes its own keys for session tickets";
+  const fields = message({
+    commonTlsContext: commonContext(reading),
+    requireClientCertificate: v.optional(flag(), false),
+    disableStatelessSessionResumption: v.optional(flag()),
+    disableStatefulSessionResumption: v.optional(flag()),
+    ocspStaplePolicy: v.optional(choice([
+      { name: "LENIENT_STAPLING", number: 0, value: "lenient" },
+      { name: "STRICT_STAPLING", number: 1, value: "strict" },
+      { name: "MUST_STAPLE", number: 2, value: "must" },
+    ])),
+  }, {
+    refused: {
+      sessionTicketKeys: own,
+      sessionTicketKeysSdsSecretConfig: own,
+      sessionTimeout: own,
+      requireSni: "cannot be honoured: it is not of any release of Envoy either",
+      fullScanCertsOnSniMismatch: "cannot be honoured: where no name fits, the first is shown",
+      preferClientCiphers: "cannot be honoured: the server's order of suites decides",
+    },
+  });
+  return checked(fields, (found, report): TlsForm | undefined => {
+    const { certificates, validation, tls, selector } = found.commonTlsContext;
+    const required = found.requireClientCertificate;
+    if (found.ocspStaplePolicy && found.ocspStaplePolicy !== "lenient") {
+      report(["ocsp_staple_policy"], "cannot be honoured: only LENIENT_STAPLING is known");
+    }
+    if (found.disableStatelessSessionResumption || found.disableStatefulSessionResumption) {
+      reading.warn("resumption stays enabled: a resumed session's client is judged again");
+    }
+    const onDemand = selector?.kind === "on_demand" ? selector.plan : null;
+    if (certificates.length === 0 && !onDemand) {
+      report(["common_tls_context"], "has no certificate, and a listener shows one");
+    }
+    if (required && (!validation || validation === "nobody")) {
+      return report(
+        ["require_client_certificate"],
+        "needs a validation context that says whom to accept; to accept anyone, say " +
+          "trust_chain_verification: ACCEPT_UNTRUSTED",
+      );
+    }
+    const trust = validation === "nobody" ? null : validation;
+    return {
+      plan: {
+        certificates,
+        validation: trust,
+        // As in Envoy, pins and matchers are of no use without a certificate.
+        requireClientCertificate: required || (trust !== null && demands(trust)),
+        onDemand,
+        ...(tls && { tls }),
+      },
+    };
+  });
+}
+
+function upstreamContext(reading: Reading): Reader<TlsForm> {
+  const sanFix = "cannot be honoured: give sni and match_typed_subject_alt_names";
+  const fields = message({
+    commonTlsContext: commonContext(reading),
+    sni: v.optional(v.pipe(v.string("must be a text"), v.maxLength(255, "is longer than 255"))),
+    // Of the client's cache, whose size is our own.
+    maxSessionKeys: v.optional(number(0, 4_294_967_295)),
+    enforceRsaKeyUsage: v.optional(
+      v.literal(true, "must be true: the usage of keys is always enforced"),
+    ),
+  }, {
+    refused: {
+      allowRenegotiation: "cannot be honoured: nothing is renegotiated",
+      autoHostSni: sanFix,
+      autoSniSanValidation: sanFix,
+    },
+  });
+  return checked(fields, (found, report): TlsForm | undefined => {
+    const { certificates, validation, tls, selector } = found.commonTlsContext;
+    const { sni } = found;
+    if (certificates.length > 1) {
+      report(["common_tls_context"], "has several certificates; an upstream is shown one");
+    }
+    if (selector?.kind === "on_demand") {
+      report(
+        ["common_tls_context", "custom_tls_certificate_selector"],
+        "cannot be honoured for an upstream; use static_name.v3.StaticName as certificate_mapper",
+      );
+    }
+    if (!validation || validation === "nobody") {
+      return report(
+        ["common_tls_context"],
+        "has no validation context that says whom to accept; to accept any server, say " +
+          "validation_context: { trust_chain_verification: ACCEPT_UNTRUSTED }",
+      );
+    }
+    return {
+      plan: {
+        certificates,
+        validation,
+        requireClientCertificate: true,
+        onDemand: null,
+        ...(tls && { tls }),
+      },
+      ...(sni && { sni }),
+    };
+  });
+}
+
+/** In Envoy these rules fail a client that shows nothing. */
+function demands({ secret, defaults }: ValidationRef): boolean {
+  const own = secret.source.kind === "spec" && secret.source.spec.type === "validation"
+    ? secret.source.spec
+    : undefined;
+  return [own, defaults].some((spec) => {
+    const { matchers, spkiPins, certificateHashes } = spec?.rules ?? NO_RULES;
+    return spec?.spiffe !== undefined ||
+      matchers.length + spkiPins.length + certificateHashes.length > 0;
+  });
 }

@@ -11,7 +11,7 @@ import { INITIAL_FETCH_TIMEOUT_MS, type SdsServer, type SecretRef } from "../pla
 import type { SecretType } from "../secret.ts";
 import { duration, text } from "../values.ts";
 import { ENDPOINT_VARIABLE, parseEndpointSocket } from "../workload/endpoint.ts";
-import type { TlsConfigContext } from "./context.ts";
+import type { Reading, TlsConfigContext } from "./context.ts";
 
 export const TIMEOUT_ENTRIES = { initialFetchTimeout: v.optional(duration(0)) };
 
@@ -63,13 +63,14 @@ export function sdsRef(
 export function serverOf(
   cluster: string,
   options: {
-    readonly context: Pick<TlsConfigContext, "sdsServers">;
+    readonly context: Pick<Reading, "sdsServers" | "noServers">;
     readonly report: Report;
     readonly path: readonly (string | number)[];
   },
 ): SdsServer | undefined {
-  const { context: { sdsServers }, report, path } = options;
+  const { context: { sdsServers, noServers }, report, path } = options;
   if (Object.hasOwn(sdsServers, cluster)) return sdsServers[cluster];
+  if (noServers) return report(path, noServers);
   const known = Object.keys(sdsServers);
   const fact = known.length > 0 ? `known are ${known.join(", ")}` : "none is configured";
   return report(path, `names "${cluster}", which is no SDS server; ${fact}`);

@@ -1,0 +1,123 @@
+/**
+ * Envoy's `CommonTlsContext`: certificates, whom to accept, and TLS parameters.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import { tlsCertificate } from "../envoy/certificate.ts";
+import { checked, list, message, oneOf, type Reader, type Report } from "../envoy/message.ts";
+import { validationContext } from "../envoy/validation.ts";
+import type { SecretRef, TlsParameters, ValidationRef } from "../plan.ts";
+import type { ValidationSpec } from "../spec.ts";
+import { type CertificateSelector, certificateSelector } from "./certificate_selector.ts";
+import { inlineRef, sdsSecretConfig } from "./config_source.ts";
+import type { Reading } from "./context.ts";
+import { decides } from "./file_validation.ts";
+import { envoyParameters } from "./tls_parameters.ts";
+
+/** `nobody`: given, and says nothing; `null`: not given. */
+export type Trust = ValidationRef | "nobody" | null;
+
+export interface CommonContext {
+  readonly certificates: readonly SecretRef[];
+  readonly validation: Trust;
+  readonly tls: TlsParameters | undefined;
+  readonly selector: CertificateSelector | undefined;
+}
+
+export function commonContext(reading: Reading): Reader<CommonContext> {
+  const provider = "cannot be honoured: give certificates and roots themselves, or SDS";
+  const here = { allowFiles: true };
+  const fields = message({
+    tlsParams: v.optional(envoyParameters(reading)),
+    tlsCertificates: list(tlsCertificate(here), 100),
+    tlsCertificateSdsSecretConfigs: list(sdsSecretConfig(reading, "certificate"), 100),
+    validationContext: v.optional(validationContext(here)),
+    validationContextSdsSecretConfig: v.optional(sdsSecretConfig(reading, "validation")),
+    combinedValidationContext: v.optional(message({
+      defaultValidationContext: validationContext(here),
+      validationContextSdsSecretConfig: sdsSecretConfig(reading, "validation"),
+    }, {
+      refused: {
+        validationContextCertificateProvider: provider,
+        validationContextCertificateProviderInstance: provider,
+      },
+    })),
+    customTlsCertificateSelector: v.optional(certificateSelector(reading)),
+  }, {
+    refused: {
+      alpnProtocols: "cannot be honoured: no protocol is negotiated",
+      customHandshaker: "cannot be honoured: no extension is loaded here",
+      keyLog: "cannot be honoured: secrets of connections are not written down",
+      tlsCertificateProviderInstance: provider,
+      tlsCertificateCertificateProvider: provider,
+      tlsCertificateCertificateProviderInstance: provider,
+      validationContextCertificateProvider: provider,
+      validationContextCertificateProviderInstance: provider,
+    },
+  });
+  return checked(fields, (found, report): CommonContext => {
+    const { tlsCertificates, tlsCertificateSdsSecretConfigs, customTlsCertificateSelector } = found;
+    const fromSds = tlsCertificateSdsSecretConfigs;
+    if (tlsCertificates.length > 0 && fromSds.length > 0) {
+      reading.warn("tls_certificate_sds_secret_configs are not used beside tls_certificates");
+    }
+    const selector = customTlsCertificateSelector;
+    const given = tlsCertificates.length > 0
+      ? tlsCertificates.map((spec) => inlineRef(nameOf(spec.chain ?? spec.pkcs12), spec))
+      : fromSds;
+    if (selector && given.length > 0) {
+      report(["custom_tls_certificate_selector"], "cannot be beside certificates of other kinds");
+    }
+    return {
+      certificates: selector?.kind === "certificate" ? [selector.ref] : given,
+      validation: trustOf(found, report),
+      tls: found.tlsParams?.tls,
+      selector,
+    };
+  });
+}
+
+function trustOf(
+  found: {
+    readonly validationContext?: ValidationSpec | undefined;
+    readonly validationContextSdsSecretConfig?: SecretRef | undefined;
+    readonly combinedValidationContext?: {
+      readonly defaultValidationContext: ValidationSpec;
+      readonly validationContextSdsSecretConfig: SecretRef;
+    } | undefined;
+  },
+  report: Report,
+): Trust {
+  const kinds = oneOf(found, [
+    "validationContext",
+    "validationContextSdsSecretConfig",
+    "combinedValidationContext",
+  ]);
+  if (typeof kinds === "string") {
+    if (kinds.startsWith("has ")) report([], kinds);
+    return null;
+  }
+  const { validationContext: spec, combinedValidationContext: combined } = found;
+  if (combined) {
+    return {
+      secret: combined.validationContextSdsSecretConfig,
+      defaults: combined.defaultValidationContext,
+    };
+  }
+  if (found.validationContextSdsSecretConfig) {
+    return { secret: found.validationContextSdsSecretConfig };
+  }
+  if (!spec) return null;
+  if (decides(spec)) return { secret: inlineRef(nameOf(spec.trustedCa), spec) };
+  // Matchers and lists without roots would seem to check something and would not.
+  if (spec.rules.matchers.length > 0 || spec.crl || spec.watchedDirectory) {
+    report(["validation_context"], "has no trusted_ca, without which its rules check nothing");
+  }
+  return "nobody";
+}
+
+function nameOf(source: { readonly kind: string; readonly path?: string } | undefined): string {
+  return source?.path ?? "inline";
+}

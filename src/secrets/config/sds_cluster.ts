@@ -1,0 +1,223 @@
+/**
+ * One SDS server as a static cluster of Envoy's. What balances or limits requests says nothing about
+ * one stream and is taken without effect; what changes who is asked, or how it is checked, is not.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import type { Address } from "../../base/mod.ts";
+import {
+  checked,
+  choice,
+  flag,
+  follow,
+  isRecord,
+  list,
+  message,
+  number,
+  oneOf,
+  type Reader,
+  reader,
+} from "../envoy/message.ts";
+import type { SdsServer, SecretRef } from "../plan.ts";
+import { duration, isSocketPath, port, text } from "../values.ts";
+import type { Reading } from "./context.ts";
+import { envoyForm } from "./envoy_form.ts";
+import { hostOf } from "./native_server.ts";
+import { isLoopback, sdsServer } from "./sds_defaults.ts";
+import type { ServerReading } from "./sds_servers.ts";
+
+const MARKS = ["load_assignment", "loadAssignment", "transport_socket", "transportSocket", "hosts"];
+
+export function isCluster(value: unknown): boolean {
+  return isRecord(value) && MARKS.some((mark) => Object.hasOwn(value, mark));
+}
+
+const SOCKET_ADDRESS = message({
+  protocol: v.optional(choice([{ name: "TCP", number: 0, value: true }])),
+  address: text(),
+  portValue: port(1),
+  resolverName: v.optional(v.literal("", "cannot be honoured: names are the system's")),
+  ipv4Compat: v.optional(flag()),
+});
+
+const PIPE = message({
+  path: v.pipe(text(), v.check(isSocketPath, "must be a socket's path, at most 107 bytes long")),
+  mode: v.optional(v.unknown()),
+});
+
+const ADDRESS = checked(
+  message({ socketAddress: v.optional(SOCKET_ADDRESS), pipe: v.optional(PIPE) }),
+  ({ socketAddress, pipe, ...rest }, report): Address | undefined => {
+    const given = oneOf({ socketAddress, pipe, ...rest }, ["socketAddress", "pipe"]);
+    if (typeof given === "string") return report([], given);
+    if (pipe) return { kind: "unix", path: pipe.path };
+    return socketAddress &&
+      { kind: "tcp", host: socketAddress.address, port: socketAddress.portValue };
+  },
+);
+
+/** Anything: it has no meaning for one stream to one server. */
+const ignored = v.optional(v.unknown());
+
+const ENDPOINT = message({
+  endpoint: message({ address: ADDRESS, hostname: ignored, healthCheckConfig: ignored }),
+  healthStatus: ignored,
+  metadata: ignored,
+  loadBalancingWeight: ignored,
+});
+
+const LOAD_ASSIGNMENT = message({
+  clusterName: ignored,
+  endpoints: list(
+    message({
+      lbEndpoints: list(ENDPOINT, 100),
+      locality: ignored,
+      loadBalancingWeight: ignored,
+      priority: v.optional(number(0, 128), 0),
+    }),
+    100,
+  ),
+  policy: ignored,
+});
+
+export function sdsCluster(reading: ServerReading): Reader<SdsServer> {
+  const fields = message({
+    "@type": v.optional(
+      v.literal("type.googleapis.com/envoy.config.cluster.v3.Cluster", "must be a v3 Cluster"),
+    ),
+    name: text(),
+    type: v.optional(
+      choice([
+        { name: "STATIC", number: 0, value: "static" },
+        { name: "STRICT_DNS", number: 1, value: "dns" },
+        { name: "LOGICAL_DNS", number: 2, value: "dns" },
+      ]),
+    ),
+    loadAssignment: LOAD_ASSIGNMENT,
+    transportSocket: v.optional(transportSocket(reading)),
+    typedExtensionProtocolOptions: v.optional(protocolOptions()),
+    connectTimeout: v.optional(duration(1)),
+    altStatName: ignored,
+    lbPolicy: ignored,
+    loadBalancingPolicy: ignored,
+    http2ProtocolOptions: ignored,
+    upstreamConnectionOptions: ignored,
+    perConnectionBufferLimitBytes: ignored,
+    circuitBreakers: ignored,
+    dnsLookupFamily: ignored,
+    dnsRefreshRate: ignored,
+    respectDnsTtl: ignored,
+    healthChecks: ignored,
+    outlierDetection: ignored,
+    commonLbConfig: ignored,
+    waitForWarmOnInit: ignored,
+    metadata: ignored,
+  }, {
+    refused: {
+      hosts: "is of Envoy's API v1; use load_assignment",
+      tlsContext: "is of Envoy's API v2; use transport_socket",
+      edsClusterConfig: "cannot be honoured: an SDS server's addresses are its own configuration's",
+      clusterType: "cannot be honoured: no extension is loaded here",
+      transportSocketMatches: "cannot be honoured: one transport_socket holds for all endpoints",
+      upstreamBindConfig: "cannot be honoured",
+    },
+  });
+  return checked(fields, (found, report): SdsServer | undefined => {
+    const endpoints = found.loadAssignment.endpoints.toSorted((a, b) => a.priority - b.priority);
+    const addresses = endpoints.flatMap(({ lbEndpoints }) =>
+      lbEndpoints.map(({ endpoint }) => endpoint.address)
+    );
+    if (addresses.length === 0) {
+      return report(["load_assignment", "endpoints"], "has no address");
+    }
+    const tls = found.transportSocket ?? null;
+    if (!tls && !addresses.every(isLoopback)) {
+      report(["transport_socket"], "is missing: secrets would cross the network in clear");
+    }
+    const serverName = tls ? tls.serverName || hostOf(addresses) : "";
+    if (serverName === undefined) {
+      return report(
+        ["transport_socket", "typed_config", "sni"],
+        "is missing: nothing else says the server's name",
+      );
+    }
+    return sdsServer({
+      name: found.name,
+      addresses,
+      tls: tls && { ...tls, serverName },
+      ...found.typedExtensionProtocolOptions,
+    }, reading.node);
+  });
+}
+
+/** As an upstream's, but with everything in place: credentials for SDS cannot come from SDS. */
+function transportSocket(reading: ServerReading): Reader<NonNullable<SdsServer["tls"]>> {
+  const inner: Reading = {
+    kind: "upstream",
+    path: [],
+    sdsServers: {},
+    noServers: "cannot be used: the credentials for SDS cannot come from SDS",
+    staticSecrets: [],
+    node: reading.node,
+    env: {},
+    warn: reading.warn,
+  };
+  return checked(envoyForm(inner), ({ plan, sni }, report) => {
+    const [own] = plan.certificates;
+    const common = ["typed_config", "common_tls_context"];
+    const certificate = own && specOf(own);
+    const validation = plan.validation && specOf(plan.validation.secret);
+    if (own && certificate?.type !== "certificate") {
+      report(common, "has a certificate from elsewhere: give files or the text itself");
+    }
+    if (validation?.type !== "validation" || plan.validation?.defaults) {
+      return report(common, "has a validation context from elsewhere: give files or the text");
+    }
+    if (plan.tls) reading.warn("tls_params of an SDS server have no effect");
+    return {
+      serverName: sni ?? "",
+      validation,
+      ...(certificate?.type === "certificate" && { certificate }),
+    };
+  });
+}
+
+function specOf({ source }: SecretRef) {
+  return source.kind === "spec" ? source.spec : undefined;
+}
+
+const HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
+
+/** HTTP/2's keep-alive is taken from wherever Envoy lets it be said; the rest is of no meaning here. */
+function protocolOptions(): Reader<{ keepAliveMs?: number; keepAliveTimeoutMs?: number }> {
+  const keepAlive = message({
+    interval: v.optional(duration(1_000)),
+    timeout: v.optional(duration(100)),
+    intervalJitter: ignored,
+    connectionIdleInterval: ignored,
+  });
+  return reader((value, report) => {
+    const path = [
+      [HTTP_OPTIONS],
+      ["explicit_http_config", "explicitHttpConfig"],
+      ["http2_protocol_options", "http2ProtocolOptions"],
+      ["connection_keepalive", "connectionKeepalive"],
+    ];
+    const walked: string[] = [];
+    let at: unknown = value;
+    for (const names of path) {
+      const fields = isRecord(at) ? at : {};
+      const key = names.find((name) => Object.hasOwn(fields, name));
+      if (key === undefined) return {};
+      walked.push(key);
+      at = fields[key];
+    }
+    const found = follow(keepAlive, at, { path: walked, report });
+    return {
+      ...(found?.interval !== undefined && { keepAliveMs: found.interval }),
+      ...(found?.timeout !== undefined && { keepAliveTimeoutMs: found.timeout }),
+    };
+  });
+}

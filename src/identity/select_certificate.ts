@@ -7,7 +7,7 @@
 
 import type { ClientHello } from "../wire/mod.ts";
 
-export type KeyKind = "ecdsa" | "rsa" | "ed25519";
+type KeyKind = "ecdsa" | "rsa" | "ed25519";
 
 export interface SelectableCertificate {
   /** DNS names of the leaf, wildcards included; without one its common name. */

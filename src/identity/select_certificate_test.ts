@@ -2,12 +2,14 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
   createCertificateIndex,
-  type KeyKind,
   type SelectableCertificate,
   selectCertificate,
 } from "./select_certificate.ts";
 
-const cert = (keyKind: KeyKind, ...dnsNames: string[]): SelectableCertificate => ({
+const cert = (
+  keyKind: SelectableCertificate["keyKind"],
+  ...dnsNames: string[]
+): SelectableCertificate => ({
   keyKind,
   dnsNames,
 });

@@ -123,7 +123,8 @@ export class Accepted implements AcceptedConnection {
     socket.on("secure", () => {
       if (!this.#handler) return void socket.destroy();
       const peer = peerOf(socket, peerCheck, verifyErrorOf(socket));
-      const refusal = peer.reason || suiteRefused(socket, suites);
+      const refused = peerCheck === "checked" ? peer.reason : "";
+      const refusal = refused || suiteRefused(socket, suites);
       if (refusal !== "") {
         this.#failed(refusal, false);
         return void socket.destroy();

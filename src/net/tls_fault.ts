@@ -1,21 +1,70 @@
 /**
  * Whether the runtime's TLS library would take a certificate and key, found out before they are used.
+ * Deno's says nothing of most faults until a handshake fails, so what it would mind is asked first.
  *
  * @module
  */
 
+import { createPrivateKey, type KeyObject, X509Certificate } from "node:crypto";
 import { createSecureContext } from "node:tls";
 import { messageOf } from "../base/mod.ts";
+import { parsePem } from "../wire/mod.ts";
 import type { TlsMaterial } from "./port.ts";
+
+/** What both libraries sign with. */
+const CURVES: ReadonlySet<string> = new Set(["prime256v1", "secp384r1", "secp521r1"]);
 
 /** See `Engine.tlsFault`. */
 export function tlsFault(
   { certPem, keyPem, rootPems }: Pick<TlsMaterial, "certPem" | "keyPem" | "rootPems">,
 ): string | undefined {
   try {
-    createSecureContext({ cert: certPem, key: keyPem, ca: [...rootPems] });
+    for (const rootPem of rootPems) certificatesIn(rootPem, "root");
+    // A client may have neither.
+    const shown = certPem !== "" || keyPem !== "";
+    if (shown) checkPair(certPem, keyPem);
+    createSecureContext({ ...(shown && { cert: certPem, key: keyPem }), ca: [...rootPems] });
     return undefined;
   } catch (error) {
     return messageOf(error);
   }
+}
+
+function checkPair(certPem: string, keyPem: string): void {
+  const [leaf] = certificatesIn(certPem, "certificate");
+  const key = read("key", () => createPrivateKey(keyPem));
+  if (!isSupported(key)) throw new Error(`the key is of an unsupported kind, ${kindOf(key)}`);
+  if (!leaf?.checkPrivateKey(key)) throw new Error("the key is not the certificate's");
+}
+
+function certificatesIn(pem: string, what: string): X509Certificate[] {
+  const blocks = read(what, () => parsePem(pem, { what }))
+    .filter(({ label }) => label === "CERTIFICATE");
+  if (blocks.length === 0) throw new Error(`there is no ${what}`);
+  return blocks.map(({ der }) => read(what, () => new X509Certificate(der)));
+}
+
+/** Parsers report with errors of many kinds; only that it cannot be read is the same. */
+function read<Value>(what: string, attempt: () => Value): Value {
+  try {
+    return attempt();
+  } catch (cause) {
+    throw new Error(`the ${what} cannot be read: ${messageOf(cause)}`, { cause });
+  }
+}
+
+function isSupported({ asymmetricKeyType, asymmetricKeyDetails }: KeyObject): boolean {
+  switch (asymmetricKeyType) {
+    case "rsa":
+    case "ed25519":
+      return true;
+    case "ec":
+      return CURVES.has(asymmetricKeyDetails?.namedCurve ?? "");
+    default:
+      return false;
+  }
+}
+
+function kindOf({ asymmetricKeyType, asymmetricKeyDetails }: KeyObject): string {
+  return asymmetricKeyDetails?.namedCurve ?? asymmetricKeyType ?? "unknown";
 }

@@ -90,6 +90,10 @@ export class SdsPeer {
   #errors = "";
   #address = "";
   #turn: Promise<unknown> = Promise.resolve();
+  /** From which version of the server's cache on a secret is as it was last set. */
+  readonly #versions = new Map<string, number>();
+  /** Length of the log when the workload was last set. */
+  #workloadAt: number | undefined;
 
   /** Ask {@link startSdsPeer}. */
   constructor(binary: string, args: readonly string[]) {
@@ -138,7 +142,8 @@ export class SdsPeer {
 
   /** Changes these secrets in one step; `null` removes one. A secret may carry another name than its key. */
   async set(secrets: Readonly<Record<string, SecretJson | null>>): Promise<void> {
-    await this.#ask("set", { secrets });
+    const { version } = await this.#ask("set", { secrets });
+    for (const name of Object.keys(secrets)) this.#versions.set(name, Number(version));
   }
 
   async remove(...names: readonly string[]): Promise<void> {
@@ -156,7 +161,8 @@ export class SdsPeer {
       return { id, chain: certPem, key, hint };
     });
     const { trustDomain: trust_domain, bundles } = state;
-    await this.#ask("workload", { workload: { trust_domain, svids, bundles } });
+    const { at } = await this.#ask("workload", { workload: { trust_domain, svids, bundles } });
+    this.#workloadAt = Number(at);
   }
 
   /** What happened on its streams, from entry number `since` on. */
@@ -184,14 +190,25 @@ export class SdsPeer {
     await this.#ask("fault", { fault: fault ?? "" });
   }
 
-  /** Waits until the newest answer with `name` in it was answered, and gives that ACK or NACK. */
+  /**
+   * Waits until a client answered to `name` as it was last set, and gives that ACK or NACK. What was set
+   * to the value that it had is not sent again over delta.
+   */
   async answered(name: string, options: { readonly timeoutMs?: number } = {}): Promise<SdsEntry> {
     return await eventually(`${name} is answered`, async () => {
       const { entries } = await this.log();
-      const sent = entries.findLast((e) => e.event === "response" && e.names?.includes(name));
+      const version = this.#versions.get(name) ?? 0;
+      // The agent's versions begin anew with each stream.
+      const isNew = (entry: SdsEntry, index: number) =>
+        this.#workloadAt === undefined
+          ? Number(entry.version) >= version
+          : index >= this.#workloadAt;
+      const sent = entries.findLast((entry, index) =>
+        entry.event === "response" && entry.names?.includes(name) && isNew(entry, index)
+      );
       if (!sent) return undefined;
-      return entries.find((e) =>
-        e.event === "request" && e.stream === sent.stream && e.nonce === sent.nonce
+      return entries.find((entry) =>
+        entry.event === "request" && entry.stream === sent.stream && entry.nonce === sent.nonce
       );
     }, options);
   }
@@ -205,7 +222,7 @@ export class SdsPeer {
     return entry;
   }
 
-  /** Waits for a NACK of the newest answer with `name` in it, and gives its reason. */
+  /** Waits for the answer to `name` as it was last set; fails unless that is a NACK. */
   async refused(name: string, options: { readonly timeoutMs?: number } = {}): Promise<SdsEntry> {
     const entry = await this.answered(name, options);
     if (!entry.error) throw new Error(`${name} was taken`);

@@ -69,6 +69,12 @@ func (j *journal) since(from int) ([]entry, int) {
 	return append([]entry{}, j.entries[from:]...), j.running
 }
 
+func (j *journal) length() int {
+	j.guard.Lock()
+	defer j.guard.Unlock()
+	return len(j.entries)
+}
+
 func (j *journal) stall(stalled bool) {
 	j.guard.Lock()
 	defer j.guard.Unlock()

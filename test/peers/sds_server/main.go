@@ -10,7 +10,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"sync"
 
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	secret "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
@@ -44,9 +43,10 @@ type command struct {
 }
 
 type peer struct {
-	mu    sync.Mutex
 	spire bool
 	cache *cache.LinearCache
+	// How often the cache was changed, which is the version that its answers carry.
+	updates int
 	listening
 	journal
 	agent
@@ -88,13 +88,16 @@ func (p *peer) obey(line []byte) (map[string]any, error) {
 		p.stop()
 		return done, nil
 	case "set":
-		return done, p.set(c.Secrets)
+		err := p.set(c.Secrets)
+		return map[string]any{"version": p.updates}, err
 	case "clear":
 		p.cache.SetResources(map[string]types.Resource{})
+		p.updates++
 		return done, nil
 	case "workload":
+		at := p.journal.length()
 		p.agent.replace(c.Workload)
-		return done, nil
+		return map[string]any{"at": at}, nil
 	case "requests":
 		entries, open := p.journal.since(c.Since)
 		return map[string]any{"entries": entries, "streams": open, "connections": p.connections()}, nil
@@ -127,6 +130,7 @@ func (p *peer) set(secrets map[string]json.RawMessage) error {
 		}
 		updated[name] = message
 	}
+	p.updates++
 	return p.cache.UpdateResources(updated, removed)
 }
 

@@ -44,7 +44,10 @@ export function moduleFile(path: string): string {
 if (import.meta.main) {
   for (const path of protoFiles()) {
     const module = moduleFile(path);
-    writeFileSync(module, moduleOf(path.slice(path.lastIndexOf("/") + 1), readFileSync(path, "utf8")));
+    writeFileSync(
+      module,
+      moduleOf(path.slice(path.lastIndexOf("/") + 1), readFileSync(path, "utf8")),
+    );
     process.stdout.write(`${module}\n`);
   }
 }

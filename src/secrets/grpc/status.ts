@@ -45,8 +45,16 @@ const NAMES = [
 /** Longest text of a server that gets into a log line. */
 const DETAILS_LIMIT = 500;
 
+/** What the library adds to why it could not connect: the time would make every failure a new one. */
+const NOISE: readonly RegExp[] = [
+  /^No connection established\. Last error: (?:Error: )?/,
+  /\.? Resolution note: *$/,
+  / \(\d{4}-\d\d-\d\dT[\d:.]+Z\)/,
+];
+
 /** A status of these parts, with what a stranger wrote made fit for a log line. */
-export function grpcStatus(code: number, details: string): GrpcStatus {
+export function grpcStatus(code: number, text: string): GrpcStatus {
+  const details = NOISE.reduce((rest, noise) => rest.replace(noise, ""), text);
   // deno-lint-ignore no-control-regex -- a server must not forge lines
   const line = details.slice(0, DETAILS_LIMIT).replace(/[\x00-\x1f\x7f-\x9f\u2028\u2029]/g, " ");
   return { code: NAMES[code] === undefined ? GRPC_UNKNOWN : code, details: line.trim() };

@@ -1,0 +1,156 @@
+/**
+ * One reference and what became of it: what a server offers is decoded and checked, and told where it
+ * differs. The last good one stays whatever comes, unless the server takes it back.
+ *
+ * @module
+ */
+
+import { messageOf } from "../../base/mod.ts";
+import type { SecretRef } from "../plan.ts";
+import type { SecretEvents, SecretWatch } from "../provider.ts";
+import type { Secret } from "../secret.ts";
+import type { SecretSpec } from "../spec.ts";
+
+export interface FollowerOptions {
+  readonly ref: SecretRef;
+  readonly events: SecretEvents;
+  /** Decodes and checks; throws `credentials_invalid`. */
+  readonly load: (spec: SecretSpec, ref: SecretRef) => Promise<Secret>;
+  /** Follows the files that a spec names; absent: there are none in what a server sends. */
+  readonly followFiles: FollowFiles | undefined;
+}
+
+/** As the provider of files does it: `onRejected` and `onSecret` come for the first reading, too. */
+export type FollowFiles = (
+  spec: SecretSpec,
+  ref: SecretRef,
+  events: Pick<SecretEvents, "onSecret" | "onRejected">,
+) => SecretWatch;
+
+export class Follower {
+  readonly #options: FollowerOptions;
+  #told: string | undefined;
+  /** Told of last, and not mended since. */
+  #fault = "";
+  #unreachable = "";
+  #files: SecretWatch | undefined;
+  /** Changes where what is being read must not count any more. */
+  #epoch = 0;
+
+  constructor(options: FollowerOptions) {
+    this.#options = options;
+  }
+
+  get ref(): SecretRef {
+    return this.#options.ref;
+  }
+
+  /** Why it cannot be used; `undefined`: it is in use. Never rejects. */
+  async offer(spec: SecretSpec, version: string): Promise<string | undefined> {
+    const { ref, load, followFiles } = this.#options;
+    const epoch = ++this.#epoch;
+    if (spec.type !== ref.type) {
+      const reason = `it is a ${NAMES[spec.type]}, and a ${NAMES[ref.type]} is wanted`;
+      this.reject(reason);
+      return reason;
+    }
+    if (followFiles && namesFiles(spec)) return await this.#follow(spec, { version, followFiles });
+    try {
+      const secret = await load(spec, ref);
+      if (this.#epoch !== epoch) return undefined;
+      this.#stopFiles();
+      this.#accept(secret, version);
+      return undefined;
+    } catch (error) {
+      const reason = messageOf(error);
+      if (this.#epoch === epoch) this.reject(reason);
+      return reason;
+    }
+  }
+
+  reject(reason: string): void {
+    if (this.#fault === reason) return;
+    this.#fault = reason;
+    this.#options.events.onRejected(`Cannot use "${this.ref.name}": ${reason}`);
+  }
+
+  unreachable(reason: string): void {
+    if (this.#unreachable === reason) return;
+    this.#unreachable = reason;
+    this.#options.events.onUnreachable(reason);
+  }
+
+  /** The server answers again. */
+  reached(): void {
+    this.#unreachable = "";
+  }
+
+  remove(): void {
+    this.#epoch++;
+    this.#stopFiles();
+    this.#told = undefined;
+    this.#fault = "";
+    this.#options.events.onRemoved();
+  }
+
+  refresh(): void {
+    this.#files?.refresh();
+  }
+
+  close(): void {
+    this.#epoch++;
+    this.#stopFiles();
+  }
+
+  #follow(
+    spec: SecretSpec,
+    { version, followFiles }: { readonly version: string; readonly followFiles: FollowFiles },
+  ): Promise<string | undefined> {
+    const epoch = this.#epoch;
+    const before = this.#files;
+    return new Promise((resolve) => {
+      const files = followFiles(spec, this.ref, {
+        onSecret: (secret) => {
+          if (this.#epoch === epoch) this.#accept(secret, version);
+          resolve(undefined);
+        },
+        // The files may still come: they stay watched, though the server hears of a refusal.
+        onRejected: (reason) => {
+          if (this.#epoch === epoch) this.reject(reason);
+          resolve(reason);
+        },
+      });
+      before?.close();
+      this.#files = files;
+    });
+  }
+
+  #accept(secret: Secret, version: string): void {
+    const text = JSON.stringify(secret);
+    const mended = this.#fault !== "";
+    this.#fault = "";
+    // The same again is told where it ends a fault.
+    if (text === this.#told && !mended) return;
+    this.#told = text;
+    this.#options.events.onSecret(secret, version);
+  }
+
+  #stopFiles(): void {
+    this.#files?.close();
+    this.#files = undefined;
+  }
+}
+
+const NAMES = { certificate: "certificate", validation: "validation context" } as const;
+
+function namesFiles(spec: SecretSpec): boolean {
+  const sources = spec.type === "certificate"
+    ? [spec.chain, spec.key, spec.pkcs12, spec.password, spec.ocspStaple]
+    : [
+      spec.trustedCa,
+      spec.crl,
+      ...(spec.spiffe?.kind === "map" ? [spec.spiffe.source] : []),
+      ...(spec.spiffe?.kind === "domains" ? spec.spiffe.domains.map(({ bundle }) => bundle) : []),
+    ];
+  return sources.some((source) => source?.kind === "file");
+}

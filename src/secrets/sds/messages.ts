@@ -1,0 +1,261 @@
+/**
+ * Messages of the secret discovery service as plain values. The protobuf library is loaded with the
+ * first server.
+ *
+ * @module
+ */
+
+import { createHash } from "node:crypto";
+import { messageOf } from "../../base/mod.ts";
+import type { MessageType } from "../grpc/mod.ts";
+import { loadProtobuf, type PlainMessage, type Protobuf } from "../grpc/protobuf.ts";
+import type { SdsNode } from "../plan.ts";
+import { plainSecret } from "./plain_secret.ts";
+import { DESCRIPTOR } from "./sds_messages.ts";
+
+export const SDS_METHODS = {
+  sotw: "/envoy.service.secret.v3.SecretDiscoveryService/StreamSecrets",
+  delta: "/envoy.service.secret.v3.SecretDiscoveryService/DeltaSecrets",
+} as const;
+
+export const SECRET_TYPE_URL =
+  "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret";
+/** Gives a resource of the state of the world a time to live. */
+const WRAPPER_TYPE_URL = "type.googleapis.com/envoy.service.discovery.v3.Resource";
+
+/** Who asks: `user_agent_version` is a text, see the `.proto` file. */
+export interface SdsClient {
+  readonly node: SdsNode;
+  readonly version: string;
+}
+
+/** Why a response is not taken. */
+export interface ErrorDetail {
+  readonly code: number;
+  readonly message: string;
+}
+
+export interface SotwRequest {
+  readonly version: string;
+  readonly client?: SdsClient;
+  readonly names: readonly string[];
+  readonly nonce: string;
+  readonly error?: ErrorDetail;
+}
+
+export interface SotwResponse {
+  readonly version: string;
+  readonly typeUrl: string;
+  readonly nonce: string;
+  readonly resources: readonly SdsResource[];
+}
+
+export interface DeltaRequest {
+  readonly client?: SdsClient;
+  readonly subscribe: readonly string[];
+  readonly unsubscribe: readonly string[];
+  readonly initialVersions: ReadonlyMap<string, string>;
+  readonly nonce: string;
+  readonly error?: ErrorDetail;
+}
+
+export interface DeltaResponse {
+  readonly typeUrl: string;
+  readonly nonce: string;
+  readonly resources: readonly SdsResource[];
+  readonly removed: readonly string[];
+}
+
+export interface SdsResource {
+  /** "" where it could not be read. */
+  readonly name: string;
+  readonly version: string;
+  /** From now on; absent: for ever. */
+  readonly ttlMs?: number;
+  readonly content: SdsContent;
+}
+
+export type SdsContent =
+  /** In the shape that the readers of Envoy's JSON take. `digest`: of its bytes. */
+  | { readonly kind: "secret"; readonly secret: PlainMessage; readonly digest: string }
+  /** Unchanged; only its time to live starts anew. */
+  | { readonly kind: "heartbeat" }
+  | { readonly kind: "unreadable"; readonly reason: string };
+
+export interface SdsMessages {
+  readonly sotw: {
+    readonly request: MessageType<SotwRequest>;
+    readonly response: MessageType<SotwResponse>;
+  };
+  readonly delta: {
+    readonly request: MessageType<DeltaRequest>;
+    readonly response: MessageType<DeltaResponse>;
+  };
+}
+
+let loading: Promise<SdsMessages> | undefined;
+
+export function loadSdsMessages(): Promise<SdsMessages> {
+  return loading ??= loadProtobuf("sds", DESCRIPTOR).then(messagesOf);
+}
+
+/** Only what a client needs: it encodes requests and decodes responses. */
+function messagesOf(protobuf: Protobuf): SdsMessages {
+  const oneWay = (): never => {
+    throw new TypeError("Cannot use this message in that direction");
+  };
+  return {
+    sotw: {
+      request: {
+        encode: ({ version, client, names, nonce, error }) =>
+          protobuf.encode("DiscoveryRequest", {
+            version_info: version,
+            ...(client && { node: nodeOf(client) }),
+            resource_names: names,
+            type_url: SECRET_TYPE_URL,
+            response_nonce: nonce,
+            ...(error && { error_detail: error }),
+          }),
+        decode: oneWay,
+      },
+      response: { encode: oneWay, decode: (bytes) => sotwResponse(protobuf, bytes) },
+    },
+    delta: {
+      request: {
+        encode: ({ client, subscribe, unsubscribe, initialVersions, nonce, error }) =>
+          protobuf.encode("DeltaDiscoveryRequest", {
+            ...(client && { node: nodeOf(client) }),
+            type_url: SECRET_TYPE_URL,
+            resource_names_subscribe: subscribe,
+            resource_names_unsubscribe: unsubscribe,
+            initial_resource_versions: Object.fromEntries(initialVersions),
+            response_nonce: nonce,
+            ...(error && { error_detail: error }),
+          }),
+        decode: oneWay,
+      },
+      response: { encode: oneWay, decode: (bytes) => deltaResponse(protobuf, bytes) },
+    },
+  };
+}
+
+function sotwResponse(protobuf: Protobuf, bytes: Uint8Array): SotwResponse {
+  const plain = protobuf.decode("DiscoveryResponse", bytes, { bytes: "binary" });
+  const version = textOf(plain.version_info);
+  return {
+    version,
+    typeUrl: textOf(plain.type_url),
+    nonce: textOf(plain.nonce),
+    resources: listOf(plain.resources).map((any) => {
+      if (textOf(any.type_url) !== WRAPPER_TYPE_URL) {
+        return { ...readContent(protobuf, any), version };
+      }
+      try {
+        const wrapper = protobuf.decode("Resource", bytesOf(any.value), { bytes: "binary" });
+        return { ...wrapped(protobuf, wrapper), version };
+      } catch (error) {
+        return { name: "", version, content: unreadable(messageOf(error)) };
+      }
+    }),
+  };
+}
+
+function deltaResponse(protobuf: Protobuf, bytes: Uint8Array): DeltaResponse {
+  const plain = protobuf.decode("DeltaDiscoveryResponse", bytes, { bytes: "binary" });
+  const { removed_resources: removed } = plain;
+  return {
+    typeUrl: textOf(plain.type_url),
+    nonce: textOf(plain.nonce),
+    resources: listOf(plain.resources).map((resource) => wrapped(protobuf, resource)),
+    removed: Array.isArray(removed) ? removed.map(textOf) : [],
+  };
+}
+
+/** envoy.service.discovery.v3.Resource. */
+function wrapped(protobuf: Protobuf, wrapper: PlainMessage): SdsResource {
+  const version = textOf(wrapper.version);
+  const { ttl } = wrapper;
+  const ttlMs = ttl ? durationMs(ttl as PlainMessage) : undefined;
+  const timed = ttlMs === undefined ? {} : { ttlMs };
+  const name = textOf(wrapper.name);
+  if (!wrapper.resource) return { name, version, ...timed, content: { kind: "heartbeat" } };
+  const inner = readContent(protobuf, wrapper.resource as PlainMessage);
+  if (inner.content.kind !== "secret" || name === "" || inner.name === name) {
+    return { name: name || inner.name, version, ...timed, content: inner.content };
+  }
+  const content = unreadable(`the secret in it is called "${inner.name}"`);
+  return { name, version, ...timed, content };
+}
+
+function readContent(
+  protobuf: Protobuf,
+  any: PlainMessage,
+): { readonly name: string; readonly content: SdsContent } {
+  const typeUrl = textOf(any.type_url);
+  if (typeUrl !== SECRET_TYPE_URL) {
+    return { name: "", content: unreadable(`it is of type "${typeUrl.slice(0, 200)}"`) };
+  }
+  try {
+    const bytes = bytesOf(any.value);
+    const secret = plainSecret(protobuf, bytes);
+    const digest = createHash("sha256").update(bytes).digest("base64");
+    return { name: textOf(secret.name), content: { kind: "secret", secret, digest } };
+  } catch (error) {
+    return { name: "", content: unreadable(messageOf(error)) };
+  }
+}
+
+function unreadable(reason: string): SdsContent {
+  return { kind: "unreadable", reason: `it cannot be read: ${reason}` };
+}
+
+/** Envoy takes a time to live in the past for one that has run out. */
+function durationMs(duration: PlainMessage): number {
+  const { seconds, nanos } = duration;
+  const ms = (typeof seconds === "number" ? seconds : 0) * 1000 +
+    (typeof nanos === "number" ? nanos : 0) / 1e6;
+  return Math.max(0, ms);
+}
+
+function nodeOf({ node, version }: SdsClient): PlainMessage {
+  const { locality } = node;
+  return {
+    id: node.id,
+    cluster: node.cluster,
+    ...(Object.keys(node.metadata).length > 0 && { metadata: structOf(node.metadata) }),
+    ...(locality && {
+      locality: { region: locality.region, zone: locality.zone, sub_zone: locality.subZone },
+    }),
+    user_agent_name: "postern",
+    user_agent_version: version,
+  };
+}
+
+/** google.protobuf.Struct. */
+function structOf(fields: Readonly<Record<string, unknown>>): PlainMessage {
+  const values = Object.entries(fields).map(([name, value]) => [name, valueOf(value)]);
+  return { fields: Object.fromEntries(values) };
+}
+
+function valueOf(value: unknown): PlainMessage {
+  if (typeof value === "string") return { string_value: value };
+  if (typeof value === "number") return { number_value: value };
+  if (typeof value === "boolean") return { bool_value: value };
+  if (Array.isArray(value)) return { list_value: { values: value.map(valueOf) } };
+  if (typeof value === "object" && value !== null) {
+    return { struct_value: structOf(value as Readonly<Record<string, unknown>>) };
+  }
+  return { null_value: 0 };
+}
+
+function textOf(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}
+
+function bytesOf(value: unknown): Uint8Array {
+  return value instanceof Uint8Array ? value : new Uint8Array();
+}
+
+function listOf(value: unknown): readonly PlainMessage[] {
+  return Array.isArray(value) ? value : [];
+}

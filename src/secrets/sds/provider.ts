@@ -1,0 +1,373 @@
+/**
+ * Secrets from one SDS server: which names go over which stream, which variant of the protocol, and what
+ * the store hears. All names share a stream where the server allows it.
+ *
+ * @module
+ */
+
+import { type Clock, formatAddress, type Log, messageOf, type Random } from "../../base/mod.ts";
+import type { Stats } from "../../base/mod.ts";
+import { parseSecret } from "../envoy/mod.ts";
+import {
+  createGrpcChannel,
+  formatStatus,
+  GRPC_INVALID_ARGUMENT,
+  GRPC_UNIMPLEMENTED,
+  type GrpcChannel,
+  type GrpcLimits,
+} from "../grpc/mod.ts";
+import {
+  type Environment,
+  loadSecret,
+  mergeValidation,
+  type ReadSource,
+  type TlsFault,
+} from "../load/mod.ts";
+import type { SdsApi, SdsServer, SecretRef } from "../plan.ts";
+import type { SecretEvents, SecretProvider, SecretWatch } from "../provider.ts";
+import type { Secret } from "../secret.ts";
+import type { SecretSpec } from "../spec.ts";
+import { Follower, type FollowFiles } from "./follower.ts";
+import { ServerHealth } from "./health.ts";
+import { loadSdsMessages, type SdsMessages } from "./messages.ts";
+import type { OfferedSecret, ProtocolHost } from "./protocol.ts";
+import { serverTls } from "./server_tls.ts";
+import { SdsStats } from "./stats.ts";
+import { SdsStream, type SdsVariant, type StreamEnd } from "./stream.ts";
+
+export interface SdsDeps {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  readonly stats: Stats;
+  /** Of this program: the server is told. */
+  readonly version: string;
+  /** For the server's own TLS, and what configuration merges with a validation. */
+  readonly read: ReadSource;
+  readonly env?: Environment;
+  /** The engine's. */
+  readonly tlsFault: TlsFault;
+  /** Present: a server may name files of this machine, which are watched then. */
+  readonly followFiles?: FollowFiles;
+  readonly limits?: Partial<GrpcLimits>;
+}
+
+/** Every reference watched must be of this server and variant. */
+export function createSdsProvider(server: SdsServer, api: SdsApi, deps: SdsDeps): SecretProvider {
+  return new SdsProvider(server, api, deps);
+}
+
+/** One name and all who follow it. */
+interface Entry {
+  readonly name: string;
+  readonly followers: Set<Follower>;
+  stream: SdsStream | undefined;
+  /** The last one that was taken, for those who come later. */
+  held:
+    | { readonly spec: SecretSpec; readonly version: string; readonly digest: string }
+    | undefined;
+}
+
+/** Checking certificates in a row, before traffic gets its turn. */
+const TURN_MS = 5;
+
+class SdsProvider implements SecretProvider {
+  readonly #server: SdsServer;
+  readonly #api: SdsApi;
+  readonly #deps: SdsDeps;
+  readonly #log: Log;
+  readonly #channel: GrpcChannel;
+  readonly #stats: SdsStats;
+  readonly #health: ServerHealth;
+  readonly #host: ProtocolHost;
+  readonly #entries = new Map<string, Entry>();
+  readonly #streams = new Set<SdsStream>();
+  /** Those that have had a message, and those whose last end was a fault. */
+  readonly #answering = new Set<SdsStream>();
+  readonly #failing = new Set<SdsStream>();
+  /** The one for all names, until the server refuses such a thing. */
+  #shared: SdsStream | undefined;
+  #oneEach = false;
+  #variant: SdsVariant;
+  #messages: SdsMessages | undefined;
+  /** Names whose subscription has changed in this turn. */
+  readonly #changed = new Set<Entry>();
+  #turnEndsMs = 0;
+  #closed = false;
+
+  constructor(server: SdsServer, api: SdsApi, deps: SdsDeps) {
+    const { clock, random, log, stats } = deps;
+    this.#server = server;
+    this.#api = api;
+    this.#deps = deps;
+    this.#variant = api === "sotw" ? "sotw" : "delta";
+    this.#log = log.with({ sds: server.name });
+    this.#stats = new SdsStats(stats, `sds ${server.name}`);
+    this.#health = new ServerHealth(clock, this.#log);
+    this.#host = {
+      accept: (offered) => this.#accept(offered),
+      rejected: (name, reason) => this.#rejected(name, reason),
+      removed: (name) => this.#removed(name),
+    };
+    this.#channel = createGrpcChannel({
+      clock,
+      random,
+      addresses: server.addresses,
+      tls: serverTls(server, (spec) => this.#load(spec)),
+      metadata: server.metadata,
+      keepAliveMs: server.keepAliveMs,
+      keepAliveTimeoutMs: server.keepAliveTimeoutMs,
+      ...(deps.limits && { limits: deps.limits }),
+    });
+  }
+
+  watch(ref: SecretRef, events: SecretEvents): SecretWatch {
+    const { name, source } = ref;
+    if (source.kind !== "sds" || this.#closed) {
+      throw new TypeError(`Cannot watch "${name}": it is no secret of this SDS server`);
+    }
+    let entry = this.#entries.get(name);
+    if (!entry) {
+      entry = { name, followers: new Set(), stream: undefined, held: undefined };
+      this.#entries.set(name, entry);
+      this.#change(entry);
+    }
+    const follower = new Follower({
+      ref,
+      events,
+      load: (spec, { defaults }) =>
+        this.#load(
+          defaults && spec.type === "validation" ? mergeValidation(defaults, spec) : spec,
+        ),
+      followFiles: this.#deps.followFiles,
+    });
+    const { followers, held } = entry;
+    followers.add(follower);
+    if (held) queueMicrotask(() => void follower.offer(held.spec, held.version));
+    return {
+      refresh: () => {
+        follower.refresh();
+        entry.stream?.refresh();
+      },
+      close: () => {
+        follower.close();
+        if (!followers.delete(follower) || followers.size > 0) return;
+        this.#entries.delete(name);
+        this.#change(entry);
+      },
+    };
+  }
+
+  close(): Promise<void> {
+    this.#closed = true;
+    for (const { followers } of this.#entries.values()) {
+      for (const follower of followers) follower.close();
+    }
+    this.#entries.clear();
+    this.#changed.clear();
+    for (const stream of this.#streams) stream.close();
+    this.#streams.clear();
+    this.#channel.close();
+    this.#stats.close();
+    return Promise.resolve();
+  }
+
+  /** Names that come and go in one turn of the loop make one request. */
+  #change(entry: Entry): void {
+    if (this.#changed.size === 0) queueMicrotask(() => void this.#apply());
+    this.#changed.add(entry);
+  }
+
+  async #apply(): Promise<void> {
+    try {
+      this.#messages ??= await loadSdsMessages();
+    } catch (error) {
+      const reason = `Cannot speak to the SDS server "${this.#server.name}": ${messageOf(error)}`;
+      this.#log.error("sds messages failed to load", { reason });
+      for (const { followers } of this.#changed) followers.forEach((of) => of.unreachable(reason));
+      this.#changed.clear();
+      return;
+    }
+    if (this.#closed) return;
+    const added: Entry[] = [];
+    const gone: Entry[] = [];
+    for (const entry of this.#changed) {
+      const current = this.#entries.get(entry.name);
+      if (current === entry && !entry.stream) added.push(entry);
+      else if (current !== entry && entry.stream) gone.push(entry);
+      if (!current) this.#stats.forget(entry.name);
+    }
+    this.#changed.clear();
+    this.#leave(gone);
+    this.#join(added);
+  }
+
+  #join(entries: readonly Entry[]): void {
+    if (entries.length === 0) return;
+    if (this.#oneEach) {
+      for (const entry of entries) {
+        entry.stream = this.#newStream();
+        entry.stream.change([entry.name], []);
+      }
+      return;
+    }
+    const stream = this.#shared ??= this.#newStream();
+    for (const entry of entries) entry.stream = stream;
+    stream.change(entries.map(({ name }) => name), []);
+  }
+
+  #leave(entries: readonly Entry[]): void {
+    const names = new Map<SdsStream, string[]>();
+    for (const { name, stream } of entries) {
+      if (stream) names.set(stream, [...names.get(stream) ?? [], name]);
+    }
+    for (const [stream, gone] of names) {
+      stream.change([], gone);
+      if (stream !== this.#shared && stream.names.size === 0) this.#end(stream);
+    }
+  }
+
+  #newStream(): SdsStream {
+    const { clock, random, version } = this.#deps;
+    if (!this.#messages) throw new TypeError("Cannot open a stream before its messages are loaded");
+    const stream: SdsStream = new SdsStream({
+      channel: this.#channel,
+      messages: this.#messages,
+      variant: this.#variant,
+      server: this.#server,
+      version,
+      host: this.#host,
+      clock,
+      random,
+      events: {
+        onOpening: (names) => this.#count("attempt", names),
+        onMessage: () => this.#reached(stream),
+        onEnded: (end) => this.#ended(stream, end),
+      },
+    });
+    this.#streams.add(stream);
+    return stream;
+  }
+
+  #end(stream: SdsStream): void {
+    stream.close();
+    this.#streams.delete(stream);
+    this.#failing.delete(stream);
+    this.#setAnswering(stream, false);
+    if (this.#shared === stream) this.#shared = undefined;
+  }
+
+  #reached(stream: SdsStream): void {
+    this.#setAnswering(stream, true);
+    this.#failing.delete(stream);
+    if (this.#failing.size === 0) this.#health.reached();
+    for (const name of stream.names) {
+      this.#entries.get(name)?.followers.forEach((of) => of.reached());
+    }
+  }
+
+  #setAnswering(stream: SdsStream, is: boolean): void {
+    if (is) this.#answering.add(stream);
+    else this.#answering.delete(stream);
+    this.#stats.connected(this.#answering.size > 0);
+  }
+
+  #ended(stream: SdsStream, { status, wasWell }: StreamEnd): "again" | "stop" {
+    this.#setAnswering(stream, false);
+    const reason = formatStatus(status);
+    if (status.code === GRPC_UNIMPLEMENTED && this.#variant === "delta") {
+      const message = "sds server does not know delta, asked for the state of the world";
+      if (this.#api === "delta") this.#log.warn(message, { reason });
+      else this.#log.info(message, { reason });
+      this.#variant = "sotw";
+      this.#reopen();
+      return "stop";
+    }
+    const several = stream.names.size > 1;
+    if (status.code === GRPC_INVALID_ARGUMENT && several && stream === this.#shared) {
+      const message = "sds server refused several names at once, one stream each from now on";
+      this.#log.info(message, { reason });
+      this.#oneEach = true;
+      this.#reopen();
+      return "stop";
+    }
+    if (wasWell) return "again";
+    this.#count("failure", stream.names);
+    this.#failing.add(stream);
+    this.#health.failed(status);
+    const text =
+      `Cannot read from the SDS server "${this.#server.name}" at ${this.#where}: ${reason}`;
+    for (const name of stream.names) {
+      this.#entries.get(name)?.followers.forEach((of) => of.unreachable(text));
+    }
+    return "again";
+  }
+
+  /** Takes every name to new streams, by the rules of now. */
+  #reopen(): void {
+    for (const stream of this.#streams) this.#end(stream);
+    const entries = [...this.#entries.values()].filter(({ stream }) => stream);
+    for (const entry of entries) entry.stream = undefined;
+    this.#join(entries);
+  }
+
+  async #accept(offered: OfferedSecret): Promise<string | undefined> {
+    const { name, version, digest } = offered;
+    await this.#turn();
+    const entry = this.#entries.get(name);
+    if (!entry) return undefined;
+    this.#stats.add("attempt", name);
+    if (entry.held?.digest === digest) {
+      this.#stats.add("success", name);
+      return undefined;
+    }
+    try {
+      const { spec } = parseSecret(offered.secret, {
+        allowFiles: this.#deps.followFiles !== undefined,
+      });
+      const followers = [...entry.followers];
+      const outcomes = await Promise.all(followers.map((of) => of.offer(spec, version)));
+      const reason = outcomes.find((outcome) => outcome !== undefined);
+      if (reason === undefined) entry.held = { spec, version, digest };
+      this.#stats.add(reason === undefined ? "success" : "rejected", name);
+      return reason;
+    } catch (error) {
+      const reason = messageOf(error);
+      this.#rejected(name, reason);
+      return reason;
+    }
+  }
+
+  #rejected(name: string, reason: string): void {
+    this.#stats.add("rejected", name);
+    this.#entries.get(name)?.followers.forEach((of) => of.reject(reason));
+  }
+
+  #removed(name: string): void {
+    const entry = this.#entries.get(name);
+    if (!entry) return;
+    entry.held = undefined;
+    for (const follower of entry.followers) follower.remove();
+  }
+
+  /** Decoding a thousand secrets takes a while: traffic on this thread gets its turns in between. */
+  async #turn(): Promise<void> {
+    const { clock } = this.#deps;
+    if (clock.monotonic() < this.#turnEndsMs) return;
+    await new Promise((resolve) => setImmediate(resolve));
+    this.#turnEndsMs = clock.monotonic() + TURN_MS;
+  }
+
+  #load(spec: SecretSpec): Promise<Secret> {
+    const { clock, read, env, tlsFault } = this.#deps;
+    return loadSecret(spec, read, { nowMs: clock.now(), tlsFault, ...(env && { env }) });
+  }
+
+  #count(metric: "attempt" | "failure", names: Iterable<string>): void {
+    for (const name of names) this.#stats.add(metric, name);
+  }
+
+  get #where(): string {
+    return this.#server.addresses.map(formatAddress).join(", ");
+  }
+}

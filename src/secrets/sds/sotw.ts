@@ -1,0 +1,215 @@
+/**
+ * State of the world (`StreamSecrets`): every request lists all names, every response is answered with
+ * its version, or with the last good one and what is wrong. Pure: messages in, messages out.
+ *
+ * @module
+ */
+
+import {
+  type ErrorDetail,
+  type SdsClient,
+  type SdsResource,
+  SECRET_TYPE_URL,
+  type SotwRequest,
+  type SotwResponse,
+} from "./messages.ts";
+import {
+  Answers,
+  duplicatesOf,
+  Expiries,
+  Faults,
+  offeredOf,
+  type Protocol,
+  type ProtocolHost,
+  type ProtocolOptions,
+} from "./protocol.ts";
+
+interface Stream {
+  /** Of the last response, "" before the first. */
+  nonce: string;
+  sentClient: boolean;
+  /** Responses not answered yet. */
+  busy: number;
+  /** Given up during this stream; the server may not know yet. */
+  readonly dropped: Set<string>;
+}
+
+export class SotwProtocol implements Protocol<SotwResponse> {
+  readonly #client: SdsClient;
+  readonly #send: (request: SotwRequest) => void;
+  readonly #host: ProtocolHost;
+  readonly #answers: Answers;
+  readonly #expiries: Expiries;
+  readonly #names = new Set<string>();
+  /** Accepted once; what it takes to say that we have a version. */
+  readonly #known = new Set<string>();
+  #version = "";
+  #stream: Stream | undefined;
+  #tail: Promise<void> = Promise.resolve();
+
+  constructor(client: SdsClient, options: ProtocolOptions<SotwRequest>) {
+    const { send, host, clock, random } = options;
+    this.#client = client;
+    this.#send = send;
+    this.#host = host;
+    this.#answers = new Answers(clock, random);
+    this.#expiries = new Expiries(clock, (name) => this.#expired(name));
+  }
+
+  get names(): ReadonlySet<string> {
+    return this.#names;
+  }
+
+  change(subscribe: readonly string[], unsubscribe: readonly string[]): void {
+    const stream = this.#stream;
+    const before = this.#names.size;
+    let changed = false;
+    for (const name of unsubscribe) {
+      if (!this.#names.delete(name)) continue;
+      changed = true;
+      this.#known.delete(name);
+      this.#expiries.forget(name);
+      stream?.dropped.add(name);
+    }
+    for (const name of subscribe) {
+      if (this.#names.has(name)) continue;
+      changed = true;
+      this.#names.add(name);
+      stream?.dropped.delete(name);
+    }
+    // What is being answered, or put off, will list the names as they are then.
+    if (!changed || !stream || stream.busy > 0 || this.#names.size === 0) return;
+    if (before > 0 && this.#answers.flush()) return;
+    this.#request(stream);
+  }
+
+  opened(): void {
+    this.#stream = { nonce: "", sentClient: false, busy: 0, dropped: new Set() };
+    // Who says that it has a version may hear nothing until the next: not with names new to it.
+    for (const name of this.#names) if (!this.#known.has(name)) this.#version = "";
+    this.#request(this.#stream);
+  }
+
+  closed(): void {
+    this.#stream = undefined;
+    this.#answers.drop();
+  }
+
+  close(): void {
+    this.closed();
+    this.#expiries.close();
+  }
+
+  message(response: SotwResponse): Promise<void> {
+    const stream = this.#stream;
+    if (!stream) return Promise.resolve();
+    stream.busy++;
+    this.#answers.drop();
+    return this.#tail = this.#tail.then(() => this.#take(stream, response));
+  }
+
+  async #take(stream: Stream, response: SotwResponse): Promise<void> {
+    if (this.#stream !== stream) return;
+    const faults = await this.#judge(stream, response);
+    if (this.#stream !== stream) return;
+    stream.busy--;
+    stream.nonce = response.nonce;
+    if (faults.any) {
+      this.#answers.refused(() => this.#request(stream, faults.detail()));
+    } else {
+      this.#version = response.version;
+      this.#answers.taken(() => this.#request(stream));
+    }
+  }
+
+  async #judge(stream: Stream, response: SotwResponse): Promise<Faults> {
+    const faults = new Faults();
+    const served = new Set<string>();
+    const whole = this.#wholeFault(response);
+    if (whole !== undefined) {
+      faults.add(whole);
+      this.#rejectOthers(served, whole);
+      return faults;
+    }
+    const duplicates = duplicatesOf(response.resources);
+    for (const resource of response.resources) {
+      if (this.#stream !== stream) return faults;
+      const { name } = resource;
+      if (this.#names.has(name)) {
+        served.add(name);
+        const reason = await this.#use(resource, duplicates.has(name));
+        if (reason !== undefined) faults.add(`${name}: ${reason}`);
+      } else if (!stream.dropped.has(name)) faults.add(this.#unexpected(resource, served));
+    }
+    return faults;
+  }
+
+  /** What makes the response as a whole useless. */
+  #wholeFault({ typeUrl, resources }: SotwResponse): string | undefined {
+    if (typeUrl !== SECRET_TYPE_URL) return `the response is of type "${typeUrl.slice(0, 200)}"`;
+    const [only, ...more] = this.#names;
+    if (only === undefined || more.length > 0 || resources.length === 1) return undefined;
+    return resources.length === 0
+      ? `Missing SDS resources for ${only}`
+      : `Unexpected SDS secrets length: ${resources.length}`;
+  }
+
+  /** Refuses, or takes into use; the reason is told to the host where it does not know it already. */
+  async #use(resource: SdsResource, twice: boolean): Promise<string | undefined> {
+    const { name, content, ttlMs } = resource;
+    if (content.kind === "heartbeat" && this.#known.has(name) && !twice) {
+      this.#expiries.set(name, ttlMs);
+      return undefined;
+    }
+    const offered = twice ? "it is in the response twice" : offeredOf(resource);
+    if (typeof offered === "string") {
+      this.#host.rejected(name, offered);
+      return offered;
+    }
+    const reason = await this.#host.accept(offered);
+    // Given up while it was looked at: nobody knows it now.
+    if (reason !== undefined || !this.#names.has(name)) return reason;
+    this.#known.add(name);
+    this.#expiries.set(name, ttlMs);
+    return undefined;
+  }
+
+  /** A resource of no name, or of one that was not asked for. */
+  #unexpected({ name, content }: SdsResource, served: ReadonlySet<string>): string {
+    if (name === "") {
+      const reason = content.kind === "unreadable" ? content.reason : "it has no name";
+      const text = `a resource cannot be used: ${reason}`;
+      this.#rejectOthers(served, text);
+      return text;
+    }
+    const [only, ...more] = this.#names;
+    if (only === undefined || more.length > 0) return `"${name.slice(0, 256)}" was not asked for`;
+    const text = `Unexpected SDS secret (expecting ${only}): ${name.slice(0, 256)}`;
+    this.#host.rejected(only, text);
+    return text;
+  }
+
+  /** Whose it is cannot be told: all hear of it that the response has not served. */
+  #rejectOthers(served: ReadonlySet<string>, reason: string): void {
+    for (const name of this.#names) if (!served.has(name)) this.#host.rejected(name, reason);
+  }
+
+  #expired(name: string): void {
+    this.#known.delete(name);
+    this.#host.removed(name);
+  }
+
+  #request(stream: Stream, error?: ErrorDetail): void {
+    // No name at all would ask for everything there is.
+    if (this.#names.size === 0) return;
+    const client = stream.sentClient ? {} : { client: this.#client };
+    stream.sentClient = true;
+    this.#send({
+      version: this.#version,
+      names: [...this.#names],
+      nonce: stream.nonce,
+      ...client,
+      ...(error && { error }),
+    });
+  }
+}

@@ -1,0 +1,159 @@
+/**
+ * One subscription kept alive over one stream after the other. Between two it waits: full jitter, from
+ * the first wait again once a message has come (not when a stream opens: that proves nothing).
+ *
+ * @module
+ */
+
+import type { Clock, Random, Timer } from "../../base/mod.ts";
+import {
+  GRPC_DEADLINE_EXCEEDED,
+  GRPC_OK,
+  type GrpcCall,
+  type GrpcChannel,
+  type GrpcStatus,
+} from "../grpc/mod.ts";
+import type { SdsServer } from "../plan.ts";
+import { DeltaProtocol } from "./delta.ts";
+import { SDS_METHODS, type SdsMessages } from "./messages.ts";
+import type { Protocol, ProtocolHost, ProtocolOptions } from "./protocol.ts";
+import { SotwProtocol } from "./sotw.ts";
+
+export type SdsVariant = "sotw" | "delta";
+
+export interface StreamEnd {
+  readonly status: GrpcStatus;
+  /** It had answered, and was ended in good order or by us after a long quiet. */
+  readonly wasWell: boolean;
+}
+
+export interface StreamEvents {
+  onOpening(names: ReadonlySet<string>): void;
+  onMessage(): void;
+  /** What to do: open another one after a wait, or nothing, since the owner closes this subscription. */
+  onEnded(end: StreamEnd): "again" | "stop";
+}
+
+export interface StreamOptions {
+  readonly channel: GrpcChannel;
+  readonly messages: SdsMessages;
+  readonly variant: SdsVariant;
+  readonly server: SdsServer;
+  /** Of this program. */
+  readonly version: string;
+  readonly host: ProtocolHost;
+  readonly events: StreamEvents;
+  readonly clock: Clock;
+  readonly random: Random;
+}
+
+export class SdsStream {
+  readonly #options: StreamOptions;
+  readonly #protocol: Protocol<never>;
+  readonly #open: () => { close(): void };
+  #call: { close(): void } | undefined;
+  #timer: Timer | undefined;
+  #failures = 0;
+  #answered = false;
+  #closed = false;
+
+  constructor(options: StreamOptions) {
+    this.#options = options;
+    const { channel, messages, variant, server, version } = options;
+    const client = { node: server.node, version };
+    if (variant === "sotw") {
+      let call: GrpcCall<Parameters<typeof messages.sotw.request.encode>[0]>;
+      const protocol = new SotwProtocol(client, {
+        ...this.#parts(),
+        send: (request) => call.send(request),
+      });
+      this.#protocol = protocol;
+      this.#open = () => {
+        call = channel.bidi(SDS_METHODS.sotw, messages.sotw, this.#handler(protocol));
+        return call;
+      };
+    } else {
+      let call: GrpcCall<Parameters<typeof messages.delta.request.encode>[0]>;
+      const protocol = new DeltaProtocol(client, {
+        ...this.#parts(),
+        send: (request) => call.send(request),
+      });
+      this.#protocol = protocol;
+      this.#open = () => {
+        call = channel.bidi(SDS_METHODS.delta, messages.delta, this.#handler(protocol));
+        return call;
+      };
+    }
+  }
+
+  get names(): ReadonlySet<string> {
+    return this.#protocol.names;
+  }
+
+  /** The stream opens with its first name and closes with its last. */
+  change(subscribe: readonly string[], unsubscribe: readonly string[]): void {
+    if (this.#closed) return;
+    this.#protocol.change(subscribe, unsubscribe);
+    if (this.#protocol.names.size === 0) this.#end();
+    else if (!this.#call && !this.#timer) this.#start();
+  }
+
+  /** Ends a wait. */
+  refresh(): void {
+    if (this.#timer) this.#start();
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#end();
+    this.#protocol.close();
+  }
+
+  #parts(): Omit<ProtocolOptions<never>, "send"> {
+    const { host, clock, random } = this.#options;
+    return { host, clock, random };
+  }
+
+  #start(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    this.#answered = false;
+    this.#options.events.onOpening(this.#protocol.names);
+    this.#call = this.#open();
+    this.#protocol.opened();
+  }
+
+  #handler<T>(protocol: Protocol<T>) {
+    return {
+      onMessage: (message: T): Promise<void> => {
+        this.#failures = 0;
+        this.#answered = true;
+        this.#options.events.onMessage();
+        return protocol.message(message);
+      },
+      onEnd: (status: GrpcStatus): void => this.#ended(status),
+    };
+  }
+
+  #ended(status: GrpcStatus): void {
+    this.#call = undefined;
+    this.#protocol.closed();
+    const well = status.code === GRPC_OK || status.code === GRPC_DEADLINE_EXCEEDED;
+    const wasWell = this.#answered && well;
+    const next = this.#options.events.onEnded({ status, wasWell });
+    if (next === "stop" || this.#closed || this.#call || this.#protocol.names.size === 0) return;
+    const { clock, random, server } = this.#options;
+    const { backoffBaseMs, backoffMaxMs } = server;
+    const ceilingMs = Math.min(backoffMaxMs, backoffBaseMs * 2 ** Math.min(this.#failures, 30));
+    this.#failures++;
+    this.#timer = clock.after(random() * ceilingMs, () => this.#start());
+  }
+
+  #end(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    this.#call?.close();
+    this.#call = undefined;
+    this.#protocol.closed();
+  }
+}

@@ -1,0 +1,188 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { createAuthority } from "../../../test/kit/certificates.ts";
+import { setUpWorkload as setUp } from "../../../test/kit/workload_provider.ts";
+import { svidOf } from "../../../test/kit/workload_server.ts";
+
+const WEB = "spiffe://example.org/web";
+const API = "spiffe://example.org/api";
+const CA = createAuthority({ trustDomain: "example.org" });
+const OTHER = createAuthority({ trustDomain: "other.test" });
+
+test("createWorkloadProvider() withdraws an SVID that is absent, until it is back", async () => {
+  await using set = await setUp();
+  const [web, api] = [svidOf(CA, WEB), svidOf(CA, API)];
+  set.server.sendSvids({ svids: [web, api] });
+  const followed = set.follow("certificate", { id: API });
+  const trust = set.follow("validation", { id: API });
+  await followed.certificate();
+  await trust.validation();
+  set.server.sendSvids({ svids: [web] });
+  await followed.removed();
+  await trust.removed();
+  set.server.sendSvids({ svids: [web] });
+  set.server.sendSvids({ svids: [web, api] });
+  assert.deepEqual((await followed.certificate()).uris, [API]);
+  await trust.validation();
+});
+
+test("createWorkloadProvider() says once that an SVID was never there", async () => {
+  await using set = await setUp();
+  set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
+  const followed = set.follow("certificate", { hint: "none" });
+  await followed.removed();
+  set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
+  set.server.sendSvids({ svids: [svidOf(CA, WEB), svidOf(CA, API, { hint: "none" })] });
+  assert.deepEqual((await followed.certificate()).uris, [API]);
+});
+
+test("createWorkloadProvider() takes bundles from identities where an agent is older", async () => {
+  await using set = await setUp();
+  set.server.end("bundles", 12, "unknown method");
+  set.server.sendSvids({
+    svids: [svidOf(CA, WEB)],
+    federated: { "spiffe://other.test": OTHER.rootDer },
+  });
+  for (let round = 0; round < 2; round++) {
+    const { bundles } = await set.follow("validation").validation();
+    assert.deepEqual({ ...bundles }, {
+      "example.org": [CA.rootPem],
+      "other.test": [OTHER.rootPem],
+    });
+  }
+  assert.deepEqual(set.server.opened, { svids: 1, bundles: 1 });
+});
+
+test("createWorkloadProvider() keeps the last good secret when a message is bad", async () => {
+  await using set = await setUp();
+  const followed = set.follow("certificate");
+  const svid = svidOf(CA, WEB);
+  set.server.sendSvids({ svids: [svid] });
+  await followed.certificate();
+  const bad = new Uint8Array([0x0a, 0xff]);
+  set.server.sendBytes("svids", bad);
+  await followed.fault("rejected", /X509SVIDResponse/);
+  set.server.sendBytes("svids", bad);
+  set.server.sendSvids({ svids: [{ ...svid, key: svidOf(CA, WEB).key }] });
+  await followed.fault("rejected", /does not belong/);
+  // The same as before ends the fault.
+  set.server.sendSvids({ svids: [svid] });
+  await followed.certificate();
+  assert.equal(set.server.opened.svids, 1);
+});
+
+test("createWorkloadProvider() waits while nothing is registered, and drops what was denied", async () => {
+  await using set = await setUp();
+  set.server.end("svids", 7, "no identity issued");
+  const followed = set.follow("certificate");
+  await followed.fault("unreachable", /no identity issued/);
+  set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
+  await set.clock.advance(500);
+  await followed.certificate();
+  set.server.end("svids", 7, "no identity issued");
+  await followed.removed();
+  await followed.fault("unreachable", /no identity issued/);
+  set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
+  await set.clock.advance(500);
+  await followed.certificate();
+});
+
+test("createWorkloadProvider() keeps its secrets while the agent is away", async () => {
+  await using set = await setUp();
+  const svid = svidOf(CA, WEB);
+  set.server.sendSvids({ svids: [svid] });
+  const followed = set.follow("certificate");
+  await followed.certificate();
+  set.server.kill();
+  await followed.fault("unreachable", /UNAVAILABLE|CANCELLED/);
+  await set.server.start();
+  const next = svidOf(CA, WEB);
+  set.server.sendSvids({ svids: [next] });
+  await set.clock.advance(500);
+  await followed.certificate();
+});
+
+test("createWorkloadProvider() finds a socket that appears late", async () => {
+  await using set = await setUp();
+  set.server.kill();
+  const followed = set.follow("certificate");
+  await followed.fault("unreachable", /UNAVAILABLE/);
+  await set.server.start();
+  set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
+  await set.clock.advance(500);
+  await followed.certificate();
+});
+
+test("createWorkloadProvider() opens again at once after a good end", async () => {
+  await using set = await setUp();
+  set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
+  const followed = set.follow("certificate");
+  await followed.certificate();
+  await set.clock.advance(2_000);
+  set.server.hangUp("svids");
+  await set.server.settles("svids", 0);
+  while (set.server.opened.svids < 2) await set.clock.advance(0);
+  set.server.sendSvids({ svids: [svidOf(CA, API)] });
+  assert.deepEqual((await followed.certificate()).uris, [API]);
+});
+
+test("createWorkloadProvider() gives up a stream that stays silent", async () => {
+  await using set = await setUp();
+  set.server.stall("svids");
+  const followed = set.follow("certificate");
+  await set.server.opens("svids", 1);
+  await set.clock.advance(60_000);
+  await followed.fault("unreachable", /DEADLINE_EXCEEDED/);
+});
+
+test("createWorkloadProvider().close() ends every stream", async () => {
+  await using set = await setUp();
+  set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
+  const followed = set.follow("certificate");
+  await followed.certificate();
+  await set.provider.close();
+  await set.server.settles("svids", 0);
+  assert.equal(set.clock.pending, 0);
+  assert.ok(followed.silent);
+});
+
+test("createWorkloadProvider() keeps apart what a message has for different references", async () => {
+  await using set = await setUp();
+  const good = svidOf(CA, WEB);
+  const garbage = new Uint8Array([0x30, 0x01]);
+  const [web, api, trust] = [
+    set.follow("certificate"),
+    set.follow("certificate", { id: API }),
+    set.follow("validation", { id: WEB }),
+  ];
+  const bad = svidOf(CA, API, { chain: garbage });
+  set.server.sendSvids({ svids: [good, bad], federated: { "spiffe://other.test": garbage } });
+  await web.certificate();
+  await api.fault("rejected", /spiffe:\/\/example.org\/api/);
+  await trust.fault("rejected", /bundle of other.test/);
+});
+
+test("createWorkloadProvider() hardly asks again after INVALID_ARGUMENT, and recovers", async () => {
+  await using set = await setUp();
+  set.server.end("svids", 3, "no");
+  const followed = set.follow("certificate");
+  await followed.fault("unreachable", /INVALID_ARGUMENT: no/);
+  set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
+  await set.clock.advance(29_000);
+  assert.equal(set.server.opened.svids, 1);
+  assert.equal(set.clock.pending, 1);
+  await set.clock.advance(set.clock.nextInMs ?? 0);
+  await followed.certificate();
+});
+
+test("createWorkloadProvider() says that an agent has no X.509 identities, and asks when told", async () => {
+  await using set = await setUp();
+  set.server.end("svids", 12, "unknown method");
+  const followed = set.follow("certificate");
+  await followed.fault("unreachable", /does not offer this/);
+  set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
+  await set.clock.advance(3_600_000);
+  assert.equal(set.server.opened.svids, 1);
+  followed.watch.refresh();
+  await followed.certificate();
+});

@@ -1,0 +1,115 @@
+/**
+ * A provider of secrets of a Workload API beside its fake server, and what its subscribers were told.
+ *
+ * @module
+ */
+
+import assert from "node:assert/strict";
+import { seededRandom } from "../../src/base/mod.ts";
+import { tlsFault } from "../../src/net/tls_fault.ts";
+import type { SecretRef } from "../../src/secrets/plan.ts";
+import type { SecretProvider, SecretWatch } from "../../src/secrets/provider.ts";
+import type { CertificateSecret, Secret, ValidationSecret } from "../../src/secrets/secret.ts";
+import { createWorkloadProvider } from "../../src/secrets/workload/mod.ts";
+import { FakeClock } from "./clock.ts";
+import { startWorkloadServer, type WorkloadServer } from "./workload_server.ts";
+
+export type Told =
+  | { readonly kind: "secret"; readonly secret: Secret }
+  | { readonly kind: "rejected" | "unreachable"; readonly reason: string }
+  | { readonly kind: "removed" };
+
+/** What a subscriber was told, in order, each once. */
+export class Followed {
+  readonly watch: SecretWatch;
+  readonly #told: Told[] = [];
+  #wake = () => {};
+
+  constructor(provider: SecretProvider, ref: SecretRef) {
+    let returned = false;
+    const tell = (told: Told) => {
+      assert.ok(returned, "told before watch() returned");
+      this.#told.push(told);
+      this.#wake();
+    };
+    this.watch = provider.watch(ref, {
+      onSecret: (secret) => tell({ kind: "secret", secret }),
+      onRejected: (reason) => tell({ kind: "rejected", reason }),
+      onUnreachable: (reason) => tell({ kind: "unreachable", reason }),
+      onRemoved: () => tell({ kind: "removed" }),
+    });
+    returned = true;
+  }
+
+  async next(): Promise<Told> {
+    for (;;) {
+      const told = this.#told.shift();
+      if (told) return told;
+      await new Promise<void>((resolve) => this.#wake = resolve);
+    }
+  }
+
+  async certificate(): Promise<CertificateSecret> {
+    const told = await this.next();
+    assert.ok(told.kind === "secret" && told.secret.type === "certificate", JSON.stringify(told));
+    return told.secret;
+  }
+
+  async validation(): Promise<ValidationSecret["validation"] & { kind: "spiffe" }> {
+    const told = await this.next();
+    assert.ok(told.kind === "secret" && told.secret.type === "validation", JSON.stringify(told));
+    const { validation } = told.secret;
+    assert.ok(validation.kind === "spiffe");
+    return validation;
+  }
+
+  async fault(kind: "rejected" | "unreachable", want: RegExp): Promise<void> {
+    const told = await this.next();
+    assert.ok(told.kind === kind, JSON.stringify(told));
+    assert.match(told.reason, want);
+  }
+
+  async removed(): Promise<void> {
+    assert.deepEqual(await this.next(), { kind: "removed" });
+  }
+
+  get silent(): boolean {
+    return this.#told.length === 0;
+  }
+}
+
+export interface WorkloadFixture extends AsyncDisposable {
+  readonly server: WorkloadServer;
+  readonly provider: SecretProvider;
+  readonly clock: FakeClock;
+  follow(
+    type: SecretRef["type"],
+    choice?: { readonly id?: string; readonly hint?: string },
+  ): Followed;
+}
+
+/** A provider of a server that has said nothing yet, in time that the test moves. */
+export async function setUpWorkload(): Promise<WorkloadFixture> {
+  const server = await startWorkloadServer();
+  const { address } = server;
+  const clock = new FakeClock({ startMs: Date.now() });
+  const provider = createWorkloadProvider(address, {
+    clock,
+    random: seededRandom(1),
+    read: () => Promise.reject(new Error("no file is read here")),
+    tlsFault,
+  });
+  return {
+    server,
+    provider,
+    clock,
+    follow(type, choice = {}) {
+      const source = { kind: "workload", address, ...choice } as const;
+      return new Followed(provider, { type, name: type, source, initialFetchTimeoutMs: 0 });
+    },
+    async [Symbol.asyncDispose]() {
+      await provider.close();
+      await server[Symbol.asyncDispose]();
+    },
+  };
+}

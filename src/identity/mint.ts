@@ -25,23 +25,17 @@ import {
   derText,
   derTime,
   derUnsigned,
-  TAG,
 } from "../wire/mod.ts";
+import { derExtension, derName, type ExtraExtension, signingSchemeOf } from "./mint_parts.ts";
 import { KEY_USAGE_BIT, type KeyUsage, OID } from "./oids.ts";
+
+export type { ExtraExtension };
 
 export type KeyKind = "ec-p256" | "ec-p384" | "ec-p521" | "rsa-2048" | "rsa-4096" | "ed25519";
 
 export interface KeyPair {
   readonly publicKey: KeyObject;
   readonly privateKey: KeyObject;
-}
-
-/** An extension as it stands in a certificate. */
-export interface ExtraExtension {
-  readonly oid: string;
-  readonly critical: boolean;
-  /** DER of the value, without the octet string around it. */
-  readonly value: Uint8Array;
 }
 
 export interface CertificateOptions {
@@ -57,6 +51,8 @@ export interface CertificateOptions {
   readonly serial?: Uint8Array;
   readonly uris?: readonly string[];
   readonly dnsNames?: readonly string[];
+  /** Further alternative names, each the DER of a GeneralName. */
+  readonly altNames?: readonly Uint8Array[];
   /** Absent: no basic constraints at all; `false`: CA:FALSE. */
   readonly ca?: false | { readonly pathLength?: number };
   /** Absent: no such extension. */
@@ -101,7 +97,7 @@ export function keyIdOf(publicKey: KeyObject): Uint8Array {
 /** DER of a signed certificate, version 3. */
 export function mintCertificate(options: CertificateOptions): Uint8Array {
   const { publicKey, signer, notBeforeMs, notAfterMs, subject = "", issuer = "" } = options;
-  const scheme = schemeOf(signer, options.hash);
+  const scheme = signingSchemeOf(signer, options.hash);
   const serial = options.serial ?? new Uint8Array(randomBytes(16)).map((b, i) => i ? b : b & 0x7f);
   const extensions = extensionsOf(options);
   const tbs = derSequence(
@@ -127,18 +123,18 @@ export function spkiOf(publicKey: KeyObject): Uint8Array {
 
 function extensionsOf(options: CertificateOptions): Uint8Array[] {
   const { ca, keyUsage, extendedKeyUsage, subjectKeyId, authorityKeyId } = options;
-  const { uris = [], dnsNames = [], extensions = [] } = options;
+  const { uris = [], dnsNames = [], altNames = [], extensions = [] } = options;
   const built: Uint8Array[] = [];
   if (keyUsage) {
     const bits = derNamedBits(keyUsage.map((name) => KEY_USAGE_BIT[name]));
-    built.push(extension({ oid: OID.keyUsage, critical: true, value: bits }));
+    built.push(derExtension({ oid: OID.keyUsage, critical: true, value: bits }));
   }
   if (extendedKeyUsage) {
     const oids = extendedKeyUsage.map((name) =>
       derOid(name === "clientAuth" || name === "serverAuth" ? OID[name] : name)
     );
     built.push(
-      extension({ oid: OID.extendedKeyUsage, critical: false, value: derSequence(...oids) }),
+      derExtension({ oid: OID.extendedKeyUsage, critical: false, value: derSequence(...oids) }),
     );
   }
   if (ca !== undefined) {
@@ -147,56 +143,24 @@ function extensionsOf(options: CertificateOptions): Uint8Array[] {
       ...ca === false ? [] : [derBoolean(true)],
       ...pathLength === undefined ? [] : [derNumber(pathLength)],
     );
-    built.push(extension({ oid: OID.basicConstraints, critical: true, value }));
+    built.push(derExtension({ oid: OID.basicConstraints, critical: true, value }));
   }
   if (subjectKeyId) {
     const value = derOctets(subjectKeyId);
-    built.push(extension({ oid: OID.subjectKeyId, critical: false, value }));
+    built.push(derExtension({ oid: OID.subjectKeyId, critical: false, value }));
   }
   if (authorityKeyId) {
     const value = derSequence(derElement(contextTag(0, "primitive"), authorityKeyId));
-    built.push(extension({ oid: OID.authorityKeyId, critical: false, value }));
+    built.push(derExtension({ oid: OID.authorityKeyId, critical: false, value }));
   }
-  if (uris.length + dnsNames.length > 0) {
+  if (uris.length + dnsNames.length + altNames.length > 0) {
     const value = derSequence(
       ...uris.map((uri) => derText(contextTag(6, "primitive"), uri)),
       ...dnsNames.map((name) => derText(contextTag(2, "primitive"), name)),
+      ...altNames,
     );
     // Critical when there is no other name (RFC 5280 4.2.1.6).
-    built.push(extension({ oid: OID.subjectAltName, critical: !options.subject, value }));
+    built.push(derExtension({ oid: OID.subjectAltName, critical: !options.subject, value }));
   }
-  return [...built, ...extensions.map(extension)];
-}
-
-function extension({ oid, critical, value }: ExtraExtension): Uint8Array {
-  return derSequence(derOid(oid), ...critical ? [derBoolean(true)] : [], derOctets(value));
-}
-
-function derName(commonName: string): Uint8Array {
-  if (commonName === "") return derSequence();
-  const attribute = derSequence(derOid(OID.commonName), derText(TAG.utf8String, commonName));
-  return derSequence(derElement(TAG.set, attribute));
-}
-
-interface Scheme {
-  readonly identifier: Uint8Array;
-  readonly hash: string | null;
-}
-
-function schemeOf(signer: KeyObject, asked: CertificateOptions["hash"]): Scheme {
-  if (signer.asymmetricKeyType === "ed25519") {
-    return { identifier: derSequence(derOid(OID.ed25519)), hash: null };
-  }
-  const rsa = signer.asymmetricKeyType === "rsa";
-  const curve = signer.asymmetricKeyDetails?.namedCurve;
-  const natural = curve === "secp521r1" ? "sha512" : curve === "secp384r1" ? "sha384" : "sha256";
-  const hash = asked ?? natural;
-  const oid = {
-    sha1: rsa ? "1.2.840.113549.1.1.5" : "1.2.840.10045.4.1",
-    sha256: rsa ? OID.rsaSha256 : OID.ecdsaSha256,
-    sha384: rsa ? OID.rsaSha384 : OID.ecdsaSha384,
-    sha512: rsa ? OID.rsaSha512 : OID.ecdsaSha512,
-  }[hash];
-  const parameters = rsa ? [derElement(TAG.null)] : [];
-  return { identifier: derSequence(derOid(oid), ...parameters), hash };
+  return [...built, ...extensions.map(derExtension)];
 }

@@ -15,6 +15,7 @@ export * from "./certificate_pair.ts";
 export * from "./credentials.ts";
 export type { Extensions } from "./extensions.ts";
 export * from "./mint.ts";
+export * from "./mint_crl.ts";
 export type { KeyUsage } from "./oids.ts";
 export type { Usage } from "./path.ts";
 export * from "./peer_judge.ts";

@@ -1,0 +1,237 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certificates.ts";
+import { formatPem } from "../wire/mod.ts";
+import type { Authority, CertificateOverrides } from "./authority.ts";
+import { parseCertificate } from "./certificate.ts";
+import type { ChainVerdict } from "./chain.ts";
+import { type CrlOptions, mintCrlPem } from "./mint_crl.ts";
+import { generateKey } from "./mint.ts";
+import { createPeerValidator } from "./peer_validator.ts";
+import { NO_RULES, type PeerRules } from "./validation.ts";
+
+const NOW_MS = Date.UTC(2026, 10, 21, 12);
+const HOUR_MS = 3_600_000;
+const KEY = generateKey();
+const ROOT = createAuthority({ nowMs: NOW_MS, name: "root" });
+const MIDDLE = ROOT.intermediate({ overrides: { subject: "middle" } });
+const STRANGER = createAuthority({ nowMs: NOW_MS, name: "root" });
+const SERIAL = "0a:0b:0c";
+const [MIDDLE_DER = new Uint8Array()] = MIDDLE.chainDer;
+const MIDDLE_SERIAL = parseCertificate(MIDDLE_DER).serial;
+
+function listOf(authority: Authority, options: Partial<CrlOptions> = {}): string {
+  const issuer = authority === MIDDLE ? "middle" : "root";
+  return mintCrlPem({
+    signer: authority.key.privateKey,
+    issuer,
+    thisUpdateMs: NOW_MS - HOUR_MS,
+    nextUpdateMs: NOW_MS + HOUR_MS,
+    ...options,
+  });
+}
+
+interface Case {
+  readonly crls: readonly string[];
+  readonly rules?: Partial<PeerRules>;
+  readonly issuer?: Authority;
+  readonly roots?: readonly string[];
+  readonly leaf?: CertificateOverrides;
+  readonly presented?: readonly Uint8Array[];
+}
+
+function judge(
+  { crls, rules = {}, issuer = MIDDLE, roots, leaf = {}, presented }: Case,
+): ChainVerdict {
+  const issued = issuer.issueLeaf({
+    service: "web",
+    key: KEY,
+    overrides: { serial: Uint8Array.of(10, 11, 12), ...leaf },
+  });
+  const validator = createPeerValidator(
+    {
+      kind: "ca",
+      rootPems: roots ?? [ROOT.rootPem],
+      rules: { ...NO_RULES, crlPems: crls, ...rules },
+    },
+    { serviceTrustDomains: [TRUST_DOMAIN], strictSpiffeChain: false },
+  );
+  return validator.judge({
+    leaf: issued.certDer,
+    presented: presented ?? issued.chainDer,
+    nowMs: NOW_MS,
+    usage: "client",
+  });
+}
+
+const CLEAN = [listOf(ROOT), listOf(MIDDLE)];
+const IDP = "2.5.29.28";
+const scopeOf = (number: number) => ({
+  oid: IDP,
+  critical: true,
+  value: Uint8Array.of(0x30, 3, 0x80 | number, 1, 0xff),
+});
+
+for (
+  const [name, options, reason] of [
+    ["lists of each CA, which revoke others", {
+      crls: [listOf(ROOT, { revoked: ["01"] }), listOf(MIDDLE, { revoked: ["02", "0a:0b"] })],
+    }, undefined],
+    ["a revoked leaf", {
+      crls: [listOf(ROOT), listOf(MIDDLE, { revoked: ["01", SERIAL, "02"] })],
+    }, /its certificate with serial 0a:0b:0c is revoked/],
+    ["a leaf whose serial another CA revoked", {
+      crls: [listOf(ROOT, { revoked: [SERIAL] }), listOf(MIDDLE)],
+    }, undefined],
+    ["a revoked leaf with a high first byte", {
+      crls: [listOf(ROOT), listOf(MIDDLE, { revoked: ["ff:01"] })],
+      leaf: { serial: Uint8Array.of(0, 0xff, 1) },
+    }, /serial ff:01 is revoked/],
+    ["a revoked intermediate", {
+      crls: [listOf(ROOT, { revoked: [MIDDLE_SERIAL] }), listOf(MIDDLE)],
+    }, /the issuer with serial .* is revoked/],
+    ["a revoked intermediate where only leaves are looked up", {
+      crls: [listOf(ROOT, { revoked: [MIDDLE_SERIAL] }), listOf(MIDDLE)],
+      rules: { onlyLeafCrl: true },
+    }, undefined],
+    ["no list of the root", { crls: [listOf(MIDDLE)] }, /no revocation list of the CA/],
+    ["no list of the root where only leaves are looked up", {
+      crls: [listOf(MIDDLE)],
+      rules: { onlyLeafCrl: true },
+    }, undefined],
+    ["no list of the leaf's issuer", { crls: [listOf(ROOT)] }, /vouches for its certificate/],
+    ["no list of the leaf's issuer where only leaves are looked up", {
+      crls: [listOf(ROOT)],
+      rules: { onlyLeafCrl: true },
+    }, /vouches for its certificate/],
+    ["lists of strangers alone", {
+      crls: [mintCrlPem({
+        signer: STRANGER.key.privateKey,
+        issuer: "other",
+        thisUpdateMs: NOW_MS - HOUR_MS,
+      })],
+    }, /no revocation list of the CA/],
+    ["a list that a stranger of the same name signed", {
+      crls: [listOf(ROOT), listOf(MIDDLE, { signer: STRANGER.key.privateKey })],
+    }, /no revocation list of the CA/],
+    [
+      "a list with SHA-1",
+      { crls: [listOf(ROOT), listOf(MIDDLE, { hash: "sha1" })] },
+      /no revocation/,
+    ],
+    ["a list past its next update", {
+      crls: [listOf(ROOT), listOf(MIDDLE, { nextUpdateMs: NOW_MS - 1000 })],
+    }, /revocation list of the CA with serial .* expired at/],
+    ["a list past its next update, dates overlooked", {
+      crls: [listOf(ROOT), listOf(MIDDLE, { nextUpdateMs: NOW_MS - 1000 })],
+      rules: { allowExpired: true },
+    }, undefined],
+    ["a list past its next update that revokes, dates overlooked", {
+      crls: [listOf(ROOT), listOf(MIDDLE, { nextUpdateMs: NOW_MS - 1000, revoked: [SERIAL] })],
+      rules: { allowExpired: true },
+    }, /is revoked/],
+    ["a list of tomorrow", {
+      crls: [listOf(ROOT), listOf(MIDDLE, { thisUpdateMs: NOW_MS + 1000 })],
+    }, /is not valid before/],
+    ["a newer list that forgives", {
+      crls: [
+        ...CLEAN,
+        listOf(MIDDLE, { thisUpdateMs: NOW_MS - 2 * HOUR_MS, revoked: [SERIAL] }),
+      ],
+    }, undefined],
+    ["a newer list that revokes", {
+      crls: [...CLEAN, listOf(MIDDLE, { thisUpdateMs: NOW_MS - 1000, revoked: [SERIAL] })],
+    }, /is revoked/],
+    ["an expired list beside one in time", {
+      crls: [listOf(MIDDLE, { nextUpdateMs: NOW_MS - 1, revoked: ["01"] }), ...CLEAN],
+    }, undefined],
+    ["a list without a next update, of version 1", {
+      crls: [
+        listOf(ROOT),
+        mintCrlPem({
+          signer: MIDDLE.key.privateKey,
+          issuer: "middle",
+          thisUpdateMs: NOW_MS - HOUR_MS,
+          version: 1,
+        }),
+      ],
+    }, undefined],
+    ["a list about CAs alone", {
+      crls: [listOf(ROOT), listOf(MIDDLE, { extensions: [scopeOf(2)] })],
+    }, /no revocation list/],
+    ["a list about leaves alone", {
+      crls: [listOf(ROOT), listOf(MIDDLE, { extensions: [scopeOf(1)], revoked: [SERIAL] })],
+    }, /is revoked/],
+    ["a root's list about CAs alone", {
+      crls: [listOf(ROOT, { extensions: [scopeOf(2)] }), listOf(MIDDLE)],
+    }, undefined],
+    ["a root's list about leaves alone", {
+      crls: [listOf(ROOT, { extensions: [scopeOf(1)] }), listOf(MIDDLE)],
+    }, /no revocation list/],
+    ["all lists in one text", { crls: [CLEAN.join("")] }, undefined],
+  ] as const satisfies readonly (readonly [string, Case, RegExp | undefined])[]
+) {
+  test(`revocation: ${reason ? "refuses" : "trusts"} with ${name}`, () => {
+    const verdict = judge(options);
+    if (!reason) {
+      assert.equal(verdict.kind, "trusted", JSON.stringify(verdict));
+      return;
+    }
+    assert.ok(verdict.kind === "untrusted", "trusted");
+    assert.match(verdict.reason, reason);
+    assert.equal(verdict.code, "chain_untrusted");
+  });
+}
+
+test("revocation: an intermediate as anchor needs its own list and no other", () => {
+  const roots = [formatPem("CERTIFICATE", MIDDLE_DER)];
+  assert.equal(judge({ crls: [listOf(MIDDLE)], roots }).kind, "trusted");
+  assert.equal(judge({ crls: [listOf(ROOT)], roots }).kind, "untrusted");
+});
+
+test("revocation: another path counts where one CA was revoked", () => {
+  const next = createAuthority({ nowMs: NOW_MS, name: "next" });
+  const serial = Uint8Array.of(1);
+  const crossed = ROOT.crossSign(next, { serial });
+  const both = [ROOT.rootPem, next.rootPem];
+  const lists = [
+    listOf(ROOT, { revoked: ["01"] }),
+    listOf(next, { issuer: "next" }),
+  ];
+  const issued = { issuer: next, presented: [crossed] };
+  assert.equal(judge({ ...issued, crls: lists }).kind, "untrusted");
+  assert.equal(judge({ ...issued, crls: lists, roots: both }).kind, "trusted");
+});
+
+test("revocation: a CA that may not sign lists is not believed", () => {
+  const mute = ROOT.intermediate({
+    overrides: { subject: "middle", keyUsage: ["digitalSignature", "keyCertSign"] },
+  });
+  const list = listOf(mute, { issuer: "middle" });
+  const verdict = judge({ issuer: mute, crls: [listOf(ROOT), list] });
+  assert.ok(verdict.kind === "untrusted");
+  assert.match(verdict.reason, /may not sign revocation lists/);
+});
+
+test("revocation: a nameless CA's list is known by its signature", () => {
+  const nameless = ROOT.intermediate();
+  const list = (revoked: string[]) => listOf(nameless, { issuer: "", revoked });
+  assert.equal(judge({ issuer: nameless, crls: [listOf(ROOT), list([])] }).kind, "trusted");
+  assert.equal(judge({ issuer: nameless, crls: [listOf(ROOT), list([SERIAL])] }).kind, "untrusted");
+});
+
+test("revocation: the verdict ends with the first list to be replaced", () => {
+  const crls = [listOf(ROOT, { nextUpdateMs: NOW_MS + 5000 }), listOf(MIDDLE)];
+  const verdict = judge({ crls });
+  assert.ok(verdict.kind === "trusted");
+  assert.equal(verdict.notAfterMs, NOW_MS + 5000);
+});
+
+test("revocation: a peer accepted untrusted may be revoked, and is not verified", () => {
+  const verdict = judge({
+    crls: [listOf(ROOT), listOf(MIDDLE, { revoked: [SERIAL] })],
+    rules: { acceptUntrusted: true },
+  });
+  assert.ok(verdict.kind === "trusted");
+  assert.equal(verdict.verified, false);
+});

@@ -48,7 +48,15 @@ const NETWORK: Readonly<Record<string, readonly string[]>> = {
   "node:https": ["consul", "admin", "dev"],
 };
 
-const PACKAGES = ["hono", "valibot", "@hono/node-server", "re2js", "yaml"];
+const PACKAGES = [
+  "hono",
+  "valibot",
+  "@hono/node-server",
+  "@grpc/grpc-js",
+  "protobufjs",
+  "re2js",
+  "yaml",
+];
 const PLUGIN_PACKAGES = ["valibot", "jose"];
 const RUNTIME_FILES = ["src/net/bun.ts", "src/net/node.ts"];
 const NOTICE_LINES = 300;

@@ -7,6 +7,8 @@
 import type { Clock, Log, Random, Stats } from "../base/mod.ts";
 import type { Engine } from "../net/mod.ts";
 import { createProviders, SecretStore } from "../secrets/mod.ts";
+import { versionInfo } from "./version.ts";
+import { VERSION } from "./version.ts";
 
 export interface SecretStoreDeps {
   readonly clock: Clock;
@@ -19,5 +21,6 @@ export interface SecretStoreDeps {
 
 export function createSecretStore(deps: SecretStoreDeps): SecretStore {
   const { clock, random, log, stats } = deps;
-  return new SecretStore({ clock, random, log, stats, providers: createProviders(deps) });
+  const providers = createProviders({ ...deps, version: VERSION });
+  return new SecretStore({ clock, random, log, stats, providers });
 }

@@ -5,9 +5,9 @@
  * @module
  */
 
-import { type Clock, type Log, ProxyError, type Random } from "../base/mod.ts";
+import { type Clock, type Log, ProxyError, type Random, type Stats } from "../base/mod.ts";
 import { LoadingProvider } from "./create_providers_loading.ts";
-import type { FileSystem } from "./file/mod.ts";
+import type { FileHub, FileSystem } from "./file/mod.ts";
 import type { Environment, TlsFault } from "./load/mod.ts";
 import type { SecretProvider } from "./provider.ts";
 import type { ExternalSource, ProviderFactory } from "./store_providers.ts";
@@ -16,6 +16,9 @@ export interface ProviderDeps {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
+  readonly stats: Stats;
+  /** Of this program: SDS servers are told. */
+  readonly version: string;
   /** For secrets that are in environment variables. */
   readonly env: Environment;
   /** The engine's opinion of a certificate and key. */
@@ -32,8 +35,9 @@ async function load(source: ExternalSource, deps: ProviderDeps): Promise<SecretP
       const { createFileProvider } = await import("./file/mod.ts");
       return createFileProvider(deps);
     }
-    case "secret_file":
     case "sds":
+      return await loadSds(source, deps);
+    case "secret_file":
       throw new ProxyError("unsupported", `Cannot follow sources of kind "${source.kind}" yet`);
     case "workload": {
       const { createWorkloadProvider } = await import("./workload/mod.ts");
@@ -44,6 +48,33 @@ async function load(source: ExternalSource, deps: ProviderDeps): Promise<SecretP
       });
     }
   }
+}
+
+async function loadSds(
+  source: ExternalSource & { readonly kind: "sds" },
+  deps: ProviderDeps,
+): Promise<SecretProvider> {
+  const { createSdsProvider } = await import("./sds/mod.ts");
+  const { FileHub, followSpec } = await import("./file/mod.ts");
+  const { realFiles } = await import("./file/files.ts");
+  // A server may name files of this machine; most send everything themselves.
+  let hub: FileHub | undefined;
+  const provider = createSdsProvider(source.server, source.api, {
+    ...deps,
+    read: (path, limitBytes) => readWhole(realFiles, path, limitBytes),
+    followFiles: (spec, { defaults }, events) => {
+      hub ??= new FileHub(deps);
+      const options = { ...deps, hub, watch: true, ...defaults && { defaults } };
+      return followSpec(spec, options, { onUnreachable() {}, onRemoved() {}, ...events });
+    },
+  });
+  return {
+    watch: (ref, events) => provider.watch(ref, events),
+    async close() {
+      await provider.close();
+      await hub?.close();
+    },
+  };
 }
 
 /** A file that is written just now is at rest a moment later; one that never is gets no further try. */

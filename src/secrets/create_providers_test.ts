@@ -1,9 +1,25 @@
 import assert from "node:assert/strict";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
+import { createAuthority } from "../../test/kit/certificates.ts";
 import { settle } from "../../test/kit/clock.ts";
-import { certificateSecret, FakeProviders, secretRef } from "../../test/kit/secret_peers.ts";
+import {
+  certificateSecret,
+  credentialsPlan,
+  FakeProviders,
+  secretRef,
+} from "../../test/kit/secret_peers.ts";
+import { silentLog, Stats, systemClock, systemRandom } from "../base/mod.ts";
 import { LoadingProvider } from "./create_providers_loading.ts";
-import type { SecretEvents, SecretProvider, SecretSource } from "./mod.ts";
+import {
+  createProviders,
+  type SecretEvents,
+  type SecretProvider,
+  type SecretSource,
+  SecretStore,
+} from "./mod.ts";
 
 function heard() {
   const said: string[] = [];
@@ -66,4 +82,47 @@ test("LoadingProvider tells all who ask that it cannot be loaded, later", async 
   await settle();
   assert.deepEqual(said.slice(1), ['Cannot follow secret "api": no such module']);
   await provider.close();
+});
+
+test("createProviders() follows files through the store, and keeps waiting for one that is not there", async () => {
+  const directory = await mkdtemp(join(tmpdir(), "postern-"));
+  const leaf = createAuthority().issueLeaf({ service: "web" });
+  const path = join(directory, "web.pem");
+  await writeFile(path, leaf.certPem + leaf.keyPem);
+  const store = new SecretStore({
+    clock: systemClock,
+    random: systemRandom,
+    log: silentLog,
+    stats: new Stats(),
+    providers: createProviders({
+      clock: systemClock,
+      random: systemRandom,
+      log: silentLog,
+      stats: new Stats(),
+      version: "1",
+      env: {},
+      tlsFault: () => undefined,
+    }),
+  });
+  const file = { kind: "file", path } as const;
+  const gone = { kind: "file", path: join(directory, "gone.pem") } as const;
+  const source = (at: typeof file): SecretSource => ({
+    kind: "spec",
+    watch: true,
+    spec: { type: "certificate", chain: at, key: at },
+  });
+  const opened = new Promise<void>((resolve) => {
+    store.onChange = () => store.held.credentials.web?.kind === "open" && resolve();
+  });
+  store.follow({
+    web: credentialsPlan({ certificates: [secretRef("web", { source: source(file) })] }),
+    api: credentialsPlan({ certificates: [secretRef("api", { source: source(gone) })] }),
+  });
+  await opened;
+  const [held] = Object.values(store.held.certificates);
+  assert.equal(held?.value.certPem.trim(), leaf.certPem.trim());
+  assert.equal(held?.source, `file ${path}`);
+  assert.equal(store.held.credentials.api?.kind, "warming");
+  await store.close();
+  await rm(directory, { recursive: true });
 });

@@ -3,7 +3,14 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { systemRandom } from "../../src/base/mod.ts";
-import { type Authority, createPeerValidator, type Validation } from "../../src/identity/mod.ts";
+import {
+  type Authority,
+  createPeerValidator,
+  type IssuedLeaf,
+  mintCrl,
+  parseCertificate,
+  type Validation,
+} from "../../src/identity/mod.ts";
 import { tlsFault } from "../../src/net/tls_fault.ts";
 import { createWorkloadProvider } from "../../src/secrets/workload/mod.ts";
 import { createAuthority } from "../kit/certificates.ts";
@@ -17,12 +24,16 @@ const WEB = "spiffe://example.org/web";
 const PARTNER = "spiffe://other.test/partner";
 
 function judge(validation: Validation, authority: Authority, uri: string): string {
+  return judgeLeaf(validation, authority.issueLeaf({ service: "x", uri }));
+}
+
+function judgeLeaf(validation: Validation, leaf: IssuedLeaf): string {
   const validator = createPeerValidator(validation, {
     serviceTrustDomains: [],
     strictSpiffeChain: false,
   });
-  const { certDer: leaf, chainDer: presented } = authority.issueLeaf({ service: "x", uri });
-  return validator.judge({ leaf, presented, nowMs: Date.now(), usage: "client" }).kind;
+  const peer = { leaf: leaf.certDer, presented: leaf.chainDer };
+  return validator.judge({ ...peer, nowMs: Date.now(), usage: "client" }).kind;
 }
 
 for (
@@ -37,9 +48,13 @@ for (
       read: () => Promise.reject(new Error("no file is read here")),
       tlsFault,
     });
-    const send = (own: Uint8Array, federated: Readonly<Record<string, Uint8Array>>) => {
-      server.sendSvids({ svids: [svidOf(CA, WEB, { bundle: own })], federated });
-      server.sendBundles({ bundles: { "spiffe://example.org": own, ...federated } });
+    const send = (
+      own: Uint8Array,
+      federated: Readonly<Record<string, Uint8Array>>,
+      crls: readonly Uint8Array[] = [],
+    ) => {
+      server.sendSvids({ svids: [svidOf(CA, WEB, { bundle: own })], federated, crls });
+      server.sendBundles({ bundles: { "spiffe://example.org": own, ...federated }, crls });
     };
     const arrived: Validation[] = [];
     let wake = () => {};
@@ -80,6 +95,22 @@ for (
     assert.equal(judge(alone, CA, WEB), "trusted");
     assert.equal(judge(alone, NEXT, WEB), "trusted");
     assert.equal(judge(alone, OTHER, PARTNER), "untrusted");
+
+    // The agent revokes one of the certificates that the bundle vouches for.
+    const revoked = CA.issueLeaf({ service: "x", uri: WEB });
+    assert.equal(judgeLeaf(alone, revoked), "trusted");
+    const nowMs = Date.now();
+    const crl = mintCrl({
+      signer: CA.key.privateKey,
+      issuerDer: parseCertificate(CA.rootDer).subject,
+      thisUpdateMs: nowMs - 60_000,
+      nextUpdateMs: nowMs + 3_600_000,
+      revoked: [parseCertificate(revoked.certDer).serial],
+    });
+    send(CA.rootDer, {}, [crl]);
+    const listed = await next();
+    assert.equal(judgeLeaf(listed, revoked), "untrusted");
+    assert.equal(judge(listed, CA, WEB), "trusted");
     await provider.close();
   });
 }

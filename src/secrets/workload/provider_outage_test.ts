@@ -186,3 +186,17 @@ test("createWorkloadProvider() says that an agent has no X.509 identities, and a
   followed.watch.refresh();
   await followed.certificate();
 });
+
+test("createWorkloadProvider() refuses a bundle and a revocation list that cannot be read", async () => {
+  await using set = await setUp();
+  const bundles = { "spiffe://example.org": CA.rootDer };
+  const followed = set.follow("validation");
+  set.server.sendBundles({ bundles });
+  await followed.validation();
+  set.server.sendBundles({ bundles, crls: [new Uint8Array([0x30, 0x01, 0x00])] });
+  await followed.fault("rejected", /revocation list/);
+  set.server.sendBundles({ bundles: { "spiffe://example.org": new Uint8Array([0x30, 0]) } });
+  await followed.fault("rejected", /bundle of example.org/);
+  set.server.sendBundles({ bundles });
+  await followed.validation();
+});

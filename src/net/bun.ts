@@ -5,6 +5,7 @@
  * @module
  */
 
+import { createHash } from "node:crypto";
 import { BunConnection, keepAlive } from "./bun_connection.ts";
 import { Accepted, type BunServerTls } from "./bun_accepted.ts";
 import { Dialling } from "./bun_dialling.ts";
@@ -85,11 +86,17 @@ function createBunEngine(bun: BunRuntime): Engine {
   };
 }
 
+/**
+ * Bun keeps one context, with its ticket keys, for equal options. Roots that it is not told of tell apart
+ * contexts all the same, as the passphrase that a key which is not encrypted has no use for: a session
+ * made under one validation is not resumed under another.
+ */
 function commonTls(material: TlsMaterial): BunTlsOptions {
+  const roots = material.rootPems.join("\n");
   const suites = material.cipherSuites.length ? material.cipherSuites : DEFAULT_CIPHER_SUITES;
   return {
     ...(material.certPem && { cert: material.certPem, key: material.keyPem }),
-    ...(needsRoots(material) && { ca: material.rootPems.join("\n") }),
+    ...(needsRoots(material) ? { ca: roots } : { passphrase: sha256(roots) }),
     ciphers: suites.join(":"),
     minVersion: TLS_VERSION[material.minVersion],
     maxVersion: TLS_VERSION[material.maxVersion],
@@ -145,4 +152,8 @@ function dial(bun: BunRuntime, options: DialOptions, handler: DialHandler): Dial
       : DIAL_HANDLER,
   }).catch((error: unknown) => dialling.connectFailed(error));
   return dialling;
+}
+
+function sha256(text: string): string {
+  return createHash("sha256").update(text).digest("hex");
 }

@@ -11,6 +11,8 @@ export interface BunTlsOptions {
   readonly cert?: string;
   readonly key?: string;
   readonly ca?: string;
+  /** Of an encrypted key. */
+  readonly passphrase?: string;
   readonly ciphers: string;
   readonly minVersion: number;
   readonly maxVersion: number;

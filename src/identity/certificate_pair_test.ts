@@ -1,0 +1,150 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { createAuthority } from "../../test/kit/certificates.ts";
+import { ProxyError } from "../base/mod.ts";
+import { formatPem, parsePem } from "../wire/mod.ts";
+import type { CertificateOverrides } from "./authority.ts";
+import { parseCertificate } from "./certificate.ts";
+import { type CertificatePairInput, validateCertificatePair } from "./certificate_pair.ts";
+import { generateKey, type KeyKind } from "./mint.ts";
+
+const NOW_MS = Date.UTC(2026, 10, 21, 12);
+const CA = createAuthority({ nowMs: NOW_MS });
+const KEY = generateKey();
+
+function leafWith(overrides: CertificateOverrides = {}, authority = CA) {
+  return authority.issueLeaf({ service: "web", key: KEY, overrides });
+}
+
+function validate(input: Partial<CertificatePairInput> & { certPem: string }) {
+  return validateCertificatePair({ keyPem: leafWith().keyPem, nowMs: NOW_MS, ...input });
+}
+
+const pemOf = (der: Uint8Array) => formatPem("CERTIFICATE", der);
+
+test("validateCertificatePair() gives what a secret holds", () => {
+  const issued = leafWith({ dnsNames: ["Web.Example", "*.Web.example", "web.example"] });
+  const pair = validate({ certPem: issued.certPem });
+  const { keyPem, ...rest } = pair;
+  assert.deepEqual(rest, {
+    certPem: issued.certPem,
+    keyKind: "ecdsa",
+    dnsNames: ["web.example", "*.web.example"],
+    uris: [issued.uri],
+    serial: parseCertificate(issued.certDer).serial,
+    notBeforeMs: issued.notBeforeMs,
+    notAfterMs: issued.notAfterMs,
+  });
+  assert.match(keyPem, /^-----BEGIN PRIVATE KEY-----\n/);
+});
+
+for (
+  const [name, overrides, dnsNames] of [
+    ["the common name where there is no other", { subject: "Web.Example" }, ["web.example"]],
+    ["a wildcard as common name", { subject: "*.example" }, ["*.example"]],
+    ["no common name that is no DNS name", { subject: "The Web" }, []],
+    [
+      "no common name beside a DNS name",
+      { subject: "cn.example", dnsNames: ["san.example"] },
+      ["san.example"],
+    ],
+    ["no name with NUL in it", { dnsNames: ["a.example\u0000.b"] }, []],
+  ] as const satisfies readonly (readonly [string, CertificateOverrides, readonly string[]])[]
+) {
+  test(`validateCertificatePair() takes ${name}`, () => {
+    assert.deepEqual(validate({ certPem: leafWith(overrides).certPem }).dnsNames, dnsNames);
+  });
+}
+
+for (const keyKind of ["ec-p256", "ec-p384", "ec-p521", "rsa-2048", "ed25519"] as const) {
+  for (const type of ["pkcs8", "sec1", "pkcs1"] as const) {
+    if (type === "sec1" && !keyKind.startsWith("ec-")) continue;
+    if (type === "pkcs1" && !keyKind.startsWith("rsa-")) continue;
+    test(`validateCertificatePair() takes a ${keyKind} key as ${type}`, () => {
+      const key = generateKey(keyKind satisfies KeyKind);
+      const issued = CA.issueLeaf({ service: "web", key });
+      const keyPem = key.privateKey.export({ type, format: "pem" }).toString();
+      const pair = validate({ certPem: issued.certPem, keyPem });
+      const kind = keyKind.startsWith("ec-") ? "ecdsa" : keyKind === "ed25519" ? "ed25519" : "rsa";
+      assert.equal(pair.keyKind, kind);
+      const [block] = parsePem(pair.keyPem, { what: "key" });
+      assert.equal(block?.label, "PRIVATE KEY");
+    });
+  }
+}
+
+test("validateCertificatePair() puts the chain in order, whatever the order of the file", () => {
+  const issued = leafWith({}, CA.intermediate({ overrides: { ca: {} } }).intermediate());
+  const ders = [issued.certDer, ...issued.chainDer];
+  const [a, b, c] = ders.map(pemOf);
+  for (const certPem of [[a, b, c], [c, b, a], [b, a, c], [c, a, b]].map((pems) => pems.join(""))) {
+    assert.equal(validate({ certPem }).certPem, issued.certPem);
+  }
+});
+
+test("validateCertificatePair() takes one text with certificate and key", () => {
+  const { certPem, keyPem } = leafWith();
+  const both = `${keyPem}\nsome words\n${certPem}`;
+  assert.equal(validate({ certPem: both, keyPem: both }).certPem, certPem);
+});
+
+test("validateCertificatePair() checks the usages it is asked for", () => {
+  const { certPem } = leafWith({ extendedKeyUsage: ["serverAuth"] });
+  validate({ certPem });
+  validate({ certPem, usages: ["server"] });
+  assert.throws(() => validate({ certPem, usages: ["server", "client"] }), /lacks clientAuth/);
+  const any = leafWith({ extendedKeyUsage: ["2.5.29.37.0"] });
+  validate({ certPem: any.certPem, usages: ["server", "client"] });
+});
+
+const STRANGER_KEY = generateKey().privateKey.export({ type: "pkcs8", format: "pem" }).toString();
+const WEAK = "-----BEGIN PRIVATE KEY-----\nMAA=\n-----END PRIVATE KEY-----\n";
+
+for (
+  const [name, input, reason] of [
+    ["nothing", { certPem: "" }, /no CERTIFICATE block/],
+    ["no key", { certPem: leafWith().certPem, keyPem: "" }, /no PRIVATE KEY block/],
+    ["two keys", {
+      certPem: leafWith().certPem,
+      keyPem: STRANGER_KEY + STRANGER_KEY,
+    }, /more than one PRIVATE KEY/],
+    ["a broken key", { certPem: leafWith().certPem, keyPem: WEAK }, /not a private key/],
+    ["another's key", { certPem: leafWith().certPem, keyPem: STRANGER_KEY }, /does not belong/],
+    ["a broken certificate", { certPem: pemOf(Uint8Array.of(0x30, 0)) }, /Cannot read certificate/],
+    [
+      "an expired one",
+      { certPem: leafWith({ notAfterMs: NOW_MS - 1000 }).certPem },
+      /it expired at/,
+    ],
+    [
+      "one of tomorrow",
+      { certPem: leafWith({ notBeforeMs: NOW_MS + 1000 }).certPem },
+      /not valid before/,
+    ],
+    ["one that may not sign", {
+      certPem: leafWith({ keyUsage: ["keyEncipherment"] }).certPem,
+    }, /lacks digitalSignature/],
+    ["too many certificates", {
+      certPem: [leafWith(), ...Array.from({ length: 11 }, () => leafWith())]
+        .map(({ certDer }) => pemOf(certDer)).join(""),
+    }, /11 certificates follow/],
+    ["an encrypted key", {
+      certPem: leafWith().certPem,
+      keyPem: KEY.privateKey.export({
+        type: "pkcs8",
+        format: "pem",
+        cipher: "aes-256-cbc",
+        passphrase: "secret",
+      }).toString(),
+    }, /is encrypted/],
+  ] as const
+) {
+  test(`validateCertificatePair() refuses ${name}`, () => {
+    assert.throws(() => validate(input), (error) => {
+      assert.ok(error instanceof ProxyError);
+      assert.equal(error.code, "credentials_invalid");
+      assert.match(error.message, reason);
+      return true;
+    });
+  });
+}

@@ -21,6 +21,7 @@ export interface SecretStoreDeps {
 
 export function createSecretStore(deps: SecretStoreDeps): SecretStore {
   const { clock, random, log, stats } = deps;
-  const providers = createProviders({ ...deps, version: VERSION });
+  const { version } = versionInfo("");
+  const providers = createProviders({ ...deps, version });
   return new SecretStore({ clock, random, log, stats, providers });
 }

@@ -51,6 +51,7 @@ export function readRegistration(json: unknown, proxyId: string): Registration {
   const config = new ProxyConfig(proxy.Config, { where: "The proxy's config", warnings });
   config.warnOfEnvoyKeys();
   const bindPort = config.integer("bind_port", 0);
+  const tls = config.raw("postern_tls");
   return {
     id: reply.ID,
     service: proxy.DestinationServiceName,
@@ -73,7 +74,7 @@ export function readRegistration(json: unknown, proxyId: string): Registration {
     localConnectTimeoutMs: config.integer("local_connect_timeout_ms", 1) ??
       LOCAL_CONNECT_TIMEOUT_MS,
     handshakeTimeoutMs: config.integer("handshake_timeout_ms", 1) ?? HANDSHAKE_TIMEOUT_MS,
-    tls: config.raw("postern_tls"),
+    ...(tls !== undefined && { tls }),
     maxInboundConnections: config.integer("max_inbound_connections", 0) ?? 0,
     upstreams: toUpstreams(proxy.Upstreams ?? [], {
       meshGatewayMode: proxy.MeshGateway?.Mode ?? "",

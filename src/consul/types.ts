@@ -32,7 +32,7 @@ export interface Registration {
   /** 0: no limit. */
   readonly maxInboundConnections: number;
   /** `postern_tls` of the proxy's configuration, as it was written; read by who knows what it means. */
-  readonly tls: unknown;
+  readonly tls?: unknown;
   readonly upstreams: readonly UpstreamDeclaration[];
   /** Keys that were ignored or mended, as sentences for the log. */
   readonly warnings: readonly string[];

@@ -37,8 +37,13 @@ for (
     ["a list", [], [/^the file must be an object$/]],
     ["an empty object", {}, [
       /^service is missing$/,
-      /^trustDomain is missing$/,
-      /^credentials is missing$/,
+    ]],
+    ["nobody's credentials", { ...BASE, credentials: undefined }, [
+      /^credentials is missing; it may only be where everything has "tls" of its own$/,
+    ]],
+    ["files of no trust domain", { ...BASE, trustDomain: undefined }, [
+      /^upstreams\[0\]\.identity needs "trustDomain"/,
+      /^trustDomain is missing: certFile, keyFile and rootsFile are those of a mesh$/,
     ]],
     ["nothing to serve", { ...BASE, upstreams: [] }, [/neither "inbound" nor "upstreams"/]],
     ["an unknown key", { ...BASE, upstream: [] }, [
@@ -99,7 +104,7 @@ for (
       ],
     ],
     ["a bad SPIFFE id", withUpstream({ identity: undefined, spiffeIds: ["spiffe://x"] }), [
-      /^upstreams\[0\]\.spiffeIds\[0\] is no SPIFFE id: it is not a service id$/,
+      /^upstreams\[0\]\.spiffeIds\[0\] is no SPIFFE id$/,
     ]],
     [
       "a stranger's SPIFFE id",
@@ -144,7 +149,7 @@ for (
       intentions: [{ source: "a", action: "allow" }, { source: "A", action: "deny" }],
     }, [/^intentions\[1\]\.source "A" has an intention already$/]],
     ["a wildcard inside a name", { ...BASE, intentions: [{ source: "a*", action: "deny" }] }, [
-      /^intentions\[0\]\.source must be a name/,
+      /^intentions\[0\]\.source must be a service name, /,
     ]],
     ["an unknown default", { ...BASE, defaultAction: "maybe" }, [/^defaultAction must be "allow"/]],
     ["an old TLS version", { ...BASE, tls: { incoming: { minVersion: "1.1" } } }, [
@@ -232,10 +237,9 @@ test("parseFileConfig() says where a problem is", () => {
   assert.equal(parsed.kind, "invalid");
   if (parsed.kind !== "invalid") return;
   assert.deepEqual(parsed.problems.map(formatProblem), [
-    "line 1, column 1: trustDomain is missing",
-    "line 1, column 1: credentials is missing",
     "line 3, column 3: servce is not known here; known are service, trustDomain, datacenter, " +
-    "credentials, inbound, upstreams, intentions, defaultAction, tls",
+    "credentials, sds, inbound, upstreams, " +
+    "intentions, defaultAction, tls",
   ]);
 });
 

@@ -33,6 +33,7 @@ export const DEFAULT_PLAN = "default";
 export const INBOUND_PLAN = "inbound";
 
 export interface FileCredentialsInput {
+  readonly trustDomain?: string | undefined;
   readonly credentials?: unknown;
   readonly sds?: unknown;
   readonly inbound?: { readonly tls?: unknown } | undefined;
@@ -143,7 +144,7 @@ type Parse = (
 ) => { readonly plan: CredentialsPlan } | undefined;
 
 function proxyCredentials(
-  { credentials }: FileCredentialsInput,
+  { credentials, trustDomain }: FileCredentialsInput,
   parse: Parse,
   problems: Problem[],
 ): { readonly key: string; readonly plan: CredentialsPlan } | undefined {
@@ -166,6 +167,10 @@ function proxyCredentials(
       problems.push({ path: [...path, ...below], message });
     }
     return undefined;
+  }
+  if (trustDomain === undefined) {
+    const message = "is missing: certFile, keyFile and rootsFile are those of a mesh";
+    problems.push({ path: ["trustDomain"], message });
   }
   return { key: MESH_PLAN, plan: meshPlan(files.output) };
 }

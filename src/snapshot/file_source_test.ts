@@ -5,7 +5,8 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { FakeClock } from "../../test/kit/clock.ts";
 import * as facts from "../../test/kit/snapshot_facts.ts";
-import { type ProxyError, silentLog, Stats } from "../base/mod.ts";
+import { ProxyError, silentLog, Stats, systemRandom } from "../base/mod.ts";
+import { createProviders, SecretStore } from "../secrets/mod.ts";
 import { diffSnapshots, FileSource, type Snapshot } from "./mod.ts";
 
 const CA = facts.authority();
@@ -28,15 +29,22 @@ class Rig {
   readonly snapshots: Snapshot[] = [];
   readonly directory: string;
   readonly source: FileSource;
-  #failed: ((error: ProxyError) => void) | undefined;
 
   constructor(directory: string) {
     this.directory = directory;
-    this.source = new FileSource({
-      file: join(directory, "postern.json"),
+    const deps = {
       clock: this.clock,
+      random: systemRandom,
       log: silentLog,
       stats: new Stats(),
+      env: {},
+      tlsFault: () => undefined,
+      version: "0.0.0",
+    };
+    this.source = new FileSource({
+      ...deps,
+      file: join(directory, "postern.json"),
+      createSecretStore: () => new SecretStore({ ...deps, providers: createProviders(deps) }),
     });
   }
 
@@ -61,15 +69,33 @@ class Rig {
     await this.write("web.key", leaf.keyPem);
   }
 
-  /** The first snapshot, or why there is none. */
-  start(): Promise<Snapshot | ProxyError> {
-    return new Promise((resolve) => {
-      this.#failed = resolve;
-      this.source.start((snapshot) => {
-        this.snapshots.push(snapshot);
-        resolve(snapshot);
-      }, (error) => this.#failed?.(error));
-    });
+  /** The first snapshot that serves, or why there is none. */
+  async start(): Promise<Snapshot | Error> {
+    let failed: ProxyError | undefined;
+    this.source.start((snapshot) => this.snapshots.push(snapshot), (error) => failed = error);
+    await this.until(() => failed || this.last?.inbound || this.source.refused.length > 0);
+    const [refusal] = this.source.refused;
+    return failed ?? (refusal ? new Error(refusal.reason) : this.served);
+  }
+
+  /** Lets files be read and time pass until something holds. */
+  async until(holds: () => unknown): Promise<void> {
+    const endMs = performance.now() + 10_000;
+    while (!holds()) {
+      assert.ok(performance.now() < endMs, "it does not come to hold");
+      await new Promise((resolve) => setImmediate(resolve));
+      this.clock.advance(4);
+    }
+  }
+
+  get last(): Snapshot | undefined {
+    return this.snapshots.at(-1);
+  }
+
+  /** The newest; a test that has none is wrong. */
+  get served(): Snapshot {
+    assert.ok(this.last);
+    return this.last;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -99,82 +125,123 @@ test("FileSource makes a whole snapshot without Consul", async () => {
     ["10.0.0.7:20000", 1],
     ["10.0.0.8:20000", 2],
   ]);
-  assert.equal(snapshot.credentials.serial, rig.source.status().certificate?.serial);
+  assert.equal(snapshot.credentials?.serial, rig.source.status().certificate?.serial);
 });
 
-for (
-  const [name, break_, want] of [
-    ["no file", (rig) => rm(join(rig.directory, "postern.json")), /postern\.json" cannot be read/],
-    [
-      "unknown keys",
-      (rig) => rig.config({ ...CONFIG, upstream: [] }),
-      /upstream is not known here/,
-    ],
-    [
-      "no JSON",
-      (rig) => rig.write("postern.json", "web:"),
-      /line 1, column 1: the file is not JSON/,
-    ],
-    ["a missing key file", (rig) => rm(join(rig.directory, "web.key")), /web\.key" cannot be read/],
-    ["another key", (rig) => rig.write("web.key", facts.leafOf(CA).keyPem), /key does not belong/],
-    [
-      "roots of a stranger",
-      (rig) => rig.write("roots.pem", facts.authority().rootPem),
-      /does not reach a root/,
-    ],
-    ["a leaf for another service", (rig) => rig.credentials(facts.leafOf(CA, "shop")), /"shop"/],
-    [
-      "an impossible TLS range",
-      (rig) =>
-        rig.config({ ...CONFIG, tls: { incoming: { minVersion: "1.3", maxVersion: "1.2" } } }),
-      /no version/,
-    ],
-    [
-      "bytes that are no text",
-      (rig) => writeFile(join(rig.directory, "postern.json"), new Uint8Array([0xff, 0xfe])),
-      /cannot be read/,
-    ],
-    ["a directory", async (rig) => {
-      await rm(join(rig.directory, "web.pem"));
-      await mkdir(join(rig.directory, "web.pem"));
-    }, /web\.pem" cannot be read/],
-    [
-      "a file that is too long",
-      (rig) => rig.write("web.pem", "x".repeat(2 * 1024 * 1024)),
-      /more than 1048576 bytes/,
-    ],
-  ] as const satisfies readonly (readonly [string, (rig: Rig) => Promise<void>, RegExp])[]
-) {
+type Break = readonly [string, (rig: Rig) => Promise<void>, RegExp];
+
+const BAD_CONFIGURATION: readonly Break[] = [
+  ["no file", (rig) => rm(join(rig.directory, "postern.json")), /postern\.json" cannot be read/],
+  ["unknown keys", (rig) => rig.config({ ...CONFIG, upstream: [] }), /upstream is not known here/],
+  [
+    "no JSON",
+    (rig) => rig.write("postern.json", "web:"),
+    /line 1, column 1: the file is not JSON/,
+  ],
+  [
+    "an impossible TLS range",
+    (rig) => rig.config({ ...CONFIG, tls: { incoming: { minVersion: "1.3", maxVersion: "1.2" } } }),
+    /no version/,
+  ],
+  [
+    "bytes that are no text",
+    (rig) => writeFile(join(rig.directory, "postern.json"), new Uint8Array([0xff, 0xfe])),
+    /cannot be read/,
+  ],
+];
+
+for (const [name, break_, want] of BAD_CONFIGURATION) {
   test(`FileSource does not start with ${name}`, async () => {
     await using rig = await Rig.create();
     await break_(rig);
     const error = await rig.start();
-    assert.ok(error instanceof Error);
+    assert.ok(error instanceof ProxyError);
     assert.equal(error.code, "config_invalid");
     assert.match(error.message, want);
     assert.match(error.message, /^Cannot use configuration "/);
-    assert.doesNotMatch(error.message, /BEGIN|[A-Za-z0-9+/]{60}/);
   });
 
   test(`FileSource keeps the old state when reloaded with ${name}`, async () => {
     await using rig = await Rig.create();
     await rig.start();
+    const { length } = rig.snapshots;
     await break_(rig);
     await rig.source.reload();
-    assert.equal(rig.snapshots.length, 1);
+    assert.equal(rig.snapshots.length, length);
     assert.match(rig.source.refused[0]?.reason ?? "", want);
   });
 }
 
+const BAD_SECRETS: readonly Break[] = [
+  ["a missing key file", (rig) => rm(join(rig.directory, "web.key")), /web\.key: there is no such/],
+  ["another key", (rig) => rig.write("web.key", facts.leafOf(CA).keyPem), /key does not belong/],
+  [
+    "roots of a stranger",
+    (rig) => rig.write("roots.pem", facts.authority().rootPem),
+    /does not reach a root/,
+  ],
+  ["a leaf for another service", (rig) => rig.credentials(facts.leafOf(CA, "shop")), /"shop"/],
+  ["a directory", async (rig) => {
+    await rm(join(rig.directory, "web.pem"));
+    await mkdir(join(rig.directory, "web.pem"));
+  }, /web\.pem/],
+  [
+    "a file that is too long",
+    (rig) => rig.write("web.pem", "x".repeat(2 * 1024 * 1024)),
+    /more than 1048576 bytes/,
+  ],
+];
+
+for (const [name, break_, want] of BAD_SECRETS) {
+  test(`FileSource serves nobody with ${name}, says why, and serves when it is right`, async () => {
+    await using rig = await Rig.create();
+    await break_(rig);
+    const error = await rig.start();
+    assert.ok(error instanceof Error);
+    assert.match(error.message, want);
+    assert.doesNotMatch(error.message, /BEGIN|[A-Za-z0-9+/]{60}/);
+    assert.equal(rig.last?.inbound ?? null, null);
+    assert.ok(rig.source.status().warming.length > 0);
+
+    await rm(join(rig.directory, "web.pem"), { recursive: true, force: true });
+    await rig.credentials(facts.leafOf(CA));
+    await rig.write("roots.pem", CA.rootPem);
+    await rig.until(() => rig.last?.inbound && rig.source.refused.length === 0);
+    assert.ok(rig.served.credentials);
+  });
+
+  test(`FileSource keeps the old state when files become ${name}`, async () => {
+    await using rig = await Rig.create();
+    await rig.start();
+    const before = rig.served.credentials;
+    await break_(rig);
+    await rig.until(() => rig.source.refused.length > 0);
+    assert.match(rig.source.refused[0]?.reason ?? "", want);
+    assert.equal(rig.served.credentials, before);
+    assert.ok(rig.served.inbound);
+  });
+}
+
+test("FileSource takes files that change, without being told", async () => {
+  await using rig = await Rig.create();
+  await rig.start();
+  const before = rig.served.credentials?.serial;
+  await rig.credentials(facts.leafOf(CA));
+  await rig.until(() => rig.served.credentials?.serial !== before);
+  assert.deepEqual(rig.source.refused, []);
+});
+
 test("FileSource changes only what a reload changes", async () => {
   await using rig = await Rig.create();
   await rig.start();
+  const first = rig.served;
   await rig.source.reload();
-  assert.equal(rig.snapshots.length, 1, "nothing changed");
+  assert.equal(rig.served, first, "nothing changed");
 
   await rig.config({ ...CONFIG, intentions: [] });
   await rig.source.reload();
-  const policy = diffSnapshots(rig.snapshots[0], rig.snapshots[1] as Snapshot);
+  const second = rig.served;
+  const policy = diffSnapshots(first, second);
   assert.deepEqual([policy.policy?.intentions, policy.credentials, policy.inbound], [
     [],
     undefined,
@@ -183,20 +250,20 @@ test("FileSource changes only what a reload changes", async () => {
   assert.deepEqual([policy.upstreams, policy.targets], [{}, {}]);
 
   await rig.credentials(facts.leafOf(CA));
-  await rig.source.reload();
-  const credentials = diffSnapshots(rig.snapshots[1], rig.snapshots[2] as Snapshot);
+  await rig.until(() => rig.served !== second);
+  const credentials = diffSnapshots(second, rig.served);
   assert.ok(credentials.credentials);
   assert.equal(credentials.policy, undefined);
 });
 
 test("FileSource forgets a refusal once the file is right again", async () => {
   await using rig = await Rig.create();
-  await rig.start();
+  const first = await rig.start();
   await rig.config({});
   await rig.source.reload();
   assert.equal(rig.source.refused.length, 1);
   await rig.config(CONFIG);
   await rig.source.reload();
   assert.deepEqual(rig.source.refused, []);
-  assert.equal(rig.snapshots.length, 1);
+  assert.equal(rig.served, first);
 });

@@ -31,7 +31,6 @@ export function registrationOfFlags(flags: RegistrationFlags): Registration {
   return {
     id: proxyId,
     service,
-    tls: undefined,
     datacenter: "",
     namespace: "default",
     partition: "default",

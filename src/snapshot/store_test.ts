@@ -125,7 +125,7 @@ for (
     ["is empty", (file) => writeFile(file, ""), /it is not JSON/],
     [
       "is of another format",
-      (file) => edit(file, (stored) => stored.schema = 2),
+      (file) => edit(file, (stored) => stored.schema = 1),
       /schema is not as/,
     ],
     [

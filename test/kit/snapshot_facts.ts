@@ -42,7 +42,6 @@ export function declaration(
 export function registration(overrides: Partial<Registration> = {}): Registration {
   return {
     id: "web-1-sidecar-proxy",
-    tls: undefined,
     service: "web",
     datacenter: "dc1",
     namespace: "default",

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { generateKeyPairSync } from "node:crypto";
 import test from "node:test";
 import { createAuthority } from "../../test/kit/certificates.ts";
 import { ProxyError } from "../base/mod.ts";
@@ -98,11 +99,16 @@ test("validateCertificatePair() checks the usages it is asked for", () => {
 });
 
 const STRANGER_KEY = generateKey().privateKey.export({ type: "pkcs8", format: "pem" }).toString();
+const SHORT = generateKeyPairSync("rsa", { modulusLength: 1024 });
 const WEAK = "-----BEGIN PRIVATE KEY-----\nMAA=\n-----END PRIVATE KEY-----\n";
 
 for (
   const [name, input, reason] of [
     ["nothing", { certPem: "" }, /no CERTIFICATE block/],
+    ["a short RSA key", {
+      certPem: leafWith({ publicKey: SHORT.publicKey }).certPem,
+      keyPem: SHORT.privateKey.export({ type: "pkcs8", format: "pem" }).toString(),
+    }, /RSA key of 1024 bits/],
     ["no key", { certPem: leafWith().certPem, keyPem: "" }, /no PRIVATE KEY block/],
     ["two keys", {
       certPem: leafWith().certPem,

@@ -4,6 +4,7 @@ import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certificates.ts";
 import { generateKey } from "./mint.ts";
 import { PeerJudge, type PeerJudgeOptions } from "./peer_judge.ts";
 import { createPeerValidator } from "./peer_validator.ts";
+import { NO_RULES } from "./validation.ts";
 
 const NOW_MS = Date.UTC(2026, 10, 21, 12);
 const HOUR_MS = 3_600_000;
@@ -167,4 +168,27 @@ test("PeerJudge does not remember what is too large to hash", () => {
   assert.ok(verdict.kind === "untrusted");
   assert.equal(verdict.code, "chain_untrusted");
   assert.deepEqual(judge.remembered, { trusted: 0, untrusted: 0 });
+});
+
+test("PeerJudge keeps those let in without proof apart from the proven", () => {
+  const validator = createPeerValidator(
+    { kind: "ca", rootPems: [CA.rootPem], rules: { ...NO_RULES, acceptUntrusted: true } },
+    { serviceTrustDomains: [TRUST_DOMAIN], strictSpiffeChain: false },
+  );
+  const judge = createJudge({ validator });
+  const below = CA.intermediate({ nowMs: NOW_MS });
+  const leaf = leafOf("web", below);
+  const bare = judge.judge(leaf, [], AS_CLIENT);
+  assert.ok(bare.kind === "trusted" && !bare.verified && bare.id === undefined);
+  assert.deepEqual(judge.remembered, { trusted: 0, untrusted: 1 });
+  assert.equal(judge.judge(leaf, [], AS_CLIENT), bare);
+  const whole = judge.judge(leaf, below.chainDer, AS_CLIENT);
+  assert.ok(whole.kind === "trusted" && whole.verified && whole.id?.service === "web");
+  assert.equal(judge.remembered.trusted, 1);
+  const late = judge.judge(leaf, below.chainDer, {
+    usage: "client",
+    nowMs: whole.notAfterMs + 1,
+  });
+  assert.ok(late.kind === "trusted" && !late.verified && late.id === undefined);
+  assert.equal(judge.remembered.trusted, 0);
 });

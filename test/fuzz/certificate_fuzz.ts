@@ -1,6 +1,7 @@
 /** Certificates: any bytes give one or `identity_invalid`; one that is read is exactly those bytes. @module */
 
 import assert from "node:assert/strict";
+import { altNamesOf, commonNameOf } from "../../src/identity/alt_names.ts";
 import { parseCertificate } from "../../src/identity/mod.ts";
 import { recordedLeaf, recordedRoots } from "../kit/recorded.ts";
 import { type FuzzTarget, refuses } from "./fuzz.ts";
@@ -22,5 +23,8 @@ export const target: FuzzTarget = {
     assert.ok(Number.isSafeInteger(certificate.notBeforeMs));
     assert.ok(Number.isSafeInteger(certificate.notAfterMs));
     for (const uri of certificate.sanUris) assert.match(uri, /^[\x20-\x7e]*$/);
+    assert.deepEqual(altNamesOf(certificate).uris, certificate.sanUris);
+    const commonName = commonNameOf(certificate);
+    assert.ok(commonName === undefined || !commonName.includes("\0"));
   },
 };

@@ -1,12 +1,17 @@
 /**
- * Answers of a Workload API: only `credentials_invalid` comes out, and an SVID that is taken is the one
- * that its id and key say.
+ * Answers of a Workload API: only `credentials_invalid` comes out, and what is held then is what the
+ * SVID's id and key say, and bundles of those domains alone.
  *
  * @module
  */
 
 import assert from "node:assert/strict";
 import { createPrivateKey, createPublicKey, X509Certificate } from "node:crypto";
+import { ProxyError } from "../../src/base/mod.ts";
+import { tlsFault } from "../../src/net/tls_fault.ts";
+import { loadSecret } from "../../src/secrets/load/mod.ts";
+import type { Secret } from "../../src/secrets/secret.ts";
+import type { SecretSpec } from "../../src/secrets/spec.ts";
 import { decodeBundles, decodeSvids } from "../../src/secrets/workload/messages.ts";
 import { loadWorkloadProtobuf } from "../../src/secrets/workload/proto.ts";
 import {
@@ -26,11 +31,18 @@ const api = svidOf(ca.intermediate(), "spiffe://example.org/api");
 const bundles = { "spiffe://example.org": ca.rootDer, "spiffe://other.test": other.rootDer };
 
 const CODES = ["credentials_invalid"];
-const textOf = (source: unknown) => {
-  const { kind, bytes } = source as { readonly kind: string; readonly bytes: Uint8Array };
-  assert.equal(kind, "inline");
-  return new TextDecoder().decode(bytes);
-};
+
+/** What the provider would hold then; `undefined`: it would refuse. */
+async function loaded(spec: SecretSpec): Promise<Secret | undefined> {
+  const read = () => Promise.reject(new Error("no file is read here"));
+  const options = { nowMs: Date.now(), tlsFault };
+  try {
+    return await loadSecret(spec, read, options);
+  } catch (error) {
+    if (error instanceof ProxyError && CODES.includes(error.code)) return undefined;
+    throw error;
+  }
+}
 
 export const target: FuzzTarget = {
   name: "workload_response",
@@ -40,23 +52,29 @@ export const target: FuzzTarget = {
     encodeBundles(protobuf, { bundles, crls: [ca.rootDer] }),
   ],
   dictionary: ["spiffe://", "__proto__", "\x0a\x00", "\x12\x00", "\x1a\x00", "\x0b\x0b\x0b\x0c"],
-  run(input) {
+  async run(input) {
     const trust = refuses(CODES, () => {
       const { bundles, crls } = decodeBundles(input, protobuf);
       return validationSpecOf(bundles, crls);
     });
-    if (trust) assert.ok(trust.spiffe?.kind === "domains" && trust.spiffe.domains.length > 0);
+    if (trust) await loaded(trust);
     const message = refuses(CODES, () => decodeSvids(input, protobuf));
     for (const svid of message?.svids ?? []) {
       const spec = refuses(CODES, () => certificateSpecOf(svid));
-      if (spec) {
-        const leaf = new X509Certificate(textOf(spec.chain));
-        assert.equal(leaf.subjectAltName, `URI:${svid.spiffeId}`);
-        const key = createPublicKey(createPrivateKey(textOf(spec.key)));
-        assert.ok(key.equals(leaf.publicKey));
+      const secret = spec && await loaded(spec);
+      if (secret?.type === "certificate") {
+        const leaf = new X509Certificate(secret.certPem);
+        assert.deepEqual(secret.uris, [svid.spiffeId]);
+        assert.ok(leaf.subjectAltName?.split(", ").includes(`URI:${svid.spiffeId}`));
+        assert.ok(createPublicKey(createPrivateKey(secret.keyPem)).equals(leaf.publicKey));
       }
       const found = message && refuses(CODES, () => bundlesFor(svid, message));
-      if (found) refuses(CODES, () => validationSpecOf(found, message.crls));
+      const trusted = found &&
+        refuses(CODES, () => validationSpecOf(found, message.crls));
+      const validation = trusted && await loaded(trusted);
+      if (!found || validation?.type !== "validation") continue;
+      assert.ok(validation.validation.kind === "spiffe");
+      assert.deepEqual(Object.keys(validation.validation.bundles).sort(), [...found.keys()].sort());
     }
   },
 };

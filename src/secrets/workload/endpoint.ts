@@ -4,12 +4,15 @@
  * @module
  */
 
-import { isIP } from "node:net";
+import * as v from "valibot";
 import { type Address, ProxyError } from "../../base/mod.ts";
 import { isSocketPath } from "../values.ts";
 
 /** The variable every workload may be given. */
 export const ENDPOINT_VARIABLE = "SPIFFE_ENDPOINT_SOCKET";
+
+const IPV4 = v.pipe(v.string(), v.ipv4());
+const IPV6 = v.pipe(v.string(), v.ipv6());
 
 /** `unix:///run/agent.sock` or `tcp://127.0.0.1:8081`; throws `config_invalid` on anything else. */
 export function parseEndpointSocket(text: string): Address {
@@ -40,7 +43,7 @@ function parseTcp(text: string): Address {
   if (rest) return fail(text, "nothing may follow the port");
   const host = ipv6 ?? name ?? "";
   // A name could lead elsewhere later, to somebody who hands out identities of his own.
-  if (isIP(host) !== (ipv6 === undefined ? 4 : 6)) {
+  if (!v.is(ipv6 === undefined ? IPV4 : IPV6, host)) {
     return fail(text, `${JSON.stringify(host)} is not an IP address`);
   }
   const port = Number(digits);

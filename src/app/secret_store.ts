@@ -7,7 +7,6 @@
 import type { Clock, Log, Random, Stats } from "../base/mod.ts";
 import type { Engine } from "../net/mod.ts";
 import { createProviders, SecretStore } from "../secrets/mod.ts";
-import { versionInfo } from "./version.ts";
 import { VERSION } from "./version.ts";
 
 export interface SecretStoreDeps {
@@ -21,7 +20,6 @@ export interface SecretStoreDeps {
 
 export function createSecretStore(deps: SecretStoreDeps): SecretStore {
   const { clock, random, log, stats } = deps;
-  const { version } = versionInfo("");
-  const providers = createProviders({ ...deps, version });
+  const providers = createProviders({ ...deps, version: VERSION });
   return new SecretStore({ clock, random, log, stats, providers });
 }

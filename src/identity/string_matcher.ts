@@ -22,7 +22,7 @@ const VALUE_LIMIT_CHARS = 4096;
 const TESTED_LIMIT_CHARS = 4096;
 
 type Engine = typeof import("re2js").RE2JS;
-let engine: Engine | undefined;
+let engine: Engine | null = null;
 
 /** Whether {@link prepareMatchers} must have been awaited before a validator is made of this. */
 export function needsMatchers(validation: Validation): boolean {
@@ -36,8 +36,11 @@ export async function prepareMatchers(): Promise<void> {
 }
 
 /** Throws `credentials_invalid` naming what is wrong with the matcher. */
-export function compileStringMatcher(matcher: StringMatcher): StringTest {
-  if (matcher.kind === "regex") return compileRegex(matcher.regex);
+export function compileStringMatcher(
+  matcher: StringMatcher,
+  loaded: Engine | null = engine,
+): StringTest {
+  if (matcher.kind === "regex") return compileRegex(matcher.regex, loaded);
   const { kind, value, ignoreCase } = matcher;
   if (value.length > VALUE_LIMIT_CHARS) {
     fail(`a matcher's value is longer than ${VALUE_LIMIT_CHARS} characters`);
@@ -65,15 +68,15 @@ function plainTest(
   }
 }
 
-function compileRegex(regex: string): StringTest {
+function compileRegex(regex: string, loaded: Engine | null): StringTest {
   if (regex === "") fail("a regex is empty");
   if (regex.length > REGEX_LIMIT_CHARS) {
     fail(`a regex has ${regex.length} characters, more than ${REGEX_LIMIT_CHARS}`);
   }
-  if (!engine) {
+  if (!loaded) {
     throw new ProxyError("internal", "Cannot compile a regex: prepareMatchers() was not awaited");
   }
-  const compiled = compileWith(engine, regex);
+  const compiled = compileWith(loaded, regex);
   const steps = compiled.programSize();
   if (steps > REGEX_LIMIT_STEPS) {
     fail(`the regex ${quote(regex)} has ${steps} steps, more than ${REGEX_LIMIT_STEPS}`);

@@ -17,6 +17,7 @@ interface CLibrary {
   epoll_create1(flags: number): number;
   epoll_ctl(epoll: number, operation: number, fd: number, event: Uint8Array): number;
   epoll_wait(epoll: number, events: Uint8Array, limit: number, timeoutMs: number): number;
+  close(fd: number): number;
 }
 
 const MSG_PEEK = 0x02;
@@ -53,6 +54,7 @@ function cLibrary(): CLibrary | undefined {
     epoll_create1: { args: ["i32"], returns: "i32" },
     epoll_ctl: { args: ["i32", "i32", "i32", "ptr"], returns: "i32" },
     epoll_wait: { args: ["i32", "ptr", "i32", "i32"], returns: "i32" },
+    close: { args: ["i32"], returns: "i32" },
   }) ?? null;
   return library ?? undefined;
 }
@@ -71,7 +73,7 @@ export function discard(fd: number): void {
   cLibrary()?.recv(fd, buffer, buffer.length, MSG_DONTWAIT);
 }
 
-/** Everybody that waits on this thread. */
+/** Everybody that waits on this thread; over, with its descriptor, when nobody does any more. */
 class Arrivals {
   readonly #library: CLibrary;
   readonly #epoll: number;
@@ -81,13 +83,15 @@ class Arrivals {
   #timer: Timer | undefined;
   #delayMs = SHORTEST_MS;
 
-  constructor(library: CLibrary) {
+  private constructor(library: CLibrary, epoll: number) {
     this.#library = library;
-    this.#epoll = library.epoll_create1(EPOLL_CLOEXEC);
+    this.#epoll = epoll;
   }
 
-  get usable(): boolean {
-    return this.#epoll >= 0;
+  /** Undefined when no descriptor is left. */
+  static open(library: CLibrary): Arrivals | undefined {
+    const epoll = library.epoll_create1(EPOLL_CLOEXEC);
+    return epoll < 0 ? undefined : new Arrivals(library, epoll);
   }
 
   /** An id for {@link remove}; undefined when the kernel would not watch it. */
@@ -98,7 +102,10 @@ class Arrivals {
     event.setUint32(0, (EPOLLIN | EPOLLRDHUP | EPOLLET) >>> 0, true);
     event.setUint32(DATA_AT, id, true);
     const bytes = new Uint8Array(event.buffer);
-    if (this.#library.epoll_ctl(this.#epoll, EPOLL_CTL_ADD, fd, bytes) !== 0) return undefined;
+    if (this.#library.epoll_ctl(this.#epoll, EPOLL_CTL_ADD, fd, bytes) !== 0) {
+      this.#closeIfIdle();
+      return undefined;
+    }
     this.#waiting.set(id, arrived);
     this.#lookIn(SHORTEST_MS);
     return id;
@@ -108,9 +115,14 @@ class Arrivals {
   remove(id: number, fd: number): void {
     if (!this.#waiting.delete(id)) return;
     if (fd >= 0) this.#library.epoll_ctl(this.#epoll, EPOLL_CTL_DEL, fd, this.#events);
+    this.#closeIfIdle();
+  }
+
+  #closeIfIdle(): void {
     if (this.#waiting.size > 0) return;
     this.#timer?.cancel();
-    this.#timer = undefined;
+    this.#library.close(this.#epoll);
+    if (arrivals === this) arrivals = undefined;
   }
 
   #lookIn(delayMs: number): void {
@@ -142,8 +154,9 @@ export type Unwatch = (fd: number) => void;
 export function watchArrivals(fd: number, arrived: Arrived): Unwatch | undefined {
   const functions = cLibrary();
   if (!functions) return undefined;
-  if (!arrivals?.usable) arrivals = new Arrivals(functions);
-  const all = arrivals;
-  const id = all.usable ? all.add(fd, arrived) : undefined;
-  return id === undefined ? undefined : (now) => all.remove(id, now);
+  const all = arrivals ?? Arrivals.open(functions);
+  const id = all?.add(fd, arrived);
+  if (!all || id === undefined) return undefined;
+  arrivals = all;
+  return (now) => all.remove(id, now);
 }

@@ -66,12 +66,19 @@ export interface ServerTls {
   readonly kind: "server";
 }
 
-/** Picks the settings of a handshake by what its client says, at most once per connection. */
+/**
+ * Picks the settings of a handshake by what its client says, at most once per connection. Both engines
+ * read the whole ClientHello before the handshake begins, so the settings are complete: certificate,
+ * roots, versions and sessions of one choice have nothing to do with those of another. Bun can do that
+ * on Linux only; elsewhere each client is refused with an alert. What is no ClientHello, or one above 16
+ * KiB, fails without the chooser being asked.
+ */
 export interface ServerTlsChooser {
   readonly kind: "chooser";
   /**
-   * `undefined`: the handshake ends there, as the TLS alert `unrecognized_name` would. A promise holds it
-   * up, within its owner's deadline; a connection that ends meanwhile ignores what comes.
+   * `undefined`: the handshake ends there, with the TLS alert `unrecognized_name`; `internal_error` if it
+   * throws. A promise holds it up, within its owner's deadline: `reset` ends the wait. A client that
+   * leaves meanwhile is told as `gone`, and what comes then is ignored.
    */
   choose(hello: ClientHello): ServerTls | undefined | Promise<ServerTls | undefined>;
 }
@@ -93,7 +100,7 @@ export interface TlsMaterial {
   /** Leaf first, PEM; `""`, of a client only: we show no certificate. */
   readonly certPem: string;
   readonly keyPem: string;
-  /** Named to clients as acceptable CAs, where they are few; verified against if `checked`. */
+  /** Named to clients as acceptable CAs if `checked` or at most 20; verified against if `checked`. */
   readonly rootPems: readonly string[];
   readonly peerCheck: PeerCheck;
   readonly minVersion: "TLSv1.2" | "TLSv1.3";
@@ -114,7 +121,10 @@ export const DEFAULT_CIPHER_SUITES: readonly string[] = [
 
 /** What the peer showed in its handshake, or in the one that its ticket stems from. */
 export interface PresentedPeer {
-  /** The runtime's own verdict: necessary, never sufficient. */
+  /**
+   * The runtime's own verdict: necessary, never sufficient. With `shown` anybody who proved to have the
+   * key of what was shown, and nobody who showed nothing; with `ignored` everybody.
+   */
   readonly accepted: boolean;
   /** Why it did not accept, `""` where it did. */
   readonly reason: string;
@@ -199,7 +209,10 @@ export interface Engine {
    */
   trim(options?: { readonly shared: boolean }): void;
   serverTls(material: TlsMaterial): ServerTls;
-  /** Would the TLS library take this pair? Undefined: yes; else what it minds. Builds a context and drops it. */
+  /**
+   * Would the TLS library take this pair? Undefined: yes; else what it minds. Builds a context and drops
+   * it. Neither certificate nor key is a client's that shows none.
+   */
   tlsFault(material: Pick<TlsMaterial, "certPem" | "keyPem" | "rootPems">): string | undefined;
   clientTls(material: TlsMaterial, options: { readonly serverName: string }): ClientTls;
 }

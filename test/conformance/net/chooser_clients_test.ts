@@ -7,7 +7,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ServerTls } from "../../../src/net/mod.ts";
+import { fdHeadroom, type ServerTls } from "../../../src/net/mod.ts";
 import {
   byName,
   failureOf,
@@ -158,6 +158,7 @@ test("an accepted connection that is reset while choose() takes its time tells n
 
 test("a chooser keeps 200 silent clients apart from one that speaks", async () => {
   await using server = await serveAtOnce(byName);
+  const headroom = fdHeadroom();
   const silent = Array.from({ length: 200 }, () => rawClient(server.port));
   await stillServes(server, 0);
   for (const { socket } of silent) socket.write(hello("b.example").subarray(0, 9));
@@ -169,4 +170,8 @@ test("a chooser keeps 200 silent clients apart from one that speaks", async () =
   for (const outcome of server.outcomes) {
     assert.ok(outcome.kind === "secured" || outcome.gone, failureOf(outcome));
   }
+  // What was waited with is given back, too.
+  for (const { connection } of server.sides) connection.reset();
+  for (let turn = 0; turn < 200 && fdHeadroom() < headroom; turn++) await quiet(1);
+  assert.ok(fdHeadroom() >= headroom, `${headroom - fdHeadroom()} descriptors are still open`);
 });

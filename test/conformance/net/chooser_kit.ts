@@ -6,7 +6,7 @@
 
 import assert from "node:assert/strict";
 import { connect, type Socket } from "node:net";
-import type { HandshakeOutcome, ServerTlsChooser } from "../../../src/net/mod.ts";
+import type { HandshakeOutcome, ServerTls, ServerTlsChooser } from "../../../src/net/mod.ts";
 import type { ClientHello } from "../../../src/wire/mod.ts";
 import { clientHello } from "./client_hello.ts";
 import { ca, dial, engine, materialOf, quiet, SecureServer } from "./kit.ts";
@@ -18,7 +18,8 @@ export const leaves = new Map(
 export const settings = new Map(
   [...leaves].map(([name, leaf]) => [name, engine.serverTls(materialOf(leaf))]),
 );
-export const byName = (hello: ClientHello) => settings.get(hello.serverName ?? "");
+export const byName = (hello: ClientHello): ServerTls | undefined =>
+  settings.get(hello.serverName ?? "");
 
 export function serve(choose: ServerTlsChooser["choose"]): Promise<SecureServer> {
   const started = SecureServer.start(undefined, async (accepted) => {
@@ -78,4 +79,4 @@ export function rawClient(port: number, bytes?: Uint8Array): RawClient {
   return { socket, received };
 }
 
-export const hello = (name: string) => clientHello({ names: [name] });
+export const hello = (name: string): Uint8Array => clientHello({ names: [name] });

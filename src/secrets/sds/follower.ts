@@ -24,7 +24,7 @@ export interface FollowerOptions {
 export type FollowFiles = (
   spec: SecretSpec,
   ref: SecretRef,
-  events: Pick<SecretEvents, "onSecret" | "onRejected">,
+  events: Pick<SecretEvents, "onSecret" | "onRejected" | "onRecovered">,
 ) => SecretWatch;
 
 export class Follower {
@@ -36,6 +36,7 @@ export class Follower {
   #files: SecretWatch | undefined;
   /** Changes where what is being read must not count any more. */
   #epoch = 0;
+  #giveUp: (() => void) | undefined;
 
   constructor(options: FollowerOptions) {
     this.#options = options;
@@ -45,10 +46,15 @@ export class Follower {
     return this.#options.ref;
   }
 
+  /** What came last cannot be used. */
+  get hasFault(): boolean {
+    return this.#fault !== "";
+  }
+
   /** Why it cannot be used; `undefined`: it is in use. Never rejects. */
   async offer(spec: SecretSpec, version: string): Promise<string | undefined> {
     const { ref, load, followFiles } = this.#options;
-    const epoch = ++this.#epoch;
+    const epoch = this.#nextEpoch();
     if (spec.type !== ref.type) {
       const reason = `it is a ${NAMES[spec.type]}, and a ${NAMES[ref.type]} is wanted`;
       this.reject(reason);
@@ -86,7 +92,7 @@ export class Follower {
   }
 
   remove(): void {
-    this.#epoch++;
+    this.#nextEpoch();
     this.#stopFiles();
     this.#told = undefined;
     this.#fault = "";
@@ -98,7 +104,7 @@ export class Follower {
   }
 
   close(): void {
-    this.#epoch++;
+    this.#nextEpoch();
     this.#stopFiles();
   }
 
@@ -109,7 +115,8 @@ export class Follower {
     const epoch = this.#epoch;
     const before = this.#files;
     return new Promise((resolve) => {
-      const files = followFiles(spec, this.ref, {
+      this.#giveUp = () => resolve(undefined);
+      this.#files = followFiles(spec, this.ref, {
         onSecret: (secret) => {
           if (this.#epoch === epoch) this.#accept(secret, version);
           resolve(undefined);
@@ -119,18 +126,31 @@ export class Follower {
           if (this.#epoch === epoch) this.reject(reason);
           resolve(reason);
         },
+        onRecovered: () => {
+          if (this.#epoch === epoch) this.#recover();
+        },
       });
       before?.close();
-      this.#files = files;
     });
+  }
+
+  #nextEpoch(): number {
+    // Whoever waits for files that nobody wants any more would wait for ever.
+    this.#giveUp?.();
+    this.#giveUp = undefined;
+    return ++this.#epoch;
+  }
+
+  #recover(): void {
+    if (this.#fault === "") return;
+    this.#fault = "";
+    this.#options.events.onRecovered?.();
   }
 
   #accept(secret: Secret, version: string): void {
     const text = JSON.stringify(secret);
-    const mended = this.#fault !== "";
+    if (text === this.#told) return this.#recover();
     this.#fault = "";
-    // The same again is told where it ends a fault.
-    if (text === this.#told && !mended) return;
     this.#told = text;
     this.#options.events.onSecret(secret, version);
   }

@@ -5,9 +5,14 @@
  * @module
  */
 
-import { type Clock, formatAddress, type Log, messageOf, type Random } from "../../base/mod.ts";
-import type { Stats } from "../../base/mod.ts";
-import { parseSecret } from "../envoy/mod.ts";
+import {
+  type Clock,
+  formatAddress,
+  type Log,
+  messageOf,
+  type Random,
+  type Stats,
+} from "../../base/mod.ts";
 import {
   createGrpcChannel,
   formatStatus,
@@ -30,7 +35,7 @@ import type { SecretSpec } from "../spec.ts";
 import { Follower, type FollowFiles } from "./follower.ts";
 import { ServerHealth } from "./health.ts";
 import { loadSdsMessages, type SdsMessages } from "./messages.ts";
-import type { OfferedSecret, ProtocolHost } from "./protocol.ts";
+import { type NameEntry, SecretNames } from "./names.ts";
 import { serverTls } from "./server_tls.ts";
 import { SdsStats } from "./stats.ts";
 import { SdsStream, type SdsVariant, type StreamEnd } from "./stream.ts";
@@ -57,20 +62,6 @@ export function createSdsProvider(server: SdsServer, api: SdsApi, deps: SdsDeps)
   return new SdsProvider(server, api, deps);
 }
 
-/** One name and all who follow it. */
-interface Entry {
-  readonly name: string;
-  readonly followers: Set<Follower>;
-  stream: SdsStream | undefined;
-  /** The last one that was taken, for those who come later. */
-  held:
-    | { readonly spec: SecretSpec; readonly version: string; readonly digest: string }
-    | undefined;
-}
-
-/** Checking certificates in a row, before traffic gets its turn. */
-const TURN_MS = 5;
-
 class SdsProvider implements SecretProvider {
   readonly #server: SdsServer;
   readonly #api: SdsApi;
@@ -79,8 +70,7 @@ class SdsProvider implements SecretProvider {
   readonly #channel: GrpcChannel;
   readonly #stats: SdsStats;
   readonly #health: ServerHealth;
-  readonly #host: ProtocolHost;
-  readonly #entries = new Map<string, Entry>();
+  readonly #names: SecretNames;
   readonly #streams = new Set<SdsStream>();
   /** Those that have had a message, and those whose last end was a fault. */
   readonly #answering = new Set<SdsStream>();
@@ -91,8 +81,7 @@ class SdsProvider implements SecretProvider {
   #variant: SdsVariant;
   #messages: SdsMessages | undefined;
   /** Names whose subscription has changed in this turn. */
-  readonly #changed = new Set<Entry>();
-  #turnEndsMs = 0;
+  readonly #changed = new Set<NameEntry>();
   #closed = false;
 
   constructor(server: SdsServer, api: SdsApi, deps: SdsDeps) {
@@ -104,16 +93,13 @@ class SdsProvider implements SecretProvider {
     this.#log = log.with({ sds: server.name });
     this.#stats = new SdsStats(stats, `sds ${server.name}`);
     this.#health = new ServerHealth(clock, this.#log);
-    this.#host = {
-      accept: (offered) => this.#accept(offered),
-      rejected: (name, reason) => this.#rejected(name, reason),
-      removed: (name) => this.#removed(name),
-    };
+    const allowFiles = deps.followFiles !== undefined;
+    this.#names = new SecretNames({ clock, stats: this.#stats, allowFiles });
     this.#channel = createGrpcChannel({
       clock,
       random,
       addresses: server.addresses,
-      tls: serverTls(server, (spec) => this.#load(spec)),
+      tls: serverTls(server, { load: (spec) => this.#load(spec), nowMs: () => clock.now() }),
       metadata: server.metadata,
       keepAliveMs: server.keepAliveMs,
       keepAliveTimeoutMs: server.keepAliveTimeoutMs,
@@ -126,12 +112,9 @@ class SdsProvider implements SecretProvider {
     if (source.kind !== "sds" || this.#closed) {
       throw new TypeError(`Cannot watch "${name}": it is no secret of this SDS server`);
     }
-    let entry = this.#entries.get(name);
-    if (!entry) {
-      entry = { name, followers: new Set(), stream: undefined, held: undefined };
-      this.#entries.set(name, entry);
-      this.#change(entry);
-    }
+    const known = this.#names.get(name);
+    const entry = known ?? this.#names.add(name);
+    if (!known) this.#change(entry);
     const follower = new Follower({
       ref,
       events,
@@ -152,7 +135,7 @@ class SdsProvider implements SecretProvider {
       close: () => {
         follower.close();
         if (!followers.delete(follower) || followers.size > 0) return;
-        this.#entries.delete(name);
+        this.#names.delete(name);
         this.#change(entry);
       },
     };
@@ -160,10 +143,7 @@ class SdsProvider implements SecretProvider {
 
   close(): Promise<void> {
     this.#closed = true;
-    for (const { followers } of this.#entries.values()) {
-      for (const follower of followers) follower.close();
-    }
-    this.#entries.clear();
+    this.#names.close();
     this.#changed.clear();
     for (const stream of this.#streams) stream.close();
     this.#streams.clear();
@@ -173,7 +153,7 @@ class SdsProvider implements SecretProvider {
   }
 
   /** Names that come and go in one turn of the loop make one request. */
-  #change(entry: Entry): void {
+  #change(entry: NameEntry): void {
     if (this.#changed.size === 0) queueMicrotask(() => void this.#apply());
     this.#changed.add(entry);
   }
@@ -189,10 +169,10 @@ class SdsProvider implements SecretProvider {
       return;
     }
     if (this.#closed) return;
-    const added: Entry[] = [];
-    const gone: Entry[] = [];
+    const added: NameEntry[] = [];
+    const gone: NameEntry[] = [];
     for (const entry of this.#changed) {
-      const current = this.#entries.get(entry.name);
+      const current = this.#names.get(entry.name);
       if (current === entry && !entry.stream) added.push(entry);
       else if (current !== entry && entry.stream) gone.push(entry);
       if (!current) this.#stats.forget(entry.name);
@@ -202,7 +182,7 @@ class SdsProvider implements SecretProvider {
     this.#join(added);
   }
 
-  #join(entries: readonly Entry[]): void {
+  #join(entries: readonly NameEntry[]): void {
     if (entries.length === 0) return;
     if (this.#oneEach) {
       for (const entry of entries) {
@@ -216,7 +196,7 @@ class SdsProvider implements SecretProvider {
     stream.change(entries.map(({ name }) => name), []);
   }
 
-  #leave(entries: readonly Entry[]): void {
+  #leave(entries: readonly NameEntry[]): void {
     const names = new Map<SdsStream, string[]>();
     for (const { name, stream } of entries) {
       if (stream) names.set(stream, [...names.get(stream) ?? [], name]);
@@ -236,7 +216,7 @@ class SdsProvider implements SecretProvider {
       variant: this.#variant,
       server: this.#server,
       version,
-      host: this.#host,
+      host: this.#names,
       clock,
       random,
       events: {
@@ -261,9 +241,7 @@ class SdsProvider implements SecretProvider {
     this.#setAnswering(stream, true);
     this.#failing.delete(stream);
     if (this.#failing.size === 0) this.#health.reached();
-    for (const name of stream.names) {
-      this.#entries.get(name)?.followers.forEach((of) => of.reached());
-    }
+    this.#names.each(stream.names, (of) => of.reached());
   }
 
   #setAnswering(stream: SdsStream, is: boolean): void {
@@ -297,65 +275,16 @@ class SdsProvider implements SecretProvider {
     this.#health.failed(status);
     const text =
       `Cannot read from the SDS server "${this.#server.name}" at ${this.#where}: ${reason}`;
-    for (const name of stream.names) {
-      this.#entries.get(name)?.followers.forEach((of) => of.unreachable(text));
-    }
+    this.#names.each(stream.names, (of) => of.unreachable(text));
     return "again";
   }
 
   /** Takes every name to new streams, by the rules of now. */
   #reopen(): void {
     for (const stream of this.#streams) this.#end(stream);
-    const entries = [...this.#entries.values()].filter(({ stream }) => stream);
+    const entries = [...this.#names.all()].filter(({ stream }) => stream);
     for (const entry of entries) entry.stream = undefined;
     this.#join(entries);
-  }
-
-  async #accept(offered: OfferedSecret): Promise<string | undefined> {
-    const { name, version, digest } = offered;
-    await this.#turn();
-    const entry = this.#entries.get(name);
-    if (!entry) return undefined;
-    this.#stats.add("attempt", name);
-    if (entry.held?.digest === digest) {
-      this.#stats.add("success", name);
-      return undefined;
-    }
-    try {
-      const { spec } = parseSecret(offered.secret, {
-        allowFiles: this.#deps.followFiles !== undefined,
-      });
-      const followers = [...entry.followers];
-      const outcomes = await Promise.all(followers.map((of) => of.offer(spec, version)));
-      const reason = outcomes.find((outcome) => outcome !== undefined);
-      if (reason === undefined) entry.held = { spec, version, digest };
-      this.#stats.add(reason === undefined ? "success" : "rejected", name);
-      return reason;
-    } catch (error) {
-      const reason = messageOf(error);
-      this.#rejected(name, reason);
-      return reason;
-    }
-  }
-
-  #rejected(name: string, reason: string): void {
-    this.#stats.add("rejected", name);
-    this.#entries.get(name)?.followers.forEach((of) => of.reject(reason));
-  }
-
-  #removed(name: string): void {
-    const entry = this.#entries.get(name);
-    if (!entry) return;
-    entry.held = undefined;
-    for (const follower of entry.followers) follower.remove();
-  }
-
-  /** Decoding a thousand secrets takes a while: traffic on this thread gets its turns in between. */
-  async #turn(): Promise<void> {
-    const { clock } = this.#deps;
-    if (clock.monotonic() < this.#turnEndsMs) return;
-    await new Promise((resolve) => setImmediate(resolve));
-    this.#turnEndsMs = clock.monotonic() + TURN_MS;
   }
 
   #load(spec: SecretSpec): Promise<Secret> {

@@ -1,282 +1,25 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { FakeClock, settle } from "../../test/kit/clock.ts";
+import { settle } from "../../test/kit/clock.ts";
 import {
   certificateSecret,
   credentialsPlan,
-  FakeProviders,
-  recordingLog,
   sdsSource,
   secretRef,
-  validationSecret,
 } from "../../test/kit/secret_peers.ts";
-import { NO_RULES } from "../identity/mod.ts";
-import { seededRandom, Stats } from "../base/mod.ts";
 import {
-  CONSUL_KEY,
-  type CredentialsPlan,
-  type CredentialsState,
-  type SecretEvents,
-  type SecretSource,
-  SecretStore,
-} from "./mod.ts";
-
-const FILE: SecretSource = {
-  kind: "spec",
-  watch: true,
-  spec: {
-    type: "certificate",
-    chain: { kind: "file", path: "/etc/tls/web.pem" },
-    key: { kind: "file", path: "/etc/tls/web.key" },
-  },
-};
-const SECRET_FILE: SecretSource = { kind: "secret_file", path: "/etc/envoy/web.yaml" };
-const WORKLOAD: SecretSource = { kind: "workload", address: { kind: "unix", path: "/run/s.sock" } };
-const CONSUL: SecretSource = { kind: "consul" };
-
-function setUp() {
-  const clock = new FakeClock();
-  const providers = new FakeProviders();
-  const stats = new Stats();
-  const log = recordingLog();
-  const store = new SecretStore({
-    clock,
-    random: seededRandom(1),
-    log,
-    stats,
-    providers: providers.factory,
-  });
-  let changes = 0;
-  store.onChange = () => void changes++;
-  const state = (key = "web") => store.held.credentials[key];
-  return {
-    clock,
-    providers,
-    stats,
-    log,
-    store,
-    state,
-    get changes() {
-      return changes;
-    },
-    valueOf: (name: string) =>
-      stats.samples().filter((sample) => sample.name === name).map(({ labels, value }) => ({
-        ...labels,
-        value,
-      })),
-  };
-}
-
-const WEB = credentialsPlan({ certificates: [secretRef("web")] });
-const WEB_MTLS = credentialsPlan({
-  certificates: [secretRef("web")],
-  validation: { secret: secretRef("ca", { type: "validation" }) },
-});
-const CERTIFICATE = certificateSecret("01");
-const BUNDLE = validationSecret("root");
-
-function openOf(state: CredentialsState | undefined): CredentialsState & { kind: "open" } {
-  assert.equal(state?.kind, "open");
-  return state as CredentialsState & { kind: "open" };
-}
-
-// What ends the waiting for a secret (envoy.md 1.5), by kind of source.
-for (
-  const [name, source, event, ends] of [
-    ["an SDS secret", sdsSource(), "onSecret", true],
-    ["a rejected SDS secret", sdsSource(), "onRejected", true],
-    ["a removed SDS secret", sdsSource(), "onRemoved", true],
-    ["an unreachable SDS server", sdsSource(), "onUnreachable", false],
-    ["a file", FILE, "onSecret", true],
-    ["a file that cannot be used", FILE, "onRejected", false],
-    ["a file that cannot be read", FILE, "onUnreachable", false],
-    ["a secret file", SECRET_FILE, "onSecret", true],
-    ["a secret file that cannot be used", SECRET_FILE, "onRejected", false],
-    ["an SVID", WORKLOAD, "onSecret", true],
-    ["a withdrawn SVID", WORKLOAD, "onRemoved", true],
-    ["an SVID that cannot be used", WORKLOAD, "onRejected", true],
-    ["an unreachable Workload API", WORKLOAD, "onUnreachable", false],
-  ] as const
-) {
-  test(`SecretStore ${ends ? "opens" : "keeps waiting"} after ${name}`, async () => {
-    const { store, providers, state, clock } = setUp();
-    store.follow({ web: credentialsPlan({ certificates: [secretRef("web", { source })] }) });
-    assert.equal(state()?.kind, "warming");
-    const { events } = providers.of("web");
-    if (event === "onSecret") events.onSecret(CERTIFICATE, "1");
-    else if (event === "onRemoved") events.onRemoved();
-    else events[event]("Cannot use it: it is wrong");
-    assert.equal(state()?.kind, ends ? "open" : "warming");
-    if (ends) assert.equal(openOf(state()).missing.length, event === "onSecret" ? 0 : 1);
-    await clock.advance(14_999 - clock.monotonic());
-    assert.equal(state()?.kind, ends ? "open" : "warming");
-    await clock.advance(400);
-    const open = openOf(state());
-    if (event !== "onSecret") assert.match(open.missing.join(), /^web \(/);
-    // Late is better than never.
-    events.onSecret(CERTIFICATE, "2");
-    assert.deepEqual(openOf(state()).missing, []);
-    assert.deepEqual(openOf(state()).certificates, Object.keys(store.held.certificates));
-    await store.close();
-  });
-}
-
-test("SecretStore waits for ever where the timeout is 0", async () => {
-  const { store, providers, state, clock, valueOf } = setUp();
-  const ref = secretRef("web", { initialFetchTimeoutMs: 0 });
-  store.follow({ web: credentialsPlan({ certificates: [ref] }) });
-  await clock.advance(30 * 86_400_000);
-  assert.deepEqual(state(), { kind: "warming", waitingFor: ["web (sds sds_cluster)"] });
-  assert.deepEqual(valueOf("secret_init_fetch_timeouts_total"), []);
-  providers.of("web").events.onSecret(CERTIFICATE, "1");
-  assert.equal(state()?.kind, "open");
-  await store.close();
-});
-
-test("SecretStore counts and tells a timeout once", async () => {
-  const { store, clock, valueOf, log } = setUp();
-  store.follow({ web: WEB, api: WEB });
-  await clock.advance(60_000);
-  assert.deepEqual(valueOf("secret_init_fetch_timeouts_total"), [
-    { secret: "web", source: "sds sds_cluster", value: 1 },
-  ]);
-  assert.deepEqual(store.events().map(({ kind, detail }) => [kind, detail]), [
-    ["timed_out", "no answer"],
-  ]);
-  assert.equal(log.lines.filter(({ level }) => level === "warn").length, 1);
-  assert.equal(store.statuses()[0]?.state, "missing");
-  assert.equal(store.statuses()[0]?.version, "uninitialized");
-  await store.close();
-});
-
-// What an open listener needs (envoy.md 0.8).
-for (
-  const [name, arrived, missing] of [
-    ["nothing", [], ["a", "b", "ca"]],
-    ["one certificate of two", ["a"], ["ca"]],
-    ["the other certificate", ["b"], ["ca"]],
-    ["the bundle", ["ca"], ["a", "b"]],
-    ["one certificate and the bundle", ["b", "ca"], []],
-    ["everything", ["b", "a", "ca"], []],
-  ] as const
-) {
-  test(`SecretStore with ${name} says what is missing`, async () => {
-    const { store, providers, state, clock } = setUp();
-    store.follow({
-      web: credentialsPlan({
-        certificates: [secretRef("a"), secretRef("b")],
-        validation: { secret: secretRef("ca", { type: "validation" }) },
-      }),
-    });
-    for (const name of arrived) {
-      const { events } = providers.of(name);
-      if (name === "ca") events.onSecret(BUNDLE, "1");
-      else events.onSecret(certificateSecret(name), "1");
-    }
-    await settle();
-    assert.equal(state()?.kind, arrived.length === 3 ? "open" : "warming");
-    await clock.advance(16_000);
-    const open = openOf(state());
-    assert.deepEqual(open.missing.map((text) => text.split(" ")[0]), missing);
-    const names = open.certificates.map((key) => store.held.certificates[key]?.name);
-    // In the plan's order, whichever came first.
-    assert.deepEqual(
-      names,
-      ["a", "b"].filter((name) => (arrived as readonly string[]).includes(name)),
-    );
-    assert.equal(open.validation !== null, (arrived as readonly string[]).includes("ca"));
-    await store.close();
-  });
-}
-
-test("SecretStore waits for nothing of the agent's", async () => {
-  const { store, providers, state } = setUp();
-  const validation = secretRef("roots", { type: "validation", source: CONSUL });
-  store.follow({
-    web: credentialsPlan({
-      certificates: [secretRef("leaf", { source: CONSUL })],
-      validation: { secret: validation },
-    }),
-  });
-  assert.deepEqual(openOf(state()), {
-    kind: "open",
-    certificates: [CONSUL_KEY],
-    validation: CONSUL_KEY,
-    missing: [],
-    requireClientCertificate: true,
-    onDemand: null,
-  });
-  assert.equal(providers.created.length, 0);
-  await store.close();
-});
-
-test("SecretStore trusts nobody where rules are put onto the agent's roots", async () => {
-  const { store, state } = setUp();
-  const secret = secretRef("roots", { type: "validation", source: CONSUL });
-  const defaults = { type: "validation", systemRoots: false, rules: NO_RULES } as const;
-  store.follow({ web: credentialsPlan({ validation: { secret, defaults } }) });
-  assert.equal(openOf(state()).validation, null);
-  assert.deepEqual(openOf(state()).missing, ["roots (consul with rules)"]);
-  await store.close();
-});
-
-test("SecretStore shows none and asks nobody where the plan says so", async () => {
-  const { store, state } = setUp();
-  store.follow({ web: credentialsPlan({ requireClientCertificate: false }) });
-  assert.deepEqual(openOf(state()).missing, []);
-  await store.close();
-});
-
-test("SecretStore never warms again once open", async () => {
-  const { store, providers, state, clock } = setUp();
-  store.follow({ web: WEB });
-  const { events } = providers.of("web");
-  events.onSecret(CERTIFICATE, "1");
-  const { held } = store;
-  events.onUnreachable("Cannot reach it: connection refused");
-  events.onRejected("Cannot use it: torn");
-  events.onRemoved();
-  await clock.advance(86_400_000);
-  assert.equal(store.held, held);
-  assert.equal(state()?.kind, "open");
-  assert.equal(Object.values(store.held.certificates)[0]?.value, CERTIFICATE);
-  await store.close();
-});
-
-test("SecretStore stops using a withdrawn SVID and bundle", async () => {
-  const { store, providers, state, clock, valueOf } = setUp();
-  store.follow({
-    web: credentialsPlan({
-      certificates: [secretRef("svid", { source: WORKLOAD })],
-      validation: { secret: secretRef("bundle", { type: "validation", source: WORKLOAD }) },
-    }),
-  });
-  providers.of("svid").events.onSecret(CERTIFICATE, "");
-  providers.of("bundle").events.onSecret(BUNDLE, "");
-  await clock.advance(1);
-  assert.deepEqual(openOf(state()).missing, []);
-  assert.equal(valueOf("certificate_expiry_seconds").length, 1);
-  providers.of("svid").events.onRemoved();
-  providers.of("bundle").events.onRemoved();
-  const open = openOf(state());
-  assert.deepEqual([open.certificates, open.validation], [[], null]);
-  assert.equal(open.missing.length, 2);
-  assert.deepEqual([store.held.certificates, store.held.validations], [{}, {}]);
-  assert.deepEqual(store.statuses().map((status) => status.state), ["missing", "missing"]);
-  assert.deepEqual(valueOf("certificate_expiry_seconds"), []);
-  providers.of("svid").events.onSecret(CERTIFICATE, "");
-  assert.equal(openOf(state()).missing.length, 1);
-  await store.close();
-});
-
-test("SecretStore refuses a secret of the wrong type", async () => {
-  const { store, providers, state } = setUp();
-  store.follow({ web: WEB });
-  providers.of("web").events.onSecret(BUNDLE, "1");
-  assert.equal(openOf(state()).missing.length, 1);
-  assert.match(store.statuses()[0]?.fault ?? "", /validation came for a certificate/);
-  await store.close();
-});
+  BUNDLE,
+  CERTIFICATE,
+  FILE,
+  openOf,
+  SECRET_FILE,
+  storeWorld,
+  WEB,
+  WEB_MTLS,
+  WORKLOAD,
+} from "../../test/kit/secret_store.ts";
+import { NO_RULES } from "../identity/mod.ts";
+import type { CredentialsPlan, SecretEvents, SecretSource } from "./mod.ts";
 
 // Which references share a subscription.
 const DEFAULTS = { type: "validation", systemRoots: false, rules: NO_RULES } as const;
@@ -292,7 +35,7 @@ for (
   ] as const
 ) {
   test(`SecretStore ${shared ? "shares one subscription" : "subscribes twice"} for ${name}`, async () => {
-    const { store, providers } = setUp();
+    const { store, providers } = storeWorld();
     store.follow({
       one: credentialsPlan({ certificates: [a] }),
       two: credentialsPlan({ certificates: [b] }),
@@ -308,7 +51,7 @@ for (
 }
 
 test("SecretStore tells references with other inline bytes apart", async () => {
-  const { store, providers } = setUp();
+  const { store, providers } = storeWorld();
   const inline = (byte: number): SecretSource => ({
     kind: "spec",
     watch: false,
@@ -321,7 +64,7 @@ test("SecretStore tells references with other inline bytes apart", async () => {
 });
 
 test("SecretStore puts defaults into the reference", async () => {
-  const { store, providers } = setUp();
+  const { store, providers } = storeWorld();
   const secret = secretRef("ca", { type: "validation" });
   store.follow({ web: credentialsPlan({ validation: { secret, defaults: DEFAULTS } }) });
   assert.deepEqual(providers.of("ca").ref, { ...secret, defaults: DEFAULTS });
@@ -329,7 +72,7 @@ test("SecretStore puts defaults into the reference", async () => {
 });
 
 test("SecretStore makes one provider per source", async () => {
-  const { store, providers } = setUp();
+  const { store, providers } = storeWorld();
   const of = (name: string, source: SecretSource) =>
     credentialsPlan({ certificates: [secretRef(name, { source })] });
   store.follow({
@@ -354,7 +97,7 @@ test("SecretStore makes one provider per source", async () => {
 });
 
 test("SecretStore.follow() does not touch what stays", async () => {
-  const { store, providers } = setUp();
+  const { store, providers } = storeWorld();
   store.follow({ web: WEB_MTLS, api: WEB });
   providers.of("web").events.onSecret(CERTIFICATE, "1");
   providers.of("ca").events.onSecret(BUNDLE, "1");
@@ -373,7 +116,7 @@ test("SecretStore.follow() does not touch what stays", async () => {
 });
 
 test("SecretStore.follow() keeps the old plan in force until the new one is ready", async () => {
-  const { store, providers, state, clock } = setUp();
+  const { store, providers, state, clock } = storeWorld();
   const plan = (name: string, parts: Partial<CredentialsPlan> = {}) =>
     credentialsPlan({ certificates: [secretRef(name)], ...parts });
   store.follow({ web: plan("one") });
@@ -406,7 +149,7 @@ test("SecretStore.follow() keeps the old plan in force until the new one is read
 });
 
 test("SecretStore opens a later listener at once with what an earlier one waited for", async () => {
-  const { store, clock, state } = setUp();
+  const { store, clock, state } = storeWorld();
   store.follow({ web: WEB });
   await clock.advance(16_000);
   store.follow({ web: WEB, api: WEB });
@@ -415,7 +158,7 @@ test("SecretStore opens a later listener at once with what an earlier one waited
 });
 
 test("SecretStore.onChange tells the first change at once and a burst in few steps", async () => {
-  const world = setUp();
+  const world = storeWorld();
   const { store, providers, clock } = world;
   const names = Array.from({ length: 1_000 }, (_, index) => `s${index}`);
   store.follow({ web: credentialsPlan({ certificates: names.map((name) => secretRef(name)) }) });
@@ -441,7 +184,7 @@ test("SecretStore.onChange tells the first change at once and a burst in few ste
 });
 
 test("SecretStore.onChange tells what comes in one turn as one change", async () => {
-  const world = setUp();
+  const world = storeWorld();
   world.store.follow({ web: WEB_MTLS });
   await world.clock.advance(1_000);
   const before = world.changes;
@@ -453,7 +196,7 @@ test("SecretStore.onChange tells what comes in one turn as one change", async ()
 });
 
 test("SecretStore.onChange is silent where nothing changed, and may throw", async () => {
-  const world = setUp();
+  const world = storeWorld();
   const { store, providers, clock, log } = world;
   store.follow({ web: WEB });
   const { events } = providers.of("web");
@@ -476,7 +219,7 @@ test("SecretStore.onChange is silent where nothing changed, and may throw", asyn
 });
 
 test("SecretStore says what happened without key material", async () => {
-  const { store, providers, clock, log, valueOf } = setUp();
+  const { store, providers, clock, log, valueOf } = storeWorld();
   store.follow({ web: WEB });
   const { events } = providers.of("web");
   events.onUnreachable("Cannot reach it: refused");
@@ -538,7 +281,7 @@ test("SecretStore says what happened without key material", async () => {
 });
 
 test("SecretStore forgets a fault when its source says the same secret again", async () => {
-  const { store, providers } = setUp();
+  const { store, providers } = storeWorld();
   store.follow({ web: WEB });
   const { events } = providers.of("web");
   events.onSecret(CERTIFICATE, "1");
@@ -554,7 +297,7 @@ test("SecretStore forgets a fault when its source says the same secret again", a
 });
 
 test("SecretStore bounds events, labels and the faults it logs", async () => {
-  const { store, providers, log, valueOf } = setUp();
+  const { store, providers, log, valueOf } = storeWorld();
   const names = Array.from({ length: 1_500 }, (_, index) => `s${index}`);
   store.follow({ web: credentialsPlan({ certificates: names.map((name) => secretRef(name)) }) });
   const watches = names.map((name) => providers.of(name));
@@ -573,7 +316,7 @@ test("SecretStore bounds events, labels and the faults it logs", async () => {
 });
 
 test("SecretStore.refresh() looks at every source", async () => {
-  const { store, providers } = setUp();
+  const { store, providers } = storeWorld();
   store.follow({ web: WEB_MTLS });
   store.refresh();
   assert.deepEqual([providers.of("web").refreshes, providers.of("ca").refreshes], [1, 1]);
@@ -581,7 +324,7 @@ test("SecretStore.refresh() looks at every source", async () => {
 });
 
 test("SecretStore.close() ends all it started and hears nothing more", async () => {
-  const world = setUp();
+  const world = storeWorld();
   const { store, providers, clock } = world;
   store.follow({ web: WEB_MTLS });
   const { events }: { events: SecretEvents } = providers.of("web");
@@ -603,7 +346,7 @@ test("SecretStore.close() ends all it started and hears nothing more", async () 
 });
 
 test("SecretStore hears nothing more of what it does not follow any more", async () => {
-  const { store, providers } = setUp();
+  const { store, providers } = storeWorld();
   store.follow({ web: WEB });
   const { events } = providers.of("web");
   store.follow({});

@@ -1,2 +1,12 @@
 /** Envoy's messages about secrets, as its configuration files and SDS servers write them. @module */
 export { formatProblems, type NamedSpec, parseSecret, type SecretOptions } from "./secret.ts";
+export {
+  type ParsedSecretFile,
+  parseSecretFile,
+  SECRET_FILE_LIMIT_BYTES,
+  type SecretFileOptions,
+} from "./secret_file.ts";
+export {
+  createSecretFileProvider,
+  type SecretFileProviderOptions,
+} from "./secret_file_provider.ts";

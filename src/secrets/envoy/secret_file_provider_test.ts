@@ -1,0 +1,164 @@
+/** Envoy's secret files and the files that they name, on a real file system. */
+import assert from "node:assert/strict";
+import { mkdir, rename, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import test from "node:test";
+import {
+  newPair,
+  SecretRecord,
+  temporaryDirectory,
+  type TestPair,
+} from "../../../test/kit/secret_files.ts";
+import { systemClock } from "../../base/mod.ts";
+import { FileHub } from "../file/mod.ts";
+import type { WatchedDirectory } from "../spec.ts";
+import { createSecretFileProvider } from "./secret_file_provider.ts";
+
+/** Far away: what these tests see comes from watches. */
+const POLL_MS = 3_600_000;
+
+function follow(path: string, watchedDirectory?: WatchedDirectory) {
+  const record = new SecretRecord();
+  const hub = new FileHub({ clock: systemClock, pollMs: POLL_MS });
+  const provider = createSecretFileProvider({
+    clock: systemClock,
+    tlsFault: () => undefined,
+    env: {},
+    hub,
+  });
+  const watch = provider.watch({
+    type: "certificate",
+    name: "web",
+    source: { kind: "secret_file", path, ...watchedDirectory && { watchedDirectory } },
+    initialFetchTimeoutMs: 15_000,
+  }, record);
+  return { record, hub, watch, [Symbol.asyncDispose]: () => hub.close() };
+}
+
+async function writePair(directory: string, pair: TestPair, name = "web"): Promise<void> {
+  await mkdir(directory, { recursive: true });
+  await writeFile(join(directory, `${name}.pem`), pair.certPem);
+  await writeFile(join(directory, `${name}.key`), pair.keyPem, { mode: 0o600 });
+}
+
+/** In YAML, of files in `directory`. */
+function described(directory: string, name = "web"): string {
+  return JSON.stringify({
+    name: "web",
+    tls_certificate: {
+      certificate_chain: { filename: join(directory, `${name}.pem`) },
+      private_key: { filename: join(directory, `${name}.key`) },
+    },
+  });
+}
+
+async function write(path: string, text: string): Promise<void> {
+  await writeFile(`${path}.new`, text, { mode: 0o600 });
+  await rename(`${path}.new`, path);
+}
+
+test("createSecretFileProvider() follows the description and the files that it names", async () => {
+  await using directory = await temporaryDirectory();
+  const [first, second, third] = [newPair(), newPair(), newPair()];
+  const path = join(directory.path, "sds.yaml");
+  const tls = join(directory.path, "tls");
+  await writePair(tls, first);
+  await writePair(tls, third, "other");
+  await write(path, described(tls));
+  await using followed = follow(path);
+  const { record } = followed;
+  await record.holds(first);
+
+  const next = join(directory.path, "next");
+  await writePair(next, second);
+  await rename(join(next, "web.pem"), join(tls, "web.pem"));
+  await rename(join(next, "web.key"), join(tls, "web.key"));
+  await record.holds(second);
+
+  await write(path, described(tls, "other"));
+  await record.holds(third);
+  assert.equal(record.secrets.length, 3);
+  assert.deepEqual(record.rejected, []);
+});
+
+test("createSecretFileProvider() keeps what it had while the description is broken", async () => {
+  await using directory = await temporaryDirectory();
+  const [first, second] = [newPair(), newPair()];
+  const path = join(directory.path, "sds.yaml");
+  const tls = join(directory.path, "tls");
+  await writePair(tls, first);
+  await write(path, described(tls));
+  await using followed = follow(path);
+  const { record } = followed;
+  await record.holds(first);
+
+  await write(path, "tls_certificate: [");
+  await record.until(() => record.rejected.length === 1);
+  assert.match(record.rejected[0] ?? "", /^Cannot use the secret in .*sds\.yaml: it is not YAML/);
+  // Its files are followed on.
+  await writePair(tls, second);
+  await record.holds(second);
+
+  await write(path, described(tls));
+  await record.until(() => record.recovered === 1);
+  assert.equal(record.secrets.length, 2);
+});
+
+test("createSecretFileProvider() tells no secret twice, and recovers when all is good", async () => {
+  await using directory = await temporaryDirectory();
+  const pair = newPair();
+  const path = join(directory.path, "sds.json");
+  const tls = join(directory.path, "tls");
+  await writePair(tls, pair);
+  await writePair(tls, pair, "same");
+  await write(path, described(tls));
+  await using followed = follow(path);
+  const { record } = followed;
+  await record.holds(pair);
+
+  await write(path, described(tls, "missing"));
+  await record.until(() => record.rejected.length === 1);
+  assert.match(record.rejected[0] ?? "", /missing\.pem: there is no such file/);
+  await write(path, described(tls, "same"));
+  await record.until(() => record.recovered > 0);
+  assert.equal(record.secrets.length, 1);
+});
+
+test("createSecretFileProvider() follows Kubernetes' ..data with everything in it", async () => {
+  await using directory = await temporaryDirectory();
+  const root = directory.path;
+  const [first, second] = [newPair(), newPair()];
+  const put = async (name: string, pair: TestPair) => {
+    await writePair(join(root, name), pair);
+    await writeFile(join(root, name, "sds.yaml"), described(root), { mode: 0o600 });
+  };
+  await put("..v1", first);
+  await symlink("..v1", join(root, "..data"));
+  for (const name of ["sds.yaml", "web.pem", "web.key"]) {
+    await symlink(`..data/${name}`, join(root, name));
+  }
+  await using followed = follow(join(root, "sds.yaml"), { path: root, watchModify: false });
+  await followed.record.holds(first);
+  await put("..v2", second);
+  await symlink("..v2", join(root, "..data_tmp"));
+  await rename(join(root, "..data_tmp"), join(root, "..data"));
+  await followed.record.holds(second);
+  assert.deepEqual(followed.record.rejected, []);
+});
+
+test("createSecretFileProvider() takes a secret that is all inline", async () => {
+  await using directory = await temporaryDirectory();
+  const pair = newPair();
+  const path = join(directory.path, "sds.json");
+  await write(
+    path,
+    JSON.stringify({
+      tls_certificate: {
+        certificate_chain: { inline_string: pair.certPem },
+        private_key: { inline_string: pair.keyPem },
+      },
+    }),
+  );
+  await using followed = follow(path);
+  await followed.record.holds(pair);
+});

@@ -1,0 +1,118 @@
+/** Many rotations and many secrets: nothing lost, nothing left behind. */
+import assert from "node:assert/strict";
+import { readdirSync } from "node:fs";
+import { mkdir, rename, rm, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import test from "node:test";
+import {
+  newPair,
+  pairSpec,
+  refOf,
+  SecretRecord,
+  temporaryDirectory,
+} from "../../../test/kit/secret_files.ts";
+import { systemClock } from "../../base/mod.ts";
+import { type FileSystem, realFiles } from "./files.ts";
+import { FileHub } from "./hub.ts";
+import { createFileProvider } from "./provider.ts";
+
+function createProvider(hub: FileHub) {
+  return createFileProvider({ clock: systemClock, tlsFault: () => undefined, env: {}, hub });
+}
+
+test("1000 rotations by a link leave no descriptors or watches behind", async () => {
+  await using directory = await temporaryDirectory();
+  const pairs = [newPair(), newPair()] as const;
+  const write = async (round: number) => {
+    const place = join(directory.path, `v${round}`);
+    const pair = pairs[round % 2 ? 1 : 0];
+    await mkdir(place);
+    await writeFile(join(place, "web.pem"), pair.certPem);
+    await writeFile(join(place, "web.key"), pair.keyPem);
+    await symlink(`v${round}`, join(directory.path, "new"));
+    await rename(join(directory.path, "new"), join(directory.path, "current"));
+    if (round > 0) await rm(join(directory.path, `v${round - 1}`), { recursive: true });
+    return pair;
+  };
+  await write(0);
+  const hub = new FileHub({ clock: systemClock, pollMs: 50 });
+  const record = new SecretRecord();
+  const current = join(directory.path, "current");
+  const spec = pairSpec(join(current, "web.pem"), join(current, "web.key"));
+  createProvider(hub).watch(refOf(spec), record);
+  await record.holds(pairs[0]);
+  const descriptors = () => readdirSync("/proc/self/fd").length;
+  const before = descriptors();
+  const watched = hub.watchedDirectories;
+  for (let round = 1; round <= 1000; round++) {
+    const pair = await write(round);
+    // Every tenth is waited for; the others come faster than they can be followed.
+    if (round % 10 === 0) await record.holds(pair);
+  }
+  await record.holds(pairs[0]);
+  assert.deepEqual(record.rejected, []);
+  assert.equal(hub.watchedDirectories, watched);
+  await hub.close();
+  assert.ok(descriptors() <= before + 2, `${before} descriptors before, ${descriptors()} after`);
+});
+
+test("200 rotations of each file in place end with the last pair", async () => {
+  await using directory = await temporaryDirectory();
+  const hub = new FileHub({ clock: systemClock, pollMs: 3_600_000 });
+  const record = new SecretRecord();
+  const spec = pairSpec(join(directory.path, "web.pem"), join(directory.path, "web.key"));
+  createProvider(hub).watch(refOf(spec), record);
+  for (let round = 0; round < 200; round++) {
+    const pair = newPair();
+    await writeFile(join(directory.path, "web.key"), pair.keyPem);
+    await writeFile(join(directory.path, "web.pem"), pair.certPem);
+    if (round % 4 === 3) await record.holds(pair);
+  }
+  assert.deepEqual(record.rejected, []);
+  await hub.close();
+});
+
+test("a thousand secrets of one directory share a watch and one round of reading", async () => {
+  await using directory = await temporaryDirectory();
+  let watches = 0;
+  let reading = 0;
+  let most = 0;
+  const files: FileSystem = {
+    ...realFiles,
+    watch(path, hints) {
+      watches++;
+      return realFiles.watch(path, hints);
+    },
+    async read(path, limitBytes) {
+      most = Math.max(most, ++reading);
+      try {
+        return await realFiles.read(path, limitBytes);
+      } finally {
+        reading--;
+      }
+    },
+  };
+  const hub = new FileHub({ clock: systemClock, files, pollMs: 3_600_000 });
+  const provider = createProvider(hub);
+  const pairs = [newPair(), newPair()] as const;
+  const records: SecretRecord[] = [];
+  for (let index = 0; index < 1000; index++) {
+    const chain = join(directory.path, `${index}.pem`);
+    const key = join(directory.path, `${index}.key`);
+    await writeFile(chain, pairs[0].certPem);
+    await writeFile(key, pairs[0].keyPem);
+    const record = new SecretRecord();
+    provider.watch(refOf(pairSpec(chain, key)), record);
+    records.push(record);
+  }
+  await Promise.all(records.map((record) => record.holds(pairs[0], 20_000)));
+  assert.equal(watches, 1);
+  const startMs = performance.now();
+  await writeFile(join(directory.path, "500.key"), pairs[1].keyPem);
+  await writeFile(join(directory.path, "500.pem"), pairs[1].certPem);
+  await records[500]?.holds(pairs[1]);
+  const tookMs = performance.now() - startMs;
+  assert.ok(tookMs < 1_000, `passed on after ${tookMs} ms`);
+  assert.ok(most <= 8, `${most} files read at once`);
+  await hub.close();
+});

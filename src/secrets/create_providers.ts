@@ -37,8 +37,10 @@ async function load(source: ExternalSource, deps: ProviderDeps): Promise<SecretP
     }
     case "sds":
       return await loadSds(source, deps);
-    case "secret_file":
-      throw new ProxyError("unsupported", `Cannot follow sources of kind "${source.kind}" yet`);
+    case "secret_file": {
+      const { createSecretFileProvider } = await import("./envoy/secret_file_provider.ts");
+      return createSecretFileProvider(deps);
+    }
     case "workload": {
       const { createWorkloadProvider } = await import("./workload/mod.ts");
       const { realFiles } = await import("./file/files.ts");

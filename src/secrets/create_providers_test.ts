@@ -105,6 +105,17 @@ test("createProviders() follows files through the store, and keeps waiting for o
     }),
   });
   const file = { kind: "file", path } as const;
+  const secretFile = join(directory, "secret.yaml");
+  await writeFile(
+    secretFile,
+    `resources:
+- "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret
+  name: described
+  tls_certificate:
+    certificate_chain: { filename: ${JSON.stringify(path)} }
+    private_key: { filename: ${JSON.stringify(path)} }
+`,
+  );
   const gone = { kind: "file", path: join(directory, "gone.pem") } as const;
   const source = (at: typeof file): SecretSource => ({
     kind: "spec",
@@ -112,16 +123,24 @@ test("createProviders() follows files through the store, and keeps waiting for o
     spec: { type: "certificate", chain: at, key: at },
   });
   const opened = new Promise<void>((resolve) => {
-    store.onChange = () => store.held.credentials.web?.kind === "open" && resolve();
+    store.onChange = () => {
+      const { web, edge } = store.held.credentials;
+      if (web?.kind === "open" && edge?.kind === "open") resolve();
+    };
   });
   store.follow({
     web: credentialsPlan({ certificates: [secretRef("web", { source: source(file) })] }),
+    edge: credentialsPlan({
+      certificates: [
+        secretRef("described", { source: { kind: "secret_file", path: secretFile } }),
+      ],
+    }),
     api: credentialsPlan({ certificates: [secretRef("api", { source: source(gone) })] }),
   });
   await opened;
-  const [held] = Object.values(store.held.certificates);
-  assert.equal(held?.value.certPem.trim(), leaf.certPem.trim());
-  assert.equal(held?.source, `file ${path}`);
+  const held = Object.values(store.held.certificates);
+  assert.deepEqual(held.map(({ source }) => source).sort(), [`file ${secretFile}`, `file ${path}`]);
+  for (const { value } of held) assert.equal(value.certPem.trim(), leaf.certPem.trim());
   assert.equal(store.held.credentials.api?.kind, "warming");
   await store.close();
   await rm(directory, { recursive: true });

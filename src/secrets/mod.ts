@@ -2,7 +2,6 @@
 export * from "./cipher_suites.ts";
 export * from "./config/mod.ts";
 export { createProviders, type ProviderDeps } from "./create_providers.ts";
-export * from "./envoy/mod.ts";
 export * from "./held.ts";
 export type { CertificateAnswer } from "./on_demand.ts";
 export { judgeName } from "./on_demand_names.ts";
@@ -10,6 +9,6 @@ export * from "./plan.ts";
 export * from "./provider.ts";
 export * from "./secret.ts";
 export * from "./spec.ts";
-export * from "./values.ts";
 export { type CertificateRequest, SecretStore, type SecretStoreOptions } from "./store.ts";
 export type { ExternalSource, ProviderFactory } from "./store_providers.ts";
+export * from "./values.ts";

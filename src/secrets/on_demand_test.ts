@@ -418,3 +418,17 @@ test("On demand: a million random names cost a bounded amount", { timeout: 120_0
   assert.ok((refused().pending ?? 0) > 900_000);
   await store.close();
 });
+
+test("On demand: a listener with a certificate of its own opens without it", async () => {
+  const { clock, store, ask, arrive, names, plan } = setUp();
+  store.follow({ edge: { ...plan(), certificates: [secretRef("own.x")] } });
+  await clock.advance(16_000);
+  const state = store.held.credentials.edge;
+  assert.deepEqual(state?.kind === "open" && state.missing, []);
+  ask("a.x");
+  arrive("a.x");
+  arrive("own.x");
+  // Its own is the first, and so what is shown where no name fits.
+  assert.deepEqual(names(), ["own.x", "a.x"]);
+  await store.close();
+});

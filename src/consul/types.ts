@@ -66,6 +66,8 @@ export interface UpstreamDeclaration {
   readonly lifetimeMs?: number;
   /** `postern_tls` of the upstream's configuration, as it was written. */
   readonly tls?: unknown;
+  /** `postern_listener_tls`: TLS that callers of the upstream's listener must speak. */
+  readonly listenerTls?: unknown;
 }
 
 /** A leaf with its key (`GET /v1/agent/connect/ca/leaf/:service`); not yet validated. */

@@ -68,6 +68,7 @@ function toUpstream(
   const limits = config.section("limits");
   const connectTimeoutMs = config.integer("connect_timeout_ms", 0);
   const tls = config.raw("postern_tls");
+  const listenerTls = config.raw("postern_listener_tls");
   return {
     id: idOf(row, { kind, namespace, partition }),
     kind,
@@ -89,6 +90,7 @@ function toUpstream(
     ...given("idleTimeoutMs", config.integer("idle_timeout_ms", 0)),
     ...given("lifetimeMs", config.integer("max_connection_lifetime_ms", 0)),
     ...(tls !== undefined && { tls }),
+    ...(listenerTls !== undefined && { listenerTls }),
   };
 }
 

@@ -42,6 +42,13 @@ export interface DataPathOptions {
   readonly lifetimeMs: number;
 }
 
+interface OpenUpstream {
+  readonly upstream: Upstream;
+  readonly door: Door;
+  /** Its callers must speak TLS. */
+  readonly isSecure: boolean;
+}
+
 /** Columns of the shared counts, the same for all workers; see {@link SharedCounts}. */
 export type Columns = Readonly<Record<string, number>>;
 
@@ -58,7 +65,7 @@ export class DataPath {
   #columns: Columns = {};
   readonly #doors: Doors;
   #inbound: { readonly state: InboundState; readonly door: Door } | undefined;
-  readonly #upstreams = new Map<string, { readonly upstream: Upstream; readonly door: Door }>();
+  readonly #upstreams = new Map<string, OpenUpstream>();
 
   constructor(options: DataPathOptions) {
     this.#options = options;
@@ -169,7 +176,8 @@ export class DataPath {
       random: this.#options.random,
     });
     upstream.update(part, targets);
-    if (isOpenAt(current?.door, bind)) return;
+    const isSecure = part.listener !== null;
+    if (current?.isSecure === isSecure && isOpenAt(current.door, bind)) return;
     // A unix socket cannot be shared between workers: the first one serves it.
     if (bind.kind === "unix" && this.#options.worker > 0) {
       if (current) this.#doors.close(current.door);
@@ -177,15 +185,19 @@ export class DataPath {
       return;
     }
     const door = this.#doors.replace(id, bind, current?.door);
-    this.#upstreams.set(id, { upstream, door });
+    this.#upstreams.set(id, { upstream, door, isSecure });
+    const { engine } = this.#context;
+    const options = { address: bind, reusePort: this.#options.workers > 1 };
     await this.#doors.open(door, () =>
-      this.#context.engine.listen(
-        { address: bind, reusePort: this.#options.workers > 1 },
-        (connection) => {
-          if (this.#doors.admits()) OutboundConnection.start(this.#context, upstream, connection);
-          else connection.reset();
-        },
-      ));
+      isSecure
+        ? engine.listenSecure(options, (accepted) => {
+          if (!this.#doors.admits()) accepted.reset();
+          else OutboundConnection.startSecure(this.#context, upstream, accepted);
+        })
+        : engine.listen(options, (connection) => {
+          if (!this.#doors.admits()) connection.reset();
+          else OutboundConnection.start(this.#context, upstream, connection);
+        }));
   }
 
   #limiter(name: string, limit: number): Limiter {

@@ -7,7 +7,13 @@
 
 import { type EndpointState, hashText } from "../balance/mod.ts";
 import { type Deadline, type ErrorCode, formatAddress } from "../base/mod.ts";
-import { type Connection, type Dial, type PresentedPeer, Relay } from "../net/mod.ts";
+import {
+  type AcceptedConnection,
+  type Connection,
+  type Dial,
+  type PresentedPeer,
+  Relay,
+} from "../net/mod.ts";
 import { ConnectionRecord, type Ending, endingOf, reportEnd, stopSoon } from "./connection.ts";
 import type { Context } from "./context.ts";
 import { Holding } from "./holding.ts";
@@ -33,8 +39,12 @@ export class OutboundConnection implements LiveConnection {
   readonly record: ConnectionRecord;
   readonly #context: Context;
   readonly #upstream: Upstream;
-  readonly #downstream: Connection;
-  readonly #holding: Holding;
+  /** Before its handshake, where callers must speak TLS. */
+  readonly #accepted: AcceptedConnection | undefined;
+  #downstream: Connection | undefined;
+  #holding: Holding | undefined;
+  /** What a caller showed that spoke TLS. */
+  #caller: PresentedPeer | undefined;
   readonly #tried = new Set<EndpointState>();
   #hash: number | undefined;
   #pending = false;
@@ -47,14 +57,24 @@ export class OutboundConnection implements LiveConnection {
   #connectedMs = 0;
   #ended = false;
 
+  /** A caller that speaks plainly. */
   static start(context: Context, upstream: Upstream, downstream: Connection): void {
-    new OutboundConnection(context, upstream, downstream).#accept();
+    new OutboundConnection(context, upstream, downstream).#accept(downstream);
   }
 
-  private constructor(context: Context, upstream: Upstream, downstream: Connection) {
+  /** A caller that must shake hands. */
+  static startSecure(context: Context, upstream: Upstream, accepted: AcceptedConnection): void {
+    new OutboundConnection(context, upstream, accepted).#accept(undefined);
+  }
+
+  private constructor(
+    context: Context,
+    upstream: Upstream,
+    downstream: Connection | AcceptedConnection,
+  ) {
     this.#context = context;
     this.#upstream = upstream;
-    this.#downstream = downstream;
+    this.#accepted = "secure" in downstream ? downstream : undefined;
     this.record = new ConnectionRecord({
       direction: "outbound",
       listener: upstream.part.id,
@@ -63,7 +83,6 @@ export class OutboundConnection implements LiveConnection {
     });
     this.record.source = context.facts.service;
     this.record.destination = upstream.part.name;
-    this.#holding = new Holding(downstream, () => this.end("downstream_reset", "closed early"));
   }
 
   get idleTimeoutMs(): number {
@@ -74,7 +93,8 @@ export class OutboundConnection implements LiveConnection {
     return this.#upstream.part.lifetimeMs;
   }
 
-  #accept(): void {
+  #accept(plain: Connection | undefined): void {
+    this.#downstream = plain;
     const { processLimit, live } = this.#context;
     const { stats, connections } = this.#upstream;
     stats.opened.add(1);
@@ -87,18 +107,63 @@ export class OutboundConnection implements LiveConnection {
       return this.#refuse("limit_reached", `limits.max_connections is ${connections.limit}`);
     }
     live.add(this);
-    this.#wait();
+    if (plain) this.#wait(plain);
+    else this.#handshake();
+  }
+
+  #handshake(): void {
+    const { deadlines, clock } = this.#context;
+    const { listener } = this.#upstream.part;
+    const accepted = this.#accepted;
+    this.record.stage = "handshake";
+    const trust = this.#callersTrust;
+    const fault = trust ? trust.fault(clock.now()) : "no certificate yet";
+    if (!listener || !accepted || !trust || fault !== undefined) {
+      if (trust?.material.missing.length) this.#upstream.stats.secretsMissing.add(1);
+      return this.end("not_ready", fault ?? "no certificate yet");
+    }
+    const timeoutMs = listener.handshakeTimeoutMs;
+    this.#deadline = deadlines.after(timeoutMs, () => {
+      this.end("handshake_timed_out", `not done after ${timeoutMs} ms`);
+    });
+    accepted.secure(trust.server(accepted.remote), (outcome) => {
+      this.#deadline?.cancel();
+      if (outcome.kind === "failed") {
+        return this.end(outcome.gone ? "closed_early" : "handshake_failed", outcome.reason);
+      }
+      this.#admit(outcome.connection, outcome.peer);
+    });
+  }
+
+  /** Whom its own rules let in; intentions are about callers of the local service. */
+  #admit(connection: Connection, caller: PresentedPeer): void {
+    this.record.stage = "identity";
+    this.#downstream = connection;
+    this.record.verifiedMs = this.#context.clock.now();
+    const verdict = this.#callersTrust?.verify(caller, "client", this.record.verifiedMs);
+    if (verdict?.kind !== "trusted") {
+      return this.end(verdict?.code ?? "not_ready", verdict?.reason ?? "no certificate yet");
+    }
+    this.record.source = verdict.name;
+    this.#caller = caller;
+    this.#wait(connection);
+  }
+
+  get #callersTrust(): Trust | undefined {
+    const { listener } = this.#upstream.part;
+    return listener ? this.#context.facts.trusts.of(listener.credentials) : undefined;
   }
 
   /** Waiting to be dialled counts against a limit of its own. */
-  #wait(): void {
+  #wait(downstream: Connection): void {
+    this.#holding = new Holding(downstream, () => this.end("downstream_reset", "closed early"));
     const { pending, needsHash, dials } = this.#upstream;
     this.record.stage = "target";
     this.#pending = pending.enter();
     if (!this.#pending) {
       return this.end("limit_reached", `limits.max_pending_requests is ${pending.limit}`);
     }
-    if (needsHash) this.#hash = hashText(hostOf(this.#downstream.remote));
+    if (needsHash) this.#hash = hashText(hostOf(downstream.remote));
     const wait = this.#context.deadlines.after(MAX_WAIT_MS, () => {
       this.end("endpoint_timed_out", `not dialled for ${MAX_WAIT_MS} ms: too many are before it`);
     });
@@ -228,18 +293,21 @@ export class OutboundConnection implements LiveConnection {
 
   #relay(server: ProvenEndpoint): void {
     const { live, clock } = this.#context;
+    const downstream = this.#downstream;
+    if (!downstream) return;
     this.#proven = server;
     this.#leavePending();
     this.record.stage = "relay";
     this.#connectedMs = clock.monotonic();
-    this.record.relay = new Relay(this.#downstream, server.connection, {
+    this.record.relay = new Relay(downstream, server.connection, {
       ticker: live,
       onOver: (end) => {
         this.#observe(end.kind === "reset" ? end.by : end.first);
         this.#leave(endingOf(end));
       },
     });
-    this.#holding.release();
+    this.#holding?.release();
+    this.#holding = undefined;
   }
 
   /** In TLS 1.3 a client is connected before the server has judged it: passive health looks again. */
@@ -262,9 +330,17 @@ export class OutboundConnection implements LiveConnection {
   }
 
   rejudge(): void {
+    if (this.#ended) return;
+    if (this.#caller) {
+      const { verifiedMs } = this.record;
+      const verdict = this.#callersTrust?.verify(this.#caller, "client", verifiedMs);
+      if (verdict?.kind !== "trusted") {
+        return this.end(verdict?.code ?? "not_ready", verdict?.reason ?? "no certificate yet");
+      }
+    }
     const server = this.#proven;
     const lease = this.#lease;
-    if (this.#ended || !server || !lease) return;
+    if (!server || !lease) return;
     const fault = this.#faultOf(server.presented, lease);
     if (fault !== undefined) this.end("endpoint_untrusted", fault);
   }
@@ -274,7 +350,12 @@ export class OutboundConnection implements LiveConnection {
     // Left first: closing tells the connection's events, which must find it over.
     this.#leave({ kind: "failed", code, reason });
     if (this.record.relay) stopSoon(this.record.relay, this.#context.deadlines);
-    else this.#downstream.reset();
+    else this.#dropDownstream();
+  }
+
+  #dropDownstream(): void {
+    if (this.#downstream) this.#downstream.reset();
+    else this.#accepted?.reset();
   }
 
   #leave(ending: Ending): void {
@@ -304,7 +385,7 @@ export class OutboundConnection implements LiveConnection {
   /** No place: nothing was taken, so nothing is given back. */
   #refuse(code: ErrorCode, reason: string): void {
     this.#ended = true;
-    this.#downstream.reset();
+    this.#dropDownstream();
     this.#report({ kind: "failed", code, reason });
   }
 

@@ -28,6 +28,8 @@ export interface CredentialPlans {
   readonly inbound: string | null | "refused";
   /** By upstream id; absent: the proxy's own. */
   readonly upstreams: ReadonlyMap<string, string | "refused">;
+  /** By upstream id: for TLS that its callers must speak; absent: they speak plainly. */
+  readonly listeners: ReadonlyMap<string, string | "refused">;
   readonly refused: readonly Refusal[];
   /** What was taken otherwise than it reads. */
   readonly warnings: readonly string[];
@@ -37,6 +39,7 @@ export const NO_PLANS: CredentialPlans = {
   plans: {},
   inbound: null,
   upstreams: new Map(),
+  listeners: new Map(),
   refused: [],
   warnings: [],
 };
@@ -55,6 +58,7 @@ export function planRegistration(
   const refused: Refusal[] = [];
   const warnings: string[] = [];
   const upstreams = new Map<string, string | "refused">();
+  const listeners = new Map<string, string | "refused">();
   const { sds_clusters: clusters, upstreams: forUpstreams, ...listener } = sectionOf(raw);
   const servers = parseSdsServers(clusters ?? {}, {
     path: ["postern_tls", "sds_clusters"],
@@ -87,7 +91,12 @@ export function planRegistration(
   const inbound = Object.keys(listener).length > 0 || isOdd(raw)
     ? plan("inbound", { value: isOdd(raw) ? raw : listener, kind: "listener", path })
     : null;
-  for (const { id: upstream, name, tls } of registration.upstreams) {
+  for (const { id: upstream, name, tls, listenerTls } of registration.upstreams) {
+    if (listenerTls !== undefined) {
+      const where = [`upstream ${name}`, "postern_listener_tls"];
+      const key = `${upstream} listener`;
+      listeners.set(upstream, plan(key, { value: listenerTls, kind: "listener", path: where }));
+    }
     const value = tls ?? forUpstreams;
     if (value === undefined) continue;
     const where = tls === undefined
@@ -95,7 +104,7 @@ export function planRegistration(
       : [`upstream ${name}`, "postern_tls"];
     upstreams.set(upstream, plan(upstream, { value, kind: "upstream", path: where }));
   }
-  const next = { plans, inbound, upstreams, refused, warnings };
+  const next = { plans, inbound, upstreams, listeners, refused, warnings };
   reads.set(registration, next);
   return next;
 }

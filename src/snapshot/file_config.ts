@@ -106,6 +106,9 @@ const Upstream = object({
   maxPending: v.optional(count(0, 4_294_967_295), 1_024),
   /** Credentials of its own; read by `file_credentials.ts`. */
   tls: v.optional(v.unknown()),
+  /** TLS that its callers must speak; absent: they speak plainly. */
+  listenerTls: v.optional(v.unknown()),
+  handshakeTimeout: v.optional(duration(1), "10s"),
 });
 
 const Version = v.picklist(["1.2", "1.3"], 'must be "1.2" or "1.3"');

@@ -37,7 +37,11 @@ export interface FileCredentialsInput {
   readonly credentials?: unknown;
   readonly sds?: unknown;
   readonly inbound?: { readonly tls?: unknown } | undefined;
-  readonly upstreams: readonly { readonly name: string; readonly tls?: unknown }[];
+  readonly upstreams: readonly {
+    readonly name: string;
+    readonly tls?: unknown;
+    readonly listenerTls?: unknown;
+  }[];
 }
 
 export interface FileCredentials {
@@ -112,8 +116,16 @@ export function fileCredentials(
     if (parsed) plans[INBOUND_PLAN] = complete(parsed.plan, path);
   }
   const upstreams = new Map<string, string>();
-  input.upstreams.forEach(({ name, tls }, index) => {
+  const listeners = new Map<string, string>();
+  input.upstreams.forEach(({ name, tls, listenerTls }, index) => {
     const id = fileUpstreamId(name);
+    if (listenerTls !== undefined) {
+      const path = ["upstreams", index, "listenerTls"];
+      const parsed = parse(listenerTls, "listener", path);
+      const key = `${id} listener`;
+      listeners.set(id, key);
+      if (parsed) plans[key] = complete(parsed.plan, path);
+    }
     if (tls === undefined) {
       if (proxyKey !== null) upstreams.set(id, proxyKey);
       return;
@@ -134,7 +146,7 @@ export function fileCredentials(
       message: 'is missing; it may only be where everything has "tls" of its own',
     });
   }
-  return { plans: { plans, inbound, upstreams, refused: [], warnings }, serverNames };
+  return { plans: { plans, inbound, upstreams, listeners, refused: [], warnings }, serverNames };
 }
 
 type Parse = (

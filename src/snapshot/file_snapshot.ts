@@ -93,12 +93,16 @@ export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): File
   for (const upstream of config.upstreams) {
     const id = fileUpstreamId(upstream.name);
     const key = plans.upstreams.get(id) ?? null;
-    if (!opens(key)) continue;
+    const listener = plans.listeners.get(id) ?? null;
+    if (!opens(key) || listener !== null && !opens(listener)) continue;
     const target = targetContent(`${id}#file`, upstream, config);
     targets[target.key] = keepPart<TargetPart>(previous?.targets[target.key], target, version);
     const content = upstreamContent(id, upstream, {
       targets: [target.key],
       credentials: key,
+      listener: listener === null
+        ? null
+        : { credentials: listener, handshakeTimeoutMs: upstream.handshakeTimeout },
       options,
     });
     upstreams[id] = keepPart<UpstreamPart>(previous?.upstreams[id], content, version);
@@ -203,6 +207,7 @@ function upstreamContent(
   from: {
     readonly targets: readonly string[];
     readonly credentials: string | null;
+    readonly listener: UpstreamPart["listener"];
     readonly options: FileSnapshotOptions;
   },
 ): Content<UpstreamPart> {
@@ -224,6 +229,7 @@ function upstreamContent(
     idleTimeoutMs: upstream.idleTimeout ?? from.options.idleTimeoutMs,
     lifetimeMs: upstream.lifetime ?? from.options.lifetimeMs,
     credentials: from.credentials,
+    listener: from.listener,
   };
 }
 

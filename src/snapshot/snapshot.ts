@@ -133,6 +133,12 @@ export interface UpstreamPart extends Part {
   readonly lifetimeMs: number;
   /** For dialling. Key into {@link Snapshot.ownCredentials}; `null`: the proxy's own. */
   readonly credentials: string | null;
+  /** TLS that callers must speak; `null`: they speak plainly, as a local app does. */
+  readonly listener: {
+    /** Key into {@link Snapshot.ownCredentials}. */
+    readonly credentials: string;
+    readonly handshakeTimeoutMs: number;
+  } | null;
 }
 
 /** Where a resolver ends: the endpoints, and who must answer there. */

@@ -184,6 +184,7 @@ const Upstream = v.strictObject({
   idleTimeoutMs: Amount,
   lifetimeMs: Amount,
   credentials: v.nullable(v.string()),
+  listener: v.nullable(v.strictObject({ credentials: v.string(), handshakeTimeoutMs: Amount })),
 });
 
 const Target = v.strictObject({

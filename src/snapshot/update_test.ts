@@ -24,6 +24,7 @@ function upstream(id: string, version = 1): UpstreamPart {
     idleTimeoutMs: 0,
     lifetimeMs: 0,
     credentials: null,
+    listener: null,
   };
 }
 

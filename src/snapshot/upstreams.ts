@@ -72,6 +72,8 @@ export function assembleUpstreams(known: Known, context: UpstreamContext): Assem
     const credentials = context.plans.upstreams.get(id) ?? null;
     // The reason is among the plans' own refusals.
     if (credentials === "refused" || !isOpen(credentials, context.own)) continue;
+    const listener = context.plans.listeners.get(id) ?? null;
+    if (listener === "refused" || !isOpen(listener, context.own)) continue;
     const missing = missingFor(id, plan, known);
     if (missing.length > 0) pending.push(id);
     // Each has its own time: a failover target that never answers must not spoil a later change.
@@ -93,6 +95,9 @@ export function assembleUpstreams(known: Known, context: UpstreamContext): Assem
     upstreams[id] = keepPart<UpstreamPart>(old, {
       ...declared(declaration, context.options),
       credentials,
+      listener: listener === null
+        ? null
+        : { credentials: listener, handshakeTimeoutMs: context.registration.handshakeTimeoutMs },
       targets: contents.map(({ key }) => key),
       balancing: keepsOld ? old.balancing : balancingOf(plan),
     }, version);
@@ -196,7 +201,7 @@ function balancingOf(plan: UpstreamPlan): LoadBalancing {
 function declared(
   declaration: UpstreamDeclaration,
   options: UpstreamOptions,
-): Omit<UpstreamPart, "version" | "targets" | "balancing" | "credentials"> {
+): Omit<UpstreamPart, "version" | "targets" | "balancing" | "credentials" | "listener"> {
   const { id, name, bind } = declaration;
   return {
     id,

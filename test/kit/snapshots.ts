@@ -115,6 +115,7 @@ export function upstreamOf(
     idleTimeoutMs: 0,
     lifetimeMs: 0,
     credentials: null,
+    listener: null,
     ...part,
   };
 }

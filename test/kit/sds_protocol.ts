@@ -11,7 +11,7 @@ import {
   type SdsResource,
   SECRET_TYPE_URL,
 } from "../../src/secrets/sds/messages.ts";
-import type { ProtocolHost } from "../../src/secrets/sds/protocol.ts";
+import type { ProtocolHost, ProtocolOptions } from "../../src/secrets/sds/protocol.ts";
 import { FakeClock } from "./clock.ts";
 
 export const SDS_CLIENT: SdsClient = {
@@ -31,10 +31,10 @@ export class ProtocolHarness<Request> implements ProtocolHost {
   /** While set, nothing is accepted or refused. */
   hold: Promise<void> | undefined;
 
-  get options() {
+  get options(): ProtocolOptions<Request> {
     return {
       send: (request: Request) => void this.sent.push(request),
-      host: this as ProtocolHost,
+      host: this,
       clock: this.clock,
       random: seededRandom(1),
     };

@@ -36,9 +36,10 @@ import { Follower, type FollowFiles } from "./follower.ts";
 import { ServerHealth } from "./health.ts";
 import { loadSdsMessages, type SdsMessages } from "./messages.ts";
 import { type NameEntry, SecretNames } from "./names.ts";
+import type { Retry } from "./retry.ts";
 import { serverTls } from "./server_tls.ts";
 import { SdsStats } from "./stats.ts";
-import { SdsStream, type SdsVariant, type StreamEnd } from "./stream.ts";
+import { retryOf, SdsStream, type SdsVariant, type StreamEnd } from "./stream.ts";
 
 export interface SdsDeps {
   readonly clock: Clock;
@@ -71,6 +72,7 @@ class SdsProvider implements SecretProvider {
   readonly #stats: SdsStats;
   readonly #health: ServerHealth;
   readonly #names: SecretNames;
+  readonly #lost: Retry;
   readonly #streams = new Set<SdsStream>();
   /** Those that have had a message, and those whose last end was a fault. */
   readonly #answering = new Set<SdsStream>();
@@ -93,6 +95,7 @@ class SdsProvider implements SecretProvider {
     this.#log = log.with({ sds: server.name });
     this.#stats = new SdsStats(stats, `sds ${server.name}`);
     this.#health = new ServerHealth(clock, this.#log);
+    this.#lost = retryOf({ clock, random, server });
     const allowFiles = deps.followFiles !== undefined;
     this.#names = new SecretNames({ clock, stats: this.#stats, allowFiles });
     this.#channel = createGrpcChannel({
@@ -219,6 +222,7 @@ class SdsProvider implements SecretProvider {
       host: this.#names,
       clock,
       random,
+      lost: this.#lost,
       events: {
         onOpening: (names) => this.#count("attempt", names),
         onMessage: () => this.#reached(stream),

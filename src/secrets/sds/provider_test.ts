@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
+import { mkdirSync } from "node:fs";
+import { dirname } from "node:path";
 import test from "node:test";
 import { createAuthority } from "../../../test/kit/certificates.ts";
-import { SdsClient } from "../../../test/kit/sds_client.ts";
+import { SdsClient, type SdsEvent } from "../../../test/kit/sds_client.ts";
 import { inlineBundle, inlineCertificate, startSdsServer } from "../../../test/kit/sds_server.ts";
 
 const authority = createAuthority();
@@ -27,3 +29,221 @@ for (const api of ["sotw", "delta", "auto"] as const) {
     });
   }
 }
+
+function certOf({ secret }: SdsEvent & { kind: "secret" }): string {
+  return secret.type === "certificate" ? secret.certPem : "";
+}
+
+test("createSdsProvider() says who it is, and nothing that makes SPIRE take it for an old Envoy", async () => {
+  await using server = await startSdsServer();
+  await using client = new SdsClient({
+    address: server.address,
+    api: "sotw",
+    server: {
+      metadata: { "x-token": "t1" },
+      node: {
+        id: "web-1",
+        cluster: "web",
+        metadata: { zone: "a", ports: [80, { tls: true }], none: null },
+        locality: { region: "r", zone: "z", subZone: "s" },
+      },
+    },
+  });
+  client.watch("web");
+  const { request } = await server.seen(() => true);
+  assert.deepEqual(request, {
+    node: {
+      id: "web-1",
+      cluster: "web",
+      metadata: {
+        fields: {
+          zone: { string_value: "a" },
+          ports: {
+            list_value: {
+              values: [
+                { number_value: 80 },
+                { struct_value: { fields: { tls: { bool_value: true } } } },
+              ],
+            },
+          },
+          none: { null_value: 0 },
+        },
+      },
+      locality: { region: "r", zone: "z", sub_zone: "s" },
+      user_agent_name: "postern",
+      user_agent_version: "0.1.0",
+    },
+    resource_names: ["web"],
+    type_url: "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret",
+  });
+});
+
+test("createSdsProvider() asks for names of one turn in one request, and for later ones on the same stream", async () => {
+  await using server = await startSdsServer();
+  await using client = new SdsClient({ address: server.address, api: "sotw" });
+  server.set(...["a", "b", "c"].map((name) => inlineCertificate(name, leaf)));
+  const early = ["a", "b"].map((name) => client.watch(name));
+  await Promise.all(early.map((told) => told.next("secret")));
+  assert.deepEqual(server.requests[0]?.request.resource_names, ["a", "b"]);
+  await client.watch("c").next("secret");
+  assert.equal(server.streams, 1);
+});
+
+test("createSdsProvider() gives whoever comes later what is held", async () => {
+  await using server = await startSdsServer();
+  await using client = new SdsClient({ address: server.address });
+  server.set(inlineCertificate("web", leaf));
+  await client.watch("web").next("secret");
+  const seen = server.requests.length;
+  const later = client.watch("web");
+  assert.deepEqual(later.events, [], "not before watch() has returned");
+  assert.equal(certOf(await later.next("secret")), leaf.certPem);
+  assert.match((await client.watch("web", "validation").next("rejected")).reason, /is wanted/);
+  assert.ok(server.requests.length <= seen + 1, "nothing new is asked for");
+});
+
+test("createSdsProvider() tells a change once, and nothing where bytes differ but not the secret", async () => {
+  await using server = await startSdsServer();
+  await using client = new SdsClient({ address: server.address });
+  server.set(inlineCertificate("web", leaf));
+  const web = client.watch("web");
+  await web.next("secret");
+  server.set({ ...inlineCertificate("web", { ...leaf, certPem: `a note\n${leaf.certPem}` }) });
+  server.set(inlineCertificate("web", other));
+  await web.next("secret", 1);
+  assert.equal(web.events.length, 2);
+});
+
+for (const api of ["sotw", "delta"] as const) {
+  test(`createSdsProvider() refuses what cannot be used, says why, and keeps what it has (${api})`, async () => {
+    await using server = await startSdsServer();
+    await using client = new SdsClient({ address: server.address, api });
+    server.set(inlineCertificate("web", leaf), inlineCertificate("db", leaf));
+    const web = client.watch("web");
+    const db = client.watch("db");
+    await Promise.all([web.next("secret"), db.next("secret")]);
+    const bad = { certPem: other.certPem, keyPem: leaf.keyPem };
+    server.set(inlineCertificate("web", bad), inlineCertificate("db", other));
+    const { reason } = await web.next("rejected");
+    assert.match(reason, /^Cannot use "web": /);
+    assert.doesNotMatch(reason, /PRIVATE KEY/);
+    assert.equal(certOf(await db.next("secret", 1)), other.certPem, "the good one is used");
+    const nack = await server.seen(({ request }) => request.error_detail !== undefined);
+    const detail = nack.request.error_detail as { code: number; message: string };
+    assert.equal(detail.code, 13);
+    assert.match(detail.message, /^web: /);
+    assert.match(
+      client.metrics(),
+      /sds_update_rejected_total\{secret="web",source="sds sds_cluster"\} 1/,
+    );
+    server.set(inlineCertificate("web", other));
+    assert.equal(certOf(await web.next("secret", 1)), other.certPem);
+  });
+
+  test(`createSdsProvider() keeps what it has when the server is lost, and finds it again (${api})`, async () => {
+    const first = await startSdsServer();
+    await using client = new SdsClient({ address: first.address, api });
+    first.set(inlineCertificate("web", leaf));
+    const web = client.watch("web");
+    await web.next("secret");
+    assert.match(client.metrics(), /sds_connected_state\{source="sds sds_cluster"\} 1/);
+    await first.close();
+    const { reason } = await web.next("unreachable");
+    assert.match(
+      reason,
+      /^Cannot read from the SDS server "sds_cluster" at unix:\/\/\/.*: [A-Z_]+/,
+    );
+    assert.match(client.metrics(), /sds_connected_state\{source="sds sds_cluster"\} 0/);
+    const path = first.address.kind === "unix" ? first.address.path : "";
+    mkdirSync(dirname(path), { recursive: true });
+    await using second = await startSdsServer({ path });
+    // Another version than the one that we say we have.
+    second.set();
+    second.set(inlineCertificate("web", other));
+    assert.equal(certOf(await web.next("secret", 1)), other.certPem);
+    assert.deepEqual(web.events.filter(({ kind }) => kind === "removed"), []);
+    const { request } = await second.seen(() => true);
+    if (api === "sotw") assert.equal(request.version_info, "1");
+    else assert.deepEqual(request.initial_resource_versions, { web: "1" });
+    assert.equal(request.response_nonce, undefined, "empty");
+  });
+}
+
+test("createSdsProvider() hears of a removal by delta, and of the secret when it is there again", async () => {
+  await using server = await startSdsServer();
+  await using client = new SdsClient({ address: server.address, api: "delta" });
+  const web = client.watch("web");
+  await web.next("removed");
+  server.set(inlineCertificate("web", leaf));
+  await web.next("secret");
+  server.set("web");
+  await web.next("removed", 2);
+  server.set(inlineCertificate("web", leaf));
+  await web.next("secret", 3);
+});
+
+for (const api of ["delta", "auto"] as const) {
+  test(`createSdsProvider() asks for the state of the world where there is no delta (${api})`, async () => {
+    await using server = await startSdsServer({ delta: false });
+    await using client = new SdsClient({ address: server.address, api });
+    server.set(inlineCertificate("web", leaf));
+    await client.watch("web").next("secret");
+    assert.deepEqual(new Set(server.requests.map(({ method }) => method)), new Set(["sotw"]));
+    assert.equal(server.streams, 2);
+  });
+}
+
+test("createSdsProvider() opens one stream per name for a SPIRE agent, and asks again for what it does not know yet", async () => {
+  await using server = await startSdsServer({ spire: true, delta: false });
+  await using client = new SdsClient({ address: server.address });
+  server.set(
+    inlineCertificate("default", leaf),
+    inlineBundle("ROOTCA", authority.rootPem),
+    inlineBundle("ALL", authority.rootPem),
+  );
+  const names = ["default", "spiffe://td/web"].map((name) => client.watch(name));
+  const bundles = ["ROOTCA", "ALL"].map((name) => client.watch(name, "validation"));
+  const late = names[1];
+  await Promise.all([names[0], ...bundles].map((told) => told?.next("secret")));
+  assert.match(
+    (await late?.next("unreachable"))?.reason ?? "",
+    /INVALID_ARGUMENT: workload is not/,
+  );
+  server.set(inlineCertificate("spiffe://td/web", other));
+  await late?.next("secret");
+  server.set(inlineCertificate("default", other));
+  assert.equal(certOf(await (names[0]?.next("secret", 1) ?? assert.fail())), other.certPem);
+  assert.ok(
+    server.requests.every(({ request: { resource_names: asked }, stream }) =>
+      stream <= 2 || (Array.isArray(asked) && asked.length === 1)
+    ),
+  );
+});
+
+test("createSdsProvider() ends the subscription with the last who follows it", async () => {
+  await using server = await startSdsServer();
+  await using client = new SdsClient({ address: server.address, api: "delta" });
+  server.set(inlineCertificate("web", leaf), inlineCertificate("db", leaf));
+  const [web, again, db] = [client.watch("web"), client.watch("web"), client.watch("db")];
+  await Promise.all([web.next("secret"), db.next("secret")]);
+  web.watch?.close();
+  again.watch?.close();
+  const { request } = await server.seen(({ request }) => "resource_names_unsubscribe" in request);
+  assert.deepEqual(request.resource_names_unsubscribe, ["web"]);
+  assert.doesNotMatch(client.metrics(), /secret="web"/);
+  db.watch?.close();
+  while (server.open > 0) await new Promise((resolve) => setImmediate(resolve));
+});
+
+test("createSdsProvider() counts strangers' names together", async () => {
+  await using server = await startSdsServer();
+  await using client = new SdsClient({ address: server.address });
+  const names = Array.from({ length: 1_100 }, (_, index) => `name-${index}`);
+  const told = names.map((name) => client.watch(name));
+  await Promise.all(told.map((name) => name.next("removed")));
+  const lines = client.metrics().split("\n").filter((line) =>
+    line.startsWith("postern_sds_update_attempt")
+  );
+  assert.equal(lines.length, 1_001);
+  assert.ok(lines.some((line) => /\{secret="other",source="sds sds_cluster"\} 100$/.test(line)));
+});

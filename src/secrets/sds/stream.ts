@@ -9,6 +9,7 @@ import type { Clock, Random, Timer } from "../../base/mod.ts";
 import {
   GRPC_DEADLINE_EXCEEDED,
   GRPC_OK,
+  GRPC_UNAVAILABLE,
   type GrpcCall,
   type GrpcChannel,
   type GrpcStatus,
@@ -17,6 +18,7 @@ import type { SdsServer } from "../plan.ts";
 import { DeltaProtocol } from "./delta.ts";
 import { SDS_METHODS, type SdsMessages } from "./messages.ts";
 import type { Protocol, ProtocolHost, ProtocolOptions } from "./protocol.ts";
+import { Retry } from "./retry.ts";
 import { SotwProtocol } from "./sotw.ts";
 
 export type SdsVariant = "sotw" | "delta";
@@ -45,20 +47,31 @@ export interface StreamOptions {
   readonly events: StreamEvents;
   readonly clock: Clock;
   readonly random: Random;
+  /** Shared by the streams of a server. */
+  readonly lost: Retry;
+}
+
+/** By the server's configuration. */
+export function retryOf(
+  { clock, random, server }: Pick<StreamOptions, "clock" | "random" | "server">,
+): Retry {
+  const { backoffBaseMs: baseMs, backoffMaxMs: maxMs } = server;
+  return new Retry({ clock, random, baseMs, maxMs });
 }
 
 export class SdsStream {
   readonly #options: StreamOptions;
   readonly #protocol: Protocol<never>;
+  readonly #retry: Retry;
   readonly #open: () => { close(): void };
   #call: { close(): void } | undefined;
   #timer: Timer | undefined;
-  #failures = 0;
   #answered = false;
   #closed = false;
 
   constructor(options: StreamOptions) {
     this.#options = options;
+    this.#retry = retryOf(options);
     const { channel, messages, variant, server, version } = options;
     const client = { node: server.node, version };
     if (variant === "sotw") {
@@ -126,7 +139,8 @@ export class SdsStream {
   #handler<T>(protocol: Protocol<T>) {
     return {
       onMessage: (message: T): Promise<void> => {
-        this.#failures = 0;
+        this.#retry.reset();
+        this.#options.lost.reset();
         this.#answered = true;
         this.#options.events.onMessage();
         return protocol.message(message);
@@ -142,11 +156,9 @@ export class SdsStream {
     const wasWell = this.#answered && well;
     const next = this.#options.events.onEnded({ status, wasWell });
     if (next === "stop" || this.#closed || this.#call || this.#protocol.names.size === 0) return;
-    const { clock, random, server } = this.#options;
-    const { backoffBaseMs, backoffMaxMs } = server;
-    const ceilingMs = Math.min(backoffMaxMs, backoffBaseMs * 2 ** Math.min(this.#failures, 30));
-    this.#failures++;
-    this.#timer = clock.after(random() * ceilingMs, () => this.#start());
+    // The server is lost for all alike; any other reason is this stream's own.
+    const retry = status.code === GRPC_UNAVAILABLE ? this.#options.lost : this.#retry;
+    this.#timer = retry.wait(() => this.#start());
   }
 
   #end(): void {

@@ -10,6 +10,7 @@ import { createServer } from "node:tls";
 import { createAuthority } from "../kit/certificates.ts";
 import { EchoClient, expectRefused, type Place, startEcho, waitForEcho } from "../kit/echo.ts";
 import { sdsSecret, startEnvoyTls, type StartTlsProxy, type TlsProxy } from "../kit/envoy_tls.ts";
+import { startPosternTls } from "../kit/postern_tls.ts";
 import { eventually, pause } from "../kit/process.ts";
 import { certificateSecret, inlineBytes, startSdsPeer, validationSecret } from "../kit/sds_peer.ts";
 import { probeTls, serialOf } from "../kit/tls_probe.ts";
@@ -17,6 +18,7 @@ import { probeTls, serialOf } from "../kit/tls_probe.ts";
 /** One row per proxy: all of them must pass the same stories. */
 const SUBJECTS: readonly (readonly [string, StartTlsProxy])[] = [
   ["Envoy", startEnvoyTls],
+  ["Postern", startPosternTls],
 ];
 
 /** The first try of a proxy that backs off may be half a minute away. */
@@ -127,10 +129,13 @@ for (const [subject, startProxy] of SUBJECTS) {
         const outcome = await call(second);
         return outcome.accepted && outcome.serial === serialOf(second.certPem);
       });
+      // Envoy asks for one name per stream. Postern asks for all on one until the agent refuses that.
       const { entries } = await agent.log();
-      for (const { event, names } of entries) {
-        if (event === "request") assert.equal(names?.length, 1, "one name per stream");
-      }
+      const refusal = entries.findIndex(({ event }) => event === "close");
+      const requests = entries.slice(refusal).filter(({ event }) => event === "request");
+      for (const { names } of requests) assert.equal(names?.length, 1, "one name per stream");
+      const [opening] = entries.filter(({ event }) => event === "request");
+      assert.equal(opening?.names?.length, subject === "Envoy" ? 1 : 2);
     } finally {
       await rm(directory, { recursive: true, force: true });
     }

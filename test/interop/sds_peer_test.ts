@@ -3,6 +3,7 @@ import test from "node:test";
 import { createAuthority } from "../kit/certificates.ts";
 import { startEcho } from "../kit/echo.ts";
 import { sdsSecret, startEnvoyTls, type StartTlsProxy, type TlsProxy } from "../kit/envoy_tls.ts";
+import { startPosternTls } from "../kit/postern_tls.ts";
 import { eventually, freePort, pause } from "../kit/process.ts";
 import { certificateSecret, startSdsPeer, validationSecret } from "../kit/sds_peer.ts";
 import { probeTls, serialOf } from "../kit/tls_probe.ts";
@@ -10,6 +11,7 @@ import { probeTls, serialOf } from "../kit/tls_probe.ts";
 /** One row per proxy: all of them must pass the same stories. */
 const SUBJECTS: readonly (readonly [string, StartTlsProxy])[] = [
   ["Envoy", startEnvoyTls],
+  ["Postern", startPosternTls],
 ];
 const APIS = ["sotw", "delta"] as const;
 

@@ -235,7 +235,8 @@ function cluster(name: string, address: Json): Json {
   };
 }
 
-function sdsCluster(address: string, tls: Json | undefined): Json {
+/** The SDS server as a static cluster. */
+export function sdsCluster(address: string, tls: Json | undefined): Json {
   const path = address.startsWith("unix:") ? address.slice("unix:".length) : undefined;
   const options = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
   return {
@@ -250,7 +251,8 @@ function sdsCluster(address: string, tls: Json | undefined): Json {
   };
 }
 
-function isOpen(place: Place): Promise<boolean> {
+/** Whether somebody listens there. */
+export function isOpen(place: Place): Promise<boolean> {
   return new Promise((resolve, reject) => {
     const socket = connect(place, () => {
       socket.destroy();

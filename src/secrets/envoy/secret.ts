@@ -45,9 +45,14 @@ export function parseSecret(value: unknown, where: SecretOptions): NamedSpec {
 /** `tls_certificate.private_key is missing; name must be a text`. */
 export function formatProblems(problems: readonly Problem[], whole: string): string {
   const shown = problems.slice(0, SHOWN_PROBLEMS)
-    .map(({ path, message }) => `${formatPath(path) || whole} ${message}`);
+    .map(({ path, message }) => `${formatPath(path.map(cut)) || whole} ${message}`);
   const more = problems.length - shown.length;
   return shown.join("; ") + (more > 0 ? `; and ${more} more` : "");
+}
+
+/** A line of a key in the wrong place may be taken for a field's name; no field's is that long. */
+function cut(part: string | number): string | number {
+  return typeof part === "string" && part.length > 40 ? `${part.slice(0, 8)}...` : part;
 }
 
 export function secretSchema(options: SecretOptions): Reader<NamedSpec> {

@@ -17,14 +17,15 @@ const ROOT = join(import.meta.dirname ?? ".", "..");
 /** The module's text for a `.proto` file of this name. */
 export function moduleOf(name: string, text: string): string {
   const root = protobuf.parse(text, { keepCase: true }).root;
-  // Of this format protobuf.js needs names and numbers; the rest repeats what "proto3" means.
+  // Of this format protobuf.js needs names and numbers; the rest repeats what "proto3" means. There is
+  // no quote or backslash in it.
   const json = JSON.stringify(root.toJSON(), (key, value) => key === "options" ? undefined : value);
   return [
     `/** Messages of ${name}, made by scripts/protocols.ts: change that file, not this one. @module */`,
     "",
     "/** For `Root.fromJSON` of protobuf.js. */",
     `export const DESCRIPTOR: string =`,
-    `  ${JSON.stringify(json)};`,
+    `  '${json}';`,
     "",
   ].join("\n");
 }

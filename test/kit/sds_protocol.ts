@@ -62,6 +62,6 @@ export class ProtocolHarness<Request> implements ProtocolHost {
 
 /** A resource that can be read. */
 export function sdsResource(name: string, version = "1", ttlMs?: number): SdsResource {
-  const content = { kind: "secret", secret: { name }, digest: `${name} ${version}` } as const;
+  const content = { kind: "secret", digest: `${name} ${version}`, read: () => ({ name }) } as const;
   return { name, version, ...(ttlMs !== undefined && { ttlMs }), content };
 }

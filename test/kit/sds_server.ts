@@ -65,6 +65,8 @@ interface Client {
   sent: number;
   /** State of the world: what was sent last; unchanged: nothing is sent. */
   lastState: string;
+  /** State of the world: the last response has been answered, and so the next may go. */
+  answered: boolean;
 }
 
 type Library = typeof import("@grpc/grpc-js");
@@ -191,6 +193,7 @@ export class SdsServer implements AsyncDisposable {
       nonce: "",
       sent: 0,
       lastState: "",
+      answered: true,
     };
     const gone = () => void this.#clients.delete(client);
     call.on("cancelled", gone);
@@ -222,6 +225,7 @@ export class SdsServer implements AsyncDisposable {
     if (client.stream.method === "sotw") {
       if (nonce !== client.nonce) return; // stale: somebody will answer the newer one
       client.names = listOf(request.resource_names);
+      client.answered = true;
       const reason = this.#options.spire ? spireRefusal(client.names, this.#secrets) : undefined;
       if (reason !== undefined) return client.stream.fail(3, reason);
     } else {
@@ -242,6 +246,7 @@ export class SdsServer implements AsyncDisposable {
   }
 
   #pushState(client: Client): void {
+    if (!client.answered) return;
     const found = client.names.flatMap((name) => this.#secrets.get(name) ?? []);
     if (found.length === 0) return;
     const state = JSON.stringify(
@@ -249,6 +254,7 @@ export class SdsServer implements AsyncDisposable {
     );
     if (state === client.lastState) return;
     client.lastState = state;
+    client.answered = false;
     client.sent++;
     client.nonce = this.#options.spire ? randomNonce() : String(client.sent);
     // SPIRE counts anew on each stream.

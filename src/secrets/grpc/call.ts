@@ -141,6 +141,7 @@ export class Call<Request, Response> implements GrpcCall<Request>, AnyCall {
 
   async #take(bytes: Uint8Array): Promise<void> {
     if (this.#ended) return;
+    const begunMs = this.#context.clock.monotonic();
     try {
       const message = this.#decode(bytes);
       if (message === undefined) return;
@@ -151,7 +152,8 @@ export class Call<Request, Response> implements GrpcCall<Request>, AnyCall {
     }
     if (this.#ended) return;
     this.#awaitNext();
-    const waitMs = this.#holdBackMs();
+    const spentMs = this.#context.clock.monotonic() - begunMs;
+    const waitMs = Math.max(this.#holdBackMs(), restMs(spentMs));
     if (this.#ended) return;
     // The loop gets a turn between messages, so that a burst of them does not starve traffic.
     if (waitMs > 0) this.#pause = this.#context.clock.after(waitMs, () => this.#raw?.startRead());
@@ -192,4 +194,12 @@ export class Call<Request, Response> implements GrpcCall<Request>, AnyCall {
     }
     return -this.#tokens * 1000 / limits.messagesPerSecond;
   }
+}
+
+const REST_SHARE = 2;
+const REST_LIMIT_MS = 250;
+
+/** A server with much to say may have a third of our time; what it says meanwhile it may say at once. */
+function restMs(spentMs: number): number {
+  return spentMs < 1 ? 0 : Math.min(REST_LIMIT_MS, spentMs * REST_SHARE);
 }

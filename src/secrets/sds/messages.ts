@@ -76,11 +76,17 @@ export interface SdsResource {
 }
 
 export type SdsContent =
-  /** In the shape that the readers of Envoy's JSON take. `digest`: of its bytes. */
-  | { readonly kind: "secret"; readonly secret: PlainMessage; readonly digest: string }
+  /** `digest`: of its bytes. */
+  | { readonly kind: "secret"; readonly digest: string; readonly read: ReadSecret }
   /** Unchanged; only its time to live starts anew. */
   | { readonly kind: "heartbeat" }
   | { readonly kind: "unreadable"; readonly reason: string };
+
+/**
+ * Gives it in the shape that the readers of Envoy's JSON take; throws where it cannot be read. Most of a
+ * state of the world is what it was: that is never read again.
+ */
+export type ReadSecret = () => PlainMessage;
 
 export interface SdsMessages {
   readonly sotw: {
@@ -197,9 +203,10 @@ function readContent(
   }
   try {
     const bytes = bytesOf(any.value);
-    const secret = plainSecret(protobuf, bytes);
+    const { name } = protobuf.decode("SecretName", bytes, { bytes: "binary" });
     const digest = createHash("sha256").update(bytes).digest("base64");
-    return { name: textOf(secret.name), content: { kind: "secret", secret, digest } };
+    const read = () => plainSecret(protobuf, bytes);
+    return { name: textOf(name), content: { kind: "secret", digest, read } };
   } catch (error) {
     return { name: "", content: unreadable(messageOf(error)) };
   }

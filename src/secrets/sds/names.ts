@@ -81,7 +81,7 @@ export class SecretNames implements ProtocolHost {
     stats.add("attempt", name);
     try {
       const held = entry.held?.digest === digest ? entry.held : undefined;
-      const { spec } = held ?? parseSecret(offered.secret, { allowFiles });
+      const { spec } = held ?? parseSecret(offered.read(), { allowFiles });
       // The same again is news to those who have not taken it.
       const followers = [...entry.followers].filter((of) => !held || of.hasFault);
       entry.held = { spec, version, digest };

@@ -5,15 +5,14 @@
  */
 
 import { Backoff, type Clock, type Random, type Timer } from "../../base/mod.ts";
-import type { PlainMessage } from "../grpc/protobuf.ts";
-import type { ErrorDetail, SdsContent, SdsResource } from "./messages.ts";
+import type { ErrorDetail, ReadSecret, SdsContent, SdsResource } from "./messages.ts";
 
 /** A resource that was asked for and can be read. */
 export interface OfferedSecret {
   readonly name: string;
   readonly version: string;
-  readonly secret: PlainMessage;
   readonly digest: string;
+  readonly read: ReadSecret;
 }
 
 /** Who uses the secrets. Called only while a message is dealt with, or by a timer (TTL). */
@@ -81,7 +80,7 @@ export class Faults {
 export function offeredOf(resource: SdsResource): OfferedSecret | string {
   const { name, version, content } = resource;
   if (content.kind !== "secret") return reasonOf(content);
-  return { name, version, secret: content.secret, digest: content.digest };
+  return { name, version, digest: content.digest, read: content.read };
 }
 
 function reasonOf(content: Exclude<SdsContent, { kind: "secret" }>): string {

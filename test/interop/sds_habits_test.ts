@@ -9,17 +9,11 @@ import test from "node:test";
 import { createServer } from "node:tls";
 import { createAuthority } from "../kit/certificates.ts";
 import { EchoClient, expectRefused, type Place, startEcho, waitForEcho } from "../kit/echo.ts";
-import { sdsSecret, startEnvoyTls, type StartTlsProxy, type TlsProxy } from "../kit/envoy_tls.ts";
-import { startPosternTls } from "../kit/postern_tls.ts";
+import { sdsSecret, type TlsProxy } from "../kit/envoy_tls.ts";
 import { eventually, pause } from "../kit/process.ts";
 import { certificateSecret, inlineBytes, startSdsPeer, validationSecret } from "../kit/sds_peer.ts";
 import { probeTls, serialOf } from "../kit/tls_probe.ts";
-
-/** One row per proxy: all of them must pass the same stories. */
-const SUBJECTS: readonly (readonly [string, StartTlsProxy])[] = [
-  ["Envoy", startEnvoyTls],
-  ["Postern", startPosternTls],
-];
+import { SUBJECTS } from "../kit/tls_subjects.ts";
 
 /** The first try of a proxy that backs off may be half a minute away. */
 const RECOVERY = { timeoutMs: 60_000 };

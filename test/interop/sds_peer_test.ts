@@ -2,51 +2,10 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { createAuthority } from "../kit/certificates.ts";
 import { startEcho } from "../kit/echo.ts";
-import { sdsSecret, startEnvoyTls, type StartTlsProxy, type TlsProxy } from "../kit/envoy_tls.ts";
-import { startPosternTls } from "../kit/postern_tls.ts";
 import { eventually, freePort, pause } from "../kit/process.ts";
 import { certificateSecret, startSdsPeer, validationSecret } from "../kit/sds_peer.ts";
-import { probeTls, serialOf } from "../kit/tls_probe.ts";
-
-/** One row per proxy: all of them must pass the same stories. */
-const SUBJECTS: readonly (readonly [string, StartTlsProxy])[] = [
-  ["Envoy", startEnvoyTls],
-  ["Postern", startPosternTls],
-];
-const APIS = ["sotw", "delta"] as const;
-
-type Api = (typeof APIS)[number];
-
-/** Leaf `web` for the listener, and what its clients are checked against. */
-function mutualTls(api: Api, initialFetchTimeoutMs?: number) {
-  const options = {
-    api,
-    ...(initialFetchTimeoutMs === undefined ? {} : { initialFetchTimeoutMs }),
-  };
-  return {
-    require_client_certificate: true,
-    common_tls_context: {
-      tls_certificate_sds_secret_configs: [sdsSecret("web", options)],
-      validation_context_sds_secret_config: sdsSecret("roots", options),
-    },
-  };
-}
-
-/** Where the listener is, once it is open and shows this leaf. */
-async function waitForLeaf(
-  proxy: TlsProxy,
-  leaf: { readonly certPem: string },
-  client: { readonly cert: string; readonly key: string },
-) {
-  return await eventually("the listener shows the new leaf", async () => {
-    const place = await proxy.place("tls_in");
-    if (!place) throw new Error("it is not open");
-    const outcome = await probeTls(place, client);
-    if (!outcome.accepted) throw new Error(outcome.alert);
-    if (outcome.serial !== serialOf(leaf.certPem)) throw new Error(`it shows ${outcome.serial}`);
-    return place;
-  });
-}
+import { probeTls } from "../kit/tls_probe.ts";
+import { APIS, mutualTls, SUBJECTS, waitForLeaf } from "../kit/tls_subjects.ts";
 
 for (const [subject, startProxy] of SUBJECTS) {
   for (const api of APIS) {

@@ -88,6 +88,10 @@ function compileOnBun(target: string | undefined, { directory, commit }: Place):
     // Less to read and keep in memory; names stay, since errors and profiles show them.
     "--minify",
     "--keep-names",
+    // What is imported only when it is needed stays out of memory until then.
+    "--splitting",
+    "--chunk-naming",
+    "[name]-[hash].[ext]",
     // The executable must not listen to files that lie where it happens to be started.
     "--no-compile-autoload-dotenv",
     "--no-compile-autoload-bunfig",

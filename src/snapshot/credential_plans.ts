@@ -9,6 +9,7 @@ import type { Registration } from "../consul/mod.ts";
 import {
   type CredentialsPlan,
   formatPath,
+  type ParsedTls,
   parseSdsServers,
   parseTlsConfig,
   type Path,
@@ -72,7 +73,7 @@ export function planRegistration(
       readonly path: Path;
     },
   ): string | "refused" => {
-    const parsed = servers.kind === "invalid" ? servers : parseTlsConfig(value, {
+    const parsed = servers.kind === "invalid" ? servers : readPlan(value, {
       ...{ kind, path, node, env },
       sdsServers: servers.servers,
       staticSecrets: [],
@@ -107,6 +108,17 @@ export function planRegistration(
   const next = { plans, inbound, upstreams, listeners, refused, warnings };
   reads.set(registration, next);
   return next;
+}
+
+/** The credentials of one listener or upstream; rules that the mesh's own validation has no place for are refused. */
+export function readPlan(value: unknown, context: TlsConfigContext): ParsedTls {
+  const parsed = parseTlsConfig(value, context);
+  if (parsed.kind === "invalid") return parsed;
+  const { validation } = parsed.plan;
+  if (validation?.secret.source.kind !== "consul" || !validation.defaults) return parsed;
+  const message = "adds rules to the mesh's own roots, which have none but Consul's; " +
+    "name the roots yourself, or leave the rules to intentions";
+  return { kind: "invalid", problems: [{ path: [...context.path, "validation"], message }] };
 }
 
 /** A registration is read once; the same object says the same. */

@@ -14,7 +14,6 @@ import {
   type DataSource,
   INITIAL_FETCH_TIMEOUT_MS,
   parseSdsServers,
-  parseTlsConfig,
   type Path,
   type Problem,
   problemOf,
@@ -23,7 +22,7 @@ import {
   type TlsConfigContext,
   type ValidationSpec,
 } from "../secrets/mod.ts";
-import type { CredentialPlans } from "./credential_plans.ts";
+import { type CredentialPlans, readPlan } from "./credential_plans.ts";
 import { object, text } from "./file_config_values.ts";
 
 /** Credentials of the whole proxy when the file says `certFile`, `keyFile` and `rootsFile`. */
@@ -80,7 +79,7 @@ export function fileCredentials(
   const warnings: string[] = [];
 
   const parse = (value: unknown, kind: TlsConfigContext["kind"], path: Path) => {
-    const parsed = parseTlsConfig(value, {
+    const parsed = readPlan(value, {
       ...{ kind, path, sdsServers, node, env: options.env },
       staticSecrets: [],
     });

@@ -106,7 +106,7 @@ for (
     const { problems } = checkLayers([{ path, text }]);
     if (want === undefined) return assert.deepEqual(problems, []);
     assert.equal(problems.length, 1, problems.join("; "));
-    assert.ok(problems[0]?.startsWith(path) && problems[0].includes(want), problems[0]);
+    assert.ok(problems[0]?.startsWith(path) && problems[0].includes(want), `${problems[0]}`);
   });
 }
 

@@ -39,8 +39,8 @@ for (
     for (
       const [message, want] of [[refusal(env, false), fromSource], [refusal(env, true), compiled]]
     ) {
-      assert.equal(message !== "", want === "refused", message);
-      if (want === "refused") assert.ok(message?.includes(name), message);
+      assert.equal(message !== "", want === "refused", `${message}`);
+      if (want === "refused") assert.ok(message?.includes(name), `${message}`);
     }
   });
 }

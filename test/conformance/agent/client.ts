@@ -67,7 +67,7 @@ export class AgentClient {
       const socket = connect({ host, port });
       socket.setTimeout(TIMEOUT_MS, () => socket.destroy(new Error(`${path}: no answer in time`)));
       socket.on("connect", () => socket.write(`${head}\r\n${body}`));
-      socket.on("data", (chunk) => chunks.push(chunk));
+      socket.on("data", (chunk: Uint8Array) => chunks.push(chunk));
       socket.on("error", reject);
       socket.on("close", () => reject(new Error(`${method} ${path}: connection broke`)));
       socket.on("end", () => {

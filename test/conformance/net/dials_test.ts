@@ -114,7 +114,7 @@ test("dial() cancelled after it connected leaves the connection alone or breaks 
 test("dial() sends the name it was given", async () => {
   const heard: Buffer[] = [];
   await using server = await startServer((socket) => {
-    socket.on("data", (chunk) => {
+    socket.on("data", (chunk: Buffer) => {
       heard.push(chunk);
       socket.destroy();
     });
@@ -126,7 +126,7 @@ test("dial() sends the name it was given", async () => {
 test("dial() judges the server's chain and not its names", async () => {
   await using server = await SecureServer.start();
   const side = await dial(server.port).side();
-  assert.equal(side.peer?.accepted, true, side.peer?.reason);
+  assert.equal(side.peer?.accepted, true, side.peer?.reason ?? "");
   assert.equal(side.peer?.reason, "");
 });
 

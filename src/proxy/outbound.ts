@@ -14,8 +14,10 @@ import {
   type PresentedPeer,
   Relay,
 } from "../net/mod.ts";
+import { type CallerOwner, SecureCaller } from "./caller.ts";
 import { ConnectionRecord, type Ending, endingOf, reportEnd, stopSoon } from "./connection.ts";
 import type { Context } from "./context.ts";
+import { countFailure, type DialFailure, reportDialFailure } from "./endpoint_failure.ts";
 import { Holding } from "./holding.ts";
 import type { LiveConnection } from "./live.ts";
 import type { Trust } from "./trust.ts";
@@ -35,21 +37,19 @@ interface ProvenEndpoint {
   readonly presented: PresentedPeer;
 }
 
-export class OutboundConnection implements LiveConnection {
+export class OutboundConnection implements LiveConnection, CallerOwner {
   readonly record: ConnectionRecord;
   readonly #context: Context;
   readonly #upstream: Upstream;
-  /** Before its handshake, where callers must speak TLS. */
-  readonly #accepted: AcceptedConnection | undefined;
+  /** Where callers must speak TLS. */
+  #caller: SecureCaller | undefined;
   #downstream: Connection | undefined;
   #holding: Holding | undefined;
-  /** What a caller showed that spoke TLS. */
-  #caller: PresentedPeer | undefined;
   readonly #tried = new Set<EndpointState>();
   #hash: number | undefined;
   #pending = false;
   #leaveWindow: (() => void) | undefined;
-  #lastFailure: { readonly code: ErrorCode; readonly reason: string } | undefined;
+  #lastFailure: DialFailure | undefined;
   #lease: Lease | undefined;
   #dial: Dial | undefined;
   #deadline: Deadline | undefined;
@@ -59,26 +59,25 @@ export class OutboundConnection implements LiveConnection {
 
   /** A caller that speaks plainly. */
   static start(context: Context, upstream: Upstream, downstream: Connection): void {
-    new OutboundConnection(context, upstream, downstream).#accept(downstream);
+    const connection = new OutboundConnection(context, upstream, downstream.remote);
+    connection.#downstream = downstream;
+    if (connection.#accept()) connection.admit(downstream);
   }
 
   /** A caller that must shake hands. */
   static startSecure(context: Context, upstream: Upstream, accepted: AcceptedConnection): void {
-    new OutboundConnection(context, upstream, accepted).#accept(undefined);
+    const connection = new OutboundConnection(context, upstream, accepted.remote);
+    const caller = connection.#caller = new SecureCaller(context, upstream, accepted);
+    if (connection.#accept()) caller.handshake(connection);
   }
 
-  private constructor(
-    context: Context,
-    upstream: Upstream,
-    downstream: Connection | AcceptedConnection,
-  ) {
+  private constructor(context: Context, upstream: Upstream, remote: string) {
     this.#context = context;
     this.#upstream = upstream;
-    this.#accepted = "secure" in downstream ? downstream : undefined;
     this.record = new ConnectionRecord({
       direction: "outbound",
       listener: upstream.part.id,
-      remote: downstream.remote,
+      remote,
       openedMs: context.clock.monotonic(),
     });
     this.record.source = context.facts.service;
@@ -93,69 +92,28 @@ export class OutboundConnection implements LiveConnection {
     return this.#upstream.part.lifetimeMs;
   }
 
-  #accept(plain: Connection | undefined): void {
-    this.#downstream = plain;
+  /** A place is taken before any byte is read; false: there was none. */
+  #accept(): boolean {
     const { processLimit, live } = this.#context;
     const { stats, connections } = this.#upstream;
     stats.opened.add(1);
     stats.active.add(1);
     if (!processLimit.enter()) {
-      return this.#refuse("overloaded", `the process holds ${processLimit.limit} connections`);
+      this.#refuse("overloaded", `the process holds ${processLimit.limit} connections`);
+      return false;
     }
     if (!connections.enter()) {
       processLimit.leave();
-      return this.#refuse("limit_reached", `limits.max_connections is ${connections.limit}`);
+      this.#refuse("limit_reached", `limits.max_connections is ${connections.limit}`);
+      return false;
     }
     live.add(this);
-    if (plain) this.#wait(plain);
-    else this.#handshake();
-  }
-
-  #handshake(): void {
-    const { deadlines, clock } = this.#context;
-    const { listener } = this.#upstream.part;
-    const accepted = this.#accepted;
-    this.record.stage = "handshake";
-    const trust = this.#callersTrust;
-    const fault = trust ? trust.fault(clock.now()) : "no certificate yet";
-    if (!listener || !accepted || !trust || fault !== undefined) {
-      if (trust?.material.missing.length) this.#upstream.stats.secretsMissing.add(1);
-      return this.end("not_ready", fault ?? "no certificate yet");
-    }
-    const timeoutMs = listener.handshakeTimeoutMs;
-    this.#deadline = deadlines.after(timeoutMs, () => {
-      this.end("handshake_timed_out", `not done after ${timeoutMs} ms`);
-    });
-    accepted.secure(trust.server(accepted.remote), (outcome) => {
-      this.#deadline?.cancel();
-      if (outcome.kind === "failed") {
-        return this.end(outcome.gone ? "closed_early" : "handshake_failed", outcome.reason);
-      }
-      this.#admit(outcome.connection, outcome.peer);
-    });
-  }
-
-  /** Whom its own rules let in; intentions are about callers of the local service. */
-  #admit(connection: Connection, caller: PresentedPeer): void {
-    this.record.stage = "identity";
-    this.#downstream = connection;
-    this.record.verifiedMs = this.#context.clock.now();
-    const verdict = this.#callersTrust?.verify(caller, "client", this.record.verifiedMs);
-    if (verdict?.kind !== "trusted") {
-      return this.end(verdict?.code ?? "not_ready", verdict?.reason ?? "no certificate yet");
-    }
-    this.record.source = verdict.name;
-    this.#caller = caller;
-    this.#wait(connection);
-  }
-
-  get #callersTrust(): Trust | undefined {
-    const { listener } = this.#upstream.part;
-    return listener ? this.#context.facts.trusts.of(listener.credentials) : undefined;
+    return true;
   }
 
   /** Waiting to be dialled counts against a limit of its own. */
-  #wait(downstream: Connection): void {
+  admit(downstream: Connection): void {
+    this.#downstream = downstream;
     this.#holding = new Holding(downstream, () => this.end("downstream_reset", "closed early"));
     const { pending, needsHash, dials } = this.#upstream;
     this.record.stage = "target";
@@ -223,7 +181,7 @@ export class OutboundConnection implements LiveConnection {
         this.#dial = undefined;
         if (!presented) return;
         if (kept && presented.resumed) provenMs = kept.provenMs;
-        this.#identify(lease, { connection, presented, trust });
+        this.#identify(lease, { connection, presented });
       },
       onFailed: (stage, reason) => {
         this.#deadline?.cancel();
@@ -236,10 +194,7 @@ export class OutboundConnection implements LiveConnection {
   }
 
   /** The server must prove one of the target's identities, by the facts of now. */
-  #identify(
-    lease: Lease,
-    server: ProvenEndpoint & { readonly trust: Trust },
-  ): void {
+  #identify(lease: Lease, server: ProvenEndpoint): void {
     const { connection, presented } = server;
     this.record.verifiedMs = this.#context.clock.now();
     const refusal = this.#faultOf(presented, lease);
@@ -250,7 +205,7 @@ export class OutboundConnection implements LiveConnection {
     this.record.resumed = presented.resumed;
     this.record.tlsVersion = presented.version;
     if (presented.resumed) this.#upstream.stats.resumed.add(1);
-    this.#relay({ connection, presented });
+    this.#relay(server);
   }
 
   /** Why the server may not be talked to by the facts of now; undefined: it may. */
@@ -269,25 +224,11 @@ export class OutboundConnection implements LiveConnection {
   /** Nothing was sent to this one, so the next may be tried. */
   #failed(lease: Lease, code: ErrorCode, reason: string): void {
     if (this.#ended) return;
-    const { log, clock, stats } = this.#context;
-    const { pool, part } = lease.target;
-    const nowMs = clock.monotonic();
     this.#release();
-    const ejected = pool.failed(lease.state, nowMs);
-    stats.counter("endpoint_failures_total", "Dials that failed", { target: part.key, code }).add(
-      1,
-    );
-    log.debug("endpoint failed", {
-      target: part.key,
-      endpoint: this.record.endpoint,
-      code,
-      reason,
+    this.#lastFailure = reportDialFailure(lease, { code, reason }, {
+      context: this.#context,
+      record: this.record,
     });
-    if (ejected) this.#ejected(lease);
-    this.#lastFailure = {
-      code,
-      reason: `Cannot dial "${this.record.destination}" at ${this.record.endpoint}: ${reason}`,
-    };
     this.#pick();
   }
 
@@ -313,34 +254,19 @@ export class OutboundConnection implements LiveConnection {
   /** In TLS 1.3 a client is connected before the server has judged it: passive health looks again. */
   #observe(endedBy: "downstream" | "upstream"): void {
     const lease = this.#lease;
-    const { clock } = this.#context;
     if (!lease) return;
-    const nowMs = clock.monotonic();
     const refused = endedBy === "upstream" && this.record.relay?.sentBytes === 0 &&
-      nowMs - this.#connectedMs < REFUSAL_WINDOW_MS;
-    if (!refused) return lease.target.pool.succeeded(lease.state);
-    if (lease.target.pool.failed(lease.state, nowMs)) this.#ejected(lease);
-  }
-
-  #ejected(lease: Lease): void {
-    const { log, stats } = this.#context;
-    const target = lease.target.part.key;
-    stats.counter("endpoint_ejections_total", "Endpoints ejected", { target }).add(1);
-    log.warn("endpoint ejected", { target, endpoint: this.record.endpoint });
+      this.#context.clock.monotonic() - this.#connectedMs < REFUSAL_WINDOW_MS;
+    if (refused) countFailure(lease, { context: this.#context, record: this.record });
+    else lease.target.pool.succeeded(lease.state);
   }
 
   rejudge(): void {
     if (this.#ended) return;
-    if (this.#caller) {
-      const { verifiedMs } = this.record;
-      const verdict = this.#callersTrust?.verify(this.#caller, "client", verifiedMs);
-      if (verdict?.kind !== "trusted") {
-        return this.end(verdict?.code ?? "not_ready", verdict?.reason ?? "no certificate yet");
-      }
-    }
+    this.#caller?.rejudge(this);
     const server = this.#proven;
     const lease = this.#lease;
-    if (!server || !lease) return;
+    if (this.#ended || !server || !lease) return;
     const fault = this.#faultOf(server.presented, lease);
     if (fault !== undefined) this.end("endpoint_untrusted", fault);
   }
@@ -355,13 +281,14 @@ export class OutboundConnection implements LiveConnection {
 
   #dropDownstream(): void {
     if (this.#downstream) this.#downstream.reset();
-    else this.#accepted?.reset();
+    else this.#caller?.reset();
   }
 
   #leave(ending: Ending): void {
     if (this.#ended) return;
     this.#ended = true;
     this.#deadline?.cancel();
+    this.#caller?.leave();
     this.#dial?.cancel();
     this.#leavePending();
     this.#release();

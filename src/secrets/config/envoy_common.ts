@@ -14,6 +14,7 @@ import { type CertificateSelector, certificateSelector } from "./certificate_sel
 import { inlineRef, sdsSecretConfig } from "./config_source.ts";
 import type { Reading } from "./context.ts";
 import { decides } from "./file_validation.ts";
+import { CERTIFICATES_LIMIT } from "./sources.ts";
 import { envoyParameters } from "./tls_parameters.ts";
 
 /** `nobody`: given, and says nothing; `null`: not given. */
@@ -31,8 +32,11 @@ export function commonContext(reading: Reading): Reader<CommonContext> {
   const here = { allowFiles: true };
   const fields = message({
     tlsParams: v.optional(envoyParameters(reading)),
-    tlsCertificates: list(tlsCertificate(here), 100),
-    tlsCertificateSdsSecretConfigs: list(sdsSecretConfig(reading, "certificate"), 100),
+    tlsCertificates: list(tlsCertificate(here), CERTIFICATES_LIMIT),
+    tlsCertificateSdsSecretConfigs: list(
+      sdsSecretConfig(reading, "certificate"),
+      CERTIFICATES_LIMIT,
+    ),
     validationContext: v.optional(validationContext(here)),
     validationContextSdsSecretConfig: v.optional(sdsSecretConfig(reading, "validation")),
     combinedValidationContext: v.optional(message({

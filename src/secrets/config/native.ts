@@ -35,10 +35,16 @@ import {
   withRules,
 } from "./file_validation.ts";
 import { ON_DEMAND, onDemandPlan } from "./on_demand.ts";
-import { consulRef, SDS_SECRET_ENTRIES, sdsRef, WORKLOAD_ENTRIES, workloadRef } from "./sources.ts";
+import {
+  CERTIFICATES_LIMIT,
+  consulRef,
+  SDS_SECRET_ENTRIES,
+  sdsRef,
+  WORKLOAD_ENTRIES,
+  workloadRef,
+} from "./sources.ts";
 import { parametersOf, VERSION_ENTRIES } from "./tls_parameters.ts";
 
-const CERTIFICATES_LIMIT = 100;
 const NAMES = { names: "camelCase" } as const;
 
 /** What any form may have besides. */

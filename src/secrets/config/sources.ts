@@ -15,6 +15,9 @@ import type { Reading, TlsConfigContext } from "./context.ts";
 
 export const TIMEOUT_ENTRIES = { initialFetchTimeout: v.optional(duration(0)) };
 
+/** Certificates of one listener: it may serve a thousand hosts by name. */
+export const CERTIFICATES_LIMIT = 10_000;
+
 export const SDS_ENTRIES = {
   cluster: text(),
   api: v.optional(

@@ -6,16 +6,19 @@
  */
 
 import { type Context, Hono } from "hono";
-import { formatPrometheus, LOG_LEVELS, messageOf } from "../base/mod.ts";
+import { LOG_LEVELS, messageOf } from "../base/mod.ts";
 import { certsShown } from "./certs.ts";
 import { configDump } from "./config_dump.ts";
+import { eventLine, eventsShown } from "./events.ts";
 import { refuseRequest } from "./guard.ts";
 import { homePage, PATHS } from "./home.ts";
 import { type MergedView, mergeViews } from "./merge.ts";
 import { hide, shownJson } from "./redact.ts";
 import { stateOf } from "./state.ts";
-import { clustersText, healthOf, lines, listenersText, statsText } from "./texts.ts";
+import { nameFilter, prometheusText, statsJson, statsText } from "./stats.ts";
+import { clustersText, healthOf, lines, listenersText } from "./texts.ts";
 import type { AdminView } from "./view.ts";
+import { withWarming } from "./warming.ts";
 
 type Handler = (context: Context) => Response | Promise<Response>;
 type Methods = Readonly<Partial<Record<"GET" | "POST", Handler>>>;
@@ -23,6 +26,8 @@ type Methods = Readonly<Partial<Record<"GET" | "POST", Handler>>>;
 const BODY_LIMIT_BYTES = 1_024;
 const CONNECTIONS_SHOWN = 1_000;
 const CONNECTIONS_SHOWN_AT_MOST = 100_000;
+const EVENTS_SHOWN = 100;
+const EVENTS_SHOWN_AT_MOST = 1_000;
 
 export interface AdminOptions {
   /** The host it is bound to, besides which only loopback names are answered. */
@@ -88,7 +93,7 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
   const json = (context: Context, value: unknown) =>
     context.body(shownJson(value, view.secrets()), 200, { "content-type": "application/json" });
   const prometheus: Handler = async (context) =>
-    context.body(formatPrometheus((await merged()).samples), 200, {
+    context.body(hide(prometheusText(view, await merged()), view.secrets()), 200, {
       "content-type": "text/plain; version=0.0.4; charset=utf-8",
     });
   return {
@@ -113,17 +118,17 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
       async GET(context) {
         const format = context.req.query("format") ?? "text";
         if (format === "prometheus") return prometheus(context);
-        const filter = context.req.query("filter") ?? "";
-        const samples = (await merged()).samples.filter(({ name }) => name.includes(filter));
-        if (format === "text") return context.text(statsText(samples));
+        const wanted = await nameFilter(context.req.query("filter") ?? "");
+        if (!wanted) return badQuery(context, "filter", "a regex (RE2's language)");
+        if (format === "text") {
+          return context.text(hide(statsText(view, await merged(), wanted), view.secrets()));
+        }
         if (format !== "json") return badQuery(context, "format", "text, json or prometheus");
-        return json(context, {
-          stats: samples.map(({ name, kind, labels, value }) => ({ name, kind, labels, value })),
-        });
+        return json(context, statsJson(view, await merged(), wanted));
       },
     },
     "/stats/prometheus": { GET: prometheus },
-    "/certs": { GET: (context) => json(context, certsShown(view.snapshot(), view.clock.now())) },
+    "/certs": { GET: (context) => json(context, certsShown(view)) },
     "/clusters": {
       async GET(context) {
         const { endpoints } = await merged();
@@ -134,23 +139,36 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
     },
     "/listeners": {
       async GET(context) {
-        const { listeners } = await merged();
+        const shown = await merged();
+        const listeners = withWarming(shown.listeners, view.source()?.warming ?? []);
         if (context.req.query("format") !== "json") return context.text(listenersText(listeners));
         return json(context, { listeners });
       },
     },
     "/connections": {
       async GET(context) {
-        const limit = Number(context.req.query("limit") ?? CONNECTIONS_SHOWN);
-        if (!Number.isInteger(limit) || limit < 0 || limit > CONNECTIONS_SHOWN_AT_MOST) {
-          return badQuery(context, "limit", `a number from 0 to ${CONNECTIONS_SHOWN_AT_MOST}`);
-        }
+        const bounds = { usual: CONNECTIONS_SHOWN, most: CONNECTIONS_SHOWN_AT_MOST };
+        const limit = limitOf(context, bounds);
+        if (limit === undefined) return badLimit(context, bounds.most);
         const listener = context.req.query("listener");
         const { connections } = await merged();
         const wanted = listener === undefined
           ? connections
           : connections.filter((connection) => connection.listener === listener);
         return json(context, { total: wanted.length, connections: wanted.slice(0, limit) });
+      },
+    },
+    "/events": {
+      GET(context) {
+        const bounds = { usual: EVENTS_SHOWN, most: EVENTS_SHOWN_AT_MOST };
+        const limit = limitOf(context, bounds);
+        if (limit === undefined) return badLimit(context, bounds.most);
+        const { events } = view.secretsReport();
+        const shown = eventsShown(events, limit);
+        const wantsText = context.req.query("format") === "text" ||
+          context.req.header("accept")?.toLowerCase().startsWith("text/plain");
+        if (!wantsText) return json(context, { total: events.length, events: shown });
+        return context.text(lines(shown.map((event) => hide(eventLine(event), view.secrets()))));
       },
     },
     "/config_dump": { GET: (context) => json(context, configDump(view)) },
@@ -178,6 +196,19 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
       },
     },
   };
+}
+
+/** `?limit=`; undefined: no number within the bounds. */
+function limitOf(
+  context: Context,
+  { usual, most }: { readonly usual: number; readonly most: number },
+): number | undefined {
+  const limit = Number(context.req.query("limit") ?? usual);
+  return Number.isInteger(limit) && limit >= 0 && limit <= most ? limit : undefined;
+}
+
+function badLimit(context: Context, most: number): Response {
+  return badQuery(context, "limit", `a number from 0 to ${most}`);
 }
 
 function badQuery(context: Context, name: string, want: string): Response {

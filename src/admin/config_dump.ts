@@ -6,6 +6,7 @@
  */
 
 import type { Snapshot } from "../snapshot/mod.ts";
+import { secretPartsShown, secretsConfigDump } from "./secrets_dump.ts";
 import type { AdminView } from "./view.ts";
 
 export function configDump(view: AdminView): Readonly<Record<string, unknown>> {
@@ -17,6 +18,8 @@ export function configDump(view: AdminView): Readonly<Record<string, unknown>> {
     source: view.source() ?? null,
     refused: view.refused(),
     snapshot: snapshot ? shownSnapshot(snapshot) : null,
+    // As Envoy lists the sections of its dump, for what looks for secrets there.
+    configs: [secretsConfigDump(view)],
   };
 }
 
@@ -37,6 +40,7 @@ function shownSnapshot(snapshot: Snapshot): Readonly<Record<string, unknown>> {
       certPem: credentials.certPem,
       rootPems: credentials.rootPems,
     },
+    ...secretPartsShown(snapshot),
     policy,
     tls,
     inbound,

@@ -6,7 +6,8 @@
 
 import { html } from "hono/html";
 import type { MergedView } from "./merge.ts";
-import { certsShown } from "./certs.ts";
+import { meshLeafText } from "./certs.ts";
+import { secretsSection } from "./home_secrets.ts";
 import { stateOf } from "./state.ts";
 import type { AdminView } from "./view.ts";
 
@@ -14,11 +15,12 @@ import type { AdminView } from "./view.ts";
 export const PATHS: readonly (readonly [string, string, ("POST")?])[] = [
   ["/ready", "200 when traffic can be carried, else 503 with the reasons"],
   ["/live", "200 while the process answers"],
-  ["/stats", "counters; ?filter=TEXT, ?format=json or prometheus"],
+  ["/stats", "counters, under Envoy's names, too; ?filter=REGEX, ?format=json or prometheus"],
   ["/stats/prometheus", "the same for Prometheus"],
-  ["/certs", "our certificate, its chain, the roots, and how long they are valid"],
+  ["/certs", "every certificate and CA in use, how long they are valid, and who uses them"],
+  ["/events", "what happened to secrets, newest first; ?limit=N, ?format=text"],
   ["/clusters", "endpoints of every target; ?format=json"],
-  ["/listeners", "listeners; ?format=json"],
+  ["/listeners", "listeners, those that wait for secrets too; ?format=json"],
   ["/connections", "open connections; ?limit=N, ?listener=NAME"],
   ["/config_dump", "the state in force, without keys"],
   ["/server_info", "version, state, options"],
@@ -32,14 +34,13 @@ type Html = ReturnType<typeof html>;
 export function homePage(view: AdminView, merged: MergedView): Html {
   const snapshot = view.snapshot();
   const { name, reasons } = stateOf(view);
-  const { leaf } = certsShown(snapshot, view.clock.now());
   const failing = view.source()?.failing ?? [];
   const rows: [string, string][] = [
     ["state", name],
     ["service", snapshot?.service ?? ""],
     ["proxy", snapshot?.proxyId ?? ""],
     ["identity", snapshot?.credentials?.uri ?? ""],
-    ["certificate", leaf ? `valid until ${leaf.notAfter}, ${leaf.daysLeft} days` : ""],
+    ["certificate", meshLeafText(snapshot, view.clock.now())],
     ["listeners", String(merged.listeners.length)],
     ["open connections", String(merged.connections.length)],
     ["version", `${view.info.version} (${view.info.commit}), ${view.info.engine}`],
@@ -54,11 +55,17 @@ export function homePage(view: AdminView, merged: MergedView): Html {
     <html lang="en">
       <head>
         <meta charset="utf-8">
+        <meta name="viewport" content="width=device-width, initial-scale=1">
         <title>Postern ${snapshot?.service ?? ""}</title>
         <style>
     body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 60em; padding: 0 1em }
     td { padding: 0 1.5em 0 0; vertical-align: top }
-    td:first-child { color: #666; white-space: nowrap }
+    td:first-child { color: #666 }
+    td, li { overflow-wrap: anywhere }
+    table.secrets { border-collapse: collapse; width: 100% }
+    .secrets th { text-align: left; font-weight: 600; padding: 0 1em 0 0 }
+    .secrets td { padding: .2em 1em .2em 0; border-top: 1px solid #ddd }
+    .secrets td.bad { border: 0; padding-top: 0; color: #a30 }
     code { font: 14px ui-monospace, monospace }
     </style>
       </head>
@@ -72,6 +79,7 @@ export function homePage(view: AdminView, merged: MergedView): Html {
         </tr>
       `
     )}</table>
+    ${secretsSection(view)}
     ${troubles.length === 0 ? "" : html`
       <h2>Trouble</h2>
       <ul>${troubles.map((text) => html`<li>${text}</li>`)}</ul>

@@ -7,7 +7,9 @@
 
 const NOT_SHOWN = "(not shown)";
 const SECRET_NAME =
-  /^(?:key|keypem|privatekey|secret|token|password|basicauth|auth|authorization)$/i;
+  /^(?:key|keypem|private_?key|secret|token|password|basicauth|auth|authorization)$/i;
+/** In the place of a key, where Envoy's shape has one. */
+export const REDACTED: Readonly<Record<string, string>> = { inline_string: "[redacted]" };
 /** Shorter ones would blot out words. */
 const SHORTEST_SECRET = 4;
 
@@ -17,7 +19,9 @@ export function shownJson(value: unknown, secrets: readonly string[]): string {
     value,
     (name, part: unknown) => {
       if (part !== undefined && part !== null && part !== "" && SECRET_NAME.test(name)) {
-        return typeof part === "boolean" ? part : NOT_SHOWN;
+        // Envoy's "secret" is an object whose own fields are looked at.
+        const isShape = part === REDACTED || name === "secret" && isPlainObject(part);
+        return typeof part === "boolean" || isShape ? part : NOT_SHOWN;
       }
       return typeof part === "string" ? hide(part, secrets) : part;
     },
@@ -34,4 +38,9 @@ export function hide(text: string, secrets: readonly string[]): string {
     if (secret.length >= SHORTEST_SECRET) shown = shown.replaceAll(secret, NOT_SHOWN);
   }
   return shown;
+}
+
+function isPlainObject(part: unknown): boolean {
+  return typeof part === "object" && part !== null && !Array.isArray(part) &&
+    !(part instanceof Uint8Array);
 }

@@ -4,15 +4,8 @@
  * @module
  */
 
-import type { Labels, Sample } from "../base/mod.ts";
-import type { EndpointView, ListenerView } from "../proxy/mod.ts";
-
-/** `name{label="value"}: 7`, sorted by name. */
-export function statsText(samples: readonly Sample[]): string {
-  return lines(
-    samples.map(({ name, labels, value }) => `${name}${labelsText(labels)}: ${value}`).sort(),
-  );
-}
+import type { EndpointView } from "../proxy/mod.ts";
+import type { ListenerShown } from "./warming.ts";
 
 /** `target::address::key::value`, as Envoy writes its clusters. */
 export function clustersText(endpoints: readonly EndpointView[]): string {
@@ -35,18 +28,13 @@ export function healthOf({ ejectedForMs }: EndpointView): string {
 }
 
 /** `name::address`, and what is wrong where something is. */
-export function listenersText(listeners: readonly ListenerView[]): string {
+export function listenersText(listeners: readonly ListenerShown[]): string {
   return lines(listeners.map(({ name, address, state, error }) => {
     const trouble = state === "listening" ? "" : `::${state}${error && `::${error}`}`;
-    return `${name}::${address}${trouble}`.replaceAll("\n", " ");
+    return `${name}::${address || "-"}${trouble}`.replaceAll("\n", " ");
   }));
 }
 
 export function lines(all: readonly string[]): string {
   return all.map((line) => `${line}\n`).join("");
-}
-
-function labelsText(labels: Labels): string {
-  const pairs = Object.entries(labels).map(([key, value]) => `${key}=${JSON.stringify(value)}`);
-  return pairs.length === 0 ? "" : `{${pairs.join(",")}}`;
 }

@@ -99,8 +99,8 @@ export function mergeStats(parts: readonly (readonly Sample[])[]): Sample[] {
   return [...merged.values()];
 }
 
-/** Prometheus text exposition format 0.0.4; every name gets the prefix `postern_`. */
-export function formatPrometheus(samples: readonly Sample[]): string {
+/** Prometheus text exposition format 0.0.4; every name gets the prefix. */
+export function formatPrometheus(samples: readonly Sample[], prefix = "postern_"): string {
   const byName = new Map<string, Sample[]>();
   for (const sample of samples) {
     const list = byName.get(sample.name);
@@ -111,12 +111,12 @@ export function formatPrometheus(samples: readonly Sample[]): string {
   for (const [name, list] of [...byName].sort(([a], [b]) => a < b ? -1 : 1)) {
     const first = list[0];
     if (!first) continue;
-    text += `# HELP postern_${name} ${
+    text += `# HELP ${prefix}${name} ${
       escapeText(first.help)
-    }\n# TYPE postern_${name} ${first.kind}\n`;
+    }\n# TYPE ${prefix}${name} ${first.kind}\n`;
     for (const { labels, value } of list) {
       const pairs = Object.entries(labels).map(([key, label]) => `${key}="${escapeLabel(label)}"`);
-      text += `postern_${name}${pairs.length ? `{${pairs.join(",")}}` : ""} ${numberText(value)}\n`;
+      text += `${prefix}${name}${pairs.length ? `{${pairs.join(",")}}` : ""} ${numberText(value)}\n`;
     }
   }
   return text;

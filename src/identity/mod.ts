@@ -1,4 +1,5 @@
 /** Who a peer is. Pure. @module */
+export { altNamesOf } from "./alt_names.ts";
 export * from "./authority.ts";
 export * from "./certificate.ts";
 export {

@@ -1,0 +1,81 @@
+/**
+ * `/stats`: our numbers under our names, and under Envoy's where Envoy has such a number.
+ *
+ * @module
+ */
+
+import { formatPrometheus, type Labels, type Sample } from "../base/mod.ts";
+import { envoyFacts } from "./envoy_facts.ts";
+import { type EnvoyStat, envoyStats, segment } from "./envoy_stats.ts";
+import type { MergedView } from "./merge.ts";
+import { lines } from "./texts.ts";
+import type { AdminView } from "./view.ts";
+
+const FILTER_LIMIT_CHARS = 1_000;
+const FILTER_LIMIT_STEPS = 2_000;
+
+/** Of a statistic's name. */
+export type NameFilter = (name: string) => boolean;
+
+/**
+ * Envoy's `filter`: a regex, looked for anywhere in the name. `undefined`: it is none. Its engine takes
+ * time linear to the text, and is loaded when a text needs it.
+ */
+export async function nameFilter(text: string): Promise<NameFilter | undefined> {
+  if (/^[\w.:/-]*$/.test(text)) return (name) => name.includes(text);
+  if (text.length > FILTER_LIMIT_CHARS) return undefined;
+  const { RE2JS } = await import("re2js");
+  try {
+    const compiled = RE2JS.compile(text);
+    if (compiled.programSize() > FILTER_LIMIT_STEPS) return undefined;
+    return (name) => compiled.matcher(name).find();
+  } catch {
+    // Not a regex: whoever asked is told.
+    return undefined;
+  }
+}
+
+/** One line per number, sorted: `name{label="value"}: 7` for ours, `dotted.name: 7` for Envoy's. */
+export function statsText(view: AdminView, merged: MergedView, wanted: NameFilter): string {
+  const own = merged.samples.filter(({ name }) => wanted(name))
+    .map(({ name, labels, value }) => `${name}${labelsText(labels)}: ${value}`);
+  const envoys = envoysOf(view, merged).filter(({ name }) => wanted(name))
+    .map(({ name, value }) => `${name}: ${value}`);
+  const versions = view.secretsReport().statuses
+    .map(({ name, version }) => [`sds.${segment(name)}.version_text`, version] as const)
+    .filter(([name]) => wanted(name))
+    .map(([name, version]) => `${name}: ${JSON.stringify(version)}`.replaceAll("\n", " "));
+  return lines([...new Set([...own, ...envoys, ...versions])].sort());
+}
+
+export function statsJson(
+  view: AdminView,
+  merged: MergedView,
+  wanted: NameFilter,
+): Readonly<Record<string, unknown>> {
+  const own = merged.samples.filter(({ name }) => wanted(name))
+    .map(({ name, kind, labels, value }) => ({ name, kind, labels, value }));
+  const envoys = envoysOf(view, merged).filter(({ name }) => wanted(name))
+    .map(({ name, kind, value }) => ({ name, kind, labels: {}, value }));
+  return { stats: [...own, ...envoys] };
+}
+
+export function prometheusText(view: AdminView, merged: MergedView): string {
+  const envoys = envoysOf(view, merged).map(({ kind, value, prometheus, labels }): Sample => ({
+    name: prometheus,
+    kind,
+    help: "Under Envoy's name",
+    labels,
+    value,
+  }));
+  return formatPrometheus(merged.samples) + formatPrometheus(envoys, "envoy_");
+}
+
+function envoysOf(view: AdminView, merged: MergedView): readonly EnvoyStat[] {
+  return envoyStats(merged.samples, envoyFacts(view, merged));
+}
+
+function labelsText(labels: Labels): string {
+  const pairs = Object.entries(labels).map(([key, value]) => `${key}=${JSON.stringify(value)}`);
+  return pairs.length === 0 ? "" : `{${pairs.join(",")}}`;
+}

@@ -15,7 +15,7 @@ import {
   type PresentedPeer,
   Relay,
 } from "../net/mod.ts";
-import { authorize } from "../policy/mod.ts";
+import { authorize, type Source } from "../policy/mod.ts";
 import type { InboundPart } from "../snapshot/mod.ts";
 import type { Limiter } from "./admission.ts";
 import {
@@ -142,7 +142,7 @@ export class InboundConnection implements LiveConnection {
       this.#peer = { connection, presented, proven: undefined };
       return this.end(verdict?.code ?? "not_ready", verdict?.reason ?? "no certificate yet");
     }
-    this.record.source = verdict.name;
+    this.record.source = verdict.verified ? verdict.name : `unverified ${verdict.name}`;
     this.record.resumed = presented.resumed;
     this.record.tlsVersion = presented.version;
     if (presented.resumed) this.#state.stats.resumed.add(1);
@@ -154,7 +154,7 @@ export class InboundConnection implements LiveConnection {
     const { facts, remoteAuthorize } = this.#context;
     this.record.stage = "authorize";
     if (!facts.policy) return this.end("not_ready", "no intentions yet");
-    const verdict = authorize(peer, facts.policy);
+    const verdict = authorize(sourceOf(peer), facts.policy);
     this.record.rule = verdict.rule;
     if (verdict.kind === "deny") return this.end("intention_denied", verdict.rule);
     const permit: Permit = { connection, rule: verdict.rule };
@@ -214,7 +214,7 @@ export class InboundConnection implements LiveConnection {
       return this.end(trusted?.code ?? "not_ready", trusted?.reason ?? "no certificate yet");
     }
     if (!facts.policy) return this.end("not_ready", "no intentions yet");
-    const verdict = authorize(trusted, facts.policy);
+    const verdict = authorize(sourceOf(trusted), facts.policy);
     this.record.rule = verdict.rule;
     if (verdict.kind === "deny") this.end("intention_denied", verdict.rule);
   }
@@ -258,3 +258,10 @@ export class InboundConnection implements LiveConnection {
     reportEnd(this.record, ending, { log, stats: this.#state.stats, nowMs: clock.monotonic() });
   }
 }
+
+/** What nobody vouches for is a claim: such a peer has only what the default gives. */
+function sourceOf(peer: TrustedPeer): Source {
+  return peer.verified ? peer : NOBODY;
+}
+
+const NOBODY: Source = { id: undefined, uri: "" };

@@ -216,6 +216,8 @@ export class OutboundConnection implements LiveConnection, CallerOwner {
     if (verdict.kind !== "trusted") return verdict.reason;
     const { spiffeUris } = lease.target.part;
     if (trust.namesPeers || spiffeUris.includes(verdict.uri)) return undefined;
+    // Configured in so many words: whoever answers is taken.
+    if (trust.acceptsAnybody && spiffeUris.length === 0) return undefined;
     const wanted = spiffeUris.join(" or ") ||
       "anybody that was named: there is no identity to ask for";
     return `it is ${verdict.name}, not ${wanted}`;

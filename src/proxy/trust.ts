@@ -148,6 +148,13 @@ export class Trust {
     return this.#judge?.namesPeers ?? false;
   }
 
+  /** True: a chain that nobody vouches for is let through (`ACCEPT_UNTRUSTED`). */
+  get acceptsAnybody(): boolean {
+    const validation = this.material.peers?.validation;
+    return validation !== undefined && validation.kind !== "mesh" &&
+      validation.rules.acceptUntrusted;
+  }
+
   /** Our own verdict, to which the runtime's must agree where it was asked. */
   verify(peer: PresentedPeer, usage: "client" | "server", nowMs: number): ChainVerdict {
     const rules = this.#judge;

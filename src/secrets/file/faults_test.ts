@@ -4,87 +4,19 @@ import { execFileSync } from "node:child_process";
 import { mkdir, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "node:test";
-import { FakeClock, settle } from "../../../test/kit/clock.ts";
+import { FakeClock } from "../../../test/kit/clock.ts";
 import {
-  newPair,
-  pairSpec,
-  refOf,
-  ROOT_PEM,
-  SecretRecord,
-  temporaryDirectory,
-} from "../../../test/kit/secret_files.ts";
-import { type Clock, createLog, type LogRecord, ProxyError, systemClock } from "../../base/mod.ts";
+  advanceUntil,
+  follow,
+  SILENT,
+  specIn,
+  writePair,
+} from "../../../test/kit/followed_files.ts";
+import { newPair, ROOT_PEM, temporaryDirectory } from "../../../test/kit/secret_files.ts";
+import { ProxyError } from "../../base/mod.ts";
 import { NO_RULES } from "../../identity/mod.ts";
 import type { SecretSpec } from "../spec.ts";
 import { type FileSystem, realFiles } from "./files.ts";
-import { FileHub } from "./hub.ts";
-import { createFileProvider } from "./provider.ts";
-
-interface Setup {
-  readonly clock?: Clock;
-  readonly files?: Partial<FileSystem>;
-  readonly pollMs?: number;
-  readonly watch?: boolean;
-}
-
-function follow(spec: SecretSpec, setup: Setup = {}) {
-  const { clock = systemClock, pollMs = 3_600_000, watch = true } = setup;
-  const files = counted({ ...realFiles, ...setup.files });
-  const lines: LogRecord[] = [];
-  const write = (line: LogRecord) => void lines.push(line);
-  const log = createLog({ clock, write, holder: { level: "trace" } });
-  const record = new SecretRecord();
-  const hub = new FileHub({ clock, log, files, pollMs });
-  const provider = createFileProvider({ clock, tlsFault: () => undefined, env: {}, hub });
-  const watching = provider.watch(refOf(spec, watch), record);
-  return { record, hub, lines, watching, [Symbol.asyncDispose]: () => hub.close() };
-}
-
-let reading = 0;
-
-/** Counts what is asked of the disk and not answered yet: the fake clock stands still meanwhile. */
-function counted(files: FileSystem): FileSystem {
-  const count = async <T>(answer: Promise<T>) => {
-    reading++;
-    try {
-      return await answer;
-    } finally {
-      reading--;
-    }
-  };
-  return {
-    read: (path, limitBytes) => count(files.read(path, limitBytes)),
-    stamp: (path) => count(files.stamp(path)),
-    entry: (path) => count(files.entry(path)),
-    identity: (path) => count(files.identity(path)),
-    watch: (path, hints) => files.watch(path, hints),
-  };
-}
-
-/** Moves a fake clock on until `fact` is true; what is read meanwhile takes real time. */
-async function advanceUntil(clock: FakeClock, fact: () => boolean, limitMs = 60_000) {
-  const endMs = clock.monotonic() + limitMs;
-  for (;;) {
-    do await settle(); while (reading > 0);
-    if (fact()) return;
-    assert.ok(clock.monotonic() < endMs, `not within ${limitMs} ms`);
-    await clock.advance(10);
-  }
-}
-
-/** A file system that says nothing of itself. */
-const SILENT: Partial<FileSystem> = { watch: () => ({ close() {} }) };
-
-async function writePair(directory: string, pair = newPair()) {
-  await mkdir(directory, { recursive: true });
-  await writeFile(join(directory, "web.pem"), pair.certPem);
-  await writeFile(join(directory, "web.key"), pair.keyPem, { mode: 0o600 });
-  return pair;
-}
-
-const specIn = (directory: string) => {
-  return pairSpec(join(directory, "web.pem"), join(directory, "web.key"));
-};
 
 for (const first of ["web.key", "web.pem"] as const) {
   test(`a pair whose ${first} comes two seconds early is told once, and nothing bad`, async () => {
@@ -235,54 +167,6 @@ test("half of a file is not taken for the whole", async () => {
   await record.until(() => record.recovered === 1);
   assert.equal(record.secrets.length, 1);
 });
-
-const FAULTS: readonly {
-  readonly name: string;
-  readonly fault: RegExp;
-  spoil(path: string): Promise<void> | void;
-}[] = [
-  { name: "a directory", fault: /: it is a directory$/, spoil: (path) => mkdir(path) },
-  {
-    name: "a FIFO",
-    fault: /: it is not a regular file$/,
-    spoil: (path) => void execFileSync("mkfifo", [path]),
-  },
-  { name: "a device", fault: /: it is not a regular file$/, spoil: (p) => symlink("/dev/zero", p) },
-  {
-    name: "a loop of links",
-    fault: /: its path is a loop of symbolic links$/,
-    spoil: (path) => symlink("web.key", path),
-  },
-  { name: "a dead link", fault: /: there is no such file$/, spoil: (path) => symlink("no", path) },
-  {
-    name: "a large file",
-    fault: /: it has more than 1048576 bytes$/,
-    spoil: (path) => writeFile(path, "x".repeat(2 << 20)),
-  },
-];
-
-for (const { name, fault, spoil } of FAULTS) {
-  test(`${name} in the place of a key is told by path and reason, and recovered from`, async () => {
-    await using directory = await temporaryDirectory();
-    const old = await writePair(directory.path);
-    // Deno's watcher opens what appears, and a FIFO holds it up for ever: there the poll has to do.
-    const setup = name === "a FIFO" && "Deno" in globalThis ? { files: SILENT, pollMs: 100 } : {};
-    await using follower = follow(specIn(directory.path), setup);
-    const { record } = follower;
-    await record.holds(old);
-    const key = join(directory.path, "web.key");
-    await rm(key);
-    await spoil(key);
-    await record.until(() => record.rejected.some((reason) => fault.test(reason)));
-    assert.ok(record.rejected.every((reason) => reason.includes(key)));
-    assert.equal(record.certificate?.certPem, old.certPem);
-    await rm(key, { recursive: true });
-    await writeFile(key, old.keyPem);
-    await record.until(() => record.recovered === 1);
-    await record.holds(await writePair(directory.path));
-    assert.equal(record.secrets.length, 2);
-  });
-}
 
 test("a file that may not be read is told, and read once it may be", async () => {
   await using directory = await temporaryDirectory();

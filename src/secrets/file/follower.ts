@@ -232,8 +232,10 @@ export class FileFollower<T> implements SecretWatch {
       return found;
     });
     if (this.#closed) return;
-    await watches.set(this.#onHint, places, target.directory);
-    if (this.#closed) watches.remove(this.#onHint);
+    const armed = await watches.set(this.#onHint, places, target.directory);
+    if (this.#closed) return watches.remove(this.#onHint);
+    // Deno's watches begin some milliseconds after they are made: what they missed is looked for.
+    if (armed) this.#plan(GLANCE_MS, false);
   }
 
   #recover(): void {

@@ -1,46 +1,11 @@
 /** Every way in which people rotate files, on a real file system. */
 import assert from "node:assert/strict";
-import { copyFile, mkdir, rename, rm, symlink, unlink, writeFile } from "node:fs/promises";
+import { copyFile, mkdir, rename, rm, symlink, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import test from "node:test";
-import {
-  newPair,
-  pairSpec,
-  refOf,
-  SecretRecord,
-  temporaryDirectory,
-  type TestPair,
-} from "../../../test/kit/secret_files.ts";
-import { systemClock } from "../../base/mod.ts";
+import { follow, specIn, writePair } from "../../../test/kit/followed_files.ts";
+import { newPair, temporaryDirectory, type TestPair } from "../../../test/kit/secret_files.ts";
 import type { CertificateSpec } from "../spec.ts";
-import { FileHub } from "./hub.ts";
-import { createFileProvider } from "./provider.ts";
-
-/** Far away: what these tests see comes from watches. */
-const POLL_MS = 3_600_000;
-
-function follow(spec: CertificateSpec) {
-  const record = new SecretRecord();
-  const hub = new FileHub({ clock: systemClock, pollMs: POLL_MS });
-  const provider = createFileProvider({
-    clock: systemClock,
-    tlsFault: () => undefined,
-    env: {},
-    hub,
-  });
-  provider.watch(refOf(spec), record);
-  return { record, hub, [Symbol.asyncDispose]: () => hub.close() };
-}
-
-async function writePair(directory: string, pair: TestPair): Promise<void> {
-  await mkdir(directory, { recursive: true });
-  await writeFile(join(directory, "web.pem"), pair.certPem);
-  await writeFile(join(directory, "web.key"), pair.keyPem, { mode: 0o600 });
-}
-
-function specIn(directory: string, rest: Partial<CertificateSpec> = {}): CertificateSpec {
-  return pairSpec(join(directory, "web.pem"), join(directory, "web.key"), rest);
-}
 
 /** Each prepares `root`, says what to follow, and rotates to the next pair. */
 interface Scheme {

@@ -20,6 +20,8 @@ interface Watched {
   readonly followers: Map<OnHint, ReadonlySet<string> | null>;
   watch: DirectoryWatch | null;
   identity: string;
+  /** Watches made so far. */
+  generation: number;
   /** Runs while the watch is looked after, so that two do not make two. */
   arming: Promise<void> | null;
 }
@@ -48,10 +50,10 @@ export class DirectoryWatches {
 
   /**
    * Makes `places` all that `onHint` hears of, and `whole`, of which it hears all names; resolves when
-   * watches are there, or known not to be.
+   * watches are there, or known not to be, with whether there are new ones.
    */
-  async set(onHint: OnHint, places: readonly Place[], whole?: string): Promise<void> {
-    if (this.#closed) return;
+  async set(onHint: OnHint, places: readonly Place[], whole?: string): Promise<boolean> {
+    if (this.#closed) return false;
     const wanted = new Map<string, Set<string> | null>();
     for (const { directory, name } of places) {
       const names = wanted.get(directory) ?? new Set();
@@ -59,21 +61,29 @@ export class DirectoryWatches {
       wanted.set(directory, names);
     }
     if (whole !== undefined) wanted.set(posix.resolve("/", whole), null);
-    const arming: Promise<void>[] = [];
+    const arming: Watched[] = [];
     for (const [directory, names] of wanted) {
       let watched = this.#watched.get(directory);
       if (!watched) {
-        watched = { directory, followers: new Map(), watch: null, identity: "", arming: null };
+        watched = {
+          directory,
+          followers: new Map(),
+          watch: null,
+          identity: "",
+          generation: 0,
+          arming: null,
+        };
         this.#watched.set(directory, watched);
       }
       watched.followers.set(onHint, names);
-      if (!watched.watch) arming.push(this.#arm(watched));
+      if (!watched.watch) arming.push(watched);
     }
     for (const directory of this.#asked.get(onHint) ?? []) {
       if (!wanted.has(directory)) this.#leave(directory, onHint);
     }
     this.#asked.set(onHint, new Set(wanted.keys()));
-    await Promise.all(arming);
+    await Promise.all(arming.map((watched) => this.#arm(watched)));
+    return arming.some((watched) => watched.watch !== null);
   }
 
   remove(onHint: OnHint): void {
@@ -118,18 +128,22 @@ export class DirectoryWatches {
     watched.identity = identity;
     if (identity === "") return;
     try {
+      // A watch that was replaced may still have something to say, and must not end its successor.
+      const generation = ++watched.generation;
+      const isOwn = () => watched.generation === generation;
       watched.watch = this.#files.watch(directory, {
-        onHint: (name) => this.#hint(watched, name),
-        onLost: () => this.#lose(watched),
+        onHint: (name) => isOwn() && this.#hint(watched, name),
+        onLost: () => isOwn() && this.#lose(watched),
       });
       this.#told.delete(directory);
     } catch (error) {
-      if (this.#told.has(directory)) return;
+      const told = this.#told.has(directory);
       this.#told.add(directory);
-      const reason = messageOf(error);
-      this.#log.warn("directory cannot be watched, it is polled", { directory, reason });
+      const fields = { directory, reason: messageOf(error) };
+      if (!told) this.#log.warn("directory cannot be watched, it is polled", fields);
     }
-    if (missed) { for (const follower of [...watched.followers.keys()]) follower(true); }
+    if (!missed) return;
+    for (const follower of [...watched.followers.keys()]) follower(true);
   }
 
   #isCurrent(watched: Watched): boolean {

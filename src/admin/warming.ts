@@ -11,7 +11,7 @@ export interface ListenerShown extends Omit<ListenerView, "state"> {
 }
 
 /** As a snapshot source says it: `secrets of inbound (web.pem)`. */
-const OF = /^secrets of (.*) \(.*\)$/s;
+const OF = /^secrets of (.*?) \(/s;
 
 /** `listeners`, and after them what warms and is not among them. */
 export function withWarming(

@@ -119,12 +119,24 @@ export class TlsSession {
   }
 }
 
+export interface TlsTrafficOptions extends TlsSessionOptions {
+  readonly longLived?: number;
+  readonly shortLived?: number;
+  readonly pauseMs?: number;
+}
+
+/** One exchange: when it began, of the wall clock, and how long it took. */
+export interface TlsSample {
+  readonly atMs: number;
+  readonly tookMs: number;
+}
+
 export interface TlsTrafficResult {
   readonly exchanges: number;
   readonly handshakes: number;
   readonly errors: readonly string[];
-  /** Milliseconds of each exchange of the connections that stay. */
-  readonly timesMs: readonly number[];
+  /** Of the connections that stay. */
+  readonly samples: readonly TlsSample[];
 }
 
 /** Connections that stay, and others opened one after the other, until it is stopped. */
@@ -135,16 +147,12 @@ export class TlsTraffic {
   #stopping = false;
   #exchanges = 0;
   #handshakes = 0;
-  #times: number[] = [];
+  readonly #samples: TlsSample[] = [];
   readonly #errors: string[] = [];
 
   constructor(
     place: Place,
-    options: TlsSessionOptions & {
-      readonly longLived?: number;
-      readonly shortLived?: number;
-      readonly pauseMs?: number;
-    } = {},
+    options: TlsTrafficOptions = {},
   ) {
     const { longLived = 2, shortLived = 2, pauseMs = 10, ...rest } = options;
     this.#place = place;
@@ -155,18 +163,11 @@ export class TlsTraffic {
     ];
   }
 
-  /** Exchanges so far of what stays open; what was measured before is forgotten. */
-  takeTimes(): readonly number[] {
-    const times = this.#times;
-    this.#times = [];
-    return times;
-  }
-
   async stop(): Promise<TlsTrafficResult> {
     this.#stopping = true;
     await Promise.all(this.#workers);
     const [exchanges, handshakes] = [this.#exchanges, this.#handshakes];
-    return { exchanges, handshakes, errors: this.#errors, timesMs: this.#times };
+    return { exchanges, handshakes, errors: this.#errors, samples: this.#samples };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -179,9 +180,10 @@ export class TlsTraffic {
         using session = await TlsSession.open(this.#place, this.#options);
         this.#handshakes++;
         for (let i = 0; i < perConnection && !this.#stopping; i++) {
+          const atMs = Date.now();
           const tookMs = await session.exchange();
           this.#exchanges++;
-          if (perConnection > 1) this.#times.push(tookMs);
+          if (perConnection > 1) this.#samples.push({ atMs, tookMs });
           await pause(pauseMs);
         }
       } catch (error) {

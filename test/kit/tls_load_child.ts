@@ -1,0 +1,14 @@
+/**
+ * Run by `tls_load.ts`: TLS traffic as its argument says, until standard input ends; then the result.
+ *
+ * @module
+ */
+
+import process from "node:process";
+import { TlsTraffic } from "./tls_session.ts";
+
+const { place, ...options } = JSON.parse(process.argv[2] ?? "");
+const traffic = new TlsTraffic(place, options);
+process.stdin.resume().on("end", async () => {
+  process.stdout.write(JSON.stringify(await traffic.stop()), () => process.exit(0));
+});

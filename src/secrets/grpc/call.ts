@@ -46,9 +46,10 @@ export class Call<Request, Response> implements GrpcCall<Request>, AnyCall {
   readonly #handler: StreamHandler<Response>;
   readonly #context: CallContext;
   #raw: RawCall | undefined;
-  /** Sent before there was a connection. */
-  #early: Uint8Array[] = [];
+  /** The library keeps one message that it cannot send yet, and no second one: these wait here. */
+  readonly #unsent: Uint8Array[] = [];
   #unsentBytes = 0;
+  #writing = false;
   #ended = false;
   #halfClosed = false;
   #deadline: Timer | undefined;
@@ -88,8 +89,7 @@ export class Call<Request, Response> implements GrpcCall<Request>, AnyCall {
         this.fail(grpcStatus(code, details));
       },
     });
-    for (const bytes of this.#early.splice(0)) this.#write(bytes);
-    if (this.#halfClosed) raw.halfClose();
+    this.#write();
     raw.startRead();
   }
 
@@ -99,15 +99,16 @@ export class Call<Request, Response> implements GrpcCall<Request>, AnyCall {
     this.#unsentBytes += bytes.length;
     if (this.#unsentBytes > this.#context.limits.unsentBytes) {
       const status = grpcStatus(GRPC_RESOURCE_EXHAUSTED, "the server does not read our requests");
-      queueMicrotask(() => this.fail(status));
-    } else if (this.#raw) this.#write(bytes);
-    else this.#early.push(bytes);
+      return queueMicrotask(() => this.fail(status));
+    }
+    this.#unsent.push(bytes);
+    this.#write();
   }
 
   /** Nothing more will be sent. */
   halfClose(): void {
     this.#halfClosed = true;
-    this.#raw?.halfClose();
+    this.#write();
   }
 
   close(): void {
@@ -123,7 +124,7 @@ export class Call<Request, Response> implements GrpcCall<Request>, AnyCall {
   #end(): boolean {
     if (this.#ended) return false;
     this.#ended = true;
-    this.#early = [];
+    this.#unsent.length = 0;
     this.#deadline?.cancel();
     this.#pause?.cancel();
     this.#raw?.cancelWithStatus(1, "");
@@ -131,12 +132,23 @@ export class Call<Request, Response> implements GrpcCall<Request>, AnyCall {
     return true;
   }
 
-  #write(bytes: Uint8Array): void {
-    const written = () => {
+  #write(): void {
+    const raw = this.#raw;
+    if (!raw || this.#writing) return;
+    const bytes = this.#unsent.shift();
+    if (!bytes) {
+      if (this.#halfClosed) raw.halfClose();
+      this.#halfClosed = false;
+      return;
+    }
+    this.#writing = true;
+    const callback = () => {
+      this.#writing = false;
       this.#unsentBytes -= bytes.length;
+      this.#write();
     };
     const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
-    this.#raw?.sendMessageWithContext({ callback: written }, buffer);
+    raw.sendMessageWithContext({ callback }, buffer);
   }
 
   async #take(bytes: Uint8Array): Promise<void> {
@@ -184,10 +196,9 @@ export class Call<Request, Response> implements GrpcCall<Request>, AnyCall {
     const refill = (nowMs - this.#refilledMs) * limits.messagesPerSecond / 1000;
     this.#tokens = Math.min(limits.messageBurst, this.#tokens + refill) - 1;
     this.#refilledMs = nowMs;
-    if (this.#tokens >= 0) {
-      this.#heldBackSinceMs = undefined;
-      return 0;
-    }
+    // Half full again: that was a burst, and it is over.
+    if (this.#tokens > limits.messageBurst / 2) this.#heldBackSinceMs = undefined;
+    if (this.#tokens >= 0) return 0;
     this.#heldBackSinceMs ??= nowMs;
     if (nowMs - this.#heldBackSinceMs > limits.floodMs) {
       this.fail(grpcStatus(GRPC_RESOURCE_EXHAUSTED, "the server sends messages without a break"));

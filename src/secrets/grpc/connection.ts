@@ -6,11 +6,11 @@
  */
 
 import { Buffer } from "node:buffer";
-import type { Address, Timer } from "../../base/mod.ts";
+import type { Address, Clock, Timer } from "../../base/mod.ts";
 import type { AnyCall } from "./call.ts";
+import { createCredentials, type Destroyable } from "./credentials.ts";
 import type { GrpcLibrary } from "./library.ts";
 import { GRPC_UNAVAILABLE, grpcStatus } from "./status.ts";
-import { channelCredentials } from "./tls.ts";
 import type { GrpcChannelOptions, GrpcLimits, GrpcTlsMaterial } from "./types.ts";
 
 export interface ConnectionOptions {
@@ -23,6 +23,8 @@ export interface ConnectionOptions {
 
 /** More than a server's first flight of 1,000 secrets needs; what is not read waits at the server. */
 const WINDOW_BYTES = 1024 * 1024;
+/** For the last words on a connection that is given up. */
+const LINGER_MS = 1_000;
 
 export class Connection {
   readonly #library: GrpcLibrary;
@@ -30,15 +32,23 @@ export class Connection {
   readonly #metadata: InstanceType<GrpcLibrary["Metadata"]>;
   readonly #calls = new Set<AnyCall>();
   readonly #connecting: Timer;
+  readonly #clock: Clock;
+  #socket: Destroyable | undefined;
+  #closed = false;
   #wasReady = false;
   #retired = false;
 
   constructor({ library, channel, limits, address, material }: ConnectionOptions) {
     this.#library = library;
     const serverName = channel.tls?.serverName;
-    const credentials = channel.tls && material
-      ? channelCredentials(library, material)
-      : library.credentials.createInsecure();
+    this.#clock = channel.clock;
+    const credentials = createCredentials(library, {
+      material,
+      onSocket: (socket) => {
+        this.#socket = socket;
+        return !this.#closed;
+      },
+    });
     this.#metadata = metadataOf(library, channel.metadata);
     this.#channel = new library.Channel(targetOf(address), credentials, {
       ...(serverName === undefined ? {} : {
@@ -94,9 +104,8 @@ export class Connection {
   /** Ends every call without an event. */
   close(): void {
     this.#retired = true;
-    this.#connecting.cancel();
     for (const call of [...this.#calls]) call.close();
-    this.#channel.close();
+    this.#shutDown();
   }
 
   #ready(): boolean {
@@ -109,7 +118,18 @@ export class Connection {
   #fail(reason: string): void {
     this.#retired = true;
     for (const call of [...this.#calls]) call.fail(grpcStatus(GRPC_UNAVAILABLE, reason));
+    this.#shutDown();
+  }
+
+  #shutDown(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#connecting.cancel();
+    const wasReady = this.#ready() || this.#wasReady;
     this.#channel.close();
+    // The library waits for what a silent peer may never do.
+    if (wasReady) this.#clock.after(LINGER_MS, () => this.#socket?.destroy());
+    else this.#socket?.destroy();
   }
 }
 

@@ -63,5 +63,5 @@ export function grpcStatus(code: number, text: string): GrpcStatus {
 /** `UNAVAILABLE: connection dropped`. */
 export function formatStatus({ code, details }: GrpcStatus): string {
   const name = NAMES[code] ?? "UNKNOWN";
-  return details === "" ? name : `${name}: ${details}`;
+  return details === "" || details === name ? name : `${name}: ${details}`;
 }

@@ -1,0 +1,92 @@
+/**
+ * How a connection is secured: the library's own check of chain and name where it can decide, and our
+ * verdict on what the server showed before a byte of gRPC is sent. Also where its socket is got hold of.
+ *
+ * @module
+ */
+
+import { Buffer } from "node:buffer";
+import { ProxyError } from "../../base/mod.ts";
+import type { GrpcLibrary } from "./library.ts";
+import type { GrpcTlsMaterial } from "./types.ts";
+
+type Credentials = InstanceType<GrpcLibrary["ChannelCredentials"]>;
+
+/** What is done to a socket whose owner has given it up. */
+export interface Destroyable {
+  destroy(): unknown;
+}
+
+export interface CredentialsOptions {
+  /** `null`: plain text. */
+  readonly material: GrpcTlsMaterial | null;
+  /** TCP is up. False: nobody wants it any more. */
+  readonly onSocket: (socket: Destroyable) => boolean;
+}
+
+/** As `getPeerCertificate(true)` gives it. */
+interface ShownCertificate {
+  readonly raw?: Uint8Array;
+  readonly issuerCertificate?: ShownCertificate;
+}
+
+const CHAIN_LIMIT = 16;
+
+export function createCredentials(library: GrpcLibrary, options: CredentialsOptions): Credentials {
+  const { material, onSocket } = options;
+  const credentials = material
+    ? tlsCredentials(library, material)
+    : library.credentials.createInsecure();
+  const create = credentials._createSecureConnector.bind(credentials);
+  // The library keeps its sockets to itself, lets those of silent peers live on when it is closed, and
+  // asks nobody about a chain that it does not check: its connector is the one place to do better.
+  credentials._createSecureConnector = (...parts) => {
+    const connector = create(...parts);
+    const connect = connector.connect.bind(connector);
+    connector.connect = async (socket) => {
+      if (!onSocket(socket)) throw new Error("it was given up");
+      const result = await connect(socket);
+      const reason = material?.judge && refusal(result, material.judge);
+      if (reason === undefined) return result;
+      result.socket.destroy();
+      throw new Error(reason);
+    };
+    return connector;
+  };
+  return credentials;
+}
+
+function tlsCredentials(library: GrpcLibrary, material: GrpcTlsMaterial): Credentials {
+  const { rootPems, certPem, keyPem, peerCheck, judge } = material;
+  if (peerCheck === "checked" ? rootPems.length === 0 : judge === undefined) {
+    throw new ProxyError("credentials_invalid", "Cannot check the server: it has no anchors");
+  }
+  return library.credentials.createSsl(
+    rootPems.length === 0 ? null : Buffer.from(rootPems.join("\n")),
+    certPem === "" ? null : Buffer.from(keyPem),
+    certPem === "" ? null : Buffer.from(certPem),
+    { rejectUnauthorized: peerCheck === "checked" },
+  );
+}
+
+function refusal(
+  { socket, secure }: { readonly socket: object; readonly secure: boolean },
+  judge: NonNullable<GrpcTlsMaterial["judge"]>,
+): string | undefined {
+  return secure ? judge(chainOf(socket)) : "the connection is not encrypted";
+}
+
+function chainOf(socket: object): Uint8Array[] {
+  const { getPeerCertificate } = socket as {
+    readonly getPeerCertificate?: (detailed: boolean) => ShownCertificate | null;
+  };
+  const chain: Uint8Array[] = [];
+  const seen = new Set<ShownCertificate>();
+  let next = getPeerCertificate?.call(socket, true) ?? undefined;
+  while (next?.raw && !seen.has(next) && chain.length < CHAIN_LIMIT) {
+    seen.add(next);
+    chain.push(new Uint8Array(next.raw));
+    next = next.issuerCertificate;
+  }
+  return chain;
+}

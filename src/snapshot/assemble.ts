@@ -13,7 +13,13 @@ import { earliest, Grace } from "./grace.ts";
 import type { CredentialsVerdict, JudgeCredentials } from "./judge_credentials.ts";
 import type { Known } from "./known.ts";
 import { DEFAULT_TLS_DIRECTION, judgeMeshTls } from "./mesh_tls.ts";
-import { isOpen, NOTHING_HELD, ownCredentials, warmingShown } from "./own_credentials.ts";
+import {
+  keyInForce,
+  NOTHING_HELD,
+  type OwnCredentials,
+  ownCredentials,
+  warmingShown,
+} from "./own_credentials.ts";
 import { keepPart, keepRecord, sameContent } from "./parts.ts";
 import type {
   CredentialsPart,
@@ -152,7 +158,7 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
   if (lacking.length > 0) {
     return { ...waiting(lacking, refused, kept), pending: upstreams.pending, dueMs };
   }
-  const inbound = inboundPart(registration, { previous, version, options });
+  const inbound = inboundPart(registration, { previous, version, options, own });
 
   const snapshot: Snapshot = {
     version,
@@ -169,7 +175,7 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
       version,
     ),
     tls,
-    inbound: inbound && isOpen(inbound.credentials, own) ? inbound : null,
+    inbound,
     upstreams: keepRecord(previous?.upstreams, upstreams.upstreams),
     targets: keepRecord(previous?.targets, upstreams.targets),
     refused,
@@ -254,11 +260,14 @@ function tlsPart(known: Known, context: PartContext & { readonly refused: Refusa
   return keepPart<TlsPart>(previous?.tls, { incoming, outgoing, strictSpiffeChain }, version);
 }
 
-function inboundPart(registration: Registration, context: PartContext): InboundPart | null {
-  const { inbound: credentials } = context.options.plans ?? NO_PLANS;
+function inboundPart(
+  registration: Registration,
+  context: PartContext & { readonly own: OwnCredentials },
+): InboundPart | null {
+  const { inbound: wanted } = context.options.plans ?? NO_PLANS;
   if (registration.bind.port === 0) return null;
-  // Not with the proxy's own in place of what could not be understood.
-  if (credentials === "refused") return context.previous?.inbound ?? null;
+  const credentials = keyInForce(wanted, context.previous?.inbound, context.own);
+  if (credentials === undefined) return null;
   const { bind, local, localConnectTimeoutMs, handshakeTimeoutMs } = registration;
   return keepPart<InboundPart>(context.previous?.inbound, {
     bind,

@@ -209,7 +209,7 @@ export class ConsulSource implements SnapshotSource {
     const assembled = assemble(known, this.#memory, this.#assembleOptions());
     this.#assembled = assembled;
     this.#memory = assembled.memory;
-    this.#report.registration(known.registration);
+    this.#report.warnings([...known.registration?.warnings ?? [], ...this.#plans.warnings]);
     this.#report.refused(assembled.refused);
     this.#timers.get("due")?.cancel();
     this.#timers.delete("due");

@@ -5,6 +5,7 @@
  * @module
  */
 
+import { cwd } from "node:process";
 import type { Registration } from "../consul/mod.ts";
 import {
   type CredentialsPlan,
@@ -17,6 +18,9 @@ import {
   type SdsNode,
   type TlsConfigContext,
 } from "../secrets/mod.ts";
+import { fromHcl } from "./hcl_shape.ts";
+import { ingressServers, readIngressTls } from "./ingress_plans.ts";
+import { withPaths } from "./plan_paths.ts";
 import type { Refusal } from "./snapshot.ts";
 
 /** Environment variables, such as SPIFFE_ENDPOINT_SOCKET. */
@@ -53,11 +57,11 @@ export function planRegistration(
 ): CredentialPlans {
   const read = reads.get(registration);
   if (read) return read;
-  const { id, service, tls: raw } = registration;
+  const { id, service } = registration;
+  const raw = registration.tls === undefined ? undefined : fromHcl(registration.tls);
   const node: SdsNode = { id, cluster: service, metadata: {} };
   const plans: Record<string, CredentialsPlan> = {};
   const refused: Refusal[] = [];
-  const warnings: string[] = [];
   const upstreams = new Map<string, string | "refused">();
   const listeners = new Map<string, string | "refused">();
   const { sds_clusters: clusters, upstreams: forUpstreams, ...listener } = sectionOf(raw);
@@ -65,21 +69,11 @@ export function planRegistration(
     path: ["postern_tls", "sds_clusters"],
     node,
   });
-  const plan = (
-    key: string,
-    { value, kind, path }: {
-      readonly value: unknown;
-      readonly kind: TlsConfigContext["kind"];
-      readonly path: Path;
-    },
-  ): string | "refused" => {
-    const parsed = servers.kind === "invalid" ? servers : readPlan(value, {
-      ...{ kind, path, node, env },
-      sdsServers: servers.servers,
-      staticSecrets: [],
-    });
+  const warnings = servers.kind === "valid" ? [...servers.warnings] : [];
+  const take = (key: string, parsed: ParsedTls): string | "refused" => {
     if (parsed.kind === "valid") {
-      plans[key] = parsed.plan;
+      // As for any program: a registration lies in no directory.
+      plans[key] = withPaths(parsed.plan, cwd());
       warnings.push(...parsed.warnings);
       return key;
     }
@@ -88,11 +82,37 @@ export function planRegistration(
     if (old) plans[key] = old;
     return old ? key : "refused";
   };
+  const plan = (
+    key: string,
+    { value, kind, path }: {
+      readonly value: unknown;
+      readonly kind: TlsConfigContext["kind"];
+      readonly path: Path;
+    },
+  ): string | "refused" => {
+    const parsed = servers.kind === "invalid" ? servers : readPlan(fromHcl(value), {
+      ...{ kind, path, node, env },
+      sdsServers: servers.servers,
+      staticSecrets: [],
+    });
+    return take(key, parsed);
+  };
   const path = ["postern_tls"];
-  const inbound = Object.keys(listener).length > 0 || isOdd(raw)
+  const { ingress } = registration;
+  const ingressSds = ingress && ingressServers(ingress.clusters, { own: servers, node });
+  if (ingress && Object.keys(listener).length > 0) {
+    const reason = `${Object.keys(listener).join(", ")} of postern_tls has no effect: the config ` +
+      "entry says which TLS an ingress gateway's listeners speak";
+    refused.push({ what: "credentials of inbound", reason });
+  }
+  const inbound = !ingress && Object.keys(listener).length > 0 || isOdd(raw)
     ? plan("inbound", { value: isOdd(raw) ? raw : listener, kind: "listener", path })
     : null;
-  for (const { id: upstream, name, tls, listenerTls } of registration.upstreams) {
+  for (const { id: upstream, name, tls, listenerTls, ingressTls } of registration.upstreams) {
+    if (ingressTls && ingressSds) {
+      const parsed = readIngressTls(ingressTls, ingressSds);
+      if (parsed.kind !== "plain") listeners.set(upstream, take(`${upstream} listener`, parsed));
+    }
     if (listenerTls !== undefined) {
       const where = [`upstream ${name}`, "postern_listener_tls"];
       const key = `${upstream} listener`;
@@ -104,6 +124,9 @@ export function planRegistration(
       ? ["postern_tls", "upstreams"]
       : [`upstream ${name}`, "postern_tls"];
     upstreams.set(upstream, plan(upstream, { value, kind: "upstream", path: where }));
+  }
+  if (servers.kind === "invalid" && refused.length === 0) {
+    refused.push({ what: "SDS servers", reason: formatProblems(servers.problems) });
   }
   const next = { plans, inbound, upstreams, listeners, refused, warnings };
   reads.set(registration, next);

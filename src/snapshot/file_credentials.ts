@@ -5,7 +5,7 @@
  * @module
  */
 
-import { dirname, resolve } from "node:path";
+import { dirname } from "node:path";
 import * as v from "valibot";
 import { NO_RULES } from "../identity/mod.ts";
 import {
@@ -24,6 +24,7 @@ import {
 } from "../secrets/mod.ts";
 import { type CredentialPlans, readPlan } from "./credential_plans.ts";
 import { object, text } from "./file_config_values.ts";
+import { withPaths } from "./plan_paths.ts";
 
 /** Credentials of the whole proxy when the file says `certFile`, `keyFile` and `rootsFile`. */
 export const MESH_PLAN = "mesh";
@@ -76,7 +77,7 @@ export function fileCredentials(
   const servers = parseSdsServers(input.sds ?? {}, { path: ["sds"], node });
   if (servers.kind === "invalid") problems.push(...servers.problems);
   const sdsServers = servers.kind === "valid" ? servers.servers : {};
-  const warnings: string[] = [];
+  const warnings = servers.kind === "valid" ? [...servers.warnings] : [];
 
   const parse = (value: unknown, kind: TlsConfigContext["kind"], path: Path) => {
     const parsed = readPlan(value, {
@@ -224,15 +225,4 @@ function filled(plan: CredentialsPlan, own: CredentialsPlan): CredentialsPlan {
     ),
     validation: plan.validation?.secret.source.kind === "consul" ? own.validation : plan.validation,
   };
-}
-
-/** Every file named from the directory of the configuration file. */
-function withPaths<T>(value: T, directory: string): T {
-  if (Array.isArray(value)) return value.map((item) => withPaths(item, directory)) as T;
-  if (typeof value !== "object" || value === null || value instanceof Uint8Array) return value;
-  const entries = Object.entries(value).map(([key, item]) => [key, withPaths(item, directory)]);
-  const copy = Object.fromEntries(entries);
-  const isFile = copy.kind === "file" || copy.kind === "secret_file" || "watchModify" in copy;
-  if (isFile && typeof copy.path === "string") copy.path = resolve(directory, copy.path);
-  return copy as T;
 }

@@ -91,6 +91,19 @@ export function isOpen(
   return key === null || own.ownCredentials[key] !== undefined;
 }
 
+/**
+ * What a listener or upstream goes by now: `wanted` as soon as its secrets are there, until then what
+ * was in force, like everything that serves. `undefined`: nothing, it stays closed.
+ */
+export function keyInForce(
+  wanted: string | null | "refused",
+  old: { readonly credentials: string | null } | null | undefined,
+  own: Pick<OwnCredentials, "ownCredentials">,
+): string | null | undefined {
+  if (wanted !== "refused" && isOpen(wanted, own)) return wanted;
+  return old && isOpen(old.credentials, own) ? old.credentials : undefined;
+}
+
 /** One line for each of the credentials that are waited for. */
 export function warmingShown({ warming }: OwnCredentials): readonly string[] {
   return [...warming].map(([key, names]) => `secrets of ${key} (${names.join(", ")})`);

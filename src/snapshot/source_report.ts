@@ -6,7 +6,6 @@
  */
 
 import type { Clock, ErrorCode, Log, Stats } from "../base/mod.ts";
-import type { Registration } from "../consul/mod.ts";
 import type { CredentialsPart, Refusal, Snapshot } from "./snapshot.ts";
 import type { CertificateStatus, Failing } from "./source.ts";
 
@@ -57,8 +56,9 @@ export class SourceReport {
     this.#options.log.info("agent watch recovered", { watch, code, after_ms });
   }
 
-  registration(registration: Registration | undefined): void {
-    const warnings = new Set(registration?.warnings);
+  /** Of the registration and what belongs to it. */
+  warnings(all: readonly string[]): void {
+    const warnings = new Set(all);
     for (const warning of warnings) {
       if (!this.#warnings.has(warning)) this.#options.log.warn("registration", { warning });
     }

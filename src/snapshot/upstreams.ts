@@ -12,7 +12,7 @@ import type { Grace } from "./grace.ts";
 import type { Known } from "./known.ts";
 import { LastResort } from "./last_resort.ts";
 import type { CredentialPlans } from "./credential_plans.ts";
-import { isOpen, type OwnCredentials } from "./own_credentials.ts";
+import { isOpen, keyInForce, type OwnCredentials } from "./own_credentials.ts";
 import { keepPart } from "./parts.ts";
 import { healthKey, type UpstreamPlan } from "./plan.ts";
 import type { Refusal, Snapshot, TargetPart, UpstreamPart } from "./snapshot.ts";
@@ -69,17 +69,19 @@ export function assembleUpstreams(known: Known, context: UpstreamContext): Assem
       refused.push({ what: `upstream ${id}`, reason: plan.reason });
       continue;
     }
-    const credentials = context.plans.upstreams.get(id) ?? null;
-    // The reason is among the plans' own refusals.
-    if (credentials === "refused" || !isOpen(credentials, context.own)) continue;
+    const old = previous?.upstreams[id];
+    const wanted = context.plans.upstreams.get(id) ?? null;
+    const credentials = keyInForce(wanted, old, context.own);
+    // The reason is among the plans' own refusals, or what is waited for.
+    if (credentials === undefined) continue;
     const listener = context.plans.listeners.get(id) ?? null;
+    // Callers do not go on in clear where TLS is wanted.
     if (listener === "refused" || !isOpen(listener, context.own)) continue;
     const missing = missingFor(id, plan, known);
     if (missing.length > 0) pending.push(id);
     // Each has its own time: a failover target that never answers must not spoil a later change.
     const isAwaited = missing.map((what) => context.grace.missing(`${id} ${what}`)).includes(true);
     if (isAwaited) awaited.push(id);
-    const old = previous?.upstreams[id];
     if (isAwaited && !old) continue;
     const keepsOld = old !== undefined && (isAwaited || plan.kind === "pending");
     const contents = keepsOld

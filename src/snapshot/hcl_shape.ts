@@ -1,0 +1,77 @@
+/**
+ * Configuration as it was meant, where HCL's way through Consul changed its shape: there a block and a
+ * list of one are the same, so `sanMatchers = [{ ... }]` arrives as a map, `spkiPins = ["..."]` as a
+ * text, and what was repeated, or went past Consul's own mending, as a list of one map.
+ *
+ * @module
+ */
+
+/** What is a list, in our own form and in Envoy's; plain keys. */
+const LISTS: ReadonlySet<string> = new Set([
+  ...["certificates", "sanmatchers", "spkipins", "certificatehashes", "ciphersuites"],
+  ...["names", "suffixes", "prefetch", "prefetchsecretnames"],
+  ...["tlscertificates", "tlscertificatesdssecretconfigs", "grpcservices", "initialmetadata"],
+  ...["matchtypedsubjectaltnames", "matchsubjectaltnames", "trustdomains"],
+  ...["verifycertificatehash", "verifycertificatespki", "endpoints", "lbendpoints"],
+]);
+/** Its keys are free names of the user's. */
+const FREE = "metadata";
+/** Deeper than anything means something; what is below stays as it is. */
+const DEPTH_LIMIT = 32;
+
+/** The value of `postern_tls` with maps where maps are meant, and lists where lists are. Never throws. */
+export function fromHcl(value: unknown): unknown {
+  return shaped(value, { isList: false, depth: 0 });
+}
+
+interface Place {
+  /** A list is meant here. */
+  readonly isList: boolean;
+  readonly depth: number;
+}
+
+function shaped(value: unknown, { isList, depth }: Place): unknown {
+  if (depth > DEPTH_LIMIT) return value;
+  if (Array.isArray(value)) {
+    const [only] = value;
+    if (!isList && value.length === 1 && isRecord(only)) return fields(only, depth);
+    return value.map((item) => shaped(item, { isList: false, depth: depth + 1 }));
+  }
+  const whole = isRecord(value) ? fields(value, depth) : value;
+  return isList && value !== null ? [whole] : whole;
+}
+
+function fields(record: Readonly<Record<string, unknown>>, depth: number): unknown {
+  return Object.fromEntries(
+    Object.entries(record).map(([key, value]) => {
+      const plain = key.replaceAll("_", "").toLowerCase();
+      if (plain === FREE) return [key, value];
+      if (plain === "sdsclusters") return [key, servers(value, depth + 1)];
+      return [key, shaped(value, { isList: LISTS.has(plain), depth: depth + 1 })];
+    }),
+  );
+}
+
+/** By name, or a list of such as say their names themselves. */
+function servers(value: unknown, depth: number): unknown {
+  if (depth > DEPTH_LIMIT) return value;
+  const server = (item: unknown) => shaped(item, { isList: false, depth: depth + 1 });
+  if (Array.isArray(value)) {
+    const [only] = value;
+    return value.length === 1 && isRecord(only) && !saysItsName(only)
+      ? servers(only, depth + 1)
+      : value.map(server);
+  }
+  if (!isRecord(value)) return value;
+  if (saysItsName(value)) return [server(value)];
+  // A server may have the name of any field.
+  return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, server(item)]));
+}
+
+function saysItsName(value: Readonly<Record<string, unknown>>): boolean {
+  return typeof value.name === "string";
+}
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

@@ -33,7 +33,6 @@ const INSTEAD: Readonly<Record<string, string>> = {
   "envoy-ready-bind-port": "readiness is at /ready of the admin server; set -admin-bind",
   "envoy-version": NO_ENVOY,
   "expose-servers": "mesh gateways are not there yet",
-  "gateway": "gateways are not there yet; run sidecars with -sidecar-for",
   "grpc-addr": NO_GRPC,
   "grpc-ca-file": NO_GRPC,
   "grpc-ca-path": NO_GRPC,

@@ -23,6 +23,8 @@ type TcpAddress = Extract<Address, { kind: "tcp" }>;
 /** Where the proxy's configuration comes from. */
 export type ProxyMode =
   | { readonly kind: "agent"; readonly by: "proxy_id" | "sidecar_for"; readonly id: string }
+  /** The one ingress gateway that is registered; `""`: whatever its name. */
+  | { readonly kind: "agent"; readonly by: "gateway"; readonly id: string }
   | FlagsMode
   | { readonly kind: "config"; readonly file: string };
 
@@ -143,7 +145,7 @@ function readMode(flags: FlagValues, warnings: string[]): ProxyMode {
   const file = flags.text("config");
   const flagModeGiven = FLAG_MODE_ONLY.filter((name) => flags.given(name));
   if (file !== undefined) {
-    const against = ["proxy-id", "sidecar-for", ...FLAG_MODE_ONLY].find((name) =>
+    const against = ["proxy-id", "sidecar-for", "gateway", ...FLAG_MODE_ONLY].find((name) =>
       flags.given(name)
     );
     if (against !== undefined) {
@@ -159,6 +161,7 @@ function readMode(flags: FlagValues, warnings: string[]): ProxyMode {
     }
     return { kind: "config", file };
   }
+  if (flags.text("gateway") !== undefined) return readGatewayMode(flags, warnings);
   const id = proxyId ?? sidecarFor;
   if (id === undefined) return readFlagsMode(flags, warnings);
   const chosen = flags.origin(proxyId === undefined ? "sidecar-for" : "proxy-id");
@@ -175,6 +178,31 @@ function readMode(flags: FlagValues, warnings: string[]): ProxyMode {
     warnings.push(`${dashed(flagModeGiven)} does nothing: ${chosen} takes all from the agent`);
   }
   return { kind: "agent", by: proxyId === undefined ? "sidecar_for" : "proxy_id", id };
+}
+
+/** `connect envoy -gateway ingress`: by `-proxy-id`, by `-service`, or the only one on the agent. */
+function readGatewayMode(flags: FlagValues, warnings: string[]): ProxyMode {
+  const kind = flags.text("gateway");
+  if (kind !== "ingress") {
+    throw badValue(flags, "gateway", "only ingress gateways are there yet; want ingress");
+  }
+  if (flags.given("sidecar-for")) {
+    throw new ProxyError("usage", "Cannot use -sidecar-for with -gateway: leave one of them out");
+  }
+  if (flags.on("register")) {
+    throw new ProxyError(
+      "usage",
+      "Cannot use -register with -gateway: register a service of kind ingress-gateway with the " +
+        "agent, and leave -register out",
+    );
+  }
+  const proxyId = flags.text("proxy-id");
+  const idle = FLAG_MODE_ONLY.filter((name) => flags.given(name))
+    .filter((name) => name !== "service" || proxyId !== undefined);
+  if (idle.length > 0) warnings.push(`${dashed(idle)} does nothing with -gateway`);
+  return proxyId === undefined
+    ? { kind: "agent", by: "gateway", id: flags.text("service") ?? "" }
+    : { kind: "agent", by: "proxy_id", id: proxyId };
 }
 
 function readFlagsMode(flags: FlagValues, warnings: string[]): FlagsMode {

@@ -9,7 +9,7 @@ import type { FlagGroup } from "./args_flags.ts";
 import { LOG_FLAGS } from "./args_tables.ts";
 
 const WHAT_TO_RUN: FlagGroup = {
-  title: "What to stand for (one of the three)",
+  title: "What to stand for (one of these)",
   flags: [
     {
       name: "sidecar-for",
@@ -23,7 +23,13 @@ const WHAT_TO_RUN: FlagGroup = {
       kind: "text",
       value: "ID",
       env: "CONNECT_PROXY_ID",
-      help: "Run this registered proxy. Counts before -sidecar-for.",
+      help: "Run this registered proxy or ingress gateway. Counts before -sidecar-for.",
+    },
+    {
+      name: "gateway",
+      kind: "text",
+      value: "ingress",
+      help: "Run the one ingress gateway that is registered, of that name where -service is given.",
     },
     {
       name: "config",

@@ -115,7 +115,7 @@ async function registrationOf(
         kind: "agent",
         proxyId: mode.by === "proxy_id"
           ? mode.id
-          : await findSidecar(mode.id, options, agent, deps),
+          : await findProxy({ by: mode.by, id: mode.id }, options, agent, deps),
       };
     case "config":
       throw new ProxyError("internal", "a configuration file has no registration");
@@ -123,8 +123,8 @@ async function registrationOf(
 }
 
 /** Asks until the agent answers: a supervisor may start us before it. */
-async function findSidecar(
-  serviceId: string,
+async function findProxy(
+  { by, id }: { readonly by: "sidecar_for" | "gateway"; readonly id: string },
   options: ProxyOptions,
   agent: Agent,
   { clock, random, log, signal, onWaiting }: SourceDeps,
@@ -132,14 +132,16 @@ async function findSidecar(
   const backoff = new Backoff({ baseMs: 500, maxMs: 15_000, random });
   for (;;) {
     try {
-      return await agent.findSidecar(serviceId);
+      return await (by === "gateway" ? agent.findGateway(id) : agent.findSidecar(id));
     } catch (error) {
       const code = error instanceof ProxyError ? error.code : "internal";
       const away = code === "agent_unreachable" || code === "agent_failed" ||
         code === "agent_overloaded";
       if (!away || signal.aborted) throw error;
-      // With a stored state the proxy serves without the agent; the id is the agent's own default.
-      if (options.stateDir !== undefined) return `${serviceId}-sidecar-proxy`;
+      // With a stored state the proxy serves without the agent; the id is Consul's own default.
+      if (options.stateDir !== undefined) {
+        return by === "gateway" ? id || "ingress-gateway" : `${id}-sidecar-proxy`;
+      }
       const delayMs = backoff.next();
       log.warn("agent not reached; trying again", {
         error: messageOf(error),

@@ -76,6 +76,7 @@ export interface MissingRight {
 }
 
 export interface Agent {
+  /** Of an ingress gateway together with its config entry. */
   watchRegistration(proxyId: string, sink: WatchSink<Registration>): WatchHandle;
   watchLeaf(service: string, sink: WatchSink<Leaf>): WatchHandle;
   watchRoots(sink: WatchSink<Roots>): WatchHandle;
@@ -101,6 +102,8 @@ export interface Agent {
 
   /** The one sidecar registered for a service id; fails with `agent_not_found` or `usage` (several). */
   findSidecar(serviceId: string): Promise<string>;
+  /** The one ingress gateway on this agent, of that name where one is given; fails like the above. */
+  findGateway(service: string): Promise<string>;
   /** Rights that the token lacks for running `registration`. */
   missingRights(registration: Registration): Promise<readonly MissingRight[]>;
   /** The agent's own verdict on one connection, bounded by `timeoutMs`; any failure rejects. */

@@ -12,8 +12,10 @@ import { ConnectionBudget } from "./budget.ts";
 import { Client } from "./client.ts";
 import { defaultPolicySource } from "./default_policy.ts";
 import { chainSource } from "./discovery_chain.ts";
-import { findSidecar } from "./find_sidecar.ts";
+import { findGateway, findSidecar } from "./find_sidecar.ts";
+import { followRegistration } from "./follow_registration.ts";
 import { healthSource } from "./health.ts";
+import { ingressEntrySource } from "./ingress.ts";
 import { intentionsSource } from "./intentions.ts";
 import { leafSource } from "./leaf.ts";
 import { AgentLink } from "./link.ts";
@@ -76,7 +78,12 @@ export function createAgent(options: AgentOptions, deps: AgentDeps): Required<Ag
     budget.call("call", { signal, run });
 
   return {
-    watchRegistration: (proxyId, sink) => watch(registrationSource(client, proxyId), sink),
+    watchRegistration: (proxyId, sink) =>
+      followRegistration({
+        registration: registrationSource(client, proxyId),
+        entryOf: (gateway) => ingressEntrySource(client, gateway),
+        watch,
+      }, sink),
     watchLeaf: (service, sink) => watch(leafSource(client, service), sink),
     watchRoots: (sink) => watch(rootsSource(client), sink),
     watchIntentions: (service, sink) => watch(intentionsSource(client, service), sink),
@@ -87,6 +94,7 @@ export function createAgent(options: AgentOptions, deps: AgentDeps): Required<Ag
     watchQuery: (request, sink) => repeat(preparedQuerySource(client, request), sink),
     watchMeshTls: (sink) => watch(meshTlsSource(client), sink),
     findSidecar: (serviceId) => call(() => findSidecar(client, serviceId)),
+    findGateway: (service) => call(() => findGateway(client, service)),
     missingRights: (registration) => call(() => missingRights(client, registration, log)),
     authorize(request, { timeoutMs }) {
       // The wait for a lane counts, too: a connection is waiting for this.

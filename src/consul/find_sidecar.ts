@@ -1,5 +1,5 @@
 /**
- * Which proxy stands for a service: what `-sidecar-for` means.
+ * Which proxy stands for a service, or is the gateway here: what `-sidecar-for` and `-gateway` mean.
  *
  * @module
  */
@@ -14,6 +14,7 @@ const TIMEOUT_MS = 10_000;
 const ServicesReply = map(object({
   Kind: text,
   ID: text,
+  Service: text,
   Proxy: v.nullish(object({ DestinationServiceID: text })),
 }));
 
@@ -54,6 +55,46 @@ export async function findSidecar(client: Client, serviceId: string): Promise<st
     throw new ProxyError(
       "usage",
       `More than one sidecar proxy registered for ${serviceId}: start one of ` +
+        `${[only, ...more].join(", ")} with -proxy-id`,
+    );
+  }
+  return only;
+}
+
+/** The ids of the ingress gateways called `service`; `""`: of all. */
+export function readGateways(json: unknown, service: string): readonly string[] {
+  const services = readReply(ServicesReply, json, "the agent's services");
+  return Object.values(services ?? {})
+    .filter((found) => found.Kind === "ingress-gateway")
+    .filter((found) => service === "" || found.Service.toLowerCase() === service.toLowerCase())
+    .map((found) => found.ID)
+    .sort();
+}
+
+export async function findGateway(client: Client, service: string): Promise<string> {
+  const named = service ? ` called ${service}` : "";
+  const reply = await client.call({
+    resource: "services",
+    what: `look for an ingress gateway${named}`,
+    path: "/v1/agent/services",
+    query: { filter: 'Kind == "ingress-gateway"' },
+    timeoutMs: TIMEOUT_MS,
+  });
+  const [only, ...more] = readGateways(reply.json, service);
+  if (only === undefined) {
+    const hidden = reply.filteredByAcls || !client.hasToken
+      ? ", or give a token that may see it (service:read)"
+      : "";
+    throw new ProxyError(
+      "agent_not_found",
+      `No ingress gateway${named} is registered: register a service of kind ingress-gateway on ` +
+        `this agent${hidden}`,
+    );
+  }
+  if (more.length > 0) {
+    throw new ProxyError(
+      "usage",
+      `More than one ingress gateway${named} is registered: start one of ` +
         `${[only, ...more].join(", ")} with -proxy-id`,
     );
   }

@@ -79,9 +79,10 @@ export class ProxyConfig {
     return this.#get(name).value;
   }
 
-  /** Names the keys that hold configuration written for Envoy alone. */
-  warnOfEnvoyKeys(): void {
+  /** Names the keys that hold configuration written for Envoy alone; `taken` is honoured. */
+  warnOfEnvoyKeys(taken?: string): void {
     for (const { key, value } of this.#values.values()) {
+      if (key === taken) continue;
       if (/^envoy_.*_json(_tpl)?$/.test(key) && value !== "" && value !== null) {
         this.#warn(
           `has ${key}, which is ignored: raw Envoy configuration is not supported, and what it ` +

@@ -44,17 +44,23 @@ export function readRegistration(json: unknown, proxyId: string): Registration {
   const what = `proxy ${JSON.stringify(proxyId)}`;
   const reply = readReply(RegistrationReply, json, what);
   const proxy = reply.Proxy;
-  if (reply.Kind !== "connect-proxy" || !proxy) throw notAProxy(proxyId, reply.Kind);
-  if (!proxy.DestinationServiceName) throw replyInvalid(what, "it names no destination service");
+  const isIngress = reply.Kind === "ingress-gateway";
+  if (!isIngress && reply.Kind !== "connect-proxy" || !proxy) {
+    throw notAProxy(proxyId, reply.Kind);
+  }
+  const service = isIngress ? reply.Service : proxy.DestinationServiceName;
+  if (!service) throw replyInvalid(what, "it names no destination service");
 
   const warnings: string[] = [];
   const config = new ProxyConfig(proxy.Config, { where: "The proxy's config", warnings });
-  config.warnOfEnvoyKeys();
+  const meshGatewayMode = proxy.MeshGateway?.Mode ?? "";
+  const clusters = isIngress ? extraClusters(config) : undefined;
+  config.warnOfEnvoyKeys(clusters && EXTRA_CLUSTERS);
   const bindPort = config.integer("bind_port", 0);
   const tls = config.raw("postern_tls");
   return {
     id: reply.ID,
-    service: proxy.DestinationServiceName,
+    service,
     proxyService: reply.Service,
     datacenter: reply.Datacenter,
     namespace: reply.Namespace || "default",
@@ -62,26 +68,44 @@ export function readRegistration(json: unknown, proxyId: string): Registration {
     bind: {
       kind: "tcp",
       host: config.text("bind_address") || reply.Address || "0.0.0.0",
-      port: bindPort !== undefined && bindPort > 0 && bindPort < 65_536 ? bindPort : reply.Port,
+      port: isIngress
+        // Its port is where others look for it; what it listens for is in its config entry.
+        ? 0
+        : bindPort !== undefined && bindPort > 0 && bindPort < 65_536
+        ? bindPort
+        : reply.Port,
     },
     local: proxy.LocalServiceSocketPath ? { kind: "unix", path: proxy.LocalServiceSocketPath } : {
       kind: "tcp",
       host: proxy.LocalServiceAddress || "127.0.0.1",
       port: proxy.LocalServicePort,
     },
-    mode: proxy.Mode,
+    // What central configuration gives to all proxies means sidecars.
+    mode: isIngress ? "" : proxy.Mode,
     protocol: config.text("protocol") || "tcp",
     localConnectTimeoutMs: config.integer("local_connect_timeout_ms", 1) ??
       LOCAL_CONNECT_TIMEOUT_MS,
     handshakeTimeoutMs: config.integer("handshake_timeout_ms", 1) ?? HANDSHAKE_TIMEOUT_MS,
     ...(tls !== undefined && { tls }),
+    ...(isIngress && { ingress: { clusters: clusters ?? [], meshGatewayMode, refused: [] } }),
     maxInboundConnections: config.integer("max_inbound_connections", 0) ?? 0,
-    upstreams: toUpstreams(proxy.Upstreams ?? [], {
-      meshGatewayMode: proxy.MeshGateway?.Mode ?? "",
-      warnings,
-    }),
+    upstreams: isIngress ? [] : toUpstreams(proxy.Upstreams ?? [], { meshGatewayMode, warnings }),
     warnings,
   };
+}
+
+const EXTRA_CLUSTERS = "envoy_extra_static_clusters_json";
+
+/** Objects with commas between them, with or without a list's brackets; `undefined`: they are not. */
+function extraClusters(config: ProxyConfig): readonly unknown[] | undefined {
+  const written = config.raw(EXTRA_CLUSTERS);
+  if (typeof written !== "string") return undefined;
+  try {
+    const list: unknown = JSON.parse(written.trim().startsWith("[") ? written : `[${written}]`);
+    return Array.isArray(list) ? list : undefined;
+  } catch {
+    return undefined; // Named with the other keys that mean nothing here.
+  }
 }
 
 function notAProxy(proxyId: string, kind: string): ProxyError {

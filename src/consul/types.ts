@@ -33,14 +33,27 @@ export interface Registration {
   readonly maxInboundConnections: number;
   /** `postern_tls` of the proxy's configuration, as it was written; read by who knows what it means. */
   readonly tls?: unknown;
+  /** Of an ingress gateway; absent: a sidecar. */
+  readonly ingress?: IngressRegistration;
   readonly upstreams: readonly UpstreamDeclaration[];
   /** Keys that were ignored or mended, as sentences for the log. */
   readonly warnings: readonly string[];
 }
 
-/** One entry of `Proxy.Upstreams` that wants a listener. */
+export interface IngressRegistration {
+  /** Of `envoy_extra_static_clusters_json`, as they were written: SDS servers may be among them. */
+  readonly clusters: readonly unknown[];
+  readonly meshGatewayMode: string;
+  /** Listeners of its config entry that are not served, and why. */
+  readonly refused: readonly { readonly what: string; readonly reason: string }[];
+}
+
+/** One entry of `Proxy.Upstreams` that wants a listener, or a TCP listener of an ingress gateway. */
 export interface UpstreamDeclaration {
-  /** Stable: `service:default/default/db`, with `?dc=dc2` or `?peer=east` where given. */
+  /**
+   * Stable: `service:default/default/db`, with `?dc=dc2` or `?peer=east` where given; of an ingress
+   * gateway `ingress:8443/db`.
+   */
   readonly id: string;
   readonly kind: "service" | "prepared_query";
   readonly name: string;
@@ -68,6 +81,19 @@ export interface UpstreamDeclaration {
   readonly tls?: unknown;
   /** `postern_listener_tls`: TLS that callers of the upstream's listener must speak. */
   readonly listenerTls?: unknown;
+  /** Of an ingress gateway's listener: what its config entry says about TLS. */
+  readonly ingressTls?: IngressTlsDeclaration;
+}
+
+/** What an ingress gateway's config entry says about TLS of one listener. */
+export interface IngressTlsDeclaration {
+  /** TLS is wanted, if with Consul's own certificate. */
+  readonly enabled: boolean;
+  /** The entry with this listener alone, as it was written. */
+  readonly entry: unknown;
+  /** Where the listener is in the whole entry, for messages. */
+  readonly path: readonly string[];
+  readonly index: number;
 }
 
 /** A leaf with its key (`GET /v1/agent/connect/ca/leaf/:service`); not yet validated. */

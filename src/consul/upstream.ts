@@ -127,7 +127,7 @@ function bindOf(
 }
 
 /** Explicit zeros count only where Consul keeps them apart from unset. */
-function outlierOf(check: ProxyConfig): UpstreamDeclaration["outlier"] {
+export function outlierOf(check: ProxyConfig): UpstreamDeclaration["outlier"] {
   const maxFailures = check.integer("max_failures", 0);
   return {
     ...(maxFailures ? { maxFailures } : {}),

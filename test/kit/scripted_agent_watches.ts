@@ -132,6 +132,10 @@ export class ScriptedAgent implements Agent {
     return Promise.resolve(`${serviceId}-sidecar-proxy`);
   }
 
+  findGateway(service: string): Promise<string> {
+    return Promise.resolve(service);
+  }
+
   missingRights(): Promise<readonly MissingRight[]> {
     return Promise.resolve([]);
   }

@@ -14,12 +14,14 @@ import {
   type SecretRef,
   type TlsParameters,
 } from "../plan.ts";
-import { type Path, type Problem, problemOf } from "../values.ts";
+import { formatPath, type Path, type Problem, problemOf } from "../values.ts";
 
 export interface IngressContext {
   /** Where the entry is, for problems. */
   readonly path: Path;
   readonly sdsServers: Readonly<Record<string, SdsServer>>;
+  /** Servers that are there and cannot be used, and why. */
+  readonly unusable?: ReadonlyMap<string, readonly Problem[]>;
 }
 
 export interface IngressListenerTls {
@@ -94,6 +96,7 @@ export function ingressTlsPlan(entry: unknown, context: IngressContext): Ingress
   if (!result.success) problems.push(...result.issues.map(problemOf));
   const reading: Reading = {
     sdsServers: context.sdsServers,
+    unusable: context.unusable ?? new Map(),
     report: (path, message) => void problems.push({ path, message }),
     warn: (message) => void warnings.push(message),
   };
@@ -112,6 +115,7 @@ export function ingressTlsPlan(entry: unknown, context: IngressContext): Ingress
 
 interface Reading {
   readonly sdsServers: IngressContext["sdsServers"];
+  readonly unusable: ReadonlyMap<string, readonly Problem[]>;
   report(path: Path, message: string): void;
   warn(message: string): void;
 }
@@ -172,13 +176,17 @@ function sdsRef(
   { ClusterName, CertResource }: SdsNames,
   { path, reading }: { readonly path: Path; readonly reading: Reading },
 ): SecretRef | null {
-  const { sdsServers, report } = reading;
+  const { sdsServers, unusable, report } = reading;
   if (!ClusterName) report([...path, "ClusterName"], "is missing, here and above");
   if (!CertResource) report([...path, "CertResource"], "is missing, here and above");
   if (!ClusterName || !CertResource) return null;
   const server = Object.hasOwn(sdsServers, ClusterName) ? sdsServers[ClusterName] : undefined;
   if (!server) {
-    report([...path, "ClusterName"], `names "${ClusterName}", which is no SDS server`);
+    const reasons = unusable.get(ClusterName)?.map((one) =>
+      `${formatPath(one.path)} ${one.message}`
+    );
+    const fact = reasons ? `cannot be used: ${reasons.join("; ")}` : "is no SDS server";
+    report([...path, "ClusterName"], `names "${ClusterName}", which ${fact}`);
     return null;
   }
   return {

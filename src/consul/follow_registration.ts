@@ -1,0 +1,96 @@
+/**
+ * A proxy's registration as a whole: of an ingress gateway, also the config entry that says what it
+ * listens for. Both are followed; one without the other is no registration.
+ *
+ * @module
+ */
+
+import type { WatchHandle, WatchSink, WatchState } from "./agent.ts";
+import type { PollSource } from "./blocking_query.ts";
+import { type IngressEntry, withIngressEntry } from "./ingress.ts";
+import type { Registration } from "./types.ts";
+
+export interface RegistrationSources {
+  readonly registration: PollSource<Registration>;
+  entryOf(gateway: Registration): PollSource<IngressEntry | null>;
+  watch<T>(source: PollSource<T>, sink: WatchSink<T>): WatchHandle;
+}
+
+export function followRegistration(
+  sources: RegistrationSources,
+  sink: WatchSink<Registration>,
+): WatchHandle {
+  return new RegistrationWatch(sources, sink);
+}
+
+class RegistrationWatch implements WatchHandle {
+  readonly #sources: RegistrationSources;
+  readonly #sink: WatchSink<Registration>;
+  readonly #own: WatchHandle;
+  #entry: {
+    readonly gateway: string;
+    readonly handle: WatchHandle;
+    /** `undefined`: not read yet. */
+    value: IngressEntry | null | undefined;
+  } | undefined;
+  #registration: Registration | undefined;
+  #stopped = false;
+
+  constructor(sources: RegistrationSources, sink: WatchSink<Registration>) {
+    this.#sources = sources;
+    this.#sink = sink;
+    this.#own = sources.watch(sources.registration, {
+      onValue: (registration) => this.#take(registration),
+      onError: (error) => sink.onError(error),
+    });
+  }
+
+  /** Of the one that fails, if one does. */
+  get state(): WatchState {
+    const entry = this.#entry?.handle.state;
+    return entry && entry.failures > 0 ? entry : this.#own.state;
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#own.stop();
+    this.#entry?.handle.stop();
+  }
+
+  #take(registration: Registration): void {
+    this.#registration = registration;
+    if (registration.ingress) this.#followEntry(registration);
+    else this.#forgetEntry();
+    this.#tell();
+  }
+
+  #followEntry(registration: Registration): void {
+    if (this.#entry?.gateway === registration.service) return;
+    this.#forgetEntry();
+    const { entryOf, watch } = this.#sources;
+    const entry = this.#entry = {
+      gateway: registration.service,
+      value: undefined as IngressEntry | null | undefined,
+      handle: watch(entryOf(registration), {
+        onValue: (value) => {
+          entry.value = value;
+          this.#tell();
+        },
+        onError: (error) => this.#sink.onError(error),
+      }),
+    };
+  }
+
+  #forgetEntry(): void {
+    this.#entry?.handle.stop();
+    this.#entry = undefined;
+  }
+
+  #tell(): void {
+    const registration = this.#registration;
+    if (this.#stopped || !registration) return;
+    if (!registration.ingress) return this.#sink.onValue(registration);
+    const entry = this.#entry?.value;
+    if (entry !== undefined) this.#sink.onValue(withIngressEntry(registration, entry));
+  }
+}

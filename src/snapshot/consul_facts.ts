@@ -97,7 +97,7 @@ export class ConsulFacts {
       const result = this.#queries.get(upstreamKey(declaration));
       if (result) queries.set(id, result);
     }
-    const refused = [...this.#chainRefusals];
+    const refused = [...this.#chainRefusals, ...registration?.ingress?.refused ?? []];
     if (this.#registrationRefusal) {
       refused.push({ what: "registration", reason: this.#registrationRefusal });
     }

@@ -1,0 +1,91 @@
+/**
+ * Files are rotated in every way that people know while clients open and close connections: nobody
+ * notices, each new certificate is shown within a second, and nothing grows.
+ */
+import assert from "node:assert/strict";
+import test from "node:test";
+import { pause } from "../../kit/process.ts";
+import { ROTATION_SCHEMES, type RotationScheme } from "../../kit/rotating_files.ts";
+import { clientOf, RotatingMesh } from "./rotating_mesh.ts";
+import { assertPrompt, figures, type Held, held, rotateAndWait, type Shown } from "./rotations.ts";
+import { TlsLoad } from "./tls_load.ts";
+
+/** Of each place with files that has no pause within a rotation. */
+const ROUNDS = 200;
+/** What grows only at first has done so by then. */
+const SETTLED_ROUNDS = 50;
+/** More than the collector leaves lying around, less than 100 bytes of each connection would be. */
+const RESIDENT_LIMIT_BYTES = 32 * 1_048_576;
+const CLIENTS = 50;
+const CLIENT_PAUSE_MS = 250;
+
+const prompt = ROTATION_SCHEMES.filter(({ gapMs }) => gapMs === undefined);
+/** As many places as make 200 rotations of each scheme out of 20 rounds, where it matters. */
+const LATE_ROUNDS = process.env.POSTERN_ROTATIONS === "all" ? 20 : 4;
+const late = ROTATION_SCHEMES.filter(({ gapMs }) => gapMs !== undefined)
+  .flatMap((scheme) => Array.from({ length: 10 }, () => scheme));
+
+test("files are rotated in every way under load, and nobody notices", async () => {
+  const { before, after, failed } = await rotateUnderLoad(prompt, ROUNDS, SETTLED_ROUNDS);
+  assert.equal(failed, 0, "rotations were called failed");
+  const grownBytes = after.residentBytes - before.residentBytes;
+  assert.ok(grownBytes < RESIDENT_LIMIT_BYTES, `grew by ${grownBytes} bytes`);
+  assert.ok(after.descriptors <= before.descriptors, `${after.descriptors} descriptors`);
+});
+
+test("a key seconds before or after its certificate under load is waited for", async () => {
+  const { before, after, failed } = await rotateUnderLoad(late, LATE_ROUNDS, 1);
+  assert.ok(failed > 0, "a pair that does not match for two seconds is told");
+  assert.ok(after.descriptors <= before.descriptors, `${after.descriptors} descriptors`);
+});
+
+/** `settled`: rounds after which what is held is measured first. */
+async function rotateUnderLoad(
+  schemes: readonly RotationScheme[],
+  rounds: number,
+  settled: number,
+): Promise<{ readonly before: Held; readonly after: Held; readonly failed: number }> {
+  await using mesh = await RotatingMesh.start(schemes);
+  const client = clientOf(mesh.authority);
+  await using load = new TlsLoad(mesh.upstreams, client, {
+    clients: CLIENTS,
+    pauseMs: CLIENT_PAUSE_MS,
+  });
+  const shown = schemes.map((): Shown[] => []);
+  const rotate = (count: number) =>
+    Promise.all(schemes.map(async (_, index) => {
+      for (let round = 0; round < count; round++) {
+        shown[index]?.push(await rotateAndWait(mesh, client, { index }));
+      }
+    }));
+  const started = performance.now();
+  await rotate(settled);
+  await load.stop();
+  const before = await held(mesh);
+  load.resume();
+  await rotate(rounds - settled);
+  // Clients that were there all the time, and some after the last rotation.
+  await pause(2 * CLIENT_PAUSE_MS);
+  await load.stop();
+  const after = await held(mesh);
+  const { exchanges, failures } = load.result;
+  const seconds = (performance.now() - started) / 1_000;
+  console.log(
+    `${exchanges} connections, ${failures.length} failures in ${seconds.toFixed(0)} s; ` +
+      `${(before.residentBytes / 1_048_576).toFixed(1)} to ` +
+      `${(after.residentBytes / 1_048_576).toFixed(1)} MiB, ` +
+      `${before.descriptors} to ${after.descriptors} descriptors`,
+  );
+  for (const name of new Set(schemes.map(({ name }) => name))) {
+    const all = shown.filter((_, index) => schemes[index]?.name === name).flat();
+    console.log(`  ${figures(name, all)}`);
+  }
+  assert.deepEqual(failures, [], mesh.postern.process.tail());
+  assert.ok(exchanges >= rounds, `only ${exchanges} connections`);
+  schemes.forEach(({ name }, index) => assertPrompt(name, shown[index] ?? []));
+  return {
+    before,
+    after,
+    failed: await mesh.postern.metric("postern_secret_rotation_failed_total"),
+  };
+}

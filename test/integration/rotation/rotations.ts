@@ -1,0 +1,128 @@
+/**
+ * Rotates files again and again and measures how long it takes until every role of the proxy shows the
+ * new certificate: its listeners, and its upstreams towards servers.
+ *
+ * @module
+ */
+
+import assert from "node:assert/strict";
+import { readdir, readFile } from "node:fs/promises";
+import process from "node:process";
+import type { IssuedLeaf } from "../../../src/identity/mod.ts";
+import { openFiles, residentBytes } from "../../kit/memory.ts";
+import { deadline, eventually, pause } from "../../kit/process.ts";
+import { probeTls, serialOf } from "../../kit/tls_probe.ts";
+import { percentile } from "../../kit/tls_session.ts";
+import { type Client, issue, RotatingMesh } from "./rotating_mesh.ts";
+import { shownSerial } from "./serial_server.ts";
+
+/** Between two looks at what is shown. */
+const LOOK_MS = 5;
+/** A proxy that takes longer than this has missed the rotation. */
+const MISSED_MS = 30_000;
+
+export interface Shown {
+  /** From the last write until everything showed it. */
+  readonly tookMs: number;
+  /** How much of it the proxy or this process would have run, and got no processor. */
+  readonly starvedMs: number;
+}
+
+/** Rotates the files with that index, and waits until all that has them shows the new certificate. */
+export async function rotateAndWait(
+  mesh: RotatingMesh,
+  client: Client,
+  options: { readonly index?: number; readonly leaf?: IssuedLeaf; readonly caPem?: string } = {},
+): Promise<Shown> {
+  const { index = 0, leaf = issue(mesh.authority), caPem = mesh.authority.rootPem } = options;
+  const pids = [mesh.postern.pid, process.pid];
+  const before = await Promise.all(pids.map(starvedMs));
+  const written = await mesh.files[index]?.rotate({ ...leaf, caPem });
+  if (written === undefined) throw new Error(`There are no files ${index}`);
+  await shows(mesh, client, { index, leaf });
+  const tookMs = performance.now() - written;
+  const after = await Promise.all(pids.map(starvedMs));
+  const starved = after.reduce((sum, ms, i) => sum + ms - (before[i] ?? 0), 0);
+  return { tookMs, starvedMs: starved };
+}
+
+/** Resolves when everything that uses the files with that index shows `leaf`. */
+export async function shows(
+  mesh: RotatingMesh,
+  client: Client,
+  options: { readonly index: number; readonly leaf: { readonly certPem: string } },
+): Promise<void> {
+  const { index, leaf } = options;
+  const wanted = serialOf(leaf.certPem);
+  const upstream = mesh.upstreams[index];
+  const outward = mesh.outward[index];
+  const roles: Record<string, () => Promise<string | undefined>> = {
+    ...(upstream && { listener: () => serialAt(upstream, client) }),
+    ...(outward && { outward: () => shownSerial(outward) }),
+    ...(index === 0 && { inbound: () => serialAt(mesh.inbound, client) }),
+  };
+  await Promise.all(
+    Object.entries(roles).map(([role, look]) =>
+      eventually(`${role} shows ${wanted}`, async () => await look() === wanted, {
+        timeoutMs: MISSED_MS,
+        everyMs: LOOK_MS,
+      })
+    ),
+  );
+}
+
+export interface Held {
+  readonly residentBytes: number;
+  readonly descriptors: number;
+}
+
+/** Of the proxy, once nothing is open through it and the numbers rest. */
+export async function held({ postern }: RotatingMesh): Promise<Held> {
+  await eventually("no connection is open", async () => {
+    return (await postern.metric("postern_connections_active")) === 0;
+  });
+  // Files that are read just now, and the last connection to the admin server.
+  let least = await openFiles(postern.pid);
+  const until = performance.now() + 300;
+  while (performance.now() < until) {
+    least = Math.min(least, await openFiles(postern.pid));
+    await pause(10);
+  }
+  return { residentBytes: await residentBytes(postern.pid), descriptors: least };
+}
+
+/** What a run is reported with. */
+export function figures(name: string, shown: readonly Shown[]): string {
+  const ms = (share: number) => percentile(shown.map(({ tookMs }) => tookMs), share).toFixed(0);
+  const starved = percentile(shown.map(({ starvedMs }) => starvedMs), 1).toFixed(0);
+  return `${name}: ${shown.length} rotations, shown after ${ms(0.5)} ms (median), ` +
+    `${ms(0.99)} ms (p99), ${ms(1)} ms (most); at most ${starved} ms without a processor`;
+}
+
+/** Fails unless all were shown in time; of single ones, time without a processor does not count. */
+export function assertPrompt(name: string, shown: readonly Shown[], limitMs = 1_000): void {
+  const usual = percentile(shown.map(({ tookMs }) => tookMs), 0.5);
+  assert.ok(usual < limitMs, figures(name, shown));
+  for (const { tookMs, starvedMs } of shown) {
+    assert.ok(tookMs - starvedMs < limitMs, `after ${tookMs} ms; ${figures(name, shown)}`);
+  }
+}
+
+async function serialAt(
+  place: RotatingMesh["inbound"],
+  client: Client,
+): Promise<string | undefined> {
+  const outcome = await deadline(probeTls(place, client), 6_000);
+  return outcome?.accepted ? outcome.serial : undefined;
+}
+
+/** How long its threads were ready to run and waited, together. */
+async function starvedMs(pid: number): Promise<number> {
+  const threads = await readdir(`/proc/${pid}/task`);
+  const waits = await Promise.all(threads.map(async (thread) => {
+    // A thread may end meanwhile.
+    const stat = await readFile(`/proc/${pid}/task/${thread}/schedstat`, "utf8").catch(() => "");
+    return Number(stat.split(" ")[1] ?? 0);
+  }));
+  return waits.reduce((sum, waitedNs) => sum + waitedNs, 0) / 1e6;
+}

@@ -60,12 +60,22 @@ export function homePage(view: AdminView, merged: MergedView): Html {
         <style>
     body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 60em; padding: 0 1em }
     td { padding: 0 1.5em 0 0; vertical-align: top }
-    td:first-child { color: #666 }
     td, li { overflow-wrap: anywhere }
-    table.secrets { border-collapse: collapse; width: 100% }
-    .secrets th { text-align: left; font-weight: 600; padding: 0 1em 0 0 }
+    td:first-child { color: #666; white-space: nowrap }
+    .secrets { border-collapse: collapse; width: 100% }
+    .secrets th { text-align: left; padding: 0 1em 0 0 }
     .secrets td { padding: .2em 1em .2em 0; border-top: 1px solid #ddd }
+    .secrets td:first-child { color: inherit; white-space: normal }
+    .secrets td:nth-child(3) { white-space: nowrap }
     .secrets td.bad { border: 0; padding-top: 0; color: #a30 }
+    @media (max-width: 50em) {
+      .secrets tr { display: block; padding: .3em 0 }
+      .secrets tr:first-child { display: none }
+      .secrets td { display: block; border: 0; padding: 0 }
+      .secrets td:first-child { font-weight: 600 }
+      .secrets td.bad { font-weight: 400 }
+      .secrets td[title]:not(:empty)::before { content: attr(title) ": "; color: #666 }
+    }
     code { font: 14px ui-monospace, monospace }
     </style>
       </head>

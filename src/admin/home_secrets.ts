@@ -45,11 +45,11 @@ function rowsOf(status: SecretStatus, nowMs: number): Html {
   return html`
     <tr>
       <td>${name}</td>
-      <td>${source}</td>
-      <td>${state}</td>
-      <td>${version}</td>
-      <td>${certificate?.serial ?? ""}</td>
-      <td>${certificate ? expiryText(certificate, nowMs) : ""}</td>
+      <td title="source">${source}</td>
+      <td title="state">${state}</td>
+      <td title="version">${version}</td>
+      <td title="serial">${certificate?.serial ?? ""}</td>
+      <td title="expires">${certificate ? expiryText(certificate, nowMs) : ""}</td>
     </tr>
     ${fault === "" ? "" : html`
       <tr>
@@ -63,7 +63,8 @@ function expiryText(
   certificate: NonNullable<SecretStatus["certificate"]>,
   nowMs: number,
 ): string {
-  const left = `${dateText(certificate.notAfterMs)}, ${daysLeft(certificate, nowMs)} days`;
+  const until = dateText(certificate.notAfterMs).replace(/:\d\d\.\d+Z$/, "Z").replace("T", " ");
+  const left = `${until}, ${daysLeft(certificate, nowMs)} days`;
   if (nowMs > certificate.notAfterMs) return `${left}: EXPIRED`;
   return isNearExpiry(certificate, nowMs) ? `${left}: soon` : left;
 }

@@ -13,6 +13,8 @@ import type { AdminView } from "./view.ts";
 
 const FILTER_LIMIT_CHARS = 1_000;
 const FILTER_LIMIT_STEPS = 2_000;
+/** The version of a secret that has not come. */
+const NEVER = "uninitialized";
 
 /** Of a statistic's name. */
 export type NameFilter = (name: string) => boolean;
@@ -44,7 +46,8 @@ export function statsText(view: AdminView, merged: MergedView, wanted: NameFilte
   const versions = view.secretsReport().statuses
     .map(({ name, version }) => [`sds.${segment(name)}.version_text`, version] as const)
     .filter(([name]) => wanted(name))
-    .map(([name, version]) => `${name}: ${JSON.stringify(version)}`.replaceAll("\n", " "));
+    // Of what never came, Envoy says nothing here.
+    .map(([name, version]) => `${name}: ${JSON.stringify(version === NEVER ? "" : version)}`);
   return lines([...new Set([...own, ...envoys, ...versions])].sort());
 }
 

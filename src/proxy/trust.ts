@@ -70,7 +70,8 @@ export class Trust {
   readonly #byName: ReadonlyMap<string, ShownCertificate>;
   /** The only certificate, where nothing has to be chosen. */
   readonly #only: ShownCertificate | undefined;
-  #waiting = 0;
+  /** Names that are being fetched, and how many clients wait for each. */
+  readonly #wanted = new Map<string, number>();
 
   /** `previous`: the generation before, of the same listener or upstream. */
   constructor(material: TrustMaterial, options: TrustOptions, previous?: Trust) {
@@ -192,13 +193,16 @@ export class Trust {
     if (name === undefined) return undefined;
     const known = this.#byName.get(name);
     if (known) return this.#usable(known);
-    // What strangers ask for costs nothing where it is refused here.
-    if (this.#waiting >= onDemand.maxPending || judgeName(onDemand, name) !== undefined) {
-      return undefined;
-    }
-    this.#waiting++;
+    // What strangers ask for costs nothing where it is refused here. Who wants what others wait for
+    // already costs next to nothing.
+    const waiting = this.#wanted.get(name) ?? 0;
+    const isFull = waiting === 0 && this.#wanted.size >= onDemand.maxPending;
+    if (isFull || judgeName(onDemand, name) !== undefined) return undefined;
+    this.#wanted.set(name, waiting + 1);
     return this.#options.want(name, remote).then((come) => {
-      this.#waiting--;
+      const left = (this.#wanted.get(name) ?? 1) - 1;
+      if (left > 0) this.#wanted.set(name, left);
+      else this.#wanted.delete(name);
       return come ? this.#options.current()?.serverNamed(name) : undefined;
     });
   }

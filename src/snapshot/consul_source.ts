@@ -14,6 +14,7 @@ import {
   type Timer,
 } from "../base/mod.ts";
 import type { Agent } from "../consul/mod.ts";
+import { AgentEvents } from "./agent_events.ts";
 import {
   assemble,
   type Assembled,
@@ -80,6 +81,7 @@ export class ConsulSource implements SnapshotSource {
   readonly #options: ConsulSourceOptions;
   readonly #facts: ConsulFacts;
   readonly #report: SourceReport;
+  readonly #agentEvents: AgentEvents;
   readonly #timers = new Map<"refresh" | "due" | "check" | "restore", Timer>();
   #onSnapshot: ((snapshot: Snapshot) => void) | undefined;
   #onFatal: ((error: ProxyError) => void) | undefined;
@@ -96,6 +98,7 @@ export class ConsulSource implements SnapshotSource {
     this.#options = options;
     const { agent, clock, registration, log, stats } = options;
     this.#report = new SourceReport({ clock, log, stats });
+    this.#agentEvents = new AgentEvents(clock, log);
     this.#secrets = new SecretsLink(
       options.createSecretStore,
       () => this.#wake("refresh", 0, () => this.#refresh()),
@@ -168,7 +171,8 @@ export class ConsulSource implements SnapshotSource {
   }
 
   secrets(): SecretsReport {
-    return this.#secrets.report();
+    const { statuses, events } = this.#secrets.report();
+    return { statuses, events: this.#agentEvents.with(events) };
   }
 
   reload(): Promise<void> {
@@ -232,6 +236,7 @@ export class ConsulSource implements SnapshotSource {
     const first = !this.#published;
     this.#published = snapshot;
     this.#report.published(snapshot, { first, restored: this.#restored });
+    if (snapshot.credentials) this.#agentEvents.published(snapshot.credentials);
     try {
       this.#onSnapshot?.(snapshot);
     } catch (error) {

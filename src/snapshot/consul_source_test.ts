@@ -366,3 +366,12 @@ test("ConsulSource runs on flags alone", async () => {
   assert.equal(emptied?.lastResort.length, 1);
   assert.deepEqual(emptied?.spiffeUris, target?.spiffeUris, "a last resort still has an identity");
 });
+
+test("ConsulSource tells when the agent's leaf is replaced", async () => {
+  await using rig = await new SourceRig(answeringAgent()).start();
+  const kinds = () => rig.source.secrets().events.map(({ kind, name }) => `${kind} ${name}`);
+  assert.deepEqual(kinds(), ["loaded leaf", "loaded roots"]);
+  rig.agent.answer("leaf", facts.leafOf(CA));
+  await rig.settle();
+  assert.deepEqual(kinds(), ["loaded leaf", "loaded roots", "rotated leaf"]);
+});

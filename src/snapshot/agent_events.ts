@@ -1,0 +1,64 @@
+/**
+ * What happened to the leaf and the roots that the agent gives, told as the store tells of other
+ * secrets.
+ *
+ * @module
+ */
+
+import type { Clock, Log } from "../base/mod.ts";
+import type { SecretEvent } from "../secrets/mod.ts";
+import type { CredentialsPart } from "./snapshot.ts";
+
+const EVENTS_LIMIT = 1_000;
+const SOURCE = "consul";
+
+export class AgentEvents {
+  readonly #clock: Clock;
+  readonly #log: Log;
+  readonly #events: SecretEvent[] = [];
+  #last: CredentialsPart | undefined;
+
+  constructor(clock: Clock, log: Log) {
+    this.#clock = clock;
+    this.#log = log;
+  }
+
+  /** The last thousand and `others`, oldest first. */
+  with(others: readonly SecretEvent[]): readonly SecretEvent[] {
+    return [...this.#events, ...others].sort((a, b) => a.atMs - b.atMs);
+  }
+
+  /** These are in force now. */
+  published(credentials: CredentialsPart): void {
+    const last = this.#last;
+    if (credentials === last) return;
+    this.#last = credentials;
+    const { serial, notBeforeMs, notAfterMs } = credentials;
+    if (credentials.certPem !== last?.certPem) {
+      const expires = new Date(notAfterMs).toISOString();
+      const was = last ? `, was ${last.serial}` : "";
+      const dates = `from ${new Date(notBeforeMs).toISOString()} to ${expires}`;
+      this.#event("leaf", last !== undefined, `serial ${serial}${was}, ${dates}`);
+      if (last) {
+        const fields = { secret: "leaf", source: SOURCE, serial, expires, old_serial: last.serial };
+        this.#log.info("certificate rotated", fields);
+      }
+    }
+    const roots = credentials.rootPems;
+    if (!last || !isSameSet(roots, last.rootPems)) {
+      const was = last ? `, was ${last.rootPems.length}` : "";
+      this.#event("roots", last !== undefined, `${roots.length} roots${was}`);
+      if (last) this.#log.info("trust rotated", { secret: "roots", source: SOURCE });
+    }
+  }
+
+  #event(name: string, isChange: boolean, detail: string): void {
+    if (this.#events.length >= EVENTS_LIMIT) this.#events.shift();
+    const kind = isChange ? "rotated" : "loaded";
+    this.#events.push({ atMs: this.#clock.now(), kind, name, source: SOURCE, detail });
+  }
+}
+
+function isSameSet(some: readonly string[], others: readonly string[]): boolean {
+  return some.length === others.length && some.every((one) => others.includes(one));
+}

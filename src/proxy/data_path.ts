@@ -119,8 +119,31 @@ export class DataPath {
     this.#facts.service = service;
     const judgedOtherwise = this.#facts.trusts.update(snapshot);
     this.#facts.policy = policy;
-    if (judgedOtherwise || previous?.policy.version !== policy.version) this.#live.rejudge();
+    // Before anything is judged: connections are judged by the credentials that their part names.
+    const goesByOthers = this.#takeParts(snapshot);
+    if (judgedOtherwise || goesByOthers || previous?.policy.version !== policy.version) {
+      this.#live.rejudge();
+    }
     await Promise.all([this.#applyInbound(snapshot), this.#applyUpstreams(snapshot)]);
+  }
+
+  /** Hands parts to what is open already. True: some go by other credentials than before. */
+  #takeParts({ inbound, upstreams, targets }: Snapshot): boolean {
+    const state = this.#inbound?.state;
+    let others = false;
+    if (state && inbound) {
+      others = state.part.credentials !== inbound.credentials;
+      state.part = inbound;
+    }
+    for (const [id, { upstream }] of this.#upstreams) {
+      const part = upstreams[id];
+      if (!part) continue;
+      const { credentials, listener } = upstream.part;
+      others ||= part.credentials !== credentials ||
+        part.listener?.credentials !== listener?.credentials;
+      upstream.update(part, targets);
+    }
+    return others;
   }
 
   async #applyInbound(snapshot: Snapshot): Promise<void> {
@@ -175,7 +198,7 @@ export class DataPath {
       pending: this.#limiter(`${id} pending`, part.maxPending),
       random: this.#options.random,
     });
-    upstream.update(part, targets);
+    if (!current) upstream.update(part, targets);
     const isSecure = part.listener !== null;
     if (current?.isSecure === isSecure && isOpenAt(current.door, bind)) return;
     // A unix socket cannot be shared between workers: the first one serves it.

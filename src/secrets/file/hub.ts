@@ -23,11 +23,12 @@ export interface FileHubOptions {
   readonly log?: Log;
   readonly random?: Random;
   readonly files?: FileSystem;
-  /** Default 10 s. */
+  /** Default 9 s. */
   readonly pollMs?: number;
 }
 
-const POLL_MS = 10_000;
+/** What is found by polling alone is in use ten seconds after it was written. */
+const POLL_MS = 9_000;
 const READ_LIMIT = 8;
 
 export class FileHub {

@@ -3,6 +3,7 @@
  * notices, each new certificate is shown within a second, and nothing grows.
  */
 import assert from "node:assert/strict";
+import process from "node:process";
 import test from "node:test";
 import { pause } from "../../kit/process.ts";
 import { ROTATION_SCHEMES, type RotationScheme } from "../../kit/rotating_files.ts";

@@ -1,0 +1,103 @@
+/**
+ * One TLS listener of the real process in front of an echo, with credentials in files of a directory that
+ * the story fills.
+ *
+ * @module
+ */
+
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type EchoServer, type Place, startEcho } from "../../kit/echo.ts";
+import type { Postern } from "../../kit/postern.ts";
+import { type PosternTls, startPosternTls } from "../../kit/postern_tls.ts";
+import { eventually } from "../../kit/process.ts";
+import { probeTls, serialOf } from "../../kit/tls_probe.ts";
+import type { ClientPair } from "../../kit/tls_session.ts";
+
+export class FileListener implements AsyncDisposable {
+  readonly directory: string;
+  readonly #proxy: PosternTls;
+  readonly #echo: EchoServer;
+
+  private constructor(directory: string, proxy: PosternTls, echo: EchoServer) {
+    this.directory = directory;
+    this.#proxy = proxy;
+    this.#echo = echo;
+  }
+
+  /** `tls`: values of the listener's `tls` that are file names mean this directory. */
+  static async start(
+    files: Readonly<Record<string, string | Uint8Array>>,
+    tls: Readonly<Record<string, unknown>>,
+  ): Promise<FileListener> {
+    const directory = await mkdtemp(join(tmpdir(), "postern-file-listener-"));
+    for (const [name, content] of Object.entries(files)) {
+      await writeFile(join(directory, name), content, { mode: 0o600 });
+    }
+    const echo = await startEcho({ host: "127.0.0.1" });
+    const isFile = (value: unknown) =>
+      typeof value === "string" && /^(?:[\w-]+\/)*[\w-]+\.\w+$/.test(value);
+    const placed = Object.entries(tls).map(([field, value]) => [
+      field,
+      isFile(value) ? join(directory, String(value)) : value,
+    ]);
+    const wanted = { source: "file", ...Object.fromEntries(placed) };
+    const proxy = await startPosternTls({ inbound: { tls: wanted, target: echo } });
+    return new FileListener(directory, proxy, echo);
+  }
+
+  get postern(): Postern {
+    return this.#proxy.postern;
+  }
+
+  async write(files: Readonly<Record<string, string | Uint8Array>>): Promise<void> {
+    for (const [name, content] of Object.entries(files)) {
+      await writeFile(join(this.directory, name), content, { mode: 0o600 });
+    }
+  }
+
+  async remove(name: string): Promise<void> {
+    await rm(join(this.directory, name));
+  }
+
+  /** Undefined: it is not open. */
+  async place(): Promise<Place | undefined> {
+    return await this.#proxy.place("tls_in");
+  }
+
+  /** Where it is, once it is open. */
+  async open(options: { readonly timeoutMs?: number } = {}): Promise<Place> {
+    return await eventually("the listener is open", () => this.place(), options);
+  }
+
+  /** Where it is, once it shows `leaf` to this client and takes it. */
+  async shows(
+    leaf: { readonly certPem: string },
+    client: ClientPair,
+    options: { readonly timeoutMs?: number } = {},
+  ): Promise<Place> {
+    return await eventually("the listener shows the certificate", async () => {
+      const place = await this.open(options);
+      const outcome = await probeTls(place, client);
+      if (!outcome.accepted) throw new Error(outcome.alert);
+      return outcome.serial === serialOf(leaf.certPem) && place;
+    }, { everyMs: 10, ...options });
+  }
+
+  /** Log lines that have this in them. */
+  lines(text: string): string[] {
+    return this.postern.output.split("\n").filter((line) => line.includes(text));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    try {
+      await this.#proxy[Symbol.asyncDispose]();
+    } finally {
+      await Promise.all([
+        this.#echo.close(),
+        rm(this.directory, { recursive: true, force: true }),
+      ]);
+    }
+  }
+}

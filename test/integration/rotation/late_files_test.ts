@@ -1,0 +1,59 @@
+/** Files that come after the proxy: it waits and says for what, and needs nobody to tell it. */
+import assert from "node:assert/strict";
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import process from "node:process";
+import test from "node:test";
+import { createAuthority } from "../../kit/certificates.ts";
+import { eventually, pause } from "../../kit/process.ts";
+import { probeTls } from "../../kit/tls_probe.ts";
+import { clientPair } from "../../kit/tls_session.ts";
+import { FileListener } from "./file_listener.ts";
+
+/** Minutes are the same as seconds here: retries have long reached their longest pause. */
+const LATE_MS = process.env.POSTERN_ROTATIONS === "all" ? 20_000 : 8_000;
+
+const authority = createAuthority();
+const client = clientPair(authority.issueLeaf({ service: "shop" }));
+
+test("a listener whose files come late opens by itself, and /ready says what it waits for", async () => {
+  const leaf = authority.issueLeaf({ service: "web" });
+  await using listener = await FileListener.start({}, {
+    ...{ cert: "tls/web.crt", key: "tls/web.key", ca: "ca.pem" },
+    initialFetchTimeout: "600s",
+  });
+  const waiting = await listener.postern.admin("/ready");
+  assert.equal(waiting.status, 503);
+  assert.match(waiting.body, /waiting for .*web\.crt/);
+  assert.match(waiting.body, /ca\.pem/);
+  assert.equal(await listener.place(), undefined);
+  await listener.write({ "ca.pem": authority.rootPem });
+  await eventually("only the certificate is waited for", async () => {
+    const { body } = await listener.postern.admin("/ready");
+    return /web\.crt/.test(body) && !/ca\.pem/.test(body);
+  });
+  await pause(LATE_MS);
+  assert.equal(await listener.place(), undefined, "opened without its certificate");
+  await mkdir(join(listener.directory, "tls"));
+  await listener.write({ "tls/web.crt": leaf.certPem, "tls/web.key": leaf.keyPem });
+  await listener.shows(leaf, client, { timeoutMs: 2_000 });
+  assert.equal((await listener.postern.admin("/ready")).status, 200);
+});
+
+test("after its time to wait a listener opens and refuses, until the files come", async () => {
+  const leaf = authority.issueLeaf({ service: "web" });
+  await using listener = await FileListener.start({ "ca.pem": authority.rootPem }, {
+    ...{ cert: "web.crt", key: "web.key", ca: "ca.pem" },
+    initialFetchTimeout: "1s",
+  });
+  assert.equal(await listener.place(), undefined);
+  const place = await listener.open();
+  const outcome = await probeTls(place, client);
+  assert.equal(outcome.accepted, false);
+  assert.equal(listener.lines("secret did not come in time").length, 1);
+  await eventually("refusals are counted", async () => {
+    return await listener.postern.metric("postern_secrets_not_ready_total") > 0;
+  });
+  await listener.write({ "web.crt": leaf.certPem, "web.key": leaf.keyPem });
+  await listener.shows(leaf, client, { timeoutMs: 2_000 });
+});

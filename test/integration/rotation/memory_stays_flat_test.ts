@@ -1,0 +1,43 @@
+/** A thousand rotations leave nothing behind: no TLS context, no timer, no watch. */
+import assert from "node:assert/strict";
+import process from "node:process";
+import test from "node:test";
+import { type RotationScheme, rotationScheme } from "../../kit/rotating_files.ts";
+import { clientOf, RotatingMesh } from "./rotating_mesh.ts";
+import { figures, held, rotateAndWait, type Shown } from "./rotations.ts";
+
+/** All of them of one listener, or shared between some that are as many at the same time. */
+const PLACES = process.env.POSTERN_ROTATIONS === "all" ? 1 : 10;
+const SETTLED = 200;
+const ROTATIONS = 1_000;
+/** A TLS context that stays costs 50 KiB and more, and each rotation makes two. */
+const LIMIT_BYTES = 24 * 1_048_576;
+
+test("a thousand rotations leave memory and descriptors as they were", async () => {
+  const schemes: RotationScheme[] = Array.from(
+    { length: PLACES },
+    () => rotationScheme("mv of each file"),
+  );
+  await using mesh = await RotatingMesh.start(schemes);
+  const client = clientOf(mesh.authority);
+  const shown: Shown[] = [];
+  const rotate = (count: number) =>
+    Promise.all(schemes.map(async (_, index) => {
+      // Each is shown to a client, so that its context is made.
+      for (let i = 0; i < count / PLACES; i++) {
+        shown.push(await rotateAndWait(mesh, client, { index }));
+      }
+    }));
+  await rotate(SETTLED);
+  const before = await held(mesh);
+  await rotate(ROTATIONS - SETTLED);
+  const after = await held(mesh);
+  console.log(
+    `${(before.residentBytes / 1_048_576).toFixed(1)} MiB after ${SETTLED}, ` +
+      `${(after.residentBytes / 1_048_576).toFixed(1)} MiB after ${ROTATIONS}, ` +
+      `${before.descriptors} to ${after.descriptors} descriptors; ${figures("", shown)}`,
+  );
+  const grown = after.residentBytes - before.residentBytes;
+  assert.ok(grown < LIMIT_BYTES, `grew by ${grown} bytes`);
+  assert.ok(after.descriptors <= before.descriptors, `${after.descriptors} descriptors`);
+});

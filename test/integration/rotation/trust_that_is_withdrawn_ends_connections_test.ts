@@ -1,0 +1,94 @@
+/** Open connections are judged again when the roots or the revocation list in a file change. */
+import assert from "node:assert/strict";
+import { X509Certificate } from "node:crypto";
+import test from "node:test";
+import { mintCrlPem } from "../../../src/identity/mod.ts";
+import { createAuthority } from "../../kit/certificates.ts";
+import { eventually } from "../../kit/process.ts";
+import { probeTls } from "../../kit/tls_probe.ts";
+import { type ClientPair, clientPair, TlsSession } from "../../kit/tls_session.ts";
+import { FileListener } from "./file_listener.ts";
+
+/** From the write to the end of the connection. */
+const LIMIT_MS = 1_000;
+
+const [own, old, added] = [
+  createAuthority({ name: "own" }),
+  createAuthority({ name: "old" }),
+  createAuthority({ name: "added" }),
+];
+const leaf = own.issueLeaf({ service: "web" });
+const ownClient = clientPair(own.issueLeaf({ service: "shop" }));
+const oldClient = clientPair(old.issueLeaf({ service: "shop" }));
+const addedClient = clientPair(added.issueLeaf({ service: "shop" }));
+const files = { "web.crt": leaf.certPem, "web.key": leaf.keyPem };
+const tls = { cert: "web.crt", key: "web.key", ca: "ca.pem" };
+
+test("a CA that goes takes its clients' connections with it, one that comes disturbs nobody", async () => {
+  await using listener = await FileListener.start(
+    { ...files, "ca.pem": own.rootPem + old.rootPem },
+    tls,
+  );
+  const place = await listener.shows(leaf, ownClient);
+  using stays = await TlsSession.open(place, { client: ownClient });
+  using goes = await TlsSession.open(place, { client: oldClient });
+  assert.equal(await isTaken(listener, addedClient), false);
+
+  await listener.write({ "ca.pem": own.rootPem });
+  const tookMs = await endsWithin(goes);
+  console.log(`a removed CA ended its client's connection after ${tookMs.toFixed(0)} ms`);
+  assert.equal(await isTaken(listener, oldClient), false);
+  await stays.exchange();
+
+  await listener.write({ "ca.pem": own.rootPem + added.rootPem });
+  await eventually("clients of the added CA are taken", () => isTaken(listener, addedClient), {
+    timeoutMs: 2_000,
+    everyMs: 10,
+  });
+  await stays.exchange();
+  assert.equal(await isTaken(listener, oldClient), false);
+  assert.equal(await isTaken(listener, ownClient), true);
+});
+
+test("a client that is revoked while it is connected is cut off, and the others stay", async () => {
+  const revoked = clientPair(own.issueLeaf({ service: "shop" }));
+  const crl = (serials: readonly string[]) =>
+    mintCrlPem({
+      signer: own.key.privateKey,
+      issuer: "own",
+      thisUpdateMs: Date.now() - 60_000,
+      nextUpdateMs: Date.now() + 3_600_000,
+      revoked: serials,
+    });
+  await using listener = await FileListener.start(
+    { ...files, "ca.pem": own.rootPem, "crl.pem": crl([]) },
+    { ...tls, crl: "crl.pem" },
+  );
+  const place = await listener.shows(leaf, ownClient);
+  using stays = await TlsSession.open(place, { client: ownClient });
+  using goes = await TlsSession.open(place, { client: revoked });
+  await listener.write({ "crl.pem": crl([new X509Certificate(revoked.cert).serialNumber]) });
+  const tookMs = await endsWithin(goes);
+  console.log(`a revocation ended its client's connection after ${tookMs.toFixed(0)} ms`);
+  assert.equal(await isTaken(listener, revoked), false);
+  await stays.exchange();
+  assert.equal(await isTaken(listener, ownClient), true);
+
+  // A list that cannot be read takes nothing back and gives nothing back.
+  await listener.write({ "crl.pem": "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n" });
+  await eventually("the list is refused", () => listener.lines("secret rejected").length > 0);
+  assert.match(listener.lines("secret rejected")[0] ?? "", /crl\.pem/);
+  assert.equal(await isTaken(listener, revoked), false);
+  assert.equal(await isTaken(listener, ownClient), true);
+  await stays.exchange();
+});
+
+async function endsWithin(session: TlsSession): Promise<number> {
+  const written = performance.now();
+  assert.ok(await session.ends({ timeoutMs: LIMIT_MS }), `still open after ${LIMIT_MS} ms`);
+  return performance.now() - written;
+}
+
+async function isTaken(listener: FileListener, client: ClientPair): Promise<boolean> {
+  return (await probeTls(await listener.open(), client)).accepted;
+}

@@ -1,0 +1,50 @@
+/** Where the system gives no watches, a poll finds every rotation, and SIGHUP finds it at once. */
+import assert from "node:assert/strict";
+import test from "node:test";
+import { ROTATION_SCHEMES } from "../../kit/rotating_files.ts";
+import { clientOf, issue, RotatingMesh } from "./rotating_mesh.ts";
+import { figures, rotateAndWait, type Shown, shows } from "./rotations.ts";
+
+/** In a user namespace of its own the quota is the process's alone. */
+const WITHOUT_INOTIFY = [
+  ...["unshare", "--user", "--map-root-user", "sh", "-c"],
+  'echo 0 > /proc/sys/user/max_inotify_instances && exec "$@"',
+  "sh",
+];
+const POLL_LIMIT_MS = 10_000;
+
+test("rotations without file events are found by a poll, and at once on SIGHUP", async () => {
+  const schemes = ROTATION_SCHEMES.filter(({ gapMs }) => gapMs === undefined);
+  await using mesh = await RotatingMesh.start(schemes, { under: WITHOUT_INOTIFY });
+  const { postern } = mesh;
+  assert.match(postern.output, /directory cannot be watched, it is polled/);
+  const client = clientOf(mesh.authority);
+  // The second begins when a poll has just been, so it waits the whole time for the next.
+  const shown: Shown[] = [];
+  for (let round = 0; round < 2; round++) {
+    shown.push(
+      ...await Promise.all(schemes.map((_, index) => rotateAndWait(mesh, client, { index }))),
+    );
+  }
+  console.log(figures("by poll alone", shown));
+  for (const { tookMs } of shown) assert.ok(tookMs < POLL_LIMIT_MS, `${tookMs} ms`);
+  assert.ok(shown.some(({ tookMs }) => tookMs > 2_000), "something else than the poll found them");
+
+  const reread: Shown[] = [];
+  for (const [index, files] of mesh.files.entries()) {
+    const leaf = issue(mesh.authority);
+    const written = await files.rotate({ ...leaf, caPem: mesh.authority.rootPem });
+    postern.kill("SIGHUP");
+    await shows(mesh, client, { index, leaf });
+    reread.push({ tookMs: performance.now() - written, starvedMs: 0 });
+  }
+  console.log(figures("on SIGHUP", reread));
+  // A poll finds all of them or none: five one after the other it cannot have found as fast.
+  for (const { tookMs } of reread) assert.ok(tookMs < 2_000, `${tookMs} ms after SIGHUP`);
+  // Said once for each directory, not at each poll.
+  const complaints = postern.output.match(/[^\n]*cannot be watched[^\n]*/g) ?? [];
+  assert.equal(
+    new Set(complaints.map((line) => line.match(/directory=(\S+)/)?.[1])).size,
+    complaints.length,
+  );
+});

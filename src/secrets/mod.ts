@@ -9,6 +9,7 @@ export * from "./plan.ts";
 export * from "./provider.ts";
 export * from "./secret.ts";
 export * from "./spec.ts";
+export { ExpiryWatch } from "./store_expiry.ts";
 export { type CertificateRequest, SecretStore, type SecretStoreOptions } from "./store.ts";
 export type { ExternalSource, ProviderFactory } from "./store_providers.ts";
 export * from "./values.ts";

@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { Clock, Gauge, Log, Stats, Timer } from "../base/mod.ts";
+import type { Clock, Gauge, Labels, Log, Stats, Timer } from "../base/mod.ts";
 import type { CertificateSecret } from "./secret.ts";
 import { type Named, SecretLabels } from "./store_labels.ts";
 
@@ -23,11 +23,15 @@ export interface ExpiryOptions {
   readonly stats: Stats;
   /** Part of the lifetime that is left when the first warning comes. */
   readonly warnFraction: number;
+  /** Labels of the gauges about all of them; default none. */
+  readonly scope?: Labels;
 }
+
+type Dated = Pick<CertificateSecret, "serial" | "notBeforeMs" | "notAfterMs">;
 
 interface Watched {
   readonly secret: Named;
-  readonly certificate: CertificateSecret;
+  readonly certificate: Dated;
   /** Wall clock of the next warning. */
   warnMs: number;
   hasExpired: boolean;
@@ -47,11 +51,12 @@ export class ExpiryWatch {
     this.#near = options.stats.gauge(
       "certificates_near_expiry",
       "Certificates of which less than a third of the lifetime is left",
+      options.scope,
     );
   }
 
   /** A certificate came, first or in place of another. Its warnings come later, from a timer. */
-  watch(secret: Named, certificate: CertificateSecret): void {
+  watch(secret: Named, certificate: Dated): void {
     const { notBeforeMs, notAfterMs } = certificate;
     const warnMs = notAfterMs - (notAfterMs - notBeforeMs) * this.#options.warnFraction;
     this.#watched.set(secret, { secret, certificate, warnMs, hasExpired: false });
@@ -92,10 +97,12 @@ export class ExpiryWatch {
       if (!watched.hasExpired) nextMs = Math.min(nextMs, watched.warnMs, notAfterMs);
     }
     this.#near.set(near);
-    if (this.#watched.size === 0) return this.#options.stats.remove("certificate_days_left", {});
-    const left = this.#options.stats.gauge(
+    const { stats, scope = {} } = this.#options;
+    if (this.#watched.size === 0) return stats.remove("certificate_days_left", scope);
+    const left = stats.gauge(
       "certificate_days_left",
       "Whole days until the first certificate expires; negative: it has",
+      scope,
     );
     left.set(Math.floor((earliestMs - nowMs) / DAY_MS));
     this.#arm(Math.min(LOOK_AGAIN_MS, Math.max(nextMs - nowMs, 1)));

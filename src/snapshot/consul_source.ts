@@ -35,7 +35,7 @@ import {
   NO_PLANS,
   planRegistration,
 } from "./credential_plans.ts";
-import type { SecretStore } from "../secrets/mod.ts";
+import { ExpiryWatch, type SecretStore } from "../secrets/mod.ts";
 
 export interface ConsulSourceOptions {
   readonly agent: Agent;
@@ -77,11 +77,15 @@ const AWAY = new Set([
   "agent_reply_invalid",
 ]);
 
+/** What the agent's leaf is called where certificates are watched growing old. */
+const LEAF = { ref: { name: "leaf" }, source: "consul" };
+
 export class ConsulSource implements SnapshotSource {
   readonly #options: ConsulSourceOptions;
   readonly #facts: ConsulFacts;
   readonly #report: SourceReport;
   readonly #agentEvents: AgentEvents;
+  readonly #expiry: ExpiryWatch;
   readonly #timers = new Map<"refresh" | "due" | "check" | "restore", Timer>();
   #onSnapshot: ((snapshot: Snapshot) => void) | undefined;
   #onFatal: ((error: ProxyError) => void) | undefined;
@@ -99,6 +103,8 @@ export class ConsulSource implements SnapshotSource {
     const { agent, clock, registration, log, stats } = options;
     this.#report = new SourceReport({ clock, log, stats });
     this.#agentEvents = new AgentEvents(clock, log);
+    const scope = { source: LEAF.source };
+    this.#expiry = new ExpiryWatch({ clock, log, stats, warnFraction: 1 / 3, scope });
     this.#secrets = new SecretsLink(
       options.createSecretStore,
       () => this.#wake("refresh", 0, () => this.#refresh()),
@@ -185,6 +191,7 @@ export class ConsulSource implements SnapshotSource {
     for (const timer of this.#timers.values()) timer.cancel();
     this.#timers.clear();
     this.#facts.close();
+    this.#expiry.close();
     await this.#secrets.close();
     await this.#options.store?.close();
   }
@@ -233,10 +240,15 @@ export class ConsulSource implements SnapshotSource {
   }
 
   #publish(snapshot: Snapshot): void {
-    const first = !this.#published;
+    const before = this.#published;
+    const first = !before;
     this.#published = snapshot;
     this.#report.published(snapshot, { first, restored: this.#restored });
-    if (snapshot.credentials) this.#agentEvents.published(snapshot.credentials);
+    const { credentials } = snapshot;
+    if (credentials) {
+      this.#agentEvents.published(credentials);
+      if (credentials !== before?.credentials) this.#expiry.watch(LEAF, credentials);
+    }
     try {
       this.#onSnapshot?.(snapshot);
     } catch (error) {

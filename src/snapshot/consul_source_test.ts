@@ -375,3 +375,16 @@ test("ConsulSource tells when the agent's leaf is replaced", async () => {
   await rig.settle();
   assert.deepEqual(kinds(), ["loaded leaf", "loaded roots", "rotated leaf"]);
 });
+
+test("ConsulSource warns of a leaf that nobody has renewed by two thirds of its life", async () => {
+  await using rig = await new SourceRig(answeringAgent()).start();
+  const { notBeforeMs = 0, notAfterMs = 0 } = rig.last.credentials ?? {};
+  const warned = () => rig.lines.filter(({ message }) => message.includes("expires soon"));
+  const warnMs = notAfterMs - (notAfterMs - notBeforeMs) / 3;
+  await rig.clock.advance(warnMs - rig.clock.now() - 1_000);
+  assert.deepEqual(warned(), []);
+  assert.equal(rig.gauge("certificates_near_expiry", { source: "consul" }), 0);
+  await rig.clock.advance(2_000);
+  assert.equal(warned()[0]?.fields.secret, "leaf");
+  assert.equal(rig.gauge("certificates_near_expiry", { source: "consul" }), 1);
+});

@@ -16,6 +16,16 @@ const BASE = {
   upstreams: [DB],
 };
 
+const FILES = { source: "file", cert: "a", key: "b", ca: "c" };
+const FILES_ONLY = { source: "file", cert: "a", key: "b" };
+const NO_DOMAIN = {
+  service: "web",
+  credentials: FILES,
+  inbound: { bind: ":20000", local: "127.0.0.1:8080" },
+};
+const { identity: _, ...NAMELESS_DB } = DB;
+const OWN_DB = { ...NAMELESS_DB, tls: FILES };
+
 const OPTIONS = { file: "/etc/postern/web.json", env: {} };
 
 /** Problems as people see them, without their places. */
@@ -151,6 +161,22 @@ for (
     ["a wildcard inside a name", { ...BASE, intentions: [{ source: "a*", action: "deny" }] }, [
       /^intentions\[0\]\.source must be a service name, /,
     ]],
+    ["a service's intention in no trust domain", {
+      ...NO_DOMAIN,
+      intentions: [{ source: "shop", action: "deny" }, { source: "spiffe://a/*", action: "allow" }],
+    }, [/^intentions\[0\]\.source needs "trustDomain" at the top of the file, /]],
+    ["every service's intention in no trust domain", {
+      ...NO_DOMAIN,
+      intentions: [{ source: "*", action: "deny" }],
+      defaultAction: "allow",
+    }, [/^intentions\[0\]\.source needs "trustDomain" at the top of the file, /]],
+    ["an upstream of which anybody of a CA could answer", { ...BASE, upstreams: [OWN_DB] }, [
+      /^upstreams\[0\]\.identity is needed, or "spiffeIds", or sanMatchers in "tls"; nothing says/,
+    ]],
+    ["an upstream of which anybody of the proxy's own CA could answer", {
+      ...NO_DOMAIN,
+      upstreams: [{ ...OWN_DB, tls: { certificate: { source: "none" } } }],
+    }, [/^upstreams\[0\]\.identity is needed, or "spiffeIds", or sanMatchers in "tls"; /]],
     ["an unknown default", { ...BASE, defaultAction: "maybe" }, [/^defaultAction must be "allow"/]],
     ["an old TLS version", { ...BASE, tls: { incoming: { minVersion: "1.1" } } }, [
       /^tls\.incoming\.minVersion must be "1\.2" or "1\.3"$/,
@@ -224,6 +250,40 @@ test("parseFileConfig() takes every key", () => {
   assert.equal(upstream?.socketMode, 0o660);
   assert.deepEqual(upstream?.balancing, { kind: "least_request", choiceCount: 2 });
   assert.deepEqual(upstream?.addresses[0], { kind: "tcp", host: "fd00::1", port: 20_000 });
+});
+
+for (
+  const [name, fields] of [
+    ["by SPIFFE ids", { spiffeIds: ["spiffe://other/db"] }],
+    ["by its names", { tls: { ...FILES, sanMatchers: [{ type: "dns", exact: "db.example" }] } }],
+    ["by the hash of its certificate", { tls: { ...FILES, certificateHashes: ["ab".repeat(32)] } }],
+    ["as anybody, said so", { tls: { ...FILES, acceptUntrusted: true } }],
+    ["by what an SDS server says", {
+      tls: {
+        certificate: { source: "none" },
+        validation: { source: "sds", cluster: "sds", name: "db" },
+      },
+    }],
+  ] as const
+) {
+  test(`parseFileConfig() takes an upstream whose server is known ${name}`, () => {
+    const sds = { sds: { address: "unix:///run/sds.sock" } };
+    assert.deepEqual(problems({ ...BASE, sds, upstreams: [{ ...OWN_DB, ...fields }] }), []);
+  });
+}
+
+test("parseFileConfig() warns where nobody can get in", () => {
+  const tls = { certificate: FILES_ONLY, validation: { source: "none" } };
+  const warningsOf = (fields: object) => {
+    const config = { ...NO_DOMAIN, inbound: { ...NO_DOMAIN.inbound, tls }, ...fields };
+    const parsed = parseFileConfig(JSON.stringify(config), OPTIONS);
+    return parsed.kind === "valid" ? parsed.config.credentials.plans.warnings : undefined;
+  };
+  assert.deepEqual(warningsOf({}), [
+    "inbound.tls asks nobody for a certificate, and intentions are about those who show one: " +
+    'with defaultAction "deny" nobody gets in',
+  ]);
+  assert.deepEqual(warningsOf({ defaultAction: "allow" }), []);
 });
 
 for (const kind of ["round_robin", "random", "maglev", "least_request", "ring_hash"]) {

@@ -37,8 +37,11 @@ export interface FileCredentialsInput {
   readonly credentials?: unknown;
   readonly sds?: unknown;
   readonly inbound?: { readonly tls?: unknown } | undefined;
+  readonly defaultAction: "allow" | "deny";
   readonly upstreams: readonly {
     readonly name: string;
+    readonly identity?: unknown;
+    readonly spiffeIds?: unknown;
     readonly tls?: unknown;
     readonly listenerTls?: unknown;
   }[];
@@ -114,10 +117,16 @@ export function fileCredentials(
     const parsed = parse(input.inbound.tls, "listener", path);
     inbound = INBOUND_PLAN;
     if (parsed) plans[INBOUND_PLAN] = complete(parsed.plan, path);
+    if (parsed?.plan.validation === null && input.defaultAction === "deny") {
+      warnings.push(
+        "inbound.tls asks nobody for a certificate, and intentions are about those who show one: " +
+          'with defaultAction "deny" nobody gets in',
+      );
+    }
   }
   const upstreams = new Map<string, string>();
   const listeners = new Map<string, string>();
-  input.upstreams.forEach(({ name, tls, listenerTls }, index) => {
+  input.upstreams.forEach(({ name, tls, listenerTls, identity, spiffeIds }, index) => {
     const id = fileUpstreamId(name);
     if (listenerTls !== undefined) {
       const path = ["upstreams", index, "listenerTls"];
@@ -134,7 +143,13 @@ export function fileCredentials(
     const parsed = parse(tls, "upstream", path);
     upstreams.set(id, id);
     if (!parsed) return;
-    plans[id] = complete(parsed.plan, path);
+    const plan = plans[id] = complete(parsed.plan, path);
+    if (identity === undefined && spiffeIds === undefined && namesNobody(plan)) {
+      problems.push({
+        path: ["upstreams", index, "identity"],
+        message: 'is needed, or "spiffeIds", or sanMatchers in "tls"; nothing says who must answer',
+      });
+    }
     if (parsed.sni !== undefined) serverNames.set(name, parsed.sni);
   });
   const isBare = (tls: unknown) => tls === undefined;
@@ -214,6 +229,18 @@ function meshPlan(
     requireClientCertificate: true,
     onDemand: null,
   };
+}
+
+/** Anybody with a certificate of the CA would do. What comes by SDS or in a secret file may say more. */
+function namesNobody({ validation }: CredentialsPlan): boolean {
+  if (!validation) return true;
+  const { secret: { source }, defaults } = validation;
+  if (source.kind === "sds" || source.kind === "secret_file") return false;
+  const own = source.kind === "spec" && source.spec.type === "validation" ? source.spec : undefined;
+  return [own, defaults].every((spec) => {
+    const { matchers, spkiPins, certificateHashes, acceptUntrusted } = spec?.rules ?? NO_RULES;
+    return !acceptUntrusted && matchers.length + spkiPins.length + certificateHashes.length === 0;
+  });
 }
 
 /** `plan` with the proxy's own in place of what it leaves to it. */

@@ -54,7 +54,7 @@ export async function readFileConfig(
     return parsed.config;
   }
   const problems = parsed.problems.map((problem) => `\n  ${formatProblem(problem)}`).join("");
-  throw invalid(file, `${problems.slice(1)}`);
+  throw new ProxyError("config_invalid", `Cannot use configuration "${file}":${problems}`);
 }
 
 export interface FileSnapshotInput {

@@ -93,6 +93,24 @@ for (
   });
 }
 
+for (
+  const [args, want, warnings] of [
+    ["-gateway ingress", { by: "gateway", id: "" }, 0],
+    ["-gateway=ingress -service igw", { by: "gateway", id: "igw" }, 0],
+    ["-gateway ingress -proxy-id igw-1", { by: "proxy_id", id: "igw-1" }, 0],
+    ["-gateway ingress -proxy-id igw-1 -service igw -upstream a:1", {
+      by: "proxy_id",
+      id: "igw-1",
+    }, 1],
+  ] as const
+) {
+  test(`parseCommand() reads ${args}`, () => {
+    const { mode, warnings: said } = proxy(args);
+    assert.deepEqual(mode, { kind: "agent", ...want });
+    assert.equal(said.length, warnings, said.join("; "));
+  });
+}
+
 test("parseCommand() reads flag mode whole", () => {
   const { mode } = proxy(
     "-service web -service-addr 127.0.0.1:8080 -listen :8443 -register -register-id x1 " +

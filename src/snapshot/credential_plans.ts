@@ -100,6 +100,7 @@ export function planRegistration(
   const path = ["postern_tls"];
   const { ingress } = registration;
   const ingressSds = ingress && ingressServers(ingress.clusters, { own: servers, node });
+  warnings.push(...ingressSds?.warnings ?? []);
   if (ingress && Object.keys(listener).length > 0) {
     const reason = `${Object.keys(listener).join(", ")} of postern_tls has no effect: the config ` +
       "entry says which TLS an ingress gateway's listeners speak";

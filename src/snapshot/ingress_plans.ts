@@ -25,6 +25,7 @@ export interface IngressServers {
   readonly unusable: ReadonlyMap<string, readonly Problem[]>;
   /** Of `postern_tls.sds_clusters`. */
   readonly problems: readonly Problem[];
+  readonly warnings: readonly string[];
 }
 
 /** `own` counts before a cluster of the same name. */
@@ -48,6 +49,10 @@ export function ingressServers(
     servers: Object.fromEntries(servers),
     unusable,
     problems: own.kind === "invalid" ? own.problems : [],
+    warnings: [...unusable.keys()].map((name) =>
+      `The cluster ${JSON.stringify(name)} of ${CLUSTERS} is ignored: it is no SDS server that ` +
+      "listeners could take certificates from"
+    ),
   };
 }
 

@@ -31,7 +31,8 @@ test("listeners of an ingress entry serve by SDS, each with its own certificate,
   };
   await eventually("db is reached", async () => await serial(wide) === serialOf(first.certPem));
   assert.equal(await serial(narrow), serialOf(other.certPem));
-  assert.doesNotMatch(gateway.output, /envoy_extra_static_clusters_json/);
+  assert.match(gateway.output, /The cluster [^ ]*zipkin[^ ]* of envoy_extra_static_clusters_json/);
+  assert.doesNotMatch(gateway.output, /has envoy_extra_static_clusters_json|sds-cluster.*ignored/);
 
   const traffic = new TlsTraffic(wide, { servername: "shop.example" });
   using open = await TlsSession.open(wide);

@@ -22,6 +22,8 @@ export type RawCall = ReturnType<InstanceType<GrpcLibrary["Channel"]>["createCal
 export type RawMetadata = InstanceType<GrpcLibrary["Metadata"]>;
 
 export interface CallContext {
+  /** A message has come. */
+  readonly onAnswered: (call: AnyCall) => void;
   readonly clock: Clock;
   readonly random: Random;
   readonly limits: GrpcLimits;
@@ -157,6 +159,7 @@ export class Call<Request, Response> implements GrpcCall<Request>, AnyCall {
     try {
       const message = this.#decode(bytes);
       if (message === undefined) return;
+      this.#context.onAnswered(this);
       const handled = this.#handler.onMessage(message);
       if (handled) await handled;
     } catch (error) {

@@ -9,7 +9,15 @@ import { messageOf } from "../../base/mod.ts";
 import { type AnyCall, Call, type CallContext } from "./call.ts";
 import { Connection } from "./connection.ts";
 import { loadGrpcLibrary } from "./library.ts";
-import { GRPC_UNAVAILABLE, type GrpcStatus, grpcStatus } from "./status.ts";
+import {
+  GRPC_DEADLINE_EXCEEDED,
+  GRPC_INTERNAL,
+  GRPC_RESOURCE_EXHAUSTED,
+  GRPC_UNAVAILABLE,
+  GRPC_UNKNOWN,
+  type GrpcStatus,
+  grpcStatus,
+} from "./status.ts";
 import {
   type BidiOptions,
   DEFAULT_GRPC_LIMITS,
@@ -32,6 +40,8 @@ class Channel implements GrpcChannel {
   readonly #calls = new Map<AnyCall, Connection | undefined>();
   #connection: Promise<Connection> | undefined;
   #addressIndex = 0;
+  /** The last one that the next address was tried for. */
+  #left: Connection | undefined;
   #closed = false;
 
   constructor(options: GrpcChannelOptions) {
@@ -39,7 +49,11 @@ class Channel implements GrpcChannel {
     this.#limits = { ...DEFAULT_GRPC_LIMITS, ...options.limits };
     const { clock, random } = options;
     const onEnded = (call: AnyCall, status: GrpcStatus | null) => this.#ended(call, status);
-    this.#context = { clock, random, limits: this.#limits, onEnded };
+    const onAnswered = (call: AnyCall) => {
+      const connection = this.#calls.get(call);
+      if (connection) connection.answered = true;
+    };
+    this.#context = { clock, random, limits: this.#limits, onEnded, onAnswered };
   }
 
   bidi<Request, Response>(
@@ -113,8 +127,8 @@ class Channel implements GrpcChannel {
     const connection = this.#calls.get(call);
     this.#calls.delete(call);
     connection?.forget(call);
-    // Said by the server or by the library, it means the same: look elsewhere next time.
-    if (status?.code === GRPC_UNAVAILABLE && connection && !connection.retired) {
+    if (connection && status && isLost(status, connection) && connection !== this.#left) {
+      this.#left = connection;
       this.#addressIndex++;
       connection.retire();
     }
@@ -131,4 +145,17 @@ class Channel implements GrpcChannel {
     void this.#connection?.then((connection) => connection.retire(), () => {});
     this.#connection = undefined;
   }
+}
+
+/** What a server that is not right in itself ends in, rather than in an answer to a question. */
+const DEFECTS: readonly number[] = [
+  GRPC_UNKNOWN,
+  GRPC_DEADLINE_EXCEEDED,
+  GRPC_RESOURCE_EXHAUSTED,
+  GRPC_INTERNAL,
+];
+
+/** Said by the server or by the library, UNAVAILABLE means the same: look elsewhere next time. */
+function isLost({ code }: GrpcStatus, { answered }: Connection): boolean {
+  return code === GRPC_UNAVAILABLE || (!answered && DEFECTS.includes(code));
 }

@@ -35,6 +35,8 @@ export class Connection {
   readonly #clock: Clock;
   #socket: Destroyable | undefined;
   #closed = false;
+  /** A call on it has had a message. */
+  answered = false;
   #wasReady = false;
   #retired = false;
 

@@ -213,3 +213,13 @@ test("DeltaProtocol sends nothing for a stream that has gone meanwhile", async (
   await dealt;
   assert.deepEqual(it.take(), []);
 });
+
+test("DeltaProtocol lets a secret live for years where its time says so", async () => {
+  const it = open("web");
+  const dayMs = 86_400_000;
+  await it.protocol.message(response({ resources: [sdsResource("web", "1", 800 * dayMs)] }));
+  await it.clock.advance(799 * dayMs);
+  assert.deepEqual(it.told, ["accept web 1"]);
+  await it.clock.advance(dayMs);
+  assert.equal(it.told.at(-1), "removed web");
+});

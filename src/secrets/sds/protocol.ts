@@ -143,6 +143,9 @@ export class Answers {
   }
 }
 
+/** A day: a clock's longest timer is shorter than what a server may say. */
+const LONGEST_TIMER_MS = 86_400_000;
+
 /** Times to live of resources. */
 export class Expiries {
   readonly #clock: Clock;
@@ -158,9 +161,11 @@ export class Expiries {
   set(name: string, ttlMs: number | undefined): void {
     this.forget(name);
     if (ttlMs === undefined) return;
-    const timer = this.#clock.after(ttlMs, () => {
+    const partMs = Math.min(ttlMs, LONGEST_TIMER_MS);
+    const timer = this.#clock.after(partMs, () => {
       this.#timers.delete(name);
-      this.#onExpired(name);
+      if (ttlMs > partMs) this.set(name, ttlMs - partMs);
+      else this.#onExpired(name);
     });
     this.#timers.set(name, timer);
   }

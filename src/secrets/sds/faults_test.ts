@@ -1,0 +1,257 @@
+import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
+import { createHash, X509Certificate } from "node:crypto";
+import test from "node:test";
+import { createAuthority } from "../../../test/kit/certificates.ts";
+import { startTcp, startTrickle } from "../../../test/kit/grpc_server.ts";
+import { SdsClient } from "../../../test/kit/sds_client.ts";
+import {
+  inlineCertificate,
+  type SdsServer,
+  type ServerStream,
+  startSdsServer,
+} from "../../../test/kit/sds_server.ts";
+import { createLog, type LogRecord, systemClock } from "../../base/mod.ts";
+import { NO_RULES, type PeerRules } from "../../identity/mod.ts";
+import type { SecretSpec } from "../spec.ts";
+
+const authority = createAuthority();
+const leaf = authority.issueLeaf({ service: "web" });
+const LIMITS = {
+  messageBytes: 100_000,
+  connectMs: 100,
+  firstMessageMs: 100,
+  messageBurst: 20,
+  messagesPerSecond: 200,
+  floodMs: 100,
+};
+
+/** What the server does on its first streams. */
+const MISDEEDS: readonly (readonly [
+  name: string,
+  wanted: RegExp,
+  act: (stream: ServerStream, server: SdsServer) => void,
+])[] = [
+  ["says nothing", /DEADLINE_EXCEEDED: no whole message came in time/, () => {}],
+  ["ends the stream without a word", /Cannot read.*: OK/, (stream) => stream.end()],
+  ["fails", /INTERNAL: a defect/, (stream) => stream.fail(13, "a defect")],
+  [
+    "sends what is no message",
+    /INTERNAL: a message cannot be decoded/,
+    (stream) => void stream.write(new Uint8Array(64).fill(0xff)),
+  ],
+  [
+    "sends a message that is too large",
+    /RESOURCE_EXHAUSTED: Received message larger/,
+    (stream) => void stream.write(new Uint8Array(200_000)),
+  ],
+  [
+    "sends without a break",
+    /RESOURCE_EXHAUSTED: the server sends messages without a break/,
+    (stream, server) => {
+      const bytes = server.encode("DiscoveryResponse", { nonce: "1" });
+      const timer = setInterval(() => {
+        for (let count = 0; count < 20; count++) stream.write(bytes);
+      }, 1);
+      setTimeout(() => clearInterval(timer), 1_000);
+    },
+  ],
+];
+
+for (const [name, wanted, act] of MISDEEDS) {
+  test(`createSdsProvider() comes back to a server that ${name}`, async () => {
+    await using server: SdsServer = await startSdsServer({
+      onStream: (stream) => {
+        if (server.streams > 2) return false;
+        act(stream, server);
+        return true;
+      },
+    });
+    await using client = new SdsClient({ address: server.address, api: "sotw", limits: LIMITS });
+    server.set(inlineCertificate("web", leaf));
+    const web = client.watch("web");
+    assert.match((await web.next("unreachable")).reason, wanted);
+    await web.next("secret");
+    assert.equal(server.streams, 3);
+    const unreachable = web.events.filter(({ kind }) => kind === "unreachable");
+    // Told once, unless the server has answered in between.
+    assert.equal(unreachable.length, name === "sends without a break" ? 2 : 1);
+    assert.match(
+      client.metrics(),
+      /sds_update_failure_total\{secret="web",source="sds sds_cluster"\} 2/,
+    );
+  });
+}
+
+test("createSdsProvider() goes on to the next server where one trickles, stalls or speaks something else", async () => {
+  await using trickling = await startTrickle();
+  await using silent = await startTcp(() => {});
+  await using other = await startTcp((socket) => void socket.end("220 mail.test ESMTP\r\n"));
+  for (const bad of [trickling, silent, other]) {
+    await using server = await startSdsServer();
+    server.set(inlineCertificate("web", leaf));
+    const address = [bad.address, server.address];
+    await using client = new SdsClient({ address, limits: LIMITS });
+    const web = client.watch("web");
+    await web.next("unreachable");
+    await web.next("secret");
+  }
+});
+
+function inline(pem: string): { readonly kind: "inline"; readonly bytes: Uint8Array } {
+  return { kind: "inline", bytes: Buffer.from(pem) };
+}
+
+function trust(pem: string, rules: Partial<PeerRules> = {}): SecretSpec & { type: "validation" } {
+  const anchors = pem === "" ? {} : { trustedCa: inline(pem) };
+  return { type: "validation", ...anchors, systemRoots: false, rules: { ...NO_RULES, ...rules } };
+}
+
+const issued = authority.issueLeaf({ service: "sds", overrides: { dnsNames: ["*.sds.test"] } });
+const stranger = createAuthority();
+const digest = createHash("sha256").update(new X509Certificate(issued.certPem).raw).digest("hex");
+const uri = {
+  type: "uri",
+  matcher: { kind: "suffix", value: "/svc/sds", ignoreCase: false },
+} as const;
+const wrongUri = { ...uri, matcher: { ...uri.matcher, value: "/svc/other" } };
+
+for (
+  const [name, serverName, validation, reached] of [
+    ["takes one of the right name", "a.sds.test", trust(authority.rootPem), true],
+    ["refuses one of another name", "a.b.sds.test", trust(authority.rootPem), false],
+    ["refuses a stranger", "a.sds.test", trust(stranger.rootPem), false],
+    [
+      "goes by matchers instead of the name",
+      "x.test",
+      trust(authority.rootPem, { matchers: [uri] }),
+      true,
+    ],
+    [
+      "refuses one that no matcher fits",
+      "a.sds.test",
+      trust(authority.rootPem, { matchers: [wrongUri] }),
+      false,
+    ],
+    ["goes by a pin alone", "x.test", trust("", { certificateHashes: [digest] }), true],
+    [
+      "refuses another certificate than the pinned",
+      "a.sds.test",
+      trust("", { certificateHashes: ["00".repeat(32)] }),
+      false,
+    ],
+    [
+      "knows expired anchors where that is allowed",
+      "a.sds.test",
+      trust(authority.rootPem, { allowExpired: true }),
+      true,
+    ],
+  ] as const
+) {
+  test(`createSdsProvider() over mutual TLS ${name}`, async () => {
+    await using server = await startSdsServer({
+      tcp: { port: 0 },
+      tls: {
+        certPem: issued.certPem,
+        keyPem: issued.keyPem,
+        clientCaPem: authority.rootPem,
+        requireClient: true,
+      },
+    });
+    server.set(inlineCertificate("web", leaf));
+    const certificate = {
+      type: "certificate",
+      chain: inline(leaf.certPem),
+      key: inline(leaf.keyPem),
+    } as const;
+    await using client = new SdsClient({
+      address: server.address,
+      server: { tls: { serverName, validation, certificate } },
+    });
+    const web = client.watch("web");
+    if (reached) await web.next("secret");
+    else {
+      assert.match((await web.next("unreachable")).reason, /UNAVAILABLE: /);
+      assert.deepEqual(server.requests, [], "nothing is said to a server that is not trusted");
+    }
+  });
+}
+
+test("createSdsProvider() is quiet about a lost server until that lasts, then says it once", async () => {
+  const lines: LogRecord[] = [];
+  let offsetMs = 0;
+  const clock = { ...systemClock, monotonic: () => systemClock.monotonic() + offsetMs };
+  const log = createLog({
+    clock,
+    write: (line) => void lines.push(line),
+    holder: { level: "debug" },
+  });
+  await using client = new SdsClient({
+    address: { kind: "unix", path: "/nonexistent/sds.sock" },
+    clock,
+    server: { backoffBaseMs: 1, backoffMaxMs: 2 },
+    deps: { log },
+  });
+  client.watch("web");
+  const until = async (count: number) => {
+    while (lines.length < count) await new Promise((resolve) => setImmediate(resolve));
+    return lines.map(({ level }) => level);
+  };
+  assert.deepEqual(new Set(await until(3)), new Set(["debug"]));
+  offsetMs = 31_000;
+  const levels = await until(lines.length + 5);
+  assert.equal(levels.filter((level) => level === "warn").length, 1);
+});
+
+test("createSdsProvider() follows the files that a server names, and refuses them where it may not name any", async () => {
+  await using server = await startSdsServer();
+  const spec = {
+    name: "web",
+    tls_certificate: {
+      certificate_chain: { filename: "/etc/web.pem" },
+      private_key: { filename: "/etc/web.key" },
+    },
+  };
+  server.set(spec);
+  await using strict = new SdsClient({ address: server.address });
+  assert.match((await strict.watch("web").next("rejected")).reason, /may not name files/);
+  const closed: string[] = [];
+  await using client = new SdsClient({
+    address: server.address,
+    deps: {
+      followFiles: (followed, _ref, events) => {
+        const path = followed.type === "certificate" && followed.chain?.kind === "file"
+          ? followed.chain.path
+          : "";
+        queueMicrotask(() => {
+          events.onRejected(`Cannot read ${path}: there is no such file`);
+          events.onSecret({ ...SECRET, dnsNames: [path] }, "");
+        });
+        return { refresh() {}, close: () => void closed.push(path) };
+      },
+    },
+  });
+  const web = client.watch("web");
+  assert.match((await web.next("rejected")).reason, /there is no such file/);
+  await web.next("secret");
+  const named = { ...spec.tls_certificate, certificate_chain: { filename: "/etc/new.pem" } };
+  server.set({ ...spec, tls_certificate: named });
+  const { secret } = await web.next("secret", 3);
+  assert.deepEqual(secret.type === "certificate" && secret.dnsNames, ["/etc/new.pem"]);
+  assert.deepEqual(closed, ["/etc/web.pem"]);
+  server.set(inlineCertificate("web", leaf));
+  await web.next("secret", 4);
+  assert.deepEqual(closed, ["/etc/web.pem", "/etc/new.pem"]);
+});
+
+const SECRET = {
+  type: "certificate",
+  certPem: leaf.certPem,
+  keyPem: leaf.keyPem,
+  keyKind: "ecdsa",
+  dnsNames: [],
+  uris: [],
+  serial: "01",
+  notBeforeMs: 0,
+  notAfterMs: 1,
+} as const;

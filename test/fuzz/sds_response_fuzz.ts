@@ -1,0 +1,128 @@
+/**
+ * Answers of an SDS server: whatever the bytes, they are refused or read, each response is answered once,
+ * and only what was asked for and can be read reaches a host.
+ *
+ * @module
+ */
+
+import assert from "node:assert/strict";
+import { ProxyError } from "../../src/base/mod.ts";
+import { parseSecret } from "../../src/secrets/envoy/mod.ts";
+import { loadProtobuf, type PlainMessage } from "../../src/secrets/grpc/protobuf.ts";
+import { DeltaProtocol } from "../../src/secrets/sds/delta.ts";
+import {
+  type DeltaRequest,
+  loadSdsMessages,
+  SECRET_TYPE_URL,
+  type SotwRequest,
+} from "../../src/secrets/sds/messages.ts";
+import type { OfferedSecret } from "../../src/secrets/sds/protocol.ts";
+import { SotwProtocol } from "../../src/secrets/sds/sotw.ts";
+import { DESCRIPTOR } from "../../src/secrets/sds/sds_messages.ts";
+import { createAuthority } from "../kit/certificates.ts";
+import { ProtocolHarness, SDS_CLIENT } from "../kit/sds_protocol.ts";
+import { inlineBundle, inlineCertificate } from "../kit/sds_server.ts";
+import type { FuzzTarget } from "./fuzz.ts";
+
+const NAMES = ["web", "ROOTCA", "ALL"];
+const protobuf = await loadProtobuf("sds", DESCRIPTOR);
+const messages = await loadSdsMessages();
+const authority = createAuthority();
+
+const anyOf = (secret: PlainMessage) => ({
+  type_url: SECRET_TYPE_URL,
+  value: protobuf.encode("Secret", secret),
+});
+const spiffe = protobuf.encode("SPIFFECertValidatorConfig", {
+  trust_domains: [{ name: "td.test", trust_bundle: { inline_string: authority.rootPem } }],
+});
+const SECRETS = [
+  inlineCertificate("web", authority.issueLeaf({ service: "web" })),
+  inlineBundle("ROOTCA", authority.rootPem),
+  {
+    name: "ALL",
+    validation_context: {
+      max_verify_depth: { value: 3 },
+      match_typed_subject_alt_names: [{ san_type: "URI", matcher: { prefix: "spiffe://" } }],
+      custom_validator_config: {
+        name: "envoy.tls.cert_validator.spiffe",
+        typed_config: {
+          type_url:
+            "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.SPIFFECertValidatorConfig",
+          value: spiffe,
+        },
+      },
+    },
+  },
+];
+const HEAD = { type_url: SECRET_TYPE_URL, nonce: "n1" };
+
+class Harness<Request> extends ProtocolHarness<Request> {
+  override accept({ name, read }: OfferedSecret): Promise<string | undefined> {
+    assert.ok(NAMES.includes(name));
+    try {
+      parseSecret(read(), { allowFiles: false });
+      return Promise.resolve(undefined);
+    } catch (error) {
+      // The library's errors are of several classes; ours have a code.
+      if (error instanceof ProxyError) assert.equal(error.code, "credentials_invalid");
+      return Promise.resolve("refused");
+    }
+  }
+}
+
+export const target: FuzzTarget = {
+  name: "sds_response",
+  corpus: [
+    protobuf.encode("DiscoveryResponse", {
+      ...HEAD,
+      version_info: "1",
+      resources: SECRETS.map(anyOf),
+    }),
+    protobuf.encode("DeltaDiscoveryResponse", {
+      ...HEAD,
+      resources: [
+        ...SECRETS.map((secret) => ({
+          name: secret.name,
+          version: "1",
+          ttl: { seconds: 5 },
+          resource: anyOf(secret),
+        })),
+        { name: "web", version: "1" },
+      ],
+      removed_resources: ["ALL"],
+    }),
+    ...SECRETS.map((secret) =>
+      protobuf.encode("DiscoveryResponse", { ...HEAD, resources: [anyOf(secret)] })
+    ),
+  ],
+  dictionary: [SECRET_TYPE_URL, "web", "ROOTCA", "-----BEGIN CERTIFICATE-----", "\x0a\x03web"],
+  async run(input) {
+    const sotw = new Harness<SotwRequest>();
+    const delta = new Harness<DeltaRequest>();
+    const protocols = [
+      [sotw, new SotwProtocol(SDS_CLIENT, sotw.options), messages.sotw],
+      [delta, new DeltaProtocol(SDS_CLIENT, delta.options), messages.delta],
+    ] as const;
+    for (const [harness, protocol, { response, request }] of protocols) {
+      protocol.change(NAMES, []);
+      protocol.opened();
+      harness.sent.length = 0;
+      let message: never;
+      try {
+        message = response.decode(input) as never;
+      } catch {
+        continue; // the call ends there
+      }
+      await protocol.message(message);
+      assert.equal(harness.sent.length, 1);
+      for (const sent of harness.sent) {
+        assert.ok((sent.error?.message.length ?? 0) <= 4096);
+        request.encode(sent as never);
+      }
+      for (const line of harness.told) assert.ok(line.length < 100_000);
+      protocol.close();
+      assert.equal(harness.clock.pending, 0);
+    }
+  },
+};

@@ -6,7 +6,15 @@
  */
 
 import process from "node:process";
-import { ProxyError, silentLog, sleep, Stats, systemClock, systemRandom } from "../base/mod.ts";
+import {
+  createLog,
+  type LogRecord,
+  ProxyError,
+  sleep,
+  Stats,
+  systemClock,
+  systemRandom,
+} from "../base/mod.ts";
 import { resolveAgentOptions } from "../consul/mod.ts";
 import { runtimeEngine } from "../net/mod.ts";
 import type { SecretStatus } from "../secrets/mod.ts";
@@ -32,10 +40,15 @@ async function check(options: ProxyOptions): Promise<readonly string[]> {
     return [...options.warnings, `flags and environment are valid; the agent is at ${where}`];
   }
   const engine = runtimeEngine();
+  const noted: LogRecord[] = [];
   const deps = {
     clock: systemClock,
     random: systemRandom,
-    log: silentLog,
+    log: createLog({
+      clock: systemClock,
+      write: (record) => void noted.push(record),
+      holder: { level: "warn" },
+    }),
     stats: new Stats(),
     env: process.env,
     tlsFault: (material: Parameters<typeof engine.tlsFault>[0]) => engine.tlsFault(material),
@@ -62,6 +75,7 @@ async function check(options: ProxyOptions): Promise<readonly string[]> {
     }
     return [
       ...options.warnings,
+      ...noted.flatMap(warningOf),
       ...secrets.map(describe),
       `${mode.file} is valid: ${snapshot ? summary(snapshot) : "nothing is configured"}`,
     ];
@@ -99,6 +113,22 @@ function faultsOf(secrets: readonly SecretStatus[], source: FileSource): readonl
   const silent = secrets.filter(({ state, fault }) => state !== "active" && fault === "")
     .map(({ name, source }) => `secret ${name} (${source}): not there after ${SECRETS_WAIT_MS} ms`);
   return [...source.refused.map(({ what, reason }) => `${what}: ${reason}`), ...silent];
+}
+
+/** What the proxy would log of a configuration that it takes. */
+function warningOf({ message, fields }: LogRecord): readonly string[] {
+  switch (message) {
+    case "configuration":
+      return [`warning: ${fields.warning}`];
+    case "key file is readable by others":
+      return [`warning: ${fields.file} holds a key and is readable by others (${fields.mode})`];
+    case "certificate expires soon and was not replaced":
+      return [`warning: certificate ${fields.secret} expires soon: ${fields.expires}`];
+    case "certificate has expired":
+      return [`warning: certificate ${fields.secret} has expired: ${fields.expires}`];
+    default:
+      return [];
+  }
 }
 
 function describe({ type, name, source, certificate }: SecretStatus): string {

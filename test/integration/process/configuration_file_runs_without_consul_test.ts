@@ -1,6 +1,6 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { readFile, writeFile } from "node:fs/promises";
+import { chmod, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { runPostern } from "../../kit/dev_mesh.ts";
 import { createFileMesh } from "../../kit/file_mesh.ts";
@@ -70,6 +70,27 @@ test("check says what is wrong with a file, and nothing is started either way", 
   bad.expectEnd();
   assert.equal((await bad.process.waitExit({ timeoutMs: 10_000 })).code, 2);
   assert.match(bad.output, /line 1, column \d+: intentions\[0\]\.action must be "allow" or "deny"/);
+});
+
+test("check tells what the proxy would warn of", async () => {
+  await using mesh = await createFileMesh();
+  const file = join(mesh.directory, "web.json");
+  const config = JSON.parse(await readFile(file, "utf8"));
+  const [certificate, key] = ["web.pem", "web.key"];
+  const tls = {
+    certificate: { source: "file", cert: certificate, key },
+    validation: { source: "none" },
+  };
+  await chmod(join(mesh.directory, key), 0o644);
+  await writeFile(file, JSON.stringify({ ...config, inbound: { ...config.inbound, tls } }));
+  await using checked = runPostern(["check", "-config", file]);
+  checked.expectEnd();
+  assert.equal((await checked.process.waitExit({ timeoutMs: 10_000 })).code, 0);
+  assert.match(
+    checked.output,
+    /^warning: .*web\.key holds a key and is readable by others \(0644\)$/m,
+  );
+  assert.match(checked.output, /^warning: inbound\.tls asks nobody for a certificate/m);
 });
 
 test("wait-ready ends with 0 when the proxy is ready, and with 1 when its time is over", async () => {

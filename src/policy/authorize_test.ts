@@ -150,7 +150,40 @@ for (
   });
 }
 
-test("authorize() lets no rule about services cover who is none", () => {
+for (
+  const [name, rule, uri, want] of [
+    ["denies who is no service by a rule about everybody", { name: "*" }, "spiffe://a/web", "deny"],
+    ["denies who shows nothing by a rule about everybody", { name: "*" }, "", "deny"],
+    [
+      "takes a rule about everybody of a peer for none about us",
+      { name: "*", peer: "east" },
+      "",
+      "allow",
+    ],
+    ["takes a rule about one service for none about others", { name: "web" }, "", "allow"],
+    [
+      "denies a URI in any letter case",
+      { name: "a", uri: "spiffe://a.test/*" },
+      "spiffe://A.test/Web",
+      "deny",
+    ],
+  ] as const
+) {
+  test(`authorize() ${name}`, () => {
+    for (const action of ["deny", "permissions"] as const) {
+      const policy = { intentions: [intention(action, rule)], defaultAction: "allow" } as const;
+      assert.equal(authorize({ id: undefined, uri }, policy).kind, want);
+    }
+  });
+}
+
+test("authorize() allows a URI in its own letter case only", () => {
+  const rule = intention("allow", { name: "a", uri: "spiffe://a.test/*" });
+  const policy = { intentions: [rule], defaultAction: "deny" } as const;
+  assert.equal(authorize({ id: undefined, uri: "spiffe://A.test/web" }, policy).kind, "deny");
+});
+
+test("authorize() lets no rule about services allow who is none", () => {
   const policy = {
     intentions: [intention("allow", { name: "*" })],
     defaultAction: "deny",

@@ -10,7 +10,7 @@ import type { ServiceId } from "../identity/mod.ts";
 
 /** Who asks, as far as a certificate has proven it. */
 export interface Source {
-  /** Absent: no service of this mesh, which only rules about its URI and the default speak about. */
+  /** Absent: no service of this mesh; only rules about its URI, and the default, can allow it. */
   readonly id: ServiceId | undefined;
   /** The URI name of its certificate; `""`: none, or no certificate at all. */
   readonly uri: string;
@@ -43,11 +43,21 @@ export interface Intention {
   readonly precedence: number;
 }
 
-/** Does this intention speak about that source? Names compare in lower case, as Consul does. */
+/**
+ * Does this intention speak about that source? Names compare in lower case, as Consul does. Who is no
+ * service of ours is allowed nothing by rules about services, but a denial of everybody is meant for
+ * those, too.
+ */
 export function covers(intention: Intention, { id, uri }: Source): boolean {
   const { name, namespace, partition, peer, uri: pattern } = intention.source;
-  if (pattern !== undefined) return uri !== "" && matchesUri(pattern, uri);
-  if (!id) return false;
+  const isAllow = intention.action === "allow";
+  if (pattern !== undefined) {
+    if (uri === "") return false;
+    return isAllow
+      ? matchesUri(pattern, uri)
+      : matchesUri(pattern.toLowerCase(), uri.toLowerCase());
+  }
+  if (!id) return !isAllow && name === "*" && peer === "";
   // A source in a peer has another trust domain; nothing of that kind gets past our chain check.
   return peer === "" &&
     matchesPart(name, id.service) &&

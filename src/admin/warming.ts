@@ -10,8 +10,8 @@ export interface ListenerShown extends Omit<ListenerView, "state"> {
   readonly state: ListenerView["state"] | "warming";
 }
 
-/** As a snapshot source says it: `secrets of inbound (web.pem)`. */
-const OF = /^secrets of (.*?) \(/s;
+/** As a snapshot source says it: `secrets of inbound (web.pem)`, `credentials of db that ...`. */
+const OF = /^(?:secrets|credentials) of (.*?)(?: listener)? (?:\(|that )/s;
 
 /** `listeners`, and after them what warms and is not among them. */
 export function withWarming(

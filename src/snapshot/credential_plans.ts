@@ -49,6 +49,16 @@ export const NO_PLANS: CredentialPlans = {
   warnings: [],
 };
 
+/** Key of what an upstream's callers must speak. */
+export function listenerKey(upstreamId: string): string {
+  return `${upstreamId} listener`;
+}
+
+/** What a refusal calls the credentials of that key. */
+export function refusedOf(key: string): string {
+  return `credentials of ${key}`;
+}
+
 /** What a registration's `postern_tls` says; of `previous` stays what is new and cannot be used. */
 export function planRegistration(
   registration: Registration,
@@ -77,7 +87,7 @@ export function planRegistration(
       warnings.push(...parsed.warnings);
       return key;
     }
-    refused.push({ what: `credentials of ${key}`, reason: formatProblems(parsed.problems) });
+    refused.push({ what: refusedOf(key), reason: formatProblems(parsed.problems) });
     const old = previous.plans[key];
     if (old) plans[key] = old;
     return old ? key : "refused";
@@ -116,7 +126,7 @@ export function planRegistration(
     }
     if (listenerTls !== undefined) {
       const where = [`upstream ${name}`, "postern_listener_tls"];
-      const key = `${upstream} listener`;
+      const key = listenerKey(upstream);
       listeners.set(upstream, plan(key, { value: listenerTls, kind: "listener", path: where }));
     }
     const value = tls ?? forUpstreams;

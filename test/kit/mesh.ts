@@ -37,7 +37,10 @@ export interface ServiceOptions {
 }
 
 /** Registers a service and its sidecar; its id is `id`, else `NAME-1`. */
-export async function registerService(agent: Consul, options: ServiceOptions): Promise<string> {
+export async function registerService(
+  agent: Pick<Consul, "put">,
+  options: ServiceOptions,
+): Promise<string> {
   const { name, host, port, sidecarPort } = options;
   const id = options.id ?? `${name}-1`;
   // Nothing that could find the port closed before the sidecar is up and say so a second later.

@@ -6,11 +6,11 @@
  */
 
 import { type Clock, type Log, ProxyError, type Random, type Stats } from "../base/mod.ts";
-import { LoadingProvider } from "./create_providers_loading.ts";
+import { LoadingProvider } from "./loading_provider.ts";
 import type { FileHub, FileSystem } from "./file/mod.ts";
 import type { Environment, TlsFault } from "./load/mod.ts";
 import type { SecretProvider } from "./provider.ts";
-import type { ExternalSource, ProviderFactory } from "./store_providers.ts";
+import type { ExternalSource, ProviderFactory } from "./store/shared_providers.ts";
 
 export interface ProviderDeps {
   readonly clock: Clock;

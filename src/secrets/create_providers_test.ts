@@ -12,7 +12,7 @@ import {
   secretRef,
 } from "../../test/kit/secret_peers.ts";
 import { silentLog, Stats, systemClock, systemRandom } from "../base/mod.ts";
-import { LoadingProvider } from "./create_providers_loading.ts";
+import { LoadingProvider } from "./loading_provider.ts";
 import {
   createProviders,
   type SecretEvents,

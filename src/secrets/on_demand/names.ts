@@ -1,0 +1,50 @@
+/**
+ * Which names strangers may make us fetch certificates for. Pure; also asked where connections are
+ * handled, so that most of what is refused costs nothing further.
+ *
+ * @module
+ */
+
+import type { OnDemandRules } from "../plan.ts";
+
+const NAME_LIMIT = 253;
+const LABEL = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;
+
+interface Allowed {
+  readonly names: ReadonlySet<string>;
+  /** With their leading dot. */
+  readonly suffixes: ReadonlySet<string>;
+}
+
+/** Lists may be long, and rules stay the same for many handshakes. */
+const compiled = new WeakMap<OnDemandRules, Allowed>();
+
+/** Why no certificate may be fetched for a name; `undefined`: it may. Letter case does not matter. */
+export function judgeName(rules: OnDemandRules, name: string): string | undefined {
+  if (name.length > NAME_LIMIT) return "longer than a DNS name can be";
+  const lower = name.toLowerCase();
+  const labels = lower.split(".");
+  if (!labels.every((label) => LABEL.test(label))) return "not a DNS name";
+  if (/^\d+$/.test(labels.at(-1) ?? "")) return "an address, not a DNS name";
+  const { names, suffixes } = allowedOf(rules);
+  if (names.has(lower)) return undefined;
+  if (labels.length < 2) return "without a dot and not on the list";
+  if (names.size === 0 && suffixes.size === 0) return undefined;
+  for (let dot = lower.indexOf("."); dot !== -1; dot = lower.indexOf(".", dot + 1)) {
+    if (suffixes.has(lower.slice(dot))) return undefined;
+  }
+  return "not on the list";
+}
+
+function allowedOf(rules: OnDemandRules): Allowed {
+  let allowed = compiled.get(rules);
+  if (!allowed) {
+    const names = new Set(rules.names.map((name) => name.toLowerCase()));
+    // Without its dot, `example.com` would end `badexample.com`, too.
+    const dotted = rules.suffixes.map((suffix) =>
+      suffix.startsWith(".") ? suffix.toLowerCase() : `.${suffix.toLowerCase()}`
+    );
+    compiled.set(rules, allowed = { names, suffixes: new Set(dotted) });
+  }
+  return allowed;
+}

@@ -1,0 +1,434 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { FakeClock, settle } from "../../../test/kit/clock.ts";
+import {
+  certificateSecret,
+  credentialsPlan,
+  FakeProviders,
+  recordingLog,
+  sdsSource,
+  secretRef,
+} from "../../../test/kit/secret_peers.ts";
+import { seededRandom, Stats } from "../../base/mod.ts";
+import {
+  type CertificateAnswer,
+  DEFAULT_ON_DEMAND_RULES,
+  type OnDemandPlan,
+  type OnDemandRules,
+  SecretStore,
+} from "../mod.ts";
+
+function setUp(rules: Partial<OnDemandRules> = {}, parts: Partial<OnDemandPlan> = {}) {
+  const clock = new FakeClock();
+  const providers = new FakeProviders();
+  const stats = new Stats();
+  const log = recordingLog();
+  const store = new SecretStore({
+    clock,
+    random: seededRandom(1),
+    log,
+    stats,
+    providers: providers.factory,
+  });
+  const plan = (more: Partial<OnDemandRules> = {}, others: Partial<OnDemandPlan> = {}) =>
+    credentialsPlan({
+      requireClientCertificate: false,
+      onDemand: {
+        source: sdsSource(),
+        rules: { ...DEFAULT_ON_DEMAND_RULES, ...rules, ...more },
+        prefetch: [],
+        ...parts,
+        ...others,
+      },
+    });
+  store.follow({ edge: plan() });
+  /** What came of asking, once it is known. */
+  const ask = (name: string, remote = "192.0.2.1:1") => {
+    const asked: { answer: CertificateAnswer | undefined } = { answer: undefined };
+    store.certificateWanted({ credentials: "edge", name, remote })
+      .then((answer) => void (asked.answer = answer));
+    return asked;
+  };
+  const arrive = (name: string, serial = name) =>
+    providers.of(name).events.onSecret(certificateSecret(serial), "1");
+  const names = () => {
+    const state = store.held.credentials.edge;
+    if (state?.kind !== "open") return undefined;
+    return state.certificates.map((key) => store.held.certificates[key]?.name);
+  };
+  const refused = () =>
+    Object.fromEntries(
+      stats.samples().filter(({ name }) => name === "on_demand_refused_total")
+        .map(({ labels, value }) => [labels.reason, value]),
+    );
+  const count = (name: string) =>
+    stats.samples().find((sample) => sample.name === name)?.value ?? 0;
+  return { clock, providers, store, log, plan, ask, arrive, names, refused, count };
+}
+
+const AVAILABLE = { available: true, reason: "" };
+
+test("On demand: a listener opens at once, and all who want a name wait for one subscription", async () => {
+  const { clock, providers, store, ask, arrive, names, count } = setUp();
+  assert.deepEqual(names(), []);
+  const asked = ["a.example.com", "A.EXAMPLE.com", "a.example.com"].map((name) => ask(name));
+  await clock.advance(1_000);
+  assert.deepEqual(providers.names, ["a.example.com"]);
+  assert.deepEqual(asked.map(({ answer }) => answer), [undefined, undefined, undefined]);
+  arrive("a.example.com");
+  await clock.advance(200);
+  assert.deepEqual(asked.map(({ answer }) => answer), [AVAILABLE, AVAILABLE, AVAILABLE]);
+  assert.deepEqual(names(), ["a.example.com"]);
+  const again = ask("a.example.com");
+  await settle();
+  assert.deepEqual(again.answer, AVAILABLE);
+  arrive("a.example.com", "02");
+  await clock.advance(200);
+  assert.equal(Object.values(store.held.certificates)[0]?.value.serial, "02");
+  assert.deepEqual(
+    ["requested_total", "updated_total", "active"].map((name) => count(`on_demand_cert_${name}`)),
+    [1, 2, 1],
+  );
+  await store.close();
+});
+
+test("On demand: who waits is answered after the certificate was published", async () => {
+  const { clock, store, ask, arrive, names } = setUp();
+  const order: string[] = [];
+  store.onChange = () => void order.push(`published ${names()?.length}`);
+  // In the pause after another announcement, too.
+  for (const name of ["a.example.com", "b.example.com"]) {
+    store.certificateWanted({ credentials: "edge", name, remote: "unix" })
+      .then(() => order.push(`answered ${name[0]}`));
+  }
+  arrive("a.example.com");
+  await settle();
+  arrive("b.example.com");
+  const late = ask("b.example.com");
+  await settle();
+  assert.deepEqual(order, ["published 1", "answered a"]);
+  assert.equal(late.answer, undefined);
+  await clock.advance(200);
+  assert.deepEqual(order, ["published 1", "answered a", "published 2", "answered b"]);
+  assert.deepEqual(late.answer, AVAILABLE);
+  await store.close();
+});
+
+// How a name fails, and what the next client hears.
+for (
+  const [name, fail, reason] of [
+    ["is removed", "onRemoved", /no certificate of this name/],
+    ["does not come in time", "nothing", /did not answer in time/],
+    ["cannot be used", "onRejected", /torn/],
+    ["cannot be reached", "onUnreachable", /torn/],
+  ] as const
+) {
+  test(`On demand: a name that ${name} is not asked for again for a while`, async () => {
+    const { clock, providers, store, ask, arrive, refused, log } = setUp();
+    const asked = ask("a.example.com");
+    if (fail === "onRemoved") providers.of("a.example.com").events.onRemoved();
+    else if (fail !== "nothing") providers.of("a.example.com").events[fail]("torn");
+    await clock.advance(9_900);
+    assert.equal(asked.answer === undefined, fail !== "onRemoved");
+    await clock.advance(300);
+    assert.equal(asked.answer?.available, false);
+    assert.match(asked.answer?.reason ?? "", reason);
+    assert.equal(providers.size, 0);
+    const again = ask("a.example.com");
+    await settle();
+    assert.match(again.answer?.reason ?? "", reason);
+    assert.equal(providers.begun, 1);
+    assert.deepEqual(refused(), {
+      [fail === "onRemoved" ? "removed" : "timed_out"]: 1,
+      negative: 1,
+    });
+    // Strangers fill neither logs nor events.
+    assert.deepEqual([store.events(), log.lines], [[], []]);
+    await clock.advance(33_001);
+    const later = ask("a.example.com");
+    arrive("a.example.com");
+    await clock.advance(200);
+    assert.deepEqual(later.answer, AVAILABLE);
+    await store.close();
+  });
+}
+
+test("On demand: a held name that is removed is dropped", async () => {
+  const { clock, providers, store, ask, arrive, names, count } = setUp();
+  ask("a.example.com");
+  arrive("a.example.com");
+  await clock.advance(1_000);
+  providers.of("a.example.com").events.onRemoved();
+  await settle();
+  assert.deepEqual(names(), []);
+  assert.deepEqual(store.held.certificates, {});
+  assert.equal(providers.size, 0);
+  assert.equal(count("on_demand_cert_active"), 0);
+  // The source stays connected.
+  assert.equal(providers.closed, 0);
+  await store.close();
+});
+
+test("On demand: the name asked for longest ago goes first", async () => {
+  const { clock, providers, store, ask, arrive, names } = setUp({ maxEntries: 3 });
+  for (const name of ["a.x", "b.x", "c.x"]) {
+    ask(name);
+    arrive(name);
+  }
+  ask("a.x");
+  const late = ask("d.x");
+  assert.equal(providers.size, 4);
+  arrive("d.x");
+  await clock.advance(200);
+  assert.deepEqual(late.answer, AVAILABLE);
+  assert.deepEqual(names(), ["c.x", "a.x", "d.x"]);
+  assert.deepEqual(providers.names, ["a.x", "c.x", "d.x"]);
+  await store.close();
+});
+
+test("On demand: names that never come push nothing out", async () => {
+  const { clock, providers, store, ask, arrive, names } = setUp({
+    maxEntries: 2,
+    perSourceRate: 1_000,
+  });
+  for (const name of ["a.x", "b.x"]) {
+    ask(name);
+    arrive(name);
+  }
+  for (let i = 0; i < 50; i++) ask(`n${i}.x`);
+  for (let i = 0; i < 50; i++) providers.of(`n${i}.x`).events.onRemoved();
+  await clock.advance(1_000);
+  assert.deepEqual(names(), ["a.x", "b.x"]);
+  assert.equal(providers.size, 2);
+  await store.close();
+});
+
+test("On demand: a source may ask for so many new names, others go on", async () => {
+  const { clock, store, ask, refused, providers } = setUp({ perSourceRate: 5 });
+  const asked = Array.from({ length: 8 }, (_, index) => ask(`n${index}.x`, `192.0.2.1:${index}`));
+  await settle();
+  assert.deepEqual(asked.map(({ answer }) => answer?.available), [
+    ...Array(5).fill(undefined),
+    ...Array(3).fill(false),
+  ]);
+  // Waiting for what others asked for is not new.
+  const joined = ask("n0.x");
+  const other = ask("other.x", "192.0.2.2:1");
+  await clock.advance(400);
+  const [sixth, seventh, eighth] = [ask("m0.x"), ask("m1.x"), ask("m2.x")];
+  await settle();
+  assert.deepEqual([joined, other, sixth, seventh].map(({ answer }) => answer), [
+    undefined,
+    undefined,
+    undefined,
+    undefined,
+  ]);
+  assert.equal(eighth.answer?.reason, "too many new names from this address");
+  assert.deepEqual(refused(), { rate: 4 });
+  assert.equal(providers.size, 8);
+  await store.close();
+});
+
+test("On demand: so many names are waited for at once", async () => {
+  const { clock, store, ask, arrive, providers, refused } = setUp({
+    maxPending: 3,
+    perSourceRate: 100,
+  });
+  const asked = Array.from({ length: 5 }, (_, index) => ask(`n${index}.x`));
+  await settle();
+  assert.deepEqual(asked.map(({ answer }) => answer?.available), [
+    undefined,
+    undefined,
+    undefined,
+    false,
+    false,
+  ]);
+  assert.deepEqual(refused(), { pending: 2 });
+  arrive("n0.x");
+  ask("n3.x");
+  assert.equal(providers.size, 4);
+  await clock.advance(1);
+  await store.close();
+});
+
+test("On demand: so many handshakes wait at once, for whatever name", async () => {
+  const { store, ask, refused } = setUp();
+  for (let i = 0; i < 10_005; i++) ask("a.example.com");
+  await settle();
+  assert.deepEqual(refused(), { waiters: 5 });
+  await store.close();
+  await settle();
+  assert.deepEqual(refused(), { waiters: 5, closed: 10_000 });
+});
+
+test("On demand: who names nobody gets the default, or nothing", async () => {
+  const nameless = setUp();
+  const refused = nameless.ask("");
+  await settle();
+  assert.equal(refused.answer?.reason, "the client named no host");
+  await nameless.store.close();
+
+  const world = setUp({ names: ["other.example.com"] }, { defaultName: "fallback" });
+  assert.deepEqual(world.providers.names, ["fallback"]);
+  const asked = world.ask("");
+  world.arrive("fallback");
+  await world.clock.advance(200);
+  assert.deepEqual(asked.answer, AVAILABLE);
+  const state = world.store.held.credentials.edge;
+  assert.equal(state?.kind === "open" && state.defaultName, "fallback");
+  await world.store.close();
+});
+
+test("On demand: what is prefetched holds up nothing and is never dropped", async () => {
+  const { clock, providers, store, ask, arrive, names, log } = setUp(
+    { maxEntries: 1 },
+    { prefetch: ["a.x", "b.x", "c.x"] },
+  );
+  assert.deepEqual([names(), providers.names], [[], ["a.x", "b.x", "c.x"]]);
+  for (const name of ["a.x", "b.x"]) arrive(name);
+  for (const name of ["d.x", "e.x"]) {
+    ask(name);
+    arrive(name);
+  }
+  await clock.advance(200);
+  assert.deepEqual(names(), ["a.x", "b.x", "e.x"]);
+  // Removed, it is not shown any more, but may come back.
+  const { events } = providers.of("c.x");
+  events.onRemoved();
+  const asked = ask("c.x");
+  await settle();
+  assert.equal(asked.answer?.available, false);
+  assert.ok(log.lines.some(({ message }) => message === "secret removed by its source"));
+  arrive("c.x");
+  const again = ask("c.x");
+  await clock.advance(200);
+  assert.deepEqual(again.answer, AVAILABLE);
+  assert.deepEqual(names(), ["a.x", "b.x", "c.x", "e.x"]);
+  assert.equal(providers.begun, 5);
+  await store.close();
+});
+
+test("On demand: a prefetched certificate that its source removes is not shown any more", async () => {
+  const { clock, providers, store, arrive, names } = setUp({}, { prefetch: ["a.x"] });
+  arrive("a.x");
+  await clock.advance(200);
+  providers.of("a.x").events.onRemoved();
+  await clock.advance(200);
+  assert.deepEqual(names(), []);
+  arrive("a.x");
+  await clock.advance(200);
+  assert.deepEqual(names(), ["a.x"]);
+  await store.close();
+});
+
+test("On demand: other rules keep what they still allow", async () => {
+  const { clock, providers, store, ask, arrive, names, plan } = setUp({ suffixes: [".x", ".y"] });
+  for (const name of ["a.x", "b.x", "c.y", "d.y"]) {
+    ask(name);
+    arrive(name);
+  }
+  const waiting = ask("e.y");
+  await clock.advance(200);
+  store.follow({ edge: plan({ suffixes: [".x"] }, { prefetch: ["d.y"] }) });
+  await clock.advance(200);
+  assert.deepEqual(names(), ["d.y", "a.x", "b.x"]);
+  assert.equal(waiting.answer?.reason, "the configuration changed");
+  assert.equal(providers.begun, 5);
+  store.follow({ edge: plan({ suffixes: [".x"], maxEntries: 1 }) });
+  assert.deepEqual(names(), ["b.x"]);
+  store.follow({ edge: plan({}, { source: sdsSource("other") }) });
+  assert.deepEqual([names(), providers.size], [[], 0]);
+  await clock.advance(200);
+  assert.equal(providers.closed, 1);
+  await store.close();
+});
+
+test("On demand: a certificate that is followed anyway is there at once", async () => {
+  const { clock, providers, store, ask, arrive, names, plan } = setUp();
+  store.follow({
+    edge: plan(),
+    web: credentialsPlan({ certificates: [secretRef("a.x")] }),
+  });
+  arrive("a.x");
+  const asked = ask("a.x");
+  await clock.advance(200);
+  assert.deepEqual([asked.answer, names(), providers.begun], [AVAILABLE, ["a.x"], 1]);
+  // Removal drops the name here, and the value stays with who was configured to show it.
+  providers.of("a.x").events.onRemoved();
+  assert.deepEqual(names(), []);
+  assert.equal(Object.keys(store.held.certificates).length, 1);
+  await store.close();
+});
+
+test("On demand: listeners without it, and unknown ones, have nothing to give", async () => {
+  const { store, plan } = setUp();
+  store.follow({ web: credentialsPlan(), agent: plan({}, { source: { kind: "consul" } }) });
+  for (const credentials of ["web", "agent", "edge", "__proto__"]) {
+    const answer = await store.certificateWanted({ credentials, name: "a.x", remote: "unix" });
+    assert.equal(answer.available, false);
+  }
+  await store.close();
+});
+
+test("On demand: refresh() asks again for what was not there", async () => {
+  const { clock, providers, store, ask } = setUp();
+  ask("a.x");
+  providers.of("a.x").events.onRemoved();
+  store.refresh();
+  ask("a.x");
+  assert.equal(providers.begun, 2);
+  await clock.advance(1);
+  await store.close();
+});
+
+test("On demand: a million random names cost a bounded amount", { timeout: 120_000 }, async () => {
+  const { clock, providers, store, names, refused } = setUp({
+    maxEntries: 100,
+    maxPending: 50,
+    waitMs: 1_000,
+  });
+  // Every third name exists; the rest are answered late or not at all.
+  const known: (() => void)[] = [];
+  providers.onWatch = ({ ref, events }) => {
+    const index = Number(ref.name.slice(1, -2));
+    if (index % 3 === 0) known.push(() => events.onSecret(certificateSecret(ref.name), "1"));
+    if (index % 3 === 1) known.push(() => events.onRemoved());
+  };
+  let answered = 0;
+  let announced = 0;
+  store.onChange = () => void announced++;
+  const random = seededRandom(7);
+  for (let round = 0; round < 1_000; round++) {
+    for (let i = 0; i < 1_000; i++) {
+      const remote = `10.${round % 250}.${Math.floor(random() * 250)}.${i % 250}:1`;
+      const name = `n${Math.floor(random() * 1e9)}.x`;
+      store.certificateWanted({ credentials: "edge", name, remote }).then(() => answered++);
+    }
+    for (const answer of known.splice(0)) answer();
+    await clock.advance(100);
+  }
+  await clock.advance(2_000);
+  assert.equal(answered, 1_000_000);
+  assert.ok(providers.peak <= 152, `${providers.peak} subscriptions at once`);
+  assert.ok(providers.size <= 100, `${providers.size} subscriptions at the end`);
+  assert.equal(names()?.length, 100);
+  assert.ok(announced <= 1_100, `${announced} announcements`);
+  assert.ok(store.statuses().length <= 100);
+  assert.ok(store.events().length <= 1_000);
+  assert.ok((refused().pending ?? 0) > 900_000);
+  await store.close();
+});
+
+test("On demand: a listener with a certificate of its own opens without it", async () => {
+  const { clock, store, ask, arrive, names, plan } = setUp();
+  store.follow({ edge: { ...plan(), certificates: [secretRef("own.x")] } });
+  await clock.advance(16_000);
+  const state = store.held.credentials.edge;
+  assert.deepEqual(state?.kind === "open" && state.missing, []);
+  ask("a.x");
+  arrive("a.x");
+  arrive("own.x");
+  // Its own is the first, and so what is shown where no name fits.
+  assert.deepEqual(names(), ["own.x", "a.x"]);
+  await store.close();
+});

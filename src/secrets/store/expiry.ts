@@ -1,0 +1,147 @@
+/**
+ * Watches certificates grow old: warns when a third of the lifetime is left and nobody has replaced
+ * them, again whenever half of that is gone, and says when one has expired. One timer for all.
+ *
+ * @module
+ */
+
+import type { Clock, Gauge, Labels, Log, Stats, Timer } from "../../base/mod.ts";
+import type { CertificateSecret } from "../secret.ts";
+import { type Named, SecretLabels } from "./labels.ts";
+
+/** The wall clock may be set; timers do not notice. */
+const LOOK_AGAIN_MS = 600_000;
+/** Halvings go on for ever; warnings stop here. */
+const LAST_WARNING_MS = 60_000;
+const DAY_MS = 86_400_000;
+
+const EXPIRY = "certificate_expiry_seconds";
+
+export interface ExpiryOptions {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly stats: Stats;
+  /** Part of the lifetime that is left when the first warning comes. */
+  readonly warnFraction: number;
+  /** Labels of the gauges about all of them; default none. */
+  readonly scope?: Labels;
+}
+
+type Dated = Pick<CertificateSecret, "serial" | "notBeforeMs" | "notAfterMs">;
+
+interface Watched {
+  readonly secret: Named;
+  readonly certificate: Dated;
+  /** Wall clock of the next warning. */
+  warnMs: number;
+  hasExpired: boolean;
+}
+
+export class ExpiryWatch {
+  readonly #options: ExpiryOptions;
+  readonly #labels: SecretLabels;
+  readonly #watched = new Map<Named, Watched>();
+  readonly #near: Gauge;
+  #timer: Timer | undefined;
+  #timerAtMs = Infinity;
+
+  constructor(options: ExpiryOptions) {
+    this.#options = options;
+    this.#labels = new SecretLabels(options.stats, [EXPIRY]);
+    this.#near = options.stats.gauge(
+      "certificates_near_expiry",
+      "Certificates of which less than a third of the lifetime is left",
+      options.scope,
+    );
+  }
+
+  /** A certificate came, first or in place of another. Its warnings come later, from a timer. */
+  watch(secret: Named, certificate: Dated): void {
+    const { notBeforeMs, notAfterMs } = certificate;
+    const warnMs = notAfterMs - (notAfterMs - notBeforeMs) * this.#options.warnFraction;
+    this.#watched.set(secret, { secret, certificate, warnMs, hasExpired: false });
+    const labels = this.#labels.of(secret);
+    // Several dates cannot be one number; those count in the days that are left.
+    if (labels) {
+      const help = "When a certificate expires, in seconds since 1970";
+      this.#options.stats.gauge(EXPIRY, help, labels).set(Math.floor(notAfterMs / 1_000));
+    }
+    this.#arm(0);
+  }
+
+  forget(secret: Named): void {
+    if (!this.#watched.delete(secret)) return;
+    this.#labels.forget(secret);
+    this.#arm(0);
+  }
+
+  close(): void {
+    this.#timer?.cancel();
+    this.#watched.clear();
+  }
+
+  #look(): void {
+    this.#timer = undefined;
+    this.#timerAtMs = Infinity;
+    const nowMs = this.#options.clock.now();
+    let nextMs = Infinity;
+    let earliestMs = Infinity;
+    let near = 0;
+    for (const watched of this.#watched.values()) {
+      const { notBeforeMs, notAfterMs } = watched.certificate;
+      this.#judge(watched, nowMs);
+      earliestMs = Math.min(earliestMs, notAfterMs);
+      const nearMs = notAfterMs - (notAfterMs - notBeforeMs) * this.#options.warnFraction;
+      if (nowMs >= nearMs) near++;
+      else nextMs = Math.min(nextMs, nearMs);
+      if (!watched.hasExpired) nextMs = Math.min(nextMs, watched.warnMs, notAfterMs);
+    }
+    this.#near.set(near);
+    const { stats, scope = {} } = this.#options;
+    if (this.#watched.size === 0) return stats.remove("certificate_days_left", scope);
+    const left = stats.gauge(
+      "certificate_days_left",
+      "Whole days until the first certificate expires; negative: it has",
+      scope,
+    );
+    left.set(Math.floor((earliestMs - nowMs) / DAY_MS));
+    this.#arm(Math.min(LOOK_AGAIN_MS, Math.max(nextMs - nowMs, 1)));
+  }
+
+  #judge(watched: Watched, nowMs: number): void {
+    const { secret, certificate: { serial, notAfterMs } } = watched;
+    const leftMs = notAfterMs - nowMs;
+    const fields = {
+      secret: secret.ref.name,
+      source: secret.source,
+      serial,
+      expires: textOf(notAfterMs),
+    };
+    if (leftMs <= 0) {
+      if (!watched.hasExpired) this.#options.log.error("certificate has expired", fields);
+      watched.hasExpired = true;
+      return;
+    }
+    // Back in force where the wall clock was set back.
+    watched.hasExpired = false;
+    if (nowMs < watched.warnMs) return;
+    this.#options.log.warn("certificate expires soon and was not replaced", {
+      ...fields,
+      days_left: Math.floor(leftMs / DAY_MS * 10) / 10,
+    });
+    watched.warnMs = leftMs > 2 * LAST_WARNING_MS ? nowMs + leftMs / 2 : Infinity;
+  }
+
+  #arm(delayMs: number): void {
+    const { clock } = this.#options;
+    const atMs = clock.monotonic() + delayMs;
+    if (this.#timerAtMs <= atMs) return;
+    this.#timer?.cancel();
+    this.#timerAtMs = atMs;
+    this.#timer = clock.after(delayMs, () => this.#look());
+  }
+}
+
+function textOf(atMs: number): string {
+  return Math.abs(atMs) <= 8.64e15 ? new Date(atMs).toISOString() : "never";
+}

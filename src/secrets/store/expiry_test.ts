@@ -1,0 +1,113 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { FakeClock } from "../../../test/kit/clock.ts";
+import { certificateSecret, recordingLog } from "../../../test/kit/secret_peers.ts";
+import { Stats } from "../../base/mod.ts";
+import { ExpiryWatch } from "./expiry.ts";
+
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+const NOW_MS = Date.UTC(2026, 10, 21);
+const WEB = { ref: { name: "web" }, source: "file /etc/tls/web.pem" };
+
+function setUp() {
+  const clock = new FakeClock({ startMs: NOW_MS });
+  const log = recordingLog();
+  const stats = new Stats();
+  const watch = new ExpiryWatch({ clock, log, stats, warnFraction: 1 / 3 });
+  return {
+    clock,
+    watch,
+    stats,
+    said: () =>
+      log.lines.map(({ level, fields }) => `${level} ${fields.serial} ${fields.days_left ?? ""}`),
+    value: (name: string) => stats.samples().find((sample) => sample.name === name)?.value,
+  };
+}
+
+/** Valid from now on. */
+function days(serial: string, count: number, fromMs = NOW_MS) {
+  return certificateSecret(serial, { notBeforeMs: fromMs, notAfterMs: fromMs + count * DAY_MS });
+}
+
+test("ExpiryWatch warns at a third, at each half of what is left, and at the end", async () => {
+  const { clock, watch, said, value } = setUp();
+  watch.watch(WEB, days("01", 90));
+  await clock.advance(60 * DAY_MS - 1);
+  assert.deepEqual(said(), []);
+  assert.equal(value("certificates_near_expiry"), 0);
+  assert.equal(value("certificate_days_left"), 30);
+  await clock.advance(2);
+  assert.deepEqual(said(), ["warn 01 30"]);
+  assert.equal(value("certificates_near_expiry"), 1);
+  await clock.advance(29 * DAY_MS);
+  assert.deepEqual(said().slice(1), ["warn 01 15", "warn 01 7.5", "warn 01 3.7", "warn 01 1.8"]);
+  await clock.advance(DAY_MS);
+  const last = said();
+  assert.ok(last.length < 25, `${last.length} lines`);
+  assert.equal(last.at(-1), "error 01 ");
+  await clock.advance(30 * DAY_MS);
+  assert.equal(said().length, last.length);
+  assert.equal(value("certificate_days_left"), -30);
+  assert.equal(value("certificate_expiry_seconds"), (NOW_MS + 90 * DAY_MS) / 1_000);
+  watch.close();
+  assert.equal(clock.pending, 0);
+});
+
+// What is said at once of a certificate that comes, by the days it has behind it of ninety.
+for (
+  const [name, age, want] of [
+    ["a new one", 0, []],
+    ["one at two thirds", 60, ["warn 01 30"]],
+    ["one near its end", 89, ["warn 01 1"]],
+    ["one that has expired", 91, ["error 01 "]],
+    ["one from the future", -10, []],
+  ] as const
+) {
+  test(`ExpiryWatch.watch() of ${name}`, async () => {
+    const { clock, watch, said } = setUp();
+    watch.watch(WEB, days("01", 90, NOW_MS - age * DAY_MS));
+    await clock.advance(1_000);
+    assert.deepEqual(said(), want);
+    watch.close();
+  });
+}
+
+test("ExpiryWatch is quiet about what is replaced in time", async () => {
+  const { clock, watch, said, value } = setUp();
+  for (let day = 0; day < 200; day += 50) {
+    watch.watch(WEB, days(`d${day}`, 90, clock.now()));
+    await clock.advance(50 * DAY_MS);
+  }
+  assert.deepEqual(said(), []);
+  assert.equal(value("certificate_days_left"), 40);
+  watch.forget(WEB);
+  await clock.advance(1);
+  assert.equal(value("certificate_days_left"), undefined);
+  assert.equal(value("certificate_expiry_seconds"), undefined);
+  assert.equal(clock.pending, 0);
+  watch.close();
+});
+
+test("ExpiryWatch notices a wall clock that was set", async () => {
+  const { clock, watch, said } = setUp();
+  watch.watch(WEB, days("01", 90));
+  await clock.advance(DAY_MS);
+  clock.jump(100 * DAY_MS);
+  await clock.advance(HOUR_MS);
+  assert.deepEqual(said(), ["error 01 "]);
+  watch.close();
+});
+
+test("ExpiryWatch has one timer for a thousand certificates, and counts the worst", async () => {
+  const { clock, watch, said, value } = setUp();
+  for (let i = 0; i < 1_000; i++) {
+    watch.watch({ ref: { name: `s${i}` }, source: "sds" }, days(`${i}`, 30 + i));
+  }
+  assert.equal(clock.pending, 1);
+  await clock.advance(21 * DAY_MS);
+  assert.equal(value("certificate_days_left"), 9);
+  assert.equal(value("certificates_near_expiry"), 2);
+  assert.deepEqual(said(), ["warn 0 10", "warn 1 10.3"]);
+  watch.close();
+});

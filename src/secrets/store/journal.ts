@@ -1,0 +1,140 @@
+/**
+ * What people get to know about secrets: events, log lines, counters. Never key material.
+ *
+ * @module
+ */
+
+import type { Clock, Log, Stats } from "../../base/mod.ts";
+import type { SecretEvent } from "../held.ts";
+import type { Secret } from "../secret.ts";
+import { OTHER_SECRETS, SecretLabels } from "./labels.ts";
+import type { Subscription } from "./subscription.ts";
+
+const EVENTS_LIMIT = 1_000;
+/** Distinct faults of one secret that are logged until it is well again. */
+const FAULTS_LIMIT = 20;
+
+const UPDATES = "secret_updates_total";
+const FAILED = "secret_rotation_failed_total";
+const TIMEOUTS = "secret_init_fetch_timeouts_total";
+
+export interface JournalOptions {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly stats: Stats;
+}
+
+export class SecretJournal {
+  readonly #options: JournalOptions;
+  readonly #labels: SecretLabels;
+  readonly #events: SecretEvent[] = [];
+  readonly #faults = new Map<Subscription, Set<string>>();
+
+  constructor(options: JournalOptions) {
+    this.#options = options;
+    this.#labels = new SecretLabels(options.stats, [UPDATES, FAILED, TIMEOUTS]);
+  }
+
+  /** The last thousand, oldest first. */
+  events(): readonly SecretEvent[] {
+    return [...this.#events];
+  }
+
+  /** Returns the time of the change. */
+  changed(of: Subscription, old: Secret | undefined, secret: Secret): number {
+    const nowMs = this.#options.clock.now();
+    this.#count(of, UPDATES, "Accepted values of secrets");
+    const fields = { secret: of.ref.name, source: of.source, ...factsOf(secret) };
+    if (!old) {
+      this.#event(of, "loaded", detailOf(secret));
+      // One that strangers asked for is news only to those who look for it.
+      if (of.configured) this.#options.log.info("secret loaded", fields);
+      else this.#options.log.debug("secret loaded", fields);
+      return nowMs;
+    }
+    const was = old.type === "certificate" ? { old_serial: old.serial } : {};
+    this.#event(of, "rotated", detailOf(secret, old));
+    const message = secret.type === "certificate" ? "certificate rotated" : "trust rotated";
+    this.#options.log.info(message, { ...fields, ...was });
+    return nowMs;
+  }
+
+  recovered(of: Subscription): void {
+    this.#faults.delete(of);
+  }
+
+  rejected(of: Subscription, reason: string): void {
+    if (of.quiet) return;
+    this.#count(of, FAILED, "Values of secrets that could not be used");
+    this.#fault(of, "rejected", reason);
+  }
+
+  unreachable(of: Subscription, reason: string): void {
+    if (of.quiet) return;
+    this.#fault(of, "unreachable", reason);
+  }
+
+  /** `dropped`: there was a value and it is not used any more. */
+  removed(of: Subscription, dropped: boolean): void {
+    if (of.quiet) return;
+    const kept = of.held && !dropped;
+    const detail = kept ? "removed by its source; the last value stays" : "removed by its source";
+    this.#event(of, "removed", detail);
+    const fields = { secret: of.ref.name, source: of.source, dropped };
+    this.#options.log.warn("secret removed by its source", fields);
+  }
+
+  timedOut(of: Subscription): void {
+    this.#count(of, TIMEOUTS, "First values of secrets that did not come in time");
+    const detail = of.fault || "no answer";
+    this.#event(of, "timed_out", detail);
+    const fields = { secret: of.ref.name, source: of.source, reason: detail };
+    this.#options.log.warn("secret did not come in time; opening without it", fields);
+  }
+
+  ended(of: Subscription): void {
+    this.#faults.delete(of);
+    this.#labels.forget(of);
+  }
+
+  #fault(of: Subscription, kind: "rejected" | "unreachable", reason: string): void {
+    let known = this.#faults.get(of);
+    if (!known) this.#faults.set(of, known = new Set());
+    if (known.has(reason) || known.size >= FAULTS_LIMIT) return;
+    known.add(reason);
+    this.#event(of, kind, reason);
+    const fields = { secret: of.ref.name, source: of.source, reason, kept: of.held !== undefined };
+    this.#options.log.warn(`secret ${kind}`, fields);
+  }
+
+  #event(of: Subscription, kind: SecretEvent["kind"], detail: string): void {
+    if (this.#events.length >= EVENTS_LIMIT) this.#events.shift();
+    const atMs = this.#options.clock.now();
+    this.#events.push({ atMs, kind, name: of.ref.name, source: of.source, detail });
+  }
+
+  #count(of: Subscription, name: string, help: string): void {
+    this.#options.stats.counter(name, help, this.#labels.of(of) ?? OTHER_SECRETS).add(1);
+  }
+}
+
+function factsOf(secret: Secret): Readonly<Record<string, unknown>> {
+  switch (secret.type) {
+    case "certificate":
+      return { serial: secret.serial, expires: isoTime(secret.notAfterMs) };
+    case "validation":
+      return { validation: secret.validation.kind };
+  }
+}
+
+function detailOf(secret: Secret, old?: Secret): string {
+  if (secret.type === "validation") return `validation ${secret.validation.kind}`;
+  const dates = `from ${isoTime(secret.notBeforeMs)} to ${isoTime(secret.notAfterMs)}`;
+  const was = old?.type === "certificate" ? `, was ${old.serial}` : "";
+  return `serial ${secret.serial}${was}, ${dates}`;
+}
+
+/** Dates of certificates reach beyond what JavaScript can print. */
+function isoTime(atMs: number): string {
+  return Math.abs(atMs) <= 8.64e15 ? new Date(atMs).toISOString() : "never";
+}

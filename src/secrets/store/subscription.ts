@@ -1,0 +1,170 @@
+/**
+ * One secret followed: its last good value, which stays whatever happens to its source, and what is to
+ * be said about it.
+ *
+ * @module
+ */
+
+import { isDeepStrictEqual } from "node:util";
+import type { HeldSecret, SecretStatus } from "../held.ts";
+import type { SecretRef } from "../plan.ts";
+import type { SecretEvents, SecretWatch } from "../provider.ts";
+import type { Secret } from "../secret.ts";
+import type { SecretJournal } from "./journal.ts";
+import { sourceText } from "./key.ts";
+import type { ProviderLease } from "./shared_providers.ts";
+
+/** What happened, to whoever uses the secret. */
+export interface SubscriptionObserver {
+  onValue?(): void;
+  /** Rejected or unreachable. */
+  onFault?(reason: string): void;
+  onRemoved?(): void;
+}
+
+export interface SubscriptionOptions {
+  readonly key: string;
+  readonly ref: SecretRef;
+  readonly lease: ProviderLease;
+  readonly journal: SecretJournal;
+  readonly nowMs: number;
+  /** What is held, or what is waited for, is different now. */
+  readonly onChange: () => void;
+}
+
+export class Subscription implements SecretEvents {
+  readonly key: string;
+  readonly ref: SecretRef;
+  readonly source: string;
+  readonly startedMs: number;
+  readonly observers = new Set<SubscriptionObserver>();
+  /** Configured by an operator. Of others, which strangers ask for, little is said until they are there. */
+  configured = false;
+  held: HeldSecret<Secret> | undefined;
+  /** There is, was, or cannot be a value for now: nobody needs to wait for the first one any more. */
+  answered = false;
+  timedOut = false;
+  /** Its source said last that there is no such secret; a value that is kept nevertheless is an old one. */
+  withdrawn = false;
+  fault = "";
+  #version = "";
+  #updatedMs = 0;
+  #closed = false;
+  #watch: SecretWatch | undefined;
+  readonly #options: SubscriptionOptions;
+
+  constructor(options: SubscriptionOptions) {
+    this.#options = options;
+    this.key = options.key;
+    this.ref = options.ref;
+    this.source = sourceText(options.ref.source);
+    this.startedMs = options.nowMs;
+    this.#watch = options.lease.provider.watch(options.ref, this);
+  }
+
+  /** Why the secret is silent in events and logs. */
+  get quiet(): boolean {
+    return !this.configured && !this.held;
+  }
+
+  onSecret(secret: Secret, version: string): void {
+    if (this.#closed) return;
+    const { journal, ref, onChange } = this.#options;
+    if (secret.type !== ref.type) {
+      return this.onRejected(`Cannot use "${ref.name}": a ${secret.type} came for a ${ref.type}`);
+    }
+    const old = this.held;
+    this.#version = version;
+    this.fault = "";
+    journal.recovered(this);
+    // The same again only says that the source is well.
+    const isOld = old !== undefined && isDeepStrictEqual(old.value, secret);
+    if (isOld && !this.withdrawn) return;
+    this.withdrawn = false;
+    if (!isOld) {
+      this.held = { key: this.key, name: ref.name, source: this.source, value: secret };
+      this.#updatedMs = journal.changed(this, old?.value, secret);
+    }
+    this.answered = true;
+    onChange();
+    for (const observer of [...this.observers]) observer.onValue?.();
+  }
+
+  onRejected(reason: string): void {
+    if (this.#closed) return;
+    this.fault = reason;
+    this.#options.journal.rejected(this, reason);
+    // Files may still be on their way; a server has said what it has.
+    const { kind } = this.ref.source;
+    if (kind !== "spec" && kind !== "secret_file") this.#answer();
+    for (const observer of [...this.observers]) observer.onFault?.(reason);
+  }
+
+  onRecovered(): void {
+    if (this.#closed || !this.held) return;
+    this.fault = "";
+    this.#options.journal.recovered(this);
+  }
+
+  onUnreachable(reason: string): void {
+    if (this.#closed) return;
+    this.fault = reason;
+    this.#options.journal.unreachable(this, reason);
+    for (const observer of [...this.observers]) observer.onFault?.(reason);
+  }
+
+  /** A withdrawn identity or bundle must not be used; other sources cannot take back what they gave. */
+  onRemoved(): void {
+    if (this.#closed) return;
+    const { journal, onChange } = this.#options;
+    const drops = this.ref.source.kind === "workload" && this.held !== undefined;
+    journal.removed(this, drops);
+    this.withdrawn = true;
+    this.fault = drops || !this.held ? "The source has no such secret" : "";
+    if (drops) {
+      this.held = undefined;
+      this.#version = "";
+      onChange();
+    }
+    this.#answer();
+    for (const observer of [...this.observers]) observer.onRemoved?.();
+  }
+
+  /** Its first value took longer than somebody wanted to wait. */
+  timeOut(): void {
+    if (this.timedOut || this.answered) return;
+    this.timedOut = true;
+    this.#options.journal.timedOut(this);
+  }
+
+  refresh(): void {
+    this.#watch?.refresh();
+  }
+
+  status(): SecretStatus {
+    const { key, source, fault, ref: { type, name }, held } = this;
+    const value = held?.value;
+    const state = held ? "active" : this.answered || this.timedOut ? "missing" : "warming";
+    const version = held ? this.#version : "uninitialized";
+    const status = { key, type, name, source, state, version, updatedMs: this.#updatedMs, fault };
+    if (value?.type !== "certificate") return status as SecretStatus;
+    const { serial, dnsNames, uris, notBeforeMs, notAfterMs } = value;
+    const certificate = { serial, dnsNames, uris, notBeforeMs, notAfterMs };
+    return { ...status, certificate } as SecretStatus;
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#watch?.close();
+    this.#watch = undefined;
+    this.#options.lease.release();
+    this.#options.journal.ended(this);
+  }
+
+  #answer(): void {
+    if (this.answered) return;
+    this.answered = true;
+    this.#options.onChange();
+  }
+}

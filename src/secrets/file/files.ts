@@ -46,7 +46,7 @@ export type DirectoryEntry =
 
 export interface WatchHints {
   onHint(name: string | null): void;
-  onLost(): void;
+  onLost(reason: string): void;
 }
 
 export const realFiles: FileSystem = {
@@ -80,7 +80,7 @@ export const realFiles: FileSystem = {
   },
   watch(path, { onHint, onLost }) {
     const watcher = watch(path, { persistent: false }, (_kind, name) => onHint(name));
-    watcher.on("error", onLost);
+    watcher.on("error", (error) => onLost(messageOf(error)));
     return { close: () => watcher.close() };
   },
 };

@@ -20,6 +20,8 @@ interface Watched {
   readonly followers: Map<OnHint, ReadonlySet<string> | null>;
   watch: DirectoryWatch | null;
   identity: string;
+  /** Its watch broke, which the next one would do as well: tried again by the next poll. */
+  broken: boolean;
   /** Watches made so far. */
   generation: number;
   /** Runs while the watch is looked after, so that two do not make two. */
@@ -70,6 +72,7 @@ export class DirectoryWatches {
           followers: new Map(),
           watch: null,
           identity: "",
+          broken: false,
           generation: 0,
           arming: null,
         };
@@ -95,6 +98,7 @@ export class DirectoryWatches {
   async verify(): Promise<void> {
     for (const watched of [...this.#watched.values()]) {
       if (this.#closed) return;
+      watched.broken = false;
       await this.#arm(watched);
     }
   }
@@ -121,11 +125,13 @@ export class DirectoryWatches {
   async #rearm(watched: Watched): Promise<void> {
     const { directory } = watched;
     const identity = await this.#files.identity(directory);
-    if (!this.#isCurrent(watched) || (watched.watch && watched.identity === identity)) return;
+    if (!this.#isCurrent(watched)) return;
+    if ((watched.watch || watched.broken) && watched.identity === identity) return;
     const missed = watched.watch !== null;
     watched.watch?.close();
     watched.watch = null;
     watched.identity = identity;
+    watched.broken = false;
     if (identity === "") return;
     try {
       // A watch that was replaced may still have something to say, and must not end its successor.
@@ -133,14 +139,10 @@ export class DirectoryWatches {
       const isOwn = () => watched.generation === generation;
       watched.watch = this.#files.watch(directory, {
         onHint: (name) => isOwn() && this.#hint(watched, name),
-        onLost: () => isOwn() && this.#lose(watched),
+        onLost: (reason) => isOwn() && this.#broke(watched, reason),
       });
-      this.#told.delete(directory);
     } catch (error) {
-      const told = this.#told.has(directory);
-      this.#told.add(directory);
-      const fields = { directory, reason: messageOf(error) };
-      if (!told) this.#log.warn("directory cannot be watched, it is polled", fields);
+      this.#tell(directory, messageOf(error));
     }
     if (!missed) return;
     for (const follower of [...watched.followers.keys()]) follower(true);
@@ -152,11 +154,25 @@ export class DirectoryWatches {
 
   #hint(watched: Watched, name: string | null): void {
     if (!this.#isCurrent(watched)) return;
+    // Only now is it known to work.
+    this.#told.delete(watched.directory);
     // The directory's own name: it was removed or moved, and the watch looks at what is no longer there.
     if (name !== null && watched.directory.endsWith(`/${name}`)) this.#lose(watched);
     for (const [follower, names] of [...watched.followers]) {
       follower(name === null || names === null || names.has(name));
     }
+  }
+
+  #broke(watched: Watched, reason: string): void {
+    watched.broken = true;
+    this.#tell(watched.directory, reason);
+    this.#lose(watched);
+  }
+
+  #tell(directory: string, reason: string): void {
+    if (this.#told.has(directory)) return;
+    this.#told.add(directory);
+    this.#log.warn("directory cannot be watched, it is polled", { directory, reason });
   }
 
   #lose(watched: Watched): void {

@@ -1,0 +1,46 @@
+/** Watches that say only after they were made that there is none: Deno's, where the quota is used up. */
+import assert from "node:assert/strict";
+import test from "node:test";
+import { FakeClock } from "../../../test/kit/clock.ts";
+import { advanceUntil, follow, specIn, writePair } from "../../../test/kit/followed_files.ts";
+import { temporaryDirectory } from "../../../test/kit/secret_files.ts";
+import { type FileSystem, realFiles } from "./files.ts";
+
+test("a watch that breaks is told once, and tried again by the poll alone", async () => {
+  await using directory = await temporaryDirectory();
+  const clock = new FakeClock({ startMs: Date.now() });
+  let broken = true;
+  let live = 0;
+  let watches = 0;
+  let readings = 0;
+  const files: Partial<FileSystem> = {
+    read(path, limitBytes) {
+      readings++;
+      return realFiles.read(path, limitBytes);
+    },
+    watch(_path, { onLost }) {
+      watches++;
+      live++;
+      if (broken) queueMicrotask(() => onLost("EMFILE: too many open files"));
+      return { close: () => void live-- };
+    },
+  };
+  const old = await writePair(directory.path);
+  const follower = follow(specIn(directory.path), { clock, files, pollMs: 10_000 });
+  const { record, lines } = follower;
+  await advanceUntil(clock, () => record.certificate?.certPem === old.certPem);
+  await clock.advance(5_000);
+  const [watchesBefore, readingsBefore] = [watches, readings];
+  await clock.advance(4_000);
+  assert.equal(watches, watchesBefore);
+  assert.equal(readings, readingsBefore, "read without a poll or a hint");
+  const next = await writePair(directory.path);
+  await advanceUntil(clock, () => record.certificate?.certPem === next.certPem, 10_200);
+  const warnings = lines.filter((line) => line.level === "warn");
+  assert.equal(warnings.length, 1);
+  assert.match(String(warnings[0]?.fields["reason"]), /EMFILE/);
+  broken = false;
+  await advanceUntil(clock, () => live === 1, 20_000);
+  await follower.hub.close();
+  assert.equal(live, 0);
+});

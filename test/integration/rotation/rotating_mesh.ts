@@ -80,11 +80,13 @@ export class RotatingMesh implements AsyncDisposable {
     const { under } = options;
     const authority = createAuthority();
     const host = loopbackHost();
-    const [inboundPort = 0, ...free] = await freePorts(host, 1 + 2 * schemes.length);
-    const ports = free.slice(0, schemes.length);
-    const outwardPorts = free.slice(schemes.length);
     const echo = await startEcho({ host });
     const serials = await SerialServer.start(host, issue(authority), authority);
+    // Nobody else takes a port here until the proxy has taken all of these.
+    const count = schemes.length;
+    const [inboundPort = 0, adminPort = 0, ...free] = await freePorts(host, 2 + 2 * count);
+    const ports = free.slice(0, count);
+    const outwardPorts = free.slice(count);
     const files = await Promise.all(
       schemes.map((scheme) =>
         RotatingFiles.create(scheme, { ...issue(authority), caPem: authority.rootPem })
@@ -123,7 +125,7 @@ export class RotatingMesh implements AsyncDisposable {
         ],
       }),
     );
-    const words = ["proxy", "-config", config, "-admin-bind", `${host}:0`];
+    const words = ["proxy", "-config", config, "-admin-bind", `${host}:${adminPort}`];
     const postern = under ? startPostern(words, { under, engine: OWN_ENGINE }) : runPostern(words);
     const place = (port: number) => ({ host, port });
     const mesh = new RotatingMesh({

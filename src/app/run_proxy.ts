@@ -60,6 +60,9 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
 
   const state = {
     snapshot: undefined as Snapshot | undefined,
+    applied: undefined as Snapshot | undefined,
+    /** A snapshot in which nothing waited for secrets has been applied. */
+    whole: false,
     draining: false,
     exitCode: 0,
     waitingFor: "the first answer of the agent",
@@ -114,6 +117,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     if (state.snapshot) reasons.push(...unbound());
     // What is added later warms beside what serves already.
     if (state.snapshot && !told) {
+      if (!state.whole && state.applied !== state.snapshot) reasons.push("listeners not bound yet");
       reasons.push(...(parts?.source.status().warming ?? []).map((what) => `waiting for ${what}`));
     }
     return reasons;
@@ -195,8 +199,10 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     unbound = () => binding.unbound;
     source.start((snapshot) => {
       state.snapshot = snapshot;
+      const isWhole = source.status().warming.length === 0;
       applying = applying.then(async () => {
-        await plane.apply(snapshot);
+        await plane.apply(snapshot).finally(() => state.applied = snapshot);
+        state.whole ||= isWhole;
         await binding.look();
       }).catch((error) => log.error("snapshot not applied", { error: messageOf(error) }));
     }, (error) => {

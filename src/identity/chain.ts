@@ -26,6 +26,8 @@ import { formatServiceId, parseServiceId, type ServiceId } from "./spiffe.ts";
 export interface ChainOptions extends Presented {
   readonly roots: readonly Certificate[];
   readonly nowMs: number;
+  /** As of `PeerToJudge`. */
+  readonly presentMs?: number;
   readonly usage: Usage;
   /** Lower case. */
   readonly trustDomains: readonly string[];
@@ -66,7 +68,7 @@ export type ChainVerdict = TrustedPeer | UntrustedPeer;
 
 /** Judges a peer; never throws for anything the peer sent. */
 export function judgeChain(options: ChainOptions): ChainVerdict {
-  const { presented, roots, nowMs, usage, trustDomains } = options;
+  const { presented, roots, nowMs, presentMs = nowMs, usage, trustDomains } = options;
   if (presentedBytes(options) > PRESENTED_LIMIT_BYTES) {
     return refuseChain(`it presented more than ${PRESENTED_LIMIT_BYTES} bytes of certificates`);
   }
@@ -81,6 +83,7 @@ export function judgeChain(options: ChainOptions): ChainVerdict {
     presented: parsePresented(presented),
     roots,
     nowMs,
+    presentMs,
     usage,
     ...options.strictSpiffeChain && { spiffeTrustDomains: trustDomains },
   });

@@ -20,6 +20,8 @@ export interface PathOptions {
   readonly presented: readonly Certificate[];
   readonly roots: readonly Certificate[];
   readonly nowMs: number;
+  /** As of `PeerToJudge`. */
+  readonly presentMs?: number;
   readonly usage: Usage;
   /** Given: every CA on the way must name one of these trust domains as its own. */
   readonly spiffeTrustDomains?: readonly string[];
@@ -155,7 +157,9 @@ function issuerFault(
     return `${name} allows only ${pathLength} CA certificates below it`;
   }
   if (allowsKeyUsage(issuer, "keyCertSign") === false) return `${name} may not sign certificates`;
-  const time = options.allowExpired ? undefined : validityFault(issuer, options.nowMs);
+  const time = options.allowExpired
+    ? undefined
+    : validityFault(issuer, options.nowMs, options.presentMs);
   const fault = time ?? keyFault(issuer);
   if (fault !== undefined) return `${name} ${fault}`;
   const [unknown] = issuer.notUnderstood;
@@ -168,10 +172,17 @@ function issuerFault(
   return options.spiffeTrustDomains && spiffeFault(issuer, options.spiffeTrustDomains);
 }
 
-/** Why a certificate is not valid at `nowMs`, or `undefined`; both ends belong to the validity. */
-export function validityFault(certificate: Certificate, nowMs: number): string | undefined {
+/**
+ * Why a certificate is not valid at `nowMs`, or `undefined`; both ends belong to the validity. One that was
+ * made since then, up to `presentMs`, counts.
+ */
+export function validityFault(
+  certificate: Certificate,
+  nowMs: number,
+  presentMs = nowMs,
+): string | undefined {
   const { notBeforeMs, notAfterMs } = certificate;
-  if (nowMs < notBeforeMs) return `is not valid before ${new Date(notBeforeMs).toISOString()}`;
+  if (presentMs < notBeforeMs) return `is not valid before ${new Date(notBeforeMs).toISOString()}`;
   if (nowMs > notAfterMs) return `expired at ${new Date(notAfterMs).toISOString()}`;
   return undefined;
 }

@@ -54,25 +54,25 @@ export class PeerJudge {
 
   /**
    * The verdict of the validator. `leaf` and `presented` are DER, the latter asked for only where
-   * the leaf is new; `nowMs` is the wall clock.
+   * the leaf is new; times as of {@link PeerToJudge}.
    */
   judge(
     leaf: Uint8Array,
     presented: readonly Uint8Array[] | (() => readonly Uint8Array[]),
-    options: { readonly usage: Usage; readonly nowMs: number },
+    options: Pick<PeerToJudge, "usage" | "nowMs" | "presentMs">,
   ): ChainVerdict {
-    const { usage, nowMs } = options;
+    const { usage, nowMs, presentMs = nowMs } = options;
     const name = nameOf(leaf, usage);
     const known = this.#trusted.get(name);
     const isKnown = known !== undefined && Buffer.compare(known.leaf, leaf) === 0;
-    if (isKnown && known.peer.notBeforeMs <= nowMs && nowMs <= known.peer.notAfterMs) {
+    if (isKnown && known.peer.notBeforeMs <= presentMs && nowMs <= known.peer.notAfterMs) {
       remember(this.#trusted, { key: name, value: known, limit: this.#trustedLimit });
       return known.peer;
     }
     const chain: PeerToJudge = {
       leaf,
       presented: typeof presented === "function" ? presented() : presented,
-      ...{ nowMs, usage },
+      ...{ nowMs, presentMs, usage },
     };
     // Too much to hash is refused by the first check of all, without being remembered.
     if (presentedBytes(chain) > PRESENTED_LIMIT_BYTES) return this.#validator.judge(chain);

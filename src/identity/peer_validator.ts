@@ -12,8 +12,13 @@ import { createRulesValidator } from "./rules_validator.ts";
 import type { Validation } from "./validation.ts";
 
 export interface PeerToJudge extends Presented {
-  /** Wall clock. */
+  /** Wall clock, of the handshake where that was before. */
   readonly nowMs: number;
+  /**
+   * Wall clock of now where {@link nowMs} was before: a CA certificate or a revocation list that was made
+   * since is not one of the future. Nothing is judged by having expired since the handshake.
+   */
+  readonly presentMs?: number;
   readonly usage: Usage;
 }
 
@@ -45,7 +50,10 @@ export function createPeerValidator(
   const roots = parseRoots(validation.rootPems);
   return {
     namesPeers: false,
-    judge: ({ leaf, presented, nowMs, usage }) =>
-      judgeChain({ leaf, presented, nowMs, usage, roots, trustDomains, strictSpiffeChain }),
+    judge: ({ leaf, presented, nowMs, presentMs = nowMs, usage }) =>
+      judgeChain({
+        ...{ leaf, presented, nowMs, presentMs, usage },
+        ...{ roots, trustDomains, strictSpiffeChain },
+      }),
   };
 }

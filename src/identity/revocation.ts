@@ -36,15 +36,18 @@ export class Revocation {
     this.#rules = rules;
   }
 
-  /** `path` is leaf first, anchor last, and known to hold. */
-  judge(path: readonly Certificate[], nowMs: number): RevocationVerdict {
+  /**
+   * `path` is leaf first, anchor last, and known to hold at `nowMs`. A list that was made since then, up to
+   * `presentMs`, counts.
+   */
+  judge(path: readonly Certificate[], nowMs: number, presentMs = nowMs): RevocationVerdict {
     let [fromMs, untilMs] = [-Infinity, Infinity];
     if (this.#known.length === 0) return { kind: "good", fromMs, untilMs };
     // The anchor is the operator's choice: nobody above it has a say.
     for (let at = 0; at < (this.#rules.onlyLeaf ? 1 : path.length - 1); at++) {
       const [certificate, issuer] = [path[at], path[at + 1]];
       if (!certificate || !issuer) break;
-      const found = this.#listFor({ certificate, issuer, isLeaf: at === 0, nowMs });
+      const found = this.#listFor({ certificate, issuer, isLeaf: at === 0, nowMs, presentMs });
       if (typeof found === "string") return { kind: "refused", reason: found };
       if (revokes(found, certificate)) {
         const what = at === 0 ? "its certificate" : "the issuer";
@@ -60,11 +63,12 @@ export class Revocation {
 
   /** The newest list in time of `issuer` that speaks about such certificates, or why there is none. */
   #listFor(
-    { certificate, issuer, isLeaf, nowMs }: {
+    { certificate, issuer, isLeaf, nowMs, presentMs }: {
       readonly certificate: Certificate;
       readonly issuer: Certificate;
       readonly isLeaf: boolean;
       readonly nowMs: number;
+      readonly presentMs: number;
     },
   ): Crl | string {
     const name = `the CA with serial ${issuer.serial}`;
@@ -77,7 +81,7 @@ export class Revocation {
       if (allowsKeyUsage(issuer, "cRLSign") === false) {
         return `${name} may not sign revocation lists`;
       }
-      const late = this.#rules.allowExpired ? undefined : timeFault(crl, nowMs);
+      const late = this.#rules.allowExpired ? undefined : timeFault(crl, nowMs, presentMs);
       if (late !== undefined) fault ??= `the revocation list of ${name} ${late}`;
       else if (!newest || crl.thisUpdateMs > newest.thisUpdateMs) newest = crl;
     }
@@ -98,8 +102,14 @@ function fits(listed: Uint8Array, subject: Uint8Array): boolean {
   return isEmptyName(subject) || isEmptyName(listed) || sameBytes(listed, subject);
 }
 
-function timeFault({ thisUpdateMs, nextUpdateMs }: Crl, nowMs: number): string | undefined {
-  if (nowMs < thisUpdateMs) return `is not valid before ${new Date(thisUpdateMs).toISOString()}`;
+function timeFault(
+  { thisUpdateMs, nextUpdateMs }: Crl,
+  nowMs: number,
+  presentMs: number,
+): string | undefined {
+  if (presentMs < thisUpdateMs) {
+    return `is not valid before ${new Date(thisUpdateMs).toISOString()}`;
+  }
   if (nowMs > nextUpdateMs) return `expired at ${new Date(nextUpdateMs).toISOString()}`;
   return undefined;
 }

@@ -192,18 +192,18 @@ class RulesValidator {
       readonly trustDomain?: string;
     },
   ): Held | UntrustedPeer {
-    const { nowMs, usage, presented } = peer;
+    const { nowMs, presentMs = nowMs, usage, presented } = peer;
     const { allowExpired, maxDepth } = this.#rules;
     // Of the path that is found, since the search ends with it.
     let known: Span = EVER;
     const path = findPath({
       leaf,
       presented: parsePresented(presented),
-      ...{ roots, nowMs, usage, allowExpired, maxDepth },
+      ...{ roots, nowMs, presentMs, usage, allowExpired, maxDepth },
       ...trustDomain !== undefined && this.#options.strictSpiffeChain &&
         { spiffeTrustDomains: [trustDomain] },
       pathFault: (certificates) => {
-        const revocation = this.#revocation.judge(certificates, nowMs);
+        const revocation = this.#revocation.judge(certificates, nowMs, presentMs);
         if (revocation.kind === "refused") return revocation.reason;
         known = revocation;
         return undefined;

@@ -156,7 +156,10 @@ export class Trust {
       validation.rules.acceptUntrusted;
   }
 
-  /** Our own verdict, to which the runtime's must agree where it was asked. */
+  /**
+   * Our own verdict, to which the runtime's must agree where it was asked. `nowMs` is the wall clock of the
+   * handshake: what a peer's certificates say is held against that, what we trust is that of now.
+   */
   verify(peer: PresentedPeer, usage: "client" | "server", nowMs: number): ChainVerdict {
     const rules = this.#judge;
     if (this.material.missing.length > 0) return untrusted("the rules for peers have not come");
@@ -166,7 +169,11 @@ export class Trust {
         ? ANONYMOUS
         : untrusted("no certificate was presented");
     }
-    const verdict = rules.judge.judge(peer.leaf, () => peer.chain(), { usage, nowMs });
+    const verdict = rules.judge.judge(peer.leaf, () => peer.chain(), {
+      usage,
+      nowMs,
+      presentMs: Math.max(nowMs, this.#options.now()),
+    });
     if (verdict.kind === "trusted" && !peer.accepted) {
       return {
         kind: "untrusted",

@@ -13,11 +13,11 @@ import { APIS, mutualTls, SUBJECTS, waitForLeaf } from "../kit/tls_subjects.ts";
 const HOUR_MS = 3_600_000;
 const ca = createAuthority({ name: "root" });
 const other = createAuthority({ name: "other" });
-const crl = (...serials: readonly string[]) =>
+const crl = (thisUpdateMs: number, ...serials: readonly string[]) =>
   inlineBytes(mintCrlPem({
     signer: ca.key.privateKey,
     issuer: "root",
-    thisUpdateMs: Date.now() - HOUR_MS,
+    thisUpdateMs,
     nextUpdateMs: Date.now() + HOUR_MS,
     revoked: serials,
   }));
@@ -32,7 +32,7 @@ for (const [subject, startProxy] of SUBJECTS) {
     await using sds = await startSdsPeer();
     await sds.set({
       web: certificateSecret(leaf),
-      roots: validationSecret(ca.rootPem, { crl: crl() }),
+      roots: validationSecret(ca.rootPem, { crl: crl(Date.now() - HOUR_MS) }),
     });
     await using proxy = await startProxy({
       sds: sds.address,
@@ -42,7 +42,10 @@ for (const [subject, startProxy] of SUBJECTS) {
     using stays = await TlsSession.open(place, { client: clientPair(kept) });
     using goes = await TlsSession.open(place, { client: clientPair(revoked) });
 
-    await sds.set({ roots: validationSecret(ca.rootPem, { crl: crl(serialOf(revoked)) }) });
+    // Lists hold whole seconds: this one is of after the handshakes.
+    await pause(1_100);
+    const list = crl(Date.now(), serialOf(revoked));
+    await sds.set({ roots: validationSecret(ca.rootPem, { crl: list }) });
     await sds.acknowledged("roots");
     await eventually("its certificate is refused", async () => {
       return !(await probeTls(place, clientPair(revoked))).accepted;

@@ -206,12 +206,11 @@ export class Trust {
     const isFull = waiting === 0 && this.#wanted.size >= onDemand.maxPending;
     if (isFull || judgeName(onDemand, name) !== undefined) return undefined;
     this.#wanted.set(name, waiting + 1);
-    return this.#options.want(name, remote).then((come) => {
+    return this.#options.want(name, remote).finally(() => {
       const left = (this.#wanted.get(name) ?? 1) - 1;
       if (left > 0) this.#wanted.set(name, left);
       else this.#wanted.delete(name);
-      return come ? this.#options.current()?.serverNamed(name) : undefined;
-    });
+    }).then((come) => come ? this.#options.current()?.serverNamed(name) : undefined);
   }
 
   /** For a certificate that was fetched by that name. */

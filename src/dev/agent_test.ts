@@ -251,6 +251,33 @@ test("as a client agent it prefixes forwarded errors and writes unset limits as 
   });
 });
 
+test("central configuration is merged map by map, as Consul's; what is registered wins", async () => {
+  await using it = await started();
+  it.agent.setConfigEntry({
+    Kind: "proxy-defaults",
+    Name: "global",
+    Config: { a: 1, postern_tls: { minVersion: "1.3", list: [{ x: 1 }], deep: { one: 1 } } },
+  });
+  it.agent.registerService({
+    Name: "web",
+    Port: 1,
+    Connect: {
+      SidecarService: {
+        Proxy: {
+          Config: { postern_tls: { minVersion: "1.2", list: [{ y: 2 }], deep: { two: 2 } } },
+        },
+      },
+    },
+  });
+  const { Proxy } = await it.client.json<{ Proxy: { Config: unknown } }>(
+    "/v1/agent/service/web-sidecar-proxy",
+  );
+  assert.deepEqual(Proxy.Config, {
+    a: 1,
+    postern_tls: { minVersion: "1.2", list: [{ y: 2 }], deep: { one: 1, two: 2 } },
+  });
+});
+
 test("jitter lengthens a blocking wait by a sixteenth at most, never a leaf's", async () => {
   await using it = await started({ random: () => 0.999 });
   const { index } = await it.client.get("/v1/connect/intentions/match?by=destination&name=db");

@@ -22,11 +22,10 @@ export function mergeProxy(
   const service = textAt(proxy, "DestinationServiceName");
   const global = find("proxy-defaults", "global") ?? {};
   const defaults = find("service-defaults", service) ?? {};
-  const config = {
-    ...objectAt(global, "Config"),
-    ...serviceConfig(defaults),
-    ...objectAt(proxy, "Config"),
-  };
+  const config = deepMerged(
+    { ...objectAt(global, "Config"), ...serviceConfig(defaults) },
+    objectAt(proxy, "Config"),
+  );
   const upstreams = Array.isArray(proxy["Upstreams"]) ? proxy["Upstreams"] as readonly Json[] : [];
   return {
     ...proxy,
@@ -47,6 +46,15 @@ export function mergeProxy(
         : upstream
     ),
   };
+}
+
+/** Maps inside of maps are merged as well; lists and everything else of `over` win whole. */
+function deepMerged(under: JsonObject, over: JsonObject): JsonObject {
+  const merged = Object.entries(over).map(([key, value]): [string, Json] => {
+    const below = Object.hasOwn(under, key) ? under[key] : undefined;
+    return [key, isObject(below) && isObject(value) ? deepMerged(below, value) : value];
+  });
+  return { ...under, ...Object.fromEntries(merged) };
 }
 
 /** Names whose service-defaults the merge of this proxy reads, for whoever watches it. */

@@ -1,0 +1,252 @@
+/**
+ * What README says about credentials, run: every example is read by what reads it in earnest, and
+ * configuration files are checked with the files, servers and sockets that they name.
+ */
+
+import assert from "node:assert/strict";
+import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { DEFAULT_ON_DEMAND_RULES, parseSdsServers, parseTlsConfig } from "../../src/secrets/mod.ts";
+import { NO_PLANS, planRegistration } from "../../src/snapshot/credential_plans.ts";
+import { createAuthority } from "../kit/certificates.ts";
+import { runPostern } from "../kit/dev_mesh.ts";
+import { inlineBundle, inlineCertificate, startSdsServer } from "../kit/sds_server.ts";
+import * as facts from "../kit/snapshot_facts.ts";
+import { LISTENER } from "../kit/tls_config.ts";
+import { startWorkloadServer, svidOf } from "../kit/workload_server.ts";
+
+const ROOT = join(dirname(fileURLToPath(import.meta.url)), "../..");
+const README = await readFile(join(ROOT, "README.md"), "utf8");
+const PAGE = section("Credentials") + section("Credentials reference");
+const AGENT = "/run/spire/sockets/agent.sock";
+
+interface Example {
+  /** The heading it stands under, and its place there. */
+  readonly name: string;
+  /** What reads it; `undefined`: the page does not say. */
+  readonly kind: string | undefined;
+  readonly text: string;
+}
+
+const EXAMPLES = PAGE.split(/^#+ (?=\S)/m).flatMap((part) => {
+  const [heading = ""] = part.split("\n");
+  return [...part.matchAll(/(?:<!-- example: (\w+) -->\n+)?```json\n(.*?)```/gs)]
+    .map(([, kind, text = ""], index): Example => ({
+      name: `${heading} ${index + 1}`,
+      kind,
+      text,
+    }));
+});
+
+function section(heading: string): string {
+  const [, after = ""] = README.split(`\n## ${heading}\n`);
+  const [text = ""] = after.split(/\n## /);
+  assert.notEqual(text, "", `README has no page "${heading}"`);
+  return `\n## ${heading}\n${text}`;
+}
+
+function examplesOf(kind: string): readonly Example[] {
+  const examples = EXAMPLES.filter((example) => example.kind === kind);
+  assert.notEqual(examples.length, 0, `there is no example of kind ${kind}`);
+  return examples;
+}
+
+/** What a machine that follows the page has, below a directory of its own. */
+class Machine implements AsyncDisposable {
+  readonly root: string;
+  readonly #authority = createAuthority({ trustDomain: "example.org" });
+
+  private constructor(root: string) {
+    this.root = root;
+  }
+
+  static async create(): Promise<Machine> {
+    const machine = new Machine(await mkdtemp(join(tmpdir(), "page-")));
+    await machine.#certbot();
+    await machine.#webTls();
+    await machine.#kubernetes();
+    await mkdir(join(machine.root, "run/sds"), { recursive: true });
+    await mkdir(join(machine.root, dirname(AGENT)), { recursive: true });
+    return machine;
+  }
+
+  /** An example with this machine's paths in place of the page's. */
+  placed(text: string): string {
+    return text.replace(/(?<=")(?=\/(?:etc|run|var)\/)|(?<=unix:\/\/)(?=\/)/g, this.root);
+  }
+
+  async sdsServer(path: string): Promise<AsyncDisposable> {
+    const server = await startSdsServer({ path: join(this.root, path) });
+    const id = "spiffe://example.org/web";
+    server.set(
+      inlineCertificate("web", this.#leaf()),
+      inlineCertificate(id, this.#leaf()),
+      inlineBundle("clients", this.#authority.rootPem),
+      inlineBundle("ALL", this.#authority.rootPem),
+    );
+    return server;
+  }
+
+  async workloadServer(): Promise<AsyncDisposable> {
+    const address = { kind: "unix", path: join(this.root, AGENT) } as const;
+    const server = await startWorkloadServer({ address });
+    const bundles = { "spiffe://example.org": this.#authority.rootDer };
+    server.sendSvids({ svids: [svidOf(this.#authority, "spiffe://example.org/web")] });
+    server.sendBundles({ bundles });
+    return server;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return rm(this.root, { recursive: true, force: true });
+  }
+
+  #leaf() {
+    const uri = "spiffe://example.org/web";
+    const { certPem, keyPem } = this.#authority.issueLeaf({ service: "web", uri });
+    return { certPem, keyPem };
+  }
+
+  async #write(path: string, bytes: string | Uint8Array): Promise<void> {
+    const file = join(this.root, path);
+    await mkdir(dirname(file), { recursive: true });
+    await writeFile(file, bytes, { mode: 0o600 });
+  }
+
+  async #link(path: string, target: string): Promise<void> {
+    const link = join(this.root, path);
+    await mkdir(dirname(link), { recursive: true });
+    await symlink(target, link);
+  }
+
+  async #certbot(): Promise<void> {
+    const { certPem, keyPem } = this.#leaf();
+    for (const [name, pem] of [["fullchain", certPem], ["privkey", keyPem]] as const) {
+      await this.#write(`etc/letsencrypt/archive/www.example.com/${name}1.pem`, pem);
+      const target = `../../archive/www.example.com/${name}1.pem`;
+      await this.#link(`etc/letsencrypt/live/www.example.com/${name}.pem`, target);
+    }
+  }
+
+  async #webTls(): Promise<void> {
+    const { certPem, keyPem } = this.#leaf();
+    const at = (name: string) => `run/web-tls/${name}`;
+    await this.#write(at("cert.pem"), certPem);
+    await this.#write(at("key.pem"), keyPem);
+    await this.#write(at("ca.pem"), this.#authority.rootPem);
+    await this.#write(at("web.p12"), await readFile(join(ROOT, "test/fixtures/secrets/aes.p12")));
+    await this.#write(at("password"), "secret\n");
+    const file = (name: string) => `{ filename: ${JSON.stringify(join(this.root, at(name)))} }`;
+    const secret = `name: db
+tls_certificate:
+  certificate_chain: ${file("cert.pem")}
+  private_key: ${file("key.pem")}
+`;
+    await this.#write(
+      at("db.yaml"),
+      `resources:
+- "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret
+  ${secret.trim().replaceAll("\n", "\n  ")}
+`,
+    );
+  }
+
+  async #kubernetes(): Promise<void> {
+    const { certPem, keyPem } = this.#leaf();
+    const mount = "var/run/secrets/web-tls";
+    const files = { "tls.crt": certPem, "tls.key": keyPem, "ca.crt": this.#authority.rootPem };
+    await this.#link(`${mount}/..data`, "..2026_11_21");
+    for (const [name, pem] of Object.entries(files)) {
+      await this.#write(`${mount}/..2026_11_21/${name}`, pem);
+      await this.#link(`${mount}/${name}`, `..data/${name}`);
+    }
+  }
+}
+
+test("every block of JSON on the page says what reads it", () => {
+  const silent = EXAMPLES.filter(({ kind }) => kind === undefined).map(({ name }) => name);
+  assert.deepEqual(silent, []);
+  const kinds = new Set(EXAMPLES.map(({ kind }) => kind));
+  assert.deepEqual([...kinds].sort(), ["config", "listener", "registration", "servers"]);
+});
+
+for (const { name, text } of examplesOf("config")) {
+  test(`check finds nothing wrong with README, ${name}`, async () => {
+    await using machine = await Machine.create();
+    const usesAgent = text.includes(`unix://${AGENT}`);
+    await using _sds = await machine.sdsServer(usesAgent ? AGENT : "run/sds/server.sock");
+    await using _agent = usesAgent ? undefined : await machine.workloadServer();
+    const file = join(machine.root, "postern.json");
+    await writeFile(file, machine.placed(text));
+    const env = { SPIFFE_ENDPOINT_SOCKET: `unix://${join(machine.root, AGENT)}` };
+    await using checked = runPostern(["check", "-config", file], { env });
+    checked.expectEnd();
+    const { code } = await checked.process.waitExit({ timeoutMs: 20_000 });
+    assert.equal(code, 0, checked.output);
+    assert.match(checked.output, /^certificate .*^.*postern\.json is valid: service w/ms);
+    assert.doesNotMatch(checked.output, /warning/);
+  });
+}
+
+for (const { name, text } of examplesOf("listener")) {
+  test(`a listener takes README, ${name}`, () => {
+    const parsed = parseTlsConfig(JSON.parse(text), LISTENER);
+    assert.deepEqual(parsed.kind === "valid" ? parsed.warnings : parsed.problems, []);
+  });
+}
+
+for (const { name, text } of examplesOf("servers")) {
+  test(`SDS servers are described by README, ${name}`, () => {
+    const { node } = LISTENER;
+    const parsed = parseSdsServers(JSON.parse(text), { path: [], node });
+    assert.deepEqual(parsed.kind === "valid" ? parsed.warnings : parsed.problems, []);
+  });
+}
+
+for (const { name, text } of examplesOf("registration")) {
+  test(`a registration with postern_tls is that of README, ${name}`, () => {
+    const { Proxy: { Config, Upstreams } } = JSON.parse(text).Connect.SidecarService;
+    const upstreams = Upstreams.map((upstream: Record<string, Record<string, unknown>>) =>
+      facts.declaration(String(upstream.DestinationName), { tls: upstream.Config?.postern_tls })
+    );
+    const registration = facts.registration({ tls: Config.postern_tls, upstreams });
+    const planned = planRegistration(registration, NO_PLANS, {});
+    assert.deepEqual([planned.refused, planned.warnings], [[], []]);
+    assert.equal(planned.inbound, "inbound");
+    assert.deepEqual(planned.plans.inbound?.certificates.map(({ source }) => source.kind), ["sds"]);
+    assert.equal(planned.upstreams.size, 1);
+  });
+}
+
+test("the page's limits on demand are the defaults", () => {
+  const { maxEntries, maxPending, perSourceRate, negativeTtlMs, waitMs } = DEFAULT_ON_DEMAND_RULES;
+  const wanted = {
+    maxEntries: `${maxEntries}`,
+    maxPending: `${maxPending}`,
+    perSourceRate: `${perSourceRate}`,
+    negativeTtl: `${negativeTtlMs / 1_000}s`,
+    wait: `${waitMs / 1_000}s`,
+  };
+  const told = Object.keys(wanted).map((name) => [
+    name,
+    PAGE.match(new RegExp(`^\\| \`${name}\` +\\| (\\S+) `, "m"))?.[1],
+  ]);
+  assert.deepEqual(Object.fromEntries(told), wanted);
+});
+
+test("every metric on the page is one that the source counts", async () => {
+  const named = [...new Set(PAGE.match(/(?<=`postern_)\w+(?=`)/g))]
+    .filter((name) => !/tls$/.test(name));
+  assert.ok(named.length >= 7, `only ${named.join(", ")}`);
+  const sources = [];
+  for (const directory of ["src/secrets", "src/proxy", "src/admin"]) {
+    for (const path of await readdir(join(ROOT, directory), { recursive: true })) {
+      if (!path.endsWith(".ts") || path.endsWith("_test.ts")) continue;
+      sources.push(await readFile(join(ROOT, directory, path), "utf8"));
+    }
+  }
+  const text = sources.join("\n");
+  assert.deepEqual(named.filter((name) => !text.includes(`"${name}"`)), []);
+});

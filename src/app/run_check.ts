@@ -121,7 +121,8 @@ function warningOf({ message, fields }: LogRecord): readonly string[] {
     case "configuration":
       return [`warning: ${fields.warning}`];
     case "key file is readable by others":
-      return [`warning: ${fields.file} holds a key and is readable by others (${fields.mode})`];
+      // Keys, passwords, and files of Envoy's that may have a key in them.
+      return [`warning: ${fields.file} can be read by others (mode ${fields.mode})`];
     case "certificate expires soon and was not replaced":
       return [`warning: certificate ${fields.secret} expires soon: ${fields.expires}`];
     case "certificate has expired":
@@ -132,9 +133,11 @@ function warningOf({ message, fields }: LogRecord): readonly string[] {
 }
 
 function describe({ type, name, source, certificate }: SecretStatus): string {
-  if (!certificate) return `${type} ${name} (${source})`;
+  // Of a secret file whose only secret is taken, whatever its name.
+  const what = [type, name, `(${source})`].filter((part) => part !== "").join(" ");
+  if (!certificate) return what;
   const { serial, dnsNames, uris, notAfterMs } = certificate;
   const names = [...uris, ...dnsNames].join(", ");
   const until = new Date(notAfterMs).toISOString();
-  return `${type} ${name} (${source}): ${names}, serial ${serial}, until ${until}`;
+  return `${what}: ${names}, serial ${serial}, until ${until}`;
 }

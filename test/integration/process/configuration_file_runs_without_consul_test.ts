@@ -88,7 +88,7 @@ test("check tells what the proxy would warn of", async () => {
   assert.equal((await checked.process.waitExit({ timeoutMs: 10_000 })).code, 0);
   assert.match(
     checked.output,
-    /^warning: .*web\.key holds a key and is readable by others \(0644\)$/m,
+    /^warning: .*web\.key can be read by others \(mode 0644\)$/m,
   );
   assert.match(checked.output, /^warning: inbound\.tls asks nobody for a certificate/m);
 });

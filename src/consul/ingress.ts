@@ -78,7 +78,7 @@ export function readIngressEntry(json: unknown, gateway: string): IngressEntry |
     tls: {
       enabled: isEnabled(entry.TLS) || isEnabled(listener.TLS),
       index,
-      path: [entryName(gateway)],
+      path: ["ingress-gateway", gateway],
       entry: {
         TLS: entry.TLS,
         Listeners: [{

@@ -74,7 +74,7 @@ test("withIngressEntry() makes an upstream of a TCP listener", () => {
     ingressTls: {
       enabled: false,
       index: 0,
-      path: ['ingress-gateway entry "igw"'],
+      path: ["ingress-gateway", "igw"],
       entry: {
         TLS: { Enabled: false, SDS: { ClusterName: "sds" } },
         Listeners: [{

@@ -8,7 +8,8 @@
 
 import type { Leaf, Registration, Roots } from "../consul/mod.ts";
 import type { HeldSecrets } from "../secrets/mod.ts";
-import { type CredentialPlans, listenerKey, NO_PLANS, refusedOf } from "./credential_plans.ts";
+import { closedByRefusal } from "./closed_by_refusal.ts";
+import { type CredentialPlans, NO_PLANS } from "./credential_plans.ts";
 import { earliest, Grace } from "./grace.ts";
 import type { CredentialsVerdict, JudgeCredentials } from "./judge_credentials.ts";
 import type { Known } from "./known.ts";
@@ -186,22 +187,10 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
     outcome: { kind: "ready", snapshot: published },
     refused,
     pending: upstreams.pending,
-    warming: [...warmingShown(own), ...closedByRefusal(plans, published)],
+    warming: [...warmingShown(own), ...closedByRefusal(plans, registration, published)],
     memory: { ...kept, snapshot: published },
     dueMs,
   };
-}
-
-/** One line for each listener that is closed because its credentials could not be understood. */
-function closedByRefusal(plans: CredentialPlans, snapshot: Snapshot): readonly string[] {
-  const keys = [...plans.upstreams, ...plans.listeners]
-    .filter(([id, key]) => key === "refused" && !snapshot.upstreams[id]).map(([id]) => id);
-  if (plans.inbound === "refused" && !snapshot.inbound) keys.push("inbound");
-  return plans.refused
-    .filter(({ what }) =>
-      keys.some((key) => what === refusedOf(key) || what === refusedOf(listenerKey(key)))
-    )
-    .map(({ what, reason }) => `${what} that can be used: ${reason}`);
 }
 
 function waiting(

@@ -122,7 +122,7 @@ export function planRegistration(
   for (const { id: upstream, name, tls, listenerTls, ingressTls } of registration.upstreams) {
     if (ingressTls && ingressSds) {
       const parsed = readIngressTls(ingressTls, ingressSds);
-      if (parsed.kind !== "plain") listeners.set(upstream, take(`${upstream} listener`, parsed));
+      if (parsed.kind !== "plain") listeners.set(upstream, take(listenerKey(upstream), parsed));
     }
     if (listenerTls !== undefined) {
       const where = [`upstream ${name}`, "postern_listener_tls"];

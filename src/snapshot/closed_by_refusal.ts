@@ -10,7 +10,8 @@ import { type CredentialPlans, listenerKey, refusedOf } from "./credential_plans
 import type { Snapshot } from "./snapshot.ts";
 
 /**
- * One line for each, with the reason. One of an ingress gateway does not count: its config entry is for many teams, and the others' listeners serve.
+ * One line for each, with the reason. One of an ingress gateway does not count: its config entry is
+ * for many teams, and the others' listeners serve.
  */
 export function closedByRefusal(
   plans: CredentialPlans,

@@ -2,14 +2,13 @@ import assert from "node:assert/strict";
 import { createPrivateKey, createPublicKey } from "node:crypto";
 import test from "node:test";
 import { createAuthority } from "../kit/certificates.ts";
-import { startEcho } from "../kit/echo.ts";
 import { sdsSecret } from "../kit/envoy_tls.ts";
 import { startPosternTls } from "../kit/postern_tls.ts";
 import { OWN_ENGINE } from "../kit/postern.ts";
 import { eventually, pause } from "../kit/process.ts";
 import { certificateSecret, startSdsPeer } from "../kit/sds_peer.ts";
 import { serialOf } from "../kit/tls_probe.ts";
-import { TlsLoad } from "../kit/tls_load.ts";
+import { EchoProcess, TlsLoad } from "../kit/tls_load.ts";
 import { percentile, TlsSession } from "../kit/tls_session.ts";
 import { APIS } from "../kit/tls_subjects.ts";
 
@@ -39,7 +38,7 @@ const generations = [generation(), generation()] as const;
 for (const api of APIS) {
   test(`${COUNT} certificates of one listener, ${api}: ready in ${START_MS} ms, and rotated under traffic`, async () => {
     const [first, second] = generations;
-    await using echo = await startEcho({ host: "127.0.0.1" });
+    using echo = await EchoProcess.start();
     await using sds = await startSdsPeer();
     await sds.set(secretsOf(first));
     const startedMs = performance.now();
@@ -109,10 +108,10 @@ for (const api of APIS) {
     assert.ok(readyMs < START_MS, `ready after ${readyMs} ms`);
     // What else the machine does makes a round slow, be it a quiet one; not all of them.
     const quiet = percentile(rounds.map((round) => round.quiet), 0.5);
-    const ratio = Math.min(...rounds.map(({ busy }) => busy)) / quiet;
-    if (rounds.length > 1) {
-      assert.ok(ratio <= 2, `p99 at ${ratio.toFixed(1)} times what it is without a burst`);
-    }
+    const busy = Math.min(...rounds.map((round) => round.busy));
+    // Server, load and echo want the same processors during a burst: a few milliseconds are theirs.
+    const limit = Math.max(2 * quiet, OWN_ENGINE === "bun" ? 15 : 60);
+    assert.ok(busy <= limit, `p99 ${busy.toFixed(1)} ms, without a burst ${quiet.toFixed(1)} ms`);
     const { entries } = await sds.log();
     const streams = new Set(entries.map(({ stream }) => stream));
     assert.equal(streams.size, 1, "all names share a stream");

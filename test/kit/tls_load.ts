@@ -12,7 +12,9 @@ import { OWN_ENGINE } from "./postern.ts";
 import { deadline } from "./process.ts";
 import type { TlsTrafficOptions, TlsTrafficResult } from "./tls_session.ts";
 
-const CHILD = fileURLToPath(new URL("tls_load_child.ts", import.meta.url));
+const CHILD = "tls_load_child.ts";
+const ECHO_CHILD = "echo_child.ts";
+const START_TIMEOUT_MS = 10_000;
 const STOP_TIMEOUT_MS = 20_000;
 
 export class TlsLoad {
@@ -21,10 +23,7 @@ export class TlsLoad {
   #output = "";
 
   constructor(place: Place, options: TlsTrafficOptions) {
-    const words = OWN_ENGINE === "deno" ? ["run", "-A", "--no-check", CHILD] : [CHILD];
-    const child = spawn(process.execPath, [...words, JSON.stringify({ place, ...options })], {
-      stdio: ["pipe", "pipe", "inherit"],
-    });
+    const child = startChild(CHILD, JSON.stringify({ place, ...options }));
     this.#child = child;
     this.#ended = new Promise((resolve) => child.on("close", () => resolve()));
     child.stdin?.on("error", () => {});
@@ -40,4 +39,39 @@ export class TlsLoad {
   [Symbol.dispose](): void {
     this.#child.kill("SIGKILL");
   }
+}
+
+/** An echo in a process of its own. */
+export class EchoProcess implements Place {
+  readonly host = "127.0.0.1";
+  readonly port: number;
+  readonly #child: ChildProcess;
+
+  private constructor(child: ChildProcess, port: number) {
+    this.#child = child;
+    this.port = port;
+  }
+
+  static async start(): Promise<EchoProcess> {
+    const child = startChild(ECHO_CHILD, "127.0.0.1");
+    const port = await deadline(
+      new Promise<number>((resolve) => {
+        child.stdout?.setEncoding("utf8").once("data", (text: string) => resolve(Number(text)));
+      }),
+      START_TIMEOUT_MS,
+    );
+    if (port === undefined) throw new Error("Cannot start an echo: it names no port");
+    return new EchoProcess(child, port);
+  }
+
+  [Symbol.dispose](): void {
+    this.#child.kill("SIGKILL");
+  }
+}
+
+/** On the engine that runs the test. */
+function startChild(name: string, argument: string): ChildProcess {
+  const script = fileURLToPath(new URL(name, import.meta.url));
+  const words = OWN_ENGINE === "deno" ? ["run", "-A", "--no-check", script] : [script];
+  return spawn(process.execPath, [...words, argument], { stdio: ["pipe", "pipe", "inherit"] });
 }

@@ -37,7 +37,7 @@ export interface NamesOptions {
 }
 
 /** Checking certificates in a row, before traffic gets its turn. */
-const TURN_MS = 5;
+const TURN_MS = 1;
 
 export class SecretNames implements ProtocolHost {
   readonly #options: NamesOptions;

@@ -111,14 +111,17 @@ export class ExpiryWatch {
   #judge(watched: Watched, nowMs: number): void {
     const { secret, certificate: { serial, notAfterMs } } = watched;
     const leftMs = notAfterMs - nowMs;
-    const fields = {
+    // Only where something is said: a burst of rotations looks at all certificates again and again.
+    const fieldsOf = () => ({
       secret: secret.ref.name,
       source: secret.source,
       serial,
       expires: textOf(notAfterMs),
-    };
+    });
     if (leftMs <= 0) {
-      if (!watched.hasExpired) this.#options.log.error("certificate has expired", fields);
+      if (!watched.hasExpired) {
+        this.#options.log.error("certificate has expired", fieldsOf());
+      }
       watched.hasExpired = true;
       return;
     }
@@ -126,7 +129,7 @@ export class ExpiryWatch {
     watched.hasExpired = false;
     if (nowMs < watched.warnMs) return;
     this.#options.log.warn("certificate expires soon and was not replaced", {
-      ...fields,
+      ...fieldsOf(),
       days_left: Math.floor(leftMs / DAY_MS * 10) / 10,
     });
     watched.warnMs = leftMs > 2 * LAST_WARNING_MS ? nowMs + leftMs / 2 : Infinity;

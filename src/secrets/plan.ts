@@ -112,7 +112,7 @@ export interface OnDemandRules {
   readonly perSourceRate: number;
   /** Names waited for at once. Default 100. */
   readonly maxPending: number;
-  /** How long a handshake waits, within its own deadline. Default 10 s. */
+  /** How long a handshake waits, within its own deadline of 10 s. Default 8 s, so that the client is told. */
   readonly waitMs: number;
 }
 
@@ -123,7 +123,7 @@ export const DEFAULT_ON_DEMAND_RULES: OnDemandRules = {
   negativeTtlMs: 30_000,
   perSourceRate: 10,
   maxPending: 100,
-  waitMs: 10_000,
+  waitMs: 8_000,
 };
 
 /** TLS versions and suites of one listener or upstream, in place of the proxy's. */

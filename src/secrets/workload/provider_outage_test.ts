@@ -142,6 +142,8 @@ test("createWorkloadProvider().close() ends every stream", async () => {
   await followed.certificate();
   await set.provider.close();
   await set.server.settles("svids", 0);
+  // The last timer ends a connection whose peer does not say goodbye.
+  await set.clock.advance(5_000);
   assert.equal(set.clock.pending, 0);
   assert.ok(followed.silent);
 });

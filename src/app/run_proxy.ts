@@ -26,6 +26,7 @@ import { boundedAuthorize } from "./bounded_authorize.ts";
 import { createLogOutput } from "./log_output.ts";
 import { Notifier } from "./notify.ts";
 import { createLocalPlane, type DataPlane } from "./plane.ts";
+import { giveWayToTraffic } from "./priority.ts";
 import { onSignals } from "./signals.ts";
 import { createSource, type ProxySource } from "./source.ts";
 import { versionInfo, versionLine } from "./version.ts";
@@ -189,6 +190,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
       if (told || notReady().length > 0) return;
       told = true;
       clock.after(TRIM_MS, () => engine.trim({ shared: true }));
+      if (options.workers > 0) giveWayToTraffic();
       log.info("ready", { proxy: proxyId, service: state.snapshot?.service });
       notifier.ready(`serving ${state.snapshot?.service ?? ""}`);
     };

@@ -116,7 +116,9 @@ export function formatPrometheus(samples: readonly Sample[], prefix = "postern_"
     }\n# TYPE ${prefix}${name} ${first.kind}\n`;
     for (const { labels, value } of list) {
       const pairs = Object.entries(labels).map(([key, label]) => `${key}="${escapeLabel(label)}"`);
-      text += `${prefix}${name}${pairs.length ? `{${pairs.join(",")}}` : ""} ${numberText(value)}\n`;
+      text += `${prefix}${name}${pairs.length ? `{${pairs.join(",")}}` : ""} ${
+        numberText(value)
+      }\n`;
     }
   }
   return text;

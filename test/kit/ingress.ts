@@ -82,7 +82,9 @@ export class IngressMesh implements AsyncDisposable {
   }
 
   /** One cluster besides the SDS server's, as operators add them for Envoy: objects with commas. */
-  envoyConfig(more: string = JSON.stringify({ name: "zipkin", type: "ORIGINAL_DST" })) {
+  envoyConfig(
+    more: string = JSON.stringify({ name: "zipkin", type: "ORIGINAL_DST" }),
+  ): Readonly<Record<string, string>> {
     const cluster = JSON.stringify(sdsCluster("sds-cluster", this.sds.address));
     return { envoy_extra_static_clusters_json: `${cluster},\n${more}` };
   }
@@ -109,7 +111,10 @@ function sdsCluster(name: string, address: Address): Readonly<Record<string, unk
 }
 
 /** A TCP listener for `db`. */
-export function toDb(port: number, tls?: Readonly<Record<string, unknown>>) {
+export function toDb(
+  port: number,
+  tls?: Readonly<Record<string, unknown>>,
+): Readonly<Record<string, unknown>> {
   return {
     Port: port,
     Protocol: "tcp",

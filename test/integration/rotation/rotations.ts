@@ -36,9 +36,9 @@ export async function rotateAndWait(
 ): Promise<Shown> {
   const { index = 0, leaf = issue(mesh.authority), caPem = mesh.authority.rootPem } = options;
   const pids = [mesh.postern.pid, process.pid];
-  const before = await Promise.all(pids.map(waitsMs));
   const written = await mesh.files[index]?.rotate({ ...leaf, caPem });
   if (written === undefined) throw new Error(`There are no files ${index}`);
+  const before = await Promise.all(pids.map(waitsMs));
   await shows(mesh, client, { index, leaf });
   const tookMs = performance.now() - written;
   const after = await Promise.all(pids.map(waitsMs));
@@ -99,10 +99,10 @@ export function figures(name: string, shown: readonly Shown[]): string {
     `${ms(0.99)} ms (p99), ${ms(1)} ms (most); at most ${starved} ms without a processor`;
 }
 
-/** Fails unless all were shown in time; of single ones, time without a processor does not count. */
+/** Fails unless nine of ten were shown in time, and each but for the time without a processor. */
 export function assertPrompt(name: string, shown: readonly Shown[], limitMs = 1_000): void {
-  const usual = percentile(shown.map(({ tookMs }) => tookMs), 0.5);
-  assert.ok(usual < limitMs, figures(name, shown));
+  const most = percentile(shown.map(({ tookMs }) => tookMs), 0.9);
+  assert.ok(most < limitMs, figures(name, shown));
   for (const { tookMs, starvedMs } of shown) {
     assert.ok(tookMs - starvedMs < limitMs, `after ${tookMs} ms; ${figures(name, shown)}`);
   }

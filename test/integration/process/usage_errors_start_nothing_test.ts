@@ -82,7 +82,7 @@ const REFUSED: readonly (readonly [
     "half a configuration",
     ["proxy", "-config", "DIR/cut.json"],
     {},
-    /"DIR\/cut.json": +line 1, column 18: the file is not JSON/,
+    /"DIR\/cut.json":\s+line 1, column 18: the file is not JSON/,
   ],
   ["an empty configuration", ["proxy", "-config", "DIR/empty.json"], {}, /line 1.*service/s],
   ["a switched off trust store", SIDECAR, { NODE_TLS_REJECT_UNAUTHORIZED: "0" }, /unset it/],

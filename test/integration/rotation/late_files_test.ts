@@ -22,9 +22,12 @@ test("a listener whose files come late opens by itself, and /ready says what it 
     ...{ cert: "tls/web.crt", key: "tls/web.key", ca: "ca.pem" },
     initialFetchTimeout: "600s",
   });
-  const waiting = await listener.postern.admin("/ready");
+  // The admin server may be there before the configuration has been read.
+  const waiting = await eventually("what is waited for", async () => {
+    const answer = await listener.postern.admin("/ready");
+    return /waiting for .*web\.crt/.test(answer.body) && answer;
+  });
   assert.equal(waiting.status, 503);
-  assert.match(waiting.body, /waiting for .*web\.crt/);
   assert.match(waiting.body, /ca\.pem/);
   assert.equal(await listener.place(), undefined);
   await listener.write({ "ca.pem": authority.rootPem });

@@ -182,3 +182,8 @@ test("parseCrls() reads several texts with several lists, and says which is brok
   assert.throws(() => parseCrls([CA.rootPem]), /no X509 CRL block/);
   assert.throws(() => parseCrls(Array.from({ length: 101 }, () => pem)), /more than 100/);
 });
+
+test("mintCrl() takes a serial that is written without its leading zero", () => {
+  const crl = parseCrl(list({ revoked: ["e01"] }));
+  assert.ok(revokes(crl, { serial: "0e:01" }));
+});

@@ -77,7 +77,9 @@ export function mintCrlPem(options: CrlOptions): string {
 
 function entryOf(entry: string | RevokedEntry, revokedMs: number): Uint8Array {
   const { serial, extensions = [] } = typeof entry === "string" ? { serial: entry } : entry;
-  const digits = serial.replaceAll(":", "");
+  const written = serial.replaceAll(":", "");
+  // Some write numbers without their leading zeros.
+  const digits = written.length % 2 === 0 ? written : `0${written}`;
   const bytes = Uint8Array.from(digits.match(/../g) ?? [], (hex) => parseInt(hex, 16));
   return derSequence(
     derUnsigned(bytes),

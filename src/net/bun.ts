@@ -110,7 +110,7 @@ async function listenSecure(
 ): Promise<Listener> {
   let listener: NativeListener | undefined;
   const onChooser = () => listener?.defer();
-  return listener = await listen(bun, options, {
+  const handler: BunSocketHandler = {
     open(socket) {
       const accepted = new Accepted(socket, onChooser);
       keepAlive(socket, accepted.remote);
@@ -119,9 +119,12 @@ async function listenSecure(
     },
     // No `data`: it would see the ciphertext. A drain handler satisfies the API.
     drain() {},
-    close(socket, error) {
-      (socket.data as Accepted | undefined)?.rawClosed(error);
-    },
+  };
+  // Only a client that a chooser is to decide about is held as a plain socket, and can close as one:
+  // others do not pay for being told of it.
+  return listener = await listen(bun, options, handler, {
+    ...handler,
+    close: (socket, error) => (socket.data as Accepted | undefined)?.rawClosed(error),
   });
 }
 
@@ -129,10 +132,11 @@ async function listen(
   bun: BunRuntime,
   options: ListenOptions,
   socket: BunSocketHandler,
+  deferredSocket?: BunSocketHandler,
 ): Promise<NativeListener> {
   const { address } = options;
   if (address.kind === "unix") await clearStaleSocket(address.path);
-  return new NativeListener(bun, options, socket);
+  return new NativeListener(bun, options, socket, deferredSocket);
 }
 
 function dial(bun: BunRuntime, options: DialOptions, handler: DialHandler): Dial {

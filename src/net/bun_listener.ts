@@ -16,16 +16,25 @@ import type { Listener, ListenOptions } from "./port.ts";
 export class NativeListener implements Listener {
   readonly address: BindAddress;
   readonly #bind: () => BunListener;
+  readonly #deferredSocket: BunSocketHandler;
   #native: BunListener | undefined;
   #watch: Watch | undefined;
   #deferred = false;
   #state: "open" | "paused" | "closed" = "open";
 
-  constructor(bun: BunRuntime, options: ListenOptions, socket: BunSocketHandler) {
+  /** `deferredSocket`: callbacks in place of `socket` once {@link defer} was called. */
+  constructor(
+    bun: BunRuntime,
+    options: ListenOptions,
+    socket: BunSocketHandler,
+    deferredSocket: BunSocketHandler = socket,
+  ) {
     const { address, reusePort } = options;
     const native = bind(bun, { address, reusePort }, socket);
     this.address = address.kind === "unix" ? address : { ...address, port: native.port };
-    this.#bind = () => bind(bun, { address: this.address, reusePort }, socket);
+    this.#deferredSocket = deferredSocket;
+    const current = () => this.#deferred ? deferredSocket : socket;
+    this.#bind = () => bind(bun, { address: this.address, reusePort }, current());
     this.#native = native;
   }
 
@@ -46,16 +55,22 @@ export class NativeListener implements Listener {
     if (this.#watch) report(this.#watch, true);
     else {
       this.#native = this.#bind();
-      if (this.#deferred) deferAccept(this.#native.fd);
+      this.#deferAccept();
     }
     this.#state = "open";
   }
 
   /** From now on clients are handed out once they have spoken, where the kernel can do that. */
   defer(): void {
-    if (this.#deferred || this.address.kind === "unix") return;
+    if (this.#deferred) return;
     this.#deferred = true;
-    if (this.#native) deferAccept(this.#native.fd);
+    this.#native?.reload({ socket: this.#deferredSocket });
+    this.#deferAccept();
+  }
+
+  #deferAccept(): void {
+    if (!this.#deferred || !this.#native || this.address.kind === "unix") return;
+    deferAccept(this.#native.fd);
   }
 
   close(): void {

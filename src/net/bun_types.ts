@@ -63,6 +63,8 @@ export interface BunListener {
   readonly port: number;
   readonly fd: number;
   stop(closeConnections: boolean): void;
+  /** Other callbacks, for open sockets as well. */
+  reload(options: { readonly socket: BunSocketHandler }): void;
 }
 
 export interface BunRuntime {

@@ -136,11 +136,11 @@ export class Trust {
 
   /** Why these credentials may not be used now; undefined: they may. */
   fault(nowMs: number): string | undefined {
-    const { missing, certificates } = this.material;
+    const { missing } = this.material;
     if (missing.length > 0) return `these secrets have not come: ${missing.join(", ")}`;
-    const [shown] = certificates;
-    // Of several each is looked at when it is chosen.
-    if (!shown || certificates.length > 1 || nowMs <= shown.notAfterMs) return undefined;
+    // Where there is a choice each is looked at when it is chosen.
+    const shown = this.#only;
+    if (!shown || nowMs <= shown.notAfterMs) return undefined;
     return `our own certificate expired at ${new Date(shown.notAfterMs).toISOString()}`;
   }
 

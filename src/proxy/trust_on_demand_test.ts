@@ -126,3 +126,8 @@ test("Trust.server() on demand has room again after a question that failed", asy
     await assert.rejects(chosen, /lost/);
   }
 });
+
+test("Trust.fault() on demand: a single certificate that has expired keeps no other name away", () => {
+  const { trust } = onDemand();
+  assert.equal(trust.fault(NOW_MS + 10 * 365 * 86_400_000), undefined);
+});

@@ -19,11 +19,17 @@ import { fileURLToPath } from "node:url";
 
 export type Engine = "deno" | "bun";
 
+export interface Failure {
+  readonly name: string;
+  /** What the report says of it; empty for a skipped test. */
+  readonly text: string;
+}
+
 export interface Counts {
   readonly passed: number;
   readonly failed: number;
-  /** Names of what failed or was skipped. */
-  readonly failures: readonly string[];
+  /** What failed or was skipped. */
+  readonly failures: readonly Failure[];
 }
 
 interface Suite {
@@ -52,15 +58,34 @@ const BUN_TEST_TIMEOUT_MS = 300_000;
  */
 export function countJunit(xml: string): Counts {
   let passed = 0;
-  const failures: string[] = [];
+  const failures: Failure[] = [];
   for (const [, attributes = "", body = ""] of xml.matchAll(TEST_CASE)) {
     const name = unescapeXml(attributes.match(/\bname="([^"]*)"/)?.[1] ?? "?");
-    if (/<skipped\b/.test(body)) failures.push(`${name} (skipped)`);
-    else if (/<(failure|error)\b/.test(body)) failures.push(name);
+    const failed = FAILED.exec(body);
+    if (/<skipped\b/.test(body)) failures.push({ name: `${name} (skipped)`, text: "" });
+    else if (failed) failures.push({ name, text: unescapeXml(failed[1] ?? "").trim() });
     else passed++;
   }
   return { passed, failed: failures.length, failures };
 }
+
+/**
+ * A failure as it is shown once more below everything else: whoever sees only the end of a long output
+ * must not lose the reason. Each line begins with `  |`.
+ */
+export function showFailure({ name, text }: Failure): string {
+  const shown = text.length <= SHOWN_TEXT
+    ? text
+    : `${text.slice(0, SHOWN_TEXT / 4)}\n...\n${text.slice(-SHOWN_TEXT * 3 / 4)}`;
+  const lines = shown === "" ? [] : shown.split("\n");
+  return [`  failed: ${name}`, ...lines.map((line) => `  | ${line}`)].join("\n");
+}
+
+/** Characters of a failure: the error's words come first, what its process printed comes last. */
+const SHOWN_TEXT = 4_000;
+
+/** Text of a failed test case. */
+const FAILED = /<(?:failure|error)\b(?:[^>"]|"[^"]*")*?(?:\/>|>([\s\S]*?)<\/(?:failure|error)>)/;
 
 /** Attributes and body of one test case, self-closing or not. */
 const TEST_CASE = /<testcase\b((?:[^>"]|"[^"]*")*?)(?:\/>|>([\s\S]*?)<\/testcase>)/g;
@@ -78,7 +103,7 @@ async function runSuite(suite: Suite, timeoutMs: number): Promise<Counts> {
     console.log(
       `${suite.engine} ${suite.name}: ${counts.passed} passed, ${counts.failed} failed (${seconds} s)`,
     );
-    for (const failure of counts.failures) console.log(`  failed: ${failure}`);
+    for (const failure of counts.failures) console.log(showFailure(failure));
     return counts;
   } finally {
     await rm(directory, { recursive: true, force: true });
@@ -94,7 +119,7 @@ function blame(counts: Counts, code: number | string): Counts {
     : counts.passed === 0
     ? "no test was run"
     : undefined;
-  return fact ? { ...counts, failed: 1, failures: [fact] } : counts;
+  return fact ? { ...counts, failed: 1, failures: [{ name: fact, text: "" }] } : counts;
 }
 
 function commandOf(suite: Suite, report: string): string[] {
@@ -208,8 +233,9 @@ function unescapeXml(text: string): string {
     "&quot;": '"',
     "&apos;": "'",
     "&amp;": "&",
+    "&#10;": "\n",
   };
-  return text.replace(/&(?:lt|gt|quot|apos|amp);/g, (entity) => named[entity] ?? entity);
+  return text.replace(/&(?:lt|gt|quot|apos|amp|#10);/g, (entity) => named[entity] ?? entity);
 }
 
 if (import.meta.main) {

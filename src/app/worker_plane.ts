@@ -25,6 +25,9 @@ const VIEW_TIMEOUT_MS = 1_000;
 const RESTART_MS = 200;
 const RESTART_MAX_MS = 10_000;
 const YOUNG_MS = 10_000;
+/** A worker that has not said that it runs is given up after this; longer each time in a row. */
+const START_TIMEOUT_MS = 10_000;
+const START_TIMEOUT_MAX_MS = 80_000;
 
 type Answer = Extract<FromWorker, { kind: "done" }>["value"];
 
@@ -113,6 +116,8 @@ class WorkerHandle {
   #restart: Timer | undefined;
   #restartMs = RESTART_MS / 2;
   #startedMs = 0;
+  #startTimeoutMs = START_TIMEOUT_MS;
+  #late: Timer | undefined;
 
   constructor(given: HandleOptions) {
     this.#given = given;
@@ -144,6 +149,7 @@ class WorkerHandle {
 
   terminate(): void {
     this.#restart?.cancel();
+    this.#late?.cancel();
     this.#worker?.terminate();
     this.#worker = undefined;
   }
@@ -155,10 +161,23 @@ class WorkerHandle {
     this.#worker = worker;
     this.#startedMs = options.clock.monotonic();
     this.#applied = undefined;
-    let ready = () => {};
-    this.#ready = new Promise((resolve) => ready = resolve);
+    const starting = Promise.withResolvers<void>();
+    this.#ready = starting.promise;
+    const timeoutMs = this.#startTimeoutMs;
+    this.#late = options.clock.after(timeoutMs, () => {
+      // On a machine too slow for the time limit, a longer one must come.
+      this.#startTimeoutMs = Math.min(timeoutMs * 2, START_TIMEOUT_MAX_MS);
+      died(`it did not start within ${timeoutMs / 1000} s`);
+    });
+    const started = () => {
+      this.#late?.cancel();
+      starting.resolve();
+    };
     worker.onmessage = ({ data }: MessageEvent<FromWorker>) => {
       if (data.kind === "ready") {
+        // One that was given up must not be taken for its successor.
+        if (this.#worker !== worker) return;
+        this.#startTimeoutMs = START_TIMEOUT_MS;
         const settings: WorkerSettings = {
           worker: index,
           workers,
@@ -169,14 +188,14 @@ class WorkerHandle {
           logLevel: level(),
         };
         this.send({ kind: "start", settings, counts: counts.memory });
-        ready();
+        started();
       } else this.#told(data);
     };
     const died = (reason: string) => {
       if (this.#worker !== worker) return;
       this.#worker = undefined;
       worker.terminate();
-      ready();
+      started();
       this.#replace(reason);
     };
     worker.onerror = (event) => {

@@ -4,6 +4,7 @@ import { createLog, type LogRecord, systemClock } from "../base/mod.ts";
 import type { ConnectionView } from "../proxy/mod.ts";
 import type { Snapshot } from "../snapshot/mod.ts";
 import { createAuthority } from "../../test/kit/certificates.ts";
+import { FakeClock } from "../../test/kit/clock.ts";
 import {
   EchoClient,
   type EchoServer,
@@ -15,6 +16,7 @@ import {
 import { eventually, freePorts, loopbackHost } from "../../test/kit/process.ts";
 import { intention, snapshotOf, targetOf } from "../../test/kit/snapshots.ts";
 import type { DataPlane } from "./plane.ts";
+import type { FromWorker, ToWorker } from "./protocol.ts";
 import { createWorkerPlane } from "./worker_plane.ts";
 
 const HELLO = new TextEncoder().encode("hello");
@@ -192,4 +194,76 @@ test("createWorkerPlane() applies what changed while a worker was dead", async (
     );
   });
   await expectRefused(rig.upstream);
+});
+
+/** A worker thread of which nothing is known but what it was told. */
+class FakeWorker {
+  onmessage: ((event: { readonly data: FromWorker }) => void) | null = null;
+  onerror: unknown = null;
+  readonly told: ToWorker[] = [];
+  terminated = false;
+
+  postMessage(message: ToWorker): void {
+    this.told.push(message);
+    if ("id" in message) this.says({ kind: "done", id: message.id, value: true });
+  }
+
+  says(data: FromWorker): void {
+    this.onmessage?.({ data });
+  }
+
+  terminate(): void {
+    this.terminated = true;
+  }
+
+  addEventListener(): void {}
+}
+
+test("createWorkerPlane() gives up a worker that does not start, ever later", async () => {
+  const clock = new FakeClock();
+  const lines: LogRecord[] = [];
+  const workers: FakeWorker[] = [];
+  const plane = createWorkerPlane({
+    clock,
+    log: createLog({ clock, holder: { level: "info" }, write: (record) => lines.push(record) }),
+    workers: 1,
+    logJson: false,
+    logLevel: "error",
+    maxConnections: 10,
+    idleTimeoutMs: 0,
+    lifetimeMs: 0,
+    remoteAuthorize: () => Promise.resolve({ allowed: false, reason: "nobody asks" }),
+    fetchCertificate: () => Promise.resolve(false),
+    createWorker: () => {
+      const worker = new FakeWorker();
+      workers.push(worker);
+      return worker as unknown as Worker;
+    },
+  });
+  const ca = createAuthority();
+  const applied = plane.apply(snapshotOf({ ca, service: "web" }));
+  await clock.advance(9_999);
+  assert.equal(workers.length, 1);
+  await clock.advance(1);
+  await applied;
+  assert.equal(await plane.retryFailed(), false, "nothing is bound");
+  assert.match(String(lines[0]?.fields.reason), /did not start within 10 s/);
+  await clock.advance(200);
+  assert.deepEqual(workers.map(({ terminated }) => terminated), [true, false]);
+  await clock.advance(19_999);
+  assert.equal(workers.length, 2);
+  await clock.advance(1_000);
+  const [first, , third] = workers;
+  assert.ok(first && third);
+  assert.match(String(lines[1]?.fields.reason), /did not start within 20 s/);
+  first.says({ kind: "ready" });
+  assert.deepEqual(third.told, [], "what was given up speaks for nobody");
+  third.says({ kind: "ready" });
+  await clock.advance(0);
+  assert.deepEqual(third.told.map(({ kind }) => kind), ["start", "apply"]);
+  assert.equal(await plane.retryFailed(), true);
+  await clock.advance(3_600_000);
+  assert.equal(workers.length, 3, "one that runs is left alone");
+  plane.close();
+  assert.ok(third.terminated);
 });

@@ -12,7 +12,7 @@ import { isExecutable } from "../../scripts/cache.ts";
 import { eventually, type Exit, Process, type ProcessOptions } from "./process.ts";
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), "..", "..");
-const START_TIMEOUT_MS = 20_000;
+const START_TIMEOUT_MS = 60_000;
 
 export interface AdminReply {
   readonly status: number;
@@ -41,7 +41,7 @@ export class Postern {
   async adminAddress(): Promise<string> {
     if (this.#address) return this.#address;
     const found = await this.process.waitFor(
-      /admin server listening"?[^\n]*?address["=:]+\s*([^\s",]+)/,
+      /admin server listening"?[^\n]*?address["=:]+\s*([^\s",]+)[^\n]*\n/,
       { timeoutMs: START_TIMEOUT_MS },
     );
     return this.#address = found[1] ?? "";
@@ -56,7 +56,7 @@ export class Postern {
         reply.on("end", () => resolve({ status: reply.statusCode ?? 0, body }));
         reply.on("error", reject);
       });
-      sent.setTimeout(10_000, () => sent.destroy(new Error(`${path}: no answer in time`)));
+      sent.setTimeout(20_000, () => sent.destroy(new Error(`${path}: no answer in time`)));
       sent.on("error", reject);
       sent.end();
     });
@@ -72,10 +72,18 @@ export class Postern {
   async waitReady(options: { readonly timeoutMs?: number } = {}): Promise<void> {
     const { timeoutMs = START_TIMEOUT_MS } = options;
     try {
+      let last = "";
       await eventually("postern is ready", async () => {
-        if (this.process.ended) throw new Error("it ended");
-        return (await this.admin("/ready")).status === 200;
-      }, { timeoutMs });
+        // One that is gone will not become ready: nothing to wait for.
+        if (this.process.ended) return true;
+        const { status, body } = await this.admin("/ready");
+        last = `/ready says ${status}, ${body.trim()}`;
+        return status === 200;
+      }, { timeoutMs }).catch((error) => {
+        throw new Error(`${error instanceof Error ? error.message : error}; ${last}`);
+      });
+      const { ended } = this.process;
+      if (ended) throw new Error(`It ended with ${ended.signal ?? ended.code} before it was ready`);
     } catch (error) {
       throw new Error(`${error instanceof Error ? error.message : error}\n${this.process.tail()}`);
     }

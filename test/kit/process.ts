@@ -6,7 +6,8 @@
  */
 
 import { type ChildProcess, spawn } from "node:child_process";
-import { createServer } from "node:net";
+import { readFileSync } from "node:fs";
+import { createServer, type Server } from "node:net";
 
 export interface ProcessOptions {
   /** Added to this process's environment; `undefined` removes a variable. */
@@ -23,7 +24,7 @@ export interface Exit {
 
 /** How much output is kept: the newest part of it. */
 const OUTPUT_LIMIT = 1 << 20;
-const STOP_TIMEOUT_MS = 15_000;
+const STOP_TIMEOUT_MS = 30_000;
 
 const running = new Set<Process>();
 process.on("exit", () => {
@@ -36,6 +37,8 @@ export class Process {
   /** Resolves when it has ended and its output is complete. */
   readonly exited: Promise<Exit>;
   #output = "";
+  /** Of each stream: the beginning of a line whose end has not come yet. */
+  readonly #partial = { stdout: "", stderr: "" };
   #ended: Exit | undefined;
   #failure: Error | undefined;
   readonly #child: ChildProcess;
@@ -50,15 +53,13 @@ export class Process {
     });
     this.#child = child;
     running.add(this);
-    const append = (chunk: string) => {
-      this.#output = (this.#output + chunk).slice(-OUTPUT_LIMIT);
-      this.#notify();
-    };
-    child.stdout?.setEncoding("utf8").on("data", append);
-    child.stderr?.setEncoding("utf8").on("data", append);
+    for (const name of ["stdout", "stderr"] as const) {
+      child[name]?.setEncoding("utf8").on("data", (chunk: string) => this.#take(name, chunk));
+    }
     this.exited = new Promise((resolve) => {
       const end = (exit: Exit) => {
         if (this.#ended) return;
+        this.#append(this.#partial.stdout + this.#partial.stderr);
         this.#ended = exit;
         running.delete(this);
         this.#notify();
@@ -69,9 +70,11 @@ export class Process {
         end({ code: null, signal: null });
       });
       child.on("close", (code, signal) => end({ code, signal }));
-      // A grandchild that holds the pipes open keeps "close" away; the end of the process counts.
+      // A grandchild that holds the pipes open keeps "close" away; the end of the process counts. Two
+      // timers: who got no processor meanwhile reads what there is to read between them.
       child.on("exit", (code, signal) => {
-        setTimeout(() => end({ code, signal }), 2_000).unref();
+        const last = () => setTimeout(() => end({ code, signal }), 500).unref();
+        setTimeout(last, 2_000).unref();
       });
     });
   }
@@ -83,7 +86,10 @@ export class Process {
     return this.#child.pid;
   }
 
-  /** Everything it wrote on both streams, the newest {@link OUTPUT_LIMIT} characters. */
+  /**
+   * The lines that it wrote on both streams, the newest {@link OUTPUT_LIMIT} characters of them. Whole
+   * lines, but for the last words of one that has ended: where a chunk ends says nothing.
+   */
   get output(): string {
     return this.#output;
   }
@@ -139,13 +145,27 @@ export class Process {
 
   /** The end of the output, for failure messages. */
   tail(): string {
-    return `--- ${this.name} ---\n${this.#output.slice(-6_000)}`;
+    const { stdout, stderr } = this.#partial;
+    const rest = this.#ended ? "" : stdout + stderr;
+    return `--- ${this.name} ---\n${(this.#output + rest).slice(-6_000)}`;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     // A stopped (SIGSTOP) process would not see SIGTERM.
     this.kill("SIGCONT");
     await this.stop();
+  }
+
+  #take(name: "stdout" | "stderr", chunk: string): void {
+    const text = this.#partial[name] + chunk;
+    const end = text.lastIndexOf("\n") + 1;
+    this.#partial[name] = text.slice(end);
+    if (end > 0) this.#append(text.slice(0, end));
+  }
+
+  #append(text: string): void {
+    this.#output = (this.#output + text).slice(-OUTPUT_LIMIT);
+    this.#notify();
   }
 
   #until<T>(check: () => T | undefined, timeoutMs: number): Promise<T | undefined> {
@@ -203,7 +223,7 @@ export async function eventually<T>(
   check: () => Promise<T | undefined | false> | T | undefined | false,
   options: { readonly timeoutMs?: number; readonly everyMs?: number } = {},
 ): Promise<T> {
-  const { timeoutMs = 15_000, everyMs = 50 } = options;
+  const { timeoutMs = 30_000, everyMs = 50 } = options;
   const until = performance.now() + timeoutMs;
   let last = "";
   for (;;) {
@@ -232,27 +252,47 @@ export function loopbackHost(): string {
   return `127.${byte()}.${byte()}.${byte()}`;
 }
 
-/** Ports on `host` that were free a moment ago. */
+/** Below the ports that the system gives to whoever asks for any, or dials. */
+const FIRST_PORT = 10_000;
+const LAST_PORT = firstEphemeralPort() - 1;
+/** Given by this process: nobody listens there yet, and the next story must not get them, too. */
+const given = new Set<string>();
+
+/**
+ * Ports on `host` that are free, and that nobody gets by chance until the story has taken them: the
+ * system gives none of this range to sockets that do not name one.
+ */
 export async function freePorts(host: string, count: number): Promise<number[]> {
-  const servers = await Promise.all(
-    Array.from(
-      { length: count },
-      () =>
-        new Promise<ReturnType<typeof createServer>>((resolve, reject) => {
-          const server = createServer();
-          server.on("error", reject);
-          server.listen(0, host, () => resolve(server));
-        }),
-    ),
-  );
-  const ports = servers.map((server) => {
-    const address = server.address();
-    return typeof address === "object" && address ? address.port : 0;
-  });
-  await Promise.all(
-    servers.map((server) => new Promise<void>((resolve) => server.close(() => resolve()))),
-  );
+  const ports: number[] = [];
+  while (ports.length < count) {
+    const port = FIRST_PORT + Math.floor(Math.random() * (LAST_PORT - FIRST_PORT + 1));
+    const place = `${host}:${port}`;
+    if (given.has(place) || !await isFree(host, port)) continue;
+    given.add(place);
+    ports.push(port);
+  }
   return ports;
+}
+
+async function isFree(host: string, port: number): Promise<boolean> {
+  const server = await new Promise<Server | undefined>((resolve, reject) => {
+    const server = createServer();
+    server.on("error", (error: NodeJS.ErrnoException) => {
+      if (error.code === "EADDRINUSE") resolve(undefined);
+      else reject(error);
+    });
+    server.listen(port, host, () => resolve(server));
+  });
+  if (!server) return false;
+  await new Promise<void>((resolve) => server.close(() => resolve()));
+  return true;
+}
+
+function firstEphemeralPort(): number {
+  const range = readFileSync("/proc/sys/net/ipv4/ip_local_port_range", "utf8");
+  const first = Number(range.trim().split(/\s+/)[0]);
+  // Where the system gives nearly all of them there is no better range than the usual one.
+  return first > FIRST_PORT + 5_000 ? first : 32_768;
 }
 
 export async function freePort(host: string): Promise<number> {

@@ -33,8 +33,9 @@ const RESTART_MS = 5_000;
 const TICK_MS = 1_000;
 
 export async function runDemo(agent: DevAgent, control: DemoControl): Promise<void> {
-  const [webPort = 0, webSidecar = 0, dbSidecar = 0, upstreamPort = 0] = await freePorts(4);
+  // First who takes any port: it might be given one of those that are only meant to be taken.
   const db = await startApp("db");
+  const [webPort = 0, webSidecar = 0, dbSidecar = 0, upstreamPort = 0] = await freePorts(4);
   registerDemoMesh(agent, {
     web: { port: webPort, sidecarPort: webSidecar },
     db: { port: portOf(db), sidecarPort: dbSidecar },

@@ -31,7 +31,7 @@ interface CallOptions {
   readonly token?: string;
 }
 
-const READY_TIMEOUT_MS = 60_000;
+const READY_TIMEOUT_MS = 120_000;
 const CALL_TIMEOUT_MS = 20_000;
 
 /** Starts an agent and waits until it answers from an elected leader with a working CA. */
@@ -296,7 +296,7 @@ export class Consul {
   }
 
   async #makeCertificates(): Promise<ConsulTls> {
-    const options = { cwd: this.#directory, timeoutMs: 30_000 };
+    const options = { cwd: this.#directory, timeoutMs: 60_000 };
     const consul = peer("consul");
     await runToEnd(consul, ["tls", "ca", "create"], options);
     await runToEnd(consul, [

@@ -30,7 +30,7 @@ export async function startPostgres(host: string): Promise<Database> {
   const data = join(directory, "data");
   await ownedBy("postgres", directory);
   const init = as("postgres", peer("initdb"), ["-D", data, "-U", "postgres", "-A", "trust", "-N"]);
-  await runToEnd(init.command, init.args, { timeoutMs: 60_000, cwd: directory });
+  await runToEnd(init.command, init.args, { timeoutMs: 120_000, cwd: directory });
   const run = as("postgres", peer("postgres"), [
     ...["-D", data, "-h", host, "-p", String(port), "-k", directory],
     ...["-c", "fsync=off", "-c", "listen_addresses=" + host],
@@ -71,7 +71,7 @@ async function ready({ host, port, directory, server, line }: Started): Promise<
     await rm(directory, { recursive: true, force: true });
   };
   try {
-    await server.waitFor(line, { timeoutMs: 60_000 });
+    await server.waitFor(line, { timeoutMs: 120_000 });
   } catch (error) {
     await stop();
     throw error;

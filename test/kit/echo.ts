@@ -226,7 +226,18 @@ export async function waitForEcho(
     } finally {
       client.destroy();
     }
-  }, { timeoutMs: options.timeoutMs ?? 20_000, everyMs: 100 });
+  }, { timeoutMs: options.timeoutMs ?? 40_000, everyMs: 100 });
+}
+
+/** Waits until new connections to `place` are refused, as {@link expectRefused} wants them. */
+export async function waitForRefusal(
+  place: Place,
+  options: { readonly timeoutMs?: number } = {},
+): Promise<void> {
+  await eventually(`${place.host}:${place.port} refuses`, async () => {
+    await expectRefused(place);
+    return true;
+  }, { timeoutMs: options.timeoutMs ?? 40_000, everyMs: 100 });
 }
 
 /** Fails unless a new connection to `place` is refused or ended without a byte. */
@@ -238,7 +249,7 @@ export async function expectRefused(place: Place): Promise<void> {
     return; // refused at once is refused, too
   }
   try {
-    await client.exchange(new TextEncoder().encode("hello"), { timeoutMs: 5_000 });
+    await client.exchange(new TextEncoder().encode("hello"), { timeoutMs: 15_000 });
   } catch (error) {
     // Held open without an answer is not refused.
     if (!client.isOver) throw error;

@@ -94,8 +94,10 @@ class Envoy implements TlsProxy {
   async waitForAdmin(): Promise<void> {
     this.#admin = await eventually("Envoy's admin address", async () => {
       if (this.#process.ended) throw new Error("it ended");
-      return parsePlace((await readFile(join(this.#directory, "admin"), "utf8")).trim());
-    }).catch((error: Error) => {
+      const text = (await readFile(join(this.#directory, "admin"), "utf8")).trim();
+      // The file is there before its text is.
+      return /:\d+$/.test(text) && parsePlace(text);
+    }, { timeoutMs: 60_000 }).catch((error: Error) => {
       throw new Error(`${error.message}\n${this.#process.tail()}`);
     });
   }
@@ -125,7 +127,7 @@ class Envoy implements TlsProxy {
         reply.on("end", () => resolve(body));
         reply.on("error", reject);
       });
-      sent.setTimeout(10_000, () => sent.destroy(new Error(`Envoy ${path}: no answer in time`)));
+      sent.setTimeout(20_000, () => sent.destroy(new Error(`Envoy ${path}: no answer in time`)));
       sent.on("error", reject);
       sent.end();
     });

@@ -40,6 +40,7 @@ export function assertFlawless(result: LoadResult, options: { readonly atLeast: 
 }
 
 const KEPT_MESSAGES = 20;
+const ENOUGH_TIMEOUT_MS = 60_000;
 
 /** Clients that run until they are stopped. */
 export class Load {
@@ -78,8 +79,14 @@ export class Load {
     };
   }
 
-  /** Lets every client finish its message and close in order. */
-  async stop(): Promise<LoadResult> {
+  /**
+   * Lets every client finish its message and close in order; before that it waits, within a minute, for
+   * as many exchanges as prove anything, however slow the machine is.
+   */
+  async stop(options: { readonly atLeast?: number } = {}): Promise<LoadResult> {
+    const { atLeast = 0 } = options;
+    const until = performance.now() + ENOUGH_TIMEOUT_MS;
+    while (this.#exchanges < atLeast && performance.now() < until) await pause(50);
     this.#stopping = true;
     await Promise.all(this.#workers);
     return this.result;

@@ -124,6 +124,11 @@ export function rotationScheme(name: string): RotationScheme {
 export class RotatingFiles implements AsyncDisposable {
   readonly root: string;
   readonly paths: FilePaths;
+  /**
+   * Rotations that this process, or the machine, was so slow to write that their files may well have
+   * been taken for torn ones: half of the second that is waited for the rest.
+   */
+  tornByUs = 0;
   readonly #scheme: RotationScheme;
   #round = 0;
 
@@ -140,8 +145,11 @@ export class RotatingFiles implements AsyncDisposable {
 
   /** The time (`performance.now()`) at which everything was written. */
   async rotate(set: PemSet): Promise<number> {
+    const started = performance.now();
     await this.#scheme.rotate(this.root, set, ++this.#round);
-    return performance.now();
+    const written = performance.now();
+    if (written - started > (this.#scheme.gapMs ?? 0) + 500) this.tornByUs++;
+    return written;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -59,7 +59,7 @@ export async function builtInSidecar(agent: Consul, options: SidecarOptions): Pr
       name: `consul connect proxy ${options.serviceId}`,
     },
   );
-  await child.waitFor(/Starting listener: listener="public listener"/, { timeoutMs: 20_000 });
+  await child.waitFor(/Starting listener: listener="public listener"/, { timeoutMs: 60_000 });
   return child;
 }
 
@@ -67,16 +67,16 @@ let envoyBaseId = 100 + process.pid % 50_000;
 
 /** Envoy, configured by Consul over xDS. */
 export async function envoySidecar(agent: Consul, options: SidecarOptions): Promise<Process> {
-  const adminPort = await freePort("127.0.0.1");
+  const adminPort = await freePort(agent.host);
   const child = new Process(peer("consul"), [
     ...["connect", "envoy", "-sidecar-for", options.serviceId],
     ...["-http-addr", agent.address, "-grpc-addr", `http://${agent.grpcAddress}`],
     ...["-envoy-binary", peer("envoy"), "-ignore-envoy-compatibility"],
-    ...["-admin-bind", `127.0.0.1:${adminPort}`],
+    ...["-admin-bind", `${agent.host}:${adminPort}`],
     ...(options.token ? ["-token", options.token] : []),
     // Two Envoys with one base id refuse to run side by side.
     ...["--", "--base-id", String(envoyBaseId++), "--concurrency", "1", "-l", "info"],
   ], { name: `envoy ${options.serviceId}` });
-  await child.waitFor(/starting workers/, { timeoutMs: 30_000 });
+  await child.waitFor(/starting workers/, { timeoutMs: 60_000 });
   return child;
 }

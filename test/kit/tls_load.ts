@@ -9,13 +9,13 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import type { Place } from "./echo.ts";
 import { OWN_ENGINE } from "./postern.ts";
-import { deadline } from "./process.ts";
+import { deadline, eventually } from "./process.ts";
 import type { TlsTrafficOptions, TlsTrafficResult } from "./tls_session.ts";
 
 const CHILD = "tls_load_child.ts";
 const ECHO_CHILD = "echo_child.ts";
-const START_TIMEOUT_MS = 10_000;
-const STOP_TIMEOUT_MS = 20_000;
+const START_TIMEOUT_MS = 60_000;
+const STOP_TIMEOUT_MS = 60_000;
 
 export class TlsLoad {
   readonly #child: ChildProcess;
@@ -30,10 +30,17 @@ export class TlsLoad {
     child.stdout?.setEncoding("utf8").on("data", (text: string) => this.#output += text);
   }
 
+  /** Resolves when the first exchange is done. */
+  async started(): Promise<void> {
+    await eventually("TLS traffic", () => this.#output.startsWith("started\n"), {
+      timeoutMs: START_TIMEOUT_MS,
+    });
+  }
+
   async stop(): Promise<TlsTrafficResult> {
     this.#child.stdin?.end();
     await deadline(this.#ended, STOP_TIMEOUT_MS);
-    return JSON.parse(this.#output) as TlsTrafficResult;
+    return JSON.parse(this.#output.slice(this.#output.indexOf("\n"))) as TlsTrafficResult;
   }
 
   [Symbol.dispose](): void {

@@ -1,5 +1,6 @@
 /**
- * Run by `tls_load.ts`: TLS traffic as its argument says, until standard input ends; then the result.
+ * Run by `tls_load.ts`: TLS traffic as its argument says, until standard input ends; says `started`, then
+ * the result.
  *
  * @module
  */
@@ -9,6 +10,7 @@ import { TlsTraffic } from "./tls_session.ts";
 
 const { place, ...options } = JSON.parse(process.argv[2] ?? "");
 const traffic = new TlsTraffic(place, options);
+traffic.started.then(() => process.stdout.write("started\n"));
 process.stdin.resume().on("end", async () => {
   process.stdout.write(JSON.stringify(await traffic.stop()), () => process.exit(0));
 });

@@ -40,7 +40,7 @@ export async function presentedSerial(
       socket.destroy();
       resolve(plainSerial(serialNumber));
     });
-    socket.setTimeout(5_000, () => socket.destroy(new Error("No handshake within 5 s")));
+    socket.setTimeout(15_000, () => socket.destroy(new Error("No handshake within 15 s")));
     socket.on("error", reject);
   });
 }
@@ -90,7 +90,7 @@ export type ProbeOutcome =
  * its certificate, so only a byte that comes back proves that it was accepted.
  */
 export function probeTls(place: Place, options: ProbeOptions = {}): Promise<ProbeOutcome> {
-  const { servername, cert, key, timeoutMs = 5_000 } = options;
+  const { servername, cert, key, timeoutMs = 15_000 } = options;
   return new Promise((resolve, reject) => {
     let presented: Omit<Extract<ProbeOutcome, { accepted: true }>, "accepted"> | undefined;
     const socket = connect({

@@ -29,7 +29,8 @@ export interface TlsSessionOptions {
   readonly timeoutMs?: number;
 }
 
-const TIMEOUT_MS = 10_000;
+const TIMEOUT_MS = 20_000;
+const ENOUGH_TIMEOUT_MS = 60_000;
 
 export class TlsSession {
   /** Of the leaf that was shown. */
@@ -149,6 +150,9 @@ export class TlsTraffic {
   #handshakes = 0;
   readonly #samples: TlsSample[] = [];
   readonly #errors: string[] = [];
+  #started = () => {};
+  /** Resolves with the first exchange. */
+  readonly started: Promise<void> = new Promise((resolve) => this.#started = resolve);
 
   constructor(
     place: Place,
@@ -163,7 +167,12 @@ export class TlsTraffic {
     ];
   }
 
-  async stop(): Promise<TlsTrafficResult> {
+  /** Goes on, within a minute, until there were that many handshakes and exchanges. */
+  async stop(options: { readonly atLeast?: number } = {}): Promise<TlsTrafficResult> {
+    const { atLeast = 0 } = options;
+    const until = performance.now() + ENOUGH_TIMEOUT_MS;
+    const isEnough = () => Math.min(this.#handshakes, this.#exchanges) >= atLeast;
+    while (!isEnough() && performance.now() < until) await pause(20);
     this.#stopping = true;
     await Promise.all(this.#workers);
     const [exchanges, handshakes] = [this.#exchanges, this.#handshakes];
@@ -183,6 +192,7 @@ export class TlsTraffic {
           const atMs = Date.now();
           const tookMs = await session.exchange();
           this.#exchanges++;
+          this.#started();
           if (perConnection > 1) this.#samples.push({ atMs, tookMs });
           await pause(pauseMs);
         }

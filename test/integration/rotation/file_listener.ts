@@ -5,6 +5,7 @@
  * @module
  */
 
+import { renameSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -51,10 +52,13 @@ export class FileListener implements AsyncDisposable {
     return this.#proxy.postern;
   }
 
+  /** All of them at once: nothing happens in this process between the first and the last. */
   async write(files: Readonly<Record<string, string | Uint8Array>>): Promise<void> {
+    const paths = Object.keys(files).map((name) => join(this.directory, name));
     for (const [name, content] of Object.entries(files)) {
-      await writeFile(join(this.directory, name), content, { mode: 0o600 });
+      await writeFile(join(this.directory, `${name}.new`), content, { mode: 0o600 });
     }
+    for (const path of paths) renameSync(`${path}.new`, path);
   }
 
   async remove(name: string): Promise<void> {

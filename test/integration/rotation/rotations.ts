@@ -6,11 +6,10 @@
  */
 
 import assert from "node:assert/strict";
-import { readdir, readFile } from "node:fs/promises";
-import process from "node:process";
 import type { IssuedLeaf } from "../../../src/identity/mod.ts";
 import { openFiles, residentBytes } from "../../kit/memory.ts";
 import { deadline, eventually, pause } from "../../kit/process.ts";
+import { Starvation } from "../../kit/starvation.ts";
 import { probeTls, serialOf } from "../../kit/tls_probe.ts";
 import { percentile } from "../../kit/tls_session.ts";
 import { type Client, issue, RotatingMesh } from "./rotating_mesh.ts";
@@ -20,6 +19,8 @@ import { shownSerial } from "./serial_server.ts";
 const LOOK_MS = 5;
 /** A proxy that takes longer than this has missed the rotation. */
 const MISSED_MS = 30_000;
+/** What is still open after this is left over. */
+const RESTS_MS = 20_000;
 
 export interface Shown {
   /** From the last write until everything showed it. */
@@ -35,15 +36,12 @@ export async function rotateAndWait(
   options: { readonly index?: number; readonly leaf?: IssuedLeaf; readonly caPem?: string } = {},
 ): Promise<Shown> {
   const { index = 0, leaf = issue(mesh.authority), caPem = mesh.authority.rootPem } = options;
-  const pids = [mesh.postern.pid, process.pid];
+  const starvation = await Starvation.begin(mesh.postern.pid);
   const written = await mesh.files[index]?.rotate({ ...leaf, caPem });
   if (written === undefined) throw new Error(`There are no files ${index}`);
-  const before = await Promise.all(pids.map(waitsMs));
   await shows(mesh, client, { index, leaf });
   const tookMs = performance.now() - written;
-  const after = await Promise.all(pids.map(waitsMs));
-  const starvedMs = after.reduce((sum, waits, i) => sum + starvation(waits, before[i]), 0);
-  return { tookMs, starvedMs };
+  return { tookMs, starvedMs: await starvation.ms() };
 }
 
 /** Resolves when everything that uses the files with that index shows `leaf`. */
@@ -76,15 +74,19 @@ export interface Held {
   readonly descriptors: number;
 }
 
-/** Of the proxy, once nothing is open through it and the numbers rest. */
-export async function held({ postern }: RotatingMesh): Promise<Held> {
+/**
+ * Of the proxy, once nothing is open through it and the numbers rest. `before`: what it should have come
+ * back to; what is not left over is closed within a while.
+ */
+export async function held({ postern }: RotatingMesh, before?: Held): Promise<Held> {
   await eventually("no connection is open", async () => {
     return (await postern.metric("postern_connections_active")) === 0;
   });
   // Files that are read just now, and the last connection to the admin server.
   let least = await openFiles(postern.pid);
-  const until = performance.now() + 300;
-  while (performance.now() < until) {
+  const started = performance.now();
+  const lasts = (ms: number) => performance.now() - started < ms;
+  while (lasts(300) || (before && least > before.descriptors && lasts(RESTS_MS))) {
     least = Math.min(least, await openFiles(postern.pid));
     await pause(10);
   }
@@ -114,26 +116,4 @@ async function serialAt(
 ): Promise<string | undefined> {
   const outcome = await deadline(probeTls(place, client), 6_000);
   return outcome?.accepted ? outcome.serial : undefined;
-}
-
-/** By thread: how long it was ready to run and waited, ever. */
-async function waitsMs(pid: number): Promise<ReadonlyMap<string, number>> {
-  const threads = await readdir(`/proc/${pid}/task`);
-  return new Map(
-    await Promise.all(threads.map(async (thread) => {
-      // A thread may end meanwhile.
-      const stat = await readFile(`/proc/${pid}/task/${thread}/schedstat`, "utf8").catch(() => "");
-      return [thread, Number(stat.split(" ")[1] ?? 0) / 1e6] as const;
-    })),
-  );
-}
-
-/** Of the two threads that waited most: control and data, of which one waits for the other. */
-function starvation(
-  now: ReadonlyMap<string, number>,
-  before: ReadonlyMap<string, number> = new Map(),
-): number {
-  const waits = [...now].map(([thread, ms]) => ms - (before.get(thread) ?? 0));
-  const [most = 0, second = 0] = waits.sort((a, b) => b - a);
-  return most + second;
 }

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { cpuMs } from "../../test/kit/cpu_time.ts";
 import {
   createCertificateIndex,
   type SelectableCertificate,
@@ -69,11 +70,11 @@ test("createCertificateIndex() shows what there is to a client that names nothin
 test("createCertificateIndex() looks names up, however many there are", () => {
   const many = Array.from({ length: 20_000 }, (_, at) => cert("ecdsa", `s${at}.example`));
   const index = createCertificateIndex(many);
-  const startMs = performance.now();
+  const startMs = cpuMs();
   for (let at = 0; at < many.length; at++) {
     const hello = { serverName: `s${at}.example`, signatureAlgorithms: MODERN };
     assert.equal(index.find(hello), at);
   }
   // Going through the list each time would be 200 million steps.
-  assert.ok(performance.now() - startMs < 2_000);
+  assert.ok(cpuMs() - startMs < 2_000);
 });

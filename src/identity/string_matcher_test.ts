@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
+import { cpuMs } from "../../test/kit/cpu_time.ts";
 import { ProxyError } from "../base/mod.ts";
 import {
   compileStringMatcher,
@@ -111,9 +112,9 @@ test("compileStringMatcher() matches no value beyond its limit against a regex",
 
 test("compileStringMatcher() takes time linear to the value where backtracking would not", () => {
   const matches = compileStringMatcher({ kind: "regex", regex: "(a+)+b|(a|a?)+c|(.*.*.*)*d" });
-  const startMs = performance.now();
+  const startMs = cpuMs();
   assert.equal(matches("a".repeat(4000)), false);
-  assert.ok(performance.now() - startMs < 1000);
+  assert.ok(cpuMs() - startMs < 1000);
 });
 
 test("needsMatchers() is true of rules with a regex alone", () => {

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
+import { cpuMs } from "../../test/kit/cpu_time.ts";
 import { ProxyError } from "../base/mod.ts";
 import { formatPem, parsePem } from "./pem.ts";
 
@@ -57,7 +58,7 @@ for (
 }
 
 test("parsePem() takes linear time on many beginnings that are none", () => {
-  const startMs = performance.now();
+  const startMs = cpuMs();
   assert.deepEqual(parsePem("x-----BEGIN ".repeat(80_000), { what: "test" }), []);
-  assert.ok(performance.now() - startMs < 1000);
+  assert.ok(cpuMs() - startMs < 1000);
 });

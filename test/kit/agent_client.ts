@@ -11,7 +11,8 @@ import {
   createAgent,
   type WatchSink,
 } from "../../src/consul/mod.ts";
-import { FakeClock } from "./clock.ts";
+import { Transport } from "../../src/consul/transport.ts";
+import { FakeClock, settle } from "./clock.ts";
 import { eventually, type Handler, ScriptedAgent } from "./scripted_agent.ts";
 
 /** What a watch has delivered. */
@@ -35,6 +36,30 @@ export class Seen<T> implements WatchSink<T> {
   get codes(): string[] {
     return this.errors.map(({ code }) => code);
   }
+}
+
+/** Added to each request, so that both sides know it by the same name. */
+const REQUEST_ID = "x-test-request";
+/** Requests of this process that have neither their reply nor their end, by the agent that was asked. */
+const underway = new Map<string, Set<string>>();
+nameRequests();
+
+function nameRequests(): void {
+  const { send } = Transport.prototype;
+  let last = 0;
+  Transport.prototype.send = async function (request) {
+    const id = String(++last);
+    const ids = underway.get(this.where) ?? new Set();
+    underway.set(this.where, ids.add(id));
+    try {
+      return await send.call(this, {
+        ...request,
+        headers: { ...request.headers, [REQUEST_ID]: id },
+      });
+    } finally {
+      ids.delete(id);
+    }
+  };
 }
 
 export class AgentClient {
@@ -75,20 +100,33 @@ export class AgentClient {
     return eventually(() => this.script.waiting > 0, "a long poll");
   }
 
-  /** Moves the clock on in steps, letting requests happen in between, until `fact` holds. */
+  /**
+   * Moves the clock on in steps until `fact` holds. Requests are real I/O, however long the machine takes
+   * for it: the clock stands still until each has its reply, its end, or waits as a long poll does.
+   */
   async passUntil(
     fact: () => boolean,
     options: { readonly what: string; readonly stepMs?: number; readonly limitMs?: number },
   ): Promise<void> {
     const { what, stepMs = 250, limitMs = 600_000 } = options;
-    for (let passed = 0; !fact(); passed += stepMs) {
+    for (let passed = 0;; passed += stepMs) {
+      await this.#rest();
+      if (fact()) return;
       if (passed > limitMs) throw new Error(`never happened within ${limitMs} ms: ${what}`);
       await this.clock.advance(stepMs);
-      // Requests are real I/O: give each a chance to come back before the next step.
-      for (let turn = 0; turn < 3 && !fact(); turn++) {
-        await new Promise((resolve) => setTimeout(resolve, 1));
-      }
     }
+  }
+
+  /** Waits, on the real clock, until the requests that are open here are those that hang there. */
+  async #rest(): Promise<void> {
+    const { address, unanswered } = this.script;
+    const here = underway.get(`http://${address}`) ?? new Set();
+    const same = () =>
+      here.size === unanswered.size &&
+      [...unanswered].every(({ headers }) => here.has(String(headers[REQUEST_ID])));
+    await settle();
+    await eventually(same, "every request is answered, ended or hangs");
+    await settle();
   }
 
   count(name: string, labels: Readonly<Record<string, string>>): number {

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
+import { cpuMs } from "../../../test/kit/cpu_time.ts";
 import { ProxyError } from "../../base/mod.ts";
 import { parseSecretFile, SECRET_FILE_LIMIT_BYTES } from "./secret_file.ts";
 
@@ -176,7 +177,7 @@ test("parseSecretFile() shows nothing of what it refuses", async () => {
 
 test("parseSecretFile() takes time in proportion to the file", async () => {
   const keys = Array.from({ length: 60_000 }, (_, index) => `k${index}: 1`).join("\n");
-  const startMs = performance.now();
+  const startMs = cpuMs();
   await assert.rejects(parseSecretFile(keys, { path: "a.yaml", wantedName: "" }), /is not known/);
-  assert.ok(performance.now() - startMs < 5_000);
+  assert.ok(cpuMs() - startMs < 5_000);
 });

@@ -73,7 +73,14 @@ export interface SecretStatus {
 export interface SecretEvent {
   /** Wall clock. */
   readonly atMs: number;
-  readonly kind: "loaded" | "rotated" | "rejected" | "unreachable" | "removed" | "timed_out";
+  readonly kind:
+    | "loaded"
+    | "restored"
+    | "rotated"
+    | "rejected"
+    | "unreachable"
+    | "removed"
+    | "timed_out";
   readonly name: string;
   readonly source: string;
   /** Serial and dates, or the reason. */

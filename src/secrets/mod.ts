@@ -10,6 +10,8 @@ export * from "./provider.ts";
 export * from "./secret.ts";
 export * from "./spec.ts";
 export { ExpiryWatch } from "./store/expiry.ts";
+export { keySalt } from "./store/key.ts";
 export { type CertificateRequest, SecretStore, type SecretStoreOptions } from "./store/store.ts";
+export type { StoredSecrets } from "./store/stored.ts";
 export type { ExternalSource, ProviderFactory } from "./store/shared_providers.ts";
 export * from "./values.ts";

@@ -96,7 +96,9 @@ export interface Assembled {
 export function assemble(known: Known, memory: Memory, options: AssembleOptions): Assembled {
   const { registration } = known;
   const { plans = NO_PLANS, held = NOTHING_HELD } = options;
-  if (!registration) return waiting(["registration"], known.refused, memory);
+  if (!registration) {
+    return waiting(["registration"], [...known.refused, ...plans.refused], memory);
+  }
   // Parts of another service are no fallback: its policy must not guard this one's application.
   const previous = memory.snapshot?.service === registration.service ? memory.snapshot : undefined;
   const version = (memory.snapshot?.version ?? 0) + 1;

@@ -5,15 +5,8 @@
  * @module
  */
 
-import {
-  type Clock,
-  type Log,
-  messageOf,
-  type ProxyError,
-  type Stats,
-  type Timer,
-} from "../base/mod.ts";
-import type { Agent } from "../consul/mod.ts";
+import { messageOf, type ProxyError, type Timer } from "../base/mod.ts";
+import type { Registration } from "../consul/mod.ts";
 import { AgentEvents } from "./agent_events.ts";
 import {
   assemble,
@@ -22,48 +15,17 @@ import {
   type Memory,
   NO_MEMORY,
 } from "./assemble.ts";
-import { ConsulFacts, type RegistrationSource } from "./consul_facts.ts";
-import { type JudgeCredentials, judgeCredentials } from "./judge_credentials.ts";
+import { ConsulFacts } from "./consul_facts.ts";
+import type { ConsulSourceOptions } from "./consul_source_options.ts";
+import { judgeCredentials } from "./judge_credentials.ts";
 import type { Refusal, Snapshot } from "./snapshot.ts";
 import type { Failing, SnapshotSource, SourceStatus } from "./source.ts";
 import { certificateStatusOf, SourceReport } from "./source_report.ts";
 import { type CertificateRequest, SecretsLink, type SecretsReport } from "./secrets_link.ts";
-import type { SnapshotStore } from "./store.ts";
-import {
-  type CredentialPlans,
-  type Environment,
-  NO_PLANS,
-  planRegistration,
-} from "./credential_plans.ts";
-import { ExpiryWatch, type SecretStore } from "../secrets/mod.ts";
-
-export interface ConsulSourceOptions {
-  readonly agent: Agent;
-  readonly registration: RegistrationSource;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly stats: Stats;
-  /** Keeps the last good snapshot over restarts. */
-  readonly store?: SnapshotStore;
-  readonly authorize?: "match" | "both";
-  readonly strictSpiffeChain?: boolean;
-  /** Prepared queries without an interval of their own; default 10 s. */
-  readonly defaultQueryIntervalMs?: number;
-  /** Upstream connections without a byte; default 1 h, as Envoy's. 0: never. */
-  readonly idleTimeoutMs?: number;
-  /** Upstream connections at all; default 0: for ever. */
-  readonly lifetimeMs?: number;
-  /** How long upstreams are waited for; default 5 s. */
-  readonly graceMs?: number;
-  /** How long the endpoints of an emptied list are kept; default 5 min. */
-  readonly lastResortMs?: number;
-  /** Default: the real check. */
-  readonly judge?: JudgeCredentials;
-  /** For listeners and upstreams with credentials of their own. */
-  readonly createSecretStore: () => SecretStore;
-  /** Where SPIFFE_ENDPOINT_SOCKET is looked up; default nowhere. */
-  readonly env?: Environment;
-}
+import { StateKeeper } from "./state_keeper.ts";
+import { planStored, storedSecrets, type StoredState, withNews } from "./stored_credentials.ts";
+import { type CredentialPlans, NO_PLANS, planRegistration } from "./credential_plans.ts";
+import { ExpiryWatch } from "../secrets/mod.ts";
 
 /** Answers that come within this time are assembled together. */
 const COALESCE_MS = 3;
@@ -90,17 +52,19 @@ export class ConsulSource implements SnapshotSource {
   #onSnapshot: ((snapshot: Snapshot) => void) | undefined;
   #onFatal: ((error: ProxyError) => void) | undefined;
   readonly #secrets: SecretsLink;
+  readonly #keeper: StateKeeper | undefined;
   #plans: CredentialPlans = NO_PLANS;
   #memory: Memory = NO_MEMORY;
   #assembled: Assembled | undefined;
   #published: Snapshot | undefined;
-  #stored: Snapshot | undefined;
+  #stored: StoredState | undefined;
   #restored = false;
   #closed = false;
 
   constructor(options: ConsulSourceOptions) {
     this.#options = options;
-    const { agent, clock, registration, log, stats } = options;
+    const { agent, clock, registration, log, stats, store } = options;
+    this.#keeper = store && new StateKeeper(store);
     this.#report = new SourceReport({ clock, log, stats });
     this.#agentEvents = new AgentEvents(clock, log);
     const scope = { source: LEAF.source };
@@ -134,10 +98,9 @@ export class ConsulSource implements SnapshotSource {
     this.#onSnapshot = onSnapshot;
     this.#onFatal = onFatal;
     this.#facts.start();
-    const { store } = this.#options;
-    if (!store) return;
-    store.load(this.proxyId).then((snapshot) => {
-      this.#stored = snapshot;
+    if (!this.#keeper) return;
+    this.#keeper.load(this.proxyId).then((state) => {
+      this.#stored = state;
       if (this.#isAway()) this.#restore();
     }, (error) => {
       this.#options.log.warn("stored snapshot not read", { error: messageOf(error) });
@@ -193,7 +156,7 @@ export class ConsulSource implements SnapshotSource {
     this.#facts.close();
     this.#expiry.close();
     await this.#secrets.close();
-    await this.#options.store?.close();
+    await this.#keeper?.close();
   }
 
   get #graceMs(): number {
@@ -213,30 +176,47 @@ export class ConsulSource implements SnapshotSource {
   #refresh(): void {
     const { clock } = this.#options;
     const known = this.#facts.known;
-    if (known.registration) {
-      this.#plans = planRegistration(known.registration, this.#plans, this.#options.env ?? {});
+    const { registration, leaf, roots, intentions } = known;
+    if (registration) {
+      this.#plan(registration);
       this.#secrets.follow(this.#plans.plans);
     }
     const assembled = assemble(known, this.#memory, this.#assembleOptions());
     this.#assembled = assembled;
     this.#memory = assembled.memory;
-    this.#report.warnings([...known.registration?.warnings ?? [], ...this.#plans.warnings]);
+    this.#report.warnings([...registration?.warnings ?? [], ...this.#plans.warnings]);
     this.#report.refused(assembled.refused);
     this.#timers.get("due")?.cancel();
     this.#timers.delete("due");
     if (assembled.dueMs !== undefined) {
       this.#wake("due", assembled.dueMs - clock.monotonic(), () => this.#refresh());
     }
-    if (assembled.outcome.kind === "waiting") return;
-    const { leaf, roots, intentions } = known;
+    if (assembled.outcome.kind === "waiting") {
+      const { snapshot } = this.#memory;
+      if (this.#restored && !registration && snapshot) this.#serve(this.#withNews(snapshot));
+      return;
+    }
     if (this.#restored && leaf && roots && intentions) {
       this.#restored = false;
       this.#report.confirmed();
     }
-    const { snapshot } = assembled.outcome;
-    if (snapshot === this.#published) return;
-    this.#publish(snapshot);
-    this.#options.store?.save(snapshot);
+    this.#serve(assembled.outcome.snapshot, registration);
+  }
+
+  #plan(registration: Registration): void {
+    this.#plans = planRegistration(registration, this.#plans, this.#options.env ?? {});
+  }
+
+  /** The restored `snapshot` as sources of credentials have changed it, while the agent says nothing. */
+  #withNews(snapshot: Snapshot): Snapshot {
+    const news = withNews(snapshot, { plans: this.#plans, held: this.#secrets.held });
+    this.#memory = { ...this.#memory, snapshot: news };
+    return news;
+  }
+
+  #serve(snapshot: Snapshot, registration?: Registration): void {
+    if (snapshot !== this.#published) this.#publish(snapshot);
+    this.#keeper?.keep(snapshot, registration);
   }
 
   #publish(snapshot: Snapshot): void {
@@ -298,10 +278,15 @@ export class ConsulSource implements SnapshotSource {
     // Who is told "no" must not go on with what was once allowed.
     if (this.#facts.watches.failing.some(isRefused)) return;
     this.#stored = undefined;
-    if (!stored.credentials || stored.credentials.notAfterMs <= this.#options.clock.now()) return;
+    const { snapshot, snapshot: { credentials } } = stored;
+    if (!credentials || credentials.notAfterMs <= this.#options.clock.now()) return;
     this.#restored = true;
-    this.#memory = { ...this.#memory, snapshot: stored };
-    this.#publish(stored);
+    const { registration } = this.#facts.known;
+    if (registration) this.#plan(registration);
+    else this.#plans = planStored(stored, this.#options.env ?? {});
+    this.#secrets.restore(this.#plans.plans, storedSecrets(stored));
+    this.#keeper?.restored(stored);
+    this.#publish(this.#withNews(snapshot));
     this.#wake("refresh", COALESCE_MS, () => this.#refresh());
   }
 }

@@ -6,7 +6,7 @@
  */
 
 import { cwd } from "node:process";
-import type { Registration } from "../consul/mod.ts";
+import type { Registration, UpstreamDeclaration } from "../consul/mod.ts";
 import {
   type CredentialsPlan,
   formatPath,
@@ -25,6 +25,15 @@ import type { Refusal } from "./snapshot.ts";
 
 /** Environment variables, such as SPIFFE_ENDPOINT_SOCKET. */
 export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** What of a registration is about credentials. */
+export interface CredentialFacts extends Pick<Registration, "id" | "service" | "tls"> {
+  readonly ingress?: Pick<NonNullable<Registration["ingress"]>, "clusters">;
+  readonly upstreams: readonly Pick<
+    UpstreamDeclaration,
+    "id" | "name" | "tls" | "listenerTls" | "ingressTls"
+  >[];
+}
 
 export interface CredentialPlans {
   /** By credentials key. */
@@ -61,7 +70,7 @@ export function refusedOf(key: string): string {
 
 /** What a registration's `postern_tls` says; of `previous` stays what is new and cannot be used. */
 export function planRegistration(
-  registration: Registration,
+  registration: CredentialFacts,
   previous: CredentialPlans,
   env: Environment,
 ): CredentialPlans {
@@ -156,7 +165,7 @@ export function readPlan(value: unknown, context: TlsConfigContext): ParsedTls {
 }
 
 /** A registration is read once; the same object says the same. */
-const reads = new WeakMap<Registration, CredentialPlans>();
+const reads = new WeakMap<CredentialFacts, CredentialPlans>();
 
 function isOdd(raw: unknown): boolean {
   return raw !== undefined && (typeof raw !== "object" || raw === null || Array.isArray(raw));

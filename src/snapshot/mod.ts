@@ -2,6 +2,7 @@
 export * from "./assemble.ts";
 export type { RegistrationSource } from "./consul_facts.ts";
 export * from "./consul_source.ts";
+export type { ConsulSourceOptions } from "./consul_source_options.ts";
 export * from "./file_config.ts";
 export * from "./file_snapshot.ts";
 export * from "./file_source.ts";
@@ -15,4 +16,5 @@ export type { CertificateRequest, SecretsReport } from "./secrets_link.ts";
 export * from "./source.ts";
 export { createStateFiles, type FileSystem, type StateFiles } from "./state_files.ts";
 export * from "./store.ts";
+export type { StoredCredentials, StoredState } from "./stored_credentials.ts";
 export * from "./update.ts";

@@ -11,6 +11,7 @@ import type {
   SecretEvent,
   SecretStatus,
   SecretStore,
+  StoredSecrets,
 } from "../secrets/mod.ts";
 import { NOTHING_HELD } from "./own_credentials.ts";
 import type { Refusal } from "./snapshot.ts";
@@ -47,12 +48,13 @@ export class SecretsLink {
   follow(plans: Readonly<Record<string, CredentialsPlan>>): void {
     if (plans === this.#plans) return;
     this.#plans = plans;
-    if (!this.#store && Object.keys(plans).length === 0) return;
-    if (!this.#store) {
-      this.#store = this.#create();
-      this.#store.onChange = this.#onChange;
-    }
-    this.#store.follow(plans);
+    this.#storeFor(plans)?.follow(plans);
+  }
+
+  /** Like {@link follow}, from what an earlier run held. */
+  restore(plans: Readonly<Record<string, CredentialsPlan>>, stored: StoredSecrets): void {
+    this.#plans = plans;
+    this.#storeFor(plans)?.restore(plans, stored);
   }
 
   get held(): HeldSecrets {
@@ -83,5 +85,13 @@ export class SecretsLink {
 
   async close(): Promise<void> {
     await this.#store?.close();
+  }
+
+  #storeFor(plans: Readonly<Record<string, CredentialsPlan>>): SecretStore | undefined {
+    if (!this.#store && Object.keys(plans).length > 0) {
+      this.#store = this.#create();
+      this.#store.onChange = this.#onChange;
+    }
+    return this.#store;
   }
 }

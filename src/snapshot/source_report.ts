@@ -97,7 +97,7 @@ export class SourceReport {
       ...(credentials && { uri: credentials.uri }),
       upstreams: Object.keys(snapshot.upstreams).length,
     };
-    if (restored) log.warn("agent is away, stored snapshot in use", fields);
+    if (first && restored) log.warn("agent is away, stored snapshot in use", fields);
     else if (first) log.info("first snapshot", fields);
     else log.debug("snapshot", fields);
   }

@@ -1,6 +1,6 @@
 /**
  * The last good snapshot on disk (`-state-dir`), so that a restart with the agent away still serves.
- * The file holds a private key: it belongs to this user alone, or it is neither written nor read.
+ * The file holds private keys, and passwords and tokens where the registration does: it belongs to this user alone, or it is neither written nor read.
  * Trouble with the disk is logged and counted; it never stops the proxy.
  *
  * @module
@@ -10,15 +10,15 @@ import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { type Clock, type Log, messageOf, type Stats, type Timer } from "../base/mod.ts";
 import { judgePems } from "./judge_credentials.ts";
-import type { Snapshot } from "./snapshot.ts";
 import { createStateFiles, type StateFiles } from "./state_files.ts";
+import type { StoredState } from "./stored_credentials.ts";
 import { formatStored, parseStored } from "./stored_snapshot.ts";
 
 export interface SnapshotStore {
-  /** The stored snapshot of this proxy, if there is one that may be served. Never rejects. */
-  load(proxyId: string): Promise<Snapshot | undefined>;
+  /** The stored state of this proxy, if there is one that may be served. Never rejects. */
+  load(proxyId: string): Promise<StoredState | undefined>;
   /** Soon, and only the newest. Never throws. */
-  save(snapshot: Snapshot): void;
+  save(state: StoredState): void;
   /** Writes what is still waiting. Never rejects. */
   close(): Promise<void>;
 }
@@ -41,7 +41,7 @@ const RETRY_INTERVAL_MS = 30_000;
 export class FileStore implements SnapshotStore {
   readonly #options: FileStoreOptions;
   readonly #files: StateFiles;
-  #waiting: Snapshot | undefined;
+  #waiting: StoredState | undefined;
   #writing: Promise<void> | undefined;
   #timer: Timer | undefined;
   #lastWriteMs = -Infinity;
@@ -53,7 +53,7 @@ export class FileStore implements SnapshotStore {
     this.#files = options.files ?? createStateFiles();
   }
 
-  async load(proxyId: string): Promise<Snapshot | undefined> {
+  async load(proxyId: string): Promise<StoredState | undefined> {
     const { directory, clock, log, strictSpiffeChain = false } = this.#options;
     const file = join(directory, fileNameOf(proxyId));
     try {
@@ -61,7 +61,7 @@ export class FileStore implements SnapshotStore {
       if (text === undefined) return undefined;
       const stored = parseStored(text);
       if (stored.kind === "invalid") throw new Error(stored.reason);
-      const { snapshot } = stored;
+      const { state, state: { snapshot } } = stored;
       if (snapshot.proxyId !== proxyId) {
         throw new Error(`it is of proxy "${snapshot.proxyId}", not "${proxyId}"`);
       }
@@ -74,16 +74,16 @@ export class FileStore implements SnapshotStore {
         strictSpiffeChain,
       });
       if (verdict.kind === "invalid") throw new Error(verdict.reason);
-      return snapshot;
+      return state;
     } catch (error) {
       log.warn("stored snapshot not used", { file, error: messageOf(error) });
       return undefined;
     }
   }
 
-  save(snapshot: Snapshot): void {
+  save(state: StoredState): void {
     if (this.#closed) return;
-    this.#waiting = snapshot;
+    this.#waiting = state;
     this.#schedule(this.#dueInMs);
   }
 
@@ -108,13 +108,13 @@ export class FileStore implements SnapshotStore {
   }
 
   #write(): Promise<void> {
-    const snapshot = this.#waiting;
-    if (!snapshot) return Promise.resolve();
+    const state = this.#waiting;
+    if (!state) return Promise.resolve();
     this.#waiting = undefined;
     this.#lastWriteMs = this.#options.clock.monotonic();
-    this.#writing = this.#writeNow(snapshot).then((written) => {
+    this.#writing = this.#writeNow(state).then((written) => {
       this.#writing = undefined;
-      if (!written) this.#waiting ??= snapshot;
+      if (!written) this.#waiting ??= state;
       if (this.#waiting && !this.#closed) {
         this.#schedule(written ? this.#dueInMs : RETRY_INTERVAL_MS);
       }
@@ -123,11 +123,11 @@ export class FileStore implements SnapshotStore {
   }
 
   /** Whether it is on the disk now. */
-  async #writeNow(snapshot: Snapshot): Promise<boolean> {
+  async #writeNow(state: StoredState): Promise<boolean> {
     const { directory, clock, log, stats } = this.#options;
-    const file = join(directory, fileNameOf(snapshot.proxyId));
+    const file = join(directory, fileNameOf(state.snapshot.proxyId));
     try {
-      await this.#files.write(directory, file, formatStored(snapshot, clock.now()));
+      await this.#files.write(directory, file, formatStored(state, clock.now()));
     } catch (error) {
       const failure = messageOf(error);
       stats.counter("snapshot_store_failures_total", "Snapshots that could not be stored").add(1);

@@ -1,15 +1,17 @@
 /**
- * A snapshot as the text of a file, and back. What is read is checked as if a stranger had written it.
+ * A snapshot, and where its credentials come from, as the text of a file, and back. What is read is checked as if a stranger had written it.
  *
  * @module
  */
 
 import * as v from "valibot";
 import { messageOf } from "../base/mod.ts";
-import type { Snapshot } from "./snapshot.ts";
+import type { StoredState } from "./stored_credentials.ts";
 
 /** Rises when a snapshot of an older version can no longer be served. */
 const SCHEMA = 2;
+/** Rises when the facts about credentials mean something else; states from before them have none. */
+const CREDENTIALS_FORMAT = 1;
 
 const Port = v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(65_535));
 const Amount = v.pipe(v.number(), v.finite(), v.minValue(0));
@@ -197,6 +199,28 @@ const Target = v.strictObject({
   lastResort: v.array(Endpoint),
 });
 
+/** What people wrote stays as it is: the registration's reader looks at it as closely as at the agent's. */
+const AsWritten = v.exactOptional(v.unknown());
+
+const CredentialFacts = v.strictObject({
+  id: v.string(),
+  service: v.string(),
+  tls: AsWritten,
+  ingress: v.exactOptional(v.strictObject({ clusters: v.array(v.unknown()) })),
+  upstreams: v.array(v.strictObject({
+    id: v.string(),
+    name: v.string(),
+    tls: AsWritten,
+    listenerTls: AsWritten,
+    ingressTls: v.exactOptional(v.strictObject({
+      enabled: v.boolean(),
+      entry: v.unknown(),
+      path: Texts,
+      index: Amount,
+    })),
+  })),
+});
+
 const Stored = v.strictObject({
   schema: v.literal(SCHEMA),
   savedAtMs: v.number(),
@@ -221,14 +245,24 @@ const Stored = v.strictObject({
     targets: v.record(v.string(), Target),
     refused: v.array(v.strictObject({ what: v.string(), reason: v.string() })),
   }),
+  credentials: v.exactOptional(v.strictObject({
+    format: v.literal(CREDENTIALS_FORMAT),
+    salt: v.pipe(v.string(), v.minLength(1)),
+    registration: CredentialFacts,
+  })),
 });
 
 export type ParsedStored =
-  | { readonly kind: "valid"; readonly snapshot: Snapshot; readonly savedAtMs: number }
+  | { readonly kind: "valid"; readonly state: StoredState; readonly savedAtMs: number }
   | { readonly kind: "invalid"; readonly reason: string };
 
-export function formatStored(snapshot: Snapshot, nowMs: number): string {
-  return JSON.stringify({ schema: SCHEMA, savedAtMs: nowMs, snapshot });
+export function formatStored({ snapshot, credentials }: StoredState, nowMs: number): string {
+  return JSON.stringify({
+    schema: SCHEMA,
+    savedAtMs: nowMs,
+    snapshot,
+    ...(credentials && { credentials: { format: CREDENTIALS_FORMAT, ...credentials } }),
+  });
 }
 
 /** Never throws. The reason quotes nothing of the text: it holds a key. */
@@ -246,8 +280,10 @@ export function parseStored(text: string): ParsedStored {
       const at = v.getDotPath(result.issues[0]) ?? "the whole";
       return { kind: "invalid", reason: `${at} is not as it was written by this version` };
     }
-    const { snapshot, savedAtMs } = result.output;
-    return { kind: "valid", snapshot, savedAtMs };
+    const { snapshot, savedAtMs, credentials } = result.output;
+    if (!credentials) return { kind: "valid", state: { snapshot }, savedAtMs };
+    const { salt, registration } = credentials;
+    return { kind: "valid", state: { snapshot, credentials: { salt, registration } }, savedAtMs };
   } catch (error) {
     return { kind: "invalid", reason: messageOf(error) };
   }

@@ -102,6 +102,15 @@ export class OnDemand {
     return entry ? this.#wait(entry) : this.#fetch(name, request.remote);
   }
 
+  /** A name that clients asked an earlier run for: kept if what that held is there again. */
+  restore(name: string): void {
+    const isKnown = [this.#pinned, this.#pending, this.#held].some((table) => table.has(name));
+    if (isKnown || judgeName(this.#plan.rules, name) !== undefined) return;
+    const entry = this.#follow(name, false);
+    if (entry.secret.isThere) this.#keep(entry);
+    else entry.secret.release();
+  }
+
   /** Other rules, of the same source: what they do not allow any more goes. */
   update(plan: OnDemandPlan): void {
     this.#plan = plan;

@@ -59,6 +59,14 @@ export class SecretJournal {
     return nowMs;
   }
 
+  /** A value of an earlier run. Returns the time. */
+  restored(of: Subscription, secret: Secret): number {
+    this.#event(of, "restored", detailOf(secret));
+    const fields = { secret: of.ref.name, source: of.source, ...factsOf(secret) };
+    this.#options.log.debug("stored secret in use until its source answers", fields);
+    return this.#options.clock.now();
+  }
+
   recovered(of: Subscription): void {
     this.#faults.delete(of);
   }

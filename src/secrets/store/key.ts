@@ -10,13 +10,18 @@ import type { SecretRef, SecretSource, ValidationRef } from "../plan.ts";
 import type { DataSource, SecretSpec } from "../spec.ts";
 
 /** References hold keys, passwords and metadata: without a salt their hash would let guesses be checked. */
-const SALT = randomBytes(16);
+const SALT = randomBytes(16).toString("hex");
 /** Sources are large where files are inline, and an on-demand one is part of many references. */
 const sources = new WeakMap<SecretSource, string>();
 
+/** What this process makes keys with. For private files only: who knows it can check guesses. */
+export function keySalt(): string {
+  return SALT;
+}
+
 /** Equal for plain data that is deeply equal, whatever the order of its fields; tells nothing of it. */
-export function fingerprintOf(value: unknown): string {
-  return createHash("sha256").update(SALT).update(canonical(value)).digest("hex").slice(0, 32);
+export function fingerprintOf(value: unknown, salt: string = SALT): string {
+  return createHash("sha256").update(salt).update(canonical(value)).digest("hex").slice(0, 32);
 }
 
 function canonical(value: unknown): string {
@@ -28,10 +33,14 @@ function canonical(value: unknown): string {
   return `{${fields.map(([name, field]) => `${JSON.stringify(name)}:${canonical(field)}`)}}`;
 }
 
-/** Stable while this process runs: `sds:sds_cluster/web#1f3a9c0d5e7b`. How long to wait is no part of it. */
-export function keyOfRef(ref: SecretRef): string {
+/**
+ * Stable while this process runs: `sds:sds_cluster/web#1f3a9c0d5e7b`. How long to wait is no part of it.
+ * With the `salt` of another process: the key there.
+ */
+export function keyOfRef(ref: SecretRef, salt: string = SALT): string {
   const { type, name, source, defaults } = ref;
-  const whole = fingerprintOf({ type, name, source: fingerprintOfSource(source), defaults });
+  const ofSource = salt === SALT ? fingerprintOfSource(source) : fingerprintOf(source, salt);
+  const whole = fingerprintOf({ type, name, source: ofSource, defaults }, salt);
   return `${prefixOf(ref)}#${whole.slice(0, 16)}`;
 }
 

@@ -24,6 +24,7 @@ import { type Credentials, nextHeld } from "./next_held.ts";
 import { SecretJournal } from "./journal.ts";
 import { fingerprintOf } from "./key.ts";
 import { type ProviderFactory, type ProviderLease, SharedProviders } from "./shared_providers.ts";
+import { type StoredSecrets, StoredValues } from "./stored.ts";
 import { Subscriptions } from "./subscriptions.ts";
 
 export interface SecretStoreOptions {
@@ -124,6 +125,20 @@ export class SecretStore {
     // After the new ones began: what both need stays subscribed.
     for (const live of ended) this.#end(live);
     this.#changed();
+  }
+
+  /** Like {@link follow}; what has no value yet begins with the one that an earlier run held. */
+  restore(plans: Readonly<Record<string, CredentialsPlan>>, stored: StoredSecrets): void {
+    if (this.#closed) return;
+    const values = new StoredValues(stored, this.#options.clock.now());
+    this.#subscriptions.restoring(values, () => {
+      this.follow(plans);
+      for (const [key, { open, next }] of this.#credentials) {
+        const { plan, onDemand } = next ?? open ?? {};
+        if (!onDemand || !plan?.onDemand) continue;
+        for (const name of values.namesOf(key, plan.onDemand.source)) onDemand.restore(name);
+      }
+    });
   }
 
   /**

@@ -90,6 +90,18 @@ export class Subscription implements SecretEvents {
     for (const observer of [...this.observers]) observer.onValue?.();
   }
 
+  /** What an earlier run held: nobody needs to wait, and the source's own takes its place. */
+  restore(secret: Secret): void {
+    // What its source has taken back does not come again.
+    if (this.#closed || this.held || this.withdrawn || secret.type !== this.ref.type) return;
+    const { journal, ref, onChange } = this.#options;
+    this.held = { key: this.key, name: ref.name, source: this.source, value: secret };
+    this.#updatedMs = journal.restored(this, secret);
+    this.answered = true;
+    onChange();
+    for (const observer of [...this.observers]) observer.onValue?.();
+  }
+
   onRejected(reason: string): void {
     if (this.#closed) return;
     this.fault = reason;

@@ -10,6 +10,7 @@ import type { ExpiryWatch } from "./expiry.ts";
 import type { SecretJournal } from "./journal.ts";
 import { keyOfRef } from "./key.ts";
 import type { ExternalRef, ExternalSource, SharedProviders } from "./shared_providers.ts";
+import type { StoredValues } from "./stored.ts";
 import { Subscription, type SubscriptionObserver } from "./subscription.ts";
 
 export interface SubscriptionsOptions {
@@ -23,6 +24,7 @@ export interface SubscriptionsOptions {
 export class Subscriptions {
   readonly #options: SubscriptionsOptions;
   readonly #used = new Map<string, { readonly subscription: Subscription; users: number }>();
+  #stored: StoredValues | undefined;
 
   constructor(options: SubscriptionsOptions) {
     this.#options = options;
@@ -32,14 +34,27 @@ export class Subscriptions {
     return [...this.#used.values()].map(({ subscription }) => subscription);
   }
 
+  /** What is followed by now, or begins while `fn` runs, and has no value yet, has that of an earlier run. */
+  restoring(stored: StoredValues, fn: () => void): void {
+    for (const subscription of this.all()) restore(subscription, stored);
+    this.#stored = stored;
+    try {
+      fn();
+    } finally {
+      this.#stored = undefined;
+    }
+  }
+
   /** `configured`: an operator named it, not a client. To be ended with {@link Subscriptions.release}. */
   follow(ref: ExternalRef, options: { readonly configured: boolean }): Subscription {
     const key = keyOfRef(ref);
     let entry = this.#used.get(key);
     if (!entry) this.#used.set(key, entry = { subscription: this.#begin(key, ref), users: 0 });
     entry.users++;
-    if (options.configured) entry.subscription.configured = true;
-    return entry.subscription;
+    const { subscription } = entry;
+    if (options.configured) subscription.configured = true;
+    if (this.#stored) restore(subscription, this.#stored);
+    return subscription;
   }
 
   /** A certificate by name, for {@link OnDemandSecret}'s owner. */
@@ -100,4 +115,10 @@ export class Subscriptions {
     });
     return subscription;
   }
+}
+
+function restore(subscription: Subscription, stored: StoredValues): void {
+  if (subscription.held) return;
+  const secret = stored.of(subscription.ref);
+  if (secret) subscription.restore(secret);
 }

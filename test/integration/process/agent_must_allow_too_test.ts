@@ -19,7 +19,7 @@ test("-authorize both asks the agent for each connection, and fails closed witho
   );
   await expectRefused(pair.upstream);
   const denied = await pair.db.process.waitFor(/connection failed[^\n]*intention_denied[^\n]*/, {
-    timeoutMs: 5_000,
+    timeoutMs: 20_000,
   });
   assert.match(denied[0], /Denied by maintenance/);
 
@@ -49,7 +49,7 @@ test("-authorize both asks the agent for each connection, and fails closed witho
   await pair.agent.stop();
   await expectRefused(pair.upstream);
   await pair.db.process.waitFor(/connection failed[^\n]*code=authorize_failed/, {
-    timeoutMs: 5_000,
+    timeoutMs: 20_000,
   });
   await pair.agent.start();
   await waitForEcho(pair.upstream);

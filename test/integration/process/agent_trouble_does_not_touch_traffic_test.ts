@@ -97,15 +97,15 @@ test("an agent that is away, and comes back, does not touch the traffic", async 
   await using load = new Load(pair.upstream);
   await pair.agent.stop();
   for (const sidecar of [pair.web, pair.db]) {
-    await sidecar.process.waitFor(/\[WARN\][^\n]*agent_unreachable/, { timeoutMs: 10_000 });
+    await sidecar.process.waitFor(/\[WARN\][^\n]*agent_unreachable/, { timeoutMs: 30_000 });
   }
-  assert.ok(await pair.db.metric("postern_snapshot_stale") > 0, "no metric says so");
+  await eventually("a metric says so", () => isStale(pair.db));
   await enough(load);
   // One line for all that is asked, not one for each.
   assert.equal(pair.db.output.match(/\[WARN\]/g)?.length, 1);
   await pair.agent.start();
   for (const sidecar of [pair.web, pair.db]) {
-    await sidecar.process.waitFor(/agent watch recovered/, { timeoutMs: 15_000 });
+    await sidecar.process.waitFor(/agent watch recovered/, { timeoutMs: 30_000 });
   }
   pair.expectFlawless(await load.stop(), { atLeast: 20 });
   await expectFollowed(pair);
@@ -136,14 +136,14 @@ test("an agent that forgot the registrations does not touch the traffic", async 
   }
   const gone = /\[WARN\][^\n]*watch="?registration[^\n]*agent_not_found[^\n]*/;
   for (const sidecar of [pair.web, pair.db]) {
-    await sidecar.process.waitFor(gone, { timeoutMs: 10_000 });
-    assert.ok(await sidecar.metric("postern_snapshot_stale") > 0, "no metric says so");
+    await sidecar.process.waitFor(gone, { timeoutMs: 30_000 });
+    await eventually("a metric says so", () => isStale(sidecar));
   }
   await enough(load);
   await pair.registerAgain();
   await eventually("web sees it is registered again", async () => {
     return await pair.web.metric("postern_snapshot_stale") === 0;
-  }, { timeoutMs: 20_000 });
+  }, { timeoutMs: 40_000 });
   pair.expectFlawless(await load.stop(), { atLeast: 20 });
   await open.exchange(HELLO);
   await open.finish();
@@ -159,7 +159,7 @@ test("another agent with another CA at the same address is taken for the one bef
   await pair.agent.restart({ forget: true });
   await pair.registerAgain();
   // The trust domain that let it in is no more.
-  assert.ok(await deadline(open.over, 20_000), "what the old CA proved is still trusted");
+  assert.ok(await deadline(open.over, 40_000), "what the old CA proved is still trusted");
   open.destroy();
   await waitForEcho(pair.upstream);
   await expectFollowed(pair);
@@ -171,6 +171,10 @@ async function failing(postern: Postern): Promise<string> {
     readonly source: { readonly failing: readonly Readonly<Record<string, string>>[] };
   };
   return source.failing.map(({ watch, code, message }) => `${watch} ${code} ${message}`).join("\n");
+}
+
+async function isStale(postern: Postern): Promise<boolean> {
+  return await postern.metric("postern_snapshot_stale") > 0;
 }
 
 /** Some more traffic: two dozen messages since now. */
@@ -186,7 +190,7 @@ async function expectFollowed(pair: DevPair): Promise<void> {
   await open.exchange(HELLO);
   pair.agent.setIntention("web", "db", "deny");
   // Longer than the second of a healthy day: a watch may still be in its pause.
-  assert.ok(await deadline(open.over, 12_000), "a deny after the trouble is ignored");
+  assert.ok(await deadline(open.over, 30_000), "a deny after the trouble is ignored");
   open.destroy();
   await expectRefused(pair.upstream);
   pair.agent.setIntention("web", "db", "allow");

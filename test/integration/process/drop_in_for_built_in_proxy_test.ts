@@ -71,7 +71,7 @@ test("an admin address given by flag that is taken is an error", async () => {
   const address = `${squatter.host}:${squatter.port}`;
   await using web = mesh.run(["proxy", "-sidecar-for", id, "-admin-bind", address]);
   web.expectEnd();
-  assert.equal((await web.process.waitExit({ timeoutMs: 10_000 })).code, 1);
+  assert.equal((await web.process.waitExit({ timeoutMs: 30_000 })).code, 1);
   assert.ok(web.output.includes(`Cannot listen on -admin-bind ${address}: the address is in use`));
 });
 
@@ -80,7 +80,7 @@ test("-sidecar-for an id that nobody registered ends with 1 and says what to do"
   await mesh.register({ name: "web" });
   await using web = mesh.run(["proxy", "-sidecar-for", "web"]);
   web.expectEnd();
-  assert.equal((await web.process.waitExit({ timeoutMs: 10_000 })).code, 1);
+  assert.equal((await web.process.waitExit({ timeoutMs: 30_000 })).code, 1);
   assert.match(
     web.output,
     /^postern: No sidecar proxy registered for web: register the service .*-sidecar-for takes the service's id, not its name$/m,
@@ -96,7 +96,7 @@ test("a sidecar may be started before its agent", async () => {
   await mesh.agent.stop();
   await using dbSidecar = mesh.run(["proxy", "-sidecar-for", db, "-admin-bind", "127.0.0.1:0"]);
   await using webSidecar = mesh.run(["proxy", "-sidecar-for", web, "-admin-bind", "127.0.0.1:0"]);
-  const said = { timeoutMs: 10_000 };
+  const said = { timeoutMs: 30_000 };
   await dbSidecar.process.waitFor(/\[WARN\][^\n]*agent not reached[^\n]*refused/, said);
   await webSidecar.process.waitFor(/\[WARN\][^\n]*agent not reached/, said);
   const { status, body } = await dbSidecar.admin("/ready");
@@ -112,5 +112,5 @@ test("an agent given by flag is the one that is asked, whatever the variables sa
   const id = await mesh.register({ name: "web" });
   const nobody = await freePort(mesh.host);
   await using web = mesh.run(["proxy", "-sidecar-for", id, "-http-addr", `${mesh.host}:${nobody}`]);
-  await web.process.waitFor(new RegExp(`agent not reached[^\\n]*${nobody}`), { timeoutMs: 10_000 });
+  await web.process.waitFor(new RegExp(`agent not reached[^\\n]*${nobody}`), { timeoutMs: 30_000 });
 });

@@ -1,20 +1,16 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { DevPair } from "../../kit/dev_mesh.ts";
-import { expectRefused, waitForEcho } from "../../kit/echo.ts";
-import { eventually } from "../../kit/process.ts";
+import { expectRefused, waitForEcho, waitForRefusal } from "../../kit/echo.ts";
 
 test("-log-json writes one object per line, with every field of a connection's end", async () => {
   await using pair = await DevPair.start({ db: { args: ["-log-json"] } });
   await waitForEcho(pair.upstream);
   pair.agent.setIntention("web", "db", "deny");
-  await eventually("the deny is in force", async () => {
-    await expectRefused(pair.upstream);
-    return true;
-  });
+  await waitForRefusal(pair.upstream);
   // That one may have been on its way already; the next is refused where it should be.
   await expectRefused(pair.upstream);
-  await pair.db.process.waitFor(/"connection failed"[^\n]*"authorize"/, { timeoutMs: 5_000 });
+  await pair.db.process.waitFor(/"connection failed"[^\n]*"authorize"/, { timeoutMs: 20_000 });
   assert.equal((await pair.db.stop()).code, 0);
 
   const records = pair.db.output.trimEnd().split("\n").map((line) => JSON.parse(line));
@@ -55,6 +51,6 @@ test("-log-json writes one object per line, with every field of a connection's e
   }
   await pair.web.process.waitFor(
     /connection ended direction=outbound listener=\S*db source=web destination=db remote=\S+ endpoint=\S+ received_bytes=5 sent_bytes=5 duration_ms=\d+ ended_by=downstream stage=relay/,
-    { timeoutMs: 5_000 },
+    { timeoutMs: 20_000 },
   );
 });

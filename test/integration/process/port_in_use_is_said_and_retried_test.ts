@@ -18,7 +18,7 @@ test("a taken port is said, the others serve, and it is bound when it is free", 
   for (const { port } of [inbound, taken]) {
     const [line] = await db.process.waitFor(
       new RegExp(`\\[ERROR\\] +listener failed[^\\n]*${port}[^\\n]*`),
-      { timeoutMs: 10_000 },
+      { timeoutMs: 30_000 },
     );
     assert.match(line, /in use/i);
   }
@@ -40,6 +40,6 @@ test("a taken port is said, the others serve, and it is bound when it is free", 
   assert.equal(db.output.match(/\[ERROR\]/g)?.length, 2);
 
   for (const squatter of squatters) await squatter.close();
-  await db.waitReady({ timeoutMs: 10_000 });
+  await db.waitReady();
   await waitForEcho(upstream);
 });

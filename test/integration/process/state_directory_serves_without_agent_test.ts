@@ -4,8 +4,10 @@ import { mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promise
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DevPair, ready } from "../../kit/dev_mesh.ts";
-import { expectRefused, waitForEcho } from "../../kit/echo.ts";
+import { expectRefused, waitForEcho, waitForRefusal } from "../../kit/echo.ts";
 import { eventually } from "../../kit/process.ts";
+
+const SAID = { timeoutMs: 20_000 };
 
 test("a restart while the agent is away serves from the state directory", async () => {
   const directory = await mkdtemp(join(tmpdir(), "postern-state-"));
@@ -25,7 +27,7 @@ test("a restart while the agent is away serves from the state directory", async 
     const again = ["proxy", "-sidecar-for", "db-1", "-admin-bind", "127.0.0.1:0", ...args];
     {
       await using restarted = await ready(pair.mesh.run(again));
-      assert.match(restarted.output, /\[WARN\] +agent is away, stored snapshot in use/);
+      await restarted.process.waitFor(/\[WARN\] +agent is away, stored snapshot in use/, SAID);
       assert.equal(await restarted.metric("postern_snapshot_restored"), 1);
       await waitForEcho(pair.upstream);
       // And lives on with the agent when it comes back.
@@ -35,10 +37,7 @@ test("a restart while the agent is away serves from the state directory", async 
         async () => await restarted.metric("postern_snapshot_restored") === 0,
       );
       pair.agent.setIntention("web", "db", "deny");
-      await eventually("the deny is in force", async () => {
-        await expectRefused(pair.upstream);
-        return true;
-      });
+      await waitForRefusal(pair.upstream);
       pair.agent.setIntention("web", "db", "allow");
       await waitForEcho(pair.upstream);
     }
@@ -50,9 +49,10 @@ test("a restart while the agent is away serves from the state directory", async 
     const text = await readFile(file, "utf8");
     await writeFile(file, text.slice(0, Math.floor(text.length / 2)));
     await using blank = pair.mesh.run(again);
-    const [line] = await blank.process.waitFor(/\[WARN\] +stored snapshot not used[^\n]*/, {
-      timeoutMs: 10_000,
-    });
+    const [line] = await blank.process.waitFor(
+      /\[WARN\] +stored snapshot not used[^\n]*/,
+      SAID,
+    );
     assert.ok(line.includes(file), line);
     assert.ok(!blank.output.includes("PRIVATE KEY"));
     await eventually("it says that it is not ready", async () => {

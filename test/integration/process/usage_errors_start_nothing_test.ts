@@ -95,7 +95,7 @@ for (const [name, words, env, says] of REFUSED) {
       env: Object.fromEntries(Object.entries(env).map(([key, value]) => [key, here(value)])),
     });
     postern.expectEnd();
-    const { code } = await postern.process.waitExit({ timeoutMs: 10_000 });
+    const { code } = await postern.process.waitExit({ timeoutMs: 30_000 });
     const output = postern.output.replaceAll(directory, "DIR");
     assert.match(output, /^postern: /m);
     assert.match(output, says);

@@ -7,15 +7,17 @@
 import assert from "node:assert/strict";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { type Clock, createLog, type LogRecord, systemClock } from "../../src/base/mod.ts";
+import { type Clock, createLog, type LogRecord } from "../../src/base/mod.ts";
 import { type FileSystem, realFiles } from "../../src/secrets/file/files.ts";
 import { FileHub } from "../../src/secrets/file/hub.ts";
 import { createFileProvider } from "../../src/secrets/file/provider.ts";
 import type { CertificateSpec, SecretSpec, SecretWatch } from "../../src/secrets/mod.ts";
 import { type FakeClock, settle } from "./clock.ts";
 import { newPair, pairSpec, refOf, SecretRecord, type TestPair } from "./secret_files.ts";
+import { SteadyClock } from "./steady_clock.ts";
 
 export interface FollowSetup {
+  /** Default: a {@link SteadyClock} of its own. */
   readonly clock?: Clock;
   readonly files?: Partial<FileSystem>;
   readonly pollMs?: number;
@@ -27,10 +29,12 @@ export interface Followed extends AsyncDisposable {
   readonly hub: FileHub;
   readonly lines: readonly LogRecord[];
   readonly watching: SecretWatch;
+  /** Runs `act` while nothing is read and no time passes: what it does is seen whole, or not at all. */
+  unseen<T>(act: () => Promise<T>): Promise<T>;
 }
 
 export function follow(spec: SecretSpec, setup: FollowSetup = {}): Followed {
-  const { clock = systemClock, pollMs = 3_600_000, watch = true } = setup;
+  const { clock = new SteadyClock(), pollMs = 3_600_000, watch = true } = setup;
   const files = counted({ ...realFiles, ...setup.files });
   const lines: LogRecord[] = [];
   const write = (line: LogRecord) => void lines.push(line);
@@ -39,7 +43,18 @@ export function follow(spec: SecretSpec, setup: FollowSetup = {}): Followed {
   const hub = new FileHub({ clock, log, files, pollMs });
   const provider = createFileProvider({ clock, tlsFault: () => undefined, env: {}, hub });
   const watching = provider.watch(refOf(spec, watch), record);
-  return { record, hub, lines, watching, [Symbol.asyncDispose]: () => hub.close() };
+  const close = async () => {
+    await hub.close();
+    if (!setup.clock && clock instanceof SteadyClock) clock[Symbol.dispose]();
+  };
+  const unseen = async <T>(act: () => Promise<T>) => {
+    const alone = async () => {
+      while (reading > 0) await settle();
+      return await act();
+    };
+    return await (clock instanceof SteadyClock ? clock.still(alone) : alone());
+  };
+  return { record, hub, lines, watching, unseen, [Symbol.asyncDispose]: close };
 }
 
 let reading = 0;

@@ -107,7 +107,7 @@ export class SecretRecord implements SecretEvents {
   }
 
   /** Resolves once `fact` is true, looked at after everything that is told. */
-  until(fact: () => boolean, deadlineMs = 8_000): Promise<void> {
+  until(fact: () => boolean, deadlineMs = 30_000): Promise<void> {
     return new Promise((resolve, reject) => {
       const look = () => {
         if (!fact()) return;

@@ -9,7 +9,7 @@ import {
   temporaryDirectory,
   type TestPair,
 } from "../../../test/kit/secret_files.ts";
-import { systemClock } from "../../base/mod.ts";
+import { SteadyClock } from "../../../test/kit/steady_clock.ts";
 import { FileHub } from "../file/mod.ts";
 import type { WatchedDirectory } from "../spec.ts";
 import { createSecretFileProvider } from "./secret_file_provider.ts";
@@ -19,9 +19,10 @@ const POLL_MS = 3_600_000;
 
 function follow(path: string, watchedDirectory?: WatchedDirectory) {
   const record = new SecretRecord();
-  const hub = new FileHub({ clock: systemClock, pollMs: POLL_MS });
+  const clock = new SteadyClock();
+  const hub = new FileHub({ clock, pollMs: POLL_MS });
   const provider = createSecretFileProvider({
-    clock: systemClock,
+    clock,
     tlsFault: () => undefined,
     env: {},
     hub,
@@ -32,7 +33,11 @@ function follow(path: string, watchedDirectory?: WatchedDirectory) {
     source: { kind: "secret_file", path, ...watchedDirectory && { watchedDirectory } },
     initialFetchTimeoutMs: 15_000,
   }, record);
-  return { record, hub, watch, [Symbol.asyncDispose]: () => hub.close() };
+  const close = async () => {
+    await hub.close();
+    clock[Symbol.dispose]();
+  };
+  return { record, hub, watch, [Symbol.asyncDispose]: close };
 }
 
 async function writePair(directory: string, pair: TestPair, name = "web"): Promise<void> {

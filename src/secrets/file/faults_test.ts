@@ -13,7 +13,8 @@ import {
   writePair,
 } from "../../../test/kit/followed_files.ts";
 import { newPair, ROOT_PEM, temporaryDirectory } from "../../../test/kit/secret_files.ts";
-import { ProxyError } from "../../base/mod.ts";
+import { SteadyClock } from "../../../test/kit/steady_clock.ts";
+import { ProxyError, sleep } from "../../base/mod.ts";
 import { NO_RULES } from "../../identity/mod.ts";
 import type { SecretSpec } from "../spec.ts";
 import { type FileSystem, realFiles } from "./files.ts";
@@ -33,7 +34,7 @@ for (const first of ["web.key", "web.pem"] as const) {
     await record.until(() => record.rejected.length > 0);
     assert.match(record.rejected[0] ?? "", /web\.pem .*web\.key: the private key does not belong/);
     assert.equal(record.certificate?.certPem, old.certPem);
-    await writeFile(join(directory.path, second), contents[second]);
+    await follower.unseen(() => writeFile(join(directory.path, second), contents[second]));
     await record.holds(next);
     assert.equal(record.rejected.length, 1);
     assert.equal(record.secrets.length, 2);
@@ -62,8 +63,12 @@ test("files that appear late are found, whatever part of the path is missing", a
   const { record } = follower;
   await record.until(() => record.rejected.length > 0);
   assert.match(record.rejected[0] ?? "", /^Cannot read .*\/tls\/web\.pem: there is no such file$/);
-  await mkdir(join(directory.path, "a", "b"), { recursive: true });
-  await record.holds(await writePair(place));
+  await record.holds(
+    await follower.unseen(async () => {
+      await mkdir(join(directory.path, "a", "b"), { recursive: true });
+      return await writePair(place);
+    }),
+  );
   assert.equal(record.rejected.length, 1);
 });
 
@@ -194,10 +199,14 @@ test("a file that may not be read is told, and read once it may be", async () =>
 
 test("files rewritten ten times a second and more end with the last pair", async () => {
   await using directory = await temporaryDirectory();
-  await using follower = follow(specIn(directory.path));
+  using clock = new SteadyClock();
+  await using follower = follow(specIn(directory.path), { clock });
   const { record } = follower;
   let last = await writePair(directory.path);
-  for (let round = 0; round < 40; round++) last = await writePair(directory.path);
+  for (let round = 0; round < 40; round++) {
+    last = await clock.still(() => writePair(directory.path));
+    await sleep(clock, 5);
+  }
   await record.holds(last);
   assert.deepEqual(record.rejected, []);
 });

@@ -140,7 +140,7 @@ const STORIES: readonly (readonly [string, Readonly<Record<string, unknown>>, ob
   ];
 
 for (const [name, config, tls, callers] of STORIES) {
-  test(`intentions ${name} decide about every caller`, { timeout: 60_000 }, async () => {
+  test(`intentions ${name} decide about every caller`, { timeout: 180_000 }, async () => {
     await using story = await start(config, tls);
     const found: [string, boolean][] = [];
     for (const [caller, shown] of callers) found.push([caller, await isLetIn(story, shown)]);

@@ -25,7 +25,7 @@ async function exchange(client: TestClient): Promise<void> {
 
 /** One that stays open must fail, not hang. */
 function goneSoon(client: TestClient): Promise<boolean | undefined> {
-  return deadline(client.gone.then(() => true), 5_000);
+  return deadline(client.gone.then(() => true), 20_000);
 }
 
 async function openThrough(pair: Pair): Promise<TestClient> {

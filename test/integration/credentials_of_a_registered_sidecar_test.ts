@@ -16,7 +16,7 @@ for (
     ["an upstream to a server outside the mesh goes by rules of its own", outsideTheMeshStory],
   ] as const
 ) {
-  test(name, { timeout: 60_000 }, async () => {
+  test(name, { timeout: 180_000 }, async () => {
     await using mesh = await DevMesh.start();
     await story(mesh);
   });

@@ -11,6 +11,7 @@ import { connect as tlsConnect, type ConnectionOptions } from "node:tls";
 import { createAuthority } from "../kit/certificates.ts";
 import { clientOf, openClient, startEcho } from "../kit/data_path.ts";
 import { type Pair, startPair } from "../kit/pair.ts";
+import { eventually } from "../kit/process.ts";
 
 const HOUR_MS = 3_600_000;
 
@@ -96,7 +97,9 @@ for (const [name, code, make] of CALLERS) {
     const { fields } = await pair.line(({ fields }) => fields.code !== undefined);
     assert.match(String(fields.code), code, JSON.stringify(fields));
     assert.equal(echo.sockets.length, 0);
-    assert.equal(pair.db.path.view({ connections: true }).connections.length, 0);
+    await eventually("it is gone", () => {
+      return pair.db.path.view({ connections: true }).connections.length === 0;
+    });
   });
 }
 

@@ -9,7 +9,7 @@ import { createServer } from "node:tls";
 import { rm } from "node:fs/promises";
 import type { Consul } from "./consul.ts";
 import type { DevMesh } from "./dev_mesh.ts";
-import { EchoClient, expectRefused, waitForEcho } from "./echo.ts";
+import { EchoClient, expectRefused, waitForEcho, waitForRefusal } from "./echo.ts";
 import { eventually, freePort, pause } from "./process.ts";
 import { inlineBundle, startSdsServer } from "./sds_server.ts";
 import { CredentialsStory } from "./sidecar_credentials.ts";
@@ -21,7 +21,7 @@ type Agent = Consul | DevMesh;
 
 const HELLO = new TextEncoder().encode("hello");
 
-function refusedReason(postern: Postern, reason: RegExp, timeoutMs = 15_000) {
+function refusedReason(postern: Postern, reason: RegExp, timeoutMs = 30_000) {
   return postern.process.waitFor(
     new RegExp(`configuration refused[^\\n]*${reason.source}`),
     { timeoutMs },
@@ -72,7 +72,7 @@ export async function fileCertificateStory(agent: Agent): Promise<void> {
   // And back, with no moment between.
   await story.register({ postern_tls: { certificate } });
   await story.shows(second);
-  const { errors, handshakes, exchanges } = await traffic.stop();
+  const { errors, handshakes, exchanges } = await traffic.stop({ atLeast: 21 });
   assert.deepEqual(errors, []);
   assert.ok(handshakes > 20 && exchanges > 20, `${handshakes} handshakes, ${exchanges} exchanges`);
 }
@@ -86,12 +86,11 @@ export async function badAtStartStory(agent: Agent): Promise<void> {
   await expectRefused(story.place);
   await pause(500);
   assert.deepEqual(await story.probeAs("web"), { accepted: false, alert: "refused" });
-  const { status, body } = await db.admin("/ready");
-  assert.equal(status, 503);
-  assert.match(
-    body,
-    /^waiting for credentials of inbound [^\n]*postern_tls\.certificate\.source must/m,
-  );
+  await eventually("/ready says what it waits for", async () => {
+    const { status, body } = await db.admin("/ready");
+    return status === 503 &&
+      /^waiting for credentials of inbound [^\n]*postern_tls\.certificate\.source must/m.test(body);
+  });
 
   const serial = await story.writePair("db");
   await story.register({
@@ -100,7 +99,7 @@ export async function badAtStartStory(agent: Agent): Promise<void> {
     },
   });
   await story.shows(serial);
-  assert.equal((await db.admin("/ready")).status, 200);
+  await db.waitReady();
 }
 
 /** A file for the certificate, SDS for the bundle, Consul for the rest. */
@@ -121,7 +120,7 @@ export async function mixedSourcesStory(agent: Agent): Promise<void> {
   await story.register({ postern_tls });
   const db = story.run();
   await sds.seen(({ request }) => JSON.stringify(request).includes("roots"));
-  await db.process.waitFor(/admin server listening/, { timeoutMs: 15_000 });
+  await db.adminAddress();
   await expectRefused(story.place);
   assert.notEqual((await db.admin("/ready")).status, 200);
   await eventually("it waits for the roots", async () => {
@@ -144,9 +143,9 @@ export async function mixedSourcesStory(agent: Agent): Promise<void> {
   assert.equal((await story.probeAsStranger()).accepted, false);
   // Its SPIFFE id ends like web's, and is another trust domain's.
   await db.process.waitFor(/source=spiffe:\/\/other\.test\/[^\n]*svc\/web [^\n]*intention_denied/, {
-    timeoutMs: 10_000,
+    timeoutMs: 20_000,
   });
-  assert.ok(await staying.ends({ timeoutMs: 5_000 }), "the open connection was judged again");
+  assert.ok(await staying.ends({ timeoutMs: 20_000 }), "the open connection was judged again");
 }
 
 /** An upstream to a server outside the mesh, by roots and names of its own. */
@@ -210,10 +209,7 @@ export async function outsideTheMeshStory(agent: Agent): Promise<void> {
     await new Promise((resolve) => legacy.close(resolve));
     legacy = serve(bad);
     await new Promise<void>((resolve) => legacy.listen(port, host, resolve));
-    await eventually("another server is refused", async () => {
-      await expectRefused(local);
-      return true;
-    }, { timeoutMs: 40_000 });
+    await waitForRefusal(local, { timeoutMs: 60_000 });
   } finally {
     await new Promise((resolve) => legacy.close(resolve));
   }
@@ -252,7 +248,7 @@ export async function stateDirectoryStory(
     const shown = await probeTls(story.place, { cert: CertPEM, key: PrivateKeyPEM });
     return shown.accepted && shown.serial === next;
   }, { timeoutMs: 30_000 });
-  const { errors, handshakes } = await traffic.stop();
+  const { errors, handshakes } = await traffic.stop({ atLeast: 6 });
   assert.deepEqual(errors, []);
   assert.ok(handshakes > 5, `${handshakes} handshakes`);
 }

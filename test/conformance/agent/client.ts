@@ -117,7 +117,7 @@ export function unique(prefix: string): string {
 
 /** Reads until `check` holds: what an agent does in the background takes a moment on a real one. */
 export async function until<T>(read: () => Promise<T>, check: (value: T) => boolean): Promise<T> {
-  const deadlineMs = performance.now() + 10_000;
+  const deadlineMs = performance.now() + 30_000;
   while (true) {
     const value = await read();
     if (check(value)) return value;

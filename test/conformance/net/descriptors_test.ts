@@ -13,6 +13,7 @@ import { createInterface } from "node:readline";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { systemClock } from "../../../src/base/mod.ts";
+import { eventually } from "../../kit/process.ts";
 import { engine, Waiting } from "./kit.ts";
 
 interface Told {
@@ -89,25 +90,28 @@ async function story(child: Child, open: (port: number) => Promise<Client[]>): P
   const clients = await open(port);
   const paused = await child.next("paused");
   assert.ok((paused.headroom ?? 0) >= 0);
-  const before = await child.usage();
-  await new Promise<void>((resolve) => systemClock.after(400, resolve));
-  const after = await child.usage();
-  // A runtime that spins takes all of it.
-  assert.ok(after.cpuMs - before.cpuMs < 150, `${after.cpuMs - before.cpuMs} ms of 400`);
-  assert.ok(after.accepted < LIMIT);
+  // A runtime that spins takes all of each; one that still works off what came before, of the first.
+  const taken: number[] = [];
+  while (!taken.some((ms) => ms < 150)) {
+    assert.ok(taken.length < 5, `${taken.join()} ms of 400`);
+    const before = await child.usage();
+    await new Promise<void>((resolve) => systemClock.after(400, resolve));
+    const after = await child.usage();
+    taken.push(after.cpuMs - before.cpuMs);
+    assert.ok(after.accepted < LIMIT);
+  }
   for (const { socket } of clients) socket.destroy();
   await child.until(
     () => child.told.findLast(isChange)?.kind === "resumed",
     () => JSON.stringify(child.told),
   );
-  let served = false;
   // Clients that gave up in the kernel are still accepted, and may close the gate once more.
-  for (let tries = 0; !served && tries < 50; tries++) {
+  await eventually("a late client is served", async () => {
     const late = openClient(port);
-    served = await late.served;
+    const served = await late.served;
     late.socket.destroy();
-  }
-  assert.equal(served, true);
+    return served;
+  });
 }
 
 const LIMIT = 120;

@@ -8,7 +8,7 @@ import assert from "node:assert/strict";
 import { systemClock } from "../../../src/base/mod.ts";
 import type { Connection, ConnectionEvents, PresentedPeer } from "../../../src/net/mod.ts";
 
-const PATIENCE_MS = 10_000;
+const PATIENCE_MS = 30_000;
 
 /** Something to wait on: woken at each event, fails with what was seen so far. */
 export class Waiting {

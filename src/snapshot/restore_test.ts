@@ -3,38 +3,24 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ScriptedAgent } from "../../test/kit/scripted_agent_watches.ts";
 import * as facts from "../../test/kit/snapshot_facts.ts";
-import { answeringAgent, CA, SourceRig } from "../../test/kit/snapshot_source.ts";
-import { diffSnapshots, type Snapshot, type SnapshotStore } from "./mod.ts";
+import { answeringAgent, CA, MemoryStateStore, SourceRig } from "../../test/kit/snapshot_source.ts";
+import { diffSnapshots, type Snapshot } from "./mod.ts";
 
 const DB_TARGET = "service:default/default/db#db.default.default.dc1";
 
-class MemoryStore implements SnapshotStore {
-  saved: Snapshot | undefined;
-  constructor(saved?: Snapshot) {
-    this.saved = saved;
-  }
-  load(): Promise<Snapshot | undefined> {
-    return Promise.resolve(this.saved);
-  }
-  save(snapshot: Snapshot): void {
-    this.saved = snapshot;
-  }
-  close(): Promise<void> {
-    return Promise.resolve();
-  }
-}
+const storeOf = (snapshot: Snapshot) => new MemoryStateStore({ snapshot });
 
 async function storedSnapshot(): Promise<Snapshot> {
-  const store = new MemoryStore();
+  const store = new MemoryStateStore();
   await using rig = await new SourceRig(answeringAgent(), { store }).start();
-  assert.equal(store.saved, rig.last);
+  assert.equal(store.saved?.snapshot, rig.last);
   return rig.last;
 }
 
 test("ConsulSource serves the stored snapshot while the agent is away, then the agent's", async () => {
   const stored = await storedSnapshot();
   const agent = new ScriptedAgent();
-  await using rig = await new SourceRig(agent, { store: new MemoryStore(stored) }).start();
+  await using rig = await new SourceRig(agent, { store: storeOf(stored) }).start();
   assert.equal(rig.snapshots.length, 0, "not before it is clear that the agent is away");
   agent.fail("registration", "agent_unreachable");
   await rig.settle();
@@ -57,7 +43,7 @@ test("ConsulSource serves the stored snapshot when only Consul's servers are awa
   const stored = await storedSnapshot();
   const agent = new ScriptedAgent().answer("registration", facts.registration())
     .answer("leaf", facts.leafOf(CA)).answer("roots", facts.rootsOf(CA));
-  await using rig = await new SourceRig(agent, { store: new MemoryStore(stored) }).start();
+  await using rig = await new SourceRig(agent, { store: storeOf(stored) }).start();
   agent.fail("intentions", "agent_failed", "No known Consul servers");
   await rig.settle();
   assert.deepEqual(rig.last.policy, stored.policy);
@@ -76,7 +62,7 @@ for (
     const stored = await storedSnapshot();
     const agent = new ScriptedAgent();
     if (key !== "registration") agent.answer("registration", facts.registration());
-    await using rig = await new SourceRig(agent, { store: new MemoryStore(stored) }).start();
+    await using rig = await new SourceRig(agent, { store: storeOf(stored) }).start();
     agent.fail(key, code);
     await rig.clock.advance(20_000);
     assert.equal(rig.snapshots.length, 0);
@@ -85,7 +71,7 @@ for (
 
 test("ConsulSource serves the stored snapshot when the agent does not answer at all", async () => {
   const stored = await storedSnapshot();
-  await using rig = await new SourceRig(new ScriptedAgent(), { store: new MemoryStore(stored) })
+  await using rig = await new SourceRig(new ScriptedAgent(), { store: storeOf(stored) })
     .start();
   await rig.clock.advance(4_900);
   assert.equal(rig.snapshots.length, 0);

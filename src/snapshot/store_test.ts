@@ -49,7 +49,7 @@ class Rig {
   /** Stores `snapshot` and gives the file's path. */
   async stored(snapshot: Snapshot): Promise<string> {
     const store = this.store();
-    store.save(snapshot);
+    store.save({ snapshot });
     await store.close();
     return await this.file();
   }
@@ -91,7 +91,7 @@ test("FileStore gives back what it stored, to nobody else", async () => {
   await using rig = await Rig.create();
   const snapshot = await aSnapshot();
   const file = await rig.stored(snapshot);
-  assert.deepEqual(await rig.store().load(PROXY_ID), snapshot);
+  assert.deepEqual(await rig.store().load(PROXY_ID), { snapshot });
   assert.equal((await stat(file)).mode & 0o777, 0o600);
   assert.equal((await stat(rig.directory)).mode & 0o777, 0o700);
   assert.equal(await rig.store().load("other-sidecar-proxy"), undefined);
@@ -182,7 +182,7 @@ test("FileStore does not write into a directory that others may write", async ()
   await rm(await rig.file());
   await chmod(rig.directory, 0o777);
   const store = rig.store();
-  store.save(await aSnapshot());
+  store.save({ snapshot: await aSnapshot() });
   await store.close();
   assert.deepEqual(await readdir(rig.directory), []);
   assert.match(rig.messages()[0] ?? "", /^snapshot not stored: .*can be written by others/);
@@ -203,7 +203,7 @@ for (
     const before = await readFile(file, "utf8");
     let failing = true;
     const store = rig.store(failingAt(at, code, () => failing));
-    store.save({ ...snapshot, version: 2 });
+    store.save({ snapshot: { ...snapshot, version: 2 } });
     await rig.clock.advance(0);
     await until(() => rig.lines.length > 0);
     assert.match(rig.messages()[0] ?? "", new RegExp(`^snapshot not stored: .*${code}`));
@@ -218,7 +218,7 @@ for (
     // The failure is told before the next try is set, so time passes until it was made.
     await until(() => rig.lines.length > 1, () => rig.clock.advance(1_000));
     assert.equal(rig.lines[1]?.message, "snapshot stored again");
-    assert.equal((await rig.store().load(PROXY_ID))?.version, 2);
+    assert.equal((await rig.store().load(PROXY_ID))?.snapshot.version, 2);
     await store.close();
   });
 }
@@ -251,10 +251,10 @@ test("FileStore replaces what a killed process left behind", async () => {
   const file = await rig.stored(snapshot);
   await writeFile(`${file}.tmp`, "half");
   const store = rig.store();
-  store.save({ ...snapshot, version: 2 });
+  store.save({ snapshot: { ...snapshot, version: 2 } });
   await store.close();
   assert.equal(await rig.file(), file);
-  assert.equal((await rig.store().load(PROXY_ID))?.version, 2);
+  assert.equal((await rig.store().load(PROXY_ID))?.snapshot.version, 2);
 });
 
 test("FileStore writes at most once per second, and the newest last", async () => {
@@ -274,13 +274,13 @@ test("FileStore writes at most once per second, and the newest last", async () =
     },
   });
   for (let version = 2; version < 20; version++) {
-    store.save({ ...snapshot, version });
+    store.save({ snapshot: { ...snapshot, version } });
     await rig.clock.advance(50);
   }
   // Bounded by real time, since the disk takes as long as it takes.
   const until = performance.now() + 10_000;
   while (finished < 2 && performance.now() < until) await rig.clock.advance(1);
-  assert.equal((await rig.store().load(PROXY_ID))?.version, 19);
+  assert.equal((await rig.store().load(PROXY_ID))?.snapshot.version, 19);
   await rig.clock.advance(10_000);
   await store.close();
   assert.equal(finished, 2);
@@ -292,10 +292,10 @@ test("FileStore writes what waits when it is closed, and nothing after", async (
   await using rig = await Rig.create();
   const snapshot = await aSnapshot();
   const store = rig.store();
-  store.save(snapshot);
-  store.save({ ...snapshot, version: 5 });
+  store.save({ snapshot });
+  store.save({ snapshot: { ...snapshot, version: 5 } });
   await store.close();
-  store.save({ ...snapshot, version: 6 });
+  store.save({ snapshot: { ...snapshot, version: 6 } });
   await rig.clock.advance(5_000);
-  assert.equal((await rig.store().load(PROXY_ID))?.version, 5);
+  assert.equal((await rig.store().load(PROXY_ID))?.snapshot.version, 5);
 });

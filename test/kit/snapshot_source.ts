@@ -7,7 +7,13 @@
 
 import assert from "node:assert/strict";
 import { createLog, type LogRecord, type ProxyError, Stats } from "../../src/base/mod.ts";
-import { ConsulSource, type ConsulSourceOptions, type Snapshot } from "../../src/snapshot/mod.ts";
+import {
+  ConsulSource,
+  type ConsulSourceOptions,
+  type Snapshot,
+  type SnapshotStore,
+  type StoredState,
+} from "../../src/snapshot/mod.ts";
 import { FakeClock } from "./clock.ts";
 import { ScriptedAgent } from "./scripted_agent_watches.ts";
 import * as facts from "./snapshot_facts.ts";
@@ -25,6 +31,29 @@ export function answeringAgent(): ScriptedAgent {
     .answer("mesh tls", null)
     .chain("db", facts.chain(facts.target("db")))
     .health("db", [facts.instance("db")]);
+}
+
+/** What a proxy keeps over restarts, without a disk. */
+export class MemoryStateStore implements SnapshotStore {
+  saved: StoredState | undefined;
+  saves = 0;
+
+  constructor(saved?: StoredState) {
+    this.saved = saved;
+  }
+
+  load(): Promise<StoredState | undefined> {
+    return Promise.resolve(this.saved);
+  }
+
+  save(state: StoredState): void {
+    this.saves++;
+    this.saved = state;
+  }
+
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
 }
 
 export class SourceRig {

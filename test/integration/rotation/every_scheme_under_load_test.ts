@@ -8,7 +8,14 @@ import test from "node:test";
 import { pause } from "../../kit/process.ts";
 import { ROTATION_SCHEMES, type RotationScheme } from "../../kit/rotating_files.ts";
 import { clientOf, RotatingMesh } from "./rotating_mesh.ts";
-import { assertPrompt, figures, type Held, held, rotateAndWait, type Shown } from "./rotations.ts";
+import {
+  assertPrompt,
+  figures,
+  type Held,
+  heldOver,
+  rotateAndWait,
+  type Shown,
+} from "./rotations.ts";
 import { TlsLoad } from "./tls_load.ts";
 
 /** Of each place with files that has no pause within a rotation. */
@@ -73,13 +80,13 @@ async function rotateUnderLoad(
   const started = performance.now();
   await rotate(settled);
   await load.stop();
-  const before = await held(mesh);
-  load.resume();
-  await rotate(rounds - settled);
-  // Clients that were there all the time, and some after the last rotation.
-  await pause(2 * CLIENT_PAUSE_MS);
-  await load.stop();
-  const after = await held(mesh, before);
+  const { before, after } = await heldOver(mesh, { limitBytes: RESIDENT_LIMIT_BYTES }, async () => {
+    load.resume();
+    await rotate(rounds - settled);
+    // Clients that were there all the time, and some after the last rotation.
+    await pause(2 * CLIENT_PAUSE_MS);
+    await load.stop();
+  });
   const { exchanges, failures } = load.result;
   const seconds = (performance.now() - started) / 1_000;
   console.log(

@@ -4,7 +4,7 @@ import process from "node:process";
 import test from "node:test";
 import { type RotationScheme, rotationScheme } from "../../kit/rotating_files.ts";
 import { clientOf, RotatingMesh } from "./rotating_mesh.ts";
-import { figures, held, rotateAndWait, type Shown } from "./rotations.ts";
+import { figures, heldOver, rotateAndWait, type Shown } from "./rotations.ts";
 
 /** All of them of one listener, or shared between some that are as many at the same time. */
 const PLACES = process.env.POSTERN_ROTATIONS === "all" ? 1 : 10;
@@ -24,17 +24,20 @@ test("a thousand rotations leave memory and descriptors as they were", async () 
   await using mesh = await RotatingMesh.start(schemes);
   const client = clientOf(mesh.authority);
   const shown: Shown[] = [];
-  const rotate = (count: number) =>
-    Promise.all(schemes.map(async (_, index) => {
+  const rotate = async (count: number) => {
+    await Promise.all(schemes.map(async (_, index) => {
       // Each is shown to a client, so that its context is made.
       for (let i = 0; i < count / PLACES; i++) {
         shown.push(await rotateAndWait(mesh, client, { index }));
       }
     }));
+  };
   await rotate(SETTLED);
-  const before = await held(mesh);
-  await rotate(ROTATIONS - SETTLED);
-  const after = await held(mesh, before);
+  const { before, after } = await heldOver(
+    mesh,
+    { limitBytes: LIMIT_BYTES },
+    () => rotate(ROTATIONS - SETTLED),
+  );
   console.log(
     `${(before.residentBytes / 1_048_576).toFixed(1)} MiB after ${SETTLED}, ` +
       `${(after.residentBytes / 1_048_576).toFixed(1)} MiB after ${ROTATIONS}, ` +

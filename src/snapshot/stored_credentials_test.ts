@@ -284,27 +284,3 @@ test("storedCredentials() says what planRegistration() reads, and no more", () =
   assert.ok(plans[DB]);
   assert.deepEqual(Object.keys(stored.registration), ["id", "service", "tls", "upstreams"]);
 });
-
-for (
-  const [name, harm, reason] of [
-    ["another format", (stored) => stored.format = 2, /credentials\.format is not/],
-    ["no salt", (stored) => stored.salt = "", /credentials\.salt is not/],
-    ["no registration", (stored) => delete stored.registration, /credentials\.registration is not/],
-    ["odd upstreams", (stored) => stored.registration.upstreams = [1], /upstreams\.0 is not/],
-    ["something unknown", (stored) => stored.registration.more = "password", /more is not/],
-  ] as const satisfies readonly (readonly [
-    string,
-    // deno-lint-ignore no-explicit-any
-    (stored: any) => void,
-    RegExp,
-  ])[]
-) {
-  test(`parseStored() refuses credentials with ${name}`, async () => {
-    const value = JSON.parse(formatStored(await storedState(), 0));
-    harm(value.credentials);
-    const parsed = parseStored(JSON.stringify(value));
-    assert.ok(parsed.kind === "invalid");
-    assert.match(parsed.reason, reason);
-    assert.ok(!parsed.reason.includes("password"));
-  });
-}

@@ -1,6 +1,6 @@
 import test from "node:test";
 import { startConsul } from "../kit/consul.ts";
-import { expectRefused, waitForEcho } from "../kit/echo.ts";
+import { expectRefused, waitForEcho, waitForRefusal } from "../kit/echo.ts";
 import { Load } from "../kit/load.ts";
 import { startPair } from "../kit/mesh.ts";
 import { pause } from "../kit/process.ts";
@@ -13,13 +13,13 @@ test("-authorize both asks the agent for each connection; its deny is enough, it
   await waitForEcho(pair.upstream);
   await using load = new Load(pair.upstream);
   await pause(2_000);
-  pair.expectFlawless(await load.stop(), { atLeast: 100 });
+  pair.expectFlawless(await load.stop({ atLeast: 100 }), { atLeast: 100 });
 
   // The agent's answer freezes at "allow" after a few changes; the intentions themselves do not.
   for (let round = 0; round < 5; round++) {
     await server.intention("web", "db", "deny");
     await pause(1_000);
-    await expectRefused(pair.upstream);
+    await waitForRefusal(pair.upstream);
     await server.intention("web", "db", "allow");
     await pause(1_000);
   }

@@ -30,10 +30,10 @@ test("a new root and the leaves it signs come into use without an error", async 
   await eventually("both sidecars present a leaf of the new root", async () => {
     const now = await serials();
     return now.db !== before.db && now.web !== before.web;
-  }, { timeoutMs: 60_000, everyMs: 1_000 });
+  }, { timeoutMs: 120_000, everyMs: 1_000 });
   await pause(2_000);
 
-  pair.expectFlawless(await load.stop(), { atLeast: 1_000 });
+  pair.expectFlawless(await load.stop({ atLeast: 1_000 }), { atLeast: 1_000 });
   await old.exchange(new TextEncoder().encode("still here"));
   await old.finish();
   const { Roots } = await agent.get<{ Roots: unknown[] }>("/v1/agent/connect/ca/roots");

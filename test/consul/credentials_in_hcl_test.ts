@@ -16,7 +16,7 @@ import { CredentialsStory } from "../kit/sidecar_credentials.ts";
 async function consul(server: Consul, ...words: readonly string[]): Promise<void> {
   const [command, action, file = ""] = words;
   const args = [`${command}`, `${action}`, "-http-addr", server.address, file];
-  await runToEnd(peer("consul"), args, { timeoutMs: 20_000 });
+  await runToEnd(peer("consul"), args, { timeoutMs: 60_000 });
 }
 
 /** What arrives of the registration of `web`'s sidecar, read by our own code. */

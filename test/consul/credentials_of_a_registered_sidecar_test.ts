@@ -17,7 +17,7 @@ for (
     ["an upstream to a server outside the mesh goes by rules of its own", outsideTheMeshStory],
   ] as const
 ) {
-  test(name, { timeout: 90_000 }, async () => {
+  test(name, { timeout: 240_000 }, async () => {
     await using server = await startConsul();
     await story(server);
   });
@@ -25,7 +25,7 @@ for (
 
 test(
   "a restart with the agent away keeps a sidecar's own credentials, as does the agent's return",
-  { timeout: 120_000 },
+  { timeout: 240_000 },
   async () => {
     await using server = await startConsul();
     await stateDirectoryStory(server, {

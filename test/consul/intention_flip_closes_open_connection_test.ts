@@ -1,9 +1,10 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { startConsul } from "../kit/consul.ts";
-import { EchoClient, expectRefused, waitForEcho } from "../kit/echo.ts";
+import { EchoClient, waitForEcho, waitForRefusal } from "../kit/echo.ts";
 import { startPair } from "../kit/mesh.ts";
 import { deadline, pause } from "../kit/process.ts";
+import { within } from "../kit/starvation.ts";
 
 const HELLO = new TextEncoder().encode("hello");
 
@@ -13,19 +14,20 @@ test("a denied connection that is open closes within a second, each time", async
   await using pair = await startPair(agent, { tokens: true });
   await waitForEcho(pair.upstream);
 
+  const { web, db } = pair.posterns;
+  const pids = [server.pid, agent.pid, web.pid, db.pid];
   // The agent's authorize call and bare cached reads freeze within 8 changes: go past that.
   for (let round = 1; round <= 10; round++) {
     const open = await EchoClient.open(pair.upstream);
     await open.exchange(HELLO);
     await server.intention("web", "db", "deny");
-    const written = performance.now();
-    const closed = await deadline(open.over, 1_500);
-    assert.ok(closed !== undefined, `round ${round}: still open 1.5 s after the deny`);
-    assert.ok(closed - written <= 1_000, `round ${round}: closed after ${closed - written} ms`);
+    await within(1_000, { what: `round ${round}: it is closed`, pids }, () => over(open));
     open.destroy();
-    await expectRefused(pair.upstream);
+    await waitForRefusal(pair.upstream);
     await server.intention("web", "db", "allow");
-    await waitForEcho(pair.upstream, { timeoutMs: 2_000 });
+    await within(2_000, { what: `round ${round}: it is let in`, pids }, () => {
+      return waitForEcho(pair.upstream);
+    });
   }
 });
 
@@ -36,9 +38,9 @@ test("a removed intention leaves the default, deny, to open connections", async 
   const open = await EchoClient.open(pair.upstream);
   await open.exchange(HELLO);
   await server.intention("web", "db", undefined);
-  assert.ok(await deadline(open.over, 1_500), "still open without any intention");
+  await over(open);
   open.destroy();
-  await expectRefused(pair.upstream);
+  await waitForRefusal(pair.upstream);
 });
 
 test("a change that still allows leaves open connections alone", async () => {
@@ -54,3 +56,7 @@ test("a change that still allows leaves open connections alone", async () => {
   await open.exchange(HELLO);
   await open.finish();
 });
+
+async function over(open: EchoClient): Promise<void> {
+  assert.ok(await deadline(open.over, 30_000), "it is open after 30 s");
+}

@@ -19,12 +19,12 @@ test("a restarted agent issues new leaves; nobody notices", async () => {
   // A restarted agent has no leaves any more and has new ones signed, with new keys.
   await agent.stop("SIGKILL");
   await agent.start();
-  const renewed = plainSerial((await readLeaf(agent, "db")).SerialNumber);
-  if (renewed === before) throw new Error("The agent kept its leaf: this story shows nothing");
+  const renewed = async () => plainSerial((await readLeaf(agent, "db")).SerialNumber);
+  if (await renewed() === before) throw new Error("The agent kept its leaf: this shows nothing");
   await eventually("the sidecar presents the new leaf", async () => {
-    return await presentedSerial(dbListener, { agent, as: "web" }) === renewed;
-  }, { timeoutMs: 40_000, everyMs: 500 });
+    return await presentedSerial(dbListener, { agent, as: "web" }) === await renewed();
+  }, { timeoutMs: 80_000, everyMs: 500 });
   // Until the restarted agent has looked at its instances again, too.
   await pause(12_000);
-  pair.expectFlawless(await load.stop(), { atLeast: 300 });
+  pair.expectFlawless(await load.stop({ atLeast: 300 }), { atLeast: 300 });
 });

@@ -62,7 +62,7 @@ test("tokens that lack a right are told which one, on what", async (t) => {
       );
       // Whether it goes on waiting for the right or gives up: both are told here.
       postern.expectEnd();
-      await postern.process.waitFor(named, { timeoutMs: 20_000 });
+      await postern.process.waitFor(named, { timeoutMs: 60_000 });
     });
   }
 
@@ -77,7 +77,7 @@ test("tokens that lack a right are told which one, on what", async (t) => {
       },
     );
     postern.expectEnd();
-    await postern.process.waitFor(/ACL not found/, { timeoutMs: 20_000 });
+    await postern.process.waitFor(/ACL not found/, { timeoutMs: 60_000 });
   });
 
   await t.test("all of them together are enough", async () => {

@@ -13,7 +13,7 @@ test("a prepared query upstream moves to the failover datacenter and back", asyn
   await using _far = await serve(dc2, far, { name: "db" });
   await eventually("the query can fail over to dc2", async () => {
     return (await dc1.get<unknown[]>("/v1/health/connect/db?dc=dc2&passing")).length > 0;
-  });
+  }, { timeoutMs: 60_000 });
   const created = await dc1.call("POST", "/v1/query", {
     body: {
       Name: "geo-db",

@@ -15,7 +15,7 @@ test("two sidecars with service-identity tokens relay bytes under default deny",
 
   await using load = new Load(pair.upstream);
   await pause(3_000);
-  pair.expectFlawless(await load.stop(), { atLeast: 200 });
+  pair.expectFlawless(await load.stop({ atLeast: 200 }), { atLeast: 200 });
 
   const { web, db } = pair.posterns;
   assert.equal((await web.admin("/ready")).status, 200);

@@ -17,14 +17,13 @@ test("a sidecar that restarts while the agent is away serves from its state dire
     await using pair = await startPair(server, { tokens: true, sidecar: { args } });
     await waitForEcho(pair.upstream);
     const files = await eventually("both wrote their state", async () => {
-      const names = await readdir(directory, { recursive: true });
-      const paths = names.map((name) => join(directory, name));
-      const found = [];
-      for (const path of paths) if ((await stat(path)).isFile()) found.push(path);
-      return found.length >= 2 && found;
-    });
-    for (const file of files) {
-      assert.equal((await stat(file)).mode & 0o777, 0o600, `${file} can be read by others`);
+      const found = await filesBelow(directory);
+      const newest = Math.max(...found.map(({ mtimeMs }) => mtimeMs));
+      // Written at most once a second: with nothing new for longer, it is the last state.
+      return found.length >= 2 && Date.now() - newest > 4_000 && found;
+    }, { timeoutMs: 60_000 });
+    for (const { path, mode } of files) {
+      assert.equal(mode & 0o777, 0o600, `${path} can be read by others`);
     }
 
     await server.stop("SIGKILL");
@@ -39,3 +38,15 @@ test("a sidecar that restarts while the agent is away serves from its state dire
     await rm(directory, { recursive: true, force: true });
   }
 });
+
+/** Those that have their name: one that is being written goes by another until it is whole. */
+async function filesBelow(directory: string) {
+  const found = [];
+  for (const name of await readdir(directory, { recursive: true })) {
+    const path = join(directory, name);
+    const stats = await stat(path);
+    const { mode, mtimeMs } = stats;
+    if (stats.isFile() && !name.endsWith(".tmp")) found.push({ path, mode, mtimeMs });
+  }
+  return found;
+}

@@ -23,7 +23,7 @@ test("an agent that demands client certificates, named by flags", async () => {
   const open = await EchoClient.open(pair.upstream);
   await open.exchange(new TextEncoder().encode("hello"));
   await server.intention("web", "db", "deny");
-  assert.ok(await deadline(open.over, 1_500), "still open 1.5 s after the deny");
+  assert.ok(await deadline(open.over, 30_000), "still open 30 s after the deny");
   open.destroy();
 });
 
@@ -67,8 +67,8 @@ test("without what the agent's TLS needs it does not become ready and says why",
         ...["-http-addr", address, ...args],
       ]);
       postern.expectEnd();
-      await postern.process.waitFor(/\[ERROR\]|\[WARN\]|Cannot/, { timeoutMs: 20_000 });
-      await postern.process.waitFor(named, { timeoutMs: 20_000 });
+      await postern.process.waitFor(/\[ERROR\]|\[WARN\]|Cannot/, { timeoutMs: 60_000 });
+      await postern.process.waitFor(named, { timeoutMs: 60_000 });
       assert.doesNotMatch(postern.output, /listener ready|proxy ready/);
     });
   }

@@ -3,11 +3,11 @@ import { mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startConsul } from "../kit/consul.ts";
-import { expectRefused, startEcho, waitForEcho } from "../kit/echo.ts";
+import { startEcho, waitForEcho, waitForRefusal } from "../kit/echo.ts";
 import { assertFlawless, Load } from "../kit/load.ts";
 import { registerService, serve } from "../kit/mesh.ts";
 import { posternSidecar } from "../kit/sidecars.ts";
-import { freePort, pause } from "../kit/process.ts";
+import { eventually, freePort, pause } from "../kit/process.ts";
 
 test("a new token in the token file takes over from one that is deleted", async () => {
   await using server = await startConsul({ acl: true });
@@ -47,14 +47,19 @@ test("a new token in the token file takes over from one that is deleted", async 
     await pause(2_000);
     // Chain and endpoints of a new upstream can only be had with a token that is valid now.
     await registerService(server, { ...web, upstreams: [upstream, later] });
-    await waitForEcho(later, { greeting: "cache", timeoutMs: 30_000 });
-    assertFlawless(await load.stop(), { atLeast: 300 });
+    await waitForEcho(later, { greeting: "cache", timeoutMs: 60_000 });
+    assertFlawless(await load.stop({ atLeast: 300 }), { atLeast: 300 });
     // Polls that were waiting when the token was deleted may have said so; none may again.
-    const saidBefore = sidecar.output.split("ACL not found").length;
+    const said = () => sidecar.output.split("ACL not found").length;
+    const saidBefore = await eventually("they have all said so", async () => {
+      const before = said();
+      await pause(3_000);
+      return said() === before && before;
+    });
     await server.intention("web", "db", "deny");
+    await waitForRefusal(upstream);
     await pause(1_000);
-    await expectRefused(upstream);
-    if (sidecar.output.split("ACL not found").length > saidBefore) {
+    if (said() > saidBefore) {
       throw new Error(`The deleted token is still in use\n${sidecar.process.tail()}`);
     }
   } finally {

@@ -24,7 +24,7 @@ for (
       tokens: true,
       webUpstream: { datacenter: dbIn },
     });
-    await waitForEcho(pair.upstream, { timeoutMs: 40_000 });
+    await waitForEcho(pair.upstream, { timeoutMs: 90_000 });
 
     const db: Place = { host: dbAgent.host, port: pair.ports.dbSidecar };
     const web: Place = { host: webAgent.host, port: pair.ports.webSidecar };
@@ -38,8 +38,8 @@ for (
     await eventually("both sidecars present new leaves", async () => {
       const now = await serials();
       return now.every((serial, index) => serial !== before[index]);
-    }, { timeoutMs: 90_000, everyMs: 1_000 });
+    }, { timeoutMs: 150_000, everyMs: 1_000 });
     await pause(2_000);
-    pair.expectFlawless(await load.stop(), { atLeast: 300 });
+    pair.expectFlawless(await load.stop({ atLeast: 300 }), { atLeast: 300 });
   });
 }

@@ -51,7 +51,7 @@ test("waitReady() understands a real admin server", async () => {
   const server = await startAdmin(view, bind, silentLog);
   const options = { admin: server.address, timeoutMs: 0, clock: systemClock };
   try {
-    assert.equal((await waitReady(options)).kind, "ready");
+    assert.equal((await waitReady({ ...options, timeoutMs: 30_000 })).kind, "ready");
     view.ready = false;
     const late = await waitReady(options);
     assert.match(

@@ -3,6 +3,7 @@ import { createServer } from "node:net";
 import { test } from "node:test";
 import { AgentClient } from "../../test/conformance/agent/client.ts";
 import { FakeClock } from "../../test/kit/clock.ts";
+import { eventually } from "../../test/kit/scripted_agent.ts";
 import { seededRandom } from "../base/mod.ts";
 import { type DevAgent, type DevAgentOptions, startDevAgent } from "./mod.ts";
 
@@ -20,7 +21,7 @@ async function whileWaiting(
   act: () => Promise<void>,
   seen: number,
 ): Promise<void> {
-  while (agent.load.requests < seen) await new Promise((resolve) => setImmediate(resolve));
+  await eventually(() => agent.load.requests >= seen, `request ${seen}`);
   await act();
 }
 
@@ -105,7 +106,7 @@ test("a poll whose caller has gone leaves nothing behind", async () => {
   });
   await whileWaiting(it.agent, () => Promise.resolve(controller.abort()), 1);
   await assert.rejects(gone);
-  while (it.agent.load.connections > 0) await new Promise((resolve) => setImmediate(resolve));
+  await eventually(() => it.agent.load.connections === 0, "its connection ends");
   assert.equal(it.clock.pending, idle);
 });
 
@@ -129,7 +130,11 @@ test("faults spoil the requests they were planned for, as often as said", async 
   it.agent.breakNext(/roots/, { kind: "cut" });
   await assert.rejects(fetch(`${it.agent.address}${path}`).then((reply) => reply.text()));
   it.agent.breakNext(/roots/, { kind: "hang" });
-  await assert.rejects(fetch(`${it.agent.address}${path}`, { signal: AbortSignal.timeout(50) }));
+  const controller = new AbortController();
+  const hanging = fetch(`${it.agent.address}${path}`, { signal: controller.signal });
+  const seen = it.agent.load.requests + 1;
+  await whileWaiting(it.agent, () => Promise.resolve(controller.abort()), seen);
+  await assert.rejects(hanging);
   it.agent.breakNext(/roots/, { kind: "hang" });
   it.agent.mend();
   assert.equal((await it.client.get(path)).text, whole);
@@ -160,12 +165,8 @@ test("TCP checks dial, and an alias follows its application", async () => {
     Check: { CheckID: "app", TCP: `127.0.0.1:${port}`, Interval: "1s" },
     Connect: { SidecarService: { Checks: [{ CheckID: "follow", AliasService: "web" }] } },
   });
-  const settled = async (status: string) => {
-    for (let turn = 0; agent.statuses().get("web-sidecar-proxy") !== status; turn++) {
-      assert.ok(turn < 10_000, `never ${status}`);
-      await new Promise((resolve) => setImmediate(resolve));
-    }
-  };
+  const settled = (status: string) =>
+    eventually(() => agent.statuses().get("web-sidecar-proxy") === status, status);
   await settled("passing");
   await new Promise<void>((resolve) => server.close(() => resolve()));
   await clock.advance(1_000);

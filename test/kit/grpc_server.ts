@@ -167,11 +167,15 @@ export async function startStallingRelay(
 }
 
 /** Begins a message of a megabyte and sends a byte of it now and then, for ever. */
-export async function startTrickle(): Promise<AsyncDisposable & { readonly address: Address }> {
+export async function startTrickle(): Promise<
+  AsyncDisposable & { readonly address: Address; readonly streams: number }
+> {
   const sessions = new Set<http2.ServerHttp2Session>();
+  let streams = 0;
   const server = http2.createServer();
   server.on("session", (session: http2.ServerHttp2Session) => sessions.add(session));
   server.on("stream", (stream: http2.ServerHttp2Stream) => {
+    streams++;
     stream.on("error", () => {});
     stream.respond({ ":status": 200, "content-type": "application/grpc" });
     stream.write(Buffer.from([0, 0, 16, 0, 0]));
@@ -183,6 +187,9 @@ export async function startTrickle(): Promise<AsyncDisposable & { readonly addre
   const port = typeof address === "object" && address ? address.port : 0;
   return {
     address: { kind: "tcp", host: "127.0.0.1", port },
+    get streams() {
+      return streams;
+    },
     async [Symbol.asyncDispose]() {
       for (const session of sessions) session.destroy();
       await new Promise<void>((resolve) => server.close(() => resolve()));

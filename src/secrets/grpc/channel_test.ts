@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import test from "node:test";
 import { createAuthority } from "../../../test/kit/certificates.ts";
+import { FakeClock } from "../../../test/kit/clock.ts";
 import {
   ECHO_PATH,
   startEcho,
@@ -207,17 +208,23 @@ test("GrpcChannel gives up a server that speaks something else", async () => {
 
 test("GrpcChannel gives up a message that never ends", async () => {
   await using server = await startTrickle();
-  using channel = channelTo(server.address, { limits: { connectMs: 50, firstMessageMs: 50 } });
-  assert.equal(
-    await new Heard(channel).send("1").end(),
-    "DEADLINE_EXCEEDED: no whole message came in time",
-  );
+  const clock = new FakeClock();
+  const limits = { connectMs: 50, firstMessageMs: 50 };
+  using channel = channelTo(server.address, { clock, limits });
+  const it = new Heard(channel).send("1");
+  // However long the connection takes: its time begins when there is one.
+  while (server.streams === 0) await new Promise((resolve) => setImmediate(resolve));
+  await clock.advance(99);
+  assert.equal(it.status, undefined);
+  await clock.advance(1);
+  assert.equal(await it.end(), "DEADLINE_EXCEEDED: no whole message came in time");
 });
 
 test("GrpcChannel notices a peer that has gone silent, by its own pings", async () => {
   await using server = await startEcho();
   await using relay = await startStallingRelay(server.address);
-  using channel = channelTo(relay.address, { keepAliveMs: 50, keepAliveTimeoutMs: 50 });
+  // The library's own timers: long enough for an answer to the first message on a busy machine.
+  using channel = channelTo(relay.address, { keepAliveMs: 1_000, keepAliveTimeoutMs: 2_000 });
   const it = new Heard(channel).send("1");
   await it.message();
   relay.stall();
@@ -226,9 +233,9 @@ test("GrpcChannel notices a peer that has gone silent, by its own pings", async 
 
 test("GrpcChannel tries the next address after one that failed", async () => {
   await using server = await startEcho();
-  const dead = await startTcp(() => {});
-  await dead[Symbol.asyncDispose]();
-  using channel = channelTo([dead.address, server.address]);
+  // A port that nobody is given by chance.
+  const dead = { kind: "tcp", host: "127.0.0.1", port: 1 } as const;
+  using channel = channelTo([dead, server.address]);
   assert.match(await new Heard(channel).end(), /^UNAVAILABLE: .*ECONNREFUSED/);
   assert.equal(await new Heard(channel).send("1").message(), "1");
 });

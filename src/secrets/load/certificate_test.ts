@@ -168,7 +168,7 @@ const PAIR = newPair();
 const AUTHORITY = createAuthority();
 const EXPIRED = AUTHORITY.issueLeaf({
   service: "web",
-  overrides: { notAfterMs: Date.now() - 1_000 },
+  overrides: { notAfterMs: OPTIONS.nowMs - 1_000 },
 });
 const WEAK = AUTHORITY.issueLeaf({ service: "web", overrides: { keyUsage: ["keyCertSign"] } });
 

@@ -11,6 +11,7 @@ import {
   type ServerStream,
   startSdsServer,
 } from "../../../test/kit/sds_server.ts";
+import { SteadyClock } from "../../../test/kit/steady_clock.ts";
 import { createLog, type LogRecord, systemClock } from "../../base/mod.ts";
 import { NO_RULES, type PeerRules } from "../../identity/mod.ts";
 import type { SecretSpec } from "../spec.ts";
@@ -19,8 +20,8 @@ const authority = createAuthority();
 const leaf = authority.issueLeaf({ service: "web" });
 const LIMITS = {
   messageBytes: 100_000,
-  connectMs: 100,
-  firstMessageMs: 100,
+  connectMs: 300,
+  firstMessageMs: 200,
   messageBurst: 20,
   messagesPerSecond: 200,
   floodMs: 100,
@@ -50,10 +51,11 @@ const MISDEEDS: readonly (readonly [
     /RESOURCE_EXHAUSTED: the server sends messages without a break/,
     (stream, server) => {
       const bytes = server.encode("DiscoveryResponse", { nonce: "1" });
+      let left = 30_000;
       const timer = setInterval(() => {
+        if (server.streams > 2 || left-- === 0) return clearInterval(timer);
         for (let count = 0; count < 20; count++) stream.write(bytes);
       }, 1);
-      setTimeout(() => clearInterval(timer), 1_000);
     },
   ],
 ];
@@ -67,7 +69,9 @@ for (const [name, wanted, act] of MISDEEDS) {
         return true;
       },
     });
-    await using client = new SdsClient({ address: server.address, api: "sotw", limits: LIMITS });
+    using clock = new SteadyClock();
+    const limits = LIMITS;
+    await using client = new SdsClient({ address: server.address, api: "sotw", limits, clock });
     server.set(inlineCertificate("web", leaf));
     const web = client.watch("web");
     assert.match((await web.next("unreachable")).reason, wanted);
@@ -87,11 +91,12 @@ test("createSdsProvider() goes on to the next server where one trickles, stalls 
   await using trickling = await startTrickle();
   await using silent = await startTcp(() => {});
   await using other = await startTcp((socket) => void socket.end("220 mail.test ESMTP\r\n"));
+  using clock = new SteadyClock();
   for (const bad of [trickling, silent, other]) {
     await using server = await startSdsServer();
     server.set(inlineCertificate("web", leaf));
     const address = [bad.address, server.address];
-    await using client = new SdsClient({ address, limits: LIMITS });
+    await using client = new SdsClient({ address, limits: LIMITS, clock });
     const web = client.watch("web");
     await web.next("unreachable");
     await web.next("secret");

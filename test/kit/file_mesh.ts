@@ -66,8 +66,10 @@ export async function createFileMesh(): Promise<FileMesh> {
           reply.resume();
           resolve(reply.statusCode ?? 0);
         });
-        sent.setTimeout(5_000, () => sent.destroy());
+        sent.setTimeout(15_000, () => sent.destroy());
         sent.on("error", () => resolve(0));
+        // Not every runtime calls it an error that we gave up ourselves.
+        sent.on("close", () => resolve(0));
         sent.end();
       }),
     async [Symbol.asyncDispose]() {

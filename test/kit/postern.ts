@@ -56,7 +56,12 @@ export class Postern {
         reply.on("end", () => resolve({ status: reply.statusCode ?? 0, body }));
         reply.on("error", reject);
       });
-      sent.setTimeout(20_000, () => sent.destroy(new Error(`${path}: no answer in time`)));
+      sent.setTimeout(20_000, () => {
+        const late = new Error(`${path}: no answer in time`);
+        sent.destroy(late);
+        // Not every runtime tells it of a reply that has begun.
+        reject(late);
+      });
       sent.on("error", reject);
       sent.end();
     });

@@ -111,8 +111,10 @@ test("keys from files, the configuration and the environment appear nowhere", as
   // Torn: the certificate is new, the key is the old one's.
   await put("own.pem", next.certPem);
   await told("rejected");
-  const { body: counted } = await web.admin("/stats?filter=key_rotation_failed");
-  assert.match(counted, /^sds\..*own\.pem\.key_rotation_failed: [1-9]/m);
+  await eventually("it is counted", async () => {
+    const { body } = await web.admin("/stats?filter=key_rotation_failed");
+    return /^sds\..*own\.pem\.key_rotation_failed: [1-9]/m.test(body);
+  });
   everything.push(await everythingOf(web));
   // Key and certificate in each other's place, and a key cut short.
   await put("own.pem", next.keyPem);

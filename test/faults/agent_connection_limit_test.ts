@@ -4,7 +4,7 @@ import { startConsul } from "../kit/consul.ts";
 import { waitForEcho } from "../kit/echo.ts";
 import { startPair } from "../kit/mesh.ts";
 import { startPostern } from "../kit/postern.ts";
-import { pause } from "../kit/process.ts";
+import { eventually } from "../kit/process.ts";
 
 test("an agent whose connections others have used up is waited for", async () => {
   await using server = await startConsul();
@@ -15,20 +15,31 @@ test("an agent whose connections others have used up is waited for", async () =>
   // The agent's 200 connections per client address, taken by something else on this host: whoever
   // comes now gets a 429 before it asked anything.
   const [host = "", port = ""] = server.address.split(":");
-  const sockets: Socket[] = [];
-  for (let i = 0; i < 250; i++) {
+  const sockets = new Set<Socket>();
+  let isTaking = true;
+  let refused = 0;
+  const take = () => {
     const socket = connect({ host, port: Number(port) });
     socket.on("error", () => {});
+    socket.on("close", () => {
+      sockets.delete(socket);
+      refused++;
+      // What somebody else gave up a moment ago is taken, too.
+      if (isTaking) setTimeout(take, 200);
+    });
     socket.resume();
-    sockets.push(socket);
-  }
-  await pause(1_000);
+    sockets.add(socket);
+  };
+  for (let i = 0; i < 210; i++) take();
+  // Ten and more are always on their way: twice as many in a row say that nothing is left.
+  await eventually("nothing is left", () => refused > 20);
   await using web = startPostern(
     ["proxy", "-proxy-id", "web-1-sidecar-proxy", "-admin-bind", "127.0.0.1:0"],
     { env: { CONSUL_HTTP_ADDR: server.address } },
   );
-  await web.process.waitFor(/429|too many concurrent connections/i, { timeoutMs: 20_000 });
+  await web.process.waitFor(/429|too many concurrent connections/i, { timeoutMs: 60_000 });
+  isTaking = false;
   for (const socket of sockets) socket.destroy();
-  await web.waitReady({ timeoutMs: 30_000 });
+  await web.waitReady();
   await waitForEcho(pair.upstream);
 });

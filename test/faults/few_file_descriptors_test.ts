@@ -5,7 +5,7 @@ import { startConsul } from "../kit/consul.ts";
 import { processorMs } from "../kit/memory.ts";
 import { waitForEcho } from "../kit/echo.ts";
 import { startPair } from "../kit/mesh.ts";
-import { pause } from "../kit/process.ts";
+import { eventually, pause } from "../kit/process.ts";
 
 test("without file descriptors left it waits, without spinning, and goes on afterwards", async () => {
   await using server = await startConsul();
@@ -20,13 +20,17 @@ test("without file descriptors left it waits, without spinning, and goes on afte
     socket.on("error", () => {});
     sockets.push(socket);
   }
-  await pause(2_000);
+  await web.process.waitFor(/code=overloaded/, { timeoutMs: 60_000 });
+  await pause(1_000);
   assert.equal(web.process.ended, undefined, "it died");
-  const before = await processorMs(web.pid);
-  await pause(3_000);
-  const used = await processorMs(web.pid) - before;
-  assert.ok(used < 1_500, `used ${used} ms of processor time in 3 s of waiting`);
-  assert.match(web.output, /code=overloaded/, "nothing says why they were refused");
+  // A slow machine takes a while to refuse all of them; who spins never rests.
+  await eventually("it rests", async () => {
+    const before = await processorMs(web.pid);
+    await pause(3_000);
+    const used = await processorMs(web.pid) - before;
+    if (used < 1_500) return true;
+    throw new Error(`used ${used} ms of processor time in 3 s of waiting`);
+  });
   for (const socket of sockets) socket.destroy();
   await waitForEcho(pair.upstream);
 });

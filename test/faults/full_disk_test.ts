@@ -28,7 +28,7 @@ test("a full disk under the state directory is reported and harms no connection"
     await using server = await startConsul();
     await using pair = await startPair(server, { sidecar: { args: ["-state-dir", directory] } });
     await waitForEcho(pair.upstream);
-    await pair.posterns.web.process.waitFor(/ENOSPC|no space/i, { timeoutMs: 15_000 });
+    await pair.posterns.web.process.waitFor(/ENOSPC|no space/i, { timeoutMs: 60_000 });
 
     // Space again: it is used without a restart.
     await rm(join(directory, "ballast"));
@@ -38,7 +38,7 @@ test("a full disk under the state directory is reported and harms no connection"
       return (await runToEnd("find", [directory, "-type", "f", "-size", "+1k"], {
         timeoutMs: 5_000,
       })).length > 0;
-    }, { timeoutMs: 60_000 });
+    }, { timeoutMs: 120_000 });
     await waitForEcho(pair.upstream);
   } finally {
     await asRoot("umount", "-l", directory);

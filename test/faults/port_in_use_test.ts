@@ -23,11 +23,11 @@ test("an upstream whose port is taken says so, the others work, and it gets it l
     { env: { CONSUL_HTTP_ADDR: server.address } },
   );
   await web.process.waitFor(new RegExp(`${taken.port}[^\\n]*(in use|EADDRINUSE)`), {
-    timeoutMs: 20_000,
+    timeoutMs: 60_000,
   });
   await waitForEcho(free, { greeting: "db" });
   await squatter.close();
-  await waitForEcho(taken, { greeting: "db", timeoutMs: 60_000 });
+  await waitForEcho(taken, { greeting: "db", timeoutMs: 120_000 });
 });
 
 test("an admin address given by flag that is taken is an error", async () => {
@@ -42,7 +42,7 @@ test("an admin address given by flag that is taken is an error", async () => {
     { env: { CONSUL_HTTP_ADDR: server.address } },
   );
   web.expectEnd();
-  const { code } = await web.process.waitExit({ timeoutMs: 20_000 });
+  const { code } = await web.process.waitExit({ timeoutMs: 60_000 });
   if (code === 0) throw new Error("It ended as if all were well");
-  await web.process.waitFor(new RegExp(String(squatter.port)), { timeoutMs: 100 });
+  await web.process.waitFor(new RegExp(String(squatter.port)), { timeoutMs: 5_000 });
 });

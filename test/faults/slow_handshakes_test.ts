@@ -24,10 +24,10 @@ test("1,000 callers that never finish the handshake are dropped; others do not n
     const socket = connect({ host: server.host, port: pair.ports.dbSidecar });
     socket.on("connect", () => {
       open++;
+      socket.on("close", () => open--);
       // Half of them say nothing at all.
       if (i % 2 === 0) socket.write(HALF_HELLO);
     });
-    socket.on("close", () => open--);
     socket.on("error", () => {});
     socket.resume();
     sockets.push(socket);
@@ -36,11 +36,11 @@ test("1,000 callers that never finish the handshake are dropped; others do not n
     await eventually("all are connected", () => open >= SLOW * 0.99);
     await using load = new Load(pair.upstream);
     await pause(3_000);
-    pair.expectFlawless(await load.stop(), { atLeast: 200 });
+    pair.expectFlawless(await load.stop({ atLeast: 200 }), { atLeast: 200 });
     const grown = await residentBytes(db.pid) - before;
     assert.ok(grown < SLOW * 100_000, `grew by ${Math.round(grown / 1e6)} MB`);
     // handshake_timeout_ms is 10 s by default.
-    await eventually("all are dropped", () => open === 0, { timeoutMs: 20_000 });
+    await eventually("all are dropped", () => open === 0, { timeoutMs: 60_000 });
     await waitForEcho(pair.upstream);
   } finally {
     for (const socket of sockets) socket.destroy();

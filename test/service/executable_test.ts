@@ -20,7 +20,7 @@ before(async () => {
   directory = await mkdtemp(join(tmpdir(), "postern-executable-"));
   postern = process.env.POSTERN_BIN ?? join(directory, "postern");
   if (process.env.POSTERN_BIN) return;
-  await runToEnd(DENO, ["run", "-A", COMPILE, "--into", directory], { timeoutMs: 120_000 });
+  await runToEnd(DENO, ["run", "-A", COMPILE, "--into", directory], { timeoutMs: 300_000 });
 });
 
 after(async () => {
@@ -29,7 +29,7 @@ after(async () => {
 
 async function run(words: readonly string[], env: Record<string, string | undefined> = {}) {
   const child = new Process(postern, words, { cwd: directory, env });
-  const { code } = await child.waitExit({ timeoutMs: 20_000 });
+  const { code } = await child.waitExit({ timeoutMs: 60_000 });
   return { code, output: child.output };
 }
 
@@ -74,7 +74,7 @@ test("the executable carries traffic in its workers", async () => {
   try {
     await eventually("it is ready", async () => await mesh.readyStatus() === 200);
     const [host, port] = [mesh.admin.host, mesh.admin.port];
-    const waited = await run(["wait-ready", "-admin", `${host}:${port}`, "-timeout", "5s"]);
+    const waited = await run(["wait-ready", "-admin", `${host}:${port}`, "-timeout", "30s"]);
     assert.equal(waited.code, 0, waited.output);
     await waitForEcho(mesh.upstream);
   } catch (error) {

@@ -36,18 +36,18 @@ for (const kind of ["a path", "an abstract name"]) {
       ? join(mesh.directory, "notify")
       : `@postern-test-${process.pid}`;
     await using systemd = new Process(peer("python3"), ["-u", "-c", RECEIVER, path]);
-    await systemd.waitFor(/^bound$/m, { timeoutMs: 10_000 });
+    await systemd.waitFor(/^bound$/m, { timeoutMs: 60_000 });
     await using postern = startPostern(mesh.args, {
       env: { NOTIFY_SOCKET: path, WATCHDOG_USEC: "400000" },
     });
     // NotifyAccess=main takes messages from the main process only; on Deno a program sends them.
     const sender = process.env.POSTERN_ENGINE === "deno" ? "\\d+" : postern.pid;
     const from = (text: string) => new RegExp(`^${sender} ${text}`, "m");
-    await systemd.waitFor(from("READY=1 STATUS=.*web"), { timeoutMs: 30_000 });
-    await systemd.waitFor(from("WATCHDOG=1\n(?:.*\n)*.* WATCHDOG=1"), { timeoutMs: 10_000 });
+    await systemd.waitFor(from("READY=1 STATUS=.*web"), { timeoutMs: 60_000 });
+    await systemd.waitFor(from("WATCHDOG=1\n(?:.*\n)*.* WATCHDOG=1"), { timeoutMs: 60_000 });
     postern.kill("SIGHUP");
-    await systemd.waitFor(from("RELOADING=1.*\n(?:.*\n)*.* READY=1"), { timeoutMs: 10_000 });
+    await systemd.waitFor(from("RELOADING=1.*\n(?:.*\n)*.* READY=1"), { timeoutMs: 60_000 });
     assert.deepEqual(await postern.stop(), { code: 0, signal: null });
-    await systemd.waitFor(from("STOPPING=1"), { timeoutMs: 10_000 });
+    await systemd.waitFor(from("STOPPING=1"), { timeoutMs: 60_000 });
   });
 }

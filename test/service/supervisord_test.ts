@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "node:test";
+import { parseCommand } from "../../src/app/args.ts";
 import { createFileMesh, type FileMesh } from "../kit/file_mesh.ts";
 import { peer } from "../../scripts/peers.ts";
 import { EchoClient, waitForEcho, waitForRefusal } from "../kit/echo.ts";
@@ -17,8 +18,11 @@ const ENDED_BY_ITSELF = /stopped: postern-web \(exit status 0\)/;
 const HELLO = new TextEncoder().encode("hello");
 
 /** The shipped file with another command and log, and what a supervisord of its own needs. */
-async function startSupervisord(mesh: FileMesh): Promise<Process> {
-  const command = [...posternCommand(), ...mesh.args].join(" ");
+async function startSupervisord(
+  mesh: FileMesh,
+  ...flags: readonly string[]
+): Promise<Process> {
+  const command = [...posternCommand(), ...mesh.args, ...flags].join(" ");
   const shipped = await readFile(SHIPPED, "utf8");
   const program = shipped
     .replace(/^command=.*$/m, `command=${command}`)
@@ -114,8 +118,16 @@ test("supervisord's stop lets an open connection finish, and the proxy ends with
 });
 
 test("supervisord's stop ends a connection that never does, before it would kill", async () => {
+  const command = parseCommand(["proxy", "-sidecar-for", "web"], {});
+  assert.ok(command.kind === "proxy");
+  const stopSeconds = Number((await readFile(SHIPPED, "utf8")).match(/^stopwaitsecs=(\d+)$/m)?.[1]);
+  assert.ok(
+    command.options.drainTimeoutMs <= (stopSeconds - 2) * 1_000,
+    "by default it would be killed",
+  );
+  // Seconds before that, as a machine may stop for two.
   await using mesh = await createFileMesh();
-  await using supervisord = await startSupervisord(mesh);
+  await using supervisord = await startSupervisord(mesh, "-drain-timeout", "3s");
   await withLog(mesh, async () => {
     await waitReady(mesh);
     await waitForEcho(mesh.upstream);

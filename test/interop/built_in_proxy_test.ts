@@ -1,6 +1,6 @@
 import test from "node:test";
 import { startConsul } from "../kit/consul.ts";
-import { expectRefused, waitForEcho } from "../kit/echo.ts";
+import { expectRefused, waitForEcho, waitForRefusal } from "../kit/echo.ts";
 import { Load } from "../kit/load.ts";
 import { type Pair, startPair } from "../kit/mesh.ts";
 import { builtInSidecar } from "../kit/sidecars.ts";
@@ -12,8 +12,7 @@ test("the built-in proxy calls Postern and is denied by intention", async () => 
   await using pair = await startPair(agent, { web: builtInSidecar, tokens: true });
   await expectRelaying(pair);
   await server.intention("web", "db", "deny");
-  await pause(1_000);
-  await expectRefused(pair.upstream);
+  await waitForRefusal(pair.upstream);
   await server.intention("web", "db", "allow");
   await waitForEcho(pair.upstream);
 });
@@ -44,5 +43,5 @@ async function expectRelaying(pair: Pair): Promise<void> {
   await waitForEcho(pair.upstream);
   await using load = new Load(pair.upstream);
   await pause(3_000);
-  pair.expectFlawless(await load.stop(), { atLeast: 300 });
+  pair.expectFlawless(await load.stop({ atLeast: 300 }), { atLeast: 300 });
 }

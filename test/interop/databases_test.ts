@@ -11,9 +11,11 @@ test("PostgreSQL under pgbench, kept connections and one per transaction", async
   await withPair(startPostgres, async ({ host, port }) => {
     const to = ["-h", host, "-p", String(port), "-U", "postgres"];
     const bench = (...args: readonly string[]) =>
-      runToEnd(peer("pgbench"), [...to, ...args, "postgres"], { timeoutMs: 120_000 });
+      runToEnd(peer("pgbench"), [...to, ...args, "postgres"], { timeoutMs: 240_000 });
     await bench("-i", "-s", "2", "-q");
-    for (const args of [["-c", "8", "-j", "2", "-T", "6"], ["-C", "-S", "-c", "4", "-t", "100"]]) {
+    for (
+      const args of [["-c", "8", "-j", "2", "-t", "500"], ["-C", "-S", "-c", "4", "-t", "100"]]
+    ) {
       const output = await bench(...args);
       assert.match(output, /number of failed transactions: 0 /);
       const done = Number(output.match(/transactions actually processed: (\d+)/)?.[1]);
@@ -34,7 +36,7 @@ test("Redis under redis-benchmark, pipelined and with large values", async () =>
       ]
     ) {
       const output = await runToEnd(peer("redis-benchmark"), [...to, ...args], {
-        timeoutMs: 120_000,
+        timeoutMs: 240_000,
       });
       assert.doesNotMatch(output, /error/i);
       assert.match(output, /GET: [\d.]+ requests per second/);
@@ -48,7 +50,7 @@ test("MariaDB under mariadb-slap", async () => {
       ...["--no-defaults", "-h", host, "-P", String(port), "--protocol=tcp"],
       ...["--auto-generate-sql", "--auto-generate-sql-load-type=mixed"],
       ...["--concurrency=8", "--iterations=3", "--number-of-queries=4000", "--detach=50"],
-    ], { timeoutMs: 120_000 });
+    ], { timeoutMs: 240_000 });
     assert.match(output, /Number of clients running queries: 8/);
     assert.doesNotMatch(output, /error/i);
   });

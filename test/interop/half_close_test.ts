@@ -22,7 +22,7 @@ test("a request that ends before its answer begins is answered whole", async () 
     await using server = await startConsul({ acl: true });
     const port = await freePort(server.host);
     await using _app = new Process(peer("socat"), [
-      ...["-t", "20", `TCP-LISTEN:${port},bind=${server.host},reuseaddr,fork`],
+      ...["-t", "60", `TCP-LISTEN:${port},bind=${server.host},reuseaddr,fork`],
       // Reads to the end, then prints the digest and the bytes again.
       `SYSTEM:f=$(mktemp); cat > $f; sha256sum < $f; cat $f; rm $f`,
     ]);
@@ -33,13 +33,13 @@ test("a request that ends before its answer begins is answered whole", async () 
     const call = () =>
       runToEnd("sh", [
         "-c",
-        `${peer("socat")} -t 20 - TCP:${pair.upstream.host}:${pair.upstream.port} ` +
+        `${peer("socat")} -t 60 - TCP:${pair.upstream.host}:${pair.upstream.port} ` +
         `< ${directory}/sent > ${directory}/received`,
-      ], { timeoutMs: 60_000 });
+      ], { timeoutMs: 120_000 });
     await eventually("an answer", async () => {
       await call();
       return (await readFile(join(directory, "received"))).length > 0;
-    });
+    }, { timeoutMs: 60_000 });
     const received = await readFile(join(directory, "received"));
     const digest = createHash("sha256").update(sent).digest("hex");
     assert.equal(received.subarray(0, 64).toString(), digest, "what the server received");
@@ -58,7 +58,7 @@ test("an answer that ends before the request does lets the request go on", async
     const port = await freePort(server.host);
     const kept = join(directory, "kept");
     await using _app = new Process(peer("socat"), [
-      ...["-t", "20", `TCP-LISTEN:${port},bind=${server.host},reuseaddr,fork`],
+      ...["-t", "60", `TCP-LISTEN:${port},bind=${server.host},reuseaddr,fork`],
       `SYSTEM:echo early; exec 1>&-; cat >> ${kept}`,
     ]);
     await using pair = await startPair(server, {
@@ -68,11 +68,11 @@ test("an answer that ends before the request does lets the request go on", async
     await eventually("the late bytes arrive", async () => {
       const output = await runToEnd("sh", [
         "-c",
-        `(sleep 1; echo late) | ${peer("socat")} -t 20 - ` +
+        `(sleep 1; echo late) | ${peer("socat")} -t 60 - ` +
         `TCP:${pair.upstream.host}:${pair.upstream.port}`,
-      ], { timeoutMs: 60_000 });
+      ], { timeoutMs: 120_000 });
       return output === "early\n" && (await readFile(kept, "utf8")).endsWith("late\n");
-    });
+    }, { timeoutMs: 60_000 });
   } finally {
     await rm(directory, { recursive: true, force: true });
   }

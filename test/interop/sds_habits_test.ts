@@ -8,7 +8,7 @@ import { join } from "node:path";
 import test from "node:test";
 import { createServer } from "node:tls";
 import { createAuthority } from "../kit/certificates.ts";
-import { EchoClient, expectRefused, type Place, startEcho, waitForEcho } from "../kit/echo.ts";
+import { EchoClient, type Place, startEcho, waitForEcho, waitForRefusal } from "../kit/echo.ts";
 import { sdsSecret, type TlsProxy } from "../kit/envoy_tls.ts";
 import { eventually, pause } from "../kit/process.ts";
 import { certificateSecret, inlineBytes, startSdsPeer, validationSecret } from "../kit/sds_peer.ts";
@@ -258,7 +258,7 @@ for (const [subject, startProxy] of SUBJECTS) {
       });
       await sds.set({ roots: validationSecret(other.rootPem) });
       await sds.acknowledged("roots");
-      await eventually("the upstream is refused", () => expectRefused(place).then(() => true));
+      await waitForRefusal(place);
     } finally {
       server.close();
     }

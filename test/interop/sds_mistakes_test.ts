@@ -108,7 +108,7 @@ for (const [subject, startProxy] of SUBJECTS) {
     assert.equal(await proxy.place("tls_in"), undefined, "the server is away");
     await sds.set({ roots: validationSecret(ca.rootPem) });
     await sds.start();
-    await waitForLeaf(proxy, leaf, caller, { timeoutMs: 40_000 });
+    await waitForLeaf(proxy, leaf, caller, { timeoutMs: 60_000 });
   });
 
   test(`${subject}: the first secret cannot be used, and one that can comes later`, async () => {

@@ -6,6 +6,7 @@ import { SDS_CLUSTER } from "../kit/envoy_tls.ts";
 import { type PosternTls, startPosternTls } from "../kit/postern_tls.ts";
 import { eventually, pause } from "../kit/process.ts";
 import { certificateSecret, type SdsPeer, startSdsPeer } from "../kit/sds_peer.ts";
+import { within } from "../kit/starvation.ts";
 import { probeTls, serialOf } from "../kit/tls_probe.ts";
 import { TlsSession } from "../kit/tls_session.ts";
 
@@ -41,7 +42,7 @@ async function withEdge(
     },
   });
   const place = await eventually("the listener is open", () => proxy.place("tls_in"));
-  const probe = (servername: string) => probeTls(place, { servername, timeoutMs: 20_000 });
+  const probe = (servername: string) => probeTls(place, { servername, timeoutMs: 60_000 });
   await use({
     sds,
     proxy,
@@ -62,33 +63,40 @@ async function withEdge(
 }
 
 test("on demand: 200 handshakes of one name wait for one subscription", async () => {
-  await withEdge({ perSourceRate: 1_000 }, async ({ sds, place, proxy, subscriptions }) => {
-    const leaf = issue("new.example");
-    assert.equal((await sds.log()).entries.length, 0, "nobody was asked before a client came");
-    await sds.stall();
-    await sds.set({ "new.example": certificateSecret(leaf) });
-    const sessions = Promise.all(Array.from(
-      { length: 200 },
-      () => TlsSession.open(place, { servername: "new.example", timeoutMs: 20_000 }),
-    ));
-    await eventually("the name was asked for", async () => await subscriptions("new.example") > 0);
-    await pause(500);
-    await sds.unstall();
-    const opened = await sessions;
-    for (const session of opened) {
-      assert.equal(session.serial, serialOf(leaf.certPem));
-      session[Symbol.dispose]();
-    }
-    assert.equal(await subscriptions("new.example"), 1);
-    assert.equal(await proxy.postern.metric("postern_on_demand_cert_requested_total"), 1);
+  await withEdge(
+    { perSourceRate: 1_000, wait: "30s" },
+    async ({ sds, place, proxy, subscriptions }) => {
+      const leaf = issue("new.example");
+      assert.equal((await sds.log()).entries.length, 0, "nobody was asked before a client came");
+      await sds.stall();
+      await sds.set({ "new.example": certificateSecret(leaf) });
+      const sessions = Promise.all(Array.from(
+        { length: 200 },
+        () => TlsSession.open(place, { servername: "new.example", timeoutMs: 60_000 }),
+      ));
+      await eventually(
+        "the name was asked for",
+        async () => await subscriptions("new.example") > 0,
+      );
+      await pause(500);
+      await sds.unstall();
+      const opened = await sessions;
+      for (const session of opened) {
+        assert.equal(session.serial, serialOf(leaf.certPem));
+        session[Symbol.dispose]();
+      }
+      assert.equal(await subscriptions("new.example"), 1);
+      const requested = () => proxy.postern.metric("postern_on_demand_cert_requested_total");
+      await eventually("it is counted once", async () => await requested() === 1);
 
-    const next = issue("new.example");
-    await sds.set({ "new.example": certificateSecret(next) });
-    await eventually("it is rotated like any other", async () => {
-      using session = await TlsSession.open(place, { servername: "NEW.example" });
-      return session.serial === serialOf(next.certPem);
-    });
-  });
+      const next = issue("new.example");
+      await sds.set({ "new.example": certificateSecret(next) });
+      await eventually("it is rotated like any other", async () => {
+        using session = await TlsSession.open(place, { servername: "NEW.example" });
+        return session.serial === serialOf(next.certPem);
+      });
+    },
+  );
 });
 
 test("on demand: what is prefetched is there before the first client, and without the server", async () => {
@@ -104,14 +112,15 @@ test("on demand: what is prefetched is there before the first client, and withou
 });
 
 test("on demand: an unknown name is refused within the wait, and not asked for again", async () => {
-  const rules = { wait: "1s", negativeTtl: "3s" };
-  await withEdge(rules, async ({ sds, refuses, serves, subscriptions }) => {
-    const started = performance.now();
-    assert.ok(await refuses("nobody.example"));
-    const first = performance.now() - started;
-    assert.ok(first < 3_000, `refused after ${first} ms`);
+  const rules = { wait: "2s", negativeTtl: "10s" };
+  await withEdge(rules, async ({ sds, proxy, refuses, serves, subscriptions }) => {
+    const pids = [proxy.postern.pid, sds.pid];
+    const refusal = () => refuses("nobody.example");
+    assert.ok(await within(5_000, { what: "it is refused", pids }, refusal));
     assert.equal(await subscriptions("nobody.example"), 1);
-    for (let i = 0; i < 20; i++) assert.ok(await refuses("nobody.example"));
+    // A slow machine does fewer before that is forgotten.
+    const until = performance.now() + 6_000;
+    for (let i = 0; i < 20 && performance.now() < until; i++) assert.ok(await refusal());
     assert.equal(await subscriptions("nobody.example"), 1, "asked for again");
 
     const leaf = issue("nobody.example");
@@ -122,7 +131,7 @@ test("on demand: an unknown name is refused within the wait, and not asked for a
 });
 
 test("on demand: only names of the list are asked for", async () => {
-  const rules = { names: ["one.example"], suffixes: [".in.example"], wait: "1s" };
+  const rules = { names: ["one.example"], suffixes: [".in.example"], wait: "30s" };
   await withEdge(rules, async ({ sds, refuses, serves, subscriptions }) => {
     const leaves = ["one.example", "a.in.example", "two.example", "in.example"].map((name) => ({
       name,
@@ -140,7 +149,7 @@ test("on demand: only names of the list are asked for", async () => {
 });
 
 test("on demand: a name that the server takes back ends waits, and is gone", async () => {
-  await withEdge({ negativeTtl: "1s", wait: "8s" }, async ({ sds, place, refuses, serves }) => {
+  await withEdge({ negativeTtl: "1s", wait: "15s" }, async ({ sds, place, refuses, serves }) => {
     const leaf = issue("gone.example");
     await sds.set({ "gone.example": certificateSecret(leaf) });
     assert.ok(await serves("gone.example", leaf));
@@ -156,7 +165,7 @@ test("on demand: a name that the server takes back ends waits, and is gone", asy
 });
 
 test("on demand: a name is taken back while a handshake waits", async () => {
-  await withEdge({ wait: "20s" }, async ({ sds, refuses }) => {
+  await withEdge({ wait: "40s" }, async ({ sds, refuses }) => {
     const broken = { ...issue("brief.example"), keyPem: issue("brief.example").keyPem };
     await sds.set({ "brief.example": certificateSecret(broken) });
     const refused = refuses("brief.example");
@@ -166,12 +175,12 @@ test("on demand: a name is taken back while a handshake waits", async () => {
     await sds.remove("brief.example");
     assert.ok(await refused);
     const tookMs = performance.now() - removedMs;
-    assert.ok(tookMs < 5_000, `only its own deadline ended it, after ${tookMs} ms`);
+    assert.ok(tookMs < 20_000, `only its own deadline ended it, after ${tookMs} ms`);
   });
 });
 
 test("on demand: what is mended while a handshake waits is served", async () => {
-  await withEdge({ wait: "20s" }, async ({ sds, serves }) => {
+  await withEdge({ wait: "40s" }, async ({ sds, serves }) => {
     const leaf = issue("late.example");
     const broken = { ...leaf, keyPem: issue("late.example").keyPem };
     await sds.set({ "late.example": certificateSecret(broken) });
@@ -193,7 +202,7 @@ test("on demand: 1,000 random names cost a bounded number of subscriptions", asy
     const workers = Array.from({ length: 50 }, async (_, worker) => {
       for (let i = 0; i < 20; i++) {
         const servername = `r${worker}-${i}.example`;
-        const outcome = await probeTls(place, { servername, timeoutMs: 20_000 });
+        const outcome = await probeTls(place, { servername, timeoutMs: 60_000 });
         assert.equal(outcome.accepted, false, servername);
         if (i % 10 === 0) {
           assert.ok(await serves("good.example", leaf));
@@ -207,10 +216,16 @@ test("on demand: 1,000 random names cost a bounded number of subscriptions", asy
     console.log(`1,000 random names: ${asked} subscriptions in ${seconds.toFixed(1)} s`);
     assert.equal(served, 100);
     assert.ok(asked <= 21 + 20 * (seconds + 1), `${asked} subscriptions in ${seconds} s`);
-    const { entries } = await sds.log();
-    assert.equal(new Set(entries.map(({ stream }) => stream)).size, 1);
-    assert.equal(await proxy.postern.metric("postern_on_demand_cert_active"), 1);
-    const given = entries.flatMap(({ removed = [], event }) => event === "request" ? removed : []);
-    assert.ok(given.length >= asked - 1 - 50, `${given.length} of ${asked} were given up`);
+    await eventually("they are given up", async () => {
+      const { entries } = await sds.log();
+      assert.equal(new Set(entries.map(({ stream }) => stream)).size, 1);
+      const given = entries.flatMap(({ removed = [], event }) =>
+        event === "request" ? removed : []
+      );
+      return given.length >= asked - 1 - 50;
+    });
+    await eventually("the good one is active", async () => {
+      return await proxy.postern.metric("postern_on_demand_cert_active") === 1;
+    });
   });
 });

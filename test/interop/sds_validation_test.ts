@@ -157,7 +157,7 @@ for (const [subject, startProxy] of SUBJECTS) {
       await eventually(`${what}: [${want}]`, async () => {
         last = await takenBy(place);
         return last === want;
-      }, { timeoutMs: 5_000 }).catch((error) => {
+      }).catch((error) => {
         throw new Error(`${error.message}; it took [${last}]`);
       });
       assert.equal((await probeTls(place)).accepted, false, `${what}: no certificate`);

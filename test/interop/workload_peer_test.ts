@@ -4,11 +4,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "node:test";
 import { createAuthority } from "../kit/certificates.ts";
-import { expectRefused, startEcho, waitForEcho } from "../kit/echo.ts";
+import { expectRefused, startEcho, waitForEcho, waitForRefusal } from "../kit/echo.ts";
 import { sdsSecret } from "../kit/envoy_tls.ts";
 import { startPosternTls } from "../kit/postern_tls.ts";
 import { eventually, freePort, pause } from "../kit/process.ts";
 import { type SdsPeer, startSdsPeer, type WorkloadState } from "../kit/sds_peer.ts";
+import { within } from "../kit/starvation.ts";
 import { probeTls } from "../kit/tls_probe.ts";
 import { clientPair, TlsSession, TlsTraffic } from "../kit/tls_session.ts";
 import { SUBJECTS, waitForLeaf } from "../kit/tls_subjects.ts";
@@ -72,7 +73,7 @@ for (const [subject, startProxy] of SUBJECTS) {
           target: echo,
         },
       });
-      const place = await waitForLeaf(proxy, first, clientPair(api), { timeoutMs: 40_000 });
+      const place = await waitForLeaf(proxy, first, clientPair(api), { timeoutMs: 60_000 });
       const takes = async (svid: Svid) => (await probeTls(place, clientPair(svid))).accepted;
       const taken = async () => {
         const callers = [api, partnerApi, stranger.svid("api"), forged];
@@ -108,7 +109,7 @@ test("Workload API: an SVID is served, rotated without a dropped handshake, and 
     assert.equal(await proxy.place("tls_in"), undefined);
 
     await agent.setWorkload(stateOf([first]));
-    const place = await waitForLeaf(proxy, first, clientPair(api), { timeoutMs: 40_000 });
+    const place = await waitForLeaf(proxy, first, clientPair(api), { timeoutMs: 60_000 });
     const takes = async (svid: Svid) => (await probeTls(place, clientPair(svid))).accepted;
     assert.equal(await takes(partnerApi), false);
     assert.equal(await takes(forged), false);
@@ -118,9 +119,9 @@ test("Workload API: an SVID is served, rotated without a dropped handshake, and 
     for (let i = 0; i < 10; i++) {
       const next = own.svid("web");
       await agent.setWorkload(stateOf([next], partner));
-      const setMs = performance.now();
-      await waitForLeaf(proxy, next, clientPair(api));
-      assert.ok(performance.now() - setMs < 2_000, "a rotation takes less than 2 s");
+      await within(2_000, { what: "it is rotated", pids: [agent.pid, proxy.postern.pid] }, () => {
+        return waitForLeaf(proxy, next, clientPair(api));
+      });
     }
     // A federated domain's clients come in, and go when the federation ends.
     await eventually("the partner is taken", () => takes(partnerApi));
@@ -129,7 +130,7 @@ test("Workload API: an SVID is served, rotated without a dropped handshake, and 
     const last = own.svid("web");
     await agent.setWorkload(stateOf([last]));
     assert.ok(
-      await federated.ends({ timeoutMs: 5_000 }),
+      await federated.ends({ timeoutMs: 30_000 }),
       "it was open under a bundle that is gone",
     );
     assert.equal(await takes(partnerApi), false);
@@ -138,18 +139,18 @@ test("Workload API: an SVID is served, rotated without a dropped handshake, and 
     await agent.stop();
     await pause(500);
     await waitForLeaf(proxy, last, clientPair(api));
-    const { errors, handshakes } = await traffic.stop();
+    const { errors, handshakes } = await traffic.stop({ atLeast: 21 });
     assert.deepEqual(errors, []);
     assert.ok(handshakes > 20, `${handshakes}`);
 
     await agent.setWorkload({ trustDomain: own.name, svids: [], bundles: {} });
     await agent.start();
     await eventually("withdrawn, it is served no more", async () => !(await takes(api)), {
-      timeoutMs: 40_000,
+      timeoutMs: 60_000,
     });
     const back = own.svid("web");
     await agent.setWorkload(stateOf([back]));
-    await waitForLeaf(proxy, back, clientPair(api), { timeoutMs: 40_000 });
+    await waitForLeaf(proxy, back, clientPair(api), { timeoutMs: 60_000 });
   });
 });
 
@@ -171,7 +172,7 @@ test("Workload API: of several SVIDs the one wanted, by id and by hint", async (
           target: echo,
         },
       });
-      await waitForLeaf(proxy, want, clientPair(api), { timeoutMs: 20_000 });
+      await waitForLeaf(proxy, want, clientPair(api), { timeoutMs: 60_000 });
     }
   });
 });
@@ -201,6 +202,6 @@ test("Workload API: both sides of a connection, by SPIFFE ids", async () => {
 
     // Nobody but `web` may call.
     await agent.setWorkload(stateOf([own.svid("db")]));
-    await eventually("it is refused", () => expectRefused(place).then(() => true));
+    await waitForRefusal(place);
   });
 });

@@ -229,7 +229,7 @@ function cluster(name: string, address: Json): Json {
   return {
     name,
     type: "STATIC",
-    connect_timeout: "2s",
+    connect_timeout: "5s",
     load_assignment: {
       cluster_name: name,
       endpoints: [{ lb_endpoints: [{ endpoint: { address } }] }],

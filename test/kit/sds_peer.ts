@@ -81,7 +81,7 @@ export interface SdsLog {
   readonly connections: number;
 }
 
-const ANSWER_TIMEOUT_MS = 20_000;
+const ANSWER_TIMEOUT_MS = 60_000;
 
 export class SdsPeer {
   readonly #child: ReturnType<typeof spawn>;

@@ -1,7 +1,8 @@
 /**
  * The last good snapshot on disk (`-state-dir`), so that a restart with the agent away still serves.
- * The file holds private keys, and passwords and tokens where the registration does: it belongs to this user alone, or it is neither written nor read.
- * Trouble with the disk is logged and counted; it never stops the proxy.
+ * The file holds private keys, and passwords and tokens where the registration does: it belongs to this
+ * user alone, or it is neither written nor read. Trouble with the disk is logged and counted; it never
+ * stops the proxy.
  *
  * @module
  */

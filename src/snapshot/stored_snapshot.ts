@@ -1,5 +1,6 @@
 /**
- * A snapshot, and where its credentials come from, as the text of a file, and back. What is read is checked as if a stranger had written it.
+ * A snapshot, and where its credentials come from, as the text of a file, and back. What is read is
+ * checked as if a stranger had written it.
  *
  * @module
  */
@@ -199,7 +200,7 @@ const Target = v.strictObject({
   lastResort: v.array(Endpoint),
 });
 
-/** What people wrote stays as it is: the registration's reader looks at it as closely as at the agent's. */
+/** What people wrote stays as it is: the reader looks at it as closely as at what the agent says. */
 const AsWritten = v.exactOptional(v.unknown());
 
 const CredentialFacts = v.strictObject({

@@ -34,7 +34,7 @@ export class Subscriptions {
     return [...this.#used.values()].map(({ subscription }) => subscription);
   }
 
-  /** What is followed by now, or begins while `fn` runs, and has no value yet, has that of an earlier run. */
+  /** What is followed by now, or from within `fn`, begins with the value of an earlier run if it has none. */
   restoring(stored: StoredValues, fn: () => void): void {
     for (const subscription of this.all()) restore(subscription, stored);
     this.#stored = stored;

@@ -48,7 +48,8 @@ interface Options {
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), "..");
 const DENO = "Deno" in globalThis ? process.execPath : "deno";
 const BUN = join(ROOT, "node_modules", "bun", "bin", "bun.exe");
-const DEFAULT_TIMEOUT_MS = 900_000;
+/** One engine's whole run takes 8 minutes on 2 quiet cores. */
+const DEFAULT_TIMEOUT_MS = 1_800_000;
 /** Bun ends a test after 5 s unless told; stories with real agents take longer. */
 const BUN_TEST_TIMEOUT_MS = 300_000;
 

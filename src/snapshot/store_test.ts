@@ -79,7 +79,7 @@ async function until(
   done: () => boolean,
   each: () => Promise<void> = () => Promise.resolve(),
 ): Promise<void> {
-  const deadline = performance.now() + 4_000;
+  const deadline = performance.now() + 30_000;
   while (!done()) {
     assert.ok(performance.now() < deadline, "it did not happen");
     await each();
@@ -278,7 +278,7 @@ test("FileStore writes at most once per second, and the newest last", async () =
     await rig.clock.advance(50);
   }
   // Bounded by real time, since the disk takes as long as it takes.
-  const until = performance.now() + 10_000;
+  const until = performance.now() + 30_000;
   while (finished < 2 && performance.now() < until) await rig.clock.advance(1);
   assert.equal((await rig.store().load(PROXY_ID))?.snapshot.version, 19);
   await rig.clock.advance(10_000);

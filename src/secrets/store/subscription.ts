@@ -69,7 +69,7 @@ export class Subscription implements SecretEvents {
 
   onSecret(secret: Secret, version: string): void {
     if (this.#closed) return;
-    const { journal, ref, onChange } = this.#options;
+    const { journal, ref } = this.#options;
     if (secret.type !== ref.type) {
       return this.onRejected(`Cannot use "${ref.name}": a ${secret.type} came for a ${ref.type}`);
     }
@@ -85,21 +85,17 @@ export class Subscription implements SecretEvents {
       this.held = { key: this.key, name: ref.name, source: this.source, value: secret };
       this.#updatedMs = journal.changed(this, old?.value, secret);
     }
-    this.answered = true;
-    onChange();
-    for (const observer of [...this.observers]) observer.onValue?.();
+    this.#tellValue();
   }
 
   /** What an earlier run held: nobody needs to wait, and the source's own takes its place. */
   restore(secret: Secret): void {
     // What its source has taken back does not come again.
     if (this.#closed || this.held || this.withdrawn || secret.type !== this.ref.type) return;
-    const { journal, ref, onChange } = this.#options;
+    const { journal, ref } = this.#options;
     this.held = { key: this.key, name: ref.name, source: this.source, value: secret };
     this.#updatedMs = journal.restored(this, secret);
-    this.answered = true;
-    onChange();
-    for (const observer of [...this.observers]) observer.onValue?.();
+    this.#tellValue();
   }
 
   onRejected(reason: string): void {
@@ -172,6 +168,12 @@ export class Subscription implements SecretEvents {
     this.#watch = undefined;
     this.#options.lease.release();
     this.#options.journal.ended(this);
+  }
+
+  #tellValue(): void {
+    this.answered = true;
+    this.#options.onChange();
+    for (const observer of [...this.observers]) observer.onValue?.();
   }
 
   #answer(): void {

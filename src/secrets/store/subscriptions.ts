@@ -118,7 +118,6 @@ export class Subscriptions {
 }
 
 function restore(subscription: Subscription, stored: StoredValues): void {
-  if (subscription.held) return;
   const secret = stored.of(subscription.ref);
   if (secret) subscription.restore(secret);
 }

@@ -14,7 +14,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startEcho } from "../test/kit/echo.ts";
 import { Load } from "../test/kit/load.ts";
-import { freePorts, pause } from "../test/kit/process.ts";
+import { freePorts } from "../test/kit/ports.ts";
+import { pause } from "../test/kit/process.ts";
 import { HOST } from "./bench/site.ts";
 import { ChurningMesh, type Service, SERVICES } from "./soak/churning_mesh.ts";
 

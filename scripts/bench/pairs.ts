@@ -8,7 +8,8 @@
 import { writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { eventually, freePort, freePorts } from "../../test/kit/process.ts";
+import { freePort, freePorts } from "../../test/kit/ports.ts";
+import { eventually } from "../../test/kit/process.ts";
 import { type Consul, startConsul } from "../../test/kit/consul.ts";
 import { registerService } from "../../test/kit/mesh.ts";
 import { posternCommand } from "../../test/kit/postern.ts";

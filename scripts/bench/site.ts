@@ -10,7 +10,8 @@ import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certificates.ts";
-import { eventually, freePort } from "../../test/kit/process.ts";
+import { freePort } from "../../test/kit/ports.ts";
+import { eventually } from "../../test/kit/process.ts";
 import { peer } from "../peers.ts";
 import { Program } from "./program.ts";
 

@@ -13,7 +13,8 @@ import {
   startEcho,
   waitForEcho,
 } from "../../test/kit/echo.ts";
-import { eventually, freePorts, loopbackHost } from "../../test/kit/process.ts";
+import { freePorts, loopbackHost } from "../../test/kit/ports.ts";
+import { eventually } from "../../test/kit/process.ts";
 import { intention, snapshotOf, targetOf } from "../../test/kit/snapshots.ts";
 import type { DataPlane } from "./plane.ts";
 import type { FromWorker, ToWorker } from "./protocol.ts";

@@ -4,7 +4,8 @@ import { startConsul } from "../kit/consul.ts";
 import { EchoClient, startEcho, waitForEcho, waitForRefusal } from "../kit/echo.ts";
 import { registerService, serve, startPair } from "../kit/mesh.ts";
 import { posternSidecar } from "../kit/sidecars.ts";
-import { freePort, pause } from "../kit/process.ts";
+import { freePort } from "../kit/ports.ts";
+import { pause } from "../kit/process.ts";
 
 const HELLO = new TextEncoder().encode("hello");
 

@@ -10,7 +10,8 @@ import { readRegistration } from "../../src/consul/registration.ts";
 import type { CredentialsPlan } from "../../src/secrets/mod.ts";
 import { NO_PLANS, planRegistration } from "../../src/snapshot/credential_plans.ts";
 import { type Consul, startConsul } from "../kit/consul.ts";
-import { eventually, freePort, runToEnd } from "../kit/process.ts";
+import { freePort } from "../kit/ports.ts";
+import { eventually, runToEnd } from "../kit/process.ts";
 import { CredentialsStory } from "../kit/sidecar_credentials.ts";
 
 async function consul(server: Consul, ...words: readonly string[]): Promise<void> {

@@ -4,7 +4,8 @@ import { startConsul } from "../kit/consul.ts";
 import { startEcho, waitForEcho } from "../kit/echo.ts";
 import { serve } from "../kit/mesh.ts";
 import { startPostern } from "../kit/postern.ts";
-import { eventually, freePort } from "../kit/process.ts";
+import { freePort } from "../kit/ports.ts";
+import { eventually } from "../kit/process.ts";
 
 test("-service with -upstream calls into the mesh without a registration", async () => {
   await using server = await startConsul();

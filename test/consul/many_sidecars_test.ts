@@ -5,7 +5,8 @@ import { EchoClient, startEcho, waitForEcho } from "../kit/echo.ts";
 import { registerService, serve } from "../kit/mesh.ts";
 import { posternSidecar } from "../kit/sidecars.ts";
 import type { Postern } from "../kit/postern.ts";
-import { deadline, freePort, freePorts, pause } from "../kit/process.ts";
+import { freePort, freePorts } from "../kit/ports.ts";
+import { deadline, pause } from "../kit/process.ts";
 import { within } from "../kit/starvation.ts";
 
 const SIDECARS = 10;

@@ -4,7 +4,7 @@ import { startEcho, waitForEcho } from "../kit/echo.ts";
 import { registerService, serve } from "../kit/mesh.ts";
 import { posternSidecar } from "../kit/sidecars.ts";
 import { startPostern } from "../kit/postern.ts";
-import { freePort } from "../kit/process.ts";
+import { freePort } from "../kit/ports.ts";
 
 /** Everything that `web` with an upstream `db` needs, rule by rule. */
 const RULES = {

@@ -2,7 +2,8 @@ import test from "node:test";
 import { startConsul } from "../kit/consul.ts";
 import { startEcho, waitForEcho } from "../kit/echo.ts";
 import { serve } from "../kit/mesh.ts";
-import { eventually, freePort } from "../kit/process.ts";
+import { freePort } from "../kit/ports.ts";
+import { eventually } from "../kit/process.ts";
 
 test("a prepared query upstream moves to the failover datacenter and back", async () => {
   await using dc1 = await startConsul();

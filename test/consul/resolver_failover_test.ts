@@ -2,7 +2,7 @@ import test from "node:test";
 import { startConsul } from "../kit/consul.ts";
 import { startEcho, waitForEcho } from "../kit/echo.ts";
 import { serve } from "../kit/mesh.ts";
-import { freePort } from "../kit/process.ts";
+import { freePort } from "../kit/ports.ts";
 
 test("failover sends new connections to the next service and back", async () => {
   await using server = await startConsul();

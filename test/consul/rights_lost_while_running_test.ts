@@ -4,7 +4,8 @@ import { EchoClient, startEcho, waitForEcho } from "../kit/echo.ts";
 import { assertFlawless, Load } from "../kit/load.ts";
 import { registerService, serve } from "../kit/mesh.ts";
 import { posternSidecar } from "../kit/sidecars.ts";
-import { eventually, freePort, pause } from "../kit/process.ts";
+import { freePort } from "../kit/ports.ts";
+import { eventually, pause } from "../kit/process.ts";
 
 // A long health poll whose token loses its rights ends with "200 []": an empty list that must not be
 // believed. The other watches end with 403 sooner or later.

@@ -5,7 +5,8 @@ import { EchoClient, waitForEcho } from "../kit/echo.ts";
 import { registerService, startPair } from "../kit/mesh.ts";
 import { posternSidecar } from "../kit/sidecars.ts";
 import { startPostern } from "../kit/postern.ts";
-import { deadline, freePort } from "../kit/process.ts";
+import { freePort } from "../kit/ports.ts";
+import { deadline } from "../kit/process.ts";
 
 test("an agent that demands client certificates, named by flags", async () => {
   await using server = await startConsul({ acl: true, tls: true });

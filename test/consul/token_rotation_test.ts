@@ -7,7 +7,8 @@ import { startEcho, waitForEcho, waitForRefusal } from "../kit/echo.ts";
 import { assertFlawless, Load } from "../kit/load.ts";
 import { registerService, serve } from "../kit/mesh.ts";
 import { posternSidecar } from "../kit/sidecars.ts";
-import { eventually, freePort, pause } from "../kit/process.ts";
+import { freePort } from "../kit/ports.ts";
+import { eventually, pause } from "../kit/process.ts";
 
 test("a new token in the token file takes over from one that is deleted", async () => {
   await using server = await startConsul({ acl: true });

@@ -6,7 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startConsul } from "../kit/consul.ts";
 import { posternSidecar } from "../kit/sidecars.ts";
-import { eventually, freePort } from "../kit/process.ts";
+import { freePort } from "../kit/ports.ts";
+import { eventually } from "../kit/process.ts";
 
 test("an application and an upstream on unix sockets", async () => {
   const directory = await mkdtemp(join(tmpdir(), "postern-sockets-"));

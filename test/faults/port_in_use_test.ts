@@ -3,7 +3,7 @@ import { startConsul } from "../kit/consul.ts";
 import { startEcho, waitForEcho } from "../kit/echo.ts";
 import { registerService, serve } from "../kit/mesh.ts";
 import { startPostern } from "../kit/postern.ts";
-import { freePort } from "../kit/process.ts";
+import { freePort } from "../kit/ports.ts";
 
 test("an upstream whose port is taken says so, the others work, and it gets it later", async () => {
   await using server = await startConsul();

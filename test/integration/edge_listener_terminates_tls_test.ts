@@ -10,7 +10,8 @@ import { createAuthority } from "../kit/certificates.ts";
 import { ready, runPostern } from "../kit/dev_mesh.ts";
 import { EchoClient, startEcho } from "../kit/echo.ts";
 import type { Postern } from "../kit/postern.ts";
-import { deadline, eventually, freePorts, loopbackHost } from "../kit/process.ts";
+import { freePorts, loopbackHost } from "../kit/ports.ts";
+import { deadline, eventually } from "../kit/process.ts";
 import { probeTls, serialOf } from "../kit/tls_probe.ts";
 import { clientPair, TlsSession, TlsTraffic } from "../kit/tls_session.ts";
 

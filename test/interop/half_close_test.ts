@@ -8,7 +8,8 @@ import { peer } from "../../scripts/peers.ts";
 import { startConsul } from "../kit/consul.ts";
 import { pattern } from "../kit/echo.ts";
 import { startPair } from "../kit/mesh.ts";
-import { eventually, freePort, Process, runToEnd } from "../kit/process.ts";
+import { freePort } from "../kit/ports.ts";
+import { eventually, Process, runToEnd } from "../kit/process.ts";
 
 const SIZE = 20_000_000;
 

@@ -18,7 +18,8 @@ import {
   type ConsulTls,
   type Ports,
 } from "./consul_config.ts";
-import { eventually, freePorts, loopbackHost, Process, runToEnd } from "./process.ts";
+import { freePorts, loopbackHost } from "./ports.ts";
+import { eventually, Process, runToEnd } from "./process.ts";
 
 export interface Reply {
   readonly status: number;

@@ -10,7 +10,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { peer } from "../../scripts/peers.ts";
 import type { Place } from "./echo.ts";
-import { freePort, Process, runToEnd } from "./process.ts";
+import { freePort } from "./ports.ts";
+import { Process, runToEnd } from "./process.ts";
 
 export interface Database extends Place, AsyncDisposable {}
 

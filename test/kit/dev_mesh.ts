@@ -10,7 +10,7 @@ import { type DevAgent, type DevAgentOptions, startDevAgent } from "../../src/de
 import { type EchoServer, type Place, startEcho } from "./echo.ts";
 import { assertFlawless, type LoadResult } from "./load.ts";
 import { OWN_ENGINE, type Postern, startPostern } from "./postern.ts";
-import { freePort, loopbackHost } from "./process.ts";
+import { freePort, loopbackHost } from "./ports.ts";
 
 export interface MeshUpstream {
   readonly name: string;

@@ -11,7 +11,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createAuthority } from "./certificates.ts";
 import { type EchoServer, type Place, startEcho } from "./echo.ts";
-import { freePorts, loopbackHost } from "./process.ts";
+import { freePorts, loopbackHost } from "./ports.ts";
 
 export interface FileMesh extends AsyncDisposable {
   readonly directory: string;

@@ -11,7 +11,7 @@ import { type EchoServer, type Place, startEcho } from "./echo.ts";
 import { serve } from "./mesh.ts";
 import type { Postern } from "./postern.ts";
 import { startPostern } from "./postern.ts";
-import { freePort } from "./process.ts";
+import { freePort } from "./ports.ts";
 import { type SdsServer, startSdsServer } from "./sds_server.ts";
 
 /** A token with these rights runs a gateway. */

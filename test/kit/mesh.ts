@@ -9,7 +9,7 @@ import type { Consul } from "./consul.ts";
 import { type EchoServer, type Place, startEcho } from "./echo.ts";
 import { assertFlawless, type LoadResult } from "./load.ts";
 import type { Postern } from "./postern.ts";
-import { freePort, freePorts } from "./process.ts";
+import { freePort, freePorts } from "./ports.ts";
 import { posternSidecar, type SidecarOptions, type StartSidecar } from "./sidecars.ts";
 
 export interface UpstreamOptions {

@@ -12,7 +12,7 @@ import { runPostern } from "./dev_mesh.ts";
 import type { Place } from "./echo.ts";
 import { isOpen, sdsCluster, type TlsProxy, type TlsProxyDescription } from "./envoy_tls.ts";
 import type { Postern } from "./postern.ts";
-import { freePorts, loopbackHost } from "./process.ts";
+import { freePorts, loopbackHost } from "./ports.ts";
 
 export interface PosternTlsOptions {
   readonly env?: Readonly<Record<string, string>>;

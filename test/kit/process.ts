@@ -7,8 +7,6 @@
 
 import { type ChildProcess, spawn } from "node:child_process";
 
-export { freePort, freePorts, loopbackHost } from "./ports.ts";
-
 export interface ProcessOptions {
   /** Added to this process's environment; `undefined` removes a variable. */
   readonly env?: Readonly<Record<string, string | undefined>>;

@@ -16,7 +16,7 @@ import { eventually } from "./process.ts";
 import { newPair, temporaryDirectory, type TestPair } from "./secret_files.ts";
 import { type AgentLeaf, type ProbeOutcome, probeTls, serialOf } from "./tls_probe.ts";
 import { type EchoServer, type Place, startEcho } from "./echo.ts";
-import { freePort } from "./process.ts";
+import { freePort } from "./ports.ts";
 import { registerService, type UpstreamOptions } from "./mesh.ts";
 
 /** What a story needs of an agent. */

@@ -7,7 +7,8 @@
 import { peer } from "../../scripts/peers.ts";
 import type { Consul } from "./consul.ts";
 import { type Postern, startPostern } from "./postern.ts";
-import { freePort, Process } from "./process.ts";
+import { freePort } from "./ports.ts";
+import { Process } from "./process.ts";
 
 /** How a story starts a sidecar: Postern, or a peer that it must work with. */
 export type StartSidecar = (agent: Consul, options: SidecarOptions) => Promise<AsyncDisposable>;

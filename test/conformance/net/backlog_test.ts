@@ -12,7 +12,7 @@ import process from "node:process";
 import test from "node:test";
 import { fileURLToPath } from "node:url";
 import { runtimeEngine } from "../../../src/net/mod.ts";
-import { freePort, loopbackHost } from "../../kit/process.ts";
+import { freePort, loopbackHost } from "../../kit/ports.ts";
 
 /** More than the 512 that Bun asks for, few enough for the usual limit of open files. */
 const CLIENTS = 800;

@@ -5,7 +5,8 @@ import { join } from "node:path";
 import { runPostern } from "../../kit/dev_mesh.ts";
 import { createFileMesh } from "../../kit/file_mesh.ts";
 import { EchoClient, expectRefused, waitForEcho, waitForRefusal } from "../../kit/echo.ts";
-import { eventually, freePort } from "../../kit/process.ts";
+import { freePort } from "../../kit/ports.ts";
+import { eventually } from "../../kit/process.ts";
 
 const HELLO = new TextEncoder().encode("hello");
 

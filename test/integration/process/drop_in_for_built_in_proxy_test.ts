@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { DevMesh, DevPair, ready } from "../../kit/dev_mesh.ts";
 import { startEcho, waitForEcho } from "../../kit/echo.ts";
 import { OWN_ENGINE } from "../../kit/postern.ts";
-import { eventually, freePort } from "../../kit/process.ts";
+import { freePort } from "../../kit/ports.ts";
+import { eventually } from "../../kit/process.ts";
 
 test("proxy -sidecar-for runs both sides of a pair", async () => {
   await using pair = await DevPair.start();

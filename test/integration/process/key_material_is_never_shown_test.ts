@@ -9,7 +9,8 @@ import { runPostern } from "../../kit/dev_mesh.ts";
 import { EchoClient, waitForEcho } from "../../kit/echo.ts";
 import { createFileMesh } from "../../kit/file_mesh.ts";
 import { keyPieces, piecesIn } from "../../kit/key_pieces.ts";
-import { eventually, freePort } from "../../kit/process.ts";
+import { freePort } from "../../kit/ports.ts";
+import { eventually } from "../../kit/process.ts";
 
 const GET_PATHS = ["/", ...PATHS.filter(([, , method]) => !method).map(([path]) => path)];
 const QUERIES = ["", "?format=json", "?format=text", "?format=prometheus"];

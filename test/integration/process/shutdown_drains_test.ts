@@ -4,7 +4,8 @@ import { runPostern } from "../../kit/dev_mesh.ts";
 import { createFileMesh, type FileMesh } from "../../kit/file_mesh.ts";
 import { EchoClient, waitForEcho, waitForRefusal } from "../../kit/echo.ts";
 import type { Postern } from "../../kit/postern.ts";
-import { eventually, freePort } from "../../kit/process.ts";
+import { freePort } from "../../kit/ports.ts";
+import { eventually } from "../../kit/process.ts";
 
 /** Long before a drain of 30 s would be over. */
 const SOON = { timeoutMs: 20_000 };

@@ -14,7 +14,7 @@ import { createAuthority } from "../../kit/certificates.ts";
 import { runPostern } from "../../kit/dev_mesh.ts";
 import { type EchoServer, type Place, startEcho } from "../../kit/echo.ts";
 import { OWN_ENGINE, type Postern, startPostern } from "../../kit/postern.ts";
-import { freePorts, loopbackHost } from "../../kit/process.ts";
+import { freePorts, loopbackHost } from "../../kit/ports.ts";
 import { RotatingFiles, type RotationScheme } from "../../kit/rotating_files.ts";
 import { SerialServer } from "./serial_server.ts";
 

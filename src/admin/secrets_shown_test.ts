@@ -63,7 +63,9 @@ test("admin /certs lists every certificate and CA in use, with Envoy's fields", 
   const x509 = new X509Certificate(web.certPem);
   const [shown] = file.cert_chain;
   assert.equal(shown.path, WEB_FILE);
-  assert.equal(shown.serial_number, x509.serialNumber.toLowerCase());
+  // Deno's X509Certificate leaves a leading zero out.
+  const serial = x509.serialNumber.toLowerCase();
+  assert.equal(shown.serial_number, serial.padStart(serial.length + serial.length % 2, "0"));
   assert.deepEqual(shown.subject_alt_names, [{ uri: web.uris[0] }]);
   assert.equal(Date.parse(shown.valid_from), x509.validFromDate.getTime());
   assert.equal(Date.parse(shown.expiration_time), x509.validToDate.getTime());

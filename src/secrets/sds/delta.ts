@@ -13,12 +13,11 @@ import {
   type SdsResource,
   SECRET_TYPE_URL,
 } from "./messages.ts";
+import { Holdings } from "./holdings.ts";
 import {
   Answers,
   duplicatesOf,
-  Expiries,
   Faults,
-  offeredOf,
   type Protocol,
   type ProtocolHost,
   type ProtocolOptions,
@@ -34,10 +33,7 @@ export class DeltaProtocol implements Protocol<DeltaResponse> {
   readonly #send: (request: DeltaRequest) => void;
   readonly #host: ProtocolHost;
   readonly #answers: Answers;
-  readonly #expiries: Expiries;
-  readonly #names = new Set<string>();
-  /** What we hold. */
-  readonly #versions = new Map<string, string>();
+  readonly #holdings: Holdings;
   #stream: Stream | undefined;
   #tail: Promise<void> = Promise.resolve();
 
@@ -47,37 +43,29 @@ export class DeltaProtocol implements Protocol<DeltaResponse> {
     this.#send = send;
     this.#host = host;
     this.#answers = new Answers(clock, random);
-    this.#expiries = new Expiries(clock, (name) => this.#remove(name));
+    this.#holdings = new Holdings(host, clock);
   }
 
   get names(): ReadonlySet<string> {
-    return this.#names;
+    return this.#holdings.names;
   }
 
   change(subscribe: readonly string[], unsubscribe: readonly string[]): void {
     const stream = this.#stream;
-    const gone = unsubscribe.filter((name) => this.#names.delete(name));
-    for (const name of gone) {
-      this.#versions.delete(name);
-      this.#expiries.forget(name);
-      stream?.dropped.add(name);
-    }
-    const added = subscribe.filter((name) => !this.#names.has(name));
-    for (const name of added) {
-      this.#names.add(name);
-      stream?.dropped.delete(name);
-    }
+    const { added, gone } = this.#holdings.change(subscribe, unsubscribe);
+    for (const name of gone) stream?.dropped.add(name);
+    for (const name of added) stream?.dropped.delete(name);
     if (!stream || (gone.length === 0 && added.length === 0)) return;
     // A name given up and taken up again is asked for anew.
-    this.#request({ subscribe: added, unsubscribe: gone.filter((name) => !this.#names.has(name)) });
+    this.#request({ subscribe: added, unsubscribe: gone.filter((name) => !this.names.has(name)) });
   }
 
   opened(): void {
     this.#stream = { dropped: new Set() };
     this.#request({
       client: this.#client,
-      subscribe: [...this.#names],
-      initialVersions: new Map(this.#versions),
+      subscribe: [...this.names],
+      initialVersions: new Map(this.#holdings.versions),
     });
   }
 
@@ -88,7 +76,7 @@ export class DeltaProtocol implements Protocol<DeltaResponse> {
 
   close(): void {
     this.closed();
-    this.#expiries.close();
+    this.#holdings.close();
   }
 
   message(response: DeltaResponse): Promise<void> {
@@ -114,60 +102,44 @@ export class DeltaProtocol implements Protocol<DeltaResponse> {
     const whole = this.#wholeFault(response);
     if (whole !== undefined) {
       faults.add(whole);
-      for (const name of this.#names) this.#host.rejected(name, whole);
+      for (const name of this.names) this.#host.rejected(name, whole);
       return faults;
     }
     const duplicates = duplicatesOf(resources);
     for (const resource of resources) {
       if (this.#stream !== stream) return faults;
       const { name } = resource;
-      if (!this.#names.has(name)) {
+      if (!this.names.has(name)) {
         if (!stream.dropped.has(name)) faults.add(unexpected(resource));
         continue;
       }
-      const reason = await this.#use(resource, duplicates.has(name));
+      const twice = duplicates.has(name);
+      if (!twice && this.#isHeartbeat(resource)) {
+        this.#holdings.renew(resource);
+        continue;
+      }
+      const reason = await this.#holdings.use(resource, twice);
       if (reason !== undefined) faults.add(`${name}: ${reason}`);
     }
     for (const name of removed) {
       if (this.#stream !== stream) return faults;
-      if (this.#names.has(name)) this.#remove(name);
+      if (this.names.has(name)) this.#holdings.remove(name);
     }
     return faults;
   }
 
   #wholeFault({ typeUrl, resources, removed }: DeltaResponse): string | undefined {
     if (typeUrl !== SECRET_TYPE_URL) return `the response is of type "${typeUrl.slice(0, 200)}"`;
-    const [only, ...more] = this.#names;
+    const [only, ...more] = this.names;
     const empty = resources.length === 0 && removed.length === 0;
     return empty && only !== undefined && more.length === 0
       ? `Missing SDS resources for ${only}`
       : undefined;
   }
 
-  /** Refuses, or takes into use; the reason is told to the host where it does not know it already. */
-  async #use(resource: SdsResource, twice: boolean): Promise<string | undefined> {
-    const { name, version, content, ttlMs } = resource;
-    if (content.kind === "heartbeat" && this.#versions.get(name) === version && !twice) {
-      this.#expiries.set(name, ttlMs);
-      return undefined;
-    }
-    const offered = twice ? "it is in the response twice" : offeredOf(resource);
-    if (typeof offered === "string") {
-      this.#host.rejected(name, offered);
-      return offered;
-    }
-    const reason = await this.#host.accept(offered);
-    // Given up while it was looked at: nobody knows it now.
-    if (reason !== undefined || !this.#names.has(name)) return reason;
-    this.#versions.set(name, version);
-    this.#expiries.set(name, ttlMs);
-    return undefined;
-  }
-
-  #remove(name: string): void {
-    this.#versions.delete(name);
-    this.#expiries.forget(name);
-    this.#host.removed(name);
+  /** Of the version that is in use. */
+  #isHeartbeat({ name, version, content }: SdsResource): boolean {
+    return content.kind === "heartbeat" && this.#holdings.versions.get(name) === version;
   }
 
   #request(

@@ -77,7 +77,7 @@ export class Follower {
   reject(reason: string): void {
     if (this.#fault === reason) return;
     this.#fault = reason;
-    this.#options.events.onRejected(`Cannot use "${this.ref.name}": ${reason}`);
+    this.#tellFault();
   }
 
   unreachable(reason: string): void {
@@ -86,9 +86,12 @@ export class Follower {
     this.#options.events.onUnreachable(reason);
   }
 
-  /** The server answers again. */
+  /** The server answers again: an outage is no fault any more, what it offered last may be one. */
   reached(): void {
+    if (this.#unreachable === "") return;
     this.#unreachable = "";
+    if (this.#fault === "") this.#options.events.onRecovered?.();
+    else this.#tellFault();
   }
 
   remove(): void {
@@ -139,6 +142,10 @@ export class Follower {
     this.#giveUp?.();
     this.#giveUp = undefined;
     return ++this.#epoch;
+  }
+
+  #tellFault(): void {
+    this.#options.events.onRejected(`Cannot use "${this.ref.name}": ${this.#fault}`);
   }
 
   #recover(): void {

@@ -13,12 +13,11 @@ import {
   type SotwRequest,
   type SotwResponse,
 } from "./messages.ts";
+import { Holdings } from "./holdings.ts";
 import {
   Answers,
   duplicatesOf,
-  Expiries,
   Faults,
-  offeredOf,
   type Protocol,
   type ProtocolHost,
   type ProtocolOptions,
@@ -39,10 +38,7 @@ export class SotwProtocol implements Protocol<SotwResponse> {
   readonly #send: (request: SotwRequest) => void;
   readonly #host: ProtocolHost;
   readonly #answers: Answers;
-  readonly #expiries: Expiries;
-  readonly #names = new Set<string>();
-  /** Accepted once; what it takes to say that we have a version. */
-  readonly #known = new Set<string>();
+  readonly #holdings: Holdings;
   #version = "";
   #stream: Stream | undefined;
   #tail: Promise<void> = Promise.resolve();
@@ -53,32 +49,22 @@ export class SotwProtocol implements Protocol<SotwResponse> {
     this.#send = send;
     this.#host = host;
     this.#answers = new Answers(clock, random);
-    this.#expiries = new Expiries(clock, (name) => this.#expired(name));
+    this.#holdings = new Holdings(host, clock);
   }
 
   get names(): ReadonlySet<string> {
-    return this.#names;
+    return this.#holdings.names;
   }
 
   change(subscribe: readonly string[], unsubscribe: readonly string[]): void {
     const stream = this.#stream;
-    const before = this.#names.size;
-    let changed = false;
-    for (const name of unsubscribe) {
-      if (!this.#names.delete(name)) continue;
-      changed = true;
-      this.#known.delete(name);
-      this.#expiries.forget(name);
-      stream?.dropped.add(name);
-    }
-    for (const name of subscribe) {
-      if (this.#names.has(name)) continue;
-      changed = true;
-      this.#names.add(name);
-      stream?.dropped.delete(name);
-    }
+    const before = this.names.size;
+    const { added, gone } = this.#holdings.change(subscribe, unsubscribe);
+    for (const name of gone) stream?.dropped.add(name);
+    for (const name of added) stream?.dropped.delete(name);
     // What is being answered, or put off, will list the names as they are then.
-    if (!changed || !stream || stream.busy > 0 || this.#names.size === 0) return;
+    if (added.length === 0 && gone.length === 0) return;
+    if (!stream || stream.busy > 0 || this.names.size === 0) return;
     if (before > 0 && this.#answers.flush()) return;
     this.#request(stream);
   }
@@ -86,7 +72,7 @@ export class SotwProtocol implements Protocol<SotwResponse> {
   opened(): void {
     this.#stream = { nonce: "", sentClient: false, busy: 0, dropped: new Set() };
     // Who says that it has a version may hear nothing until the next: not with names new to it.
-    for (const name of this.#names) if (!this.#known.has(name)) this.#version = "";
+    for (const name of this.names) if (!this.#holdings.versions.has(name)) this.#version = "";
     this.#request(this.#stream);
   }
 
@@ -97,7 +83,7 @@ export class SotwProtocol implements Protocol<SotwResponse> {
 
   close(): void {
     this.closed();
-    this.#expiries.close();
+    this.#holdings.close();
   }
 
   message(response: SotwResponse): Promise<void> {
@@ -135,9 +121,14 @@ export class SotwProtocol implements Protocol<SotwResponse> {
     for (const resource of response.resources) {
       if (this.#stream !== stream) return faults;
       const { name } = resource;
-      if (this.#names.has(name)) {
+      if (this.names.has(name)) {
         served.add(name);
-        const reason = await this.#use(resource, duplicates.has(name));
+        const twice = duplicates.has(name);
+        if (!twice && this.#isHeartbeat(resource)) {
+          this.#holdings.renew(resource);
+          continue;
+        }
+        const reason = await this.#holdings.use(resource, twice);
         if (reason !== undefined) faults.add(`${name}: ${reason}`);
       } else if (!stream.dropped.has(name)) faults.add(this.#unexpected(resource, served));
     }
@@ -147,31 +138,16 @@ export class SotwProtocol implements Protocol<SotwResponse> {
   /** What makes the response as a whole useless. */
   #wholeFault({ typeUrl, resources }: SotwResponse): string | undefined {
     if (typeUrl !== SECRET_TYPE_URL) return `the response is of type "${typeUrl.slice(0, 200)}"`;
-    const [only, ...more] = this.#names;
+    const [only, ...more] = this.names;
     if (only === undefined || more.length > 0 || resources.length === 1) return undefined;
     return resources.length === 0
       ? `Missing SDS resources for ${only}`
       : `Unexpected SDS secrets length: ${resources.length}`;
   }
 
-  /** Refuses, or takes into use; the reason is told to the host where it does not know it already. */
-  async #use(resource: SdsResource, twice: boolean): Promise<string | undefined> {
-    const { name, content, ttlMs } = resource;
-    if (content.kind === "heartbeat" && this.#known.has(name) && !twice) {
-      this.#expiries.set(name, ttlMs);
-      return undefined;
-    }
-    const offered = twice ? "it is in the response twice" : offeredOf(resource);
-    if (typeof offered === "string") {
-      this.#host.rejected(name, offered);
-      return offered;
-    }
-    const reason = await this.#host.accept(offered);
-    // Given up while it was looked at: nobody knows it now.
-    if (reason !== undefined || !this.#names.has(name)) return reason;
-    this.#known.add(name);
-    this.#expiries.set(name, ttlMs);
-    return undefined;
+  /** Of anything in use: a response has one version for all. */
+  #isHeartbeat({ name, content }: SdsResource): boolean {
+    return content.kind === "heartbeat" && this.#holdings.versions.has(name);
   }
 
   /** A resource of no name, or of one that was not asked for. */
@@ -182,7 +158,7 @@ export class SotwProtocol implements Protocol<SotwResponse> {
       this.#rejectOthers(served, text);
       return text;
     }
-    const [only, ...more] = this.#names;
+    const [only, ...more] = this.names;
     if (only === undefined || more.length > 0) return `"${name.slice(0, 256)}" was not asked for`;
     const text = `Unexpected SDS secret (expecting ${only}): ${name.slice(0, 256)}`;
     this.#host.rejected(only, text);
@@ -191,22 +167,17 @@ export class SotwProtocol implements Protocol<SotwResponse> {
 
   /** Whose it is cannot be told: all hear of it that the response has not served. */
   #rejectOthers(served: ReadonlySet<string>, reason: string): void {
-    for (const name of this.#names) if (!served.has(name)) this.#host.rejected(name, reason);
-  }
-
-  #expired(name: string): void {
-    this.#known.delete(name);
-    this.#host.removed(name);
+    for (const name of this.names) if (!served.has(name)) this.#host.rejected(name, reason);
   }
 
   #request(stream: Stream, error?: ErrorDetail): void {
     // No name at all would ask for everything there is.
-    if (this.#names.size === 0) return;
+    if (this.names.size === 0) return;
     const client = stream.sentClient ? {} : { client: this.#client };
     stream.sentClient = true;
     this.#send({
       version: this.#version,
-      names: [...this.#names],
+      names: [...this.names],
       nonce: stream.nonce,
       ...client,
       ...(error && { error }),

@@ -79,6 +79,7 @@ export interface SecretEvent {
     | "rotated"
     | "rejected"
     | "unreachable"
+    | "recovered"
     | "removed"
     | "timed_out";
   readonly name: string;

@@ -15,7 +15,7 @@ export interface SecretEvents {
    * fault. `reason` names the file or resource and never contains key material.
    */
   onRejected(reason: string): void;
-  /** After a rejection: what is there is good again, and the same as before it. */
+  /** After a rejection or an outage: what is there is good again, and the same as before it. */
   onRecovered?(): void;
   /** The source cannot be reached or read for now. Ends no waiting (envoy.md 1.5). Once per distinct fault. */
   onUnreachable(reason: string): void;

@@ -27,7 +27,7 @@ import { createSdsProvider, type SdsDeps } from "../../src/secrets/sds/mod.ts";
 export type SdsEvent =
   | { readonly kind: "secret"; readonly secret: Secret; readonly version: string }
   | { readonly kind: "rejected" | "unreachable"; readonly reason: string }
-  | { readonly kind: "removed" };
+  | { readonly kind: "recovered" | "removed" };
 
 /** Remembers what a watch is told, and lets a test wait for it. */
 export class Told {
@@ -107,6 +107,7 @@ export class SdsClient implements AsyncDisposable {
     told.watch = this.provider.watch(this.ref(name, type), {
       onSecret: (secret, version) => told.add({ kind: "secret", secret, version }),
       onRejected: (reason) => told.add({ kind: "rejected", reason }),
+      onRecovered: () => told.add({ kind: "recovered" }),
       onUnreachable: (reason) => told.add({ kind: "unreachable", reason }),
       onRemoved: () => told.add({ kind: "removed" }),
     });

@@ -169,6 +169,33 @@ for (const api of ["sotw", "delta"] as const) {
   });
 }
 
+for (const api of ["sotw", "delta"] as const) {
+  test(`createSdsProvider() says that an outage is over where nothing has changed meanwhile (${api})`, async () => {
+    const first = await startSdsServer();
+    await using client = new SdsClient({ address: first.address, api });
+    const bad = { certPem: leaf.certPem, keyPem: other.keyPem };
+    first.set(inlineCertificate("web", leaf), inlineCertificate("db", leaf));
+    const [web, db] = [client.watch("web"), client.watch("db")];
+    await Promise.all([web.next("secret"), db.next("secret")]);
+    first.set(inlineCertificate("db", bad));
+    const refused = await db.next("rejected");
+    await first.close();
+    await Promise.all([web.next("unreachable"), db.next("unreachable")]);
+    const path = first.address.kind === "unix" ? first.address.path : "";
+    mkdirSync(dirname(path), { recursive: true });
+    await using second = await startSdsServer({ path });
+    const lost = db.events.length;
+    second.set();
+    second.set();
+    second.set(inlineCertificate("web", leaf), inlineCertificate("db", bad));
+    await web.next("recovered");
+    // What was wrong before the outage is what is wrong now.
+    assert.deepEqual(await db.next("rejected", lost), refused);
+    assert.equal(web.events.filter(({ kind }) => kind === "secret").length, 1);
+    assert.deepEqual(db.events.filter(({ kind }) => kind === "recovered"), []);
+  });
+}
+
 test("createSdsProvider() hears of a removal by delta, and of the secret when it is there again", async () => {
   await using server = await startSdsServer();
   await using client = new SdsClient({ address: server.address, api: "delta" });

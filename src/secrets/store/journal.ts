@@ -13,6 +13,9 @@ import type { Subscription } from "./subscription.ts";
 const EVENTS_LIMIT = 1_000;
 /** Distinct faults of one secret that are logged until it is well again. */
 const FAULTS_LIMIT = 20;
+/** Recoveries of one secret that are told in {@link RECOVERIES_MS}: a source may come and go. */
+const RECOVERIES_LIMIT = 20;
+const RECOVERIES_MS = 3_600_000;
 
 const UPDATES = "secret_updates_total";
 const FAILED = "secret_rotation_failed_total";
@@ -24,11 +27,19 @@ export interface JournalOptions {
   readonly stats: Stats;
 }
 
+/** What was told of one secret. */
+interface Told {
+  readonly faults: Set<string>;
+  recoveries: number;
+  /** Since when they are counted. */
+  sinceMs: number;
+}
+
 export class SecretJournal {
   readonly #options: JournalOptions;
   readonly #labels: SecretLabels;
   readonly #events: SecretEvent[] = [];
-  readonly #faults = new Map<Subscription, Set<string>>();
+  readonly #told = new Map<Subscription, Told>();
 
   constructor(options: JournalOptions) {
     this.#options = options;
@@ -67,8 +78,26 @@ export class SecretJournal {
     return this.#options.clock.now();
   }
 
+  /** A new value came: what was wrong before is news when it is wrong again. */
+  mended(of: Subscription): void {
+    this.#told.delete(of);
+  }
+
+  /** What was wrong is over, and the value is the one from before. */
   recovered(of: Subscription): void {
-    this.#faults.delete(of);
+    const told = this.#told.get(of);
+    if (!told || told.faults.size === 0) return;
+    const nowMs = this.#options.clock.monotonic();
+    if (nowMs - told.sinceMs >= RECOVERIES_MS) {
+      told.recoveries = 0;
+      told.sinceMs = nowMs;
+    }
+    // The last that is told of one that comes and goes is what is wrong with it.
+    if (told.recoveries >= RECOVERIES_LIMIT) return;
+    told.recoveries++;
+    told.faults.clear();
+    this.#event(of, "recovered", "the last value is good still");
+    this.#options.log.info("secret recovered", { secret: of.ref.name, source: of.source });
   }
 
   rejected(of: Subscription, reason: string): void {
@@ -101,15 +130,19 @@ export class SecretJournal {
   }
 
   ended(of: Subscription): void {
-    this.#faults.delete(of);
+    this.#told.delete(of);
     this.#labels.forget(of);
   }
 
   #fault(of: Subscription, kind: "rejected" | "unreachable", reason: string): void {
-    let known = this.#faults.get(of);
-    if (!known) this.#faults.set(of, known = new Set());
-    if (known.has(reason) || known.size >= FAULTS_LIMIT) return;
-    known.add(reason);
+    let told = this.#told.get(of);
+    if (!told) {
+      const sinceMs = this.#options.clock.monotonic();
+      this.#told.set(of, told = { faults: new Set(), recoveries: 0, sinceMs });
+    }
+    const { faults } = told;
+    if (faults.has(reason) || faults.size >= FAULTS_LIMIT) return;
+    faults.add(reason);
     this.#event(of, kind, reason);
     const fields = { secret: of.ref.name, source: of.source, reason, kept: of.held !== undefined };
     this.#options.log.warn(`secret ${kind}`, fields);

@@ -281,7 +281,7 @@ test("SecretStore says what happened without key material", async () => {
 });
 
 test("SecretStore forgets a fault when its source says the same secret again", async () => {
-  const { store, providers } = storeWorld();
+  const { store, providers, clock, log } = storeWorld();
   store.follow({ web: WEB });
   const { events } = providers.of("web");
   events.onSecret(CERTIFICATE, "1");
@@ -291,8 +291,25 @@ test("SecretStore forgets a fault when its source says the same secret again", a
   events.onRejected("torn");
   events.onRecovered?.();
   assert.equal(store.statuses()[0]?.fault, "");
-  // A fault that comes back is news.
-  assert.deepEqual(store.events().map(({ kind }) => kind), ["loaded", "rejected", "rejected"]);
+  // A fault that comes back is news, and so is its end.
+  const once = ["rejected", "recovered"];
+  assert.deepEqual(store.events().map(({ kind }) => kind), ["loaded", ...once, ...once]);
+  const said = () => log.lines.map(({ level, message }) => `${level} ${message}`);
+  assert.deepEqual(said().slice(-2), ["warn secret rejected", "info secret recovered"]);
+  events.onRecovered?.();
+  assert.equal(store.events().length, 5, "nothing was wrong");
+  // One that comes and goes fills no log; the last word is what is wrong.
+  const comeAndGo = () => {
+    events.onUnreachable("refused");
+    events.onRecovered?.();
+  };
+  for (let i = 0; i < 100; i++) comeAndGo();
+  assert.equal(said().length, 1 + 2 * 20 + 1);
+  assert.equal(said().at(-1), "warn secret unreachable");
+  assert.equal(store.statuses()[0]?.fault, "");
+  await clock.advance(3_600_000);
+  comeAndGo();
+  assert.equal(said().at(-1), "info secret recovered");
   await store.close();
 });
 

@@ -76,10 +76,10 @@ export class Subscription implements SecretEvents {
     const old = this.held;
     this.#version = version;
     this.fault = "";
-    journal.recovered(this);
     // The same again only says that the source is well.
     const isOld = old !== undefined && isDeepStrictEqual(old.value, secret);
-    if (isOld && !this.withdrawn) return;
+    if (isOld && !this.withdrawn) return journal.recovered(this);
+    journal.mended(this);
     this.withdrawn = false;
     if (!isOld) {
       this.held = { key: this.key, name: ref.name, source: this.source, value: secret };
@@ -109,9 +109,10 @@ export class Subscription implements SecretEvents {
   }
 
   onRecovered(): void {
-    if (this.#closed || !this.held) return;
+    if (this.#closed) return;
     this.fault = "";
-    this.#options.journal.recovered(this);
+    // What has never come is waited for still.
+    if (this.held) this.#options.journal.recovered(this);
   }
 
   onUnreachable(reason: string): void {

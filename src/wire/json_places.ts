@@ -22,6 +22,8 @@ export type JsonPlaces =
 
 /** Deeper nesting is an error; no configuration of ours comes near. */
 const DEPTH_LIMIT = 32;
+/** Keys written twice that are told of; one is enough to refuse a text. */
+const DUPLICATE_LIMIT = 100;
 const ESCAPE = /["\\/bfnrt]|u[0-9a-fA-F]{4}/y;
 const SCALAR = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null/y;
 
@@ -35,44 +37,53 @@ export function readJson(text: string): JsonPlaces {
     kind: "valid",
     value: JSON.parse(text),
     duplicates: scanner.duplicates,
+    // Looked for again: few are ever asked for, and to keep all would take more than the text.
     placeOf(path) {
-      for (let length = path.length; length > 0; length--) {
-        const offset = scanner.offsets.get(keyOf(path.slice(0, length)));
-        if (offset !== undefined) return placeAt(text, offset);
-      }
-      return placeAt(text, 0);
+      const search = new Scanner(text, path);
+      search.scan();
+      return placeAt(text, search.found);
     },
   };
 }
 
 class Scanner {
-  readonly offsets = new Map<string, number>();
   readonly duplicates: { readonly path: Path }[] = [];
   offset = 0;
+  /** Where `wanted` is, or the nearest value around it. */
+  found = 0;
   readonly #text: string;
+  readonly #wanted: Path;
+  /** Of the value that is read. */
+  readonly #path: (string | number)[] = [];
+  /** How much of {@link #path} is that of `wanted`, and how much of it was at {@link found}. */
+  #fitting = 0;
+  #nearest = 1;
 
-  constructor(text: string) {
+  constructor(text: string, wanted: Path = []) {
     this.#text = text;
+    this.#wanted = wanted;
   }
 
   /** What is wrong at `offset`; `undefined`: nothing. */
   scan(): string | undefined {
-    const fault = this.#value([]);
+    const fault = this.#value();
     if (fault) return fault;
     this.#space();
     return this.offset < this.#text.length ? "expected the end of the text" : undefined;
   }
 
-  #value(path: Path): string | undefined {
+  #value(): string | undefined {
     this.#space();
-    if (path.length > DEPTH_LIMIT) return `it is nested more than ${DEPTH_LIMIT} levels deep`;
-    // A key's place is kept where there is one: that is where people look.
-    if (!this.offsets.has(keyOf(path))) this.offsets.set(keyOf(path), this.offset);
+    if (this.#path.length > DEPTH_LIMIT) {
+      return `it is nested more than ${DEPTH_LIMIT} levels deep`;
+    }
     switch (this.#text[this.offset]) {
-      case "{":
-        return this.#members("}", () => this.#member(path));
+      case "{": {
+        const keys = new Set<string>();
+        return this.#members("}", () => this.#member(keys));
+      }
       case "[":
-        return this.#members("]", (index) => this.#value([...path, index]));
+        return this.#members("]", (index) => this.#item(index));
       case '"':
         return this.#string() === undefined ? "the string is not valid" : undefined;
       default:
@@ -93,18 +104,42 @@ class Scanner {
     }
   }
 
-  #member(path: Path): string | undefined {
+  #member(keys: Set<string>): string | undefined {
     this.#space();
     const start = this.offset;
     const quoted = this.#string();
     if (quoted === undefined) return "expected a key in double quotes";
-    const member = [...path, JSON.parse(quoted) as string];
-    const key = keyOf(member);
-    if (this.offsets.has(key)) this.duplicates.push({ path: member });
-    this.offsets.set(key, start);
+    const key = JSON.parse(quoted) as string;
+    if (keys.has(key) && this.duplicates.length < DUPLICATE_LIMIT) {
+      this.duplicates.push({ path: [...this.#path, key] });
+    }
+    keys.add(key);
     this.#space();
     if (!this.#skip(":")) return 'expected ":"';
-    return this.#value(member);
+    // A key's place rather than its value's: that is where people look.
+    return this.#below(key, start);
+  }
+
+  #item(index: number): string | undefined {
+    this.#space();
+    return this.#below(index, this.offset);
+  }
+
+  #below(part: string | number, start: number): string | undefined {
+    const depth = this.#path.push(part);
+    const fits = this.#fitting === depth - 1 && this.#wanted[depth - 1] === part;
+    if (fits) {
+      this.#fitting = depth;
+      // Of a key that is written twice the last one counts, as it does for parsers.
+      if (depth >= this.#nearest) {
+        this.#nearest = depth;
+        this.found = start;
+      }
+    }
+    const fault = this.#value();
+    this.#path.pop();
+    if (fits) this.#fitting = depth - 1;
+    return fault;
   }
 
   /** The string as written. A loop, since an expression for it overflows the stack on long ones. */
@@ -137,10 +172,6 @@ class Scanner {
     if (found !== undefined) this.offset += found.length;
     return found;
   }
-}
-
-function keyOf(path: Path): string {
-  return JSON.stringify(path);
 }
 
 function placeAt(text: string, offset: number): Place {

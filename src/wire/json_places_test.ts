@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import process from "node:process";
 import { test } from "node:test";
 import { readJson } from "./json_places.ts";
 
@@ -56,4 +57,27 @@ test("readJson() takes what JSON.parse takes", () => {
 test("readJson() takes a long string", () => {
   const json = readJson(`"${"x\\n".repeat(500_000)}"`);
   assert.equal(json.kind, "valid");
+});
+
+test("readJson() tells the last place of a key that is written twice", () => {
+  const json = readJson('{"a": [1],\n "b": 2,\n "a": 3}');
+  assert.equal(json.kind, "valid");
+  if (json.kind !== "valid") return;
+  assert.deepEqual(json.duplicates, [{ path: ["a"] }]);
+  assert.deepEqual(json.placeOf(["a"]), { line: 3, column: 2 });
+  assert.deepEqual(json.placeOf(["constructor"]), { line: 1, column: 1 });
+});
+
+test("readJson() needs no more memory than its text and its value, whatever it is", () => {
+  // Copies of the paths of all values would take 2 GB.
+  const text = `{"${"a".repeat(100_000)}": [${"0,".repeat(20_000)}0]}`;
+  const before = process.memoryUsage().rss;
+  assert.equal(readJson(text).kind, "valid");
+  assert.ok(process.memoryUsage().rss - before < 200 << 20);
+});
+
+test("readJson() tells of a bounded number of keys written twice", () => {
+  const json = readJson(`{${'"a": 0, '.repeat(100_000)}"b": 0}`);
+  assert.equal(json.kind, "valid");
+  if (json.kind === "valid") assert.equal(json.duplicates.length, 100);
 });

@@ -131,6 +131,18 @@ for (
     ["a key that is a list", "a.yaml", "[a]: b", /line 1, column 1: a key must be a text/],
     ["what is too deep", "a.yaml", "[".repeat(100_000), /nested too deeply|call stack/],
     [
+      "what is too deep and whole",
+      "a.yaml",
+      `a: ${"[".repeat(1_000)}${"]".repeat(1_000)}`,
+      /line 1, column \d+: it is nested too deeply/,
+    ],
+    [
+      "maps that are too deep",
+      "a.yaml",
+      `${"{a: ".repeat(1_000)}0${"}".repeat(1_000)}`,
+      /nested too deeply/,
+    ],
+    [
       "what is more than it seems",
       "a.yaml",
       [..."bcdefgh"].reduce(

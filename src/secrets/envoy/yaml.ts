@@ -9,6 +9,8 @@ import { ProxyError } from "../../base/mod.ts";
 
 /** References to anchors; and for each anchor, counted as often as others contain it. */
 const ALIAS_LIMIT = 100;
+/** Nodes around a node, pairs of a map among them: some 30 levels. Walking costs the square of it. */
+const DEPTH_LIMIT = 64;
 
 /** Throws `credentials_invalid` that says where; never shows what is there. */
 export async function parseYaml(text: string): Promise<unknown> {
@@ -37,14 +39,21 @@ export async function parseYaml(text: string): Promise<unknown> {
   const note = (node: { readonly anchor?: string | undefined }) => {
     if (node.anchor !== undefined) anchors.add(node.anchor);
   };
+  const checkDepth = (path: readonly unknown[], offset = 0) => {
+    if (path.length > DEPTH_LIMIT) fail(offset, FACTS.RESOURCE_EXHAUSTION ?? "");
+  };
   yaml.visit(document, {
     Scalar: (_key, node) => note(node),
-    Seq: (_key, node) => note(node),
+    Seq(_key, node, path) {
+      checkDepth(path, node.range?.[0]);
+      note(node);
+    },
     Alias(_key, { source, range }) {
       if (!anchors.has(source)) fail(range?.[0] ?? 0, "an alias has no anchor");
       if (++aliases > ALIAS_LIMIT) fail(range?.[0] ?? 0, `it has more than ${ALIAS_LIMIT} aliases`);
     },
-    Map(_key, node) {
+    Map(_key, node, path) {
+      checkDepth(path, node.range?.[0]);
       note(node);
       const seen = new Set<string>();
       for (const { key } of node.items) {

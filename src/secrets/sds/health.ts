@@ -21,13 +21,15 @@ const PASSING: readonly number[] = [
   GRPC_RESOURCE_EXHAUSTED,
 ];
 const PERSISTENT_MS = 30_000;
+/** Distinct faults of one server that are told until it answers again. */
+const TOLD_LIMIT = 20;
 
 export class ServerHealth {
   readonly #clock: Clock;
   readonly #log: Log;
   #failingSinceMs: number | undefined;
-  #told = "";
-  #warned = false;
+  /** Streams of several names may fail in turn, each for a reason of its own. */
+  readonly #told = new Set<string>();
 
   constructor(clock: Clock, log: Log) {
     this.#clock = clock;
@@ -36,10 +38,9 @@ export class ServerHealth {
 
   reached(): void {
     if (this.#failingSinceMs === undefined) return;
-    if (this.#warned) this.#log.info("sds server answers again");
+    if (this.#told.size > 0) this.#log.info("sds server answers again");
     this.#failingSinceMs = undefined;
-    this.#told = "";
-    this.#warned = false;
+    this.#told.clear();
   }
 
   failed(status: GrpcStatus): void {
@@ -47,15 +48,16 @@ export class ServerHealth {
     this.#failingSinceMs ??= nowMs;
     const reason = formatStatus(status);
     const forMs = nowMs - this.#failingSinceMs;
-    const loud = !PASSING.includes(status.code) || forMs >= PERSISTENT_MS;
-    if (loud && !(this.#warned && this.#told === reason)) {
-      const fields = { reason, ...(forMs > 0 && { failing_ms: Math.round(forMs) }) };
-      // One persistent fault in many words is one line.
-      if (this.#warned && PASSING.includes(status.code)) {
-        this.#log.debug("sds stream failed", fields);
-      } else this.#log.warn("sds stream failed", fields);
-      this.#warned = true;
-    } else this.#log.debug("sds stream failed", { reason });
-    this.#told = reason;
+    const passing = PASSING.includes(status.code);
+    const loud = !passing || forMs >= PERSISTENT_MS;
+    // One persistent fault in many words is one line.
+    const known = this.#told.has(reason) || (passing && this.#told.size > 0);
+    if (!loud || known || this.#told.size >= TOLD_LIMIT) {
+      this.#log.debug("sds stream failed", { reason });
+      return;
+    }
+    this.#told.add(reason);
+    const fields = { reason, ...(forMs > 0 && { failing_ms: Math.round(forMs) }) };
+    this.#log.warn("sds stream failed", fields);
   }
 }

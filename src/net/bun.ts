@@ -144,7 +144,7 @@ function dial(bun: BunRuntime, options: DialOptions, handler: DialHandler): Dial
   const { options: tlsOptions, peerCheck } = (tls as BunClientTls | undefined) ?? {};
   const dialling = new Dialling({ address, peerCheck, ticket }, handler);
   const { onTicket } = handler;
-  bun.connect({
+  connect(bun, {
     ...(address.kind === "unix"
       ? { unix: address.path }
       : { hostname: address.host, port: address.port }),
@@ -156,6 +156,18 @@ function dial(bun: BunRuntime, options: DialOptions, handler: DialHandler): Dial
       : DIAL_HANDLER,
   }).catch((error: unknown) => dialling.connectFailed(error));
   return dialling;
+}
+
+/** What it minds about TLS settings Bun throws at once; a dial tells of it later, as of everything. */
+function connect(
+  bun: BunRuntime,
+  options: Parameters<BunRuntime["connect"]>[0],
+): Promise<unknown> {
+  try {
+    return bun.connect(options);
+  } catch (error) {
+    return Promise.reject(error);
+  }
 }
 
 function sha256(text: string): string {

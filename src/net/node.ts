@@ -151,11 +151,17 @@ function dial({ address, tls: context, ticket: _ticket }: DialOptions, handler: 
   raw.once("connect", () => {
     if (!context) return connected(undefined);
     stage = "handshake";
-    const secured = tls.connect({
-      ...(context as NodeClientTls).options,
-      socket: raw,
-      allowHalfOpen: true,
-    } as tls.ConnectionOptions);
+    let secured: tls.TLSSocket;
+    try {
+      secured = tls.connect({
+        ...(context as NodeClientTls).options,
+        socket: raw,
+        allowHalfOpen: true,
+      } as tls.ConnectionOptions);
+    } catch (error) {
+      // Settings that the library does not take.
+      return failed(messageOf(error));
+    }
     socket = secured;
     watch(secured);
     secured.once("secureConnect", () => {

@@ -8,6 +8,7 @@
 import assert from "node:assert/strict";
 import type { Socket } from "node:net";
 import { test } from "node:test";
+import { formatPem } from "../../../src/wire/mod.ts";
 import { createAuthority } from "../../kit/certificates.ts";
 import { startServer } from "../../kit/data_path.ts";
 import {
@@ -109,6 +110,20 @@ test("dial() cancelled after it connected leaves the connection alone or breaks 
   assert.equal(client.results.length, 1);
   side.connection.reset();
   listener.close();
+});
+
+test("dial() tells of roots that the library cannot read, and does not throw", async () => {
+  await using server = await SecureServer.start();
+  const named = createAuthority({ name: "zzzzzzzz" });
+  const der = Buffer.from(named.rootDer);
+  // The subject's only set becomes something else: what we read of a certificate stays as it was.
+  der[der.lastIndexOf("zzzzzzzz") - 11] = 0x05;
+  const pem = formatPem("CERTIFICATE", der);
+  const material = { ...webMaterial, rootPems: [pem, ca.rootPem] };
+  const result = await dial(server.port, { material }).result();
+  // A library that takes it goes by the others.
+  const fault = engine.tlsFault({ certPem: "", keyPem: "", rootPems: material.rootPems });
+  if (fault !== undefined) assert.equal(result.kind, "failed");
 });
 
 test("dial() sends the name it was given", async () => {

@@ -31,7 +31,7 @@ export async function loadSecret(
     case "certificate":
       return await loadCertificate(spec, { read, env, nowMs, tlsFault });
     case "validation":
-      return await loadValidation(spec, { read, env, nowMs });
+      return await loadValidation(spec, { read, env, nowMs, tlsFault });
   }
 }
 

@@ -17,7 +17,7 @@ import {
 import type { ValidationSecret } from "../secret.ts";
 import type { DataSource, SpiffeBundlesSpec, ValidationSpec } from "../spec.ts";
 import { type Bundle, readBundle, readRevocationLists } from "./bundle.ts";
-import { asUseFault, refuse } from "./certificate.ts";
+import { asUseFault, refuse, type TlsFault } from "./certificate.ts";
 import {
   CRL_LIMIT_BYTES,
   describeSource,
@@ -31,6 +31,8 @@ import { systemRootsPath } from "./system_roots.ts";
 
 export interface ValidationContext extends SourceContext {
   readonly nowMs: number;
+  /** Would the TLS library take these anchors? It may read more of them than we do. */
+  readonly tlsFault: TlsFault;
 }
 
 export async function loadValidation(
@@ -46,7 +48,22 @@ export async function loadValidation(
   // What it gives is made again where it is used; here it proves that this works.
   const options = { serviceTrustDomains: [], strictSpiffeChain: false };
   asUseFault(describe(spec), () => createPeerValidator(validation, options));
+  const fault = faultOf(anchorsIn(validation), context);
+  if (fault !== undefined) refuse(`the TLS library does not take ${describe(spec)}: ${fault}`);
   return { type: "validation", validation };
+}
+
+function anchorsIn(validation: Validation): readonly string[] {
+  return validation.kind === "spiffe"
+    ? Object.values(validation.bundles).flat()
+    : validation.rootPems;
+}
+
+function faultOf(
+  rootPems: readonly string[],
+  { tlsFault }: Pick<ValidationContext, "tlsFault">,
+): string | undefined {
+  return rootPems.length > 0 ? tlsFault({ certPem: "", keyPem: "", rootPems }) : undefined;
 }
 
 async function anchorsOf(
@@ -152,8 +169,11 @@ async function readSystemRoots(context: ValidationContext): Promise<Bundle> {
   const read = await resolveSource({ kind: "file", path }, context, options);
   const limitChars = CRL_LIMIT_BYTES;
   const bundle = await readBundle(textOf(read), { what: read.what, lenient: true, limitChars });
-  if (bundle.rootPems.length === 0) return refuse(`${read.what} has no certificate`);
-  return bundle;
+  const rootPems = faultOf(bundle.rootPems, context) === undefined
+    ? bundle.rootPems
+    : bundle.rootPems.filter((pem) => faultOf([pem], context) === undefined);
+  if (rootPems.length === 0) return refuse(`${read.what} has no certificate`);
+  return { ...bundle, rootPems };
 }
 
 async function readLists(

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
-import { readFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test from "node:test";
 import { createAuthority } from "../../../test/kit/certificates.ts";
@@ -193,6 +195,48 @@ for (
     });
   });
 }
+
+test("loadSecret() asks the TLS library about anchors", async () => {
+  const asked: unknown[] = [];
+  const options = {
+    nowMs: Date.now(),
+    tlsFault: (material: unknown) => (asked.push(material), "no such name"),
+  };
+  const read = async (path: string) => new Uint8Array(await readFile(path));
+  for (
+    const parts of [
+      { trustedCa: inline(ROOT) },
+      { spiffe: { kind: "domains", domains: [{ name: "a", bundle: inline(ROOT) }] } },
+    ] as const
+  ) {
+    await assert.rejects(
+      loadSecret(specOf(parts), read, options),
+      /the TLS library does not take the validation.*: no such name$/,
+    );
+  }
+  const wanted = { certPem: "", keyPem: "", rootPems: [ROOT] };
+  assert.deepEqual(asked, [wanted, wanted]);
+});
+
+test("loadSecret() passes over roots of the system that the TLS library does not take", async () => {
+  const directory = await mkdtemp(join(tmpdir(), "roots-"));
+  const path = join(directory, "roots.pem");
+  try {
+    await writeFile(path, ROOT + OTHER);
+    const read = async (path: string) => new Uint8Array(await readFile(path));
+    const options = {
+      nowMs: Date.now(),
+      env: { SSL_CERT_FILE: path },
+      tlsFault: ({ rootPems }: { readonly rootPems: readonly string[] }) =>
+        rootPems.includes(OTHER) ? "no such name" : undefined,
+    };
+    const secret = await loadSecret(specOf({ systemRoots: true }), read, options);
+    assert.ok(secret.type === "validation" && secret.validation.kind === "ca");
+    assert.deepEqual(secret.validation.rootPems, [ROOT]);
+  } finally {
+    await rm(directory, { recursive: true });
+  }
+});
 
 test("loadSecret() takes nobody to trust where that is said", async () => {
   const validation = await load({ rules: { acceptUntrusted: true } });

@@ -142,6 +142,8 @@ export interface CredentialsPlan {
   readonly validation: ValidationRef | null;
   /** False, with a validation: a client may come without one, and is anonymous then. */
   readonly requireClientCertificate: boolean;
+  /** One is required, too, where the rules that come are SPIFFE's. */
+  readonly requireForSpiffe?: true;
   readonly onDemand: OnDemandPlan | null;
   /** Absent: the proxy's own. */
   readonly tls?: TlsParameters;

@@ -111,12 +111,15 @@ function downstreamContext(reading: Reading): Reader<TlsForm> {
       );
     }
     const trust = validation === "nobody" ? null : validation;
+    // As in Envoy, pins and matchers are of no use without a certificate.
+    const always = required || (trust !== null && demands(trust));
     return {
       plan: {
         certificates,
         validation: trust,
-        // As in Envoy, pins and matchers are of no use without a certificate.
-        requireClientCertificate: required || (trust !== null && demands(trust)),
+        requireClientCertificate: always,
+        // Its SPIFFE validator demands one, too; whether that is what comes is not known yet.
+        ...(!always && trust && trust.secret.source.kind !== "spec" && { requireForSpiffe: true }),
         onDemand,
         ...(tls && { tls }),
       },

@@ -159,6 +159,16 @@ const ACCEPTED: readonly [string, value: unknown, plan: object, warnings?: reado
     }),
   ],
   [
+    "roots of SDS, whose rules are not known yet",
+    withPair({ validation_context_sds_secret_config: { name: "ROOTCA", sds_config: GRPC } }),
+    plan({
+      validation: {
+        secret: ref("validation", "ROOTCA", { kind: "sds", server: SERVER, api: "sotw" }),
+      },
+      requireForSpiffe: true,
+    }),
+  ],
+  [
     "a combined context",
     withPair({
       combined_validation_context: {

@@ -86,7 +86,8 @@ export function openState(live: LivePlan): CredentialsState {
     certificates: [...certificates, ...onDemandKeys],
     validation: validation && trusted ? keyOf(validation) : null,
     missing,
-    requireClientCertificate: plan.requireClientCertificate,
+    requireClientCertificate: plan.requireClientCertificate ||
+      (plan.requireForSpiffe === true && isSpiffe(validation)),
     onDemand: plan.onDemand?.rules ?? null,
     ...(plan.onDemand?.defaultName === undefined ? {} : { defaultName: plan.onDemand.defaultName }),
     ...(plan.tls ? { tls: plan.tls } : {}),
@@ -110,6 +111,11 @@ function isSame(a: readonly string[], b: readonly string[]): boolean {
 /** The agent's roots take no rules of ours: with any, nobody is trusted rather than too many. */
 function isThere({ ref, subscription }: Wanted): boolean {
   return subscription ? subscription.held !== undefined : ref.defaults === undefined;
+}
+
+function isSpiffe(wanted: Wanted | null): boolean {
+  const value = wanted?.subscription?.held?.value;
+  return value?.type === "validation" && value.validation.kind === "spiffe";
 }
 
 function keyOf({ subscription }: Wanted): string {

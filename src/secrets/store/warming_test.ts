@@ -16,6 +16,7 @@ import {
   SECRET_FILE,
   storeWorld,
   WEB,
+  WEB_MTLS,
   WORKLOAD,
 } from "../../../test/kit/secret_store.ts";
 import { NO_RULES } from "../../identity/mod.ts";
@@ -217,4 +218,25 @@ test("SecretStore refuses a secret of the wrong type", async () => {
   assert.equal(openOf(state()).missing.length, 1);
   assert.match(store.statuses()[0]?.fault ?? "", /validation came for a certificate/);
   await store.close();
+});
+
+test("SecretStore has clients show a certificate where SPIFFE's rules came and ask for that", async () => {
+  const SPIFFE = {
+    type: "validation",
+    validation: { kind: "spiffe", bundles: { "a.test": ["root"] }, rules: NO_RULES },
+  } as const;
+  for (const [demand, required] of [[{ requireForSpiffe: true }, true], [{}, false]] as const) {
+    const { store, providers, state } = storeWorld();
+    const plan = { ...WEB_MTLS, requireClientCertificate: false, ...demand };
+    store.follow({ web: plan });
+    providers.of("web").events.onSecret(CERTIFICATE, "1");
+    const { events } = providers.of("ca");
+    events.onSecret(BUNDLE, "1");
+    assert.equal(openOf(state()).requireClientCertificate, false);
+    events.onSecret(SPIFFE, "2");
+    assert.equal(openOf(state()).requireClientCertificate, required);
+    events.onSecret(BUNDLE, "3");
+    assert.equal(openOf(state()).requireClientCertificate, false);
+    await store.close();
+  }
 });

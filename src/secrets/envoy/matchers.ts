@@ -6,7 +6,12 @@
  */
 
 import * as v from "valibot";
-import type { SanMatcher, SanType, StringMatcher } from "../../identity/mod.ts";
+import {
+  canonicalIpText,
+  type SanMatcher,
+  type SanType,
+  type StringMatcher,
+} from "../../identity/mod.ts";
 import { text } from "../values.ts";
 import { checked, choice, flag, message, oneOf, type Reader } from "./message.ts";
 
@@ -14,7 +19,10 @@ const KINDS = ["exact", "prefix", "suffix", "contains"] as const;
 
 export function stringMatcher(): Reader<StringMatcher> {
   const fields = message({
-    exact: v.optional(v.pipe(v.string("must be a text"), v.maxLength(4_096))),
+    // No name is empty, and Envoy's own check leaves only this kind out.
+    exact: v.optional(
+      v.pipe(v.string("must be a text"), v.nonEmpty("must not be empty"), v.maxLength(4_096)),
+    ),
     prefix: v.optional(text()),
     suffix: v.optional(text()),
     contains: v.optional(text()),
@@ -54,6 +62,9 @@ export function sanMatcher(): Reader<SanMatcher> {
     oid: v.optional(OID),
   });
   return checked(fields, ({ sanType, matcher, oid }, report): SanMatcher | undefined => {
+    if (sanType === "ip" && !mayBeIp(matcher)) {
+      return report(["matcher", "exact"], "must be an IP address");
+    }
     if (sanType !== "other_name") return { type: sanType, matcher };
     return oid === undefined
       ? report(["oid"], "is missing; OTHER_NAME needs one")
@@ -63,5 +74,10 @@ export function sanMatcher(): Reader<SanMatcher> {
 
 /** A `StringMatcher` of the deprecated list as the typed ones that it stands for. */
 export function typedMatchers(matcher: StringMatcher): readonly SanMatcher[] {
-  return UNTYPED.map((type) => ({ type, matcher }));
+  return UNTYPED.filter((type) => type !== "ip" || mayBeIp(matcher))
+    .map((type) => ({ type, matcher }));
+}
+
+function mayBeIp(matcher: StringMatcher): boolean {
+  return matcher.kind !== "exact" || canonicalIpText(matcher.value) !== undefined;
 }

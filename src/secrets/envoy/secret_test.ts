@@ -145,6 +145,17 @@ const ACCEPTED: readonly [name: string, value: unknown, name: string, spec: unkn
     }),
   ],
   [
+    "makes no address of an untyped name",
+    { validation_context: { match_subject_alt_names: [{ exact: "db.example" }] } },
+    "",
+    validation({}, {
+      matchers: ["dns", "uri", "email"].map((type) => ({
+        type,
+        matcher: { kind: "exact", value: "db.example", ignoreCase: false },
+      })),
+    }),
+  ],
+  [
     "takes the system's roots",
     { validation_context: { system_root_certs: {} } },
     "",
@@ -290,6 +301,18 @@ const REFUSED: readonly [name: string, value: unknown, wanted: RegExp][] = [
     "a name's type that is unspecified",
     context({ match_typed_subject_alt_names: [{ san_type: 0, matcher: { exact: "a" } }] }),
     /match_typed_subject_alt_names\[0\]\.san_type must be EMAIL, DNS/,
+  ],
+  [
+    "a name that is empty",
+    context({ match_typed_subject_alt_names: [{ san_type: "DNS", matcher: { exact: "" } }] }),
+    /match_typed_subject_alt_names\[0\]\.matcher\.exact must not be empty/,
+  ],
+  [
+    "an address that is none",
+    context({
+      match_typed_subject_alt_names: [{ san_type: "IP_ADDRESS", matcher: { exact: "db" } }],
+    }),
+    /match_typed_subject_alt_names\[0\]\.matcher\.exact must be an IP address/,
   ],
   [
     "another name without its id",

@@ -51,7 +51,7 @@ export function commonContext(reading: Reading): Reader<CommonContext> {
     customTlsCertificateSelector: v.optional(certificateSelector(reading)),
   }, {
     refused: {
-      alpnProtocols: "cannot be honoured: no protocol is negotiated",
+      alpnProtocols: "cannot be honoured: no protocol is negotiated; leave it out",
       customHandshaker: "cannot be honoured: no extension is loaded here",
       keyLog: "cannot be honoured: secrets of connections are not written down",
       tlsCertificateProviderInstance: provider,

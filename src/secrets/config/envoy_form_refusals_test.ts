@@ -35,7 +35,7 @@ const REFUSED: readonly [name: string, value: unknown, problems: readonly string
     `.typed_config["@type"] is missing; it must be ${TYPES}.v3.DownstreamTlsContext`,
   ]],
   ["ALPN", withPair({ alpn_protocols: ["h2"] }), [
-    `${COMMON}.alpn_protocols cannot be honoured: no protocol is negotiated`,
+    `${COMMON}.alpn_protocols cannot be honoured: no protocol is negotiated; leave it out`,
   ]],
   ["what is not known", withPair({ certificates: 1 }, { foo: 1 }), [
     ".foo is not known here; known are common_tls_context, require_client_certificate, " +

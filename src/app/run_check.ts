@@ -68,7 +68,7 @@ async function check(options: ProxyOptions): Promise<readonly string[]> {
       }, (error: ProxyError) => reject(error));
     });
     const secrets = await answered(source);
-    const faults = faultsOf(secrets, source);
+    const faults = [...new Set(faultsOf(secrets, source))];
     if (faults.length > 0) {
       const lines = faults.map((fault) => `\n  ${fault}`).join("");
       throw new ProxyError("config_invalid", `Cannot use configuration "${mode.file}":${lines}`);
@@ -76,7 +76,8 @@ async function check(options: ProxyOptions): Promise<readonly string[]> {
     return [
       ...options.warnings,
       ...noted.flatMap(warningOf),
-      ...secrets.map(describe),
+      // Rules of several users make several secrets of one file.
+      ...new Set(secrets.map(describe)),
       `${mode.file} is valid: ${snapshot ? summary(snapshot) : "nothing is configured"}`,
     ];
   } finally {

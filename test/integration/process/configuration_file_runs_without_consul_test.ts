@@ -94,6 +94,29 @@ test("check tells what the proxy would warn of", async () => {
   assert.match(checked.output, /^warning: inbound\.tls asks nobody for a certificate/m);
 });
 
+test("check names a file once, whoever uses it by whichever rules", async () => {
+  await using mesh = await createFileMesh();
+  const file = join(mesh.directory, "web.json");
+  const config = JSON.parse(await readFile(file, "utf8"));
+  const credentials = { source: "file", cert: "web.pem", key: "web.key", ca: "roots.pem" };
+  const rules = (exact: string) => ({
+    validation: { source: "file", ca: "roots.pem", sanMatchers: [{ type: "dns", exact }] },
+  });
+  config.credentials = credentials;
+  config.inbound.tls = rules("a.example");
+  config.upstreams[0].tls = rules("b.example");
+  const linesAbout = async () => {
+    await writeFile(file, JSON.stringify(config));
+    await using checked = runPostern(["check", "-config", file]);
+    checked.expectEnd();
+    await checked.process.waitExit({ timeoutMs: 30_000 });
+    return checked.output.split("\n").filter((line) => line.includes("roots.pem"));
+  };
+  assert.match((await linesAbout()).join("\n"), /^validation roots\.pem \(file [^)]*roots\.pem\)$/);
+  await writeFile(join(mesh.directory, "roots.pem"), "");
+  assert.match((await linesAbout()).join("\n"), /^ {2}secret roots\.pem [^\n]*roots\.pem[^\n]*$/);
+});
+
 test("wait-ready ends with 0 when the proxy is ready, and with 1 when its time is over", async () => {
   await using mesh = await createFileMesh();
   const admin = `${mesh.admin.host}:${mesh.admin.port}`;

@@ -46,6 +46,11 @@ export interface Sealed {
   readonly bytes: Uint8Array;
 }
 
+/** What may still be spent on one file, in iterations. */
+export interface Effort {
+  left: number;
+}
+
 /** Another scheme than PBES2, by its object identifier; `undefined`: not known either. */
 export type OtherScheme = (
   oid: string,
@@ -60,9 +65,10 @@ export async function unseal(
     readonly password: Uint8Array;
     readonly what: string;
     readonly other?: OtherScheme;
+    readonly effort?: Effort;
   },
 ): Promise<Uint8Array> {
-  const { password, what, other } = options;
+  const { password, what, other, effort = { left: ITERATION_LIMIT } } = options;
   const fields = new DerReader(sealed.algorithm.body);
   const oid = oidOf(fields.read(TAG.oid, "encryption"), "encryption");
   if (oid !== PBES2) {
@@ -76,7 +82,7 @@ export async function unseal(
   const facts = CIPHERS[cipherOid];
   if (!facts) return fail(what, `its cipher ${cipherOid} is not supported; use AES-256-CBC`);
   const iv = scheme.read(TAG.octetString, "cipher parameters").body;
-  const key = await derive(derivation, { password, what, keyBytes: facts.keyBytes });
+  const key = await derive(derivation, { password, what, keyBytes: facts.keyBytes, effort });
   return decipher(facts, { key, iv, sealed: sealed.bytes, what });
 }
 
@@ -87,6 +93,7 @@ export async function unsealPrivateKey(
     readonly password: Uint8Array;
     readonly what: string;
     readonly other?: OtherScheme;
+    readonly effort?: Effort;
   },
 ): Promise<Uint8Array> {
   const outer = new DerReader(der);
@@ -175,9 +182,10 @@ async function derive(
     readonly password: Uint8Array;
     readonly what: string;
     readonly keyBytes: number;
+    readonly effort: Effort;
   },
 ): Promise<Uint8Array> {
-  const { password, what, keyBytes } = options;
+  const { password, what, keyBytes, effort } = options;
   const oid = oidOf(derivation.read(TAG.oid, "key derivation"), "key derivation");
   const fields = derivation.enter(TAG.sequence, "key derivation");
   const salt = fields.read(TAG.octetString, "salt").body;
@@ -187,6 +195,8 @@ async function derive(
     if (iterations < 1 || iterations > ITERATION_LIMIT) {
       return fail(what, `it asks for ${iterations} iterations, more than ${ITERATION_LIMIT}`);
     }
+    effort.left -= iterations;
+    if (effort.left < 0) return fail(what, "its parts ask for too many iterations together");
     const length = fields.optional(TAG.integer, "key length");
     if (length && smallIntegerOf(length, "key length") !== keyBytes) {
       return fail(what, "its key length does not fit its cipher");

@@ -9,7 +9,15 @@
 
 import { createHash, createHmac, timingSafeEqual } from "node:crypto";
 import { contextTag, DerReader, formatPem, oidOf, smallIntegerOf, TAG } from "../../wire/mod.ts";
-import { decipher, type Sealed, unseal, unsealPrivateKey } from "./encryption.ts";
+import {
+  decipher,
+  type Effort,
+  ITERATION_LIMIT,
+  type Sealed,
+  unseal,
+  unsealPrivateKey,
+} from "./encryption.ts";
+import { bmpOf, derive, type HashFacts, REEXPORT, ROUND_LIMIT } from "./pkcs12_derivation.ts";
 import { asFault } from "./private_key.ts";
 import { fail } from "./source.ts";
 
@@ -27,10 +35,10 @@ export interface Pkcs12Options {
   readonly password: Uint8Array;
 }
 
-const REEXPORT =
-  "write it anew: openssl pkcs12 -legacy -in OLD -nodes | openssl pkcs12 -export -out NEW";
-/** These rounds run here and not in the TLS library; OpenSSL writes 2,048, Java 10,000. */
-const ROUND_LIMIT = 100_000;
+/** Of everything in one file: MAC, key and certificates need 8 times the rounds of each at most. */
+const ROUNDS_LIMIT = 8 * ROUND_LIMIT;
+/** OpenSSL and Java write two, one with the certificates and one with the key. */
+const CONTENTS_LIMIT = 10;
 const BAG_LIMIT = 200;
 const DEPTH_LIMIT = 4;
 
@@ -47,11 +55,6 @@ const OID = {
   sha1And40Rc2: "1.2.840.113549.1.12.1.6",
   pbmac1: "1.2.840.113549.1.5.14",
 } as const;
-
-interface HashFacts {
-  readonly name: string;
-  readonly blockBytes: number;
-}
 
 const HASHES: Readonly<Record<string, HashFacts>> = {
   "1.3.14.3.2.26": { name: "sha1", blockBytes: 64 },
@@ -71,6 +74,14 @@ interface Found {
   bags: number;
 }
 
+/** Shared by all that is derived for one file. */
+interface Efforts {
+  /** Of PBES2, in the TLS library. */
+  readonly effort: Effort;
+  /** Of the older schemes, here. */
+  readonly rounds: Effort;
+}
+
 async function readWhole(der: Uint8Array, options: Pkcs12Options): Promise<Pkcs12Contents> {
   const { what } = options;
   // Length of unknown size: BER, as NSS and some of Windows' tools write it.
@@ -82,17 +93,21 @@ async function readWhole(der: Uint8Array, options: Pkcs12Options): Promise<Pkcs1
   if (version !== 3) return fail(what, `its version is ${version}, not 3`);
   const safe = contentOf(fields, what);
   if (fields.done) return fail(what, `it has no MAC, so nobody vouches for it; ${REEXPORT}`);
-  const password = passwordFor(fields.enter(TAG.sequence, "MAC"), { ...options, safe });
+  const efforts: Efforts = {
+    effort: { left: 2 * ITERATION_LIMIT },
+    rounds: { left: ROUNDS_LIMIT },
+  };
+  const mac = fields.enter(TAG.sequence, "MAC");
+  const password = passwordFor(mac, { ...options, ...efforts, safe });
   const found: Found = { certificates: [], keys: [], bags: 0 };
   const whole = new DerReader(safe);
   const infos = whole.enter(TAG.sequence, "contents");
   whole.end("contents");
-  while (!infos.done) {
-    const bags = await openInfo(infos.enter(TAG.sequence, "content"), {
-      ...options,
-      bmp: password,
-    });
-    await readBags(bags, found, { ...options, bmp: password, depth: 0 });
+  const open = { ...options, ...efforts, bmp: password };
+  for (let contents = 1; !infos.done; contents++) {
+    if (contents > CONTENTS_LIMIT) fail(what, `it has more than ${CONTENTS_LIMIT} contents`);
+    const bags = await openInfo(infos.enter(TAG.sequence, "content"), open);
+    await readBags(bags, found, { ...open, depth: 0 });
   }
   const [key, second] = found.keys;
   if (!key) return fail(what, "it has no private key");
@@ -116,9 +131,9 @@ function contentOf(fields: DerReader, what: string): Uint8Array {
 /** The password in the form that fits the MAC: an empty one is written in two ways. */
 function passwordFor(
   mac: DerReader,
-  options: Pkcs12Options & { readonly safe: Uint8Array },
+  options: Pkcs12Options & Efforts & { readonly safe: Uint8Array },
 ): Uint8Array {
-  const { what, safe, password } = options;
+  const { what, safe, password, rounds: left } = options;
   const digestInfo = mac.enter(TAG.sequence, "MAC");
   const oid = oidOf(digestInfo.enter(TAG.sequence, "MAC").read(TAG.oid, "MAC"), "MAC");
   if (oid === OID.pbmac1) {
@@ -134,14 +149,14 @@ function passwordFor(
     : [bmpOf(new TextDecoder().decode(password))];
   for (const form of forms) {
     const bytes = createHash(hash.name).digest().length;
-    const key = derive({ purpose: 3, hash, salt, rounds, bytes, password: form, what });
+    const key = derive({ purpose: 3, hash, salt, rounds, left, bytes, password: form, what });
     const own = createHmac(hash.name, key).update(safe).digest();
     if (own.length === digest.length && timingSafeEqual(own, digest)) return form;
   }
   return fail(what, "the password does not fit, or the file is damaged (its MAC differs)");
 }
 
-interface OpenOptions extends Pkcs12Options {
+interface OpenOptions extends Pkcs12Options, Efforts {
   /** The password as the older schemes want it. */
   readonly bmp: Uint8Array;
 }
@@ -215,7 +230,7 @@ async function readBags(
 
 /** 3DES with SHA-1, what OpenSSL 1 and older Javas wrote for keys; RC2, for certificates, is refused. */
 function olderSchemes(
-  { what, bmp }: OpenOptions,
+  { what, bmp, rounds: left }: OpenOptions,
 ): (oid: string, parameters: DerReader, sealed: Uint8Array) => Uint8Array | undefined {
   return (oid, parameters, sealed) => {
     if (oid === OID.sha1And40Rc2 || oid === OID.sha1And128Rc2) {
@@ -225,74 +240,17 @@ function olderSchemes(
     const fields = parameters.enter(TAG.sequence, "encryption parameters");
     const salt = fields.read(TAG.octetString, "salt").body;
     const rounds = smallIntegerOf(fields.read(TAG.integer, "rounds"), "rounds");
-    const base = { hash: { name: "sha1", blockBytes: 64 }, salt, rounds, password: bmp, what };
+    const base = {
+      hash: { name: "sha1", blockBytes: 64 },
+      salt,
+      rounds,
+      left,
+      password: bmp,
+      what,
+    };
     const key = derive({ ...base, purpose: 1, bytes: 24 });
     const iv = derive({ ...base, purpose: 2, bytes: 8 });
     const facts = { name: "des-ede3-cbc", keyBytes: 24, blockBytes: 8 };
     return decipher(facts, { key, iv, sealed, what });
   };
-}
-
-/** RFC 7292 B.2: `purpose` 1 gives keys, 2 IVs, 3 keys of MACs. */
-function derive(
-  options: {
-    readonly purpose: 1 | 2 | 3;
-    readonly hash: HashFacts;
-    readonly salt: Uint8Array;
-    readonly rounds: number;
-    readonly bytes: number;
-    readonly password: Uint8Array;
-    readonly what: string;
-  },
-): Uint8Array {
-  const { purpose, hash, salt, rounds, bytes, password, what } = options;
-  if (rounds < 1 || rounds > ROUND_LIMIT) {
-    return fail(what, `it asks for ${rounds} rounds, more than ${ROUND_LIMIT}; ${REEXPORT}`);
-  }
-  if (salt.length > 1024) return fail(what, "its salt is too long");
-  const { blockBytes } = hash;
-  const diversifier = new Uint8Array(blockBytes).fill(purpose);
-  const saltPart = repeated(salt, blockBytes);
-  const mixed = new Uint8Array(saltPart.length + repeated(password, blockBytes).length);
-  mixed.set(saltPart);
-  mixed.set(repeated(password, blockBytes), saltPart.length);
-  const derived: number[] = [];
-  while (derived.length < bytes) {
-    let last = createHash(hash.name).update(diversifier).update(mixed).digest();
-    for (let round = 1; round < rounds; round++) {
-      last = createHash(hash.name).update(last).digest();
-    }
-    derived.push(...last);
-    const addend = repeated(last, blockBytes).subarray(0, blockBytes);
-    for (let at = 0; at < mixed.length; at += blockBytes) {
-      addOneMore(mixed.subarray(at, at + blockBytes), addend);
-    }
-  }
-  return Uint8Array.from(derived.slice(0, bytes));
-}
-
-/** `block = block + addend + 1`, big-endian, the carry out lost. */
-function addOneMore(block: Uint8Array, addend: Uint8Array): void {
-  let carry = 1;
-  for (let at = block.length - 1; at >= 0; at--) {
-    carry += (block[at] ?? 0) + (addend[at] ?? 0);
-    block[at] = carry & 0xff;
-    carry >>= 8;
-  }
-}
-
-/** Copies of `bytes` to whole blocks; nothing of nothing. */
-function repeated(bytes: Uint8Array, blockBytes: number): Uint8Array {
-  const length = blockBytes * Math.ceil(bytes.length / blockBytes);
-  return Uint8Array.from({ length }, (_, at) => bytes[at % bytes.length] ?? 0);
-}
-
-/** UTF-16, big-endian, with its final zero. */
-function bmpOf(text: string): Uint8Array {
-  const bytes = new Uint8Array(text.length * 2 + 2);
-  for (let at = 0; at < text.length; at++) {
-    bytes[at * 2] = text.charCodeAt(at) >> 8;
-    bytes[at * 2 + 1] = text.charCodeAt(at) & 0xff;
-  }
-  return bytes;
 }

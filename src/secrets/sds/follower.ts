@@ -33,7 +33,10 @@ export class Follower {
   /** Told of last, and not mended since. */
   #fault = "";
   #unreachable = "";
+  /** Of the last spec that names files and was not refused outright: followed until another takes its place. */
   #files: SecretWatch | undefined;
+  /** The server's last offer was refused, whatever files have said since. */
+  #refused = false;
   /** Changes where what is being read must not count any more. */
   #epoch = 0;
   #giveUp: (() => void) | undefined;
@@ -48,7 +51,7 @@ export class Follower {
 
   /** What came last cannot be used. */
   get hasFault(): boolean {
-    return this.#fault !== "";
+    return this.#refused || this.#fault !== "";
   }
 
   /** Why it cannot be used; `undefined`: it is in use. Never rejects. */
@@ -56,22 +59,26 @@ export class Follower {
     const { ref, load, followFiles } = this.#options;
     const epoch = this.#nextEpoch();
     if (spec.type !== ref.type) {
-      const reason = `it is a ${NAMES[spec.type]}, and a ${NAMES[ref.type]} is wanted`;
-      this.reject(reason);
-      return reason;
+      return this.#refuse(`it is a ${NAMES[spec.type]}, and a ${NAMES[ref.type]} is wanted`);
     }
     if (followFiles && namesFiles(spec)) return await this.#follow(spec, { version, followFiles });
     try {
       const secret = await load(spec, ref);
       if (this.#epoch !== epoch) return undefined;
       this.#stopFiles();
+      this.#refused = false;
       this.#accept(secret, version);
       return undefined;
     } catch (error) {
       const reason = messageOf(error);
-      if (this.#epoch === epoch) this.reject(reason);
-      return reason;
+      return this.#epoch === epoch ? this.#refuse(reason) : reason;
     }
+  }
+
+  #refuse(reason: string): string {
+    this.#refused = true;
+    this.reject(reason);
+    return reason;
   }
 
   reject(reason: string): void {
@@ -99,6 +106,7 @@ export class Follower {
     this.#stopFiles();
     this.#told = undefined;
     this.#fault = "";
+    this.#refused = false;
     this.#options.events.onRemoved();
   }
 
@@ -115,22 +123,24 @@ export class Follower {
     spec: SecretSpec,
     { version, followFiles }: { readonly version: string; readonly followFiles: FollowFiles },
   ): Promise<string | undefined> {
-    const epoch = this.#epoch;
+    this.#refused = false;
     const before = this.#files;
     return new Promise((resolve) => {
       this.#giveUp = () => resolve(undefined);
-      this.#files = followFiles(spec, this.ref, {
+      // A later offer that is refused leaves these in force.
+      const isCurrent = () => this.#files === watch;
+      const watch = this.#files = followFiles(spec, this.ref, {
         onSecret: (secret) => {
-          if (this.#epoch === epoch) this.#accept(secret, version);
+          if (isCurrent()) this.#accept(secret, version);
           resolve(undefined);
         },
         // The files may still come: they stay watched, though the server hears of a refusal.
         onRejected: (reason) => {
-          if (this.#epoch === epoch) this.reject(reason);
+          if (isCurrent()) this.reject(reason);
           resolve(reason);
         },
         onRecovered: () => {
-          if (this.#epoch === epoch) this.#recover();
+          if (isCurrent()) this.#recover();
         },
       });
       before?.close();

@@ -12,7 +12,8 @@ import { type Consul, startConsul } from "../kit/consul.ts";
 
 function underTest(consul: Consul): AgentUnderTest {
   const port = Number(consul.address.slice(consul.address.lastIndexOf(":") + 1));
-  return { host: consul.host, port, managementToken: consul.managementToken };
+  const { host, managementToken } = consul;
+  return { host, port, managementToken, mayAnswerEarly: true };
 }
 
 const open = await startConsul();

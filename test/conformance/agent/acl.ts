@@ -80,10 +80,13 @@ export function aclContract(agent: AgentUnderTest): void {
     await client.call("POST", "/v1/query", {
       body: { Name: db, Service: { Service: db, Connect: true } },
     });
-    await until(
-      () => client.json<readonly unknown[]>(`/v1/health/connect/${db}`),
-      (entries) => entries.length === 1,
-    );
+    // The agent brings them to the catalog one after the other, in any order.
+    for (const name of [web, db]) {
+      await until(
+        () => client.json<readonly unknown[]>(`/v1/health/connect/${name}`),
+        (entries) => entries.length === 1,
+      );
+    }
   });
 
   const authorize = { Target: web, ClientCertURI: "spiffe://x/ns/default/dc/dc1/svc/db" };

@@ -9,7 +9,7 @@ import { createPrivateKey, X509Certificate } from "node:crypto";
 import { test } from "node:test";
 import { parseCertificate } from "../../../src/identity/certificate.ts";
 import { parsePem } from "../../../src/wire/mod.ts";
-import { type AgentClient, keys, unique, until } from "./client.ts";
+import { type AgentClient, keys, unique, until, woken } from "./client.ts";
 
 interface Leaf {
   readonly SerialNumber: string;
@@ -150,14 +150,19 @@ export function certificateContract(agent: AgentClient): void {
   }
 }
 
-/** A rotation changes the roots for everybody, so it is run last. `leafWaitMs`: how long leaves take. */
+/** A rotation changes the roots for everybody, so it is run last. */
 export function rotationContract(agent: AgentClient): void {
   test("a rotation lists both roots by id, the new one cross-signed, and gives new leaves", async () => {
     const name = unique("rotated");
     const old = await agent.json<Leaf>(`/v1/agent/connect/ca/leaf/${name}`);
     const before = await agent.get("/v1/agent/connect/ca/roots");
     const first = JSON.parse(before.text) as Roots;
-    const woken = agent.get(`/v1/agent/connect/ca/roots?index=${before.index}&wait=60s`);
+    const rotated = woken(
+      agent,
+      (index) => agent.get(`/v1/agent/connect/ca/roots?index=${index}&wait=60s`),
+      before.index,
+      ({ text }) => (JSON.parse(text) as Roots).Roots.length > first.Roots.length,
+    );
     const configuration = await agent.json<{ Config: Record<string, unknown> }>(
       "/v1/connect/ca/configuration",
     );
@@ -165,9 +170,7 @@ export function rotationContract(agent: AgentClient): void {
       Provider: "consul",
       Config: { ...configuration.Config, PrivateKeyType: "ec", PrivateKeyBits: 384 },
     });
-    const reply = await woken;
-    assert.ok(reply.index > before.index);
-    const now = JSON.parse(reply.text) as Roots;
+    const now = JSON.parse((await rotated).text) as Roots;
     assert.equal(now.Roots.length, first.Roots.length + 1);
     assert.equal(now.TrustDomain, first.TrustDomain);
     const ids = now.Roots.map((root) => root.ID);
@@ -185,12 +188,15 @@ export function rotationContract(agent: AgentClient): void {
     const days = (Date.parse(cross.validTo) - Date.parse(cross.validFrom)) / 86_400_000;
     assert.equal(days, 7);
 
-    // A real agent takes up to 30 s.
-    const renewed = await agent.get(
-      `/v1/agent/connect/ca/leaf/${name}?index=${old.ModifyIndex}&wait=60s`,
+    // A real agent takes up to 30 s until it asks for one.
+    const renewed = await woken(
+      agent,
+      (index) => agent.get(`/v1/agent/connect/ca/leaf/${name}?index=${index}&wait=60s`),
+      old.ModifyIndex,
+      ({ text }) => (JSON.parse(text) as Leaf).PrivateKeyPEM !== old.PrivateKeyPEM,
+      90_000,
     );
     const leaf = JSON.parse(renewed.text) as Leaf;
-    assert.notEqual(leaf.PrivateKeyPEM, old.PrivateKeyPEM);
     const pems = leaf.CertPEM.match(/-----BEGIN[^-]+-----[^-]+-----END[^-]+-----/g) ?? [];
     assert.equal(pems.length, 2);
     const [own, link] = pems.map((pem) => new X509Certificate(pem));

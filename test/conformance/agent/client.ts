@@ -15,6 +15,8 @@ export interface AgentUnderTest {
   readonly port: number;
   /** May do everything; `""` without ACLs. */
   readonly managementToken: string;
+  /** A process of its own, whose polls may end before what they ask for has changed. */
+  readonly mayAnswerEarly?: boolean;
 }
 
 export interface CallOptions {
@@ -44,6 +46,10 @@ export class AgentClient {
 
   constructor(agent: AgentUnderTest) {
     this.#agent = agent;
+  }
+
+  get mayAnswerEarly(): boolean {
+    return this.#agent.mayAnswerEarly ?? false;
   }
 
   get place(): { readonly host: string; readonly port: number } {
@@ -113,6 +119,52 @@ export class AgentClient {
 /** A name that no other test uses. */
 export function unique(prefix: string): string {
   return `${prefix}-${randomUUID().slice(0, 8)}`;
+}
+
+/**
+ * The answer to a poll from `index` on, which must be as `check` wants it. An agent that may answer
+ * before anything of what is asked for has changed is asked again, within `limitMs` for all of it.
+ */
+export async function woken(
+  agent: AgentClient,
+  poll: (index: number) => Promise<Reply>,
+  index: number,
+  check: (reply: Reply) => boolean,
+  limitMs = 20_000,
+): Promise<Reply> {
+  const deadlineMs = performance.now() + limitMs;
+  for (let at = index;;) {
+    const reply = await poll(at);
+    const isInTime = performance.now() < deadlineMs;
+    if (isInTime && check(reply)) {
+      assert.ok(reply.index > index, `${reply.index} after ${index}`);
+      return reply;
+    }
+    assert.ok(
+      isInTime && agent.mayAnswerEarly,
+      `not woken within ${limitMs} ms; last: ${reply.status} ${reply.text}`,
+    );
+    at = reply.index;
+  }
+}
+
+/**
+ * Fails unless a poll that nothing concerns waits for its `waitMs`. An agent that may answer early, or
+ * get a poll only after what must not wake it, does so now and then, not each time.
+ */
+export async function unmoved(
+  agent: AgentClient,
+  waitMs: number,
+  attempt: () => Promise<Reply>,
+): Promise<Reply> {
+  const early: string[] = [];
+  while (early.length < (agent.mayAnswerEarly ? 3 : 1)) {
+    const reply = await attempt();
+    // The two clocks may differ by a little.
+    if (reply.tookMs >= waitMs - 10) return reply;
+    early.push(`${Math.round(reply.tookMs)} ms`);
+  }
+  throw new Error(`answered before its ${waitMs} ms were over: after ${early.join(", ")}`);
 }
 
 /** Reads until `check` holds: what an agent does in the background takes a moment on a real one. */

@@ -31,6 +31,8 @@ interface Stream {
   busy: number;
   /** Given up during this stream; the server may not know yet. */
   readonly dropped: Set<string>;
+  /** Given up and taken up again while nothing was sent: the server has not seen it. */
+  readonly again: Set<string>;
 }
 
 export class SotwProtocol implements Protocol<SotwResponse> {
@@ -60,8 +62,13 @@ export class SotwProtocol implements Protocol<SotwResponse> {
     const stream = this.#stream;
     const before = this.names.size;
     const { added, gone } = this.#holdings.change(subscribe, unsubscribe);
-    for (const name of gone) stream?.dropped.add(name);
-    for (const name of added) stream?.dropped.delete(name);
+    for (const name of gone) {
+      stream?.dropped.add(name);
+      stream?.again.delete(name);
+    }
+    for (const name of added) {
+      if (stream?.dropped.delete(name) && stream.busy > 0) stream.again.add(name);
+    }
     // What is being answered, or put off, will list the names as they are then.
     if (added.length === 0 && gone.length === 0) return;
     if (!stream || stream.busy > 0 || this.names.size === 0) return;
@@ -70,7 +77,7 @@ export class SotwProtocol implements Protocol<SotwResponse> {
   }
 
   opened(): void {
-    this.#stream = { nonce: "", sentClient: false, busy: 0, dropped: new Set() };
+    this.#stream = { nonce: "", sentClient: false, busy: 0, dropped: new Set(), again: new Set() };
     // Who says that it has a version may hear nothing until the next: not with names new to it.
     for (const name of this.names) if (!this.#holdings.versions.has(name)) this.#version = "";
     this.#request(this.#stream);
@@ -101,11 +108,22 @@ export class SotwProtocol implements Protocol<SotwResponse> {
     stream.busy--;
     stream.nonce = response.nonce;
     if (faults.any) {
-      this.#answers.refused(() => this.#request(stream, faults.detail()));
+      this.#answers.refused(() => this.#answer(stream, faults.detail()));
     } else {
       this.#version = response.version;
-      this.#answers.taken(() => this.#request(stream));
+      this.#answers.taken(() => this.#answer(stream));
     }
+  }
+
+  /** Names taken up again have a request without them first: else their not having come is no news. */
+  #answer(stream: Stream, error?: ErrorDetail): void {
+    if (stream.busy > 0) return this.#request(stream, { error });
+    const { versions } = this.#holdings;
+    const without = new Set([...stream.again].filter((name) => !versions.has(name)));
+    stream.again.clear();
+    const gap = without.size > 0 && without.size < this.names.size;
+    this.#request(stream, { error, ...gap && { without } });
+    if (gap) this.#request(stream);
   }
 
   async #judge(stream: Stream, response: SotwResponse): Promise<Faults> {
@@ -170,14 +188,20 @@ export class SotwProtocol implements Protocol<SotwResponse> {
     for (const name of this.names) if (!served.has(name)) this.#host.rejected(name, reason);
   }
 
-  #request(stream: Stream, error?: ErrorDetail): void {
+  #request(
+    stream: Stream,
+    { error, without }: {
+      readonly error?: ErrorDetail | undefined;
+      readonly without?: ReadonlySet<string>;
+    } = {},
+  ): void {
     // No name at all would ask for everything there is.
     if (this.names.size === 0) return;
     const client = stream.sentClient ? {} : { client: this.#client };
     stream.sentClient = true;
     this.#send({
       version: this.#version,
-      names: [...this.names],
+      names: [...this.names].filter((name) => !without?.has(name)),
       nonce: stream.nonce,
       ...client,
       ...(error && { error }),

@@ -267,6 +267,34 @@ test("SotwProtocol answers when all is decided, with the names of then, one resp
   ]);
 });
 
+test("SotwProtocol has the server see that a name was given up and taken up again", async () => {
+  const it = open("web", "ROOTCA");
+  let go = () => {};
+  it.hold = new Promise((resolve) => go = resolve);
+  const done = it.protocol.message(response({ names: ["ROOTCA"] }));
+  await settle();
+  it.protocol.change([], ["web"]);
+  it.protocol.change(["web"], []);
+  assert.deepEqual(it.take(), []);
+  go();
+  await done;
+  assert.deepEqual(it.take(), [
+    { version: "1", names: ["ROOTCA"], nonce: "n1" },
+    { version: "1", names: ["ROOTCA", "web"], nonce: "n1" },
+  ]);
+  // It came meanwhile: there is nothing more to ask for.
+  it.hold = new Promise((resolve) => go = resolve);
+  const again = it.protocol.message(
+    response({ version: "2", nonce: "n2", names: ["web", "ROOTCA"] }),
+  );
+  await settle();
+  it.protocol.change([], ["ROOTCA"]);
+  it.protocol.change(["ROOTCA"], []);
+  go();
+  await again;
+  assert.deepEqual(it.take(), [{ version: "2", names: ["web", "ROOTCA"], nonce: "n2" }]);
+});
+
 test("SotwProtocol sends nothing for a stream that has gone meanwhile", async () => {
   const it = open("web", "db");
   let release = () => {};

@@ -64,8 +64,6 @@ export async function builtInSidecar(agent: Consul, options: SidecarOptions): Pr
   return child;
 }
 
-let envoyBaseId = 100 + process.pid % 50_000;
-
 /** Envoy, configured by Consul over xDS. */
 export async function envoySidecar(agent: Consul, options: SidecarOptions): Promise<Process> {
   const adminPort = await freePort(agent.host);
@@ -75,8 +73,9 @@ export async function envoySidecar(agent: Consul, options: SidecarOptions): Prom
     ...["-envoy-binary", peer("envoy"), "-ignore-envoy-compatibility"],
     ...["-admin-bind", `${agent.host}:${adminPort}`],
     ...(options.token ? ["-token", options.token] : []),
-    // Two Envoys with one base id refuse to run side by side.
-    ...["--", "--base-id", String(envoyBaseId++), "--concurrency", "1", "-l", "info"],
+    // No base id: two Envoys with the same one, of any two tests, refuse to run side by side. Consul
+    // turns hot restarts off where none is given.
+    ...["--", "--concurrency", "1", "-l", "info"],
   ], { name: `envoy ${options.serviceId}` });
   await child.waitFor(/starting workers/, { timeoutMs: 60_000 });
   return child;

@@ -7,6 +7,7 @@
 
 import { Buffer } from "node:buffer";
 import { ProxyError } from "../../base/mod.ts";
+import { canonicalIpText } from "../../identity/mod.ts";
 import type { GrpcLibrary } from "./library.ts";
 import type { GrpcTlsMaterial } from "./types.ts";
 
@@ -42,6 +43,7 @@ export function createCredentials(library: GrpcLibrary, options: CredentialsOpti
   // asks nobody about a chain that it does not check: its connector is the one place to do better.
   credentials._createSecureConnector = (...parts) => {
     const connector = create(...parts);
+    withoutAddressAsName(connector);
     const connect = connector.connect.bind(connector);
     connector.connect = async (socket) => {
       if (!onSocket(socket)) throw new Error("it was given up");
@@ -67,6 +69,17 @@ function tlsCredentials(library: GrpcLibrary, material: GrpcTlsMaterial): Creden
     certPem === "" ? null : Buffer.from(certPem),
     { rejectUnauthorized: peerCheck === "checked" },
   );
+}
+
+/** The library would ask for an address as for a name, which TLS has no words for and engines refuse. */
+function withoutAddressAsName(connector: object): void {
+  const { connectionOptions } = connector as {
+    readonly connectionOptions?: { servername?: string };
+  };
+  if (!connectionOptions) return;
+  const isAddress = canonicalIpText(connectionOptions.servername ?? "") !== undefined;
+  // Not made empty: HTTP/2 on top would build an origin of no host with it.
+  if (isAddress) delete connectionOptions.servername;
 }
 
 function refusal(

@@ -112,7 +112,11 @@ function trust(pem: string, rules: Partial<PeerRules> = {}): SecretSpec & { type
   return { type: "validation", ...anchors, systemRoots: false, rules: { ...NO_RULES, ...rules } };
 }
 
-const issued = authority.issueLeaf({ service: "sds", overrides: { dnsNames: ["*.sds.test"] } });
+const address = new Uint8Array([0x87, 4, 127, 0, 0, 1]);
+const issued = authority.issueLeaf({
+  service: "sds",
+  overrides: { dnsNames: ["*.sds.test"], altNames: [address] },
+});
 const stranger = createAuthority();
 const digest = createHash("sha256").update(new X509Certificate(issued.certPem).raw).digest("hex");
 const uri = {
@@ -125,6 +129,8 @@ for (
   const [name, serverName, validation, reached] of [
     ["takes one of the right name", "a.sds.test", trust(authority.rootPem), true],
     ["refuses one of another name", "a.b.sds.test", trust(authority.rootPem), false],
+    ["takes one of the right address", "127.0.0.1", trust(authority.rootPem), true],
+    ["refuses one of another address", "127.0.0.2", trust(authority.rootPem), false],
     ["refuses a stranger", "a.sds.test", trust(stranger.rootPem), false],
     [
       "goes by matchers instead of the name",

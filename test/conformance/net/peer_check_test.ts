@@ -157,6 +157,23 @@ for (const peerCheck of ["checked", "shown"] as const) {
   });
 }
 
+// A library minds these by themselves: that must not hide that nobody proved to have their key.
+for (const [name, victim] of [["strange", strange], ["expired", expired]] as const) {
+  for (const whose of ["server", "client"] as const) {
+    test(`shown: a ${whose} shows another's ${name} certificate in vain`, async () => {
+      await using listening = await SecureServer.start(
+        materialOf(dbLeaf, { ...only("TLSv1.2"), peerCheck: "shown" }),
+      );
+      await using wire = await impostorWire(listening.port, { whose, certDer: victim.certDer });
+      const material = materialOf(known, { ...only("TLSv1.2"), peerCheck: "shown" });
+      const client = dial(wire.port, { material });
+      assert.equal((await client.result()).kind, "failed");
+      assert.equal((await listening.outcome()).kind, "failed");
+      assert.equal(wire.replaced(), 1);
+    });
+  }
+}
+
 /** What the server's CertificateRequest says in plain text; undefined: it sent none. */
 async function authoritiesNamed(port: number): Promise<number | undefined> {
   const reader = new HandshakeReader();

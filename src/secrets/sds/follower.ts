@@ -40,6 +40,7 @@ export class Follower {
   /** Changes where what is being read must not count any more. */
   #epoch = 0;
   #giveUp: (() => void) | undefined;
+  #closed = false;
 
   constructor(options: FollowerOptions) {
     this.#options = options;
@@ -56,6 +57,8 @@ export class Follower {
 
   /** Why it cannot be used; `undefined`: it is in use. Never rejects. */
   async offer(spec: SecretSpec, version: string): Promise<string | undefined> {
+    // What was held before it came may be offered when it has gone already.
+    if (this.#closed) return undefined;
     const { ref, load, followFiles } = this.#options;
     const epoch = this.#nextEpoch();
     if (spec.type !== ref.type) {
@@ -115,6 +118,7 @@ export class Follower {
   }
 
   close(): void {
+    this.#closed = true;
     this.#nextEpoch();
     this.#stopFiles();
   }

@@ -95,3 +95,10 @@ test("Follower hears nothing of files after another offer, a removal or its end"
   assert.deepEqual(told, []);
   assert.deepEqual(files.map(({ closed }) => closed), [true, true, true]);
 });
+
+test("Follower follows no files that it is offered after its end", async () => {
+  const { follower, files } = start();
+  follower.close();
+  assert.equal(await follower.offer(FILES, "1"), undefined);
+  assert.deepEqual(files, []);
+});

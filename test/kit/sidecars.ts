@@ -73,8 +73,7 @@ export async function envoySidecar(agent: Consul, options: SidecarOptions): Prom
     ...["-envoy-binary", peer("envoy"), "-ignore-envoy-compatibility"],
     ...["-admin-bind", `${agent.host}:${adminPort}`],
     ...(options.token ? ["-token", options.token] : []),
-    // No base id: two Envoys with the same one, of any two tests, refuse to run side by side. Consul
-    // turns hot restarts off where none is given.
+    // Consul turns hot restarts off: any two of them run side by side.
     ...["--", "--concurrency", "1", "-l", "info"],
   ], { name: `envoy ${options.serviceId}` });
   await child.waitFor(/starting workers/, { timeoutMs: 60_000 });

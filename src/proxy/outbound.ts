@@ -265,7 +265,11 @@ export class OutboundConnection implements LiveConnection, CallerOwner {
 
   rejudge(): void {
     if (this.#ended) return;
-    this.#caller?.rejudge(this);
+    if (this.#caller) this.#caller.rejudge(this);
+    // Let in when its listener asked nobody to speak TLS.
+    else if (this.#upstream.part.listener) {
+      return this.end("identity_invalid", "its listener asks for TLS now");
+    }
     const server = this.#proven;
     const lease = this.#lease;
     if (this.#ended || !server || !lease) return;

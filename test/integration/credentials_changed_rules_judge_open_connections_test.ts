@@ -89,6 +89,22 @@ test("open connections stay when their listener and upstream go back to the mesh
   await exchange(second);
 });
 
+test("a caller that speaks no TLS is closed when its upstream's listener asks for it", async () => {
+  await using echo = await startEcho();
+  await using pair = await startPair({ localPort: echo.port });
+  await using client = await openThrough(pair);
+  const own = withOwn(pair.webSnapshot, "db listener", { validation: caValidation([pair.ca]) });
+  const upstreams = Object.values(own.upstreams).map((part) =>
+    [part.id, {
+      ...part,
+      version: own.version,
+      listener: { credentials: "db listener", handshakeTimeoutMs: 10_000 },
+    }] as const
+  );
+  await pair.web.set({ ...own, upstreams: Object.fromEntries(upstreams) });
+  assert.equal(await goneSoon(client), true);
+});
+
 test("a client without a certificate is closed when its listener goes back to the mesh's", async () => {
   await using echo = await startEcho();
   await using pair = await startPair({ localPort: echo.port });

@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { Root, Type } from "protobufjs/light.js";
+import type { Reader, Root, Type } from "protobufjs/light.js";
 
 /** A decoded message as plain data: own fields are those that were on the wire. */
 export type PlainMessage = Readonly<Record<string, unknown>>;
@@ -38,6 +38,7 @@ export async function loadProtobuf(name: string, descriptor: string): Promise<Pr
     },
     decode: (type, bytes, options) => {
       const found = typeOf(type);
+      countFields(found, protobuf.Reader.create(bytes));
       return found.toObject(found.decode(bytes), {
         longs: Number,
         enums: String,
@@ -45,4 +46,37 @@ export async function loadProtobuf(name: string, descriptor: string): Promise<Pr
       });
     },
   };
+}
+
+/** Ten thousand resources have some 30,000. */
+const FIELDS_LIMIT = 200_000;
+
+/**
+ * Throws for more fields than any honest message has, those of messages in it included: an empty one takes
+ * two bytes on the wire and a hundred times that here.
+ */
+function countFields(type: Type, reader: Reader): void {
+  let count = 0;
+  const walk = (type: Type | null, end: number) => {
+    while (reader.pos < end) {
+      if (++count > FIELDS_LIMIT) throw new RangeError(`it has more than ${FIELDS_LIMIT} fields`);
+      const tag = reader.uint32();
+      const inner = (tag & 7) === LENGTH_DELIMITED ? type && messageAt(type, tag >>> 3) : null;
+      if (!inner) reader.skipType(tag & 7);
+      else {
+        const length = reader.uint32();
+        walk(inner, Math.min(reader.pos + length, reader.len));
+      }
+    }
+  };
+  walk(type, reader.len);
+}
+
+const LENGTH_DELIMITED = 2;
+
+/** What kind of message a field holds; `null`: none. An entry of a map counts as one field. */
+function messageAt(type: Type, number: number): Type | null {
+  const field = type.fieldsById[number]?.resolve();
+  const found = field && !field.map ? field.resolvedType : null;
+  return found && "fieldsById" in found ? found : null;
 }

@@ -29,12 +29,13 @@ export function connectionContract(agent: AgentClient): void {
       };
       while (open.length < 200) await hold();
       assert.equal(await everything(await opened(agent)), refusal);
-      await new Promise<void>((resolve) => {
-        open.pop()?.once("close", () => resolve()).destroy();
-      });
+      await closeAll(open.splice(-1));
       await hold();
+      // All are free again, for whoever asks next.
+      await closeAll(open.splice(0));
+      while (open.length < 20) await hold();
     } finally {
-      for (const socket of open) socket.destroy();
+      await closeAll(open);
     }
   });
 }
@@ -61,6 +62,14 @@ async function held(agent: AgentClient): Promise<Socket | undefined> {
   socket.destroy();
   assert.match(status, /^(429|reset|closed)$/);
   return undefined;
+}
+
+async function closeAll(sockets: readonly Socket[]): Promise<void> {
+  const closes = sockets.filter((socket) => !socket.closed).map((socket) =>
+    new Promise((resolve) => socket.once("close", resolve))
+  );
+  for (const socket of sockets) socket.destroy();
+  await Promise.all(closes);
 }
 
 function everything(socket: Socket): Promise<string> {

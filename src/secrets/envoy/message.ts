@@ -140,8 +140,10 @@ export function list<T>(
 ): v.GenericSchema<T[] | undefined, T[]> {
   return v.optional(
     v.pipe(
-      v.array(item, "must be a list"),
+      v.array(v.unknown(), "must be a list"),
+      // Before any is looked at: one that is wrong costs a hundred times its bytes.
       v.maxLength(most, `has more than ${most} entries`),
+      v.array(item),
     ) as unknown as v.GenericSchema<T[]>,
     [],
   );

@@ -193,3 +193,19 @@ test("parseSecretFile() takes time in proportion to the file", async () => {
   await assert.rejects(parseSecretFile(keys, { path: "a.yaml", wantedName: "" }), /is not known/);
   assert.ok(cpuMs() - startMs < 5_000);
 });
+
+test("parseSecretFile() looks at no entry of a list that is too long", async () => {
+  for (
+    const text of [
+      `{"validation_context":{"match_typed_subject_alt_names":[${"{},".repeat(300_000)}{}]}}`,
+      `{"resources":[${"{},".repeat(300_000)}{}]}`,
+    ]
+  ) {
+    const startMs = cpuMs();
+    await assert.rejects(
+      parseSecretFile(text, { path: "a.json", wantedName: "" }),
+      /has more than (?:1|1000) entries$/,
+    );
+    assert.ok(cpuMs() - startMs < 3_000);
+  }
+});

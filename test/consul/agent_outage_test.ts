@@ -2,7 +2,7 @@ import test from "node:test";
 import { type Consul, startConsul } from "../kit/consul.ts";
 import { EchoClient, waitForEcho, waitForRefusal } from "../kit/echo.ts";
 import { Load } from "../kit/load.ts";
-import { type Pair, startPair } from "../kit/mesh.ts";
+import { type Pair, startPair, waitForPassing } from "../kit/mesh.ts";
 import { deadline, pause } from "../kit/process.ts";
 
 // Registered as most are, with Consul's default checks: an agent that comes back holds all of them
@@ -13,6 +13,7 @@ test("an agent that is away for 60 s is not missed, and is followed again afterw
   await using server = await startConsul({ acl: true });
   await using agent = await startConsul({ clientOf: server });
   await using pair = await startPair(agent, { tokens: true, defaultChecks: true });
+  await waitForPassing(agent, "db");
   await waitForEcho(pair.upstream);
   await using load = new Load(pair.upstream, { pauseMs: 25 });
   await pause(1_000);
@@ -28,6 +29,7 @@ test("an agent that comes back having forgotten everything is no reason to stop"
   await using server = await startConsul({ acl: true });
   await using agent = await startConsul({ clientOf: server });
   await using pair = await startPair(agent, { tokens: true, defaultChecks: true });
+  await waitForPassing(agent, "db");
   await waitForEcho(pair.upstream);
   await using load = new Load(pair.upstream);
   await pause(1_000);
@@ -47,6 +49,7 @@ test("another agent at the same address is taken for the one before it", async (
   await using server = await startConsul({ acl: true });
   await using agent = await startConsul({ clientOf: server });
   await using pair = await startPair(agent, { tokens: true, defaultChecks: true });
+  await waitForPassing(agent, "db");
   await waitForEcho(pair.upstream);
   await using load = new Load(pair.upstream);
   await pause(1_000);
@@ -61,6 +64,7 @@ test("servers that are away for a while are not missed", async () => {
   await using server = await startConsul({ acl: true });
   await using agent = await startConsul({ clientOf: server });
   await using pair = await startPair(agent, { tokens: true, defaultChecks: true });
+  await waitForPassing(agent, "db");
   await waitForEcho(pair.upstream);
   await using load = new Load(pair.upstream);
   await pause(1_000);

@@ -2,7 +2,7 @@ import test from "node:test";
 import { startConsul } from "../kit/consul.ts";
 import { waitForEcho } from "../kit/echo.ts";
 import { Load } from "../kit/load.ts";
-import { startPair } from "../kit/mesh.ts";
+import { startPair, waitForPassing } from "../kit/mesh.ts";
 import { eventually, pause } from "../kit/process.ts";
 import { plainSerial, presentedSerial, readLeaf } from "../kit/tls_probe.ts";
 
@@ -10,6 +10,7 @@ test("a restarted agent issues new leaves; nobody notices", async () => {
   await using server = await startConsul({ acl: true });
   await using agent = await startConsul({ clientOf: server });
   await using pair = await startPair(agent, { tokens: true, defaultChecks: true });
+  await waitForPassing(agent, "db");
   await waitForEcho(pair.upstream);
   const dbListener = { host: agent.host, port: pair.ports.dbSidecar };
   const before = await presentedSerial(dbListener, { agent, as: "web" });

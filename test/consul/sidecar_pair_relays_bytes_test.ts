@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { startConsul } from "../kit/consul.ts";
 import { waitForEcho } from "../kit/echo.ts";
 import { Load } from "../kit/load.ts";
-import { startPair } from "../kit/mesh.ts";
+import { startPair, waitForPassing } from "../kit/mesh.ts";
 import { pause } from "../kit/process.ts";
 
 test("two sidecars with service-identity tokens relay bytes under default deny", async () => {
@@ -12,6 +12,7 @@ test("two sidecars with service-identity tokens relay bytes under default deny",
   // Consul's own checks, as a plain registration has them: 10 s apart, critical until the first.
   await using pair = await startPair(agent, { tokens: true, defaultChecks: true });
   await waitForEcho(pair.upstream, { timeoutMs: 40_000 });
+  await waitForPassing(agent, "db");
 
   await using load = new Load(pair.upstream);
   await pause(3_000);

@@ -2,7 +2,7 @@ import test from "node:test";
 import { startConsul } from "../kit/consul.ts";
 import { waitForEcho } from "../kit/echo.ts";
 import { Load } from "../kit/load.ts";
-import { startPair } from "../kit/mesh.ts";
+import { startPair, waitForPassing } from "../kit/mesh.ts";
 import { eventually, pause } from "../kit/process.ts";
 
 test("db's agent leaving empties health for web, whose new connections still arrive", async () => {
@@ -10,6 +10,7 @@ test("db's agent leaving empties health for web, whose new connections still arr
   await using dbAgent = await startConsul({ clientOf: server });
   await using webAgent = await startConsul({ clientOf: server });
   await using pair = await startPair(dbAgent, { webAgent, tokens: true, defaultChecks: true });
+  await waitForPassing(dbAgent, "db");
   await waitForEcho(pair.upstream);
   await using load = new Load(pair.upstream);
   await pause(1_000);

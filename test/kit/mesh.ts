@@ -10,6 +10,7 @@ import { type EchoServer, type Place, startEcho } from "./echo.ts";
 import { assertFlawless, type LoadResult } from "./load.ts";
 import type { Postern } from "./postern.ts";
 import { freePort, freePorts } from "./ports.ts";
+import { eventually } from "./process.ts";
 import { posternSidecar, type SidecarOptions, type StartSidecar } from "./sidecars.ts";
 
 export interface UpstreamOptions {
@@ -88,6 +89,17 @@ export async function serve(
     sidecarPort: await freePort(agent.host),
   });
   return await posternSidecar(agent, { ...service, serviceId });
+}
+
+/**
+ * Waits until Consul's own checks have seen the sidecar of `service`. A first look that came before it
+ * listened is what the catalog says until the next one, ten seconds later.
+ */
+export async function waitForPassing(agent: Pick<Consul, "get">, service: string): Promise<void> {
+  await eventually(`${service} passes its checks`, async () => {
+    const passing = await agent.get<readonly unknown[]>(`/v1/health/connect/${service}?passing`);
+    return passing.length > 0;
+  });
 }
 
 export interface PairOptions {

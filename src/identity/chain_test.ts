@@ -282,14 +282,16 @@ test("judgeChain() looks at the first ten presented certificates only", () => {
   assertRefused(late, "chain_untrusted", /only the first 10 of 11/);
 });
 
-test("judgeChain() refuses a chain of 20", () => {
-  let authority = CA;
-  for (let depth = 0; depth < 20; depth++) {
-    authority = authority.intermediate({ overrides: { ca: {} } });
-  }
-  const issued = leafWith({}, authority);
-  assertRefused(judge(issued), "chain_untrusted", /longer than 8/);
-});
+for (const [length, reason] of [[9, /longer than 8/], [20, /only the first 10 of 20/]] as const) {
+  test(`judgeChain() refuses a chain of ${length}`, () => {
+    let authority = CA;
+    for (let depth = 0; depth < length; depth++) {
+      authority = authority.intermediate({ overrides: { ca: {} } });
+    }
+    const issued = leafWith({}, authority);
+    assertRefused(judge(issued), "chain_untrusted", reason);
+  });
+}
 
 test("judgeChain() ends on certificates that sign each other", () => {
   const keys = Array.from({ length: 10 }, () => generateKey());
@@ -306,10 +308,28 @@ test("judgeChain() ends on certificates that sign each other", () => {
 test("judgeChain() bounds the signature checks of a chain built to be slow", () => {
   // Neither names nor key ids, in the worst order: every pair has to be tried.
   const keys = Array.from({ length: 10 }, () => generateKey());
-  const presented = keys.map((key, index) => nameless(key, keys[index + 1] ?? KEY)).reverse();
+  const presented = keys.map((key, index) => nameless(key, keys[index + 1] ?? CA.key)).reverse();
   const leaf = leafWith({ signer: (keys[0] ?? KEY).privateKey, issuer: "" });
-  const verdict = judge(leaf, { presented });
+  const verdict = judge(leaf, { presented: presented.reverse() });
   assertRefused(verdict, "chain_untrusted", /within 32 signature checks/);
+});
+
+test("judgeChain() computes with no key that only strangers vouch for", () => {
+  // Keys that take a hundred times as long as a root's.
+  const keys = Array.from({ length: 10 }, () => generateKey("ec-p521"));
+  const [first = KEY] = keys;
+  const below = leafWith({ signer: first.privateKey, issuer: "" });
+  // Somebody whom a root knows, and who is no CA, is a stranger as an issuer.
+  const known = leafWith();
+  for (const [end, others] of [[keys.at(-1), []], [KEY, [known.certDer]]] as const) {
+    const made = keys.map((key, index) => nameless(key, keys[index + 1] ?? end ?? KEY));
+    const presented = [...others, ...made.slice(others.length).reverse()];
+    const startMs = cpuMs();
+    for (let times = 0; times < 20; times++) {
+      assertRefused(judge(below, { presented }), "chain_untrusted", /no root in force/);
+    }
+    assert.ok(cpuMs() - startMs < 1_000);
+  }
 });
 
 function nameless(subject: KeyPair, signer: KeyPair): Uint8Array {

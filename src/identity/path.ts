@@ -1,7 +1,8 @@
 /**
  * Finds a way from a leaf to a root. Certificates come in any order and may lack names (a secondary
  * datacenter), so signatures link them; key ids and names only say what to try first or never. Every
- * loop is bounded, because a peer chooses what it presents.
+ * loop is bounded, because a peer chooses what it presents; and no key that it chose is computed with
+ * unless a root vouches for it, because there are costly ones.
  *
  * @module
  */
@@ -40,18 +41,22 @@ export type Path =
 
 /** Leaf and root included. Consul needs 4. */
 const PATH_LIMIT = 8;
-/** Five roots and three presented certificates without any hint need 16. */
+/** Five roots and three presented certificates without any hint need 26. */
 const SIGNATURE_LIMIT = 32;
+/** Of them, those spent on what was presented: the leaf itself needs some. */
+const PRESENTED_SIGNATURE_LIMIT = 24;
 /** Whole paths that `pathFault` may look at. */
 const WHOLE_LIMIT = 8;
 
 interface Search {
   readonly options: PathOptions;
-  readonly issuers: readonly Certificate[];
+  issuers: readonly Certificate[];
   readonly roots: ReadonlySet<Certificate>;
   /** Verdicts already paid for: child, then issuer. */
   readonly signed: Map<Certificate, Map<Certificate, boolean>>;
   signatures: number;
+  /** There was more to check. */
+  gaveUp: boolean;
   wholePaths: number;
   /** The first likely issuer that had to be passed over, and why. */
   fault: string | undefined;
@@ -65,16 +70,18 @@ export function findPath(options: PathOptions): Path {
   );
   const search: Search = {
     options,
-    issuers: [...roots, ...others],
+    issuers: [],
     roots: new Set(roots),
     signed: new Map(),
     signatures: 0,
+    gaveUp: false,
     wholePaths: 0,
     fault: undefined,
   };
+  search.issuers = [...roots, ...vouchedFor(search, others)];
   const certificates = extend(search, [leaf]);
   if (certificates) return { kind: "found", certificates };
-  const none = search.signatures >= SIGNATURE_LIMIT
+  const none = search.gaveUp
     ? `no path to a root within ${SIGNATURE_LIMIT} signature checks`
     : "no root in force, and nothing presented, has signed it";
   return { kind: "none", reason: search.fault ?? none };
@@ -84,6 +91,34 @@ export function findPath(options: PathOptions): Path {
 export function namesFit(child: Certificate, issuer: Certificate): boolean {
   return isEmptyName(child.issuer) || isEmptyName(issuer.subject) ||
     sameBytes(child.issuer, issuer.subject);
+}
+
+/** Those of `others` that a root has signed, or a CA among them; whether it may here and now is not asked. */
+function vouchedFor(search: Search, others: readonly Certificate[]): readonly Certificate[] {
+  const vouched: Certificate[] = [];
+  for (const isLikely of [isHinted, namesFit]) {
+    const issuers = [...search.options.roots, ...vouched];
+    for (const issuer of issuers) {
+      if (!mayIssue(issuer)) continue;
+      for (const child of others) {
+        if (vouched.includes(child) || !namesFit(child, issuer) || !isLikely(child, issuer)) {
+          continue;
+        }
+        if (search.signatures >= PRESENTED_SIGNATURE_LIMIT) {
+          search.gaveUp = true;
+          return vouched;
+        }
+        if (!hasSigned(search, { child, issuer })) continue;
+        vouched.push(child);
+        issuers.push(child);
+      }
+    }
+  }
+  return vouched;
+}
+
+function mayIssue(issuer: Certificate): boolean {
+  return issuer.basicConstraints?.ca === true && allowsKeyUsage(issuer, "keyCertSign") !== false;
 }
 
 function extend(search: Search, path: readonly Certificate[]): readonly Certificate[] | undefined {
@@ -137,7 +172,10 @@ function hasSigned(
   if (!byIssuer) search.signed.set(child, byIssuer = new Map());
   let signed = byIssuer.get(issuer);
   if (signed === undefined) {
-    if (search.signatures >= SIGNATURE_LIMIT) return false;
+    if (search.signatures >= SIGNATURE_LIMIT) {
+      search.gaveUp = true;
+      return false;
+    }
     search.signatures++;
     byIssuer.set(issuer, signed = isSignedBy(child, issuer));
   }

@@ -107,9 +107,10 @@ function answer(
   if (word === "fail") return void call.emit("error", { code: 3, details: "no\nsuch name" });
   if (word === "big") return void call.write(new Uint8Array(Number(count)));
   if (word !== "flood") return void call.write(message);
+  // As fast as they are taken: what piles up beyond that is this process' own time, the client's too.
   const more = () => {
     if (isOver()) return;
-    for (let count = 0; count < 100; count++) call.write(new Uint8Array(100));
+    for (let count = 0; count < 100; count++) if (!call.write(new Uint8Array(100))) break;
     setImmediate(more);
   };
   more();

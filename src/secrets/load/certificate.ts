@@ -10,7 +10,14 @@ import { formatPem, parsePem } from "../../wire/mod.ts";
 import type { CertificateSecret } from "../secret.ts";
 import type { CertificateSpec, DataSource } from "../spec.ts";
 import { readPrivateKey, withoutPrivateKeys } from "./private_key.ts";
-import { fail, resolveSource, type SourceBytes, type SourceContext, textOf } from "./source.ts";
+import {
+  fail,
+  foundInstead,
+  resolveSource,
+  type SourceBytes,
+  type SourceContext,
+  textOf,
+} from "./source.ts";
 
 export interface CertificateContext extends SourceContext {
   readonly nowMs: number;
@@ -78,9 +85,12 @@ async function readPair(spec: CertificateSpec, context: CertificateContext): Pro
 /** Files that hold chain and key both are common; of such a text only the certificates. */
 function certificatesOf(source: SourceBytes): string {
   const { what } = source;
-  const blocks = parsePem(withoutPrivateKeys(textOf(source), what), { what })
+  const text = textOf(source);
+  const blocks = parsePem(withoutPrivateKeys(text, what), { what })
     .filter(({ label }) => label === "CERTIFICATE" || label === "X509 CERTIFICATE");
-  if (blocks.length === 0) return fail(what, "it has no CERTIFICATE block in PEM");
+  if (blocks.length === 0) {
+    return fail(what, `it has no CERTIFICATE block in PEM${foundInstead(text)}`);
+  }
   return blocks.map(({ der }) => formatPem("CERTIFICATE", der)).join("");
 }
 

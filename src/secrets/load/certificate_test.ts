@@ -164,6 +164,10 @@ test("loadSecret() reads the environment that it was given", async () => {
   assert.match(await faultOf(spec), /environment variable KEY: there is no such variable/);
 });
 
+function derOf(pem: string): DataSource {
+  return { kind: "inline", bytes: Buffer.from(pem.replace(/-----[^-]*-----/g, ""), "base64") };
+}
+
 const PAIR = newPair();
 const AUTHORITY = createAuthority();
 const EXPIRED = AUTHORITY.issueLeaf({
@@ -180,6 +184,31 @@ for (
       "another's key",
       { chain: inline(PAIR.certPem), key: inline(newPair().keyPem) },
       /Cannot use certificate chain \(inline\) with private key \(inline\): the private key does not/,
+    ],
+    [
+      "chain and key in each other's place",
+      { chain: inline(PAIR.keyPem), key: inline(PAIR.certPem) },
+      /private key \(inline\): it has no PRIVATE KEY block in PEM, only CERTIFICATE$/,
+    ],
+    [
+      "a key for a chain",
+      { chain: inline(PAIR.keyPem), key: inline(PAIR.keyPem) },
+      /certificate chain \(inline\): it has no CERTIFICATE block in PEM, only EC PRIVATE KEY$/,
+    ],
+    [
+      "DER for a chain",
+      { chain: derOf(PAIR.certPem), key: inline(PAIR.keyPem) },
+      /chain \(inline\): it has no CERTIFICATE block in PEM: it is binary, DER or PKCS#12; make it PEM/,
+    ],
+    [
+      "DER for a key",
+      { chain: inline(PAIR.certPem), key: derOf(PAIR.keyPem) },
+      /key \(inline\): it has no PRIVATE KEY block in PEM: it is binary/,
+    ],
+    [
+      "text for a chain",
+      { chain: inline("0: no certificate"), key: inline(PAIR.keyPem) },
+      /certificate chain \(inline\): it has no CERTIFICATE block in PEM$/,
     ],
     [
       "two keys",

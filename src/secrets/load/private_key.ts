@@ -8,7 +8,7 @@
 import { ProxyError } from "../../base/mod.ts";
 import { formatPem, parsePem } from "../../wire/mod.ts";
 import { unsealLegacyPem, unsealPrivateKey } from "./encryption.ts";
-import { fail } from "./source.ts";
+import { fail, foundInstead } from "./source.ts";
 
 const PLAIN: ReadonlySet<string> = new Set(["PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY"]);
 const BEGIN = /^-----BEGIN ([A-Z0-9 ]{0,40}PRIVATE KEY)-----/gm;
@@ -54,7 +54,7 @@ export function withoutPrivateKeys(text: string, what: string): string {
 
 function onlyBlock(text: string, what: string): { readonly label: string; readonly body: string } {
   const [begin, second] = [...text.matchAll(BEGIN)];
-  if (!begin) return fail(what, "it has no PRIVATE KEY block in PEM");
+  if (!begin) return fail(what, `it has no PRIVATE KEY block in PEM${foundInstead(text)}`);
   if (second) return fail(what, "it has more than one PRIVATE KEY block");
   return { label: begin[1] ?? "", body: bodyOf(text, { begin, what }).body };
 }

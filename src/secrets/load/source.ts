@@ -78,6 +78,18 @@ export function textOf({ bytes, what }: SourceBytes): string {
   return text;
 }
 
+/** After "it has no such block": what is there instead, where that can be told. Labels are no secrets. */
+export function foundInstead(text: string): string {
+  const labels = new Set<string>();
+  for (const [, label] of text.matchAll(/^-----BEGIN ([A-Z0-9 ]{1,64})-----/gm)) {
+    if (label !== undefined && labels.size < 5) labels.add(label);
+  }
+  if (labels.size > 0) return `, only ${[...labels].join(", ")}`;
+  // deno-lint-ignore no-control-regex -- a SEQUENCE, and bytes that no text has
+  const isDer = text.startsWith("0") && /[\x00-\x08\x7f-\xff]/.test(text.slice(0, 64));
+  return isDer ? ": it is binary, DER or PKCS#12; make it PEM, or give PKCS#12 as pkcs12" : "";
+}
+
 async function bytesOf(
   source: DataSource,
   { read, env }: SourceContext,

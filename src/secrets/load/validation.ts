@@ -22,6 +22,7 @@ import {
   CRL_LIMIT_BYTES,
   describeSource,
   fail,
+  foundInstead,
   resolveSource,
   type SourceBytes,
   type SourceContext,
@@ -155,8 +156,11 @@ async function readAnchors(
   role: string,
 ): Promise<Bundle> {
   const read = await resolveSource(source, context, { role });
-  const bundle = await readBundle(textOf(read), { what: read.what });
-  if (bundle.rootPems.length === 0) return refuse(`${read.what} has no CERTIFICATE block`);
+  const text = textOf(read);
+  const bundle = await readBundle(text, { what: read.what });
+  if (bundle.rootPems.length === 0) {
+    return refuse(`${read.what} has no CERTIFICATE block${foundInstead(text)}`);
+  }
   return bundle;
 }
 

@@ -111,7 +111,7 @@ for (
     [
       "an empty bundle",
       { trustedCa: inline("# none\n") },
-      /trusted CA \(inline\) has no CERTIFICATE/,
+      /trusted CA \(inline\) has no CERTIFICATE block$/,
     ],
     [
       "a bundle that was cut off",

@@ -149,7 +149,8 @@ function nativeMatcher(): Reader<SanMatcher> {
     const result = v.safeParse(envoy, short ? spelledOut(value) : value, { abortPipeEarly: true });
     if (result.success) return result.output;
     for (const { path, message } of result.issues.map(problemOf)) {
-      report(short ? shortened(path) : path, message);
+      if (short) report(shortened(path), inOwnWords(path, message));
+      else report(path, message);
     }
     return undefined;
   });
@@ -166,4 +167,14 @@ function shortened([first, ...rest]: Path): Path {
   if (first === "sanType" || first === "san_type") return ["type"];
   if (first !== "matcher") return first === undefined ? [] : [first, ...rest];
   return rest[0] === "safeRegex" ? ["regex"] : rest;
+}
+
+function inOwnWords([first]: Path, message: string): string {
+  const ofType = first === "sanType" && message.startsWith("must be");
+  return ofType
+    ? "must be dns, uri, email, ip or other_name"
+    : message.replace("safe_regex, ignore_case", "regex, ignoreCase").replace(
+      "safe_regex",
+      "regex",
+    );
 }

@@ -347,10 +347,20 @@ const REFUSED: readonly [name: string, value: unknown, problems: readonly string
     ".id must be a SPIFFE id such as spiffe://example.org/web",
   ]],
   ["a matcher of nothing", {
-    validation: { source: "consul", san_matchers: [{ type: "dns" }, { type: "x", exact: "a" }] },
+    validation: {
+      source: "consul",
+      san_matchers: [{ type: "dns" }, { type: "x", exact: "a" }, { exact: "a" }, {
+        type: "dns",
+        exakt: "a",
+      }, { san_type: "x", matcher: { exact: "a" } }],
+    },
   }, [
-    ".validation.san_matchers[0] needs one of exact, prefix, suffix, contains, safe_regex",
-    ".validation.san_matchers[1].type must be EMAIL, DNS, URI, IP_ADDRESS, OTHER_NAME",
+    ".validation.san_matchers[0] needs one of exact, prefix, suffix, contains, regex",
+    ".validation.san_matchers[1].type must be dns, uri, email, ip or other_name",
+    ".validation.san_matchers[2].type is missing",
+    ".validation.san_matchers[3].exakt is not known here; known are exact, prefix, suffix, " +
+    "contains, regex, ignoreCase",
+    ".validation.san_matchers[4].san_type must be EMAIL, DNS, URI, IP_ADDRESS, OTHER_NAME",
   ]],
   ["no certificate at all", { certificate: { source: "none" } }, [
     ".certificates must not be empty: a listener shows a certificate",

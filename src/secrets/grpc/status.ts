@@ -47,14 +47,26 @@ const DETAILS_LIMIT = 500;
 
 /** What the library adds to why it could not connect: the time would make every failure a new one. */
 const NOISE: readonly RegExp[] = [
-  /^No connection established\. Last error: (?:Error: )?/,
+  /^No connection established\. Last error: /,
+  /^(?:Type)?Error(?: \[[A-Z_]+\])?: /,
   /\.? Resolution note: *$/,
   / \(\d{4}-\d\d-\d\dT[\d:.]+Z\)/,
 ];
 
+/** In words that say what to look at. */
+const PLAIN: readonly (readonly [RegExp, string])[] = [
+  [
+    /^Failed to connect$/,
+    "it closed the connection where HTTP/2 begins: is it a gRPC server, with TLS or without as " +
+    "configured?",
+  ],
+  [/^.*(?:WRONG_VERSION_NUMBER|wrong version number).*$/, "the port does not speak TLS"],
+];
+
 /** A status of these parts, with what a stranger wrote made fit for a log line. */
 export function grpcStatus(code: number, text: string): GrpcStatus {
-  const details = NOISE.reduce((rest, noise) => rest.replace(noise, ""), text);
+  const said = NOISE.reduce((rest, noise) => rest.replace(noise, ""), text);
+  const details = PLAIN.find(([pattern]) => pattern.test(said))?.[1] ?? said;
   // deno-lint-ignore no-control-regex -- a server must not forge lines
   const line = details.slice(0, DETAILS_LIMIT).replace(/[\x00-\x1f\x7f-\x9f\u2028\u2029]/g, " ");
   return { code: NAMES[code] === undefined ? GRPC_UNKNOWN : code, details: line.trim() };

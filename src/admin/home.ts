@@ -45,6 +45,8 @@ export function homePage(view: AdminView, merged: MergedView): Html {
     ["open connections", String(merged.connections.length)],
     ["version", `${view.info.version} (${view.info.commit}), ${view.info.engine}`],
   ];
+  // An identity and its certificate are the agent's to give.
+  const known = rows.filter(([, value]) => value !== "");
   const troubles = [
     ...reasons,
     ...view.refused().map(({ what, reason }) => `${what}: ${reason}`),
@@ -81,7 +83,7 @@ export function homePage(view: AdminView, merged: MergedView): Html {
       </head>
       <body>
     <h1>Postern ${snapshot?.service ?? ""}</h1>
-    <table>${rows.map(([key, value]) =>
+    <table>${known.map(([key, value]) =>
       html`
         <tr>
           <td>${key}</td>

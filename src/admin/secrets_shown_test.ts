@@ -209,6 +209,18 @@ test("admin / has no such section where every credential is the agent's", async 
   const app = createAdmin(fakeAdminView(), { boundHost: "127.0.0.1" });
   const page = await (await app.request("/", { headers: LOCAL })).text();
   assert.doesNotMatch(page, /Secrets/);
+  assert.match(page, /<td>identity<\/td>/);
+});
+
+test("admin / has no row for an identity where no agent gives one", async () => {
+  const view = fakeAdminView();
+  const snapshot = view.snapshot();
+  assert.ok(snapshot);
+  const own = { ...view, snapshot: () => ({ ...snapshot, credentials: null }) };
+  const app = createAdmin(own, { boundHost: "127.0.0.1" });
+  const page = await (await app.request("/", { headers: LOCAL })).text();
+  assert.match(page, /<td>service<\/td>/);
+  assert.doesNotMatch(page, /<td>(identity|certificate)<\/td>/);
 });
 
 test("admin /listeners names those that wait for secrets", async () => {

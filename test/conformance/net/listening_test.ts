@@ -66,8 +66,20 @@ function refused(address: BindAddress, pattern: RegExp): Promise<void> {
   );
 }
 
+/** Containers often have IPv6 switched off. */
+function isHere(host: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const server = createServer();
+    server.on("error", () => resolve(false));
+    server.listen(0, host, () => server.close(() => resolve(true)));
+  });
+}
+
 for (const host of ["127.0.0.1", "::1"]) {
   test(`listen() on port 0 of ${host} tells the port and the peer`, async () => {
+    if (host === "::1" && !await isHere(host)) {
+      return await refused({ kind: "tcp", host, port: 0 }, /^Cannot listen on .*no such address$/);
+    }
     using server = await Server.start({ kind: "tcp", host, port: 0 });
     const port = portOf(server.listener);
     assert.ok(port > 0);

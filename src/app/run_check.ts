@@ -25,6 +25,8 @@ import { createSecretStore } from "./secret_store.ts";
 /** How long secrets may take to come; a server that answers later is one to be told about. */
 const SECRETS_WAIT_MS = 5_000;
 const LOOK_MS = 50;
+const WAIT_S = SECRETS_WAIT_MS / 1_000;
+const SILENT = `it did not come within ${WAIT_S} s; does its source know the name?`;
 
 /** Prints what is fine; throws `config_invalid` with what is not. The exit code. */
 export async function runCheck(options: ProxyOptions): Promise<number> {
@@ -112,7 +114,7 @@ async function answered(source: FileSource): Promise<readonly SecretStatus[]> {
 
 function faultsOf(secrets: readonly SecretStatus[], source: FileSource): readonly string[] {
   const silent = secrets.filter(({ state, fault }) => state !== "active" && fault === "")
-    .map(({ name, source }) => `secret ${name} (${source}): not there after ${SECRETS_WAIT_MS} ms`);
+    .map(({ name, source }) => `secret ${name} (${source}): ${SILENT}`);
   return [...source.refused.map(({ what, reason }) => `${what}: ${reason}`), ...silent];
 }
 

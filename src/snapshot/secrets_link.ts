@@ -76,7 +76,11 @@ export class SecretsLink {
   /** Secrets whose last change could not be used, as configuration that was not taken. */
   refusals(): readonly Refusal[] {
     return this.report().statuses.filter(({ fault }) => fault !== "")
-      .map(({ name, source, fault }) => ({ what: `secret ${name} (${source})`, reason: fault }));
+      .map(({ name, source, fault }) => ({
+        // Of a secret file whose only secret is taken, whatever its name.
+        what: ["secret", name, `(${source})`].filter((part) => part !== "").join(" "),
+        reason: fault,
+      }));
   }
 
   refresh(): void {

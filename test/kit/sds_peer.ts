@@ -16,6 +16,7 @@ import { spawn } from "node:child_process";
 import { createPrivateKey } from "node:crypto";
 import { createInterface } from "node:readline";
 import { ensureSdsServer } from "../../scripts/sds_server.ts";
+import { loopbackHost } from "./ports.ts";
 import { deadline, eventually } from "./process.ts";
 
 /** Proto-JSON of Envoy's `Secret`. */
@@ -28,7 +29,10 @@ export interface PemPair {
 }
 
 export interface SdsPeerOptions {
-  /** `127.0.0.1:0`, `unix:/path`; default: any free port of 127.0.0.1. */
+  /**
+   * `127.0.0.1:0`, `unix:/path`; default: any free port of an address of its own, so that nobody else
+   * gets it while the server is stopped.
+   */
   readonly listen?: string;
   readonly tls?: PemPair & {
     /** Set: clients must show a leaf of it. */ readonly clientCa?: string;
@@ -115,7 +119,7 @@ export class SdsPeer {
     this.#answers = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   }
 
-  /** `127.0.0.1:40321` or `unix:/path`; stays the same when it is stopped and started again. */
+  /** `127.1.2.3:40321` or `unix:/path`; stays the same when it is stopped and started again. */
   get address(): string {
     return this.#address;
   }
@@ -258,7 +262,7 @@ export class SdsPeer {
 
 /** Starts the server; builds it where this machine does not have it yet. */
 export async function startSdsPeer(options: SdsPeerOptions = {}): Promise<SdsPeer> {
-  const { habits, started = true, listen = "127.0.0.1:0", ...rest } = options;
+  const { habits, started = true, listen = `${loopbackHost()}:0`, ...rest } = options;
   const peer = new SdsPeer(await ensureSdsServer(), habits ? ["-habits", habits] : []);
   try {
     if (started) await peer.start({ listen, ...rest });

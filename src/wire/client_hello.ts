@@ -51,9 +51,11 @@ export function readClientHello(bytes: Uint8Array): ClientHelloReading {
   }
 }
 
-/** The whole handshake message without its header, across as many records as it takes. */
+/**
+ * The whole handshake message without its header, across as many records as it takes. Looked for again with
+ * whatever arrives, so nothing is made of parts before all are there.
+ */
 function messageIn(bytes: Uint8Array): Uint8Array | undefined {
-  const parts: Uint8Array[] = [];
   let size = 0;
   let wanted = MESSAGE_HEADER;
   for (let at = 0; at < bytes.length;) {
@@ -63,11 +65,13 @@ function messageIn(bytes: Uint8Array): Uint8Array | undefined {
     if (length === 0) throw new Malformed("the client sent an empty handshake record");
     if (length > RECORD_LIMIT_BYTES) throw new Malformed("the client sent an oversized TLS record");
     const start = at + RECORD_HEADER;
-    const part = bytes.subarray(start, start + length);
-    parts.push(part);
-    size += part.length;
-    if (size >= MESSAGE_HEADER || parts.length === 1) wanted = wantedBytes(parts);
-    if (size >= wanted) return joined(parts, wanted).subarray(MESSAGE_HEADER);
+    const end = Math.min(start + length, bytes.length);
+    // The message's own header may lie in different records.
+    for (let index = start; size + index - start < MESSAGE_HEADER && index < end; index++) {
+      wanted = wantedBytes(wanted, { at: size + index - start, byte: byteAt(bytes, index) });
+    }
+    size += end - start;
+    if (size >= wanted) return joined(bytes, wanted).subarray(MESSAGE_HEADER);
     at = start + length;
   }
   if (bytes.length < CLIENT_HELLO_LIMIT_BYTES) return undefined;
@@ -89,31 +93,32 @@ function checkRecordHeader(bytes: Uint8Array, at: number): void {
   );
 }
 
-/** Bytes of the message with its header, from its first four; they may lie in different records. */
-function wantedBytes(parts: readonly Uint8Array[]): number {
-  const header = joined(parts, MESSAGE_HEADER);
-  if (header.length > 0 && header[0] !== CLIENT_HELLO) {
+/** Bytes of the message with its header, as far as its first four tell; `at` says which of them. */
+function wantedBytes(
+  wanted: number,
+  { at, byte }: { readonly at: number; readonly byte: number },
+): number {
+  if (at === 0) {
+    if (byte === CLIENT_HELLO) return wanted;
     throw new Malformed("the client's first message is not a ClientHello");
   }
-  if (header.length < MESSAGE_HEADER) return MESSAGE_HEADER;
-  const wanted = MESSAGE_HEADER + (byteAt(header, 1) << 16 | uint16(header, 2));
-  if (wanted > MESSAGE_LIMIT_BYTES) throw new Malformed("the ClientHello is larger than 16 KiB");
-  return wanted;
+  const more = wanted + (byte << 8 * (MESSAGE_HEADER - 1 - at));
+  if (more > MESSAGE_LIMIT_BYTES) throw new Malformed("the ClientHello is larger than 16 KiB");
+  return more;
 }
 
-/** The first `limit` bytes of all parts; a view where they lie in one. */
-function joined(parts: readonly Uint8Array[], limit: number): Uint8Array {
-  const first = parts[0] ?? new Uint8Array();
-  if (parts.length === 1 || first.length >= limit) return first.subarray(0, limit);
-  const whole = new Uint8Array(limit);
-  let size = 0;
-  for (const part of parts) {
-    const piece = part.subarray(0, limit - size);
-    whole.set(piece, size);
-    size += piece.length;
-    if (size === limit) break;
+/** The first `size` bytes inside of records, which are there; a view where they lie in one. */
+function joined(bytes: Uint8Array, size: number): Uint8Array {
+  if (uint16(bytes, 3) >= size) return bytes.subarray(RECORD_HEADER, RECORD_HEADER + size);
+  const whole = new Uint8Array(size);
+  for (let at = 0, filled = 0; filled < size;) {
+    const start = at + RECORD_HEADER;
+    const length = Math.min(uint16(bytes, at + 3), size - filled);
+    whole.set(bytes.subarray(start, start + length), filled);
+    filled += length;
+    at = start + length;
   }
-  return whole.subarray(0, size);
+  return whole;
 }
 
 function helloIn(message: Uint8Array): ClientHello {

@@ -8,6 +8,7 @@ import {
   uint16,
   vector,
 } from "../../test/conformance/net/client_hello.ts";
+import { cpuMs } from "../../test/kit/cpu_time.ts";
 import { CLIENT_HELLO_LIMIT_BYTES, readClientHello } from "./client_hello.ts";
 
 const LONG = `${"a".repeat(63)}.`.repeat(3);
@@ -148,4 +149,17 @@ test("readClientHello() of any beginning asks for more", () => {
       assert.deepEqual(readClientHello(bytes.subarray(0, length)), { kind: "partial" });
     }
   }
+});
+
+test("readClientHello() costs little for each byte that trickles in, whatever came before", () => {
+  // A byte a record, of which the message says that it is long.
+  const bytes = Buffer.concat(
+    Array.from({ length: 3_400 }, (_, at) => record(Buffer.of([1, 0, 0x3f][at] ?? 0))),
+  );
+  assert.ok(bytes.length < CLIENT_HELLO_LIMIT_BYTES);
+  const startMs = cpuMs();
+  for (let length = bytes.length - 1_000; length < bytes.length; length++) {
+    assert.equal(readClientHello(bytes.subarray(0, length)).kind, "partial");
+  }
+  assert.ok(cpuMs() - startMs < 1_000);
 });

@@ -118,3 +118,17 @@ function attempt<T>(read: () => T): T | undefined {
     return undefined;
   }
 }
+
+const SHOWN_LIMIT = 3;
+const SHOWN_LIMIT_CHARS = 200;
+
+/** For people who wonder why no rule fits; short whatever a peer presents. */
+export function shownNames({ dns, uris, emails, ips, others }: AltNames): string {
+  const names = [...uris, ...dns, ...emails, ...ips, ...others.map(({ value }) => value)];
+  if (names.length === 0) return "it has none";
+  const shown = names.slice(0, SHOWN_LIMIT).map((name) =>
+    name.length > SHOWN_LIMIT_CHARS ? `${name.slice(0, SHOWN_LIMIT_CHARS)}...` : name
+  );
+  const more = names.length - shown.length;
+  return shown.join(", ") + (more > 0 ? ` and ${more} more` : "");
+}

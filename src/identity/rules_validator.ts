@@ -9,7 +9,7 @@
  */
 
 import { messageOf, ProxyError } from "../base/mod.ts";
-import { altNamesOf } from "./alt_names.ts";
+import { altNamesOf, shownNames } from "./alt_names.ts";
 import { type Certificate, fingerprintOf, sameBytes } from "./certificate.ts";
 import {
   type ChainVerdict,
@@ -128,7 +128,9 @@ class RulesValidator {
       return refuseChain("its certificate is none of those that are pinned");
     }
     if (!this.#isNamed(leaf)) {
-      return refuseLeaf("none of its alternative names is one that is accepted");
+      return refuseLeaf(
+        `none of its alternative names is one that is accepted (${shownNames(altNamesOf(leaf))})`,
+      );
     }
     return this.#trusted(leaf, held);
   }

@@ -35,7 +35,7 @@ interface CallOptions {
 const READY_TIMEOUT_MS = 120_000;
 const CALL_TIMEOUT_MS = 20_000;
 
-/** Starts an agent and waits until it answers from an elected leader with a working CA. */
+/** Starts an agent and waits until it answers from a leader that has begun all of its work. */
 export async function startConsul(options: ConsulOptions = {}): Promise<Consul> {
   const directory = await mkdtemp(join(tmpdir(), "postern-consul-"));
   const host = loopbackHost();
@@ -279,8 +279,14 @@ export class Consul {
     if (leader.status !== 200 || leader.body.length < 4) return false;
     const roots = await this.call("GET", "/v1/agent/connect/ca/roots");
     if (roots.status !== 200 || !roots.body.includes("BEGIN CERTIFICATE")) return false;
-    if (!this.managementToken) return true;
-    return (await this.call("GET", "/v1/acl/token/self")).status === 200;
+    if (this.managementToken && (await this.call("GET", "/v1/acl/token/self")).status !== 200) {
+      return false;
+    }
+    // A new leader gives nodes their health last: before that it takes no intention yet.
+    const node = await this.call("GET", `/v1/health/node/${this.#nodeName}`);
+    if (node.status !== 200) return false;
+    const checks = JSON.parse(node.body) as { CheckID: string; Status: string }[];
+    return checks.some(({ CheckID, Status }) => CheckID === "serfHealth" && Status === "passing");
   }
 
   #configuration(): Record<string, unknown> {

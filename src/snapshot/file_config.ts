@@ -197,6 +197,9 @@ export type ParsedConfig =
 /** Longest file that is read. */
 export const CONFIG_LIMIT_BYTES = 4 * 1024 * 1024;
 
+/** Nobody reads more at once, and each is looked for in the text. */
+const PROBLEMS_LIMIT = 100;
+
 /** Reads the text of a configuration file; never throws. */
 export function parseFileConfig(
   source: string,
@@ -220,11 +223,15 @@ export function parseFileConfig(
     const credentials = fileCredentials(output, found, { ...options, service });
     if (found.length === 0) return { kind: "valid", config: { ...output, credentials } };
   } else found.push(...result.issues.map(problemOf));
-  const problems = found.map(({ path, message }) => ({
+  const problems = found.slice(0, PROBLEMS_LIMIT).map(({ path, message }) => ({
     path: formatPath(path),
     message,
     place: json.placeOf(path),
   }));
+  const more = found.length - problems.length;
+  if (more > 0) {
+    problems.push({ path: "", message: `has ${more} more problems`, place: json.placeOf([]) });
+  }
   return { kind: "invalid", problems };
 }
 

@@ -320,3 +320,11 @@ test("parseFileConfig() refuses a key given twice", () => {
     ],
   );
 });
+
+test("parseFileConfig() tells of a hundred problems, and how many more there are", () => {
+  const upstreams = Array.from({ length: 150 }, () => ({ ...DB, bnd: 1 }));
+  const told = problems({ ...BASE, upstreams });
+  assert.equal(told.length, 101);
+  assert.match(told[99] ?? "", /^upstreams\[99\]\.bnd is not known here/);
+  assert.equal(told[100], "the file has 50 more problems");
+});

@@ -324,9 +324,17 @@ async function readText(config: string, path: string, limitBytes: number): Promi
       buffer.subarray(0, length),
     );
   } catch (error) {
-    throw invalid(config, `"${path}" cannot be read: ${messageOf(error)}`, error);
+    const code = error instanceof Error && "code" in error ? String(error.code) : "";
+    const fact = FACTS[code] ?? messageOf(error);
+    throw invalid(config, `"${path}" cannot be read: ${fact}`, error);
   }
 }
+
+const FACTS: Readonly<Record<string, string>> = {
+  ENOENT: "there is no such file",
+  EISDIR: "it is a directory",
+  EACCES: "permission denied",
+};
 
 function defined<T extends object>(values: T): { [K in keyof T]: NonNullable<T[K]> } {
   const entries = Object.entries(values).filter(([, value]) => value !== undefined);

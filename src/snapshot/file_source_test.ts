@@ -132,7 +132,11 @@ test("FileSource makes a whole snapshot without Consul", async () => {
 type Break = readonly [string, (rig: Rig) => Promise<void>, RegExp];
 
 const BAD_CONFIGURATION: readonly Break[] = [
-  ["no file", (rig) => rm(join(rig.directory, "postern.json")), /postern\.json" cannot be read/],
+  [
+    "no file",
+    (rig) => rm(join(rig.directory, "postern.json")),
+    /postern\.json" cannot be read: there is no such file$/,
+  ],
   ["unknown keys", (rig) => rig.config({ ...CONFIG, upstream: [] }), /upstream is not known here/],
   [
     "no JSON",

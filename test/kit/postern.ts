@@ -114,7 +114,8 @@ export class Postern {
     const died = this.process.ended !== undefined && !this.#mayEnd;
     this.process.kill("SIGKILL");
     const exit = await this.process.exited;
-    const crash = /uncaught|unhandled|panic|segmentation fault|RangeError|TypeError/i;
+    // Not the six letters that end a temporary directory's name, which may be these.
+    const crash = /uncaught|unhandled|(?<!-\w?)panic|segmentation fault|RangeError|TypeError/i;
     if (died || crash.test(this.output)) {
       throw new Error(
         `postern ${died ? `died by itself: ${exit.signal ?? exit.code}` : "printed a crash"}\n` +

@@ -5,6 +5,8 @@ import { AgentClient } from "../../test/conformance/agent/client.ts";
 import { FakeClock } from "../../test/kit/clock.ts";
 import { eventually } from "../../test/kit/scripted_agent.ts";
 import { seededRandom } from "../base/mod.ts";
+import { parseCertificate } from "../identity/mod.ts";
+import { parsePem } from "../wire/mod.ts";
 import { type DevAgent, type DevAgentOptions, startDevAgent } from "./mod.ts";
 
 async function started(options: Partial<DevAgentOptions> = {}) {
@@ -85,6 +87,16 @@ test("a restart keeps the data, a forgetful one has another CA and low indexes",
   await it.agent.restart({ forget: true });
   assert.notEqual(it.agent.trustDomain, trustDomain);
   assert.equal((await it.client.call("GET", "/v1/agent/service/web")).status, 404);
+});
+
+test("a serial is written byte by byte, also where it has more than one", async () => {
+  await using it = await started();
+  for (let issued = 0; issued < 256; issued++) {
+    const leaf = await it.client.json<Leaf>(`/v1/agent/connect/ca/leaf/service-${issued}`);
+    const [block] = parsePem(leaf.CertPEM, { what: "leaf" });
+    assert.ok(block);
+    assert.equal(leaf.SerialNumber, parseCertificate(block.der).serial);
+  }
 });
 
 test("stopping breaks waiting polls; starting listens on the same port", async () => {

@@ -206,7 +206,7 @@ export class Ca {
     const index = store.commit("ca", [leafTopic(service)]);
     const record: LeafRecord = {
       json: {
-        SerialNumber: Buffer.from(serialBytes(serial)).toString("hex"),
+        SerialNumber: colons(serialBytes(serial)),
         CertPEM: leaf.certPem,
         PrivateKeyPEM: leaf.keyPem,
         Service: service,

@@ -83,7 +83,8 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
   check: {
     usage: ["postern check -config FILE", "postern check [flags of postern proxy]"],
     about: "Reads flags and configuration as postern proxy would, says what is wrong and ends. " +
-      "Starts nothing, opens no socket and asks no agent.",
+      "Every secret is read once, those of servers, too. Starts nothing, listens nowhere and asks no " +
+      "agent.",
     examples: [
       ["A configuration file:", "postern check -config /etc/postern/web.json"],
       ["A command line:", "postern check -service web -upstream db:9191 -drain-timeout 20s"],

@@ -3,7 +3,10 @@ import test from "node:test";
 import { ProxyError } from "../../src/base/mod.ts";
 import { fuzz, type FuzzTarget, loadTargets, refuses } from "./fuzz.ts";
 
-/** The same inputs every time; `deno task fuzz` goes further. */
+/**
+ * The same damage every time, to the same inputs but for keys and signatures that some targets make
+ * anew; `deno task fuzz` goes further.
+ */
 const ITERATIONS = 300;
 
 for (const target of await loadTargets()) {

@@ -7,6 +7,7 @@
 import type { Clock, Log, Stats } from "../../base/mod.ts";
 import type { SecretEvent } from "../held.ts";
 import type { Secret } from "../secret.ts";
+import { Crowd } from "./crowd.ts";
 import { OTHER_SECRETS, SecretLabels } from "./labels.ts";
 import type { Subscription } from "./subscription.ts";
 
@@ -40,9 +41,11 @@ export class SecretJournal {
   readonly #labels: SecretLabels;
   readonly #events: SecretEvent[] = [];
   readonly #told = new Map<Subscription, Told>();
+  readonly #crowd: Crowd<Subscription>;
 
   constructor(options: JournalOptions) {
     this.#options = options;
+    this.#crowd = new Crowd(options.clock);
     this.#labels = new SecretLabels(options.stats, [UPDATES, FAILED, TIMEOUTS]);
   }
 
@@ -97,7 +100,7 @@ export class SecretJournal {
     told.recoveries++;
     told.faults.clear();
     this.#event(of, "recovered", "the last value is good still");
-    this.#options.log.info("secret recovered", { secret: of.ref.name, source: of.source });
+    this.#lineOfMany(of, "info", "secret recovered", {});
   }
 
   rejected(of: Subscription, reason: string): void {
@@ -144,8 +147,32 @@ export class SecretJournal {
     if (faults.has(reason) || faults.size >= FAULTS_LIMIT) return;
     faults.add(reason);
     this.#event(of, kind, reason);
-    const fields = { secret: of.ref.name, source: of.source, reason, kept: of.held !== undefined };
-    this.#options.log.warn(`secret ${kind}`, fields);
+    const fields = { reason, kept: of.held !== undefined };
+    if (kind === "unreachable") return this.#lineOfMany(of, "warn", "secret unreachable", fields);
+    this.#options.log.warn("secret rejected", {
+      secret: of.ref.name,
+      source: of.source,
+      ...fields,
+    });
+  }
+
+  /** What holds for all secrets of a source alike is not told of each. */
+  #lineOfMany(
+    of: Subscription,
+    level: "info" | "warn",
+    message: string,
+    facts: { readonly reason?: string; readonly kept?: boolean },
+  ): void {
+    const { log } = this.#options;
+    const fields = { secret: of.ref.name, source: of.source, ...facts };
+    switch (this.#crowd.next([message, of.source, facts.reason].join(" "), of)) {
+      case "told":
+        return log[level](message, fields);
+      case "last":
+        return log[level](message, { ...fields, more: "in /events" });
+      case "quiet":
+        return log.debug(message, fields);
+    }
   }
 
   #event(of: Subscription, kind: SecretEvent["kind"], detail: string): void {

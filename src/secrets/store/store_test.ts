@@ -332,6 +332,32 @@ test("SecretStore bounds events, labels and the faults it logs", async () => {
   await store.close();
 });
 
+test("SecretStore tells an outage of many secrets in a few lines, and each in its events", async () => {
+  const { store, providers, clock, log } = storeWorld();
+  const names = Array.from({ length: 200 }, (_, index) => `s${index}`);
+  store.follow({ web: credentialsPlan({ certificates: names.map((name) => secretRef(name)) }) });
+  const watches = names.map((name) => providers.of(name).events);
+  for (const events of watches) events.onSecret(certificateSecret("01"), "1");
+  const lines = (level: string, message: string) =>
+    log.lines.filter((line) => line.level === level && line.message === message);
+  for (const events of watches) events.onUnreachable("refused");
+  assert.equal(lines("warn", "secret unreachable").length, 10);
+  assert.deepEqual(
+    lines("warn", "secret unreachable").map(({ fields }) => fields?.more).filter(Boolean),
+    ["in /events"],
+  );
+  for (const events of watches) events.onUnreachable("no such host");
+  assert.equal(lines("warn", "secret unreachable").length, 20, "another fault is news");
+  for (const events of watches) events.onRecovered?.();
+  assert.equal(lines("info", "secret recovered").length, 10);
+  const told = (wanted: string) => store.events().filter(({ kind }) => kind === wanted).length;
+  assert.deepEqual([told("unreachable"), told("recovered")], [400, 200]);
+  await clock.advance(10_000);
+  watches[0]?.onUnreachable("refused");
+  assert.equal(lines("warn", "secret unreachable").length, 21);
+  await store.close();
+});
+
 test("SecretStore.refresh() looks at every source", async () => {
   const { store, providers } = storeWorld();
   store.follow({ web: WEB_MTLS });

@@ -118,6 +118,8 @@ export class Consul {
     await writeFile(file, JSON.stringify(this.#configuration()));
     this.#process = new Process(peer("consul"), ["agent", `-config-file=${file}`], {
       name: `consul ${this.#nodeName}`,
+      // It counts the days of a certificate by the calendar: not all have 24 hours elsewhere.
+      env: { TZ: "UTC" },
     });
     try {
       await eventually("Consul is ready", () => this.#isReady(), {

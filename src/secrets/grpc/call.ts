@@ -72,9 +72,15 @@ export class Call<Request, Response> implements GrpcCall<Request>, AnyCall {
     const { clock, limits } = this.#context;
     this.#tokens = limits.messageBurst;
     this.#refilledMs = clock.monotonic();
-    this.#deadline = clock.after(limits.connectMs + limits.firstMessageMs, () => {
-      this.fail(grpcStatus(GRPC_DEADLINE_EXCEEDED, "no whole message came in time"));
-    });
+    this.#deadline = this.#handler.onSilent
+      // One that does not come about has ended the call by then, and pings tell of one that is lost.
+      ? clock.after(limits.connectMs + limits.firstMessageMs / 10, () => {
+        this.#awaitNext();
+        this.#handler.onSilent?.();
+      })
+      : clock.after(limits.connectMs + limits.firstMessageMs, () => {
+        this.fail(grpcStatus(GRPC_DEADLINE_EXCEEDED, "no whole message came in time"));
+      });
   }
 
   get ended(): boolean {

@@ -21,6 +21,11 @@ export interface StreamHandler<T> {
    * What it throws ends the call with INTERNAL.
    */
   onMessage(message: T): void | Promise<void>;
+  /**
+   * Present: the server may have nothing to say, and has said nothing for as long as a connection may
+   * take and a little more. The call goes on. Absent: that ends it, later.
+   */
+  onSilent?(): void;
   /** Last event, exactly once unless the call was closed here. */
   onEnd(status: GrpcStatus): void;
 }

@@ -50,6 +50,10 @@ export class DeltaProtocol implements Protocol<DeltaResponse> {
     return this.#holdings.names;
   }
 
+  get isComplete(): boolean {
+    return this.#holdings.isComplete;
+  }
+
   change(subscribe: readonly string[], unsubscribe: readonly string[]): void {
     const stream = this.#stream;
     const { added, gone } = this.#holdings.change(subscribe, unsubscribe);

@@ -24,6 +24,11 @@ export class Holdings {
     return this.#names;
   }
 
+  /** A version of each name is in use. */
+  get isComplete(): boolean {
+    return this.#names.size > 0 && [...this.#names].every((name) => this.#versions.has(name));
+  }
+
   /** By name, of what is in use. */
   get versions(): ReadonlyMap<string, string> {
     return this.#versions;

@@ -28,6 +28,8 @@ export interface ProtocolHost {
 /** One stream after the other, over which the subscription and what is known live on. */
 export interface Protocol<Response> {
   readonly names: ReadonlySet<string>;
+  /** All is held: a server where nothing has changed need not answer a new stream. */
+  readonly isComplete: boolean;
   /** Tells the server if there is a stream. Never down to no name at all: end the stream for that. */
   change(subscribe: readonly string[], unsubscribe: readonly string[]): void;
   /** A stream is there: sends the first request. */

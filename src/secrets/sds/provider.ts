@@ -225,7 +225,7 @@ class SdsProvider implements SecretProvider {
       lost: this.#lost,
       events: {
         onOpening: (names) => this.#count("attempt", names),
-        onMessage: () => this.#reached(stream),
+        onWell: () => this.#reached(stream),
         onEnded: (end) => this.#ended(stream, end),
       },
     });

@@ -196,6 +196,30 @@ for (const api of ["sotw", "delta"] as const) {
   });
 }
 
+test("createSdsProvider() takes the silence of a server that has nothing new for an answer", async () => {
+  const first = await startSdsServer();
+  const limits = { connectMs: 200, firstMessageMs: 300 };
+  await using client = new SdsClient({ address: first.address, api: "delta", limits });
+  first.set(inlineCertificate("web", leaf));
+  const web = client.watch("web");
+  await web.next("secret");
+  await first.close();
+  await web.next("unreachable");
+  const path = first.address.kind === "unix" ? first.address.path : "";
+  mkdirSync(dirname(path), { recursive: true });
+  await using second = await startSdsServer({ path });
+  second.set(inlineCertificate("web", leaf));
+  await web.next("recovered");
+  assert.match(client.metrics(), /sds_connected_state\{source="sds sds_cluster"\} 1/);
+  const { stream } = await second.seen(({ request }) =>
+    request.initial_resource_versions !== undefined
+  );
+  // It is the same stream still, over which the next one comes.
+  second.set(inlineCertificate("web", other));
+  assert.equal(certOf(await web.next("secret", 1)), other.certPem);
+  assert.deepEqual(new Set(second.requests.map((seen) => seen.stream)), new Set([stream]));
+});
+
 test("createSdsProvider() hears of a removal by delta, and of the secret when it is there again", async () => {
   await using server = await startSdsServer();
   await using client = new SdsClient({ address: server.address, api: "delta" });

@@ -58,6 +58,10 @@ export class SotwProtocol implements Protocol<SotwResponse> {
     return this.#holdings.names;
   }
 
+  get isComplete(): boolean {
+    return this.#holdings.isComplete;
+  }
+
   change(subscribe: readonly string[], unsubscribe: readonly string[]): void {
     const stream = this.#stream;
     const before = this.names.size;

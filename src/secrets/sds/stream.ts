@@ -31,7 +31,8 @@ export interface StreamEnd {
 
 export interface StreamEvents {
   onOpening(names: ReadonlySet<string>): void;
-  onMessage(): void;
+  /** A message came, or none where none is due. */
+  onWell(): void;
   /** What to do: open another one after a wait, or nothing, since the owner closes this subscription. */
   onEnded(end: StreamEnd): "again" | "stop";
 }
@@ -137,14 +138,18 @@ export class SdsStream {
   }
 
   #handler<T>(protocol: Protocol<T>) {
+    const onWell = () => {
+      this.#retry.reset();
+      this.#options.lost.reset();
+      this.#answered = true;
+      this.#options.events.onWell();
+    };
     return {
       onMessage: (message: T): Promise<void> => {
-        this.#retry.reset();
-        this.#options.lost.reset();
-        this.#answered = true;
-        this.#options.events.onMessage();
+        onWell();
         return protocol.message(message);
       },
+      ...(protocol.isComplete && { onSilent: onWell }),
       onEnd: (status: GrpcStatus): void => this.#ended(status),
     };
   }

@@ -65,8 +65,10 @@ export function agentConfiguration(
     client_addr: host,
     log_level: "info",
     disable_update_check: true,
-    // Loopback answers at once: the fastest raft and gossip timing is safe.
+    // Loopback answers at once: the fastest raft timing is safe.
     performance: { raft_multiplier: 1 },
+    // Seconds until an agent that does not answer is given up: it may only have got no processor.
+    gossip_lan: { suspicion_mult: 20 },
     connect: { enabled: true },
     ports: {
       dns: -1,

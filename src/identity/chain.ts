@@ -44,6 +44,8 @@ export interface TrustedPeer {
    * compared as text. `""`: there is none, or several. Only a claim where the peer is not `verified`.
    */
   readonly uri: string;
+  /** Where there are several URI names: who it would be by each. Nothing is allowed for one of them. */
+  readonly claims?: readonly Pick<TrustedPeer, "id" | "uri">[];
   /** For people: the URI, else the first DNS name, else `certificate <serial>`. */
   readonly name: string;
   /** False: the chain did not hold, and the rules let such peers in (`acceptUntrusted`). */

@@ -137,15 +137,13 @@ class RulesValidator {
 
   #trusted(leaf: Certificate, held: Held | UntrustedPeer): TrustedPeer {
     const verified = held.kind === "held";
-    const [spelled, second] = leaf.sanUris;
-    const uri = spelled === undefined || second !== undefined ? "" : canonicalUri(spelled);
-    const parsed = parseServiceId(uri);
-    const isService = verified && parsed.kind === "service" &&
-      this.#options.serviceTrustDomains.includes(parsed.id.trustDomain);
+    const claims = leaf.sanUris.map((uri) => this.#claimOf(uri, verified));
+    const { id, uri } = claims.length === 1 && claims[0] || { id: undefined, uri: "" };
     return {
       kind: "trusted",
-      id: isService ? parsed.id : undefined,
+      id,
       uri,
+      ...(claims.length > 1 && { claims }),
       name: uri || (altNamesOf(leaf).dns[0] ?? `certificate ${leaf.serial}`),
       verified,
       serial: leaf.serial,
@@ -153,6 +151,14 @@ class RulesValidator {
       notAfterMs: verified ? held.notAfterMs : FOREVER_MS,
       rootId: verified ? held.rootId : "",
     };
+  }
+
+  #claimOf(spelled: string, verified: boolean): Pick<TrustedPeer, "id" | "uri"> {
+    const uri = canonicalUri(spelled);
+    const parsed = parseServiceId(uri);
+    const isService = verified && parsed.kind === "service" &&
+      this.#options.serviceTrustDomains.includes(parsed.id.trustDomain);
+    return { id: isService ? parsed.id : undefined, uri };
   }
 
   #judgeAny(leaf: Certificate, peer: PeerToJudge): Held | UntrustedPeer {

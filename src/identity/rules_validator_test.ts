@@ -142,8 +142,18 @@ for (
     assert.equal(peer.name, shown);
     assert.equal(peer.id !== undefined, isService);
     assert.equal(peer.verified, true);
+    assert.equal(peer.claims !== undefined, name === "two URIs");
   });
 }
+
+test("a ca validator tells who a peer with several URIs would be by each", () => {
+  const { id, claims } = assertTrusted(judge(leafWith({ uris: ["spiffe://B.test/x", URI] })));
+  assert.equal(id, undefined);
+  assert.deepEqual(claims?.map(({ id, uri }) => [id?.service, uri]), [
+    [undefined, "spiffe://b.test/x"],
+    ["web", URI],
+  ]);
+});
 
 for (
   const [name, overrides, usage] of [

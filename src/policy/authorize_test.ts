@@ -177,6 +177,46 @@ for (
   });
 }
 
+for (
+  const [name, uris, want] of [
+    ["the second of several", ["spiffe://b.test/x", "spiffe://a.test/web"], "deny"],
+    ["one that is percent-encoded", ["spiffe://b.test/x", "spiffe://a.test/%57e%62"], "deny"],
+    ["none of several", ["spiffe://b.test/x", "spiffe://a.test/w%65"], "allow"],
+    ["one that is no text", ["spiffe://b.test/x", "spiffe://a.test/web%ff"], "allow"],
+  ] as const
+) {
+  test(`authorize() takes a denial of a URI for one of ${name}`, () => {
+    const rule = intention("deny", { name: "a", uri: "spiffe://a.test/web" });
+    const policy = { intentions: [rule], defaultAction: "allow" } as const;
+    const claims = uris.map((uri) => ({ id: undefined, uri }));
+    assert.equal(authorize({ id: undefined, uri: "", claims }, policy).kind, want);
+  });
+}
+
+test("authorize() takes a denial of a service for a certificate that is of others, too", () => {
+  const policy = {
+    intentions: [intention("deny", { name: "web" })],
+    defaultAction: "allow",
+  } as const;
+  const claims = [{ id: undefined, uri: "a:b" }, { id: WEB, uri: "" }];
+  assert.equal(authorize({ id: undefined, uri: "", claims }, policy).kind, "deny");
+  assert.equal(authorize({ id: undefined, uri: "" }, policy).kind, "allow");
+});
+
+test("authorize() takes a denial of a URI for its percent-encoded spelling", () => {
+  const rule = intention("deny", { name: "a", uri: "spiffe://a.test/*" });
+  const policy = { intentions: [rule], defaultAction: "allow" } as const;
+  assert.equal(authorize({ id: undefined, uri: "spiffe://%61.test/web" }, policy).kind, "deny");
+});
+
+test("authorize() allows nothing for one URI of several", () => {
+  const rules = [{ name: "a", uri: "spiffe://a.test/web" }, { name: "web" }];
+  const intentions = rules.map((rule) => intention("allow", rule));
+  const claims = [{ id: undefined, uri: "spiffe://a.test/web" }, { id: WEB, uri: "" }];
+  const policy = { intentions, defaultAction: "deny" } as const;
+  assert.equal(authorize({ id: undefined, uri: "", claims }, policy).kind, "deny");
+});
+
 test("authorize() allows a URI in its own letter case only", () => {
   const rule = intention("allow", { name: "a", uri: "spiffe://a.test/*" });
   const policy = { intentions: [rule], defaultAction: "deny" } as const;

@@ -12,8 +12,10 @@ import type { ServiceId } from "../identity/mod.ts";
 export interface Source {
   /** Absent: no service of this mesh; only rules about its URI, and the default, can allow it. */
   readonly id: ServiceId | undefined;
-  /** The URI name of its certificate; `""`: none, or no certificate at all. */
+  /** The URI name of its certificate; `""`: none, several, or no certificate at all. */
   readonly uri: string;
+  /** Where there are several: what each would make of it. A denial of one is enough. */
+  readonly claims?: readonly Source[];
 }
 
 /** What an intention says about a source it covers. */
@@ -48,14 +50,18 @@ export interface Intention {
  * service of ours is allowed nothing by rules about services, but a denial of everybody is meant for
  * those, too.
  */
-export function covers(intention: Intention, { id, uri }: Source): boolean {
+export function covers(intention: Intention, source: Source): boolean {
+  if (speaksOf(intention, source)) return true;
+  const isMeant = (claim: Source) => speaksOf(intention, claim);
+  return intention.action !== "allow" && source.claims?.some(isMeant) === true;
+}
+
+function speaksOf(intention: Intention, { id, uri }: Source): boolean {
   const { name, namespace, partition, peer, uri: pattern } = intention.source;
   const isAllow = intention.action === "allow";
   if (pattern !== undefined) {
     if (uri === "") return false;
-    return isAllow
-      ? matchesUri(pattern, uri)
-      : matchesUri(pattern.toLowerCase(), uri.toLowerCase());
+    return isAllow ? matchesUri(pattern, uri) : matchesUri(plainly(pattern), plainly(uri));
   }
   if (!id) return !isAllow && name === "*" && peer === "";
   // A source in a peer has another trust domain; nothing of that kind gets past our chain check.
@@ -63,6 +69,19 @@ export function covers(intention: Intention, { id, uri }: Source): boolean {
     matchesPart(name, id.service) &&
     matchesPart(namespace, id.namespace) &&
     matchesPart(partition, id.partition);
+}
+
+/** As a denial means it: in any letter case, percent-encoded or not. */
+function plainly(uri: string): string {
+  // What is no text when decoded has nothing that a rule could name.
+  const decoded = uri.replace(/(?:%[0-9a-f]{2})+/gi, (escaped) => {
+    try {
+      return decodeURIComponent(escaped);
+    } catch {
+      return escaped;
+    }
+  });
+  return decoded.toLowerCase();
 }
 
 function matchesUri(pattern: string, uri: string): boolean {

@@ -142,7 +142,7 @@ export function list<T>(
     v.pipe(
       v.array(v.unknown(), "must be a list"),
       // Before any is looked at: one that is wrong costs a hundred times its bytes.
-      v.maxLength(most, `has more than ${most} entries`),
+      v.maxLength(most, most === 1 ? "has more than one entry" : `has more than ${most} entries`),
       v.array(item),
     ) as unknown as v.GenericSchema<T[]>,
     [],

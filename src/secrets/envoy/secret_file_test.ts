@@ -84,7 +84,7 @@ for (
       "two resources",
       "a.json",
       JSON.stringify({ resources: [RESOURCE, RESOURCE] }),
-      /resources has more than 1 entries/,
+      /resources has more than one entry/,
     ],
     ["no resource", "a.json", '{"resources": []}', /resources must have one secret/],
     [

@@ -204,7 +204,7 @@ test("parseSecretFile() looks at no entry of a list that is too long", async () 
     const startMs = cpuMs();
     await assert.rejects(
       parseSecretFile(text, { path: "a.json", wantedName: "" }),
-      /has more than (?:1|1000) entries$/,
+      /has more than (?:one entry|1000 entries)$/,
     );
     assert.ok(cpuMs() - startMs < 3_000);
   }

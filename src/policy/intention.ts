@@ -52,8 +52,9 @@ export interface Intention {
  */
 export function covers(intention: Intention, source: Source): boolean {
   if (speaksOf(intention, source)) return true;
-  const isMeant = (claim: Source) => speaksOf(intention, claim);
-  return intention.action !== "allow" && source.claims?.some(isMeant) === true;
+  const { claims } = source;
+  if (!claims || intention.action === "allow") return false;
+  return claims.some((claim) => speaksOf(intention, claim));
 }
 
 function speaksOf(intention: Intention, { id, uri }: Source): boolean {

@@ -133,7 +133,7 @@ function passwordFor(
   mac: DerReader,
   options: Pkcs12Options & Efforts & { readonly safe: Uint8Array },
 ): Uint8Array {
-  const { what, safe, password, rounds: left } = options;
+  const { what, safe, password, rounds: effort } = options;
   const digestInfo = mac.enter(TAG.sequence, "MAC");
   const oid = oidOf(digestInfo.enter(TAG.sequence, "MAC").read(TAG.oid, "MAC"), "MAC");
   if (oid === OID.pbmac1) {
@@ -149,7 +149,7 @@ function passwordFor(
     : [bmpOf(new TextDecoder().decode(password))];
   for (const form of forms) {
     const bytes = createHash(hash.name).digest().length;
-    const key = derive({ purpose: 3, hash, salt, rounds, left, bytes, password: form, what });
+    const key = derive({ purpose: 3, hash, salt, rounds, effort, bytes, password: form, what });
     const own = createHmac(hash.name, key).update(safe).digest();
     if (own.length === digest.length && timingSafeEqual(own, digest)) return form;
   }
@@ -230,7 +230,7 @@ async function readBags(
 
 /** 3DES with SHA-1, what OpenSSL 1 and older Javas wrote for keys; RC2, for certificates, is refused. */
 function olderSchemes(
-  { what, bmp, rounds: left }: OpenOptions,
+  { what, bmp, rounds: effort }: OpenOptions,
 ): (oid: string, parameters: DerReader, sealed: Uint8Array) => Uint8Array | undefined {
   return (oid, parameters, sealed) => {
     if (oid === OID.sha1And40Rc2 || oid === OID.sha1And128Rc2) {
@@ -244,7 +244,7 @@ function olderSchemes(
       hash: { name: "sha1", blockBytes: 64 },
       salt,
       rounds,
-      left,
+      effort,
       password: bmp,
       what,
     };

@@ -26,13 +26,13 @@ export function derive(
     readonly hash: HashFacts;
     readonly salt: Uint8Array;
     readonly rounds: number;
-    readonly left: Effort;
+    readonly effort: Effort;
     readonly bytes: number;
     readonly password: Uint8Array;
     readonly what: string;
   },
 ): Uint8Array {
-  const { purpose, hash, salt, rounds, left, bytes, password, what } = options;
+  const { purpose, hash, salt, rounds, effort, bytes, password, what } = options;
   if (rounds < 1 || rounds > ROUND_LIMIT) {
     return fail(what, `it asks for ${rounds} rounds, more than ${ROUND_LIMIT}; ${REEXPORT}`);
   }
@@ -40,13 +40,16 @@ export function derive(
   const { blockBytes } = hash;
   const diversifier = new Uint8Array(blockBytes).fill(purpose);
   const saltPart = repeated(salt, blockBytes);
-  const mixed = new Uint8Array(saltPart.length + repeated(password, blockBytes).length);
+  const passwordPart = repeated(password, blockBytes);
+  const mixed = new Uint8Array(saltPart.length + passwordPart.length);
   mixed.set(saltPart);
-  mixed.set(repeated(password, blockBytes), saltPart.length);
+  mixed.set(passwordPart, saltPart.length);
   const derived: number[] = [];
   while (derived.length < bytes) {
-    left.left -= rounds;
-    if (left.left < 0) return fail(what, `its parts ask for too many rounds together; ${REEXPORT}`);
+    effort.left -= rounds;
+    if (effort.left < 0) {
+      return fail(what, `its parts ask for too many rounds together; ${REEXPORT}`);
+    }
     let last = createHash(hash.name).update(diversifier).update(mixed).digest();
     for (let round = 1; round < rounds; round++) {
       last = createHash(hash.name).update(last).digest();

@@ -25,7 +25,7 @@ function derived(purpose: 1 | 2 | 3, parts: { hash: string; rounds: number; byte
   return derive({
     ...{ purpose, rounds, bytes, salt: SALT, password: bmpOf(PASSWORD), what: "test" },
     hash: { name: hash, blockBytes: 64 },
-    left: { left: Infinity },
+    effort: { left: Infinity },
   });
 }
 

@@ -160,8 +160,10 @@ export function rotationContract(agent: AgentClient): void {
     const rotated = woken(
       agent,
       (index) => agent.get(`/v1/agent/connect/ca/roots?index=${index}&wait=60s`),
-      before.index,
-      ({ text }) => (JSON.parse(text) as Roots).Roots.length > first.Roots.length,
+      {
+        index: before.index,
+        wanted: ({ text }) => (JSON.parse(text) as Roots).Roots.length > first.Roots.length,
+      },
     );
     const configuration = await agent.json<{ Config: Record<string, unknown> }>(
       "/v1/connect/ca/configuration",
@@ -192,9 +194,11 @@ export function rotationContract(agent: AgentClient): void {
     const renewed = await woken(
       agent,
       (index) => agent.get(`/v1/agent/connect/ca/leaf/${name}?index=${index}&wait=60s`),
-      old.ModifyIndex,
-      ({ text }) => (JSON.parse(text) as Leaf).PrivateKeyPEM !== old.PrivateKeyPEM,
-      90_000,
+      {
+        index: old.ModifyIndex,
+        wanted: ({ text }) => (JSON.parse(text) as Leaf).PrivateKeyPEM !== old.PrivateKeyPEM,
+        limitMs: 90_000,
+      },
     );
     const leaf = JSON.parse(renewed.text) as Leaf;
     const pems = leaf.CertPEM.match(/-----BEGIN[^-]+-----[^-]+-----END[^-]+-----/g) ?? [];

@@ -216,8 +216,7 @@ export function chainContract(agent: AgentClient): void {
     const changed = woken(
       agent,
       (at) => agent.call("POST", `${path}?index=${at}&wait=60s`, { body: {} }),
-      index,
-      ({ text }) => /"ConnectTimeout": ?"9s"/.test(text),
+      { index, wanted: ({ text }) => /"ConnectTimeout": ?"9s"/.test(text) },
     );
     await agent.configEntry({ Kind: "service-resolver", Name: name, ConnectTimeout: "9s" });
     assert.equal((await changed).status, 200);
@@ -281,9 +280,15 @@ export function configContract(agent: AgentClient): void {
     assert.equal(absent.error, `Config entry not found for "service-defaults" / "${name}"`);
     assert.ok(absent.index > 0);
     const poll = (index: number) => agent.call("GET", `${path}?index=${index}&wait=60s`);
-    const created = woken(agent, poll, absent.index, ({ status }) => status === 200);
+    const created = woken(agent, poll, {
+      index: absent.index,
+      wanted: ({ status }) => status === 200,
+    });
     await agent.configEntry({ Kind: "service-defaults", Name: name, Protocol: "http" });
-    const removed = woken(agent, poll, (await created).index, ({ status }) => status === 404);
+    const removed = woken(agent, poll, {
+      index: (await created).index,
+      wanted: ({ status }) => status === 404,
+    });
     await agent.call("DELETE", path);
     await removed;
   });

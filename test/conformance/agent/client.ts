@@ -122,21 +122,24 @@ export function unique(prefix: string): string {
 }
 
 /**
- * The answer to a poll from `index` on, which must be as `check` wants it. An agent that may answer
+ * The answer to a poll from `index` on, which must be as `wanted` has it. An agent that may answer
  * before anything of what is asked for has changed is asked again, within `limitMs` for all of it.
  */
 export async function woken(
   agent: AgentClient,
   poll: (index: number) => Promise<Reply>,
-  index: number,
-  check: (reply: Reply) => boolean,
-  limitMs = 20_000,
+  options: {
+    readonly index: number;
+    readonly wanted: (reply: Reply) => boolean;
+    readonly limitMs?: number;
+  },
 ): Promise<Reply> {
+  const { index, wanted, limitMs = 20_000 } = options;
   const deadlineMs = performance.now() + limitMs;
   for (let at = index;;) {
     const reply = await poll(at);
     const isInTime = performance.now() < deadlineMs;
-    if (isInTime && check(reply)) {
+    if (isInTime && wanted(reply)) {
       assert.ok(reply.index > index, `${reply.index} after ${index}`);
       return reply;
     }

@@ -33,13 +33,16 @@ export function intentionContract(agent: AgentClient): void {
     const poll = (index: number) => match(name, `&index=${index}&wait=60s`);
     const isNothing = ({ text }: Reply) =>
       (JSON.parse(text) as Record<string, unknown>)[name] === null;
-    const filled = woken(agent, poll, before.index, (reply) => !isNothing(reply));
+    const filled = woken(agent, poll, {
+      index: before.index,
+      wanted: (reply) => !isNothing(reply),
+    });
     await agent.put(`/v1/connect/intentions/exact?source=web&destination=${name}`, {
       Action: "allow",
     });
     const reply = await filled;
     assert.ok((JSON.parse(reply.text) as Record<string, unknown>)[name]);
-    const emptied = woken(agent, poll, reply.index, isNothing);
+    const emptied = woken(agent, poll, { index: reply.index, wanted: isNothing });
     const removed = await agent.call(
       "DELETE",
       `/v1/connect/intentions/exact?source=web&destination=${name}`,

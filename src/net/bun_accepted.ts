@@ -20,6 +20,7 @@ import type {
   ServerTls,
   ServerTlsChooser,
 } from "./port.ts";
+import { tlsWords } from "./tls_words.ts";
 
 export interface BunServerTls extends ServerTls {
   readonly options: BunTlsOptions;
@@ -75,7 +76,7 @@ export class Accepted implements AcceptedConnection, SocketOwner {
   }
 
   handshaken(socket: BunSocket, success: boolean, error: BunTlsError | null): void {
-    if (!success) return this.#failed(messageOf(error), error?.code === "ECONNRESET");
+    if (!success) return this.#failed(tlsWords(messageOf(error)), error?.code === "ECONNRESET");
     const handler = this.#handler;
     if (!handler) return;
     this.#handler = undefined;
@@ -96,7 +97,7 @@ export class Accepted implements AcceptedConnection, SocketOwner {
   }
 
   broke(error: Error): void {
-    this.#failed(messageOf(error), false);
+    this.#failed(tlsWords(messageOf(error)), false);
   }
 
   /** The plain socket is closed; once the handshake began the TLS one tells. */

@@ -4,10 +4,11 @@
  * @module
  */
 
-import { formatAddress } from "../base/mod.ts";
+import { formatAddress, messageOf } from "../base/mod.ts";
 import type { BunSocket } from "./bun_types.ts";
 import type { SocketOwner } from "./bun_owner.ts";
 import { type Connection, type ConnectionEvents, ignoredEvents } from "./port.ts";
+import { alertWords } from "./tls_words.ts";
 
 export class BunConnection implements Connection, SocketOwner {
   events: ConnectionEvents = ignoredEvents;
@@ -18,6 +19,7 @@ export class BunConnection implements Connection, SocketOwner {
   #peerEnded = false;
   #broken = false;
   #closed = false;
+  #alert = "";
 
   /** Takes the socket over from whoever owned it. */
   constructor(socket: BunSocket, remote?: string) {
@@ -101,8 +103,9 @@ export class BunConnection implements Connection, SocketOwner {
   }
 
   /** A handler threw, or the socket broke: either way nothing more can be trusted to pass. */
-  broke(): void {
+  broke(error: Error): void {
     this.#broken = true;
+    this.#alert = alertWords(messageOf(error));
     this.reset();
   }
 
@@ -113,7 +116,7 @@ export class BunConnection implements Connection, SocketOwner {
     this.#unsent = undefined;
     // Where our own half had ended first, Bun tells the peer's end only through the close.
     if (!broken && this.#ending === "half") this.peerEnded();
-    this.events.onClose(broken);
+    this.events.onClose(broken, this.#alert);
     this.events = ignoredEvents;
   }
 

@@ -10,6 +10,7 @@ import type { BunTlsError, SocketOwner } from "./bun_owner.ts";
 import { BunPeer, wentThrough } from "./bun_peer.ts";
 import type { BunSocket } from "./bun_types.ts";
 import type { DialHandler, PeerCheck, PresentedPeer, Ticket } from "./port.ts";
+import { tlsWords } from "./tls_words.ts";
 
 const SERVER_GONE = "the server closed the connection";
 
@@ -50,7 +51,7 @@ export class Dialling implements SocketOwner {
   }
 
   handshaken(socket: BunSocket, success: boolean, error: BunTlsError | null): void {
-    if (!wentThrough(success, error)) return this.#failed("handshake", messageOf(error));
+    if (!wentThrough(success, error)) return this.#failed("handshake", tlsWords(messageOf(error)));
     const peer = new BunPeer(socket, this.#peerCheck ?? "checked", success ? null : error);
     if (peer.leaf === undefined) return this.#failed("handshake", peer.reason || messageOf(error));
     this.#connected(socket, peer);
@@ -73,7 +74,7 @@ export class Dialling implements SocketOwner {
   }
 
   broke(error: Error): void {
-    this.#failed("handshake", messageOf(error));
+    this.#failed("handshake", tlsWords(messageOf(error)));
   }
 
   #connected(socket: BunSocket, peer: PresentedPeer | undefined): void {

@@ -171,6 +171,6 @@ export class MemoryConnection implements Connection {
     this.#closed = "told";
     const { events } = this;
     this.events = ignoredEvents;
-    events.onClose(reset);
+    events.onClose(reset, "");
   }
 }

@@ -28,6 +28,7 @@ import {
   type TlsMaterial,
 } from "./port.ts";
 import { tlsFault } from "./tls_fault.ts";
+import { tlsWords } from "./tls_words.ts";
 
 interface NodeClientTls extends ClientTls {
   readonly options: tls.ConnectionOptions;
@@ -138,7 +139,7 @@ function dial({ address, tls: context, ticket: _ticket }: DialOptions, handler: 
     handler.onFailed(stage, reason);
   };
   const watch = (target: net.Socket) => {
-    target.once("error", (error: Error) => failed(messageOf(error)));
+    target.once("error", (error: Error) => failed(tlsWords(messageOf(error))));
     target.once("close", () => failed("the server closed the connection"));
   };
   const connected = (peer: PresentedPeer | undefined) => {

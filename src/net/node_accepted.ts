@@ -20,6 +20,7 @@ import type {
   ServerTls,
   ServerTlsChooser,
 } from "./port.ts";
+import { tlsWords } from "./tls_words.ts";
 
 export interface NodeServerTls extends ServerTls {
   readonly options: object;
@@ -112,7 +113,7 @@ export class Accepted implements AcceptedConnection {
   #shakeHands({ options, suites, peerCheck }: NodeServerTls): void {
     const raw = this.#raw;
     const socket = new tls.TLSSocket(raw, options);
-    const failed = (error: Error) => this.#failed(messageOf(error), false);
+    const failed = (error: Error) => this.#failed(tlsWords(messageOf(error)), false);
     socket.on("_tlsError", failed);
     socket.on("error", failed);
     socket.on("close", () => this.#failed(GONE, true));
@@ -123,7 +124,7 @@ export class Accepted implements AcceptedConnection {
     socket.on("secure", () => {
       if (!this.#handler) return void socket.destroy();
       const peer = peerOf(socket, peerCheck, verifyErrorOf(socket));
-      const refused = peerCheck === "checked" ? peer.reason : "";
+      const refused = peerCheck === "checked" ? tlsWords(peer.reason) : "";
       const refusal = refused || suiteRefused(socket, suites);
       if (refusal !== "") {
         this.#failed(refusal, false);

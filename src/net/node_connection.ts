@@ -8,8 +8,9 @@
  */
 
 import type * as net from "node:net";
-import { formatAddress } from "../base/mod.ts";
+import { formatAddress, messageOf } from "../base/mod.ts";
 import { type Connection, type ConnectionEvents, ignoredEvents } from "./port.ts";
+import { alertWords } from "./tls_words.ts";
 
 /** Unsent bytes at which `write` asks its caller to stop. */
 const HIGH_WATER_BYTES = 256 * 1024;
@@ -45,6 +46,7 @@ export class NodeConnection implements Connection {
   #toldEnd = false;
   #closed = false;
   #broken = false;
+  #alert = "";
 
   constructor(socket: net.Socket, { remote, raw = socket }: NodeConnectionOptions) {
     this.#socket = socket;
@@ -61,13 +63,16 @@ export class NodeConnection implements Connection {
       this.#deliver();
     });
     // What broke may still be open: a TLS socket of Deno goes on after a record it cannot read.
-    const broke = () => this.#break();
+    const broke = (error: Error) => {
+      this.#alert ||= alertWords(messageOf(error));
+      this.#break();
+    };
     socket.on("error", broke);
     if (raw !== socket) socket.on("_tlsError", broke);
     socket.on("close", (hadError: boolean) => {
       this.#closed = true;
       // A whole message that nobody resumed for is still one: its owner has the close to go by.
-      this.events.onClose(hadError || this.#broken);
+      this.events.onClose(hadError || this.#broken, this.#alert);
       this.events = ignoredEvents;
     });
   }

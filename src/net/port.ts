@@ -22,8 +22,11 @@ export interface ConnectionEvents {
   onEnd(): void;
   /** After a `write` that returned false: everything taken has been handed on. */
   onDrain(): void;
-  /** Last event. `reset`: the peer or the network broke the connection; not our own `reset`. */
-  onClose(reset: boolean): void;
+  /**
+   * Last event. `reset`: the peer or the network broke the connection; not our own `reset`. `alert`: what
+   * the peer's TLS said as it broke it, in words; `""`: nothing.
+   */
+  onClose(reset: boolean, alert: string): void;
 }
 
 /** An open byte stream in both directions, plain or TLS. */

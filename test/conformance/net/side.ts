@@ -39,6 +39,8 @@ export class Side extends Waiting implements ConnectionEvents {
   readonly chunks: Uint8Array[] = [];
   /** `data` (once per run of chunks), `end`, `drain`, `close` or `reset`. */
   readonly told: string[] = [];
+  /** What the close said of the peer's TLS. */
+  alert = "";
   size = 0;
   onChunk: ((chunk: Uint8Array) => void) | undefined;
 
@@ -62,7 +64,8 @@ export class Side extends Waiting implements ConnectionEvents {
   onDrain(): void {
     this.#tell("drain");
   }
-  onClose(reset: boolean): void {
+  onClose(reset: boolean, alert: string): void {
+    this.alert = alert;
     this.#tell(reset ? "reset" : "close");
   }
   #tell(event: string): void {

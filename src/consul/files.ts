@@ -34,11 +34,7 @@ export interface TlsFiles {
 
 /** Fails with `config_invalid`, naming flag and variable. */
 export function readTlsFiles(files: TlsFiles): TransportTls {
-  const caPems = files.caFile
-    ? readCertificates(files.caFile, "-ca-file (CONSUL_CACERT)")
-    : files.caPath
-    ? readCaPath(files.caPath)
-    : readSystemCa();
+  const { caPems, caName } = readCas(files);
   const certName = "-client-cert (CONSUL_CLIENT_CERT)";
   const keyName = "-client-key (CONSUL_CLIENT_KEY)";
   if (files.certFile && !files.keyFile) {
@@ -54,7 +50,21 @@ export function readTlsFiles(files: TlsFiles): TransportTls {
     keyPem = readText(files.keyFile, keyName);
     checkKey(files, { certPem, keyPem, name: keyName });
   }
-  return { caPems, certPem, keyPem, serverName: files.serverName, verify: files.verify };
+  const { serverName, verify } = files;
+  const shownCert = certPem && `${certName} ${quote(files.certFile)}`;
+  return { caPems, caName, certName: shownCert, certPem, keyPem, serverName, verify };
+}
+
+function readCas({ caFile, caPath }: TlsFiles): Pick<TransportTls, "caPems" | "caName"> {
+  if (caFile) {
+    const name = "-ca-file (CONSUL_CACERT)";
+    return { caPems: readCertificates(caFile, name), caName: `${name} ${quote(caFile)}` };
+  }
+  if (caPath) {
+    const name = "-ca-path (CONSUL_CAPATH)";
+    return { caPems: readCaPath(caPath, name), caName: `${name} ${quote(caPath)}` };
+  }
+  return { caPems: readSystemCa(), caName: "what this system trusts" };
 }
 
 /** A token goes into a header: anything that could end the line is refused, and never shown. */
@@ -134,8 +144,7 @@ export class TokenSource {
   }
 }
 
-function readCaPath(path: string): string[] {
-  const name = "-ca-path (CONSUL_CAPATH)";
+function readCaPath(path: string, name: string): string[] {
   let names: string[];
   try {
     names = statSync(path).isDirectory() ? readdirSync(path).sort() : [""];

@@ -8,11 +8,16 @@
 import http from "node:http";
 import https from "node:https";
 import { type Address, type Clock, formatAddress, messageOf, ProxyError } from "../base/mod.ts";
+import { explainAlert, explainRefusal, isRefusedCertificate } from "./tls_trouble.ts";
 
 /** TLS towards the agent, as PEM texts that were read and checked before. */
 export interface TransportTls {
   /** Empty: what the system trusts. */
   readonly caPems: readonly string[];
+  /** Where they are from, for people: `-ca-file (CONSUL_CACERT) "/etc/consul/ca.pem"`. */
+  readonly caName: string;
+  /** Where the certificate is from, likewise; `""`: there is none. */
+  readonly certName: string;
   readonly certPem: string;
   readonly keyPem: string;
   /** `""`: the host of the address. */
@@ -47,12 +52,21 @@ export interface WireReply {
   readonly body: string;
 }
 
+/** The agent's certificate is looked at again after this. */
+const LOOK_AGAIN_MS = 10_000;
+
 type Failure = (error: ProxyError) => void;
 
 export class Transport {
   readonly #options: TransportOptions;
   readonly #agent: http.Agent;
   readonly #running = new Set<Failure>();
+  /** The last look at a certificate that was refused. */
+  #look: {
+    readonly code: string;
+    readonly atMs: number;
+    readonly text: Promise<string | undefined>;
+  } | undefined;
   #closed = false;
   #retired = false;
 
@@ -142,12 +156,18 @@ export class Transport {
 
       request.on("error", (error: unknown) => {
         const stale = reused && !answered;
-        const text = this.#cannot(reasonOf(error));
-        fail(
-          stale
-            ? new StaleConnection(text, { cause: error })
-            : new ProxyError("agent_unreachable", text, { cause: error }),
-        );
+        const failed = (reason: string) => {
+          const text = this.#cannot(reason);
+          fail(
+            stale
+              ? new StaleConnection(text, { cause: error })
+              : new ProxyError("agent_unreachable", text, { cause: error }),
+          );
+        };
+        const refusal = stale ? undefined : this.#explainRefusal(error);
+        const plain = () => failed(reasonOf(error, tls));
+        if (refusal) refusal.then((text) => text ? failed(text) : plain(), plain);
+        else plain();
       });
       request.on("response", (reply: http.IncomingMessage) => {
         answered = true;
@@ -200,6 +220,19 @@ export class Transport {
     };
   }
 
+  /** `undefined`: it was not the agent's certificate that we refused. */
+  #explainRefusal(error: unknown): Promise<string | undefined> | undefined {
+    const { address, tls, clock } = this.#options;
+    const code = (error as { code?: unknown } | null)?.code;
+    if (!tls || address.kind !== "tcp" || !isRefusedCertificate(code)) return undefined;
+    // All that fail at once are told the same: one look serves them.
+    const nowMs = clock.monotonic();
+    if (this.#look?.code !== code || nowMs - this.#look.atMs >= LOOK_AGAIN_MS) {
+      this.#look = { code, atMs: nowMs, text: explainRefusal(code, { address, tls, clock }) };
+    }
+    return this.#look.text;
+  }
+
   #cannot(fact: string): string {
     return `Cannot reach the Consul agent at ${this.where}: ${fact}`;
   }
@@ -236,7 +269,6 @@ const REASONS: Readonly<Record<string, string>> = {
 };
 
 const HINTS: readonly (readonly [RegExp, string])[] = [
-  [/certificate_?required/i, "the agent wants a certificate: give -client-cert and -client-key"],
   [/altnames/, "say with -tls-server-name which name the agent's certificate is for"],
   [
     /unable to (verify|get)|self.signed|unknown ?issuer/i,
@@ -244,11 +276,13 @@ const HINTS: readonly (readonly [RegExp, string])[] = [
   ],
 ];
 
-function reasonOf(error: unknown): string {
+function reasonOf(error: unknown, tls: TransportTls | null): string {
   const code = (error as { code?: unknown } | null)?.code;
   const known = typeof code === "string" ? REASONS[code] : undefined;
   if (known) return known;
   const text = messageOf(error) || String(code ?? "the connection failed");
+  const alert = tls && explainAlert(text, tls);
+  if (alert) return alert;
   const hint = HINTS.find(([pattern]) => pattern.test(text))?.[1];
   return hint ? `${text}; ${hint}` : text;
 }

@@ -57,9 +57,23 @@ test("without what the agent's TLS needs it does not become ready and says why",
   const client = ["-client-cert", certFile, "-client-key", keyFile];
   for (
     const [title, args, named] of [
-      ["no client certificate", ["-ca-file", caFile], /certificate/i],
-      ["another CA", ["-ca-file", other.tls.caFile, ...client], /certificate|issuer|self.signed/i],
-      ["no CA at all", client, /certificate|issuer|self.signed/i],
+      ["no client certificate", ["-ca-file", caFile], /wants a certificate: give -client-cert/],
+      [
+        "a client certificate of another CA",
+        ["-ca-file", caFile, "-client-cert", other.tls.certFile, "-client-key", other.tls.keyFile],
+        /does not take -client-cert \(CONSUL_CLIENT_CERT\)/,
+      ],
+      [
+        "another CA",
+        ["-ca-file", other.tls.caFile, ...client],
+        /names \W*CN=Consul Agent CA \d+\W* as its issuer, but -ca-file .* has \W*CN=Consul Agent CA/,
+      ],
+      ["no CA at all", client, /as its issuer, which is not in what this system trusts/],
+      [
+        "another name",
+        ["-ca-file", caFile, ...client, "-tls-server-name", "server.dc9.consul"],
+        /not for \W*server\.dc9\.consul\W* but for .*server\.dc1\.consul/,
+      ],
     ] as const
   ) {
     await t.test(title, async () => {

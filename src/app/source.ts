@@ -113,18 +113,34 @@ async function registrationOf(
     case "agent":
       return {
         kind: "agent",
-        proxyId: mode.by === "proxy_id"
-          ? mode.id
-          : await findProxy({ by: mode.by, id: mode.id }, options, agent, deps),
+        proxyId: await findProxy({ by: mode.by, id: mode.id }, options, agent, deps),
       };
     case "config":
       throw new ProxyError("internal", "a configuration file has no registration");
   }
 }
 
+interface ProxyName {
+  readonly by: "sidecar_for" | "proxy_id" | "gateway";
+  readonly id: string;
+}
+
+const FIND = {
+  sidecar_for: (agent, id) => agent.findSidecar(id),
+  proxy_id: (agent, id) => agent.findProxy(id),
+  gateway: (agent, id) => agent.findGateway(id),
+} as const satisfies Record<ProxyName["by"], (agent: Agent, id: string) => Promise<string>>;
+
+/** What the agent would most likely have said: Consul's own defaults. */
+const USUAL_ID = {
+  sidecar_for: (id) => `${id}-sidecar-proxy`,
+  proxy_id: (id) => id,
+  gateway: (id) => id || "ingress-gateway",
+} as const satisfies Record<ProxyName["by"], (id: string) => string>;
+
 /** Asks until the agent answers: a supervisor may start us before it. */
 async function findProxy(
-  { by, id }: { readonly by: "sidecar_for" | "gateway"; readonly id: string },
+  { by, id }: ProxyName,
   options: ProxyOptions,
   agent: Agent,
   { clock, random, log, signal, onWaiting }: SourceDeps,
@@ -132,16 +148,14 @@ async function findProxy(
   const backoff = new Backoff({ baseMs: 500, maxMs: 15_000, random });
   for (;;) {
     try {
-      return await (by === "gateway" ? agent.findGateway(id) : agent.findSidecar(id));
+      return await FIND[by](agent, id);
     } catch (error) {
       const code = error instanceof ProxyError ? error.code : "internal";
       const away = code === "agent_unreachable" || code === "agent_failed" ||
         code === "agent_overloaded";
       if (!away || signal.aborted) throw error;
-      // With a stored state the proxy serves without the agent; the id is Consul's own default.
-      if (options.stateDir !== undefined) {
-        return by === "gateway" ? id || "ingress-gateway" : `${id}-sidecar-proxy`;
-      }
+      // With a stored state the proxy serves without the agent.
+      if (options.stateDir !== undefined) return USUAL_ID[by](id);
       const delayMs = backoff.next();
       log.warn("agent not reached; trying again", {
         error: messageOf(error),

@@ -102,6 +102,8 @@ export interface Agent {
 
   /** The one sidecar registered for a service id; fails with `agent_not_found` or `usage` (several). */
   findSidecar(serviceId: string): Promise<string>;
+  /** The id, where that proxy can be run; fails with `agent_not_found`, `usage` or `unsupported`. */
+  findProxy(proxyId: string): Promise<string>;
   /** The one ingress gateway on this agent, of that name where one is given; fails like the above. */
   findGateway(service: string): Promise<string>;
   /** Rights that the token lacks for running `registration`. */

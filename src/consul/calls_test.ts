@@ -59,6 +59,56 @@ test("findSidecar() lists several", async () => {
   );
 });
 
+test("findSidecar() lists the ids that have one, where the wanted one has none", async () => {
+  await using client = await AgentClient.start(
+    inTurn({ json: fixture("agent_services") }),
+    { agent: { token: "t" } },
+  );
+  await assert.rejects(
+    client.agent.findSidecar("web"),
+    failsWith("agent_not_found", /not its name; ids with a sidecar here: .*\bweb-1\b/),
+  );
+});
+
+test("findProxy() gives the id of a proxy that can be run", async () => {
+  await using client = await AgentClient.start(inTurn({ json: fixture("agent_service_merged") }));
+  assert.equal(await client.agent.findProxy("web-1-sidecar-proxy"), "web-1-sidecar-proxy");
+  assert.equal(client.script.asked[0]?.path, "/v1/agent/service/web-1-sidecar-proxy");
+});
+
+for (
+  const [name, reply, code, pattern] of [
+    ["a service", { Kind: "", ID: "web-1" }, "usage", /it is a service, not a proxy; use -sidecar/],
+    [
+      "a gateway of another kind",
+      { Kind: "mesh-gateway", ID: "web-1", Proxy: {} },
+      "unsupported",
+      /proxies of kind mesh-gateway are not supported/,
+    ],
+  ] as const
+) {
+  test(`findProxy() refuses ${name}`, async () => {
+    await using client = await AgentClient.start(inTurn({ json: reply }));
+    await assert.rejects(client.agent.findProxy("web-1"), failsWith(code, pattern));
+  });
+}
+
+test("findProxy() lists the proxies that there are, where the wanted one is not", async () => {
+  const services = Object.fromEntries(
+    Array.from({ length: 12 }, (_, at) => `p${10 + at}`).map((ID) => [ID, { ID }]),
+  );
+  await using client = await AgentClient.start(
+    inTurn({ status: 404, text: "unknown service ID: nix" }, { json: services }),
+  );
+  await assert.rejects(
+    client.agent.findProxy("nix"),
+    failsWith(
+      "agent_not_found",
+      /^No proxy is registered as nix: register .*; ids of proxies here: p10, .*, p19 and 2 more$/,
+    ),
+  );
+});
+
 test("missingRights() names each right, what it is on, and what for", async () => {
   const allowed = (right: { Resource: string; Segment: string }) =>
     right.Resource === "service" && right.Segment !== "cache";

@@ -12,7 +12,7 @@ import { ConnectionBudget } from "./budget.ts";
 import { Client } from "./client.ts";
 import { defaultPolicySource } from "./default_policy.ts";
 import { chainSource } from "./discovery_chain.ts";
-import { findGateway, findSidecar } from "./find_sidecar.ts";
+import { findGateway, findProxy, findSidecar } from "./find_sidecar.ts";
 import { followRegistration } from "./follow_registration.ts";
 import { healthSource } from "./health.ts";
 import { ingressEntrySource } from "./ingress.ts";
@@ -94,6 +94,7 @@ export function createAgent(options: AgentOptions, deps: AgentDeps): Required<Ag
     watchQuery: (request, sink) => repeat(preparedQuerySource(client, request), sink),
     watchMeshTls: (sink) => watch(meshTlsSource(client), sink),
     findSidecar: (serviceId) => call(() => findSidecar(client, serviceId)),
+    findProxy: (proxyId) => call(() => findProxy(client, proxyId)),
     findGateway: (service) => call(() => findGateway(client, service)),
     missingRights: (registration) => call(() => missingRights(client, registration, log)),
     authorize(request, { timeoutMs }) {

@@ -1,21 +1,25 @@
 /**
- * Which proxy stands for a service, or is the gateway here: what `-sidecar-for` and `-gateway` mean.
+ * Which proxy stands for a service, or is the gateway here: what `-sidecar-for`, `-proxy-id` and
+ * `-gateway` mean.
  *
  * @module
  */
 
 import * as v from "valibot";
 import { ProxyError } from "../base/mod.ts";
-import type { Client } from "./client.ts";
+import type { Client, Reply } from "./client.ts";
+import { readRegistration } from "./registration.ts";
 import { map, object, readReply, text } from "./schema.ts";
 
 const TIMEOUT_MS = 10_000;
+/** An agent may have thousands of services. */
+const SHOWN_IDS = 10;
 
 const ServicesReply = map(object({
   Kind: text,
   ID: text,
   Service: text,
-  Proxy: v.nullish(object({ DestinationServiceID: text })),
+  Proxy: v.nullish(object({ DestinationServiceID: text, DestinationServiceName: text })),
 }));
 
 /** The ids of the sidecars for `serviceId`, whose case does not count. */
@@ -41,14 +45,16 @@ export async function findSidecar(client: Client, serviceId: string): Promise<st
   const [only, ...more] = readSidecars(reply.json, serviceId);
   if (only === undefined) {
     const mayBeHidden = reply.filteredByAcls || !client.hasToken;
-    if (mayBeHidden) await demandReadable(client, `${serviceId}-sidecar-proxy`);
+    // A list leaves out what the token may not see; asking by the id that agents give to sidecars fails.
+    if (mayBeHidden) await readService(client, `${serviceId}-sidecar-proxy`);
     const hidden = mayBeHidden
       ? ", or give a token that may see it (service:read on its sidecar)"
       : "";
     throw new ProxyError(
       "agent_not_found",
       `No sidecar proxy registered for ${serviceId}: register the service on this agent with ` +
-        `connect { sidecar_service {} }${hidden}; -sidecar-for takes the service's id, not its name`,
+        `connect { sidecar_service {} }${hidden}; -sidecar-for takes the service's id, not its ` +
+        `name${listed("ids with a sidecar here", readServed(reply.json))}`,
     );
   }
   if (more.length > 0) {
@@ -59,6 +65,45 @@ export async function findSidecar(client: Client, serviceId: string): Promise<st
     );
   }
   return only;
+}
+
+/** The ids of the services that have a sidecar. */
+function readServed(json: unknown): readonly string[] {
+  const services = readReply(ServicesReply, json, "the agent's services");
+  return Object.values(services ?? {})
+    .flatMap(({ Kind, Proxy }) =>
+      Kind === "connect-proxy" ? Proxy?.DestinationServiceID ?? [] : []
+    );
+}
+
+/** Fails where `proxyId` is not registered, or is nothing that can be run. */
+export async function findProxy(client: Client, proxyId: string): Promise<string> {
+  const reply = await readService(client, proxyId);
+  if (reply.status !== 404) {
+    readRegistration(reply.json, proxyId);
+    return proxyId;
+  }
+  const proxies = await client.call({
+    resource: "services",
+    what: "look for the proxies of this agent",
+    path: "/v1/agent/services",
+    query: { filter: 'Kind == "connect-proxy" or Kind == "ingress-gateway"' },
+    timeoutMs: TIMEOUT_MS,
+  });
+  const services = readReply(ServicesReply, proxies.json, "the agent's services");
+  const ids = Object.values(services ?? {}).map(({ ID }) => ID);
+  throw new ProxyError(
+    "agent_not_found",
+    `No proxy is registered as ${proxyId}: register it on this agent, or run another` +
+      listed("ids of proxies here", ids),
+  );
+}
+
+function listed(what: string, ids: readonly string[]): string {
+  const known = [...new Set(ids)].filter((id) => id !== "").sort();
+  if (known.length === 0) return "";
+  const rest = known.length - SHOWN_IDS;
+  return `; ${what}: ${known.slice(0, SHOWN_IDS).join(", ")}${rest > 0 ? ` and ${rest} more` : ""}`;
 }
 
 /** The ids of the ingress gateways called `service`; `""`: of all. */
@@ -101,17 +146,14 @@ export async function findGateway(client: Client, service: string): Promise<stri
   return only;
 }
 
-/**
- * A list leaves out what the token may not see; asking for one by the id that agents give to sidecars
- * fails with the right that is missing on it.
- */
-async function demandReadable(client: Client, proxyId: string): Promise<void> {
-  await client.call({
+/** Fails with the right that is missing on it, where the token may not see it. */
+function readService(client: Client, proxyId: string): Promise<Reply> {
+  return client.call({
     resource: "service",
     what: `read the registration of ${JSON.stringify(proxyId)}`,
     path: `/v1/agent/service/${encodeURIComponent(proxyId)}`,
     timeoutMs: TIMEOUT_MS,
-    needs: "service:read on the sidecar",
+    needs: "service:read on the proxy",
     absentIsAnswer: true,
   });
 }

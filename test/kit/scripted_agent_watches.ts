@@ -132,6 +132,10 @@ export class ScriptedAgent implements Agent {
     return Promise.resolve(`${serviceId}-sidecar-proxy`);
   }
 
+  findProxy(proxyId: string): Promise<string> {
+    return Promise.resolve(proxyId);
+  }
+
   findGateway(service: string): Promise<string> {
     return Promise.resolve(service);
   }

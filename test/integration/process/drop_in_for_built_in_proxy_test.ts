@@ -76,17 +76,38 @@ test("an admin address given by flag that is taken is an error", async () => {
   assert.ok(web.output.includes(`Cannot listen on -admin-bind ${address}: the address is in use`));
 });
 
-test("-sidecar-for an id that nobody registered ends with 1 and says what to do", async () => {
-  await using mesh = await DevMesh.start();
-  await mesh.register({ name: "web" });
-  await using web = mesh.run(["proxy", "-sidecar-for", "web"]);
-  web.expectEnd();
-  assert.equal((await web.process.waitExit({ timeoutMs: 30_000 })).code, 1);
-  assert.match(
-    web.output,
-    /^postern: No sidecar proxy registered for web: register the service .*-sidecar-for takes the service's id, not its name$/m,
-  );
-});
+for (
+  const [title, words, code, said] of [
+    [
+      "-sidecar-for an id that nobody registered ends with 1 and says what to do",
+      ["-sidecar-for", "web"],
+      1,
+      /^postern: No sidecar proxy registered for web: register the service .*-sidecar-for takes the service's id, not its name; ids with a sidecar here: web-1$/m,
+    ],
+    [
+      "-proxy-id of nothing that is registered ends with 1 and says what there is",
+      ["-proxy-id", "web"],
+      1,
+      /^postern: No proxy is registered as web: register it .*; ids of proxies here: web-1-sidecar-proxy$/m,
+    ],
+    [
+      "-proxy-id of a service ends with 2 and says what it takes",
+      ["-proxy-id", "web-1"],
+      2,
+      /^postern: Cannot run "web-1": it is a service, not a proxy; use -sidecar-for$/m,
+    ],
+  ] as const
+) {
+  test(title, async () => {
+    await using mesh = await DevMesh.start();
+    await mesh.register({ name: "web" });
+    await using web = mesh.run(["proxy", ...words]);
+    web.expectEnd();
+    assert.equal((await web.process.waitExit({ timeoutMs: 30_000 })).code, code);
+    assert.match(web.output, said);
+    assert.doesNotMatch(web.output, /last good state|listening/);
+  });
+}
 
 test("a sidecar may be started before its agent", async () => {
   await using mesh = await DevMesh.start({ defaultIntentionPolicy: "allow" });

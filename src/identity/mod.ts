@@ -23,6 +23,7 @@ export type { Usage } from "./path.ts";
 export * from "./peer_judge.ts";
 export * from "./peer_validator.ts";
 export { PRESENTED_LIMIT, PRESENTED_LIMIT_BYTES, presentedBytes } from "./presented.ts";
+export { type RetiredAnchor, retiredAnchors } from "./retired_anchors.ts";
 export * from "./select_certificate.ts";
 export * from "./sni.ts";
 export * from "./spiffe.ts";

@@ -8,6 +8,7 @@ import { type ChainVerdict, judgeChain } from "./chain.ts";
 import { parseRoots } from "./pem_material.ts";
 import type { Usage } from "./path.ts";
 import type { Presented } from "./presented.ts";
+import { type RetiredAnchor, retiredOf } from "./retired_anchors.ts";
 import { createRulesValidator } from "./rules_validator.ts";
 import type { Validation } from "./validation.ts";
 
@@ -34,6 +35,8 @@ export interface PeerValidatorOptions {
   readonly serviceTrustDomains: readonly string[];
   /** CA certificates must name the trust domain, too; not of `ca` rules, which know none. */
   readonly strictSpiffeChain: boolean;
+  /** Count beside the anchors of the rules. Only for connections that are open: see {@link RetiredAnchor}. */
+  readonly retired?: readonly RetiredAnchor[];
 }
 
 /**
@@ -47,7 +50,7 @@ export function createPeerValidator(
   if (validation.kind !== "mesh") return createRulesValidator(validation, options);
   const { strictSpiffeChain } = options;
   const { trustDomains } = validation;
-  const roots = parseRoots(validation.rootPems);
+  const roots = [...parseRoots(validation.rootPems), ...retiredOf("", options.retired)];
   return {
     namesPeers: false,
     judge: ({ leaf, presented, nowMs, presentMs = nowMs, usage }) =>

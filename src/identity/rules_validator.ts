@@ -31,6 +31,7 @@ import {
   PRESENTED_LIMIT_BYTES,
   presentedBytes,
 } from "./presented.ts";
+import { type RetiredAnchor, retiredOf } from "./retired_anchors.ts";
 import { Revocation } from "./revocation.ts";
 import { compileSanMatchers, type SanTest } from "./san_matcher.ts";
 import { canonicalUri, parseServiceId, parseSpiffeId, parseTrustDomain } from "./spiffe.ts";
@@ -90,8 +91,11 @@ class RulesValidator {
     this.#kind = kind;
     this.#rules = rules;
     this.#options = options;
-    this.#roots = kind === "ca" ? parseRoots(validation.rootPems, { limit: ANCHOR_LIMIT }) : [];
-    this.#bundles = kind === "spiffe" ? parseBundles(validation.bundles) : new Map();
+    const { retired } = options;
+    this.#roots = kind === "ca"
+      ? [...parseRoots(validation.rootPems, { limit: ANCHOR_LIMIT }), ...retiredOf("", retired)]
+      : [];
+    this.#bundles = kind === "spiffe" ? parseBundles(validation.bundles, retired) : new Map();
     // Another kind of name is no SPIFFE id, and who has written rules for it meant another validator.
     const matchers = rules.matchers.filter(({ type }) => kind === "ca" || type === "uri");
     this.#isNamed = compileSanMatchers(matchers);
@@ -242,6 +246,7 @@ const EVER: Span = { fromMs: -Infinity, untilMs: Infinity };
 
 function parseBundles(
   bundles: Readonly<Record<string, readonly string[]>>,
+  retired: readonly RetiredAnchor[] | undefined,
 ): ReadonlyMap<string, readonly Certificate[]> {
   const entries = Object.entries(bundles);
   if (entries.length === 0) fail("there is no trust bundle");
@@ -253,7 +258,8 @@ function parseBundles(
       fail(`${JSON.stringify(trustDomain)} is not the name of a trust domain`);
     }
     const what = `certificate of the bundle of ${trustDomain}`;
-    return [trustDomain, parseRoots(pems, { what, limit: ANCHOR_LIMIT })];
+    const roots = parseRoots(pems, { what, limit: ANCHOR_LIMIT });
+    return [trustDomain, [...roots, ...retiredOf(trustDomain, retired)]];
   }));
 }
 

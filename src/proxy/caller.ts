@@ -62,9 +62,8 @@ export class SecureCaller {
     const { record } = owner;
     this.#connection = connection;
     record.stage = "identity";
-    record.verifiedMs = this.#context.clock.now();
     // The facts of now, not those that the handshake began with.
-    const verdict = this.#trust?.verify(presented, "client", record.verifiedMs);
+    const verdict = this.#trust?.verify(presented, "client", record.verified(this.#context.clock));
     if (verdict?.kind !== "trusted") {
       return owner.end(verdict?.code ?? "not_ready", verdict?.reason ?? "no certificate yet");
     }
@@ -76,7 +75,8 @@ export class SecureCaller {
   /** Ends the owner if the caller may not stay by the facts of now. */
   rejudge(owner: CallerOwner): void {
     if (!this.#presented) return;
-    const verdict = this.#trust?.verify(this.#presented, "client", owner.record.verifiedMs);
+    const since = owner.record.sinceVerified(this.#context.clock);
+    const verdict = this.#trust?.verifyAgain(this.#presented, "client", since);
     if (verdict?.kind === "trusted") return;
     owner.end(verdict?.code ?? "not_ready", verdict?.reason ?? "no certificate yet");
   }

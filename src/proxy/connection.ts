@@ -6,6 +6,7 @@
  */
 
 import {
+  type Clock,
   type Counter,
   type Deadlines,
   type ErrorCode,
@@ -44,6 +45,8 @@ export class ConnectionRecord {
   relay: Relay | undefined;
   /** Wall clock at the handshake: validity of the peer's certificate was proven then. */
   verifiedMs = 0;
+  /** The same moment on the monotonic clock. */
+  #verifiedAtMs = 0;
 
   constructor(options: {
     readonly direction: "inbound" | "outbound";
@@ -55,6 +58,17 @@ export class ConnectionRecord {
     this.listener = options.listener;
     this.remote = options.remote;
     this.openedMs = options.openedMs;
+  }
+
+  /** The peer shows its certificate now. */
+  verified(clock: Clock): number {
+    this.#verifiedAtMs = clock.monotonic();
+    return this.verifiedMs = clock.now();
+  }
+
+  /** When that was, and how long ago. */
+  sinceVerified(clock: Clock): { readonly verifiedMs: number; readonly sinceMs: number } {
+    return { verifiedMs: this.verifiedMs, sinceMs: clock.monotonic() - this.#verifiedAtMs };
   }
 
   view(

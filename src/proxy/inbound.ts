@@ -134,10 +134,9 @@ export class InboundConnection implements LiveConnection {
     const { facts, clock } = this.#context;
     this.record.stage = "identity";
     this.#holding = new Holding(connection, () => this.#finish("downstream_reset", "closed early"));
-    const nowMs = this.record.verifiedMs = clock.now();
     // The facts of now, not those that the handshake began with.
     const trust = facts.trusts.of(this.#state.part.credentials);
-    const verdict = trust?.verify(presented, "client", nowMs);
+    const verdict = trust?.verify(presented, "client", this.record.verified(clock));
     if (verdict?.kind !== "trusted") {
       this.#peer = { connection, presented, proven: undefined };
       return this.end(verdict?.code ?? "not_ready", verdict?.reason ?? "no certificate yet");
@@ -204,12 +203,12 @@ export class InboundConnection implements LiveConnection {
   }
 
   rejudge(): void {
-    const { facts } = this.#context;
+    const { facts, clock } = this.#context;
     const peer = this.#peer;
     if (this.#ended || !peer?.proven) return;
-    const { verifiedMs } = this.record;
     const trust = facts.trusts.of(this.#state.part.credentials);
-    const trusted = trust?.verify(peer.presented, "client", verifiedMs);
+    const since = this.record.sinceVerified(clock);
+    const trusted = trust?.verifyAgain(peer.presented, "client", since);
     if (trusted?.kind !== "trusted") {
       return this.end(trusted?.code ?? "not_ready", trusted?.reason ?? "no certificate yet");
     }

@@ -7,6 +7,7 @@
 
 import { type EndpointState, hashText } from "../balance/mod.ts";
 import { type Deadline, type ErrorCode, formatAddress } from "../base/mod.ts";
+import type { ChainVerdict } from "../identity/mod.ts";
 import {
   type AcceptedConnection,
   type Connection,
@@ -135,9 +136,9 @@ export class OutboundConnection implements LiveConnection, CallerOwner {
   }
 
   #pick(): void {
-    const { facts, clock } = this.#context;
+    const { clock } = this.#context;
     this.record.stage = "endpoint";
-    const trust = facts.trusts.of(this.#upstream.part.credentials);
+    const trust = this.#trust;
     const fault = trust ? trust.fault(clock.now()) : "no certificate yet";
     if (!trust || fault !== undefined) {
       if (trust?.material.missing.length) this.#upstream.stats.secretsMissing.add(1);
@@ -196,8 +197,9 @@ export class OutboundConnection implements LiveConnection, CallerOwner {
   /** The server must prove one of the target's identities, by the facts of now. */
   #identify(lease: Lease, server: ProvenEndpoint): void {
     const { connection, presented } = server;
-    this.record.verifiedMs = this.#context.clock.now();
-    const refusal = this.#faultOf(presented, lease);
+    const { clock } = this.#context;
+    const verdict = this.#trust?.verify(presented, "server", this.record.verified(clock));
+    const refusal = this.#faultOf(verdict, lease);
     if (refusal !== undefined) {
       connection.close();
       return this.#failed(lease, "endpoint_untrusted", refusal);
@@ -208,10 +210,13 @@ export class OutboundConnection implements LiveConnection, CallerOwner {
     this.#relay(server);
   }
 
+  get #trust(): Trust | undefined {
+    return this.#context.facts.trusts.of(this.#upstream.part.credentials);
+  }
+
   /** Why the server may not be talked to by the facts of now; undefined: it may. */
-  #faultOf(presented: PresentedPeer, lease: Lease): string | undefined {
-    const trust = this.#context.facts.trusts.of(this.#upstream.part.credentials);
-    const verdict = trust?.verify(presented, "server", this.record.verifiedMs);
+  #faultOf(verdict: ChainVerdict | undefined, lease: Lease): string | undefined {
+    const trust = this.#trust;
     if (!trust || !verdict) return "no certificate of our own";
     if (verdict.kind !== "trusted") return verdict.reason;
     const { spiffeUris } = lease.target.part;
@@ -273,7 +278,9 @@ export class OutboundConnection implements LiveConnection, CallerOwner {
     const server = this.#proven;
     const lease = this.#lease;
     if (this.#ended || !server || !lease) return;
-    const fault = this.#faultOf(server.presented, lease);
+    const since = this.record.sinceVerified(this.#context.clock);
+    const verdict = this.#trust?.verifyAgain(server.presented, "server", since);
+    const fault = this.#faultOf(verdict, lease);
     if (fault !== undefined) this.end("endpoint_untrusted", fault);
   }
 

@@ -10,9 +10,8 @@ import {
   type CertificateIndex,
   type ChainVerdict,
   createCertificateIndex,
-  createPeerValidator,
-  PeerJudge,
   type TrustedPeer,
+  type Usage,
 } from "../identity/mod.ts";
 import type {
   ClientTls,
@@ -23,8 +22,9 @@ import type {
   ServerTlsChooser,
 } from "../net/mod.ts";
 import { judgeName } from "../secrets/mod.ts";
-import type { TlsDirection } from "../snapshot/mod.ts";
 import type { ClientHello } from "../wire/mod.ts";
+import { RulesJudge } from "./rules_judge.ts";
+import { Servers, versionsOf } from "./servers.ts";
 import { Tickets } from "./tickets.ts";
 import type { PeerRulesInForce, ShownCertificate, TrustMaterial } from "./trust_material.ts";
 
@@ -51,18 +51,11 @@ const ANONYMOUS: TrustedPeer = {
   rootId: "",
 };
 
-interface Judge {
-  readonly of: PeerRulesInForce;
-  readonly judge: PeerJudge;
-  /** The rules themselves say which peers are meant, not only who vouches for them. */
-  readonly namesPeers: boolean;
-}
-
 export class Trust {
   readonly material: TrustMaterial;
   readonly tickets = new Tickets();
   readonly #options: TrustOptions;
-  readonly #judge: Judge | undefined;
+  readonly #judge: RulesJudge | undefined;
   readonly #peerCheck: PeerCheck;
   readonly #servers: Servers;
   readonly #clients = new Map<string, ClientTls>();
@@ -78,7 +71,7 @@ export class Trust {
     const { peers, certificates, onDemand } = material;
     this.material = material;
     this.#options = options;
-    this.#judge = peers ? previous?.judgeOf(peers) ?? createJudge(peers) : undefined;
+    this.#judge = peers ? judgeOf(peers, previous && previous.#judge, options.now()) : undefined;
     this.#peerCheck = peerCheckOf(peers);
     const servers = new Servers(options.engine, {
       rootPems: rootPemsOf(peers),
@@ -93,11 +86,6 @@ export class Trust {
       onDemand ? certificates.map((shown) => [shown.name.toLowerCase(), shown]) : [],
     );
     this.#only = !onDemand && certificates.length === 1 ? certificates[0] : undefined;
-  }
-
-  /** The judge, if it goes by the same rules. */
-  judgeOf(peers: PeerRulesInForce): Judge | undefined {
-    return this.#judge?.of.id === peers.id ? this.#judge : undefined;
   }
 
   /** Our settings for servers, if `next` would make the same. */
@@ -160,20 +148,43 @@ export class Trust {
    * Our own verdict, to which the runtime's must agree where it was asked. `nowMs` is the wall clock of the
    * handshake: what a peer's certificates say is held against that, what we trust is that of now.
    */
-  verify(peer: PresentedPeer, usage: "client" | "server", nowMs: number): ChainVerdict {
+  verify(peer: PresentedPeer, usage: Usage, nowMs: number): ChainVerdict {
+    return this.#verify(peer, { usage, nowMs });
+  }
+
+  /** The same of a peer whose connection is open, and was verified that long ago. */
+  verifyAgain(
+    peer: PresentedPeer,
+    usage: Usage,
+    { verifiedMs, sinceMs }: { readonly verifiedMs: number; readonly sinceMs: number },
+  ): ChainVerdict {
+    return this.#verify(peer, { usage, nowMs: verifiedMs, sinceMs });
+  }
+
+  #verify(
+    peer: PresentedPeer,
+    { usage, nowMs, sinceMs }: {
+      readonly usage: Usage;
+      readonly nowMs: number;
+      readonly sinceMs?: number;
+    },
+  ): ChainVerdict {
     const rules = this.#judge;
+    const { leaf } = peer;
     if (this.material.missing.length > 0) return untrusted("the rules for peers have not come");
     if (!rules) return usage === "client" ? ANONYMOUS : untrusted("there are no rules for servers");
-    if (!peer.leaf) {
+    if (!leaf) {
       return usage === "client" && !this.#mustShow
         ? ANONYMOUS
         : untrusted("no certificate was presented");
     }
-    const verdict = rules.judge.judge(peer.leaf, () => peer.chain(), {
-      usage,
-      nowMs,
-      presentMs: Math.max(nowMs, this.#options.now()),
-    });
+    const wallMs = this.#options.now();
+    const at = { usage, nowMs, presentMs: Math.max(nowMs, wallMs) };
+    const shown = { leaf, chain: () => peer.chain() };
+    // The wall clock may have been set, the monotonic one may have stood still.
+    const verdict = sinceMs === undefined
+      ? rules.judge(shown, at)
+      : rules.judgeAgain(shown, { ...at, sureMs: Math.min(wallMs, nowMs + sinceMs) });
     if (verdict.kind === "trusted" && !peer.accepted) {
       return {
         kind: "untrusted",
@@ -224,56 +235,13 @@ export class Trust {
   }
 }
 
-/** TLS settings for showing each certificate, made when first needed and kept while it is there. */
-class Servers {
-  readonly id: string;
-  readonly #engine: Engine;
-  readonly #common: {
-    readonly rootPems: readonly string[];
-    readonly peerCheck: PeerCheck;
-    readonly direction: TlsDirection;
-  };
-  readonly #made = new Map<string, ServerTls>();
-
-  constructor(
-    engine: Engine,
-    common: {
-      readonly id: string;
-      readonly rootPems: readonly string[];
-      readonly peerCheck: PeerCheck;
-      readonly direction: TlsDirection;
-    },
-  ) {
-    this.id = common.id;
-    this.#engine = engine;
-    this.#common = common;
-  }
-
-  of({ id, certPem, keyPem }: ShownCertificate): ServerTls {
-    let server = this.#made.get(id);
-    if (!server) {
-      const { rootPems, peerCheck, direction } = this.#common;
-      const material = { certPem, keyPem, rootPems, peerCheck, ...versionsOf(direction) };
-      server = this.#engine.serverTls(material);
-      this.#made.set(id, server);
-    }
-    return server;
-  }
-
-  keepOnly(certificates: readonly ShownCertificate[]): void {
-    const ids = new Set(certificates.map(({ id }) => id));
-    for (const id of this.#made.keys()) if (!ids.has(id)) this.#made.delete(id);
-  }
-}
-
-function createJudge(peers: PeerRulesInForce): Judge {
-  const { validation, serviceTrustDomains, strictSpiffeChain, generation } = peers;
-  const validator = createPeerValidator(validation, { serviceTrustDomains, strictSpiffeChain });
-  return {
-    of: peers,
-    judge: new PeerJudge({ validator, generation }),
-    namesPeers: validator.namesPeers,
-  };
+/** `previous` itself where it goes by the same rules. */
+function judgeOf(
+  peers: PeerRulesInForce,
+  previous: RulesJudge | undefined,
+  nowMs: number,
+): RulesJudge {
+  return previous?.of.id === peers.id ? previous : new RulesJudge(peers, previous, nowMs);
 }
 
 /** Only Consul's chains are such that the library's verdict must agree with ours. */
@@ -292,10 +260,6 @@ function rootPemsOf(peers: PeerRulesInForce | null): readonly string[] {
     case undefined:
       return [];
   }
-}
-
-function versionsOf({ minVersion, maxVersion, cipherSuites }: TlsDirection) {
-  return { minVersion, maxVersion, cipherSuites };
 }
 
 function untrusted(reason: string): ChainVerdict {

@@ -1,0 +1,49 @@
+/**
+ * Anchors that left the rules after they had expired: nobody took them away, they had only grown old, so
+ * connections that they vouched for while they were valid need not end with them. Pure.
+ *
+ * @module
+ */
+
+import { type Certificate, fingerprintOf } from "./certificate.ts";
+import { readCertificates } from "./pem_material.ts";
+import type { Validation } from "./validation.ts";
+
+export interface RetiredAnchor {
+  readonly certificate: Certificate;
+  /** As of {@link TrustedPeer}. */
+  readonly rootId: string;
+  /** Whose bundle had it, of `spiffe` rules; "" of others. */
+  readonly trustDomain: string;
+}
+
+/** Anchors of `before` that `now` has not, and whose validity had ended at `nowMs`, the wall clock. */
+export function retiredAnchors(
+  before: Validation,
+  now: Validation,
+  nowMs: number,
+): readonly RetiredAnchor[] {
+  // Rules of another kind are no later version of the same ones.
+  if (before.kind !== now.kind) return [];
+  const left = bundlesOf(now);
+  return Object.entries(bundlesOf(before)).flatMap(([trustDomain, pems]) => {
+    const still = new Set(Object.hasOwn(left, trustDomain) ? left[trustDomain] : []);
+    return pems.filter((pem) => !still.has(pem))
+      .flatMap((pem) => readCertificates(pem, "root certificate"))
+      .filter(({ notAfterMs }) => notAfterMs < nowMs)
+      .map((certificate) => ({ certificate, rootId: fingerprintOf(certificate), trustDomain }));
+  });
+}
+
+/** Those that count beside the anchors of that trust domain; "": of rules that know none. */
+export function retiredOf(
+  trustDomain: string,
+  retired: readonly RetiredAnchor[] = [],
+): readonly Certificate[] {
+  return retired.filter((anchor) => anchor.trustDomain === trustDomain)
+    .map(({ certificate }) => certificate);
+}
+
+function bundlesOf(validation: Validation): Readonly<Record<string, readonly string[]>> {
+  return validation.kind === "spiffe" ? validation.bundles : { "": validation.rootPems };
+}

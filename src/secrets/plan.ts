@@ -64,6 +64,8 @@ export type SecretSource =
     /** Which of several SVIDs; neither: the first. */
     readonly id?: string;
     readonly hint?: string;
+    /** Default {@link WITHDRAWAL_GRACE_MS}; 0: none. */
+    readonly withdrawalGraceMs?: number;
   };
 
 /** One secret wanted. */
@@ -80,6 +82,11 @@ export interface SecretRef {
 
 /** Envoy's default (`initial_fetch_timeout`). */
 export const INITIAL_FETCH_TIMEOUT_MS = 15_000;
+/**
+ * What a Workload API has taken back is used for this long, since a registration entry that is replaced
+ * is deleted first.
+ */
+export const WITHDRAWAL_GRACE_MS = 2_000;
 
 /** Whom to accept: a secret, onto what the configuration says itself (`combined_validation_context`). */
 export interface ValidationRef {

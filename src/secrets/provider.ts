@@ -19,8 +19,8 @@ export interface SecretEvents {
   onRecovered?(): void;
   /** The source cannot be reached or read for now. Ends no waiting (envoy.md 1.5). Once per distinct fault. */
   onUnreachable(reason: string): void;
-  /** The source says that there is no such secret: delta removal, a withdrawn SVID. */
-  onRemoved(): void;
+  /** The source says that there is no such secret: delta removal, a withdrawn SVID. `reason`: where it says more. */
+  onRemoved(reason?: string): void;
 }
 
 export interface SecretWatch {

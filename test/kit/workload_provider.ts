@@ -7,7 +7,7 @@
 import assert from "node:assert/strict";
 import { seededRandom } from "../../src/base/mod.ts";
 import { tlsFault } from "../../src/net/tls_fault.ts";
-import type { SecretRef } from "../../src/secrets/plan.ts";
+import { type SecretRef, type SecretSource, WITHDRAWAL_GRACE_MS } from "../../src/secrets/plan.ts";
 import type { SecretProvider, SecretWatch } from "../../src/secrets/provider.ts";
 import type { CertificateSecret, Secret, ValidationSecret } from "../../src/secrets/secret.ts";
 import { createWorkloadProvider } from "../../src/secrets/workload/mod.ts";
@@ -17,7 +17,7 @@ import { startWorkloadServer, type WorkloadServer } from "./workload_server.ts";
 export type Told =
   | { readonly kind: "secret"; readonly secret: Secret }
   | { readonly kind: "rejected" | "unreachable"; readonly reason: string }
-  | { readonly kind: "removed" };
+  | { readonly kind: "removed"; readonly reason: string | undefined };
 
 /** What a subscriber was told, in order, each once. */
 export class Followed {
@@ -36,7 +36,7 @@ export class Followed {
       onSecret: (secret) => tell({ kind: "secret", secret }),
       onRejected: (reason) => tell({ kind: "rejected", reason }),
       onUnreachable: (reason) => tell({ kind: "unreachable", reason }),
-      onRemoved: () => tell({ kind: "removed" }),
+      onRemoved: (reason) => tell({ kind: "removed", reason }),
     });
     returned = true;
   }
@@ -69,8 +69,11 @@ export class Followed {
     assert.match(told.reason, want);
   }
 
-  async removed(): Promise<void> {
-    assert.deepEqual(await this.next(), { kind: "removed" });
+  /** Gives the reason. */
+  async removed(): Promise<string | undefined> {
+    const told = await this.next();
+    assert.ok(told.kind === "removed", JSON.stringify(told));
+    return told.reason;
   }
 
   get silent(): boolean {
@@ -78,13 +81,17 @@ export class Followed {
   }
 }
 
+export type WorkloadChoice = Partial<
+  Pick<SecretSource & { kind: "workload" }, "id" | "hint" | "withdrawalGraceMs">
+>;
+
 export interface WorkloadFixture extends AsyncDisposable {
   readonly server: WorkloadServer;
   readonly provider: SecretProvider;
   readonly clock: FakeClock;
   follow(
     type: SecretRef["type"],
-    choice?: { readonly id?: string; readonly hint?: string },
+    choice?: WorkloadChoice,
   ): Followed;
 }
 
@@ -112,4 +119,10 @@ export async function setUpWorkload(): Promise<WorkloadFixture> {
       await server[Symbol.asyncDispose]();
     },
   };
+}
+
+/** Waits until an answer without what is held has come, and for as long as it is held nevertheless. */
+export async function graceEnds({ clock }: WorkloadFixture): Promise<void> {
+  while (!((clock.nextInMs ?? Infinity) <= WITHDRAWAL_GRACE_MS)) await clock.advance(0);
+  await clock.advance(WITHDRAWAL_GRACE_MS);
 }

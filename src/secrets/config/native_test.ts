@@ -111,12 +111,20 @@ const ACCEPTED: readonly [name: string, value: unknown, plan: object][] = [
   ],
   [
     "takes the Workload API for everything",
-    { source: "workload", id: "spiffe://example.org/web" },
+    { source: "workload", id: "spiffe://example.org/web", withdrawalGrace: "500ms" },
     plan({
       certificates: [
-        workload("certificate", "spiffe://example.org/web", { id: "spiffe://example.org/web" }),
+        workload("certificate", "spiffe://example.org/web", {
+          id: "spiffe://example.org/web",
+          withdrawalGraceMs: 500,
+        }),
       ],
-      validation: { secret: workload("validation", "bundles", { id: "spiffe://example.org/web" }) },
+      validation: {
+        secret: workload("validation", "bundles", {
+          id: "spiffe://example.org/web",
+          withdrawalGraceMs: 500,
+        }),
+      },
     }),
   ],
   [
@@ -345,6 +353,9 @@ const REFUSED: readonly [name: string, value: unknown, problems: readonly string
   ]],
   ["an id without a path", { source: "workload", id: "spiffe://a" }, [
     ".id must be a SPIFFE id such as spiffe://example.org/web",
+  ]],
+  ["a long grace", { source: "workload", withdrawal_grace: "2m" }, [
+    ".withdrawal_grace must be at most 1m",
   ]],
   ["a matcher of nothing", {
     validation: {

@@ -32,6 +32,7 @@ export const WORKLOAD_ENTRIES = {
   socket: v.optional(text()),
   id: v.optional(spiffeUri()),
   hint: v.optional(text()),
+  withdrawalGrace: v.optional(withdrawalGrace()),
   ...TIMEOUT_ENTRIES,
 };
 
@@ -100,13 +101,24 @@ export function workloadRef(
       ? report(["socket"], `is missing, and ${ENDPOINT_VARIABLE} is of no use: ${messageOf(error)}`)
       : report(["socket"], `is of no use: ${messageOf(error)}`);
   }
-  const { id, hint } = found;
+  const { id, hint, withdrawalGrace: withdrawalGraceMs } = found;
   return {
     type,
     name: type === "validation" ? "bundles" : id ?? hint ?? "default",
-    source: { kind: "workload", address, ...(id && { id }), ...(hint && { hint }) },
+    source: {
+      kind: "workload",
+      address,
+      ...(id && { id }),
+      ...(hint && { hint }),
+      ...(withdrawalGraceMs !== undefined && { withdrawalGraceMs }),
+    },
     initialFetchTimeoutMs: found.initialFetchTimeout ?? INITIAL_FETCH_TIMEOUT_MS,
   };
+}
+
+/** What is taken back is to be given up: a long grace would be a refusal to. */
+function withdrawalGrace(): v.GenericSchema<string, number> {
+  return v.pipe(duration(0), v.maxValue(60_000, "must be at most 1m"));
 }
 
 /** Any SPIFFE id with a path. */

@@ -115,12 +115,15 @@ export class SecretJournal {
   }
 
   /** `dropped`: there was a value and it is not used any more. */
-  removed(of: Subscription, dropped: boolean): void {
+  removed(
+    of: Subscription,
+    { dropped, reason }: { readonly dropped: boolean; readonly reason?: string },
+  ): void {
     if (of.quiet) return;
     const kept = of.held && !dropped;
-    const detail = kept ? "removed by its source; the last value stays" : "removed by its source";
-    this.#event(of, "removed", detail);
-    const fields = { secret: of.ref.name, source: of.source, dropped };
+    const detail = reason ?? "removed by its source";
+    this.#event(of, "removed", kept ? `${detail}; the last value stays` : detail);
+    const fields = { secret: of.ref.name, source: of.source, dropped, ...reason && { reason } };
     this.#options.log.warn("secret removed by its source", fields);
   }
 

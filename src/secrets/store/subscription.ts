@@ -123,13 +123,13 @@ export class Subscription implements SecretEvents {
   }
 
   /** A withdrawn identity or bundle must not be used; other sources cannot take back what they gave. */
-  onRemoved(): void {
+  onRemoved(reason?: string): void {
     if (this.#closed) return;
     const { journal, onChange } = this.#options;
     const drops = this.ref.source.kind === "workload" && this.held !== undefined;
-    journal.removed(this, drops);
+    journal.removed(this, { dropped: drops, ...reason && { reason } });
     this.withdrawn = true;
-    this.fault = drops || !this.held ? "The source has no such secret" : "";
+    this.fault = drops || !this.held ? reason ?? "The source has no such secret" : "";
     if (drops) {
       this.held = undefined;
       this.#version = "";

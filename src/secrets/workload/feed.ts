@@ -78,9 +78,7 @@ export class Feed<M> {
           if (this.#stream === stream) this.#reject(messageOf(error));
         }
       },
-      onFailed: (failure) => {
-        if (this.#stream === stream) this.#failed(failure);
-      },
+      onFailed: (failure) => this.#stream === stream ? this.#failed(failure) : undefined,
     });
     this.#stream = stream;
   }
@@ -99,16 +97,21 @@ export class Feed<M> {
     for (const follower of [...this.#followers.keys()]) follower.reject(reason);
   }
 
-  #failed(failure: StreamFailure): void {
+  #failed(failure: StreamFailure): "soon" | undefined {
     const { onUnimplemented } = this.#options;
-    if (failure.kind === "unimplemented" && onUnimplemented) return onUnimplemented();
+    if (failure.kind === "unimplemented" && onUnimplemented) {
+      onUnimplemented();
+      return undefined;
+    }
     this.#failure = failure;
     const denied = failure.kind === "denied";
     if (denied) this.#last = undefined;
-    for (const follower of [...this.#followers.keys()]) {
+    const followers = [...this.#followers.keys()];
+    for (const follower of followers) {
       // Denial takes everything back (SPIFFE Workload API 5.2.1).
-      if (denied) follower.withdraw();
+      if (denied) follower.withdraw(failure.reason);
       follower.unreachable(failure.reason);
     }
+    return followers.some(({ isInGrace }) => isInGrace) ? "soon" : undefined;
   }
 }

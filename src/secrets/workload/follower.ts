@@ -5,7 +5,7 @@
  * @module
  */
 
-import { messageOf } from "../../base/mod.ts";
+import { type Clock, messageOf, type Timer } from "../../base/mod.ts";
 import type { SecretEvents } from "../provider.ts";
 import type { Secret } from "../secret.ts";
 import type { SecretSpec } from "../spec.ts";
@@ -13,7 +13,8 @@ import type { SecretSpec } from "../spec.ts";
 /** What a message says about one reference. */
 export type Reading =
   | { readonly kind: "there"; readonly spec: SecretSpec }
-  | { readonly kind: "absent" };
+  /** Continues "Cannot use ...: ". */
+  | { readonly kind: "absent"; readonly fact: string };
 
 /** Throws `credentials_invalid` where the message has it and it cannot be used. */
 export type ReadMessage<M> = (message: M) => Reading;
@@ -24,6 +25,9 @@ export interface FollowerOptions {
   readonly name: string;
   /** Decodes and checks; throws `credentials_invalid`. */
   readonly load: (spec: SecretSpec) => Promise<Secret>;
+  readonly clock: Clock;
+  /** What was taken back stays for this long, in case a new answer takes its place. */
+  readonly graceMs: number;
 }
 
 export class Follower {
@@ -38,9 +42,17 @@ export class Follower {
   #told: Secret | undefined;
   /** Told of last, and not mended since. */
   #fault = "";
+  #grace: Timer | undefined;
+  /** What the grace is or was given to, so that one who takes and gives the same has no second one. */
+  #graced: { readonly certPem: string; readonly endsMs: number } | undefined;
 
   constructor(options: FollowerOptions) {
     this.#options = options;
+  }
+
+  /** In use though it was taken back: a new answer is wanted soon. */
+  get isInGrace(): boolean {
+    return this.#grace !== undefined;
   }
 
   /** A new full state, from whichever method. */
@@ -65,14 +77,15 @@ export class Follower {
   }
 
   /** The agent says that nothing is ours any more. What never was there is still waited for. */
-  withdraw(): void {
+  withdraw(reason: string): void {
     this.#epoch++;
     this.#next = undefined;
-    if (this.#state === "there") this.#remove();
+    if (this.#state === "there") this.#takeBack(reason);
   }
 
   close(): void {
     this.#closed = true;
+    this.#endGrace();
     this.#epoch++;
     this.#next = undefined;
   }
@@ -87,7 +100,8 @@ export class Follower {
       if (this.#epoch !== epoch) continue;
       if (found.kind === "secret") this.#accept(found.secret);
       else if (found.kind === "fault") this.reject(found.reason);
-      else if (this.#state !== "absent") this.#remove();
+      else if (this.#state === "there") this.#takeBack(found.reason);
+      else if (this.#state === "unknown") this.#remove(found.reason);
     }
     this.#working = false;
   }
@@ -95,12 +109,14 @@ export class Follower {
   async #find(read: () => Reading): Promise<
     | { readonly kind: "secret"; readonly secret: Secret }
     | { readonly kind: "fault"; readonly reason: string }
-    | { readonly kind: "absent" }
+    | { readonly kind: "absent"; readonly reason: string }
   > {
     const { name, load } = this.#options;
     try {
       const reading = read();
-      if (reading.kind === "absent") return reading;
+      if (reading.kind === "absent") {
+        return { kind: "absent", reason: `Cannot use ${name}: ${reading.fact}` };
+      }
       return { kind: "secret", secret: await load(reading.spec) };
     } catch (error) {
       return { kind: "fault", reason: `Cannot use ${name}: ${messageOf(error)}` };
@@ -110,6 +126,7 @@ export class Follower {
   #accept(secret: Secret): void {
     const same = this.#told !== undefined && JSON.stringify(this.#told) === JSON.stringify(secret);
     const mended = this.#fault !== "";
+    this.#endGrace();
     this.#fault = "";
     this.#state = "there";
     this.#told = secret;
@@ -117,10 +134,35 @@ export class Follower {
     if (!same || mended) this.#options.events.onSecret(secret, "");
   }
 
-  #remove(): void {
+  #takeBack(reason: string): void {
+    if (this.#grace) return;
+    const { clock } = this.#options;
+    const leftMs = this.#graceEndsMs() - clock.monotonic();
+    if (leftMs <= 0) return this.#remove(reason);
+    this.#grace = clock.after(leftMs, () => this.#remove(reason));
+  }
+
+  #graceEndsMs(): number {
+    const { clock, graceMs } = this.#options;
+    const endsMs = clock.monotonic() + graceMs;
+    const told = this.#told;
+    // Bundles stay the same when an entry is replaced; and nobody is anybody by a bundle.
+    if (told?.type !== "certificate") return endsMs;
+    const { certPem, notAfterMs } = told;
+    if (this.#graced?.certPem !== certPem) this.#graced = { certPem, endsMs };
+    return Math.min(this.#graced.endsMs, clock.monotonic() + notAfterMs - clock.now());
+  }
+
+  #endGrace(): void {
+    this.#grace?.cancel();
+    this.#grace = undefined;
+  }
+
+  #remove(reason: string): void {
+    this.#endGrace();
     this.#state = "absent";
     this.#told = undefined;
-    this.#fault = "";
-    this.#options.events.onRemoved();
+    this.#fault = reason;
+    this.#options.events.onRemoved(reason);
   }
 }

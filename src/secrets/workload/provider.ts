@@ -9,7 +9,7 @@
 import { type Address, type Clock, formatAddress, type Random } from "../../base/mod.ts";
 import { createGrpcChannel, type GrpcChannel, type MessageType } from "../grpc/mod.ts";
 import { loadSecret, mergeValidation, type ReadSource, type TlsFault } from "../load/mod.ts";
-import type { SecretRef } from "../plan.ts";
+import { type SecretRef, WITHDRAWAL_GRACE_MS } from "../plan.ts";
 import type { SecretEvents, SecretProvider, SecretWatch } from "../provider.ts";
 import type { SecretSpec } from "../spec.ts";
 import { Feed } from "./feed.ts";
@@ -23,7 +23,7 @@ import {
 } from "./messages.ts";
 import { loadWorkloadProtobuf, WORKLOAD_METHODS, type WorkloadMethod } from "./proto.ts";
 import { type StreamEvents, WorkloadStream } from "./stream.ts";
-import { bundlesFor, certificateSpecOf, chooseSvid, validationSpecOf } from "./svid.ts";
+import { absence, bundlesFor, certificateSpecOf, chooseSvid, validationSpecOf } from "./svid.ts";
 
 export interface WorkloadDeps {
   readonly clock: Clock;
@@ -86,6 +86,8 @@ class WorkloadProvider implements SecretProvider {
       events,
       name: `"${name}" of ${this.#where}`,
       load: (spec) => this.#load(ref, spec),
+      clock: this.#deps.clock,
+      graceMs: source.withdrawalGraceMs ?? WITHDRAWAL_GRACE_MS,
     });
     this.#readers.set(follower, readerOf(ref));
     const chosen = source.id !== undefined || source.hint !== undefined;
@@ -154,7 +156,7 @@ function readerOf({ type, source }: SecretRef): ReadMessage<SvidMessage> {
   const choice = source.kind === "workload" ? source : {};
   return (message) => {
     const svid = chooseSvid(message, choice);
-    if (!svid) return { kind: "absent" };
+    if (!svid) return { kind: "absent", fact: absence(message) };
     const spec = type === "certificate"
       ? certificateSpecOf(svid)
       : validationSpecOf(bundlesFor(svid, message), message.crls);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { createAuthority } from "../../../test/kit/certificates.ts";
-import { setUpWorkload as setUp } from "../../../test/kit/workload_provider.ts";
+import { graceEnds, setUpWorkload as setUp } from "../../../test/kit/workload_provider.ts";
 import { svidOf } from "../../../test/kit/workload_server.ts";
 
 const WEB = "spiffe://example.org/web";
@@ -18,6 +18,7 @@ test("createWorkloadProvider() withdraws an SVID that is absent, until it is bac
   await followed.certificate();
   await trust.validation();
   set.server.sendSvids({ svids: [web] });
+  await graceEnds(set);
   await followed.removed();
   await trust.removed();
   set.server.sendSvids({ svids: [web] });
@@ -80,8 +81,9 @@ test("createWorkloadProvider() waits while nothing is registered, and drops what
   await set.clock.advance(500);
   await followed.certificate();
   set.server.end("svids", 7, "no identity issued");
-  await followed.removed();
   await followed.fault("unreachable", /no identity issued/);
+  await graceEnds(set);
+  await followed.removed();
   set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
   await set.clock.advance(500);
   await followed.certificate();

@@ -23,8 +23,11 @@ export type OpenCall = (handler: StreamHandler<Uint8Array>) => { close(): void }
 export interface StreamEvents {
   /** Throws nothing; the server waits until it is done. */
   onMessage(bytes: Uint8Array): Promise<void>;
-  /** It ended and will be opened again, unless the server does not know the method. */
-  onFailed(failure: StreamFailure): void;
+  /**
+   * It ended and will be opened again, unless the server does not know the method; soon, where what was
+   * taken back is kept for a moment only.
+   */
+  onFailed(failure: StreamFailure): "soon" | undefined;
 }
 
 export interface StreamFailure {
@@ -47,6 +50,8 @@ const SHORT_LIVED_MS = 1_000;
 export class WorkloadStream {
   readonly #options: StreamOptions;
   readonly #backoff: Backoff;
+  /** While a new answer is wanted soon. */
+  readonly #haste: Backoff;
   /** For what no retry mends, only an operator. */
   readonly #patience: Backoff;
   #call: { close(): void } | undefined;
@@ -57,6 +62,7 @@ export class WorkloadStream {
     this.#options = options;
     const { random } = options;
     this.#backoff = new Backoff({ baseMs: 500, maxMs: 30_000, random });
+    this.#haste = new Backoff({ baseMs: 100, maxMs: 500, random });
     this.#patience = new Backoff({ baseMs: 60_000, maxMs: 300_000, random });
     this.#open();
   }
@@ -86,14 +92,18 @@ export class WorkloadStream {
       onEnd: (status) => {
         this.#call = undefined;
         const brief = clock.monotonic() - openedMs < SHORT_LIVED_MS;
+        // One that goes on giving and taking back is asked no faster for it.
+        if (answered && !brief) this.#haste.reset();
         // After an answer the deadline is our channel's own, for streams that were quiet for long.
         const well = status.code === GRPC_OK ||
           (status.code === GRPC_DEADLINE_EXCEEDED && answered);
         if (!well) this.#failed(status);
         else if (answered && !brief) this.#again(0);
         else {
-          if (!answered) this.#tell("unreachable", "it ended the stream without a message");
-          this.#again(this.#backoff.next());
+          const next = answered
+            ? undefined
+            : this.#tell("unreachable", "it ended the stream without a message");
+          this.#againAfter(next);
         }
       },
     });
@@ -103,22 +113,27 @@ export class WorkloadStream {
     const said = formatStatus(status);
     switch (status.code) {
       case GRPC_UNIMPLEMENTED:
-        return this.#tell("unimplemented", `it does not offer this (${said})`);
+        this.#tell("unimplemented", `it does not offer this (${said})`);
+        return;
       case GRPC_INVALID_ARGUMENT:
         this.#tell("refused", said);
         return this.#again(this.#patience.next());
       case GRPC_PERMISSION_DENIED:
-        this.#tell("denied", `nothing is registered for this process (${said})`);
-        return this.#again(this.#backoff.next());
+        return this.#againAfter(
+          this.#tell("denied", `nothing is registered for this process (${said})`),
+        );
       default:
-        this.#tell("unreachable", said);
-        return this.#again(this.#backoff.next());
+        return this.#againAfter(this.#tell("unreachable", said));
     }
   }
 
-  #tell(kind: StreamFailure["kind"], fact: string): void {
+  #tell(kind: StreamFailure["kind"], fact: string): "soon" | undefined {
     const reason = `Cannot read from ${this.#options.where}: ${fact}`;
-    this.#options.events.onFailed({ kind, reason });
+    return this.#options.events.onFailed({ kind, reason });
+  }
+
+  #againAfter(next: "soon" | undefined): void {
+    this.#again((next === "soon" ? this.#haste : this.#backoff).next());
   }
 
   #again(delayMs: number): void {

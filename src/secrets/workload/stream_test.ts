@@ -8,7 +8,7 @@ import { type StreamFailure, WorkloadStream } from "./stream.ts";
 const MESSAGE = new Uint8Array([1]);
 
 /** A stream over calls that the test answers. */
-function setUp() {
+function setUp({ soon = false } = {}) {
   const clock = new FakeClock();
   const calls: { readonly handler: StreamHandler<Uint8Array>; closed: boolean }[] = [];
   const failures: StreamFailure[] = [];
@@ -23,7 +23,10 @@ function setUp() {
     random: seededRandom(1),
     events: {
       onMessage: (bytes) => Promise.resolve(void messages.push(bytes)),
-      onFailed: (failure) => void failures.push(failure),
+      onFailed(failure) {
+        failures.push(failure);
+        return soon ? "soon" : undefined;
+      },
     },
     where: "the agent",
   });
@@ -69,6 +72,19 @@ for (
     assert.match(set.failures[0]?.reason ?? "", /^Cannot read from the agent: .*why/);
   });
 }
+
+test("WorkloadStream makes haste where an answer is wanted soon, even to one that gives and takes", async () => {
+  const set = setUp({ soon: true });
+  for (const most of [100, 200, 400, 500, 500]) {
+    void set.last().onMessage(MESSAGE);
+    set.end(7);
+    assertBetween(await waitOf(set), most / 2, most);
+  }
+  void set.last().onMessage(MESSAGE);
+  await set.clock.advance(1_000);
+  set.end(7);
+  assertBetween(await waitOf(set), 50, 100);
+});
 
 test("WorkloadStream starts its back-off over after a message", async () => {
   const set = setUp();

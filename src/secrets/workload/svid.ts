@@ -33,6 +33,16 @@ export function chooseSvid(message: SvidMessage, { id, hint }: SvidChoice): Svid
   );
 }
 
+/** What there is instead of what was wanted. */
+export function absence({ svids }: SvidMessage): string {
+  const offered = svids.slice(0, OFFERED_LIMIT).map(({ spiffeId, hint }) =>
+    hint === "" ? shown(spiffeId) : `${shown(spiffeId)} with hint ${shown(hint)}`
+  );
+  const more = svids.length - offered.length;
+  if (more > 0) offered.push(`${more} more`);
+  return `the agent has no such SVID for this process; it offers ${offered.join(", ")}`;
+}
+
 /** Throws `credentials_invalid` unless everything in it is what it must be. */
 export function certificateSpecOf(svid: Svid): CertificateSpec {
   const named = `the SVID of ${shown(svid.spiffeId)}`;
@@ -72,6 +82,8 @@ export function validationSpecOf(bundles: Bundles, crls: readonly Uint8Array[]):
   };
 }
 
+/** Identities in a message for people. */
+const OFFERED_LIMIT = 10;
 /** Leaf and intermediates. */
 const CHAIN_LIMIT = 11;
 /** Anchors of one trust domain. */

@@ -1,0 +1,114 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { createAuthority } from "../../../test/kit/certificates.ts";
+import {
+  setUpWorkload as setUp,
+  type WorkloadFixture,
+} from "../../../test/kit/workload_provider.ts";
+import { WITHDRAWAL_GRACE_MS } from "../plan.ts";
+import { svidOf } from "../../../test/kit/workload_server.ts";
+
+const WEB = "spiffe://example.org/web";
+const CA = createAuthority({ trustDomain: "example.org" });
+const deny = ({ server }: WorkloadFixture) => server.end("svids", 7, "no identity issued");
+
+test("createWorkloadProvider() asks again at once for what was taken back, and keeps it meanwhile", async () => {
+  await using set = await setUp();
+  set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
+  const followed = set.follow("certificate");
+  const trust = set.follow("validation", { id: WEB });
+  await followed.certificate();
+  await trust.validation();
+  for (let round = 0; round < 3; round++) {
+    deny(set);
+    await followed.fault("unreachable", /nothing is registered/);
+    await trust.fault("unreachable", /nothing is registered/);
+    set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
+    await set.clock.advance(200);
+    await followed.certificate();
+    await trust.validation();
+    await set.clock.advance(3_000);
+    assert.ok(followed.silent && trust.silent);
+  }
+});
+
+test("createWorkloadProvider() drops after the grace what was not given again", async () => {
+  await using set = await setUp();
+  set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
+  const followed = set.follow("certificate");
+  await followed.certificate();
+  deny(set);
+  await followed.fault("unreachable", /nothing is registered/);
+  await set.clock.advance(WITHDRAWAL_GRACE_MS - 1);
+  assert.ok(followed.silent);
+  await set.clock.advance(1);
+  await followed.removed();
+});
+
+test("createWorkloadProvider() gives one grace to an SVID that comes and goes", async () => {
+  await using set = await setUp();
+  const svid = svidOf(CA, WEB);
+  set.server.sendSvids({ svids: [svid] });
+  const followed = set.follow("certificate");
+  await followed.certificate();
+  const comesBack = async () => {
+    set.server.sendSvids({ svids: [svid] });
+    await set.clock.advance(500);
+    await followed.certificate();
+  };
+  for (let round = 0; round < 3; round++) {
+    deny(set);
+    await followed.fault("unreachable", /nothing is registered/);
+    await comesBack();
+  }
+  await set.clock.advance(500);
+  deny(set);
+  await followed.removed();
+  await comesBack();
+  deny(set);
+  await followed.removed();
+  // Another one is another matter.
+  set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
+  await set.clock.advance(500);
+  await followed.certificate();
+  deny(set);
+  await followed.fault("unreachable", /nothing is registered/);
+});
+
+test("createWorkloadProvider() keeps nothing beyond its validity", async () => {
+  await using set = await setUp();
+  const notAfterMs = set.clock.now() + 60_000;
+  set.server.sendSvids({ svids: [svidOf(CA, WEB, { overrides: { notAfterMs } })] });
+  const followed = set.follow("certificate");
+  const secret = await followed.certificate();
+  await set.clock.advance(secret.notAfterMs - set.clock.now() - 500);
+  deny(set);
+  await followed.fault("unreachable", /nothing is registered/);
+  await set.clock.advance(500);
+  await followed.removed();
+});
+
+test("createWorkloadProvider() says what an agent offers in place of what is wanted", async () => {
+  await using set = await setUp();
+  set.server.sendSvids({
+    svids: [
+      svidOf(CA, WEB),
+      ...Array.from({ length: 11 }, (_, i) => svidOf(CA, `${WEB}/${i}`, { hint: "internal" })),
+    ],
+  });
+  const followed = set.follow("certificate", { id: "spiffe://example.org/wbe" });
+  const reason = await followed.removed();
+  assert.match(
+    reason ?? "",
+    /offers "spiffe:\/\/example.org\/web", .* with hint "internal", 2 more$/,
+  );
+});
+
+test("createWorkloadProvider() drops at once what has no grace", async () => {
+  await using set = await setUp();
+  set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
+  const followed = set.follow("certificate", { withdrawalGraceMs: 0 });
+  await followed.certificate();
+  deny(set);
+  assert.match(await followed.removed() ?? "", /nothing is registered/);
+});

@@ -18,7 +18,7 @@ import { stateOf } from "./state.ts";
 import { nameFilter, prometheusText, statsJson, statsText } from "./stats.ts";
 import { clustersText, healthOf, lines, listenersText } from "./texts.ts";
 import type { AdminView } from "./view.ts";
-import { withWarming } from "./warming.ts";
+import { usableSamples, withWarming } from "./warming.ts";
 
 type Handler = (context: Context) => Response | Promise<Response>;
 type Methods = Readonly<Partial<Record<"GET" | "POST", Handler>>>;
@@ -89,7 +89,14 @@ function refusal(context: Context, { boundHost }: AdminOptions): Response | unde
 }
 
 function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
-  const merged = async (): Promise<MergedView> => mergeViews(await view.data(), view.samples());
+  const shown = async () => {
+    const merged = mergeViews(await view.data(), view.samples());
+    return { merged, listeners: withWarming(merged.listeners, view.source()?.warming ?? []) };
+  };
+  const merged = async (): Promise<MergedView> => {
+    const { merged, listeners } = await shown();
+    return { ...merged, samples: [...merged.samples, ...usableSamples(listeners)] };
+  };
   const json = (context: Context, value: unknown) =>
     context.body(shownJson(value, view.secrets()), 200, { "content-type": "application/json" });
   const prometheus: Handler = async (context) =>
@@ -99,18 +106,16 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
   return {
     "/": {
       async GET(context) {
-        const page = await homePage(view, await merged());
+        const page = homePage(view, { merged: await merged(), state: await stateOf(view) });
         return context.html(hide(page.toString(), view.secrets()));
       },
     },
     "/ready": {
-      GET(context) {
-        const { name, reasons } = stateOf(view);
-        if (reasons.length === 0) return context.text(`${name}\n`);
-        return context.text(
-          lines([name, ...reasons.map((text) => hide(text, view.secrets()))]),
-          503,
-        );
+      async GET(context) {
+        const { name, reasons, warnings } = await stateOf(view);
+        const told = [...reasons, ...warnings.map((text) => `warning: ${text}`)];
+        const body = lines([name, ...told.map((text) => hide(text, view.secrets()))]);
+        return context.text(body, reasons.length === 0 ? 200 : 503);
       },
     },
     "/live": { GET: (context) => context.text("LIVE\n") },
@@ -139,8 +144,7 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
     },
     "/listeners": {
       async GET(context) {
-        const shown = await merged();
-        const listeners = withWarming(shown.listeners, view.source()?.warming ?? []);
+        const { listeners } = await shown();
         if (context.req.query("format") !== "json") return context.text(listenersText(listeners));
         return json(context, { listeners });
       },
@@ -172,7 +176,11 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
       },
     },
     "/config_dump": { GET: (context) => json(context, configDump(view)) },
-    "/server_info": { GET: (context) => json(context, serverInfo(view)) },
+    "/server_info": {
+      async GET(context) {
+        return json(context, await serverInfo(view));
+      },
+    },
     "/logging": {
       GET: (context) => json(context, { level: view.logLevel() }),
       POST(context) {
@@ -216,9 +224,9 @@ function badQuery(context: Context, name: string, want: string): Response {
 }
 
 /** Names as in Envoy's `/server_info` where there is such a thing. */
-function serverInfo(view: AdminView): Readonly<Record<string, unknown>> {
+async function serverInfo(view: AdminView): Promise<Readonly<Record<string, unknown>>> {
   const { version, commit, engine, platform, pid, workers, startedMs, options } = view.info;
-  const { name, reasons } = stateOf(view);
+  const { name, reasons, warnings, listeners } = await stateOf(view);
   const snapshot = view.snapshot();
   return {
     version,
@@ -229,6 +237,8 @@ function serverInfo(view: AdminView): Readonly<Record<string, unknown>> {
     workers,
     state: name,
     not_ready: reasons,
+    warnings,
+    listeners,
     uptime_current_epoch: `${Math.floor((view.clock.monotonic() - startedMs) / 1_000)}s`,
     node: { id: snapshot?.proxyId ?? "", cluster: snapshot?.service ?? "" },
     command_line_options: options,

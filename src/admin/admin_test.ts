@@ -72,6 +72,13 @@ for (
       503,
       "PRE_INITIALIZING\nwaiting for the leaf certificate\n",
     ],
+    [
+      "ready, and what is wrong",
+      { warnings: ["listener x is not bound: in use"] },
+      200,
+      "LIVE\n" +
+      "warning: listener x is not bound: in use\n",
+    ],
     ["draining", { drained: true }, 503, "DRAINING\ndraining: no new connections\n"],
   ] as const
 ) {
@@ -90,7 +97,10 @@ test("admin /stats sums the workers and filters", async () => {
   const { ask, json } = admin();
   assert.equal(
     await (await ask("/stats")).text(),
-    'connections_total{direction="inbound"}: 6\nsnapshot_version: 7\n',
+    'connections_total{direction="inbound"}: 6\n' +
+      'listener_usable{direction="inbound",listener="inbound"}: 0\n' +
+      'listener_usable{direction="outbound",listener="service:default/default/db"}: 1\n' +
+      "snapshot_version: 7\n",
   );
   assert.equal(await (await ask("/stats?filter=version")).text(), "snapshot_version: 7\n");
   assert.equal((await json("/stats?format=json&filter=conn")).stats[0].value, 6);
@@ -126,6 +136,34 @@ test("admin /clusters and /listeners join the workers", async () => {
       "service:default/default/db::127.0.0.1:9191\n",
   );
   assert.equal((await json("/listeners?format=json")).listeners[0].connections, 2);
+});
+
+test("admin says which listener refuses everything, and what is wrong with a proxy that serves", async () => {
+  const { view, ask, json } = admin();
+  const [first, ...others] = await view.data();
+  assert.ok(first);
+  const listeners = first.listeners.map((listener) => ({
+    ...listener,
+    fault: listener.direction === "outbound" ? "our own certificate expired" : "",
+  }));
+  view.data = () => Promise.resolve([...others, { ...first, listeners }]);
+  view.warnings = ["listener db refuses every connection: our own certificate expired"];
+  assert.match(
+    await (await ask("/listeners")).text(),
+    /^\S*db::127\.0\.0\.1:9191::unusable::our own certificate expired$/m,
+  );
+  assert.match(
+    await (await ask("/stats/prometheus")).text(),
+    /^postern_listener_usable\{direction="outbound",listener="\S*db"\} 0$/m,
+  );
+  const info = await json("/server_info");
+  assert.deepEqual([info.state, info.warnings, info.listeners], ["LIVE", view.warnings, {
+    total: 2,
+    unusable: 1,
+  }]);
+  const page = await (await ask("/")).text();
+  assert.match(page, /2, 1 of them carry no traffic/);
+  assert.match(page, /<li>listener db refuses every connection/);
 });
 
 test("admin /connections counts all and shows as many as asked for", async () => {

@@ -8,7 +8,7 @@ import { html } from "hono/html";
 import type { MergedView } from "./merge.ts";
 import { meshLeafText } from "./certs.ts";
 import { secretsSection } from "./home_secrets.ts";
-import { stateOf } from "./state.ts";
+import type { State } from "./state.ts";
 import type { AdminView } from "./view.ts";
 
 /** Path and what it is for; the method where it is not GET. */
@@ -31,9 +31,12 @@ export const PATHS: readonly (readonly [string, string, ("POST")?])[] = [
 
 type Html = ReturnType<typeof html>;
 
-export function homePage(view: AdminView, merged: MergedView): Html {
+export function homePage(
+  view: AdminView,
+  { merged, state }: { readonly merged: MergedView; readonly state: State },
+): Html {
   const snapshot = view.snapshot();
-  const { name, reasons } = stateOf(view);
+  const { name, reasons, warnings, listeners: { total, unusable } } = state;
   const failing = view.source()?.failing ?? [];
   const rows: [string, string][] = [
     ["state", name],
@@ -41,7 +44,7 @@ export function homePage(view: AdminView, merged: MergedView): Html {
     ["proxy", snapshot?.proxyId ?? ""],
     ["identity", snapshot?.credentials?.uri ?? ""],
     ["certificate", meshLeafText(snapshot, view.clock.now())],
-    ["listeners", String(merged.listeners.length)],
+    ["listeners", unusable === 0 ? `${total}` : `${total}, ${unusable} of them carry no traffic`],
     ["open connections", String(merged.connections.length)],
     ["version", `${view.info.version} (${view.info.commit}), ${view.info.engine}`],
   ];
@@ -49,6 +52,7 @@ export function homePage(view: AdminView, merged: MergedView): Html {
   const known = rows.filter(([, value]) => value !== "");
   const troubles = [
     ...reasons,
+    ...warnings,
     ...view.refused().map(({ what, reason }) => `${what}: ${reason}`),
     ...failing.map(({ watch, message }) => `${watch}: ${message}`),
   ];

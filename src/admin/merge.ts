@@ -22,12 +22,7 @@ const STATES = ["failed", "draining", "listening"] as const;
 export function mergeViews(views: readonly DataView[], own: readonly Sample[]): MergedView {
   return {
     workers: views.length,
-    listeners: mergeBy(views.flatMap(({ listeners }) => listeners), ({ name }) => name, (a, b) => ({
-      ...a,
-      state: STATES.find((state) => state === a.state || state === b.state) ?? a.state,
-      error: a.error || b.error,
-      connections: a.connections + b.connections,
-    })),
+    listeners: mergeListeners(views.map(({ listeners }) => listeners)),
     connections: views.flatMap(({ connections }) => connections),
     endpoints: mergeBy(
       views.flatMap(({ endpoints }) => endpoints),
@@ -41,6 +36,18 @@ export function mergeViews(views: readonly DataView[], own: readonly Sample[]): 
     ),
     samples: mergeStats([own, ...views.map(({ samples }) => samples)]),
   };
+}
+
+export function mergeListeners(
+  paths: readonly (readonly ListenerView[])[],
+): readonly ListenerView[] {
+  return mergeBy(paths.flat(), ({ name }) => name, (a, b) => ({
+    ...a,
+    state: STATES.find((state) => state === a.state || state === b.state) ?? a.state,
+    error: a.error || b.error,
+    fault: a.fault || b.fault,
+    connections: a.connections + b.connections,
+  }));
 }
 
 function mergeBy<T>(items: readonly T[], keyOf: (item: T) => string, join: (a: T, b: T) => T): T[] {

@@ -4,18 +4,21 @@
  * @module
  */
 
-import type { AdminView } from "./view.ts";
+import type { AdminView, Health } from "./view.ts";
 
-export interface State {
+export interface State extends Omit<Health, "notReady"> {
   /** As Envoy's `/server_info` has it. */
   readonly name: "LIVE" | "DRAINING" | "PRE_INITIALIZING" | "INITIALIZING";
   /** Empty: ready. */
   readonly reasons: readonly string[];
 }
 
-export function stateOf(view: AdminView): State {
-  if (view.draining()) return { name: "DRAINING", reasons: ["draining: no new connections"] };
-  const reasons = view.notReady();
-  if (reasons.length === 0) return { name: "LIVE", reasons };
-  return { name: view.snapshot() ? "INITIALIZING" : "PRE_INITIALIZING", reasons };
+export async function stateOf(view: AdminView): Promise<State> {
+  const { notReady, ...rest } = await view.health();
+  if (view.draining()) {
+    return { ...rest, name: "DRAINING", reasons: ["draining: no new connections"] };
+  }
+  if (notReady.length === 0) return { ...rest, name: "LIVE", reasons: [] };
+  const name = view.snapshot() ? "INITIALIZING" : "PRE_INITIALIZING";
+  return { ...rest, name, reasons: notReady };
 }

@@ -29,8 +29,10 @@ export function healthOf({ ejectedForMs }: EndpointView): string {
 
 /** `name::address`, and what is wrong where something is. */
 export function listenersText(listeners: readonly ListenerShown[]): string {
-  return lines(listeners.map(({ name, address, state, error }) => {
-    const trouble = state === "listening" ? "" : `::${state}${error && `::${error}`}`;
+  return lines(listeners.map(({ name, address, state, error, fault }) => {
+    const how = state === "listening" && fault !== "" ? "unusable" : state;
+    const why = error || fault;
+    const trouble = how === "listening" ? "" : `::${how}${why && `::${why}`}`;
     return `${name}::${address || "-"}${trouble}`.replaceAll("\n", " ");
   }));
 }

@@ -23,6 +23,16 @@ export interface ServerInfo {
   readonly options: Readonly<Record<string, unknown>>;
 }
 
+/** How it is now, in whole sentences for people. */
+export interface Health {
+  /** Why traffic cannot be carried; empty: ready. */
+  readonly notReady: readonly string[];
+  /** What is wrong and does not make it unready. */
+  readonly warnings: readonly string[];
+  /** Listeners that there are or should be, and how many of them carry no traffic. */
+  readonly listeners: { readonly total: number; readonly unusable: number };
+}
+
 export interface AdminView {
   readonly clock: Clock;
   readonly info: ServerInfo;
@@ -37,8 +47,7 @@ export interface AdminView {
   secretsReport(): SecretsReport;
   /** Configuration that was not taken, also before the first snapshot. */
   refused(): Snapshot["refused"];
-  /** Why traffic cannot be carried now, for people; empty: ready. */
-  notReady(): readonly string[];
+  health(): Promise<Health>;
   draining(): boolean;
   /** Texts that must never be shown, such as the token in use. */
   secrets(): readonly string[];

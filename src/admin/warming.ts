@@ -1,9 +1,11 @@
 /**
- * Listeners that wait for their secrets: the snapshot leaves them out, people must see them.
+ * Listeners as people must see them: those that wait for their secrets, which the snapshot leaves out,
+ * among them, and which of all can carry traffic.
  *
  * @module
  */
 
+import type { Sample } from "../base/mod.ts";
 import type { ListenerView } from "../proxy/mod.ts";
 
 export interface ListenerShown extends Omit<ListenerView, "state"> {
@@ -27,8 +29,24 @@ export function withWarming(
       address: "",
       state: "warming",
       error: `waiting for ${text}`,
+      fault: "",
       connections: 0,
     };
   });
   return [...listeners, ...waiting.filter(({ name }) => !known.has(name))];
+}
+
+/** It is bound, and what comes in is not refused for want of anything of ours. */
+export function isUsable({ state, fault }: ListenerShown): boolean {
+  return state === "listening" && fault === "";
+}
+
+export function usableSamples(listeners: readonly ListenerShown[]): readonly Sample[] {
+  return listeners.map((shown) => ({
+    name: "listener_usable",
+    kind: "gauge",
+    help: "1: the listener can carry traffic",
+    labels: { direction: shown.direction, listener: shown.name },
+    value: isUsable(shown) ? 1 : 0,
+  }));
 }

@@ -9,6 +9,7 @@ const BOUND = {
   address: "0.0.0.0:21000",
   state: "listening",
   error: "",
+  fault: "",
   connections: 1,
 } as const;
 

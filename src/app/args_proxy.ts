@@ -59,6 +59,8 @@ export interface ProxyOptions {
   readonly strictSpiffeChain: boolean;
   readonly stateDir?: string;
   readonly adminBind: AdminBind;
+  /** Which listeners must carry traffic: one, or all that ever did. */
+  readonly ready: "any" | "all";
   readonly drainTimeoutMs: number;
   /** 0: never. */
   readonly idleTimeoutMs: number;
@@ -123,6 +125,7 @@ export function readProxyOptions(flags: FlagValues): ProxyOptions {
     strictSpiffeChain: flags.on("strict-spiffe-chain"),
     ...(stateDir !== undefined && { stateDir }),
     adminBind: readAdminBind(flags),
+    ready: readChoice(flags, "ready", { choices: ["any", "all"], byDefault: "all" }),
     drainTimeoutMs: readDurationMs(flags, "drain-timeout", { byDefaultMs: 8_000, atLeastMs: 0 }),
     idleTimeoutMs: readDurationMs(flags, "idle-timeout", { byDefaultMs: HOUR_MS, atLeastMs: 0 }),
     lifetimeMs: readDurationMs(flags, "max-connection-lifetime", { byDefaultMs: 0, atLeastMs: 0 }),

@@ -219,6 +219,14 @@ const RUNNING: FlagGroup = {
       help: "Admin server, host:port, or off. An address given here must be free.",
     },
     {
+      name: "ready",
+      kind: "text",
+      value: "HOW",
+      byDefault: "all",
+      help: "What /ready asks for. all: every listener that ever could carry traffic can, and at " +
+        "least one. any: at least one.",
+    },
+    {
       name: "drain-timeout",
       kind: "text",
       value: "DURATION",

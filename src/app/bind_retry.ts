@@ -1,6 +1,5 @@
 /**
- * Listeners whose address was taken are tried again until they are bound; which ones are not, and why,
- * is kept for those who ask whether the proxy is ready.
+ * Listeners whose address was taken are tried again until they are bound.
  *
  * @module
  */
@@ -11,18 +10,17 @@ import type { DataPlane } from "./plane.ts";
 export interface BindRetryOptions {
   readonly clock: Clock;
   readonly log: Log;
-  readonly plane: Pick<DataPlane, "retryFailed" | "views">;
+  readonly plane: Pick<DataPlane, "retryFailed">;
   /** Ends the trying. */
   readonly signal: AbortSignal;
-  /** All are bound. */
-  readonly onBound: () => void;
+  /** After each try. */
+  readonly onTried: () => Promise<void>;
 }
 
 const RETRY_MS = 1_000;
 
 export class BindRetry {
   readonly #options: BindRetryOptions;
-  #unbound: readonly string[] = ["not all listeners are bound"];
   #timer: Timer | undefined;
 
   constructor(options: BindRetryOptions) {
@@ -30,18 +28,13 @@ export class BindRetry {
     options.signal.addEventListener("abort", () => this.#timer?.cancel(), { once: true });
   }
 
-  /** What keeps traffic out, for people; empty: nothing. */
-  get unbound(): readonly string[] {
-    return this.#unbound;
-  }
-
   /** To be called after each applied snapshot. Never rejects. */
   async look(): Promise<void> {
-    const { plane, log, onBound } = this.#options;
+    const { plane, log, onTried } = this.#options;
     try {
       const bound = await plane.retryFailed();
-      this.#unbound = bound ? [] : await this.#reasons();
-      if (bound) return onBound();
+      await onTried();
+      if (bound) return;
     } catch (error) {
       log.error("listeners not looked at", { error: messageOf(error) });
     }
@@ -56,13 +49,5 @@ export class BindRetry {
       this.#timer = undefined;
       if (!signal.aborted) void this.look();
     });
-  }
-
-  async #reasons(): Promise<readonly string[]> {
-    const views = await this.#options.plane.views({ connections: false });
-    const failed = views.flatMap(({ listeners }) => listeners)
-      .filter(({ state }) => state === "failed")
-      .map(({ name, error }) => `listener ${name} is not bound: ${error}`);
-    return failed.length > 0 ? [...new Set(failed)] : ["not all listeners are bound"];
   }
 }

@@ -12,6 +12,7 @@ import {
   DataPath,
   type DataView,
   type FetchCertificate,
+  type ListenerView,
   type RemoteAuthorize,
   SharedCounts,
 } from "../proxy/mod.ts";
@@ -23,6 +24,8 @@ export interface DataPlane {
   apply(snapshot: Snapshot): Promise<void>;
   /** Tries listeners again that could not be bound. True: all are. */
   retryFailed(): Promise<boolean>;
+  /** Of every data path that answered in time; of one that is not there: none. */
+  listeners(): Promise<readonly (readonly ListenerView[])[]>;
   views(options: { readonly connections: boolean }): Promise<readonly DataView[]>;
   setLogLevel(level: LogLevel): void;
   /** Stops accepting; resolves when all connections have ended, at the latest after `timeoutMs`. */
@@ -71,6 +74,7 @@ export function createLocalPlane(engine: Engine, options: PlaneOptions): DataPla
       await path.apply(update, columns.for(snapshot));
     },
     retryFailed: () => path.retryFailed(),
+    listeners: () => Promise.resolve([path.listeners()]),
     views: (wanted) => Promise.resolve([path.view(wanted)]),
     setLogLevel: () => {},
     drain: (timeoutMs) => path.drain(timeoutMs),

@@ -6,7 +6,7 @@
  */
 
 import type { LogLevel } from "../base/mod.ts";
-import type { Columns, DataView } from "../proxy/mod.ts";
+import type { Columns, DataView, ListenerView } from "../proxy/mod.ts";
 import type { SnapshotUpdate } from "../snapshot/mod.ts";
 
 /** Settings that never change while a worker lives. */
@@ -33,6 +33,7 @@ export type ToWorker =
     readonly columns: Columns;
   }
   | { readonly kind: "retry"; readonly id: number }
+  | { readonly kind: "listeners"; readonly id: number }
   | { readonly kind: "view"; readonly id: number; readonly connections: boolean }
   | { readonly kind: "drain"; readonly id: number; readonly timeoutMs: number }
   | { readonly kind: "log_level"; readonly level: LogLevel }
@@ -49,7 +50,11 @@ export type ToWorker =
 
 export type FromWorker =
   | { readonly kind: "ready" }
-  | { readonly kind: "done"; readonly id: number; readonly value?: DataView | boolean }
+  | {
+    readonly kind: "done";
+    readonly id: number;
+    readonly value?: DataView | readonly ListenerView[] | boolean;
+  }
   | {
     readonly kind: "authorize";
     readonly id: number;

@@ -27,6 +27,7 @@ import { createLogOutput } from "./log_output.ts";
 import { Notifier } from "./notify.ts";
 import { createLocalPlane, type DataPlane } from "./plane.ts";
 import { giveWayToTraffic } from "./priority.ts";
+import { Readiness } from "./readiness.ts";
 import { onSignals } from "./signals.ts";
 import { createSource, type ProxySource } from "./source.ts";
 import { versionInfo, versionLine } from "./version.ts";
@@ -61,9 +62,6 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
 
   const state = {
     snapshot: undefined as Snapshot | undefined,
-    applied: undefined as Snapshot | undefined,
-    /** A snapshot in which nothing waited for secrets has been applied. */
-    whole: false,
     draining: false,
     exitCode: 0,
     waitingFor: "the first answer of the agent",
@@ -90,7 +88,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     source: () => parts?.source.status(),
     refused: () => parts?.source.refused ?? [],
     secretsReport: () => parts?.source.secrets() ?? { statuses: [], events: [] },
-    notReady: () => notReady(),
+    health: () => readiness.look(),
     draining: () => state.draining,
     secrets: () => parts?.secrets ?? [],
     logLevel: () => holder.level,
@@ -104,25 +102,25 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     },
     quit: () => finish(),
   };
-  let told = false;
-  let unbound: () => readonly string[] = () => [];
-  const notReady = (): string[] => {
-    const reasons: string[] = [];
-    if (state.draining) reasons.push("draining");
-    if (!state.snapshot) {
-      const waitingFor = parts?.source.status().waitingFor.join(", ") ?? state.waitingFor;
-      reasons.push(`waiting for ${waitingFor || "the first snapshot"}`);
-    } else if (state.snapshot.credentials && state.snapshot.credentials.notAfterMs <= clock.now()) {
-      reasons.push("the certificate has expired");
-    }
-    if (state.snapshot) reasons.push(...unbound());
-    // What is added later warms beside what serves already.
-    if (state.snapshot && !told) {
-      if (!state.whole && state.applied !== state.snapshot) reasons.push("listeners not bound yet");
-      reasons.push(...(parts?.source.status().warming ?? []).map((what) => `waiting for ${what}`));
-    }
-    return reasons;
-  };
+  let onReadiness = (_reasons: readonly string[]) => {};
+  const readiness = new Readiness({
+    clock,
+    log,
+    wanted: options.ready,
+    facts: () => {
+      const status = parts?.source.status();
+      return {
+        draining: state.draining,
+        snapshot: state.snapshot,
+        waitingFor: (status ? status.waitingFor.join(", ") : state.waitingFor) ||
+          "the first snapshot",
+        warming: status?.warming ?? [],
+      };
+    },
+    plane: () => parts?.plane,
+    onChange: (reasons) => onReadiness(reasons),
+    signal: stopping.signal,
+  });
   let applying = Promise.resolve();
   let admin: AdminServer | undefined;
   const openAdmin = async () => {
@@ -186,25 +184,31 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     });
     notifier.startWatchdog(() => heartbeat.healthy);
 
-    const becameReady = () => {
-      if (told || notReady().length > 0) return;
+    let told = false;
+    const serving = () => `serving ${state.snapshot?.service ?? ""}`;
+    onReadiness = (reasons) => {
+      if (reasons.length > 0) {
+        log.error("not ready any more", { reasons: reasons.join("; ") });
+        return notifier.status(`not ready: ${reasons.join("; ")}`);
+      }
+      if (told) {
+        log.info("ready again");
+        return notifier.status(serving());
+      }
       told = true;
       clock.after(TRIM_MS, () => engine.trim({ shared: true }));
       if (options.workers > 0) giveWayToTraffic();
       log.info("ready", { proxy: proxyId, service: state.snapshot?.service });
-      notifier.ready(`serving ${state.snapshot?.service ?? ""}`);
+      notifier.ready(serving());
     };
     const binding = new BindRetry({
       ...{ clock, log, plane, signal: stopping.signal },
-      onBound: becameReady,
+      onTried: () => readiness.watch(),
     });
-    unbound = () => binding.unbound;
     source.start((snapshot) => {
       state.snapshot = snapshot;
-      const isWhole = source.status().warming.length === 0;
       applying = applying.then(async () => {
-        await plane.apply(snapshot).finally(() => state.applied = snapshot);
-        state.whole ||= isWhole;
+        await plane.apply(snapshot);
         await binding.look();
       }).catch((error) => log.error("snapshot not applied", { error: messageOf(error) }));
     }, (error) => {

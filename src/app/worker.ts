@@ -81,6 +81,8 @@ scope.onmessage = async ({ data: message }) => {
       return done();
     case "retry":
       return done(await path?.retryFailed() ?? false);
+    case "listeners":
+      return done(path?.listeners() ?? []);
     case "view":
       return done(path?.view({ connections: message.connections }));
     case "drain":

@@ -6,7 +6,7 @@
  */
 
 import { type LogLevel, messageOf, type Timer } from "../base/mod.ts";
-import { type DataView, SharedCounts } from "../proxy/mod.ts";
+import { type DataView, type ListenerView, SharedCounts } from "../proxy/mod.ts";
 import { diffSnapshots, type Snapshot } from "../snapshot/mod.ts";
 import { ColumnTable, type DataPlane, type PlaneOptions } from "./plane.ts";
 import type { FromWorker, ToWorker, WorkerSettings } from "./protocol.ts";
@@ -37,6 +37,15 @@ export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
   let level = options.logLevel;
   let latest: Snapshot | undefined;
   let closed = false;
+  /** A worker may be stuck: whoever asks is not. */
+  const soon = (answer: Promise<Answer>): Promise<Answer> =>
+    new Promise((resolve) => {
+      const late = options.clock.after(VIEW_TIMEOUT_MS, () => resolve(undefined));
+      answer.then((value) => {
+        late.cancel();
+        resolve(value);
+      });
+    });
   const handles = Array.from({ length: options.workers }, (_, worker) =>
     new WorkerHandle({
       worker,
@@ -57,15 +66,16 @@ export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
       const bound = await Promise.all(handles.map((handle) => handle.ask({ kind: "retry" })));
       return bound.every((all) => all === true);
     },
+    async listeners() {
+      const answers = await Promise.all(
+        handles.map((handle) => handle.isThere ? soon(handle.listeners()) : []),
+      );
+      return answers.filter((answer): answer is readonly ListenerView[] => Array.isArray(answer));
+    },
     async views({ connections }) {
-      const views = await Promise.all(handles.map((handle) =>
-        Promise.race([
-          handle.ask({ kind: "view", connections }),
-          new Promise<undefined>((resolve) =>
-            options.clock.after(VIEW_TIMEOUT_MS, () => resolve(undefined))
-          ),
-        ])
-      ));
+      const views = await Promise.all(
+        handles.map((handle) => soon(handle.ask({ kind: "view", connections }))),
+      );
       return views.filter((view): view is DataView => typeof view === "object");
     },
     setLogLevel(next) {
@@ -95,7 +105,7 @@ interface HandleOptions {
 
 /** A request without its id. */
 type Question =
-  | { readonly kind: "retry" }
+  | { readonly kind: "retry" | "listeners" }
   | { readonly kind: "view"; readonly connections: boolean }
   | { readonly kind: "drain"; readonly timeoutMs: number }
   | Omit<Extract<ToWorker, { kind: "apply" }>, "id">;
@@ -113,6 +123,7 @@ class WorkerHandle {
   #applied: Snapshot | undefined;
   #lastId = 0;
   readonly #asked = new Map<number, (value: Answer) => void>();
+  #listeners: Promise<Answer> | undefined;
   #restart: Timer | undefined;
   #restartMs = RESTART_MS / 2;
   #startedMs = 0;
@@ -122,6 +133,10 @@ class WorkerHandle {
   constructor(given: HandleOptions) {
     this.#given = given;
     this.#spawn();
+  }
+
+  get isThere(): boolean {
+    return this.#worker !== undefined;
   }
 
   async apply(snapshot: Snapshot): Promise<void> {
@@ -140,6 +155,13 @@ class WorkerHandle {
       const id = ++this.#lastId;
       this.#asked.set(id, resolve);
       this.send({ ...question, id });
+    });
+  }
+
+  /** One question for all who ask meanwhile: a worker that is stuck does not gather them. */
+  listeners(): Promise<Answer> {
+    return this.#listeners ??= this.ask({ kind: "listeners" }).finally(() => {
+      this.#listeners = undefined;
     });
   }
 

@@ -250,16 +250,19 @@ export class DataPath {
   }
 
   listeners(): ListenerView[] {
-    const { draining } = this.#facts;
+    const { draining, trusts } = this.#facts;
     const inbound = this.#inbound && viewOf(this.#inbound.door, {
       direction: "inbound",
       draining,
+      fault: trusts.fault(this.#inbound.state.part.credentials),
       connections: this.#inbound.state.stats.active.value,
     });
     const outbound = [...this.#upstreams.values()].map(({ upstream, door }) =>
       viewOf(door, {
         direction: "outbound",
         draining,
+        fault: (upstream.part.listener && trusts.fault(upstream.part.listener.credentials)) ||
+          trusts.fault(upstream.part.credentials),
         connections: upstream.stats.active.value,
       })
     );

@@ -145,16 +145,18 @@ export function viewOf(
   options: {
     readonly direction: "inbound" | "outbound";
     readonly draining: boolean;
+    readonly fault: string;
     readonly connections: number;
   },
 ): ListenerView {
-  const { direction, draining, connections } = options;
+  const { direction, draining, fault, connections } = options;
   return {
     name: door.name,
     direction,
     address: formatAddress(door.listener?.address ?? door.bind),
     state: door.listener ? draining ? "draining" : "listening" : "failed",
     error: door.error,
+    fault,
     connections,
   };
 }

@@ -63,6 +63,8 @@ export class Trust {
   readonly #byName: ReadonlyMap<string, ShownCertificate>;
   /** The only certificate, where nothing has to be chosen. */
   readonly #only: ShownCertificate | undefined;
+  /** Wall clock after which there is nothing left to show. */
+  readonly #validUntilMs: number;
   /** Names that are being fetched, and how many clients wait for each. */
   readonly #wanted = new Map<string, number>();
 
@@ -86,6 +88,9 @@ export class Trust {
       onDemand ? certificates.map((shown) => [shown.name.toLowerCase(), shown]) : [],
     );
     this.#only = !onDemand && certificates.length === 1 ? certificates[0] : undefined;
+    this.#validUntilMs = onDemand || certificates.length === 0
+      ? Infinity
+      : Math.max(...certificates.map(({ notAfterMs }) => notAfterMs));
   }
 
   /** Our settings for servers, if `next` would make the same. */
@@ -126,10 +131,11 @@ export class Trust {
   fault(nowMs: number): string | undefined {
     const { missing } = this.material;
     if (missing.length > 0) return `these secrets have not come: ${missing.join(", ")}`;
-    // Where there is a choice each is looked at when it is chosen.
-    const shown = this.#only;
-    if (!shown || nowMs <= shown.notAfterMs) return undefined;
-    return `our own certificate expired at ${new Date(shown.notAfterMs).toISOString()}`;
+    if (nowMs <= this.#validUntilMs) return undefined;
+    const at = new Date(this.#validUntilMs).toISOString();
+    return this.#only
+      ? `our own certificate expired at ${at}`
+      : `the last of our own certificates expired at ${at}`;
   }
 
   /** True: the credentials themselves say who may answer a dial. */

@@ -40,6 +40,12 @@ export class Trusts {
     return this.#byKey.get(key);
   }
 
+  /** Why nothing that goes by these credentials is let through now; `""`: it is. */
+  fault(key: string | null): string {
+    const trust = this.of(key);
+    return trust ? trust.fault(this.#options.now()) ?? "" : "no certificate yet";
+  }
+
   /** True: open connections may be judged otherwise now. */
   update(snapshot: Snapshot): boolean {
     const next = new Map<string | null, Trust>();

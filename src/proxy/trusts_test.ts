@@ -114,3 +114,24 @@ test("Trusts has a certificate fetched for the listener that was asked", async (
     { credentials: "inbound", name: "a.example", remote: "127.0.0.1:4000" },
   ]);
 });
+
+for (
+  const [name, lifeMs, fault, overrides] of [
+    ["says nothing while one is valid", [-1, 60_000], /^$/, {}],
+    ["says that the only one has expired", [-1], /^our own certificate expired at 20/, {}],
+    ["says that all have expired", [-2, -1], /^the last of our own certificates expired at 20/, {}],
+    ["says what has not come", [60_000], /have not come: roots/, { missing: ["roots"] }],
+    ["waits for what is fetched on demand", [-1], /^$/, { onDemand: DEFAULT_ON_DEMAND_RULES }],
+  ] as const
+) {
+  test(`Trusts.fault() ${name}`, () => {
+    const certificates = Object.fromEntries(lifeMs.map((leftMs, index) => [
+      `web${index}`,
+      certificatePart(WEB, { notAfterMs: Date.now() + leftMs }),
+    ]));
+    const { trusts } = world(withOwn(MESH, "inbound", { certificates, own: overrides }));
+    assert.match(trusts.fault("inbound"), fault);
+    assert.equal(trusts.fault(null), "");
+    assert.equal(trusts.fault("other"), "no certificate yet");
+  });
+}

@@ -36,7 +36,10 @@ export interface ListenerView {
   readonly direction: "inbound" | "outbound";
   readonly address: string;
   readonly state: "listening" | "draining" | "failed";
+  /** Why it is not bound. */
   readonly error: string;
+  /** Why it listens and yet refuses every connection now; `""`: it does not. */
+  readonly fault: string;
   readonly connections: number;
 }
 

@@ -37,6 +37,13 @@ for (const [way, jumpMs] of [["forward", 100 * DAY_MS], ["back", -100 * DAY_MS]]
     clock.jump(jumpMs);
     open.send("still");
     assert.equal(String(await open.read(5)), "still");
+    if (jumpMs > 0) {
+      for (const { path } of [pair.web, pair.db]) {
+        const faults = path.listeners().map(({ fault }) => fault);
+        const isDb = path === pair.db.path;
+        assert.ok(faults.every((fault) => /^our own.*expired/.test(fault) === isDb), `${faults}`);
+      }
+    }
     await using stranger = await openClient(pair.port);
     stranger.send("hello");
     await assert.rejects(stranger.read(5));

@@ -23,6 +23,7 @@ export interface FakeAdminView extends AdminView {
   ready: boolean;
   drained: boolean;
   started: boolean;
+  warnings: readonly string[];
 }
 
 export function fakeAdminView(): FakeAdminView {
@@ -85,6 +86,7 @@ export function fakeAdminView(): FakeAdminView {
     ready: true,
     drained: false,
     started: true,
+    warnings: [],
     info: {
       version: "0.1.0",
       commit: "abc1234",
@@ -101,7 +103,12 @@ export function fakeAdminView(): FakeAdminView {
     source: () => source,
     refused: () => [{ what: "upstream <x>", reason: "mesh gateways are not there yet" }],
     secretsReport: () => ({ statuses: [], events: [] }),
-    notReady: () => view.ready ? [] : ["waiting for the leaf certificate"],
+    health: () =>
+      Promise.resolve({
+        notReady: view.ready ? [] : ["waiting for the leaf certificate"],
+        warnings: view.warnings,
+        listeners: { total: 2, unusable: view.warnings.length },
+      }),
     draining: () => view.drained,
     secrets: () => [TOKEN],
     logLevel: () => level,
@@ -132,6 +139,7 @@ function dataView(worker: number): DataView {
         address: "0.0.0.0:21000",
         state: worker === 1 ? "failed" : "listening",
         error: worker === 1 ? "the address is in use" : "",
+        fault: "",
         connections: 1,
       },
       {
@@ -140,6 +148,7 @@ function dataView(worker: number): DataView {
         address: "127.0.0.1:9191",
         state: "listening",
         error: "",
+        fault: "",
         connections: 0,
       },
     ],

@@ -62,9 +62,14 @@ test("after its time to wait a listener opens and refuses, until the files come"
   await eventually("refusals are counted", async () => {
     return await listener.postern.metric("postern_secrets_not_ready_total") > 0;
   });
+  const { status, body } = await listener.postern.admin("/ready");
+  assert.equal(status, 503);
+  assert.match(body, /^listener inbound refuses every connection: .*have not come: .*web\.crt/m);
+  assert.equal(await listener.postern.metric("postern_listener_usable"), 0);
   await listener.write({ "web.crt": leaf.certPem, "web.key": leaf.keyPem });
   await withinSeconds(listener, () => listener.shows(leaf, client));
   assert.equal(listener.lines(LATE).length, 1);
+  await listener.postern.waitReady();
 });
 
 /** Found by what the system says of the files, not by a retry. */

@@ -24,7 +24,7 @@ export interface HeartbeatOptions {
 
 export class Heartbeat {
   readonly #options: HeartbeatOptions;
-  readonly #opened = new Map<string, number>();
+  #opened: ReadonlyMap<string, number> = new Map();
   #lastMs: number;
 
   constructor(options: HeartbeatOptions) {
@@ -64,8 +64,9 @@ export class Heartbeat {
     }
     for (const [listener, total] of totals) {
       if (total !== (this.#opened.get(listener) ?? 0)) used.push(listener);
-      this.#opened.set(listener, total);
     }
+    // Those of upstreams that were removed are not kept.
+    this.#opened = totals;
     return used;
   }
 }

@@ -8,7 +8,6 @@
 import type { Clock, Log, LogLevel } from "../base/mod.ts";
 import type { Engine } from "../net/mod.ts";
 import {
-  type Columns,
   DataPath,
   type DataView,
   type FetchCertificate,
@@ -18,6 +17,7 @@ import {
 } from "../proxy/mod.ts";
 import { systemRandom } from "../base/mod.ts";
 import { diffSnapshots, type Snapshot } from "../snapshot/mod.ts";
+import { ColumnTable } from "./columns.ts";
 
 export interface DataPlane {
   /** Resolves when every worker has taken it and its listeners are bound or have failed. */
@@ -44,34 +44,25 @@ export interface PlaneOptions {
   readonly fetchCertificate: FetchCertificate;
 }
 
-/** Gives everything limited a column of the shared counts; a name keeps its column for good. */
-export class ColumnTable {
-  readonly #columns: Record<string, number> = {};
-  #used = 0;
-
-  for(snapshot: Snapshot): Columns {
-    for (const name of DataPath.limited(snapshot)) this.#columns[name] ??= ++this.#used;
-    return { ...this.#columns };
-  }
-}
-
 /** `-workers 0`: the data path in the main thread. */
 export function createLocalPlane(engine: Engine, options: PlaneOptions): DataPlane {
+  const counts = SharedCounts.create(1);
   const path = new DataPath({
     ...options,
     engine,
     random: systemRandom,
     worker: 0,
     workers: 1,
-    counts: SharedCounts.create(1),
+    counts,
   });
-  const columns = new ColumnTable();
+  const columns = new ColumnTable(counts);
   let applied: Snapshot | undefined;
   return {
     async apply(snapshot) {
       const update = diffSnapshots(applied, snapshot);
       applied = snapshot;
       await path.apply(update, columns.for(snapshot));
+      columns.settled(snapshot);
     },
     retryFailed: () => path.retryFailed(),
     listeners: () => Promise.resolve([path.listeners()]),

@@ -8,7 +8,8 @@
 import { type LogLevel, messageOf, type Timer } from "../base/mod.ts";
 import { type DataView, type ListenerView, SharedCounts } from "../proxy/mod.ts";
 import { diffSnapshots, type Snapshot } from "../snapshot/mod.ts";
-import { ColumnTable, type DataPlane, type PlaneOptions } from "./plane.ts";
+import { ColumnTable } from "./columns.ts";
+import type { DataPlane, PlaneOptions } from "./plane.ts";
 import type { FromWorker, ToWorker, WorkerSettings } from "./protocol.ts";
 
 export interface WorkerPlaneOptions extends PlaneOptions {
@@ -33,7 +34,7 @@ type Answer = Extract<FromWorker, { kind: "done" }>["value"];
 
 export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
   const counts = SharedCounts.create(options.workers);
-  const columns = new ColumnTable();
+  const columns = new ColumnTable(counts);
   let level = options.logLevel;
   let latest: Snapshot | undefined;
   let closed = false;
@@ -61,6 +62,7 @@ export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
     async apply(snapshot) {
       latest = snapshot;
       await Promise.all(handles.map((handle) => handle.apply(snapshot)));
+      columns.settled(snapshot);
     },
     async retryFailed() {
       const bound = await Promise.all(handles.map((handle) => handle.ask({ kind: "retry" })));

@@ -15,7 +15,7 @@ import {
 } from "../../test/kit/echo.ts";
 import { freePorts, loopbackHost } from "../../test/kit/ports.ts";
 import { eventually } from "../../test/kit/process.ts";
-import { intention, snapshotOf, targetOf } from "../../test/kit/snapshots.ts";
+import { intention, snapshotOf, targetOf, upstreamOf } from "../../test/kit/snapshots.ts";
 import type { DataPlane } from "./plane.ts";
 import type { FromWorker, ToWorker } from "./protocol.ts";
 import { createWorkerPlane } from "./worker_plane.ts";
@@ -173,6 +173,34 @@ test("createWorkerPlane() gives back the places of a worker that died", async ()
   await first.over;
   await waitForEcho(rig.upstream);
   for (const client of more) client.destroy();
+});
+
+test("createWorkerPlane() takes back what upstreams that come and go were counted with", async () => {
+  await using rig = await startRig({ maxConnections: 6 });
+  const [first, second] = await rig.oneEach();
+  assert.ok(first && second);
+  for (let turn = 0; turn < 10; turn++) {
+    const names = Array.from({ length: 250 }, (_, index) => `u${turn}-${index}`);
+    const parts = names.map((name) => upstreamOf({ name, targets: [] }));
+    const upstreams = Object.fromEntries(parts.map((part) => [part.id, part]));
+    await rig.plane.apply({
+      ...rig.snapshot,
+      upstreams: { ...upstreams, ...rig.snapshot.upstreams },
+    });
+  }
+  // Refused for want of an instance, by either worker.
+  for (const { listeners } of await rig.plane.views({ connections: false })) {
+    const [host, port] = listeners.at(-1)?.address.split(":") ?? [];
+    await expectRefused({ host: host ?? "", port: Number(port) });
+  }
+  await rig.plane.apply(rig.snapshot);
+  const third = await EchoClient.open(rig.upstream);
+  await third.exchange(HELLO);
+  await expectRefused(rig.upstream);
+  await first.exchange(HELLO);
+  await second.exchange(HELLO);
+  assert.deepEqual(rig.lines.filter(({ level }) => level === "error"), []);
+  third.destroy();
 });
 
 test("createWorkerPlane() applies what changed while a worker was dead", async () => {

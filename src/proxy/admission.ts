@@ -1,16 +1,21 @@
 /**
- * Places for connections. A place is reserved before the handshake and given back at the end, so that
- * load is refused where it is cheapest. Counts are shared by all workers of the process: each has a row
- * of its own in shared memory, and a limit looks at the sum.
+ * Places for connections. Counts are shared by all workers of the process: each has a row of its own in
+ * shared memory, and a limit looks at the sum.
  *
  * @module
  */
 
-/** Things that can be limited: the process, the inbound listener, each upstream twice. */
-export const MAX_LIMITED = 4_096;
+import { ProxyError } from "../base/mod.ts";
 
-/** Column of the process-wide limit. */
+/** Column of the process-wide limit, and of what the inbound listener holds. */
 export const PROCESS_COLUMN = 0;
+export const INBOUND_COLUMN = 1;
+/** Where those of upstreams begin: each has two, the second for what waits to be dialled. */
+export const FIRST_UPSTREAM_COLUMN = 2;
+/** Upstreams that can be counted at a time. */
+export const MAX_UPSTREAMS = 8_191;
+
+const COLUMNS = FIRST_UPSTREAM_COLUMN + 2 * MAX_UPSTREAMS;
 
 export class SharedCounts {
   readonly memory: SharedArrayBuffer;
@@ -21,28 +26,43 @@ export class SharedCounts {
   constructor(memory: SharedArrayBuffer) {
     this.memory = memory;
     this.#cells = new Int32Array(memory);
-    this.#rows = this.#cells.length / MAX_LIMITED;
+    this.#rows = this.#cells.length / COLUMNS;
   }
 
   static create(rows: number): SharedCounts {
-    return new SharedCounts(new SharedArrayBuffer(rows * MAX_LIMITED * 4));
+    return new SharedCounts(new SharedArrayBuffer(rows * COLUMNS * 4));
   }
 
   add(row: number, column: number, amount: number): void {
-    Atomics.add(this.#cells, row * MAX_LIMITED + column, amount);
+    Atomics.add(this.#cells, row * COLUMNS + column, amount);
   }
 
   total(column: number): number {
     let sum = 0;
     for (let row = 0; row < this.#rows; row++) {
-      sum += Atomics.load(this.#cells, row * MAX_LIMITED + column);
+      sum += Atomics.load(this.#cells, row * COLUMNS + column);
     }
     return sum;
   }
 
+  /** What one worker holds. */
+  of(row: number, column: number): number {
+    return Atomics.load(this.#cells, row * COLUMNS + column);
+  }
+
+  /** Fails where a count would be another worker's, or none. */
+  check(row: number, column: number): void {
+    const isCell = (at: number, count: number) => Number.isInteger(at) && at >= 0 && at < count;
+    if (isCell(row, this.#rows) && isCell(column, COLUMNS)) return;
+    throw new ProxyError(
+      "internal",
+      `Cannot count in row ${row}, column ${column}: there are ${this.#rows} by ${COLUMNS}`,
+    );
+  }
+
   /** Forgets what a worker held that died. */
   clearRow(row: number): void {
-    this.#cells.fill(0, row * MAX_LIMITED, (row + 1) * MAX_LIMITED);
+    this.#cells.fill(0, row * COLUMNS, (row + 1) * COLUMNS);
   }
 }
 
@@ -58,6 +78,7 @@ export class Limiter {
     counts: SharedCounts,
     options: { readonly row: number; readonly column: number; readonly limit: number },
   ) {
+    counts.check(options.row, options.column);
     this.#counts = counts;
     this.#row = options.row;
     this.#column = options.column;
@@ -79,5 +100,10 @@ export class Limiter {
 
   get taken(): number {
     return this.#counts.total(this.#column);
+  }
+
+  /** How many of the places taken are this worker's. */
+  get own(): number {
+    return this.#counts.of(this.#row, this.#column);
   }
 }

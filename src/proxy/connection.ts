@@ -95,6 +95,16 @@ export class ConnectionRecord {
   }
 }
 
+const ENDED_METRIC = "connections_ended_total";
+const LISTENER_METRICS = [
+  "connections_opened_total",
+  "connections_active",
+  "received_bytes_total",
+  "sent_bytes_total",
+  "tls_resumed_total",
+  "secrets_not_ready_total",
+];
+
 /** Stat handles of one listener, resolved once. */
 export class ListenerStats {
   readonly opened: Counter;
@@ -131,10 +141,18 @@ export class ListenerStats {
     );
   }
 
+  /** Gives the names of a listener that was removed back, once nothing counts on them. */
+  forget(): void {
+    for (const name of LISTENER_METRICS) this.#stats.remove(name, this.#labels);
+    for (const outcome of this.#endings.keys()) {
+      this.#stats.remove(ENDED_METRIC, { ...this.#labels, outcome });
+    }
+  }
+
   ended(outcome: string): void {
     let counter = this.#endings.get(outcome);
     if (!counter) {
-      counter = this.#stats.counter("connections_ended_total", "Connections ended, by outcome", {
+      counter = this.#stats.counter(ENDED_METRIC, "Connections ended, by outcome", {
         ...this.#labels,
         outcome,
       });

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { type Clock, Deadlines, type Log, type Random, Stats } from "../base/mod.ts";
+import { type Clock, Deadlines, type Log, ProxyError, type Random, Stats } from "../base/mod.ts";
 import { needsMatchers, prepareMatchers } from "../identity/mod.ts";
 import type { Engine } from "../net/mod.ts";
 import {
@@ -14,10 +14,17 @@ import {
   type SnapshotUpdate,
   type UpstreamPart,
 } from "../snapshot/mod.ts";
-import { Limiter, PROCESS_COLUMN, type SharedCounts } from "./admission.ts";
+import {
+  INBOUND_COLUMN,
+  Limiter,
+  MAX_UPSTREAMS,
+  PROCESS_COLUMN,
+  type SharedCounts,
+} from "./admission.ts";
 import { ListenerStats } from "./connection.ts";
 import type { Context, Facts, RemoteAuthorize } from "./context.ts";
 import { type Door, Doors, isOpenAt, viewOf } from "./doors.ts";
+import { forgetTarget } from "./endpoint_failure.ts";
 import { InboundConnection, type InboundState } from "./inbound.ts";
 import { LiveSet } from "./live.ts";
 import { OutboundConnection } from "./outbound.ts";
@@ -49,7 +56,7 @@ interface OpenUpstream {
   readonly isSecure: boolean;
 }
 
-/** Columns of the shared counts, the same for all workers; see {@link SharedCounts}. */
+/** First column of each upstream in the shared counts, the same for all workers. */
 export type Columns = Readonly<Record<string, number>>;
 
 export class DataPath {
@@ -66,6 +73,10 @@ export class DataPath {
   readonly #doors: Doors;
   #inbound: { readonly state: InboundState; readonly door: Door } | undefined;
   readonly #upstreams = new Map<string, OpenUpstream>();
+  /** Those with connections that are still open. */
+  readonly #removed = new Map<string, Upstream>();
+  /** Declared, and there is no column to count them in. */
+  readonly #uncounted = new Map<string, Door>();
 
   constructor(options: DataPathOptions) {
     this.#options = options;
@@ -124,6 +135,9 @@ export class DataPath {
     if (judgedOtherwise || goesByOthers || previous?.policy.version !== policy.version) {
       this.#live.rejudge();
     }
+    for (const key of Object.keys(previous?.targets ?? {})) {
+      if (!snapshot.targets[key]) forgetTarget(this.stats, key);
+    }
     await Promise.all([this.#applyInbound(snapshot), this.#applyUpstreams(snapshot)]);
   }
 
@@ -157,7 +171,7 @@ export class DataPath {
     const limit = part.maxConnections || Infinity;
     const state: InboundState = current?.state ?? {
       part,
-      limit: this.#limiter("inbound", limit),
+      limit: this.#limiter(INBOUND_COLUMN, limit),
       stats: new ListenerStats(this.stats, "inbound", "inbound"),
       idleTimeoutMs: this.#options.idleTimeoutMs,
       lifetimeMs: this.#options.lifetimeMs,
@@ -178,10 +192,24 @@ export class DataPath {
   }
 
   async #applyUpstreams(snapshot: Snapshot): Promise<void> {
-    for (const [id, { door }] of this.#upstreams) {
+    for (const [id, { door, upstream }] of this.#upstreams) {
       if (snapshot.upstreams[id]) continue;
       this.#doors.close(door);
       this.#upstreams.delete(id);
+      this.#removed.set(id, upstream);
+      // Whoever was on the way to it takes no place any more.
+      upstream.connections.limit = 0;
+    }
+    for (const id of this.#uncounted.keys()) {
+      if (snapshot.upstreams[id]) continue;
+      this.#uncounted.delete(id);
+      this.#doors.forget(id);
+    }
+    for (const [id, { connections, stats }] of this.#removed) {
+      if (connections.own > 0) continue;
+      stats.forget();
+      this.#doors.forget(id);
+      this.#removed.delete(id);
     }
     const opening = Object.values(snapshot.upstreams).map((part) =>
       this.#applyUpstream(part, snapshot.targets)
@@ -192,13 +220,6 @@ export class DataPath {
   async #applyUpstream(part: UpstreamPart, targets: Snapshot["targets"]): Promise<void> {
     const { id, bind } = part;
     const current = this.#upstreams.get(id);
-    const upstream = current?.upstream ?? new Upstream(part, {
-      stats: new ListenerStats(this.stats, "outbound", id),
-      connections: this.#limiter(`${id} connections`, part.maxConnections),
-      pending: this.#limiter(`${id} pending`, part.maxPending),
-      random: this.#options.random,
-    });
-    if (!current) upstream.update(part, targets);
     const isSecure = part.listener !== null;
     if (current?.isSecure === isSecure && isOpenAt(current.door, bind)) return;
     // A unix socket cannot be shared between workers: the first one serves it.
@@ -207,6 +228,17 @@ export class DataPath {
       this.#upstreams.delete(id);
       return;
     }
+    const column = this.#columns[id];
+    if (column === undefined) return await this.#refuseUncounted(part);
+    this.#uncounted.delete(id);
+    const upstream = current?.upstream ?? this.#removed.get(id) ?? new Upstream(part, {
+      stats: new ListenerStats(this.stats, "outbound", id),
+      connections: this.#limiter(column, part.maxConnections),
+      pending: this.#limiter(column + 1, part.maxPending),
+      random: this.#options.random,
+    });
+    this.#removed.delete(id);
+    if (!current) upstream.update(part, targets);
     const door = this.#doors.replace(id, bind, current?.door);
     this.#upstreams.set(id, { upstream, door, isSecure });
     const { engine } = this.#context;
@@ -223,19 +255,22 @@ export class DataPath {
         }));
   }
 
-  #limiter(name: string, limit: number): Limiter {
-    const { counts, worker } = this.#options;
-    const column = this.#columns[name];
-    if (column === undefined) throw new Error(`no column for the limit of ${name}`);
-    return new Limiter(counts, { row: worker, column, limit });
+  /** Not opened: the limits of the others would be wrong. */
+  async #refuseUncounted({ id, bind }: UpstreamPart): Promise<void> {
+    const door = this.#doors.replace(id, bind, this.#uncounted.get(id));
+    this.#uncounted.set(id, door);
+    const reason =
+      `Cannot open upstream ${id}: ${MAX_UPSTREAMS} are declared, or have connections ` +
+      "that are still open; declare fewer";
+    await this.#doors.open(
+      door,
+      () => Promise.reject(new ProxyError("listen_failed", reason)),
+    );
   }
 
-  /** Names of everything in `snapshot` that has a limit, for assigning columns. */
-  static limited(snapshot: Snapshot): string[] {
-    return [
-      "inbound",
-      ...Object.keys(snapshot.upstreams).flatMap((id) => [`${id} connections`, `${id} pending`]),
-    ];
+  #limiter(column: number, limit: number): Limiter {
+    const { counts, worker } = this.#options;
+    return new Limiter(counts, { row: worker, column, limit });
   }
 
   /** Tries listeners again that could not be bound. True: all are. */
@@ -266,7 +301,10 @@ export class DataPath {
         connections: upstream.stats.active.value,
       })
     );
-    return inbound ? [inbound, ...outbound] : outbound;
+    const uncounted = [...this.#uncounted.values()].map((door) =>
+      viewOf(door, { direction: "outbound", draining, connections: 0 })
+    );
+    return [...inbound ? [inbound] : [], ...outbound, ...uncounted];
   }
 
   view(options: { readonly connections: boolean }): DataView {

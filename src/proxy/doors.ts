@@ -30,6 +30,8 @@ export interface Door {
   closed: boolean;
 }
 
+const LISTEN_FAILURES = "listen_failures_total";
+
 export interface DoorsOptions {
   readonly clock: Clock;
   readonly log: Log;
@@ -108,7 +110,7 @@ export class Doors {
       });
     } catch (error) {
       door.error = messageOf(error);
-      stats.counter("listen_failures_total", "Listeners that could not be bound", {
+      stats.counter(LISTEN_FAILURES, "Listeners that could not be bound", {
         listener: door.name,
       }).add(1);
       // Tried every second; the same again is no news.
@@ -121,6 +123,11 @@ export class Doors {
   close(door: Door): void {
     door.closed = true;
     for (const listener of [door.listener, door.before]) if (listener) this.#close(listener);
+  }
+
+  /** Nobody declares a listener of that name any more. */
+  forget(name: string): void {
+    this.#options.stats.remove(LISTEN_FAILURES, { listener: name });
   }
 
   /** Ends the looking after, too. */

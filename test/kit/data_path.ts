@@ -6,6 +6,7 @@
 
 import { connect, createServer, type Server, type Socket } from "node:net";
 import { type Log, silentLog, systemClock, systemRandom } from "../../src/base/mod.ts";
+import { ColumnTable } from "../../src/app/columns.ts";
 import { runtimeEngine } from "../../src/net/mod.ts";
 import { DataPath, type DataPathOptions, SharedCounts } from "../../src/proxy/mod.ts";
 import { diffSnapshots, type Snapshot } from "../../src/snapshot/mod.ts";
@@ -22,6 +23,7 @@ export async function startDataPath(
   snapshot: Snapshot,
   options: Partial<DataPathOptions> & { readonly log?: Log } = {},
 ): Promise<TestPath> {
+  const counts = options.counts ?? SharedCounts.create(1);
   const path = new DataPath({
     engine: runtimeEngine(),
     clock: systemClock,
@@ -29,7 +31,7 @@ export async function startDataPath(
     log: silentLog,
     worker: 0,
     workers: 1,
-    counts: SharedCounts.create(1),
+    counts,
     maxConnections: 10_000,
     remoteAuthorize: () => Promise.resolve({ allowed: true, reason: "" }),
     fetchCertificate: () => Promise.resolve(false),
@@ -38,12 +40,12 @@ export async function startDataPath(
     ...options,
   });
   let current: Snapshot | undefined;
-  const columns: Record<string, number> = {};
+  const columns = new ColumnTable(counts);
   const set = async (next: Snapshot) => {
-    for (const name of DataPath.limited(next)) columns[name] ??= Object.keys(columns).length + 1;
     const update = diffSnapshots(current, next);
     current = next;
-    await path.apply(update, columns);
+    await path.apply(update, columns.for(next));
+    columns.settled(next);
   };
   await set(snapshot);
   return {

@@ -15,10 +15,12 @@
  */
 
 import { execFileSync, spawnSync } from "node:child_process";
-import { mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { dirname, join, resolve } from "node:path";
+import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { basename, dirname, join, resolve } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
+import { cacheDirectory } from "./cache.ts";
+import { deafened, firstHeeded } from "./runtime_variables.ts";
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), "..");
 const BUN = join(ROOT, "node_modules", "bun", "bin", "bun.exe");
@@ -82,6 +84,8 @@ interface Place {
 
 function compileOnBun(target: string | undefined, { directory, commit }: Place): number {
   const output = join(directory, target === undefined ? "postern" : `postern-${target}`);
+  const runtime = join(directory, `.${basename(output)}-runtime`);
+  writeFileSync(runtime, deafened(readFileSync(runtimeFor(target))), { mode: 0o755 });
   const args = [
     "build",
     "--compile",
@@ -103,15 +107,37 @@ function compileOnBun(target: string | undefined, { directory, commit }: Place):
     "--define",
     `POSTERN_COMMIT=${JSON.stringify(commit)}`,
     ...(target === undefined ? [] : [`--target=bun-${target}`]),
+    `--compile-executable-path=${runtime}`,
     "--outfile",
     output,
     MAIN,
     WORKER,
   ];
   const ended = spawnSync(BUN, args, { cwd: ROOT, stdio: ["ignore", 2, 2] });
+  rmSync(runtime);
   if (ended.error) return failed(`Cannot run ${BUN}: ${ended.error.message}; run "deno install"`);
   if (ended.status !== 0) return failed(`Cannot compile ${output}: see above`);
-  return report(output, target === undefined);
+  return report(output, { engine: "bun", runsHere: target === undefined });
+}
+
+/** Bun for `target`, which Bun itself fetches when it compiles something for it. */
+function runtimeFor(target: string | undefined): string {
+  if (target === undefined) return BUN;
+  const version = execFileSync(BUN, ["--version"], { encoding: "utf8" }).trim();
+  const directory = join(cacheDirectory(), `bun-${version}-${target}`);
+  const fetched = () => readdirSync(directory).find((name) => name.endsWith(`-v${version}`));
+  mkdirSync(directory, { recursive: true });
+  if (fetched() === undefined) {
+    const unused = join(directory, "unused");
+    const args = ["build", "--compile", `--target=bun-${target}`, "--outfile", unused, WORKER];
+    execFileSync(BUN, args, {
+      cwd: ROOT,
+      stdio: ["ignore", 2, 2],
+      env: { ...process.env, BUN_INSTALL_CACHE_DIR: directory },
+    });
+    rmSync(unused);
+  }
+  return join(directory, fetched() ?? "");
 }
 
 function compileOnDeno({ directory, commit }: Place): number {
@@ -151,7 +177,7 @@ function compileOnDeno({ directory, commit }: Place): number {
     const ended = spawnSync(process.execPath, args, { cwd: ROOT, encoding: "utf8" });
     if (ended.error) return failed(`Cannot run deno: ${ended.error.message}`);
     process.stderr.write(ended.stderr);
-    if (ended.status === 0) return report(output, true);
+    if (ended.status === 0) return report(output, { engine: "deno", runsHere: true });
     if (!/base binary|denort/.test(ended.stderr)) {
       return failed(`Cannot compile ${output}: see above`);
     }
@@ -174,8 +200,11 @@ function excludedPackages(prefix: string): string[] {
   ]);
 }
 
-/** Says what was made; one for this machine is also started. */
-function report(output: string, runsHere: boolean): number {
+/** Says what was made; one for this machine is also started, and tried with what it must not hear. */
+function report(
+  output: string,
+  { engine, runsHere }: { readonly engine: Request["engine"]; readonly runsHere: boolean },
+): number {
   const megabytes = (statSync(output).size / 1e6).toFixed(0);
   if (!runsHere) {
     process.stdout.write(`${output}  ${megabytes} MB\n`);
@@ -183,6 +212,8 @@ function report(output: string, runsHere: boolean): number {
   }
   const ended = spawnSync(output, ["version"], { encoding: "utf8", env: {} });
   if (ended.status !== 0) return failed(`Cannot start ${output}: ${ended.stderr ?? ended.error}`);
+  const heeded = engine === "bun" ? firstHeeded(output) : undefined;
+  if (heeded !== undefined) return failed(`Cannot use ${output}: it still listens to ${heeded}`);
   process.stdout.write(`${output}  ${megabytes} MB  ${ended.stdout}`);
   return 0;
 }

@@ -59,6 +59,7 @@ const PEERS: Readonly<Record<string, Peer>> = {
   supervisord: aptPeer("supervisord", "supervisor"),
   python3: aptPeer("python3"),
   strace: aptPeer("strace"),
+  setcap: aptPeer("setcap", "libcap2-bin"),
   perf: aptPeer("perf", "linux-perf"),
 };
 

@@ -4,11 +4,12 @@
  * @module
  */
 
+import { readFileSync } from "node:fs";
 import process from "node:process";
 import { messageOf, ProxyError } from "../base/mod.ts";
 import { runtimeEngine } from "../net/mod.ts";
 import { type Command, parseCommand } from "./args.ts";
-import { checkEnvironment } from "./environment.ts";
+import { checkEnvironment, checkRights } from "./environment.ts";
 import { helpText } from "./help.ts";
 import { IS_COMPILED, versionLine } from "./version.ts";
 
@@ -37,10 +38,20 @@ async function run(command: Command): Promise<number> {
 /** Runs one command line to its end; the exit code. Errors are told on standard error. */
 export async function runCommandLine(argv: readonly string[]): Promise<number> {
   try {
+    checkRights(ownStatus());
     checkEnvironment(process.env, { compiled: IS_COMPILED });
     return await run(parseCommand(argv, process.env));
   } catch (error) {
     process.stderr.write(`postern: ${messageOf(error)}\n`);
     return error instanceof ProxyError && USAGE_CODES.has(error.code) ? 2 : 1;
+  }
+}
+
+/** What Linux says of this process; empty elsewhere, where files give no capabilities. */
+function ownStatus(): string {
+  try {
+    return readFileSync("/proc/self/status", "utf8");
+  } catch {
+    return ""; // no /proc here
   }
 }

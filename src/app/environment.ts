@@ -1,9 +1,9 @@
 /**
- * Variables that would change what this program is or whom it trusts, behind the back of its flags.
- * The executable contains a whole runtime, and that runtime listens to its own variables.
+ * What would change what this program is or whom it trusts, behind the back of its flags: variables, and
+ * rights that it has not from whoever started it.
  *
- * A variable that replaces the program before its first line (`BUN_BE_BUN`) cannot be refused from
- * here: whoever sets the environment of a process decides what it runs.
+ * The executable contains a whole runtime, which listens to variables of its own. Those that would run
+ * code or write files before the first line here are unknown to it (`scripts/runtime_variables.ts`).
  *
  * @module
  */
@@ -38,6 +38,33 @@ export function checkEnvironment(
     if (!name.startsWith("BUN_") || HARMLESS.test(name) || !isSet(name)) continue;
     throw refuse(name, "it changes the runtime inside this executable");
   }
+}
+
+/**
+ * Throws `config_invalid` where the executable's file gave this process rights (a file capability, or
+ * a setuid or setgid bit): everybody who may start it would have them, with flags, files and variables
+ * of their own choice. `status`: `/proc/self/status`, of which the kernel's own rule for `AT_SECURE` is
+ * read, since a process with such rights cannot read its auxiliary vector.
+ */
+export function checkRights(status: string): void {
+  const [uid, effectiveUid] = numbersOf(status, "Uid", 10);
+  const [gid, effectiveGid] = numbersOf(status, "Gid", 10);
+  const [permitted = 0n] = numbersOf(status, "CapPrm", 16);
+  const [ambient = 0n] = numbersOf(status, "CapAmb", 16);
+  const setId = uid !== effectiveUid || gid !== effectiveGid;
+  if (!setId && (uid === 0n || (permitted & ~ambient) === 0n)) return;
+  const how = setId ? "setuid or setgid bit" : "file capability";
+  throw new ProxyError(
+    "config_invalid",
+    `Cannot start with the rights of a ${how} on the executable, which gives them to everybody: ` +
+      `take it away (${setId ? "chmod ug-s" : "setcap -r"}), and give this process an ambient ` +
+      "capability (AmbientCapabilities= of systemd, setpriv --ambient-caps)",
+  );
+}
+
+function numbersOf(status: string, field: string, base: 10 | 16): readonly bigint[] {
+  const values = status.match(new RegExp(`^${field}:(.*)$`, "m"))?.[1]?.match(/[0-9a-f]+/g) ?? [];
+  return values.map((value) => BigInt(base === 16 ? `0x${value}` : value));
 }
 
 function refuse(variable: string, reason: string): ProxyError {

@@ -1,7 +1,7 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { ProxyError } from "../base/mod.ts";
-import { checkEnvironment } from "./environment.ts";
+import { checkEnvironment, checkRights } from "./environment.ts";
 
 function refusal(env: Record<string, string>, compiled: boolean): string {
   try {
@@ -44,3 +44,33 @@ for (
     }
   });
 }
+
+for (
+  const [name, ids, permitted, ambient, want] of [
+    ["nothing", [1000, 1000], 0, 0, undefined],
+    ["an ambient capability", [1000, 1000], 0x400, 0x400, undefined],
+    ["root's capabilities", [0, 0], 0x1fffeffffff, 0, undefined],
+    [
+      "a file capability",
+      [1000, 1000],
+      0x400,
+      0,
+      /file capability.*setcap -r.*AmbientCapabilities/,
+    ],
+    ["a file capability beside an ambient one", [1000, 1000], 0x402, 0x400, /file capability/],
+    ["a setuid bit", [1000, 0], 0x1fffeffffff, 0, /setuid.*chmod ug-s/],
+    ["the setuid bit of another user", [1000, 1001], 0, 0, /setuid/],
+  ] as const
+) {
+  test(`checkRights() ${want ? "refuses" : "takes"} ${name}`, () => {
+    const [real, effective] = ids;
+    const status = `Name:\tpostern\nUid:\t${real}\t${effective}\t${effective}\t${effective}\n` +
+      `Gid:\t100\t100\t100\t100\nCapInh:\t0000000000000000\n` +
+      `CapPrm:\t${permitted.toString(16).padStart(16, "0")}\n` +
+      `CapAmb:\t${ambient.toString(16).padStart(16, "0")}\n`;
+    if (want) assert.throws(() => checkRights(status), want);
+    else checkRights(status);
+  });
+}
+
+test("checkRights() judges nothing where there is nothing to read", () => checkRights(""));

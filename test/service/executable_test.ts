@@ -1,11 +1,13 @@
 /** The executable, made as for a release: what it listens to, and what it does not. @module */
 
 import assert from "node:assert/strict";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { chmod, copyFile, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { after, before } from "node:test";
 import { fileURLToPath } from "node:url";
+import { peer } from "../../scripts/peers.ts";
+import { firstHeeded } from "../../scripts/runtime_variables.ts";
 import { createFileMesh } from "../kit/file_mesh.ts";
 import { waitForEcho } from "../kit/echo.ts";
 import { eventually, Process, runToEnd } from "../kit/process.ts";
@@ -54,6 +56,35 @@ for (
     assert.match(output, new RegExp(`Cannot start with ${name}`));
   });
 }
+
+test("the runtime in the executable listens to nobody", () => {
+  assert.equal(firstHeeded(postern), undefined);
+});
+
+test("the executable takes ambient capabilities, and none of its file", async () => {
+  const started = async (executable: string, ...under: readonly string[]) => {
+    const [command = "", ...words] = [...under, executable, "version"];
+    const child = new Process(command, words, { cwd: "/" });
+    const { code } = await child.waitExit({ timeoutMs: 60_000 });
+    return { code, output: child.output };
+  };
+  const root = process.getuid?.() === 0 ? [] : ["sudo", "-n"];
+  const stranger = [...root, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+  const copy = join(directory, "capable");
+  await copyFile(postern, copy);
+  await chmod(directory, 0o755);
+  const ambient = ["--inh-caps=+net_bind_service", "--ambient-caps=+net_bind_service"];
+  assert.match((await started(copy, ...stranger, ...ambient)).output, /^postern \d/);
+
+  const [command = "", ...words] = [...root, peer("setcap"), "cap_net_bind_service+ep", copy];
+  await runToEnd(command, words, { timeoutMs: 60_000 });
+  const { code, output } = await started(copy, ...stranger);
+  assert.equal(code, 2, output);
+  assert.match(output, /Cannot start with the rights of a file capability.*AmbientCapabilities/);
+  // Whoever asks for its interpreter gets the same answer.
+  const interpreter = ["env", "BUN_BE_BUN=1", "BUN_OPTIONS=--preload=/nonexistent.js"];
+  assert.equal((await started(copy, ...stranger, ...interpreter)).output, output);
+});
 
 test("the executable reads no file of the directory it is started in", async () => {
   await writeFile(join(directory, ".env"), "CONNECT_SIDECAR_FOR=web\nSSLKEYLOGFILE=/tmp/keys\n");

@@ -302,7 +302,7 @@ export class DataPath {
       })
     );
     const uncounted = [...this.#uncounted.values()].map((door) =>
-      viewOf(door, { direction: "outbound", draining, connections: 0 })
+      viewOf(door, { direction: "outbound", draining, fault: "", connections: 0 })
     );
     return [...inbound ? [inbound] : [], ...outbound, ...uncounted];
   }

@@ -146,6 +146,7 @@ async function findProxy(
   { clock, random, log, signal, onWaiting }: SourceDeps,
 ): Promise<string> {
   const backoff = new Backoff({ baseMs: 500, maxMs: 15_000, random });
+  let told = "";
   for (;;) {
     try {
       return await FIND[by](agent, id);
@@ -157,11 +158,14 @@ async function findProxy(
       // With a stored state the proxy serves without the agent.
       if (options.stateDir !== undefined) return USUAL_ID[by](id);
       const delayMs = backoff.next();
-      log.warn("agent not reached; trying again", {
-        error: messageOf(error),
+      const reason = messageOf(error);
+      // The same reason again is no news.
+      log[reason === told ? "debug" : "warn"]("agent not reached; trying again", {
+        error: reason,
         delay_ms: Math.round(delayMs),
       });
-      await onWaiting(messageOf(error));
+      told = reason;
+      await onWaiting(reason);
       await sleep(clock, delayMs, { signal });
       if (signal.aborted) throw error;
     }

@@ -1,6 +1,6 @@
 /**
- * What happened to the leaf and the roots that the agent gives, told as the store tells of other
- * secrets.
+ * What happened to the agent and to the leaf and the roots that it gives, told as the store tells of
+ * other secrets.
  *
  * @module
  */
@@ -33,12 +33,13 @@ export class AgentEvents {
     const last = this.#last;
     if (credentials === last) return;
     this.#last = credentials;
+    const kind = last ? "rotated" : "loaded";
     const { serial, notBeforeMs, notAfterMs } = credentials;
     if (credentials.certPem !== last?.certPem) {
       const expires = new Date(notAfterMs).toISOString();
       const was = last ? `, was ${last.serial}` : "";
       const dates = `from ${new Date(notBeforeMs).toISOString()} to ${expires}`;
-      this.#event("leaf", last !== undefined, `serial ${serial}${was}, ${dates}`);
+      this.#event("leaf", kind, `serial ${serial}${was}, ${dates}`);
       if (last) {
         const fields = { secret: "leaf", source: SOURCE, serial, expires, old_serial: last.serial };
         this.#log.info("certificate rotated", fields);
@@ -47,14 +48,18 @@ export class AgentEvents {
     const roots = credentials.rootPems;
     if (!last || !isSameSet(roots, last.rootPems)) {
       const was = last ? `, was ${last.rootPems.length}` : "";
-      this.#event("roots", last !== undefined, `${roots.length} roots${was}`);
+      this.#event("roots", kind, `${roots.length} roots${was}`);
       if (last) this.#log.info("trust rotated", { secret: "roots", source: SOURCE });
     }
   }
 
-  #event(name: string, isChange: boolean, detail: string): void {
+  /** The agent itself went, or came back. */
+  agent(kind: "unreachable" | "recovered", detail: string): void {
+    this.#event("agent", kind, detail);
+  }
+
+  #event(name: string, kind: SecretEvent["kind"], detail: string): void {
     if (this.#events.length >= EVENTS_LIMIT) this.#events.shift();
-    const kind = isChange ? "rotated" : "loaded";
     this.#events.push({ atMs: this.#clock.now(), kind, name, source: SOURCE, detail });
   }
 }

@@ -8,6 +8,7 @@
 import { messageOf, type ProxyError, type Timer } from "../base/mod.ts";
 import type { Registration } from "../consul/mod.ts";
 import { AgentEvents } from "./agent_events.ts";
+import { AgentOutage, joinOutage } from "./agent_outage.ts";
 import {
   assemble,
   type Assembled,
@@ -47,6 +48,7 @@ export class ConsulSource implements SnapshotSource {
   readonly #facts: ConsulFacts;
   readonly #report: SourceReport;
   readonly #agentEvents: AgentEvents;
+  readonly #outage: AgentOutage;
   readonly #expiry: ExpiryWatch;
   readonly #timers = new Map<"refresh" | "due" | "check" | "restore", Timer>();
   #onSnapshot: ((snapshot: Snapshot) => void) | undefined;
@@ -67,6 +69,8 @@ export class ConsulSource implements SnapshotSource {
     this.#keeper = store && new StateKeeper(store);
     this.#report = new SourceReport({ clock, log, stats });
     this.#agentEvents = new AgentEvents(clock, log);
+    const onEvent: AgentEvents["agent"] = (kind, detail) => this.#agentEvents.agent(kind, detail);
+    this.#outage = new AgentOutage({ clock, log, onEvent });
     const scope = { source: LEAF.source };
     this.#expiry = new ExpiryWatch({ clock, log, stats, warnFraction: 1 / 3, scope });
     this.#secrets = new SecretsLink(
@@ -80,7 +84,10 @@ export class ConsulSource implements SnapshotSource {
       defaultQueryIntervalMs: options.defaultQueryIntervalMs ?? 10_000,
       onChange: () => this.#wake("refresh", COALESCE_MS, () => this.#refresh()),
       onFailing: (failing) => this.#failing(failing),
-      onRecovered: (failing) => this.#report.recovered(failing, this.#facts.watches.failing),
+      onRecovered: (failing) => {
+        this.#report.recovered(failing, this.#facts.watches.failing);
+        this.#lookAtOutage();
+      },
       onFatal: (error) => this.#onFatal?.(error),
     });
   }
@@ -125,7 +132,7 @@ export class ConsulSource implements SnapshotSource {
         : ["registration"],
       pending: this.#assembled?.pending ?? [],
       warming: this.#assembled?.warming ?? [],
-      failing: this.#facts.watches.failing,
+      failing: joinOutage(this.#facts.watches.failing),
       watches: this.#facts.watches.states,
       restored: this.#restored,
       snapshotVersion: this.#published?.version,
@@ -256,9 +263,15 @@ export class ConsulSource implements SnapshotSource {
   }
 
   #failing(failing: Failing): void {
-    this.#report.failing(failing, this.#facts.watches.failing);
+    const serving = this.#published !== undefined;
+    this.#report.failing(failing, this.#facts.watches.failing, { serving });
+    this.#lookAtOutage();
     this.#wake("check", CHECK_MS, () => this.#check());
     if (AWAY.has(failing.code)) this.#restore();
+  }
+
+  #lookAtOutage(): void {
+    this.#outage.look(this.#facts.watches.failing, { serving: this.#published !== undefined });
   }
 
   #check(): void {

@@ -300,15 +300,47 @@ test("ConsulSource keeps serving and tells once when its registration is gone", 
   assert.deepEqual(rig.source.status().failing, []);
 });
 
-test("ConsulSource tells an outage once for all watches, and each missing right by itself", async () => {
+test("ConsulSource tells a missing right of each watch by itself", async () => {
   await using rig = await new SourceRig(answeringAgent()).start();
-  for (const key of ["registration", "roots", "leaf"]) rig.agent.fail(key, "agent_unreachable");
-  assert.equal(rig.warnings().length, 1);
-  assert.equal(rig.gauge("snapshot_stale", { reason: "agent_unreachable" }), 3);
   for (const key of ["leaf", "intentions"]) rig.agent.fail(key, "agent_forbidden");
-  assert.equal(rig.warnings().length, 3);
-  assert.equal(rig.gauge("snapshot_stale", { reason: "agent_unreachable" }), 2);
+  assert.equal(rig.warnings().length, 2);
   assert.equal(rig.gauge("snapshot_stale", { reason: "agent_forbidden" }), 2);
+});
+
+test("ConsulSource tells the loss of its agent as one trouble, and when all watches are back", async () => {
+  await using rig = await new SourceRig(answeringAgent()).start();
+  const lost = ["registration", "roots", "leaf"];
+  for (const key of lost) {
+    rig.agent.fail(key, "agent_unreachable", "Cannot reach the agent");
+    await rig.clock.advance(500);
+  }
+  assert.deepEqual(rig.warnings(), ["agent not reached, last good state stays"]);
+  assert.equal(rig.gauge("snapshot_stale", { reason: "agent_unreachable" }), 3);
+  const [failing, ...others] = rig.source.status().failing;
+  assert.deepEqual(others, []);
+  assert.deepEqual([failing?.watch, failing?.message], ["agent", "Cannot reach the agent"]);
+  rig.agent.heal("registration");
+  rig.agent.fail("roots", "agent_failed", "No cluster leader");
+  await rig.clock.advance(1_000);
+  const codes = () => rig.source.status().failing.map(({ watch, code }) => `${watch} ${code}`);
+  assert.deepEqual(codes(), ["roots agent_failed", "leaf agent_unreachable"]);
+  for (const key of lost) rig.agent.heal(key);
+  await rig.clock.advance(1_000);
+  const back = rig.lines.filter(({ message }) => message === "agent reached again");
+  assert.deepEqual(back.map(({ fields }) => fields), [{ after_ms: 3_000 }]);
+  assert.deepEqual(rig.source.status().failing, []);
+  const events = rig.source.secrets().events.filter(({ name }) => name === "agent");
+  assert.deepEqual(events.map(({ kind }) => kind), ["unreachable", "recovered"]);
+});
+
+test("ConsulSource does not speak of a last good state where there is none", async () => {
+  await using rig = await new SourceRig(new ScriptedAgent()).start();
+  rig.agent.fail("registration", "agent_forbidden");
+  rig.agent.fail("roots", "agent_unreachable");
+  assert.deepEqual(rig.warnings(), [
+    "agent watch failing, nothing can be served yet",
+    "agent not reached, nothing can be served yet",
+  ]);
 });
 
 test("ConsulSource stops all of its watches", async () => {

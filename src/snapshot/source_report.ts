@@ -6,6 +6,7 @@
  */
 
 import type { Clock, ErrorCode, Log, Stats } from "../base/mod.ts";
+import { isOutage } from "./agent_outage.ts";
 import type { CredentialsPart, Refusal, Snapshot } from "./snapshot.ts";
 import type { CertificateStatus, Failing } from "./source.ts";
 
@@ -16,11 +17,7 @@ export interface SourceReportOptions {
 }
 
 /** Failures that concern all watches alike: one line for all of them. */
-const SHARED: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
-  "agent_unreachable",
-  "agent_failed",
-  "agent_overloaded",
-]);
+const SHARED: ReadonlySet<ErrorCode> = new Set<ErrorCode>(["agent_failed", "agent_overloaded"]);
 
 export class SourceReport {
   readonly #options: SourceReportOptions;
@@ -32,18 +29,21 @@ export class SourceReport {
     this.#options = options;
   }
 
-  /** `all` are the failing watches, this one included. */
-  failing(failing: Failing, all: readonly Failing[]): void {
+  /** `all` are the failing watches, this one included. `serving`: there is a last good state. */
+  failing(
+    failing: Failing,
+    all: readonly Failing[],
+    { serving }: { readonly serving: boolean },
+  ): void {
     this.#gauge(failing.code, all);
     const key = warningKey(failing);
-    if (this.#warned.has(key)) return;
+    if (isOutage(failing) || this.#warned.has(key)) return;
     this.#warned.add(key);
     const { watch, code, message } = failing;
-    this.#options.log.warn("agent watch failing, last good state stays", {
-      watch,
-      code,
-      error: message,
-    });
+    const fields = { watch, code, error: message };
+    const { log } = this.#options;
+    if (serving) log.warn("agent watch failing, last good state stays", fields);
+    else log.warn("agent watch failing, nothing can be served yet", fields);
   }
 
   /** `all` are the watches that still fail. */

@@ -105,7 +105,7 @@ test("an agent that is away, and comes back, does not touch the traffic", async 
   assert.equal(pair.db.output.match(/\[WARN\]/g)?.length, 1);
   await pair.agent.start();
   for (const sidecar of [pair.web, pair.db]) {
-    await sidecar.process.waitFor(/agent watch recovered/, { timeoutMs: 30_000 });
+    await sidecar.process.waitFor(/agent reached again/, { timeoutMs: 30_000 });
   }
   pair.expectFlawless(await load.stop(), { atLeast: 20 });
   await expectFollowed(pair);

@@ -34,15 +34,22 @@ export class AgentEvents {
     if (credentials === last) return;
     this.#last = credentials;
     const kind = last ? "rotated" : "loaded";
-    const { serial, notBeforeMs, notAfterMs } = credentials;
+    const { uri, serial, notBeforeMs, notAfterMs } = credentials;
     if (credentials.certPem !== last?.certPem) {
       const expires = new Date(notAfterMs).toISOString();
       const was = last ? `, was ${last.serial}` : "";
       const dates = `from ${new Date(notBeforeMs).toISOString()} to ${expires}`;
-      this.#event("leaf", kind, `serial ${serial}${was}, ${dates}`);
+      const oldUri = last && last.uri !== uri ? last.uri : undefined;
+      const ids = oldUri === undefined ? uri : `${uri}, was ${oldUri}`;
+      this.#event("leaf", kind, `serial ${serial}${was}, ${dates}, ${ids}`);
       if (last) {
-        const fields = { secret: "leaf", source: SOURCE, serial, expires, old_serial: last.serial };
-        this.#log.info("certificate rotated", fields);
+        const of = { secret: "leaf", source: SOURCE, uri, serial, expires };
+        const fields = { ...of, old_serial: last.serial };
+        if (oldUri === undefined) this.#log.info("certificate rotated", fields);
+        else {
+          const text = "certificate rotated with another identity";
+          this.#log.warn(text, { ...fields, old_uri: oldUri });
+        }
       }
     }
     const roots = credentials.rootPems;

@@ -23,22 +23,27 @@ function agentEvents() {
   const log = {
     ...silentLog,
     info: (text: string, fields?: Fields) => void logged.push([text, fields]),
+    warn: (text: string, fields?: Fields) => void logged.push([`warn ${text}`, fields]),
   };
   const events = new AgentEvents(clock, log);
   const shown = () => events.with([]).map(({ kind, name, detail }) => `${kind} ${name}: ${detail}`);
   return { events, clock, logged, shown };
 }
 
+const DATES = "from 1970-01-01T00:00:00.000Z to 1970-01-02T00:00:00.000Z";
 const LOADED = [
-  "loaded leaf: serial 01, from 1970-01-01T00:00:00.000Z to 1970-01-02T00:00:00.000Z",
+  `loaded leaf: serial 01, ${DATES}, spiffe://a/b`,
   "loaded roots: 2 roots",
 ];
 
 for (
   const [name, change, want, lines] of [
     ["a new leaf", { certPem: "leaf 2", serial: "02" }, [
-      "rotated leaf: serial 02, was 01, from 1970-01-01T00:00:00.000Z to 1970-01-02T00:00:00.000Z",
+      `rotated leaf: serial 02, was 01, ${DATES}, spiffe://a/b`,
     ], ["certificate rotated"]],
+    ["a leaf of another service", { certPem: "leaf 2", serial: "02", uri: "spiffe://a/c" }, [
+      `rotated leaf: serial 02, was 01, ${DATES}, spiffe://a/c, was spiffe://a/b`,
+    ], ["warn certificate rotated with another identity"]],
     ["another root", { rootPems: ["a", "b", "c"] }, ["rotated roots: 3 roots, was 2"], [
       "trust rotated",
     ]],

@@ -6,7 +6,7 @@
 
 import type { Clock, Log, Stats } from "../../base/mod.ts";
 import type { SecretEvent } from "../held.ts";
-import type { Secret } from "../secret.ts";
+import type { CertificateSecret, Secret } from "../secret.ts";
 import { Crowd } from "./crowd.ts";
 import { OTHER_SECRETS, SecretLabels } from "./labels.ts";
 import type { Subscription } from "./subscription.ts";
@@ -17,6 +17,11 @@ const FAULTS_LIMIT = 20;
 /** Recoveries of one secret that are told in {@link RECOVERIES_MS}: a source may come and go. */
 const RECOVERIES_LIMIT = 20;
 const RECOVERIES_MS = 3_600_000;
+
+/** Of a SPIFFE id. A certificate may have many URI names. */
+const URI_LIMIT_CHARS = 2_048;
+
+const ROTATED = { certificate: "certificate rotated", validation: "trust rotated" };
 
 const UPDATES = "secret_updates_total";
 const FAILED = "secret_rotation_failed_total";
@@ -41,6 +46,8 @@ export class SecretJournal {
   readonly #labels: SecretLabels;
   readonly #events: SecretEvent[] = [];
   readonly #told = new Map<Subscription, Told>();
+  /** Who the last certificate was. */
+  readonly #uris = new Map<Subscription, string>();
   readonly #crowd: Crowd<Subscription>;
 
   constructor(options: JournalOptions) {
@@ -58,24 +65,28 @@ export class SecretJournal {
   changed(of: Subscription, old: Secret | undefined, secret: Secret): number {
     const nowMs = this.#options.clock.now();
     this.#count(of, UPDATES, "Accepted values of secrets");
-    const fields = { secret: of.ref.name, source: of.source, ...factsOf(secret) };
-    if (!old) {
-      this.#event(of, "loaded", detailOf(secret));
-      // One that strangers asked for is news only to those who look for it.
-      if (of.configured) this.#options.log.info("secret loaded", fields);
-      else this.#options.log.debug("secret loaded", fields);
-      return nowMs;
-    }
-    const was = old.type === "certificate" ? { old_serial: old.serial } : {};
-    this.#event(of, "rotated", detailOf(secret, old));
-    const message = secret.type === "certificate" ? "certificate rotated" : "trust rotated";
-    this.#options.log.info(message, { ...fields, ...was });
+    const { log } = this.#options;
+    const oldUri = this.#otherUri(of, secret);
+    this.#event(of, old ? "rotated" : "loaded", detailOf(secret, old) + uriDetail(secret, oldUri));
+    const fields = {
+      secret: of.ref.name,
+      source: of.source,
+      ...factsOf(secret),
+      ...(old?.type === "certificate" && { old_serial: old.serial }),
+    };
+    const message = old ? ROTATED[secret.type] : "secret loaded";
+    if (oldUri !== undefined) {
+      log.warn(`${message} with another identity`, { ...fields, old_uri: oldUri || "none" });
+    } else if (old || of.configured) log.info(message, fields);
+    // One that strangers asked for is news only to those who look for it.
+    else log.debug(message, fields);
     return nowMs;
   }
 
   /** A value of an earlier run. Returns the time. */
   restored(of: Subscription, secret: Secret): number {
-    this.#event(of, "restored", detailOf(secret));
+    this.#otherUri(of, secret);
+    this.#event(of, "restored", detailOf(secret) + uriDetail(secret));
     const fields = { secret: of.ref.name, source: of.source, ...factsOf(secret) };
     this.#options.log.debug("stored secret in use until its source answers", fields);
     return this.#options.clock.now();
@@ -137,7 +148,16 @@ export class SecretJournal {
 
   ended(of: Subscription): void {
     this.#told.delete(of);
+    this.#uris.delete(of);
     this.#labels.forget(of);
+  }
+
+  /** Who the certificate was before, where that was somebody else; remembered over a withdrawal. */
+  #otherUri(of: Subscription, secret: Secret): string | undefined {
+    if (secret.type !== "certificate") return undefined;
+    const [uri, old] = [uriOf(secret), this.#uris.get(of)];
+    this.#uris.set(of, uri);
+    return old === uri ? undefined : old;
   }
 
   #fault(of: Subscription, kind: "rejected" | "unreachable", reason: string): void {
@@ -191,8 +211,10 @@ export class SecretJournal {
 
 function factsOf(secret: Secret): Readonly<Record<string, unknown>> {
   switch (secret.type) {
-    case "certificate":
-      return { serial: secret.serial, expires: isoTime(secret.notAfterMs) };
+    case "certificate": {
+      const uri = uriOf(secret);
+      return { ...(uri && { uri }), serial: secret.serial, expires: isoTime(secret.notAfterMs) };
+    }
     case "validation":
       return { validation: secret.validation.kind };
   }
@@ -203,6 +225,16 @@ function detailOf(secret: Secret, old?: Secret): string {
   const dates = `from ${isoTime(secret.notBeforeMs)} to ${isoTime(secret.notAfterMs)}`;
   const was = old?.type === "certificate" ? `, was ${old.serial}` : "";
   return `serial ${secret.serial}${was}, ${dates}`;
+}
+
+/** Of an SVID its SPIFFE id; "": it has no URI name. */
+function uriOf({ uris }: CertificateSecret): string {
+  return uris.join(" ").slice(0, URI_LIMIT_CHARS);
+}
+
+function uriDetail(secret: Secret, oldUri?: string): string {
+  const uri = secret.type === "certificate" ? uriOf(secret) : "";
+  return (uri && `, ${uri}`) + (oldUri === undefined ? "" : `, was ${oldUri || "without an id"}`);
 }
 
 /** Dates of certificates reach beyond what JavaScript can print. */

@@ -10,7 +10,7 @@ import { LOG_LEVELS, messageOf } from "../base/mod.ts";
 import { certsShown } from "./certs.ts";
 import { configDump } from "./config_dump.ts";
 import { eventLine, eventsShown } from "./events.ts";
-import { refuseRequest } from "./guard.ts";
+import { type GuardRules, refuseRequest } from "./guard.ts";
 import { homePage, PATHS } from "./home.ts";
 import { type MergedView, mergeViews } from "./merge.ts";
 import { hide, shownJson } from "./redact.ts";
@@ -29,15 +29,23 @@ const CONNECTIONS_SHOWN_AT_MOST = 100_000;
 const EVENTS_SHOWN = 100;
 const EVENTS_SHOWN_AT_MOST = 1_000;
 
-export interface AdminOptions {
-  /** The host it is bound to, besides which only loopback names are answered. */
-  readonly boundHost: string;
+/** What a request itself does not say. */
+export interface Caller {
+  /** As in {@link GuardedRequest}. */
+  readonly peer: string;
 }
 
-export function createAdmin(view: AdminView, options: AdminOptions): Hono {
-  const app = new Hono();
+type Env = { readonly Bindings: Caller };
+
+/** Asked that somebody may live or carry traffic; see {@link Places}. */
+export function isProbe(path: string): boolean {
+  return /^\/(?:ready|live)(?:\?|$)/.test(path);
+}
+
+export function createAdmin(view: AdminView, rules: GuardRules): Hono<Env> {
+  const app = new Hono<Env>();
   app.use(async (context, next) => {
-    const refused = refusal(context, options);
+    const refused = refusal(context, rules);
     if (refused) return refused;
     await next();
     const { headers } = context.res;
@@ -70,14 +78,16 @@ export function createAdmin(view: AdminView, options: AdminOptions): Hono {
   return app;
 }
 
-function refusal(context: Context, { boundHost }: AdminOptions): Response | undefined {
+function refusal(context: Context<Env>, rules: GuardRules): Response | undefined {
   const { req } = context;
   const reason = refuseRequest({
     method: req.method,
     host: req.header("host"),
     origin: req.header("origin"),
     fetchSite: req.header("sec-fetch-site"),
-  }, boundHost);
+    authorization: req.header("authorization"),
+    peer: context.env?.peer ?? "",
+  }, rules);
   if (reason !== undefined) return context.text(`Cannot answer this request: ${reason}\n`, 403);
   const length = Number(req.header("content-length") ?? "0");
   if (length > BODY_LIMIT_BYTES || req.header("transfer-encoding") !== undefined) {

@@ -5,13 +5,14 @@ import { createAdmin } from "./admin.ts";
 import { PATHS } from "./home.ts";
 
 const LOCAL = { host: "127.0.0.1:19000" };
+const HERE = { peer: "127.0.0.1" };
 const GET_PATHS = ["/", ...PATHS.filter(([, , method]) => !method).map(([path]) => path)];
 
 function admin() {
   const view = fakeAdminView();
   const app = createAdmin(view, { boundHost: "127.0.0.1" });
   const ask = (path: string, init: RequestInit = {}) =>
-    app.request(path, { ...init, headers: { ...LOCAL, ...init.headers } });
+    app.request(path, { ...init, headers: { ...LOCAL, ...init.headers } }, HERE);
   const json = async (path: string) => JSON.parse(await (await ask(path)).text());
   return { view, app, ask, json };
 }
@@ -251,6 +252,56 @@ for (
   test(`admin bound to ${bound} answers ${status} to ${host}`, async () => {
     const app = createAdmin(fakeAdminView(), { boundHost: bound });
     assert.equal((await app.request("/live", { headers: { host } })).status, status);
+  });
+}
+
+for (
+  const [name, host, status] of [
+    ["this machine's name", "Web-1:19000", 200],
+    ["its name in full", "web-1.internal:19000", 200],
+    ["a name that begins with it", "web-1.evil.example:19000", 403],
+  ] as const
+) {
+  test(`admin answers ${status} to ${name}`, async () => {
+    const names = ["web-1", "web-1.internal"];
+    const app = createAdmin(fakeAdminView(), { boundHost: "10.1.2.3", names });
+    assert.equal((await app.request("/live", { headers: { host } })).status, status);
+  });
+}
+
+for (
+  const [name, peer, shown, token, status] of [
+    ["this machine", "127.0.0.1", undefined, false, 200],
+    ["this machine in IPv6", "::1", undefined, false, 200],
+    ["this machine through a socket for both", "::ffff:127.0.0.2", undefined, false, 200],
+    ["a unix socket", "unix", undefined, false, 200],
+    ["another machine", "10.1.2.4", undefined, false, 403],
+    ["another machine through a socket for both", "::ffff:10.1.2.4", undefined, false, 403],
+    ["somebody who is not known", "", undefined, false, 403],
+    ["another machine with a token that there is not", "10.1.2.4", "Bearer secret", false, 403],
+    ["another machine with the token", "10.1.2.4", "Bearer secret", true, 200],
+    ["another machine with another token", "10.1.2.4", "Bearer guess", true, 403],
+    ["this machine without the token that there is", "127.0.0.1", undefined, true, 403],
+    ["a unix socket without the token that there is", "unix", undefined, true, 200],
+  ] as const
+) {
+  test(`admin answers ${status} to a change from ${name}`, async () => {
+    const view = fakeAdminView();
+    const app = createAdmin(view, {
+      boundHost: "0.0.0.0",
+      ...(token && {
+        tokenFault: (given) => given === "Bearer secret" ? undefined : "it is not the token",
+      }),
+    });
+    const headers = { host: "10.1.2.3:19000", ...(shown && { authorization: shown }) };
+    const ask = (path: string, method: string) => app.request(path, { method, headers }, { peer });
+    for (const path of ["/quitquitquit", "/drain_listeners", "/logging?level=debug"]) {
+      assert.equal((await ask(path, "POST")).status, status);
+    }
+    assert.deepEqual(view.calls, status === 200 ? ["quit", "drain"] : []);
+    assert.equal(view.logLevel(), status === 200 ? "debug" : "info");
+    // Whoever may read may go on reading.
+    assert.equal((await ask("/live", "GET")).status, 200);
   });
 }
 

@@ -1,6 +1,7 @@
 /** The admin server: how the proxy is, for people and probes. @module */
 export * from "./ask_ready.ts";
-export { type AdminOptions, createAdmin } from "./admin.ts";
+export { createAdmin } from "./admin.ts";
+export { readAdminToken } from "./admin_token.ts";
 export { mergeListeners } from "./merge.ts";
 export * from "./server.ts";
 export * from "./view.ts";

@@ -6,14 +6,23 @@
  */
 
 import { createAdaptorServer } from "@hono/node-server";
-import { createServer, type Server } from "node:http";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { formatAddress, type Log, messageOf, ProxyError } from "../base/mod.ts";
-import { createAdmin } from "./admin.ts";
+import { createAdmin, isProbe } from "./admin.ts";
+import { tokenFault } from "./admin_token.ts";
+import { machineNames } from "./machine_names.ts";
+import { Places } from "./places.ts";
 import type { AdminView } from "./view.ts";
 
 export type AdminBind =
   | { readonly kind: "default" }
   | { readonly kind: "address"; readonly host: string; readonly port: number };
+
+export interface AdminServerOptions {
+  readonly bind: AdminBind;
+  /** Who shows what is in it may change something from elsewhere; who does not may not from here. */
+  readonly tokenFile?: string;
+}
 
 export interface AdminServer {
   readonly address: { readonly kind: "tcp"; readonly host: string; readonly port: number };
@@ -26,7 +35,6 @@ const DEFAULT_PORT = 19_000;
 /** Ports tried after the default one. */
 const MORE_PORTS = 100;
 
-const CONNECTION_LIMIT = 64;
 const SERVER_LIMITS = {
   maxHeaderSize: 8_192,
   headersTimeout: 10_000,
@@ -38,12 +46,13 @@ const SERVER_LIMITS = {
 /** Throws `listen_failed` when an address that was given cannot be had. */
 export async function startAdmin(
   view: AdminView,
-  bind: AdminBind,
+  options: AdminServerOptions,
   log: Log,
 ): Promise<AdminServer> {
+  const { bind, tokenFile } = options;
   if (bind.kind === "address") {
     try {
-      return await started(view, bind, log);
+      return await started(view, { ...bind, tokenFile }, log);
     } catch (error) {
       throw new ProxyError(
         "listen_failed",
@@ -55,7 +64,7 @@ export async function startAdmin(
   }
   for (let port = DEFAULT_PORT; port <= DEFAULT_PORT + MORE_PORTS; port++) {
     try {
-      return await started(view, { host: DEFAULT_HOST, port }, log);
+      return await started(view, { host: DEFAULT_HOST, port, tokenFile }, log);
     } catch (error) {
       if (codeOf(error) === "EADDRINUSE") continue;
       throw new ProxyError(
@@ -75,18 +84,37 @@ export async function startAdmin(
 
 async function started(
   view: AdminView,
-  { host, port }: { readonly host: string; readonly port: number },
+  { host, port, tokenFile }: {
+    readonly host: string;
+    readonly port: number;
+    readonly tokenFile: string | undefined;
+  },
   log: Log,
 ): Promise<AdminServer> {
-  const app = createAdmin(view, { boundHost: host });
+  const app = createAdmin(view, {
+    boundHost: host,
+    names: machineNames(),
+    ...(tokenFile !== undefined && {
+      tokenFault: (authorization) => tokenFault(tokenFile, authorization),
+    }),
+  });
+  const places = new Places(view.clock);
   const server = createAdaptorServer({
-    fetch: app.fetch,
+    fetch: (request: Request, env: unknown) => {
+      const { incoming, outgoing } = env as Exchange;
+      const { socket } = incoming;
+      if (places.serve(socket, outgoing, isProbe(incoming.url ?? ""))) {
+        return app.fetch(request, { peer: socket.remoteAddress ?? "" });
+      }
+      const text = "Cannot answer now: too many requests are being answered\n";
+      return new Response(text, { status: 503, headers: { connection: "close" } });
+    },
     createServer,
     serverOptions: SERVER_LIMITS,
     // The data path's process keeps its own Request and Response.
     overrideGlobalObjects: false,
   }) as Server;
-  server.maxConnections = CONNECTION_LIMIT;
+  server.on("connection", (socket) => places.enter(socket));
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
     server.listen({ host, port, exclusive: true }, () => {
@@ -110,6 +138,11 @@ async function started(
         server.closeAllConnections();
       }),
   };
+}
+
+interface Exchange {
+  readonly incoming: IncomingMessage;
+  readonly outgoing: ServerResponse;
 }
 
 function codeOf(error: unknown): string {

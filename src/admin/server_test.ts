@@ -8,10 +8,15 @@ import { type AdminServer, startAdmin } from "./server.ts";
 
 const LOCAL = { kind: "address", host: "127.0.0.1", port: 0 } as const;
 
-function ask(server: AdminServer, path: string, headers: Record<string, string> = {}) {
+function ask(
+  server: AdminServer,
+  path: string,
+  headers: Record<string, string> = {},
+  method = "GET",
+) {
   const { host, port } = server.address;
   return new Promise<{ status: number; body: string }>((resolve, reject) => {
-    const sent = request({ host, port, path, headers, agent: false }, (reply) => {
+    const sent = request({ host, port, path, headers, method, agent: false }, (reply) => {
       let body = "";
       reply.setEncoding("utf8").on("data", (chunk: string) => body += chunk);
       reply.on("end", () => resolve({ status: reply.statusCode ?? 0, body }));
@@ -35,7 +40,7 @@ test("startAdmin() answers on its socket and logs where", async () => {
     ...silentLog,
     info: (text: string, fields?: Fields) => void lines.push([text, fields]),
   };
-  const server = await startAdmin(fakeAdminView(), LOCAL, log);
+  const server = await startAdmin(fakeAdminView(), { bind: LOCAL }, log);
   try {
     assert.ok(server.address.port > 0);
     assert.deepEqual(lines, [
@@ -51,8 +56,8 @@ test("startAdmin() answers on its socket and logs where", async () => {
 
 test("startAdmin() takes the next free port where none was asked for", async () => {
   const holder = await taken(19_000);
-  const server = await startAdmin(fakeAdminView(), { kind: "default" }, silentLog);
-  const second = await startAdmin(fakeAdminView(), { kind: "default" }, silentLog);
+  const server = await startAdmin(fakeAdminView(), { bind: { kind: "default" } }, silentLog);
+  const second = await startAdmin(fakeAdminView(), { bind: { kind: "default" } }, silentLog);
   try {
     assert.equal(server.address.host, "127.0.0.1");
     assert.ok(server.address.port > 19_000 && server.address.port <= 19_100);
@@ -66,10 +71,10 @@ test("startAdmin() takes the next free port where none was asked for", async () 
 });
 
 test("startAdmin() fails for an address that was asked for and is taken", async () => {
-  const first = await startAdmin(fakeAdminView(), LOCAL, silentLog);
+  const first = await startAdmin(fakeAdminView(), { bind: LOCAL }, silentLog);
   try {
     const bind = { ...LOCAL, port: first.address.port };
-    await assert.rejects(startAdmin(fakeAdminView(), bind, silentLog), (error: unknown) => {
+    await assert.rejects(startAdmin(fakeAdminView(), { bind }, silentLog), (error: unknown) => {
       assert.ok(error instanceof ProxyError);
       assert.equal(error.code, "listen_failed");
       assert.equal(
@@ -85,7 +90,7 @@ test("startAdmin() fails for an address that was asked for and is taken", async 
 });
 
 test("startAdmin() bounds the connections it holds, and answers again when they are gone", async () => {
-  const server = await startAdmin(fakeAdminView(), LOCAL, silentLog);
+  const server = await startAdmin(fakeAdminView(), { bind: LOCAL }, silentLog);
   const sockets: Socket[] = [];
   try {
     const ended: Promise<void>[] = [];
@@ -111,8 +116,86 @@ test("startAdmin() bounds the connections it holds, and answers again when they 
   }
 });
 
+/** Sends a request and resolves with the status once the answer has begun. */
+function keep(server: AdminServer, path: string): { socket: Socket; status: Promise<number> } {
+  const socket = connect(server.address.port, "127.0.0.1");
+  socket.on("error", () => {});
+  socket.write(`GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`);
+  const status = new Promise<number>((resolve, reject) => {
+    socket.once("data", (data) => resolve(Number(String(data).split(" ")[1])));
+    socket.once("close", () => reject(new Error("closed unanswered")));
+  });
+  status.catch(() => {});
+  return { socket, status };
+}
+
+test("startAdmin() gives the place of who has been idle longest to who comes", async () => {
+  const server = await startAdmin(fakeAdminView(), { bind: LOCAL }, silentLog);
+  const kept: Socket[] = [];
+  try {
+    for (let count = 0; count < 70; count++) {
+      const { socket, status } = keep(server, "/live");
+      kept.push(socket);
+      assert.equal(await status, 200);
+    }
+    for (const path of ["/ready", "/live", "/stats"]) {
+      assert.equal((await ask(server, path)).status, 200);
+    }
+    const first = kept[0];
+    if (first && !first.destroyed) await new Promise((resolve) => first.once("close", resolve));
+    assert.equal(kept.at(-1)?.destroyed, false);
+  } finally {
+    for (const socket of kept) socket.destroy();
+    await server.close();
+  }
+});
+
+test("startAdmin() answers probes while every other place is taken by a request", async () => {
+  const view = fakeAdminView();
+  const data = Promise.withResolvers<never[]>();
+  let asked = 0;
+  const full = Promise.withResolvers<void>();
+  view.data = () => {
+    if (++asked === 62) full.resolve();
+    return data.promise;
+  };
+  const server = await startAdmin(view, { bind: LOCAL }, silentLog);
+  const kept = Array.from({ length: 62 }, () => keep(server, "/clusters"));
+  try {
+    await full.promise;
+    assert.deepEqual(await ask(server, "/stats"), {
+      status: 503,
+      body: "Cannot answer now: too many requests are being answered\n",
+    });
+    assert.equal((await ask(server, "/live")).status, 200);
+    assert.equal((await ask(server, "/ready")).status, 200);
+    data.resolve([]);
+    for (const { status } of kept) assert.equal(await status, 200);
+    assert.equal((await ask(server, "/stats")).status, 200);
+  } finally {
+    for (const { socket } of kept) socket.destroy();
+    await server.close();
+  }
+});
+
+test("startAdmin() lets who asks from here change something, and with a token file who shows it", async () => {
+  const view = fakeAdminView();
+  const server = await startAdmin(view, { bind: LOCAL }, silentLog);
+  const guarded = await startAdmin(view, { bind: LOCAL, tokenFile: "/nowhere" }, silentLog);
+  try {
+    assert.equal((await ask(server, "/quitquitquit", {}, "POST")).status, 200);
+    const { status, body } = await ask(guarded, "/quitquitquit", {}, "POST");
+    assert.equal(status, 403);
+    assert.match(body, /-admin-token-file "\/nowhere"/);
+    assert.deepEqual(view.calls, ["quit"]);
+  } finally {
+    await server.close();
+    await guarded.close();
+  }
+});
+
 test("startAdmin() closes at once, with connections open", async () => {
-  const server = await startAdmin(fakeAdminView(), LOCAL, silentLog);
+  const server = await startAdmin(fakeAdminView(), { bind: LOCAL }, silentLog);
   const socket = connect(server.address.port, "127.0.0.1");
   const closed = new Promise<void>((resolve) =>
     socket.on("error", () => {}).once("close", resolve)

@@ -59,6 +59,7 @@ export interface ProxyOptions {
   readonly strictSpiffeChain: boolean;
   readonly stateDir?: string;
   readonly adminBind: AdminBind;
+  readonly adminTokenFile?: string;
   /** Which listeners must carry traffic: one, or all that ever did. */
   readonly ready: "any" | "all";
   readonly drainTimeoutMs: number;
@@ -89,6 +90,7 @@ export function readProxyOptions(flags: FlagValues): ProxyOptions {
     byDefault: "match",
   });
   const stateDir = flags.text("state-dir");
+  const adminTokenFile = flags.text("admin-token-file");
   if (mode.kind === "config") {
     if (authorize === "both") {
       throw new ProxyError(
@@ -125,6 +127,7 @@ export function readProxyOptions(flags: FlagValues): ProxyOptions {
     strictSpiffeChain: flags.on("strict-spiffe-chain"),
     ...(stateDir !== undefined && { stateDir }),
     adminBind: readAdminBind(flags),
+    ...(adminTokenFile !== undefined && { adminTokenFile }),
     ready: readChoice(flags, "ready", { choices: ["any", "all"], byDefault: "all" }),
     drainTimeoutMs: readDurationMs(flags, "drain-timeout", { byDefaultMs: 8_000, atLeastMs: 0 }),
     idleTimeoutMs: readDurationMs(flags, "idle-timeout", { byDefaultMs: HOUR_MS, atLeastMs: 0 }),

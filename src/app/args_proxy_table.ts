@@ -219,6 +219,14 @@ const RUNNING: FlagGroup = {
       help: "Admin server, host:port, or off. An address given here must be free.",
     },
     {
+      name: "admin-token-file",
+      kind: "text",
+      value: "FILE",
+      help: "Whoever shows the token in this file (Authorization: Bearer) may drain, end and set " +
+        "the log level through the admin server, from anywhere; nobody else may. Without it, who " +
+        "asks from this machine may.",
+    },
+    {
       name: "ready",
       kind: "text",
       value: "HOW",

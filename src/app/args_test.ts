@@ -162,7 +162,7 @@ test("parseCommand() reads the defaults", () => {
 test("parseCommand() reads every flag of the proxy", () => {
   const { agentFlags, mode: _, ...rest } = proxy(
     "-sidecar-for web -agent-connections 20 -prepared-query-interval 1m -authorize BOTH " +
-      "-strict-spiffe-chain -state-dir /var/lib/postern -admin-bind localhost:19001 -ready any " +
+      "-strict-spiffe-chain -state-dir /var/lib/postern -admin-bind localhost:19001 -ready any -admin-token-file t " +
       "-drain-timeout 1m30s -idle-timeout 0 -max-connection-lifetime 24h -max-connections 10 " +
       "-workers 4 -log-level ERR -log-json -pprof-addr :6060",
   );
@@ -175,6 +175,7 @@ test("parseCommand() reads every flag of the proxy", () => {
     strictSpiffeChain: true,
     stateDir: "/var/lib/postern",
     adminBind: { kind: "address", host: "localhost", port: 19_001 },
+    adminTokenFile: "t",
     ready: "any",
     drainTimeoutMs: 90_000,
     idleTimeoutMs: 0,

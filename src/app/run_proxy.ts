@@ -6,7 +6,7 @@
  */
 
 import process from "node:process";
-import { type AdminServer, type AdminView, startAdmin } from "../admin/mod.ts";
+import { type AdminServer, type AdminView, readAdminToken, startAdmin } from "../admin/mod.ts";
 import {
   formatAddress,
   type LevelHolder,
@@ -41,6 +41,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
   const clock = systemClock;
   const holder: LevelHolder = { level: options.logLevel };
   const { log, flush } = createLogOutput({ clock, json: options.logJson, holder });
+  if (options.adminTokenFile !== undefined) readAdminToken(options.adminTokenFile);
   const engine = runtimeEngine();
   const stats = new Stats();
   const stopping = new AbortController();
@@ -125,7 +126,8 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
   let admin: AdminServer | undefined;
   const openAdmin = async () => {
     if (options.adminBind.kind === "off") return;
-    admin ??= await startAdmin(view, options.adminBind, log);
+    const { adminBind: bind, adminTokenFile: tokenFile } = options;
+    admin ??= await startAdmin(view, { bind, ...(tokenFile !== undefined && { tokenFile }) }, log);
   };
 
   try {

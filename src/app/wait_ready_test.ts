@@ -48,7 +48,7 @@ test("waitReady() asks once when there is no time at all", async () => {
 test("waitReady() understands a real admin server", async () => {
   const view = fakeAdminView();
   const bind = { kind: "address", host: "127.0.0.1", port: 0 } as const;
-  const server = await startAdmin(view, bind, silentLog);
+  const server = await startAdmin(view, { bind }, silentLog);
   const options = { admin: server.address, timeoutMs: 0, clock: systemClock };
   try {
     assert.equal((await waitReady({ ...options, timeoutMs: 30_000 })).kind, "ready");

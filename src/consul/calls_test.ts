@@ -141,17 +141,20 @@ test("missingRights() names each right, what it is on, and what for", async () =
 });
 
 for (
-  const [name, answer] of [
-    ["is gone", { status: 404, text: "" }],
-    ["is barred", { status: 403, text: "Permission denied" }],
-    ["has no ACLs to ask", { status: 401, text: "ACL support disabled" }],
-    ["answers something else", { json: { a: 1 } }],
+  const [name, answer, result] of [
+    ["is gone", { status: 404, text: "" }, "agent_not_found"],
+    ["is barred", { status: 403, text: "Permission denied" }, "agent_forbidden"],
+    ["has no ACLs to ask", { status: 401, text: "ACL support disabled" }, "ok"],
+    ["wants something else", { status: 401, text: "who are you" }, "agent_failed"],
+    // Of the agent's, not of the request.
+    ["answers something else", { json: { a: 1 } }, "ok"],
   ] as const
 ) {
-  test(`missingRights() claims nothing where the call ${name}`, async () => {
+  test(`missingRights() claims nothing where the call ${name}, and counts ${result}`, async () => {
     await using client = await AgentClient.start(inTurn(answer));
     const registration = readRegistration(fixture("agent_service"), "web-1-sidecar-proxy");
     assert.deepEqual(await client.agent.missingRights(registration), []);
+    assert.equal(client.count("agent_requests_total", { resource: "preflight", result }), 1);
   });
 }
 

@@ -35,6 +35,8 @@ export interface Call {
   readonly needs?: string;
   /** A 404 is an answer, given with `json: null`. */
   readonly absentIsAnswer?: boolean;
+  /** That the agent has no ACLs is an answer, given with `json: null`. */
+  readonly aclsOffIsAnswer?: boolean;
 }
 
 export interface Reply {
@@ -145,7 +147,8 @@ export class Client {
 
   #read(call: Call, wire: WireReply): Reply {
     const { status, headers } = wire;
-    const absent = status === 404 && call.absentIsAnswer === true;
+    const absent = (status === 404 && call.absentIsAnswer === true) ||
+      (status === 401 && call.aclsOffIsAnswer === true && /ACL support disabled/.test(wire.body));
     if (status !== 200 && !absent) throw this.#refusal(call, wire);
     const index = readIndex(headers["x-consul-index"]);
     return {

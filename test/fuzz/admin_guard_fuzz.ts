@@ -1,6 +1,6 @@
 /**
  * The admin server's guard: whatever Host and Origin say, only a name of this machine gets through, and
- * only for a page of its own.
+ * only for a page of its own; what changes something comes from this machine.
  *
  * @module
  */
@@ -15,6 +15,7 @@ const REQUESTS = [
   ["[::1]:19000", "http://[::1]:19000"],
   ["evil.example", "null"],
   ["127.0.0.1.evil.example:80", ""],
+  ["localhost:19000", "", "::ffff:127.0.0.1"],
 ];
 const OURS = /^(?:localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\]|10\.1\.2\.3)(?::\d{1,5})?$/i;
 
@@ -35,10 +36,14 @@ export const target: FuzzTarget = {
   ],
   limitBytes: 2_048,
   run(input) {
-    const [host, origin] = new TextDecoder().decode(input).split("\n");
-    const request = { method: "POST", host, origin: origin || undefined, fetchSite: undefined };
-    const reason = refuseRequest(request, "10.1.2.3");
+    const [host, origin, peer = "127.0.0.1"] = new TextDecoder().decode(input).split("\n");
+    const reason = refuseRequest({
+      ...{ method: "POST", host, origin: origin || undefined, peer },
+      fetchSite: undefined,
+      authorization: undefined,
+    }, { boundHost: "10.1.2.3" });
     if (reason !== undefined) return;
+    assert.match(peer, /^(?:unix|::1|(?:::ffff:)?127(?:\.\d{1,3}){3})$/i);
     assert.match(host ?? "", OURS);
     if (origin) assert.equal(origin.toLowerCase(), `http://${host?.toLowerCase()}`);
   },

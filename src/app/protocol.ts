@@ -25,6 +25,8 @@ export type ToWorker =
     readonly kind: "start";
     readonly settings: WorkerSettings;
     readonly counts: SharedArrayBuffer;
+    /** Where its log lines go. */
+    readonly logMemory: SharedArrayBuffer;
   }
   | {
     readonly kind: "apply";

@@ -16,6 +16,7 @@ export interface WorkerPlaneOptions extends PlaneOptions {
   readonly workers: number;
   readonly logJson: boolean;
   readonly logLevel: LogLevel;
+  readonly logMemory: SharedArrayBuffer;
   /** For tests; default the data worker. */
   readonly createWorker?: () => Worker;
 }
@@ -180,7 +181,7 @@ class WorkerHandle {
 
   #spawn(): void {
     const { worker: index, counts, options, level } = this.#given;
-    const { workers, maxConnections, idleTimeoutMs, lifetimeMs, logJson } = options;
+    const { workers, maxConnections, idleTimeoutMs, lifetimeMs, logJson, logMemory } = options;
     const worker = (options.createWorker ?? createDataWorker)();
     this.#worker = worker;
     this.#startedMs = options.clock.monotonic();
@@ -211,7 +212,7 @@ class WorkerHandle {
           logJson,
           logLevel: level(),
         };
-        this.send({ kind: "start", settings, counts: counts.memory });
+        this.send({ kind: "start", settings, counts: counts.memory, logMemory });
         started();
       } else this.#told(data);
     };

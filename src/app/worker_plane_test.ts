@@ -16,6 +16,7 @@ import {
 import { freePorts, loopbackHost } from "../../test/kit/ports.ts";
 import { eventually } from "../../test/kit/process.ts";
 import { intention, snapshotOf, targetOf, upstreamOf } from "../../test/kit/snapshots.ts";
+import { LogRings } from "./log_rings.ts";
 import type { DataPlane } from "./plane.ts";
 import type { FromWorker, ToWorker } from "./protocol.ts";
 import { createWorkerPlane } from "./worker_plane.ts";
@@ -49,6 +50,7 @@ async function startRig(options: { readonly maxConnections?: number } = {}): Pro
     workers: 2,
     logJson: false,
     logLevel: "error",
+    logMemory: LogRings.create(3).memory,
     maxConnections: options.maxConnections ?? 1_000,
     idleTimeoutMs: 0,
     lifetimeMs: 0,
@@ -259,6 +261,7 @@ test("createWorkerPlane() gives up a worker that does not start, ever later", as
     workers: 1,
     logJson: false,
     logLevel: "error",
+    logMemory: LogRings.create(3).memory,
     maxConnections: 10,
     idleTimeoutMs: 0,
     lifetimeMs: 0,

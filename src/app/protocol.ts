@@ -36,6 +36,8 @@ export type ToWorker =
   }
   | { readonly kind: "retry"; readonly id: number }
   | { readonly kind: "listeners"; readonly id: number }
+  /** Does it answer? */
+  | { readonly kind: "beat"; readonly id: number }
   | { readonly kind: "view"; readonly id: number; readonly connections: boolean }
   | { readonly kind: "drain"; readonly id: number; readonly timeoutMs: number }
   | { readonly kind: "log_level"; readonly level: LogLevel }

@@ -99,6 +99,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     refused: () => parts?.source.refused ?? [],
     secretsReport: () => parts?.source.secrets() ?? { statuses: [], events: [] },
     health: () => readiness.look(),
+    stuck: () => parts?.plane.stuck() ?? Promise.resolve([]),
     draining: () => state.draining,
     secrets: () => parts?.secrets ?? [],
     logLevel: () => holder.level,

@@ -86,6 +86,8 @@ scope.onmessage = async ({ data: message }) => {
       return done();
     case "retry":
       return done(await path?.retryFailed() ?? false);
+    case "beat":
+      return done(true);
     case "listeners":
       return done(path?.listeners() ?? []);
     case "view":

@@ -128,7 +128,14 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
         return context.text(body, reasons.length === 0 ? 200 : 503);
       },
     },
-    "/live": { GET: (context) => context.text("LIVE\n") },
+    "/live": {
+      async GET(context) {
+        const stuck = await view.stuck();
+        return stuck.length === 0
+          ? context.text("LIVE\n")
+          : context.text(lines(["STUCK", ...stuck]), 503);
+      },
+    },
     "/stats": {
       async GET(context) {
         const format = context.req.query("format") ?? "text";

@@ -94,6 +94,15 @@ for (
   });
 }
 
+test("admin /live says which data path is stuck", async () => {
+  const { view, ask } = admin();
+  assert.equal(await (await ask("/live")).text(), "LIVE\n");
+  view.stuckPaths = ["data worker 1 has not answered for 2 s"];
+  const reply = await ask("/live");
+  assert.equal(reply.status, 503);
+  assert.equal(await reply.text(), "STUCK\ndata worker 1 has not answered for 2 s\n");
+});
+
 test("admin /stats sums the workers and filters", async () => {
   const { ask, json } = admin();
   assert.equal(

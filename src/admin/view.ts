@@ -48,6 +48,8 @@ export interface AdminView {
   /** Configuration that was not taken, also before the first snapshot. */
   refused(): Snapshot["refused"];
   health(): Promise<Health>;
+  /** Why this process should be started again; empty: it lives. Waits for an answer. */
+  stuck(): Promise<readonly string[]>;
   draining(): boolean;
   /** Texts that must never be shown, such as the token in use. */
   secrets(): readonly string[];

@@ -1,6 +1,6 @@
 /**
- * Where log lines go: whole lines to standard error, joined for a moment so that thousands of
- * connection ends a second do not cost a system call each.
+ * Where log lines go: into this thread's ring, and from there to standard error by a thread that may
+ * wait for whoever reads it. A line is never worth a packet.
  *
  * @module
  */
@@ -15,55 +15,97 @@ import {
   type Log,
   type LogRecord,
 } from "../base/mod.ts";
+import { LogDrain } from "./log_drain.ts";
+import { LogRings, OWNERS } from "./log_rings.ts";
+import type { LogThreadStart } from "./log_thread.ts";
 
 export interface LogOutputOptions {
   readonly clock: Clock;
   readonly json: boolean;
   readonly holder: LevelHolder;
-  /** For tests; default standard error. */
-  readonly write?: (text: string) => void;
+  readonly rings: LogRings;
+  /** Which ring is this thread's: a worker's number, or the last one for the main thread. */
+  readonly thread: number;
 }
 
-export interface LogOutput {
-  readonly log: Log;
-  /** Writes what is still waiting; before the process ends. */
+/** Lines are joined for so long, so that thousands a second do not wake the writer each. */
+const JOIN_MS = 20;
+/** How long a process that ends waits for its last lines to be read. */
+const LAST_LINES_MS = 1_000;
+/** A writer that died is started again after this. */
+const RESTART_MS = 1_000;
+
+export function createLogOutput(options: LogOutputOptions): Log {
+  const { clock, json, holder, rings, thread } = options;
+  const ring = rings.each[thread];
+  const format = json ? formatJson : formatText;
+  const encoder = new TextEncoder();
+  let timed = false;
+  const emit = (record: LogRecord) => {
+    ring?.put(encoder.encode(`${format(record)}\n`));
+    // Trouble is seen at once.
+    if (record.level === "warn" || record.level === "error") return rings.ring();
+    if (timed) return;
+    timed = true;
+    clock.after(JOIN_MS, () => {
+      timed = false;
+      rings.ring();
+    });
+  };
+  return createLog({ clock, holder, write: emit });
+}
+
+export interface LogWriter {
+  readonly rings: LogRings;
+  /** Writes a line that is formatted already. */
+  say(line: string): void;
+  /** Before the process ends: waits a moment for what is not written yet. */
   flush(): void;
 }
 
-const FLUSH_MS = 20;
-/** A write of at most this many characters reaches a pipe in one piece (PIPE_BUF). */
-const PIECE_CHARS = 3_500;
-
-export function createLogOutput(options: LogOutputOptions): LogOutput {
-  const { clock, json, holder, write = writeStderr } = options;
-  const format = json ? formatJson : formatText;
-  let waiting = "";
-  let timed = false;
-  const flush = () => {
-    const text = waiting;
-    waiting = "";
-    if (text) write(text);
-  };
-  const emit = (record: LogRecord) => {
-    const line = `${format(record)}\n`;
-    if (waiting.length + line.length > PIECE_CHARS) flush();
-    waiting += line;
-    // Trouble is seen at once, even if it kills us.
-    if (record.level === "warn" || record.level === "error") return flush();
-    if (timed) return;
-    timed = true;
-    clock.after(FLUSH_MS, () => {
-      timed = false;
-      flush();
-    });
-  };
-  return { log: createLog({ clock, holder, write: emit }), flush };
+export interface LogWriterOptions {
+  readonly clock: Clock;
+  readonly json: boolean;
+  /** Threads that log besides the main thread. */
+  readonly workers: number;
 }
 
-function writeStderr(text: string): void {
-  try {
-    writeSync(2, text);
-  } catch {
-    // A full pipe or a closed terminal must not stop the traffic; the line is lost.
-  }
+export function startLogWriter({ clock, json, workers }: LogWriterOptions): LogWriter {
+  const rings = LogRings.create(workers + 1);
+  const start = () => {
+    const thread = createThread();
+    thread.onerror = (event) => {
+      event.preventDefault();
+      thread.terminate();
+      rings.release();
+      clock.after(RESTART_MS, start);
+    };
+    thread.postMessage({ memory: rings.memory, json } satisfies LogThreadStart);
+  };
+  start();
+  return {
+    rings,
+    say: (line) => rings.each[workers]?.put(new TextEncoder().encode(`${line}\n`)),
+    flush() {
+      // A process that ends before the thread has come up writes by itself.
+      if (rings.take(OWNERS.main)) return writeHere(rings, json, clock);
+      rings.ring();
+      rings.waitUntilEmpty(LAST_LINES_MS, () => clock.monotonic());
+    },
+  };
+}
+
+function createThread(): Worker {
+  const options = { type: "module", smol: true } as WorkerOptions;
+  return new Worker(new URL("./log_thread.ts", import.meta.url), options);
+}
+
+function writeHere(rings: LogRings, json: boolean, clock: Clock): void {
+  new LogDrain({
+    rings,
+    format: json ? formatJson : formatText,
+    now: () => clock.now(),
+    write: (bytes) => writeSync(2, bytes),
+    waitForReader: () => false,
+  }).run();
 }

@@ -27,6 +27,8 @@ export interface DataPlane {
   /** Of every data path that answered in time; of one that is not there: none. */
   listeners(): Promise<readonly (readonly ListenerView[])[]>;
   views(options: { readonly connections: boolean }): Promise<readonly DataView[]>;
+  /** Asks every data path for an answer; those that are stuck, in words, after two seconds. */
+  stuck(): Promise<readonly string[]>;
   setLogLevel(level: LogLevel): void;
   /** Stops accepting; resolves when all connections have ended, at the latest after `timeoutMs`. */
   drain(timeoutMs: number): Promise<void>;
@@ -67,6 +69,8 @@ export function createLocalPlane(engine: Engine, options: PlaneOptions): DataPla
     retryFailed: () => path.retryFailed(),
     listeners: () => Promise.resolve([path.listeners()]),
     views: (wanted) => Promise.resolve([path.view(wanted)]),
+    // Who reads this is in the same thread.
+    stuck: () => Promise.resolve([]),
     setLogLevel: () => {},
     drain: (timeoutMs) => path.drain(timeoutMs),
     close: () => path.close(),

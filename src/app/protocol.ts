@@ -25,6 +25,8 @@ export type ToWorker =
     readonly kind: "start";
     readonly settings: WorkerSettings;
     readonly counts: SharedArrayBuffer;
+    /** Where its log lines go. */
+    readonly logMemory: SharedArrayBuffer;
   }
   | {
     readonly kind: "apply";
@@ -34,6 +36,8 @@ export type ToWorker =
   }
   | { readonly kind: "retry"; readonly id: number }
   | { readonly kind: "listeners"; readonly id: number }
+  /** Does it answer? */
+  | { readonly kind: "beat"; readonly id: number }
   | { readonly kind: "view"; readonly id: number; readonly connections: boolean }
   | { readonly kind: "drain"; readonly id: number; readonly timeoutMs: number }
   | { readonly kind: "log_level"; readonly level: LogLevel }

@@ -28,7 +28,7 @@ export interface ReadinessOptions {
   readonly wanted: "any" | "all";
   facts(): ReadinessFacts;
   /** Absent while there is none yet. */
-  plane(): Pick<DataPlane, "listeners"> | undefined;
+  plane(): Pick<DataPlane, "listeners" | "stuck"> | undefined;
   /** Ready for the first time, not any more, again; not told of draining. */
   onChange(reasons: readonly string[]): void;
   /** Ends the looking. */
@@ -68,14 +68,15 @@ export class Readiness {
   }
 
   async look(): Promise<Health> {
-    const paths = await this.#options.plane()?.listeners() ?? [];
+    const plane = this.#options.plane();
+    const [paths = [], stuck = []] = await Promise.all([plane?.listeners(), plane?.stuck()]);
     // Where none answered in time, what was seen last holds.
     if (paths.length > 0) {
       const listeners = mergeListeners(paths.map((open) => open.filter((one) => !isOnItsWay(one))));
       this.#seen = new Map(listeners.map((listener) => [listener.name, listener]));
     }
     const facts = this.#options.facts();
-    const health = this.#judge(facts);
+    const health = this.#judge(facts, stuck);
     const isReady = health.notReady.length === 0;
     if (isReady !== this.#isReady && !facts.draining) {
       this.#isReady = isReady;
@@ -85,8 +86,11 @@ export class Readiness {
     return health;
   }
 
-  #judge({ draining, snapshot, waitingFor, warming }: ReadinessFacts): Health {
-    const first = draining ? ["draining"] : [];
+  #judge(
+    { draining, snapshot, waitingFor, warming }: ReadinessFacts,
+    stuck: readonly string[],
+  ): Health {
+    const first = draining ? ["draining", ...stuck] : stuck;
     if (!snapshot) {
       const notReady = [...first, `waiting for ${waitingFor}`];
       return { notReady, warnings: [], listeners: { total: 0, unusable: 0 } };

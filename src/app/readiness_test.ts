@@ -32,6 +32,7 @@ interface Step {
   /** Of each worker that answers. */
   readonly seen: readonly (readonly ListenerView[])[];
   readonly facts?: Partial<ReadinessFacts>;
+  readonly stuck?: readonly string[];
   readonly notReady?: readonly string[];
   readonly warnings?: readonly string[];
 }
@@ -42,6 +43,7 @@ function rig(wanted: "any" | "all" = "all") {
   const changes: string[] = [];
   const world = {
     seen: [] as Step["seen"],
+    stuck: [] as readonly string[],
     facts: {
       draining: false,
       snapshot: SNAPSHOT,
@@ -54,7 +56,10 @@ function rig(wanted: "any" | "all" = "all") {
     log: silentLog,
     wanted,
     facts: () => world.facts,
-    plane: () => ({ listeners: () => Promise.resolve(world.seen) }),
+    plane: () => ({
+      listeners: () => Promise.resolve(world.seen),
+      stuck: () => Promise.resolve(world.stuck),
+    }),
     onChange: (reasons) => void changes.push(reasons.join("; ") || "ready"),
     signal: stopping.signal,
   };
@@ -126,6 +131,15 @@ const STORIES: readonly (readonly [string, "any" | "all", readonly Step[]])[] = 
     { seen: [[up("inbound"), up(DB)]] },
     { seen: [] },
   ]],
+  ["says that a worker is stuck, whatever is wanted", "any", [
+    { seen: [[up("inbound"), up(DB)]] },
+    {
+      seen: [[up("inbound"), up(DB)]],
+      stuck: ["worker 1 is stuck"],
+      notReady: ["worker 1 is stuck"],
+    },
+    { seen: [[up("inbound"), up(DB)]] },
+  ]],
   ["does not miss what was removed", "all", [
     { seen: [[up("inbound"), up(DB)]] },
     { seen: [[up("inbound")]], facts: { snapshot: { ...SNAPSHOT, upstreams: {} } } },
@@ -145,8 +159,9 @@ const STORIES: readonly (readonly [string, "any" | "all", readonly Step[]])[] = 
 for (const [name, wanted, steps] of STORIES) {
   test(`Readiness ${name}`, async () => {
     const { world, readiness } = rig(wanted);
-    for (const { seen, facts, notReady = [], warnings = [] } of steps) {
+    for (const { seen, facts, stuck = [], notReady = [], warnings = [] } of steps) {
       world.seen = seen;
+      world.stuck = stuck;
       world.facts = { ...world.facts, ...facts };
       const health = await readiness.look();
       assert.deepEqual([health.notReady, health.warnings], [notReady, warnings]);

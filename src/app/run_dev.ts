@@ -15,14 +15,16 @@ import {
 import { startDevAgent } from "../dev/mod.ts";
 import type { DevOptions } from "./args.ts";
 import { runDemo } from "./demo.ts";
-import { createLogOutput } from "./log_output.ts";
+import { createLogOutput, startLogWriter } from "./log_output.ts";
 import { onSignals } from "./signals.ts";
 
 /** Runs until a signal; the exit code. */
 export async function runDev(options: DevOptions): Promise<number> {
   const { listen, datacenter, defaultPolicy, token } = options;
   const holder: LevelHolder = { level: options.logLevel };
-  const { log, flush } = createLogOutput({ clock: systemClock, json: options.logJson, holder });
+  const common = { clock: systemClock, json: options.logJson };
+  const writer = startLogWriter({ ...common, workers: 0 });
+  const log = createLogOutput({ ...common, holder, rings: writer.rings, thread: 0 });
   let stop = () => {};
   const stopped = new Promise<void>((resolve) => stop = resolve);
   const signals = onSignals({ stop, reload: () => {} });
@@ -63,7 +65,7 @@ export async function runDev(options: DevOptions): Promise<number> {
   } finally {
     await agent.close();
     signals.off();
-    flush();
+    writer.flush();
   }
   return 0;
 }

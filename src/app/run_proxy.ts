@@ -10,6 +10,7 @@ import { type AdminServer, type AdminView, readAdminToken, startAdmin } from "..
 import {
   formatAddress,
   type LevelHolder,
+  type Log,
   messageOf,
   Stats,
   systemClock,
@@ -23,7 +24,7 @@ import { fittingConnections } from "./descriptors.ts";
 import { Heartbeat } from "./heartbeat.ts";
 import { BindRetry } from "./bind_retry.ts";
 import { boundedAuthorize } from "./bounded_authorize.ts";
-import { createLogOutput } from "./log_output.ts";
+import { createLogOutput, startLogWriter } from "./log_output.ts";
 import { Notifier } from "./notify.ts";
 import { createLocalPlane, type DataPlane } from "./plane.ts";
 import { giveWayToTraffic } from "./priority.ts";
@@ -40,10 +41,16 @@ const TRIM_MS = 3_000;
 export async function runProxy(options: ProxyOptions): Promise<number> {
   const clock = systemClock;
   const holder: LevelHolder = { level: options.logLevel };
-  const { log, flush } = createLogOutput({ clock, json: options.logJson, holder });
   if (options.adminTokenFile !== undefined) readAdminToken(options.adminTokenFile);
+  const writer = startLogWriter({ clock, json: options.logJson, workers: options.workers });
+  const { rings } = writer;
+  const log = createLogOutput({
+    ...{ clock, json: options.logJson, holder, rings },
+    thread: options.workers,
+  });
   const engine = runtimeEngine();
   const stats = new Stats();
+  const linesLost = stats.counter("log_lines_dropped_total", "Log lines that were not written");
   const stopping = new AbortController();
   const startedMs = clock.monotonic();
   log.info("starting", { version: versionLine(engine.name) });
@@ -84,12 +91,16 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
       };
     },
     data: () => parts?.plane.views({ connections: true }) ?? Promise.resolve([]),
-    samples: () => stats.samples(),
+    samples() {
+      linesLost.add(rings.lost - linesLost.value);
+      return stats.samples();
+    },
     snapshot: () => state.snapshot,
     source: () => parts?.source.status(),
     refused: () => parts?.source.refused ?? [],
     secretsReport: () => parts?.source.secrets() ?? { statuses: [], events: [] },
     health: () => readiness.look(),
+    stuck: () => parts?.plane.stuck() ?? Promise.resolve([]),
     draining: () => state.draining,
     secrets: () => parts?.secrets ?? [],
     logLevel: () => holder.level,
@@ -164,6 +175,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     const plane = createPlane(engine, options, {
       holder,
       log,
+      logMemory: rings.memory,
       maxConnections,
       remoteAuthorize: boundedAuthorize(agent),
       async fetchCertificate(request) {
@@ -259,7 +271,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     return state.exitCode;
   } finally {
     signals.off();
-    flush();
+    writer.flush();
   }
 }
 
@@ -268,7 +280,8 @@ function createPlane(
   options: ProxyOptions,
   deps: {
     readonly holder: LevelHolder;
-    readonly log: ReturnType<typeof createLogOutput>["log"];
+    readonly log: Log;
+    readonly logMemory: SharedArrayBuffer;
     readonly maxConnections: number;
     readonly remoteAuthorize: RemoteAuthorize;
     readonly fetchCertificate: FetchCertificate;
@@ -289,6 +302,7 @@ function createPlane(
     workers: options.workers,
     logJson: options.logJson,
     logLevel: deps.holder.level,
+    logMemory: deps.logMemory,
   });
 }
 

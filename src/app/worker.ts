@@ -13,7 +13,8 @@ import {
   SharedCounts,
 } from "../proxy/mod.ts";
 import { createLogOutput } from "./log_output.ts";
-import type { FromWorker, ToWorker, WorkerSettings } from "./protocol.ts";
+import { LogRings } from "./log_rings.ts";
+import type { FromWorker, ToWorker } from "./protocol.ts";
 
 interface WorkerScope {
   postMessage(message: FromWorker): void;
@@ -29,7 +30,6 @@ const questions = new Map<number, (answer: Extract<ToWorker, { kind: "authorized
 const fetches = new Map<number, (available: boolean) => void>();
 let lastQuestion = 0;
 let path: DataPath | undefined;
-let flush = () => {};
 
 const remoteAuthorize: RemoteAuthorize = (request) =>
   new Promise((resolve, reject) => {
@@ -49,18 +49,23 @@ const fetchCertificate: FetchCertificate = (request) =>
     scope.postMessage({ kind: "fetch_certificate", id, ...request });
   });
 
-function start(settings: WorkerSettings, counts: SharedArrayBuffer): void {
+function start({ settings, counts, logMemory }: Extract<ToWorker, { kind: "start" }>): void {
   holder.level = settings.logLevel;
   const engine = runtimeEngine();
   systemClock.after(TRIM_MS, () => engine.trim());
-  const output = createLogOutput({ clock: systemClock, json: settings.logJson, holder });
-  flush = output.flush;
+  const log = createLogOutput({
+    clock: systemClock,
+    json: settings.logJson,
+    holder,
+    rings: new LogRings(logMemory),
+    thread: settings.worker,
+  });
   path = new DataPath({
     ...settings,
     engine,
     clock: systemClock,
     random: systemRandom,
-    log: output.log,
+    log,
     counts: new SharedCounts(counts),
     remoteAuthorize,
     fetchCertificate,
@@ -75,19 +80,20 @@ scope.onmessage = async ({ data: message }) => {
   };
   switch (message.kind) {
     case "start":
-      return start(message.settings, message.counts);
+      return start(message);
     case "apply":
       await path?.apply(message.update, message.columns);
       return done();
     case "retry":
       return done(await path?.retryFailed() ?? false);
+    case "beat":
+      return done(true);
     case "listeners":
       return done(path?.listeners() ?? []);
     case "view":
       return done(path?.view({ connections: message.connections }));
     case "drain":
       await path?.drain(message.timeoutMs);
-      flush();
       return done();
     case "log_level":
       holder.level = message.level;

@@ -16,12 +16,17 @@ export interface WorkerPlaneOptions extends PlaneOptions {
   readonly workers: number;
   readonly logJson: boolean;
   readonly logLevel: LogLevel;
+  readonly logMemory: SharedArrayBuffer;
   /** For tests; default the data worker. */
   readonly createWorker?: () => Worker;
 }
 
 /** How long a worker may take to answer for the admin server. */
 const VIEW_TIMEOUT_MS = 1_000;
+/** A worker that has not answered for so long is stuck. */
+const STUCK_MS = 2_000;
+/** Connections have this long to be closed when a drain is over. */
+const AFTER_DRAIN_MS = 1_000;
 /** A worker that dies is started again after this, and ever later while it dies young. */
 const RESTART_MS = 200;
 const RESTART_MAX_MS = 10_000;
@@ -39,9 +44,9 @@ export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
   let latest: Snapshot | undefined;
   let closed = false;
   /** A worker may be stuck: whoever asks is not. */
-  const soon = (answer: Promise<Answer>): Promise<Answer> =>
+  const soon = (answer: Promise<Answer>, withinMs = VIEW_TIMEOUT_MS): Promise<Answer> =>
     new Promise((resolve) => {
-      const late = options.clock.after(VIEW_TIMEOUT_MS, () => resolve(undefined));
+      const late = options.clock.after(withinMs, () => resolve(undefined));
       answer.then((value) => {
         late.cancel();
         resolve(value);
@@ -80,13 +85,23 @@ export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
       );
       return views.filter((view): view is DataView => typeof view === "object");
     },
+    async stuck() {
+      await Promise.all(handles.map((handle) => soon(handle.beat(), handle.untilStuckMs)));
+      return handles.flatMap(({ untilStuckMs }, worker) =>
+        untilStuckMs > 0 ? [] : [`data worker ${worker} has not answered for ${STUCK_MS / 1_000} s`]
+      );
+    },
     setLogLevel(next) {
       level = next;
       for (const handle of handles) handle.send({ kind: "log_level", level: next });
     },
     async drain(timeoutMs) {
       closed = true;
-      await Promise.all(handles.map((handle) => handle.ask({ kind: "drain", timeoutMs })));
+      await Promise.all(
+        handles.map((handle) =>
+          soon(handle.ask({ kind: "drain", timeoutMs }), timeoutMs + AFTER_DRAIN_MS)
+        ),
+      );
     },
     close() {
       closed = true;
@@ -107,7 +122,7 @@ interface HandleOptions {
 
 /** A request without its id. */
 type Question =
-  | { readonly kind: "retry" | "listeners" }
+  | { readonly kind: "retry" | "listeners" | "beat" }
   | { readonly kind: "view"; readonly connections: boolean }
   | { readonly kind: "drain"; readonly timeoutMs: number }
   | Omit<Extract<ToWorker, { kind: "apply" }>, "id">;
@@ -126,9 +141,13 @@ class WorkerHandle {
   #lastId = 0;
   readonly #asked = new Map<number, (value: Answer) => void>();
   #listeners: Promise<Answer> | undefined;
+  #beat: Promise<Answer> | undefined;
+  /** When it was asked for an answer that has not come. */
+  #beatMs: number | undefined;
   #restart: Timer | undefined;
   #restartMs = RESTART_MS / 2;
   #startedMs = 0;
+  #serves = false;
   #startTimeoutMs = START_TIMEOUT_MS;
   #late: Timer | undefined;
 
@@ -167,6 +186,21 @@ class WorkerHandle {
     });
   }
 
+  /** The same; one that is being started or is gone is not asked: that has time limits of its own. */
+  beat(): Promise<Answer> {
+    if (!this.#serves) return Promise.resolve(undefined);
+    this.#beatMs ??= this.#given.options.clock.monotonic();
+    return this.#beat ??= this.ask({ kind: "beat" }).finally(() => {
+      this.#beat = undefined;
+      this.#beatMs = undefined;
+    });
+  }
+
+  get untilStuckMs(): number {
+    if (this.#beatMs === undefined) return STUCK_MS;
+    return this.#beatMs + STUCK_MS - this.#given.options.clock.monotonic();
+  }
+
   send(message: ToWorker): void {
     this.#worker?.postMessage(message);
   }
@@ -180,7 +214,7 @@ class WorkerHandle {
 
   #spawn(): void {
     const { worker: index, counts, options, level } = this.#given;
-    const { workers, maxConnections, idleTimeoutMs, lifetimeMs, logJson } = options;
+    const { workers, maxConnections, idleTimeoutMs, lifetimeMs, logJson, logMemory } = options;
     const worker = (options.createWorker ?? createDataWorker)();
     this.#worker = worker;
     this.#startedMs = options.clock.monotonic();
@@ -211,13 +245,15 @@ class WorkerHandle {
           logJson,
           logLevel: level(),
         };
-        this.send({ kind: "start", settings, counts: counts.memory });
+        this.#serves = true;
+        this.send({ kind: "start", settings, counts: counts.memory, logMemory });
         started();
       } else this.#told(data);
     };
     const died = (reason: string) => {
       if (this.#worker !== worker) return;
       this.#worker = undefined;
+      this.#serves = false;
       worker.terminate();
       started();
       this.#replace(reason);

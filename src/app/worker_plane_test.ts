@@ -1,6 +1,6 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { createLog, type LogRecord, systemClock } from "../base/mod.ts";
+import { type Clock, createLog, type LogRecord, systemClock } from "../base/mod.ts";
 import type { ConnectionView } from "../proxy/mod.ts";
 import type { Snapshot } from "../snapshot/mod.ts";
 import { createAuthority } from "../../test/kit/certificates.ts";
@@ -14,8 +14,9 @@ import {
   waitForEcho,
 } from "../../test/kit/echo.ts";
 import { freePorts, loopbackHost } from "../../test/kit/ports.ts";
-import { eventually } from "../../test/kit/process.ts";
+import { eventually, pause } from "../../test/kit/process.ts";
 import { intention, snapshotOf, targetOf, upstreamOf } from "../../test/kit/snapshots.ts";
+import { LogRings } from "./log_rings.ts";
 import type { DataPlane } from "./plane.ts";
 import type { FromWorker, ToWorker } from "./protocol.ts";
 import { createWorkerPlane } from "./worker_plane.ts";
@@ -31,16 +32,20 @@ interface Rig extends AsyncDisposable {
   /** Opens connections until each worker has one with both legs; by worker. */
   oneEach(): Promise<readonly EchoClient[]>;
   kill(worker: number): void;
+  /** Keeps a worker's thread busy for so long. */
+  stick(worker: number, stuckMs: number): void;
 }
 
 /** A service that calls itself through two workers. */
-async function startRig(options: { readonly maxConnections?: number } = {}): Promise<Rig> {
+async function startRig(
+  options: { readonly maxConnections?: number; readonly clock?: Clock } = {},
+): Promise<Rig> {
   const host = loopbackHost();
   const app: EchoServer = await startEcho({ host });
   const [inbound = 0, outbound = 0] = await freePorts(host, 2);
   const lines: LogRecord[] = [];
   const plane = createWorkerPlane({
-    clock: systemClock,
+    clock: options.clock ?? systemClock,
     log: createLog({
       clock: systemClock,
       holder: { level: "debug" },
@@ -49,6 +54,7 @@ async function startRig(options: { readonly maxConnections?: number } = {}): Pro
     workers: 2,
     logJson: false,
     logLevel: "error",
+    logMemory: LogRings.create(3).memory,
     maxConnections: options.maxConnections ?? 1_000,
     idleTimeoutMs: 0,
     lifetimeMs: 0,
@@ -122,6 +128,7 @@ async function startRig(options: { readonly maxConnections?: number } = {}): Pro
       return found;
     },
     kill: (worker) => channel.postMessage(worker),
+    stick: (worker, stuckMs) => channel.postMessage({ worker, stuckMs }),
     async [Symbol.asyncDispose]() {
       for (const client of clients) client.destroy();
       channel.close();
@@ -226,6 +233,28 @@ test("createWorkerPlane() applies what changed while a worker was dead", async (
   await expectRefused(rig.upstream);
 });
 
+test("createWorkerPlane() says which worker is stuck, and that it answers again", async () => {
+  const clock = new FakeClock();
+  await using rig = await startRig({ clock });
+  assert.deepEqual(await rig.plane.stuck(), []);
+  rig.stick(1, 500);
+  const stuck = await eventually("it is stuck", async () => {
+    const asked = rig.plane.stuck();
+    const isStuck = await Promise.race([asked.then(() => false), pause(50).then(() => true)]);
+    return isStuck && { asked };
+  });
+  await clock.advance(1_999);
+  const later = rig.plane.stuck();
+  await clock.advance(1);
+  const want = ["data worker 1 has not answered for 2 s"];
+  assert.deepEqual(await stuck.asked, want);
+  assert.deepEqual(await later, want, "the time runs from the first question");
+  const atOnce = rig.plane.stuck();
+  await clock.advance(0);
+  assert.deepEqual(await atOnce, want, "what is known is said at once");
+  await eventually("it answers again", async () => (await rig.plane.stuck()).length === 0);
+});
+
 /** A worker thread of which nothing is known but what it was told. */
 class FakeWorker {
   onmessage: ((event: { readonly data: FromWorker }) => void) | null = null;
@@ -259,6 +288,7 @@ test("createWorkerPlane() gives up a worker that does not start, ever later", as
     workers: 1,
     logJson: false,
     logLevel: "error",
+    logMemory: LogRings.create(3).memory,
     maxConnections: 10,
     idleTimeoutMs: 0,
     lifetimeMs: 0,

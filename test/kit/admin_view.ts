@@ -23,6 +23,7 @@ export interface FakeAdminView extends AdminView {
   ready: boolean;
   drained: boolean;
   started: boolean;
+  stuckPaths: readonly string[];
   warnings: readonly string[];
 }
 
@@ -86,6 +87,7 @@ export function fakeAdminView(): FakeAdminView {
     ready: true,
     drained: false,
     started: true,
+    stuckPaths: [],
     warnings: [],
     info: {
       version: "0.1.0",
@@ -109,6 +111,7 @@ export function fakeAdminView(): FakeAdminView {
         warnings: view.warnings,
         listeners: { total: 2, unusable: view.warnings.length },
       }),
+    stuck: () => Promise.resolve(view.stuckPaths),
     draining: () => view.drained,
     secrets: () => [TOKEN],
     logLevel: () => level,

@@ -19,6 +19,8 @@ export interface FileMesh extends AsyncDisposable {
   readonly args: readonly string[];
   /** What comes back from here went through the proxy twice. */
   readonly upstream: Place;
+  /** Where callers from the mesh connect, and strangers. */
+  readonly inbound: Place;
   readonly admin: Place;
   /** Status of `/ready`, 0 where nobody answers. */
   readyStatus(): Promise<number>;
@@ -59,6 +61,7 @@ export async function createFileMesh(): Promise<FileMesh> {
     directory,
     args: ["proxy", "-config", path("web.json"), "-admin-bind", `${host}:${admin}`],
     upstream: { host, port: upstream },
+    inbound: { host, port: inbound },
     admin: { host, port: admin },
     readyStatus: () =>
       new Promise((resolve) => {

@@ -1,5 +1,6 @@
 /**
- * The data worker, with a way to die: told on the channel, its thread throws what nobody catches.
+ * The data worker, with a way to die: told on the channel, its thread throws what nobody catches. And
+ * one to be stuck for a while: told the time for it, too.
  *
  * @module
  */
@@ -25,7 +26,18 @@ scope.onmessage = (event) => {
   return serve(event);
 };
 
-new BroadcastChannel(MORTAL_CHANNEL).onmessage = ({ data }: MessageEvent) => {
+interface Stuck {
+  readonly worker: number;
+  readonly stuckMs: number;
+}
+
+new BroadcastChannel(MORTAL_CHANNEL).onmessage = ({ data }: MessageEvent<number | Stuck>) => {
+  if (typeof data === "object") {
+    if (data.worker !== worker) return;
+    const end = performance.now() + data.stuckMs;
+    while (performance.now() < end);
+    return;
+  }
   if (data === worker) {
     // Out of the channel's own handler, so that nothing of it can catch this.
     setTimeout(() => {

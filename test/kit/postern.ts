@@ -25,8 +25,9 @@ export class Postern {
   #address: string | undefined;
   #mayEnd = false;
 
-  constructor(process: Process) {
+  constructor(process: Process, adminAddress?: string) {
     this.process = process;
+    this.#address = adminAddress;
   }
 
   get output(): string {
@@ -130,6 +131,8 @@ export interface PosternOptions extends ProcessOptions {
   readonly under?: readonly string[];
   /** Whatever is compiled, run the sources on this, unless the environment names something else. */
   readonly engine?: "bun" | "deno";
+  /** Where the admin server is, for one whose log cannot be asked. */
+  readonly adminAddress?: string;
 }
 
 export function startPostern(args: readonly string[], options: PosternOptions = {}): Postern {
@@ -141,6 +144,7 @@ export function startPostern(args: readonly string[], options: PosternOptions = 
       // What the machine's user has set must not leak into a story.
       env: { ...NO_CONSUL_ENVIRONMENT, ...options.env },
     }),
+    options.adminAddress,
   );
 }
 

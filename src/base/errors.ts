@@ -54,6 +54,8 @@ const FACTS = {
   // Relaying.
   downstream_reset: { origin: "downstream", stage: "relay", retry: "never" },
   endpoint_reset: { origin: "upstream", stage: "relay", retry: "never" },
+  // Ended at once and without a word, though the handshake was done on our side.
+  refused_by_peer: { origin: "upstream", stage: "relay", retry: "never" },
   idle_timed_out: { origin: "proxy", stage: "relay", retry: "never" },
   lifetime_ended: { origin: "proxy", stage: "relay", retry: "never" },
   drained: { origin: "proxy", stage: "relay", retry: "never" },

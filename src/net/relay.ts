@@ -12,7 +12,14 @@ import type { Connection, ConnectionEvents } from "./port.ts";
 export type RelayEnd =
   /** Both halves ended in an orderly way; `first` ended its half first. */
   | { readonly kind: "ended"; readonly first: "downstream" | "upstream" }
-  | { readonly kind: "reset"; readonly by: "downstream" | "upstream" };
+  | {
+    readonly kind: "reset";
+    readonly by: "downstream" | "upstream";
+    /** Who ended or broke anything first. */
+    readonly first: "downstream" | "upstream";
+    /** See {@link ConnectionEvents.onClose}. */
+    readonly alert: string;
+  };
 
 /** Time in ticks of the owner's sweep: a relay notes the tick of its last byte, nothing more. */
 export interface Ticker {
@@ -27,6 +34,10 @@ export class Relay {
   sentBytes = 0;
   /** Tick of the last byte either way. */
   activeTick: number;
+  /** Tick of the downstream's first byte; before it that of the start. */
+  firstTick: number;
+  /** Tick of the first end or close on either side. */
+  endTick: number | undefined;
   readonly #ticker: Ticker;
   readonly #onOver: (end: RelayEnd) => void;
   #firstEnd: "downstream" | "upstream" | undefined;
@@ -40,15 +51,16 @@ export class Relay {
     this.downstream = downstream;
     this.upstream = upstream;
     this.#ticker = options.ticker;
-    this.activeTick = options.ticker.tick;
+    this.activeTick = this.firstTick = options.ticker.tick;
     this.#onOver = options.onOver;
     downstream.events = new DownstreamHalf(this);
     upstream.events = new UpstreamHalf(this);
   }
 
   fromDownstream(chunk: Uint8Array): void {
-    this.receivedBytes += chunk.length;
     this.activeTick = this.#ticker.tick;
+    if (this.receivedBytes === 0) this.firstTick = this.activeTick;
+    this.receivedBytes += chunk.length;
     if (!this.upstream.write(chunk)) this.downstream.pause();
   }
 
@@ -59,21 +71,21 @@ export class Relay {
   }
 
   ended(side: "downstream" | "upstream"): void {
-    this.#firstEnd ??= side;
+    this.#noteEnd(side);
     (side === "downstream" ? this.upstream : this.downstream).end();
   }
 
   /** One side is gone. The other is told the same way, then the relay waits for its close, too. */
-  closed(side: "downstream" | "upstream", reset: boolean): void {
+  closed(side: "downstream" | "upstream", reset: boolean, alert: string): void {
     if (this.#over) return;
+    const first = this.#noteEnd(side);
     const other = side === "downstream" ? this.upstream : this.downstream;
     if (reset) {
       this.#over = true;
       other.reset();
-      this.#onOver({ kind: "reset", by: side });
+      this.#onOver({ kind: "reset", by: side, first, alert });
       return;
     }
-    if (this.#firstEnd === undefined) this.#firstEnd = side;
     if (this.#closedSide === undefined) {
       this.#closedSide = side;
       // Whatever is still on its way to the other side is sent before its end.
@@ -81,7 +93,13 @@ export class Relay {
       return;
     }
     this.#over = true;
-    this.#onOver({ kind: "ended", first: this.#firstEnd });
+    this.#onOver({ kind: "ended", first });
+  }
+
+  /** Who ended first, now that `side` has. */
+  #noteEnd(side: "downstream" | "upstream"): "downstream" | "upstream" {
+    this.endTick ??= this.#ticker.tick;
+    return this.#firstEnd ??= side;
   }
 
   #closedSide: "downstream" | "upstream" | undefined;
@@ -110,8 +128,8 @@ class DownstreamHalf implements ConnectionEvents {
   onEnd(): void {
     this.#relay.ended("downstream");
   }
-  onClose(reset: boolean): void {
-    this.#relay.closed("downstream", reset);
+  onClose(reset: boolean, alert: string): void {
+    this.#relay.closed("downstream", reset, alert);
   }
 }
 
@@ -129,7 +147,7 @@ class UpstreamHalf implements ConnectionEvents {
   onEnd(): void {
     this.#relay.ended("upstream");
   }
-  onClose(reset: boolean): void {
-    this.#relay.closed("upstream", reset);
+  onClose(reset: boolean, alert: string): void {
+    this.#relay.closed("upstream", reset, alert);
   }
 }

@@ -107,7 +107,7 @@ for (const first of ["downstream", "upstream"] as const) {
     near.connection.reset();
     await settle();
     assert.deepEqual(far.told, ["x", "(reset)"]);
-    assert.deepEqual(all.over, [{ kind: "reset", by: first }]);
+    assert.deepEqual(all.over, [{ kind: "reset", by: first, first, alert: "" }]);
   });
 
   test(`Relay passes a reset by the ${first} on after its half had ended`, async () => {
@@ -118,7 +118,7 @@ for (const first of ["downstream", "upstream"] as const) {
     near.connection.reset();
     await settle();
     assert.deepEqual(far.told, ["(end)", "(reset)"]);
-    assert.deepEqual(all.over, [{ kind: "reset", by: first }]);
+    assert.deepEqual(all.over, [{ kind: "reset", by: first, first, alert: "" }]);
   });
 
   test(`Relay stops the ${first} when the other side does not read`, async () => {
@@ -165,7 +165,7 @@ for (const first of ["downstream", "upstream"] as const) {
     far.write("nobody reads this");
     await settle();
     assert.deepEqual(far.told, ["(end)", "(reset)"]);
-    assert.deepEqual(all.over, [{ kind: "reset", by: first }]);
+    assert.deepEqual(all.over, [{ kind: "reset", by: first, first, alert: "" }]);
   });
 }
 

@@ -12,7 +12,9 @@ import {
   type ErrorCode,
   factsOf,
   type Fields,
+  type Labels,
   type Log,
+  type Origin,
   type Stage,
   type Stats,
 } from "../base/mod.ts";
@@ -25,7 +27,15 @@ export type Progress = Exclude<Stage, "control" | "startup">;
 /** How a connection ended: in order, or with a code from the table. */
 export type Ending =
   | { readonly kind: "completed"; readonly by: "downstream" | "upstream" }
-  | { readonly kind: "failed"; readonly code: ErrorCode; readonly reason: string };
+  | {
+    readonly kind: "failed";
+    readonly code: ErrorCode;
+    readonly reason: string;
+    /** It was under way and we ended it, whoever the code blames. */
+    readonly by?: "proxy" | undefined;
+    /** Its like was warned of a short while ago. */
+    readonly quiet?: boolean;
+  };
 
 let lastId = 0;
 
@@ -116,7 +126,7 @@ export class ListenerStats {
   readonly secretsMissing: Counter;
   readonly #stats: Stats;
   readonly #labels: { readonly direction: string; readonly listener: string };
-  readonly #endings = new Map<string, Counter>();
+  readonly #endings = new Map<string, { readonly labels: Labels; readonly counter: Counter }>();
 
   constructor(stats: Stats, direction: "inbound" | "outbound", listener: string) {
     this.#stats = stats;
@@ -144,21 +154,19 @@ export class ListenerStats {
   /** Gives the names of a listener that was removed back, once nothing counts on them. */
   forget(): void {
     for (const name of LISTENER_METRICS) this.#stats.remove(name, this.#labels);
-    for (const outcome of this.#endings.keys()) {
-      this.#stats.remove(ENDED_METRIC, { ...this.#labels, outcome });
-    }
+    for (const { labels } of this.#endings.values()) this.#stats.remove(ENDED_METRIC, labels);
   }
 
-  ended(outcome: string): void {
-    let counter = this.#endings.get(outcome);
-    if (!counter) {
-      counter = this.#stats.counter(ENDED_METRIC, "Connections ended, by outcome", {
-        ...this.#labels,
-        outcome,
-      });
-      this.#endings.set(outcome, counter);
+  ended(outcome: string, endedBy: Origin): void {
+    const key = `${outcome} ${endedBy}`;
+    let ending = this.#endings.get(key);
+    if (!ending) {
+      const labels = { ...this.#labels, outcome, ended_by: endedBy };
+      const help = "Connections ended, by outcome and who ended them";
+      ending = { labels, counter: this.#stats.counter(ENDED_METRIC, help, labels) };
+      this.#endings.set(key, ending);
     }
-    counter.add(1);
+    ending.counter.add(1);
   }
 }
 
@@ -173,10 +181,10 @@ export function reportEnd(
   stats.active.add(-1);
   stats.receivedBytes.add(relay?.receivedBytes ?? 0);
   stats.sentBytes.add(relay?.sentBytes ?? 0);
-  stats.ended(ending.kind === "completed" ? "completed" : ending.code);
+  const endedBy = endedByOf(ending);
+  stats.ended(ending.kind === "completed" ? "completed" : ending.code, endedBy);
   const level = levelOf(ending);
   if (!log.enabled(level)) return;
-  const facts = ending.kind === "failed" ? factsOf(ending.code) : undefined;
   const fields: Fields = {
     direction: record.direction,
     listener: record.listener,
@@ -187,7 +195,7 @@ export function reportEnd(
     received_bytes: relay?.receivedBytes ?? 0,
     sent_bytes: relay?.sentBytes ?? 0,
     duration_ms: Math.round(nowMs - record.openedMs),
-    ended_by: ending.kind === "completed" ? ending.by : facts?.origin,
+    ended_by: endedBy,
     stage: ending.kind === "completed" ? "relay" : record.stage,
     code: ending.kind === "failed" ? ending.code : undefined,
     reason: ending.kind === "failed" && ending.reason ? ending.reason : undefined,
@@ -195,6 +203,10 @@ export function reportEnd(
     resumed: record.resumed || undefined,
   };
   log[level](ending.kind === "completed" ? "connection ended" : "connection failed", fields);
+}
+
+function endedByOf(ending: Ending): Origin {
+  return ending.kind === "completed" ? ending.by : ending.by ?? factsOf(ending.code).origin;
 }
 
 function levelOf(ending: Ending): "debug" | "info" | "warn" {
@@ -210,6 +222,8 @@ function levelOf(ending: Ending): "debug" | "info" | "warn" {
     case "no_endpoint":
     case "not_ready":
       return "warn";
+    case "refused_by_peer":
+      return ending.quiet ? "info" : "warn";
     default:
       return "info";
   }

@@ -221,7 +221,7 @@ export class InboundConnection implements LiveConnection {
   end(code: ErrorCode, reason: string): void {
     if (this.#ended) return;
     // Left first: closing tells the connection's events, which must find it over.
-    this.#leave({ kind: "failed", code, reason });
+    this.#leave({ kind: "failed", code, reason, by: this.record.relay && "proxy" });
     if (this.record.relay) stopSoon(this.record.relay, this.#context.deadlines);
     else if (this.#peer) this.#peer.connection.close();
     else this.#accepted.reset();

@@ -14,6 +14,7 @@ import {
   type Dial,
   type PresentedPeer,
   Relay,
+  type RelayEnd,
 } from "../net/mod.ts";
 import { type CallerOwner, SecureCaller } from "./caller.ts";
 import { ConnectionRecord, type Ending, endingOf, reportEnd, stopSoon } from "./connection.ts";
@@ -21,6 +22,7 @@ import type { Context } from "./context.ts";
 import { countFailure, type DialFailure, reportDialFailure } from "./endpoint_failure.ts";
 import { Holding } from "./holding.ts";
 import type { LiveConnection } from "./live.ts";
+import { isRefusal } from "./refusal.ts";
 import type { Trust } from "./trust.ts";
 import type { Lease, Upstream } from "./upstream.ts";
 
@@ -251,7 +253,7 @@ export class OutboundConnection implements LiveConnection, CallerOwner {
       ticker: live,
       onOver: (end) => {
         this.#observe(end.kind === "reset" ? end.by : end.first);
-        this.#leave(endingOf(end));
+        this.#leave(this.#endingOf(end));
       },
     });
     this.#holding?.release();
@@ -266,6 +268,12 @@ export class OutboundConnection implements LiveConnection, CallerOwner {
       this.#context.clock.monotonic() - this.#connectedMs < REFUSAL_WINDOW_MS;
     if (refused) countFailure(lease, { context: this.#context, record: this.record });
     else lease.target.pool.succeeded(lease.state);
+  }
+
+  #endingOf(end: RelayEnd): Ending {
+    const { relay } = this.record;
+    if (!relay || !isRefusal(relay, end)) return endingOf(end);
+    return this.#upstream.refusals.ending(end, this.#context.clock.monotonic());
   }
 
   rejudge(): void {
@@ -287,7 +295,7 @@ export class OutboundConnection implements LiveConnection, CallerOwner {
   end(code: ErrorCode, reason: string): void {
     if (this.#ended) return;
     // Left first: closing tells the connection's events, which must find it over.
-    this.#leave({ kind: "failed", code, reason });
+    this.#leave({ kind: "failed", code, reason, by: this.record.relay && "proxy" });
     if (this.record.relay) stopSoon(this.record.relay, this.#context.deadlines);
     else this.#dropDownstream();
   }

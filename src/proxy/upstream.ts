@@ -12,6 +12,7 @@ import type { TargetPart, UpstreamPart } from "../snapshot/mod.ts";
 import type { Limiter } from "./admission.ts";
 import type { ListenerStats } from "./connection.ts";
 import { DialWindow } from "./dial_window.ts";
+import { Refusals } from "./refusal.ts";
 
 /** A target with the pool that this upstream keeps of it. */
 export interface PooledTarget {
@@ -31,6 +32,7 @@ export class Upstream {
   readonly connections: Limiter;
   readonly pending: Limiter;
   readonly dials = new DialWindow();
+  readonly refusals = new Refusals();
   readonly #random: Random;
   #targets = new Map<string, PooledTarget>();
 

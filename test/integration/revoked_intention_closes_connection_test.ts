@@ -31,6 +31,7 @@ test("a revoked intention closes the open connection and names the rule", async 
   const { fields } = await pair.line(({ fields }) => fields.code === "intention_denied");
   assert.equal(fields.rule, "default/web => test (deny)");
   assert.equal(fields.direction, "inbound");
+  assert.equal(fields.ended_by, "proxy");
   assert.equal(fields.received_bytes, 5);
 });
 
@@ -93,6 +94,7 @@ test("a removed root closes the connections that it vouched for, on both sides",
     fields.code === "chain_untrusted" || fields.code === "endpoint_untrusted"
   );
   assert.equal(fields.direction, "outbound");
+  assert.equal(fields.ended_by, "proxy");
 });
 
 test("a rotated leaf leaves open connections alone", async () => {

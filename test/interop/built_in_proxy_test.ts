@@ -2,7 +2,7 @@ import test from "node:test";
 import { startConsul } from "../kit/consul.ts";
 import { expectRefused, waitForEcho, waitForRefusal } from "../kit/echo.ts";
 import { Load } from "../kit/load.ts";
-import { type Pair, startPair } from "../kit/mesh.ts";
+import { type Pair, saysRefused, startPair } from "../kit/mesh.ts";
 import { builtInSidecar } from "../kit/sidecars.ts";
 import { pause } from "../kit/process.ts";
 
@@ -37,6 +37,7 @@ test("Postern is told when the built-in proxy denies it", async () => {
   });
   await pause(1_000);
   await expectRefused(pair.upstream);
+  await saysRefused(pair);
 });
 
 async function expectRelaying(pair: Pair): Promise<void> {

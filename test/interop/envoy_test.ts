@@ -2,7 +2,7 @@ import test from "node:test";
 import { startConsul } from "../kit/consul.ts";
 import { waitForEcho, waitForRefusal } from "../kit/echo.ts";
 import { Load } from "../kit/load.ts";
-import { startPair } from "../kit/mesh.ts";
+import { saysRefused, startPair } from "../kit/mesh.ts";
 import { envoySidecar, posternSidecar } from "../kit/sidecars.ts";
 import { eventually, pause } from "../kit/process.ts";
 import { presentedSerial } from "../kit/tls_probe.ts";
@@ -38,5 +38,6 @@ for (
 
     await server.intention("web", "db", "deny");
     await waitForRefusal(pair.upstream);
+    if (web === posternSidecar) await saysRefused(pair);
   });
 }

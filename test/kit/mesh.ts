@@ -173,6 +173,13 @@ export class Pair {
   }
 }
 
+/** Waits until the calling Postern's log says that the other sidecar did not want it. */
+export async function saysRefused({ posterns: { web } }: Pair): Promise<void> {
+  await eventually("web says that it was refused", () => {
+    return /\[WARN\].*connection failed.*ended_by=upstream.*code=refused_by_peer/.test(web.output);
+  });
+}
+
 /** Registers both, allows web to call db, starts both sidecars and waits until they are ready. */
 export async function startPair(agent: Consul, options: PairOptions = {}): Promise<Pair> {
   const { web = posternSidecar, db = posternSidecar, webAgent = agent } = options;

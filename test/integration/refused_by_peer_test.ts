@@ -1,0 +1,108 @@
+/**
+ * A server that does not want us ends the connection when our handshake is done already: the caller's
+ * side says so, and does not take a server that closes for one.
+ *
+ * @module
+ */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createAuthority } from "../kit/certificates.ts";
+import { openClient, startEcho, startServer } from "../kit/data_path.ts";
+import { type Pair, startPair } from "../kit/pair.ts";
+import { intention } from "../kit/snapshots.ts";
+
+type Line = Awaited<ReturnType<Pair["line"]>>;
+
+/** How web's connection ended, by its log and its metric. */
+async function callersEnd(pair: Pair): Promise<Line & { readonly outcome: string }> {
+  const line = await pair.line(({ fields, message }) =>
+    fields.direction === "outbound" && message.startsWith("connection ")
+  );
+  const ended = pair.web.path.stats.samples()
+    .find(({ name, labels }) =>
+      name === "connections_ended_total" && labels["direction"] === "outbound"
+    );
+  return { ...line, outcome: `${ended?.labels["outcome"]} by ${ended?.labels["ended_by"]}` };
+}
+
+const DENIED = { intentions: [intention("web", "deny")] } as const;
+
+for (
+  const [name, options, app] of [
+    ["an intention denies it", DENIED, startEcho],
+    ["its application is down", {}, async () => {
+      const gone = await startEcho();
+      await gone[Symbol.asyncDispose]();
+      return gone;
+    }],
+    [
+      "its application breaks it at once",
+      {},
+      () => startServer((socket) => socket.resetAndDestroy()),
+    ],
+  ] as const
+) {
+  for (const speaks of [false, true]) {
+    test(`a caller that ${speaks ? "speaks" : "waits"} is refused by the peer: ${name}`, async () => {
+      await using local = await app();
+      await using pair = await startPair({ localPort: local.port, ...options });
+      await using client = await openClient(pair.port);
+      if (speaks) client.send("hello");
+      await client.gone;
+      client.socket.end();
+      const { level, fields, outcome } = await callersEnd(pair);
+      assert.equal(fields.code, "refused_by_peer", JSON.stringify(fields));
+      assert.equal(level, "warn");
+      assert.equal(fields.ended_by, "upstream");
+      assert.match(String(fields.reason), /intention denies us.*trust our certificate.*is down/);
+      assert.equal(outcome, "refused_by_peer by upstream");
+    });
+  }
+}
+
+test("a caller is refused by a peer that does not trust its CA", async () => {
+  await using echo = await startEcho();
+  await using pair = await startPair({ localPort: echo.port });
+  const { credentials } = pair.dbSnapshot;
+  const rootPems = [createAuthority().rootPem];
+  await pair.db.set({ ...pair.dbSnapshot, credentials: { ...credentials, version: -1, rootPems } });
+  await using client = await openClient(pair.port);
+  client.send("hello");
+  await client.gone;
+  client.socket.end();
+  assert.equal((await callersEnd(pair)).fields.code, "refused_by_peer");
+});
+
+test("refusals are warned of once a while", async () => {
+  await using echo = await startEcho();
+  await using pair = await startPair({ localPort: echo.port, ...DENIED });
+  for (let call = 0; call < 3; call++) {
+    await using client = await openClient(pair.port);
+    await client.gone;
+    client.socket.end();
+  }
+  const refused = () => pair.lines.filter(({ fields }) => fields.code === "refused_by_peer");
+  await pair.line(() => refused().length === 3);
+  assert.deepEqual(refused().map(({ level }) => level), ["warn", "info", "info"]);
+});
+
+test("an application that answers and closes is no refusal", async () => {
+  await using app = await startServer((socket) => socket.end("bye"));
+  await using pair = await startPair({ localPort: app.port });
+  await using client = await openClient(pair.port);
+  assert.equal(String(await client.readAll()), "bye");
+  client.socket.end();
+  const { level, fields, outcome } = await callersEnd(pair);
+  assert.equal(level, "info", JSON.stringify(fields));
+  assert.equal(outcome, "completed by upstream");
+});
+
+test("a caller that connects and leaves was not refused", async () => {
+  await using echo = await startEcho();
+  await using pair = await startPair({ localPort: echo.port });
+  await using client = await openClient(pair.port);
+  client.socket.end();
+  const { outcome } = await callersEnd(pair);
+  assert.equal(outcome, "completed by downstream");
+});

@@ -26,7 +26,7 @@ const ROOT = join(dirname(fileURLToPath(import.meta.url)), "..");
 const BUN = join(ROOT, "node_modules", "bun", "bin", "bun.exe");
 const MAIN = join(ROOT, "src", "main.ts");
 /** Workers are programs of their own: a worker file that is no entry point is not in the executable. */
-const WORKERS = ["worker.ts", "log_thread.ts"].map((name) => join(ROOT, "src", "app", name));
+const WORKER = join(ROOT, "src", "app", "worker.ts");
 
 const TARGETS = [
   "linux-x64",
@@ -111,7 +111,7 @@ function compileOnBun(target: string | undefined, { directory, commit }: Place):
     "--outfile",
     output,
     MAIN,
-    ...WORKERS,
+    WORKER,
   ];
   const ended = spawnSync(BUN, args, { cwd: ROOT, stdio: ["ignore", 2, 2] });
   rmSync(runtime);
@@ -129,7 +129,7 @@ function runtimeFor(target: string | undefined): string {
   mkdirSync(directory, { recursive: true });
   if (fetched() === undefined) {
     const unused = join(directory, "unused");
-    const args = ["build", "--compile", `--target=bun-${target}`, "--outfile", unused, ...WORKERS];
+    const args = ["build", "--compile", `--target=bun-${target}`, "--outfile", unused, WORKER];
     execFileSync(BUN, args, {
       cwd: ROOT,
       stdio: ["ignore", 2, 2],
@@ -163,7 +163,8 @@ function compileOnDeno({ directory, commit }: Place): number {
     "--allow-write",
     "--allow-sys=hostname,uid,gid,osRelease",
     "--allow-run=systemd-notify",
-    ...WORKERS.flatMap((path) => ["--include", path]),
+    "--include",
+    WORKER,
     // The test suite's other runtime would be swept into the executable.
     "--exclude",
     join(ROOT, "node_modules", "bun"),

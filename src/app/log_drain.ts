@@ -6,27 +6,29 @@
  */
 
 import type { LogRecord } from "../base/mod.ts";
+import { PIPE_BYTES, type WriteNow } from "../net/mod.ts";
 import type { LogRing, LogRings } from "./log_rings.ts";
 
 export interface LogDrainOptions {
   readonly rings: LogRings;
   readonly format: (record: LogRecord) => string;
   readonly now: () => number;
-  /** Writes some of it and says how much, or throws; may wait for the reader. */
-  readonly write: (bytes: Uint8Array) => number;
-  /** Gives somebody's non-blocking pipe time to be read; false: no more of it. */
-  readonly waitForReader: () => boolean;
+  readonly write: WriteNow;
 }
 
-/** A write of at most this many bytes reaches a pipe in one piece (PIPE_BUF). */
-const PIECE_BYTES = 4_096;
 const NEWLINE = 10;
 /** A loss is said where it happened, after what waited; where that takes no end, this often. */
 const TELL_MS = 1_000;
+const NOTHING = new Uint8Array();
+
+/** `later`: nothing of it is taken now. */
+type Outcome = "written" | "later" | "lost";
 
 export class LogDrain {
   readonly #options: LogDrainOptions;
-  readonly #piece = new Uint8Array(PIECE_BYTES);
+  readonly #piece = new Uint8Array(PIPE_BYTES);
+  /** Of a piece that was taken in part. */
+  #rest: Uint8Array = NOTHING;
   #told = 0;
   #noticedMs: number | undefined;
   #failure = "";
@@ -35,46 +37,35 @@ export class LogDrain {
     this.#options = options;
   }
 
-  /** Writes everything that waits, as long as that takes. */
-  run(): void {
+  /** Writes what waits. False: the reader must be waited for, and this called again. */
+  run(): boolean {
     const { rings } = this.#options;
     while (!rings.isEmpty) {
-      for (const ring of rings.each) this.#writePiece(ring);
-      this.#tellLoss();
+      for (const ring of rings.each) if (!this.#writePiece(ring)) return false;
+      if (!this.#tellLoss()) return false;
     }
+    return this.#writeRest();
   }
 
-  #writePiece(ring: LogRing): void {
+  #writePiece(ring: LogRing): boolean {
     const found = this.#piece.subarray(0, ring.peek(this.#piece));
-    if (found.length === 0) return;
+    if (found.length === 0) return true;
     // Whole lines, unless one is longer than a piece.
     const piece = found.subarray(0, found.lastIndexOf(NEWLINE) + 1 || found.length);
-    if (!this.#write(piece)) ring.lose(countLines(piece));
+    const outcome = this.#write(piece);
+    if (outcome === "later") return false;
+    if (outcome === "lost") ring.lose(countLines(piece));
     ring.drop(piece.length);
-  }
-
-  #write(bytes: Uint8Array): boolean {
-    const { write, waitForReader } = this.#options;
-    for (let done = 0; done < bytes.length;) {
-      try {
-        done += write(bytes.subarray(done));
-      } catch (error) {
-        const code = (error as { readonly code?: unknown }).code;
-        if (code === "EAGAIN" && waitForReader()) continue;
-        this.#failure = String(code ?? error);
-        return false;
-      }
-    }
     return true;
   }
 
-  #tellLoss(): void {
+  #tellLoss(): boolean {
     const { rings, format, now } = this.#options;
     const { lost } = rings;
     const timeMs = now();
-    if (lost === this.#told) return;
+    if (lost === this.#told) return true;
     this.#noticedMs ??= timeMs;
-    if (!rings.isEmpty && timeMs - this.#noticedMs < TELL_MS) return;
+    if (!rings.isEmpty && timeMs - this.#noticedMs < TELL_MS) return true;
     const record: LogRecord = {
       timeMs,
       level: "warn",
@@ -84,10 +75,42 @@ export class LogDrain {
         reason: this.#failure || "standard error was not read in time",
       },
     };
-    if (!this.#write(new TextEncoder().encode(`${format(record)}\n`))) return;
-    this.#told = lost;
-    this.#noticedMs = undefined;
-    this.#failure = "";
+    const outcome = this.#write(new TextEncoder().encode(`${format(record)}\n`));
+    if (outcome === "written") {
+      this.#told = lost;
+      this.#noticedMs = undefined;
+      this.#failure = "";
+    }
+    return outcome !== "later";
+  }
+
+  #write(bytes: Uint8Array): Outcome {
+    return this.#writeRest() ? this.#push(bytes) : "later";
+  }
+
+  #writeRest(): boolean {
+    const rest = this.#rest;
+    this.#rest = NOTHING;
+    if (rest.length > 0 && this.#push(rest) === "later") this.#rest = rest;
+    return this.#rest.length === 0;
+  }
+
+  /** What is begun is as good as written: {@link #rest} keeps what is missing of it. */
+  #push(bytes: Uint8Array): Outcome {
+    let done = 0;
+    try {
+      while (done < bytes.length) done += this.#options.write(bytes.subarray(done));
+      return "written";
+    } catch (error) {
+      const code = (error as { readonly code?: unknown }).code;
+      if (code !== "EAGAIN") {
+        this.#failure = String(code ?? error);
+        return "lost";
+      }
+      if (done === 0) return "later";
+      this.#rest = bytes.slice(done);
+      return "written";
+    }
   }
 }
 

@@ -14,7 +14,6 @@ class Rig {
   readonly writes: string[] = [];
   /** Thrown by the next writes, one each; a number is how much is taken. */
   readonly faults: (string | number)[] = [];
-  waits = 0;
   readonly drain: LogDrain;
 
   constructor(threads = 1) {
@@ -24,7 +23,6 @@ class Rig {
       format: formatText,
       now: () => TIME,
       write: (bytes) => this.#write(bytes),
-      waitForReader: () => ++this.waits < 3,
     });
   }
 
@@ -66,7 +64,6 @@ test("LogDrain writes a line that is longer than a piece", () => {
     format: formatText,
     now: () => TIME,
     write: (bytes) => writes.push(bytes.slice()) && bytes.length,
-    waitForReader: () => false,
   }).run();
   assert.equal(Buffer.concat(writes).toString(), `first\n${long}`);
 });
@@ -107,14 +104,26 @@ test("LogDrain says how many lines found no room, after those that did", () => {
   assert.equal(rig.text.slice(256 * line.length), `${told}after\n`);
 });
 
-test("LogDrain goes on where a write took only a part, and waits for a reader", () => {
-  const rig = new Rig();
+test("LogDrain stops where nothing is taken, and goes on in the middle of a line", () => {
+  const rig = new Rig(2);
   rig.put("some words\n");
-  rig.faults.push(4, "EAGAIN", "EAGAIN", 3);
-  rig.drain.run();
-  assert.equal(rig.text, "some words\n");
-  assert.equal(rig.waits, 2);
+  rig.put("more\n", 1);
+  rig.faults.push(4, "EAGAIN", "EAGAIN", "EAGAIN");
+  for (const [done, text] of [[false, "some"], [false, "some"], [true, "some words\nmore\n"]]) {
+    assert.equal(rig.drain.run(), done);
+    assert.equal(rig.text, text);
+  }
   assert.equal(rig.rings.lost, 0);
+});
+
+test("LogDrain says a loss whole that was taken in part", () => {
+  const rig = new Rig();
+  rig.put("one\n");
+  rig.rings.own.lose(7);
+  rig.faults.push(4, 10, "EAGAIN", "EAGAIN");
+  assert.equal(rig.drain.run(), false);
+  assert.equal(rig.drain.run(), true);
+  assert.equal(rig.text, `one\n${LOST(7, TOO_SLOW)}`);
 });
 
 for (const fault of ["ENOSPC", "EPIPE", "EIO"]) {

@@ -1,11 +1,10 @@
 /**
- * Where log lines go: into this thread's ring, and from there to standard error by a thread that may
- * wait for whoever reads it. A line is never worth a packet.
+ * Where log lines go: into this thread's ring, and from there to standard error by the main thread, as far
+ * as that takes them at once. A line is never worth a packet.
  *
  * @module
  */
 
-import { writeSync } from "node:fs";
 import {
   type Clock,
   createLog,
@@ -14,42 +13,43 @@ import {
   type LevelHolder,
   type Log,
   type LogRecord,
+  type Timer,
 } from "../base/mod.ts";
+import { openStandardError } from "../net/mod.ts";
 import { LogDrain } from "./log_drain.ts";
-import { LogRings, OWNERS } from "./log_rings.ts";
-import type { LogThreadStart } from "./log_thread.ts";
+import { type LogRing, LogRings } from "./log_rings.ts";
 
 export interface LogOutputOptions {
   readonly clock: Clock;
   readonly json: boolean;
   readonly holder: LevelHolder;
-  readonly rings: LogRings;
-  /** Which ring is this thread's: a worker's number, or the last one for the main thread. */
-  readonly thread: number;
+  /** This thread's. */
+  readonly ring: LogRing;
+  /** Calls whoever writes what is in the rings. */
+  readonly wake: () => void;
 }
 
 /** Lines are joined for so long, so that thousands a second do not wake the writer each. */
 const JOIN_MS = 20;
 /** How long a process that ends waits for its last lines to be read. */
 const LAST_LINES_MS = 1_000;
-/** A writer that died is started again after this. */
-const RESTART_MS = 1_000;
+/** A reader that fell behind is looked after this often. */
+const RETRY_MS = 50;
 
 export function createLogOutput(options: LogOutputOptions): Log {
-  const { clock, json, holder, rings, thread } = options;
-  const ring = rings.each[thread];
+  const { clock, json, holder, ring, wake } = options;
   const format = json ? formatJson : formatText;
   const encoder = new TextEncoder();
   let timed = false;
   const emit = (record: LogRecord) => {
-    ring?.put(encoder.encode(`${format(record)}\n`));
+    ring.put(encoder.encode(`${format(record)}\n`));
     // Trouble is seen at once.
-    if (record.level === "warn" || record.level === "error") return rings.ring();
+    if (record.level === "warn" || record.level === "error") return wake();
     if (timed) return;
     timed = true;
     clock.after(JOIN_MS, () => {
       timed = false;
-      rings.ring();
+      wake();
     });
   };
   return createLog({ clock, holder, write: emit });
@@ -57,6 +57,10 @@ export function createLogOutput(options: LogOutputOptions): Log {
 
 export interface LogWriter {
   readonly rings: LogRings;
+  /** The ring of the thread that writes. */
+  readonly ring: LogRing;
+  /** Writes what is in the rings. Never waits. */
+  drain(): void;
   /** Writes a line that is formatted already. */
   say(line: string): void;
   /** Before the process ends: waits a moment for what is not written yet. */
@@ -66,46 +70,39 @@ export interface LogWriter {
 export interface LogWriterOptions {
   readonly clock: Clock;
   readonly json: boolean;
-  /** Threads that log besides the main thread. */
+  /** Threads that log besides this one. */
   readonly workers: number;
 }
 
-export function startLogWriter({ clock, json, workers }: LogWriterOptions): LogWriter {
+export function createLogWriter({ clock, json, workers }: LogWriterOptions): LogWriter {
   const rings = LogRings.create(workers + 1);
-  const start = () => {
-    const thread = createThread();
-    thread.onerror = (event) => {
-      event.preventDefault();
-      thread.terminate();
-      rings.release();
-      clock.after(RESTART_MS, start);
-    };
-    thread.postMessage({ memory: rings.memory, json } satisfies LogThreadStart);
-  };
-  start();
-  return {
-    rings,
-    say: (line) => rings.each[workers]?.put(new TextEncoder().encode(`${line}\n`)),
-    flush() {
-      // A process that ends before the thread has come up writes by itself.
-      if (rings.take(OWNERS.main)) return writeHere(rings, json, clock);
-      rings.ring();
-      rings.waitUntilEmpty(LAST_LINES_MS, () => clock.monotonic());
-    },
-  };
-}
-
-function createThread(): Worker {
-  const options = { type: "module", smol: true } as WorkerOptions;
-  return new Worker(new URL("./log_thread.ts", import.meta.url), options);
-}
-
-function writeHere(rings: LogRings, json: boolean, clock: Clock): void {
-  new LogDrain({
+  const ring = rings.own;
+  const drain = new LogDrain({
     rings,
     format: json ? formatJson : formatText,
     now: () => clock.now(),
-    write: (bytes) => writeSync(2, bytes),
-    waitForReader: () => false,
-  }).run();
+    write: openStandardError(),
+  });
+  let late: Timer | undefined;
+  const run = () => {
+    // Called again only once it was tried again: a flood of lines is no reason to ask more often.
+    if (late) return;
+    rings.answer();
+    if (drain.run()) return;
+    late = clock.after(RETRY_MS, () => {
+      late = undefined;
+      run();
+    });
+  };
+  return {
+    rings,
+    ring,
+    drain: run,
+    say: (line) => void ring.put(new TextEncoder().encode(`${line}\n`)),
+    flush() {
+      const sleeper = new Int32Array(new SharedArrayBuffer(4));
+      const endMs = clock.monotonic() + LAST_LINES_MS;
+      while (!drain.run() && clock.monotonic() < endMs) Atomics.wait(sleeper, 0, 0, RETRY_MS);
+    },
+  };
 }

@@ -5,10 +5,8 @@
  * @module
  */
 
-/** Words that all rings share: a count of calls, a count of rounds of the writer, who writes. */
-const BELL = 0;
-const ROUNDS = 1;
-const OWNER = 2;
+/** The word that all rings share: 1 from when the writer was called until it comes. */
+const CALLED = 0;
 const HEADER_BYTES = 16;
 /** Words of one ring: bytes ever put in, bytes ever taken out (both run over), lines lost. */
 const HEAD = 0;
@@ -17,9 +15,6 @@ const LOST = 2;
 const RING_HEADER_BYTES = 16;
 /** About a thousand lines is what a reader may fall behind. A power of two: see HEAD. */
 const RING_BYTES = 1 << 18;
-
-/** Who takes lines out: nobody yet, the thread for it, or the main thread at its end. */
-export const OWNERS = { nobody: 0, writer: 1, main: 2 } as const;
 
 export class LogRings {
   readonly memory: SharedArrayBuffer;
@@ -32,6 +27,17 @@ export class LogRings {
     this.#words = new Int32Array(memory, 0, HEADER_BYTES / 4);
     const count = (memory.byteLength - HEADER_BYTES) / (RING_HEADER_BYTES + RING_BYTES);
     this.each = Array.from({ length: count }, (_, index) => new LogRing(memory, index));
+  }
+
+  /** The main thread's. */
+  get own(): LogRing {
+    return this.of(this.each.length - 1);
+  }
+
+  of(thread: number): LogRing {
+    const ring = this.each[thread];
+    if (!ring) throw new Error(`there is no ring of thread ${thread}`);
+    return ring;
   }
 
   static create(threads: number): LogRings {
@@ -48,48 +54,14 @@ export class LogRings {
     return this.each.reduce((sum, ring) => sum + ring.lost, 0);
   }
 
-  /** Calls the writer. */
-  ring(): void {
-    Atomics.add(this.#words, BELL, 1);
-    Atomics.notify(this.#words, BELL);
+  /** True: the writer must be woken; false: it has been, and has not come yet. */
+  call(): boolean {
+    return Atomics.exchange(this.#words, CALLED, 1) === 0;
   }
 
-  /** True for the first who asks. */
-  take(owner: number): boolean {
-    const before = Atomics.compareExchange(this.#words, OWNER, OWNERS.nobody, owner);
-    return before === OWNERS.nobody;
-  }
-
-  /** The writer is gone; another may come. */
-  release(): void {
-    Atomics.store(this.#words, OWNER, OWNERS.nobody);
-  }
-
-  /** Writer: what {@link waitForCall} is to be given, read before it looks into the rings. */
-  get calls(): number {
-    return Atomics.load(this.#words, BELL);
-  }
-
-  /** Writer: sleeps until somebody has called since `calls` was read. */
-  waitForCall(calls: number): void {
-    Atomics.wait(this.#words, BELL, calls);
-  }
-
-  /** Writer: all that it found is written. */
-  endRound(): void {
-    Atomics.add(this.#words, ROUNDS, 1);
-    Atomics.notify(this.#words, ROUNDS);
-  }
-
-  /** Waits until the writer has written everything, at most `timeoutMs`; the thread stands still. */
-  waitUntilEmpty(timeoutMs: number, now: () => number): void {
-    const endMs = now() + timeoutMs;
-    for (;;) {
-      const rounds = Atomics.load(this.#words, ROUNDS);
-      const leftMs = endMs - now();
-      if (this.isEmpty || leftMs <= 0) return;
-      Atomics.wait(this.#words, ROUNDS, rounds, leftMs);
-    }
+  /** Writer: before it looks into the rings. */
+  answer(): void {
+    Atomics.store(this.#words, CALLED, 0);
   }
 }
 

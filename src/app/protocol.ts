@@ -54,6 +54,8 @@ export type ToWorker =
 
 export type FromWorker =
   | { readonly kind: "ready" }
+  /** Log lines wait in its ring. */
+  | { readonly kind: "lines" }
   | {
     readonly kind: "done";
     readonly id: number;

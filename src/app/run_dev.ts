@@ -15,7 +15,7 @@ import {
 import { startDevAgent } from "../dev/mod.ts";
 import type { DevOptions } from "./args.ts";
 import { runDemo } from "./demo.ts";
-import { createLogOutput, startLogWriter } from "./log_output.ts";
+import { createLogOutput, createLogWriter } from "./log_output.ts";
 import { onSignals } from "./signals.ts";
 
 /** Runs until a signal; the exit code. */
@@ -23,8 +23,8 @@ export async function runDev(options: DevOptions): Promise<number> {
   const { listen, datacenter, defaultPolicy, token } = options;
   const holder: LevelHolder = { level: options.logLevel };
   const common = { clock: systemClock, json: options.logJson };
-  const writer = startLogWriter({ ...common, workers: 0 });
-  const log = createLogOutput({ ...common, holder, rings: writer.rings, thread: 0 });
+  const writer = createLogWriter({ ...common, workers: 0 });
+  const log = createLogOutput({ ...common, holder, ring: writer.ring, wake: writer.drain });
   let stop = () => {};
   const stopped = new Promise<void>((resolve) => stop = resolve);
   const signals = onSignals({ stop, reload: () => {} });

@@ -24,7 +24,7 @@ import { fittingConnections } from "./descriptors.ts";
 import { Heartbeat } from "./heartbeat.ts";
 import { BindRetry } from "./bind_retry.ts";
 import { boundedAuthorize } from "./bounded_authorize.ts";
-import { createLogOutput, startLogWriter } from "./log_output.ts";
+import { createLogOutput, createLogWriter } from "./log_output.ts";
 import { Notifier } from "./notify.ts";
 import { createLocalPlane, type DataPlane } from "./plane.ts";
 import { giveWayToTraffic } from "./priority.ts";
@@ -42,11 +42,11 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
   const clock = systemClock;
   const holder: LevelHolder = { level: options.logLevel };
   if (options.adminTokenFile !== undefined) readAdminToken(options.adminTokenFile);
-  const writer = startLogWriter({ clock, json: options.logJson, workers: options.workers });
+  const writer = createLogWriter({ clock, json: options.logJson, workers: options.workers });
   const { rings } = writer;
   const log = createLogOutput({
-    ...{ clock, json: options.logJson, holder, rings },
-    thread: options.workers,
+    ...{ clock, json: options.logJson, holder },
+    ...{ ring: writer.ring, wake: writer.drain },
   });
   const engine = runtimeEngine();
   const stats = new Stats();
@@ -176,6 +176,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
       holder,
       log,
       logMemory: rings.memory,
+      onLines: writer.drain,
       maxConnections,
       remoteAuthorize: boundedAuthorize(agent),
       async fetchCertificate(request) {
@@ -282,6 +283,7 @@ function createPlane(
     readonly holder: LevelHolder;
     readonly log: Log;
     readonly logMemory: SharedArrayBuffer;
+    readonly onLines: () => void;
     readonly maxConnections: number;
     readonly remoteAuthorize: RemoteAuthorize;
     readonly fetchCertificate: FetchCertificate;
@@ -303,6 +305,7 @@ function createPlane(
     logJson: options.logJson,
     logLevel: deps.holder.level,
     logMemory: deps.logMemory,
+    onLines: deps.onLines,
   });
 }
 

@@ -53,12 +53,15 @@ function start({ settings, counts, logMemory }: Extract<ToWorker, { kind: "start
   holder.level = settings.logLevel;
   const engine = runtimeEngine();
   systemClock.after(TRIM_MS, () => engine.trim());
+  const rings = new LogRings(logMemory);
   const log = createLogOutput({
     clock: systemClock,
     json: settings.logJson,
     holder,
-    rings: new LogRings(logMemory),
-    thread: settings.worker,
+    ring: rings.of(settings.worker),
+    wake: () => {
+      if (rings.call()) scope.postMessage({ kind: "lines" });
+    },
   });
   path = new DataPath({
     ...settings,

@@ -17,6 +17,8 @@ export interface WorkerPlaneOptions extends PlaneOptions {
   readonly logJson: boolean;
   readonly logLevel: LogLevel;
   readonly logMemory: SharedArrayBuffer;
+  /** A worker has put lines there. */
+  readonly onLines: () => void;
   /** For tests; default the data worker. */
   readonly createWorker?: () => Worker;
 }
@@ -271,6 +273,7 @@ class WorkerHandle {
       this.#asked.delete(message.id);
       return;
     }
+    if (message.kind === "lines") return this.#given.options.onLines();
     if (message.kind === "fetch_certificate") {
       const { id, ...request } = message;
       this.#given.options.fetchCertificate(request).catch(() => false).then((available) =>

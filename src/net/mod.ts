@@ -8,6 +8,7 @@ export * from "./bun_datagram.ts";
 export * from "./descriptors.ts";
 export * from "./port.ts";
 export * from "./relay.ts";
+export * from "./standard_error.ts";
 
 /** The engine of the runtime this process runs on. */
 export function runtimeEngine(): Engine {

@@ -1,0 +1,85 @@
+/**
+ * Standard error that nobody waits for: whoever reads it may stall for hours, and the thread that writes
+ * goes on. The descriptor's own flags are not touched: a shell or a supervisor shares them.
+ *
+ * @module
+ */
+
+import { constants, fstatSync, openSync, type Stats, writeSync } from "node:fs";
+import process from "node:process";
+import { openCLibrary } from "./c_library.ts";
+
+/**
+ * Writes what is taken at once and says how many bytes that were. Throws what a system call says, with
+ * its `code`: `EAGAIN` where nothing is taken now. At most {@link PIPE_BYTES} are to be given.
+ */
+export type WriteNow = (bytes: Uint8Array) => number;
+
+/** What a pipe that can be written to takes in one piece (PIPE_BUF). */
+export const PIPE_BYTES = 4_096;
+
+interface CLibrary {
+  poll(fds: Uint8Array, count: number, timeoutMs: number): number;
+  send(fd: number, data: Uint8Array, length: number, flags: number): number | bigint;
+}
+
+const STDERR = 2;
+const POLLOUT = 4;
+/** POLLERR and POLLHUP: the reader is gone. */
+const POLL_GONE = 8 | 16;
+/** MSG_NOSIGNAL and MSG_DONTWAIT. */
+const SEND_FLAGS = 0x4000 | 0x40;
+
+export function openStandardError(): WriteNow {
+  const kind = kindOf(STDERR);
+  // A file takes what is written, or fails.
+  if (!kind || kind.isFile() || process.platform !== "linux") {
+    return (bytes) => writeSync(STDERR, bytes);
+  }
+  if (!kind.isSocket()) {
+    try {
+      const { O_WRONLY, O_NONBLOCK, O_NOCTTY } = constants;
+      const own = openSync(`/proc/self/fd/${STDERR}`, O_WRONLY | O_NONBLOCK | O_NOCTTY);
+      return (bytes) => writeSync(own, bytes);
+    } catch {
+      // A pipe or terminal of another user's, or no /proc.
+    }
+  }
+  return whereItHasRoom(kind) ?? ((bytes) => writeSync(STDERR, bytes));
+}
+
+/** For what cannot be opened again: asks the kernel first. */
+function whereItHasRoom(kind: Stats): WriteNow | undefined {
+  const library = openCLibrary<CLibrary>({
+    poll: { args: ["ptr", "usize", "i32"], returns: "i32" },
+    send: { args: ["i32", "ptr", "usize", "i32"], returns: "i64" },
+  });
+  if (!library) return undefined;
+  // `struct pollfd`: fd, events, revents.
+  const words = new Int16Array(4);
+  new Int32Array(words.buffer, 0, 1)[0] = STDERR;
+  words[2] = POLLOUT;
+  const question = new Uint8Array(words.buffer);
+  return (bytes) => {
+    const found = library.poll(question, 1, 0) > 0 ? words[3] ?? 0 : 0;
+    if (found & POLL_GONE) throw failure("EPIPE");
+    if (!(found & POLLOUT)) throw failure("EAGAIN");
+    if (!kind.isSocket()) return writeSync(STDERR, bytes);
+    const sent = Number(library.send(STDERR, bytes, bytes.length, SEND_FLAGS));
+    if (sent < 0) throw failure("EAGAIN");
+    return sent;
+  };
+}
+
+function kindOf(fd: number): Stats | undefined {
+  try {
+    return fstatSync(fd);
+  } catch {
+    // Closed: writing will say so.
+    return undefined;
+  }
+}
+
+function failure(code: string): Error {
+  return Object.assign(new Error(`Cannot write to standard error: ${code}`), { code });
+}

@@ -6,7 +6,7 @@
 
 import { readFileSync } from "node:fs";
 import process from "node:process";
-import { messageOf, ProxyError } from "../base/mod.ts";
+import { messageOf, printable, ProxyError } from "../base/mod.ts";
 import { runtimeEngine } from "../net/mod.ts";
 import { type Command, parseCommand } from "./args.ts";
 import { checkEnvironment, checkRights } from "./environment.ts";
@@ -42,7 +42,7 @@ export async function runCommandLine(argv: readonly string[]): Promise<number> {
     checkEnvironment(process.env, { compiled: IS_COMPILED });
     return await run(parseCommand(argv, process.env));
   } catch (error) {
-    process.stderr.write(`postern: ${messageOf(error)}\n`);
+    process.stderr.write(`postern: ${printable(messageOf(error))}\n`);
     return error instanceof ProxyError && USAGE_CODES.has(error.code) ? 2 : 1;
   }
 }

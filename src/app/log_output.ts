@@ -6,6 +6,7 @@
  */
 
 import { writeSync } from "node:fs";
+import process from "node:process";
 import {
   type Clock,
   createLog,
@@ -59,8 +60,6 @@ export interface LogWriter {
   readonly rings: LogRings;
   /** Writes a line that is formatted already. */
   say(line: string): void;
-  /** Before the process ends: waits a moment for what is not written yet. */
-  flush(): void;
 }
 
 export interface LogWriterOptions {
@@ -70,6 +69,7 @@ export interface LogWriterOptions {
   readonly workers: number;
 }
 
+/** Starts it for as long as the process lives; at its end, however it comes, waits a moment for it. */
 export function startLogWriter({ clock, json, workers }: LogWriterOptions): LogWriter {
   const rings = LogRings.create(workers + 1);
   const start = () => {
@@ -83,15 +83,15 @@ export function startLogWriter({ clock, json, workers }: LogWriterOptions): LogW
     thread.postMessage({ memory: rings.memory, json } satisfies LogThreadStart);
   };
   start();
+  process.once("exit", () => {
+    // A process that ends before the thread has come up writes by itself.
+    if (rings.take(OWNERS.main)) return writeHere(rings, json, clock);
+    rings.ring();
+    rings.waitUntilEmpty(LAST_LINES_MS, () => clock.monotonic());
+  });
   return {
     rings,
     say: (line) => rings.each[workers]?.put(new TextEncoder().encode(`${line}\n`)),
-    flush() {
-      // A process that ends before the thread has come up writes by itself.
-      if (rings.take(OWNERS.main)) return writeHere(rings, json, clock);
-      rings.ring();
-      rings.waitUntilEmpty(LAST_LINES_MS, () => clock.monotonic());
-    },
   };
 }
 

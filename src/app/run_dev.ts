@@ -23,8 +23,8 @@ export async function runDev(options: DevOptions): Promise<number> {
   const { listen, datacenter, defaultPolicy, token } = options;
   const holder: LevelHolder = { level: options.logLevel };
   const common = { clock: systemClock, json: options.logJson };
-  const writer = startLogWriter({ ...common, workers: 0 });
-  const log = createLogOutput({ ...common, holder, rings: writer.rings, thread: 0 });
+  const { rings } = startLogWriter({ ...common, workers: 0 });
+  const log = createLogOutput({ ...common, holder, rings, thread: 0 });
   let stop = () => {};
   const stopped = new Promise<void>((resolve) => stop = resolve);
   const signals = onSignals({ stop, reload: () => {} });
@@ -65,7 +65,6 @@ export async function runDev(options: DevOptions): Promise<number> {
   } finally {
     await agent.close();
     signals.off();
-    writer.flush();
   }
   return 0;
 }

@@ -283,7 +283,6 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     return exitCodeOf(error);
   } finally {
     signals.off();
-    writer.flush();
   }
 }
 

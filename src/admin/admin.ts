@@ -13,7 +13,7 @@ import { eventLine, eventsShown } from "./events.ts";
 import { type GuardRules, refuseRequest } from "./guard.ts";
 import { homePage, PATHS } from "./home.ts";
 import { type MergedView, mergeViews } from "./merge.ts";
-import { hide, shownJson } from "./redact.ts";
+import { hide, shownJson, shownText } from "./redact.ts";
 import { stateOf } from "./state.ts";
 import { nameFilter, prometheusText, statsJson, statsText } from "./stats.ts";
 import { clustersText, healthOf, lines, listenersText } from "./texts.ts";
@@ -72,7 +72,7 @@ export function createAdmin(view: AdminView, rules: GuardRules): Hono<Env> {
     return context.text(`There is nothing here. There is: / ${known}\n`, 404);
   });
   app.onError((error, context) => {
-    const fact = hide(messageOf(error), view.secrets());
+    const fact = shownText(messageOf(error), view.secrets());
     return context.text(`Cannot answer: ${fact}\n`, 500);
   });
   return app;
@@ -109,6 +109,7 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
   };
   const json = (context: Context, value: unknown) =>
     context.body(shownJson(value, view.secrets()), 200, { "content-type": "application/json" });
+  const text = (context: Context, shown: string) => context.text(shownText(shown, view.secrets()));
   const prometheus: Handler = async (context) =>
     context.body(hide(prometheusText(view, await merged()), view.secrets()), 200, {
       "content-type": "text/plain; version=0.0.4; charset=utf-8",
@@ -117,14 +118,14 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
     "/": {
       async GET(context) {
         const page = homePage(view, { merged: await merged(), state: await stateOf(view) });
-        return context.html(hide(page.toString(), view.secrets()));
+        return context.html(shownText(page.toString(), view.secrets()));
       },
     },
     "/ready": {
       async GET(context) {
         const { name, reasons, warnings } = await stateOf(view);
         const told = [...reasons, ...warnings.map((text) => `warning: ${text}`)];
-        const body = lines([name, ...told.map((text) => hide(text, view.secrets()))]);
+        const body = lines([name, ...told.map((line) => shownText(line, view.secrets()))]);
         return context.text(body, reasons.length === 0 ? 200 : 503);
       },
     },
@@ -143,7 +144,7 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
         const wanted = await nameFilter(context.req.query("filter") ?? "");
         if (!wanted) return badQuery(context, "filter", "a regex (RE2's language)");
         if (format === "text") {
-          return context.text(hide(statsText(view, await merged(), wanted), view.secrets()));
+          return text(context, statsText(view, await merged(), wanted));
         }
         if (format !== "json") return badQuery(context, "format", "text, json or prometheus");
         return json(context, statsJson(view, await merged(), wanted));
@@ -154,7 +155,7 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
     "/clusters": {
       async GET(context) {
         const { endpoints } = await merged();
-        if (context.req.query("format") !== "json") return context.text(clustersText(endpoints));
+        if (context.req.query("format") !== "json") return text(context, clustersText(endpoints));
         const shown = endpoints.map((endpoint) => ({ ...endpoint, health: healthOf(endpoint) }));
         return json(context, { endpoints: shown });
       },
@@ -162,7 +163,7 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
     "/listeners": {
       async GET(context) {
         const { listeners } = await shown();
-        if (context.req.query("format") !== "json") return context.text(listenersText(listeners));
+        if (context.req.query("format") !== "json") return text(context, listenersText(listeners));
         return json(context, { listeners });
       },
     },
@@ -189,7 +190,9 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
         const wantsText = context.req.query("format") === "text" ||
           context.req.header("accept")?.toLowerCase().startsWith("text/plain");
         if (!wantsText) return json(context, { total: events.length, events: shown });
-        return context.text(lines(shown.map((event) => hide(eventLine(event), view.secrets()))));
+        return context.text(
+          lines(shown.map((event) => shownText(eventLine(event), view.secrets()))),
+        );
       },
     },
     "/config_dump": { GET: (context) => json(context, configDump(view)) },

@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { fakeAdminView, TOKEN } from "../../test/kit/admin_view.ts";
 import { createAdmin } from "./admin.ts";
 import { PATHS } from "./home.ts";
+import type { AdminView } from "./view.ts";
 
 const LOCAL = { host: "127.0.0.1:19000" };
 const HERE = { peer: "127.0.0.1" };
@@ -60,6 +61,34 @@ test("admin /config_dump shows certificates, and no key even where one slipped i
   for (const path of GET_PATHS) {
     const text = await (await slipped.request(path, { headers: LOCAL })).text();
     assert.ok(!text.includes("PRIVATE KEY"), path);
+  }
+});
+
+test("admin shows no user and password of an address, and nothing that is not seen", async () => {
+  const { view } = admin();
+  const hostile: Partial<AdminView> = {
+    refused:
+      () => [{ what: "http://user:hidden@agent \u202eevil\u009b2J", reason: "\u2028\u2066" }],
+    stuck: () => Promise.resolve(["\u202e"]),
+    secretsReport: () => ({
+      statuses: [],
+      events: [{
+        atMs: 0,
+        kind: "rejected",
+        name: "\u202e",
+        source: "u:hidden@h",
+        detail: "\u200f",
+      }],
+    }),
+  };
+  const slipped = createAdmin({ ...view, ...hostile }, { boundHost: "127.0.0.1" });
+  for (const path of ["/", "/config_dump", "/events", "/events?format=text", "/ready"]) {
+    const text = await (await slipped.request(path, { headers: LOCAL })).text();
+    assert.doesNotMatch(
+      text,
+      /hidden|[\u0080-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/,
+      path,
+    );
   }
 });
 

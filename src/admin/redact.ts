@@ -1,9 +1,12 @@
 /**
  * The last look before anything is shown. What is shown is chosen by name elsewhere; this only catches
- * what slipped through: private keys, the token in use, fields whose name says that they are secret.
+ * what slipped through: private keys, the token in use, fields whose name says that they are secret,
+ * users and passwords in addresses; and characters that are not seen.
  *
  * @module
  */
+
+import { escapeUnseen, maskUserinfo } from "../base/mod.ts";
 
 const NOT_SHOWN = "(not shown)";
 const SECRET_NAME =
@@ -27,7 +30,12 @@ export function shownJson(value: unknown, secrets: readonly string[]): string {
     },
     2,
   );
-  return `${text}\n`;
+  return `${escapeUnseen(text)}\n`;
+}
+
+/** The same for text that people read. */
+export function shownText(text: string, secrets: readonly string[]): string {
+  return escapeUnseen(hide(text, secrets));
 }
 
 /** `text` without the secrets it holds. */
@@ -37,7 +45,7 @@ export function hide(text: string, secrets: readonly string[]): string {
   for (const secret of secrets) {
     if (secret.length >= SHORTEST_SECRET) shown = shown.replaceAll(secret, NOT_SHOWN);
   }
-  return shown;
+  return maskUserinfo(shown);
 }
 
 function isPlainObject(part: unknown): boolean {

@@ -6,14 +6,13 @@
 
 import { readFileSync } from "node:fs";
 import process from "node:process";
-import { messageOf, ProxyError } from "../base/mod.ts";
+import { systemClock } from "../base/mod.ts";
 import { runtimeEngine } from "../net/mod.ts";
 import { type Command, parseCommand } from "./args.ts";
 import { checkEnvironment, checkRights } from "./environment.ts";
 import { helpText } from "./help.ts";
+import { exitCodeOf, lastWords, wantsJson } from "./last_words.ts";
 import { IS_COMPILED, versionLine } from "./version.ts";
-
-const USAGE_CODES = new Set(["usage", "config_invalid", "unsupported"]);
 
 /** A command's code is loaded when it is run: a proxy carries no memory of the others. */
 async function run(command: Command): Promise<number> {
@@ -42,8 +41,9 @@ export async function runCommandLine(argv: readonly string[]): Promise<number> {
     checkEnvironment(process.env, { compiled: IS_COMPILED });
     return await run(parseCommand(argv, process.env));
   } catch (error) {
-    process.stderr.write(`postern: ${messageOf(error)}\n`);
-    return error instanceof ProxyError && USAGE_CODES.has(error.code) ? 2 : 1;
+    const how = { json: wantsJson(argv), nowMs: systemClock.now() };
+    process.stderr.write(`${lastWords(error, how)}\n`);
+    return exitCodeOf(error);
   }
 }
 

@@ -5,6 +5,7 @@
  * @module
  */
 
+import process from "node:process";
 import {
   type Clock,
   createLog,
@@ -63,8 +64,6 @@ export interface LogWriter {
   drain(): void;
   /** Writes a line that is formatted already. */
   say(line: string): void;
-  /** Before the process ends: waits a moment for what is not written yet. */
-  flush(): void;
 }
 
 export interface LogWriterOptions {
@@ -74,6 +73,7 @@ export interface LogWriterOptions {
   readonly workers: number;
 }
 
+/** At the end of the process, however that comes, it waits a moment for what is not written yet. */
 export function createLogWriter({ clock, json, workers }: LogWriterOptions): LogWriter {
   const rings = LogRings.create(workers + 1);
   const ring = rings.own;
@@ -94,15 +94,15 @@ export function createLogWriter({ clock, json, workers }: LogWriterOptions): Log
       run();
     });
   };
+  process.once("exit", () => {
+    const sleeper = new Int32Array(new SharedArrayBuffer(4));
+    const endMs = clock.monotonic() + LAST_LINES_MS;
+    while (!drain.run() && clock.monotonic() < endMs) Atomics.wait(sleeper, 0, 0, RETRY_MS);
+  });
   return {
     rings,
     ring,
     drain: run,
     say: (line) => void ring.put(new TextEncoder().encode(`${line}\n`)),
-    flush() {
-      const sleeper = new Int32Array(new SharedArrayBuffer(4));
-      const endMs = clock.monotonic() + LAST_LINES_MS;
-      while (!drain.run() && clock.monotonic() < endMs) Atomics.wait(sleeper, 0, 0, RETRY_MS);
-    },
   };
 }

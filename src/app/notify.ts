@@ -7,7 +7,7 @@
  */
 
 import { execFile } from "node:child_process";
-import type { Clock, Log, Timer } from "../base/mod.ts";
+import { type Clock, type Log, printable, type Timer } from "../base/mod.ts";
 import { type DatagramResult, sendUnixDatagram } from "../net/mod.ts";
 
 export interface NotifierOptions {
@@ -106,7 +106,7 @@ export class Notifier {
 }
 
 function statusLine(status: string): string {
-  return `STATUS=${status.replaceAll("\n", " ")}`;
+  return `STATUS=${printable(status.replaceAll("\n", " "))}`;
 }
 
 function runNotifyProgram(path: string, text: string): Promise<void> {

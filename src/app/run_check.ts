@@ -9,6 +9,7 @@ import process from "node:process";
 import {
   createLog,
   type LogRecord,
+  printable,
   ProxyError,
   sleep,
   Stats,
@@ -30,7 +31,7 @@ const SILENT = `it did not come within ${WAIT_S} s; does its source know the nam
 
 /** Prints what is fine; throws `config_invalid` with what is not. The exit code. */
 export async function runCheck(options: ProxyOptions): Promise<number> {
-  for (const line of await check(options)) process.stdout.write(`${line}\n`);
+  for (const line of await check(options)) process.stdout.write(`${printable(line)}\n`);
   return 0;
 }
 

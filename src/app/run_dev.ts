@@ -65,7 +65,6 @@ export async function runDev(options: DevOptions): Promise<number> {
   } finally {
     await agent.close();
     signals.off();
-    writer.flush();
   }
   return 0;
 }

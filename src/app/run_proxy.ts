@@ -24,6 +24,7 @@ import { fittingConnections } from "./descriptors.ts";
 import { Heartbeat } from "./heartbeat.ts";
 import { BindRetry } from "./bind_retry.ts";
 import { boundedAuthorize } from "./bounded_authorize.ts";
+import { exitCodeOf, lastWords } from "./last_words.ts";
 import { createLogOutput, createLogWriter } from "./log_output.ts";
 import { Notifier } from "./notify.ts";
 import { createLocalPlane, type DataPlane } from "./plane.ts";
@@ -247,20 +248,27 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
 
     reload = () => {
       notifier.reloading("reading files again");
+      let isGood = true;
       try {
         agent?.reloadFiles?.();
       } catch (error) {
+        isGood = false;
         log.error("agent files not reloaded; the old ones stay", { error: messageOf(error) });
       }
-      source.reload().finally(() => notifier.ready("files read again"));
+      source.reload().then(async (isRead) => {
+        await applying;
+        if (isRead && isGood) log.info("files reloaded");
+      }).finally(() => notifier.ready("files read again"));
     };
     await finished;
 
-    log.info("stopping", { drain_timeout_ms: options.drainTimeoutMs });
-    notifier.stopping("draining");
-    state.draining = true;
     // A second signal ends at once.
     const impatient = new Promise<void>((resolve) => signals.onSecondStop(resolve));
+    notifier.stopping("draining");
+    state.draining = true;
+    const connections = (await plane.listeners()).flat()
+      .reduce((sum, listener) => sum + listener.connections, 0);
+    log.info("stopping", { connections, drain_timeout_ms: options.drainTimeoutMs });
     await Promise.race([plane.drain(options.drainTimeoutMs), impatient]);
     stopping.abort();
     plane.close();
@@ -270,9 +278,12 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     await admin?.close();
     log.info("stopped");
     return state.exitCode;
+  } catch (error) {
+    // Whoever should read it may have stopped reading: not written here.
+    writer.say(lastWords(error, { json: options.logJson, nowMs: clock.now() }));
+    return exitCodeOf(error);
   } finally {
     signals.off();
-    writer.flush();
   }
 }
 

@@ -98,7 +98,8 @@ export async function createSource(options: ProxyOptions, deps: SourceDeps): Pro
       }),
     }),
   });
-  return { source, agent, proxyId, secrets: agentOptions.token ? [agentOptions.token] : [] };
+  const { token, basicAuth } = agentOptions;
+  return { source, agent, proxyId, secrets: [token, basicAuth].filter(Boolean) };
 }
 
 async function registrationOf(

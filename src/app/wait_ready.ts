@@ -7,7 +7,14 @@
 
 import { type AskReady, askReady } from "../admin/mod.ts";
 import process from "node:process";
-import { type Address, type Clock, formatAddress, sleep, systemClock } from "../base/mod.ts";
+import {
+  type Address,
+  type Clock,
+  formatAddress,
+  printable,
+  sleep,
+  systemClock,
+} from "../base/mod.ts";
 
 export interface WaitReadyOptions {
   readonly admin: Extract<Address, { kind: "tcp" }>;
@@ -54,6 +61,6 @@ export async function runWaitReady(
 ): Promise<number> {
   const result = await waitReady({ ...options, clock: systemClock });
   if (result.kind === "ready") return 0;
-  process.stderr.write(`postern: ${result.message}\n`);
+  process.stderr.write(`postern: ${printable(result.message)}\n`);
   return 1;
 }

@@ -6,6 +6,7 @@
  */
 
 import type { Clock } from "./clock.ts";
+import { escapeUnseen, hasUnseen, maskUserinfo } from "./printable.ts";
 
 export const LOG_LEVELS = ["trace", "debug", "info", "warn", "error"] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
@@ -100,28 +101,27 @@ export function formatJson(record: LogRecord): string {
   const head = {
     time: new Date(record.timeMs).toISOString(),
     level: record.level,
-    message: record.message,
+    message: maskUserinfo(record.message),
   };
   const { fields } = record;
   try {
-    return JSON.stringify(Object.assign({ ...head }, fields, head), readable);
+    return escapeUnseen(JSON.stringify(Object.assign({ ...head }, fields, head), readable));
   } catch {
     // A field that JSON cannot hold must not cost the line: all are written as text then.
     const texts = Object.entries(fields).map(([key, value]) => [key, textOf(value)]);
-    return JSON.stringify({ ...Object.fromEntries(texts), ...head });
+    return escapeUnseen(JSON.stringify({ ...Object.fromEntries(texts), ...head }));
   }
 }
 
 function textValue(value: unknown): string {
   if (typeof value === "number" || typeof value === "boolean") return String(value);
   const text = textOf(value);
-  // deno-lint-ignore no-control-regex -- a control character in a value must not forge a line
-  return /^[^\s"=\x00-\x1f\x7f-\x9f]+$/.test(text) ? text : quote(text);
+  return /^[^\s"=]+$/.test(text) && !hasUnseen(text) ? text : escapeUnseen(JSON.stringify(text));
 }
 
 /** Strings, what errors say and big integers as they are, all else as JSON. Never throws. */
 function textOf(value: unknown): string {
-  if (typeof value === "string") return value;
+  if (typeof value === "string") return maskUserinfo(value);
   try {
     const plain = readable("", value);
     return typeof plain === "string" ? plain : JSON.stringify(plain, readable) ?? String(plain);
@@ -132,18 +132,10 @@ function textOf(value: unknown): string {
 
 function readable(_key: string, value: unknown): unknown {
   if (typeof value === "bigint") return value.toString();
-  return value instanceof Error ? value.message : value;
-}
-
-/** As JSON, which leaves some characters that a terminal or a reader of lines acts on. */
-function quote(text: string): string {
-  return JSON.stringify(text).replace(
-    /[\x7f-\x9f\u2028\u2029]/g,
-    (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`,
-  );
+  const text = value instanceof Error ? value.message : value;
+  return typeof text === "string" ? maskUserinfo(text) : text;
 }
 
 function oneLine(text: string): string {
-  // deno-lint-ignore no-control-regex -- same reason
-  return text.replace(/[\x00-\x1f\x7f-\x9f\u2028\u2029]/g, " ");
+  return escapeUnseen(maskUserinfo(text).replace(/[\t\r\n]/g, " "));
 }

@@ -29,6 +29,16 @@ for (
       { a: "\x1b[2Jx\x7f\x9b2J" },
       ' a="\\u001b[2Jx\\u007f\\u009b2J"',
     ],
+    [
+      "what turns text around quoted",
+      { a: "x\u202etxt.exe\u2066", b: "\u200f" },
+      ' a="x\\u202etxt.exe\\u2066" b="\\u200f"',
+    ],
+    [
+      "no user and password of an address",
+      { error: new Error("no http://u:p@h") },
+      ' error="no http://(not shown)@h"',
+    ],
     ["Unicode's line ends quoted", { a: "x\u2028y\u0085z" }, ' a="x\\u2028y\\u0085z"'],
     ["a big integer", { a: 2n ** 64n }, " a=18446744073709551616"],
     ["what an error says", { error: new Error("it broke") }, ' error="it broke"'],
@@ -42,7 +52,7 @@ for (
 
 test("formatText() writes one line whatever the message holds", () => {
   const line = formatText(record({}, "a\nb\r\x1b[1mc\u2028d"));
-  assert.match(line, /\[INFO\] {2}a b {2}\[1mc d$/);
+  assert.match(line, /\[INFO\] {2}a b \\u001b\[1mc\\u2028d$/);
 });
 
 test("formatText() lines up messages of all levels", () => {
@@ -74,6 +84,19 @@ test("formatJson() writes time, level and message first, then fields", () => {
 test("formatJson() does not let a field pass for time, level or message", () => {
   const line = JSON.parse(formatJson(record({ level: "error", message: "forged", time: "never" })));
   assert.deepEqual(line, { time: "2026-11-21T07:30:00.000Z", level: "info", message: "hello" });
+});
+
+test("formatJson() escapes what is not seen, and shows no user and password of an address", () => {
+  const line = formatJson(
+    record({ "k\u009b": "\u202e", list: ["http://u:p@h"] }, "at u:p@h\u2028"),
+  );
+  assert.doesNotMatch(line, /[\u0080-\u2069]|u:p/);
+  const { time: _, level: _level, ...rest } = JSON.parse(line);
+  assert.deepEqual(rest, {
+    message: "at (not shown)@h\u2028",
+    "k\u009b": "\u202e",
+    list: ["http://(not shown)@h"],
+  });
 });
 
 test("formatJson() writes what an error says", () => {

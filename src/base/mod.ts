@@ -10,6 +10,7 @@ export * from "./deadlines.ts";
 export * from "./duration.ts";
 export * from "./errors.ts";
 export * from "./log.ts";
+export * from "./printable.ts";
 export * from "./random.ts";
 export * from "./stats.ts";
 export * from "./watch.ts";

@@ -97,7 +97,9 @@ function parseHttpAddr(
   const { name, wantsTls } = options;
   const bad = (fact: string) =>
     invalid(
-      `Cannot use ${name} ${JSON.stringify(text)}: ${fact}; write host:port, ` +
+      // Anybody may read an error; a password may have characters that no address has.
+      `Cannot use ${name} ${JSON.stringify(text.replace(/^(\w+:\/\/)?.*@/s, "$1(not shown)@"))}: ` +
+        `${fact}; write host:port, ` +
         `http://host:port, https://host:port or unix:///path`,
     );
   const [, scheme = "", rest = ""] = /^(?:([a-zA-Z][a-zA-Z0-9+.-]*):\/\/)?(.*)$/s.exec(text) ?? [];
@@ -116,7 +118,13 @@ function parseHttpAddr(
   // deno-lint-ignore no-control-regex -- that is what it looks for
   if (/[\s?#\x00-\x1f]/.test(pathPrefix)) throw bad("its path has characters that need escaping");
   const parts = /^(\[[0-9a-fA-F:.%a-z]+\]|[^\s:@\[\]?#]*)(?::(\d+))?$/.exec(authority);
-  if (!parts) throw bad("it is no host and port");
+  if (!parts) {
+    throw bad(
+      text.includes("@")
+        ? "it has a user and a password, which CONSUL_HTTP_AUTH is for"
+        : "it is no host and port",
+    );
+  }
   const host = (parts[1] ?? "").replace(/^\[|\]$/g, "") || "127.0.0.1";
   const port = parts[2] === undefined ? (secure ? 443 : 80) : Number(parts[2]);
   if (port < 1 || port > 65535) throw bad("the port is not within 1..65535");

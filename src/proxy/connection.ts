@@ -198,7 +198,9 @@ export function reportEnd(
     ended_by: endedBy,
     stage: ending.kind === "completed" ? "relay" : record.stage,
     code: ending.kind === "failed" ? ending.code : undefined,
-    reason: ending.kind === "failed" && ending.reason ? ending.reason : undefined,
+    reason: ending.kind === "failed" && ending.reason !== record.rule && ending.reason
+      ? ending.reason
+      : undefined,
     rule: record.rule || undefined,
     resumed: record.resumed || undefined,
   };

@@ -151,9 +151,9 @@ export class ConsulSource implements SnapshotSource {
     return { statuses, events: this.#agentEvents.with(events) };
   }
 
-  reload(): Promise<void> {
+  reload(): Promise<boolean> {
     this.#secrets.refresh();
-    return Promise.resolve();
+    return Promise.resolve(true);
   }
 
   async close(): Promise<void> {

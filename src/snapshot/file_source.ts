@@ -60,12 +60,15 @@ export class FileSource implements SnapshotSource {
     this.#enqueue((error) => onFatal?.(error));
   }
 
-  reload(): Promise<void> {
+  async reload(): Promise<boolean> {
     this.#secrets.refresh();
-    return this.#enqueue((error) => {
+    let isRead = true;
+    await this.#enqueue((error) => {
+      isRead = false;
       this.#refused = [{ what: "configuration file", reason: error.message }];
       this.#tellRefused();
     });
+    return isRead;
   }
 
   async fetchCertificate(request: CertificateRequest): Promise<boolean> {

@@ -27,8 +27,8 @@ export interface SnapshotSource {
   fetchCertificate(request: CertificateRequest): Promise<boolean>;
   /** What is known of secrets that did not come with the agent's answers, and what happened to them. */
   secrets(): SecretsReport;
-  /** Reads files again; a source without files does nothing. Never throws: see `refused`. */
-  reload(): Promise<void>;
+  /** Reads files again; a source without files does nothing. Never throws. False: see `refused`. */
+  reload(): Promise<boolean>;
   close(): Promise<void>;
 }
 

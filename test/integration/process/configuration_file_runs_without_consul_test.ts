@@ -29,6 +29,7 @@ test("a file carries both ways, takes a good change on SIGHUP and refuses a bad 
   await waitForEcho(moved);
   await waitForRefusal(mesh.upstream);
   await open.exchange(HELLO);
+  await web.process.waitFor(/\[INFO\] +files reloaded\n/, { timeoutMs: 20_000 });
 
   // A mistake: said, and nothing changed.
   await write({ ...good, upstreams: [{ ...good.upstreams[0], port: 1 }], intentions: [] });
@@ -51,6 +52,9 @@ test("a file carries both ways, takes a good change on SIGHUP and refuses a bad 
   await write(good);
   web.kill("SIGHUP");
   await waitForEcho(moved);
+  await eventually("both good ones are said, too", () => {
+    return web.output.match(/files reloaded/g)?.length === 3;
+  });
   assert.equal(web.output.match(/configuration refused/g)?.length, 1);
 });
 

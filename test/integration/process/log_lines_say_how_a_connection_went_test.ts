@@ -44,6 +44,7 @@ test("-log-json writes one object per line, with every field of a connection's e
   assert.equal(failed.stage, "authorize");
   assert.equal(failed.ended_by, "proxy");
   assert.match(failed.rule, /web.*deny/);
+  assert.equal(failed.reason, undefined, "the rule says it");
 
   // The other one writes text: time, level, words, fields.
   for (const line of pair.web.output.trimEnd().split("\n")) {

@@ -88,6 +88,20 @@ const REFUSED: readonly (readonly [
   ["a switched off trust store", SIDECAR, { NODE_TLS_REJECT_UNAUTHORIZED: "0" }, /unset it/],
 ];
 
+for (const [name, words] of [["a usage error", ["-bad"]], ["a failed start", []]] as const) {
+  test(`-log-json is kept by the last line, too: ${name}`, async () => {
+    const file = ["-config", join(directory, "empty.json")];
+    await using postern = runPostern(["proxy", "-log-json", ...file, ...words]);
+    postern.expectEnd();
+    await postern.process.waitExit({ timeoutMs: 30_000 });
+    const lines = postern.output.trimEnd().split("\n").map((line) => JSON.parse(line));
+    const { level, message, code } = lines.at(-1);
+    assert.equal(level, "error");
+    assert.match(message, /^Cannot .*(?:-bad|empty\.json)/);
+    assert.match(code, /^(?:usage|config_invalid)$/);
+  });
+}
+
 for (const [name, words, env, says] of REFUSED) {
   test(`${name} ends with 2, says why, and starts nothing`, async () => {
     const here = (text: string) => text.replaceAll("DIR", directory);

@@ -159,8 +159,11 @@ async function findProxy(
       if (options.stateDir !== undefined) return USUAL_ID[by](id);
       const delayMs = backoff.next();
       const reason = messageOf(error);
+      const what = code === "agent_unreachable"
+        ? "agent not reached; trying again"
+        : "agent answered with an error; trying again";
       // The same reason again is no news.
-      log[reason === told ? "debug" : "warn"]("agent not reached; trying again", {
+      log[reason === told ? "debug" : "warn"](what, {
         error: reason,
         delay_ms: Math.round(delayMs),
       });

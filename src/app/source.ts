@@ -60,6 +60,11 @@ export async function createSource(options: ProxyOptions, deps: SourceDeps): Pro
     return { source, agent: undefined, proxyId: mode.file, secrets: [] };
   }
   const agentOptions = resolveAgentOptions(options.agentFlags, deps.env);
+  if (agentOptions.tls?.verify === false) {
+    log.warn("the agent's certificate is not checked: whoever answers gets the token", {
+      variable: "CONSUL_HTTP_SSL_VERIFY",
+    });
+  }
   const agent = createAgent(agentOptions, { ...deps, connections: options.agentConnections });
   const registration = await registrationOf(options, agent, deps);
   // Not awaited: an agent that is away must not hold up a proxy that has a stored state.

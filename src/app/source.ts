@@ -4,16 +4,7 @@
  * @module
  */
 
-import {
-  Backoff,
-  type Clock,
-  type Log,
-  messageOf,
-  ProxyError,
-  type Random,
-  sleep,
-  type Stats,
-} from "../base/mod.ts";
+import { type Clock, type Log, ProxyError, type Random, type Stats } from "../base/mod.ts";
 import { type Agent, createAgent, resolveAgentOptions } from "../consul/mod.ts";
 import {
   ConsulSource,
@@ -26,6 +17,7 @@ import {
 } from "../snapshot/mod.ts";
 import type { Engine } from "../net/mod.ts";
 import type { ProxyOptions } from "./args.ts";
+import { findProxy } from "./find_proxy.ts";
 import { reportMissingRights } from "./preflight.ts";
 import { createSecretStore } from "./secret_store.ts";
 
@@ -68,6 +60,11 @@ export async function createSource(options: ProxyOptions, deps: SourceDeps): Pro
     return { source, agent: undefined, proxyId: mode.file, secrets: [] };
   }
   const agentOptions = resolveAgentOptions(options.agentFlags, deps.env);
+  if (agentOptions.tls?.verify === false) {
+    log.warn("the agent's certificate is not checked: whoever answers gets the token", {
+      variable: "CONSUL_HTTP_SSL_VERIFY",
+    });
+  }
   const agent = createAgent(agentOptions, { ...deps, connections: options.agentConnections });
   const registration = await registrationOf(options, agent, deps);
   // Not awaited: an agent that is away must not hold up a proxy that has a stored state.
@@ -114,61 +111,13 @@ async function registrationOf(
     case "agent":
       return {
         kind: "agent",
-        proxyId: await findProxy({ by: mode.by, id: mode.id }, options, agent, deps),
+        proxyId: await findProxy(mode, {
+          ...deps,
+          agent,
+          hasState: options.stateDir !== undefined,
+        }),
       };
     case "config":
       throw new ProxyError("internal", "a configuration file has no registration");
-  }
-}
-
-interface ProxyName {
-  readonly by: "sidecar_for" | "proxy_id" | "gateway";
-  readonly id: string;
-}
-
-const FIND = {
-  sidecar_for: (agent, id) => agent.findSidecar(id),
-  proxy_id: (agent, id) => agent.findProxy(id),
-  gateway: (agent, id) => agent.findGateway(id),
-} as const satisfies Record<ProxyName["by"], (agent: Agent, id: string) => Promise<string>>;
-
-/** What the agent would most likely have said: Consul's own defaults. */
-const USUAL_ID = {
-  sidecar_for: (id) => `${id}-sidecar-proxy`,
-  proxy_id: (id) => id,
-  gateway: (id) => id || "ingress-gateway",
-} as const satisfies Record<ProxyName["by"], (id: string) => string>;
-
-/** Asks until the agent answers: a supervisor may start us before it. */
-async function findProxy(
-  { by, id }: ProxyName,
-  options: ProxyOptions,
-  agent: Agent,
-  { clock, random, log, signal, onWaiting }: SourceDeps,
-): Promise<string> {
-  const backoff = new Backoff({ baseMs: 500, maxMs: 15_000, random });
-  let told = "";
-  for (;;) {
-    try {
-      return await FIND[by](agent, id);
-    } catch (error) {
-      const code = error instanceof ProxyError ? error.code : "internal";
-      const away = code === "agent_unreachable" || code === "agent_failed" ||
-        code === "agent_overloaded";
-      if (!away || signal.aborted) throw error;
-      // With a stored state the proxy serves without the agent.
-      if (options.stateDir !== undefined) return USUAL_ID[by](id);
-      const delayMs = backoff.next();
-      const reason = messageOf(error);
-      // The same reason again is no news.
-      log[reason === told ? "debug" : "warn"]("agent not reached; trying again", {
-        error: reason,
-        delay_ms: Math.round(delayMs),
-      });
-      told = reason;
-      await onWaiting(reason);
-      await sleep(clock, delayMs, { signal });
-      if (signal.aborted) throw error;
-    }
   }
 }

@@ -8,7 +8,7 @@ import { ProxyError } from "../base/mod.ts";
 import { AgentClient, Seen } from "../../test/kit/agent_client.ts";
 import { type Answer, eventually, fixture, inTurn } from "../../test/kit/scripted_agent.ts";
 import { readRegistration } from "./registration.ts";
-import type { QueryResult } from "./types.ts";
+import type { QueryResult, Roots } from "./types.ts";
 
 function failsWith(code: string, pattern: RegExp): (error: unknown) => boolean {
   return (error) => {
@@ -68,6 +68,58 @@ test("findSidecar() lists the ids that have one, where the wanted one has none",
     client.agent.findSidecar("web"),
     failsWith("agent_not_found", /not its name; ids with a sidecar here: .*\bweb-1\b/),
   );
+});
+
+for (
+  const [status, text, code, pattern] of [
+    [
+      500,
+      "Connect must be enabled in order to use this endpoint",
+      "agent_failed",
+      /answered 500: Connect must .* endpoint; set connect \{ enabled = true \}/,
+    ],
+    [
+      400,
+      'Invalid query parameter: "ns" - Namespaces are a Consul Enterprise feature',
+      "config_invalid",
+      /Enterprise feature; leave out -namespace \(CONSUL_NAMESPACE\)/,
+    ],
+    [
+      400,
+      "Client sent an HTTP request to an HTTPS server.",
+      "agent_failed",
+      /HTTPS server\.; write https:\/\/ in -http-addr/,
+    ],
+    [
+      404,
+      "<!DOCTYPE html><html>",
+      "agent_not_found",
+      /web": nothing answers to \/v1\/agent\/services at http:\/\/127.*: it is no Consul agent/,
+    ],
+    [404, "404 page not found", "agent_not_found", /it is no Consul agent, or one that is too old/],
+    [
+      403,
+      "Permission denied: anonymous token lacks permission 'service:read' on \"web\"",
+      "agent_forbidden",
+      /on "web" \(give one with -token-file or CONSUL_HTTP_TOKEN\)/,
+    ],
+  ] as const
+) {
+  test(`a refusal of the agent names its fix: ${text}`, async () => {
+    await using client = await AgentClient.start(inTurn({ status, text }));
+    await assert.rejects(client.agent.findSidecar("web"), failsWith(code, pattern));
+  });
+}
+
+test("a datacenter that is not there is named", async () => {
+  await using client = await AgentClient.start(
+    inTurn({ status: 500, text: "No path to datacenter" }),
+    { agent: { datacenter: "dc9" } },
+  );
+  const seen = new Seen<Roots>();
+  client.agent.watchRoots(seen);
+  await eventually(() => seen.errors.length === 1, "the failure");
+  assert.match(seen.errors[0]?.message ?? "", /No path to datacenter "dc9"; is that its name/);
 });
 
 test("findProxy() gives the id of a proxy that can be run", async () => {

@@ -183,19 +183,19 @@ export class Client {
           `${what}: ${text}${this.#forbiddenHint(call, text)}`,
         );
       case 404:
-        return new ProxyError("agent_not_found", `${what}: ${text}`);
+        return new ProxyError(
+          "agent_not_found",
+          isStranger(text)
+            ? `${what}: nothing answers to ${call.path} at ${this.where}: it is no Consul agent, or ` +
+              `one that is too old; is -http-addr (CONSUL_HTTP_ADDR) right?`
+            : `${what}: ${text}`,
+        );
       case 429:
         return new ProxyError("agent_overloaded", `${what}: the agent is overloaded (${text})`);
-      case 400:
-        if (/HTTP request to an HTTPS server/.test(text)) {
-          return new ProxyError(
-            "agent_failed",
-            `${what}: the agent at ${this.where} speaks HTTPS; write https:// in ` +
-              `-http-addr (CONSUL_HTTP_ADDR)`,
-          );
-        }
     }
-    return new ProxyError("agent_failed", `${what}: the agent answered ${wire.status}: ${text}`);
+    const code = /Enterprise feature/.test(text) ? "config_invalid" : "agent_failed";
+    const hint = failureHint(text, call.query?.["dc"] ?? "");
+    return new ProxyError(code, `${what}: the agent answered ${wire.status}: ${text}${hint}`);
   }
 
   #forbiddenHint(call: Call, text: string): string {
@@ -204,6 +204,7 @@ export class Client {
         `this call changes nothing, but Consul takes it for a write: add this host's address there)`;
     }
     if (/ACL not found/.test(text)) return " (the agent does not know the token)";
+    if (/anonymous token/.test(text)) return " (give one with -token-file or CONSUL_HTTP_TOKEN)";
     return call.needs && !/lacks permission/.test(text) ? ` (it takes ${call.needs})` : "";
   }
 
@@ -213,6 +214,28 @@ export class Client {
       result,
     }).add(1);
   }
+}
+
+/** Not what Consul says of something that it does not have. */
+function isStranger(text: string): boolean {
+  return /^<|^status 404$|^404 page not found|not a recognized HTTP API endpoint/.test(text);
+}
+
+/** What to do about a failure, where Consul's own words do not say it. */
+function failureHint(text: string, datacenter: string): string {
+  if (/HTTP request to an HTTPS server/.test(text)) {
+    return "; write https:// in -http-addr (CONSUL_HTTP_ADDR)";
+  }
+  if (/Connect must be enabled/.test(text)) {
+    return "; set connect { enabled = true } on the Consul servers and this agent";
+  }
+  if (/Enterprise feature/.test(text)) {
+    return "; leave out -namespace (CONSUL_NAMESPACE) and -partition (CONSUL_PARTITION)";
+  }
+  if (/No path to datacenter/.test(text) && datacenter) {
+    return ` ${JSON.stringify(datacenter)}; is that its name, and is it joined?`;
+  }
+  return "";
 }
 
 /** Community Edition refuses even the value `default`, which its own replies are full of. */

@@ -265,7 +265,8 @@ const REASONS: Readonly<Record<string, string>> = {
   ECONNRESET: "the connection was reset",
   ENOTFOUND: "the host name cannot be resolved",
   EPROTO: "TLS failed; does the agent speak HTTPS on this port?",
-  ERR_SSL_WRONG_VERSION_NUMBER: "the port does not speak TLS",
+  ERR_SSL_WRONG_VERSION_NUMBER: "the port does not speak TLS; write http:// in -http-addr " +
+    "(CONSUL_HTTP_ADDR), or leave out CONSUL_HTTP_SSL",
 };
 
 const HINTS: readonly (readonly [RegExp, string])[] = [

@@ -87,6 +87,14 @@ test("without what the agent's TLS needs it does not become ready and says why",
       assert.doesNotMatch(postern.output, /listener ready|proxy ready/);
     });
   }
+  await t.test("another CA, where nothing is to be checked", async () => {
+    await using web = await posternSidecar(server, {
+      serviceId: "web-1",
+      args: ["-http-addr", address, "-ca-file", other.tls.caFile, ...client],
+      env: { CONSUL_HTTP_SSL_VERIFY: "false" },
+    });
+    assert.match(web.output, /\[WARN\] +the agent's certificate is not checked.*SSL_VERIFY/);
+  });
   await using _web = await posternSidecar(server, {
     serviceId: "web-1",
     args: ["-http-addr", address, "-ca-file", caFile, ...client],

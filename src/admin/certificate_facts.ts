@@ -5,7 +5,7 @@
  * @module
  */
 
-import { messageOf } from "../base/mod.ts";
+import { formatSpanMs, messageOf } from "../base/mod.ts";
 import { altNamesOf, parseCertificate } from "../identity/mod.ts";
 import { parsePem } from "../wire/mod.ts";
 
@@ -42,6 +42,12 @@ export function factsOfPem(part: object, what: string, pem: string): PemFacts {
 /** Two decimals; negative: expired. */
 export function daysLeft({ notAfterMs }: Dates, nowMs: number): number {
   return Math.floor((notAfterMs - nowMs) / DAY_MS * 100) / 100;
+}
+
+/** For people: `expires in 3h12m`, `expired 2d ago`. */
+export function timeLeft({ notAfterMs }: Dates, nowMs: number): string {
+  const leftMs = notAfterMs - nowMs;
+  return leftMs < 0 ? `expired ${formatSpanMs(-leftMs)} ago` : `expires in ${formatSpanMs(leftMs)}`;
 }
 
 /** Whole days, 0 when expired. */

@@ -14,6 +14,7 @@ import {
   daysLeft,
   factsOfPem,
   isNearExpiry,
+  timeLeft,
   wholeDaysLeft,
 } from "./certificate_facts.ts";
 import { type CredentialsUser, secretUses } from "./credential_uses.ts";
@@ -166,7 +167,7 @@ function secretsInUse(
 export function meshLeafText(snapshot: Snapshot | undefined, nowMs: number): string {
   const mesh = snapshot?.credentials;
   if (!mesh) return "";
-  return `valid until ${dateText(mesh.notAfterMs)}, ${daysLeft(mesh, nowMs)} days`;
+  return `valid until ${dateText(mesh.notAfterMs)}, ${timeLeft(mesh, nowMs)}`;
 }
 
 interface Origin {

@@ -6,7 +6,7 @@
 
 import { html } from "hono/html";
 import type { SecretStatus } from "../secrets/mod.ts";
-import { dateText, daysLeft, isNearExpiry } from "./certificate_facts.ts";
+import { dateText, isNearExpiry, timeLeft } from "./certificate_facts.ts";
 import type { AdminView } from "./view.ts";
 
 /** Certificates fetched on demand may be a thousand; `/config_dump` has them all. */
@@ -64,7 +64,7 @@ function expiryText(
   nowMs: number,
 ): string {
   const until = dateText(certificate.notAfterMs).replace(/:\d\d\.\d+Z$/, "Z").replace("T", " ");
-  const left = `${until}, ${daysLeft(certificate, nowMs)} days`;
+  const left = `${until}, ${timeLeft(certificate, nowMs)}`;
   if (nowMs > certificate.notAfterMs) return `${left}: EXPIRED`;
   return isNearExpiry(certificate, nowMs) ? `${left}: soon` : left;
 }

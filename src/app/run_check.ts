@@ -128,7 +128,9 @@ function warningOf({ message, fields }: LogRecord): readonly string[] {
       // Keys, passwords, and files of Envoy's that may have a key in them.
       return [`warning: ${fields.file} can be read by others (mode ${fields.mode})`];
     case "certificate expires soon and was not replaced":
-      return [`warning: certificate ${fields.secret} expires soon: ${fields.expires}`];
+      return [
+        `warning: certificate ${fields.secret} expires in ${fields.expires_in}: ${fields.expires}`,
+      ];
     case "certificate has expired":
       return [`warning: certificate ${fields.secret} has expired: ${fields.expires}`];
     default:

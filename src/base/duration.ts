@@ -38,3 +38,19 @@ export function parseDurationMs(text: string): number | undefined {
 export function formatDurationMs(ms: number): string {
   return `${Math.round(ms)}ms`;
 }
+
+const SHOWN_UNITS = [["d", 86_400], ["h", 3_600], ["m", 60], ["s", 1]] as const;
+
+/** For people: `3h12m`, `2d`, `0s`; whole units, the largest that there is and the next one. Not negative. */
+export function formatSpanMs(ms: number): string {
+  let left = Math.floor(ms / 1_000);
+  const largest = SHOWN_UNITS.findIndex(([, seconds]) => left >= seconds);
+  if (largest < 0) return "0s";
+  let text = "";
+  for (const [unit, seconds] of SHOWN_UNITS.slice(largest, largest + 2)) {
+    const amount = Math.floor(left / seconds);
+    if (amount > 0) text += `${amount}${unit}`;
+    left -= amount * seconds;
+  }
+  return text;
+}

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { formatDurationMs, parseDurationMs } from "./duration.ts";
+import { formatDurationMs, formatSpanMs, parseDurationMs } from "./duration.ts";
 
 for (
   const [text, want] of [
@@ -59,4 +59,20 @@ for (
     assert.equal(formatDurationMs(ms), want);
     assert.equal(parseDurationMs(want), Math.round(ms));
   });
+}
+
+const [S, M, H, D] = [1_000, 60_000, 3_600_000, 86_400_000];
+for (
+  const [ms, want] of [
+    [0, "0s"],
+    [999, "0s"],
+    [59 * S, "59s"],
+    [4 * M + 5 * S + 999, "4m5s"],
+    [3 * H + 12 * M + 59 * S, "3h12m"],
+    [24 * H - 1, "23h59m"],
+    [2 * D + 59 * M, "2d"],
+    [90 * D + 5 * H, "90d5h"],
+  ] as const
+) {
+  test(`formatSpanMs() writes ${ms} as ${want}`, () => assert.equal(formatSpanMs(ms), want));
 }

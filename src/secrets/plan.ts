@@ -61,7 +61,7 @@ export type SecretSource =
   | {
     readonly kind: "workload";
     readonly address: Address;
-    /** Which of several SVIDs; neither: the first. */
+    /** Which of several SVIDs; neither: the one in use, at first the first. */
     readonly id?: string;
     readonly hint?: string;
     /** Default {@link WITHDRAWAL_GRACE_MS}; 0: none. */

@@ -121,8 +121,13 @@ export async function setUpWorkload(): Promise<WorkloadFixture> {
   };
 }
 
-/** Waits until an answer without what is held has come, and for as long as it is held nevertheless. */
-export async function graceEnds({ clock }: WorkloadFixture): Promise<void> {
+/** Waits until an answer without what is held has come. */
+export async function graceBegins({ clock }: WorkloadFixture): Promise<void> {
   while (!((clock.nextInMs ?? Infinity) <= WITHDRAWAL_GRACE_MS)) await clock.advance(0);
-  await clock.advance(WITHDRAWAL_GRACE_MS);
+}
+
+/** The same, and for as long as it is held nevertheless. */
+export async function graceEnds(set: WorkloadFixture): Promise<void> {
+  await graceBegins(set);
+  await set.clock.advance(WITHDRAWAL_GRACE_MS);
 }

@@ -5,7 +5,15 @@
  * @module
  */
 
-import type { Clock, Gauge, Labels, Log, Stats, Timer } from "../../base/mod.ts";
+import {
+  type Clock,
+  formatSpanMs,
+  type Gauge,
+  type Labels,
+  type Log,
+  type Stats,
+  type Timer,
+} from "../../base/mod.ts";
 import type { CertificateSecret } from "../secret.ts";
 import { type Named, SecretLabels } from "./labels.ts";
 
@@ -130,7 +138,7 @@ export class ExpiryWatch {
     if (nowMs < watched.warnMs) return;
     this.#options.log.warn("certificate expires soon and was not replaced", {
       ...fieldsOf(),
-      days_left: Math.floor(leftMs / DAY_MS * 10) / 10,
+      expires_in: formatSpanMs(leftMs),
     });
     watched.warnMs = leftMs > 2 * LAST_WARNING_MS ? nowMs + leftMs / 2 : Infinity;
   }

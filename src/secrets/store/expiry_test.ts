@@ -20,7 +20,7 @@ function setUp() {
     watch,
     stats,
     said: () =>
-      log.lines.map(({ level, fields }) => `${level} ${fields.serial} ${fields.days_left ?? ""}`),
+      log.lines.map(({ level, fields }) => `${level} ${fields.serial} ${fields.expires_in ?? ""}`),
     value: (name: string) => stats.samples().find((sample) => sample.name === name)?.value,
   };
 }
@@ -38,10 +38,15 @@ test("ExpiryWatch warns at a third, at each half of what is left, and at the end
   assert.equal(value("certificates_near_expiry"), 0);
   assert.equal(value("certificate_days_left"), 30);
   await clock.advance(2);
-  assert.deepEqual(said(), ["warn 01 30"]);
+  assert.deepEqual(said(), ["warn 01 30d"]);
   assert.equal(value("certificates_near_expiry"), 1);
   await clock.advance(29 * DAY_MS);
-  assert.deepEqual(said().slice(1), ["warn 01 15", "warn 01 7.5", "warn 01 3.7", "warn 01 1.8"]);
+  assert.deepEqual(said().slice(1), [
+    "warn 01 15d",
+    "warn 01 7d12h",
+    "warn 01 3d18h",
+    "warn 01 1d21h",
+  ]);
   await clock.advance(DAY_MS);
   const last = said();
   assert.ok(last.length < 25, `${last.length} lines`);
@@ -58,8 +63,8 @@ test("ExpiryWatch warns at a third, at each half of what is left, and at the end
 for (
   const [name, age, want] of [
     ["a new one", 0, []],
-    ["one at two thirds", 60, ["warn 01 30"]],
-    ["one near its end", 89, ["warn 01 1"]],
+    ["one at two thirds", 60, ["warn 01 30d"]],
+    ["one near its end", 89, ["warn 01 1d"]],
     ["one that has expired", 91, ["error 01 "]],
     ["one from the future", -10, []],
   ] as const
@@ -108,6 +113,6 @@ test("ExpiryWatch has one timer for a thousand certificates, and counts the wors
   await clock.advance(21 * DAY_MS);
   assert.equal(value("certificate_days_left"), 9);
   assert.equal(value("certificates_near_expiry"), 2);
-  assert.deepEqual(said(), ["warn 0 10", "warn 1 10.3"]);
+  assert.deepEqual(said(), ["warn 0 10d", "warn 1 10d8h"]);
   watch.close();
 });

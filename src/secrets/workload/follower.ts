@@ -12,11 +12,15 @@ import type { SecretSpec } from "../spec.ts";
 
 /** What a message says about one reference. */
 export type Reading =
-  | { readonly kind: "there"; readonly spec: SecretSpec }
+  /** `another`: not the one in use, which it has no more. */
+  | {
+    readonly kind: "there" | "another";
+    /** Throws `credentials_invalid` where it cannot be used. */
+    readonly spec: () => SecretSpec;
+  }
   /** Continues "Cannot use ...: ". */
   | { readonly kind: "absent"; readonly fact: string };
 
-/** Throws `credentials_invalid` where the message has it and it cannot be used. */
 export type ReadMessage<M> = (message: M) => Reading;
 
 export interface FollowerOptions {
@@ -25,10 +29,17 @@ export interface FollowerOptions {
   readonly name: string;
   /** Decodes and checks; throws `credentials_invalid`. */
   readonly load: (spec: SecretSpec) => Promise<Secret>;
+  /** It is in use from now on. */
+  readonly onTaken: (secret: Secret) => void;
   readonly clock: Clock;
   /** What was taken back stays for this long, in case a new answer takes its place. */
   readonly graceMs: number;
 }
+
+type Found =
+  | { readonly kind: "secret"; readonly secret: Secret; readonly isAnother: boolean }
+  | { readonly kind: "fault"; readonly reason: string; readonly isAnother: boolean }
+  | { readonly kind: "absent"; readonly reason: string };
 
 export class Follower {
   readonly #options: FollowerOptions;
@@ -43,6 +54,8 @@ export class Follower {
   /** Told of last, and not mended since. */
   #fault = "";
   #grace: Timer | undefined;
+  /** What ends the grace. */
+  #afterGrace = () => {};
   /** What the grace is or was given to, so that one who takes and gives the same has no second one. */
   #graced: { readonly certPem: string; readonly endsMs: number } | undefined;
 
@@ -80,7 +93,7 @@ export class Follower {
   withdraw(reason: string): void {
     this.#epoch++;
     this.#next = undefined;
-    if (this.#state === "there") this.#takeBack(reason);
+    if (this.#state === "there") this.#takeBack(() => this.#remove(reason));
   }
 
   close(): void {
@@ -98,28 +111,38 @@ export class Follower {
       const epoch = this.#epoch;
       const found = await this.#find(read);
       if (this.#epoch !== epoch) continue;
-      if (found.kind === "secret") this.#accept(found.secret);
-      else if (found.kind === "fault") this.reject(found.reason);
-      else if (this.#state === "there") this.#takeBack(found.reason);
-      else if (this.#state === "unknown") this.#remove(found.reason);
+      this.#take(found);
     }
     this.#working = false;
   }
 
-  async #find(read: () => Reading): Promise<
-    | { readonly kind: "secret"; readonly secret: Secret }
-    | { readonly kind: "fault"; readonly reason: string }
-    | { readonly kind: "absent"; readonly reason: string }
-  > {
+  async #find(read: () => Reading): Promise<Found> {
     const { name, load } = this.#options;
+    const reading = read();
+    if (reading.kind === "absent") {
+      return { kind: "absent", reason: `Cannot use ${name}: ${reading.fact}` };
+    }
+    const isAnother = reading.kind === "another";
     try {
-      const reading = read();
-      if (reading.kind === "absent") {
-        return { kind: "absent", reason: `Cannot use ${name}: ${reading.fact}` };
-      }
-      return { kind: "secret", secret: await load(reading.spec) };
+      return { kind: "secret", secret: await load(reading.spec()), isAnother };
     } catch (error) {
-      return { kind: "fault", reason: `Cannot use ${name}: ${messageOf(error)}` };
+      return { kind: "fault", reason: `Cannot use ${name}: ${messageOf(error)}`, isAnother };
+    }
+  }
+
+  #take(found: Found): void {
+    const isThere = this.#state === "there";
+    switch (found.kind) {
+      case "secret":
+        if (!found.isAnother || !isThere) return this.#accept(found.secret);
+        return this.#takeBack(() => this.#accept(found.secret));
+      case "fault":
+        this.reject(found.reason);
+        if (found.isAnother && isThere) this.#takeBack(() => this.#remove(found.reason));
+        return;
+      case "absent":
+        if (isThere) this.#takeBack(() => this.#remove(found.reason));
+        else if (this.#state === "unknown") this.#remove(found.reason);
     }
   }
 
@@ -130,16 +153,19 @@ export class Follower {
     this.#fault = "";
     this.#state = "there";
     this.#told = secret;
+    this.#options.onTaken(secret);
     // The same again is told where it ends a fault.
     if (!same || mended) this.#options.events.onSecret(secret, "");
   }
 
-  #takeBack(reason: string): void {
+  /** `then`: what becomes of it if nothing else comes. */
+  #takeBack(then: () => void): void {
+    this.#afterGrace = then;
     if (this.#grace) return;
     const { clock } = this.#options;
     const leftMs = this.#graceEndsMs() - clock.monotonic();
-    if (leftMs <= 0) return this.#remove(reason);
-    this.#grace = clock.after(leftMs, () => this.#remove(reason));
+    if (leftMs <= 0) return then();
+    this.#grace = clock.after(leftMs, () => this.#afterGrace());
   }
 
   #graceEndsMs(): number {

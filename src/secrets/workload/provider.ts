@@ -11,6 +11,7 @@ import { createGrpcChannel, type GrpcChannel, type MessageType } from "../grpc/m
 import { loadSecret, mergeValidation, type ReadSource, type TlsFault } from "../load/mod.ts";
 import { type SecretRef, WITHDRAWAL_GRACE_MS } from "../plan.ts";
 import type { SecretEvents, SecretProvider, SecretWatch } from "../provider.ts";
+import type { SecretType } from "../secret.ts";
 import type { SecretSpec } from "../spec.ts";
 import { Feed } from "./feed.ts";
 import { Follower, type ReadMessage } from "./follower.ts";
@@ -23,7 +24,14 @@ import {
 } from "./messages.ts";
 import { loadWorkloadProtobuf, WORKLOAD_METHODS, type WorkloadMethod } from "./proto.ts";
 import { type StreamEvents, WorkloadStream } from "./stream.ts";
-import { absence, bundlesFor, certificateSpecOf, chooseSvid, validationSpecOf } from "./svid.ts";
+import {
+  absence,
+  bundlesFor,
+  certificateSpecOf,
+  chooseSvid,
+  type SvidChoice,
+  validationSpecOf,
+} from "./svid.ts";
 
 export interface WorkloadDeps {
   readonly clock: Clock;
@@ -49,6 +57,8 @@ class WorkloadProvider implements SecretProvider {
   readonly #svids: Feed<SvidMessage>;
   readonly #bundles: Feed<BundlesMessage>;
   readonly #readers = new Map<Follower, ReadMessage<SvidMessage>>();
+  /** By {@link keyOf} a choice; kept while nothing of it is offered. */
+  readonly #idsInUse = new Map<string, string>();
   #hasBundles = true;
   #closed = false;
 
@@ -84,15 +94,19 @@ class WorkloadProvider implements SecretProvider {
     }
     const follower = new Follower({
       events,
+      onTaken: (secret) => {
+        const id = secret.type === "certificate" ? secret.uris[0] : undefined;
+        if (id !== undefined) this.#idsInUse.set(keyOf(source), id);
+      },
       name: `"${name}" of ${this.#where}`,
       load: (spec) => this.#load(ref, spec),
       clock: this.#deps.clock,
       graceMs: source.withdrawalGraceMs ?? WITHDRAWAL_GRACE_MS,
     });
-    this.#readers.set(follower, readerOf(ref));
+    this.#readers.set(follower, this.#readerOf(type, source));
     const chosen = source.id !== undefined || source.hint !== undefined;
     if (type === "certificate" || chosen || !this.#hasBundles) {
-      this.#svids.add(follower, readerOf(ref));
+      this.#svids.add(follower, this.#readerOf(type, source));
     } else this.#bundles.add(follower, readBundles);
     return {
       refresh: () => {
@@ -143,6 +157,23 @@ class WorkloadProvider implements SecretProvider {
     }
   }
 
+  #readerOf(type: SecretType, choice: SvidChoice): ReadMessage<SvidMessage> {
+    return (message) => {
+      const idInUse = this.#idsInUse.get(keyOf(choice));
+      const svid = chooseSvid(message, choice, idInUse);
+      if (!svid) return { kind: "absent", fact: absence(message) };
+      const isGone = idInUse !== undefined &&
+        !message.svids.some(({ spiffeId }) => spiffeId === idInUse);
+      return {
+        kind: isGone ? "another" : "there",
+        spec: () =>
+          type === "certificate"
+            ? certificateSpecOf(svid)
+            : validationSpecOf(bundlesFor(svid, message), message.crls),
+      };
+    };
+  }
+
   #load(ref: SecretRef, spec: SecretSpec): ReturnType<typeof loadSecret> {
     const { clock, read, tlsFault } = this.#deps;
     const whole = spec.type === "validation" && ref.defaults
@@ -152,19 +183,12 @@ class WorkloadProvider implements SecretProvider {
   }
 }
 
-function readerOf({ type, source }: SecretRef): ReadMessage<SvidMessage> {
-  const choice = source.kind === "workload" ? source : {};
-  return (message) => {
-    const svid = chooseSvid(message, choice);
-    if (!svid) return { kind: "absent", fact: absence(message) };
-    const spec = type === "certificate"
-      ? certificateSpecOf(svid)
-      : validationSpecOf(bundlesFor(svid, message), message.crls);
-    return { kind: "there", spec };
-  };
+/** References that mean the same SVID go by the same one. */
+function keyOf({ id, hint }: SvidChoice): string {
+  return JSON.stringify([id, hint]);
 }
 
 const readBundles: ReadMessage<BundlesMessage> = ({ bundles, crls }) => ({
   kind: "there",
-  spec: validationSpecOf(bundles, crls),
+  spec: () => validationSpecOf(bundles, crls),
 });

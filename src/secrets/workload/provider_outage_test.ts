@@ -124,8 +124,8 @@ test("createWorkloadProvider() opens again at once after a good end", async () =
   set.server.hangUp("svids");
   await set.server.settles("svids", 0);
   while (set.server.opened.svids < 2) await set.clock.advance(0);
-  set.server.sendSvids({ svids: [svidOf(CA, API)] });
-  assert.deepEqual((await followed.certificate()).uris, [API]);
+  set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
+  assert.deepEqual((await followed.certificate()).uris, [WEB]);
 });
 
 test("createWorkloadProvider() gives up a stream that stays silent", async () => {

@@ -20,17 +20,25 @@ import { DerReader, formatPem, TAG } from "../../wire/mod.ts";
 import type { CertificateSpec, DataSource, ValidationSpec } from "../spec.ts";
 import { type Bundles, shown, type Svid, type SvidMessage } from "./messages.ts";
 
-/** Which of several; neither: the first. */
+/** Which of several; neither: any. */
 export interface SvidChoice {
   readonly id?: string;
   readonly hint?: string;
 }
 
-/** The first that fits: hints should be unique, and where they are not the first counts. */
-export function chooseSvid(message: SvidMessage, { id, hint }: SvidChoice): Svid | undefined {
-  return message.svids.find((svid) =>
+/**
+ * Of those that fit the one whose id is in use, else the first: an agent names them in an order that it
+ * changes, and hints, which should be unique, may not be.
+ */
+export function chooseSvid(
+  { svids }: SvidMessage,
+  { id, hint }: SvidChoice,
+  idInUse?: string,
+): Svid | undefined {
+  const fitting = svids.filter((svid) =>
     (id === undefined || svid.spiffeId === id) && (hint === undefined || svid.hint === hint)
   );
+  return fitting.find(({ spiffeId }) => spiffeId === idInUse) ?? fitting[0];
 }
 
 /** What there is instead of what was wanted. */

@@ -1,0 +1,114 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { createAuthority } from "../../../test/kit/certificates.ts";
+import {
+  graceBegins,
+  graceEnds,
+  setUpWorkload as setUp,
+} from "../../../test/kit/workload_provider.ts";
+import { type SvidFields, svidOf } from "../../../test/kit/workload_server.ts";
+import { WITHDRAWAL_GRACE_MS } from "../plan.ts";
+
+const WEB = "spiffe://example.org/web";
+const API = "spiffe://example.org/api";
+const CA = createAuthority({ trustDomain: "example.org" });
+const OTHER = createAuthority({ trustDomain: "other.test" });
+const web = (options: Partial<SvidFields> = {}) => svidOf(CA, WEB, options);
+const api = (options: Partial<SvidFields> = {}) => svidOf(CA, API, options);
+
+/** Follows the SVID that the agent names first, which is `web`. */
+async function setUpWeb(choice: { readonly hint?: string } = {}) {
+  const set = await setUp();
+  set.server.sendSvids({ svids: [web(choice), api()] });
+  const followed = set.follow("certificate", choice);
+  assert.deepEqual((await followed.certificate()).uris, [WEB]);
+  return {
+    set,
+    followed,
+    /** The id of what is told next. */
+    next: async () => (await followed.certificate()).uris.join(),
+    send: (...svids: readonly SvidFields[]) => set.server.sendSvids({ svids }),
+    [Symbol.asyncDispose]: () => set[Symbol.asyncDispose](),
+  };
+}
+
+test("createWorkloadProvider() stays with its identity when the agent names another first", async () => {
+  await using story = await setUpWeb();
+  story.send(api(), web());
+  assert.equal(await story.next(), WEB);
+});
+
+test("createWorkloadProvider() stays with its identity when the agent is back", async () => {
+  await using story = await setUpWeb();
+  const { set, followed } = story;
+  set.server.kill();
+  await followed.fault("unreachable", /Cannot read from the Workload API/);
+  story.send(api(), web());
+  await set.server.start();
+  await set.clock.advance(500);
+  assert.equal(await story.next(), WEB);
+});
+
+test("createWorkloadProvider() returns to its identity after a withdrawal of all", async () => {
+  await using story = await setUpWeb();
+  const { set, followed } = story;
+  set.server.end("svids", 7, "no identity issued");
+  await followed.fault("unreachable", /nothing is registered/);
+  await graceEnds(set);
+  await followed.removed();
+  story.send(api(), web());
+  await set.clock.advance(500);
+  assert.equal(await story.next(), WEB);
+});
+
+test("createWorkloadProvider() gives an identity that is gone its grace before it takes another", async () => {
+  await using story = await setUpWeb();
+  const { set, followed } = story;
+  story.send(api());
+  await graceBegins(set);
+  await set.clock.advance(WITHDRAWAL_GRACE_MS - 1);
+  assert.ok(followed.silent);
+  await set.clock.advance(1);
+  assert.equal(await story.next(), API);
+  // And stays with that.
+  story.send(web(), api());
+  assert.equal(await story.next(), API);
+});
+
+test("createWorkloadProvider() stays with an identity that is replaced within its grace", async () => {
+  await using story = await setUpWeb();
+  const { set, followed } = story;
+  story.send(api());
+  await graceBegins(set);
+  story.send(api(), web());
+  assert.equal(await story.next(), WEB);
+  await set.clock.advance(WITHDRAWAL_GRACE_MS);
+  assert.ok(followed.silent);
+});
+
+test("createWorkloadProvider() drops an identity that is gone where the other cannot be used", async () => {
+  await using story = await setUpWeb();
+  const { set, followed } = story;
+  story.send(api({ key: web().key }));
+  await followed.fault("rejected", /does not belong to its leaf/);
+  await graceEnds(set);
+  await followed.removed();
+});
+
+test("createWorkloadProvider() goes with a hint that moves to another identity, at once", async () => {
+  await using story = await setUpWeb({ hint: "inner" });
+  story.send(web(), api({ hint: "inner" }));
+  assert.equal(await story.next(), API);
+});
+
+test("createWorkloadProvider() takes the bundle of the identity in use", async () => {
+  await using story = await setUpWeb();
+  const { set } = story;
+  // Of an agent that has no method for bundles alone.
+  set.server.end("bundles", 12, "unknown method");
+  const partner = svidOf(OTHER, "spiffe://other.test/web");
+  story.send(partner, web());
+  assert.equal(await story.next(), WEB);
+  const { bundles } = await set.follow("validation").validation();
+  assert.deepEqual(Object.keys(bundles), ["example.org"]);
+});

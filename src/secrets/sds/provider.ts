@@ -28,6 +28,7 @@ import {
   type ReadSource,
   type TlsFault,
 } from "../load/mod.ts";
+import { Arrivals } from "../file/arrivals.ts";
 import type { SdsApi, SdsServer, SecretRef } from "../plan.ts";
 import type { SecretEvents, SecretProvider, SecretWatch } from "../provider.ts";
 import type { Secret } from "../secret.ts";
@@ -69,6 +70,7 @@ class SdsProvider implements SecretProvider {
   readonly #deps: SdsDeps;
   readonly #log: Log;
   readonly #channel: GrpcChannel;
+  readonly #arrivals: Arrivals;
   readonly #stats: SdsStats;
   readonly #health: ServerHealth;
   readonly #names: SecretNames;
@@ -96,6 +98,14 @@ class SdsProvider implements SecretProvider {
     this.#stats = new SdsStats(stats, `sds ${server.name}`);
     this.#health = new ServerHealth(clock, this.#log);
     this.#lost = retryOf({ clock, random, server });
+    this.#arrivals = new Arrivals({
+      clock,
+      random,
+      addresses: server.addresses,
+      onArrival: () => {
+        for (const stream of this.#streams) stream.refresh();
+      },
+    });
     const allowFiles = deps.followFiles !== undefined;
     this.#names = new SecretNames({ clock, stats: this.#stats, allowFiles });
     this.#channel = createGrpcChannel({
@@ -150,6 +160,7 @@ class SdsProvider implements SecretProvider {
     this.#changed.clear();
     for (const stream of this.#streams) stream.close();
     this.#streams.clear();
+    this.#arrivals.end();
     this.#channel.close();
     this.#stats.close();
     return Promise.resolve();
@@ -236,16 +247,21 @@ class SdsProvider implements SecretProvider {
   #end(stream: SdsStream): void {
     stream.close();
     this.#streams.delete(stream);
-    this.#failing.delete(stream);
+    this.#mended(stream);
     this.#setAnswering(stream, false);
     if (this.#shared === stream) this.#shared = undefined;
   }
 
   #reached(stream: SdsStream): void {
     this.#setAnswering(stream, true);
-    this.#failing.delete(stream);
+    this.#mended(stream);
     if (this.#failing.size === 0) this.#health.reached();
     this.#names.each(stream.names, (of) => of.reached());
+  }
+
+  #mended(stream: SdsStream): void {
+    this.#failing.delete(stream);
+    if (this.#failing.size === 0) this.#arrivals.end();
   }
 
   #setAnswering(stream: SdsStream, is: boolean): void {
@@ -276,6 +292,7 @@ class SdsProvider implements SecretProvider {
     if (wasWell) return "again";
     this.#count("failure", stream.names);
     this.#failing.add(stream);
+    this.#arrivals.begin();
     this.#health.failed(status);
     const text =
       `Cannot read from the SDS server "${this.#server.name}" at ${this.#where}: ${reason}`;

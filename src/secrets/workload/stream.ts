@@ -67,8 +67,10 @@ export class WorkloadStream {
     this.#open();
   }
 
-  /** Opens it now if it waits to be opened, or was given up. */
+  /** There may be another server now: opens it if it waits to be opened, or was given up. */
   refresh(): void {
+    this.#backoff.reset();
+    this.#patience.reset();
     if (!this.#call && !this.#closed) this.#open();
   }
 

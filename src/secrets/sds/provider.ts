@@ -59,6 +59,9 @@ export interface SdsDeps {
   readonly limits?: Partial<GrpcLimits>;
 }
 
+/** Names in one log line. */
+const NAMES_SHOWN = 10;
+
 /** Every reference watched must be of this server and variant. */
 export function createSdsProvider(server: SdsServer, api: SdsApi, deps: SdsDeps): SecretProvider {
   return new SdsProvider(server, api, deps);
@@ -283,8 +286,10 @@ class SdsProvider implements SecretProvider {
     }
     const several = stream.names.size > 1;
     if (status.code === GRPC_INVALID_ARGUMENT && several && stream === this.#shared) {
-      const message = "sds server refused several names at once, one stream each from now on";
-      this.#log.info(message, { reason });
+      // Because one of them is refused, or because it takes one at a time (SPIRE): alone they tell.
+      const message = "sds server refused these names together, asked for each alone";
+      const names = [...stream.names].slice(0, NAMES_SHOWN).join(", ");
+      this.#log.info(message, { names, count: stream.names.size, reason });
       this.#oneEach = true;
       this.#reopen();
       return "stop";
@@ -293,9 +298,14 @@ class SdsProvider implements SecretProvider {
     this.#count("failure", stream.names);
     this.#failing.add(stream);
     this.#arrivals.begin();
-    this.#health.failed(status);
-    const text =
-      `Cannot read from the SDS server "${this.#server.name}" at ${this.#where}: ${reason}`;
+    const [name, second] = stream.names;
+    const only = second === undefined ? name : undefined;
+    this.#health.failed(status, only);
+    const server = `SDS server "${this.#server.name}" at ${this.#where}`;
+    const isRefused = only !== undefined && status.code === GRPC_INVALID_ARGUMENT;
+    const text = isRefused
+      ? `The ${server} refused "${only}": ${reason}`
+      : `Cannot read from the ${server}: ${reason}`;
     this.#names.each(stream.names, (of) => of.unreachable(text));
     return "again";
   }

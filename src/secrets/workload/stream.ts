@@ -5,6 +5,7 @@
  * @module
  */
 
+import process from "node:process";
 import { Backoff, type Clock, type Random, type Timer } from "../../base/mod.ts";
 import {
   formatStatus,
@@ -42,6 +43,12 @@ export interface StreamOptions {
   readonly events: StreamEvents;
   /** For people: `the Workload API at unix:///run/agent.sock`. */
   readonly where: string;
+}
+
+/** What an agent sees at the other end of its socket, and selectors are about. */
+function caller(): string {
+  const { getuid, getgid, pid } = process;
+  return `uid ${getuid?.()}, gid ${getgid?.()}, pid ${pid}`;
 }
 
 /** A stream that ended well is opened again at once, unless it had hardly begun. */
@@ -122,7 +129,7 @@ export class WorkloadStream {
         return this.#again(this.#patience.next());
       case GRPC_PERMISSION_DENIED:
         return this.#againAfter(
-          this.#tell("denied", `nothing is registered for this process (${said})`),
+          this.#tell("denied", `nothing is registered for this process: ${caller()} (${said})`),
         );
       default:
         return this.#againAfter(this.#tell("unreachable", said));

@@ -73,6 +73,7 @@ async function check(options: ProxyOptions): Promise<readonly string[]> {
     const secrets = await answered(source);
     const faults = [...new Set(faultsOf(secrets, source))];
     if (faults.length > 0) {
+      faults.push(...askedAs(secrets.filter(({ state }) => state !== "active")));
       const lines = faults.map((fault) => `\n  ${fault}`).join("");
       throw new ProxyError("config_invalid", `Cannot use configuration "${mode.file}":${lines}`);
     }
@@ -81,6 +82,7 @@ async function check(options: ProxyOptions): Promise<readonly string[]> {
       ...noted.flatMap(warningOf),
       // Rules of several users make several secrets of one file.
       ...new Set(secrets.map(describe)),
+      ...askedAs(secrets),
       `${mode.file} is valid: ${snapshot ? summary(snapshot) : "nothing is configured"}`,
     ];
   } finally {
@@ -117,6 +119,13 @@ function faultsOf(secrets: readonly SecretStatus[], source: FileSource): readonl
   const silent = secrets.filter(({ state, fault }) => state !== "active" && fault === "")
     .map(({ name, source }) => `secret ${name} (${source}): ${SILENT}`);
   return [...source.refused.map(({ what, reason }) => `${what}: ${reason}`), ...silent];
+}
+
+/** Agents that attest processes answer another user otherwise, such as the service's. */
+function askedAs(secrets: readonly SecretStatus[]): readonly string[] {
+  if (!secrets.some(({ source }) => /^(workload|sds) /.test(source))) return [];
+  const who = `uid ${process.getuid?.()}, gid ${process.getgid?.()}`;
+  return [`asked as ${who}; where an agent gives by user, check as the user of the service`];
 }
 
 /** What the proxy would log of a configuration that it takes. */

@@ -1,63 +1,39 @@
 import assert from "node:assert/strict";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import test from "node:test";
-import { createAuthority } from "../kit/certificates.ts";
 import { expectRefused, startEcho, waitForEcho, waitForRefusal } from "../kit/echo.ts";
 import { sdsSecret } from "../kit/envoy_tls.ts";
 import { startPosternTls } from "../kit/postern_tls.ts";
 import { freePort } from "../kit/ports.ts";
 import { eventually, pause } from "../kit/process.ts";
-import { type SdsPeer, startSdsPeer, type WorkloadState } from "../kit/sds_peer.ts";
+import {
+  type AgentSvid,
+  type TrustDomain,
+  trustDomainOf,
+  withSpireAgent,
+  workloadState,
+} from "../kit/spire_agent.ts";
 import { within } from "../kit/starvation.ts";
 import { probeTls } from "../kit/tls_probe.ts";
 import { clientPair, TlsSession, TlsTraffic } from "../kit/tls_session.ts";
 import { SUBJECTS, waitForLeaf } from "../kit/tls_subjects.ts";
 
-/** A trust domain with its CA. */
-const domainOf = (trustDomain: string) => {
-  const ca = createAuthority({ trustDomain });
-  const id = (name: string) => `spiffe://${trustDomain}/${name}`;
-  return {
-    ca,
-    name: `spiffe://${trustDomain}`,
-    svid: (name: string) => ({ id: id(name), ...ca.issueLeaf({ service: name, uri: id(name) }) }),
-  };
-};
-const own = domainOf("own.example");
-const partner = domainOf("partner.example");
-const stranger = domainOf("stranger.example");
+const own = trustDomainOf("own.example");
+const partner = trustDomainOf("partner.example");
+const stranger = trustDomainOf("stranger.example");
 /** Of the partner's CA, with an identity of ours. */
 const forged = (() => {
   const uri = `${own.name}/api`;
   return { id: uri, ...partner.ca.issueLeaf({ service: "api", uri }) };
 })();
-type Svid = ReturnType<typeof own.svid>;
 
 const stateOf = (
-  svids: readonly (Svid & { readonly hint?: string })[],
-  ...domains: readonly (typeof own)[]
-): WorkloadState => ({
-  trustDomain: own.name,
-  svids,
-  bundles: Object.fromEntries([own, ...domains].map(({ name, ca }) => [name, ca.rootPem])),
-});
-
-const withAgent = async (use: (agent: SdsPeer, socket: string) => Promise<void>) => {
-  const directory = await mkdtemp(join(tmpdir(), "postern-workload-"));
-  try {
-    const socket = join(directory, "api.sock");
-    await using agent = await startSdsPeer({ listen: `unix:${socket}`, habits: "spire" });
-    await use(agent, socket);
-  } finally {
-    await rm(directory, { recursive: true, force: true });
-  }
-};
+  svids: readonly (AgentSvid & { readonly hint?: string })[],
+  ...others: readonly TrustDomain[]
+) => workloadState(svids, own, ...others);
 
 for (const [subject, startProxy] of SUBJECTS) {
   test(`${subject} takes all bundles of a SPIRE agent, and no domain's CA for another's identity`, async () => {
-    await withAgent(async (agent) => {
+    await withSpireAgent(async (agent) => {
       await using echo = await startEcho({ host: "127.0.0.1" });
       const [first, api, partnerApi] = [own.svid("web"), own.svid("api"), partner.svid("api")];
       await agent.setWorkload(stateOf([first], partner));
@@ -75,7 +51,7 @@ for (const [subject, startProxy] of SUBJECTS) {
         },
       });
       const place = await waitForLeaf(proxy, first, clientPair(api), { timeoutMs: 60_000 });
-      const takes = async (svid: Svid) => (await probeTls(place, clientPair(svid))).accepted;
+      const takes = async (svid: AgentSvid) => (await probeTls(place, clientPair(svid))).accepted;
       const taken = async () => {
         const callers = [api, partnerApi, stranger.svid("api"), forged];
         return await Promise.all(callers.map(takes));
@@ -96,7 +72,7 @@ for (const [subject, startProxy] of SUBJECTS) {
 }
 
 test("Workload API: an SVID is served, rotated without a dropped handshake, and withdrawn", async () => {
-  await withAgent(async (agent, socket) => {
+  await withSpireAgent(async (agent, socket) => {
     await using echo = await startEcho({ host: "127.0.0.1" });
     const [first, api, partnerApi] = [own.svid("web"), own.svid("api"), partner.svid("api")];
     const port = await freePort("127.0.0.1");
@@ -111,7 +87,7 @@ test("Workload API: an SVID is served, rotated without a dropped handshake, and 
 
     await agent.setWorkload(stateOf([first]));
     const place = await waitForLeaf(proxy, first, clientPair(api), { timeoutMs: 60_000 });
-    const takes = async (svid: Svid) => (await probeTls(place, clientPair(svid))).accepted;
+    const takes = async (svid: AgentSvid) => (await probeTls(place, clientPair(svid))).accepted;
     assert.equal(await takes(partnerApi), false);
     assert.equal(await takes(forged), false);
     assert.equal((await probeTls(place)).accepted, false);
@@ -156,7 +132,7 @@ test("Workload API: an SVID is served, rotated without a dropped handshake, and 
 });
 
 test("Workload API: of several SVIDs the one wanted, by id and by hint", async () => {
-  await withAgent(async (agent, socket) => {
+  await withSpireAgent(async (agent, socket) => {
     await using echo = await startEcho({ host: "127.0.0.1" });
     const [web, db, api] = [own.svid("web"), own.svid("db"), own.svid("api")];
     await agent.setWorkload(stateOf([web, { ...db, hint: "internal" }, api]));
@@ -179,7 +155,7 @@ test("Workload API: of several SVIDs the one wanted, by id and by hint", async (
 });
 
 test("Workload API: both sides of a connection, by SPIFFE ids", async () => {
-  await withAgent(async (agent, socket) => {
+  await withSpireAgent(async (agent, socket) => {
     await using echo = await startEcho({ host: "127.0.0.1" });
     await agent.setWorkload(stateOf([own.svid("web")]));
     const tls = { source: "workload", socket: `unix://${socket}` };

@@ -60,7 +60,7 @@ export function follow(spec: SecretSpec, setup: FollowSetup = {}): Followed {
 let reading = 0;
 
 /** Counts what is asked of the disk and not answered yet: the fake clock stands still meanwhile. */
-function counted(files: FileSystem): FileSystem {
+export function counted(files: FileSystem): FileSystem {
   const count = async <T>(answer: Promise<T>) => {
     reading++;
     try {

@@ -43,21 +43,24 @@ export class ServerHealth {
     this.#told.clear();
   }
 
-  failed(status: GrpcStatus): void {
+  /** `name`: of the only secret that it is about. */
+  failed(status: GrpcStatus, name?: string): void {
     const nowMs = this.#clock.monotonic();
     this.#failingSinceMs ??= nowMs;
     const reason = formatStatus(status);
+    const about = { reason, ...(name !== undefined && { name }) };
+    const fault = JSON.stringify(about);
     const forMs = nowMs - this.#failingSinceMs;
     const passing = PASSING.includes(status.code);
     const loud = !passing || forMs >= PERSISTENT_MS;
     // One persistent fault in many words is one line.
-    const known = this.#told.has(reason) || (passing && this.#told.size > 0);
+    const known = this.#told.has(fault) || (passing && this.#told.size > 0);
     if (!loud || known || this.#told.size >= TOLD_LIMIT) {
-      this.#log.debug("sds stream failed", { reason });
+      this.#log.debug("sds stream failed", about);
       return;
     }
-    this.#told.add(reason);
-    const fields = { reason, ...(forMs > 0 && { failing_ms: Math.round(forMs) }) };
+    this.#told.add(fault);
+    const fields = { ...about, ...(forMs > 0 && { failing_ms: Math.round(forMs) }) };
     this.#log.warn("sds stream failed", fields);
   }
 }

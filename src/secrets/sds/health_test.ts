@@ -14,7 +14,7 @@ function healthWorld() {
     lines.filter(({ level }) => level !== "debug").map(({ level, message, fields }) =>
       [level, message, fields?.reason ?? ""].join(" ").trim()
     );
-  return { clock, health, said };
+  return { clock, health, lines, said };
 }
 
 const denied = (name: string) => grpcStatus(GRPC_INVALID_ARGUMENT, `not authorized for "${name}"`);
@@ -29,6 +29,15 @@ test("ServerHealth tells each fault once where those of several names take turns
   health.reached();
   health.failed(denied("web"));
   assert.deepEqual(said().slice(2), [AGAIN, `${LINE} "web"`]);
+});
+
+test("ServerHealth names whom a fault is about, and tells the same fault of each", () => {
+  const { health, lines } = healthWorld();
+  for (const name of ["web", "ALL", "web"]) {
+    health.failed(grpcStatus(GRPC_INVALID_ARGUMENT, "no"), name);
+  }
+  const warned = lines.filter(({ level }) => level === "warn");
+  assert.deepEqual(warned.map(({ fields }) => fields?.name), ["web", "ALL"]);
 });
 
 test("ServerHealth tells some of many faults", () => {

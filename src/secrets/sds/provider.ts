@@ -28,6 +28,7 @@ import {
   type ReadSource,
   type TlsFault,
 } from "../load/mod.ts";
+import { Arrivals } from "../file/arrivals.ts";
 import type { SdsApi, SdsServer, SecretRef } from "../plan.ts";
 import type { SecretEvents, SecretProvider, SecretWatch } from "../provider.ts";
 import type { Secret } from "../secret.ts";
@@ -58,6 +59,9 @@ export interface SdsDeps {
   readonly limits?: Partial<GrpcLimits>;
 }
 
+/** Names in one log line. */
+const NAMES_SHOWN = 10;
+
 /** Every reference watched must be of this server and variant. */
 export function createSdsProvider(server: SdsServer, api: SdsApi, deps: SdsDeps): SecretProvider {
   return new SdsProvider(server, api, deps);
@@ -69,6 +73,7 @@ class SdsProvider implements SecretProvider {
   readonly #deps: SdsDeps;
   readonly #log: Log;
   readonly #channel: GrpcChannel;
+  readonly #arrivals: Arrivals;
   readonly #stats: SdsStats;
   readonly #health: ServerHealth;
   readonly #names: SecretNames;
@@ -96,6 +101,14 @@ class SdsProvider implements SecretProvider {
     this.#stats = new SdsStats(stats, `sds ${server.name}`);
     this.#health = new ServerHealth(clock, this.#log);
     this.#lost = retryOf({ clock, random, server });
+    this.#arrivals = new Arrivals({
+      clock,
+      random,
+      addresses: server.addresses,
+      onArrival: () => {
+        for (const stream of this.#streams) stream.refresh();
+      },
+    });
     const allowFiles = deps.followFiles !== undefined;
     this.#names = new SecretNames({ clock, stats: this.#stats, allowFiles });
     this.#channel = createGrpcChannel({
@@ -150,6 +163,7 @@ class SdsProvider implements SecretProvider {
     this.#changed.clear();
     for (const stream of this.#streams) stream.close();
     this.#streams.clear();
+    this.#arrivals.end();
     this.#channel.close();
     this.#stats.close();
     return Promise.resolve();
@@ -236,16 +250,21 @@ class SdsProvider implements SecretProvider {
   #end(stream: SdsStream): void {
     stream.close();
     this.#streams.delete(stream);
-    this.#failing.delete(stream);
+    this.#mended(stream);
     this.#setAnswering(stream, false);
     if (this.#shared === stream) this.#shared = undefined;
   }
 
   #reached(stream: SdsStream): void {
     this.#setAnswering(stream, true);
-    this.#failing.delete(stream);
+    this.#mended(stream);
     if (this.#failing.size === 0) this.#health.reached();
     this.#names.each(stream.names, (of) => of.reached());
+  }
+
+  #mended(stream: SdsStream): void {
+    this.#failing.delete(stream);
+    if (this.#failing.size === 0) this.#arrivals.end();
   }
 
   #setAnswering(stream: SdsStream, is: boolean): void {
@@ -267,8 +286,10 @@ class SdsProvider implements SecretProvider {
     }
     const several = stream.names.size > 1;
     if (status.code === GRPC_INVALID_ARGUMENT && several && stream === this.#shared) {
-      const message = "sds server refused several names at once, one stream each from now on";
-      this.#log.info(message, { reason });
+      // Because one of them is refused, or because it takes one at a time (SPIRE): alone they tell.
+      const message = "sds server refused these names together, asked for each alone";
+      const names = [...stream.names].slice(0, NAMES_SHOWN).join(", ");
+      this.#log.info(message, { names, count: stream.names.size, reason });
       this.#oneEach = true;
       this.#reopen();
       return "stop";
@@ -276,9 +297,15 @@ class SdsProvider implements SecretProvider {
     if (wasWell) return "again";
     this.#count("failure", stream.names);
     this.#failing.add(stream);
-    this.#health.failed(status);
-    const text =
-      `Cannot read from the SDS server "${this.#server.name}" at ${this.#where}: ${reason}`;
+    this.#arrivals.begin();
+    const [name, second] = stream.names;
+    const only = second === undefined ? name : undefined;
+    this.#health.failed(status, only);
+    const server = `SDS server "${this.#server.name}" at ${this.#where}`;
+    const isRefused = only !== undefined && status.code === GRPC_INVALID_ARGUMENT;
+    const text = isRefused
+      ? `The ${server} refused "${only}": ${reason}`
+      : `Cannot read from the ${server}: ${reason}`;
     this.#names.each(stream.names, (of) => of.unreachable(text));
     return "again";
   }

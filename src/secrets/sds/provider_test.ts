@@ -5,6 +5,7 @@ import test from "node:test";
 import { createAuthority } from "../../../test/kit/certificates.ts";
 import { SdsClient, type SdsEvent } from "../../../test/kit/sds_client.ts";
 import { inlineBundle, inlineCertificate, startSdsServer } from "../../../test/kit/sds_server.ts";
+import { createLog, type LogRecord, systemClock } from "../../base/mod.ts";
 
 const authority = createAuthority();
 const leaf = authority.issueLeaf({ service: "web" });
@@ -246,7 +247,10 @@ for (const api of ["delta", "auto"] as const) {
 
 test("createSdsProvider() opens one stream per name for a SPIRE agent, and asks again for what it does not know yet", async () => {
   await using server = await startSdsServer({ spire: true, delta: false });
-  await using client = new SdsClient({ address: server.address });
+  const lines: LogRecord[] = [];
+  const write = (line: LogRecord) => void lines.push(line);
+  const log = createLog({ clock: systemClock, write, holder: { level: "info" } });
+  await using client = new SdsClient({ address: server.address, deps: { log } });
   server.set(
     inlineCertificate("default", leaf),
     inlineBundle("ROOTCA", authority.rootPem),
@@ -258,7 +262,16 @@ test("createSdsProvider() opens one stream per name for a SPIRE agent, and asks 
   await Promise.all([names[0], ...bundles].map((told) => told?.next("secret")));
   assert.match(
     (await late?.next("unreachable"))?.reason ?? "",
-    /INVALID_ARGUMENT: workload is not/,
+    /^The SDS server "sds_cluster" at .* refused "spiffe:\/\/td\/web": INVALID_ARGUMENT: workload is not/,
+  );
+  assert.deepEqual(
+    lines.map(({ message, fields }) => [message, fields?.names ?? fields?.name].join(": ")),
+    [
+      "sds server does not know delta, asked for the state of the world: ",
+      "sds server refused these names together, asked for each alone: " +
+      "default, spiffe://td/web, ROOTCA, ALL",
+      "sds stream failed: spiffe://td/web",
+    ],
   );
   server.set(inlineCertificate("spiffe://td/web", other));
   await late?.next("secret");

@@ -112,8 +112,10 @@ export class SdsStream {
     else if (!this.#call && !this.#timer) this.#start();
   }
 
-  /** Ends a wait. */
+  /** There may be another server now: ends a wait, and the next one is a first one. */
   refresh(): void {
+    this.#retry.reset();
+    this.#options.lost.reset();
     if (this.#timer) this.#start();
   }
 

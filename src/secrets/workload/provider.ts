@@ -10,6 +10,7 @@ import { type Address, type Clock, formatAddress, type Random } from "../../base
 import { createGrpcChannel, type GrpcChannel, type MessageType } from "../grpc/mod.ts";
 import { loadSecret, mergeValidation, type ReadSource, type TlsFault } from "../load/mod.ts";
 import { type SecretRef, WITHDRAWAL_GRACE_MS } from "../plan.ts";
+import { Arrivals } from "../file/arrivals.ts";
 import type { SecretEvents, SecretProvider, SecretWatch } from "../provider.ts";
 import type { SecretType } from "../secret.ts";
 import type { SecretSpec } from "../spec.ts";
@@ -54,6 +55,7 @@ class WorkloadProvider implements SecretProvider {
   readonly #address: Address;
   readonly #deps: WorkloadDeps;
   readonly #channel: GrpcChannel;
+  readonly #arrivals: Arrivals;
   readonly #svids: Feed<SvidMessage>;
   readonly #bundles: Feed<BundlesMessage>;
   readonly #readers = new Map<Follower, ReadMessage<SvidMessage>>();
@@ -75,6 +77,13 @@ class WorkloadProvider implements SecretProvider {
       keepAliveMs: 30_000,
       keepAliveTimeoutMs: 5_000,
       limits: { messageBytes: MESSAGE_LIMIT_BYTES },
+    });
+    const { clock, random } = deps;
+    this.#arrivals = new Arrivals({
+      clock,
+      random,
+      addresses: [address],
+      onArrival: () => this.#refresh(),
     });
     this.#svids = new Feed<SvidMessage>({
       open: (events) => this.#open("svids", events),
@@ -109,10 +118,7 @@ class WorkloadProvider implements SecretProvider {
       this.#svids.add(follower, this.#readerOf(type, source));
     } else this.#bundles.add(follower, readBundles);
     return {
-      refresh: () => {
-        this.#svids.refresh();
-        this.#bundles.refresh();
-      },
+      refresh: () => this.#refresh(),
       close: () => {
         follower.close();
         this.#readers.delete(follower);
@@ -128,6 +134,7 @@ class WorkloadProvider implements SecretProvider {
     this.#readers.clear();
     this.#svids.close();
     this.#bundles.close();
+    this.#arrivals.end();
     this.#channel.close();
     return Promise.resolve();
   }
@@ -143,9 +150,23 @@ class WorkloadProvider implements SecretProvider {
       open: (handler) => this.#channel.serverStream(WORKLOAD_METHODS[method], types, handler),
       clock,
       random,
-      events,
+      events: {
+        onMessage: (bytes) => {
+          this.#arrivals.end();
+          return events.onMessage(bytes);
+        },
+        onFailed: (failure) => {
+          this.#arrivals.begin();
+          return events.onFailed(failure);
+        },
+      },
       where: this.#where,
     });
+  }
+
+  #refresh(): void {
+    this.#svids.refresh();
+    this.#bundles.refresh();
   }
 
   /** Agents older than the method send every bundle with the identities, too. */

@@ -5,6 +5,7 @@
  * @module
  */
 
+import process from "node:process";
 import { Backoff, type Clock, type Random, type Timer } from "../../base/mod.ts";
 import {
   formatStatus,
@@ -44,6 +45,12 @@ export interface StreamOptions {
   readonly where: string;
 }
 
+/** What an agent sees at the other end of its socket, and selectors are about. */
+function caller(): string {
+  const { getuid, getgid, pid } = process;
+  return `uid ${getuid?.()}, gid ${getgid?.()}, pid ${pid}`;
+}
+
 /** A stream that ended well is opened again at once, unless it had hardly begun. */
 const SHORT_LIVED_MS = 1_000;
 
@@ -67,8 +74,10 @@ export class WorkloadStream {
     this.#open();
   }
 
-  /** Opens it now if it waits to be opened, or was given up. */
+  /** There may be another server now: opens it if it waits to be opened, or was given up. */
   refresh(): void {
+    this.#backoff.reset();
+    this.#patience.reset();
     if (!this.#call && !this.#closed) this.#open();
   }
 
@@ -120,7 +129,7 @@ export class WorkloadStream {
         return this.#again(this.#patience.next());
       case GRPC_PERMISSION_DENIED:
         return this.#againAfter(
-          this.#tell("denied", `nothing is registered for this process (${said})`),
+          this.#tell("denied", `nothing is registered for this process: ${caller()} (${said})`),
         );
       default:
         return this.#againAfter(this.#tell("unreachable", said));

@@ -151,6 +151,17 @@ test("WorkloadStream says so and backs off when streams end well without a messa
   assert.match(set.failures[0]?.reason ?? "", /without a message/);
 });
 
+test("WorkloadStream.refresh() starts every back-off over", async () => {
+  const set = setUp();
+  for (let round = 0; round < 5; round++) {
+    set.end(14);
+    await waitOf(set);
+  }
+  set.stream.refresh();
+  set.end(14);
+  assertBetween(await waitOf(set), 250, 500);
+});
+
 test("WorkloadStream.refresh() opens now what waits, and leaves alone what is open", async () => {
   const set = setUp();
   set.stream.refresh();

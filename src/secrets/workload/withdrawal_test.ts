@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import process from "node:process";
 import test from "node:test";
 import { createAuthority } from "../../../test/kit/certificates.ts";
 import {
@@ -110,5 +111,8 @@ test("createWorkloadProvider() drops at once what has no grace", async () => {
   const followed = set.follow("certificate", { withdrawalGraceMs: 0 });
   await followed.certificate();
   deny(set);
-  assert.match(await followed.removed() ?? "", /nothing is registered/);
+  const who = `uid ${process.getuid?.()}, gid ${process.getgid?.()}, pid ${process.pid}`;
+  const fact =
+    `nothing is registered for this process: ${who} (PERMISSION_DENIED: no identity issued)`;
+  assert.ok((await followed.removed())?.endsWith(fact));
 });

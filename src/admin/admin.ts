@@ -15,7 +15,7 @@ import { homePage, PATHS } from "./home.ts";
 import { type MergedView, mergeViews } from "./merge.ts";
 import { hide, shownJson, shownText } from "./redact.ts";
 import { stateOf } from "./state.ts";
-import { nameFilter, prometheusText, statsJson, statsText } from "./stats.ts";
+import { lineFilter, prometheusText, statsJson, statsText } from "./stats.ts";
 import { clustersText, healthOf, lines, listenersText } from "./texts.ts";
 import type { AdminView } from "./view.ts";
 import { usableSamples, withWarming } from "./warming.ts";
@@ -110,10 +110,23 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
   const json = (context: Context, value: unknown) =>
     context.body(shownJson(value, view.secrets()), 200, { "content-type": "application/json" });
   const text = (context: Context, shown: string) => context.text(shownText(shown, view.secrets()));
-  const prometheus: Handler = async (context) =>
-    context.body(hide(prometheusText(view, await merged()), view.secrets()), 200, {
-      "content-type": "text/plain; version=0.0.4; charset=utf-8",
-    });
+  const stats = async (context: Context, format: string) => {
+    const wanted = await lineFilter(context.req.query("filter") ?? "", view.clock);
+    if (!wanted) return badQuery(context, "filter", "a regex (RE2's language)");
+    switch (format) {
+      case "text":
+        return text(context, statsText(view, await merged(), wanted));
+      case "json":
+        return json(context, statsJson(view, await merged(), wanted));
+      case "prometheus": {
+        const shown = hide(prometheusText(view, await merged(), wanted), view.secrets());
+        const type = "text/plain; version=0.0.4; charset=utf-8";
+        return context.body(shown, 200, { "content-type": type });
+      }
+      default:
+        return badQuery(context, "format", "text, json or prometheus");
+    }
+  };
   return {
     "/": {
       async GET(context) {
@@ -137,20 +150,8 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
           : context.text(lines(["STUCK", ...stuck]), 503);
       },
     },
-    "/stats": {
-      async GET(context) {
-        const format = context.req.query("format") ?? "text";
-        if (format === "prometheus") return prometheus(context);
-        const wanted = await nameFilter(context.req.query("filter") ?? "");
-        if (!wanted) return badQuery(context, "filter", "a regex (RE2's language)");
-        if (format === "text") {
-          return text(context, statsText(view, await merged(), wanted));
-        }
-        if (format !== "json") return badQuery(context, "format", "text, json or prometheus");
-        return json(context, statsJson(view, await merged(), wanted));
-      },
-    },
-    "/stats/prometheus": { GET: prometheus },
+    "/stats": { GET: (context) => stats(context, context.req.query("format") ?? "text") },
+    "/stats/prometheus": { GET: (context) => stats(context, "prometheus") },
     "/certs": { GET: (context) => json(context, certsShown(view)) },
     "/clusters": {
       async GET(context) {

@@ -143,6 +143,23 @@ test("admin /stats sums the workers and filters", async () => {
   );
   assert.equal(await (await ask("/stats?filter=version")).text(), "snapshot_version: 7\n");
   assert.equal((await json("/stats?format=json&filter=conn")).stats[0].value, 6);
+  assert.equal((await ask("/stats?filter=(")).status, 400);
+  // What Envoy has in a name we have in labels: a line is looked through to its value.
+  for (
+    const [filter, lines] of [
+      ["default/db", 1],
+      ['listener="(in|out)bound"', 1],
+      ["^connections_total\\{.*\\}$", 1],
+      ["6", 0],
+    ] as const
+  ) {
+    for (const path of ["/stats?", "/stats?format=prometheus&", "/stats/prometheus?"]) {
+      const text = await (await ask(`${path}filter=${encodeURIComponent(filter)}`)).text();
+      assert.equal(text.split("\n").filter((line) => /^[^#]/.test(line)).length, lines, path);
+    }
+    const { stats } = await json(`/stats?format=json&filter=${encodeURIComponent(filter)}`);
+    assert.equal(stats.length, lines);
+  }
   assert.equal((await ask("/stats?format=xml")).status, 400);
   const prometheus = await ask("/stats/prometheus");
   assert.match(prometheus.headers.get("content-type") ?? "", /^text\/plain; version=0\.0\.4/);

@@ -15,7 +15,11 @@ import type { AdminView } from "./view.ts";
 export const PATHS: readonly (readonly [string, string, ("POST")?])[] = [
   ["/ready", "200 when traffic can be carried, else 503 with the reasons"],
   ["/live", "200 while the process answers"],
-  ["/stats", "counters, under Envoy's names, too; ?filter=REGEX, ?format=json or prometheus"],
+  [
+    "/stats",
+    "counters, under Envoy's names, too; ?filter=REGEX of a line's name and labels, ?format=json or " +
+    "prometheus",
+  ],
   ["/stats/prometheus", "the same for Prometheus"],
   ["/certs", "every certificate and CA in use, how long they are valid, and who uses them"],
   ["/events", "what happened to secrets, newest first; ?limit=N, ?format=text"],

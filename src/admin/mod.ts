@@ -1,5 +1,5 @@
 /** The admin server: how the proxy is, for people and probes. @module */
-export * from "./ask_ready.ts";
+export * from "./ask_admin.ts";
 export { createAdmin } from "./admin.ts";
 export { readAdminToken } from "./admin_token.ts";
 export { mergeListeners } from "./merge.ts";

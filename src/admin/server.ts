@@ -31,9 +31,8 @@ export interface AdminServer {
 }
 
 const DEFAULT_HOST = "127.0.0.1";
-const DEFAULT_PORT = 19_000;
-/** Ports tried after the default one. */
-const MORE_PORTS = 100;
+/** The first that is free is taken where no address was asked for. */
+export const ADMIN_PORTS: readonly number[] = Array.from({ length: 101 }, (_, at) => 19_000 + at);
 
 const SERVER_LIMITS = {
   maxHeaderSize: 8_192,
@@ -62,7 +61,7 @@ export async function startAdmin(
       );
     }
   }
-  for (let port = DEFAULT_PORT; port <= DEFAULT_PORT + MORE_PORTS; port++) {
+  for (const port of ADMIN_PORTS) {
     try {
       return await started(view, { host: DEFAULT_HOST, port, tokenFile }, log);
     } catch (error) {
@@ -77,8 +76,8 @@ export async function startAdmin(
   }
   throw new ProxyError(
     "listen_failed",
-    `Cannot listen on ${DEFAULT_HOST} for the admin server: ports ${DEFAULT_PORT} to ` +
-      `${DEFAULT_PORT + MORE_PORTS} are in use; give -admin-bind an address, or off`,
+    `Cannot listen on ${DEFAULT_HOST} for the admin server: ports ${ADMIN_PORTS.at(0)} to ` +
+      `${ADMIN_PORTS.at(-1)} are in use; give -admin-bind an address, or off`,
   );
 }
 

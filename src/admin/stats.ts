@@ -4,7 +4,7 @@
  * @module
  */
 
-import { formatPrometheus, type Labels, type Sample } from "../base/mod.ts";
+import { type Clock, formatPrometheus, type Sample } from "../base/mod.ts";
 import { envoyFacts } from "./envoy_facts.ts";
 import { type EnvoyStat, envoyStats, segment } from "./envoy_stats.ts";
 import type { MergedView } from "./merge.ts";
@@ -13,24 +13,30 @@ import type { AdminView } from "./view.ts";
 
 const FILTER_LIMIT_CHARS = 1_000;
 const FILTER_LIMIT_STEPS = 2_000;
+/** For all lines together: nothing else is done meanwhile. */
+const FILTER_LIMIT_MS = 500;
 /** The version of a secret that has not come. */
 const NEVER = "uninitialized";
 
-/** Of a statistic's name. */
-export type NameFilter = (name: string) => boolean;
+/** Of a statistic's line in {@link statsText}, up to its value. */
+export type LineFilter = (line: string) => boolean;
 
 /**
- * Envoy's `filter`: a regex, looked for anywhere in the name. `undefined`: it is none. Its engine takes
- * time linear to the text, and is loaded when a text needs it.
+ * Envoy's `filter`: a regex, looked for anywhere in the name, which has in it what we have in labels.
+ * `undefined`: it is none. Its engine takes time linear to the text, and is loaded when a text needs it.
  */
-export async function nameFilter(text: string): Promise<NameFilter | undefined> {
-  if (/^[\w.:/-]*$/.test(text)) return (name) => name.includes(text);
+export async function lineFilter(text: string, clock: Clock): Promise<LineFilter | undefined> {
+  if (/^[\w.:/-]*$/.test(text)) return (line) => line.includes(text);
   if (text.length > FILTER_LIMIT_CHARS) return undefined;
   const { RE2JS } = await import("re2js");
   try {
     const compiled = RE2JS.compile(text);
     if (compiled.programSize() > FILTER_LIMIT_STEPS) return undefined;
-    return (name) => compiled.matcher(name).find();
+    const untilMs = clock.monotonic() + FILTER_LIMIT_MS;
+    return (line) => {
+      if (clock.monotonic() > untilMs) throw new Error("the filter takes too long");
+      return compiled.matcher(line).find();
+    };
   } catch {
     // Not a regex: whoever asked is told.
     return undefined;
@@ -38,9 +44,10 @@ export async function nameFilter(text: string): Promise<NameFilter | undefined> 
 }
 
 /** One line per number, sorted: `name{label="value"}: 7` for ours, `dotted.name: 7` for Envoy's. */
-export function statsText(view: AdminView, merged: MergedView, wanted: NameFilter): string {
-  const own = merged.samples.filter(({ name }) => wanted(name))
-    .map(({ name, labels, value }) => `${name}${labelsText(labels)}: ${value}`);
+export function statsText(view: AdminView, merged: MergedView, wanted: LineFilter): string {
+  const own = merged.samples.map((sample) => [lineOf(sample), sample.value] as const)
+    .filter(([line]) => wanted(line))
+    .map(([line, value]) => `${line}: ${value}`);
   const envoys = envoysOf(view, merged).filter(({ name }) => wanted(name))
     .map(({ name, value }) => `${name}: ${value}`);
   const versions = view.secretsReport().statuses
@@ -54,31 +61,39 @@ export function statsText(view: AdminView, merged: MergedView, wanted: NameFilte
 export function statsJson(
   view: AdminView,
   merged: MergedView,
-  wanted: NameFilter,
+  wanted: LineFilter,
 ): Readonly<Record<string, unknown>> {
-  const own = merged.samples.filter(({ name }) => wanted(name))
+  const own = merged.samples.filter((sample) => wanted(lineOf(sample)))
     .map(({ name, kind, labels, value }) => ({ name, kind, labels, value }));
   const envoys = envoysOf(view, merged).filter(({ name }) => wanted(name))
     .map(({ name, kind, value }) => ({ name, kind, labels: {}, value }));
   return { stats: [...own, ...envoys] };
 }
 
-export function prometheusText(view: AdminView, merged: MergedView): string {
-  const envoys = envoysOf(view, merged).map(({ kind, value, prometheus, labels }): Sample => ({
+/** The same lines are meant by `wanted` as in the other forms. */
+export function prometheusText(
+  view: AdminView,
+  merged: MergedView,
+  wanted: LineFilter,
+): string {
+  const envoys = envoysOf(view, merged).filter(({ name }) => wanted(name)).map((
+    { kind, value, prometheus, labels },
+  ): Sample => ({
     name: prometheus,
     kind,
     help: "Under Envoy's name",
     labels,
     value,
   }));
-  return formatPrometheus(merged.samples) + formatPrometheus(envoys, "envoy_");
+  const own = merged.samples.filter((sample) => wanted(lineOf(sample)));
+  return formatPrometheus(own) + formatPrometheus(envoys, "envoy_");
 }
 
 function envoysOf(view: AdminView, merged: MergedView): readonly EnvoyStat[] {
   return envoyStats(merged.samples, envoyFacts(view, merged));
 }
 
-function labelsText(labels: Labels): string {
+function lineOf({ name, labels }: Sample): string {
   const pairs = Object.entries(labels).map(([key, value]) => `${key}=${JSON.stringify(value)}`);
-  return pairs.length === 0 ? "" : `{${pairs.join(",")}}`;
+  return pairs.length === 0 ? name : `${name}{${pairs.join(",")}}`;
 }

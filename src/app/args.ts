@@ -13,6 +13,8 @@ import { PROXY_FLAGS } from "./args_proxy_table.ts";
 import { DEV_FLAGS, WAIT_READY_FLAGS } from "./args_tables.ts";
 import { readChoice, readDurationMs, readLogLevel, readTcpAddress } from "./args_values.ts";
 
+import type { WaitFor } from "./wait_ready.ts";
+
 export type { AdminBind, FlagsMode, ProxyMode, ProxyOptions } from "./args_proxy.ts";
 export type { UpstreamFlag } from "./args_upstream.ts";
 
@@ -39,7 +41,7 @@ export type HelpTopic = (typeof HELP_TOPICS)[number];
 export type Command =
   | { readonly kind: "proxy" | "check"; readonly options: ProxyOptions }
   | { readonly kind: "dev"; readonly options: DevOptions }
-  | { readonly kind: "wait_ready"; readonly admin: TcpAddress; readonly timeoutMs: number }
+  | { readonly kind: "wait_ready"; readonly waitFor: WaitFor; readonly timeoutMs: number }
   | { readonly kind: "version" }
   | { readonly kind: "help"; readonly topic: HelpTopic };
 
@@ -135,10 +137,27 @@ function parseWaitReady(argv: readonly string[], env: Env): Command {
   if (flags.helpWanted) return { kind: "help", topic: "wait-ready" };
   return {
     kind: "wait_ready",
-    admin: readTcpAddress(flags, "admin", { emptyHost: "127.0.0.1", atLeastPort: 1 }) ??
-      { kind: "tcp", host: "127.0.0.1", port: 19_000 },
+    waitFor: readWaitFor(flags),
     timeoutMs: readDurationMs(flags, "timeout", { byDefaultMs: 30_000, atLeastMs: 0 }),
   };
+}
+
+/** `-admin` says where; else it is found by what the proxy was started for. */
+function readWaitFor(flags: FlagValues): WaitFor {
+  const admin = readTcpAddress(flags, "admin", { emptyHost: "127.0.0.1", atLeastPort: 1 });
+  const names = ["config", "proxy-id", "sidecar-for"] as const;
+  const [name, other] = [...names.filter((name) => flags.given(name)), ...admin ? ["admin"] : []];
+  if (other !== undefined) {
+    throw new ProxyError("usage", `Cannot use -${name} with -${other}: give one of them`);
+  }
+  if (admin) return { kind: "address", admin };
+  const flag = names.find((name) => flags.given(name)) ??
+    names.find((name) => flags.text(name) !== undefined);
+  const value = flag === undefined ? undefined : flags.text(flag);
+  if (flag !== undefined && value !== undefined) {
+    return { kind: "proxy", wanted: { flag, value } };
+  }
+  return { kind: "address", admin: { kind: "tcp", host: "127.0.0.1", port: 19_000 } };
 }
 
 function parseHelp(argv: readonly string[]): Command {

@@ -60,11 +60,31 @@ export const WAIT_READY_FLAGS: readonly FlagGroup[] = [{
   title: "Flags",
   flags: [
     {
+      name: "sidecar-for",
+      kind: "text",
+      value: "ID",
+      env: "CONNECT_SIDECAR_FOR",
+      help: "Wait for the proxy that was started with this, or is registered as ID-sidecar-proxy.",
+    },
+    {
+      name: "proxy-id",
+      kind: "text",
+      value: "ID",
+      env: "CONNECT_PROXY_ID",
+      help: "Wait for this registered proxy. Counts before -sidecar-for.",
+    },
+    {
+      name: "config",
+      kind: "text",
+      value: "FILE",
+      help: "Wait for the proxy that was started with this file.",
+    },
+    {
       name: "admin",
       kind: "text",
       value: "ADDRESS",
       byDefault: "127.0.0.1:19000",
-      help: "Admin server of the proxy to wait for.",
+      help: "Wait for the proxy with this admin server, whichever it is.",
     },
     {
       name: "timeout",

@@ -217,10 +217,40 @@ for (const level of ["TRACE", "Debug", "INFO", "warn", "ERROR"]) {
   });
 }
 
+for (
+  const [line, env, want] of [
+    ["", {}, "127.0.0.1:19000"],
+    ["-sidecar-for web", {}, "sidecar-for web"],
+    ["-proxy-id web-1", {}, "proxy-id web-1"],
+    ["-config web.json", {}, "config web.json"],
+    ["", { CONNECT_SIDECAR_FOR: "web" }, "sidecar-for web"],
+    ["", { CONNECT_SIDECAR_FOR: "web", CONNECT_PROXY_ID: "web-1" }, "proxy-id web-1"],
+    ["-sidecar-for web", { CONNECT_PROXY_ID: "web-1" }, "sidecar-for web"],
+    ["-admin :1", { CONNECT_SIDECAR_FOR: "web" }, "127.0.0.1:1"],
+    ["-admin :1 -sidecar-for web", {}, "-sidecar-for with -admin"],
+    ["-config a -proxy-id b", {}, "-config with -proxy-id"],
+  ] as const
+) {
+  test(`parseCommand() of wait-ready ${line} ${Object.keys(env)}: ${want}`, () => {
+    const words = ["wait-ready", ...line.split(" ").filter((word) => word !== "")];
+    if (want.includes(" with ")) {
+      assert.throws(() => parseCommand(words, env), new RegExp(`Cannot use ${want}`));
+      return;
+    }
+    const command = parseCommand(words, env);
+    assert.ok(command.kind === "wait_ready");
+    const { waitFor } = command;
+    const shown = waitFor.kind === "address"
+      ? `${waitFor.admin.host}:${waitFor.admin.port}`
+      : `${waitFor.wanted.flag} ${waitFor.wanted.value}`;
+    assert.equal(shown, want);
+  });
+}
+
 test("parseCommand() reads wait-ready and dev", () => {
   const want: Command = {
     kind: "wait_ready",
-    admin: { kind: "tcp", host: "127.0.0.1", port: 19_001 },
+    waitFor: { kind: "address", admin: { kind: "tcp", host: "127.0.0.1", port: 19_001 } },
     timeoutMs: 500,
   };
   assert.deepEqual(parseCommand(["wait-ready", "-admin", ":19001", "-timeout", "0.5s"], {}), want);

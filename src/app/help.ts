@@ -36,7 +36,7 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
       ["Try a whole mesh on this machine, without Consul:", "postern dev -demo"],
       [
         "Start an application only when its sidecar can carry traffic:",
-        "postern wait-ready && exec my-application",
+        "postern wait-ready -sidecar-for web && exec my-application",
       ],
     ],
     flags: [],
@@ -107,13 +107,18 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
     usage: ["postern wait-ready [flags]"],
     about:
       "Asks the proxy's admin server until it is ready: listeners bound, certificate and roots " +
-      "valid, first complete state applied. Ends with 0 when it is, with 1 at the timeout.",
+      "valid, first complete state applied. Ends with 0 when it is, with 1 at the timeout. By what " +
+      "the proxy was started for it is found on its own: the admin servers on ports 19000 to 19100 " +
+      "of 127.0.0.1 are asked who they are.",
     examples: [
       [
         "Start the application after its sidecar:",
-        "postern wait-ready -timeout 60s && exec my-application",
+        "postern wait-ready -sidecar-for web-1 -timeout 60s && exec my-application",
       ],
-      ["A second sidecar on this machine:", "postern wait-ready -admin 127.0.0.1:19001"],
+      [
+        "One whose admin server is elsewhere:",
+        "postern wait-ready -admin 127.0.0.1:9901",
+      ],
     ],
     flags: WAIT_READY_FLAGS,
   },

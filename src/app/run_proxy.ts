@@ -21,6 +21,7 @@ import { descriptorLimit, type Engine, runtimeEngine } from "../net/mod.ts";
 import type { Snapshot } from "../snapshot/mod.ts";
 import type { ProxyOptions } from "./args.ts";
 import { fittingConnections } from "./descriptors.ts";
+import { shownMode } from "./find_admin.ts";
 import { Heartbeat } from "./heartbeat.ts";
 import { BindRetry } from "./bind_retry.ts";
 import { boundedAuthorize } from "./bounded_authorize.ts";
@@ -326,7 +327,7 @@ function shownOptions(options: ProxyOptions, proxyId: string): Readonly<Record<s
   return {
     ...rest,
     mode: mode.kind,
-    proxyId,
+    ...shownMode(mode, proxyId),
     adminBind: adminBind.kind === "address"
       ? formatAddress({ ...adminBind, kind: "tcp" })
       : adminBind.kind,

@@ -71,7 +71,9 @@ export const target: FuzzTarget = {
       return;
     }
     if (command.kind === "proxy" || command.kind === "check") checkProxy(command.options);
-    if (command.kind === "wait_ready") assertPort(command.admin.port, 1);
+    if (command.kind === "wait_ready" && command.waitFor.kind === "address") {
+      assertPort(command.waitFor.admin.port, 1);
+    }
     if (command.kind === "dev") assertPort(command.options.listen.port, 0);
   },
 };

@@ -1,0 +1,63 @@
+/**
+ * One question to the admin server of another process.
+ *
+ * @module
+ */
+
+import { request } from "node:http";
+import { messageOf } from "../base/mod.ts";
+
+export interface AdminAnswer {
+  readonly status: number;
+  readonly body: string;
+}
+
+export interface AdminPlace {
+  readonly host: string;
+  readonly port: number;
+}
+
+export interface AdminQuestion {
+  readonly path: string;
+  readonly timeoutMs: number;
+}
+
+export type AskAdmin = (admin: AdminPlace, question: AdminQuestion) => Promise<AdminAnswer>;
+
+/** Of an answer that is not ours no more is kept. */
+const BODY_LIMIT = 65_536;
+
+/** Rejects, in words for people, when there is no answer. */
+export function askAdmin(
+  { host, port }: AdminPlace,
+  { path, timeoutMs }: AdminQuestion,
+): Promise<AdminAnswer> {
+  return new Promise((resolve, reject) => {
+    const failed = (error: unknown) => reject(new Error(wordsOf(error), { cause: error }));
+    const sent = request({ host, port, path, agent: false }, (reply) => {
+      let body = "";
+      reply.setEncoding("utf8").on("data", (chunk: string) => {
+        body += chunk.slice(0, BODY_LIMIT - body.length);
+      });
+      reply.on("end", () => resolve({ status: reply.statusCode ?? 0, body }));
+      reply.on("error", failed);
+    });
+    // For silence, wherever it begins: before the connection or within the answer.
+    sent.setTimeout(timeoutMs, () => sent.destroy(new Error("no answer in time")));
+    sent.on("error", failed);
+    sent.end();
+  });
+}
+
+/** Each engine says it in its own way. */
+function wordsOf(error: unknown): string {
+  const text = messageOf(error);
+  const code = (error as { readonly code?: unknown } | undefined)?.code;
+  if (code === "ECONNREFUSED" || /refused/i.test(text)) {
+    return "connection refused, nobody listens there";
+  }
+  if (code === "ECONNRESET" || /socket hang up|reset/i.test(text)) {
+    return "the connection was closed without an answer";
+  }
+  return text;
+}

@@ -123,7 +123,8 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
     "/ready": {
       async GET(context) {
         const { name, reasons, warnings } = await stateOf(view);
-        const told = [...reasons, ...warnings.map((text) => `warning: ${text}`)];
+        const refused = view.refused().map(({ what, reason }) => `${what}: ${reason}`);
+        const told = [...reasons, ...[...warnings, ...refused].map((text) => `warning: ${text}`)];
         const body = lines([name, ...told.map((text) => hide(text, view.secrets()))]);
         return context.text(body, reasons.length === 0 ? 200 : 503);
       },

@@ -74,18 +74,22 @@ for (
       "PRE_INITIALIZING\nwaiting for the leaf certificate\n",
     ],
     [
-      "ready, and what is wrong",
-      { warnings: ["listener x is not bound: in use"] },
+      "ready, and what is wrong or was not taken",
+      {
+        warnings: ["listener x is not bound: in use"],
+        refused: () => [{ what: "upstream db", reason: "no mesh gateways" }],
+      },
       200,
       "LIVE\n" +
-      "warning: listener x is not bound: in use\n",
+      "warning: listener x is not bound: in use\n" +
+      "warning: upstream db: no mesh gateways\n",
     ],
     ["draining", { drained: true }, 503, "DRAINING\ndraining: no new connections\n"],
   ] as const
 ) {
   test(`admin /ready says ${name}`, async () => {
     const { view, ask } = admin();
-    Object.assign(view, change);
+    Object.assign(view, { refused: () => [] }, change);
     const reply = await ask("/ready");
     assert.equal(reply.status, status);
     assert.equal(await reply.text(), want);

@@ -65,6 +65,19 @@ function dbTarget(snapshot: Snapshot): TargetPart {
   return target;
 }
 
+test("assemble() says which intentions deny everything, and takes them", () => {
+  const rule = "default/web => default/db (precedence 9, permissions)";
+  const source = { name: "web", namespace: "default", partition: "default", peer: "" };
+  const action = "permissions" as const;
+  const known = knownWith({ intentions: [{ rule, source, action, precedence: 9 }] });
+  const { outcome, refused } = assemble(known, NO_MEMORY, OPTIONS);
+  assert.ok(outcome.kind === "ready");
+  assert.equal(refused[0]?.what, "intentions with permissions");
+  assert.deepEqual(outcome.snapshot.refused, refused);
+  // Of a mesh without namespaces, whatever a peer claims.
+  assert.equal(outcome.snapshot.policy.intentions[0]?.source.namespace, "*");
+});
+
 for (
   const [name, overrides, want] of [
     ["the registration", { registration: undefined }, ["registration"]],

@@ -16,7 +16,7 @@ import { type MergedView, mergeViews } from "./merge.ts";
 import { hide, shownJson } from "./redact.ts";
 import { stateOf } from "./state.ts";
 import { nameFilter, prometheusText, statsJson, statsText } from "./stats.ts";
-import { clustersText, healthOf, lines, listenersText } from "./texts.ts";
+import { clustersText, healthOf, lackingOf, lines, listenersText } from "./texts.ts";
 import type { AdminView } from "./view.ts";
 import { usableSamples, withWarming } from "./warming.ts";
 
@@ -155,9 +155,12 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
     "/clusters": {
       async GET(context) {
         const { endpoints } = await merged();
-        if (context.req.query("format") !== "json") return context.text(clustersText(endpoints));
+        const lacking = lackingOf(view.snapshot());
+        if (context.req.query("format") !== "json") {
+          return context.text(hide(clustersText(endpoints, lacking), view.secrets()));
+        }
         const shown = endpoints.map((endpoint) => ({ ...endpoint, health: healthOf(endpoint) }));
-        return json(context, { endpoints: shown });
+        return json(context, { endpoints: shown, lacking });
       },
     },
     "/listeners": {

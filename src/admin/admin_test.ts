@@ -1,6 +1,7 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { fakeAdminView, TOKEN } from "../../test/kit/admin_view.ts";
+import { targetOf } from "../../test/kit/snapshots.ts";
 import { createAdmin } from "./admin.ts";
 import { PATHS } from "./home.ts";
 
@@ -136,6 +137,21 @@ test("admin /certs says how long each certificate is valid", async () => {
   assert.deepEqual(certs.errors, []);
   await view.clock.advance(4 * 86_400_000);
   assert.equal((await json("/certs")).leaf.daysLeft, -1.01);
+});
+
+test("admin /clusters says why a target has nobody", async () => {
+  const { view, ask, json } = admin();
+  const snapshot = view.snapshot();
+  assert.ok(snapshot);
+  const overrides = { lack: "nobody is registered" };
+  const targets = {
+    db: targetOf({ name: "db", uris: [], ports: [], overrides }),
+    api: targetOf({ name: "api", uris: [], ports: [1] }),
+  };
+  view.snapshot = () => ({ ...snapshot, targets });
+  assert.match(await (await ask("/clusters")).text(), /^db::no_endpoint::nobody is registered$/m);
+  const { lacking } = await json("/clusters?format=json");
+  assert.deepEqual(lacking, [{ target: "db", lack: "nobody is registered" }]);
 });
 
 test("admin /clusters and /listeners join the workers", async () => {

@@ -16,7 +16,7 @@ import { type MergedView, mergeViews } from "./merge.ts";
 import { hide, shownJson, shownText } from "./redact.ts";
 import { stateOf } from "./state.ts";
 import { lineFilter, prometheusText, statsJson, statsText } from "./stats.ts";
-import { clustersText, healthOf, lines, listenersText } from "./texts.ts";
+import { clustersText, healthOf, lackingOf, lines, listenersText } from "./texts.ts";
 import type { AdminView } from "./view.ts";
 import { usableSamples, withWarming } from "./warming.ts";
 
@@ -137,7 +137,8 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
     "/ready": {
       async GET(context) {
         const { name, reasons, warnings } = await stateOf(view);
-        const told = [...reasons, ...warnings.map((text) => `warning: ${text}`)];
+        const refused = view.refused().map(({ what, reason }) => `${what}: ${reason}`);
+        const told = [...reasons, ...[...warnings, ...refused].map((line) => `warning: ${line}`)];
         const body = lines([name, ...told.map((line) => shownText(line, view.secrets()))]);
         return context.text(body, reasons.length === 0 ? 200 : 503);
       },
@@ -156,9 +157,12 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
     "/clusters": {
       async GET(context) {
         const { endpoints } = await merged();
-        if (context.req.query("format") !== "json") return text(context, clustersText(endpoints));
+        const lacking = lackingOf(view.snapshot());
+        if (context.req.query("format") !== "json") {
+          return text(context, clustersText(endpoints, lacking));
+        }
         const shown = endpoints.map((endpoint) => ({ ...endpoint, health: healthOf(endpoint) }));
-        return json(context, { endpoints: shown });
+        return json(context, { endpoints: shown, lacking });
       },
     },
     "/listeners": {

@@ -1,6 +1,7 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { fakeAdminView, TOKEN } from "../../test/kit/admin_view.ts";
+import { targetOf } from "../../test/kit/snapshots.ts";
 import { createAdmin } from "./admin.ts";
 import { PATHS } from "./home.ts";
 import type { AdminView } from "./view.ts";
@@ -103,18 +104,22 @@ for (
       "PRE_INITIALIZING\nwaiting for the leaf certificate\n",
     ],
     [
-      "ready, and what is wrong",
-      { warnings: ["listener x is not bound: in use"] },
+      "ready, and what is wrong or was not taken",
+      {
+        warnings: ["listener x is not bound: in use"],
+        refused: () => [{ what: "upstream db", reason: "no mesh gateways" }],
+      },
       200,
       "LIVE\n" +
-      "warning: listener x is not bound: in use\n",
+      "warning: listener x is not bound: in use\n" +
+      "warning: upstream db: no mesh gateways\n",
     ],
     ["draining", { drained: true }, 503, "DRAINING\ndraining: no new connections\n"],
   ] as const
 ) {
   test(`admin /ready says ${name}`, async () => {
     const { view, ask } = admin();
-    Object.assign(view, change);
+    Object.assign(view, { refused: () => [] }, change);
     const reply = await ask("/ready");
     assert.equal(reply.status, status);
     assert.equal(await reply.text(), want);
@@ -178,6 +183,21 @@ test("admin /certs says how long each certificate is valid", async () => {
   assert.deepEqual(certs.errors, []);
   await view.clock.advance(4 * 86_400_000);
   assert.equal((await json("/certs")).leaf.daysLeft, -1.01);
+});
+
+test("admin /clusters says why a target has nobody", async () => {
+  const { view, ask, json } = admin();
+  const snapshot = view.snapshot();
+  assert.ok(snapshot);
+  const overrides = { lack: "nobody is registered" };
+  const targets = {
+    db: targetOf({ name: "db", uris: [], ports: [], overrides }),
+    api: targetOf({ name: "api", uris: [], ports: [1] }),
+  };
+  view.snapshot = () => ({ ...snapshot, targets });
+  assert.match(await (await ask("/clusters")).text(), /^db::no_endpoint::nobody is registered$/m);
+  const { lacking } = await json("/clusters?format=json");
+  assert.deepEqual(lacking, [{ target: "db", lack: "nobody is registered" }]);
 });
 
 test("admin /clusters and /listeners join the workers", async () => {

@@ -65,6 +65,7 @@ export function readRegistration(json: unknown, proxyId: string): Registration {
     datacenter: reply.Datacenter,
     namespace: reply.Namespace || "default",
     partition: reply.Partition || "default",
+    ...(reply.Namespace || reply.Partition ? { hasTenancy: true } : {}),
     bind: {
       kind: "tcp",
       host: config.text("bind_address") || reply.Address || "0.0.0.0",

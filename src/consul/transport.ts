@@ -7,8 +7,9 @@
 
 import http from "node:http";
 import https from "node:https";
-import { type Address, type Clock, formatAddress, messageOf, ProxyError } from "../base/mod.ts";
-import { explainAlert, explainRefusal, isRefusedCertificate } from "./tls_trouble.ts";
+import { type Address, type Clock, formatAddress, ProxyError } from "../base/mod.ts";
+import { explainRefusal, isRefusedCertificate } from "./tls_trouble.ts";
+import { reasonOf } from "./unreachable.ts";
 
 /** TLS towards the agent, as PEM texts that were read and checked before. */
 export interface TransportTls {
@@ -165,7 +166,7 @@ export class Transport {
           );
         };
         const refusal = stale ? undefined : this.#explainRefusal(error);
-        const plain = () => failed(reasonOf(error, tls));
+        const plain = () => failed(reasonOf(error, this.#options));
         if (refusal) refusal.then((text) => text ? failed(text) : plain(), plain);
         else plain();
       });
@@ -256,36 +257,6 @@ function tlsOptions(tls: TransportTls): https.RequestOptions {
     ...(tls.serverName ? { servername: tls.serverName } : {}),
     rejectUnauthorized: tls.verify,
   };
-}
-
-const REASONS: Readonly<Record<string, string>> = {
-  ECONNREFUSED: "connection refused; is the agent running, and is this its address " +
-    "(-http-addr or CONSUL_HTTP_ADDR)?",
-  ENOENT: "there is no such socket",
-  ECONNRESET: "the connection was reset",
-  ENOTFOUND: "the host name cannot be resolved",
-  EPROTO: "TLS failed; does the agent speak HTTPS on this port?",
-  ERR_SSL_WRONG_VERSION_NUMBER: "the port does not speak TLS; write http:// in -http-addr " +
-    "(CONSUL_HTTP_ADDR), or leave out CONSUL_HTTP_SSL",
-};
-
-const HINTS: readonly (readonly [RegExp, string])[] = [
-  [/altnames/, "say with -tls-server-name which name the agent's certificate is for"],
-  [
-    /unable to (verify|get)|self.signed|unknown ?issuer/i,
-    "say with -ca-file or -ca-path which CA has signed the agent's certificate",
-  ],
-];
-
-function reasonOf(error: unknown, tls: TransportTls | null): string {
-  const code = (error as { code?: unknown } | null)?.code;
-  const known = typeof code === "string" ? REASONS[code] : undefined;
-  if (known) return known;
-  const text = messageOf(error) || String(code ?? "the connection failed");
-  const alert = tls && explainAlert(text, tls);
-  if (alert) return alert;
-  const hint = HINTS.find(([pattern]) => pattern.test(text))?.[1];
-  return hint ? `${text}; ${hint}` : text;
 }
 
 function flatten(headers: http.IncomingHttpHeaders): Record<string, string> {

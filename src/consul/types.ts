@@ -20,6 +20,8 @@ export interface Registration {
   /** `default` where Consul says nothing. */
   readonly namespace: string;
   readonly partition: string;
+  /** The agent told namespace or partition, as Enterprise does; absent: the mesh has none. */
+  readonly hasTenancy?: true;
   /** Of the public listener, from the registration and `bind_address` / `bind_port`; port 0: none. */
   readonly bind: { readonly kind: "tcp"; readonly host: string; readonly port: number };
   readonly local: Address;

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ServiceId } from "../identity/mod.ts";
 import { authorize } from "./authorize.ts";
-import type { Intention, IntentionAction } from "./intention.ts";
+import { type Intention, type IntentionAction, withoutTenancy } from "./intention.ts";
 
 const WEB: ServiceId = {
   trustDomain: "td.consul",
@@ -69,12 +69,19 @@ for (
       "deny",
       "permissions web",
     ],
+    ["allows a name in its own letter case", [intention("allow", { name: "WEB" })], "deny", "deny"],
     [
-      "compares names in lower case",
-      [intention("allow", { name: "WEB", namespace: "Default", partition: "DEFAULT" })],
+      "allows a namespace in its own letter case",
+      [intention("allow", { namespace: "Default" })],
       "deny",
+      "deny",
+    ],
+    [
+      "denies a name in any letter case",
+      [intention("deny", { name: "WEB", namespace: "Default", partition: "DEFAULT" })],
       "allow",
-      "allow WEB",
+      "deny",
+      "deny WEB",
     ],
     ["matches no part of a name", [intention("allow", { name: "we" })], "deny", "deny"],
     ["matches no longer name", [intention("allow", { name: "web2" })], "deny", "deny"],
@@ -126,6 +133,43 @@ for (
     const verdict = authorize({ id: WEB, uri: "" }, { intentions, defaultAction });
     assert.equal(verdict.kind, want);
     if (rule !== undefined) assert.equal(verdict.rule, rule);
+  });
+}
+
+/**
+ * Who claims a namespace or partition in a mesh that has none. Consul's authorize (1.22) and the RBAC
+ * that it gives Envoy pin `ns/default` and no partition for every rule: the default decides, and where
+ * that is allow a denial of `web`, or of everybody, is none for `ns/other`.
+ */
+for (
+  const [name, rules, id, defaultAction, want] of [
+    ["allow of all", [intention("allow", { name: "*" })], { namespace: "bar" }, "deny", "deny"],
+    ["allow of all", [intention("allow", { name: "*" })], { partition: "foo" }, "deny", "deny"],
+    ["allow", [intention("allow", {})], { namespace: "bar" }, "deny", "deny"],
+    ["denial of all", [intention("deny", { name: "*" })], { namespace: "bar" }, "allow", "deny"],
+    ["denial of all", [intention("deny", { name: "*" })], { partition: "foo" }, "allow", "deny"],
+    ["denial", [intention("deny", {})], { namespace: "bar", partition: "foo" }, "allow", "deny"],
+    ["denial", [intention("permissions", {})], { namespace: "bar" }, "allow", "deny"],
+    [
+      "denial of another",
+      [intention("deny", { name: "api" })],
+      { namespace: "b" },
+      "allow",
+      "allow",
+    ],
+    [
+      "allow above a denial",
+      [intention("allow", {}), intention("deny", { name: "*" }, 8)],
+      { namespace: "bar" },
+      "allow",
+      "deny",
+    ],
+    ["denial in a peer", [intention("deny", { peer: "p" })], { namespace: "b" }, "allow", "allow"],
+  ] as [string, Intention[], Partial<ServiceId>, "allow" | "deny", "allow" | "deny"][]
+) {
+  test(`withoutTenancy() leaves ${JSON.stringify(id)} to be met by ${name}: ${want}`, () => {
+    const policy = { intentions: withoutTenancy(rules), defaultAction };
+    assert.equal(authorize({ id: { ...WEB, ...id }, uri: "" }, policy).kind, want);
   });
 }
 

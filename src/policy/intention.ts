@@ -46,9 +46,21 @@ export interface Intention {
 }
 
 /**
- * Does this intention speak about that source? Names compare in lower case, as Consul does. Who is no
- * service of ours is allowed nothing by rules about services, but a denial of everybody is meant for
- * those, too.
+ * Rules of a mesh without namespaces and partitions: whoever claims to be in one is denied what a service
+ * of that name is, and allowed nothing.
+ */
+export function withoutTenancy(intentions: readonly Intention[]): readonly Intention[] {
+  return intentions.map((intention) =>
+    intention.action === "allow"
+      ? intention
+      : { ...intention, source: { ...intention.source, namespace: "*", partition: "*" } }
+  );
+}
+
+/**
+ * Does this intention speak about that source? An allowance is for names in its own letter case, as in
+ * Consul, a denial for those in any. Who is no service of ours is allowed nothing by rules about
+ * services, but a denial of everybody is meant for those, too.
  */
 export function covers(intention: Intention, source: Source): boolean {
   if (speaksOf(intention, source)) return true;
@@ -66,10 +78,11 @@ function speaksOf(intention: Intention, { id, uri }: Source): boolean {
   }
   if (!id) return !isAllow && name === "*" && peer === "";
   // A source in a peer has another trust domain; nothing of that kind gets past our chain check.
+  const isMatch = isAllow ? matchesExactly : matchesPlainly;
   return peer === "" &&
-    matchesPart(name, id.service) &&
-    matchesPart(namespace, id.namespace) &&
-    matchesPart(partition, id.partition);
+    isMatch(name, id.service) &&
+    isMatch(namespace, id.namespace) &&
+    isMatch(partition, id.partition);
 }
 
 /** As a denial means it: in any letter case, percent-encoded or not. */
@@ -89,6 +102,10 @@ function matchesUri(pattern: string, uri: string): boolean {
   return pattern.endsWith("/*") ? uri.startsWith(pattern.slice(0, -1)) : uri === pattern;
 }
 
-function matchesPart(pattern: string, value: string): boolean {
+function matchesExactly(pattern: string, value: string): boolean {
+  return pattern === "*" || pattern === value;
+}
+
+function matchesPlainly(pattern: string, value: string): boolean {
   return pattern === "*" || pattern.toLowerCase() === value.toLowerCase();
 }

@@ -155,7 +155,7 @@ export class OutboundConnection implements LiveConnection, CallerOwner {
       : undefined;
     if (!lease) {
       const { code, reason } = this.#lastFailure ??
-        { code: "no_endpoint" as const, reason: "no healthy instance" };
+        { code: "no_endpoint" as const, reason: `no healthy instance: ${this.#upstream.lack}` };
       return this.end(code, reason);
     }
     this.#tried.add(lease.state);

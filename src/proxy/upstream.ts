@@ -120,6 +120,13 @@ export class Upstream {
     return { target, state };
   }
 
+  /** Why there is nobody to pick, in failover order. */
+  get lack(): string {
+    const lacks = new Set([...this.#targets.values()].map(({ part }) => part.lack));
+    lacks.delete("");
+    return [...lacks].join("; ") || `Consul has not said yet where "${this.part.name}" is`;
+  }
+
   /** Whether picking looks at where a connection comes from. */
   get needsHash(): boolean {
     const { kind } = this.part.balancing;

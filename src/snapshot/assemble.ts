@@ -11,6 +11,7 @@ import type { HeldSecrets } from "../secrets/mod.ts";
 import { closedByRefusal } from "./closed_by_refusal.ts";
 import { type CredentialPlans, NO_PLANS } from "./credential_plans.ts";
 import { earliest, Grace } from "./grace.ts";
+import { intentionsFor, refusedIntentions } from "./intentions.ts";
 import type { CredentialsVerdict, JudgeCredentials } from "./judge_credentials.ts";
 import type { Known } from "./known.ts";
 import { DEFAULT_TLS_DIRECTION, judgeMeshTls } from "./mesh_tls.ts";
@@ -114,7 +115,9 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
   const credentials = judged?.verdict.kind === "valid"
     ? keepPart<CredentialsPart>(previous?.credentials, judged.verdict.credentials, version)
     : previous?.credentials;
-  const intentions = known.intentions ?? previous?.policy.intentions;
+  const intentions = known.intentions
+    ? intentionsFor(registration, known.intentions)
+    : previous?.policy.intentions;
   const remembered: Memory = { ...memory, judged };
 
   const lacking: string[] = [];
@@ -123,6 +126,8 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
   if (!credentials || !intentions) {
     return { ...waiting(lacking, refused, remembered), dueMs: rejudgeDueMs };
   }
+
+  refused.push(...refusedIntentions(intentions));
 
   // Unknown is deny, but at the start the answer is worth waiting for a little.
   const defaultAction = known.defaultAction ?? previous?.policy.defaultAction;

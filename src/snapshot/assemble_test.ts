@@ -35,6 +35,7 @@ function knownWith(overrides: Partial<Known> = {}, registered: Partial<Registrat
     plans: new Map(),
     instances: new Map(),
     queries: new Map(),
+    unheard: new Map(),
     refused: [],
     ...overrides,
   };
@@ -64,6 +65,19 @@ function dbTarget(snapshot: Snapshot): TargetPart {
   if (!target) throw new Error("no target");
   return target;
 }
+
+test("assemble() says which intentions deny everything, and takes them", () => {
+  const rule = "default/web => default/db (precedence 9, permissions)";
+  const source = { name: "web", namespace: "default", partition: "default", peer: "" };
+  const action = "permissions" as const;
+  const known = knownWith({ intentions: [{ rule, source, action, precedence: 9 }] });
+  const { outcome, refused } = assemble(known, NO_MEMORY, OPTIONS);
+  assert.ok(outcome.kind === "ready");
+  assert.equal(refused[0]?.what, "intentions with permissions");
+  assert.deepEqual(outcome.snapshot.refused, refused);
+  // Of a mesh without namespaces, whatever a peer claims.
+  assert.equal(outcome.snapshot.policy.intentions[0]?.source.namespace, "*");
+});
 
 for (
   const [name, overrides, want] of [
@@ -224,6 +238,26 @@ for (
     const { endpoints, lastResort } = dbTarget(ready(assemble(known, NO_MEMORY, OPTIONS)));
     assert.equal(endpoints.length, want.live);
     assert.deepEqual(lastResort.map(({ id }) => id), want.last);
+  });
+}
+
+for (
+  const [name, instances, lack] of [
+    ["somebody passes", [facts.instance("db")], ""],
+    ["nobody is registered", [], 'nobody is registered as "db" in dc1'],
+    [
+      "all fail",
+      [
+        facts.instance("db", { health: "critical" }),
+        facts.instance("db", { serviceId: "db-2", health: "critical" }),
+      ],
+      'all 2 instances of "db" in dc1 fail their checks',
+    ],
+  ] as const
+) {
+  test(`assemble() says why there is nobody to dial where ${name}`, () => {
+    const snapshot = ready(assemble(knownWithDb(instances), NO_MEMORY, OPTIONS));
+    assert.equal(dbTarget(snapshot).lack, lack);
   });
 }
 

@@ -71,8 +71,18 @@ export class ConsulFacts {
 
   constructor(options: ConsulFactsOptions) {
     this.#options = options;
-    const { clock, onFailing, onRecovered } = options;
-    this.watches = new WatchSet({ clock, onFailing, onRecovered });
+    const { clock, onFailing, onRecovered, onChange } = options;
+    this.watches = new WatchSet({
+      clock,
+      onFailing(failing) {
+        onFailing(failing);
+        onChange();
+      },
+      onRecovered(failing) {
+        onRecovered(failing);
+        onChange();
+      },
+    });
   }
 
   start(): void {
@@ -88,14 +98,19 @@ export class ConsulFacts {
   get known(): Known {
     const registration = this.#placed();
     const queries = new Map<string, QueryResult>();
+    const { troubles } = this.watches;
+    const unheard = new Map(troubles);
     const plans = new Map<string, UpstreamPlan>();
     for (const declaration of registration?.upstreams ?? []) {
       const { id } = declaration;
       const refusal = refuseDeclaration(declaration);
       if (refusal) plans.set(id, { kind: "refused", reason: refusal });
       else plans.set(id, this.#plans.get(id)?.plan ?? { kind: "pending" });
-      const result = this.#queries.get(upstreamKey(declaration));
+      const key = upstreamKey(declaration);
+      const result = this.#queries.get(key);
       if (result) queries.set(id, result);
+      const trouble = troubles.get(key);
+      if (trouble) unheard.set(id, trouble);
     }
     const refused = [...this.#chainRefusals, ...registration?.ingress?.refused ?? []];
     if (this.#registrationRefusal) {
@@ -111,6 +126,7 @@ export class ConsulFacts {
       plans,
       instances: this.#instances,
       queries,
+      unheard,
       refused,
     };
   }

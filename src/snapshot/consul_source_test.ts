@@ -199,6 +199,24 @@ test("ConsulSource moves without a gap although a failover target never answers"
   assert.deepEqual(rig.last.upstreams[DB]?.targets[0], `${DB}#db2.default.default.dc1`);
 });
 
+test("ConsulSource says that a datacenter is out of reach, and no more when it is not", async () => {
+  const far = facts.target("db", { datacenter: "dc2" });
+  const farKey = `${DB}#db.default.default.dc2`;
+  const down = "Cannot read: the agent answered 500: No path to datacenter";
+  const agent = answeringAgent().chain("db", facts.chain(far));
+  await using rig = await new SourceRig(agent).start();
+  agent.fail("health db@dc2", "agent_failed", down);
+  await rig.clock.advance(5_000);
+  const lack = () => rig.last.targets[farKey]?.lack;
+  assert.equal(lack(), `who there is of "db" in dc2 cannot be known: ${down}`);
+  agent.health("db@dc2", []);
+  await rig.settle();
+  assert.equal(lack(), 'nobody is registered as "db" in dc2');
+  agent.fail("health db@dc2", "agent_failed", down);
+  await rig.settle();
+  assert.equal(lack(), `nobody is registered as "db" in dc2, as far as is known: ${down}`);
+});
+
 test("ConsulSource keeps the last chain when the next one cannot be served", async () => {
   await using rig = await new SourceRig(answeringAgent()).start();
   const gateway = facts.target("db", { datacenter: "dc2", meshGatewayMode: "local" });

@@ -264,6 +264,7 @@ function targetContent(
       return { id: `${host}:${port}`, host, port, weight };
     }),
     lastResort: [],
+    lack: "",
   };
 }
 

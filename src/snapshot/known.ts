@@ -31,6 +31,8 @@ export interface Known {
   readonly instances: ReadonlyMap<string, readonly Instance[]>;
   /** By upstream id. */
   readonly queries: ReadonlyMap<string, QueryResult>;
+  /** Why {@link instances} or {@link queries} cannot be asked for at present, by the same keys. */
+  readonly unheard: ReadonlyMap<string, string>;
   /** Answers that were not taken in the first place; their last good values are above. */
   readonly refused: readonly Refusal[];
 }

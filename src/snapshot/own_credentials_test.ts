@@ -86,6 +86,7 @@ const KNOWN: Known = (() => {
       plan.targets.map(({ health }) => [healthKey(health), [facts.instance("db")]]),
     ),
     queries: new Map(),
+    unheard: new Map(),
     refused: [],
   };
 })();

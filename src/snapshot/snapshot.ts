@@ -155,6 +155,8 @@ export interface TargetPart extends Part {
    * agent empties its instances for everyone (consul_live 10.1).
    */
   readonly lastResort: readonly Endpoint[];
+  /** Why {@link endpoints} has nobody, for people; `""`: it has. */
+  readonly lack: string;
 }
 
 /** An upstream or feature that was not taken, and why. Shown by the admin server and the log. */

@@ -198,6 +198,7 @@ const Target = v.strictObject({
   connectTimeoutMs: Amount,
   endpoints: v.array(Endpoint),
   lastResort: v.array(Endpoint),
+  lack: v.optional(v.string(), ""),
 });
 
 /** What people wrote stays as it is: the reader looks at it as closely as at what the agent says. */

@@ -7,6 +7,7 @@
 
 import { type Endpoint, judgeHealth } from "../balance/mod.ts";
 import type { Instance, QueryResult } from "../consul/mod.ts";
+import { lackOf } from "./lack.ts";
 import { formatQuerySni, formatServiceId } from "../identity/mod.ts";
 import type { Content } from "./parts.ts";
 import type { Place, PlannedTarget, TargetIdentity } from "./plan.ts";
@@ -35,12 +36,21 @@ export function endpointsOf(
   return [...endpoints.values()].sort((a, b) => a.id < b.id ? -1 : a.id > b.id ? 1 : 0);
 }
 
-/** A chain's target; `instances` undefined: not answered yet, nothing can be dialled. */
+/** A list as far as it is known. */
+export interface Answer<T> {
+  /** Absent: not answered yet, nothing can be dialled. */
+  readonly value: T | undefined;
+  /** Why it cannot be asked for at present. */
+  readonly failing: string | undefined;
+}
+
+/** A chain's target. */
 export function targetOf(
   planned: PlannedTarget,
-  instances: readonly Instance[] | undefined,
+  { value: instances, failing }: Answer<readonly Instance[]>,
   trustDomains: readonly string[],
 ): TargetContent {
+  const { service, datacenter, filter } = planned.health;
   const options = { onlyPassing: planned.onlyPassing, isRemote: () => planned.remote };
   const endpoints = endpointsOf(instances ?? [], options);
   return {
@@ -50,6 +60,12 @@ export function targetOf(
     connectTimeoutMs: planned.connectTimeoutMs,
     endpoints,
     lastResort: endpoints.length > 0 ? [] : endpointsOf(uncheckedOf(instances ?? []), options),
+    lack: lackOf({
+      of: `"${service}" in ${datacenter}${filter && ` where ${filter}`}`,
+      registered: instances?.length,
+      usable: endpoints.length,
+      failing,
+    }),
   };
 }
 
@@ -65,7 +81,7 @@ function uncheckedOf(instances: readonly Instance[]): readonly Instance[] {
  */
 export function queryTargetOf(
   query: { readonly key: string; readonly name: string; readonly datacenter: string },
-  result: QueryResult | undefined,
+  { value: result, failing }: Answer<QueryResult>,
   options: {
     readonly trustDomains: readonly string[];
     readonly place: Place;
@@ -81,16 +97,23 @@ export function queryTargetOf(
     service: instance.service,
   }));
   const datacenter = query.datacenter || place.datacenter;
+  const endpoints = endpointsOf(instances, {
+    onlyPassing: false,
+    isRemote: (instance) => (instance.datacenter || result?.datacenter) !== place.datacenter,
+  });
   return {
     key: query.key,
     sni: formatQuerySni({ query: query.name, datacenter, trustDomain: trustDomains[0] ?? "" }),
     spiffeUris: urisOf(identities, trustDomains),
     connectTimeoutMs,
-    endpoints: endpointsOf(instances, {
-      onlyPassing: false,
-      isRemote: (instance) => (instance.datacenter || result?.datacenter) !== place.datacenter,
-    }),
+    endpoints,
     lastResort: [],
+    lack: lackOf({
+      of: `the prepared query "${query.name}" in ${datacenter}`,
+      registered: result?.instances.length,
+      usable: endpoints.length,
+      failing,
+    }),
   };
 }
 

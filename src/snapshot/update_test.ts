@@ -37,6 +37,7 @@ function target(key: string, version = 1): TargetPart {
     connectTimeoutMs: 5_000,
     endpoints: [{ id: "n/s", host: "10.0.0.1", port: 1, weight: version }],
     lastResort: [],
+    lack: "",
   };
 }
 

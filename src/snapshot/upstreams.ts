@@ -170,12 +170,15 @@ function targetContents(
       };
       const { connectTimeoutMs } = plan;
       const options = { trustDomains, place: registration, connectTimeoutMs };
-      return [settled(queryTargetOf(query, result, options), result?.instances, from)];
+      const answer = { value: result, failing: known.unheard.get(declaration.id) };
+      return [settled(queryTargetOf(query, answer, options), result?.instances, from)];
     }
     case "targets":
       return plan.targets.map((planned) => {
-        const instances = known.instances.get(healthKey(planned.health));
-        return settled(targetOf(planned, instances, trustDomains), instances, from);
+        const key = healthKey(planned.health);
+        const instances = known.instances.get(key);
+        const answer = { value: instances, failing: known.unheard.get(key) };
+        return settled(targetOf(planned, answer, trustDomains), instances, from);
       });
   }
 }
@@ -190,7 +193,8 @@ function settled(
   if (!instances && previous) {
     const { endpoints, spiffeUris, lastResort: last } = lastResort.ofUnanswered(previous);
     const uris = content.spiffeUris.length > 0 ? content.spiffeUris : spiffeUris;
-    return { ...content, endpoints, spiffeUris: uris, lastResort: last };
+    const lack = endpoints.length > 0 ? "" : content.lack;
+    return { ...content, endpoints, spiffeUris: uris, lastResort: last, lack };
   }
   return instances?.length === 0 ? lastResort.ofEmpty(content, previous) : content;
 }

@@ -79,6 +79,13 @@ export class WatchSet {
     }
   }
 
+  /** Why each that fails does, by key. */
+  get troubles(): ReadonlyMap<string, string> {
+    return new Map(
+      [...this.#running].flatMap(([key, { failing }]) => failing ? [[key, failing.message]] : []),
+    );
+  }
+
   get failing(): readonly Failing[] {
     return [...this.#running.values()].flatMap(({ failing }) => failing ?? []);
   }

@@ -9,7 +9,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openClient, startDataPath, startEcho, startServer } from "../kit/data_path.ts";
 import { startPair } from "../kit/pair.ts";
-import { intention, snapshotOf, targetOf } from "../kit/snapshots.ts";
+import { intention, snapshotOf, targetOf, upstreamOf } from "../kit/snapshots.ts";
 
 /** A port where nobody listens. */
 async function closedPort(): Promise<number> {
@@ -64,11 +64,19 @@ test("no endpoint left resets the app's connection with the reason logged", asyn
   await using pair = await startPair({ localPort: echo.port });
   await pair.web.set({
     ...pair.webSnapshot,
-    targets: { db: targetOf({ name: "db", uris: [], ports: [] }) },
+    upstreams: {
+      "service:default/default/db": upstreamOf({ name: "db", targets: ["db", "db in dc2"] }),
+    },
+    targets: Object.fromEntries(
+      [["db", "nobody is registered"], ["db in dc2", "all 2 fail"]].map(([name = "", lack = ""]) =>
+        [name, targetOf({ name, uris: [], ports: [], overrides: { lack } })] as const
+      ),
+    ),
   });
-  await using client = await openClient(pair.port);
+  await using client = await openClient(pair.web.port("db"));
   assert.equal(await client.gone, "reset");
   const { fields } = await pair.line(({ fields }) => fields.code === "no_endpoint");
+  assert.equal(fields.reason, "no healthy instance: nobody is registered; all 2 fail");
   assert.equal(fields.stage, "endpoint");
 });
 

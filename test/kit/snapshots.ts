@@ -139,6 +139,7 @@ export function targetOf(options: {
       weight: 1,
     })),
     lastResort: [],
+    lack: "",
     ...options.overrides,
   };
 }

@@ -6,8 +6,8 @@
  * @module
  */
 
-/** The socket that was accepted and the one that was dialled for it. */
-const PER_CONNECTION = 2;
+/** The socket that was accepted, the one that was dialled for it, and one handshake to four of them. */
+const PER_CONNECTION = 2.25;
 /** Listeners, the agent, files, the runtime. */
 const RESERVE = 256;
 

@@ -17,3 +17,14 @@ export function fittingConnections(wanted: number, limit: number | undefined): n
   const reserve = Math.min(RESERVE, Math.floor(limit / 2));
   return Math.max(1, Math.min(wanted, Math.floor((limit - reserve) / PER_CONNECTION)));
 }
+
+/** That fewer connections fit than `wanted`, and what to do about it. */
+export function tooFewFiles(
+  wanted: number,
+  inForce: { readonly maxConnections: number; readonly openFiles: number | undefined },
+): string {
+  const needed = Math.ceil(wanted * PER_CONNECTION) + RESERVE;
+  return `only ${inForce.maxConnections} of ${wanted} connections fit: the limit on open files is ` +
+    `${inForce.openFiles}; raise it to ${needed} (systemd: LimitNOFILE=${needed}, containers: ` +
+    `--ulimit nofile=${needed}, supervisord: minfds=${needed}) or lower -max-connections`;
+}

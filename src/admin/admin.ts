@@ -250,7 +250,7 @@ function badQuery(context: Context, name: string, want: string): Response {
 
 /** Names as in Envoy's `/server_info` where there is such a thing. */
 async function serverInfo(view: AdminView): Promise<Readonly<Record<string, unknown>>> {
-  const { version, commit, engine, platform, pid, workers, startedMs, options } = view.info;
+  const { version, commit, engine, platform, pid, workers, startedMs, limits, options } = view.info;
   const { name, reasons, warnings, listeners } = await stateOf(view);
   const snapshot = view.snapshot();
   return {
@@ -266,6 +266,7 @@ async function serverInfo(view: AdminView): Promise<Readonly<Record<string, unkn
     listeners,
     uptime_current_epoch: `${Math.floor((view.clock.monotonic() - startedMs) / 1_000)}s`,
     node: { id: snapshot?.proxyId ?? "", cluster: snapshot?.service ?? "" },
+    limits: { open_files: limits.openFiles ?? "none", max_connections: limits.maxConnections },
     command_line_options: options,
   };
 }

@@ -259,6 +259,7 @@ test("admin /server_info names version and state", async () => {
   const info = await json("/server_info");
   assert.equal(info.state, "LIVE");
   assert.equal(info.uptime_current_epoch, "61s");
+  assert.deepEqual(info.limits, { open_files: 1_024, max_connections: 341 });
   assert.deepEqual(info.node, { id: "web-1-sidecar-proxy", cluster: "web" });
 });
 

@@ -19,6 +19,8 @@ export interface ServerInfo {
   readonly workers: number;
   /** Monotonic time of the start. */
   readonly startedMs: number;
+  /** In force now; `openFiles` is undefined where the system knows none. */
+  readonly limits: { readonly openFiles: number | undefined; readonly maxConnections: number };
   /** What the flags say, without anything secret. */
   readonly options: Readonly<Record<string, unknown>>;
 }

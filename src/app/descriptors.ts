@@ -6,8 +6,8 @@
  * @module
  */
 
-/** The socket that was accepted and the one that was dialled for it. */
-const PER_CONNECTION = 2;
+/** The socket that was accepted, the one that was dialled for it, and one handshake to four of them. */
+const PER_CONNECTION = 2.25;
 /** Listeners, the agent, files, the runtime. */
 const RESERVE = 256;
 
@@ -16,4 +16,15 @@ export function fittingConnections(wanted: number, limit: number | undefined): n
   if (limit === undefined) return wanted;
   const reserve = Math.min(RESERVE, Math.floor(limit / 2));
   return Math.max(1, Math.min(wanted, Math.floor((limit - reserve) / PER_CONNECTION)));
+}
+
+/** That fewer connections fit than `wanted`, and what to do about it. */
+export function tooFewFiles(
+  wanted: number,
+  inForce: { readonly maxConnections: number; readonly openFiles: number | undefined },
+): string {
+  const needed = Math.ceil(wanted * PER_CONNECTION) + RESERVE;
+  return `only ${inForce.maxConnections} of ${wanted} connections fit: the limit on open files is ` +
+    `${inForce.openFiles}; raise it to ${needed} (systemd: LimitNOFILE=${needed}, containers: ` +
+    `--ulimit nofile=${needed}, supervisord: minfds=${needed}) or lower -max-connections`;
 }

@@ -1,21 +1,30 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { parseLimits } from "../net/mod.ts";
-import { fittingConnections } from "./descriptors.ts";
+import { fittingConnections, tooFewFiles } from "./descriptors.ts";
 
 for (
   const [wanted, limit, want] of [
     [65_536, undefined, 65_536],
     [65_536, 1_048_576, 65_536],
-    [65_536, 20_000, 9_872],
-    [65_536, 1_024, 384],
-    [65_536, 120, 30],
+    [65_536, 20_000, 8_775],
+    [65_536, 1_024, 341],
+    [65_536, 120, 26],
     [100, 1_024, 100],
     [65_536, 2, 1],
   ] as const
 ) {
   test(`fittingConnections() ${wanted} wanted, ${limit} descriptors: ${want}`, () =>
     assert.equal(fittingConnections(wanted, limit), want));
+}
+
+for (const wanted of [500, 65_536]) {
+  test(`tooFewFiles() asks for as many as ${wanted} connections need`, () => {
+    const said = tooFewFiles(wanted, { maxConnections: 341, openFiles: 1_024 });
+    assert.match(said, new RegExp(`^only 341 of ${wanted} connections fit: .* is 1024; raise it`));
+    const needed = Number(/LimitNOFILE=(\d+)/.exec(said)?.[1]);
+    assert.equal(fittingConnections(1e9, needed), wanted);
+  });
 }
 
 const HEAD = "Limit                     Soft Limit           Hard Limit           Units     \n";

@@ -20,7 +20,7 @@ import type { FetchCertificate, RemoteAuthorize } from "../proxy/mod.ts";
 import { descriptorLimit, type Engine, runtimeEngine } from "../net/mod.ts";
 import type { Snapshot } from "../snapshot/mod.ts";
 import type { ProxyOptions } from "./args.ts";
-import { fittingConnections } from "./descriptors.ts";
+import { fittingConnections, tooFewFiles } from "./descriptors.ts";
 import { shownMode } from "./find_admin.ts";
 import { Heartbeat } from "./heartbeat.ts";
 import { BindRetry } from "./bind_retry.ts";
@@ -57,6 +57,11 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
   const startedMs = clock.monotonic();
   log.info("starting", { version: versionLine(engine.name) });
   for (const warning of options.warnings) log.warn(warning);
+  const openFiles = descriptorLimit();
+  const maxConnections = fittingConnections(options.maxConnections, openFiles);
+  if (maxConnections < options.maxConnections) {
+    log.warn(tooFewFiles(options.maxConnections, { maxConnections, openFiles }));
+  }
 
   let finish = () => {};
   const finished = new Promise<undefined>((resolve) => finish = () => resolve(undefined));
@@ -89,6 +94,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
         pid: process.pid,
         workers: options.workers,
         startedMs,
+        limits: { openFiles: descriptorLimit(), maxConnections },
         options: shownOptions(options, parts?.proxyId ?? ""),
       };
     },
@@ -166,14 +172,6 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
       return 0;
     }
     const { source, agent, proxyId } = started;
-    const descriptors = descriptorLimit();
-    const maxConnections = fittingConnections(options.maxConnections, descriptors);
-    if (maxConnections < options.maxConnections) {
-      log.info("limit on open files allows fewer connections", {
-        max_connections: maxConnections,
-        descriptors,
-      });
-    }
     const plane = createPlane(engine, options, {
       holder,
       log,

@@ -36,6 +36,8 @@ const FACTS = {
   // Connected and left, as the agent's own TCP check does every ten seconds.
   closed_early: { origin: "downstream", stage: "handshake", retry: "never" },
   handshake_timed_out: { origin: "downstream", stage: "handshake", retry: "never" },
+  // The oldest of too many that were under way at once.
+  handshake_crowded_out: { origin: "downstream", stage: "handshake", retry: "never" },
   identity_invalid: { origin: "downstream", stage: "identity", retry: "never" },
   chain_untrusted: { origin: "downstream", stage: "identity", retry: "never" },
   intention_denied: { origin: "proxy", stage: "authorize", retry: "never" },

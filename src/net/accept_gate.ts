@@ -1,7 +1,8 @@
 /**
- * Pauses all listeners while the process is short of file descriptors. Accepting on would fail, keep the
+ * Pauses listeners while the process is short of file descriptors. Accepting on would fail, keep the
  * runtime busy with failing, and leave accepted clients without a connection to go on with; paused, new
- * clients wait in the kernel until others have left.
+ * clients wait in the kernel until others have left. Lets a listener rest, too, that more clients come to
+ * than can be served: what its process has to do for the others goes first.
  *
  * @module
  */
@@ -10,10 +11,16 @@ import type { Clock, Timer } from "../base/mod.ts";
 import { fdHeadroom } from "./descriptors.ts";
 import type { Listener } from "./port.ts";
 
+/** Who comes to a listener: the local application, or anybody; these are paused first. */
+export type Callers = "own" | "strangers";
+
+/** Whom nobody is accepted from now. */
+export type PausedFor = "nobody" | "strangers" | "all";
+
 export interface AcceptGateOptions {
   readonly clock: Clock;
   /** Told when accepting stops and when it goes on, with the descriptors left at that time. */
-  readonly onChange: (paused: boolean, headroom: number) => void;
+  readonly onChange: (pausedFor: PausedFor, headroom: number) => void;
   /** Told that a listener could not go on; it is tried again every two seconds. */
   readonly onLost?: (listener: Listener, error: unknown) => void;
   /** Pause below this many descriptors; default {@link RESERVE}, less where the limit is small. */
@@ -25,20 +32,29 @@ export interface AcceptGateOptions {
 
 /** Left for dials of connections that were accepted already, the agent, logs and certificates. */
 export const RESERVE = 64;
+/** Strangers leave that much more: for calls that the local application makes. */
+const OWN_SHARE = 0.5;
 /** What one accepted connection takes: itself and its way on. */
 const PER_CONNECTION = 2;
 const PERIOD_MS = 2_000;
 const PAUSED_PERIOD_MS = 100;
+/** How often a listener may be strained within this time before it rests until its end. */
+const STRAINS = 8;
+const REST_MS = 5;
 
 export class AcceptGate {
   readonly #options: AcceptGateOptions;
   readonly #headroom: () => number;
   readonly #reserve: number;
-  readonly #listeners = new Set<Listener>();
+  readonly #listeners = new Map<Listener, Callers>();
+  readonly #held = new Set<Listener>();
   /** Those that did not resume: somebody took their address while they were paused. */
   readonly #lost = new Set<Listener>();
+  /** How often each was strained lately. */
+  readonly #strains = new Map<Listener, number>();
   #timer: Timer | undefined;
-  #paused = false;
+  #rest: Timer | undefined;
+  #pausedFor: PausedFor = "nobody";
   /** Connections that may come before the next look. */
   #left = 0;
 
@@ -49,64 +65,113 @@ export class AcceptGate {
     this.check();
   }
 
-  get paused(): boolean {
-    return this.#paused;
+  get pausedFor(): PausedFor {
+    return this.#pausedFor;
   }
 
   /** From now on paused and resumed with the others. */
-  add(listener: Listener): void {
-    this.#listeners.add(listener);
-    if (this.#paused) listener.pause();
+  add(listener: Listener, callers: Callers): void {
+    this.#listeners.set(listener, callers);
+    this.#settle(listener);
   }
 
   /** Before it is closed, so that it is not resumed afterwards. */
   remove(listener: Listener): void {
     this.#listeners.delete(listener);
+    this.#held.delete(listener);
     this.#lost.delete(listener);
+    this.#strains.delete(listener);
   }
 
   /**
    * To be called for each connection that a listener gave: one comparison, and rarely a look. False: it
    * came with others after accepting had stopped, and must be reset.
    */
-  opened(): boolean {
+  opened(callers: Callers): boolean {
     if (--this.#left < 0) this.check();
-    return !this.#paused;
+    return !this.#isPaused(callers);
+  }
+
+  /**
+   * To be called for each connection that could not be served, or only at the cost of another: after a
+   * few the listener rests for a moment, so that those that leave are noticed and those that are served
+   * go on. Its clients wait in the kernel; one that would turn them away instead goes on.
+   */
+  strained(listener: Listener): void {
+    if (!this.#listeners.has(listener)) return;
+    const strains = (this.#strains.get(listener) ?? 0) + 1;
+    this.#strains.set(listener, strains);
+    this.#rest ??= this.#options.clock.after(REST_MS, () => this.#rested());
+    if (strains === STRAINS && listener.keepsWaiting) this.#settle(listener);
   }
 
   /** Looks now; also every two seconds, for what else opens files. */
   check(): void {
     const headroom = this.#headroom();
-    // Resuming at the same mark would pause again with the next client.
-    const short = headroom < (this.#paused ? 2 * this.#reserve : this.#reserve);
+    const pausedFor = this.#isShort("own", headroom)
+      ? "all"
+      : this.#isShort("strangers", headroom)
+      ? "strangers"
+      : "nobody";
     const share = PER_CONNECTION * (this.#options.workers ?? 1);
-    this.#left = short ? 0 : Math.floor((headroom - this.#reserve) / share);
-    if (short !== this.#paused) this.#change(short, headroom);
-    else if (!short) { for (const listener of this.#lost) this.#resume(listener); }
+    const mark = pausedFor === "nobody" ? this.#markOf("strangers") : this.#reserve;
+    this.#left = pausedFor === "all" ? 0 : Math.floor((headroom - mark) / share);
+    if (pausedFor !== this.#pausedFor) this.#change(pausedFor, headroom);
+    else for (const listener of this.#lost) this.#settle(listener);
     this.#timer?.cancel();
-    const periodMs = this.#paused ? PAUSED_PERIOD_MS : PERIOD_MS;
+    const periodMs = this.#pausedFor === "nobody" ? PERIOD_MS : PAUSED_PERIOD_MS;
     this.#timer = this.#options.clock.after(periodMs, () => this.check());
   }
 
   /** Lets go of all listeners as they are. */
   close(): void {
     this.#timer?.cancel();
+    this.#rest?.cancel();
     this.#left = Infinity;
     this.#listeners.clear();
   }
 
-  #change(paused: boolean, headroom: number): void {
-    this.#paused = paused;
-    for (const listener of this.#listeners) {
-      if (paused) listener.pause();
-      else this.#resume(listener);
-    }
-    this.#options.onChange(paused, headroom);
+  #markOf(callers: Callers): number {
+    return callers === "own" ? this.#reserve : Math.floor(this.#reserve * (1 + OWN_SHARE));
   }
 
-  #resume(listener: Listener): void {
+  #isShort(callers: Callers, headroom: number): boolean {
+    const mark = this.#markOf(callers);
+    // Resuming at the same mark would pause again with the next client.
+    return headroom < (this.#isPaused(callers) ? mark + this.#reserve : mark);
+  }
+
+  #isPaused(callers: Callers): boolean {
+    return this.#pausedFor === "all" || this.#pausedFor === callers;
+  }
+
+  #change(pausedFor: PausedFor, headroom: number): void {
+    this.#pausedFor = pausedFor;
+    for (const listener of this.#listeners.keys()) this.#settle(listener);
+    this.#options.onChange(pausedFor, headroom);
+  }
+
+  #rested(): void {
+    this.#rest = undefined;
+    const strained = [...this.#strains.keys()];
+    this.#strains.clear();
+    for (const listener of strained) this.#settle(listener);
+  }
+
+  /** Holds it, or lets it go on, as things are now. */
+  #settle(listener: Listener): void {
+    const callers = this.#listeners.get(listener);
+    if (!callers) return;
+    const rests = (this.#strains.get(listener) ?? 0) >= STRAINS && listener.keepsWaiting;
+    if (this.#isPaused(callers) || rests) {
+      if (!this.#held.has(listener)) listener.pause();
+      this.#held.add(listener);
+      return;
+    }
+    if (!this.#held.has(listener)) return;
     try {
       listener.resume();
+      this.#held.delete(listener);
       this.#lost.delete(listener);
     } catch (error) {
       this.#lost.add(listener);

@@ -2,14 +2,18 @@ import assert from "node:assert/strict";
 import { closeSync, openSync } from "node:fs";
 import { test } from "node:test";
 import { FakeClock } from "../../test/kit/clock.ts";
-import { AcceptGate, RESERVE } from "./accept_gate.ts";
+import { AcceptGate, type PausedFor, RESERVE } from "./accept_gate.ts";
 import { fdHeadroom } from "./descriptors.ts";
 import type { Listener } from "./port.ts";
 
 class FakeListener implements Listener {
   readonly address = { kind: "tcp", host: "127.0.0.1", port: 1 } as const;
   readonly calls: string[] = [];
+  readonly keepsWaiting: boolean;
   lost = false;
+  constructor(options: { readonly keepsWaiting: boolean } = { keepsWaiting: true }) {
+    this.keepsWaiting = options.keepsWaiting;
+  }
   pause(): void {
     this.calls.push("pause");
   }
@@ -23,7 +27,7 @@ class FakeListener implements Listener {
 }
 
 function setUp(headroom: number, options: { reserve?: number; workers?: number } = {}) {
-  const state = { headroom, looks: 0, changes: [] as Array<readonly [boolean, number]>, lost: 0 };
+  const state = { headroom, looks: 0, changes: [] as Array<readonly [PausedFor, number]>, lost: 0 };
   const clock = new FakeClock();
   const gate = new AcceptGate({
     clock,
@@ -36,62 +40,62 @@ function setUp(headroom: number, options: { reserve?: number; workers?: number }
     ...options,
   });
   const listener = new FakeListener();
-  gate.add(listener);
+  gate.add(listener, "own");
   state.looks = 0;
   return { state, clock, gate, listener };
 }
 
 test("AcceptGate opened() looks only after as many connections as can use the room up", () => {
-  const { state, gate, listener } = setUp(1_064, { reserve: 64 });
-  for (let index = 0; index < 500; index++) assert.equal(gate.opened(), true);
+  const { state, gate, listener } = setUp(1_096, { reserve: 64 });
+  for (let index = 0; index < 500; index++) assert.equal(gate.opened("own"), true);
   assert.equal(state.looks, 0);
-  state.headroom = 164;
-  assert.equal(gate.opened(), true);
+  state.headroom = 196;
+  assert.equal(gate.opened("own"), true);
   assert.equal(state.looks, 1);
-  for (let index = 0; index < 50; index++) gate.opened();
+  for (let index = 0; index < 50; index++) gate.opened("own");
   assert.equal(state.looks, 1);
   state.headroom = 63;
-  assert.equal(gate.opened(), false);
-  assert.equal(gate.paused, true);
+  assert.equal(gate.opened("own"), false);
+  assert.equal(gate.pausedFor, "all");
   assert.deepEqual(listener.calls, ["pause"]);
-  assert.deepEqual(state.changes, [[true, 63]]);
+  assert.deepEqual(state.changes, [["all", 63]]);
 });
 
 test("AcceptGate opened() counts on the other workers' connections", () => {
-  const { state, gate } = setUp(1_064, { reserve: 64, workers: 4 });
-  for (let index = 0; index <= 125; index++) gate.opened();
+  const { state, gate } = setUp(1_096, { reserve: 64, workers: 4 });
+  for (let index = 0; index <= 125; index++) gate.opened("own");
   assert.equal(state.looks, 1);
 });
 
 test("AcceptGate resumes once there is room again, not at the mark", async () => {
   const { state, clock, gate, listener } = setUp(10, { reserve: 64 });
-  assert.equal(gate.paused, true);
+  assert.equal(gate.pausedFor, "all");
   assert.deepEqual(listener.calls, ["pause"]);
-  assert.equal(gate.opened(), false);
+  assert.equal(gate.opened("own"), false);
   state.headroom = 100;
   await clock.advance(1_000);
-  assert.equal(gate.paused, true);
-  state.headroom = 128;
+  assert.equal(gate.pausedFor, "all");
+  state.headroom = 160;
   await clock.advance(100);
-  assert.equal(gate.paused, false);
+  assert.equal(gate.pausedFor, "nobody");
   assert.deepEqual(listener.calls, ["pause", "resume"]);
-  assert.deepEqual(state.changes, [[true, 10], [false, 128]]);
-  assert.equal(gate.opened(), true);
+  assert.deepEqual(state.changes, [["all", 10], ["nobody", 160]]);
+  assert.equal(gate.opened("own"), true);
 });
 
 test("AcceptGate notices by itself what else took descriptors", async () => {
   const { state, clock, gate } = setUp(10_000, { reserve: 64 });
   state.headroom = 5;
   await clock.advance(1_999);
-  assert.equal(gate.paused, false);
+  assert.equal(gate.pausedFor, "nobody");
   await clock.advance(1);
-  assert.equal(gate.paused, true);
+  assert.equal(gate.pausedFor, "all");
 });
 
 test("AcceptGate pauses what is added late, and leaves alone what was removed", async () => {
   const { state, clock, gate, listener } = setUp(1, { reserve: 64 });
   const late = new FakeListener();
-  gate.add(late);
+  gate.add(late, "own");
   assert.deepEqual(late.calls, ["pause"]);
   gate.remove(listener);
   state.headroom = 1_000;
@@ -117,25 +121,87 @@ test("AcceptGate tries a listener that lost its address again", async () => {
 test("AcceptGate keeps less in reserve where the limit is small", () => {
   for (const [headroom, kept] of [[40, 10], [10_000, RESERVE]] as const) {
     const { state, gate } = setUp(headroom);
-    state.headroom = kept;
-    gate.check();
-    assert.equal(gate.paused, false, `${headroom}`);
-    state.headroom = kept - 1;
-    gate.check();
-    assert.equal(gate.paused, true, `${headroom}`);
+    for (
+      const [left, pausedFor] of [
+        [1.5 * kept, "nobody"],
+        [1.5 * kept - 1, "strangers"],
+        [kept, "strangers"],
+        [kept - 1, "all"],
+        [2 * kept - 1, "all"],
+        [2 * kept, "strangers"],
+        [2.5 * kept, "nobody"],
+      ] as const
+    ) {
+      state.headroom = left;
+      gate.check();
+      assert.equal(gate.pausedFor, pausedFor, `${left} of ${headroom}`);
+    }
   }
+});
+
+test("AcceptGate pauses for strangers before the local application", () => {
+  const { state, gate, listener } = setUp(1_000, { reserve: 64 });
+  const strangers = new FakeListener();
+  gate.add(strangers, "strangers");
+  state.headroom = 95;
+  gate.check();
+  assert.deepEqual(strangers.calls, ["pause"]);
+  assert.deepEqual(listener.calls, []);
+  assert.equal(gate.opened("strangers"), false);
+  assert.equal(gate.opened("own"), true);
+});
+
+test("AcceptGate strained() lets a listener rest for a moment, and only that one", async () => {
+  const { clock, gate, listener } = setUp(10_000);
+  const other = new FakeListener();
+  gate.add(other, "own");
+  for (let count = 0; count < 7; count++) gate.strained(listener);
+  assert.deepEqual(listener.calls, []);
+  for (let count = 0; count < 5; count++) gate.strained(listener);
+  assert.deepEqual(listener.calls, ["pause"]);
+  await clock.advance(5);
+  assert.deepEqual(listener.calls, ["pause", "resume"]);
+  // Spread over time they strain nobody.
+  for (let count = 0; count < 7; count++) {
+    gate.strained(listener);
+    await clock.advance(5);
+  }
+  assert.deepEqual(listener.calls, ["pause", "resume"]);
+  assert.deepEqual(other.calls, []);
+});
+
+test("AcceptGate strained() lets nobody rest whose clients would be turned away", async () => {
+  const { clock, gate } = setUp(10_000);
+  const listener = new FakeListener({ keepsWaiting: false });
+  gate.add(listener, "strangers");
+  for (let count = 0; count < 20; count++) gate.strained(listener);
+  await clock.advance(5);
+  assert.deepEqual(listener.calls, []);
+});
+
+test("AcceptGate resumes nobody from its rest while descriptors are short", async () => {
+  const { state, clock, gate, listener } = setUp(10_000);
+  for (let count = 0; count < 8; count++) gate.strained(listener);
+  state.headroom = 1;
+  gate.check();
+  await clock.advance(5);
+  assert.deepEqual(listener.calls, ["pause"]);
+  gate.remove(listener);
+  gate.strained(listener);
+  await clock.advance(5);
+  assert.deepEqual(listener.calls, ["pause"]);
 });
 
 test("AcceptGate never pauses where the system does not say", () => {
   const { gate } = setUp(Infinity);
-  for (let index = 0; index < 1_000; index++) assert.equal(gate.opened(), true);
+  for (let index = 0; index < 1_000; index++) assert.equal(gate.opened("own"), true);
 });
 
 test("AcceptGate close() sets no timer any more", async () => {
   const { state, clock, gate } = setUp(1_000);
   gate.close();
   assert.equal(clock.pending, 0);
-  assert.equal(gate.opened(), true);
+  assert.equal(gate.opened("own"), true);
   await clock.advance(10_000);
   assert.equal(state.looks, 0);
 });

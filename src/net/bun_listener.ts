@@ -9,7 +9,7 @@ import type { BindAddress } from "../base/mod.ts";
 import { lengthenBacklog } from "./backlog.ts";
 import type { BunListener, BunRuntime, BunSocketHandler } from "./bun_types.ts";
 import { deferAccept } from "./defer_accept.ts";
-import { findWatch, report, type Watch } from "./epoll.ts";
+import { findWatch, park, report, unpark, type Watch } from "./epoll.ts";
 import { listenError } from "./listen.ts";
 import type { Listener, ListenOptions } from "./port.ts";
 
@@ -19,6 +19,8 @@ export class NativeListener implements Listener {
   readonly #deferredSocket: BunSocketHandler;
   #native: BunListener | undefined;
   #watch: Watch | undefined;
+  /** Where the socket is while it is paused. */
+  #parked: number | undefined;
   #deferred = false;
   #state: "open" | "paused" | "closed" = "open";
 
@@ -38,12 +40,19 @@ export class NativeListener implements Listener {
     this.#native = native;
   }
 
+  get keepsWaiting(): boolean {
+    const { fd } = this.#native ?? {};
+    this.#watch ??= fd === undefined ? undefined : findWatch(fd);
+    return this.#watch !== undefined;
+  }
+
   pause(): void {
     if (this.#state !== "open") return;
     this.#state = "paused";
-    const { fd } = this.#native ?? {};
-    this.#watch ??= fd === undefined ? undefined : findWatch(fd);
-    if (this.#watch && report(this.#watch, false)) return;
+    if (this.keepsWaiting && this.#watch && report(this.#watch, false)) {
+      this.#parked = park(this.#watch);
+      return;
+    }
     // Where the kernel cannot be told, nobody listens meanwhile: clients are refused, not left waiting.
     this.#watch = undefined;
     this.#native?.stop(false);
@@ -52,11 +61,10 @@ export class NativeListener implements Listener {
 
   resume(): void {
     if (this.#state !== "paused") return;
+    this.#unpark();
     if (this.#watch) report(this.#watch, true);
-    else {
-      this.#native = this.#bind();
-      this.#deferAccept();
-    }
+    else this.#native = this.#bind();
+    this.#deferAccept();
     this.#state = "open";
   }
 
@@ -73,7 +81,13 @@ export class NativeListener implements Listener {
     deferAccept(this.#native.fd);
   }
 
+  #unpark(): void {
+    if (this.#watch && this.#parked !== undefined) unpark(this.#watch, this.#parked);
+    this.#parked = undefined;
+  }
+
   close(): void {
+    this.#unpark();
     this.#state = "closed";
     this.#native?.stop(false);
     this.#native = undefined;

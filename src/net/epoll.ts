@@ -12,6 +12,9 @@ import { openCLibrary } from "./c_library.ts";
 
 interface CLibrary {
   epoll_ctl(epoll: number, operation: number, fd: number, event: Uint8Array): number;
+  fcntl(fd: number, command: number, least: number): number;
+  dup3(from: number, to: number, flags: number): number;
+  close(fd: number): number;
 }
 
 /** Where a descriptor is watched, and as what. */
@@ -24,6 +27,8 @@ export interface Watch {
 }
 
 const EPOLL_CTL_MOD = 3;
+const F_DUPFD_CLOEXEC = 1030;
+const O_CLOEXEC = 0x80000;
 const FD_INFO = "/proc/self/fdinfo";
 let library: CLibrary | null | undefined;
 
@@ -31,6 +36,9 @@ let library: CLibrary | null | undefined;
 export function findWatch(fd: number): Watch | undefined {
   library ??= openCLibrary<CLibrary>({
     epoll_ctl: { args: ["i32", "i32", "i32", "ptr"], returns: "i32" },
+    fcntl: { args: ["i32", "i32", "i32"], returns: "i32" },
+    dup3: { args: ["i32", "i32", "i32"], returns: "i32" },
+    close: { args: ["i32"], returns: "i32" },
   }) ?? null;
   if (!library) return undefined;
   let names: number[];
@@ -72,4 +80,24 @@ export function report(watch: Watch, on: boolean): boolean {
   event.setBigUint64(packed ? 4 : 8, watch.data, true);
   const bytes = new Uint8Array(event.buffer);
   return library.epoll_ctl(watch.epoll, EPOLL_CTL_MOD, watch.fd, bytes) === 0;
+}
+
+/**
+ * Keeps a listening socket elsewhere, and under its number something that cannot be accepted from: a
+ * runtime accepts all clients that wait before it looks at anything else, unless it fails. Where the
+ * socket is now; undefined where it stays.
+ */
+export function park({ fd, epoll }: Watch): number | undefined {
+  if (!library) return undefined;
+  const parked = library.fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (parked < 0) return undefined;
+  if (library.dup3(epoll, fd, O_CLOEXEC) === fd) return parked;
+  library.close(parked);
+  return undefined;
+}
+
+/** Puts the socket back under its number, where it is watched as before. */
+export function unpark({ fd }: Watch, parked: number): void {
+  library?.dup3(parked, fd, O_CLOEXEC);
+  library?.close(parked);
 }

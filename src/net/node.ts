@@ -116,6 +116,7 @@ async function listen(
     address: address.kind === "tcp" && typeof bound === "object" && bound
       ? { ...address, port: bound.port }
       : address,
+    keepsWaiting: false,
     // The runtime cannot let clients wait: those over the limit, here all, are closed at once.
     pause: () => void (server.maxConnections = -1),
     resume: () => void (server.maxConnections = Infinity),

@@ -190,6 +190,8 @@ export interface Listener {
   pause(): void;
   /** Accepts again. Fails with `listen_failed`, still paused, where the address was lost meanwhile. */
   resume(): void;
+  /** Whether clients of a paused one wait in the kernel; else they are refused. */
+  readonly keepsWaiting: boolean;
   /** Stops accepting for good; open connections live on. */
   close(): void;
 }

@@ -17,6 +17,14 @@ export const MAX_UPSTREAMS = 8_191;
 
 const COLUMNS = FIRST_UPSTREAM_COLUMN + 2 * MAX_UPSTREAMS;
 
+/** The most that is kept of the process's connections for calls that the local application makes. */
+const MOST_RESERVED = 1_024;
+
+/** Of `maxConnections`, those that callers of the service do not get. */
+export function reservedFor(upstreams: number, maxConnections: number): number {
+  return upstreams > 0 ? Math.min(MOST_RESERVED, Math.floor(maxConnections / 8)) : 0;
+}
+
 export class SharedCounts {
   readonly memory: SharedArrayBuffer;
   readonly #cells: Int32Array;
@@ -96,6 +104,11 @@ export class Limiter {
 
   leave(): void {
     this.#counts.add(this.#row, this.#column, -1);
+  }
+
+  /** Asked before a place is worth a handshake; {@link Limiter.enter} decides. */
+  get full(): boolean {
+    return this.taken >= this.limit;
   }
 
   get taken(): number {

@@ -9,6 +9,7 @@ import type { Deadline, ErrorCode } from "../base/mod.ts";
 import type { AcceptedConnection, Connection, PresentedPeer } from "../net/mod.ts";
 import type { ConnectionRecord } from "./connection.ts";
 import type { Context } from "./context.ts";
+import type { Handshake } from "./handshakes.ts";
 import type { Trust } from "./trust.ts";
 import type { Upstream } from "./upstream.ts";
 
@@ -26,6 +27,7 @@ export class SecureCaller {
   readonly #accepted: AcceptedConnection;
   #connection: Connection | undefined;
   #deadline: Deadline | undefined;
+  #handshake: Handshake | undefined;
   #presented: PresentedPeer | undefined;
 
   constructor(context: Context, upstream: Upstream, accepted: AcceptedConnection) {
@@ -34,8 +36,14 @@ export class SecureCaller {
     this.#accepted = accepted;
   }
 
-  /** Ends with `owner.admit()` or `owner.end()`. */
-  handshake(owner: CallerOwner): void {
+  /** Ends with `owner.admit()` or `owner.end()`. False: more come than can be served. */
+  handshake(owner: CallerOwner): boolean {
+    const { strained } = this.#handshake = this.#context.handshakes.begin(owner);
+    this.#shakeHands(owner);
+    return !strained;
+  }
+
+  #shakeHands(owner: CallerOwner): void {
     const { deadlines, clock } = this.#context;
     const { listener } = this.#upstream.part;
     owner.record.stage = "handshake";
@@ -50,7 +58,7 @@ export class SecureCaller {
       owner.end("handshake_timed_out", `not done after ${timeoutMs} ms`);
     });
     this.#accepted.secure(trust.server(this.#accepted.remote), (outcome) => {
-      this.#deadline?.cancel();
+      this.leave();
       if (outcome.kind === "failed") {
         return owner.end(outcome.gone ? "closed_early" : "handshake_failed", outcome.reason);
       }
@@ -84,6 +92,7 @@ export class SecureCaller {
   /** Nothing is waited for any more. */
   leave(): void {
     this.#deadline?.cancel();
+    this.#handshake?.over();
   }
 
   reset(): void {

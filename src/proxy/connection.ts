@@ -19,6 +19,7 @@ import {
   type Stats,
 } from "../base/mod.ts";
 import type { Relay, RelayEnd } from "../net/mod.ts";
+import type { RefusalSums } from "./refusal_sums.ts";
 import type { ConnectionView } from "./view.ts";
 
 /** How far a connection has got; the stages of the data flow in their order. */
@@ -174,9 +175,14 @@ export class ListenerStats {
 export function reportEnd(
   record: ConnectionRecord,
   ending: Ending,
-  options: { readonly log: Log; readonly stats: ListenerStats; readonly nowMs: number },
+  options: {
+    readonly log: Log;
+    readonly stats: ListenerStats;
+    readonly sums: RefusalSums;
+    readonly nowMs: number;
+  },
 ): void {
-  const { log, stats, nowMs } = options;
+  const { log, stats, sums, nowMs } = options;
   const { relay } = record;
   stats.active.add(-1);
   stats.receivedBytes.add(relay?.receivedBytes ?? 0);
@@ -185,6 +191,7 @@ export function reportEnd(
   stats.ended(ending.kind === "completed" ? "completed" : ending.code, endedBy);
   const level = levelOf(ending);
   if (!log.enabled(level)) return;
+  if (ending.kind === "failed" && !sums.isTold(record, ending, level)) return;
   const fields: Fields = {
     direction: record.direction,
     listener: record.listener,

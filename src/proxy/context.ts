@@ -7,7 +7,9 @@
 import type { Clock, Deadlines, Log, Random, Stats } from "../base/mod.ts";
 import type { Engine } from "../net/mod.ts";
 import type { Limiter } from "./admission.ts";
+import type { Handshakes } from "./handshakes.ts";
 import type { LiveSet } from "./live.ts";
+import type { RefusalSums } from "./refusal_sums.ts";
 import type { Trusts } from "./trusts.ts";
 import type { PolicyPart } from "../snapshot/mod.ts";
 
@@ -24,6 +26,8 @@ export interface Context {
   readonly log: Log;
   readonly stats: Stats;
   readonly live: LiveSet;
+  readonly handshakes: Handshakes;
+  readonly sums: RefusalSums;
   /** Connections of the whole process. */
   readonly processLimit: Limiter;
   readonly remoteAuthorize: RemoteAuthorize;

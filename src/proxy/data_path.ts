@@ -19,15 +19,18 @@ import {
   Limiter,
   MAX_UPSTREAMS,
   PROCESS_COLUMN,
+  reservedFor,
   type SharedCounts,
 } from "./admission.ts";
 import { ListenerStats } from "./connection.ts";
 import type { Context, Facts, RemoteAuthorize } from "./context.ts";
 import { type Door, Doors, isOpenAt, viewOf } from "./doors.ts";
 import { forgetTarget } from "./endpoint_failure.ts";
+import { handshakeLimit, Handshakes } from "./handshakes.ts";
 import { InboundConnection, type InboundState } from "./inbound.ts";
 import { LiveSet } from "./live.ts";
 import { OutboundConnection } from "./outbound.ts";
+import { RefusalSums } from "./refusal_sums.ts";
 import { type FetchCertificate, Trusts } from "./trusts.ts";
 import { Upstream } from "./upstream.ts";
 import type { DataView, ListenerView } from "./view.ts";
@@ -99,6 +102,11 @@ export class DataPath {
       log,
       stats: this.stats,
       live: this.#live,
+      handshakes: new Handshakes({
+        clock,
+        limit: Math.ceil(handshakeLimit(maxConnections) / options.workers),
+      }),
+      sums: new RefusalSums({ clock, log }),
       processLimit: new Limiter(counts, {
         row: worker,
         column: PROCESS_COLUMN,
@@ -168,7 +176,9 @@ export class DataPath {
       this.#inbound = undefined;
       return;
     }
-    const limit = part.maxConnections || Infinity;
+    const { maxConnections, workers } = this.#options;
+    const kept = reservedFor(Object.keys(snapshot.upstreams).length, maxConnections);
+    const limit = Math.min(part.maxConnections || Infinity, maxConnections - kept);
     const state: InboundState = current?.state ?? {
       part,
       limit: this.#limiter(INBOUND_COLUMN, limit),
@@ -179,14 +189,15 @@ export class DataPath {
     state.part = part;
     state.limit.limit = limit;
     if (isOpenAt(current?.door, part.bind)) return;
-    const door = this.#doors.replace("inbound", part.bind, current?.door);
+    const door = this.#doors.replace("inbound", part.bind, current?.door, "strangers");
     this.#inbound = { state, door };
     await this.#doors.open(door, () =>
       this.#context.engine.listenSecure(
-        { address: part.bind, reusePort: this.#options.workers > 1 },
+        { address: part.bind, reusePort: workers > 1 },
         (accepted) => {
-          if (this.#doors.admits()) InboundConnection.start(this.#context, state, accepted);
-          else accepted.reset();
+          if (!this.#doors.admits(door)) return accepted.reset();
+          const calm = InboundConnection.start(this.#context, state, accepted);
+          if (!calm) this.#doors.strained(door);
         },
       ));
   }
@@ -239,25 +250,28 @@ export class DataPath {
     });
     this.#removed.delete(id);
     if (!current) upstream.update(part, targets);
-    const door = this.#doors.replace(id, bind, current?.door);
+    const callers = isSecure ? "strangers" : "own";
+    const door = this.#doors.replace(id, bind, current?.door, callers);
     this.#upstreams.set(id, { upstream, door, isSecure });
     const { engine } = this.#context;
     const options = { address: bind, reusePort: this.#options.workers > 1 };
     await this.#doors.open(door, () =>
       isSecure
         ? engine.listenSecure(options, (accepted) => {
-          if (!this.#doors.admits()) accepted.reset();
-          else OutboundConnection.startSecure(this.#context, upstream, accepted);
+          if (!this.#doors.admits(door)) return accepted.reset();
+          const calm = OutboundConnection.startSecure(this.#context, upstream, accepted);
+          if (!calm) this.#doors.strained(door);
         })
         : engine.listen(options, (connection) => {
-          if (!this.#doors.admits()) connection.reset();
-          else OutboundConnection.start(this.#context, upstream, connection);
+          if (!this.#doors.admits(door)) return connection.reset();
+          const calm = OutboundConnection.start(this.#context, upstream, connection);
+          if (!calm) this.#doors.strained(door);
         }));
   }
 
   /** Not opened: the limits of the others would be wrong. */
   async #refuseUncounted({ id, bind }: UpstreamPart): Promise<void> {
-    const door = this.#doors.replace(id, bind, this.#uncounted.get(id));
+    const door = this.#doors.replace(id, bind, this.#uncounted.get(id), "own");
     this.#uncounted.set(id, door);
     const reason =
       `Cannot open upstream ${id}: ${MAX_UPSTREAMS} are declared, or have connections ` +
@@ -339,6 +353,7 @@ export class DataPath {
     });
     await this.#live.drained();
     deadline.cancel();
+    this.#context.sums.flush();
   }
 
   /** Ends everything at once. */
@@ -346,6 +361,7 @@ export class DataPath {
     this.#stopAccepting();
     this.#doors.end();
     this.#live.endAll("closed", "the proxy is stopping");
+    this.#context.sums.flush();
   }
 
   #stopAccepting(): void {

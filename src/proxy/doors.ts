@@ -13,12 +13,13 @@ import {
   messageOf,
   type Stats,
 } from "../base/mod.ts";
-import { AcceptGate, type Listener } from "../net/mod.ts";
+import { AcceptGate, type Callers, type Listener } from "../net/mod.ts";
 import type { ListenerView } from "./view.ts";
 
 /** One listener of ours, whether it listens or could not be bound. */
 export interface Door {
   readonly name: string;
+  readonly callers: Callers;
   readonly key: string;
   readonly bind: BindAddress;
   listener: Listener | undefined;
@@ -54,11 +55,11 @@ export class Doors {
     this.#gate = new AcceptGate({
       clock,
       workers,
-      onChange: (isPaused, headroom) => {
-        paused.set(isPaused ? 1 : 0);
-        const fields = { descriptors_left: headroom };
-        if (isPaused) log.warn("accepting paused: file descriptors run short", fields);
-        else log.info("accepting again", fields);
+      onChange: (pausedFor, headroom) => {
+        paused.set(pausedFor === "nobody" ? 0 : 1);
+        const fields = { paused_for: pausedFor, descriptors_left: headroom };
+        if (pausedFor === "nobody") log.info("accepting again", fields);
+        else log.warn("accepting paused: file descriptors run short", fields);
       },
       onLost: (listener, error) =>
         log.error("listener not resumed; it is tried again", {
@@ -69,14 +70,25 @@ export class Doors {
   }
 
   /** To be asked once for each connection that came in. False: it must be reset. */
-  admits(): boolean {
-    return this.#gate.opened();
+  admits({ callers }: Door): boolean {
+    return this.#gate.opened(callers);
+  }
+
+  /** More came there than can be served: others have their turn before the next ones. */
+  strained({ listener }: Door): void {
+    if (listener) this.#gate.strained(listener);
   }
 
   /** A door for `bind` in place of `current`, which goes on until the new one is open. */
-  replace(name: string, bind: BindAddress, current: Door | undefined): Door {
+  replace(
+    name: string,
+    bind: BindAddress,
+    current: Door | undefined,
+    callers: Callers,
+  ): Door {
     const door: Door = {
       name,
+      callers,
       key: formatAddress(bind),
       bind,
       listener: undefined,
@@ -101,7 +113,7 @@ export class Doors {
       // Removed, replaced or drained while it was being bound.
       if (door.closed) return listener.close();
       door.listener = listener;
-      this.#gate.add(listener);
+      this.#gate.add(listener, door.callers);
       if (door.before) this.#close(door.before);
       door.before = undefined;
       log.info("listener started", {

@@ -27,6 +27,7 @@ import {
   stopSoon,
 } from "./connection.ts";
 import type { Context } from "./context.ts";
+import type { Handshake } from "./handshakes.ts";
 import { Holding } from "./holding.ts";
 import type { LiveConnection } from "./live.ts";
 
@@ -59,14 +60,18 @@ export class InboundConnection implements LiveConnection {
   readonly #state: InboundState;
   readonly #accepted: AcceptedConnection;
   #deadline: Deadline | undefined;
+  #handshake: Handshake | undefined;
+  #placed = false;
   #peer: Peer | undefined;
   #holding: Holding | undefined;
   #dial: Dial | undefined;
   #ended = false;
 
-  /** Takes a connection that was just accepted as far as it gets. */
-  static start(context: Context, state: InboundState, accepted: AcceptedConnection): void {
-    new InboundConnection(context, state, accepted).#accept();
+  /**
+   * Takes a connection that was just accepted as far as it gets. False: more come than can be served.
+   */
+  static start(context: Context, state: InboundState, accepted: AcceptedConnection): boolean {
+    return new InboundConnection(context, state, accepted).#accept();
   }
 
   private constructor(context: Context, state: InboundState, accepted: AcceptedConnection) {
@@ -90,24 +95,40 @@ export class InboundConnection implements LiveConnection {
     return this.#state.lifetimeMs;
   }
 
-  /** A place is taken before any byte is read. */
-  #accept(): void {
-    const { processLimit, live } = this.#context;
+  /** Refused before any byte is read where there is no place to be had. */
+  #accept(): boolean {
+    const { processLimit, handshakes, live } = this.#context;
     const { stats, limit } = this.#state;
     stats.opened.add(1);
     stats.active.add(1);
-    if (!processLimit.enter()) {
-      return this.#refuse(`the process holds ${processLimit.limit} connections`);
-    }
-    if (!limit.enter()) {
-      processLimit.leave();
-      return this.#refuse(`max_inbound_connections is ${limit.limit}`);
+    if (processLimit.full || limit.full) {
+      this.#refuse(this.#whyFull);
+      return false;
     }
     live.add(this);
-    this.#handshake();
+    // Places are for those who have proven who they are.
+    const { strained } = this.#handshake = handshakes.begin(this);
+    this.#shakeHands();
+    return !strained;
   }
 
-  #handshake(): void {
+  get #whyFull(): string {
+    const { limit } = this.#context.processLimit;
+    const { part, limit: inbound } = this.#state;
+    if (!inbound.full) return `the process holds ${limit} connections`;
+    if (part.maxConnections === inbound.limit) return `max_inbound_connections is ${inbound.limit}`;
+    return `${inbound.limit} of ${limit} connections are inbound; the rest is kept for upstreams`;
+  }
+
+  #takePlace(): boolean {
+    const { processLimit } = this.#context;
+    if (!processLimit.enter()) return false;
+    this.#placed = this.#state.limit.enter();
+    if (!this.#placed) processLimit.leave();
+    return this.#placed;
+  }
+
+  #shakeHands(): void {
     const { facts, deadlines, clock } = this.#context;
     this.record.stage = "handshake";
     const { part, stats } = this.#state;
@@ -123,6 +144,7 @@ export class InboundConnection implements LiveConnection {
     });
     this.#accepted.secure(trust.server(this.#accepted.remote), (outcome) => {
       this.#deadline?.cancel();
+      this.#handshake?.over();
       if (outcome.kind === "failed") {
         return this.#finish(outcome.gone ? "closed_early" : "handshake_failed", outcome.reason);
       }
@@ -156,6 +178,7 @@ export class InboundConnection implements LiveConnection {
     const verdict = authorize(sourceOf(peer), facts.policy);
     this.record.rule = verdict.rule;
     if (verdict.kind === "deny") return this.end("intention_denied", verdict.rule);
+    if (!this.#takePlace()) return this.end("overloaded", this.#whyFull);
     const permit: Permit = { connection, rule: verdict.rule };
     if (this.#state.part.authorize === "match") return this.#connect(permit);
     remoteAuthorize({ target: facts.service, uri: peer.uri, serial: peer.serial }).then(
@@ -238,9 +261,12 @@ export class InboundConnection implements LiveConnection {
     if (this.#ended) return;
     this.#ended = true;
     this.#deadline?.cancel();
+    this.#handshake?.over();
     this.#dial?.cancel();
-    this.#context.processLimit.leave();
-    this.#state.limit.leave();
+    if (this.#placed) {
+      this.#context.processLimit.leave();
+      this.#state.limit.leave();
+    }
     this.#context.live.delete(this);
     this.#report(ending);
   }
@@ -253,8 +279,9 @@ export class InboundConnection implements LiveConnection {
   }
 
   #report(ending: Ending): void {
-    const { log, clock } = this.#context;
-    reportEnd(this.record, ending, { log, stats: this.#state.stats, nowMs: clock.monotonic() });
+    const { log, sums, clock } = this.#context;
+    const { stats } = this.#state;
+    reportEnd(this.record, ending, { log, stats, sums, nowMs: clock.monotonic() });
   }
 }
 

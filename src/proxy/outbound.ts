@@ -23,6 +23,7 @@ import { countFailure, type DialFailure, reportDialFailure } from "./endpoint_fa
 import { Holding } from "./holding.ts";
 import type { LiveConnection } from "./live.ts";
 import { isRefusal } from "./refusal.ts";
+import type { Failure } from "./refusal_sums.ts";
 import type { Trust } from "./trust.ts";
 import type { Lease, Upstream } from "./upstream.ts";
 
@@ -50,6 +51,7 @@ export class OutboundConnection implements LiveConnection, CallerOwner {
   #holding: Holding | undefined;
   readonly #tried = new Set<EndpointState>();
   #hash: number | undefined;
+  #placed = false;
   #pending = false;
   #leaveWindow: (() => void) | undefined;
   #lastFailure: DialFailure | undefined;
@@ -60,18 +62,24 @@ export class OutboundConnection implements LiveConnection, CallerOwner {
   #connectedMs = 0;
   #ended = false;
 
-  /** A caller that speaks plainly. */
-  static start(context: Context, upstream: Upstream, downstream: Connection): void {
+  /** A caller that speaks plainly. False, of both: more come than can be served. */
+  static start(context: Context, upstream: Upstream, downstream: Connection): boolean {
     const connection = new OutboundConnection(context, upstream, downstream.remote);
     connection.#downstream = downstream;
-    if (connection.#accept()) connection.admit(downstream);
+    if (!connection.#accept()) return false;
+    connection.admit(downstream);
+    return true;
   }
 
   /** A caller that must shake hands. */
-  static startSecure(context: Context, upstream: Upstream, accepted: AcceptedConnection): void {
+  static startSecure(
+    context: Context,
+    upstream: Upstream,
+    accepted: AcceptedConnection,
+  ): boolean {
     const connection = new OutboundConnection(context, upstream, accepted.remote);
     const caller = connection.#caller = new SecureCaller(context, upstream, accepted);
-    if (connection.#accept()) caller.handshake(connection);
+    return connection.#accept() && caller.handshake(connection);
   }
 
   private constructor(context: Context, upstream: Upstream, remote: string) {
@@ -95,28 +103,42 @@ export class OutboundConnection implements LiveConnection, CallerOwner {
     return this.#upstream.part.lifetimeMs;
   }
 
-  /** A place is taken before any byte is read; false: there was none. */
+  /** Before any byte is read; false: there is no place to be had. */
   #accept(): boolean {
     const { processLimit, live } = this.#context;
     const { stats, connections } = this.#upstream;
     stats.opened.add(1);
     stats.active.add(1);
-    if (!processLimit.enter()) {
-      this.#refuse("overloaded", `the process holds ${processLimit.limit} connections`);
-      return false;
-    }
-    if (!connections.enter()) {
-      processLimit.leave();
-      this.#refuse("limit_reached", `limits.max_connections is ${connections.limit}`);
+    if (processLimit.full || connections.full) {
+      this.#refuse(this.#whyFull);
       return false;
     }
     live.add(this);
     return true;
   }
 
+  get #whyFull(): Failure {
+    const { processLimit: { limit, full } } = this.#context;
+    if (full) return { code: "overloaded", reason: `the process holds ${limit} connections` };
+    const { connections } = this.#upstream;
+    return { code: "limit_reached", reason: `limits.max_connections is ${connections.limit}` };
+  }
+
+  #takePlace(): boolean {
+    const { processLimit } = this.#context;
+    if (!processLimit.enter()) return false;
+    this.#placed = this.#upstream.connections.enter();
+    if (!this.#placed) processLimit.leave();
+    return this.#placed;
+  }
+
   /** Waiting to be dialled counts against a limit of its own. */
   admit(downstream: Connection): void {
     this.#downstream = downstream;
+    if (!this.#takePlace()) {
+      const { code, reason } = this.#whyFull;
+      return this.end(code, reason);
+    }
     this.#holding = new Holding(downstream, () => this.end("downstream_reset", "closed early"));
     const { pending, needsHash, dials } = this.#upstream;
     this.record.stage = "target";
@@ -313,8 +335,10 @@ export class OutboundConnection implements LiveConnection, CallerOwner {
     this.#dial?.cancel();
     this.#leavePending();
     this.#release();
-    this.#context.processLimit.leave();
-    this.#upstream.connections.leave();
+    if (this.#placed) {
+      this.#context.processLimit.leave();
+      this.#upstream.connections.leave();
+    }
     this.#context.live.delete(this);
     this.#report(ending);
   }
@@ -331,15 +355,16 @@ export class OutboundConnection implements LiveConnection, CallerOwner {
   }
 
   /** No place: nothing was taken, so nothing is given back. */
-  #refuse(code: ErrorCode, reason: string): void {
+  #refuse(refusal: Failure): void {
     this.#ended = true;
     this.#dropDownstream();
-    this.#report({ kind: "failed", code, reason });
+    this.#report({ kind: "failed", ...refusal });
   }
 
   #report(ending: Ending): void {
-    const { log, clock } = this.#context;
-    reportEnd(this.record, ending, { log, stats: this.#upstream.stats, nowMs: clock.monotonic() });
+    const { log, sums, clock } = this.#context;
+    const { stats } = this.#upstream;
+    reportEnd(this.record, ending, { log, stats, sums, nowMs: clock.monotonic() });
   }
 }
 

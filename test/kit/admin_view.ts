@@ -97,6 +97,7 @@ export function fakeAdminView(): FakeAdminView {
       pid: 1,
       workers: 2,
       startedMs: 0,
+      limits: { openFiles: 1_024, maxConnections: 341 },
       options: { agentFlags: { token: TOKEN, httpAddr: "127.0.0.1:8500" }, note: `is ${TOKEN}` },
     },
     data: () => Promise.resolve([dataView(0), dataView(1)]),

@@ -17,12 +17,15 @@ const tell = (kind: string, fields: Record<string, unknown> = {}) => {
 let accepted = 0;
 const gate = new AcceptGate({
   clock: systemClock,
-  onChange: (paused, headroom) => tell(paused ? "paused" : "resumed", { headroom }),
+  onChange: (pausedFor, headroom) => {
+    // Nobody but our own comes here.
+    if (pausedFor !== "strangers") tell(pausedFor === "all" ? "paused" : "resumed", { headroom });
+  },
 });
 const listener = await runtimeEngine().listen(
   { address: { kind: "tcp", host: "127.0.0.1", port: 0 }, reusePort: false },
   (connection) => {
-    if (!gate.opened()) return connection.reset();
+    if (!gate.opened("own")) return connection.reset();
     accepted++;
     connection.events = {
       onData: (chunk) => void connection.write(chunk),
@@ -32,6 +35,6 @@ const listener = await runtimeEngine().listen(
     };
   },
 );
-gate.add(listener);
+gate.add(listener, "own");
 process.stdin.on("data", () => tell("usage"));
 tell("ready", { port: listener.address.kind === "tcp" ? listener.address.port : 0 });

@@ -229,3 +229,27 @@ test("a paused listener gives no connection; resumed, it serves again", async ()
   const gone = await dial(port, { material: null }).result();
   assert.equal(gone.kind, "failed");
 });
+
+test("a listener that keeps clients waiting takes nobody more once it is paused", async (context) => {
+  let count = 0;
+  const listener = await engine.listen({ address: LOOPBACK, reusePort: false }, () => {
+    if (++count % 5 === 0) listener.pause();
+  });
+  if (!listener.keepsWaiting) {
+    listener.close();
+    return context.skip("the runtime turns them away");
+  }
+  // All of them wait by the time the first one is accepted.
+  const dials = Array.from({ length: 20 }, () => dial(portOf(listener), { material: null }));
+  await Promise.all(dials.map((client) => client.side()));
+  for (const want of [5, 10, 15, 20]) {
+    for (let turn = 0; turn < 100 && count < want; turn++) await quiet();
+    await quiet();
+    assert.equal(count, want);
+    listener.resume();
+  }
+  listener.pause();
+  listener.close();
+  const gone = await dial(portOf(listener), { material: null }).result();
+  assert.equal(gone.kind, "failed");
+});

@@ -1,0 +1,171 @@
+/**
+ * Handshakes under way: a bound of their own, so that callers who have proven nothing never hold the
+ * places of connections that carry traffic. Where it is full the oldest goes, for a caller that means to
+ * shake hands has done so long before; where it is one address that fills it, the oldest of that address.
+ *
+ * @module
+ */
+
+import type { Clock, ErrorCode } from "../base/mod.ts";
+import type { ConnectionRecord } from "./connection.ts";
+
+/** Whose handshake it is; ends it when told to. */
+export interface HandshakeOwner {
+  readonly record: ConnectionRecord;
+  end(code: ErrorCode, reason: string): void;
+}
+
+/** A handshake under way. */
+export interface Handshake {
+  /** Another had to go for it that had not had its time: accepting is faster than shaking hands. */
+  readonly strained: boolean;
+  /** It is done, whichever way; may be said more than once. */
+  over(): void;
+}
+
+export interface HandshakesOptions {
+  readonly clock: Clock;
+  /** Under way at once in this data path. */
+  readonly limit: number;
+}
+
+/** What is counted of one address, linked oldest first. */
+interface Source {
+  count: number;
+  head: Entry | undefined;
+  tail: Entry | undefined;
+}
+
+/** One that has gone on for longer has had its time. */
+const FAIR_MS = 100;
+/** Of a process; each takes some memory and a descriptor. */
+const MOST = 8_192;
+const FEWEST = 16;
+
+/** How many handshakes a process of that many connections has under way at once, at most. */
+export function handshakeLimit(maxConnections: number): number {
+  return Math.max(FEWEST, Math.min(MOST, Math.floor(maxConnections / 4)));
+}
+
+export class Handshakes {
+  readonly #clock: Clock;
+  readonly #limit: number;
+  readonly #share: number;
+  readonly #crowded: string;
+  readonly #crowdedByItself: string;
+  /** Only of addresses that shake hands now, so never more than those are. */
+  readonly #sources = new Map<string, Source>();
+  #size = 0;
+  #head: Entry | undefined;
+  #tail: Entry | undefined;
+
+  constructor({ clock, limit }: HandshakesOptions) {
+    this.#clock = clock;
+    this.#limit = limit;
+    // Generous: all sidecars behind a gateway or NAT are one address.
+    this.#share = Math.max(1, Math.floor(limit / 2));
+    this.#crowded = `${limit} handshakes are under way, and this was the oldest`;
+    this.#crowdedByItself =
+      `${this.#share} handshakes of its address are under way, and this was their oldest`;
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** Always has room; who goes for it is told so at once. */
+  begin(owner: HandshakeOwner): Handshake {
+    const key = sourceOf(owner.record.remote);
+    let source = this.#sources.get(key);
+    let strained = false;
+    if (source && source.count >= this.#share) {
+      source.head?.owner.end(CODE, this.#crowdedByItself);
+      strained = true;
+    } else if (this.#head && this.#size >= this.#limit) {
+      const { record } = this.#head.owner;
+      strained = this.#clock.monotonic() - record.openedMs < FAIR_MS;
+      this.#head.owner.end(CODE, this.#crowded);
+    }
+    // It may have been the last of its address.
+    source = this.#sources.get(key);
+    if (!source) this.#sources.set(key, source = { count: 0, head: undefined, tail: undefined });
+    const entry = new Entry({ owner, key, source, strained, over: this.#over });
+    entry.previous = this.#tail;
+    if (this.#tail) this.#tail.next = entry;
+    else this.#head = entry;
+    this.#tail = entry;
+    entry.previousOfSource = source.tail;
+    if (source.tail) source.tail.nextOfSource = entry;
+    else source.head = entry;
+    source.tail = entry;
+    source.count++;
+    this.#size++;
+    return entry;
+  }
+
+  readonly #over = (entry: Entry): void => {
+    const { previous, next, previousOfSource, nextOfSource, source } = entry;
+    if (previous) previous.next = next;
+    else this.#head = next;
+    if (next) next.previous = previous;
+    else this.#tail = previous;
+    if (previousOfSource) previousOfSource.nextOfSource = nextOfSource;
+    else source.head = nextOfSource;
+    if (nextOfSource) nextOfSource.previousOfSource = previousOfSource;
+    else source.tail = previousOfSource;
+    this.#size--;
+    if (--source.count === 0) this.#sources.delete(entry.key);
+  };
+}
+
+const CODE = "handshake_crowded_out";
+
+interface EntryOptions {
+  readonly owner: HandshakeOwner;
+  readonly key: string;
+  readonly source: Source;
+  readonly strained: boolean;
+  readonly over: (entry: Entry) => void;
+}
+
+class Entry implements Handshake {
+  readonly owner: HandshakeOwner;
+  readonly key: string;
+  readonly source: Source;
+  readonly strained: boolean;
+  previous: Entry | undefined;
+  next: Entry | undefined;
+  previousOfSource: Entry | undefined;
+  nextOfSource: Entry | undefined;
+  #over: ((entry: Entry) => void) | undefined;
+
+  constructor({ owner, key, source, strained, over }: EntryOptions) {
+    this.owner = owner;
+    this.key = key;
+    this.source = source;
+    this.strained = strained;
+    this.#over = over;
+  }
+
+  over(): void {
+    this.#over?.(this);
+    this.#over = undefined;
+  }
+}
+
+/**
+ * Whom an address, `10.0.0.1:4711` or `[2001:db8::1]:4711`, stands for: an IPv4 host, or an IPv6 network
+ * of 64 bits, of which anybody has all addresses.
+ */
+export function sourceOf(remote: string): string {
+  const host = remote.slice(0, Math.max(remote.lastIndexOf(":"), 0)) || remote;
+  if (!host.startsWith("[") || host.includes(".")) return host;
+  const [left = "", right] = host.slice(1, -1).split("::");
+  const groups = left === "" ? [] : left.split(":");
+  if (right !== undefined) {
+    const rest = right === "" ? [] : right.split(":");
+    while (groups.length + rest.length < 8) groups.push("0");
+    groups.push(...rest);
+  }
+  return `[${groups.slice(0, 4).join(":")}::/64]`;
+}

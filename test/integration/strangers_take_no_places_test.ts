@@ -1,0 +1,80 @@
+/**
+ * Callers who prove nothing, and callers who are too many: neither takes what those need that are served,
+ * nor what is kept for the application's own calls.
+ *
+ * @module
+ */
+
+import assert from "node:assert/strict";
+import { connect } from "node:net";
+import { test } from "node:test";
+import { openClient, startEcho, type TestClient } from "../kit/data_path.ts";
+import { type Pair, startPair } from "../kit/pair.ts";
+import { upstreamOf } from "../kit/snapshots.ts";
+
+async function greet(client: TestClient): Promise<void> {
+  client.send("hello");
+  assert.equal(String(await client.read(5)), "hello");
+}
+
+/** Connects that many times and never says a word. */
+async function keepSilent(port: number, count: number) {
+  const sockets = Array.from({ length: count }, () => connect({ port, host: "127.0.0.1" }));
+  await Promise.all(sockets.map((socket) =>
+    new Promise<void>((resolve) => {
+      socket.on("error", () => resolve());
+      socket.once("connect", () => resolve());
+    })
+  ));
+  return { [Symbol.dispose]: () => sockets.forEach((socket) => socket.destroy()) };
+}
+
+function endings(pair: Pair, outcome: string): number {
+  const samples = pair.db.path.stats.samples();
+  return samples.find(({ name, labels }) =>
+    name === "connections_ended_total" && labels.outcome === outcome
+  )?.value ?? 0;
+}
+
+test("silent strangers, more than there are places, keep nobody out", async () => {
+  await using echo = await startEcho();
+  await using pair = await startPair({ localPort: echo.port, db: { maxConnections: 40 } });
+  await using open = await openClient(pair.port);
+  await greet(open);
+  using _silent = await keepSilent(pair.db.port(), 100);
+  await pair.line(({ fields }) => fields.code === "handshake_crowded_out");
+  for (let call = 0; call < 10; call++) {
+    await using client = await openClient(pair.port);
+    await greet(client);
+  }
+  await greet(open);
+  // Of the 16 handshakes that may be under way an address has 8.
+  assert.ok(endings(pair, "handshake_crowded_out") >= 92);
+  const lines = pair.lines.filter(({ fields }) => fields.code === "handshake_crowded_out");
+  assert.ok(lines.length < 30, `${lines.length} lines`);
+});
+
+test("callers of the service leave places for calls that its application makes", async () => {
+  await using echo = await startEcho();
+  await using pair = await startPair({ localPort: echo.port, db: { maxConnections: 16 } });
+  const other = upstreamOf({ name: "other", targets: [] });
+  await pair.db.set({ ...pair.dbSnapshot, upstreams: { [other.id]: other } });
+  const clients: TestClient[] = [];
+  for (let call = 0; call < 14; call++) {
+    const client = await openClient(pair.port);
+    clients.push(client);
+    await greet(client);
+  }
+  await using late = await openClient(pair.port);
+  await late.gone;
+  const { fields } = await pair.line(({ fields }) => fields.code === "overloaded");
+  assert.equal(fields.reason, "14 of 16 connections are inbound; the rest is kept for upstreams");
+  await using own = await openClient(pair.db.port("other"));
+  await own.gone;
+  await pair.line(({ fields }) => fields.code === "no_endpoint");
+  // Without upstreams there is nothing to keep.
+  await pair.db.set(pair.dbSnapshot);
+  await using more = await openClient(pair.port);
+  await greet(more);
+  for (const client of clients) client.socket.destroy();
+});

@@ -5,9 +5,9 @@
  * @module
  */
 
-import { type Address, type LogLevel, ProxyError } from "../base/mod.ts";
+import { type Address, type LogLevel, nearest, ProxyError } from "../base/mod.ts";
 import { insteadOfEnvoyFlag } from "./args_envoy.ts";
-import { type FlagGroup, type FlagValues, nearest, parseFlags, quote } from "./args_flags.ts";
+import { type FlagGroup, type FlagValues, parseFlags, quote } from "./args_flags.ts";
 import { type ProxyOptions, readProxyOptions } from "./args_proxy.ts";
 import { PROXY_FLAGS } from "./args_proxy_table.ts";
 import { DEV_FLAGS, WAIT_READY_FLAGS } from "./args_tables.ts";
@@ -165,6 +165,7 @@ function flagsOf(
   return parseFlags(argv, groups, {
     command: `postern ${command}`,
     env,
+    ...(command === "check" && { bare: "config" }),
     ...(replaced && { replaced }),
   });
 }

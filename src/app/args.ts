@@ -22,6 +22,8 @@ type Env = Readonly<Record<string, string | undefined>>;
 export interface DevOptions {
   /** Where the agent's HTTP API listens; port 0 takes a free one. */
   readonly listen: TcpAddress;
+  /** Nobody asked for that port: where it is in use, any other will do. */
+  readonly elsewhere: boolean;
   readonly datacenter: string;
   readonly defaultPolicy: "allow" | "deny";
   /** Absent: no tokens are asked for. */
@@ -117,6 +119,7 @@ function parseDev(argv: readonly string[], env: Env): Command {
     options: {
       listen: readTcpAddress(flags, "http-addr", { atLeastPort: 0 }) ??
         { kind: "tcp", host: "127.0.0.1", port: 8500 },
+      elsewhere: !flags.given("http-addr"),
       datacenter: flags.text("datacenter") ?? "dc1",
       defaultPolicy: readChoice(flags, "default-policy", {
         choices: ["allow", "deny"],

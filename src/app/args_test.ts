@@ -229,6 +229,7 @@ test("parseCommand() reads wait-ready and dev", () => {
     kind: "dev",
     options: {
       listen: { kind: "tcp", host: "::1", port: 0 },
+      elsewhere: false,
       datacenter: "dc1",
       defaultPolicy: "deny",
       demo: false,

@@ -5,9 +5,9 @@
  * @module
  */
 
-import { type Address, type LogLevel, ProxyError } from "../base/mod.ts";
+import { type Address, type LogLevel, nearest, ProxyError } from "../base/mod.ts";
 import { insteadOfEnvoyFlag } from "./args_envoy.ts";
-import { type FlagGroup, type FlagValues, nearest, parseFlags, quote } from "./args_flags.ts";
+import { type FlagGroup, type FlagValues, parseFlags, quote } from "./args_flags.ts";
 import { type ProxyOptions, readProxyOptions } from "./args_proxy.ts";
 import { PROXY_FLAGS } from "./args_proxy_table.ts";
 import { DEV_FLAGS, WAIT_READY_FLAGS } from "./args_tables.ts";
@@ -24,6 +24,8 @@ type Env = Readonly<Record<string, string | undefined>>;
 export interface DevOptions {
   /** Where the agent's HTTP API listens; port 0 takes a free one. */
   readonly listen: TcpAddress;
+  /** Nobody asked for that port: where it is in use, any other will do. */
+  readonly elsewhere: boolean;
   readonly datacenter: string;
   readonly defaultPolicy: "allow" | "deny";
   /** Absent: no tokens are asked for. */
@@ -119,6 +121,7 @@ function parseDev(argv: readonly string[], env: Env): Command {
     options: {
       listen: readTcpAddress(flags, "http-addr", { atLeastPort: 0 }) ??
         { kind: "tcp", host: "127.0.0.1", port: 8500 },
+      elsewhere: !flags.given("http-addr"),
       datacenter: flags.text("datacenter") ?? "dc1",
       defaultPolicy: readChoice(flags, "default-policy", {
         choices: ["allow", "deny"],
@@ -184,6 +187,7 @@ function flagsOf(
   return parseFlags(argv, groups, {
     command: `postern ${command}`,
     env,
+    ...(command === "check" && { bare: "config" }),
     ...(replaced && { replaced }),
   });
 }

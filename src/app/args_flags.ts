@@ -5,7 +5,7 @@
  * @module
  */
 
-import { ProxyError } from "../base/mod.ts";
+import { nearest, ProxyError } from "../base/mod.ts";
 
 export interface FlagSpec {
   readonly name: string;
@@ -31,12 +31,12 @@ export interface ParseFlagsOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Says what to do instead, for a flag that is known but not taken here. */
   readonly replaced?: (name: string) => string | undefined;
+  /** The flag whose value may stand alone, as a first argument. */
+  readonly bare?: string;
 }
 
 const TRUE = new Set(["1", "t", "T", "true", "TRUE", "True"]);
 const FALSE = new Set(["0", "f", "F", "false", "FALSE", "False"]);
-/** Longer names are no typing mistake of ours, and comparing them would cost. */
-const LONGEST_NAME = 64;
 
 /** The values that were given, by flag or else by environment. */
 export class FlagValues {
@@ -106,6 +106,11 @@ export function parseFlags(
     const word = argv[index] ?? "";
     if (word === "--" && index + 1 === argv.length) break;
     const match = /^--?([^-=][^=]*)(?:=([^]*))?$/.exec(word);
+    if (!match && options.bare !== undefined && !word.startsWith("-") && !given.has(options.bare)) {
+      refuseControlCharacters("the argument", word);
+      given.set(options.bare, [word]);
+      continue;
+    }
     if (!match || word === "--") {
       throw notAFlag(word === "--" ? argv[index + 1] ?? "" : word, options);
     }
@@ -149,20 +154,6 @@ export function quote(value: string): string {
   );
 }
 
-/** Which of `names` was probably meant, if any is near enough. */
-export function nearest(name: string, names: readonly string[]): string | undefined {
-  if (name.length > LONGEST_NAME) return undefined;
-  const lower = name.toLowerCase();
-  let best: string | undefined;
-  let bestDistance = Math.max(1, Math.floor(name.length / 3)) + 1;
-  for (const candidate of names) {
-    const distance = editDistance(lower, candidate);
-    if (distance < bestDistance) [best, bestDistance] = [candidate, distance];
-  }
-  // A forgotten or added part: `-sidecar` for `-sidecar-for`.
-  return best ?? names.find((candidate) => lower.length > 2 && candidate.startsWith(lower));
-}
-
 /** No value of ours has any, and they would end up in paths, headers and log lines. */
 function refuseControlCharacters(origin: string, value: string): void {
   // deno-lint-ignore no-control-regex -- that is what is looked for
@@ -196,17 +187,4 @@ function unknownFlag(
   const shown = quote(name).slice(1, -1);
   const hint = near === undefined ? `see "${options.command} -help"` : `did you mean -${near}?`;
   return new ProxyError("usage", `Cannot take the flag -${shown}: there is none; ${hint}`);
-}
-
-function editDistance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, index) => index);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) {
-      const swap = (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
-      next.push(Math.min(swap, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
-    }
-    row = next;
-  }
-  return row[b.length] ?? 0;
 }

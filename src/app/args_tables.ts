@@ -24,7 +24,7 @@ export const DEV_FLAGS: readonly FlagGroup[] = [{
       name: "http-addr",
       kind: "text",
       value: "ADDRESS",
-      byDefault: "127.0.0.1:8500",
+      byDefault: "127.0.0.1:8500, or a free port where that is in use",
       help: "Where the agent's HTTP API listens, [host]:port; port 0 takes a free one.",
     },
     {

@@ -15,6 +15,7 @@ for (
     ["runs a proxy under Consul's name for it", "connect proxy -sidecar-for web", "proxy"],
     ["runs a proxy for Envoy's command line", "connect envoy -sidecar-for web", "proxy"],
     ["checks", "check -config a.json", "check"],
+    ["checks a file", "check a.json -log-level debug", "check"],
     ["runs the agent in memory", "dev", "dev"],
     ["waits", "wait-ready", "wait_ready"],
     ["prints its version", "version", "version"],
@@ -258,6 +259,7 @@ test("parseCommand() reads wait-ready and dev", () => {
     kind: "dev",
     options: {
       listen: { kind: "tcp", host: "::1", port: 0 },
+      elsewhere: false,
       datacenter: "dc1",
       defaultPolicy: "deny",
       demo: false,
@@ -265,4 +267,14 @@ test("parseCommand() reads wait-ready and dev", () => {
       logJson: false,
     },
   });
+});
+
+test("parseCommand() takes check's argument as -config", () => {
+  for (const argv of [["a.json"], ["a.json", "-workers", "0"], ["-workers", "0", "a.json"]]) {
+    const command = parseCommand(["check", ...argv], {});
+    assert.deepEqual(command.kind === "check" && command.options.mode, {
+      kind: "config",
+      file: "a.json",
+    });
+  }
 });

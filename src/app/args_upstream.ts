@@ -5,7 +5,7 @@
  * @module
  */
 
-import { ProxyError } from "../base/mod.ts";
+import { hostFault, ProxyError } from "../base/mod.ts";
 import { quote } from "./args_flags.ts";
 import { parsePort } from "./args_values.ts";
 
@@ -34,10 +34,13 @@ export function parseUpstream(text: string): UpstreamFlag {
   }
   const port = parsePort(portText, 1);
   if (port === undefined) throw bad(text, "the port must be a number from 1 to 65535");
+  const host = bracketed ?? (plain || "127.0.0.1");
+  const fault = hostFault(host);
+  if (fault !== undefined) throw bad(text, `it names ${fault}`);
   return {
     name,
     type: type === "query" ? "prepared_query" : "service",
-    host: bracketed ?? (plain || "127.0.0.1"),
+    host,
     port,
   };
 }

@@ -33,6 +33,8 @@ for (
     ["db:", /want name:port/],
     [".query:9191", /names no service/],
     ["db.http:9191", /the type is "http"/],
+    ["db:10.0.0.300:9191", /it names "10\.0\.0\.300", which is no IPv4 address/],
+    ["db:[1:2]:9191", /"1:2", which is no IPv6 address/],
     ["db:0", /port must be/],
     ["db:65536", /port must be/],
     ["db:-1", /port must be/],

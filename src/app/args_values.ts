@@ -7,6 +7,7 @@
 
 import {
   type Address,
+  hostFault,
   LOG_LEVELS,
   type LogLevel,
   parseDurationMs,
@@ -93,6 +94,8 @@ export function readTcpAddress(
   if (port === undefined) {
     throw badValue(flags, name, `the port must be a number from ${options.atLeastPort} to 65535`);
   }
+  const fault = hostFault(host);
+  if (fault !== undefined) throw badValue(flags, name, `it names ${fault}`);
   if (host === "" && options.emptyHost === undefined) {
     throw badValue(flags, name, "it names no host; write 127.0.0.1 for this machine only");
   }

@@ -81,16 +81,16 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
       "CONSUL_HTTP_SSL,\nCONSUL_HTTP_SSL_VERIFY, CONSUL_HTTP_AUTH.",
   },
   check: {
-    usage: ["postern check -config FILE", "postern check [flags of postern proxy]"],
+    usage: ["postern check FILE", "postern check [flags of postern proxy]"],
     about: "Reads flags and configuration as postern proxy would, says what is wrong and ends. " +
       "Every secret is read once, those of servers, too. Starts nothing, listens nowhere and asks no " +
       "agent.",
     examples: [
-      ["A configuration file:", "postern check -config /etc/postern/web.json"],
+      ["A configuration file:", "postern check /etc/postern/web.json"],
       ["A command line:", "postern check -service web -upstream db:9191 -drain-timeout 20s"],
     ],
     flags: [],
-    notes: 'Takes every flag of postern proxy; see "postern proxy -help".',
+    notes: 'FILE is -config FILE. Takes every flag of postern proxy; see "postern proxy -help".',
   },
   dev: {
     usage: ["postern dev [flags]"],

@@ -40,7 +40,10 @@ async function check(options: ProxyOptions): Promise<readonly string[]> {
   if (mode.kind !== "config") {
     const { address } = resolveAgentOptions(options.agentFlags, process.env);
     const where = address.kind === "unix" ? address.path : `${address.host}:${address.port}`;
-    return [...options.warnings, `flags and environment are valid; the agent is at ${where}`];
+    return [
+      ...options.warnings,
+      `flags and environment are valid; the agent (${where}) was not asked`,
+    ];
   }
   const engine = runtimeEngine();
   const noted: LogRecord[] = [];

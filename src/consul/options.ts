@@ -5,7 +5,7 @@
  * @module
  */
 
-import { type Address, ProxyError } from "../base/mod.ts";
+import { type Address, hostFault, ProxyError } from "../base/mod.ts";
 import { checkToken, readTlsFiles, readTokenFile, type TlsFiles } from "./files.ts";
 
 /** As given on the command line; absent ones are left to the environment. */
@@ -126,6 +126,8 @@ function parseHttpAddr(
     );
   }
   const host = (parts[1] ?? "").replace(/^\[|\]$/g, "") || "127.0.0.1";
+  const fault = hostFault(host);
+  if (fault !== undefined) throw bad(`it names ${fault}`);
   const port = parts[2] === undefined ? (secure ? 443 : 80) : Number(parts[2]);
   if (port < 1 || port > 65535) throw bad("the port is not within 1..65535");
   return { address: { kind: "tcp", host, port }, pathPrefix, secure };

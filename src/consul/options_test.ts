@@ -129,6 +129,8 @@ for (
       {},
       /^Cannot use -http-addr "\(not shown\)@a:1": .*CONSUL_HTTP_AUTH/,
     ],
+    ["an address that is none", { httpAddr: "10.0.0.300:8500" }, {}, /no IPv4 address; write/],
+    ["an IPv6 address that is none", {}, { CONSUL_HTTP_ADDR: "[1:2]:1" }, /no IPv6 address/],
     ["a path", { httpAddr: "http://a:1/x?y" }, {}, /characters that need escaping/],
     ["an empty socket", { httpAddr: "unix://" }, {}, /it has no path/],
     ["a flag for TLS", {}, { CONSUL_HTTP_SSL: "maybe" }, /CONSUL_HTTP_SSL "maybe"/],

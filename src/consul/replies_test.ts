@@ -59,7 +59,7 @@ test("a refusal never quotes what came, which may be a key in the wrong place", 
   ) {
     assert.throws(read, (error) => {
       assert.doesNotMatch((error as Error).message, /PRIVATE KEY/);
-      return invalid(/expected Array, not a value of type string/)(error);
+      return invalid(/must be a list, not a text/)(error);
     });
   }
 });

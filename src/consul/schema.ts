@@ -6,14 +6,14 @@
  */
 
 import * as v from "valibot";
-import { parseDurationMs, ProxyError } from "../base/mod.ts";
+import { issueWords, parseDurationMs, ProxyError } from "../base/mod.ts";
 
 const MESSAGE_LIMIT = 500;
 
 /** A text; absent and null are `""`. */
 export const text = v.nullish(v.string(), "");
 /** A text that must be there. */
-export const someText = v.pipe(v.string(), v.nonEmpty("it is empty"));
+export const someText = v.pipe(v.string(), v.nonEmpty("must not be empty"));
 export const flag = v.nullish(v.boolean(), false);
 export const port = v.nullish(v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(65535)), 0);
 export const count = v.nullish(v.pipe(v.number(), v.integer()), 0);
@@ -22,24 +22,27 @@ export const list = <const S extends v.GenericSchema>(item: S) => v.nullish(v.ar
 /** An object with at least these keys; a list, which Valibot would let pass, is none. */
 // deno-lint-ignore explicit-module-boundary-types -- the schema is its own type
 export const object = <const E extends v.ObjectEntries>(entries: E) =>
-  v.pipe(v.unknown(), v.check(isMap, "it is no object"), v.object(entries));
+  v.pipe(v.unknown(), v.check(isMap, "must be an object"), v.object(entries));
 // deno-lint-ignore explicit-module-boundary-types -- the schema is its own type
 export const map = <const S extends v.GenericSchema>(item: S) =>
-  v.nullish(v.pipe(v.unknown(), v.check(isMap, "it is no map"), v.record(v.string(), item)), {});
+  v.nullish(
+    v.pipe(v.unknown(), v.check(isMap, "must be an object"), v.record(v.string(), item)),
+    {},
+  );
 
 /** A moment as Go writes it, as milliseconds. */
 export const moment = v.pipe(
   v.string(),
   v.transform((written) => Date.parse(written)),
-  v.number("it is no time"),
-  v.check((ms) => Number.isFinite(ms), "it is no time"),
+  v.number("must be a time"),
+  v.check((ms) => Number.isFinite(ms), "must be a time"),
 );
 
 /** A Go duration text or integer nanoseconds, as milliseconds; absent is 0. */
 export const duration = v.pipe(
   v.nullish(v.union([v.string(), v.number()]), 0),
   v.transform(durationMs),
-  v.check((ms) => ms !== undefined, "it is no duration"),
+  v.check((ms) => ms !== undefined, "must be a duration"),
   v.transform((ms) => ms ?? 0),
 );
 
@@ -58,21 +61,7 @@ export function readReply<const S extends v.GenericSchema>(
   const result = v.safeParse(schema, json, { abortEarly: true });
   if (result.success) return result.output;
   const issue = result.issues[0];
-  throw replyInvalid(what, `${v.getDotPath(issue) ?? "the reply"}: ${factOf(issue)}`);
-}
-
-/** What is wrong, without the value: it may be a private key in the wrong place. */
-function factOf(issue: v.BaseIssue<unknown>): string {
-  if (!issue.message.startsWith("Invalid ")) return issue.message;
-  const { input } = issue;
-  const got = typeof input === "number"
-    ? String(input)
-    : input === null
-    ? "null"
-    : Array.isArray(input)
-    ? "a list"
-    : `a value of type ${typeof input}`;
-  return `expected ${issue.expected ?? "something else"}, not ${got}`;
+  throw replyInvalid(what, `${v.getDotPath(issue) ?? "the reply"} ${issueWords(issue)}`);
 }
 
 export function replyInvalid(what: string, fact: string): ProxyError {

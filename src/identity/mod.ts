@@ -15,7 +15,6 @@ export {
 export * from "./certificate_pair.ts";
 export * from "./credentials.ts";
 export type { Extensions } from "./extensions.ts";
-export { canonicalIpText } from "./ip.ts";
 export * from "./mint.ts";
 export * from "./mint_crl.ts";
 export type { KeyUsage } from "./oids.ts";

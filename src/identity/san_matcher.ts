@@ -5,10 +5,9 @@
  * @module
  */
 
-import { ProxyError } from "../base/mod.ts";
+import { canonicalIpText, ProxyError } from "../base/mod.ts";
 import { type AltNames, altNamesOf } from "./alt_names.ts";
 import type { Certificate } from "./certificate.ts";
-import { canonicalIpText } from "./ip.ts";
 import { compileStringMatcher, lowerAscii, type StringTest } from "./string_matcher.ts";
 import type { SanMatcher } from "./validation.ts";
 

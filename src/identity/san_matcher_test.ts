@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { createAuthority } from "../../test/kit/certificates.ts";
+import { canonicalIpText } from "../base/mod.ts";
 import { contextTag, derElement, derOid, derSequence, derText, TAG } from "../wire/mod.ts";
 import { altNamesOf, commonNameOf } from "./alt_names.ts";
 import type { CertificateOverrides } from "./authority.ts";
 import { type Certificate, parseCertificate } from "./certificate.ts";
-import { canonicalIpText } from "./ip.ts";
 import { generateKey } from "./mint.ts";
 import { compileSanMatchers, dnsNameCovers } from "./san_matcher.ts";
 import { prepareMatchers } from "./string_matcher.ts";

@@ -14,7 +14,7 @@ export function listenError(address: BindAddress, cause: unknown): ProxyError {
   const code = (cause as { code?: string } | undefined)?.code ?? "";
   const fact = {
     EADDRINUSE: "the address is in use by another process",
-    EACCES: "permission denied; ports below 1024 need CAP_NET_BIND_SERVICE",
+    EACCES: "permission denied; ports below 1024 need the ambient capability CAP_NET_BIND_SERVICE",
     EADDRNOTAVAIL: "this host has no such address",
     // What Deno says of an address that the host does not have.
     EINVAL: "the system refused the address; this host may have no such address",

@@ -6,17 +6,25 @@
  */
 
 import * as v from "valibot";
-import { type Address, parseDurationMs } from "../base/mod.ts";
+import { type Address, hostFault, issueWords, nearest, parseDurationMs } from "../base/mod.ts";
 
 /** A strict object whose messages say what is missing or not known. */
 export function object<T extends v.ObjectEntries>(
   entries: T,
 ): v.StrictObjectSchema<T, (issue: v.StrictObjectIssue) => string> {
-  const known = Object.keys(entries).join(", ");
   return v.strictObject(entries, (issue) => {
-    if (issue.expected === "never") return `is not known here; known are ${known}`;
+    if (issue.expected === "never") {
+      return notKnown(`${issue.path?.at(-1)?.key}`, Object.keys(entries));
+    }
     return issue.received === "undefined" && issue.path ? "is missing" : "must be an object";
   });
+}
+
+/** What to say of a key that none of `known` is. */
+export function notKnown(key: string, known: readonly string[]): string {
+  const near = nearest(key, known);
+  const hint = near === undefined ? `known are ${known.join(", ")}` : `did you mean "${near}"?`;
+  return `is not known here; ${hint}`;
 }
 
 /** Any text but the empty one. */
@@ -75,13 +83,12 @@ export function address(
 export function address(
   options: { readonly unix: boolean; readonly emptyHost?: string },
 ): v.GenericSchema<string, Address> {
-  const wanted = options.unix ? "host:port or unix:///path" : "host:port";
   return v.pipe(
-    v.string(`must be ${wanted}`),
+    v.string(`must be ${options.unix ? "host:port or unix:///path" : "host:port"}`),
     v.rawTransform(({ dataset, addIssue, NEVER }) => {
       const parsed = parseAddress(dataset.value, options);
-      if (parsed) return parsed;
-      addIssue({ message: `must be ${wanted}, with a port from 1 to 65535` });
+      if (typeof parsed !== "string") return parsed;
+      addIssue({ message: parsed });
       return NEVER;
     }),
   );
@@ -90,20 +97,39 @@ export function address(
 /** The kernel's limit for the path of a socket, without its ending zero. */
 const SOCKET_PATH_LIMIT_BYTES = 107;
 
-/** `undefined`: it is none. */
+/** What is wrong with it as a text. */
 export function parseAddress(
   value: string,
   options: { readonly unix: boolean; readonly emptyHost?: string },
-): Address | undefined {
+): Address | string {
+  const wanted = options.unix ? "host:port or unix:///path" : "host:port";
   if (value.startsWith("unix://")) {
     const path = value.slice("unix://".length);
-    return options.unix && isSocketPath(path) ? { kind: "unix", path } : undefined;
+    if (!options.unix) return `must be ${wanted}, not a socket`;
+    return isSocketPath(path)
+      ? { kind: "unix", path }
+      : "must be unix:// and an absolute path of at most 107 bytes";
   }
   const match = /^(?:\[([0-9A-Fa-f:.]+)\]|([^\s[\]:/@]*)):(\d{1,5})$/.exec(value);
   const host = match?.[1] ?? (match?.[2] || options.emptyHost);
   const number = Number(match?.[3]);
-  if (!host || !(number >= 1 && number <= 65_535)) return undefined;
-  return { kind: "tcp", host, port: number };
+  if (!host || !(number >= 1 && number <= 65_535)) {
+    return `must be ${wanted}, with a port from 1 to 65535`;
+  }
+  const fault = hostFault(host);
+  return fault === undefined ? { kind: "tcp", host, port: number } : `names ${fault}`;
+}
+
+/** A host alone. */
+export function host(): v.GenericSchema<string> {
+  return v.pipe(
+    text(),
+    v.regex(/^[^\s[\]/@]*$/, "must be a host, without brackets and port"),
+    v.check(
+      (value) => hostFault(value) === undefined,
+      (issue) => `names ${hostFault(issue.input)}`,
+    ),
+  );
 }
 
 /** An absolute path that the kernel takes as a socket's. */
@@ -124,7 +150,7 @@ export type Path = readonly (string | number)[];
 /** Where a schema found something wrong, as keys. */
 export function problemOf(issue: v.BaseIssue<unknown>): Problem {
   const path = (issue.path ?? []).map(({ key }) => typeof key === "number" ? key : String(key));
-  return { path, message: issue.message };
+  return { path, message: issueWords(issue) };
 }
 
 /** `upstreams[0].bind`; "" for the whole. */

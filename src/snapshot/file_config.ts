@@ -30,6 +30,7 @@ import {
   bindAddress,
   count,
   duration,
+  host,
   name,
   object,
   octalMode,
@@ -51,10 +52,16 @@ const Identity = object({
   partition: v.optional(name(), "default"),
 });
 
-const Endpoint = v.union([
-  address({ unix: false }),
-  object({ host: text(), port: port(1), weight: v.optional(count(1, 128), 1) }),
-], "must be host:port, or an object with host and port");
+const EndpointText = address({ unix: false });
+const EndpointFields = object({
+  host: host(),
+  port: port(1),
+  weight: v.optional(count(1, 128), 1),
+});
+// Not a union, which would only say that it is neither.
+const Endpoint = v.lazy((input) =>
+  typeof input === "object" && input !== null ? EndpointFields : EndpointText
+);
 
 const Balancing = v.variant("kind", [
   object({ kind: v.picklist(["round_robin", "random", "maglev"]) }),

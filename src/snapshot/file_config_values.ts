@@ -10,7 +10,7 @@ import type { Address } from "../base/mod.ts";
 import { parseTrustDomainId } from "../identity/mod.ts";
 import { address, text } from "../secrets/mod.ts";
 
-export { address, count, duration, object, port, text } from "../secrets/mod.ts";
+export { address, count, duration, host, object, port, text } from "../secrets/mod.ts";
 
 /** A name of the mesh. */
 export function name(options: { readonly wildcard?: boolean } = {}): v.GenericSchema<string> {

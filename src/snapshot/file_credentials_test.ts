@@ -146,7 +146,9 @@ for (
           validation: { source: "none" },
         },
       },
-    }, ["sds.sds_cluster.address must be host:port or unix:///path"]],
+    }, [
+      "sds.sds_cluster.address must be host:port or unix:///path, with a port from 1 to 65535",
+    ]],
   ] as const
 ) {
   test(`fileCredentials() refuses ${name}`, () => assert.deepEqual(read(input).problems, want));

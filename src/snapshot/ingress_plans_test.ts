@@ -105,7 +105,7 @@ for (
       /^entry\.Listeners\[3\]\.TLS cannot be served: .* use TLS\.SDS, or a Postern configuration file/,
     ],
     ["no resource", { gateway: { SDS: { ClusterName: "sds" } } }, {}, /CertResource is missing/],
-    ["an odd entry", { gateway: { SDS: 1 } }, {}, /^entry\.TLS\.SDS must be an object$/],
+    ["an odd entry", { gateway: { SDS: 1 } }, {}, /^entry\.TLS\.SDS must be an object, not 1$/],
     ["SDS servers that cannot be read", { gateway: sds("own") }, {
       tls: { sds_clusters: { own: {} } },
     }, /postern_tls\.sds_clusters\.own.*; entry\.Listeners\[3\].*names "own"/],

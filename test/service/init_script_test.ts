@@ -15,6 +15,7 @@ import { eventually, Process } from "../kit/process.ts";
 
 const SCRIPT = fileURLToPath(new URL("../../scripts/service/postern.init", import.meta.url));
 const STAND_IN = `#!/bin/sh
+[ "$1" = check ] && case "$*" in *-no-such-flag*) echo "postern: no such flag"; exit 2 ;; *) exit 0 ;; esac
 trap 'echo draining; [ -n "$NEVER_ENDS" ] || exit 0' TERM
 trap 'echo reloading' HUP
 echo "args: $* token file: $CONSUL_HTTP_TOKEN_FILE"
@@ -127,6 +128,16 @@ test("the init script leaves a stranger alone that has the old process id", asyn
   assert.equal((await host.run("status")).code, 3);
   await host.run("stop");
   assert.ok(lives(process.pid));
+});
+
+test("the init script tells a usage error and starts nothing", async () => {
+  await using host = await createHost({ "web-1": "POSTERN_FLAGS=-no-such-flag\n", "db-1": "" });
+  const { code, output } = await host.run("start");
+  assert.equal(code, 2);
+  assert.match(output, /postern: no such flag\npostern web-1: cannot start/);
+  assert.match(output, /postern db-1: started/);
+  await host.logged("db-1", /^args:/m);
+  await assert.rejects(host.pid("web-1"));
 });
 
 test("the init script says how it is used", async () => {

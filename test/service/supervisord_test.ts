@@ -14,6 +14,8 @@ import { within } from "../kit/starvation.ts";
 
 const PROGRAM = "postern-web";
 const SHIPPED = new URL("../../scripts/service/postern.supervisord.conf", import.meta.url);
+/** One that ends with 1 at once, beside it under the same settings. */
+const FAILING = "failing";
 const ENDED_BY_ITSELF = /stopped: postern-web \(exit status 0\)/;
 const HELLO = new TextEncoder().encode("hello");
 
@@ -24,10 +26,14 @@ async function startSupervisord(
 ): Promise<Process> {
   const command = [...posternCommand(), ...mesh.args, ...flags].join(" ");
   const shipped = await readFile(SHIPPED, "utf8");
-  const program = shipped
-    .replace(/^command=.*$/m, `command=${command}`)
-    .replace(/^stdout_logfile=.*$/m, `stdout_logfile=${mesh.directory}/postern.log`);
-  assert.ok(program.includes(command) && program.includes(mesh.directory));
+  const programOf = (name: string, command: string) => {
+    const program = shipped
+      .replace(`[program:${PROGRAM}]`, `[program:${name}]`)
+      .replace(/^command=.*$/m, `command=${command}`)
+      .replace(/^stdout_logfile=.*$/m, `stdout_logfile=${mesh.directory}/${name}.log`);
+    assert.ok([`:${name}]`, command, mesh.directory].every((part) => program.includes(part)));
+    return program;
+  };
   const config = join(mesh.directory, "supervisord.conf");
   const socket = join(mesh.directory, "supervisor.sock");
   await writeFile(
@@ -44,7 +50,9 @@ file=${socket}
 serverurl=unix://${socket}
 [rpcinterface:supervisor]
 supervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface
-${program}`,
+${programOf(PROGRAM, command)}
+${programOf(FAILING, '/bin/sh -c "exit 1"')}
+`,
   );
   return new Process(peer("supervisord"), ["-c", config], { name: "supervisord" });
 }
@@ -70,7 +78,7 @@ async function withLog<T>(mesh: FileMesh, story: () => Promise<T>): Promise<T> {
     return await story();
   } catch (error) {
     const read = (name: string) => readFile(join(mesh.directory, name), "utf8").catch(() => "");
-    const logs = `${await read("supervisord.log")}\n${await read("postern.log")}`;
+    const logs = `${await read("supervisord.log")}\n${await read(`${PROGRAM}.log`)}`;
     throw new Error(`${error instanceof Error ? error.message : error}\n${logs}`, { cause: error });
   }
 }
@@ -137,5 +145,20 @@ test("supervisord's stop ends a connection that never does, before it would kill
     await open.over;
     await supervisord.waitFor(ENDED_BY_ITSELF, { timeoutMs: 30_000 });
     assert.doesNotMatch(supervisord.output, /SIGKILL/);
+  });
+});
+
+test("supervisord does not start a usage error again, and does what failed", async () => {
+  await using mesh = await createFileMesh();
+  await using supervisord = await startSupervisord(mesh, "-no-such-flag");
+  await withLog(mesh, async () => {
+    await supervisord.waitFor(/exited: postern-web \(exit status 2; expected\)/, {
+      timeoutMs: 30_000,
+    });
+    const spawned = (name: string) => supervisord.output.split(`spawned: '${name}'`).length - 1;
+    const before = spawned(FAILING);
+    await eventually("the other is started again and again", () => spawned(FAILING) >= before + 2);
+    assert.equal(spawned(PROGRAM), 1);
+    assert.match(await readFile(join(mesh.directory, `${PROGRAM}.log`), "utf8"), /-no-such-flag/);
   });
 });

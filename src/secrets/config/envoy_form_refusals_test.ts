@@ -40,10 +40,7 @@ const REFUSED: readonly [name: string, value: unknown, problems: readonly string
   ["what is not known", withPair({ certificates: 1 }, { foo: 1 }), [
     ".foo is not known here; known are common_tls_context, require_client_certificate, " +
     "disable_stateless_session_resumption, disable_stateful_session_resumption, ocsp_staple_policy",
-    `${COMMON}.certificates is not known here; known are tls_params, tls_certificates, ` +
-    "tls_certificate_sds_secret_configs, validation_context, " +
-    "validation_context_sds_secret_config, combined_validation_context, " +
-    "custom_tls_certificate_selector",
+    `${COMMON}.certificates is not known here; did you mean "tls_certificates"?`,
   ]],
   [
     "session ticket keys",

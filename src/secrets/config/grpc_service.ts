@@ -168,6 +168,6 @@ function target(): Reader<{ readonly name: string; readonly address: Address }> 
       return { name: value, address: { kind: "unix", path } };
     }
     const address = parseAddress(value.replace(/^dns:\/\/\//, ""), { unix: false });
-    return address ? { name: value, address } : report([], wanted);
+    return typeof address === "string" ? report([], wanted) : { name: value, address };
   });
 }

@@ -115,7 +115,7 @@ for (
 
 for (
   const [behaviour, entry, wanted] of [
-    ["what is no entry", "entry", ["igw must be an object"]],
+    ["what is no entry", "entry", ["igw must be an object, not a text"]],
     ["a listener without a resource", { TLS: sds("other", ""), Listeners: [listener({})] }, [
       "igw.Listeners[0].TLS.SDS.CertResource is missing, here and above",
     ]],
@@ -138,8 +138,8 @@ for (
       "igw.Listeners[1].TLS.TLSMaxVersion is below TLS 1.2, which is the least that is spoken",
     ]],
     ["other types", { TLS: 1, Listeners: [{ Port: "1" }] }, [
-      "igw.TLS must be an object",
-      "igw.Listeners[0].Port must be a number",
+      "igw.TLS must be an object, not 1",
+      "igw.Listeners[0].Port must be a number, not a text",
     ]],
   ] as const
 ) {

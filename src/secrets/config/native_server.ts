@@ -5,7 +5,7 @@
  */
 
 import * as v from "valibot";
-import type { Address } from "../../base/mod.ts";
+import { type Address, issueWords } from "../../base/mod.ts";
 import { NO_RULES } from "../../identity/mod.ts";
 import {
   checked,
@@ -18,7 +18,7 @@ import {
   type Report,
 } from "../envoy/message.ts";
 import type { SdsNode, SdsServer } from "../plan.ts";
-import { duration, parseAddress, text } from "../values.ts";
+import { duration, parseAddress, problemOf, text } from "../values.ts";
 import { fileCertificateRef, fileSource, PAIR_ENTRIES } from "./file_certificate.ts";
 import { isLoopback, metadataName, sdsServer } from "./sds_defaults.ts";
 import type { ServerReading } from "./sds_servers.ts";
@@ -151,18 +151,18 @@ function addresses(): Reader<readonly Address[]> {
     if (wanted.success) {
       return wanted.output.length > 0 ? wanted.output : report([], "must not be empty");
     }
-    for (const { path, message } of wanted.issues) {
-      report(Array.isArray(value) ? [Number(path?.[0]?.key)] : [], message);
+    for (const { path, message } of wanted.issues.map(problemOf)) {
+      report(Array.isArray(value) ? path : [], message);
     }
     return undefined;
   });
 }
 
 function address(): Reader<Address> {
-  return reader((value, report) =>
-    (typeof value === "string" ? parseAddress(value, { unix: true }) : undefined) ??
-      report([], "must be host:port or unix:///path")
-  );
+  return reader((value, report) => {
+    const parsed = parseAddress(typeof value === "string" ? value : "", { unix: true });
+    return typeof parsed === "string" ? report([], parsed) : parsed;
+  });
 }
 
 function metadata(): Reader<Readonly<Record<string, string>>> {
@@ -172,7 +172,7 @@ function metadata(): Reader<Readonly<Record<string, string>>> {
     const found = new Map<string, string>();
     for (const [key, entry] of Object.entries(value)) {
       const parsed = v.safeParse(name, key);
-      if (!parsed.success) report([key], parsed.issues[0].message);
+      if (!parsed.success) report([key], issueWords(parsed.issues[0]));
       else if (typeof entry !== "string" || !/^[\x20-\x7e]{1,8192}$/.test(entry)) {
         report([key], "must be a text of plain characters");
       } else if (found.has(parsed.output)) report([key], "is given twice");

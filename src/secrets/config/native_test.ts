@@ -369,8 +369,7 @@ const REFUSED: readonly [name: string, value: unknown, problems: readonly string
     ".validation.san_matchers[0] needs one of exact, prefix, suffix, contains, regex",
     ".validation.san_matchers[1].type must be dns, uri, email, ip or other_name",
     ".validation.san_matchers[2].type is missing",
-    ".validation.san_matchers[3].exakt is not known here; known are exact, prefix, suffix, " +
-    "contains, regex, ignoreCase",
+    '.validation.san_matchers[3].exakt is not known here; did you mean "exact"?',
     ".validation.san_matchers[4].san_type must be EMAIL, DNS, URI, IP_ADDRESS, OTHER_NAME",
   ]],
   ["no certificate at all", { certificate: { source: "none" } }, [

@@ -21,7 +21,7 @@ import {
   reader,
 } from "../envoy/message.ts";
 import type { SdsServer, SecretRef } from "../plan.ts";
-import { duration, isSocketPath, port, text } from "../values.ts";
+import { duration, host, isSocketPath, port, text } from "../values.ts";
 import type { Reading } from "./context.ts";
 import { envoyForm } from "./envoy_form.ts";
 import { hostOf } from "./native_server.ts";
@@ -36,7 +36,7 @@ export function isCluster(value: unknown): boolean {
 
 const SOCKET_ADDRESS = message({
   protocol: v.optional(choice([{ name: "TCP", number: 0, value: true }])),
-  address: text(),
+  address: host(),
   portValue: port(1),
   resolverName: v.optional(v.literal("", "cannot be honoured: names are the system's")),
   ipv4Compat: v.optional(flag()),

@@ -183,8 +183,8 @@ const REFUSED: readonly [name: string, value: unknown, problems: readonly string
     ".a.addresses cannot be beside address",
   ]],
   ["addresses that are none", { a: { address: ["localhost", "unix://b"] } }, [
-    ".a.address[0] must be host:port or unix:///path",
-    ".a.address[1] must be host:port or unix:///path",
+    ".a.address[0] must be host:port or unix:///path, with a port from 1 to 65535",
+    ".a.address[1] must be unix:// and an absolute path of at most 107 bytes",
   ]],
   ["an empty list", { a: { address: [] } }, [".a.address must not be empty"]],
   ["clear text by accident", { a: { address: "10.0.0.1:1" } }, [

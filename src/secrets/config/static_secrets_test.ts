@@ -26,7 +26,7 @@ test("parseStaticSecrets() gives what credentials name", () => {
 
 for (
   const [behaviour, value, wanted] of [
-    ["what is no list", {}, ["secrets must be a list"]],
+    ["what is no list", {}, ["secrets must be a list, not an object"]],
     ["a secret without a name", [{ tls_certificate: PAIR }], ["secrets[0].name is missing"]],
     ["a name twice", [{ name: "a", tls_certificate: PAIR }, { name: "a", tlsCertificate: PAIR }], [
       'secrets[1].name "a" is used by an earlier secret',

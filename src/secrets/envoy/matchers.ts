@@ -6,12 +6,8 @@
  */
 
 import * as v from "valibot";
-import {
-  canonicalIpText,
-  type SanMatcher,
-  type SanType,
-  type StringMatcher,
-} from "../../identity/mod.ts";
+import { canonicalIpText } from "../../base/mod.ts";
+import type { SanMatcher, SanType, StringMatcher } from "../../identity/mod.ts";
 import { text } from "../values.ts";
 import { checked, choice, flag, message, oneOf, type Reader } from "./message.ts";
 

@@ -7,7 +7,7 @@
 
 import { Buffer } from "node:buffer";
 import * as v from "valibot";
-import { type Path, problemOf } from "../values.ts";
+import { notKnown, type Path, problemOf } from "../values.ts";
 
 /** A schema for anything; it decides what comes out. */
 export type Reader<T> = v.GenericSchema<unknown, T>;
@@ -27,7 +27,7 @@ export function message<T extends v.ObjectEntries>(
   options: MessageOptions = {},
 ): Reader<Output<T>> {
   const shown = (key: string) => options.names === "camelCase" ? key : snakeCase(key);
-  const known = Object.keys(entries).map(shown).join(", ");
+  const known = Object.keys(entries).map(shown);
   const names = new Map(
     [...Object.keys(entries), ...Object.keys(options.refused ?? {})].flatMap((key) => [
       [key, key],
@@ -44,7 +44,7 @@ export function message<T extends v.ObjectEntries>(
     const fields: Record<string, unknown> = Object.create(null);
     for (const [key, field] of Object.entries(value)) {
       const name = names.get(key);
-      if (name === undefined) report([key], `is not known here; known are ${known}`);
+      if (name === undefined) report([key], notKnown(key, known));
       else if (field === null || field === undefined) continue;
       else if (options.refused && Object.hasOwn(options.refused, name)) {
         if (!isDefault(field)) report([key], options.refused[name] ?? "");

@@ -6,8 +6,7 @@
  */
 
 import { Buffer } from "node:buffer";
-import { ProxyError } from "../../base/mod.ts";
-import { canonicalIpText } from "../../identity/mod.ts";
+import { canonicalIpText, ProxyError } from "../../base/mod.ts";
 import type { GrpcLibrary } from "./library.ts";
 import type { GrpcTlsMaterial } from "./types.ts";
 

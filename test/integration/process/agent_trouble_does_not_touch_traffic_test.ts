@@ -28,7 +28,7 @@ const FAULTS: readonly (readonly [
     /intentions\/match/,
     { kind: "replace", body: '{"db": [{"SourceName": 7}], "web": []}' },
     "db",
-    /intentions db agent_reply_invalid .*SourceName: expected string, not 7/,
+    /intentions db agent_reply_invalid .*SourceName must be a text, not 7/,
   ],
   [
     /agent\/service\/db-1/,

@@ -61,7 +61,7 @@ test("a file carries both ways, takes a good change on SIGHUP and refuses a bad 
 test("check says what is wrong with a file, and nothing is started either way", async () => {
   await using mesh = await createFileMesh();
   const file = join(mesh.directory, "web.json");
-  await using good = runPostern(["check", "-config", file]);
+  await using good = runPostern(["check", file]);
   good.expectEnd();
   assert.equal((await good.process.waitExit({ timeoutMs: 30_000 })).code, 0);
   assert.match(
@@ -75,6 +75,17 @@ test("check says what is wrong with a file, and nothing is started either way", 
   bad.expectEnd();
   assert.equal((await bad.process.waitExit({ timeoutMs: 30_000 })).code, 2);
   assert.match(bad.output, /line 1, column \d+: intentions\[0\]\.action must be "allow" or "deny"/);
+});
+
+test("check says that it did not ask the agent", async () => {
+  const flags = ["check", "-sidecar-for", "web", "-http-addr", "127.0.0.1:1"];
+  await using checked = runPostern(flags);
+  checked.expectEnd();
+  assert.equal((await checked.process.waitExit({ timeoutMs: 30_000 })).code, 0);
+  assert.equal(
+    checked.output,
+    "flags and environment are valid; the agent (127.0.0.1:1) was not asked\n",
+  );
 });
 
 test("check tells what the proxy would warn of", async () => {

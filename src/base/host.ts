@@ -1,0 +1,31 @@
+/**
+ * Hosts as they are written: IP addresses in one spelling, and what looks like one and is none.
+ *
+ * @module
+ */
+
+/** One spelling; `undefined` where it is no address. Zones and leading zeros of IPv4 are no address. */
+export function canonicalIpText(text: string): string | undefined {
+  if (/^(?:(?:0|[1-9]\d{0,2})(?:\.(?!$)|$)){4}$/.test(text)) {
+    return text.split(".").every((part) => Number(part) <= 255) ? text : undefined;
+  }
+  if (!/^[0-9a-fA-F:.]{2,45}$/.test(text) || !text.includes(":")) return undefined;
+  const url = URL.parse(`http://[${text}]/`);
+  return url ? url.hostname.slice(1, -1) : undefined;
+}
+
+/**
+ * Why nothing can be reached at `host`, as what follows "names"; `undefined` where it may be a name or is
+ * an address. No name ends in a number: what does is an IPv4 address, of which only four parts are
+ * taken, because the old spellings (`127.1`, `010.0.0.1`) are read differently by different programs.
+ */
+export function hostFault(host: string): string | undefined {
+  const isIpv6 = host.includes(":");
+  const looksLikeIpv4 = /(?:^|\.)(?:\d+|0[xX][\da-fA-F]*)\.?$/.test(host);
+  if (!isIpv6 && !looksLikeIpv4) return undefined;
+  if (canonicalIpText(isIpv6 ? host.replace(/%[\w.-]+$/, "") : host) !== undefined) {
+    return undefined;
+  }
+  const shown = host.slice(0, 80).replace(/[^\x21-\x7e]/g, "?");
+  return `${JSON.stringify(shown)}, which is no IPv${isIpv6 ? 6 : 4} address`;
+}

@@ -147,7 +147,8 @@ for (
 
 test("findProxy() lists the proxies that there are, where the wanted one is not", async () => {
   const services = Object.fromEntries(
-    Array.from({ length: 12 }, (_, at) => `p${10 + at}`).map((ID) => [ID, { ID }]),
+    ["a\n[ERROR] b", ...Array.from({ length: 12 }, (_, at) => `p${10 + at}`)]
+      .map((ID) => [ID, { ID }]),
   );
   await using client = await AgentClient.start(
     inTurn({ status: 404, text: "unknown service ID: nix" }, { json: services }),
@@ -156,7 +157,7 @@ test("findProxy() lists the proxies that there are, where the wanted one is not"
     client.agent.findProxy("nix"),
     failsWith(
       "agent_not_found",
-      /^No proxy is registered as nix: register .*; ids of proxies here: p10, .*, p19 and 2 more$/,
+      /^No proxy is registered as nix: register .*; ids of proxies here: "a\\n\[ERROR\] b", p10, .*, p18 and 3 more$/,
     ),
   );
 });

@@ -61,7 +61,7 @@ export async function findSidecar(client: Client, serviceId: string): Promise<st
     throw new ProxyError(
       "usage",
       `More than one sidecar proxy registered for ${serviceId}: start one of ` +
-        `${[only, ...more].join(", ")} with -proxy-id`,
+        `${[only, ...more].map(shown).join(", ")} with -proxy-id`,
     );
   }
   return only;
@@ -100,10 +100,15 @@ export async function findProxy(client: Client, proxyId: string): Promise<string
 }
 
 function listed(what: string, ids: readonly string[]): string {
-  const known = [...new Set(ids)].filter((id) => id !== "").sort();
+  const known = [...new Set(ids)].filter((id) => id !== "").sort().map(shown);
   if (known.length === 0) return "";
   const rest = known.length - SHOWN_IDS;
   return `; ${what}: ${known.slice(0, SHOWN_IDS).join(", ")}${rest > 0 ? ` and ${rest} more` : ""}`;
+}
+
+/** Ids are whatever their registrant wrote: none may begin a line of its own. */
+function shown(id: string): string {
+  return /^[\x21-\x7e]+$/.test(id) ? id : JSON.stringify(id);
 }
 
 /** The ids of the ingress gateways called `service`; `""`: of all. */
@@ -140,7 +145,7 @@ export async function findGateway(client: Client, service: string): Promise<stri
     throw new ProxyError(
       "usage",
       `More than one ingress gateway${named} is registered: start one of ` +
-        `${[only, ...more].join(", ")} with -proxy-id`,
+        `${[only, ...more].map(shown).join(", ")} with -proxy-id`,
     );
   }
   return only;

@@ -9,6 +9,7 @@ import { BunConnection, keepAlive } from "./bun_connection.ts";
 import type { BunTlsError, SocketOwner } from "./bun_owner.ts";
 import { BunPeer, wentThrough } from "./bun_peer.ts";
 import type { BunSocket } from "./bun_types.ts";
+import { connectWords } from "./connect_words.ts";
 import type { DialHandler, PeerCheck, PresentedPeer, Ticket } from "./port.ts";
 import { tlsWords } from "./tls_words.ts";
 
@@ -58,7 +59,7 @@ export class Dialling implements SocketOwner {
   }
 
   connectFailed(error: unknown): void {
-    this.#failed("connect", messageOf(error));
+    this.#failed("connect", connectWords(error));
   }
 
   received(): void {}

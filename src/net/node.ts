@@ -28,6 +28,7 @@ import {
   type TlsMaterial,
 } from "./port.ts";
 import { tlsFault } from "./tls_fault.ts";
+import { connectWords } from "./connect_words.ts";
 import { tlsWords } from "./tls_words.ts";
 
 interface NodeClientTls extends ClientTls {
@@ -140,7 +141,9 @@ function dial({ address, tls: context, ticket: _ticket }: DialOptions, handler: 
     handler.onFailed(stage, reason);
   };
   const watch = (target: net.Socket) => {
-    target.once("error", (error: Error) => failed(tlsWords(messageOf(error))));
+    target.once("error", (error: Error) => {
+      failed(stage === "connect" ? connectWords(error) : tlsWords(messageOf(error)));
+    });
     target.once("close", () => failed("the server closed the connection"));
   };
   const connected = (peer: PresentedPeer | undefined) => {

@@ -210,7 +210,8 @@ export class InboundConnection implements LiveConnection {
       },
       onFailed: (_stage, reason) => {
         this.#dial = undefined;
-        this.end("local_refused", `Cannot dial ${formatAddress(local)}: ${reason}`);
+        const where = formatAddress(local);
+        this.end("local_refused", `Cannot dial the service at ${where}: ${reason}; does it run?`);
       },
     });
   }

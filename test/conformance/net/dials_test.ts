@@ -34,6 +34,8 @@ test("dial() fails to connect where nobody listens", async () => {
     const client = dial(server.port, { material });
     const result = await client.result();
     assert.equal(result.kind === "failed" && result.stage, "connect");
+    const reason = result.kind === "failed" ? result.reason : "";
+    assert.equal(reason, "nothing there takes connections (ECONNREFUSED)");
     await quiet(5);
     assert.equal(client.results.length, 1);
   }

@@ -129,13 +129,18 @@ export class Trust {
 
   /** Why these credentials may not be used now; undefined: they may. */
   fault(nowMs: number): string | undefined {
-    const { missing } = this.material;
-    if (missing.length > 0) return `these secrets have not come: ${missing.join(", ")}`;
+    const lack = this.#lack;
+    if (lack !== undefined) return lack;
     if (nowMs <= this.#validUntilMs) return undefined;
     const at = new Date(this.#validUntilMs).toISOString();
     return this.#only
       ? `our own certificate expired at ${at}`
       : `the last of our own certificates expired at ${at}`;
+  }
+
+  get #lack(): string | undefined {
+    const { missing } = this.material;
+    return missing.length > 0 ? `these secrets are missing: ${missing.join(", ")}` : undefined;
   }
 
   /** True: the credentials themselves say who may answer a dial. */
@@ -177,7 +182,8 @@ export class Trust {
   ): ChainVerdict {
     const rules = this.#judge;
     const { leaf } = peer;
-    if (this.material.missing.length > 0) return untrusted("the rules for peers have not come");
+    const lack = this.#lack;
+    if (lack !== undefined) return untrusted(lack);
     if (!rules) return usage === "client" ? ANONYMOUS : untrusted("there are no rules for servers");
     if (!leaf) {
       return usage === "client" && !this.#mustShow

@@ -42,7 +42,7 @@ export interface TrustMaterial {
   readonly certificates: readonly ShownCertificate[];
   /** `null`: nobody is asked for a certificate. */
   readonly peers: PeerRulesInForce | null;
-  /** Secrets that have not come. */
+  /** Secrets that are not there. */
   readonly missing: readonly string[];
   readonly requireClientCertificate: boolean;
   readonly onDemand: OnDemandRules | null;

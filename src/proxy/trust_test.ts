@@ -215,11 +215,11 @@ for (
 for (
   const [name, place, want] of [
     ["nothing against good ones", {}, undefined],
-    ["what has not come", { own: { missing: ["web", "roots"] } }, /not come: web, roots/],
+    ["what has not come", { own: { missing: ["web", "roots"] } }, /missing: web, roots/],
     ["a certificate that nobody has", {
       own: { certificates: ["file web"] },
-    }, /not come: file web/],
-    ["rules that nobody has", { own: { validation: "file roots" } }, /not come: file roots/],
+    }, /missing: file web/],
+    ["rules that nobody has", { own: { validation: "file roots" } }, /missing: file roots/],
     ["a certificate that expired", {
       certificates: { web: certificatePart(WEB, { notAfterMs: NOW_MS - 1 }) },
     }, /expired at/],

@@ -120,7 +120,7 @@ for (
     ["says nothing while one is valid", [-1, 60_000], /^$/, {}],
     ["says that the only one has expired", [-1], /^our own certificate expired at 20/, {}],
     ["says that all have expired", [-2, -1], /^the last of our own certificates expired at 20/, {}],
-    ["says what has not come", [60_000], /have not come: roots/, { missing: ["roots"] }],
+    ["says what has not come", [60_000], /are missing: roots/, { missing: ["roots"] }],
     ["waits for what is fetched on demand", [-1], /^$/, { onDemand: DEFAULT_ON_DEMAND_RULES }],
   ] as const
 ) {

@@ -21,8 +21,8 @@ export type CredentialsState =
   /** Its listener or upstream does not open yet. */
   | { readonly kind: "warming"; readonly waitingFor: readonly string[] }
   /**
-   * All there, or waited for long enough. `missing` names what has not come: non-empty means that every
-   * connection is refused until it does (envoy.md 1.5).
+   * All there, or waited for long enough. `missing` names what is not there, and why: non-empty means that
+   * every connection is refused until it is (envoy.md 1.5).
    */
   | {
     readonly kind: "open";

@@ -89,6 +89,8 @@ export interface Assembled {
   readonly pending: readonly string[];
   /** Listeners and upstreams that stay closed until their secrets have come: `inbound: web, roots`. */
   readonly warming: readonly string[];
+  /** How many upstreams are among them. */
+  readonly warmingUpstreams: number;
   readonly memory: Memory;
   /** When (monotonic) the outcome changes without new data; `undefined`: never. */
   readonly dueMs: number | undefined;
@@ -195,6 +197,7 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
     refused,
     pending: upstreams.pending,
     warming: [...warmingShown(own), ...closedByRefusal(plans, registration, published)],
+    warmingUpstreams: upstreams.closed,
     memory: { ...kept, snapshot: published },
     dueMs,
   };
@@ -210,6 +213,7 @@ function waiting(
     refused,
     pending: [],
     warming: [],
+    warmingUpstreams: 0,
     memory,
     dueMs: undefined,
   };

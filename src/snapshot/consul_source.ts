@@ -230,7 +230,7 @@ export class ConsulSource implements SnapshotSource {
     const before = this.#published;
     const first = !before;
     this.#published = snapshot;
-    this.#report.published(snapshot, { first, restored: this.#restored });
+    this.#report.published(snapshot, { first, restored: this.#restored, ...this.#assembled });
     const { credentials } = snapshot;
     if (credentials) {
       this.#agentEvents.published(credentials);

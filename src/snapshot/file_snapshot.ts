@@ -71,6 +71,8 @@ export interface FileSnapshot {
   readonly refused: readonly Refusal[];
   /** One line for each of the credentials that are waited for. */
   readonly warming: readonly string[];
+  /** How many upstreams are among them. */
+  readonly warmingUpstreams: number;
 }
 
 /** What of the configuration can be served with the secrets held now. */
@@ -140,7 +142,12 @@ export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): File
     targets: keepRecord(previous?.targets, targets),
     refused: proxy.refused,
   };
-  return { snapshot, refused: proxy.refused, warming: [...proxy.warming, ...warmingShown(own)] };
+  return {
+    snapshot,
+    refused: proxy.refused,
+    warming: [...proxy.warming, ...warmingShown(own)],
+    warmingUpstreams: config.upstreams.length - Object.keys(upstreams).length,
+  };
 }
 
 interface ProxyCredentials {

@@ -154,7 +154,7 @@ export class FileSource implements SnapshotSource {
     if (sameContent(old, content)) return;
     const first = !this.#snapshot;
     this.#snapshot = made.snapshot;
-    this.#report.published(made.snapshot, { first, restored: false });
+    this.#report.published(made.snapshot, { first, restored: false, ...made });
     this.#onSnapshot?.(made.snapshot);
   }
 

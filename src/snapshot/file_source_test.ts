@@ -4,8 +4,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { FakeClock } from "../../test/kit/clock.ts";
+import { recordingLog } from "../../test/kit/secret_peers.ts";
 import * as facts from "../../test/kit/snapshot_facts.ts";
-import { ProxyError, silentLog, Stats, systemRandom } from "../base/mod.ts";
+import { ProxyError, Stats, systemRandom } from "../base/mod.ts";
 import { createProviders, SecretStore } from "../secrets/mod.ts";
 import { diffSnapshots, FileSource, type Snapshot } from "./mod.ts";
 
@@ -26,6 +27,7 @@ const CONFIG = {
 
 class Rig {
   readonly clock = new FakeClock({ startMs: facts.NOW_MS });
+  readonly log = recordingLog();
   readonly snapshots: Snapshot[] = [];
   readonly directory: string;
   readonly source: FileSource;
@@ -35,7 +37,7 @@ class Rig {
     const deps = {
       clock: this.clock,
       random: systemRandom,
-      log: silentLog,
+      log: this.log,
       stats: new Stats(),
       env: {},
       tlsFault: () => undefined,
@@ -226,6 +228,15 @@ for (const [name, break_, want] of BAD_SECRETS) {
     assert.ok(rig.served.inbound);
   });
 }
+
+test("FileSource says at first what waits for its secrets, upstreams among it", async () => {
+  await using rig = await Rig.create();
+  await rm(join(rig.directory, "web.pem"));
+  await rig.start();
+  const { fields } = rig.log.lines.find(({ message }) => message === "first snapshot") ?? {};
+  assert.equal(fields?.upstreams, 1);
+  assert.match(String(fields?.warming), /^credentials \(.*web\.pem.*\)$/);
+});
 
 test("FileSource takes files that change, without being told", async () => {
   await using rig = await Rig.create();

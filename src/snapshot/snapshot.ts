@@ -66,7 +66,7 @@ export interface OwnCredentialsPart extends Part {
   readonly certificates: readonly string[];
   /** Key into {@link Snapshot.validations}, or {@link MESH_KEY}; `null`: nobody is asked for a certificate. */
   readonly validation: string | null;
-  /** Names of secrets that it cannot do without and that have not come: every connection is refused. */
+  /** Secrets that it cannot do without and that are not there, and why: every connection is refused. */
   readonly missing: readonly string[];
   readonly requireClientCertificate: boolean;
   /** Certificates are also fetched when a client asks for their name. */

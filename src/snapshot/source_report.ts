@@ -19,6 +19,8 @@ export interface SourceReportOptions {
 /** Failures that concern all watches alike: one line for all of them. */
 const SHARED: ReadonlySet<ErrorCode> = new Set<ErrorCode>(["agent_failed", "agent_overloaded"]);
 
+const WARMING_SHOWN = 5;
+
 export class SourceReport {
   readonly #options: SourceReportOptions;
   readonly #warned = new Set<string>();
@@ -79,7 +81,13 @@ export class SourceReport {
 
   published(
     snapshot: Snapshot,
-    { first, restored }: { readonly first: boolean; readonly restored: boolean },
+    { first, restored, warming = [], warmingUpstreams = 0 }: {
+      readonly first: boolean;
+      readonly restored: boolean;
+      /** What stays closed until its secrets have come, and how many upstreams do. */
+      readonly warming?: readonly string[];
+      readonly warmingUpstreams?: number;
+    },
   ): void {
     const { log, stats } = this.#options;
     stats.counter("snapshots_published_total", "Snapshots handed to the data path").add(1);
@@ -95,7 +103,8 @@ export class SourceReport {
       version: snapshot.version,
       service: snapshot.service,
       ...(credentials && { uri: credentials.uri }),
-      upstreams: Object.keys(snapshot.upstreams).length,
+      upstreams: Object.keys(snapshot.upstreams).length + warmingUpstreams,
+      ...(warming.length > 0 && { warming: shownOf(warming) }),
     };
     if (first && restored) log.warn("agent is away, stored snapshot in use", fields);
     else if (first) log.info("first snapshot", fields);
@@ -125,6 +134,12 @@ export class SourceReport {
 export function certificateStatusOf(credentials: CredentialsPart): CertificateStatus {
   const { uri, serial, notBeforeMs, notAfterMs, rootPems } = credentials;
   return { uri, serial, notBeforeMs, notAfterMs, rootCount: rootPems.length };
+}
+
+/** The first few; `/ready` has them all. */
+function shownOf(warming: readonly string[]): string {
+  const more = warming.length - WARMING_SHOWN;
+  return warming.slice(0, WARMING_SHOWN).join("; ") + (more > 0 ? `; and ${more} more` : "");
 }
 
 function warningKey({ watch, code }: Failing): string {

@@ -45,6 +45,8 @@ export interface AssembledUpstreams {
   readonly upstreams: Readonly<Record<string, UpstreamPart>>;
   readonly targets: Readonly<Record<string, TargetPart>>;
   readonly refused: readonly Refusal[];
+  /** How many stay closed for want of credentials. */
+  readonly closed: number;
   /** Without all of their data. */
   readonly pending: readonly string[];
   /** Those of {@link pending} that are worth waiting for. */
@@ -61,6 +63,7 @@ export function assembleUpstreams(known: Known, context: UpstreamContext): Assem
   const refused: Refusal[] = [];
   const pending: string[] = [];
   const awaited: string[] = [];
+  let closed = 0;
   const lastResort = new LastResort(context.lastResortUntilMs, context.options);
   for (const declaration of context.registration.upstreams) {
     const { id } = declaration;
@@ -73,10 +76,12 @@ export function assembleUpstreams(known: Known, context: UpstreamContext): Assem
     const wanted = context.plans.upstreams.get(id) ?? null;
     const credentials = keyInForce(wanted, old, context.own);
     // The reason is among the plans' own refusals, or what is waited for.
-    if (credentials === undefined) continue;
     const listener = context.plans.listeners.get(id) ?? null;
     // Callers do not go on in clear where TLS is wanted.
-    if (listener === "refused" || !isOpen(listener, context.own)) continue;
+    if (credentials === undefined || listener === "refused" || !isOpen(listener, context.own)) {
+      closed++;
+      continue;
+    }
     const missing = missingFor(id, plan, known);
     if (missing.length > 0) pending.push(id);
     // Each has its own time: a failover target that never answers must not spoil a later change.
@@ -108,6 +113,7 @@ export function assembleUpstreams(known: Known, context: UpstreamContext): Assem
     upstreams,
     targets,
     refused,
+    closed,
     pending,
     awaited,
     lastResortUntilMs: lastResort.untilMs,

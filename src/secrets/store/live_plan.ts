@@ -76,11 +76,11 @@ export function openState(live: LivePlan): CredentialsState {
   const missing: string[] = [];
   // One certificate is enough to open, as in Envoy; those that are late join when they come.
   if (live.certificates.length > 0 && certificates.length === 0 && !onDemand) {
-    missing.push(...live.certificates.map(textOf));
+    missing.push(...live.certificates.map(missingText));
   }
   const { validation } = live;
   const trusted = validation !== null && isThere(validation);
-  if (validation && !trusted) missing.push(textOf(validation));
+  if (validation && !trusted) missing.push(missingText(validation));
   return {
     kind: "open",
     certificates: [...certificates, ...onDemandKeys],
@@ -124,4 +124,10 @@ function keyOf({ subscription }: Wanted): string {
 
 function textOf({ ref, subscription }: Wanted): string {
   return subscription ? `${ref.name} (${subscription.source})` : `${ref.name} (consul with rules)`;
+}
+
+function missingText(wanted: Wanted): string {
+  const { ref, subscription } = wanted;
+  if (!subscription) return textOf(wanted);
+  return `${ref.name} (${subscription.source}, ${subscription.absence})`;
 }

@@ -143,7 +143,7 @@ test("SecretStore.follow() keeps the old plan in force until the new one is read
   // And what never comes, after its timeout.
   store.follow({ web: plan("five") });
   await clock.advance(16_000);
-  assert.deepEqual(openOf(state()).missing, ["five (sds sds_cluster)"]);
+  assert.deepEqual(openOf(state()).missing, ["five (sds sds_cluster, not come)"]);
   assert.deepEqual(providers.names, ["five"]);
   await store.close();
 });

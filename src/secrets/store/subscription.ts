@@ -67,6 +67,12 @@ export class Subscription implements SecretEvents {
     return !this.configured && !this.held;
   }
 
+  /** Why there is no value, where there is none. */
+  get absence(): string {
+    if (!this.withdrawn) return "not come";
+    return this.#updatedMs > 0 ? "withdrawn" : "not known to its source";
+  }
+
   onSecret(secret: Secret, version: string): void {
     if (this.#closed) return;
     const { journal, ref } = this.#options;

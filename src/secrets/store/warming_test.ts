@@ -240,3 +240,17 @@ test("SecretStore has clients show a certificate where SPIFFE's rules came and a
     await store.close();
   }
 });
+
+test("SecretStore says of what is missing whether it came, was taken back, or was never there", () => {
+  const ref = secretRef("web", { source: WORKLOAD });
+  const { store, providers, state } = storeWorld();
+  store.follow({ web: credentialsPlan({ certificates: [ref] }) });
+  const { events } = providers.of("web");
+  const missing = () => openOf(state()).missing;
+  events.onRemoved();
+  assert.deepEqual(missing(), ["web (workload unix:///run/s.sock, not known to its source)"]);
+  events.onSecret(CERTIFICATE, "");
+  assert.deepEqual(missing(), []);
+  events.onRemoved();
+  assert.deepEqual(missing(), ["web (workload unix:///run/s.sock, withdrawn)"]);
+});

@@ -64,7 +64,10 @@ test("after its time to wait a listener opens and refuses, until the files come"
   });
   const { status, body } = await listener.postern.admin("/ready");
   assert.equal(status, 503);
-  assert.match(body, /^listener inbound refuses every connection: .*have not come: .*web\.crt/m);
+  assert.match(
+    body,
+    /^listener inbound refuses every connection: .*are missing: .*web\.crt.*not come/m,
+  );
   assert.equal(await listener.postern.metric("postern_listener_usable"), 0);
   await listener.write({ "web.crt": leaf.certPem, "web.key": leaf.keyPem });
   await withinSeconds(listener, () => listener.shows(leaf, client));

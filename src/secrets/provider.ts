@@ -19,7 +19,12 @@ export interface SecretEvents {
   onRecovered?(): void;
   /** The source cannot be reached or read for now. Ends no waiting (envoy.md 1.5). Once per distinct fault. */
   onUnreachable(reason: string): void;
-  /** The source says that there is no such secret: delta removal, a withdrawn SVID. `reason`: where it says more. */
+  /** It has given nothing, and says that nothing is ours: what was restored goes, a first value is waited for. */
+  onDenied?(reason: string): void;
+  /**
+   * The source says that there is no such secret: delta removal, a withdrawn SVID. `reason`: where it
+   * says more.
+   */
   onRemoved(reason?: string): void;
 }
 

@@ -40,34 +40,45 @@ function startFrom(
   return startPosternTls(source === "sds" ? sds : { inbound: { tls, target } });
 }
 
-/** Until the agent has told a stream that nothing is registered, after entry number `since`. */
-async function denied(agent: SdsPeer, method: string, since: number): Promise<void> {
-  await eventually(`${method} is denied`, async () => {
+/** Until the agent has ended a stream of that method with that status, after entry number `since`. */
+async function refused(
+  agent: SdsPeer,
+  { method, code }: { readonly method: string; readonly code: number },
+  since: number,
+): Promise<void> {
+  await eventually(`${method} is refused`, async () => {
     const { entries } = await agent.log(since);
-    return entries.some((entry) => entry.method === method && entry.error?.code === 7);
+    return entries.some((entry) => entry.method === method && entry.error?.code === code);
   });
 }
 
-test("Workload API: an entry that is deleted and created again at once fails nobody", async () => {
-  await withSpireAgent(async (agent, socket) => {
-    await using echo = await startEcho({ host: "127.0.0.1" });
-    const first = own.svid("web");
-    await agent.setWorkload(workloadState([first], own));
-    await using proxy = await startFrom("workload", { agent, socket, target: echo });
-    const place = await waitForLeaf(proxy, first, caller, { timeoutMs: 60_000 });
-    await using traffic = new TlsTraffic(place, { client: caller, pauseMs: 5 });
-    for (let round = 0; round < 3; round++) {
-      const next = own.svid("web");
-      const since = (await agent.log()).entries.length;
-      await agent.setWorkload(NOTHING);
-      await denied(agent, "FetchX509SVID", since);
-      await agent.setWorkload(workloadState([next], own));
-      await waitForLeaf(proxy, next, caller);
-    }
-    const { errors, handshakes } = await traffic.stop({ atLeast: 50 });
-    assert.deepEqual(errors, [], `of ${handshakes}`);
+for (
+  const [source, refusal] of [
+    ["workload", { method: "FetchX509SVID", code: 7 }],
+    ["sds", { method: "StreamSecrets", code: 3 }],
+  ] as const
+) {
+  test(`${source}: an entry that is deleted and created again at once fails nobody`, async () => {
+    await withSpireAgent(async (agent, socket) => {
+      await using echo = await startEcho({ host: "127.0.0.1" });
+      const first = own.svid("web");
+      await agent.setWorkload(workloadState([first], own));
+      await using proxy = await startFrom(source, { agent, socket, target: echo });
+      const place = await waitForLeaf(proxy, first, caller, { timeoutMs: 60_000 });
+      await using traffic = new TlsTraffic(place, { client: caller, pauseMs: 5 });
+      for (let round = 0; round < 3; round++) {
+        const next = own.svid("web");
+        const since = (await agent.log()).entries.length;
+        await agent.setWorkload(NOTHING);
+        await refused(agent, refusal, since);
+        await agent.setWorkload(workloadState([next], own));
+        await waitForLeaf(proxy, next, caller, { timeoutMs: 60_000 });
+      }
+      const { errors, handshakes } = await traffic.stop({ atLeast: 50 });
+      assert.deepEqual(errors, [], `of ${handshakes}`);
+    });
   });
-});
+}
 
 test("Workload API: an entry that is deleted for good is served for the grace, and then no more", async () => {
   await withSpireAgent(async (agent, socket) => {
@@ -80,7 +91,7 @@ test("Workload API: an entry that is deleted for good is served for the grace, a
     const { entries } = await agent.log();
     await agent.setWorkload(NOTHING);
     const deletedMs = performance.now();
-    await denied(agent, "FetchX509SVID", entries.length);
+    await refused(agent, { method: "FetchX509SVID", code: 7 }, entries.length);
     await within(
       4_000,
       { what: "it is closed", pids: [agent.pid, proxy.postern.pid] },

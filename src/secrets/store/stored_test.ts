@@ -96,6 +96,26 @@ test("SecretStore.restore() hears the same from a source as nothing new", async 
   await store.close();
 });
 
+test("SecretStore.restore() gives up what its source denies before it has given anything", async () => {
+  const ref = secretRef("web", { source: WORKLOAD });
+  const plan = credentialsPlan({ certificates: [ref] });
+  for (const deniedFirst of [false, true]) {
+    const world = storeWorld();
+    const { store, providers } = world;
+    const restore = () => store.restore({ web: plan }, stored([[ref, good(world, "01")]]));
+    if (deniedFirst) store.follow({ web: plan });
+    else restore();
+    providers.of("web").events.onDenied?.("nothing is registered");
+    // Who has nothing waits on: it may be registered yet.
+    if (deniedFirst) assert.equal(store.held.credentials.web?.kind, "warming");
+    if (deniedFirst) restore();
+    assert.deepEqual(store.held.certificates, {});
+    providers.of("web").events.onSecret(good(world, "02"), "");
+    assert.deepEqual(serials(world), ["02"]);
+    await store.close();
+  }
+});
+
 test("SecretStore.restore() gives values to what is waited for already", async () => {
   const world = storeWorld();
   const { store, providers, clock, state } = world;

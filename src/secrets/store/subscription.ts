@@ -128,6 +128,12 @@ export class Subscription implements SecretEvents {
     for (const observer of [...this.observers]) observer.onFault?.(reason);
   }
 
+  /** What was restored is not ours any more; who waits for a first value waits on. */
+  onDenied(reason: string): void {
+    if (this.held) this.onRemoved(reason);
+    this.withdrawn = true;
+  }
+
   /** A withdrawn identity or bundle must not be used; other sources cannot take back what they gave. */
   onRemoved(reason?: string): void {
     if (this.#closed) return;

@@ -94,6 +94,7 @@ export class Follower {
     this.#epoch++;
     this.#next = undefined;
     if (this.#state === "there") this.#takeBack(() => this.#remove(reason));
+    else if (!this.#closed) this.#options.events.onDenied?.(reason);
   }
 
   close(): void {

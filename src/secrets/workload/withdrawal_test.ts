@@ -89,6 +89,22 @@ test("createWorkloadProvider() keeps nothing beyond its validity", async () => {
   await followed.removed();
 });
 
+test("createWorkloadProvider() says that it is denied before it was given anything", async () => {
+  await using set = await setUp();
+  deny(set);
+  const source = { kind: "workload", address: set.server.address } as const;
+  const reason = await new Promise<string>((resolve) => {
+    set.provider.watch({ type: "certificate", name: "web", source, initialFetchTimeoutMs: 0 }, {
+      onDenied: resolve,
+      onSecret() {},
+      onRejected() {},
+      onUnreachable() {},
+      onRemoved: () => assert.fail(),
+    });
+  });
+  assert.match(reason, /nothing is registered/);
+});
+
 test("createWorkloadProvider() says what an agent offers in place of what is wanted", async () => {
   await using set = await setUp();
   set.server.sendSvids({

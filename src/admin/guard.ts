@@ -56,8 +56,8 @@ export function refuseRequest(request: GuardedRequest, rules: GuardRules): strin
   if (peer === "unix") return undefined;
   if (rules.tokenFault) return rules.tokenFault(authorization);
   if (LOOPBACK_PEER.test(peer)) return undefined;
-  return "it would change something, and comes from another machine; ask from this one, or start " +
-    "the proxy with -admin-token-file";
+  return "it would change something, and does not come from this machine's loopback address; ask " +
+    "127.0.0.1 or ::1 from there, or start the proxy with -admin-token-file";
 }
 
 function bracketed(host: string): string {

@@ -10,9 +10,10 @@ const UNSEEN =
   // deno-lint-ignore no-control-regex -- these are what must not get through
   /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 const UNSEEN_ONE = new RegExp(UNSEEN.source);
-const USERINFO_OF_URL = /:\/\/\S*@/g;
+/** Of a length that bounds the search, in text that a stranger may have written. */
+const USERINFO_OF_URL = /:\/\/\S{0,512}@/g;
 /** `user:password@host` alone. */
-const USERINFO = /(^|[\s"'=(,])[^\s"'=(,:@/]+:[^\s"',@]+@(?=[\w.[])/g;
+const USERINFO = /(^|[\s"'=(,])[^\s"'=(,:@/]{1,256}:[^\s"',@]{1,256}@(?=[\w.[])/g;
 const NOT_SHOWN = "(not shown)";
 
 /** Whether {@link escapeUnseen} would change it. */

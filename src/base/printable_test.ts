@@ -49,6 +49,15 @@ test("escapeUnseen() of JSON text is the same JSON", () => {
   assert.doesNotMatch(text, /[\u0080-\u2069]/);
 });
 
+for (const part of ["://", "=a:", "a://b:", '"x:']) {
+  test(`maskUserinfo() takes no longer than the text is for many ${part}`, () => {
+    const text = `@${part.repeat(30_000)}`;
+    const started = performance.now();
+    assert.equal(maskUserinfo(text), text);
+    assert.ok(performance.now() - started < 2_000);
+  });
+}
+
 test("printable() does both", () => {
   assert.equal(printable("\x1b[2Jhttp://a:b@c"), "\\u001b[2Jhttp://(not shown)@c");
 });

@@ -125,9 +125,13 @@ test("Workload API: an SVID is served, rotated without a dropped handshake, and 
     await eventually("withdrawn, it is served no more", async () => !(await takes(api)), {
       timeoutMs: 60_000,
     });
+    const { status, body } = await proxy.postern.admin("/ready");
+    assert.equal(status, 503);
+    assert.match(body, /^listener inbound refuses every connection: /m);
     const back = own.svid("web");
     await agent.setWorkload(stateOf([back]));
     await waitForLeaf(proxy, back, clientPair(api), { timeoutMs: 60_000 });
+    await proxy.postern.waitReady();
   });
 });
 

@@ -29,12 +29,12 @@ export interface FindProxyDeps {
   readonly signal: AbortSignal;
   /** There may be a stored state, with which the proxy serves without the agent. */
   readonly hasState: boolean;
-  /** The agent is away, and nothing can be done before it comes; called for each failure. */
+  /** Nothing can be done before the agent answers; called for each failure, and while it hangs. */
   onWaiting(reason: string): Promise<void>;
 }
 
-/** An id that is known need not wait longer for an agent that hangs. */
-const KNOWN_WAIT_MS = 1_000;
+/** An agent that has not answered by now hangs, or is very busy. */
+const SLOW_MS = 1_000;
 
 const FIND = {
   sidecar_for: (agent, id) => agent.findSidecar(id),
@@ -59,12 +59,11 @@ export async function findProxy({ by, id }: ProxyName, deps: FindProxyDeps): Pro
   let told = "";
   for (;;) {
     try {
-      const found = FIND[by](agent, id);
-      if (!hasState || by !== "proxy_id") return await found;
-      const waited = new AbortController();
-      const { signal } = waited;
-      const known = sleep(clock, KNOWN_WAIT_MS, { signal }).then(() => id);
-      return await Promise.race([found, known]).finally(() => waited.abort());
+      return await unlessSlow(FIND[by](agent, id), clock, async () => {
+        if (hasState && by === "proxy_id") return id;
+        await onWaiting("it has not answered yet");
+        return undefined;
+      });
     } catch (error) {
       const code = error instanceof ProxyError ? error.code : "internal";
       const away = code === "agent_unreachable" || code === "agent_failed" ||
@@ -86,5 +85,22 @@ export async function findProxy({ by, id }: ProxyName, deps: FindProxyDeps): Pro
       await sleep(clock, delayMs, { signal });
       if (signal.aborted) throw error;
     }
+  }
+}
+
+/** What `answer` gives, or else `instead`, which is asked where the answer takes long. */
+async function unlessSlow(
+  answer: Promise<string>,
+  clock: Clock,
+  instead: () => Promise<string | undefined>,
+): Promise<string> {
+  const over = new AbortController();
+  const late = sleep(clock, SLOW_MS, { signal: over.signal }).then(() =>
+    over.signal.aborted ? undefined : instead()
+  );
+  try {
+    return await Promise.race([answer, late.then((text) => text ?? answer)]);
+  } finally {
+    over.abort();
   }
 }

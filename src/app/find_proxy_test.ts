@@ -86,4 +86,5 @@ test("findProxy() does not wait for an agent that hangs where it knows the id", 
   const sidecar = new Search({ by: "sidecar_for", id: "web" }, hanging, true);
   await sidecar.clock.advance(5_000);
   assert.equal(sidecar.said, undefined, "a guess is for an agent that is away");
+  assert.deepEqual(sidecar.waited, ["it has not answered yet"]);
 });

@@ -143,10 +143,12 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
   });
   let applying = Promise.resolve();
   let admin: AdminServer | undefined;
+  let opening: Promise<AdminServer> | undefined;
   const openAdmin = async () => {
     if (options.adminBind.kind === "off") return;
     const { adminBind: bind, adminTokenFile: tokenFile } = options;
-    admin ??= await startAdmin(view, { bind, ...(tokenFile !== undefined && { tokenFile }) }, log);
+    opening ??= startAdmin(view, { bind, ...(tokenFile !== undefined && { tokenFile }) }, log);
+    admin = await opening;
   };
 
   try {

@@ -36,8 +36,8 @@ export class Refusals {
     if (!quiet) this.#warnedMs = nowMs;
     const alert = end.kind === "reset" ? end.alert : "";
     const reason = "the peer ended it after the handshake and sent nothing: " +
-      (alert || "an intention denies us, it does not trust our certificate, or its application " +
-          "is down; its own log says which");
+      (alert || "an intention denies us, it does not trust our certificate, its application is " +
+          "down, or it has no place for us; its own log says which");
     return { kind: "failed", code: "refused_by_peer", reason, quiet };
   }
 }

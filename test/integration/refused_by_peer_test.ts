@@ -55,7 +55,10 @@ for (
       assert.equal(fields.code, "refused_by_peer", JSON.stringify(fields));
       assert.equal(level, "warn");
       assert.equal(fields.ended_by, "upstream");
-      assert.match(String(fields.reason), /intention denies us.*trust our certificate.*is down/);
+      assert.match(
+        String(fields.reason),
+        /intention denies us.*trust our certificate.*is down.*no place for us/,
+      );
       assert.equal(outcome, "refused_by_peer by upstream");
     });
   }

@@ -98,12 +98,6 @@ export function readProxyOptions(flags: FlagValues): ProxyOptions {
         "Cannot use -authorize both with -config: there is no agent to ask; use -authorize match",
       );
     }
-    if (stateDir !== undefined) {
-      throw new ProxyError(
-        "usage",
-        "Cannot use -state-dir with -config: the file itself is the state; leave -state-dir out",
-      );
-    }
     const unused = AGENT_ONLY.filter((name) => flags.given(name));
     if (unused.length > 0) warnings.push(`${dashed(unused)} does nothing with -config`);
   }

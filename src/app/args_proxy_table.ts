@@ -202,8 +202,9 @@ const TRUST: FlagGroup = {
       kind: "text",
       value: "DIR",
       help:
-        "Keep the last good state here (it holds the private key; mode 0600), so that a restart " +
-        "while the agent is away serves until the certificate expires.",
+        "Keep the last good state here (it holds private keys; mode 0600), so that a restart while " +
+        "the agent is away serves until the certificate expires. With -config: the secrets of SDS " +
+        "servers and Workload APIs.",
     },
   ],
 };

@@ -49,7 +49,6 @@ for (
     ["-register of a registered one", "proxy -proxy-id p -register", /registered already/],
     ["-config with a service", "proxy -config f -service web", /-config with -service/],
     ["-config with -sidecar-for", "proxy -config f -sidecar-for w", /-config with -sidecar-for/],
-    ["-config with -state-dir", "proxy -config f -state-dir d", /-state-dir with -config/],
     ["-config with -authorize both", "proxy -config f -authorize both", /no agent to ask/],
     ["a bad level", "proxy -sidecar-for w -log-level loud", /-log-level "loud": want trace/],
     ["a duration without unit", "proxy -sidecar-for w -drain-timeout 8", /-drain-timeout "8"/],

@@ -14,6 +14,7 @@ import {
   registrationOfFlags,
   type RegistrationSource,
   type SnapshotSource,
+  type SnapshotStore,
 } from "../snapshot/mod.ts";
 import type { Engine } from "../net/mod.ts";
 import type { ProxyOptions } from "./args.ts";
@@ -56,6 +57,7 @@ export async function createSource(options: ProxyOptions, deps: SourceDeps): Pro
       ...settings,
       ...{ file: mode.file, clock, log, stats },
       createSecretStore: () => createSecretStore(deps),
+      ...storeOf(options, deps, { holdsMesh: false }),
     });
     return { source, agent: undefined, proxyId: mode.file, secrets: [] };
   }
@@ -85,15 +87,7 @@ export async function createSource(options: ProxyOptions, deps: SourceDeps): Pro
     lifetimeMs: options.lifetimeMs,
     env: deps.env,
     createSecretStore: () => createSecretStore(deps),
-    ...(options.stateDir !== undefined && {
-      store: new FileStore({
-        directory: options.stateDir,
-        clock,
-        log,
-        stats,
-        strictSpiffeChain: options.strictSpiffeChain,
-      }),
-    }),
+    ...storeOf(options, deps, { holdsMesh: true }),
   });
   const { token, basicAuth } = agentOptions;
   return { source, agent, proxyId, secrets: [token, basicAuth].filter(Boolean) };
@@ -120,4 +114,14 @@ async function registrationOf(
     case "config":
       throw new ProxyError("internal", "a configuration file has no registration");
   }
+}
+
+function storeOf(
+  { stateDir, strictSpiffeChain }: ProxyOptions,
+  { clock, log, stats }: SourceDeps,
+  { holdsMesh }: { readonly holdsMesh: boolean },
+): { readonly store?: SnapshotStore } {
+  if (stateDir === undefined) return {};
+  const options = { directory: stateDir, clock, log, stats, strictSpiffeChain, holdsMesh };
+  return { store: new FileStore(options) };
 }

@@ -7,7 +7,7 @@
  */
 
 import { type Clock, type Log, messageOf, ProxyError, type Stats } from "../base/mod.ts";
-import type { SecretStore } from "../secrets/mod.ts";
+import { keySalt, type SecretStore } from "../secrets/mod.ts";
 import type { Environment } from "./credential_plans.ts";
 import type { FileConfig } from "./file_config.ts";
 import { type FileSnapshot, fileSnapshot, readFileConfig } from "./file_snapshot.ts";
@@ -16,6 +16,8 @@ import { type CertificateRequest, SecretsLink, type SecretsReport } from "./secr
 import type { Refusal, Snapshot } from "./snapshot.ts";
 import type { SnapshotSource, SourceStatus } from "./source.ts";
 import { certificateStatusOf, SourceReport } from "./source_report.ts";
+import type { SnapshotStore } from "./store.ts";
+import { storedSecrets } from "./stored_credentials.ts";
 
 export interface FileSourceOptions {
   readonly file: string;
@@ -23,6 +25,8 @@ export interface FileSourceOptions {
   readonly log: Log;
   readonly stats: Stats;
   readonly createSecretStore: () => SecretStore;
+  /** For the secrets that servers gave; default nowhere. */
+  readonly store?: SnapshotStore;
   /** Where SPIFFE_ENDPOINT_SOCKET is looked up; default nowhere. */
   readonly env?: Environment;
   readonly strictSpiffeChain?: boolean;
@@ -102,6 +106,7 @@ export class FileSource implements SnapshotSource {
     this.#closed = true;
     await this.#reading;
     await this.#secrets.close();
+    await this.#options.store?.close();
   }
 
   /** One after the other: two reloads at once must not publish in the wrong order. */
@@ -121,14 +126,17 @@ export class FileSource implements SnapshotSource {
   }
 
   async #read(): Promise<void> {
-    const { file, env = {}, log } = this.#options;
+    const { file, env = {}, log, store } = this.#options;
     const config = await readFileConfig(file, { env });
     if (this.#closed) return;
     this.#config = config;
     this.#refused = [];
     const { plans, warnings } = config.credentials.plans;
     for (const warning of warnings) log.warn("configuration", { file, warning });
-    this.#secrets.follow(plans);
+    const stored = this.#snapshot ? undefined : await store?.load(config.service);
+    if (this.#closed) return;
+    if (stored) this.#secrets.restore(plans, storedSecrets(stored));
+    else this.#secrets.follow(plans);
     this.#publish();
   }
 
@@ -156,6 +164,13 @@ export class FileSource implements SnapshotSource {
     this.#snapshot = made.snapshot;
     this.#report.published(made.snapshot, { first, restored: false, ...made });
     this.#onSnapshot?.(made.snapshot);
+    this.#keep(made.snapshot);
+  }
+
+  /** The file says itself what is served: of the state only the secrets are used. */
+  #keep(snapshot: Snapshot): void {
+    const registration = { id: snapshot.proxyId, service: snapshot.service, upstreams: [] };
+    this.#options.store?.save({ snapshot, credentials: { salt: keySalt(), registration } });
   }
 
   /** Faults of secrets are told by those who follow them. */

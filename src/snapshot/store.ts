@@ -11,6 +11,7 @@ import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { type Clock, type Log, messageOf, type Stats, type Timer } from "../base/mod.ts";
 import { judgePems } from "./judge_credentials.ts";
+import type { Snapshot } from "./snapshot.ts";
 import { createStateFiles, type StateFiles } from "./state_files.ts";
 import type { StoredState } from "./stored_credentials.ts";
 import { formatStored, parseStored } from "./stored_snapshot.ts";
@@ -30,6 +31,8 @@ export interface FileStoreOptions {
   readonly log: Log;
   readonly stats: Stats;
   readonly strictSpiffeChain?: boolean;
+  /** False: of a configuration file, which says itself what is served; only its secrets are restored. */
+  readonly holdsMesh?: boolean;
   /** For tests; default the file system. */
   readonly files?: StateFiles;
 }
@@ -55,7 +58,7 @@ export class FileStore implements SnapshotStore {
   }
 
   async load(proxyId: string): Promise<StoredState | undefined> {
-    const { directory, clock, log, strictSpiffeChain = false } = this.#options;
+    const { directory, log, holdsMesh = true } = this.#options;
     const file = join(directory, fileNameOf(proxyId));
     try {
       const text = await this.#files.read(directory, file);
@@ -66,20 +69,20 @@ export class FileStore implements SnapshotStore {
       if (snapshot.proxyId !== proxyId) {
         throw new Error(`it is of proxy "${snapshot.proxyId}", not "${proxyId}"`);
       }
-      const { credentials } = snapshot;
-      if (!credentials) throw new Error("it has no credentials of the mesh");
-      const verdict = judgePems({
-        ...credentials,
-        service: snapshot.service,
-        nowMs: clock.now(),
-        strictSpiffeChain,
-      });
-      if (verdict.kind === "invalid") throw new Error(verdict.reason);
+      if (holdsMesh) this.#judgeMesh(snapshot);
       return state;
     } catch (error) {
       log.warn("stored snapshot not used", { file, error: messageOf(error) });
       return undefined;
     }
+  }
+
+  #judgeMesh({ service, credentials }: Snapshot): void {
+    const { clock, strictSpiffeChain = false } = this.#options;
+    if (!credentials) throw new Error("it has no credentials of the mesh");
+    const nowMs = clock.now();
+    const verdict = judgePems({ ...credentials, service, nowMs, strictSpiffeChain });
+    if (verdict.kind === "invalid") throw new Error(verdict.reason);
   }
 
   save(state: StoredState): void {

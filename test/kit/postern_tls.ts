@@ -16,6 +16,8 @@ import { freePorts, loopbackHost } from "./ports.ts";
 
 export interface PosternTlsOptions {
   readonly env?: Readonly<Record<string, string>>;
+  /** More for the command line. */
+  readonly args?: readonly string[];
   /** Of who calls `tls_in`; all of them if absent. */
   readonly intentions?: readonly Readonly<Record<string, unknown>>[];
 }
@@ -93,7 +95,7 @@ export async function startPosternTls(
         : [],
     }),
   );
-  const words = ["proxy", "-config", config, "-admin-bind", "127.0.0.1:0"];
+  const words = ["proxy", "-config", config, "-admin-bind", "127.0.0.1:0", ...options.args ?? []];
   const proxy = new PosternTls(
     runPostern(words, options.env ? { env: options.env } : {}),
     directory,

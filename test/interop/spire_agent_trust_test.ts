@@ -108,7 +108,7 @@ test("Workload API: the identity in use stays while it is offered, in whatever o
     await shows((await offer("api", "zoo")).api);
     assert.match(
       proxy.output,
-      /\[WARN\] {2}certificate rotated with another identity.* uri=\S+\/api .*old_uri=\S+\/web/,
+      /WARN\] +certificate rotated with another identity.* uri=\S+\/api .*old_uri=\S+\/web/,
     );
     // Once left, it is not gone back to.
     await shows((await offer("web", "api")).api);

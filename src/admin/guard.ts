@@ -14,7 +14,7 @@ export interface GuardedRequest {
   readonly fetchSite: string | undefined;
   /** `Authorization`. */
   readonly authorization: string | undefined;
-  /** Address at the other end; `"unix"` on a unix socket, `""` where it is not known. */
+  /** Address at the other end; `""` where it is not known. */
   readonly peer: string;
 }
 
@@ -53,7 +53,6 @@ export function refuseRequest(request: GuardedRequest, rules: GuardRules): strin
   if (fetchSite !== undefined && fetchSite !== "same-origin" && fetchSite !== "none") {
     return "it comes from a web page of another origin";
   }
-  if (peer === "unix") return undefined;
   if (rules.tokenFault) return rules.tokenFault(authorization);
   if (LOOPBACK_PEER.test(peer)) return undefined;
   return "it would change something, and does not come from this machine's loopback address; ask " +

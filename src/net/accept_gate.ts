@@ -14,6 +14,12 @@ import type { Listener } from "./port.ts";
 /** Who comes to a listener: the local application, or anybody; these are paused first. */
 export type Callers = "own" | "strangers";
 
+/**
+ * What a connection that came did: nothing to the others, was `refused`, or found so many as young as
+ * itself that the next one had better wait.
+ */
+export type Strain = "none" | "refused" | "crowded";
+
 /** Whom nobody is accepted from now. */
 export type PausedFor = "nobody" | "strangers" | "all";
 
@@ -38,9 +44,11 @@ const OWN_SHARE = 0.5;
 const PER_CONNECTION = 2;
 const PERIOD_MS = 2_000;
 const PAUSED_PERIOD_MS = 100;
-/** How often a listener may be strained within this time before it rests until its end. */
+/** A listener that was strained as much within this time rests until its end. */
 const STRAINS = 8;
 const REST_MS = 5;
+/** Those who shake hands need time to do so; who is refused is done with. */
+const STRAIN_OF = { refused: 1, crowded: 2 } as const;
 
 export class AcceptGate {
   readonly #options: AcceptGateOptions;
@@ -93,16 +101,16 @@ export class AcceptGate {
   }
 
   /**
-   * To be called for each connection that could not be served, or only at the cost of another: after a
-   * few the listener rests for a moment, so that those that leave are noticed and those that are served
-   * go on. Its clients wait in the kernel; one that would turn them away instead goes on.
+   * To be called for each connection that strains: after a few the listener rests for a moment, so that those that leave are noticed and those that are served go on. Its clients wait in
+   * the kernel; one that would turn them away instead goes on.
    */
-  strained(listener: Listener): void {
+  strained(listener: Listener, strain: Exclude<Strain, "none">): void {
     if (!this.#listeners.has(listener)) return;
-    const strains = (this.#strains.get(listener) ?? 0) + 1;
+    const before = this.#strains.get(listener) ?? 0;
+    const strains = before + (STRAIN_OF[strain]);
     this.#strains.set(listener, strains);
     this.#rest ??= this.#options.clock.after(REST_MS, () => this.#rested());
-    if (strains === STRAINS && listener.keepsWaiting) this.#settle(listener);
+    if (before < STRAINS && strains >= STRAINS) this.#settle(listener);
   }
 
   /** Looks now; also every two seconds, for what else opens files. */

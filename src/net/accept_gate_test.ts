@@ -155,39 +155,51 @@ test("AcceptGate strained() lets a listener rest for a moment, and only that one
   const { clock, gate, listener } = setUp(10_000);
   const other = new FakeListener();
   gate.add(other, "own");
-  for (let count = 0; count < 7; count++) gate.strained(listener);
+  for (let count = 0; count < 7; count++) gate.strained(listener, "refused");
   assert.deepEqual(listener.calls, []);
-  for (let count = 0; count < 5; count++) gate.strained(listener);
+  for (let count = 0; count < 5; count++) gate.strained(listener, "refused");
   assert.deepEqual(listener.calls, ["pause"]);
   await clock.advance(5);
   assert.deepEqual(listener.calls, ["pause", "resume"]);
   // Spread over time they strain nobody.
   for (let count = 0; count < 7; count++) {
-    gate.strained(listener);
+    gate.strained(listener, "refused");
     await clock.advance(5);
   }
   assert.deepEqual(listener.calls, ["pause", "resume"]);
   assert.deepEqual(other.calls, []);
 });
 
+test("AcceptGate strained() lets a crowded listener rest sooner", async () => {
+  const { clock, gate, listener } = setUp(10_000);
+  for (let count = 0; count < 4; count++) {
+    assert.deepEqual(listener.calls, []);
+    gate.strained(listener, "crowded");
+  }
+  assert.deepEqual(listener.calls, ["pause"]);
+  gate.strained(listener, "crowded");
+  await clock.advance(5);
+  assert.deepEqual(listener.calls, ["pause", "resume"]);
+});
+
 test("AcceptGate strained() lets nobody rest whose clients would be turned away", async () => {
   const { clock, gate } = setUp(10_000);
   const listener = new FakeListener({ keepsWaiting: false });
   gate.add(listener, "strangers");
-  for (let count = 0; count < 20; count++) gate.strained(listener);
+  for (let count = 0; count < 20; count++) gate.strained(listener, "refused");
   await clock.advance(5);
   assert.deepEqual(listener.calls, []);
 });
 
 test("AcceptGate resumes nobody from its rest while descriptors are short", async () => {
   const { state, clock, gate, listener } = setUp(10_000);
-  for (let count = 0; count < 8; count++) gate.strained(listener);
+  for (let count = 0; count < 8; count++) gate.strained(listener, "refused");
   state.headroom = 1;
   gate.check();
   await clock.advance(5);
   assert.deepEqual(listener.calls, ["pause"]);
   gate.remove(listener);
-  gate.strained(listener);
+  gate.strained(listener, "refused");
   await clock.advance(5);
   assert.deepEqual(listener.calls, ["pause"]);
 });

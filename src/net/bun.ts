@@ -46,15 +46,18 @@ export function bunEngine(): Engine | undefined {
 function createBunEngine(bun: BunRuntime): Engine {
   return {
     name: `bun ${bun.version}`,
-    listen: (options, onConnection) =>
-      listen(bun, options, {
+    listen: async (options, onConnection) => {
+      let listener: NativeListener | undefined;
+      return listener = await listen(bun, options, {
         ...STREAM_HANDLER,
         open(socket) {
           const connection = new BunConnection(socket);
           keepAlive(socket, connection.remote);
           onConnection(connection);
+          listener?.accepted();
         },
-      }),
+      });
+    },
     listenSecure: (options, onAccepted) => listenSecure(bun, options, onAccepted),
     dial: (options, handler) => dial(bun, options, handler),
     trim(options) {
@@ -116,6 +119,7 @@ async function listenSecure(
       keepAlive(socket, accepted.remote);
       onAccepted(accepted);
       accepted.handedOut();
+      listener?.accepted();
     },
     // No `data`: it would see the ciphertext. A drain handler satisfies the API.
     drain() {},

@@ -7,11 +7,14 @@
 import { chmodSync } from "node:fs";
 import type { BindAddress } from "../base/mod.ts";
 import { lengthenBacklog } from "./backlog.ts";
+import { served } from "./bun_owner.ts";
 import type { BunListener, BunRuntime, BunSocketHandler } from "./bun_types.ts";
 import { deferAccept } from "./defer_accept.ts";
 import { findWatch, park, report, unpark, type Watch } from "./epoll.ts";
 import { listenError } from "./listen.ts";
 import type { Listener, ListenOptions } from "./port.ts";
+
+const LONGEST_ROW = 64;
 
 export class NativeListener implements Listener {
   readonly address: BindAddress;
@@ -19,6 +22,10 @@ export class NativeListener implements Listener {
   readonly #deferredSocket: BunSocketHandler;
   #native: BunListener | undefined;
   #watch: Watch | undefined;
+  /** Accepted in a row, with no event of an open socket in between. */
+  #row = 0;
+  #servedBefore = 0;
+  #breathing = false;
   /** Where the socket is while it is paused. */
   #parked: number | undefined;
   #deferred = false;
@@ -46,7 +53,25 @@ export class NativeListener implements Listener {
     return this.#watch !== undefined;
   }
 
+  /**
+   * To be called for each client: the runtime accepts as long as any wait, and in a storm of them would
+   * serve no open socket, nor notice that one is closed.
+   */
+  accepted(): void {
+    if (served.count !== this.#servedBefore) this.#row = 0;
+    this.#servedBefore = served.count;
+    if (++this.#row < LONGEST_ROW || this.#state !== "open" || !this.keepsWaiting) return;
+    this.#row = 0;
+    this.pause();
+    this.#breathing = true;
+    setImmediate(() => {
+      if (this.#breathing) this.resume();
+    });
+  }
+
   pause(): void {
+    // Longer than for a breath, if it is one.
+    this.#breathing = false;
     if (this.#state !== "open") return;
     this.#state = "paused";
     if (this.keepsWaiting && this.#watch && report(this.#watch, false)) {
@@ -60,6 +85,7 @@ export class NativeListener implements Listener {
   }
 
   resume(): void {
+    this.#breathing = false;
     if (this.#state !== "paused") return;
     this.#unpark();
     if (this.#watch) report(this.#watch, true);

@@ -6,7 +6,7 @@
  */
 
 import type { Deadline, ErrorCode } from "../base/mod.ts";
-import type { AcceptedConnection, Connection, PresentedPeer } from "../net/mod.ts";
+import type { AcceptedConnection, Connection, PresentedPeer, Strain } from "../net/mod.ts";
 import type { ConnectionRecord } from "./connection.ts";
 import type { Context } from "./context.ts";
 import type { Handshake } from "./handshakes.ts";
@@ -36,11 +36,11 @@ export class SecureCaller {
     this.#accepted = accepted;
   }
 
-  /** Ends with `owner.admit()` or `owner.end()`. False: more come than can be served. */
-  handshake(owner: CallerOwner): boolean {
-    const { strained } = this.#handshake = this.#context.handshakes.begin(owner);
+  /** Ends with `owner.admit()` or `owner.end()`. */
+  handshake(owner: CallerOwner): Strain {
+    const { crowded } = this.#handshake = this.#context.handshakes.begin(owner);
     this.#shakeHands(owner);
-    return !strained;
+    return crowded ? "crowded" : "none";
   }
 
   #shakeHands(owner: CallerOwner): void {

@@ -196,8 +196,7 @@ export class DataPath {
         { address: part.bind, reusePort: workers > 1 },
         (accepted) => {
           if (!this.#doors.admits(door)) return accepted.reset();
-          const calm = InboundConnection.start(this.#context, state, accepted);
-          if (!calm) this.#doors.strained(door);
+          this.#doors.strained(door, InboundConnection.start(this.#context, state, accepted));
         },
       ));
   }
@@ -259,13 +258,14 @@ export class DataPath {
       isSecure
         ? engine.listenSecure(options, (accepted) => {
           if (!this.#doors.admits(door)) return accepted.reset();
-          const calm = OutboundConnection.startSecure(this.#context, upstream, accepted);
-          if (!calm) this.#doors.strained(door);
+          this.#doors.strained(
+            door,
+            OutboundConnection.startSecure(this.#context, upstream, accepted),
+          );
         })
         : engine.listen(options, (connection) => {
           if (!this.#doors.admits(door)) return connection.reset();
-          const calm = OutboundConnection.start(this.#context, upstream, connection);
-          if (!calm) this.#doors.strained(door);
+          this.#doors.strained(door, OutboundConnection.start(this.#context, upstream, connection));
         }));
   }
 

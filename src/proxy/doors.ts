@@ -13,7 +13,7 @@ import {
   messageOf,
   type Stats,
 } from "../base/mod.ts";
-import { AcceptGate, type Callers, type Listener } from "../net/mod.ts";
+import { AcceptGate, type Callers, type Listener, type Strain } from "../net/mod.ts";
 import type { ListenerView } from "./view.ts";
 
 /** One listener of ours, whether it listens or could not be bound. */
@@ -74,9 +74,9 @@ export class Doors {
     return this.#gate.opened(callers);
   }
 
-  /** More came there than can be served: others have their turn before the next ones. */
-  strained({ listener }: Door): void {
-    if (listener) this.#gate.strained(listener);
+  /** What one that came there did: others have their turn before the next ones. */
+  strained({ listener }: Door, strain: Strain): void {
+    if (strain !== "none" && listener) this.#gate.strained(listener, strain);
   }
 
   /** A door for `bind` in place of `current`, which goes on until the new one is open. */

@@ -1,7 +1,8 @@
 /**
  * Handshakes under way: a bound of their own, so that callers who have proven nothing never hold the
  * places of connections that carry traffic. Where it is full the oldest goes, for a caller that means to
- * shake hands has done so long before; where it is one address that fills it, the oldest of that address.
+ * shake hands has done so before; where an address fills more than its share, the oldest of that one.
+ * Many who come at once all mean it: nobody goes before a fair time, and accepting waits instead.
  *
  * @module
  */
@@ -17,15 +18,15 @@ export interface HandshakeOwner {
 
 /** A handshake under way. */
 export interface Handshake {
-  /** Another had to go for it that had not had its time: accepting is faster than shaking hands. */
-  readonly strained: boolean;
+  /** All others are as young: accepting is faster than shaking hands. */
+  readonly crowded: boolean;
   /** It is done, whichever way; may be said more than once. */
   over(): void;
 }
 
 export interface HandshakesOptions {
   readonly clock: Clock;
-  /** Under way at once in this data path. */
+  /** Under way at once in this data path, and twice as many for the fair time at most. */
   readonly limit: number;
 }
 
@@ -37,10 +38,10 @@ interface Source {
 }
 
 /** One that has gone on for longer has had its time. */
-const FAIR_MS = 100;
+const FAIR_MS = 1_000;
 /** Of a process; each takes some memory and a descriptor. */
 const MOST = 8_192;
-const FEWEST = 16;
+const FEWEST = 24;
 
 /** How many handshakes a process of that many connections has under way at once, at most. */
 export function handshakeLimit(maxConnections: number): number {
@@ -51,10 +52,11 @@ export class Handshakes {
   readonly #clock: Clock;
   readonly #limit: number;
   readonly #share: number;
-  readonly #crowded: string;
-  readonly #crowdedByItself: string;
+  readonly #reason: string;
   /** Only of addresses that shake hands now, so never more than those are. */
   readonly #sources = new Map<string, Source>();
+  /** The last one seen to have more than its share. */
+  #greedy: Source | undefined;
   #size = 0;
   #head: Entry | undefined;
   #tail: Entry | undefined;
@@ -62,11 +64,9 @@ export class Handshakes {
   constructor({ clock, limit }: HandshakesOptions) {
     this.#clock = clock;
     this.#limit = limit;
-    // Generous: all sidecars behind a gateway or NAT are one address.
+    // Generous, for all sidecars behind a gateway or NAT are one address.
     this.#share = Math.max(1, Math.floor(limit / 2));
-    this.#crowded = `${limit} handshakes are under way, and this was the oldest`;
-    this.#crowdedByItself =
-      `${this.#share} handshakes of its address are under way, and this was their oldest`;
+    this.#reason = `${limit} handshakes are under way, and others began later`;
   }
 
   get size(): number {
@@ -77,19 +77,12 @@ export class Handshakes {
   begin(owner: HandshakeOwner): Handshake {
     const key = sourceOf(owner.record.remote);
     let source = this.#sources.get(key);
-    let strained = false;
-    if (source && source.count >= this.#share) {
-      source.head?.owner.end(CODE, this.#crowdedByItself);
-      strained = true;
-    } else if (this.#head && this.#size >= this.#limit) {
-      const { record } = this.#head.owner;
-      strained = this.#clock.monotonic() - record.openedMs < FAIR_MS;
-      this.#head.owner.end(CODE, this.#crowded);
-    }
+    if (source && source.count >= this.#share) this.#greedy = source;
+    const crowded = this.#size >= this.#limit && !this.#makeRoom();
     // It may have been the last of its address.
     source = this.#sources.get(key);
     if (!source) this.#sources.set(key, source = { count: 0, head: undefined, tail: undefined });
-    const entry = new Entry({ owner, key, source, strained, over: this.#over });
+    const entry = new Entry({ owner, key, source, crowded, over: this.#over });
     entry.previous = this.#tail;
     if (this.#tail) this.#tail.next = entry;
     else this.#head = entry;
@@ -101,6 +94,22 @@ export class Handshakes {
     source.count++;
     this.#size++;
     return entry;
+  }
+
+  /** False: all, or those that had to go, have begun just now. */
+  #makeRoom(): boolean {
+    const nowMs = this.#clock.monotonic();
+    let calm = true;
+    // Two at a time, so that those above the limit become fewer.
+    for (let count = 0; count < 2 && this.#size >= this.#limit; count++) {
+      const { owner } = (this.#greedy ? this.#greedy.head : this.#head) ?? {};
+      if (!owner) break;
+      const isYoung = nowMs - owner.record.openedMs < FAIR_MS;
+      if (isYoung) calm = count > 0 && calm;
+      if (isYoung && this.#size < 2 * this.#limit) break;
+      owner.end("handshake_crowded_out", this.#reason);
+    }
+    return calm;
   }
 
   readonly #over = (entry: Entry): void => {
@@ -115,16 +124,15 @@ export class Handshakes {
     else source.tail = previousOfSource;
     this.#size--;
     if (--source.count === 0) this.#sources.delete(entry.key);
+    if (source === this.#greedy && source.count < this.#share) this.#greedy = undefined;
   };
 }
-
-const CODE = "handshake_crowded_out";
 
 interface EntryOptions {
   readonly owner: HandshakeOwner;
   readonly key: string;
   readonly source: Source;
-  readonly strained: boolean;
+  readonly crowded: boolean;
   readonly over: (entry: Entry) => void;
 }
 
@@ -132,18 +140,18 @@ class Entry implements Handshake {
   readonly owner: HandshakeOwner;
   readonly key: string;
   readonly source: Source;
-  readonly strained: boolean;
+  readonly crowded: boolean;
   previous: Entry | undefined;
   next: Entry | undefined;
   previousOfSource: Entry | undefined;
   nextOfSource: Entry | undefined;
   #over: ((entry: Entry) => void) | undefined;
 
-  constructor({ owner, key, source, strained, over }: EntryOptions) {
+  constructor({ owner, key, source, crowded, over }: EntryOptions) {
     this.owner = owner;
     this.key = key;
     this.source = source;
-    this.strained = strained;
+    this.crowded = crowded;
     this.#over = over;
   }
 

@@ -14,6 +14,7 @@ import {
   type Dial,
   type PresentedPeer,
   Relay,
+  type Strain,
 } from "../net/mod.ts";
 import { authorize, type Source } from "../policy/mod.ts";
 import type { InboundPart } from "../snapshot/mod.ts";
@@ -67,10 +68,8 @@ export class InboundConnection implements LiveConnection {
   #dial: Dial | undefined;
   #ended = false;
 
-  /**
-   * Takes a connection that was just accepted as far as it gets. False: more come than can be served.
-   */
-  static start(context: Context, state: InboundState, accepted: AcceptedConnection): boolean {
+  /** Takes a connection that was just accepted as far as it gets. */
+  static start(context: Context, state: InboundState, accepted: AcceptedConnection): Strain {
     return new InboundConnection(context, state, accepted).#accept();
   }
 
@@ -96,20 +95,20 @@ export class InboundConnection implements LiveConnection {
   }
 
   /** Refused before any byte is read where there is no place to be had. */
-  #accept(): boolean {
+  #accept(): Strain {
     const { processLimit, handshakes, live } = this.#context;
     const { stats, limit } = this.#state;
     stats.opened.add(1);
     stats.active.add(1);
     if (processLimit.full || limit.full) {
       this.#refuse(this.#whyFull);
-      return false;
+      return "refused";
     }
     live.add(this);
     // Places are for those who have proven who they are.
-    const { strained } = this.#handshake = handshakes.begin(this);
+    const { crowded } = this.#handshake = handshakes.begin(this);
     this.#shakeHands();
-    return !strained;
+    return crowded ? "crowded" : "none";
   }
 
   get #whyFull(): string {

@@ -15,6 +15,7 @@ import {
   type PresentedPeer,
   Relay,
   type RelayEnd,
+  type Strain,
 } from "../net/mod.ts";
 import { type CallerOwner, SecureCaller } from "./caller.ts";
 import { ConnectionRecord, type Ending, endingOf, reportEnd, stopSoon } from "./connection.ts";
@@ -62,13 +63,13 @@ export class OutboundConnection implements LiveConnection, CallerOwner {
   #connectedMs = 0;
   #ended = false;
 
-  /** A caller that speaks plainly. False, of both: more come than can be served. */
-  static start(context: Context, upstream: Upstream, downstream: Connection): boolean {
+  /** A caller that speaks plainly. */
+  static start(context: Context, upstream: Upstream, downstream: Connection): Strain {
     const connection = new OutboundConnection(context, upstream, downstream.remote);
     connection.#downstream = downstream;
-    if (!connection.#accept()) return false;
+    if (!connection.#accept()) return "refused";
     connection.admit(downstream);
-    return true;
+    return "none";
   }
 
   /** A caller that must shake hands. */
@@ -76,10 +77,10 @@ export class OutboundConnection implements LiveConnection, CallerOwner {
     context: Context,
     upstream: Upstream,
     accepted: AcceptedConnection,
-  ): boolean {
+  ): Strain {
     const connection = new OutboundConnection(context, upstream, accepted.remote);
     const caller = connection.#caller = new SecureCaller(context, upstream, accepted);
-    return connection.#accept() && caller.handshake(connection);
+    return connection.#accept() ? caller.handshake(connection) : "refused";
   }
 
   private constructor(context: Context, upstream: Upstream, remote: string) {

@@ -197,7 +197,7 @@ test("callers must show what the listener's own rules ask for", async () => {
     const outcome = await probeTls(place, leaf ? { cert: leaf.certPem, key: leaf.keyPem } : {});
     assert.equal(outcome.accepted, false, name);
     const line = await eventually(`a line about ${name}`, () => {
-      return /connection failed[^\n]*\n/.exec(postern.output.slice(from))?.[0];
+      return /connections? failed[^\n]*\n/.exec(postern.output.slice(from))?.[0];
     });
     assert.match(line, new RegExp(`listener=[^ ]*shop.*code=(${code})`), name);
   }

@@ -48,8 +48,8 @@ test("silent strangers, more than there are places, keep nobody out", async () =
     await greet(client);
   }
   await greet(open);
-  // Of the 16 handshakes that may be under way an address has 8.
-  assert.ok(endings(pair, "handshake_crowded_out") >= 92);
+  // 24 handshakes may be under way, and 48 for a moment.
+  assert.ok(endings(pair, "handshake_crowded_out") >= 52);
   const lines = pair.lines.filter(({ fields }) => fields.code === "handshake_crowded_out");
   assert.ok(lines.length < 30, `${lines.length} lines`);
 });

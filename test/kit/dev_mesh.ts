@@ -131,7 +131,11 @@ export class DevMesh {
 /** Any command of the program under test, on the engine that runs the test. */
 export function runPostern(
   words: readonly string[],
-  options: { readonly env?: Readonly<Record<string, string>>; readonly cwd?: string } = {},
+  options: {
+    readonly env?: Readonly<Record<string, string>>;
+    readonly cwd?: string;
+    readonly under?: readonly string[];
+  } = {},
 ): Postern {
   return startPostern(words, { ...options, engine: OWN_ENGINE });
 }

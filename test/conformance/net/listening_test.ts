@@ -6,7 +6,7 @@
 
 import assert from "node:assert/strict";
 import { chmodSync, existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
+import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -252,4 +252,33 @@ test("a listener that keeps clients waiting takes nobody more once it is paused"
   listener.close();
   const gone = await dial(portOf(listener), { material: null }).result();
   assert.equal(gone.kind, "failed");
+});
+
+test("a burst of clients does not keep an open one waiting until all are accepted", async (context) => {
+  let count = 0;
+  let countAtData = 0;
+  const listener = await engine.listen({ address: LOOPBACK, reusePort: false }, (connection) => {
+    count++;
+    connection.events = {
+      onData: () => countAtData = count,
+      onEnd: () => connection.close(),
+      onDrain: () => {},
+      onClose: () => {},
+    };
+  });
+  if (!listener.keepsWaiting) {
+    listener.close();
+    return context.skip("the runtime takes them one by one");
+  }
+  const open = await dial(portOf(listener), { material: null }).side();
+  for (let turn = 0; turn < 100 && count < 1; turn++) await quiet();
+  // All of them wait by the time that the loop turns.
+  const burst = Array.from({ length: 500 }, () => connect(portOf(listener), "127.0.0.1"));
+  open.write("hello");
+  for (let turn = 0; turn < 200 && count < 501; turn++) await quiet();
+  assert.equal(count, 501);
+  assert.ok(countAtData > 0 && countAtData < 200, `served after ${countAtData}`);
+  for (const socket of burst) socket.destroy();
+  open.connection.close();
+  listener.close();
 });

@@ -14,7 +14,7 @@ import {
   waitForEcho,
 } from "../../test/kit/echo.ts";
 import { freePorts, loopbackHost } from "../../test/kit/ports.ts";
-import { eventually, pause } from "../../test/kit/process.ts";
+import { eventually } from "../../test/kit/process.ts";
 import { intention, snapshotOf, targetOf, upstreamOf } from "../../test/kit/snapshots.ts";
 import { LogRings } from "./log_rings.ts";
 import type { DataPlane } from "./plane.ts";
@@ -32,18 +32,23 @@ interface Rig extends AsyncDisposable {
   /** Opens connections until each worker has one with both legs; by worker. */
   oneEach(): Promise<readonly EchoClient[]>;
   kill(worker: number): void;
-  /** Keeps a worker's thread busy for so long. */
-  stick(worker: number, stuckMs: number): void;
+  /** Stops the first worker's thread; resolves when it stands, with what lets it go on. */
+  stick(): Promise<() => void>;
 }
 
 /** A service that calls itself through two workers. */
 async function startRig(
-  options: { readonly maxConnections?: number; readonly clock?: Clock } = {},
+  options: {
+    readonly maxConnections?: number;
+    readonly clock?: Clock;
+    readonly workers?: number;
+  } = {},
 ): Promise<Rig> {
   const host = loopbackHost();
   const app: EchoServer = await startEcho({ host });
   const [inbound = 0, outbound = 0] = await freePorts(host, 2);
   const lines: LogRecord[] = [];
+  const workers: Worker[] = [];
   const plane = createWorkerPlane({
     clock: options.clock ?? systemClock,
     log: createLog({
@@ -51,7 +56,7 @@ async function startRig(
       holder: { level: "debug" },
       write: (record) => lines.push(record),
     }),
-    workers: 2,
+    workers: options.workers ?? 2,
     logJson: false,
     logLevel: "error",
     logMemory: LogRings.create(3).memory,
@@ -61,8 +66,12 @@ async function startRig(
     lifetimeMs: 0,
     remoteAuthorize: () => Promise.resolve({ allowed: false, reason: "nobody asks" }),
     fetchCertificate: () => Promise.resolve(false),
-    createWorker: () =>
-      new Worker(new URL("../../test/kit/mortal_worker.ts", import.meta.url), { type: "module" }),
+    createWorker: () => {
+      const url = new URL("../../test/kit/mortal_worker.ts", import.meta.url);
+      const worker = new Worker(url, { type: "module" });
+      workers.push(worker);
+      return worker;
+    },
   });
   const ca = createAuthority();
   const base = snapshotOf({
@@ -129,7 +138,15 @@ async function startRig(
       return found;
     },
     kill: (worker) => channel.postMessage(worker),
-    stick: (worker, stuckMs) => channel.postMessage({ worker, stuckMs }),
+    async stick() {
+      const words = new Int32Array(new SharedArrayBuffer(8));
+      workers[0]?.postMessage({ kind: "stick", words });
+      await eventually("it stands", () => Atomics.load(words, 0) === 1);
+      return () => {
+        Atomics.store(words, 1, 1);
+        Atomics.notify(words, 1);
+      };
+    },
     async [Symbol.asyncDispose]() {
       for (const client of clients) client.destroy();
       channel.close();
@@ -236,24 +253,25 @@ test("createWorkerPlane() applies what changed while a worker was dead", async (
 
 test("createWorkerPlane() says which worker is stuck, and that it answers again", async () => {
   const clock = new FakeClock();
-  await using rig = await startRig({ clock });
+  await using rig = await startRig({ clock, workers: 1 });
   assert.deepEqual(await rig.plane.stuck(), []);
-  rig.stick(1, 500);
-  const stuck = await eventually("it is stuck", async () => {
-    const asked = rig.plane.stuck();
-    const isStuck = await Promise.race([asked.then(() => false), pause(50).then(() => true)]);
-    return isStuck && { asked };
-  });
+  const goOn = await rig.stick();
+  const first = rig.plane.stuck();
   await clock.advance(1_999);
   const later = rig.plane.stuck();
   await clock.advance(1);
-  const want = ["data worker 1 has not answered for 2 s"];
-  assert.deepEqual(await stuck.asked, want);
+  const want = ["data worker 0 has not answered for 2 s"];
+  assert.deepEqual(await first, want);
   assert.deepEqual(await later, want, "the time runs from the first question");
   const atOnce = rig.plane.stuck();
   await clock.advance(0);
   assert.deepEqual(await atOnce, want, "what is known is said at once");
-  await eventually("it answers again", async () => (await rig.plane.stuck()).length === 0);
+  goOn();
+  await eventually("it answers again", async () => {
+    const answer = rig.plane.stuck();
+    await clock.advance(0);
+    return (await answer).length === 0;
+  });
 });
 
 /** A worker thread of which nothing is known but what it was told. */

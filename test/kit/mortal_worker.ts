@@ -1,6 +1,6 @@
 /**
  * The data worker, with a way to die: told on the channel, its thread throws what nobody catches. And
- * one to be stuck for a while: told the time for it, too.
+ * one to be stuck: told `stick`, its thread says so in the first word and waits for the second.
  *
  * @module
  */
@@ -12,7 +12,13 @@ export const MORTAL_CHANNEL = "postern-mortal-worker";
 
 const scope = globalThis as unknown as {
   onmessage: (
-    event: { readonly data: { readonly kind: string; readonly settings?: Settings } },
+    event: {
+      readonly data: {
+        readonly kind: string;
+        readonly settings?: Settings;
+        readonly words?: Int32Array;
+      };
+    },
   ) => void;
 };
 interface Settings {
@@ -22,22 +28,17 @@ interface Settings {
 let worker = -1;
 const serve = scope.onmessage;
 scope.onmessage = (event) => {
+  const { words } = event.data;
+  if (words) {
+    Atomics.store(words, 0, 1);
+    Atomics.wait(words, 1, 0);
+    return;
+  }
   worker = event.data.settings?.worker ?? worker;
   return serve(event);
 };
 
-interface Stuck {
-  readonly worker: number;
-  readonly stuckMs: number;
-}
-
-new BroadcastChannel(MORTAL_CHANNEL).onmessage = ({ data }: MessageEvent<number | Stuck>) => {
-  if (typeof data === "object") {
-    if (data.worker !== worker) return;
-    const end = performance.now() + data.stuckMs;
-    while (performance.now() < end);
-    return;
-  }
+new BroadcastChannel(MORTAL_CHANNEL).onmessage = ({ data }: MessageEvent) => {
   if (data === worker) {
     // Out of the channel's own handler, so that nothing of it can catch this.
     setTimeout(() => {

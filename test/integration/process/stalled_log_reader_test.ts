@@ -9,7 +9,7 @@ import { OWN_ENGINE, type Postern, startPostern } from "../../kit/postern.ts";
 import { eventually, runToEnd } from "../../kit/process.ts";
 
 /** In one round. */
-const STRANGERS = 100;
+const STRANGERS = 30;
 const CALLERS = 20;
 /** At most; a log of which every line is written needs no more to be full. */
 const ROUNDS = 60;

@@ -193,7 +193,9 @@ function flagsOf(
 }
 
 function unknownCommand(word: string): ProxyError {
-  const near = nearest(word, COMMANDS);
+  const near = PROXY_FLAGS.some(({ flags }) => flags.some(({ name }) => word === `-${name}`))
+    ? `proxy ${word}`
+    : nearest(word, COMMANDS);
   const hint = near === undefined ? "" : ` did you mean "postern ${near}"?`;
   return new ProxyError(
     "usage",

@@ -112,7 +112,7 @@ export function parseFlags(
       continue;
     }
     if (!match || word === "--") {
-      throw notAFlag(word === "--" ? argv[index + 1] ?? "" : word, options);
+      throw notAFlag(word === "--" ? argv[index + 1] ?? "" : word, [...specs.keys()], options);
     }
     const [, name = "", inline] = match;
     if (name === "h" || name === "help") {
@@ -166,11 +166,18 @@ function readSwitch(value: string): boolean | undefined {
   return FALSE.has(value) ? false : undefined;
 }
 
-function notAFlag(word: string, options: ParseFlagsOptions): ProxyError {
+function notAFlag(
+  word: string,
+  names: readonly string[],
+  options: ParseFlagsOptions,
+): ProxyError {
+  const meant = word.endsWith(".json") && names.includes("config")
+    ? "-config FILE"
+    : names.includes(word) && `-${word}`;
+  const hint = meant ? `did you mean ${meant}?` : `see "${options.command} -help"`;
   return new ProxyError(
     "usage",
-    `Cannot take the argument ${quote(word)}: ${options.command} takes only flags; ` +
-      `see "${options.command} -help"`,
+    `Cannot take the argument ${quote(word)}: ${options.command} takes only flags; ${hint}`,
   );
 }
 

@@ -38,10 +38,18 @@ export async function runCheck(options: ProxyOptions): Promise<number> {
 async function check(options: ProxyOptions): Promise<readonly string[]> {
   const { mode } = options;
   if (mode.kind !== "config") {
-    const { address } = resolveAgentOptions(options.agentFlags, process.env);
+    const { address, tls } = resolveAgentOptions(options.agentFlags, process.env);
     const where = address.kind === "unix" ? address.path : `${address.host}:${address.port}`;
+    const { caFile, caPath, clientCert, clientKey } = options.agentFlags;
+    const unread = !tls && [caFile, caPath, clientCert, clientKey].some((path) => path);
     return [
       ...options.warnings,
+      ...(unread
+        ? [
+          "warning: the files for TLS to the agent were not read, because its address is not " +
+          "https://...",
+        ]
+        : []),
       `flags and environment are valid; the agent (${where}) was not asked`,
     ];
   }

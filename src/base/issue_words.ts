@@ -38,11 +38,11 @@ export function issueWords(issue: SchemaIssue): string {
   if (!wanted.startsWith("must be ") || input === undefined || kind === "transformation") {
     return wanted;
   }
-  const isText = typeof input === "string";
-  const explains = wanted.includes(": ");
-  return explains || (isText && (kind === "validation" || CHOICES.has(type)))
-    ? wanted
-    : `${wanted}, not ${thereIs(input)}`;
+  // A number may be what was made of a duration: only who asks for a number is told which one it is.
+  const tells = kind === "schema"
+    ? typeof input !== "string" || !CHOICES.has(type)
+    : typeof input !== "string" && (typeof input !== "number" || wanted.includes("number"));
+  return tells && !wanted.includes(": ") ? `${wanted}, not ${thereIs(input)}` : wanted;
 }
 
 function wantedBy({ type, expected, input, requirement }: SchemaIssue): string {
@@ -54,9 +54,9 @@ function wantedBy({ type, expected, input, requirement }: SchemaIssue): string {
     case "finite":
       return "must be a finite number";
     case "min_value":
-      return `must be at least ${requirement}`;
+      return `must be a number, at least ${requirement}`;
     case "max_value":
-      return `must be at most ${requirement}`;
+      return `must be a number, at most ${requirement}`;
     case "non_empty":
       return "must not be empty";
     case "min_length":

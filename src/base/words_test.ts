@@ -61,8 +61,8 @@ for (
     ],
     ["a union", v.union([v.string(), v.number()]), [], "must be a text or a number, not a list"],
     ["a part", v.pipe(v.number(), v.integer()), 1.5, "must be a whole number, not 1.5"],
-    ["too little", v.pipe(v.number(), v.minValue(1)), 0, "must be at least 1, not 0"],
-    ["too much", v.pipe(v.number(), v.maxValue(1)), 2, "must be at most 1, not 2"],
+    ["too little", v.pipe(v.number(), v.minValue(1)), 0, "must be a number, at least 1, not 0"],
+    ["too much", v.pipe(v.number(), v.maxValue(1)), 2, "must be a number, at most 1, not 2"],
     ["infinity", v.pipe(v.number(), v.finite()), Infinity, "must be a finite number, not Infinity"],
     ["nothing", v.pipe(v.string(), v.nonEmpty()), "", "must not be empty"],
     ["too short", v.pipe(v.string(), v.minLength(2)), "a", "is shorter than 2"],
@@ -71,9 +71,15 @@ for (
     ["our words", v.string("must be a name"), 7, "must be a name, not 7"],
     [
       "our words of a value",
-      v.pipe(v.number(), v.maxValue(9, "must be from 1 to 9")),
+      v.pipe(v.number(), v.maxValue(9, "must be a number from 1 to 9")),
       10,
-      "must be from 1 to 9, not 10",
+      "must be a number from 1 to 9, not 10",
+    ],
+    [
+      "our words of what was made of a text",
+      v.pipe(v.string(), v.transform(Number), v.maxValue(9, "must be at most 9s")),
+      "10",
+      "must be at most 9s",
     ],
     ["our words alone", v.pipe(v.string(), v.check(() => false, "has a tab")), "b", "has a tab"],
   ] as const

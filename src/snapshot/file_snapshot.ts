@@ -46,7 +46,7 @@ export async function readFileConfig(
   file: string,
   options: { readonly env: Readonly<Record<string, string | undefined>> },
 ): Promise<FileConfig> {
-  const text = await readText(file, file, CONFIG_LIMIT_BYTES);
+  const text = await readText(file, CONFIG_LIMIT_BYTES);
   const parsed = parseFileConfig(text, { ...options, file });
   if (parsed.kind === "valid") {
     // Throws where the versions contradict each other.
@@ -314,7 +314,7 @@ function tlsDirections(
 }
 
 /** The file's text, refused beyond `limitBytes` before it is in memory. */
-async function readText(config: string, path: string, limitBytes: number): Promise<string> {
+async function readText(path: string, limitBytes: number): Promise<string> {
   try {
     await using handle = await open(path, "r");
     const { size } = await handle.stat();
@@ -333,8 +333,11 @@ async function readText(config: string, path: string, limitBytes: number): Promi
     );
   } catch (error) {
     const code = error instanceof Error && "code" in error ? String(error.code) : "";
-    const fact = FACTS[code] ?? messageOf(error);
-    throw invalid(config, `"${path}" cannot be read: ${fact}`, error);
+    // Of what is no file's fault only the decoder throws one.
+    const fact = error instanceof TypeError
+      ? "it is not text in UTF-8"
+      : FACTS[code] ?? messageOf(error);
+    throw invalid(path, fact, error);
   }
 }
 

@@ -137,7 +137,7 @@ const BAD_CONFIGURATION: readonly Break[] = [
   [
     "no file",
     (rig) => rm(join(rig.directory, "postern.json")),
-    /postern\.json" cannot be read: there is no such file$/,
+    /^Cannot use configuration ".*postern\.json": there is no such file$/,
   ],
   ["unknown keys", (rig) => rig.config({ ...CONFIG, upstream: [] }), /upstream is not known here/],
   [
@@ -153,7 +153,7 @@ const BAD_CONFIGURATION: readonly Break[] = [
   [
     "bytes that are no text",
     (rig) => writeFile(join(rig.directory, "postern.json"), new Uint8Array([0xff, 0xfe])),
-    /cannot be read/,
+    /postern\.json": it is not text in UTF-8$/,
   ],
 ];
 

@@ -78,13 +78,14 @@ test("check says what is wrong with a file, and nothing is started either way", 
 });
 
 test("check says that it did not ask the agent", async () => {
-  const flags = ["check", "-sidecar-for", "web", "-http-addr", "127.0.0.1:1"];
-  await using checked = runPostern(flags);
+  const flags = ["-sidecar-for", "web", "-http-addr", "127.0.0.1:1", "-ca-file", "/none.pem"];
+  await using checked = runPostern(["check", ...flags]);
   checked.expectEnd();
   assert.equal((await checked.process.waitExit({ timeoutMs: 30_000 })).code, 0);
   assert.equal(
     checked.output,
-    "flags and environment are valid; the agent (127.0.0.1:1) was not asked\n",
+    "warning: the files for TLS to the agent were not read, because its address is not https://...\n" +
+      "flags and environment are valid; the agent (127.0.0.1:1) was not asked\n",
   );
 });
 

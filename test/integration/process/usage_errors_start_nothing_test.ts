@@ -76,7 +76,7 @@ const REFUSED: readonly (readonly [
     "a missing configuration",
     ["proxy", "-config", "DIR/none.json"],
     {},
-    /"DIR\/none.json" cannot be read: there is no such file/,
+    /"DIR\/none.json": there is no such file/,
   ],
   [
     "half a configuration",

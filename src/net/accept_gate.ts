@@ -101,13 +101,14 @@ export class AcceptGate {
   }
 
   /**
-   * To be called for each connection that strains: after a few the listener rests for a moment, so that those that leave are noticed and those that are served go on. Its clients wait in
-   * the kernel; one that would turn them away instead goes on.
+   * To be called for each connection that strains: after a few the listener rests for a moment, so that
+   * those that leave are noticed and those that are served go on. Its clients wait in the kernel; a
+   * listener that would turn them away instead goes on.
    */
   strained(listener: Listener, strain: Exclude<Strain, "none">): void {
     if (!this.#listeners.has(listener)) return;
     const before = this.#strains.get(listener) ?? 0;
-    const strains = before + (STRAIN_OF[strain]);
+    const strains = before + STRAIN_OF[strain];
     this.#strains.set(listener, strains);
     this.#rest ??= this.#options.clock.after(REST_MS, () => this.#rested());
     if (before < STRAINS && strains >= STRAINS) this.#settle(listener);

@@ -35,6 +35,9 @@ interface BunClientTls extends ClientTls {
   readonly options: BunTlsOptions;
 }
 
+/** Clients that are accepted in a row; of those that shake hands Bun serves five in a turn. */
+const PLAIN_ROW = 64;
+const SECURE_ROW = 4;
 const TLS_VERSION = { "TLSv1.2": 0x0303, "TLSv1.3": 0x0304 } as const;
 
 /** The engine for this process, or undefined where it does not run on Bun. */
@@ -48,15 +51,17 @@ function createBunEngine(bun: BunRuntime): Engine {
     name: `bun ${bun.version}`,
     listen: async (options, onConnection) => {
       let listener: NativeListener | undefined;
-      return listener = await listen(bun, options, {
+      const handler: BunSocketHandler = {
         ...STREAM_HANDLER,
         open(socket) {
+          listener?.accepting();
           const connection = new BunConnection(socket);
           keepAlive(socket, connection.remote);
           onConnection(connection);
           listener?.accepted();
         },
-      });
+      };
+      return listener = await listen(bun, options, { longestRow: PLAIN_ROW, socket: handler });
     },
     listenSecure: (options, onAccepted) => listenSecure(bun, options, onAccepted),
     dial: (options, handler) => dial(bun, options, handler),
@@ -115,6 +120,7 @@ async function listenSecure(
   const onChooser = () => listener?.defer();
   const handler: BunSocketHandler = {
     open(socket) {
+      listener?.accepting();
       const accepted = new Accepted(socket, onChooser);
       keepAlive(socket, accepted.remote);
       onAccepted(accepted);
@@ -126,21 +132,24 @@ async function listenSecure(
   };
   // Only a client that a chooser is to decide about is held as a plain socket, and can close as one:
   // others do not pay for being told of it.
-  return listener = await listen(bun, options, handler, {
-    ...handler,
-    close: (socket, error) => (socket.data as Accepted | undefined)?.rawClosed(error),
+  return listener = await listen(bun, options, {
+    longestRow: SECURE_ROW,
+    socket: handler,
+    deferredSocket: {
+      ...handler,
+      close: (socket, error) => (socket.data as Accepted | undefined)?.rawClosed(error),
+    },
   });
 }
 
 async function listen(
   bun: BunRuntime,
   options: ListenOptions,
-  socket: BunSocketHandler,
-  deferredSocket?: BunSocketHandler,
+  clients: ConstructorParameters<typeof NativeListener>[2],
 ): Promise<NativeListener> {
   const { address } = options;
   if (address.kind === "unix") await clearStaleSocket(address.path);
-  return new NativeListener(bun, options, socket, deferredSocket);
+  return new NativeListener(bun, options, clients);
 }
 
 function dial(bun: BunRuntime, options: DialOptions, handler: DialHandler): Dial {

@@ -14,8 +14,6 @@ import { findWatch, park, report, unpark, type Watch } from "./epoll.ts";
 import { listenError } from "./listen.ts";
 import type { Listener, ListenOptions } from "./port.ts";
 
-const LONGEST_ROW = 64;
-
 export class NativeListener implements Listener {
   readonly address: BindAddress;
   readonly #bind: () => BunListener;
@@ -24,6 +22,7 @@ export class NativeListener implements Listener {
   #watch: Watch | undefined;
   /** Accepted in a row, with no event of an open socket in between. */
   #row = 0;
+  readonly #longestRow: number;
   #servedBefore = 0;
   #breathing = false;
   /** Where the socket is while it is paused. */
@@ -31,13 +30,20 @@ export class NativeListener implements Listener {
   #deferred = false;
   #state: "open" | "paused" | "closed" = "open";
 
-  /** `deferredSocket`: callbacks in place of `socket` once {@link defer} was called. */
+  /**
+   * `longestRow`: clients that are accepted before others are served; `deferredSocket`: callbacks in
+   * place of `socket` once {@link defer} was called.
+   */
   constructor(
     bun: BunRuntime,
     options: ListenOptions,
-    socket: BunSocketHandler,
-    deferredSocket: BunSocketHandler = socket,
+    { longestRow, socket, deferredSocket = socket }: {
+      readonly longestRow: number;
+      readonly socket: BunSocketHandler;
+      readonly deferredSocket?: BunSocketHandler | undefined;
+    },
   ) {
+    this.#longestRow = longestRow;
     const { address, reusePort } = options;
     const native = bind(bun, { address, reusePort }, socket);
     this.address = address.kind === "unix" ? address : { ...address, port: native.port };
@@ -54,13 +60,17 @@ export class NativeListener implements Listener {
   }
 
   /**
-   * To be called for each client: the runtime accepts as long as any wait, and in a storm of them would
-   * serve no open socket, nor notice that one is closed.
+   * To be called around each client: the runtime accepts as long as any wait, and in a storm of them
+   * would serve no open socket, nor notice that one is closed.
    */
-  accepted(): void {
+  accepting(): void {
     if (served.count !== this.#servedBefore) this.#row = 0;
+  }
+
+  accepted(): void {
+    // What this one ended is no event that was waited for.
     this.#servedBefore = served.count;
-    if (++this.#row < LONGEST_ROW || this.#state !== "open" || !this.keepsWaiting) return;
+    if (++this.#row < this.#longestRow || this.#state !== "open" || !this.keepsWaiting) return;
     this.#row = 0;
     this.pause();
     this.#breathing = true;

@@ -4,21 +4,20 @@
  * @module
  */
 
-import { chmodSync } from "node:fs";
 import type { BindAddress } from "../base/mod.ts";
 import { lengthenBacklog } from "./backlog.ts";
 import { served } from "./bun_owner.ts";
 import type { BunListener, BunRuntime, BunSocketHandler } from "./bun_types.ts";
 import { deferAccept } from "./defer_accept.ts";
 import { findWatch, park, report, unpark, type Watch } from "./epoll.ts";
-import { listenError } from "./listen.ts";
+import { listenError, UnixSocketFile } from "./listen.ts";
 import type { Listener, ListenOptions } from "./port.ts";
 
 export class NativeListener implements Listener {
   readonly address: BindAddress;
-  readonly #bind: () => BunListener;
+  readonly #bind: () => Bound;
   readonly #deferredSocket: BunSocketHandler;
-  #native: BunListener | undefined;
+  #bound: Bound | undefined;
   #watch: Watch | undefined;
   /** Accepted in a row, with no event of an open socket in between. */
   #row = 0;
@@ -45,16 +44,16 @@ export class NativeListener implements Listener {
   ) {
     this.#longestRow = longestRow;
     const { address, reusePort } = options;
-    const native = bind(bun, { address, reusePort }, socket);
-    this.address = address.kind === "unix" ? address : { ...address, port: native.port };
+    this.#bound = bind(bun, { address, reusePort }, socket);
+    const { port } = this.#bound.native;
+    this.address = address.kind === "unix" ? address : { ...address, port };
     this.#deferredSocket = deferredSocket;
     const current = () => this.#deferred ? deferredSocket : socket;
     this.#bind = () => bind(bun, { address: this.address, reusePort }, current());
-    this.#native = native;
   }
 
   get keepsWaiting(): boolean {
-    const { fd } = this.#native ?? {};
+    const { fd } = this.#bound?.native ?? {};
     this.#watch ??= fd === undefined ? undefined : findWatch(fd);
     return this.#watch !== undefined;
   }
@@ -90,8 +89,7 @@ export class NativeListener implements Listener {
     }
     // Where the kernel cannot be told, nobody listens meanwhile: clients are refused, not left waiting.
     this.#watch = undefined;
-    this.#native?.stop(false);
-    this.#native = undefined;
+    this.#stop();
   }
 
   resume(): void {
@@ -99,7 +97,7 @@ export class NativeListener implements Listener {
     if (this.#state !== "paused") return;
     this.#unpark();
     if (this.#watch) report(this.#watch, true);
-    else this.#native = this.#bind();
+    else this.#bound = this.#bind();
     this.#deferAccept();
     this.#state = "open";
   }
@@ -108,13 +106,13 @@ export class NativeListener implements Listener {
   defer(): void {
     if (this.#deferred) return;
     this.#deferred = true;
-    this.#native?.reload({ socket: this.#deferredSocket });
+    this.#bound?.native.reload({ socket: this.#deferredSocket });
     this.#deferAccept();
   }
 
   #deferAccept(): void {
-    if (!this.#deferred || !this.#native || this.address.kind === "unix") return;
-    deferAccept(this.#native.fd);
+    if (!this.#deferred || !this.#bound || this.address.kind === "unix") return;
+    deferAccept(this.#bound.native.fd);
   }
 
   #unpark(): void {
@@ -125,32 +123,46 @@ export class NativeListener implements Listener {
   close(): void {
     this.#unpark();
     this.#state = "closed";
-    this.#native?.stop(false);
-    this.#native = undefined;
+    this.#stop();
   }
+
+  #stop(): void {
+    this.#bound?.native.stop(false);
+    this.#bound?.file?.remove();
+    this.#bound = undefined;
+  }
+}
+
+interface Bound {
+  readonly native: BunListener;
+  readonly file: UnixSocketFile | undefined;
 }
 
 function bind(
   bun: BunRuntime,
   { address, reusePort }: ListenOptions,
   socket: BunSocketHandler,
-): BunListener {
-  let native: BunListener;
+): Bound {
+  let file: UnixSocketFile | undefined;
+  let native: BunListener | undefined;
   try {
-    native = address.kind === "unix"
-      ? bun.listen({ unix: address.path, allowHalfOpen: true, socket })
-      : bun.listen({
+    if (address.kind === "unix") file = new UnixSocketFile(address);
+    native = address.kind === "tcp"
+      ? bun.listen({
         hostname: address.host,
         port: address.port,
         reusePort,
         exclusive: !reusePort,
         allowHalfOpen: true,
         socket,
-      });
+      })
+      : bun.listen({ unix: file?.path ?? address.path, allowHalfOpen: true, socket });
+    lengthenBacklog(native.fd);
+    file?.publish();
   } catch (error) {
+    file?.discard();
+    native?.stop(false);
     throw listenError(address, error);
   }
-  lengthenBacklog(native.fd);
-  if (address.kind === "unix" && address.mode !== undefined) chmodSync(address.path, address.mode);
-  return native;
+  return { native, file };
 }

@@ -4,22 +4,33 @@
  * @module
  */
 
+import { Buffer } from "node:buffer";
+import { chmodSync, linkSync, lstatSync, mkdtempSync, rmSync, unlinkSync } from "node:fs";
 import { lstat, unlink } from "node:fs/promises";
 import { connect } from "node:net";
+import { dirname, join } from "node:path";
 import { type BindAddress, formatAddress, messageOf, ProxyError } from "../base/mod.ts";
+
+const IN_USE = "the address is in use by another process";
+/** Bytes of `sun_path`, of which the last is a zero. */
+const PATH_LIMIT_BYTES = 108;
 
 /** A bind that failed, in words that name the address and what to do. */
 export function listenError(address: BindAddress, cause: unknown): ProxyError {
   const where = formatAddress(address);
   const code = (cause as { code?: string } | undefined)?.code ?? "";
   const fact = {
-    EADDRINUSE: "the address is in use by another process",
+    EADDRINUSE: IN_USE,
+    EEXIST: IN_USE,
     EACCES: "permission denied; ports below 1024 need the ambient capability CAP_NET_BIND_SERVICE",
     EADDRNOTAVAIL: "this host has no such address",
     // What Deno says of an address that the host does not have.
     EINVAL: "the system refused the address; this host may have no such address",
     EMFILE: "no file descriptor is left; raise the limit of open files",
     ENOENT: "the directory of the socket does not exist",
+    ENAMETOOLONG:
+      "the path is too long for a socket, or for the one it is made from in a directory " +
+      "beside it (108 bytes)",
   }[code] ?? messageOf(cause);
   return new ProxyError("listen_failed", `Cannot listen on ${where}: ${fact}`, { cause });
 }
@@ -37,4 +48,58 @@ export async function clearStaleSocket(path: string): Promise<void> {
     probe.once("error", () => resolve(false));
   });
   if (!served) await unlink(path).catch(() => {});
+}
+
+/**
+ * A unix socket on its way to its name. It is bound in a directory that only we can enter and has its
+ * mode when others can reach it first; without a mode of its own it is bound where it belongs.
+ */
+export class UnixSocketFile {
+  /** What is to be bound. */
+  readonly path: string;
+  readonly #name: string;
+  readonly #mode: number | undefined;
+  #directory: string | undefined;
+  #inode: number | undefined;
+
+  /** Throws what the file system says, as {@link UnixSocketFile.publish} does. */
+  constructor({ path, mode }: Extract<BindAddress, { readonly kind: "unix" }>) {
+    this.#name = this.path = path;
+    this.#mode = mode;
+    if (mode === undefined) return;
+    this.#directory = mkdtempSync(join(dirname(path), "."));
+    this.path = join(this.#directory, "s");
+    if (Buffer.byteLength(this.path) < PATH_LIMIT_BYTES) return;
+    this.discard();
+    throw Object.assign(new Error("too long"), { code: "ENAMETOOLONG" });
+  }
+
+  /** It is bound: gives it mode and name, unless somebody has taken that. */
+  publish(): void {
+    if (this.#mode === undefined) return;
+    try {
+      chmodSync(this.path, this.#mode);
+      linkSync(this.path, this.#name);
+      this.#inode = lstatSync(this.#name).ino;
+    } finally {
+      this.discard();
+    }
+  }
+
+  /** It was not bound. */
+  discard(): void {
+    if (this.#directory !== undefined) rmSync(this.#directory, { recursive: true, force: true });
+    this.#directory = undefined;
+  }
+
+  /** It is closed: the runtime takes away what it bound, and knows no other name. */
+  remove(): void {
+    try {
+      if (this.#inode !== undefined && lstatSync(this.#name).ino === this.#inode) {
+        unlinkSync(this.#name);
+      }
+    } catch {
+      // Somebody was faster.
+    }
+  }
 }

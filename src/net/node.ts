@@ -5,11 +5,10 @@
  * @module
  */
 
-import { chmodSync } from "node:fs";
 import * as net from "node:net";
 import * as tls from "node:tls";
 import { formatAddress, messageOf } from "../base/mod.ts";
-import { clearStaleSocket, listenError } from "./listen.ts";
+import { clearStaleSocket, listenError, UnixSocketFile } from "./listen.ts";
 import { Accepted, type NodeServerTls } from "./node_accepted.ts";
 import { NodeConnection, remoteOf } from "./node_connection.ts";
 import { peerOf, suiteRefused } from "./node_peer.ts";
@@ -101,17 +100,26 @@ async function listen(
 ): Promise<Listener> {
   if (address.kind === "unix") await clearStaleSocket(address.path);
   const server = net.createServer({ allowHalfOpen: true, noDelay: true }, onSocket);
-  await new Promise<void>((resolve, reject) => {
-    const failed = (error: Error) => reject(listenError(address, error));
-    server.once("error", failed);
-    const ready = () => {
-      server.off("error", failed);
-      resolve();
-    };
-    if (address.kind === "unix") server.listen(address.path, ready);
-    else server.listen({ host: address.host, port: address.port, reusePort } as object, ready);
-  });
-  if (address.kind === "unix" && address.mode !== undefined) chmodSync(address.path, address.mode);
+  let file: UnixSocketFile | undefined;
+  try {
+    if (address.kind === "unix") file = new UnixSocketFile(address);
+    await new Promise<void>((resolve, reject) => {
+      server.once("error", reject);
+      const ready = () => {
+        server.off("error", reject);
+        resolve();
+      };
+      if (file) server.listen(file.path, ready);
+      else if (address.kind === "tcp") {
+        server.listen({ host: address.host, port: address.port, reusePort } as object, ready);
+      }
+    });
+    file?.publish();
+  } catch (error) {
+    file?.discard();
+    server.close();
+    throw listenError(address, error);
+  }
   const bound = server.address();
   return {
     address: address.kind === "tcp" && typeof bound === "object" && bound
@@ -121,7 +129,10 @@ async function listen(
     // The runtime cannot let clients wait: those over the limit, here all, are closed at once.
     pause: () => void (server.maxConnections = -1),
     resume: () => void (server.maxConnections = Infinity),
-    close: () => void server.close(),
+    close() {
+      server.close();
+      file?.remove();
+    },
   };
 }
 

@@ -5,7 +5,16 @@
  */
 
 import assert from "node:assert/strict";
-import { chmodSync, existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -154,6 +163,28 @@ test("listen() serves a unix socket with the mode asked for", async () => {
   side.connection.end();
   await client.over();
   assert.deepEqual(client.told, ["data", "end", "close"]);
+});
+
+test("listen() leaves nothing beside a unix socket with a mode, and nothing of it once closed", async () => {
+  using folder = new Folder();
+  const path = folder.file("a.sock");
+  {
+    using server = await Server.start({ kind: "unix", path, mode: 0o660 });
+    await refused({ kind: "unix", path, mode: 0o660 }, /in use/);
+    await dial(0, { material: null, path }).side();
+    await server.accepted(1);
+    assert.deepEqual(readdirSync(folder.path), ["a.sock"]);
+  }
+  assert.deepEqual(readdirSync(folder.path), []);
+});
+
+test("listen() with a mode refuses a path that has no room for a directory beside it", async () => {
+  using folder = new Folder();
+  const path = folder.file("a".repeat(104 - folder.path.length - 1));
+  using _server = await Server.start({ kind: "unix", path });
+  const parent = folder.file("d".repeat(100 - folder.path.length - 1));
+  mkdirSync(parent);
+  await refused({ kind: "unix", path: join(parent, "s"), mode: 0o600 }, /too long/);
 });
 
 test("listen() takes over a socket file that nobody serves", async () => {

@@ -1,0 +1,51 @@
+import assert from "node:assert/strict";
+import { existsSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { test } from "node:test";
+import { UnixSocketFile } from "./listen.ts";
+
+async function withSocket(
+  judge: (at: { readonly file: UnixSocketFile; readonly path: string }) => void,
+): Promise<void> {
+  const folder = mkdtempSync(join(tmpdir(), "postern-listen-"));
+  const path = join(folder, "a.sock");
+  const file = new UnixSocketFile({ kind: "unix", path, mode: 0o660 });
+  const server = createServer();
+  try {
+    await new Promise<void>((resolve) => server.listen(file.path, resolve));
+    judge({ file, path });
+  } finally {
+    await new Promise<void>((resolve) => void server.close(() => resolve()));
+    rmSync(folder, { recursive: true });
+  }
+}
+
+test("UnixSocketFile gives a socket its mode where nobody else gets, then its name", () =>
+  withSocket(({ file, path }) => {
+    assert.equal(existsSync(path), false);
+    assert.equal(statSync(dirname(file.path)).mode & 0o777, 0o700);
+    file.publish();
+    assert.equal(statSync(path).mode & 0o777, 0o660);
+    assert.deepEqual(readdirSync(dirname(path)), ["a.sock"]);
+    file.remove();
+    assert.deepEqual(readdirSync(dirname(path)), []);
+  }));
+
+test("UnixSocketFile takes nobody's name", () =>
+  withSocket(({ file, path }) => {
+    writeFileSync(path, "precious");
+    assert.throws(() => file.publish(), { code: "EEXIST" });
+    file.remove();
+    assert.deepEqual(readdirSync(dirname(path)), ["a.sock"]);
+  }));
+
+test("UnixSocketFile leaves a name alone that another has by now", () =>
+  withSocket(({ file, path }) => {
+    file.publish();
+    rmSync(path);
+    writeFileSync(path, "precious");
+    file.remove();
+    assert.equal(statSync(path).size, 8);
+  }));

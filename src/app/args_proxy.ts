@@ -17,6 +17,7 @@ import {
   readLogLevel,
   readTcpAddress,
 } from "./args_values.ts";
+import { DEFAULT_CONNECTIONS } from "./descriptors.ts";
 
 type TcpAddress = Extract<Address, { kind: "tcp" }>;
 
@@ -127,7 +128,7 @@ export function readProxyOptions(flags: FlagValues): ProxyOptions {
     idleTimeoutMs: readDurationMs(flags, "idle-timeout", { byDefaultMs: HOUR_MS, atLeastMs: 0 }),
     lifetimeMs: readDurationMs(flags, "max-connection-lifetime", { byDefaultMs: 0, atLeastMs: 0 }),
     maxConnections: readInteger(flags, "max-connections", {
-      byDefault: 65_536,
+      byDefault: DEFAULT_CONNECTIONS,
       atLeast: 1,
       atMost: 10_000_000,
     }),

@@ -11,6 +11,11 @@ const PER_CONNECTION = 2.25;
 /** Listeners, the agent, files, the runtime. */
 const RESERVE = 256;
 
+/** Unless somebody asks for another number; more than most need, so that fewer are no trouble yet. */
+export const DEFAULT_CONNECTIONS = 65_536;
+/** Below this many the limit on open files is low, even where nobody asked for more. */
+const FEW_CONNECTIONS = 4_096;
+
 /** `wanted`, or fewer where that many do not fit; `limit` of `undefined`: unknown, taken as enough. */
 export function fittingConnections(wanted: number, limit: number | undefined): number {
   if (limit === undefined) return wanted;
@@ -18,11 +23,13 @@ export function fittingConnections(wanted: number, limit: number | undefined): n
   return Math.max(1, Math.min(wanted, Math.floor((limit - reserve) / PER_CONNECTION)));
 }
 
-/** That fewer connections fit than `wanted`, and what to do about it. */
+/** That fewer connections fit than `wanted`, and what to do about it; undefined: enough do. */
 export function tooFewFiles(
   wanted: number,
   inForce: { readonly maxConnections: number; readonly openFiles: number | undefined },
-): string {
+): string | undefined {
+  const enough = wanted === DEFAULT_CONNECTIONS ? FEW_CONNECTIONS : wanted;
+  if (inForce.maxConnections >= enough) return undefined;
   const needed = Math.ceil(wanted * PER_CONNECTION) + RESERVE;
   return `only ${inForce.maxConnections} of ${wanted} connections fit: the limit on open files is ` +
     `${inForce.openFiles}; raise it to ${needed} (systemd: LimitNOFILE=${needed}, containers: ` +

@@ -21,9 +21,27 @@ for (
 for (const wanted of [500, 65_536]) {
   test(`tooFewFiles() asks for as many as ${wanted} connections need`, () => {
     const said = tooFewFiles(wanted, { maxConnections: 341, openFiles: 1_024 });
-    assert.match(said, new RegExp(`^only 341 of ${wanted} connections fit: .* is 1024; raise it`));
-    const needed = Number(/LimitNOFILE=(\d+)/.exec(said)?.[1]);
+    assert.match(
+      said ?? "",
+      new RegExp(`^only 341 of ${wanted} connections fit: .* is 1024; raise it`),
+    );
+    const needed = Number(/LimitNOFILE=(\d+)/.exec(said ?? "")?.[1]);
     assert.equal(fittingConnections(1e9, needed), wanted);
+  });
+}
+
+for (
+  const [wanted, fitting, isTold] of [
+    [65_536, 341, true],
+    [65_536, 8_775, false],
+    [10_000, 8_775, true],
+    [8_000, 8_000, false],
+    [500, 341, true],
+  ] as const
+) {
+  test(`tooFewFiles() ${fitting} of ${wanted}: ${isTold ? "told" : "nothing"}`, () => {
+    const said = tooFewFiles(wanted, { maxConnections: fitting, openFiles: 1_024 });
+    assert.equal(said !== undefined, isTold);
   });
 }
 

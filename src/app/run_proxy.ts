@@ -59,9 +59,8 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
   for (const warning of options.warnings) log.warn(warning);
   const openFiles = descriptorLimit();
   const maxConnections = fittingConnections(options.maxConnections, openFiles);
-  if (maxConnections < options.maxConnections) {
-    log.warn(tooFewFiles(options.maxConnections, { maxConnections, openFiles }));
-  }
+  const tooFew = tooFewFiles(options.maxConnections, { maxConnections, openFiles });
+  if (tooFew !== undefined) log.warn(tooFew);
 
   let finish = () => {};
   const finished = new Promise<undefined>((resolve) => finish = () => resolve(undefined));

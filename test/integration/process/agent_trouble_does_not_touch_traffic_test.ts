@@ -101,8 +101,8 @@ test("an agent that is away, and comes back, does not touch the traffic", async 
   }
   await eventually("a metric says so", () => isStale(pair.db));
   await enough(load);
-  // One line for all that is asked, not one for each.
-  assert.equal(pair.db.output.match(/\[WARN\]/g)?.length, 1);
+  // One line for all that is asked, not one for each; this machine's limits are another matter.
+  assert.equal(pair.db.output.match(/\[WARN\](?!.*open files)/g)?.length, 1);
   await pair.agent.start();
   for (const sidecar of [pair.web, pair.db]) {
     await sidecar.process.waitFor(/agent reached again/, { timeoutMs: 30_000 });

@@ -21,13 +21,13 @@ const NEWLINE = 10;
 const TELL_MS = 1_000;
 const NOTHING = new Uint8Array();
 
-/** `later`: nothing of it is taken now. */
+/** `later`: what was given before has not been taken yet. */
 type Outcome = "written" | "later" | "lost";
 
 export class LogDrain {
   readonly #options: LogDrainOptions;
   readonly #piece = new Uint8Array(PIPE_BYTES);
-  /** Of a piece that was taken in part. */
+  /** Of the last piece, what was not taken yet. */
   #rest: Uint8Array = NOTHING;
   #told = 0;
   #noticedMs: number | undefined;
@@ -91,12 +91,12 @@ export class LogDrain {
   #writeRest(): boolean {
     const rest = this.#rest;
     this.#rest = NOTHING;
-    if (rest.length > 0 && this.#push(rest) === "later") this.#rest = rest;
+    if (rest.length > 0) this.#push(rest);
     return this.#rest.length === 0;
   }
 
-  /** What is begun is as good as written: {@link #rest} keeps what is missing of it. */
-  #push(bytes: Uint8Array): Outcome {
+  /** What is not taken now is as good as written: {@link #rest} keeps it. */
+  #push(bytes: Uint8Array): "written" | "lost" {
     let done = 0;
     try {
       while (done < bytes.length) done += this.#options.write(bytes.subarray(done));
@@ -107,7 +107,6 @@ export class LogDrain {
         this.#failure = String(code ?? error);
         return "lost";
       }
-      if (done === 0) return "later";
       this.#rest = bytes.slice(done);
       return "written";
     }

@@ -1,0 +1,29 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Limiter, PROCESS_COLUMN, reservedFor, SharedCounts } from "./admission.ts";
+
+for (
+  const [upstreams, maxConnections, kept] of [
+    [0, 1_000, 0],
+    [1, 1_000, 125],
+    [9, 1_000, 125],
+    [1, 7, 0],
+    [1, 65_536, 1_024],
+  ] as const
+) {
+  test(`reservedFor() ${upstreams} upstreams of ${maxConnections} connections: ${kept}`, () =>
+    assert.equal(reservedFor(upstreams, maxConnections), kept));
+}
+
+test("Limiter counts what all workers hold, and what is its own", () => {
+  const counts = SharedCounts.create(2);
+  const [one, other] = [0, 1].map((row) =>
+    new Limiter(counts, { row, column: PROCESS_COLUMN, limit: 2 })
+  );
+  assert.ok(one && other);
+  assert.deepEqual([one.enter(), one.full, other.enter(), one.full], [true, false, true, true]);
+  assert.equal(other.enter(), false);
+  assert.deepEqual([one.taken, one.own, other.own], [2, 1, 1]);
+  counts.clearRow(0);
+  assert.deepEqual([other.taken, other.enter()], [1, true]);
+});

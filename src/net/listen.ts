@@ -67,7 +67,7 @@ export class UnixSocketFile {
     this.#name = this.path = path;
     this.#mode = mode;
     if (mode === undefined) return;
-    this.#directory = mkdtempSync(join(dirname(path), "."));
+    this.#directory = mkdtempSync(`${dirname(path)}/.`);
     this.path = join(this.#directory, "s");
     if (Buffer.byteLength(this.path) < PATH_LIMIT_BYTES) return;
     this.discard();

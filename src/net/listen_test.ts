@@ -25,6 +25,11 @@ async function withSocket(
 test("UnixSocketFile gives a socket its mode where nobody else gets, then its name", () =>
   withSocket(({ file, path }) => {
     assert.equal(existsSync(path), false);
+    assert.equal(
+      dirname(dirname(file.path)),
+      dirname(path),
+      "whoever may write there, and no more",
+    );
     assert.equal(statSync(dirname(file.path)).mode & 0o777, 0o700);
     file.publish();
     assert.equal(statSync(path).mode & 0o777, 0o660);

@@ -58,8 +58,6 @@ export function createLogOutput(options: LogOutputOptions): Log {
 
 export interface LogWriter {
   readonly rings: LogRings;
-  /** The ring of the thread that writes. */
-  readonly ring: LogRing;
   /** Writes what is in the rings. Never waits. */
   drain(): void;
   /** Writes a line that is formatted already. */
@@ -76,7 +74,6 @@ export interface LogWriterOptions {
 /** At the end of the process, however that comes, it waits a moment for what is not written yet. */
 export function createLogWriter({ clock, json, workers }: LogWriterOptions): LogWriter {
   const rings = LogRings.create(workers + 1);
-  const ring = rings.own;
   const drain = new LogDrain({
     rings,
     format: json ? formatJson : formatText,
@@ -101,8 +98,7 @@ export function createLogWriter({ clock, json, workers }: LogWriterOptions): Log
   });
   return {
     rings,
-    ring,
     drain: run,
-    say: (line) => void ring.put(new TextEncoder().encode(`${line}\n`)),
+    say: (line) => rings.own.put(new TextEncoder().encode(`${line}\n`)),
   };
 }

@@ -24,7 +24,7 @@ export async function runDev(options: DevOptions): Promise<number> {
   const holder: LevelHolder = { level: options.logLevel };
   const common = { clock: systemClock, json: options.logJson };
   const writer = createLogWriter({ ...common, workers: 0 });
-  const log = createLogOutput({ ...common, holder, ring: writer.ring, wake: writer.drain });
+  const log = createLogOutput({ ...common, holder, ring: writer.rings.own, wake: writer.drain });
   let stop = () => {};
   const stopped = new Promise<void>((resolve) => stop = resolve);
   const signals = onSignals({ stop, reload: () => {} });

@@ -48,7 +48,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
   const { rings } = writer;
   const log = createLogOutput({
     ...{ clock, json: options.logJson, holder },
-    ...{ ring: writer.ring, wake: writer.drain },
+    ...{ ring: rings.own, wake: writer.drain },
   });
   const engine = runtimeEngine();
   const stats = new Stats();

@@ -26,6 +26,7 @@ const ORDER = [
   "secrets",
   "snapshot",
   "plugin",
+  "source",
   "proxy",
   "admin",
   "dev",
@@ -58,7 +59,7 @@ const PACKAGES = [
   "yaml",
 ];
 const PLUGIN_PACKAGES = ["valibot", "jose"];
-const RUNTIME_FILES = ["src/net/bun.ts", "src/net/node.ts"];
+const RUNTIME_FILES = ["src/net/bun/bun_engine.ts", "src/net/node/node_engine.ts"];
 const NOTICE_LINES = 300;
 const LIMIT_LINES = 500;
 
@@ -134,7 +135,7 @@ function whyPackage(path: string, specifier: string): string | undefined {
   if (!specifier.startsWith("node:")) {
     if (isPackage(specifier, PACKAGES)) return undefined;
     if (specifier.startsWith("bun:") || specifier === "bun") {
-      return RUNTIME_FILES.includes(path) ? undefined : `"${specifier}" belongs in net/bun.ts`;
+      return RUNTIME_FILES.includes(path) ? undefined : `"${specifier}" belongs in net/bun`;
     }
     return `package "${specifier}" is not one of ${PACKAGES.join(", ")}`;
   }
@@ -171,7 +172,7 @@ function forbiddenNames(path: string, code: string): string[] {
     }
   };
   if (!RUNTIME_FILES.includes(path)) {
-    find(/\b(?:Bun|Deno)\b/g, "names a runtime; only net/bun.ts and net/node.ts may");
+    find(/\b(?:Bun|Deno)\b/g, "names a runtime; only net/bun and net/node may");
   }
   if (path.startsWith("plugins/") || !["app", "main"].includes(layerOf(path))) {
     find(/\bconsole\s*\./g, "writes to the console; take a log as an argument");

@@ -6,7 +6,8 @@
 
 import type { Clock, LogLevel, Sample } from "../base/mod.ts";
 import type { DataView } from "../proxy/mod.ts";
-import type { SecretsReport, Snapshot, SourceStatus } from "../snapshot/mod.ts";
+import type { SecretsReport, SourceStatus } from "../source/mod.ts";
+import type { Snapshot } from "../snapshot/mod.ts";
 
 /** Never changes while the process runs. */
 export interface ServerInfo {

@@ -7,7 +7,7 @@
 
 import { type Log, messageOf } from "../base/mod.ts";
 import type { Agent, Registration } from "../consul/mod.ts";
-import type { RegistrationSource } from "../snapshot/mod.ts";
+import type { RegistrationSource } from "../source/mod.ts";
 
 /** Logs each missing right; never rejects. */
 export async function reportMissingRights(

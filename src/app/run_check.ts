@@ -19,7 +19,8 @@ import {
 import { resolveAgentOptions } from "../consul/mod.ts";
 import { runtimeEngine } from "../net/mod.ts";
 import type { SecretStatus } from "../secrets/mod.ts";
-import { FileSource, type Snapshot } from "../snapshot/mod.ts";
+import { FileSource } from "../source/mod.ts";
+import type { Snapshot } from "../snapshot/mod.ts";
 import type { ProxyOptions } from "./args.ts";
 import { createSecretStore } from "./secret_store.ts";
 

@@ -15,7 +15,7 @@ import {
   type RegistrationSource,
   type SnapshotSource,
   type SnapshotStore,
-} from "../snapshot/mod.ts";
+} from "../source/mod.ts";
 import type { Engine } from "../net/mod.ts";
 import type { ProxyOptions } from "./args.ts";
 import { findProxy } from "./find_proxy.ts";

@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { ProxyError } from "../base/mod.ts";
 import { AgentClient, Seen } from "../../test/kit/agent_client.ts";
 import { type Answer, eventually, fixture, inTurn } from "../../test/kit/scripted_agent.ts";
-import { readRegistration } from "./registration.ts";
+import { readRegistration } from "./replies/registration.ts";
 import type { QueryResult, Roots } from "./types.ts";
 
 function failsWith(code: string, pattern: RegExp): (error: unknown) => boolean {

@@ -6,27 +6,27 @@
 
 import type { Clock, Log, Random, Stats } from "../base/mod.ts";
 import type { Agent, WatchHandle, WatchSink } from "./agent.ts";
-import { askAuthorize } from "./authorize.ts";
-import { type LoopDeps, type PollSource, startWatch } from "./blocking_query.ts";
-import { ConnectionBudget } from "./budget.ts";
-import { Client } from "./client.ts";
-import { defaultPolicySource } from "./default_policy.ts";
-import { chainSource } from "./discovery_chain.ts";
+import { askAuthorize } from "./replies/authorize.ts";
+import { type LoopDeps, type PollSource, startWatch } from "./watch/blocking_query.ts";
+import { ConnectionBudget } from "./watch/budget.ts";
+import { Client } from "./http/client.ts";
+import { defaultPolicySource } from "./replies/default_policy.ts";
+import { chainSource } from "./replies/discovery_chain.ts";
 import { findGateway, findProxy, findSidecar } from "./find_sidecar.ts";
 import { followRegistration } from "./follow_registration.ts";
-import { healthSource } from "./health.ts";
-import { ingressEntrySource } from "./ingress.ts";
-import { intentionsSource } from "./intentions.ts";
-import { leafSource } from "./leaf.ts";
-import { AgentLink } from "./link.ts";
-import { meshTlsSource } from "./mesh.ts";
-import type { AgentOptions } from "./options.ts";
+import { healthSource } from "./replies/health.ts";
+import { ingressEntrySource } from "./replies/ingress.ts";
+import { intentionsSource } from "./replies/intentions.ts";
+import { leafSource } from "./replies/leaf.ts";
+import { AgentLink } from "./http/link.ts";
+import { meshTlsSource } from "./replies/mesh.ts";
+import type { AgentOptions } from "./http/options.ts";
 import { missingRights } from "./preflight.ts";
-import { preparedQuerySource } from "./prepared_query.ts";
+import { preparedQuerySource } from "./replies/prepared_query.ts";
 import { keepRegistered } from "./register.ts";
-import { registrationSource } from "./registration.ts";
-import { type RepeatSource, startRepeat } from "./repeat.ts";
-import { rootsSource } from "./roots.ts";
+import { registrationSource } from "./replies/registration.ts";
+import { type RepeatSource, startRepeat } from "./watch/repeat.ts";
+import { rootsSource } from "./replies/roots.ts";
 
 /** `-agent-connections` unless given: ten sidecars on one host use 120 of the agent's 200. */
 export const AGENT_CONNECTIONS = 12;

@@ -7,9 +7,9 @@
 
 import * as v from "valibot";
 import { ProxyError } from "../base/mod.ts";
-import type { Client, Reply } from "./client.ts";
-import { readRegistration } from "./registration.ts";
-import { map, object, readReply, text } from "./schema.ts";
+import type { Client, Reply } from "./http/client.ts";
+import { readRegistration } from "./replies/registration.ts";
+import { map, object, readReply, text } from "./replies/schema.ts";
 
 const TIMEOUT_MS = 10_000;
 /** An agent may have thousands of services. */

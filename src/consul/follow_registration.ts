@@ -6,8 +6,8 @@
  */
 
 import type { WatchHandle, WatchSink, WatchState } from "./agent.ts";
-import type { PollSource } from "./blocking_query.ts";
-import { type IngressEntry, withIngressEntry } from "./ingress.ts";
+import type { PollSource } from "./watch/blocking_query.ts";
+import { type IngressEntry, withIngressEntry } from "./replies/ingress.ts";
 import type { Registration } from "./types.ts";
 
 export interface RegistrationSources {

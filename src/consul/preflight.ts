@@ -9,8 +9,8 @@
 import * as v from "valibot";
 import { type Log, messageOf, ProxyError } from "../base/mod.ts";
 import type { MissingRight } from "./agent.ts";
-import type { Client } from "./client.ts";
-import { object, readReply, text } from "./schema.ts";
+import type { Client } from "./http/client.ts";
+import { object, readReply, text } from "./replies/schema.ts";
 import type { Registration } from "./types.ts";
 
 const TIMEOUT_MS = 10_000;

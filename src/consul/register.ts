@@ -7,8 +7,8 @@
 
 import { Backoff, type Clock, type Log, messageOf, ProxyError, type Random } from "../base/mod.ts";
 import type { RegisterRequest } from "./agent.ts";
-import type { Client } from "./client.ts";
-import { wakeableSleep } from "./wakeable_sleep.ts";
+import type { Client } from "./http/client.ts";
+import { wakeableSleep } from "./watch/wakeable_sleep.ts";
 
 const TTL = "30s";
 const HEARTBEAT_MS = 10_000;

@@ -19,7 +19,7 @@ import {
   type Reaction,
 } from "../../test/kit/scripted_agent.ts";
 import { createAgent } from "./create_agent.ts";
-import { resolveAgentOptions } from "./options.ts";
+import { resolveAgentOptions } from "./http/options.ts";
 import type { Instance, Intentions, Leaf, Registration } from "./types.ts";
 
 const API = { service: "api", datacenter: "", filter: "" };

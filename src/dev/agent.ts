@@ -6,22 +6,22 @@
  */
 
 import { silentLog } from "../base/mod.ts";
-import type { KeyKind } from "../identity/mod.ts";
+import type { KeyKind } from "./ca/mint.ts";
 import { type Engine, runtimeEngine } from "../net/mod.ts";
-import type { Token, TokenOptions } from "./acl.ts";
-import type { Ca } from "./ca.ts";
-import type { State, World } from "./call.ts";
-import { readEntry } from "./config_entries.ts";
-import { decodeObject, type JsonObject } from "./decode.ts";
-import { type Fault, Faults, needsReply, spoil } from "./faults.ts";
-import { type DevReply, type DevRequest, HttpServer } from "./http_server.ts";
-import { decide, deleteIntention, putIntention } from "./intentions.ts";
-import { QUERY_SHAPE } from "./prepared_queries.ts";
-import type { Status } from "./records.ts";
-import { textAt } from "./fields.ts";
-import { readRegistration } from "./registration.ts";
-import { REGISTRATION } from "./registration_shape.ts";
-import { route } from "./router.ts";
+import type { Token, TokenOptions } from "./acl/acl.ts";
+import type { Ca } from "./ca/ca.ts";
+import type { State, World } from "./http/call.ts";
+import { readEntry } from "./entries/config_entries.ts";
+import { decodeObject, type JsonObject } from "./http/decode.ts";
+import { type Fault, Faults, needsReply, spoil } from "./http/faults.ts";
+import { type DevReply, type DevRequest, HttpServer } from "./http/http_server.ts";
+import { decide, deleteIntention, putIntention } from "./entries/intentions.ts";
+import { QUERY_SHAPE } from "./entries/prepared_queries.ts";
+import type { Status } from "./catalog/records.ts";
+import { textAt } from "./http/fields.ts";
+import { readRegistration } from "./catalog/registration.ts";
+import { REGISTRATION } from "./catalog/registration_shape.ts";
+import { route } from "./http/router.ts";
 import { type DevAgentOptions, newWorld } from "./world.ts";
 
 /** An instance in another datacenter or on another node: data only, no agent runs there. */

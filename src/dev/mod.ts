@@ -3,11 +3,11 @@
  *
  * @module
  */
-export type { AclOptions, Token, TokenOptions } from "./acl.ts";
+export type { AclOptions, Token, TokenOptions } from "./acl/acl.ts";
 export * from "./agent.ts";
-export type { Fault } from "./faults.ts";
-export * from "./mesh.ts";
-export type { Probes } from "./health_checks.ts";
-export type { Status } from "./records.ts";
+export type { Fault } from "./http/faults.ts";
+export * from "./demo/mesh.ts";
+export type { Probes } from "./catalog/health_checks.ts";
+export type { Status } from "./catalog/records.ts";
 export type { DevAgentOptions } from "./world.ts";
-export * from "./demo_apps.ts";
+export * from "./demo/demo_apps.ts";

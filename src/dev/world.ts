@@ -6,18 +6,18 @@
 
 import { randomUUID } from "node:crypto";
 import type { Clock, Log, Random } from "../base/mod.ts";
-import { LEAF_TTL_MS } from "../identity/mod.ts";
+import { LEAF_TTL_MS } from "./ca/mint.ts";
 import type { Engine } from "../net/mod.ts";
-import { Acl, type AclOptions } from "./acl.ts";
-import { Ca } from "./ca.ts";
-import type { World } from "./call.ts";
-import { Catalog } from "./catalog.ts";
-import { ConfigEntries } from "./config_entries.ts";
-import { type Probes, socketProbes } from "./health_checks.ts";
-import { LocalServices } from "./local_services.ts";
-import { PreparedQueries } from "./prepared_queries.ts";
-import { Store } from "./store.ts";
-import { validateEntries } from "./validate_entries.ts";
+import { Acl, type AclOptions } from "./acl/acl.ts";
+import { Ca } from "./ca/ca.ts";
+import type { World } from "./http/call.ts";
+import { Catalog } from "./catalog/catalog.ts";
+import { ConfigEntries } from "./entries/config_entries.ts";
+import { type Probes, socketProbes } from "./catalog/health_checks.ts";
+import { LocalServices } from "./catalog/local_services.ts";
+import { PreparedQueries } from "./entries/prepared_queries.ts";
+import { Store } from "./catalog/store.ts";
+import { validateEntries } from "./entries/validate_entries.ts";
 
 export interface DevAgentOptions {
   readonly clock: Clock;

@@ -4,20 +4,18 @@ import test from "node:test";
 import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certificates.ts";
 import { recordedLeaf, recordedRoots } from "../../test/kit/recorded.ts";
 import { ProxyError } from "../base/mod.ts";
+import { contextTag, DerReader, TAG } from "../wire/mod.ts";
 import {
-  contextTag,
   derBits,
   derBoolean,
   derElement,
   derNumber,
   derOctets,
   derOid,
-  DerReader,
   derSequence,
   derText,
-  TAG,
-} from "../wire/mod.ts";
-import type { CertificateOverrides } from "./authority.ts";
+} from "../dev/ca/der_writer.ts";
+import type { CertificateOverrides } from "../dev/ca/authority.ts";
 import {
   allowsKeyUsage,
   CERTIFICATE_LIMIT_BYTES,
@@ -25,7 +23,7 @@ import {
   isEmptyName,
   parseCertificate,
 } from "./certificate.ts";
-import { generateKey } from "./mint.ts";
+import { generateKey } from "../dev/ca/mint.ts";
 import { OID } from "./oids.ts";
 import { isSignedBy, keyFault } from "./signature.ts";
 

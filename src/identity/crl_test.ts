@@ -2,19 +2,12 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { createAuthority } from "../../test/kit/certificates.ts";
 import { ProxyError } from "../base/mod.ts";
-import {
-  contextTag,
-  derElement,
-  derNumber,
-  derOctets,
-  derSequence,
-  derText,
-  formatPem,
-} from "../wire/mod.ts";
+import { contextTag, formatPem } from "../wire/mod.ts";
+import { derElement, derNumber, derOctets, derSequence, derText } from "../dev/ca/der_writer.ts";
 import { parseCertificate } from "./certificate.ts";
 import { CRL_LIMIT_BYTES, parseCrl, parseCrls, revokes } from "./crl.ts";
-import { type CrlOptions, mintCrl, mintCrlPem } from "./mint_crl.ts";
-import type { ExtraExtension } from "./mint_parts.ts";
+import { type CrlOptions, mintCrl, mintCrlPem } from "../dev/ca/mint_crl.ts";
+import type { ExtraExtension } from "../dev/ca/mint_parts.ts";
 import { isSignedBy } from "./signature.ts";
 
 const NOW_MS = Date.UTC(2026, 10, 21, 12);

@@ -1,16 +1,10 @@
 import assert from "node:assert/strict";
 import { X509Certificate } from "node:crypto";
 import { test } from "node:test";
-import {
-  createAuthority,
-  createPeerValidator,
-  keyIdOf,
-  mintCertificate,
-  mintCrlPem,
-  NO_RULES,
-  PeerJudge,
-  type Validation,
-} from "./mod.ts";
+import { createAuthority } from "../dev/ca/authority.ts";
+import { createPeerValidator, NO_RULES, PeerJudge, type Validation } from "./mod.ts";
+import { keyIdOf, mintCertificate } from "../dev/ca/mint.ts";
+import { mintCrlPem } from "../dev/ca/mint_crl.ts";
 import { formatPem } from "../wire/mod.ts";
 
 const HOUR_MS = 3_600_000;

@@ -1,6 +1,5 @@
 /** Who a peer is. Pure. @module */
 export { altNamesOf } from "./alt_names.ts";
-export * from "./authority.ts";
 export * from "./certificate.ts";
 export {
   type ChainOptions,
@@ -15,9 +14,8 @@ export {
 export * from "./certificate_pair.ts";
 export * from "./credentials.ts";
 export type { Extensions } from "./extensions.ts";
-export * from "./mint.ts";
-export * from "./mint_crl.ts";
-export type { KeyUsage } from "./oids.ts";
+export { KEY_USAGE_BIT, type KeyUsage, OID } from "./oids.ts";
+export { spkiOf } from "./pem_material.ts";
 export type { Usage } from "./path.ts";
 export * from "./peer_judge.ts";
 export * from "./peer_validator.ts";

@@ -9,7 +9,6 @@ import { createPrivateKey, createPublicKey, type KeyObject } from "node:crypto";
 import { messageOf, ProxyError } from "../base/mod.ts";
 import { formatPem, parsePem, type PemBlock } from "../wire/mod.ts";
 import { type Certificate, parseCertificate, sameBytes } from "./certificate.ts";
-import { spkiOf } from "./mint.ts";
 import { namesFit } from "./path.ts";
 import { PRESENTED_LIMIT } from "./presented.ts";
 import { isSignedBy } from "./signature.ts";
@@ -21,6 +20,11 @@ const KEY_LABELS: ReadonlySet<string> = new Set([
   "EC PRIVATE KEY",
   "RSA PRIVATE KEY",
 ]);
+
+/** DER of a public key's SubjectPublicKeyInfo. */
+export function spkiOf(publicKey: KeyObject): Uint8Array {
+  return new Uint8Array(publicKey.export({ type: "spki", format: "der" }));
+}
 
 /** Every certificate in `rootPems` once; throws `credentials_invalid` on anything unreadable. */
 export function parseRoots(

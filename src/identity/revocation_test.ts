@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certificates.ts";
 import { formatPem } from "../wire/mod.ts";
-import type { Authority, CertificateOverrides } from "./authority.ts";
+import type { Authority, CertificateOverrides } from "../dev/ca/authority.ts";
 import { parseCertificate } from "./certificate.ts";
 import type { ChainVerdict } from "./chain.ts";
-import { type CrlOptions, mintCrlPem } from "./mint_crl.ts";
-import { generateKey } from "./mint.ts";
+import { type CrlOptions, mintCrlPem } from "../dev/ca/mint_crl.ts";
+import { generateKey } from "../dev/ca/mint.ts";
 import { createPeerValidator } from "./peer_validator.ts";
 import { NO_RULES, type PeerRules } from "./validation.ts";
 

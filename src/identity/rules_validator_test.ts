@@ -4,11 +4,11 @@ import test from "node:test";
 import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certificates.ts";
 import { ProxyError } from "../base/mod.ts";
 import { formatPem } from "../wire/mod.ts";
-import type { Authority, CertificateOverrides, IssuedLeaf } from "./authority.ts";
+import type { Authority, CertificateOverrides, IssuedLeaf } from "../dev/ca/authority.ts";
 import { fingerprintOf, parseCertificate } from "./certificate.ts";
 import type { ChainVerdict, TrustedPeer } from "./chain.ts";
-import { generateKey, mintCertificate } from "./mint.ts";
-import { mintCrlPem } from "./mint_crl.ts";
+import { generateKey, mintCertificate } from "../dev/ca/mint.ts";
+import { mintCrlPem } from "../dev/ca/mint_crl.ts";
 import { createPeerValidator, type PeerToJudge } from "./peer_validator.ts";
 import { NO_RULES, type PeerRules, type SanMatcher, type Validation } from "./validation.ts";
 

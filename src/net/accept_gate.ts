@@ -8,7 +8,7 @@
  */
 
 import type { Clock, Timer } from "../base/mod.ts";
-import { fdHeadroom } from "./descriptors.ts";
+import { fdHeadroom } from "./linux/descriptors.ts";
 import type { Listener } from "./port.ts";
 
 /** Who comes to a listener: the local application, or anybody; these are paused first. */

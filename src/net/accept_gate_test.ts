@@ -3,7 +3,7 @@ import { closeSync, openSync } from "node:fs";
 import { test } from "node:test";
 import { FakeClock } from "../../test/kit/clock.ts";
 import { AcceptGate, type PausedFor, RESERVE } from "./accept_gate.ts";
-import { fdHeadroom } from "./descriptors.ts";
+import { fdHeadroom } from "./linux/descriptors.ts";
 import type { Listener } from "./port.ts";
 
 class FakeListener implements Listener {

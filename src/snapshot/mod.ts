@@ -1,20 +1,4 @@
-/** What is true now, and where it comes from. @module */
-export * from "./assemble.ts";
-export type { RegistrationSource } from "./consul_facts.ts";
-export * from "./consul_source.ts";
-export type { ConsulSourceOptions } from "./consul_source_options.ts";
-export * from "./file_config.ts";
-export * from "./file_snapshot.ts";
-export * from "./file_source.ts";
-export { type RegistrationFlags, registrationOfFlags } from "./flag_registration.ts";
-export * from "./judge_credentials.ts";
-export type { Known } from "./known.ts";
-export * from "./mesh_tls.ts";
-export * from "./plan.ts";
+/** What is true now: the parts of a snapshot, what changed between two, and one patched by that. @module */
+export * from "./parts.ts";
 export * from "./snapshot.ts";
-export type { CertificateRequest, SecretsReport } from "./secrets_link.ts";
-export * from "./source.ts";
-export { createStateFiles, type FileSystem, type StateFiles } from "./state_files.ts";
-export * from "./store.ts";
-export type { StoredCredentials, StoredState } from "./stored_credentials.ts";
 export * from "./update.ts";

@@ -1,6 +1,5 @@
 /** Bytes to values and back: PEM, DER, JSON with its places. Pure and bounded. @module */
 export * from "./der.ts";
-export * from "./der_writer.ts";
 export * from "./pem.ts";
 export * from "./client_hello.ts";
 export * from "./json_places.ts";

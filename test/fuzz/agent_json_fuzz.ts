@@ -7,18 +7,18 @@
 
 import assert from "node:assert/strict";
 import { ProxyError } from "../../src/base/mod.ts";
-import { readAuthorize } from "../../src/consul/authorize.ts";
-import { readChain } from "../../src/consul/discovery_chain.ts";
+import { readAuthorize } from "../../src/consul/replies/authorize.ts";
+import { readChain } from "../../src/consul/replies/discovery_chain.ts";
 import { readSidecars } from "../../src/consul/find_sidecar.ts";
-import { readInstances } from "../../src/consul/health.ts";
-import { readIntentions } from "../../src/consul/intentions.ts";
-import { locateJsonError } from "../../src/consul/json_error.ts";
-import { readLeaf } from "../../src/consul/leaf.ts";
-import { readMeshTls } from "../../src/consul/mesh.ts";
+import { readInstances } from "../../src/consul/replies/health.ts";
+import { readIntentions } from "../../src/consul/replies/intentions.ts";
+import { locateJsonError } from "../../src/consul/http/json_error.ts";
+import { readLeaf } from "../../src/consul/replies/leaf.ts";
+import { readMeshTls } from "../../src/consul/replies/mesh.ts";
 import { readMissing } from "../../src/consul/preflight.ts";
-import { readQueryResult } from "../../src/consul/prepared_query.ts";
-import { readRegistration } from "../../src/consul/registration.ts";
-import { readRoots } from "../../src/consul/roots.ts";
+import { readQueryResult } from "../../src/consul/replies/prepared_query.ts";
+import { readRegistration } from "../../src/consul/replies/registration.ts";
+import { readRoots } from "../../src/consul/replies/roots.ts";
 import { fixtureText } from "../kit/scripted_agent.ts";
 import type { FuzzTarget } from "./fuzz.ts";
 

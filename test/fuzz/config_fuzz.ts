@@ -6,8 +6,8 @@
  */
 
 import assert from "node:assert/strict";
-import { formatProblem, parseFileConfig } from "../../src/snapshot/mod.ts";
-import { parseStored } from "../../src/snapshot/stored_snapshot.ts";
+import { formatProblem, parseFileConfig } from "../../src/source/mod.ts";
+import { parseStored } from "../../src/source/state/stored_snapshot.ts";
 import type { FuzzTarget } from "./fuzz.ts";
 
 const SHORT = {

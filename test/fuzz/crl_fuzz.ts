@@ -1,7 +1,9 @@
 /** Revocation lists: any bytes give one or `credentials_invalid`; a damaged one is not its CA's any more. @module */
 
 import assert from "node:assert/strict";
-import { createAuthority, mintCrl, parseCertificate } from "../../src/identity/mod.ts";
+import { createAuthority } from "../../src/dev/ca/authority.ts";
+import { parseCertificate } from "../../src/identity/mod.ts";
+import { mintCrl } from "../../src/dev/ca/mint_crl.ts";
 import { sameBytes } from "../../src/identity/certificate.ts";
 import { parseCrl } from "../../src/identity/crl.ts";
 import { isSignedBy } from "../../src/identity/signature.ts";

@@ -6,13 +6,9 @@
  */
 
 import assert from "node:assert/strict";
-import {
-  createAuthority,
-  createPeerValidator,
-  mintCrlPem,
-  NO_RULES,
-  type SanMatcher,
-} from "../../src/identity/mod.ts";
+import { createAuthority } from "../../src/dev/ca/authority.ts";
+import { createPeerValidator, NO_RULES, type SanMatcher } from "../../src/identity/mod.ts";
+import { mintCrlPem } from "../../src/dev/ca/mint_crl.ts";
 import { sameBytes } from "../../src/identity/certificate.ts";
 import type { FuzzTarget } from "./fuzz.ts";
 

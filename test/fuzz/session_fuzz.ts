@@ -1,8 +1,9 @@
 /** Serialised TLS sessions: nothing is thrown, and what is found lies within the input, in order. @module */
 
 import assert from "node:assert/strict";
-import { presentedCertificates } from "../../src/net/session.ts";
-import { contextTag, derElement, derNumber, derOctets, derSequence } from "../../src/wire/mod.ts";
+import { presentedCertificates } from "../../src/net/bun/session.ts";
+import { contextTag } from "../../src/wire/mod.ts";
+import { derElement, derNumber, derOctets, derSequence } from "../../src/dev/ca/der_writer.ts";
 import type { FuzzTarget } from "./fuzz.ts";
 
 const CERTIFICATE = derSequence(derNumber(1), derOctets(new Uint8Array(200)));

@@ -2,12 +2,8 @@
 
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import {
-  createAuthority,
-  parseRoots,
-  parseSpiffeBundles,
-  parseTrustDomain,
-} from "../../src/identity/mod.ts";
+import { createAuthority } from "../../src/dev/ca/authority.ts";
+import { parseRoots, parseSpiffeBundles, parseTrustDomain } from "../../src/identity/mod.ts";
 import { type FuzzTarget, refuses } from "./fuzz.ts";
 
 const ca = createAuthority({ trustDomain: "fuzz.consul", nowMs: Date.UTC(2026, 10, 21, 12) });

@@ -5,7 +5,7 @@ import { mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "node:test";
-import type { IssuedLeaf } from "../../src/identity/mod.ts";
+import type { IssuedLeaf } from "../../src/dev/ca/authority.ts";
 import { createAuthority } from "../kit/certificates.ts";
 import { ready, runPostern } from "../kit/dev_mesh.ts";
 import { EchoClient, startEcho } from "../kit/echo.ts";

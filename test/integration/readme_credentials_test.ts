@@ -10,7 +10,7 @@ import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { DEFAULT_ON_DEMAND_RULES, parseSdsServers, parseTlsConfig } from "../../src/secrets/mod.ts";
-import { NO_PLANS, planRegistration } from "../../src/snapshot/credential_plans.ts";
+import { NO_PLANS, planRegistration } from "../../src/source/consul/credential_plans.ts";
 import { createAuthority } from "../kit/certificates.ts";
 import { runPostern } from "../kit/dev_mesh.ts";
 import { inlineBundle, inlineCertificate, startSdsServer } from "../kit/sds_server.ts";

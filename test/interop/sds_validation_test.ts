@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { createHash, X509Certificate } from "node:crypto";
 import test from "node:test";
-import { mintCrlPem, spkiOf } from "../../src/identity/mod.ts";
+import { mintCrlPem } from "../../src/dev/ca/mint_crl.ts";
+import { spkiOf } from "../../src/identity/mod.ts";
 import { formatPem } from "../../src/wire/mod.ts";
 import { createAuthority } from "../kit/certificates.ts";
 import { startEcho } from "../kit/echo.ts";

@@ -5,7 +5,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { type CertificateOverrides } from "../../src/identity/mod.ts";
+import type { CertificateOverrides } from "../../src/dev/ca/authority.ts";
 import { createAuthority } from "../kit/certificates.ts";
 import { startEcho } from "../kit/echo.ts";
 import { sdsSecret } from "../kit/envoy_tls.ts";

@@ -6,7 +6,8 @@
  * @module
  */
 
-import { createAuthority, NO_RULES } from "../../src/identity/mod.ts";
+import { createAuthority } from "../../src/dev/ca/authority.ts";
+import { NO_RULES } from "../../src/identity/mod.ts";
 import type { SecretEvent, SecretStatus } from "../../src/secrets/mod.ts";
 import type { CertificatePart, OwnCredentialsPart, Snapshot } from "../../src/snapshot/mod.ts";
 import { type FakeAdminView, fakeAdminView } from "./admin_view.ts";

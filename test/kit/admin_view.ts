@@ -7,9 +7,10 @@
 
 import type { AdminView } from "../../src/admin/mod.ts";
 import type { LogLevel } from "../../src/base/mod.ts";
-import { createAuthority } from "../../src/identity/mod.ts";
+import { createAuthority } from "../../src/dev/ca/authority.ts";
 import type { DataView } from "../../src/proxy/mod.ts";
-import type { Snapshot, SourceStatus } from "../../src/snapshot/mod.ts";
+import type { Snapshot } from "../../src/snapshot/mod.ts";
+import type { SourceStatus } from "../../src/source/mod.ts";
 import { FakeClock } from "./clock.ts";
 
 export const TOKEN = "6d3e5a0c-1111-2222-3333-0123456789ab";

@@ -11,7 +11,7 @@ import {
   createAgent,
   type WatchSink,
 } from "../../src/consul/mod.ts";
-import { Transport } from "../../src/consul/transport.ts";
+import { Transport } from "../../src/consul/http/transport.ts";
 import { FakeClock, settle } from "./clock.ts";
 import { eventually, type Handler, ScriptedAgent } from "./scripted_agent.ts";
 

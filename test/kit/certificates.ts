@@ -14,7 +14,7 @@ import {
   type Authority,
   type AuthorityOptions,
   createAuthority as create,
-} from "../../src/identity/mod.ts";
+} from "../../src/dev/ca/authority.ts";
 
 /** The trust domain of every authority that does not ask for its own. */
 export const TRUST_DOMAIN = "11111111-2222-3333-4444-555555555555.consul";

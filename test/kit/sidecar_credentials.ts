@@ -7,7 +7,7 @@
 
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { Authority } from "../../src/identity/mod.ts";
+import type { Authority } from "../../src/dev/ca/authority.ts";
 import { createAuthority } from "./certificates.ts";
 import type { Consul } from "./consul.ts";
 import type { DevMesh } from "./dev_mesh.ts";

@@ -10,10 +10,10 @@ import { createLog, type LogRecord, type ProxyError, Stats } from "../../src/bas
 import {
   ConsulSource,
   type ConsulSourceOptions,
-  type Snapshot,
   type SnapshotStore,
   type StoredState,
-} from "../../src/snapshot/mod.ts";
+} from "../../src/source/mod.ts";
+import type { Snapshot } from "../../src/snapshot/mod.ts";
 import { FakeClock } from "./clock.ts";
 import { ScriptedAgent } from "./scripted_agent_watches.ts";
 import * as facts from "./snapshot_facts.ts";

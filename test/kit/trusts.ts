@@ -5,13 +5,8 @@
  */
 
 import assert from "node:assert/strict";
-import type {
-  Authority,
-  IssuedLeaf,
-  PeerRules,
-  SanMatcher,
-  Validation,
-} from "../../src/identity/mod.ts";
+import type { Authority, IssuedLeaf } from "../../src/dev/ca/authority.ts";
+import type { PeerRules, SanMatcher, Validation } from "../../src/identity/mod.ts";
 import type { ServerTls } from "../../src/net/mod.ts";
 import { Trust, type TrustOptions } from "../../src/proxy/trust.ts";
 import { trustMaterial } from "../../src/proxy/trust_material.ts";

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { type Authority, NO_RULES } from "../../identity/mod.ts";
+import type { Authority } from "../../dev/ca/authority.ts";
+import { NO_RULES } from "../../identity/mod.ts";
 import { createAuthority } from "../../../test/kit/certificates.ts";
 import { Followed, setUpWorkload as setUp } from "../../../test/kit/workload_provider.ts";
 import { svidOf } from "../../../test/kit/workload_server.ts";

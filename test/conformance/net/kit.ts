@@ -6,7 +6,7 @@
  */
 
 import assert from "node:assert/strict";
-import type { Authority, IssuedLeaf } from "../../../src/identity/mod.ts";
+import type { Authority, IssuedLeaf } from "../../../src/dev/ca/authority.ts";
 import {
   type AcceptedConnection,
   type DialHandler,

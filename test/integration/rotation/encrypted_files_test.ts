@@ -4,7 +4,7 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "node:test";
-import type { IssuedLeaf } from "../../../src/identity/mod.ts";
+import type { IssuedLeaf } from "../../../src/dev/ca/authority.ts";
 import { createAuthority } from "../../kit/certificates.ts";
 import { eventually, runToEnd } from "../../kit/process.ts";
 import { probeTls, serialOf } from "../../kit/tls_probe.ts";

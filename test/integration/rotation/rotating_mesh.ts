@@ -9,7 +9,7 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Authority, IssuedLeaf } from "../../../src/identity/mod.ts";
+import type { Authority, IssuedLeaf } from "../../../src/dev/ca/authority.ts";
 import { createAuthority } from "../../kit/certificates.ts";
 import { runPostern } from "../../kit/dev_mesh.ts";
 import { type EchoServer, type Place, startEcho } from "../../kit/echo.ts";

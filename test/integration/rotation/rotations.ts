@@ -6,7 +6,7 @@
  */
 
 import assert from "node:assert/strict";
-import type { IssuedLeaf } from "../../../src/identity/mod.ts";
+import type { IssuedLeaf } from "../../../src/dev/ca/authority.ts";
 import { openFiles, residentBytes } from "../../kit/memory.ts";
 import { deadline, eventually, pause } from "../../kit/process.ts";
 import { Starvation } from "../../kit/starvation.ts";

@@ -6,7 +6,7 @@
 
 import { X509Certificate } from "node:crypto";
 import { connect } from "node:net";
-import type { Authority, IssuedLeaf } from "../../../src/identity/mod.ts";
+import type { Authority, IssuedLeaf } from "../../../src/dev/ca/authority.ts";
 import { type Listener, runtimeEngine } from "../../../src/net/mod.ts";
 import type { Place } from "../../kit/echo.ts";
 import { plainSerial } from "../../kit/tls_probe.ts";

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { X509Certificate } from "node:crypto";
 import test from "node:test";
-import { mintCrlPem } from "../../../src/identity/mod.ts";
+import { mintCrlPem } from "../../../src/dev/ca/mint_crl.ts";
 import { createAuthority } from "../../kit/certificates.ts";
 import { eventually } from "../../kit/process.ts";
 import { within } from "../../kit/starvation.ts";

@@ -1,0 +1,255 @@
+/**
+ * Calls to the agent: token, query, JSON, and every status as a code from the error table. The text of
+ * Consul's refusals is kept, because it names the right that is missing.
+ *
+ * @module
+ */
+
+import { Buffer } from "node:buffer";
+import { type Clock, type Log, ProxyError, type Stats } from "../../base/mod.ts";
+import { readTlsFiles, TokenSource } from "./files.ts";
+import { locateJsonError } from "./json_error.ts";
+import type { AgentOptions } from "./options.ts";
+import { Transport, type WireReply } from "./transport.ts";
+
+/** Far more than a sidecar's largest reply; a reply beyond it is refused, not kept. */
+const REPLY_LIMIT_BYTES = 8 << 20;
+const ERROR_TEXT_LIMIT = 500;
+
+export interface Call {
+  /** Label of the request counter: `leaf`. */
+  readonly resource: string;
+  /** What the caller is after, for messages: `read the leaf of "web"`. */
+  readonly what: string;
+  readonly method?: "GET" | "PUT" | "POST";
+  /** Encoded, without query. */
+  readonly path: string;
+  /** Empty values are left out. */
+  readonly query?: Readonly<Record<string, string>>;
+  /** Parameters without a value: `stale`. */
+  readonly flags?: readonly string[];
+  readonly body?: unknown;
+  readonly timeoutMs: number;
+  readonly signal?: AbortSignal;
+  /** The right it takes, named where Consul does not say it. */
+  readonly needs?: string;
+  /** A 404 is an answer, given with `json: null`. */
+  readonly absentIsAnswer?: boolean;
+  /** That the agent has no ACLs is an answer, given with `json: null`. */
+  readonly aclsOffIsAnswer?: boolean;
+}
+
+export interface Reply {
+  readonly status: number;
+  /** `X-Consul-Index`, 0 read as 1; absent where the reply has none. */
+  readonly index?: number;
+  readonly contentHash: string;
+  /** `X-Consul-Results-Filtered-By-Acls`: what is missing is not allowed, rather than not there. */
+  readonly filteredByAcls: boolean;
+  readonly json: unknown;
+}
+
+export interface ClientDeps {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly stats: Stats;
+  /** Called when the agent refuses for load. */
+  readonly onRefused?: () => void;
+}
+
+export class Client {
+  readonly options: AgentOptions;
+  readonly #deps: ClientDeps;
+  readonly #token: TokenSource;
+  #transport: Transport;
+
+  constructor(options: AgentOptions, deps: ClientDeps) {
+    this.options = options;
+    this.#deps = deps;
+    this.#token = new TokenSource(options, deps);
+    this.#transport = this.#createTransport();
+  }
+
+  get where(): string {
+    return this.#transport.where;
+  }
+
+  get hasToken(): boolean {
+    return this.#token.current() !== "";
+  }
+
+  async call(call: Call): Promise<Reply> {
+    try {
+      const reply = this.#read(call, await this.#send(call));
+      this.#count(call, "ok");
+      return reply;
+    } catch (error) {
+      const code = error instanceof ProxyError ? error.code : "internal";
+      // Giving up is our own doing and says nothing about the agent.
+      if (code !== "closed") this.#count(call, code);
+      if (code === "agent_overloaded") this.#deps.onRefused?.();
+      throw error;
+    }
+  }
+
+  /** Reads token and certificates again; unusable ones leave those in use and throw. */
+  reloadFiles(): void {
+    this.#token.reload();
+    if (!this.options.tls) return;
+    const before = this.#transport;
+    this.#transport = this.#createTransport();
+    before.retire();
+  }
+
+  dropIdle(): void {
+    this.#transport.dropIdle();
+  }
+
+  close(): void {
+    this.#transport.close();
+  }
+
+  #createTransport(): Transport {
+    const { address, tls } = this.options;
+    const { clock } = this.#deps;
+    return new Transport({ address, tls: tls ? readTlsFiles(tls) : null, clock });
+  }
+
+  #send(call: Call): Promise<WireReply> {
+    const { pathPrefix, basicAuth } = this.options;
+    const headers: Record<string, string> = { accept: "application/json" };
+    const token = this.#token.current();
+    if (token) headers["x-consul-token"] = token;
+    if (basicAuth) headers.authorization = `Basic ${Buffer.from(basicAuth).toString("base64")}`;
+    const method = call.method ?? "GET";
+    return this.#transport.send({
+      method,
+      path: `${pathPrefix}${call.path}${this.#query(call)}`,
+      headers,
+      ...(call.body === undefined ? {} : { body: JSON.stringify(call.body) }),
+      timeoutMs: call.timeoutMs,
+      // A wait is never repeated as it is: whoever broke it may count from another index.
+      repeatable: method === "GET" && !call.query?.["index"] && !call.query?.["hash"],
+      limitBytes: REPLY_LIMIT_BYTES,
+      ...(call.signal ? { signal: call.signal } : {}),
+    });
+  }
+
+  #query(call: Call): string {
+    const { namespace, partition } = this.options;
+    const query = { ns: tenancy(namespace), partition: tenancy(partition), ...call.query };
+    const parts = Object.entries(query)
+      .filter(([, value]) => value !== "")
+      .map(([name, value]) => `${name}=${encodeURIComponent(value)}`);
+    parts.push(...call.flags ?? []);
+    return parts.length ? `?${parts.join("&")}` : "";
+  }
+
+  #read(call: Call, wire: WireReply): Reply {
+    const { status, headers } = wire;
+    const absent = (status === 404 && call.absentIsAnswer === true) ||
+      (status === 401 && call.aclsOffIsAnswer === true && /ACL support disabled/.test(wire.body));
+    if (status !== 200 && !absent) throw this.#refusal(call, wire);
+    const index = readIndex(headers["x-consul-index"]);
+    return {
+      status,
+      ...(index === undefined ? {} : { index }),
+      contentHash: headers["x-consul-contenthash"] ?? "",
+      filteredByAcls: headers["x-consul-results-filtered-by-acls"] === "true",
+      json: absent || wire.body.length === 0 ? null : this.#parse(call, wire.body),
+    };
+  }
+
+  #parse(call: Call, text: string): unknown {
+    try {
+      return JSON.parse(text);
+    } catch {
+      // The engine's own message may quote the reply, which can hold a private key.
+      throw new ProxyError(
+        "agent_reply_invalid",
+        `Cannot ${call.what}: the reply to ${call.path} is not JSON ` +
+          `(at byte ${locateJsonError(text)} of ${text.length})`,
+      );
+    }
+  }
+
+  #refusal(call: Call, wire: WireReply): ProxyError {
+    const text = oneLine(wire.body) || `status ${wire.status}`;
+    const what = `Cannot ${call.what}`;
+    switch (wire.status) {
+      case 403:
+        return new ProxyError(
+          "agent_forbidden",
+          `${what}: ${text}${this.#forbiddenHint(call, text)}`,
+        );
+      case 404:
+        return new ProxyError(
+          "agent_not_found",
+          isStranger(text)
+            ? `${what}: nothing answers to ${call.path} at ${this.where}: it is no Consul agent, or ` +
+              `one that is too old; is -http-addr (CONSUL_HTTP_ADDR) right?`
+            : `${what}: ${text}`,
+        );
+      case 429:
+        return new ProxyError("agent_overloaded", `${what}: the agent is overloaded (${text})`);
+    }
+    const code = /Enterprise feature/.test(text) ? "config_invalid" : "agent_failed";
+    const hint = failureHint(text, call.query?.["dc"] ?? "");
+    return new ProxyError(code, `${what}: the agent answered ${wire.status}: ${text}${hint}`);
+  }
+
+  #forbiddenHint(call: Call, text: string): string {
+    if (call.method === "POST" && /Access is restricted/.test(text)) {
+      return ` (the agent's http_config.allow_write_http_from bars POST from this address; ` +
+        `this call changes nothing, but Consul takes it for a write: add this host's address there)`;
+    }
+    if (/ACL not found/.test(text)) return " (the agent does not know the token)";
+    if (/anonymous token/.test(text)) return " (give one with -token-file or CONSUL_HTTP_TOKEN)";
+    return call.needs && !/lacks permission/.test(text) ? ` (it takes ${call.needs})` : "";
+  }
+
+  #count(call: Call, result: string): void {
+    this.#deps.stats.counter("agent_requests_total", "Requests to the Consul agent", {
+      resource: call.resource,
+      result,
+    }).add(1);
+  }
+}
+
+/** Not what Consul says of something that it does not have. */
+function isStranger(text: string): boolean {
+  return /^<|^status 404$|^404 page not found|not a recognized HTTP API endpoint/.test(text);
+}
+
+/** What to do about a failure, where Consul's own words do not say it. */
+function failureHint(text: string, datacenter: string): string {
+  if (/HTTP request to an HTTPS server/.test(text)) {
+    return "; write https:// in -http-addr (CONSUL_HTTP_ADDR)";
+  }
+  if (/Connect must be enabled/.test(text)) {
+    return "; set connect { enabled = true } on the Consul servers and this agent";
+  }
+  if (/Enterprise feature/.test(text)) {
+    return "; leave out -namespace (CONSUL_NAMESPACE) and -partition (CONSUL_PARTITION)";
+  }
+  if (/No path to datacenter/.test(text) && datacenter) {
+    return ` ${JSON.stringify(datacenter)}; is that its name, and is it joined?`;
+  }
+  return "";
+}
+
+/** Community Edition refuses even the value `default`, which its own replies are full of. */
+function tenancy(name: string): string {
+  return name.toLowerCase() === "default" ? "" : name;
+}
+
+function readIndex(text: string | undefined): number | undefined {
+  if (text === undefined || !/^\d{1,19}$/.test(text)) return undefined;
+  return Math.max(1, Number(text));
+}
+
+function oneLine(text: string): string {
+  // deno-lint-ignore no-control-regex -- a reply must not forge log lines
+  const line = text.replace(/[\x00-\x1f\x7f]+/g, " ").trim();
+  return line.length > ERROR_TEXT_LIMIT ? `${line.slice(0, ERROR_TEXT_LIMIT)}...` : line;
+}

@@ -1,0 +1,214 @@
+/**
+ * Files that talking to the agent needs: the token, CA certificates, the client certificate. Read and
+ * checked whole; an unusable newer version never replaces one that works.
+ *
+ * @module
+ */
+
+import { createPrivateKey, X509Certificate } from "node:crypto";
+import { readdirSync, readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { type Clock, type Log, messageOf, ProxyError } from "../../base/mod.ts";
+import type { TransportTls } from "./transport.ts";
+
+const FILE_LIMIT_BYTES = 1 << 20;
+const CA_PATH_FILES = 1_000;
+
+/** Where systems keep what they trust; the first that is there is taken. */
+const SYSTEM_CA_FILES = [
+  "/etc/ssl/certs/ca-certificates.crt",
+  "/etc/pki/tls/certs/ca-bundle.crt",
+  "/etc/ssl/ca-bundle.pem",
+  "/etc/ssl/cert.pem",
+];
+
+/** Where the means of TLS to the agent are; empty text means not given. */
+export interface TlsFiles {
+  readonly caFile: string;
+  readonly caPath: string;
+  readonly certFile: string;
+  readonly keyFile: string;
+  readonly serverName: string;
+  readonly verify: boolean;
+}
+
+/** Fails with `config_invalid`, naming flag and variable. */
+export function readTlsFiles(files: TlsFiles): TransportTls {
+  const { caPems, caName } = readCas(files);
+  const certName = "-client-cert (CONSUL_CLIENT_CERT)";
+  const keyName = "-client-key (CONSUL_CLIENT_KEY)";
+  if (files.certFile && !files.keyFile) {
+    throw invalid(`Cannot use ${certName} without ${keyName}: give both`);
+  }
+  if (files.keyFile && !files.certFile) {
+    throw invalid(`Cannot use ${keyName} without ${certName}: give both`);
+  }
+  let certPem = "";
+  let keyPem = "";
+  if (files.certFile) {
+    certPem = readCertificates(files.certFile, certName).join("");
+    keyPem = readText(files.keyFile, keyName);
+    checkKey(files, { certPem, keyPem, name: keyName });
+  }
+  const { serverName, verify } = files;
+  const shownCert = certPem && `${certName} ${quote(files.certFile)}`;
+  return { caPems, caName, certName: shownCert, certPem, keyPem, serverName, verify };
+}
+
+function readCas({ caFile, caPath }: TlsFiles): Pick<TransportTls, "caPems" | "caName"> {
+  if (caFile) {
+    const name = "-ca-file (CONSUL_CACERT)";
+    return { caPems: readCertificates(caFile, name), caName: `${name} ${quote(caFile)}` };
+  }
+  if (caPath) {
+    const name = "-ca-path (CONSUL_CAPATH)";
+    return { caPems: readCaPath(caPath, name), caName: `${name} ${quote(caPath)}` };
+  }
+  return { caPems: readSystemCa(), caName: "what this system trusts" };
+}
+
+/** A token goes into a header: anything that could end the line is refused, and never shown. */
+export function checkToken(token: string, name: string): void {
+  if (/[^\x21-\x7e]/.test(token)) {
+    throw invalid(`Cannot use ${name}: it has characters that no ACL token has`);
+  }
+}
+
+/** The engines' TLS takes a key that does not fit, or none, without a word; the handshake then fails. */
+function checkKey(
+  files: TlsFiles,
+  options: { readonly certPem: string; readonly keyPem: string; readonly name: string },
+): void {
+  const { certPem, keyPem, name } = options;
+  const cannot = `Cannot use ${name} ${quote(files.keyFile)}`;
+  let fits: boolean;
+  try {
+    fits = new X509Certificate(certPem).checkPrivateKey(createPrivateKey(keyPem));
+  } catch (cause) {
+    throw invalid(`${cannot}: it is no private key (PEM) without passphrase`, cause);
+  }
+  if (!fits) throw invalid(`${cannot}: it is not the key of ${quote(files.certFile)}`);
+}
+
+/** The trimmed token; `""` where the file is empty. Fails with `config_invalid`. */
+export function readTokenFile(path: string, name: string): string {
+  const token = readText(path, name).trim();
+  checkToken(token, `${name} ${quote(path)}`);
+  return token;
+}
+
+/** The token to send now: re-reads a token file when it changed, looking at most once a second. */
+export class TokenSource {
+  readonly #path: string;
+  readonly #clock: Clock;
+  readonly #log: Log;
+  #token: string;
+  #stamp = "";
+  #lookedAtMs = -Infinity;
+
+  constructor(
+    options: { readonly token: string; readonly tokenFile: string },
+    deps: { readonly clock: Clock; readonly log: Log },
+  ) {
+    this.#token = options.token;
+    this.#path = options.tokenFile;
+    this.#clock = deps.clock;
+    this.#log = deps.log;
+  }
+
+  current(): string {
+    if (this.#path && this.#clock.monotonic() - this.#lookedAtMs >= 1_000) this.reload();
+    return this.#token;
+  }
+
+  /** Looks now. A file that is gone, empty or bad leaves the token that is in use. */
+  reload(): void {
+    if (!this.#path) return;
+    this.#lookedAtMs = this.#clock.monotonic();
+    try {
+      const { mtimeMs, size, ino } = statSync(this.#path);
+      const stamp = `${mtimeMs} ${size} ${ino}`;
+      if (stamp === this.#stamp) return;
+      const token = readTokenFile(this.#path, "-token-file (CONSUL_HTTP_TOKEN_FILE)");
+      this.#stamp = stamp;
+      if (token && token !== this.#token) {
+        this.#token = token;
+        this.#log.info("agent token read", { file: this.#path });
+      }
+    } catch (error) {
+      this.#log.warn("agent token file cannot be read, the last token stays in use", {
+        file: this.#path,
+        error: messageOf(error),
+      });
+    }
+  }
+}
+
+function readCaPath(path: string, name: string): string[] {
+  let names: string[];
+  try {
+    names = statSync(path).isDirectory() ? readdirSync(path).sort() : [""];
+  } catch (cause) {
+    throw invalid(`Cannot use ${name} ${quote(path)}: ${messageOf(cause)}`, cause);
+  }
+  if (names.length > CA_PATH_FILES) {
+    throw invalid(`Cannot use ${name} ${quote(path)}: it holds more than ${CA_PATH_FILES} files`);
+  }
+  const pems = names.flatMap((file) => {
+    const full = file ? join(path, file) : path;
+    return statSync(full).isFile() ? readCertificates(full, name) : [];
+  });
+  if (!pems.length) throw invalid(`Cannot use ${name} ${quote(path)}: it holds no certificate`);
+  return pems;
+}
+
+function readSystemCa(): string[] {
+  for (const path of SYSTEM_CA_FILES) {
+    try {
+      return [readFileSync(path, "utf8")];
+    } catch {
+      // Not this system's place for them; with none at all the engine's own list counts.
+    }
+  }
+  return [];
+}
+
+const CERTIFICATE = /-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----\n?/g;
+
+function readCertificates(path: string, name: string): string[] {
+  const pems = readText(path, name).match(CERTIFICATE) ?? [];
+  if (!pems.length) {
+    throw invalid(`Cannot use ${name} ${quote(path)}: there is no certificate (PEM) in it`);
+  }
+  for (const [at, pem] of pems.entries()) {
+    try {
+      new X509Certificate(pem);
+    } catch (cause) {
+      throw invalid(
+        `Cannot use ${name} ${quote(path)}: certificate ${at + 1} cannot be read ` +
+          `(${messageOf(cause)})`,
+        cause,
+      );
+    }
+  }
+  return pems.map((pem) => pem.endsWith("\n") ? pem : `${pem}\n`);
+}
+
+function readText(path: string, name: string): string {
+  try {
+    if (statSync(path).size > FILE_LIMIT_BYTES) {
+      throw new Error(`it is longer than ${FILE_LIMIT_BYTES} bytes`);
+    }
+    return readFileSync(path, "utf8");
+  } catch (cause) {
+    throw invalid(`Cannot read ${name} ${quote(path)}: ${messageOf(cause)}`, cause);
+  }
+}
+
+function quote(path: string): string {
+  return JSON.stringify(path);
+}
+
+function invalid(message: string, cause?: unknown): ProxyError {
+  return new ProxyError("config_invalid", message, cause === undefined ? undefined : { cause });
+}

@@ -1,0 +1,155 @@
+/**
+ * Where the agent is and how to talk to it, from flags and `CONSUL_*` variables as Consul's own
+ * commands read them; flags win. Everything is checked here, so that a bad one stops the start.
+ *
+ * @module
+ */
+
+import { type Address, hostFault, ProxyError } from "../../base/mod.ts";
+import { checkToken, readTlsFiles, readTokenFile, type TlsFiles } from "./files.ts";
+
+/** As given on the command line; absent ones are left to the environment. */
+export interface AgentFlags {
+  readonly httpAddr?: string;
+  readonly token?: string;
+  readonly tokenFile?: string;
+  readonly caFile?: string;
+  readonly caPath?: string;
+  readonly clientCert?: string;
+  readonly clientKey?: string;
+  readonly tlsServerName?: string;
+  readonly datacenter?: string;
+  readonly stale?: boolean;
+  readonly namespace?: string;
+  readonly partition?: string;
+}
+
+/** Checked; empty text means not given. */
+export interface AgentOptions {
+  readonly address: Address;
+  /** Before every path, for an agent behind a reverse proxy: `/consul`. */
+  readonly pathPrefix: string;
+  readonly tls: TlsFiles | null;
+  readonly token: string;
+  /** Wins over `token`, and is read again when it changes. */
+  readonly tokenFile: string;
+  /** `user:password`. */
+  readonly basicAuth: string;
+  readonly datacenter: string;
+  readonly stale: boolean;
+  readonly namespace: string;
+  readonly partition: string;
+}
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Fails with `config_invalid`, naming the flag or variable. */
+export function resolveAgentOptions(flags: AgentFlags, env: Environment): AgentOptions {
+  const pick = (flag: string | undefined, name: string) => flag || env[name] || "";
+  const httpAddr = pick(flags.httpAddr, "CONSUL_HTTP_ADDR") || "127.0.0.1:8500";
+  const addressName = flags.httpAddr ? "-http-addr" : "CONSUL_HTTP_ADDR";
+  const wantsTls = readBool(env, "CONSUL_HTTP_SSL", false);
+  const { address, pathPrefix, secure } = parseHttpAddr(httpAddr, { name: addressName, wantsTls });
+
+  const files: TlsFiles = {
+    caFile: pick(flags.caFile, "CONSUL_CACERT"),
+    caPath: pick(flags.caPath, "CONSUL_CAPATH"),
+    certFile: pick(flags.clientCert, "CONSUL_CLIENT_CERT"),
+    keyFile: pick(flags.clientKey, "CONSUL_CLIENT_KEY"),
+    serverName: pick(flags.tlsServerName, "CONSUL_TLS_SERVER_NAME"),
+    verify: readBool(env, "CONSUL_HTTP_SSL_VERIFY", true),
+  };
+  const tls = secure ? files : null;
+  if (tls) readTlsFiles(tls);
+
+  // A token given by flag wins over a token file that merely lies in the environment.
+  const tokenFile = flags.tokenFile || (flags.token ? "" : env.CONSUL_HTTP_TOKEN_FILE ?? "");
+  const token = pick(flags.token, "CONSUL_HTTP_TOKEN");
+  if (token) checkToken(token, flags.token ? "-token" : "CONSUL_HTTP_TOKEN");
+  if (tokenFile) {
+    readTokenFile(tokenFile, flags.tokenFile ? "-token-file" : "CONSUL_HTTP_TOKEN_FILE");
+  }
+
+  return {
+    address,
+    pathPrefix,
+    tls,
+    token,
+    tokenFile,
+    basicAuth: checkBasicAuth(env.CONSUL_HTTP_AUTH ?? ""),
+    datacenter: flags.datacenter ?? "",
+    stale: flags.stale ?? false,
+    namespace: pick(flags.namespace, "CONSUL_NAMESPACE"),
+    partition: pick(flags.partition, "CONSUL_PARTITION"),
+  };
+}
+
+interface ParsedAddress {
+  readonly address: Address;
+  readonly pathPrefix: string;
+  readonly secure: boolean;
+}
+
+function parseHttpAddr(
+  text: string,
+  options: { readonly name: string; readonly wantsTls: boolean },
+): ParsedAddress {
+  const { name, wantsTls } = options;
+  const bad = (fact: string) =>
+    invalid(
+      // Anybody may read an error; a password may have characters that no address has.
+      `Cannot use ${name} ${JSON.stringify(text.replace(/^(\w+:\/\/)?.*@/s, "$1(not shown)@"))}: ` +
+        `${fact}; write host:port, ` +
+        `http://host:port, https://host:port or unix:///path`,
+    );
+  const [, scheme = "", rest = ""] = /^(?:([a-zA-Z][a-zA-Z0-9+.-]*):\/\/)?(.*)$/s.exec(text) ?? [];
+  if (scheme === "unix") {
+    if (!rest) throw bad("it has no path");
+    return { address: { kind: "unix", path: rest }, pathPrefix: "", secure: false };
+  }
+  if (scheme && scheme !== "http" && scheme !== "https") {
+    throw bad(`the scheme ${JSON.stringify(scheme)} is unknown`);
+  }
+  // TLS that was asked for by variable is never taken back by a scheme.
+  const secure = scheme === "https" || wantsTls;
+  const slash = rest.indexOf("/");
+  const authority = slash < 0 ? rest : rest.slice(0, slash);
+  const pathPrefix = slash < 0 ? "" : rest.slice(slash).replace(/\/+$/, "");
+  // deno-lint-ignore no-control-regex -- that is what it looks for
+  if (/[\s?#\x00-\x1f]/.test(pathPrefix)) throw bad("its path has characters that need escaping");
+  const parts = /^(\[[0-9a-fA-F:.%a-z]+\]|[^\s:@\[\]?#]*)(?::(\d+))?$/.exec(authority);
+  if (!parts) {
+    throw bad(
+      text.includes("@")
+        ? "it has a user and a password, which CONSUL_HTTP_AUTH is for"
+        : "it is no host and port",
+    );
+  }
+  const host = (parts[1] ?? "").replace(/^\[|\]$/g, "") || "127.0.0.1";
+  const fault = hostFault(host);
+  if (fault !== undefined) throw bad(`it names ${fault}`);
+  const port = parts[2] === undefined ? (secure ? 443 : 80) : Number(parts[2]);
+  if (port < 1 || port > 65535) throw bad("the port is not within 1..65535");
+  return { address: { kind: "tcp", host, port }, pathPrefix, secure };
+}
+
+function readBool(env: Environment, name: string, fallback: boolean): boolean {
+  const text = env[name];
+  if (text === undefined || text === "") return fallback;
+  if (/^(1|t|T|TRUE|true|True)$/.test(text)) return true;
+  if (/^(0|f|F|FALSE|false|False)$/.test(text)) return false;
+  throw invalid(`Cannot use ${name} ${JSON.stringify(text)}: it is neither true nor false`);
+}
+
+function checkBasicAuth(text: string): string {
+  // deno-lint-ignore no-control-regex -- that is what it looks for
+  if (/[\x00-\x1f\x7f]/.test(text)) {
+    throw invalid("Cannot use CONSUL_HTTP_AUTH: it has control characters; write user:password");
+  }
+  // Consul takes a bare user, too.
+  return text && !text.includes(":") ? `${text}:` : text;
+}
+
+function invalid(message: string): ProxyError {
+  return new ProxyError("config_invalid", message);
+}

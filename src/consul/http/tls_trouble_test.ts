@@ -1,0 +1,136 @@
+/** What is said when TLS to the agent fails, on a real handshake. */
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import https from "node:https";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { ProxyError, systemClock } from "../../base/mod.ts";
+import { contextTag } from "../../wire/mod.ts";
+import { derElement } from "../../dev/ca/der_writer.ts";
+import { type CertificateOverrides, createAuthority } from "../../dev/ca/authority.ts";
+import { readTlsFiles } from "./files.ts";
+import { explainAlert } from "./tls_trouble.ts";
+import { Transport } from "./transport.ts";
+
+const HOUR_MS = 3_600_000;
+const authority = (name: string) =>
+  createAuthority({ trustDomain: "mesh.consul", nowMs: Date.now() - HOUR_MS, name });
+const OURS = authority("Agent CA 1");
+const OTHER = authority("Agent CA 2");
+const SAME_NAME = authority("Agent CA 1");
+const LOOPBACK = derElement(contextTag(7, "primitive"), Uint8Array.of(127, 0, 0, 1));
+const SERVER: CertificateOverrides = {
+  subject: "server.dc1.consul",
+  uris: [],
+  dnsNames: ["server.dc1.consul"],
+  altNames: [LOOPBACK],
+};
+
+/** The failure of one request to an agent that shows a certificate of `OURS` made with `overrides`. */
+async function failureOf(
+  caPem: string | undefined,
+  overrides: CertificateOverrides = {},
+  flags: { readonly serverName?: string } = {},
+): Promise<string> {
+  const { certPem, keyPem } = OURS.issueLeaf({
+    service: "server",
+    overrides: { ...SERVER, ...overrides },
+  });
+  let requests = 0;
+  const server = https.createServer({ cert: certPem, key: keyPem }, (_request, response) => {
+    requests++;
+    response.end("{}");
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const directory = mkdtempSync(join(tmpdir(), "postern-tls-"));
+  const caFile = join(directory, "ca.pem");
+  if (caPem) writeFileSync(caFile, caPem);
+  const transport = new Transport({
+    address: { kind: "tcp", host: "127.0.0.1", port: (server.address() as AddressInfo).port },
+    tls: readTlsFiles({
+      ...{ caFile: caPem ? caFile : "", caPath: "", certFile: "", keyFile: "", verify: true },
+      serverName: flags.serverName ?? "",
+    }),
+    clock: systemClock,
+  });
+  try {
+    const request = { method: "GET", path: "/", headers: { "x-consul-token": "secret" } };
+    await transport.send({ ...request, timeoutMs: 10_000, repeatable: true, limitBytes: 99 });
+    throw new Error("the agent was trusted");
+  } catch (error) {
+    assert.ok(error instanceof ProxyError, String(error));
+    assert.equal(error.code, "agent_unreachable");
+    assert.equal(requests, 0, "nothing is sent to an agent that is not trusted");
+    return error.message.replaceAll(directory, "/tls");
+  } finally {
+    transport.close();
+    server.close();
+    server.closeAllConnections();
+    rmSync(directory, { recursive: true });
+  }
+}
+
+for (
+  const [name, failure, pattern] of [
+    [
+      "another CA",
+      () => failureOf(OTHER.rootPem),
+      /its certificate \("CN=server\.dc1\.consul"\) names "CN=Agent CA 1" as its issuer, but -ca-file \(CONSUL_CACERT\) "\/tls\/ca\.pem" has "CN=Agent CA 2"; say with -ca-file/,
+    ],
+    [
+      "a CA of the same name",
+      () => failureOf(SAME_NAME.rootPem),
+      /names "CN=Agent CA 1" as its issuer, and -ca-file .* has one of this name with another key/,
+    ],
+    [
+      "no CA file",
+      () => failureOf(undefined),
+      /names "CN=Agent CA 1" as its issuer, which is not in what this system trusts; say with -ca-file/,
+    ],
+    [
+      "another name",
+      () => failureOf(OURS.rootPem, { altNames: [], dnsNames: ["server.dc1.consul", "localhost"] }),
+      /not for "127\.0\.0\.1" but for "DNS:server\.dc1\.consul, DNS:localhost"; say one of these with -tls-server-name/,
+    ],
+    [
+      "a wrong -tls-server-name",
+      () => failureOf(OURS.rootPem, {}, { serverName: "server.dc2.consul" }),
+      /not for "server\.dc2\.consul" but for "DNS:server\.dc1\.consul, IP Address:127\.0\.0\.1"/,
+    ],
+    [
+      "an expired certificate",
+      () => failureOf(OURS.rootPem, { notAfterMs: Date.UTC(2020, 1, 2), notBeforeMs: 0 }),
+      /"CN=server\.dc1\.consul"\) is valid from 1970-01-01T00:00:00.000Z to 2020-02-02T00:00:00.000Z, and it is 20/,
+    ],
+  ] as const
+) {
+  test(`Transport names what of the agent's certificate does not fit ${name}`, async () => {
+    assert.match(await failure(), pattern);
+  });
+}
+
+for (
+  const [text, certName, pattern] of [
+    ["received fatal alert: CertificateRequired", "", /wants a certificate: give -client-cert/],
+    ["error:1:SSL routines:OPENSSL_internal:TLSV1_ALERT_CERTIFICATE_REQUIRED", "", /wants a cert/],
+    [
+      "received fatal alert: UnknownCA",
+      '-client-cert "/c"',
+      /does not take -client-cert "\/c": use one/,
+    ],
+    [
+      "OPENSSL_internal:TLSV1_ALERT_UNKNOWN_CA",
+      '-client-cert "/c"',
+      /does not take -client-cert "\/c"/,
+    ],
+    ["OPENSSL_internal:SSLV3_ALERT_BAD_CERTIFICATE", '-client-cert "/c"', /does not take/],
+    ["OPENSSL_internal:SSLV3_ALERT_BAD_CERTIFICATE", "", /wants a certificate/],
+  ] as const
+) {
+  test(`explainAlert() reads ${JSON.stringify(text)}`, () => {
+    const tls = { caPems: [], caName: "", certPem: "", keyPem: "", serverName: "", verify: true };
+    assert.match(explainAlert(text, { ...tls, certName }) ?? "", pattern);
+  });
+}

@@ -1,0 +1,66 @@
+/**
+ * Why the agent could not be reached, in words, with what to change: above all where an address is that
+ * of another of its ports.
+ *
+ * @module
+ */
+
+import { type Address, messageOf } from "../../base/mod.ts";
+import { explainAlert } from "./tls_trouble.ts";
+import type { TransportTls } from "./transport.ts";
+
+const WANTED = "-http-addr (CONSUL_HTTP_ADDR) wants that of its HTTP API";
+
+const REASONS: Readonly<Record<string, string>> = {
+  ECONNREFUSED: "connection refused; is the agent running, and is this its address " +
+    "(-http-addr or CONSUL_HTTP_ADDR)?",
+  ENOENT: "there is no such socket",
+  ECONNRESET: "the connection was reset",
+  ENOTFOUND: "the host name cannot be resolved",
+  EPROTO: "TLS failed; does the agent speak HTTPS on this port?",
+  ERR_SSL_WRONG_VERSION_NUMBER: "the port does not speak TLS; give the agent's HTTPS port, 8501 " +
+    "unless configured otherwise, or, where it has none, write http:// in -http-addr " +
+    "(CONSUL_HTTP_ADDR) and leave out CONSUL_HTTP_SSL",
+  // What Node's parser says of the first bytes of HTTP/2.
+  HPE_INVALID_CONSTANT: "what answers does not speak HTTP/1; is this the agent's gRPC port? " +
+    `${WANTED}, 8500 unless configured otherwise`,
+};
+
+/** Consul's other ports, unless configured otherwise: some just hang up. */
+const OTHER_PORTS: Readonly<Record<number, string>> = {
+  8300: "calls between servers",
+  8301: "gossip",
+  8302: "gossip between datacenters",
+  8502: "gRPC",
+  8503: "gRPC over TLS",
+  8600: "DNS",
+};
+const HUNG_UP: ReadonlySet<unknown> = new Set(["ECONNRESET", "HPE_INVALID_CONSTANT"]);
+
+const HINTS: readonly (readonly [RegExp, string])[] = [
+  [/altnames/, "say with -tls-server-name which name the agent's certificate is for"],
+  [
+    /unable to (verify|get)|self.signed|unknown ?issuer/i,
+    "say with -ca-file or -ca-path which CA has signed the agent's certificate",
+  ],
+];
+
+/** Fits after "Cannot reach the Consul agent at ...: ". */
+export function reasonOf(
+  error: unknown,
+  { address, tls }: { readonly address: Address; readonly tls: TransportTls | null },
+): string {
+  const code = (error as { code?: unknown } | null)?.code;
+  const use = address.kind === "tcp" && HUNG_UP.has(code) ? OTHER_PORTS[address.port] : undefined;
+  if (use && address.kind === "tcp") {
+    return `${address.port} is Consul's port for ${use}; ${WANTED}, 8500 or 8501 (HTTPS) unless ` +
+      "configured otherwise";
+  }
+  const known = typeof code === "string" ? REASONS[code] : undefined;
+  if (known) return known;
+  const text = messageOf(error) || String(code ?? "the connection failed");
+  const alert = tls && explainAlert(text, tls);
+  if (alert) return alert;
+  const hint = HINTS.find(([pattern]) => pattern.test(text))?.[1];
+  return hint ? `${text}; ${hint}` : text;
+}

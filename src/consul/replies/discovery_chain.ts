@@ -1,0 +1,163 @@
+/**
+ * The compiled discovery chain of an upstream, asked for as TCP, so that routers and splitters are
+ * gone and a resolver is left.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import { formatDurationMs } from "../../base/mod.ts";
+import type { ChainRequest } from "../agent.ts";
+import type { PollSource } from "../watch/blocking_query.ts";
+import type { Client } from "../http/client.ts";
+import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
+import {
+  count,
+  duration,
+  flag,
+  list,
+  map,
+  object,
+  readReply,
+  replyInvalid,
+  text,
+} from "./schema.ts";
+import type { ChainNode, ChainTarget, DiscoveryChain } from "../types.ts";
+
+/** Consul's own, also where an entry says a negative one, which it does not check. */
+const CONNECT_TIMEOUT_MS = 5_000;
+
+const NodeJson = object({
+  Type: text,
+  Name: text,
+  Resolver: v.nullish(object({
+    ConnectTimeout: duration,
+    Target: text,
+    Failover: v.nullish(object({ Targets: list(v.string()) })),
+  })),
+  LoadBalancer: v.nullish(object({
+    Policy: text,
+    RingHashConfig: v.nullish(object({ MinimumRingSize: count, MaximumRingSize: count })),
+    LeastRequestConfig: v.nullish(object({ ChoiceCount: count })),
+  })),
+});
+
+const TargetJson = object({
+  ID: text,
+  Service: text,
+  ServiceSubset: text,
+  Namespace: text,
+  Partition: text,
+  Datacenter: text,
+  Peer: text,
+  MeshGateway: v.nullish(object({ Mode: text })),
+  Subset: v.nullish(object({ Filter: text, OnlyPassing: flag })),
+  ConnectTimeout: duration,
+  External: flag,
+  SNI: text,
+});
+
+const ChainReply = object({
+  Chain: object({
+    ServiceName: text,
+    Protocol: text,
+    StartNode: text,
+    Nodes: map(NodeJson),
+    Targets: map(TargetJson),
+  }),
+});
+
+export function readChain(json: unknown): DiscoveryChain {
+  const { Chain: chain } = readReply(ChainReply, json, "the discovery chain");
+  const nodes = Object.entries(chain.Nodes ?? {}).map(([id, node]) => [id, toNode(node)] as const);
+  const targets = Object.entries(chain.Targets ?? {})
+    .map(([id, target]) => [id, toTarget(id, target)] as const);
+  return {
+    service: chain.ServiceName,
+    protocol: chain.Protocol || "tcp",
+    startNode: chain.StartNode,
+    nodes: Object.fromEntries(nodes),
+    targets: Object.fromEntries(targets),
+  };
+}
+
+function toNode(node: v.InferOutput<typeof NodeJson>): ChainNode {
+  if (node.Type === "router" || node.Type === "splitter") {
+    return { kind: node.Type, name: node.Name };
+  }
+  if (node.Type !== "resolver" || !node.Resolver) {
+    throw replyInvalid("the discovery chain", `a node has the unknown type ${quote(node.Type)}`);
+  }
+  const { RingHashConfig: ring, LeastRequestConfig: least } = node.LoadBalancer ?? {};
+  return {
+    kind: "resolver",
+    name: node.Name,
+    target: node.Resolver.Target,
+    connectTimeoutMs: timeoutMs(node.Resolver.ConnectTimeout),
+    failoverTargets: node.Resolver.Failover?.Targets ?? [],
+    balancing: {
+      policy: node.LoadBalancer?.Policy ?? "",
+      ...(ring?.MinimumRingSize ? { minimumRingSize: ring.MinimumRingSize } : {}),
+      ...(ring?.MaximumRingSize ? { maximumRingSize: ring.MaximumRingSize } : {}),
+      ...(least?.ChoiceCount ? { choiceCount: least.ChoiceCount } : {}),
+    },
+  };
+}
+
+function toTarget(id: string, target: v.InferOutput<typeof TargetJson>): ChainTarget {
+  return {
+    id,
+    service: target.Service,
+    subset: target.ServiceSubset,
+    namespace: target.Namespace || "default",
+    partition: target.Partition || "default",
+    datacenter: target.Datacenter,
+    peer: target.Peer,
+    meshGatewayMode: target.MeshGateway?.Mode ?? "",
+    filter: target.Subset?.Filter ?? "",
+    onlyPassing: target.Subset?.OnlyPassing ?? false,
+    connectTimeoutMs: timeoutMs(target.ConnectTimeout),
+    external: target.External,
+    sni: target.SNI,
+  };
+}
+
+function timeoutMs(ms: number): number {
+  return ms > 0 ? ms : CONNECT_TIMEOUT_MS;
+}
+
+export function chainSource(client: Client, chain: ChainRequest): PollSource<DiscoveryChain> {
+  const { service, datacenter } = chain;
+  const body = {
+    OverrideProtocol: "tcp",
+    // With a unit: a bare number would be nanoseconds.
+    ...(chain.connectTimeoutMs === undefined
+      ? {}
+      : { OverrideConnectTimeout: formatDurationMs(chain.connectTimeoutMs) }),
+    ...(chain.meshGatewayMode ? { OverrideMeshGateway: { Mode: chain.meshGatewayMode } } : {}),
+  };
+  return {
+    name: `chain ${service}${datacenter ? ` dc=${datacenter}` : ""}`,
+    resource: "chain",
+    critical: false,
+    dropped: false,
+    cursor: "index",
+    async poll(request) {
+      const read = readQuery(client, { stale: true });
+      const query = { "compile-dc": datacenter, ...read.query };
+      const reply = await client.call({
+        resource: "chain",
+        what: `read the discovery chain of ${quote(service)}`,
+        method: "POST",
+        path: `/v1/discovery-chain/${encodeURIComponent(service)}`,
+        body,
+        ...blockingQuery(request, { ...read, query }),
+      });
+      return { value: readChain(reply.json), ...cursorOf(reply) };
+    },
+  };
+}
+
+function quote(name: string): string {
+  return JSON.stringify(name);
+}

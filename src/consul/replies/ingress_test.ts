@@ -1,0 +1,233 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { AgentClient, Seen } from "../../../test/kit/agent_client.ts";
+import {
+  type Asked,
+  eventually,
+  fixture,
+  type Reaction,
+} from "../../../test/kit/scripted_agent.ts";
+import { readGateways } from "../find_sidecar.ts";
+import { readIngressEntry, withIngressEntry } from "./ingress.ts";
+import { readRegistration } from "./registration.ts";
+import type { Registration } from "../types.ts";
+
+const IGW = readRegistration(fixture("agent_service_ingress"), "igw-1");
+
+/** The gateway with `json` as its config entry. */
+const joined = (json: unknown) => withIngressEntry(IGW, readIngressEntry(json, "igw"));
+const db = { Name: "db" };
+const tcp = (fields: object) => ({ Port: 8443, Protocol: "tcp", Services: [db], ...fields });
+
+test("readRegistration() reads an ingress gateway", () => {
+  const { service, bind, upstreams, tls, ingress, warnings } = IGW;
+  assert.deepEqual({ service, bind, upstreams, tls, ingress, warnings }, {
+    service: "igw",
+    bind: { kind: "tcp", host: "127.0.0.9", port: 0 },
+    upstreams: [],
+    tls: { sds_clusters: {} },
+    ingress: { clusters: [{ name: "x" }], meshGatewayMode: "", refused: [] },
+    warnings: [],
+  });
+});
+
+for (
+  const [name, config, clusters] of [
+    ["objects with commas between them", '{"name":"a"},\n{"name":"b"}', ["a", "b"]],
+    ["a list", ' [{"name":"a"}]', ["a"]],
+    ["nothing", "", []],
+  ] as const
+) {
+  test(`readRegistration() takes static clusters written as ${name}`, () => {
+    const { ingress, warnings } = gatewayWith(config);
+    const named = clusters.map((cluster) => ({ name: cluster }));
+    assert.deepEqual([ingress?.clusters, warnings], [named, []]);
+  });
+}
+
+for (const written of ["{", '{"name":"a"} {}', 7, { name: "a" }]) {
+  test(`readRegistration() warns of static clusters like ${JSON.stringify(written)}`, () => {
+    const { ingress, warnings } = gatewayWith(written);
+    assert.deepEqual(ingress?.clusters, []);
+    assert.match(warnings.join(), /envoy_extra_static_clusters_json, which is ignored/);
+  });
+}
+
+function gatewayWith(written: unknown): Registration {
+  const json = fixture("agent_service_ingress") as { readonly Proxy: object };
+  const Proxy = { ...json.Proxy, Config: { envoy_extra_static_clusters_json: written } };
+  return readRegistration({ ...json, Proxy }, "igw-1");
+}
+
+test("withIngressEntry() makes an upstream of a TCP listener", () => {
+  const { upstreams, ingress, warnings } = joined(fixture("config_ingress_gateway"));
+  assert.deepEqual([ingress?.refused, warnings], [[], []]);
+  assert.deepEqual(upstreams, [{
+    id: "ingress:8443/db",
+    kind: "service",
+    name: "db",
+    namespace: "default",
+    partition: "default",
+    peer: "",
+    datacenter: "",
+    bind: { kind: "tcp", host: "127.0.0.9", port: 8443 },
+    meshGatewayMode: "",
+    protocol: "tcp",
+    maxConnections: 5,
+    maxPending: 7,
+    outlier: { maxFailures: 3, enforcingPercent: 50, intervalMs: 10_000 },
+    ingressTls: {
+      enabled: false,
+      index: 0,
+      path: ["ingress-gateway", "igw"],
+      entry: {
+        TLS: { Enabled: false, SDS: { ClusterName: "sds" } },
+        Listeners: [{
+          Port: 8443,
+          TLS: { Enabled: false, SDS: { CertResource: "a" } },
+          Services: [{ Name: "db", Hosts: null, TLS: undefined }],
+        }],
+      },
+    },
+  }]);
+});
+
+for (
+  const [name, defaults, service, want] of [
+    ["nothing", undefined, {}, [undefined, undefined, {}]],
+    ["zeros as nothing", { MaxConnections: 0 }, {
+      MaxPendingRequests: 0,
+      PassiveHealthCheck: { MaxFailures: 2, EnforcingConsecutive5xx: 0 },
+    }, [undefined, undefined, { maxFailures: 2 }]],
+    [
+      "the service's before the defaults",
+      {
+        MaxConnections: 5,
+        MaxPendingRequests: 6,
+        PassiveHealthCheck: { MaxFailures: 1 },
+      },
+      { MaxConnections: 7, PassiveHealthCheck: { Interval: 2e9 } },
+      [7, 6, { intervalMs: 2_000 }],
+    ],
+  ] as const
+) {
+  test(`withIngressEntry() takes limits: ${name}`, () => {
+    const listener = tcp({ Services: [{ ...db, ...service }] });
+    const [upstream] = joined({ Defaults: defaults, Listeners: [listener] }).upstreams;
+    assert.ok(upstream);
+    const { maxConnections, maxPending, outlier } = upstream;
+    assert.deepEqual([maxConnections, maxPending, outlier], want);
+  });
+}
+
+for (
+  const [name, listener, reason] of [
+    ["HTTP", tcp({ Protocol: "HTTP2" }), /^its protocol is http2: HTTP listeners of an ingress/],
+    ["no service", tcp({ Services: [] }), /no service/],
+    ["a service without a name", tcp({ Services: [{}] }), /no service/],
+    ["several services", tcp({ Services: [db, { Name: "api" }] }), /several services/],
+    ["every service", tcp({ Services: [{ Name: "*" }] }), /every service/],
+    ["no port", tcp({ Port: 0 }), /no port/],
+    ["a port twice", tcp({ Port: 80 }), /an earlier listener's/],
+  ] as const
+) {
+  test(`withIngressEntry() refuses a listener with ${name}, and it alone`, () => {
+    const { upstreams, ingress } = joined({
+      Listeners: [tcp({ Port: 80, Protocol: "" }), listener],
+    });
+    assert.deepEqual(upstreams.map(({ id }) => id), ["ingress:80/db"]);
+    const [refusal, ...more] = ingress?.refused ?? [];
+    assert.equal(refusal?.what, `ingress listener ${listener.Port}`);
+    assert.match(refusal?.reason ?? "", reason);
+    assert.deepEqual(more, []);
+  });
+}
+
+for (
+  const [name, gateway, own, enabled] of [
+    ["nowhere", undefined, undefined, false],
+    ["nobody", { Enabled: false }, { Enabled: false }, false],
+    ["the gateway", { Enabled: true }, { Enabled: false }, true],
+    ["the listener", null, { Enabled: true }, true],
+    ["what cannot be read", undefined, { Enabled: "yes" }, true],
+  ] as const
+) {
+  test(`readIngressEntry() finds TLS wanted by ${name}`, () => {
+    const entry = readIngressEntry({ TLS: gateway, Listeners: [tcp({ TLS: own })] }, "igw");
+    assert.equal(entry?.listeners[0]?.tls.enabled, enabled);
+  });
+}
+
+test("withIngressEntry() says that there is no entry", () => {
+  const { upstreams, ingress } = joined(null);
+  assert.deepEqual(upstreams, []);
+  assert.match(ingress?.refused[0]?.reason ?? "", /there is none/);
+});
+
+test("readGateways() goes by kind and name", () => {
+  const service = (Kind: string, ID: string, Service = "igw") => ({ Kind, ID, Service });
+  const services = {
+    b: service("ingress-gateway", "b"),
+    a: service("ingress-gateway", "a", "Other"),
+    c: service("mesh-gateway", "c"),
+    d: service("", "d"),
+  };
+  assert.deepEqual(readGateways(services, ""), ["a", "b"]);
+  assert.deepEqual(readGateways(services, "other"), ["a"]);
+  assert.deepEqual(readGateways(services, "d"), []);
+});
+
+/** An agent whose entry the test sets; long polls of the same hang until `next()`. */
+class Scripted {
+  entry: Reaction = { status: 404, text: "not found", index: 5 };
+  registration: unknown = fixture("agent_service_ingress");
+  hash = "h1";
+
+  readonly answer = ({ path, query }: Asked): Reaction => {
+    if (path.startsWith("/v1/agent/service/")) {
+      if (query.get("hash") === this.hash) return "hang";
+      return { json: this.registration, hash: this.hash };
+    }
+    assert.equal(path, "/v1/config/ingress-gateway/igw");
+    const index = typeof this.entry === "object" ? this.entry.index : undefined;
+    return query.get("index") === String(index) ? "hang" : this.entry;
+  };
+}
+
+test("watchRegistration() tells a gateway with its entry, each time that one changes", async () => {
+  const script = new Scripted();
+  script.entry = "hang";
+  await using client = await AgentClient.start(script.answer);
+  const seen = new Seen<Registration>();
+  const watch = client.agent.watchRegistration("igw-1", seen);
+  await eventually(() => client.script.waiting === 2, "both are asked");
+  assert.deepEqual(seen.values, [], "one without the other is no registration");
+
+  script.entry = { json: { Listeners: [tcp({})] }, index: 6 };
+  client.script.breakAll();
+  const entries = () => seen.values.map(({ upstreams }) => upstreams.map(({ id }) => id));
+  await client.passUntil(() => seen.values.length === 1, { what: "the entry" });
+  assert.deepEqual(entries(), [["ingress:8443/db"]]);
+  script.entry = { status: 404, text: "not found", index: 7 };
+  client.script.breakAll();
+  await client.passUntil(() => seen.values.length === 2, { what: "its end" });
+  assert.deepEqual(entries().at(-1), []);
+
+  script.entry = { status: 403, text: "Permission denied" };
+  client.script.breakAll();
+  await client.passUntil(() => watch.state.lastError?.includes("Permission") === true, {
+    what: "the refusal",
+  });
+  assert.match(watch.state.name, /^registration igw-1: ingress entry igw$/);
+  assert.equal(seen.values.length, 2, "the last entry stays");
+
+  // Another kind altogether: its entry is nobody's business any more.
+  script.registration = fixture("agent_service");
+  script.hash = "h2";
+  client.script.breakAll();
+  await client.passUntil(() => seen.values.length === 3, { what: "the sidecar" });
+  assert.equal(seen.last?.ingress, undefined);
+  assert.equal(client.agent.watchStates().length, 1);
+  watch.stop();
+  assert.deepEqual(client.agent.watchStates(), []);
+});

@@ -1,0 +1,106 @@
+/**
+ * One dialable instance as health and prepared queries list it.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import { count, flag, list, map, object, port, text } from "./schema.ts";
+import type { Instance } from "../types.ts";
+
+const TaggedAddress = object({ Address: text, Port: port });
+
+const InstanceJson = object({
+  Node: object({
+    Node: text,
+    Address: text,
+    Datacenter: text,
+    TaggedAddresses: map(v.string()),
+  }),
+  Service: object({
+    ID: text,
+    Service: text,
+    Address: text,
+    Port: port,
+    Namespace: text,
+    Partition: text,
+    TaggedAddresses: map(TaggedAddress),
+    Weights: v.nullish(object({ Passing: count, Warning: count })),
+    Proxy: v.nullish(object({ DestinationServiceName: text })),
+    Connect: v.nullish(object({ Native: flag })),
+  }),
+  Checks: list(object({ CheckID: text, Type: text, Status: text, Output: text })),
+});
+
+type InstanceRow = v.InferOutput<typeof InstanceJson>;
+type CheckRow = NonNullable<InstanceRow["Checks"]>[number];
+
+export const InstanceList = list(InstanceJson);
+
+/** Those that can be dialled and say whose identity they have, in a stable order. */
+export function toInstances(rows: v.InferOutput<typeof InstanceList>): readonly Instance[] {
+  return (rows ?? [])
+    .map(toInstance)
+    .filter((instance) => instance.service !== "" && instance.host !== "" && instance.port !== 0)
+    .sort((a, b) => compare(a.node, b.node) || compare(a.serviceId, b.serviceId));
+}
+
+function toInstance(row: InstanceRow): Instance {
+  const { Node: node, Service: service } = row;
+  const host = service.Address || node.Address;
+  // Consul's own order: the service's addresses, tagged or not, come before the node's.
+  const wan = service.TaggedAddresses?.["wan"];
+  const checks = row.Checks ?? [];
+  const health = worst(checks.map((check) => check.Status));
+  const nodeWan = service.Address ? "" : node.TaggedAddresses?.["wan"] ?? "";
+  return {
+    node: node.Node,
+    serviceId: service.ID,
+    service: service.Connect?.Native
+      ? service.Service
+      : service.Proxy?.DestinationServiceName ?? "",
+    namespace: service.Namespace || "default",
+    partition: service.Partition || "default",
+    datacenter: node.Datacenter,
+    host,
+    port: service.Port,
+    wanHost: wan?.Address || nodeWan || host,
+    wanPort: wan?.Address && wan.Port ? wan.Port : service.Port,
+    health,
+    ...(health === "critical" && checks.every((check) => isUnchecked(check) || isHealthy(check))
+      ? { unchecked: true }
+      : {}),
+    weights: {
+      passing: service.Weights?.Passing ?? 1,
+      warning: service.Weights?.Warning ?? 1,
+    },
+  };
+}
+
+function worst(statuses: readonly string[]): Instance["health"] {
+  if (statuses.every((status) => status === "passing")) return "passing";
+  // An unknown status is no health that anybody vouches for.
+  return statuses.every((status) => status === "passing" || status === "warning")
+    ? "warning"
+    : "critical";
+}
+
+/**
+ * An agent that restarts sets every check to critical, without output, until it ran again: up to ten
+ * seconds with a sidecar's default check. One that ran says something; TTL and maintenance checks are
+ * set by somebody, who need not.
+ */
+function isUnchecked({ CheckID, Type, Status, Output }: CheckRow): boolean {
+  if (Status !== "critical" || /^_(service|node)_maintenance/.test(CheckID)) return false;
+  // An alias repeats the output of the check it stands for after a sentence of its own.
+  if (Type === "alias") return Output === "" || Output.endsWith("failing: ");
+  return Output === "" && Type !== "" && Type !== "ttl" && Type !== "maintenance";
+}
+
+function isHealthy({ Status }: CheckRow): boolean {
+  return Status === "passing" || Status === "warning";
+}
+
+function compare(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}

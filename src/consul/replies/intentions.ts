@@ -1,0 +1,91 @@
+/**
+ * The rules about who may connect to one destination, in the order in which they are to be tried.
+ * Read with an index always: a cached read without one stops following changes.
+ *
+ * What an L4 proxy cannot judge is settled here as Consul's authorize and Envoy's TCP filter do:
+ * permissions deny; a JWT that an L4 `allow` asks for is not asked for on a TCP service.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import type { Intention, IntentionAction } from "../../policy/mod.ts";
+import type { PollSource } from "../watch/blocking_query.ts";
+import type { Client } from "../http/client.ts";
+import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
+import { count, map, object, readReply, replyInvalid, text } from "./schema.ts";
+import type { Intentions } from "../types.ts";
+
+const IntentionJson = object({
+  SourceNS: text,
+  SourceName: text,
+  SourcePartition: text,
+  SourcePeer: text,
+  SourceSamenessGroup: text,
+  DestinationNS: text,
+  DestinationName: text,
+  Action: text,
+  Permissions: v.nullish(v.array(v.unknown()), []),
+  JWT: v.nullish(v.unknown()),
+  Precedence: count,
+});
+type IntentionJson = v.InferOutput<typeof IntentionJson>;
+
+const MatchReply = map(v.nullable(v.array(IntentionJson)));
+
+/** `name` is the destination as it was asked for. */
+export function readIntentions(json: unknown, name: string): Intentions {
+  const reply = readReply(MatchReply, json, `intentions for ${JSON.stringify(name)}`);
+  const found = reply && Object.hasOwn(reply, name) ? reply[name] : undefined;
+  // Not the answer to our question: taking it for "no rules" could let everybody in.
+  if (found === undefined) {
+    throw replyInvalid(`intentions for ${JSON.stringify(name)}`, "it is about another service");
+  }
+  return (found ?? [])
+    .map(toIntention)
+    // Consul sorts them so; a stable sort makes sure that nothing weaker can come first.
+    .sort((a, b) => b.precedence - a.precedence);
+}
+
+function toIntention(json: IntentionJson): Intention {
+  const namespace = json.SourceNS || "default";
+  const partition = json.SourcePartition || "default";
+  const action = actionOf(json);
+  const peer = json.SourcePeer && ` of peer ${json.SourcePeer}`;
+  const destination = `${json.DestinationNS || "default"}/${json.DestinationName}`;
+  const jwt = json.JWT ? ", JWT is not judged at L4" : "";
+  return {
+    rule: `${namespace}/${json.SourceName}${peer} => ${destination} ` +
+      `(precedence ${json.Precedence}, ${action}${jwt})`,
+    source: { name: json.SourceName, namespace, partition, peer: json.SourcePeer },
+    action,
+    precedence: json.Precedence,
+  };
+}
+
+function actionOf(json: IntentionJson): IntentionAction {
+  if (json.Permissions && json.Permissions.length > 0) return "permissions";
+  // Servers expand sameness groups; one that arrives cannot be resolved here, so it allows nobody.
+  return json.Action === "allow" && !json.SourceSamenessGroup ? "allow" : "deny";
+}
+
+export function intentionsSource(client: Client, service: string): PollSource<Intentions> {
+  return {
+    name: `intentions ${service}`,
+    resource: "intentions",
+    critical: true,
+    dropped: false,
+    cursor: "index",
+    async poll(request) {
+      const read = readQuery(client, { stale: true });
+      const query = { by: "destination", name: service, ...read.query };
+      const reply = await client.call({
+        resource: "intentions",
+        what: `read the intentions for ${JSON.stringify(service)}`,
+        path: "/v1/connect/intentions/match",
+        ...blockingQuery(request, { ...read, query }),
+      });
+      return { value: readIntentions(reply.json, service), ...cursorOf(reply) };
+    },
+  };
+}

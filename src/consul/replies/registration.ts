@@ -1,0 +1,138 @@
+/**
+ * The proxy's own registration, as the agent merged it with the central configuration. Waited on by
+ * content hash; the hash also moves without a change (the order of upstreams, the virtual address), so
+ * lists are sorted here and compared as values.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import { formatDurationMs, ProxyError } from "../../base/mod.ts";
+import type { PollSource } from "../watch/blocking_query.ts";
+import type { Client } from "../http/client.ts";
+import { ProxyConfig } from "./proxy_config.ts";
+import { list, object, port, readReply, replyInvalid, text } from "./schema.ts";
+import type { Registration } from "../types.ts";
+import { toUpstreams, UpstreamJson } from "./upstream.ts";
+
+const LOCAL_CONNECT_TIMEOUT_MS = 5_000;
+const HANDSHAKE_TIMEOUT_MS = 10_000;
+
+const RegistrationReply = object({
+  Kind: text,
+  ID: text,
+  Service: text,
+  Address: text,
+  Port: port,
+  Datacenter: text,
+  Namespace: text,
+  Partition: text,
+  ContentHash: text,
+  Proxy: v.nullish(object({
+    DestinationServiceName: text,
+    LocalServiceAddress: text,
+    LocalServicePort: port,
+    LocalServiceSocketPath: text,
+    Mode: text,
+    Config: v.nullish(v.unknown()),
+    MeshGateway: v.nullish(object({ Mode: text })),
+    Upstreams: list(UpstreamJson),
+  })),
+});
+
+export function readRegistration(json: unknown, proxyId: string): Registration {
+  const what = `proxy ${JSON.stringify(proxyId)}`;
+  const reply = readReply(RegistrationReply, json, what);
+  const proxy = reply.Proxy;
+  const isIngress = reply.Kind === "ingress-gateway";
+  if (!isIngress && reply.Kind !== "connect-proxy" || !proxy) {
+    throw notAProxy(proxyId, reply.Kind);
+  }
+  const service = isIngress ? reply.Service : proxy.DestinationServiceName;
+  if (!service) throw replyInvalid(what, "it names no destination service");
+
+  const warnings: string[] = [];
+  const config = new ProxyConfig(proxy.Config, { where: "The proxy's config", warnings });
+  const meshGatewayMode = proxy.MeshGateway?.Mode ?? "";
+  const clusters = isIngress ? extraClusters(config) : undefined;
+  config.warnOfEnvoyKeys(clusters && EXTRA_CLUSTERS);
+  const bindPort = config.integer("bind_port", 0);
+  const tls = config.raw("postern_tls");
+  return {
+    id: reply.ID,
+    service,
+    proxyService: reply.Service,
+    datacenter: reply.Datacenter,
+    namespace: reply.Namespace || "default",
+    partition: reply.Partition || "default",
+    ...(reply.Namespace || reply.Partition ? { hasTenancy: true } : {}),
+    bind: {
+      kind: "tcp",
+      host: config.text("bind_address") || reply.Address || "0.0.0.0",
+      port: isIngress
+        // Its port is where others look for it; what it listens for is in its config entry.
+        ? 0
+        : bindPort !== undefined && bindPort > 0 && bindPort < 65_536
+        ? bindPort
+        : reply.Port,
+    },
+    local: proxy.LocalServiceSocketPath ? { kind: "unix", path: proxy.LocalServiceSocketPath } : {
+      kind: "tcp",
+      host: proxy.LocalServiceAddress || "127.0.0.1",
+      port: proxy.LocalServicePort,
+    },
+    // What central configuration gives to all proxies means sidecars.
+    mode: isIngress ? "" : proxy.Mode,
+    protocol: config.text("protocol") || "tcp",
+    localConnectTimeoutMs: config.integer("local_connect_timeout_ms", 1) ??
+      LOCAL_CONNECT_TIMEOUT_MS,
+    handshakeTimeoutMs: config.integer("handshake_timeout_ms", 1) ?? HANDSHAKE_TIMEOUT_MS,
+    ...(tls !== undefined && { tls }),
+    ...(isIngress && { ingress: { clusters: clusters ?? [], meshGatewayMode, refused: [] } }),
+    maxInboundConnections: config.integer("max_inbound_connections", 0) ?? 0,
+    upstreams: isIngress ? [] : toUpstreams(proxy.Upstreams ?? [], { meshGatewayMode, warnings }),
+    warnings,
+  };
+}
+
+const EXTRA_CLUSTERS = "envoy_extra_static_clusters_json";
+
+/** Objects with commas between them, with or without a list's brackets; `undefined`: they are not. */
+function extraClusters(config: ProxyConfig): readonly unknown[] | undefined {
+  const written = config.raw(EXTRA_CLUSTERS);
+  if (typeof written !== "string") return undefined;
+  try {
+    const list: unknown = JSON.parse(written.trim().startsWith("[") ? written : `[${written}]`);
+    return Array.isArray(list) ? list : undefined;
+  } catch {
+    return undefined; // Named with the other keys that mean nothing here.
+  }
+}
+
+function notAProxy(proxyId: string, kind: string): ProxyError {
+  const id = JSON.stringify(proxyId);
+  return kind === ""
+    ? new ProxyError("usage", `Cannot run ${id}: it is a service, not a proxy; use -sidecar-for`)
+    : new ProxyError("unsupported", `Cannot run ${id}: proxies of kind ${kind} are not supported`);
+}
+
+export function registrationSource(client: Client, proxyId: string): PollSource<Registration> {
+  return {
+    name: `registration ${proxyId}`,
+    resource: "registration",
+    critical: true,
+    dropped: false,
+    cursor: "hash",
+    async poll({ cursor, waitMs, timeoutMs, signal }) {
+      const reply = await client.call({
+        resource: "registration",
+        what: `read the registration of ${JSON.stringify(proxyId)}`,
+        path: `/v1/agent/service/${encodeURIComponent(proxyId)}`,
+        query: cursor === undefined ? {} : { hash: cursor, wait: formatDurationMs(waitMs) },
+        timeoutMs,
+        signal,
+      });
+      return { value: readRegistration(reply.json, proxyId), cursor: reply.contentHash };
+    },
+  };
+}

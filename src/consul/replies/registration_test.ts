@@ -1,0 +1,237 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ProxyError } from "../../base/mod.ts";
+import { fixture } from "../../../test/kit/scripted_agent.ts";
+import { readRegistration } from "./registration.ts";
+import type { Registration, UpstreamDeclaration } from "../types.ts";
+
+const PROXY = { Kind: "connect-proxy", ID: "web-1-sidecar-proxy", Service: "web-sidecar-proxy" };
+
+function registration(proxy: Record<string, unknown>, rest = {}): Registration {
+  const json = { ...PROXY, ...rest, Proxy: { DestinationServiceName: "web", ...proxy } };
+  return readRegistration(json, "web-1-sidecar-proxy");
+}
+
+function upstream(config: unknown, rest = {}): UpstreamDeclaration {
+  const row = { DestinationName: "db", LocalBindPort: 9191, Config: config, ...rest };
+  const [only] = registration({ Upstreams: [row] }).upstreams;
+  assert.ok(only);
+  return only;
+}
+
+test("readRegistration() reads a minimal sidecar", () => {
+  const got = readRegistration(fixture("agent_service"), "web-1-sidecar-proxy");
+  assert.deepEqual(got, {
+    id: "web-1-sidecar-proxy",
+    service: "web",
+    proxyService: "web-sidecar-proxy",
+    datacenter: "dc1",
+    namespace: "default",
+    partition: "default",
+    bind: { kind: "tcp", host: "127.0.1.3", port: 21200 },
+    local: { kind: "tcp", host: "127.0.0.1", port: 18080 },
+    mode: "",
+    protocol: "tcp",
+    localConnectTimeoutMs: 5000,
+    handshakeTimeoutMs: 10000,
+    maxInboundConnections: 0,
+    upstreams: [{
+      id: "service:default/default/db",
+      kind: "service",
+      name: "db",
+      namespace: "default",
+      partition: "default",
+      peer: "",
+      datacenter: "",
+      bind: { kind: "tcp", host: "127.0.0.1", port: 19191 },
+      meshGatewayMode: "",
+      protocol: "tcp",
+      outlier: {},
+    }],
+    warnings: [],
+  });
+});
+
+test("readRegistration() reads what the agent merged from central configuration", () => {
+  const got = readRegistration(fixture("agent_service_merged"), "web-1-sidecar-proxy");
+  assert.equal(got.localConnectTimeoutMs, 900);
+  assert.equal(got.maxInboundConnections, 77);
+  assert.equal(got.protocol, "http");
+  assert.deepEqual(got.local, { kind: "tcp", host: "127.0.0.5", port: 18080 });
+  assert.deepEqual(got.upstreams.map(({ id }) => id), [
+    "prepared_query:geo-db",
+    "service:default/default/cache?dc=dc2",
+    "service:default/default/db",
+    "service:default/default/peered?peer=east",
+    "service:default/default/sock",
+  ]);
+  const [query, cache, db, , sock] = got.upstreams;
+  assert.deepEqual(db?.outlier, {
+    maxFailures: 3,
+    enforcingPercent: 50,
+    intervalMs: 10_000,
+    baseEjectionMs: 20_000,
+    maxEjectionPercent: 30,
+  });
+  assert.equal(db?.maxConnections, 9);
+  assert.equal(db?.maxPending, undefined, "null is unset");
+  assert.equal(db?.connectTimeoutMs, 50);
+  assert.equal(db?.meshGatewayMode, "none");
+  assert.equal(cache?.maxConnections, 0, "zero allows none");
+  assert.equal(cache?.maxPending, 5);
+  assert.equal(cache?.meshGatewayMode, "remote");
+  assert.deepEqual(sock?.bind, { kind: "unix", path: "/run/up.sock", mode: 0o600 });
+  assert.equal(query?.kind, "prepared_query");
+  assert.equal(query?.meshGatewayMode, "local", "the proxy's own mode counts where none is given");
+  assert.deepEqual(query?.bind, { kind: "tcp", host: "127.0.0.1", port: 19194 });
+});
+
+test("readRegistration() passes over templates of a transparent proxy", () => {
+  const got = readRegistration(fixture("agent_service_tproxy"), "web-1-sidecar-proxy");
+  assert.equal(got.mode, "transparent");
+  assert.deepEqual(got.upstreams, []);
+});
+
+test("readRegistration() sorts upstreams, so their order is no change", () => {
+  const rows = ["b", "a", "c"].map((name, at) => ({
+    DestinationName: name,
+    LocalBindPort: 1 + at,
+  }));
+  const ids = registration({ Upstreams: rows }).upstreams.map(({ name }) => name);
+  assert.deepEqual(ids, ["a", "b", "c"]);
+  assert.deepEqual(registration({ Upstreams: rows.reverse() }).upstreams.map((u) => u.name), ids);
+});
+
+for (
+  const [name, proxy, rest, want] of [
+    ["takes the registered address", {}, { Address: "10.0.0.5", Port: 21000 }, ["10.0.0.5", 21000]],
+    ["binds every address without one", {}, { Port: 21000 }, ["0.0.0.0", 21000]],
+    [
+      "prefers bind_address and bind_port",
+      { Config: { bind_address: "127.0.0.9", bind_port: "21999" } },
+      { Address: "10.0.0.5", Port: 21000 },
+      ["127.0.0.9", 21999],
+    ],
+    ["has no listener without a port", {}, {}, ["0.0.0.0", 0]],
+    ["ignores a bind_port of zero", { Config: { bind_port: 0 } }, { Port: 5 }, ["0.0.0.0", 5]],
+  ] as const
+) {
+  test(`readRegistration() ${name}`, () => {
+    const { bind } = registration(proxy, rest);
+    assert.deepEqual([bind.host, bind.port], want);
+  });
+}
+
+for (
+  const [name, config, want] of [
+    ["numbers as text", { connect_timeout_ms: "1500" }, { connectTimeoutMs: 1500 }],
+    ["a zero timeout as unset", { connect_timeout_ms: 0 }, {}],
+    ["snake_case limits", { limits: { max_connections: "12" } }, { maxConnections: 12 }],
+    ["CamelCase limits", { limits: { MaxPendingRequests: 0 } }, { maxPending: 0 }],
+    ["the documented key of two spellings", {
+      limits: { MaxConnections: 1, max_connections: 2 },
+    }, { maxConnections: 2 }],
+    ["limits that are null", { limits: null }, {}],
+    ["a query interval as text", { prepared_query_interval: "1m30s" }, { queryIntervalMs: 90_000 }],
+    ["a query interval in nanoseconds", { prepared_query_interval: 2_000_000_000 }, {
+      queryIntervalMs: 2_000,
+    }],
+    ["idle and lifetime limits", { idle_timeout_ms: 0, max_connection_lifetime_ms: "60000" }, {
+      idleTimeoutMs: 0,
+      lifetimeMs: 60_000,
+    }],
+    ["passive health in text durations", {
+      passive_health_check: { interval: "5s", max_failures: "2" },
+    }, {
+      outlier: { intervalMs: 5_000, maxFailures: 2 },
+    }],
+    ["passive health that never ejects", {
+      passive_health_check: { enforcing_consecutive_5xx: 0, base_ejection_time: 0 },
+    }, { outlier: { enforcingPercent: 0 } }],
+  ] as const
+) {
+  test(`readRegistration() reads ${name}`, () => {
+    const { connectTimeoutMs, maxConnections, maxPending, queryIntervalMs, ...rest } = upstream(
+      config,
+    );
+    const got = {
+      connectTimeoutMs,
+      maxConnections,
+      maxPending,
+      queryIntervalMs,
+      idleTimeoutMs: rest.idleTimeoutMs,
+      lifetimeMs: rest.lifetimeMs,
+      outlier: rest.outlier,
+    };
+    const none = {
+      connectTimeoutMs: undefined,
+      maxConnections: undefined,
+      maxPending: undefined,
+      queryIntervalMs: undefined,
+      idleTimeoutMs: undefined,
+      lifetimeMs: undefined,
+      outlier: {},
+    };
+    assert.deepEqual(got, { ...none, ...want });
+  });
+}
+
+for (
+  const [name, proxy, pattern] of [
+    [
+      "a number that is none",
+      { Config: { local_connect_timeout_ms: "soon" } },
+      /local_connect_timeout_ms "soon"/,
+    ],
+    ["a negative limit", { Config: { max_inbound_connections: -1 } }, /max_inbound_connections -1/],
+    [
+      "raw Envoy configuration",
+      { Config: { envoy_public_listener_json: "{}" } },
+      /envoy_public_listener_json/,
+    ],
+    ["configuration that is no map", { Config: [1] }, /is no map/],
+    ["an unknown kind of upstream", {
+      Upstreams: [{ DestinationName: "x", DestinationType: "odd", LocalBindPort: 1 }],
+    }, /"x" is ignored: its type "odd"/],
+    ["Envoy configuration of an upstream", {
+      Upstreams: [{ DestinationName: "x", LocalBindPort: 1, Config: { envoy_cluster_json: "{}" } }],
+    }, /Upstream "x" has envoy_cluster_json/],
+    ["a socket mode that is none", {
+      Upstreams: [{ DestinationName: "x", LocalBindSocketPath: "/s", LocalBindSocketMode: "rw" }],
+    }, /LocalBindSocketMode "rw"/],
+  ] as const
+) {
+  test(`readRegistration() warns of ${name}`, () => {
+    const got = registration(proxy);
+    assert.equal(got.warnings.length, 1, got.warnings.join("; "));
+    assert.match(got.warnings[0] ?? "", pattern);
+    assert.equal(got.localConnectTimeoutMs, 5000);
+    assert.equal(got.maxInboundConnections, 0);
+  });
+}
+
+test("readRegistration() gives a socket whose mode cannot be read to nobody else", () => {
+  const { bind } = upstream({}, { LocalBindSocketPath: "/s", LocalBindSocketMode: "999" });
+  assert.deepEqual(bind, { kind: "unix", path: "/s", mode: 0o600 });
+});
+
+for (
+  const [name, json, code, pattern] of [
+    ["the service itself", fixture("agent_service_app"), "usage", /-sidecar-for/],
+    ["a gateway", { Kind: "mesh-gateway", ID: "g", Proxy: {} }, "unsupported", /mesh-gateway/],
+    ["a proxy for nothing", { ...PROXY, Proxy: {} }, "agent_reply_invalid", /destination/],
+    ["a text for a port", { ...PROXY, Port: "x", Proxy: {} }, "agent_reply_invalid", /Port/],
+    ["a port out of range", { ...PROXY, Port: 65536, Proxy: {} }, "agent_reply_invalid", /Port/],
+    ["a list", [], "agent_reply_invalid", /reply/],
+    ["nothing", null, "agent_reply_invalid", /reply/],
+  ] as const
+) {
+  test(`readRegistration() refuses ${name}`, () => {
+    assert.throws(() => readRegistration(json, "x"), (error) => {
+      assert.ok(error instanceof ProxyError);
+      assert.equal(error.code, code);
+      assert.match(error.message, pattern);
+      return true;
+    });
+  });
+}

@@ -1,0 +1,74 @@
+/**
+ * Reading the agent's JSON: one schema per reply, unknown fields ignored. Consul leaves out what is
+ * empty and writes `null` for empty lists, so both mean empty everywhere.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import { issueWords, parseDurationMs, ProxyError } from "../../base/mod.ts";
+
+const MESSAGE_LIMIT = 500;
+
+/** A text; absent and null are `""`. */
+export const text = v.nullish(v.string(), "");
+/** A text that must be there. */
+export const someText = v.pipe(v.string(), v.nonEmpty("must not be empty"));
+export const flag = v.nullish(v.boolean(), false);
+export const port = v.nullish(v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(65535)), 0);
+export const count = v.nullish(v.pipe(v.number(), v.integer()), 0);
+// deno-lint-ignore explicit-module-boundary-types -- the schema is its own type
+export const list = <const S extends v.GenericSchema>(item: S) => v.nullish(v.array(item), []);
+/** An object with at least these keys; a list, which Valibot would let pass, is none. */
+// deno-lint-ignore explicit-module-boundary-types -- the schema is its own type
+export const object = <const E extends v.ObjectEntries>(entries: E) =>
+  v.pipe(v.unknown(), v.check(isMap, "must be an object"), v.object(entries));
+// deno-lint-ignore explicit-module-boundary-types -- the schema is its own type
+export const map = <const S extends v.GenericSchema>(item: S) =>
+  v.nullish(
+    v.pipe(v.unknown(), v.check(isMap, "must be an object"), v.record(v.string(), item)),
+    {},
+  );
+
+/** A moment as Go writes it, as milliseconds. */
+export const moment = v.pipe(
+  v.string(),
+  v.transform((written) => Date.parse(written)),
+  v.number("must be a time"),
+  v.check((ms) => Number.isFinite(ms), "must be a time"),
+);
+
+/** A Go duration text or integer nanoseconds, as milliseconds; absent is 0. */
+export const duration = v.pipe(
+  v.nullish(v.union([v.string(), v.number()]), 0),
+  v.transform(durationMs),
+  v.check((ms) => ms !== undefined, "must be a duration"),
+  v.transform((ms) => ms ?? 0),
+);
+
+/** Milliseconds of a Go duration text or of integer nanoseconds. */
+export function durationMs(written: string | number): number | undefined {
+  if (typeof written === "number") return Number.isFinite(written) ? written / 1e6 : undefined;
+  return written === "" ? 0 : parseDurationMs(written);
+}
+
+/** The checked value, or `agent_reply_invalid` that says what of which reply is wrong. */
+export function readReply<const S extends v.GenericSchema>(
+  schema: S,
+  json: unknown,
+  what: string,
+): v.InferOutput<S> {
+  const result = v.safeParse(schema, json, { abortEarly: true });
+  if (result.success) return result.output;
+  const issue = result.issues[0];
+  throw replyInvalid(what, `${v.getDotPath(issue) ?? "the reply"} ${issueWords(issue)}`);
+}
+
+export function replyInvalid(what: string, fact: string): ProxyError {
+  const message = `Cannot use the agent's answer about ${what}: ${fact}`;
+  return new ProxyError("agent_reply_invalid", message.slice(0, MESSAGE_LIMIT));
+}
+
+function isMap(value: unknown): boolean {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

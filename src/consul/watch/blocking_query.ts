@@ -1,0 +1,299 @@
+/**
+ * The one loop behind every watch: ask, wait for a change, deliver what is new, and after a failure
+ * come back. All the ways in which a long poll can mislead are dealt with here:
+ *
+ * - the first read has no index, and so has the first one after any broken connection: an index that
+ *   is too high (a restarted or replaced agent) would block for the whole wait;
+ * - an index that goes back starts again without;
+ * - an answer is compared by content, since index and hash change without a change;
+ * - a poll that does not return within its wait is given up;
+ * - an index that moves all the time is asked at a limited rate;
+ * - 403 and 404 keep the last value and go on: rights and registrations come back.
+ *
+ * @module
+ */
+
+import { isDeepStrictEqual } from "node:util";
+import {
+  Backoff,
+  type Clock,
+  type ErrorCode,
+  type Log,
+  messageOf,
+  ProxyError,
+  type Random,
+  type Stats,
+} from "../../base/mod.ts";
+import type { WatchHandle, WatchSink, WatchState } from "../agent.ts";
+import type { ConnectionBudget } from "./budget.ts";
+import type { AgentLink } from "../http/link.ts";
+import type { Seat } from "./seat.ts";
+import { TokenBucket } from "./token_bucket.ts";
+import { wakeableSleep } from "./wakeable_sleep.ts";
+
+/**
+ * How long a poll waits at most; each watch asks for a little less, so that they do not wake in step.
+ * The agent drops a wait for health, leaf and roots with its connection. One for rules, chains, config
+ * entries and the registration goes on without us and keeps its place among the 200 connections until
+ * it ends (seen on 1.22.7), so that a proxy restarting in a loop would lock out the whole host.
+ */
+const WAIT_DROPPED_MS = 300_000;
+const WAIT_ABANDONED_MS = 60_000;
+/** A short poll asks to be answered at once, changed or not. */
+const NO_WAIT_MS = 1;
+const LONG_MARGIN_MS = 10_000;
+/** A read without index may have to wait for a leader. */
+const READ_TIMEOUT_MS = 30_000;
+
+/** How long failures may stretch the pause: what is cheap to ask, or mended by hand, is asked sooner. */
+const PAUSE_LIMIT_MS: Partial<Record<ErrorCode, number>> = {
+  agent_unreachable: 10_000,
+  agent_not_found: 15_000,
+  agent_forbidden: 60_000,
+};
+const PAUSE_LIMIT_OTHER_MS = 180_000;
+/** What decides about trust is asked again soon: a deny must not wait for minutes after an outage. */
+const PAUSE_LIMIT_CRITICAL_MS = 5_000;
+
+/** One question and its place in time. */
+export interface PollRequest<T> {
+  /** `X-Consul-Index` or content hash of the last answer; absent: answer at once. */
+  readonly cursor?: string;
+  /** To be sent as `wait` along with a cursor. */
+  readonly waitMs: number;
+  readonly timeoutMs: number;
+  readonly signal: AbortSignal;
+  /** What was delivered last. */
+  readonly previous?: T;
+}
+
+export interface PollAnswer<T> {
+  readonly value: T;
+  /** Absent: the answer cannot be waited on, ask again without. */
+  readonly cursor?: string;
+}
+
+export interface PollSource<T> {
+  /** `leaf web`: for people. */
+  readonly name: string;
+  /** Label of counters: `leaf`. */
+  readonly resource: string;
+  readonly critical: boolean;
+  /** The agent ends the wait when we go; also worth a long poll before those that it does not. */
+  readonly dropped: boolean;
+  /** An index counts up; a hash is only equal or not. */
+  readonly cursor: "index" | "hash";
+  poll(request: PollRequest<T>): Promise<PollAnswer<T>>;
+}
+
+export interface LoopDeps {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  readonly stats: Stats;
+  readonly budget: ConnectionBudget;
+  readonly link: AgentLink;
+}
+
+/** Starts the loop; it runs until the handle is stopped. */
+export function startWatch<T>(
+  source: PollSource<T>,
+  options: { readonly sink: WatchSink<T>; readonly deps: LoopDeps },
+): WatchHandle {
+  const loop = new WatchLoop(source, options);
+  void loop.run();
+  return loop;
+}
+
+class WatchLoop<T> implements WatchHandle {
+  readonly #source: PollSource<T>;
+  readonly #sink: WatchSink<T>;
+  readonly #deps: LoopDeps;
+  readonly #seat: Seat;
+  readonly #stop = new AbortController();
+  readonly #waitMs: number;
+  readonly #bucket: TokenBucket;
+  readonly #backoff: Backoff;
+  readonly #failureCounter;
+  #delivered: { readonly value: T } | undefined;
+  #cursor: string | undefined;
+  #epoch: number;
+  #lastSuccessMs: number | undefined;
+  #failures = 0;
+  #lastError: string | undefined;
+  #lastCode: ErrorCode | undefined;
+  /** Successes since the last failure; two in a row end the backoff. */
+  #streak = 0;
+
+  constructor(
+    source: PollSource<T>,
+    options: { readonly sink: WatchSink<T>; readonly deps: LoopDeps },
+  ) {
+    const { clock, random, stats, budget, link } = options.deps;
+    this.#source = source;
+    this.#sink = options.sink;
+    this.#deps = options.deps;
+    this.#seat = source.critical
+      ? budget.joinCritical()
+      : budget.join({ preferred: source.dropped });
+    const waitMs = source.dropped ? WAIT_DROPPED_MS : WAIT_ABANDONED_MS;
+    this.#waitMs = Math.round(waitMs * (0.8 + 0.2 * random()));
+    this.#bucket = new TokenBucket(
+      source.critical
+        // Rules that change all the time must still close connections within a second.
+        ? { burst: 10, refillMs: 250, clock }
+        : { burst: 5, refillMs: 3_000, clock },
+    );
+    this.#backoff = new Backoff({ baseMs: 1_000, maxMs: PAUSE_LIMIT_OTHER_MS, random });
+    this.#failureCounter = stats.counter(
+      "agent_watch_failures_total",
+      "Failed questions of agent watches",
+      { resource: source.resource },
+    );
+    this.#epoch = link.epoch;
+  }
+
+  get state(): WatchState {
+    return {
+      name: this.#source.name,
+      mode: this.#seat.mode,
+      lastSuccessMs: this.#lastSuccessMs,
+      failures: this.#failures,
+      lastError: this.#lastError,
+    };
+  }
+
+  stop(): void {
+    this.#stop.abort();
+    this.#seat.leave();
+  }
+
+  touch(): void {
+    this.#seat.touch();
+  }
+
+  async run(): Promise<void> {
+    while (!this.#stop.signal.aborted) {
+      try {
+        await this.#round();
+      } catch (error) {
+        if (this.#stop.signal.aborted) return;
+        // Nobody aborts but the one who stops everything.
+        if (error instanceof ProxyError && error.code === "closed") return;
+        await this.#failed(toProxyError(error));
+      }
+    }
+  }
+
+  async #round(): Promise<void> {
+    const turn = await this.#seat.turn();
+    try {
+      const { link } = this.#deps;
+      if (link.epoch !== this.#epoch) this.#cursor = undefined;
+      const epoch = this.#epoch = link.epoch;
+      const waitMs = turn.mode === "long" ? this.#waitMs : NO_WAIT_MS;
+      const timeoutMs = this.#cursor === undefined || turn.mode === "short"
+        ? READ_TIMEOUT_MS
+        // The agent adds up to a sixteenth of the wait.
+        : Math.ceil(waitMs * 17 / 16) + LONG_MARGIN_MS;
+      const answer = await this.#source.poll({
+        ...(this.#cursor === undefined ? {} : { cursor: this.#cursor }),
+        ...(this.#delivered ? { previous: this.#delivered.value } : {}),
+        waitMs,
+        timeoutMs,
+        signal: turn.signal,
+      });
+      if (this.#stop.signal.aborted) return;
+      this.#cursor = link.epoch === epoch ? this.#nextCursor(answer.cursor) : undefined;
+      this.#succeeded(answer.value);
+    } catch (error) {
+      // A long poll that was ended for another watch: not a failure.
+      if (turn.signal.aborted) return;
+      throw error;
+    } finally {
+      turn.release();
+    }
+    // Short turns are paced by the budget.
+    if (turn.mode === "long") await this.#sleep(this.#bucket.take());
+  }
+
+  #nextCursor(next: string | undefined): string | undefined {
+    if (next === undefined || this.#source.cursor === "hash") return next || undefined;
+    const before = this.#cursor;
+    return before !== undefined && Number(next) < Number(before) ? undefined : next;
+  }
+
+  #succeeded(value: T): void {
+    const { clock, link, log } = this.#deps;
+    this.#lastSuccessMs = clock.monotonic();
+    if (this.#lastError !== undefined) {
+      log.debug("agent watch recovered", { watch: this.#source.name });
+      const wasUnreachable = this.#lastCode === "agent_unreachable";
+      this.#lastError = undefined;
+      this.#lastCode = undefined;
+      if (wasUnreachable) link.restored();
+    }
+    this.#failures = 0;
+    if (++this.#streak >= 2) this.#backoff.reset();
+    if (this.#delivered && isDeepStrictEqual(this.#delivered.value, value)) return;
+    this.#delivered = { value };
+    this.#tell(() => this.#sink.onValue(value));
+  }
+
+  async #failed(error: ProxyError): Promise<void> {
+    const { link, log, random } = this.#deps;
+    // Whatever failed, the agent that answers next may count from another index.
+    this.#cursor = undefined;
+    this.#streak = 0;
+    this.#failures++;
+    this.#failureCounter.add(1);
+    // An agent that answers, if only with a refusal, is back: the pauses start again.
+    if (this.#lastCode === "agent_unreachable" && error.code !== this.#lastCode) {
+      this.#backoff.reset();
+    }
+    this.#lastError = error.message;
+    this.#lastCode = error.code;
+    if (error.code === "agent_unreachable") link.lost();
+    const limitMs = PAUSE_LIMIT_MS[error.code] ??
+      (this.#source.critical ? PAUSE_LIMIT_CRITICAL_MS : PAUSE_LIMIT_OTHER_MS);
+    const pauseMs = Math.min(this.#backoff.next(), limitMs * (0.75 + 0.25 * random()));
+    const fields = {
+      watch: this.#source.name,
+      error: error.message,
+      retry_ms: Math.round(pauseMs),
+    };
+    // The one line for people is written by who knows about all watches.
+    log.debug("agent watch failed, the last state stays", fields);
+    this.#tell(() => this.#sink.onError(error));
+    await this.#sleep(pauseMs, { wakeOnRestore: error.code === "agent_unreachable" });
+  }
+
+  async #sleep(ms: number, options?: { readonly wakeOnRestore: boolean }): Promise<void> {
+    if (ms <= 0) return;
+    const { clock, link, random } = this.#deps;
+    const signal = this.#stop.signal;
+    const woken = await wakeableSleep(clock, ms, {
+      signal,
+      ...(options?.wakeOnRestore ? { onWake: (wake) => link.onRestored(wake) } : {}),
+    });
+    // All wake at once; they need not ask at once.
+    if (woken) await wakeableSleep(clock, random() * 500, { signal });
+  }
+
+  #tell(fn: () => void): void {
+    if (this.#stop.signal.aborted) return;
+    try {
+      fn();
+    } catch (error) {
+      this.#deps.log.error("agent watch: its listener failed", {
+        watch: this.#source.name,
+        error: messageOf(error),
+      });
+    }
+  }
+}
+
+function toProxyError(error: unknown): ProxyError {
+  if (error instanceof ProxyError) return error;
+  return new ProxyError("internal", messageOf(error), { cause: error });
+}

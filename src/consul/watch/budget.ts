@@ -1,0 +1,275 @@
+/**
+ * How many connections this proxy keeps to the agent. An agent allows 200 per client address, shared by
+ * every sidecar and tool of the host, and an HTTP/1.1 long poll holds one. So:
+ *
+ * - critical watches (registration, leaf, roots, intentions) always have a long poll of their own;
+ * - a few lanes are kept for short calls: single calls first, then short polls in turn;
+ * - what is left are long polls for the other watches: health first (it changes most, and the agent
+ *   lets go of such a poll at once), then the most recently used ones.
+ *
+ * A watch without a long poll takes its turn with a short one, sooner when it is in use. When the agent
+ * refuses for load, the budget is halved, and grows back by one at a time.
+ *
+ * @module
+ */
+
+import type { Clock, Counter, Gauge, Log, Stats, Timer } from "../../base/mod.ts";
+import { ElasticSeat, left, type Seat, USED_LATELY_MS } from "./seat.ts";
+
+/** Lanes for everything short, of which one is never taken by short polls where there are several. */
+const LANES = 3;
+/** All short polls together come no faster than this. */
+const TURN_GAP_MS = 100;
+const GROW_MS = 30_000;
+const SWAP_MS = 30_000;
+
+export interface BudgetOptions {
+  readonly connections: number;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly stats: Stats;
+}
+
+/** `query`: may take a minute, so only one runs at a time. */
+export type CallKind = "call" | "query";
+
+interface Waiter {
+  readonly kind: "short" | CallKind;
+  /** Not before this, by the monotonic clock. */
+  readonly dueMs: number;
+  readonly start: () => void;
+}
+
+export class ConnectionBudget {
+  readonly #options: BudgetOptions;
+  readonly #seats = new Set<ElasticSeat>();
+  readonly #waiting = new Set<Waiter>();
+  readonly #busy = { short: 0, call: 0, query: 0 };
+  readonly #limitGauge: Gauge;
+  readonly #refusals: Counter;
+  #critical = 0;
+  #limit: number;
+  #lastShortMs = -Infinity;
+  #pumpTimer: Timer | undefined;
+  #growTimer: Timer | undefined;
+  #swapTimer: Timer | undefined;
+
+  constructor(options: BudgetOptions) {
+    this.#options = options;
+    this.#limit = Math.max(1, options.connections);
+    const { stats } = options;
+    this.#limitGauge = stats.gauge("agent_connections_limit", "Connections to the agent in budget");
+    this.#limitGauge.set(this.#limit);
+    this.#refusals = stats.counter(
+      "agent_connections_refused_total",
+      "Times the agent refused load",
+    );
+  }
+
+  get limit(): number {
+    return this.#limit;
+  }
+
+  /** What is in use at this moment, idle kept-alive connections aside. */
+  get inUse(): number {
+    let long = this.#critical;
+    for (const seat of this.#seats) if (seat.holding === "long") long++;
+    return long + this.#busyLanes;
+  }
+
+  /** A watch that always has a connection of its own, whatever the limit. */
+  joinCritical(): Seat {
+    const stop = new AbortController();
+    this.#critical++;
+    this.#assign();
+    return {
+      mode: "long",
+      turn: () =>
+        stop.signal.aborted
+          ? Promise.reject(left())
+          : Promise.resolve({ mode: "long", signal: stop.signal, release: () => {} }),
+      touch: () => {},
+      leave: () => {
+        if (stop.signal.aborted) return;
+        stop.abort();
+        this.#critical--;
+        this.#assign();
+      },
+    };
+  }
+
+  /** A watch that has a long poll while there is one to spare, else takes its turn. */
+  join(options: { readonly preferred: boolean } = { preferred: true }): Seat {
+    const seat = new ElasticSeat({
+      preferred: options.preferred,
+      clock: this.#options.clock,
+      wait: (dueMs, signal) => this.#lane("short", { dueMs, signal }),
+      used: () => this.#scheduleSwap(),
+      left: () => {
+        this.#seats.delete(seat);
+        this.#assign();
+      },
+    });
+    this.#seats.add(seat);
+    this.#assign();
+    return seat;
+  }
+
+  /** Runs one short call in a lane. Waiting for the lane ends with `signal`. */
+  async call<T>(
+    kind: CallKind,
+    options: { readonly signal?: AbortSignal; readonly run: () => Promise<T> },
+  ): Promise<T> {
+    const release = await this.#lane(kind, {
+      dueMs: -Infinity,
+      ...(options.signal ? { signal: options.signal } : {}),
+    });
+    try {
+      return await options.run();
+    } finally {
+      release();
+    }
+  }
+
+  /** The agent refused for load: make do with half, and come back slowly. */
+  refused(): void {
+    this.#refusals.add(1);
+    const limit = Math.max(1, Math.floor(this.#limit / 2));
+    this.#growTimer?.cancel();
+    this.#growTimer = this.#options.clock.after(GROW_MS, () => this.#grow());
+    if (limit === this.#limit) return;
+    this.#options.log.warn("agent refuses connections, budget halved", {
+      from: this.#limit,
+      to: limit,
+    });
+    this.#setLimit(limit);
+  }
+
+  close(): void {
+    for (const timer of [this.#pumpTimer, this.#growTimer, this.#swapTimer]) timer?.cancel();
+    for (const seat of [...this.#seats]) seat.leave();
+  }
+
+  get #busyLanes(): number {
+    return this.#busy.short + this.#busy.call + this.#busy.query;
+  }
+
+  get #lanes(): number {
+    return Math.max(1, Math.min(LANES, this.#limit - this.#critical));
+  }
+
+  #grow(): void {
+    this.#growTimer = undefined;
+    if (this.#limit >= this.#options.connections) return;
+    this.#setLimit(this.#limit + 1);
+    this.#growTimer = this.#options.clock.after(GROW_MS, () => this.#grow());
+  }
+
+  #setLimit(limit: number): void {
+    this.#limit = limit;
+    this.#limitGauge.set(limit);
+    this.#assign();
+  }
+
+  /** Gives the long polls to those used last; who has one keeps it among equals until {@link #swap}. */
+  #assign(): void {
+    const room = Math.max(0, this.#limit - this.#critical - this.#lanes);
+    const order = [...this.#seats].sort((a, b) =>
+      Number(b.preferred) - Number(a.preferred) ||
+      Number(b.mode === "long") - Number(a.mode === "long") ||
+      b.lastUsedMs - a.lastUsedMs
+    );
+    for (const [at, seat] of order.entries()) seat.setMode(at < room ? "long" : "short");
+    this.#pump();
+  }
+
+  #scheduleSwap(): void {
+    this.#swapTimer ??= this.#options.clock.after(SWAP_MS, () => {
+      this.#swapTimer = undefined;
+      this.#swap();
+    });
+  }
+
+  /** One long poll goes from the watch that was used least lately to one in use that has none. */
+  #swap(): void {
+    let loser: ElasticSeat | undefined;
+    let winner: ElasticSeat | undefined;
+    for (const seat of this.#seats) {
+      if (seat.mode === "long" && (!loser || seat.lastUsedMs < loser.lastUsedMs)) loser = seat;
+      if (seat.mode === "short" && (!winner || seat.lastUsedMs > winner.lastUsedMs)) winner = seat;
+    }
+    // Both in use: leave it, an ended long poll costs a connection.
+    if (!loser || !winner || winner.lastUsedMs - loser.lastUsedMs < USED_LATELY_MS) return;
+    if (loser.preferred && !winner.preferred) return;
+    loser.setMode("short");
+    winner.setMode("long");
+    this.#scheduleSwap();
+  }
+
+  /** Waits for a lane; resolves to how to give it back. */
+  #lane(
+    kind: Waiter["kind"],
+    options: { readonly dueMs: number; readonly signal?: AbortSignal },
+  ): Promise<() => void> {
+    const { dueMs, signal } = options;
+    return new Promise((resolve, reject) => {
+      if (signal?.aborted) return reject(left());
+      const onAbort = () => {
+        if (this.#waiting.delete(waiter)) reject(left());
+      };
+      const start = () => {
+        signal?.removeEventListener("abort", onAbort);
+        let released = false;
+        resolve(() => {
+          if (released) return;
+          released = true;
+          this.#busy[kind]--;
+          this.#pump();
+        });
+      };
+      const waiter: Waiter = { kind, dueMs, start };
+      signal?.addEventListener("abort", onAbort);
+      this.#waiting.add(waiter);
+      this.#pump();
+    });
+  }
+
+  #pump(): void {
+    this.#pumpTimer?.cancel();
+    this.#pumpTimer = undefined;
+    for (let next = this.#next(); next; next = this.#next()) {
+      this.#waiting.delete(next);
+      this.#busy[next.kind]++;
+      if (next.kind === "short" && next.dueMs !== -Infinity) {
+        this.#lastShortMs = this.#options.clock.monotonic();
+      }
+      next.start();
+    }
+  }
+
+  /** Whose turn it is now; sets a timer where somebody's time has yet to come. */
+  #next(): Waiter | undefined {
+    if (this.#busyLanes >= this.#lanes) return undefined;
+    const several = this.#lanes > 1 ? this.#lanes - 1 : 1;
+    let best: Waiter | undefined;
+    for (const waiter of this.#waiting) {
+      if (waiter.kind === "short" && this.#busy.short >= several) continue;
+      if (waiter.kind === "query" && this.#busy.query >= 1) continue;
+      if (!best || rank(waiter) < rank(best)) best = waiter;
+      else if (rank(waiter) === rank(best) && waiter.dueMs < best.dueMs) best = waiter;
+    }
+    if (!best || best.kind !== "short" || best.dueMs === -Infinity) return best;
+    const { clock } = this.#options;
+    const startMs = Math.max(best.dueMs, this.#lastShortMs + TURN_GAP_MS);
+    const waitMs = startMs - clock.monotonic();
+    if (waitMs <= 0) return best;
+    this.#pumpTimer?.cancel();
+    this.#pumpTimer = clock.after(waitMs, () => this.#pump());
+    return undefined;
+  }
+}
+
+/** Single calls go first; somebody waits for them. */
+function rank(waiter: Waiter): number {
+  return waiter.kind === "short" ? 1 : 0;
+}

@@ -1,0 +1,219 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { silentLog, Stats } from "../../base/mod.ts";
+import { AgentClient, Seen } from "../../../test/kit/agent_client.ts";
+import { FakeClock, settle } from "../../../test/kit/clock.ts";
+import { eventually, fixture } from "../../../test/kit/scripted_agent.ts";
+import { ConnectionBudget } from "./budget.ts";
+import type { Seat, Turn } from "./seat.ts";
+
+function budgetOf(connections: number): { budget: ConnectionBudget; clock: FakeClock } {
+  const clock = new FakeClock();
+  return {
+    clock,
+    budget: new ConnectionBudget({ connections, clock, log: silentLog, stats: new Stats() }),
+  };
+}
+
+/** Takes turns for ever, each of which is over at once when it is a short one. */
+function take(seat: Seat): { turns: number; ended: number } {
+  const counts = { turns: 0, ended: 0 };
+  const run = async () => {
+    for (;;) {
+      const turn = await seat.turn();
+      counts.turns++;
+      if (turn.mode === "long") {
+        await new Promise<void>((resolve) =>
+          turn.signal.addEventListener("abort", () => resolve(), { once: true })
+        );
+        counts.ended++;
+      }
+      turn.release();
+    }
+  };
+  run().catch(() => {}); // The seat was left.
+  return counts;
+}
+
+test("ConnectionBudget gives everybody a long poll while there are enough", () => {
+  const { budget } = budgetOf(12);
+  const critical = Array.from({ length: 4 }, () => budget.joinCritical());
+  const seats = Array.from({ length: 5 }, () => budget.join());
+  assert.ok([...critical, ...seats].every(({ mode }) => mode === "long"));
+  assert.equal(budget.join().mode, "short", "lanes for calls stay free");
+});
+
+test("ConnectionBudget never lets a critical watch wait", async () => {
+  const { budget } = budgetOf(1);
+  const seats = Array.from({ length: 6 }, () => budget.joinCritical());
+  const turns = await Promise.all(seats.map((seat) => seat.turn()));
+  assert.ok(turns.every(({ mode }) => mode === "long"));
+});
+
+test("ConnectionBudget lets 40 watches take turns within 6 connections, all alike", async () => {
+  const { budget, clock } = budgetOf(6);
+  for (let at = 0; at < 4; at++) take(budget.joinCritical());
+  const counts = Array.from({ length: 40 }, () => take(budget.join()));
+  let most = 0;
+  for (let at = 0; at < 600; at++) {
+    await clock.advance(100);
+    most = Math.max(most, budget.inUse);
+  }
+  assert.ok(most <= 6, `${most} at once`);
+  const turns = counts.map((count) => count.turns);
+  assert.ok(
+    Math.min(...turns) >= 5,
+    `the least served had ${Math.min(...turns)} turns in a minute`,
+  );
+  assert.ok(Math.max(...turns) - Math.min(...turns) <= 1, "nobody is served more than others");
+  budget.close();
+});
+
+test("ConnectionBudget serves watches in use more often", async () => {
+  const { budget, clock } = budgetOf(6);
+  for (let at = 0; at < 4; at++) take(budget.joinCritical());
+  const seats = Array.from({ length: 20 }, () => budget.join());
+  const counts = seats.map(take);
+  for (let at = 0; at < 60; at++) {
+    seats[3]?.touch();
+    await clock.advance(1_000);
+  }
+  const used = counts[3]?.turns ?? 0;
+  const idle = counts[4]?.turns ?? 0;
+  assert.ok(used > 3 * idle, `${used} against ${idle}`);
+  budget.close();
+});
+
+test("ConnectionBudget hands a long poll from an idle watch to one in use", async () => {
+  const { budget, clock } = budgetOf(8);
+  for (let at = 0; at < 4; at++) take(budget.joinCritical());
+  const seats = Array.from({ length: 3 }, () => budget.join());
+  const counts = seats.map(take);
+  assert.deepEqual(seats.map(({ mode }) => mode), ["long", "short", "short"]);
+  seats[2]?.touch();
+  await clock.advance(30_000);
+  assert.deepEqual(seats.map(({ mode }) => mode), ["short", "short", "long"]);
+  assert.equal(counts[0]?.ended, 1, "its long poll was ended");
+  budget.close();
+});
+
+test("ConnectionBudget prefers watches whose polls the agent lets go of", async () => {
+  const { budget, clock } = budgetOf(5);
+  const chains = Array.from({ length: 2 }, () => budget.join({ preferred: false }));
+  assert.deepEqual(chains.map(({ mode }) => mode), ["long", "long"]);
+  const health = Array.from({ length: 2 }, () => budget.join({ preferred: true }));
+  assert.deepEqual(health.map(({ mode }) => mode), ["long", "long"]);
+  assert.deepEqual(chains.map(({ mode }) => mode), ["short", "short"]);
+  chains[0]?.touch();
+  await clock.advance(120_000);
+  assert.deepEqual(health.map(({ mode }) => mode), ["long", "long"], "also when others are in use");
+  for (const seat of health) seat.leave();
+  assert.deepEqual(chains.map(({ mode }) => mode), ["long", "long"]);
+  budget.close();
+});
+
+test("ConnectionBudget lets a watch that lost its long poll ask again at once", async () => {
+  const { budget } = budgetOf(4);
+  const seat = budget.join({ preferred: false });
+  const turn = await seat.turn();
+  assert.equal(turn.mode, "long");
+  budget.join({ preferred: true });
+  assert.equal(turn.signal.aborted, true);
+  turn.release();
+  assert.equal((await seat.turn()).mode, "short");
+  budget.close();
+});
+
+test("ConnectionBudget halves when refused, and grows back one by one", async () => {
+  const { budget, clock } = budgetOf(12);
+  const seats = Array.from({ length: 9 }, () => budget.join());
+  assert.ok(seats.every(({ mode }) => mode === "long"));
+  budget.refused();
+  assert.equal(budget.limit, 6);
+  assert.equal(seats.filter(({ mode }) => mode === "long").length, 3);
+  budget.refused();
+  assert.equal(budget.limit, 3);
+  await clock.advance(29_000);
+  assert.equal(budget.limit, 3);
+  await clock.advance(1_000);
+  assert.equal(budget.limit, 4);
+  await clock.advance(600_000);
+  assert.equal(budget.limit, 12);
+  assert.ok(seats.every(({ mode }) => mode === "long"));
+  assert.equal(clock.pending, 0);
+});
+
+test("ConnectionBudget lets calls pass before short polls, and one slow query at a time", async () => {
+  const { budget } = budgetOf(3);
+  const order: string[] = [];
+  const ends: (() => void)[] = [];
+  const slow = (name: string) => () => {
+    order.push(name);
+    return new Promise<void>((resolve) => ends.push(resolve));
+  };
+  void budget.call("query", { run: slow("query 1") });
+  void budget.call("query", { run: slow("query 2") });
+  void budget.call("call", { run: slow("call 1") });
+  void budget.call("call", { run: slow("call 2") });
+  await settle();
+  assert.deepEqual(order, ["query 1", "call 1", "call 2"]);
+  void budget.call("call", { run: slow("call 3") });
+  ends[1]?.();
+  await settle();
+  assert.equal(order.at(-1), "call 3");
+  ends[0]?.();
+  await settle();
+  assert.equal(order.at(-1), "query 2");
+});
+
+test("ConnectionBudget lets a wait for a lane be given up", async () => {
+  const { budget } = budgetOf(1);
+  void budget.call("call", { run: () => new Promise(() => {}) });
+  const stop = new AbortController();
+  let ran = false;
+  const waiting = budget.call("call", {
+    signal: stop.signal,
+    run: () => Promise.resolve(ran = true),
+  });
+  stop.abort();
+  await assert.rejects(waiting);
+  assert.equal(ran, false);
+});
+
+test("ConnectionBudget gives a short turn again once a long poll came and went", async () => {
+  const { budget } = budgetOf(4);
+  const seat = budget.join();
+  const first: Turn = await seat.turn();
+  assert.equal(first.mode, "long");
+  budget.refused();
+  assert.equal(first.signal.aborted, true);
+  first.release();
+  const second = await seat.turn();
+  assert.equal(second.mode, "short");
+  second.release();
+  const third = seat.turn();
+  seat.leave();
+  await assert.rejects(third);
+});
+
+test("createAgent() keeps 40 upstreams within 6 connections and leaves none out", async () => {
+  await using client = await AgentClient.start((asked) => {
+    const waits = Number(asked.query.get("wait")?.replace("ms", "") ?? 0);
+    if (waits > 1_000) return "hang";
+    return { index: 3, hash: "a", json: asked.path.includes("health") ? [] : fixture("roots") };
+  }, { connections: 6 });
+  const { agent, script } = client;
+  agent.watchRoots(new Seen());
+  const seen = Array.from({ length: 40 }, () => new Seen());
+  for (const [at, sink] of seen.entries()) {
+    agent.watchHealth({ service: `s${at}`, datacenter: "", filter: "" }, sink);
+  }
+  await eventually(() => seen.every(({ values }) => values.length === 1), "every first answer");
+  const asked = (at: number) =>
+    script.asked.filter(({ path }) => path === `/v1/health/connect/s${at}`).length;
+  const all = () => seen.every((_, at) => asked(at) >= 2);
+  await client.passUntil(all, { what: "everybody's second turn", limitMs: 30_000 });
+  assert.ok(script.mostOpen <= 6, `${script.mostOpen} connections`);
+  const second = script.asked.filter(({ path }) => path === "/v1/health/connect/s39")[1];
+  assert.deepEqual([second?.query.get("index"), second?.query.get("wait")], ["3", "1ms"]);
+});

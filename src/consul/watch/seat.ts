@@ -1,0 +1,125 @@
+/**
+ * A watch's place in the connection budget: a long poll of its own, or its turn with a short one.
+ *
+ * @module
+ */
+
+import { type Clock, ProxyError } from "../../base/mod.ts";
+
+/** A short poll comes this long after the one before: used lately, or not. */
+const TURN_USED_MS = 2_000;
+const TURN_IDLE_MS = 10_000;
+export const USED_LATELY_MS = 60_000;
+
+export type SeatMode = "long" | "short";
+
+/** The right to make requests, one after the other, until released. */
+export interface Turn {
+  readonly mode: SeatMode;
+  /** Aborts when the watch stops, or when its long poll goes to another watch. */
+  readonly signal: AbortSignal;
+  release(): void;
+}
+
+/** A watch's place in the budget. */
+export interface Seat {
+  readonly mode: SeatMode;
+  /** Fails with `closed` once the seat is left. */
+  turn(): Promise<Turn>;
+  /** Its data is in use now. */
+  touch(): void;
+  leave(): void;
+}
+
+interface SeatDeps {
+  /** Gets a long poll before those that are not. */
+  readonly preferred: boolean;
+  readonly clock: Clock;
+  readonly wait: (dueMs: number, signal: AbortSignal) => Promise<() => void>;
+  readonly used: () => void;
+  readonly left: () => void;
+}
+
+/** A seat that has a long poll only while there is one to spare. */
+export class ElasticSeat implements Seat {
+  readonly #deps: SeatDeps;
+  readonly #stop = new AbortController();
+  /** Ends what belongs to the present mode: a wait for a lane, or a long poll. */
+  #change = new AbortController();
+  mode: SeatMode = "short";
+  /** The mode of the turn that is taken now. */
+  holding: SeatMode | undefined;
+  lastUsedMs = -Infinity;
+  #lastTurnMs = -Infinity;
+
+  constructor(deps: SeatDeps) {
+    this.#deps = deps;
+  }
+
+  get preferred(): boolean {
+    return this.#deps.preferred;
+  }
+
+  async turn(): Promise<Turn> {
+    for (;;) {
+      if (this.#stop.signal.aborted) throw left();
+      const change = this.#change.signal;
+      const signal = AbortSignal.any([this.#stop.signal, change]);
+      if (this.mode === "long") return this.#take("long", { signal, release: () => {} });
+      try {
+        const release = await this.#deps.wait(this.#dueMs(), signal);
+        // A short poll ends soon by itself, so only stopping ends it early.
+        return this.#take("short", { signal: this.#stop.signal, release });
+      } catch (error) {
+        if (!change.aborted) throw error;
+      }
+    }
+  }
+
+  touch(): void {
+    this.lastUsedMs = this.#deps.clock.monotonic();
+    if (this.mode === "short") this.#deps.used();
+  }
+
+  leave(): void {
+    if (this.#stop.signal.aborted) return;
+    this.#stop.abort();
+    this.#deps.left();
+  }
+
+  setMode(mode: SeatMode): void {
+    if (mode === this.mode) return;
+    this.mode = mode;
+    const before = this.#change;
+    this.#change = new AbortController();
+    before.abort();
+  }
+
+  #dueMs(): number {
+    if (this.#lastTurnMs === -Infinity) return -Infinity;
+    const usedLately = this.#lastTurnMs - this.lastUsedMs < USED_LATELY_MS;
+    return this.#lastTurnMs + (usedLately ? TURN_USED_MS : TURN_IDLE_MS);
+  }
+
+  #take(
+    mode: SeatMode,
+    options: { readonly signal: AbortSignal; readonly release: () => void },
+  ): Turn {
+    this.holding = mode;
+    return {
+      mode,
+      signal: options.signal,
+      release: () => {
+        this.holding = undefined;
+        // A turn that was cut short has brought nothing: the next one need not wait.
+        if (!options.signal.aborted) this.#lastTurnMs = this.#deps.clock.monotonic();
+        options.release();
+      },
+    };
+  }
+}
+
+/** How a wait ends when its watch is stopped. */
+export function left(): ProxyError {
+  return new ProxyError("closed", "The watch was stopped");
+}

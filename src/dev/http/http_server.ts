@@ -1,0 +1,249 @@
+/**
+ * A small HTTP/1.1 server on plain sockets. The agent needs what a server library hides: a reply on a
+ * connection that has asked nothing, header names exactly as Consul writes them, bodies that end too
+ * early, replies that never come, and the same on every runtime. Routing is left to the caller.
+ *
+ * @module
+ */
+
+import { Buffer } from "node:buffer";
+import { messageOf } from "../../base/mod.ts";
+import type { Connection, Engine, Listener } from "../../net/mod.ts";
+import { type Head, headLength, MAX_HEAD_BYTES, parseHead, readChunked } from "./http_parse.ts";
+
+const MAX_BODY_BYTES = 8 * 1024 * 1024;
+
+export interface DevRequest {
+  readonly method: string;
+  /** Still percent-encoded. */
+  readonly path: string;
+  readonly query: URLSearchParams;
+  /** Names in lower case. */
+  readonly headers: ReadonlyMap<string, string>;
+  readonly body: Uint8Array;
+  readonly remoteAddress: string;
+  /** Calls `fn` once when the caller has gone; a poll that waits must stop then. */
+  onGone(fn: () => void): void;
+}
+
+export interface DevReply {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string | Uint8Array;
+  /** `cut`: the connection ends in the middle of the body. `hang`: no reply at all. */
+  readonly fault?: "cut" | "hang" | undefined;
+}
+
+export interface HttpServerOptions {
+  readonly engine: Engine;
+  readonly host: string;
+  readonly maxConnectionsPerClient: number;
+  readonly handle: (request: DevRequest) => Promise<DevReply>;
+  readonly onError: (message: string) => void;
+}
+
+const TOO_MANY =
+  "Your IP is issuing too many concurrent connections, please rate limit your calls\n";
+const TOO_MANY_REPLY = "HTTP/1.1 429 Too Many Requests\r\nContent-Type: text/plain\r\n" +
+  `Content-Length: ${TOO_MANY.length}\r\nConnection: close\r\n\r\n${TOO_MANY}`;
+
+const REASONS: Readonly<Record<number, string>> = {
+  200: "OK",
+  400: "Bad Request",
+  401: "Unauthorized",
+  403: "Forbidden",
+  404: "Not Found",
+  405: "Method Not Allowed",
+  413: "Request Entity Too Large",
+  429: "Too Many Requests",
+  500: "Internal Server Error",
+  503: "Service Unavailable",
+};
+
+/** Listens on one address; can be stopped and started again on the same port. */
+export class HttpServer {
+  readonly #options: HttpServerOptions;
+  readonly #open = new Set<Connection>();
+  readonly #refused = new Set<Connection>();
+  readonly #perClient = new Map<string, number>();
+  #listener: Listener | undefined;
+  #port = 0;
+
+  constructor(options: HttpServerOptions) {
+    this.#options = options;
+  }
+
+  get port(): number {
+    return this.#port;
+  }
+
+  /** Open connections, refused ones not counted. */
+  get connections(): number {
+    return this.#open.size;
+  }
+
+  async start(port: number): Promise<void> {
+    const { engine, host } = this.#options;
+    const address = { kind: "tcp", host, port } as const;
+    const listener = await engine.listen(
+      { address, reusePort: false },
+      (connection) => this.#accept(connection),
+    );
+    this.#listener = listener;
+    if (listener.address.kind === "tcp") this.#port = listener.address.port;
+  }
+
+  /** Ends the listener and every connection at once, as a killed agent does. */
+  stop(): void {
+    this.#listener?.close();
+    this.#listener = undefined;
+    for (const connection of [...this.#open, ...this.#refused]) connection.reset();
+  }
+
+  #accept(connection: Connection): void {
+    const client = connection.remote.slice(0, connection.remote.lastIndexOf(":"));
+    const count = this.#perClient.get(client) ?? 0;
+    if (count >= this.#options.maxConnectionsPerClient) return this.#refuse(connection);
+    this.#perClient.set(client, count + 1);
+    this.#open.add(connection);
+    const caller = new Caller(connection, client, this.#options);
+    connection.events = {
+      onData: (chunk) => caller.push(chunk),
+      onEnd: () => caller.ended(),
+      onDrain: () => {},
+      onClose: () => {
+        this.#open.delete(connection);
+        const left = (this.#perClient.get(client) ?? 1) - 1;
+        if (left > 0) this.#perClient.set(client, left);
+        else this.#perClient.delete(client);
+        caller.gone();
+      },
+    };
+  }
+
+  /** Nothing is read before the refusal: the caller may not have asked anything yet. */
+  #refuse(connection: Connection): void {
+    this.#refused.add(connection);
+    connection.events = {
+      onData: () => {},
+      onEnd: () => connection.close(),
+      onDrain: () => {},
+      onClose: () => void this.#refused.delete(connection),
+    };
+    connection.write(Buffer.from(TOO_MANY_REPLY));
+    connection.end();
+  }
+}
+
+/** One caller: requests are answered one after the other, in order. */
+class Caller {
+  readonly #connection: Connection;
+  readonly #client: string;
+  readonly #options: HttpServerOptions;
+  #pending: Uint8Array = new Uint8Array(0);
+  #busy = false;
+  #gone: (() => void)[] = [];
+  #isGone = false;
+  #hasEnded = false;
+
+  constructor(connection: Connection, client: string, options: HttpServerOptions) {
+    this.#connection = connection;
+    this.#client = client;
+    this.#options = options;
+  }
+
+  push(chunk: Uint8Array): void {
+    this.#pending = this.#pending.length === 0 ? chunk : Buffer.concat([this.#pending, chunk]);
+    if (this.#pending.length > MAX_BODY_BYTES + MAX_HEAD_BYTES) return this.#refuse(413);
+    if (!this.#busy) this.#next();
+  }
+
+  /** The caller sends no more: what waits is answered now, then it ends. */
+  ended(): void {
+    this.#hasEnded = true;
+    this.#release();
+    if (!this.#busy) this.#connection.close();
+  }
+
+  gone(): void {
+    this.#isGone = true;
+    this.#release();
+  }
+
+  #release(): void {
+    const callbacks = this.#gone;
+    this.#gone = [];
+    for (const fn of callbacks) fn();
+  }
+
+  #refuse(status: number): void {
+    const line = `HTTP/1.1 ${status} ${REASONS[status] ?? ""}`;
+    this.#connection.write(Buffer.from(`${line}\r\nConnection: close\r\n\r\n`));
+    this.#connection.end();
+  }
+
+  #next(): void {
+    const end = headLength(this.#pending);
+    if (end < 0) {
+      if (this.#pending.length > MAX_HEAD_BYTES) this.#refuse(400);
+      return;
+    }
+    const head = parseHead(this.#pending.subarray(0, end));
+    if (!head) return this.#refuse(400);
+    let body: Uint8Array;
+    let used: number;
+    if (head.chunked) {
+      const read = readChunked(this.#pending.subarray(end));
+      if (read === "more") return;
+      if (read === "bad") return this.#refuse(400);
+      body = read.body;
+      used = end + read.used;
+    } else {
+      if (head.contentLength > MAX_BODY_BYTES) return this.#refuse(413);
+      used = end + head.contentLength;
+      if (this.#pending.length < used) return;
+      body = this.#pending.subarray(end, used);
+    }
+    this.#pending = this.#pending.subarray(used);
+    this.#busy = true;
+    this.#answer(head, body).catch((error) => {
+      this.#options.onError(`${head.method} ${head.target}: ${messageOf(error)}`);
+      this.#refuse(500);
+    });
+  }
+
+  async #answer(head: Head, body: Uint8Array): Promise<void> {
+    const mark = head.target.indexOf("?");
+    const reply = await this.#options.handle({
+      method: head.method,
+      path: mark < 0 ? head.target : head.target.slice(0, mark),
+      query: new URLSearchParams(mark < 0 ? "" : head.target.slice(mark + 1)),
+      headers: head.headers,
+      body,
+      remoteAddress: this.#client,
+      onGone: (fn) => this.#isGone || this.#hasEnded ? fn() : void this.#gone.push(fn),
+    });
+    this.#gone = [];
+    if (this.#isGone || reply.fault === "hang") return;
+    this.#write(reply, head);
+    this.#busy = false;
+    if (this.#pending.length > 0) this.#next();
+  }
+
+  #write(reply: DevReply, head: Head): void {
+    const body = typeof reply.body === "string" ? Buffer.from(reply.body) : reply.body;
+    let text = `HTTP/1.1 ${reply.status} ${REASONS[reply.status] ?? "Status"}\r\n`;
+    for (const [name, value] of Object.entries(reply.headers)) text += `${name}: ${value}\r\n`;
+    text += `Content-Length: ${body.length}\r\n`;
+    if (!head.keepAlive) text += "Connection: close\r\n";
+    const start = Buffer.from(text + "\r\n");
+    const isCut = reply.fault === "cut";
+    const sent = head.method === "HEAD"
+      ? new Uint8Array(0)
+      : isCut
+      ? body.subarray(0, Math.floor(body.length / 2))
+      : body;
+    this.#connection.write(Buffer.concat([start, sent]));
+    if (!head.keepAlive || isCut || this.#hasEnded) this.#connection.end();
+  }
+}

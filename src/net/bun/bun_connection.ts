@@ -1,0 +1,149 @@
+/**
+ * An open stream on one of Bun's sockets, plain or TLS.
+ *
+ * @module
+ */
+
+import { formatAddress, messageOf } from "../../base/mod.ts";
+import type { BunSocket } from "./bun_types.ts";
+import type { SocketOwner } from "./bun_owner.ts";
+import { type Connection, type ConnectionEvents, ignoredEvents } from "../port.ts";
+import { alertWords } from "../tls_words.ts";
+
+export class BunConnection implements Connection, SocketOwner {
+  events: ConnectionEvents = ignoredEvents;
+  readonly #socket: BunSocket;
+  #remote: string | undefined;
+  #unsent: Uint8Array[] | undefined;
+  #ending: "half" | "both" | undefined;
+  #peerEnded = false;
+  #broken = false;
+  #closed = false;
+  #alert = "";
+
+  /** Takes the socket over from whoever owned it. */
+  constructor(socket: BunSocket, remote?: string) {
+    this.#socket = socket;
+    this.#remote = remote;
+    socket.data = this;
+  }
+
+  get remote(): string {
+    return this.#remote ??= remoteOf(this.#socket);
+  }
+
+  get bufferedBytes(): number {
+    return this.#unsent?.reduce((sum, chunk) => sum + chunk.length, 0) ?? 0;
+  }
+
+  write(chunk: Uint8Array): boolean {
+    if (this.#unsent === undefined) {
+      const sent = this.#socket.write(chunk);
+      if (sent === chunk.length) return true;
+      // Gone already: its close follows, and nothing can be kept for it.
+      if (sent < 0 || this.#closed) return true;
+      chunk = chunk.subarray(sent);
+      this.#unsent = [];
+    }
+    this.#unsent.push(chunk);
+    return false;
+  }
+
+  end(): void {
+    if (this.#closed || this.#ending) return;
+    this.#ending = "half";
+    if (!this.#unsent) this.#finish();
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#ending = "both";
+    if (!this.#unsent) this.#finish();
+  }
+
+  reset(): void {
+    if (this.#closed) return;
+    this.#unsent = undefined;
+    this.#socket.terminate();
+  }
+
+  pause(): void {
+    if (!this.#closed) this.#socket.pause();
+  }
+
+  resume(): void {
+    if (!this.#closed) this.#socket.resume();
+  }
+
+  received(chunk: Uint8Array): void {
+    this.events.onData(chunk);
+  }
+
+  drained(): void {
+    const unsent = this.#unsent;
+    if (!unsent) return;
+    while (unsent.length > 0) {
+      const chunk = unsent[0] as Uint8Array;
+      const sent = this.#socket.write(chunk);
+      if (sent < chunk.length) {
+        if (sent > 0) unsent[0] = chunk.subarray(sent);
+        return;
+      }
+      unsent.shift();
+    }
+    this.#unsent = undefined;
+    if (this.#ending) this.#finish();
+    else this.events.onDrain();
+  }
+
+  peerEnded(): void {
+    if (this.#peerEnded) return;
+    this.#peerEnded = true;
+    this.events.onEnd();
+  }
+
+  /** A handler threw, or the socket broke: either way nothing more can be trusted to pass. */
+  broke(error: Error): void {
+    this.#broken = true;
+    this.#alert = alertWords(messageOf(error));
+    this.reset();
+  }
+
+  closed(error: Error | undefined): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    const broken = this.#broken || error !== undefined || this.#unsent !== undefined;
+    this.#unsent = undefined;
+    // Where our own half had ended first, Bun tells the peer's end only through the close.
+    if (!broken && this.#ending === "half") this.peerEnded();
+    this.events.onClose(broken, this.#alert);
+    this.events = ignoredEvents;
+  }
+
+  #finish(): void {
+    if (this.#ending === "both" || this.#peerEnded) this.#socket.end();
+    else this.#socket.shutdown();
+  }
+}
+
+/** `127.0.0.1:40312`, or `unix`. Each look at an address or port is a system call. */
+export function remoteOf(socket: BunSocket): string {
+  const host = socket.remoteAddress;
+  if (!host) return "unix";
+  return formatAddress({ kind: "tcp", host, port: socket.remotePort ?? 0 });
+}
+
+/** Silence before the kernel probes a connection. */
+const KEEP_ALIVE_MS = 15_000;
+
+/** With or without a port; a unix socket has no address. */
+const ON_THIS_HOST = /^(?:127\.|::1$|\[::1\]|localhost$|unix$)/;
+
+/**
+ * Has the kernel look after a peer that may vanish without a word; one on this host cannot. Nagle's
+ * algorithm is off already: Bun does that for every socket.
+ */
+export function keepAlive(socket: BunSocket, host: string): void {
+  if (ON_THIS_HOST.test(host)) return;
+  socket.setKeepAlive(true, KEEP_ALIVE_MS);
+}

@@ -1,0 +1,71 @@
+/**
+ * One datagram to a unix socket, which no runtime offers: through the C library where the runtime can
+ * call it (Bun on Linux). Used to tell systemd how the process is.
+ *
+ * @module
+ */
+
+import { Buffer } from "node:buffer";
+import { openCLibrary } from "../linux/c_library.ts";
+
+/** `unsupported`: this runtime or system cannot, whatever the path. */
+export type DatagramResult = "sent" | "failed" | "unsupported";
+
+interface CLibrary {
+  socket(family: number, type: number, protocol: number): number;
+  sendto(
+    fd: number,
+    data: Uint8Array,
+    length: number,
+    flags: number,
+    address: Uint8Array,
+    addressLength: number,
+  ): number | bigint;
+  close(fd: number): number;
+}
+
+const AF_UNIX = 1;
+const SOCK_DGRAM = 2;
+const SOCK_CLOEXEC = 0o2000000;
+/** MSG_NOSIGNAL and MSG_DONTWAIT: neither die nor wait for a receiver that does not read. */
+const SEND_FLAGS = 0x4000 | 0x40;
+/** Size of `sun_path`. */
+const PATH_LIMIT = 108;
+
+let library: CLibrary | null | undefined;
+
+/** Sends `text` to the socket at `path`; `@name` is an abstract one. Never throws. */
+export function sendUnixDatagram(path: string, text: string): DatagramResult {
+  library ??= openLibrary() ?? null;
+  if (!library) return "unsupported";
+  const address = socketAddress(path);
+  const data = Buffer.from(text);
+  if (!address || data.length === 0) return "failed";
+  const fd = library.socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return "failed";
+  try {
+    const sent = library.sendto(fd, data, data.length, SEND_FLAGS, address, address.length);
+    return Number(sent) === data.length ? "sent" : "failed";
+  } finally {
+    library.close(fd);
+  }
+}
+
+function openLibrary(): CLibrary | undefined {
+  return openCLibrary<CLibrary>({
+    socket: { args: ["i32", "i32", "i32"], returns: "i32" },
+    sendto: { args: ["i32", "ptr", "usize", "i32", "ptr", "u32"], returns: "i64" },
+    close: { args: ["i32"], returns: "i32" },
+  });
+}
+
+/** `sockaddr_un`, or `undefined` for a path that does not fit or is neither absolute nor abstract. */
+function socketAddress(path: string): Uint8Array | undefined {
+  const isAbstract = path.startsWith("@");
+  if (!isAbstract && !path.startsWith("/")) return undefined;
+  const name = Buffer.from(isAbstract ? `\0${path.slice(1)}` : `${path}\0`);
+  // Linux takes an abstract name as long as the field; a path needs its ending zero.
+  if (name.length < 2 || name.length > PATH_LIMIT) return undefined;
+  const family = new Uint8Array(new Uint16Array([AF_UNIX]).buffer);
+  return Buffer.concat([family, name]);
+}

@@ -1,0 +1,188 @@
+/**
+ * The port on Bun's native sockets. Credentials are chosen per connection at the TLS upgrade, so a
+ * rotation needs no new listener. With `node.ts` the only file that names a runtime.
+ *
+ * @module
+ */
+
+import { createHash } from "node:crypto";
+import { BunConnection, keepAlive } from "./bun_connection.ts";
+import { Accepted, type BunServerTls } from "./bun_accepted.ts";
+import { Dialling } from "./bun_dialling.ts";
+import { NativeListener } from "./bun_listener.ts";
+import { releaseCodePages } from "../linux/code_pages.ts";
+import { DIAL_HANDLER, STREAM_HANDLER } from "./bun_owner.ts";
+import type { BunRuntime, BunSocketHandler, BunTlsOptions } from "./bun_types.ts";
+import { clearStaleSocket } from "../listen.ts";
+import { needsRoots } from "../peer_check.ts";
+import {
+  type AcceptedConnection,
+  type ClientTls,
+  DEFAULT_CIPHER_SUITES,
+  type Dial,
+  type DialHandler,
+  type DialOptions,
+  type Engine,
+  type Listener,
+  type ListenOptions,
+  type PeerCheck,
+  type TlsMaterial,
+} from "../port.ts";
+import { tlsFault } from "../tls_fault.ts";
+
+interface BunClientTls extends ClientTls {
+  readonly peerCheck: PeerCheck;
+  readonly options: BunTlsOptions;
+}
+
+/** Clients that are accepted in a row; of those that shake hands Bun serves five in a turn. */
+const PLAIN_ROW = 64;
+const SECURE_ROW = 4;
+const TLS_VERSION = { "TLSv1.2": 0x0303, "TLSv1.3": 0x0304 } as const;
+
+/** The engine for this process, or undefined where it does not run on Bun. */
+export function bunEngine(): Engine | undefined {
+  const bun = (globalThis as { Bun?: BunRuntime }).Bun;
+  return bun && createBunEngine(bun);
+}
+
+function createBunEngine(bun: BunRuntime): Engine {
+  return {
+    name: `bun ${bun.version}`,
+    listen: async (options, onConnection) => {
+      let listener: NativeListener | undefined;
+      const handler: BunSocketHandler = {
+        ...STREAM_HANDLER,
+        open(socket) {
+          listener?.accepting();
+          const connection = new BunConnection(socket);
+          keepAlive(socket, connection.remote);
+          onConnection(connection);
+          listener?.accepted();
+        },
+      };
+      return listener = await listen(bun, options, { longestRow: PLAIN_ROW, socket: handler });
+    },
+    listenSecure: (options, onAccepted) => listenSecure(bun, options, onAccepted),
+    dial: (options, handler) => dial(bun, options, handler),
+    trim(options) {
+      bun.gc(true);
+      bun.shrink();
+      if (options?.shared) releaseCodePages();
+    },
+    serverTls: (material): BunServerTls => ({
+      kind: "server",
+      peerCheck: material.peerCheck,
+      options: {
+        ...commonTls(material),
+        requestCert: material.peerCheck !== "ignored",
+        rejectUnauthorized: material.peerCheck === "checked",
+      },
+    }),
+    tlsFault,
+    clientTls: (material, { serverName }): BunClientTls => ({
+      kind: "client",
+      peerCheck: material.peerCheck,
+      options: {
+        ...commonTls(material),
+        serverName,
+        // Bun insists on the host name when it enforces; mesh leaves carry none. The chain's verdict
+        // is read in the handshake callback instead, and nothing is sent before it was.
+        rejectUnauthorized: false,
+      },
+    }),
+  };
+}
+
+/**
+ * Bun keeps one context, with its ticket keys, for equal options. Roots that it is not told of tell apart
+ * contexts all the same, as the passphrase that a key which is not encrypted has no use for: a session
+ * made under one validation is not resumed under another.
+ */
+function commonTls(material: TlsMaterial): BunTlsOptions {
+  const roots = material.rootPems.join("\n");
+  const suites = material.cipherSuites.length ? material.cipherSuites : DEFAULT_CIPHER_SUITES;
+  return {
+    ...(material.certPem && { cert: material.certPem, key: material.keyPem }),
+    ...(needsRoots(material) ? { ca: roots } : { passphrase: sha256(roots) }),
+    ciphers: suites.join(":"),
+    minVersion: TLS_VERSION[material.minVersion],
+    maxVersion: TLS_VERSION[material.maxVersion],
+  };
+}
+
+async function listenSecure(
+  bun: BunRuntime,
+  options: ListenOptions,
+  onAccepted: (accepted: AcceptedConnection) => void,
+): Promise<Listener> {
+  let listener: NativeListener | undefined;
+  const onChooser = () => listener?.defer();
+  const handler: BunSocketHandler = {
+    open(socket) {
+      listener?.accepting();
+      const accepted = new Accepted(socket, onChooser);
+      keepAlive(socket, accepted.remote);
+      onAccepted(accepted);
+      accepted.handedOut();
+      listener?.accepted();
+    },
+    // No `data`: it would see the ciphertext. A drain handler satisfies the API.
+    drain() {},
+  };
+  // Only a client that a chooser is to decide about is held as a plain socket, and can close as one:
+  // others do not pay for being told of it.
+  return listener = await listen(bun, options, {
+    longestRow: SECURE_ROW,
+    socket: handler,
+    deferredSocket: {
+      ...handler,
+      close: (socket, error) => (socket.data as Accepted | undefined)?.rawClosed(error),
+    },
+  });
+}
+
+async function listen(
+  bun: BunRuntime,
+  options: ListenOptions,
+  clients: ConstructorParameters<typeof NativeListener>[2],
+): Promise<NativeListener> {
+  const { address } = options;
+  if (address.kind === "unix") await clearStaleSocket(address.path);
+  return new NativeListener(bun, options, clients);
+}
+
+function dial(bun: BunRuntime, options: DialOptions, handler: DialHandler): Dial {
+  const { address, tls, ticket } = options;
+  const { options: tlsOptions, peerCheck } = (tls as BunClientTls | undefined) ?? {};
+  const dialling = new Dialling({ address, peerCheck, ticket }, handler);
+  const { onTicket } = handler;
+  connect(bun, {
+    ...(address.kind === "unix"
+      ? { unix: address.path }
+      : { hostname: address.host, port: address.port }),
+    allowHalfOpen: true,
+    ...(tlsOptions && { tls: tlsOptions }),
+    data: dialling,
+    socket: onTicket
+      ? { ...DIAL_HANDLER, session: (_socket, ticket) => onTicket.call(handler, ticket) }
+      : DIAL_HANDLER,
+  }).catch((error: unknown) => dialling.connectFailed(error));
+  return dialling;
+}
+
+/** What it minds about TLS settings Bun throws at once; a dial tells of it later, as of everything. */
+function connect(
+  bun: BunRuntime,
+  options: Parameters<BunRuntime["connect"]>[0],
+): Promise<unknown> {
+  try {
+    return bun.connect(options);
+  } catch (error) {
+    return Promise.reject(error);
+  }
+}
+
+function sha256(text: string): string {
+  return createHash("sha256").update(text).digest("hex");
+}

@@ -1,0 +1,168 @@
+/**
+ * A listening socket of Bun that can be told to let its clients wait.
+ *
+ * @module
+ */
+
+import type { BindAddress } from "../../base/mod.ts";
+import { lengthenBacklog } from "../linux/backlog.ts";
+import { served } from "./bun_owner.ts";
+import type { BunListener, BunRuntime, BunSocketHandler } from "./bun_types.ts";
+import { deferAccept } from "../linux/defer_accept.ts";
+import { findWatch, park, report, unpark, type Watch } from "../linux/epoll.ts";
+import { listenError, UnixSocketFile } from "../listen.ts";
+import type { Listener, ListenOptions } from "../port.ts";
+
+export class NativeListener implements Listener {
+  readonly address: BindAddress;
+  readonly #bind: () => Bound;
+  readonly #deferredSocket: BunSocketHandler;
+  #bound: Bound | undefined;
+  #watch: Watch | undefined;
+  /** Accepted in a row, with no event of an open socket in between. */
+  #row = 0;
+  readonly #longestRow: number;
+  #servedBefore = 0;
+  #breathing = false;
+  /** Where the socket is while it is paused. */
+  #parked: number | undefined;
+  #deferred = false;
+  #state: "open" | "paused" | "closed" = "open";
+
+  /**
+   * `longestRow`: clients that are accepted before others are served; `deferredSocket`: callbacks in
+   * place of `socket` once {@link defer} was called.
+   */
+  constructor(
+    bun: BunRuntime,
+    options: ListenOptions,
+    { longestRow, socket, deferredSocket = socket }: {
+      readonly longestRow: number;
+      readonly socket: BunSocketHandler;
+      readonly deferredSocket?: BunSocketHandler | undefined;
+    },
+  ) {
+    this.#longestRow = longestRow;
+    const { address, reusePort } = options;
+    this.#bound = bind(bun, { address, reusePort }, socket);
+    const { port } = this.#bound.native;
+    this.address = address.kind === "unix" ? address : { ...address, port };
+    this.#deferredSocket = deferredSocket;
+    const current = () => this.#deferred ? deferredSocket : socket;
+    this.#bind = () => bind(bun, { address: this.address, reusePort }, current());
+  }
+
+  get keepsWaiting(): boolean {
+    const { fd } = this.#bound?.native ?? {};
+    this.#watch ??= fd === undefined ? undefined : findWatch(fd);
+    return this.#watch !== undefined;
+  }
+
+  /**
+   * To be called around each client: the runtime accepts as long as any wait, and in a storm of them
+   * would serve no open socket, nor notice that one is closed.
+   */
+  accepting(): void {
+    if (served.count !== this.#servedBefore) this.#row = 0;
+  }
+
+  accepted(): void {
+    // What this one ended is no event that was waited for.
+    this.#servedBefore = served.count;
+    if (++this.#row < this.#longestRow || this.#state !== "open" || !this.keepsWaiting) return;
+    this.#row = 0;
+    this.pause();
+    this.#breathing = true;
+    setImmediate(() => {
+      if (this.#breathing) this.resume();
+    });
+  }
+
+  pause(): void {
+    // Longer than for a breath, if it is one.
+    this.#breathing = false;
+    if (this.#state !== "open") return;
+    this.#state = "paused";
+    if (this.keepsWaiting && this.#watch && report(this.#watch, false)) {
+      this.#parked = park(this.#watch);
+      return;
+    }
+    // Where the kernel cannot be told, nobody listens meanwhile: clients are refused, not left waiting.
+    this.#watch = undefined;
+    this.#stop();
+  }
+
+  resume(): void {
+    this.#breathing = false;
+    if (this.#state !== "paused") return;
+    this.#unpark();
+    if (this.#watch) report(this.#watch, true);
+    else this.#bound = this.#bind();
+    this.#deferAccept();
+    this.#state = "open";
+  }
+
+  /** From now on clients are handed out once they have spoken, where the kernel can do that. */
+  defer(): void {
+    if (this.#deferred) return;
+    this.#deferred = true;
+    this.#bound?.native.reload({ socket: this.#deferredSocket });
+    this.#deferAccept();
+  }
+
+  #deferAccept(): void {
+    if (!this.#deferred || !this.#bound || this.address.kind === "unix") return;
+    deferAccept(this.#bound.native.fd);
+  }
+
+  #unpark(): void {
+    if (this.#watch && this.#parked !== undefined) unpark(this.#watch, this.#parked);
+    this.#parked = undefined;
+  }
+
+  close(): void {
+    this.#unpark();
+    this.#state = "closed";
+    this.#stop();
+  }
+
+  #stop(): void {
+    this.#bound?.native.stop(false);
+    this.#bound?.file?.remove();
+    this.#bound = undefined;
+  }
+}
+
+interface Bound {
+  readonly native: BunListener;
+  readonly file: UnixSocketFile | undefined;
+}
+
+function bind(
+  bun: BunRuntime,
+  { address, reusePort }: ListenOptions,
+  socket: BunSocketHandler,
+): Bound {
+  let file: UnixSocketFile | undefined;
+  let native: BunListener | undefined;
+  try {
+    if (address.kind === "unix") file = new UnixSocketFile(address);
+    native = address.kind === "tcp"
+      ? bun.listen({
+        hostname: address.host,
+        port: address.port,
+        reusePort,
+        exclusive: !reusePort,
+        allowHalfOpen: true,
+        socket,
+      })
+      : bun.listen({ unix: file?.path ?? address.path, allowHalfOpen: true, socket });
+    lengthenBacklog(native.fd);
+    file?.publish();
+  } catch (error) {
+    file?.discard();
+    native?.stop(false);
+    throw listenError(address, error);
+  }
+  return { native, file };
+}

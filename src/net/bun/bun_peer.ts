@@ -1,0 +1,75 @@
+/**
+ * What a peer showed on one of Bun's sockets.
+ *
+ * @module
+ */
+
+import { messageOf } from "../../base/mod.ts";
+import type { BunTlsError } from "./bun_owner.ts";
+import type { BunSocket } from "./bun_types.ts";
+import { complaintOf } from "../peer_check.ts";
+import type { PeerCheck, PresentedPeer } from "../port.ts";
+import { presentedCertificates } from "./session.ts";
+
+/** Bun checks a host name where Consul has none; any other complaint is about the chain. */
+const HOST_NAME_ERROR = "ERR_TLS_CERT_ALTNAME_INVALID";
+
+/** Verdicts on certificates, by the names that Node gives to OpenSSL's. */
+const VERDICTS: ReadonlySet<string> = new Set([
+  HOST_NAME_ERROR,
+  "UNABLE_TO_GET_ISSUER_CERT",
+  "UNABLE_TO_GET_ISSUER_CERT_LOCALLY",
+  "UNABLE_TO_VERIFY_LEAF_SIGNATURE",
+  "UNABLE_TO_DECODE_ISSUER_PUBLIC_KEY",
+  "DEPTH_ZERO_SELF_SIGNED_CERT",
+  "SELF_SIGNED_CERT_IN_CHAIN",
+  "CERT_SIGNATURE_FAILURE",
+  "CERT_NOT_YET_VALID",
+  "CERT_HAS_EXPIRED",
+  "CERT_CHAIN_TOO_LONG",
+  "CERT_UNTRUSTED",
+  "CERT_REJECTED",
+  "INVALID_CA",
+  "INVALID_PURPOSE",
+  "PATH_LENGTH_EXCEEDED",
+]);
+
+/**
+ * Did the handshake of a connection that we dialled go through, whoever it was with? Bun tells of a
+ * certificate that it minds as of a handshake that broke, and shows a leaf in both cases: also that of a
+ * server which could not prove to have its key. Anything but a verdict on the certificate broke it.
+ */
+export function wentThrough(success: boolean, error: BunTlsError | null): boolean {
+  return success || VERDICTS.has(error?.code ?? "");
+}
+
+/** What a peer showed; what costs something is looked up when asked for. */
+export class BunPeer implements PresentedPeer {
+  readonly leaf: Uint8Array | undefined;
+  readonly reason: string;
+  readonly #socket: BunSocket;
+
+  constructor(socket: BunSocket, check: PeerCheck, error: BunTlsError | null) {
+    this.#socket = socket;
+    this.leaf = socket.getPeerX509Certificate()?.raw;
+    const complaint = check === "checked" && error?.code !== HOST_NAME_ERROR ? error : null;
+    this.reason = complaintOf(check, this.leaf, complaint ? messageOf(complaint) : "");
+  }
+
+  get accepted(): boolean {
+    return this.reason === "";
+  }
+
+  chain(): readonly Uint8Array[] {
+    const session = this.#socket.getSession();
+    return session ? presentedCertificates(session) : [];
+  }
+
+  get version(): string {
+    return this.#socket.getTLSVersion();
+  }
+
+  get resumed(): boolean {
+    return this.#socket.isSessionReused();
+  }
+}

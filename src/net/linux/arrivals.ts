@@ -1,0 +1,162 @@
+/**
+ * Looks at what a client has sent without taking it, and tells when more comes. Bun reads a socket as
+ * soon as it watches it, and what was read cannot be given to a TLS handshake any more; so the waiting
+ * is done by an epoll descriptor of our own, one for all clients, looked at in turns while anybody
+ * waits. Only on Linux, where the C library can be called.
+ *
+ * @module
+ */
+
+import process from "node:process";
+import { systemClock, type Timer } from "../../base/mod.ts";
+import { CLIENT_HELLO_LIMIT_BYTES } from "../../wire/mod.ts";
+import { openCLibrary } from "./c_library.ts";
+
+interface CLibrary {
+  recv(fd: number, buffer: Uint8Array, size: number, flags: number): number;
+  epoll_create1(flags: number): number;
+  epoll_ctl(epoll: number, operation: number, fd: number, event: Uint8Array): number;
+  epoll_wait(epoll: number, events: Uint8Array, limit: number, timeoutMs: number): number;
+  close(fd: number): number;
+}
+
+const MSG_PEEK = 0x02;
+const MSG_DONTWAIT = 0x40;
+const EPOLL_CLOEXEC = 0x80000;
+const EPOLL_CTL_ADD = 1;
+const EPOLL_CTL_DEL = 2;
+const EPOLLIN = 0x1;
+const EPOLLERR = 0x8;
+const EPOLLHUP = 0x10;
+const EPOLLRDHUP = 0x2000;
+/** Each arrival is told once, so that half a message does not keep the thread busy. */
+const EPOLLET = 0x80000000;
+
+/** Events of one look. More wait for the next one. */
+const BATCH = 256;
+/** The first message mostly comes right after the connection; silence is looked at ever less often. */
+const SHORTEST_MS = 1;
+const LONGEST_MS = 20;
+
+/** `peerEnded`: it ended its half or broke the connection, whatever it sent before. */
+export type Arrived = (peerEnded: boolean) => void;
+
+/** The structure is packed on x86-64 and only there. */
+const DATA_AT = process.arch === "x64" ? 4 : 8;
+const EVENT_BYTES = DATA_AT + 8;
+
+const buffer = new Uint8Array(CLIENT_HELLO_LIMIT_BYTES);
+let library: CLibrary | null | undefined;
+
+function cLibrary(): CLibrary | undefined {
+  library ??= openCLibrary<CLibrary>({
+    recv: { args: ["i32", "ptr", "usize", "i32"], returns: "i32" },
+    epoll_create1: { args: ["i32"], returns: "i32" },
+    epoll_ctl: { args: ["i32", "i32", "i32", "ptr"], returns: "i32" },
+    epoll_wait: { args: ["i32", "ptr", "i32", "i32"], returns: "i32" },
+    close: { args: ["i32"], returns: "i32" },
+  }) ?? null;
+  return library ?? undefined;
+}
+
+/**
+ * What has arrived and was not read, {@link CLIENT_HELLO_LIMIT_BYTES} at most; good until the next call.
+ * Empty: the peer ended its half. Undefined: nothing yet, or the connection broke.
+ */
+export function peek(fd: number): Uint8Array | undefined {
+  const size = cLibrary()?.recv(fd, buffer, buffer.length, MSG_PEEK | MSG_DONTWAIT) ?? -1;
+  return size < 0 ? undefined : buffer.subarray(0, size);
+}
+
+/** Takes what {@link peek} would show: a socket closed with unread bytes breaks its connection. */
+export function discard(fd: number): void {
+  cLibrary()?.recv(fd, buffer, buffer.length, MSG_DONTWAIT);
+}
+
+/** Everybody that waits on this thread; over, with its descriptor, when nobody does any more. */
+class Arrivals {
+  readonly #library: CLibrary;
+  readonly #epoll: number;
+  readonly #waiting = new Map<number, Arrived>();
+  readonly #events = new Uint8Array(BATCH * EVENT_BYTES);
+  #lastId = 0;
+  #timer: Timer | undefined;
+  #delayMs = SHORTEST_MS;
+
+  private constructor(library: CLibrary, epoll: number) {
+    this.#library = library;
+    this.#epoll = epoll;
+  }
+
+  /** Undefined when no descriptor is left. */
+  static open(library: CLibrary): Arrivals | undefined {
+    const epoll = library.epoll_create1(EPOLL_CLOEXEC);
+    return epoll < 0 ? undefined : new Arrivals(library, epoll);
+  }
+
+  /** An id for {@link remove}; undefined when the kernel would not watch it. */
+  add(fd: number, arrived: Arrived): number | undefined {
+    // Not the descriptor: a closed one's number is soon another connection's.
+    const id = this.#lastId = this.#lastId % 0xffff_ffff + 1;
+    const event = new DataView(new ArrayBuffer(EVENT_BYTES));
+    event.setUint32(0, (EPOLLIN | EPOLLRDHUP | EPOLLET) >>> 0, true);
+    event.setUint32(DATA_AT, id, true);
+    const bytes = new Uint8Array(event.buffer);
+    if (this.#library.epoll_ctl(this.#epoll, EPOLL_CTL_ADD, fd, bytes) !== 0) {
+      this.#closeIfIdle();
+      return undefined;
+    }
+    this.#waiting.set(id, arrived);
+    this.#lookIn(SHORTEST_MS);
+    return id;
+  }
+
+  /** `fd` is -1 when it was closed: the kernel has forgotten it then. */
+  remove(id: number, fd: number): void {
+    if (!this.#waiting.delete(id)) return;
+    if (fd >= 0) this.#library.epoll_ctl(this.#epoll, EPOLL_CTL_DEL, fd, this.#events);
+    this.#closeIfIdle();
+  }
+
+  #closeIfIdle(): void {
+    if (this.#waiting.size > 0) return;
+    this.#timer?.cancel();
+    this.#library.close(this.#epoll);
+    if (arrivals === this) arrivals = undefined;
+  }
+
+  #lookIn(delayMs: number): void {
+    if (this.#timer && this.#delayMs <= delayMs) return;
+    this.#timer?.cancel();
+    this.#delayMs = delayMs;
+    this.#timer = systemClock.after(delayMs, () => this.#look());
+  }
+
+  #look(): void {
+    this.#timer = undefined;
+    const count = this.#library.epoll_wait(this.#epoll, this.#events, BATCH, 0);
+    const events = new DataView(this.#events.slice(0, Math.max(count, 0) * EVENT_BYTES).buffer);
+    for (let at = 0; at < events.byteLength; at += EVENT_BYTES) {
+      const ended = (events.getUint32(at, true) & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) !== 0;
+      this.#waiting.get(events.getUint32(at + DATA_AT, true))?.(ended);
+    }
+    if (this.#waiting.size === 0) return;
+    this.#lookIn(count > 0 ? SHORTEST_MS : Math.min(this.#delayMs * 2, LONGEST_MS));
+  }
+}
+
+let arrivals: Arrivals | undefined;
+
+/** Stops telling; the descriptor as it is then, or -1. */
+export type Unwatch = (fd: number) => void;
+
+/** Tells of everything that arrives from now on, what is there already included; undefined: cannot. */
+export function watchArrivals(fd: number, arrived: Arrived): Unwatch | undefined {
+  const functions = cLibrary();
+  if (!functions) return undefined;
+  const all = arrivals ?? Arrivals.open(functions);
+  const id = all?.add(fd, arrived);
+  if (!all || id === undefined) return undefined;
+  arrivals = all;
+  return (now) => all.remove(id, now);
+}

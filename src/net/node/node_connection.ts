@@ -1,0 +1,186 @@
+/**
+ * A stream of `node:net`, or of `node:tls` on top of one, as a {@link Connection}. Two things must not
+ * be left to a TLS socket of Deno 2.9: its `write` gives no backpressure, but its callback does, so
+ * bytes are counted until theirs has come; and its `pause` goes on reading into memory and can lose the
+ * end, so the transport below it is stopped instead.
+ *
+ * @module
+ */
+
+import type * as net from "node:net";
+import { formatAddress, messageOf } from "../../base/mod.ts";
+import { type Connection, type ConnectionEvents, ignoredEvents } from "../port.ts";
+import { alertWords } from "../tls_words.ts";
+
+/** Unsent bytes at which `write` asks its caller to stop. */
+const HIGH_WATER_BYTES = 256 * 1024;
+const KEEP_ALIVE_MS = 15_000;
+
+/** The handle below a socket; not public, but where the runtime keeps what it does not say aloud. */
+interface Handle {
+  readStart?(): unknown;
+  readStop?(): unknown;
+  /** Of a TLS handle: its transport is over, in whatever way. */
+  emitEof?(): void;
+}
+
+export interface NodeConnectionOptions {
+  /** What {@link Connection.remote} says. */
+  readonly remote: string;
+  /** The TCP socket, where `socket` is the TLS one above it. */
+  readonly raw?: net.Socket | undefined;
+}
+
+export class NodeConnection implements Connection {
+  events: ConnectionEvents = ignoredEvents;
+  readonly remote: string;
+  readonly #socket: net.Socket;
+  readonly #raw: net.Socket;
+  /** Came while paused: at most what one read had brought. */
+  readonly #held: Uint8Array[] = [];
+  #unsentBytes = 0;
+  #paused = false;
+  #asked = false;
+  #ended = false;
+  #peerEnded = false;
+  #toldEnd = false;
+  #closed = false;
+  #broken = false;
+  #alert = "";
+
+  constructor(socket: net.Socket, { remote, raw = socket }: NodeConnectionOptions) {
+    this.#socket = socket;
+    this.#raw = raw;
+    this.remote = remote;
+    raw.setKeepAlive?.(true, KEEP_ALIVE_MS);
+    if (raw !== socket) onTransportOver(socket, () => this.#break());
+    socket.on("data", (chunk: Uint8Array) => {
+      if (this.#paused || this.#held.length > 0) this.#held.push(chunk);
+      else this.events.onData(chunk);
+    });
+    socket.on("end", () => {
+      this.#peerEnded = true;
+      this.#deliver();
+    });
+    // What broke may still be open: a TLS socket of Deno goes on after a record it cannot read.
+    const broke = (error: Error) => {
+      this.#alert ||= alertWords(messageOf(error));
+      this.#break();
+    };
+    socket.on("error", broke);
+    if (raw !== socket) socket.on("_tlsError", broke);
+    socket.on("close", (hadError: boolean) => {
+      this.#closed = true;
+      // A whole message that nobody resumed for is still one: its owner has the close to go by.
+      this.events.onClose(hadError || this.#broken, this.#alert);
+      this.events = ignoredEvents;
+    });
+  }
+
+  get bufferedBytes(): number {
+    return this.#unsentBytes;
+  }
+
+  write(chunk: Uint8Array): boolean {
+    if (this.#closed || this.#ended || this.#broken) return true;
+    const size = chunk.length;
+    this.#unsentBytes += size;
+    this.#socket.write(chunk, () => this.#sent(size));
+    if (this.#unsentBytes < HIGH_WATER_BYTES) return true;
+    this.#asked = true;
+    return false;
+  }
+
+  end(): void {
+    if (this.#closed || this.#ended) return;
+    this.#ended = true;
+    this.#socket.end();
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#ended = true;
+    // The peer may never end its half: once ours is out, nothing more is read.
+    if (this.#socket.writableFinished) this.#socket.destroy();
+    else this.#socket.end(() => this.#socket.destroy());
+  }
+
+  #break(): void {
+    this.#broken = true;
+    this.reset();
+  }
+
+  reset(): void {
+    if (this.#closed) return;
+    this.#ended = true;
+    resetSocket(this.#raw);
+    if (this.#raw !== this.#socket) this.#socket.destroy();
+  }
+
+  pause(): void {
+    if (this.#closed || this.#paused) return;
+    this.#paused = true;
+    if (this.#raw === this.#socket) this.#socket.pause();
+    else handleOf(this.#raw)?.readStop?.();
+  }
+
+  resume(): void {
+    if (this.#closed || !this.#paused) return;
+    this.#paused = false;
+    if (this.#raw === this.#socket) this.#socket.resume();
+    else handleOf(this.#raw)?.readStart?.();
+    // Not from within the call: its caller may still be writing what came before.
+    if (this.#held.length > 0 || this.#peerEnded) queueMicrotask(() => this.#deliver());
+  }
+
+  /** What was held, in order, and the end after it, unless paused again meanwhile. */
+  #deliver(): void {
+    while (!this.#paused && this.#held.length > 0) {
+      const chunk = this.#held[0] as Uint8Array;
+      this.#held.shift();
+      this.events.onData(chunk);
+    }
+    if (this.#paused || !this.#peerEnded || this.#toldEnd || this.#broken) return;
+    this.#toldEnd = true;
+    this.events.onEnd();
+  }
+
+  #sent(size: number): void {
+    this.#unsentBytes -= size;
+    if (!this.#asked || this.#unsentBytes >= HIGH_WATER_BYTES / 2) return;
+    this.#asked = false;
+    if (!this.#ended && !this.#closed) this.events.onDrain();
+  }
+}
+
+/**
+ * Deno tells a TLS socket of a reset, or of a FIN that no close_notify came before, as of an orderly
+ * end: the bytes may be cut short then. Calls `broke` instead, until the returned function is called.
+ */
+export function onTransportOver(socket: net.Socket, broke: () => void): () => void {
+  const handle = handleOf(socket);
+  const orderly = handle?.emitEof;
+  if (!handle || !orderly) return () => {};
+  const stream = socket as { readonly _readableState?: { readonly ended: boolean } };
+  handle.emitEof = () => {
+    if (stream._readableState?.ended === false) broke();
+    else orderly.call(handle);
+  };
+  return () => void (handle.emitEof = orderly);
+}
+
+/** RST where the runtime can send one. */
+export function resetSocket(socket: net.Socket): void {
+  if (typeof socket.resetAndDestroy === "function") socket.resetAndDestroy();
+  else socket.destroy();
+}
+
+export function remoteOf(socket: net.Socket): string {
+  const { remoteAddress, remotePort } = socket;
+  if (!remoteAddress || !remotePort) return "unix";
+  return formatAddress({ kind: "tcp", host: remoteAddress, port: remotePort });
+}
+
+function handleOf(socket: net.Socket): Handle | undefined {
+  return (socket as { readonly _handle?: Handle | null })._handle ?? undefined;
+}

@@ -1,0 +1,48 @@
+/**
+ * What a peer showed on a TLS socket of `node:tls`, and whether its suite was offered at all.
+ *
+ * @module
+ */
+
+import type * as tls from "node:tls";
+import { complaintOf } from "../peer_check.ts";
+import type { PeerCheck, PresentedPeer } from "../port.ts";
+
+/** Deno offers and takes all suites it knows, whatever it is told; those not asked for end here. */
+export function suiteRefused(socket: tls.TLSSocket, suites: readonly string[]): string {
+  if (suites.length === 0 || socket.getProtocol() === "TLSv1.3") return "";
+  const { name } = socket.getCipher();
+  return suites.includes(name) ? "" : `the cipher suite ${name} is not among those configured`;
+}
+
+interface PeerCertificate {
+  readonly raw?: Uint8Array;
+  readonly issuerCertificate?: PeerCertificate;
+}
+
+/** `verdict`: what the library minded, `""` where nothing. */
+export function peerOf(
+  socket: tls.TLSSocket,
+  check: PeerCheck,
+  verdict: string,
+): PresentedPeer {
+  const shown = socket.getPeerCertificate(true) as PeerCertificate;
+  const reason = complaintOf(check, shown.raw, verdict);
+  return {
+    accepted: reason === "",
+    reason,
+    leaf: shown.raw,
+    chain() {
+      const chain: Uint8Array[] = [];
+      let last = shown;
+      // A self-signed certificate is its own issuer; 32 is more than any sane chain.
+      while (last.issuerCertificate && last.issuerCertificate !== last && chain.length < 32) {
+        last = last.issuerCertificate;
+        if (last.raw) chain.push(last.raw);
+      }
+      return chain;
+    },
+    version: socket.getProtocol() ?? "",
+    resumed: socket.isSessionReused?.() ?? false,
+  };
+}

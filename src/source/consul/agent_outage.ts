@@ -1,0 +1,56 @@
+/**
+ * An agent that cannot be reached fails every watch at once: that is one trouble, told once when it
+ * begins and once when all watches have come through it.
+ *
+ * @module
+ */
+
+import type { Clock, Log } from "../../base/mod.ts";
+import type { Failing } from "../source.ts";
+
+export interface AgentOutageOptions {
+  readonly clock: Clock;
+  readonly log: Log;
+  /** For what happened lately. */
+  readonly onEvent: (kind: "unreachable" | "recovered", detail: string) => void;
+}
+
+export class AgentOutage {
+  readonly #options: AgentOutageOptions;
+  #sinceMs: number | undefined;
+
+  constructor(options: AgentOutageOptions) {
+    this.#options = options;
+  }
+
+  /** `failing` are all that fail now. `serving`: there is a last good state. */
+  look(failing: readonly Failing[], { serving }: { readonly serving: boolean }): void {
+    const { clock, log, onEvent } = this.#options;
+    const outage = failing.find(isOutage);
+    if (outage && this.#sinceMs === undefined) {
+      this.#sinceMs = outage.sinceMs;
+      const fields = { code: outage.code, error: outage.message };
+      if (serving) log.warn("agent not reached, last good state stays", fields);
+      else log.warn("agent not reached, nothing can be served yet", fields);
+      onEvent("unreachable", outage.message);
+    } else if (!outage && this.#sinceMs !== undefined) {
+      const after_ms = clock.now() - this.#sinceMs;
+      this.#sinceMs = undefined;
+      log.info("agent reached again", { after_ms });
+      onEvent("recovered", `after ${after_ms} ms`);
+    }
+  }
+}
+
+export function isOutage({ code }: Failing): boolean {
+  return code === "agent_unreachable";
+}
+
+/** For people: several watches that an outage makes fail are one. */
+export function joinOutage(failing: readonly Failing[]): readonly Failing[] {
+  const lost = failing.filter(isOutage);
+  const [first, ...others] = lost;
+  if (!first || others.length === 0) return failing;
+  const sinceMs = Math.min(...lost.map((one) => one.sinceMs));
+  return [{ ...first, watch: "agent", sinceMs }, ...failing.filter((one) => !isOutage(one))];
+}

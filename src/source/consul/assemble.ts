@@ -1,0 +1,304 @@
+/**
+ * One whole snapshot from everything known at the moment, or what it still lacks. Pure: time, the last
+ * snapshot and what must be remembered between calls are arguments. A part that is new but unusable is
+ * refused by name and the old part stays.
+ *
+ * @module
+ */
+
+import type { Leaf, Registration, Roots } from "../../consul/mod.ts";
+import type { HeldSecrets } from "../../secrets/mod.ts";
+import { closedByRefusal } from "./closed_by_refusal.ts";
+import { type CredentialPlans, NO_PLANS } from "./credential_plans.ts";
+import { earliest, Grace } from "./grace.ts";
+import { intentionsFor, refusedIntentions } from "./intentions.ts";
+import type { CredentialsVerdict, JudgeCredentials } from "./judge_credentials.ts";
+import type { Known } from "./known.ts";
+import { DEFAULT_TLS_DIRECTION, judgeMeshTls } from "./mesh_tls.ts";
+import {
+  keyInForce,
+  NOTHING_HELD,
+  type OwnCredentials,
+  ownCredentials,
+  warmingShown,
+} from "../own_credentials.ts";
+import { keepPart, keepRecord, sameContent } from "../../snapshot/mod.ts";
+import type {
+  CredentialsPart,
+  InboundPart,
+  PolicyPart,
+  Refusal,
+  Snapshot,
+  TlsPart,
+} from "../../snapshot/mod.ts";
+import { assembleUpstreams } from "./upstreams.ts";
+
+/** What one call leaves for the next. */
+export interface Memory {
+  /** The last snapshot, also a restored one. */
+  readonly snapshot: Snapshot | undefined;
+  /** Since when (monotonic) something wished for, but not demanded, has been missing. */
+  readonly missingSinceMs: ReadonlyMap<string, number>;
+  /** Until when (monotonic) a target keeps its last resort. */
+  readonly lastResortUntilMs: ReadonlyMap<string, number>;
+  /** The credentials judged last, so that signatures are not checked again for every endpoint change. */
+  readonly judged: Judged | undefined;
+}
+
+interface Judged {
+  readonly leaf: Leaf;
+  readonly roots: Roots;
+  readonly service: string;
+  readonly verdict: CredentialsVerdict;
+}
+
+export const NO_MEMORY: Memory = {
+  snapshot: undefined,
+  missingSinceMs: new Map(),
+  lastResortUntilMs: new Map(),
+  judged: undefined,
+};
+
+/** Credentials that are not valid yet become so without any news. */
+const REJUDGE_MS = 10_000;
+
+export interface AssembleOptions {
+  readonly proxyId: string;
+  readonly authorize: "match" | "both";
+  readonly strictSpiffeChain: boolean;
+  readonly judge: JudgeCredentials;
+  readonly nowMs: number;
+  readonly monotonicMs: number;
+  /** How long the first snapshot, or a changed upstream, waits for the data of its upstreams. */
+  readonly graceMs: number;
+  readonly lastResortMs: number;
+  readonly idleTimeoutMs: number;
+  readonly lifetimeMs: number;
+  /** Which listeners and upstreams have credentials of their own; default none. */
+  readonly plans?: CredentialPlans;
+  /** What has come of those; default nothing. */
+  readonly held?: HeldSecrets;
+}
+
+export interface Assembled {
+  readonly outcome:
+    | { readonly kind: "ready"; readonly snapshot: Snapshot }
+    | { readonly kind: "waiting"; readonly for: readonly string[] };
+  readonly refused: readonly Refusal[];
+  /** Upstreams without their data. */
+  readonly pending: readonly string[];
+  /** Listeners and upstreams that stay closed until their secrets have come: `inbound: web, roots`. */
+  readonly warming: readonly string[];
+  /** How many upstreams are among them. */
+  readonly warmingUpstreams: number;
+  readonly memory: Memory;
+  /** When (monotonic) the outcome changes without new data; `undefined`: never. */
+  readonly dueMs: number | undefined;
+}
+
+export function assemble(known: Known, memory: Memory, options: AssembleOptions): Assembled {
+  const { registration } = known;
+  const { plans = NO_PLANS, held = NOTHING_HELD } = options;
+  if (!registration) {
+    return waiting(["registration"], [...known.refused, ...plans.refused], memory);
+  }
+  // Parts of another service are no fallback: its policy must not guard this one's application.
+  const previous = memory.snapshot?.service === registration.service ? memory.snapshot : undefined;
+  const version = (memory.snapshot?.version ?? 0) + 1;
+  const refused: Refusal[] = [...known.refused, ...plans.refused];
+  const grace = new Grace(memory.missingSinceMs, options);
+
+  const judged = judgeOnce(known, memory.judged, registration, options);
+  let rejudgeDueMs: number | undefined;
+  if (judged?.verdict.kind === "invalid") {
+    refused.push({ what: "credentials", reason: judged.verdict.reason });
+    rejudgeDueMs = options.monotonicMs + REJUDGE_MS;
+  }
+  const credentials = judged?.verdict.kind === "valid"
+    ? keepPart<CredentialsPart>(previous?.credentials, judged.verdict.credentials, version)
+    : previous?.credentials;
+  const intentions = known.intentions
+    ? intentionsFor(registration, known.intentions)
+    : previous?.policy.intentions;
+  const remembered: Memory = { ...memory, judged };
+
+  const lacking: string[] = [];
+  if (!credentials) lacking.push(...missingCredentials(known));
+  if (!intentions) lacking.push("intentions");
+  if (!credentials || !intentions) {
+    return { ...waiting(lacking, refused, remembered), dueMs: rejudgeDueMs };
+  }
+
+  refused.push(...refusedIntentions(intentions));
+
+  // Unknown is deny, but at the start the answer is worth waiting for a little.
+  const defaultAction = known.defaultAction ?? previous?.policy.defaultAction;
+  if (!defaultAction && grace.missing("default policy")) lacking.push("default policy");
+  const tls = tlsPart(known, { previous, version, options, refused });
+  if (known.meshTls === undefined && !previous && grace.missing("mesh TLS")) {
+    lacking.push("mesh TLS");
+  }
+
+  const own = ownCredentials({
+    held,
+    wanted: Object.keys(plans.plans),
+    trustDomains: credentials.trustDomains,
+    previous,
+    version,
+  });
+  const upstreams = assembleUpstreams(known, {
+    registration,
+    plans,
+    own,
+    previous,
+    version,
+    trustDomains: credentials.trustDomains,
+    lastResortUntilMs: memory.lastResortUntilMs,
+    grace,
+    options,
+  });
+  refused.push(...upstreams.refused);
+  if (!previous) lacking.push(...upstreams.awaited.map((id) => `upstream ${id}`));
+  const kept: Memory = {
+    ...remembered,
+    missingSinceMs: grace.since,
+    lastResortUntilMs: upstreams.lastResortUntilMs,
+  };
+  const dueMs = earliest(rejudgeDueMs, earliest(grace.dueMs, upstreams.dueMs));
+  if (lacking.length > 0) {
+    return { ...waiting(lacking, refused, kept), pending: upstreams.pending, dueMs };
+  }
+  const inbound = inboundPart(registration, { previous, version, options, own });
+
+  const snapshot: Snapshot = {
+    version,
+    service: registration.service,
+    proxyId: options.proxyId,
+    datacenter: registration.datacenter,
+    credentials,
+    certificates: own.certificates,
+    validations: own.validations,
+    ownCredentials: own.ownCredentials,
+    policy: keepPart<PolicyPart>(
+      previous?.policy,
+      { intentions, defaultAction: defaultAction ?? "deny" },
+      version,
+    ),
+    tls,
+    inbound,
+    upstreams: keepRecord(previous?.upstreams, upstreams.upstreams),
+    targets: keepRecord(previous?.targets, upstreams.targets),
+    refused,
+  };
+  const same = previous && isUnchanged(previous, snapshot);
+  const published = same ? previous : snapshot;
+  return {
+    outcome: { kind: "ready", snapshot: published },
+    refused,
+    pending: upstreams.pending,
+    warming: [...warmingShown(own), ...closedByRefusal(plans, registration, published)],
+    warmingUpstreams: upstreams.closed,
+    memory: { ...kept, snapshot: published },
+    dueMs,
+  };
+}
+
+function waiting(
+  missing: readonly string[],
+  refused: readonly Refusal[],
+  memory: Memory,
+): Assembled {
+  return {
+    outcome: { kind: "waiting", for: missing },
+    refused,
+    pending: [],
+    warming: [],
+    warmingUpstreams: 0,
+    memory,
+    dueMs: undefined,
+  };
+}
+
+function missingCredentials(known: Known): string[] {
+  const missing = [];
+  if (!known.roots) missing.push("roots");
+  if (!known.leaf) missing.push("leaf");
+  return missing.length > 0 ? missing : ["valid credentials"];
+}
+
+function judgeOnce(
+  known: Known,
+  judged: Judged | undefined,
+  registration: Registration,
+  options: AssembleOptions,
+): Judged | undefined {
+  const { leaf, roots } = known;
+  if (!leaf || !roots) return undefined;
+  const { service } = registration;
+  const { nowMs, strictSpiffeChain } = options;
+  // A refusal is judged again each time: "not yet valid" heals by waiting.
+  if (
+    judged?.verdict.kind === "valid" && judged.leaf === leaf && judged.roots === roots &&
+    judged.service === service
+  ) return judged;
+  const verdict = options.judge({ leaf, roots, service, nowMs, strictSpiffeChain });
+  return { leaf, roots, service, verdict };
+}
+
+interface PartContext {
+  readonly previous: Snapshot | undefined;
+  readonly version: number;
+  readonly options: AssembleOptions;
+}
+
+function tlsPart(known: Known, context: PartContext & { readonly refused: Refusal[] }): TlsPart {
+  const { previous, version, options, refused } = context;
+  const { strictSpiffeChain } = options;
+  let incoming = previous?.tls.incoming ?? DEFAULT_TLS_DIRECTION;
+  let outgoing = previous?.tls.outgoing ?? DEFAULT_TLS_DIRECTION;
+  if (known.meshTls !== undefined) {
+    const judgement = judgeMeshTls(known.meshTls);
+    switch (judgement.kind) {
+      case "taken":
+        ({ incoming, outgoing } = judgement);
+        for (const warning of judgement.warnings) {
+          refused.push({ what: "mesh TLS", reason: warning });
+        }
+        break;
+      case "refused":
+        refused.push({ what: "mesh TLS", reason: judgement.reason });
+    }
+  }
+  return keepPart<TlsPart>(previous?.tls, { incoming, outgoing, strictSpiffeChain }, version);
+}
+
+function inboundPart(
+  registration: Registration,
+  context: PartContext & { readonly own: OwnCredentials },
+): InboundPart | null {
+  const { inbound: wanted } = context.options.plans ?? NO_PLANS;
+  if (registration.bind.port === 0) return null;
+  const credentials = keyInForce(wanted, context.previous?.inbound, context.own);
+  if (credentials === undefined) return null;
+  const { bind, local, localConnectTimeoutMs, handshakeTimeoutMs } = registration;
+  return keepPart<InboundPart>(context.previous?.inbound, {
+    bind,
+    local,
+    localConnectTimeoutMs,
+    handshakeTimeoutMs,
+    maxConnections: registration.maxInboundConnections,
+    authorize: context.options.authorize,
+    credentials,
+  }, context.version);
+}
+
+function isUnchanged(previous: Snapshot, next: Snapshot): boolean {
+  return previous.proxyId === next.proxyId && previous.datacenter === next.datacenter &&
+    previous.credentials === next.credentials && previous.policy === next.policy &&
+    previous.tls === next.tls && previous.inbound === next.inbound &&
+    previous.certificates === next.certificates &&
+    previous.validations === next.validations &&
+    previous.ownCredentials === next.ownCredentials &&
+    previous.upstreams === next.upstreams && previous.targets === next.targets &&
+    sameContent(previous.refused, next.refused);
+}

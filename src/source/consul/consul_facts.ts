@@ -1,0 +1,313 @@
+/**
+ * What the agent is asked, and its last good answers. The registration says which service and which
+ * upstreams, roots say which trust domain, chains say which targets: each answer may start and stop
+ * watches. Judging and joining the answers is `assemble()`'s.
+ *
+ * @module
+ */
+
+import { type Clock, ProxyError } from "../../base/mod.ts";
+import type {
+  Agent,
+  DiscoveryChain,
+  Instance,
+  Intentions,
+  Leaf,
+  MeshTls,
+  QueryResult,
+  Registration,
+  Roots,
+  UpstreamDeclaration,
+} from "../../consul/mod.ts";
+import { parseServiceId } from "../../identity/mod.ts";
+import type { Known } from "./known.ts";
+import {
+  chainRequest,
+  healthKey,
+  planChain,
+  planQuery,
+  refuseDeclaration,
+  type UpstreamPlan,
+} from "./plan.ts";
+import type { Refusal } from "../../snapshot/mod.ts";
+import type { Failing } from "../source.ts";
+import { type Starter, WatchSet } from "./watch_set.ts";
+
+/** Where the registration comes from: the agent, or flags (then nothing of it ever changes). */
+export type RegistrationSource =
+  | { readonly kind: "agent"; readonly proxyId: string }
+  | { readonly kind: "static"; readonly registration: Registration };
+
+export interface ConsulFactsOptions {
+  readonly agent: Agent;
+  readonly clock: Clock;
+  readonly registration: RegistrationSource;
+  readonly defaultQueryIntervalMs: number;
+  /** Something is new. */
+  readonly onChange: () => void;
+  readonly onFailing: (failing: Failing) => void;
+  readonly onRecovered: (failing: Failing) => void;
+  /** The first registration cannot be served at all. */
+  readonly onFatal: (error: ProxyError) => void;
+}
+
+export class ConsulFacts {
+  readonly watches: WatchSet;
+  readonly #options: ConsulFactsOptions;
+  #registration: Registration | undefined;
+  #registrationRefusal: string | undefined;
+  #leaf: Leaf | undefined;
+  #roots: Roots | undefined;
+  #intentions: Intentions | undefined;
+  #defaultAction: "allow" | "deny" | undefined;
+  #meshTls: MeshTls | null | undefined;
+  /** By watch key. */
+  readonly #chains = new Map<string, DiscoveryChain>();
+  readonly #queries = new Map<string, QueryResult>();
+  readonly #instances = new Map<string, readonly Instance[]>();
+  /** The last usable plan of each upstream, and what it was made from. */
+  readonly #plans = new Map<string, { readonly key: string; readonly plan: UpstreamPlan }>();
+  #chainRefusals: Refusal[] = [];
+
+  constructor(options: ConsulFactsOptions) {
+    this.#options = options;
+    const { clock, onFailing, onRecovered, onChange } = options;
+    this.watches = new WatchSet({
+      clock,
+      onFailing(failing) {
+        onFailing(failing);
+        onChange();
+      },
+      onRecovered(failing) {
+        onRecovered(failing);
+        onChange();
+      },
+    });
+  }
+
+  start(): void {
+    const { registration } = this.#options;
+    if (registration.kind === "static") this.#takeRegistration(registration.registration);
+    this.#sync();
+  }
+
+  close(): void {
+    this.watches.close();
+  }
+
+  get known(): Known {
+    const registration = this.#placed();
+    const queries = new Map<string, QueryResult>();
+    const { troubles } = this.watches;
+    const unheard = new Map(troubles);
+    const plans = new Map<string, UpstreamPlan>();
+    for (const declaration of registration?.upstreams ?? []) {
+      const { id } = declaration;
+      const refusal = refuseDeclaration(declaration);
+      if (refusal) plans.set(id, { kind: "refused", reason: refusal });
+      else plans.set(id, this.#plans.get(id)?.plan ?? { kind: "pending" });
+      const key = upstreamKey(declaration);
+      const result = this.#queries.get(key);
+      if (result) queries.set(id, result);
+      const trouble = troubles.get(key);
+      if (trouble) unheard.set(id, trouble);
+    }
+    const refused = [...this.#chainRefusals, ...registration?.ingress?.refused ?? []];
+    if (this.#registrationRefusal) {
+      refused.push({ what: "registration", reason: this.#registrationRefusal });
+    }
+    return {
+      registration,
+      leaf: this.#leaf,
+      roots: this.#roots,
+      intentions: this.#intentions,
+      defaultAction: this.#defaultAction,
+      meshTls: this.#meshTls,
+      plans,
+      instances: this.#instances,
+      queries,
+      unheard,
+      refused,
+    };
+  }
+
+  /** Traffic goes through these upstreams: what the agent says about them should arrive soon. */
+  used(upstreamIds: readonly string[]): void {
+    for (const [id, { key, plan }] of this.#plans) {
+      if (!upstreamIds.includes(id)) continue;
+      this.watches.touch(key);
+      if (plan.kind !== "targets") continue;
+      for (const { health } of plan.targets) this.watches.touch(healthKey(health));
+    }
+  }
+
+  /** The registration with the datacenter it lives in; flags do not say it, but the leaf does. */
+  #placed(): Registration | undefined {
+    const registration = this.#registration;
+    if (!registration || registration.datacenter !== "") return registration;
+    const parsed = this.#leaf && parseServiceId(this.#leaf.uri);
+    if (parsed?.kind !== "service") return undefined;
+    return { ...registration, datacenter: parsed.id.datacenter };
+  }
+
+  #changed(): void {
+    this.#sync();
+    this.#options.onChange();
+  }
+
+  #takeRegistration(registration: Registration): void {
+    if (registration.mode !== "" && registration.mode !== "direct") {
+      const reason = `Mode "${registration.mode}" is not supported yet; ` +
+        `register the proxy with Mode "direct"`;
+      if (this.#registration) {
+        this.#registrationRefusal = reason;
+        return;
+      }
+      const { id } = registration;
+      this.#options.onFatal(new ProxyError("unsupported", `Cannot run proxy "${id}": ${reason}`));
+      return;
+    }
+    this.#registrationRefusal = undefined;
+    this.#registration = registration;
+  }
+
+  /** Starts what is missing and stops what nobody needs any more. */
+  #sync(): void {
+    const wanted = new Set<string>();
+    const { agent, registration: source } = this.#options;
+    const { watches } = this;
+    const want: Want = (key, start, take) => {
+      wanted.add(key);
+      watches.ensure(key, start, (value) => {
+        take(value);
+        this.#changed();
+      });
+    };
+    if (source.kind === "agent") {
+      const { proxyId } = source;
+      want<Registration>(
+        "registration",
+        (sink) => agent.watchRegistration(proxyId, sink),
+        (value) => this.#takeRegistration(value),
+      );
+    }
+    want<Roots>("roots", (sink) => agent.watchRoots(sink), (value) => {
+      this.#roots = value;
+    });
+    want<MeshTls | null>("mesh TLS", (sink) => agent.watchMeshTls(sink), (value) => {
+      this.#meshTls = value;
+    });
+    this.#wantService(want);
+    this.#plan();
+    this.#wantUpstreams(want);
+    for (const key of watches.keys()) if (!wanted.has(key)) this.#stop(key);
+  }
+
+  #wantService(want: Want): void {
+    const { agent } = this.#options;
+    const service = this.#registration?.service;
+    if (service === undefined) return;
+    want<Leaf>(`leaf ${service}`, (sink) => agent.watchLeaf(service, sink), (value) => {
+      this.#leaf = value;
+    });
+    want<Intentions>(
+      `intentions ${service}`,
+      (sink) => agent.watchIntentions(service, sink),
+      (value) => this.#intentions = value,
+    );
+    const datacenter = this.#placed()?.datacenter;
+    const trustDomain = this.#roots?.trustDomain;
+    if (!datacenter || !trustDomain) return;
+    const request = { service, trustDomain, datacenter };
+    want<"allow" | "deny">(
+      `default policy ${service} ${datacenter} ${trustDomain}`,
+      (sink) => agent.watchDefaultPolicy(request, sink),
+      (value) => this.#defaultAction = value,
+    );
+  }
+
+  #wantUpstreams(want: Want): void {
+    const { agent } = this.#options;
+    for (const declaration of this.#placed()?.upstreams ?? []) {
+      if (refuseDeclaration(declaration)) continue;
+      const key = upstreamKey(declaration);
+      const plan = this.#plans.get(declaration.id)?.plan;
+      if (plan?.kind === "query") {
+        const { request } = plan;
+        want<QueryResult>(key, (sink) => agent.watchQuery(request, sink), (value) => {
+          this.#queries.set(key, value);
+        });
+        continue;
+      }
+      const request = chainRequest(declaration);
+      want<DiscoveryChain>(key, (sink) => agent.watchChain(request, sink), (value) => {
+        this.#chains.set(key, value);
+      });
+      if (plan?.kind !== "targets") continue;
+      for (const { health } of plan.targets) {
+        const healthAs = healthKey(health);
+        want<readonly Instance[]>(healthAs, (sink) => agent.watchHealth(health, sink), (value) => {
+          this.#instances.set(healthAs, value);
+        });
+      }
+    }
+  }
+
+  /** Plans of all upstreams from their present chains. An unusable chain leaves the last usable plan. */
+  #plan(): void {
+    const registration = this.#placed();
+    const declared = new Set<string>();
+    this.#chainRefusals = [];
+    for (const declaration of registration?.upstreams ?? []) {
+      const { id } = declaration;
+      declared.add(id);
+      const key = upstreamKey(declaration);
+      const before = this.#plans.get(id);
+      if (declaration.kind === "prepared_query") {
+        const plan = planQuery(declaration, this.#options.defaultQueryIntervalMs);
+        this.#plans.set(id, { key, plan });
+        continue;
+      }
+      const chain = this.#chains.get(key);
+      if (!chain || !registration) {
+        if (before?.key !== key) this.#plans.delete(id);
+        continue;
+      }
+      const plan = planChain(declaration, chain, registration);
+      if (plan.kind === "refused" && before?.key === key && before.plan.kind === "targets") {
+        const reason = `${plan.reason}; its last usable chain stays in force`;
+        this.#chainRefusals.push({ what: `upstream ${id}`, reason });
+        continue;
+      }
+      this.#plans.set(id, { key, plan });
+    }
+    for (const id of this.#plans.keys()) if (!declared.has(id)) this.#plans.delete(id);
+  }
+
+  /** Stops a watch and forgets its value: it may be about another service. */
+  #stop(key: string): void {
+    this.watches.stop(key);
+    this.#chains.delete(key);
+    this.#queries.delete(key);
+    this.#instances.delete(key);
+    const service = this.#registration?.service ?? "";
+    if (key.startsWith("leaf ") && key !== `leaf ${service}`) this.#forgetService();
+  }
+
+  #forgetService(): void {
+    this.#leaf = undefined;
+    this.#intentions = undefined;
+    this.#defaultAction = undefined;
+  }
+}
+
+type Want = <T>(key: string, start: Starter<T>, take: (value: T) => void) => void;
+
+/** One key per question: another question is another watch. */
+function upstreamKey(declaration: UpstreamDeclaration): string {
+  if (declaration.kind === "prepared_query") {
+    const { name, datacenter, queryIntervalMs } = declaration;
+    return `query ${JSON.stringify([name, datacenter, queryIntervalMs])}`;
+  }
+  return `chain ${JSON.stringify(chainRequest(declaration))}`;
+}

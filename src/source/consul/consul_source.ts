@@ -1,0 +1,315 @@
+/**
+ * Snapshots from the agent: collects its answers, assembles them, and publishes what changed. Bursts of
+ * answers are joined; an outage leaves the last good state in place and is told once.
+ *
+ * @module
+ */
+
+import { messageOf, type ProxyError, type Timer } from "../../base/mod.ts";
+import type { Registration } from "../../consul/mod.ts";
+import { AgentEvents } from "./agent_events.ts";
+import { AgentOutage, joinOutage } from "./agent_outage.ts";
+import {
+  assemble,
+  type Assembled,
+  type AssembleOptions,
+  type Memory,
+  NO_MEMORY,
+} from "./assemble.ts";
+import { ConsulFacts } from "./consul_facts.ts";
+import type { ConsulSourceOptions } from "./consul_source_options.ts";
+import { judgeCredentials } from "./judge_credentials.ts";
+import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
+import type { Failing, SnapshotSource, SourceStatus } from "../source.ts";
+import { certificateStatusOf, SourceReport } from "../source_report.ts";
+import { type CertificateRequest, SecretsLink, type SecretsReport } from "../secrets_link.ts";
+import { StateKeeper } from "../state/state_keeper.ts";
+import {
+  planStored,
+  storedSecrets,
+  type StoredState,
+  withNews,
+} from "../state/stored_credentials.ts";
+import { type CredentialPlans, NO_PLANS, planRegistration } from "./credential_plans.ts";
+import { ExpiryWatch } from "../../secrets/mod.ts";
+
+/** Answers that come within this time are assembled together. */
+const COALESCE_MS = 3;
+/** Failing watches are looked at this often, since a recovery without a change is not reported. */
+const CHECK_MS = 1_000;
+/** Failures that mean "the agent, or Consul behind it, is away", not "the agent says no". */
+const AWAY = new Set([
+  "agent_unreachable",
+  "agent_failed",
+  "agent_overloaded",
+  "agent_reply_invalid",
+]);
+
+/** What the agent's leaf is called where certificates are watched growing old. */
+const LEAF = { ref: { name: "leaf" }, source: "consul" };
+
+export class ConsulSource implements SnapshotSource {
+  readonly #options: ConsulSourceOptions;
+  readonly #facts: ConsulFacts;
+  readonly #report: SourceReport;
+  readonly #agentEvents: AgentEvents;
+  readonly #outage: AgentOutage;
+  readonly #expiry: ExpiryWatch;
+  readonly #timers = new Map<"refresh" | "due" | "check" | "restore", Timer>();
+  #onSnapshot: ((snapshot: Snapshot) => void) | undefined;
+  #onFatal: ((error: ProxyError) => void) | undefined;
+  readonly #secrets: SecretsLink;
+  readonly #keeper: StateKeeper | undefined;
+  #plans: CredentialPlans = NO_PLANS;
+  #memory: Memory = NO_MEMORY;
+  #assembled: Assembled | undefined;
+  #published: Snapshot | undefined;
+  #stored: StoredState | undefined;
+  #restored = false;
+  #closed = false;
+
+  constructor(options: ConsulSourceOptions) {
+    this.#options = options;
+    const { agent, clock, registration, log, stats, store } = options;
+    this.#keeper = store && new StateKeeper(store);
+    this.#report = new SourceReport({ clock, log, stats });
+    this.#agentEvents = new AgentEvents(clock, log);
+    const onEvent: AgentEvents["agent"] = (kind, detail) => this.#agentEvents.agent(kind, detail);
+    this.#outage = new AgentOutage({ clock, log, onEvent });
+    const scope = { source: LEAF.source };
+    this.#expiry = new ExpiryWatch({ clock, log, stats, warnFraction: 1 / 3, scope });
+    this.#secrets = new SecretsLink(
+      options.createSecretStore,
+      () => this.#wake("refresh", 0, () => this.#refresh()),
+    );
+    this.#facts = new ConsulFacts({
+      agent,
+      clock,
+      registration,
+      defaultQueryIntervalMs: options.defaultQueryIntervalMs ?? 10_000,
+      onChange: () => this.#wake("refresh", COALESCE_MS, () => this.#refresh()),
+      onFailing: (failing) => this.#failing(failing),
+      onRecovered: (failing) => {
+        this.#report.recovered(failing, this.#facts.watches.failing);
+        this.#lookAtOutage();
+      },
+      onFatal: (error) => this.#onFatal?.(error),
+    });
+  }
+
+  get proxyId(): string {
+    const { registration } = this.#options;
+    return registration.kind === "agent" ? registration.proxyId : registration.registration.id;
+  }
+
+  get refused(): readonly Refusal[] {
+    return [...this.#assembled?.refused ?? [], ...this.#secrets.refusals()];
+  }
+
+  start(onSnapshot: (snapshot: Snapshot) => void, onFatal?: (error: ProxyError) => void): void {
+    this.#onSnapshot = onSnapshot;
+    this.#onFatal = onFatal;
+    this.#facts.start();
+    if (!this.#keeper) return;
+    this.#keeper.load(this.proxyId).then((state) => {
+      this.#stored = state;
+      if (this.#isAway()) this.#restore();
+    }, (error) => {
+      this.#options.log.warn("stored snapshot not read", { error: messageOf(error) });
+    });
+    // An agent that neither answers nor refuses is away as well.
+    this.#wake("restore", this.#graceMs, () => this.#restore());
+  }
+
+  used(upstreamIds: readonly string[]): void {
+    this.#facts.used(upstreamIds);
+  }
+
+  status(): SourceStatus {
+    const outcome = this.#assembled?.outcome;
+    const credentials = this.#published?.credentials;
+    return {
+      kind: "consul",
+      waitingFor: this.#published
+        ? []
+        : outcome?.kind === "waiting"
+        ? outcome.for
+        : ["registration"],
+      pending: this.#assembled?.pending ?? [],
+      warming: this.#assembled?.warming ?? [],
+      failing: joinOutage(this.#facts.watches.failing),
+      watches: this.#facts.watches.states,
+      restored: this.#restored,
+      snapshotVersion: this.#published?.version,
+      certificate: credentials ? certificateStatusOf(credentials) : undefined,
+    };
+  }
+
+  async fetchCertificate(request: CertificateRequest): Promise<boolean> {
+    const available = await this.#secrets.fetch(request);
+    if (available && !this.#closed) this.#refresh();
+    return available;
+  }
+
+  secrets(): SecretsReport {
+    const { statuses, events } = this.#secrets.report();
+    return { statuses, events: this.#agentEvents.with(events) };
+  }
+
+  reload(): Promise<boolean> {
+    this.#secrets.refresh();
+    return Promise.resolve(true);
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    for (const timer of this.#timers.values()) timer.cancel();
+    this.#timers.clear();
+    this.#facts.close();
+    this.#expiry.close();
+    await this.#secrets.close();
+    await this.#keeper?.close();
+  }
+
+  get #graceMs(): number {
+    return this.#options.graceMs ?? 5_000;
+  }
+
+  /** Runs `fn` after `delayMs`, once, however often it is asked for meanwhile. */
+  #wake(name: "refresh" | "due" | "check" | "restore", delayMs: number, fn: () => void): void {
+    if (this.#closed || this.#timers.has(name)) return;
+    const timer = this.#options.clock.after(delayMs, () => {
+      this.#timers.delete(name);
+      if (!this.#closed) fn();
+    });
+    this.#timers.set(name, timer);
+  }
+
+  #refresh(): void {
+    const { clock } = this.#options;
+    const known = this.#facts.known;
+    const { registration, leaf, roots, intentions } = known;
+    if (registration) {
+      this.#plan(registration);
+      this.#secrets.follow(this.#plans.plans);
+    }
+    const assembled = assemble(known, this.#memory, this.#assembleOptions());
+    this.#assembled = assembled;
+    this.#memory = assembled.memory;
+    this.#report.warnings([...registration?.warnings ?? [], ...this.#plans.warnings]);
+    this.#report.refused(assembled.refused);
+    this.#timers.get("due")?.cancel();
+    this.#timers.delete("due");
+    if (assembled.dueMs !== undefined) {
+      this.#wake("due", assembled.dueMs - clock.monotonic(), () => this.#refresh());
+    }
+    if (assembled.outcome.kind === "waiting") {
+      const { snapshot } = this.#memory;
+      if (this.#restored && !registration && snapshot) this.#serve(this.#withNews(snapshot));
+      return;
+    }
+    if (this.#restored && leaf && roots && intentions) {
+      this.#restored = false;
+      this.#report.confirmed();
+    }
+    this.#serve(assembled.outcome.snapshot, registration);
+  }
+
+  #plan(registration: Registration): void {
+    this.#plans = planRegistration(registration, this.#plans, this.#options.env ?? {});
+  }
+
+  /** The restored `snapshot` as sources of credentials have changed it, while the agent says nothing. */
+  #withNews(snapshot: Snapshot): Snapshot {
+    const news = withNews(snapshot, { plans: this.#plans, held: this.#secrets.held });
+    this.#memory = { ...this.#memory, snapshot: news };
+    return news;
+  }
+
+  #serve(snapshot: Snapshot, registration?: Registration): void {
+    if (snapshot !== this.#published) this.#publish(snapshot);
+    this.#keeper?.keep(snapshot, registration);
+  }
+
+  #publish(snapshot: Snapshot): void {
+    const before = this.#published;
+    const first = !before;
+    this.#published = snapshot;
+    this.#report.published(snapshot, { first, restored: this.#restored, ...this.#assembled });
+    const { credentials } = snapshot;
+    if (credentials) {
+      this.#agentEvents.published(credentials);
+      if (credentials !== before?.credentials) this.#expiry.watch(LEAF, credentials);
+    }
+    try {
+      this.#onSnapshot?.(snapshot);
+    } catch (error) {
+      this.#options.log.error("snapshot not applied", { error: messageOf(error) });
+    }
+  }
+
+  #assembleOptions(): AssembleOptions {
+    const { clock, authorize, strictSpiffeChain, idleTimeoutMs, lifetimeMs, lastResortMs, judge } =
+      this.#options;
+    return {
+      proxyId: this.proxyId,
+      authorize: authorize ?? "match",
+      strictSpiffeChain: strictSpiffeChain ?? false,
+      judge: judge ?? judgeCredentials,
+      nowMs: clock.now(),
+      monotonicMs: clock.monotonic(),
+      graceMs: this.#graceMs,
+      lastResortMs: lastResortMs ?? 300_000,
+      idleTimeoutMs: idleTimeoutMs ?? 3_600_000,
+      lifetimeMs: lifetimeMs ?? 0,
+      plans: this.#plans,
+      held: this.#secrets.held,
+    };
+  }
+
+  #failing(failing: Failing): void {
+    const serving = this.#published !== undefined;
+    this.#report.failing(failing, this.#facts.watches.failing, { serving });
+    this.#lookAtOutage();
+    this.#wake("check", CHECK_MS, () => this.#check());
+    if (AWAY.has(failing.code)) this.#restore();
+  }
+
+  #lookAtOutage(): void {
+    this.#outage.look(this.#facts.watches.failing, { serving: this.#published !== undefined });
+  }
+
+  #check(): void {
+    const { watches } = this.#facts;
+    watches.check();
+    if (watches.failing.length > 0) this.#wake("check", CHECK_MS, () => this.#check());
+  }
+
+  #isAway(): boolean {
+    return this.#facts.watches.failing.some(({ code }) => AWAY.has(code));
+  }
+
+  /** Serves the stored snapshot, unless there is a newer one or the agent says that we are not. */
+  #restore(): void {
+    const stored = this.#stored;
+    if (!stored || this.#published || this.#closed) return;
+    // Who is told "no" must not go on with what was once allowed.
+    if (this.#facts.watches.failing.some(isRefused)) return;
+    this.#stored = undefined;
+    const { snapshot, snapshot: { credentials } } = stored;
+    if (!credentials || credentials.notAfterMs <= this.#options.clock.now()) return;
+    this.#restored = true;
+    const { registration } = this.#facts.known;
+    if (registration) this.#plan(registration);
+    else this.#plans = planStored(stored, this.#options.env ?? {});
+    this.#secrets.restore(this.#plans.plans, storedSecrets(stored));
+    this.#keeper?.restored(stored);
+    this.#publish(this.#withNews(snapshot));
+    this.#wake("refresh", COALESCE_MS, () => this.#refresh());
+  }
+}
+
+/** Is it the agent's "no" to something that nothing can be served without? */
+function isRefused({ watch, code }: Failing): boolean {
+  return !AWAY.has(code) && /^(registration|leaf|intentions)\b/.test(watch);
+}

@@ -1,0 +1,38 @@
+/**
+ * Everything the agent has told, as far as it has: what a snapshot is assembled from.
+ *
+ * @module
+ */
+
+import type {
+  Instance,
+  Intentions,
+  Leaf,
+  MeshTls,
+  QueryResult,
+  Registration,
+  Roots,
+} from "../../consul/mod.ts";
+import type { UpstreamPlan } from "./plan.ts";
+import type { Refusal } from "../../snapshot/mod.ts";
+
+/** The last good value of everything asked for; absent: never answered. */
+export interface Known {
+  readonly registration: Registration | undefined;
+  readonly leaf: Leaf | undefined;
+  readonly roots: Roots | undefined;
+  readonly intentions: Intentions | undefined;
+  readonly defaultAction: "allow" | "deny" | undefined;
+  /** `null`: there is no TLS block. */
+  readonly meshTls: MeshTls | null | undefined;
+  /** By upstream id; a declared upstream without a plan is pending. */
+  readonly plans: ReadonlyMap<string, UpstreamPlan>;
+  /** By `healthKey()`. */
+  readonly instances: ReadonlyMap<string, readonly Instance[]>;
+  /** By upstream id. */
+  readonly queries: ReadonlyMap<string, QueryResult>;
+  /** Why {@link instances} or {@link queries} cannot be asked for at present, by the same keys. */
+  readonly unheard: ReadonlyMap<string, string>;
+  /** Answers that were not taken in the first place; their last good values are above. */
+  readonly refused: readonly Refusal[];
+}

@@ -1,0 +1,142 @@
+/**
+ * What a declared upstream needs: which targets its chain ends in at L4, and what to ask the agent for
+ * each of them; or why it cannot be served. A plan is whole or refused, never half an upstream.
+ *
+ * @module
+ */
+
+import type { LoadBalancing } from "../../balance/mod.ts";
+import { type ChainTarget, resolveL4 } from "../../chain/mod.ts";
+import type {
+  ChainRequest,
+  DiscoveryChain,
+  HealthRequest,
+  QueryRequest,
+  UpstreamDeclaration,
+} from "../../consul/mod.ts";
+
+/** Where the proxy itself is: decides what is far away and what a chain is compiled for. */
+export interface Place {
+  readonly datacenter: string;
+  readonly partition: string;
+}
+
+/** Whose identity a server must prove; the trust domains are added when a snapshot is made. */
+export interface TargetIdentity {
+  readonly partition: string;
+  readonly namespace: string;
+  readonly datacenter: string;
+  readonly service: string;
+}
+
+export interface PlannedTarget {
+  /** Key of the target part: unique over all upstreams, so that none shares state with another. */
+  readonly key: string;
+  readonly sni: string;
+  readonly identity: TargetIdentity;
+  readonly connectTimeoutMs: number;
+  readonly onlyPassing: boolean;
+  /** In another datacenter or partition: dialled at WAN addresses. */
+  readonly remote: boolean;
+  readonly health: HealthRequest;
+}
+
+export type UpstreamPlan =
+  | { readonly kind: "pending" }
+  | {
+    readonly kind: "targets";
+    readonly targets: readonly PlannedTarget[];
+    readonly balancing: LoadBalancing;
+  }
+  | { readonly kind: "query"; readonly request: QueryRequest; readonly connectTimeoutMs: number }
+  | { readonly kind: "refused"; readonly reason: string };
+
+/** Envoy's and the chain's default. */
+const CONNECT_TIMEOUT_MS = 5_000;
+
+/** Same for upstreams that ask the same, so that one watch serves them all. */
+export function healthKey(request: HealthRequest): string {
+  return `health ${request.datacenter}/${request.service}?${request.filter}`;
+}
+
+/** Why `declaration` cannot be served whatever its chain says; `undefined`: it can. */
+export function refuseDeclaration(declaration: UpstreamDeclaration): string | undefined {
+  if (declaration.peer !== "") {
+    return `its service lives in cluster peer "${declaration.peer}", and peering is not supported yet`;
+  }
+  for (
+    const [what, value] of [["namespace", declaration.namespace], [
+      "partition",
+      declaration.partition,
+    ]]
+  ) {
+    if (value !== "" && value !== "default") {
+      return `its ${what} is "${value}", and only "default" is supported`;
+    }
+  }
+  return undefined;
+}
+
+/** The chain to ask for, where `declaration` is a service. */
+export function chainRequest(declaration: UpstreamDeclaration): ChainRequest {
+  return {
+    service: declaration.name,
+    datacenter: declaration.datacenter,
+    ...(declaration.connectTimeoutMs !== undefined &&
+      { connectTimeoutMs: declaration.connectTimeoutMs }),
+    ...(declaration.meshGatewayMode !== "" && { meshGatewayMode: declaration.meshGatewayMode }),
+  };
+}
+
+/** The poll that answers a prepared query upstream. */
+export function planQuery(
+  declaration: UpstreamDeclaration,
+  defaultIntervalMs: number,
+): UpstreamPlan {
+  return {
+    kind: "query",
+    request: {
+      name: declaration.name,
+      datacenter: declaration.datacenter,
+      intervalMs: declaration.queryIntervalMs ?? defaultIntervalMs,
+    },
+    connectTimeoutMs: declaration.connectTimeoutMs ?? CONNECT_TIMEOUT_MS,
+  };
+}
+
+/** Targets of a service upstream, from its chain. */
+export function planChain(
+  declaration: UpstreamDeclaration,
+  chain: DiscoveryChain,
+  place: Place,
+): UpstreamPlan {
+  const resolved = resolveL4(chain, place);
+  if (resolved.kind === "refused") return resolved;
+  const targets: PlannedTarget[] = [];
+  for (const target of resolved.targets) {
+    const { id, service, namespace, filter, sni, onlyPassing, connectTimeoutMs } = target;
+    const refusal = refuseTarget(target);
+    if (refusal) return { kind: "refused", reason: refusal };
+    const datacenter = target.datacenter || place.datacenter;
+    const partition = target.partition || "default";
+    targets.push({
+      key: `${declaration.id}#${id}`,
+      sni,
+      identity: { partition, namespace: namespace || "default", datacenter, service },
+      connectTimeoutMs,
+      onlyPassing,
+      remote: datacenter !== place.datacenter || partition !== (place.partition || "default"),
+      health: { service, datacenter, filter },
+    });
+  }
+  return { kind: "targets", targets, balancing: resolved.balancing };
+}
+
+/** What resolving a chain leaves to whoever dials. */
+function refuseTarget(target: ChainTarget): string | undefined {
+  const name = `target "${target.id}"`;
+  if (target.external) {
+    return `${name} is outside the mesh (ExternalSNI), which is not supported yet`;
+  }
+  return target.sni === "" ? `${name} has no SNI` : undefined;
+}

@@ -1,0 +1,228 @@
+/**
+ * Upstream and target parts of a snapshot. An upstream changes over to a new plan only when everything
+ * the plan needs has been answered, or has been awaited long enough: a redirect must not pass through a
+ * moment without endpoints.
+ *
+ * @module
+ */
+
+import { type LoadBalancing, outlierPolicy } from "../../balance/mod.ts";
+import type { Registration, UpstreamDeclaration } from "../../consul/mod.ts";
+import type { Grace } from "./grace.ts";
+import type { Known } from "./known.ts";
+import { LastResort } from "./last_resort.ts";
+import type { CredentialPlans } from "./credential_plans.ts";
+import { isOpen, keyInForce, type OwnCredentials } from "../own_credentials.ts";
+import { keepPart } from "../../snapshot/mod.ts";
+import { healthKey, type UpstreamPlan } from "./plan.ts";
+import type { Refusal, Snapshot, TargetPart, UpstreamPart } from "../../snapshot/mod.ts";
+import { queryTargetOf, type TargetContent, targetOf } from "./targets.ts";
+
+/** Envoy's circuit breaker defaults. */
+export const DEFAULT_LIMIT = 1_024;
+
+export interface UpstreamContext {
+  readonly registration: Registration;
+  readonly plans: CredentialPlans;
+  readonly own: OwnCredentials;
+  readonly previous: Snapshot | undefined;
+  readonly version: number;
+  readonly trustDomains: readonly string[];
+  readonly lastResortUntilMs: ReadonlyMap<string, number>;
+  readonly grace: Grace;
+  readonly options: UpstreamOptions;
+}
+
+export interface UpstreamOptions {
+  readonly monotonicMs: number;
+  readonly lastResortMs: number;
+  /** Where the upstream's configuration says nothing. */
+  readonly idleTimeoutMs: number;
+  readonly lifetimeMs: number;
+}
+
+export interface AssembledUpstreams {
+  readonly upstreams: Readonly<Record<string, UpstreamPart>>;
+  readonly targets: Readonly<Record<string, TargetPart>>;
+  readonly refused: readonly Refusal[];
+  /** How many stay closed for want of credentials. */
+  readonly closed: number;
+  /** Without all of their data. */
+  readonly pending: readonly string[];
+  /** Those of {@link pending} that are worth waiting for. */
+  readonly awaited: readonly string[];
+  readonly lastResortUntilMs: ReadonlyMap<string, number>;
+  /** When (monotonic) a last resort ends. */
+  readonly dueMs: number | undefined;
+}
+
+export function assembleUpstreams(known: Known, context: UpstreamContext): AssembledUpstreams {
+  const { previous, version } = context;
+  const upstreams: Record<string, UpstreamPart> = {};
+  const targets: Record<string, TargetPart> = {};
+  const refused: Refusal[] = [];
+  const pending: string[] = [];
+  const awaited: string[] = [];
+  let closed = 0;
+  const lastResort = new LastResort(context.lastResortUntilMs, context.options);
+  for (const declaration of context.registration.upstreams) {
+    const { id } = declaration;
+    const plan = known.plans.get(id) ?? PENDING;
+    if (plan.kind === "refused") {
+      refused.push({ what: `upstream ${id}`, reason: plan.reason });
+      continue;
+    }
+    const old = previous?.upstreams[id];
+    const wanted = context.plans.upstreams.get(id) ?? null;
+    const credentials = keyInForce(wanted, old, context.own);
+    // The reason is among the plans' own refusals, or what is waited for.
+    const listener = context.plans.listeners.get(id) ?? null;
+    // Callers do not go on in clear where TLS is wanted.
+    if (credentials === undefined || listener === "refused" || !isOpen(listener, context.own)) {
+      closed++;
+      continue;
+    }
+    const missing = missingFor(id, plan, known);
+    if (missing.length > 0) pending.push(id);
+    // Each has its own time: a failover target that never answers must not spoil a later change.
+    const isAwaited = missing.map((what) => context.grace.missing(`${id} ${what}`)).includes(true);
+    if (isAwaited) awaited.push(id);
+    if (isAwaited && !old) continue;
+    const keepsOld = old !== undefined && (isAwaited || plan.kind === "pending");
+    const contents = keepsOld
+      ? oldContents(old, { previous, lastResort })
+      : targetContents(declaration, plan, { known, context, lastResort });
+    for (const content of contents) {
+      targets[content.key] = keepPart<TargetPart>(
+        previous?.targets[content.key],
+        content,
+        version,
+      );
+    }
+    upstreams[id] = keepPart<UpstreamPart>(old, {
+      ...declared(declaration, context.options),
+      credentials,
+      listener: listener === null
+        ? null
+        : { credentials: listener, handshakeTimeoutMs: context.registration.handshakeTimeoutMs },
+      targets: contents.map(({ key }) => key),
+      balancing: keepsOld ? old.balancing : balancingOf(plan),
+    }, version);
+  }
+  return {
+    upstreams,
+    targets,
+    refused,
+    closed,
+    pending,
+    awaited,
+    lastResortUntilMs: lastResort.untilMs,
+    dueMs: lastResort.dueMs,
+  };
+}
+
+const PENDING: UpstreamPlan = { kind: "pending" };
+
+/** What the plan needs and nobody has answered yet. */
+function missingFor(id: string, plan: UpstreamPlan, known: Known): readonly string[] {
+  switch (plan.kind) {
+    case "pending":
+      return ["chain"];
+    case "query":
+      return known.queries.has(id) ? [] : ["query"];
+    case "targets":
+      return plan.targets.map(({ health }) => healthKey(health))
+        .filter((key) => !known.instances.has(key));
+    case "refused":
+      return [];
+  }
+}
+
+function oldContents(
+  old: UpstreamPart,
+  from: { readonly previous: Snapshot | undefined; readonly lastResort: LastResort },
+): readonly TargetContent[] {
+  const contents: TargetContent[] = [];
+  for (const key of old.targets) {
+    const target = from.previous?.targets[key];
+    if (target) contents.push(from.lastResort.ofUnanswered(target));
+  }
+  return contents;
+}
+
+interface From {
+  readonly known: Known;
+  readonly context: UpstreamContext;
+  readonly lastResort: LastResort;
+}
+
+function targetContents(
+  declaration: UpstreamDeclaration,
+  plan: UpstreamPlan,
+  from: From,
+): readonly TargetContent[] {
+  const { known, context } = from;
+  const { trustDomains, registration } = context;
+  switch (plan.kind) {
+    case "pending":
+    case "refused":
+      return [];
+    case "query": {
+      const result = known.queries.get(declaration.id);
+      const query = {
+        key: `${declaration.id}#query`,
+        name: declaration.name,
+        datacenter: declaration.datacenter,
+      };
+      const { connectTimeoutMs } = plan;
+      const options = { trustDomains, place: registration, connectTimeoutMs };
+      const answer = { value: result, failing: known.unheard.get(declaration.id) };
+      return [settled(queryTargetOf(query, answer, options), result?.instances, from)];
+    }
+    case "targets":
+      return plan.targets.map((planned) => {
+        const key = healthKey(planned.health);
+        const instances = known.instances.get(key);
+        const answer = { value: instances, failing: known.unheard.get(key) };
+        return settled(targetOf(planned, answer, trustDomains), instances, from);
+      });
+  }
+}
+
+/** `content` with what its list's history adds: an unanswered one keeps its endpoints, an empty one its last resort. */
+function settled(
+  content: TargetContent,
+  instances: readonly unknown[] | undefined,
+  { context, lastResort }: From,
+): TargetContent {
+  const previous = context.previous?.targets[content.key];
+  if (!instances && previous) {
+    const { endpoints, spiffeUris, lastResort: last } = lastResort.ofUnanswered(previous);
+    const uris = content.spiffeUris.length > 0 ? content.spiffeUris : spiffeUris;
+    const lack = endpoints.length > 0 ? "" : content.lack;
+    return { ...content, endpoints, spiffeUris: uris, lastResort: last, lack };
+  }
+  return instances?.length === 0 ? lastResort.ofEmpty(content, previous) : content;
+}
+
+function balancingOf(plan: UpstreamPlan): LoadBalancing {
+  return plan.kind === "targets" ? plan.balancing : { kind: "round_robin" };
+}
+
+/** What a part takes from the declaration alone. */
+function declared(
+  declaration: UpstreamDeclaration,
+  options: UpstreamOptions,
+): Omit<UpstreamPart, "version" | "targets" | "balancing" | "credentials" | "listener"> {
+  const { id, name, bind } = declaration;
+  return {
+    id,
+    name,
+    bind,
+    outlier: outlierPolicy(declaration.outlier),
+    maxConnections: declaration.maxConnections ?? DEFAULT_LIMIT,
+    maxPending: declaration.maxPending ?? DEFAULT_LIMIT,
+    idleTimeoutMs: declaration.idleTimeoutMs ?? options.idleTimeoutMs,
+    lifetimeMs: declaration.lifetimeMs ?? options.lifetimeMs,
+  };
+}

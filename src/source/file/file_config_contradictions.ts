@@ -1,0 +1,87 @@
+/**
+ * What no single key of a configuration file can show: what is given twice, and what does not go
+ * together.
+ *
+ * @module
+ */
+
+import { formatAddress } from "../../base/mod.ts";
+import { parseServiceId } from "../../identity/mod.ts";
+import type { Problem } from "../../secrets/mod.ts";
+import type { FileConfigOutput } from "./file_config.ts";
+
+/** All at once. */
+export function contradictions(config: FileConfigOutput): readonly Problem[] {
+  const found: Problem[] = [];
+  if (!config.inbound && config.upstreams.length === 0) {
+    found.push({
+      path: [],
+      message: 'has neither "inbound" nor "upstreams": nothing would be served',
+    });
+  }
+  const names = new Set<string>();
+  const binds = new Set(config.inbound ? [formatAddress(config.inbound.bind)] : []);
+  config.upstreams.forEach((upstream, index) => {
+    const at = (key: string, message: string) =>
+      found.push({ path: ["upstreams", index, key], message });
+    if (names.has(upstream.name)) at("name", `"${upstream.name}" is used by an earlier upstream`);
+    names.add(upstream.name);
+    const bind = formatAddress(upstream.bind);
+    if (binds.has(bind)) at("bind", `${bind} is taken by an earlier listener`);
+    binds.add(bind);
+    const addresses = new Set<string>();
+    upstream.addresses.forEach(({ host, port }, position) => {
+      const address = `${host}:${port}`;
+      if (addresses.has(address)) {
+        const path = ["upstreams", index, "addresses", position];
+        found.push({ path, message: "is given twice" });
+      }
+      addresses.add(address);
+    });
+    const hasIdentity = upstream.identity !== undefined;
+    const hasIds = upstream.spiffeIds !== undefined;
+    // The rules of its own credentials may say who must answer instead; what comes by SDS is known later.
+    if (hasIdentity && hasIds || !hasIdentity && !hasIds && upstream.tls === undefined) {
+      at("identity", 'is needed, or "spiffeIds"; one of the two says who must answer');
+    }
+    if (hasIdentity && config.trustDomain === undefined) {
+      at("identity", 'needs "trustDomain" at the top of the file');
+    }
+    for (const id of upstream.spiffeIds ?? []) {
+      // Whose bundle vouches for an id is a matter of those who have credentials of their own.
+      if (upstream.tls !== undefined || config.trustDomain === undefined) continue;
+      const parsed = parseServiceId(id);
+      if (parsed.kind === "refused") at("spiffeIds", `has "${id}", which ${parsed.reason}`);
+      else if (!id.startsWith(`spiffe://${config.trustDomain}/`)) {
+        at("spiffeIds", `has "${id}", which is not in trust domain "${config.trustDomain}"`);
+      }
+    }
+    if (upstream.socketMode !== undefined && upstream.bind.kind !== "unix") {
+      at("socketMode", "is for unix sockets only");
+    }
+    const { balancing } = upstream;
+    if (balancing.kind === "ring_hash" && balancing.minimumSize > balancing.maximumSize) {
+      at("balancing", "has a minimumSize above its maximumSize");
+    }
+  });
+  const sources = new Set<string>();
+  config.intentions.forEach(({ source, namespace, partition }, index) => {
+    // Without one nobody is such a service, and a rule that denies would let everybody in.
+    if (config.trustDomain === undefined && !source.startsWith("spiffe://")) {
+      found.push({
+        path: ["intentions", index, "source"],
+        message: 'needs "trustDomain" at the top of the file, whose services it is about; ' +
+          "other callers are named by SPIFFE ids",
+      });
+    }
+    const key = JSON.stringify([source, namespace, partition]).toLowerCase();
+    if (sources.has(key)) {
+      found.push({
+        path: ["intentions", index, "source"],
+        message: `"${source}" has an intention already`,
+      });
+    }
+    sources.add(key);
+  });
+  return found;
+}

@@ -1,0 +1,63 @@
+/**
+ * Values of the configuration file: addresses, durations, names and numbers as schemas whose messages
+ * continue a sentence that begins with the path.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import type { Address } from "../../base/mod.ts";
+import { parseTrustDomainId } from "../../identity/mod.ts";
+import { address, text } from "../../secrets/mod.ts";
+
+export { address, count, duration, host, object, port, text } from "../../secrets/mod.ts";
+
+/** A name of the mesh. */
+export function name(options: { readonly wildcard?: boolean } = {}): v.GenericSchema<string> {
+  return v.pipe(
+    text(),
+    v.check(
+      (value) =>
+        (options.wildcard && value === "*") || (value.length <= 255 && !/[\s/*]/.test(value)),
+      options.wildcard
+        ? 'must be a name without spaces and slashes, or "*"'
+        : "must be a name without spaces, slashes and stars",
+    ),
+  );
+}
+
+export function octalMode(): v.GenericSchema<string, number> {
+  return v.pipe(
+    v.string('must be an octal text such as "0600"'),
+    v.regex(/^0?[0-7]{3}$/, 'must be an octal text such as "0600"'),
+    v.transform((mode) => Number.parseInt(mode, 8)),
+  );
+}
+
+/** Any SPIFFE id with a path; Consul's own escape what is no letter (`%20`). */
+export function spiffeId(): v.GenericSchema<string> {
+  return v.pipe(
+    v.string("must be a SPIFFE id"),
+    v.maxLength(2_048, "is longer than 2048 characters"),
+    v.regex(SPIFFE_ID, "is no SPIFFE id"),
+  );
+}
+
+const SPIFFE_ID = /^spiffe:\/\/[a-zA-Z0-9._-]+(\/(?!\.{1,2}(\/|$))[a-zA-Z0-9._~%$&+,:;=@-]+)+$/;
+
+/** A SPIFFE id, or all below one: `spiffe://td/ns/*`. */
+export function spiffePattern(): v.GenericSchema<string> {
+  return v.pipe(
+    text(),
+    v.startsWith("spiffe://", "must begin with spiffe://"),
+    v.check((value) => {
+      const id = value.endsWith("/*") ? value.slice(0, -2) : value;
+      return SPIFFE_ID.test(id) || parseTrustDomainId(id) !== undefined;
+    }, "is no SPIFFE id"),
+  );
+}
+
+/** Where an upstream listens: without a host, on this machine only. */
+export function bindAddress(): v.GenericSchema<string, Address> {
+  return address({ unix: true, emptyHost: "127.0.0.1" });
+}

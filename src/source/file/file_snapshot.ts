@@ -1,0 +1,357 @@
+/**
+ * A snapshot from a configuration file and what is held of the secrets it names.
+ *
+ * @module
+ */
+
+import { open } from "node:fs/promises";
+import { type Endpoint, outlierPolicy } from "../../balance/mod.ts";
+import { type BindAddress, messageOf, ProxyError } from "../../base/mod.ts";
+import { formatServiceId, formatServiceSni, parseServiceId } from "../../identity/mod.ts";
+import type { Intention } from "../../policy/mod.ts";
+import type { HeldSecrets } from "../../secrets/mod.ts";
+import {
+  CONFIG_LIMIT_BYTES,
+  type FileConfig,
+  type FileUpstream,
+  formatProblem,
+  parseFileConfig,
+} from "./file_config.ts";
+import { fileUpstreamId, MESH_PLAN } from "./file_credentials.ts";
+import { judgePems } from "../consul/judge_credentials.ts";
+import { judgeMeshTls } from "../consul/mesh_tls.ts";
+import { isOpen, ownCredentials, warmingShown } from "../own_credentials.ts";
+import { type Content, keepPart, keepRecord } from "../../snapshot/mod.ts";
+import type {
+  CredentialsPart,
+  InboundPart,
+  PolicyPart,
+  Refusal,
+  Snapshot,
+  TargetPart,
+  TlsDirection,
+  TlsPart,
+  UpstreamPart,
+} from "../../snapshot/mod.ts";
+
+export interface FileSnapshotOptions {
+  readonly strictSpiffeChain: boolean;
+  /** Where an upstream says nothing. */
+  readonly idleTimeoutMs: number;
+  readonly lifetimeMs: number;
+}
+
+/** Reads `file`; throws `config_invalid` with everything that is wrong. Secrets are not looked at. */
+export async function readFileConfig(
+  file: string,
+  options: { readonly env: Readonly<Record<string, string | undefined>> },
+): Promise<FileConfig> {
+  const text = await readText(file, CONFIG_LIMIT_BYTES);
+  const parsed = parseFileConfig(text, { ...options, file });
+  if (parsed.kind === "valid") {
+    // Throws where the versions contradict each other.
+    tlsDirections(parsed.config, file);
+    return parsed.config;
+  }
+  const problems = parsed.problems.map((problem) => `\n  ${formatProblem(problem)}`).join("");
+  throw new ProxyError("config_invalid", `Cannot use configuration "${file}":${problems}`);
+}
+
+export interface FileSnapshotInput {
+  readonly file: string;
+  readonly held: HeldSecrets;
+  readonly nowMs: number;
+  /** Its parts keep their versions where their content is the same. */
+  readonly previous: Snapshot | undefined;
+  readonly options: FileSnapshotOptions;
+}
+
+export interface FileSnapshot {
+  readonly snapshot: Snapshot;
+  readonly refused: readonly Refusal[];
+  /** One line for each of the credentials that are waited for. */
+  readonly warming: readonly string[];
+  /** How many upstreams are among them. */
+  readonly warmingUpstreams: number;
+}
+
+/** What of the configuration can be served with the secrets held now. */
+export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): FileSnapshot {
+  const { previous, held, options, file } = input;
+  const { plans } = config.credentials;
+  const version = (previous?.version ?? 0) + 1;
+  const trustDomains = config.trustDomain === undefined ? [] : [config.trustDomain];
+  const { [MESH_PLAN]: mesh, ...others } = plans.plans;
+  const own = ownCredentials({
+    ...{ held, trustDomains, previous, version },
+    wanted: Object.keys(others),
+  });
+  const proxy = mesh ? proxyCredentials(config, { ...input, trustDomains }) : NO_PROXY_CREDENTIALS;
+  const opens = (key: string | null) => key === null ? proxy.opens : isOpen(key, own);
+  const inboundKey = plans.inbound === "refused" ? null : plans.inbound;
+
+  const upstreams: Record<string, UpstreamPart> = {};
+  const targets: Record<string, TargetPart> = {};
+  for (const upstream of config.upstreams) {
+    const id = fileUpstreamId(upstream.name);
+    const key = plans.upstreams.get(id) ?? null;
+    const listener = plans.listeners.get(id) ?? null;
+    if (!opens(key) || listener !== null && !opens(listener)) continue;
+    const target = targetContent(`${id}#file`, upstream, config);
+    targets[target.key] = keepPart<TargetPart>(previous?.targets[target.key], target, version);
+    const content = upstreamContent(id, upstream, {
+      targets: [target.key],
+      credentials: key,
+      listener: listener === null
+        ? null
+        : { credentials: listener, handshakeTimeoutMs: upstream.handshakeTimeout },
+      options,
+    });
+    upstreams[id] = keepPart<UpstreamPart>(previous?.upstreams[id], content, version);
+  }
+  const { service, datacenter, defaultAction } = config;
+  const { incoming, outgoing } = tlsDirections(config, file);
+  const strictSpiffeChain = config.tls.strictSpiffeChain ?? options.strictSpiffeChain;
+  const snapshot: Snapshot = {
+    version,
+    service,
+    proxyId: service,
+    datacenter,
+    credentials: proxy.content
+      ? keepPart<CredentialsPart>(previous?.credentials, proxy.content, version)
+      : mesh
+      ? previous?.credentials ?? null
+      : null,
+    certificates: own.certificates,
+    validations: own.validations,
+    ownCredentials: own.ownCredentials,
+    policy: keepPart<PolicyPart>(
+      previous?.policy,
+      { intentions: intentionsOf(config), defaultAction },
+      version,
+    ),
+    tls: keepPart<TlsPart>(previous?.tls, { incoming, outgoing, strictSpiffeChain }, version),
+    inbound: config.inbound && opens(inboundKey)
+      ? keepPart<InboundPart>(
+        previous?.inbound,
+        inboundContent(config.inbound, inboundKey),
+        version,
+      )
+      : null,
+    upstreams: keepRecord(previous?.upstreams, upstreams),
+    targets: keepRecord(previous?.targets, targets),
+    refused: proxy.refused,
+  };
+  return {
+    snapshot,
+    refused: proxy.refused,
+    warming: [...proxy.warming, ...warmingShown(own)],
+    warmingUpstreams: config.upstreams.length - Object.keys(upstreams).length,
+  };
+}
+
+interface ProxyCredentials {
+  /** May listeners that go by them open? */
+  readonly opens: boolean;
+  /** Absent: those of before stay, if there are any. */
+  readonly content?: Content<CredentialsPart>;
+  readonly refused: readonly Refusal[];
+  readonly warming: readonly string[];
+}
+
+const NO_PROXY_CREDENTIALS: ProxyCredentials = { opens: false, refused: [], warming: [] };
+
+/** Files of a Consul-like mesh: judged whole, as the agent's are. */
+function proxyCredentials(
+  config: FileConfig,
+  input: FileSnapshotInput & { readonly trustDomains: readonly string[] },
+): ProxyCredentials {
+  const { held, previous, nowMs, options, trustDomains } = input;
+  const state = held.credentials[MESH_PLAN];
+  const opens = previous?.credentials !== null && previous?.credentials !== undefined;
+  if (state?.kind !== "open") {
+    const names = state?.waitingFor.join(", ") ?? "";
+    return { opens, refused: [], warming: opens ? [] : [`credentials (${names})`] };
+  }
+  const certificate = held.certificates[state.certificates[0] ?? ""]?.value;
+  const validation = held.validations[state.validation ?? ""]?.value.validation;
+  // After its time it opens, and refuses whoever comes until they are there.
+  if (!certificate || validation?.kind !== "ca") return { opens: true, refused: [], warming: [] };
+  const verdict = judgePems({
+    certPem: certificate.certPem,
+    keyPem: certificate.keyPem,
+    rootPems: validation.rootPems,
+    trustDomains,
+    service: config.service,
+    nowMs,
+    strictSpiffeChain: config.tls.strictSpiffeChain ?? options.strictSpiffeChain,
+  });
+  if (verdict.kind === "valid") {
+    return { opens: true, content: verdict.credentials, refused: [], warming: [] };
+  }
+  const refused = [{ what: "credentials", reason: verdict.reason }];
+  return { opens, refused, warming: opens ? [] : [`credentials (${verdict.reason})`] };
+}
+
+function inboundContent(
+  inbound: NonNullable<FileConfig["inbound"]>,
+  credentials: string | null,
+): Content<InboundPart> {
+  return {
+    bind: inbound.bind,
+    local: inbound.local,
+    localConnectTimeoutMs: inbound.localConnectTimeout,
+    handshakeTimeoutMs: inbound.handshakeTimeout,
+    maxConnections: inbound.maxConnections,
+    authorize: "match",
+    credentials,
+  };
+}
+
+function upstreamContent(
+  id: string,
+  upstream: FileUpstream,
+  from: {
+    readonly targets: readonly string[];
+    readonly credentials: string | null;
+    readonly listener: UpstreamPart["listener"];
+    readonly options: FileSnapshotOptions;
+  },
+): Content<UpstreamPart> {
+  const { interval, baseEjection, maxEjection, ...counts } = upstream.outlier;
+  return {
+    id,
+    name: upstream.name,
+    bind: bindOf(upstream),
+    targets: from.targets,
+    balancing: upstream.balancing,
+    outlier: outlierPolicy({
+      ...defined(counts),
+      ...(interval !== undefined && { intervalMs: interval }),
+      ...(baseEjection !== undefined && { baseEjectionMs: baseEjection }),
+      ...(maxEjection !== undefined && { maxEjectionMs: maxEjection }),
+    }),
+    maxConnections: upstream.maxConnections,
+    maxPending: upstream.maxPending,
+    idleTimeoutMs: upstream.idleTimeout ?? from.options.idleTimeoutMs,
+    lifetimeMs: upstream.lifetime ?? from.options.lifetimeMs,
+    credentials: from.credentials,
+    listener: from.listener,
+  };
+}
+
+function bindOf({ bind, socketMode }: FileUpstream): BindAddress {
+  return bind.kind === "unix" && socketMode !== undefined ? { ...bind, mode: socketMode } : bind;
+}
+
+function targetContent(
+  key: string,
+  upstream: FileUpstream,
+  config: FileConfig,
+): Content<TargetPart> {
+  const { trustDomain = "" } = config;
+  const { identity } = upstream;
+  const own = identity && {
+    trustDomain,
+    ...identity,
+    datacenter: identity.datacenter ?? config.datacenter,
+  };
+  const spiffeUris = own ? [formatServiceId(own)] : upstream.spiffeIds ?? [];
+  const [first = ""] = spiffeUris;
+  const parsed = parseServiceId(first);
+  const derived = parsed.kind === "service" ? formatServiceSni(parsed.id) : "";
+  return {
+    key,
+    sni: upstream.sni ?? config.credentials.serverNames.get(upstream.name) ?? derived,
+    spiffeUris: [...new Set(spiffeUris)].sort(),
+    connectTimeoutMs: upstream.connectTimeout,
+    endpoints: upstream.addresses.map((address): Endpoint => {
+      const { host, port } = address;
+      const weight = "weight" in address ? address.weight : 1;
+      return { id: `${host}:${port}`, host, port, weight };
+    }),
+    lastResort: [],
+    lack: "",
+  };
+}
+
+/** Consul's order: exact sources before `*`, whatever the order in the file. */
+function intentionsOf({ intentions, service }: FileConfig): readonly Intention[] {
+  return intentions.map(({ source, namespace, partition, action }): Intention => {
+    const isUri = source.startsWith("spiffe://");
+    const precedence = source === "*" || source.endsWith("/*") ? 8 : 9;
+    return {
+      rule: `${source} => ${service} (configuration file, ${action})`,
+      source: { name: source, namespace, partition, peer: "", ...(isUri && { uri: source }) },
+      action,
+      precedence,
+    };
+  }).sort((a, b) => b.precedence - a.precedence || uriLength(b) - uriLength(a));
+}
+
+/** Of two patterns of URIs the longer one says more. */
+function uriLength({ source }: Intention): number {
+  return source.uri?.length ?? 0;
+}
+
+function tlsDirections(
+  config: FileConfig,
+  file: string,
+): { readonly incoming: TlsDirection; readonly outgoing: TlsDirection } {
+  const directionOf = (
+    { minVersion, maxVersion, cipherSuites }: FileConfig["tls"]["incoming"],
+  ) => ({
+    minVersion: `TLSv${minVersion.replace(".", "_")}`,
+    maxVersion: `TLSv${maxVersion.replace(".", "_")}`,
+    cipherSuites,
+  });
+  const judged = judgeMeshTls({
+    incoming: directionOf(config.tls.incoming),
+    outgoing: directionOf(config.tls.outgoing),
+  });
+  if (judged.kind === "refused") throw invalid(file, `tls: ${judged.reason}`);
+  return judged;
+}
+
+/** The file's text, refused beyond `limitBytes` before it is in memory. */
+async function readText(path: string, limitBytes: number): Promise<string> {
+  try {
+    await using handle = await open(path, "r");
+    const { size } = await handle.stat();
+    if (size > limitBytes) throw new Error(`it has more than ${limitBytes} bytes`);
+    // A device has no size: read no more than the limit of it.
+    const buffer = new Uint8Array(limitBytes + 1);
+    let length = 0;
+    for (;;) {
+      const { bytesRead } = await handle.read(buffer, length, buffer.length - length, null);
+      if (bytesRead === 0) break;
+      length += bytesRead;
+      if (length > limitBytes) throw new Error(`it has more than ${limitBytes} bytes`);
+    }
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(
+      buffer.subarray(0, length),
+    );
+  } catch (error) {
+    const code = error instanceof Error && "code" in error ? String(error.code) : "";
+    // Of what is no file's fault only the decoder throws one.
+    const fact = error instanceof TypeError
+      ? "it is not text in UTF-8"
+      : FACTS[code] ?? messageOf(error);
+    throw invalid(path, fact, error);
+  }
+}
+
+const FACTS: Readonly<Record<string, string>> = {
+  ENOENT: "there is no such file",
+  EISDIR: "it is a directory",
+  EACCES: "permission denied",
+};
+
+function defined<T extends object>(values: T): { [K in keyof T]: NonNullable<T[K]> } {
+  const entries = Object.entries(values).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(entries) as { [K in keyof T]: NonNullable<T[K]> };
+}
+
+function invalid(file: string, fact: string, cause?: unknown): ProxyError {
+  return new ProxyError("config_invalid", `Cannot use configuration "${file}": ${fact}`, { cause });
+}

@@ -1,0 +1,67 @@
+/**
+ * Where snapshots come from: the agent, or a file. The data path knows only this.
+ *
+ * @module
+ */
+
+import type { ErrorCode, ProxyError } from "../base/mod.ts";
+import type { WatchState } from "../consul/mod.ts";
+import type { CertificateRequest, SecretsReport } from "./secrets_link.ts";
+import type { Refusal, Snapshot } from "../snapshot/mod.ts";
+
+export interface SnapshotSource {
+  /**
+   * Begins. `onSnapshot` is called with the first whole snapshot and then with every changed one;
+   * `onFatal` at most once, when nothing can ever be served and the process should end with the error.
+   */
+  start(onSnapshot: (snapshot: Snapshot) => void, onFatal?: (error: ProxyError) => void): void;
+  /** What was not taken, and why; also before the first snapshot. */
+  readonly refused: readonly Refusal[];
+  /** Upstreams that carried traffic lately; their watches go first where connections are scarce. */
+  used(upstreamIds: readonly string[]): void;
+  status(): SourceStatus;
+  /**
+   * A client asked for a name whose certificate is fetched on demand. True: a snapshot with it has been
+   * published.
+   */
+  fetchCertificate(request: CertificateRequest): Promise<boolean>;
+  /** What is known of secrets that did not come with the agent's answers, and what happened to them. */
+  secrets(): SecretsReport;
+  /** Reads files again; a source without files does nothing. Never throws. False: see `refused`. */
+  reload(): Promise<boolean>;
+  close(): Promise<void>;
+}
+
+/** What the admin server shows, and readiness looks at. */
+export interface SourceStatus {
+  readonly kind: "consul" | "file";
+  /** Parts that the first snapshot still lacks; empty once there is one. */
+  readonly waitingFor: readonly string[];
+  /** Upstreams whose data has not arrived yet. */
+  readonly pending: readonly string[];
+  /** Listeners and upstreams that stay closed until their secrets have come. */
+  readonly warming: readonly string[];
+  /** Watches that fail at present. */
+  readonly failing: readonly Failing[];
+  readonly watches: readonly WatchState[];
+  /** The snapshot in use came from the state directory; the agent has not confirmed it. */
+  readonly restored: boolean;
+  readonly snapshotVersion: number | undefined;
+  readonly certificate: CertificateStatus | undefined;
+}
+
+export interface Failing {
+  readonly watch: string;
+  readonly code: ErrorCode;
+  readonly message: string;
+  /** Wall clock. */
+  readonly sinceMs: number;
+}
+
+export interface CertificateStatus {
+  readonly uri: string;
+  readonly serial: string;
+  readonly notBeforeMs: number;
+  readonly notAfterMs: number;
+  readonly rootCount: number;
+}

@@ -1,0 +1,147 @@
+/**
+ * What a snapshot source tells people: one line when something changes, never one per retry, and gauges
+ * that say how things are.
+ *
+ * @module
+ */
+
+import type { Clock, ErrorCode, Log, Stats } from "../base/mod.ts";
+import { isOutage } from "./consul/agent_outage.ts";
+import type { CredentialsPart, Refusal, Snapshot } from "../snapshot/mod.ts";
+import type { CertificateStatus, Failing } from "./source.ts";
+
+export interface SourceReportOptions {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly stats: Stats;
+}
+
+/** Failures that concern all watches alike: one line for all of them. */
+const SHARED: ReadonlySet<ErrorCode> = new Set<ErrorCode>(["agent_failed", "agent_overloaded"]);
+
+const WARMING_SHOWN = 5;
+
+export class SourceReport {
+  readonly #options: SourceReportOptions;
+  readonly #warned = new Set<string>();
+  #refused: ReadonlySet<string> = new Set();
+  #warnings: ReadonlySet<string> = new Set();
+
+  constructor(options: SourceReportOptions) {
+    this.#options = options;
+  }
+
+  /** `all` are the failing watches, this one included. `serving`: there is a last good state. */
+  failing(
+    failing: Failing,
+    all: readonly Failing[],
+    { serving }: { readonly serving: boolean },
+  ): void {
+    this.#gauge(failing.code, all);
+    const key = warningKey(failing);
+    if (isOutage(failing) || this.#warned.has(key)) return;
+    this.#warned.add(key);
+    const { watch, code, message } = failing;
+    const fields = { watch, code, error: message };
+    const { log } = this.#options;
+    if (serving) log.warn("agent watch failing, last good state stays", fields);
+    else log.warn("agent watch failing, nothing can be served yet", fields);
+  }
+
+  /** `all` are the watches that still fail. */
+  recovered(failing: Failing, all: readonly Failing[]): void {
+    this.#gauge(failing.code, all);
+    const key = warningKey(failing);
+    if (all.some((other) => warningKey(other) === key) || !this.#warned.delete(key)) return;
+    const { watch, code, sinceMs } = failing;
+    const after_ms = this.#options.clock.now() - sinceMs;
+    this.#options.log.info("agent watch recovered", { watch, code, after_ms });
+  }
+
+  /** Of the registration and what belongs to it. */
+  warnings(all: readonly string[]): void {
+    const warnings = new Set(all);
+    for (const warning of warnings) {
+      if (!this.#warnings.has(warning)) this.#options.log.warn("registration", { warning });
+    }
+    this.#warnings = warnings;
+  }
+
+  refused(refused: readonly Refusal[]): void {
+    const { log, stats } = this.#options;
+    const now = new Set<string>();
+    for (const { what, reason } of refused) {
+      const key = `${what}\u0000${reason}`;
+      now.add(key);
+      if (!this.#refused.has(key)) log.warn("configuration refused", { what, reason });
+    }
+    this.#refused = now;
+    stats.gauge("snapshot_refused", "Parts of the configuration that were not taken").set(now.size);
+  }
+
+  published(
+    snapshot: Snapshot,
+    { first, restored, warming = [], warmingUpstreams = 0 }: {
+      readonly first: boolean;
+      readonly restored: boolean;
+      /** What stays closed until its secrets have come, and how many upstreams do. */
+      readonly warming?: readonly string[];
+      readonly warmingUpstreams?: number;
+    },
+  ): void {
+    const { log, stats } = this.#options;
+    stats.counter("snapshots_published_total", "Snapshots handed to the data path").add(1);
+    stats.gauge("snapshot_version", "Version of the snapshot in use").set(snapshot.version);
+    this.#restored(restored);
+    const { credentials } = snapshot;
+    if (credentials) {
+      stats.gauge("certificate_expiry_seconds", "When the leaf expires, in seconds since 1970", {
+        certificate: "leaf",
+      }).set(Math.floor(credentials.notAfterMs / 1000));
+    }
+    const fields = {
+      version: snapshot.version,
+      service: snapshot.service,
+      ...(credentials && { uri: credentials.uri }),
+      upstreams: Object.keys(snapshot.upstreams).length + warmingUpstreams,
+      ...(warming.length > 0 && { warming: shownOf(warming) }),
+    };
+    if (first && restored) log.warn("agent is away, stored snapshot in use", fields);
+    else if (first) log.info("first snapshot", fields);
+    else log.debug("snapshot", fields);
+  }
+
+  /** The agent has answered: the snapshot in use is no longer only the stored one. */
+  confirmed(): void {
+    this.#restored(false);
+    this.#options.log.info("agent is back, its answers replace the stored snapshot");
+  }
+
+  #restored(restored: boolean): void {
+    this.#options.stats
+      .gauge("snapshot_restored", "1 while the snapshot in use is the stored one")
+      .set(restored ? 1 : 0);
+  }
+
+  #gauge(code: ErrorCode, all: readonly Failing[]): void {
+    this.#options.stats.gauge("snapshot_stale", "Agent watches that fail, by error code", {
+      reason: code,
+    }).set(all.filter((failing) => failing.code === code).length);
+  }
+}
+
+/** What may be shown of credentials. */
+export function certificateStatusOf(credentials: CredentialsPart): CertificateStatus {
+  const { uri, serial, notBeforeMs, notAfterMs, rootPems } = credentials;
+  return { uri, serial, notBeforeMs, notAfterMs, rootCount: rootPems.length };
+}
+
+/** The first few; `/ready` has them all. */
+function shownOf(warming: readonly string[]): string {
+  const more = warming.length - WARMING_SHOWN;
+  return warming.slice(0, WARMING_SHOWN).join("; ") + (more > 0 ? `; and ${more} more` : "");
+}
+
+function warningKey({ watch, code }: Failing): string {
+  return SHARED.has(code) ? code : `${code} ${watch}`;
+}

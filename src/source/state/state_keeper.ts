@@ -1,0 +1,56 @@
+/**
+ * Keeps what is stored as new as what is published: the snapshot, and where its credentials come from.
+ *
+ * @module
+ */
+
+import type { Registration } from "../../consul/mod.ts";
+import { keySalt } from "../../secrets/mod.ts";
+import { sameContent } from "../../snapshot/mod.ts";
+import type { Snapshot } from "../../snapshot/mod.ts";
+import type { SnapshotStore } from "./store.ts";
+import {
+  type StoredCredentials,
+  storedCredentials,
+  type StoredState,
+} from "./stored_credentials.ts";
+
+export class StateKeeper {
+  readonly #store: SnapshotStore;
+  #registration: Registration | undefined;
+  #credentials: StoredCredentials | undefined;
+  #saved: StoredState | undefined;
+
+  constructor(store: SnapshotStore) {
+    this.#store = store;
+  }
+
+  load(proxyId: string): Promise<StoredState | undefined> {
+    return this.#store.load(proxyId);
+  }
+
+  /** From now on `state` is in use: until the agent answers, its facts hold. */
+  restored(state: StoredState): void {
+    this.#saved = state;
+    const { credentials } = state;
+    // Keys of what has come since are this process's.
+    this.#credentials = credentials && { ...credentials, salt: keySalt() };
+  }
+
+  /** Stores what is new; `undefined`: the agent has not said yet who we are. */
+  keep(snapshot: Snapshot, registration: Registration | undefined): void {
+    if (registration && registration !== this.#registration) {
+      this.#registration = registration;
+      const credentials = storedCredentials(registration);
+      if (!sameContent(credentials, this.#credentials)) this.#credentials = credentials;
+    }
+    const credentials = this.#credentials;
+    if (this.#saved?.snapshot === snapshot && this.#saved.credentials === credentials) return;
+    this.#saved = { snapshot, ...(credentials && { credentials }) };
+    this.#store.save(this.#saved);
+  }
+
+  async close(): Promise<void> {
+    await this.#store.close();
+  }
+}

@@ -1,0 +1,154 @@
+/**
+ * The last good snapshot on disk (`-state-dir`), so that a restart with the agent away still serves.
+ * The file holds private keys, and passwords and tokens where the registration does: it belongs to this
+ * user alone, or it is neither written nor read. Trouble with the disk is logged and counted; it never
+ * stops the proxy.
+ *
+ * @module
+ */
+
+import { createHash } from "node:crypto";
+import { join } from "node:path";
+import { type Clock, type Log, messageOf, type Stats, type Timer } from "../../base/mod.ts";
+import { judgePems } from "../consul/judge_credentials.ts";
+import type { Snapshot } from "../../snapshot/mod.ts";
+import { createStateFiles, type StateFiles } from "./state_files.ts";
+import type { StoredState } from "./stored_credentials.ts";
+import { formatStored, parseStored } from "./stored_snapshot.ts";
+
+export interface SnapshotStore {
+  /** The stored state of this proxy, if there is one that may be served. Never rejects. */
+  load(proxyId: string): Promise<StoredState | undefined>;
+  /** Soon, and only the newest. Never throws. */
+  save(state: StoredState): void;
+  /** Writes what is still waiting. Never rejects. */
+  close(): Promise<void>;
+}
+
+export interface FileStoreOptions {
+  readonly directory: string;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly stats: Stats;
+  readonly strictSpiffeChain?: boolean;
+  /** False: of a configuration file, which says itself what is served; only its secrets are restored. */
+  readonly holdsMesh?: boolean;
+  /** For tests; default the file system. */
+  readonly files?: StateFiles;
+}
+
+/** Between two writes. */
+const WRITE_INTERVAL_MS = 1_000;
+/** After a failed one, when nothing new comes. */
+const RETRY_INTERVAL_MS = 30_000;
+
+export class FileStore implements SnapshotStore {
+  readonly #options: FileStoreOptions;
+  readonly #files: StateFiles;
+  #waiting: StoredState | undefined;
+  #writing: Promise<void> | undefined;
+  #timer: Timer | undefined;
+  #lastWriteMs = -Infinity;
+  #failure: string | undefined;
+  #closed = false;
+
+  constructor(options: FileStoreOptions) {
+    this.#options = options;
+    this.#files = options.files ?? createStateFiles();
+  }
+
+  async load(proxyId: string): Promise<StoredState | undefined> {
+    const { directory, log, holdsMesh = true } = this.#options;
+    const file = join(directory, fileNameOf(proxyId));
+    try {
+      const text = await this.#files.read(directory, file);
+      if (text === undefined) return undefined;
+      const stored = parseStored(text);
+      if (stored.kind === "invalid") throw new Error(stored.reason);
+      const { state, state: { snapshot } } = stored;
+      if (snapshot.proxyId !== proxyId) {
+        throw new Error(`it is of proxy "${snapshot.proxyId}", not "${proxyId}"`);
+      }
+      if (holdsMesh) this.#judgeMesh(snapshot);
+      return state;
+    } catch (error) {
+      log.warn("stored snapshot not used", { file, error: messageOf(error) });
+      return undefined;
+    }
+  }
+
+  #judgeMesh({ service, credentials }: Snapshot): void {
+    const { clock, strictSpiffeChain = false } = this.#options;
+    if (!credentials) throw new Error("it has no credentials of the mesh");
+    const nowMs = clock.now();
+    const verdict = judgePems({ ...credentials, service, nowMs, strictSpiffeChain });
+    if (verdict.kind === "invalid") throw new Error(verdict.reason);
+  }
+
+  save(state: StoredState): void {
+    if (this.#closed) return;
+    this.#waiting = state;
+    this.#schedule(this.#dueInMs);
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#timer?.cancel();
+    await this.#writing;
+    if (this.#waiting) await this.#write();
+  }
+
+  get #dueInMs(): number {
+    const sinceMs = this.#options.clock.monotonic() - this.#lastWriteMs;
+    return Math.max(0, WRITE_INTERVAL_MS - sinceMs);
+  }
+
+  #schedule(delayMs: number): void {
+    this.#timer?.cancel();
+    this.#timer = this.#options.clock.after(delayMs, () => {
+      this.#timer = undefined;
+      if (!this.#closed && !this.#writing) void this.#write();
+    });
+  }
+
+  #write(): Promise<void> {
+    const state = this.#waiting;
+    if (!state) return Promise.resolve();
+    this.#waiting = undefined;
+    this.#lastWriteMs = this.#options.clock.monotonic();
+    this.#writing = this.#writeNow(state).then((written) => {
+      this.#writing = undefined;
+      if (!written) this.#waiting ??= state;
+      if (this.#waiting && !this.#closed) {
+        this.#schedule(written ? this.#dueInMs : RETRY_INTERVAL_MS);
+      }
+    });
+    return this.#writing;
+  }
+
+  /** Whether it is on the disk now. */
+  async #writeNow(state: StoredState): Promise<boolean> {
+    const { directory, clock, log, stats } = this.#options;
+    const file = join(directory, fileNameOf(state.snapshot.proxyId));
+    try {
+      await this.#files.write(directory, file, formatStored(state, clock.now()));
+    } catch (error) {
+      const failure = messageOf(error);
+      stats.counter("snapshot_store_failures_total", "Snapshots that could not be stored").add(1);
+      if (this.#failure !== failure) log.warn("snapshot not stored", { file, error: failure });
+      this.#failure = failure;
+      return false;
+    }
+    if (this.#failure !== undefined) log.info("snapshot stored again", { file });
+    this.#failure = undefined;
+    stats.gauge("snapshot_stored_seconds", "When a snapshot was last stored, since 1970")
+      .set(Math.floor(clock.now() / 1000));
+    return true;
+  }
+}
+
+/** A name that is safe whatever the id holds, and still tells people whose it is. */
+function fileNameOf(proxyId: string): string {
+  const digest = createHash("sha256").update(proxyId).digest("hex").slice(0, 12);
+  return `${proxyId.replace(/[^A-Za-z0-9_-]/g, "_").slice(0, 100)}-${digest}.json`;
+}

@@ -1,0 +1,54 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import * as facts from "../../../test/kit/snapshot_facts.ts";
+import { answeringAgent, SourceRig } from "../../../test/kit/snapshot_source.ts";
+import { storedCredentials, type StoredState } from "./stored_credentials.ts";
+import { formatStored, parseStored } from "./stored_snapshot.ts";
+
+/** With credentials from a file whose key has a password. */
+async function aState(): Promise<StoredState> {
+  await using rig = await new SourceRig(answeringAgent()).start();
+  const certificate = { source: "file", pkcs12: "/web.p12", password: { inline: "secret" } };
+  const credentials = storedCredentials(facts.registration({ tls: { certificate } }));
+  assert.ok(credentials);
+  return { snapshot: rig.last, credentials };
+}
+
+test("parseStored() gives back what was stored, with and without credentials", async () => {
+  const state = await aState();
+  const { snapshot } = state;
+  for (const stored of [state, { snapshot }]) {
+    const parsed = parseStored(formatStored(stored, 5));
+    assert.deepEqual(parsed, { kind: "valid", state: stored, savedAtMs: 5 });
+  }
+});
+
+test("parseStored() takes a state of before it said where credentials come from", async () => {
+  const { snapshot } = await aState();
+  const text = JSON.stringify({ schema: 2, savedAtMs: 5, snapshot });
+  assert.deepEqual(parseStored(text), { kind: "valid", state: { snapshot }, savedAtMs: 5 });
+});
+
+for (
+  const [name, harm, reason] of [
+    ["another format", (stored) => stored.format = 2, /credentials\.format is not/],
+    ["no salt", (stored) => stored.salt = "", /credentials\.salt is not/],
+    ["no registration", (stored) => delete stored.registration, /credentials\.registration is not/],
+    ["odd upstreams", (stored) => stored.registration.upstreams = [1], /upstreams\.0 is not/],
+    ["something unknown", (stored) => stored.registration.more = "password", /more is not/],
+  ] as const satisfies readonly (readonly [
+    string,
+    // deno-lint-ignore no-explicit-any
+    (stored: any) => void,
+    RegExp,
+  ])[]
+) {
+  test(`parseStored() refuses credentials with ${name}`, async () => {
+    const value = JSON.parse(formatStored(await aState(), 0));
+    harm(value.credentials);
+    const parsed = parseStored(JSON.stringify(value));
+    assert.ok(parsed.kind === "invalid");
+    assert.match(parsed.reason, reason);
+    assert.ok(!parsed.reason.includes("password"));
+  });
+}

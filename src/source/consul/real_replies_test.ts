@@ -19,7 +19,7 @@ const PROXY_ID = "web-1-sidecar-proxy";
 const RECORDED_MS = Date.parse("2026-11-21T04:00:00Z");
 
 function fixture(name: string): unknown {
-  const file = new URL(`../../test/fixtures/consul/${name}.json`, import.meta.url);
+  const file = new URL(`../../../test/fixtures/consul/${name}.json`, import.meta.url);
   return JSON.parse(readFileSync(file, "utf8"));
 }
 

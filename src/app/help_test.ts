@@ -1,7 +1,5 @@
 import { strict as assert } from "node:assert";
-import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { PATHS } from "../admin/home.ts";
 import { HELP_TOPICS, parseCommand } from "./args.ts";
 import { PROXY_FLAGS } from "./args_proxy_table.ts";
 import { helpText } from "./help.ts";
@@ -40,21 +38,5 @@ test("helpText() never shows a default that is not the one in force", () => {
     const bare = parseCommand(["proxy", "-sidecar-for", "w"], {});
     const given = parseCommand(["proxy", "-sidecar-for", "w", `-${name}`, value], {});
     assert.deepEqual(given, bare, words);
-  }
-});
-
-test("helpText() of the proxy is what the README shows", () => {
-  const readme = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
-  assert.ok(
-    readme.includes(`\n\`\`\`text\n${helpText("proxy")}\`\`\`\n`),
-    "copy the help into README.md",
-  );
-});
-
-test("the README names every path of the admin server", () => {
-  const readme = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
-  for (const [path, , method] of PATHS) {
-    const shown = `| \`${method ? `${method} ` : ""}${path}\` `;
-    assert.ok(readme.includes(`\n${shown}`), path);
   }
 });

@@ -1,26 +1,31 @@
 /**
- * What README says about credentials, run: every example is read by what reads it in earnest, and
- * configuration files are checked with the files, servers and sockets that they name.
+ * What the pages say, run: every example is read by what reads it in earnest, configuration files are
+ * checked with the files, servers and sockets that they name, command lines are parsed, and links lead
+ * somewhere.
  */
 
 import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
 import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { dirname, join, posix } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { PATHS } from "../../src/admin/home.ts";
+import { HELP_TOPICS, parseCommand } from "../../src/app/args.ts";
+import { helpText } from "../../src/app/help.ts";
+import { systemClock, systemRandom } from "../../src/base/mod.ts";
+import { readRegistration } from "../../src/consul/replies/registration.ts";
+import { startDevAgent } from "../../src/dev/mod.ts";
 import { DEFAULT_ON_DEMAND_RULES, parseSdsServers, parseTlsConfig } from "../../src/secrets/mod.ts";
 import { NO_PLANS, planRegistration } from "../../src/source/consul/credential_plans.ts";
 import { createAuthority } from "../kit/certificates.ts";
 import { runPostern } from "../kit/dev_mesh.ts";
 import { inlineBundle, inlineCertificate, startSdsServer } from "../kit/sds_server.ts";
-import * as facts from "../kit/snapshot_facts.ts";
 import { LISTENER } from "../kit/tls_config.ts";
 import { startWorkloadServer, svidOf } from "../kit/workload_server.ts";
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), "../..");
-const README = await readFile(join(ROOT, "README.md"), "utf8");
-const PAGE = section("Credentials") + section("Credentials reference");
 const AGENT = "/run/spire/sockets/agent.sock";
 
 interface Example {
@@ -31,21 +36,34 @@ interface Example {
   readonly text: string;
 }
 
-const EXAMPLES = PAGE.split(/^#+ (?=\S)/m).flatMap((part) => {
-  const [heading = ""] = part.split("\n");
-  return [...part.matchAll(/(?:<!-- example: (\w+) -->\n+)?```json\n(.*?)```/gs)]
-    .map(([, kind, text = ""], index): Example => ({
-      name: `${heading} ${index + 1}`,
-      kind,
-      text,
-    }));
-});
+/** README and every page of `docs`, by path from the root. */
+const PAGES = new Map(
+  await Promise.all(
+    [
+      "README.md",
+      "CONTRIBUTING.md",
+      ...(await readdir(join(ROOT, "docs"))).map((name) => `docs/${name}`),
+    ]
+      .map(async (path) => [path, await readFile(join(ROOT, path), "utf8")] as const),
+  ),
+);
 
-function section(heading: string): string {
-  const [, after = ""] = README.split(`\n## ${heading}\n`);
-  const [text = ""] = after.split(/\n## /);
-  assert.notEqual(text, "", `README has no page "${heading}"`);
-  return `\n## ${heading}\n${text}`;
+const EXAMPLES = [...PAGES].flatMap(([path, page]) =>
+  page.split(/^#+ (?=\S)/m).flatMap((part) => {
+    const [heading = ""] = part.split("\n");
+    return [...part.matchAll(/(?:<!-- example: (\w+) -->\n+)?```(?:json|hcl)\n(.*?)```/gs)]
+      .map(([, kind, text = ""], index): Example => ({
+        name: `${path}: ${heading} ${index + 1}`,
+        kind,
+        text,
+      }));
+  })
+);
+
+function page(path: string): string {
+  const text = PAGES.get(path);
+  assert.ok(text !== undefined, `there is no ${path}`);
+  return text;
 }
 
 function examplesOf(kind: string): readonly Example[] {
@@ -66,6 +84,7 @@ class Machine implements AsyncDisposable {
   static async create(): Promise<Machine> {
     const machine = new Machine(await mkdtemp(join(tmpdir(), "page-")));
     await machine.#certbot();
+    await machine.#sidecar();
     await machine.#webTls();
     await machine.#kubernetes();
     await mkdir(join(machine.root, "run/sds"), { recursive: true });
@@ -121,6 +140,13 @@ class Machine implements AsyncDisposable {
     await symlink(target, link);
   }
 
+  async #sidecar(): Promise<void> {
+    const mesh = createAuthority({ trustDomain: "11111111-2222-3333-4444-555555555555.consul" });
+    const { certPem, keyPem } = mesh.issueLeaf({ service: "web" });
+    const files = { "web.pem": certPem, "web.key": keyPem, "roots.pem": mesh.rootPem };
+    for (const [name, pem] of Object.entries(files)) await this.#write(`etc/postern/${name}`, pem);
+  }
+
   async #certbot(): Promise<void> {
     const { certPem, keyPem } = this.#leaf();
     for (const [name, pem] of [["fullchain", certPem], ["privkey", keyPem]] as const) {
@@ -165,15 +191,22 @@ tls_certificate:
   }
 }
 
-test("every block of JSON on the page says what reads it", () => {
+test("every block of JSON and HCL says what reads it", () => {
   const silent = EXAMPLES.filter(({ kind }) => kind === undefined).map(({ name }) => name);
   assert.deepEqual(silent, []);
   const kinds = new Set(EXAMPLES.map(({ kind }) => kind));
-  assert.deepEqual([...kinds].sort(), ["config", "listener", "registration", "servers"]);
+  assert.deepEqual([...kinds].sort(), [
+    "config",
+    "entry",
+    "gateway",
+    "listener",
+    "registration",
+    "servers",
+  ]);
 });
 
 for (const { name, text } of examplesOf("config")) {
-  test(`check finds nothing wrong with README, ${name}`, async () => {
+  test(`check finds nothing wrong with ${name}`, async () => {
     await using machine = await Machine.create();
     const usesAgent = text.includes(`unix://${AGENT}`);
     await using _sds = await machine.sdsServer(usesAgent ? AGENT : "run/sds/server.sock");
@@ -191,14 +224,14 @@ for (const { name, text } of examplesOf("config")) {
 }
 
 for (const { name, text } of examplesOf("listener")) {
-  test(`a listener takes README, ${name}`, () => {
+  test(`a listener takes ${name}`, () => {
     const parsed = parseTlsConfig(JSON.parse(text), LISTENER);
     assert.deepEqual(parsed.kind === "valid" ? parsed.warnings : parsed.problems, []);
   });
 }
 
 for (const { name, text } of examplesOf("servers")) {
-  test(`SDS servers are described by README, ${name}`, () => {
+  test(`SDS servers are described by ${name}`, () => {
     const { node } = LISTENER;
     const parsed = parseSdsServers(JSON.parse(text), { path: [], node });
     assert.deepEqual(parsed.kind === "valid" ? parsed.warnings : parsed.problems, []);
@@ -206,21 +239,75 @@ for (const { name, text } of examplesOf("servers")) {
 }
 
 for (const { name, text } of examplesOf("registration")) {
-  test(`a registration with postern_tls is that of README, ${name}`, () => {
-    const { Proxy: { Config, Upstreams } } = JSON.parse(text).Connect.SidecarService;
-    const upstreams = Upstreams.map((upstream: Record<string, Record<string, unknown>>) =>
-      facts.declaration(String(upstream.DestinationName), { tls: upstream.Config?.postern_tls })
-    );
-    const registration = facts.registration({ tls: Config.postern_tls, upstreams });
+  test(`an agent takes the registration and nothing in it is passed over: ${name}`, async () => {
+    const agent = await startDevAgent({ clock: systemClock, random: systemRandom });
+    using _agent = { [Symbol.dispose]: () => agent.stop() };
+    const put = { method: "PUT", body: text };
+    const registered = await fetch(`${agent.address}/v1/agent/service/register`, put);
+    assert.equal(registered.status, 200, await registered.text());
+    const reply = await fetch(`${agent.address}/v1/agent/service/web-sidecar-proxy`);
+    const registration = readRegistration(await reply.json(), "web-sidecar-proxy");
+    assert.deepEqual(registration.warnings, []);
     const planned = planRegistration(registration, NO_PLANS, {});
     assert.deepEqual([planned.refused, planned.warnings], [[], []]);
-    assert.equal(planned.inbound, "inbound");
-    assert.deepEqual(planned.plans.inbound?.certificates.map(({ source }) => source.kind), ["sds"]);
-    assert.equal(planned.upstreams.size, 1);
+    const { Proxy: { Config, Upstreams } } = JSON.parse(text).Connect.SidecarService;
+    assert.equal(planned.inbound, Config.postern_tls ? "inbound" : null);
+    assert.equal(registration.upstreams.length, Upstreams.length);
   });
 }
 
-test("the page's limits on demand are the defaults", () => {
+test("every command line of the pages is one that this program takes", () => {
+  const lines = [...PAGES.values()].flatMap((text) =>
+    [...text.matchAll(/^```sh\n(.*?)^```/gms)].flatMap(([, block = ""]) => block.split("\n"))
+  );
+  const commands = lines.flatMap((line) => {
+    const [, words] = /^(?:exec )?postern (.*?)(?: +#.*| && .*)?$/.exec(line) ?? [];
+    return words === undefined ? [] : [words];
+  });
+  assert.ok(commands.length >= 6, `only ${commands.join("; ")}`);
+  for (const words of commands) {
+    assert.doesNotThrow(() => parseCommand(words.split(" "), {}), words);
+  }
+});
+
+test("the page shows the help of every command", () => {
+  for (const topic of HELP_TOPICS) {
+    if (topic === "version") continue;
+    const shown = `\n\`\`\`text\n${helpText(topic)}\`\`\`\n`;
+    assert.ok(page("docs/command-line.md").includes(shown), `run "deno task docs": ${topic}`);
+  }
+});
+
+test("every path of the admin server has its line", () => {
+  for (const [path, , method] of PATHS) {
+    const shown = `\n| \`${method ? `${method} ` : ""}${path}\` `;
+    assert.ok(page("docs/admin.md").includes(shown), path);
+  }
+});
+
+test("links lead to pages and headings that are there", () => {
+  const broken: string[] = [];
+  for (const [path, text] of PAGES) {
+    for (const [, to = ""] of text.matchAll(/\]\(((?!https?:)[^)\s]+)\)/g)) {
+      const [file = "", heading] = to.split("#");
+      const target = file === "" ? path : posix.join(posix.dirname(path), file);
+      const isThere = heading === undefined
+        ? existsSync(join(ROOT, target))
+        : headingsOf(PAGES.get(target) ?? "").includes(heading);
+      if (!isThere) broken.push(`${path}: ${to}`);
+    }
+  }
+  assert.deepEqual(broken, []);
+});
+
+/** Anchors as GitHub makes them. */
+function headingsOf(text: string): readonly string[] {
+  return [...text.replace(/^```.*?^```/gms, "").matchAll(/^#+ (.*)$/gm)].map(([, words = ""]) =>
+    words.toLowerCase().replace(/[^\w -]/g, "").replaceAll(" ", "-")
+  );
+}
+
+test("the reference's limits on demand are the defaults", () => {
   const { maxEntries, maxPending, perSourceRate, negativeTtlMs, waitMs } = DEFAULT_ON_DEMAND_RULES;
   const wanted = {
     maxEntries: `${maxEntries}`,
@@ -231,22 +318,24 @@ test("the page's limits on demand are the defaults", () => {
   };
   const told = Object.keys(wanted).map((name) => [
     name,
-    PAGE.match(new RegExp(`^\\| \`${name}\` +\\| (\\S+) `, "m"))?.[1],
+    page("docs/credentials-reference.md").match(new RegExp(`^\\| \`${name}\` +\\| (\\S+) `, "m"))
+      ?.[1],
   ]);
   assert.deepEqual(Object.fromEntries(told), wanted);
 });
 
-test("every metric on the page is one that the source counts", async () => {
-  const named = [...new Set(PAGE.match(/(?<=`postern_)\w+(?=`)/g))]
+test("every metric on the pages is one that the source counts", async () => {
+  const text = [...PAGES.values()].join("\n");
+  const named = [...new Set(text.match(/(?<=`postern_)\w+(?=`)/g))]
     .filter((name) => !/tls$/.test(name));
-  assert.ok(named.length >= 7, `only ${named.join(", ")}`);
+  assert.ok(named.length >= 14, `only ${named.join(", ")}`);
   const sources = [];
-  for (const directory of ["src/secrets", "src/proxy", "src/admin"]) {
+  for (const directory of ["src/secrets", "src/proxy", "src/admin", "src/app"]) {
     for (const path of await readdir(join(ROOT, directory), { recursive: true })) {
       if (!path.endsWith(".ts") || path.endsWith("_test.ts")) continue;
       sources.push(await readFile(join(ROOT, directory, path), "utf8"));
     }
   }
-  const text = sources.join("\n");
-  assert.deepEqual(named.filter((name) => !text.includes(`"${name}"`)), []);
+  const source = sources.join("\n");
+  assert.deepEqual(named.filter((name) => !source.includes(`"${name}"`)), []);
 });

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { type Connection, type ConnectionEvents, ignoredEvents } from "./port.ts";
+import { type Connection, ignoredEvents, type StreamEvents } from "./port.ts";
 
 export interface MemoryPairOptions {
   /** What each direction holds before `write` says stop, as a socket's buffers do; default 64 KiB. */
@@ -17,16 +17,17 @@ export function memoryPair(
   options: MemoryPairOptions = {},
 ): readonly [MemoryConnection, MemoryConnection] {
   const { capacityBytes = 65_536 } = options;
-  const one = new MemoryConnection("one", capacityBytes);
-  const other = new MemoryConnection("other", capacityBytes);
+  const one = new MemoryConnection("one", "other", capacityBytes);
+  const other = new MemoryConnection("other", "one", capacityBytes);
   one.connect(other);
   other.connect(one);
   return [one, other];
 }
 
 export class MemoryConnection implements Connection {
-  events: ConnectionEvents = ignoredEvents;
+  events: StreamEvents = ignoredEvents;
   readonly remote: string;
+  readonly local: string;
   readonly #capacityBytes: number;
   #peer: MemoryConnection | undefined;
   /** On its way to the peer. */
@@ -40,17 +41,14 @@ export class MemoryConnection implements Connection {
   #closed: "no" | "told" | "to tell" | "to tell reset" = "no";
   #scheduled = false;
 
-  constructor(remote: string, capacityBytes: number) {
+  constructor(local: string, remote: string, capacityBytes: number) {
+    this.local = local;
     this.remote = remote;
     this.#capacityBytes = capacityBytes;
   }
 
   connect(peer: MemoryConnection): void {
     this.#peer = peer;
-  }
-
-  get bufferedBytes(): number {
-    return Math.max(0, this.#queuedBytes - this.#capacityBytes);
   }
 
   get paused(): boolean {
@@ -72,7 +70,7 @@ export class MemoryConnection implements Connection {
     this.#queue.push(chunk);
     this.#queuedBytes += chunk.length;
     this.#schedule();
-    this.#asked ||= this.bufferedBytes > 0;
+    this.#asked ||= this.#queuedBytes > this.#capacityBytes;
     return !this.#asked;
   }
 
@@ -144,7 +142,7 @@ export class MemoryConnection implements Connection {
       this.#queuedBytes -= chunk.length;
       this.#schedule();
       if (peer.#closed === "no" && !peer.#leaving) peer.events.onData(chunk);
-      if (this.#asked && this.bufferedBytes === 0 && this.#closed === "no") {
+      if (this.#asked && this.#queuedBytes <= this.#capacityBytes && this.#closed === "no") {
         this.#asked = false;
         if (this.#half === "open") this.events.onDrain();
       }

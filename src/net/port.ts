@@ -1,6 +1,6 @@
 /**
  * The port between Postern and a runtime's sockets. An engine turns native sockets into
- * {@link Connection}s that all behave the same: writes are taken whole and say when to stop, each half
+ * {@link Stream}s that all behave the same: writes are taken whole and say when to stop, each half
  * closes on its own, a reset is not an end. Everything is called back synchronously, so that a byte
  * passes from one socket to the next without a promise.
  *
@@ -10,8 +10,8 @@
 import type { Address, BindAddress } from "../base/mod.ts";
 import type { ClientHello } from "../wire/mod.ts";
 
-/** What a connection tells its owner. Replaced as the connection moves from stage to stage. */
-export interface ConnectionEvents {
+/** What a stream tells its owner. Replaced as the stream moves from stage to stage. */
+export interface StreamEvents {
   /** Bytes from the peer; the chunk belongs to the receiver. */
   onData(chunk: Uint8Array): void;
   /**
@@ -23,17 +23,15 @@ export interface ConnectionEvents {
   /** After a `write` that returned false: everything taken has been handed on. */
   onDrain(): void;
   /**
-   * Last event. `reset`: the peer or the network broke the connection; not our own `reset`. `alert`: what
+   * Last event. `reset`: the peer or the network broke the stream; not our own `reset`. `alert`: what
    * the peer's TLS said as it broke it, in words; `""`: nothing.
    */
   onClose(reset: boolean, alert: string): void;
 }
 
-/** An open byte stream in both directions, plain or TLS. */
-export interface Connection {
-  events: ConnectionEvents;
-  /** `127.0.0.1:40312`, or `unix` for a local socket. */
-  readonly remote: string;
+/** An open byte stream in both directions, whatever carries it. */
+export interface Stream {
+  events: StreamEvents;
   /**
    * Takes the whole chunk. False: it could not be sent at once, and the caller stops its source until
    * `onDrain`; what was taken stays in memory until then.
@@ -43,18 +41,26 @@ export interface Connection {
   end(): void;
   /** Ends both halves in an orderly way without waiting for the peer. */
   close(): void;
-  /** Breaks the connection at once (RST), dropping what was not sent. */
+  /** Breaks the stream at once (TCP: RST), dropping what was not sent. */
   reset(): void;
   /** Stops and resumes `onData`. */
   pause(): void;
   resume(): void;
-  /** Bytes taken by `write` and not handed to the kernel yet. */
-  readonly bufferedBytes: number;
+}
+
+/** A stream on a socket, plain or TLS. */
+export interface Connection extends Stream {
+  /** `127.0.0.1:40312`, or `unix` for a local socket. */
+  readonly remote: string;
+  /** Our own end in the same form, also where we listen on all addresses. Found out when asked for. */
+  readonly local: string;
 }
 
 /** A TCP connection that was accepted and has not shaken hands. */
 export interface AcceptedConnection {
   readonly remote: string;
+  /** See {@link Connection.local}. */
+  readonly local: string;
   /**
    * Starts the server side of TLS; `handler` is called exactly once. A chooser looks at the ClientHello
    * first, which costs a system call or two: only where it decides something.
@@ -222,8 +228,8 @@ export interface Engine {
   clientTls(material: TlsMaterial, options: { readonly serverName: string }): ClientTls;
 }
 
-/** Events of a connection that nobody owns any more. */
-export const ignoredEvents: ConnectionEvents = {
+/** Events of a stream that nobody owns any more. */
+export const ignoredEvents: StreamEvents = {
   onData: () => {},
   onEnd: () => {},
   onDrain: () => {},

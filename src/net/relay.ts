@@ -1,12 +1,12 @@
 /**
- * Bytes from one connection to another, both ways, until both have ended. A side that cannot take
+ * Bytes from one stream to another, both ways, until both have ended. A side that cannot take
  * more stops the other from sending; an end is passed on as an end and a reset as a reset; the last
  * bytes arrive before the end does.
  *
  * @module
  */
 
-import type { Connection, ConnectionEvents } from "./port.ts";
+import type { Stream, StreamEvents } from "./port.ts";
 
 /** Why a relay is over. */
 export type RelayEnd =
@@ -17,7 +17,7 @@ export type RelayEnd =
     readonly by: "downstream" | "upstream";
     /** Who ended or broke anything first. */
     readonly first: "downstream" | "upstream";
-    /** See {@link ConnectionEvents.onClose}. */
+    /** See {@link StreamEvents.onClose}. */
     readonly alert: string;
   };
 
@@ -27,8 +27,8 @@ export interface Ticker {
 }
 
 export class Relay {
-  readonly downstream: Connection;
-  readonly upstream: Connection;
+  readonly downstream: Stream;
+  readonly upstream: Stream;
   /** Bytes that came from the downstream, and that went to it. */
   receivedBytes = 0;
   sentBytes = 0;
@@ -44,8 +44,8 @@ export class Relay {
   #over = false;
 
   constructor(
-    downstream: Connection,
-    upstream: Connection,
+    downstream: Stream,
+    upstream: Stream,
     options: { readonly ticker: Ticker; readonly onOver: (end: RelayEnd) => void },
   ) {
     this.downstream = downstream;
@@ -114,7 +114,7 @@ export class Relay {
   }
 }
 
-class DownstreamHalf implements ConnectionEvents {
+class DownstreamHalf implements StreamEvents {
   readonly #relay: Relay;
   constructor(relay: Relay) {
     this.#relay = relay;
@@ -133,7 +133,7 @@ class DownstreamHalf implements ConnectionEvents {
   }
 }
 
-class UpstreamHalf implements ConnectionEvents {
+class UpstreamHalf implements StreamEvents {
   readonly #relay: Relay;
   constructor(relay: Relay) {
     this.#relay = relay;

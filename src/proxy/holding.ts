@@ -5,20 +5,20 @@
  * @module
  */
 
-import type { Connection, ConnectionEvents } from "../net/mod.ts";
+import type { Stream, StreamEvents } from "../net/mod.ts";
 
 /** Most callers wait for an answer long before; pausing each of them would cost more than this. */
 const HOLD_BYTES = 64 * 1024;
 
-export class Holding implements ConnectionEvents {
-  readonly #connection: Connection;
+export class Holding implements StreamEvents {
+  readonly #connection: Stream;
   readonly #onGone: (reset: boolean) => void;
   #chunks: Uint8Array[] | undefined;
   #heldBytes = 0;
   #paused = false;
   #ended = false;
 
-  constructor(connection: Connection, onGone: (reset: boolean) => void) {
+  constructor(connection: Stream, onGone: (reset: boolean) => void) {
     this.#connection = connection;
     this.#onGone = onGone;
     connection.events = this;

@@ -8,7 +8,7 @@
 import { messageOf } from "../../base/mod.ts";
 import { type ClientHello, readClientHello } from "../../wire/mod.ts";
 import { discard, peek, type Unwatch, watchArrivals } from "../linux/arrivals.ts";
-import { BunConnection, remoteOf } from "./bun_connection.ts";
+import { BunConnection } from "./bun_connection.ts";
 import { type BunTlsError, type SocketOwner, STREAM_HANDLER } from "./bun_owner.ts";
 import { BunPeer } from "./bun_peer.ts";
 import type { BunSocket, BunTlsOptions } from "./bun_types.ts";
@@ -20,6 +20,7 @@ import type {
   ServerTls,
   ServerTlsChooser,
 } from "../port.ts";
+import { localOf, remoteOf } from "../socket_address.ts";
 import { tlsWords } from "../tls_words.ts";
 
 export interface BunServerTls extends ServerTls {
@@ -51,6 +52,10 @@ export class Accepted implements AcceptedConnection, SocketOwner {
     this.#socket = raw;
     this.#onChooser = onChooser;
     this.remote = remoteOf(raw);
+  }
+
+  get local(): string {
+    return localOf(this.#socket);
   }
 
   /** Not secured at once: its bytes stay in the kernel, for they would be lost here. */

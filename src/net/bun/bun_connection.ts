@@ -4,14 +4,15 @@
  * @module
  */
 
-import { formatAddress, messageOf } from "../../base/mod.ts";
+import { messageOf } from "../../base/mod.ts";
 import type { BunSocket } from "./bun_types.ts";
 import type { SocketOwner } from "./bun_owner.ts";
-import { type Connection, type ConnectionEvents, ignoredEvents } from "../port.ts";
+import { type Connection, ignoredEvents, type StreamEvents } from "../port.ts";
+import { localOf, remoteOf } from "../socket_address.ts";
 import { alertWords } from "../tls_words.ts";
 
 export class BunConnection implements Connection, SocketOwner {
-  events: ConnectionEvents = ignoredEvents;
+  events: StreamEvents = ignoredEvents;
   readonly #socket: BunSocket;
   #remote: string | undefined;
   #unsent: Uint8Array[] | undefined;
@@ -32,8 +33,8 @@ export class BunConnection implements Connection, SocketOwner {
     return this.#remote ??= remoteOf(this.#socket);
   }
 
-  get bufferedBytes(): number {
-    return this.#unsent?.reduce((sum, chunk) => sum + chunk.length, 0) ?? 0;
+  get local(): string {
+    return localOf(this.#socket);
   }
 
   write(chunk: Uint8Array): boolean {
@@ -124,13 +125,6 @@ export class BunConnection implements Connection, SocketOwner {
     if (this.#ending === "both" || this.#peerEnded) this.#socket.end();
     else this.#socket.shutdown();
   }
-}
-
-/** `127.0.0.1:40312`, or `unix`. Each look at an address or port is a system call. */
-export function remoteOf(socket: BunSocket): string {
-  const host = socket.remoteAddress;
-  if (!host) return "unix";
-  return formatAddress({ kind: "tcp", host, port: socket.remotePort ?? 0 });
 }
 
 /** Silence before the kernel probes a connection. */

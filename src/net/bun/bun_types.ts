@@ -25,6 +25,8 @@ export interface BunSocket {
   data: any;
   readonly remoteAddress: string | undefined;
   readonly remotePort: number | undefined;
+  readonly localAddress: string | undefined;
+  readonly localPort: number | undefined;
   readonly fd: number;
   /** Bytes taken; less than given when the kernel is full, -1 when closed. */
   write(chunk: Uint8Array): number;

@@ -11,7 +11,7 @@ import * as tls from "node:tls";
 import { messageOf } from "../../base/mod.ts";
 import { type ClientHello, readClientHello } from "../../wire/mod.ts";
 import { type Choice, choiceOf, fatalAlert } from "../first_message.ts";
-import { NodeConnection, onTransportOver, remoteOf, resetSocket } from "./node_connection.ts";
+import { NodeConnection, onTransportOver, resetSocket } from "./node_connection.ts";
 import { peerOf, suiteRefused } from "./node_peer.ts";
 import type {
   AcceptedConnection,
@@ -20,6 +20,7 @@ import type {
   ServerTls,
   ServerTlsChooser,
 } from "../port.ts";
+import { localOf, remoteOf } from "../socket_address.ts";
 import { tlsWords } from "../tls_words.ts";
 
 export interface NodeServerTls extends ServerTls {
@@ -42,6 +43,10 @@ export class Accepted implements AcceptedConnection {
     this.remote = remoteOf(raw);
     // Whatever breaks it before or during the handshake is told once, by what follows.
     raw.on("error", () => {});
+  }
+
+  get local(): string {
+    return localOf(this.#raw);
   }
 
   secure(tls: ServerTls | ServerTlsChooser, handler: (outcome: HandshakeOutcome) => void): void {

@@ -8,8 +8,9 @@
  */
 
 import type * as net from "node:net";
-import { formatAddress, messageOf } from "../../base/mod.ts";
-import { type Connection, type ConnectionEvents, ignoredEvents } from "../port.ts";
+import { messageOf } from "../../base/mod.ts";
+import { type Connection, ignoredEvents, type StreamEvents } from "../port.ts";
+import { localOf } from "../socket_address.ts";
 import { alertWords } from "../tls_words.ts";
 
 /** Unsent bytes at which `write` asks its caller to stop. */
@@ -32,7 +33,7 @@ export interface NodeConnectionOptions {
 }
 
 export class NodeConnection implements Connection {
-  events: ConnectionEvents = ignoredEvents;
+  events: StreamEvents = ignoredEvents;
   readonly remote: string;
   readonly #socket: net.Socket;
   readonly #raw: net.Socket;
@@ -77,8 +78,8 @@ export class NodeConnection implements Connection {
     });
   }
 
-  get bufferedBytes(): number {
-    return this.#unsentBytes;
+  get local(): string {
+    return localOf(this.#raw);
   }
 
   write(chunk: Uint8Array): boolean {
@@ -173,12 +174,6 @@ export function onTransportOver(socket: net.Socket, broke: () => void): () => vo
 export function resetSocket(socket: net.Socket): void {
   if (typeof socket.resetAndDestroy === "function") socket.resetAndDestroy();
   else socket.destroy();
-}
-
-export function remoteOf(socket: net.Socket): string {
-  const { remoteAddress, remotePort } = socket;
-  if (!remoteAddress || !remotePort) return "unix";
-  return formatAddress({ kind: "tcp", host: remoteAddress, port: remotePort });
 }
 
 function handleOf(socket: net.Socket): Handle | undefined {

@@ -10,7 +10,7 @@ import * as tls from "node:tls";
 import { formatAddress, messageOf } from "../../base/mod.ts";
 import { clearStaleSocket, listenError, UnixSocketFile } from "../listen.ts";
 import { Accepted, type NodeServerTls } from "./node_accepted.ts";
-import { NodeConnection, remoteOf } from "./node_connection.ts";
+import { NodeConnection } from "./node_connection.ts";
 import { peerOf, suiteRefused } from "./node_peer.ts";
 import { needsRoots } from "../peer_check.ts";
 import {
@@ -26,6 +26,7 @@ import {
   type PresentedPeer,
   type TlsMaterial,
 } from "../port.ts";
+import { remoteOf } from "../socket_address.ts";
 import { tlsFault } from "../tls_fault.ts";
 import { connectWords } from "../connect_words.ts";
 import { tlsWords } from "../tls_words.ts";

@@ -6,6 +6,7 @@
  */
 
 import assert from "node:assert/strict";
+import type { BindAddress } from "../../../src/base/mod.ts";
 import type { Authority, IssuedLeaf } from "../../../src/dev/ca/authority.ts";
 import {
   type AcceptedConnection,
@@ -62,11 +63,12 @@ export class SecureServer extends Waiting implements AsyncDisposable {
   static async start(
     material: TlsMaterial | undefined = dbMaterial,
     secure?: (accepted: AcceptedConnection, tls: ServerTls) => void,
+    address: BindAddress = LOOPBACK,
   ): Promise<SecureServer> {
     const server = new SecureServer();
     const tls = engine.serverTls(material);
     server.#listener = await engine.listenSecure(
-      { address: LOOPBACK, reusePort: false },
+      { address, reusePort: false },
       (accepted) => {
         server.accepted.push(accepted);
         if (secure) secure(accepted, tls);

@@ -21,7 +21,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { type BindAddress, ProxyError } from "../../../src/base/mod.ts";
 import type { Listener } from "../../../src/net/mod.ts";
-import { dial, engine, LOOPBACK, portOf, quiet, Side, Waiting } from "./kit.ts";
+import { dial, engine, LOOPBACK, portOf, quiet, SecureServer, Side, Waiting } from "./kit.ts";
 
 class Server extends Waiting implements Disposable {
   readonly sides: Side[] = [];
@@ -74,6 +74,39 @@ function refused(address: BindAddress, pattern: RegExp): Promise<void> {
     },
   );
 }
+
+test("a listener on all addresses gives connections that know which one their client chose", async () => {
+  using server = await Server.start({ ...LOOPBACK, host: "0.0.0.0" });
+  const plain = await dial(portOf(server.listener), { material: null }).side();
+  await server.accepted(1);
+  const ends = ({ connection: { local, remote } }: Side) => [local, remote];
+  const [accepted] = server.sides;
+  assert.ok(accepted);
+  assert.deepEqual(ends(accepted), ends(plain).toReversed());
+  assert.equal(accepted.connection.local, `127.0.0.1:${portOf(server.listener)}`);
+
+  let local = "";
+  await using secure = await SecureServer.start(undefined, (accepted, tls) => {
+    local = accepted.local;
+    accepted.secure(tls, (outcome) => secure.settled(outcome));
+  }, { ...LOOPBACK, host: "0.0.0.0" });
+  const client = await dial(secure.port).side();
+  const secured = await secure.side();
+  assert.deepEqual(ends(secured), ends(client).toReversed());
+  assert.equal(secured.connection.local, local);
+  assert.equal(local, `127.0.0.1:${secure.port}`);
+});
+
+test("a connection through a unix socket has no addresses", async () => {
+  using folder = new Folder();
+  const path = folder.file("socket");
+  using server = await Server.start({ kind: "unix", path });
+  await dial(0, { material: null, path }).side();
+  await server.accepted(1);
+  const [accepted] = server.sides;
+  assert.equal(accepted?.connection.local, "unix");
+  assert.equal(accepted?.connection.remote, "unix");
+});
 
 /** Containers often have IPv6 switched off. */
 function isHere(host: string): Promise<boolean> {

@@ -6,7 +6,7 @@
 
 import assert from "node:assert/strict";
 import { systemClock } from "../../../src/base/mod.ts";
-import type { Connection, ConnectionEvents, PresentedPeer } from "../../../src/net/mod.ts";
+import type { Connection, PresentedPeer, StreamEvents } from "../../../src/net/mod.ts";
 
 const PATIENCE_MS = 30_000;
 
@@ -33,7 +33,7 @@ export class Waiting {
 }
 
 /** One end of a connection, and everything it was told. */
-export class Side extends Waiting implements ConnectionEvents {
+export class Side extends Waiting implements StreamEvents {
   readonly connection: Connection;
   readonly peer: PresentedPeer | undefined;
   readonly chunks: Uint8Array[] = [];

@@ -7,7 +7,7 @@
 import type { Clock, LogLevel, Sample } from "../base/mod.ts";
 import type { DataView } from "../proxy/mod.ts";
 import type { SecretsReport, SourceStatus } from "../source/mod.ts";
-import type { Snapshot } from "../snapshot/mod.ts";
+import type { Refusal, Snapshot } from "../snapshot/mod.ts";
 
 /** Never changes while the process runs. */
 export interface ServerInfo {
@@ -49,7 +49,7 @@ export interface AdminView {
   /** Secrets that did not come with the agent's answers, and what happened to them. */
   secretsReport(): SecretsReport;
   /** Configuration that was not taken, also before the first snapshot. */
-  refused(): Snapshot["refused"];
+  refused(): readonly Refusal[];
   health(): Promise<Health>;
   /** Why this process should be started again; empty: it lives. Waits for an answer. */
   stuck(): Promise<readonly string[]>;

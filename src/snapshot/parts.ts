@@ -40,14 +40,3 @@ export function sameContent(a: unknown, b: unknown): boolean {
   }
   return true;
 }
-
-/** `previous` itself when it holds exactly the parts of `next`, so that "nothing changed" is `===`. */
-export function keepRecord<T>(
-  previous: Readonly<Record<string, T>> | undefined,
-  next: Readonly<Record<string, T>>,
-): Readonly<Record<string, T>> {
-  if (!previous) return next;
-  const keys = Object.keys(next);
-  if (keys.length !== Object.keys(previous).length) return next;
-  return keys.every((key) => previous[key] === next[key]) ? previous : next;
-}

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { keepPart, keepRecord, sameContent } from "./parts.ts";
+import { keepPart, sameContent } from "./parts.ts";
 import type { PolicyPart } from "./snapshot.ts";
 
 for (
@@ -31,13 +31,4 @@ test("keepPart() gives changed content the new version", () => {
   const before: PolicyPart = { version: 3, intentions: [], defaultAction: "deny" };
   const after = keepPart<PolicyPart>(before, { intentions: [], defaultAction: "allow" }, 9);
   assert.deepEqual(after, { version: 9, intentions: [], defaultAction: "allow" });
-});
-
-test("keepRecord() keeps the object while it holds the same parts", () => {
-  const part = { version: 1 };
-  const before = { a: part };
-  assert.equal(keepRecord(before, { a: part }), before);
-  assert.notEqual(keepRecord(before, { a: { version: 1 } }), before);
-  assert.notEqual(keepRecord(before, { a: part, b: part }), before);
-  assert.notEqual(keepRecord(before, { b: part }), before);
 });

@@ -165,41 +165,39 @@ export interface Refusal {
   readonly reason: string;
 }
 
-export interface Snapshot {
+/** Kinds of which there is one part. */
+export interface SingleParts {
+  /** `null`: a configuration file in which everything has credentials of its own. */
+  readonly credentials: CredentialsPart | null;
+  readonly policy: PolicyPart;
+  readonly tls: TlsPart;
+  /** `null`: no public listener (port 0, or an outbound-only flag mode). */
+  readonly inbound: InboundPart | null;
+}
+
+/** Kinds of which there are many parts, by key. */
+export interface KeyedParts {
+  readonly certificates: CertificatePart;
+  readonly validations: ValidationPart;
+  readonly ownCredentials: OwnCredentialsPart;
+  readonly upstreams: UpstreamPart;
+  readonly targets: TargetPart;
+}
+
+/** Whose state it is: small, and always sent whole. */
+export interface SnapshotFacts {
   /** Rises with every published snapshot. */
   readonly version: number;
   /** The service this proxy stands for: `web`. */
   readonly service: string;
   readonly proxyId: string;
   readonly datacenter: string;
-  /** `null`: a configuration file in which everything has credentials of its own. */
-  readonly credentials: CredentialsPart | null;
-  readonly certificates: Readonly<Record<string, CertificatePart>>;
-  readonly validations: Readonly<Record<string, ValidationPart>>;
-  readonly ownCredentials: Readonly<Record<string, OwnCredentialsPart>>;
-  readonly policy: PolicyPart;
-  readonly tls: TlsPart;
-  /** `null`: no public listener (port 0, or an outbound-only flag mode). */
-  readonly inbound: InboundPart | null;
-  readonly upstreams: Readonly<Record<string, UpstreamPart>>;
-  readonly targets: Readonly<Record<string, TargetPart>>;
-  readonly refused: readonly Refusal[];
 }
 
-/** What changed between two snapshots: parts that are new or have another version, keys that went. */
-export interface SnapshotUpdate {
-  readonly version: number;
-  readonly service: string;
-  readonly proxyId: string;
-  readonly datacenter: string;
-  readonly credentials?: CredentialsPart | null;
-  readonly certificates: Readonly<Record<string, CertificatePart | null>>;
-  readonly validations: Readonly<Record<string, ValidationPart | null>>;
-  readonly ownCredentials: Readonly<Record<string, OwnCredentialsPart | null>>;
-  readonly policy?: PolicyPart;
-  readonly tls?: TlsPart;
-  readonly inbound?: InboundPart | null;
-  readonly upstreams: Readonly<Record<string, UpstreamPart | null>>;
-  readonly targets: Readonly<Record<string, TargetPart | null>>;
-  readonly refused: readonly Refusal[];
-}
+/** Parts of every key of a kind. */
+export type Keyed<T> = Readonly<Record<string, T>>;
+
+export type Snapshot =
+  & SnapshotFacts
+  & SingleParts
+  & { readonly [Kind in keyof KeyedParts]: Keyed<KeyedParts[Kind]> };

@@ -1,31 +1,42 @@
 /**
- * The difference between two snapshots, and a snapshot patched by one: what crosses to a worker.
+ * The difference between two snapshots, and a snapshot patched by one: what crosses to a worker. All of
+ * it follows from one table of the kinds of parts.
  *
  * @module
  */
 
-import type { Part, Snapshot, SnapshotUpdate } from "./snapshot.ts";
+import type { Keyed, KeyedParts, Part, SingleParts, Snapshot, SnapshotFacts } from "./snapshot.ts";
+
+/** Every kind of part. A kind that is missing here, or is in the wrong list, does not compile. */
+const KINDS: {
+  readonly single: Readonly<Record<keyof SingleParts, true>>;
+  readonly keyed: Readonly<Record<keyof KeyedParts, true>>;
+} = {
+  single: { credentials: true, policy: true, tls: true, inbound: true },
+  keyed: {
+    certificates: true,
+    validations: true,
+    ownCredentials: true,
+    upstreams: true,
+    targets: true,
+  },
+};
+
+const SINGLE = Object.keys(KINDS.single) as readonly (keyof SingleParts)[];
+const KEYED = Object.keys(KINDS.keyed) as readonly (keyof KeyedParts)[];
+
+/** What changed between two snapshots: parts that are new or have another version, keys that went. */
+export type SnapshotUpdate =
+  & SnapshotFacts
+  & Partial<SingleParts>
+  & { readonly [Kind in keyof KeyedParts]: Keyed<KeyedParts[Kind] | null> };
 
 /** Everything in `next` that `previous` (if any) does not have in that version. */
 export function diffSnapshots(previous: Snapshot | undefined, next: Snapshot): SnapshotUpdate {
-  const { version, service, proxyId, datacenter, credentials, policy, tls, inbound, refused } =
-    next;
-  return {
-    version,
-    service,
-    proxyId,
-    datacenter,
-    refused,
-    ...((!previous || differs(previous.credentials, credentials)) && { credentials }),
-    certificates: diffKeyed(previous?.certificates ?? {}, next.certificates),
-    validations: diffKeyed(previous?.validations ?? {}, next.validations),
-    ownCredentials: diffKeyed(previous?.ownCredentials ?? {}, next.ownCredentials),
-    ...(differs(previous?.policy, policy) && { policy }),
-    ...(differs(previous?.tls, tls) && { tls }),
-    ...((!previous || differs(previous.inbound, inbound)) && { inbound }),
-    upstreams: diffKeyed(previous?.upstreams ?? {}, next.upstreams),
-    targets: diffKeyed(previous?.targets ?? {}, next.targets),
-  };
+  const single = SINGLE.filter((kind) => !previous || differs(previous[kind], next[kind]))
+    .map((kind) => [kind, next[kind]]);
+  const keyed = KEYED.map((kind) => [kind, diffKeyed(previous?.[kind] ?? {}, next[kind])]);
+  return { ...factsOf(next), ...Object.fromEntries([...single, ...keyed]) };
 }
 
 /**
@@ -36,38 +47,31 @@ export function patchSnapshot(
   previous: Snapshot | undefined,
   update: SnapshotUpdate,
 ): Snapshot | undefined {
-  const credentials = update.credentials !== undefined ? update.credentials : previous?.credentials;
-  const policy = update.policy ?? previous?.policy;
-  const tls = update.tls ?? previous?.tls;
-  const inbound = update.inbound !== undefined ? update.inbound : previous?.inbound;
-  if (credentials === undefined || !policy || !tls || inbound === undefined) return undefined;
-  const { version, service, proxyId, datacenter, refused } = update;
-  return {
-    version,
-    service,
-    proxyId,
-    datacenter,
-    credentials,
-    policy,
-    tls,
-    inbound,
-    refused,
-    certificates: patchKeyed(previous?.certificates ?? {}, update.certificates),
-    validations: patchKeyed(previous?.validations ?? {}, update.validations),
-    ownCredentials: patchKeyed(previous?.ownCredentials ?? {}, update.ownCredentials),
-    upstreams: patchKeyed(previous?.upstreams ?? {}, update.upstreams),
-    targets: patchKeyed(previous?.targets ?? {}, update.targets),
-  };
+  const single = SINGLE.map((kind) => [kind, kind in update ? update[kind] : previous?.[kind]]);
+  if (single.some(([, part]) => part === undefined)) return undefined;
+  const keyed = KEYED.map((kind) => [kind, patchKeyed(previous?.[kind] ?? {}, update[kind])]);
+  return { ...factsOf(update), ...Object.fromEntries([...single, ...keyed]) };
+}
+
+/** `previous` itself where `next` has the same facts and parts, so that "nothing changed" is `===`. */
+export function keepSnapshot(previous: Snapshot | undefined, next: Snapshot): Snapshot {
+  const isSame = previous?.service === next.service && previous.proxyId === next.proxyId &&
+    previous.datacenter === next.datacenter &&
+    SINGLE.every((kind) => !differs(previous[kind], next[kind])) &&
+    KEYED.every((kind) => Object.keys(diffKeyed(previous[kind], next[kind])).length === 0);
+  return isSame ? previous : next;
+}
+
+function factsOf({ version, service, proxyId, datacenter }: SnapshotFacts): SnapshotFacts {
+  return { version, service, proxyId, datacenter };
 }
 
 function differs(a: Part | null | undefined, b: Part | null): boolean {
   return a?.version !== b?.version;
 }
 
-type Keyed<T> = Readonly<Record<string, T>>;
-
-function diffKeyed<T extends Part>(previous: Keyed<T>, next: Keyed<T>): Record<string, T | null> {
-  const changed: Record<string, T | null> = {};
+function diffKeyed(previous: Keyed<Part>, next: Keyed<Part>): Keyed<Part | null> {
+  const changed: Record<string, Part | null> = {};
   for (const [key, part] of Object.entries(next)) {
     if (differs(previous[key], part)) changed[key] = part;
   }
@@ -75,8 +79,8 @@ function diffKeyed<T extends Part>(previous: Keyed<T>, next: Keyed<T>): Record<s
   return changed;
 }
 
-function patchKeyed<T>(previous: Keyed<T>, changes: Keyed<T | null>): Record<string, T> {
-  const patched: Record<string, T> = { ...previous };
+function patchKeyed(previous: Keyed<Part>, changes: Keyed<Part | null>): Keyed<Part> {
+  const patched: Record<string, Part> = { ...previous };
   for (const [key, part] of Object.entries(changes)) {
     if (part === null) delete patched[key];
     else patched[key] = part;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Snapshot, TargetPart, UpstreamPart } from "./snapshot.ts";
-import { diffSnapshots, patchSnapshot } from "./update.ts";
+import { diffSnapshots, keepSnapshot, patchSnapshot } from "./update.ts";
 
 function upstream(id: string, version = 1): UpstreamPart {
   return {
@@ -79,7 +79,6 @@ const BASE: Snapshot = {
   },
   upstreams: { a: upstream("a"), b: upstream("b") },
   targets: { "t-a": target("t-a"), "t-b": target("t-b") },
-  refused: [],
 };
 
 type Change = Partial<Snapshot>;
@@ -104,7 +103,6 @@ for (
       { upstreams: { a: upstream("a") }, targets: { "t-a": target("t-a") } },
       ["upstreams.b=null", "targets.t-b=null"],
     ],
-    ["what was refused", { refused: [{ what: "upstream x", reason: "peers" }] }, []],
     ["who we are", { service: "api", proxyId: "api-proxy", datacenter: "dc2" }, []],
   ] as [string, Change, string[]][]
 ) {
@@ -121,6 +119,7 @@ for (
     ];
     assert.deepEqual(sent, parts);
     assert.deepEqual(patchSnapshot(BASE, structuredClone(update)), next);
+    assert.equal(keepSnapshot(BASE, next) === next, name !== "nothing but the version");
   });
 }
 

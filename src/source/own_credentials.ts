@@ -6,7 +6,7 @@
  */
 
 import type { HeldSecrets } from "../secrets/mod.ts";
-import { type Content, keepPart, keepRecord } from "../snapshot/mod.ts";
+import { type Content, keepPart } from "../snapshot/mod.ts";
 import {
   type CertificatePart,
   MESH_KEY,
@@ -75,12 +75,7 @@ export function ownCredentials(input: OwnCredentialsInput): OwnCredentials {
       validation: secret.value.validation,
     }, version);
   }
-  return {
-    certificates: keepRecord(previous?.certificates, parts.certificates),
-    validations: keepRecord(previous?.validations, parts.validations),
-    ownCredentials: keepRecord(previous?.ownCredentials, parts.ownCredentials),
-    warming,
-  };
+  return { ...parts, warming };
 }
 
 /** May what goes by these credentials open? Those of the proxy itself are there, or nothing is. */

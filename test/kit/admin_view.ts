@@ -61,7 +61,6 @@ export function fakeAdminView(): FakeAdminView {
     inbound: null,
     upstreams: {},
     targets: {},
-    refused: [],
   };
   const source: SourceStatus = {
     kind: "consul",

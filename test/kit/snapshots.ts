@@ -79,7 +79,6 @@ export function snapshotOf(options: SnapshotOptions): MeshSnapshot {
       upstreams.map((part) => upstreamOf(part)).map((part) => [part.id, part]),
     ),
     targets: Object.fromEntries(targets.map((part) => [part.key, part])),
-    refused: [],
     ...options.overrides,
   };
 }

@@ -22,7 +22,7 @@ import {
   ownCredentials,
   warmingShown,
 } from "../own_credentials.ts";
-import { keepPart, keepRecord, sameContent } from "../../snapshot/mod.ts";
+import { keepPart, keepSnapshot } from "../../snapshot/mod.ts";
 import type {
   CredentialsPart,
   InboundPart,
@@ -186,12 +186,10 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
     ),
     tls,
     inbound,
-    upstreams: keepRecord(previous?.upstreams, upstreams.upstreams),
-    targets: keepRecord(previous?.targets, upstreams.targets),
-    refused,
+    upstreams: upstreams.upstreams,
+    targets: upstreams.targets,
   };
-  const same = previous && isUnchanged(previous, snapshot);
-  const published = same ? previous : snapshot;
+  const published = keepSnapshot(previous, snapshot);
   return {
     outcome: { kind: "ready", snapshot: published },
     refused,
@@ -290,15 +288,4 @@ function inboundPart(
     authorize: context.options.authorize,
     credentials,
   }, context.version);
-}
-
-function isUnchanged(previous: Snapshot, next: Snapshot): boolean {
-  return previous.proxyId === next.proxyId && previous.datacenter === next.datacenter &&
-    previous.credentials === next.credentials && previous.policy === next.policy &&
-    previous.tls === next.tls && previous.inbound === next.inbound &&
-    previous.certificates === next.certificates &&
-    previous.validations === next.validations &&
-    previous.ownCredentials === next.ownCredentials &&
-    previous.upstreams === next.upstreams && previous.targets === next.targets &&
-    sameContent(previous.refused, next.refused);
 }

@@ -224,10 +224,10 @@ test("ConsulSource keeps the last chain when the next one cannot be served", asy
   rig.agent.chain("db", facts.chain(gateway));
   await rig.settle();
   assert.deepEqual(rig.last.upstreams[DB]?.targets, [DB_TARGET]);
-  assert.match(rig.last.refused[0]?.reason ?? "", /mesh gateway.*last usable chain stays/);
+  assert.match(rig.source.refused[0]?.reason ?? "", /mesh gateway.*last usable chain stays/);
   rig.agent.chain("db", facts.chain(facts.target("db")));
   await rig.settle();
-  assert.deepEqual(rig.last.refused, []);
+  assert.deepEqual(rig.source.refused, []);
 });
 
 for (
@@ -263,8 +263,8 @@ for (
     if (chain) agent.chain("db", facts.chain(...[chain].flat()));
     await using rig = await new SourceRig(agent).start();
     assert.deepEqual(Object.keys(rig.last.upstreams), [CACHE]);
-    assert.equal(rig.last.refused[0]?.what, `upstream ${DB}`);
-    assert.match(rig.last.refused[0]?.reason ?? "", reason);
+    assert.equal(rig.source.refused[0]?.what, `upstream ${DB}`);
+    assert.match(rig.source.refused[0]?.reason ?? "", reason);
     assert.deepEqual(rig.warnings(), ["configuration refused"]);
   });
 }
@@ -273,7 +273,7 @@ test("ConsulSource ignores the gateway mode of a target that is near", async () 
   const agent = answeringAgent()
     .chain("db", facts.chain(facts.target("db", { meshGatewayMode: "local" })));
   await using rig = await new SourceRig(agent).start();
-  assert.deepEqual(rig.last.refused, []);
+  assert.deepEqual(rig.source.refused, []);
   assert.ok(rig.last.upstreams[DB]);
 });
 

@@ -46,7 +46,7 @@ test("ConsulSource serves the minimal sidecar", async () => {
   await using rig = await rigOf(agentWith("agent_service"));
   assert.equal(rig.last.service, "web");
   assert.equal(rig.last.credentials?.uri, `spiffe://${TRUST_DOMAIN}/ns/default/dc/dc1/svc/web`);
-  assert.deepEqual(rig.last.refused, []);
+  assert.deepEqual(rig.source.refused, []);
   assert.ok(rig.last.policy.intentions.length > 0);
 });
 
@@ -70,8 +70,8 @@ test("ConsulSource serves or refuses each kind of merged upstream", async () => 
     "127.0.1.3",
     21_201,
   ]]);
-  assert.equal(rig.last.refused.length, 1);
-  assert.match(rig.last.refused[0]?.reason ?? "", /cluster peer "east"/);
+  assert.equal(rig.source.refused.length, 1);
+  assert.match(rig.source.refused[0]?.reason ?? "", /cluster peer "east"/);
 });
 
 test("ConsulSource dials passing, warning and native instances, never critical ones", async () => {
@@ -99,7 +99,7 @@ for (
     const agent = agentWith("agent_service").chain("db", readChain(fixture(chain)));
     await using rig = await rigOf(agent);
     assert.deepEqual(rig.last.upstreams, {});
-    assert.match(rig.last.refused[0]?.reason ?? "", reason);
+    assert.match(rig.source.refused[0]?.reason ?? "", reason);
   });
 }
 
@@ -132,7 +132,7 @@ for (const suffix of ["", "_rotated"]) {
       .answer("leaf", readLeaf(fixture(`leaf_secondary${suffix}`)))
       .answer("roots", readRoots(fixture(`roots_secondary${suffix}`)));
     await using rig = await rigOf(agent);
-    assert.deepEqual(rig.last.refused, []);
+    assert.deepEqual(rig.source.refused, []);
     assert.match(rig.last.credentials?.uri ?? "", /\/dc\/dc2\/svc\/db$/);
   });
 }

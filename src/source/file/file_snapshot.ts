@@ -21,7 +21,7 @@ import { fileUpstreamId, MESH_PLAN } from "./file_credentials.ts";
 import { judgePems } from "../consul/judge_credentials.ts";
 import { judgeMeshTls } from "../consul/mesh_tls.ts";
 import { isOpen, ownCredentials, warmingShown } from "../own_credentials.ts";
-import { type Content, keepPart, keepRecord } from "../../snapshot/mod.ts";
+import { type Content, keepPart, keepSnapshot } from "../../snapshot/mod.ts";
 import type {
   CredentialsPart,
   InboundPart,
@@ -138,12 +138,11 @@ export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): File
         version,
       )
       : null,
-    upstreams: keepRecord(previous?.upstreams, upstreams),
-    targets: keepRecord(previous?.targets, targets),
-    refused: proxy.refused,
+    upstreams,
+    targets,
   };
   return {
-    snapshot,
+    snapshot: keepSnapshot(previous, snapshot),
     refused: proxy.refused,
     warming: [...proxy.warming, ...warmingShown(own)],
     warmingUpstreams: config.upstreams.length - Object.keys(upstreams).length,

@@ -11,7 +11,6 @@ import { keySalt, type SecretStore } from "../../secrets/mod.ts";
 import type { Environment } from "../consul/credential_plans.ts";
 import type { FileConfig } from "./file_config.ts";
 import { type FileSnapshot, fileSnapshot, readFileConfig } from "./file_snapshot.ts";
-import { sameContent } from "../../snapshot/mod.ts";
 import { type CertificateRequest, SecretsLink, type SecretsReport } from "../secrets_link.ts";
 import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
 import type { SnapshotSource, SourceStatus } from "../source.ts";
@@ -157,9 +156,7 @@ export class FileSource implements SnapshotSource {
       },
     });
     this.#tellRefused();
-    const { version: _, ...content } = made.snapshot;
-    const { version: __, ...old } = this.#snapshot ?? { version: 0 };
-    if (sameContent(old, content)) return;
+    if (made.snapshot === this.#snapshot) return;
     const first = !this.#snapshot;
     this.#snapshot = made.snapshot;
     this.#report.published(made.snapshot, { first, restored: false, ...made });

@@ -21,7 +21,7 @@ import {
   planRegistration,
 } from "../consul/credential_plans.ts";
 import { ownCredentials } from "../own_credentials.ts";
-import type { Snapshot } from "../../snapshot/mod.ts";
+import { keepSnapshot, type Snapshot } from "../../snapshot/mod.ts";
 
 /** What a restart can go on with. */
 export interface StoredState {
@@ -104,9 +104,7 @@ export function withNews(
     previous: snapshot,
     version,
   });
-  const isSame = own.certificates === snapshot.certificates &&
-    own.validations === snapshot.validations && own.ownCredentials === snapshot.ownCredentials;
-  return isSame ? snapshot : { ...snapshot, ...own, version };
+  return keepSnapshot(snapshot, { ...snapshot, ...own, version });
 }
 
 function patientPlan(plan: CredentialsPlan): CredentialsPlan {

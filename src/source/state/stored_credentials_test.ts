@@ -146,9 +146,9 @@ test("ConsulSource follows the credentials of a restored snapshot", async () => 
   const { ownCredentials, certificates, validations } = rig.last;
   await run.back();
   assert.equal(providers.begun, 2);
-  assert.equal(rig.last.ownCredentials, ownCredentials);
-  assert.equal(rig.last.certificates, certificates);
-  assert.equal(rig.last.validations, validations);
+  assert.deepEqual(rig.last.ownCredentials, ownCredentials);
+  assert.deepEqual(rig.last.certificates, certificates);
+  assert.deepEqual(rig.last.validations, validations);
   for (const snapshot of rig.snapshots) assert.deepEqual(shown(snapshot).missing, []);
 });
 

@@ -7,10 +7,11 @@
 
 import * as v from "valibot";
 import { messageOf } from "../../base/mod.ts";
+import type { Snapshot } from "../../snapshot/mod.ts";
 import type { StoredState } from "./stored_credentials.ts";
 
 /** Rises when a snapshot of an older version can no longer be served. */
-const SCHEMA = 2;
+const SCHEMA = 3;
 /** Rises when the facts about credentials mean something else; states from before them have none. */
 const CREDENTIALS_FORMAT = 1;
 
@@ -152,6 +153,13 @@ const TlsDirection = v.strictObject({
   cipherSuites: Texts,
 });
 
+const Tls = v.strictObject({
+  version: Version,
+  incoming: TlsDirection,
+  outgoing: TlsDirection,
+  strictSpiffeChain: v.boolean(),
+});
+
 const Inbound = v.strictObject({
   version: Version,
   bind: TcpAddress,
@@ -198,7 +206,7 @@ const Target = v.strictObject({
   connectTimeoutMs: Amount,
   endpoints: v.array(Endpoint),
   lastResort: v.array(Endpoint),
-  lack: v.optional(v.string(), ""),
+  lack: v.string(),
 });
 
 /** What people wrote stays as it is: the reader looks at it as closely as at what the agent says. */
@@ -223,30 +231,27 @@ const CredentialFacts = v.strictObject({
   })),
 });
 
+/** A part without a schema, or with one that gives something else, does not compile. */
+const SNAPSHOT = {
+  version: Version,
+  service: v.string(),
+  proxyId: v.string(),
+  datacenter: v.string(),
+  credentials: v.nullable(Credentials),
+  certificates: v.record(v.string(), CertificateJson),
+  validations: v.record(v.string(), ValidationJson),
+  ownCredentials: v.record(v.string(), OwnCredentials),
+  policy: Policy,
+  tls: Tls,
+  inbound: v.nullable(Inbound),
+  upstreams: v.record(v.string(), Upstream),
+  targets: v.record(v.string(), Target),
+} satisfies { readonly [Part in keyof Snapshot]: v.GenericSchema<unknown, Snapshot[Part]> };
+
 const Stored = v.strictObject({
   schema: v.literal(SCHEMA),
   savedAtMs: v.number(),
-  snapshot: v.strictObject({
-    version: Version,
-    service: v.string(),
-    proxyId: v.string(),
-    datacenter: v.string(),
-    credentials: v.nullable(Credentials),
-    certificates: v.record(v.string(), CertificateJson),
-    validations: v.record(v.string(), ValidationJson),
-    ownCredentials: v.record(v.string(), OwnCredentials),
-    policy: Policy,
-    tls: v.strictObject({
-      version: Version,
-      incoming: TlsDirection,
-      outgoing: TlsDirection,
-      strictSpiffeChain: v.boolean(),
-    }),
-    inbound: v.nullable(Inbound),
-    upstreams: v.record(v.string(), Upstream),
-    targets: v.record(v.string(), Target),
-    refused: v.array(v.strictObject({ what: v.string(), reason: v.string() })),
-  }),
+  snapshot: v.strictObject(SNAPSHOT),
   credentials: v.exactOptional(v.strictObject({
     format: v.literal(CREDENTIALS_FORMAT),
     salt: v.pipe(v.string(), v.minLength(1)),

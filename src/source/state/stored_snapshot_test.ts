@@ -25,7 +25,7 @@ test("parseStored() gives back what was stored, with and without credentials", a
 
 test("parseStored() takes a state of before it said where credentials come from", async () => {
   const { snapshot } = await aState();
-  const text = JSON.stringify({ schema: 2, savedAtMs: 5, snapshot });
+  const text = JSON.stringify({ schema: 3, savedAtMs: 5, snapshot });
   assert.deepEqual(parseStored(text), { kind: "valid", state: { snapshot }, savedAtMs: 5 });
 });
 

@@ -10,6 +10,8 @@
 export interface Import {
   readonly specifier: string;
   readonly line: number;
+  /** A `type` import is gone when the program runs; a `dynamic` one may never be made. */
+  readonly kind: "value" | "type" | "dynamic";
 }
 
 /** Comments and the contents of strings, templates and regular expressions become spaces. */
@@ -57,11 +59,15 @@ export function blankNonCode(text: string): string {
 
 /** Every module that `text` imports, re-exports from or loads, types included. */
 export function importsOf(text: string, code = blankNonCode(text)): Import[] {
-  const pattern = /\bfrom\s*(["'])|\bimport\s*\(?\s*(["'])/g;
+  const pattern = /\bfrom\s*(["'])|\bimport\s*(\()?\s*(["'])/g;
   return [...code.matchAll(pattern)].map((match) => {
     const start = match.index + match[0].length;
-    const quote = match[1] ?? match[2] ?? '"';
-    return { specifier: text.slice(start, code.indexOf(quote, start)), line: lineAt(text, start) };
+    const end = code.indexOf(match[1] ?? match[3] ?? '"', start);
+    const isType = /.*\b(?:import|export)\s+type\s+[\w{*][^;"']*$/s.test(
+      code.slice(code.lastIndexOf(";", match.index) + 1, match.index),
+    );
+    const kind = match[2] ? "dynamic" : isType ? "type" : "value";
+    return { specifier: text.slice(start, end), line: lineAt(text, start), kind };
   });
 }
 

@@ -16,4 +16,3 @@ export * from "./nearest.ts";
 export * from "./printable.ts";
 export * from "./random.ts";
 export * from "./stats.ts";
-export * from "./watch.ts";

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { FakeClock } from "../../test/kit/clock.ts";
 import { type Address, formatAddress } from "./address.ts";
 import { sleep, systemClock } from "./clock.ts";
-import { ERROR_CODES, factsOf, messageOf, ProxyError } from "./errors.ts";
+import { messageOf, ProxyError } from "./errors.ts";
 import { seededRandom } from "./random.ts";
 
 for (
@@ -57,14 +57,6 @@ test("seededRandom() repeats for a seed, differs between seeds, and is even", ()
   assert.ok(first.every((value) => value >= 0 && value < 1));
   const mean = first.reduce((sum, value) => sum + value, 0) / first.length;
   assert.ok(Math.abs(mean - 0.5) < 0.02, String(mean));
-});
-
-test("only failures in which nothing was sent may be tried again elsewhere", () => {
-  for (const code of ERROR_CODES) {
-    const { stage, retry } = factsOf(code);
-    if (retry === "always") assert.ok(["dial", "control"].includes(stage), code);
-    if (stage === "relay") assert.equal(retry, "never", code);
-  }
 });
 
 test("ProxyError carries its code and cause", () => {

@@ -27,3 +27,4 @@ export * from "./spiffe.ts";
 export * from "./spiffe_bundles.ts";
 export { needsMatchers, prepareMatchers } from "./string_matcher.ts";
 export * from "./validation.ts";
+export * from "./wanted_names.ts";

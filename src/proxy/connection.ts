@@ -10,12 +10,11 @@ import {
   type Counter,
   type Deadlines,
   type ErrorCode,
-  factsOf,
   type Fields,
   type Labels,
   type Log,
   type Origin,
-  type Stage,
+  originOf,
   type Stats,
 } from "../base/mod.ts";
 import type { Relay, RelayEnd } from "../net/mod.ts";
@@ -23,7 +22,15 @@ import type { RefusalSums } from "./refusal_sums.ts";
 import type { ConnectionView } from "./view.ts";
 
 /** How far a connection has got; the stages of the data flow in their order. */
-export type Progress = Exclude<Stage, "control" | "startup">;
+export type Progress =
+  | "accept"
+  | "handshake"
+  | "identity"
+  | "authorize"
+  | "target"
+  | "endpoint"
+  | "dial"
+  | "relay";
 
 /** How a connection ended: in order, or with a code from the table. */
 export type Ending =
@@ -215,7 +222,7 @@ export function reportEnd(
 }
 
 function endedByOf(ending: Ending): Origin {
-  return ending.kind === "completed" ? ending.by : ending.by ?? factsOf(ending.code).origin;
+  return ending.kind === "completed" ? ending.by : ending.by ?? originOf(ending.code);
 }
 
 function levelOf(ending: Ending): "debug" | "info" | "warn" {

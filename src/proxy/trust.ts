@@ -10,6 +10,7 @@ import {
   type CertificateIndex,
   type ChainVerdict,
   createCertificateIndex,
+  judgeName,
   type TrustedPeer,
   type Usage,
 } from "../identity/mod.ts";
@@ -21,7 +22,6 @@ import type {
   ServerTls,
   ServerTlsChooser,
 } from "../net/mod.ts";
-import { judgeName } from "../secrets/mod.ts";
 import type { ClientHello } from "../wire/mod.ts";
 import { RulesJudge } from "./rules_judge.ts";
 import { Servers, versionsOf } from "./servers.ts";

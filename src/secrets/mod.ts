@@ -4,7 +4,6 @@ export * from "./config/mod.ts";
 export { createProviders, type ProviderDeps } from "./create_providers.ts";
 export * from "./held.ts";
 export type { CertificateAnswer } from "./on_demand/on_demand.ts";
-export { judgeName } from "./on_demand/names.ts";
 export * from "./plan.ts";
 export * from "./provider.ts";
 export * from "./secret.ts";

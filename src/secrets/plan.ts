@@ -6,6 +6,7 @@
  */
 
 import type { Address } from "../base/mod.ts";
+import type { WantedNames } from "../identity/mod.ts";
 import type { SecretType } from "./secret.ts";
 import type { CertificateSpec, SecretSpec, ValidationSpec, WatchedDirectory } from "./spec.ts";
 
@@ -107,10 +108,7 @@ export interface OnDemandPlan {
 }
 
 /** Bounds on what strangers can make us fetch (envoy.md 1.10). Plain data, known to the data path. */
-export interface OnDemandRules {
-  /** Exact names that may be asked for, and suffixes such as `.example.com`; both empty: any DNS name. */
-  readonly names: readonly string[];
-  readonly suffixes: readonly string[];
+export interface OnDemandRules extends WantedNames {
   /** Certificates held at once; the one not asked for longest goes. Default 1,000. */
   readonly maxEntries: number;
   /** A name that the server does not know is not asked for again for this long. Default 30 s. */

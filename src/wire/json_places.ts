@@ -46,6 +46,16 @@ export function readJson(text: string): JsonPlaces {
   };
 }
 
+/**
+ * How far a text is JSON: its whole length, if no deeper than we take. For what holds keys: the engines'
+ * own messages quote the text around the place.
+ */
+export function locateJsonError(text: string): number {
+  const scanner = new Scanner(text);
+  scanner.scan();
+  return scanner.offset;
+}
+
 class Scanner {
   readonly duplicates: { readonly path: Path }[] = [];
   offset = 0;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import process from "node:process";
 import { test } from "node:test";
-import { readJson } from "./json_places.ts";
+import { locateJsonError, readJson } from "./json_places.ts";
 
 for (
   const [name, text, line, column, reason] of [
@@ -80,4 +80,22 @@ test("readJson() tells of a bounded number of keys written twice", () => {
   const json = readJson(`{${'"a": 0, '.repeat(100_000)}"b": 0}`);
   assert.equal(json.kind, "valid");
   if (json.kind === "valid") assert.equal(json.duplicates.length, 100);
+});
+
+test("locateJsonError() reads to the end exactly what JSON.parse reads", () => {
+  const pieces = ["{", "}", "[", "]", ",", ":", '"a"', "1", "null", " "];
+  for (let seed = 0; seed < 20_000; seed++) {
+    let text = "";
+    for (let rest = seed; rest > 0; rest = Math.floor(rest / 10)) text += pieces[rest % 10];
+    let isSound = true;
+    try {
+      JSON.parse(text);
+    } catch {
+      isSound = false;
+    }
+    const at = locateJsonError(text);
+    if (isSound) assert.equal(at, text.length, text);
+    else assert.equal(readJson(text).kind, "invalid", text);
+  }
+  assert.equal(locateJsonError('{"a":1}x'), 7);
 });

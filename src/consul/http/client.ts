@@ -7,8 +7,8 @@
 
 import { Buffer } from "node:buffer";
 import { type Clock, type Log, ProxyError, type Stats } from "../../base/mod.ts";
+import { locateJsonError } from "../../wire/mod.ts";
 import { readTlsFiles, TokenSource } from "./files.ts";
-import { locateJsonError } from "./json_error.ts";
 import type { AgentOptions } from "./options.ts";
 import { Transport, type WireReply } from "./transport.ts";
 

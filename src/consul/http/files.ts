@@ -9,7 +9,6 @@ import { createPrivateKey, X509Certificate } from "node:crypto";
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { type Clock, type Log, messageOf, ProxyError } from "../../base/mod.ts";
-import type { TransportTls } from "./transport.ts";
 
 const FILE_LIMIT_BYTES = 1 << 20;
 const CA_PATH_FILES = 1_000;
@@ -28,6 +27,21 @@ export interface TlsFiles {
   readonly caPath: string;
   readonly certFile: string;
   readonly keyFile: string;
+  readonly serverName: string;
+  readonly verify: boolean;
+}
+
+/** TLS towards the agent, as PEM texts that were read and checked before. */
+export interface TransportTls {
+  /** Empty: what the system trusts. */
+  readonly caPems: readonly string[];
+  /** Where they are from, for people: `-ca-file (CONSUL_CACERT) "/etc/consul/ca.pem"`. */
+  readonly caName: string;
+  /** Where the certificate is from, likewise; `""`: there is none. */
+  readonly certName: string;
+  readonly certPem: string;
+  readonly keyPem: string;
+  /** `""`: the host of the address. */
   readonly serverName: string;
   readonly verify: boolean;
 }

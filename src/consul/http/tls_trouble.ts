@@ -9,7 +9,7 @@
 import { X509Certificate } from "node:crypto";
 import tls from "node:tls";
 import type { Address, Clock } from "../../base/mod.ts";
-import type { TransportTls } from "./transport.ts";
+import type { TransportTls } from "./files.ts";
 
 const LOOK_TIMEOUT_MS = 3_000;
 /** Longer than any certificate is readable, shorter than any log line. */

@@ -8,23 +8,9 @@
 import http from "node:http";
 import https from "node:https";
 import { type Address, type Clock, formatAddress, ProxyError } from "../../base/mod.ts";
+import type { TransportTls } from "./files.ts";
 import { explainRefusal, isRefusedCertificate } from "./tls_trouble.ts";
 import { reasonOf } from "./unreachable.ts";
-
-/** TLS towards the agent, as PEM texts that were read and checked before. */
-export interface TransportTls {
-  /** Empty: what the system trusts. */
-  readonly caPems: readonly string[];
-  /** Where they are from, for people: `-ca-file (CONSUL_CACERT) "/etc/consul/ca.pem"`. */
-  readonly caName: string;
-  /** Where the certificate is from, likewise; `""`: there is none. */
-  readonly certName: string;
-  readonly certPem: string;
-  readonly keyPem: string;
-  /** `""`: the host of the address. */
-  readonly serverName: string;
-  readonly verify: boolean;
-}
 
 export interface TransportOptions {
   readonly address: Address;

@@ -6,8 +6,8 @@
  */
 
 import { type Address, messageOf } from "../../base/mod.ts";
+import type { TransportTls } from "./files.ts";
 import { explainAlert } from "./tls_trouble.ts";
-import type { TransportTls } from "./transport.ts";
 
 const WANTED = "-http-addr (CONSUL_HTTP_ADDR) wants that of its HTTP API";
 

@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { type AddressInfo, createServer } from "node:net";
 import { test } from "node:test";
 import { messageOf, systemClock } from "../../base/mod.ts";
-import { Transport, type TransportTls } from "./transport.ts";
+import type { TransportTls } from "./files.ts";
+import { Transport } from "./transport.ts";
 import { reasonOf } from "./unreachable.ts";
 
 const TLS: TransportTls = {

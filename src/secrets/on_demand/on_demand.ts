@@ -10,8 +10,8 @@
  */
 
 import type { Clock, Deadline, Deadlines, Random, Stats } from "../../base/mod.ts";
+import { judgeName } from "../../identity/mod.ts";
 import { NegativeNames, SourceRates } from "./limits.ts";
-import { judgeName } from "./names.ts";
 import type { OnDemandEvents, OnDemandSecret } from "./secret.ts";
 import { type OnDemandRefusal, OnDemandStats } from "./stats.ts";
 import type { OnDemandPlan } from "../plan.ts";

@@ -5,10 +5,14 @@
  * @module
  */
 
-import type { OnDemandRules } from "../plan.ts";
-
 const NAME_LIMIT = 253;
 const LABEL = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;
+
+/** Exact names, and suffixes such as `.example.com`; both empty: any DNS name. */
+export interface WantedNames {
+  readonly names: readonly string[];
+  readonly suffixes: readonly string[];
+}
 
 interface Allowed {
   readonly names: ReadonlySet<string>;
@@ -17,10 +21,10 @@ interface Allowed {
 }
 
 /** Lists may be long, and rules stay the same for many handshakes. */
-const compiled = new WeakMap<OnDemandRules, Allowed>();
+const compiled = new WeakMap<WantedNames, Allowed>();
 
 /** Why no certificate may be fetched for a name; `undefined`: it may. Letter case does not matter. */
-export function judgeName(rules: OnDemandRules, name: string): string | undefined {
+export function judgeName(rules: WantedNames, name: string): string | undefined {
   if (name.length > NAME_LIMIT) return "longer than a DNS name can be";
   const lower = name.toLowerCase();
   const labels = lower.split(".");
@@ -36,7 +40,7 @@ export function judgeName(rules: OnDemandRules, name: string): string | undefine
   return "not on the list";
 }
 
-function allowedOf(rules: OnDemandRules): Allowed {
+function allowedOf(rules: WantedNames): Allowed {
   let allowed = compiled.get(rules);
   if (!allowed) {
     const names = new Set(rules.names.map((name) => name.toLowerCase()));

@@ -1,6 +1,6 @@
 /**
- * Turns each `.proto` file of `src` into a module beside it that holds the same as plain data, which is
- * what the executable carries: `sds.proto` becomes `sds_messages.ts`. Run it after a change:
+ * Turns the `.proto` files of `src` into one module that holds the same as plain data, which is what the
+ * executable carries. Run it after a change:
  *
  *     deno run -A scripts/protocols.ts
  *
@@ -8,47 +8,43 @@
  */
 
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import process from "node:process";
 import protobuf from "protobufjs";
 
-const ROOT = join(import.meta.dirname ?? ".", "..");
+const SOURCE = join(import.meta.dirname ?? ".", "..", "src");
 
-/** The module's text for a `.proto` file of this name. */
-export function moduleOf(name: string, text: string): string {
-  const root = protobuf.parse(text, { keepCase: true }).root;
-  // Of this format protobuf.js needs names and numbers; the rest repeats what "proto3" means. There is
-  // no quote or backslash in it.
-  const json = JSON.stringify(root.toJSON(), (key, value) => key === "options" ? undefined : value);
+/** The module that is made. */
+export const MODULE_FILE = join(SOURCE, "secrets", "grpc", "proto_descriptors.ts");
+
+export function protoFiles(): string[] {
+  return readdirSync(SOURCE, { recursive: true, encoding: "utf8" })
+    .filter((path) => path.endsWith(".proto"))
+    .map((path) => join(SOURCE, path))
+    .sort();
+}
+
+/** The module's text for these `.proto` files. */
+export function moduleOf(paths: readonly string[]): string {
   return [
-    `/** Messages of ${name}, made by scripts/protocols.ts: change that file, not this one. @module */`,
+    "/** What `.proto` files say, made by scripts/protocols.ts: change those, not this one. @module */",
     "",
-    "/** For `Root.fromJSON` of protobuf.js. */",
-    `export const DESCRIPTOR: string =`,
-    `  '${json}';`,
+    "/** By name: for `Root.fromJSON` of protobuf.js. */",
+    "export const DESCRIPTORS = {",
+    ...paths.map((path) => `  ${basename(path, ".proto")}:\n    '${descriptorOf(path)}',`),
+    "} as const;",
     "",
   ].join("\n");
 }
 
-export function protoFiles(): string[] {
-  return readdirSync(join(ROOT, "src"), { recursive: true, encoding: "utf8" })
-    .filter((path) => path.endsWith(".proto"))
-    .map((path) => join(ROOT, "src", path))
-    .sort();
-}
-
-/** Where the module of a `.proto` file lies. */
-export function moduleFile(path: string): string {
-  return path.replace(/\.proto$/, "_messages.ts");
+function descriptorOf(path: string): string {
+  const { root } = protobuf.parse(readFileSync(path, "utf8"), { keepCase: true });
+  // Of this format protobuf.js needs names and numbers; the rest repeats what "proto3" means. There is
+  // no quote or backslash in it.
+  return JSON.stringify(root.toJSON(), (key, value) => key === "options" ? undefined : value);
 }
 
 if (import.meta.main) {
-  for (const path of protoFiles()) {
-    const module = moduleFile(path);
-    writeFileSync(
-      module,
-      moduleOf(path.slice(path.lastIndexOf("/") + 1), readFileSync(path, "utf8")),
-    );
-    process.stdout.write(`${module}\n`);
-  }
+  writeFileSync(MODULE_FILE, moduleOf(protoFiles()));
+  process.stdout.write(`${MODULE_FILE}\n`);
 }

@@ -7,9 +7,10 @@
 
 import { type Clock, type Log, ProxyError, type Random, type Stats } from "../base/mod.ts";
 import { LoadingProvider } from "./loading_provider.ts";
-import type { FileHub, FileSystem } from "./file/mod.ts";
+import type { FileHub } from "./file/file_hub.ts";
+import type { FileSystem } from "./file/file_system.ts";
 import type { Environment, TlsFault } from "./load/mod.ts";
-import type { SecretProvider } from "./provider.ts";
+import type { SecretProvider } from "./secret_provider.ts";
 import type { ExternalSource, ProviderFactory } from "./store/shared_providers.ts";
 
 export interface ProviderDeps {
@@ -32,7 +33,7 @@ export function createProviders(deps: ProviderDeps): ProviderFactory {
 async function load(source: ExternalSource, deps: ProviderDeps): Promise<SecretProvider> {
   switch (source.kind) {
     case "spec": {
-      const { createFileProvider } = await import("./file/mod.ts");
+      const { createFileProvider } = await import("./file/file_provider.ts");
       return createFileProvider(deps);
     }
     case "sds":
@@ -42,8 +43,8 @@ async function load(source: ExternalSource, deps: ProviderDeps): Promise<SecretP
       return createSecretFileProvider(deps);
     }
     case "workload": {
-      const { createWorkloadProvider } = await import("./workload/mod.ts");
-      const { realFiles } = await import("./file/files.ts");
+      const { createWorkloadProvider } = await import("./workload/workload_provider.ts");
+      const { realFiles } = await import("./file/file_system.ts");
       return createWorkloadProvider(source.address, {
         ...deps,
         read: (path, limitBytes) => readWhole(realFiles, path, limitBytes),
@@ -56,9 +57,10 @@ async function loadSds(
   source: ExternalSource & { readonly kind: "sds" },
   deps: ProviderDeps,
 ): Promise<SecretProvider> {
-  const { createSdsProvider } = await import("./sds/mod.ts");
-  const { FileHub, followSpec } = await import("./file/mod.ts");
-  const { realFiles } = await import("./file/files.ts");
+  const { createSdsProvider } = await import("./sds/sds_provider.ts");
+  const { followSpec } = await import("./file/file_provider.ts");
+  const { FileHub } = await import("./file/file_hub.ts");
+  const { realFiles } = await import("./file/file_system.ts");
   // A server may name files of this machine; most send everything themselves.
   let hub: FileHub | undefined;
   const provider = createSdsProvider(source.server, source.api, {

@@ -6,7 +6,7 @@
 
 import { messageOf } from "../base/mod.ts";
 import type { SecretRef } from "./plan.ts";
-import type { SecretEvents, SecretProvider, SecretWatch } from "./provider.ts";
+import type { SecretEvents, SecretProvider, SecretWatch } from "./secret_provider.ts";
 
 export class LoadingProvider implements SecretProvider {
   readonly #loading: Promise<SecretProvider>;

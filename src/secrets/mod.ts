@@ -5,12 +5,16 @@ export { createProviders, type ProviderDeps } from "./create_providers.ts";
 export * from "./held.ts";
 export type { CertificateAnswer } from "./on_demand/on_demand.ts";
 export * from "./plan.ts";
-export * from "./provider.ts";
+export * from "./secret_provider.ts";
 export * from "./secret.ts";
 export * from "./spec.ts";
 export { ExpiryWatch } from "./store/expiry.ts";
 export { keySalt } from "./store/key.ts";
-export { type CertificateRequest, SecretStore, type SecretStoreOptions } from "./store/store.ts";
+export {
+  type CertificateRequest,
+  SecretStore,
+  type SecretStoreOptions,
+} from "./store/secret_store.ts";
 export type { StoredSecrets } from "./store/stored.ts";
 export type { ExternalSource, ProviderFactory } from "./store/shared_providers.ts";
 export * from "./values.ts";

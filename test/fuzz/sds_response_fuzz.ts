@@ -15,17 +15,16 @@ import {
   loadSdsMessages,
   SECRET_TYPE_URL,
   type SotwRequest,
-} from "../../src/secrets/sds/messages.ts";
-import type { OfferedSecret } from "../../src/secrets/sds/protocol.ts";
+} from "../../src/secrets/sds/sds_messages.ts";
+import type { OfferedSecret } from "../../src/secrets/sds/sds_protocol.ts";
 import { SotwProtocol } from "../../src/secrets/sds/sotw.ts";
-import { DESCRIPTOR } from "../../src/secrets/sds/sds_messages.ts";
 import { createAuthority } from "../kit/certificates.ts";
 import { ProtocolHarness, SDS_CLIENT } from "../kit/sds_protocol.ts";
 import { inlineBundle, inlineCertificate } from "../kit/sds_server.ts";
 import type { FuzzTarget } from "./fuzz.ts";
 
 const NAMES = ["web", "ROOTCA", "ALL"];
-const protobuf = await loadProtobuf("sds", DESCRIPTOR);
+const protobuf = await loadProtobuf("sds");
 const messages = await loadSdsMessages();
 const authority = createAuthority();
 

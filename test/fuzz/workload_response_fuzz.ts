@@ -12,8 +12,8 @@ import { tlsFault } from "../../src/net/tls_fault.ts";
 import { loadSecret } from "../../src/secrets/load/mod.ts";
 import type { Secret } from "../../src/secrets/secret.ts";
 import type { SecretSpec } from "../../src/secrets/spec.ts";
-import { decodeBundles, decodeSvids } from "../../src/secrets/workload/messages.ts";
-import { loadWorkloadProtobuf } from "../../src/secrets/workload/proto.ts";
+import { decodeBundles, decodeSvids } from "../../src/secrets/workload/workload_messages.ts";
+import { loadProtobuf } from "../../src/secrets/grpc/protobuf.ts";
 import {
   bundlesFor,
   certificateSpecOf,
@@ -23,7 +23,7 @@ import { createAuthority } from "../kit/certificates.ts";
 import { encodeBundles, encodeSvids, svidOf } from "../kit/workload_server.ts";
 import { type FuzzTarget, refuses } from "./fuzz.ts";
 
-const protobuf = await loadWorkloadProtobuf();
+const protobuf = await loadProtobuf("workload");
 const ca = createAuthority({ trustDomain: "example.org" });
 const other = createAuthority({ trustDomain: "other.test" });
 const web = svidOf(ca, "spiffe://example.org/web", { hint: "web" });

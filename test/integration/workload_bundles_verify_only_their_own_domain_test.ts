@@ -7,7 +7,7 @@ import type { Authority, IssuedLeaf } from "../../src/dev/ca/authority.ts";
 import { createPeerValidator, parseCertificate, type Validation } from "../../src/identity/mod.ts";
 import { mintCrl } from "../../src/dev/ca/mint_crl.ts";
 import { tlsFault } from "../../src/net/tls_fault.ts";
-import { createWorkloadProvider } from "../../src/secrets/workload/mod.ts";
+import { createWorkloadProvider } from "../../src/secrets/workload/workload_provider.ts";
 import { createAuthority } from "../kit/certificates.ts";
 import { FakeClock } from "../kit/clock.ts";
 import { startWorkloadServer, svidOf } from "../kit/workload_server.ts";

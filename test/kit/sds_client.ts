@@ -13,7 +13,7 @@ import {
   Stats,
   systemClock,
 } from "../../src/base/mod.ts";
-import type { GrpcLimits } from "../../src/secrets/grpc/mod.ts";
+import type { GrpcLimits } from "../../src/secrets/grpc/grpc_types.ts";
 import type {
   SdsApi,
   SdsServer,
@@ -22,7 +22,7 @@ import type {
   SecretRef,
   SecretWatch,
 } from "../../src/secrets/mod.ts";
-import { createSdsProvider, type SdsDeps } from "../../src/secrets/sds/mod.ts";
+import { createSdsProvider, type SdsDeps } from "../../src/secrets/sds/sds_provider.ts";
 
 export type SdsEvent =
   | { readonly kind: "secret"; readonly secret: Secret; readonly version: string }

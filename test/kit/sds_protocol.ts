@@ -10,8 +10,8 @@ import {
   type SdsClient,
   type SdsResource,
   SECRET_TYPE_URL,
-} from "../../src/secrets/sds/messages.ts";
-import type { ProtocolHost, ProtocolOptions } from "../../src/secrets/sds/protocol.ts";
+} from "../../src/secrets/sds/sds_messages.ts";
+import type { ProtocolHost, ProtocolOptions } from "../../src/secrets/sds/sds_protocol.ts";
 import { FakeClock } from "./clock.ts";
 
 export const SDS_CLIENT: SdsClient = {

@@ -16,8 +16,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Address } from "../../src/base/mod.ts";
 import { loadProtobuf, type PlainMessage, type Protobuf } from "../../src/secrets/grpc/protobuf.ts";
-import { SDS_METHODS, SECRET_TYPE_URL } from "../../src/secrets/sds/messages.ts";
-import { DESCRIPTOR } from "../../src/secrets/sds/sds_messages.ts";
+import { SDS_METHODS, SECRET_TYPE_URL } from "../../src/secrets/sds/sds_messages.ts";
 
 /** A stream as the library's server gives it; what is written are the bytes of a message. */
 export interface ServerStream {
@@ -295,7 +294,7 @@ export class SdsServer implements AsyncDisposable {
 }
 
 export async function startSdsServer(options: SdsServerOptions = {}): Promise<SdsServer> {
-  const server = new SdsServer(await loadProtobuf("sds", DESCRIPTOR), options);
+  const server = new SdsServer(await loadProtobuf("sds"), options);
   await server.listen();
   return server;
 }

@@ -8,9 +8,9 @@ import assert from "node:assert/strict";
 import { seededRandom } from "../../src/base/mod.ts";
 import { tlsFault } from "../../src/net/tls_fault.ts";
 import { type SecretRef, type SecretSource, WITHDRAWAL_GRACE_MS } from "../../src/secrets/plan.ts";
-import type { SecretProvider, SecretWatch } from "../../src/secrets/provider.ts";
+import type { SecretProvider, SecretWatch } from "../../src/secrets/secret_provider.ts";
 import type { CertificateSecret, Secret, ValidationSecret } from "../../src/secrets/secret.ts";
-import { createWorkloadProvider } from "../../src/secrets/workload/mod.ts";
+import { createWorkloadProvider } from "../../src/secrets/workload/workload_provider.ts";
 import { FakeClock } from "./clock.ts";
 import { startWorkloadServer, type WorkloadServer } from "./workload_server.ts";
 

@@ -18,12 +18,11 @@ import grpc from "@grpc/grpc-js";
 import type { Address } from "../../src/base/mod.ts";
 import type { Authority, CertificateOverrides } from "../../src/dev/ca/authority.ts";
 import type { KeyKind } from "../../src/dev/ca/mint.ts";
-import type { Protobuf } from "../../src/secrets/grpc/protobuf.ts";
+import { loadProtobuf, type Protobuf } from "../../src/secrets/grpc/protobuf.ts";
 import {
-  loadWorkloadProtobuf,
   WORKLOAD_METHODS,
   type WorkloadMethod,
-} from "../../src/secrets/workload/proto.ts";
+} from "../../src/secrets/workload/workload_provider.ts";
 
 export interface SvidFields {
   readonly spiffeId: string;
@@ -105,7 +104,11 @@ export async function startWorkloadServer(
   const directory = options.address ? undefined : mkdtempSync(join(tmpdir(), "workload-"));
   const address = options.address ??
     { kind: "unix", path: join(directory ?? "", "agent.sock") } as const;
-  const server = new WorkloadServer({ address, directory, protobuf: await loadWorkloadProtobuf() });
+  const server = new WorkloadServer({
+    address,
+    directory,
+    protobuf: await loadProtobuf("workload"),
+  });
   await server.start();
   return server;
 }

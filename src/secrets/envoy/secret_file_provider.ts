@@ -6,10 +6,12 @@
  */
 
 import { type Clock, type Log, ProxyError } from "../../base/mod.ts";
-import { FileHub, type FileSystem, followSpec } from "../file/mod.ts";
+import { FileHub } from "../file/file_hub.ts";
+import { followSpec } from "../file/file_provider.ts";
+import type { FileSystem } from "../file/file_system.ts";
 import type { Environment, TlsFault } from "../load/mod.ts";
 import type { SecretRef } from "../plan.ts";
-import type { SecretEvents, SecretProvider, SecretWatch } from "../provider.ts";
+import type { SecretEvents, SecretProvider, SecretWatch } from "../secret_provider.ts";
 import { type ParsedSecretFile, parseSecretFile, SECRET_FILE_LIMIT_BYTES } from "./secret_file.ts";
 
 export interface SecretFileProviderOptions {

@@ -10,7 +10,7 @@ import {
   type TestPair,
 } from "../../../test/kit/secret_files.ts";
 import { SteadyClock } from "../../../test/kit/steady_clock.ts";
-import { FileHub } from "../file/mod.ts";
+import { FileHub } from "../file/file_hub.ts";
 import type { WatchedDirectory } from "../spec.ts";
 import { createSecretFileProvider } from "./secret_file_provider.ts";
 

@@ -4,7 +4,7 @@ import test from "node:test";
 import { FakeClock } from "../../../test/kit/clock.ts";
 import { advanceUntil, follow, specIn, writePair } from "../../../test/kit/followed_files.ts";
 import { temporaryDirectory } from "../../../test/kit/secret_files.ts";
-import { type FileSystem, realFiles } from "./files.ts";
+import { type FileSystem, realFiles } from "./file_system.ts";
 
 test("a watch that breaks is told once, and tried again by the poll alone", async () => {
   await using directory = await temporaryDirectory();

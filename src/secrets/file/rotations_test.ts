@@ -14,9 +14,9 @@ import {
 } from "../../../test/kit/secret_files.ts";
 import { SteadyClock } from "../../../test/kit/steady_clock.ts";
 import type { Clock } from "../../base/mod.ts";
-import { type FileSystem, realFiles } from "./files.ts";
-import { FileHub } from "./hub.ts";
-import { createFileProvider } from "./provider.ts";
+import { type FileSystem, realFiles } from "./file_system.ts";
+import { FileHub } from "./file_hub.ts";
+import { createFileProvider } from "./file_provider.ts";
 
 function createProvider(hub: FileHub, clock: Clock) {
   return createFileProvider({ clock, tlsFault: () => undefined, env: {}, hub });

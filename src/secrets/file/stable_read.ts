@@ -8,7 +8,7 @@
 import { createHash } from "node:crypto";
 import { type Clock, ProxyError, sleep } from "../../base/mod.ts";
 import type { SecretFile } from "../load/mod.ts";
-import type { FileReading, FileSystem } from "./files.ts";
+import type { FileReading, FileSystem } from "./file_system.ts";
 
 export interface FileSet {
   readonly readings: ReadonlyMap<string, FileReading>;

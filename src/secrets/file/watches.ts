@@ -8,8 +8,8 @@
 
 import { posix } from "node:path";
 import { type Log, messageOf } from "../../base/mod.ts";
-import type { DirectoryWatch, FileSystem } from "./files.ts";
-import type { Place } from "./places.ts";
+import type { DirectoryWatch, FileSystem } from "./file_system.ts";
+import type { Place } from "./file_places.ts";
 
 /** Told that something changed: `exact` where its name is one of those asked for, or not known. */
 export type OnHint = (exact: boolean) => void;

@@ -1,11 +1,12 @@
 /**
- * Protobuf messages from a descriptor that `scripts/protocols.ts` made. The library is loaded with the
- * first one.
+ * Protobuf messages from the descriptors that `scripts/protocols.ts` made. The library is loaded with
+ * the first one.
  *
  * @module
  */
 
 import type { Reader, Root, Type } from "protobufjs/light.js";
+import { DESCRIPTORS } from "./proto_descriptors.ts";
 
 /** A decoded message as plain data: own fields are those that were on the wire. */
 export type PlainMessage = Readonly<Record<string, unknown>>;
@@ -21,8 +22,18 @@ export interface Protobuf {
   decode(type: string, bytes: Uint8Array, options: PlainOptions): PlainMessage;
 }
 
+export type ProtobufName = keyof typeof DESCRIPTORS;
+
+const loading = new Map<ProtobufName, Promise<Protobuf>>();
+
+export function loadProtobuf(name: ProtobufName): Promise<Protobuf> {
+  let loaded = loading.get(name);
+  if (!loaded) loading.set(name, loaded = readProtobuf(name, DESCRIPTORS[name]));
+  return loaded;
+}
+
 /** `descriptor`: JSON, whose one package is `name`. */
-export async function loadProtobuf(name: string, descriptor: string): Promise<Protobuf> {
+export async function readProtobuf(name: string, descriptor: string): Promise<Protobuf> {
   const { default: protobuf } = await import("protobufjs/light.js");
   const root: Root = protobuf.Root.fromJSON(JSON.parse(descriptor));
   const types = new Map<string, Type>();

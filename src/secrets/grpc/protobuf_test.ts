@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { cpuMs } from "../../../test/kit/cpu_time.ts";
-import { loadProtobuf } from "./protobuf.ts";
+import { readProtobuf } from "./protobuf.ts";
 
 const DESCRIPTOR = JSON.stringify({
   nested: {
@@ -36,7 +36,7 @@ function field(tag: number, content: Uint8Array): Uint8Array {
 }
 
 test("Protobuf.decode() takes messages, maps and enums as they are", async () => {
-  const protobuf = await loadProtobuf("test", DESCRIPTOR);
+  const protobuf = await readProtobuf("test", DESCRIPTOR);
   const message = {
     branch: { leaves: [{ name: "a" }, {}] },
     texts: ["b", ""],
@@ -64,7 +64,7 @@ for (
   ] as const
 ) {
   test(`Protobuf.decode() refuses millions of empty ${name} at once`, async () => {
-    const protobuf = await loadProtobuf("test", DESCRIPTOR);
+    const protobuf = await readProtobuf("test", DESCRIPTOR);
     const startMs = cpuMs();
     assert.throws(
       () => protobuf.decode("Tree", bytes, { bytes: "binary" }),
@@ -83,7 +83,7 @@ for (
   ] as const
 ) {
   test(`Protobuf.decode() throws on ${name}`, async () => {
-    const protobuf = await loadProtobuf("test", DESCRIPTOR);
+    const protobuf = await readProtobuf("test", DESCRIPTOR);
     assert.throws(() => protobuf.decode("Tree", Uint8Array.from(bytes), { bytes: "binary" }));
   });
 }

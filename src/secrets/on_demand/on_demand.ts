@@ -12,9 +12,23 @@
 import type { Clock, Deadline, Deadlines, Random, Stats } from "../../base/mod.ts";
 import { judgeName } from "../../identity/mod.ts";
 import { NegativeNames, SourceRates } from "./limits.ts";
-import type { OnDemandEvents, OnDemandSecret } from "./secret.ts";
-import { type OnDemandRefusal, OnDemandStats } from "./stats.ts";
+import { type OnDemandRefusal, OnDemandStats } from "./on_demand_stats.ts";
 import type { OnDemandPlan } from "../plan.ts";
+
+/** A name followed at its source. */
+export interface OnDemandSecret {
+  readonly key: string;
+  /** Whether there is a value, and its source has not taken it back. */
+  readonly isThere: boolean;
+  /** Why the last try failed; "" where it did not. */
+  readonly fault: string;
+  release(): void;
+}
+
+export interface OnDemandEvents {
+  onValue(): void;
+  onRemoved(): void;
+}
 
 export interface OnDemandOptions {
   readonly plan: OnDemandPlan;
@@ -39,6 +53,12 @@ export interface CertificateAnswer {
   readonly available: boolean;
   /** "" where it is available. */
   readonly reason: string;
+}
+
+/** Why somebody gets no certificate: for the client's log line, and for stats. */
+interface Refusal {
+  readonly reason: string;
+  readonly refusal: OnDemandRefusal;
 }
 
 interface Entry {
@@ -218,10 +238,7 @@ export class OnDemand {
   }
 
   /** It cannot be had for now. Those of the configuration are still followed: they may come. */
-  #forget(
-    entry: Entry,
-    why: { readonly reason: string; readonly refusal: OnDemandRefusal },
-  ): void {
+  #forget(entry: Entry, why: Refusal): void {
     this.#negatives.add(entry.name, {
       reason: why.reason,
       ttlMs: this.#plan.rules.negativeTtlMs,
@@ -257,16 +274,13 @@ export class OnDemand {
   }
 
   /** The entry is in no table any more. */
-  #drop(entry: Entry, why: { readonly reason: string; readonly refusal: OnDemandRefusal }): void {
+  #drop(entry: Entry, why: Refusal): void {
     entry.secret.release();
     this.#failWaiters(entry, why);
     if (entry.isKept) this.#changed();
   }
 
-  #failWaiters(
-    entry: Entry,
-    why: { readonly reason: string; readonly refusal: OnDemandRefusal },
-  ): void {
+  #failWaiters(entry: Entry, why: Refusal): void {
     for (const resolve of this.#takeWaiters(entry)) {
       this.#stats.refused(why.refusal);
       resolve({ available: false, reason: why.reason });

@@ -12,7 +12,7 @@ import {
   type SdsClient,
   type SdsResource,
   SECRET_TYPE_URL,
-} from "./messages.ts";
+} from "./sds_messages.ts";
 import { Holdings } from "./holdings.ts";
 import {
   Answers,
@@ -21,7 +21,7 @@ import {
   type Protocol,
   type ProtocolHost,
   type ProtocolOptions,
-} from "./protocol.ts";
+} from "./sds_protocol.ts";
 
 interface Stream {
   /** Given up during this stream; the server may not know yet. */

@@ -8,7 +8,7 @@ import {
   SECRET_TYPE,
 } from "../../../test/kit/sds_protocol.ts";
 import { DeltaProtocol } from "./delta.ts";
-import type { DeltaRequest, DeltaResponse, SdsResource } from "./messages.ts";
+import type { DeltaRequest, DeltaResponse, SdsResource } from "./sds_messages.ts";
 
 class Harness extends ProtocolHarness<DeltaRequest> {
   readonly protocol = new DeltaProtocol(SDS_CLIENT, this.options);

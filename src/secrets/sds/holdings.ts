@@ -6,8 +6,8 @@
  */
 
 import type { Clock } from "../../base/mod.ts";
-import type { SdsResource } from "./messages.ts";
-import { Expiries, offeredOf, type ProtocolHost } from "./protocol.ts";
+import type { SdsResource } from "./sds_messages.ts";
+import { Expiries, offeredOf, type ProtocolHost } from "./sds_protocol.ts";
 
 export class Holdings {
   readonly #host: ProtocolHost;

@@ -1,5 +1,267 @@
-/** Messages of sds.proto, made by scripts/protocols.ts: change that file, not this one. @module */
+/**
+ * Messages of the secret discovery service as plain values. The protobuf library is loaded with the
+ * first server.
+ *
+ * @module
+ */
 
-/** For `Root.fromJSON` of protobuf.js. */
-export const DESCRIPTOR: string =
-  '{"nested":{"sds":{"nested":{"Any":{"fields":{"type_url":{"type":"string","id":1},"value":{"type":"bytes","id":2}}},"Duration":{"fields":{"seconds":{"type":"int64","id":1},"nanos":{"type":"int32","id":2}}},"UInt32Value":{"fields":{"value":{"type":"uint32","id":1}}},"BoolValue":{"fields":{"value":{"type":"bool","id":1}}},"Empty":{"fields":{}},"Status":{"fields":{"code":{"type":"int32","id":1},"message":{"type":"string","id":2}}},"Struct":{"fields":{"fields":{"keyType":"string","type":"Value","id":1}}},"Value":{"oneofs":{"kind":{"oneof":["null_value","number_value","string_value","bool_value","struct_value","list_value"]}},"fields":{"null_value":{"type":"int32","id":1},"number_value":{"type":"double","id":2},"string_value":{"type":"string","id":3},"bool_value":{"type":"bool","id":4},"struct_value":{"type":"Struct","id":5},"list_value":{"type":"ListValue","id":6}}},"ListValue":{"fields":{"values":{"rule":"repeated","type":"Value","id":1}}},"Locality":{"fields":{"region":{"type":"string","id":1},"zone":{"type":"string","id":2},"sub_zone":{"type":"string","id":3}}},"Node":{"fields":{"id":{"type":"string","id":1},"cluster":{"type":"string","id":2},"metadata":{"type":"Struct","id":3},"locality":{"type":"Locality","id":4},"user_agent_name":{"type":"string","id":6},"user_agent_version":{"type":"string","id":7}}},"WatchedDirectory":{"fields":{"path":{"type":"string","id":1},"watch_modify":{"type":"bool","id":2}}},"DataSource":{"oneofs":{"specifier":{"oneof":["filename","inline_bytes","inline_string","environment_variable"]}},"fields":{"filename":{"type":"string","id":1},"inline_bytes":{"type":"bytes","id":2},"inline_string":{"type":"string","id":3},"environment_variable":{"type":"string","id":4},"watched_directory":{"type":"WatchedDirectory","id":5}}},"TypedExtensionConfig":{"fields":{"name":{"type":"string","id":1},"typed_config":{"type":"Any","id":2}}},"DiscoveryRequest":{"fields":{"version_info":{"type":"string","id":1},"node":{"type":"Node","id":2},"resource_names":{"rule":"repeated","type":"string","id":3},"type_url":{"type":"string","id":4},"response_nonce":{"type":"string","id":5},"error_detail":{"type":"Status","id":6}}},"DiscoveryResponse":{"fields":{"version_info":{"type":"string","id":1},"resources":{"rule":"repeated","type":"Any","id":2},"type_url":{"type":"string","id":4},"nonce":{"type":"string","id":5}}},"DeltaDiscoveryRequest":{"fields":{"node":{"type":"Node","id":1},"type_url":{"type":"string","id":2},"resource_names_subscribe":{"rule":"repeated","type":"string","id":3},"resource_names_unsubscribe":{"rule":"repeated","type":"string","id":4},"initial_resource_versions":{"keyType":"string","type":"string","id":5},"response_nonce":{"type":"string","id":6},"error_detail":{"type":"Status","id":7}}},"DeltaDiscoveryResponse":{"fields":{"system_version_info":{"type":"string","id":1},"resources":{"rule":"repeated","type":"Resource","id":2},"type_url":{"type":"string","id":4},"nonce":{"type":"string","id":5},"removed_resources":{"rule":"repeated","type":"string","id":6}}},"Resource":{"fields":{"version":{"type":"string","id":1},"resource":{"type":"Any","id":2},"name":{"type":"string","id":3},"ttl":{"type":"Duration","id":6}}},"Secret":{"oneofs":{"type":{"oneof":["tls_certificate","session_ticket_keys","validation_context","generic_secret"]}},"fields":{"name":{"type":"string","id":1},"tls_certificate":{"type":"TlsCertificate","id":2},"session_ticket_keys":{"type":"Empty","id":3},"validation_context":{"type":"CertificateValidationContext","id":4},"generic_secret":{"type":"Empty","id":5}}},"SecretName":{"fields":{"name":{"type":"string","id":1}}},"TlsCertificate":{"fields":{"certificate_chain":{"type":"DataSource","id":1},"private_key":{"type":"DataSource","id":2},"password":{"type":"DataSource","id":3},"ocsp_staple":{"type":"DataSource","id":4},"private_key_provider":{"type":"Empty","id":6},"watched_directory":{"type":"WatchedDirectory","id":7},"pkcs12":{"type":"DataSource","id":8}}},"CertificateValidationContext":{"fields":{"trusted_ca":{"type":"DataSource","id":1},"verify_certificate_hash":{"rule":"repeated","type":"string","id":2},"verify_certificate_spki":{"rule":"repeated","type":"string","id":3},"require_signed_certificate_timestamp":{"type":"BoolValue","id":6},"crl":{"type":"DataSource","id":7},"allow_expired_certificate":{"type":"bool","id":8},"match_subject_alt_names":{"rule":"repeated","type":"StringMatcher","id":9},"trust_chain_verification":{"type":"TrustChainVerification","id":10},"watched_directory":{"type":"WatchedDirectory","id":11},"custom_validator_config":{"type":"TypedExtensionConfig","id":12},"ca_certificate_provider_instance":{"type":"Empty","id":13},"only_verify_leaf_cert_crl":{"type":"bool","id":14},"match_typed_subject_alt_names":{"rule":"repeated","type":"SubjectAltNameMatcher","id":15},"max_verify_depth":{"type":"UInt32Value","id":16},"system_root_certs":{"type":"Empty","id":17},"suppress_client_ca_list":{"type":"bool","id":18}},"nested":{"TrustChainVerification":{"values":{"VERIFY_TRUST_CHAIN":0,"ACCEPT_UNTRUSTED":1}}}},"SubjectAltNameMatcher":{"fields":{"san_type":{"type":"SanType","id":1},"matcher":{"type":"StringMatcher","id":2},"oid":{"type":"string","id":3}},"nested":{"SanType":{"values":{"SAN_TYPE_UNSPECIFIED":0,"EMAIL":1,"DNS":2,"URI":3,"IP_ADDRESS":4,"OTHER_NAME":5}}}},"StringMatcher":{"oneofs":{"match_pattern":{"oneof":["exact","prefix","suffix","safe_regex","contains","custom"]}},"fields":{"exact":{"type":"string","id":1},"prefix":{"type":"string","id":2},"suffix":{"type":"string","id":3},"safe_regex":{"type":"RegexMatcher","id":5},"contains":{"type":"string","id":7},"custom":{"type":"TypedExtensionConfig","id":8},"ignore_case":{"type":"bool","id":6}}},"RegexMatcher":{"fields":{"regex":{"type":"string","id":2}}},"SPIFFECertValidatorConfig":{"fields":{"trust_domains":{"rule":"repeated","type":"TrustDomain","id":1},"trust_bundles":{"type":"DataSource","id":2}},"nested":{"TrustDomain":{"fields":{"name":{"type":"string","id":1},"trust_bundle":{"type":"DataSource","id":2},"workload_trust_domain":{"type":"string","id":3}}}}}}}}}';
+import { createHash } from "node:crypto";
+import { messageOf } from "../../base/mod.ts";
+import type { MessageType } from "../grpc/grpc_types.ts";
+import { loadProtobuf, type PlainMessage, type Protobuf } from "../grpc/protobuf.ts";
+import type { SdsNode } from "../plan.ts";
+import { plainSecret } from "./plain_secret.ts";
+
+export const SDS_METHODS = {
+  sotw: "/envoy.service.secret.v3.SecretDiscoveryService/StreamSecrets",
+  delta: "/envoy.service.secret.v3.SecretDiscoveryService/DeltaSecrets",
+} as const;
+
+export const SECRET_TYPE_URL =
+  "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret";
+/** Gives a resource of the state of the world a time to live. */
+const WRAPPER_TYPE_URL = "type.googleapis.com/envoy.service.discovery.v3.Resource";
+
+/** Who asks: `user_agent_version` is a text, see the `.proto` file. */
+export interface SdsClient {
+  readonly node: SdsNode;
+  readonly version: string;
+}
+
+/** Why a response is not taken. */
+export interface ErrorDetail {
+  readonly code: number;
+  readonly message: string;
+}
+
+export interface SotwRequest {
+  readonly version: string;
+  readonly client?: SdsClient;
+  readonly names: readonly string[];
+  readonly nonce: string;
+  readonly error?: ErrorDetail;
+}
+
+export interface SotwResponse {
+  readonly version: string;
+  readonly typeUrl: string;
+  readonly nonce: string;
+  readonly resources: readonly SdsResource[];
+}
+
+export interface DeltaRequest {
+  readonly client?: SdsClient;
+  readonly subscribe: readonly string[];
+  readonly unsubscribe: readonly string[];
+  readonly initialVersions: ReadonlyMap<string, string>;
+  readonly nonce: string;
+  readonly error?: ErrorDetail;
+}
+
+export interface DeltaResponse {
+  readonly typeUrl: string;
+  readonly nonce: string;
+  readonly resources: readonly SdsResource[];
+  readonly removed: readonly string[];
+}
+
+export interface SdsResource {
+  /** "" where it could not be read. */
+  readonly name: string;
+  readonly version: string;
+  /** From now on; absent: for ever. */
+  readonly ttlMs?: number;
+  readonly content: SdsContent;
+}
+
+export type SdsContent =
+  /** `digest`: of its bytes. */
+  | { readonly kind: "secret"; readonly digest: string; readonly read: ReadSecret }
+  /** Unchanged; only its time to live starts anew. */
+  | { readonly kind: "heartbeat" }
+  | { readonly kind: "unreadable"; readonly reason: string };
+
+/**
+ * Gives it in the shape that the readers of Envoy's JSON take; throws where it cannot be read. Most of a
+ * state of the world is what it was: that is never read again.
+ */
+export type ReadSecret = () => PlainMessage;
+
+export interface SdsMessages {
+  readonly sotw: {
+    readonly request: MessageType<SotwRequest>;
+    readonly response: MessageType<SotwResponse>;
+  };
+  readonly delta: {
+    readonly request: MessageType<DeltaRequest>;
+    readonly response: MessageType<DeltaResponse>;
+  };
+}
+
+let loading: Promise<SdsMessages> | undefined;
+
+export function loadSdsMessages(): Promise<SdsMessages> {
+  return loading ??= loadProtobuf("sds").then(messagesOf);
+}
+
+/** Only what a client needs: it encodes requests and decodes responses. */
+function messagesOf(protobuf: Protobuf): SdsMessages {
+  const oneWay = (): never => {
+    throw new TypeError("Cannot use this message in that direction");
+  };
+  return {
+    sotw: {
+      request: {
+        encode: ({ version, client, names, nonce, error }) =>
+          protobuf.encode("DiscoveryRequest", {
+            version_info: version,
+            ...(client && { node: nodeOf(client) }),
+            resource_names: names,
+            type_url: SECRET_TYPE_URL,
+            response_nonce: nonce,
+            ...(error && { error_detail: error }),
+          }),
+        decode: oneWay,
+      },
+      response: { encode: oneWay, decode: (bytes) => sotwResponse(protobuf, bytes) },
+    },
+    delta: {
+      request: {
+        encode: ({ client, subscribe, unsubscribe, initialVersions, nonce, error }) =>
+          protobuf.encode("DeltaDiscoveryRequest", {
+            ...(client && { node: nodeOf(client) }),
+            type_url: SECRET_TYPE_URL,
+            resource_names_subscribe: subscribe,
+            resource_names_unsubscribe: unsubscribe,
+            initial_resource_versions: Object.fromEntries(initialVersions),
+            response_nonce: nonce,
+            ...(error && { error_detail: error }),
+          }),
+        decode: oneWay,
+      },
+      response: { encode: oneWay, decode: (bytes) => deltaResponse(protobuf, bytes) },
+    },
+  };
+}
+
+function sotwResponse(protobuf: Protobuf, bytes: Uint8Array): SotwResponse {
+  const plain = protobuf.decode("DiscoveryResponse", bytes, { bytes: "binary" });
+  const version = textOf(plain.version_info);
+  return {
+    version,
+    typeUrl: textOf(plain.type_url),
+    nonce: textOf(plain.nonce),
+    resources: listOf(plain.resources).map((any) => {
+      if (textOf(any.type_url) !== WRAPPER_TYPE_URL) {
+        return { ...readContent(protobuf, any), version };
+      }
+      try {
+        const wrapper = protobuf.decode("Resource", bytesOf(any.value), { bytes: "binary" });
+        return { ...wrapped(protobuf, wrapper), version };
+      } catch (error) {
+        return { name: "", version, content: unreadable(messageOf(error)) };
+      }
+    }),
+  };
+}
+
+function deltaResponse(protobuf: Protobuf, bytes: Uint8Array): DeltaResponse {
+  const plain = protobuf.decode("DeltaDiscoveryResponse", bytes, { bytes: "binary" });
+  const { removed_resources: removed } = plain;
+  return {
+    typeUrl: textOf(plain.type_url),
+    nonce: textOf(plain.nonce),
+    resources: listOf(plain.resources).map((resource) => wrapped(protobuf, resource)),
+    removed: Array.isArray(removed) ? removed.map(textOf) : [],
+  };
+}
+
+/** envoy.service.discovery.v3.Resource. */
+function wrapped(protobuf: Protobuf, wrapper: PlainMessage): SdsResource {
+  const version = textOf(wrapper.version);
+  const { ttl } = wrapper;
+  const ttlMs = ttl ? durationMs(ttl as PlainMessage) : undefined;
+  const timed = ttlMs === undefined ? {} : { ttlMs };
+  const name = textOf(wrapper.name);
+  if (!wrapper.resource) return { name, version, ...timed, content: { kind: "heartbeat" } };
+  const inner = readContent(protobuf, wrapper.resource as PlainMessage);
+  if (inner.content.kind !== "secret" || name === "" || inner.name === name) {
+    return { name: name || inner.name, version, ...timed, content: inner.content };
+  }
+  const content = unreadable(`the secret in it is called "${inner.name}"`);
+  return { name, version, ...timed, content };
+}
+
+function readContent(
+  protobuf: Protobuf,
+  any: PlainMessage,
+): { readonly name: string; readonly content: SdsContent } {
+  const typeUrl = textOf(any.type_url);
+  if (typeUrl !== SECRET_TYPE_URL) {
+    return { name: "", content: unreadable(`it is of type "${typeUrl.slice(0, 200)}"`) };
+  }
+  try {
+    const bytes = bytesOf(any.value);
+    const { name } = protobuf.decode("SecretName", bytes, { bytes: "binary" });
+    const digest = createHash("sha256").update(bytes).digest("base64");
+    const read = () => plainSecret(protobuf, bytes);
+    return { name: textOf(name), content: { kind: "secret", digest, read } };
+  } catch (error) {
+    return { name: "", content: unreadable(messageOf(error)) };
+  }
+}
+
+function unreadable(reason: string): SdsContent {
+  return { kind: "unreadable", reason: `it cannot be read: ${reason}` };
+}
+
+/** Envoy takes a time to live in the past for one that has run out. */
+function durationMs(duration: PlainMessage): number {
+  const { seconds, nanos } = duration;
+  const ms = (typeof seconds === "number" ? seconds : 0) * 1000 +
+    (typeof nanos === "number" ? nanos : 0) / 1e6;
+  return Math.max(0, ms);
+}
+
+function nodeOf({ node, version }: SdsClient): PlainMessage {
+  const { locality } = node;
+  return {
+    id: node.id,
+    cluster: node.cluster,
+    ...(Object.keys(node.metadata).length > 0 && { metadata: structOf(node.metadata) }),
+    ...(locality && {
+      locality: { region: locality.region, zone: locality.zone, sub_zone: locality.subZone },
+    }),
+    user_agent_name: "postern",
+    user_agent_version: version,
+  };
+}
+
+/** google.protobuf.Struct. */
+function structOf(fields: Readonly<Record<string, unknown>>): PlainMessage {
+  const values = Object.entries(fields).map(([name, value]) => [name, valueOf(value)]);
+  return { fields: Object.fromEntries(values) };
+}
+
+function valueOf(value: unknown): PlainMessage {
+  if (typeof value === "string") return { string_value: value };
+  if (typeof value === "number") return { number_value: value };
+  if (typeof value === "boolean") return { bool_value: value };
+  if (Array.isArray(value)) return { list_value: { values: value.map(valueOf) } };
+  if (typeof value === "object" && value !== null) {
+    return { struct_value: structOf(value as Readonly<Record<string, unknown>>) };
+  }
+  return { null_value: 0 };
+}
+
+function textOf(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}
+
+function bytesOf(value: unknown): Uint8Array {
+  return value instanceof Uint8Array ? value : new Uint8Array();
+}
+
+function listOf(value: unknown): readonly PlainMessage[] {
+  return Array.isArray(value) ? value : [];
+}

@@ -12,7 +12,7 @@ import {
   SECRET_TYPE_URL,
   type SotwRequest,
   type SotwResponse,
-} from "./messages.ts";
+} from "./sds_messages.ts";
 import { Holdings } from "./holdings.ts";
 import {
   Answers,
@@ -21,7 +21,7 @@ import {
   type Protocol,
   type ProtocolHost,
   type ProtocolOptions,
-} from "./protocol.ts";
+} from "./sds_protocol.ts";
 
 interface Stream {
   /** Of the last response, "" before the first. */

@@ -7,7 +7,7 @@ import {
   sdsResource,
   SECRET_TYPE,
 } from "../../../test/kit/sds_protocol.ts";
-import type { SdsResource, SotwRequest, SotwResponse } from "./messages.ts";
+import type { SdsResource, SotwRequest, SotwResponse } from "./sds_messages.ts";
 import { SotwProtocol } from "./sotw.ts";
 
 class Harness extends ProtocolHarness<SotwRequest> {

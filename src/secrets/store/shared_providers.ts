@@ -5,7 +5,7 @@
  */
 
 import type { SecretRef, SecretSource } from "../plan.ts";
-import type { SecretProvider } from "../provider.ts";
+import type { SecretProvider } from "../secret_provider.ts";
 import { keyOfProvider } from "./key.ts";
 
 /** Where secrets come from, the agent aside. */

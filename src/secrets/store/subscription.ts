@@ -8,7 +8,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { HeldSecret, SecretStatus } from "../held.ts";
 import type { SecretRef } from "../plan.ts";
-import type { SecretEvents, SecretWatch } from "../provider.ts";
+import type { SecretEvents, SecretWatch } from "../secret_provider.ts";
 import type { Secret } from "../secret.ts";
 import type { SecretJournal } from "./journal.ts";
 import { sourceText } from "./key.ts";

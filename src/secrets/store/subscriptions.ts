@@ -5,7 +5,7 @@
  */
 
 import type { Clock } from "../../base/mod.ts";
-import type { OnDemandEvents, OnDemandSecret } from "../on_demand/secret.ts";
+import type { OnDemandEvents, OnDemandSecret } from "../on_demand/on_demand.ts";
 import type { ExpiryWatch } from "./expiry.ts";
 import type { SecretJournal } from "./journal.ts";
 import { keyOfRef } from "./key.ts";

@@ -6,8 +6,8 @@
  */
 
 import { messageOf } from "../../base/mod.ts";
-import type { Follower, ReadMessage } from "./follower.ts";
-import type { StreamEvents, StreamFailure, WorkloadStream } from "./stream.ts";
+import type { Follower, ReadMessage } from "./svid_follower.ts";
+import type { StreamEvents, StreamFailure, WorkloadStream } from "./workload_stream.ts";
 
 export interface FeedOptions<M> {
   readonly open: (events: StreamEvents) => WorkloadStream;

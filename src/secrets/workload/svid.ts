@@ -18,7 +18,7 @@ import {
 } from "../../identity/mod.ts";
 import { DerReader, formatPem, TAG } from "../../wire/mod.ts";
 import type { CertificateSpec, DataSource, ValidationSpec } from "../spec.ts";
-import { type Bundles, shown, type Svid, type SvidMessage } from "./messages.ts";
+import { type Bundles, shown, type Svid, type SvidMessage } from "./workload_messages.ts";
 
 /** Which of several; neither: any. */
 export interface SvidChoice {

@@ -1,5 +1,146 @@
-/** Messages of workload.proto, made by scripts/protocols.ts: change that file, not this one. @module */
+/**
+ * Answers of the Workload API as values: bounded, mandatory fields there, nothing of theirs decoded yet.
+ * A message that breaks a rule is refused whole (SPIFFE Workload API 4.5).
+ *
+ * @module
+ */
 
-/** For `Root.fromJSON` of protobuf.js. */
-export const DESCRIPTOR: string =
-  '{"nested":{"workload":{"nested":{"X509SVIDResponse":{"fields":{"svids":{"rule":"repeated","type":"X509SVID","id":1},"crl":{"rule":"repeated","type":"bytes","id":2},"federated_bundles":{"keyType":"string","type":"bytes","id":3}}},"X509SVID":{"fields":{"spiffe_id":{"type":"string","id":1},"x509_svid":{"type":"bytes","id":2},"x509_svid_key":{"type":"bytes","id":3},"bundle":{"type":"bytes","id":4},"hint":{"type":"string","id":5}}},"X509BundlesResponse":{"fields":{"crl":{"rule":"repeated","type":"bytes","id":1},"bundles":{"keyType":"string","type":"bytes","id":2}}}}}}}';
+import { messageOf, ProxyError } from "../../base/mod.ts";
+import { parseTrustDomainId } from "../../identity/mod.ts";
+import type { Protobuf } from "../grpc/protobuf.ts";
+
+/** One identity with its key and the bundle of its trust domain. */
+export interface Svid {
+  readonly spiffeId: string;
+  /** Certificates in DER, one after the other, leaf first. */
+  readonly chain: Uint8Array;
+  /** PKCS#8 in DER. */
+  readonly key: Uint8Array;
+  /** Certificates in DER, one after the other. */
+  readonly bundle: Uint8Array;
+  /** "" where there is none. */
+  readonly hint: string;
+}
+
+/** By trust domain, lower case: certificates in DER, one after the other. */
+export type Bundles = ReadonlyMap<string, Uint8Array>;
+
+export interface SvidMessage {
+  /** Not empty. */
+  readonly svids: readonly Svid[];
+  readonly federated: Bundles;
+  /** One list each, DER. */
+  readonly crls: readonly Uint8Array[];
+}
+
+export interface BundlesMessage {
+  /** Not empty. */
+  readonly bundles: Bundles;
+  readonly crls: readonly Uint8Array[];
+}
+
+/** What an agent may send at most; one with federation everywhere sends some 100 KiB. */
+export const MESSAGE_LIMIT_BYTES = 4 << 20;
+const SVID_LIMIT = 1_000;
+const BUNDLE_LIMIT = 1_000;
+const CRL_LIMIT = 100;
+
+/** Throws `credentials_invalid`. */
+export function decodeSvids(bytes: Uint8Array, protobuf: Protobuf): SvidMessage {
+  const what = "X509SVIDResponse";
+  const message = decode(bytes, what, protobuf);
+  const svids = listOf(message.svids).map((value) => svidOf(recordOf(value), what));
+  if (svids.length === 0) fail(what, "it has no SVID");
+  if (svids.length > SVID_LIMIT) fail(what, `it has more than ${SVID_LIMIT} SVIDs`);
+  return {
+    svids,
+    federated: bundlesOf(message.federated_bundles, what),
+    crls: crlsOf(message.crl, what),
+  };
+}
+
+/** Throws `credentials_invalid`. */
+export function decodeBundles(bytes: Uint8Array, protobuf: Protobuf): BundlesMessage {
+  const what = "X509BundlesResponse";
+  const message = decode(bytes, what, protobuf);
+  const bundles = bundlesOf(message.bundles, what);
+  if (bundles.size === 0) fail(what, "it has no bundle");
+  return { bundles, crls: crlsOf(message.crl, what) };
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+function decode(bytes: Uint8Array, what: string, protobuf: Protobuf): Fields {
+  if (bytes.length > MESSAGE_LIMIT_BYTES) {
+    return fail(what, `it has more than ${MESSAGE_LIMIT_BYTES} bytes`);
+  }
+  try {
+    return protobuf.decode(what, bytes, { bytes: "binary" });
+  } catch (cause) {
+    // The library throws errors of several classes; none of them shows what the message holds.
+    throw new ProxyError(
+      "credentials_invalid",
+      `Cannot use ${what} of the Workload API: it is no such message (${messageOf(cause)})`,
+    );
+  }
+}
+
+function svidOf(fields: Fields, what: string): Svid {
+  const spiffeId = String(fields.spiffe_id ?? "");
+  const svid = {
+    spiffeId,
+    chain: bytesOf(fields.x509_svid),
+    key: bytesOf(fields.x509_svid_key),
+    bundle: bytesOf(fields.bundle),
+    hint: String(fields.hint ?? ""),
+  };
+  const named = `the SVID of ${shown(spiffeId)}`;
+  if (spiffeId === "") fail(what, "an SVID has no SPIFFE id");
+  if (svid.chain.length === 0) fail(what, `${named} has no certificate`);
+  if (svid.key.length === 0) fail(what, `${named} has no key`);
+  if (svid.bundle.length === 0) fail(what, `${named} has no bundle`);
+  return svid;
+}
+
+function bundlesOf(map: unknown, what: string): Bundles {
+  const bundles = new Map<string, Uint8Array>();
+  for (const [id, value] of Object.entries(recordOf(map))) {
+    const domain = parseTrustDomainId(id);
+    if (domain === undefined) return fail(what, `${shown(id)} is not the id of a trust domain`);
+    // Two spellings of one domain would leave open which bundle counts.
+    if (bundles.has(domain)) return fail(what, `it has two bundles of ${domain}`);
+    const bundle = bytesOf(value);
+    if (bundle.length === 0) return fail(what, `the bundle of ${domain} is empty`);
+    bundles.set(domain, bundle);
+    if (bundles.size > BUNDLE_LIMIT) fail(what, `it has more than ${BUNDLE_LIMIT} bundles`);
+  }
+  return bundles;
+}
+
+function crlsOf(value: unknown, what: string): Uint8Array[] {
+  const crls = listOf(value).map(bytesOf);
+  if (crls.length > CRL_LIMIT) fail(what, `it has more than ${CRL_LIMIT} revocation lists`);
+  if (crls.some((crl) => crl.length === 0)) fail(what, "a revocation list is empty");
+  return crls;
+}
+
+function recordOf(value: unknown): Fields {
+  return typeof value === "object" && value !== null ? value as Fields : {};
+}
+
+function listOf(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+function bytesOf(value: unknown): Uint8Array {
+  return value instanceof Uint8Array ? value : new Uint8Array();
+}
+
+/** A text of the agent's in a message of ours. */
+export function shown(text: string): string {
+  return JSON.stringify(text.length > 200 ? `${text.slice(0, 200)}...` : text);
+}
+
+function fail(what: string, fact: string): never {
+  throw new ProxyError("credentials_invalid", `Cannot use ${what} of the Workload API: ${fact}`);
+}

@@ -1,0 +1,140 @@
+/**
+ * What the protocols above need of gRPC: calls that stream messages, in order and no faster than they
+ * are taken.
+ *
+ * @module
+ */
+
+import type { Address, Clock, Random } from "../../base/mod.ts";
+import type { GrpcStatus } from "./grpc_status.ts";
+
+/** One message type of a protocol, as bytes and back. */
+export interface MessageType<T> {
+  encode(message: T): Uint8Array;
+  /** Throws what it likes for bytes that are no such message: the call ends then. */
+  decode(bytes: Uint8Array): T;
+}
+
+export interface StreamHandler<T> {
+  /**
+   * While a promise is pending nothing more is read: the peer has to wait, and messages stay in order.
+   * What it throws ends the call with INTERNAL.
+   */
+  onMessage(message: T): void | Promise<void>;
+  /**
+   * Present: the server may have nothing to say, and has said nothing for as long as a connection may
+   * take and a little more. The call goes on. Absent: that ends it, later.
+   */
+  onSilent?(): void;
+  /** Last event, exactly once unless the call was closed here. */
+  onEnd(status: GrpcStatus): void;
+}
+
+export interface GrpcCall<T> {
+  /** Ignored once the call has ended. */
+  send(message: T): void;
+  /** Gives the call up; no event comes any more. */
+  close(): void;
+}
+
+/** A request with its whole stream of answers. */
+export interface ServerStreamOptions<Request, Response> {
+  readonly request: MessageType<Request>;
+  readonly response: MessageType<Response>;
+  readonly message: Request;
+}
+
+export interface BidiOptions<Request, Response> {
+  readonly request: MessageType<Request>;
+  readonly response: MessageType<Response>;
+}
+
+/** Calls to one server. Nothing is dialled before the first call, nor dialled again but for a call. */
+export interface GrpcChannel {
+  /** `path`: `/package.Service/Method`. Events come later, never before this returns. */
+  bidi<Request, Response>(
+    path: string,
+    types: BidiOptions<Request, Response>,
+    handler: StreamHandler<Response>,
+  ): GrpcCall<Request>;
+  serverStream<Request, Response>(
+    path: string,
+    types: ServerStreamOptions<Request, Response>,
+    handler: StreamHandler<Response>,
+  ): { close(): void };
+  /** Ends every call without an event, and the connections. */
+  close(): void;
+}
+
+/** Credentials of one connection. */
+export interface GrpcTlsMaterial {
+  /** Anchors; never empty where `peerCheck` is `checked`. */
+  readonly rootPems: readonly string[];
+  /** `""`: none is shown. */
+  readonly certPem: string;
+  readonly keyPem: string;
+  /**
+   * `checked`: the TLS library verifies chain and name first. `shown`: only `judge` decides, as for pins
+   * without anchors; it must be there then.
+   */
+  readonly peerCheck: "checked" | "shown";
+  /**
+   * Our own verdict on the server's certificates, DER, leaf first; a reason refuses. Also with `checked`
+   * where there is more to it than chain and name.
+   */
+  readonly judge?: (chain: readonly Uint8Array[]) => string | undefined;
+}
+
+export interface GrpcTls {
+  /** SNI, and what the certificate must be for. */
+  readonly serverName: string;
+  /** Asked before each connection, so that the next one uses what was rotated meanwhile. */
+  material(): GrpcTlsMaterial | Promise<GrpcTlsMaterial>;
+}
+
+export interface GrpcChannelOptions {
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Tried in order, from the next one on after a failure. Not empty. */
+  readonly addresses: readonly Address[];
+  /** `null`: plain text. */
+  readonly tls: GrpcTls | null;
+  /** Lower-case names; of a name ending in `-bin` the value is base64. */
+  readonly metadata: Readonly<Record<string, string>>;
+  readonly keepAliveMs: number;
+  readonly keepAliveTimeoutMs: number;
+  readonly limits?: Partial<GrpcLimits>;
+}
+
+/** What a server can cost us at most. */
+export interface GrpcLimits {
+  /** One message, also after decompression. */
+  readonly messageBytes: number;
+  /** Our own messages that the server has not taken. */
+  readonly unsentBytes: number;
+  /** Until the connection stands and the server has said that it speaks HTTP/2. */
+  readonly connectMs: number;
+  /** Until the first message of a call; a server that sends one without end runs into it. */
+  readonly firstMessageMs: number;
+  /**
+   * A call on which no message was completed for this long ends, so that a server that only seems alive
+   * cannot keep us from the next one. Up to half as much is added by chance.
+   */
+  readonly quietMs: number;
+  /** Messages taken at once before `messagesPerSecond` holds, per call. */
+  readonly messageBurst: number;
+  readonly messagesPerSecond: number;
+  /** A call that has had to be held back for this long without a break ends. */
+  readonly floodMs: number;
+}
+
+export const DEFAULT_GRPC_LIMITS: GrpcLimits = {
+  messageBytes: 16 * 1024 * 1024,
+  unsentBytes: 8 * 1024 * 1024,
+  connectMs: 10_000,
+  firstMessageMs: 30_000,
+  quietMs: 30 * 60_000,
+  messageBurst: 2_000,
+  messagesPerSecond: 100,
+  floodMs: 60_000,
+};

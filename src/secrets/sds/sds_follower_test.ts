@@ -1,0 +1,104 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { certificateSecret, secretRef } from "../../../test/kit/secret_peers.ts";
+import type { SecretEvents } from "../secret_provider.ts";
+import type { CertificateSpec, SecretSpec } from "../spec.ts";
+import { NO_RULES } from "../../identity/mod.ts";
+import { Follower } from "./sds_follower.ts";
+
+type FileEvents = Pick<SecretEvents, "onSecret" | "onRejected" | "onRecovered">;
+
+const inline = { kind: "inline", bytes: new Uint8Array() } as const;
+const INLINE: CertificateSpec = { type: "certificate", chain: inline, key: inline };
+const FILES: CertificateSpec = { ...INLINE, key: { kind: "file", path: "/web.key" } };
+const ROOTS: SecretSpec = { type: "validation", systemRoots: true, rules: NO_RULES };
+
+function start() {
+  const told: string[] = [];
+  const files: { readonly events: FileEvents; closed: boolean }[] = [];
+  let fault = "";
+  const follower = new Follower({
+    ref: secretRef("web"),
+    events: {
+      onSecret: (secret) => void told.push(secret.type === "certificate" ? secret.serial : ""),
+      onRejected: (reason) => void told.push(reason),
+      onRecovered: () => void told.push("recovered"),
+      onUnreachable: () => {},
+      onRemoved: () => void told.push("removed"),
+    },
+    load: () => fault ? Promise.reject(new Error(fault)) : Promise.resolve(certificateSecret("99")),
+    followFiles: (_spec, _ref, events) => {
+      const watch = {
+        events,
+        closed: false,
+        refresh() {},
+        close: () => void (watch.closed = true),
+      };
+      files.push(watch);
+      return watch;
+    },
+  });
+  return { follower, told, files, failWith: (reason: string) => void (fault = reason) };
+}
+
+for (
+  const [name, spec] of [
+    ["cannot be used", INLINE],
+    ["is of another type", ROOTS],
+  ] as const
+) {
+  test(`Follower goes on with the files of the last good offer when a later one ${name}`, async () => {
+    const { follower, told, files, failWith } = start();
+    const offered = follower.offer(FILES, "1");
+    const [watch] = files;
+    assert.ok(watch);
+    watch.events.onSecret(certificateSecret("01"), "");
+    assert.equal(await offered, undefined);
+    failWith("it is torn");
+    const reason = await follower.offer(spec, "2");
+    assert.ok(reason);
+    assert.deepEqual(told.splice(0), ["01", `Cannot use "web": ${reason}`]);
+    assert.equal(watch.closed, false);
+    watch.events.onSecret(certificateSecret("02"), "");
+    assert.deepEqual(told.splice(0), ["02"]);
+    // The server is told of it when it says the same again.
+    assert.equal(follower.hasFault, true);
+    failWith("");
+    assert.equal(await follower.offer(INLINE, "3"), undefined);
+    assert.deepEqual(told.splice(0), ["99"]);
+    assert.equal(watch.closed, true);
+    assert.equal(follower.hasFault, false);
+    watch.events.onSecret(certificateSecret("03"), "");
+    watch.events.onRejected("gone");
+    assert.deepEqual(told, []);
+  });
+}
+
+test("Follower hears nothing of files after another offer, a removal or its end", async () => {
+  const { follower, told, files } = start();
+  const first = follower.offer(FILES, "1");
+  const second = follower.offer(FILES, "2");
+  assert.equal(await first, undefined);
+  const [before, after] = files;
+  before?.events.onSecret(certificateSecret("01"), "");
+  assert.deepEqual(told, []);
+  assert.equal(before?.closed, true);
+  after?.events.onSecret(certificateSecret("02"), "");
+  assert.equal(await second, undefined);
+  follower.remove();
+  after?.events.onSecret(certificateSecret("03"), "");
+  assert.deepEqual(told.splice(0), ["02", "removed"]);
+  const third = follower.offer(FILES, "3");
+  follower.close();
+  assert.equal(await third, undefined);
+  files[2]?.events.onSecret(certificateSecret("04"), "");
+  assert.deepEqual(told, []);
+  assert.deepEqual(files.map(({ closed }) => closed), [true, true, true]);
+});
+
+test("Follower follows no files that it is offered after its end", async () => {
+  const { follower, files } = start();
+  follower.close();
+  assert.equal(await follower.offer(FILES, "1"), undefined);
+  assert.deepEqual(files, []);
+});

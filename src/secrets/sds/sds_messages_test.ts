@@ -1,0 +1,190 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { createAuthority } from "../../../test/kit/certificates.ts";
+import { inlineBundle, inlineCertificate } from "../../../test/kit/sds_server.ts";
+import { parseSecret } from "../envoy/mod.ts";
+import { loadProtobuf, type PlainMessage } from "../grpc/protobuf.ts";
+import { loadSdsMessages, type SdsResource, SECRET_TYPE_URL } from "./sds_messages.ts";
+
+const protobuf = await loadProtobuf("sds");
+const messages = await loadSdsMessages();
+const authority = createAuthority();
+const WEB = inlineCertificate("web", authority.issueLeaf({ service: "web" }));
+
+function anyOf(secret: PlainMessage): PlainMessage {
+  return { type_url: SECRET_TYPE_URL, value: protobuf.encode("Secret", secret) };
+}
+
+function sotw(...resources: PlainMessage[]): readonly SdsResource[] {
+  const bytes = protobuf.encode("DiscoveryResponse", { version_info: "7", nonce: "n", resources });
+  const response = messages.sotw.response.decode(bytes);
+  assert.deepEqual([response.version, response.nonce, response.typeUrl], ["7", "n", ""]);
+  return response.resources;
+}
+
+function delta(...resources: PlainMessage[]): readonly SdsResource[] {
+  const bytes = protobuf.encode("DeltaDiscoveryResponse", { resources, removed_resources: ["x"] });
+  const response = messages.delta.response.decode(bytes);
+  assert.deepEqual(response.removed, ["x"]);
+  return response.resources;
+}
+
+function wrapper(fields: PlainMessage): PlainMessage {
+  return {
+    type_url: "type.googleapis.com/envoy.service.discovery.v3.Resource",
+    value: protobuf.encode("Resource", fields),
+  };
+}
+
+/** Name, version, time to live, and what kind of content. */
+function summary({ name, version, ttlMs, content }: SdsResource): unknown[] {
+  return [name, version, ttlMs, content.kind === "unreadable" ? content.reason : content.kind];
+}
+
+for (
+  const [name, resource, wanted] of [
+    ["a secret", sotw(anyOf(WEB)), ["web", "7", undefined, "secret"]],
+    [
+      "one of another type",
+      sotw({ type_url: "type.googleapis.com/x" }),
+      ["", "7", undefined, 'it cannot be read: it is of type "type.googleapis.com/x"'],
+    ],
+    [
+      "one that is no message",
+      sotw({ type_url: SECRET_TYPE_URL, value: Uint8Array.of(0xff, 0xff) }),
+      ["", "7", undefined, "it cannot be read: index out of range: 2 + 1 > 2"],
+    ],
+    [
+      "one with a time to live",
+      sotw(wrapper({ name: "web", ttl: { seconds: 2, nanos: 500_000_000 }, resource: anyOf(WEB) })),
+      ["web", "7", 2_500, "secret"],
+    ],
+    ["a heartbeat", sotw(wrapper({ name: "web", ttl: { seconds: 2 } })), [
+      "web",
+      "7",
+      2_000,
+      "heartbeat",
+    ]],
+    [
+      "a secret (delta)",
+      delta({ name: "web", version: "3", resource: anyOf(WEB) }),
+      ["web", "3", undefined, "secret"],
+    ],
+    [
+      "a secret in an envelope of another name",
+      delta({ name: "db", version: "3", resource: anyOf(WEB) }),
+      ["db", "3", undefined, 'it cannot be read: the secret in it is called "web"'],
+    ],
+    [
+      "a secret in an envelope without a name",
+      delta({ version: "3", resource: anyOf(WEB) }),
+      ["web", "3", undefined, "secret"],
+    ],
+    [
+      "a heartbeat (delta) whose time is over",
+      delta({ name: "web", version: "3", ttl: { seconds: -5 } }),
+      ["web", "3", 0, "heartbeat"],
+    ],
+  ] as const
+) {
+  test(`loadSdsMessages() reads ${name}`, () => {
+    assert.deepEqual(resource.map(summary), [wanted]);
+  });
+}
+
+function specOf(secret: PlainMessage) {
+  const [resource] = sotw(anyOf(secret));
+  assert.equal(resource?.content.kind, "secret");
+  return parseSecret(resource.content.read(), { allowFiles: false });
+}
+
+test("loadSdsMessages() gives secrets in the shape that is read from files", () => {
+  assert.equal(specOf(WEB).spec.type, "certificate");
+  const { name, spec } = specOf(inlineBundle("ROOTCA", authority.rootPem));
+  assert.deepEqual([name, spec.type], ["ROOTCA", "validation"]);
+});
+
+test("loadSdsMessages() unwraps numbers, flags and SPIFFE's validator", () => {
+  const { spec } = specOf({
+    name: "ALL",
+    validation_context: {
+      max_verify_depth: { value: 0 },
+      require_signed_certificate_timestamp: { value: false },
+      trust_chain_verification: "ACCEPT_UNTRUSTED",
+      match_typed_subject_alt_names: [{
+        san_type: "URI",
+        matcher: { prefix: "spiffe://td.test/" },
+      }],
+      custom_validator_config: {
+        name: "envoy.tls.cert_validator.spiffe",
+        typed_config: {
+          type_url:
+            "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.SPIFFECertValidatorConfig",
+          value: protobuf.encode("SPIFFECertValidatorConfig", {
+            trust_domains: [{ name: "td.test", trust_bundle: { inline_string: "pem" } }],
+          }),
+        },
+      },
+    },
+  });
+  assert.ok(spec.type === "validation");
+  assert.equal(spec.rules.maxDepth, 0);
+  assert.equal(spec.rules.acceptUntrusted, true);
+  assert.deepEqual(spec.rules.matchers.map(({ type }) => type), ["uri"]);
+  assert.equal(spec.spiffe?.kind === "domains" && spec.spiffe.domains[0]?.name, "td.test");
+});
+
+for (
+  const [name, secret, wanted] of [
+    [
+      "keys held elsewhere",
+      {
+        ...WEB,
+        tls_certificate: { ...WEB.tls_certificate as PlainMessage, private_key_provider: {} },
+      },
+      /private_key_provider cannot be honoured/,
+    ],
+    ["ticket keys", { name: "web", session_ticket_keys: {} }, /session_ticket_keys cannot be used/],
+    ["other secrets", { name: "web", generic_secret: {} }, /generic_secret cannot be used/],
+    [
+      "matchers of an unknown kind",
+      {
+        name: "web",
+        validation_context: {
+          match_typed_subject_alt_names: [{ san_type: "DNS", matcher: { custom: {} } }],
+        },
+      },
+      /custom cannot be honoured/,
+    ],
+    [
+      "matchers that say nothing",
+      {
+        name: "web",
+        validation_context: { match_typed_subject_alt_names: [{ san_type: "DNS", matcher: {} }] },
+      },
+      /matcher needs one of/,
+    ],
+    [
+      "validators that nobody knows",
+      {
+        name: "web",
+        validation_context: {
+          custom_validator_config: {
+            name: "envoy.tls.cert_validator.spiffe",
+            typed_config: { type_url: "type.googleapis.com/x", value: Uint8Array.of(1) },
+          },
+        },
+      },
+      /"@type"\] must be/,
+    ],
+    [
+      "files of this machine",
+      { name: "web", validation_context: { trusted_ca: { filename: "/etc/ca.pem" } } },
+      /may not name files/,
+    ],
+  ] as const
+) {
+  test(`loadSdsMessages() loses nothing that must be refused: ${name}`, () => {
+    assert.throws(() => specOf(secret), wanted);
+  });
+}

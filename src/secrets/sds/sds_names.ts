@@ -1,0 +1,123 @@
+/**
+ * The names asked of one server: who follows each, what is held of it, and what becomes of what the
+ * server offers.
+ *
+ * @module
+ */
+
+import { type Clock, messageOf } from "../../base/mod.ts";
+import { parseSecret } from "../envoy/mod.ts";
+import type { SecretSpec } from "../spec.ts";
+import type { Follower } from "./sds_follower.ts";
+import type { OfferedSecret, ProtocolHost } from "./sds_protocol.ts";
+import type { SdsStats } from "./sds_stats.ts";
+import type { SdsStream } from "./sds_stream.ts";
+
+/** One name and all who follow it. */
+export interface NameEntry {
+  readonly name: string;
+  readonly followers: Set<Follower>;
+  /** That it is asked for on; `undefined`: not yet. */
+  stream: SdsStream | undefined;
+  /** The last one that could be read, for those who come later. */
+  held: HeldSpec | undefined;
+}
+
+interface HeldSpec {
+  readonly spec: SecretSpec;
+  readonly version: string;
+  readonly digest: string;
+}
+
+export interface NamesOptions {
+  readonly clock: Clock;
+  readonly stats: SdsStats;
+  /** May the server name files of this machine? */
+  readonly allowFiles: boolean;
+}
+
+/** Checking certificates in a row, before traffic gets its turn. */
+const TURN_MS = 1;
+
+export class SecretNames implements ProtocolHost {
+  readonly #options: NamesOptions;
+  readonly #entries = new Map<string, NameEntry>();
+  #turnEndsMs = 0;
+
+  constructor(options: NamesOptions) {
+    this.#options = options;
+  }
+
+  get(name: string): NameEntry | undefined {
+    return this.#entries.get(name);
+  }
+
+  all(): Iterable<NameEntry> {
+    return this.#entries.values();
+  }
+
+  /** A new name, without followers. */
+  add(name: string): NameEntry {
+    const entry = { name, followers: new Set<Follower>(), stream: undefined, held: undefined };
+    this.#entries.set(name, entry);
+    return entry;
+  }
+
+  delete(name: string): void {
+    this.#entries.delete(name);
+  }
+
+  /** Tells `tell` each follower of these names. */
+  each(names: Iterable<string>, tell: (follower: Follower) => void): void {
+    for (const name of names) this.#entries.get(name)?.followers.forEach(tell);
+  }
+
+  async accept(offered: OfferedSecret): Promise<string | undefined> {
+    const { name, version, digest } = offered;
+    const { stats, allowFiles } = this.#options;
+    await this.#turn();
+    const entry = this.#entries.get(name);
+    if (!entry) return undefined;
+    stats.add("attempt", name);
+    try {
+      const held = entry.held?.digest === digest ? entry.held : undefined;
+      const { spec } = held ?? parseSecret(offered.read(), { allowFiles });
+      // The same again is news to those who have not taken it.
+      const followers = [...entry.followers].filter((of) => !held || of.hasFault);
+      entry.held = { spec, version, digest };
+      const outcomes = await Promise.all(followers.map((of) => of.offer(spec, version)));
+      const reason = outcomes.find((outcome) => outcome !== undefined);
+      stats.add(reason === undefined ? "success" : "rejected", name);
+      return reason;
+    } catch (error) {
+      const reason = messageOf(error);
+      this.rejected(name, reason);
+      return reason;
+    }
+  }
+
+  rejected(name: string, reason: string): void {
+    this.#options.stats.add("rejected", name);
+    this.each([name], (of) => of.reject(reason));
+  }
+
+  removed(name: string): void {
+    const entry = this.#entries.get(name);
+    if (!entry) return;
+    entry.held = undefined;
+    for (const follower of entry.followers) follower.remove();
+  }
+
+  /** Ends every follower. */
+  close(): void {
+    for (const { followers } of this.#entries.values()) followers.forEach((of) => of.close());
+    this.#entries.clear();
+  }
+
+  async #turn(): Promise<void> {
+    const { clock } = this.#options;
+    if (clock.monotonic() < this.#turnEndsMs) return;
+    await new Promise((resolve) => setImmediate(resolve));
+    this.#turnEndsMs = clock.monotonic() + TURN_MS;
+  }
+}

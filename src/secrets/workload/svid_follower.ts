@@ -1,0 +1,195 @@
+/**
+ * One reference and what became of it: each message is turned into its secret, checked, and told where
+ * it differs. The last good one stays whatever comes, unless the agent takes it back.
+ *
+ * @module
+ */
+
+import { type Clock, messageOf, type Timer } from "../../base/mod.ts";
+import type { SecretEvents } from "../secret_provider.ts";
+import type { Secret } from "../secret.ts";
+import type { SecretSpec } from "../spec.ts";
+
+/** What a message says about one reference. */
+export type Reading =
+  /** `another`: not the one in use, which it has no more. */
+  | {
+    readonly kind: "there" | "another";
+    /** Throws `credentials_invalid` where it cannot be used. */
+    readonly spec: () => SecretSpec;
+  }
+  /** Continues "Cannot use ...: ". */
+  | { readonly kind: "absent"; readonly fact: string };
+
+export type ReadMessage<M> = (message: M) => Reading;
+
+export interface FollowerOptions {
+  readonly events: SecretEvents;
+  /** How messages name it: `"web"`. */
+  readonly name: string;
+  /** Decodes and checks; throws `credentials_invalid`. */
+  readonly load: (spec: SecretSpec) => Promise<Secret>;
+  /** It is in use from now on. */
+  readonly onTaken: (secret: Secret) => void;
+  readonly clock: Clock;
+  /** What was taken back stays for this long, in case a new answer takes its place. */
+  readonly graceMs: number;
+}
+
+type Found =
+  | { readonly kind: "secret"; readonly secret: Secret; readonly isAnother: boolean }
+  | { readonly kind: "fault"; readonly reason: string; readonly isAnother: boolean }
+  | { readonly kind: "absent"; readonly reason: string };
+
+export class Follower {
+  readonly #options: FollowerOptions;
+  /** What is read next: only the newest message counts. */
+  #next: (() => Reading) | undefined;
+  #working = false;
+  /** Changes where what is being read must not count any more. */
+  #epoch = 0;
+  #closed = false;
+  #state: "unknown" | "there" | "absent" = "unknown";
+  #told: Secret | undefined;
+  /** Told of last, and not mended since. */
+  #fault = "";
+  #grace: Timer | undefined;
+  /** What ends the grace. */
+  #afterGrace = () => {};
+  /** What the grace is or was given to, so that one who takes and gives the same has no second one. */
+  #graced: { readonly certPem: string; readonly endsMs: number } | undefined;
+
+  constructor(options: FollowerOptions) {
+    this.#options = options;
+  }
+
+  /** In use though it was taken back: a new answer is wanted soon. */
+  get isInGrace(): boolean {
+    return this.#grace !== undefined;
+  }
+
+  /** A new full state, from whichever method. */
+  deliver(read: () => Reading): void {
+    this.#next = read;
+    if (this.#working || this.#closed) return;
+    this.#working = true;
+    void this.#work();
+  }
+
+  /** The message itself could not be read. */
+  reject(reason: string): void {
+    if (this.#closed || this.#fault === reason) return;
+    this.#fault = reason;
+    this.#options.events.onRejected(reason);
+  }
+
+  unreachable(reason: string): void {
+    if (this.#closed || this.#fault === reason) return;
+    this.#fault = reason;
+    this.#options.events.onUnreachable(reason);
+  }
+
+  /** The agent says that nothing is ours any more. What never was there is still waited for. */
+  withdraw(reason: string): void {
+    this.#epoch++;
+    this.#next = undefined;
+    if (this.#state === "there") this.#takeBack(() => this.#remove(reason));
+    else if (!this.#closed) this.#options.events.onDenied?.(reason);
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#endGrace();
+    this.#epoch++;
+    this.#next = undefined;
+  }
+
+  async #work(): Promise<void> {
+    // Subscribers hear nothing before `watch` has returned.
+    await Promise.resolve();
+    for (let read = this.#next; read; read = this.#next) {
+      this.#next = undefined;
+      const epoch = this.#epoch;
+      const found = await this.#find(read);
+      if (this.#epoch !== epoch) continue;
+      this.#take(found);
+    }
+    this.#working = false;
+  }
+
+  async #find(read: () => Reading): Promise<Found> {
+    const { name, load } = this.#options;
+    const reading = read();
+    if (reading.kind === "absent") {
+      return { kind: "absent", reason: `Cannot use ${name}: ${reading.fact}` };
+    }
+    const isAnother = reading.kind === "another";
+    try {
+      return { kind: "secret", secret: await load(reading.spec()), isAnother };
+    } catch (error) {
+      return { kind: "fault", reason: `Cannot use ${name}: ${messageOf(error)}`, isAnother };
+    }
+  }
+
+  #take(found: Found): void {
+    const isThere = this.#state === "there";
+    switch (found.kind) {
+      case "secret":
+        if (!found.isAnother || !isThere) return this.#accept(found.secret);
+        return this.#takeBack(() => this.#accept(found.secret));
+      case "fault":
+        this.reject(found.reason);
+        if (found.isAnother && isThere) this.#takeBack(() => this.#remove(found.reason));
+        return;
+      case "absent":
+        if (isThere) this.#takeBack(() => this.#remove(found.reason));
+        else if (this.#state === "unknown") this.#remove(found.reason);
+    }
+  }
+
+  #accept(secret: Secret): void {
+    const same = this.#told !== undefined && JSON.stringify(this.#told) === JSON.stringify(secret);
+    const mended = this.#fault !== "";
+    this.#endGrace();
+    this.#fault = "";
+    this.#state = "there";
+    this.#told = secret;
+    this.#options.onTaken(secret);
+    // The same again is told where it ends a fault.
+    if (!same || mended) this.#options.events.onSecret(secret, "");
+  }
+
+  /** `then`: what becomes of it if nothing else comes. */
+  #takeBack(then: () => void): void {
+    this.#afterGrace = then;
+    if (this.#grace) return;
+    const { clock } = this.#options;
+    const leftMs = this.#graceEndsMs() - clock.monotonic();
+    if (leftMs <= 0) return then();
+    this.#grace = clock.after(leftMs, () => this.#afterGrace());
+  }
+
+  #graceEndsMs(): number {
+    const { clock, graceMs } = this.#options;
+    const endsMs = clock.monotonic() + graceMs;
+    const told = this.#told;
+    // Bundles stay the same when an entry is replaced; and nobody is anybody by a bundle.
+    if (told?.type !== "certificate") return endsMs;
+    const { certPem, notAfterMs } = told;
+    if (this.#graced?.certPem !== certPem) this.#graced = { certPem, endsMs };
+    return Math.min(this.#graced.endsMs, clock.monotonic() + notAfterMs - clock.now());
+  }
+
+  #endGrace(): void {
+    this.#grace?.cancel();
+    this.#grace = undefined;
+  }
+
+  #remove(reason: string): void {
+    this.#endGrace();
+    this.#state = "absent";
+    this.#told = undefined;
+    this.#fault = reason;
+    this.#options.events.onRemoved(reason);
+  }
+}

@@ -8,6 +8,7 @@ export {
   judgeChain,
   leafFault,
   type LeafIdentity,
+  type PeerToJudge,
   type TrustedPeer,
   type UntrustedPeer,
 } from "./chain.ts";
@@ -21,6 +22,7 @@ export * from "./peer_judge.ts";
 export * from "./peer_validator.ts";
 export { PRESENTED_LIMIT, PRESENTED_LIMIT_BYTES, presentedBytes } from "./presented.ts";
 export { type RetiredAnchor, retiredAnchors } from "./retired_anchors.ts";
+export type { PeerValidator, PeerValidatorOptions } from "./rules_validator.ts";
 export * from "./select_certificate.ts";
 export * from "./sni.ts";
 export * from "./spiffe.ts";

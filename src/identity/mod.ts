@@ -13,7 +13,7 @@ export {
   type UntrustedPeer,
 } from "./chain.ts";
 export * from "./certificate_pair.ts";
-export * from "./credentials.ts";
+export * from "./mesh_credentials.ts";
 export type { Extensions } from "./extensions.ts";
 export { KEY_USAGE_BIT, type KeyUsage, OID } from "./oids.ts";
 export { spkiOf } from "./pem_material.ts";

@@ -7,7 +7,12 @@
  */
 
 import { loadBalancing } from "./balancing.ts";
-import type { ChainTarget, DiscoveryChain, LoadBalancing, ResolverNode } from "./types.ts";
+import type {
+  ChainTarget,
+  DiscoveryChain,
+  LoadBalancing,
+  ResolverNode,
+} from "./discovery_chain.ts";
 
 /** Where the proxy itself is. */
 export interface Locality {

@@ -23,12 +23,19 @@ import {
 import { keyFault } from "./signature.ts";
 import { formatServiceId, parseServiceId, type ServiceId } from "./spiffe.ts";
 
-export interface ChainOptions extends Presented {
-  readonly roots: readonly Certificate[];
+export interface PeerToJudge extends Presented {
+  /** Wall clock, of the handshake where that was before. */
   readonly nowMs: number;
-  /** As of `PeerToJudge`. */
+  /**
+   * Wall clock of now where {@link nowMs} was before: a CA certificate or a revocation list that was made
+   * since is not one of the future. Nothing is judged by having expired since the handshake.
+   */
   readonly presentMs?: number;
   readonly usage: Usage;
+}
+
+export interface ChainOptions extends PeerToJudge {
+  readonly roots: readonly Certificate[];
   /** Lower case. */
   readonly trustDomains: readonly string[];
   /** CA certificates must name one of the trust domains, too. */

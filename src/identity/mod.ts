@@ -8,11 +8,12 @@ export {
   judgeChain,
   leafFault,
   type LeafIdentity,
+  type PeerToJudge,
   type TrustedPeer,
   type UntrustedPeer,
 } from "./chain.ts";
 export * from "./certificate_pair.ts";
-export * from "./credentials.ts";
+export * from "./mesh_credentials.ts";
 export type { Extensions } from "./extensions.ts";
 export { KEY_USAGE_BIT, type KeyUsage, OID } from "./oids.ts";
 export { spkiOf } from "./pem_material.ts";
@@ -21,6 +22,7 @@ export * from "./peer_judge.ts";
 export * from "./peer_validator.ts";
 export { PRESENTED_LIMIT, PRESENTED_LIMIT_BYTES, presentedBytes } from "./presented.ts";
 export { type RetiredAnchor, retiredAnchors } from "./retired_anchors.ts";
+export type { PeerValidator, PeerValidatorOptions } from "./rules_validator.ts";
 export * from "./select_certificate.ts";
 export * from "./sni.ts";
 export * from "./spiffe.ts";

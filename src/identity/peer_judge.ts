@@ -10,10 +10,10 @@
 
 import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
-import type { ChainVerdict, TrustedPeer } from "./chain.ts";
+import type { ChainVerdict, PeerToJudge, TrustedPeer } from "./chain.ts";
 import type { Usage } from "./path.ts";
-import type { PeerToJudge, PeerValidator } from "./peer_validator.ts";
 import { PRESENTED_LIMIT_BYTES, presentedBytes } from "./presented.ts";
+import type { PeerValidator } from "./rules_validator.ts";
 
 export interface PeerJudgeOptions {
   readonly validator: PeerValidator;

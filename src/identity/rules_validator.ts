@@ -13,6 +13,7 @@ import { altNamesOf, shownNames } from "./alt_names.ts";
 import { type Certificate, fingerprintOf, sameBytes } from "./certificate.ts";
 import {
   type ChainVerdict,
+  type PeerToJudge,
   refuseChain,
   refuseLeaf,
   type TrustedPeer,
@@ -22,7 +23,6 @@ import { parseCrls } from "./crl.ts";
 import { anyLeafFault, svidFault } from "./leaf_rules.ts";
 import { findPath } from "./path.ts";
 import { parseRoots } from "./pem_material.ts";
-import type { PeerToJudge, PeerValidator, PeerValidatorOptions } from "./peer_validator.ts";
 import { compilePins, type PinTest } from "./pins.ts";
 import {
   moreThanCounts,
@@ -54,26 +54,23 @@ interface Held {
   readonly rootId: string;
 }
 
-/** Throws `credentials_invalid` that names what cannot be used. */
-export function createRulesValidator(
-  validation: RulesValidation,
-  options: PeerValidatorOptions,
-): PeerValidator {
-  const validator = new RulesValidator(validation, options);
-  return {
-    namesPeers: validator.namesPeers,
-    judge: (peer) => {
-      try {
-        return validator.judge(peer);
-      } catch (error) {
-        // A defect of our own still must not let anybody in, nor end the process.
-        return refuseLeaf(`its certificate cannot be judged: ${messageOf(error)}`);
-      }
-    },
-  };
+export interface PeerValidator {
+  /** The rules themselves say who may answer, by names or pins, beyond whom their CAs vouch for. */
+  readonly namesPeers: boolean;
+  /** Pure and bounded; never throws for anything the peer sent. */
+  judge(peer: PeerToJudge): ChainVerdict;
 }
 
-class RulesValidator {
+export interface PeerValidatorOptions {
+  /** Lower case: whose Consul service ids count as such where `ca` or `spiffe` rules decide. */
+  readonly serviceTrustDomains: readonly string[];
+  /** CA certificates must name the trust domain, too; not of `ca` rules, which know none. */
+  readonly strictSpiffeChain: boolean;
+  /** Count beside the anchors of the rules. Only for connections that are open: see {@link RetiredAnchor}. */
+  readonly retired?: readonly RetiredAnchor[];
+}
+
+export class RulesValidator implements PeerValidator {
   readonly namesPeers: boolean;
   readonly #kind: RulesValidation["kind"];
   readonly #rules: PeerRules;
@@ -86,6 +83,7 @@ class RulesValidator {
   readonly #isPinned: PinTest | undefined;
   readonly #isNamed: SanTest;
 
+  /** Throws `credentials_invalid` that names what cannot be used. */
   constructor(validation: RulesValidation, options: PeerValidatorOptions) {
     const { kind, rules } = validation;
     this.#kind = kind;
@@ -121,6 +119,15 @@ class RulesValidator {
   }
 
   judge(peer: PeerToJudge): ChainVerdict {
+    try {
+      return this.#judge(peer);
+    } catch (error) {
+      // A defect of our own still must not let anybody in, nor end the process.
+      return refuseLeaf(`its certificate cannot be judged: ${messageOf(error)}`);
+    }
+  }
+
+  #judge(peer: PeerToJudge): ChainVerdict {
     if (presentedBytes(peer) > PRESENTED_LIMIT_BYTES) {
       return refuseChain(`it presented more than ${PRESENTED_LIMIT_BYTES} bytes of certificates`);
     }

@@ -6,10 +6,10 @@ import { ProxyError } from "../base/mod.ts";
 import { formatPem } from "../wire/mod.ts";
 import type { Authority, CertificateOverrides, IssuedLeaf } from "../dev/ca/authority.ts";
 import { fingerprintOf, parseCertificate } from "./certificate.ts";
-import type { ChainVerdict, TrustedPeer } from "./chain.ts";
+import type { ChainVerdict, PeerToJudge, TrustedPeer } from "./chain.ts";
 import { generateKey, mintCertificate } from "../dev/ca/mint.ts";
 import { mintCrlPem } from "../dev/ca/mint_crl.ts";
-import { createPeerValidator, type PeerToJudge } from "./peer_validator.ts";
+import { createPeerValidator } from "./peer_validator.ts";
 import { NO_RULES, type PeerRules, type SanMatcher, type Validation } from "./validation.ts";
 
 const NOW_MS = Date.UTC(2026, 10, 21, 12);

@@ -9,7 +9,7 @@ import { anyOf, checked, list, message, type Reader } from "../envoy/message.ts"
 import { DEFAULT_ON_DEMAND_RULES, type OnDemandPlan, type SecretRef } from "../plan.ts";
 import { text } from "../values.ts";
 import { configSource } from "./config_source.ts";
-import type { Reading } from "./context.ts";
+import type { Reading } from "./tls_context.ts";
 
 export type CertificateSelector =
   | { readonly kind: "on_demand"; readonly plan: OnDemandPlan }

@@ -25,7 +25,7 @@ import {
 import type { SecretType } from "../secret.ts";
 import type { SecretSpec } from "../spec.ts";
 import { duration, text } from "../values.ts";
-import type { Reading } from "./context.ts";
+import type { Reading } from "./tls_context.ts";
 import { grpcService } from "./grpc_service.ts";
 
 export interface ConfigSource {

@@ -5,14 +5,14 @@
  */
 
 import * as v from "valibot";
-import { tlsCertificate } from "../envoy/certificate.ts";
+import { tlsCertificate } from "../envoy/tls_certificate.ts";
 import { checked, list, message, oneOf, type Reader, type Report } from "../envoy/message.ts";
-import { validationContext } from "../envoy/validation.ts";
+import { validationContext } from "../envoy/validation_context.ts";
 import type { SecretRef, TlsParameters, ValidationRef } from "../plan.ts";
 import type { ValidationSpec } from "../spec.ts";
 import { type CertificateSelector, certificateSelector } from "./certificate_selector.ts";
 import { inlineRef, sdsSecretConfig } from "./config_source.ts";
-import type { Reading } from "./context.ts";
+import type { Reading } from "./tls_context.ts";
 import { decides } from "./file_validation.ts";
 import { CERTIFICATES_LIMIT } from "./sources.ts";
 import { envoyParameters } from "./tls_parameters.ts";

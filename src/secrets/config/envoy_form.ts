@@ -20,7 +20,7 @@ import {
   reader,
 } from "../envoy/message.ts";
 import type { ValidationRef } from "../plan.ts";
-import type { Reading, TlsForm } from "./context.ts";
+import type { Reading, TlsForm } from "./tls_context.ts";
 import { commonContext } from "./envoy_common.ts";
 
 const MARKS = [

@@ -16,7 +16,7 @@ import {
   reader,
   type Report,
 } from "../envoy/message.ts";
-import { certificateHash, spkiPin } from "../envoy/validation.ts";
+import { certificateHash, spkiPin } from "../envoy/validation_context.ts";
 import { INITIAL_FETCH_TIMEOUT_MS, type SecretRef, type ValidationRef } from "../plan.ts";
 import type { ValidationSpec } from "../spec.ts";
 import { type Path, problemOf, text } from "../values.ts";

@@ -11,7 +11,7 @@ import { checked, list, message, number, oneOf, type Reader, reader } from "../e
 import type { SdsServer } from "../plan.ts";
 import { NO_RULES } from "../../identity/mod.ts";
 import { duration, isSocketPath, parseAddress, text } from "../values.ts";
-import type { Reading } from "./context.ts";
+import type { Reading } from "./tls_context.ts";
 import { isLoopback, metadataName, sdsServer } from "./sds_defaults.ts";
 import { serverOf } from "./sources.ts";
 

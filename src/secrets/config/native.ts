@@ -26,7 +26,7 @@ import {
   type Report,
 } from "../envoy/message.ts";
 import type { OnDemandPlan, SecretRef, ValidationRef } from "../plan.ts";
-import type { Reading, TlsForm } from "./context.ts";
+import type { Reading, TlsForm } from "./tls_context.ts";
 import { FILE_CERTIFICATE_ENTRIES, fileCertificateRef } from "./file_certificate.ts";
 import {
   FILE_VALIDATION_ENTRIES,
@@ -34,7 +34,7 @@ import {
   RULE_ENTRIES,
   withRules,
 } from "./file_validation.ts";
-import { ON_DEMAND, onDemandPlan } from "./on_demand.ts";
+import { ON_DEMAND, onDemandPlan } from "./on_demand_plan.ts";
 import {
   CERTIFICATES_LIMIT,
   consulRef,

@@ -22,7 +22,7 @@ import {
 } from "../envoy/message.ts";
 import type { SdsServer, SecretRef } from "../plan.ts";
 import { duration, host, isSocketPath, port, text } from "../values.ts";
-import type { Reading } from "./context.ts";
+import type { Reading } from "./tls_context.ts";
 import { envoyForm } from "./envoy_form.ts";
 import { hostOf } from "./native_server.ts";
 import { isLoopback, sdsServer } from "./sds_defaults.ts";

@@ -11,7 +11,7 @@ import { INITIAL_FETCH_TIMEOUT_MS, type SdsServer, type SecretRef } from "../pla
 import type { SecretType } from "../secret.ts";
 import { duration, text } from "../values.ts";
 import { ENDPOINT_VARIABLE, parseEndpointSocket } from "../workload/endpoint.ts";
-import type { Reading, TlsConfigContext } from "./context.ts";
+import type { Reading, TlsConfigContext } from "./tls_context.ts";
 
 export const TIMEOUT_ENTRIES = { initialFetchTimeout: v.optional(duration(0)) };
 

@@ -6,7 +6,7 @@
  */
 
 import * as v from "valibot";
-import { type NamedSpec, secretSchema } from "../envoy/secret.ts";
+import { type NamedSpec, secretSchema } from "../envoy/envoy_secret.ts";
 import { follow, list, type Reader, reader } from "../envoy/message.ts";
 import { type Path, type Problem, problemOf } from "../values.ts";
 

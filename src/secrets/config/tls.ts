@@ -7,7 +7,7 @@
 
 import * as v from "valibot";
 import { problemOf } from "../values.ts";
-import type { ParsedTls, Reading, TlsConfigContext } from "./context.ts";
+import type { ParsedTls, Reading, TlsConfigContext } from "./tls_context.ts";
 import { envoyForm, isEnvoyForm } from "./envoy_form.ts";
 import { nativeForm } from "./native.ts";
 

@@ -17,7 +17,7 @@ import {
 } from "../envoy/message.ts";
 import type { TlsParameters } from "../plan.ts";
 import { text } from "../values.ts";
-import type { Reading } from "./context.ts";
+import type { Reading } from "./tls_context.ts";
 
 type Version = TlsParameters["minVersion"];
 

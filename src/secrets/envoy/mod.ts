@@ -1,5 +1,5 @@
 /** Envoy's messages about secrets, as its configuration files and SDS servers write them. @module */
-export { formatProblems, type NamedSpec, parseSecret, type SecretOptions } from "./secret.ts";
+export { formatProblems, type NamedSpec, parseSecret, type SecretOptions } from "./envoy_secret.ts";
 export {
   type ParsedSecretFile,
   parseSecretFile,

@@ -13,7 +13,7 @@ import type { SecretType } from "../secret.ts";
 import type { SecretSpec } from "../spec.ts";
 import { problemOf } from "../values.ts";
 import { anyOf, checked, isRecord, list, message, type Reader } from "./message.ts";
-import { formatProblems, type NamedSpec, secretSchema } from "./secret.ts";
+import { formatProblems, type NamedSpec, secretSchema } from "./envoy_secret.ts";
 import { parseYaml } from "./yaml.ts";
 
 /** Longest file that is read. */

@@ -9,7 +9,7 @@
 import { parseCertificate, sameBytes } from "../../identity/mod.ts";
 import { formatPem, parsePem } from "../../wire/mod.ts";
 import { asFault } from "./private_key.ts";
-import { fail } from "./source.ts";
+import { fail } from "./source_bytes.ts";
 
 export interface Bundle {
   /** PEM, one each, no two alike. */

@@ -19,7 +19,7 @@ import {
 } from "./encryption.ts";
 import { bmpOf, derive, type HashFacts, REEXPORT, ROUND_LIMIT } from "./pkcs12_derivation.ts";
 import { asFault } from "./private_key.ts";
-import { fail } from "./source.ts";
+import { fail } from "./source_bytes.ts";
 
 export interface Pkcs12Contents {
   /** All certificates in PEM, in the file's order. */

@@ -7,7 +7,7 @@
 
 import { createHash } from "node:crypto";
 import type { Effort } from "./encryption.ts";
-import { fail } from "./source.ts";
+import { fail } from "./source_bytes.ts";
 
 export const REEXPORT: string =
   "write it anew: openssl pkcs12 -legacy -in OLD -nodes | openssl pkcs12 -export -out NEW";

@@ -8,7 +8,7 @@
 import { ProxyError } from "../../base/mod.ts";
 import { formatPem, parsePem } from "../../wire/mod.ts";
 import { unsealLegacyPem, unsealPrivateKey } from "./encryption.ts";
-import { fail, foundInstead } from "./source.ts";
+import { fail, foundInstead } from "./source_bytes.ts";
 
 const PLAIN: ReadonlySet<string> = new Set(["PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY"]);
 const BEGIN = /^-----BEGIN ([A-Z0-9 ]{0,40}PRIVATE KEY)-----/gm;

@@ -6,7 +6,7 @@
  */
 
 import { existsSync } from "node:fs";
-import type { Environment } from "./source.ts";
+import type { Environment } from "./source_bytes.ts";
 
 const USUAL_PATHS = [
   // Debian, Ubuntu, Alpine, Arch, Gentoo

@@ -1,16 +1,17 @@
 import assert from "node:assert/strict";
-import { existsSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test from "node:test";
+import { rootCertificates } from "node:tls";
 import { createAuthority } from "../../../test/kit/certificates.ts";
 import { ProxyError } from "../../base/mod.ts";
 import { NO_RULES, type PeerRules, type Validation } from "../../identity/mod.ts";
 import type { DataSource, ValidationSpec } from "../spec.ts";
-import { filesOf, loadSecret } from "./load.ts";
-import { mergeValidation } from "./merge.ts";
+import { filesOf, loadSecret } from "./load_secret.ts";
+import { mergeValidation } from "./merge_validation.ts";
 import { systemRootsPath } from "./system_roots.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../../test/fixtures/secrets/", import.meta.url));
@@ -85,11 +86,18 @@ test("loadSecret() takes SPIFFE bundles by domain and as a map", async () => {
 });
 
 test("loadSecret() takes the system's roots", async () => {
-  const path = systemRootsPath({});
-  if (path === undefined || !existsSync(path)) return;
-  const validation = await load({ systemRoots: true });
-  assert.ok(validation.kind === "ca" && validation.rootPems.length > 20);
-  assert.deepEqual(filesOf(specOf({ systemRoots: true })).map((one) => one.path), [path]);
+  const directory = await mkdtemp(join(tmpdir(), "roots-"));
+  const path = join(directory, "ca-certificates.crt");
+  try {
+    // Mozilla's, as systems install them; the engine has a copy of its own.
+    await writeFile(path, rootCertificates.join("\n"));
+    const env = { SSL_CERT_FILE: path };
+    const validation = await load({ systemRoots: true }, env);
+    assert.ok(validation.kind === "ca" && validation.rootPems.length > 100);
+    assert.deepEqual(filesOf(specOf({ systemRoots: true }), env).map((one) => one.path), [path]);
+  } finally {
+    await rm(directory, { recursive: true });
+  }
 });
 
 test("systemRootsPath() believes SSL_CERT_FILE, there or not", async () => {

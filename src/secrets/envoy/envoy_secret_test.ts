@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { ProxyError } from "../../base/mod.ts";
 import { NO_RULES } from "../../identity/mod.ts";
-import { parseSecret } from "./secret.ts";
+import { parseSecret } from "./envoy_secret.ts";
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 const inline = (text: string) => ({ kind: "inline", bytes: bytes(text) });

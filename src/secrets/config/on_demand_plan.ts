@@ -8,7 +8,7 @@ import * as v from "valibot";
 import { list, message, number, type Reader, reader, type Report } from "../envoy/message.ts";
 import { DEFAULT_ON_DEMAND_RULES, type OnDemandPlan } from "../plan.ts";
 import { duration, text } from "../values.ts";
-import type { TlsConfigContext } from "./context.ts";
+import type { TlsConfigContext } from "./tls_context.ts";
 import { SDS_ENTRIES, serverOf } from "./sources.ts";
 
 const LIST_LIMIT = 10_000;

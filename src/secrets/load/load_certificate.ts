@@ -17,7 +17,7 @@ import {
   type SourceBytes,
   type SourceContext,
   textOf,
-} from "./source.ts";
+} from "./source_bytes.ts";
 
 export interface CertificateContext extends SourceContext {
   readonly nowMs: number;

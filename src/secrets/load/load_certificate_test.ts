@@ -10,7 +10,7 @@ import { newPair } from "../../../test/kit/secret_files.ts";
 import { ProxyError } from "../../base/mod.ts";
 import type { CertificateSecret } from "../secret.ts";
 import type { CertificateSpec, DataSource } from "../spec.ts";
-import { type LoadOptions, loadSecret } from "./load.ts";
+import { type LoadOptions, loadSecret } from "./load_secret.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../../test/fixtures/secrets/", import.meta.url));
 const OPTIONS: LoadOptions = { nowMs: Date.now(), tlsFault: () => undefined };

@@ -17,7 +17,7 @@ import {
 import type { ValidationSecret } from "../secret.ts";
 import type { DataSource, SpiffeBundlesSpec, ValidationSpec } from "../spec.ts";
 import { type Bundle, readBundle, readRevocationLists } from "./bundle.ts";
-import { asUseFault, refuse, type TlsFault } from "./certificate.ts";
+import { asUseFault, refuse, type TlsFault } from "./load_certificate.ts";
 import {
   CRL_LIMIT_BYTES,
   describeSource,
@@ -27,7 +27,7 @@ import {
   type SourceBytes,
   type SourceContext,
   textOf,
-} from "./source.ts";
+} from "./source_bytes.ts";
 import { systemRootsPath } from "./system_roots.ts";
 
 export interface ValidationContext extends SourceContext {

@@ -8,10 +8,15 @@
 
 import type { Secret } from "../secret.ts";
 import type { DataSource, SecretSpec } from "../spec.ts";
-import { loadCertificate, type TlsFault } from "./certificate.ts";
-import { CRL_LIMIT_BYTES, type Environment, FILE_LIMIT_BYTES, type ReadSource } from "./source.ts";
+import { loadCertificate, type TlsFault } from "./load_certificate.ts";
+import {
+  CRL_LIMIT_BYTES,
+  type Environment,
+  FILE_LIMIT_BYTES,
+  type ReadSource,
+} from "./source_bytes.ts";
 import { systemRootsPath } from "./system_roots.ts";
-import { loadValidation } from "./validation.ts";
+import { loadValidation } from "./load_validation.ts";
 
 export interface LoadOptions {
   readonly nowMs: number;

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { SERVER } from "../../../test/kit/tls_config.ts";
 import { formatPath } from "../values.ts";
-import { ingressTlsPlan } from "./ingress.ts";
+import { ingressTlsPlan } from "./ingress_tls.ts";
 
 const OTHER = { ...SERVER, name: "other" };
 const CONTEXT = { path: ["igw"], sdsServers: { sds_cluster: SERVER, other: OTHER } };

@@ -8,9 +8,9 @@ import * as v from "valibot";
 import { ProxyError } from "../../base/mod.ts";
 import type { SecretSpec } from "../spec.ts";
 import { formatPath, type Problem, problemOf, text } from "../values.ts";
-import { tlsCertificate } from "./certificate.ts";
+import { tlsCertificate } from "./tls_certificate.ts";
 import { checked, message, oneOf, type Reader } from "./message.ts";
-import { validationContext } from "./validation.ts";
+import { validationContext } from "./validation_context.ts";
 
 export interface NamedSpec {
   /** "": it says none. */

@@ -6,9 +6,7 @@
  */
 
 import {
-  type Clock,
   type Counter,
-  type Deadlines,
   type ErrorCode,
   type Fields,
   type Labels,
@@ -17,7 +15,7 @@ import {
   originOf,
   type Stats,
 } from "../base/mod.ts";
-import type { Relay, RelayEnd } from "../net/mod.ts";
+import type { PresentedPeer, Relay, RelayEnd } from "../net/mod.ts";
 import type { RefusalSums } from "./refusal_sums.ts";
 import type { ConnectionView } from "./view.ts";
 
@@ -53,40 +51,36 @@ export class ConnectionRecord {
   readonly listener: string;
   readonly remote: string;
   readonly openedMs: number;
+  readonly destination: string;
   stage: Progress = "accept";
   source = "";
-  destination = "";
   endpoint = "";
   rule = "";
   tlsVersion = "";
   resumed = false;
   relay: Relay | undefined;
-  /** Wall clock at the handshake: validity of the peer's certificate was proven then. */
-  verifiedMs = 0;
-  /** The same moment on the monotonic clock. */
-  #verifiedAtMs = 0;
 
-  constructor(options: {
-    readonly direction: "inbound" | "outbound";
-    readonly listener: string;
-    readonly remote: string;
-    readonly openedMs: number;
-  }) {
-    this.direction = options.direction;
-    this.listener = options.listener;
-    this.remote = options.remote;
-    this.openedMs = options.openedMs;
+  constructor(
+    { direction, name, destination }: {
+      readonly direction: "inbound" | "outbound";
+      readonly name: string;
+      readonly destination: string;
+    },
+    remote: string,
+    openedMs: number,
+  ) {
+    this.direction = direction;
+    this.listener = name;
+    this.destination = destination;
+    this.remote = remote;
+    this.openedMs = openedMs;
   }
 
-  /** The peer shows its certificate now. */
-  verified(clock: Clock): number {
-    this.#verifiedAtMs = clock.monotonic();
-    return this.verifiedMs = clock.now();
-  }
-
-  /** When that was, and how long ago. */
-  sinceVerified(clock: Clock): { readonly verifiedMs: number; readonly sinceMs: number } {
-    return { verifiedMs: this.verifiedMs, sinceMs: clock.monotonic() - this.#verifiedAtMs };
+  /** Of the side that is in the mesh. */
+  secured({ version, resumed }: PresentedPeer, stats: ListenerStats): void {
+    this.tlsVersion = version;
+    this.resumed = resumed;
+    if (resumed) stats.resumed.add(1);
   }
 
   view(
@@ -253,13 +247,4 @@ export function endingOf(end: RelayEnd): Ending {
     code: end.by === "downstream" ? "downstream_reset" : "endpoint_reset",
     reason: "",
   };
-}
-
-/** How long a side that does not read may hold up an end that we decided. */
-const CLOSE_GRACE_MS = 500;
-
-/** Ends a relay in an orderly way where both sides take it, and by force where one does not. */
-export function stopSoon(relay: Relay, deadlines: Deadlines): void {
-  relay.stop("close");
-  deadlines.after(CLOSE_GRACE_MS, () => relay.stop("reset"));
 }

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { Clock, Deadlines, Log, Random, Stats } from "../base/mod.ts";
+import type { Clock, Deadlines, Log, Stats } from "../base/mod.ts";
 import type { Engine } from "../net/mod.ts";
 import type { Limiter } from "./admission.ts";
 import type { Handshakes } from "./handshakes.ts";
@@ -21,7 +21,6 @@ export type RemoteAuthorize = (
 export interface Context {
   readonly engine: Engine;
   readonly clock: Clock;
-  readonly random: Random;
   readonly deadlines: Deadlines;
   readonly log: Log;
   readonly stats: Stats;

@@ -4,20 +4,10 @@
  * @module
  */
 
-import { ERROR_CODES, type ErrorCode, type Stats } from "../base/mod.ts";
-import type { ConnectionRecord } from "./connection.ts";
+import { ERROR_CODES, formatAddress, type Stats } from "../base/mod.ts";
 import type { Context } from "./context.ts";
+import type { Failure } from "./refusal_sums.ts";
 import type { Lease } from "./upstream.ts";
-
-export interface DialFailure {
-  readonly code: ErrorCode;
-  readonly reason: string;
-}
-
-interface Of {
-  readonly context: Context;
-  readonly record: ConnectionRecord;
-}
 
 const FAILURES = "endpoint_failures_total";
 const EJECTIONS = "endpoint_ejections_total";
@@ -28,26 +18,29 @@ export function forgetTarget(stats: Stats, target: string): void {
   stats.remove(EJECTIONS, { target });
 }
 
-/** Counts it; the same failure as the connection would end with. The lease may be given back already. */
+/** Counts it; the same failure as the attempt would end with. The lease may be given back already. */
 export function reportDialFailure(
   lease: Lease,
-  { code, reason }: DialFailure,
-  { context, record }: Of,
-): DialFailure {
+  { code, reason }: Failure,
+  { context, name }: { readonly context: Context; readonly name: string },
+): Failure {
   const { log, stats } = context;
   const target = lease.target.part.key;
-  const { endpoint } = record;
+  const endpoint = addressOf(lease);
   stats.counter(FAILURES, "Dials that failed", { target, code }).add(1);
   log.debug("endpoint failed", { target, endpoint, code, reason });
-  countFailure(lease, { context, record });
-  return { code, reason: `Cannot dial "${record.destination}" at ${endpoint}: ${reason}` };
+  countFailure(lease, context);
+  return { code, reason: `Cannot dial "${name}" at ${endpoint}: ${reason}` };
 }
 
 /** Against the endpoint, which may be ejected for it. */
-export function countFailure({ target, state }: Lease, { context, record }: Of): void {
-  const { log, stats, clock } = context;
-  if (!target.pool.failed(state, clock.monotonic())) return;
-  const { key } = target.part;
-  stats.counter(EJECTIONS, "Endpoints ejected", { target: key }).add(1);
-  log.warn("endpoint ejected", { target: key, endpoint: record.endpoint });
+export function countFailure(lease: Lease, { log, stats, clock }: Context): void {
+  const { pool, part: { key: target } } = lease.target;
+  if (!pool.failed(lease.state, clock.monotonic())) return;
+  stats.counter(EJECTIONS, "Endpoints ejected", { target }).add(1);
+  log.warn("endpoint ejected", { target, endpoint: addressOf(lease) });
+}
+
+function addressOf({ state: { endpoint } }: Lease): string {
+  return formatAddress({ kind: "tcp", ...endpoint });
 }

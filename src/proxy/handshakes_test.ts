@@ -10,9 +10,11 @@ function setUp(limit: number) {
   /** Names of those that had to go, with why. */
   const gone: string[] = [];
   const begin = (name: string, remote: string) => {
-    const record = new ConnectionRecord({
-      ...{ direction: "inbound", listener: "inbound", remote, openedMs: clock.monotonic() },
-    });
+    const record = new ConnectionRecord(
+      { direction: "inbound", name: "inbound", destination: "" },
+      remote,
+      clock.monotonic(),
+    );
     const handshake: Handshake = handshakes.begin({
       record,
       end(code, reason) {

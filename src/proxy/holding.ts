@@ -5,22 +5,27 @@
  * @module
  */
 
+import type { ErrorCode } from "../base/mod.ts";
 import type { Stream, StreamEvents } from "../net/mod.ts";
 
 /** Most callers wait for an answer long before; pausing each of them would cost more than this. */
 const HOLD_BYTES = 64 * 1024;
 
+export interface HoldingOwner {
+  end(code: ErrorCode, reason: string): void;
+}
+
 export class Holding implements StreamEvents {
   readonly #connection: Stream;
-  readonly #onGone: (reset: boolean) => void;
+  readonly #owner: HoldingOwner;
   #chunks: Uint8Array[] | undefined;
   #heldBytes = 0;
   #paused = false;
   #ended = false;
 
-  constructor(connection: Stream, onGone: (reset: boolean) => void) {
+  constructor(connection: Stream, owner: HoldingOwner) {
     this.#connection = connection;
-    this.#onGone = onGone;
+    this.#owner = owner;
     connection.events = this;
   }
 
@@ -39,8 +44,8 @@ export class Holding implements StreamEvents {
 
   onDrain(): void {}
 
-  onClose(reset: boolean): void {
-    this.#onGone(reset);
+  onClose(): void {
+    this.#owner.end("downstream_reset", "closed early");
   }
 
   /** Hands everything to the connection's new events and lets it run. */

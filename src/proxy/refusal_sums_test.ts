@@ -14,9 +14,11 @@ function setUp() {
   const fail = (code: ErrorCode, count: number, from = "10.0.0.1", listener = "inbound") => {
     let told = 0;
     for (let port = 1; port <= count; port++) {
-      const record = new ConnectionRecord({
-        ...{ direction: "inbound", listener, remote: `${from}:${port}`, openedMs: 0 },
-      });
+      const record = new ConnectionRecord(
+        { direction: "inbound", name: listener, destination: "" },
+        `${from}:${port}`,
+        0,
+      );
       if (sums.isTold(record, { code, reason: "no room" }, "warn")) told++;
     }
     return told;

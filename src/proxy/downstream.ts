@@ -1,0 +1,254 @@
+/**
+ * The caller's side of a connection, whichever listener it came to: refused before a byte is read where
+ * there is no room, a handshake where the listener asks for one, what the caller proves by it. Then it is
+ * handed to what serves that listener. Every connection is left and reported here, exactly once.
+ *
+ * @module
+ */
+
+import type { Deadline, ErrorCode } from "../base/mod.ts";
+import type { ChainVerdict, TrustedPeer } from "../identity/mod.ts";
+import type { AcceptedConnection, Connection, PresentedPeer, Strain } from "../net/mod.ts";
+import type { Limiter } from "./admission.ts";
+import { ConnectionRecord, type Ending, type ListenerStats, reportEnd } from "./connection.ts";
+import type { Context } from "./context.ts";
+import type { Handshake, HandshakeOwner } from "./handshakes.ts";
+import { Holding } from "./holding.ts";
+import type { LiveConnection } from "./live.ts";
+import { Presentation } from "./presentation.ts";
+import type { Failure } from "./refusal_sums.ts";
+import type { Trust } from "./trust.ts";
+
+/** A listener as its connections see it; what it says may change while they live. */
+export interface Front {
+  readonly direction: "inbound" | "outbound";
+  readonly name: string;
+  /** Where its callers want to go, for people. */
+  readonly destination: string;
+  readonly stats: ListenerStats;
+  readonly places: Limiter;
+  readonly idleTimeoutMs: number;
+  readonly lifetimeMs: number;
+  /** TLS that callers must speak; `null`: they speak plainly, as a local app does. */
+  readonly tls: {
+    readonly credentials: string | null;
+    readonly handshakeTimeoutMs: number;
+  } | null;
+  readonly context: Context;
+  /** Why it refuses every connection now; `""`: it does not. */
+  readonly fault: string;
+  /** Why nobody is let in while its places, or those of the process, are taken. */
+  whyFull(): Failure;
+  /** What the connection of a caller that was let in is for. */
+  serve(downstream: Downstream, connection: Connection): Service;
+}
+
+/** What goes on behind one caller. */
+export interface Service {
+  start(): void;
+  /** Judges it by what is true now; ends the downstream where it may not go on. */
+  rejudge(): void;
+  /** The caller has left: everything held for it is given back. */
+  leave(): void;
+}
+
+const NO_CERTIFICATE = "no certificate yet";
+/** How long a side that does not read may hold up an end that we decided. */
+const CLOSE_GRACE_MS = 500;
+
+export class Downstream implements LiveConnection, HandshakeOwner {
+  readonly record: ConnectionRecord;
+  readonly context: Context;
+  readonly #front: Front;
+  readonly #caller: AcceptedConnection | Connection;
+  #deadline: Deadline | undefined;
+  #handshake: Handshake | undefined;
+  #connection: Connection | undefined;
+  #presentation: Presentation | undefined;
+  #peer: TrustedPeer | undefined;
+  #holding: Holding | undefined;
+  #placed = false;
+  #service: Service | undefined;
+  #ended = false;
+
+  /** Takes a connection that was just accepted as far as it gets. */
+  static accept(front: Front, caller: AcceptedConnection | Connection): Strain {
+    return new Downstream(front, caller).#accept();
+  }
+
+  private constructor(front: Front, caller: AcceptedConnection | Connection) {
+    const { context } = front;
+    this.context = context;
+    this.#front = front;
+    this.#caller = caller;
+    this.record = new ConnectionRecord(front, caller.remote, context.clock.monotonic());
+    // The local application, unless it has to say who it is.
+    if (front.direction === "outbound") this.record.source = context.facts.service;
+  }
+
+  get idleTimeoutMs(): number {
+    return this.#front.idleTimeoutMs;
+  }
+
+  get lifetimeMs(): number {
+    return this.#front.lifetimeMs;
+  }
+
+  /** Who it has proven to be; undefined: it speaks plainly. */
+  get peer(): TrustedPeer | undefined {
+    return this.#peer;
+  }
+
+  #accept(): Strain {
+    const { processLimit, live, handshakes } = this.context;
+    const { stats, places } = this.#front;
+    stats.opened.add(1);
+    stats.active.add(1);
+    if (processLimit.full || places.full) {
+      this.#refuse();
+      return "refused";
+    }
+    live.add(this);
+    const caller = this.#caller;
+    if (!("secure" in caller)) {
+      this.#hold(caller);
+      // Its listener may have changed while the address is still the old one's.
+      this.rejudge();
+      if (!this.#ended) this.#serve(caller);
+      return "none";
+    }
+    // Places are for those who have proven who they are.
+    const { crowded } = this.#handshake = handshakes.begin(this);
+    this.#shakeHands(caller);
+    return crowded ? "crowded" : "none";
+  }
+
+  #shakeHands(caller: AcceptedConnection): void {
+    const { deadlines, clock } = this.context;
+    const { tls, stats } = this.#front;
+    this.record.stage = "handshake";
+    const trust = this.#trust;
+    const fault = trust ? trust.fault(clock.now()) : NO_CERTIFICATE;
+    if (!tls || !trust || fault !== undefined) {
+      if (trust?.material.missing.length) stats.secretsMissing.add(1);
+      return this.end("not_ready", fault ?? NO_CERTIFICATE);
+    }
+    const timeoutMs = tls.handshakeTimeoutMs;
+    this.#deadline = deadlines.after(timeoutMs, () => {
+      this.end("handshake_timed_out", `not done after ${timeoutMs} ms`);
+    });
+    caller.secure(trust.server(caller.remote), (outcome) => {
+      this.#deadline?.cancel();
+      this.#handshake?.over();
+      if (outcome.kind === "secured") return this.#identify(outcome.connection, outcome.peer);
+      this.end(outcome.gone ? "closed_early" : "handshake_failed", outcome.reason);
+    });
+  }
+
+  #identify(connection: Connection, presented: PresentedPeer): void {
+    const { record } = this;
+    const { direction, stats } = this.#front;
+    record.stage = "identity";
+    this.#hold(connection);
+    this.#presentation = new Presentation(presented, "client", this.context.clock);
+    // The facts of now, not those that the handshake began with.
+    const peer = this.#proven(this.#presentation.judge(this.#trust));
+    if (!peer) return;
+    if (direction === "outbound") record.source = peer.name;
+    else {
+      record.source = peer.verified ? peer.name : `unverified ${peer.name}`;
+      record.secured(presented, stats);
+    }
+    this.#serve(connection);
+  }
+
+  #serve(connection: Connection): void {
+    this.#service = this.#front.serve(this, connection);
+    this.#service.start();
+  }
+
+  /** Keeps what it says until {@link Downstream.release}. */
+  #hold(connection: Connection): void {
+    this.#connection = connection;
+    this.#holding = new Holding(connection, this);
+  }
+
+  /** Hands what it has said to the connection's new events, and lets it run. */
+  release(): void {
+    this.#holding?.release();
+    this.#holding = undefined;
+  }
+
+  /** Before anything is waited for on its behalf. False: there is no place, and it has ended. */
+  takePlace(): boolean {
+    const { processLimit } = this.context;
+    const { places } = this.#front;
+    if (processLimit.enter()) {
+      this.#placed = places.enter();
+      if (this.#placed) return true;
+      processLimit.leave();
+    }
+    this.#refuse();
+    return false;
+  }
+
+  #refuse(): void {
+    const { code, reason } = this.#front.whyFull();
+    this.end(code, reason);
+  }
+
+  rejudge(): void {
+    if (this.#ended) return;
+    if (!("secure" in this.#caller)) {
+      // Let in when its listener asked nobody to speak TLS.
+      if (this.#front.tls) return this.end("identity_invalid", "its listener asks for TLS now");
+    } else {
+      // One that still shakes hands is judged when that is done.
+      const presentation = this.#presentation;
+      if (!presentation || !this.#proven(presentation.judgeAgain(this.#trust))) return;
+    }
+    this.#service?.rejudge();
+  }
+
+  /** Whom it has proven to be by the facts of now; undefined: it may not stay, and has ended. */
+  #proven(verdict: ChainVerdict | undefined): TrustedPeer | undefined {
+    if (verdict?.kind === "trusted") return this.#peer = verdict;
+    this.end(verdict?.code ?? "not_ready", verdict?.reason ?? NO_CERTIFICATE);
+    return undefined;
+  }
+
+  get #trust(): Trust | undefined {
+    const { tls } = this.#front;
+    return tls ? this.context.facts.trusts.of(tls.credentials) : undefined;
+  }
+
+  end(code: ErrorCode, reason: string): void {
+    if (this.#ended) return;
+    const { relay } = this.record;
+    // Left first: closing tells the connection's events, which must find it over.
+    this.leave({ kind: "failed", code, reason, by: relay && "proxy" });
+    if (relay) {
+      relay.stop("close");
+      this.context.deadlines.after(CLOSE_GRACE_MS, () => relay.stop("reset"));
+      // A sidecar is answered in an orderly way; an application must not take nothing for an answer.
+    } else if (this.#connection && this.#front.direction === "inbound") this.#connection.close();
+    else (this.#connection ?? this.#caller).reset();
+  }
+
+  /** It is over, and nobody has to be told any more. */
+  leave(ending: Ending): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    const { processLimit, live, log, sums, clock } = this.context;
+    const { stats, places } = this.#front;
+    this.#deadline?.cancel();
+    this.#handshake?.over();
+    this.#service?.leave();
+    if (this.#placed) {
+      processLimit.leave();
+      places.leave();
+    }
+    live.delete(this);
+    reportEnd(this.record, ending, { log, stats, sums, nowMs: clock.monotonic() });
+  }
+}

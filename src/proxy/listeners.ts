@@ -1,0 +1,243 @@
+/**
+ * All listeners of a data path, brought in line with each snapshot. A change touches only what it is about;
+ * connections of everything else do not notice.
+ *
+ * @module
+ */
+
+import { ProxyError, type Random } from "../base/mod.ts";
+import type { AcceptedConnection, Connection } from "../net/mod.ts";
+import type { Snapshot, UpstreamPart } from "../snapshot/mod.ts";
+import {
+  INBOUND_COLUMN,
+  Limiter,
+  MAX_UPSTREAMS,
+  reservedFor,
+  type SharedCounts,
+} from "./admission.ts";
+import { ListenerStats } from "./connection.ts";
+import type { Context } from "./context.ts";
+import { type Door, Doors, isOpenAt, viewOf } from "./doors.ts";
+import { Downstream, type Front } from "./downstream.ts";
+import { Inbound } from "./inbound.ts";
+import { Outbound } from "./outbound.ts";
+import { Upstream } from "./upstream.ts";
+import type { EndpointView, ListenerView } from "./view.ts";
+
+export interface ListenersOptions {
+  readonly random: Random;
+  /** Which row of the shared counts is ours. */
+  readonly worker: number;
+  readonly workers: number;
+  readonly counts: SharedCounts;
+  readonly maxConnections: number;
+  /** Of the inbound listener; upstreams carry their own. */
+  readonly idleTimeoutMs: number;
+  readonly lifetimeMs: number;
+}
+
+interface Open<F extends Front> {
+  readonly front: F;
+  readonly door: Door;
+  /** Its callers must speak TLS. */
+  readonly isSecure: boolean;
+}
+
+/** First column of each upstream in the shared counts, the same for all workers. */
+export type Columns = Readonly<Record<string, number>>;
+
+export class Listeners {
+  readonly #context: Context;
+  readonly #options: ListenersOptions;
+  readonly #doors: Doors;
+  #inbound: Open<Inbound> | undefined;
+  readonly #upstreams = new Map<string, Open<Outbound>>();
+  /** Those with connections that are still open. */
+  readonly #removed = new Map<string, Outbound>();
+  /** Declared, and there is no column to count them in. */
+  readonly #uncounted = new Map<string, Door>();
+
+  constructor(context: Context, options: ListenersOptions) {
+    const { clock, log, stats } = context;
+    this.#context = context;
+    this.#options = options;
+    this.#doors = new Doors({ clock, log, stats, workers: options.workers });
+  }
+
+  /** Hands parts to what is open already. True: some go by other credentials than before. */
+  take({ inbound, upstreams, targets }: Snapshot): boolean {
+    let others = false;
+    if (this.#inbound && inbound) {
+      const { front } = this.#inbound;
+      others = front.part.credentials !== inbound.credentials;
+      front.part = inbound;
+    }
+    for (const [id, { front: { upstream } }] of this.#upstreams) {
+      const part = upstreams[id];
+      if (!part) continue;
+      const { credentials, listener } = upstream.part;
+      others ||= part.credentials !== credentials ||
+        part.listener?.credentials !== listener?.credentials;
+      upstream.update(part, targets);
+    }
+    return others;
+  }
+
+  /** Resolves when all are bound or have failed. Those that failed before are tried again. */
+  async apply(snapshot: Snapshot, columns: Columns): Promise<void> {
+    this.#remove(snapshot.upstreams);
+    await Promise.all([
+      this.#applyInbound(snapshot),
+      ...Object.values(snapshot.upstreams).map((part) =>
+        this.#applyUpstream(part, snapshot.targets, columns[part.id])
+      ),
+    ]);
+  }
+
+  async #applyInbound(snapshot: Snapshot): Promise<void> {
+    const { inbound: part } = snapshot;
+    const current = this.#inbound;
+    if (!part) {
+      if (current) this.#doors.close(current.door);
+      this.#inbound = undefined;
+      return;
+    }
+    const { maxConnections, idleTimeoutMs, lifetimeMs } = this.#options;
+    const kept = reservedFor(Object.keys(snapshot.upstreams).length, maxConnections);
+    const limit = Math.min(part.maxConnections || Infinity, maxConnections - kept);
+    const front = current?.front ?? new Inbound(part, {
+      context: this.#context,
+      places: this.#limiter(INBOUND_COLUMN, limit),
+      stats: new ListenerStats(this.#context.stats, "inbound", "inbound"),
+      idleTimeoutMs,
+      lifetimeMs,
+    });
+    front.places.limit = limit;
+    if (isOpenAt(current?.door, part.bind)) return;
+    const door = this.#doors.replace(front.name, part.bind, current?.door, "strangers");
+    this.#inbound = { front, door, isSecure: true };
+    await this.#open(this.#inbound);
+  }
+
+  #remove(declared: Snapshot["upstreams"]): void {
+    for (const [id, { door, front }] of this.#upstreams) {
+      if (declared[id]) continue;
+      this.#doors.close(door);
+      this.#upstreams.delete(id);
+      this.#removed.set(id, front);
+      // Whoever was on the way to it takes no place any more.
+      front.places.limit = 0;
+    }
+    for (const id of this.#uncounted.keys()) {
+      if (declared[id]) continue;
+      this.#uncounted.delete(id);
+      this.#doors.forget(id);
+    }
+    for (const [id, { places, stats }] of this.#removed) {
+      if (places.own > 0) continue;
+      stats.forget();
+      this.#doors.forget(id);
+      this.#removed.delete(id);
+    }
+  }
+
+  async #applyUpstream(
+    part: UpstreamPart,
+    targets: Snapshot["targets"],
+    column: number | undefined,
+  ): Promise<void> {
+    const { id, bind } = part;
+    const { random, worker } = this.#options;
+    const current = this.#upstreams.get(id);
+    const isSecure = part.listener !== null;
+    if (current?.isSecure === isSecure && isOpenAt(current.door, bind)) return;
+    // A unix socket cannot be shared between workers: the first one serves it.
+    if (bind.kind === "unix" && worker > 0) {
+      if (current) this.#doors.close(current.door);
+      this.#upstreams.delete(id);
+      return;
+    }
+    if (column === undefined) return await this.#refuseUncounted(part);
+    this.#uncounted.delete(id);
+    const front = current?.front ?? this.#removed.get(id) ?? new Outbound(
+      this.#context,
+      new Upstream(part, {
+        stats: new ListenerStats(this.#context.stats, "outbound", id),
+        connections: this.#limiter(column, part.maxConnections),
+        pending: this.#limiter(column + 1, part.maxPending),
+        random,
+      }),
+    );
+    this.#removed.delete(id);
+    if (!current) front.upstream.update(part, targets);
+    const callers = isSecure ? "strangers" : "own";
+    const door = this.#doors.replace(id, bind, current?.door, callers);
+    const opening = { front, door, isSecure };
+    this.#upstreams.set(id, opening);
+    await this.#open(opening);
+  }
+
+  async #open({ front, door, isSecure }: Open<Front>): Promise<void> {
+    const { engine } = this.#context;
+    const options = { address: door.bind, reusePort: this.#options.workers > 1 };
+    const accept = (caller: AcceptedConnection | Connection) => {
+      if (!this.#doors.admits(door)) return caller.reset();
+      this.#doors.strained(door, Downstream.accept(front, caller));
+    };
+    await this.#doors.open(
+      door,
+      () => isSecure ? engine.listenSecure(options, accept) : engine.listen(options, accept),
+    );
+  }
+
+  /** Not opened: the limits of the others would be wrong. */
+  async #refuseUncounted({ id, bind }: UpstreamPart): Promise<void> {
+    const door = this.#doors.replace(id, bind, this.#uncounted.get(id), "own");
+    this.#uncounted.set(id, door);
+    const reason =
+      `Cannot open upstream ${id}: ${MAX_UPSTREAMS} are declared, or have connections ` +
+      "that are still open; declare fewer";
+    await this.#doors.open(door, () => Promise.reject(new ProxyError("listen_failed", reason)));
+  }
+
+  #limiter(column: number, limit: number): Limiter {
+    const { counts, worker } = this.#options;
+    return new Limiter(counts, { row: worker, column, limit });
+  }
+
+  views(): ListenerView[] {
+    const { draining } = this.#context.facts;
+    const uncounted = [...this.#uncounted.values()].map((door) =>
+      viewOf(door, { direction: "outbound", draining, fault: "", connections: 0 })
+    );
+    return [
+      ...this.#all().map(({ front, door }) => {
+        const { direction, fault, stats } = front;
+        return viewOf(door, { direction, draining, fault, connections: stats.active.value });
+      }),
+      ...uncounted,
+    ];
+  }
+
+  endpoints(nowMs: number): EndpointView[] {
+    return [...this.#upstreams.values()].flatMap(({ front }) =>
+      [...front.upstream.targets].flatMap(({ part, pool }) =>
+        pool.views(nowMs).map((endpoint) => ({ target: part.key, ...endpoint }))
+      )
+    );
+  }
+
+  #all(): Open<Inbound | Outbound>[] {
+    return [...this.#inbound ? [this.#inbound] : [], ...this.#upstreams.values()];
+  }
+
+  /** Open connections live on. */
+  stopAccepting(): void {
+    for (const { door } of this.#all()) this.#doors.close(door);
+  }
+
+  /** Nothing is looked after any more. */
+  end(): void {
+    this.#doors.end();
+  }
+}

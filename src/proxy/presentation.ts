@@ -1,0 +1,38 @@
+/**
+ * What a peer showed in its handshake, and when. Its certificates are held against that moment for as long
+ * as the connection lives; whom we trust is that of now.
+ *
+ * @module
+ */
+
+import type { Clock } from "../base/mod.ts";
+import type { ChainVerdict, Usage } from "../identity/mod.ts";
+import type { PresentedPeer } from "../net/mod.ts";
+import type { Trust } from "./trust.ts";
+
+export class Presentation {
+  readonly #peer: PresentedPeer;
+  readonly #usage: Usage;
+  readonly #clock: Clock;
+  /** The moment on the wall clock, and on the monotonic one. */
+  readonly #verifiedMs: number;
+  readonly #atMs: number;
+
+  constructor(peer: PresentedPeer, usage: Usage, clock: Clock) {
+    this.#peer = peer;
+    this.#usage = usage;
+    this.#clock = clock;
+    this.#verifiedMs = clock.now();
+    this.#atMs = clock.monotonic();
+  }
+
+  judge(trust: Trust | undefined): ChainVerdict | undefined {
+    return trust?.verify(this.#peer, this.#usage, this.#verifiedMs);
+  }
+
+  /** Of a connection that is open. */
+  judgeAgain(trust: Trust | undefined): ChainVerdict | undefined {
+    const sinceMs = this.#clock.monotonic() - this.#atMs;
+    return trust?.verifyAgain(this.#peer, this.#usage, { verifiedMs: this.#verifiedMs, sinceMs });
+  }
+}

@@ -1,0 +1,24 @@
+import { test } from "node:test";
+import { memoryPair } from "../net/memory.ts";
+import type { ProvenEndpoint } from "./attempt.ts";
+import type { Permit } from "./authorize.ts";
+import type { LocalEndpoint } from "./local_dial.ts";
+
+test("a Permit and an endpoint are made by their stages alone: a look-alike does not type-check", () => {
+  const [connection] = memoryPair();
+  // @ts-expect-error: only `authorize` can name what makes it one.
+  const permit: Permit = { connection };
+  // @ts-expect-error: only `dialLocal` can.
+  const local: LocalEndpoint = { connection };
+  const members = {
+    connection,
+    group: {} as ProvenEndpoint["group"],
+    lease: {} as ProvenEndpoint["lease"],
+    fault: () => undefined,
+    ended: () => {},
+    release: () => {},
+  };
+  // @ts-expect-error: only an attempt that has seen the server's proof can.
+  const proven: ProvenEndpoint = members;
+  void [permit, local, proven];
+});

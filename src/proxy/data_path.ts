@@ -150,7 +150,8 @@ export class DataPath {
   }
 
   /** Hands parts to what is open already. True: some go by other credentials than before. */
-  #takeParts({ inbound, upstreams, targets }: Snapshot): boolean {
+  #takeParts(snapshot: Snapshot): boolean {
+    const { inbound, upstreams } = snapshot;
     const state = this.#inbound?.state;
     let others = false;
     if (state && inbound) {
@@ -163,7 +164,7 @@ export class DataPath {
       const { credentials, listener } = upstream.part;
       others ||= part.credentials !== credentials ||
         part.listener?.credentials !== listener?.credentials;
-      upstream.update(part, targets);
+      upstream.update(part, snapshot);
     }
     return others;
   }
@@ -222,12 +223,12 @@ export class DataPath {
       this.#removed.delete(id);
     }
     const opening = Object.values(snapshot.upstreams).map((part) =>
-      this.#applyUpstream(part, snapshot.targets)
+      this.#applyUpstream(part, snapshot)
     );
     await Promise.all(opening);
   }
 
-  async #applyUpstream(part: UpstreamPart, targets: Snapshot["targets"]): Promise<void> {
+  async #applyUpstream(part: UpstreamPart, snapshot: Snapshot): Promise<void> {
     const { id, bind } = part;
     const current = this.#upstreams.get(id);
     const isSecure = part.listener !== null;
@@ -248,7 +249,7 @@ export class DataPath {
       random: this.#options.random,
     });
     this.#removed.delete(id);
-    if (!current) upstream.update(part, targets);
+    if (!current) upstream.update(part, snapshot);
     const callers = isSecure ? "strangers" : "own";
     const door = this.#doors.replace(id, bind, current?.door, callers);
     this.#upstreams.set(id, { upstream, door, isSecure });

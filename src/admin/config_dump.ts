@@ -44,7 +44,11 @@ function shownSnapshot(snapshot: Snapshot): Readonly<Record<string, unknown>> {
     policy,
     tls,
     inbound,
-    upstreams: snapshot.upstreams,
+    upstreams: Object.fromEntries(
+      Object.entries(snapshot.upstreams).map(([id, { chain, ...part }]) =>
+        [id, { ...part, ...snapshot.chains[chain]?.resolver }] as const
+      ),
+    ),
     targets: snapshot.targets,
   };
 }

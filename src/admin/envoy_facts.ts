@@ -27,12 +27,10 @@ export function envoyFacts(view: AdminView, { listeners }: MergedView): EnvoyFac
         secrets: secretsFor(credentials),
       };
     }),
-    clusters: Object.values(snapshot?.upstreams ?? {}).map((
-      { id, name, targets, credentials },
-    ) => ({
+    clusters: Object.values(snapshot?.upstreams ?? {}).map(({ id, name, chain, credentials }) => ({
       id,
       name,
-      targets,
+      targets: snapshot?.chains[chain]?.resolver.targets ?? [],
       secrets: secretsFor(credentials),
     })),
     secrets: view.secretsReport().statuses.map(({ name, source, updatedMs }) => ({

@@ -206,7 +206,7 @@ test("createWorkerPlane() takes back what upstreams that come and go were counte
   assert.ok(first && second);
   for (let turn = 0; turn < 10; turn++) {
     const names = Array.from({ length: 250 }, (_, index) => `u${turn}-${index}`);
-    const parts = names.map((name) => upstreamOf({ name, targets: [] }));
+    const parts = names.map((name) => upstreamOf({ name }));
     const upstreams = Object.fromEntries(parts.map((part) => [part.id, part]));
     await rig.plane.apply({
       ...rig.snapshot,

@@ -65,7 +65,8 @@ export class Listeners {
   }
 
   /** Hands parts to what is open already. True: some go by other credentials than before. */
-  take({ inbound, upstreams, targets }: Snapshot): boolean {
+  take(snapshot: Snapshot): boolean {
+    const { inbound, upstreams } = snapshot;
     let others = false;
     if (this.#inbound && inbound) {
       const { front } = this.#inbound;
@@ -78,7 +79,7 @@ export class Listeners {
       const { credentials, listener } = upstream.part;
       others ||= part.credentials !== credentials ||
         part.listener?.credentials !== listener?.credentials;
-      upstream.update(part, targets);
+      upstream.update(part, snapshot);
     }
     return others;
   }
@@ -89,7 +90,7 @@ export class Listeners {
     await Promise.all([
       this.#applyInbound(snapshot),
       ...Object.values(snapshot.upstreams).map((part) =>
-        this.#applyUpstream(part, snapshot.targets, columns[part.id])
+        this.#applyUpstream(part, snapshot, columns[part.id])
       ),
     ]);
   }
@@ -143,7 +144,7 @@ export class Listeners {
 
   async #applyUpstream(
     part: UpstreamPart,
-    targets: Snapshot["targets"],
+    snapshot: Snapshot,
     column: number | undefined,
   ): Promise<void> {
     const { id, bind } = part;
@@ -169,7 +170,7 @@ export class Listeners {
       }),
     );
     this.#removed.delete(id);
-    if (!current) front.upstream.update(part, targets);
+    if (!current) front.upstream.update(part, snapshot);
     const callers = isSecure ? "strangers" : "own";
     const door = this.#doors.replace(id, bind, current?.door, callers);
     const opening = { front, door, isSecure };

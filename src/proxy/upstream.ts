@@ -6,9 +6,9 @@
  * @module
  */
 
-import { EndpointPool, type EndpointState } from "../balance/mod.ts";
+import { DEFAULT_OUTLIER, EndpointPool, type EndpointState } from "../balance/mod.ts";
 import type { Random } from "../base/mod.ts";
-import type { TargetPart, UpstreamPart } from "../snapshot/mod.ts";
+import type { ChainPart, Snapshot, TargetPart, UpstreamPart } from "../snapshot/mod.ts";
 import type { Limiter } from "./admission.ts";
 import type { ListenerStats } from "./connection.ts";
 import { DialWindow } from "./dial_window.ts";
@@ -26,6 +26,12 @@ export interface Lease {
   readonly state: EndpointState;
 }
 
+/** Until the chain is known: nobody can be picked. */
+const NOWHERE: ChainPart = {
+  version: 0,
+  resolver: { targets: [], balancing: { kind: "round_robin" }, outlier: DEFAULT_OUTLIER },
+};
+
 export class Upstream {
   part: UpstreamPart;
   readonly stats: ListenerStats;
@@ -34,6 +40,7 @@ export class Upstream {
   readonly dials = new DialWindow();
   readonly refusals = new Refusals();
   readonly #random: Random;
+  #chain = NOWHERE;
   #targets = new Map<string, PooledTarget>();
 
   constructor(part: UpstreamPart, options: {
@@ -49,14 +56,16 @@ export class Upstream {
     this.#random = options.random;
   }
 
-  /** Takes over the declaration and those of `targets` that it names. */
-  update(part: UpstreamPart, targets: Readonly<Record<string, TargetPart>>): void {
-    const policyChanged = part.version !== this.part.version;
+  /** Takes over the declaration, its chain and the targets that this names. */
+  update(part: UpstreamPart, { chains, targets }: Snapshot): void {
+    const chain = chains[part.chain] ?? NOWHERE;
+    const policyChanged = chain.version !== this.#chain.version;
     this.part = part;
+    this.#chain = chain;
     this.connections.limit = part.maxConnections;
     this.pending.limit = part.maxPending;
     const kept = new Map<string, PooledTarget>();
-    for (const key of part.targets) {
+    for (const key of chain.resolver.targets) {
       const target = targets[key];
       if (!target || kept.has(key)) continue;
       kept.set(key, this.#keep(target, policyChanged));
@@ -65,7 +74,7 @@ export class Upstream {
   }
 
   #keep(part: TargetPart, policyChanged: boolean): PooledTarget {
-    const { balancing, outlier } = this.part;
+    const { balancing, outlier } = this.#chain.resolver;
     const known = this.#targets.get(part.key);
     if (!known) {
       const pool = new EndpointPool({ balancing, outlier, random: this.#random });
@@ -129,7 +138,7 @@ export class Upstream {
 
   /** Whether picking looks at where a connection comes from. */
   get needsHash(): boolean {
-    const { kind } = this.part.balancing;
+    const { kind } = this.#chain.resolver.balancing;
     return kind === "ring_hash" || kind === "maglev";
   }
 }

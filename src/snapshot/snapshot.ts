@@ -112,17 +112,15 @@ export interface InboundPart extends Part {
   readonly credentials: string | null;
 }
 
-/** A declared upstream: a listener for the local app and where its connections may go. */
+/** A declared upstream: the listener for what goes there. */
 export interface UpstreamPart extends Part {
   /** Stable key, e.g. `service:default/default/db` or `prepared_query:geo-db`. */
   readonly id: string;
   /** Destination name, for logs and metrics. */
   readonly name: string;
   readonly bind: BindAddress;
-  /** Keys into {@link Snapshot.targets}, primary first, then in failover order. */
-  readonly targets: readonly string[];
-  readonly balancing: LoadBalancing;
-  readonly outlier: OutlierPolicy;
+  /** Where it goes. Key into {@link Snapshot.chains}. */
+  readonly chain: string;
   /** Connections open at once over all targets; Envoy's default is 1024, 0 allows none. */
   readonly maxConnections: number;
   /** Connections waiting to be dialled; default 1024. */
@@ -139,6 +137,21 @@ export interface UpstreamPart extends Part {
     readonly credentials: string;
     readonly handshakeTimeoutMs: number;
   } | null;
+}
+
+/**
+ * What a discovery chain compiled to. A plain connection has one way: the resolver. Routes and splits,
+ * which choose among several, will be members of this part; no listener knows of them.
+ */
+export interface ChainPart extends Part {
+  readonly resolver: Resolver;
+}
+
+export interface Resolver {
+  /** Keys into {@link Snapshot.targets}, primary first, then in failover order. */
+  readonly targets: readonly string[];
+  readonly balancing: LoadBalancing;
+  readonly outlier: OutlierPolicy;
 }
 
 /** Where a resolver ends: the endpoints, and who must answer there. */
@@ -181,6 +194,7 @@ export interface KeyedParts {
   readonly validations: ValidationPart;
   readonly ownCredentials: OwnCredentialsPart;
   readonly upstreams: UpstreamPart;
+  readonly chains: ChainPart;
   readonly targets: TargetPart;
 }
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Snapshot, TargetPart, UpstreamPart } from "./snapshot.ts";
+import type { ChainPart, Snapshot, TargetPart, UpstreamPart } from "./snapshot.ts";
 import { diffSnapshots, keepSnapshot, patchSnapshot } from "./update.ts";
 
 function upstream(id: string, version = 1): UpstreamPart {
@@ -9,22 +9,31 @@ function upstream(id: string, version = 1): UpstreamPart {
     id,
     name: id,
     bind: { kind: "tcp", host: "127.0.0.1", port: 9_000 },
-    targets: [`t-${id}`],
-    balancing: { kind: "round_robin" },
-    outlier: {
-      maxFailures: 5,
-      enforcingPercent: 100,
-      intervalMs: 10_000,
-      baseEjectionMs: 30_000,
-      maxEjectionMs: 300_000,
-      maxEjectionPercent: 10,
-    },
+    chain: id,
     maxConnections: 1_024,
     maxPending: 1_024,
     idleTimeoutMs: 0,
     lifetimeMs: 0,
     credentials: null,
     listener: null,
+  };
+}
+
+function chain(id: string, version = 1): ChainPart {
+  return {
+    version,
+    resolver: {
+      targets: [`t-${id}`],
+      balancing: { kind: "round_robin" },
+      outlier: {
+        maxFailures: 5,
+        enforcingPercent: 100,
+        intervalMs: 10_000,
+        baseEjectionMs: 30_000,
+        maxEjectionMs: 300_000,
+        maxEjectionPercent: 10,
+      },
+    },
   };
 }
 
@@ -78,6 +87,7 @@ const BASE: Snapshot = {
     credentials: null,
   },
   upstreams: { a: upstream("a"), b: upstream("b") },
+  chains: { a: chain("a"), b: chain("b") },
   targets: { "t-a": target("t-a"), "t-b": target("t-b") },
 };
 
@@ -92,6 +102,7 @@ for (
     ["the policy", { policy: { version: 2, intentions: [], defaultAction: "allow" } }, ["policy"]],
     ["the TLS settings", { tls: { ...BASE.tls, version: 2, strictSpiffeChain: true } }, ["tls"]],
     ["an inbound that went", { inbound: null }, ["inbound"]],
+    ["a chain", { chains: { ...BASE.chains, b: chain("b", 2) } }, ["chains.b"]],
     ["a target", { targets: { ...BASE.targets, "t-a": target("t-a", 2) } }, ["targets.t-a"]],
     [
       "an upstream that came",
@@ -100,8 +111,12 @@ for (
     ],
     [
       "an upstream that went, with its target",
-      { upstreams: { a: upstream("a") }, targets: { "t-a": target("t-a") } },
-      ["upstreams.b=null", "targets.t-b=null"],
+      {
+        upstreams: { a: upstream("a") },
+        chains: { a: chain("a") },
+        targets: { "t-a": target("t-a") },
+      },
+      ["upstreams.b=null", "chains.b=null", "targets.t-b=null"],
     ],
     ["who we are", { service: "api", proxyId: "api-proxy", datacenter: "dc2" }, []],
   ] as [string, Change, string[]][]
@@ -111,7 +126,7 @@ for (
     const update = diffSnapshots(BASE, next);
     const sent = [
       ...(["credentials", "policy", "tls", "inbound"] as const).filter((part) => part in update),
-      ...(["upstreams", "targets"] as const).flatMap((map) =>
+      ...(["upstreams", "chains", "targets"] as const).flatMap((map) =>
         Object.entries(update[map]).map(([key, part]) =>
           `${map}.${key}${part === null ? "=null" : ""}`
         )

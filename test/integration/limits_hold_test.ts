@@ -126,7 +126,7 @@ test("a changed upstream leaves the connections of the other alone", async () =>
   await using client = await greet(pair.port);
   const known = Object.values(pair.webSnapshot.upstreams)[0];
   assert.ok(known);
-  const added = upstreamOf({ name: "cache", targets: [] });
+  const added = upstreamOf({ name: "cache" });
   await pair.web.set({
     ...pair.webSnapshot,
     upstreams: { [known.id]: known, [added.id]: added },

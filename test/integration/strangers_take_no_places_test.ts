@@ -57,7 +57,7 @@ test("silent strangers, more than there are places, keep nobody out", async () =
 test("callers of the service leave places for calls that its application makes", async () => {
   await using echo = await startEcho();
   await using pair = await startPair({ localPort: echo.port, db: { maxConnections: 16 } });
-  const other = upstreamOf({ name: "other", targets: [] });
+  const other = upstreamOf({ name: "other" });
   await pair.db.set({ ...pair.dbSnapshot, upstreams: { [other.id]: other } });
   const clients: TestClient[] = [];
   for (let call = 0; call < 14; call++) {

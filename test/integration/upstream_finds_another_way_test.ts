@@ -9,7 +9,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openClient, startDataPath, startEcho, startServer } from "../kit/data_path.ts";
 import { startPair } from "../kit/pair.ts";
-import { intention, snapshotOf, targetOf, upstreamOf } from "../kit/snapshots.ts";
+import { chainOf, declared, intention, snapshotOf, targetOf } from "../kit/snapshots.ts";
 
 /** A port where nobody listens. */
 async function closedPort(): Promise<number> {
@@ -64,9 +64,7 @@ test("no endpoint left resets the app's connection with the reason logged", asyn
   await using pair = await startPair({ localPort: echo.port });
   await pair.web.set({
     ...pair.webSnapshot,
-    upstreams: {
-      "service:default/default/db": upstreamOf({ name: "db", targets: ["db", "db in dc2"] }),
-    },
+    ...declared({ name: "db", targets: ["db", "db in dc2"] }),
     targets: Object.fromEntries(
       [["db", "nobody is registered"], ["db in dc2", "all 2 fail"]].map(([name = "", lack = ""]) =>
         [name, targetOf({ name, uris: [], ports: [], overrides: { lack } })] as const
@@ -91,11 +89,9 @@ test("a target without endpoints fails over to the next, and back when it has so
     intentions: [intention("web", "allow")],
   }));
   const uris = [pair.dbSnapshot.credentials.uri];
-  const upstream = Object.values(pair.webSnapshot.upstreams)[0];
-  assert.ok(upstream);
   const away = {
     ...pair.webSnapshot,
-    upstreams: { [upstream.id]: { ...upstream, version: -1, targets: ["db", "db.dc2"] } },
+    chains: { "service:default/default/db": chainOf({ targets: ["db", "db.dc2"] }) },
     targets: {
       db: targetOf({ name: "db", uris, ports: [await closedPort()] }),
       "db.dc2": targetOf({ name: "db.dc2", uris, ports: [second.port()] }),

@@ -18,7 +18,7 @@ test("10,000 upstreams come and go; one that stays serves on and keeps its limit
   await using open = await openClient(pair.port);
   const names = (turn: number) => Array.from({ length: 250 }, (_, index) => `u${turn}-${index}`);
   for (let turn = 0; turn < 40; turn++) {
-    const parts = names(turn).map((name) => upstreamOf({ name, targets: [] }));
+    const parts = names(turn).map((name) => upstreamOf({ name }));
     const upstreams = Object.fromEntries(parts.map((part) => [part.id, part]));
     await pair.web.set({
       ...pair.webSnapshot,
@@ -60,7 +60,7 @@ test("an upstream that there is no room for is refused by name, and opened once 
   const { log, lines } = recordingLog();
   await using pair = await startPair({ localPort: echo.port, web: { log } });
   const { path } = pair.web;
-  const late = upstreamOf({ name: "late", targets: [] });
+  const late = upstreamOf({ name: "late" });
   const upstreams = { ...pair.webSnapshot.upstreams, [late.id]: late };
   const more = { ...pair.webSnapshot, version: late.version, upstreams };
   const columns = Object.fromEntries(Object.keys(pair.webSnapshot.upstreams).map((id) => [id, 2]));

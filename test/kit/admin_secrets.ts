@@ -11,7 +11,7 @@ import { NO_RULES } from "../../src/identity/mod.ts";
 import type { SecretEvent, SecretStatus } from "../../src/secrets/mod.ts";
 import type { CertificatePart, OwnCredentialsPart, Snapshot } from "../../src/snapshot/mod.ts";
 import { type FakeAdminView, fakeAdminView } from "./admin_view.ts";
-import { upstreamOf } from "./snapshots.ts";
+import { declared } from "./snapshots.ts";
 
 export const WEB_FILE = "/etc/tls/web.pem";
 const FILE_SOURCE = `file ${WEB_FILE}`;
@@ -89,9 +89,7 @@ export function fakeAdminSecrets(): AdminSecrets {
       authorize: "match",
       credentials: "inbound",
     },
-    upstreams: {
-      [DB]: upstreamOf({ name: "db", targets: ["db.default.dc1"], credentials: DB }),
-    },
+    ...declared({ name: "db", targets: ["db.default.dc1"], credentials: DB }),
   };
   const statuses: readonly SecretStatus[] = [
     statusOf("spec:web", web, ""),

@@ -60,6 +60,7 @@ export function fakeAdminView(): FakeAdminView {
     },
     inbound: null,
     upstreams: {},
+    chains: {},
     targets: {},
   };
   const source: SourceStatus = {

@@ -8,11 +8,11 @@ import type { Log, LogRecord } from "../../src/base/mod.ts";
 import { createLog, systemClock } from "../../src/base/mod.ts";
 import type { Authority } from "../../src/dev/ca/authority.ts";
 import type { DataPathOptions } from "../../src/proxy/mod.ts";
-import type { Snapshot, UpstreamPart } from "../../src/snapshot/mod.ts";
+import type { Snapshot } from "../../src/snapshot/mod.ts";
 import type { MeshSnapshot } from "./snapshots.ts";
 import { createAuthority } from "./certificates.ts";
 import { startDataPath, type TestPath } from "./data_path.ts";
-import { intention, snapshotOf, targetOf } from "./snapshots.ts";
+import { intention, snapshotOf, targetOf, type UpstreamOptions } from "./snapshots.ts";
 
 export interface Pair extends AsyncDisposable {
   readonly ca: Authority;
@@ -30,7 +30,7 @@ export interface Pair extends AsyncDisposable {
 
 export interface PairOptions {
   readonly localPort: number;
-  readonly upstream?: Partial<UpstreamPart>;
+  readonly upstream?: Partial<UpstreamOptions>;
   readonly db?: Partial<DataPathOptions>;
   readonly web?: Partial<DataPathOptions>;
   readonly inbound?: Partial<NonNullable<Snapshot["inbound"]>>;

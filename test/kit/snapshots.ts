@@ -9,7 +9,9 @@ import type { Address } from "../../src/base/mod.ts";
 import type { Authority } from "../../src/dev/ca/authority.ts";
 import type { Intention } from "../../src/policy/mod.ts";
 import type {
+  ChainPart,
   CredentialsPart,
+  Resolver,
   Snapshot,
   TargetPart,
   UpstreamPart,
@@ -26,9 +28,14 @@ export interface SnapshotOptions {
   readonly inboundPort?: number;
   readonly intentions?: readonly Intention[];
   readonly defaultAction?: "allow" | "deny";
-  readonly upstreams?: readonly (Partial<UpstreamPart> & { readonly name: string })[];
+  readonly upstreams?: readonly UpstreamOptions[];
   readonly targets?: readonly TargetPart[];
   readonly overrides?: Partial<MeshSnapshot>;
+}
+
+/** Its chain leads to the target of its name where nothing else is said. */
+export interface UpstreamOptions extends Partial<UpstreamPart>, Partial<Resolver> {
+  readonly name: string;
 }
 
 /** One with credentials of the mesh. */
@@ -75,9 +82,7 @@ export function snapshotOf(options: SnapshotOptions): MeshSnapshot {
         credentials: null,
       }
       : null,
-    upstreams: Object.fromEntries(
-      upstreams.map((part) => upstreamOf(part)).map((part) => [part.id, part]),
-    ),
+    ...declared(...upstreams),
     targets: Object.fromEntries(targets.map((part) => [part.key, part])),
     ...options.overrides,
   };
@@ -99,16 +104,45 @@ export function intention(name: string, action: Intention["action"]): Intention 
   };
 }
 
+/** Upstreams with their chains. */
+export function declared(
+  ...upstreams: readonly UpstreamOptions[]
+): Pick<Snapshot, "upstreams" | "chains"> {
+  const parts = upstreams.map(({ targets, balancing, outlier, ...part }) =>
+    [
+      upstreamOf(part),
+      chainOf({
+        targets: targets ?? [part.name],
+        ...(balancing && { balancing }),
+        ...(outlier && { outlier }),
+      }),
+    ] as const
+  );
+  return {
+    upstreams: Object.fromEntries(parts.map(([part]) => [part.id, part])),
+    chains: Object.fromEntries(parts.map(([part, chain]) => [part.chain, chain])),
+  };
+}
+
+export function chainOf(
+  resolver: Partial<Resolver> & Pick<Resolver, "targets">,
+): ChainPart {
+  return {
+    version: ++version,
+    resolver: { balancing: { kind: "round_robin" }, outlier: DEFAULT_OUTLIER, ...resolver },
+  };
+}
+
+/** Where no chain comes with it nobody is to be found. */
 export function upstreamOf(
   part: Partial<UpstreamPart> & { readonly name: string },
 ): UpstreamPart {
+  const id = `service:default/default/${part.name}`;
   return {
     version: ++version,
-    id: `service:default/default/${part.name}`,
+    id,
+    chain: id,
     bind: { kind: "tcp", host: "127.0.0.1", port: 0 },
-    targets: [part.name],
-    balancing: { kind: "round_robin" },
-    outlier: DEFAULT_OUTLIER,
     maxConnections: 1_024,
     maxPending: 1_024,
     idleTimeoutMs: 0,

@@ -187,6 +187,7 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
     tls,
     inbound,
     upstreams: upstreams.upstreams,
+    chains: upstreams.chains,
     targets: upstreams.targets,
   };
   const published = keepSnapshot(previous, snapshot);

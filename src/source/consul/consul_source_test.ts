@@ -15,7 +15,8 @@ const cache = facts.declaration("cache", { bind: { kind: "tcp", host: "127.0.0.1
 function changedParts(rig: SourceRig): string[] {
   const update = diffSnapshots(rig.snapshots.at(-2), rig.last);
   const keys = ["credentials", "policy", "tls", "inbound"].filter((key) => key in update);
-  return [...keys, ...Object.keys(update.upstreams), ...Object.keys(update.targets)];
+  const { upstreams, chains, targets } = update;
+  return [...keys, ...[upstreams, chains, targets].flatMap((kind) => Object.keys(kind))];
 }
 
 test("ConsulSource publishes one snapshot from one burst of answers", async () => {
@@ -97,7 +98,7 @@ for (
     }, [DB_TARGET]],
     ["a removed upstream", (rig) => {
       rig.agent.answer("registration", facts.registration({ upstreams: [] }));
-    }, [DB, DB_TARGET]],
+    }, [DB, DB, DB_TARGET]],
   ] as const satisfies readonly (readonly [string, (rig: SourceRig) => void, readonly string[]])[]
 ) {
   test(`ConsulSource changes only its own parts for ${name}`, async () => {
@@ -128,7 +129,7 @@ test("ConsulSource adds an upstream with its data and leaves the others alone", 
   assert.deepEqual(rig.source.status().pending, [CACHE]);
   rig.agent.chain("cache", facts.chain(facts.target("cache"))).health("cache", []);
   await rig.settle();
-  assert.deepEqual(changedParts(rig), [CACHE, `${CACHE}#cache.default.default.dc1`]);
+  assert.deepEqual(changedParts(rig), [CACHE, CACHE, `${CACHE}#cache.default.default.dc1`]);
 });
 
 test("ConsulSource binds an upstream whose data does not come, after a while", async () => {
@@ -138,7 +139,7 @@ test("ConsulSource binds an upstream whose data does not come, after a while", a
   await rig.clock.advance(4_900);
   assert.equal(rig.snapshots.length, 1);
   await rig.clock.advance(200);
-  assert.deepEqual(rig.last.upstreams[CACHE]?.targets, []);
+  assert.deepEqual(rig.last.chains[CACHE]?.resolver.targets, []);
   assert.deepEqual(rig.source.status().pending, [CACHE]);
 });
 
@@ -154,7 +155,7 @@ test("ConsulSource does not let a silent upstream hold up the first snapshot for
   await rig.clock.advance(5_000);
   assert.equal(rig.snapshots.length, 1);
   assert.deepEqual(rig.last.targets[DB_TARGET]?.endpoints.length, 1);
-  assert.deepEqual(rig.last.upstreams[CACHE]?.targets, []);
+  assert.deepEqual(rig.last.chains[CACHE]?.resolver.targets, []);
 });
 
 test("ConsulSource denies while nobody says the default policy", async () => {
@@ -178,7 +179,7 @@ test("ConsulSource moves to a redirect's target without a moment without endpoin
   assert.ok(rig.agent.running.includes("health db2"));
   rig.agent.health("db2", [facts.instance("db2")]);
   await rig.settle();
-  assert.deepEqual(rig.last.upstreams[DB]?.targets, [`${DB}#db2.default.default.dc1`]);
+  assert.deepEqual(rig.last.chains[DB]?.resolver.targets, [`${DB}#db2.default.default.dc1`]);
   assert.ok(!rig.agent.running.includes("health db"), "nobody needs the old target any more");
 });
 
@@ -197,7 +198,7 @@ test("ConsulSource moves without a gap although a failover target never answers"
   assert.equal(rig.last.targets[DB_TARGET]?.endpoints.length, 1, "the new target is awaited");
   agent.health("db2", [facts.instance("db2")]);
   await rig.settle();
-  assert.deepEqual(rig.last.upstreams[DB]?.targets[0], `${DB}#db2.default.default.dc1`);
+  assert.deepEqual(rig.last.chains[DB]?.resolver.targets[0], `${DB}#db2.default.default.dc1`);
 });
 
 test("ConsulSource says that a datacenter is out of reach, and no more when it is not", async () => {
@@ -223,7 +224,7 @@ test("ConsulSource keeps the last chain when the next one cannot be served", asy
   const gateway = facts.target("db", { datacenter: "dc2", meshGatewayMode: "local" });
   rig.agent.chain("db", facts.chain(gateway));
   await rig.settle();
-  assert.deepEqual(rig.last.upstreams[DB]?.targets, [DB_TARGET]);
+  assert.deepEqual(rig.last.chains[DB]?.resolver.targets, [DB_TARGET]);
   assert.match(rig.source.refused[0]?.reason ?? "", /mesh gateway.*last usable chain stays/);
   rig.agent.chain("db", facts.chain(facts.target("db")));
   await rig.settle();

@@ -59,11 +59,13 @@ test("ConsulSource serves or refuses each kind of merged upstream", async () => 
   const [db, sock, geo] = ["db", "sock", "geo-db"].map((name) => upstreams.get(name));
   assert.equal(db?.maxConnections, 9);
   assert.equal(db?.maxPending, 1_024, "null is unset");
-  assert.equal(db?.outlier.maxFailures, 3);
-  assert.equal(db?.outlier.baseEjectionMs, 20_000);
+  const { chains } = rig.last;
+  const outlier = chains[db?.chain ?? ""]?.resolver.outlier;
+  assert.equal(outlier?.maxFailures, 3);
+  assert.equal(outlier.baseEjectionMs, 20_000);
   assert.equal(sock?.maxConnections, 0, "0 is none");
   assert.deepEqual(sock?.bind, { kind: "unix", path: "/run/up.sock", mode: 0o600 });
-  const target = rig.last.targets[geo?.targets[0] ?? ""];
+  const target = rig.last.targets[chains[geo?.chain ?? ""]?.resolver.targets[0] ?? ""];
   assert.equal(target?.sni, `geo-db.default.dc1.query.${TRUST_DOMAIN}`);
   assert.deepEqual(target?.spiffeUris, [`spiffe://${TRUST_DOMAIN}/ns/default/dc/dc1/svc/db`]);
   assert.deepEqual(target?.endpoints.map(({ host, port }) => [host, port]), [[

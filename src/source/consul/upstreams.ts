@@ -15,7 +15,7 @@ import type { CredentialPlans } from "./credential_plans.ts";
 import { isOpen, keyInForce, type OwnCredentials } from "../own_credentials.ts";
 import { keepPart } from "../../snapshot/mod.ts";
 import { healthKey, type UpstreamPlan } from "./plan.ts";
-import type { Refusal, Snapshot, TargetPart, UpstreamPart } from "../../snapshot/mod.ts";
+import type { ChainPart, Refusal, Snapshot, TargetPart, UpstreamPart } from "../../snapshot/mod.ts";
 import { queryTargetOf, type TargetContent, targetOf } from "./targets.ts";
 
 /** Envoy's circuit breaker defaults. */
@@ -41,9 +41,7 @@ export interface UpstreamOptions {
   readonly lifetimeMs: number;
 }
 
-export interface AssembledUpstreams {
-  readonly upstreams: Readonly<Record<string, UpstreamPart>>;
-  readonly targets: Readonly<Record<string, TargetPart>>;
+export interface AssembledUpstreams extends Pick<Snapshot, "upstreams" | "chains" | "targets"> {
   readonly refused: readonly Refusal[];
   /** How many stay closed for want of credentials. */
   readonly closed: number;
@@ -59,6 +57,7 @@ export interface AssembledUpstreams {
 export function assembleUpstreams(known: Known, context: UpstreamContext): AssembledUpstreams {
   const { previous, version } = context;
   const upstreams: Record<string, UpstreamPart> = {};
+  const chains: Record<string, ChainPart> = {};
   const targets: Record<string, TargetPart> = {};
   const refused: Refusal[] = [];
   const pending: string[] = [];
@@ -88,9 +87,10 @@ export function assembleUpstreams(known: Known, context: UpstreamContext): Assem
     const isAwaited = missing.map((what) => context.grace.missing(`${id} ${what}`)).includes(true);
     if (isAwaited) awaited.push(id);
     if (isAwaited && !old) continue;
-    const keepsOld = old !== undefined && (isAwaited || plan.kind === "pending");
+    const oldChain = previous?.chains[id];
+    const keepsOld = oldChain !== undefined && (isAwaited || plan.kind === "pending");
     const contents = keepsOld
-      ? oldContents(old, { previous, lastResort })
+      ? oldContents(oldChain, { previous, lastResort })
       : targetContents(declaration, plan, { known, context, lastResort });
     for (const content of contents) {
       targets[content.key] = keepPart<TargetPart>(
@@ -105,12 +105,19 @@ export function assembleUpstreams(known: Known, context: UpstreamContext): Assem
       listener: listener === null
         ? null
         : { credentials: listener, handshakeTimeoutMs: context.registration.handshakeTimeoutMs },
-      targets: contents.map(({ key }) => key),
-      balancing: keepsOld ? old.balancing : balancingOf(plan),
+      chain: id,
+    }, version);
+    chains[id] = keepPart<ChainPart>(oldChain, {
+      resolver: {
+        targets: contents.map(({ key }) => key),
+        balancing: keepsOld ? oldChain.resolver.balancing : balancingOf(plan),
+        outlier: outlierPolicy(declaration.outlier),
+      },
     }, version);
   }
   return {
     upstreams,
+    chains,
     targets,
     refused,
     closed,
@@ -139,11 +146,11 @@ function missingFor(id: string, plan: UpstreamPlan, known: Known): readonly stri
 }
 
 function oldContents(
-  old: UpstreamPart,
+  { resolver }: ChainPart,
   from: { readonly previous: Snapshot | undefined; readonly lastResort: LastResort },
 ): readonly TargetContent[] {
   const contents: TargetContent[] = [];
-  for (const key of old.targets) {
+  for (const key of resolver.targets) {
     const target = from.previous?.targets[key];
     if (target) contents.push(from.lastResort.ofUnanswered(target));
   }
@@ -213,13 +220,12 @@ function balancingOf(plan: UpstreamPlan): LoadBalancing {
 function declared(
   declaration: UpstreamDeclaration,
   options: UpstreamOptions,
-): Omit<UpstreamPart, "version" | "targets" | "balancing" | "credentials" | "listener"> {
+): Omit<UpstreamPart, "version" | "chain" | "credentials" | "listener"> {
   const { id, name, bind } = declaration;
   return {
     id,
     name,
     bind,
-    outlier: outlierPolicy(declaration.outlier),
     maxConnections: declaration.maxConnections ?? DEFAULT_LIMIT,
     maxPending: declaration.maxPending ?? DEFAULT_LIMIT,
     idleTimeoutMs: declaration.idleTimeoutMs ?? options.idleTimeoutMs,

@@ -5,7 +5,7 @@
  */
 
 import { open } from "node:fs/promises";
-import { type Endpoint, outlierPolicy } from "../../balance/mod.ts";
+import { type Endpoint, type OutlierPolicy, outlierPolicy } from "../../balance/mod.ts";
 import { type BindAddress, messageOf, ProxyError } from "../../base/mod.ts";
 import { formatServiceId, formatServiceSni, parseServiceId } from "../../identity/mod.ts";
 import type { Intention } from "../../policy/mod.ts";
@@ -23,6 +23,7 @@ import { judgeMeshTls } from "../consul/mesh_tls.ts";
 import { isOpen, ownCredentials, warmingShown } from "../own_credentials.ts";
 import { type Content, keepPart, keepSnapshot } from "../../snapshot/mod.ts";
 import type {
+  ChainPart,
   CredentialsPart,
   InboundPart,
   PolicyPart,
@@ -91,6 +92,7 @@ export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): File
   const inboundKey = plans.inbound === "refused" ? null : plans.inbound;
 
   const upstreams: Record<string, UpstreamPart> = {};
+  const chains: Record<string, ChainPart> = {};
   const targets: Record<string, TargetPart> = {};
   for (const upstream of config.upstreams) {
     const id = fileUpstreamId(upstream.name);
@@ -100,7 +102,6 @@ export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): File
     const target = targetContent(`${id}#file`, upstream, config);
     targets[target.key] = keepPart<TargetPart>(previous?.targets[target.key], target, version);
     const content = upstreamContent(id, upstream, {
-      targets: [target.key],
       credentials: key,
       listener: listener === null
         ? null
@@ -108,6 +109,12 @@ export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): File
       options,
     });
     upstreams[id] = keepPart<UpstreamPart>(previous?.upstreams[id], content, version);
+    const resolver = {
+      targets: [target.key],
+      balancing: upstream.balancing,
+      outlier: outlierOf(upstream),
+    };
+    chains[id] = keepPart<ChainPart>(previous?.chains[id], { resolver }, version);
   }
   const { service, datacenter, defaultAction } = config;
   const { incoming, outgoing } = tlsDirections(config, file);
@@ -139,6 +146,7 @@ export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): File
       )
       : null,
     upstreams,
+    chains,
     targets,
   };
   return {
@@ -211,25 +219,16 @@ function upstreamContent(
   id: string,
   upstream: FileUpstream,
   from: {
-    readonly targets: readonly string[];
     readonly credentials: string | null;
     readonly listener: UpstreamPart["listener"];
     readonly options: FileSnapshotOptions;
   },
 ): Content<UpstreamPart> {
-  const { interval, baseEjection, maxEjection, ...counts } = upstream.outlier;
   return {
     id,
     name: upstream.name,
     bind: bindOf(upstream),
-    targets: from.targets,
-    balancing: upstream.balancing,
-    outlier: outlierPolicy({
-      ...defined(counts),
-      ...(interval !== undefined && { intervalMs: interval }),
-      ...(baseEjection !== undefined && { baseEjectionMs: baseEjection }),
-      ...(maxEjection !== undefined && { maxEjectionMs: maxEjection }),
-    }),
+    chain: id,
     maxConnections: upstream.maxConnections,
     maxPending: upstream.maxPending,
     idleTimeoutMs: upstream.idleTimeout ?? from.options.idleTimeoutMs,
@@ -237,6 +236,16 @@ function upstreamContent(
     credentials: from.credentials,
     listener: from.listener,
   };
+}
+
+function outlierOf({ outlier }: FileUpstream): OutlierPolicy {
+  const { interval, baseEjection, maxEjection, ...counts } = outlier;
+  return outlierPolicy({
+    ...defined(counts),
+    ...(interval !== undefined && { intervalMs: interval }),
+    ...(baseEjection !== undefined && { baseEjectionMs: baseEjection }),
+    ...(maxEjection !== undefined && { maxEjectionMs: maxEjection }),
+  });
 }
 
 function bindOf({ bind, socketMode }: FileUpstream): BindAddress {

@@ -176,26 +176,33 @@ const Upstream = v.strictObject({
   id: v.string(),
   name: v.string(),
   bind: BindAddress,
-  targets: Texts,
-  balancing: v.variant("kind", [
-    v.strictObject({ kind: v.picklist(["round_robin", "random", "maglev"]) }),
-    v.strictObject({ kind: v.literal("least_request"), choiceCount: Amount }),
-    v.strictObject({ kind: v.literal("ring_hash"), minimumSize: Amount, maximumSize: Amount }),
-  ]),
-  outlier: v.strictObject({
-    maxFailures: Amount,
-    enforcingPercent: Amount,
-    intervalMs: Amount,
-    baseEjectionMs: Amount,
-    maxEjectionMs: Amount,
-    maxEjectionPercent: Amount,
-  }),
+  chain: v.string(),
   maxConnections: Amount,
   maxPending: Amount,
   idleTimeoutMs: Amount,
   lifetimeMs: Amount,
   credentials: v.nullable(v.string()),
   listener: v.nullable(v.strictObject({ credentials: v.string(), handshakeTimeoutMs: Amount })),
+});
+
+const Chain = v.strictObject({
+  version: Version,
+  resolver: v.strictObject({
+    targets: Texts,
+    balancing: v.variant("kind", [
+      v.strictObject({ kind: v.picklist(["round_robin", "random", "maglev"]) }),
+      v.strictObject({ kind: v.literal("least_request"), choiceCount: Amount }),
+      v.strictObject({ kind: v.literal("ring_hash"), minimumSize: Amount, maximumSize: Amount }),
+    ]),
+    outlier: v.strictObject({
+      maxFailures: Amount,
+      enforcingPercent: Amount,
+      intervalMs: Amount,
+      baseEjectionMs: Amount,
+      maxEjectionMs: Amount,
+      maxEjectionPercent: Amount,
+    }),
+  }),
 });
 
 const Target = v.strictObject({
@@ -245,6 +252,7 @@ const SNAPSHOT = {
   tls: Tls,
   inbound: v.nullable(Inbound),
   upstreams: v.record(v.string(), Upstream),
+  chains: v.record(v.string(), Chain),
   targets: v.record(v.string(), Target),
 } satisfies { readonly [Part in keyof Snapshot]: v.GenericSchema<unknown, Snapshot[Part]> };
 

@@ -190,7 +190,7 @@ class WatchLoop<T> implements WatchHandle {
     try {
       const { link } = this.#deps;
       if (link.epoch !== this.#epoch) this.#cursor = undefined;
-      const epoch = this.#epoch = link.epoch;
+      this.#epoch = link.epoch;
       const waitMs = turn.mode === "long" ? this.#waitMs : NO_WAIT_MS;
       const timeoutMs = this.#cursor === undefined || turn.mode === "short"
         ? READ_TIMEOUT_MS
@@ -204,7 +204,7 @@ class WatchLoop<T> implements WatchHandle {
         signal: turn.signal,
       });
       if (this.#stop.signal.aborted) return;
-      this.#cursor = link.epoch === epoch ? this.#nextCursor(answer.cursor) : undefined;
+      this.#cursor = this.#nextCursor(answer.cursor);
       this.#succeeded(answer.value);
     } catch (error) {
       // A long poll that was ended for another watch: not a failure.

@@ -161,7 +161,7 @@ for (
       "agent_unreachable",
       /ended after/,
     ],
-    ["JSON that is cut off", { text: '{"web":[{"Sou' }, "agent_reply_invalid", /at byte 9 of 13/],
+    ["JSON that is cut off", { text: '{"web":[{"Sou' }, "agent_reply_invalid", /at byte 13 of 13/],
     ["what is no JSON", { text: "<html>" }, "agent_reply_invalid", /at byte 0 of 6/],
     ["wrong types", { json: { web: [{ Precedence: "9" }] } }, "agent_reply_invalid", /Precedence/],
     ["an empty body", { text: "" }, "agent_reply_invalid", /intentions for "web"/],

@@ -217,3 +217,38 @@ test("createAgent() keeps 40 upstreams within 6 connections and leaves none out"
   const second = script.asked.filter(({ path }) => path === "/v1/health/connect/s39")[1];
   assert.deepEqual([second?.query.get("index"), second?.query.get("wait")], ["3", "1ms"]);
 });
+
+test("ConnectionBudget lets calls that somebody waits for go before a watch's first turn", async () => {
+  const { budget } = budgetOf(1);
+  const order: string[] = [];
+  let end = () => {};
+  const running = budget.call("call", { run: () => new Promise<void>((resolve) => end = resolve) });
+  await settle();
+  const turn = budget.join().turn().then(({ release }) => (order.push("watch"), release()));
+  const call = budget.call("call", { run: () => Promise.resolve(order.push("call")) });
+  await settle();
+  end();
+  await Promise.all([running, turn, call]);
+  assert.deepEqual(order, ["call", "watch"]);
+  budget.close();
+});
+
+test("an agent's watches of what trust needs have long polls, however few connections there are", async () => {
+  await using client = await AgentClient.start(() => "hang", { connections: 1 });
+  const { agent } = client;
+  agent.watchRegistration("web-1", new Seen());
+  agent.watchLeaf("web", new Seen());
+  agent.watchRoots(new Seen());
+  agent.watchIntentions("web", new Seen());
+  agent.watchHealth({ service: "db", datacenter: "", filter: "" }, new Seen());
+  agent.watchMeshTls(new Seen());
+  await client.asked(5);
+  assert.deepEqual(Object.fromEntries(agent.watchStates().map(({ name, mode }) => [name, mode])), {
+    "health db": "short",
+    "intentions web": "long",
+    "leaf web": "long",
+    "mesh": "short",
+    "registration web-1": "long",
+    "roots": "long",
+  });
+});

@@ -1,0 +1,95 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ProxyError, silentLog, Stats } from "../../base/mod.ts";
+import { FakeClock } from "../../../test/kit/clock.ts";
+import { AgentLink } from "../http/link.ts";
+import { type PollAnswer, type PollRequest, startWatch } from "./blocking_query.ts";
+import { ConnectionBudget } from "./budget.ts";
+
+type Poll = (request: PollRequest<number>, link: AgentLink) => PollAnswer<number>;
+
+/** A watch whose questions `poll` answers at once, on a clock that the test moves. */
+function watch(poll: Poll): {
+  readonly clock: FakeClock;
+  readonly link: AgentLink;
+  /** The cursor of each question so far, and when it came. */
+  readonly asked: readonly { readonly cursor: string | undefined; readonly atMs: number }[];
+  readonly values: readonly number[];
+  stop(): void;
+} {
+  const clock = new FakeClock();
+  const stats = new Stats();
+  const link = new AgentLink();
+  const budget = new ConnectionBudget({ connections: 12, clock, log: silentLog, stats });
+  const asked: { cursor: string | undefined; atMs: number }[] = [];
+  const values: number[] = [];
+  const handle = startWatch<number>({
+    name: "numbers",
+    resource: "numbers",
+    critical: false,
+    dropped: true,
+    cursor: "index",
+    poll(request) {
+      asked.push({ cursor: request.cursor, atMs: clock.monotonic() });
+      return new Promise((resolve) => resolve(poll(request, link)));
+    },
+  }, {
+    sink: { onValue: (value) => values.push(value), onError: () => {} },
+    deps: { clock, random: () => 1, log: silentLog, stats, budget, link },
+  });
+  return { clock, link, asked, values, stop: () => (handle.stop(), budget.close()) };
+}
+
+test("startWatch() goes on from an index that did not move", async () => {
+  const watching = watch(() => ({ value: 1, cursor: "7" }));
+  await watching.clock.advance(0);
+  watching.stop();
+  const cursors = watching.asked.map(({ cursor }) => cursor);
+  assert.deepEqual(cursors.slice(0, 4), [undefined, "7", "7", "7"]);
+});
+
+test("startWatch() forgets its index when a connection broke while it paused", async () => {
+  let index = 1;
+  const watching = watch(() => ({ value: index, cursor: String(++index) }));
+  await watching.clock.advance(0);
+  const before = watching.asked.length;
+  assert.equal(watching.asked.at(-1)?.cursor, String(before), "a burst, and then a pause");
+  watching.link.lost();
+  await watching.clock.advance(3_000);
+  watching.stop();
+  assert.equal(watching.asked[before]?.cursor, undefined);
+  assert.equal(watching.asked[before]?.atMs, 3_000);
+});
+
+test("startWatch() forgets an index that came while a connection broke", async () => {
+  const watching = watch((_, link) => {
+    if (watching.asked.length === 2) link.lost();
+    return { value: watching.asked.length, cursor: "7" };
+  });
+  await watching.clock.advance(0);
+  watching.stop();
+  const cursors = watching.asked.map(({ cursor }) => cursor);
+  assert.deepEqual(cursors.slice(0, 4), [undefined, "7", undefined, "7"]);
+  assert.ok(watching.values.includes(2), "what it said is taken all the same");
+});
+
+for (
+  const [name, rounds, pauseMs] of [
+    ["one success", "ffff+f", 16_000],
+    ["one success and later another", "ffff+f+f", 32_000],
+    ["two successes in a row", "ffff++f", 1_000],
+  ] as const
+) {
+  test(`startWatch() pauses ${pauseMs} ms after ${name}`, async () => {
+    const watching = watch(() => {
+      if (rounds[watching.asked.length - 1] !== "+") {
+        throw new ProxyError("agent_failed", "Cannot read numbers: 500");
+      }
+      return { value: 1, cursor: "7" };
+    });
+    await watching.clock.advance(120_000);
+    watching.stop();
+    const [failed, next] = watching.asked.slice(rounds.length - 1);
+    assert.equal((next?.atMs ?? 0) - (failed?.atMs ?? 0), pauseMs);
+  });
+}

@@ -27,6 +27,16 @@ export function notKnown(key: string, known: readonly string[]): string {
   return `is not known here; ${hint}`;
 }
 
+type Defined<T> =
+  & { [K in keyof T as undefined extends T[K] ? never : K]: T[K] }
+  & { [K in keyof T as undefined extends T[K] ? K : never]?: Exclude<T[K], undefined> };
+
+/** Without the members that are `undefined`. */
+export function defined<T extends object>(values: T): Defined<T> {
+  const entries = Object.entries(values).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(entries) as Defined<T>;
+}
+
 /** Any text but the empty one. */
 export function text(): v.GenericSchema<string> {
   return v.pipe(

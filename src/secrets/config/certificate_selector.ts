@@ -7,7 +7,7 @@
 import * as v from "valibot";
 import { anyOf, checked, list, message, type Reader } from "../envoy/message.ts";
 import { DEFAULT_ON_DEMAND_RULES, type OnDemandPlan, type SecretRef } from "../plan.ts";
-import { text } from "../values.ts";
+import { defined, text } from "../values.ts";
 import { configSource } from "./config_source.ts";
 import type { Reading } from "./tls_context.ts";
 
@@ -18,21 +18,17 @@ export type CertificateSelector =
 
 const EXTENSIONS = "envoy.extensions.transport_sockets.tls.";
 
-type Mapper =
-  | { readonly kind: "sni"; readonly defaultName: string | undefined }
-  | { readonly kind: "static"; readonly name: string };
+/** The one name that is asked for, or the one for clients that name nobody. */
+type Mapper = { readonly name: string } | { readonly defaultName?: string };
 
 const MAPPER = message({
   name: text(),
   typedConfig: anyOf<Mapper>({
     [`${EXTENSIONS}cert_mappers.sni.v3.SNI`]: checked(
-      message({ defaultValue: v.optional(text()) }),
-      ({ defaultValue }) => ({ kind: "sni", defaultName: defaultValue }),
+      message({ defaultValue: v.exactOptional(text()) }),
+      ({ defaultValue: defaultName }) => defined({ defaultName }),
     ),
-    [`${EXTENSIONS}cert_mappers.static_name.v3.StaticName`]: checked(
-      message({ name: text() }),
-      ({ name }) => ({ kind: "static", name }),
-    ),
+    [`${EXTENSIONS}cert_mappers.static_name.v3.StaticName`]: message({ name: text() }),
   }),
 });
 
@@ -49,12 +45,9 @@ export function certificateSelector(reading: Reading): Reader<CertificateSelecto
   return checked(fields, ({ typedConfig }, report): CertificateSelector | undefined => {
     const { configSource: { source, initialFetchTimeoutMs }, prefetchSecretNames } = typedConfig;
     const mapper = typedConfig.certificateMapper.typedConfig;
-    if (mapper.kind === "static") {
-      const { name } = mapper;
-      return {
-        kind: "certificate",
-        ref: { type: "certificate", name, source, initialFetchTimeoutMs },
-      };
+    if ("name" in mapper) {
+      const ref: SecretRef = { type: "certificate", ...mapper, source, initialFetchTimeoutMs };
+      return { kind: "certificate", ref };
     }
     if (source.kind !== "sds") {
       return report(
@@ -62,14 +55,10 @@ export function certificateSelector(reading: Reading): Reader<CertificateSelecto
         "must be api_config_source: a file holds one secret of one name",
       );
     }
+    const rules = DEFAULT_ON_DEMAND_RULES;
     return {
       kind: "on_demand",
-      plan: {
-        source,
-        rules: DEFAULT_ON_DEMAND_RULES,
-        prefetch: prefetchSecretNames,
-        ...(mapper.defaultName !== undefined && { defaultName: mapper.defaultName }),
-      },
+      plan: { source, rules, prefetch: prefetchSecretNames, ...mapper },
     };
   });
 }

@@ -6,16 +6,7 @@
 
 import * as v from "valibot";
 import { watchedDirectory } from "../envoy/data_source.ts";
-import {
-  checked,
-  choice,
-  flag,
-  list,
-  message,
-  oneOf,
-  type Reader,
-  type Report,
-} from "../envoy/message.ts";
+import { checked, choice, flag, list, message, type Reader } from "../envoy/message.ts";
 import {
   INITIAL_FETCH_TIMEOUT_MS,
   type SdsApi,
@@ -24,87 +15,71 @@ import {
 } from "../plan.ts";
 import type { SecretType } from "../secret.ts";
 import type { SecretSpec } from "../spec.ts";
-import { duration, text } from "../values.ts";
-import type { Reading } from "./tls_context.ts";
+import { text } from "../values.ts";
 import { grpcService } from "./grpc_service.ts";
+import { TIMEOUT_ENTRIES } from "./sources.ts";
+import type { Reading } from "./tls_context.ts";
 
 export interface ConfigSource {
   readonly source: SecretSource;
   readonly initialFetchTimeoutMs: number;
 }
 
-const VERSIONS = [
-  { name: "AUTO", number: 0, value: "auto" },
-  { name: "V2", number: 1, value: "v2" },
-  { name: "V3", number: 2, value: "v3" },
-] as const;
-
 /** Envoy's current release takes V3 only; where nothing is said, nothing else is meant. */
 function apiVersion(): Reader<"v3"> {
   return checked(
-    choice([...VERSIONS]),
-    (version, report) => version === "v2" ? report([], "must be V3: V2 is gone") : "v3",
+    choice({ AUTO: [0, true], V2: [1, false], V3: [2, true] }),
+    (known, report) => known ? "v3" : report([], "must be V3: V2 is gone"),
   );
 }
 
-const API_TYPES = [
-  { name: "DEPRECATED_AND_UNAVAILABLE_DO_NOT_USE", number: 0, value: "it is deprecated" },
-  { name: "REST", number: 1, value: "secrets come over gRPC only" },
-  { name: "GRPC", number: 2, value: "sotw" },
-  { name: "DELTA_GRPC", number: 3, value: "delta" },
-  { name: "AGGREGATED_GRPC", number: 5, value: "there is no aggregated stream" },
-  { name: "AGGREGATED_DELTA_GRPC", number: 6, value: "there is no aggregated stream" },
-] as const;
+/** Which is asked for, or why it cannot be. */
+const API_TYPES: Reader<string> = choice({
+  DEPRECATED_AND_UNAVAILABLE_DO_NOT_USE: [0, "it is deprecated"],
+  REST: [1, "secrets come over gRPC only"],
+  GRPC: [2, "sotw"],
+  DELTA_GRPC: [3, "delta"],
+  AGGREGATED_GRPC: [5, "there is no aggregated stream"],
+  AGGREGATED_DELTA_GRPC: [6, "there is no aggregated stream"],
+});
 
-function apiType(): Reader<SdsApi> {
-  return checked(choice([...API_TYPES]), (found, report): SdsApi | undefined => {
-    if (found === "sotw" || found === "delta") return found;
-    return report([], `must be GRPC or DELTA_GRPC: ${found}`);
-  });
-}
+const API_TYPE: Reader<SdsApi> = checked(API_TYPES, (found, report) => {
+  if (found === "sotw" || found === "delta") return found;
+  return report([], `must be GRPC or DELTA_GRPC: ${found}`);
+});
 
 export function configSource(reading: Reading): Reader<ConfigSource> {
   const fields = message({
-    path: v.optional(text()),
-    pathConfigSource: v.optional(message({
+    path: v.exactOptional(text()),
+    pathConfigSource: v.exactOptional(message({
       path: text(),
-      watchedDirectory: v.optional(watchedDirectory({ allowFiles: true })),
+      watchedDirectory: v.exactOptional(watchedDirectory({ allowFiles: true })),
     })),
-    apiConfigSource: v.optional(apiConfigSource(reading)),
-    initialFetchTimeout: v.optional(duration(0)),
-    resourceApiVersion: v.optional(apiVersion()),
+    apiConfigSource: v.exactOptional(apiConfigSource(reading)),
+    ...TIMEOUT_ENTRIES,
+    resourceApiVersion: v.exactOptional(apiVersion()),
   }, {
+    oneOf: ["pathConfigSource", "apiConfigSource", "path"],
     refused: {
       ads: "cannot be honoured: there is no aggregated stream here; use api_config_source",
       self: "cannot be honoured: there is no stream that this came from",
       authorities: "cannot be honoured: secrets are named without authorities",
     },
   });
-  return checked(fields, (found, report): ConfigSource | undefined => {
-    const given = oneOf(found, ["pathConfigSource", "apiConfigSource", "path"]);
-    if (typeof given === "string") return report([], given);
-    const { initialFetchTimeout, pathConfigSource, path, apiConfigSource } = found;
-    const initialFetchTimeoutMs = initialFetchTimeout ?? INITIAL_FETCH_TIMEOUT_MS;
-    if (apiConfigSource) return { source: apiConfigSource, initialFetchTimeoutMs };
-    const directory = pathConfigSource?.watchedDirectory;
-    return {
-      source: {
-        kind: "secret_file",
-        path: pathConfigSource?.path ?? path ?? "",
-        ...(directory && { watchedDirectory: directory }),
-      },
-      initialFetchTimeoutMs,
-    };
+  return checked(fields, (found): ConfigSource => {
+    const { initialFetchTimeout: initialFetchTimeoutMs, path = "" } = found;
+    const file = { kind: "secret_file", path, ...found.pathConfigSource } as const;
+    return { source: found.apiConfigSource ?? file, initialFetchTimeoutMs };
   });
 }
 
 function apiConfigSource(reading: Reading): Reader<SecretSource> {
   const fields = message({
-    apiType: apiType(),
-    transportApiVersion: v.optional(apiVersion()),
+    apiType: API_TYPE,
+    transportApiVersion: v.exactOptional(apiVersion()),
     grpcServices: list(grpcService(reading), 1),
-    setNodeOnFirstMessageOnly: v.optional(flag()),
-    rateLimitSettings: v.optional(v.unknown()),
+    setNodeOnFirstMessageOnly: v.exactOptional(flag()),
+    rateLimitSettings: v.exactOptional(v.unknown()),
   }, {
     refused: {
       clusterNames: "is for REST, which is not spoken; use grpc_services",
@@ -125,23 +100,17 @@ function apiConfigSource(reading: Reading): Reader<SecretSource> {
 
 /** A secret by name: from a source, or of those that the configuration has itself. */
 export function sdsSecretConfig(reading: Reading, type: SecretType): Reader<SecretRef> {
-  const fields = message({ name: text(), sdsConfig: v.optional(configSource(reading)) });
+  const fields = message({ name: text(), sdsConfig: v.exactOptional(configSource(reading)) });
   return checked(fields, ({ name, sdsConfig }, report): SecretRef | undefined => {
     if (sdsConfig) return { type, name, ...sdsConfig };
-    return staticRef(name, { type, reading, report });
+    const named = reading.staticSecrets.filter((secret) => secret.name === name);
+    const found = named.find(({ spec }) => spec.type === type);
+    if (found) return inlineRef(name, found.spec);
+    const fact = named.length > 0
+      ? `which is no ${type}`
+      : "which is no static secret, and has no sds_config";
+    return report(["name"], `names "${name}", ${fact}`);
   });
-}
-
-function staticRef(
-  name: string,
-  options: { readonly type: SecretType; readonly reading: Reading; readonly report: Report },
-): SecretRef | undefined {
-  const { type, reading: { staticSecrets }, report } = options;
-  const found = staticSecrets.find((secret) => secret.name === name && secret.spec.type === type);
-  if (found) return inlineRef(name, found.spec);
-  const other = staticSecrets.some((secret) => secret.name === name);
-  const fact = other ? `which is no ${type}` : "which is no static secret, and has no sds_config";
-  return report(["name"], `names "${name}", ${fact}`);
 }
 
 /** What the configuration says itself is read once, as in Envoy, unless it says what to watch. */

@@ -6,10 +6,11 @@
 
 import * as v from "valibot";
 import { tlsCertificate } from "../envoy/tls_certificate.ts";
-import { checked, list, message, oneOf, type Reader, type Report } from "../envoy/message.ts";
+import { checked, list, message, type Reader, type Report } from "../envoy/message.ts";
 import { validationContext } from "../envoy/validation_context.ts";
 import type { SecretRef, TlsParameters, ValidationRef } from "../plan.ts";
 import type { ValidationSpec } from "../spec.ts";
+import { defined } from "../values.ts";
 import { type CertificateSelector, certificateSelector } from "./certificate_selector.ts";
 import { inlineRef, sdsSecretConfig } from "./config_source.ts";
 import type { Reading } from "./tls_context.ts";
@@ -30,26 +31,32 @@ export interface CommonContext {
 export function commonContext(reading: Reading): Reader<CommonContext> {
   const provider = "cannot be honoured: give certificates and roots themselves, or SDS";
   const here = { allowFiles: true };
+  const roots = sdsSecretConfig(reading, "validation");
   const fields = message({
-    tlsParams: v.optional(envoyParameters(reading)),
+    tlsParams: v.exactOptional(envoyParameters(reading)),
     tlsCertificates: list(tlsCertificate(here), CERTIFICATES_LIMIT),
     tlsCertificateSdsSecretConfigs: list(
       sdsSecretConfig(reading, "certificate"),
       CERTIFICATES_LIMIT,
     ),
-    validationContext: v.optional(validationContext(here)),
-    validationContextSdsSecretConfig: v.optional(sdsSecretConfig(reading, "validation")),
-    combinedValidationContext: v.optional(message({
+    validationContext: v.exactOptional(validationContext(here)),
+    validationContextSdsSecretConfig: v.exactOptional(roots),
+    combinedValidationContext: v.exactOptional(message({
       defaultValidationContext: validationContext(here),
-      validationContextSdsSecretConfig: sdsSecretConfig(reading, "validation"),
+      validationContextSdsSecretConfig: roots,
     }, {
       refused: {
         validationContextCertificateProvider: provider,
         validationContextCertificateProviderInstance: provider,
       },
     })),
-    customTlsCertificateSelector: v.optional(certificateSelector(reading)),
+    customTlsCertificateSelector: v.exactOptional(certificateSelector(reading)),
   }, {
+    atMostOne: [
+      "validationContext",
+      "validationContextSdsSecretConfig",
+      "combinedValidationContext",
+    ],
     refused: {
       alpnProtocols: "cannot be honoured: no protocol is negotiated; leave it out",
       customHandshaker: "cannot be honoured: no extension is loaded here",
@@ -62,57 +69,32 @@ export function commonContext(reading: Reading): Reader<CommonContext> {
     },
   });
   return checked(fields, (found, report): CommonContext => {
-    const { tlsCertificates, tlsCertificateSdsSecretConfigs, customTlsCertificateSelector } = found;
-    const fromSds = tlsCertificateSdsSecretConfigs;
+    const { tlsCertificates, customTlsCertificateSelector: selector } = found;
+    const fromSds = found.tlsCertificateSdsSecretConfigs;
     if (tlsCertificates.length > 0 && fromSds.length > 0) {
       reading.warn("tls_certificate_sds_secret_configs are not used beside tls_certificates");
     }
-    const selector = customTlsCertificateSelector;
     const given = tlsCertificates.length > 0
       ? tlsCertificates.map((spec) => inlineRef(nameOf(spec.chain ?? spec.pkcs12), spec))
       : fromSds;
     if (selector && given.length > 0) {
       report(["custom_tls_certificate_selector"], "cannot be beside certificates of other kinds");
     }
+    const combined = found.combinedValidationContext;
+    const secret = (combined ?? found).validationContextSdsSecretConfig;
+    const defaults = combined?.defaultValidationContext;
     return {
       certificates: selector?.kind === "certificate" ? [selector.ref] : given,
-      validation: trustOf(found, report),
+      validation: secret
+        ? { secret, ...defined({ defaults }) }
+        : trustOf(found.validationContext, report),
       tls: found.tlsParams?.tls,
       selector,
     };
   });
 }
 
-function trustOf(
-  found: {
-    readonly validationContext?: ValidationSpec | undefined;
-    readonly validationContextSdsSecretConfig?: SecretRef | undefined;
-    readonly combinedValidationContext?: {
-      readonly defaultValidationContext: ValidationSpec;
-      readonly validationContextSdsSecretConfig: SecretRef;
-    } | undefined;
-  },
-  report: Report,
-): Trust {
-  const kinds = oneOf(found, [
-    "validationContext",
-    "validationContextSdsSecretConfig",
-    "combinedValidationContext",
-  ]);
-  if (typeof kinds === "string") {
-    if (kinds.startsWith("has ")) report([], kinds);
-    return null;
-  }
-  const { validationContext: spec, combinedValidationContext: combined } = found;
-  if (combined) {
-    return {
-      secret: combined.validationContextSdsSecretConfig,
-      defaults: combined.defaultValidationContext,
-    };
-  }
-  if (found.validationContextSdsSecretConfig) {
-    return { secret: found.validationContextSdsSecretConfig };
-  }
+function trustOf(spec: ValidationSpec | undefined, report: Report): Trust {
   if (!spec) return null;
   if (decides(spec)) return { secret: inlineRef(nameOf(spec.trustedCa), spec) };
   // Matchers and lists without roots would seem to check something and would not.

@@ -12,14 +12,13 @@ import {
   checked,
   choice,
   flag,
-  follow,
   isRecord,
   message,
   number,
   type Reader,
-  reader,
 } from "../envoy/message.ts";
 import type { ValidationRef } from "../plan.ts";
+import { defined } from "../values.ts";
 import type { Reading, TlsForm } from "./tls_context.ts";
 import { commonContext } from "./envoy_common.ts";
 
@@ -45,23 +44,18 @@ export function envoyForm(reading: Reading): Reader<TlsForm> {
   const typed = anyOf({ [TYPES + own]: bare });
   const socket = transportSocket(typed);
   const wrapped = checked(message({ transportSocket: socket }), (found) => found.transportSocket);
-  return reader((value, report) => {
+  return v.lazy((value) => {
     const has = (...keys: string[]) =>
       isRecord(value) && keys.some((key) => Object.hasOwn(value, key));
-    const schema = has("transport_socket", "transportSocket")
-      ? wrapped
-      : has("typed_config", "typedConfig")
-      ? socket
-      : has("@type")
-      ? typed
-      : bare;
-    return follow(schema, value, { report });
+    if (has("transport_socket", "transportSocket")) return wrapped;
+    if (has("typed_config", "typedConfig")) return socket;
+    return has("@type") ? typed : bare;
   });
 }
 
 function transportSocket<T>(typed: Reader<T>): Reader<T> {
   const fields = message({
-    name: v.optional(v.picklist(SOCKET_NAMES, "must be envoy.transport_sockets.tls")),
+    name: v.exactOptional(v.picklist(SOCKET_NAMES, "must be envoy.transport_sockets.tls")),
     typedConfig: typed,
   });
   // Valibot cannot see that a required field of a generic schema is there.
@@ -73,13 +67,12 @@ function downstreamContext(reading: Reading): Reader<TlsForm> {
   const fields = message({
     commonTlsContext: commonContext(reading),
     requireClientCertificate: v.optional(flag(), false),
-    disableStatelessSessionResumption: v.optional(flag()),
-    disableStatefulSessionResumption: v.optional(flag()),
-    ocspStaplePolicy: v.optional(choice([
-      { name: "LENIENT_STAPLING", number: 0, value: "lenient" },
-      { name: "STRICT_STAPLING", number: 1, value: "strict" },
-      { name: "MUST_STAPLE", number: 2, value: "must" },
-    ])),
+    disableStatelessSessionResumption: v.exactOptional(flag()),
+    disableStatefulSessionResumption: v.exactOptional(flag()),
+    ocspStaplePolicy: v.optional(
+      choice({ LENIENT_STAPLING: [0, true], STRICT_STAPLING: [1, false], MUST_STAPLE: [2, false] }),
+      "LENIENT_STAPLING",
+    ),
   }, {
     refused: {
       sessionTicketKeys: own,
@@ -93,7 +86,7 @@ function downstreamContext(reading: Reading): Reader<TlsForm> {
   return checked(fields, (found, report): TlsForm | undefined => {
     const { certificates, validation, tls, selector } = found.commonTlsContext;
     const required = found.requireClientCertificate;
-    if (found.ocspStaplePolicy && found.ocspStaplePolicy !== "lenient") {
+    if (!found.ocspStaplePolicy) {
       report(["ocsp_staple_policy"], "cannot be honoured: only LENIENT_STAPLING is known");
     }
     if (found.disableStatelessSessionResumption || found.disableStatefulSessionResumption) {
@@ -121,7 +114,7 @@ function downstreamContext(reading: Reading): Reader<TlsForm> {
         // Its SPIFFE validator demands one, too; whether that is what comes is not known yet.
         ...(!always && trust && trust.secret.source.kind !== "spec" && { requireForSpiffe: true }),
         onDemand,
-        ...(tls && { tls }),
+        ...defined({ tls }),
       },
     };
   });
@@ -131,10 +124,12 @@ function upstreamContext(reading: Reading): Reader<TlsForm> {
   const sanFix = "cannot be honoured: give sni and match_typed_subject_alt_names";
   const fields = message({
     commonTlsContext: commonContext(reading),
-    sni: v.optional(v.pipe(v.string("must be a text"), v.maxLength(255, "is longer than 255"))),
+    sni: v.exactOptional(
+      v.pipe(v.string("must be a text"), v.maxLength(255, "is longer than 255")),
+    ),
     // Of the client's cache, whose size is our own.
-    maxSessionKeys: v.optional(number(0, 4_294_967_295)),
-    enforceRsaKeyUsage: v.optional(
+    maxSessionKeys: v.exactOptional(number(0, 4_294_967_295)),
+    enforceRsaKeyUsage: v.exactOptional(
       v.literal(true, "must be true: the usage of keys is always enforced"),
     ),
   }, {
@@ -169,7 +164,7 @@ function upstreamContext(reading: Reading): Reader<TlsForm> {
         validation,
         requireClientCertificate: true,
         onDemand: null,
-        ...(tls && { tls }),
+        ...defined({ tls }),
       },
       ...(sni && { sni }),
     };

@@ -5,116 +5,111 @@
  */
 
 import * as v from "valibot";
-import { flag, message, type Reader, reader, type Report } from "../envoy/message.ts";
-import { INITIAL_FETCH_TIMEOUT_MS, type SecretRef } from "../plan.ts";
+import { fieldsOf, flag, follow, type Reader, reader, type Report } from "../envoy/message.ts";
+import { pairSpec } from "../envoy/tls_certificate.ts";
+import type { SecretRef } from "../plan.ts";
 import type { CertificateSpec, DataSource, WatchedDirectory } from "../spec.ts";
-import { text } from "../values.ts";
-import { TIMEOUT_ENTRIES } from "./sources.ts";
-
-export const DIRECTORY_ENTRIES = { watchedDirectory: v.optional(directory()) };
+import { defined, text } from "../values.ts";
+import { specRef, TIMEOUT_ENTRIES } from "./sources.ts";
 
 export const PAIR_ENTRIES = {
-  cert: v.optional(text()),
-  key: v.optional(text()),
-  pkcs12: v.optional(text()),
-  keyPassword: v.optional(v.pipe(v.string("must be a text"), v.maxLength(4_096, "is too long"))),
-  keyPasswordFile: v.optional(text()),
-  ocspStaple: v.optional(text()),
+  cert: v.exactOptional(text()),
+  key: v.exactOptional(text()),
+  pkcs12: v.exactOptional(text()),
+  keyPassword: v.exactOptional(
+    v.pipe(v.string("must be a text"), v.maxLength(4_096, "is too long")),
+  ),
+  keyPasswordFile: v.exactOptional(text()),
+  ocspStaple: v.exactOptional(text()),
 };
 
-/** Envoy's file with one `Secret`, in place of the files themselves. */
-export const SECRET_FILE_ENTRIES = { secretFile: v.optional(text()), name: v.optional(text()) };
-
-export const FILE_CERTIFICATE_ENTRIES = {
-  ...PAIR_ENTRIES,
-  ...SECRET_FILE_ENTRIES,
-  ...DIRECTORY_ENTRIES,
+/** Envoy's file with one `Secret`, in place of the files themselves, and what both may have besides. */
+export const SECRET_FILE_ENTRIES = {
+  secretFile: v.exactOptional(text()),
+  name: v.exactOptional(text()),
+  watchedDirectory: v.exactOptional(directory()),
   ...TIMEOUT_ENTRIES,
 };
 
-type Fields = v.InferOutput<v.ObjectSchema<typeof FILE_CERTIFICATE_ENTRIES, undefined>>;
+export const FILE_CERTIFICATE_ENTRIES = { ...PAIR_ENTRIES, ...SECRET_FILE_ENTRIES };
+
+type Output<T extends v.ObjectEntries> = v.InferOutput<v.ObjectSchema<T, undefined>>;
+
+/** Does it say anything of a certificate? */
+export function saysPair(found: object): boolean {
+  return Object.keys(found).some((field) => Object.hasOwn(PAIR_ENTRIES, field));
+}
 
 /** Reports what does not go together. */
-export function fileCertificateRef(found: Fields, report: Report): SecretRef | undefined {
-  const { cert, key, pkcs12, keyPassword, keyPasswordFile, ocspStaple, secretFile } = found;
-  const initialFetchTimeoutMs = found.initialFetchTimeout ?? INITIAL_FETCH_TIMEOUT_MS;
-  if (secretFile !== undefined) {
-    for (const [field, value] of Object.entries(found)) {
-      if (value !== undefined && Object.hasOwn(PAIR_ENTRIES, field)) {
-        report([field], "cannot be beside secretFile, which names the files itself");
-      }
-    }
-    return secretFileRef({ ...found, secretFile }, "certificate");
-  }
-  if (found.name !== undefined) report(["name"], "goes with secretFile only");
-  if (pkcs12 !== undefined) {
-    if (cert !== undefined) report(["cert"], "cannot be beside pkcs12, which has one");
-    if (key !== undefined) report(["key"], "cannot be beside pkcs12, which has one");
-  } else {
-    if (cert === undefined) report(["cert"], "is missing; or pkcs12, or secretFile");
-    if (key === undefined) report(["key"], "is missing");
-  }
+export function fileCertificateRef(
+  found: Output<typeof FILE_CERTIFICATE_ENTRIES>,
+  report: Report,
+): SecretRef {
+  const { cert, pkcs12, initialFetchTimeout } = found;
+  const taken = { type: "certificate", beside: PAIR_ENTRIES, whose: "files" } as const;
+  return secretFileRef(found, taken, report) ??
+    specRef(cert ?? pkcs12 ?? "", fileCertificate(found, report), initialFetchTimeout);
+}
+
+/** Reports what does not go together. */
+export function fileCertificate(
+  found: Output<typeof PAIR_ENTRIES> & { readonly watchedDirectory?: WatchedDirectory },
+  report: Report,
+): CertificateSpec {
+  const { cert, key, pkcs12, keyPassword, keyPasswordFile, ocspStaple, watchedDirectory } = found;
   if (keyPassword !== undefined && keyPasswordFile !== undefined) {
     report(["keyPassword"], "cannot be beside keyPasswordFile");
   }
-  const password = passwordSource(keyPassword, keyPasswordFile);
-  const spec: CertificateSpec = {
-    type: "certificate",
-    ...(cert !== undefined && { chain: fileSource(cert) }),
-    ...(key !== undefined && { key: fileSource(key) }),
-    ...(pkcs12 !== undefined && { pkcs12: fileSource(pkcs12) }),
-    ...(password && { password }),
-    ...(ocspStaple !== undefined && { ocspStaple: fileSource(ocspStaple) }),
-    ...(found.watchedDirectory && { watchedDirectory: found.watchedDirectory }),
-  };
-  return {
-    type: "certificate",
-    name: cert ?? pkcs12 ?? "",
-    source: { kind: "spec", spec, watch: true },
-    initialFetchTimeoutMs,
-  };
+  const password: DataSource | undefined = keyPassword === undefined
+    ? fileSource(keyPasswordFile)
+    : { kind: "inline", bytes: new TextEncoder().encode(keyPassword) };
+  const pair = defined({
+    chain: fileSource(cert),
+    key: fileSource(key),
+    pkcs12: fileSource(pkcs12),
+    password,
+    ocspStaple: fileSource(ocspStaple),
+    watchedDirectory,
+  });
+  return pairSpec(pair, { chain: "cert", key: "key", or: "pkcs12, or secretFile" }, report);
 }
 
-/** A secret of Envoy's file; without a name it takes what is there. */
+/** A secret of Envoy's file, where one is named; without a name it takes what is there. */
 export function secretFileRef(
-  found: {
-    readonly secretFile: string;
-    readonly name?: string | undefined;
-    readonly watchedDirectory?: WatchedDirectory | undefined;
-    readonly initialFetchTimeout?: number | undefined;
+  found: Output<typeof SECRET_FILE_ENTRIES>,
+  { type, beside, whose }: {
+    readonly type: SecretRef["type"];
+    /** Fields for which it leaves no room. */
+    readonly beside: object;
+    readonly whose: "files" | "roots";
   },
-  type: SecretRef["type"],
-): SecretRef {
-  const { secretFile: path, watchedDirectory } = found;
-  return {
-    type,
-    name: found.name ?? "",
-    source: { kind: "secret_file", path, ...(watchedDirectory && { watchedDirectory }) },
-    initialFetchTimeoutMs: found.initialFetchTimeout ?? INITIAL_FETCH_TIMEOUT_MS,
-  };
+  report: Report,
+): SecretRef | undefined {
+  const { secretFile: path, name, initialFetchTimeout: initialFetchTimeoutMs } = found;
+  if (path === undefined) {
+    return name === undefined ? undefined : report(["name"], "goes with secretFile only");
+  }
+  for (const field of Object.keys(found)) {
+    if (!Object.hasOwn(beside, field)) continue;
+    report([field], `cannot be beside secretFile, which names the ${whose} itself`);
+  }
+  const directory = defined({ watchedDirectory: found.watchedDirectory });
+  const source = { kind: "secret_file", path, ...directory } as const;
+  return { type, name: name ?? "", source, initialFetchTimeoutMs };
 }
 
-export function fileSource(path: string): DataSource {
-  return { kind: "file", path };
-}
-
-function passwordSource(
-  password: string | undefined,
-  path: string | undefined,
-): DataSource | undefined {
-  if (path !== undefined) return fileSource(path);
-  if (password === undefined) return undefined;
-  return { kind: "inline", bytes: new TextEncoder().encode(password) };
+export function fileSource(path: string): DataSource;
+export function fileSource(path: string | undefined): DataSource | undefined;
+export function fileSource(path: string | undefined): DataSource | undefined {
+  return path === undefined ? undefined : { kind: "file", path };
 }
 
 function directory(): Reader<WatchedDirectory> {
-  const fields = message({ path: text(), watchModify: v.optional(flag(), false) }, {
-    names: "camelCase",
-  });
+  const fields = fieldsOf({ path: text(), watchModify: v.optional(flag(), false) });
   return reader((value, report) => {
-    const wanted = typeof value === "string" ? { path: value } : value;
-    const result = v.safeParse(fields, wanted);
-    if (result.success) return result.output;
-    return report([], `must be a directory, or { "path", "watchModify" }`);
+    const found = follow(fields, typeof value === "string" ? { path: value } : value, () => {
+      return undefined;
+    });
+    return found ?? report([], 'must be a directory, or { "path", "watchModify" }');
   });
 }

@@ -5,9 +5,11 @@
  */
 
 import * as v from "valibot";
-import { NO_RULES, type PeerRules, type SanMatcher } from "../../identity/mod.ts";
-import { sanMatcher } from "../envoy/matchers.ts";
+import { NO_RULES, type PeerRules, type SanMatcher, type SanType } from "../../identity/mod.ts";
+import { MATCHER_ENTRIES, matcherOf, OID, sanMatcher, sanMatcherOf } from "../envoy/matchers.ts";
 import {
+  checked,
+  fieldsOf,
   flag,
   isRecord,
   list,
@@ -17,16 +19,11 @@ import {
   type Report,
 } from "../envoy/message.ts";
 import { certificateHash, spkiPin } from "../envoy/validation_context.ts";
-import { INITIAL_FETCH_TIMEOUT_MS, type SecretRef, type ValidationRef } from "../plan.ts";
+import type { SecretRef, ValidationRef } from "../plan.ts";
 import type { ValidationSpec } from "../spec.ts";
-import { type Path, problemOf, text } from "../values.ts";
-import {
-  DIRECTORY_ENTRIES,
-  fileSource,
-  SECRET_FILE_ENTRIES,
-  secretFileRef,
-} from "./file_certificate.ts";
-import { TIMEOUT_ENTRIES } from "./sources.ts";
+import { defined, text } from "../values.ts";
+import { fileSource, SECRET_FILE_ENTRIES, secretFileRef } from "./file_certificate.ts";
+import { specRef } from "./sources.ts";
 
 const LIST_LIMIT = 1_000;
 
@@ -36,57 +33,46 @@ export const RULE_ENTRIES = {
   matchTypedSubjectAltNames: list(sanMatcher(), LIST_LIMIT),
   spkiPins: list(spkiPin(), LIST_LIMIT),
   certificateHashes: list(certificateHash(), LIST_LIMIT),
-  crl: v.optional(text()),
-  maxDepth: v.optional(number(0, 100)),
-  allowExpired: v.optional(flag()),
-  onlyLeafCrl: v.optional(flag()),
-  acceptUntrusted: v.optional(flag()),
+  crl: v.exactOptional(text()),
+  maxDepth: v.optional(number(0, 100), NO_RULES.maxDepth),
+  allowExpired: v.optional(flag(), false),
+  onlyLeafCrl: v.optional(flag(), false),
+  acceptUntrusted: v.optional(flag(), false),
 };
 
-export type RuleFields = v.InferOutput<v.ObjectSchema<typeof RULE_ENTRIES, undefined>>;
-
-export const ROOT_ENTRIES = {
-  ca: v.optional(text()),
-  trustBundles: v.optional(text()),
-  systemRoots: v.optional(flag()),
+const ROOT_ENTRIES = {
+  ca: v.exactOptional(text()),
+  trustBundles: v.exactOptional(text()),
+  systemRoots: v.exactOptional(flag()),
 };
 
 export const FILE_VALIDATION_ENTRIES = {
   ...ROOT_ENTRIES,
   ...RULE_ENTRIES,
   ...SECRET_FILE_ENTRIES,
-  ...DIRECTORY_ENTRIES,
-  ...TIMEOUT_ENTRIES,
 };
 
-type FileFields = v.InferOutput<v.ObjectSchema<typeof FILE_VALIDATION_ENTRIES, undefined>>;
+type Output<T extends v.ObjectEntries> = v.InferOutput<v.ObjectSchema<T, undefined>>;
+type RuleFields = Output<typeof RULE_ENTRIES>;
 
 /** Reports what does not go together. */
-export function fileValidationRef(found: FileFields, report: Report): ValidationRef | undefined {
-  const { ca, trustBundles, systemRoots = false, secretFile, watchedDirectory } = found;
-  if (secretFile !== undefined) {
-    for (const field of ["ca", "trustBundles", "systemRoots"] as const) {
-      if (found[field] !== undefined) {
-        report([field], "cannot be beside secretFile, which names the roots itself");
-      }
-    }
-    return withRules(secretFileRef({ ...found, secretFile }, "validation"), found);
-  }
-  if (found.name !== undefined) report(["name"], "goes with secretFile only");
+export function fileValidationRef(
+  found: Output<typeof FILE_VALIDATION_ENTRIES>,
+  report: Report,
+): ValidationRef | undefined {
+  const { ca, trustBundles, systemRoots = false, watchedDirectory } = found;
+  const taken = { type: "validation", beside: ROOT_ENTRIES, whose: "roots" } as const;
+  const secret = secretFileRef(found, taken, report);
+  if (secret) return withRules(secret, found);
   if (trustBundles !== undefined && (ca !== undefined || systemRoots)) {
     report(["trustBundles"], "cannot be beside other roots");
   }
-  const rules = rulesOf(found);
+  const bundles = fileSource(trustBundles);
   const spec: ValidationSpec = {
-    type: "validation",
-    ...(ca !== undefined && { trustedCa: fileSource(ca) }),
+    ...rulesSpec(found),
     systemRoots,
-    ...(found.crl !== undefined && { crl: fileSource(found.crl) }),
-    ...(trustBundles !== undefined && {
-      spiffe: { kind: "map", source: fileSource(trustBundles) },
-    }),
-    rules,
-    ...(watchedDirectory && { watchedDirectory }),
+    ...defined({ trustedCa: fileSource(ca), watchedDirectory }),
+    ...(bundles && { spiffe: { kind: "map", source: bundles } }),
   };
   if (!decides(spec)) {
     return report(
@@ -96,14 +82,7 @@ export function fileValidationRef(found: FileFields, report: Report): Validation
     );
   }
   const name = ca ?? trustBundles ?? (systemRoots ? "system roots" : "rules");
-  return {
-    secret: {
-      type: "validation",
-      name,
-      source: { kind: "spec", spec, watch: true },
-      initialFetchTimeoutMs: found.initialFetchTimeout ?? INITIAL_FETCH_TIMEOUT_MS,
-    },
-  };
+  return { secret: specRef(name, spec, found.initialFetchTimeout) };
 }
 
 /** Does it say whom to accept, be it anyone? Matchers alone do not: names that nobody vouches for. */
@@ -114,67 +93,56 @@ export function decides({ trustedCa, systemRoots, spiffe, rules }: ValidationSpe
 
 /** Roots from elsewhere, with the rules that were given here. */
 export function withRules(secret: SecretRef, found: RuleFields): ValidationRef {
-  const given = Object.keys(RULE_ENTRIES).some((name) => {
-    const value = found[name as keyof RuleFields];
-    return Array.isArray(value) ? value.length > 0 : value !== undefined;
-  });
-  if (!given) return { secret };
-  const defaults: ValidationSpec = {
-    type: "validation",
-    systemRoots: false,
-    ...(found.crl !== undefined && { crl: fileSource(found.crl) }),
-    rules: rulesOf(found),
-  };
-  return { secret, defaults };
+  const defaults = rulesSpec(found);
+  const given = defaults.crl || JSON.stringify(defaults.rules) !== JSON.stringify(NO_RULES);
+  return given ? { secret, defaults } : { secret };
 }
 
-function rulesOf(found: RuleFields): PeerRules {
+/** Rules, and no roots. */
+function rulesSpec(found: RuleFields): ValidationSpec {
+  const { sanMatchers, matchTypedSubjectAltNames, spkiPins, certificateHashes } = found;
+  const { onlyLeafCrl, maxDepth, allowExpired, acceptUntrusted } = found;
+  const rules: PeerRules = {
+    matchers: [...sanMatchers, ...matchTypedSubjectAltNames],
+    ...{ spkiPins, certificateHashes, crlPems: [] },
+    ...{ onlyLeafCrl, maxDepth, allowExpired, acceptUntrusted },
+  };
   return {
-    matchers: [...found.sanMatchers, ...found.matchTypedSubjectAltNames],
-    spkiPins: found.spkiPins,
-    certificateHashes: found.certificateHashes,
-    crlPems: [],
-    onlyLeafCrl: found.onlyLeafCrl ?? false,
-    maxDepth: found.maxDepth ?? NO_RULES.maxDepth,
-    allowExpired: found.allowExpired ?? false,
-    acceptUntrusted: found.acceptUntrusted ?? false,
+    type: "validation",
+    systemRoots: false,
+    ...defined({ crl: fileSource(found.crl) }),
+    rules,
   };
 }
 
 /** `{ "type": "uri", "exact": "spiffe://..." }`, or Envoy's `{ "san_type", "matcher" }`. */
 function nativeMatcher(): Reader<SanMatcher> {
-  const envoy = sanMatcher();
-  return reader((value, report) => {
-    const short = isRecord(value) && !Object.hasOwn(value, "matcher");
-    const result = v.safeParse(envoy, short ? spelledOut(value) : value, { abortPipeEarly: true });
-    if (result.success) return result.output;
-    for (const { path, message } of result.issues.map(problemOf)) {
-      if (short) report(shortened(path), inOwnWords(path, message));
-      else report(path, message);
-    }
-    return undefined;
+  const { ignoreCase, ...kinds } = MATCHER_ENTRIES;
+  const fields = fieldsOf({
+    type: sanType(),
+    oid: v.exactOptional(OID),
+    ...kinds,
+    regex: v.exactOptional(text()),
+    ignoreCase,
+  }, { oneOf: [...Object.keys(kinds), "regex"] });
+  const short = checked(fields, ({ type, oid, regex, ...found }, report) => {
+    const matcher = matcherOf(found, regex);
+    return sanMatcherOf({ type, matcher, ...defined({ oid }) }, {
+      exact: ["exact"],
+      otherName: "other_name",
+      report,
+    });
   });
+  const envoy = sanMatcher();
+  return v.lazy((value) => isRecord(value) && Object.hasOwn(value, "matcher") ? envoy : short);
 }
 
-function spelledOut({ type, oid, regex, ...rest }: Record<string, unknown>): unknown {
-  const upper = typeof type === "string" ? type.toUpperCase() : type;
-  const matcher = regex === undefined ? rest : { ...rest, safeRegex: { regex } };
-  return { sanType: upper === "IP" ? "IP_ADDRESS" : upper, oid, matcher };
-}
-
-/** The path of a problem in what was spelled out, as it was written. */
-function shortened([first, ...rest]: Path): Path {
-  if (first === "sanType" || first === "san_type") return ["type"];
-  if (first !== "matcher") return first === undefined ? [] : [first, ...rest];
-  return rest[0] === "safeRegex" ? ["regex"] : rest;
-}
-
-function inOwnWords([first]: Path, message: string): string {
-  const ofType = first === "sanType" && message.startsWith("must be");
-  return ofType
-    ? "must be dns, uri, email, ip or other_name"
-    : message.replace("safe_regex, ignore_case", "regex, ignoreCase").replace(
-      "safe_regex",
-      "regex",
-    );
+function sanType(): Reader<SanType> {
+  const types = ["dns", "uri", "email", "ip", "other_name"] as const;
+  return reader((value, report) => {
+    const text = typeof value === "string" ? value.toLowerCase() : "";
+    if (text === "ip_address") return "ip";
+    return types.find((type) => type === text) ??
+      report([], "must be dns, uri, email, ip or other_name");
+  });
 }

@@ -7,54 +7,48 @@
 import * as v from "valibot";
 import type { Address } from "../../base/mod.ts";
 import { dataSource } from "../envoy/data_source.ts";
-import { checked, list, message, number, oneOf, type Reader, reader } from "../envoy/message.ts";
+import { checked, list, message, number, type Reader, reader } from "../envoy/message.ts";
 import type { SdsServer } from "../plan.ts";
 import { NO_RULES } from "../../identity/mod.ts";
-import { duration, isSocketPath, parseAddress, text } from "../values.ts";
+import { defined, duration, isSocketPath, parseAddress, text } from "../values.ts";
 import type { Reading } from "./tls_context.ts";
 import { isLoopback, metadataName, sdsServer } from "./sds_defaults.ts";
 import { serverOf } from "./sources.ts";
 
-type Change = (server: SdsServer) => SdsServer;
-
 export function grpcService(reading: Reading): Reader<SdsServer> {
   const fields = message({
-    envoyGrpc: v.optional(envoyGrpc(reading)),
-    googleGrpc: v.optional(googleGrpc(reading)),
+    envoyGrpc: v.exactOptional(envoyGrpc(reading)),
+    googleGrpc: v.exactOptional(googleGrpc(reading)),
     initialMetadata: list(
-      message({ key: metadataName(), value: v.optional(text()) }, {
+      message({ key: metadataName(), value: v.exactOptional(text()) }, {
         refused: { rawValue: "cannot be honoured: give a text as value" },
       }),
       100,
     ),
     // Of unary calls in Envoy; a stream has no end.
-    timeout: v.optional(duration(0)),
-    retryPolicy: v.optional(retryPolicy()),
-  });
+    timeout: v.exactOptional(duration(0)),
+    retryPolicy: v.exactOptional(retryPolicy()),
+  }, { oneOf: ["envoyGrpc", "googleGrpc"] });
   return checked(fields, (found, report): SdsServer | undefined => {
-    const given = oneOf(found, ["envoyGrpc", "googleGrpc"]);
-    if (typeof given === "string") return report([], given);
     const server = found.envoyGrpc ?? found.googleGrpc;
     if (!server) return undefined;
     const metadata = { ...server.metadata };
-    found.initialMetadata.forEach(({ key, value }, index) => {
-      if (value === undefined) report(["initial_metadata", index, "value"], "is missing");
+    found.initialMetadata.forEach(({ key, value = "" }, index) => {
+      const at = ["initial_metadata", index, "value"];
+      if (value === "") report(at, "is missing");
       // Envoy's formatters would put something else in its place.
-      if (value?.includes("%")) {
-        report(["initial_metadata", index, "value"], "has a %, whose command cannot be honoured");
-      }
-      metadata[key] = value ?? "";
+      if (value.includes("%")) report(at, "has a %, whose command cannot be honoured");
+      metadata[key] = value;
     });
-    const change = found.retryPolicy ?? ((same) => same);
-    return change({ ...server, metadata });
+    return { ...server, metadata, ...found.retryPolicy };
   });
 }
 
 function envoyGrpc(reading: Reading): Reader<SdsServer> {
   const fields = message({
     clusterName: text(),
-    retryPolicy: v.optional(retryPolicy()),
-    maxReceiveMessageLength: v.optional(v.unknown()),
+    retryPolicy: v.exactOptional(retryPolicy()),
+    maxReceiveMessageLength: v.exactOptional(v.unknown()),
   }, {
     refused: {
       authority:
@@ -63,33 +57,32 @@ function envoyGrpc(reading: Reading): Reader<SdsServer> {
     },
   });
   return checked(fields, ({ clusterName, retryPolicy, maxReceiveMessageLength }, report) => {
-    const server = serverOf(clusterName, { context: reading, report, path: ["cluster_name"] });
+    const server = serverOf(clusterName, { reading, report, path: ["cluster_name"] });
     if (maxReceiveMessageLength !== undefined) {
       reading.warn("max_receive_message_length has no effect: our own limit holds");
     }
-    return server && (retryPolicy ? retryPolicy(server) : server);
+    return server && { ...server, ...retryPolicy };
   });
 }
 
 /** Of a retry policy only the back-off: streams are begun again for ever. */
-function retryPolicy(): Reader<Change> {
+function retryPolicy(): Reader<Partial<Pick<SdsServer, "backoffBaseMs" | "backoffMaxMs">>> {
   const backOff = message({
     baseInterval: duration(1),
-    maxInterval: v.optional(duration(1)),
+    maxInterval: v.exactOptional(duration(1)),
   });
   const fields = message({
-    retryBackOff: v.optional(backOff),
-    numRetries: v.optional(number(0, 4_294_967_295)),
-    retryOn: v.optional(v.string("must be a text")),
+    retryBackOff: v.exactOptional(backOff),
+    numRetries: v.exactOptional(number(0, 4_294_967_295)),
+    retryOn: v.exactOptional(v.string("must be a text")),
   });
-  return checked(fields, ({ retryBackOff }, report): Change | undefined => {
-    if (!retryBackOff) return (server) => server;
-    const backoffBaseMs = retryBackOff.baseInterval;
-    const backoffMaxMs = retryBackOff.maxInterval ?? backoffBaseMs * 10;
-    if (backoffMaxMs < backoffBaseMs) {
-      return report(["retry_back_off", "max_interval"], "is below base_interval");
-    }
-    return (server) => ({ ...server, backoffBaseMs, backoffMaxMs });
+  return checked(fields, ({ retryBackOff }, report) => {
+    if (!retryBackOff) return {};
+    const { baseInterval: backoffBaseMs, maxInterval: backoffMaxMs = backoffBaseMs * 10 } =
+      retryBackOff;
+    return backoffMaxMs < backoffBaseMs
+      ? report(["retry_back_off", "max_interval"], "is below base_interval")
+      : { backoffBaseMs, backoffMaxMs };
   });
 }
 
@@ -98,14 +91,14 @@ function googleGrpc(reading: Reading): Reader<SdsServer> {
   const source = dataSource({ allowFiles: true });
   const fields = message({
     targetUri: target(),
-    statPrefix: v.optional(v.string("must be a text")),
-    channelCredentials: v.optional(message({
-      sslCredentials: v.optional(message({
-        rootCerts: v.optional(source),
-        privateKey: v.optional(source),
-        certChain: v.optional(source),
+    statPrefix: v.optional(v.string("must be a text"), ""),
+    channelCredentials: v.exactOptional(message({
+      sslCredentials: v.exactOptional(message({
+        rootCerts: v.exactOptional(source),
+        privateKey: v.exactOptional(source),
+        certChain: v.exactOptional(source),
       })),
-      localCredentials: v.optional(message({})),
+      localCredentials: v.exactOptional(message({})),
     }, { refused: { googleDefault: "cannot be honoured: give ssl_credentials" } })),
   }, {
     refused: {
@@ -119,18 +112,16 @@ function googleGrpc(reading: Reading): Reader<SdsServer> {
     },
   });
   return checked(fields, ({ targetUri, statPrefix, channelCredentials }, report) => {
-    const { name, address } = targetUri;
+    const { address } = targetUri;
+    const named = { name: statPrefix || targetUri.name, addresses: [address] };
     const ssl = channelCredentials?.sslCredentials;
-    if (!ssl && !isLoopback(address)) {
-      return report(
-        ["channel_credentials"],
-        "is missing: secrets would cross the network in clear",
-      );
-    }
     if (!ssl) {
-      return sdsServer({ name: statPrefix || name, addresses: [address] }, reading.node);
+      return isLoopback(address)
+        ? sdsServer(named, reading.node)
+        : report(["channel_credentials"], "is missing: secrets would cross the network in clear");
     }
-    if ((ssl.certChain === undefined) !== (ssl.privateKey === undefined)) {
+    const { rootCerts: trustedCa, certChain: chain, privateKey: key } = ssl;
+    if (!chain !== !key) {
       report(
         ["channel_credentials", "ssl_credentials"],
         "needs cert_chain and private_key, or neither",
@@ -142,18 +133,15 @@ function googleGrpc(reading: Reading): Reader<SdsServer> {
         "has ssl_credentials, which a unix socket does not need",
       );
     }
-    const { rootCerts, certChain: chain, privateKey: key } = ssl;
-    const tls: SdsServer["tls"] = {
-      serverName: address.host,
-      validation: {
-        type: "validation",
-        ...(rootCerts && { trustedCa: rootCerts }),
-        systemRoots: !rootCerts,
-        rules: NO_RULES,
-      },
-      ...(chain && key && { certificate: { type: "certificate", chain, key } }),
-    };
-    return sdsServer({ name: statPrefix || name, addresses: [address], tls }, reading.node);
+    const validation = {
+      type: "validation",
+      ...defined({ trustedCa }),
+      systemRoots: !trustedCa,
+      rules: NO_RULES,
+    } as const;
+    const certificate = chain && key && { type: "certificate", chain, key } as const;
+    const tls = { serverName: address.host, validation, ...defined({ certificate }) };
+    return sdsServer({ ...named, tls }, reading.node);
   });
 }
 

@@ -16,25 +16,24 @@
 import * as v from "valibot";
 import {
   checked,
+  fieldsOf,
   flag,
-  follow,
   isRecord,
   list,
-  message,
   type Reader,
-  reader,
   type Report,
+  tagged,
 } from "../envoy/message.ts";
 import type { OnDemandPlan, SecretRef, ValidationRef } from "../plan.ts";
-import type { Reading, TlsForm } from "./tls_context.ts";
-import { FILE_CERTIFICATE_ENTRIES, fileCertificateRef } from "./file_certificate.ts";
+import { defined } from "../values.ts";
+import { FILE_CERTIFICATE_ENTRIES, fileCertificateRef, saysPair } from "./file_certificate.ts";
 import {
   FILE_VALIDATION_ENTRIES,
   fileValidationRef,
   RULE_ENTRIES,
   withRules,
 } from "./file_validation.ts";
-import { ON_DEMAND, onDemandPlan } from "./on_demand_plan.ts";
+import { onDemandPlan } from "./on_demand_plan.ts";
 import {
   CERTIFICATES_LIMIT,
   consulRef,
@@ -43,203 +42,145 @@ import {
   WORKLOAD_ENTRIES,
   workloadRef,
 } from "./sources.ts";
+import type { Reading, TlsForm } from "./tls_context.ts";
 import { parametersOf, VERSION_ENTRIES } from "./tls_parameters.ts";
-
-const NAMES = { names: "camelCase" } as const;
 
 /** What any form may have besides. */
 const COMMON_ENTRIES = {
-  requireClientCertificate: v.optional(flag()),
+  requireClientCertificate: v.exactOptional(flag()),
   ...VERSION_ENTRIES,
 };
 
-type Common = v.InferOutput<v.ObjectSchema<typeof COMMON_ENTRIES, undefined>>;
-
-export function nativeForm(reading: Reading): Reader<TlsForm> {
-  const whole = structured(reading);
-  const line = oneLine(reading);
-  return reader((value, report) => {
-    const schema = isRecord(value) && Object.hasOwn(value, "source") ? line : whole;
-    return follow(schema, value, { report });
-  });
+interface Parts {
+  readonly certificates: readonly SecretRef[];
+  readonly validation: ValidationRef | null;
+  readonly onDemand: OnDemandPlan | null;
+  readonly common: v.InferOutput<v.ObjectSchema<typeof COMMON_ENTRIES, undefined>>;
 }
 
-/** `none`: said to be none; `undefined`: not said. */
-type Said<T> = { readonly said: "none" } | { readonly said: "this"; readonly value: T };
+export function nativeForm(reading: Reading): Reader<TlsForm> {
+  const [whole, line] = [structured(reading), oneLine(reading)];
+  const form = v.lazy((value) => isRecord(value) && Object.hasOwn(value, "source") ? line : whole);
+  return checked(form, (parts, report) => ({ plan: planOf(parts, { reading, report }) }));
+}
 
-function structured(reading: Reading): Reader<TlsForm> {
-  const fields = message({
-    certificate: v.optional(certificate(reading)),
-    certificates: v.optional(list(certificate(reading), CERTIFICATES_LIMIT)),
-    validation: v.optional(validation(reading)),
-    onDemand: v.optional(onDemand(reading)),
+function structured(reading: Reading): Reader<Parts> {
+  const fields = fieldsOf({
+    certificate: v.exactOptional(certificate(reading)),
+    certificates: v.exactOptional(list(certificate(reading), CERTIFICATES_LIMIT)),
+    validation: v.exactOptional(validation(reading)),
+    onDemand: v.exactOptional(onDemandPlan(reading)),
     ...COMMON_ENTRIES,
-  }, NAMES);
-  return checked(fields, (found, report): TlsForm | undefined => {
-    if (found.certificate && found.certificates) {
+  });
+  return checked(fields, (found, report) => {
+    const { certificate: one, certificates: several, onDemand = null } = found;
+    if (one !== undefined && several) {
       report(["certificates"], "cannot be beside certificate; put all of them here");
     }
-    const said = found.certificates ?? (found.certificate ? [found.certificate] : undefined);
-    const given = said?.flatMap((one) => one.said === "this" ? [one.value] : []);
-    const onDemand = found.onDemand ?? null;
-    const certificates = given ?? (onDemand ? [] : [consulRef("certificate")]);
-    const trust = found.validation;
-    return formOf({
-      certificates,
-      validation: !trust
+    const unsaid = onDemand ? [] : [consulRef("certificate")];
+    const said = several ?? (one === undefined ? unsaid : [one]);
+    return {
+      certificates: said.filter((ref) => ref !== null),
+      validation: found.validation === undefined
         ? { secret: consulRef("validation") }
-        : trust.said === "none"
-        ? null
-        : trust.value,
+        : found.validation,
       onDemand,
       common: found,
-    }, { reading, report });
+    };
   });
 }
 
 /** One source for the whole listener or upstream. */
-function oneLine(reading: Reading): Reader<TlsForm> {
-  const { validation: filesOnly, certificate: pairOnly } = ONE_LINE_FILE;
-  return bySource({
-    consul: checked(message({ ...RULE_ENTRIES, ...COMMON_ENTRIES }, NAMES), (found, report) => {
-      const certificates = [consulRef("certificate")];
-      const validation = withRules(consulRef("validation"), found);
-      return formOf({ certificates, validation, onDemand: null, common: found }, {
-        reading,
-        report,
-      });
+function oneLine(reading: Reading): Reader<Parts> {
+  const entries = { ...RULE_ENTRIES, ...COMMON_ENTRIES };
+  const consul = fieldsOf(entries);
+  const file = fieldsOf({ ...FILE_CERTIFICATE_ENTRIES, ...FILE_VALIDATION_ENTRIES, ...entries }, {
+    refused: {
+      secretFile: 'holds one secret; say "certificate" or "validation" around it',
+      name: 'goes with secretFile, which is inside "certificate" or "validation"',
+    },
+  });
+  const workload = fieldsOf({ ...WORKLOAD_ENTRIES, ...entries });
+  return bySource<Parts>({
+    consul: checked(consul, (found) => ({
+      certificates: [consulRef("certificate")],
+      validation: withRules(consulRef("validation"), found),
+      onDemand: null,
+      common: found,
+    })),
+    file: checked(file, (found, report) => {
+      const pair = saysPair(found);
+      const roots = found.ca !== undefined || found.trustBundles !== undefined ||
+        found.systemRoots || found.acceptUntrusted;
+      if (!pair && !roots) report(["cert"], "is missing; or ca, or both");
+      const validation = roots
+        ? fileValidationRef(found, report)
+        : withRules(consulRef("validation"), found);
+      const certificate = pair ? fileCertificateRef(found, report) : consulRef("certificate");
+      return validation &&
+        { certificates: [certificate], validation, onDemand: null, common: found };
     }),
-    file: checked(
-      message({ ...FILE_CERTIFICATE_ENTRIES, ...FILE_VALIDATION_ENTRIES, ...COMMON_ENTRIES }, {
-        ...NAMES,
-        refused: {
-          secretFile: 'holds one secret; say "certificate" or "validation" around it',
-          name: 'goes with secretFile, which is inside "certificate" or "validation"',
-        },
-      }),
-      (found, report) => {
-        const pair = pairOnly.some((field) => found[field] !== undefined);
-        const roots = filesOnly.some((field) =>
-          found[field] !== undefined && found[field] !== false
-        );
-        if (!pair && !roots) report(["cert"], "is missing; or ca, or both");
-        const certificate = pair ? fileCertificateRef(found, report) : consulRef("certificate");
-        const validation = roots
-          ? fileValidationRef(found, report)
-          : withRules(consulRef("validation"), found);
-        if (!certificate || !validation) return undefined;
-        const certificates = [certificate];
-        return formOf({ certificates, validation, onDemand: null, common: found }, {
-          reading,
-          report,
-        });
-      },
-    ),
-    workload: checked(
-      message({ ...WORKLOAD_ENTRIES, ...RULE_ENTRIES, ...COMMON_ENTRIES }, NAMES),
-      (found, report) => {
-        const ref = (type: SecretRef["type"]) =>
-          workloadRef(found, { type, context: reading, report });
-        const certificate = ref("certificate");
-        // What is wrong with the socket was said once.
-        const secret = certificate && ref("validation");
-        if (!certificate || !secret) return undefined;
-        return formOf({
-          certificates: [certificate],
-          validation: withRules(secret, found),
-          onDemand: null,
-          common: found,
-        }, { reading, report });
-      },
-    ),
+    workload: checked(workload, (found, report) => {
+      const certificate = workloadRef("certificate", reading)(found, report);
+      // What is wrong with the socket was said once.
+      const secret = certificate && workloadRef("validation", reading)(found, report);
+      return secret && {
+        certificates: [certificate],
+        validation: withRules(secret, found),
+        onDemand: null,
+        common: found,
+      };
+    }),
   }, 'holds one secret a name; say "certificate" and "validation" with a source each');
 }
 
-/** Fields that say that the certificate, or whom to accept, is in the files. */
-const ONE_LINE_FILE = {
-  certificate: ["cert", "key", "pkcs12", "keyPassword", "keyPasswordFile", "ocspStaple"],
-  validation: ["ca", "trustBundles", "systemRoots", "acceptUntrusted"],
-} as const;
-
-function certificate(reading: Reading): Reader<Said<SecretRef>> {
-  const type = "certificate";
-  return bySource<Said<SecretRef>>({
-    consul: checked(message({}, NAMES), () => ({ said: "this", value: consulRef(type) })),
-    none: checked(message({}, NAMES), () => ({ said: "none" })),
-    file: checked(
-      message(FILE_CERTIFICATE_ENTRIES, NAMES),
-      (found, report) => said(fileCertificateRef(found, report)),
-    ),
-    sds: checked(
-      message(SDS_SECRET_ENTRIES, NAMES),
-      (found, report) => said(sdsRef(found, { type, context: reading, report })),
-    ),
-    workload: checked(
-      message(WORKLOAD_ENTRIES, NAMES),
-      (found, report) => said(workloadRef(found, { type, context: reading, report })),
-    ),
+/** `null`: said to be none. */
+function certificate(reading: Reading): Reader<SecretRef | null> {
+  return bySource<SecretRef | null>({
+    consul: checked(fieldsOf({}), () => consulRef("certificate")),
+    none: checked(fieldsOf({}), () => null),
+    file: checked(fieldsOf(FILE_CERTIFICATE_ENTRIES), fileCertificateRef),
+    sds: checked(fieldsOf(SDS_SECRET_ENTRIES), sdsRef("certificate", reading)),
+    workload: checked(fieldsOf(WORKLOAD_ENTRIES), workloadRef("certificate", reading)),
   });
 }
 
-function validation(reading: Reading): Reader<Said<ValidationRef>> {
-  const type = "validation";
-  return bySource<Said<ValidationRef>>({
+/** `null`: said to be none. */
+function validation(reading: Reading): Reader<ValidationRef | null> {
+  const sds = sdsRef("validation", reading);
+  const workload = workloadRef("validation", reading);
+  return bySource<ValidationRef | null>({
     consul: checked(
-      message(RULE_ENTRIES, NAMES),
-      (found) => said(withRules(consulRef(type), found)),
+      fieldsOf(RULE_ENTRIES),
+      (found) => withRules(consulRef("validation"), found),
     ),
-    none: checked(message({}, NAMES), () => ({ said: "none" })),
-    file: checked(
-      message(FILE_VALIDATION_ENTRIES, NAMES),
-      (found, report) => said(fileValidationRef(found, report)),
-    ),
-    sds: checked(message({ ...SDS_SECRET_ENTRIES, ...RULE_ENTRIES }, NAMES), (found, report) => {
-      const secret = sdsRef(found, { type, context: reading, report });
-      return secret && said(withRules(secret, found));
+    none: checked(fieldsOf({}), () => null),
+    file: checked(fieldsOf(FILE_VALIDATION_ENTRIES), fileValidationRef),
+    sds: checked(fieldsOf({ ...SDS_SECRET_ENTRIES, ...RULE_ENTRIES }), (found, report) => {
+      const secret = sds(found, report);
+      return secret && withRules(secret, found);
     }),
-    workload: checked(message({ ...WORKLOAD_ENTRIES, ...RULE_ENTRIES }, NAMES), (found, report) => {
-      const secret = workloadRef(found, { type, context: reading, report });
-      return secret && said(withRules(secret, found));
+    workload: checked(fieldsOf({ ...WORKLOAD_ENTRIES, ...RULE_ENTRIES }), (found, report) => {
+      const secret = workload(found, report);
+      return secret && withRules(secret, found);
     }),
   });
 }
 
-function onDemand(reading: Reading): Reader<OnDemandPlan> {
-  return checked(ON_DEMAND, (found, report) => onDemandPlan(found, { context: reading, report }));
-}
-
-function said<T>(value: T | undefined): Said<T> | undefined {
-  return value && { said: "this", value };
-}
-
-/** Chooses by `source`; the schemas do not see it. */
-function bySource<T>(
-  schemas: Readonly<Record<string, Reader<T>>>,
-  hint?: string,
-): Reader<T> {
+/** `sds`: what to say of SDS where it is none of the sources. */
+function bySource<T>(schemas: Readonly<Record<string, Reader<T>>>, sds?: string): Reader<T> {
   const wanted = `must be ${Object.keys(schemas).join(", ")}`;
-  return reader((value, report) => {
-    if (!isRecord(value)) return report([], "must be an object");
-    const { source, ...fields } = value;
-    if (source === undefined) return report(["source"], `is missing; it ${wanted}`);
-    const name = typeof source === "string" ? source : "";
-    const schema = Object.hasOwn(schemas, name) ? schemas[name] : undefined;
-    if (schema) return follow(schema, fields, { report });
-    return report(["source"], name === "sds" && hint ? hint : wanted);
+  return tagged("source", schemas, {
+    wanted,
+    hint: (name) => name === "sds" && sds ? sds : wanted,
   });
 }
 
 /** What no single field shows. */
-function formOf(
-  form: {
-    readonly certificates: readonly SecretRef[];
-    readonly validation: ValidationRef | null;
-    readonly onDemand: OnDemandPlan | null;
-    readonly common: Common;
-  },
+function planOf(
+  { certificates, validation, onDemand, common }: Parts,
   { reading, report }: { readonly reading: Reading; readonly report: Report },
-): TlsForm {
-  const { certificates, validation, onDemand, common } = form;
+): TlsForm["plan"] {
   const required = common.requireClientCertificate;
   if (reading.kind === "listener") {
     if (certificates.length === 0 && !onDemand) {
@@ -260,14 +201,12 @@ function formOf(
     if (required !== undefined) report(["requireClientCertificate"], "is for listeners only");
     if (onDemand) report(["onDemand"], "is for listeners only");
   }
-  const tls = parametersOf(common, report);
+  const tls = parametersOf(common, () => report(["minVersion"], "is above maxVersion"));
   return {
-    plan: {
-      certificates,
-      validation,
-      requireClientCertificate: validation !== null && (required ?? true),
-      onDemand,
-      ...(tls && { tls }),
-    },
+    certificates,
+    validation,
+    requireClientCertificate: validation !== null && (required ?? true),
+    onDemand,
+    ...defined({ tls }),
   };
 }

@@ -5,164 +5,124 @@
  */
 
 import * as v from "valibot";
-import { type Address, issueWords } from "../../base/mod.ts";
+import type { Address } from "../../base/mod.ts";
 import { NO_RULES } from "../../identity/mod.ts";
 import {
   checked,
+  fieldsOf,
   flag,
+  follow,
   isRecord,
   list,
-  message,
   type Reader,
   reader,
   type Report,
 } from "../envoy/message.ts";
-import type { SdsNode, SdsServer } from "../plan.ts";
-import { duration, parseAddress, problemOf, text } from "../values.ts";
-import { fileCertificateRef, fileSource, PAIR_ENTRIES } from "./file_certificate.ts";
-import { isLoopback, metadataName, sdsServer } from "./sds_defaults.ts";
-import type { ServerReading } from "./sds_servers.ts";
+import type { SdsServer } from "../plan.ts";
+import { address, defined, duration, text } from "../values.ts";
+import { fileCertificate, fileSource, PAIR_ENTRIES, saysPair } from "./file_certificate.ts";
+import { hostOf, isLoopback, metadataName, sdsServer } from "./sds_defaults.ts";
+import type { ServerReading } from "./tls_context.ts";
 
-const NAMES = { names: "camelCase" } as const;
-
-const TLS = message({
-  serverName: v.optional(text()),
-  ca: v.optional(text()),
+const TLS_ENTRIES = {
+  serverName: v.exactOptional(text()),
+  ca: v.exactOptional(text()),
   systemRoots: v.optional(flag(), false),
   ...PAIR_ENTRIES,
-}, NAMES);
+};
 
-const LOCALITY = message({
-  region: v.optional(text()),
-  zone: v.optional(text()),
-  subZone: v.optional(text()),
-}, NAMES);
+/** Kept as it is: a `Struct` holds any JSON. */
+const STRUCT = v.custom<Readonly<Record<string, unknown>>>(isRecord, "must be an object");
 
-const NODE = message({
-  id: v.optional(text()),
-  cluster: v.optional(text()),
-  metadata: v.optional(jsonObject()),
-  locality: v.optional(LOCALITY),
-}, NAMES);
+const NODE = fieldsOf({
+  id: v.exactOptional(text()),
+  cluster: v.exactOptional(text()),
+  metadata: v.exactOptional(STRUCT),
+  locality: v.exactOptional(checked(
+    fieldsOf({
+      region: v.exactOptional(text()),
+      zone: v.exactOptional(text()),
+      subZone: v.exactOptional(text()),
+    }),
+    (found) => ({ region: "", zone: "", subZone: "", ...found }),
+  )),
+});
 
-const FIELDS = message({
-  name: v.optional(text()),
-  address: v.optional(addresses()),
-  addresses: v.optional(addresses()),
-  tls: v.optional(TLS),
+const FIELDS = fieldsOf({
+  name: v.exactOptional(text()),
+  address: v.exactOptional(addresses()),
+  addresses: v.exactOptional(addresses()),
+  tls: v.exactOptional(fieldsOf(TLS_ENTRIES)),
   plaintext: v.optional(flag(), false),
   metadata: v.optional(metadata(), {}),
-  keepAlive: v.optional(duration(1_000)),
-  keepAliveTimeout: v.optional(duration(100)),
-  backoff: v.optional(
-    message({ base: v.optional(duration(1)), max: v.optional(duration(1)) }, NAMES),
-  ),
-  node: v.optional(NODE),
-}, NAMES);
+  keepAlive: v.exactOptional(duration(1_000)),
+  keepAliveTimeout: v.exactOptional(duration(100)),
+  backoff: v.exactOptional(fieldsOf({
+    base: v.exactOptional(duration(1)),
+    max: v.exactOptional(duration(1)),
+  })),
+  node: v.optional(NODE, {}),
+});
 
 export function nativeServer(reading: ServerReading): Reader<SdsServer> {
   return checked(FIELDS, (found, report): SdsServer | undefined => {
+    const { name = "", plaintext, metadata, backoff, keepAlive, keepAliveTimeout } = found;
     if (found.address && found.addresses) report(["addresses"], "cannot be beside address");
     const addresses = found.address ?? found.addresses;
     if (!addresses) return report(["address"], "is missing");
-    const tls = found.tls ? tlsOf(found.tls, addresses, report) : null;
-    if (tls && found.plaintext) report(["plaintext"], "cannot be true beside tls");
-    const far = addresses.find((address) => !isLoopback(address));
-    if (!found.tls && far && !found.plaintext) {
+    const at: Report = (path, message) => report(["tls", ...path], message);
+    const tls = found.tls ? tlsOf(found.tls, addresses, at) : null;
+    if (tls && plaintext) report(["plaintext"], "cannot be true beside tls");
+    if (!found.tls && !addresses.every(isLoopback) && !plaintext) {
       report(
         ["tls"],
         "is missing: secrets would cross the network in clear; if that is meant, say plaintext: true",
       );
     }
-    const { backoff, keepAlive, keepAliveTimeout } = found;
     const backoffBaseMs = backoff?.base ?? 500;
     const backoffMaxMs = backoff?.max ?? Math.max(30_000, backoffBaseMs);
     if (backoffMaxMs < backoffBaseMs) report(["backoff", "max"], "is below base");
     return tls === undefined ? undefined : sdsServer({
-      name: found.name ?? "",
-      addresses,
-      tls,
-      metadata: found.metadata,
-      backoffBaseMs,
-      backoffMaxMs,
-      ...(keepAlive !== undefined && { keepAliveMs: keepAlive }),
-      ...(keepAliveTimeout !== undefined && { keepAliveTimeoutMs: keepAliveTimeout }),
-    }, nodeOf(found.node, reading.node));
+      ...{ name, addresses, tls, metadata, backoffBaseMs, backoffMaxMs },
+      ...defined({ keepAliveMs: keepAlive, keepAliveTimeoutMs: keepAliveTimeout }),
+    }, { ...reading.node, ...found.node });
   });
 }
 
 /** `undefined`: something was reported. */
 function tlsOf(
-  found: v.InferOutput<typeof TLS>,
+  found: v.InferOutput<v.ObjectSchema<typeof TLS_ENTRIES, undefined>>,
   addresses: readonly Address[],
   report: Report,
 ): SdsServer["tls"] | undefined {
-  const at = (path: readonly (string | number)[], message: string) =>
-    report(["tls", ...path], message);
-  const { ca, systemRoots, serverName = hostOf(addresses) } = found;
+  const { ca, systemRoots, serverName = hostOf(addresses), ...pair } = found;
   if (serverName === undefined) {
-    return at(["serverName"], "is missing, and a unix socket's path names nobody");
+    return report(["serverName"], "is missing, and a unix socket's path names nobody");
   }
   if (ca === undefined && !systemRoots) {
-    return at(["ca"], "is missing; for the system's roots, say systemRoots: true");
+    return report(["ca"], "is missing; for the system's roots, say systemRoots: true");
   }
-  const pair = Object.keys(PAIR_ENTRIES).some((name) =>
-    found[name as keyof typeof PAIR_ENTRIES] !== undefined
-  );
-  const source = pair ? fileCertificateRef(found, at)?.source : undefined;
-  const certificate = source?.kind === "spec" && source.spec.type === "certificate"
-    ? source.spec
-    : undefined;
+  const certificate = saysPair(pair) ? fileCertificate(pair, report) : undefined;
   return {
     serverName,
     validation: {
       type: "validation",
-      ...(ca !== undefined && { trustedCa: fileSource(ca) }),
+      ...defined({ trustedCa: ca === undefined ? ca : fileSource(ca) }),
       systemRoots,
       rules: NO_RULES,
     },
-    ...(certificate && { certificate }),
-  };
-}
-
-/** The one host that all of them have. */
-export function hostOf(addresses: readonly Address[]): string | undefined {
-  const hosts = new Set(addresses.map((address) => address.kind === "tcp" ? address.host : ""));
-  const [host] = hosts;
-  return hosts.size === 1 && host ? host : undefined;
-}
-
-function nodeOf(found: v.InferOutput<typeof NODE> | undefined, node: SdsNode): SdsNode {
-  const { region = "", zone = "", subZone = "" } = found?.locality ?? {};
-  const locality = found?.locality ? { region, zone, subZone } : node.locality;
-  return {
-    id: found?.id ?? node.id,
-    cluster: found?.cluster ?? node.cluster,
-    metadata: found?.metadata ?? node.metadata,
-    ...(locality && { locality }),
+    ...defined({ certificate }),
   };
 }
 
 /** One address, or a list of them. */
 function addresses(): Reader<readonly Address[]> {
-  const many = list(address(), 100);
-  return reader((value, report) => {
-    const wanted = v.safeParse(many, Array.isArray(value) ? value : [value]);
-    if (wanted.success) {
-      return wanted.output.length > 0 ? wanted.output : report([], "must not be empty");
-    }
-    for (const { path, message } of wanted.issues.map(problemOf)) {
-      report(Array.isArray(value) ? path : [], message);
-    }
-    return undefined;
+  const one = address({ unix: true });
+  const many = checked(list(one, 100), (found, report) => {
+    return found.length > 0 ? found : report([], "must not be empty");
   });
-}
-
-function address(): Reader<Address> {
-  return reader((value, report) => {
-    const parsed = parseAddress(typeof value === "string" ? value : "", { unix: true });
-    return typeof parsed === "string" ? report([], parsed) : parsed;
-  });
+  const single = checked(one, (found) => [found]);
+  return v.lazy((value) => Array.isArray(value) ? many : single);
 }
 
 function metadata(): Reader<Readonly<Record<string, string>>> {
@@ -171,18 +131,13 @@ function metadata(): Reader<Readonly<Record<string, string>>> {
     if (!isRecord(value)) return report([], "must be an object");
     const found = new Map<string, string>();
     for (const [key, entry] of Object.entries(value)) {
-      const parsed = v.safeParse(name, key);
-      if (!parsed.success) report([key], issueWords(parsed.issues[0]));
-      else if (typeof entry !== "string" || !/^[\x20-\x7e]{1,8192}$/.test(entry)) {
+      const lower = follow(name, key, (_, message) => report([key], message));
+      if (lower === undefined) continue;
+      if (typeof entry !== "string" || !/^[\x20-\x7e]{1,8192}$/.test(entry)) {
         report([key], "must be a text of plain characters");
-      } else if (found.has(parsed.output)) report([key], "is given twice");
-      else found.set(parsed.output, entry);
+      } else if (found.has(lower)) report([key], "is given twice");
+      else found.set(lower, entry);
     }
     return Object.fromEntries(found);
   });
-}
-
-/** Kept as it is: a `Struct` holds any JSON. */
-function jsonObject(): Reader<Readonly<Record<string, unknown>>> {
-  return reader((value, report) => isRecord(value) ? value : report([], "must be an object"));
 }

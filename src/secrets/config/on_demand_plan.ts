@@ -5,51 +5,41 @@
  */
 
 import * as v from "valibot";
-import { list, message, number, type Reader, reader, type Report } from "../envoy/message.ts";
+import { checked, fieldsOf, list, number, type Reader, reader } from "../envoy/message.ts";
 import { DEFAULT_ON_DEMAND_RULES, type OnDemandPlan } from "../plan.ts";
-import { duration, text } from "../values.ts";
-import type { TlsConfigContext } from "./tls_context.ts";
+import { defined, duration, text } from "../values.ts";
 import { SDS_ENTRIES, serverOf } from "./sources.ts";
+import type { Reading } from "./tls_context.ts";
 
 const LIST_LIMIT = 10_000;
 
-const FIELDS = message({
+const FIELDS = fieldsOf({
   source: v.optional(v.literal("sds", 'must be "sds": nothing else can be asked by name'), "sds"),
   ...SDS_ENTRIES,
   names: list(dnsName(), LIST_LIMIT),
   suffixes: list(suffix(), LIST_LIMIT),
   prefetch: list(text(), LIST_LIMIT),
-  defaultName: v.optional(text()),
-  maxEntries: v.optional(number(1, 100_000)),
-  negativeTtl: v.optional(duration(0)),
-  perSourceRate: v.optional(number(1, 1_000_000)),
-  maxPending: v.optional(number(1, 100_000)),
-  wait: v.optional(duration(1)),
-}, { names: "camelCase" });
+  defaultName: v.exactOptional(text()),
+  maxEntries: v.exactOptional(number(1, 100_000)),
+  negativeTtl: v.exactOptional(duration(0)),
+  perSourceRate: v.exactOptional(number(1, 1_000_000)),
+  maxPending: v.exactOptional(number(1, 100_000)),
+  wait: v.exactOptional(duration(1)),
+});
 
-export const ON_DEMAND: typeof FIELDS = FIELDS;
-
-export function onDemandPlan(
-  found: v.InferOutput<typeof FIELDS>,
-  options: { readonly context: TlsConfigContext; readonly report: Report },
-): OnDemandPlan | undefined {
-  const server = serverOf(found.cluster, { ...options, path: ["cluster"] });
-  const { defaultName, prefetch } = found;
-  const defaults = DEFAULT_ON_DEMAND_RULES;
-  return server && {
-    source: { kind: "sds", server, api: found.api },
-    rules: {
-      names: found.names,
-      suffixes: found.suffixes,
-      maxEntries: found.maxEntries ?? defaults.maxEntries,
-      negativeTtlMs: found.negativeTtl ?? defaults.negativeTtlMs,
-      perSourceRate: found.perSourceRate ?? defaults.perSourceRate,
-      maxPending: found.maxPending ?? defaults.maxPending,
-      waitMs: found.wait ?? defaults.waitMs,
-    },
-    prefetch,
-    ...(defaultName !== undefined && { defaultName }),
-  };
+export function onDemandPlan(reading: Reading): Reader<OnDemandPlan> {
+  return checked(FIELDS, (found, report): OnDemandPlan | undefined => {
+    const server = serverOf(found.cluster, { reading, report, path: ["cluster"] });
+    const { names, suffixes, maxEntries, perSourceRate, maxPending } = found;
+    const { negativeTtl: negativeTtlMs, wait: waitMs, api, prefetch, defaultName } = found;
+    const limits = defined({ maxEntries, negativeTtlMs, perSourceRate, maxPending, waitMs });
+    return server && {
+      source: { kind: "sds", server, api },
+      rules: { ...DEFAULT_ON_DEMAND_RULES, names, suffixes, ...limits },
+      prefetch,
+      ...defined({ defaultName }),
+    };
+  });
 }
 
 const DNS_NAME = /^(?=.{1,253}$)[a-z0-9_](?:[a-z0-9_-]{0,62})(?:\.[a-z0-9_](?:[a-z0-9_-]{0,62}))*$/;

@@ -11,22 +11,17 @@ import {
   checked,
   choice,
   flag,
-  follow,
   isRecord,
   list,
   message,
   number,
-  oneOf,
   type Reader,
-  reader,
 } from "../envoy/message.ts";
 import type { SdsServer, SecretRef } from "../plan.ts";
-import { duration, host, isSocketPath, port, text } from "../values.ts";
-import type { Reading } from "./tls_context.ts";
+import { defined, duration, host, isSocketPath, port, text } from "../values.ts";
+import type { Reading, ServerReading } from "./tls_context.ts";
 import { envoyForm } from "./envoy_form.ts";
-import { hostOf } from "./native_server.ts";
-import { isLoopback, sdsServer } from "./sds_defaults.ts";
-import type { ServerReading } from "./sds_servers.ts";
+import { hostOf, isLoopback, sdsServer } from "./sds_defaults.ts";
 
 const MARKS = ["load_assignment", "loadAssignment", "transport_socket", "transportSocket", "hosts"];
 
@@ -35,31 +30,32 @@ export function isCluster(value: unknown): boolean {
 }
 
 const SOCKET_ADDRESS = message({
-  protocol: v.optional(choice([{ name: "TCP", number: 0, value: true }])),
+  protocol: v.exactOptional(choice({ TCP: [0, true] })),
   address: host(),
   portValue: port(1),
-  resolverName: v.optional(v.literal("", "cannot be honoured: names are the system's")),
-  ipv4Compat: v.optional(flag()),
+  resolverName: v.exactOptional(v.literal("", "cannot be honoured: names are the system's")),
+  ipv4Compat: v.exactOptional(flag()),
 });
+
+/** Anything: it has no meaning for one stream to one server. */
+const ignored = v.exactOptional(v.unknown());
 
 const PIPE = message({
   path: v.pipe(text(), v.check(isSocketPath, "must be a socket's path, at most 107 bytes long")),
-  mode: v.optional(v.unknown()),
+  mode: ignored,
 });
 
 const ADDRESS = checked(
-  message({ socketAddress: v.optional(SOCKET_ADDRESS), pipe: v.optional(PIPE) }),
-  ({ socketAddress, pipe, ...rest }, report): Address | undefined => {
-    const given = oneOf({ socketAddress, pipe, ...rest }, ["socketAddress", "pipe"]);
-    if (typeof given === "string") return report([], given);
+  message(
+    { socketAddress: v.exactOptional(SOCKET_ADDRESS), pipe: v.exactOptional(PIPE) },
+    { oneOf: ["socketAddress", "pipe"] },
+  ),
+  ({ socketAddress, pipe }): Address | undefined => {
     if (pipe) return { kind: "unix", path: pipe.path };
     return socketAddress &&
       { kind: "tcp", host: socketAddress.address, port: socketAddress.portValue };
   },
 );
-
-/** Anything: it has no meaning for one stream to one server. */
-const ignored = v.optional(v.unknown());
 
 const ENDPOINT = message({
   endpoint: message({ address: ADDRESS, hostname: ignored, healthCheckConfig: ignored }),
@@ -84,21 +80,17 @@ const LOAD_ASSIGNMENT = message({
 
 export function sdsCluster(reading: ServerReading): Reader<SdsServer> {
   const fields = message({
-    "@type": v.optional(
+    "@type": v.exactOptional(
       v.literal("type.googleapis.com/envoy.config.cluster.v3.Cluster", "must be a v3 Cluster"),
     ),
     name: text(),
-    type: v.optional(
-      choice([
-        { name: "STATIC", number: 0, value: "static" },
-        { name: "STRICT_DNS", number: 1, value: "dns" },
-        { name: "LOGICAL_DNS", number: 2, value: "dns" },
-      ]),
+    type: v.exactOptional(
+      choice({ STATIC: [0, true], STRICT_DNS: [1, true], LOGICAL_DNS: [2, true] }),
     ),
     loadAssignment: LOAD_ASSIGNMENT,
-    transportSocket: v.optional(transportSocket(reading)),
-    typedExtensionProtocolOptions: v.optional(protocolOptions()),
-    connectTimeout: v.optional(duration(1)),
+    transportSocket: v.exactOptional(transportSocket(reading)),
+    typedExtensionProtocolOptions: v.exactOptional(PROTOCOL_OPTIONS),
+    connectTimeout: v.exactOptional(duration(1)),
     altStatName: ignored,
     lbPolicy: ignored,
     loadBalancingPolicy: ignored,
@@ -188,36 +180,27 @@ function specOf({ source }: SecretRef) {
   return source.kind === "spec" ? source.spec : undefined;
 }
 
-const HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
+const KEEP_ALIVE = message({
+  interval: v.exactOptional(duration(1_000)),
+  timeout: v.exactOptional(duration(100)),
+  intervalJitter: ignored,
+  connectionIdleInterval: ignored,
+});
 
-/** HTTP/2's keep-alive is taken from wherever Envoy lets it be said; the rest is of no meaning here. */
-function protocolOptions(): Reader<{ keepAliveMs?: number; keepAliveTimeoutMs?: number }> {
-  const keepAlive = message({
-    interval: v.optional(duration(1_000)),
-    timeout: v.optional(duration(100)),
-    intervalJitter: ignored,
-    connectionIdleInterval: ignored,
-  });
-  return reader((value, report) => {
-    const path = [
-      [HTTP_OPTIONS],
-      ["explicit_http_config", "explicitHttpConfig"],
-      ["http2_protocol_options", "http2ProtocolOptions"],
-      ["connection_keepalive", "connectionKeepalive"],
-    ];
-    const walked: string[] = [];
-    let at: unknown = value;
-    for (const names of path) {
-      const fields = isRecord(at) ? at : {};
-      const key = names.find((name) => Object.hasOwn(fields, name));
-      if (key === undefined) return {};
-      walked.push(key);
-      at = fields[key];
-    }
-    const found = follow(keepAlive, at, { path: walked, report });
-    return {
-      ...(found?.interval !== undefined && { keepAliveMs: found.interval }),
-      ...(found?.timeout !== undefined && { keepAliveTimeoutMs: found.timeout }),
-    };
-  });
+/** HTTP/2's keep-alive is taken from where Envoy lets it be said; the rest is of no meaning here. */
+const PROTOCOL_OPTIONS = checked(
+  within(
+    "envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+    within(
+      "explicitHttpConfig",
+      within("http2ProtocolOptions", within("connectionKeepalive", KEEP_ALIVE)),
+    ),
+  ),
+  (found) => defined({ keepAliveMs: found?.interval, keepAliveTimeoutMs: found?.timeout }),
+);
+
+/** One field of a message of which nothing else counts. */
+function within<T>(field: string, inner: Reader<T>): Reader<T | undefined> {
+  const fields = message({ [field]: v.exactOptional(inner) }, { loose: true });
+  return checked(fields, (found) => found[field]);
 }

@@ -24,6 +24,13 @@ export function sdsServer(
   };
 }
 
+/** The one host that all of them have. */
+export function hostOf(addresses: readonly Address[]): string | undefined {
+  const hosts = new Set(addresses.map((address) => address.kind === "tcp" ? address.host : ""));
+  const [host] = hosts;
+  return hosts.size === 1 && host ? host : undefined;
+}
+
 /** Never leaves this machine: keys may cross it in clear. */
 export function isLoopback(address: Address): boolean {
   if (address.kind === "unix") return true;

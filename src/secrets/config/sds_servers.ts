@@ -9,12 +9,12 @@
  * @module
  */
 
-import * as v from "valibot";
 import { follow, isRecord, type Reader, reader, type Report } from "../envoy/message.ts";
 import type { SdsNode, SdsServer } from "../plan.ts";
-import { type Path, type Problem, problemOf } from "../values.ts";
+import type { Path, Problem } from "../values.ts";
 import { nativeServer } from "./native_server.ts";
 import { isCluster, sdsCluster } from "./sds_cluster.ts";
+import { parsed, type ServerReading } from "./tls_context.ts";
 
 export interface SdsServersContext {
   /** Where the value is, for problems. */
@@ -35,22 +35,18 @@ export type ParsedSdsServers =
 const SERVERS_LIMIT = 100;
 
 /** Never throws; everything wrong is reported at once. */
-export function parseSdsServers(value: unknown, context: SdsServersContext): ParsedSdsServers {
+export function parseSdsServers(
+  value: unknown,
+  { path, node }: SdsServersContext,
+): ParsedSdsServers {
   const warnings: string[] = [];
-  const reading = { ...context, warn: (message: string) => void warnings.push(message) };
-  const result = v.safeParse(servers(reading), value, { abortPipeEarly: true });
-  if (result.success) return { kind: "valid", servers: result.output, warnings };
-  const problems = result.issues.map(problemOf)
-    .map(({ path, message }) => ({ path: [...context.path, ...path], message }));
-  return { kind: "invalid", problems };
-}
-
-/** What the configuration of a server is read against. */
-export interface ServerReading extends SdsServersContext {
-  warn(message: string): void;
+  const schema = servers({ node, warn: (message) => void warnings.push(message) });
+  const result = parsed(schema, value, path);
+  return result.kind === "valid" ? { kind: "valid", servers: result.output, warnings } : result;
 }
 
 function servers(reading: ServerReading): Reader<Readonly<Record<string, SdsServer>>> {
+  const [cluster, native] = [sdsCluster(reading), nativeServer(reading)];
   return reader((value, report) => {
     const entries = entriesOf(value, report);
     if (!entries) return undefined;
@@ -58,19 +54,19 @@ function servers(reading: ServerReading): Reader<Readonly<Record<string, SdsServ
       return report([], `has more than ${SERVERS_LIMIT} entries`);
     }
     const found = new Map<string, SdsServer>();
-    for (const { path, name, entry } of entries) {
-      const schema = isCluster(entry) ? sdsCluster(reading) : nativeServer(reading);
-      const server = follow(schema, entry, { path, report });
+    for (const { key: listed, name, entry } of entries) {
+      const at: Report = (path, message) => report([listed, ...path], message);
+      const server = follow(isCluster(entry) ? cluster : native, entry, at);
       if (!server) continue;
       if (name !== undefined && server.name !== "" && server.name !== name) {
-        report([...path, "name"], `is not "${name}", under which it is listed`);
+        at(["name"], `is not "${name}", under which it is listed`);
       }
       const key = name ?? server.name;
-      if (key === "") report([...path, "name"], "is missing");
-      else if (found.has(key)) report([...path, "name"], `"${key}" is used by an earlier server`);
+      if (key === "") at(["name"], "is missing");
+      else if (found.has(key)) at(["name"], `"${key}" is used by an earlier server`);
       for (const field of ["id", "cluster"] as const) {
         if (server.node[field] === "") {
-          report([...path, "node", field], "is missing; SDS servers are told who asks");
+          at(["node", field], "is missing; SDS servers are told who asks");
         }
       }
       found.set(key, { ...server, name: key });
@@ -80,18 +76,16 @@ function servers(reading: ServerReading): Reader<Readonly<Record<string, SdsServ
 }
 
 interface Entry {
-  readonly path: Path;
+  readonly key: string | number;
   /** `undefined`: it says its name itself. */
-  readonly name: string | undefined;
+  readonly name?: string;
   readonly entry: unknown;
 }
 
 function entriesOf(value: unknown, report: Report): readonly Entry[] | undefined {
-  if (Array.isArray(value)) {
-    return value.map((entry, index) => ({ path: [index], name: undefined, entry }));
-  }
+  if (Array.isArray(value)) return value.map((entry, key) => ({ key, entry }));
   if (isRecord(value)) {
-    return Object.entries(value).map(([name, entry]) => ({ path: [name], name, entry }));
+    return Object.entries(value).map(([name, entry]) => ({ key: name, name, entry }));
   }
   return report([], "must be an object with servers by name, or a list");
 }

@@ -9,11 +9,14 @@ import { type Address, messageOf } from "../../base/mod.ts";
 import type { Report } from "../envoy/message.ts";
 import { INITIAL_FETCH_TIMEOUT_MS, type SdsServer, type SecretRef } from "../plan.ts";
 import type { SecretType } from "../secret.ts";
-import { duration, text } from "../values.ts";
+import type { SecretSpec } from "../spec.ts";
+import { defined, duration, type Path, text } from "../values.ts";
 import { ENDPOINT_VARIABLE, parseEndpointSocket } from "../workload/endpoint.ts";
-import type { Reading, TlsConfigContext } from "./tls_context.ts";
+import type { Reading } from "./tls_context.ts";
 
-export const TIMEOUT_ENTRIES = { initialFetchTimeout: v.optional(duration(0)) };
+export const TIMEOUT_ENTRIES = {
+  initialFetchTimeout: v.optional(duration(0), `${INITIAL_FETCH_TIMEOUT_MS}ms`),
+};
 
 /** Certificates of one listener: it may serve a thousand hosts by name. */
 export const CERTIFICATES_LIMIT = 10_000;
@@ -29,15 +32,18 @@ export const SDS_ENTRIES = {
 export const SDS_SECRET_ENTRIES = { ...SDS_ENTRIES, name: text(), ...TIMEOUT_ENTRIES };
 
 export const WORKLOAD_ENTRIES = {
-  socket: v.optional(text()),
-  id: v.optional(spiffeUri()),
-  hint: v.optional(text()),
-  withdrawalGrace: v.optional(withdrawalGrace()),
+  socket: v.exactOptional(text()),
+  id: v.exactOptional(spiffeUri()),
+  hint: v.exactOptional(text()),
+  withdrawalGrace: v.exactOptional(withdrawalGrace()),
   ...TIMEOUT_ENTRIES,
 };
 
-export type SdsFields = v.InferOutput<v.ObjectSchema<typeof SDS_SECRET_ENTRIES, undefined>>;
-export type WorkloadFields = v.InferOutput<v.ObjectSchema<typeof WORKLOAD_ENTRIES, undefined>>;
+/** From fields that were read to the secret that they mean; reports why there is none. */
+type RefOf<T extends v.ObjectEntries> = (
+  found: v.InferOutput<v.ObjectSchema<T, undefined>>,
+  report: Report,
+) => SecretRef | undefined;
 
 /** The agent's leaf or roots, or the file's own credentials; nobody waits for a time here. */
 export function consulRef(type: SecretType): SecretRef {
@@ -45,34 +51,35 @@ export function consulRef(type: SecretType): SecretRef {
   return { type, name, source: { kind: "consul" }, initialFetchTimeoutMs: 0 };
 }
 
-export function sdsRef(
-  found: SdsFields,
-  options: {
-    readonly type: SecretType;
-    readonly context: TlsConfigContext;
-    readonly report: Report;
-  },
-): SecretRef | undefined {
-  const { type, context, report } = options;
-  const server = serverOf(found.cluster, { context, report, path: ["cluster"] });
-  return server && {
-    type,
-    name: found.name,
-    source: { kind: "sds", server, api: found.api },
-    initialFetchTimeoutMs: found.initialFetchTimeout ?? INITIAL_FETCH_TIMEOUT_MS,
+/** What the configuration describes itself; its files are watched. */
+export function specRef(
+  name: string,
+  spec: SecretSpec,
+  initialFetchTimeoutMs: number,
+): SecretRef {
+  return {
+    type: spec.type,
+    name,
+    source: { kind: "spec", spec, watch: true },
+    initialFetchTimeoutMs,
+  };
+}
+
+export function sdsRef(type: SecretType, reading: Reading): RefOf<typeof SDS_SECRET_ENTRIES> {
+  return (found, report) => {
+    const { cluster, name, api, initialFetchTimeout: initialFetchTimeoutMs } = found;
+    const server = serverOf(cluster, { reading, report, path: ["cluster"] });
+    return server &&
+      { type, name, source: { kind: "sds", server, api }, initialFetchTimeoutMs };
   };
 }
 
 /** The server of that name; reports that there is none. */
 export function serverOf(
   cluster: string,
-  options: {
-    readonly context: Pick<Reading, "sdsServers" | "noServers">;
-    readonly report: Report;
-    readonly path: readonly (string | number)[];
-  },
+  options: { readonly reading: Reading; readonly report: Report; readonly path: Path },
 ): SdsServer | undefined {
-  const { context: { sdsServers, noServers }, report, path } = options;
+  const { reading: { sdsServers, noServers }, report, path } = options;
   if (Object.hasOwn(sdsServers, cluster)) return sdsServers[cluster];
   if (noServers) return report(path, noServers);
   const known = Object.keys(sdsServers);
@@ -80,39 +87,24 @@ export function serverOf(
   return report(path, `names "${cluster}", which is no SDS server; ${fact}`);
 }
 
-export function workloadRef(
-  found: WorkloadFields,
-  options: {
-    readonly type: SecretType;
-    readonly context: TlsConfigContext;
-    readonly report: Report;
-  },
-): SecretRef | undefined {
-  const { type, context: { env }, report } = options;
-  const socket = found.socket ?? env[ENDPOINT_VARIABLE];
-  if (!socket) {
-    return report(["socket"], `is missing, and ${ENDPOINT_VARIABLE} is not set in the environment`);
-  }
-  let address: Address;
-  try {
-    address = parseEndpointSocket(socket);
-  } catch (error) {
-    return found.socket === undefined
-      ? report(["socket"], `is missing, and ${ENDPOINT_VARIABLE} is of no use: ${messageOf(error)}`)
-      : report(["socket"], `is of no use: ${messageOf(error)}`);
-  }
-  const { id, hint, withdrawalGrace: withdrawalGraceMs } = found;
-  return {
-    type,
-    name: type === "validation" ? "bundles" : id ?? hint ?? "default",
-    source: {
-      kind: "workload",
-      address,
-      ...(id && { id }),
-      ...(hint && { hint }),
-      ...(withdrawalGraceMs !== undefined && { withdrawalGraceMs }),
-    },
-    initialFetchTimeoutMs: found.initialFetchTimeout ?? INITIAL_FETCH_TIMEOUT_MS,
+export function workloadRef(type: SecretType, { env }: Reading): RefOf<typeof WORKLOAD_ENTRIES> {
+  return (found, report) => {
+    const { id, hint, withdrawalGrace: withdrawalGraceMs } = found;
+    const socket = found.socket ?? env[ENDPOINT_VARIABLE];
+    const missing = found.socket === undefined ? `is missing, and ${ENDPOINT_VARIABLE} ` : "";
+    if (!socket) return report(["socket"], `${missing}is not set in the environment`);
+    let address: Address;
+    try {
+      address = parseEndpointSocket(socket);
+    } catch (error) {
+      return report(["socket"], `${missing}is of no use: ${messageOf(error)}`);
+    }
+    return {
+      type,
+      name: type === "validation" ? "bundles" : id ?? hint ?? "default",
+      source: { kind: "workload", address, ...defined({ id, hint, withdrawalGraceMs }) },
+      initialFetchTimeoutMs: found.initialFetchTimeout,
+    };
   };
 }
 

@@ -5,10 +5,10 @@
  * @module
  */
 
-import * as v from "valibot";
 import { type NamedSpec, secretSchema } from "../envoy/envoy_secret.ts";
-import { follow, list, type Reader, reader } from "../envoy/message.ts";
-import { type Path, type Problem, problemOf } from "../values.ts";
+import { checked, list, type Reader } from "../envoy/message.ts";
+import type { Path, Problem } from "../values.ts";
+import { parsed } from "./tls_context.ts";
 
 export type ParsedStaticSecrets =
   | { readonly kind: "valid"; readonly secrets: readonly NamedSpec[] }
@@ -19,23 +19,20 @@ export function parseStaticSecrets(
   value: unknown,
   context: { readonly path: Path },
 ): ParsedStaticSecrets {
-  const result = v.safeParse(SECRETS, value, { abortPipeEarly: true });
-  if (result.success) return { kind: "valid", secrets: result.output };
-  const problems = result.issues.map(problemOf)
-    .map(({ path, message }) => ({ path: [...context.path, ...path], message }));
-  return { kind: "invalid", problems };
+  const result = parsed(SECRETS, value, context.path);
+  return result.kind === "valid" ? { kind: "valid", secrets: result.output } : result;
 }
 
-const LIST: Reader<NamedSpec[]> = list(secretSchema({ allowFiles: true }), 10_000);
-
-const SECRETS: Reader<readonly NamedSpec[]> = reader((value, report) => {
-  const secrets = follow(LIST, value, { report });
-  const seen = new Set<string>();
-  secrets?.forEach(({ name, spec }, index) => {
-    if (name === "") report([index, "name"], "is missing");
-    const key = JSON.stringify([spec.type, name]);
-    if (seen.has(key)) report([index, "name"], `"${name}" is used by an earlier secret`);
-    seen.add(key);
-  });
-  return secrets;
-});
+const SECRETS: Reader<readonly NamedSpec[]> = checked(
+  list(secretSchema({ allowFiles: true }), 10_000),
+  (secrets, report) => {
+    const seen = new Set<string>();
+    secrets.forEach(({ name, spec }, index) => {
+      if (name === "") report([index, "name"], "is missing");
+      const key = JSON.stringify([spec.type, name]);
+      if (seen.has(key)) report([index, "name"], `"${name}" is used by an earlier secret`);
+      seen.add(key);
+    });
+    return secrets;
+  },
+);

@@ -5,20 +5,15 @@
  * @module
  */
 
-import * as v from "valibot";
-import { problemOf } from "../values.ts";
-import type { ParsedTls, Reading, TlsConfigContext } from "./tls_context.ts";
 import { envoyForm, isEnvoyForm } from "./envoy_form.ts";
 import { nativeForm } from "./native.ts";
+import { parsed, type ParsedTls, type Reading, type TlsConfigContext } from "./tls_context.ts";
 
 /** Never throws; problems have the context's path before their own. */
 export function parseTlsConfig(value: unknown, context: TlsConfigContext): ParsedTls {
   const warnings: string[] = [];
   const reading: Reading = { ...context, warn: (message) => void warnings.push(message) };
-  const schema = isEnvoyForm(value) ? envoyForm(reading) : nativeForm(reading);
-  const result = v.safeParse(schema, value, { abortPipeEarly: true });
-  if (result.success) return { kind: "valid", ...result.output, warnings };
-  const problems = result.issues.map(problemOf)
-    .map(({ path, message }) => ({ path: [...context.path, ...path], message }));
-  return { kind: "invalid", problems };
+  const form = isEnvoyForm(value) ? envoyForm(reading) : nativeForm(reading);
+  const result = parsed(form, value, context.path);
+  return result.kind === "valid" ? { kind: "valid", ...result.output, warnings } : result;
 }

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { follow, type Reader } from "../envoy/message.ts";
 import type { NamedSpec } from "../envoy/mod.ts";
 import type { CredentialsPlan, SdsNode, SdsServer } from "../plan.ts";
 import type { Path, Problem } from "../values.ts";
@@ -33,15 +34,40 @@ export type ParsedTls =
   }
   | { readonly kind: "invalid"; readonly problems: readonly Problem[] };
 
-/** A context, and where its warnings go. */
-export interface Reading extends TlsConfigContext {
+/** Where warnings go. */
+export interface Warnings {
+  warn(message: string): void;
+}
+
+export interface Reading extends TlsConfigContext, Warnings {
   /** Why no SDS server may be named at all. */
   readonly noServers?: string;
-  warn(message: string): void;
 }
 
 /** Fields of a plan that a form gives. */
 export interface TlsForm {
   readonly plan: CredentialsPlan;
   readonly sni?: string;
+}
+
+/** What the configuration of an SDS server is read against. */
+export interface ServerReading extends Warnings {
+  /** Who we are, unless a server's configuration says otherwise. */
+  readonly node: SdsNode;
+}
+
+/** Never throws; problems have `path` before their own. */
+export function parsed<T>(
+  schema: Reader<T>,
+  value: unknown,
+  path: Path,
+):
+  | { readonly kind: "valid"; readonly output: T }
+  | { readonly kind: "invalid"; readonly problems: readonly Problem[] } {
+  const problems: Problem[] = [];
+  const output = follow(schema, value, (below, message) => {
+    problems.push({ path: [...path, ...below], message });
+    return undefined;
+  });
+  return output === undefined ? { kind: "invalid", problems } : { kind: "valid", output };
 }

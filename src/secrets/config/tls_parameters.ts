@@ -6,15 +6,7 @@
 
 import * as v from "valibot";
 import { cipherSuite } from "../cipher_suites.ts";
-import {
-  checked,
-  choice,
-  list,
-  message,
-  type Reader,
-  reader,
-  type Report,
-} from "../envoy/message.ts";
+import { checked, choice, list, message, type Reader, reader } from "../envoy/message.ts";
 import type { TlsParameters } from "../plan.ts";
 import { text } from "../values.ts";
 import type { Reading } from "./tls_context.ts";
@@ -23,8 +15,8 @@ type Version = TlsParameters["minVersion"];
 
 /** `minVersion`, `maxVersion`, `cipherSuites` of our own form. */
 export const VERSION_ENTRIES = {
-  minVersion: v.optional(nativeVersion()),
-  maxVersion: v.optional(nativeVersion()),
+  minVersion: v.exactOptional(nativeVersion()),
+  maxVersion: v.exactOptional(nativeVersion()),
   cipherSuites: list(suite(), 100),
 };
 
@@ -35,10 +27,10 @@ export function parametersOf(
     readonly maxVersion?: Version | undefined;
     readonly cipherSuites: readonly string[];
   },
-  report: Report,
+  reportUpsideDown: () => void,
 ): TlsParameters | undefined {
   const { minVersion = "TLSv1.2", maxVersion = "TLSv1.3", cipherSuites } = found;
-  if (minVersion > maxVersion) report(["minVersion"], "is above maxVersion");
+  if (minVersion > maxVersion) reportUpsideDown();
   const given = found.minVersion ?? found.maxVersion ?? cipherSuites[0];
   return given === undefined ? undefined : { minVersion, maxVersion, cipherSuites };
 }
@@ -58,58 +50,47 @@ function suite(): Reader<string> {
   });
 }
 
-const ENVOY_VERSIONS = [
-  { name: "TLS_AUTO", number: 0, value: undefined },
-  { name: "TLSv1_0", number: 1, value: "TLSv1.0" },
-  { name: "TLSv1_1", number: 2, value: "TLSv1.1" },
-  { name: "TLSv1_2", number: 3, value: "TLSv1.2" },
-  { name: "TLSv1_3", number: 4, value: "TLSv1.3" },
-] as const;
-
 /** A version that is spoken; older ones are `too_old`. */
-type EnvoyVersion = { readonly version: Version | "too_old" | undefined };
-
-function envoyVersion(): Reader<EnvoyVersion> {
-  return checked(
-    choice(ENVOY_VERSIONS.map((version) => ({ ...version, value: { version: version.value } }))),
-    ({ version }) => ({
-      version: version === "TLSv1.0" || version === "TLSv1.1" ? "too_old" : version,
-    }),
-  );
+function envoyVersion(): Reader<Version | "too_old" | "auto"> {
+  return choice<Version | "too_old" | "auto">({
+    TLS_AUTO: [0, "auto"],
+    TLSv1_0: [1, "too_old"],
+    TLSv1_1: [2, "too_old"],
+    TLSv1_2: [3, "TLSv1.2"],
+    TLSv1_3: [4, "TLSv1.3"],
+  });
 }
 
 /** Envoy's `TlsParameters`. */
 export function envoyParameters(reading: Reading): Reader<{ tls: TlsParameters | undefined }> {
   const refused = "cannot be honoured: the TLS library's own choice is used";
   const fields = message({
-    tlsMinimumProtocolVersion: v.optional(envoyVersion()),
-    tlsMaximumProtocolVersion: v.optional(envoyVersion()),
+    tlsMinimumProtocolVersion: v.optional(envoyVersion(), "TLS_AUTO"),
+    tlsMaximumProtocolVersion: v.optional(envoyVersion(), "TLS_AUTO"),
     cipherSuites: list(text(), 100),
   }, {
     refused: { ecdhCurves: refused, signatureAlgorithms: refused, compliancePolicies: refused },
   });
   return checked(fields, (found, report) => {
-    const least = found.tlsMinimumProtocolVersion?.version;
-    const most = found.tlsMaximumProtocolVersion?.version;
+    const { tlsMinimumProtocolVersion: least, tlsMaximumProtocolVersion: most } = found;
     if (most === "too_old") {
       return report(["tls_maximum_protocol_version"], "is below TLS 1.2, the least that is spoken");
     }
     if (least === "too_old") {
       reading.warn("tls_minimum_protocol_version was raised to TLS 1.2");
     }
-    const minVersion = least === "too_old" ? "TLSv1.2" : least;
-    if ((minVersion ?? "TLSv1.2") > (most ?? "TLSv1.3")) {
+    const minVersion = least === "too_old" ? "TLSv1.2" : least === "auto" ? undefined : least;
+    const maxVersion = most === "auto" ? undefined : most;
+    // `[A|B]`: suites of equal preference; here the first comes first.
+    const cipherSuites = found.cipherSuites.flatMap((entry, index) =>
+      entry.replace(/^\[(.*)\]$/, "$1").split("|").map((name) =>
+        cipherSuite(name) ??
+          report(["cipher_suites", index], `names "${name}", which is not known here`)
+      )
+    ).filter((suite) => suite !== undefined);
+    const tls = parametersOf({ minVersion, maxVersion, cipherSuites }, () => {
       report(["tls_minimum_protocol_version"], "is above tls_maximum_protocol_version");
-    }
-    const cipherSuites: string[] = [];
-    found.cipherSuites.forEach((entry, index) => {
-      // `[A|B]`: suites of equal preference; here the first comes first.
-      for (const name of entry.replace(/^\[(.*)\]$/, "$1").split("|")) {
-        const known = cipherSuite(name);
-        if (known) cipherSuites.push(known);
-        else report(["cipher_suites", index], `names "${name}", which is not known here`);
-      }
     });
-    return { tls: parametersOf({ minVersion, maxVersion: most, cipherSuites }, report) };
+    return { tls };
   });
 }

@@ -7,7 +7,7 @@
 import * as v from "valibot";
 import type { DataSource, WatchedDirectory } from "../spec.ts";
 import { text } from "../values.ts";
-import { bytes, checked, flag, longText, message, oneOf, type Reader } from "./message.ts";
+import { bytes, checked, flag, longText, message, type Reader } from "./message.ts";
 
 /** More than the largest bundle of roots in use. */
 const INLINE_LIMIT_BYTES = 4 * 1024 * 1024;
@@ -15,26 +15,20 @@ const INLINE_LIMIT_BYTES = 4 * 1024 * 1024;
 /** `allowFiles`: false where a server says it, which has no business with our files and environment. */
 export function dataSource(options: { readonly allowFiles: boolean }): Reader<DataSource> {
   const fields = message({
-    filename: v.optional(text()),
-    inlineBytes: v.optional(bytes(INLINE_LIMIT_BYTES)),
-    inlineString: v.optional(longText(INLINE_LIMIT_BYTES)),
-    environmentVariable: v.optional(text()),
+    filename: v.exactOptional(text()),
+    inlineBytes: v.exactOptional(bytes(INLINE_LIMIT_BYTES)),
+    inlineString: v.exactOptional(longText(INLINE_LIMIT_BYTES)),
+    environmentVariable: v.exactOptional(text()),
   }, {
+    oneOf: ["filename", "inlineBytes", "inlineString", "environmentVariable"],
     refused: {
       watchedDirectory:
         "cannot be honoured here; a file's own directory is always watched, and the " +
         "secret may have a watched_directory",
     },
   });
-  return checked(fields, (source, report): DataSource | undefined => {
-    const given = oneOf(source, [
-      "filename",
-      "inlineBytes",
-      "inlineString",
-      "environmentVariable",
-    ]);
-    if (typeof given === "string") return report([], given);
-    const { filename, inlineBytes, inlineString, environmentVariable } = source;
+  return checked(fields, (found, report): DataSource | undefined => {
+    const { filename, inlineBytes, inlineString, environmentVariable: variable = "" } = found;
     if (inlineBytes !== undefined) return { kind: "inline", bytes: inlineBytes };
     if (inlineString !== undefined) {
       return { kind: "inline", bytes: new TextEncoder().encode(inlineString) };
@@ -42,8 +36,9 @@ export function dataSource(options: { readonly allowFiles: boolean }): Reader<Da
     if (!options.allowFiles) {
       return report([], "must be inline: a server's secret may not name files or variables here");
     }
-    if (filename !== undefined) return { kind: "file", path: filename };
-    return { kind: "environment", variable: environmentVariable ?? "" };
+    return filename === undefined
+      ? { kind: "environment", variable }
+      : { kind: "file", path: filename };
   });
 }
 

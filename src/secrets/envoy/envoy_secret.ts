@@ -9,7 +9,7 @@ import { ProxyError } from "../../base/mod.ts";
 import type { SecretSpec } from "../spec.ts";
 import { formatPath, type Problem, problemOf, text } from "../values.ts";
 import { tlsCertificate } from "./tls_certificate.ts";
-import { checked, message, oneOf, type Reader } from "./message.ts";
+import { checked, message, type Reader } from "./message.ts";
 import { validationContext } from "./validation_context.ts";
 
 export interface NamedSpec {
@@ -58,18 +58,17 @@ function cut(part: string | number): string | number {
 export function secretSchema(options: SecretOptions): Reader<NamedSpec> {
   const fields = message({
     name: v.optional(v.union([v.literal(""), text()], "must be a text"), ""),
-    tlsCertificate: v.optional(tlsCertificate(options)),
-    validationContext: v.optional(validationContext(options)),
+    tlsCertificate: v.exactOptional(tlsCertificate(options)),
+    validationContext: v.exactOptional(validationContext(options)),
   }, {
+    oneOf: ["tlsCertificate", "validationContext"],
     refused: {
       sessionTicketKeys: "cannot be used: the keys of session tickets are the TLS library's own",
       genericSecret: "cannot be used: nothing here takes generic secrets",
     },
   });
-  return checked(fields, (found, report): NamedSpec | undefined => {
-    const given = oneOf(found, ["tlsCertificate", "validationContext"]);
-    if (typeof given === "string") return report([], given);
-    const spec = found.tlsCertificate ?? found.validationContext;
-    return spec && { name: found.name, spec };
+  return checked(fields, ({ name, tlsCertificate, validationContext }): NamedSpec | undefined => {
+    const spec = tlsCertificate ?? validationContext;
+    return spec && { name, spec };
   });
 }

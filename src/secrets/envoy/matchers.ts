@@ -8,64 +8,83 @@
 import * as v from "valibot";
 import { canonicalIpText } from "../../base/mod.ts";
 import type { SanMatcher, SanType, StringMatcher } from "../../identity/mod.ts";
-import { text } from "../values.ts";
-import { checked, choice, flag, message, oneOf, type Reader } from "./message.ts";
+import { type Path, text } from "../values.ts";
+import { checked, choice, flag, message, type Reader, type Report } from "./message.ts";
 
 const KINDS = ["exact", "prefix", "suffix", "contains"] as const;
 
-export function stringMatcher(): Reader<StringMatcher> {
-  const fields = message({
-    // No name is empty, and Envoy's own check leaves only this kind out.
-    exact: v.optional(
-      v.pipe(v.string("must be a text"), v.nonEmpty("must not be empty"), v.maxLength(4_096)),
-    ),
-    prefix: v.optional(text()),
-    suffix: v.optional(text()),
-    contains: v.optional(text()),
-    safeRegex: v.optional(message({ regex: text(), googleRe2: v.optional(v.unknown()) })),
-    ignoreCase: v.optional(flag(), false),
-  }, { refused: { custom: "cannot be honoured: no extension is loaded here" } });
-  return checked(fields, (found, report): StringMatcher | undefined => {
-    const given = oneOf(found, [...KINDS, "safeRegex"]);
-    if (typeof given === "string") return report([], given);
-    // As in Envoy, ignore_case says nothing about a regex.
-    if (found.safeRegex) return { kind: "regex", regex: found.safeRegex.regex };
-    const kind = KINDS.find((kind) => kind === given.name) ?? "exact";
-    return { kind, value: found[kind] ?? "", ignoreCase: found.ignoreCase };
-  });
+/** The kinds of matchers, and what holds for them. */
+export const MATCHER_ENTRIES = {
+  // No name is empty, and Envoy's own check leaves only this kind out.
+  exact: v.exactOptional(
+    v.pipe(v.string("must be a text"), v.nonEmpty("must not be empty"), v.maxLength(4_096)),
+  ),
+  prefix: v.exactOptional(text()),
+  suffix: v.exactOptional(text()),
+  contains: v.exactOptional(text()),
+  ignoreCase: v.optional(flag(), false),
+};
+
+type MatcherFields = v.InferOutput<v.ObjectSchema<typeof MATCHER_ENTRIES, undefined>>;
+
+/** Of fields of which one is given. As in Envoy, `ignoreCase` says nothing about a regex. */
+export function matcherOf(found: MatcherFields, regex: string | undefined): StringMatcher {
+  if (regex !== undefined) return { kind: "regex", regex };
+  const kind = KINDS.find((kind) => found[kind] !== undefined) ?? "exact";
+  return { kind, value: found[kind] ?? "", ignoreCase: found.ignoreCase };
 }
 
-const SAN_TYPES: readonly { name: string; number: number; value: SanType }[] = [
-  { name: "EMAIL", number: 1, value: "email" },
-  { name: "DNS", number: 2, value: "dns" },
-  { name: "URI", number: 3, value: "uri" },
-  { name: "IP_ADDRESS", number: 4, value: "ip" },
-  { name: "OTHER_NAME", number: 5, value: "other_name" },
-];
+export function stringMatcher(): Reader<StringMatcher> {
+  const { ignoreCase, ...kinds } = MATCHER_ENTRIES;
+  const safeRegex = v.exactOptional(
+    message({ regex: text(), googleRe2: v.exactOptional(v.unknown()) }),
+  );
+  const fields = message({ ...kinds, safeRegex, ignoreCase }, {
+    oneOf: [...KINDS, "safeRegex"],
+    refused: { custom: "cannot be honoured: no extension is loaded here" },
+  });
+  return checked(fields, (found) => matcherOf(found, found.safeRegex?.regex));
+}
 
 /** Types that an untyped matcher stands for (`match_subject_alt_names`). */
 const UNTYPED: readonly SanType[] = ["dns", "uri", "email", "ip"];
 
-const OID = v.pipe(
+export const OID: v.GenericSchema<string> = v.pipe(
   text(),
   v.regex(/^[0-2](?:\.(?:0|[1-9]\d{0,18})){1,32}$/, "must be an object id such as 1.3.6.1.4.1"),
 );
 
 export function sanMatcher(): Reader<SanMatcher> {
   const fields = message({
-    sanType: choice(SAN_TYPES),
+    sanType: choice<SanType>({
+      EMAIL: [1, "email"],
+      DNS: [2, "dns"],
+      URI: [3, "uri"],
+      IP_ADDRESS: [4, "ip"],
+      OTHER_NAME: [5, "other_name"],
+    }),
     matcher: stringMatcher(),
-    oid: v.optional(OID),
+    oid: v.exactOptional(OID),
   });
-  return checked(fields, ({ sanType, matcher, oid }, report): SanMatcher | undefined => {
-    if (sanType === "ip" && !mayBeIp(matcher)) {
-      return report(["matcher", "exact"], "must be an IP address");
-    }
-    if (sanType !== "other_name") return { type: sanType, matcher };
-    return oid === undefined
-      ? report(["oid"], "is missing; OTHER_NAME needs one")
-      : { type: sanType, oid, matcher };
+  return checked(fields, ({ sanType, ...found }, report) => {
+    return sanMatcherOf({ type: sanType, ...found }, {
+      exact: ["matcher", "exact"],
+      otherName: "OTHER_NAME",
+      report,
+    });
   });
+}
+
+/** Reports what a type needs; `at` says where and how the form says it. */
+export function sanMatcherOf(
+  { type, matcher, oid }: SanMatcher,
+  at: { readonly exact: Path; readonly otherName: string; readonly report: Report },
+): SanMatcher | undefined {
+  if (type === "ip" && !mayBeIp(matcher)) return at.report(at.exact, "must be an IP address");
+  if (type !== "other_name") return { type, matcher };
+  return oid === undefined
+    ? at.report(["oid"], `is missing; ${at.otherName} needs one`)
+    : { type, oid, matcher };
 }
 
 /** A `StringMatcher` of the deprecated list as the typed ones that it stands for. */

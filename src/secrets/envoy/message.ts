@@ -7,7 +7,7 @@
 
 import { Buffer } from "node:buffer";
 import * as v from "valibot";
-import { notKnown, type Path, problemOf } from "../values.ts";
+import { notKnown, object, type Path, problemOf } from "../values.ts";
 
 /** A schema for anything; it decides what comes out. */
 export type Reader<T> = v.GenericSchema<unknown, T>;
@@ -19,95 +19,102 @@ export interface MessageOptions {
   readonly names?: "snake_case" | "camelCase";
   /** For fields that some people look for here: why not. By their camelCase names. */
   readonly refused?: Readonly<Record<string, string>>;
+  /** Of these fields one must be given, and no more; of {@link atMostOne} there may be none. */
+  readonly oneOf?: readonly string[];
+  readonly atMostOne?: readonly string[];
+  /** Fields that are not known have no meaning here. */
+  readonly loose?: true;
 }
 
-/** A strict object; `entries` has lowerCamelCase names. Refuses fields of both spellings at once. */
+/**
+ * A strict object; `entries` has lowerCamelCase names. Refuses fields of both spellings at once. Only
+ * what is written is in what comes out, and defaults.
+ */
 export function message<T extends v.ObjectEntries>(
   entries: T,
   options: MessageOptions = {},
 ): Reader<Output<T>> {
-  const shown = (key: string) => options.names === "camelCase" ? key : snakeCase(key);
+  const { names, refused = {}, oneOf = [], atMostOne = oneOf, loose = false } = options;
+  const shown = names === "camelCase" ? (key: string) => key : snakeCase;
   const known = Object.keys(entries).map(shown);
-  const names = new Map(
-    [...Object.keys(entries), ...Object.keys(options.refused ?? {})].flatMap((key) => [
-      [key, key],
-      [snakeCase(key), key],
-    ]),
+  const nameOf = new Map(
+    Object.keys({ ...entries, ...refused }).flatMap((key) => [[key, key], [snakeCase(key), key]]),
   );
-  const schema = v.object(
-    entries,
-    (issue) => issue.received === "undefined" && issue.path ? "is missing" : "must be an object",
-  );
+  const schema = object(entries);
   return reader((value, report) => {
     if (!isRecord(value)) return report([], "must be an object");
+    let sound = true;
+    const refuse: Report = (path, message) => {
+      sound = false;
+      return report(path, message);
+    };
     const written = new Map<string, string>();
     const fields: Record<string, unknown> = Object.create(null);
     for (const [key, field] of Object.entries(value)) {
-      const name = names.get(key);
-      if (name === undefined) report([key], notKnown(key, known));
-      else if (field === null || field === undefined) continue;
-      else if (options.refused && Object.hasOwn(options.refused, name)) {
-        if (!isDefault(field)) report([key], options.refused[name] ?? "");
-      } else if (written.has(name)) report([key], `is given as "${written.get(name)}", too`);
+      const name = nameOf.get(key);
+      if (name === undefined) {
+        if (!loose) refuse([key], notKnown(key, known));
+      } else if (field === null || field === undefined) continue;
+      else if (Object.hasOwn(refused, name)) {
+        if (!isDefault(field)) refuse([key], refused[name] ?? "");
+      } else if (written.has(name)) refuse([key], `is given as "${written.get(name)}", too`);
       else {
         written.set(name, key);
         fields[name] = field;
       }
     }
-    const result = v.safeParse(schema, fields, { abortPipeEarly: true });
-    if (result.success) return result.output;
-    for (const { path: [name = "", ...rest], message } of result.issues.map(problemOf)) {
-      report([written.get(String(name)) ?? shown(String(name)), ...rest], message);
-    }
-    return undefined;
+    const found = follow(schema, fields, ([name = "", ...rest], message) => {
+      return report([written.get(String(name)) ?? shown(String(name)), ...rest], message);
+    });
+    const given = atMostOne.filter((name) => written.has(name)).map(shown);
+    if (!sound || given.length === 1) return found;
+    if (given.length > 1) return report([], `has ${given.join(" and ")}, of which only one may be`);
+    return oneOf.length === 0 ? found : report([], `needs one of ${oneOf.map(shown).join(", ")}`);
   });
+}
+
+/** A message of our own form. */
+export function fieldsOf<T extends v.ObjectEntries>(
+  entries: T,
+  options: Omit<MessageOptions, "names"> = {},
+): Reader<Output<T>> {
+  return message(entries, { ...options, names: "camelCase" });
 }
 
 /** Says what is wrong at a path below the value. */
 export type Report = (path: Path, message: string) => undefined;
 
-/** A schema out of a function, which reports as often as it likes; what it reported on is dropped. */
-export function reader<T>(read: (value: unknown, report: Report) => T | undefined): Reader<T> {
-  return v.pipe(
-    v.unknown(),
-    v.rawTransform<unknown, T>(({ dataset, addIssue, NEVER }) => {
-      let sound = true;
-      const output = read(dataset.value, (path, message) => {
-        sound = false;
-        const [first, ...rest] = path.map((key) => itemOf(key));
-        addIssue(first ? { message, path: [first, ...rest] } : { message });
-        return undefined;
-      });
-      return sound ? output as T : NEVER;
-    }),
-  );
-}
-
-/** Reads a value at `path` with another schema; what is wrong with it is reported. */
-export function follow<T>(
-  schema: Reader<T>,
-  value: unknown,
-  { report, path = [] }: { readonly report: Report; readonly path?: Path },
-): T | undefined {
-  const result = v.safeParse(schema, value, { abortPipeEarly: true });
-  if (result.success) return result.output;
-  for (const problem of result.issues.map(problemOf)) {
-    report([...path, ...problem.path], problem.message);
-  }
-  return undefined;
-}
-
-/** `schema`, then what no single field shows. */
+/** `schema`, then what no single field shows; what was reported on is dropped. */
 export function checked<T, U>(
   schema: Reader<T>,
   check: (value: T, report: Report) => U | undefined,
 ): Reader<U> {
-  return reader((value, report) => {
-    const result = v.safeParse(schema, value, { abortPipeEarly: true });
-    if (result.success) return check(result.output, report);
-    for (const problem of result.issues.map(problemOf)) report(problem.path, problem.message);
-    return undefined;
-  });
+  return v.pipe(
+    schema,
+    v.rawTransform<T, U>(({ dataset, addIssue }) => {
+      return check(dataset.value, (path, message) => {
+        const [first, ...rest] = path.map(itemOf);
+        addIssue(first ? { message, path: [first, ...rest] } : { message });
+        return undefined;
+      }) as U;
+    }),
+  );
+}
+
+/** A schema out of a function, which reports as often as it likes. */
+export function reader<T>(read: (value: unknown, report: Report) => T | undefined): Reader<T> {
+  return checked(v.unknown(), read);
+}
+
+/** Reads a value with a schema; what is wrong with it is reported. */
+export function follow<T>(schema: Reader<T>, value: unknown, report: Report): T | undefined {
+  const result = v.safeParse(schema, value, { abortPipeEarly: true });
+  if (result.success) return result.output;
+  for (const issue of result.issues) {
+    const { path, message } = problemOf(issue);
+    report(path, message);
+  }
+  return undefined;
 }
 
 function itemOf(key: string | number): v.IssuePathItem {
@@ -159,14 +166,13 @@ export function number(least: number, most: number): Reader<number> {
   });
 }
 
-/** One of an enum's values, by name or number. */
-export function choice<T>(
-  values: readonly { readonly name: string; readonly number: number; readonly value: T }[],
-): Reader<T> {
-  const wanted = `must be ${values.map(({ name }) => name).join(", ")}`;
+/** One of an enum's values, by its name or number. */
+export function choice<T>(values: Readonly<Record<string, readonly [number, T]>>): Reader<T> {
+  const wanted = `must be ${Object.keys(values).join(", ")}`;
   return reader((value, report) => {
-    const found = values.find(({ name, number }) => value === name || value === number);
-    return found ? found.value : report([], wanted);
+    const found = Object.entries(values)
+      .find(([name, [number]]) => value === name || value === number);
+    return found ? found[1][1] : report([], wanted);
   });
 }
 
@@ -198,22 +204,29 @@ const TYPE_PREFIX = "type.googleapis.com/";
 /** `Any` in JSON: the fields of one message beside its "@type". By the types' full names. */
 export function anyOf<T>(types: Readonly<Record<string, Reader<T>>>): Reader<T> {
   const wanted = Object.keys(types).map((type) => TYPE_PREFIX + type).join(" or ");
-  return reader((value, report) => {
-    if (!isRecord(value)) return report([], "must be an object");
-    const { "@type": type, ...fields } = value;
-    if (type === undefined) return report(["@type"], `is missing; it must be ${wanted}`);
-    const name = typeof type === "string" ? type.slice(type.lastIndexOf("/") + 1) : "";
-    const schema = Object.hasOwn(types, name) ? types[name] : undefined;
-    if (!schema) return report(["@type"], `must be ${wanted}`);
-    return follow(schema, fields, { report });
+  return tagged("@type", types, {
+    nameOf: (type) => type.slice(type.lastIndexOf("/") + 1),
+    wanted: `must be ${wanted}`,
   });
 }
 
-/** The one member of a oneof that is given, or what to say about it. */
-export function oneOf(value: object, names: readonly string[]): { name: string } | string {
-  const given = names.filter((name) => (value as Record<string, unknown>)[name] !== undefined);
-  const [first, ...more] = given;
-  if (first === undefined) return `needs one of ${names.map(snakeCase).join(", ")}`;
-  if (more.length > 0) return `has ${given.map(snakeCase).join(" and ")}, of which only one may be`;
-  return { name: first };
+/** One of several messages, by the text of its field `tag`, which they do not see. */
+export function tagged<T>(
+  tag: string,
+  schemas: Readonly<Record<string, Reader<T>>>,
+  { nameOf = (text) => text, wanted, hint = () => wanted }: {
+    nameOf?(text: string): string;
+    readonly wanted: string;
+    /** In place of `wanted`, for a name that is not known. */
+    hint?(name: string): string;
+  },
+): Reader<T> {
+  return reader((value, report) => {
+    if (!isRecord(value)) return report([], "must be an object");
+    const { [tag]: text, ...fields } = value;
+    if (text === undefined) return report([tag], `is missing; it ${wanted}`);
+    const name = typeof text === "string" ? nameOf(text) : "";
+    const schema = Object.hasOwn(schemas, name) ? schemas[name] : undefined;
+    return schema ? follow(schema, fields, report) : report([tag], hint(name));
+  });
 }

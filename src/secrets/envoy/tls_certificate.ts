@@ -6,43 +6,50 @@
 
 import * as v from "valibot";
 import type { CertificateSpec } from "../spec.ts";
+import { defined } from "../values.ts";
 import { dataSource, watchedDirectory } from "./data_source.ts";
-import { checked, message, type Reader } from "./message.ts";
+import { checked, message, type Reader, type Report } from "./message.ts";
 
 export function tlsCertificate(options: { readonly allowFiles: boolean }): Reader<CertificateSpec> {
   const source = dataSource(options);
   const fields = message({
-    certificateChain: v.optional(source),
-    privateKey: v.optional(source),
-    password: v.optional(source),
-    pkcs12: v.optional(source),
-    ocspStaple: v.optional(source),
-    watchedDirectory: v.optional(watchedDirectory(options)),
+    certificateChain: v.exactOptional(source),
+    privateKey: v.exactOptional(source),
+    password: v.exactOptional(source),
+    pkcs12: v.exactOptional(source),
+    ocspStaple: v.exactOptional(source),
+    watchedDirectory: v.exactOptional(watchedDirectory(options)),
   }, {
     refused: {
       privateKeyProvider: "cannot be honoured: give the key as private_key",
       signedCertificateTimestamp: "cannot be honoured: no timestamps are sent",
     },
   });
-  return checked(fields, (found, report): CertificateSpec | undefined => {
-    const { certificateChain, privateKey, pkcs12, password, ocspStaple } = found;
-    if (pkcs12) {
-      if (certificateChain) report(["certificate_chain"], "cannot be beside pkcs12, which has one");
-      if (privateKey) report(["private_key"], "cannot be beside pkcs12, which has one");
-    } else {
-      if (!certificateChain) {
-        report(["certificate_chain"], "is missing; or pkcs12, with key and chain");
-      }
-      if (!privateKey) report(["private_key"], "is missing");
-    }
-    return {
-      type: "certificate",
-      ...(certificateChain && { chain: certificateChain }),
-      ...(privateKey && { key: privateKey }),
-      ...(pkcs12 && { pkcs12 }),
-      ...(password && { password }),
-      ...(ocspStaple && { ocspStaple }),
-      ...(found.watchedDirectory && { watchedDirectory: found.watchedDirectory }),
+  return checked(fields, ({ certificateChain: chain, privateKey: key, ...rest }, report) => {
+    const names = {
+      chain: "certificate_chain",
+      key: "private_key",
+      or: "pkcs12, with key and chain",
     };
+    return pairSpec({ ...rest, ...defined({ chain, key }) }, names, report);
   });
+}
+
+type PairSpec = Omit<CertificateSpec, "type">;
+
+/** Chain and key, or PKCS#12; `names` are those that the form has for them. */
+export function pairSpec(
+  pair: PairSpec,
+  names: { readonly chain: string; readonly key: string; readonly or: string },
+  report: Report,
+): CertificateSpec {
+  const { chain, key, pkcs12 } = pair;
+  if (pkcs12) {
+    if (chain) report([names.chain], "cannot be beside pkcs12, which has one");
+    if (key) report([names.key], "cannot be beside pkcs12, which has one");
+  } else {
+    if (!chain) report([names.chain], `is missing; or ${names.or}`);
+    if (!key) report([names.key], "is missing");
+  }
+  return { type: "certificate", ...pair };
 }

@@ -8,7 +8,7 @@ import { Buffer } from "node:buffer";
 import * as v from "valibot";
 import { NO_RULES, parseTrustDomain } from "../../identity/mod.ts";
 import type { SpiffeBundlesSpec, ValidationSpec } from "../spec.ts";
-import { text } from "../values.ts";
+import { defined, text } from "../values.ts";
 import { dataSource, watchedDirectory } from "./data_source.ts";
 import { sanMatcher, stringMatcher, typedMatchers } from "./matchers.ts";
 import {
@@ -50,25 +50,22 @@ export function validationContext(
 ): Reader<ValidationSpec> {
   const source = dataSource(options);
   const fields = message({
-    trustedCa: v.optional(source),
-    systemRootCerts: v.optional(message({})),
-    crl: v.optional(source),
+    trustedCa: v.exactOptional(source),
+    systemRootCerts: v.exactOptional(message({})),
+    crl: v.exactOptional(source),
     verifyCertificateHash: list(certificateHash(), LIST_LIMIT),
     verifyCertificateSpki: list(spkiPin(), LIST_LIMIT),
     matchTypedSubjectAltNames: list(sanMatcher(), LIST_LIMIT),
     matchSubjectAltNames: list(stringMatcher(), LIST_LIMIT),
     allowExpiredCertificate: v.optional(flag(), false),
     trustChainVerification: v.optional(
-      choice([
-        { name: "VERIFY_TRUST_CHAIN", number: 0, value: false },
-        { name: "ACCEPT_UNTRUSTED", number: 1, value: true },
-      ]),
+      choice({ VERIFY_TRUST_CHAIN: [0, false], ACCEPT_UNTRUSTED: [1, true] }),
       "VERIFY_TRUST_CHAIN",
     ),
     onlyVerifyLeafCertCrl: v.optional(flag(), false),
     maxVerifyDepth: v.optional(number(0, 100), NO_RULES.maxDepth),
-    customValidatorConfig: v.optional(customValidator(options)),
-    watchedDirectory: v.optional(watchedDirectory(options)),
+    customValidatorConfig: v.exactOptional(customValidator(options)),
+    watchedDirectory: v.exactOptional(watchedDirectory(options)),
   }, {
     refused: {
       requireSignedCertificateTimestamp: "cannot be honoured: timestamps are not checked",
@@ -76,28 +73,19 @@ export function validationContext(
       suppressClientCaList: "cannot be honoured: clients are told of the roots where they are few",
     },
   });
-  return checked(fields, (found, report): ValidationSpec | undefined => {
-    const { trustedCa, crl, customValidatorConfig: spiffe, matchTypedSubjectAltNames } = found;
-    if (spiffe && trustedCa) {
-      report(["trusted_ca"], "cannot be beside custom_validator_config, which has the roots");
-    }
-    if (spiffe && found.systemRootCerts) {
-      report(
-        ["system_root_certs"],
-        "cannot be beside custom_validator_config, which has the roots",
-      );
-    }
+  return checked(fields, (found, report): ValidationSpec => {
+    const { trustedCa, crl, customValidatorConfig: spiffe, watchedDirectory } = found;
+    const beside = "cannot be beside custom_validator_config, which has the roots";
+    if (spiffe && trustedCa) report(["trusted_ca"], beside);
+    if (spiffe && found.systemRootCerts) report(["system_root_certs"], beside);
+    const typed = found.matchTypedSubjectAltNames;
     return {
       type: "validation",
-      ...(trustedCa && { trustedCa }),
+      ...defined({ trustedCa, crl, spiffe, watchedDirectory }),
       systemRoots: found.systemRootCerts !== undefined,
-      ...(crl && { crl }),
-      ...(spiffe && { spiffe }),
       rules: {
         // Envoy does not look at the deprecated list beside the typed one.
-        matchers: matchTypedSubjectAltNames.length > 0
-          ? matchTypedSubjectAltNames
-          : found.matchSubjectAltNames.flatMap(typedMatchers),
+        matchers: typed.length > 0 ? typed : found.matchSubjectAltNames.flatMap(typedMatchers),
         spkiPins: found.verifyCertificateSpki,
         certificateHashes: found.verifyCertificateHash,
         crlPems: [],
@@ -106,7 +94,6 @@ export function validationContext(
         allowExpired: found.allowExpiredCertificate,
         acceptUntrusted: found.trustChainVerification,
       },
-      ...(found.watchedDirectory && { watchedDirectory: found.watchedDirectory }),
     };
   });
 }
@@ -142,7 +129,7 @@ function spiffeValidator(options: { readonly allowFiles: boolean }): Reader<Spif
       }),
       LIST_LIMIT,
     ),
-    trustBundles: v.optional(source),
+    trustBundles: v.exactOptional(source),
   });
   return checked(
     fields,

@@ -130,11 +130,14 @@ test("a listener pauses before descriptors run out, spins not, and goes on by it
   });
 });
 
-test("a burst of clients does not use up the descriptors", async (context) => {
-  // Deno itself ends when a burst takes the last descriptor, before our code hears of it.
-  if (!engine.name.startsWith("bun")) return context.skip("the runtime would not survive");
+async function burst(): Promise<void> {
   await using child = new Child(LIMIT);
   await story(child, (port) => {
     return Promise.resolve(Array.from({ length: 300 }, () => openClient(port)));
   });
-});
+}
+
+// Deno itself ends when a burst takes the last descriptor, before our code hears of it.
+if (engine.name.startsWith("bun")) {
+  test("a burst of clients does not use up the descriptors", burst);
+}

@@ -1,22 +1,22 @@
-/** A thousand rotations leave nothing behind: no TLS context, no timer, no watch. */
+/** Rotations leave nothing behind: no TLS context, no timer, no watch. */
 import assert from "node:assert/strict";
-import process from "node:process";
 import test from "node:test";
+import { rounds } from "../../kit/long.ts";
 import { type RotationScheme, rotationScheme } from "../../kit/rotating_files.ts";
 import { clientOf, RotatingMesh } from "./rotating_mesh.ts";
 import { figures, heldOver, rotateAndWait, type Shown } from "./rotations.ts";
 
-/** All of them of one listener, or shared between some that are as many at the same time. */
-const PLACES = process.env.POSTERN_ROTATIONS === "all" ? 1 : 10;
-const SETTLED = 200;
-const ROTATIONS = 1_000;
+const ROTATIONS = rounds("rotations that leave nothing", { few: 60, all: 1_000 });
+const SETTLED = ROTATIONS / 5;
+/** A few that rotate at the same time take as long as one. */
+const PLACES = 4;
 /**
  * Engines free TLS contexts when their collector runs, which is late where so many are made: what is
  * resident goes up and down by 40 MiB, and on Bun comes to rest after 2,000 rotations.
  */
 const LIMIT_BYTES = 80 * 1_048_576;
 
-test("a thousand rotations leave memory and descriptors as they were", async () => {
+test("rotations leave memory and descriptors as they were", async () => {
   const schemes: RotationScheme[] = Array.from(
     { length: PLACES },
     () => rotationScheme("mv of each file"),

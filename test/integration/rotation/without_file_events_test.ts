@@ -1,10 +1,10 @@
 /** Where the system gives no watches, a poll finds every rotation, and SIGHUP finds it at once. */
 import assert from "node:assert/strict";
 import test from "node:test";
+import { inTime } from "../../kit/long.ts";
 import { ROTATION_SCHEMES } from "../../kit/rotating_files.ts";
-import { Starvation } from "../../kit/starvation.ts";
 import { clientOf, issue, RotatingMesh } from "./rotating_mesh.ts";
-import { figures, rotateAndWait, type Shown, shows } from "./rotations.ts";
+import { figures, POLL_MS, rotateAndWait, type Shown, shows } from "./rotations.ts";
 
 /** In a user namespace of its own the quota is the process's alone. */
 const WITHOUT_INOTIFY = [
@@ -12,8 +12,6 @@ const WITHOUT_INOTIFY = [
   'echo 0 > /proc/sys/user/max_inotify_instances && exec "$@"',
   "sh",
 ];
-const POLL_LIMIT_MS = 10_000;
-
 test("rotations without file events are found by a poll, and at once on SIGHUP", async () => {
   const schemes = ROTATION_SCHEMES.filter(({ gapMs }) => gapMs === undefined);
   await using mesh = await RotatingMesh.start(schemes, { under: WITHOUT_INOTIFY });
@@ -28,25 +26,21 @@ test("rotations without file events are found by a poll, and at once on SIGHUP",
     );
   }
   console.log(figures("by poll alone", shown));
-  for (const { tookMs, starvedMs } of shown) {
-    assert.ok(tookMs - starvedMs < POLL_LIMIT_MS, `${tookMs} ms, ${starvedMs} ms starved`);
-  }
+  inTime("each rotation, by poll alone,", Math.max(...shown.map(({ tookMs }) => tookMs)), 10_500);
   assert.ok(shown.some(({ tookMs }) => tookMs > 2_000), "something else than the poll found them");
 
   const reread: Shown[] = [];
   for (const [index, files] of mesh.files.entries()) {
     const leaf = issue(mesh.authority);
-    const starvation = await Starvation.begin(postern.pid);
     const written = await files.rotate({ ...leaf, caPem: mesh.authority.rootPem });
     postern.kill("SIGHUP");
     await shows(mesh, client, { index, leaf });
-    reread.push({ tookMs: performance.now() - written, starvedMs: await starvation.ms() });
+    reread.push({ tookMs: performance.now() - written });
   }
   console.log(figures("on SIGHUP", reread));
-  // A poll finds all of them or none: five one after the other it cannot have found as fast.
-  for (const { tookMs, starvedMs } of reread) {
-    assert.ok(tookMs - starvedMs < 2_000, `${tookMs} ms after SIGHUP, ${starvedMs} ms starved`);
-  }
+  // One poll finds one of them at most, as each is written when the one before is shown.
+  const prompt = reread.filter(({ tookMs }) => tookMs < POLL_MS / 2);
+  assert.ok(prompt.length >= reread.length - 1, figures("on SIGHUP", reread));
   // Said once for each directory, not at each poll.
   const complaints = postern.output.match(/[^\n]*cannot be watched[^\n]*/g) ?? [];
   assert.equal(

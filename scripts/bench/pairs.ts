@@ -11,7 +11,6 @@ import { fileURLToPath } from "node:url";
 import { freePort, freePorts } from "../../test/kit/ports.ts";
 import { eventually } from "../../test/kit/process.ts";
 import { type Consul, startConsul } from "../../test/kit/consul.ts";
-import { registerService } from "../../test/kit/mesh.ts";
 import { posternCommand } from "../../test/kit/postern.ts";
 import { peer } from "../peers.ts";
 import { envoyInbound, envoyOutbound } from "./envoy_config.ts";
@@ -281,10 +280,10 @@ export async function createConsulMesh(site: Site): Promise<ConsulMesh> {
     // Services of its own: a shared name would mix the instances of several pairs.
     const number = ++started;
     await agent.intention(`web${number}`, `db${number}`, "allow");
-    const db = await registerService(agent, {
+    const db = await agent.register({
       ...{ name: `db${number}`, host: HOST, port: site.backend.port, sidecarPort: inPort },
     });
-    const web = await registerService(agent, {
+    const web = await agent.register({
       ...{ name: `web${number}`, host: HOST, port: webPort, sidecarPort: webPort },
       upstreams: [{ name: `db${number}`, port: outPort, config: LIMITS }],
     });

@@ -3,18 +3,18 @@ import assert from "node:assert/strict";
 import { startConsul } from "../kit/consul.ts";
 import { EchoClient, waitForEcho } from "../kit/echo.ts";
 import { Load } from "../kit/load.ts";
-import { startPair } from "../kit/mesh.ts";
+import { startPair } from "../kit/mesh_pair.ts";
 import { eventually, pause } from "../kit/process.ts";
 import { presentedSerial } from "../kit/tls_probe.ts";
 
 test("a new root and the leaves it signs come into use without an error", async () => {
   await using server = await startConsul({ acl: true });
   await using agent = await startConsul({ clientOf: server });
-  await using pair = await startPair(agent, { tokens: true });
+  await using pair = await startPair(agent);
   await waitForEcho(pair.upstream);
   const listeners = {
-    db: { place: { host: agent.host, port: pair.ports.dbSidecar }, as: "web" },
-    web: { place: { host: agent.host, port: pair.ports.webSidecar }, as: "db" },
+    db: { place: pair.public, as: "web" },
+    web: { place: pair.webPublic, as: "db" },
   };
   const serials = async () => ({
     db: await presentedSerial(listeners.db.place, { agent, as: listeners.db.as }),

@@ -1,7 +1,7 @@
 import test from "node:test";
 import { startConsul } from "../kit/consul.ts";
 import { expectRefused, waitForEcho } from "../kit/echo.ts";
-import { startPair } from "../kit/mesh.ts";
+import { startPair } from "../kit/mesh_pair.ts";
 
 // What decides when no intention matches; intentions/check would get two of these wrong.
 for (
@@ -20,10 +20,7 @@ for (
       ...(aclDefault ? { acl: true, aclDefault } : {}),
       ...(policy ? { defaultIntentionPolicy: policy } : {}),
     });
-    await using pair = await startPair(server, {
-      noIntention: true,
-      tokens: aclDefault !== undefined,
-    });
+    await using pair = await startPair(server, { noIntention: true });
     if (want === "allow") await waitForEcho(pair.upstream);
     else await expectRefused(pair.upstream);
   });

@@ -2,17 +2,17 @@ import test from "node:test";
 import { startConsul } from "../kit/consul.ts";
 import { waitForEcho } from "../kit/echo.ts";
 import { Load } from "../kit/load.ts";
-import { startPair, waitForPassing } from "../kit/mesh.ts";
+import { startPair, waitForPassing } from "../kit/mesh_pair.ts";
 import { eventually, pause } from "../kit/process.ts";
 import { plainSerial, presentedSerial, readLeaf } from "../kit/tls_probe.ts";
 
 test("a restarted agent issues new leaves; nobody notices", async () => {
   await using server = await startConsul({ acl: true });
   await using agent = await startConsul({ clientOf: server });
-  await using pair = await startPair(agent, { tokens: true, defaultChecks: true });
+  await using pair = await startPair(agent, { defaultChecks: true });
   await waitForPassing(agent, "db");
   await waitForEcho(pair.upstream);
-  const dbListener = { host: agent.host, port: pair.ports.dbSidecar };
+  const dbListener = pair.public;
   const before = await presentedSerial(dbListener, { agent, as: "web" });
 
   await using load = new Load(pair.upstream);

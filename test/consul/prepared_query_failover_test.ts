@@ -1,36 +1,27 @@
 import test from "node:test";
 import { startConsul } from "../kit/consul.ts";
-import { startEcho, waitForEcho } from "../kit/echo.ts";
-import { serve } from "../kit/mesh.ts";
-import { freePort } from "../kit/ports.ts";
+import { waitForEcho } from "../kit/echo.ts";
 import { eventually } from "../kit/process.ts";
 
 test("a prepared query upstream moves to the failover datacenter and back", async () => {
   await using dc1 = await startConsul();
   await using dc2 = await startConsul({ secondaryOf: dc1 });
-  await using near = await startEcho({ host: dc1.host, greeting: "dc1\n" });
-  await using far = await startEcho({ host: dc2.host, greeting: "dc2\n" });
-  await using _near = await serve(dc1, near, { name: "db" });
-  await using _far = await serve(dc2, far, { name: "db" });
+  await using near = await dc1.echo("dc1");
+  await using far = await dc2.echo("dc2");
+  await using _near = await dc1.serve({ name: "db", port: near.port });
+  await using _far = await dc2.serve({ name: "db", port: far.port });
   await eventually("the query can fail over to dc2", async () => {
     return (await dc1.get<unknown[]>("/v1/health/connect/db?dc=dc2&passing")).length > 0;
   }, { timeoutMs: 60_000 });
-  const created = await dc1.call("POST", "/v1/query", {
-    body: {
-      Name: "geo-db",
-      Service: {
-        Service: "db",
-        Connect: true,
-        OnlyPassing: true,
-        Failover: { Datacenters: ["dc2"] },
-      },
+  await dc1.preparedQuery({
+    Name: "geo-db",
+    Service: {
+      ...{ Service: "db", Connect: true, OnlyPassing: true },
+      Failover: { Datacenters: ["dc2"] },
     },
   });
-  if (created.status !== 200) throw new Error(`Cannot make the query: ${created.body}`);
-  const upstream = { host: dc1.host, port: await freePort(dc1.host) };
-  await using _web = await serve(dc1, undefined, {
-    name: "web",
-    upstreams: [{ name: "geo-db", port: upstream.port, type: "prepared_query" }],
+  const upstream = { name: "geo-db", type: "prepared_query" as const, ...await dc1.place() };
+  await using _web = await dc1.serve({ name: "web", upstreams: [upstream] }, {
     args: ["-prepared-query-interval", "1s"],
   });
 

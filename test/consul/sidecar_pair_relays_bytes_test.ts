@@ -3,14 +3,14 @@ import assert from "node:assert/strict";
 import { startConsul } from "../kit/consul.ts";
 import { waitForEcho } from "../kit/echo.ts";
 import { Load } from "../kit/load.ts";
-import { startPair, waitForPassing } from "../kit/mesh.ts";
+import { startPair, waitForPassing } from "../kit/mesh_pair.ts";
 import { pause } from "../kit/process.ts";
 
 test("two sidecars with service-identity tokens relay bytes under default deny", async () => {
   await using server = await startConsul({ acl: true });
   await using agent = await startConsul({ clientOf: server });
   // Consul's own checks, as a plain registration has them: 10 s apart, critical until the first.
-  await using pair = await startPair(agent, { tokens: true, defaultChecks: true });
+  await using pair = await startPair(agent, { defaultChecks: true });
   await waitForEcho(pair.upstream, { timeoutMs: 40_000 });
   await waitForPassing(agent, "db");
 
@@ -18,7 +18,7 @@ test("two sidecars with service-identity tokens relay bytes under default deny",
   await pause(3_000);
   pair.expectFlawless(await load.stop({ atLeast: 200 }), { atLeast: 200 });
 
-  const { web, db } = pair.posterns;
+  const { web, db } = pair;
   assert.equal((await web.admin("/ready")).status, 200);
   assert.equal((await db.admin("/ready")).status, 200);
   const { code } = await web.stop();

@@ -2,14 +2,14 @@ import test from "node:test";
 import { startConsul } from "../kit/consul.ts";
 import { waitForEcho } from "../kit/echo.ts";
 import { Load } from "../kit/load.ts";
-import { startPair, waitForPassing } from "../kit/mesh.ts";
+import { startPair, waitForPassing } from "../kit/mesh_pair.ts";
 import { eventually, pause } from "../kit/process.ts";
 
 test("db's agent leaving empties health for web, whose new connections still arrive", async () => {
   await using server = await startConsul({ acl: true });
   await using dbAgent = await startConsul({ clientOf: server });
   await using webAgent = await startConsul({ clientOf: server });
-  await using pair = await startPair(dbAgent, { webAgent, tokens: true, defaultChecks: true });
+  await using pair = await startPair(dbAgent, { webAgent, defaultChecks: true });
   await waitForPassing(dbAgent, "db");
   await waitForEcho(pair.upstream);
   await using load = new Load(pair.upstream);

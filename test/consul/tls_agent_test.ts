@@ -2,18 +2,14 @@ import test from "node:test";
 import assert from "node:assert/strict";
 import { startConsul } from "../kit/consul.ts";
 import { EchoClient, waitForEcho } from "../kit/echo.ts";
-import { registerService, startPair } from "../kit/mesh.ts";
-import { posternSidecar } from "../kit/sidecars.ts";
-import { startPostern } from "../kit/postern.ts";
-import { freePort } from "../kit/ports.ts";
+import { startPair } from "../kit/mesh_pair.ts";
 import { deadline } from "../kit/process.ts";
 
 test("an agent that demands client certificates, named by flags", async () => {
   await using server = await startConsul({ acl: true, tls: true });
   const { address, caFile, certFile, keyFile } = server.tls;
   await using pair = await startPair(server, {
-    tokens: true,
-    sidecar: {
+    both: {
       args: [
         ...["-http-addr", address, "-ca-file", caFile],
         ...["-client-cert", certFile, "-client-key", keyFile],
@@ -32,8 +28,7 @@ test("an agent that demands client certificates, named by environment", async ()
   await using server = await startConsul({ acl: true, tls: true });
   const { address, caFile, certFile, keyFile } = server.tls;
   await using pair = await startPair(server, {
-    tokens: true,
-    sidecar: {
+    both: {
       env: {
         CONSUL_HTTP_ADDR: address.replace("https://", ""),
         CONSUL_HTTP_SSL: "true",
@@ -50,10 +45,7 @@ test("without what the agent's TLS needs it does not become ready and says why",
   await using server = await startConsul({ tls: true });
   await using other = await startConsul({ tls: true });
   const { address, caFile, certFile, keyFile } = server.tls;
-  await registerService(server, {
-    ...{ name: "web", host: server.host, port: await freePort(server.host) },
-    sidecarPort: await freePort(server.host),
-  });
+  await server.register({ name: "web" });
   const client = ["-client-cert", certFile, "-client-key", keyFile];
   for (
     const [title, args, named] of [
@@ -77,10 +69,7 @@ test("without what the agent's TLS needs it does not become ready and says why",
     ] as const
   ) {
     await t.test(title, async () => {
-      await using postern = startPostern([
-        ...["proxy", "-sidecar-for", "web-1", "-admin-bind", "127.0.0.1:0"],
-        ...["-http-addr", address, ...args],
-      ]);
+      await using postern = server.runSidecar("web-1", { args: ["-http-addr", address, ...args] });
       postern.expectEnd();
       await postern.process.waitFor(/\[ERROR\]|\[WARN\]|Cannot/, { timeoutMs: 60_000 });
       await postern.process.waitFor(named, { timeoutMs: 60_000 });
@@ -88,15 +77,13 @@ test("without what the agent's TLS needs it does not become ready and says why",
     });
   }
   await t.test("another CA, where nothing is to be checked", async () => {
-    await using web = await posternSidecar(server, {
-      serviceId: "web-1",
+    await using web = await server.sidecar("web-1", {
       args: ["-http-addr", address, "-ca-file", other.tls.caFile, ...client],
       env: { CONSUL_HTTP_SSL_VERIFY: "false" },
     });
     assert.match(web.output, /\[WARN\] +the agent's certificate is not checked.*SSL_VERIFY/);
   });
-  await using _web = await posternSidecar(server, {
-    serviceId: "web-1",
+  await using _web = await server.sidecar("web-1", {
     args: ["-http-addr", address, "-ca-file", caFile, ...client],
   });
 });

@@ -2,7 +2,7 @@ import test from "node:test";
 import { startConsul } from "../kit/consul.ts";
 import { type Place, waitForEcho } from "../kit/echo.ts";
 import { Load } from "../kit/load.ts";
-import { startPair } from "../kit/mesh.ts";
+import { startPair } from "../kit/mesh_pair.ts";
 import { eventually, pause } from "../kit/process.ts";
 import { presentedSerial } from "../kit/tls_probe.ts";
 
@@ -21,13 +21,12 @@ for (
     const dbAgent = dbIn === "dc1" ? dc1 : dc2;
     await using pair = await startPair(dbAgent, {
       webAgent,
-      tokens: true,
       webUpstream: { datacenter: dbIn },
     });
     await waitForEcho(pair.upstream, { timeoutMs: 90_000 });
 
-    const db: Place = { host: dbAgent.host, port: pair.ports.dbSidecar };
-    const web: Place = { host: webAgent.host, port: pair.ports.webSidecar };
+    const db: Place = pair.public;
+    const web: Place = pair.webPublic;
     const serials = async () => [
       await presentedSerial(db, { agent: dbAgent, as: "web" }),
       await presentedSerial(web, { agent: webAgent, as: "db" }),

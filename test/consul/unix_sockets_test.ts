@@ -5,7 +5,6 @@ import { mkdtemp, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startConsul } from "../kit/consul.ts";
-import { posternSidecar } from "../kit/sidecars.ts";
 import { freePort } from "../kit/ports.ts";
 import { eventually } from "../kit/process.ts";
 
@@ -33,10 +32,7 @@ test("an application and an upstream on unix sockets", async () => {
           },
         },
       });
-      return await posternSidecar(server, {
-        serviceId: `${name}-1`,
-        token: await server.serviceToken(name),
-      });
+      return await server.sidecar(`${name}-1`, await server.ownToken(name));
     };
     await server.intention("web", "db", "allow");
     await using _db = await sidecar("db", { LocalServiceSocketPath: appPath });

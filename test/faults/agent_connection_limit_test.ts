@@ -2,7 +2,7 @@ import test from "node:test";
 import { connect, type Socket } from "node:net";
 import { startConsul } from "../kit/consul.ts";
 import { waitForEcho } from "../kit/echo.ts";
-import { startPair } from "../kit/mesh.ts";
+import { startPair } from "../kit/mesh_pair.ts";
 import { startPostern } from "../kit/postern.ts";
 import { eventually } from "../kit/process.ts";
 
@@ -10,7 +10,7 @@ test("an agent whose connections others have used up is waited for", async () =>
   await using server = await startConsul();
   await using pair = await startPair(server);
   await waitForEcho(pair.upstream);
-  await pair.posterns.web.stop();
+  await pair.web.stop();
 
   // The agent's 200 connections per client address, taken by something else on this host: whoever
   // comes now gets a 429 before it asked anything.

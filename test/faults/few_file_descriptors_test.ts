@@ -4,16 +4,16 @@ import { connect, type Socket } from "node:net";
 import { startConsul } from "../kit/consul.ts";
 import { processorMs } from "../kit/memory.ts";
 import { waitForEcho } from "../kit/echo.ts";
-import { startPair } from "../kit/mesh.ts";
+import { startPair } from "../kit/mesh_pair.ts";
 import { eventually, pause } from "../kit/process.ts";
 
 test("without file descriptors left it waits, without spinning, and goes on afterwards", async () => {
   await using server = await startConsul();
   await using pair = await startPair(server, {
-    sidecar: { under: ["prlimit", "--nofile=120:120"] },
+    both: { under: ["prlimit", "--nofile=120:120"] },
   });
   await waitForEcho(pair.upstream);
-  const { web } = pair.posterns;
+  const { web } = pair;
   const sockets: Socket[] = [];
   for (let i = 0; i < 300; i++) {
     const socket = connect({ host: pair.upstream.host, port: pair.upstream.port });

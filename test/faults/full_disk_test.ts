@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startConsul } from "../kit/consul.ts";
 import { waitForEcho } from "../kit/echo.ts";
-import { startPair } from "../kit/mesh.ts";
+import { startPair } from "../kit/mesh_pair.ts";
 import { eventually, runToEnd } from "../kit/process.ts";
 
 test("a full disk under the state directory is reported and harms no connection", async () => {
@@ -26,9 +26,9 @@ test("a full disk under the state directory is reported and harms no connection"
   try {
     await fill(join(directory, "ballast"));
     await using server = await startConsul();
-    await using pair = await startPair(server, { sidecar: { args: ["-state-dir", directory] } });
+    await using pair = await startPair(server, { both: { args: ["-state-dir", directory] } });
     await waitForEcho(pair.upstream);
-    await pair.posterns.web.process.waitFor(/ENOSPC|no space/i, { timeoutMs: 60_000 });
+    await pair.web.process.waitFor(/ENOSPC|no space/i, { timeoutMs: 60_000 });
 
     // Space again: it is used without a restart.
     await rm(join(directory, "ballast"));

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { connect, createServer, type Socket } from "node:net";
 import { startConsul } from "../kit/consul.ts";
 import type { Place } from "../kit/echo.ts";
-import { startPair } from "../kit/mesh.ts";
+import { startPair } from "../kit/mesh_pair.ts";
 import { residentBytes } from "../kit/memory.ts";
 import { eventually, pause } from "../kit/process.ts";
 
@@ -49,7 +49,7 @@ async function expectBounded(roles: Roles): Promise<void> {
     note(roles.app(socket));
   });
   await using pair = await startPair(server, { app });
-  const { web, db } = pair.posterns;
+  const { web, db } = pair;
   await pause(1_000);
   const before = [await residentBytes(web.pid), await residentBytes(db.pid)];
   const sockets: Socket[] = [];

@@ -4,7 +4,7 @@ import { connect, type Socket } from "node:net";
 import { startConsul } from "../kit/consul.ts";
 import { waitForEcho } from "../kit/echo.ts";
 import { Load } from "../kit/load.ts";
-import { startPair } from "../kit/mesh.ts";
+import { startPair } from "../kit/mesh_pair.ts";
 import { residentBytes } from "../kit/memory.ts";
 import { eventually, pause } from "../kit/process.ts";
 
@@ -16,12 +16,12 @@ test("1,000 callers that never finish the handshake are dropped; others do not n
   await using server = await startConsul();
   await using pair = await startPair(server);
   await waitForEcho(pair.upstream);
-  const { db } = pair.posterns;
+  const { db } = pair;
   const before = await residentBytes(db.pid);
   let open = 0;
   const sockets: Socket[] = [];
   for (let i = 0; i < SLOW; i++) {
-    const socket = connect({ host: server.host, port: pair.ports.dbSidecar });
+    const socket = connect(pair.public);
     socket.on("connect", () => {
       open++;
       socket.on("close", () => open--);

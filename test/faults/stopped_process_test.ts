@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { startConsul } from "../kit/consul.ts";
 import { EchoClient, pattern, waitForEcho } from "../kit/echo.ts";
-import { startPair } from "../kit/mesh.ts";
+import { startPair } from "../kit/mesh_pair.ts";
 import { eventually, pause } from "../kit/process.ts";
 
 const STOPPED_MS = 4_000;
@@ -18,13 +18,13 @@ for (const side of ["web", "db"] as const) {
     );
     for (const [i, client] of clients.entries()) await client.exchange(pattern(i, 10_000));
 
-    pair.posterns[side].kill("SIGSTOP");
+    pair[side].kill("SIGSTOP");
     // More than all buffers on the way hold, so that it is in the middle of something.
     const answers = clients.map((client, i) =>
       client.exchange(megabytes(4, i), { timeoutMs: STOPPED_MS + 60_000 })
     );
     await pause(STOPPED_MS);
-    pair.posterns[side].kill("SIGCONT");
+    pair[side].kill("SIGCONT");
     await Promise.all(answers);
     for (const client of clients) await client.finish({ timeoutMs: 30_000 });
     await waitForEcho(pair.upstream);
@@ -37,9 +37,9 @@ test("a new connection while db's sidecar is stopped is given up, not kept for e
     webUpstream: { config: { connect_timeout_ms: 1_000 } },
   });
   await waitForEcho(pair.upstream);
-  pair.posterns.db.kill("SIGSTOP");
+  pair.db.kill("SIGSTOP");
   // One that shakes hands before the signal has come is an open connection, and those are kept.
-  const { pid } = pair.posterns.db.process;
+  const { pid } = pair.db.process;
   await eventually("the sidecar is stopped", () => {
     return /\) T /.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
   });
@@ -52,7 +52,7 @@ test("a new connection while db's sidecar is stopped is given up, not kept for e
     assert.ok(took < 20_000, `given up after ${took} ms; connect_timeout_ms is 1000`);
     client.destroy();
   } finally {
-    pair.posterns.db.kill("SIGCONT");
+    pair.db.kill("SIGCONT");
   }
   await waitForEcho(pair.upstream);
 });

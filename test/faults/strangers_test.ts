@@ -7,13 +7,12 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { runPostern } from "../kit/dev_mesh.ts";
 import { EchoClient, pattern, type Place } from "../kit/echo.ts";
 import { createFileMesh } from "../kit/file_mesh.ts";
 import { Load, type LoadResult } from "../kit/load.ts";
 import { openFiles } from "../kit/memory.ts";
 import { eventually, pause } from "../kit/process.ts";
-import { OWN_ENGINE, posternCommand } from "../kit/postern.ts";
+import { OWN_ENGINE, posternCommand, runPostern } from "../kit/postern.ts";
 import { Strangers, type StrangersOptions } from "../kit/strangers.ts";
 
 const TESTED_MS = 3_000;

@@ -11,10 +11,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { createAuthority } from "../kit/certificates.ts";
-import { ready, runPostern } from "../kit/dev_mesh.ts";
 import { type Place, startEcho } from "../kit/echo.ts";
 import { freePort, loopbackHost } from "../kit/ports.ts";
-import type { Postern } from "../kit/postern.ts";
+import { type Postern, ready, runPostern } from "../kit/postern.ts";
 import { probeTls } from "../kit/tls_probe.ts";
 
 const CA = createAuthority({ trustDomain: "example.org" });

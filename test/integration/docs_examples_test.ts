@@ -20,7 +20,7 @@ import { startDevAgent } from "../../src/dev/mod.ts";
 import { DEFAULT_ON_DEMAND_RULES, parseSdsServers, parseTlsConfig } from "../../src/secrets/mod.ts";
 import { NO_PLANS, planRegistration } from "../../src/source/consul/credential_plans.ts";
 import { createAuthority } from "../kit/certificates.ts";
-import { runPostern } from "../kit/dev_mesh.ts";
+import { runPostern } from "../kit/postern.ts";
 import { inlineBundle, inlineCertificate, startSdsServer } from "../kit/sds_server.ts";
 import { LISTENER } from "../kit/tls_config.ts";
 import { startWorkloadServer, svidOf } from "../kit/workload_server.ts";

@@ -2,14 +2,14 @@ import test from "node:test";
 import { startConsul } from "../kit/consul.ts";
 import { expectRefused, waitForEcho, waitForRefusal } from "../kit/echo.ts";
 import { Load } from "../kit/load.ts";
-import { type Pair, saysRefused, startPair } from "../kit/mesh.ts";
+import { type MeshPair, saysRefused, startPair } from "../kit/mesh_pair.ts";
 import { builtInSidecar } from "../kit/sidecars.ts";
 import { pause } from "../kit/process.ts";
 
 test("the built-in proxy calls Postern and is denied by intention", async () => {
   await using server = await startConsul({ acl: true });
   await using agent = await startConsul({ clientOf: server });
-  await using pair = await startPair(agent, { web: builtInSidecar, tokens: true });
+  await using pair = await startPair(agent, { web: builtInSidecar });
   await expectRelaying(pair);
   await server.intention("web", "db", "deny");
   await waitForRefusal(pair.upstream);
@@ -20,7 +20,7 @@ test("the built-in proxy calls Postern and is denied by intention", async () => 
 test("Postern calls the built-in proxy", async () => {
   await using server = await startConsul({ acl: true });
   await using agent = await startConsul({ clientOf: server });
-  await using pair = await startPair(agent, { db: builtInSidecar, tokens: true });
+  await using pair = await startPair(agent, { db: builtInSidecar });
   await expectRelaying(pair);
 });
 
@@ -32,7 +32,6 @@ test("Postern is told when the built-in proxy denies it", async () => {
   await server.intention("web", "db", "deny");
   await using pair = await startPair(agent, {
     db: builtInSidecar,
-    tokens: true,
     noIntention: true,
   });
   await pause(1_000);
@@ -40,7 +39,7 @@ test("Postern is told when the built-in proxy denies it", async () => {
   await saysRefused(pair);
 });
 
-async function expectRelaying(pair: Pair): Promise<void> {
+async function expectRelaying(pair: MeshPair): Promise<void> {
   await waitForEcho(pair.upstream);
   await using load = new Load(pair.upstream);
   await pause(3_000);

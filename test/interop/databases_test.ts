@@ -4,7 +4,7 @@ import { peer } from "../../scripts/peers.ts";
 import { startConsul } from "../kit/consul.ts";
 import { type Database, startMariadb, startPostgres, startRedis } from "../kit/databases.ts";
 import type { Place } from "../kit/echo.ts";
-import { startPair } from "../kit/mesh.ts";
+import { startPair } from "../kit/mesh_pair.ts";
 import { eventually, runToEnd } from "../kit/process.ts";
 
 test("PostgreSQL under pgbench, kept connections and one per transaction", async () => {
@@ -63,10 +63,10 @@ async function withPair(
 ): Promise<void> {
   await using server = await startConsul({ acl: true });
   await using database = await startDatabase(server.host);
-  await using pair = await startPair(server, { app: database, tokens: true });
+  await using pair = await startPair(server, { app: database });
   await eventually("the endpoint is known", async () => {
-    const { body } = await pair.posterns.web.admin("/clusters");
-    return body.includes(String(pair.ports.dbSidecar));
+    const { body } = await pair.web.admin("/clusters");
+    return body.includes(String(pair.public.port));
   });
   await use(pair.upstream);
 }

@@ -2,29 +2,29 @@ import test from "node:test";
 import { startConsul } from "../kit/consul.ts";
 import { waitForEcho, waitForRefusal } from "../kit/echo.ts";
 import { Load } from "../kit/load.ts";
-import { saysRefused, startPair } from "../kit/mesh.ts";
-import { envoySidecar, posternSidecar } from "../kit/sidecars.ts";
+import { saysRefused, startPair } from "../kit/mesh_pair.ts";
+import { envoySidecar } from "../kit/sidecars.ts";
 import { eventually, pause } from "../kit/process.ts";
 import { presentedSerial } from "../kit/tls_probe.ts";
 
 for (
   const [title, web, db] of [
-    ["Postern calls Envoy", posternSidecar, envoySidecar],
-    ["Envoy calls Postern", envoySidecar, posternSidecar],
+    ["Postern calls Envoy", {}, envoySidecar],
+    ["Envoy calls Postern", envoySidecar, {}],
   ] as const
 ) {
   test(`${title}, before and after a CA rotation, and is denied by intention`, async () => {
     await using server = await startConsul({ acl: true });
     await using agent = await startConsul({ clientOf: server });
-    await using pair = await startPair(agent, { web, db, tokens: true });
+    await using pair = await startPair(agent, { web, db });
     await waitForEcho(pair.upstream);
     await using load = new Load(pair.upstream);
     await pause(3_000);
     pair.expectFlawless(await load.stop({ atLeast: 300 }), { atLeast: 300 });
 
     const listeners = [
-      { place: { host: agent.host, port: pair.ports.dbSidecar }, as: "web" },
-      { place: { host: agent.host, port: pair.ports.webSidecar }, as: "db" },
+      { place: pair.public, as: "web" },
+      { place: pair.webPublic, as: "db" },
     ];
     const serials = () =>
       Promise.all(listeners.map(({ place, as }) => presentedSerial(place, { agent, as })));
@@ -38,6 +38,6 @@ for (
 
     await server.intention("web", "db", "deny");
     await waitForRefusal(pair.upstream);
-    if (web === posternSidecar) await saysRefused(pair);
+    if (db === envoySidecar) await saysRefused(pair);
   });
 }

@@ -7,7 +7,7 @@ import { createHash } from "node:crypto";
 import { peer } from "../../scripts/peers.ts";
 import { startConsul } from "../kit/consul.ts";
 import { pattern } from "../kit/echo.ts";
-import { startPair } from "../kit/mesh.ts";
+import { startPair } from "../kit/mesh_pair.ts";
 import { freePort } from "../kit/ports.ts";
 import { eventually, Process, runToEnd } from "../kit/process.ts";
 
@@ -29,7 +29,6 @@ test("a request that ends before its answer begins is answered whole", async () 
     ]);
     await using pair = await startPair(server, {
       app: { host: server.host, port },
-      tokens: true,
     });
     const call = () =>
       runToEnd("sh", [
@@ -64,7 +63,6 @@ test("an answer that ends before the request does lets the request go on", async
     ]);
     await using pair = await startPair(server, {
       app: { host: server.host, port },
-      tokens: true,
     });
     await eventually("the late bytes arrive", async () => {
       const output = await runToEnd("sh", [

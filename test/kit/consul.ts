@@ -6,9 +6,8 @@
  * @module
  */
 
-import { generateKeyPairSync, randomUUID } from "node:crypto";
+import { randomUUID } from "node:crypto";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { request as httpRequest } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { peer } from "../../scripts/peers.ts";
@@ -18,22 +17,11 @@ import {
   type ConsulTls,
   type Ports,
 } from "./consul_config.ts";
+import { type Agents, Mesh } from "./mesh.ts";
 import { freePorts, loopbackHost } from "./ports.ts";
 import { eventually, Process, runToEnd } from "./process.ts";
 
-export interface Reply {
-  readonly status: number;
-  readonly body: string;
-  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
-}
-
-interface CallOptions {
-  readonly body?: unknown;
-  readonly token?: string;
-}
-
 const READY_TIMEOUT_MS = 120_000;
-const CALL_TIMEOUT_MS = 20_000;
 
 /** Starts an agent and waits until it answers from a leader that has begun all of its work. */
 export async function startConsul(options: ConsulOptions = {}): Promise<Consul> {
@@ -51,7 +39,15 @@ export async function startConsul(options: ConsulOptions = {}): Promise<Consul> 
   return consul;
 }
 
-export class Consul {
+/** For stories that hold on every agent; a client agent ends its server with it. */
+export const CONSUL: Agents = {
+  async start({ clientAgent = false, ...options } = {}) {
+    const server = await startConsul(options);
+    return clientAgent ? await startConsul({ clientOf: server, endsServer: true }) : server;
+  },
+};
+
+export class Consul extends Mesh {
   readonly host: string;
   readonly datacenter: string;
   /** Empty without ACLs. */
@@ -67,6 +63,7 @@ export class Consul {
     options: ConsulOptions,
     place: { readonly directory: string; readonly host: string; readonly ports: Ports },
   ) {
+    super();
     const origin = options.clientOf ?? options.secondaryOf;
     this.#options = options;
     this.#directory = place.directory;
@@ -142,6 +139,11 @@ export class Consul {
     await (signal === "SIGKILL" ? stopping.exited : stopping.stop());
   }
 
+  /** Its instances stay in the catalog. */
+  async kill(): Promise<void> {
+    await this.stop("SIGKILL");
+  }
+
   /** Another agent at the same address: new node, nothing remembered. */
   async replace(): Promise<void> {
     await this.stop("SIGKILL");
@@ -153,91 +155,6 @@ export class Consul {
   /** Forgets services, tokens and caches of a stopped agent. */
   async wipe(): Promise<void> {
     await rm(join(this.#directory, "data"), { recursive: true, force: true });
-  }
-
-  /** One HTTP call on a connection of its own. */
-  call(method: string, path: string, options: CallOptions = {}): Promise<Reply> {
-    const token = options.token ?? this.managementToken;
-    return new Promise((resolve, reject) => {
-      const sent = httpRequest({
-        host: this.host,
-        port: this.#ports.http,
-        method,
-        path,
-        agent: false,
-        headers: token ? { "X-Consul-Token": token } : {},
-      }, (reply) => {
-        let body = "";
-        reply.setEncoding("utf8");
-        reply.on("data", (chunk: string) => body += chunk);
-        reply.on(
-          "end",
-          () => resolve({ status: reply.statusCode ?? 0, body, headers: reply.headers }),
-        );
-        reply.on("error", reject);
-      });
-      sent.setTimeout(CALL_TIMEOUT_MS, () => sent.destroy(new Error(`${path}: no answer in time`)));
-      sent.on("error", reject);
-      sent.end(options.body === undefined ? undefined : JSON.stringify(options.body));
-    });
-  }
-
-  /** A read that must answer 200 with JSON. */
-  async get<T>(path: string, options: CallOptions = {}): Promise<T> {
-    return JSON.parse(await this.#must("GET", path, options)) as T;
-  }
-
-  /** A write that must answer 200. */
-  async put(path: string, body?: unknown, options: CallOptions = {}): Promise<string> {
-    return await this.#must("PUT", path, { ...options, body });
-  }
-
-  async configEntry(entry: Readonly<Record<string, unknown>>): Promise<void> {
-    await this.put("/v1/config", entry);
-  }
-
-  /** Sets the rule for one pair; `undefined` removes it. */
-  async intention(
-    source: string,
-    destination: string,
-    action: "allow" | "deny" | undefined,
-  ): Promise<void> {
-    const path = `/v1/connect/intentions/exact?source=${source}&destination=${destination}`;
-    if (action) await this.put(path, { Action: action });
-    else await this.#must("DELETE", path, {});
-  }
-
-  /** Takes an instance out of service, or puts it back. */
-  async setMaintenance(serviceId: string, enable: boolean): Promise<void> {
-    await this.put(`/v1/agent/service/maintenance/${serviceId}?enable=${enable}`);
-  }
-
-  /** A token with the service identity of `service`: the smallest that runs a sidecar. */
-  async serviceToken(service: string): Promise<string> {
-    return await this.#newToken({ ServiceIdentities: [{ ServiceName: service }] });
-  }
-
-  /** A token with exactly these rules. */
-  async tokenWithRules(rules: string): Promise<string> {
-    const name = `policy-${randomUUID()}`;
-    await this.put("/v1/acl/policy", { Name: name, Rules: rules });
-    return await this.#newToken({ Policies: [{ Name: name }] });
-  }
-
-  async deleteToken(secretId: string): Promise<void> {
-    const self = await this.get<{ AccessorID: string }>("/v1/acl/token/self", { token: secretId });
-    await this.#must("DELETE", `/v1/acl/token/${self.AccessorID}`, {});
-  }
-
-  /** Gives the mesh a new root key; the old root stays listed beside the new one. */
-  async rotateCa(): Promise<void> {
-    const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
-    const pem = privateKey.export({ type: "sec1", format: "pem" });
-    const now = await this.get<{ Config: Record<string, unknown> }>("/v1/connect/ca/configuration");
-    await this.put("/v1/connect/ca/configuration", {
-      Provider: "consul",
-      Config: { ...now.Config, PrivateKey: pem, RootCert: "" },
-    });
   }
 
   /** Connections that are open to the HTTP port, as the agent's own limit counts them. */
@@ -257,22 +174,7 @@ export class Consul {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.stop("SIGKILL");
     await rm(this.#directory, { recursive: true, force: true });
-  }
-
-  async #must(method: string, path: string, options: CallOptions): Promise<string> {
-    const { status, body } = await this.call(method, path, options);
-    if (status === 200) return body;
-    throw new Error(`Cannot ${method} ${path}: ${status} ${body}`);
-  }
-
-  async #newToken(token: Readonly<Record<string, unknown>>): Promise<string> {
-    const body = await this.put("/v1/acl/token", { Description: "test", ...token });
-    const { SecretID } = JSON.parse(body) as { SecretID: string };
-    // A secondary datacenter forwards the write and gets the token by replication.
-    await eventually("the token is known here", async () => {
-      return (await this.call("GET", "/v1/acl/token/self", { token: SecretID })).status === 200;
-    });
-    return SecretID;
+    if (this.#options.endsServer) await this.#options.clientOf?.[Symbol.asyncDispose]();
   }
 
   async #isReady(): Promise<boolean> {

@@ -17,6 +17,8 @@ export interface ConsulOptions {
   readonly tls?: boolean;
   /** A client agent of this server instead of a server. */
   readonly clientOf?: Consul;
+  /** That server ends with it. */
+  readonly endsServer?: boolean;
   /** A secondary datacenter of this primary, joined over the WAN. */
   readonly secondaryOf?: Consul;
   readonly defaultIntentionPolicy?: "allow" | "deny";

@@ -7,11 +7,8 @@
 
 import type { Address } from "../../src/base/mod.ts";
 import { type Consul, startConsul } from "./consul.ts";
-import { type EchoServer, type Place, startEcho } from "./echo.ts";
-import { serve } from "./mesh.ts";
-import type { Postern } from "./postern.ts";
-import { startPostern } from "./postern.ts";
-import { freePort } from "./ports.ts";
+import type { Place } from "./echo.ts";
+import { type Postern, ready } from "./postern.ts";
 import { type SdsServer, startSdsServer } from "./sds_server.ts";
 
 /** A token with these rights runs a gateway. */
@@ -35,15 +32,14 @@ export class IngressMesh implements AsyncDisposable {
     await using own = new AsyncDisposableStack();
     const sds = own.use(await startSdsServer({ tcp: { port: 0 } }));
     const consul = own.use(await startConsul({ acl: true }));
-    const echo: EchoServer = own.use(await startEcho({ host: consul.host }));
+    const { port } = own.use(await consul.echo());
     await consul.intention("igw", "db", "allow");
-    const token = await consul.serviceToken("db");
-    own.use(await serve(consul, echo, { name: "db", token }));
+    own.use(await consul.serve({ name: "db", port }));
     return new IngressMesh(consul, sds, own.move());
   }
 
-  async place(): Promise<Place> {
-    return { host: this.consul.host, port: await freePort(this.consul.host) };
+  place(): Promise<Place> {
+    return this.consul.place();
   }
 
   /** Says what the gateway listens for; `entry` is all but its kind and name. */
@@ -65,20 +61,8 @@ export class IngressMesh implements AsyncDisposable {
 
   /** Runs the gateway; `words` say which. */
   async run(words: readonly string[] = ["proxy", "-proxy-id", "igw-1"]): Promise<Postern> {
-    const postern = startPostern([...words, "-admin-bind", "127.0.0.1:0"], {
-      env: {
-        CONSUL_HTTP_ADDR: this.consul.address,
-        CONSUL_HTTP_TOKEN: await this.consul.tokenWithRules(RULES),
-      },
-      name: "postern igw",
-    });
-    try {
-      await postern.waitReady();
-      return postern;
-    } catch (error) {
-      postern.kill("SIGKILL");
-      throw error;
-    }
+    const token = await this.consul.tokenWithRules(RULES);
+    return await ready(this.consul.run([...words, "-admin-bind", "127.0.0.1:0"], { token }));
   }
 
   /** One cluster besides the SDS server's, as operators add them for Envoy: objects with commas. */

@@ -1,19 +1,16 @@
 /**
- * Services with sidecars on a real Consul: registration as an operator writes it, and the pair "web
- * calls db" that most stories start from.
+ * A mesh around an agent, whichever it is: services registered as an operator writes them, and their
+ * sidecars as processes of the real program.
  *
  * @module
  */
 
-import type { Consul } from "./consul.ts";
+import { AgentCalls } from "./agent_calls.ts";
 import { type EchoServer, type Place, startEcho } from "./echo.ts";
-import { assertFlawless, type LoadResult } from "./load.ts";
-import type { Postern } from "./postern.ts";
-import { freePort, freePorts } from "./ports.ts";
-import { eventually } from "./process.ts";
-import { posternSidecar, type SidecarOptions, type StartSidecar } from "./sidecars.ts";
+import { freePort } from "./ports.ts";
+import { type Postern, ready, startPostern } from "./postern.ts";
 
-export interface UpstreamOptions {
+export interface MeshUpstream {
   readonly name: string;
   readonly port: number;
   readonly datacenter?: string;
@@ -21,208 +18,138 @@ export interface UpstreamOptions {
   readonly config?: Readonly<Record<string, unknown>>;
 }
 
-export interface ServiceOptions {
+export interface MeshService {
   readonly name: string;
+  /** `NAME-1` if absent. */
   readonly id?: string;
-  readonly host: string;
-  /** Where the application listens. */
-  readonly port: number;
-  readonly sidecarPort: number;
-  readonly upstreams?: readonly UpstreamOptions[];
+  /** Where all of it listens; the mesh's address if absent. */
+  readonly host?: string;
+  /** Where the application listens; a port where nobody does if absent. */
+  readonly port?: number;
+  readonly sidecarPort?: number;
+  readonly upstreams?: readonly MeshUpstream[];
   readonly meta?: Readonly<Record<string, string>>;
   readonly config?: Readonly<Record<string, unknown>>;
   /** Consul's own two checks, one of them a TCP check every 10 s, instead of a lenient one. */
   readonly defaultChecks?: boolean;
-  /** Replaces the checks of the sidecar. */
-  readonly checks?: readonly Readonly<Record<string, unknown>>[];
 }
 
-/** Registers a service and its sidecar; its id is `id`, else `NAME-1`. */
-export async function registerService(
-  agent: Pick<Consul, "put">,
-  options: ServiceOptions,
-): Promise<string> {
-  const { name, host, port, sidecarPort } = options;
-  const id = options.id ?? `${name}-1`;
-  // Nothing that could find the port closed before the sidecar is up and say so a second later.
-  const checks = options.checks ?? [{ Name: "alias", AliasService: id, Status: "passing" }];
-  await agent.put("/v1/agent/service/register", {
-    Name: name,
-    ID: id,
-    Address: host,
-    Port: port,
-    Meta: options.meta ?? {},
-    Connect: {
-      SidecarService: {
-        Port: sidecarPort,
-        ...(options.defaultChecks ? {} : { Checks: checks }),
-        Proxy: {
-          LocalServiceAddress: host,
-          ...(options.config ? { Config: options.config } : {}),
-          Upstreams: (options.upstreams ?? []).map((upstream) => ({
-            DestinationName: upstream.name,
-            DestinationType: upstream.type ?? "service",
-            ...(upstream.datacenter ? { Datacenter: upstream.datacenter } : {}),
-            LocalBindAddress: host,
-            LocalBindPort: upstream.port,
-            ...(upstream.config ? { Config: upstream.config } : {}),
-          })),
+/** How a process of the program is run. */
+export interface RunOptions {
+  readonly token?: string;
+  readonly args?: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+  /** Words in front of the command, see {@link startPostern}. */
+  readonly under?: readonly string[];
+}
+
+/** What a story may ask of its agent. */
+export interface StoryAgent {
+  /** Tokens in force, and nobody may do anything without one. */
+  readonly acl?: boolean;
+  readonly defaultIntentionPolicy?: "allow" | "deny";
+  /** Sidecars speak to a client agent, as on most hosts, not to the server. */
+  readonly clientAgent?: boolean;
+}
+
+/** Agents of one kind: what a story that holds on every kind is told with. */
+export interface Agents {
+  start(options?: StoryAgent): Promise<Mesh>;
+}
+
+export abstract class Mesh extends AgentCalls {
+  /** All of this mesh listens here. */
+  abstract readonly host: string;
+  /** What the program runs on, where the machine does not say: whatever there is. */
+  readonly engine?: "bun" | "deno";
+
+  abstract start(): Promise<void>;
+  /** The agent ends at once, and remembers what its kind remembers. */
+  abstract kill(): Promise<void>;
+  abstract [Symbol.asyncDispose](): Promise<void>;
+
+  /** A free one, and never the same twice. */
+  async place(): Promise<Place> {
+    return { host: this.host, port: await freePort(this.host) };
+  }
+
+  echo(greeting?: string): Promise<EchoServer> {
+    return startEcho({ host: this.host, ...(greeting ? { greeting: `${greeting}\n` } : {}) });
+  }
+
+  /** Registers a service with its sidecar; registering again changes it. Its id. */
+  async register(service: MeshService): Promise<string> {
+    const { name, id = `${name}-1`, host = this.host, upstreams = [] } = service;
+    // Nothing that could find the port closed before the sidecar is up and say so a second later.
+    const checks = [{ Name: "alias", AliasService: id, Status: "passing" }];
+    await this.put("/v1/agent/service/register", {
+      Name: name,
+      ID: id,
+      Address: host,
+      Port: service.port ?? await freePort(host),
+      Meta: service.meta ?? {},
+      Connect: {
+        SidecarService: {
+          Port: service.sidecarPort ?? await freePort(host),
+          ...(service.defaultChecks ? {} : { Checks: checks }),
+          Proxy: {
+            LocalServiceAddress: host,
+            ...(service.config ? { Config: service.config } : {}),
+            Upstreams: upstreams.map((upstream) => ({
+              DestinationName: upstream.name,
+              DestinationType: upstream.type ?? "service",
+              ...(upstream.datacenter ? { Datacenter: upstream.datacenter } : {}),
+              LocalBindAddress: host,
+              LocalBindPort: upstream.port,
+              ...(upstream.config ? { Config: upstream.config } : {}),
+            })),
+          },
         },
       },
-    },
-  });
-  return id;
-}
-
-/** Registers a service whose application is `app` (none: it only calls) and starts its sidecar. */
-export async function serve(
-  agent: Consul,
-  app: Place | undefined,
-  service:
-    & Omit<ServiceOptions, "host" | "port" | "sidecarPort">
-    & Omit<SidecarOptions, "serviceId">,
-): Promise<Postern> {
-  const serviceId = await registerService(agent, {
-    ...service,
-    host: agent.host,
-    port: app?.port ?? await freePort(agent.host),
-    sidecarPort: await freePort(agent.host),
-  });
-  return await posternSidecar(agent, { ...service, serviceId });
-}
-
-/**
- * Waits until Consul's own checks have seen the sidecar of `service`. A first look that came before it
- * listened is what the catalog says until the next one, ten seconds later.
- */
-export async function waitForPassing(agent: Pick<Consul, "get">, service: string): Promise<void> {
-  await eventually(`${service} passes its checks`, async () => {
-    const passing = await agent.get<readonly unknown[]>(`/v1/health/connect/${service}?passing`);
-    return passing.length > 0;
-  });
-}
-
-export interface PairOptions {
-  readonly web?: StartSidecar;
-  readonly db?: StartSidecar;
-  /** Where web is registered, if not where db is. */
-  readonly webAgent?: Consul;
-  /** A service-identity token each: needs ACLs. */
-  readonly tokens?: boolean;
-  /** Where db listens, instead of an echo server. */
-  readonly app?: Place;
-  readonly defaultChecks?: boolean;
-  readonly sidecar?: Partial<SidecarOptions>;
-  /** Registered but no intention written. */
-  readonly noIntention?: boolean;
-  readonly webUpstream?: Partial<UpstreamOptions>;
-}
-
-interface PairParts {
-  readonly upstream: Place;
-  readonly echo: EchoServer | undefined;
-  readonly web: AsyncDisposable;
-  readonly db: AsyncDisposable;
-  readonly ports: { readonly webSidecar: number; readonly dbSidecar: number };
-  readonly register: () => Promise<void>;
-}
-
-/** `web` calls `db` through two sidecars. */
-export class Pair {
-  /** Where web's application connects to reach db. */
-  readonly upstream: Place;
-  readonly #parts: PairParts;
-
-  constructor(parts: PairParts) {
-    this.upstream = parts.upstream;
-    this.#parts = parts;
-  }
-
-  get ports(): PairParts["ports"] {
-    return this.#parts.ports;
-  }
-
-  /** The sidecars as Posterns, where they are. */
-  get posterns(): { readonly web: Postern; readonly db: Postern } {
-    return { web: this.#parts.web as Postern, db: this.#parts.db as Postern };
-  }
-
-  /** Like {@link assertFlawless}, with what the sidecars complained about. */
-  expectFlawless(result: LoadResult, options: { readonly atLeast: number }): void {
-    try {
-      assertFlawless(result, options);
-    } catch (error) {
-      const complaints = Object.entries(this.posterns).map(([name, { output }]) => {
-        const lines = output.split("\n").filter((line) => /\[(WARN|ERROR)\]/.test(line));
-        return `--- ${name} ---\n${lines.slice(-30).join("\n")}`;
-      });
-      throw new Error(complaints.join("\n"), { cause: error });
-    }
-  }
-
-  /** Tells an agent that forgot them about both services again. */
-  async registerAgain(): Promise<void> {
-    await this.#parts.register();
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    const { web, db, echo } = this.#parts;
-    const ends = [web, db, echo].map((part) => part?.[Symbol.asyncDispose]());
-    const failed = (await Promise.allSettled(ends)).find((end) => end.status === "rejected");
-    if (failed?.status === "rejected") throw failed.reason;
-  }
-}
-
-/** Waits until the calling Postern's log says that the other sidecar did not want it. */
-export async function saysRefused({ posterns: { web } }: Pair): Promise<void> {
-  await eventually("web says that it was refused", () => {
-    return /\[WARN\].*connection failed.*ended_by=upstream.*code=refused_by_peer/.test(web.output);
-  });
-}
-
-/** Registers both, allows web to call db, starts both sidecars and waits until they are ready. */
-export async function startPair(agent: Consul, options: PairOptions = {}): Promise<Pair> {
-  const { web = posternSidecar, db = posternSidecar, webAgent = agent } = options;
-  const echo = options.app ? undefined : await startEcho({ host: agent.host });
-  const app = options.app ?? (echo as EchoServer);
-  const dbSidecar = await freePort(agent.host);
-  const [webSidecar = 0, upstreamPort = 0, webPort = 0] = await freePorts(webAgent.host, 3);
-  const defaultChecks = options.defaultChecks ?? false;
-  const register = async () => {
-    await registerService(agent, {
-      ...{ name: "db", host: agent.host, port: app.port, sidecarPort: dbSidecar, defaultChecks },
     });
-    await registerService(webAgent, {
-      ...{
-        name: "web",
-        host: webAgent.host,
-        port: webPort,
-        sidecarPort: webSidecar,
-        defaultChecks,
+    return id;
+  }
+
+  /** Starts `postern` with this mesh's agent; nothing is waited for. */
+  run(words: readonly string[], options: RunOptions = {}): Postern {
+    const { token, args = [], env, under } = options;
+    return startPostern([...words, ...args], {
+      env: {
+        CONSUL_HTTP_ADDR: this.address,
+        ...(token ? { CONSUL_HTTP_TOKEN: token } : {}),
+        ...env,
       },
-      upstreams: [{ name: "db", port: upstreamPort, ...options.webUpstream }],
-    });
-  };
-  await register();
-  if (!options.noIntention) await agent.intention("web", "db", "allow");
-  const tokenFor = async (name: string, user: Consul) =>
-    options.tokens ? { token: await user.serviceToken(name) } : {};
-  const [dbStart, webStart] = await Promise.allSettled([
-    db(agent, { serviceId: "db-1", ...await tokenFor("db", agent), ...options.sidecar }),
-    web(webAgent, { serviceId: "web-1", ...await tokenFor("web", webAgent), ...options.sidecar }),
-  ]);
-  if (dbStart.status === "fulfilled" && webStart.status === "fulfilled") {
-    return new Pair({
-      upstream: { host: webAgent.host, port: upstreamPort },
-      ports: { webSidecar, dbSidecar },
-      ...{ web: webStart.value, db: dbStart.value, echo, register },
+      ...(under ? { under } : {}),
+      ...(this.engine ? { engine: this.engine } : {}),
     });
   }
-  let reason: unknown;
-  for (const start of [dbStart, webStart]) {
-    if (start.status === "rejected") reason = start.reason;
-    else await start.value[Symbol.asyncDispose]();
+
+  /** Starts the sidecar of a registered service; nothing is waited for. */
+  runSidecar(serviceId: string, options: RunOptions = {}): Postern {
+    return this.run(["proxy", "-sidecar-for", serviceId, "-admin-bind", "127.0.0.1:0"], options);
   }
-  await echo?.close();
-  throw reason;
+
+  /** The same for one that cannot ask the agent which proxy it is. */
+  runById(serviceId: string, options: RunOptions = {}): Postern {
+    const id = `${serviceId}-sidecar-proxy`;
+    return this.run(["proxy", "-proxy-id", id, "-admin-bind", "127.0.0.1:0"], options);
+  }
+
+  /** Starts the sidecar of a registered service and waits until it is ready. */
+  async sidecar(serviceId: string, options: RunOptions = {}): Promise<Postern> {
+    return await ready(this.runSidecar(serviceId, options));
+  }
+
+  /** Registers, and starts the sidecar, with the service's own token where there are ACLs. */
+  async serve(service: MeshService, options: RunOptions = {}): Promise<Postern> {
+    return await this.sidecar(await this.register(service), {
+      ...await this.ownToken(service.name),
+      ...options,
+    });
+  }
+
+  /** What a sidecar of `service` needs to be let in. */
+  async ownToken(service: string): Promise<Pick<RunOptions, "token">> {
+    return this.managementToken ? { token: await this.serviceToken(service) } : {};
+  }
 }

@@ -148,6 +148,21 @@ export function startPostern(args: readonly string[], options: PosternOptions = 
   );
 }
 
+/** Any command of the program, on the engine that runs the test. */
+export function runPostern(args: readonly string[], options: PosternOptions = {}): Postern {
+  return startPostern(args, { engine: OWN_ENGINE, ...options });
+}
+
+export async function ready(postern: Postern): Promise<Postern> {
+  try {
+    await postern.waitReady();
+    return postern;
+  } catch (error) {
+    postern.kill("SIGKILL");
+    throw error;
+  }
+}
+
 /** The words that start the product, without its own arguments. */
 export function posternCommand(wanted?: "bun" | "deno"): string[] {
   const { POSTERN_BIN } = process.env;

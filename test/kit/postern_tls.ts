@@ -8,10 +8,9 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { runPostern } from "./dev_mesh.ts";
 import type { Place } from "./echo.ts";
 import { isOpen, sdsCluster, type TlsProxy, type TlsProxyDescription } from "./envoy_tls.ts";
-import type { Postern } from "./postern.ts";
+import { type Postern, runPostern } from "./postern.ts";
 import { freePorts, loopbackHost } from "./ports.ts";
 
 export interface PosternTlsOptions {

@@ -9,50 +9,16 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Authority } from "../../src/dev/ca/authority.ts";
 import { createAuthority } from "./certificates.ts";
-import type { Consul } from "./consul.ts";
-import type { DevMesh } from "./dev_mesh.ts";
-import { OWN_ENGINE, type Postern, startPostern } from "./postern.ts";
+import type { Mesh, MeshUpstream } from "./mesh.ts";
+import type { Postern } from "./postern.ts";
 import { eventually } from "./process.ts";
 import { newPair, temporaryDirectory, type TestPair } from "./secret_files.ts";
 import { type AgentLeaf, type ProbeOutcome, probeTls, serialOf } from "./tls_probe.ts";
-import { type EchoServer, type Place, startEcho } from "./echo.ts";
-import { freePort } from "./ports.ts";
-import { registerService, type UpstreamOptions } from "./mesh.ts";
-
-/** What a story needs of an agent. */
-export interface AnyAgent {
-  readonly host: string;
-  /** `host:port` of the HTTP interface. */
-  readonly address: string;
-  put(path: string, body?: unknown): Promise<string>;
-  get<T>(path: string): Promise<T>;
-  intention(source: string, destination: string, action: "allow" | "deny"): Promise<void>;
-}
-
-export function anyAgent(agent: Consul | DevMesh): AnyAgent {
-  if (!("agent" in agent)) return agent;
-  const { host, agent: { address } } = agent;
-  const authority = address.replace(/^http:\/\//, "");
-  const call = async (path: string, init: RequestInit = {}) => {
-    const reply = await fetch(`http://${authority}${path}`, init);
-    const body = await reply.text();
-    if (!reply.ok) throw new Error(`${path}: ${reply.status} ${body}`);
-    return body;
-  };
-  return {
-    host,
-    address,
-    put: (path, body) =>
-      call(path, { method: "PUT", ...body === undefined ? {} : { body: JSON.stringify(body) } }),
-    get: async <T>(path: string) => JSON.parse(await call(path)) as T,
-    intention: (source, destination, action) =>
-      Promise.resolve(agent.agent.setIntention(source, destination, action)),
-  };
-}
+import type { EchoServer, Place } from "./echo.ts";
 
 /** The service `db`, its application an echo, registered with what a story says of its sidecar. */
 export class CredentialsStory implements AsyncDisposable {
-  readonly agent: AnyAgent;
+  readonly agent: Mesh;
   readonly app: EchoServer;
   /** db's public listener. */
   readonly place: Place;
@@ -62,7 +28,7 @@ export class CredentialsStory implements AsyncDisposable {
   #posterns: Postern[] = [];
 
   private constructor(parts: {
-    readonly agent: AnyAgent;
+    readonly agent: Mesh;
     readonly app: EchoServer;
     readonly place: Place;
     readonly directory: { readonly path: string } & AsyncDisposable;
@@ -74,10 +40,9 @@ export class CredentialsStory implements AsyncDisposable {
   }
 
   /** `web` may call `db`, nobody else. */
-  static async start(from: Consul | DevMesh): Promise<CredentialsStory> {
-    const agent = anyAgent(from);
-    const app = await startEcho({ host: agent.host });
-    const place = { host: agent.host, port: await freePort(agent.host) };
+  static async start(agent: Mesh): Promise<CredentialsStory> {
+    const app = await agent.echo();
+    const place = await agent.place();
     const directory = await temporaryDirectory();
     await agent.intention("*", "db", "deny");
     await agent.intention("web", "db", "allow");
@@ -91,32 +56,26 @@ export class CredentialsStory implements AsyncDisposable {
   /** Registers db, or changes its registration. */
   async register(
     config: Readonly<Record<string, unknown>>,
-    upstreams: readonly UpstreamOptions[] = [],
+    upstreams: readonly MeshUpstream[] = [],
   ): Promise<void> {
     const { agent, app, place } = this;
-    await registerService(agent, {
-      ...{ name: "db", host: agent.host, port: app.port, sidecarPort: place.port },
+    await agent.register({
+      ...{ name: "db", port: app.port, sidecarPort: place.port },
       ...{ config, upstreams },
     });
   }
 
   /** Starts db's sidecar; nothing is waited for. */
   run(...args: readonly string[]): Postern {
-    const words = ["proxy", "-sidecar-for", "db-1", "-admin-bind", "127.0.0.1:0"];
-    return this.#run(words, args);
+    return this.#kept(this.agent.runSidecar("db-1", { args }));
   }
 
   /** The same for one that cannot ask the agent which proxy it is. */
   runById(...args: readonly string[]): Postern {
-    const words = ["proxy", "-proxy-id", "db-1-sidecar-proxy", "-admin-bind", "127.0.0.1:0"];
-    return this.#run(words, args);
+    return this.#kept(this.agent.runById("db-1", { args }));
   }
 
-  #run(words: readonly string[], args: readonly string[]): Postern {
-    const postern = startPostern([...words, ...args], {
-      env: { CONSUL_HTTP_ADDR: this.agent.address },
-      engine: OWN_ENGINE,
-    });
+  #kept(postern: Postern): Postern {
     this.#posterns.push(postern);
     return postern;
   }

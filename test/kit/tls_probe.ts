@@ -7,7 +7,7 @@
 
 import { X509Certificate } from "node:crypto";
 import { connect } from "node:tls";
-import type { Consul } from "./consul.ts";
+import type { AgentCalls } from "./agent_calls.ts";
 import type { Place } from "./echo.ts";
 
 export interface AgentLeaf {
@@ -17,14 +17,14 @@ export interface AgentLeaf {
 }
 
 /** The leaf that the agent gives for `service` now. */
-export async function readLeaf(agent: Consul, service: string): Promise<AgentLeaf> {
+export async function readLeaf(agent: AgentCalls, service: string): Promise<AgentLeaf> {
   return await agent.get<AgentLeaf>(`/v1/agent/connect/ca/leaf/${service}`);
 }
 
 /** Serial number, lower-case hex without zeros in front, of the leaf that a sidecar presents. */
 export async function presentedSerial(
   place: Place,
-  options: { readonly agent: Consul; readonly as: string },
+  options: { readonly agent: AgentCalls; readonly as: string },
 ): Promise<string> {
   const leaf = await readLeaf(options.agent, options.as);
   return await new Promise((resolve, reject) => {

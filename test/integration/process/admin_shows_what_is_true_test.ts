@@ -1,15 +1,17 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { request } from "node:http";
-import { DevPair } from "../../kit/dev_mesh.ts";
+import { DevMesh } from "../../kit/dev_mesh.ts";
 import { EchoClient, waitForEcho } from "../../kit/echo.ts";
+import { startPair } from "../../kit/mesh_pair.ts";
 import type { Postern } from "../../kit/postern.ts";
 import { eventually } from "../../kit/process.ts";
 
 const HELLO = new TextEncoder().encode("hello");
 
 test("the admin server shows connections, counters, certificates, and no key", async () => {
-  await using pair = await DevPair.start();
+  await using mesh = await DevMesh.start();
+  await using pair = await startPair(mesh);
   await waitForEcho(pair.upstream);
   const open = await EchoClient.open(pair.upstream);
   await open.exchange(HELLO);
@@ -63,7 +65,8 @@ test("the admin server shows connections, counters, certificates, and no key", a
 });
 
 test("requests of other web pages and under other names are refused", async () => {
-  await using pair = await DevPair.start();
+  await using mesh = await DevMesh.start();
+  await using pair = await startPair(mesh);
   const address = await pair.db.adminAddress();
   const ask = (headers: Readonly<Record<string, string>>, method = "GET", path = "/ready") =>
     new Promise<number>((resolve, reject) => {
@@ -84,7 +87,8 @@ test("requests of other web pages and under other names are refused", async () =
 });
 
 test("the log level changes at run time, in the workers, too", async () => {
-  await using pair = await DevPair.start();
+  await using mesh = await DevMesh.start();
+  await using pair = await startPair(mesh);
   assert.equal((await pair.db.admin("/logging?level=WARN", "POST")).status, 200);
   await waitForEcho(pair.upstream);
   await nothingOpen(pair.db);

@@ -1,56 +1,39 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { DevPair } from "../../kit/dev_mesh.ts";
-import { EchoClient, expectRefused, waitForEcho } from "../../kit/echo.ts";
+import { DevMesh } from "../../kit/dev_mesh.ts";
+import { expectRefused, waitForEcho, waitForRefusal } from "../../kit/echo.ts";
+import { startPair } from "../../kit/mesh_pair.ts";
+import { authorizeBoth } from "../../stories/authorize_both.ts";
+
+authorizeBoth(DevMesh);
 
 const AUTHORIZE = /POST \/v1\/agent\/connect\/authorize/;
 
-test("-authorize both asks the agent for each connection, and fails closed without it", async () => {
-  await using pair = await DevPair.start({ db: { args: ["-authorize", "both"] } });
+test("-authorize both takes a clear yes from the agent, and nothing else", async () => {
+  await using mesh = await DevMesh.start();
+  await using pair = await startPair(mesh, { db: { args: ["-authorize", "both"] } });
   await waitForEcho(pair.upstream);
-  const open = await EchoClient.open(pair.upstream);
-  await open.exchange(new TextEncoder().encode("hello"));
+  const says = (body: string) => {
+    mesh.agent.mend();
+    mesh.agent.breakNext(AUTHORIZE, { kind: "replace", body }, Infinity);
+  };
 
   // The intentions allow it; the agent says no.
-  pair.agent.breakNext(
-    AUTHORIZE,
-    { kind: "replace", body: '{"Authorized": false, "Reason": "Denied by maintenance"}' },
-    Infinity,
-  );
+  says('{"Authorized": false, "Reason": "Denied by maintenance"}');
   await expectRefused(pair.upstream);
   const denied = await pair.db.process.waitFor(/connection failed[^\n]*intention_denied[^\n]*/, {
     timeoutMs: 20_000,
   });
   assert.match(denied[0], /Denied by maintenance/);
 
-  // A yes alone is not enough.
-  pair.agent.mend();
-  pair.agent.breakNext(
-    AUTHORIZE,
-    { kind: "replace", body: '{"Authorized": true, "Reason": "of course"}' },
-    Infinity,
-  );
-  await waitForEcho(pair.upstream);
-  pair.agent.setIntention("web", "db", "deny");
-  await open.over;
-  open.destroy();
-  await expectRefused(pair.upstream);
-  pair.agent.setIntention("web", "db", "allow");
-  await waitForEcho(pair.upstream);
-
   for (const body of ["{}", "null", '{"Authorized": "true"}', '{"Authorized": tr']) {
-    pair.agent.mend();
-    pair.agent.breakNext(AUTHORIZE, { kind: "replace", body }, Infinity);
+    says(body);
     await expectRefused(pair.upstream);
   }
-  pair.agent.mend();
-  await waitForEcho(pair.upstream);
 
-  await pair.agent.stop();
-  await expectRefused(pair.upstream);
-  await pair.db.process.waitFor(/connection failed[^\n]*code=authorize_failed/, {
-    timeoutMs: 20_000,
-  });
-  await pair.agent.start();
+  // A yes alone is not enough.
+  says('{"Authorized": true, "Reason": "of course"}');
   await waitForEcho(pair.upstream);
+  await mesh.intention("web", "db", undefined);
+  await waitForRefusal(pair.upstream);
 });

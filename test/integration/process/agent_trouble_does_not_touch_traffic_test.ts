@@ -1,9 +1,10 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { DevPair } from "../../kit/dev_mesh.ts";
+import { DevMesh } from "../../kit/dev_mesh.ts";
 import type { Fault } from "../../../src/dev/mod.ts";
-import { EchoClient, expectRefused, waitForEcho } from "../../kit/echo.ts";
+import { EchoClient, waitForEcho } from "../../kit/echo.ts";
 import { Load } from "../../kit/load.ts";
+import { expectFollowed, startPair } from "../../kit/mesh_pair.ts";
 import type { Postern } from "../../kit/postern.ts";
 import { deadline, eventually } from "../../kit/process.ts";
 
@@ -57,12 +58,13 @@ const FAULTS: readonly (readonly [
 ];
 
 test("an agent that answers nonsense does not touch the traffic, and is followed afterwards", async () => {
-  await using pair = await DevPair.start();
+  await using mesh = await DevMesh.start();
+  await using pair = await startPair(mesh);
   await waitForEcho(pair.upstream);
   await using load = new Load(pair.upstream);
-  for (const [on, fault] of FAULTS) pair.agent.breakNext(on, fault, Infinity);
+  for (const [on, fault] of FAULTS) mesh.agent.breakNext(on, fault, Infinity);
   // Polls that wait would not ask again by themselves.
-  await pair.agent.restart();
+  await mesh.agent.restart();
   for (const [, , asker, knows] of FAULTS) {
     await eventually(
       `${asker} knows: ${knows}`,
@@ -70,32 +72,34 @@ test("an agent that answers nonsense does not touch the traffic, and is followed
     );
   }
   await enough(load);
-  pair.agent.mend();
+  mesh.agent.mend();
   pair.expectFlawless(await load.stop(), { atLeast: 20 });
-  await expectFollowed(pair);
+  await expectFollowed(mesh, pair);
 });
 
 test("an agent that hangs does not touch the traffic", async () => {
-  await using pair = await DevPair.start();
+  await using mesh = await DevMesh.start();
+  await using pair = await startPair(mesh);
   await waitForEcho(pair.upstream);
   await using load = new Load(pair.upstream);
-  pair.agent.breakNext(/./, { kind: "hang" }, Infinity);
-  const before = pair.agent.load.requests;
-  await pair.agent.restart();
-  await eventually("both ask again", () => pair.agent.load.requests > before + 4);
+  mesh.agent.breakNext(/./, { kind: "hang" }, Infinity);
+  const before = mesh.agent.load.requests;
+  await mesh.agent.restart();
+  await eventually("both ask again", () => mesh.agent.load.requests > before + 4);
   await enough(load);
   pair.expectFlawless(await load.stop(), { atLeast: 20 });
-  pair.agent.mend();
+  mesh.agent.mend();
   // What hangs would be given up after 30 s; a restart of the agent is sooner.
-  await pair.agent.restart();
-  await expectFollowed(pair);
+  await mesh.agent.restart();
+  await expectFollowed(mesh, pair);
 });
 
 test("an agent that is away, and comes back, does not touch the traffic", async () => {
-  await using pair = await DevPair.start();
+  await using mesh = await DevMesh.start();
+  await using pair = await startPair(mesh);
   await waitForEcho(pair.upstream);
   await using load = new Load(pair.upstream);
-  await pair.agent.stop();
+  await mesh.agent.stop();
   for (const sidecar of [pair.web, pair.db]) {
     await sidecar.process.waitFor(/\[WARN\][^\n]*agent_unreachable/, { timeoutMs: 30_000 });
   }
@@ -103,36 +107,38 @@ test("an agent that is away, and comes back, does not touch the traffic", async 
   await enough(load);
   // One line for all that is asked, not one for each; this machine's limits are another matter.
   assert.equal(pair.db.output.match(/\[WARN\](?!.*open files)/g)?.length, 1);
-  await pair.agent.start();
+  await mesh.agent.start();
   for (const sidecar of [pair.web, pair.db]) {
     await sidecar.process.waitFor(/agent reached again/, { timeoutMs: 30_000 });
   }
   pair.expectFlawless(await load.stop(), { atLeast: 20 });
-  await expectFollowed(pair);
+  await expectFollowed(mesh, pair);
   assert.equal((await pair.db.admin("/ready")).status, 200);
 });
 
 test("an agent that counts from a lower index is followed", async () => {
-  await using pair = await DevPair.start();
-  for (let turn = 0; turn < 30; turn++) pair.agent.setIntention("other", "db", "deny");
+  await using mesh = await DevMesh.start();
+  await using pair = await startPair(mesh);
+  for (let turn = 0; turn < 30; turn++) await mesh.intention("other", "db", "deny");
   await waitForEcho(pair.upstream);
   await using load = new Load(pair.upstream);
-  const before = pair.agent.load.requests;
-  await pair.agent.restart({ rewind: true });
-  await eventually("both ask again", () => pair.agent.load.requests > before + 10);
+  const before = mesh.agent.load.requests;
+  await mesh.agent.restart({ rewind: true });
+  await eventually("both ask again", () => mesh.agent.load.requests > before + 10);
   await enough(load);
   pair.expectFlawless(await load.stop(), { atLeast: 20 });
-  await expectFollowed(pair);
+  await expectFollowed(mesh, pair);
 });
 
 test("an agent that forgot the registrations does not touch the traffic", async () => {
-  await using pair = await DevPair.start();
+  await using mesh = await DevMesh.start();
+  await using pair = await startPair(mesh);
   await waitForEcho(pair.upstream);
   const open = await EchoClient.open(pair.upstream);
   await open.exchange(HELLO);
   await using load = new Load(pair.upstream);
-  for (const id of ["web-1", "web-1-sidecar-proxy", "db-1", "db-1-sidecar-proxy"]) {
-    pair.agent.deregister(id);
+  for (const id of ["web-1", "db-1"]) {
+    await mesh.deregister(id);
   }
   const gone = /\[WARN\][^\n]*watch="?registration[^\n]*agent_not_found[^\n]*/;
   for (const sidecar of [pair.web, pair.db]) {
@@ -152,17 +158,18 @@ test("an agent that forgot the registrations does not touch the traffic", async 
 });
 
 test("another agent with another CA at the same address is taken for the one before it", async () => {
-  await using pair = await DevPair.start();
+  await using mesh = await DevMesh.start();
+  await using pair = await startPair(mesh);
   await waitForEcho(pair.upstream);
   const open = await EchoClient.open(pair.upstream);
   await open.exchange(HELLO);
-  await pair.agent.restart({ forget: true });
+  await mesh.agent.restart({ forget: true });
   await pair.registerAgain();
   // The trust domain that let it in is no more.
   assert.ok(await deadline(open.over, 40_000), "what the old CA proved is still trusted");
   open.destroy();
   await waitForEcho(pair.upstream);
-  await expectFollowed(pair);
+  await expectFollowed(mesh, pair);
 });
 
 /** One line per watch that fails: its name, code and message. */
@@ -181,18 +188,4 @@ async function isStale(postern: Postern): Promise<boolean> {
 async function enough(load: Load): Promise<void> {
   const before = load.result.exchanges;
   await eventually("the load goes on", () => load.result.exchanges >= before + 24);
-}
-
-/** The watches are alive again: a deny ends an open connection, an allow lets new ones in. */
-async function expectFollowed(pair: DevPair): Promise<void> {
-  await waitForEcho(pair.upstream);
-  const open = await EchoClient.open(pair.upstream);
-  await open.exchange(HELLO);
-  pair.agent.setIntention("web", "db", "deny");
-  // Longer than the second of a healthy day: a watch may still be in its pause.
-  assert.ok(await deadline(open.over, 30_000), "a deny after the trouble is ignored");
-  open.destroy();
-  await expectRefused(pair.upstream);
-  pair.agent.setIntention("web", "db", "allow");
-  await waitForEcho(pair.upstream);
 }

@@ -5,7 +5,7 @@ import process from "node:process";
 import test from "node:test";
 import { formatAddress } from "../../../src/base/mod.ts";
 import { createAuthority } from "../../kit/certificates.ts";
-import { runPostern } from "../../kit/dev_mesh.ts";
+import { runPostern } from "../../kit/postern.ts";
 import { createFileMesh } from "../../kit/file_mesh.ts";
 import { startWorkloadServer, svidOf } from "../../kit/workload_server.ts";
 

@@ -2,7 +2,7 @@ import test from "node:test";
 import assert from "node:assert/strict";
 import { chmod, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { runPostern } from "../../kit/dev_mesh.ts";
+import { runPostern } from "../../kit/postern.ts";
 import { createFileMesh } from "../../kit/file_mesh.ts";
 import { EchoClient, expectRefused, waitForEcho, waitForRefusal } from "../../kit/echo.ts";
 import { freePort } from "../../kit/ports.ts";

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { getPriority } from "node:os";
 import process from "node:process";
 import { test } from "node:test";
-import { runPostern } from "../../kit/dev_mesh.ts";
+import { runPostern } from "../../kit/postern.ts";
 import { createFileMesh } from "../../kit/file_mesh.ts";
 import { eventually } from "../../kit/process.ts";
 

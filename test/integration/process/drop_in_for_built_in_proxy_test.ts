@@ -1,13 +1,15 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { DevMesh, DevPair, ready } from "../../kit/dev_mesh.ts";
-import { startEcho, waitForEcho } from "../../kit/echo.ts";
-import { OWN_ENGINE } from "../../kit/postern.ts";
+import { DevMesh } from "../../kit/dev_mesh.ts";
+import { waitForEcho } from "../../kit/echo.ts";
+import { startPair } from "../../kit/mesh_pair.ts";
+import { OWN_ENGINE, ready } from "../../kit/postern.ts";
 import { freePort } from "../../kit/ports.ts";
-import { eventually } from "../../kit/process.ts";
+import { flagsAlone } from "../../stories/flags_alone.ts";
 
 test("proxy -sidecar-for runs both sides of a pair", async () => {
-  await using pair = await DevPair.start();
+  await using mesh = await DevMesh.start();
+  await using pair = await startPair(mesh);
   await waitForEcho(pair.upstream);
   // The story is about the engine that it says it is about.
   if (!process.env.POSTERN_BIN && !process.env.POSTERN_ENGINE) {
@@ -29,30 +31,7 @@ test("connect proxy is the same command, with the variables of Consul's", async 
   await waitForEcho(upstream);
 });
 
-test("flags alone serve, register with a passing check, and deregister at the end", async () => {
-  await using mesh = await DevMesh.start({ defaultIntentionPolicy: "allow" });
-  await using app = await mesh.echo();
-  const listen = await mesh.place();
-  await using db = await ready(mesh.run([
-    ...["proxy", "-service", "db", "-service-addr", `${app.host}:${app.port}`],
-    ...["-listen", `${listen.host}:${listen.port}`, "-register", "-register-id", "x1"],
-    ...["-admin-bind", "127.0.0.1:0"],
-  ]));
-  await eventually(
-    "it is registered and passing",
-    () => mesh.agent.statuses().get("db-proxy-x1") === "passing",
-  );
-
-  const upstream = await mesh.place();
-  await using _web = await ready(mesh.run([
-    ...["proxy", "-service", "web", "-upstream", `db:${upstream.host}:${upstream.port}`],
-    ...["-admin-bind", "127.0.0.1:0"],
-  ]));
-  await waitForEcho(upstream);
-
-  assert.deepEqual(await db.stop(), { code: 0, signal: null });
-  assert.deepEqual([...mesh.agent.statuses().keys()], []);
-});
+flagsAlone(DevMesh);
 
 test("several sidecars on one host choose admin ports by themselves", async () => {
   await using mesh = await DevMesh.start();
@@ -63,17 +42,6 @@ test("several sidecars on one host choose admin ports by themselves", async () =
   const addresses = await Promise.all(sidecars.map((sidecar) => sidecar.adminAddress()));
   assert.equal(new Set(addresses).size, 3);
   for (const address of addresses) assert.match(address, /^127\.0\.0\.1:190\d\d$/);
-});
-
-test("an admin address given by flag that is taken is an error", async () => {
-  await using mesh = await DevMesh.start();
-  const id = await mesh.register({ name: "web" });
-  await using squatter = await startEcho({ host: mesh.host });
-  const address = `${squatter.host}:${squatter.port}`;
-  await using web = mesh.run(["proxy", "-sidecar-for", id, "-admin-bind", address]);
-  web.expectEnd();
-  assert.equal((await web.process.waitExit({ timeoutMs: 30_000 })).code, 1);
-  assert.ok(web.output.includes(`Cannot listen on -admin-bind ${address}: the address is in use`));
 });
 
 for (
@@ -116,8 +84,8 @@ test("a sidecar may be started before its agent", async () => {
   const db = await mesh.register({ name: "db", port: app.port });
   const web = await mesh.register({ name: "web", upstreams: [upstream] });
   await mesh.agent.stop();
-  await using dbSidecar = mesh.run(["proxy", "-sidecar-for", db, "-admin-bind", "127.0.0.1:0"]);
-  await using webSidecar = mesh.run(["proxy", "-sidecar-for", web, "-admin-bind", "127.0.0.1:0"]);
+  await using dbSidecar = mesh.runSidecar(db);
+  await using webSidecar = mesh.runSidecar(web);
   const said = { timeoutMs: 30_000 };
   await dbSidecar.process.waitFor(/\[WARN\][^\n]*agent not reached[^\n]*refused/, said);
   await webSidecar.process.waitFor(/\[WARN\][^\n]*agent not reached/, said);

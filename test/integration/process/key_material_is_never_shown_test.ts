@@ -5,7 +5,7 @@ import { request } from "node:http";
 import { join } from "node:path";
 import { PATHS } from "../../../src/admin/home.ts";
 import { createAuthority } from "../../kit/certificates.ts";
-import { runPostern } from "../../kit/dev_mesh.ts";
+import { runPostern } from "../../kit/postern.ts";
 import { EchoClient, waitForEcho } from "../../kit/echo.ts";
 import { createFileMesh } from "../../kit/file_mesh.ts";
 import { keyPieces, piecesIn } from "../../kit/key_pieces.ts";

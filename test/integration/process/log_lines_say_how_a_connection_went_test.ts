@@ -1,12 +1,14 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { DevPair } from "../../kit/dev_mesh.ts";
+import { DevMesh } from "../../kit/dev_mesh.ts";
 import { expectRefused, waitForEcho, waitForRefusal } from "../../kit/echo.ts";
+import { startPair } from "../../kit/mesh_pair.ts";
 
 test("-log-json writes one object per line, with every field of a connection's end", async () => {
-  await using pair = await DevPair.start({ db: { args: ["-log-json"] } });
+  await using mesh = await DevMesh.start();
+  await using pair = await startPair(mesh, { db: { args: ["-log-json"] } });
   await waitForEcho(pair.upstream);
-  pair.agent.setIntention("web", "db", "deny");
+  await mesh.intention("web", "db", "deny");
   await waitForRefusal(pair.upstream);
   // That one may have been on its way already; the next is refused where it should be.
   await expectRefused(pair.upstream);

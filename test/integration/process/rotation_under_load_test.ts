@@ -1,8 +1,9 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { DevPair } from "../../kit/dev_mesh.ts";
+import { DevMesh } from "../../kit/dev_mesh.ts";
 import { EchoClient, waitForEcho } from "../../kit/echo.ts";
 import { Load } from "../../kit/load.ts";
+import { type MeshPair, startPair } from "../../kit/mesh_pair.ts";
 import type { Postern } from "../../kit/postern.ts";
 import { deadline, eventually } from "../../kit/process.ts";
 import { promptly } from "../../kit/promptly.ts";
@@ -19,10 +20,10 @@ async function certs(postern: Postern): Promise<Certs> {
 }
 
 /** A new root beside the old one, and leaves by it on both sides. */
-async function rotate(pair: DevPair): Promise<void> {
+async function rotate(mesh: DevMesh, pair: MeshPair): Promise<void> {
   const sidecars = [pair.web, pair.db];
   const before = await Promise.all(sidecars.map(certs));
-  pair.agent.rotateCa();
+  await mesh.rotateCa();
   for (const [index, sidecar] of sidecars.entries()) {
     await eventually("it has both roots and a new leaf", async () => {
       const { roots, leaf } = await certs(sidecar);
@@ -32,14 +33,15 @@ async function rotate(pair: DevPair): Promise<void> {
 }
 
 test("leaves that are issued anew under load cost no connection", async () => {
-  await using pair = await DevPair.start();
+  await using mesh = await DevMesh.start();
+  await using pair = await startPair(mesh);
   await waitForEcho(pair.upstream);
   const open = await EchoClient.open(pair.upstream);
   await open.exchange(HELLO);
   await using load = new Load(pair.upstream);
   for (const [service, sidecar] of [["db", pair.db], ["web", pair.web]] as const) {
     const before = (await certs(sidecar)).leaf.serial;
-    pair.agent.ca.reissue(service);
+    mesh.agent.ca.reissue(service);
     await eventually(`${service} presents the new leaf`, async () => {
       return (await certs(sidecar)).leaf.serial !== before;
     });
@@ -52,12 +54,13 @@ test("leaves that are issued anew under load cost no connection", async () => {
 });
 
 test("a CA that is rotated under load costs no connection, until its root is removed", async () => {
-  await using pair = await DevPair.start();
+  await using mesh = await DevMesh.start();
+  await using pair = await startPair(mesh);
   await waitForEcho(pair.upstream);
   const open = await EchoClient.open(pair.upstream);
   await open.exchange(HELLO);
   await using load = new Load(pair.upstream);
-  await rotate(pair);
+  await rotate(mesh, pair);
   const exchanges = load.result.exchanges;
   await eventually("the load goes on", () => load.result.exchanges >= exchanges + 100);
   pair.expectFlawless(await load.stop(), { atLeast: 100 });
@@ -70,10 +73,10 @@ test("a CA that is rotated under load costs no connection, until its root is rem
       await waitForEcho(pair.upstream);
       old = await EchoClient.open(pair.upstream);
       await old.exchange(HELLO);
-      await rotate(pair);
+      await rotate(mesh, pair);
     }
     const removed = performance.now();
-    pair.agent.pruneRoots();
+    mesh.agent.pruneRoots();
     const over = await deadline(old.over, 20_000);
     old.destroy();
     old = undefined;

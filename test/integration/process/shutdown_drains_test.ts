@@ -1,9 +1,8 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { runPostern } from "../../kit/dev_mesh.ts";
 import { createFileMesh, type FileMesh } from "../../kit/file_mesh.ts";
 import { EchoClient, waitForEcho, waitForRefusal } from "../../kit/echo.ts";
-import type { Postern } from "../../kit/postern.ts";
+import { type Postern, runPostern } from "../../kit/postern.ts";
 import { freePort } from "../../kit/ports.ts";
 import { eventually } from "../../kit/process.ts";
 

@@ -46,7 +46,7 @@ test("credentials are followed after a restart while the agent is away", async (
     });
   await stored(first);
 
-  await mesh.agent.stop();
+  await mesh.kill();
   assert.equal((await before.stop()).code, 0);
   const second = await (async () => {
     const alone = story.run(...args);
@@ -89,7 +89,7 @@ test("credentials are followed after a restart while the agent is away", async (
   using staying = await TlsSession.open(story.place, { client });
   const happened = await eventsOf(db);
   const { streams } = sds;
-  await mesh.agent.start();
+  await mesh.start();
   await eventually(
     "it follows the agent",
     async () => await db.metric("postern_snapshot_restored") === 0,

@@ -1,24 +1,35 @@
-/**
- * Stories of a registered sidecar's own credentials, told on the real agent and on the one in memory.
- *
- * @module
- */
+/** A registered sidecar's own credentials: `postern_tls` in its registration. */
 
 import assert from "node:assert/strict";
-import { createServer } from "node:tls";
 import { rm } from "node:fs/promises";
-import type { Consul } from "./consul.ts";
-import type { DevMesh } from "./dev_mesh.ts";
-import { EchoClient, expectRefused, waitForEcho, waitForRefusal } from "./echo.ts";
-import { freePort } from "./ports.ts";
-import { eventually, pause } from "./process.ts";
-import { inlineBundle, startSdsServer } from "./sds_server.ts";
-import { CredentialsStory } from "./sidecar_credentials.ts";
-import { probeTls, serialOf } from "./tls_probe.ts";
-import { TlsSession, TlsTraffic } from "./tls_session.ts";
-import type { Postern } from "./postern.ts";
+import test from "node:test";
+import { createServer } from "node:tls";
+import { EchoClient, expectRefused, waitForEcho, waitForRefusal } from "../kit/echo.ts";
+import type { Agents, Mesh } from "../kit/mesh.ts";
+import { freePort } from "../kit/ports.ts";
+import { eventually, pause } from "../kit/process.ts";
+import { inlineBundle, startSdsServer } from "../kit/sds_server.ts";
+import { CredentialsStory } from "../kit/sidecar_credentials.ts";
+import { probeTls, serialOf } from "../kit/tls_probe.ts";
+import { TlsSession, TlsTraffic } from "../kit/tls_session.ts";
+import type { Postern } from "../kit/postern.ts";
 
-type Agent = Consul | DevMesh;
+export function sidecarCredentials(agents: Agents): void {
+  for (
+    const [name, story] of [
+      ["a certificate from files is rotated, spoiled and removed unnoticed", fileCertificateStory],
+      ["credentials that make no sense at the start keep the listener closed", badAtStartStory],
+      ["a file for the certificate, SDS for the bundle, Consul for the rest", mixedSourcesStory],
+      ["an upstream to a server outside the mesh goes by rules of its own", outsideTheMeshStory],
+      ["a restart with the agent away keeps what is the sidecar's own", stateDirectoryStory],
+    ] as const
+  ) {
+    test(name, { timeout: 240_000 }, async () => {
+      await using mesh = await agents.start({ defaultIntentionPolicy: "deny" });
+      await story(mesh);
+    });
+  }
+}
 
 const HELLO = new TextEncoder().encode("hello");
 
@@ -30,7 +41,7 @@ function refusedReason(postern: Postern, reason: RegExp, timeoutMs = 30_000) {
 }
 
 /** Certificate from files, rotated, changed for the worse and taken away; nobody notices. */
-export async function fileCertificateStory(agent: Agent): Promise<void> {
+async function fileCertificateStory(agent: Mesh): Promise<void> {
   await using story = await CredentialsStory.start(agent);
   const first = await story.writePair("db");
   const certificate = { source: "file", cert: story.path("db.pem"), key: story.path("db.key") };
@@ -79,7 +90,7 @@ export async function fileCertificateStory(agent: Agent): Promise<void> {
 }
 
 /** A listener whose configuration makes no sense stays closed, and says so by path. */
-export async function badAtStartStory(agent: Agent): Promise<void> {
+async function badAtStartStory(agent: Mesh): Promise<void> {
   await using story = await CredentialsStory.start(agent);
   await story.register({ postern_tls: { certificate: { source: "flie" } } });
   const db = story.run();
@@ -104,7 +115,7 @@ export async function badAtStartStory(agent: Agent): Promise<void> {
 }
 
 /** A file for the certificate, SDS for the bundle, Consul for the rest. */
-export async function mixedSourcesStory(agent: Agent): Promise<void> {
+async function mixedSourcesStory(agent: Mesh): Promise<void> {
   await using sds = await startSdsServer();
   await using story = await CredentialsStory.start(agent);
   const serial = await story.writePair("db");
@@ -150,7 +161,7 @@ export async function mixedSourcesStory(agent: Agent): Promise<void> {
 }
 
 /** An upstream to a server outside the mesh, by roots and names of its own. */
-export async function outsideTheMeshStory(agent: Agent): Promise<void> {
+async function outsideTheMeshStory(agent: Mesh): Promise<void> {
   await using story = await CredentialsStory.start(agent);
   const { host } = story.agent;
   const good = story.other.issueLeaf({ service: "x", uri: "spiffe://other.test/legacy" });
@@ -217,10 +228,7 @@ export async function outsideTheMeshStory(agent: Agent): Promise<void> {
 }
 
 /** With the agent away, and the proxy started anew: its own credentials are those it had. */
-export async function stateDirectoryStory(
-  agent: Agent,
-  control: { readonly stop: () => Promise<void>; readonly start: () => Promise<void> },
-): Promise<void> {
+async function stateDirectoryStory(agent: Mesh): Promise<void> {
   await using story = await CredentialsStory.start(agent);
   const serial = await story.writePair("db");
   const certificate = { source: "file", cert: story.path("db.pem"), key: story.path("db.key") };
@@ -235,14 +243,14 @@ export async function stateDirectoryStory(
     return (await first.metric("postern_snapshot_stored_seconds")) > 0;
   });
   await first.stop();
-  await control.stop();
+  await agent.kill();
   const second = story.runById(...args);
   await second.waitReady();
   const outcome = await probeTls(story.place, { cert: CertPEM, key: PrivateKeyPEM });
   assert.ok(outcome.accepted && outcome.serial === serial, JSON.stringify(outcome));
 
   await using traffic = new TlsTraffic(story.place, { client });
-  await control.start();
+  await agent.start();
   await story.register({ postern_tls: { certificate } });
   const next = await story.writePair("db");
   await eventually("the rotated certificate is shown", async () => {

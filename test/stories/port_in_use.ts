@@ -1,0 +1,60 @@
+/** Ports that somebody else has: it is said which, what is free serves, and nothing is given up. */
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import { startEcho, waitForEcho } from "../kit/echo.ts";
+import type { Agents } from "../kit/mesh.ts";
+import { eventually } from "../kit/process.ts";
+
+export function portInUse(agents: Agents): void {
+  test("a taken port is said, the others serve, and it is bound when it is free", async () => {
+    await using mesh = await agents.start({ defaultIntentionPolicy: "allow" });
+    await using app = await mesh.echo();
+    await using _other = await mesh.serve({ name: "other", port: app.port });
+    const [inbound, free, taken] = [await mesh.place(), await mesh.place(), await mesh.place()];
+    const squatters = [await startEcho(inbound), await startEcho(taken)];
+    const id = await mesh.register({
+      ...{ name: "db", port: app.port, sidecarPort: inbound.port },
+      upstreams: [{ name: "other", port: free.port }, { name: "db", port: taken.port }],
+    });
+    await using db = mesh.runSidecar(id);
+    for (const { port } of [inbound, taken]) {
+      const [line] = await db.process.waitFor(
+        new RegExp(`\\[ERROR\\] +listener failed[^\\n]*${port}[^\\n]*`),
+        { timeoutMs: 60_000 },
+      );
+      assert.match(line, /in use/i);
+    }
+    await waitForEcho(free);
+    // Which, and why.
+    for (const [name, { port }] of [["inbound", inbound], ["db", taken]] as const) {
+      const reason = new RegExp(`listener \\S*${name} is not bound: .*${port}.*in use`, "i");
+      await eventually(`/ready says ${reason}`, async () => {
+        const { status, body } = await db.admin("/ready");
+        return status === 503 && reason.test(body);
+      });
+    }
+    await eventually("it has tried again", async () => {
+      return await db.metric("postern_listen_failures_total") >= 4;
+    });
+    // Said once each, however often it was tried.
+    assert.equal(db.output.match(/\[ERROR\]/g)?.length, 2);
+
+    for (const squatter of squatters) await squatter.close();
+    await db.waitReady();
+    // Itself, so that one sidecar shows both sides.
+    await waitForEcho(taken);
+  });
+
+  test("an admin address given by flag that is taken is an error", async () => {
+    await using mesh = await agents.start();
+    const id = await mesh.register({ name: "web" });
+    await using squatter = await mesh.echo();
+    const address = `${squatter.host}:${squatter.port}`;
+    await using web = mesh.run(["proxy", "-sidecar-for", id, "-admin-bind", address]);
+    web.expectEnd();
+    assert.equal((await web.process.waitExit({ timeoutMs: 60_000 })).code, 1);
+    const said = `Cannot listen on -admin-bind ${address}: the address is in use`;
+    assert.ok(web.output.includes(said), web.process.tail());
+  });
+}

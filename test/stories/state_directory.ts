@@ -1,0 +1,78 @@
+/** A proxy that is restarted while its agent is away serves from its state directory. */
+
+import assert from "node:assert/strict";
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import test from "node:test";
+import { expectRefused, waitForEcho, waitForRefusal } from "../kit/echo.ts";
+import type { Agents } from "../kit/mesh.ts";
+import { startPair } from "../kit/mesh_pair.ts";
+import { ready } from "../kit/postern.ts";
+import { eventually } from "../kit/process.ts";
+
+const SAID = { timeoutMs: 20_000 };
+
+export function stateDirectory(agents: Agents): void {
+  test("a restart while the agent is away serves from the state directory", async () => {
+    const directory = await mkdtemp(join(tmpdir(), "postern-state-"));
+    try {
+      const args = ["-state-dir", directory];
+      await using mesh = await agents.start({ acl: true });
+      const token = await mesh.serviceToken("db");
+      const run = { args, token };
+      await using pair = await startPair(mesh, { both: { args }, db: { token } });
+      await waitForEcho(pair.upstream);
+      const files = await eventually("both wrote their state", async () => {
+        // One that is being written goes by another name until it is whole.
+        const names = (await readdir(directory)).filter((name) => name.endsWith(".json"));
+        return names.length === 2 && names.map((name) => join(directory, name));
+      });
+      for (const sidecar of [pair.web, pair.db]) {
+        await eventually("all that it knows is written", async () => {
+          return await sidecar.metric("postern_snapshot_stored_seconds") > 0;
+        });
+      }
+      for (const file of files) assert.equal((await stat(file)).mode & 0o777, 0o600, file);
+
+      await mesh.kill();
+      for (const sidecar of [pair.web, pair.db]) assert.equal((await sidecar.stop()).code, 0);
+      await expectRefused(pair.upstream);
+      {
+        await using db = await ready(mesh.runSidecar("db-1", run));
+        // Which proxy it is cannot be asked, either way.
+        await using _web = await ready(mesh.runById("web-1", { args }));
+        await db.process.waitFor(/\[WARN\] +agent is away, stored snapshot in use/, SAID);
+        assert.equal(await db.metric("postern_snapshot_restored"), 1);
+        await waitForEcho(pair.upstream);
+        // And lives on with the agent when it comes back.
+        await mesh.start();
+        await eventually("it follows the agent", async () => {
+          return await db.metric("postern_snapshot_restored") === 0;
+        });
+        await mesh.intention("web", "db", "deny");
+        await waitForRefusal(pair.upstream);
+        await mesh.intention("web", "db", "allow");
+        await waitForEcho(pair.upstream);
+      }
+
+      // Half a file is no state: nothing of it is used.
+      await mesh.kill();
+      const file = files.find((name) => name.includes("db-1"));
+      assert.ok(file);
+      const text = await readFile(file, "utf8");
+      await writeFile(file, text.slice(0, Math.floor(text.length / 2)));
+      await using blank = mesh.runSidecar("db-1", run);
+      const [line] = await blank.process.waitFor(/\[WARN\] +stored snapshot not used[^\n]*/, SAID);
+      assert.ok(line.includes(file), line);
+      assert.ok(!blank.output.includes("PRIVATE KEY"));
+      await eventually("it says that it is not ready", async () => {
+        const { status, body } = await blank.admin("/ready");
+        return status === 503 && body.includes("waiting for");
+      });
+      await expectRefused(pair.upstream);
+    } finally {
+      await rm(directory, { recursive: true, force: true });
+    }
+  });
+}

@@ -95,17 +95,7 @@ export class Attempt implements Dial {
   #over = false;
 
   /** `hash`: of what stays with its endpoint where the group's balancing looks at that. */
-  static start(
-    group: Upstream,
-    dialler: Dialler<ProvenEndpoint>,
-    options: { readonly context: Context; readonly hash: number | undefined },
-  ): Dial {
-    const attempt = new Attempt(group, dialler, options);
-    attempt.#wait();
-    return attempt;
-  }
-
-  private constructor(
+  constructor(
     group: Upstream,
     dialler: Dialler<ProvenEndpoint>,
     { context, hash }: { readonly context: Context; readonly hash: number | undefined },
@@ -117,7 +107,7 @@ export class Attempt implements Dial {
   }
 
   /** Waiting to be dialled counts against a limit of its own. */
-  #wait(): void {
+  start(): void {
     const { pending, dials } = this.#group;
     this.#dialler.record.stage = "target";
     this.#pending = pending.enter();

@@ -18,36 +18,38 @@ export type Authorizer = "match" | "both" | "nobody";
 
 /** Who wants to go on. */
 export interface Applicant {
+  readonly context: Context;
+  readonly record: ConnectionRecord;
   /** Undefined: it has proven nothing. */
   readonly peer: TrustedPeer | undefined;
-  readonly connection: Connection;
-  readonly record: ConnectionRecord;
-  /** All but the agent allow it, which may take its time. False: it has ended. */
-  onAllowed(): boolean;
-  onPermit(permit: Permit): void;
+  /** Asked when all but the agent allow it, which may take its time. False: it has ended. */
+  takePlace(): boolean;
   end(code: ErrorCode, reason: string): void;
 }
 
 const GRANTED: unique symbol = Symbol("granted");
 
-/** The proof that bytes of a caller may pass; only {@link authorize} can make one. */
+/** The proof that what a connection says may go further; only {@link authorize} can make one. */
 export interface Permit {
   readonly [GRANTED]: true;
   readonly connection: Connection;
 }
 
-/** Ends with `onPermit` or `end`, which may come when the applicant has left. */
-export function authorize(applicant: Applicant, by: Authorizer, context: Context): void {
+/** Ends with `onPermit`, which may come when the applicant has left, or ends the applicant. */
+export function authorize(applicant: Applicant, { by, connection, onPermit }: {
+  readonly by: Authorizer;
+  readonly connection: Connection;
+  readonly onPermit: (permit: Permit) => void;
+}): void {
   if (by !== "nobody") applicant.record.stage = "authorize";
-  if (!mayGoOn(applicant, by, context) || !applicant.onAllowed()) return;
-  const { peer, connection } = applicant;
+  if (!mayGoOn(applicant, by) || !applicant.takePlace()) return;
   const permit: Permit = { [GRANTED]: true, connection };
-  if (by !== "both") return applicant.onPermit(permit);
-  const { facts, remoteAuthorize } = context;
-  const { uri = "", serial = "" } = peer ?? {};
+  if (by !== "both") return onPermit(permit);
+  const { facts, remoteAuthorize } = applicant.context;
+  const { uri = "", serial = "" } = applicant.peer ?? {};
   remoteAuthorize({ target: facts.service, uri, serial }).then(
     ({ allowed, reason }) => {
-      if (allowed) applicant.onPermit(permit);
+      if (allowed) onPermit(permit);
       else applicant.end("intention_denied", `agent: ${reason}`);
     },
     (error: unknown) => applicant.end("authorize_failed", messageOf(error)),
@@ -55,13 +57,14 @@ export function authorize(applicant: Applicant, by: Authorizer, context: Context
 }
 
 /** By the intentions of now, whatever they were when it was let in. False: it has ended. */
-export function mayGoOn(applicant: Applicant, by: Authorizer, { facts }: Context): boolean {
+export function mayGoOn(applicant: Applicant, by: Authorizer): boolean {
   if (by === "nobody") return true;
-  if (!facts.policy) {
+  const { policy } = applicant.context.facts;
+  if (!policy) {
     applicant.end("not_ready", "no intentions yet");
     return false;
   }
-  const { kind, rule } = decide(sourceOf(applicant.peer), facts.policy);
+  const { kind, rule } = decide(sourceOf(applicant.peer), policy);
   applicant.record.rule = rule;
   if (kind === "deny") applicant.end("intention_denied", rule);
   return kind === "allow";

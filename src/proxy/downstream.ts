@@ -14,7 +14,7 @@ import { ConnectionRecord, type Ending, type ListenerStats, reportEnd } from "./
 import type { Context } from "./context.ts";
 import type { Handshake, HandshakeOwner } from "./handshakes.ts";
 import { Holding } from "./holding.ts";
-import type { LiveConnection } from "./live.ts";
+import type { ConnectionLimits, LiveConnection } from "./live.ts";
 import { Presentation } from "./presentation.ts";
 import type { Failure } from "./refusal_sums.ts";
 import type { Trust } from "./trust.ts";
@@ -27,8 +27,7 @@ export interface Front {
   readonly destination: string;
   readonly stats: ListenerStats;
   readonly places: Limiter;
-  readonly idleTimeoutMs: number;
-  readonly lifetimeMs: number;
+  readonly limits: ConnectionLimits;
   /** TLS that callers must speak; `null`: they speak plainly, as a local app does. */
   readonly tls: {
     readonly credentials: string | null;
@@ -40,12 +39,12 @@ export interface Front {
   /** Why nobody is let in while its places, or those of the process, are taken. */
   whyFull(): Failure;
   /** What the connection of a caller that was let in is for. */
-  serve(downstream: Downstream, connection: Connection): Service;
+  serve(downstream: Downstream): Service;
 }
 
 /** What goes on behind one caller. */
 export interface Service {
-  start(): void;
+  start(connection: Connection): void;
   /** Judges it by what is true now; ends the downstream where it may not go on. */
   rejudge(): void;
   /** The caller has left: everything held for it is given back. */
@@ -71,12 +70,7 @@ export class Downstream implements LiveConnection, HandshakeOwner {
   #service: Service | undefined;
   #ended = false;
 
-  /** Takes a connection that was just accepted as far as it gets. */
-  static accept(front: Front, caller: AcceptedConnection | Connection): Strain {
-    return new Downstream(front, caller).#accept();
-  }
-
-  private constructor(front: Front, caller: AcceptedConnection | Connection) {
+  constructor(front: Front, caller: AcceptedConnection | Connection) {
     const { context } = front;
     this.context = context;
     this.#front = front;
@@ -86,12 +80,8 @@ export class Downstream implements LiveConnection, HandshakeOwner {
     if (front.direction === "outbound") this.record.source = context.facts.service;
   }
 
-  get idleTimeoutMs(): number {
-    return this.#front.idleTimeoutMs;
-  }
-
-  get lifetimeMs(): number {
-    return this.#front.lifetimeMs;
+  get limits(): ConnectionLimits {
+    return this.#front.limits;
   }
 
   /** Who it has proven to be; undefined: it speaks plainly. */
@@ -99,7 +89,8 @@ export class Downstream implements LiveConnection, HandshakeOwner {
     return this.#peer;
   }
 
-  #accept(): Strain {
+  /** Takes a connection that has just come as far as it gets. */
+  accept(): Strain {
     const { processLimit, live, handshakes } = this.context;
     const { stats, places } = this.#front;
     stats.opened.add(1);
@@ -163,8 +154,8 @@ export class Downstream implements LiveConnection, HandshakeOwner {
   }
 
   #serve(connection: Connection): void {
-    this.#service = this.#front.serve(this, connection);
-    this.#service.start();
+    this.#service = this.#front.serve(this);
+    this.#service.start(connection);
   }
 
   /** Keeps what it says until {@link Downstream.release}. */

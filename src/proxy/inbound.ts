@@ -6,25 +6,18 @@
  * @module
  */
 
-import type { Connection, Dial } from "../net/mod.ts";
+import type { Dial } from "../net/mod.ts";
 import type { InboundPart } from "../snapshot/mod.ts";
 import type { Limiter } from "./admission.ts";
 import type { Dialler } from "./attempt.ts";
 import type { Authorizer } from "./authorize.ts";
-import type { ListenerStats } from "./connection.ts";
+import { ListenerStats } from "./connection.ts";
 import type { Context } from "./context.ts";
 import type { Downstream, Front, Service } from "./downstream.ts";
+import type { ConnectionLimits } from "./live.ts";
 import { type Destination, L4 } from "./l4.ts";
 import { dialLocal, type LocalEndpoint } from "./local_dial.ts";
 import type { Failure } from "./refusal_sums.ts";
-
-export interface InboundOptions {
-  readonly context: Context;
-  readonly stats: ListenerStats;
-  readonly places: Limiter;
-  readonly idleTimeoutMs: number;
-  readonly lifetimeMs: number;
-}
 
 export class Inbound implements Front, Destination {
   readonly direction = "inbound";
@@ -33,16 +26,18 @@ export class Inbound implements Front, Destination {
   readonly context: Context;
   readonly stats: ListenerStats;
   readonly places: Limiter;
-  readonly idleTimeoutMs: number;
-  readonly lifetimeMs: number;
+  readonly limits: ConnectionLimits;
 
-  constructor(part: InboundPart, options: InboundOptions) {
+  constructor(
+    context: Context,
+    part: InboundPart,
+    options: { readonly places: Limiter; readonly limits: ConnectionLimits },
+  ) {
+    this.context = context;
     this.part = part;
-    this.context = options.context;
-    this.stats = options.stats;
     this.places = options.places;
-    this.idleTimeoutMs = options.idleTimeoutMs;
-    this.lifetimeMs = options.lifetimeMs;
+    this.limits = options.limits;
+    this.stats = new ListenerStats(context.stats, this.direction, this.name);
   }
 
   get destination(): string {
@@ -71,8 +66,8 @@ export class Inbound implements Front, Destination {
     return { code: "overloaded", reason };
   }
 
-  serve(downstream: Downstream, connection: Connection): Service {
-    return new L4(downstream, connection, this);
+  serve(downstream: Downstream): Service {
+    return new L4(downstream, this);
   }
 
   dial(dialler: Dialler<LocalEndpoint>): Dial {

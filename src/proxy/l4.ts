@@ -5,12 +5,10 @@
  * @module
  */
 
-import type { ErrorCode } from "../base/mod.ts";
-import type { TrustedPeer } from "../identity/mod.ts";
 import { type Connection, type Dial, Relay, type RelayEnd } from "../net/mod.ts";
 import type { Dialler, ProvenEndpoint } from "./attempt.ts";
-import { type Applicant, authorize, type Authorizer, mayGoOn, type Permit } from "./authorize.ts";
-import { type ConnectionRecord, endingOf } from "./connection.ts";
+import { authorize, type Authorizer, mayGoOn, type Permit } from "./authorize.ts";
+import { endingOf } from "./connection.ts";
 import type { Downstream, Service } from "./downstream.ts";
 import type { LocalEndpoint } from "./local_dial.ts";
 import { isRefusal } from "./refusal.ts";
@@ -22,43 +20,30 @@ export interface Destination {
   dial(dialler: Dialler<ProvenEndpoint | LocalEndpoint>, remote: string): Dial;
 }
 
-export class L4 implements Service, Applicant {
-  readonly connection: Connection;
+export class L4 implements Service {
   readonly #downstream: Downstream;
   readonly #destination: Destination;
   #dial: Dial | undefined;
   #proven: ProvenEndpoint | undefined;
   #over = false;
 
-  constructor(downstream: Downstream, connection: Connection, destination: Destination) {
-    this.connection = connection;
+  constructor(downstream: Downstream, destination: Destination) {
     this.#downstream = downstream;
     this.#destination = destination;
   }
 
-  get record(): ConnectionRecord {
-    return this.#downstream.record;
+  start(connection: Connection): void {
+    const by = this.#destination.authorizer;
+    authorize(this.#downstream, { by, connection, onPermit: (permit) => this.#connect(permit) });
   }
 
-  get peer(): TrustedPeer | undefined {
-    return this.#downstream.peer;
-  }
-
-  start(): void {
-    authorize(this, this.#destination.authorizer, this.#downstream.context);
-  }
-
-  onAllowed(): boolean {
-    return this.#downstream.takePlace();
-  }
-
-  onPermit(permit: Permit): void {
+  #connect(permit: Permit): void {
     if (this.#over) return;
-    const { record } = this;
+    const { record } = this.#downstream;
     this.#dial = this.#destination.dial({
       record,
       onDialled: (endpoint) => this.#relay(permit, endpoint),
-      onFailed: (code, reason) => this.end(code, reason),
+      onFailed: (code, reason) => this.#downstream.end(code, reason),
     }, record.remote);
   }
 
@@ -86,13 +71,9 @@ export class L4 implements Service, Applicant {
   }
 
   rejudge(): void {
-    if (!mayGoOn(this, this.#destination.authorizer, this.#downstream.context)) return;
+    if (!mayGoOn(this.#downstream, this.#destination.authorizer)) return;
     const fault = this.#proven?.fault();
-    if (fault !== undefined) this.end("endpoint_untrusted", fault);
-  }
-
-  end(code: ErrorCode, reason: string): void {
-    this.#downstream.end(code, reason);
+    if (fault !== undefined) this.#downstream.end("endpoint_untrusted", fault);
   }
 
   leave(): void {

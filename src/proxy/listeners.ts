@@ -20,20 +20,19 @@ import type { Context } from "./context.ts";
 import { type Door, Doors, isOpenAt, viewOf } from "./doors.ts";
 import { Downstream, type Front } from "./downstream.ts";
 import { Inbound } from "./inbound.ts";
+import type { ConnectionLimits } from "./live.ts";
 import { Outbound } from "./outbound.ts";
 import { Upstream } from "./upstream.ts";
 import type { EndpointView, ListenerView } from "./view.ts";
 
-export interface ListenersOptions {
+/** With limits of the inbound listener's connections; upstreams carry their own. */
+export interface ListenersOptions extends ConnectionLimits {
   readonly random: Random;
   /** Which row of the shared counts is ours. */
   readonly worker: number;
   readonly workers: number;
   readonly counts: SharedCounts;
   readonly maxConnections: number;
-  /** Of the inbound listener; upstreams carry their own. */
-  readonly idleTimeoutMs: number;
-  readonly lifetimeMs: number;
 }
 
 interface Open<F extends Front> {
@@ -103,15 +102,12 @@ export class Listeners {
       this.#inbound = undefined;
       return;
     }
-    const { maxConnections, idleTimeoutMs, lifetimeMs } = this.#options;
+    const { maxConnections } = this.#options;
     const kept = reservedFor(Object.keys(snapshot.upstreams).length, maxConnections);
     const limit = Math.min(part.maxConnections || Infinity, maxConnections - kept);
-    const front = current?.front ?? new Inbound(part, {
-      context: this.#context,
+    const front = current?.front ?? new Inbound(this.#context, part, {
       places: this.#limiter(INBOUND_COLUMN, limit),
-      stats: new ListenerStats(this.#context.stats, "inbound", "inbound"),
-      idleTimeoutMs,
-      lifetimeMs,
+      limits: this.#options,
     });
     front.places.limit = limit;
     if (isOpenAt(current?.door, part.bind)) return;
@@ -183,7 +179,7 @@ export class Listeners {
     const options = { address: door.bind, reusePort: this.#options.workers > 1 };
     const accept = (caller: AcceptedConnection | Connection) => {
       if (!this.#doors.admits(door)) return caller.reset();
-      this.#doors.strained(door, Downstream.accept(front, caller));
+      this.#doors.strained(door, new Downstream(front, caller).accept());
     };
     await this.#doors.open(
       door,

@@ -9,12 +9,16 @@ import type { Clock, ErrorCode, Timer } from "../base/mod.ts";
 import type { Ticker } from "../net/mod.ts";
 import type { ConnectionRecord } from "./connection.ts";
 
+/** Milliseconds without a byte, and of life, after which a connection is ended; 0 is never. */
+export interface ConnectionLimits {
+  readonly idleTimeoutMs: number;
+  readonly lifetimeMs: number;
+}
+
 /** A connection that can be ended from outside and asked whether it may go on. */
 export interface LiveConnection {
   readonly record: ConnectionRecord;
-  /** Milliseconds without a byte, and of life, after which it is ended; 0 is never. */
-  readonly idleTimeoutMs: number;
-  readonly lifetimeMs: number;
+  readonly limits: ConnectionLimits;
   /** Judges it by what is true now; ends itself when refused. */
   rejudge(): void;
   end(code: ErrorCode, reason: string): void;
@@ -75,7 +79,7 @@ export class LiveSet implements Ticker {
     this.tick++;
     const nowMs = this.#clock.monotonic();
     for (const connection of [...this.#connections]) {
-      const { record, idleTimeoutMs, lifetimeMs } = connection;
+      const { record, limits: { idleTimeoutMs, lifetimeMs } } = connection;
       if (lifetimeMs > 0 && nowMs - record.openedMs >= lifetimeMs) {
         connection.end("lifetime_ended", `open for ${lifetimeMs} ms`);
       } else if (

@@ -7,12 +7,13 @@
  */
 
 import { hashText } from "../balance/mod.ts";
-import type { Connection, Dial } from "../net/mod.ts";
+import type { Dial } from "../net/mod.ts";
 import type { Limiter } from "./admission.ts";
 import { Attempt, type Dialler, type ProvenEndpoint } from "./attempt.ts";
 import type { ListenerStats } from "./connection.ts";
 import type { Context } from "./context.ts";
 import type { Downstream, Front, Service } from "./downstream.ts";
+import type { ConnectionLimits } from "./live.ts";
 import { type Destination, L4 } from "./l4.ts";
 import type { Failure } from "./refusal_sums.ts";
 import type { Upstream } from "./upstream.ts";
@@ -44,12 +45,8 @@ export class Outbound implements Front, Destination {
     return this.upstream.connections;
   }
 
-  get idleTimeoutMs(): number {
-    return this.upstream.part.idleTimeoutMs;
-  }
-
-  get lifetimeMs(): number {
-    return this.upstream.part.lifetimeMs;
+  get limits(): ConnectionLimits {
+    return this.upstream.part;
   }
 
   get tls(): Front["tls"] {
@@ -68,14 +65,16 @@ export class Outbound implements Front, Destination {
     return { code: "limit_reached", reason: `limits.max_connections is ${this.places.limit}` };
   }
 
-  serve(downstream: Downstream, connection: Connection): Service {
-    return new L4(downstream, connection, this);
+  serve(downstream: Downstream): Service {
+    return new L4(downstream, this);
   }
 
   dial(dialler: Dialler<ProvenEndpoint>, remote: string): Dial {
     const { context, upstream } = this;
     const hash = upstream.needsHash ? hashText(hostOf(remote)) : undefined;
-    return Attempt.start(upstream, dialler, { context, hash });
+    const attempt = new Attempt(upstream, dialler, { context, hash });
+    attempt.start();
+    return attempt;
   }
 }
 

@@ -1,0 +1,269 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createAuthority } from "../../test/kit/certificates.ts";
+import { settle } from "../../test/kit/clock.ts";
+import { presented } from "../../test/kit/fake_tls_engine.ts";
+import { type MemoryPath, startMemoryPath } from "../../test/kit/memory_path.ts";
+import { caValidation, upstreamsBy, withOwn } from "../../test/kit/own_credentials.ts";
+import { snapshotOf, type SnapshotOptions, targetOf } from "../../test/kit/snapshots.ts";
+import type { TargetPart } from "../snapshot/mod.ts";
+import { TICKET_LIFE_MS } from "./tickets.ts";
+
+const CA = createAuthority();
+const DB = CA.issueLeaf({ service: "db" });
+const OTHER = CA.issueLeaf({ service: "other" });
+const PROVEN = presented(DB);
+
+const dbAt = (ports: readonly number[], overrides: Partial<TargetPart> = {}) =>
+  targetOf({ name: "db", uris: [DB.uri], ports, overrides });
+
+const webTo = (
+  targets: readonly TargetPart[],
+  upstream: NonNullable<SnapshotOptions["upstreams"]>[number] = { name: "db" },
+) => snapshotOf({ ca: CA, service: "web", upstreams: [upstream], targets });
+
+const call = ({ engine, port }: MemoryPath) => engine.call(port("db"));
+
+const portOf = ({ engine }: MemoryPath) => {
+  const { address } = engine.lastDial.options;
+  return address.kind === "tcp" ? address.port : 0;
+};
+
+test("an attempt goes on to the next endpoint while nothing was sent, thrice a target, nine times in all", async () => {
+  const targets = ["db", "b", "c", "d"].map((key, index) =>
+    dbAt([1, 2, 3, 4].map((port) => 10 * index + port), { key })
+  );
+  const keys = targets.map(({ key }) => key);
+  await using path = await startMemoryPath(webTo(targets, { name: "db", targets: keys }));
+  const caller = call(path);
+  const tried: number[] = [];
+  while (caller.over === "no") {
+    tried.push(portOf(path));
+    path.engine.lastDial.fail();
+    await settle();
+  }
+  assert.deepEqual(tried.map((port) => Math.floor(port / 10)), [0, 0, 0, 1, 1, 1, 2, 2, 2]);
+  assert.equal(new Set(tried).size, 9);
+  assert.equal(caller.over, "reset");
+  assert.deepEqual(path.endings, ["endpoint_refused"]);
+  assert.match(
+    String(path.lastEnd.reason),
+    /^Cannot dial "db" at 127\.0\.0\.1:2\d: connection ref/,
+  );
+});
+
+test("an attempt without an endpoint gives its turn back", async () => {
+  await using path = await startMemoryPath(webTo([dbAt([])]));
+  for (let count = 0; count < 129; count++) call(path);
+  await path.set(webTo([dbAt([1])]));
+  call(path);
+  assert.equal(path.engine.dials.length, 1);
+  assert.equal(new Set(path.endings).size, 1);
+  assert.deepEqual(path.endings[0], "no_endpoint");
+});
+
+test("attempts wait for their turn, for half a minute at most", async () => {
+  await using path = await startMemoryPath(
+    webTo([dbAt([1], { connectTimeoutMs: 60_000 })]),
+  );
+  for (let count = 0; count < 129; count++) call(path);
+  assert.equal(path.engine.dials.length, 128);
+  await path.clock.advance(29_900);
+  assert.deepEqual(path.endings, []);
+  await path.clock.advance(300);
+  assert.deepEqual(path.endings, ["endpoint_timed_out"]);
+  assert.match(String(path.lastEnd.reason), /not dialled for 30000 ms/);
+  // Who waits goes on when one that was dialled is done.
+  call(path);
+  path.engine.dials[0]?.connect(PROVEN);
+  assert.equal(path.engine.dials.length, 129);
+});
+
+test("a dial that takes too long is broken off, and the next is tried", async () => {
+  await using path = await startMemoryPath(webTo([dbAt([1, 2], { connectTimeoutMs: 1_000 })]));
+  const caller = call(path);
+  const first = path.engine.lastDial;
+  await path.clock.advance(1_200);
+  assert.ok(first.cancelled);
+  path.engine.lastDial.connect(PROVEN);
+  await settle();
+  assert.equal(caller.over, "no");
+  await path.clock.advance(10_000);
+  assert.deepEqual(path.endings, []);
+});
+
+test("a caller that leaves breaks its dial off and gives everything back", async () => {
+  await using path = await startMemoryPath(webTo([dbAt([1])], { name: "db", maxPending: 1 }));
+  call(path).connection.reset();
+  await settle();
+  assert.ok(path.engine.lastDial.cancelled);
+  assert.deepEqual(path.endings, ["downstream_reset"]);
+  assert.equal(path.taken, 0);
+  assert.equal(path.path.view({ connections: false }).endpoints[0]?.active, 0);
+  call(path);
+  assert.equal(path.engine.dials.length, 2);
+  call(path);
+  assert.equal(path.lastEnd.code, "limit_reached");
+});
+
+test("an endpoint is in use from its dial to the end of its connection", async () => {
+  await using path = await startMemoryPath(webTo([dbAt([1])]));
+  const active = () => path.path.view({ connections: false }).endpoints[0]?.active;
+  const caller = call(path);
+  assert.equal(active(), 1);
+  const server = path.engine.lastDial.connect(PROVEN);
+  await settle();
+  assert.equal(active(), 1);
+  server.connection.close();
+  caller.connection.close();
+  await settle();
+  assert.equal(active(), 0);
+});
+
+test("a full handshake comes half a minute after the last one, whatever was resumed meanwhile", async () => {
+  await using path = await startMemoryPath(webTo([dbAt([1])]));
+  const ticket = new Uint8Array([1]);
+  const dial = (resumed: boolean) => {
+    call(path);
+    const { options } = path.engine.lastDial;
+    path.engine.lastDial.connect(presented(DB, { resumed }));
+    path.engine.lastDial.ticket(ticket);
+    return options.ticket !== undefined;
+  };
+  assert.equal(dial(false), false);
+  await path.clock.advance(TICKET_LIFE_MS / 2);
+  assert.equal(dial(true), true);
+  await path.clock.advance(TICKET_LIFE_MS / 2);
+  assert.equal(dial(true), true);
+  await path.clock.advance(1);
+  assert.equal(dial(false), false);
+});
+
+test("a ticket that a server did not take makes its handshake the first of the next half minute", async () => {
+  await using path = await startMemoryPath(webTo([dbAt([1])]));
+  for (const resumed of [false, false]) {
+    call(path);
+    path.engine.lastDial.connect(presented(DB, { resumed }));
+    path.engine.lastDial.ticket(new Uint8Array([1]));
+    await path.clock.advance(TICKET_LIFE_MS - 1_000);
+  }
+  call(path);
+  assert.ok(path.engine.lastDial.options.ticket);
+});
+
+test("a dial that failed forgets the ticket of that endpoint", async () => {
+  await using path = await startMemoryPath(webTo([dbAt([1])]));
+  call(path);
+  path.engine.lastDial.connect(PROVEN);
+  path.engine.lastDial.ticket(new Uint8Array([1]));
+  call(path);
+  assert.ok(path.engine.lastDial.options.ticket);
+  path.engine.lastDial.fail();
+  call(path);
+  assert.equal(path.engine.lastDial.options.ticket, undefined);
+});
+
+test("a server is spoken to only when it has proven an identity of its target", async () => {
+  await using path = await startMemoryPath(webTo([dbAt([1])]));
+  const caller = call(path);
+  caller.send("secret");
+  await settle();
+  const server = path.engine.lastDial.connect(presented(OTHER));
+  await settle();
+  assert.equal(server.received, "");
+  assert.equal(server.over, "end");
+  assert.equal(caller.over, "reset");
+  assert.equal(path.lastEnd.code, "endpoint_untrusted");
+  assert.match(String(path.lastEnd.reason), /svc\/other, not spiffe:.*svc\/db/);
+});
+
+test("credentials that take anybody still refuse another where the target's identity is known", async () => {
+  const anybody = (uris: readonly string[]) =>
+    upstreamsBy(
+      withOwn(
+        webTo([{ ...dbAt([1]), spiffeUris: uris }]),
+        "own",
+        { validation: caValidation([], { acceptUntrusted: true }) },
+      ),
+      "own",
+    );
+  for (
+    const [uris, leaf, want] of [
+      [[DB.uri], OTHER, "reset"],
+      [[], OTHER, "no"],
+    ] as const
+  ) {
+    await using path = await startMemoryPath(anybody(uris));
+    const caller = call(path);
+    path.engine.lastDial.connect(presented(leaf));
+    await settle();
+    assert.equal(caller.over, want, `${uris}`);
+  }
+});
+
+for (
+  const [name, lateMs, says, failures] of [
+    ["at once without a word counts against its endpoint", 999, "", 1],
+    ["later does not", 1_001, "", 0],
+    ["after it has spoken does not", 0, "hello", 0],
+  ] as const
+) {
+  test(`a server that ends a connection ${name}`, async () => {
+    await using path = await startMemoryPath(webTo([dbAt([1])]));
+    const caller = call(path);
+    const server = path.engine.lastDial.connect(PROVEN);
+    if (says) server.send(says);
+    await path.clock.advance(lateMs);
+    server.connection.close();
+    caller.connection.close();
+    await settle();
+    assert.equal(path.path.view({ connections: false }).endpoints[0]?.failures, failures);
+  });
+}
+
+test("a server that serves has its failures forgotten", async () => {
+  await using path = await startMemoryPath(webTo([dbAt([1])]));
+  const failures = () => path.path.view({ connections: false }).endpoints[0]?.failures;
+  call(path);
+  path.engine.lastDial.fail();
+  assert.equal(failures(), 1);
+  const caller = call(path);
+  const server = path.engine.lastDial.connect(PROVEN);
+  server.send("hello");
+  await settle();
+  caller.connection.close();
+  server.connection.close();
+  await settle();
+  assert.equal(failures(), 0);
+});
+
+test("an open server is judged by the facts of now: another name or CA ends it", async () => {
+  const snapshot = webTo([dbAt([1])]);
+  for (
+    const [code, next] of [
+      ["endpoint_untrusted", {
+        ...snapshot,
+        credentials: {
+          ...snapshot.credentials,
+          version: -1,
+          rootPems: [createAuthority().rootPem],
+        },
+      }],
+      [undefined, {
+        ...snapshot,
+        credentials: {
+          ...snapshot.credentials,
+          version: -1,
+          rootPems: [CA.rootPem, createAuthority().rootPem],
+        },
+      }],
+    ] as const
+  ) {
+    await using path = await startMemoryPath(snapshot);
+    call(path);
+    path.engine.lastDial.connect(PROVEN);
+    await settle();
+    await path.set(next);
+    assert.equal(path.endings[0], code);
+  }
+});

@@ -26,9 +26,12 @@ export class End {
   readonly connection: MemoryConnection;
   received = "";
   over: "no" | "end" | "reset" = "no";
+  readonly #theirs: MemoryConnection;
 
-  constructor(connection: MemoryConnection) {
+  /** `theirs`: the end that the data path has. */
+  constructor(connection: MemoryConnection, theirs: MemoryConnection) {
     this.connection = connection;
+    this.#theirs = theirs;
     connection.events = {
       onData: (chunk) => void (this.received += new TextDecoder().decode(chunk)),
       onEnd: () => void (this.over = "end"),
@@ -39,6 +42,11 @@ export class End {
     };
   }
 
+  /** The data path does not take more now. */
+  get heldBack(): boolean {
+    return this.#theirs.paused;
+  }
+
   send(text: string): void {
     this.connection.write(new TextEncoder().encode(text));
   }
@@ -47,6 +55,7 @@ export class End {
 /** A client that must shake hands. */
 export class SecureCaller implements AcceptedConnection {
   readonly remote: string;
+  readonly local = "127.0.0.1:20000";
   #handler: ((outcome: HandshakeOutcome) => void) | undefined;
   /** Broken by the data path. */
   gone = false;
@@ -72,7 +81,7 @@ export class SecureCaller implements AcceptedConnection {
   prove(peer: PresentedPeer): End {
     const [ours, theirs] = memoryPair();
     this.#finish({ kind: "secured", connection: ours, peer });
-    return new End(theirs);
+    return new End(theirs, ours);
   }
 
   fail(reason: string, gone: boolean): void {
@@ -105,7 +114,7 @@ export class MemoryDial {
     assert.ok(!this.cancelled, "it was cancelled");
     const [ours, theirs] = memoryPair();
     this.#handler.onConnected(ours, peer);
-    return new End(theirs);
+    return new End(theirs, ours);
   }
 
   fail(reason = "connection refused"): void {
@@ -157,7 +166,7 @@ export class MemoryEngine extends FakeTlsEngine implements Engine {
     const [ours, theirs] = memoryPair();
     const onConnection = this.#plain.get(port);
     assert.ok(onConnection, `nobody listens on port ${port}`);
-    const end = new End(theirs);
+    const end = new End(theirs, ours);
     onConnection(ours);
     return end;
   }

@@ -61,6 +61,10 @@ export class MemoryConnection implements Connection {
   }
 
   write(chunk: Uint8Array): boolean {
+    return this.give(new Uint8Array(chunk));
+  }
+
+  give(chunk: Uint8Array): boolean {
     if (this.#closed !== "no" || this.#half !== "open") return true;
     // Who writes to somebody who has left is answered with a reset.
     if (this.#peer?.closedOrClosing) {

@@ -12,7 +12,7 @@ import type { ClientHello } from "../wire/mod.ts";
 
 /** What a stream tells its owner. Replaced as the stream moves from stage to stage. */
 export interface StreamEvents {
-  /** Bytes from the peer; the chunk belongs to the receiver. */
+  /** Bytes from the peer. The chunk is the receiver's for good: to keep, to change, to `give` away. */
   onData(chunk: Uint8Array): void;
   /**
    * The peer ended its half; it may still be written to. Over TLS that is a close_notify. A FIN without
@@ -20,7 +20,7 @@ export interface StreamEvents {
    * does not.
    */
   onEnd(): void;
-  /** After a `write` that returned false: everything taken has been handed on. */
+  /** After a `write` or `give` that returned false: everything taken has been handed on. */
   onDrain(): void;
   /**
    * Last event. `reset`: the peer or the network broke the stream; not our own `reset`. `alert`: what
@@ -33,10 +33,17 @@ export interface StreamEvents {
 export interface Stream {
   events: StreamEvents;
   /**
-   * Takes the whole chunk. False: it could not be sent at once, and the caller stops its source until
-   * `onDrain`; what was taken stays in memory until then.
+   * Takes the whole chunk, whose memory is the caller's again when this returns. Small chunks are joined:
+   * they leave when the runtime's callback that is running has returned; outside callbacks when the
+   * microtask is over. False: what was taken could not be sent at once and stays in memory, and the
+   * caller stops its source until `onDrain`.
    */
   write(chunk: Uint8Array): boolean;
+  /**
+   * As `write`, but the chunk changes hands: nobody changes it any more, so that nothing of it has to be
+   * copied. It leaves at once, or with what was joined before it.
+   */
+  give(chunk: Uint8Array): boolean;
   /** Ends our half after everything written; the peer may go on sending. */
   end(): void;
   /** Ends both halves in an orderly way without waiting for the peer. */

@@ -61,13 +61,13 @@ export class Relay {
     this.activeTick = this.#ticker.tick;
     if (this.receivedBytes === 0) this.firstTick = this.activeTick;
     this.receivedBytes += chunk.length;
-    if (!this.upstream.write(chunk)) this.downstream.pause();
+    if (!this.upstream.give(chunk)) this.downstream.pause();
   }
 
   fromUpstream(chunk: Uint8Array): void {
     this.sentBytes += chunk.length;
     this.activeTick = this.#ticker.tick;
-    if (!this.downstream.write(chunk)) this.upstream.pause();
+    if (!this.downstream.give(chunk)) this.upstream.pause();
   }
 
   ended(side: "downstream" | "upstream"): void {

@@ -193,7 +193,8 @@ export class Accepted implements AcceptedConnection, SocketOwner {
     this.#stopWaiting();
     const socket = this.#socket;
     discard(socket.fd);
-    socket.write(fatalAlert(alert));
+    const message = fatalAlert(alert);
+    socket.write(message, 0, message.length);
     socket.end();
     this.#failed(reason, false);
   }

@@ -10,12 +10,16 @@ import type { SocketOwner } from "./bun_owner.ts";
 import { type Connection, ignoredEvents, type StreamEvents } from "../port.ts";
 import { localOf, remoteOf } from "../socket_address.ts";
 import { alertWords } from "../tls_words.ts";
+import { drop, flush, hasJoined, join, type Joined, type Joining } from "../turn.ts";
 
-export class BunConnection implements Connection, SocketOwner {
+export class BunConnection implements Connection, SocketOwner, Joining {
   events: StreamEvents = ignoredEvents;
   readonly #socket: BunSocket;
   #remote: string | undefined;
+  joined: Joined | undefined;
+  /** Ours: what the kernel did not take. */
   #unsent: Uint8Array[] | undefined;
+  #asked = false;
   #ending: "half" | "both" | undefined;
   #peerEnded = false;
   #broken = false;
@@ -38,32 +42,42 @@ export class BunConnection implements Connection, SocketOwner {
   }
 
   write(chunk: Uint8Array): boolean {
-    if (this.#unsent === undefined) {
-      const sent = this.#socket.write(chunk);
-      if (sent === chunk.length) return true;
-      // Gone already: its close follows, and nothing can be kept for it.
-      if (sent < 0 || this.#closed) return true;
-      chunk = chunk.subarray(sent);
-      this.#unsent = [];
-    }
-    this.#unsent.push(chunk);
-    return false;
+    if (this.#closed || this.#ending) return true;
+    if (!this.#unsent && join(this, chunk)) return true;
+    return this.#taken(this.send(chunk, chunk.length));
+  }
+
+  give(chunk: Uint8Array): boolean {
+    if (this.#closed || this.#ending) return true;
+    if (hasJoined(this) && join(this, chunk)) return true;
+    const sent = this.#sent(chunk, chunk.length);
+    if (sent < chunk.length) this.#keep(chunk.subarray(sent));
+    return this.#taken(sent === chunk.length);
+  }
+
+  send(bytes: Uint8Array, length: number): boolean {
+    const sent = this.#sent(bytes, length);
+    if (sent < length) this.#keep(new Uint8Array(bytes.subarray(sent, length)));
+    return sent === length;
   }
 
   end(): void {
     if (this.#closed || this.#ending) return;
+    flush(this);
     this.#ending = "half";
     if (!this.#unsent) this.#finish();
   }
 
   close(): void {
     if (this.#closed) return;
+    flush(this);
     this.#ending = "both";
     if (!this.#unsent) this.#finish();
   }
 
   reset(): void {
     if (this.#closed) return;
+    drop(this);
     this.#unsent = undefined;
     this.#socket.terminate();
   }
@@ -85,7 +99,7 @@ export class BunConnection implements Connection, SocketOwner {
     if (!unsent) return;
     while (unsent.length > 0) {
       const chunk = unsent[0] as Uint8Array;
-      const sent = this.#socket.write(chunk);
+      const sent = this.#socket.write(chunk, 0, chunk.length);
       if (sent < chunk.length) {
         if (sent > 0) unsent[0] = chunk.subarray(sent);
         return;
@@ -94,7 +108,10 @@ export class BunConnection implements Connection, SocketOwner {
     }
     this.#unsent = undefined;
     if (this.#ending) this.#finish();
-    else this.events.onDrain();
+    else if (this.#asked) {
+      this.#asked = false;
+      this.events.onDrain();
+    }
   }
 
   peerEnded(): void {
@@ -113,12 +130,32 @@ export class BunConnection implements Connection, SocketOwner {
   closed(error: Error | undefined): void {
     if (this.#closed) return;
     this.#closed = true;
-    const broken = this.#broken || error !== undefined || this.#unsent !== undefined;
+    const unsent = this.#unsent !== undefined || hasJoined(this);
+    const broken = this.#broken || error !== undefined || unsent;
+    drop(this);
     this.#unsent = undefined;
     // Where our own half had ended first, Bun tells the peer's end only through the close.
     if (!broken && this.#ending === "half") this.peerEnded();
     this.events.onClose(broken, this.#alert);
     this.events = ignoredEvents;
+  }
+
+  /** Bytes of it that need not be kept. */
+  #sent(bytes: Uint8Array, length: number): number {
+    if (this.#unsent) return 0;
+    const sent = this.#socket.write(bytes, 0, length);
+    // Gone already: its close follows, and nothing can be kept for it.
+    return sent < 0 || this.#closed ? length : sent;
+  }
+
+  #keep(chunk: Uint8Array): void {
+    this.#unsent ??= [];
+    this.#unsent.push(chunk);
+  }
+
+  #taken(all: boolean): boolean {
+    this.#asked ||= !all;
+    return all;
   }
 
   #finish(): void {

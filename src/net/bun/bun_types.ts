@@ -29,7 +29,7 @@ export interface BunSocket {
   readonly localPort: number | undefined;
   readonly fd: number;
   /** Bytes taken; less than given when the kernel is full, -1 when closed. */
-  write(chunk: Uint8Array): number;
+  write(chunk: Uint8Array, offset: number, length: number): number;
   end(): void;
   shutdown(): void;
   terminate(): void;

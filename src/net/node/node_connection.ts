@@ -12,6 +12,7 @@ import { messageOf } from "../../base/mod.ts";
 import { type Connection, ignoredEvents, type StreamEvents } from "../port.ts";
 import { localOf } from "../socket_address.ts";
 import { alertWords } from "../tls_words.ts";
+import { drop, flush, hasJoined, join, type Joined, type Joining } from "../turn.ts";
 
 /** Unsent bytes at which `write` asks its caller to stop. */
 const HIGH_WATER_BYTES = 256 * 1024;
@@ -32,13 +33,14 @@ export interface NodeConnectionOptions {
   readonly raw?: net.Socket | undefined;
 }
 
-export class NodeConnection implements Connection {
+export class NodeConnection implements Connection, Joining {
   events: StreamEvents = ignoredEvents;
   readonly remote: string;
   readonly #socket: net.Socket;
   readonly #raw: net.Socket;
   /** Came while paused: at most what one read had brought. */
   readonly #held: Uint8Array[] = [];
+  joined: Joined | undefined;
   #unsentBytes = 0;
   #paused = false;
   #asked = false;
@@ -72,6 +74,7 @@ export class NodeConnection implements Connection {
     if (raw !== socket) socket.on("_tlsError", broke);
     socket.on("close", (hadError: boolean) => {
       this.#closed = true;
+      drop(this);
       // A whole message that nobody resumed for is still one: its owner has the close to go by.
       this.events.onClose(hadError || this.#broken, this.#alert);
       this.events = ignoredEvents;
@@ -83,10 +86,30 @@ export class NodeConnection implements Connection {
   }
 
   write(chunk: Uint8Array): boolean {
-    if (this.#closed || this.#ended || this.#broken) return true;
+    if (this.#closed || this.#ended) return true;
+    if (!join(this, chunk)) this.send(chunk, chunk.length);
+    return this.#hasRoom();
+  }
+
+  give(chunk: Uint8Array): boolean {
+    if (this.#closed || this.#ended) return true;
+    if (!hasJoined(this) || !join(this, chunk)) this.#pass(chunk);
+    return this.#hasRoom();
+  }
+
+  send(bytes: Uint8Array, length: number): boolean {
+    // Until its callback has come, the runtime reads from the memory that it was given.
+    this.#pass(new Uint8Array(bytes.subarray(0, length)));
+    return true;
+  }
+
+  #pass(chunk: Uint8Array): void {
     const size = chunk.length;
     this.#unsentBytes += size;
     this.#socket.write(chunk, () => this.#sent(size));
+  }
+
+  #hasRoom(): boolean {
     if (this.#unsentBytes < HIGH_WATER_BYTES) return true;
     this.#asked = true;
     return false;
@@ -94,12 +117,14 @@ export class NodeConnection implements Connection {
 
   end(): void {
     if (this.#closed || this.#ended) return;
+    flush(this);
     this.#ended = true;
     this.#socket.end();
   }
 
   close(): void {
     if (this.#closed) return;
+    flush(this);
     this.#ended = true;
     // The peer may never end its half: once ours is out, nothing more is read.
     if (this.#socket.writableFinished) this.#socket.destroy();
@@ -113,6 +138,7 @@ export class NodeConnection implements Connection {
 
   reset(): void {
     if (this.#closed) return;
+    drop(this);
     this.#ended = true;
     resetSocket(this.#raw);
     if (this.#raw !== this.#socket) this.#socket.destroy();

@@ -64,7 +64,7 @@ export function message<T extends v.ObjectEntries>(
       }
     }
     const found = follow(schema, fields, ([name = "", ...rest], message) => {
-      return report([written.get(String(name)) ?? shown(String(name)), ...rest], message);
+      return refuse([written.get(String(name)) ?? shown(String(name)), ...rest], message);
     });
     const given = atMostOne.filter((name) => written.has(name)).map(shown);
     if (!sound || given.length === 1) return found;

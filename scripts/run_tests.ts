@@ -13,8 +13,16 @@
 
 import { availableParallelism } from "node:os";
 import process from "node:process";
+import { bundle } from "./tests/bundle.ts";
 import { type Failure, showFailure } from "./tests/report.ts";
-import { type Engine, runSuite, type SuiteOutcome, suitesOf, testFiles } from "./tests/suites.ts";
+import {
+  type Engine,
+  runSuite,
+  type Suite,
+  type SuiteOutcome,
+  suitesOf,
+  testFiles,
+} from "./tests/suites.ts";
 
 export interface Options {
   readonly engines: readonly Engine[];
@@ -41,6 +49,9 @@ export async function runTests(
 ): Promise<Total> {
   const files = await testFiles(options.paths);
   const suites = suitesOf(files, () => options.engines);
+  const isStory = ({ name }: Suite) => name.endsWith("_test.ts");
+  using bundled = suites.some(isStory) ? await bundle() : undefined;
+  if (bundled) process.env.POSTERN_BUNDLE = bundled.main;
   const outcomes: SuiteOutcome[] = [];
   const turns = [
     ...beside,

@@ -23,7 +23,7 @@ export interface Suite {
 
 export const ROOT = join(dirname(fileURLToPath(import.meta.url)), "..", "..");
 export const DENO = "Deno" in globalThis ? process.execPath : "deno";
-const BUN = join(ROOT, "node_modules", "bun", "bin", "bun.exe");
+export const BUN = join(ROOT, "node_modules", "bun", "bin", "bun.exe");
 
 /** Stories wait more than they compute: each is a process of its own, beside others. */
 const STORIES = /^test\/(?:consul|faults|integration|interop|service)\//;

@@ -1,6 +1,7 @@
 /**
  * The product as its users meet it: a process started from a command line. `$POSTERN_BIN` (or
- * `dist/postern`) where there is one, else the sources on `$POSTERN_ENGINE` (`bun` or `deno`).
+ * `dist/postern`) where there is one, else the sources, or what `$POSTERN_BUNDLE` says was made of them,
+ * on `$POSTERN_ENGINE` (`bun` or `deno`).
  *
  * @module
  */
@@ -170,7 +171,7 @@ export function posternCommand(wanted?: "bun" | "deno"): string[] {
   const POSTERN_ENGINE = process.env.POSTERN_ENGINE ?? wanted;
   const binary = join(ROOT, "dist", "postern");
   if (!POSTERN_ENGINE && isExecutable(binary)) return [binary];
-  const main = join(ROOT, "src", "main.ts");
+  const main = process.env.POSTERN_BUNDLE ?? join(ROOT, "src", "main.ts");
   const deno = "Deno" in globalThis ? process.execPath : "deno";
   if (POSTERN_ENGINE === "deno") return [deno, "run", "-A", "--no-check", main];
   return [join(ROOT, "node_modules", "bun", "bin", "bun.exe"), main];

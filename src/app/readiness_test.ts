@@ -5,7 +5,8 @@ import type { ListenerView } from "../proxy/mod.ts";
 import { createAuthority } from "../../test/kit/certificates.ts";
 import { FakeClock } from "../../test/kit/clock.ts";
 import { snapshotOf } from "../../test/kit/snapshots.ts";
-import { Readiness, type ReadinessFacts, type ReadinessOptions } from "./readiness.ts";
+import type { ReadinessFacts } from "./judge_readiness.ts";
+import { Readiness, type ReadinessOptions } from "./readiness.ts";
 
 const DB = "service:default/default/db";
 const SNAPSHOT = snapshotOf({

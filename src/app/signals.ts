@@ -8,34 +8,23 @@ import process from "node:process";
 
 export interface SignalHandlers {
   readonly stop: () => void;
+  /** From the second stop signal on. */
+  readonly stopNow?: () => void;
   readonly reload: () => void;
 }
 
-export interface Signals {
-  /** Calls `fn` when a second stop signal comes. */
-  onSecondStop(fn: () => void): void;
-  off(): void;
-}
-
-export function onSignals(handlers: SignalHandlers): Signals {
+/** Calls them until `off`. */
+export function onSignals({ stop, stopNow, reload }: SignalHandlers): { off(): void } {
   let stops = 0;
-  let second = () => {};
-  const stop = () => {
-    stops++;
-    if (stops === 1) handlers.stop();
-    else second();
-  };
-  process.on("SIGTERM", stop);
-  process.on("SIGINT", stop);
-  process.on("SIGHUP", handlers.reload);
+  const onStop = () => ++stops === 1 ? stop() : stopNow?.();
+  process.on("SIGTERM", onStop);
+  process.on("SIGINT", onStop);
+  process.on("SIGHUP", reload);
   return {
-    onSecondStop: (fn) => {
-      second = fn;
-    },
     off() {
-      process.off("SIGTERM", stop);
-      process.off("SIGINT", stop);
-      process.off("SIGHUP", handlers.reload);
+      process.off("SIGTERM", onStop);
+      process.off("SIGINT", onStop);
+      process.off("SIGHUP", reload);
     },
   };
 }

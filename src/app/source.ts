@@ -42,6 +42,8 @@ export interface ProxySource {
   readonly proxyId: string;
   /** Texts that must never be shown. */
   readonly secrets: readonly string[];
+  /** Where flags ask for it, registers the proxy until `signal`; resolves when that was taken back. */
+  keepRegistered(signal: AbortSignal): Promise<void>;
 }
 
 /** Throws `config_invalid` and `agent_not_found` before anything was started. */
@@ -59,7 +61,8 @@ export async function createSource(options: ProxyOptions, deps: SourceDeps): Pro
       createSecretStore: () => createSecretStore(deps),
       ...storeOf(options, deps, { holdsMesh: false }),
     });
-    return { source, agent: undefined, proxyId: mode.file, secrets: [] };
+    const keepRegistered = () => Promise.resolve();
+    return { source, agent: undefined, proxyId: mode.file, secrets: [], keepRegistered };
   }
   const agentOptions = resolveAgentOptions(options.agentFlags, deps.env);
   if (agentOptions.tls?.verify === false) {
@@ -90,7 +93,18 @@ export async function createSource(options: ProxyOptions, deps: SourceDeps): Pro
     ...storeOf(options, deps, { holdsMesh: true }),
   });
   const { token, basicAuth } = agentOptions;
-  return { source, agent, proxyId, secrets: [token, basicAuth].filter(Boolean) };
+  return {
+    source,
+    agent,
+    proxyId,
+    secrets: [token, basicAuth].filter(Boolean),
+    async keepRegistered(signal) {
+      if (mode.kind !== "flags" || !mode.register || !mode.listen) return;
+      const { service, listen: { host, port } } = mode;
+      const registered = { id: proxyId, name: `${service}-proxy`, destination: service };
+      await agent.keepRegistered({ ...registered, host, port }, signal);
+    },
+  };
 }
 
 async function registrationOf(

@@ -20,169 +20,18 @@
  * @module
  */
 
+import { open } from "node:fs/promises";
 import * as v from "valibot";
-import { parseTrustDomain } from "../../identity/mod.ts";
+import { messageOf, ProxyError } from "../../base/mod.ts";
 import { formatPath, type Problem, problemOf } from "../../secrets/mod.ts";
 import { type Place, readJson } from "../../wire/mod.ts";
 import { contradictions } from "./file_config_contradictions.ts";
-import {
-  address,
-  bindAddress,
-  count,
-  duration,
-  host,
-  name,
-  object,
-  octalMode,
-  port,
-  spiffeId,
-  spiffePattern,
-  text,
-} from "./file_config_values.ts";
+import { FILE_CONFIG, type FileConfigOutput } from "./file_config_schema.ts";
 import {
   type FileCredentials,
   fileCredentials,
   type FileCredentialsOptions,
 } from "./file_credentials.ts";
-
-const Identity = object({
-  service: name(),
-  datacenter: v.optional(name()),
-  namespace: v.optional(name(), "default"),
-  partition: v.optional(name(), "default"),
-});
-
-const EndpointText = address({ unix: false });
-const EndpointFields = object({
-  host: host(),
-  port: port(1),
-  weight: v.optional(count(1, 128), 1),
-});
-// Not a union, which would only say that it is neither.
-const Endpoint = v.lazy((input) =>
-  typeof input === "object" && input !== null ? EndpointFields : EndpointText
-);
-
-const Balancing = v.variant("kind", [
-  object({ kind: v.picklist(["round_robin", "random", "maglev"]) }),
-  object({
-    kind: v.literal("least_request"),
-    choiceCount: v.optional(count(2, 100), 2),
-  }),
-  object({
-    kind: v.literal("ring_hash"),
-    minimumSize: v.optional(count(1, 8_388_608), 1_024),
-    maximumSize: v.optional(count(1, 8_388_608), 8_388_608),
-  }),
-], "must be round_robin, random, least_request, ring_hash or maglev");
-
-const Outlier = object({
-  maxFailures: v.optional(count(0, 1_000_000)),
-  enforcingPercent: v.optional(count(0, 100)),
-  interval: v.optional(duration(1)),
-  baseEjection: v.optional(duration(0)),
-  maxEjection: v.optional(duration(0)),
-  maxEjectionPercent: v.optional(count(0, 100)),
-});
-
-const Upstream = object({
-  name: name(),
-  bind: bindAddress(),
-  /** Of a unix socket: `"0600"`. */
-  socketMode: v.optional(octalMode()),
-  addresses: v.pipe(v.array(Endpoint), v.maxLength(10_000, "has more than 10000 entries")),
-  /** Who must answer: a service of this trust domain, or any of these ids. */
-  identity: v.optional(Identity),
-  spiffeIds: v.optional(v.pipe(v.array(spiffeId()), v.nonEmpty("must not be empty"))),
-  sni: v.optional(text()),
-  balancing: v.optional(
-    v.union([
-      v.pipe(
-        v.picklist(["round_robin", "random", "maglev", "least_request", "ring_hash"]),
-        v.transform((kind) => v.parse(Balancing, { kind })),
-      ),
-      Balancing,
-    ], "must be round_robin, random, least_request, ring_hash or maglev"),
-    "round_robin",
-  ),
-  outlier: v.optional(Outlier, {}),
-  connectTimeout: v.optional(duration(1), "5s"),
-  idleTimeout: v.optional(duration(0)),
-  lifetime: v.optional(duration(0)),
-  maxConnections: v.optional(count(0, 4_294_967_295), 1_024),
-  maxPending: v.optional(count(0, 4_294_967_295), 1_024),
-  /** Credentials of its own; read by `file_credentials.ts`. */
-  tls: v.optional(v.unknown()),
-  /** TLS that its callers must speak; absent: they speak plainly. */
-  listenerTls: v.optional(v.unknown()),
-  handshakeTimeout: v.optional(duration(1), "10s"),
-});
-
-const Version = v.picklist(["1.2", "1.3"], 'must be "1.2" or "1.3"');
-
-const TlsDirection = object({
-  minVersion: v.optional(Version, "1.2"),
-  maxVersion: v.optional(Version, "1.3"),
-  /** IANA names, for TLS 1.2. */
-  cipherSuites: v.optional(v.array(text()), []),
-});
-
-const Intention = object({
-  /** A service name, `*`, or a SPIFFE id or all below one (`spiffe://td/ns/*`). */
-  source: v.union(
-    [name({ wildcard: true }), spiffePattern()],
-    'must be a service name, "*", or a SPIFFE id with or without "/*" at its end',
-  ),
-  namespace: v.optional(name({ wildcard: true }), "default"),
-  partition: v.optional(name({ wildcard: true }), "default"),
-  action: v.picklist(["allow", "deny"], 'must be "allow" or "deny"'),
-});
-
-const Config = object({
-  service: name(),
-  /** Of services that intentions and upstreams name; needed where any is named. */
-  trustDomain: v.optional(v.pipe(
-    v.string("must be a text"),
-    v.check((domain) => parseTrustDomain(domain) !== undefined, "is not a trust domain"),
-    v.transform((domain) => domain.toLowerCase()),
-  )),
-  datacenter: v.optional(name(), "dc1"),
-  /** Of everything without `tls` of its own; read by `file_credentials.ts`. */
-  credentials: v.optional(v.unknown()),
-  /** SDS servers by name. */
-  sds: v.optional(v.unknown()),
-  inbound: v.optional(object({
-    bind: address({ unix: false, emptyHost: "0.0.0.0" }),
-    local: address({ unix: true }),
-    localConnectTimeout: v.optional(duration(1), "5s"),
-    handshakeTimeout: v.optional(duration(1), "10s"),
-    maxConnections: v.optional(count(0, 4_294_967_295), 0),
-    tls: v.optional(v.unknown()),
-  })),
-  upstreams: v.optional(
-    v.pipe(v.array(Upstream), v.maxLength(10_000, "has more than 10000 entries")),
-    [],
-  ),
-  intentions: v.optional(
-    v.pipe(v.array(Intention), v.maxLength(100_000, "has more than 100000 entries")),
-    [],
-  ),
-  defaultAction: v.optional(
-    v.picklist(["allow", "deny"], 'must be "allow" or "deny"'),
-    "deny",
-  ),
-  tls: v.optional(
-    object({
-      incoming: v.optional(TlsDirection, {}),
-      outgoing: v.optional(TlsDirection, {}),
-      strictSpiffeChain: v.optional(v.boolean("must be true or false")),
-    }),
-    {},
-  ),
-});
-
-/** As the schema gives it, credentials still to be read. */
-export type FileConfigOutput = v.InferOutput<typeof Config>;
 
 export interface FileConfig extends Omit<FileConfigOutput, "credentials" | "sds"> {
   readonly credentials: FileCredentials;
@@ -222,7 +71,7 @@ export function parseFileConfig(
   for (const { path } of json.duplicates) found.push({ path, message: "is given twice" });
   // To the schema a list is an object without any of its keys.
   const value = Array.isArray(json.value) ? undefined : json.value;
-  const result = v.safeParse(Config, value, { abortPipeEarly: true });
+  const result = v.safeParse(FILE_CONFIG, value, { abortPipeEarly: true });
   if (result.success) {
     const { output } = result;
     found.push(...contradictions(output));
@@ -246,3 +95,51 @@ export function parseFileConfig(
 export function formatProblem({ path, message, place }: ConfigProblem): string {
   return `line ${place.line}, column ${place.column}: ${path || "the file"} ${message}`;
 }
+
+/** Reads `file`; throws `config_invalid` with everything that is wrong. Secrets are not looked at. */
+export async function readFileConfig(
+  file: string,
+  options: { readonly env: Readonly<Record<string, string | undefined>> },
+): Promise<FileConfig> {
+  const text = await readText(file, CONFIG_LIMIT_BYTES);
+  const parsed = parseFileConfig(text, { ...options, file });
+  if (parsed.kind === "valid") return parsed.config;
+  const problems = parsed.problems.map((problem) => `\n  ${formatProblem(problem)}`).join("");
+  throw new ProxyError("config_invalid", `Cannot use configuration "${file}":${problems}`);
+}
+
+/** The file's text, refused beyond `limitBytes` before it is in memory. */
+async function readText(path: string, limitBytes: number): Promise<string> {
+  try {
+    await using handle = await open(path, "r");
+    const { size } = await handle.stat();
+    if (size > limitBytes) throw new Error(`it has more than ${limitBytes} bytes`);
+    // A device has no size: read no more than the limit of it.
+    const buffer = new Uint8Array(limitBytes + 1);
+    let length = 0;
+    for (;;) {
+      const { bytesRead } = await handle.read(buffer, length, buffer.length - length, null);
+      if (bytesRead === 0) break;
+      length += bytesRead;
+      if (length > limitBytes) throw new Error(`it has more than ${limitBytes} bytes`);
+    }
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(
+      buffer.subarray(0, length),
+    );
+  } catch (error) {
+    const code = error instanceof Error && "code" in error ? String(error.code) : "";
+    // Of what is no file's fault only the decoder throws one.
+    const fact = error instanceof TypeError
+      ? "it is not text in UTF-8"
+      : FACTS[code] ?? messageOf(error);
+    throw new ProxyError("config_invalid", `Cannot use configuration "${path}": ${fact}`, {
+      cause: error,
+    });
+  }
+}
+
+const FACTS: Readonly<Record<string, string>> = {
+  ENOENT: "there is no such file",
+  EISDIR: "it is a directory",
+  EACCES: "permission denied",
+};

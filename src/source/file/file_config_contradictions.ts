@@ -8,7 +8,7 @@
 import { formatAddress } from "../../base/mod.ts";
 import { parseServiceId } from "../../identity/mod.ts";
 import type { Problem } from "../../secrets/mod.ts";
-import type { FileConfigOutput } from "./file_config.ts";
+import type { FileConfigOutput } from "./file_config_schema.ts";
 
 /** All at once. */
 export function contradictions(config: FileConfigOutput): readonly Problem[] {

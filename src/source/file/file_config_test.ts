@@ -196,6 +196,16 @@ for (
     ["an old TLS version", { ...BASE, tls: { incoming: { minVersion: "1.1" } } }, [
       /^tls\.incoming\.minVersion must be "1\.2" or "1\.3"$/,
     ]],
+    ["TLS versions upside down", {
+      ...BASE,
+      tls: {
+        incoming: { minVersion: "1.3", maxVersion: "1.2" },
+        outgoing: { cipherSuites: ["X"] },
+      },
+    }, [
+      /^tls\.incoming allows no version: its minVersion is above its maxVersion$/,
+      /^tls\.outgoing\.cipherSuites\[0\] is no cipher suite that is known here$/,
+    ]],
     ["several problems", { ...BASE, service: 1, defaultAction: 2, x: 3 }, [
       /^service/,
       /^defaultAction/,

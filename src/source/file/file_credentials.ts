@@ -13,17 +13,18 @@ import {
   type CredentialsPlan,
   type DataSource,
   INITIAL_FETCH_TIMEOUT_MS,
+  object,
   parseSdsServers,
   type Path,
   type Problem,
   problemOf,
   type SecretRef,
   type SecretSpec,
+  text,
   type TlsConfigContext,
   type ValidationSpec,
 } from "../../secrets/mod.ts";
 import { type CredentialPlans, readPlan } from "../consul/credential_plans.ts";
-import { object, text } from "./file_config_values.ts";
 import { withPaths } from "../plan_paths.ts";
 
 /** Credentials of the whole proxy when the file says `certFile`, `keyFile` and `rootsFile`. */

@@ -4,22 +4,14 @@
  * @module
  */
 
-import { open } from "node:fs/promises";
 import { type Endpoint, type OutlierPolicy, outlierPolicy } from "../../balance/mod.ts";
-import { type BindAddress, messageOf, ProxyError } from "../../base/mod.ts";
+import type { BindAddress } from "../../base/mod.ts";
 import { formatServiceId, formatServiceSni, parseServiceId } from "../../identity/mod.ts";
 import type { Intention } from "../../policy/mod.ts";
-import type { HeldSecrets } from "../../secrets/mod.ts";
-import {
-  CONFIG_LIMIT_BYTES,
-  type FileConfig,
-  type FileUpstream,
-  formatProblem,
-  parseFileConfig,
-} from "./file_config.ts";
+import { defined, type HeldSecrets } from "../../secrets/mod.ts";
+import type { FileConfig, FileUpstream } from "./file_config.ts";
 import { fileUpstreamId, MESH_PLAN } from "./file_credentials.ts";
 import { judgePems } from "../consul/judge_credentials.ts";
-import { judgeMeshTls } from "../consul/mesh_tls.ts";
 import { isOpen, ownCredentials, warmingShown } from "../own_credentials.ts";
 import { type Content, keepPart, keepSnapshot } from "../../snapshot/mod.ts";
 import type {
@@ -30,7 +22,6 @@ import type {
   Refusal,
   Snapshot,
   TargetPart,
-  TlsDirection,
   TlsPart,
   UpstreamPart,
 } from "../../snapshot/mod.ts";
@@ -42,24 +33,7 @@ export interface FileSnapshotOptions {
   readonly lifetimeMs: number;
 }
 
-/** Reads `file`; throws `config_invalid` with everything that is wrong. Secrets are not looked at. */
-export async function readFileConfig(
-  file: string,
-  options: { readonly env: Readonly<Record<string, string | undefined>> },
-): Promise<FileConfig> {
-  const text = await readText(file, CONFIG_LIMIT_BYTES);
-  const parsed = parseFileConfig(text, { ...options, file });
-  if (parsed.kind === "valid") {
-    // Throws where the versions contradict each other.
-    tlsDirections(parsed.config, file);
-    return parsed.config;
-  }
-  const problems = parsed.problems.map((problem) => `\n  ${formatProblem(problem)}`).join("");
-  throw new ProxyError("config_invalid", `Cannot use configuration "${file}":${problems}`);
-}
-
 export interface FileSnapshotInput {
-  readonly file: string;
   readonly held: HeldSecrets;
   readonly nowMs: number;
   /** Its parts keep their versions where their content is the same. */
@@ -78,7 +52,7 @@ export interface FileSnapshot {
 
 /** What of the configuration can be served with the secrets held now. */
 export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): FileSnapshot {
-  const { previous, held, options, file } = input;
+  const { previous, held, options } = input;
   const { plans } = config.credentials;
   const version = (previous?.version ?? 0) + 1;
   const trustDomains = config.trustDomain === undefined ? [] : [config.trustDomain];
@@ -117,8 +91,7 @@ export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): File
     chains[id] = keepPart<ChainPart>(previous?.chains[id], { resolver }, version);
   }
   const { service, datacenter, defaultAction } = config;
-  const { incoming, outgoing } = tlsDirections(config, file);
-  const strictSpiffeChain = config.tls.strictSpiffeChain ?? options.strictSpiffeChain;
+  const { strictSpiffeChain = options.strictSpiffeChain, ...directions } = config.tls;
   const snapshot: Snapshot = {
     version,
     service,
@@ -137,7 +110,7 @@ export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): File
       { intentions: intentionsOf(config), defaultAction },
       version,
     ),
-    tls: keepPart<TlsPart>(previous?.tls, { incoming, outgoing, strictSpiffeChain }, version),
+    tls: keepPart<TlsPart>(previous?.tls, { ...directions, strictSpiffeChain }, version),
     inbound: config.inbound && opens(inboundKey)
       ? keepPart<InboundPart>(
         previous?.inbound,
@@ -240,12 +213,8 @@ function upstreamContent(
 
 function outlierOf({ outlier }: FileUpstream): OutlierPolicy {
   const { interval, baseEjection, maxEjection, ...counts } = outlier;
-  return outlierPolicy({
-    ...defined(counts),
-    ...(interval !== undefined && { intervalMs: interval }),
-    ...(baseEjection !== undefined && { baseEjectionMs: baseEjection }),
-    ...(maxEjection !== undefined && { maxEjectionMs: maxEjection }),
-  });
+  const spans = { intervalMs: interval, baseEjectionMs: baseEjection, maxEjectionMs: maxEjection };
+  return outlierPolicy(defined({ ...counts, ...spans }));
 }
 
 function bindOf({ bind, socketMode }: FileUpstream): BindAddress {
@@ -300,66 +269,4 @@ function intentionsOf({ intentions, service }: FileConfig): readonly Intention[]
 /** Of two patterns of URIs the longer one says more. */
 function uriLength({ source }: Intention): number {
   return source.uri?.length ?? 0;
-}
-
-function tlsDirections(
-  config: FileConfig,
-  file: string,
-): { readonly incoming: TlsDirection; readonly outgoing: TlsDirection } {
-  const directionOf = (
-    { minVersion, maxVersion, cipherSuites }: FileConfig["tls"]["incoming"],
-  ) => ({
-    minVersion: `TLSv${minVersion.replace(".", "_")}`,
-    maxVersion: `TLSv${maxVersion.replace(".", "_")}`,
-    cipherSuites,
-  });
-  const judged = judgeMeshTls({
-    incoming: directionOf(config.tls.incoming),
-    outgoing: directionOf(config.tls.outgoing),
-  });
-  if (judged.kind === "refused") throw invalid(file, `tls: ${judged.reason}`);
-  return judged;
-}
-
-/** The file's text, refused beyond `limitBytes` before it is in memory. */
-async function readText(path: string, limitBytes: number): Promise<string> {
-  try {
-    await using handle = await open(path, "r");
-    const { size } = await handle.stat();
-    if (size > limitBytes) throw new Error(`it has more than ${limitBytes} bytes`);
-    // A device has no size: read no more than the limit of it.
-    const buffer = new Uint8Array(limitBytes + 1);
-    let length = 0;
-    for (;;) {
-      const { bytesRead } = await handle.read(buffer, length, buffer.length - length, null);
-      if (bytesRead === 0) break;
-      length += bytesRead;
-      if (length > limitBytes) throw new Error(`it has more than ${limitBytes} bytes`);
-    }
-    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(
-      buffer.subarray(0, length),
-    );
-  } catch (error) {
-    const code = error instanceof Error && "code" in error ? String(error.code) : "";
-    // Of what is no file's fault only the decoder throws one.
-    const fact = error instanceof TypeError
-      ? "it is not text in UTF-8"
-      : FACTS[code] ?? messageOf(error);
-    throw invalid(path, fact, error);
-  }
-}
-
-const FACTS: Readonly<Record<string, string>> = {
-  ENOENT: "there is no such file",
-  EISDIR: "it is a directory",
-  EACCES: "permission denied",
-};
-
-function defined<T extends object>(values: T): { [K in keyof T]: NonNullable<T[K]> } {
-  const entries = Object.entries(values).filter(([, value]) => value !== undefined);
-  return Object.fromEntries(entries) as { [K in keyof T]: NonNullable<T[K]> };
-}
-
-function invalid(file: string, fact: string, cause?: unknown): ProxyError {
-  return new ProxyError("config_invalid", `Cannot use configuration "${file}": ${fact}`, { cause });
 }

@@ -9,8 +9,8 @@
 import { type Clock, type Log, messageOf, ProxyError, type Stats } from "../../base/mod.ts";
 import { keySalt, type SecretStore } from "../../secrets/mod.ts";
 import type { Environment } from "../consul/credential_plans.ts";
-import type { FileConfig } from "./file_config.ts";
-import { type FileSnapshot, fileSnapshot, readFileConfig } from "./file_snapshot.ts";
+import { type FileConfig, readFileConfig } from "./file_config.ts";
+import { type FileSnapshot, fileSnapshot } from "./file_snapshot.ts";
 import { type CertificateRequest, SecretsLink, type SecretsReport } from "../secrets_link.ts";
 import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
 import type { SnapshotSource, SourceStatus } from "../source.ts";
@@ -143,9 +143,8 @@ export class FileSource implements SnapshotSource {
   #publish(): void {
     const config = this.#config;
     if (!config || this.#closed) return;
-    const { file, clock, strictSpiffeChain, idleTimeoutMs, lifetimeMs } = this.#options;
+    const { clock, strictSpiffeChain, idleTimeoutMs, lifetimeMs } = this.#options;
     const made = this.#made = fileSnapshot(config, {
-      file,
       held: this.#secrets.held,
       nowMs: clock.now(),
       previous: this.#snapshot,

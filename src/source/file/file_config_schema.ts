@@ -1,0 +1,225 @@
+/**
+ * What a configuration file may say, as one schema whose messages continue a sentence that begins with
+ * the path.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import type { Address } from "../../base/mod.ts";
+import { parseTrustDomain, parseTrustDomainId } from "../../identity/mod.ts";
+import {
+  address,
+  count,
+  duration,
+  host,
+  object,
+  opensslSuite,
+  port,
+  text,
+} from "../../secrets/mod.ts";
+import type { TlsVersion } from "../../snapshot/mod.ts";
+
+const SPIFFE_ID = /^spiffe:\/\/[a-zA-Z0-9._-]+(\/(?!\.{1,2}(\/|$))[a-zA-Z0-9._~%$&+,:;=@-]+)+$/;
+
+const Identity = object({
+  service: name(),
+  datacenter: v.optional(name()),
+  namespace: v.optional(name(), "default"),
+  partition: v.optional(name(), "default"),
+});
+
+const EndpointText = address({ unix: false });
+const EndpointFields = object({
+  host: host(),
+  port: port(1),
+  weight: v.optional(count(1, 128), 1),
+});
+// Not a union, which would only say that it is neither.
+const Endpoint = v.lazy((input) =>
+  typeof input === "object" && input !== null ? EndpointFields : EndpointText
+);
+
+const Balancing = v.variant("kind", [
+  object({ kind: v.picklist(["round_robin", "random", "maglev"]) }),
+  object({
+    kind: v.literal("least_request"),
+    choiceCount: v.optional(count(2, 100), 2),
+  }),
+  object({
+    kind: v.literal("ring_hash"),
+    minimumSize: v.optional(count(1, 8_388_608), 1_024),
+    maximumSize: v.optional(count(1, 8_388_608), 8_388_608),
+  }),
+], "must be round_robin, random, least_request, ring_hash or maglev");
+
+const Outlier = object({
+  maxFailures: v.optional(count(0, 1_000_000)),
+  enforcingPercent: v.optional(count(0, 100)),
+  interval: v.optional(duration(1)),
+  baseEjection: v.optional(duration(0)),
+  maxEjection: v.optional(duration(0)),
+  maxEjectionPercent: v.optional(count(0, 100)),
+});
+
+const Upstream = object({
+  name: name(),
+  bind: bindAddress(),
+  /** Of a unix socket: `"0600"`. */
+  socketMode: v.optional(octalMode()),
+  addresses: v.pipe(v.array(Endpoint), v.maxLength(10_000, "has more than 10000 entries")),
+  /** Who must answer: a service of this trust domain, or any of these ids. */
+  identity: v.optional(Identity),
+  spiffeIds: v.optional(v.pipe(v.array(spiffeId()), v.nonEmpty("must not be empty"))),
+  sni: v.optional(text()),
+  balancing: v.optional(
+    v.union([
+      v.pipe(
+        v.picklist(["round_robin", "random", "maglev", "least_request", "ring_hash"]),
+        v.transform((kind) => v.parse(Balancing, { kind })),
+      ),
+      Balancing,
+    ], "must be round_robin, random, least_request, ring_hash or maglev"),
+    "round_robin",
+  ),
+  outlier: v.optional(Outlier, {}),
+  connectTimeout: v.optional(duration(1), "5s"),
+  idleTimeout: v.optional(duration(0)),
+  lifetime: v.optional(duration(0)),
+  maxConnections: v.optional(count(0, 4_294_967_295), 1_024),
+  maxPending: v.optional(count(0, 4_294_967_295), 1_024),
+  /** Credentials of its own; read by `file_credentials.ts`. */
+  tls: v.optional(v.unknown()),
+  /** TLS that its callers must speak; absent: they speak plainly. */
+  listenerTls: v.optional(v.unknown()),
+  handshakeTimeout: v.optional(duration(1), "10s"),
+});
+
+const Version = v.pipe(
+  v.picklist(["1.2", "1.3"], 'must be "1.2" or "1.3"'),
+  v.transform((version): TlsVersion => `TLSv${version}`),
+);
+
+/** An IANA name, for TLS 1.2, as what OpenSSL calls the suite. */
+const Suite = v.pipe(
+  text(),
+  v.check((name) => opensslSuite(name) !== undefined, "is no cipher suite that is known here"),
+  v.transform((name) => opensslSuite(name) ?? name),
+);
+
+const TlsDirection = v.pipe(
+  object({
+    minVersion: v.optional(Version, "1.2"),
+    maxVersion: v.optional(Version, "1.3"),
+    cipherSuites: v.optional(v.array(Suite), []),
+  }),
+  v.check(
+    ({ minVersion, maxVersion }) => minVersion <= maxVersion,
+    "allows no version: its minVersion is above its maxVersion",
+  ),
+);
+
+const Intention = object({
+  /** A service name, `*`, or a SPIFFE id or all below one (`spiffe://td/ns/*`). */
+  source: v.union(
+    [name({ wildcard: true }), spiffePattern()],
+    'must be a service name, "*", or a SPIFFE id with or without "/*" at its end',
+  ),
+  namespace: v.optional(name({ wildcard: true }), "default"),
+  partition: v.optional(name({ wildcard: true }), "default"),
+  action: v.picklist(["allow", "deny"], 'must be "allow" or "deny"'),
+});
+
+export const FILE_CONFIG = object({
+  service: name(),
+  /** Of services that intentions and upstreams name; needed where any is named. */
+  trustDomain: v.optional(v.pipe(
+    v.string("must be a text"),
+    v.check((domain) => parseTrustDomain(domain) !== undefined, "is not a trust domain"),
+    v.transform((domain) => domain.toLowerCase()),
+  )),
+  datacenter: v.optional(name(), "dc1"),
+  /** Of everything without `tls` of its own; read by `file_credentials.ts`. */
+  credentials: v.optional(v.unknown()),
+  /** SDS servers by name. */
+  sds: v.optional(v.unknown()),
+  inbound: v.optional(object({
+    bind: address({ unix: false, emptyHost: "0.0.0.0" }),
+    local: address({ unix: true }),
+    localConnectTimeout: v.optional(duration(1), "5s"),
+    handshakeTimeout: v.optional(duration(1), "10s"),
+    maxConnections: v.optional(count(0, 4_294_967_295), 0),
+    tls: v.optional(v.unknown()),
+  })),
+  upstreams: v.optional(
+    v.pipe(v.array(Upstream), v.maxLength(10_000, "has more than 10000 entries")),
+    [],
+  ),
+  intentions: v.optional(
+    v.pipe(v.array(Intention), v.maxLength(100_000, "has more than 100000 entries")),
+    [],
+  ),
+  defaultAction: v.optional(
+    v.picklist(["allow", "deny"], 'must be "allow" or "deny"'),
+    "deny",
+  ),
+  tls: v.optional(
+    object({
+      incoming: v.optional(TlsDirection, {}),
+      outgoing: v.optional(TlsDirection, {}),
+      strictSpiffeChain: v.optional(v.boolean("must be true or false")),
+    }),
+    {},
+  ),
+});
+
+/** As the schema gives it, credentials still to be read. */
+export type FileConfigOutput = v.InferOutput<typeof FILE_CONFIG>;
+
+/** A name of the mesh. */
+function name(options: { readonly wildcard?: boolean } = {}): v.GenericSchema<string> {
+  return v.pipe(
+    text(),
+    v.check(
+      (value) =>
+        (options.wildcard && value === "*") || (value.length <= 255 && !/[\s/*]/.test(value)),
+      options.wildcard
+        ? 'must be a name without spaces and slashes, or "*"'
+        : "must be a name without spaces, slashes and stars",
+    ),
+  );
+}
+
+function octalMode(): v.GenericSchema<string, number> {
+  return v.pipe(
+    v.string('must be an octal text such as "0600"'),
+    v.regex(/^0?[0-7]{3}$/, 'must be an octal text such as "0600"'),
+    v.transform((mode) => Number.parseInt(mode, 8)),
+  );
+}
+
+/** Any SPIFFE id with a path; Consul's own escape what is no letter (`%20`). */
+function spiffeId(): v.GenericSchema<string> {
+  return v.pipe(
+    v.string("must be a SPIFFE id"),
+    v.maxLength(2_048, "is longer than 2048 characters"),
+    v.regex(SPIFFE_ID, "is no SPIFFE id"),
+  );
+}
+
+/** A SPIFFE id, or all below one: `spiffe://td/ns/*`. */
+function spiffePattern(): v.GenericSchema<string> {
+  return v.pipe(
+    text(),
+    v.startsWith("spiffe://", "must begin with spiffe://"),
+    v.check((value) => {
+      const id = value.endsWith("/*") ? value.slice(0, -2) : value;
+      return SPIFFE_ID.test(id) || parseTrustDomainId(id) !== undefined;
+    }, "is no SPIFFE id"),
+  );
+}
+
+/** Where an upstream listens: without a host, on this machine only. */
+function bindAddress(): v.GenericSchema<string, Address> {
+  return address({ unix: true, emptyHost: "127.0.0.1" });
+}

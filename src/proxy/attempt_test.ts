@@ -99,7 +99,10 @@ test("a caller that leaves breaks its dial off and gives everything back", async
   assert.ok(path.engine.lastDial.cancelled);
   assert.deepEqual(path.endings, ["downstream_reset"]);
   assert.equal(path.taken, 0);
-  assert.equal(path.path.view({ connections: false }).endpoints[0]?.active, 0);
+  // The time that its dial had counts for nobody.
+  await path.clock.advance(10_000);
+  const [endpoint] = path.path.view({ connections: false }).endpoints;
+  assert.deepEqual([endpoint?.active, endpoint?.failures, path.engine.dials.length], [0, 0, 1]);
   call(path);
   assert.equal(path.engine.dials.length, 2);
   call(path);
@@ -235,6 +238,19 @@ test("a server that serves has its failures forgotten", async () => {
   server.connection.close();
   await settle();
   assert.equal(failures(), 0);
+});
+
+test("an open server is judged again when it is dialled by other credentials that were there before", async () => {
+  const snapshot = withOwn(webTo([dbAt([1])]), "others", {
+    validation: caValidation([createAuthority()]),
+  });
+  await using path = await startMemoryPath(snapshot);
+  const caller = call(path);
+  path.engine.lastDial.connect(PROVEN);
+  await settle();
+  await path.set(upstreamsBy(snapshot, "others"));
+  assert.equal(caller.over, "end");
+  assert.equal(path.lastEnd.code, "endpoint_untrusted");
 });
 
 test("an open server is judged by the facts of now: another name or CA ends it", async () => {

@@ -76,7 +76,12 @@ test("what nobody vouches for is not the service that it claims", async () => {
     }),
     "anybody",
   );
-  await using path = await startMemoryPath(claims);
+  const { source, ...rule } = intention("web", "allow");
+  const byName = {
+    ...claims,
+    policy: policyOf([{ ...rule, source: { ...source, uri: WEB.uri } }]),
+  };
+  await using path = await startMemoryPath(byName);
   prove(path);
   await settle();
   assert.equal(path.lastEnd.code, "intention_denied");

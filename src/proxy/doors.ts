@@ -79,17 +79,25 @@ export class Doors {
     if (strain !== "none" && listener) this.#gate.strained(listener, strain);
   }
 
-  /** A door for `bind` in place of `current`, which goes on until the new one is open. */
+  /**
+   * A door for `bind` in place of `current`, which goes on until the new one is open, unless it is in its
+   * way: one that listens there for callers of another kind.
+   */
   replace(
     name: string,
     bind: BindAddress,
     current: Door | undefined,
     callers: Callers,
   ): Door {
+    const key = formatAddress(bind);
+    if (current?.listener && current.key === key) {
+      this.#close(current.listener);
+      current.listener = undefined;
+    }
     const door: Door = {
       name,
       callers,
-      key: formatAddress(bind),
+      key,
       bind,
       listener: undefined,
       error: "",

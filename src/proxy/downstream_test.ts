@@ -36,6 +36,8 @@ const EDGE = withOwn(
   { validation: caValidation([WORLD]) },
 );
 
+const EDGE_UPSTREAM = Object.values(EDGE.upstreams)[0] ?? upstreamOf({ name: "db" });
+
 type Listening = "the public listener" | "an upstream's TLS listener";
 
 /** Either listener that asks for TLS, and who is let in there. */
@@ -131,13 +133,12 @@ for (const [listening, snapshot, leaf] of LISTENERS) {
     const both = withOwn(snapshot, "others", { validation });
     await using path = await startMemoryPath(both);
     const { caller } = await open(path, listening, leaf);
-    const [upstream] = Object.values(both.upstreams);
     await path.set(
       listening === "the public listener" ? inboundBy(both, "others") : {
         ...both,
         upstreams: {
           "service:default/default/db": {
-            ...upstream ?? upstreamOf({ name: "db" }),
+            ...EDGE_UPSTREAM,
             version: -1,
             listener: { credentials: "others", handshakeTimeoutMs: 2_000 },
           },
@@ -204,6 +205,27 @@ test("callers leave when the process is full, whatever their listener has left",
   assert.equal(caller.over, "no");
 });
 
+test("limits that change hold for the next caller", async () => {
+  const { inbound } = PUBLIC;
+  await using path = await startMemoryPath(PUBLIC);
+  await open(path, "the public listener");
+  await path.set({ ...PUBLIC, inbound: inbound && { ...inbound, version: -1, maxConnections: 1 } });
+  assert.ok(callerOf(path, "the public listener").gone);
+  await path.set({ ...PUBLIC, inbound: inbound && { ...inbound, version: -2, maxConnections: 2 } });
+  await open(path, "the public listener");
+  assert.equal(path.taken, 2);
+});
+
+test("a caller on its way to an upstream that is removed gets no place there", async () => {
+  await using path = await startMemoryPath(EDGE);
+  const onItsWay = callerOf(path, "an upstream's TLS listener");
+  await path.set({ ...EDGE, upstreams: {} });
+  const caller = onItsWay.prove(presented(PARTNER));
+  await settle();
+  assert.equal(caller.over, "reset");
+  assert.deepEqual(path.endings, ["limit_reached"]);
+});
+
 test("a part of the process's places is kept for upstreams, and the log says so", async () => {
   const upstream = upstreamOf({ name: "db" });
   await using path = await startMemoryPath(
@@ -221,27 +243,49 @@ test("a part of the process's places is kept for upstreams, and the log says so"
 
 test("the oldest of too many handshakes makes room", async () => {
   await using path = await startMemoryPath(PUBLIC, { maxConnections: 10_000, workers: 1_000 });
+  // Those that are over, whichever way, are none any more.
+  for (let count = 0; count < 3; count++) callerOf(path, "the public listener");
+  await path.clock.advance(11_000);
   const callers = [];
   for (let count = 0; count < 4; count++) {
     callers.push(callerOf(path, "the public listener", `10.0.${count}.1:1`));
     await path.clock.advance(2_000);
   }
   assert.deepEqual(callers.map(({ gone }) => gone), [true, false, false, false]);
-  assert.deepEqual(path.endings, ["handshake_crowded_out"]);
+  assert.deepEqual(path.endings, ["handshake_timed_out", "handshake_crowded_out"]);
 });
 
-test("a plain caller is none once its listener asks for TLS", async () => {
-  const plain = {
-    ...EDGE,
-    upstreams: { "service:default/default/db": upstreamOf({ name: "db" }) },
-  };
+test("a plain caller is none once its listener asks for TLS, at the address where it listened", async () => {
+  const bind = { kind: "tcp", host: "127.0.0.1", port: 2_000 } as const;
+  const { id } = EDGE_UPSTREAM;
+  const secure = { ...EDGE, upstreams: { [id]: { ...EDGE_UPSTREAM, bind } } };
+  const plain = { ...EDGE, upstreams: { [id]: upstreamOf({ name: "db", bind }) } };
   await using path = await startMemoryPath(plain);
   const caller = path.engine.call(path.port("db"));
   path.engine.lastDial.connect(presented(DB));
   await settle();
-  await path.set(EDGE);
+  await path.set(secure);
   assert.notEqual(caller.over, "no");
   assert.equal(path.lastEnd.code, "identity_invalid");
+  assert.equal(path.path.listeners()[0]?.state, "listening");
+  await open(path, "an upstream's TLS listener", PARTNER);
+  await path.set(plain);
+  path.engine.call(path.port("db"));
+});
+
+test("nobody speaks plainly to a listener that asks for TLS, while its new address cannot be had", async () => {
+  const at = (port: number) => ({ kind: "tcp", host: "127.0.0.1", port }) as const;
+  const other = upstreamOf({ name: "other", bind: at(3_000) });
+  const plain = upstreamOf({ name: "db", bind: at(2_000) });
+  const secure = { ...EDGE_UPSTREAM, version: -1, bind: at(3_000) };
+  const upstreams = { [plain.id]: plain, [other.id]: other };
+  await using path = await startMemoryPath({ ...EDGE, upstreams });
+  await path.set({ ...EDGE, upstreams: { [secure.id]: secure, [other.id]: other } });
+  const caller = path.engine.call(2_000);
+  await settle();
+  assert.equal(caller.over, "reset");
+  assert.equal(path.lastEnd.code, "identity_invalid");
+  assert.equal(path.engine.dials.length, 0);
 });
 
 test("what a caller says meanwhile is kept for the other side, up to 64 KiB; then it is held back", async () => {

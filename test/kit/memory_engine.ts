@@ -151,6 +151,9 @@ export class MemoryEngine extends FakeTlsEngine implements Engine {
   #bind<T>(to: Map<number, T>, { address }: ListenOptions, onCaller: T): Promise<Listener> {
     assert.equal(address.kind, "tcp");
     const port = address.kind === "tcp" && address.port || ++this.#lastPort;
+    if (this.#plain.has(port) || this.#secure.has(port)) {
+      return Promise.reject(new Error("the address is in use"));
+    }
     to.set(port, onCaller);
     return Promise.resolve({
       address: { kind: "tcp", host: "127.0.0.1", port },

@@ -123,6 +123,12 @@ export interface TlsMaterial {
   readonly maxVersion: "TLSv1.2" | "TLSv1.3";
   /** OpenSSL names for TLS 1.2; empty: {@link DEFAULT_CIPHER_SUITES}. */
   readonly cipherSuites: readonly string[];
+  /**
+   * Application protocols by ALPN (RFC 7301), as `h2`; a server takes the first of its own that the client
+   * offers, and ends the handshake where there is none. Absent or empty: the extension is not sent, and
+   * what a client offers is not answered. Who offers nothing is let in.
+   */
+  readonly protocols?: readonly string[];
 }
 
 /** TLS 1.2 suites when nobody says otherwise: forward secret and authenticated only. */
@@ -150,6 +156,8 @@ export interface PresentedPeer {
   chain(): readonly Uint8Array[];
   /** `TLSv1.3`. */
   readonly version: string;
+  /** The application protocol agreed on in this handshake; `""`: none was. */
+  readonly protocol: string;
   readonly resumed: boolean;
 }
 

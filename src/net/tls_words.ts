@@ -44,6 +44,10 @@ const FAULTS: readonly (readonly [RegExp, string])[] = [
   [/NO_SHARED_CIPHER|no shared cipher|NoCipherSuites/, "no cipher suite in common with the peer"],
   [/NO_SHARED_GROUP|NoKxGroups/, "no group for the key exchange in common with the peer"],
   [
+    /NO_APPLICATION_PROTOCOL|support any known protocol/,
+    "no application protocol in common with the peer",
+  ],
+  [
     /NO_COMMON_SIGNATURE_ALGORITHMS|NoSignatureSchemes/,
     "no signature algorithm in common with the peer",
   ],

@@ -25,6 +25,11 @@ for (
       "peer is incompatible: NoCipherSuitesInCommon",
     ],
     [
+      "no application protocol in common with the peer",
+      `${BORING}NO_APPLICATION_PROTOCOL`,
+      "peer doesn't support any known protocol",
+    ],
+    [
       "the peer showed no certificate",
       `${BORING}PEER_DID_NOT_RETURN_A_CERTIFICATE`,
       "peer sent no certificates",

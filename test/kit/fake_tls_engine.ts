@@ -54,6 +54,7 @@ export function presented(
     leaf: leaf?.certDer,
     chain: () => leaf?.chainDer ?? [],
     version: "TLSv1.3",
+    protocol: "",
     resumed: false,
     ...overrides,
   };

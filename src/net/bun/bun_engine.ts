@@ -5,6 +5,7 @@
  * @module
  */
 
+import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
 import { BunConnection, keepAlive } from "./bun_connection.ts";
 import { Accepted, type BunServerTls } from "./bun_accepted.ts";
@@ -102,13 +103,20 @@ function createBunEngine(bun: BunRuntime): Engine {
 function commonTls(material: TlsMaterial): BunTlsOptions {
   const roots = material.rootPems.join("\n");
   const suites = material.cipherSuites.length ? material.cipherSuites : DEFAULT_CIPHER_SUITES;
+  const { protocols = [] } = material;
   return {
     ...(material.certPem && { cert: material.certPem, key: material.keyPem }),
     ...(needsRoots(material) ? { ca: roots } : { passphrase: sha256(roots) }),
     ciphers: suites.join(":"),
     minVersion: TLS_VERSION[material.minVersion],
     maxVersion: TLS_VERSION[material.maxVersion],
+    ...(protocols.length > 0 && { ALPNProtocols: wireForm(protocols) }),
   };
+}
+
+/** RFC 7301 3.1, without the length of the whole. */
+function wireForm(protocols: readonly string[]): Uint8Array {
+  return Buffer.concat(protocols.flatMap((name) => [Buffer.of(name.length), Buffer.from(name)]));
 }
 
 async function listenSecure(

@@ -69,6 +69,10 @@ export class BunPeer implements PresentedPeer {
     return this.#socket.getTLSVersion();
   }
 
+  get protocol(): string {
+    return this.#socket.alpnProtocol || "";
+  }
+
   get resumed(): boolean {
     return this.#socket.isSessionReused();
   }

@@ -19,6 +19,8 @@ export interface BunTlsOptions {
   readonly serverName?: string;
   readonly requestCert?: boolean;
   readonly rejectUnauthorized?: boolean;
+  /** Each name behind its length; a list is refused, and a text matches nothing. */
+  readonly ALPNProtocols?: Uint8Array;
 }
 
 export interface BunSocket {
@@ -28,6 +30,7 @@ export interface BunSocket {
   readonly localAddress: string | undefined;
   readonly localPort: number | undefined;
   readonly fd: number;
+  readonly alpnProtocol: string | false;
   /** Bytes taken; less than given when the kernel is full, -1 when closed. */
   write(chunk: Uint8Array, offset: number, length: number): number;
   end(): void;

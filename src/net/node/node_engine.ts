@@ -56,6 +56,7 @@ export function nodeEngine(): Engine {
       options: {
         isServer: true,
         secureContext: tls.createSecureContext(commonTls(material)),
+        ...offered(material),
         requestCert: material.peerCheck !== "ignored",
         rejectUnauthorized: material.peerCheck === "checked",
       },
@@ -67,6 +68,7 @@ export function nodeEngine(): Engine {
       kind: "client",
       options: {
         ...commonTls(material),
+        ...offered(material),
         servername: serverName,
         rejectUnauthorized: material.peerCheck === "checked",
         // Mesh leaves carry a SPIFFE URI and no host name; identity is judged by our own check.
@@ -93,6 +95,10 @@ function commonTls(material: TlsMaterial): tls.SecureContextOptions {
     // The runtime takes its TLS 1.3 suites from the same list.
     ciphers: ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", ...suites].join(":"),
   };
+}
+
+function offered({ protocols = [] }: TlsMaterial): { readonly ALPNProtocols?: string[] } {
+  return protocols.length > 0 ? { ALPNProtocols: [...protocols] } : {};
 }
 
 async function listen(

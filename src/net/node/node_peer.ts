@@ -43,6 +43,7 @@ export function peerOf(
       return chain;
     },
     version: socket.getProtocol() ?? "",
+    protocol: socket.alpnProtocol || "",
     resumed: socket.isSessionReused?.() ?? false,
   };
 }

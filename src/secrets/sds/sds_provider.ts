@@ -28,7 +28,7 @@ import type { SdsApi, SdsServer, SecretRef } from "../plan.ts";
 import type { SecretEvents, SecretProvider, SecretWatch } from "../secret_provider.ts";
 import type { Secret } from "../secret.ts";
 import type { SecretSpec } from "../spec.ts";
-import { Follower, type FollowFiles } from "./sds_follower.ts";
+import { type FollowFiles, SdsFollower } from "./sds_follower.ts";
 import { ServerHealth } from "./sds_health.ts";
 import { loadSdsMessages, type SdsMessages } from "./sds_messages.ts";
 import { type NameEntry, SecretNames } from "./sds_names.ts";
@@ -126,7 +126,7 @@ class SdsProvider implements SecretProvider {
     const known = this.#names.get(name);
     const entry = known ?? this.#names.add(name);
     if (!known) this.#change(entry);
-    const follower = new Follower({
+    const follower = new SdsFollower({
       ref,
       events,
       load: (spec, { defaults }) =>
@@ -176,7 +176,9 @@ class SdsProvider implements SecretProvider {
     } catch (error) {
       const reason = `Cannot speak to the SDS server "${this.#server.name}": ${messageOf(error)}`;
       this.#log.error("sds messages failed to load", { reason });
-      for (const { followers } of this.#changed) followers.forEach((of) => of.unreachable(reason));
+      for (const { followers } of this.#changed) {
+        followers.forEach((of) => of.events.onUnreachable(reason));
+      }
       this.#changed.clear();
       return;
     }
@@ -254,7 +256,7 @@ class SdsProvider implements SecretProvider {
     this.#setAnswering(stream, true);
     this.#mended(stream);
     if (this.#failing.size === 0) this.#health.reached();
-    this.#names.each(stream.names, (of) => of.reached());
+    this.#names.each(stream.names, (of) => of.events.onReached());
   }
 
   #mended(stream: SdsStream): void {
@@ -301,7 +303,7 @@ class SdsProvider implements SecretProvider {
     const text = isRefused
       ? `The ${server} refused "${only}": ${reason}`
       : `Cannot read from the ${server}: ${reason}`;
-    this.#names.each(stream.names, (of) => of.unreachable(text));
+    this.#names.each(stream.names, (of) => of.events.onUnreachable(text));
     return "again";
   }
 

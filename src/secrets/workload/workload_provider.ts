@@ -17,7 +17,7 @@ import type { SecretEvents, SecretProvider, SecretWatch } from "../secret_provid
 import type { SecretType } from "../secret.ts";
 import type { SecretSpec } from "../spec.ts";
 import { Feed } from "./feed.ts";
-import { Follower, type ReadMessage } from "./svid_follower.ts";
+import { type ReadMessage, SvidFollower } from "./svid_follower.ts";
 import {
   type BundlesMessage,
   decodeBundles,
@@ -67,7 +67,7 @@ class WorkloadProvider implements SecretProvider {
   readonly #arrivals: Arrivals;
   readonly #svids: Feed<SvidMessage>;
   readonly #bundles: Feed<BundlesMessage>;
-  readonly #readers = new Map<Follower, ReadMessage<SvidMessage>>();
+  readonly #readers = new Map<SvidFollower, ReadMessage<SvidMessage>>();
   /** By {@link keyOf} a choice; kept while nothing of it is offered. */
   readonly #idsInUse = new Map<string, string>();
   #hasBundles = true;
@@ -110,7 +110,7 @@ class WorkloadProvider implements SecretProvider {
     if (source.kind !== "workload" || this.#closed) {
       throw new TypeError(`Cannot watch ${name}: it is no secret of this Workload API`);
     }
-    const follower = new Follower({
+    const follower = new SvidFollower({
       events,
       onTaken: (secret) => {
         const id = secret.type === "certificate" ? secret.uris[0] : undefined;

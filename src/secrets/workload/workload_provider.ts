@@ -8,7 +8,7 @@
 
 import { type Address, type Clock, formatAddress, type Random } from "../../base/mod.ts";
 import { createGrpcChannel } from "../grpc/grpc_channel.ts";
-import type { GrpcChannel, MessageType } from "../grpc/grpc_types.ts";
+import type { GrpcChannel, MessageTypes } from "../grpc/grpc_types.ts";
 import { loadProtobuf } from "../grpc/protobuf.ts";
 import { loadSecret, mergeValidation, type ReadSource, type TlsFault } from "../load/mod.ts";
 import { type SecretRef, WITHDRAWAL_GRACE_MS } from "../plan.ts";
@@ -58,7 +58,10 @@ export function createWorkloadProvider(address: Address, deps: WorkloadDeps): Se
 }
 
 /** Requests have no fields, and answers are decoded by the feed. */
-const RAW: MessageType<Uint8Array> = { encode: (bytes) => bytes, decode: (bytes) => bytes };
+const RAW: MessageTypes<Uint8Array, Uint8Array> = {
+  encode: (bytes) => bytes,
+  decode: (bytes) => bytes,
+};
 
 class WorkloadProvider implements SecretProvider {
   readonly #address: Address;
@@ -154,9 +157,13 @@ class WorkloadProvider implements SecretProvider {
 
   #open(method: WorkloadMethod, events: StreamEvents): WorkloadStream {
     const { clock, random } = this.#deps;
-    const types = { request: RAW, response: RAW, message: new Uint8Array() };
     return new WorkloadStream({
-      open: (handler) => this.#channel.serverStream(WORKLOAD_METHODS[method], types, handler),
+      open: (handler) => {
+        const call = this.#channel.open(WORKLOAD_METHODS[method], RAW, handler);
+        call.send(new Uint8Array());
+        call.halfClose();
+        return call;
+      },
       clock,
       random,
       events: {

@@ -5,10 +5,8 @@
  * @module
  */
 
-import { type Clock, type Log, ProxyError, type Random, type Stats } from "../base/mod.ts";
+import type { Clock, Log, Random, Stats } from "../base/mod.ts";
 import { LoadingProvider } from "./loading_provider.ts";
-import type { FileHub } from "./file/file_hub.ts";
-import type { FileSystem } from "./file/file_system.ts";
 import type { Environment, TlsFault } from "./load/mod.ts";
 import type { SecretProvider } from "./secret_provider.ts";
 import type { ExternalSource, ProviderFactory } from "./store/shared_providers.ts";
@@ -31,67 +29,37 @@ export function createProviders(deps: ProviderDeps): ProviderFactory {
 }
 
 async function load(source: ExternalSource, deps: ProviderDeps): Promise<SecretProvider> {
+  // Files of this machine may be part of every source; a hub does nothing before some are followed.
+  const { createFileProvider, followSpec } = await import("./file/file_provider.ts");
+  const { FileHub } = await import("./file/file_hub.ts");
+  const { readWhole: read } = await import("./file/file_system.ts");
+  const hub = new FileHub(deps);
   switch (source.kind) {
-    case "spec": {
-      const { createFileProvider } = await import("./file/file_provider.ts");
-      return createFileProvider(deps);
-    }
-    case "sds":
-      return await loadSds(source, deps);
+    case "spec":
+      return createFileProvider({ ...deps, hub });
     case "secret_file": {
       const { createSecretFileProvider } = await import("./envoy/secret_file_provider.ts");
-      return createSecretFileProvider(deps);
+      return createSecretFileProvider({ ...deps, hub });
+    }
+    case "sds": {
+      const { createSdsProvider } = await import("./sds/sds_provider.ts");
+      const provider = createSdsProvider(source.server, source.api, {
+        ...deps,
+        read,
+        followFiles: (spec, { defaults }, events) =>
+          followSpec(spec, { ...deps, hub, watch: true, ...defaults && { defaults } }, events),
+      });
+      return {
+        watch: (ref, events) => provider.watch(ref, events),
+        async close() {
+          await provider.close();
+          await hub.close();
+        },
+      };
     }
     case "workload": {
       const { createWorkloadProvider } = await import("./workload/workload_provider.ts");
-      const { realFiles } = await import("./file/file_system.ts");
-      return createWorkloadProvider(source.address, {
-        ...deps,
-        read: (path, limitBytes) => readWhole(realFiles, path, limitBytes),
-      });
+      return createWorkloadProvider(source.address, { ...deps, read });
     }
   }
-}
-
-async function loadSds(
-  source: ExternalSource & { readonly kind: "sds" },
-  deps: ProviderDeps,
-): Promise<SecretProvider> {
-  const { createSdsProvider } = await import("./sds/sds_provider.ts");
-  const { followSpec } = await import("./file/file_provider.ts");
-  const { FileHub } = await import("./file/file_hub.ts");
-  const { realFiles } = await import("./file/file_system.ts");
-  // A server may name files of this machine; most send everything themselves.
-  let hub: FileHub | undefined;
-  const provider = createSdsProvider(source.server, source.api, {
-    ...deps,
-    read: (path, limitBytes) => readWhole(realFiles, path, limitBytes),
-    followFiles: (spec, { defaults }, events) => {
-      hub ??= new FileHub(deps);
-      const options = { ...deps, hub, watch: true, ...defaults && { defaults } };
-      return followSpec(spec, options, { onUnreachable() {}, onRemoved() {}, ...events });
-    },
-  });
-  return {
-    watch: (ref, events) => provider.watch(ref, events),
-    async close() {
-      await provider.close();
-      await hub?.close();
-    },
-  };
-}
-
-/** A file that is written just now is at rest a moment later; one that never is gets no further try. */
-const READ_TRIES = 5;
-
-async function readWhole(
-  files: FileSystem,
-  path: string,
-  limitBytes: number,
-): Promise<Uint8Array> {
-  for (let tries = 0; tries < READ_TRIES; tries++) {
-    const reading = await files.read(path, limitBytes);
-    if (reading) return reading.bytes;
-  }
-  throw new ProxyError("credentials_invalid", `Cannot read ${path}: it changes all the time`);
 }

@@ -26,7 +26,10 @@ function heard() {
   const events: SecretEvents = {
     onSecret: () => void said.push("secret"),
     onRejected: (reason) => void said.push(reason),
+    onRecovered: () => void said.push("recovered"),
     onUnreachable: (reason) => void said.push(reason),
+    onReached: () => void said.push("reached"),
+    onDenied: (reason) => void said.push(reason),
     onRemoved: () => void said.push("removed"),
   };
   return { said, events };
@@ -49,6 +52,7 @@ test("LoadingProvider passes on what it was asked for meanwhile, and everything 
   load();
   await settle();
   const later = provider.watch(secretRef("later"), events);
+  await settle();
   assert.deepEqual(peers.names, ["web", "later"]);
   web.refresh();
   assert.equal(peers.of("web").refreshes, 1);

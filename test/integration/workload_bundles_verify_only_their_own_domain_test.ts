@@ -67,7 +67,10 @@ for (
         wake();
       },
       onRejected: fail,
+      onRecovered() {},
       onUnreachable: fail,
+      onReached() {},
+      onDenied: fail,
       onRemoved: () => fail("removed"),
     });
     const next = async () => {

@@ -13,6 +13,7 @@ import { FileHub } from "../../src/secrets/file/file_hub.ts";
 import { createFileProvider } from "../../src/secrets/file/file_provider.ts";
 import type { CertificateSpec, SecretSpec, SecretWatch } from "../../src/secrets/mod.ts";
 import { type FakeClock, settle } from "./clock.ts";
+import { followNews } from "./secret_news.ts";
 import { newPair, pairSpec, refOf, SecretRecord, type TestPair } from "./secret_files.ts";
 import { SteadyClock } from "./steady_clock.ts";
 
@@ -42,7 +43,7 @@ export function follow(spec: SecretSpec, setup: FollowSetup = {}): Followed {
   const record = new SecretRecord();
   const hub = new FileHub({ clock, log, files, pollMs });
   const provider = createFileProvider({ clock, tlsFault: () => undefined, env: {}, hub });
-  const watching = provider.watch(refOf(spec, watch), record);
+  const watching = followNews(provider, refOf(spec, watch), record);
   const close = async () => {
     await hub.close();
     if (!setup.clock && clock instanceof SteadyClock) clock[Symbol.dispose]();

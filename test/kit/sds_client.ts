@@ -20,9 +20,10 @@ import type {
   Secret,
   SecretProvider,
   SecretRef,
-  SecretWatch,
 } from "../../src/secrets/mod.ts";
 import { createSdsProvider, type SdsDeps } from "../../src/secrets/sds/sds_provider.ts";
+import type { Subscription } from "../../src/secrets/store/subscription.ts";
+import { followNews } from "./secret_news.ts";
 
 export type SdsEvent =
   | { readonly kind: "secret"; readonly secret: Secret; readonly version: string }
@@ -33,7 +34,7 @@ export type SdsEvent =
 export class Told {
   readonly events: SdsEvent[] = [];
   #wake: (() => void) | undefined;
-  watch: SecretWatch | undefined;
+  watch: Subscription | undefined;
 
   add(event: SdsEvent): void {
     this.events.push(event);
@@ -104,7 +105,7 @@ export class SdsClient implements AsyncDisposable {
 
   watch(name: string, type?: SecretRef["type"]): Told {
     const told = new Told();
-    told.watch = this.provider.watch(this.ref(name, type), {
+    told.watch = followNews(this.provider, this.ref(name, type), {
       onSecret: (secret, version) => told.add({ kind: "secret", secret, version }),
       onRejected: (reason) => told.add({ kind: "rejected", reason }),
       onRecovered: () => told.add({ kind: "recovered" }),

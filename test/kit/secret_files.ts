@@ -66,7 +66,7 @@ export function refOf(spec: SecretSpec, watch = true): SecretRef {
 }
 
 /** What a provider told, oldest first. */
-export class SecretRecord implements SecretEvents {
+export class SecretRecord implements Partial<SecretEvents> {
   readonly secrets: Secret[] = [];
   readonly rejected: string[] = [];
   recovered = 0;

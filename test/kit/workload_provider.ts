@@ -12,11 +12,13 @@ import type { SecretProvider, SecretWatch } from "../../src/secrets/secret_provi
 import type { CertificateSecret, Secret, ValidationSecret } from "../../src/secrets/secret.ts";
 import { createWorkloadProvider } from "../../src/secrets/workload/workload_provider.ts";
 import { FakeClock } from "./clock.ts";
+import { followNews } from "./secret_news.ts";
 import { startWorkloadServer, type WorkloadServer } from "./workload_server.ts";
 
 export type Told =
   | { readonly kind: "secret"; readonly secret: Secret }
   | { readonly kind: "rejected" | "unreachable"; readonly reason: string }
+  | { readonly kind: "recovered" }
   | { readonly kind: "removed"; readonly reason: string | undefined };
 
 /** What a subscriber was told, in order, each once. */
@@ -32,9 +34,10 @@ export class Followed {
       this.#told.push(told);
       this.#wake();
     };
-    this.watch = provider.watch(ref, {
+    this.watch = followNews(provider, ref, {
       onSecret: (secret) => tell({ kind: "secret", secret }),
       onRejected: (reason) => tell({ kind: "rejected", reason }),
+      onRecovered: () => tell({ kind: "recovered" }),
       onUnreachable: (reason) => tell({ kind: "unreachable", reason }),
       onRemoved: (reason) => tell({ kind: "removed", reason }),
     });
@@ -67,6 +70,12 @@ export class Followed {
     const told = await this.next();
     assert.ok(told.kind === kind, JSON.stringify(told));
     assert.match(told.reason, want);
+  }
+
+  /** What was wrong is over, and the secret is the one from before. */
+  async recovered(): Promise<void> {
+    const told = await this.next();
+    assert.ok(told.kind === "recovered", JSON.stringify(told));
   }
 
   /** Gives the reason. */

@@ -6,7 +6,4 @@ export {
   SECRET_FILE_LIMIT_BYTES,
   type SecretFileOptions,
 } from "./secret_file.ts";
-export {
-  createSecretFileProvider,
-  type SecretFileProviderOptions,
-} from "./secret_file_provider.ts";
+export { createSecretFileProvider } from "./secret_file_provider.ts";

@@ -5,48 +5,30 @@
  * @module
  */
 
-import { type Clock, type Log, ProxyError } from "../../base/mod.ts";
-import { FileHub } from "../file/file_hub.ts";
-import { followSpec } from "../file/file_provider.ts";
-import type { FileSystem } from "../file/file_system.ts";
-import type { Environment, TlsFault } from "../load/mod.ts";
+import { ProxyError } from "../../base/mod.ts";
+import { type FileProviderOptions, followSpec } from "../file/file_provider.ts";
 import type { SecretRef } from "../plan.ts";
 import type { SecretEvents, SecretProvider, SecretWatch } from "../secret_provider.ts";
 import { type ParsedSecretFile, parseSecretFile, SECRET_FILE_LIMIT_BYTES } from "./secret_file.ts";
 
-export interface SecretFileProviderOptions {
-  readonly clock: Clock;
-  readonly log?: Log;
-  /** The engine's. */
-  readonly tlsFault: TlsFault;
-  readonly env: Environment;
-  readonly files?: FileSystem;
-  /** Shared with other providers, and closed by its owner; absent: one of its own. */
-  readonly hub?: FileHub;
-}
-
-/** Follows references of source kind `secret_file`. */
-export function createSecretFileProvider(options: SecretFileProviderOptions): SecretProvider {
-  const { clock, log, files } = options;
-  const hub = options.hub ?? new FileHub({ clock, ...log && { log }, ...files && { files } });
+/** Follows references of source kind `secret_file`. Closes the hub, too. */
+export function createSecretFileProvider(options: FileProviderOptions): SecretProvider {
   return {
-    watch: (ref, events) => followSecretFile(ref, { ...options, hub }, events),
-    async close() {
-      if (!options.hub) await hub.close();
-    },
+    watch: (ref, events) => followSecretFile(ref, options, events),
+    close: () => options.hub.close(),
   };
 }
 
 function followSecretFile(
   ref: SecretRef,
-  options: SecretFileProviderOptions & { readonly hub: FileHub },
+  options: FileProviderOptions,
   events: SecretEvents,
 ): SecretWatch {
   const { source, name, type, defaults } = ref;
   if (source.kind !== "secret_file") {
     throw new ProxyError("internal", `Cannot follow a secret of source "${source.kind}" in a file`);
   }
-  const { hub, clock, env, tlsFault } = options;
+  const { hub } = options;
   const { path, watchedDirectory } = source;
   let parts: SecretWatch | undefined;
   let closed = false;
@@ -54,29 +36,22 @@ function followSecretFile(
   const faulty = { description: false, parts: false };
   const recover = (which: "description" | "parts") => {
     faulty[which] = false;
-    if (!faulty.description && !faulty.parts) events.onRecovered?.();
+    if (!faulty.description && !faulty.parts) events.onRecovered();
   };
   const reject = (which: "description" | "parts", reason: string) => {
     faulty[which] = true;
     events.onRejected(reason);
   };
-  // The same secret after a new description is no news.
-  let last = "";
   const follow = ({ spec, version }: ParsedSecretFile) => {
     parts?.close();
-    const base = { hub, clock, env, tlsFault, watch: true, ...defaults && { defaults } };
+    const base = { ...options, watch: true, ...defaults && { defaults } };
     parts = followSpec(spec, base, {
       onSecret(secret) {
-        const text = JSON.stringify(secret);
-        if (text === last) return recover("parts");
-        last = text;
         faulty.parts = false;
         events.onSecret(secret, version);
       },
       onRejected: (reason) => reject("parts", reason),
       onRecovered: () => recover("parts"),
-      onUnreachable: (reason) => events.onUnreachable(reason),
-      onRemoved: () => events.onRemoved(),
     });
   };
   const description = hub.follow<ParsedSecretFile>({

@@ -1,7 +1,7 @@
 /**
- * Follows one set of files: every hint leads to a whole reading, a check, and only then to a new value.
- * What cannot be used leaves the last good value in place, is tried again by itself, and is told only
- * after it stayed bad for a while, because keys and certificates are often written seconds apart.
+ * Follows one set of files: every hint leads to a whole reading, a check, and only then to a value. What
+ * cannot be used is tried again by itself, and is told only after it stayed bad for a while, because keys
+ * and certificates are often written seconds apart.
  *
  * @module
  */
@@ -33,12 +33,11 @@ export interface FollowTarget<T> {
   load(read: ReadSource): Promise<T>;
 }
 
+/** As of {@link FileEvents}. */
 export interface FollowEvents<T> {
-  /** A value whose files differ from those before. */
   onValue(value: T): void;
   onRejected(reason: string): void;
-  /** After a rejection: the files are those of the last value again. */
-  onRecovered?(): void;
+  onRecovered(): void;
 }
 
 export interface FollowerContext {
@@ -65,7 +64,6 @@ const COARSE_MS = 120_000;
 const REJUDGE_MS = 10_000;
 /** Polls that only look at the files' stamps before one that reads them. */
 const STAMP_POLLS = 30;
-const TOLD_LIMIT = 64;
 
 export class FileFollower<T> implements SecretWatch {
   readonly #target: FollowTarget<T>;
@@ -83,7 +81,6 @@ export class FileFollower<T> implements SecretWatch {
   #changedMs: number;
   #stampPolls = 0;
   #badSinceMs: number | null = null;
-  readonly #told = new Set<string>();
 
   constructor(target: FollowTarget<T>, context: FollowerContext, events: FollowEvents<T>) {
     this.#target = target;
@@ -239,11 +236,10 @@ export class FileFollower<T> implements SecretWatch {
   }
 
   #recover(): void {
-    const told = this.#told.size > 0;
+    if (this.#badSinceMs === null) return;
     this.#badSinceMs = null;
-    this.#told.clear();
     this.#backoff.reset();
-    if (told) this.#events.onRecovered?.();
+    this.#events.onRecovered();
   }
 
   #fail(reason: string): void {
@@ -253,9 +249,7 @@ export class FileFollower<T> implements SecretWatch {
     const graceMs = this.#badSinceMs + GRACE_MS - nowMs;
     const retryMs = this.#backoff.next();
     this.#plan(graceMs > 0 ? Math.min(retryMs, graceMs) : retryMs, true);
-    if (graceMs > 0 || this.#told.has(reason) || this.#told.size >= TOLD_LIMIT) return;
-    this.#told.add(reason);
-    this.#events.onRejected(reason);
+    if (graceMs <= 0) this.#events.onRejected(reason);
   }
 }
 

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { type Clock, type Log, ProxyError } from "../../base/mod.ts";
+import { type Clock, ProxyError } from "../../base/mod.ts";
 import {
   type Environment,
   filesOf,
@@ -13,15 +13,15 @@ import {
   mergeValidation,
   type TlsFault,
 } from "../load/mod.ts";
-import type { SecretEvents, SecretProvider, SecretWatch } from "../secret_provider.ts";
+import type { FileEvents, SecretProvider, SecretWatch } from "../secret_provider.ts";
 import type { SecretSpec, ValidationSpec } from "../spec.ts";
-import type { FileSystem } from "./file_system.ts";
-import { FileHub } from "./file_hub.ts";
+import type { FileHub } from "./file_hub.ts";
 
 export interface FollowSpecOptions {
   readonly hub: FileHub;
   readonly clock: Clock;
-  readonly env?: Environment;
+  readonly env: Environment;
+  /** The engine's. */
   readonly tlsFault: TlsFault;
   /** False: read until it is good once. */
   readonly watch: boolean;
@@ -33,43 +33,26 @@ export interface FollowSpecOptions {
 export function followSpec(
   spec: SecretSpec,
   options: FollowSpecOptions,
-  events: SecretEvents,
+  events: FileEvents,
 ): SecretWatch {
-  const { hub, clock, env = {}, tlsFault, watch, defaults } = options;
+  const { hub, clock, env, tlsFault, watch, defaults } = options;
   const whole = spec.type === "validation" && defaults ? mergeValidation(defaults, spec) : spec;
-  let last = "";
   return hub.follow({
     files: filesOf(whole, env),
     watch,
     ...whole.watchedDirectory && { directory: whole.watchedDirectory.path },
     load: (read) => loadSecret(whole, read, { nowMs: clock.now(), env, tlsFault }),
   }, {
-    onValue(secret) {
-      // Comments and the order of attributes are no news.
-      const text = JSON.stringify(secret);
-      if (text === last) return events.onRecovered?.();
-      last = text;
-      events.onSecret(secret, "");
-    },
+    onValue: (secret) => events.onSecret(secret, ""),
     onRejected: (reason) => events.onRejected(reason),
-    onRecovered: () => events.onRecovered?.(),
+    onRecovered: () => events.onRecovered(),
   });
 }
 
-export interface FileProviderOptions {
-  readonly clock: Clock;
-  readonly log?: Log;
-  readonly tlsFault: TlsFault;
-  readonly env: Environment;
-  readonly files?: FileSystem;
-  /** Shared with other providers, and closed by its owner; absent: one of its own. */
-  readonly hub?: FileHub;
-}
+export type FileProviderOptions = Omit<FollowSpecOptions, "watch" | "defaults">;
 
-/** Follows references of source kind `spec`. */
+/** Follows references of source kind `spec`. Closes the hub, too. */
 export function createFileProvider(options: FileProviderOptions): SecretProvider {
-  const { clock, log, tlsFault, env, files } = options;
-  const hub = options.hub ?? new FileHub({ clock, ...log && { log }, ...files && { files } });
   return {
     watch({ source, defaults }, events) {
       if (source.kind !== "spec") {
@@ -79,11 +62,8 @@ export function createFileProvider(options: FileProviderOptions): SecretProvider
         );
       }
       const { spec, watch } = source;
-      const base = { hub, clock, env, tlsFault, watch, ...defaults && { defaults } };
-      return followSpec(spec, base, events);
+      return followSpec(spec, { ...options, watch, ...defaults && { defaults } }, events);
     },
-    async close() {
-      if (!options.hub) await hub.close();
-    },
+    close: () => options.hub.close(),
   };
 }

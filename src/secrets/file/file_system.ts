@@ -85,6 +85,18 @@ export const realFiles: FileSystem = {
   },
 };
 
+/** A file that is written just now is at rest a moment later; one that never is gets no further try. */
+const READ_TRIES = 5;
+
+/** Reads a whole regular file once; throws `credentials_invalid` that names it. */
+export async function readWhole(path: string, limitBytes: number): Promise<Uint8Array> {
+  for (let tries = 0; tries < READ_TRIES; tries++) {
+    const reading = await readRegularFile(path, limitBytes);
+    if (reading) return reading.bytes;
+  }
+  return refuse(path, "it changes all the time");
+}
+
 async function readRegularFile(path: string, limitBytes: number): Promise<FileReading | null> {
   try {
     // Before it is opened: opening alone does things to some devices.

@@ -15,7 +15,7 @@ import {
   type GrpcStatus,
   grpcStatus,
 } from "./grpc_status.ts";
-import type { BidiOptions, GrpcCall, GrpcLimits, StreamHandler } from "./grpc_types.ts";
+import type { GrpcCall, GrpcLimits, MessageTypes, StreamHandler } from "./grpc_types.ts";
 
 /** The library's call below its own stream classes, which would buffer 16 messages of any size. */
 export type RawCall = ReturnType<InstanceType<GrpcLibrary["Channel"]>["createCall"]>;
@@ -44,7 +44,7 @@ export interface AnyCall {
 
 export class Call<Request, Response> implements GrpcCall<Request>, AnyCall {
   readonly path: string;
-  readonly #types: BidiOptions<Request, Response>;
+  readonly #types: MessageTypes<Request, Response>;
   readonly #handler: StreamHandler<Response>;
   readonly #context: CallContext;
   #raw: RawCall | undefined;
@@ -62,7 +62,7 @@ export class Call<Request, Response> implements GrpcCall<Request>, AnyCall {
 
   constructor(
     path: string,
-    types: BidiOptions<Request, Response>,
+    types: MessageTypes<Request, Response>,
     parts: { readonly handler: StreamHandler<Response>; readonly context: CallContext },
   ) {
     this.path = path;
@@ -103,7 +103,7 @@ export class Call<Request, Response> implements GrpcCall<Request>, AnyCall {
 
   send(message: Request): void {
     if (this.#ended) return;
-    const bytes = this.#types.request.encode(message);
+    const bytes = this.#types.encode(message);
     this.#unsentBytes += bytes.length;
     if (this.#unsentBytes > this.#context.limits.unsentBytes) {
       const status = grpcStatus(GRPC_RESOURCE_EXHAUSTED, "the server does not read our requests");
@@ -113,7 +113,6 @@ export class Call<Request, Response> implements GrpcCall<Request>, AnyCall {
     this.#write();
   }
 
-  /** Nothing more will be sent. */
   halfClose(): void {
     this.#halfClosed = true;
     this.#write();
@@ -183,7 +182,7 @@ export class Call<Request, Response> implements GrpcCall<Request>, AnyCall {
 
   #decode(bytes: Uint8Array): Response | undefined {
     try {
-      return this.#types.response.decode(bytes);
+      return this.#types.decode(bytes);
     } catch (error) {
       this.fail(grpcStatus(GRPC_INTERNAL, `a message cannot be decoded: ${messageOf(error)}`));
       return undefined;

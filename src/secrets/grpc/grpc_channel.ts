@@ -19,13 +19,12 @@ import {
   grpcStatus,
 } from "./grpc_status.ts";
 import {
-  type BidiOptions,
   DEFAULT_GRPC_LIMITS,
   type GrpcCall,
   type GrpcChannel,
   type GrpcChannelOptions,
   type GrpcLimits,
-  type ServerStreamOptions,
+  type MessageTypes,
   type StreamHandler,
 } from "./grpc_types.ts";
 
@@ -56,24 +55,12 @@ class Channel implements GrpcChannel {
     this.#context = { clock, random, limits: this.#limits, onEnded, onAnswered };
   }
 
-  bidi<Request, Response>(
+  open<Request, Response>(
     path: string,
-    types: BidiOptions<Request, Response>,
+    types: MessageTypes<Request, Response>,
     handler: StreamHandler<Response>,
   ): GrpcCall<Request> {
     const call = new Call(path, types, { handler, context: this.#context });
-    void this.#start(call);
-    return call;
-  }
-
-  serverStream<Request, Response>(
-    path: string,
-    types: ServerStreamOptions<Request, Response>,
-    handler: StreamHandler<Response>,
-  ): { close(): void } {
-    const call = new Call(path, types, { handler, context: this.#context });
-    call.send(types.message);
-    call.halfClose();
     void this.#start(call);
     return call;
   }

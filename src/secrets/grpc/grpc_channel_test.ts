@@ -19,10 +19,10 @@ import type {
   GrpcChannelOptions,
   GrpcLimits,
   GrpcTlsMaterial,
-  MessageType,
+  MessageTypes,
 } from "./grpc_types.ts";
 
-const TEXT: MessageType<string> = {
+const TEXT: MessageTypes<string, string> = {
   encode: (text) => Buffer.from(text),
   decode: (bytes) => {
     if (bytes.length > 1e6) return `${bytes.length} bytes`;
@@ -57,7 +57,7 @@ class Heard {
   #wake = () => {};
 
   constructor(channel: GrpcChannel, onMessage: (text: string) => void | Promise<void> = () => {}) {
-    this.call = channel.bidi(ECHO_PATH, { request: TEXT, response: TEXT }, {
+    this.call = channel.open(ECHO_PATH, TEXT, {
       onMessage: (text) => {
         this.messages.push(text);
         this.#wake();
@@ -109,10 +109,12 @@ test("GrpcChannel streams answers to one request", async () => {
   using channel = channelTo(server.address);
   const messages: string[] = [];
   const status = await new Promise<GrpcStatus>((resolve) => {
-    channel.serverStream(ECHO_PATH, { request: TEXT, response: TEXT, message: "x" }, {
+    const call = channel.open(ECHO_PATH, TEXT, {
       onMessage: (text) => void messages.push(text),
       onEnd: resolve,
     });
+    call.send("x");
+    call.halfClose();
   });
   assert.deepEqual([messages, status], [["x"], { code: 0, details: "OK" }]);
 });

@@ -82,10 +82,6 @@ export class Connection {
     return !this.#wasReady && (state === CONNECTING || state === IDLE);
   }
 
-  get retired(): boolean {
-    return this.#retired;
-  }
-
   start(call: AnyCall): void {
     const raw = this.#channel.createCall(call.path, Infinity, null, null, null);
     this.#calls.add(call);

@@ -8,11 +8,11 @@
 import type { Address, Clock, Random } from "../../base/mod.ts";
 import type { GrpcStatus } from "./grpc_status.ts";
 
-/** One message type of a protocol, as bytes and back. */
-export interface MessageType<T> {
-  encode(message: T): Uint8Array;
+/** What one method says and hears, as bytes. */
+export interface MessageTypes<Request, Response> {
+  encode(request: Request): Uint8Array;
   /** Throws what it likes for bytes that are no such message: the call ends then. */
-  decode(bytes: Uint8Array): T;
+  decode(bytes: Uint8Array): Response;
 }
 
 export interface StreamHandler<T> {
@@ -33,35 +33,20 @@ export interface StreamHandler<T> {
 export interface GrpcCall<T> {
   /** Ignored once the call has ended. */
   send(message: T): void;
+  /** Nothing more will be sent. */
+  halfClose(): void;
   /** Gives the call up; no event comes any more. */
   close(): void;
-}
-
-/** A request with its whole stream of answers. */
-export interface ServerStreamOptions<Request, Response> {
-  readonly request: MessageType<Request>;
-  readonly response: MessageType<Response>;
-  readonly message: Request;
-}
-
-export interface BidiOptions<Request, Response> {
-  readonly request: MessageType<Request>;
-  readonly response: MessageType<Response>;
 }
 
 /** Calls to one server. Nothing is dialled before the first call, nor dialled again but for a call. */
 export interface GrpcChannel {
   /** `path`: `/package.Service/Method`. Events come later, never before this returns. */
-  bidi<Request, Response>(
+  open<Request, Response>(
     path: string,
-    types: BidiOptions<Request, Response>,
+    types: MessageTypes<Request, Response>,
     handler: StreamHandler<Response>,
   ): GrpcCall<Request>;
-  serverStream<Request, Response>(
-    path: string,
-    types: ServerStreamOptions<Request, Response>,
-    handler: StreamHandler<Response>,
-  ): { close(): void };
   /** Ends every call without an event, and the connections. */
   close(): void;
 }

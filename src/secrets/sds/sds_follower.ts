@@ -1,17 +1,18 @@
 /**
- * One reference and what became of it: what a server offers is decoded and checked, and told where it
- * differs. The last good one stays whatever comes, unless the server takes it back.
+ * One reference: what a server offers of it is decoded and checked, and told. Files that an offer names
+ * are followed until another offer takes its place.
  *
  * @module
  */
 
 import { messageOf } from "../../base/mod.ts";
+import { filesOf } from "../load/mod.ts";
 import type { SecretRef } from "../plan.ts";
-import type { SecretEvents, SecretWatch } from "../secret_provider.ts";
+import type { FileEvents, SecretEvents, SecretWatch } from "../secret_provider.ts";
 import type { Secret } from "../secret.ts";
 import type { SecretSpec } from "../spec.ts";
 
-export interface FollowerOptions {
+export interface SdsFollowerOptions {
   readonly ref: SecretRef;
   readonly events: SecretEvents;
   /** Decodes and checks; throws `credentials_invalid`. */
@@ -21,38 +22,32 @@ export interface FollowerOptions {
 }
 
 /** As the provider of files does it: `onRejected` and `onSecret` come for the first reading, too. */
-export type FollowFiles = (
-  spec: SecretSpec,
-  ref: SecretRef,
-  events: Pick<SecretEvents, "onSecret" | "onRejected" | "onRecovered">,
-) => SecretWatch;
+export type FollowFiles = (spec: SecretSpec, ref: SecretRef, events: FileEvents) => SecretWatch;
 
-export class Follower {
-  readonly #options: FollowerOptions;
-  #told: string | undefined;
-  /** Told of last, and not mended since. */
-  #fault = "";
-  #unreachable = "";
+export class SdsFollower {
+  readonly #options: SdsFollowerOptions;
   /** Of the last spec that names files and was not refused outright: followed until another takes its place. */
   #files: SecretWatch | undefined;
   /** The server's last offer was refused, whatever files have said since. */
   #refused = false;
+  /** What files hold cannot be used. */
+  #isTorn = false;
   /** Changes where what is being read must not count any more. */
   #epoch = 0;
   #giveUp: (() => void) | undefined;
   #closed = false;
 
-  constructor(options: FollowerOptions) {
+  constructor(options: SdsFollowerOptions) {
     this.#options = options;
   }
 
-  get ref(): SecretRef {
-    return this.#options.ref;
+  get events(): SecretEvents {
+    return this.#options.events;
   }
 
   /** What came last cannot be used. */
   get hasFault(): boolean {
-    return this.#refused || this.#fault !== "";
+    return this.#refused || this.#isTorn;
   }
 
   /** Why it cannot be used; `undefined`: it is in use. Never rejects. */
@@ -62,55 +57,34 @@ export class Follower {
     const { ref, load, followFiles } = this.#options;
     const epoch = this.#nextEpoch();
     if (spec.type !== ref.type) {
-      return this.#refuse(`it is a ${NAMES[spec.type]}, and a ${NAMES[ref.type]} is wanted`);
+      return this.reject(`it is a ${NAMES[spec.type]}, and a ${NAMES[ref.type]} is wanted`);
     }
-    if (followFiles && namesFiles(spec)) return await this.#follow(spec, { version, followFiles });
+    if (followFiles && namesFiles(spec)) return await this.#follow(spec, version, followFiles);
     try {
       const secret = await load(spec, ref);
       if (this.#epoch !== epoch) return undefined;
       this.#stopFiles();
       this.#refused = false;
-      this.#accept(secret, version);
+      this.events.onSecret(secret, version);
       return undefined;
     } catch (error) {
       const reason = messageOf(error);
-      return this.#epoch === epoch ? this.#refuse(reason) : reason;
+      return this.#epoch === epoch ? this.reject(reason) : reason;
     }
   }
 
-  #refuse(reason: string): string {
+  /** Gives the reason. */
+  reject(reason: string): string {
     this.#refused = true;
-    this.reject(reason);
+    this.#tell(reason);
     return reason;
-  }
-
-  reject(reason: string): void {
-    if (this.#fault === reason) return;
-    this.#fault = reason;
-    this.#tellFault();
-  }
-
-  unreachable(reason: string): void {
-    if (this.#unreachable === reason) return;
-    this.#unreachable = reason;
-    this.#options.events.onUnreachable(reason);
-  }
-
-  /** The server answers again: an outage is no fault any more, what it offered last may be one. */
-  reached(): void {
-    if (this.#unreachable === "") return;
-    this.#unreachable = "";
-    if (this.#fault === "") this.#options.events.onRecovered?.();
-    else this.#tellFault();
   }
 
   remove(): void {
     this.#nextEpoch();
     this.#stopFiles();
-    this.#told = undefined;
-    this.#fault = "";
     this.#refused = false;
-    this.#options.events.onRemoved();
+    this.events.onRemoved();
   }
 
   refresh(): void {
@@ -123,28 +97,31 @@ export class Follower {
     this.#stopFiles();
   }
 
-  #follow(
-    spec: SecretSpec,
-    { version, followFiles }: { readonly version: string; readonly followFiles: FollowFiles },
-  ): Promise<string | undefined> {
+  #follow(spec: SecretSpec, version: string, follow: FollowFiles): Promise<string | undefined> {
     this.#refused = false;
     const before = this.#files;
     return new Promise((resolve) => {
       this.#giveUp = () => resolve(undefined);
       // A later offer that is refused leaves these in force.
       const isCurrent = () => this.#files === watch;
-      const watch = this.#files = followFiles(spec, this.ref, {
+      const watch = this.#files = follow(spec, this.#options.ref, {
         onSecret: (secret) => {
-          if (isCurrent()) this.#accept(secret, version);
           resolve(undefined);
+          if (!isCurrent()) return;
+          this.#isTorn = false;
+          this.events.onSecret(secret, version);
         },
         // The files may still come: they stay watched, though the server hears of a refusal.
         onRejected: (reason) => {
-          if (isCurrent()) this.reject(reason);
           resolve(reason);
+          if (!isCurrent()) return;
+          this.#isTorn = true;
+          this.#tell(reason);
         },
         onRecovered: () => {
-          if (isCurrent()) this.#recover();
+          if (!isCurrent()) return;
+          this.#isTorn = false;
+          this.events.onRecovered();
         },
       });
       before?.close();
@@ -158,40 +135,20 @@ export class Follower {
     return ++this.#epoch;
   }
 
-  #tellFault(): void {
-    this.#options.events.onRejected(`Cannot use "${this.ref.name}": ${this.#fault}`);
-  }
-
-  #recover(): void {
-    if (this.#fault === "") return;
-    this.#fault = "";
-    this.#options.events.onRecovered?.();
-  }
-
-  #accept(secret: Secret, version: string): void {
-    const text = JSON.stringify(secret);
-    if (text === this.#told) return this.#recover();
-    this.#fault = "";
-    this.#told = text;
-    this.#options.events.onSecret(secret, version);
+  #tell(reason: string): void {
+    this.events.onRejected(`Cannot use "${this.#options.ref.name}": ${reason}`);
   }
 
   #stopFiles(): void {
     this.#files?.close();
     this.#files = undefined;
+    this.#isTorn = false;
   }
 }
 
 const NAMES = { certificate: "certificate", validation: "validation context" } as const;
 
+/** The system's roots aside, which the configuration names, not the server. */
 function namesFiles(spec: SecretSpec): boolean {
-  const sources = spec.type === "certificate"
-    ? [spec.chain, spec.key, spec.pkcs12, spec.password, spec.ocspStaple]
-    : [
-      spec.trustedCa,
-      spec.crl,
-      ...(spec.spiffe?.kind === "map" ? [spec.spiffe.source] : []),
-      ...(spec.spiffe?.kind === "domains" ? spec.spiffe.domains.map(({ bundle }) => bundle) : []),
-    ];
-  return sources.some((source) => source?.kind === "file");
+  return filesOf(spec.type === "validation" ? { ...spec, systemRoots: false } : spec).length > 0;
 }

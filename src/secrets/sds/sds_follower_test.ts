@@ -1,12 +1,10 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { certificateSecret, secretRef } from "../../../test/kit/secret_peers.ts";
-import type { SecretEvents } from "../secret_provider.ts";
+import type { FileEvents } from "../secret_provider.ts";
 import type { CertificateSpec, SecretSpec } from "../spec.ts";
 import { NO_RULES } from "../../identity/mod.ts";
-import { Follower } from "./sds_follower.ts";
-
-type FileEvents = Pick<SecretEvents, "onSecret" | "onRejected" | "onRecovered">;
+import { SdsFollower } from "./sds_follower.ts";
 
 const inline = { kind: "inline", bytes: new Uint8Array() } as const;
 const INLINE: CertificateSpec = { type: "certificate", chain: inline, key: inline };
@@ -17,13 +15,15 @@ function start() {
   const told: string[] = [];
   const files: { readonly events: FileEvents; closed: boolean }[] = [];
   let fault = "";
-  const follower = new Follower({
+  const follower = new SdsFollower({
     ref: secretRef("web"),
     events: {
       onSecret: (secret) => void told.push(secret.type === "certificate" ? secret.serial : ""),
       onRejected: (reason) => void told.push(reason),
       onRecovered: () => void told.push("recovered"),
       onUnreachable: () => {},
+      onReached: () => {},
+      onDenied: () => {},
       onRemoved: () => void told.push("removed"),
     },
     load: () => fault ? Promise.reject(new Error(fault)) : Promise.resolve(certificateSecret("99")),
@@ -47,7 +47,7 @@ for (
     ["is of another type", ROOTS],
   ] as const
 ) {
-  test(`Follower goes on with the files of the last good offer when a later one ${name}`, async () => {
+  test(`SdsFollower goes on with the files of the last good offer when a later one ${name}`, async () => {
     const { follower, told, files, failWith } = start();
     const offered = follower.offer(FILES, "1");
     const [watch] = files;
@@ -74,7 +74,7 @@ for (
   });
 }
 
-test("Follower hears nothing of files after another offer, a removal or its end", async () => {
+test("SdsFollower hears nothing of files after another offer, a removal or its end", async () => {
   const { follower, told, files } = start();
   const first = follower.offer(FILES, "1");
   const second = follower.offer(FILES, "2");
@@ -96,7 +96,7 @@ test("Follower hears nothing of files after another offer, a removal or its end"
   assert.deepEqual(files.map(({ closed }) => closed), [true, true, true]);
 });
 
-test("Follower follows no files that it is offered after its end", async () => {
+test("SdsFollower follows no files that it is offered after its end", async () => {
   const { follower, files } = start();
   follower.close();
   assert.equal(await follower.offer(FILES, "1"), undefined);

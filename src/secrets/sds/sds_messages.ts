@@ -7,7 +7,7 @@
 
 import { createHash } from "node:crypto";
 import { messageOf } from "../../base/mod.ts";
-import type { MessageType } from "../grpc/grpc_types.ts";
+import type { MessageTypes } from "../grpc/grpc_types.ts";
 import { loadProtobuf, type PlainMessage, type Protobuf } from "../grpc/protobuf.ts";
 import type { SdsNode } from "../plan.ts";
 import { plainSecret } from "./plain_secret.ts";
@@ -88,58 +88,37 @@ export type SdsContent =
 export type ReadSecret = () => PlainMessage;
 
 export interface SdsMessages {
-  readonly sotw: {
-    readonly request: MessageType<SotwRequest>;
-    readonly response: MessageType<SotwResponse>;
-  };
-  readonly delta: {
-    readonly request: MessageType<DeltaRequest>;
-    readonly response: MessageType<DeltaResponse>;
-  };
+  readonly sotw: MessageTypes<SotwRequest, SotwResponse>;
+  readonly delta: MessageTypes<DeltaRequest, DeltaResponse>;
 }
 
-let loading: Promise<SdsMessages> | undefined;
-
-export function loadSdsMessages(): Promise<SdsMessages> {
-  return loading ??= loadProtobuf("sds").then(messagesOf);
-}
-
-/** Only what a client needs: it encodes requests and decodes responses. */
-function messagesOf(protobuf: Protobuf): SdsMessages {
-  const oneWay = (): never => {
-    throw new TypeError("Cannot use this message in that direction");
-  };
+export async function loadSdsMessages(): Promise<SdsMessages> {
+  const protobuf = await loadProtobuf("sds");
   return {
     sotw: {
-      request: {
-        encode: ({ version, client, names, nonce, error }) =>
-          protobuf.encode("DiscoveryRequest", {
-            version_info: version,
-            ...(client && { node: nodeOf(client) }),
-            resource_names: names,
-            type_url: SECRET_TYPE_URL,
-            response_nonce: nonce,
-            ...(error && { error_detail: error }),
-          }),
-        decode: oneWay,
-      },
-      response: { encode: oneWay, decode: (bytes) => sotwResponse(protobuf, bytes) },
+      encode: ({ version, client, names, nonce, error }) =>
+        protobuf.encode("DiscoveryRequest", {
+          version_info: version,
+          ...(client && { node: nodeOf(client) }),
+          resource_names: names,
+          type_url: SECRET_TYPE_URL,
+          response_nonce: nonce,
+          ...(error && { error_detail: error }),
+        }),
+      decode: (bytes) => sotwResponse(protobuf, bytes),
     },
     delta: {
-      request: {
-        encode: ({ client, subscribe, unsubscribe, initialVersions, nonce, error }) =>
-          protobuf.encode("DeltaDiscoveryRequest", {
-            ...(client && { node: nodeOf(client) }),
-            type_url: SECRET_TYPE_URL,
-            resource_names_subscribe: subscribe,
-            resource_names_unsubscribe: unsubscribe,
-            initial_resource_versions: Object.fromEntries(initialVersions),
-            response_nonce: nonce,
-            ...(error && { error_detail: error }),
-          }),
-        decode: oneWay,
-      },
-      response: { encode: oneWay, decode: (bytes) => deltaResponse(protobuf, bytes) },
+      encode: ({ client, subscribe, unsubscribe, initialVersions, nonce, error }) =>
+        protobuf.encode("DeltaDiscoveryRequest", {
+          ...(client && { node: nodeOf(client) }),
+          type_url: SECRET_TYPE_URL,
+          resource_names_subscribe: subscribe,
+          resource_names_unsubscribe: unsubscribe,
+          initial_resource_versions: Object.fromEntries(initialVersions),
+          response_nonce: nonce,
+          ...(error && { error_detail: error }),
+        }),
+      decode: (bytes) => deltaResponse(protobuf, bytes),
     },
   };
 }

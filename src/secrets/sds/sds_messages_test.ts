@@ -17,14 +17,14 @@ function anyOf(secret: PlainMessage): PlainMessage {
 
 function sotw(...resources: PlainMessage[]): readonly SdsResource[] {
   const bytes = protobuf.encode("DiscoveryResponse", { version_info: "7", nonce: "n", resources });
-  const response = messages.sotw.response.decode(bytes);
+  const response = messages.sotw.decode(bytes);
   assert.deepEqual([response.version, response.nonce, response.typeUrl], ["7", "n", ""]);
   return response.resources;
 }
 
 function delta(...resources: PlainMessage[]): readonly SdsResource[] {
   const bytes = protobuf.encode("DeltaDiscoveryResponse", { resources, removed_resources: ["x"] });
-  const response = messages.delta.response.decode(bytes);
+  const response = messages.delta.decode(bytes);
   assert.deepEqual(response.removed, ["x"]);
   return response.resources;
 }

@@ -8,7 +8,7 @@
 import { type Clock, messageOf } from "../../base/mod.ts";
 import { parseSecret } from "../envoy/mod.ts";
 import type { SecretSpec } from "../spec.ts";
-import type { Follower } from "./sds_follower.ts";
+import type { SdsFollower } from "./sds_follower.ts";
 import type { OfferedSecret, ProtocolHost } from "./sds_protocol.ts";
 import type { SdsStats } from "./sds_stats.ts";
 import type { SdsStream } from "./sds_stream.ts";
@@ -16,7 +16,7 @@ import type { SdsStream } from "./sds_stream.ts";
 /** One name and all who follow it. */
 export interface NameEntry {
   readonly name: string;
-  readonly followers: Set<Follower>;
+  readonly followers: Set<SdsFollower>;
   /** That it is asked for on; `undefined`: not yet. */
   stream: SdsStream | undefined;
   /** The last one that could be read, for those who come later. */
@@ -58,7 +58,7 @@ export class SecretNames implements ProtocolHost {
 
   /** A new name, without followers. */
   add(name: string): NameEntry {
-    const entry = { name, followers: new Set<Follower>(), stream: undefined, held: undefined };
+    const entry = { name, followers: new Set<SdsFollower>(), stream: undefined, held: undefined };
     this.#entries.set(name, entry);
     return entry;
   }
@@ -68,7 +68,7 @@ export class SecretNames implements ProtocolHost {
   }
 
   /** Tells `tell` each follower of these names. */
-  each(names: Iterable<string>, tell: (follower: Follower) => void): void {
+  each(names: Iterable<string>, tell: (follower: SdsFollower) => void): void {
     for (const name of names) this.#entries.get(name)?.followers.forEach(tell);
   }
 

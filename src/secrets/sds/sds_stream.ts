@@ -12,10 +12,10 @@ import {
   GRPC_UNAVAILABLE,
   type GrpcStatus,
 } from "../grpc/grpc_status.ts";
-import type { GrpcCall, GrpcChannel } from "../grpc/grpc_types.ts";
+import type { GrpcCall, GrpcChannel, MessageTypes } from "../grpc/grpc_types.ts";
 import type { SdsServer } from "../plan.ts";
 import { DeltaProtocol } from "./delta.ts";
-import { SDS_METHODS, type SdsMessages } from "./sds_messages.ts";
+import { SDS_METHODS, type SdsClient, type SdsMessages } from "./sds_messages.ts";
 import type { Protocol, ProtocolHost, ProtocolOptions } from "./sds_protocol.ts";
 import { Retry } from "./sds_retry.ts";
 import { SotwProtocol } from "./sotw.ts";
@@ -72,31 +72,12 @@ export class SdsStream {
   constructor(options: StreamOptions) {
     this.#options = options;
     this.#retry = retryOf(options);
-    const { channel, messages, variant, server, version } = options;
-    const client = { node: server.node, version };
-    if (variant === "sotw") {
-      let call: GrpcCall<Parameters<typeof messages.sotw.request.encode>[0]>;
-      const protocol = new SotwProtocol(client, {
-        ...this.#parts(),
-        send: (request) => call.send(request),
-      });
-      this.#protocol = protocol;
-      this.#open = () => {
-        call = channel.bidi(SDS_METHODS.sotw, messages.sotw, this.#handler(protocol));
-        return call;
-      };
-    } else {
-      let call: GrpcCall<Parameters<typeof messages.delta.request.encode>[0]>;
-      const protocol = new DeltaProtocol(client, {
-        ...this.#parts(),
-        send: (request) => call.send(request),
-      });
-      this.#protocol = protocol;
-      this.#open = () => {
-        call = channel.bidi(SDS_METHODS.delta, messages.delta, this.#handler(protocol));
-        return call;
-      };
-    }
+    const { messages, variant } = options;
+    const { protocol, open } = variant === "sotw"
+      ? this.#speaking(SDS_METHODS.sotw, messages.sotw, SotwProtocol)
+      : this.#speaking(SDS_METHODS.delta, messages.delta, DeltaProtocol);
+    this.#protocol = protocol;
+    this.#open = open;
   }
 
   get names(): ReadonlySet<string> {
@@ -124,9 +105,18 @@ export class SdsStream {
     this.#protocol.close();
   }
 
-  #parts(): Omit<ProtocolOptions<never>, "send"> {
-    const { host, clock, random } = this.#options;
-    return { host, clock, random };
+  /** A variant of the protocol, and what opens a stream of it. */
+  #speaking<Request, Response>(
+    path: string,
+    types: MessageTypes<Request, Response>,
+    Variant: new (client: SdsClient, options: ProtocolOptions<Request>) => Protocol<Response>,
+  ) {
+    const { channel, server, version, host, clock, random } = this.#options;
+    let call: GrpcCall<Request>;
+    const send = (request: Request) => call.send(request);
+    const client = { node: server.node, version };
+    const protocol = new Variant(client, { host, clock, random, send });
+    return { protocol, open: () => call = channel.open(path, types, this.#handler(protocol)) };
   }
 
   #start(): void {

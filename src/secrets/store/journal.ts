@@ -5,11 +5,10 @@
  */
 
 import type { Clock, Log, Stats } from "../../base/mod.ts";
-import type { SecretEvent } from "../held.ts";
+import type { HeldSecret, SecretEvent } from "../held.ts";
 import type { CertificateSecret, Secret } from "../secret.ts";
 import { Crowd } from "./crowd.ts";
-import { OTHER_SECRETS, SecretLabels } from "./labels.ts";
-import type { Subscription } from "./subscription.ts";
+import { type Named, OTHER_SECRETS, SecretLabels } from "./labels.ts";
 
 const EVENTS_LIMIT = 1_000;
 /** Distinct faults of one secret that are logged until it is well again. */
@@ -33,6 +32,15 @@ export interface JournalOptions {
   readonly stats: Stats;
 }
 
+/** A secret that something is to be said of. */
+export interface Reported extends Named {
+  /** By an operator. Of others, which strangers ask for, little is said until they are there. */
+  readonly configured: boolean;
+  readonly held: HeldSecret<Secret> | undefined;
+  /** What is wrong with it now; "": nothing. */
+  readonly fault: string;
+}
+
 /** What was told of one secret. */
 interface Told {
   readonly faults: Set<string>;
@@ -45,10 +53,10 @@ export class SecretJournal {
   readonly #options: JournalOptions;
   readonly #labels: SecretLabels;
   readonly #events: SecretEvent[] = [];
-  readonly #told = new Map<Subscription, Told>();
+  readonly #told = new WeakMap<Reported, Told>();
   /** Who the last certificate was. */
-  readonly #uris = new Map<Subscription, string>();
-  readonly #crowd: Crowd<Subscription>;
+  readonly #uris = new WeakMap<Reported, string>();
+  readonly #crowd: Crowd<Reported>;
 
   constructor(options: JournalOptions) {
     this.#options = options;
@@ -62,7 +70,7 @@ export class SecretJournal {
   }
 
   /** Returns the time of the change. */
-  changed(of: Subscription, old: Secret | undefined, secret: Secret): number {
+  changed(of: Reported, old: Secret | undefined, secret: Secret): number {
     const nowMs = this.#options.clock.now();
     this.#count(of, UPDATES, "Accepted values of secrets");
     const { log } = this.#options;
@@ -84,7 +92,7 @@ export class SecretJournal {
   }
 
   /** A value of an earlier run. Returns the time. */
-  restored(of: Subscription, secret: Secret): number {
+  restored(of: Reported, secret: Secret): number {
     this.#otherUri(of, secret);
     this.#event(of, "restored", detailOf(secret) + uriDetail(secret));
     const fields = { secret: of.ref.name, source: of.source, ...factsOf(secret) };
@@ -93,12 +101,12 @@ export class SecretJournal {
   }
 
   /** A new value came: what was wrong before is news when it is wrong again. */
-  mended(of: Subscription): void {
+  mended(of: Reported): void {
     this.#told.delete(of);
   }
 
   /** What was wrong is over, and the value is the one from before. */
-  recovered(of: Subscription): void {
+  recovered(of: Reported): void {
     const told = this.#told.get(of);
     if (!told || told.faults.size === 0) return;
     const nowMs = this.#options.clock.monotonic();
@@ -114,23 +122,23 @@ export class SecretJournal {
     this.#lineOfMany(of, "info", "secret recovered", {});
   }
 
-  rejected(of: Subscription, reason: string): void {
-    if (of.quiet) return;
+  rejected(of: Reported, reason: string): void {
+    if (isQuiet(of)) return;
     this.#count(of, FAILED, "Values of secrets that could not be used");
     this.#fault(of, "rejected", reason);
   }
 
-  unreachable(of: Subscription, reason: string): void {
-    if (of.quiet) return;
+  unreachable(of: Reported, reason: string): void {
+    if (isQuiet(of)) return;
     this.#fault(of, "unreachable", reason);
   }
 
   /** `dropped`: there was a value and it is not used any more. */
   removed(
-    of: Subscription,
+    of: Reported,
     { dropped, reason }: { readonly dropped: boolean; readonly reason?: string },
   ): void {
-    if (of.quiet) return;
+    if (isQuiet(of)) return;
     const kept = of.held && !dropped;
     const detail = reason ?? "removed by its source";
     this.#event(of, "removed", kept ? `${detail}; the last value stays` : detail);
@@ -138,7 +146,7 @@ export class SecretJournal {
     this.#options.log.warn("secret removed by its source", fields);
   }
 
-  timedOut(of: Subscription): void {
+  timedOut(of: Reported): void {
     this.#count(of, TIMEOUTS, "First values of secrets that did not come in time");
     const detail = of.fault || "no answer";
     this.#event(of, "timed_out", detail);
@@ -146,21 +154,19 @@ export class SecretJournal {
     this.#options.log.warn("secret did not come in time; opening without it", fields);
   }
 
-  ended(of: Subscription): void {
-    this.#told.delete(of);
-    this.#uris.delete(of);
+  ended(of: Reported): void {
     this.#labels.forget(of);
   }
 
   /** Who the certificate was before, where that was somebody else; remembered over a withdrawal. */
-  #otherUri(of: Subscription, secret: Secret): string | undefined {
+  #otherUri(of: Reported, secret: Secret): string | undefined {
     if (secret.type !== "certificate") return undefined;
     const [uri, old] = [uriOf(secret), this.#uris.get(of)];
     this.#uris.set(of, uri);
     return old === uri ? undefined : old;
   }
 
-  #fault(of: Subscription, kind: "rejected" | "unreachable", reason: string): void {
+  #fault(of: Reported, kind: "rejected" | "unreachable", reason: string): void {
     let told = this.#told.get(of);
     if (!told) {
       const sinceMs = this.#options.clock.monotonic();
@@ -181,7 +187,7 @@ export class SecretJournal {
 
   /** What holds for all secrets of a source alike is not told of each. */
   #lineOfMany(
-    of: Subscription,
+    of: Reported,
     level: "info" | "warn",
     message: string,
     facts: { readonly reason?: string; readonly kept?: boolean },
@@ -198,15 +204,20 @@ export class SecretJournal {
     }
   }
 
-  #event(of: Subscription, kind: SecretEvent["kind"], detail: string): void {
+  #event(of: Reported, kind: SecretEvent["kind"], detail: string): void {
     if (this.#events.length >= EVENTS_LIMIT) this.#events.shift();
     const atMs = this.#options.clock.now();
     this.#events.push({ atMs, kind, name: of.ref.name, source: of.source, detail });
   }
 
-  #count(of: Subscription, name: string, help: string): void {
+  #count(of: Reported, name: string, help: string): void {
     this.#options.stats.counter(name, help, this.#labels.of(of) ?? OTHER_SECRETS).add(1);
   }
+}
+
+/** A name that strangers made up is no news while there is nothing of it. */
+function isQuiet({ configured, held }: Reported): boolean {
+  return !configured && !held;
 }
 
 function factsOf(secret: Secret): Readonly<Record<string, unknown>> {

@@ -1,6 +1,12 @@
 /**
- * One secret followed: its last good value, which stays whatever happens to its source, and what is to
- * be said about it.
+ * One secret followed, wherever it comes from: its last good value, which stays whatever happens to its
+ * source, and what of all that the source tells is news.
+ *
+ * Here alone is decided whether a value is another one: by what is in it, however it came. A source may
+ * save itself the reading of bytes that it has read before (a set of files by its hash, a resource of SDS
+ * by its digest), and decides nothing by it. From here on identity tells: {@link Subscription.held}
+ * is another object where, and only where, the value is another one. Faults are told when they begin or
+ * change, and their end is told once.
  *
  * @module
  */
@@ -16,10 +22,8 @@ import type { ProviderLease } from "./shared_providers.ts";
 
 /** What happened, to whoever uses the secret. */
 export interface SubscriptionObserver {
-  onValue?(): void;
-  /** Rejected or unreachable. */
-  onFault?(reason: string): void;
-  onRemoved?(): void;
+  onValue(): void;
+  onRemoved(): void;
 }
 
 export interface SubscriptionOptions {
@@ -46,8 +50,11 @@ export class Subscription implements SecretEvents {
   timedOut = false;
   /** Its source said last that there is no such secret; a value that is kept nevertheless is an old one. */
   withdrawn = false;
-  fault = "";
-  #version = "";
+  /** What came last cannot be used, or there is nothing; and why it cannot be seen what there is now. */
+  #rejected = "";
+  #unreachable = "";
+  /** The source's own. */
+  version = "";
   #updatedMs = 0;
   #closed = false;
   #watch: SecretWatch | undefined;
@@ -62,9 +69,9 @@ export class Subscription implements SecretEvents {
     this.#watch = options.lease.provider.watch(options.ref, this);
   }
 
-  /** Why the secret is silent in events and logs. */
-  get quiet(): boolean {
-    return !this.configured && !this.held;
+  /** What is wrong with it or its source now; "": nothing. */
+  get fault(): string {
+    return this.#unreachable || this.#rejected;
   }
 
   /** Why there is no value, where there is none. */
@@ -80,11 +87,11 @@ export class Subscription implements SecretEvents {
       return this.onRejected(`Cannot use "${ref.name}": a ${secret.type} came for a ${ref.type}`);
     }
     const old = this.held;
-    this.#version = version;
-    this.fault = "";
-    // The same again only says that the source is well.
+    this.version = version;
     const isOld = old !== undefined && isDeepStrictEqual(old.value, secret);
-    if (isOld && !this.withdrawn) return journal.recovered(this);
+    // The same again only says that the source is well.
+    if (isOld && !this.withdrawn) return this.onRecovered();
+    this.#rejected = this.#unreachable = "";
     journal.mended(this);
     this.withdrawn = false;
     if (!isOld) {
@@ -105,27 +112,28 @@ export class Subscription implements SecretEvents {
   }
 
   onRejected(reason: string): void {
-    if (this.#closed) return;
-    this.fault = reason;
+    if (this.#closed || this.fault === reason) return;
+    // Who hears of a value can reach its source.
+    this.#unreachable = "";
+    this.#rejected = reason;
     this.#options.journal.rejected(this, reason);
     // Files may still be on their way; a server has said what it has.
     const { kind } = this.ref.source;
     if (kind !== "spec" && kind !== "secret_file") this.#answer();
-    for (const observer of [...this.observers]) observer.onFault?.(reason);
   }
 
   onRecovered(): void {
-    if (this.#closed) return;
-    this.fault = "";
-    // What has never come is waited for still.
-    if (this.held) this.#options.journal.recovered(this);
+    this.#mend("");
   }
 
   onUnreachable(reason: string): void {
-    if (this.#closed) return;
-    this.fault = reason;
+    if (this.#closed || this.fault === reason) return;
+    this.#unreachable = reason;
     this.#options.journal.unreachable(this, reason);
-    for (const observer of [...this.observers]) observer.onFault?.(reason);
+  }
+
+  onReached(): void {
+    this.#mend(this.#rejected);
   }
 
   /** What was restored is not ours any more; who waits for a first value waits on. */
@@ -141,14 +149,15 @@ export class Subscription implements SecretEvents {
     const drops = this.ref.source.kind === "workload" && this.held !== undefined;
     journal.removed(this, { dropped: drops, ...reason && { reason } });
     this.withdrawn = true;
-    this.fault = drops || !this.held ? reason ?? "The source has no such secret" : "";
+    this.#unreachable = "";
+    this.#rejected = drops || !this.held ? reason ?? "The source has no such secret" : "";
     if (drops) {
       this.held = undefined;
-      this.#version = "";
+      this.version = "";
       onChange();
     }
     this.#answer();
-    for (const observer of [...this.observers]) observer.onRemoved?.();
+    for (const observer of [...this.observers]) observer.onRemoved();
   }
 
   /** Its first value took longer than somebody wanted to wait. */
@@ -166,7 +175,7 @@ export class Subscription implements SecretEvents {
     const { key, source, fault, ref: { type, name }, held } = this;
     const value = held?.value;
     const state = held ? "active" : this.answered || this.timedOut ? "missing" : "warming";
-    const version = held ? this.#version : "uninitialized";
+    const version = held ? this.version : "uninitialized";
     const status = { key, type, name, source, state, version, updatedMs: this.#updatedMs, fault };
     if (value?.type !== "certificate") return status as SecretStatus;
     const { serial, dnsNames, uris, notBeforeMs, notAfterMs } = value;
@@ -183,10 +192,20 @@ export class Subscription implements SecretEvents {
     this.#options.journal.ended(this);
   }
 
+  /** `left`: what is wrong with it still. */
+  #mend(left: string): void {
+    const wasWell = this.fault === "";
+    this.#unreachable = "";
+    this.#rejected = left;
+    // What has never come is waited for still.
+    if (wasWell || left !== "" || this.#closed || !this.held) return;
+    this.#options.journal.recovered(this);
+  }
+
   #tellValue(): void {
     this.answered = true;
     this.#options.onChange();
-    for (const observer of [...this.observers]) observer.onValue?.();
+    for (const observer of [...this.observers]) observer.onValue();
   }
 
   #answer(): void {

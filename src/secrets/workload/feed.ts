@@ -6,7 +6,7 @@
  */
 
 import { messageOf } from "../../base/mod.ts";
-import type { Follower, ReadMessage } from "./svid_follower.ts";
+import type { ReadMessage, SvidFollower } from "./svid_follower.ts";
 import type { StreamEvents, StreamFailure, WorkloadStream } from "./workload_stream.ts";
 
 export interface FeedOptions<M> {
@@ -19,7 +19,7 @@ export interface FeedOptions<M> {
 
 export class Feed<M> {
   readonly #options: FeedOptions<M>;
-  readonly #followers = new Map<Follower, ReadMessage<M>>();
+  readonly #followers = new Map<SvidFollower, ReadMessage<M>>();
   #stream: WorkloadStream | undefined;
   #last: M | undefined;
   /** Since the last message. */
@@ -30,7 +30,7 @@ export class Feed<M> {
     this.#options = options;
   }
 
-  add(follower: Follower, read: ReadMessage<M>): void {
+  add(follower: SvidFollower, read: ReadMessage<M>): void {
     this.#followers.set(follower, read);
     if (!this.#stream) return this.#start();
     const last = this.#last;
@@ -38,17 +38,17 @@ export class Feed<M> {
     // What others were told before, later, as everything.
     void Promise.resolve().then(() => {
       if (!this.#followers.has(follower)) return;
-      if (this.#rejected !== undefined) follower.reject(this.#rejected);
-      if (this.#failure) follower.unreachable(this.#failure.reason);
+      if (this.#rejected !== undefined) follower.events.onRejected(this.#rejected);
+      if (this.#failure) follower.events.onUnreachable(this.#failure.reason);
     });
   }
 
-  remove(follower: Follower): void {
+  remove(follower: SvidFollower): void {
     if (this.#followers.delete(follower) && this.#followers.size === 0) this.close();
   }
 
   /** Everybody who follows, who then does no more. */
-  takeAll(): Follower[] {
+  takeAll(): SvidFollower[] {
     const all = [...this.#followers.keys()];
     this.#followers.clear();
     this.close();
@@ -94,7 +94,7 @@ export class Feed<M> {
   #reject(reason: string): void {
     this.#rejected = reason;
     this.#failure = undefined;
-    for (const follower of [...this.#followers.keys()]) follower.reject(reason);
+    for (const follower of [...this.#followers.keys()]) follower.events.onRejected(reason);
   }
 
   #failed(failure: StreamFailure): "soon" | undefined {
@@ -110,7 +110,7 @@ export class Feed<M> {
     for (const follower of followers) {
       // Denial takes everything back (SPIFFE Workload API 5.2.1).
       if (denied) follower.withdraw(failure.reason);
-      follower.unreachable(failure.reason);
+      follower.events.onUnreachable(failure.reason);
     }
     return followers.some(({ isInGrace }) => isInGrace) ? "soon" : undefined;
   }

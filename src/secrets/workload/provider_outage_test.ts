@@ -69,7 +69,7 @@ test("createWorkloadProvider() keeps the last good secret when a message is bad"
   await followed.fault("rejected", /does not belong/);
   // The same as before ends the fault.
   set.server.sendSvids({ svids: [svid] });
-  await followed.certificate();
+  await followed.recovered();
   assert.equal(set.server.opened.svids, 1);
 });
 
@@ -218,5 +218,5 @@ test("createWorkloadProvider() refuses a bundle and a revocation list that canno
   set.server.sendBundles({ bundles: { "spiffe://example.org": new Uint8Array([0x30, 0]) } });
   await followed.fault("rejected", /bundle of example.org/);
   set.server.sendBundles({ bundles });
-  await followed.validation();
+  await followed.recovered();
 });

@@ -1,6 +1,6 @@
 /**
- * One reference and what became of it: each message is turned into its secret, checked, and told where
- * it differs. The last good one stays whatever comes, unless the agent takes it back.
+ * One reference: each message is turned into its secret, checked, and told. What the agent takes back is
+ * kept for a moment, in case a new answer takes its place.
  *
  * @module
  */
@@ -23,7 +23,7 @@ export type Reading =
 
 export type ReadMessage<M> = (message: M) => Reading;
 
-export interface FollowerOptions {
+export interface SvidFollowerOptions {
   readonly events: SecretEvents;
   /** How messages name it: `"web"`. */
   readonly name: string;
@@ -41,8 +41,8 @@ type Found =
   | { readonly kind: "fault"; readonly reason: string; readonly isAnother: boolean }
   | { readonly kind: "absent"; readonly reason: string };
 
-export class Follower {
-  readonly #options: FollowerOptions;
+export class SvidFollower {
+  readonly #options: SvidFollowerOptions;
   /** What is read next: only the newest message counts. */
   #next: (() => Reading) | undefined;
   #working = false;
@@ -50,16 +50,15 @@ export class Follower {
   #epoch = 0;
   #closed = false;
   #state: "unknown" | "there" | "absent" = "unknown";
+  /** Told last, and not taken back. */
   #told: Secret | undefined;
-  /** Told of last, and not mended since. */
-  #fault = "";
   #grace: Timer | undefined;
   /** What ends the grace. */
   #afterGrace = () => {};
   /** What the grace is or was given to, so that one who takes and gives the same has no second one. */
   #graced: { readonly certPem: string; readonly endsMs: number } | undefined;
 
-  constructor(options: FollowerOptions) {
+  constructor(options: SvidFollowerOptions) {
     this.#options = options;
   }
 
@@ -76,17 +75,8 @@ export class Follower {
     void this.#work();
   }
 
-  /** The message itself could not be read. */
-  reject(reason: string): void {
-    if (this.#closed || this.#fault === reason) return;
-    this.#fault = reason;
-    this.#options.events.onRejected(reason);
-  }
-
-  unreachable(reason: string): void {
-    if (this.#closed || this.#fault === reason) return;
-    this.#fault = reason;
-    this.#options.events.onUnreachable(reason);
+  get events(): SecretEvents {
+    return this.#options.events;
   }
 
   /** The agent says that nothing is ours any more. What never was there is still waited for. */
@@ -94,7 +84,7 @@ export class Follower {
     this.#epoch++;
     this.#next = undefined;
     if (this.#state === "there") this.#takeBack(() => this.#remove(reason));
-    else if (!this.#closed) this.#options.events.onDenied?.(reason);
+    else this.events.onDenied(reason);
   }
 
   close(): void {
@@ -138,7 +128,7 @@ export class Follower {
         if (!found.isAnother || !isThere) return this.#accept(found.secret);
         return this.#takeBack(() => this.#accept(found.secret));
       case "fault":
-        this.reject(found.reason);
+        this.events.onRejected(found.reason);
         if (found.isAnother && isThere) this.#takeBack(() => this.#remove(found.reason));
         return;
       case "absent":
@@ -148,15 +138,11 @@ export class Follower {
   }
 
   #accept(secret: Secret): void {
-    const same = this.#told !== undefined && JSON.stringify(this.#told) === JSON.stringify(secret);
-    const mended = this.#fault !== "";
     this.#endGrace();
-    this.#fault = "";
     this.#state = "there";
     this.#told = secret;
     this.#options.onTaken(secret);
-    // The same again is told where it ends a fault.
-    if (!same || mended) this.#options.events.onSecret(secret, "");
+    this.events.onSecret(secret, "");
   }
 
   /** `then`: what becomes of it if nothing else comes. */
@@ -189,7 +175,6 @@ export class Follower {
     this.#endGrace();
     this.#state = "absent";
     this.#told = undefined;
-    this.#fault = reason;
-    this.#options.events.onRemoved(reason);
+    this.events.onRemoved(reason);
   }
 }

@@ -27,7 +27,7 @@ test("createWorkloadProvider() asks again at once for what was taken back, and k
     set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
     await set.clock.advance(200);
     await followed.certificate();
-    await trust.validation();
+    await trust.recovered();
     await set.clock.advance(3_000);
     assert.ok(followed.silent && trust.silent);
   }
@@ -55,17 +55,17 @@ test("createWorkloadProvider() gives one grace to an SVID that comes and goes", 
   const comesBack = async () => {
     set.server.sendSvids({ svids: [svid] });
     await set.clock.advance(500);
-    await followed.certificate();
+    return (await followed.next()).kind;
   };
   for (let round = 0; round < 3; round++) {
     deny(set);
     await followed.fault("unreachable", /nothing is registered/);
-    await comesBack();
+    assert.equal(await comesBack(), "recovered");
   }
   await set.clock.advance(500);
   deny(set);
   await followed.removed();
-  await comesBack();
+  assert.equal(await comesBack(), "secret");
   deny(set);
   await followed.removed();
   // Another one is another matter.
@@ -98,7 +98,9 @@ test("createWorkloadProvider() says that it is denied before it was given anythi
       onDenied: resolve,
       onSecret() {},
       onRejected() {},
+      onRecovered() {},
       onUnreachable() {},
+      onReached() {},
       onRemoved: () => assert.fail(),
     });
   });

@@ -8,7 +8,7 @@
 
 import { type Address, type Clock, formatAddress, type Random } from "../../base/mod.ts";
 import { createGrpcChannel } from "../grpc/grpc_channel.ts";
-import type { GrpcChannel, MessageType } from "../grpc/grpc_types.ts";
+import type { GrpcChannel, MessageTypes } from "../grpc/grpc_types.ts";
 import { loadProtobuf } from "../grpc/protobuf.ts";
 import { loadSecret, mergeValidation, type ReadSource, type TlsFault } from "../load/mod.ts";
 import { type SecretRef, WITHDRAWAL_GRACE_MS } from "../plan.ts";
@@ -17,7 +17,7 @@ import type { SecretEvents, SecretProvider, SecretWatch } from "../secret_provid
 import type { SecretType } from "../secret.ts";
 import type { SecretSpec } from "../spec.ts";
 import { Feed } from "./feed.ts";
-import { Follower, type ReadMessage } from "./svid_follower.ts";
+import { type ReadMessage, SvidFollower } from "./svid_follower.ts";
 import {
   type BundlesMessage,
   decodeBundles,
@@ -58,7 +58,10 @@ export function createWorkloadProvider(address: Address, deps: WorkloadDeps): Se
 }
 
 /** Requests have no fields, and answers are decoded by the feed. */
-const RAW: MessageType<Uint8Array> = { encode: (bytes) => bytes, decode: (bytes) => bytes };
+const RAW: MessageTypes<Uint8Array, Uint8Array> = {
+  encode: (bytes) => bytes,
+  decode: (bytes) => bytes,
+};
 
 class WorkloadProvider implements SecretProvider {
   readonly #address: Address;
@@ -67,7 +70,7 @@ class WorkloadProvider implements SecretProvider {
   readonly #arrivals: Arrivals;
   readonly #svids: Feed<SvidMessage>;
   readonly #bundles: Feed<BundlesMessage>;
-  readonly #readers = new Map<Follower, ReadMessage<SvidMessage>>();
+  readonly #readers = new Map<SvidFollower, ReadMessage<SvidMessage>>();
   /** By {@link keyOf} a choice; kept while nothing of it is offered. */
   readonly #idsInUse = new Map<string, string>();
   #hasBundles = true;
@@ -110,7 +113,7 @@ class WorkloadProvider implements SecretProvider {
     if (source.kind !== "workload" || this.#closed) {
       throw new TypeError(`Cannot watch ${name}: it is no secret of this Workload API`);
     }
-    const follower = new Follower({
+    const follower = new SvidFollower({
       events,
       onTaken: (secret) => {
         const id = secret.type === "certificate" ? secret.uris[0] : undefined;
@@ -154,9 +157,13 @@ class WorkloadProvider implements SecretProvider {
 
   #open(method: WorkloadMethod, events: StreamEvents): WorkloadStream {
     const { clock, random } = this.#deps;
-    const types = { request: RAW, response: RAW, message: new Uint8Array() };
     return new WorkloadStream({
-      open: (handler) => this.#channel.serverStream(WORKLOAD_METHODS[method], types, handler),
+      open: (handler) => {
+        const call = this.#channel.open(WORKLOAD_METHODS[method], RAW, handler);
+        call.send(new Uint8Array());
+        call.halfClose();
+        return call;
+      },
       clock,
       random,
       events: {

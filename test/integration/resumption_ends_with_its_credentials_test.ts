@@ -62,10 +62,14 @@ async function warmPair() {
   };
 }
 
-test("a ticket is used for the second connection", { skip: !RESUMES && "no tickets" }, async () => {
+const shown = RESUMES
+  ? "later connections use the ticket of the first"
+  : "an engine that keeps no tickets makes a full handshake each time";
+
+test(shown, async () => {
   await using warm = await warmPair();
   await exchange(warm.pair);
-  assert.equal(resumed(warm.pair), 2);
+  assert.equal(resumed(warm.pair), RESUMES ? 2 : 0);
 });
 
 for (const side of ["web", "db"] as const) {

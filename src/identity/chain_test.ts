@@ -12,6 +12,8 @@ const HOUR_MS = 3_600_000;
 const CA = createAuthority({ nowMs: NOW_MS });
 const KEY = generateKey();
 const URI = `spiffe://${TRUST_DOMAIN}/ns/default/dc/dc1/svc/web`;
+/** Nothing says who has signed it. */
+const NO_HINT = { issuer: "", authorityKeyId: Uint8Array.of(1, 2, 3) };
 const UNKNOWN_CRITICAL = { oid: "1.3.6.1.4.1.99999.1", critical: true, value: Uint8Array.of(5, 0) };
 const NAME_CONSTRAINTS = { oid: "2.5.29.30", critical: false, value: Uint8Array.of(0x30, 0) };
 
@@ -282,16 +284,49 @@ test("judgeChain() looks at the first ten presented certificates only", () => {
   assertRefused(late, "chain_untrusted", /only the first 10 of 11/);
 });
 
-for (const [length, reason] of [[9, /longer than 8/], [20, /only the first 10 of 20/]] as const) {
-  test(`judgeChain() refuses a chain of ${length}`, () => {
-    let authority = CA;
-    for (let depth = 0; depth < length; depth++) {
-      authority = authority.intermediate({ overrides: { ca: {} } });
-    }
-    const issued = leafWith({}, authority);
-    assertRefused(judge(issued), "chain_untrusted", reason);
+function leafUnder(intermediates: number): IssuedLeaf {
+  let authority = CA;
+  for (let depth = 0; depth < intermediates; depth++) {
+    authority = authority.intermediate({ overrides: { ca: {} } });
+  }
+  return leafWith({}, authority);
+}
+
+test("judgeChain() trusts a chain of eight certificates, leaf and root included", () => {
+  assert.equal(judge(leafUnder(6)).kind, "trusted");
+});
+
+for (
+  const [intermediates, reason] of [
+    [7, /longer than 8/],
+    [9, /longer than 8/],
+    [20, /only the first 10 of 20/],
+  ] as const
+) {
+  test(`judgeChain() refuses a chain with ${intermediates} intermediates`, () => {
+    assertRefused(judge(leafUnder(intermediates)), "chain_untrusted", reason);
   });
 }
+
+test("judgeChain() tries 32 roots, and no more", () => {
+  const authorities = Array.from({ length: 33 }, () => createAuthority({ nowMs: NOW_MS }));
+  const roots = authorities.map(({ rootDer }) => parseCertificate(rootDer));
+  const [known, late] = authorities.slice(31).map((authority) =>
+    judge(leafWith(NO_HINT, authority), { roots })
+  );
+  assert.equal(known?.kind, "trusted");
+  assert.ok(late);
+  assertRefused(late, "chain_untrusted", /no path to a root within 32 signature checks/);
+});
+
+test("judgeChain() leaves the leaf its own checks, whatever else is presented", () => {
+  const authorities = Array.from({ length: 8 }, () => createAuthority({ nowMs: NOW_MS }));
+  const roots = authorities.map(({ rootDer }) => parseCertificate(rootDer));
+  // Ten that every root could have signed, and none did.
+  const presented = Array.from({ length: 10 }, () => nameless(KEY, KEY));
+  const leaf = leafWith(NO_HINT, authorities.at(-1));
+  assert.equal(judge(leaf, { roots, presented }).kind, "trusted");
+});
 
 test("judgeChain() ends on certificates that sign each other", () => {
   const keys = Array.from({ length: 10 }, () => generateKey());
@@ -321,7 +356,15 @@ test("judgeChain() computes with no key that only strangers vouch for", () => {
   const below = leafWith({ signer: first.privateKey, issuer: "" });
   // Somebody whom a root knows, and who is no CA, is a stranger as an issuer.
   const known = leafWith();
-  for (const [end, others] of [[keys.at(-1), []], [KEY, [known.certDer]]] as const) {
+  // So is a CA that may not sign certificates.
+  const mute = leafWith({ ca: {}, keyUsage: ["digitalSignature"] });
+  for (
+    const [end, others] of [
+      [keys.at(-1), []],
+      [KEY, [known.certDer]],
+      [KEY, [mute.certDer]],
+    ] as const
+  ) {
     const made = keys.map((key, index) => nameless(key, keys[index + 1] ?? end ?? KEY));
     const presented = [...others, ...made.slice(others.length).reverse()];
     const startMs = cpuMs();

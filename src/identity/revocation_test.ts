@@ -235,3 +235,36 @@ test("revocation: a peer accepted untrusted may be revoked, and is not verified"
   assert.ok(verdict.kind === "trusted");
   assert.equal(verdict.verified, false);
 });
+
+test("revocation: a revoked leaf finds no way in among many roots of one key", () => {
+  // One more than the paths that are looked at.
+  const roots = Array.from(
+    { length: 9 },
+    (_, index) =>
+      formatPem("CERTIFICATE", ROOT.crossSign(ROOT, { serial: Uint8Array.of(index + 1) })),
+  );
+  const refused = judge({ issuer: ROOT, roots, crls: [listOf(ROOT, { revoked: [SERIAL] })] });
+  assert.ok(refused.kind === "untrusted");
+  assert.match(refused.reason, /its certificate with serial 0a:0b:0c is revoked/);
+  assert.equal(judge({ issuer: ROOT, roots, crls: [listOf(ROOT)] }).kind, "trusted");
+});
+
+test("revocation: of two CAs of one name the one without a list is not believed", () => {
+  const validator = createPeerValidator({
+    kind: "ca",
+    rootPems: [ROOT.rootPem, STRANGER.rootPem],
+    rules: { ...NO_RULES, crlPems: [listOf(ROOT)] },
+  }, { serviceTrustDomains: [TRUST_DOMAIN], strictSpiffeChain: false });
+  const judged = (issuer: Authority) => {
+    const leaf = issuer.issueLeaf({ service: "web", key: KEY }).certDer;
+    return validator.judge({ leaf, presented: [], nowMs: NOW_MS, usage: "client" });
+  };
+  const wanted = /there is no revocation list of the CA .*, which vouches for its certificate/;
+  // Before the list's signer is known, and after.
+  for (const _ of ["first", "again"]) {
+    const verdict = judged(STRANGER);
+    assert.ok(verdict.kind === "untrusted");
+    assert.match(verdict.reason, wanted);
+    assert.equal(judged(ROOT).kind, "trusted");
+  }
+});

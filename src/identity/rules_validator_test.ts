@@ -155,6 +155,19 @@ test("a ca validator tells who a peer with several URIs would be by each", () =>
   ]);
 });
 
+test("a ca validator takes 1000 pins of both kinds, and no more", () => {
+  const issued = leafWith();
+  const rules = (spkis: number) => ({
+    spkiPins: Array.from({ length: spkis }, () => spkiPin(issued.certDer)),
+    certificateHashes: Array.from({ length: 500 }, () => hashPin(issued.certDer)),
+  });
+  assertTrusted(judge(issued, { rules: rules(500) }));
+  assert.throws(
+    () => judge(issued, { rules: rules(501) }),
+    /^ProxyError: Cannot use validation: there are more than 1000 pins$/,
+  );
+});
+
 for (
   const [name, overrides, usage] of [
     ["without extended key usage", { extendedKeyUsage: undefined }, "client"],

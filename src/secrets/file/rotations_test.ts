@@ -5,6 +5,7 @@ import { mkdir, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "node:test";
 import { settle } from "../../../test/kit/clock.ts";
+import { rounds } from "../../../test/kit/long.ts";
 import {
   newPair,
   pairSpec,
@@ -18,11 +19,16 @@ import { type FileSystem, realFiles } from "./file_system.ts";
 import { FileHub } from "./file_hub.ts";
 import { createFileProvider } from "./file_provider.ts";
 
+/** Every ninth is seen. */
+const LINKED = rounds("rotations by a link", { few: 108, all: 999 });
+const IN_PLACE = rounds("rotations of each file in place", { few: 24, all: 200 });
+const SECRETS = rounds("secrets of one directory", { few: 100, all: 1_000 });
+
 function createProvider(hub: FileHub, clock: Clock) {
   return createFileProvider({ clock, tlsFault: () => undefined, env: {}, hub });
 }
 
-test("1000 rotations by a link leave no descriptors or watches behind", async () => {
+test("many rotations by a link leave no descriptors or watches behind", async () => {
   await using directory = await temporaryDirectory();
   const pairs = [newPair(), newPair()] as const;
   const write = async (round: number) => {
@@ -47,13 +53,13 @@ test("1000 rotations by a link leave no descriptors or watches behind", async ()
   const descriptors = () => readdirSync("/proc/self/fd").length;
   const before = descriptors();
   const watched = hub.watchedDirectories;
-  for (let round = 1; round <= 1000; round++) {
+  for (let round = 1; round <= LINKED; round++) {
     const pair = await write(round);
     // Every ninth, of the other pair each time; the rest come faster than they can be followed.
     if (round % 9 === 0) await record.holds(pair);
   }
-  await record.holds(await write(1001));
-  assert.ok(record.secrets.length > 110, `${record.secrets.length} rotations seen`);
+  await record.holds(await write(LINKED + 1));
+  assert.ok(record.secrets.length > LINKED / 9, `${record.secrets.length} rotations seen`);
   assert.deepEqual(record.rejected, []);
   // The last swap may have come while watches were set for the one before it; its hint mends that.
   const endMs = performance.now() + 30_000;
@@ -65,14 +71,14 @@ test("1000 rotations by a link leave no descriptors or watches behind", async ()
   assert.ok(descriptors() <= before + 2, `${before} descriptors before, ${descriptors()} after`);
 });
 
-test("200 rotations of each file in place end with the last pair", async () => {
+test("rotations of each file in place end with the last pair", async () => {
   await using directory = await temporaryDirectory();
   using clock = new SteadyClock();
   const hub = new FileHub({ clock, pollMs: 3_600_000 });
   const record = new SecretRecord();
   const spec = pairSpec(join(directory.path, "web.pem"), join(directory.path, "web.key"));
   createProvider(hub, clock).watch(refOf(spec), record);
-  for (let round = 0; round < 200; round++) {
+  for (let round = 0; round < IN_PLACE; round++) {
     const pair = newPair();
     await writeFile(join(directory.path, "web.key"), pair.keyPem);
     await writeFile(join(directory.path, "web.pem"), pair.certPem);
@@ -82,7 +88,7 @@ test("200 rotations of each file in place end with the last pair", async () => {
   await hub.close();
 });
 
-test("a thousand secrets of one directory share a watch and one round of reading", async () => {
+test("many secrets of one directory share a watch and one round of reading", async () => {
   await using directory = await temporaryDirectory();
   let watches = 0;
   let reading = 0;
@@ -107,7 +113,7 @@ test("a thousand secrets of one directory share a watch and one round of reading
   const provider = createProvider(hub, clock);
   const pairs = [newPair(), newPair()] as const;
   const records: SecretRecord[] = [];
-  for (let index = 0; index < 1000; index++) {
+  for (let index = 0; index < SECRETS; index++) {
     const chain = join(directory.path, `${index}.pem`);
     const key = join(directory.path, `${index}.key`);
     await writeFile(chain, pairs[0].certPem);
@@ -119,9 +125,9 @@ test("a thousand secrets of one directory share a watch and one round of reading
   await Promise.all(records.map((record) => record.holds(pairs[0], 120_000)));
   assert.equal(watches, 1);
   const startMs = clock.monotonic();
-  await writeFile(join(directory.path, "500.key"), pairs[1].keyPem);
-  await writeFile(join(directory.path, "500.pem"), pairs[1].certPem);
-  await records[500]?.holds(pairs[1]);
+  await writeFile(join(directory.path, "50.key"), pairs[1].keyPem);
+  await writeFile(join(directory.path, "50.pem"), pairs[1].certPem);
+  await records[50]?.holds(pairs[1]);
   const tookMs = clock.monotonic() - startMs;
   assert.ok(tookMs < 1_000, `passed on after ${tookMs} ms`);
   assert.ok(most <= 8, `${most} files read at once`);

@@ -1,13 +1,14 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { ProxyError } from "../../src/base/mod.ts";
+import { rounds } from "../kit/long.ts";
 import { fuzz, type FuzzTarget, loadTargets, refuses } from "./fuzz.ts";
 
 /**
  * The same damage every time, to the same inputs but for keys and signatures that some targets make
  * anew; `deno task fuzz` goes further.
  */
-const ITERATIONS = 300;
+const ITERATIONS = rounds("inputs for each fuzz target", { few: 100, all: 1_000 });
 
 for (const target of await loadTargets()) {
   test(`fuzz target ${target.name} holds for ${ITERATIONS} inputs`, async () => {

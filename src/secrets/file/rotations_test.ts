@@ -5,6 +5,7 @@ import { mkdir, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "node:test";
 import { settle } from "../../../test/kit/clock.ts";
+import { rounds } from "../../../test/kit/long.ts";
 import {
   newPair,
   pairSpec,
@@ -19,11 +20,16 @@ import { type FileSystem, realFiles } from "./file_system.ts";
 import { FileHub } from "./file_hub.ts";
 import { createFileProvider } from "./file_provider.ts";
 
+/** Every ninth is seen. */
+const LINKED = rounds("rotations by a link", { few: 108, all: 999 });
+const IN_PLACE = rounds("rotations of each file in place", { few: 24, all: 200 });
+const SECRETS = rounds("secrets of one directory", { few: 100, all: 1_000 });
+
 function createProvider(hub: FileHub, clock: Clock) {
   return createFileProvider({ clock, tlsFault: () => undefined, env: {}, hub });
 }
 
-test("90 rotations by a link leave no descriptors or watches behind", async () => {
+test("many rotations by a link leave no descriptors or watches behind", async () => {
   await using directory = await temporaryDirectory();
   const pairs = [newPair(), newPair()] as const;
   const write = async (round: number) => {
@@ -48,13 +54,13 @@ test("90 rotations by a link leave no descriptors or watches behind", async () =
   const descriptors = () => readdirSync("/proc/self/fd").length;
   const before = descriptors();
   const watched = hub.watchedDirectories;
-  for (let round = 1; round <= 90; round++) {
+  for (let round = 1; round <= LINKED; round++) {
     const pair = await write(round);
     // Every ninth, of the other pair each time; the rest come faster than they can be followed.
     if (round % 9 === 0) await record.holds(pair);
   }
-  await record.holds(await write(91));
-  assert.ok(record.secrets.length > 10, `${record.secrets.length} rotations seen`);
+  await record.holds(await write(LINKED + 1));
+  assert.ok(record.secrets.length > LINKED / 9, `${record.secrets.length} rotations seen`);
   assert.deepEqual(record.rejected, []);
   // The last swap may have come while watches were set for the one before it; its hint mends that.
   const endMs = performance.now() + 30_000;
@@ -66,14 +72,14 @@ test("90 rotations by a link leave no descriptors or watches behind", async () =
   assert.ok(descriptors() <= before + 2, `${before} descriptors before, ${descriptors()} after`);
 });
 
-test("40 rotations of each file in place end with the last pair", async () => {
+test("rotations of each file in place end with the last pair", async () => {
   await using directory = await temporaryDirectory();
   using clock = new SteadyClock();
   const hub = new FileHub({ clock, pollMs: 3_600_000 });
   const record = new SecretRecord();
   const spec = pairSpec(join(directory.path, "web.pem"), join(directory.path, "web.key"));
   followNews(createProvider(hub, clock), refOf(spec), record);
-  for (let round = 0; round < 40; round++) {
+  for (let round = 0; round < IN_PLACE; round++) {
     const pair = newPair();
     await writeFile(join(directory.path, "web.key"), pair.keyPem);
     await writeFile(join(directory.path, "web.pem"), pair.certPem);
@@ -83,7 +89,7 @@ test("40 rotations of each file in place end with the last pair", async () => {
   await hub.close();
 });
 
-test("two hundred secrets of one directory share a watch and one round of reading", async () => {
+test("many secrets of one directory share a watch and one round of reading", async () => {
   await using directory = await temporaryDirectory();
   let watches = 0;
   let reading = 0;
@@ -108,7 +114,7 @@ test("two hundred secrets of one directory share a watch and one round of readin
   const provider = createProvider(hub, clock);
   const pairs = [newPair(), newPair()] as const;
   const records: SecretRecord[] = [];
-  for (let index = 0; index < 200; index++) {
+  for (let index = 0; index < SECRETS; index++) {
     const chain = join(directory.path, `${index}.pem`);
     const key = join(directory.path, `${index}.key`);
     await writeFile(chain, pairs[0].certPem);

@@ -1,0 +1,181 @@
+/**
+ * Breaks a line at a time and looks whether a test notices: 100 mutations drawn from a seed, each in a
+ * copy of the tree, against the cheapest tests first: those of the directory, the contract, the stories
+ * within one process. Lists what nothing noticed; the last line says how many were noticed.
+ *
+ *     deno run -A scripts/mutate.ts [--seed N] [--count N] [PATH...]
+ *
+ * Fails when fewer than 90 of 100 are noticed. A test that hangs has noticed, too.
+ *
+ * @module
+ */
+
+import { execFileSync } from "node:child_process";
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { availableParallelism, tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import process from "node:process";
+import { seededRandom } from "../src/base/mod.ts";
+import { endOnSignals } from "./run_tests.ts";
+import { runBounded } from "./tests/bounded.ts";
+import { draw, type Mutation, mutationsOf } from "./tests/mutations.ts";
+import { BUN, DENO, ROOT, testFiles } from "./tests/suites.ts";
+
+const DIRECTORIES = ["policy", "identity", "proxy", "net", "balance", "snapshot"].map((name) =>
+  `src/${name}`
+);
+const CONTRACTS: Readonly<Record<string, string>> = {
+  "src/net": "test/conformance/net",
+  "src/balance": "test/conformance/balance",
+};
+const WANTED_SHARE = 0.9;
+const STAGE_TIMEOUT_MS = 600_000;
+/** A stage that takes so many times what it takes unbroken hangs. */
+const HANGS_AFTER = 3;
+const HANGS_AFTER_AT_LEAST_MS = 20_000;
+
+/** A command over test files; by name, with how long it takes where nothing is broken. */
+interface Stage {
+  readonly name: string;
+  readonly command: readonly string[];
+}
+
+function filesOf(paths: readonly string[]): string[] {
+  const args = ["-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard"];
+  return execFileSync("git", [...args, ...paths], { encoding: "utf8" }).split("\n").filter(Boolean);
+}
+
+/** What the work tree holds; the packages are shared. */
+function copyTree(): string {
+  const tree = mkdtempSync(join(tmpdir(), "postern-mutate-"));
+  for (const file of filesOf([])) {
+    mkdirSync(join(tree, dirname(file)), { recursive: true });
+    cpSync(join(ROOT, file), join(tree, file));
+  }
+  symlinkSync(join(ROOT, "node_modules"), join(tree, "node_modules"));
+  return tree;
+}
+
+/** Stories that start no process: as cheap as units, and whole. */
+async function storiesWithin(): Promise<string[]> {
+  const stories = (await testFiles(["test/integration"])).filter((file) =>
+    dirname(file) === "test/integration"
+  );
+  const starts = /kit\/(?:postern|dev_mesh|process|sidecar|postern_tls|ingress)\w*\.ts"/;
+  return stories.filter((file) => !starts.test(readFileSync(join(ROOT, file), "utf8")));
+}
+
+function stagesFor(file: string, stories: readonly string[]): Stage[] {
+  const directory = file.split("/").slice(0, 2).join("/");
+  // What only Deno loads is tested there.
+  const command = file.startsWith("src/net/node/")
+    ? [DENO, "test", "-A", "--no-check", "--fail-fast"]
+    : [BUN, "test", "--bail", "--timeout=60000"];
+  const contract = CONTRACTS[directory];
+  const engine = command[0] === DENO ? "deno" : "bun";
+  const stage = (name: string, paths: readonly string[]): Stage => ({
+    name: `${engine} ${name}`,
+    command: [...command, ...paths.map((path) => `./${path}`)],
+  });
+  return [
+    stage(directory, [directory]),
+    ...(contract ? [stage(contract, [contract])] : []),
+    stage("stories", stories),
+  ];
+}
+
+async function measure(stages: readonly Stage[], tree: string): Promise<Map<string, number>> {
+  const limits = new Map<string, number>();
+  for (const { name, command } of stages) {
+    if (limits.has(name)) continue;
+    const { code, output, seconds } = await runBounded(command, {
+      cwd: tree,
+      timeoutMs: STAGE_TIMEOUT_MS,
+    });
+    if (code !== 0) throw new Error(`Cannot begin: ${name} fails unbroken: ${code}\n${output}`);
+    console.log(`${name} takes ${seconds.toFixed(1)} s`);
+    limits.set(name, Math.max(HANGS_AFTER_AT_LEAST_MS, seconds * 1_000 * HANGS_AFTER));
+  }
+  return limits;
+}
+
+/** Name of the stage that noticed. */
+async function noticed(
+  mutation: Mutation,
+  { tree, stages, limits }: {
+    readonly tree: string;
+    readonly stages: readonly Stage[];
+    readonly limits: ReadonlyMap<string, number>;
+  },
+): Promise<string | undefined> {
+  const path = join(tree, mutation.file);
+  const source = readFileSync(path, "utf8");
+  const lines = source.split("\n");
+  lines[mutation.line - 1] = mutation.after;
+  writeFileSync(path, lines.join("\n"));
+  try {
+    for (const { name, command } of stages) {
+      const timeoutMs = limits.get(name) ?? STAGE_TIMEOUT_MS;
+      const { code } = await runBounded(command, { cwd: tree, timeoutMs });
+      if (code !== 0) return name;
+    }
+    return undefined;
+  } finally {
+    writeFileSync(path, source);
+  }
+}
+
+function readArguments(args: readonly string[]): { seed: number; count: number; paths: string[] } {
+  const read = { seed: 1, count: 100, paths: [] as string[] };
+  for (let i = 0; i < args.length; i++) {
+    const arg = args[i] ?? "";
+    if (arg === "--seed") read.seed = Number(args[++i]);
+    else if (arg === "--count") read.count = Number(args[++i]);
+    else if (arg.startsWith("-")) throw new Error(`Cannot take "${arg}": want --seed or --count`);
+    else read.paths.push(arg);
+  }
+  return read;
+}
+
+endOnSignals();
+const { seed, count, paths } = readArguments(process.argv.slice(2));
+const sources = filesOf(paths.length > 0 ? paths : DIRECTORIES).filter((file) =>
+  file.endsWith(".ts") && !/(?:_test|\/mod|\/types|_types)\.ts$/.test(file)
+);
+const all = sources.flatMap((file) => mutationsOf(file, readFileSync(join(ROOT, file), "utf8")));
+const drawn = draw(all, count, seededRandom(seed));
+console.log(`${drawn.length} of ${all.length} mutations, seed ${seed}`);
+const stories = await storiesWithin();
+const trees = Array.from({ length: availableParallelism() }, copyTree);
+const survivors: Mutation[] = [];
+try {
+  const [first = ""] = trees;
+  const limits = await measure(drawn.flatMap(({ file }) => stagesFor(file, stories)), first);
+  const next = drawn.values();
+  await Promise.all(trees.map(async (tree) => {
+    for (const mutation of next) {
+      const stages = stagesFor(mutation.file, stories);
+      const by = await noticed(mutation, { tree, stages, limits });
+      const { file, line, before, after } = mutation;
+      const change = `${file}:${line}: ${before.trim()}  ->  ${after.trim()}`;
+      console.log(`${by === undefined ? "NOT NOTICED" : `noticed by ${by}`}  ${change}`);
+      if (by === undefined) survivors.push(mutation);
+    }
+  }));
+} finally {
+  for (const tree of trees) rmSync(tree, { recursive: true, force: true });
+}
+for (const { file, line, before, after } of survivors) {
+  console.log(`  not noticed: ${file}:${line}: ${before.trim()}  ->  ${after.trim()}`);
+}
+const seen = drawn.length - survivors.length;
+console.log(`${seen} of ${drawn.length} noticed`);
+process.exitCode = seen >= WANTED_SHARE * drawn.length ? 0 : 1;

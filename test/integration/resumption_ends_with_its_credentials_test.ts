@@ -10,7 +10,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { createAuthority } from "../kit/certificates.ts";
-import { openClient, startEcho } from "../kit/data_path.ts";
+import { openClient } from "../kit//data_path.ts";
+import { startEcho } from "../kit//echo.ts";
 import { type Pair, startPair } from "../kit/pair.ts";
 import type { MeshSnapshot } from "../kit/snapshots.ts";
 

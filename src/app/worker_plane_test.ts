@@ -7,10 +7,10 @@ import { createAuthority } from "../../test/kit/certificates.ts";
 import { FakeClock } from "../../test/kit/clock.ts";
 import {
   EchoClient,
-  type EchoServer,
   expectRefused,
   type Place,
   startEcho,
+  type TestServer,
   waitForEcho,
 } from "../../test/kit/echo.ts";
 import { freePorts, loopbackHost } from "../../test/kit/ports.ts";
@@ -45,7 +45,7 @@ async function startRig(
   } = {},
 ): Promise<Rig> {
   const host = loopbackHost();
-  const app: EchoServer = await startEcho({ host });
+  const app: TestServer = await startEcho({ host });
   const [inbound = 0, outbound = 0] = await freePorts(host, 2);
   const lines: LogRecord[] = [];
   const workers: Worker[] = [];

@@ -6,33 +6,18 @@
  */
 
 import { silentLog } from "../base/mod.ts";
-import type { KeyKind } from "./ca/mint.ts";
 import { type Engine, runtimeEngine } from "../net/mod.ts";
-import type { Token, TokenOptions } from "./acl/acl.ts";
 import type { Ca } from "./ca/ca.ts";
 import type { State, World } from "./http/call.ts";
-import { readEntry } from "./entries/config_entries.ts";
 import { decodeObject, type JsonObject } from "./http/decode.ts";
 import { type Fault, Faults, needsReply, spoil } from "./http/faults.ts";
 import { type DevReply, type DevRequest, HttpServer } from "./http/http_server.ts";
-import { decide, deleteIntention, putIntention } from "./entries/intentions.ts";
-import { QUERY_SHAPE } from "./entries/prepared_queries.ts";
+import { decide, putIntention } from "./entries/intentions.ts";
 import type { Status } from "./catalog/records.ts";
 import { textAt } from "./http/fields.ts";
-import { readRegistration } from "./catalog/registration.ts";
 import { REGISTRATION } from "./catalog/registration_shape.ts";
 import { route } from "./http/router.ts";
 import { type DevAgentOptions, newWorld } from "./world.ts";
-
-/** An instance in another datacenter or on another node: data only, no agent runs there. */
-export interface CatalogInstance {
-  readonly datacenter?: string;
-  readonly node: string;
-  readonly nodeAddress: string;
-  /** A registration body; `Kind: "connect-proxy"` for something that can be dialled. */
-  readonly service: unknown;
-  readonly status?: Status;
-}
 
 export class DevAgent {
   readonly #options: DevAgentOptions;
@@ -51,7 +36,6 @@ export class DevAgent {
     this.#server = new HttpServer({
       engine: this.#engine,
       host: this.#host,
-      maxConnectionsPerClient: options.maxConnectionsPerClient ?? 200,
       handle: (request) => this.#handle(request),
       onError: (message) => log.warn("embedded agent failed", { error: message }),
     });
@@ -74,11 +58,6 @@ export class DevAgent {
   /** Open connections and requests so far, for tests of a client's budget. */
   get load(): { readonly connections: number; readonly requests: number } {
     return { connections: this.#server.connections, requests: this.#requests };
-  }
-
-  /** The current index, as a fresh read would show at most. */
-  get index(): number {
-    return this.#state.store.index;
   }
 
   /** Listens again on the same port after {@link stop}. */
@@ -132,52 +111,12 @@ export class DevAgent {
 
   /** The body of `PUT /v1/agent/service/register`. */
   registerService(body: unknown): void {
-    this.#state.services.register(decodeObject(JSON.stringify(body), REGISTRATION), false);
+    this.#state.services.register(decodeObject(JSON.stringify(body), REGISTRATION));
   }
 
-  deregister(id: string): boolean {
-    return this.#state.services.deregister(id);
-  }
-
-  /** Puts an instance on any node of any datacenter into the catalog. */
-  putInstance(instance: CatalogInstance): void {
-    const { catalog } = this.#state;
-    const datacenter = instance.datacenter ?? this.#world.datacenter;
-    const node = catalog.node(datacenter, instance.node, instance.nodeAddress);
-    const body = decodeObject(JSON.stringify(instance.service), REGISTRATION);
-    for (const { service } of readRegistration(body, () => 21000)) {
-      catalog.put(node, { ...service, merged: service.proxy });
-      catalog.putCheck(node, {
-        id: `service:${service.id}`,
-        name: "status",
-        status: instance.status ?? "passing",
-        notes: "",
-        output: "",
-        serviceId: service.id,
-        serviceName: service.name,
-        serviceTags: service.tags,
-        type: "ttl",
-        interval: "",
-        timeout: "",
-      });
-    }
-  }
-
-  removeInstance(datacenter: string, node: string, serviceId: string): boolean {
-    const { catalog } = this.#state;
-    const found =
-      catalog.services((record) =>
-        record.node.datacenter === datacenter && record.node.name === node &&
-        record.id === serviceId
-      )[0];
-    return found !== undefined && catalog.remove(found.node, serviceId);
-  }
-
-  /** Allow or deny `source` to `destination`; `undefined` removes the intention. */
-  setIntention(source: string, destination: string, action: "allow" | "deny" | undefined): void {
-    const { config } = this.#state;
-    if (action === undefined) deleteIntention(config, source, destination);
-    else putIntention(config, destination, { Name: source, Action: action });
+  /** Allow or deny `source` to `destination`. */
+  setIntention(source: string, destination: string, action: "allow" | "deny"): void {
+    putIntention(this.#state.config, destination, { Name: source, Action: action });
   }
 
   /** What `source` may do at `destination` now, the default included; permissions count as deny. */
@@ -186,34 +125,6 @@ export class DevAgent {
     const decision = decide(config, { namespace: "default", service: source }, destination);
     const fallback = this.#options.defaultIntentionPolicy ?? acl.defaultPolicy;
     return decision === undefined ? fallback : decision.allowed ? "allow" : "deny";
-  }
-
-  /** The body of `PUT /v1/config`. */
-  setConfigEntry(entry: unknown): void {
-    this.#state.config.put(readEntry(JSON.stringify(entry)));
-  }
-
-  deleteConfigEntry(kind: string, name: string): void {
-    this.#state.config.remove(kind, name);
-  }
-
-  /** The body of `POST /v1/query`; returns the id. */
-  putQuery(body: unknown): string {
-    return this.#state.queries.put(decodeObject(JSON.stringify(body), QUERY_SHAPE));
-  }
-
-  /** Sets the status of a local check whatever its kind. */
-  setCheck(checkId: string, status: Status, output = ""): void {
-    this.#state.services.force(checkId, status, output);
-  }
-
-  maintenance(serviceId: string, enable: boolean, reason = ""): void {
-    this.#state.services.maintenance(serviceId, enable, reason);
-  }
-
-  /** A new CA root, cross-signed by the old one; leaves follow. */
-  rotateCa(keyKind: KeyKind = "ec-p256"): void {
-    this.#state.ca.rotate(keyKind);
   }
 
   /** Takes every inactive root off the list. */
@@ -227,14 +138,6 @@ export class DevAgent {
   /** The CA's own hands, for tests that need a certificate the agent would not issue. */
   get ca(): Ca {
     return this.#state.ca;
-  }
-
-  addToken(token: TokenOptions): Token {
-    return this.#state.acl.add(token);
-  }
-
-  removeToken(id: string): void {
-    this.#state.acl.remove(id);
   }
 
   /** Statuses of local services by id, for a status line. */

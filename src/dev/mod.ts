@@ -3,7 +3,6 @@
  *
  * @module
  */
-export type { AclOptions, Token, TokenOptions } from "./acl/acl.ts";
 export * from "./agent.ts";
 export type { Fault } from "./http/faults.ts";
 export * from "./demo/mesh.ts";

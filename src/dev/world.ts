@@ -4,7 +4,6 @@
  * @module
  */
 
-import { randomUUID } from "node:crypto";
 import type { Clock, Log, Random } from "../base/mod.ts";
 import { LEAF_TTL_MS } from "./ca/mint.ts";
 import type { Engine } from "../net/mod.ts";
@@ -27,15 +26,10 @@ export interface DevAgentOptions {
   /** 0, the default: a free one. */
   readonly port?: number;
   readonly datacenter?: string;
-  readonly nodeName?: string;
   /** Absent: ACLs are off. */
   readonly acl?: AclOptions;
   readonly defaultIntentionPolicy?: "allow" | "deny";
-  readonly maxConnectionsPerClient?: number;
   readonly leafTtlMs?: number;
-  /** Consul spreads new leaves over up to 30 s after a rotation; 0, the default: at once. */
-  readonly rotationSpreadMs?: number;
-  readonly trustDomain?: string;
   /** Answer like a client agent: forwarded errors are prefixed, unset limits written as null. */
   readonly asClientAgent?: boolean;
   /** Sockets; this runtime's by default. */
@@ -45,7 +39,8 @@ export interface DevAgentOptions {
 }
 
 export function newWorld(options: DevAgentOptions, engine: Engine): World {
-  const { clock, random, datacenter = "dc1", nodeName = "dev", asClientAgent = false } = options;
+  const nodeName = "dev";
+  const { clock, random, datacenter = "dc1", asClientAgent = false } = options;
   const store = new Store();
   const catalog = new Catalog(store);
   const ca = new Ca({
@@ -54,8 +49,6 @@ export function newWorld(options: DevAgentOptions, engine: Engine): World {
     random,
     datacenter,
     leafTtlMs: options.leafTtlMs ?? LEAF_TTL_MS,
-    rotationSpreadMs: options.rotationSpreadMs ?? 0,
-    trustDomain: options.trustDomain ?? `${randomUUID()}.consul`,
   });
   const config = new ConfigEntries(
     store,
@@ -67,7 +60,7 @@ export function newWorld(options: DevAgentOptions, engine: Engine): World {
     config,
     asClientAgent,
     probes: options.probes ?? socketProbes(engine, clock),
-    node: catalog.node(datacenter, nodeName, options.host ?? "127.0.0.1"),
+    node: catalog.addNode(datacenter, nodeName, options.host ?? "127.0.0.1"),
   });
   config.onChange = (kind, name) => {
     if (kind === "proxy-defaults" || kind === "service-defaults") services.refresh();

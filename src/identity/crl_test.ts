@@ -6,7 +6,7 @@ import { contextTag, formatPem } from "../wire/mod.ts";
 import { derElement, derNumber, derOctets, derSequence, derText } from "../dev/ca/der_writer.ts";
 import { parseCertificate } from "./certificate.ts";
 import { CRL_LIMIT_BYTES, parseCrl, parseCrls, revokes } from "./crl.ts";
-import { type CrlOptions, mintCrl, mintCrlPem } from "../dev/ca/mint_crl.ts";
+import { type CrlOptions, mintCrl, mintCrlPem } from "../../test/kit/mint_crl.ts";
 import type { ExtraExtension } from "../dev/ca/mint_parts.ts";
 import { isSignedBy } from "./signature.ts";
 

@@ -5,7 +5,7 @@ import { formatPem } from "../wire/mod.ts";
 import type { Authority, CertificateOverrides } from "../dev/ca/authority.ts";
 import { parseCertificate } from "./certificate.ts";
 import type { ChainVerdict } from "./chain.ts";
-import { type CrlOptions, mintCrlPem } from "../dev/ca/mint_crl.ts";
+import { type CrlOptions, mintCrlPem } from "../../test/kit/mint_crl.ts";
 import { generateKey } from "../dev/ca/mint.ts";
 import { createPeerValidator } from "./peer_validator.ts";
 import { NO_RULES, type PeerRules } from "./validation.ts";

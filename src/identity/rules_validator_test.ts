@@ -8,7 +8,7 @@ import type { Authority, CertificateOverrides, IssuedLeaf } from "../dev/ca/auth
 import { fingerprintOf, parseCertificate } from "./certificate.ts";
 import type { ChainVerdict, PeerToJudge, TrustedPeer } from "./chain.ts";
 import { generateKey, mintCertificate } from "../dev/ca/mint.ts";
-import { mintCrlPem } from "../dev/ca/mint_crl.ts";
+import { mintCrlPem } from "../../test/kit/mint_crl.ts";
 import { createPeerValidator } from "./peer_validator.ts";
 import { NO_RULES, type PeerRules, type SanMatcher, type Validation } from "./validation.ts";
 

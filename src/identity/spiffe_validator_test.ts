@@ -8,7 +8,7 @@ import type { Authority, CertificateOverrides } from "../dev/ca/authority.ts";
 import { parseCertificate } from "./certificate.ts";
 import type { ChainVerdict } from "./chain.ts";
 import { generateKey } from "../dev/ca/mint.ts";
-import { mintCrlPem } from "../dev/ca/mint_crl.ts";
+import { mintCrlPem } from "../../test/kit/mint_crl.ts";
 import { OID } from "./oids.ts";
 import { createPeerValidator } from "./peer_validator.ts";
 import { parseSpiffeId } from "./spiffe.ts";

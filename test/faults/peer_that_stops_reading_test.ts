@@ -1,8 +1,8 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { connect, createServer, type Socket } from "node:net";
+import { connect, type Socket } from "node:net";
 import { startConsul } from "../kit/consul.ts";
-import type { Place } from "../kit/echo.ts";
+import { startServer } from "../kit/echo.ts";
 import { startPair } from "../kit/mesh_pair.ts";
 import { residentBytes } from "../kit/memory.ts";
 import { eventually, pause } from "../kit/process.ts";
@@ -44,10 +44,10 @@ async function expectBounded(roles: Roles): Promise<void> {
     if (sender) senders.push(sender);
   };
   await using server = await startConsul();
-  await using app = await startServer(server.host, (socket) => {
+  await using app = await startServer((socket) => {
     arrived++;
     note(roles.app(socket));
-  });
+  }, { host: server.host });
   await using pair = await startPair(server, { app });
   const { web, db } = pair;
   await pause(1_000);
@@ -100,27 +100,4 @@ class Sender {
   get accepted(): number {
     return this.#socket.bytesWritten - this.#socket.writableLength;
   }
-}
-
-async function startServer(
-  host: string,
-  onSocket: (socket: Socket) => void,
-): Promise<Place & AsyncDisposable> {
-  const sockets = new Set<Socket>();
-  const server = createServer((socket) => {
-    sockets.add(socket);
-    socket.on("error", () => {});
-    socket.on("close", () => sockets.delete(socket));
-    onSocket(socket);
-  });
-  await new Promise<void>((resolve) => server.listen(0, host, () => resolve()));
-  const address = server.address();
-  return {
-    host,
-    port: typeof address === "object" && address ? address.port : 0,
-    async [Symbol.asyncDispose]() {
-      for (const socket of sockets) socket.destroy();
-      await new Promise<void>((resolve) => server.close(() => resolve()));
-    },
-  };
 }

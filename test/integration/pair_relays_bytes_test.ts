@@ -9,7 +9,8 @@ import assert from "node:assert/strict";
 import { createHash, randomBytes } from "node:crypto";
 import { test } from "node:test";
 import { createAuthority } from "../kit/certificates.ts";
-import { openClient, startDataPath, startEcho, startServer } from "../kit/data_path.ts";
+import { openClient, startDataPath } from "../kit//data_path.ts";
+import { startEcho, startServer } from "../kit//echo.ts";
 import { intention, snapshotOf, targetOf } from "../kit/snapshots.ts";
 
 async function startPair(localPort: number) {

@@ -7,7 +7,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { openClient, startDataPath, startEcho, startServer } from "../kit/data_path.ts";
+import { openClient, startDataPath } from "../kit//data_path.ts";
+import { startEcho, startServer } from "../kit//echo.ts";
 import { startPair } from "../kit/pair.ts";
 import { chainOf, declared, intention, snapshotOf, targetOf } from "../kit/snapshots.ts";
 
@@ -56,7 +57,7 @@ test("an endpoint that proves another service's identity is skipped, and said so
   assert.equal(await client.gone, "reset");
   const { fields } = await pair.line(({ fields }) => fields.code === "endpoint_untrusted");
   assert.match(String(fields.reason), /svc\/impostor/);
-  assert.equal(impostorApp.sockets.length, 0);
+  assert.equal(impostorApp.accepted, 0);
 });
 
 test("no endpoint left resets the app's connection with the reason logged", async () => {

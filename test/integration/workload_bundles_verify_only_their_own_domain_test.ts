@@ -5,7 +5,7 @@ import test from "node:test";
 import { systemRandom } from "../../src/base/mod.ts";
 import type { Authority, IssuedLeaf } from "../../src/dev/ca/authority.ts";
 import { createPeerValidator, parseCertificate, type Validation } from "../../src/identity/mod.ts";
-import { mintCrl } from "../../src/dev/ca/mint_crl.ts";
+import { mintCrl } from "../kit/mint_crl.ts";
 import { tlsFault } from "../../src/net/tls_fault.ts";
 import { createWorkloadProvider } from "../../src/secrets/workload/workload_provider.ts";
 import { createAuthority } from "../kit/certificates.ts";

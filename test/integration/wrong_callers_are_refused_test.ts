@@ -9,7 +9,8 @@ import { randomBytes } from "node:crypto";
 import { test } from "node:test";
 import { connect as tlsConnect, type ConnectionOptions } from "node:tls";
 import { createAuthority } from "../kit/certificates.ts";
-import { clientOf, openClient, startEcho } from "../kit/data_path.ts";
+import { clientOf, openClient } from "../kit//data_path.ts";
+import { startEcho } from "../kit//echo.ts";
 import { type Pair, startPair } from "../kit/pair.ts";
 import { eventually } from "../kit/process.ts";
 
@@ -96,7 +97,7 @@ for (const [name, code, make] of CALLERS) {
     await client.gone;
     const { fields } = await pair.line(({ fields }) => fields.code !== undefined);
     assert.match(String(fields.code), code, JSON.stringify(fields));
-    assert.equal(echo.sockets.length, 0);
+    assert.equal(echo.accepted, 0);
     await eventually("it is gone", () => {
       return pair.db.path.view({ connections: true }).connections.length === 0;
     });
@@ -117,7 +118,7 @@ for (
     client.socket.end(bytes);
     await client.gone;
     await pair.line(({ fields }) => fields.stage === "handshake");
-    assert.equal(echo.sockets.length, 0);
+    assert.equal(echo.accepted, 0);
   });
 }
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { createAuthority } from "../kit/certificates.ts";
-import { type EchoServer, type Place, startEcho } from "../kit/echo.ts";
+import { type Place, startEcho, type TestServer } from "../kit/echo.ts";
 import { SDS_CLUSTER } from "../kit/envoy_tls.ts";
 import { type PosternTls, startPosternTls } from "../kit/postern_tls.ts";
 import { eventually, pause } from "../kit/process.ts";
@@ -29,7 +29,7 @@ async function withEdge(
   rules: Readonly<Record<string, unknown>>,
   use: (edge: Edge) => Promise<void>,
 ): Promise<void> {
-  await using echo: EchoServer = await startEcho({ host: "127.0.0.1" });
+  await using echo: TestServer = await startEcho({ host: "127.0.0.1" });
   await using sds = await startSdsPeer();
   await using proxy = await startPosternTls({
     sds: sds.address,

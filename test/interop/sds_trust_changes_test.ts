@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { X509Certificate } from "node:crypto";
 import test from "node:test";
-import { mintCrlPem } from "../../src/dev/ca/mint_crl.ts";
+import { mintCrlPem } from "../kit/mint_crl.ts";
 import { createAuthority } from "../kit/certificates.ts";
 import { startEcho } from "../kit/echo.ts";
 import { eventually, pause } from "../kit/process.ts";

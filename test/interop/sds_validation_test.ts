@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createHash, X509Certificate } from "node:crypto";
 import test from "node:test";
-import { mintCrlPem } from "../../src/dev/ca/mint_crl.ts";
+import { mintCrlPem } from "../kit/mint_crl.ts";
 import { spkiOf } from "../../src/identity/mod.ts";
 import { formatPem } from "../../src/wire/mod.ts";
 import { createAuthority } from "../kit/certificates.ts";

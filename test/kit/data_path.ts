@@ -4,7 +4,7 @@
  * @module
  */
 
-import { connect, createServer, type Server, type Socket } from "node:net";
+import { connect, type Socket } from "node:net";
 import { type Log, silentLog, systemClock, systemRandom } from "../../src/base/mod.ts";
 import { ColumnTable } from "../../src/app/columns.ts";
 import { runtimeEngine } from "../../src/net/mod.ts";
@@ -61,39 +61,6 @@ export async function startDataPath(
       return Promise.resolve();
     },
   };
-}
-
-export interface TestServer extends AsyncDisposable {
-  readonly port: number;
-  readonly server: Server;
-  /** Sockets accepted so far. */
-  readonly sockets: Socket[];
-}
-
-/** A TCP server on a free port that keeps halves apart. */
-export async function startServer(onSocket: (socket: Socket) => void): Promise<TestServer> {
-  const sockets: Socket[] = [];
-  const server = createServer({ allowHalfOpen: true }, (socket) => {
-    sockets.push(socket);
-    socket.on("error", () => {});
-    onSocket(socket);
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const address = server.address();
-  return {
-    port: typeof address === "object" && address ? address.port : 0,
-    server,
-    sockets,
-    async [Symbol.asyncDispose]() {
-      for (const socket of sockets) socket.destroy();
-      await new Promise<void>((resolve) => server.close(() => resolve()));
-    },
-  };
-}
-
-/** Sends back what it gets, and its end. */
-export function startEcho(): Promise<TestServer> {
-  return startServer((socket) => socket.pipe(socket));
 }
 
 export interface TestClient extends AsyncDisposable {

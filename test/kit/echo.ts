@@ -4,7 +4,7 @@
  * @module
  */
 
-import { connect, createServer, type Server, type Socket } from "node:net";
+import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
 import { eventually } from "./process.ts";
 
 export interface Place {
@@ -12,33 +12,31 @@ export interface Place {
   readonly port: number;
 }
 
-export interface EchoOptions {
-  readonly host: string;
+export interface ServerOptions {
+  /** 127.0.0.1 if absent. */
+  readonly host?: string;
   /** Port to listen on; any free one if absent. */
   readonly port?: number;
-  /** Sent first on every connection, to tell instances apart. */
-  readonly greeting?: string;
 }
 
-/** Sends back what it gets, ends its side when the peer ended theirs. */
-export class EchoServer implements Place {
+/** A TCP server that keeps halves apart. */
+export class TestServer implements Place {
   readonly host: string;
   readonly port: number;
+  /** Connections so far. */
+  accepted = 0;
   readonly #server: Server;
-  readonly #sockets: Set<Socket>;
-  /** Connections accepted so far. */
-  readonly accepted: () => number;
+  readonly #sockets = new Set<Socket>();
 
-  constructor(server: Server, sockets: Set<Socket>, place: Place & { accepted: () => number }) {
+  constructor(server: Server, host: string) {
     this.#server = server;
-    this.#sockets = sockets;
-    this.host = place.host;
-    this.port = place.port;
-    this.accepted = place.accepted;
-  }
-
-  get open(): number {
-    return this.#sockets.size;
+    this.host = host;
+    this.port = (server.address() as AddressInfo).port;
+    server.on("connection", (socket) => {
+      this.accepted++;
+      this.#sockets.add(socket);
+      socket.on("close", () => this.#sockets.delete(socket));
+    });
   }
 
   /** Resets what is open and accepts no more. */
@@ -52,28 +50,30 @@ export class EchoServer implements Place {
   }
 }
 
-export function startEcho(options: EchoOptions): Promise<EchoServer> {
-  const sockets = new Set<Socket>();
-  let accepted = 0;
+export function startServer(
+  onSocket: (socket: Socket) => void,
+  options: ServerOptions = {},
+): Promise<TestServer> {
+  const { host = "127.0.0.1", port = 0 } = options;
   const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
-    accepted++;
-    sockets.add(socket);
-    socket.on("close", () => sockets.delete(socket));
     // A health check connects and resets: nothing to do about it here.
     socket.on("error", () => socket.destroy());
-    if (options.greeting) socket.write(options.greeting);
-    socket.pipe(socket);
+    onSocket(socket);
   });
   return new Promise((resolve, reject) => {
     server.on("error", reject);
-    server.listen({ host: options.host, port: options.port ?? 0, backlog: 511 }, () => {
-      const address = server.address();
-      const port = typeof address === "object" && address ? address.port : 0;
-      resolve(
-        new EchoServer(server, sockets, { host: options.host, port, accepted: () => accepted }),
-      );
-    });
+    server.listen({ host, port, backlog: 511 }, () => resolve(new TestServer(server, host)));
   });
+}
+
+/** Sends back what it gets, and its end; `greeting` is sent first, to tell instances apart. */
+export function startEcho(
+  options: ServerOptions & { readonly greeting?: string } = {},
+): Promise<TestServer> {
+  return startServer((socket) => {
+    if (options.greeting) socket.write(options.greeting);
+    socket.pipe(socket);
+  }, options);
 }
 
 /** One connection to an echo service. */

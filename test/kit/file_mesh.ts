@@ -10,7 +10,7 @@ import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createAuthority } from "./certificates.ts";
-import { type EchoServer, type Place, startEcho } from "./echo.ts";
+import { type Place, startEcho, type TestServer } from "./echo.ts";
 import { freePorts, loopbackHost } from "./ports.ts";
 
 export interface FileMesh extends AsyncDisposable {
@@ -30,7 +30,7 @@ export async function createFileMesh(): Promise<FileMesh> {
   const directory = await mkdtemp(join(tmpdir(), "postern-file-mesh-"));
   const host = loopbackHost();
   const [inbound = 0, upstream = 0, admin = 0] = await freePorts(host, 3);
-  const echo: EchoServer = await startEcho({ host });
+  const echo: TestServer = await startEcho({ host });
   const authority = createAuthority();
   const leaf = authority.issueLeaf({ service: "web" });
   const path = (name: string) => join(directory, name);

@@ -6,7 +6,7 @@
  */
 
 import { AgentCalls } from "./agent_calls.ts";
-import { type EchoServer, type Place, startEcho } from "./echo.ts";
+import { type Place, startEcho, type TestServer } from "./echo.ts";
 import { freePort } from "./ports.ts";
 import { type Postern, ready, startPostern } from "./postern.ts";
 
@@ -73,7 +73,7 @@ export abstract class Mesh extends AgentCalls {
     return { host: this.host, port: await freePort(this.host) };
   }
 
-  echo(greeting?: string): Promise<EchoServer> {
+  echo(greeting?: string): Promise<TestServer> {
     return startEcho({ host: this.host, ...(greeting ? { greeting: `${greeting}\n` } : {}) });
   }
 

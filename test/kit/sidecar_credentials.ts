@@ -14,12 +14,12 @@ import type { Postern } from "./postern.ts";
 import { eventually } from "./process.ts";
 import { newPair, temporaryDirectory, type TestPair } from "./secret_files.ts";
 import { type AgentLeaf, type ProbeOutcome, probeTls, serialOf } from "./tls_probe.ts";
-import type { EchoServer, Place } from "./echo.ts";
+import type { Place, TestServer } from "./echo.ts";
 
 /** The service `db`, its application an echo, registered with what a story says of its sidecar. */
 export class CredentialsStory implements AsyncDisposable {
   readonly agent: Mesh;
-  readonly app: EchoServer;
+  readonly app: TestServer;
   /** db's public listener. */
   readonly place: Place;
   /** Strangers to the mesh. */
@@ -29,7 +29,7 @@ export class CredentialsStory implements AsyncDisposable {
 
   private constructor(parts: {
     readonly agent: Mesh;
-    readonly app: EchoServer;
+    readonly app: TestServer;
     readonly place: Place;
     readonly directory: { readonly path: string } & AsyncDisposable;
   }) {

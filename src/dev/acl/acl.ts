@@ -17,8 +17,6 @@ export interface TokenOptions {
   readonly management?: boolean;
   /** Service names; each gives what Consul's service identity gives. */
   readonly serviceIdentities?: readonly string[];
-  /** In Consul's rule language: `service "web" { policy = "write" }`. */
-  readonly rules?: string;
 }
 
 export interface AclOptions {
@@ -74,7 +72,6 @@ export class Acl {
       serviceIdentities: options.serviceIdentities ?? [],
       rules: [
         ...rules,
-        ...parseRules(options.rules ?? ""),
         ...(options.serviceIdentities ?? []).flatMap(identityRules),
       ],
     };

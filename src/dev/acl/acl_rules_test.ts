@@ -4,7 +4,9 @@ import { Acl } from "./acl.ts";
 import { parseRules } from "./acl_rules.ts";
 
 function bearer(rules: string, defaultPolicy: "allow" | "deny" = "deny") {
-  const acl = new Acl({ defaultPolicy, tokens: [{ secretId: "s", rules }] });
+  const acl = new Acl({ defaultPolicy });
+  acl.addPolicy("these", rules);
+  acl.add({ secretId: "s" }, ["these"]);
   const authorizer = acl.authorizer("s");
   if (!authorizer) throw new Error("the token is unknown");
   return authorizer;

@@ -20,9 +20,6 @@ export interface CaOptions {
   readonly random: Random;
   readonly datacenter: string;
   readonly leafTtlMs: number;
-  /** After a rotation a leaf is issued anew at a random moment within this time. */
-  readonly rotationSpreadMs: number;
-  readonly trustDomain?: string | undefined;
 }
 
 interface RootRecord {
@@ -48,15 +45,13 @@ export const leafTopic = (service: string): string => `ca:leaf:${service}`;
 
 export class Ca {
   readonly #options: CaOptions;
-  readonly trustDomain: string;
+  readonly trustDomain = `${randomUUID()}.consul`;
   #roots: readonly RootRecord[] = [];
   #serial = 6;
   readonly #leaves = new Map<string, LeafRecord>();
-  readonly #reissue = new Map<string, Timer>();
 
   constructor(options: CaOptions) {
     this.#options = options;
-    this.trustDomain = options.trustDomain ?? `${randomUUID()}.consul`;
     this.#addRoot("ec-p256");
   }
 
@@ -99,19 +94,13 @@ export class Ca {
     };
   }
 
-  /** A new root, cross-signed by the old one; both stay in the list. Leaves follow. */
-  rotate(keyKind: KeyKind = "ec-p256"): void {
+  /**
+   * A new root, cross-signed by the old one; both stay in the list. Leaves follow at once, which a real
+   * agent spreads over up to 30 s.
+   */
+  rotate(keyKind: KeyKind): void {
     this.#addRoot(keyKind);
-    const { clock, random, rotationSpreadMs } = this.#options;
-    for (const service of this.#leaves.keys()) {
-      if (rotationSpreadMs <= 0) {
-        this.#issue(service);
-        continue;
-      }
-      this.#reissue.get(service)?.cancel();
-      const timer = clock.after(random() * rotationSpreadMs, () => this.#issue(service));
-      this.#reissue.set(service, timer);
-    }
+    for (const service of this.#leaves.keys()) this.#issue(service);
   }
 
   /** Takes an inactive root off the list, as pruning does. */
@@ -150,7 +139,6 @@ export class Ca {
 
   stop(): void {
     for (const leaf of this.#leaves.values()) leaf.timer.cancel();
-    for (const timer of this.#reissue.values()) timer.cancel();
   }
 
   #addRoot(keyKind: KeyKind): void {
@@ -191,8 +179,6 @@ export class Ca {
   #issue(service: string): LeafRecord {
     const { clock, store, random, datacenter, leafTtlMs } = this.#options;
     this.#leaves.get(service)?.timer.cancel();
-    this.#reissue.get(service)?.cancel();
-    this.#reissue.delete(service);
     const serial = ++this.#serial;
     const leaf = this.authority.issueLeaf({
       service,

@@ -29,7 +29,6 @@ export interface Entry {
 
 export class Catalog {
   readonly #store: Store;
-  readonly #nodes = new Map<string, NodeRecord>();
   /** Keyed by datacenter, node and service id. */
   readonly #services = new Map<string, ServiceRecord>();
   readonly #checks = new Map<string, CheckRecord>();
@@ -39,22 +38,10 @@ export class Catalog {
     this.#store = store;
   }
 
-  /** The node, made with its `serfHealth` check where it is new. */
-  node(datacenter: string, name: string, address: string): NodeRecord {
-    const key = `${datacenter}/${name}`;
-    const known = this.#nodes.get(key);
-    if (known && known.address === address) return known;
+  /** A new node, with its `serfHealth` check. */
+  addNode(datacenter: string, name: string, address: string): NodeRecord {
     const index = this.#store.commit("catalog", [`catalog:${datacenter}`]);
-    const node = { id: known?.id ?? randomUUID(), name, address, datacenter, index };
-    this.#nodes.set(key, node);
-    for (const [serviceKey, service] of this.#services) {
-      if (service.node === known) this.#services.set(serviceKey, { ...service, node });
-    }
-    return node;
-  }
-
-  get datacenters(): readonly string[] {
-    return [...new Set([...this.#nodes.values()].map((node) => node.datacenter))];
+    return { id: randomUUID(), name, address, datacenter, index };
   }
 
   /** Adds or replaces an instance. An identical one changes nothing. */

@@ -37,10 +37,6 @@ export class HealthChecks {
     this.#options = options;
   }
 
-  get(checkId: string): CheckDefinition | undefined {
-    return this.#running.get(checkId)?.check;
-  }
-
   /** Starts a check, replacing one of the same id. */
   start(check: CheckDefinition): void {
     this.stop(check.id);

@@ -47,16 +47,11 @@ export class LocalServices {
   }
 
   /** Registers the service of a decoded body, and its sidecar. */
-  register(body: JsonObject, replaceChecks: boolean): void {
+  register(body: JsonObject): void {
     const all = readRegistration(body, (id) => this.#sidecarPort(id));
     for (const { service, checks } of all) {
       this.#ids.add(service.id);
       this.#options.catalog.put(this.node, { ...service, merged: this.#merged(service.proxy) });
-      if (replaceChecks) {
-        for (const old of this.#options.catalog.checksOf(this.node, service.id)) {
-          if (!checks.some((check) => check.id === old.id)) this.#removeCheck(old.id);
-        }
-      }
       for (const check of checks) this.addCheck(check);
     }
     for (const { service } of all) this.#judgeAliases(service.id);
@@ -103,12 +98,6 @@ export class LocalServices {
     if (check.kind.kind === "alias") this.#judgeAlias(check);
   }
 
-  removeCheck(id: string): boolean {
-    if (!this.#options.catalog.check(this.node, id)) return false;
-    this.#removeCheck(id);
-    return true;
-  }
-
   /** A heartbeat; refuses unknown checks and those that are no TTL checks. */
   beat(id: string, status: Status, output: string): void {
     if (!this.#options.catalog.check(this.node, id)) {
@@ -120,12 +109,6 @@ export class LocalServices {
     if (!this.#checks.beat(id, status, output)) {
       throw new Refusal(500, `CheckID "${id}" does not have associated TTL`);
     }
-  }
-
-  /** Sets a check's status whatever its kind: for tests and the demo, not on the HTTP interface. */
-  force(id: string, status: Status, output: string): void {
-    const check = this.#checks.get(id);
-    if (check) this.#report(check, status, output);
   }
 
   maintenance(id: string, enable: boolean, reason: string): void {
@@ -187,13 +170,6 @@ export class LocalServices {
   #report(check: CheckDefinition, status: Status, output: string): void {
     this.#options.catalog.putCheck(this.node, { ...check, status, output, type: check.kind.kind });
     this.#judgeAliases(check.serviceId);
-  }
-
-  #removeCheck(id: string): void {
-    const service = this.#options.catalog.check(this.node, id)?.serviceId;
-    this.#checks.stop(id);
-    this.#options.catalog.removeCheck(this.node, id);
-    if (service) this.#judgeAliases(service);
   }
 
   #judgeAliases(serviceId: string): void {

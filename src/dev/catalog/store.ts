@@ -18,10 +18,6 @@ export class Store {
     this.#index = firstIndex;
   }
 
-  get index(): number {
-    return this.#index;
-  }
-
   /** A new index for a write to `table` that concerns `topics`; wakes who watches them. */
   commit(table: Table, topics: readonly string[]): number {
     const index = ++this.#index;
@@ -34,11 +30,6 @@ export class Store {
       for (const wake of waiting) wake();
     }
     return index;
-  }
-
-  /** An index for something outside the tables, as a signed leaf has. */
-  take(): number {
-    return ++this.#index;
   }
 
   /** Last write to the table; 1 where there was none, as Consul says. */

@@ -1,5 +1,5 @@
 /**
- * Prepared queries: kept definitions, and their execution with failover over datacenters.
+ * Prepared queries: kept definitions, and their execution.
  *
  * @module
  */
@@ -61,10 +61,6 @@ export class PreparedQueries {
     this.#store = store;
   }
 
-  list(): readonly JsonObject[] {
-    return [...this.#queries.values()];
-  }
-
   /** By id, for reading; names are not accepted here, as in Consul. */
   get(id: string): JsonObject {
     if (id.length !== 36) {
@@ -81,13 +77,13 @@ export class PreparedQueries {
   /** By id or name, for execution. */
   lookup(idOrName: string): JsonObject {
     const found = this.#queries.get(idOrName) ??
-      this.list().find((query) => textAt(query, "Name") === idOrName);
+      [...this.#queries.values()].find((query) => textAt(query, "Name") === idOrName);
     if (!found) throw new Refusal(404, "Query not found");
     return found;
   }
 
-  /** Stores a decoded definition under `id`, or under a new one. */
-  put(body: JsonObject, id?: string): string {
+  /** Stores a decoded definition under a new id. */
+  put(body: JsonObject): string {
     const service = objectAt(body, "Service");
     const failover = objectAt(service, "Failover");
     if (textAt(service, "Service") === "") {
@@ -109,15 +105,12 @@ export class PreparedQueries {
       );
     }
     const name = textAt(body, "Name");
-    const key = id ?? randomUUID();
-    const clash = this.list().find((query) =>
-      textAt(query, "Name") === name && textAt(query, "ID") !== key
-    );
+    const key = randomUUID();
+    const clash = [...this.#queries.values()].some((query) => textAt(query, "Name") === name);
     if (name !== "" && clash) {
       throw new Refusal(500, `raft apply failed: name '${name}' aliases an existing query name`);
     }
     const index = this.#store.commit("query", ["query"]);
-    const old = this.#queries.get(key);
     this.#queries.set(key, {
       ID: key,
       Name: name,
@@ -126,7 +119,7 @@ export class PreparedQueries {
       Template: { Type: "", Regexp: "", RemoveEmptyTags: false, ...objectAt(body, "Template") },
       Service: fullService(service),
       DNS: { TTL: textAt(objectAt(body, "DNS"), "TTL") },
-      CreateIndex: old ? numberAt(old, "CreateIndex") : index,
+      CreateIndex: index,
       ModifyIndex: index,
     });
     return key;
@@ -141,29 +134,12 @@ export class PreparedQueries {
   execute(query: JsonObject, catalog: Catalog, options: ExecuteOptions): Executed {
     const service = objectAt(query, "Service");
     const connect = options.connect || service["Connect"] === true;
-    let filtered = false;
-    const nodesIn = (datacenter: string): readonly Entry[] => {
-      const all = catalog.entries((record) =>
-        record.node.datacenter === datacenter &&
-        (connect ? meshServiceOf(record) : record.name) === textAt(service, "Service")
-      );
-      const seen = all.filter(options.visible);
-      filtered ||= seen.length < all.length;
-      return seen.filter((entry) => usable(entry, service));
-    };
-    let datacenter = options.datacenter;
-    let nodes = nodesIn(datacenter);
-    let failovers = 0;
-    for (const target of targetsOf(service, catalog, datacenter)) {
-      if (nodes.length > 0) break;
-      failovers++;
-      // A peer's instances are never known here.
-      if (target === "") continue;
-      const found = nodesIn(target);
-      if (found.length === 0) continue;
-      nodes = found;
-      datacenter = target;
-    }
+    const all = catalog.entries((record) =>
+      (connect ? meshServiceOf(record) : record.name) === textAt(service, "Service")
+    );
+    const seen = all.filter(options.visible);
+    const filtered = seen.length < all.length;
+    const nodes = seen.filter((entry) => usable(entry, service));
     const limited = options.limit > 0 ? nodes.slice(0, options.limit) : nodes;
     return {
       filtered,
@@ -171,9 +147,10 @@ export class PreparedQueries {
         Service: textAt(service, "Service"),
         Nodes: limited.map((entry) => catalog.entryJson(entry)),
         DNS: objectAt(query, "DNS"),
-        Datacenter: datacenter,
+        Datacenter: options.datacenter,
         PeerName: "",
-        Failovers: failovers,
+        // To other datacenters and peers, of which there are none here.
+        Failovers: nodes.length > 0 ? 0 : targetsIn(service),
         Index: 1,
         LastContact: 0,
         KnownLeader: true,
@@ -203,20 +180,10 @@ function usable(entry: Entry, service: JsonObject): boolean {
   );
 }
 
-/** Datacenters to try, in order; `""` stands for a peer. */
-function targetsOf(service: JsonObject, catalog: Catalog, local: string): readonly string[] {
-  const failover = objectAt(service, "Failover");
-  const targets = failover["Targets"];
-  if (Array.isArray(targets)) {
-    return (targets as readonly Json[]).filter(isObject).map((target) =>
-      textAt(target, "Peer") === "" ? textAt(target, "Datacenter") : ""
-    );
-  }
-  const others = catalog.datacenters.filter((name) => name !== local);
-  const nearest = others.slice(0, numberAt(failover, "NearestN"));
-  return [...new Set([...nearest, ...textsAt(failover, "Datacenters")])].filter((name) =>
-    others.includes(name)
-  );
+/** How many peers and datacenters are tried by name; only those of datacenters that there are count. */
+function targetsIn(service: JsonObject): number {
+  const targets = objectAt(service, "Failover")["Targets"];
+  return Array.isArray(targets) ? targets.length : 0;
 }
 
 function fullService(service: JsonObject): JsonObject {

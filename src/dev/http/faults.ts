@@ -18,9 +18,7 @@ export type Fault =
   /** The real headers with another body. */
   | { readonly kind: "replace"; readonly body: string }
   /** A body of this size, valid JSON. */
-  | { readonly kind: "oversize"; readonly bytes: number }
-  /** Other headers, as `X-Consul-Index` going backwards; `""` removes one. */
-  | { readonly kind: "headers"; readonly headers: Readonly<Record<string, string>> };
+  | { readonly kind: "oversize"; readonly bytes: number };
 
 interface Planned {
   /** Matches method, a space and the target with its query. */
@@ -74,13 +72,6 @@ export function spoil(fault: Fault, reply: DevReply): DevReply {
       return { ...reply, body: fault.body };
     case "oversize":
       return { ...reply, body: `"${"x".repeat(Math.max(fault.bytes - 2, 0))}"` };
-    case "headers": {
-      const merged = { ...reply.headers, ...fault.headers };
-      return {
-        ...reply,
-        headers: Object.fromEntries(Object.entries(merged).filter(([, value]) => value !== "")),
-      };
-    }
     default:
       return fault satisfies never;
   }

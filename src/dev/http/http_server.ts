@@ -37,11 +37,12 @@ export interface DevReply {
 export interface HttpServerOptions {
   readonly engine: Engine;
   readonly host: string;
-  readonly maxConnectionsPerClient: number;
   readonly handle: (request: DevRequest) => Promise<DevReply>;
   readonly onError: (message: string) => void;
 }
 
+/** What Consul grants one address. */
+const MAX_CONNECTIONS_PER_CLIENT = 200;
 const TOO_MANY =
   "Your IP is issuing too many concurrent connections, please rate limit your calls\n";
 const TOO_MANY_REPLY = "HTTP/1.1 429 Too Many Requests\r\nContent-Type: text/plain\r\n" +
@@ -103,7 +104,7 @@ export class HttpServer {
   #accept(connection: Connection): void {
     const client = connection.remote.slice(0, connection.remote.lastIndexOf(":"));
     const count = this.#perClient.get(client) ?? 0;
-    if (count >= this.#options.maxConnectionsPerClient) return this.#refuse(connection);
+    if (count >= MAX_CONNECTIONS_PER_CLIENT) return this.#refuse(connection);
     this.#perClient.set(client, count + 1);
     this.#open.add(connection);
     const caller = new Caller(connection, client, this.#options);

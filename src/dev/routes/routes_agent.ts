@@ -31,7 +31,6 @@ export const AGENT_ROUTES: readonly Route[] = [
   { method: "GET", path: /^\/v1\/agent\/services$/, handle: services },
   { method: "GET", path: /^\/v1\/agent\/checks$/, handle: checks },
   { method: "PUT", path: /^\/v1\/agent\/check\/(pass|warn|fail|update)\/(.*)$/, handle: beat },
-  { method: "PUT", path: /^\/v1\/agent\/check\/deregister\/(.*)$/, handle: deregisterCheck },
   { method: "GET", path: /^\/v1\/agent\/health\/service\/id\/(.*)$/, handle: healthById },
   { method: "GET", path: /^\/v1\/agent\/health\/service\/name\/(.*)$/, handle: healthByName },
   { method: "GET", path: /^\/v1\/agent\/version$/, handle: version },
@@ -44,7 +43,7 @@ function register(call: Call) {
   const name = textAt(body, "Name");
   if (name === "") throw new Refusal(400, "Missing service name");
   call.authorizer().require("service", "write", name);
-  call.state.services.register(body, call.query.has("replace-existing-checks"));
+  call.state.services.register(body);
   return empty();
 }
 
@@ -163,21 +162,6 @@ function beat(call: Call) {
     throw new Refusal(400, `Invalid check status: '${status}'`);
   }
   services.beat(id, status, textAt(body, "Output"));
-  return empty();
-}
-
-function deregisterCheck(call: Call) {
-  const [id = ""] = call.params;
-  const authorizer = call.authorizer();
-  const known = call.state.catalog.check(call.state.services.node, id);
-  if (!known) {
-    throw new Refusal(
-      404,
-      `Unknown check ID "${id}". Ensure that the check ID is passed, not the check name.`,
-    );
-  }
-  authorizer.require("service", "write", known.serviceName);
-  call.state.services.removeCheck(id);
   return empty();
 }
 

@@ -5,7 +5,6 @@
  */
 
 import {
-  blockCall,
   type Call,
   empty,
   json,
@@ -24,28 +23,12 @@ const ALL = /^\/v1\/query$/;
 const ONE = /^\/v1\/query\/([^/]+)$/;
 
 export const QUERY_ROUTES: readonly Route[] = [
-  { method: "GET", path: ALL, handle: listAll },
   { method: "POST", path: ALL, handle: create },
   { method: "GET", path: ONE, handle: get },
-  { method: "PUT", path: ONE, handle: update },
   { method: "DELETE", path: ONE, handle: remove },
   { method: "GET", path: /^\/v1\/query\/([^/]+)\/execute$/, handle: execute },
   { method: "GET", path: /^\/v1\/query\/([^/]+)\/explain$/, handle: explain },
 ];
-
-async function listAll(call: Call) {
-  const authorizer = call.authorizer();
-  const { value, index } = await blockCall(call, () => ({
-    index: call.state.store.tableIndex("query"),
-    topics: ["query"],
-    value: call.state.queries.list(),
-  }));
-  const seen = value.filter((query) => authorizer.allows("query", "read", textAt(query, "Name")));
-  return json(
-    seen,
-    metaHeaders(call, index, { filtered: authorizer.hasToken && seen.length < value.length }),
-  );
-}
 
 function create(call: Call) {
   const body = readBody(call, QUERY_SHAPE);
@@ -60,14 +43,6 @@ function get(call: Call) {
     call.authorizer().require("query", "read", textAt(query, "Name"));
     return json([query], metaHeaders(call, call.state.store.tableIndex("query")));
   });
-}
-
-function update(call: Call) {
-  const [id = ""] = call.params;
-  const old = call.state.queries.get(id);
-  call.authorizer().require("query", "write", textAt(old, "Name"));
-  call.state.queries.put(readBody(call, QUERY_SHAPE), id);
-  return empty();
 }
 
 function remove(call: Call) {

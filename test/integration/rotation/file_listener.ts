@@ -9,7 +9,7 @@ import { renameSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type EchoServer, type Place, startEcho } from "../../kit/echo.ts";
+import { type Place, startEcho, type TestServer } from "../../kit/echo.ts";
 import type { Postern } from "../../kit/postern.ts";
 import { type PosternTls, startPosternTls } from "../../kit/postern_tls.ts";
 import { eventually } from "../../kit/process.ts";
@@ -19,9 +19,9 @@ import type { ClientPair } from "../../kit/tls_session.ts";
 export class FileListener implements AsyncDisposable {
   readonly directory: string;
   readonly #proxy: PosternTls;
-  readonly #echo: EchoServer;
+  readonly #echo: TestServer;
 
-  private constructor(directory: string, proxy: PosternTls, echo: EchoServer) {
+  private constructor(directory: string, proxy: PosternTls, echo: TestServer) {
     this.directory = directory;
     this.#proxy = proxy;
     this.#echo = echo;

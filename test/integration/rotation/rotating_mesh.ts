@@ -11,7 +11,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Authority, IssuedLeaf } from "../../../src/dev/ca/authority.ts";
 import { createAuthority } from "../../kit/certificates.ts";
-import { type EchoServer, type Place, startEcho } from "../../kit/echo.ts";
+import { type Place, startEcho, type TestServer } from "../../kit/echo.ts";
 import { OWN_ENGINE, type Postern, runPostern, startPostern } from "../../kit/postern.ts";
 import { freePorts, loopbackHost } from "../../kit/ports.ts";
 import { RotatingFiles, type RotationScheme } from "../../kit/rotating_files.ts";
@@ -49,7 +49,7 @@ export class RotatingMesh implements AsyncDisposable {
   readonly outward: readonly Place[];
   /** A server of the test's own, who sees what certificate it is shown. */
   readonly serials: SerialServer;
-  readonly #echo: EchoServer;
+  readonly #echo: TestServer;
   readonly #directory: string;
 
   private constructor(
@@ -58,7 +58,7 @@ export class RotatingMesh implements AsyncDisposable {
         RotatingMesh,
         "authority" | "postern" | "files" | "inbound" | "upstreams" | "outward" | "serials"
       >
-      & { readonly echo: EchoServer; readonly directory: string },
+      & { readonly echo: TestServer; readonly directory: string },
   ) {
     this.authority = parts.authority;
     this.postern = parts.postern;

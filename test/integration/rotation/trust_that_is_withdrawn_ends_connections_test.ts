@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { X509Certificate } from "node:crypto";
 import test from "node:test";
-import { mintCrlPem } from "../../../src/dev/ca/mint_crl.ts";
+import { mintCrlPem } from "../../kit/mint_crl.ts";
 import { createAuthority } from "../../kit/certificates.ts";
 import { inTime } from "../../kit/long.ts";
 import { eventually } from "../../kit/process.ts";

@@ -5,15 +5,22 @@
  */
 
 import { type KeyObject, sign as signBytes } from "node:crypto";
-import { contextTag, formatPem } from "../../wire/mod.ts";
-import { derBits, derElement, derNumber, derSequence, derTime, derUnsigned } from "./der_writer.ts";
+import { contextTag, formatPem } from "../../src/wire/mod.ts";
+import {
+  derBits,
+  derElement,
+  derNumber,
+  derSequence,
+  derTime,
+  derUnsigned,
+} from "../../src/dev/ca/der_writer.ts";
 import {
   derExtension,
   derName,
   type ExtraExtension,
   type SigningHash,
   signingSchemeOf,
-} from "./mint_parts.ts";
+} from "../../src/dev/ca/mint_parts.ts";
 
 export interface RevokedEntry {
   /** As certificates show it: hex, with or without colons. */

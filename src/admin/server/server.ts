@@ -7,12 +7,12 @@
 
 import { createAdaptorServer } from "@hono/node-server";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import { formatAddress, type Log, messageOf, ProxyError } from "../base/mod.ts";
-import { createAdmin, isProbe } from "./admin.ts";
+import { formatAddress, type Log, messageOf, ProxyError } from "../../base/mod.ts";
+import { createAdmin, isProbe } from "../admin.ts";
 import { tokenFault } from "./admin_token.ts";
 import { machineNames } from "./machine_names.ts";
 import { Places } from "./places.ts";
-import type { AdminView } from "./view.ts";
+import type { AdminView } from "../view.ts";
 
 export type AdminBind =
   | { readonly kind: "default" }

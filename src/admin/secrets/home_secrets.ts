@@ -5,9 +5,9 @@
  */
 
 import { html } from "hono/html";
-import type { SecretStatus } from "../secrets/mod.ts";
+import type { SecretStatus } from "../../secrets/mod.ts";
 import { dateText, isNearExpiry, timeLeft } from "./certificate_facts.ts";
-import type { AdminView } from "./view.ts";
+import type { AdminView } from "../view.ts";
 
 /** Certificates fetched on demand may be a thousand; `/config_dump` has them all. */
 const SECRETS_SHOWN = 200;

@@ -7,7 +7,7 @@
 
 import { createHash, timingSafeEqual } from "node:crypto";
 import { closeSync, fstatSync, openSync, readSync } from "node:fs";
-import { messageOf, ProxyError } from "../base/mod.ts";
+import { messageOf, ProxyError } from "../../base/mod.ts";
 
 const LIMIT_BYTES = 4_096;
 const MIN_CHARS = 16;

@@ -5,9 +5,9 @@
  * @module
  */
 
-import { formatSpanMs, messageOf } from "../base/mod.ts";
-import { altNamesOf, parseCertificate } from "../identity/mod.ts";
-import { parsePem } from "../wire/mod.ts";
+import { formatSpanMs, messageOf } from "../../base/mod.ts";
+import { altNamesOf, parseCertificate } from "../../identity/mod.ts";
+import { parsePem } from "../../wire/mod.ts";
 
 const DAY_MS = 86_400_000;
 /** Of the lifetime, as for the warning in the log. */

@@ -2,8 +2,8 @@ import { strict as assert } from "node:assert";
 import { request } from "node:http";
 import { connect, createServer, type Server, type Socket } from "node:net";
 import { test } from "node:test";
-import { fakeAdminView } from "../../test/kit/admin_view.ts";
-import { type Fields, ProxyError, silentLog } from "../base/mod.ts";
+import { fakeAdminView } from "../../../test/kit/admin_view.ts";
+import { type Fields, ProxyError, silentLog } from "../../base/mod.ts";
 import { type AdminServer, startAdmin } from "./server.ts";
 
 const LOCAL = { kind: "address", host: "127.0.0.1", port: 0 } as const;

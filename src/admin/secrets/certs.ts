@@ -6,8 +6,8 @@
  * @module
  */
 
-import { type CertificatePart, type CredentialsPart, MESH_KEY } from "../snapshot/mod.ts";
-import type { Snapshot, ValidationPart } from "../snapshot/mod.ts";
+import { type CertificatePart, type CredentialsPart, MESH_KEY } from "../../snapshot/mod.ts";
+import type { Snapshot, ValidationPart } from "../../snapshot/mod.ts";
 import {
   type CertificateFacts,
   dateText,
@@ -18,7 +18,7 @@ import {
   wholeDaysLeft,
 } from "./certificate_facts.ts";
 import { type CredentialsUser, secretUses } from "./credential_uses.ts";
-import type { AdminView } from "./view.ts";
+import type { AdminView } from "../view.ts";
 
 export interface CertificateShown {
   readonly serial: string;

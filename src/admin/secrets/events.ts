@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { SecretEvent } from "../secrets/mod.ts";
+import type { SecretEvent } from "../../secrets/mod.ts";
 import { dateText } from "./certificate_facts.ts";
 
 export interface EventShown {

@@ -1,6 +1,6 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import type { Labels, Sample } from "../base/mod.ts";
+import type { Labels, Sample } from "../../base/mod.ts";
 import { ENVOY_NAMES } from "./envoy_names.ts";
 import { type EnvoyFacts, envoyStats } from "./envoy_stats.ts";
 

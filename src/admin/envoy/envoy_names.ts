@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { Labels } from "../base/mod.ts";
+import type { Labels } from "../../base/mod.ts";
 
 /** Whose number a sample is: that of a secret, of listeners or of clusters. */
 export type Scope = "secret" | "source" | "listener" | "cluster" | "credentials" | "target";

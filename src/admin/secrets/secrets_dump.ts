@@ -5,16 +5,16 @@
  * @module
  */
 
-import type { PeerRules, Validation } from "../identity/mod.ts";
+import type { PeerRules, Validation } from "../../identity/mod.ts";
 import type {
   CertificatePart,
   OwnCredentialsPart,
   Snapshot,
   ValidationPart,
-} from "../snapshot/mod.ts";
-import type { SecretStatus } from "../secrets/mod.ts";
-import { REDACTED } from "./redact.ts";
-import type { AdminView } from "./view.ts";
+} from "../../snapshot/mod.ts";
+import type { SecretStatus } from "../../secrets/mod.ts";
+import { REDACTED } from "../redact.ts";
+import type { AdminView } from "../view.ts";
 
 type Shown = Readonly<Record<string, unknown>>;
 

@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { Labels, Sample } from "../base/mod.ts";
+import type { Labels, Sample } from "../../base/mod.ts";
 import { ENVOY_NAMES, type EnvoyName } from "./envoy_names.ts";
 
 export interface EnvoyStat {

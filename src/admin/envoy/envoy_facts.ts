@@ -4,11 +4,11 @@
  * @module
  */
 
-import { MESH_KEY, type Snapshot } from "../snapshot/mod.ts";
-import { credentialsUsers, secretsOf } from "./credential_uses.ts";
+import { MESH_KEY, type Snapshot } from "../../snapshot/mod.ts";
+import { credentialsUsers, secretsOf } from "../secrets/credential_uses.ts";
 import type { EnvoyFacts, UsedSecret } from "./envoy_stats.ts";
-import type { MergedView } from "./merge.ts";
-import type { AdminView } from "./view.ts";
+import type { MergedView } from "../merge.ts";
+import type { AdminView } from "../view.ts";
 
 export function envoyFacts(view: AdminView, { listeners }: MergedView): EnvoyFacts {
   const snapshot = view.snapshot();

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { MESH_KEY, type Snapshot } from "../snapshot/mod.ts";
+import { MESH_KEY, type Snapshot } from "../../snapshot/mod.ts";
 
 /** A listener shows and judges; an upstream does so where it dials. */
 export interface CredentialsUser {

@@ -6,7 +6,7 @@
  */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Clock } from "../base/mod.ts";
+import type { Clock } from "../../base/mod.ts";
 
 type Socket = IncomingMessage["socket"];
 

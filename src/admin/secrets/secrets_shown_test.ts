@@ -1,11 +1,11 @@
 import { strict as assert } from "node:assert";
 import { X509Certificate } from "node:crypto";
 import { test } from "node:test";
-import { fakeAdminSecrets, WEB_FILE } from "../../test/kit/admin_secrets.ts";
-import { fakeAdminView } from "../../test/kit/admin_view.ts";
-import { keyPieces, piecesIn } from "../../test/kit/key_pieces.ts";
-import { createAdmin } from "./admin.ts";
-import { PATHS } from "./home.ts";
+import { fakeAdminSecrets, WEB_FILE } from "../../../test/kit/admin_secrets.ts";
+import { fakeAdminView } from "../../../test/kit/admin_view.ts";
+import { keyPieces, piecesIn } from "../../../test/kit/key_pieces.ts";
+import { createAdmin } from "../admin.ts";
+import { PATHS } from "../home.ts";
 
 const LOCAL = { host: "127.0.0.1:19000" };
 const DAY_MS = 86_400_000;

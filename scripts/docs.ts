@@ -8,8 +8,8 @@
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { HELP_TOPICS } from "../src/app/args.ts";
-import { helpText } from "../src/app/help.ts";
+import { HELP_TOPICS } from "../src/app/command_line/args.ts";
+import { helpText } from "../src/app/command_line/help.ts";
 
 const PAGE = join(import.meta.dirname ?? ".", "..", "docs", "command-line.md");
 const PLACE = /(?<=<!-- commands:.*-->\n\n).*?(?=<!-- end of commands -->)/s;

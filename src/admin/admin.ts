@@ -7,10 +7,10 @@
 
 import { type Context, Hono } from "hono";
 import { LOG_LEVELS, messageOf } from "../base/mod.ts";
-import { certsShown } from "./certs.ts";
+import { certsShown } from "./secrets/certs.ts";
 import { configDump } from "./config_dump.ts";
-import { eventLine, eventsShown } from "./events.ts";
-import { type GuardRules, refuseRequest } from "./guard.ts";
+import { eventLine, eventsShown } from "./secrets/events.ts";
+import { type GuardRules, refuseRequest } from "./server/guard.ts";
 import { homePage, PATHS } from "./home.ts";
 import { type MergedView, mergeViews } from "./merge.ts";
 import { hide, shownJson, shownText } from "./redact.ts";

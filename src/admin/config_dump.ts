@@ -6,7 +6,7 @@
  */
 
 import type { Snapshot } from "../snapshot/mod.ts";
-import { secretPartsShown, secretsConfigDump } from "./secrets_dump.ts";
+import { secretPartsShown, secretsConfigDump } from "./secrets/secrets_dump.ts";
 import type { AdminView } from "./view.ts";
 
 export function configDump(view: AdminView): Readonly<Record<string, unknown>> {

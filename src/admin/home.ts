@@ -6,8 +6,8 @@
 
 import { html } from "hono/html";
 import type { MergedView } from "./merge.ts";
-import { meshLeafText } from "./certs.ts";
-import { secretsSection } from "./home_secrets.ts";
+import { meshLeafText } from "./secrets/certs.ts";
+import { secretsSection } from "./secrets/home_secrets.ts";
 import type { State } from "./state.ts";
 import type { AdminView } from "./view.ts";
 

@@ -1,8 +1,8 @@
 /** The admin server: how the proxy is, for people and probes. @module */
 export * from "./ask_admin.ts";
 export { createAdmin } from "./admin.ts";
-export { readAdminToken } from "./admin_token.ts";
+export { readAdminToken } from "./server/admin_token.ts";
 export { mergeListeners } from "./merge.ts";
-export * from "./server.ts";
+export * from "./server/server.ts";
 export * from "./view.ts";
 export { withWarming } from "./warming.ts";

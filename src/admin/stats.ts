@@ -5,8 +5,8 @@
  */
 
 import { type Clock, formatPrometheus, type Sample } from "../base/mod.ts";
-import { envoyFacts } from "./envoy_facts.ts";
-import { type EnvoyStat, envoyStats, segment } from "./envoy_stats.ts";
+import { envoyFacts } from "./envoy/envoy_facts.ts";
+import { type EnvoyStat, envoyStats, segment } from "./envoy/envoy_stats.ts";
 import type { MergedView } from "./merge.ts";
 import { lines } from "./texts.ts";
 import type { AdminView } from "./view.ts";

@@ -12,8 +12,8 @@ import {
   type RemoteAuthorize,
   SharedCounts,
 } from "../proxy/mod.ts";
-import { createLogOutput } from "./log_output.ts";
-import { LogRings } from "./log_rings.ts";
+import { createLogOutput } from "./log/log_output.ts";
+import { LogRings } from "./log/log_rings.ts";
 import type { FromWorker, ToWorker } from "./protocol.ts";
 
 interface WorkerScope {

@@ -16,7 +16,7 @@ import {
 import { freePorts, loopbackHost } from "../../test/kit/ports.ts";
 import { eventually } from "../../test/kit/process.ts";
 import { intention, snapshotOf, targetOf, upstreamOf } from "../../test/kit/snapshots.ts";
-import { LogRings } from "./log_rings.ts";
+import { LogRings } from "./log/log_rings.ts";
 import type { DataPlane } from "./plane.ts";
 import type { FromWorker, ToWorker } from "./protocol.ts";
 import { createWorkerPlane } from "./worker_plane.ts";

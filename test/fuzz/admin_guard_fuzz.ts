@@ -6,7 +6,7 @@
  */
 
 import assert from "node:assert/strict";
-import { refuseRequest } from "../../src/admin/guard.ts";
+import { refuseRequest } from "../../src/admin/server/guard.ts";
 import type { FuzzTarget } from "./fuzz.ts";
 
 const REQUESTS = [

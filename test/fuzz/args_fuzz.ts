@@ -6,9 +6,9 @@
  */
 
 import assert from "node:assert/strict";
-import { type Command, parseCommand, type ProxyOptions } from "../../src/app/args.ts";
-import { ENVOY_FLAGS } from "../../src/app/args_envoy.ts";
-import { PROXY_FLAGS } from "../../src/app/args_proxy_table.ts";
+import { type Command, parseCommand, type ProxyOptions } from "../../src/app/command_line/args.ts";
+import { ENVOY_FLAGS } from "../../src/app/command_line/args_envoy.ts";
+import { PROXY_FLAGS } from "../../src/app/command_line/args_proxy_table.ts";
 import { ProxyError } from "../../src/base/mod.ts";
 import type { FuzzTarget } from "./fuzz.ts";
 

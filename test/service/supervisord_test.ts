@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "node:test";
-import { parseCommand } from "../../src/app/args.ts";
+import { parseCommand } from "../../src/app/command_line/args.ts";
 import { createFileMesh, type FileMesh } from "../kit/file_mesh.ts";
 import { peer } from "../../scripts/peers.ts";
 import { EchoClient, waitForEcho, waitForRefusal } from "../kit/echo.ts";

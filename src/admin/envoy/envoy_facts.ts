@@ -1,0 +1,60 @@
+/**
+ * Who uses which secrets, as Envoy's statistics name listeners and clusters.
+ *
+ * @module
+ */
+
+import { MESH_KEY, type Snapshot } from "../../snapshot/mod.ts";
+import { credentialsUsers, secretsOf } from "../secrets/credential_uses.ts";
+import type { EnvoyFacts, UsedSecret } from "./envoy_stats.ts";
+import type { MergedView } from "../merge.ts";
+import type { AdminView } from "../view.ts";
+
+export function envoyFacts(view: AdminView, { listeners }: MergedView): EnvoyFacts {
+  const snapshot = view.snapshot();
+  const users = snapshot ? credentialsUsers(snapshot) : [];
+  const secretsFor = (credentials: string | null | undefined): readonly UsedSecret[] =>
+    snapshot && credentials !== undefined ? usedSecrets(snapshot, credentials) : [];
+  return {
+    listeners: listeners.map(({ name, direction, address }) => {
+      const credentials = users.find((user) => user.kind === "listener" && user.id === name)
+        ?.credentials;
+      return {
+        name,
+        direction,
+        address,
+        credentials: credentials ?? undefined,
+        secrets: secretsFor(credentials),
+      };
+    }),
+    clusters: Object.values(snapshot?.upstreams ?? {}).map(({ id, name, chain, credentials }) => ({
+      id,
+      name,
+      targets: snapshot?.chains[chain]?.resolver.targets ?? [],
+      secrets: secretsFor(credentials),
+    })),
+    secrets: view.secretsReport().statuses.map(({ name, source, updatedMs }) => ({
+      name,
+      source,
+      updatedMs,
+    })),
+    nowMs: view.clock.now(),
+  };
+}
+
+function usedSecrets(snapshot: Snapshot, credentials: string | null): readonly UsedSecret[] {
+  const { certificates, validation } = secretsOf(snapshot, credentials);
+  const mesh = snapshot.credentials;
+  const used: UsedSecret[] = [];
+  for (const key of certificates) {
+    if (key === MESH_KEY) {
+      if (mesh) used.push({ name: "leaf", source: "consul", notAfterMs: mesh.notAfterMs });
+      continue;
+    }
+    const part = snapshot.certificates[key];
+    if (part) used.push({ name: part.name, source: part.source, notAfterMs: part.notAfterMs });
+  }
+  const part = validation === null ? undefined : snapshot.validations[validation];
+  if (part) used.push({ name: part.name, source: part.source });
+  return used;
+}

@@ -1,0 +1,94 @@
+/**
+ * Which of our metrics is which of Envoy's statistics: the one table. What it takes to place a number
+ * is in `envoy_stats.ts`.
+ *
+ * @module
+ */
+
+import type { Labels } from "../../base/mod.ts";
+
+/** Whose number a sample is: that of a secret, of listeners or of clusters. */
+export type Scope = "secret" | "source" | "listener" | "cluster" | "credentials" | "target";
+
+export interface EnvoyName {
+  readonly sample: string;
+  readonly scope: Scope;
+  readonly stat: string;
+  /** Only samples with these labels. */
+  readonly labels?: Labels;
+  /** Only secrets that do not come from an SDS server, which counts for itself. */
+  readonly notSds?: true;
+}
+
+const NOT_READY = "context_secrets_not_ready";
+const INBOUND = { direction: "inbound" } as const;
+const OUTBOUND = { direction: "outbound" } as const;
+
+/** Left: our metric, right: Envoy's statistic below its scope. */
+export const ENVOY_NAMES: readonly EnvoyName[] = [
+  { sample: "sds_update_attempt_total", scope: "secret", stat: "update_attempt" },
+  { sample: "sds_update_success_total", scope: "secret", stat: "update_success" },
+  { sample: "sds_update_failure_total", scope: "secret", stat: "update_failure" },
+  { sample: "sds_update_rejected_total", scope: "secret", stat: "update_rejected" },
+  { sample: "secret_updates_total", scope: "secret", stat: "update_success", notSds: true },
+  {
+    sample: "secret_rotation_failed_total",
+    scope: "secret",
+    stat: "key_rotation_failed",
+    notSds: true,
+  },
+  { sample: "secret_init_fetch_timeouts_total", scope: "secret", stat: "init_fetch_timeout" },
+  { sample: "sds_connected_state", scope: "source", stat: "control_plane.connected_state" },
+  { sample: "connections_opened_total", scope: "listener", stat: "downstream_cx_total" },
+  { sample: "connections_active", scope: "listener", stat: "downstream_cx_active" },
+  { sample: "tls_resumed_total", scope: "listener", stat: "ssl.session_reused", labels: INBOUND },
+  { sample: "tls_resumed_total", scope: "cluster", stat: "ssl.session_reused", labels: OUTBOUND },
+  {
+    sample: "secrets_not_ready_total",
+    scope: "listener",
+    stat: `server_ssl_socket_factory.downstream_${NOT_READY}`,
+    labels: INBOUND,
+  },
+  {
+    sample: "secrets_not_ready_total",
+    scope: "cluster",
+    stat: `client_ssl_socket_factory.upstream_${NOT_READY}`,
+    labels: OUTBOUND,
+  },
+  {
+    sample: "connections_ended_total",
+    scope: "listener",
+    stat: "ssl.connection_error",
+    labels: { outcome: "handshake_failed" },
+  },
+  {
+    sample: "connections_ended_total",
+    scope: "listener",
+    stat: "ssl.fail_verify_error",
+    labels: { outcome: "chain_untrusted" },
+  },
+  // A chain that is good and an identity that is not; no certificate at all counts here, too.
+  {
+    sample: "connections_ended_total",
+    scope: "listener",
+    stat: "ssl.fail_verify_san",
+    labels: { outcome: "identity_invalid" },
+  },
+  {
+    sample: "endpoint_failures_total",
+    scope: "target",
+    stat: "ssl.fail_verify_error",
+    labels: { code: "endpoint_untrusted" },
+  },
+  {
+    sample: "on_demand_cert_requested_total",
+    scope: "credentials",
+    stat: "on_demand_secret.cert_requested",
+  },
+  {
+    sample: "on_demand_cert_updated_total",
+    scope: "credentials",
+    stat: "on_demand_secret.cert_updated",
+  },
+  { sample: "on_demand_cert_active", scope: "credentials", stat: "on_demand_secret.cert_active" },
+];

@@ -1,0 +1,262 @@
+/**
+ * Our numbers under the names that Envoy gives them, so that dashboards and alerts made for Envoy work
+ * as they are. Pure: from samples, and from what the snapshot says about who uses what.
+ *
+ * @module
+ */
+
+import type { Labels, Sample } from "../../base/mod.ts";
+import { ENVOY_NAMES, type EnvoyName } from "./envoy_names.ts";
+
+export interface EnvoyStat {
+  /** Envoy's own, with dots: `sds.web.update_success`. */
+  readonly name: string;
+  readonly kind: Sample["kind"];
+  readonly value: number;
+  /** Without `envoy_`; what varies is in the labels, under the names of Envoy's tags. */
+  readonly prometheus: string;
+  readonly labels: Labels;
+}
+
+/** A certificate or CA in use. */
+export interface UsedSecret {
+  readonly name: string;
+  readonly source: string;
+  /** Of certificates. */
+  readonly notAfterMs?: number;
+}
+
+export interface EnvoyListener {
+  /** The label `listener` of our samples. */
+  readonly name: string;
+  readonly direction: "inbound" | "outbound";
+  /** As in `/listeners`. */
+  readonly address: string;
+  /** Those of its own TLS; `undefined`: callers speak plainly, or it has the proxy's own. */
+  readonly credentials: string | undefined;
+  readonly secrets: readonly UsedSecret[];
+}
+
+export interface EnvoyCluster {
+  /** The upstream's id: the label `listener` of our samples. */
+  readonly id: string;
+  readonly name: string;
+  readonly targets: readonly string[];
+  readonly secrets: readonly UsedSecret[];
+}
+
+export interface EnvoySecret {
+  readonly name: string;
+  readonly source: string;
+  readonly updatedMs: number;
+}
+
+export interface EnvoyFacts {
+  readonly listeners: readonly EnvoyListener[];
+  readonly clusters: readonly EnvoyCluster[];
+  readonly secrets: readonly EnvoySecret[];
+  /** Wall clock. */
+  readonly nowMs: number;
+}
+
+/** What every secret has in Envoy from the start. */
+const SECRET_ZEROES = [
+  "init_fetch_timeout",
+  "key_rotation_failed",
+  "update_attempt",
+  "update_failure",
+  "update_rejected",
+  "update_success",
+] as const;
+
+const DAY_MS = 86_400_000;
+
+export function envoyStats(samples: readonly Sample[], facts: EnvoyFacts): readonly EnvoyStat[] {
+  const stats = new Collected();
+  for (const { name, updatedMs } of facts.secrets) {
+    for (const stat of SECRET_ZEROES) stats.secret(name, stat, { kind: "counter", value: 0 });
+    stats.secret(name, "update_time", { kind: "gauge", value: updatedMs });
+  }
+  const bySample = new Map<string, EnvoyName[]>();
+  for (const row of ENVOY_NAMES) {
+    const rows = bySample.get(row.sample);
+    if (rows) rows.push(row);
+    else bySample.set(row.sample, [row]);
+  }
+  for (const sample of samples) {
+    for (const row of bySample.get(sample.name) ?? []) {
+      if (fits(row, sample.labels)) place(stats, row, sample, facts);
+    }
+  }
+  contextUpdates(stats, samples, facts);
+  expirations(stats, facts);
+  return stats.all();
+}
+
+function fits({ labels = {}, notSds }: EnvoyName, given: Labels): boolean {
+  if (notSds && given["source"]?.startsWith("sds ")) return false;
+  return Object.entries(labels).every(([name, value]) => given[name] === value);
+}
+
+function place(stats: Collected, row: EnvoyName, sample: Sample, facts: EnvoyFacts): void {
+  const { stat, scope } = row;
+  const { labels } = sample;
+  switch (scope) {
+    case "secret": {
+      const { secret } = labels;
+      if (secret !== undefined) stats.secret(secret, stat, sample);
+      return;
+    }
+    case "source":
+      for (const { name, source } of facts.secrets) {
+        if (source === labels["source"]) stats.secret(name, stat, sample);
+      }
+      return;
+    case "listener":
+      for (const { name, direction, address } of facts.listeners) {
+        const isIt = name === labels["listener"] && direction === labels["direction"];
+        if (isIt) stats.listener(address, stat, sample);
+      }
+      return;
+    case "credentials":
+      for (const { credentials, address } of facts.listeners) {
+        const isIt = credentials !== undefined && credentials === labels["credentials"];
+        if (isIt) stats.listener(address, stat, sample);
+      }
+      return;
+    case "cluster":
+      for (const { id, name } of facts.clusters) {
+        if (id === labels["listener"]) stats.cluster(name, stat, sample);
+      }
+      return;
+    case "target":
+      for (const { name, targets } of facts.clusters) {
+        if (targets.includes(labels["target"] ?? "")) stats.cluster(name, stat, sample);
+      }
+      return;
+  }
+}
+
+/** How often the TLS settings of a listener or cluster were made anew because a secret came. */
+function contextUpdates(stats: Collected, samples: readonly Sample[], facts: EnvoyFacts): void {
+  const updates = new Map<string, number>();
+  for (const { name, labels, value } of samples) {
+    const { secret, source } = labels;
+    if (name === "secret_updates_total") updates.set(`${source}\u0000${secret}`, value);
+  }
+  const countOf = (secrets: readonly UsedSecret[]): number =>
+    secrets.reduce(
+      (sum, { name, source }) => sum + (updates.get(`${source}\u0000${name}`) ?? 0),
+      0,
+    );
+  for (const { address, secrets } of facts.listeners) {
+    const stat = "server_ssl_socket_factory.ssl_context_update_by_sds";
+    if (secrets.length === 0) continue;
+    stats.listener(address, stat, { kind: "counter", value: countOf(secrets) });
+  }
+  for (const { name, secrets } of facts.clusters) {
+    const stat = "client_ssl_socket_factory.ssl_context_update_by_sds";
+    if (secrets.length === 0) continue;
+    stats.cluster(name, stat, { kind: "counter", value: countOf(secrets) });
+  }
+}
+
+function expirations(stats: Collected, { listeners, clusters, nowMs }: EnvoyFacts): void {
+  let firstMs = Infinity;
+  const each = (
+    secrets: readonly UsedSecret[],
+    add: (name: string, number: Measured) => void,
+  ) => {
+    for (const { name, notAfterMs } of secrets) {
+      if (notAfterMs === undefined) continue;
+      firstMs = Math.min(firstMs, notAfterMs);
+      add(name, { kind: "gauge", value: Math.floor(notAfterMs / 1_000) });
+    }
+  };
+  for (const { address, secrets } of listeners) {
+    each(secrets, (name, number) => stats.expiration(["listener", address], name, number));
+  }
+  for (const { name: cluster, secrets } of clusters) {
+    each(secrets, (name, number) => stats.expiration(["cluster", cluster], name, number));
+  }
+  if (firstMs === Infinity) return;
+  const value = Math.max(Math.floor((firstMs - nowMs) / DAY_MS), 0);
+  stats.add({
+    name: "server.days_until_first_cert_expiring",
+    kind: "gauge",
+    value,
+    prometheus: "server_days_until_first_cert_expiring",
+    labels: {},
+  });
+}
+
+type Measured = Pick<Sample, "kind" | "value">;
+
+/** Of one name, counters add up; of gauges the lowest counts. */
+class Collected {
+  readonly #stats = new Map<string, EnvoyStat>();
+
+  add(stat: EnvoyStat): void {
+    const seen = this.#stats.get(stat.name);
+    if (!seen) return void this.#stats.set(stat.name, stat);
+    const value = stat.kind === "counter"
+      ? seen.value + stat.value
+      : Math.min(seen.value, stat.value);
+    this.#stats.set(stat.name, { ...seen, value });
+  }
+
+  secret(name: string, stat: string, number: Measured): void {
+    this.#scoped("sds", { tag: "envoy_xds_resource_name", of: name }, stat, number);
+  }
+
+  listener(address: string, stat: string, number: Measured): void {
+    this.#scoped("listener", { tag: "envoy_listener_address", of: address }, stat, number);
+  }
+
+  cluster(name: string, stat: string, number: Measured): void {
+    this.#scoped("cluster", { tag: "envoy_cluster_name", of: name }, stat, number);
+  }
+
+  expiration(
+    [scope, of]: readonly ["listener" | "cluster", string],
+    certificate: string,
+    { kind, value }: Measured,
+  ): void {
+    const whose = segment(of);
+    const shown = segment(certificate);
+    const tag = scope === "listener" ? "envoy_listener_address" : "envoy_cluster_name";
+    this.add({
+      name: `${scope}.${whose}.ssl.certificate.${shown}.expiration_unix_time_seconds`,
+      kind,
+      value,
+      prometheus: `${scope}_ssl_certificate_expiration_unix_time_seconds`,
+      labels: { [tag]: whose, envoy_tls_certificate: shown },
+    });
+  }
+
+  all(): readonly EnvoyStat[] {
+    return [...this.#stats.values()];
+  }
+
+  #scoped(
+    scope: string,
+    { tag, of }: { readonly tag: string; readonly of: string },
+    stat: string,
+    { kind, value }: Measured,
+  ): void {
+    const whose = segment(of);
+    this.add({
+      name: `${scope}.${whose}.${stat}`,
+      kind,
+      value,
+      prometheus: `${scope}_${stat.replaceAll(".", "_")}`,
+      // Envoy's tag ends at the first dot and leaves the rest in the name; the whole is more useful.
+      labels: { [tag]: whose },
+    });
+  }
+}
+
+/** As Envoy writes names in statistics: `127.0.0.1:80` is `127.0.0.1_80`. */
+export function segment(name: string): string {
+  return name.replace(/:\/\/|:\/|:|\s/g, "_");
+}

@@ -1,0 +1,244 @@
+import { strict as assert } from "node:assert";
+import { test } from "node:test";
+import type { Labels, Sample } from "../../base/mod.ts";
+import { ENVOY_NAMES } from "./envoy_names.ts";
+import { type EnvoyFacts, envoyStats } from "./envoy_stats.ts";
+
+const SDS = { secret: "web", source: "sds one" };
+const FILE = { secret: "/etc/web.pem", source: "file /etc/web.pem" };
+const IN = { direction: "inbound", listener: "inbound" };
+const OUT = { direction: "outbound", listener: "service:default/default/db" };
+const ADDRESS = "listener.127.0.0.1_80";
+
+const FACTS: EnvoyFacts = {
+  listeners: [
+    {
+      name: "inbound",
+      direction: "inbound",
+      address: "127.0.0.1:80",
+      credentials: "inbound",
+      secrets: [{ name: "web", source: "sds one", notAfterMs: 10 * 86_400_000 }],
+    },
+    {
+      name: OUT.listener,
+      direction: "outbound",
+      address: "[::1]:9191",
+      credentials: undefined,
+      secrets: [],
+    },
+  ],
+  clusters: [{
+    id: OUT.listener,
+    name: "db",
+    targets: ["db.default.dc1"],
+    secrets: [
+      { name: "/etc/web.pem", source: FILE.source, notAfterMs: 3.5 * 86_400_000 },
+      { name: "roots", source: "sds one" },
+    ],
+  }],
+  secrets: [{ name: "web", source: "sds one", updatedMs: 5_000 }],
+  nowMs: 0,
+};
+
+/** One sample of 7: what it is called by Envoy, and its name and labels for Prometheus. */
+const TABLE: readonly (readonly [string, Labels, string, string, Labels])[] = [
+  ...(["attempt", "success", "failure", "rejected"] as const).map((what) =>
+    [
+      `sds_update_${what}_total`,
+      SDS,
+      `sds.web.update_${what}`,
+      `sds_update_${what}`,
+      { envoy_xds_resource_name: "web" },
+    ] as const
+  ),
+  ["secret_updates_total", FILE, "sds./etc/web.pem.update_success", "sds_update_success", {
+    envoy_xds_resource_name: "/etc/web.pem",
+  }],
+  [
+    "secret_rotation_failed_total",
+    FILE,
+    "sds./etc/web.pem.key_rotation_failed",
+    "sds_key_rotation_failed",
+    { envoy_xds_resource_name: "/etc/web.pem" },
+  ],
+  [
+    "secret_init_fetch_timeouts_total",
+    SDS,
+    "sds.web.init_fetch_timeout",
+    "sds_init_fetch_timeout",
+    {
+      envoy_xds_resource_name: "web",
+    },
+  ],
+  [
+    "sds_connected_state",
+    { source: "sds one" },
+    "sds.web.control_plane.connected_state",
+    "sds_control_plane_connected_state",
+    { envoy_xds_resource_name: "web" },
+  ],
+  [
+    "connections_opened_total",
+    IN,
+    `${ADDRESS}.downstream_cx_total`,
+    "listener_downstream_cx_total",
+    {
+      envoy_listener_address: "127.0.0.1_80",
+    },
+  ],
+  [
+    "connections_active",
+    OUT,
+    "listener.[__1]_9191.downstream_cx_active",
+    "listener_downstream_cx_active",
+    { envoy_listener_address: "[__1]_9191" },
+  ],
+  ["tls_resumed_total", IN, `${ADDRESS}.ssl.session_reused`, "listener_ssl_session_reused", {
+    envoy_listener_address: "127.0.0.1_80",
+  }],
+  ["tls_resumed_total", OUT, "cluster.db.ssl.session_reused", "cluster_ssl_session_reused", {
+    envoy_cluster_name: "db",
+  }],
+  [
+    "secrets_not_ready_total",
+    IN,
+    `${ADDRESS}.server_ssl_socket_factory.downstream_context_secrets_not_ready`,
+    "listener_server_ssl_socket_factory_downstream_context_secrets_not_ready",
+    { envoy_listener_address: "127.0.0.1_80" },
+  ],
+  [
+    "secrets_not_ready_total",
+    OUT,
+    "cluster.db.client_ssl_socket_factory.upstream_context_secrets_not_ready",
+    "cluster_client_ssl_socket_factory_upstream_context_secrets_not_ready",
+    { envoy_cluster_name: "db" },
+  ],
+  ...([
+    ["handshake_failed", "connection_error"],
+    ["chain_untrusted", "fail_verify_error"],
+    ["identity_invalid", "fail_verify_san"],
+  ] as const).map(([outcome, stat]) =>
+    [
+      "connections_ended_total",
+      { ...IN, outcome },
+      `${ADDRESS}.ssl.${stat}`,
+      `listener_ssl_${stat}`,
+      { envoy_listener_address: "127.0.0.1_80" },
+    ] as const
+  ),
+  [
+    "endpoint_failures_total",
+    { target: "db.default.dc1", code: "endpoint_untrusted" },
+    "cluster.db.ssl.fail_verify_error",
+    "cluster_ssl_fail_verify_error",
+    { envoy_cluster_name: "db" },
+  ],
+  ...([
+    ["on_demand_cert_requested_total", "cert_requested"],
+    ["on_demand_cert_updated_total", "cert_updated"],
+    ["on_demand_cert_active", "cert_active"],
+  ] as const).map(([name, stat]) =>
+    [
+      name,
+      { credentials: "inbound" },
+      `${ADDRESS}.on_demand_secret.${stat}`,
+      `listener_on_demand_secret_${stat}`,
+      { envoy_listener_address: "127.0.0.1_80" },
+    ] as const
+  ),
+];
+
+function sample(name: string, labels: Labels, value = 7): Sample {
+  const kind = /_total$/.test(name) ? "counter" : "gauge";
+  return { name, kind, help: "", labels, value };
+}
+
+function statsOf(samples: readonly Sample[], facts: EnvoyFacts = FACTS) {
+  return new Map(envoyStats(samples, facts).map((stat) => [stat.name, stat]));
+}
+
+for (const [name, labels, want, prometheus, tags] of TABLE) {
+  test(`envoyStats() calls ${name} ${JSON.stringify(labels)} ${want}`, () => {
+    const before = statsOf([]);
+    const stats = statsOf([sample(name, labels)]);
+    const { kind } = sample(name, labels);
+    assert.deepEqual(stats.get(want), { name: want, kind, value: 7, prometheus, labels: tags });
+    const others = [...stats].filter(([key, { value }]) => before.get(key)?.value !== value)
+      .map(([key]) => key).filter((key) => !key.endsWith("ssl_context_update_by_sds"));
+    assert.deepEqual(others, [want]);
+  });
+}
+
+test("every name of the table is tested", () => {
+  const tested = new Set(TABLE.map(([name]) => name));
+  assert.deepEqual(ENVOY_NAMES.filter(({ sample }) => !tested.has(sample)), []);
+  assert.equal(TABLE.length, ENVOY_NAMES.length);
+});
+
+for (
+  const [what, name, labels] of [
+    ["outcomes that are none of TLS", "connections_ended_total", { ...IN, outcome: "completed" }],
+    ["a listener that is gone", "connections_opened_total", { ...IN, listener: "gone" }],
+    ["credentials that nobody uses", "on_demand_cert_active", { credentials: "gone" }],
+    ["a target that nobody has", "endpoint_failures_total", {
+      target: "x",
+      code: "endpoint_untrusted",
+    }],
+    ["rejections that an SDS server's counters have", "secret_rotation_failed_total", SDS],
+    ["our own metrics", "snapshot_version", {}],
+  ] as const
+) {
+  test(`envoyStats() leaves out ${what}`, () => {
+    assert.deepEqual(envoyStats([sample(name, labels)], FACTS), envoyStats([], FACTS));
+  });
+}
+
+test("envoyStats() has zeroes for what has not happened to a secret", () => {
+  const stats = statsOf([]);
+  for (const stat of ["update_attempt", "update_rejected", "key_rotation_failed"]) {
+    assert.equal(stats.get(`sds.web.${stat}`)?.value, 0);
+  }
+  assert.equal(stats.get("sds.web.update_time")?.value, 5_000);
+});
+
+test("envoyStats() adds up the updates of a context's secrets", () => {
+  const stats = statsOf([
+    sample("secret_updates_total", FILE, 2),
+    sample("secret_updates_total", { secret: "roots", source: "sds one" }, 3),
+    sample("secret_updates_total", { secret: "roots", source: "sds two" }, 100),
+    sample("secret_updates_total", SDS, 4),
+  ]);
+  const updates = "ssl_context_update_by_sds";
+  assert.equal(stats.get(`cluster.db.client_ssl_socket_factory.${updates}`)?.value, 5);
+  assert.equal(stats.get(`${ADDRESS}.server_ssl_socket_factory.${updates}`)?.value, 4);
+});
+
+test("envoyStats() says when certificates expire, and the first of them", () => {
+  const stats = statsOf([]);
+  const unix = "expiration_unix_time_seconds";
+  assert.deepEqual(stats.get(`${ADDRESS}.ssl.certificate.web.${unix}`), {
+    name: `${ADDRESS}.ssl.certificate.web.${unix}`,
+    kind: "gauge",
+    value: 864_000,
+    prometheus: `listener_ssl_certificate_${unix}`,
+    labels: { envoy_listener_address: "127.0.0.1_80", envoy_tls_certificate: "web" },
+  });
+  assert.equal(stats.get(`cluster.db.ssl.certificate./etc/web.pem.${unix}`)?.value, 302_400);
+  assert.equal(stats.get("server.days_until_first_cert_expiring")?.value, 3);
+  const late = statsOf([], { ...FACTS, nowMs: 9e9 });
+  assert.equal(late.get("server.days_until_first_cert_expiring")?.value, 0);
+  const none = statsOf([], { ...FACTS, listeners: [], clusters: [] });
+  assert.equal(none.has("server.days_until_first_cert_expiring"), false);
+});
+
+test("envoyStats() joins secrets of one name: counters add up, of gauges the lowest counts", () => {
+  const secrets = [...FACTS.secrets, { name: "web", source: "sds two", updatedMs: 1_000 }];
+  const stats = statsOf([
+    sample("sds_update_success_total", SDS, 2),
+    sample("sds_update_success_total", { ...SDS, source: "sds two" }, 3),
+    sample("sds_connected_state", { source: "sds one" }, 1),
+    sample("sds_connected_state", { source: "sds two" }, 0),
+  ], { ...FACTS, secrets });
+  assert.equal(stats.get("sds.web.update_success")?.value, 5);
+  assert.equal(stats.get("sds.web.control_plane.connected_state")?.value, 0);
+});

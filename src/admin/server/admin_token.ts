@@ -1,0 +1,75 @@
+/**
+ * The token that lets its bearer change something over the network. Its file is read at each use, so
+ * that a new one holds at once and one that is taken away, too.
+ *
+ * @module
+ */
+
+import { createHash, timingSafeEqual } from "node:crypto";
+import { closeSync, fstatSync, openSync, readSync } from "node:fs";
+import { messageOf, ProxyError } from "../../base/mod.ts";
+
+const LIMIT_BYTES = 4_096;
+const MIN_CHARS = 16;
+/** Others read or write it, or its group writes it. */
+const TOO_OPEN = 0o026;
+
+/** Throws `config_invalid` with what is wrong; the token is in no message. */
+export function readAdminToken(file: string): string {
+  const cannot = `Cannot use -admin-token-file ${JSON.stringify(file)}`;
+  const { mode, text } = read(file, cannot);
+  if (mode & TOO_OPEN) {
+    const octal = (mode & 0o7777).toString(8).padStart(4, "0");
+    throw invalid(`${cannot}: others may read or write it (mode ${octal}); chmod 0600`);
+  }
+  const token = text.trim();
+  if (token.length < MIN_CHARS || text.length > LIMIT_BYTES || /[^\x21-\x7e]/.test(token)) {
+    throw invalid(
+      `${cannot}: want one token of ${MIN_CHARS} to ${LIMIT_BYTES} printable characters`,
+    );
+  }
+  return token;
+}
+
+/** Why this `Authorization` header is not enough; `undefined`: it is. */
+export function tokenFault(file: string, authorization: string | undefined): string | undefined {
+  let token: string;
+  try {
+    token = readAdminToken(file);
+  } catch (error) {
+    return messageOf(error);
+  }
+  const [, shown] = /^bearer +(\S+)$/i.exec(authorization ?? "") ?? [];
+  if (shown === undefined) {
+    return 'it would change something, and shows no token; send "Authorization: Bearer TOKEN" ' +
+      "with that of -admin-token-file";
+  }
+  return timingSafeEqual(digest(shown), digest(token)) ? undefined : "its token is not ours";
+}
+
+function read(file: string, cannot: string): { readonly mode: number; readonly text: string } {
+  let descriptor: number;
+  try {
+    descriptor = openSync(file, "r");
+  } catch (error) {
+    throw invalid(`${cannot}: ${messageOf(error)}`, error);
+  }
+  try {
+    const status = fstatSync(descriptor);
+    if (!status.isFile()) throw invalid(`${cannot}: it is no file`);
+    const bytes = new Uint8Array(LIMIT_BYTES + 1);
+    const length = readSync(descriptor, bytes, 0, bytes.length, 0);
+    return { mode: status.mode, text: new TextDecoder().decode(bytes.subarray(0, length)) };
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+/** Of one length, whatever was shown. */
+function digest(text: string): Uint8Array {
+  return createHash("sha256").update(text).digest();
+}
+
+function invalid(message: string, cause?: unknown): ProxyError {
+  return new ProxyError("config_invalid", message, { cause });
+}

@@ -1,0 +1,204 @@
+/**
+ * From the command line to one value that says what to do. Reads nothing but `argv` and `env`; every
+ * contradiction is found here, before anything is started.
+ *
+ * @module
+ */
+
+import { type Address, type LogLevel, nearest, ProxyError } from "../../base/mod.ts";
+import { insteadOfEnvoyFlag } from "./args_envoy.ts";
+import { type FlagGroup, type FlagValues, parseFlags, quote } from "./args_flags.ts";
+import { type ProxyOptions, readProxyOptions } from "./args_proxy.ts";
+import { PROXY_FLAGS } from "./args_proxy_table.ts";
+import { DEV_FLAGS, WAIT_READY_FLAGS } from "./args_tables.ts";
+import { readChoice, readDurationMs, readLogLevel, readTcpAddress } from "./args_values.ts";
+
+import type { WaitFor } from "../commands/wait_ready.ts";
+
+export type { AdminBind, FlagsMode, ProxyMode, ProxyOptions } from "./args_proxy.ts";
+export type { UpstreamFlag } from "./args_upstream.ts";
+
+type TcpAddress = Extract<Address, { kind: "tcp" }>;
+type Env = Readonly<Record<string, string | undefined>>;
+
+export interface DevOptions {
+  /** Where the agent's HTTP API listens; port 0 takes a free one. */
+  readonly listen: TcpAddress;
+  /** Nobody asked for that port: where it is in use, any other will do. */
+  readonly elsewhere: boolean;
+  readonly datacenter: string;
+  readonly defaultPolicy: "allow" | "deny";
+  /** Absent: no tokens are asked for. */
+  readonly token?: string;
+  /** Also start the demonstration mesh. */
+  readonly demo: boolean;
+  readonly logLevel: LogLevel;
+  readonly logJson: boolean;
+}
+
+export const HELP_TOPICS = ["", "proxy", "check", "dev", "wait-ready", "version"] as const;
+/** `""`: the list of commands. */
+export type HelpTopic = (typeof HELP_TOPICS)[number];
+
+export type Command =
+  | { readonly kind: "proxy" | "check"; readonly options: ProxyOptions }
+  | { readonly kind: "dev"; readonly options: DevOptions }
+  | { readonly kind: "wait_ready"; readonly waitFor: WaitFor; readonly timeoutMs: number }
+  | { readonly kind: "version" }
+  | { readonly kind: "help"; readonly topic: HelpTopic };
+
+const COMMANDS = ["proxy", "check", "dev", "wait-ready", "version", "help", "connect"];
+
+/** Reads what follows the program's name; throws `usage` with what is wrong. */
+export function parseCommand(argv: readonly string[], env: Env): Command {
+  const [word = "", ...rest] = argv;
+  switch (word) {
+    case "proxy":
+      return parseProxy("proxy", rest, env);
+    case "check":
+      return parseProxy("check", rest, env);
+    case "connect":
+      return parseConnect(rest, env);
+    case "dev":
+      return parseDev(rest, env);
+    case "wait-ready":
+      return parseWaitReady(rest, env);
+    case "version":
+      return flagsOf("version", rest, env, []).helpWanted
+        ? { kind: "help", topic: "version" }
+        : { kind: "version" };
+    case "-version":
+    case "--version":
+    case "-v":
+      return { kind: "version" };
+    case "help":
+      return parseHelp(rest);
+    case "-h":
+    case "-help":
+    case "--help":
+      return { kind: "help", topic: "" };
+    case "":
+      throw new ProxyError("usage", 'Cannot start: no command was given; see "postern help"');
+    default:
+      throw unknownCommand(word);
+  }
+}
+
+/** `consul connect proxy ...` and `consul connect envoy ...` with only the program's name changed. */
+function parseConnect(argv: readonly string[], env: Env): Command {
+  const [word = "", ...rest] = argv;
+  if (word === "proxy") return parseProxy("proxy", rest, env);
+  if (word === "envoy") {
+    const end = rest.indexOf("--");
+    if (end >= 0 && end + 1 < rest.length) {
+      throw new ProxyError(
+        "usage",
+        `Cannot take ${quote(rest.slice(end + 1).join(" "))}: what follows -- is for Envoy, and ` +
+          "Postern carries the traffic itself; leave it out",
+      );
+    }
+    return parseProxy("proxy", rest, env);
+  }
+  throw new ProxyError(
+    "usage",
+    `Cannot run "connect ${quote(word).slice(1, -1)}": want "postern connect proxy" (the same as ` +
+      '"postern proxy") or "postern connect envoy"',
+  );
+}
+
+function parseProxy(kind: "proxy" | "check", argv: readonly string[], env: Env): Command {
+  const flags = flagsOf(kind, argv, env, PROXY_FLAGS);
+  if (flags.helpWanted) return { kind: "help", topic: kind };
+  return { kind, options: readProxyOptions(flags) };
+}
+
+function parseDev(argv: readonly string[], env: Env): Command {
+  const flags = flagsOf("dev", argv, env, DEV_FLAGS);
+  if (flags.helpWanted) return { kind: "help", topic: "dev" };
+  const token = flags.text("token");
+  return {
+    kind: "dev",
+    options: {
+      listen: readTcpAddress(flags, "http-addr", { atLeastPort: 0 }) ??
+        { kind: "tcp", host: "127.0.0.1", port: 8500 },
+      elsewhere: !flags.given("http-addr"),
+      datacenter: flags.text("datacenter") ?? "dc1",
+      defaultPolicy: readChoice(flags, "default-policy", {
+        choices: ["allow", "deny"],
+        byDefault: "allow",
+      }),
+      ...(token !== undefined && { token }),
+      demo: flags.on("demo"),
+      logLevel: readLogLevel(flags),
+      logJson: flags.on("log-json"),
+    },
+  };
+}
+
+function parseWaitReady(argv: readonly string[], env: Env): Command {
+  const flags = flagsOf("wait-ready", argv, env, WAIT_READY_FLAGS);
+  if (flags.helpWanted) return { kind: "help", topic: "wait-ready" };
+  return {
+    kind: "wait_ready",
+    waitFor: readWaitFor(flags),
+    timeoutMs: readDurationMs(flags, "timeout", { byDefaultMs: 30_000, atLeastMs: 0 }),
+  };
+}
+
+/** `-admin` says where; else it is found by what the proxy was started for. */
+function readWaitFor(flags: FlagValues): WaitFor {
+  const admin = readTcpAddress(flags, "admin", { emptyHost: "127.0.0.1", atLeastPort: 1 });
+  const names = ["config", "proxy-id", "sidecar-for"] as const;
+  const [name, other] = [...names.filter((name) => flags.given(name)), ...admin ? ["admin"] : []];
+  if (other !== undefined) {
+    throw new ProxyError("usage", `Cannot use -${name} with -${other}: give one of them`);
+  }
+  if (admin) return { kind: "address", admin };
+  const flag = names.find((name) => flags.given(name)) ??
+    names.find((name) => flags.text(name) !== undefined);
+  const value = flag === undefined ? undefined : flags.text(flag);
+  if (flag !== undefined && value !== undefined) {
+    return { kind: "proxy", wanted: { flag, value } };
+  }
+  return { kind: "address", admin: { kind: "tcp", host: "127.0.0.1", port: 19_000 } };
+}
+
+function parseHelp(argv: readonly string[]): Command {
+  const [word = "", ...more] = argv[0] === "connect" ? argv.slice(1) : argv;
+  const wanted = word === "envoy" ? "proxy" : word === "help" ? "" : word;
+  const topic = HELP_TOPICS.find((one) => one === wanted);
+  if (topic === undefined) throw unknownCommand(word);
+  if (more.length > 0) {
+    throw new ProxyError(
+      "usage",
+      `Cannot show help for ${quote(more.join(" "))}: name one command`,
+    );
+  }
+  return { kind: "help", topic };
+}
+
+function flagsOf(
+  command: string,
+  argv: readonly string[],
+  env: Env,
+  groups: readonly FlagGroup[],
+): FlagValues {
+  const replaced = groups === PROXY_FLAGS ? insteadOfEnvoyFlag : undefined;
+  return parseFlags(argv, groups, {
+    command: `postern ${command}`,
+    env,
+    ...(command === "check" && { bare: "config" }),
+    ...(replaced && { replaced }),
+  });
+}
+
+function unknownCommand(word: string): ProxyError {
+  const near = PROXY_FLAGS.some(({ flags }) => flags.some(({ name }) => word === `-${name}`))
+    ? `proxy ${word}`
+    : nearest(word, COMMANDS);
+  const hint = near === undefined ? "" : ` did you mean "postern ${near}"?`;
+  return new ProxyError(
+    "usage",
+    `Cannot run ${quote(word)}: there is no such command;${hint} see "postern help"`,
+  );
+}

@@ -1,0 +1,303 @@
+/**
+ * The flags of `postern proxy` (and `check`) as one value, checked as a whole: nothing has been read or
+ * opened yet when this throws.
+ *
+ * @module
+ */
+
+import { type Address, type LogLevel, ProxyError } from "../../base/mod.ts";
+import type { AgentFlags } from "../../consul/mod.ts";
+import type { FlagValues } from "./args_flags.ts";
+import { parseUpstreams, type UpstreamFlag } from "./args_upstream.ts";
+import {
+  badValue,
+  readChoice,
+  readDurationMs,
+  readInteger,
+  readLogLevel,
+  readTcpAddress,
+} from "./args_values.ts";
+import { DEFAULT_CONNECTIONS } from "../process/descriptors.ts";
+
+type TcpAddress = Extract<Address, { kind: "tcp" }>;
+
+/** Where the proxy's configuration comes from. */
+export type ProxyMode =
+  | { readonly kind: "agent"; readonly by: "proxy_id" | "sidecar_for"; readonly id: string }
+  /** The one ingress gateway that is registered; `""`: whatever its name. */
+  | { readonly kind: "agent"; readonly by: "gateway"; readonly id: string }
+  | FlagsMode
+  | { readonly kind: "config"; readonly file: string };
+
+/** Flags alone, with identity and intentions from the agent: the built-in proxy's `-service`. */
+export interface FlagsMode {
+  readonly kind: "flags";
+  readonly service: string;
+  /** The local application; absent: nothing inbound. */
+  readonly serviceAddress?: Address;
+  /** The public listener. */
+  readonly listen?: TcpAddress;
+  /** Sorted by name. */
+  readonly upstreams: readonly UpstreamFlag[];
+  readonly register: boolean;
+  /** Id of the catalog entry: `web-proxy` or `web-proxy-<suffix>`. */
+  readonly proxyId: string;
+}
+
+export type AdminBind =
+  /** 127.0.0.1:19000, or the next free port. */
+  | { readonly kind: "default" }
+  | { readonly kind: "address"; readonly host: string; readonly port: number }
+  | { readonly kind: "off" };
+
+export interface ProxyOptions {
+  readonly mode: ProxyMode;
+  /** As given; the environment is joined by `src/consul`. */
+  readonly agentFlags: AgentFlags;
+  readonly agentConnections: number;
+  readonly preparedQueryIntervalMs: number;
+  readonly authorize: "match" | "both";
+  readonly strictSpiffeChain: boolean;
+  readonly stateDir?: string;
+  readonly adminBind: AdminBind;
+  readonly adminTokenFile?: string;
+  /** Which listeners must carry traffic: one, or all that ever did. */
+  readonly ready: "any" | "all";
+  readonly drainTimeoutMs: number;
+  /** 0: never. */
+  readonly idleTimeoutMs: number;
+  /** 0: for ever. */
+  readonly lifetimeMs: number;
+  /** Accepted at once, over all listeners. */
+  readonly maxConnections: number;
+  /** 0: in the main thread. */
+  readonly workers: number;
+  readonly logLevel: LogLevel;
+  readonly logJson: boolean;
+  /** Log these at start: what was given and does nothing. */
+  readonly warnings: readonly string[];
+}
+
+const FLAG_MODE_ONLY = ["service", "service-addr", "listen", "upstream", "register", "register-id"];
+const AGENT_ONLY = ["agent-connections", "prepared-query-interval"];
+/** The whole of a day's seconds would be a mistake in units; an hour is longer than any drain. */
+const HOUR_MS = 3_600_000;
+
+export function readProxyOptions(flags: FlagValues): ProxyOptions {
+  const warnings: string[] = [];
+  const mode = readMode(flags, warnings);
+  const authorize = readChoice(flags, "authorize", {
+    choices: ["match", "both"],
+    byDefault: "match",
+  });
+  const stateDir = flags.text("state-dir");
+  const adminTokenFile = flags.text("admin-token-file");
+  if (mode.kind === "config") {
+    if (authorize === "both") {
+      throw new ProxyError(
+        "usage",
+        "Cannot use -authorize both with -config: there is no agent to ask; use -authorize match",
+      );
+    }
+    const unused = AGENT_ONLY.filter((name) => flags.given(name));
+    if (unused.length > 0) warnings.push(`${dashed(unused)} does nothing with -config`);
+  }
+  if (flags.given("pprof-addr") || flags.given("pprof-timeout")) {
+    warnings.push("no profile is served: -pprof-addr and -pprof-timeout are taken and do nothing");
+  }
+  return {
+    mode,
+    agentFlags: readAgentFlags(flags),
+    agentConnections: readInteger(flags, "agent-connections", {
+      byDefault: 12,
+      // Registration, leaf, roots and intentions have a poll each; one more takes turns.
+      atLeast: 5,
+      atMost: 190,
+    }),
+    preparedQueryIntervalMs: readDurationMs(flags, "prepared-query-interval", {
+      byDefaultMs: 10_000,
+      atLeastMs: 1_000,
+    }),
+    authorize,
+    strictSpiffeChain: flags.on("strict-spiffe-chain"),
+    ...(stateDir !== undefined && { stateDir }),
+    adminBind: readAdminBind(flags),
+    ...(adminTokenFile !== undefined && { adminTokenFile }),
+    ready: readChoice(flags, "ready", { choices: ["any", "all"], byDefault: "all" }),
+    drainTimeoutMs: readDurationMs(flags, "drain-timeout", { byDefaultMs: 8_000, atLeastMs: 0 }),
+    idleTimeoutMs: readDurationMs(flags, "idle-timeout", { byDefaultMs: HOUR_MS, atLeastMs: 0 }),
+    lifetimeMs: readDurationMs(flags, "max-connection-lifetime", { byDefaultMs: 0, atLeastMs: 0 }),
+    maxConnections: readInteger(flags, "max-connections", {
+      byDefault: DEFAULT_CONNECTIONS,
+      atLeast: 1,
+      atMost: 10_000_000,
+    }),
+    workers: readInteger(flags, "workers", { byDefault: 1, atLeast: 0, atMost: 256 }),
+    logLevel: readLogLevel(flags),
+    logJson: flags.on("log-json"),
+    warnings,
+  };
+}
+
+/** Consul's order: `-proxy-id`, then `-sidecar-for`, then flags; ours, `-config`, goes alone. */
+function readMode(flags: FlagValues, warnings: string[]): ProxyMode {
+  const proxyId = flags.text("proxy-id");
+  const sidecarFor = flags.text("sidecar-for");
+  const file = flags.text("config");
+  const flagModeGiven = FLAG_MODE_ONLY.filter((name) => flags.given(name));
+  if (file !== undefined) {
+    const against = ["proxy-id", "sidecar-for", "gateway", ...FLAG_MODE_ONLY].find((name) =>
+      flags.given(name)
+    );
+    if (against !== undefined) {
+      throw new ProxyError(
+        "usage",
+        `Cannot use -config with -${against}: the file says it all; leave one of them out`,
+      );
+    }
+    for (const name of ["proxy-id", "sidecar-for"]) {
+      if (flags.text(name) !== undefined) {
+        warnings.push(`${flags.origin(name)} does nothing with -config`);
+      }
+    }
+    return { kind: "config", file };
+  }
+  if (flags.text("gateway") !== undefined) return readGatewayMode(flags, warnings);
+  const id = proxyId ?? sidecarFor;
+  if (id === undefined) return readFlagsMode(flags, warnings);
+  const chosen = flags.origin(proxyId === undefined ? "sidecar-for" : "proxy-id");
+  if (flags.on("register")) {
+    throw new ProxyError(
+      "usage",
+      `Cannot use -register with ${chosen}: that proxy is registered already; leave -register out`,
+    );
+  }
+  if (proxyId !== undefined && sidecarFor !== undefined) {
+    warnings.push(`${flags.origin("sidecar-for")} does nothing: ${chosen} counts before it`);
+  }
+  if (flagModeGiven.length > 0) {
+    warnings.push(`${dashed(flagModeGiven)} does nothing: ${chosen} takes all from the agent`);
+  }
+  return { kind: "agent", by: proxyId === undefined ? "sidecar_for" : "proxy_id", id };
+}
+
+/** `connect envoy -gateway ingress`: by `-proxy-id`, by `-service`, or the only one on the agent. */
+function readGatewayMode(flags: FlagValues, warnings: string[]): ProxyMode {
+  const kind = flags.text("gateway");
+  if (kind !== "ingress") {
+    throw badValue(flags, "gateway", "only ingress gateways are there yet; want ingress");
+  }
+  if (flags.given("sidecar-for")) {
+    throw new ProxyError("usage", "Cannot use -sidecar-for with -gateway: leave one of them out");
+  }
+  if (flags.on("register")) {
+    throw new ProxyError(
+      "usage",
+      "Cannot use -register with -gateway: register a service of kind ingress-gateway with the " +
+        "agent, and leave -register out",
+    );
+  }
+  const proxyId = flags.text("proxy-id");
+  const idle = FLAG_MODE_ONLY.filter((name) => flags.given(name))
+    .filter((name) => name !== "service" || proxyId !== undefined);
+  if (idle.length > 0) warnings.push(`${dashed(idle)} does nothing with -gateway`);
+  return proxyId === undefined
+    ? { kind: "agent", by: "gateway", id: flags.text("service") ?? "" }
+    : { kind: "agent", by: "proxy_id", id: proxyId };
+}
+
+function readFlagsMode(flags: FlagValues, warnings: string[]): FlagsMode {
+  const service = flags.text("service");
+  if (service === undefined) {
+    throw new ProxyError(
+      "usage",
+      "Cannot start: nothing says what to stand for; give -sidecar-for, -proxy-id, -config or " +
+        "-service",
+    );
+  }
+  const serviceAddress = readServiceAddress(flags);
+  const listen = readTcpAddress(flags, "listen", { emptyHost: "0.0.0.0", atLeastPort: 1 });
+  if (listen && !serviceAddress) {
+    throw new ProxyError(
+      "usage",
+      "Cannot use -listen without -service-addr: nobody would get the connections; give both",
+    );
+  }
+  if (serviceAddress && !listen) {
+    warnings.push("-service-addr does nothing without -listen: nothing comes in");
+  }
+  const register = flags.on("register");
+  const suffix = flags.text("register-id");
+  if (register && !listen) {
+    throw new ProxyError(
+      "usage",
+      "Cannot use -register without -listen: the catalog entry needs an address; give -listen",
+    );
+  }
+  if (suffix !== undefined && !register) {
+    warnings.push("-register-id does nothing without -register");
+  }
+  const upstreams = parseUpstreams(flags.list("upstream"));
+  if (!listen && upstreams.length === 0) {
+    throw new ProxyError(
+      "usage",
+      `Cannot start for service "${service}": there is no listener; give -upstream, or -listen ` +
+        "with -service-addr",
+    );
+  }
+  return {
+    kind: "flags",
+    service,
+    ...(serviceAddress && { serviceAddress }),
+    ...(listen && { listen }),
+    upstreams,
+    register,
+    proxyId: suffix === undefined ? `${service}-proxy` : `${service}-proxy-${suffix}`,
+  };
+}
+
+function readServiceAddress(flags: FlagValues): Address | undefined {
+  const text = flags.text("service-addr");
+  if (text === undefined || !text.startsWith("unix://")) {
+    return readTcpAddress(flags, "service-addr", { emptyHost: "127.0.0.1", atLeastPort: 1 });
+  }
+  const path = text.slice("unix://".length);
+  // The kernel's limit for the path of a socket, without its ending zero.
+  if (!path.startsWith("/") || path.length > 107) {
+    throw badValue(flags, "service-addr", "want unix:// and an absolute path of at most 107 bytes");
+  }
+  return { kind: "unix", path };
+}
+
+function readAdminBind(flags: FlagValues): AdminBind {
+  const text = flags.text("admin-bind");
+  if (text?.toLowerCase() === "off") return { kind: "off" };
+  const address = readTcpAddress(flags, "admin-bind", { atLeastPort: 0 });
+  if (!address) return { kind: "default" };
+  return { kind: "address", host: address.host, port: address.port };
+}
+
+function readAgentFlags(flags: FlagValues): AgentFlags {
+  const given = (name: string) => flags.given(name) ? flags.list(name).at(-1) : undefined;
+  const texts = {
+    httpAddr: given("http-addr"),
+    token: given("token"),
+    tokenFile: given("token-file"),
+    caFile: given("ca-file"),
+    caPath: given("ca-path"),
+    clientCert: given("client-cert"),
+    clientKey: given("client-key"),
+    tlsServerName: given("tls-server-name"),
+    datacenter: given("datacenter"),
+    namespace: given("namespace"),
+    partition: given("partition"),
+  };
+  return {
+    ...Object.fromEntries(Object.entries(texts).filter(([, value]) => value !== undefined)),
+    ...(flags.given("stale") && { stale: flags.on("stale") }),
+  };
+}
+
+function dashed(names: readonly string[]): string {
+  return names.map((name) => `-${name}`).join(", ");
+}

@@ -1,0 +1,111 @@
+import { strict as assert } from "node:assert";
+import { test } from "node:test";
+import { ProxyError } from "../../base/mod.ts";
+import { parseCommand } from "./args.ts";
+import { ENVOY_FLAGS } from "./args_envoy.ts";
+
+function refusal(argv: readonly string[], env: Record<string, string> = {}): string {
+  try {
+    parseCommand(argv, env);
+  } catch (error) {
+    if (!(error instanceof ProxyError)) throw error;
+    assert.equal(error.code, "usage");
+    assert.match(error.message, /^Cannot /);
+    return error.message;
+  }
+  return assert.fail(`no refusal of ${argv.join(" ")}`);
+}
+
+test("parseCommand() never takes the next word as a switch's value", () => {
+  assert.match(
+    refusal(["proxy", "-sidecar-for", "web", "-log-json", "false"]),
+    /argument "false"/,
+  );
+});
+
+for (
+  const [name, argv, want] of [
+    ["no command", "", /no command/],
+    ["an unknown command", "prxy -sidecar-for web", /did you mean "postern proxy"/],
+    ["a command of Consul's that is none here", "connect expose", /connect expose/],
+    ["an unknown flag", "proxy -sidecar_for web", /-sidecar_for.*did you mean -sidecar-for\?/],
+    ["a shortened flag", "proxy -sidecar web", /did you mean -sidecar-for\?/],
+    ["a flag like no other", "proxy -zzzzzzzz", /see "postern proxy -help"/],
+    ["a flag without its value", "proxy -sidecar-for", /-sidecar-for: it needs a value/],
+    ["a switch with nonsense", "proxy -sidecar-for web -log-json=maybe", /want true or false/],
+    ["an argument", "proxy web", /argument "web"/],
+    ["a file alone", "proxy web.json", /argument "web.json".*did you mean -config FILE\?/],
+    ["a flag without its dash", "proxy sidecar-for web", /did you mean -sidecar-for\?/],
+    ["flags without a command", "-sidecar-for web", /did you mean "postern proxy -sidecar-for"\?/],
+    ["a second file to check", "check a.json b.json", /argument "b.json"/],
+    ["a file beside -config", "check -config a.json b.json", /argument "b.json"/],
+    ["a file to check and a service", "check a.json -service web", /-config with -service/],
+    ["an argument after flags", "proxy -sidecar-for web extra", /argument "extra"/],
+    ["an argument after --", "proxy -sidecar-for web -- -x", /argument "-x"/],
+    ["three dashes", "proxy ---sidecar-for web", /argument "---sidecar-for"/],
+    ["a lone dash", "proxy -", /argument "-"/],
+    ["nothing to stand for", "proxy", /nothing says what to stand for/],
+    ["-upstream alone", "proxy -upstream db:1", /nothing says what to stand for/],
+    ["a service without any listener", "proxy -service web", /there is no listener/],
+    ["-listen alone", "proxy -service web -listen :1", /-listen without -service-addr/],
+    ["-register alone", "proxy -service web -upstream a:1 -register", /-register without -listen/],
+    ["-register of a registered one", "proxy -proxy-id p -register", /registered already/],
+    ["-config with a service", "proxy -config f -service web", /-config with -service/],
+    ["-config with -sidecar-for", "proxy -config f -sidecar-for w", /-config with -sidecar-for/],
+    ["-config with -authorize both", "proxy -config f -authorize both", /no agent to ask/],
+    ["a bad level", "proxy -sidecar-for w -log-level loud", /-log-level "loud": want trace/],
+    ["a duration without unit", "proxy -sidecar-for w -drain-timeout 8", /-drain-timeout "8"/],
+    ["a negative duration", "proxy -sidecar-for w -drain-timeout -1s", /at least 0s/],
+    ["no time between queries", "proxy -sidecar-for w -prepared-query-interval 1ms", /least 1s/],
+    ["too many workers", "proxy -sidecar-for w -workers 1000", /from 0 to 256/],
+    ["half a worker", "proxy -sidecar-for w -workers 1.5", /whole number/],
+    ["too few agent connections", "proxy -sidecar-for w -agent-connections 2", /from 5 to 190/],
+    ["an unknown way to authorize", "proxy -sidecar-for w -authorize no", /want match or both/],
+    ["an admin port alone", "proxy -sidecar-for w -admin-bind 19000", /want host:port/],
+    ["an admin address for everyone by accident", "proxy -sidecar-for w -admin-bind :1", /no host/],
+    ["a port too high", "proxy -sidecar-for w -admin-bind a:65536", /port must be/],
+    ["an IPv4 address that is none", "proxy -service w -listen 10.0.0.300:1", /no IPv4 address/],
+    ["an IPv6 address that is none", "proxy -sidecar-for w -admin-bind [1::2::3]:1", /no IPv6/],
+    ["an application nowhere", "proxy -service w -listen :1 -service-addr 10.0.0:1", /no IPv4/],
+    ["a URL as a listener", "proxy -service w -listen http://a:1", /want host:port/],
+    ["a relative socket", "proxy -service w -listen :1 -service-addr unix://x", /absolute path/],
+    ["a gateway that is not there yet", "proxy -gateway mesh", /want ingress/],
+    ["a gateway to register", "proxy -gateway ingress -register", /leave -register out/],
+    ["a gateway and a sidecar", "proxy -gateway ingress -sidecar-for w", /leave one of them/],
+    ["a gateway and a file", "proxy -gateway ingress -config f", /with -gateway: the file/],
+    ["what is for Envoy", "connect envoy -sidecar-for w -- --base-id 1", /"--base-id 1"/],
+    ["help for nothing", "help me", /no such command/],
+    ["dev for everyone by accident", "dev -http-addr :8500", /no host/],
+    ["a proxy's flag for dev", "dev -sidecar-for web", /-sidecar-for: there is none/],
+  ] as const
+) {
+  test(`parseCommand() refuses ${name}`, () => {
+    assert.match(refusal(argv === "" ? [] : argv.split(" ")), want);
+  });
+}
+
+for (const flag of ENVOY_FLAGS) {
+  test(`parseCommand() says what replaces Envoy's -${flag}`, () => {
+    const message = refusal(["connect", "envoy", "-sidecar-for", "web", `-${flag}`]);
+    assert.doesNotMatch(message, /there is none/);
+    assert.match(message, new RegExp(`the flag -${flag}: .{20}`));
+    assert.equal(refusal(["proxy", `-${flag}=x`]), message);
+  });
+}
+
+test("parseCommand() keeps a control character out of its messages", () => {
+  for (
+    const argv of [
+      ["proxy", "-a\u001b[31m\n"],
+      ["\u001b[31m\n"],
+      ["proxy", "-upstream", "\n\u001b:1", "-service", "x"],
+      ["proxy", "-sidecar-for", "web\n"],
+      ["connect", "\n\u001b"],
+      ["proxy", "-log-level=\u001b\n"],
+    ]
+  ) {
+    const message = refusal(argv);
+    assert.ok(!message.includes("\n") && !message.includes("\u001b"), message);
+  }
+  assert.match(refusal(["proxy"], { CONNECT_PROXY_ID: "a\nb" }), /CONNECT_PROXY_ID: .*control/);
+});

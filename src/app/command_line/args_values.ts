@@ -1,0 +1,126 @@
+/**
+ * Values of flags: addresses, ports, durations, numbers, choices. Each reader throws `usage` with the
+ * flag, what it was given and what it wants.
+ *
+ * @module
+ */
+
+import {
+  type Address,
+  hostFault,
+  LOG_LEVELS,
+  type LogLevel,
+  parseDurationMs,
+  ProxyError,
+} from "../../base/mod.ts";
+import { type FlagValues, quote } from "./args_flags.ts";
+
+/** A failure to read flag `name`. */
+export function badValue(flags: FlagValues, name: string, reason: string): ProxyError {
+  return new ProxyError(
+    "usage",
+    `Cannot read ${flags.origin(name)} ${quote(flags.text(name) ?? "")}: ${reason}`,
+  );
+}
+
+export function readDurationMs(
+  flags: FlagValues,
+  name: string,
+  options: { readonly byDefaultMs: number; readonly atLeastMs: number },
+): number {
+  const text = flags.text(name);
+  if (text === undefined) return options.byDefaultMs;
+  const durationMs = parseDurationMs(text);
+  if (durationMs === undefined) {
+    throw badValue(flags, name, "want a duration with its unit, such as 500ms, 8s or 1m30s");
+  }
+  if (durationMs < options.atLeastMs) {
+    throw badValue(flags, name, `it must be at least ${options.atLeastMs / 1000}s`);
+  }
+  return durationMs;
+}
+
+export function readInteger(
+  flags: FlagValues,
+  name: string,
+  options: { readonly byDefault: number; readonly atLeast: number; readonly atMost: number },
+): number {
+  const text = flags.text(name);
+  if (text === undefined) return options.byDefault;
+  const value = parseInteger(text);
+  if (value === undefined || value < options.atLeast || value > options.atMost) {
+    throw badValue(
+      flags,
+      name,
+      `want a whole number from ${options.atLeast} to ${options.atMost}`,
+    );
+  }
+  return value;
+}
+
+export function readChoice<T extends string>(
+  flags: FlagValues,
+  name: string,
+  options: { readonly choices: readonly T[]; readonly byDefault: T },
+): T {
+  const text = flags.text(name);
+  if (text === undefined) return options.byDefault;
+  const found = options.choices.find((choice) => choice === text.toLowerCase());
+  if (found === undefined) throw badValue(flags, name, `want ${options.choices.join(" or ")}`);
+  return found;
+}
+
+/** `-log-level`, in any case; `err` is what Consul calls `error`. */
+export function readLogLevel(flags: FlagValues): LogLevel {
+  const text = (flags.text("log-level") ?? "info").toLowerCase();
+  const found = LOG_LEVELS.find((level) => level === (text === "err" ? "error" : text));
+  if (found === undefined) throw badValue(flags, "log-level", `want ${LOG_LEVELS.join(", ")}`);
+  return found;
+}
+
+/** `host:port`, `[::1]:port`; without host `emptyHost` (`undefined`: there must be one). */
+export function readTcpAddress(
+  flags: FlagValues,
+  name: string,
+  options: { readonly emptyHost?: string; readonly atLeastPort: 0 | 1 },
+): Extract<Address, { kind: "tcp" }> | undefined {
+  const text = flags.text(name);
+  if (text === undefined) return undefined;
+  const [host, portText] = splitHostPort(text) ?? [];
+  if (host === undefined || portText === undefined) {
+    throw badValue(flags, name, "want host:port, such as 127.0.0.1:8080 or [::1]:8080");
+  }
+  const port = parsePort(portText, options.atLeastPort);
+  if (port === undefined) {
+    throw badValue(flags, name, `the port must be a number from ${options.atLeastPort} to 65535`);
+  }
+  const fault = hostFault(host);
+  if (fault !== undefined) throw badValue(flags, name, `it names ${fault}`);
+  if (host === "" && options.emptyHost === undefined) {
+    throw badValue(flags, name, "it names no host; write 127.0.0.1 for this machine only");
+  }
+  return { kind: "tcp", host: host === "" ? options.emptyHost ?? "" : host, port };
+}
+
+/** Host (without brackets) and port as written; `undefined` where `text` is not of that form. */
+export function splitHostPort(text: string): readonly [string, string] | undefined {
+  const match = /^(?:\[([0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|([^\s[\]:/@]*)):([^:\s]+)$/.exec(text);
+  if (!match || text.length > 300) return undefined;
+  return [match[1] ?? match[2] ?? "", match[3] ?? ""];
+}
+
+/** A port in any base Go reads (`8080`, `0x1f90`), or `undefined`. */
+export function parsePort(text: string, atLeast: 0 | 1): number | undefined {
+  const port = parseInteger(text);
+  return port === undefined || port < atLeast || port > 65_535 ? undefined : port;
+}
+
+/** A whole number as Go reads it with base 0: decimal, 0x, 0o or a leading 0, 0b, `_` between. */
+export function parseInteger(text: string): number | undefined {
+  if (text.length > 40 || !/^[0-9A-Za-z]+(?:_[0-9A-Za-z]+)*$/.test(text)) return undefined;
+  let digits = text.replaceAll("_", "");
+  if (/^0[0-7]+$/.test(digits)) digits = `0o${digits.slice(1)}`;
+  if (!/^(?:0|[1-9]\d*|0[xX][0-9A-Fa-f]+|0[oO][0-7]+|0[bB][01]+)$/.test(digits)) return undefined;
+  const value = Number(digits);
+  return Number.isSafeInteger(value) ? value : undefined;
+}

@@ -1,0 +1,57 @@
+/**
+ * One command line, run: what it says is looked up, done, and turned into an exit code.
+ *
+ * @module
+ */
+
+import { readFileSync } from "node:fs";
+import process from "node:process";
+import { systemClock } from "../../base/mod.ts";
+import { runtimeEngine } from "../../net/mod.ts";
+import { type Command, parseCommand } from "./args.ts";
+import { checkEnvironment, checkRights } from "./environment.ts";
+import { helpText } from "./help.ts";
+import { exitCodeOf, lastWords, wantsJson } from "../log/last_words.ts";
+import { IS_COMPILED, versionLine } from "./version.ts";
+
+/** A command's code is loaded when it is run: a proxy carries no memory of the others. */
+async function run(command: Command): Promise<number> {
+  switch (command.kind) {
+    case "help":
+      process.stdout.write(helpText(command.topic));
+      return 0;
+    case "version":
+      process.stdout.write(`${versionLine(runtimeEngine().name)}\n`);
+      return 0;
+    case "proxy":
+      return await (await import("../process/run_proxy.ts")).runProxy(command.options);
+    case "check":
+      return await (await import("../commands/run_check.ts")).runCheck(command.options);
+    case "wait_ready":
+      return await (await import("../commands/wait_ready.ts")).runWaitReady(command);
+    case "dev":
+      return await (await import("../commands/run_dev.ts")).runDev(command.options);
+  }
+}
+
+/** Runs one command line to its end; the exit code. Errors are told on standard error. */
+export async function runCommandLine(argv: readonly string[]): Promise<number> {
+  try {
+    checkRights(ownStatus());
+    checkEnvironment(process.env, { compiled: IS_COMPILED });
+    return await run(parseCommand(argv, process.env));
+  } catch (error) {
+    const how = { json: wantsJson(argv), nowMs: systemClock.now() };
+    process.stderr.write(`${lastWords(error, how)}\n`);
+    return exitCodeOf(error);
+  }
+}
+
+/** What Linux says of this process; empty elsewhere, where files give no capabilities. */
+function ownStatus(): string {
+  try {
+    return readFileSync("/proc/self/status", "utf8");
+  } catch {
+    return ""; // no /proc here
+  }
+}

@@ -1,0 +1,45 @@
+/**
+ * What this program is: version, commit, engine.
+ *
+ * @module
+ */
+
+import process from "node:process";
+import project from "../../../deno.json" with { type: "json" };
+
+/** Put in place by `scripts/compile.ts`; does not exist when running from source. */
+declare const POSTERN_COMMIT: string | undefined;
+
+const commit: string | undefined = typeof POSTERN_COMMIT === "string" ? POSTERN_COMMIT : undefined;
+
+export const VERSION: string = project.version;
+
+/** This is the executable, not the project's source. */
+export const IS_COMPILED: boolean = commit !== undefined;
+
+export interface VersionInfo {
+  readonly version: string;
+  /** Abbreviated; `source` when running from source. */
+  readonly commit: string;
+  /** `bun 1.4.5`. */
+  readonly engine: string;
+  /** `linux x64`. */
+  readonly platform: string;
+}
+
+/** `engineName`: the engine that carries the traffic, as `src/net` names it: `bun 1.4.5`. */
+export function versionInfo(engineName: string): VersionInfo {
+  return {
+    version: VERSION,
+    commit: commit ?? "source",
+    engine: engineName,
+    platform: `${process.platform} ${process.arch}`,
+  };
+}
+
+/** `postern 0.1.0 (commit abc1234, bun 1.4.5, linux x64)`. */
+export function versionLine(engineName: string): string {
+  const { version, commit, engine, platform } = versionInfo(engineName);
+  const from = commit === "source" ? "from source" : `commit ${commit}`;
+  return `postern ${version} (${from}, ${engine}, ${platform})`;
+}

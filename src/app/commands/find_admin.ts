@@ -1,0 +1,107 @@
+/**
+ * Which admin server on this machine belongs to a proxy: those who bind none by themselves take the
+ * first free port of a range, and each says for what its proxy was started.
+ *
+ * @module
+ */
+
+import { resolve } from "node:path";
+import * as v from "valibot";
+import { ADMIN_PORTS, type AdminPlace, type AskAdmin } from "../../admin/mod.ts";
+import type { ProxyMode } from "../command_line/args_proxy.ts";
+
+/** What a proxy was started for, as the flags of `postern proxy` say it. */
+export interface WantedProxy {
+  readonly flag: "sidecar-for" | "proxy-id" | "config";
+  readonly value: string;
+}
+
+export type FoundAdmin =
+  | { readonly kind: "found"; readonly admin: AdminPlace }
+  | {
+    readonly kind: "missing";
+    readonly wanted: WantedProxy;
+    /** For people: whose the admin servers are that answered. */
+    readonly others: readonly string[];
+  };
+
+const ASK_TIMEOUT_MS = 2_000;
+const HOST = "127.0.0.1";
+
+const Info = v.object({
+  node: v.object({ id: v.string() }),
+  command_line_options: v.object({
+    sidecarFor: v.optional(v.string()),
+    proxyId: v.optional(v.string()),
+    config: v.optional(v.string()),
+  }),
+});
+type Info = v.InferOutput<typeof Info>;
+
+/** What `/server_info` shows of it. */
+export function shownMode(
+  mode: ProxyMode,
+  proxyId: string,
+): Readonly<Record<string, string>> {
+  switch (mode.kind) {
+    case "agent":
+      return {
+        ...mode.by === "sidecar_for" && { sidecarFor: mode.id },
+        proxyId: proxyId || (mode.by === "proxy_id" ? mode.id : ""),
+      };
+    case "flags":
+      return { proxyId: mode.proxyId };
+    case "config":
+      return { config: resolve(mode.file) };
+  }
+}
+
+/** `near`: asked first. */
+export async function findAdmin(
+  wanted: WantedProxy,
+  { ask, near }: { readonly ask: AskAdmin; readonly near?: AdminPlace },
+): Promise<FoundAdmin> {
+  const known = near && await infoOf(near, ask);
+  if (near && known && isMeant(wanted, known)) return { kind: "found", admin: near };
+  const places = ADMIN_PORTS.map((port) => ({ host: HOST, port }));
+  const infos = await Promise.all(places.map((place) => infoOf(place, ask)));
+  const at = infos.findIndex((info) => info && isMeant(wanted, info));
+  const admin = places[at];
+  if (admin) return { kind: "found", admin };
+  const others = infos.flatMap((info, index) =>
+    info ? [`${nameOf(info)} at ${HOST}:${places[index]?.port}`] : []
+  );
+  return { kind: "missing", wanted, others };
+}
+
+/** Undefined: nobody answers there, or it is no admin server of a proxy. */
+async function infoOf(place: AdminPlace, ask: AskAdmin): Promise<Info | undefined> {
+  try {
+    const { body } = await ask(place, { path: "/server_info", timeoutMs: ASK_TIMEOUT_MS });
+    return v.parse(Info, JSON.parse(body));
+  } catch {
+    // Whatever it is, it is not the one that is looked for.
+    return undefined;
+  }
+}
+
+function isMeant({ flag, value }: WantedProxy, { node, command_line_options }: Info): boolean {
+  const { sidecarFor = "", proxyId = "", config = "" } = command_line_options;
+  switch (flag) {
+    case "sidecar-for": {
+      // The second is what agents call it.
+      const sidecar = `${value}-sidecar-proxy`.toLowerCase();
+      return sidecarFor.toLowerCase() === value.toLowerCase() ||
+        [node.id, proxyId].some((id) => id.toLowerCase() === sidecar);
+    }
+    case "proxy-id":
+      return node.id === value || proxyId === value;
+    case "config":
+      return config === resolve(value);
+  }
+}
+
+function nameOf({ node, command_line_options }: Info): string {
+  const { proxyId, config, sidecarFor } = command_line_options;
+  return config || node.id || proxyId || (sidecarFor ? `the sidecar of ${sidecarFor}` : "a proxy");
+}

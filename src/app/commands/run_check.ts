@@ -1,0 +1,170 @@
+/**
+ * `postern check`: is this configuration one that `postern proxy` would serve with? Opens no listener
+ * and changes nothing; flags, files and every secret they name are read once, the agent is not asked.
+ *
+ * @module
+ */
+
+import process from "node:process";
+import {
+  createLog,
+  type LogRecord,
+  printable,
+  ProxyError,
+  sleep,
+  Stats,
+  systemClock,
+  systemRandom,
+} from "../../base/mod.ts";
+import { resolveAgentOptions } from "../../consul/mod.ts";
+import { runtimeEngine } from "../../net/mod.ts";
+import type { SecretStatus } from "../../secrets/mod.ts";
+import { FileSource } from "../../source/mod.ts";
+import type { Snapshot } from "../../snapshot/mod.ts";
+import type { ProxyOptions } from "../command_line/args.ts";
+import { createSecretStore } from "../process/secret_store.ts";
+
+/** How long secrets may take to come; a server that answers later is one to be told about. */
+const SECRETS_WAIT_MS = 5_000;
+const LOOK_MS = 50;
+const WAIT_S = SECRETS_WAIT_MS / 1_000;
+const SILENT = `it did not come within ${WAIT_S} s; does its source know the name?`;
+
+/** Prints what is fine; throws `config_invalid` with what is not. The exit code. */
+export async function runCheck(options: ProxyOptions): Promise<number> {
+  for (const line of await check(options)) process.stdout.write(`${printable(line)}\n`);
+  return 0;
+}
+
+async function check(options: ProxyOptions): Promise<readonly string[]> {
+  const { mode } = options;
+  if (mode.kind !== "config") {
+    const { address, tls } = resolveAgentOptions(options.agentFlags, process.env);
+    const where = address.kind === "unix" ? address.path : `${address.host}:${address.port}`;
+    const { caFile, caPath, clientCert, clientKey } = options.agentFlags;
+    const unread = !tls && [caFile, caPath, clientCert, clientKey].some((path) => path);
+    return [
+      ...options.warnings,
+      ...(unread
+        ? [
+          "warning: the files for TLS to the agent were not read, because its address is not " +
+          "https://...",
+        ]
+        : []),
+      `flags and environment are valid; the agent (${where}) was not asked`,
+    ];
+  }
+  const engine = runtimeEngine();
+  const noted: LogRecord[] = [];
+  const deps = {
+    clock: systemClock,
+    random: systemRandom,
+    log: createLog({
+      clock: systemClock,
+      write: (record) => void noted.push(record),
+      holder: { level: "warn" },
+    }),
+    stats: new Stats(),
+    env: process.env,
+    tlsFault: (material: Parameters<typeof engine.tlsFault>[0]) => engine.tlsFault(material),
+  };
+  const source = new FileSource({
+    ...deps,
+    file: mode.file,
+    strictSpiffeChain: options.strictSpiffeChain,
+    createSecretStore: () => createSecretStore(deps),
+  });
+  try {
+    let snapshot: Snapshot | undefined;
+    await new Promise<void>((resolve, reject) => {
+      source.start((next) => {
+        snapshot = next;
+        resolve();
+      }, (error: ProxyError) => reject(error));
+    });
+    const secrets = await answered(source);
+    const faults = [...new Set(faultsOf(secrets, source))];
+    if (faults.length > 0) {
+      faults.push(...askedAs(secrets.filter(({ state }) => state !== "active")));
+      const lines = faults.map((fault) => `\n  ${fault}`).join("");
+      throw new ProxyError("config_invalid", `Cannot use configuration "${mode.file}":${lines}`);
+    }
+    return [
+      ...options.warnings,
+      ...noted.flatMap(warningOf),
+      // Rules of several users make several secrets of one file.
+      ...new Set(secrets.map(describe)),
+      ...askedAs(secrets),
+      `${mode.file} is valid: ${snapshot ? summary(snapshot) : "nothing is configured"}`,
+    ];
+  } finally {
+    await source.close();
+  }
+}
+
+function summary({ service, upstreams, policy, credentials }: Snapshot): string {
+  const parts = [
+    `service ${service}`,
+    `${Object.keys(upstreams).length} upstreams`,
+    `${policy.intentions.length} intentions`,
+  ];
+  if (credentials) {
+    parts.push(`certificate until ${new Date(credentials.notAfterMs).toISOString()}`);
+  }
+  return parts.join(", ");
+}
+
+/** What is known of every secret when all have answered, or have had time enough. */
+async function answered(source: FileSource): Promise<readonly SecretStatus[]> {
+  const deadlineMs = systemClock.monotonic() + SECRETS_WAIT_MS;
+  for (;;) {
+    const { statuses } = source.secrets();
+    const open = statuses.some(({ state, fault }) => state !== "active" && fault === "");
+    const faulty = statuses.some(({ fault }) => fault !== "");
+    const used = source.refused.length > 0 || source.status().warming.length === 0;
+    if (!open && (faulty || used) || systemClock.monotonic() >= deadlineMs) return statuses;
+    await sleep(systemClock, LOOK_MS);
+  }
+}
+
+function faultsOf(secrets: readonly SecretStatus[], source: FileSource): readonly string[] {
+  const silent = secrets.filter(({ state, fault }) => state !== "active" && fault === "")
+    .map(({ name, source }) => `secret ${name} (${source}): ${SILENT}`);
+  return [...source.refused.map(({ what, reason }) => `${what}: ${reason}`), ...silent];
+}
+
+/** Agents that attest processes answer another user otherwise, such as the service's. */
+function askedAs(secrets: readonly SecretStatus[]): readonly string[] {
+  if (!secrets.some(({ source }) => /^(workload|sds) /.test(source))) return [];
+  const who = `uid ${process.getuid?.()}, gid ${process.getgid?.()}`;
+  return [`asked as ${who}; where an agent gives by user, check as the user of the service`];
+}
+
+/** What the proxy would log of a configuration that it takes. */
+function warningOf({ message, fields }: LogRecord): readonly string[] {
+  switch (message) {
+    case "configuration":
+      return [`warning: ${fields.warning}`];
+    case "key file is readable by others":
+      // Keys, passwords, and files of Envoy's that may have a key in them.
+      return [`warning: ${fields.file} can be read by others (mode ${fields.mode})`];
+    case "certificate expires soon and was not replaced":
+      return [
+        `warning: certificate ${fields.secret} expires in ${fields.expires_in}: ${fields.expires}`,
+      ];
+    case "certificate has expired":
+      return [`warning: certificate ${fields.secret} has expired: ${fields.expires}`];
+    default:
+      return [];
+  }
+}
+
+function describe({ type, name, source, certificate }: SecretStatus): string {
+  // Of a secret file whose only secret is taken, whatever its name.
+  const what = [type, name, `(${source})`].filter((part) => part !== "").join(" ");
+  if (!certificate) return what;
+  const { serial, dnsNames, uris, notAfterMs } = certificate;
+  const names = [...uris, ...dnsNames].join(", ");
+  const until = new Date(notAfterMs).toISOString();
+  return `${what}: ${names}, serial ${serial}, until ${until}`;
+}

@@ -1,0 +1,102 @@
+/**
+ * `postern wait-ready`: asks a proxy's admin server until it is ready, so that an application can be
+ * started after its sidecar.
+ *
+ * @module
+ */
+
+import { ADMIN_PORTS, type AdminPlace, type AskAdmin, askAdmin } from "../../admin/mod.ts";
+import process from "node:process";
+import {
+  type Address,
+  type Clock,
+  formatAddress,
+  messageOf,
+  printable,
+  sleep,
+  systemClock,
+} from "../../base/mod.ts";
+import { findAdmin, type FoundAdmin, type WantedProxy } from "./find_admin.ts";
+
+/** Whom to wait for. */
+export type WaitFor =
+  | { readonly kind: "address"; readonly admin: Extract<Address, { kind: "tcp" }> }
+  | { readonly kind: "proxy"; readonly wanted: WantedProxy };
+
+export interface WaitReadyOptions {
+  readonly waitFor: WaitFor;
+  readonly timeoutMs: number;
+  readonly clock: Clock;
+  /** For tests. */
+  readonly ask?: AskAdmin;
+}
+
+export type WaitResult = { readonly kind: "ready" } | {
+  readonly kind: "timed_out";
+  /** Says what could not be done, and the last answer. */
+  readonly message: string;
+};
+
+const EVERY_MS = 250;
+/** Where it has to be looked for first, on a hundred ports. */
+const SEARCH_EVERY_MS = 1_000;
+const ASK_TIMEOUT_MS = 2_000;
+
+export async function waitReady(options: WaitReadyOptions): Promise<WaitResult> {
+  const { waitFor, timeoutMs, clock, ask = askAdmin } = options;
+  const until = clock.monotonic() + timeoutMs;
+  let admin: AdminPlace | undefined;
+  for (;;) {
+    let why: string;
+    // Each time: one that is started again may get another port, and its old one another proxy.
+    const found = await find(waitFor, { ask, ...(admin && { near: admin }) });
+    admin = found.kind === "found" ? found.admin : undefined;
+    if (found.kind === "missing") {
+      why = missing(found.wanted, found.others);
+    } else {
+      let last: string;
+      try {
+        const { status, body } = await ask(found.admin, {
+          path: "/ready",
+          timeoutMs: ASK_TIMEOUT_MS,
+        });
+        if (status === 200) return { kind: "ready" };
+        last = `status ${status}, ${body.trim().split("\n").join(", ")}`;
+      } catch (error) {
+        last = messageOf(error);
+      }
+      why = `at ${formatAddress({ ...found.admin, kind: "tcp" })}: not ready after ` +
+        `${timeoutMs / 1_000}s; last answer: ${last}`;
+    }
+    const leftMs = until - clock.monotonic();
+    if (leftMs <= 0) {
+      return { kind: "timed_out", message: `Cannot wait longer for the proxy ${why}` };
+    }
+    await sleep(clock, Math.min(admin ? EVERY_MS : SEARCH_EVERY_MS, leftMs));
+  }
+}
+
+function find(
+  waitFor: WaitFor,
+  options: { readonly ask: AskAdmin; readonly near?: AdminPlace },
+): Promise<FoundAdmin> {
+  if (waitFor.kind === "proxy") return findAdmin(waitFor.wanted, options);
+  return Promise.resolve({ kind: "found", admin: waitFor.admin });
+}
+
+function missing({ flag, value }: WantedProxy, others: readonly string[]): string {
+  const there = others.length === 0 ? "there are none" : `there is ${others.join(", ")}`;
+  return `of -${flag} ${value}: none of the admin servers on ports ${ADMIN_PORTS.at(0)} to ` +
+    `${ADMIN_PORTS.at(-1)} of 127.0.0.1 is its own; ${there}. Start it, or give its -admin-bind, ` +
+    "where it has one, as -admin";
+}
+
+/** The command: prints why it gave up; the exit code. */
+export async function runWaitReady(
+  options: Pick<WaitReadyOptions, "waitFor" | "timeoutMs">,
+): Promise<number> {
+  const result = await waitReady({ ...options, clock: systemClock });
+  if (result.kind === "ready") return 0;
+  process.stderr.write(`postern: ${printable(result.message)}\n`);
+  return 1;
+}

@@ -1,0 +1,169 @@
+import { strict as assert } from "node:assert";
+import { test } from "node:test";
+import { type AskAdmin, startAdmin } from "../../admin/mod.ts";
+import { silentLog, systemClock } from "../../base/mod.ts";
+import { fakeAdminView } from "../../../test/kit/admin_view.ts";
+import { FakeClock } from "../../../test/kit/clock.ts";
+import { waitReady } from "./wait_ready.ts";
+
+const ADMIN = {
+  kind: "address",
+  admin: { kind: "tcp", host: "127.0.0.1", port: 19_000 },
+} as const;
+
+test("waitReady() asks again until the proxy is ready", async () => {
+  const clock = new FakeClock();
+  const answers = [new Error("connection refused"), { status: 503, body: "INITIALIZING\n" }, {
+    status: 200,
+    body: "LIVE\n",
+  }];
+  let asked = 0;
+  const ask: AskAdmin = () => {
+    const answer = answers[asked++];
+    return answer && !(answer instanceof Error) ? Promise.resolve(answer) : Promise.reject(answer);
+  };
+  const result = waitReady({ waitFor: ADMIN, timeoutMs: 30_000, clock, ask });
+  await clock.advance(1_000);
+  assert.deepEqual(await result, { kind: "ready" });
+  assert.equal(asked, 3);
+  assert.equal(clock.pending, 0);
+});
+
+test("waitReady() gives up with the last answer", async () => {
+  const clock = new FakeClock();
+  const ask: AskAdmin = () => Promise.resolve({ status: 503, body: "INITIALIZING\nno leaf\n" });
+  const result = waitReady({ waitFor: ADMIN, timeoutMs: 1_100, clock, ask });
+  await clock.advance(1_100);
+  assert.deepEqual(await result, {
+    kind: "timed_out",
+    message: "Cannot wait longer for the proxy at 127.0.0.1:19000: not ready after 1.1s; last " +
+      "answer: status 503, INITIALIZING, no leaf",
+  });
+});
+
+test("waitReady() asks once when there is no time at all", async () => {
+  const clock = new FakeClock();
+  const ask: AskAdmin = () => Promise.reject(new Error("connection refused"));
+  const result = await waitReady({ waitFor: ADMIN, timeoutMs: 0, clock, ask });
+  assert.match(result.kind === "timed_out" ? result.message : "", /connection refused$/);
+});
+
+test("waitReady() understands a real admin server", async () => {
+  const view = fakeAdminView();
+  const bind = { kind: "address", host: "127.0.0.1", port: 0 } as const;
+  const server = await startAdmin(view, { bind }, silentLog);
+  const waitFor = { kind: "address", admin: server.address } as const;
+  const options = { waitFor, timeoutMs: 0, clock: systemClock };
+  try {
+    assert.equal((await waitReady({ ...options, timeoutMs: 30_000 })).kind, "ready");
+    view.ready = false;
+    const late = await waitReady(options);
+    assert.match(
+      late.kind === "timed_out" ? late.message : "",
+      /status 503, INITIALIZING, waiting/,
+    );
+  } finally {
+    await server.close();
+  }
+  const gone = await waitReady(options);
+  assert.match(
+    gone.kind === "timed_out" ? gone.message : "",
+    /last answer: connection refused, nobody listens there$/,
+  );
+});
+
+/** Admin servers of these ports, and what they say. */
+function world(infos: Readonly<Record<number, unknown>>): { ask: AskAdmin; asked: string[] } {
+  const asked: string[] = [];
+  return {
+    asked,
+    ask({ port }, { path }) {
+      const info = infos[port];
+      if (info === undefined) return Promise.reject(new Error("connection refused"));
+      asked.push(`${port}${path}`);
+      const body = typeof info === "string" ? info : JSON.stringify(info);
+      return Promise.resolve({ status: 200, body: path === "/ready" ? "LIVE" : body });
+    },
+  };
+}
+
+const proxy = (id: string, options: Readonly<Record<string, string>> = {}) => ({
+  node: { id },
+  command_line_options: options,
+});
+const HERE = {
+  19_000: proxy("db-sidecar-proxy", { sidecarFor: "db", proxyId: "db-sidecar-proxy" }),
+  19_001: "<html>something else</html>",
+  19_002: { node: {} },
+  // Not reached its agent yet.
+  19_003: proxy("", { sidecarFor: "web-1", proxyId: "" }),
+  19_004: proxy("web-2-sidecar-proxy", { proxyId: "web-2-sidecar-proxy" }),
+  19_100: proxy("/etc/web.json", { config: "/etc/web.json" }),
+};
+
+for (
+  const [flag, value, port] of [
+    ["sidecar-for", "web-1", 19_003],
+    ["sidecar-for", "WEB-1", 19_003],
+    ["sidecar-for", "web-2", 19_004],
+    ["proxy-id", "db-sidecar-proxy", 19_000],
+    ["config", "/etc/../etc/web.json", 19_100],
+  ] as const
+) {
+  test(`waitReady() finds -${flag} ${value} among others`, async () => {
+    const { ask, asked } = world(HERE);
+    const waitFor = { kind: "proxy", wanted: { flag, value } } as const;
+    const result = await waitReady({ waitFor, timeoutMs: 0, clock: new FakeClock(), ask });
+    assert.deepEqual(result, { kind: "ready" });
+    assert.equal(asked.at(-1), `${port}/ready`);
+  });
+}
+
+test("waitReady() takes no other proxy for the one it waits for, and says who is there", async () => {
+  const waitFor = { kind: "proxy", wanted: { flag: "sidecar-for", value: "web" } } as const;
+  const clock = new FakeClock();
+  for (
+    const [infos, there] of [
+      [
+        HERE,
+        "there is db-sidecar-proxy at 127.0.0.1:19000, the sidecar of web-1 at 127.0.0.1:19003, " +
+        "web-2-sidecar-proxy at 127.0.0.1:19004, /etc/web.json at 127.0.0.1:19100",
+      ],
+      [{}, "there are none"],
+    ] as const
+  ) {
+    const { ask, asked } = world(infos);
+    const result = await waitReady({ waitFor, timeoutMs: 0, clock, ask });
+    assert.deepEqual(result, {
+      kind: "timed_out",
+      message:
+        "Cannot wait longer for the proxy of -sidecar-for web: none of the admin servers on " +
+        `ports 19000 to 19100 of 127.0.0.1 is its own; ${there}. Start it, or give its -admin-bind, ` +
+        "where it has one, as -admin",
+    });
+    assert.ok(!asked.some((question) => question.endsWith("/ready")));
+  }
+});
+
+test("waitReady() follows the one it waits for to another port", async () => {
+  const infos: Record<number, unknown> = { 19_000: proxy("a"), 19_001: proxy("b") };
+  const answers = [503, 503, 200];
+  const clock = new FakeClock();
+  const asked: number[] = [];
+  const { ask } = world(infos);
+  const waiting = waitReady({
+    waitFor: { kind: "proxy", wanted: { flag: "proxy-id", value: "b" } },
+    timeoutMs: 30_000,
+    clock,
+    ask(admin, question) {
+      if (question.path !== "/ready") return ask(admin, question);
+      asked.push(admin.port);
+      // It ends, and comes again on another port; the old one goes to somebody else.
+      [infos[19_001], infos[19_007]] = [proxy("c"), proxy("b")];
+      return Promise.resolve({ status: answers.shift() ?? 0, body: "" });
+    },
+  });
+  await clock.advance(2_000);
+  assert.deepEqual(await waiting, { kind: "ready" });
+  assert.deepEqual(asked, [19_001, 19_007, 19_007]);
+});

@@ -1,0 +1,142 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { formatText } from "../../base/mod.ts";
+import { LogDrain } from "./log_drain.ts";
+import { LogRings } from "./log_rings.ts";
+
+const TIME = Date.UTC(2026, 10, 21, 7, 30);
+const LOST = (lines: number, reason: string) =>
+  `2026-11-21T07:30:00.000Z [WARN]  log lines lost lines=${lines} reason="${reason}"\n`;
+const TOO_SLOW = "standard error was not read in time";
+
+class Rig {
+  readonly rings: LogRings;
+  readonly writes: string[] = [];
+  /** Thrown by the next writes, one each; a number is how much is taken. */
+  readonly faults: (string | number)[] = [];
+  readonly drain: LogDrain;
+
+  constructor(threads = 1) {
+    this.rings = LogRings.create(threads);
+    this.drain = new LogDrain({
+      rings: this.rings,
+      format: formatText,
+      now: () => TIME,
+      write: (bytes) => this.#write(bytes),
+    });
+  }
+
+  put(text: string, thread = 0): void {
+    this.rings.each[thread]?.put(new TextEncoder().encode(text));
+  }
+
+  get text(): string {
+    return this.writes.join("");
+  }
+
+  #write(bytes: Uint8Array): number {
+    const fault = this.faults.shift();
+    if (typeof fault === "string") throw Object.assign(new Error(fault), { code: fault });
+    const taken = bytes.subarray(0, fault ?? bytes.length);
+    this.writes.push(new TextDecoder().decode(taken));
+    return taken.length;
+  }
+}
+
+test("LogDrain writes whole lines in pieces that a pipe takes in one", () => {
+  const rig = new Rig();
+  const lines = Array.from({ length: 100 }, (_, i) => `${i} ${"x".repeat(i * 7 % 200)}\n`);
+  for (const line of lines) rig.put(line);
+  rig.drain.run();
+  assert.equal(rig.text, lines.join(""));
+  assert.ok(rig.writes.length > 1);
+  for (const piece of rig.writes) assert.ok(piece.length <= 4_096 && piece.endsWith("\n"));
+});
+
+test("LogDrain writes a line that is longer than a piece", () => {
+  const rig = new Rig();
+  const long = `${"é".repeat(9_000)}\n`;
+  rig.put("first\n");
+  rig.put(long);
+  const writes: Uint8Array[] = [];
+  new LogDrain({
+    rings: rig.rings,
+    format: formatText,
+    now: () => TIME,
+    write: (bytes) => writes.push(bytes.slice()) && bytes.length,
+  }).run();
+  assert.equal(Buffer.concat(writes).toString(), `first\n${long}`);
+});
+
+test("LogDrain writes what every thread has said, the main thread's words last", () => {
+  const rig = new Rig(3);
+  rig.put("stopped\n", 2);
+  rig.put("one\n", 0);
+  rig.put("two\n", 1);
+  rig.drain.run();
+  assert.equal(rig.text, "one\ntwo\nstopped\n");
+});
+
+test("LogRings keep order and bytes when offsets run over the end again and again", () => {
+  const rig = new Rig();
+  let want = "";
+  for (let i = 0; i < 40; i++) {
+    const line = `${i} ${"x".repeat(30_011)}\n`;
+    rig.put(line);
+    want += line;
+    if (i % 5 === 4) rig.drain.run();
+  }
+  assert.equal(rig.text, want);
+  assert.equal(rig.rings.lost, 0);
+});
+
+test("LogDrain says how many lines found no room, after those that did", () => {
+  const rig = new Rig();
+  const line = `${"x".repeat(1_023)}\n`;
+  for (let i = 0; i < 300; i++) rig.put(line);
+  assert.equal(rig.rings.lost, 44);
+  rig.drain.run();
+  const told = LOST(44, TOO_SLOW);
+  assert.ok(rig.text.startsWith(line.repeat(256)));
+  assert.equal(rig.text.slice(256 * line.length), told);
+  rig.put("after\n");
+  rig.drain.run();
+  assert.equal(rig.text.slice(256 * line.length), `${told}after\n`);
+});
+
+test("LogDrain stops where nothing is taken, and goes on in the middle of a line", () => {
+  const rig = new Rig(2);
+  rig.put("some words\n");
+  rig.put("more\n", 1);
+  rig.faults.push(4, "EAGAIN", "EAGAIN", "EAGAIN");
+  for (const [done, text] of [[false, "some"], [false, "some"], [true, "some words\nmore\n"]]) {
+    assert.equal(rig.drain.run(), done);
+    assert.equal(rig.text, text);
+  }
+  assert.equal(rig.rings.lost, 0);
+});
+
+test("LogDrain says a loss whole that was taken in part", () => {
+  const rig = new Rig();
+  rig.put("one\n");
+  rig.rings.own.lose(7);
+  rig.faults.push(4, 10, "EAGAIN", "EAGAIN");
+  assert.equal(rig.drain.run(), false);
+  assert.equal(rig.drain.run(), true);
+  assert.equal(rig.text, `one\n${LOST(7, TOO_SLOW)}`);
+});
+
+for (const fault of ["ENOSPC", "EPIPE", "EIO"]) {
+  test(`LogDrain counts lines that could not be written (${fault}) and says so when it can`, () => {
+    const rig = new Rig();
+    rig.put("one\ntwo\n");
+    // The line that says so does not get through at first, either.
+    rig.faults.push(fault, fault);
+    rig.drain.run();
+    assert.equal(rig.text, "");
+    assert.equal(rig.rings.lost, 2);
+    rig.put("three\n");
+    rig.drain.run();
+    assert.equal(rig.text, `three\n${LOST(2, fault).replaceAll('"', "")}`);
+  });
+}

@@ -1,0 +1,104 @@
+/**
+ * Where log lines go: into this thread's ring, and from there to standard error by the main thread, as far
+ * as that takes them at once. A line is never worth a packet.
+ *
+ * @module
+ */
+
+import process from "node:process";
+import {
+  type Clock,
+  createLog,
+  formatJson,
+  formatText,
+  type LevelHolder,
+  type Log,
+  type LogRecord,
+  type Timer,
+} from "../../base/mod.ts";
+import { openStandardError } from "../../net/mod.ts";
+import { LogDrain } from "./log_drain.ts";
+import { type LogRing, LogRings } from "./log_rings.ts";
+
+export interface LogOutputOptions {
+  readonly clock: Clock;
+  readonly json: boolean;
+  readonly holder: LevelHolder;
+  /** This thread's. */
+  readonly ring: LogRing;
+  /** Calls whoever writes what is in the rings. */
+  readonly wake: () => void;
+}
+
+/** Lines are joined for so long, so that thousands a second do not wake the writer each. */
+const JOIN_MS = 20;
+/** How long a process that ends waits for its last lines to be read. */
+const LAST_LINES_MS = 1_000;
+/** A reader that fell behind is looked after this often. */
+const RETRY_MS = 50;
+
+export function createLogOutput(options: LogOutputOptions): Log {
+  const { clock, json, holder, ring, wake } = options;
+  const format = json ? formatJson : formatText;
+  const encoder = new TextEncoder();
+  let timed = false;
+  const emit = (record: LogRecord) => {
+    ring.put(encoder.encode(`${format(record)}\n`));
+    // Trouble is seen at once.
+    if (record.level === "warn" || record.level === "error") return wake();
+    if (timed) return;
+    timed = true;
+    clock.after(JOIN_MS, () => {
+      timed = false;
+      wake();
+    });
+  };
+  return createLog({ clock, holder, write: emit });
+}
+
+export interface LogWriter {
+  readonly rings: LogRings;
+  /** Writes what is in the rings. Never waits. */
+  drain(): void;
+  /** Writes a line that is formatted already. */
+  say(line: string): void;
+}
+
+export interface LogWriterOptions {
+  readonly clock: Clock;
+  readonly json: boolean;
+  /** Threads that log besides this one. */
+  readonly workers: number;
+}
+
+/** At the end of the process, however that comes, it waits a moment for what is not written yet. */
+export function createLogWriter({ clock, json, workers }: LogWriterOptions): LogWriter {
+  const rings = LogRings.create(workers + 1);
+  const drain = new LogDrain({
+    rings,
+    format: json ? formatJson : formatText,
+    now: () => clock.now(),
+    write: openStandardError(),
+  });
+  let late: Timer | undefined;
+  const run = () => {
+    // Called again only once it was tried again: a flood of lines is no reason to ask more often.
+    if (late) return;
+    rings.answer();
+    if (drain.run()) return;
+    late = clock.after(RETRY_MS, () => {
+      late = undefined;
+      run();
+    });
+  };
+  process.once("exit", () => {
+    const sleeper = new Int32Array(new SharedArrayBuffer(4));
+    const endMs = clock.monotonic() + LAST_LINES_MS;
+    while (!drain.run() && clock.monotonic() < endMs) Atomics.wait(sleeper, 0, 0, RETRY_MS);
+  });
+  return {
+    rings,
+    drain: run,
+    say: (line) => rings.own.put(new TextEncoder().encode(`${line}\n`)),
+  };
+}

@@ -1,0 +1,59 @@
+import test from "node:test";
+import assert from "node:assert/strict";
+import { silentLog } from "../../base/mod.ts";
+import { FakeClock } from "../../../test/kit/clock.ts";
+import { BindRetry } from "./bind_retry.ts";
+
+function rig(answers: readonly (boolean | Error)[]) {
+  const clock = new FakeClock();
+  const stopping = new AbortController();
+  let tried = 0;
+  let told = 0;
+  const retry = new BindRetry({
+    clock,
+    log: silentLog,
+    signal: stopping.signal,
+    onTried: () => Promise.resolve(void told++),
+    plane: {
+      retryFailed() {
+        const answer = answers[Math.min(tried++, answers.length - 1)];
+        return answer instanceof Error ? Promise.reject(answer) : Promise.resolve(answer ?? false);
+      },
+    },
+  });
+  return { clock, stopping, retry, tried: () => tried, told: () => told };
+}
+
+test("look() tries again every second until all are bound, and tells of each try", async () => {
+  const { clock, retry, tried, told } = rig([false, false, true]);
+  await retry.look();
+  await clock.advance(1_000);
+  assert.deepEqual([tried(), told()], [2, 2]);
+  await clock.advance(1_000);
+  assert.deepEqual([tried(), told()], [3, 3]);
+  await clock.advance(5_000);
+  assert.equal(tried(), 3);
+});
+
+test("look() starts no second timer for the same trouble", async () => {
+  const { clock, retry, tried } = rig([false]);
+  await Promise.all([retry.look(), retry.look(), retry.look()]);
+  await clock.advance(1_000);
+  assert.equal(tried(), 4);
+});
+
+test("look() goes on after a worker that failed to answer", async () => {
+  const { clock, retry, told } = rig([new Error("gone"), true]);
+  await retry.look();
+  assert.equal(told(), 0);
+  await clock.advance(1_000);
+  assert.equal(told(), 1);
+});
+
+test("look() stops with the proxy", async () => {
+  const { clock, stopping, retry, tried } = rig([false]);
+  await retry.look();
+  stopping.abort();
+  await clock.advance(5_000);
+  assert.equal(tried(), 1);
+});

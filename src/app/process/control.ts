@@ -1,0 +1,145 @@
+/**
+ * From the command line to where snapshots come from: an agent's registration, flags, or a file.
+ *
+ * @module
+ */
+
+import { type Clock, type Log, ProxyError, type Random, type Stats } from "../../base/mod.ts";
+import { type Agent, createAgent, resolveAgentOptions } from "../../consul/mod.ts";
+import {
+  ConsulSource,
+  FileSource,
+  FileStore,
+  readFileConfig,
+  registrationOfFlags,
+  type RegistrationSource,
+  type SnapshotSource,
+  type SnapshotStore,
+} from "../../source/mod.ts";
+import type { Engine } from "../../net/mod.ts";
+import type { ProxyOptions } from "../command_line/args.ts";
+import { findProxy } from "./find_proxy.ts";
+import { reportMissingRights } from "./preflight.ts";
+import { createSecretStore } from "./secret_store.ts";
+
+export interface ControlDeps {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  readonly stats: Stats;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly signal: AbortSignal;
+  /** Would the TLS library take this certificate? {@link Engine.tlsFault} */
+  readonly tlsFault: Engine["tlsFault"];
+  /** The agent is away, and nothing can be done before it comes; called for each failure. */
+  onWaiting(reason: string): Promise<void>;
+}
+
+/** Where the state of a proxy comes from. */
+export interface ProxyControl {
+  readonly source: SnapshotSource;
+  /** Absent with `-config`. */
+  readonly agent: Agent | undefined;
+  readonly proxyId: string;
+  /** Texts that must never be shown. */
+  readonly secrets: readonly string[];
+  /** Where flags ask for it, registers the proxy until `signal`; resolves when that was taken back. */
+  keepRegistered(signal: AbortSignal): Promise<void>;
+}
+
+/** Throws `config_invalid` and `agent_not_found` before anything was started. */
+export async function createControl(
+  options: ProxyOptions,
+  deps: ControlDeps,
+): Promise<ProxyControl> {
+  const { mode } = options;
+  const { clock, log, stats } = deps;
+  if (mode.kind === "config") {
+    const { strictSpiffeChain, idleTimeoutMs, lifetimeMs } = options;
+    const settings = { strictSpiffeChain, idleTimeoutMs, lifetimeMs, env: deps.env };
+    // Read once now, so that a bad file is told before anything is started.
+    await readFileConfig(mode.file, settings);
+    const source = new FileSource({
+      ...settings,
+      ...{ file: mode.file, clock, log, stats },
+      createSecretStore: () => createSecretStore(deps),
+      ...storeOf(options, deps, { holdsMesh: false }),
+    });
+    const keepRegistered = () => Promise.resolve();
+    return { source, agent: undefined, proxyId: mode.file, secrets: [], keepRegistered };
+  }
+  const agentOptions = resolveAgentOptions(options.agentFlags, deps.env);
+  if (agentOptions.tls?.verify === false) {
+    log.warn("the agent's certificate is not checked: whoever answers gets the token", {
+      variable: "CONSUL_HTTP_SSL_VERIFY",
+    });
+  }
+  const agent = createAgent(agentOptions, { ...deps, connections: options.agentConnections });
+  const registration = await registrationOf(options, agent, deps);
+  // Not awaited: an agent that is away must not hold up a proxy that has a stored state.
+  reportMissingRights(agent, registration, log);
+  const proxyId = registration.kind === "agent"
+    ? registration.proxyId
+    : registration.registration.id;
+  const source = new ConsulSource({
+    agent,
+    registration,
+    clock,
+    log,
+    stats,
+    authorize: options.authorize,
+    strictSpiffeChain: options.strictSpiffeChain,
+    defaultQueryIntervalMs: options.preparedQueryIntervalMs,
+    idleTimeoutMs: options.idleTimeoutMs,
+    lifetimeMs: options.lifetimeMs,
+    env: deps.env,
+    createSecretStore: () => createSecretStore(deps),
+    ...storeOf(options, deps, { holdsMesh: true }),
+  });
+  const { token, basicAuth } = agentOptions;
+  return {
+    source,
+    agent,
+    proxyId,
+    secrets: [token, basicAuth].filter(Boolean),
+    async keepRegistered(signal) {
+      if (mode.kind !== "flags" || !mode.register || !mode.listen) return;
+      const { service, listen: { host, port } } = mode;
+      const registered = { id: proxyId, name: `${service}-proxy`, destination: service };
+      await agent.keepRegistered({ ...registered, host, port }, signal);
+    },
+  };
+}
+
+async function registrationOf(
+  options: ProxyOptions,
+  agent: Agent,
+  deps: ControlDeps,
+): Promise<RegistrationSource> {
+  const { mode } = options;
+  switch (mode.kind) {
+    case "flags":
+      return { kind: "static", registration: registrationOfFlags(mode) };
+    case "agent":
+      return {
+        kind: "agent",
+        proxyId: await findProxy(mode, {
+          ...deps,
+          agent,
+          hasState: options.stateDir !== undefined,
+        }),
+      };
+    case "config":
+      throw new ProxyError("internal", "a configuration file has no registration");
+  }
+}
+
+function storeOf(
+  { stateDir, strictSpiffeChain }: ProxyOptions,
+  { clock, log, stats }: ControlDeps,
+  { holdsMesh }: { readonly holdsMesh: boolean },
+): { readonly store?: SnapshotStore } {
+  if (stateDir === undefined) return {};
+  const options = { directory: stateDir, clock, log, stats, strictSpiffeChain, holdsMesh };
+  return { store: new FileStore(options) };
+}

@@ -1,0 +1,106 @@
+/**
+ * Which registered proxy to be, asked of the agent until it answers: a supervisor may start us before
+ * it. What it refuses ends the start; what is only away does not.
+ *
+ * @module
+ */
+
+import {
+  Backoff,
+  type Clock,
+  type Log,
+  messageOf,
+  ProxyError,
+  type Random,
+  sleep,
+} from "../../base/mod.ts";
+import type { Agent } from "../../consul/mod.ts";
+
+export interface ProxyName {
+  readonly by: "sidecar_for" | "proxy_id" | "gateway";
+  readonly id: string;
+}
+
+export interface FindProxyDeps {
+  readonly agent: Pick<Agent, "findGateway" | "findProxy" | "findSidecar">;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  readonly signal: AbortSignal;
+  /** There may be a stored state, with which the proxy serves without the agent. */
+  readonly hasState: boolean;
+  /** Nothing can be done before the agent answers; called for each failure, and while it hangs. */
+  onWaiting(reason: string): Promise<void>;
+}
+
+/** An agent that has not answered by now hangs, or is very busy. */
+const SLOW_MS = 1_000;
+
+const FIND = {
+  sidecar_for: (agent, id) => agent.findSidecar(id),
+  proxy_id: (agent, id) => agent.findProxy(id),
+  gateway: (agent, id) => agent.findGateway(id),
+} as const satisfies Record<
+  ProxyName["by"],
+  (agent: FindProxyDeps["agent"], id: string) => Promise<string>
+>;
+
+/** What the agent would most likely have said: Consul's own defaults. */
+const USUAL_ID = {
+  sidecar_for: (id) => `${id}-sidecar-proxy`,
+  proxy_id: (id) => id,
+  gateway: (id) => id || "ingress-gateway",
+} as const satisfies Record<ProxyName["by"], (id: string) => string>;
+
+/** The proxy's id; fails with what the agent refuses. */
+export async function findProxy({ by, id }: ProxyName, deps: FindProxyDeps): Promise<string> {
+  const { agent, clock, random, log, signal, hasState, onWaiting } = deps;
+  const backoff = new Backoff({ baseMs: 500, maxMs: 15_000, random });
+  let told = "";
+  for (;;) {
+    try {
+      return await unlessSlow(FIND[by](agent, id), clock, async () => {
+        if (hasState && by === "proxy_id") return id;
+        await onWaiting("it has not answered yet");
+        return undefined;
+      });
+    } catch (error) {
+      const code = error instanceof ProxyError ? error.code : "internal";
+      const away = code === "agent_unreachable" || code === "agent_failed" ||
+        code === "agent_overloaded";
+      if (!away || signal.aborted) throw error;
+      if (hasState) return USUAL_ID[by](id);
+      const delayMs = backoff.next();
+      const reason = messageOf(error);
+      const what = code === "agent_unreachable"
+        ? "agent not reached; trying again"
+        : "agent answered with an error; trying again";
+      // The same reason again is no news.
+      log[reason === told ? "debug" : "warn"](what, {
+        error: reason,
+        delay_ms: Math.round(delayMs),
+      });
+      told = reason;
+      await onWaiting(reason);
+      await sleep(clock, delayMs, { signal });
+      if (signal.aborted) throw error;
+    }
+  }
+}
+
+/** What `answer` gives, or else `instead`, which is asked where the answer takes long. */
+async function unlessSlow(
+  answer: Promise<string>,
+  clock: Clock,
+  instead: () => Promise<string | undefined>,
+): Promise<string> {
+  const over = new AbortController();
+  const late = sleep(clock, SLOW_MS, { signal: over.signal }).then(() =>
+    over.signal.aborted ? undefined : instead()
+  );
+  try {
+    return await Promise.race([answer, late.then((text) => text ?? answer)]);
+  } finally {
+    over.abort();
+  }
+}

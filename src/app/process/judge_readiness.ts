@@ -1,0 +1,122 @@
+/**
+ * Can traffic be carried? Each data path says which of its listeners can; here it is decided what that
+ * means for the whole proxy. A listener that never was up does not take away the others' traffic. Pure.
+ *
+ * @module
+ */
+
+import { type Health, withWarming } from "../../admin/mod.ts";
+import type { ListenerView } from "../../proxy/mod.ts";
+import type { Snapshot } from "../../snapshot/mod.ts";
+
+/** What the main thread knows. */
+export interface ReadinessFacts {
+  readonly draining: boolean;
+  readonly snapshot: Snapshot | undefined;
+  /** What the first snapshot still lacks. */
+  readonly waitingFor: string;
+  /** Listeners and upstreams that stay closed until their secrets have come. */
+  readonly warming: readonly string[];
+}
+
+/** What the data paths say, and what they said before. */
+export interface ListenersSeen {
+  /** By name; of several data paths, the one in trouble. */
+  readonly listeners: ReadonlyMap<string, ListenerView>;
+  /** Data paths that are stuck, in words. */
+  readonly stuck: readonly string[];
+  /** Names of those that were up at any time. */
+  readonly everUp: ReadonlySet<string>;
+  /** The proxy was ready at any time. */
+  readonly wasReady: boolean;
+  /** `all`: every listener that was ever up must be; `any`: one is enough. */
+  readonly wanted: "any" | "all";
+}
+
+/** Different troubles told, and listeners named for each; `/listeners` has them all. */
+const TOLD = 20;
+const NAMED = 3;
+
+export function judgeReadiness(
+  { draining, snapshot, waitingFor, warming }: ReadinessFacts,
+  { listeners, stuck, everUp, wasReady, wanted }: ListenersSeen,
+): Health {
+  const first = draining ? ["draining", ...stuck] : stuck;
+  if (!snapshot) {
+    const notReady = [...first, `waiting for ${waitingFor}`];
+    return { notReady, warnings: [], listeners: { total: 0, unusable: 0 } };
+  }
+  const names = listenersOf(snapshot);
+  const counting = new Troubles();
+  const others = new Troubles();
+  const troubles = names.map((name) => [name, troubleOf(listeners.get(name))] as const);
+  const isDark = troubles.every(([, trouble]) => trouble !== undefined);
+  const waiting = withWarming([...listeners.values()], warming)
+    .filter(({ state }) => state === "warming");
+  const isStrict = wanted === "all";
+  for (const [name, trouble] of troubles) {
+    if (trouble === undefined) continue;
+    const isUnbound = listeners.get(name)?.state !== "listening";
+    const isMissed = everUp.has(name) || (isUnbound && !wasReady);
+    (isDark || (isStrict && isMissed) ? counting : others).add(name, trouble);
+  }
+  const mustWarm = (isDark && waiting.length > 0) || (isStrict && !wasReady);
+  const waits = warming.map((what) => `waiting for ${what}`);
+  return {
+    notReady: [...first, ...counting.texts(), ...(mustWarm ? waits : [])],
+    warnings: [...others.texts(), ...(mustWarm ? [] : waits)],
+    listeners: {
+      total: names.length + waiting.length,
+      unusable: counting.size + others.size + waiting.length,
+    },
+  };
+}
+
+/** Those of `snapshot` that are up or, by `before`, were: what is removed is not missed. */
+export function everUpOf(
+  snapshot: Snapshot,
+  listeners: ReadonlyMap<string, ListenerView>,
+  before: ReadonlySet<string>,
+): ReadonlySet<string> {
+  return new Set(
+    listenersOf(snapshot).filter((name) =>
+      before.has(name) || troubleOf(listeners.get(name)) === undefined
+    ),
+  );
+}
+
+function listenersOf({ inbound, upstreams }: Snapshot): readonly string[] {
+  return [...(inbound ? ["inbound"] : []), ...Object.keys(upstreams)];
+}
+
+/** What follows its name, if it carries no traffic. */
+function troubleOf(listener: ListenerView | undefined): string | undefined {
+  if (!listener) return "is not bound yet";
+  if (listener.state === "failed") return `is not bound: ${listener.error}`;
+  return listener.fault === "" ? undefined : `refuses every connection: ${listener.fault}`;
+}
+
+/** Thousands of listeners may have the same one. */
+class Troubles {
+  readonly #names = new Map<string, string[]>();
+  size = 0;
+
+  add(name: string, trouble: string): void {
+    this.size++;
+    const names = this.#names.get(trouble);
+    if (names) names.push(name);
+    else this.#names.set(trouble, [name]);
+  }
+
+  texts(): readonly string[] {
+    const texts = [...this.#names].slice(0, TOLD).map(([trouble, names]) => {
+      const [first = ""] = names;
+      if (names.length === 1) return `listener ${first} ${trouble}`;
+      const more = names.length - NAMED;
+      const named = names.slice(0, NAMED).join(", ") + (more > 0 ? ` and ${more} more` : "");
+      return `listeners ${named} ${trouble.replace(/^is/, "are").replace(/^refuses/, "refuse")}`;
+    });
+    const more = this.#names.size - texts.length;
+    return more > 0 ? [...texts, `and ${more} more, see /listeners`] : texts;
+  }
+}

@@ -1,0 +1,121 @@
+/**
+ * Tells systemd how this process is: ready, reloading, stopping, alive. Messages come from this very
+ * process, so `NotifyAccess=main` is enough; where the runtime cannot send a datagram, the program
+ * `systemd-notify` does, and the unit needs `NotifyAccess=all`.
+ *
+ * @module
+ */
+
+import { execFile } from "node:child_process";
+import { type Clock, type Log, printable, type Timer } from "../../base/mod.ts";
+import { type DatagramResult, sendUnixDatagram } from "../../net/mod.ts";
+
+export interface NotifierOptions {
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly pid: number;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** For tests; the real ways otherwise. */
+  readonly send?: (path: string, text: string) => DatagramResult;
+  readonly runNotifyProgram?: (path: string, text: string) => Promise<void>;
+}
+
+const PROGRAM_TIMEOUT_MS = 5_000;
+
+/** Does nothing when no supervisor asked for it (`NOTIFY_SOCKET`). */
+export class Notifier {
+  readonly #options: NotifierOptions;
+  readonly #path: string;
+  readonly #send: (path: string, text: string) => DatagramResult;
+  readonly #runProgram: (path: string, text: string) => Promise<void>;
+  /** Programs are run one after the other, so that messages keep their order. */
+  #queue: Promise<void> = Promise.resolve();
+  #watchdog: Timer | undefined;
+  #failed = false;
+  #closed = false;
+
+  constructor(options: NotifierOptions) {
+    this.#options = options;
+    this.#path = options.env.NOTIFY_SOCKET ?? "";
+    this.#send = options.send ?? sendUnixDatagram;
+    this.#runProgram = options.runNotifyProgram ?? runNotifyProgram;
+  }
+
+  /** A supervisor listens. */
+  get enabled(): boolean {
+    return this.#path !== "";
+  }
+
+  ready(status: string): void {
+    this.#notify(`READY=1\n${statusLine(status)}`);
+  }
+
+  /** Ends with {@link ready}. */
+  reloading(status: string): void {
+    this.#notify(`RELOADING=1\n${statusLine(status)}`);
+  }
+
+  stopping(status: string): void {
+    this.#notify(`STOPPING=1\n${statusLine(status)}`);
+  }
+
+  status(status: string): void {
+    this.#notify(statusLine(status));
+  }
+
+  /**
+   * Where a watchdog was asked for, says twice per interval that we live, as long as `healthy` says
+   * so. Without that message the supervisor ends and restarts this process.
+   */
+  startWatchdog(healthy: () => boolean): void {
+    const { env, pid } = this.#options;
+    const intervalUs = Number(env.WATCHDOG_USEC ?? "0");
+    const forUs = env.WATCHDOG_PID === undefined || env.WATCHDOG_PID === String(pid);
+    if (!this.enabled || !forUs || !Number.isSafeInteger(intervalUs) || intervalUs <= 0) return;
+    const beat = () => {
+      if (this.#closed) return;
+      if (healthy()) this.#notify("WATCHDOG=1");
+      else this.#options.log.error("watchdog not answered: this process is not healthy");
+      this.#watchdog = this.#options.clock.after(Math.max(1, intervalUs / 2_000), beat);
+    };
+    beat();
+  }
+
+  /** Ends the watchdog's messages and waits for what is on its way. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#watchdog?.cancel();
+    await this.#queue;
+  }
+
+  #notify(text: string): void {
+    if (!this.enabled) return;
+    const result = this.#send(this.#path, text);
+    if (result === "sent") return;
+    if (result === "failed") return this.#fail("the socket did not take the message");
+    this.#queue = this.#queue
+      .then(() => this.#runProgram(this.#path, text))
+      .catch((error) => this.#fail(error instanceof Error ? error.message : String(error)));
+  }
+
+  /** Once is enough: a supervisor that does not listen would fill the log. */
+  #fail(reason: string): void {
+    if (!this.#failed) this.#options.log.warn("cannot notify the supervisor", { reason });
+    this.#failed = true;
+  }
+}
+
+function statusLine(status: string): string {
+  return `STATUS=${printable(status.replaceAll("\n", " "))}`;
+}
+
+function runNotifyProgram(path: string, text: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    execFile(
+      "systemd-notify",
+      text.split("\n"),
+      { env: { NOTIFY_SOCKET: path }, timeout: PROGRAM_TIMEOUT_MS },
+      (error) => error ? reject(error) : resolve(),
+    );
+  });
+}

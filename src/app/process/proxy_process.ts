@@ -1,0 +1,248 @@
+/**
+ * The life of a proxy process, from top to bottom: it finds out where snapshots come from, serves what
+ * they say, reads files again when told to, drains, and ends. What it is made of is given to it.
+ *
+ * @module
+ */
+
+import { type Clock, type Log, messageOf, type ProxyError } from "../../base/mod.ts";
+import type { FetchCertificate } from "../../proxy/mod.ts";
+import type { Snapshot } from "../../snapshot/mod.ts";
+import { BindRetry } from "./bind_retry.ts";
+import { Heartbeat } from "./heartbeat.ts";
+import type { Notifier } from "./notify.ts";
+import type { DataPlane } from "../plane.ts";
+import { Readiness } from "./readiness.ts";
+import type { ProxyControl } from "./control.ts";
+
+export interface ProxyProcessOptions {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly notifier: Notifier;
+  /** Listeners that must be up to be ready. */
+  readonly ready: "any" | "all";
+  /** Data paths, which all must answer. */
+  readonly paths: number;
+  readonly drainTimeoutMs: number;
+  /** May take for ever; `onWaiting` is called for each failure of an agent that is away. */
+  findControl(hooks: {
+    readonly signal: AbortSignal;
+    onWaiting(reason: string): Promise<void>;
+  }): Promise<ProxyControl>;
+  createPlane(control: ProxyControl, fetchCertificate: FetchCertificate): DataPlane;
+  /** `undefined`: none is wanted. */
+  openAdmin(): Promise<{ close(): Promise<void> } | undefined>;
+  /** Ready for the first time: what only the start needed can go. */
+  onFirstReady(): void;
+}
+
+/** What there is once the control is found. */
+interface Parts extends ProxyControl {
+  readonly plane: DataPlane;
+}
+
+interface Serving extends Parts {
+  /** Ends when a registration of our own was taken back, or there is none. */
+  readonly registered: Promise<void>;
+}
+
+export class ProxyProcess {
+  readonly readiness: Readiness;
+  readonly #options: ProxyProcessOptions;
+  /** Everything that goes on by itself ends with it. */
+  readonly #ending = new AbortController();
+  readonly #stopped = Promise.withResolvers<undefined>();
+  readonly #hurried = Promise.withResolvers<void>();
+  #admin: ReturnType<ProxyProcessOptions["openAdmin"]> | undefined;
+  #waitingFor = "the first answer of the agent";
+  #parts: Parts | undefined;
+  #snapshot: Snapshot | undefined;
+  /** The snapshots so far, each given to the plane after the one before. */
+  #applying = Promise.resolve();
+  #canReload = false;
+  #wasReady = false;
+  #draining = false;
+  #exitCode = 0;
+
+  constructor(options: ProxyProcessOptions) {
+    const { clock, log } = options;
+    this.#options = options;
+    this.readiness = new Readiness({
+      ...{ clock, log, wanted: options.ready, signal: this.#ending.signal },
+      facts: () => {
+        const status = this.#parts?.source.status();
+        const waitingFor = status ? status.waitingFor.join(", ") : this.#waitingFor;
+        return {
+          draining: this.#draining,
+          snapshot: this.#snapshot,
+          waitingFor: waitingFor || "the first snapshot",
+          warming: status?.warming ?? [],
+        };
+      },
+      plane: () => this.#parts?.plane,
+      onChange: (reasons) => this.#tellReadiness(reasons),
+    });
+  }
+
+  get parts(): Parts | undefined {
+    return this.#parts;
+  }
+
+  get snapshot(): Snapshot | undefined {
+    return this.#snapshot;
+  }
+
+  get draining(): boolean {
+    return this.#draining;
+  }
+
+  /** Ends the process in order: {@link run} goes on to drain. */
+  stop(): void {
+    this.#stopped.resolve(undefined);
+  }
+
+  /** After {@link stop}: waits for nothing any more. */
+  hurry(): void {
+    this.#hurried.resolve();
+  }
+
+  /** Takes no new connections; the process stays. */
+  drainListeners(): void {
+    this.#draining = true;
+    this.#parts?.plane.drain(this.#options.drainTimeoutMs).catch((error) =>
+      this.#options.log.error("drain failed", { error: messageOf(error) })
+    );
+  }
+
+  /** From start to end; the exit code. Fails with what keeps it from starting. */
+  async run(): Promise<number> {
+    const control = await Promise.race([this.#start(), this.#stopped.promise]);
+    if (!control) {
+      this.#ending.abort();
+      await this.#closeAdmin();
+      this.#options.log.info("stopped before the agent was reached");
+      return 0;
+    }
+    const serving = await this.#serve(control);
+    await this.#stopped.promise;
+    await this.#drain(serving);
+    await this.#end(serving);
+    return this.#exitCode;
+  }
+
+  #start(): Promise<ProxyControl> {
+    return this.#options.findControl({
+      signal: this.#ending.signal,
+      // Whoever asks whether we live gets an answer meanwhile.
+      onWaiting: async (reason) => {
+        this.#waitingFor = `the agent: ${reason}`;
+        await this.#openAdmin();
+      },
+    });
+  }
+
+  /** Resolves when it has begun. */
+  async #serve(control: ProxyControl): Promise<Serving> {
+    const { clock, log, notifier, paths } = this.#options;
+    const { source } = control;
+    const { signal } = this.#ending;
+    const plane = this.#options.createPlane(control, async (request) => {
+      const available = await source.fetchCertificate(request);
+      // The workers must have been told of it before they are told that it is there.
+      await this.#applying;
+      return available;
+    });
+    this.#parts = { ...control, plane };
+    if (this.#draining) this.drainListeners();
+    await this.#openAdmin();
+    const onUsed = (upstreams: readonly string[]) => source.used(upstreams);
+    const heartbeat = new Heartbeat({ clock, plane, paths, onUsed, signal });
+    notifier.startWatchdog(() => heartbeat.healthy);
+    const onTried = () => this.readiness.watch();
+    const binding = new BindRetry({ clock, log, plane, signal, onTried });
+    source.start((snapshot) => {
+      this.#snapshot = snapshot;
+      this.#applying = this.#applying.then(async () => {
+        await plane.apply(snapshot);
+        await binding.look();
+      }).catch((error) => log.error("snapshot not applied", { error: messageOf(error) }));
+    }, (error) => this.#failed(error));
+    const registered = control.keepRegistered(signal).catch((error) =>
+      log.error("not registered", { error: messageOf(error) })
+    );
+    this.#canReload = true;
+    return { ...control, plane, registered };
+  }
+
+  #failed(error: ProxyError): void {
+    this.#options.log.error("cannot serve", { error: error.message });
+    this.#exitCode = 1;
+    this.stop();
+  }
+
+  /** Reads files again, the agent's and the source's; what cannot be read leaves the old state. */
+  reload(): void {
+    const { log, notifier } = this.#options;
+    log.info("reloading files");
+    if (!this.#parts || !this.#canReload) return;
+    const { agent, source } = this.#parts;
+    notifier.reloading("reading files again");
+    let isGood = true;
+    try {
+      agent?.reloadFiles?.();
+    } catch (error) {
+      isGood = false;
+      log.error("agent files not reloaded; the old ones stay", { error: messageOf(error) });
+    }
+    source.reload().then(async (isRead) => {
+      await this.#applying;
+      if (isRead && isGood) log.info("files reloaded");
+    }).finally(() => notifier.ready("files read again"));
+  }
+
+  async #drain({ plane }: Serving): Promise<void> {
+    const { log, notifier, drainTimeoutMs } = this.#options;
+    notifier.stopping("draining");
+    this.#draining = true;
+    const connections = (await plane.listeners()).flat()
+      .reduce((sum, listener) => sum + listener.connections, 0);
+    log.info("stopping", { connections, drain_timeout_ms: drainTimeoutMs });
+    await Promise.race([plane.drain(drainTimeoutMs), this.#hurried.promise]);
+  }
+
+  async #end({ plane, source, agent, registered }: Serving): Promise<void> {
+    this.#ending.abort();
+    plane.close();
+    // Registered by ourselves, it is taken back before the agent's connections are closed.
+    await Promise.race([Promise.all([source.close(), registered]), this.#hurried.promise]);
+    agent?.close();
+    await this.#closeAdmin();
+    this.#options.log.info("stopped");
+  }
+
+  async #openAdmin(): Promise<void> {
+    await (this.#admin ??= this.#options.openAdmin());
+  }
+
+  async #closeAdmin(): Promise<void> {
+    await (await this.#admin)?.close();
+  }
+
+  #tellReadiness(reasons: readonly string[]): void {
+    const { log, notifier } = this.#options;
+    if (reasons.length > 0) {
+      log.error("not ready any more", { reasons: reasons.join("; ") });
+      return notifier.status(`not ready: ${reasons.join("; ")}`);
+    }
+    const service = this.#snapshot?.service;
+    const serving = `serving ${service ?? ""}`;
+    if (this.#wasReady) {
+      log.info("ready again");
+      return notifier.status(serving);
+    }
+    this.#wasReady = true;
+    this.#options.onFirstReady();
+    log.info("ready", { proxy: this.#parts?.proxyId, service });
+    notifier.ready(serving);
+  }
+}

@@ -1,0 +1,242 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createLog, ProxyError } from "../../base/mod.ts";
+import type { ListenerView } from "../../proxy/mod.ts";
+import type { Snapshot } from "../../snapshot/mod.ts";
+import { createAuthority } from "../../../test/kit/certificates.ts";
+import { FakeClock, settle } from "../../../test/kit/clock.ts";
+import { snapshotOf } from "../../../test/kit/snapshots.ts";
+import { Notifier } from "./notify.ts";
+import type { DataPlane } from "../plane.ts";
+import { ProxyProcess, type ProxyProcessOptions } from "./proxy_process.ts";
+import type { ProxyControl } from "./control.ts";
+
+const SNAPSHOT = snapshotOf({
+  ca: createAuthority(),
+  service: "web",
+  local: { kind: "tcp", host: "127.0.0.1", port: 8080 },
+});
+const INBOUND: ListenerView = {
+  name: "inbound",
+  direction: "inbound",
+  address: "127.0.0.1:1",
+  state: "listening",
+  error: "",
+  fault: "",
+  connections: 3,
+};
+
+/** A process of fakes. What happens to them is noted in order, between `log: ` lines and messages. */
+function rig(options: Partial<ProxyProcessOptions> = {}) {
+  const clock = new FakeClock();
+  const happened: string[] = [];
+  const note = (what: string) => void happened.push(what);
+  const gate = () => Promise.withResolvers<void>();
+  const waits = { drain: gate(), apply: gate(), unregister: gate() };
+  const source = {
+    publish: (_snapshot: Snapshot) => {},
+    fail: (_error: ProxyError) => {},
+  };
+  const plane = {
+    apply: () => (note("apply"), waits.apply.promise),
+    retryFailed: () => Promise.resolve(true),
+    listeners: () => Promise.resolve([[INBOUND]]),
+    views: () => Promise.resolve([]),
+    stuck: () => Promise.resolve([]),
+    setLogLevel: () => {},
+    drain: (timeoutMs: number) => (note(`drain ${timeoutMs}`), waits.drain.promise),
+    close: () => note("plane closed"),
+  } satisfies DataPlane;
+  const found = {
+    source: {
+      start(onSnapshot: typeof source.publish, onFatal: typeof source.fail) {
+        source.publish = onSnapshot;
+        source.fail = onFatal;
+        note("source started");
+      },
+      refused: [],
+      used: () => {},
+      status: () => ({ waitingFor: [], warming: [] }),
+      fetchCertificate: () => (note("fetched"), Promise.resolve(true)),
+      reload: () => (note("source reloaded"), Promise.resolve(true)),
+      close: () => (note("source closed"), Promise.resolve()),
+    },
+    agent: { reloadFiles: () => note("agent reloaded"), close: () => note("agent closed") },
+    proxyId: "web-proxy",
+    secrets: [],
+    keepRegistered: (signal: AbortSignal) =>
+      new Promise<void>((resolve) =>
+        signal.addEventListener("abort", () => {
+          note("taken back");
+          void waits.unregister.promise.then(resolve);
+        })
+      ),
+  } as unknown as ProxyControl;
+  let fetchCertificate = (): Promise<boolean> => Promise.resolve(false);
+  const proxy = new ProxyProcess({
+    clock,
+    log: createLog({
+      clock,
+      holder: { level: "info" },
+      write: ({ message, fields }) => note(`log: ${message} ${JSON.stringify(fields)}`),
+    }),
+    notifier: new Notifier({
+      env: { NOTIFY_SOCKET: "/run/notify" },
+      pid: 1,
+      clock,
+      log: createLog({ clock, holder: { level: "info" }, write: () => {} }),
+      send: (_, text) => (note(text.replaceAll("\n", " ")), "sent"),
+    }),
+    ready: "all",
+    paths: 1,
+    drainTimeoutMs: 5_000,
+    findControl: () => Promise.resolve(found),
+    createPlane(_, fetch) {
+      fetchCertificate = () => fetch({ credentials: "c", name: "n", remote: "r" });
+      return plane;
+    },
+    openAdmin() {
+      note("admin opened");
+      return Promise.resolve({ close: () => (note("admin closed"), Promise.resolve()) });
+    },
+    onFirstReady: () => note("ready first"),
+    ...options,
+  });
+  const take = () => happened.splice(0);
+  return { clock, proxy, source, found, waits, take, fetch: () => fetchCertificate() };
+}
+
+test("ProxyProcess starts, serves, is ready, drains and ends in this order", async () => {
+  const { proxy, source, waits, take } = rig();
+  const ended = proxy.run();
+  await settle();
+  assert.deepEqual(take(), ["admin opened", "source started"]);
+  waits.apply.resolve();
+  source.publish(SNAPSHOT);
+  await settle();
+  assert.deepEqual(take(), [
+    "apply",
+    "ready first",
+    'log: ready {"proxy":"web-proxy","service":"web"}',
+    "READY=1 STATUS=serving web",
+  ]);
+  proxy.stop();
+  await settle();
+  assert.deepEqual(take(), [
+    "STOPPING=1 STATUS=draining",
+    'log: stopping {"connections":3,"drain_timeout_ms":5000}',
+    "drain 5000",
+  ]);
+  assert.deepEqual((await proxy.readiness.look()).notReady, ["draining"]);
+  waits.drain.resolve();
+  await settle();
+  assert.deepEqual(take(), ["taken back", "plane closed", "source closed"]);
+  waits.unregister.resolve();
+  assert.equal(await ended, 0);
+  assert.deepEqual(take(), ["agent closed", "admin closed", "log: stopped {}"]);
+});
+
+test("ProxyProcess that is stopped while the agent is away ends with its admin server", async () => {
+  let ended = false;
+  const { proxy, take } = rig({
+    async findControl({ onWaiting, signal }) {
+      signal.addEventListener("abort", () => ended = true);
+      await onWaiting("connection refused");
+      await onWaiting("connection refused");
+      return await new Promise(() => {});
+    },
+  });
+  const running = proxy.run();
+  await settle();
+  const reason = "waiting for the agent: connection refused";
+  assert.deepEqual((await proxy.readiness.look()).notReady, [reason]);
+  proxy.reload();
+  proxy.stop();
+  assert.equal(await running, 0);
+  assert.equal(ended, true);
+  assert.deepEqual(take(), [
+    "admin opened",
+    "log: reloading files {}",
+    "admin closed",
+    "log: stopped before the agent was reached {}",
+  ]);
+});
+
+test("ProxyProcess waits for nothing once it is hurried", async () => {
+  const { proxy, take } = rig();
+  const ended = proxy.run();
+  await settle();
+  proxy.stop();
+  await settle();
+  take();
+  proxy.hurry();
+  assert.equal(await ended, 0);
+  assert.deepEqual(take(), [
+    "taken back",
+    "plane closed",
+    "source closed",
+    "agent closed",
+    "admin closed",
+    "log: stopped {}",
+  ]);
+});
+
+test("ProxyProcess that can never serve drains and ends with 1", async () => {
+  const { proxy, source, waits, take } = rig();
+  waits.drain.resolve();
+  waits.unregister.resolve();
+  const ended = proxy.run();
+  await settle();
+  source.fail(new ProxyError("config_invalid", "no such listener"));
+  assert.equal(await ended, 1);
+  assert.ok(take().includes('log: cannot serve {"error":"no such listener"}'));
+});
+
+test("ProxyProcess fails with what keeps it from starting", async () => {
+  const error = new ProxyError("listen_failed", "Cannot listen on -admin-bind");
+  const { proxy } = rig({ openAdmin: () => Promise.reject(error) });
+  await assert.rejects(proxy.run(), error);
+});
+
+test("ProxyProcess drains at once what is to be drained before there is a plane", async () => {
+  const { proxy, take } = rig();
+  proxy.drainListeners();
+  void proxy.run();
+  await settle();
+  assert.deepEqual(take(), ["drain 5000", "admin opened", "source started"]);
+});
+
+test("ProxyProcess reloads agent and source, and says so when their snapshot is applied", async () => {
+  const { proxy, source, waits, take } = rig();
+  void proxy.run();
+  await settle();
+  source.publish(SNAPSHOT);
+  await settle();
+  take();
+  proxy.reload();
+  await settle();
+  assert.deepEqual(take(), [
+    "log: reloading files {}",
+    "RELOADING=1 STATUS=reading files again",
+    "agent reloaded",
+    "source reloaded",
+  ]);
+  waits.apply.resolve();
+  await settle();
+  assert.deepEqual(take().slice(-2), ["log: files reloaded {}", "READY=1 STATUS=files read again"]);
+});
+
+test("ProxyProcess says that a certificate is there once the workers have it", async () => {
+  const { proxy, source, waits, take, fetch } = rig();
+  void proxy.run();
+  await settle();
+  source.publish(SNAPSHOT);
+  let answer: boolean | undefined;
+  void fetch().then((available) => answer = available);
+  await settle();
+  assert.ok(take().includes("fetched"));
+  assert.equal(answer, undefined);
+  waits.apply.resolve();
+  await settle();
+  assert.equal(answer, true);
+});

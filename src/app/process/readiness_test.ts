@@ -1,0 +1,214 @@
+import test from "node:test";
+import assert from "node:assert/strict";
+import { silentLog } from "../../base/mod.ts";
+import type { ListenerView } from "../../proxy/mod.ts";
+import { createAuthority } from "../../../test/kit/certificates.ts";
+import { FakeClock } from "../../../test/kit/clock.ts";
+import { snapshotOf } from "../../../test/kit/snapshots.ts";
+import type { ReadinessFacts } from "./judge_readiness.ts";
+import { Readiness, type ReadinessOptions } from "./readiness.ts";
+
+const DB = "service:default/default/db";
+const SNAPSHOT = snapshotOf({
+  ca: createAuthority(),
+  service: "web",
+  local: { kind: "tcp", host: "127.0.0.1", port: 8080 },
+  upstreams: [{ name: "db" }],
+});
+
+const up = (name: string): ListenerView => ({
+  name,
+  direction: name === "inbound" ? "inbound" : "outbound",
+  address: "127.0.0.1:1",
+  state: "listening",
+  error: "",
+  fault: "",
+  connections: 0,
+});
+const refusing = (name: string, fault = "our own certificate expired") => ({ ...up(name), fault });
+const unbound = (name: string): ListenerView => ({ ...up(name), state: "failed", error: "in use" });
+const onItsWay = (name: string): ListenerView => ({ ...up(name), state: "failed" });
+
+interface Step {
+  /** Of each worker that answers. */
+  readonly seen: readonly (readonly ListenerView[])[];
+  readonly facts?: Partial<ReadinessFacts>;
+  readonly stuck?: readonly string[];
+  readonly notReady?: readonly string[];
+  readonly warnings?: readonly string[];
+}
+
+function rig(wanted: "any" | "all" = "all") {
+  const clock = new FakeClock();
+  const stopping = new AbortController();
+  const changes: string[] = [];
+  const world = {
+    seen: [] as Step["seen"],
+    stuck: [] as readonly string[],
+    facts: {
+      draining: false,
+      snapshot: SNAPSHOT,
+      waitingFor: "the leaf",
+      warming: [],
+    } as ReadinessFacts,
+  };
+  const options: ReadinessOptions = {
+    clock,
+    log: silentLog,
+    wanted,
+    facts: () => world.facts,
+    plane: () => ({
+      listeners: () => Promise.resolve(world.seen),
+      stuck: () => Promise.resolve(world.stuck),
+    }),
+    onChange: (reasons) => void changes.push(reasons.join("; ") || "ready"),
+    signal: stopping.signal,
+  };
+  return { clock, stopping, changes, world, readiness: new Readiness(options) };
+}
+
+const EXPIRED = "refuses every connection: our own certificate expired";
+
+const STORIES: readonly (readonly [string, "any" | "all", readonly Step[]])[] = [
+  ["is ready when all are up", "all", [{ seen: [[up("inbound"), up(DB)]] }]],
+  ["waits for the first snapshot", "all", [{
+    seen: [],
+    facts: { snapshot: undefined },
+    notReady: ["waiting for the leaf"],
+  }]],
+  ["waits at start for all to be bound", "all", [
+    { seen: [[]], notReady: [`listeners inbound, ${DB} are not bound yet`] },
+    { seen: [[up("inbound"), onItsWay(DB)]], notReady: [`listener ${DB} is not bound yet`] },
+    { seen: [[up("inbound"), unbound(DB)]], notReady: [`listener ${DB} is not bound: in use`] },
+  ]],
+  ["waits at start for what warms, and does not later", "all", [
+    {
+      seen: [[up("inbound"), up(DB)]],
+      facts: { warming: ["secrets of x (a)"] },
+      notReady: ["waiting for secrets of x (a)"],
+    },
+    { seen: [[up("inbound"), up(DB)]], facts: { warming: [] } },
+    {
+      seen: [[up("inbound"), up(DB)]],
+      facts: { warming: ["secrets of x (a)"] },
+      warnings: ["waiting for secrets of x (a)"],
+    },
+  ]],
+  ["is not ready where every connection is refused from the start", "all", [{
+    seen: [[refusing("inbound"), refusing(DB)]],
+    notReady: [`listeners inbound, ${DB} ${EXPIRED.replace("refuses", "refuse")}`],
+  }]],
+  ["does not count what never was up", "all", [
+    { seen: [[up("inbound"), refusing(DB)]], warnings: [`listener ${DB} ${EXPIRED}`] },
+    { seen: [[up("inbound"), unbound(DB)]], warnings: [`listener ${DB} is not bound: in use`] },
+  ]],
+  ["misses what was up", "all", [
+    { seen: [[up("inbound"), up(DB)]] },
+    { seen: [[up("inbound"), refusing(DB)]], notReady: [`listener ${DB} ${EXPIRED}`] },
+    { seen: [[up("inbound"), up(DB)]] },
+  ]],
+  ["with any: misses one only when it was the last", "any", [
+    { seen: [[up("inbound"), unbound(DB)]], warnings: [`listener ${DB} is not bound: in use`] },
+    { seen: [[refusing("inbound"), up(DB)]], warnings: [`listener inbound ${EXPIRED}`] },
+    {
+      seen: [[refusing("inbound"), unbound(DB)]],
+      notReady: [`listener inbound ${EXPIRED}`, `listener ${DB} is not bound: in use`],
+    },
+  ]],
+  ["believes the worker that refuses", "all", [
+    { seen: [[up("inbound"), up(DB)], [up("inbound"), up(DB)]] },
+    {
+      seen: [[up("inbound"), up(DB)], [refusing("inbound"), up(DB)]],
+      notReady: [`listener inbound ${EXPIRED}`],
+    },
+  ]],
+  ["does not miss a worker that is being replaced", "all", [
+    { seen: [[up("inbound"), up(DB)], [up("inbound"), up(DB)]] },
+    { seen: [[], [up("inbound"), up(DB)]] },
+    { seen: [[onItsWay("inbound")], [up("inbound"), up(DB)]] },
+    { seen: [[], []], notReady: [`listeners inbound, ${DB} are not bound yet`] },
+  ]],
+  ["goes by what was seen last while nobody answers", "all", [
+    { seen: [[up("inbound"), up(DB)]] },
+    { seen: [] },
+  ]],
+  ["says that a worker is stuck, whatever is wanted", "any", [
+    { seen: [[up("inbound"), up(DB)]] },
+    {
+      seen: [[up("inbound"), up(DB)]],
+      stuck: ["worker 1 is stuck"],
+      notReady: ["worker 1 is stuck"],
+    },
+    { seen: [[up("inbound"), up(DB)]] },
+  ]],
+  ["does not miss what was removed", "all", [
+    { seen: [[up("inbound"), up(DB)]] },
+    { seen: [[up("inbound")]], facts: { snapshot: { ...SNAPSHOT, upstreams: {} } } },
+    // Another one, of the same name, that never was up.
+    {
+      seen: [[up("inbound"), unbound(DB)]],
+      facts: { snapshot: SNAPSHOT },
+      warnings: [`listener ${DB} is not bound: in use`],
+    },
+  ]],
+  ["is ready with nothing to listen on", "all", [{
+    seen: [[]],
+    facts: { snapshot: { ...SNAPSHOT, inbound: null, upstreams: {} } },
+  }]],
+];
+
+for (const [name, wanted, steps] of STORIES) {
+  test(`Readiness ${name}`, async () => {
+    const { world, readiness } = rig(wanted);
+    for (const { seen, facts, stuck = [], notReady = [], warnings = [] } of steps) {
+      world.seen = seen;
+      world.stuck = stuck;
+      world.facts = { ...world.facts, ...facts };
+      const health = await readiness.look();
+      assert.deepEqual([health.notReady, health.warnings], [notReady, warnings]);
+    }
+  });
+}
+
+test("Readiness counts listeners and names few of many", async () => {
+  const { world, readiness } = rig();
+  const names = Array.from({ length: 500 }, (_, index) => `service:default/default/${index}`);
+  const upstreams = Object.fromEntries(
+    names.map((name) => [name, { ...SNAPSHOT.upstreams[DB] }]),
+  ) as typeof SNAPSHOT.upstreams;
+  world.facts = {
+    ...world.facts,
+    snapshot: { ...SNAPSHOT, upstreams },
+    warming: ["secrets of y (a)"],
+  };
+  world.seen = [[up("inbound"), ...names.map((name) => refusing(name))]];
+  const { listeners, warnings } = await readiness.look();
+  assert.deepEqual(listeners, { total: 502, unusable: 501 });
+  assert.deepEqual(warnings, [
+    `listeners ${names.slice(0, 3).join(", ")} and 497 more ${
+      EXPIRED.replace("refuses", "refuse")
+    }`,
+  ]);
+  world.seen = [[up("inbound"), ...names.map((name) => refusing(name, name))]];
+  const { warnings: different } = await readiness.look();
+  assert.equal(different.length, 21);
+  assert.ok(different.includes("and 480 more, see /listeners"));
+});
+
+test("Readiness notices what time alone changes, and says each change once", async () => {
+  const { clock, stopping, changes, world, readiness } = rig();
+  world.seen = [[up("inbound"), up(DB)]];
+  await readiness.watch();
+  await readiness.look();
+  world.seen = [[refusing("inbound"), up(DB)]];
+  await clock.advance(5_000);
+  await clock.advance(5_000);
+  world.seen = [[up("inbound"), up(DB)]];
+  await clock.advance(5_000);
+  assert.deepEqual(changes, ["ready", `listener inbound ${EXPIRED}`, "ready"]);
+  world.facts = { ...world.facts, draining: true };
+  assert.deepEqual((await readiness.look()).notReady, ["draining"]);
+  assert.equal(changes.length, 3);
+  stopping.abort();
+  assert.equal(clock.pending, 0);
+});

@@ -1,0 +1,178 @@
+/**
+ * `postern proxy`: the process with its log, its data plane, its admin server and its signals.
+ *
+ * @module
+ */
+
+import process from "node:process";
+import { type AdminView, readAdminToken, startAdmin } from "../../admin/mod.ts";
+import {
+  formatAddress,
+  type LevelHolder,
+  type Log,
+  Stats,
+  systemClock,
+  systemRandom,
+} from "../../base/mod.ts";
+import { descriptorLimit, type Engine, runtimeEngine } from "../../net/mod.ts";
+import type { FetchCertificate, RemoteAuthorize } from "../../proxy/mod.ts";
+import type { ProxyOptions } from "../command_line/args.ts";
+import { boundedAuthorize } from "./bounded_authorize.ts";
+import { fittingConnections, tooFewFiles } from "./descriptors.ts";
+import { shownMode } from "../commands/find_admin.ts";
+import { exitCodeOf, lastWords } from "../log/last_words.ts";
+import { createLogOutput, createLogWriter } from "../log/log_output.ts";
+import { Notifier } from "./notify.ts";
+import { createLocalPlane, type DataPlane } from "../plane.ts";
+import { giveWayToTraffic } from "./priority.ts";
+import { ProxyProcess } from "./proxy_process.ts";
+import { onSignals } from "./signals.ts";
+import { createControl } from "./control.ts";
+import { versionInfo, versionLine } from "../command_line/version.ts";
+import { createWorkerPlane } from "../worker_plane.ts";
+
+/** After becoming ready: what only the start needed can go. */
+const TRIM_MS = 3_000;
+
+/** Runs until a signal or the admin server ends it; the exit code. */
+export async function runProxy(options: ProxyOptions): Promise<number> {
+  const clock = systemClock;
+  const holder: LevelHolder = { level: options.logLevel };
+  const { adminBind: bind, adminTokenFile: tokenFile } = options;
+  if (tokenFile !== undefined) readAdminToken(tokenFile);
+  const writer = createLogWriter({ clock, json: options.logJson, workers: options.workers });
+  const { rings } = writer;
+  const log = createLogOutput({
+    ...{ clock, json: options.logJson, holder },
+    ...{ ring: rings.own, wake: writer.drain },
+  });
+  const engine = runtimeEngine();
+  const stats = new Stats();
+  const linesLost = stats.counter("log_lines_dropped_total", "Log lines that were not written");
+  const startedMs = clock.monotonic();
+  log.info("starting", { version: versionLine(engine.name) });
+  for (const warning of options.warnings) log.warn(warning);
+  const openFiles = descriptorLimit();
+  const maxConnections = fittingConnections(options.maxConnections, openFiles);
+  const tooFew = tooFewFiles(options.maxConnections, { maxConnections, openFiles });
+  if (tooFew !== undefined) log.warn(tooFew);
+
+  const proxy = new ProxyProcess({
+    ...{ clock, log, ready: options.ready, drainTimeoutMs: options.drainTimeoutMs },
+    notifier: new Notifier({ env: process.env, pid: process.pid, clock, log }),
+    paths: Math.max(options.workers, 1),
+    findControl: (hooks) =>
+      createControl(options, {
+        ...{ clock, random: systemRandom, log, stats, env: process.env, ...hooks },
+        tlsFault: (material) => engine.tlsFault(material),
+      }),
+    createPlane: ({ agent }, fetchCertificate) =>
+      createPlane(engine, options, {
+        ...{ holder, log, logMemory: rings.memory, onLines: writer.drain, maxConnections },
+        ...{ remoteAuthorize: boundedAuthorize(agent), fetchCertificate },
+      }),
+    async openAdmin() {
+      if (bind.kind === "off") return undefined;
+      return await startAdmin(view, { bind, ...(tokenFile !== undefined && { tokenFile }) }, log);
+    },
+    onFirstReady() {
+      clock.after(TRIM_MS, () => engine.trim({ shared: true }));
+      if (options.workers > 0) giveWayToTraffic();
+    },
+  });
+  const view: AdminView = {
+    clock,
+    get info() {
+      return {
+        ...versionInfo(engine.name),
+        pid: process.pid,
+        workers: options.workers,
+        startedMs,
+        limits: { openFiles: descriptorLimit(), maxConnections },
+        options: shownOptions(options, proxy.parts?.proxyId ?? ""),
+      };
+    },
+    data: () => proxy.parts?.plane.views({ connections: true }) ?? Promise.resolve([]),
+    samples() {
+      linesLost.add(rings.lost - linesLost.value);
+      return stats.samples();
+    },
+    snapshot: () => proxy.snapshot,
+    source: () => proxy.parts?.source.status(),
+    refused: () => proxy.parts?.source.refused ?? [],
+    secretsReport: () => proxy.parts?.source.secrets() ?? { statuses: [], events: [] },
+    health: () => proxy.readiness.look(),
+    stuck: () => proxy.parts?.plane.stuck() ?? Promise.resolve([]),
+    draining: () => proxy.draining,
+    secrets: () => proxy.parts?.secrets ?? [],
+    logLevel: () => holder.level,
+    setLogLevel(level) {
+      holder.level = level;
+      proxy.parts?.plane.setLogLevel(level);
+    },
+    drainListeners: () => proxy.drainListeners(),
+    quit: () => proxy.stop(),
+  };
+  // From here on: a supervisor may stop us while we still wait for the agent.
+  const signals = onSignals({
+    stop: () => proxy.stop(),
+    stopNow: () => proxy.hurry(),
+    reload: () => proxy.reload(),
+  });
+  try {
+    return await proxy.run();
+  } catch (error) {
+    // Whoever should read it may have stopped reading: not written here.
+    writer.say(lastWords(error, { json: options.logJson, nowMs: clock.now() }));
+    return exitCodeOf(error);
+  } finally {
+    signals.off();
+  }
+}
+
+function createPlane(
+  engine: Engine,
+  options: ProxyOptions,
+  deps: {
+    readonly holder: LevelHolder;
+    readonly log: Log;
+    readonly logMemory: SharedArrayBuffer;
+    readonly onLines: () => void;
+    readonly maxConnections: number;
+    readonly remoteAuthorize: RemoteAuthorize;
+    readonly fetchCertificate: FetchCertificate;
+  },
+): DataPlane {
+  const common = {
+    clock: systemClock,
+    log: deps.log,
+    maxConnections: deps.maxConnections,
+    idleTimeoutMs: options.idleTimeoutMs,
+    lifetimeMs: options.lifetimeMs,
+    remoteAuthorize: deps.remoteAuthorize,
+    fetchCertificate: deps.fetchCertificate,
+  };
+  if (options.workers === 0) return createLocalPlane(engine, common);
+  return createWorkerPlane({
+    ...common,
+    workers: options.workers,
+    logJson: options.logJson,
+    logLevel: deps.holder.level,
+    logMemory: deps.logMemory,
+    onLines: deps.onLines,
+  });
+}
+
+/** The flags as the admin server may show them: no token, no key. */
+function shownOptions(options: ProxyOptions, proxyId: string): Readonly<Record<string, unknown>> {
+  const { agentFlags, mode, adminBind, warnings: _warnings, ...rest } = options;
+  return {
+    ...rest,
+    mode: mode.kind,
+    ...shownMode(mode, proxyId),
+    adminBind: adminBind.kind === "address"
+      ? formatAddress({ ...adminBind, kind: "tcp" })
+      : adminBind.kind,
+    agent: agentFlags.httpAddr ?? "from the environment",
+  };
+}

@@ -1,0 +1,25 @@
+/**
+ * The store of secrets with every kind of source that this program knows.
+ *
+ * @module
+ */
+
+import type { Clock, Log, Random, Stats } from "../../base/mod.ts";
+import type { Engine } from "../../net/mod.ts";
+import { createProviders, SecretStore } from "../../secrets/mod.ts";
+import { VERSION } from "../command_line/version.ts";
+
+export interface SecretStoreDeps {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  readonly stats: Stats;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly tlsFault: Engine["tlsFault"];
+}
+
+export function createSecretStore(deps: SecretStoreDeps): SecretStore {
+  const { clock, random, log, stats } = deps;
+  const providers = createProviders({ ...deps, version: VERSION });
+  return new SecretStore({ clock, random, log, stats, providers });
+}

@@ -60,6 +60,29 @@ test("an attempt without an endpoint gives its turn back", async () => {
   assert.equal(path.engine.dials.length, 1);
   assert.equal(new Set(path.endings).size, 1);
   assert.deepEqual(path.endings[0], "no_endpoint");
+  assert.equal(path.lastEnd.stage, "endpoint");
+  assert.equal(path.lastEnd.source, "web");
+});
+
+test("an attempt that failed waits no more, and once", async () => {
+  await using path = await startMemoryPath(webTo([dbAt([1])], { name: "db", maxPending: 1 }));
+  call(path);
+  path.engine.lastDial.fail();
+  assert.deepEqual(path.endings, ["endpoint_refused"]);
+  call(path);
+  call(path);
+  assert.equal(path.engine.dials.length, 2);
+  assert.equal(path.lastEnd.code, "limit_reached");
+});
+
+test("an attempt is not made by credentials of which secrets are missing, and that is counted", async () => {
+  const missing = withOwn(webTo([dbAt([1])]), "own", { own: { missing: ["web.pem"] } });
+  await using path = await startMemoryPath(upstreamsBy(missing, "own"));
+  assert.equal(call(path).over, "no");
+  await settle();
+  assert.equal(path.lastEnd.code, "not_ready");
+  const samples = path.path.stats.samples();
+  assert.equal(samples.find(({ name }) => name === "secrets_not_ready_total")?.value, 1);
 });
 
 test("attempts wait for their turn, for half a minute at most", async () => {
@@ -223,6 +246,24 @@ for (
     assert.equal(path.path.view({ connections: false }).endpoints[0]?.failures, failures);
   });
 }
+
+test("an endpoint that fails too often is ejected, and the log says so", async () => {
+  await using path = await startMemoryPath(webTo([dbAt([1, 2])]));
+  const ejected = () => path.lines.filter(({ message }) => message === "endpoint ejected");
+  for (let count = 0; ejected().length === 0 && count < 100; count++) {
+    const caller = call(path);
+    if (portOf(path) === 1) path.engine.lastDial.fail();
+    path.engine.lastDial.connect(PROVEN).send("x");
+    await settle();
+    caller.connection.reset();
+    await settle();
+  }
+  assert.equal(ejected()[0]?.fields.endpoint, "127.0.0.1:1");
+  const failed = path.lines.find(({ message }) => message === "endpoint failed");
+  assert.equal(failed?.fields.code, "endpoint_refused");
+  const dialled = new Set([1, 2, 3, 4].map(() => (call(path), portOf(path))));
+  assert.deepEqual([...dialled], [2]);
+});
 
 test("a server that serves has its failures forgotten", async () => {
   await using path = await startMemoryPath(webTo([dbAt([1])]));

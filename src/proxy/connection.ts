@@ -108,14 +108,20 @@ export class ConnectionRecord {
 }
 
 const ENDED_METRIC = "connections_ended_total";
-const LISTENER_METRICS = [
-  "connections_opened_total",
-  "connections_active",
-  "received_bytes_total",
-  "sent_bytes_total",
-  "tls_resumed_total",
-  "secrets_not_ready_total",
-];
+const METRICS = {
+  opened: ["connections_opened_total", "Connections accepted"],
+  active: ["connections_active", "Connections open now"],
+  receivedBytes: [
+    "received_bytes_total",
+    "Bytes from the downstream of finished and open connections",
+  ],
+  sentBytes: ["sent_bytes_total", "Bytes sent to the downstream"],
+  resumed: ["tls_resumed_total", "TLS handshakes that resumed an earlier session"],
+  secretsMissing: [
+    "secrets_not_ready_total",
+    "Connections refused because secrets of the listener or upstream have not come",
+  ],
+} as const;
 
 /** Stat handles of one listener, resolved once. */
 export class ListenerStats {
@@ -124,7 +130,6 @@ export class ListenerStats {
   readonly receivedBytes: Counter;
   readonly sentBytes: Counter;
   readonly resumed: Counter;
-  /** Refused because secrets had not come. */
   readonly secretsMissing: Counter;
   readonly #stats: Stats;
   readonly #labels: { readonly direction: string; readonly listener: string };
@@ -133,29 +138,17 @@ export class ListenerStats {
   constructor(stats: Stats, direction: "inbound" | "outbound", listener: string) {
     this.#stats = stats;
     const labels = this.#labels = { direction, listener };
-    this.opened = stats.counter("connections_opened_total", "Connections accepted", labels);
-    this.active = stats.gauge("connections_active", "Connections open now", labels);
-    this.receivedBytes = stats.counter(
-      "received_bytes_total",
-      "Bytes from the downstream of finished and open connections",
-      labels,
-    );
-    this.sentBytes = stats.counter("sent_bytes_total", "Bytes sent to the downstream", labels);
-    this.resumed = stats.counter(
-      "tls_resumed_total",
-      "TLS handshakes that resumed an earlier session",
-      labels,
-    );
-    this.secretsMissing = stats.counter(
-      "secrets_not_ready_total",
-      "Connections refused because secrets of the listener or upstream have not come",
-      labels,
-    );
+    this.opened = stats.counter(...METRICS.opened, labels);
+    this.active = stats.gauge(...METRICS.active, labels);
+    this.receivedBytes = stats.counter(...METRICS.receivedBytes, labels);
+    this.sentBytes = stats.counter(...METRICS.sentBytes, labels);
+    this.resumed = stats.counter(...METRICS.resumed, labels);
+    this.secretsMissing = stats.counter(...METRICS.secretsMissing, labels);
   }
 
   /** Gives the names of a listener that was removed back, once nothing counts on them. */
   forget(): void {
-    for (const name of LISTENER_METRICS) this.#stats.remove(name, this.#labels);
+    for (const [name] of Object.values(METRICS)) this.#stats.remove(name, this.#labels);
     for (const { labels } of this.#endings.values()) this.#stats.remove(ENDED_METRIC, labels);
   }
 

@@ -5,15 +5,10 @@
  * @module
  */
 
-import {
-  type BindAddress,
-  type Clock,
-  formatAddress,
-  type Log,
-  messageOf,
-  type Stats,
-} from "../base/mod.ts";
+import { type BindAddress, formatAddress, messageOf } from "../base/mod.ts";
 import { AcceptGate, type Callers, type Listener, type Strain } from "../net/mod.ts";
+import type { Context } from "./context.ts";
+import type { Front } from "./downstream.ts";
 import type { ListenerView } from "./view.ts";
 
 /** One listener of ours, whether it listens or could not be bound. */
@@ -33,21 +28,14 @@ export interface Door {
 
 const LISTEN_FAILURES = "listen_failures_total";
 
-export interface DoorsOptions {
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly stats: Stats;
-  /** Data paths in this process. */
-  readonly workers: number;
-}
-
 export class Doors {
-  readonly #options: DoorsOptions;
+  readonly #context: Context;
   readonly #gate: AcceptGate;
 
-  constructor(options: DoorsOptions) {
-    this.#options = options;
-    const { clock, log, stats, workers } = options;
+  /** `workers`: data paths in this process. */
+  constructor(context: Context, workers: number) {
+    this.#context = context;
+    const { clock, log, stats } = context;
     const paused = stats.gauge(
       "accept_paused",
       "Data paths that accept nothing because file descriptors run short",
@@ -115,7 +103,7 @@ export class Doors {
 
   /** Binds it; a failure is kept in the door, counted and logged. */
   async open(door: Door, listen: () => Promise<Listener>): Promise<void> {
-    const { log, stats } = this.#options;
+    const { log, stats } = this.#context;
     try {
       const listener = await listen();
       // Removed, replaced or drained while it was being bound.
@@ -147,7 +135,7 @@ export class Doors {
 
   /** Nobody declares a listener of that name any more. */
   forget(name: string): void {
-    this.#options.stats.remove(LISTEN_FAILURES, { listener: name });
+    this.#context.stats.remove(LISTEN_FAILURES, { listener: name });
   }
 
   /** Ends the looking after, too. */
@@ -167,23 +155,15 @@ export function isOpenAt(door: Door | undefined, bind: BindAddress): door is Doo
     (door.listener !== undefined || door.error === "");
 }
 
-export function viewOf(
-  door: Door,
-  options: {
-    readonly direction: "inbound" | "outbound";
-    readonly draining: boolean;
-    readonly fault: string;
-    readonly connections: number;
-  },
-): ListenerView {
-  const { direction, draining, fault, connections } = options;
+/** `front`: what it leads to; absent: an upstream's that is not opened. */
+export function viewOf(door: Door, draining: boolean, front?: Front): ListenerView {
   return {
     name: door.name,
-    direction,
+    direction: front?.direction ?? "outbound",
     address: formatAddress(door.listener?.address ?? door.bind),
     state: door.listener ? draining ? "draining" : "listening" : "failed",
     error: door.error,
-    fault,
-    connections,
+    fault: front?.fault ?? "",
+    connections: front?.stats.active.value ?? 0,
   };
 }

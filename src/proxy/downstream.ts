@@ -12,7 +12,7 @@ import type { AcceptedConnection, Connection, PresentedPeer, Strain } from "../n
 import type { Limiter } from "./admission.ts";
 import { ConnectionRecord, type Ending, type ListenerStats, reportEnd } from "./connection.ts";
 import type { Context } from "./context.ts";
-import type { Handshake, HandshakeOwner } from "./handshakes.ts";
+import type { HandshakeOwner } from "./handshakes.ts";
 import { Holding } from "./holding.ts";
 import type { ConnectionLimits, LiveConnection } from "./live.ts";
 import { Presentation } from "./presentation.ts";
@@ -61,7 +61,6 @@ export class Downstream implements LiveConnection, HandshakeOwner {
   readonly #front: Front;
   readonly #caller: AcceptedConnection | Connection;
   #deadline: Deadline | undefined;
-  #handshake: Handshake | undefined;
   #connection: Connection | undefined;
   #presentation: Presentation | undefined;
   #peer: TrustedPeer | undefined;
@@ -109,13 +108,13 @@ export class Downstream implements LiveConnection, HandshakeOwner {
       return "none";
     }
     // Places are for those who have proven who they are.
-    const { crowded } = this.#handshake = handshakes.begin(this);
+    const crowded = handshakes.begin(this);
     this.#shakeHands(caller);
     return crowded ? "crowded" : "none";
   }
 
   #shakeHands(caller: AcceptedConnection): void {
-    const { deadlines, clock } = this.context;
+    const { deadlines, clock, handshakes } = this.context;
     const { tls, stats } = this.#front;
     this.record.stage = "handshake";
     const trust = this.#trust;
@@ -130,7 +129,7 @@ export class Downstream implements LiveConnection, HandshakeOwner {
     });
     caller.secure(trust.server(caller.remote), (outcome) => {
       this.#deadline?.cancel();
-      this.#handshake?.over();
+      handshakes.over(this);
       if (outcome.kind === "secured") return this.#identify(outcome.connection, outcome.peer);
       this.end(outcome.gone ? "closed_early" : "handshake_failed", outcome.reason);
     });
@@ -230,10 +229,10 @@ export class Downstream implements LiveConnection, HandshakeOwner {
   leave(ending: Ending): void {
     if (this.#ended) return;
     this.#ended = true;
-    const { processLimit, live, log, sums, clock } = this.context;
+    const { processLimit, handshakes, live, log, sums, clock } = this.context;
     const { stats, places } = this.#front;
     this.#deadline?.cancel();
-    this.#handshake?.over();
+    handshakes.over(this);
     this.#service?.leave();
     if (this.#placed) {
       processLimit.leave();

@@ -73,6 +73,7 @@ for (const [listening, snapshot, leaf] of LISTENERS) {
     server.connection.end();
     await settle();
     assert.deepEqual(path.endings, ["completed"]);
+    assert.equal(path.lastEnd.source, leaf.uri);
     assert.equal(path.taken, 0);
     assert.equal(path.path.listeners()[0]?.connections, 0);
   });
@@ -83,6 +84,7 @@ for (const [listening, snapshot, leaf] of LISTENERS) {
     await path.clock.advance(11_000);
     assert.ok(caller.gone);
     assert.deepEqual(path.endings, ["handshake_timed_out"]);
+    assert.equal(path.lastEnd.stage, "handshake");
   });
 
   test(`${listening} tells who left from who failed`, async () => {
@@ -205,6 +207,22 @@ test("callers leave when the process is full, whatever their listener has left",
   assert.equal(caller.over, "no");
 });
 
+test("who comes while secrets are missing is counted and told which", async () => {
+  const missing = { missing: ["web.pem"] };
+  await using path = await startMemoryPath(withOwn(EDGE, "edge", { own: missing }));
+  assert.ok(callerOf(path, "an upstream's TLS listener").gone);
+  assert.equal(path.lastEnd.code, "not_ready");
+  assert.match(String(path.lastEnd.reason), /missing: web\.pem/);
+  const counted = () =>
+    path.path.stats.samples().find(({ name }) => name === "secrets_not_ready_total")?.value;
+  assert.equal(counted(), 1);
+  // What is there and has expired is not missing.
+  await path.set(EDGE);
+  path.clock.jump(120 * MINUTE_MS);
+  assert.ok(callerOf(path, "an upstream's TLS listener").gone);
+  assert.equal(counted(), 1);
+});
+
 test("limits that change hold for the next caller", async () => {
   const { inbound } = PUBLIC;
   await using path = await startMemoryPath(PUBLIC);
@@ -214,6 +232,11 @@ test("limits that change hold for the next caller", async () => {
   await path.set({ ...PUBLIC, inbound: inbound && { ...inbound, version: -2, maxConnections: 2 } });
   await open(path, "the public listener");
   assert.equal(path.taken, 2);
+  await using edge = await startMemoryPath(EDGE);
+  await open(edge, "an upstream's TLS listener", PARTNER);
+  const one = { ...EDGE_UPSTREAM, version: -1, maxConnections: 1 };
+  await edge.set({ ...EDGE, upstreams: { [one.id]: one } });
+  assert.ok(callerOf(edge, "an upstream's TLS listener").gone);
 });
 
 test("a caller on its way to an upstream that is removed gets no place there", async () => {
@@ -286,6 +309,35 @@ test("nobody speaks plainly to a listener that asks for TLS, while its new addre
   assert.equal(caller.over, "reset");
   assert.equal(path.lastEnd.code, "identity_invalid");
   assert.equal(path.engine.dials.length, 0);
+});
+
+test("a caller that says little and ends its half before the other side is there is passed on whole", async () => {
+  await using path = await startMemoryPath(PUBLIC);
+  const caller = callerOf(path, "the public listener").prove(presented(WEB));
+  caller.send("hello");
+  caller.connection.end();
+  await settle();
+  const app = path.engine.lastDial.connect();
+  await settle();
+  assert.deepEqual([app.received, app.over], ["hello", "end"]);
+  app.send("you");
+  await settle();
+  assert.equal(caller.received, "you");
+});
+
+test("a listener that cannot be bound is tried again", async () => {
+  const bind = { kind: "tcp", host: "127.0.0.1", port: 2_000 } as const;
+  const first = upstreamOf({ name: "first", bind });
+  const second = upstreamOf({ name: "second", bind });
+  await using path = await startMemoryPath({
+    ...EDGE,
+    upstreams: { [first.id]: first, [second.id]: second },
+  });
+  assert.deepEqual(path.path.listeners().map(({ state }) => state), ["listening", "failed"]);
+  assert.equal(await path.path.retryFailed(), false);
+  await path.set({ ...EDGE, upstreams: { [second.id]: second } });
+  assert.equal(await path.path.retryFailed(), true);
+  assert.equal(path.port("second"), 2_000);
 });
 
 test("what a caller says meanwhile is kept for the other side, up to 64 KiB; then it is held back", async () => {

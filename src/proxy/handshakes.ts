@@ -16,25 +16,16 @@ export interface HandshakeOwner {
   end(code: ErrorCode, reason: string): void;
 }
 
-/** A handshake under way. */
-export interface Handshake {
-  /** All others are as young: accepting is faster than shaking hands. */
-  readonly crowded: boolean;
-  /** It is done, whichever way; may be said more than once. */
-  over(): void;
-}
-
 export interface HandshakesOptions {
   readonly clock: Clock;
   /** Under way at once in this data path, and twice as many for the fair time at most. */
   readonly limit: number;
 }
 
-/** What is counted of one address, linked oldest first. */
+/** An address, with its handshakes, oldest first. */
 interface Source {
-  count: number;
-  head: Entry | undefined;
-  tail: Entry | undefined;
+  readonly key: string;
+  readonly owners: Set<HandshakeOwner>;
 }
 
 /** One that has gone on for longer has had its time. */
@@ -53,13 +44,12 @@ export class Handshakes {
   readonly #limit: number;
   readonly #share: number;
   readonly #reason: string;
+  /** Oldest first. */
+  readonly #underWay = new Map<HandshakeOwner, Source>();
   /** Only of addresses that shake hands now, so never more than those are. */
   readonly #sources = new Map<string, Source>();
   /** The last one seen to have more than its share. */
   #greedy: Source | undefined;
-  #size = 0;
-  #head: Entry | undefined;
-  #tail: Entry | undefined;
 
   constructor({ clock, limit }: HandshakesOptions) {
     this.#clock = clock;
@@ -70,30 +60,24 @@ export class Handshakes {
   }
 
   get size(): number {
-    return this.#size;
+    return this.#underWay.size;
   }
 
-  /** Always has room; who goes for it is told so at once. */
-  begin(owner: HandshakeOwner): Handshake {
+  /**
+   * Always has room; who goes for it is told so at once. True: it is crowded, for all others are as young,
+   * so accepting is faster than shaking hands.
+   */
+  begin(owner: HandshakeOwner): boolean {
     const key = sourceOf(owner.record.remote);
-    let source = this.#sources.get(key);
-    if (source && source.count >= this.#share) this.#greedy = source;
-    const crowded = this.#size >= this.#limit && !this.#makeRoom();
+    const known = this.#sources.get(key);
+    if (known && known.owners.size >= this.#share) this.#greedy = known;
+    const crowded = this.size >= this.#limit && !this.#makeRoom();
     // It may have been the last of its address.
-    source = this.#sources.get(key);
-    if (!source) this.#sources.set(key, source = { count: 0, head: undefined, tail: undefined });
-    const entry = new Entry({ owner, key, source, crowded, over: this.#over });
-    entry.previous = this.#tail;
-    if (this.#tail) this.#tail.next = entry;
-    else this.#head = entry;
-    this.#tail = entry;
-    entry.previousOfSource = source.tail;
-    if (source.tail) source.tail.nextOfSource = entry;
-    else source.head = entry;
-    source.tail = entry;
-    source.count++;
-    this.#size++;
-    return entry;
+    const source = this.#sources.get(key) ?? { key, owners: new Set() };
+    this.#sources.set(key, source);
+    this.#underWay.set(owner, source);
+    source.owners.add(owner);
+    return crowded;
   }
 
   /** False: all, or those that had to go, have begun just now. */
@@ -101,63 +85,25 @@ export class Handshakes {
     const nowMs = this.#clock.monotonic();
     let calm = true;
     // Two at a time, so that those above the limit become fewer.
-    for (let count = 0; count < 2 && this.#size >= this.#limit; count++) {
-      const { owner } = (this.#greedy ? this.#greedy.head : this.#head) ?? {};
+    for (let count = 0; count < 2 && this.size >= this.#limit; count++) {
+      const [owner] = this.#greedy?.owners ?? this.#underWay.keys();
       if (!owner) break;
       const isYoung = nowMs - owner.record.openedMs < FAIR_MS;
       if (isYoung) calm = count > 0 && calm;
-      if (isYoung && this.#size < 2 * this.#limit) break;
+      if (isYoung && this.size < 2 * this.#limit) break;
       owner.end("handshake_crowded_out", this.#reason);
     }
     return calm;
   }
 
-  readonly #over = (entry: Entry): void => {
-    const { previous, next, previousOfSource, nextOfSource, source } = entry;
-    if (previous) previous.next = next;
-    else this.#head = next;
-    if (next) next.previous = previous;
-    else this.#tail = previous;
-    if (previousOfSource) previousOfSource.nextOfSource = nextOfSource;
-    else source.head = nextOfSource;
-    if (nextOfSource) nextOfSource.previousOfSource = previousOfSource;
-    else source.tail = previousOfSource;
-    this.#size--;
-    if (--source.count === 0) this.#sources.delete(entry.key);
-    if (source === this.#greedy && source.count < this.#share) this.#greedy = undefined;
-  };
-}
-
-interface EntryOptions {
-  readonly owner: HandshakeOwner;
-  readonly key: string;
-  readonly source: Source;
-  readonly crowded: boolean;
-  readonly over: (entry: Entry) => void;
-}
-
-class Entry implements Handshake {
-  readonly owner: HandshakeOwner;
-  readonly key: string;
-  readonly source: Source;
-  readonly crowded: boolean;
-  previous: Entry | undefined;
-  next: Entry | undefined;
-  previousOfSource: Entry | undefined;
-  nextOfSource: Entry | undefined;
-  #over: ((entry: Entry) => void) | undefined;
-
-  constructor({ owner, key, source, crowded, over }: EntryOptions) {
-    this.owner = owner;
-    this.key = key;
-    this.source = source;
-    this.crowded = crowded;
-    this.#over = over;
-  }
-
-  over(): void {
-    this.#over?.(this);
-    this.#over = undefined;
+  /** It is done, whichever way; may be said more than once. */
+  over(owner: HandshakeOwner): void {
+    const source = this.#underWay.get(owner);
+    if (!source) return;
+    this.#underWay.delete(owner);
+    source.owners.delete(owner);
+    if (source.owners.size === 0) this.#sources.delete(source.key);
+    if (source === this.#greedy && source.owners.size < this.#share) this.#greedy = undefined;
   }
 }
 

@@ -2,7 +2,7 @@ import test from "node:test";
 import assert from "node:assert/strict";
 import { FakeClock } from "../../test/kit/clock.ts";
 import { ConnectionRecord } from "./connection.ts";
-import { type Handshake, handshakeLimit, Handshakes, sourceOf } from "./handshakes.ts";
+import { handshakeLimit, type HandshakeOwner, Handshakes, sourceOf } from "./handshakes.ts";
 
 function setUp(limit: number) {
   const clock = new FakeClock();
@@ -15,15 +15,15 @@ function setUp(limit: number) {
       remote,
       clock.monotonic(),
     );
-    const handshake: Handshake = handshakes.begin({
+    const owner: HandshakeOwner = {
       record,
       end(code, reason) {
         assert.equal(code, "handshake_crowded_out");
         gone.push(`${name}: ${reason}`);
-        handshake.over();
+        handshakes.over(owner);
       },
-    });
-    return handshake;
+    };
+    return { crowded: handshakes.begin(owner), over: () => handshakes.over(owner) };
   };
   return { clock, handshakes, gone, begin };
 }

@@ -57,10 +57,9 @@ export class Listeners {
   readonly #uncounted = new Map<string, Door>();
 
   constructor(context: Context, options: ListenersOptions) {
-    const { clock, log, stats } = context;
     this.#context = context;
     this.#options = options;
-    this.#doors = new Doors({ clock, log, stats, workers: options.workers });
+    this.#doors = new Doors(context, options.workers);
   }
 
   /** Hands parts to what is open already. True: some go by other credentials than before. */
@@ -204,15 +203,9 @@ export class Listeners {
 
   views(): ListenerView[] {
     const { draining } = this.#context.facts;
-    const uncounted = [...this.#uncounted.values()].map((door) =>
-      viewOf(door, { direction: "outbound", draining, fault: "", connections: 0 })
-    );
     return [
-      ...this.#all().map(({ front, door }) => {
-        const { direction, fault, stats } = front;
-        return viewOf(door, { direction, draining, fault, connections: stats.active.value });
-      }),
-      ...uncounted,
+      ...this.#all().map(({ front, door }) => viewOf(door, draining, front)),
+      ...[...this.#uncounted.values()].map((door) => viewOf(door, draining)),
     ];
   }
 

@@ -7,6 +7,7 @@
 import type { Validation } from "../identity/mod.ts";
 import type { OnDemandRules } from "../secrets/mod.ts";
 import {
+  type CredentialsPart,
   MESH_KEY,
   type OwnCredentialsPart,
   type Snapshot,
@@ -98,50 +99,35 @@ function meshOnly(snapshot: Snapshot): OwnCredentialsPart | undefined {
   };
 }
 
-function shownCertificate(snapshot: Snapshot, key: string): ShownCertificate | undefined {
-  if (key === MESH_KEY) {
-    const mesh = snapshot.credentials;
-    if (!mesh) return undefined;
-    const { version, certPem, keyPem, notAfterMs } = mesh;
-    const name = MESH_KEY;
-    return {
-      id: `${name}@${version}`,
-      name,
-      certPem,
-      keyPem,
-      dnsNames: [],
-      keyKind: "ecdsa",
-      notAfterMs,
-    };
-  }
-  const part = snapshot.certificates[key];
-  return part && { ...part, id: `${key}@${part.version}` };
+function meshValidation({ rootPems, trustDomains }: CredentialsPart): Validation {
+  return { kind: "mesh", rootPems, trustDomains };
+}
+
+function shownCertificate(
+  { credentials, certificates }: Snapshot,
+  key: string,
+): ShownCertificate | undefined {
+  const part = key === MESH_KEY
+    ? credentials && { ...credentials, name: key, dnsNames: [], keyKind: "ecdsa" as const }
+    : certificates[key];
+  return part ? { ...part, id: `${key}@${part.version}` } : undefined;
 }
 
 /** `undefined`: wanted, and not there. */
 function peerRules(
-  snapshot: Snapshot,
+  { credentials, validations, tls: { strictSpiffeChain } }: Snapshot,
   { validation: key, trustDomains }: OwnCredentialsPart,
 ): PeerRulesInForce | undefined {
-  const { strictSpiffeChain } = snapshot.tls;
-  const common = { serviceTrustDomains: trustDomains, strictSpiffeChain };
+  const part = key === MESH_KEY
+    ? credentials && { version: credentials.version, validation: meshValidation(credentials) }
+    : validations[key ?? ""];
+  if (!part) return undefined;
   const strict = strictSpiffeChain ? "strict" : "";
-  if (key === MESH_KEY) {
-    const mesh = snapshot.credentials;
-    if (!mesh) return undefined;
-    const { version, rootPems } = mesh;
-    return {
-      ...common,
-      id: `${key}@${version}${strict}`,
-      generation: version,
-      validation: { kind: "mesh", rootPems, trustDomains: mesh.trustDomains },
-    };
-  }
-  const part = key === null ? undefined : snapshot.validations[key];
-  return part && {
-    ...common,
+  return {
     id: `${key}@${part.version}${strict} ${trustDomains.join(",")}`,
     generation: part.version,
     validation: part.validation,
+    serviceTrustDomains: trustDomains,
+    strictSpiffeChain,
   };
 }

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { closeSync, openSync } from "node:fs";
+import process from "node:process";
 import { test } from "node:test";
 import { FakeClock } from "../../test/kit/clock.ts";
 import { AcceptGate, type PausedFor, RESERVE } from "./accept_gate.ts";
@@ -218,14 +219,16 @@ test("AcceptGate close() sets no timer any more", async () => {
   assert.equal(state.looks, 0);
 });
 
-test("fdHeadroom() falls by what is opened", () => {
+const IS_LINUX = process.platform === "linux";
+
+test(`fdHeadroom() ${IS_LINUX ? "falls by what is opened" : "is endless here"}`, () => {
   const before = fdHeadroom();
   assert.ok(before > 0);
-  if (before === Infinity) return;
+  assert.equal(before !== Infinity, IS_LINUX, "a limit of open files is set for tests");
   // Without a turn of the loop, in which other tests' connections may end.
   const files = Array.from({ length: 10 }, () => openSync("/dev/null", "r"));
   const after = fdHeadroom();
   for (const file of files) closeSync(file);
   // A runtime may open and close files of its own meanwhile.
-  assert.ok(Math.abs(before - after - 10) <= 5, `${before} before, ${after} after`);
+  assert.ok(!IS_LINUX || Math.abs(before - after - 10) <= 5, `${before} before, ${after} after`);
 });

@@ -4,11 +4,11 @@ import { nodeEngine } from "./node/node_engine.ts";
 import type { Engine } from "./port.ts";
 
 export * from "./accept_gate.ts";
-export * from "./bun/bun_datagram.ts";
 export * from "./linux/descriptors.ts";
+export * from "./linux/standard_error.ts";
+export * from "./linux/unix_datagram.ts";
 export * from "./port.ts";
 export * from "./relay.ts";
-export * from "./linux/standard_error.ts";
 
 /** The engine of the runtime this process runs on. */
 export function runtimeEngine(): Engine {

@@ -8,15 +8,17 @@
 
 import type { Stream, StreamEvents } from "./port.ts";
 
+type Side = "downstream" | "upstream";
+
 /** Why a relay is over. */
 export type RelayEnd =
   /** Both halves ended in an orderly way; `first` ended its half first. */
-  | { readonly kind: "ended"; readonly first: "downstream" | "upstream" }
+  | { readonly kind: "ended"; readonly first: Side }
   | {
     readonly kind: "reset";
-    readonly by: "downstream" | "upstream";
+    readonly by: Side;
     /** Who ended or broke anything first. */
-    readonly first: "downstream" | "upstream";
+    readonly first: Side;
     /** See {@link StreamEvents.onClose}. */
     readonly alert: string;
   };
@@ -40,7 +42,8 @@ export class Relay {
   endTick: number | undefined;
   readonly #ticker: Ticker;
   readonly #onOver: (end: RelayEnd) => void;
-  #firstEnd: "downstream" | "upstream" | undefined;
+  #firstEnd: Side | undefined;
+  #closedSide: Side | undefined;
   #over = false;
 
   constructor(
@@ -53,30 +56,28 @@ export class Relay {
     this.#ticker = options.ticker;
     this.activeTick = this.firstTick = options.ticker.tick;
     this.#onOver = options.onOver;
-    downstream.events = new DownstreamHalf(this);
-    upstream.events = new UpstreamHalf(this);
+    downstream.events = new Half(this, "downstream", downstream, upstream);
+    upstream.events = new Half(this, "upstream", upstream, downstream);
   }
 
-  fromDownstream(chunk: Uint8Array): void {
+  /** That many bytes came from `side`. */
+  came(side: Side, size: number): void {
     this.activeTick = this.#ticker.tick;
+    if (side === "upstream") {
+      this.sentBytes += size;
+      return;
+    }
     if (this.receivedBytes === 0) this.firstTick = this.activeTick;
-    this.receivedBytes += chunk.length;
-    if (!this.upstream.give(chunk)) this.downstream.pause();
+    this.receivedBytes += size;
   }
 
-  fromUpstream(chunk: Uint8Array): void {
-    this.sentBytes += chunk.length;
-    this.activeTick = this.#ticker.tick;
-    if (!this.downstream.give(chunk)) this.upstream.pause();
-  }
-
-  ended(side: "downstream" | "upstream"): void {
+  ended(side: Side): void {
     this.#noteEnd(side);
     (side === "downstream" ? this.upstream : this.downstream).end();
   }
 
   /** One side is gone. The other is told the same way, then the relay waits for its close, too. */
-  closed(side: "downstream" | "upstream", reset: boolean, alert: string): void {
+  closed(side: Side, reset: boolean, alert: string): void {
     if (this.#over) return;
     const first = this.#noteEnd(side);
     const other = side === "downstream" ? this.upstream : this.downstream;
@@ -97,12 +98,10 @@ export class Relay {
   }
 
   /** Who ended first, now that `side` has. */
-  #noteEnd(side: "downstream" | "upstream"): "downstream" | "upstream" {
+  #noteEnd(side: Side): Side {
     this.endTick ??= this.#ticker.tick;
     return this.#firstEnd ??= side;
   }
-
-  #closedSide: "downstream" | "upstream" | undefined;
 
   /** Ends it from outside, orderly or not; `onOver` is not called. */
   stop(how: "close" | "reset"): void {
@@ -114,40 +113,29 @@ export class Relay {
   }
 }
 
-class DownstreamHalf implements StreamEvents {
+/** What one side tells, passed on to the other. */
+class Half implements StreamEvents {
   readonly #relay: Relay;
-  constructor(relay: Relay) {
+  readonly #side: Side;
+  readonly #own: Stream;
+  readonly #other: Stream;
+  constructor(relay: Relay, side: Side, own: Stream, other: Stream) {
     this.#relay = relay;
+    this.#side = side;
+    this.#own = own;
+    this.#other = other;
   }
   onData(chunk: Uint8Array): void {
-    this.#relay.fromDownstream(chunk);
+    this.#relay.came(this.#side, chunk.length);
+    if (!this.#other.give(chunk)) this.#own.pause();
   }
   onDrain(): void {
-    this.#relay.upstream.resume();
+    this.#other.resume();
   }
   onEnd(): void {
-    this.#relay.ended("downstream");
+    this.#relay.ended(this.#side);
   }
   onClose(reset: boolean, alert: string): void {
-    this.#relay.closed("downstream", reset, alert);
-  }
-}
-
-class UpstreamHalf implements StreamEvents {
-  readonly #relay: Relay;
-  constructor(relay: Relay) {
-    this.#relay = relay;
-  }
-  onData(chunk: Uint8Array): void {
-    this.#relay.fromUpstream(chunk);
-  }
-  onDrain(): void {
-    this.#relay.downstream.resume();
-  }
-  onEnd(): void {
-    this.#relay.ended("upstream");
-  }
-  onClose(reset: boolean, alert: string): void {
-    this.#relay.closed("upstream", reset, alert);
+    this.#relay.closed(this.#side, reset, alert);
   }
 }

@@ -156,6 +156,35 @@ for (const first of ["downstream", "upstream"] as const) {
     assert.deepEqual(far.told, ["0123456789abcdef", "and more", "(end)"]);
   });
 
+  test(`Relay takes a clean close of the ${first} that no end came before for its end`, async () => {
+    const all = setUp();
+    const { near, far } = sides(all);
+    const closed = first === "downstream" ? all.downstream : all.upstream;
+    near.write("last");
+    await settle();
+    const { events } = closed;
+    events.onClose(false, "");
+    await settle();
+    assert.deepEqual(far.told, ["last", "(end)"]);
+    assert.equal(all.relay.endTick, 5);
+    assert.deepEqual(all.over, []);
+    far.connection.close();
+    near.connection.close();
+    await settle();
+    assert.deepEqual(all.over, [{ kind: "ended", first }]);
+  });
+
+  test(`Relay says what the ${first}'s TLS said as it broke, and nothing of a later close`, () => {
+    const all = setUp();
+    const [own, other] = first === "downstream"
+      ? [all.downstream.events, all.upstream.events]
+      : [all.upstream.events, all.downstream.events];
+    own.onClose(true, "the peer denies us access");
+    other.onClose(true, "");
+    const want = { kind: "reset", by: first, first, alert: "the peer denies us access" };
+    assert.deepEqual(all.over, [want]);
+  });
+
   test(`Relay resets both when the ${first} is gone and the other still writes`, async () => {
     const all = setUp();
     const { near, far } = sides(all);

@@ -5,11 +5,10 @@
  */
 
 import type { BindAddress } from "../../base/mod.ts";
-import { lengthenBacklog } from "../linux/backlog.ts";
 import { served } from "./bun_owner.ts";
 import type { BunListener, BunRuntime, BunSocketHandler } from "./bun_types.ts";
-import { deferAccept } from "../linux/defer_accept.ts";
-import { findWatch, park, report, unpark, type Watch } from "../linux/epoll.ts";
+import { findWatch, park, report, unpark, type Watch } from "../linux/epoll_watch.ts";
+import { deferAccept, lengthenBacklog } from "../linux/listening.ts";
 import { listenError, UnixSocketFile } from "../listen.ts";
 import type { Listener, ListenOptions } from "../port.ts";
 

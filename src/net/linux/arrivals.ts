@@ -1,24 +1,16 @@
 /**
- * Looks at what a client has sent without taking it, and tells when more comes. Bun reads a socket as
- * soon as it watches it, and what was read cannot be given to a TLS handshake any more; so the waiting
+ * Looks at what a client has sent without taking it, and tells when more comes. The runtime reads a
+ * socket as soon as it watches it, and what was read cannot be given to a TLS handshake any more; so the waiting
  * is done by an epoll descriptor of our own, one for all clients, looked at in turns while anybody
  * waits. Only on Linux, where the C library can be called.
  *
  * @module
  */
 
-import process from "node:process";
 import { systemClock, type Timer } from "../../base/mod.ts";
 import { CLIENT_HELLO_LIMIT_BYTES } from "../../wire/mod.ts";
-import { openCLibrary } from "./c_library.ts";
-
-interface CLibrary {
-  recv(fd: number, buffer: Uint8Array, size: number, flags: number): number;
-  epoll_create1(flags: number): number;
-  epoll_ctl(epoll: number, operation: number, fd: number, event: Uint8Array): number;
-  epoll_wait(epoll: number, events: Uint8Array, limit: number, timeoutMs: number): number;
-  close(fd: number): number;
-}
+import { type CLibrary, cLibrary } from "./c_library.ts";
+import { EVENT_BYTES, packEvent, unpackEvents } from "./epoll_event.ts";
 
 const MSG_PEEK = 0x02;
 const MSG_DONTWAIT = 0x40;
@@ -41,24 +33,7 @@ const LONGEST_MS = 20;
 /** `peerEnded`: it ended its half or broke the connection, whatever it sent before. */
 export type Arrived = (peerEnded: boolean) => void;
 
-/** The structure is packed on x86-64 and only there. */
-const DATA_AT = process.arch === "x64" ? 4 : 8;
-const EVENT_BYTES = DATA_AT + 8;
-
 const buffer = new Uint8Array(CLIENT_HELLO_LIMIT_BYTES);
-let library: CLibrary | null | undefined;
-
-function cLibrary(): CLibrary | undefined {
-  library ??= openCLibrary<CLibrary>({
-    recv: { args: ["i32", "ptr", "usize", "i32"], returns: "i32" },
-    epoll_create1: { args: ["i32"], returns: "i32" },
-    epoll_ctl: { args: ["i32", "i32", "i32", "ptr"], returns: "i32" },
-    epoll_wait: { args: ["i32", "ptr", "i32", "i32"], returns: "i32" },
-    close: { args: ["i32"], returns: "i32" },
-  }) ?? null;
-  return library ?? undefined;
-}
-
 /**
  * What has arrived and was not read, {@link CLIENT_HELLO_LIMIT_BYTES} at most; good until the next call.
  * Empty: the peer ended its half. Undefined: nothing yet, or the connection broke.
@@ -98,11 +73,8 @@ class Arrivals {
   add(fd: number, arrived: Arrived): number | undefined {
     // Not the descriptor: a closed one's number is soon another connection's.
     const id = this.#lastId = this.#lastId % 0xffff_ffff + 1;
-    const event = new DataView(new ArrayBuffer(EVENT_BYTES));
-    event.setUint32(0, (EPOLLIN | EPOLLRDHUP | EPOLLET) >>> 0, true);
-    event.setUint32(DATA_AT, id, true);
-    const bytes = new Uint8Array(event.buffer);
-    if (this.#library.epoll_ctl(this.#epoll, EPOLL_CTL_ADD, fd, bytes) !== 0) {
+    const event = packEvent({ events: EPOLLIN | EPOLLRDHUP | EPOLLET, data: BigInt(id) });
+    if (this.#library.epoll_ctl(this.#epoll, EPOLL_CTL_ADD, fd, event) !== 0) {
       this.#closeIfIdle();
       return undefined;
     }
@@ -135,10 +107,9 @@ class Arrivals {
   #look(): void {
     this.#timer = undefined;
     const count = this.#library.epoll_wait(this.#epoll, this.#events, BATCH, 0);
-    const events = new DataView(this.#events.slice(0, Math.max(count, 0) * EVENT_BYTES).buffer);
-    for (let at = 0; at < events.byteLength; at += EVENT_BYTES) {
-      const ended = (events.getUint32(at, true) & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) !== 0;
-      this.#waiting.get(events.getUint32(at + DATA_AT, true))?.(ended);
+    for (const { events, data } of unpackEvents(this.#events, count)) {
+      const ended = (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) !== 0;
+      this.#waiting.get(Number(data))?.(ended);
     }
     if (this.#waiting.size === 0) return;
     this.#lookIn(count > 0 ? SHORTEST_MS : Math.min(this.#delayMs * 2, LONGEST_MS));

@@ -10,21 +10,63 @@ import process from "node:process";
 interface ForeignFunctions {
   dlopen(
     path: string,
-    symbols: Readonly<Record<string, CFunction>>,
+    symbols: Readonly<Record<string, { readonly args: readonly CType[]; readonly returns: CType }>>,
   ): { readonly symbols: unknown };
-}
-
-export interface CFunction {
-  readonly args: readonly CType[];
-  readonly returns: CType;
 }
 
 type CType = "i32" | "u32" | "i64" | "usize" | "ptr";
 
-/** The functions of that shape, or undefined where they cannot be called. */
-export function openCLibrary<Library>(
-  symbols: Readonly<Record<keyof Library & string, CFunction>>,
-): Library | undefined {
+export interface CLibrary {
+  close(fd: number): number;
+  dup3(from: number, to: number, flags: number): number;
+  epoll_create1(flags: number): number;
+  epoll_ctl(epoll: number, operation: number, fd: number, event: Uint8Array): number;
+  epoll_wait(epoll: number, events: Uint8Array, limit: number, timeoutMs: number): number;
+  fcntl(fd: number, command: number, least: number): number;
+  listen(fd: number, backlog: number): number;
+  madvise(address: number, length: number, advice: number): number;
+  poll(fds: Uint8Array, count: number, timeoutMs: number): number;
+  recv(fd: number, buffer: Uint8Array, size: number, flags: number): number;
+  send(fd: number, data: Uint8Array, length: number, flags: number): number | bigint;
+  sendto(
+    fd: number,
+    data: Uint8Array,
+    length: number,
+    flags: number,
+    address: Uint8Array,
+    addressLength: number,
+  ): number | bigint;
+  setsockopt(fd: number, level: number, option: number, value: Uint8Array, size: number): number;
+  socket(family: number, type: number, protocol: number): number;
+}
+
+/** All at once: opening it is what costs, a further function nothing. */
+const SIGNATURES = {
+  close: { args: ["i32"], returns: "i32" },
+  dup3: { args: ["i32", "i32", "i32"], returns: "i32" },
+  epoll_create1: { args: ["i32"], returns: "i32" },
+  epoll_ctl: { args: ["i32", "i32", "i32", "ptr"], returns: "i32" },
+  epoll_wait: { args: ["i32", "ptr", "i32", "i32"], returns: "i32" },
+  fcntl: { args: ["i32", "i32", "i32"], returns: "i32" },
+  listen: { args: ["i32", "i32"], returns: "i32" },
+  madvise: { args: ["usize", "usize", "i32"], returns: "i32" },
+  poll: { args: ["ptr", "usize", "i32"], returns: "i32" },
+  recv: { args: ["i32", "ptr", "usize", "i32"], returns: "i32" },
+  send: { args: ["i32", "ptr", "usize", "i32"], returns: "i64" },
+  sendto: { args: ["i32", "ptr", "usize", "i32", "ptr", "u32"], returns: "i64" },
+  setsockopt: { args: ["i32", "i32", "i32", "ptr", "u32"], returns: "i32" },
+  socket: { args: ["i32", "i32", "i32"], returns: "i32" },
+} as const satisfies Record<keyof CLibrary, unknown>;
+
+let library: CLibrary | null | undefined;
+
+/** Undefined where nothing of it can be called. */
+export function cLibrary(): CLibrary | undefined {
+  library ??= open() ?? null;
+  return library ?? undefined;
+}
+
+function open(): CLibrary | undefined {
   if (process.platform !== "linux") return undefined;
   const load = process.getBuiltinModule as ((name: string) => ForeignFunctions | undefined);
   const foreign = load?.("bun:ffi");
@@ -32,7 +74,7 @@ export function openCLibrary<Library>(
   const musl = `libc.musl-${process.arch === "arm64" ? "aarch64" : "x86_64"}.so.1`;
   for (const name of ["libc.so.6", musl]) {
     try {
-      return foreign.dlopen(name, symbols).symbols as Library;
+      return foreign.dlopen(name, SIGNATURES).symbols as CLibrary;
     } catch {
       // Not the C library of this system; the next name may be.
     }

@@ -8,11 +8,7 @@
  */
 
 import { readFileSync, readlinkSync } from "node:fs";
-import { openCLibrary } from "./c_library.ts";
-
-interface CLibrary {
-  madvise(address: number, length: number, advice: number): number;
-}
+import { cLibrary } from "./c_library.ts";
 
 const MADV_DONTNEED = 4;
 
@@ -29,10 +25,7 @@ export function releaseCodePages(): boolean {
       readlinkSync("/proc/self/exe"),
     );
     if (!mapping) return false;
-    const library = openCLibrary<CLibrary>({
-      madvise: { args: ["usize", "usize", "i32"], returns: "i32" },
-    });
-    return library?.madvise(mapping.start, mapping.length, MADV_DONTNEED) === 0;
+    return cLibrary()?.madvise(mapping.start, mapping.length, MADV_DONTNEED) === 0;
   } catch {
     // No /proc, or not ours to read: the memory stays as it is.
     return false;

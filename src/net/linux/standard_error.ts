@@ -7,7 +7,7 @@
 
 import { constants, fstatSync, openSync, type Stats, writeSync } from "node:fs";
 import process from "node:process";
-import { openCLibrary } from "./c_library.ts";
+import { cLibrary } from "./c_library.ts";
 
 /**
  * Writes what is taken at once and says how many bytes that were. Throws what a system call says, with
@@ -17,11 +17,6 @@ export type WriteNow = (bytes: Uint8Array) => number;
 
 /** What a pipe that can be written to takes in one piece (PIPE_BUF). */
 export const PIPE_BYTES = 4_096;
-
-interface CLibrary {
-  poll(fds: Uint8Array, count: number, timeoutMs: number): number;
-  send(fd: number, data: Uint8Array, length: number, flags: number): number | bigint;
-}
 
 const STDERR = 2;
 const POLLOUT = 4;
@@ -50,10 +45,7 @@ export function openStandardError(): WriteNow {
 
 /** For what cannot be opened again: asks the kernel first. */
 function whereItHasRoom(kind: Stats): WriteNow | undefined {
-  const library = openCLibrary<CLibrary>({
-    poll: { args: ["ptr", "usize", "i32"], returns: "i32" },
-    send: { args: ["i32", "ptr", "usize", "i32"], returns: "i64" },
-  });
+  const library = cLibrary();
   if (!library) return undefined;
   // `struct pollfd`: fd, events, revents.
   const words = new Int16Array(4);

@@ -14,25 +14,32 @@ import { fileURLToPath } from "node:url";
 import { runtimeEngine } from "../../../src/net/mod.ts";
 import { freePort, loopbackHost } from "../../kit/ports.ts";
 
-/** More than the 512 that Bun asks for, few enough for the usual limit of open files. */
-const CLIENTS = 800;
 const CHILD = join(dirname(fileURLToPath(import.meta.url)), "backlog_child.ts");
-const applies = process.platform === "linux" && runtimeEngine().name.startsWith("bun") &&
-  Number(readFileSync("/proc/sys/net/core/somaxconn", "utf8")) >= CLIENTS;
+const onBun = runtimeEngine().name.startsWith("bun");
+/** What the kernel lets wait at most. */
+const MOST = process.platform === "linux"
+  ? Number(readFileSync("/proc/sys/net/core/somaxconn", "utf8"))
+  : 128;
+/** On Bun more than the 512 that it asks for itself, few enough for the usual limit of open files. */
+const CLIENTS = Math.min(onBun ? 800 : 500, MOST);
 
-async function burst(): Promise<void> {
+/** How many of them got through to a listener whose thread does not turn its event loop meanwhile. */
+async function connectedInBurst(): Promise<number> {
   const host = loopbackHost();
   const port = await freePort(host);
   const options = { address: { kind: "tcp", host, port }, reusePort: false } as const;
   const listener = await runtimeEngine().listen(options, (connection) => connection.reset());
   try {
-    // Waiting for the child without turning the event loop: nobody is accepted meanwhile.
-    const args = [CHILD, host, String(port), String(CLIENTS)];
+    const runtime = onBun ? [] : ["run", "-A", "--no-check"];
+    const args = [...runtime, CHILD, host, String(port), String(CLIENTS)];
     const child = spawnSync(process.execPath, args, { encoding: "utf8", timeout: 60_000 });
-    assert.equal(child.stdout.trim(), String(CLIENTS), child.stderr);
+    assert.match(child.stdout, /^\d+\n$/, child.stderr);
+    return Number(child.stdout);
   } finally {
     listener.close();
   }
 }
 
-if (applies) test("a burst of clients waits for a busy thread", burst);
+test(`a burst of ${CLIENTS} clients waits for a busy thread`, async () => {
+  assert.equal(await connectedInBurst(), CLIENTS);
+});

@@ -114,18 +114,18 @@ test("dial() cancelled after it connected leaves the connection alone or breaks 
   listener.close();
 });
 
-test("dial() tells of roots that the library cannot read, and does not throw", async () => {
+// One library minds it; the other takes it, and goes by the other roots.
+const minds = engine.name.startsWith("bun");
+test(`dial() ${minds ? "tells of" : "lives with"} a root that has no name, and does not throw`, async () => {
   await using server = await SecureServer.start();
   const named = createAuthority({ name: "zzzzzzzz" });
   const der = Buffer.from(named.rootDer);
   // The subject's only set becomes something else: what we read of a certificate stays as it was.
   der[der.lastIndexOf("zzzzzzzz") - 11] = 0x05;
-  const pem = formatPem("CERTIFICATE", der);
-  const material = { ...webMaterial, rootPems: [pem, ca.rootPem] };
-  const result = await dial(server.port, { material }).result();
-  // A library that takes it goes by the others.
-  const fault = engine.tlsFault({ certPem: "", keyPem: "", rootPems: material.rootPems });
-  if (fault !== undefined) assert.equal(result.kind, "failed");
+  const rootPems = [formatPem("CERTIFICATE", der), ca.rootPem];
+  assert.equal(engine.tlsFault({ certPem: "", keyPem: "", rootPems }) !== undefined, minds);
+  const result = await dial(server.port, { material: { ...webMaterial, rootPems } }).result();
+  assert.equal(result.kind, minds ? "failed" : "connected");
 });
 
 test("dial() sends the name it was given", async () => {

@@ -6,23 +6,10 @@
  */
 
 import { Buffer } from "node:buffer";
-import { openCLibrary } from "../linux/c_library.ts";
+import { cLibrary } from "./c_library.ts";
 
 /** `unsupported`: this runtime or system cannot, whatever the path. */
 export type DatagramResult = "sent" | "failed" | "unsupported";
-
-interface CLibrary {
-  socket(family: number, type: number, protocol: number): number;
-  sendto(
-    fd: number,
-    data: Uint8Array,
-    length: number,
-    flags: number,
-    address: Uint8Array,
-    addressLength: number,
-  ): number | bigint;
-  close(fd: number): number;
-}
 
 const AF_UNIX = 1;
 const SOCK_DGRAM = 2;
@@ -32,11 +19,9 @@ const SEND_FLAGS = 0x4000 | 0x40;
 /** Size of `sun_path`. */
 const PATH_LIMIT = 108;
 
-let library: CLibrary | null | undefined;
-
 /** Sends `text` to the socket at `path`; `@name` is an abstract one. Never throws. */
 export function sendUnixDatagram(path: string, text: string): DatagramResult {
-  library ??= openLibrary() ?? null;
+  const library = cLibrary();
   if (!library) return "unsupported";
   const address = socketAddress(path);
   const data = Buffer.from(text);
@@ -49,14 +34,6 @@ export function sendUnixDatagram(path: string, text: string): DatagramResult {
   } finally {
     library.close(fd);
   }
-}
-
-function openLibrary(): CLibrary | undefined {
-  return openCLibrary<CLibrary>({
-    socket: { args: ["i32", "i32", "i32"], returns: "i32" },
-    sendto: { args: ["i32", "ptr", "usize", "i32", "ptr", "u32"], returns: "i64" },
-    close: { args: ["i32"], returns: "i32" },
-  });
 }
 
 /** `sockaddr_un`, or `undefined` for a path that does not fit or is neither absolute nor abstract. */

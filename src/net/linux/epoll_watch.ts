@@ -7,40 +7,23 @@
  */
 
 import { readdirSync, readFileSync } from "node:fs";
-import process from "node:process";
-import { openCLibrary } from "./c_library.ts";
+import { cLibrary } from "./c_library.ts";
+import { type EpollEvent, packEvent } from "./epoll_event.ts";
 
-interface CLibrary {
-  epoll_ctl(epoll: number, operation: number, fd: number, event: Uint8Array): number;
-  fcntl(fd: number, command: number, least: number): number;
-  dup3(from: number, to: number, flags: number): number;
-  close(fd: number): number;
-}
-
-/** Where a descriptor is watched, and as what. */
-export interface Watch {
+/** Where a descriptor is watched, and as what: the waiter's own, not to be changed. */
+export interface Watch extends EpollEvent {
   readonly epoll: number;
   readonly fd: number;
-  readonly events: number;
-  /** What the waiter gets back with an event: its own, not to be changed. */
-  readonly data: bigint;
 }
 
 const EPOLL_CTL_MOD = 3;
 const F_DUPFD_CLOEXEC = 1030;
 const O_CLOEXEC = 0x80000;
 const FD_INFO = "/proc/self/fdinfo";
-let library: CLibrary | null | undefined;
 
 /** Where `fd` is watched; undefined where that cannot be told. */
 export function findWatch(fd: number): Watch | undefined {
-  library ??= openCLibrary<CLibrary>({
-    epoll_ctl: { args: ["i32", "i32", "i32", "ptr"], returns: "i32" },
-    fcntl: { args: ["i32", "i32", "i32"], returns: "i32" },
-    dup3: { args: ["i32", "i32", "i32"], returns: "i32" },
-    close: { args: ["i32"], returns: "i32" },
-  }) ?? null;
-  if (!library) return undefined;
+  if (!cLibrary()) return undefined;
   let names: number[];
   try {
     names = readdirSync(FD_INFO).map(Number);
@@ -72,14 +55,8 @@ function watchIn(epoll: number, fd: number): Watch | undefined {
 
 /** Stops (`on` false) or starts reporting; false when the kernel would not. */
 export function report(watch: Watch, on: boolean): boolean {
-  if (!library) return false;
-  // The structure is packed on x86-64 and only there.
-  const packed = process.arch === "x64";
-  const event = new DataView(new ArrayBuffer(packed ? 12 : 16));
-  event.setUint32(0, on ? watch.events : 0, true);
-  event.setBigUint64(packed ? 4 : 8, watch.data, true);
-  const bytes = new Uint8Array(event.buffer);
-  return library.epoll_ctl(watch.epoll, EPOLL_CTL_MOD, watch.fd, bytes) === 0;
+  const event = packEvent(on ? watch : { ...watch, events: 0 });
+  return cLibrary()?.epoll_ctl(watch.epoll, EPOLL_CTL_MOD, watch.fd, event) === 0;
 }
 
 /**
@@ -88,6 +65,7 @@ export function report(watch: Watch, on: boolean): boolean {
  * socket is now; undefined where it stays.
  */
 export function park({ fd, epoll }: Watch): number | undefined {
+  const library = cLibrary();
   if (!library) return undefined;
   const parked = library.fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if (parked < 0) return undefined;
@@ -98,6 +76,6 @@ export function park({ fd, epoll }: Watch): number | undefined {
 
 /** Puts the socket back under its number, where it is watched as before. */
 export function unpark({ fd }: Watch, parked: number): void {
-  library?.dup3(parked, fd, O_CLOEXEC);
-  library?.close(parked);
+  cLibrary()?.dup3(parked, fd, O_CLOEXEC);
+  cLibrary()?.close(parked);
 }

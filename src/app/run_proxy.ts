@@ -18,7 +18,6 @@ import {
 } from "../base/mod.ts";
 import type { FetchCertificate, RemoteAuthorize } from "../proxy/mod.ts";
 import { descriptorLimit, type Engine, runtimeEngine } from "../net/mod.ts";
-import type { Snapshot } from "../snapshot/mod.ts";
 import type { ProxyOptions } from "./args.ts";
 import { fittingConnections, tooFewFiles } from "./descriptors.ts";
 import { shownMode } from "./find_admin.ts";
@@ -75,7 +74,6 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
   });
 
   const state = {
-    snapshot: undefined as Snapshot | undefined,
     draining: false,
     exitCode: 0,
     waitingFor: "the first answer of the agent",
@@ -85,6 +83,9 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     parts?.plane.drain(options.drainTimeoutMs).catch((error) =>
       log.error("drain failed", { error: messageOf(error) })
     );
+  /** In force. */
+  const snapshot = () => parts?.plane.rollout.published;
+  const refused = () => parts?.plane.rollout.refused ?? [];
   const view: AdminView = {
     clock,
     get info() {
@@ -102,9 +103,9 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
       linesLost.add(rings.lost - linesLost.value);
       return stats.samples();
     },
-    snapshot: () => state.snapshot,
+    snapshot,
     source: () => parts?.source.status(),
-    refused: () => parts?.source.refused ?? [],
+    refused: () => [...parts?.source.refused ?? [], ...refused()],
     secretsReport: () => parts?.source.secrets() ?? { statuses: [], events: [] },
     health: () => readiness.look(),
     stuck: () => parts?.plane.stuck() ?? Promise.resolve([]),
@@ -128,11 +129,12 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     wanted: options.ready,
     facts: () => {
       const status = parts?.source.status();
+      const [refusal] = refused();
       return {
         draining: state.draining,
-        snapshot: state.snapshot,
+        snapshot: snapshot(),
         waitingFor: (status ? status.waitingFor.join(", ") : state.waitingFor) ||
-          "the first snapshot",
+          (refusal ? `a snapshot that can be used: ${refusal.reason}` : "the first snapshot"),
         warming: status?.warming ?? [],
       };
     },
@@ -176,6 +178,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     const plane = createPlane(engine, options, {
       holder,
       log,
+      stats,
       logMemory: rings.memory,
       onLines: writer.drain,
       maxConnections,
@@ -201,7 +204,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     notifier.startWatchdog(() => heartbeat.healthy);
 
     let told = false;
-    const serving = () => `serving ${state.snapshot?.service ?? ""}`;
+    const serving = () => `serving ${snapshot()?.service ?? ""}`;
     onReadiness = (reasons) => {
       if (reasons.length > 0) {
         log.error("not ready any more", { reasons: reasons.join("; ") });
@@ -214,7 +217,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
       told = true;
       clock.after(TRIM_MS, () => engine.trim({ shared: true }));
       if (options.workers > 0) giveWayToTraffic();
-      log.info("ready", { proxy: proxyId, service: state.snapshot?.service });
+      log.info("ready", { proxy: proxyId, service: snapshot()?.service });
       notifier.ready(serving());
     };
     const binding = new BindRetry({
@@ -222,11 +225,10 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
       onTried: () => readiness.watch(),
     });
     source.start((snapshot) => {
-      state.snapshot = snapshot;
-      applying = applying.then(async () => {
-        await plane.apply(snapshot);
-        await binding.look();
-      }).catch((error) => log.error("snapshot not applied", { error: messageOf(error) }));
+      const applied = applying = plane.rollout.apply(snapshot).then(async () => {
+        // One that comes meanwhile looks itself.
+        if (applied === applying) await binding.look();
+      });
     }, (error) => {
       log.error("cannot serve", { error: error.message });
       state.exitCode = 1;
@@ -293,6 +295,7 @@ function createPlane(
   deps: {
     readonly holder: LevelHolder;
     readonly log: Log;
+    readonly stats: Stats;
     readonly logMemory: SharedArrayBuffer;
     readonly onLines: () => void;
     readonly maxConnections: number;
@@ -303,6 +306,7 @@ function createPlane(
   const common = {
     clock: systemClock,
     log: deps.log,
+    stats: deps.stats,
     maxConnections: deps.maxConnections,
     idleTimeoutMs: options.idleTimeoutMs,
     lifetimeMs: options.lifetimeMs,

@@ -195,7 +195,7 @@ export class MemoryEngine extends FakeTlsEngine implements Engine {
     return dial;
   }
 
-  tlsFault(): undefined {}
+  override tlsFault(): undefined {}
 
   trim(): void {}
 }

@@ -38,7 +38,15 @@ function rig(options: Partial<ProxyProcessOptions> = {}) {
     fail: (_error: ProxyError) => {},
   };
   const plane = {
-    apply: () => (note("apply"), waits.apply.promise),
+    rollout: {
+      published: undefined as Snapshot | undefined,
+      refused: [],
+      async apply(snapshot: Snapshot) {
+        note("apply");
+        await waits.apply.promise;
+        plane.rollout.published = snapshot;
+      },
+    },
     retryFailed: () => Promise.resolve(true),
     listeners: () => Promise.resolve([[INBOUND]]),
     views: () => Promise.resolve([]),

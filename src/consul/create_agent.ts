@@ -7,29 +7,26 @@
 import type { Clock, Log, Random, Stats } from "../base/mod.ts";
 import type { Agent, WatchHandle, WatchSink } from "./agent.ts";
 import { askAuthorize } from "./replies/authorize.ts";
-import { type LoopDeps, type PollSource, startWatch } from "./watch/blocking_query.ts";
+import { type LoopDeps, type PollQuestion, startWatch } from "./watch/blocking_query.ts";
 import { ConnectionBudget } from "./watch/budget.ts";
 import { Client } from "./http/client.ts";
-import { defaultPolicySource } from "./replies/default_policy.ts";
-import { chainSource } from "./replies/discovery_chain.ts";
+import { defaultPolicyQuestion } from "./replies/default_policy.ts";
+import { chainQuestion } from "./replies/discovery_chain.ts";
 import { findGateway, findProxy, findSidecar } from "./find_sidecar.ts";
 import { followRegistration } from "./follow_registration.ts";
-import { healthSource } from "./replies/health.ts";
-import { ingressEntrySource } from "./replies/ingress.ts";
-import { intentionsSource } from "./replies/intentions.ts";
-import { leafSource } from "./replies/leaf.ts";
+import { healthQuestion } from "./replies/health.ts";
+import { ingressEntryQuestion } from "./replies/ingress.ts";
+import { intentionsQuestion } from "./replies/intentions.ts";
+import { leafQuestion } from "./replies/leaf.ts";
 import { AgentLink } from "./http/link.ts";
-import { meshTlsSource } from "./replies/mesh.ts";
+import { meshTlsQuestion } from "./replies/mesh.ts";
 import type { AgentOptions } from "./http/options.ts";
 import { missingRights } from "./preflight.ts";
-import { preparedQuerySource } from "./replies/prepared_query.ts";
+import { preparedQueryQuestion } from "./replies/prepared_query.ts";
 import { keepRegistered } from "./register.ts";
-import { registrationSource } from "./replies/registration.ts";
-import { type RepeatSource, startRepeat } from "./watch/repeat.ts";
-import { rootsSource } from "./replies/roots.ts";
-
-/** `-agent-connections` unless given: ten sidecars on one host use 120 of the agent's 200. */
-export const AGENT_CONNECTIONS = 12;
+import { registrationQuestion } from "./replies/registration.ts";
+import { type RepeatQuestion, startRepeat } from "./watch/repeat.ts";
+import { rootsQuestion } from "./replies/roots.ts";
 
 export interface AgentDeps {
   readonly clock: Clock;
@@ -70,29 +67,29 @@ export function createAgent(options: AgentOptions, deps: AgentDeps): Required<Ag
       },
     };
   };
-  const watch = <T>(source: PollSource<T>, sink: WatchSink<T>) =>
-    tracked(startWatch(source, { sink, deps: loopDeps }));
-  const repeat = <T>(source: RepeatSource<T>, sink: WatchSink<T>) =>
-    tracked(startRepeat(source, { sink, deps: loopDeps }));
+  const watch = <T>(question: PollQuestion<T>, sink: WatchSink<T>) =>
+    tracked(startWatch(question, { sink, deps: loopDeps }));
+  const repeat = <T>(question: RepeatQuestion<T>, sink: WatchSink<T>) =>
+    tracked(startRepeat(question, { sink, deps: loopDeps }));
   const call = <T>(run: () => Promise<T>, signal: AbortSignal = closing.signal) =>
     budget.call("call", { signal, run });
 
   return {
     watchRegistration: (proxyId, sink) =>
       followRegistration({
-        registration: registrationSource(client, proxyId),
-        entryOf: (gateway) => ingressEntrySource(client, gateway),
+        registration: registrationQuestion(client, proxyId),
+        entryOf: (gateway) => ingressEntryQuestion(client, gateway),
         watch,
       }, sink),
-    watchLeaf: (service, sink) => watch(leafSource(client, service), sink),
-    watchRoots: (sink) => watch(rootsSource(client), sink),
-    watchIntentions: (service, sink) => watch(intentionsSource(client, service), sink),
+    watchLeaf: (service, sink) => watch(leafQuestion(client, service), sink),
+    watchRoots: (sink) => watch(rootsQuestion(client), sink),
+    watchIntentions: (service, sink) => watch(intentionsQuestion(client, service), sink),
     watchDefaultPolicy: (request, sink) =>
-      repeat(defaultPolicySource(client, { ...request, log }), sink),
-    watchChain: (request, sink) => watch(chainSource(client, request), sink),
-    watchHealth: (request, sink) => watch(healthSource(client, request), sink),
-    watchQuery: (request, sink) => repeat(preparedQuerySource(client, request), sink),
-    watchMeshTls: (sink) => watch(meshTlsSource(client), sink),
+      repeat(defaultPolicyQuestion(client, { ...request, log }), sink),
+    watchChain: (request, sink) => watch(chainQuestion(client, request), sink),
+    watchHealth: (request, sink) => watch(healthQuestion(client, request), sink),
+    watchQuery: (request, sink) => repeat(preparedQueryQuestion(client, request), sink),
+    watchMeshTls: (sink) => watch(meshTlsQuestion(client), sink),
     findSidecar: (serviceId) => call(() => findSidecar(client, serviceId)),
     findProxy: (proxyId) => call(() => findProxy(client, proxyId)),
     findGateway: (service) => call(() => findGateway(client, service)),

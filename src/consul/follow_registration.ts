@@ -6,25 +6,25 @@
  */
 
 import type { WatchHandle, WatchSink, WatchState } from "./agent.ts";
-import type { PollSource } from "./watch/blocking_query.ts";
+import type { PollQuestion } from "./watch/blocking_query.ts";
 import { type IngressEntry, withIngressEntry } from "./replies/ingress.ts";
 import type { Registration } from "./types.ts";
 
-export interface RegistrationSources {
-  readonly registration: PollSource<Registration>;
-  entryOf(gateway: Registration): PollSource<IngressEntry | null>;
-  watch<T>(source: PollSource<T>, sink: WatchSink<T>): WatchHandle;
+export interface RegistrationQuestions {
+  readonly registration: PollQuestion<Registration>;
+  entryOf(gateway: Registration): PollQuestion<IngressEntry | null>;
+  watch<T>(question: PollQuestion<T>, sink: WatchSink<T>): WatchHandle;
 }
 
 export function followRegistration(
-  sources: RegistrationSources,
+  questions: RegistrationQuestions,
   sink: WatchSink<Registration>,
 ): WatchHandle {
-  return new RegistrationWatch(sources, sink);
+  return new RegistrationWatch(questions, sink);
 }
 
 class RegistrationWatch implements WatchHandle {
-  readonly #sources: RegistrationSources;
+  readonly #questions: RegistrationQuestions;
   readonly #sink: WatchSink<Registration>;
   readonly #own: WatchHandle;
   #entry: {
@@ -36,10 +36,10 @@ class RegistrationWatch implements WatchHandle {
   #registration: Registration | undefined;
   #stopped = false;
 
-  constructor(sources: RegistrationSources, sink: WatchSink<Registration>) {
-    this.#sources = sources;
+  constructor(questions: RegistrationQuestions, sink: WatchSink<Registration>) {
+    this.#questions = questions;
     this.#sink = sink;
-    this.#own = sources.watch(sources.registration, {
+    this.#own = questions.watch(questions.registration, {
       onValue: (registration) => this.#take(registration),
       onError: (error) => sink.onError(error),
     });
@@ -67,7 +67,7 @@ class RegistrationWatch implements WatchHandle {
   #followEntry(registration: Registration): void {
     if (this.#entry?.gateway === registration.service) return;
     this.#forgetEntry();
-    const { entryOf, watch } = this.#sources;
+    const { entryOf, watch } = this.#questions;
     const entry = this.#entry = {
       gateway: registration.service,
       value: undefined as IngressEntry | null | undefined,

@@ -1,5 +1,5 @@
 /** The only speaker to the agent. @module */
 export * from "./agent.ts";
-export { AGENT_CONNECTIONS, type AgentDeps, createAgent } from "./create_agent.ts";
+export { type AgentDeps, createAgent } from "./create_agent.ts";
 export { type AgentFlags, type AgentOptions, resolveAgentOptions } from "./http/options.ts";
 export * from "./types.ts";

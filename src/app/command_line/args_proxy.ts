@@ -109,6 +109,7 @@ export function readProxyOptions(flags: FlagValues): ProxyOptions {
     mode,
     agentFlags: readAgentFlags(flags),
     agentConnections: readInteger(flags, "agent-connections", {
+      // Ten sidecars on one host then use 120 of the 200 connections that an agent allows.
       byDefault: 12,
       // Registration, leaf, roots and intentions have a poll each; one more takes turns.
       atLeast: 5,

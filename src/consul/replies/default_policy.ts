@@ -9,7 +9,7 @@
 import type { Log } from "../../base/mod.ts";
 import { askAuthorize, type AuthorizeAnswer } from "./authorize.ts";
 import type { Client } from "../http/client.ts";
-import type { RepeatSource } from "../watch/repeat.ts";
+import type { RepeatQuestion } from "../watch/repeat.ts";
 
 /** It can change with the agent's configuration only, hence with a restart, which is noticed. */
 const INTERVAL_MS = 180_000;
@@ -20,7 +20,7 @@ export function defaultOf(answer: AuthorizeAnswer): "allow" | "deny" {
   return answer.allowed && /^Default /.test(answer.reason) ? "allow" : "deny";
 }
 
-export function defaultPolicySource(
+export function defaultPolicyQuestion(
   client: Client,
   request: {
     readonly service: string;
@@ -28,7 +28,7 @@ export function defaultPolicySource(
     readonly datacenter: string;
     readonly log: Log;
   },
-): RepeatSource<"allow" | "deny"> {
+): RepeatQuestion<"allow" | "deny"> {
   const { service, trustDomain, datacenter } = request;
   return {
     name: `default policy ${service}`,

@@ -8,7 +8,7 @@
 import * as v from "valibot";
 import { formatDurationMs } from "../../base/mod.ts";
 import type { ChainRequest } from "../agent.ts";
-import type { PollSource } from "../watch/blocking_query.ts";
+import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
 import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
 import {
@@ -126,7 +126,7 @@ function timeoutMs(ms: number): number {
   return ms > 0 ? ms : CONNECT_TIMEOUT_MS;
 }
 
-export function chainSource(client: Client, chain: ChainRequest): PollSource<DiscoveryChain> {
+export function chainQuestion(client: Client, chain: ChainRequest): PollQuestion<DiscoveryChain> {
   const { service, datacenter } = chain;
   const body = {
     OverrideProtocol: "tcp",

@@ -8,7 +8,7 @@
 
 import { ProxyError } from "../../base/mod.ts";
 import type { HealthRequest } from "../agent.ts";
-import type { PollAnswer, PollRequest, PollSource } from "../watch/blocking_query.ts";
+import type { PollAnswer, PollQuestion, PollRequest } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
 import { InstanceList, toInstances } from "./instance.ts";
 import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
@@ -21,7 +21,7 @@ export function readInstances(json: unknown, service: string): Instances {
   return toInstances(readReply(InstanceList, json, `instances of ${JSON.stringify(service)}`));
 }
 
-export function healthSource(client: Client, health: HealthRequest): PollSource<Instances> {
+export function healthQuestion(client: Client, health: HealthRequest): PollQuestion<Instances> {
   const { service, datacenter, filter } = health;
 
   async function read(request: PollRequest<Instances>): Promise<PollAnswer<Instances>> {

@@ -6,7 +6,7 @@
  */
 
 import * as v from "valibot";
-import type { PollSource } from "../watch/blocking_query.ts";
+import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
 import { ProxyConfig } from "./proxy_config.ts";
 import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
@@ -187,10 +187,10 @@ function refusalOf(
     : undefined;
 }
 
-export function ingressEntrySource(
+export function ingressEntryQuestion(
   client: Client,
   { id, service }: Pick<Registration, "id" | "service">,
-): PollSource<IngressEntry | null> {
+): PollQuestion<IngressEntry | null> {
   return {
     name: `registration ${id}: ingress entry ${service}`,
     resource: "ingress",

@@ -10,7 +10,7 @@
 
 import * as v from "valibot";
 import type { Intention, IntentionAction } from "../../policy/mod.ts";
-import type { PollSource } from "../watch/blocking_query.ts";
+import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
 import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
 import { count, map, object, readReply, replyInvalid, text } from "./schema.ts";
@@ -69,7 +69,7 @@ function actionOf(json: IntentionJson): IntentionAction {
   return json.Action === "allow" && !json.SourceSamenessGroup ? "allow" : "deny";
 }
 
-export function intentionsSource(client: Client, service: string): PollSource<Intentions> {
+export function intentionsQuestion(client: Client, service: string): PollQuestion<Intentions> {
   return {
     name: `intentions ${service}`,
     resource: "intentions",

@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { PollSource } from "../watch/blocking_query.ts";
+import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
 import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
 import { moment, object, readReply, someText, text } from "./schema.ts";
@@ -32,7 +32,7 @@ export function readLeaf(json: unknown): Leaf {
   };
 }
 
-export function leafSource(client: Client, service: string): PollSource<Leaf> {
+export function leafQuestion(client: Client, service: string): PollQuestion<Leaf> {
   return {
     name: `leaf ${service}`,
     resource: "leaf",

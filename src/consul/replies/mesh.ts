@@ -5,7 +5,7 @@
  */
 
 import * as v from "valibot";
-import type { PollSource } from "../watch/blocking_query.ts";
+import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
 import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
 import { list, object, readReply, text } from "./schema.ts";
@@ -36,7 +36,7 @@ function toDirection(json: v.InferOutput<typeof DirectionJson>): MeshTlsDirectio
   };
 }
 
-export function meshTlsSource(client: Client): PollSource<MeshTls | null> {
+export function meshTlsQuestion(client: Client): PollQuestion<MeshTls | null> {
   return {
     name: "mesh",
     resource: "mesh",

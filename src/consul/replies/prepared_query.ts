@@ -9,7 +9,7 @@ import { ProxyError } from "../../base/mod.ts";
 import type { QueryRequest } from "../agent.ts";
 import type { Client } from "../http/client.ts";
 import { InstanceList, toInstances } from "./instance.ts";
-import type { RepeatSource } from "../watch/repeat.ts";
+import type { RepeatQuestion } from "../watch/repeat.ts";
 import { readQuery } from "../http/query.ts";
 import { object, readReply, text } from "./schema.ts";
 import type { QueryResult } from "../types.ts";
@@ -27,10 +27,10 @@ export function readQueryResult(json: unknown, name: string): QueryResult {
   };
 }
 
-export function preparedQuerySource(
+export function preparedQueryQuestion(
   client: Client,
   request: QueryRequest,
-): RepeatSource<QueryResult> {
+): RepeatQuestion<QueryResult> {
   const { name, datacenter } = request;
   return {
     name: `query ${name}${datacenter ? ` dc=${datacenter}` : ""}`,

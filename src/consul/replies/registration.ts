@@ -8,7 +8,7 @@
 
 import * as v from "valibot";
 import { formatDurationMs, ProxyError } from "../../base/mod.ts";
-import type { PollSource } from "../watch/blocking_query.ts";
+import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
 import { ProxyConfig } from "./proxy_config.ts";
 import { list, object, port, readReply, replyInvalid, text } from "./schema.ts";
@@ -116,7 +116,7 @@ function notAProxy(proxyId: string, kind: string): ProxyError {
     : new ProxyError("unsupported", `Cannot run ${id}: proxies of kind ${kind} are not supported`);
 }
 
-export function registrationSource(client: Client, proxyId: string): PollSource<Registration> {
+export function registrationQuestion(client: Client, proxyId: string): PollQuestion<Registration> {
   return {
     name: `registration ${proxyId}`,
     resource: "registration",

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { PollSource } from "../watch/blocking_query.ts";
+import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
 import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
 import { flag, list, object, readReply, replyInvalid, someText, text } from "./schema.ts";
@@ -43,7 +43,7 @@ export function readRoots(json: unknown): Roots {
   };
 }
 
-export function rootsSource(client: Client): PollSource<Roots> {
+export function rootsQuestion(client: Client): PollQuestion<Roots> {
   return {
     name: "roots",
     resource: "roots",

@@ -13,19 +13,18 @@
  * @module
  */
 
-import { isDeepStrictEqual } from "node:util";
 import {
   Backoff,
   type Clock,
   type ErrorCode,
   type Log,
-  messageOf,
   ProxyError,
   type Random,
   type Stats,
 } from "../../base/mod.ts";
 import type { WatchHandle, WatchSink, WatchState } from "../agent.ts";
 import type { ConnectionBudget } from "./budget.ts";
+import { Delivery, toProxyError } from "./delivery.ts";
 import type { AgentLink } from "../http/link.ts";
 import type { Seat } from "./seat.ts";
 import { TokenBucket } from "./token_bucket.ts";
@@ -73,7 +72,7 @@ export interface PollAnswer<T> {
   readonly cursor?: string;
 }
 
-export interface PollSource<T> {
+export interface PollQuestion<T> {
   /** `leaf web`: for people. */
   readonly name: string;
   /** Label of counters: `leaf`. */
@@ -97,70 +96,55 @@ export interface LoopDeps {
 
 /** Starts the loop; it runs until the handle is stopped. */
 export function startWatch<T>(
-  source: PollSource<T>,
+  question: PollQuestion<T>,
   options: { readonly sink: WatchSink<T>; readonly deps: LoopDeps },
 ): WatchHandle {
-  const loop = new WatchLoop(source, options);
+  const loop = new WatchLoop(question, options);
   void loop.run();
   return loop;
 }
 
 class WatchLoop<T> implements WatchHandle {
-  readonly #source: PollSource<T>;
-  readonly #sink: WatchSink<T>;
+  readonly #question: PollQuestion<T>;
   readonly #deps: LoopDeps;
   readonly #seat: Seat;
   readonly #stop = new AbortController();
   readonly #waitMs: number;
   readonly #bucket: TokenBucket;
   readonly #backoff: Backoff;
-  readonly #failureCounter;
-  #delivered: { readonly value: T } | undefined;
+  readonly #delivery: Delivery<T>;
   #cursor: string | undefined;
   #epoch: number;
-  #lastSuccessMs: number | undefined;
-  #failures = 0;
-  #lastError: string | undefined;
+  /** Of the last failure, until a success. */
   #lastCode: ErrorCode | undefined;
   /** Successes since the last failure; two in a row end the backoff. */
   #streak = 0;
 
   constructor(
-    source: PollSource<T>,
+    question: PollQuestion<T>,
     options: { readonly sink: WatchSink<T>; readonly deps: LoopDeps },
   ) {
-    const { clock, random, stats, budget, link } = options.deps;
-    this.#source = source;
-    this.#sink = options.sink;
+    const { clock, random, budget, link } = options.deps;
+    this.#question = question;
     this.#deps = options.deps;
-    this.#seat = source.critical
+    this.#delivery = new Delivery(question, { ...options, signal: this.#stop.signal });
+    this.#seat = question.critical
       ? budget.joinCritical()
-      : budget.join({ preferred: source.dropped });
-    const waitMs = source.dropped ? WAIT_DROPPED_MS : WAIT_ABANDONED_MS;
+      : budget.join({ preferred: question.dropped });
+    const waitMs = question.dropped ? WAIT_DROPPED_MS : WAIT_ABANDONED_MS;
     this.#waitMs = Math.round(waitMs * (0.8 + 0.2 * random()));
     this.#bucket = new TokenBucket(
-      source.critical
+      question.critical
         // Rules that change all the time must still close connections within a second.
         ? { burst: 10, refillMs: 250, clock }
         : { burst: 5, refillMs: 3_000, clock },
     );
     this.#backoff = new Backoff({ baseMs: 1_000, maxMs: PAUSE_LIMIT_OTHER_MS, random });
-    this.#failureCounter = stats.counter(
-      "agent_watch_failures_total",
-      "Failed questions of agent watches",
-      { resource: source.resource },
-    );
     this.#epoch = link.epoch;
   }
 
   get state(): WatchState {
-    return {
-      name: this.#source.name,
-      mode: this.#seat.mode,
-      lastSuccessMs: this.#lastSuccessMs,
-      failures: this.#failures,
-      lastError: this.#lastError,
-    };
+    return this.#delivery.stateWith(this.#seat.mode);
   }
 
   stop(): void {
@@ -196,9 +180,9 @@ class WatchLoop<T> implements WatchHandle {
         ? READ_TIMEOUT_MS
         // The agent adds up to a sixteenth of the wait.
         : Math.ceil(waitMs * 17 / 16) + LONG_MARGIN_MS;
-      const answer = await this.#source.poll({
+      const answer = await this.#question.poll({
         ...(this.#cursor === undefined ? {} : { cursor: this.#cursor }),
-        ...(this.#delivered ? { previous: this.#delivered.value } : {}),
+        ...(this.#delivery.last && { previous: this.#delivery.last.value }),
         waitMs,
         timeoutMs,
         signal: turn.signal,
@@ -218,53 +202,33 @@ class WatchLoop<T> implements WatchHandle {
   }
 
   #nextCursor(next: string | undefined): string | undefined {
-    if (next === undefined || this.#source.cursor === "hash") return next || undefined;
+    if (next === undefined || this.#question.cursor === "hash") return next || undefined;
     const before = this.#cursor;
     return before !== undefined && Number(next) < Number(before) ? undefined : next;
   }
 
   #succeeded(value: T): void {
-    const { clock, link, log } = this.#deps;
-    this.#lastSuccessMs = clock.monotonic();
-    if (this.#lastError !== undefined) {
-      log.debug("agent watch recovered", { watch: this.#source.name });
-      const wasUnreachable = this.#lastCode === "agent_unreachable";
-      this.#lastError = undefined;
-      this.#lastCode = undefined;
-      if (wasUnreachable) link.restored();
-    }
-    this.#failures = 0;
+    if (this.#lastCode === "agent_unreachable") this.#deps.link.restored();
+    this.#lastCode = undefined;
     if (++this.#streak >= 2) this.#backoff.reset();
-    if (this.#delivered && isDeepStrictEqual(this.#delivered.value, value)) return;
-    this.#delivered = { value };
-    this.#tell(() => this.#sink.onValue(value));
+    this.#delivery.succeeded(value);
   }
 
   async #failed(error: ProxyError): Promise<void> {
-    const { link, log, random } = this.#deps;
+    const { link, random } = this.#deps;
     // Whatever failed, the agent that answers next may count from another index.
     this.#cursor = undefined;
     this.#streak = 0;
-    this.#failures++;
-    this.#failureCounter.add(1);
     // An agent that answers, if only with a refusal, is back: the pauses start again.
     if (this.#lastCode === "agent_unreachable" && error.code !== this.#lastCode) {
       this.#backoff.reset();
     }
-    this.#lastError = error.message;
     this.#lastCode = error.code;
     if (error.code === "agent_unreachable") link.lost();
     const limitMs = PAUSE_LIMIT_MS[error.code] ??
-      (this.#source.critical ? PAUSE_LIMIT_CRITICAL_MS : PAUSE_LIMIT_OTHER_MS);
+      (this.#question.critical ? PAUSE_LIMIT_CRITICAL_MS : PAUSE_LIMIT_OTHER_MS);
     const pauseMs = Math.min(this.#backoff.next(), limitMs * (0.75 + 0.25 * random()));
-    const fields = {
-      watch: this.#source.name,
-      error: error.message,
-      retry_ms: Math.round(pauseMs),
-    };
-    // The one line for people is written by who knows about all watches.
-    log.debug("agent watch failed, the last state stays", fields);
-    this.#tell(() => this.#sink.onError(error));
+    this.#delivery.failed(error, { retry_ms: Math.round(pauseMs) });
     await this.#sleep(pauseMs, { wakeOnRestore: error.code === "agent_unreachable" });
   }
 
@@ -279,21 +243,4 @@ class WatchLoop<T> implements WatchHandle {
     // All wake at once; they need not ask at once.
     if (woken) await wakeableSleep(clock, random() * 500, { signal });
   }
-
-  #tell(fn: () => void): void {
-    if (this.#stop.signal.aborted) return;
-    try {
-      fn();
-    } catch (error) {
-      this.#deps.log.error("agent watch: its listener failed", {
-        watch: this.#source.name,
-        error: messageOf(error),
-      });
-    }
-  }
-}
-
-function toProxyError(error: unknown): ProxyError {
-  if (error instanceof ProxyError) return error;
-  return new ProxyError("internal", messageOf(error), { cause: error });
 }

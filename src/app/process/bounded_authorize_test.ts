@@ -1,0 +1,28 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Agent } from "../../consul/mod.ts";
+import { boundedAuthorize } from "./bounded_authorize.ts";
+
+const REQUEST = { target: "web", uri: "spiffe://x/ns/default/dc/dc1/svc/a", serial: "01" };
+
+test("boundedAuthorize() refuses the 257th question at once, and asks again when one was answered", async () => {
+  const answers: (() => void)[] = [];
+  const agent = {
+    authorize: () =>
+      new Promise((resolve) => answers.push(() => resolve({ allowed: true, reason: "" }))),
+  } as unknown as Agent;
+  const authorize = boundedAuthorize(agent);
+  const asked = Array.from({ length: 256 }, () => authorize(REQUEST));
+  await assert.rejects(authorize(REQUEST), { code: "authorize_failed" });
+  assert.equal(answers.length, 256);
+  answers[0]?.();
+  await asked[0];
+  const more = authorize(REQUEST);
+  for (const answer of answers) answer();
+  assert.deepEqual(await more, { allowed: true, reason: "" });
+  await Promise.all(asked);
+});
+
+test("boundedAuthorize() denies where there is no agent to ask", async () => {
+  await assert.rejects(boundedAuthorize(undefined)(REQUEST), { code: "authorize_failed" });
+});

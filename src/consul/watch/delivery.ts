@@ -1,0 +1,95 @@
+/**
+ * What a watch has delivered and how it goes: a value is told when its content changes, a failure leaves
+ * the last one, and a listener that throws does not end the watch.
+ *
+ * @module
+ */
+
+import { isDeepStrictEqual } from "node:util";
+import {
+  type Clock,
+  type Counter,
+  type Fields,
+  type Log,
+  messageOf,
+  ProxyError,
+  type Stats,
+} from "../../base/mod.ts";
+import type { WatchSink, WatchState } from "../agent.ts";
+
+export interface DeliveryOptions<T> {
+  readonly sink: WatchSink<T>;
+  readonly deps: { readonly clock: Clock; readonly log: Log; readonly stats: Stats };
+  /** Nothing is told any more once it aborts. */
+  readonly signal: AbortSignal;
+}
+
+export class Delivery<T> {
+  readonly #name: string;
+  readonly #options: DeliveryOptions<T>;
+  readonly #failureCounter: Counter;
+  /** The value that was told last. */
+  last: { readonly value: T } | undefined;
+  /** In a row. */
+  failures = 0;
+  #lastSuccessMs: number | undefined;
+  #lastError: string | undefined;
+
+  constructor(
+    { name, resource }: { readonly name: string; readonly resource: string },
+    options: DeliveryOptions<T>,
+  ) {
+    this.#name = name;
+    this.#options = options;
+    const help = "Failed questions of agent watches";
+    const { stats } = options.deps;
+    this.#failureCounter = stats.counter("agent_watch_failures_total", help, { resource });
+  }
+
+  stateWith(mode: WatchState["mode"]): WatchState {
+    return {
+      name: this.#name,
+      mode,
+      lastSuccessMs: this.#lastSuccessMs,
+      failures: this.failures,
+      lastError: this.#lastError,
+    };
+  }
+
+  succeeded(value: T): void {
+    this.#lastSuccessMs = this.#options.deps.clock.monotonic();
+    if (this.failures > 0) {
+      this.#options.deps.log.debug("agent watch recovered", { watch: this.#name });
+    }
+    this.failures = 0;
+    this.#lastError = undefined;
+    if (this.last && isDeepStrictEqual(this.last.value, value)) return;
+    this.last = { value };
+    this.#tell(() => this.#options.sink.onValue(value));
+  }
+
+  failed(error: ProxyError, more: Fields = {}): void {
+    this.failures++;
+    this.#failureCounter.add(1);
+    this.#lastError = error.message;
+    const fields = { watch: this.#name, error: error.message, ...more };
+    // The one line for people is written by who knows about all watches.
+    this.#options.deps.log.debug("agent watch failed, the last state stays", fields);
+    this.#tell(() => this.#options.sink.onError(error));
+  }
+
+  #tell(fn: () => void): void {
+    if (this.#options.signal.aborted) return;
+    try {
+      fn();
+    } catch (error) {
+      const fields = { watch: this.#name, error: messageOf(error) };
+      this.#options.deps.log.error("agent watch: its listener failed", fields);
+    }
+  }
+}
+
+export function toProxyError(error: unknown): ProxyError {
+  if (error instanceof ProxyError) return error;
+  return new ProxyError("internal", messageOf(error), { cause: error });
+}

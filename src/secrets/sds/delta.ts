@@ -16,7 +16,6 @@ import {
 import { Holdings } from "./holdings.ts";
 import {
   Answers,
-  duplicatesOf,
   Faults,
   type Protocol,
   type ProtocolHost,
@@ -109,25 +108,16 @@ export class DeltaProtocol implements Protocol<DeltaResponse> {
       for (const name of this.names) this.#host.rejected(name, whole);
       return faults;
     }
-    const duplicates = duplicatesOf(resources);
-    for (const resource of resources) {
-      if (this.#stream !== stream) return faults;
-      const { name } = resource;
-      if (!this.names.has(name)) {
-        if (!stream.dropped.has(name)) faults.add(unexpected(resource));
-        continue;
-      }
-      const twice = duplicates.has(name);
-      if (!twice && this.#isHeartbeat(resource)) {
-        this.#holdings.renew(resource);
-        continue;
-      }
-      const reason = await this.#holdings.use(resource, twice);
-      if (reason !== undefined) faults.add(`${name}: ${reason}`);
-    }
+    const isCurrent = () => this.#stream === stream;
+    await this.#holdings.take(resources, faults, {
+      isCurrent,
+      // Of the version that is in use.
+      isHeartbeat: ({ name, version, content }) =>
+        content.kind === "heartbeat" && this.#holdings.versions.get(name) === version,
+      unexpected: (resource) => stream.dropped.has(resource.name) ? undefined : faultOf(resource),
+    });
     for (const name of removed) {
-      if (this.#stream !== stream) return faults;
-      if (this.names.has(name)) this.#holdings.remove(name);
+      if (isCurrent() && this.names.has(name)) this.#holdings.remove(name);
     }
     return faults;
   }
@@ -139,11 +129,6 @@ export class DeltaProtocol implements Protocol<DeltaResponse> {
     return empty && only !== undefined && more.length === 0
       ? `Missing SDS resources for ${only}`
       : undefined;
-  }
-
-  /** Of the version that is in use. */
-  #isHeartbeat({ name, version, content }: SdsResource): boolean {
-    return content.kind === "heartbeat" && this.#holdings.versions.get(name) === version;
   }
 
   #request(
@@ -170,7 +155,7 @@ export class DeltaProtocol implements Protocol<DeltaResponse> {
 const NOTHING: ReadonlyMap<string, string> = new Map();
 
 /** A resource of no name, or of one that was not asked for. */
-function unexpected({ name, content }: SdsResource): string {
+function faultOf({ name, content }: SdsResource): string {
   if (name !== "") return `"${name.slice(0, 256)}" was not asked for`;
   const reason = content.kind === "unreadable" ? content.reason : "it has no name";
   return `a resource cannot be used: ${reason}`;

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { certificateSecret, secretRef } from "../../../test/kit/secret_peers.ts";
 import type { FileEvents } from "../secret_provider.ts";
+import type { Secret } from "../secret.ts";
 import type { CertificateSpec, SecretSpec } from "../spec.ts";
 import { NO_RULES } from "../../identity/mod.ts";
 import { SdsFollower } from "./sds_follower.ts";
@@ -15,6 +16,8 @@ function start() {
   const told: string[] = [];
   const files: { readonly events: FileEvents; closed: boolean }[] = [];
   let fault = "";
+  /** What the next offer is read as, once that is known. */
+  let slow: Promise<Secret> | undefined;
   const follower = new SdsFollower({
     ref: secretRef("web"),
     events: {
@@ -26,7 +29,12 @@ function start() {
       onDenied: () => {},
       onRemoved: () => void told.push("removed"),
     },
-    load: () => fault ? Promise.reject(new Error(fault)) : Promise.resolve(certificateSecret("99")),
+    load: () => {
+      if (fault) return Promise.reject(new Error(fault));
+      const loaded = slow ?? Promise.resolve(certificateSecret("99"));
+      slow = undefined;
+      return loaded;
+    },
     followFiles: (_spec, _ref, events) => {
       const watch = {
         events,
@@ -38,7 +46,12 @@ function start() {
       return watch;
     },
   });
-  return { follower, told, files, failWith: (reason: string) => void (fault = reason) };
+  const overtake = () => {
+    const { promise, resolve } = Promise.withResolvers<Secret>();
+    slow = promise;
+    return resolve;
+  };
+  return { follower, told, files, overtake, failWith: (reason: string) => void (fault = reason) };
 }
 
 for (
@@ -101,4 +114,14 @@ test("SdsFollower follows no files that it is offered after its end", async () =
   follower.close();
   assert.equal(await follower.offer(FILES, "1"), undefined);
   assert.deepEqual(files, []);
+});
+
+test("SdsFollower tells nothing of an offer that another has overtaken", async () => {
+  const { follower, told, overtake } = start();
+  const late = overtake();
+  const first = follower.offer(INLINE, "1");
+  assert.equal(await follower.offer(INLINE, "2"), undefined);
+  late(certificateSecret("late"));
+  assert.equal(await first, undefined);
+  assert.deepEqual(told, ["99"]);
 });

@@ -5,7 +5,7 @@
  */
 
 import { Backoff, type Clock, type Random, type Timer } from "../../base/mod.ts";
-import type { ErrorDetail, ReadSecret, SdsContent, SdsResource } from "./sds_messages.ts";
+import type { ErrorDetail, ReadSecret } from "./sds_messages.ts";
 
 /** A resource that was asked for and can be read. */
 export interface OfferedSecret {
@@ -78,28 +78,6 @@ export class Faults {
   }
 }
 
-/** The content that can be used, or why there is none. */
-export function offeredOf(resource: SdsResource): OfferedSecret | string {
-  const { name, version, content } = resource;
-  if (content.kind !== "secret") return reasonOf(content);
-  return { name, version, digest: content.digest, read: content.read };
-}
-
-function reasonOf(content: Exclude<SdsContent, { kind: "secret" }>): string {
-  return content.kind === "unreadable" ? content.reason : "it is not there";
-}
-
-/** Names that come more than once. */
-export function duplicatesOf(resources: readonly SdsResource[]): ReadonlySet<string> {
-  const seen = new Set<string>();
-  const twice = new Set<string>();
-  for (const { name } of resources) {
-    if (name !== "" && seen.has(name)) twice.add(name);
-    seen.add(name);
-  }
-  return twice;
-}
-
 /**
  * Sends what answers a response. A refusal goes out at once; one after another is put off more and more,
  * because there are servers that offer the same again at once and for ever.
@@ -142,43 +120,5 @@ export class Answers {
   drop(): void {
     this.#timer?.cancel();
     this.#waiting = undefined;
-  }
-}
-
-/** A day: a clock's longest timer is shorter than what a server may say. */
-const LONGEST_TIMER_MS = 86_400_000;
-
-/** Times to live of resources. */
-export class Expiries {
-  readonly #clock: Clock;
-  readonly #onExpired: (name: string) => void;
-  readonly #timers = new Map<string, Timer>();
-
-  constructor(clock: Clock, onExpired: (name: string) => void) {
-    this.#clock = clock;
-    this.#onExpired = onExpired;
-  }
-
-  /** `undefined`: lives for ever. */
-  set(name: string, ttlMs: number | undefined): void {
-    this.forget(name);
-    if (ttlMs === undefined) return;
-    const partMs = Math.min(ttlMs, LONGEST_TIMER_MS);
-    const timer = this.#clock.after(partMs, () => {
-      this.#timers.delete(name);
-      if (ttlMs > partMs) this.set(name, ttlMs - partMs);
-      else this.#onExpired(name);
-    });
-    this.#timers.set(name, timer);
-  }
-
-  forget(name: string): void {
-    this.#timers.get(name)?.cancel();
-    this.#timers.delete(name);
-  }
-
-  close(): void {
-    for (const timer of this.#timers.values()) timer.cancel();
-    this.#timers.clear();
   }
 }

@@ -16,7 +16,6 @@ import {
 import { Holdings } from "./holdings.ts";
 import {
   Answers,
-  duplicatesOf,
   Faults,
   type Protocol,
   type ProtocolHost,
@@ -132,28 +131,22 @@ export class SotwProtocol implements Protocol<SotwResponse> {
 
   async #judge(stream: Stream, response: SotwResponse): Promise<Faults> {
     const faults = new Faults();
-    const served = new Set<string>();
+    const { resources } = response;
     const whole = this.#wholeFault(response);
     if (whole !== undefined) {
       faults.add(whole);
-      this.#rejectOthers(served, whole);
+      for (const name of this.names) this.#host.rejected(name, whole);
       return faults;
     }
-    const duplicates = duplicatesOf(response.resources);
-    for (const resource of response.resources) {
-      if (this.#stream !== stream) return faults;
-      const { name } = resource;
-      if (this.names.has(name)) {
-        served.add(name);
-        const twice = duplicates.has(name);
-        if (!twice && this.#isHeartbeat(resource)) {
-          this.#holdings.renew(resource);
-          continue;
-        }
-        const reason = await this.#holdings.use(resource, twice);
-        if (reason !== undefined) faults.add(`${name}: ${reason}`);
-      } else if (!stream.dropped.has(name)) faults.add(this.#unexpected(resource, served));
-    }
+    const served = new Set(resources.map(({ name }) => name));
+    await this.#holdings.take(resources, faults, {
+      isCurrent: () => this.#stream === stream,
+      // Of anything in use: a response has one version for all.
+      isHeartbeat: ({ name, content }) =>
+        content.kind === "heartbeat" && this.#holdings.versions.has(name),
+      unexpected: (resource) =>
+        stream.dropped.has(resource.name) ? undefined : this.#unexpected(resource, served),
+    });
     return faults;
   }
 
@@ -167,17 +160,13 @@ export class SotwProtocol implements Protocol<SotwResponse> {
       : `Unexpected SDS secrets length: ${resources.length}`;
   }
 
-  /** Of anything in use: a response has one version for all. */
-  #isHeartbeat({ name, content }: SdsResource): boolean {
-    return content.kind === "heartbeat" && this.#holdings.versions.has(name);
-  }
-
   /** A resource of no name, or of one that was not asked for. */
   #unexpected({ name, content }: SdsResource, served: ReadonlySet<string>): string {
     if (name === "") {
       const reason = content.kind === "unreadable" ? content.reason : "it has no name";
       const text = `a resource cannot be used: ${reason}`;
-      this.#rejectOthers(served, text);
+      // Whose it is cannot be told: all hear of it that the response does not serve.
+      for (const other of this.names) if (!served.has(other)) this.#host.rejected(other, text);
       return text;
     }
     const [only, ...more] = this.names;
@@ -185,11 +174,6 @@ export class SotwProtocol implements Protocol<SotwResponse> {
     const text = `Unexpected SDS secret (expecting ${only}): ${name.slice(0, 256)}`;
     this.#host.rejected(only, text);
     return text;
-  }
-
-  /** Whose it is cannot be told: all hear of it that the response has not served. */
-  #rejectOthers(served: ReadonlySet<string>, reason: string): void {
-    for (const name of this.names) if (!served.has(name)) this.#host.rejected(name, reason);
   }
 
   #request(

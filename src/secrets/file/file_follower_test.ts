@@ -1,0 +1,89 @@
+/** When files are read, judged and judged again: on files and a clock that the test makes up. */
+import assert from "node:assert/strict";
+import test from "node:test";
+import { FakeClock } from "../../../test/kit/clock.ts";
+import { advanceUntil } from "../../../test/kit/followed_files.ts";
+import { ProxyError } from "../../base/mod.ts";
+import { FileHub } from "./file_hub.ts";
+import type { FileSystem } from "./file_system.ts";
+
+function setUp() {
+  const clock = new FakeClock();
+  const disk = { text: "one", stamp: "1" };
+  const files: FileSystem = {
+    read: () =>
+      Promise.resolve({
+        bytes: new TextEncoder().encode(disk.text),
+        stamp: disk.stamp,
+        mode: 0o600,
+      }),
+    stamp: () => Promise.resolve(disk.stamp),
+    entry: () => Promise.resolve({ kind: "other" }),
+    identity: () => Promise.resolve("1"),
+    watch: () => ({ close() {} }),
+  };
+  const hub = new FileHub({ clock, files });
+  const heard: string[] = [];
+  let judged = 0;
+  let fault = "";
+  const watch = hub.follow<string>({
+    files: [{ path: "/web.pem", limitBytes: 100, secret: false }],
+    watch: true,
+    async load(read) {
+      judged++;
+      if (fault) throw new ProxyError("credentials_invalid", fault);
+      return new TextDecoder().decode(await read("/web.pem", 100));
+    },
+  }, {
+    onValue: (value) => void heard.push(value),
+    onRejected: (reason) => void heard.push(reason),
+    onRecovered: () => void heard.push("recovered"),
+  });
+  return {
+    clock,
+    disk,
+    hub,
+    heard,
+    watch,
+    judged: () => judged,
+    failWith: (reason: string) => void (fault = reason),
+  };
+}
+
+test("FileFollower does not judge again what it has taken, however often it is touched", async () => {
+  const { clock, disk, hub, heard, watch, judged } = setUp();
+  await advanceUntil(clock, () => heard.length > 0);
+  for (let touch = 2; touch < 6; touch++) {
+    disk.stamp = `${touch}`;
+    watch.refresh();
+    await clock.advance(1_000);
+  }
+  assert.deepEqual([judged(), heard], [1, ["one"]]);
+  await hub.close();
+});
+
+test("FileFollower judges again after a while what it has refused: time may have mended it", async () => {
+  const { clock, hub, heard, judged, failWith } = setUp();
+  failWith("not valid yet");
+  await advanceUntil(clock, () => heard.length > 0);
+  assert.deepEqual(heard, ["not valid yet"]);
+  failWith("");
+  const startMs = clock.monotonic();
+  await advanceUntil(clock, () => heard.includes("one"), 20_000);
+  assert.ok(clock.monotonic() - startMs > 3_000, `${clock.monotonic() - startMs} ms`);
+  assert.equal(judged(), 2);
+  await hub.close();
+});
+
+test("FileFollower reads now and then what its stamp says has not changed", async () => {
+  const { clock, disk, hub, heard } = setUp();
+  await advanceUntil(clock, () => heard.length > 0);
+  await clock.advance(180_000);
+  disk.text = "two";
+  // The next polls look at stamps alone.
+  await clock.advance(20_000);
+  assert.deepEqual(heard, ["one"]);
+  await clock.advance(300_000);
+  assert.deepEqual(heard, ["one", "two"]);
+  await hub.close();
+});

@@ -1,0 +1,104 @@
+/** What of all that a source tells is news. */
+import assert from "node:assert/strict";
+import test from "node:test";
+import { followNews } from "../../../test/kit/secret_news.ts";
+import { certificateSecret, secretRef } from "../../../test/kit/secret_peers.ts";
+import { WORKLOAD } from "../../../test/kit/secret_store.ts";
+import type { SecretRef } from "../plan.ts";
+import type { SecretEvents } from "../secret_provider.ts";
+
+function follow(ref: SecretRef = secretRef("web")) {
+  const heard: string[] = [];
+  let events: SecretEvents | undefined;
+  const provider = {
+    watch(_ref: SecretRef, of: SecretEvents) {
+      events = of;
+      return { refresh() {}, close() {} };
+    },
+    close: () => Promise.resolve(),
+  };
+  const subscription = followNews(provider, ref, {
+    onSecret: (secret) => void heard.push(secret.type === "certificate" ? secret.serial : ""),
+    onRejected: (reason) => void heard.push(reason),
+    onRecovered: () => void heard.push("recovered"),
+    onUnreachable: (reason) => void heard.push(reason),
+    onRemoved: (reason) => void heard.push(reason ?? "removed"),
+  });
+  subscription.observers.add({
+    onValue: () => void heard.push("value"),
+    onRemoved: () => void heard.push("none"),
+  });
+  assert.ok(events);
+  return { heard, events, subscription };
+}
+
+type Act = (events: SecretEvents) => void;
+const one: Act = (events) => events.onSecret(certificateSecret("01"), "");
+const two: Act = (events) => events.onSecret(certificateSecret("02"), "");
+const torn: Act = (events) => events.onRejected("torn");
+const away: Act = (events) => events.onUnreachable("away");
+const reached: Act = (events) => events.onReached();
+const recovered: Act = (events) => events.onRecovered();
+const removed: Act = (events) => events.onRemoved();
+
+for (
+  const [name, acts, heard, fault] of [
+    ["a value once, however often it is told", [one, one], [], ""],
+    ["another value", [two], ["02", "value"], ""],
+    ["nothing where all goes on being well", [reached, recovered, one], [], ""],
+    ["a fault once, and its end once", [torn, torn, one, one], ["torn", "recovered"], ""],
+    ["that the last value is good again", [torn, recovered, recovered], ["torn", "recovered"], ""],
+    ["no recovery where another value ends a fault", [torn, two], ["torn", "02", "value"], ""],
+    ["an outage once, and its end", [away, away, reached], ["away", "recovered"], ""],
+    [
+      "after an outage what was wrong before",
+      [torn, away, reached, torn],
+      ["torn", "away"],
+      "torn",
+    ],
+    ["that what came after an outage is bad", [away, torn], ["away", "torn"], "torn"],
+    ["a value that is back after a removal to its users", [removed, one], [
+      "removed",
+      "none",
+      "value",
+    ], ""],
+  ] as const
+) {
+  test(`Subscription tells ${name}`, () => {
+    const it = follow();
+    one(it.events);
+    assert.deepEqual(it.heard.splice(0), ["01", "value"]);
+    const { held } = it.subscription;
+    for (const act of acts) act(it.events);
+    assert.deepEqual(it.heard, heard);
+    assert.equal(it.subscription.fault, fault);
+    // Who compares by identity notices another value, and nothing else.
+    assert.equal(it.subscription.held === held, !(acts as readonly Act[]).includes(two));
+  });
+}
+
+test("Subscription tells of no recovery before there was anything", () => {
+  const { heard, events } = follow();
+  for (const act of [away, reached, torn, recovered]) act(events);
+  assert.deepEqual(heard, ["away", "torn"]);
+});
+
+test("Subscription tells why a Workload API took everything back once", () => {
+  const { heard, events, subscription } = follow(secretRef("web", { source: WORKLOAD }));
+  one(events);
+  events.onRemoved("nothing is registered");
+  events.onUnreachable("nothing is registered");
+  assert.deepEqual(heard.splice(0), ["01", "value", "nothing is registered", "none"]);
+  assert.equal(subscription.held, undefined);
+  one(events);
+  assert.deepEqual(heard, ["01", "value"]);
+});
+
+test("Subscription says nothing after its end", () => {
+  const { heard, events, subscription } = follow();
+  one(events);
+  heard.length = 0;
+  subscription.close();
+  for (const act of [two, torn, away, reached, recovered, removed]) act(events);
+  assert.deepEqual(heard, []);
+});

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { ChainBalancing, LoadBalancing } from "./discovery_chain.ts";
+import type { ChainBalancing, LoadBalancing } from "./compiled_chain.ts";
 
 /** Envoy's default; fewer than two would not be a choice. */
 const CHOICE_COUNT = 2;

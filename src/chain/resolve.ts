@@ -7,12 +7,7 @@
  */
 
 import { loadBalancing } from "./balancing.ts";
-import type {
-  ChainTarget,
-  DiscoveryChain,
-  LoadBalancing,
-  ResolverNode,
-} from "./discovery_chain.ts";
+import type { ChainTarget, DiscoveryChain, LoadBalancing, ResolverNode } from "./compiled_chain.ts";
 
 /** Where the proxy itself is. */
 export interface Locality {

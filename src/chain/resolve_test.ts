@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type L4Resolution, resolveL4 } from "./resolve.ts";
-import type { ChainBalancing, ChainNode, ChainTarget, DiscoveryChain } from "./discovery_chain.ts";
+import type { ChainBalancing, ChainNode, ChainTarget, DiscoveryChain } from "./compiled_chain.ts";
 
 const LOCAL = { datacenter: "dc1", partition: "default" };
 

@@ -122,7 +122,7 @@ function attempt<T>(read: () => T): T | undefined {
 const SHOWN_LIMIT = 3;
 const SHOWN_LIMIT_CHARS = 200;
 
-/** For people who wonder why no rule fits; short whatever a peer presents. */
+/** Names for people who wonder why no rule fits; short whatever a peer presents. */
 export function shownNames({ dns, uris, emails, ips, others }: AltNames): string {
   const names = [...uris, ...dns, ...emails, ...ips, ...others.map(({ value }) => value)];
   if (names.length === 0) return "it has none";

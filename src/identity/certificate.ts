@@ -166,7 +166,7 @@ function keyKindOf(info: DerReader): PublicKeyKind {
   }
 }
 
-/** Of a big-endian integer; 0 for negative ones. */
+/** How many bits a big-endian integer has; a negative one has 0. */
 function bitLength(bytes: Uint8Array): number {
   if ((bytes[0] ?? 0) >= 0x80) return 0;
   const first = bytes.findIndex((byte) => byte !== 0);

@@ -25,7 +25,7 @@ import { OID } from "./oids.ts";
 import { schemeOf, type SignatureScheme } from "./signature_scheme.ts";
 
 export const CRL_LIMIT_BYTES: number = 4 << 20;
-/** Of all lists of one validation. */
+/** What all lists of one validation may have together. */
 const CRLS_LIMIT_BYTES = 16 << 20;
 const CRLS_LIMIT = 100;
 const EXTENSION_LIMIT = 40;
@@ -233,7 +233,7 @@ function extensionsOf(wrapped: DerReader): readonly Extension[] {
   return [...found.values()];
 }
 
-/** Inside of a list: `readCrl` adds which one. */
+/** Refuses what is inside of a list; `readCrl` adds which one. */
 function refuse(fact: string): never {
   throw new ProxyError("credentials_invalid", fact);
 }

@@ -6,7 +6,7 @@
 
 import { canonicalIpText } from "../base/mod.ts";
 
-/** Of 4 or 16 bytes as RFC 5280 4.2.1.6 has them; `undefined`: another length. */
+/** The text of 4 or 16 bytes as RFC 5280 4.2.1.6 has them; `undefined`: another length. */
 export function canonicalIp(bytes: Uint8Array): string | undefined {
   if (bytes.length === 4) return bytes.join(".");
   if (bytes.length !== 16) return undefined;

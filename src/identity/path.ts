@@ -21,7 +21,7 @@ export interface PathOptions {
   readonly presented: readonly Certificate[];
   readonly roots: readonly Certificate[];
   readonly nowMs: number;
-  /** As of `PeerToJudge`. */
+  /** What `PeerToJudge` means by it. */
   readonly presentMs?: number;
   readonly usage: Usage;
   /** Given: every CA on the way must name one of these trust domains as its own. */
@@ -43,7 +43,7 @@ export type Path =
 const PATH_LIMIT = 8;
 /** Five roots and three presented certificates without any hint need 26. */
 const SIGNATURE_LIMIT = 32;
-/** Of them, those spent on what was presented: the leaf itself needs some. */
+/** How many of them may be spent on what was presented: the leaf itself needs some. */
 const PRESENTED_SIGNATURE_LIMIT = 24;
 /** Whole paths that `pathFault` may look at. */
 const WHOLE_LIMIT = 8;

@@ -17,7 +17,7 @@ import type { PeerValidator } from "./rules_validator.ts";
 
 export interface PeerJudgeOptions {
   readonly validator: PeerValidator;
-  /** Of the credentials this judge was made from: tickets and connections of older ones are judged anew. */
+  /** That of the credentials this judge was made from: tickets and connections of older ones are judged anew. */
   readonly generation: number;
   /** Trusted peers remembered; default 4096. */
   readonly trustedLimit?: number;
@@ -33,7 +33,7 @@ interface Proven {
   readonly peer: TrustedPeer;
 }
 
-/** Also of a peer that was let in without proof: what it shows next time may prove it. */
+/** A peer that was let in without proof has one, too: what it shows next time may prove it. */
 interface Refusal {
   readonly verdict: ChainVerdict;
   readonly judgedAtMs: number;

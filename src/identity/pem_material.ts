@@ -13,7 +13,7 @@ import { namesFit } from "./path.ts";
 import { PRESENTED_LIMIT } from "./presented.ts";
 import { isSignedBy } from "./signature.ts";
 
-/** Of the mesh. A store of public roots has more and says so. */
+/** How many the mesh may have. A store of public roots has more and says so. */
 const ROOT_LIMIT = 100;
 const KEY_LABELS: ReadonlySet<string> = new Set([
   "PRIVATE KEY",

@@ -43,7 +43,7 @@ export function parsePresented(presented: readonly Uint8Array[]): readonly Certi
   return presented.slice(0, PRESENTED_LIMIT).map(parseOrRefuse).filter(isCertificate);
 }
 
-/** For the end of a reason where more was presented than counts. */
+/** The end of a reason where more was presented than counts. */
 export function moreThanCounts(presented: readonly Uint8Array[]): string {
   return presented.length > PRESENTED_LIMIT
     ? ` (only the first ${PRESENTED_LIMIT} of ${presented.length} certificates count)`

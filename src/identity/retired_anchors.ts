@@ -11,7 +11,7 @@ import type { Validation } from "./validation.ts";
 
 export interface RetiredAnchor {
   readonly certificate: Certificate;
-  /** As of {@link TrustedPeer}. */
+  /** What {@link TrustedPeer} calls it. */
   readonly rootId: string;
   /** Whose bundle had it, of `spiffe` rules; "" of others. */
   readonly trustDomain: string;

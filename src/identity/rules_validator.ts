@@ -75,9 +75,9 @@ export class RulesValidator implements PeerValidator {
   readonly #kind: RulesValidation["kind"];
   readonly #rules: PeerRules;
   readonly #options: PeerValidatorOptions;
-  /** Of `ca` rules. */
+  /** The anchors of `ca` rules. */
   readonly #roots: readonly Certificate[];
-  /** Of `spiffe` rules, by trust domain. */
+  /** The anchors of `spiffe` rules, by trust domain. */
   readonly #bundles: ReadonlyMap<string, readonly Certificate[]>;
   readonly #revocation: Revocation;
   readonly #isPinned: PinTest | undefined;
@@ -213,7 +213,7 @@ export class RulesValidator implements PeerValidator {
   ): Held | UntrustedPeer {
     const { nowMs, presentMs = nowMs, usage, presented } = peer;
     const { allowExpired, maxDepth } = this.#rules;
-    // Of the path that is found, since the search ends with it.
+    // In the end this is of the path that is found, since the search ends with it.
     let known: Span = EVER;
     const path = findPath({
       leaf,

@@ -71,7 +71,7 @@ function best(kinds: ByKind, algorithms: readonly number[]): number {
   return rsa ?? Math.min(ecdsa ?? Infinity, ed25519 ?? Infinity);
 }
 
-/** As the hello names hosts. */
+/** A host's name as a hello spells it. */
 function normalName(name: string): string {
   return (name.endsWith(".") ? name.slice(0, -1) : name).toLowerCase();
 }

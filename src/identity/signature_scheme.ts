@@ -23,7 +23,7 @@ const SCHEMES: Readonly<Record<string, SignatureScheme>> = {
   [OID.ed25519]: { kind: "ed25519" },
 };
 
-/** Of the inside of an AlgorithmIdentifier. */
+/** Reads the inside of an AlgorithmIdentifier. */
 export function schemeOf(algorithm: DerReader): SignatureScheme {
   const oid = oidOf(algorithm.read(TAG.oid, "signature algorithm"), "signature algorithm");
   const parameters = algorithm.done ? undefined : algorithm.any("signature parameters");
@@ -36,7 +36,7 @@ export function schemeOf(algorithm: DerReader): SignatureScheme {
   return fitting ? scheme : { kind: "unsupported", oid };
 }
 
-/** Only the sane form: one hash for both uses, salt as long as the hash (RFC 4055 3.1). */
+/** Takes only the sane form: one hash for both uses, salt as long as the hash (RFC 4055 3.1). */
 function pssSchemeOf(parameters: DerReader | undefined): SignatureScheme {
   const hashes = {
     [OID.sha256]: { hash: "sha256", saltLength: 32 },

@@ -12,11 +12,11 @@ export interface SniOptions {
   readonly namespace: string;
   readonly partition: string;
   readonly datacenter: string;
-  /** Of the roots reply. */
+  /** The one that the roots reply names. */
   readonly trustDomain: string;
 }
 
-/** Of a service: `[subset.]svc.ns.dc.internal.<td>`, or `...ns.ap.dc.internal-v1.<td>`. */
+/** The name of a service: `[subset.]svc.ns.dc.internal.<td>`, or `...ns.ap.dc.internal-v1.<td>`. */
 export function formatServiceSni(options: SniOptions): string {
   const { service, subset, namespace, partition, datacenter, trustDomain } = options;
   return dotted([
@@ -28,7 +28,7 @@ export function formatServiceSni(options: SniOptions): string {
   ]);
 }
 
-/** Of a prepared query, asked in `datacenter`: `<query>.default.<dc>.query.<td>`. */
+/** The name of a prepared query, asked in `datacenter`: `<query>.default.<dc>.query.<td>`. */
 export function formatQuerySni(
   options: { readonly query: string; readonly datacenter: string; readonly trustDomain: string },
 ): string {
@@ -36,7 +36,7 @@ export function formatQuerySni(
   return dotted([query, "default", datacenter, "query", trustDomain.toLowerCase()]);
 }
 
-/** Of the mesh gateways of a datacenter or partition. */
+/** The name of the mesh gateways of a datacenter or partition. */
 export function formatGatewaySni(
   options: Pick<SniOptions, "partition" | "datacenter" | "trustDomain">,
 ): string {

@@ -23,7 +23,7 @@ export type SpiffeBundles = Readonly<Record<string, SpiffeBundle>>;
 const LIMIT_CHARS = 4 << 20;
 const TRUST_DOMAIN_LIMIT = 1000;
 const KEY_LIMIT = 100;
-/** Of one certificate in base64. */
+/** The longest text of one certificate in base64. */
 const X5C_LIMIT_CHARS = 24 * 1024;
 
 /**

@@ -73,7 +73,6 @@ function speaksOf(intention: Intention, { id, uri }: Source): boolean {
   const { name, namespace, partition, peer, uri: pattern } = intention.source;
   const isAllow = intention.action === "allow";
   if (pattern !== undefined) {
-    if (uri === "") return false;
     return isAllow ? matchesUri(pattern, uri) : matchesUri(plainly(pattern), plainly(uri));
   }
   if (!id) return !isAllow && name === "*" && peer === "";
@@ -85,7 +84,7 @@ function speaksOf(intention: Intention, { id, uri }: Source): boolean {
     isMatch(partition, id.partition);
 }
 
-/** As a denial means it: in any letter case, percent-encoded or not. */
+/** A URI as a denial means it: in any letter case, percent-encoded or not. */
 function plainly(uri: string): string {
   // What is no text when decoded has nothing that a rule could name.
   const decoded = uri.replace(/(?:%[0-9a-f]{2})+/gi, (escaped) => {

@@ -127,7 +127,7 @@ function upstreamContext(reading: Reading): Reader<TlsForm> {
     sni: v.exactOptional(
       v.pipe(v.string("must be a text"), v.maxLength(255, "is longer than 255")),
     ),
-    // Of the client's cache, whose size is our own.
+    // It limits the client's cache, whose size is our own.
     maxSessionKeys: v.exactOptional(number(0, 4_294_967_295)),
     enforceRsaKeyUsage: v.exactOptional(
       v.literal(true, "must be true: the usage of keys is always enforced"),

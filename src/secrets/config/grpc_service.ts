@@ -25,7 +25,7 @@ export function grpcService(reading: Reading): Reader<SdsServer> {
       }),
       100,
     ),
-    // Of unary calls in Envoy; a stream has no end.
+    // In Envoy it is that of unary calls; a stream has no end.
     timeout: v.exactOptional(duration(0)),
     retryPolicy: v.exactOptional(retryPolicy()),
   }, { oneOf: ["envoyGrpc", "googleGrpc"] });

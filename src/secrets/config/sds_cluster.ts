@@ -144,7 +144,7 @@ export function sdsCluster(reading: ServerReading): Reader<SdsServer> {
   });
 }
 
-/** As an upstream's, but with everything in place: credentials for SDS cannot come from SDS. */
+/** A transport socket as an upstream has it, but with everything in place: credentials for SDS cannot come from SDS. */
 function transportSocket(reading: ServerReading): Reader<NonNullable<SdsServer["tls"]>> {
   const inner: Reading = {
     kind: "upstream",

@@ -31,14 +31,14 @@ export function hostOf(addresses: readonly Address[]): string | undefined {
   return hosts.size === 1 && host ? host : undefined;
 }
 
-/** Never leaves this machine: keys may cross it in clear. */
+/** What is sent there never leaves this machine: keys may cross it in clear. */
 export function isLoopback(address: Address): boolean {
   if (address.kind === "unix") return true;
   const host = address.host.toLowerCase();
   return host === "localhost" || host === "::1" || /^127(?:\.\d{1,3}){3}$/.test(host);
 }
 
-/** As HTTP/2 takes it; gRPC's own names are not for people, and `-bin` means base64. */
+/** A header's name as HTTP/2 takes it; gRPC's own names are not for people, and `-bin` means base64. */
 export function metadataName(): Reader<string> {
   return reader((value, report) => {
     const lower = typeof value === "string" && value.length <= 255 ? value.toLowerCase() : "";

@@ -27,7 +27,7 @@ export type ParsedTls =
   | {
     readonly kind: "valid";
     readonly plan: CredentialsPlan;
-    /** Of an `UpstreamTlsContext`. */
+    /** What an `UpstreamTlsContext` says. */
     readonly sni?: string;
     /** What was taken otherwise than it reads; whole sentences. */
     readonly warnings: readonly string[];

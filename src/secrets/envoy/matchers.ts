@@ -27,7 +27,7 @@ export const MATCHER_ENTRIES = {
 
 type MatcherFields = v.InferOutput<v.ObjectSchema<typeof MATCHER_ENTRIES, undefined>>;
 
-/** Of fields of which one is given. As in Envoy, `ignoreCase` says nothing about a regex. */
+/** The matcher that fields say, of which one is given. As in Envoy, `ignoreCase` says nothing about a regex. */
 export function matcherOf(found: MatcherFields, regex: string | undefined): StringMatcher {
   if (regex !== undefined) return { kind: "regex", regex };
   const kind = KINDS.find((kind) => found[kind] !== undefined) ?? "exact";

@@ -148,7 +148,7 @@ export function list<T>(
   return v.optional(
     v.pipe(
       v.array(v.unknown(), "must be a list"),
-      // Before any is looked at: one that is wrong costs a hundred times its bytes.
+      // The length comes before any entry is looked at: one that is wrong costs a hundred times its bytes.
       v.maxLength(most, most === 1 ? "has more than one entry" : `has more than ${most} entries`),
       v.array(item),
     ) as unknown as v.GenericSchema<T[]>,

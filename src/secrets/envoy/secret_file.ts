@@ -110,7 +110,7 @@ const RESPONSE: Reader<Content> = checked(
     typeUrl: v.optional(
       v.picklist(["", `type.googleapis.com/${SECRET_TYPE}`], "must be the type of secrets"),
     ),
-    // Of streams; in a file they say nothing.
+    // These belong to streams; in a file they say nothing.
     nonce: v.optional(v.unknown()),
     canary: v.optional(v.unknown()),
     controlPlane: v.optional(v.unknown()),
@@ -124,7 +124,7 @@ const BARE: Reader<Content> = checked(
   (secret) => ({ secret, version: "" }),
 );
 
-/** With its type or without. */
+/** A secret with its type or without. */
 function bareSecret(): Reader<NamedSpec> {
   return v.lazy((value) => isRecord(value) && Object.hasOwn(value, "@type") ? TYPED : SECRET);
 }

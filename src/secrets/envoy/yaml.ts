@@ -75,7 +75,7 @@ export async function parseYaml(text: string): Promise<unknown> {
   }
 }
 
-/** In place of the parser's codes. */
+/** What is said in place of the parser's codes. */
 const FACTS: Readonly<Record<string, string>> = {
   TAG_RESOLVE_FAILED: "tags are not taken",
   MULTIPLE_DOCS: "it has more than one document",

@@ -23,7 +23,7 @@ const BLOCK_LIMIT = 1000;
 export interface BundleOptions {
   /** How errors name the text. */
   readonly what: string;
-  /** Of the system's roots: one that we cannot read (version 1, for one) is passed over. */
+  /** The system's roots are read so: one that we cannot read (version 1, for one) is passed over. */
   readonly lenient?: boolean;
   readonly limitChars?: number;
 }

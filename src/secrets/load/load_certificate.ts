@@ -13,25 +13,11 @@ import { readPrivateKey, withoutPrivateKeys } from "./private_key.ts";
 import {
   fail,
   foundInstead,
+  type LoadContext,
   resolveSource,
   type SourceBytes,
-  type SourceContext,
   textOf,
 } from "./source_bytes.ts";
-
-export interface CertificateContext extends SourceContext {
-  readonly nowMs: number;
-  /** Would the TLS library take this pair? `undefined`: yes; else what it minds. */
-  readonly tlsFault: TlsFault;
-}
-
-export type TlsFault = (
-  material: {
-    readonly certPem: string;
-    readonly keyPem: string;
-    readonly rootPems: readonly string[];
-  },
-) => string | undefined;
 
 interface Pair {
   /** How errors name where the pair is. */
@@ -42,7 +28,7 @@ interface Pair {
 
 export async function loadCertificate(
   spec: CertificateSpec,
-  context: CertificateContext,
+  context: LoadContext,
 ): Promise<CertificateSecret> {
   if (spec.ocspStaple) {
     refuse("an OCSP staple was given, and one cannot be served; leave it out");
@@ -54,7 +40,7 @@ export async function loadCertificate(
   return secret;
 }
 
-async function readPair(spec: CertificateSpec, context: CertificateContext): Promise<Pair> {
+async function readPair(spec: CertificateSpec, context: LoadContext): Promise<Pair> {
   const { chain, key, pkcs12 } = spec;
   const password = spec.password && await readPassword(spec.password, context);
   if (pkcs12) {
@@ -62,7 +48,7 @@ async function readPair(spec: CertificateSpec, context: CertificateContext): Pro
       return refuse("PKCS#12 was given with a chain or a key; it holds both itself");
     }
     const { bytes, what } = await resolveSource(pkcs12, context, { role: "PKCS#12" });
-    // Only where it is used, as everything that few configurations have.
+    // It is loaded only where it is used, as everything that few configurations have.
     const { readPkcs12 } = await import("./pkcs12.ts");
     return { what, ...await readPkcs12(bytes, { what, password: password ?? new Uint8Array() }) };
   }
@@ -97,7 +83,7 @@ function certificatesOf(source: SourceBytes): string {
 /** The bytes without the newline that editors and `echo` leave at the end. */
 export async function readPassword(
   source: DataSource,
-  context: SourceContext,
+  context: LoadContext,
 ): Promise<Uint8Array> {
   const { bytes } = await resolveSource(source, context, { role: "password", limitBytes: 4096 });
   let end = bytes.length;
@@ -107,7 +93,7 @@ export async function readPassword(
 }
 
 /** Which of both purposes a leaf serves shows where it is used: a listener needs another than a dial. */
-function checkPair(pair: Pair, { nowMs }: CertificateContext): CertificateSecret {
+function checkPair(pair: Pair, { nowMs }: LoadContext): CertificateSecret {
   const { what, certPem, keyPem } = pair;
   return asUseFault(what, () => {
     return { type: "certificate", ...validateCertificatePair({ certPem, keyPem, nowMs }) };

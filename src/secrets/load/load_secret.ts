@@ -8,22 +8,20 @@
 
 import type { Secret } from "../secret.ts";
 import type { DataSource, SecretSpec } from "../spec.ts";
-import { loadCertificate, type TlsFault } from "./load_certificate.ts";
+import { loadCertificate } from "./load_certificate.ts";
 import {
   CRL_LIMIT_BYTES,
   type Environment,
   FILE_LIMIT_BYTES,
+  type LoadContext,
   type ReadSource,
 } from "./source_bytes.ts";
 import { systemRootsPath } from "./system_roots.ts";
 import { loadValidation } from "./load_validation.ts";
 
-export interface LoadOptions {
-  readonly nowMs: number;
+export interface LoadOptions extends Omit<LoadContext, "read" | "env"> {
   /** Absent: a source of kind `environment` is refused. */
   readonly env?: Environment;
-  /** The engine's. */
-  readonly tlsFault: TlsFault;
 }
 
 export async function loadSecret(
@@ -31,13 +29,10 @@ export async function loadSecret(
   read: ReadSource,
   options: LoadOptions,
 ): Promise<Secret> {
-  const { env = {}, nowMs, tlsFault } = options;
-  switch (spec.type) {
-    case "certificate":
-      return await loadCertificate(spec, { read, env, nowMs, tlsFault });
-    case "validation":
-      return await loadValidation(spec, { read, env, nowMs, tlsFault });
-  }
+  const context = { env: {}, ...options, read };
+  return spec.type === "certificate"
+    ? await loadCertificate(spec, context)
+    : await loadValidation(spec, context);
 }
 
 /** A file that a secret is made of. */

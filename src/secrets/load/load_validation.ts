@@ -17,31 +17,25 @@ import {
 import type { ValidationSecret } from "../secret.ts";
 import type { DataSource, SpiffeBundlesSpec, ValidationSpec } from "../spec.ts";
 import { type Bundle, readBundle, readRevocationLists } from "./bundle.ts";
-import { asUseFault, refuse, type TlsFault } from "./load_certificate.ts";
+import { asUseFault, refuse } from "./load_certificate.ts";
 import {
   CRL_LIMIT_BYTES,
   describeSource,
   fail,
   foundInstead,
+  type LoadContext,
   resolveSource,
   type SourceBytes,
-  type SourceContext,
   textOf,
 } from "./source_bytes.ts";
 import { systemRootsPath } from "./system_roots.ts";
 
-export interface ValidationContext extends SourceContext {
-  readonly nowMs: number;
-  /** Would the TLS library take these anchors? It may read more of them than we do. */
-  readonly tlsFault: TlsFault;
-}
-
 export async function loadValidation(
   spec: ValidationSpec,
-  context: ValidationContext,
+  context: LoadContext,
 ): Promise<ValidationSecret> {
   const listed = spec.crl ? await readLists(spec.crl, context) : [];
-  const rules = normalRules({ ...spec.rules, crlPems: [...spec.rules.crlPems, ...listed] });
+  const rules = { ...spec.rules, crlPems: [...spec.rules.crlPems, ...listed] };
   const validation = spec.spiffe
     ? await spiffeOf(spec, { spiffe: spec.spiffe, rules, context })
     : await anchorsOf(spec, { rules, context });
@@ -62,14 +56,14 @@ function anchorsIn(validation: Validation): readonly string[] {
 
 function faultOf(
   rootPems: readonly string[],
-  { tlsFault }: Pick<ValidationContext, "tlsFault">,
+  { tlsFault }: LoadContext,
 ): string | undefined {
   return rootPems.length > 0 ? tlsFault({ certPem: "", keyPem: "", rootPems }) : undefined;
 }
 
 async function anchorsOf(
   spec: ValidationSpec,
-  { rules, context }: { readonly rules: PeerRules; readonly context: ValidationContext },
+  { rules, context }: { readonly rules: PeerRules; readonly context: LoadContext },
 ): Promise<Validation> {
   const parts: Bundle[] = [];
   if (spec.trustedCa) parts.push(await readAnchors(spec.trustedCa, context, "trusted CA"));
@@ -91,7 +85,7 @@ async function spiffeOf(
   options: {
     readonly spiffe: SpiffeBundlesSpec;
     readonly rules: PeerRules;
-    readonly context: ValidationContext;
+    readonly context: LoadContext;
   },
 ): Promise<Validation> {
   const { spiffe, rules, context } = options;
@@ -152,7 +146,7 @@ function utf8Of({ bytes, what }: SourceBytes): string {
 
 async function readAnchors(
   source: DataSource,
-  context: ValidationContext,
+  context: LoadContext,
   role: string,
 ): Promise<Bundle> {
   const read = await resolveSource(source, context, { role });
@@ -164,7 +158,7 @@ async function readAnchors(
   return bundle;
 }
 
-async function readSystemRoots(context: ValidationContext): Promise<Bundle> {
+async function readSystemRoots(context: LoadContext): Promise<Bundle> {
   const path = systemRootsPath(context.env);
   if (path === undefined) {
     return refuse("the system's roots were not found; install them, or name a file of CAs");
@@ -182,35 +176,9 @@ async function readSystemRoots(context: ValidationContext): Promise<Bundle> {
 
 async function readLists(
   source: DataSource,
-  context: ValidationContext,
+  context: LoadContext,
 ): Promise<readonly string[]> {
   const options = { role: "revocation list", limitBytes: CRL_LIMIT_BYTES };
   const read = await resolveSource(source, context, options);
   return await readRevocationLists(read.bytes, { what: read.what, text: textOf(read) });
-}
-
-/** Pins in the one form that the peer check compares. */
-function normalRules(rules: PeerRules): PeerRules {
-  return {
-    ...rules,
-    certificateHashes: rules.certificateHashes.map(normalHash),
-    spkiPins: rules.spkiPins.map(checkedPin),
-  };
-}
-
-function normalHash(hash: string): string {
-  const plain = /^[0-9a-f]{64}$/i.test(hash) || /^([0-9a-f]{2}:){31}[0-9a-f]{2}$/i.test(hash);
-  if (!plain) return refuse(`"${shown(hash)}" is not a SHA-256 in hex, with or without colons`);
-  return hash.replaceAll(":", "").toLowerCase();
-}
-
-function checkedPin(pin: string): string {
-  // 32 bytes: 43 characters and one "="; the last one holds four bits.
-  const shaped = /^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$/.test(pin);
-  return shaped ? pin : refuse(`"${shown(pin)}" is not a SHA-256 in base64 (44 characters)`);
-}
-
-/** Short and without control characters. */
-function shown(text: string): string {
-  return JSON.stringify(text.slice(0, 100)).slice(1, -1);
 }

@@ -35,7 +35,7 @@ export interface Pkcs12Options {
   readonly password: Uint8Array;
 }
 
-/** Of everything in one file: MAC, key and certificates need 8 times the rounds of each at most. */
+/** What everything in one file may take: MAC, key and certificates need 8 times as much at most. */
 const ROUNDS_LIMIT = 8 * ROUND_LIMIT;
 /** OpenSSL and Java write two, one with the certificates and one with the key. */
 const CONTENTS_LIMIT = 10;
@@ -76,9 +76,9 @@ interface Found {
 
 /** Shared by all that is derived for one file. */
 interface Efforts {
-  /** Of PBES2, in the TLS library. */
+  /** Rounds of PBES2, in the TLS library. */
   readonly effort: Effort;
-  /** Of the older schemes, here. */
+  /** Rounds of the older schemes, here. */
   readonly rounds: Effort;
 }
 

@@ -19,9 +19,22 @@ export const FILE_LIMIT_BYTES = 1 << 20;
 /** Revocation lists, and the system's roots. */
 export const CRL_LIMIT_BYTES = 4 << 20;
 
-export interface SourceContext {
+/** What a TLS library minds of material that it shall take; `undefined`: nothing. */
+export type TlsFault = (
+  material: {
+    readonly certPem: string;
+    readonly keyPem: string;
+    readonly rootPems: readonly string[];
+  },
+) => string | undefined;
+
+/** What a secret is loaded with. */
+export interface LoadContext {
   readonly read: ReadSource;
   readonly env: Environment;
+  readonly nowMs: number;
+  /** The engine's; it may read more of a certificate than we do. */
+  readonly tlsFault: TlsFault;
 }
 
 export interface SourceOptions {
@@ -39,7 +52,7 @@ export interface SourceBytes {
 
 export async function resolveSource(
   source: DataSource,
-  context: SourceContext,
+  context: LoadContext,
   { role, limitBytes = FILE_LIMIT_BYTES }: SourceOptions,
 ): Promise<SourceBytes> {
   const what = describeSource(source, role);
@@ -92,7 +105,7 @@ export function foundInstead(text: string): string {
 
 async function bytesOf(
   source: DataSource,
-  { read, env }: SourceContext,
+  { read, env }: LoadContext,
   { what, limitBytes }: { readonly what: string; readonly limitBytes: number },
 ): Promise<Uint8Array> {
   switch (source.kind) {

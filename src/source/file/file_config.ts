@@ -128,7 +128,7 @@ async function readText(path: string, limitBytes: number): Promise<string> {
     );
   } catch (error) {
     const code = error instanceof Error && "code" in error ? String(error.code) : "";
-    // Of what is no file's fault only the decoder throws one.
+    // A fault of the file system is no TypeError: only the decoder throws one.
     const fact = error instanceof TypeError
       ? "it is not text in UTF-8"
       : FACTS[code] ?? messageOf(error);

@@ -11,12 +11,12 @@
  */
 
 import { availableParallelism } from "node:os";
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { endOnSignals, finish, JOBS, runTests } from "./run_tests.ts";
 import { runBounded } from "./tests/bounded.ts";
-import { changedFiles, testsNear } from "./tests/near.ts";
+import { changedFiles, reaches, testsNear } from "./tests/near.ts";
 import { type Failure, showFailure } from "./tests/report.ts";
 import { DENO, ROOT, testFiles } from "./tests/suites.ts";
 
@@ -71,11 +71,8 @@ function nearChecks(files: readonly string[]): readonly Check[] {
   ];
 }
 
-const LONG = /\bfrom "(?:\.\.?\/)+(?:test\/)?(?:kit\/)?long\.ts"/;
-
 async function longFiles(): Promise<string[]> {
-  const files = await testFiles(TESTS);
-  return files.filter((file) => LONG.test(readFileSync(join(ROOT, file), "utf8")));
+  return (await testFiles(TESTS)).filter((file) => reaches(file, "test/kit/long.ts"));
 }
 
 async function run(

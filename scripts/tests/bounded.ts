@@ -53,7 +53,7 @@ export function runBounded(
       process.removeListener("exit", killGroup);
       killGroup();
       resolve({
-        code: late ? `no end after ${timeoutMs / 1000} s` : code,
+        code: late ? `SIGKILL after ${timeoutMs / 1000} s` : code,
         output,
         seconds: (performance.now() - started) / 1000,
       });

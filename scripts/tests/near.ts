@@ -38,6 +38,15 @@ export function testsNear(files: readonly string[], tests: readonly string[]): s
   return [...near];
 }
 
+/** Whether it imports `wanted`, itself or through what tests share. */
+export function reaches(file: string, wanted: string, seen = new Set<string>()): boolean {
+  if (seen.has(file)) return false;
+  seen.add(file);
+  return [...importsOf(file)].some((path) =>
+    path === wanted || path.startsWith("test/") && reaches(path, wanted, seen)
+  );
+}
+
 function importsOf(test: string): ReadonlySet<string> {
   const source = readFileSync(join(ROOT, test), "utf8");
   const found = source.matchAll(/\bfrom "(\.[^"]+)"/g);

@@ -7,15 +7,8 @@
 
 import assert from "node:assert/strict";
 import process from "node:process";
-import test from "node:test";
 
 const IS_LONG = process.env.POSTERN_LONG !== undefined;
-
-/** A test of the long run alone. */
-export function longTest(name: string, story: () => Promise<void>): void {
-  if (IS_LONG) test(name, story);
-  else console.log(`left for test:long: ${name}`);
-}
 
 /** `few` rounds of `what` in an ordinary run, `all` in a long one. */
 export function rounds(what: string, { few, all }: Record<"few" | "all", number>): number {

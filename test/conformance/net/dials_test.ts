@@ -10,7 +10,7 @@ import type { Socket } from "node:net";
 import { test } from "node:test";
 import { formatPem } from "../../../src/wire/mod.ts";
 import { createAuthority } from "../../kit/certificates.ts";
-import { startServer } from "../../kit//echo.ts";
+import { startServer } from "../../kit/echo.ts";
 import {
   ca,
   dial,

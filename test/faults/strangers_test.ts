@@ -13,7 +13,7 @@ import { Load, type LoadResult } from "../kit/load.ts";
 import { openFiles } from "../kit/memory.ts";
 import { eventually, pause } from "../kit/process.ts";
 import { OWN_ENGINE, posternCommand, runPostern } from "../kit/postern.ts";
-import { Strangers, type StrangersOptions } from "../kit/strangers.ts";
+import { Strangers, type StrangersOptions } from "./strangers.ts";
 
 const TESTED_MS = 3_000;
 /** For as long nobody would be served if strangers kept the places that they take. */

@@ -8,8 +8,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Clock, systemClock } from "../../src/base/mod.ts";
-import { openClient } from "../kit//data_path.ts";
-import { startEcho } from "../kit//echo.ts";
+import { openClient } from "../kit/data_path.ts";
+import { startEcho } from "../kit/echo.ts";
 import { startPair } from "../kit/pair.ts";
 
 const DAY_MS = 24 * 3_600_000;

@@ -8,8 +8,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAuthority } from "../kit/certificates.ts";
-import { openClient, type TestClient } from "../kit//data_path.ts";
-import { startEcho } from "../kit//echo.ts";
+import { openClient, type TestClient } from "../kit/data_path.ts";
+import { startEcho } from "../kit/echo.ts";
 import { caValidation, inboundBy, upstreamsBy, withOwn } from "../kit/own_credentials.ts";
 import { type Pair, startPair } from "../kit/pair.ts";
 import { deadline } from "../kit/process.ts";

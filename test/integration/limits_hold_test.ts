@@ -11,8 +11,8 @@ import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { clientOf, openClient } from "../kit//data_path.ts";
-import { startEcho } from "../kit//echo.ts";
+import { clientOf, openClient } from "../kit/data_path.ts";
+import { startEcho } from "../kit/echo.ts";
 import { startPair } from "../kit/pair.ts";
 import { upstreamOf } from "../kit/snapshots.ts";
 

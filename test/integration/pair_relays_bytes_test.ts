@@ -9,8 +9,8 @@ import assert from "node:assert/strict";
 import { createHash, randomBytes } from "node:crypto";
 import { test } from "node:test";
 import { createAuthority } from "../kit/certificates.ts";
-import { openClient, startDataPath } from "../kit//data_path.ts";
-import { startEcho, startServer } from "../kit//echo.ts";
+import { openClient, startDataPath } from "../kit/data_path.ts";
+import { startEcho, startServer } from "../kit/echo.ts";
 import { intention, snapshotOf, targetOf } from "../kit/snapshots.ts";
 
 async function startPair(localPort: number) {
@@ -57,7 +57,8 @@ test("a pair resumes TLS for the second connection", async () => {
   }
   const open = pair.db.path.view({ connections: true });
   const resumed = open.samples.find(({ name }) => name === "tls_resumed_total");
-  if (pair.web.path.engineName.startsWith("bun")) assert.equal(resumed?.value, 2);
+  // The engine of Deno has no short handshakes.
+  assert.equal(resumed?.value ?? 0, pair.web.path.engineName.startsWith("bun") ? 2 : 0);
 });
 
 test("a pair relays 40 MB both ways unchanged", async () => {

@@ -8,8 +8,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAuthority } from "../kit/certificates.ts";
-import { openClient } from "../kit//data_path.ts";
-import { startEcho, startServer } from "../kit//echo.ts";
+import { openClient } from "../kit/data_path.ts";
+import { startEcho, startServer } from "../kit/echo.ts";
 import { type Pair, startPair } from "../kit/pair.ts";
 import { intention } from "../kit/snapshots.ts";
 

@@ -11,8 +11,8 @@ import { test } from "node:test";
 
 import { runtimeEngine } from "../../src/net/mod.ts";
 import { createAuthority } from "../kit/certificates.ts";
-import { openClient } from "../kit//data_path.ts";
-import { startEcho } from "../kit//echo.ts";
+import { openClient } from "../kit/data_path.ts";
+import { startEcho } from "../kit/echo.ts";
 import { type Pair, startPair } from "../kit/pair.ts";
 import type { MeshSnapshot } from "../kit/snapshots.ts";
 

@@ -8,8 +8,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAuthority } from "../kit/certificates.ts";
-import { openClient } from "../kit//data_path.ts";
-import { startEcho } from "../kit//echo.ts";
+import { openClient } from "../kit/data_path.ts";
+import { startEcho } from "../kit/echo.ts";
 import { startPair } from "../kit/pair.ts";
 import { intention, policyOf } from "../kit/snapshots.ts";
 

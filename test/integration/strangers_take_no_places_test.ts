@@ -8,8 +8,8 @@
 import assert from "node:assert/strict";
 import { connect } from "node:net";
 import { test } from "node:test";
-import { openClient, type TestClient } from "../kit//data_path.ts";
-import { startEcho } from "../kit//echo.ts";
+import { openClient, type TestClient } from "../kit/data_path.ts";
+import { startEcho } from "../kit/echo.ts";
 import { type Pair, startPair } from "../kit/pair.ts";
 import { upstreamOf } from "../kit/snapshots.ts";
 

@@ -7,8 +7,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { openClient, startDataPath } from "../kit//data_path.ts";
-import { startEcho, startServer } from "../kit//echo.ts";
+import { openClient, startDataPath } from "../kit/data_path.ts";
+import { startEcho, startServer } from "../kit/echo.ts";
 import { startPair } from "../kit/pair.ts";
 import { chainOf, declared, intention, snapshotOf, targetOf } from "../kit/snapshots.ts";
 

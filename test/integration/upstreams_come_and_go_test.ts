@@ -8,8 +8,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { diffSnapshots } from "../../src/snapshot/mod.ts";
-import { openClient } from "../kit//data_path.ts";
-import { startEcho } from "../kit//echo.ts";
+import { openClient } from "../kit/data_path.ts";
+import { startEcho } from "../kit/echo.ts";
 import { recordingLog, startPair } from "../kit/pair.ts";
 import { upstreamOf } from "../kit/snapshots.ts";
 

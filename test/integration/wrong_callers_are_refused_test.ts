@@ -9,8 +9,8 @@ import { randomBytes } from "node:crypto";
 import { test } from "node:test";
 import { connect as tlsConnect, type ConnectionOptions } from "node:tls";
 import { createAuthority } from "../kit/certificates.ts";
-import { clientOf, openClient } from "../kit//data_path.ts";
-import { startEcho } from "../kit//echo.ts";
+import { clientOf, openClient } from "../kit/data_path.ts";
+import { startEcho } from "../kit/echo.ts";
 import { type Pair, startPair } from "../kit/pair.ts";
 import { eventually } from "../kit/process.ts";
 

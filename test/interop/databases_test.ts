@@ -2,7 +2,7 @@ import test from "node:test";
 import assert from "node:assert/strict";
 import { peer } from "../../scripts/peers.ts";
 import { startConsul } from "../kit/consul.ts";
-import { type Database, startMariadb, startPostgres, startRedis } from "../kit/databases.ts";
+import { type Database, startMariadb, startPostgres, startRedis } from "./databases.ts";
 import type { Place } from "../kit/echo.ts";
 import { startPair } from "../kit/mesh_pair.ts";
 import { eventually, runToEnd } from "../kit/process.ts";

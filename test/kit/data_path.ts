@@ -64,6 +64,8 @@ export async function startDataPath(
   };
 }
 
+export { startEcho, startServer } from "./echo.ts";
+
 export interface TestClient extends AsyncDisposable {
   readonly socket: Socket;
   /** Everything received up to and with `length` bytes. */

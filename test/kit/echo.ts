@@ -226,7 +226,7 @@ export async function waitForEcho(
     } finally {
       client.destroy();
     }
-  }, { timeoutMs: options.timeoutMs ?? 40_000, everyMs: 100 });
+  }, { timeoutMs: options.timeoutMs ?? 40_000 });
 }
 
 /** Waits until new connections to `place` are refused, as {@link expectRefused} wants them. */
@@ -237,7 +237,7 @@ export async function waitForRefusal(
   await eventually(`${place.host}:${place.port} refuses`, async () => {
     await expectRefused(place);
     return true;
-  }, { timeoutMs: options.timeoutMs ?? 40_000, everyMs: 100 });
+  }, { timeoutMs: options.timeoutMs ?? 40_000 });
 }
 
 /** Fails unless a new connection to `place` is refused or ended without a byte. */

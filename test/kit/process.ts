@@ -221,7 +221,7 @@ export async function eventually<T>(
   check: () => Promise<T | undefined | false> | T | undefined | false,
   options: { readonly timeoutMs?: number; readonly everyMs?: number } = {},
 ): Promise<T> {
-  const { timeoutMs = 30_000, everyMs = 50 } = options;
+  const { timeoutMs = 30_000, everyMs = 25 } = options;
   const until = performance.now() + timeoutMs;
   let last = "";
   for (;;) {

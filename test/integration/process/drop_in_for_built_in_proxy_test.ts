@@ -12,9 +12,9 @@ test("proxy -sidecar-for runs both sides of a pair", async () => {
   await using pair = await startPair(mesh);
   await waitForEcho(pair.upstream);
   // The story is about the engine that it says it is about.
-  if (!process.env.POSTERN_BIN && !process.env.POSTERN_ENGINE) {
-    assert.match(pair.web.output, new RegExp(`starting [^\\n]*${OWN_ENGINE} `));
-  }
+  const { POSTERN_BIN, POSTERN_ENGINE = OWN_ENGINE } = process.env;
+  const engine = POSTERN_BIN ? "(bun|deno)" : POSTERN_ENGINE;
+  assert.match(pair.web.output, new RegExp(`starting [^\\n]*${engine} `));
 });
 
 test("connect proxy is the same command, with the variables of Consul's", async () => {

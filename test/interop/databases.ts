@@ -9,9 +9,9 @@ import { chmod, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { peer } from "../../scripts/peers.ts";
-import type { Place } from "./echo.ts";
-import { freePort } from "./ports.ts";
-import { Process, runToEnd } from "./process.ts";
+import type { Place } from "../kit/echo.ts";
+import { freePort } from "../kit/ports.ts";
+import { Process, runToEnd } from "../kit/process.ts";
 
 export interface Database extends Place, AsyncDisposable {}
 

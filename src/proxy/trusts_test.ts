@@ -92,7 +92,7 @@ test("Trusts.update() has nothing where the first ones cannot be made", () => {
   const { trusts } = world(withOwn(MESH, "inbound", { validation }));
   assert.equal(trusts.of("inbound"), undefined);
   assert.equal(
-    trusts.of(null)?.verify(presented(WEB), "client", Date.now()).kind,
+    trusts.of(null)?.verify(presented(WEB), { usage: "client", nowMs: Date.now() }).kind,
     "trusted",
     "others are not touched",
   );

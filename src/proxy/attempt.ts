@@ -175,7 +175,6 @@ export class Attempt implements Dial {
       },
       onFailed: (stage, reason) => {
         this.#deadline?.cancel();
-        this.#dial = undefined;
         trust.tickets.drop(ticketKey);
         this.#next(lease, "endpoint_refused", stage === "connect" ? reason : `TLS: ${reason}`);
       },

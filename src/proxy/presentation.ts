@@ -12,27 +12,25 @@ import type { Trust } from "./trust.ts";
 
 export class Presentation {
   readonly #peer: PresentedPeer;
-  readonly #usage: Usage;
   readonly #clock: Clock;
   /** The moment on the wall clock, and on the monotonic one. */
-  readonly #verifiedMs: number;
+  readonly #shown: { readonly usage: Usage; readonly nowMs: number };
   readonly #atMs: number;
 
   constructor(peer: PresentedPeer, usage: Usage, clock: Clock) {
     this.#peer = peer;
-    this.#usage = usage;
     this.#clock = clock;
-    this.#verifiedMs = clock.now();
+    this.#shown = { usage, nowMs: clock.now() };
     this.#atMs = clock.monotonic();
   }
 
   judge(trust: Trust | undefined): ChainVerdict | undefined {
-    return trust?.verify(this.#peer, this.#usage, this.#verifiedMs);
+    return trust?.verify(this.#peer, this.#shown);
   }
 
   /** Of a connection that is open. */
   judgeAgain(trust: Trust | undefined): ChainVerdict | undefined {
     const sinceMs = this.#clock.monotonic() - this.#atMs;
-    return trust?.verifyAgain(this.#peer, this.#usage, { verifiedMs: this.#verifiedMs, sinceMs });
+    return trust?.verify(this.#peer, { ...this.#shown, sinceMs });
   }
 }

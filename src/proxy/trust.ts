@@ -161,29 +161,14 @@ export class Trust {
 
   /**
    * Our own verdict, to which the runtime's must agree where it was asked. `nowMs` is the wall clock of the
-   * handshake: what a peer's certificates say is held against that, what we trust is that of now.
+   * handshake: what a peer's certificates say is held against that, what we trust is that of now. `sinceMs`:
+   * the peer's connection is open, and was verified that long ago.
    */
-  verify(peer: PresentedPeer, usage: Usage, nowMs: number): ChainVerdict {
-    return this.#verify(peer, { usage, nowMs });
-  }
-
-  /** The same of a peer whose connection is open, and was verified that long ago. */
-  verifyAgain(
-    peer: PresentedPeer,
-    usage: Usage,
-    { verifiedMs, sinceMs }: { readonly verifiedMs: number; readonly sinceMs: number },
-  ): ChainVerdict {
-    return this.#verify(peer, { usage, nowMs: verifiedMs, sinceMs });
-  }
-
-  #verify(
-    peer: PresentedPeer,
-    { usage, nowMs, sinceMs }: {
-      readonly usage: Usage;
-      readonly nowMs: number;
-      readonly sinceMs?: number;
-    },
-  ): ChainVerdict {
+  verify(peer: PresentedPeer, { usage, nowMs, sinceMs }: {
+    readonly usage: Usage;
+    readonly nowMs: number;
+    readonly sinceMs?: number;
+  }): ChainVerdict {
     const rules = this.#judge;
     const { leaf } = peer;
     const lack = this.#lack;

@@ -113,5 +113,5 @@ test("a new Trust after a rotation of the mesh's own judges by the new roots", (
   const { next, otherwise, seen } = after(MESH, rotated, null);
   assert.equal(otherwise, true);
   assert.notEqual(choose(next), seen);
-  assert.equal(next.verify(presented(WEB), "client", NOW_MS).kind, "untrusted");
+  assert.equal(next.verify(presented(WEB), { usage: "client", nowMs: NOW_MS }).kind, "untrusted");
 });

@@ -172,13 +172,16 @@ for (
   ] as const
 ) {
   test(`Trust.verify() ${name}`, () => {
-    assert.equal(own(place).verify(peer, usage, NOW_MS).kind, want);
+    assert.equal(own(place).verify(peer, { usage, nowMs: NOW_MS }).kind, want);
   });
 }
 
 test("Trust.verify() calls nobody verified who showed nothing", () => {
   for (const validation of [null, anybodyOf()]) {
-    const verdict = own({ validation, own: OPTIONAL }).verify(presented(undefined), "client", 0);
+    const verdict = own({ validation, own: OPTIONAL }).verify(presented(undefined), {
+      usage: "client",
+      nowMs: 0,
+    });
     assert.ok(verdict.kind === "trusted");
     assert.deepEqual([verdict.verified, verdict.id, verdict.uri], [false, undefined, ""]);
   }
@@ -188,7 +191,7 @@ test("Trust.verify() knows services of its trust domains only", () => {
   const uri = WEB.uri;
   for (const [trustDomains, service] of [[[CA.trustDomain], "web"], [[], undefined]] as const) {
     const verdict = own({ validation: anybodyOf(), own: { trustDomains } })
-      .verify(presented(WEB), "client", NOW_MS);
+      .verify(presented(WEB), { usage: "client", nowMs: NOW_MS });
     assert.ok(verdict.kind === "trusted");
     assert.equal(verdict.id?.service, service);
     assert.equal(verdict.uri, uri);

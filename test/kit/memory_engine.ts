@@ -99,20 +99,24 @@ export class MemoryDial {
   readonly options: DialOptions;
   readonly #handler: DialHandler;
   cancelled = false;
+  #connection: MemoryConnection | undefined;
 
   constructor(options: DialOptions, handler: DialHandler) {
     this.options = options;
     this.#handler = handler;
   }
 
+  /** Breaks what has become of it as well, as a socket's would. */
   cancel(): void {
     this.cancelled = true;
+    this.#connection?.reset();
   }
 
   /** It went through; what the server has of the connection then. */
   connect(peer?: PresentedPeer): End {
     assert.ok(!this.cancelled, "it was cancelled");
     const [ours, theirs] = memoryPair();
+    this.#connection = ours;
     this.#handler.onConnected(ours, peer);
     return new End(theirs, ours);
   }

@@ -210,6 +210,22 @@ test("AcceptGate never pauses where the system does not say", () => {
   for (let index = 0; index < 1_000; index++) assert.equal(gate.opened("own"), true);
 });
 
+test("AcceptGate forgets how a listener was strained that was removed", () => {
+  const { gate, listener } = setUp(10_000);
+  for (let count = 0; count < 7; count++) gate.strained(listener, "refused");
+  gate.remove(listener);
+  gate.add(listener, "own");
+  gate.strained(listener, "refused");
+  assert.deepEqual(listener.calls, []);
+});
+
+test("AcceptGate close() ends a rest, too", () => {
+  const { clock, gate, listener } = setUp(10_000);
+  gate.strained(listener, "crowded");
+  gate.close();
+  assert.equal(clock.pending, 0);
+});
+
 test("AcceptGate close() sets no timer any more", async () => {
   const { state, clock, gate } = setUp(1_000);
   gate.close();

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { EndpointPool, LoadBalancing } from "../../../src/balance/mod.ts";
+import { mix32 } from "../../../src/balance/hash.ts";
 import { balancerContract, endpoints, poolOf } from "./contract.ts";
 
 const RING = { kind: "ring_hash", minimumSize: 1024, maximumSize: 8_388_608 } as const;
@@ -74,3 +75,17 @@ for (const balancing of [RING, { kind: "maglev" }] as const satisfies LoadBalanc
     }
   });
 }
+
+test("ring_hash has no more points than its maximum, whatever its minimum", () => {
+  const list = endpoints(4);
+  const arcs = (maximumSize: number) => {
+    const found = owners(poolOf({ ...RING, maximumSize }, list));
+    // As the ring has them: by what a key is turned into.
+    const around = found.map((id, key) => ({ id, at: mix32(key) })).sort((one, other) =>
+      one.at - other.at
+    );
+    return around.filter(({ id }, index) => id !== around.at(index - 1)?.id).length;
+  };
+  assert.ok(arcs(8) <= 8, `${arcs(8)} arcs of 8 points`);
+  assert.ok(arcs(8_388_608) > 500, `${arcs(8_388_608)} arcs of 1,024 points`);
+});

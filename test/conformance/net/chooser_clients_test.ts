@@ -6,6 +6,7 @@
  */
 
 import assert from "node:assert/strict";
+import { readdirSync, readlinkSync } from "node:fs";
 import { test } from "node:test";
 import { fdHeadroom, type ServerTls } from "../../../src/net/mod.ts";
 import {
@@ -21,6 +22,32 @@ import {
 import { clientHello } from "./client_hello.ts";
 import { quiet } from "./kit.ts";
 import { Waiting } from "./side.ts";
+
+/** Descriptors that wait for others. */
+function epollCount(): number {
+  const links = readdirSync("/proc/self/fd").map((fd) => {
+    try {
+      return readlinkSync(`/proc/self/fd/${fd}`);
+    } catch {
+      return ""; // The one that the directory was read with.
+    }
+  });
+  return links.filter((link) => link === "anon_inode:[eventpoll]").length;
+}
+
+test("nothing is left open of waiting for a client that took its time", async () => {
+  await using server = await serveAtOnce(byName);
+  // Whatever the runtime opens for itself at the first connection is open then.
+  await stillServes(server, 0);
+  const before = epollCount();
+  for (let count = 2; count < 5; count++) {
+    const client = rawClient(server.port, hello("a.example").subarray(0, 20));
+    await quiet(5);
+    client.socket.destroy();
+    await server.until(() => server.outcomes.length === count, () => `${server.outcomes.length}`);
+  }
+  assert.equal(epollCount(), before);
+});
 
 const ALERT = { unrecognizedName: "15030300020270", internalError: "15030300020250" };
 

@@ -42,9 +42,8 @@ export class ColumnTable {
     return columns;
   }
 
-  /** To be told once all workers go by it. */
+  /** To be told once all workers go by it and none is asked about another. */
   settled(snapshot: Snapshot): void {
-    if (this.#latest?.snapshot !== snapshot) return;
     for (const id of this.#columns.keys()) {
       if (!snapshot.upstreams[id]) this.#leaving.add(id);
     }

@@ -57,11 +57,6 @@ test("ColumnTable takes nothing back before all workers go by the snapshot", () 
   const { table, apply } = startTable(1);
   const column = apply("gone").gone;
   assert.notEqual(table.for(declaring("next")).next, column);
-  // A later one was asked about meanwhile.
-  const late = declaring("gone", "next");
-  table.for(late);
-  table.settled(declaring("next"));
-  assert.equal(table.for(late).gone, column);
 });
 
 test("ColumnTable leaves out what there is no room for, until there is", () => {

@@ -5,9 +5,10 @@
  * @module
  */
 
-import type { Clock, Log, LogLevel } from "../base/mod.ts";
+import { type Clock, type Log, type LogLevel, type Stats, systemRandom } from "../base/mod.ts";
 import type { Engine } from "../net/mod.ts";
 import {
+  type Columns,
   DataPath,
   type DataView,
   type FetchCertificate,
@@ -15,13 +16,12 @@ import {
   type RemoteAuthorize,
   SharedCounts,
 } from "../proxy/mod.ts";
-import { systemRandom } from "../base/mod.ts";
 import { diffSnapshots, type Snapshot } from "../snapshot/mod.ts";
-import { ColumnTable } from "./columns.ts";
+import { type Member, Rollout } from "./rollout.ts";
 
 export interface DataPlane {
-  /** Resolves when every worker has taken it and its listeners are bound or have failed. */
-  apply(snapshot: Snapshot): Promise<void>;
+  /** Takes snapshots, and says which one is in force. */
+  readonly rollout: Pick<Rollout, "apply" | "published" | "refused">;
   /** Tries listeners again that could not be bound. True: all are. */
   retryFailed(): Promise<boolean>;
   /** Of every data path that answered in time; of one that is not there: none. */
@@ -38,11 +38,12 @@ export interface DataPlane {
 export interface PlaneOptions {
   readonly clock: Clock;
   readonly log: Log;
+  readonly stats: Stats;
   readonly maxConnections: number;
   readonly idleTimeoutMs: number;
   readonly lifetimeMs: number;
   readonly remoteAuthorize: RemoteAuthorize;
-  /** Resolves when a snapshot with the certificate has been handed to {@link DataPlane.apply}. */
+  /** Resolves when a snapshot with the certificate has been handed to {@link Rollout.apply}. */
   readonly fetchCertificate: FetchCertificate;
 }
 
@@ -57,15 +58,10 @@ export function createLocalPlane(engine: Engine, options: PlaneOptions): DataPla
     workers: 1,
     counts,
   });
-  const columns = new ColumnTable(counts);
-  let applied: Snapshot | undefined;
+  const { clock, log, stats } = options;
+  const member = new LocalMember(path, log);
   return {
-    async apply(snapshot) {
-      const update = diffSnapshots(applied, snapshot);
-      applied = snapshot;
-      await path.apply(update, columns.for(snapshot));
-      columns.settled(snapshot);
-    },
+    rollout: new Rollout({ clock, log, stats, counts, members: [member] }),
     retryFailed: () => path.retryFailed(),
     listeners: () => Promise.resolve([path.listeners()]),
     views: (wanted) => Promise.resolve([path.view(wanted)]),
@@ -75,4 +71,30 @@ export function createLocalPlane(engine: Engine, options: PlaneOptions): DataPla
     drain: (timeoutMs) => path.drain(timeoutMs),
     close: () => path.close(),
   };
+}
+
+class LocalMember implements Member {
+  published: Snapshot | undefined;
+  readonly #path: DataPath;
+  readonly #log: Log;
+
+  constructor(path: DataPath, log: Log) {
+    this.#path = path;
+    this.#log = log;
+  }
+
+  async prepare(snapshot: Snapshot): Promise<boolean> {
+    await this.#path.prepare(diffSnapshots(this.published, snapshot));
+    return true;
+  }
+
+  publish(snapshot: Snapshot, columns: Columns): Promise<void> {
+    this.published = snapshot;
+    return this.#path.publish(columns);
+  }
+
+  /** There is no other. */
+  giveUp(reason: string): void {
+    this.#log.error("snapshot not applied", { reason });
+  }
 }

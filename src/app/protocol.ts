@@ -1,12 +1,18 @@
 /**
- * What main thread and data workers tell each other. Snapshots cross as updates: only the parts that
- * changed.
+ * What main thread and data workers ask and tell each other. Snapshots cross as updates: only the parts
+ * that changed.
  *
  * @module
  */
 
 import type { LogLevel } from "../base/mod.ts";
-import type { Columns, DataView, ListenerView } from "../proxy/mod.ts";
+import type {
+  Columns,
+  DataView,
+  FetchCertificate,
+  ListenerView,
+  RemoteAuthorize,
+} from "../proxy/mod.ts";
 import type { SnapshotUpdate } from "../snapshot/mod.ts";
 
 /** Settings that never change while a worker lives. */
@@ -20,58 +26,33 @@ export interface WorkerSettings {
   readonly logLevel: LogLevel;
 }
 
-export type ToWorker =
-  | {
-    readonly kind: "start";
-    readonly settings: WorkerSettings;
-    readonly counts: SharedArrayBuffer;
-    /** Where its log lines go. */
-    readonly logMemory: SharedArrayBuffer;
-  }
-  | {
-    readonly kind: "apply";
-    readonly id: number;
-    readonly update: SnapshotUpdate;
-    readonly columns: Columns;
-  }
-  | { readonly kind: "retry"; readonly id: number }
-  | { readonly kind: "listeners"; readonly id: number }
-  /** Does it answer? */
-  | { readonly kind: "beat"; readonly id: number }
-  | { readonly kind: "view"; readonly id: number; readonly connections: boolean }
-  | { readonly kind: "drain"; readonly id: number; readonly timeoutMs: number }
-  | { readonly kind: "log_level"; readonly level: LogLevel }
-  | {
-    readonly kind: "authorized";
-    readonly id: number;
-    readonly allowed: boolean;
-    readonly reason: string;
-    /** The question could not be answered. */
-    readonly failed: boolean;
-  }
-  /** Comes after the update that brings the certificate. */
-  | { readonly kind: "certificate_fetched"; readonly id: number; readonly available: boolean };
+export interface WorkerStart {
+  readonly settings: WorkerSettings;
+  readonly counts: SharedArrayBuffer;
+  /** Where its log lines go. */
+  readonly logMemory: SharedArrayBuffer;
+}
 
-export type FromWorker =
-  | { readonly kind: "ready" }
-  /** Log lines wait in its ring. */
-  | { readonly kind: "lines" }
-  | {
-    readonly kind: "done";
-    readonly id: number;
-    readonly value?: DataView | readonly ListenerView[] | boolean;
-  }
-  | {
-    readonly kind: "authorize";
-    readonly id: number;
-    readonly target: string;
-    readonly uri: string;
-    readonly serial: string;
-  }
-  | {
-    readonly kind: "fetch_certificate";
-    readonly id: number;
-    readonly credentials: string;
-    readonly name: string;
-    readonly remote: string;
-  };
+/** What a worker is asked, and told: `start`, first of all, and `logLevel`. */
+export interface WorkerCalls {
+  start(given: WorkerStart): void;
+  /** As in `DataPath`; what it throws is the refusal. */
+  prepare(update: SnapshotUpdate): Promise<void>;
+  publish(columns: Columns): Promise<void>;
+  retryFailed(): Promise<boolean>;
+  listeners(): readonly ListenerView[];
+  view(options: { readonly connections: boolean }): DataView;
+  /** Does it answer? */
+  beat(): void;
+  drain(timeoutMs: number): Promise<void>;
+  logLevel(level: LogLevel): void;
+}
+
+/** What the main thread is asked, and told: `ready`, first of all, and `lines`. */
+export interface MainCalls {
+  ready(): void;
+  /** Log lines wait in the worker's ring. */
+  lines(): void;
+  authorize: RemoteAuthorize;
+  fetchCertificate: FetchCertificate;
+}

@@ -6,50 +6,38 @@
 
 import { type LevelHolder, ProxyError, systemClock, systemRandom } from "../base/mod.ts";
 import { runtimeEngine } from "../net/mod.ts";
-import {
-  DataPath,
-  type FetchCertificate,
-  type RemoteAuthorize,
-  SharedCounts,
-} from "../proxy/mod.ts";
+import { DataPath, SharedCounts } from "../proxy/mod.ts";
+import { Channel, type Port } from "./channel.ts";
 import { createLogOutput } from "./log/log_output.ts";
 import { LogRings } from "./log/log_rings.ts";
-import type { FromWorker, ToWorker } from "./protocol.ts";
-
-interface WorkerScope {
-  postMessage(message: FromWorker): void;
-  onmessage: ((event: { readonly data: ToWorker }) => void) | null;
-}
+import type { MainCalls, WorkerCalls, WorkerStart } from "./protocol.ts";
 
 /** The first snapshot is applied, first connections have passed: what the start needed can go. */
 const TRIM_MS = 2_000;
 
-const scope = globalThis as unknown as WorkerScope;
 const holder: LevelHolder = { level: "info" };
-const questions = new Map<number, (answer: Extract<ToWorker, { kind: "authorized" }>) => void>();
-const fetches = new Map<number, (available: boolean) => void>();
-let lastQuestion = 0;
-let path: DataPath | undefined;
+let started: DataPath | undefined;
 
-const remoteAuthorize: RemoteAuthorize = (request) =>
-  new Promise((resolve, reject) => {
-    const id = ++lastQuestion;
-    questions.set(id, ({ allowed, reason, failed }) => {
-      questions.delete(id);
-      if (failed) reject(new ProxyError("authorize_failed", reason));
-      else resolve({ allowed, reason });
-    });
-    scope.postMessage({ kind: "authorize", id, ...request });
-  });
+const main: Channel<MainCalls, WorkerCalls> = new Channel(globalThis as unknown as Port, {
+  start,
+  prepare: (update) => path().prepare(update),
+  publish: (columns) => path().publish(columns),
+  retryFailed: () => path().retryFailed(),
+  listeners: () => path().listeners(),
+  view: (options) => path().view(options),
+  beat() {},
+  drain: (timeoutMs) => path().drain(timeoutMs),
+  logLevel(level) {
+    holder.level = level;
+  },
+});
 
-const fetchCertificate: FetchCertificate = (request) =>
-  new Promise((resolve) => {
-    const id = ++lastQuestion;
-    fetches.set(id, resolve);
-    scope.postMessage({ kind: "fetch_certificate", id, ...request });
-  });
+function path(): DataPath {
+  if (!started) throw new ProxyError("internal", "the worker has not been started");
+  return started;
+}
 
-function start({ settings, counts, logMemory }: Extract<ToWorker, { kind: "start" }>): void {
+function start({ settings, counts, logMemory }: WorkerStart): void {
   holder.level = settings.logLevel;
   const engine = runtimeEngine();
   systemClock.after(TRIM_MS, () => engine.trim());
@@ -60,54 +48,19 @@ function start({ settings, counts, logMemory }: Extract<ToWorker, { kind: "start
     holder,
     ring: rings.of(settings.worker),
     wake: () => {
-      if (rings.call()) scope.postMessage({ kind: "lines" });
+      if (rings.call()) main.tell("lines");
     },
   });
-  path = new DataPath({
+  started = new DataPath({
     ...settings,
     engine,
     clock: systemClock,
     random: systemRandom,
     log,
     counts: new SharedCounts(counts),
-    remoteAuthorize,
-    fetchCertificate,
+    remoteAuthorize: (request) => main.ask("authorize", request),
+    fetchCertificate: (request) => main.ask("fetchCertificate", request),
   });
 }
 
-scope.onmessage = async ({ data: message }) => {
-  const done = (value?: Extract<FromWorker, { kind: "done" }>["value"]) => {
-    if ("id" in message) {
-      scope.postMessage({ kind: "done", id: message.id, ...(value !== undefined && { value }) });
-    }
-  };
-  switch (message.kind) {
-    case "start":
-      return start(message);
-    case "apply":
-      await path?.apply(message.update, message.columns);
-      return done();
-    case "retry":
-      return done(await path?.retryFailed() ?? false);
-    case "beat":
-      return done(true);
-    case "listeners":
-      return done(path?.listeners() ?? []);
-    case "view":
-      return done(path?.view({ connections: message.connections }));
-    case "drain":
-      await path?.drain(message.timeoutMs);
-      return done();
-    case "log_level":
-      holder.level = message.level;
-      return;
-    case "certificate_fetched":
-      fetches.get(message.id)?.(message.available);
-      fetches.delete(message.id);
-      return;
-    case "authorized":
-      return questions.get(message.id)?.(message);
-  }
-};
-
-scope.postMessage({ kind: "ready" });
+main.tell("ready");

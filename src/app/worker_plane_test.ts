@@ -1,6 +1,6 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { type Clock, createLog, type LogRecord, systemClock } from "../base/mod.ts";
+import { type Clock, createLog, type LogRecord, Stats, systemClock } from "../base/mod.ts";
 import type { ConnectionView } from "../proxy/mod.ts";
 import type { Snapshot } from "../snapshot/mod.ts";
 import { createAuthority } from "../../test/kit/certificates.ts";
@@ -18,7 +18,8 @@ import { eventually } from "../../test/kit/process.ts";
 import { intention, snapshotOf, targetOf, upstreamOf } from "../../test/kit/snapshots.ts";
 import { LogRings } from "./log/log_rings.ts";
 import type { DataPlane } from "./plane.ts";
-import type { FromWorker, ToWorker } from "./protocol.ts";
+import { Channel, type Port } from "./channel.ts";
+import type { MainCalls, WorkerCalls } from "./protocol.ts";
 import { createWorkerPlane } from "./worker_plane.ts";
 
 const HELLO = new TextEncoder().encode("hello");
@@ -59,6 +60,7 @@ async function startRig(
     workers: options.workers ?? 2,
     logJson: false,
     logLevel: "error",
+    stats: new Stats(),
     logMemory: LogRings.create(3).memory,
     onLines: () => {},
     maxConnections: options.maxConnections ?? 1_000,
@@ -97,7 +99,7 @@ async function startRig(
   const [target] = Object.values(snapshot.targets);
   assert.ok(target);
   const whole = { ...snapshot, targets: { [target.key]: { ...target, endpoints: [endpoint] } } };
-  await plane.apply(whole);
+  await plane.rollout.apply(whole);
   assert.equal(await plane.retryFailed(), true);
   const channel = new BroadcastChannel("postern-mortal-worker");
   const clients: EchoClient[] = [];
@@ -208,7 +210,7 @@ test("createWorkerPlane() takes back what upstreams that come and go were counte
     const names = Array.from({ length: 250 }, (_, index) => `u${turn}-${index}`);
     const parts = names.map((name) => upstreamOf({ name }));
     const upstreams = Object.fromEntries(parts.map((part) => [part.id, part]));
-    await rig.plane.apply({
+    await rig.plane.rollout.apply({
       ...rig.snapshot,
       upstreams: { ...upstreams, ...rig.snapshot.upstreams },
     });
@@ -218,7 +220,7 @@ test("createWorkerPlane() takes back what upstreams that come and go were counte
     const [host, port] = listeners.at(-1)?.address.split(":") ?? [];
     await expectRefused({ host: host ?? "", port: Number(port) });
   }
-  await rig.plane.apply(rig.snapshot);
+  await rig.plane.rollout.apply(rig.snapshot);
   const third = await EchoClient.open(rig.upstream);
   await third.exchange(HELLO);
   await expectRefused(rig.upstream);
@@ -236,7 +238,7 @@ test("createWorkerPlane() applies what changed while a worker was dead", async (
   await first.over;
   await eventually("it is said", () => rig.lines.length > 0);
   const policy = { ...rig.snapshot.policy, version: -1, intentions: [] };
-  await rig.plane.apply({ ...rig.snapshot, version: -1, policy });
+  await rig.plane.rollout.apply({ ...rig.snapshot, version: -1, policy });
   await eventually("both have the newest snapshot", async () => {
     const views = await rig.plane.views({ connections: false });
     return views.length === 2 && views.every(({ snapshotVersion }) => snapshotVersion === -1);
@@ -274,20 +276,47 @@ test("createWorkerPlane() says which worker is stuck, and that it answers again"
   });
 });
 
-/** A worker thread of which nothing is known but what it was told. */
-class FakeWorker {
-  onmessage: ((event: { readonly data: FromWorker }) => void) | null = null;
-  onerror: unknown = null;
-  readonly told: ToWorker[] = [];
+/** A worker thread that runs when the test says so, and answers everything unless told otherwise. */
+class FakeWorker implements Port {
+  onmessage: Port["onmessage"] = null;
+  onerror: ((event: { readonly message: string; preventDefault(): void }) => void) | null = null;
+  readonly told: string[] = [];
+  readonly main: Channel<MainCalls, WorkerCalls>;
   terminated = false;
+  readonly #inside: Port = {
+    onmessage: null,
+    postMessage: (data) => this.onmessage?.({ data }),
+  };
 
-  postMessage(message: ToWorker): void {
-    this.told.push(message);
-    if ("id" in message) this.says({ kind: "done", id: message.id, value: true });
+  constructor(answers: Partial<WorkerCalls> = {}) {
+    const seen = <Name extends keyof WorkerCalls>(name: Name, otherwise: WorkerCalls[Name]) =>
+      ((...given: never) => {
+        this.told.push(name);
+        return ((answers[name] ?? otherwise) as (...given: never) => unknown)(...given);
+      }) as WorkerCalls[Name];
+    this.main = new Channel<MainCalls, WorkerCalls>(this.#inside, {
+      start: seen("start", () => {}),
+      prepare: seen("prepare", () => Promise.resolve()),
+      publish: seen("publish", () => Promise.resolve()),
+      retryFailed: seen("retryFailed", () => Promise.resolve(true)),
+      listeners: seen("listeners", () => []),
+      view: seen("view", () => assert.fail("nobody looks")),
+      beat: seen("beat", () => {}),
+      drain: seen("drain", () => Promise.resolve()),
+      logLevel: seen("logLevel", () => {}),
+    });
   }
 
-  says(data: FromWorker): void {
-    this.onmessage?.({ data });
+  postMessage(data: unknown): void {
+    this.#inside.onmessage?.({ data });
+  }
+
+  runs(): void {
+    this.main.tell("ready");
+  }
+
+  dies(message: string): void {
+    this.onerror?.({ message, preventDefault() {} });
   }
 
   terminate(): void {
@@ -297,16 +326,17 @@ class FakeWorker {
   addEventListener(): void {}
 }
 
-test("createWorkerPlane() gives up a worker that does not start, ever later", async () => {
+function fakePlane(count: number, answers: Partial<WorkerCalls> = {}) {
   const clock = new FakeClock();
   const lines: LogRecord[] = [];
   const workers: FakeWorker[] = [];
   const plane = createWorkerPlane({
     clock,
     log: createLog({ clock, holder: { level: "info" }, write: (record) => lines.push(record) }),
-    workers: 1,
+    workers: count,
     logJson: false,
     logLevel: "error",
+    stats: new Stats(),
     logMemory: LogRings.create(3).memory,
     onLines: () => {},
     maxConnections: 10,
@@ -315,17 +345,23 @@ test("createWorkerPlane() gives up a worker that does not start, ever later", as
     remoteAuthorize: () => Promise.resolve({ allowed: false, reason: "nobody asks" }),
     fetchCertificate: () => Promise.resolve(false),
     createWorker: () => {
-      const worker = new FakeWorker();
+      const worker = new FakeWorker(answers);
       workers.push(worker);
       return worker as unknown as Worker;
     },
   });
-  const ca = createAuthority();
-  const applied = plane.apply(snapshotOf({ ca, service: "web" }));
+  return { clock, lines, workers, plane };
+}
+
+const SNAPSHOT = snapshotOf({ ca: createAuthority(), service: "web" });
+const NEVER = new Promise<never>(() => {});
+
+test("createWorkerPlane() gives up a worker that does not start, ever later", async () => {
+  const { clock, lines, workers, plane } = fakePlane(1);
+  const applied = plane.rollout.apply(SNAPSHOT);
   await clock.advance(9_999);
   assert.equal(workers.length, 1);
   await clock.advance(1);
-  await applied;
   assert.equal(await plane.retryFailed(), false, "nothing is bound");
   assert.match(String(lines[0]?.fields.reason), /did not start within 10 s/);
   await clock.advance(200);
@@ -336,14 +372,88 @@ test("createWorkerPlane() gives up a worker that does not start, ever later", as
   const [first, , third] = workers;
   assert.ok(first && third);
   assert.match(String(lines[1]?.fields.reason), /did not start within 20 s/);
-  first.says({ kind: "ready" });
+  first.runs();
   assert.deepEqual(third.told, [], "what was given up speaks for nobody");
-  third.says({ kind: "ready" });
-  await clock.advance(0);
-  assert.deepEqual(third.told.map(({ kind }) => kind), ["start", "apply"]);
+  third.runs();
+  await applied;
+  assert.deepEqual(third.told, ["start", "prepare", "publish"]);
   assert.equal(await plane.retryFailed(), true);
   await clock.advance(3_600_000);
   assert.equal(workers.length, 3, "one that runs is left alone");
   plane.close();
   assert.ok(third.terminated);
+});
+
+for (const pending of ["prepare", "publish"] as const) {
+  test(`createWorkerPlane() waits no longer for a ${pending} of a worker that died`, async () => {
+    let asked = 0;
+    const { clock, workers, plane } = fakePlane(2, {
+      [pending]: () => asked++ === 0 ? NEVER : Promise.resolve(),
+    });
+    for (const worker of workers) worker.runs();
+    const applied = plane.rollout.apply(SNAPSHOT);
+    await clock.advance(0);
+    workers[0]?.dies("out of memory");
+    await applied;
+    assert.equal(plane.rollout.published, SNAPSHOT);
+    await clock.advance(200);
+    const third = workers[2];
+    third?.runs();
+    await clock.advance(0);
+    assert.deepEqual(third?.told, ["start", "prepare", "publish"], "it has what is in force");
+  });
+}
+
+test("createWorkerPlane() drains no longer than its workers live, and replaces none then", async () => {
+  const { clock, workers, plane } = fakePlane(1, { drain: () => NEVER });
+  workers[0]?.runs();
+  const drained = plane.drain(60_000);
+  workers[0]?.dies("out of memory");
+  await drained;
+  await clock.advance(60_000);
+  assert.equal(workers.length, 1);
+});
+
+test("createWorkerPlane() replaces a worker that cannot take what is in force", async () => {
+  let refuses = false;
+  const { clock, lines, workers, plane } = fakePlane(2, {
+    prepare: () => refuses ? Promise.reject(new Error("no room")) : Promise.resolve(),
+  });
+  for (const worker of workers) worker.runs();
+  await plane.rollout.apply(SNAPSHOT);
+  refuses = true;
+  workers[1]?.dies("out of memory");
+  await clock.advance(200);
+  workers[2]?.runs();
+  await clock.advance(0);
+  assert.equal(workers[2]?.terminated, true);
+  assert.match(String(lines.at(-1)?.fields.reason), /refuses the snapshot in force: no room/);
+  refuses = false;
+  await clock.advance(400);
+  workers[3]?.runs();
+  await clock.advance(0);
+  assert.deepEqual(workers[3]?.told, ["start", "prepare", "publish"]);
+  assert.deepEqual(workers[0]?.told, ["start", "prepare", "publish"], "it serves on");
+});
+
+test("createWorkerPlane() refuses a snapshot whole, and says why", async () => {
+  await using rig = await startRig();
+  const { plane, snapshot } = rig;
+  const credentials = { ...snapshot.credentials, version: -1, keyPem: "no key" };
+  await plane.rollout.apply({ ...snapshot, version: -1, credentials } as Snapshot);
+  assert.equal(plane.rollout.published, snapshot);
+  const reason = plane.rollout.refused[0]?.reason ?? "";
+  assert.match(reason, /^Cannot use the credentials of the mesh: the key cannot be read/);
+  const refused = rig.lines.filter(({ level }) => level === "error");
+  assert.deepEqual(refused.map(({ message, fields }) => [message, fields.reason]), [
+    ["snapshot refused, the old one serves on", reason],
+  ]);
+  for (const { snapshotVersion } of await plane.views({ connections: false })) {
+    assert.equal(snapshotVersion, snapshot.version);
+  }
+  const client = await EchoClient.open(rig.upstream);
+  await client.exchange(HELLO);
+  client.destroy();
+  await plane.rollout.apply({ ...snapshot, version: -2 });
+  assert.deepEqual(plane.rollout.refused, []);
 });

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { type Clock, Deadlines, type Log, Stats } from "../base/mod.ts";
+import { type Clock, Deadlines, type Log, ProxyError, Stats } from "../base/mod.ts";
 import { needsMatchers, prepareMatchers } from "../identity/mod.ts";
 import type { Engine } from "../net/mod.ts";
 import { patchSnapshot, type Snapshot, type SnapshotUpdate } from "../snapshot/mod.ts";
@@ -16,7 +16,7 @@ import { handshakeLimit, Handshakes } from "./handshakes.ts";
 import { type Columns, Listeners, type ListenersOptions } from "./listeners.ts";
 import { LiveSet } from "./live.ts";
 import { RefusalSums } from "./refusal_sums.ts";
-import { type FetchCertificate, Trusts } from "./trusts.ts";
+import { type FetchCertificate, type PreparedTrusts, Trusts } from "./trusts.ts";
 import type { DataView, ListenerView } from "./view.ts";
 
 export interface DataPathOptions extends ListenersOptions {
@@ -25,6 +25,14 @@ export interface DataPathOptions extends ListenersOptions {
   readonly log: Log;
   readonly remoteAuthorize: RemoteAuthorize;
   readonly fetchCertificate: FetchCertificate;
+}
+
+/** Whoever waits for others to prepare must not wait for ever. */
+const PREPARE_LIMIT_MS = 10_000;
+
+interface Prepared {
+  readonly snapshot: Snapshot;
+  readonly trusts: PreparedTrusts;
 }
 
 export class DataPath {
@@ -36,7 +44,7 @@ export class DataPath {
   readonly #facts: Facts;
   readonly #live: LiveSet;
   readonly #listeners: Listeners;
-  #preparing: Promise<void> | undefined;
+  #prepared: Prepared | undefined;
   #snapshot: Snapshot | undefined;
   #columns: Columns = {};
 
@@ -47,7 +55,7 @@ export class DataPath {
     const { fetchCertificate, remoteAuthorize } = options;
     this.#facts = {
       service: "",
-      trusts: new Trusts({ engine, log, now: () => clock.now(), fetchCertificate }),
+      trusts: new Trusts({ engine, now: () => clock.now(), fetchCertificate }),
       policy: undefined,
       draining: false,
     };
@@ -75,26 +83,47 @@ export class DataPath {
     this.#listeners = new Listeners(this.#context, options);
   }
 
-  /** Brings everything in line with the update; resolves when its listeners are bound or have failed. */
-  async apply(update: SnapshotUpdate, columns: Columns): Promise<void> {
-    const rules = Object.values(update.validations);
-    if (rules.some((part) => part && needsMatchers(part.validation))) {
-      this.#preparing ??= prepareMatchers();
+  /**
+   * Makes ready what `update` brings; what serves is not touched. All that can go wrong with a snapshot goes
+   * wrong here, by throwing, and then nothing of it is ever published: an update that does not fit what is
+   * in force, credentials that the TLS library refuses, rules about peers that cannot be made, or that it
+   * was not done within {@link PREPARE_LIMIT_MS}. An address that cannot be bound is no reason to refuse:
+   * others need it only for a while, so its listener is one that failed and is tried again.
+   */
+  async prepare(update: SnapshotUpdate): Promise<void> {
+    this.#prepared = undefined;
+    const late = Promise.withResolvers<never>();
+    const timer = this.#options.clock.after(PREPARE_LIMIT_MS, () => {
+      const reason = `Cannot prepare the snapshot: not done after ${PREPARE_LIMIT_MS / 1_000} s`;
+      late.reject(new ProxyError("snapshot_invalid", reason));
+    });
+    try {
+      this.#prepared = await Promise.race([this.#prepare(update), late.promise]);
+    } finally {
+      timer.cancel();
     }
-    // Updates build on each other: those that need nothing wait, too.
-    if (this.#preparing) await this.#preparing;
-    await this.#apply(update, columns);
   }
 
-  async #apply(update: SnapshotUpdate, columns: Columns): Promise<void> {
+  async #prepare(update: SnapshotUpdate): Promise<Prepared> {
     const snapshot = patchSnapshot(this.#snapshot, update);
-    if (!snapshot) return;
+    if (!snapshot) throw new ProxyError("snapshot_invalid", "Cannot use the snapshot: not whole");
+    const rules = Object.values(update.validations);
+    if (rules.some((part) => part && needsMatchers(part.validation))) await prepareMatchers();
+    return { snapshot, trusts: this.#facts.trusts.prepare(snapshot) };
+  }
+
+  /** Brings everything in line with what was prepared last; resolves when its listeners are bound or have failed. */
+  async publish(columns: Columns): Promise<void> {
+    const prepared = this.#prepared;
+    if (!prepared) throw new ProxyError("internal", "Cannot publish: nothing is prepared");
+    this.#prepared = undefined;
+    const { snapshot } = prepared;
     const previous = this.#snapshot;
     this.#snapshot = snapshot;
     this.#columns = columns;
     const { policy, service } = snapshot;
     this.#facts.service = service;
-    const judgedOtherwise = this.#facts.trusts.update(snapshot);
+    const judgedOtherwise = this.#facts.trusts.take(prepared.trusts);
     this.#facts.policy = policy;
     // Before anything is judged: connections are judged by the credentials that their part names.
     const goesByOthers = this.#listeners.take(snapshot);

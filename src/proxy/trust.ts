@@ -82,7 +82,6 @@ export class Trust {
       id: `${material.tlsId} ${peers?.id ?? ""}`,
     });
     this.#servers = previous?.takeOver(servers) ?? servers;
-    this.#servers.keepOnly(certificates);
     this.#index = createCertificateIndex(certificates);
     this.#byName = new Map(
       onDemand ? certificates.map((shown) => [shown.name.toLowerCase(), shown]) : [],
@@ -91,6 +90,11 @@ export class Trust {
     this.#validUntilMs = onDemand || certificates.length === 0
       ? Infinity
       : Math.max(...certificates.map(({ notAfterMs }) => notAfterMs));
+  }
+
+  /** From now on it is in force. */
+  begin(): void {
+    this.#servers.keepOnly(this.material.certificates);
   }
 
   /** Our settings for servers, if `next` would make the same. */

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { type Log, messageOf } from "../base/mod.ts";
+import { messageOf, ProxyError } from "../base/mod.ts";
 import type { Engine } from "../net/mod.ts";
 import type { Snapshot } from "../snapshot/mod.ts";
 import { Trust } from "./trust.ts";
@@ -21,15 +21,17 @@ export type FetchCertificate = (request: {
 
 export interface TrustsOptions {
   readonly engine: Engine;
-  readonly log: Log;
   /** Wall clock. */
   now(): number;
   readonly fetchCertificate: FetchCertificate;
 }
 
+/** By key of the credentials, `null` of the proxy's own. */
+export type PreparedTrusts = ReadonlyMap<string | null, Trust>;
+
 export class Trusts {
   readonly #options: TrustsOptions;
-  #byKey: ReadonlyMap<string | null, Trust> = new Map();
+  #byKey: PreparedTrusts = new Map();
 
   constructor(options: TrustsOptions) {
     this.#options = options;
@@ -46,29 +48,41 @@ export class Trusts {
     return trust ? trust.fault(this.#options.now()) ?? "" : "no certificate yet";
   }
 
-  /** True: open connections may be judged otherwise now. */
-  update(snapshot: Snapshot): boolean {
+  /** What {@link take} needs of `snapshot`; nothing in force changes. Throws where it cannot be used. */
+  prepare(snapshot: Snapshot): PreparedTrusts {
     const next = new Map<string | null, Trust>();
-    let otherwise = false;
     for (const key of [null, ...Object.keys(snapshot.ownCredentials)]) {
-      const previous = this.#byKey.get(key);
-      const trust = this.#trust(snapshot, key, previous);
+      const trust = this.#trust(snapshot, key);
       if (trust) next.set(key, trust);
-      if (previous !== trust && (!previous || !trust || trust.judgesOtherwise(previous))) {
-        otherwise = true;
-      }
+    }
+    return next;
+  }
+
+  /** True: open connections may be judged otherwise now. */
+  take(next: PreparedTrusts): boolean {
+    let otherwise = false;
+    for (const [key, trust] of next) {
+      const previous = this.#byKey.get(key);
+      if (trust === previous) continue;
+      trust.begin();
+      if (!previous || trust.judgesOtherwise(previous)) otherwise = true;
     }
     for (const key of this.#byKey.keys()) if (!next.has(key)) otherwise = true;
     this.#byKey = next;
     return otherwise;
   }
 
-  #trust(snapshot: Snapshot, key: string | null, previous: Trust | undefined): Trust | undefined {
+  #trust(snapshot: Snapshot, key: string | null): Trust | undefined {
+    const previous = this.of(key);
     const material = trustMaterial(snapshot, key);
     if (!material) return undefined;
     if (previous?.material.id === material.id) return previous;
-    const { engine, log, now, fetchCertificate } = this.#options;
+    const { engine, now, fetchCertificate } = this.#options;
     try {
+      // Of all others the TLS library was asked where they come from.
+      const mesh = key === null ? snapshot.credentials : null;
+      const fault = mesh && engine.tlsFault(mesh);
+      if (fault) throw new Error(fault);
       return new Trust(material, {
         engine,
         now,
@@ -79,12 +93,12 @@ export class Trusts {
         current: () => this.of(key),
       }, previous);
     } catch (error) {
-      // Checked before it was published, so a defect: what is in force was good.
-      log.error("credentials not used, the old ones stay", {
-        credentials: key ?? "mesh",
-        error: messageOf(error),
-      });
-      return previous;
+      const whose = key ?? "the mesh";
+      throw new ProxyError(
+        "snapshot_invalid",
+        `Cannot use the credentials of ${whose}: ${messageOf(error)}`,
+        { cause: error },
+      );
     }
   }
 }

@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAuthority } from "../../test/kit/certificates.ts";
-import { FakeTlsEngine, presented } from "../../test/kit/fake_tls_engine.ts";
+import { FakeTlsEngine } from "../../test/kit/fake_tls_engine.ts";
 import { caValidation, certificatePart, withOwn } from "../../test/kit/own_credentials.ts";
-import { recordingLog } from "../../test/kit/secret_peers.ts";
 import { policyOf, snapshotOf } from "../../test/kit/snapshots.ts";
 import { DEFAULT_ON_DEMAND_RULES } from "../secrets/mod.ts";
 import type { Snapshot } from "../snapshot/mod.ts";
@@ -24,18 +23,18 @@ const STRANGERS = withOwn(FILES, "inbound", {
 });
 
 function world(...snapshots: readonly Snapshot[]) {
-  const log = recordingLog();
+  const engine = new FakeTlsEngine();
   const fetched: Parameters<FetchCertificate>[0][] = [];
   const trusts = new Trusts({
-    engine: new FakeTlsEngine().engine,
-    log,
+    engine: engine.engine,
     now: () => Date.now(),
     fetchCertificate: (request) => {
       fetched.push(request);
       return Promise.resolve(true);
     },
   });
-  return { trusts, log, fetched, results: snapshots.map((each) => trusts.update(each)) };
+  const results = snapshots.map((each) => trusts.take(trusts.prepare(each)));
+  return { trusts, engine, fetched, results };
 }
 
 for (
@@ -55,7 +54,7 @@ for (
     }, true],
   ] as const
 ) {
-  test(`Trusts.update() with ${name}: ${want ? "may judge otherwise" : "judges as before"}`, () => {
+  test(`Trusts.take() with ${name}: ${want ? "may judge otherwise" : "judges as before"}`, () => {
     assert.equal(world(first, second).results[1], want);
   });
 }
@@ -64,38 +63,52 @@ test("Trusts.of() has the credentials of the last snapshot and no others", () =>
   const { trusts } = world(FILES);
   const [own, mesh] = [trusts.of("inbound"), trusts.of(null)];
   assert.ok(own && mesh);
-  trusts.update({ ...FILES, version: 9 });
+  trusts.take(trusts.prepare({ ...FILES, version: 9 }));
   assert.equal(trusts.of("inbound"), own);
-  trusts.update(STRANGERS);
+  trusts.take(trusts.prepare(STRANGERS));
   assert.notEqual(trusts.of("inbound"), own);
   assert.equal(trusts.of(null), mesh);
-  trusts.update(MESH);
+  trusts.take(trusts.prepare(MESH));
   assert.equal(trusts.of("inbound"), undefined);
   assert.equal(trusts.of("other"), undefined);
 });
 
-test("Trusts.update() keeps what is in force where new ones cannot be made, and says so", () => {
-  const { trusts, log } = world(FILES);
-  const own = trusts.of("inbound");
-  trusts.update(
-    withOwn(FILES, "inbound", {
-      certificates: FILES.certificates,
-      validation: caValidation([{ rootPem: "no certificate" }]),
-    }),
-  );
-  assert.equal(trusts.of("inbound"), own);
-  assert.deepEqual(log.lines.map(({ level }) => level), ["error"]);
-});
+const UNREADABLE = caValidation([{ rootPem: "no certificate" }]);
 
-test("Trusts.update() has nothing where the first ones cannot be made", () => {
-  const validation = caValidation([{ rootPem: "no certificate" }]);
-  const { trusts } = world(withOwn(MESH, "inbound", { validation }));
-  assert.equal(trusts.of("inbound"), undefined);
-  assert.equal(
-    trusts.of(null)?.verify(presented(WEB), "client", Date.now()).kind,
-    "trusted",
-    "others are not touched",
-  );
+for (
+  const [name, snapshot, reason] of [
+    [
+      "whose roots cannot be read",
+      withOwn(FILES, "inbound", {
+        certificates: FILES.certificates,
+        validation: UNREADABLE,
+      }),
+      /Cannot use the credentials of inbound: .*root/,
+    ],
+    ["that the TLS library refuses", {
+      ...FILES,
+      credentials: { ...MESH.credentials, version: 999_999, keyPem: "refused" },
+    }, /Cannot use the credentials of the mesh: refused$/],
+  ] as const
+) {
+  test(`Trusts.prepare() refuses a snapshot ${name}; what is in force stays`, () => {
+    const { trusts } = world(FILES);
+    const [own, mesh] = [trusts.of("inbound"), trusts.of(null)];
+    assert.throws(() => trusts.prepare(snapshot), reason);
+    assert.deepEqual([trusts.of("inbound"), trusts.of(null)], [own, mesh]);
+  });
+}
+
+test("Trusts.prepare() changes nothing that is in force, and forgets no settings of it", () => {
+  const { trusts, engine } = world(FILES);
+  const server = trusts.of("inbound")?.server("");
+  const other = certificatePart(CA.issueLeaf({ service: "web" }));
+  const next = { ...FILES, certificates: { web: other } };
+  trusts.prepare(next);
+  assert.equal(trusts.of("inbound")?.server(""), server);
+  trusts.take(trusts.prepare(next));
+  assert.notEqual(trusts.of("inbound")?.server(""), server);
+  assert.equal(engine.servers.length, 2);
 });
 
 test("Trusts has a certificate fetched for the listener that was asked", async () => {
@@ -106,9 +119,9 @@ test("Trusts has a certificate fetched for the listener that was asked", async (
   const hello = { serverName: "a.example", signatureAlgorithms: [] } as unknown as ClientHello;
   const chosen = server.choose(hello);
   const part = certificatePart(WEB, { name: "a.example" });
-  trusts.update(
+  trusts.take(trusts.prepare(
     withOwn(MESH, "inbound", { certificates: { "sds a.example": part }, own: { onDemand } }),
-  );
+  ));
   assert.ok(await chosen, "what came is looked for where it came to");
   assert.deepEqual(fetched, [
     { credentials: "inbound", name: "a.example", remote: "127.0.0.1:4000" },

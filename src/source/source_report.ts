@@ -91,7 +91,6 @@ export class SourceReport {
   ): void {
     const { log, stats } = this.#options;
     stats.counter("snapshots_published_total", "Snapshots handed to the data path").add(1);
-    stats.gauge("snapshot_version", "Version of the snapshot in use").set(snapshot.version);
     this.#restored(restored);
     const { credentials } = snapshot;
     if (credentials) {

@@ -65,7 +65,8 @@ test("an upstream that there is no room for is refused by name, and opened once 
   const upstreams = { ...pair.webSnapshot.upstreams, [late.id]: late };
   const more = { ...pair.webSnapshot, version: late.version, upstreams };
   const columns = Object.fromEntries(Object.keys(pair.webSnapshot.upstreams).map((id) => [id, 2]));
-  await path.apply(diffSnapshots(pair.webSnapshot, more), columns);
+  await path.prepare(diffSnapshots(pair.webSnapshot, more));
+  await path.publish(columns);
   const refused = path.listeners().find(({ name }) => name === late.id);
   assert.equal(refused?.state, "failed");
   assert.match(refused.error, /^Cannot open upstream service:default\/default\/late: 8191 are/);
@@ -77,6 +78,7 @@ test("an upstream that there is no room for is refused by name, and opened once 
   await using client = await openClient(pair.port);
   client.send("hello");
   assert.equal(String(await client.read(5)), "hello");
-  await path.apply(diffSnapshots(more, { ...more }), { ...columns, [late.id]: 4 });
+  await path.prepare(diffSnapshots(more, { ...more }));
+  await path.publish({ ...columns, [late.id]: 4 });
   assert.ok(path.listeners().every(({ state }) => state === "listening"));
 });

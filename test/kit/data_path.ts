@@ -44,7 +44,8 @@ export async function startDataPath(
   const set = async (next: Snapshot) => {
     const update = diffSnapshots(current, next);
     current = next;
-    await path.apply(update, columns.for(next));
+    await path.prepare(update);
+    await path.publish(columns.for(next));
     columns.settled(next);
   };
   await set(snapshot);

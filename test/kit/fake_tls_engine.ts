@@ -36,6 +36,10 @@ export class FakeTlsEngine {
     return made;
   }
 
+  tlsFault({ keyPem }: TlsMaterial): string | undefined {
+    return keyPem === "refused" ? "refused" : undefined;
+  }
+
   clientTls(material: TlsMaterial, { serverName }: { readonly serverName: string }): ClientTls {
     const made: MadeClient = { kind: "client", material, serverName };
     this.clients.push(made);

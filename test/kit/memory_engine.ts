@@ -195,7 +195,5 @@ export class MemoryEngine extends FakeTlsEngine implements Engine {
     return dial;
   }
 
-  tlsFault(): undefined {}
-
   trim(): void {}
 }

@@ -10,31 +10,24 @@ import "../../src/app/worker.ts";
 /** Under this name the test says which worker is to die; see {@link MORTAL_CHANNEL}. */
 export const MORTAL_CHANNEL = "postern-mortal-worker";
 
-const scope = globalThis as unknown as {
-  onmessage: (
-    event: {
-      readonly data: {
-        readonly kind: string;
-        readonly settings?: Settings;
-        readonly words?: Int32Array;
-      };
-    },
-  ) => void;
-};
-interface Settings {
-  readonly worker: number;
+interface Told {
+  readonly words?: Int32Array;
+  readonly name?: string;
+  readonly given?: readonly [{ readonly settings: { readonly worker: number } }];
 }
+
+const scope = globalThis as unknown as { onmessage: (event: { readonly data: Told }) => void };
 
 let worker = -1;
 const serve = scope.onmessage;
 scope.onmessage = (event) => {
-  const { words } = event.data;
+  const { words, name, given } = event.data;
   if (words) {
     Atomics.store(words, 0, 1);
     Atomics.wait(words, 1, 0);
     return;
   }
-  worker = event.data.settings?.worker ?? worker;
+  if (name === "start") worker = given?.[0].settings.worker ?? worker;
   return serve(event);
 };
 

@@ -7,7 +7,7 @@
 
 import { type Clock, type Log, messageOf, type ProxyError } from "../../base/mod.ts";
 import type { FetchCertificate } from "../../proxy/mod.ts";
-import type { Snapshot } from "../../snapshot/mod.ts";
+import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
 import { BindRetry } from "./bind_retry.ts";
 import { Heartbeat } from "./heartbeat.ts";
 import type { Notifier } from "./notify.ts";
@@ -56,8 +56,7 @@ export class ProxyProcess {
   #admin: ReturnType<ProxyProcessOptions["openAdmin"]> | undefined;
   #waitingFor = "the first answer of the agent";
   #parts: Parts | undefined;
-  #snapshot: Snapshot | undefined;
-  /** The snapshots so far, each given to the plane after the one before. */
+  /** The snapshot that was given to the plane last. */
   #applying = Promise.resolve();
   #canReload = false;
   #wasReady = false;
@@ -72,10 +71,12 @@ export class ProxyProcess {
       facts: () => {
         const status = this.#parts?.source.status();
         const waitingFor = status ? status.waitingFor.join(", ") : this.#waitingFor;
+        const [refusal] = this.refused;
         return {
           draining: this.#draining,
-          snapshot: this.#snapshot,
-          waitingFor: waitingFor || "the first snapshot",
+          snapshot: this.snapshot,
+          waitingFor: waitingFor ||
+            (refusal ? `a snapshot that can be used: ${refusal.reason}` : "the first snapshot"),
           warming: status?.warming ?? [],
         };
       },
@@ -88,8 +89,14 @@ export class ProxyProcess {
     return this.#parts;
   }
 
+  /** In force. */
   get snapshot(): Snapshot | undefined {
-    return this.#snapshot;
+    return this.#parts?.plane.rollout.published;
+  }
+
+  /** Why the newest snapshot is not in force. */
+  get refused(): readonly Refusal[] {
+    return this.#parts?.plane.rollout.refused ?? [];
   }
 
   get draining(): boolean {
@@ -161,11 +168,10 @@ export class ProxyProcess {
     const onTried = () => this.readiness.watch();
     const binding = new BindRetry({ clock, log, plane, signal, onTried });
     source.start((snapshot) => {
-      this.#snapshot = snapshot;
-      this.#applying = this.#applying.then(async () => {
-        await plane.apply(snapshot);
-        await binding.look();
-      }).catch((error) => log.error("snapshot not applied", { error: messageOf(error) }));
+      const applied = this.#applying = plane.rollout.apply(snapshot).then(async () => {
+        // After a later one it is looked anyway.
+        if (applied === this.#applying) await binding.look();
+      });
     }, (error) => this.#failed(error));
     const registered = control.keepRegistered(signal).catch((error) =>
       log.error("not registered", { error: messageOf(error) })
@@ -234,7 +240,7 @@ export class ProxyProcess {
       log.error("not ready any more", { reasons: reasons.join("; ") });
       return notifier.status(`not ready: ${reasons.join("; ")}`);
     }
-    const service = this.#snapshot?.service;
+    const service = this.snapshot?.service;
     const serving = `serving ${service ?? ""}`;
     if (this.#wasReady) {
       log.info("ready again");

@@ -68,7 +68,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
       }),
     createPlane: ({ agent }, fetchCertificate) =>
       createPlane(engine, options, {
-        ...{ holder, log, logMemory: rings.memory, onLines: writer.drain, maxConnections },
+        ...{ holder, log, stats, logMemory: rings.memory, onLines: writer.drain, maxConnections },
         ...{ remoteAuthorize: boundedAuthorize(agent), fetchCertificate },
       }),
     async openAdmin() {
@@ -99,7 +99,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     },
     snapshot: () => proxy.snapshot,
     source: () => proxy.parts?.source.status(),
-    refused: () => proxy.parts?.source.refused ?? [],
+    refused: () => [...proxy.parts?.source.refused ?? [], ...proxy.refused],
     secretsReport: () => proxy.parts?.source.secrets() ?? { statuses: [], events: [] },
     health: () => proxy.readiness.look(),
     stuck: () => proxy.parts?.plane.stuck() ?? Promise.resolve([]),
@@ -136,6 +136,7 @@ function createPlane(
   deps: {
     readonly holder: LevelHolder;
     readonly log: Log;
+    readonly stats: Stats;
     readonly logMemory: SharedArrayBuffer;
     readonly onLines: () => void;
     readonly maxConnections: number;
@@ -146,6 +147,7 @@ function createPlane(
   const common = {
     clock: systemClock,
     log: deps.log,
+    stats: deps.stats,
     maxConnections: deps.maxConnections,
     idleTimeoutMs: options.idleTimeoutMs,
     lifetimeMs: options.lifetimeMs,

@@ -26,7 +26,7 @@ test("ConsulSource publishes one snapshot from one burst of answers", async () =
     { id: "dc1/n1/db-1-sidecar-proxy", host: "127.0.0.1", port: 21_001, weight: 1 },
   ]);
   assert.deepEqual(rig.source.status().waitingFor, []);
-  assert.equal(rig.gauge("snapshot_version"), 1);
+  assert.equal(rig.gauge("snapshots_published_total"), 1);
 });
 
 test("ConsulSource says what the first snapshot waits for", async () => {

@@ -1,0 +1,125 @@
+/**
+ * Questions and messages between the main thread and a data worker, the same in both directions. A
+ * question is answered, or fails with a code and a message, or ends with the other side; a message is
+ * not.
+ *
+ * @module
+ */
+
+import { type ErrorCode, messageOf, ProxyError } from "../base/mod.ts";
+
+/**
+ * What one side can be asked or told. What it gives back is sent to who asked, a promise's value as well;
+ * who told hears nothing.
+ */
+export type Calls<Side> = { readonly [Name in keyof Side]: (...given: never) => unknown };
+
+type Given<Side extends Calls<Side>, Name extends keyof Side> = Parameters<Side[Name]>;
+type Answer<Side extends Calls<Side>, Name extends keyof Side> = Awaited<ReturnType<Side[Name]>>;
+
+/** Of `Worker`, and of the global scope of one. */
+export interface Port {
+  postMessage(message: unknown): void;
+  onmessage: ((event: { readonly data: unknown }) => void) | null;
+}
+
+type Message =
+  | { readonly kind: "told"; readonly name: string; readonly given: readonly unknown[] }
+  | {
+    readonly kind: "asked";
+    readonly id: number;
+    readonly name: string;
+    readonly given: readonly unknown[];
+  }
+  | { readonly kind: "answered"; readonly id: number; readonly value: unknown }
+  | {
+    readonly kind: "failed";
+    readonly id: number;
+    readonly code: ErrorCode;
+    readonly message: string;
+  };
+
+interface Pending {
+  resolve(value: unknown): void;
+  reject(error: ProxyError): void;
+}
+
+export class Channel<Theirs extends Calls<Theirs>, Ours extends Calls<Ours>> {
+  readonly #port: Port;
+  readonly #ours: Ours;
+  readonly #pending = new Map<number, Pending>();
+  #lastId = 0;
+  #open = true;
+
+  constructor(port: Port, ours: Ours) {
+    this.#port = port;
+    this.#ours = ours;
+    port.onmessage = ({ data }) => this.#take(data as Message);
+  }
+
+  tell<Name extends keyof Theirs & string>(name: Name, ...given: Given<Theirs, Name>): void {
+    this.#send({ kind: "told", name, given });
+  }
+
+  /** Rejects with what the other side threw, or with `closed` once it is gone. */
+  ask<Name extends keyof Theirs & string>(
+    name: Name,
+    ...given: Given<Theirs, Name>
+  ): Promise<Answer<Theirs, Name>> {
+    return new Promise((resolve, reject) => {
+      if (!this.#open) return reject(gone());
+      const id = ++this.#lastId;
+      this.#pending.set(id, { resolve: resolve as Pending["resolve"], reject });
+      this.#send({ kind: "asked", id, name, given });
+    });
+  }
+
+  /** The other side is gone: whoever waits for it is told, and what it may still say is not heard. */
+  close(): void {
+    this.#open = false;
+    for (const { reject } of this.#pending.values()) reject(gone());
+    this.#pending.clear();
+  }
+
+  #send(message: Message): void {
+    if (this.#open) this.#port.postMessage(message);
+  }
+
+  #take(message: Message): void {
+    if (!this.#open) return;
+    switch (message.kind) {
+      case "told":
+        this.#call(message.name, message.given);
+        return;
+      case "asked":
+        return void this.#answer(message.id, message.name, message.given);
+      case "answered":
+        return this.#settled(message.id)?.resolve(message.value);
+      case "failed":
+        return this.#settled(message.id)?.reject(new ProxyError(message.code, message.message));
+    }
+  }
+
+  async #answer(id: number, name: string, given: readonly unknown[]): Promise<void> {
+    try {
+      this.#send({ kind: "answered", id, value: await this.#call(name, given) });
+    } catch (error) {
+      const code = error instanceof ProxyError ? error.code : "internal";
+      this.#send({ kind: "failed", id, code, message: messageOf(error) });
+    }
+  }
+
+  #call(name: string, given: readonly unknown[]): unknown {
+    return this.#ours[name as keyof Ours](...given as never);
+  }
+
+  #settled(id: number): Pending | undefined {
+    const pending = this.#pending.get(id);
+    this.#pending.delete(id);
+    return pending;
+  }
+}
+
+function gone(): ProxyError {
+  return new ProxyError("closed", "Cannot ask: the other thread is gone");
+}

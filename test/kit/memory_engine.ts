@@ -199,7 +199,5 @@ export class MemoryEngine extends FakeTlsEngine implements Engine {
     return dial;
   }
 
-  override tlsFault(): undefined {}
-
   trim(): void {}
 }

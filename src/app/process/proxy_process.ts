@@ -56,7 +56,7 @@ export class ProxyProcess {
   #admin: ReturnType<ProxyProcessOptions["openAdmin"]> | undefined;
   #waitingFor = "the first answer of the agent";
   #parts: Parts | undefined;
-  /** The newest snapshot on its way into force. */
+  /** The snapshot that was given to the plane last. */
   #applying = Promise.resolve();
   #canReload = false;
   #wasReady = false;
@@ -169,7 +169,7 @@ export class ProxyProcess {
     const binding = new BindRetry({ clock, log, plane, signal, onTried });
     source.start((snapshot) => {
       const applied = this.#applying = plane.rollout.apply(snapshot).then(async () => {
-        // One that comes meanwhile looks itself.
+        // After a later one it is looked anyway.
         if (applied === this.#applying) await binding.look();
       });
     }, (error) => this.#failed(error));

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createLog, ProxyError } from "../../base/mod.ts";
 import type { ListenerView } from "../../proxy/mod.ts";
-import type { Snapshot } from "../../snapshot/mod.ts";
+import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
 import { createAuthority } from "../../../test/kit/certificates.ts";
 import { FakeClock, settle } from "../../../test/kit/clock.ts";
 import { snapshotOf } from "../../../test/kit/snapshots.ts";
@@ -37,16 +37,17 @@ function rig(options: Partial<ProxyProcessOptions> = {}) {
     publish: (_snapshot: Snapshot) => {},
     fail: (_error: ProxyError) => {},
   };
-  const plane = {
-    rollout: {
-      published: undefined as Snapshot | undefined,
-      refused: [],
-      async apply(snapshot: Snapshot) {
-        note("apply");
-        await waits.apply.promise;
-        plane.rollout.published = snapshot;
-      },
+  const rollout = {
+    published: undefined as Snapshot | undefined,
+    refused: [] as readonly Refusal[],
+    async apply(snapshot: Snapshot) {
+      note("apply");
+      await waits.apply.promise;
+      if (rollout.refused.length === 0) rollout.published = snapshot;
     },
+  };
+  const plane = {
+    rollout,
     retryFailed: () => Promise.resolve(true),
     listeners: () => Promise.resolve([[INBOUND]]),
     views: () => Promise.resolve([]),
@@ -111,7 +112,7 @@ function rig(options: Partial<ProxyProcessOptions> = {}) {
     ...options,
   });
   const take = () => happened.splice(0);
-  return { clock, proxy, source, found, waits, take, fetch: () => fetchCertificate() };
+  return { clock, proxy, source, rollout, found, waits, take, fetch: () => fetchCertificate() };
 }
 
 test("ProxyProcess starts, serves, is ready, drains and ends in this order", async () => {
@@ -247,4 +248,23 @@ test("ProxyProcess says that a certificate is there once the workers have it", a
   waits.apply.resolve();
   await settle();
   assert.equal(answer, true);
+});
+
+test("ProxyProcess is not ready while its first snapshot is refused, and says why", async () => {
+  const { proxy, source, rollout, waits } = rig();
+  void proxy.run();
+  await settle();
+  rollout.refused = [{ what: "snapshot", reason: "bad key" }];
+  waits.apply.resolve();
+  source.publish(SNAPSHOT);
+  await settle();
+  assert.deepEqual((await proxy.readiness.look()).notReady, [
+    "waiting for a snapshot that can be used: bad key",
+  ]);
+  assert.equal(proxy.snapshot, undefined);
+  rollout.refused = [];
+  source.publish(SNAPSHOT);
+  await settle();
+  assert.deepEqual((await proxy.readiness.look()).notReady, []);
+  assert.equal(proxy.snapshot, SNAPSHOT);
 });

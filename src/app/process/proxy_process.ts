@@ -58,6 +58,8 @@ export class ProxyProcess {
   #parts: Parts | undefined;
   /** The snapshot that was given to the plane last. */
   #applying = Promise.resolve();
+  /** That snapshot, until it is in force or refused: what it opens is missed meanwhile. */
+  #coming: Snapshot | undefined;
   #canReload = false;
   #wasReady = false;
   #draining = false;
@@ -74,7 +76,7 @@ export class ProxyProcess {
         const [refusal] = this.refused;
         return {
           draining: this.#draining,
-          snapshot: this.snapshot,
+          snapshot: this.snapshot && (this.#coming ?? this.snapshot),
           waitingFor: waitingFor ||
             (refusal ? `a snapshot that can be used: ${refusal.reason}` : "the first snapshot"),
           warming: status?.warming ?? [],
@@ -168,9 +170,12 @@ export class ProxyProcess {
     const onTried = () => this.readiness.watch();
     const binding = new BindRetry({ clock, log, plane, signal, onTried });
     source.start((snapshot) => {
+      this.#coming = snapshot;
       const applied = this.#applying = plane.rollout.apply(snapshot).then(async () => {
         // After a later one it is looked anyway.
-        if (applied === this.#applying) await binding.look();
+        if (applied !== this.#applying) return;
+        this.#coming = undefined;
+        await binding.look();
       });
     }, (error) => this.#failed(error));
     const registered = control.keepRegistered(signal).catch((error) =>

@@ -46,10 +46,11 @@ function rig(options: Partial<ProxyProcessOptions> = {}) {
       if (rollout.refused.length === 0) rollout.published = snapshot;
     },
   };
+  const seen = { listeners: [INBOUND], warming: [] as string[] };
   const plane = {
     rollout,
     retryFailed: () => Promise.resolve(true),
-    listeners: () => Promise.resolve([[INBOUND]]),
+    listeners: () => Promise.resolve([seen.listeners]),
     views: () => Promise.resolve([]),
     stuck: () => Promise.resolve([]),
     setLogLevel: () => {},
@@ -65,7 +66,7 @@ function rig(options: Partial<ProxyProcessOptions> = {}) {
       },
       refused: [],
       used: () => {},
-      status: () => ({ waitingFor: [], warming: [] }),
+      status: () => ({ waitingFor: [], warming: seen.warming }),
       fetchCertificate: () => (note("fetched"), Promise.resolve(true)),
       reload: () => (note("source reloaded"), Promise.resolve(true)),
       close: () => (note("source closed"), Promise.resolve()),
@@ -112,7 +113,17 @@ function rig(options: Partial<ProxyProcessOptions> = {}) {
     ...options,
   });
   const take = () => happened.splice(0);
-  return { clock, proxy, source, rollout, found, waits, take, fetch: () => fetchCertificate() };
+  return {
+    clock,
+    proxy,
+    source,
+    rollout,
+    found,
+    seen,
+    waits,
+    take,
+    fetch: () => fetchCertificate(),
+  };
 }
 
 test("ProxyProcess starts, serves, is ready, drains and ends in this order", async () => {
@@ -267,4 +278,27 @@ test("ProxyProcess is not ready while its first snapshot is refused, and says wh
   await settle();
   assert.deepEqual((await proxy.readiness.look()).notReady, []);
   assert.equal(proxy.snapshot, SNAPSHOT);
+});
+
+test("ProxyProcess is not ready between the secrets of a listener and its socket", async () => {
+  const { proxy, source, seen, waits } = rig();
+  const ended = proxy.run();
+  await settle();
+  seen.listeners = [];
+  seen.warming = ["inbound"];
+  waits.apply.resolve();
+  source.publish({ ...SNAPSHOT, inbound: null });
+  await settle();
+  waits.apply = Promise.withResolvers();
+  seen.warming = [];
+  source.publish(SNAPSHOT);
+  assert.deepEqual((await proxy.readiness.look()).notReady, ["listener inbound is not bound yet"]);
+  seen.listeners = [INBOUND];
+  waits.apply.resolve();
+  await settle();
+  assert.deepEqual((await proxy.readiness.look()).notReady, []);
+  proxy.stop();
+  waits.drain.resolve();
+  waits.unregister.resolve();
+  await ended;
 });

@@ -201,6 +201,23 @@ test("Rollout tries only the newest of those that come meanwhile", async () => {
   assert.deepEqual(logs()[0], ["prepare 1", "publish 1", "prepare 3", "publish 3"]);
 });
 
+test("Rollout brings a member what came into force while it prepared, and nothing older", async () => {
+  const { members, rollout, logs, clock } = world(2);
+  const [, second] = members;
+  assert.ok(second);
+  second.verdict = () => Promise.resolve(false);
+  await rollout.apply(A);
+  await clock.advance(0);
+  second.verdict = () => Promise.resolve(true);
+  second.log.length = 0;
+  const { answer } = second.holdsBack();
+  rollout.look();
+  await rollout.apply(B);
+  answer(true);
+  await clock.advance(0);
+  assert.deepEqual(logs()[1], ["prepare 1", "prepare 2", "publish 2"]);
+});
+
 test("Rollout gives up a member that comes back and refuses what is in force", async () => {
   const { members, rollout, logs, clock } = world(2);
   const [, second] = members;
@@ -256,6 +273,25 @@ test("Rollout takes columns back when every member goes by what is in force", as
   await rollout.apply({ ...C, version: 4, ...declared({ name: "new" }) });
   assert.equal(Object.keys(first.columns).length, 1);
   assert.deepEqual(second.columns, first.columns);
+});
+
+test("Rollout takes no columns back while a member publishes what is in force", async () => {
+  const { members, rollout, clock } = world(2);
+  const [first, second] = members;
+  assert.ok(first && second);
+  const old = Array.from({ length: MAX_UPSTREAMS }, (_, index) => ({ name: `old${index}` }));
+  await rollout.apply({ ...A, ...declared(...old) });
+  const publishing = Promise.withResolvers<void>();
+  first.publishes = () => publishing.promise;
+  const applied = rollout.apply(B);
+  await clock.advance(12_000);
+  await applied;
+  await rollout.apply({ ...C, ...declared({ name: "new" }) });
+  assert.deepEqual(second.columns, {}, "the first may still listen for them");
+  publishing.resolve();
+  await clock.advance(0);
+  await rollout.apply({ ...C, version: 4, ...declared({ name: "new" }) });
+  assert.equal(Object.keys(second.columns).length, 1);
 });
 
 test("Rollout.close() lets nobody wait", async () => {

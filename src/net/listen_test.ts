@@ -1,5 +1,13 @@
 import assert from "node:assert/strict";
-import { existsSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -54,3 +62,25 @@ test("UnixSocketFile leaves a name alone that another has by now", () =>
     file.remove();
     assert.equal(statSync(path).size, 8);
   }));
+
+for (const [bytes, fits] of [[107, true], [108, false]] as const) {
+  test(`UnixSocketFile ${fits ? "takes" : "refuses"} a path of ${bytes} bytes on the way to its name`, () => {
+    const folder = mkdtempSync(join(tmpdir(), "postern-listen-"));
+    try {
+      // Beside the name: `.`, six letters, and the socket `s`.
+      const beside = "/.123456/s".length;
+      const directory = join(folder, "x".repeat(bytes - beside - folder.length - 1));
+      mkdirSync(directory);
+      const open = () =>
+        new UnixSocketFile({ kind: "unix", path: join(directory, "a"), mode: 0o660 });
+      if (fits) {
+        const file = open();
+        assert.equal(file.path.length, bytes);
+        file.discard();
+      } else assert.throws(open, { code: "ENAMETOOLONG" });
+      assert.deepEqual(readdirSync(directory), []);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
+}

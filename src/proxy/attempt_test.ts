@@ -203,23 +203,21 @@ test("a server is spoken to only when it has proven an identity of its target", 
   assert.match(String(path.lastEnd.reason), /svc\/other, not spiffe:.*svc\/db/);
 });
 
-test("credentials that take anybody still refuse another where the target's identity is known", async () => {
-  const anybody = (uris: readonly string[]) =>
-    upstreamsBy(
-      withOwn(
-        webTo([{ ...dbAt([1]), spiffeUris: uris }]),
-        "own",
-        { validation: caValidation([], { acceptUntrusted: true }) },
-      ),
-      "own",
-    );
+test("only credentials that take anybody do so, and where no identity of the target is known", async () => {
+  const ANYBODY = caValidation([], { acceptUntrusted: true });
   for (
-    const [uris, leaf, want] of [
-      [[DB.uri], OTHER, "reset"],
-      [[], OTHER, "no"],
+    const [uris, validation, leaf, want] of [
+      [[DB.uri], ANYBODY, OTHER, "reset"],
+      [[], ANYBODY, OTHER, "no"],
+      [[], caValidation([CA]), OTHER, "reset"],
+      [[], undefined, OTHER, "reset"],
     ] as const
   ) {
-    await using path = await startMemoryPath(anybody(uris));
+    const snapshot = webTo([{ ...dbAt([1]), spiffeUris: uris }]);
+    const place = validation ? { validation } : {};
+    await using path = await startMemoryPath(
+      upstreamsBy(withOwn(snapshot, "own", place), "own"),
+    );
     const caller = call(path);
     path.engine.lastDial.connect(presented(leaf));
     await settle();

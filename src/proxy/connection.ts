@@ -1,22 +1,11 @@
 /**
- * One connection's story: where it came from, how far it got, who ended it. Every connection ends here
- * exactly once, with one log line and one count.
+ * One connection's story: where it came from, how far it got; and what is counted of those of a listener.
  *
  * @module
  */
 
-import {
-  type Counter,
-  type ErrorCode,
-  type Fields,
-  type Labels,
-  type Log,
-  type Origin,
-  originOf,
-  type Stats,
-} from "../base/mod.ts";
-import type { PresentedPeer, Relay, RelayEnd } from "../net/mod.ts";
-import type { RefusalSums } from "./refusal_sums.ts";
+import type { Counter, Labels, Origin, Stats } from "../base/mod.ts";
+import type { PresentedPeer, Relay } from "../net/mod.ts";
 import type { ConnectionView } from "./view.ts";
 
 /** How far a connection has got; the stages of the data flow in their order. */
@@ -29,19 +18,6 @@ export type Progress =
   | "endpoint"
   | "dial"
   | "relay";
-
-/** How a connection ended: in order, or with a code from the table. */
-export type Ending =
-  | { readonly kind: "completed"; readonly by: "downstream" | "upstream" }
-  | {
-    readonly kind: "failed";
-    readonly code: ErrorCode;
-    readonly reason: string;
-    /** It was under way and we ended it, whoever the code blames. */
-    readonly by?: "proxy" | undefined;
-    /** Its like was warned of a short while ago. */
-    readonly quiet?: boolean;
-  };
 
 let lastId = 0;
 
@@ -163,81 +139,4 @@ export class ListenerStats {
     }
     ending.counter.add(1);
   }
-}
-
-/** Writes the one line and the counts of a connection's end. */
-export function reportEnd(
-  record: ConnectionRecord,
-  ending: Ending,
-  options: {
-    readonly log: Log;
-    readonly stats: ListenerStats;
-    readonly sums: RefusalSums;
-    readonly nowMs: number;
-  },
-): void {
-  const { log, stats, sums, nowMs } = options;
-  const { relay } = record;
-  stats.active.add(-1);
-  stats.receivedBytes.add(relay?.receivedBytes ?? 0);
-  stats.sentBytes.add(relay?.sentBytes ?? 0);
-  const endedBy = endedByOf(ending);
-  stats.ended(ending.kind === "completed" ? "completed" : ending.code, endedBy);
-  const level = levelOf(ending);
-  if (!log.enabled(level)) return;
-  if (ending.kind === "failed" && !sums.isTold(record, ending, level)) return;
-  const fields: Fields = {
-    direction: record.direction,
-    listener: record.listener,
-    source: record.source || record.remote,
-    destination: record.destination,
-    remote: record.remote,
-    endpoint: record.endpoint || undefined,
-    received_bytes: relay?.receivedBytes ?? 0,
-    sent_bytes: relay?.sentBytes ?? 0,
-    duration_ms: Math.round(nowMs - record.openedMs),
-    ended_by: endedBy,
-    stage: ending.kind === "completed" ? "relay" : record.stage,
-    code: ending.kind === "failed" ? ending.code : undefined,
-    reason: ending.kind === "failed" && ending.reason !== record.rule && ending.reason
-      ? ending.reason
-      : undefined,
-    rule: record.rule || undefined,
-    resumed: record.resumed || undefined,
-  };
-  log[level](ending.kind === "completed" ? "connection ended" : "connection failed", fields);
-}
-
-function endedByOf(ending: Ending): Origin {
-  return ending.kind === "completed" ? ending.by : ending.by ?? originOf(ending.code);
-}
-
-function levelOf(ending: Ending): "debug" | "info" | "warn" {
-  if (ending.kind === "completed") return "info";
-  switch (ending.code) {
-    case "closed_early":
-      return "debug";
-    case "intention_denied":
-    case "identity_invalid":
-    case "chain_untrusted":
-    case "endpoint_untrusted":
-    case "overloaded":
-    case "no_endpoint":
-    case "not_ready":
-      return "warn";
-    case "refused_by_peer":
-      return ending.quiet ? "info" : "warn";
-    default:
-      return "info";
-  }
-}
-
-/** What a relay's end means for the connection. */
-export function endingOf(end: RelayEnd): Ending {
-  if (end.kind === "ended") return { kind: "completed", by: end.first };
-  return {
-    kind: "failed",
-    code: end.by === "downstream" ? "downstream_reset" : "endpoint_reset",
-    reason: "",
-  };
 }

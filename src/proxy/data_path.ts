@@ -171,11 +171,10 @@ export class DataPath {
   /** Stops accepting; resolves when the last connection has ended or after `timeoutMs`. */
   async drain(timeoutMs: number): Promise<void> {
     this.#stopAccepting();
-    const deadline = this.#context.deadlines.after(timeoutMs, () => {
+    this.#context.deadlines.after(timeoutMs, () => {
       this.#live.endAll("drained", `still open after ${timeoutMs} ms of draining`);
     });
     await this.#live.drained();
-    deadline.cancel();
     this.#context.sums.flush();
   }
 

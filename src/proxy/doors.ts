@@ -93,11 +93,7 @@ export class Doors {
       before: current?.listener ?? current?.before,
       closed: false,
     };
-    if (current) {
-      current.closed = true;
-      current.listener = undefined;
-      current.before = undefined;
-    }
+    if (current) current.closed = true;
     return door;
   }
 

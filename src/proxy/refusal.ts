@@ -7,7 +7,7 @@
  */
 
 import type { Relay, RelayEnd } from "../net/mod.ts";
-import type { Ending } from "./connection.ts";
+import type { Ending } from "./ending.ts";
 
 /** Ticks after the start, or after the caller's first byte, within which an end is an answer to it. */
 const AT_ONCE_TICKS = 1;

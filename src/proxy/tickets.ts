@@ -25,9 +25,7 @@ export class Tickets {
   /** The newest ticket of a server, unless its full handshake is too long ago. */
   find(key: string, nowMs: number): KeptTicket | undefined {
     const kept = this.#kept.get(key);
-    if (!kept || nowMs - kept.provenMs <= TICKET_LIFE_MS) return kept;
-    this.#kept.delete(key);
-    return undefined;
+    return kept && nowMs - kept.provenMs <= TICKET_LIFE_MS ? kept : undefined;
   }
 
   keep(key: string, kept: KeptTicket): void {

@@ -22,6 +22,18 @@ test("Tickets.find() forgets what rests on a full handshake too long ago", () =>
   assert.equal(tickets.find("db", TICKET_LIFE_MS + 1), undefined);
 });
 
+test("Tickets.keep() makes a server's ticket the newest, and drops no other for it", () => {
+  const tickets = new Tickets();
+  const keep = (index: number) => tickets.keep(`server ${index}`, { ticket: TICKET, provenMs: 0 });
+  for (let index = 0; index < 1_024; index++) keep(index);
+  keep(1);
+  assert.ok(tickets.find("server 0", 0));
+  keep(0);
+  keep(1_024);
+  assert.ok(tickets.find("server 0", 0));
+  assert.equal(tickets.find("server 2", 0), undefined);
+});
+
 test("Tickets.keep() drops the least recently stored beyond its limit", () => {
   const tickets = new Tickets();
   for (let index = 0; index <= 1_024; index++) {

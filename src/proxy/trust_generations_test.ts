@@ -18,6 +18,7 @@ import {
 } from "../../test/kit/trusts.ts";
 import { type PeerRules } from "../identity/mod.ts";
 import { type Snapshot } from "../snapshot/mod.ts";
+import type { Trust } from "./trust.ts";
 
 /** One generation after the other, of the same listener. */
 function after(first: Snapshot, second: Snapshot, key: string | null = KEY) {
@@ -114,4 +115,30 @@ test("a new Trust after a rotation of the mesh's own judges by the new roots", (
   assert.equal(otherwise, true);
   assert.notEqual(choose(next), seen);
   assert.equal(next.verify(presented(WEB), { usage: "client", nowMs: NOW_MS }).kind, "untrusted");
+});
+
+test("a Trust that begins forgets the settings of certificates that are gone", () => {
+  const place = world();
+  const api = withOwn(FILES, KEY, {
+    certificates: {
+      ...FILES.certificates,
+      api: certificatePart(WEB, { dnsNames: ["api.example"] }),
+    },
+    own: { validation: `${KEY} validation` },
+  });
+  let previous: Trust | undefined;
+  for (
+    const [snapshot, name, made] of [
+      [api, "api.example", 1],
+      [FILES, "web.example", 2],
+      [api, "web.example", 2],
+      [api, "api.example", 3],
+    ] as const
+  ) {
+    const trust = trustOf(snapshot, { key: KEY, in: place, ...previous && { previous } });
+    trust.begin();
+    choose(trust, name);
+    assert.equal(place.engine.servers.length, made);
+    previous = trust;
+  }
 });

@@ -7,7 +7,7 @@
  * @module
  */
 
-import { systemClock, type Timer } from "../../base/mod.ts";
+import { type Clock, systemClock, type Timer } from "../../base/mod.ts";
 import { CLIENT_HELLO_LIMIT_BYTES } from "../../wire/mod.ts";
 import { type CLibrary, cLibrary } from "./c_library.ts";
 import { EVENT_BYTES, packEvent, unpackEvents } from "./epoll_event.ts";
@@ -49,8 +49,9 @@ export function discard(fd: number): void {
 }
 
 /** Everybody that waits on this thread; over, with its descriptor, when nobody does any more. */
-class Arrivals {
+export class Arrivals {
   readonly #library: CLibrary;
+  readonly #clock: Clock;
   readonly #epoll: number;
   readonly #waiting = new Map<number, Arrived>();
   readonly #events = new Uint8Array(BATCH * EVENT_BYTES);
@@ -58,15 +59,16 @@ class Arrivals {
   #timer: Timer | undefined;
   #delayMs = SHORTEST_MS;
 
-  private constructor(library: CLibrary, epoll: number) {
+  private constructor(library: CLibrary, epoll: number, clock: Clock) {
     this.#library = library;
+    this.#clock = clock;
     this.#epoll = epoll;
   }
 
   /** Undefined when no descriptor is left. */
-  static open(library: CLibrary): Arrivals | undefined {
+  static open(library: CLibrary, clock: Clock): Arrivals | undefined {
     const epoll = library.epoll_create1(EPOLL_CLOEXEC);
-    return epoll < 0 ? undefined : new Arrivals(library, epoll);
+    return epoll < 0 ? undefined : new Arrivals(library, epoll, clock);
   }
 
   /** An id for {@link remove}; undefined when the kernel would not watch it. */
@@ -101,7 +103,7 @@ class Arrivals {
     if (this.#timer && this.#delayMs <= delayMs) return;
     this.#timer?.cancel();
     this.#delayMs = delayMs;
-    this.#timer = systemClock.after(delayMs, () => this.#look());
+    this.#timer = this.#clock.after(delayMs, () => this.#look());
   }
 
   #look(): void {
@@ -125,7 +127,7 @@ export type Unwatch = (fd: number) => void;
 export function watchArrivals(fd: number, arrived: Arrived): Unwatch | undefined {
   const functions = cLibrary();
   if (!functions) return undefined;
-  const all = arrivals ?? Arrivals.open(functions);
+  const all = arrivals ?? Arrivals.open(functions, systemClock);
   const id = all?.add(fd, arrived);
   if (!all || id === undefined) return undefined;
   arrivals = all;

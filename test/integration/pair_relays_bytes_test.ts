@@ -10,11 +10,11 @@ import { createHash, randomBytes } from "node:crypto";
 import { test } from "node:test";
 import { openClient } from "../kit/data_path.ts";
 import { startEcho, startServer } from "../kit/echo.ts";
-import { startPair } from "../kit/pair.ts";
+import { startPathPair } from "../kit/path_pair.ts";
 
 test("a pair relays a request and its reply", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({ localPort: echo.port });
+  await using pair = await startPathPair({ localPort: echo.port });
   await using client = await openClient(pair.port);
   client.send("hello");
   assert.equal(String(await client.read(5)), "hello");
@@ -22,7 +22,7 @@ test("a pair relays a request and its reply", async () => {
 
 test("a pair relays 40 MB both ways unchanged", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({ localPort: echo.port });
+  await using pair = await startPathPair({ localPort: echo.port });
   await using client = await openClient(pair.port);
   const block = randomBytes(1_000_003);
   const sent = createHash("sha256");
@@ -46,7 +46,7 @@ test("a pair keeps the half-closed direction open", async () => {
     socket.on("data", (chunk) => request += chunk);
     socket.on("end", () => socket.end(`got ${request}`));
   });
-  await using pair = await startPair({ localPort: server.port });
+  await using pair = await startPathPair({ localPort: server.port });
   await using client = await openClient(pair.port);
   client.socket.end("a whole request");
   assert.equal(String(await client.readAll()), "got a whole request");
@@ -61,7 +61,7 @@ test("a pair lets the server end first and the client go on", async () => {
     socket.on("data", (chunk) => request += chunk);
     socket.on("end", () => finished(request));
   });
-  await using pair = await startPair({ localPort: server.port });
+  await using pair = await startPathPair({ localPort: server.port });
   await using client = await openClient(pair.port);
   assert.equal(String(await client.readAll()), "goodbye");
   client.socket.end("still here");
@@ -72,7 +72,7 @@ test("a pair passes a reset on as a reset", async () => {
   await using server = await startServer((socket) => {
     socket.once("data", () => socket.resetAndDestroy());
   });
-  await using pair = await startPair({ localPort: server.port });
+  await using pair = await startPathPair({ localPort: server.port });
   await using client = await openClient(pair.port);
   client.send("break");
   assert.equal(await client.gone, "reset");
@@ -86,7 +86,7 @@ test("a pair passes the client's reset on to the server", async () => {
     socket.on("error", () => broken(true));
     socket.on("end", () => broken(false));
   });
-  await using pair = await startPair({ localPort: server.port });
+  await using pair = await startPathPair({ localPort: server.port });
   await using client = await openClient(pair.port);
   client.send("hello");
   await client.read(5);

@@ -221,18 +221,21 @@ test("AcceptGate forgets how a listener was strained that was removed", () => {
 
 test("AcceptGate close() ends a rest, too", () => {
   const { clock, gate, listener } = setUp(10_000);
+  assert.equal(clock.pending, 1, "of the next look");
   gate.strained(listener, "crowded");
+  assert.equal(clock.pending, 2);
   gate.close();
   assert.equal(clock.pending, 0);
 });
 
-test("AcceptGate close() sets no timer any more", async () => {
+test("AcceptGate close() looks no more, however many are opened and however long it takes", async () => {
   const { state, clock, gate } = setUp(1_000);
+  state.headroom = 0;
   gate.close();
-  assert.equal(clock.pending, 0);
-  assert.equal(gate.opened("own"), true);
+  for (let index = 0; index < 1_000; index++) assert.equal(gate.opened("own"), true);
   await clock.advance(10_000);
   assert.equal(state.looks, 0);
+  assert.equal(clock.pending, 0);
 });
 
 const IS_LINUX = process.platform === "linux";
@@ -246,5 +249,6 @@ test(`fdHeadroom() ${IS_LINUX ? "falls by what is opened" : "is endless here"}`,
   const after = fdHeadroom();
   for (const file of files) closeSync(file);
   // A runtime may open and close files of its own meanwhile.
-  assert.ok(!IS_LINUX || Math.abs(before - after - 10) <= 5, `${before} before, ${after} after`);
+  const isRight = IS_LINUX ? Math.abs(before - after - 10) <= 5 : after === Infinity;
+  assert.ok(isRight, `${before} before, ${after} after`);
 });

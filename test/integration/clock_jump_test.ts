@@ -10,7 +10,7 @@ import { test } from "node:test";
 import { type Clock, systemClock } from "../../src/base/mod.ts";
 import { openClient } from "../kit/data_path.ts";
 import { startEcho } from "../kit/echo.ts";
-import { startPair } from "../kit/pair.ts";
+import { startPathPair } from "../kit/path_pair.ts";
 
 const DAY_MS = 24 * 3_600_000;
 
@@ -30,7 +30,7 @@ for (const [way, jumpMs] of [["forward", 100 * DAY_MS], ["back", -100 * DAY_MS]]
   test(`a clock that jumps ${way} cuts nothing that is open and lets nobody in wrongly`, async () => {
     await using echo = await startEcho();
     const clock = jumpingClock();
-    await using pair = await startPair({ localPort: echo.port, db: { clock } });
+    await using pair = await startPathPair({ localPort: echo.port, db: { clock } });
     await using open = await openClient(pair.port);
     open.send("hello");
     await open.read(5);

@@ -11,7 +11,7 @@ import { createAuthority } from "../kit/certificates.ts";
 import { openClient, type TestClient } from "../kit/data_path.ts";
 import { startEcho } from "../kit/echo.ts";
 import { caValidation, inboundBy, upstreamsBy, withOwn } from "../kit/own_credentials.ts";
-import { type Pair, startPair } from "../kit/pair.ts";
+import { type PathPair, startPathPair } from "../kit/path_pair.ts";
 import { deadline } from "../kit/process.ts";
 
 const OTHER = createAuthority({ trustDomain: "other.test" });
@@ -29,7 +29,7 @@ function goneSoon(client: TestClient): Promise<boolean | undefined> {
   return deadline(client.gone.then(() => true), 20_000);
 }
 
-async function openThrough(pair: Pair): Promise<TestClient> {
+async function openThrough(pair: PathPair): Promise<TestClient> {
   const client = await openClient(pair.port);
   await exchange(client);
   return client;
@@ -37,10 +37,10 @@ async function openThrough(pair: Pair): Promise<TestClient> {
 
 for (
   const [name, own, stays] of [
-    ["the same roots", (pair: Pair) => ({ validation: caValidation([pair.ca]) }), true],
+    ["the same roots", (pair: PathPair) => ({ validation: caValidation([pair.ca]) }), true],
     ["the mesh's rules under another name", () => ({}), true],
     ["roots of strangers", () => ({ validation: caValidation([OTHER]) }), false],
-    ["a name that it has not", (pair: Pair) => ({
+    ["a name that it has not", (pair: PathPair) => ({
       validation: caValidation([pair.ca], { matchers: exact("spiffe://other.test/x") }),
     }), false],
     ["secrets that have not come", () => ({ own: { missing: ["roots"] } }), false],
@@ -49,7 +49,7 @@ for (
   const outcome = stays ? "stays open" : "is closed";
   test(`a client ${outcome} when the public listener goes over to ${name}`, async () => {
     await using echo = await startEcho();
-    await using pair = await startPair({ localPort: echo.port });
+    await using pair = await startPathPair({ localPort: echo.port });
     await using client = await openThrough(pair);
     const changed = withOwn(pair.dbSnapshot, "inbound", {
       // A peer of the mesh is still that service to the intentions.
@@ -63,7 +63,7 @@ for (
 
   test(`a server's connection ${outcome} when its upstream goes over to ${name}`, async () => {
     await using echo = await startEcho();
-    await using pair = await startPair({ localPort: echo.port });
+    await using pair = await startPathPair({ localPort: echo.port });
     await using client = await openThrough(pair);
     await pair.web.set(
       upstreamsBy(
@@ -78,7 +78,7 @@ for (
 
 test("open connections stay when their listener and upstream go back to the mesh's own", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({ localPort: echo.port });
+  await using pair = await startPathPair({ localPort: echo.port });
   const own = { own: { trustDomains: [pair.ca.trustDomain] }, validation: caValidation([pair.ca]) };
   await pair.db.set(inboundBy(withOwn(pair.dbSnapshot, "inbound", own), "inbound"));
   await pair.web.set(upstreamsBy(withOwn(pair.webSnapshot, "db", own), "db"));
@@ -92,7 +92,7 @@ test("open connections stay when their listener and upstream go back to the mesh
 
 test("a caller that speaks no TLS is closed when its upstream's listener asks for it", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({ localPort: echo.port });
+  await using pair = await startPathPair({ localPort: echo.port });
   await using client = await openThrough(pair);
   const own = withOwn(pair.webSnapshot, "db listener", { validation: caValidation([pair.ca]) });
   const upstreams = Object.values(own.upstreams).map((part) =>
@@ -108,7 +108,7 @@ test("a caller that speaks no TLS is closed when its upstream's listener asks fo
 
 test("a client without a certificate is closed when its listener goes back to the mesh's", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({ localPort: echo.port });
+  await using pair = await startPathPair({ localPort: echo.port });
   const own = withOwn(pair.dbSnapshot, "inbound", {
     validation: null,
     own: { requireClientCertificate: false },

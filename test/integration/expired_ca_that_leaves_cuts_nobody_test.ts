@@ -14,7 +14,7 @@ import { createAuthority } from "../kit/certificates.ts";
 import { openClient } from "../kit/data_path.ts";
 import { startEcho } from "../kit/echo.ts";
 import { caValidation, inboundBy, upstreamsBy, withOwn } from "../kit/own_credentials.ts";
-import { startPair } from "../kit/pair.ts";
+import { startPathPair } from "../kit/path_pair.ts";
 import { deadline } from "../kit/process.ts";
 import type { MeshSnapshot } from "../kit/snapshots.ts";
 
@@ -75,7 +75,7 @@ for (const [kind, withRoots] of Object.entries(KINDS)) {
       test(`${side} ${outcome} the connection with ${peer} when ${kind} lose a CA ${name}`, async () => {
         await using echo = await startEcho();
         const clock = agingClock();
-        await using pair = await startPair({ localPort: echo.port, [side]: { clock } });
+        await using pair = await startPathPair({ localPort: echo.port, [side]: { clock } });
         const base = side === "db" ? pair.dbSnapshot : pair.webSnapshot;
         await pair[side].set(withRoots(base, [pair.ca, NEXT]));
         await using client = await openClient(pair.port);

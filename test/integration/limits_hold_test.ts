@@ -13,7 +13,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { clientOf, openClient } from "../kit/data_path.ts";
 import { startEcho } from "../kit/echo.ts";
-import { startPair } from "../kit/pair.ts";
+import { startPathPair } from "../kit/path_pair.ts";
 import { upstreamOf } from "../kit/snapshots.ts";
 
 async function greet(port: number) {
@@ -25,7 +25,7 @@ async function greet(port: number) {
 
 test("max_inbound_connections refuses the one too many, and takes the next when one has left", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({ localPort: echo.port, inbound: { maxConnections: 2 } });
+  await using pair = await startPathPair({ localPort: echo.port, inbound: { maxConnections: 2 } });
   const first = await greet(pair.port);
   await using _second = await greet(pair.port);
   await using third = await openClient(pair.port);
@@ -43,7 +43,7 @@ test("max_inbound_connections refuses the one too many, and takes the next when 
 
 test("limits.max_connections 0 takes none", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({ localPort: echo.port, upstream: { maxConnections: 0 } });
+  await using pair = await startPathPair({ localPort: echo.port, upstream: { maxConnections: 0 } });
   await using client = await openClient(pair.port);
   assert.equal(await client.gone, "reset");
   const { fields } = await pair.line(({ fields }) => fields.code === "limit_reached");
@@ -52,7 +52,7 @@ test("limits.max_connections 0 takes none", async () => {
 
 test("limits.max_pending_requests 0 lets nobody wait", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({ localPort: echo.port, upstream: { maxPending: 0 } });
+  await using pair = await startPathPair({ localPort: echo.port, upstream: { maxPending: 0 } });
   await using client = await openClient(pair.port);
   assert.equal(await client.gone, "reset");
   const { fields } = await pair.line(({ fields }) => fields.code === "limit_reached");
@@ -61,7 +61,7 @@ test("limits.max_pending_requests 0 lets nobody wait", async () => {
 
 test("an idle connection is ended", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({ localPort: echo.port, upstream: { idleTimeoutMs: 1 } });
+  await using pair = await startPathPair({ localPort: echo.port, upstream: { idleTimeoutMs: 1 } });
   // Not greeted: a millisecond may be over before the answer is here.
   await using client = await openClient(pair.port);
   client.send("hello");
@@ -72,7 +72,7 @@ test("an idle connection is ended", async () => {
 
 test("a connection's lifetime ends it", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({ localPort: echo.port, upstream: { lifetimeMs: 1 } });
+  await using pair = await startPathPair({ localPort: echo.port, upstream: { lifetimeMs: 1 } });
   await using client = await openClient(pair.port);
   client.send("hello");
   await client.gone;
@@ -81,7 +81,7 @@ test("a connection's lifetime ends it", async () => {
 
 test("drain refuses new connections, lets open ones finish, and ends the rest at its deadline", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({ localPort: echo.port });
+  await using pair = await startPathPair({ localPort: echo.port });
   await using client = await greet(pair.port);
   const { port } = pair;
   const drained = pair.web.path.drain(60_000);
@@ -95,7 +95,7 @@ test("drain refuses new connections, lets open ones finish, and ends the rest at
 
 test("drain cuts what is still open at the deadline", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({ localPort: echo.port });
+  await using pair = await startPathPair({ localPort: echo.port });
   await using client = await greet(pair.port);
   await pair.web.path.drain(50);
   await client.gone;
@@ -107,7 +107,7 @@ test("a local service and an upstream on unix sockets", async () => {
   try {
     await using echo = await startEcho();
     const path = join(directory, "db.sock");
-    await using _pair = await startPair({
+    await using _pair = await startPathPair({
       localPort: echo.port,
       upstream: { bind: { kind: "unix", path, mode: 0o600 } },
     });
@@ -123,7 +123,7 @@ test("a local service and an upstream on unix sockets", async () => {
 
 test("a changed upstream leaves the connections of the other alone", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({ localPort: echo.port });
+  await using pair = await startPathPair({ localPort: echo.port });
   await using client = await greet(pair.port);
   const known = Object.values(pair.webSnapshot.upstreams)[0];
   assert.ok(known);
@@ -144,7 +144,7 @@ test("a changed upstream leaves the connections of the other alone", async () =>
 
 test("a removed upstream stops listening; its open connections live on", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({ localPort: echo.port });
+  await using pair = await startPathPair({ localPort: echo.port });
   await using client = await greet(pair.port);
   await pair.web.set({ ...pair.webSnapshot, upstreams: {}, targets: {} });
   await assert.rejects(openClient(pair.port));

@@ -8,62 +8,21 @@
 import assert from "node:assert/strict";
 import { createHash, randomBytes } from "node:crypto";
 import { test } from "node:test";
-import { createAuthority } from "../kit/certificates.ts";
-import { openClient, startDataPath } from "../kit/data_path.ts";
+import { openClient } from "../kit/data_path.ts";
 import { startEcho, startServer } from "../kit/echo.ts";
-import { intention, snapshotOf, targetOf } from "../kit/snapshots.ts";
-
-async function startPair(localPort: number) {
-  const ca = createAuthority();
-  const db = await startDataPath(snapshotOf({
-    ca,
-    service: "db",
-    local: { kind: "tcp", host: "127.0.0.1", port: localPort },
-    intentions: [intention("web", "allow")],
-  }));
-  const uris = [ca.issueLeaf({ service: "db" }).uri];
-  const web = await startDataPath(snapshotOf({
-    ca,
-    service: "web",
-    upstreams: [{ name: "db" }],
-    targets: [targetOf({ name: "db", uris, ports: [db.port()] })],
-  }));
-  return {
-    port: web.port("db"),
-    db,
-    web,
-    async [Symbol.asyncDispose]() {
-      await web[Symbol.asyncDispose]();
-      await db[Symbol.asyncDispose]();
-    },
-  };
-}
+import { startPathPair } from "../kit/path_pair.ts";
 
 test("a pair relays a request and its reply", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair(echo.port);
+  await using pair = await startPathPair({ localPort: echo.port });
   await using client = await openClient(pair.port);
   client.send("hello");
   assert.equal(String(await client.read(5)), "hello");
 });
 
-test("a pair resumes TLS for the second connection", async () => {
-  await using echo = await startEcho();
-  await using pair = await startPair(echo.port);
-  for (const text of ["one", "two", "six"]) {
-    await using client = await openClient(pair.port);
-    client.send(text);
-    assert.equal(String(await client.read(3)), text);
-  }
-  const open = pair.db.path.view({ connections: true });
-  const resumed = open.samples.find(({ name }) => name === "tls_resumed_total");
-  // The engine of Deno has no short handshakes.
-  assert.equal(resumed?.value ?? 0, pair.web.path.engineName.startsWith("bun") ? 2 : 0);
-});
-
 test("a pair relays 40 MB both ways unchanged", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair(echo.port);
+  await using pair = await startPathPair({ localPort: echo.port });
   await using client = await openClient(pair.port);
   const block = randomBytes(1_000_003);
   const sent = createHash("sha256");
@@ -87,7 +46,7 @@ test("a pair keeps the half-closed direction open", async () => {
     socket.on("data", (chunk) => request += chunk);
     socket.on("end", () => socket.end(`got ${request}`));
   });
-  await using pair = await startPair(server.port);
+  await using pair = await startPathPair({ localPort: server.port });
   await using client = await openClient(pair.port);
   client.socket.end("a whole request");
   assert.equal(String(await client.readAll()), "got a whole request");
@@ -102,7 +61,7 @@ test("a pair lets the server end first and the client go on", async () => {
     socket.on("data", (chunk) => request += chunk);
     socket.on("end", () => finished(request));
   });
-  await using pair = await startPair(server.port);
+  await using pair = await startPathPair({ localPort: server.port });
   await using client = await openClient(pair.port);
   assert.equal(String(await client.readAll()), "goodbye");
   client.socket.end("still here");
@@ -113,7 +72,7 @@ test("a pair passes a reset on as a reset", async () => {
   await using server = await startServer((socket) => {
     socket.once("data", () => socket.resetAndDestroy());
   });
-  await using pair = await startPair(server.port);
+  await using pair = await startPathPair({ localPort: server.port });
   await using client = await openClient(pair.port);
   client.send("break");
   assert.equal(await client.gone, "reset");
@@ -127,7 +86,7 @@ test("a pair passes the client's reset on to the server", async () => {
     socket.on("error", () => broken(true));
     socket.on("end", () => broken(false));
   });
-  await using pair = await startPair(server.port);
+  await using pair = await startPathPair({ localPort: server.port });
   await using client = await openClient(pair.port);
   client.send("hello");
   await client.read(5);

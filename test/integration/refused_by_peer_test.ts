@@ -10,13 +10,13 @@ import { test } from "node:test";
 import { createAuthority } from "../kit/certificates.ts";
 import { openClient } from "../kit/data_path.ts";
 import { startEcho, startServer } from "../kit/echo.ts";
-import { type Pair, startPair } from "../kit/pair.ts";
+import { type PathPair, startPathPair } from "../kit/path_pair.ts";
 import { intention } from "../kit/snapshots.ts";
 
-type Line = Awaited<ReturnType<Pair["line"]>>;
+type Line = Awaited<ReturnType<PathPair["line"]>>;
 
 /** How web's connection ended, by its log and its metric. */
-async function callersEnd(pair: Pair): Promise<Line & { readonly outcome: string }> {
+async function callersEnd(pair: PathPair): Promise<Line & { readonly outcome: string }> {
   const line = await pair.line(({ fields, message }) =>
     fields.direction === "outbound" && message.startsWith("connection ")
   );
@@ -47,7 +47,7 @@ for (
   for (const speaks of [false, true]) {
     test(`a caller that ${speaks ? "speaks" : "waits"} is refused by the peer: ${name}`, async () => {
       await using local = await app();
-      await using pair = await startPair({ localPort: local.port, ...options });
+      await using pair = await startPathPair({ localPort: local.port, ...options });
       await using client = await openClient(pair.port);
       if (speaks) client.send("hello");
       await client.gone;
@@ -67,7 +67,7 @@ for (
 
 test("a caller is refused by a peer that does not trust its CA", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({ localPort: echo.port });
+  await using pair = await startPathPair({ localPort: echo.port });
   const { credentials } = pair.dbSnapshot;
   const rootPems = [createAuthority().rootPem];
   await pair.db.set({ ...pair.dbSnapshot, credentials: { ...credentials, version: -1, rootPems } });
@@ -80,7 +80,7 @@ test("a caller is refused by a peer that does not trust its CA", async () => {
 
 test("refusals are warned of once a while", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({ localPort: echo.port, ...DENIED });
+  await using pair = await startPathPair({ localPort: echo.port, ...DENIED });
   for (let call = 0; call < 3; call++) {
     await using client = await openClient(pair.port);
     await client.gone;
@@ -93,7 +93,7 @@ test("refusals are warned of once a while", async () => {
 
 test("an application that answers and closes is no refusal", async () => {
   await using app = await startServer((socket) => socket.end("bye"));
-  await using pair = await startPair({ localPort: app.port });
+  await using pair = await startPathPair({ localPort: app.port });
   await using client = await openClient(pair.port);
   assert.equal(String(await client.readAll()), "bye");
   client.socket.end();
@@ -104,7 +104,7 @@ test("an application that answers and closes is no refusal", async () => {
 
 test("a caller that connects and leaves was not refused", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({ localPort: echo.port });
+  await using pair = await startPathPair({ localPort: echo.port });
   await using client = await openClient(pair.port);
   client.socket.end();
   const { outcome } = await callersEnd(pair);

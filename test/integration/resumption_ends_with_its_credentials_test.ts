@@ -13,7 +13,7 @@ import { runtimeEngine } from "../../src/net/mod.ts";
 import { createAuthority } from "../kit/certificates.ts";
 import { openClient } from "../kit/data_path.ts";
 import { startEcho } from "../kit/echo.ts";
-import { type Pair, startPair } from "../kit/pair.ts";
+import { type PathPair, startPathPair } from "../kit/path_pair.ts";
 import type { MeshSnapshot } from "../kit/snapshots.ts";
 
 /** The engine on `node:tls` keeps no tickets. */
@@ -21,22 +21,24 @@ const RESUMES = runtimeEngine().name.startsWith("bun");
 
 let version = 1_000_000;
 
-async function exchange(pair: Pair): Promise<void> {
+async function exchange(pair: PathPair): Promise<void> {
   await using client = await openClient(pair.port);
   client.send("hello");
   assert.equal(String(await client.read(5)), "hello");
 }
 
-async function refused(pair: Pair): Promise<void> {
+async function refused(pair: PathPair): Promise<void> {
   await using client = await openClient(pair.port);
   client.send("hello");
   await assert.rejects(client.read(5));
 }
 
 /** Short handshakes so far, as the side that accepts them counts them. */
-function resumed(pair: Pair): number {
+function resumed(pair: PathPair): number {
   const { samples } = pair.db.path.view({ connections: false });
-  return samples.find(({ name }) => name === "tls_resumed_total")?.value ?? 0;
+  const sample = samples.find(({ name }) => name === "tls_resumed_total");
+  assert.ok(sample, "short handshakes are counted");
+  return sample.value;
 }
 
 function withCredentials(
@@ -48,7 +50,7 @@ function withCredentials(
 
 async function warmPair() {
   const echo = await startEcho();
-  const pair = await startPair({ localPort: echo.port });
+  const pair = await startPathPair({ localPort: echo.port });
   await exchange(pair);
   await exchange(pair);
   const before = resumed(pair);

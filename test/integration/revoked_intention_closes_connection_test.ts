@@ -10,7 +10,7 @@ import { test } from "node:test";
 import { createAuthority } from "../kit/certificates.ts";
 import { openClient } from "../kit/data_path.ts";
 import { startEcho } from "../kit/echo.ts";
-import { startPair } from "../kit/pair.ts";
+import { startPathPair } from "../kit/path_pair.ts";
 import { intention, policyOf } from "../kit/snapshots.ts";
 
 async function openThrough(port: number) {
@@ -22,7 +22,7 @@ async function openThrough(port: number) {
 
 test("a revoked intention closes the open connection and names the rule", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({ localPort: echo.port });
+  await using pair = await startPathPair({ localPort: echo.port });
   await using client = await openThrough(pair.port);
   await pair.db.set({
     ...pair.dbSnapshot,
@@ -38,7 +38,7 @@ test("a revoked intention closes the open connection and names the rule", async 
 
 test("a new connection after the revocation is refused", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({ localPort: echo.port });
+  await using pair = await startPathPair({ localPort: echo.port });
   await pair.db.set({ ...pair.dbSnapshot, policy: policyOf([intention("web", "deny")]) });
   await using client = await openClient(pair.port);
   client.send("hello");
@@ -48,7 +48,7 @@ test("a new connection after the revocation is refused", async () => {
 
 test("an intention for somebody else leaves the open connection alone", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({ localPort: echo.port });
+  await using pair = await startPathPair({ localPort: echo.port });
   await using client = await openThrough(pair.port);
   await pair.db.set({
     ...pair.dbSnapshot,
@@ -60,7 +60,7 @@ test("an intention for somebody else leaves the open connection alone", async ()
 
 test("permissions at L4 deny", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({ localPort: echo.port });
+  await using pair = await startPathPair({ localPort: echo.port });
   await using client = await openThrough(pair.port);
   await pair.db.set({ ...pair.dbSnapshot, policy: policyOf([intention("web", "permissions")]) });
   assert.equal(await client.gone, "end");
@@ -68,7 +68,7 @@ test("permissions at L4 deny", async () => {
 
 test("a changed default closes what only the default allowed", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({ localPort: echo.port });
+  await using pair = await startPathPair({ localPort: echo.port });
   await pair.db.set({ ...pair.dbSnapshot, policy: policyOf([], "allow") });
   await using client = await openThrough(pair.port);
   await pair.db.set({ ...pair.dbSnapshot, policy: policyOf([], "deny") });
@@ -79,7 +79,7 @@ test("a changed default closes what only the default allowed", async () => {
 
 test("a removed root closes the connections that it vouched for, on both sides", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({ localPort: echo.port });
+  await using pair = await startPathPair({ localPort: echo.port });
   await using client = await openThrough(pair.port);
   const other = createAuthority();
   await pair.web.set({
@@ -100,7 +100,7 @@ test("a removed root closes the connections that it vouched for, on both sides",
 
 test("a rotated leaf leaves open connections alone", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({ localPort: echo.port });
+  await using pair = await startPathPair({ localPort: echo.port });
   await using client = await openThrough(pair.port);
   const fresh = pair.ca.issueLeaf({ service: "db" });
   await pair.db.set({

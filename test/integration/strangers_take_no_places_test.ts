@@ -10,7 +10,7 @@ import { connect } from "node:net";
 import { test } from "node:test";
 import { openClient, type TestClient } from "../kit/data_path.ts";
 import { startEcho } from "../kit/echo.ts";
-import { type Pair, startPair } from "../kit/pair.ts";
+import { type PathPair, startPathPair } from "../kit/path_pair.ts";
 import { upstreamOf } from "../kit/snapshots.ts";
 
 async function greet(client: TestClient): Promise<void> {
@@ -30,7 +30,7 @@ async function keepSilent(port: number, count: number) {
   return { [Symbol.dispose]: () => sockets.forEach((socket) => socket.destroy()) };
 }
 
-function endings(pair: Pair, outcome: string): number {
+function endings(pair: PathPair, outcome: string): number {
   const samples = pair.db.path.stats.samples();
   return samples.find(({ name, labels }) =>
     name === "connections_ended_total" && labels.outcome === outcome
@@ -39,7 +39,7 @@ function endings(pair: Pair, outcome: string): number {
 
 test("silent strangers, more than there are places, keep nobody out", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({ localPort: echo.port, db: { maxConnections: 40 } });
+  await using pair = await startPathPair({ localPort: echo.port, db: { maxConnections: 40 } });
   await using open = await openClient(pair.port);
   await greet(open);
   using _silent = await keepSilent(pair.db.port(), 100);
@@ -57,7 +57,7 @@ test("silent strangers, more than there are places, keep nobody out", async () =
 
 test("callers of the service leave places for calls that its application makes", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({ localPort: echo.port, db: { maxConnections: 16 } });
+  await using pair = await startPathPair({ localPort: echo.port, db: { maxConnections: 16 } });
   const other = upstreamOf({ name: "other" });
   await pair.db.set({ ...pair.dbSnapshot, upstreams: { [other.id]: other } });
   const clients: TestClient[] = [];

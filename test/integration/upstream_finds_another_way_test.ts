@@ -9,7 +9,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openClient, startDataPath } from "../kit/data_path.ts";
 import { startEcho, startServer } from "../kit/echo.ts";
-import { startPair } from "../kit/pair.ts";
+import { startPathPair } from "../kit/path_pair.ts";
 import { chainOf, declared, intention, snapshotOf, targetOf } from "../kit/snapshots.ts";
 
 /** A port where nobody listens. */
@@ -21,7 +21,7 @@ async function closedPort(): Promise<number> {
 
 test("a refused endpoint is skipped", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({
+  await using pair = await startPathPair({
     localPort: echo.port,
     morePorts: [await closedPort(), await closedPort()],
   });
@@ -35,7 +35,7 @@ test("a refused endpoint is skipped", async () => {
 test("an endpoint that proves another service's identity is skipped, and said so", async () => {
   await using echo = await startEcho();
   await using impostorApp = await startEcho();
-  await using pair = await startPair({ localPort: echo.port });
+  await using pair = await startPathPair({ localPort: echo.port });
   await using impostor = await startDataPath(snapshotOf({
     ca: pair.ca,
     service: "impostor",
@@ -62,7 +62,7 @@ test("an endpoint that proves another service's identity is skipped, and said so
 
 test("no endpoint left resets the app's connection with the reason logged", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({ localPort: echo.port });
+  await using pair = await startPathPair({ localPort: echo.port });
   await pair.web.set({
     ...pair.webSnapshot,
     ...declared({ name: "db", targets: ["db", "db in dc2"] }),
@@ -82,7 +82,7 @@ test("no endpoint left resets the app's connection with the reason logged", asyn
 test("a target without endpoints fails over to the next, and back when it has some again", async () => {
   await using echo = await startEcho();
   await using other = await startServer((socket) => socket.end("from the other datacenter"));
-  await using pair = await startPair({ localPort: echo.port });
+  await using pair = await startPathPair({ localPort: echo.port });
   await using second = await startDataPath(snapshotOf({
     ca: pair.ca,
     service: "db",
@@ -112,7 +112,7 @@ test("a target without endpoints fails over to the next, and back when it has so
 
 test("the last resort is dialled only when nothing else is left", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({ localPort: echo.port });
+  await using pair = await startPathPair({ localPort: echo.port });
   const uris = [pair.dbSnapshot.credentials.uri];
   const known = pair.webSnapshot.targets.db;
   assert.ok(known);
@@ -135,7 +135,7 @@ test("the last resort is dialled only when nothing else is left", async () => {
 test("a server that accepts and says nothing is given up after the connect timeout", async () => {
   await using mute = await startServer(() => {});
   await using echo = await startEcho();
-  await using pair = await startPair({ localPort: echo.port });
+  await using pair = await startPathPair({ localPort: echo.port });
   await pair.web.set({
     ...pair.webSnapshot,
     targets: {

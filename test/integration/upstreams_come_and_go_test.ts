@@ -10,12 +10,12 @@ import { test } from "node:test";
 import { diffSnapshots } from "../../src/snapshot/mod.ts";
 import { openClient } from "../kit/data_path.ts";
 import { startEcho } from "../kit/echo.ts";
-import { recordingLog, startPair } from "../kit/pair.ts";
+import { recordingLog, startPathPair } from "../kit/path_pair.ts";
 import { upstreamOf } from "../kit/snapshots.ts";
 
 test("10,000 upstreams come and go; one that stays serves on and keeps its limits", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({ localPort: echo.port, upstream: { maxConnections: 2 } });
+  await using pair = await startPathPair({ localPort: echo.port, upstream: { maxConnections: 2 } });
   await using open = await openClient(pair.port);
   const names = (turn: number) => Array.from({ length: 250 }, (_, index) => `u${turn}-${index}`);
   for (let turn = 0; turn < 40; turn++) {
@@ -43,7 +43,7 @@ test("10,000 upstreams come and go; one that stays serves on and keeps its limit
 
 test("a removed upstream's connections count on when it is declared again", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({ localPort: echo.port, upstream: { maxConnections: 1 } });
+  await using pair = await startPathPair({ localPort: echo.port, upstream: { maxConnections: 1 } });
   await using open = await openClient(pair.port);
   open.send("hello");
   await open.read(5);
@@ -59,7 +59,7 @@ test("a removed upstream's connections count on when it is declared again", asyn
 test("an upstream that there is no room for is refused by name, and opened once there is", async () => {
   await using echo = await startEcho();
   const { log, lines } = recordingLog();
-  await using pair = await startPair({ localPort: echo.port, web: { log } });
+  await using pair = await startPathPair({ localPort: echo.port, web: { log } });
   const { path } = pair.web;
   const late = upstreamOf({ name: "late" });
   const upstreams = { ...pair.webSnapshot.upstreams, [late.id]: late };

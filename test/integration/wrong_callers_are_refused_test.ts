@@ -11,7 +11,7 @@ import { connect as tlsConnect, type ConnectionOptions } from "node:tls";
 import { createAuthority } from "../kit/certificates.ts";
 import { clientOf, openClient } from "../kit/data_path.ts";
 import { startEcho } from "../kit/echo.ts";
-import { type Pair, startPair } from "../kit/pair.ts";
+import { type PathPair, startPathPair } from "../kit/path_pair.ts";
 import { eventually } from "../kit/process.ts";
 
 const HOUR_MS = 3_600_000;
@@ -23,7 +23,7 @@ const UNTRUSTED = /^(handshake_failed|identity_invalid|chain_untrusted)$/;
 const CALLERS: readonly (readonly [
   name: string,
   code: RegExp,
-  make: (pair: Pair) => { readonly certPem: string; readonly keyPem: string } | undefined,
+  make: (pair: PathPair) => { readonly certPem: string; readonly keyPem: string } | undefined,
 ])[] = [
   ["no client certificate", UNTRUSTED, () => undefined],
   [
@@ -71,7 +71,7 @@ const CALLERS: readonly (readonly [
   ],
 ];
 
-function callAs(pair: Pair, identity: Partial<ConnectionOptions>) {
+function callAs(pair: PathPair, identity: Partial<ConnectionOptions>) {
   const socket = tlsConnect({
     host: "127.0.0.1",
     port: pair.db.port(),
@@ -88,7 +88,7 @@ function callAs(pair: Pair, identity: Partial<ConnectionOptions>) {
 for (const [name, code, make] of CALLERS) {
   test(`the public listener refuses ${name}`, async () => {
     await using echo = await startEcho();
-    await using pair = await startPair({ localPort: echo.port });
+    await using pair = await startPathPair({ localPort: echo.port });
     const identity = make(pair);
     await using client = callAs(
       pair,
@@ -113,7 +113,7 @@ for (
 ) {
   test(`the public listener refuses ${name} instead of TLS`, async () => {
     await using echo = await startEcho();
-    await using pair = await startPair({ localPort: echo.port });
+    await using pair = await startPathPair({ localPort: echo.port });
     await using client = await openClient(pair.db.port());
     client.socket.end(bytes);
     await client.gone;
@@ -124,7 +124,7 @@ for (
 
 test("a peer that never shakes hands is dropped at the deadline", async () => {
   await using echo = await startEcho();
-  await using pair = await startPair({
+  await using pair = await startPathPair({
     localPort: echo.port,
     inbound: { handshakeTimeoutMs: 100 },
   });
@@ -137,7 +137,7 @@ test("a peer that never shakes hands is dropped at the deadline", async () => {
 test("an expired identity of our own is not served from a wrong clock", async () => {
   await using echo = await startEcho();
   const future = Date.now() + 100 * 24 * HOUR_MS;
-  await using pair = await startPair({
+  await using pair = await startPathPair({
     localPort: echo.port,
     db: {
       clock: {

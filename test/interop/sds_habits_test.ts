@@ -318,17 +318,17 @@ test("the SPIRE peer refuses what a SPIRE agent refuses", async () => {
       bundles: { [domain]: ca.rootPem, "spiffe://other": createAuthority().rootPem },
     });
     for (
-      const [names, node, want] of [
-        [["default", "ROOTCA"], [], "status 0"],
-        [["ALL"], [], "status 0"],
-        [["spiffe://other"], [], "status 0"],
-        [[], [], "status 0"],
-        [["unknown"], [], "status 3"],
-        [["default", "unknown"], [], "status 3"],
-        [["default", leaf.uri], [], "status 3"],
-        [["ROOTCA", domain], [], "status 3"],
-        [["ROOTCA"], oldNode, "status 0"],
-        [["ALL"], oldNode, "status 13"],
+      const [names, node, want, validator] of [
+        [["default", "ROOTCA"], [], "status 0", "validator"],
+        [["ALL"], [], "status 0", "validator"],
+        [["spiffe://other"], [], "status 0", "validator"],
+        [[], [], "status 0", "validator"],
+        [["unknown"], [], "status 3", "none"],
+        [["default", "unknown"], [], "status 3", "none"],
+        [["default", leaf.uri], [], "status 3", "none"],
+        [["ROOTCA", domain], [], "status 3", "none"],
+        [["ROOTCA"], oldNode, "status 0", "none"],
+        [["ALL"], oldNode, "status 13", "none"],
       ] as const
     ) {
       const fields = names.map((name) => [0x1a, name.length, ...Buffer.from(name)]);
@@ -337,10 +337,8 @@ test("the SPIRE peer refuses what a SPIRE agent refuses", async () => {
       const answers = await Array.fromAsync(callGrpc(path, { method, message }));
       assert.equal(answers.at(-1), want, names.join());
       assert.equal(answers.length, want === "status 0" ? 2 : 1, names.join());
-      const hasValidator = answers[0]?.includes("envoy.tls.cert_validator.spiffe") ?? false;
-      if (names.some((name) => name === "ROOTCA") && want === "status 0") {
-        assert.equal(hasValidator, node.length === 0);
-      }
+      const asks = answers[0]?.includes("envoy.tls.cert_validator.spiffe") ?? false;
+      assert.equal(asks ? "validator" : "none", validator, names.join());
     }
   } finally {
     await rm(directory, { recursive: true, force: true });

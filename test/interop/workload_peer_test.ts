@@ -5,6 +5,7 @@ import { sdsSecret } from "../kit/envoy_tls.ts";
 import { startPosternTls } from "../kit/postern_tls.ts";
 import { freePort } from "../kit/ports.ts";
 import { eventually, pause } from "../kit/process.ts";
+import { assertMostlyWithin } from "../kit/promptly.ts";
 import {
   type AgentSvid,
   type TrustDomain,
@@ -12,7 +13,6 @@ import {
   withSpireAgent,
   workloadState,
 } from "../kit/spire_agent.ts";
-import { within } from "../kit/starvation.ts";
 import { probeTls } from "../kit/tls_probe.ts";
 import { clientPair, TlsSession, TlsTraffic } from "../kit/tls_session.ts";
 import { SUBJECTS, waitForLeaf } from "../kit/tls_subjects.ts";
@@ -93,13 +93,15 @@ test("Workload API: an SVID is served, rotated without a dropped handshake, and 
     assert.equal((await probeTls(place)).accepted, false);
 
     await using traffic = new TlsTraffic(place, { client: clientPair(api), pauseMs: 5 });
+    const rotatedMs: number[] = [];
     for (let i = 0; i < 10; i++) {
       const next = own.svid("web");
       await agent.setWorkload(stateOf([next], partner));
-      await within(2_000, { what: "it is rotated", pids: [agent.pid, proxy.postern.pid] }, () => {
-        return waitForLeaf(proxy, next, clientPair(api));
-      });
+      const changedMs = performance.now();
+      await waitForLeaf(proxy, next, clientPair(api), { timeoutMs: 60_000 });
+      rotatedMs.push(performance.now() - changedMs);
     }
+    assertMostlyWithin("it is rotated", 2_000, rotatedMs);
     // A federated domain's clients come in, and go when the federation ends.
     await eventually("the partner is taken", () => takes(partnerApi));
     assert.equal(await takes(forged), false);

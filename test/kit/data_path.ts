@@ -64,8 +64,6 @@ export async function startDataPath(
   };
 }
 
-export { startEcho, startServer } from "./echo.ts";
-
 export interface TestClient extends AsyncDisposable {
   readonly socket: Socket;
   /** Everything received up to and with `length` bytes. */

@@ -30,7 +30,7 @@ export interface EchoServer extends AsyncDisposable {
  * Answers each message with itself, but `end` with the end, `fail` with INVALID_ARGUMENT, `big N` with N
  * bytes and `flood` with messages for ever.
  */
-export async function startEcho(tls?: EchoTls): Promise<EchoServer> {
+export async function startGrpcEcho(tls?: EchoTls): Promise<EchoServer> {
   const { default: grpc } = await import("@grpc/grpc-js");
   const server = new grpc.Server();
   const bytes = (value: Uint8Array) => Buffer.from(value);

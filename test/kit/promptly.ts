@@ -21,3 +21,19 @@ export async function promptly(
   }
   throw new Error(`${what} within ${limitMs} ms: it took ${took.join(", ")} ms`);
 }
+
+/** Of the times of many rounds: how many must be in time; a defect makes most slow. */
+const MOST = 0.7;
+
+/** Fails unless most of these milliseconds are less than `limitMs`. */
+export function assertMostlyWithin(
+  what: string,
+  limitMs: number,
+  tookMs: readonly number[],
+): void {
+  const inTime = tookMs.filter((ms) => ms < limitMs).length;
+  if (inTime > 0 && inTime >= MOST * tookMs.length) return;
+  throw new Error(
+    `${what} within ${limitMs} ms: it took ${tookMs.map(Math.round).join(", ")} ms`,
+  );
+}

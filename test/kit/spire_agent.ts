@@ -45,14 +45,14 @@ export function workloadState(
   };
 }
 
-export async function withSpireAgent(
-  use: (agent: SdsPeer, socket: string) => Promise<void>,
-): Promise<void> {
+export async function withSpireAgent<T>(
+  use: (agent: SdsPeer, socket: string) => Promise<T>,
+): Promise<T> {
   const directory = await mkdtemp(join(tmpdir(), "postern-spire-"));
   try {
     const socket = join(directory, "api.sock");
     await using agent = await startSdsPeer({ listen: `unix:${socket}`, habits: "spire" });
-    await use(agent, socket);
+    return await use(agent, socket);
   } finally {
     await rm(directory, { recursive: true, force: true });
   }

@@ -43,26 +43,6 @@ export class Starvation {
   }
 }
 
-/** Fails when `story` takes longer than `limitMs` beside the time without a processor. */
-export async function within<T>(
-  limitMs: number,
-  options: { readonly what: string; readonly pids: readonly number[] },
-  story: () => Promise<T>,
-): Promise<T> {
-  const starvation = await Starvation.begin(...options.pids);
-  const started = performance.now();
-  const value = await story();
-  const tookMs = performance.now() - started;
-  const starvedMs = await starvation.ms();
-  if (tookMs - starvedMs <= limitMs) return value;
-  throw new Error(
-    `${options.what}: after ${tookMs.toFixed(0)} ms, ${
-      starvedMs.toFixed(0)
-    } ms of them without a ` +
-      `processor; ${limitMs} ms is the limit`,
-  );
-}
-
 /** By process: how long each of its threads was ready to run and waited, ever. */
 async function waitsOf(pids: readonly number[]): Promise<ReadonlyMap<number, Waits>> {
   return new Map(

@@ -5,7 +5,7 @@ import { createAuthority } from "../../../test/kit/certificates.ts";
 import { FakeClock } from "../../../test/kit/clock.ts";
 import {
   ECHO_PATH,
-  startEcho,
+  startGrpcEcho,
   startStallingRelay,
   startTcp,
   startTrickle,
@@ -91,7 +91,7 @@ class Heard {
 }
 
 test("GrpcChannel sends, hears and ends, with metadata, over one connection", async () => {
-  await using server = await startEcho();
+  await using server = await startGrpcEcho();
   await using relay = await startStallingRelay(server.address);
   using channel = channelTo(relay.address, { metadata: { "x-a": "b" } });
   assert.equal(relay.open, 0, "dials only for a call");
@@ -105,7 +105,7 @@ test("GrpcChannel sends, hears and ends, with metadata, over one connection", as
 });
 
 test("GrpcChannel streams answers to one request", async () => {
-  await using server = await startEcho();
+  await using server = await startGrpcEcho();
   using channel = channelTo(server.address);
   const messages: string[] = [];
   const status = await new Promise<GrpcStatus>((resolve) => {
@@ -120,7 +120,7 @@ test("GrpcChannel streams answers to one request", async () => {
 });
 
 test("GrpcChannel says nothing of what is closed here, and the server hears of it", async () => {
-  await using server = await startEcho();
+  await using server = await startGrpcEcho();
   using channel = channelTo(server.address);
   const it = new Heard(channel).send("1");
   await it.message();
@@ -136,7 +136,7 @@ test("GrpcChannel says nothing of what is closed here, and the server hears of i
 });
 
 test("GrpcChannel reads the next message when the last one is dealt with", async () => {
-  await using server = await startEcho();
+  await using server = await startGrpcEcho();
   using channel = channelTo(server.address);
   let release = () => {};
   const it = new Heard(channel, () => new Promise<void>((resolve) => release = resolve));
@@ -167,21 +167,21 @@ for (
   ] as const
 ) {
   test(`GrpcChannel ends a call after ${name}`, async () => {
-    await using server = await startEcho();
+    await using server = await startGrpcEcho();
     using channel = channelTo(server.address, { limits });
     assert.match(await new Heard(channel).send(text).end(), wanted);
   });
 }
 
 test("GrpcChannel ends a call whose handler fails", async () => {
-  await using server = await startEcho();
+  await using server = await startGrpcEcho();
   using channel = channelTo(server.address);
   const it = new Heard(channel, () => Promise.reject(new Error("a defect"))).send("1");
   assert.equal(await it.end(), "INTERNAL: a defect");
 });
 
 test("GrpcChannel takes a large message whole", async () => {
-  await using server = await startEcho();
+  await using server = await startGrpcEcho();
   using channel = channelTo(server.address);
   assert.equal(await new Heard(channel).send("big 8000000").message(), "8000000 bytes");
 });
@@ -222,7 +222,7 @@ test("GrpcChannel gives up a message that never ends", async () => {
 });
 
 test("GrpcChannel notices a peer that has gone silent, by its own pings", async () => {
-  await using server = await startEcho();
+  await using server = await startGrpcEcho();
   await using relay = await startStallingRelay(server.address);
   // The library's own timers: long enough for an answer to the first message on a busy machine.
   using channel = channelTo(relay.address, { keepAliveMs: 1_000, keepAliveTimeoutMs: 2_000 });
@@ -233,7 +233,7 @@ test("GrpcChannel notices a peer that has gone silent, by its own pings", async 
 });
 
 test("GrpcChannel tries the next address after one that failed", async () => {
-  await using server = await startEcho();
+  await using server = await startGrpcEcho();
   // A port that nobody is given by chance.
   const dead = { kind: "tcp", host: "127.0.0.1", port: 1 } as const;
   using channel = channelTo([dead, server.address]);
@@ -304,7 +304,7 @@ for (
   ] as const
 ) {
   test(`GrpcChannel over TLS ${typeof wanted === "string" ? "talks to" : "refuses"} ${name}`, async () => {
-    await using server = await startEcho({ ...SERVER, requireClient });
+    await using server = await startGrpcEcho({ ...SERVER, requireClient });
     using channel = channelTo(server.address, { tls: { serverName, material: () => material } });
     const it = new Heard(channel).send("1");
     if (typeof wanted === "string") assert.equal(await it.message(), wanted);
@@ -313,7 +313,7 @@ for (
 }
 
 test("GrpcChannel asks for its credentials before each connection", async () => {
-  await using server = await startEcho({ ...SERVER, requireClient: true });
+  await using server = await startGrpcEcho({ ...SERVER, requireClient: true });
   const materials = [
     Promise.reject(new Error("Cannot read /etc/key.pem: gone")),
     Promise.resolve(TRUST),

@@ -16,6 +16,16 @@ const FIXTURES = fileURLToPath(new URL("../../../test/fixtures/secrets/", import
 const OPTIONS: LoadOptions = { nowMs: Date.now(), tlsFault: () => undefined };
 const text = (name: string) => readFileSync(FIXTURES + name, "latin1");
 
+/** Of `web.pem`. */
+const ENCRYPTED_KEYS = [
+  "pbes2.key",
+  "pbes2_sha1.key",
+  "pbes2_3des.key",
+  "scrypt.key",
+  "dek_aes.key",
+  "dek_3des.key",
+];
+
 const file = (name: string): DataSource => ({ kind: "file", path: FIXTURES + name });
 const inline = (content: string): DataSource => {
   return { kind: "inline", bytes: new TextEncoder().encode(content) };
@@ -66,12 +76,7 @@ for (
     ["web.pem", "plain.key", false],
     ["web.pem", "sec1.key", false],
     ["rsa.pem", "rsa_pkcs1.key", false],
-    ["web.pem", "pbes2.key", true],
-    ["web.pem", "pbes2_sha1.key", true],
-    ["web.pem", "pbes2_3des.key", true],
-    ["web.pem", "scrypt.key", true],
-    ["web.pem", "dek_aes.key", true],
-    ["web.pem", "dek_3des.key", true],
+    ...ENCRYPTED_KEYS.map((key) => ["web.pem", key, true] as const),
   ] as const
 ) {
   test(`loadSecret() takes ${chain} with ${key}`, async () => {
@@ -83,17 +88,18 @@ for (
       ? ["web.example.com", "*.web.example.com"]
       : ["rsa.example.com"];
     assert.deepEqual(secret.dnsNames, names);
-    if (!encrypted) return;
-    const wrong = { chain: file(chain), key: file(key), password: inline("Secret") };
+  });
+}
+
+for (const key of ENCRYPTED_KEYS) {
+  test(`loadSecret() refuses ${key} with another password, and with none`, async () => {
+    const pair = { chain: file("web.pem"), key: file(key) };
     // One of 256 would decrypt to sound padding, and fail later; this one does not.
     assert.match(
-      await faultOf(wrong),
+      await faultOf({ ...pair, password: inline("Secret") }),
       /^Cannot read private key in .*: the password does not fit$/,
     );
-    assert.match(
-      await faultOf({ chain: file(chain), key: file(key) }),
-      /it is encrypted and there is no password/,
-    );
+    assert.match(await faultOf(pair), /it is encrypted and there is no password/);
   });
 }
 

@@ -222,8 +222,7 @@ for (
 
 test("parseFileConfig() takes the shortest configuration and fills in the rest", () => {
   const parsed = parseFileConfig(JSON.stringify(BASE), OPTIONS);
-  assert.equal(parsed.kind, "valid");
-  if (parsed.kind !== "valid") return;
+  assert.ok(parsed.kind === "valid");
   const { config } = parsed;
   assert.equal(config.defaultAction, "deny");
   assert.deepEqual(config.intentions, []);
@@ -270,7 +269,7 @@ test("parseFileConfig() takes every key", () => {
   };
   assert.deepEqual(problems(whole), []);
   const parsed = parseFileConfig(JSON.stringify(whole), OPTIONS);
-  if (parsed.kind !== "valid") throw new Error("unreachable");
+  assert.ok(parsed.kind === "valid");
   const [upstream] = parsed.config.upstreams;
   assert.equal(upstream?.socketMode, 0o660);
   assert.deepEqual(upstream?.balancing, { kind: "least_request", choiceCount: 2 });
@@ -302,7 +301,8 @@ test("parseFileConfig() warns where nobody can get in", () => {
   const warningsOf = (fields: object) => {
     const config = { ...NO_DOMAIN, inbound: { ...NO_DOMAIN.inbound, tls }, ...fields };
     const parsed = parseFileConfig(JSON.stringify(config), OPTIONS);
-    return parsed.kind === "valid" ? parsed.config.credentials.plans.warnings : undefined;
+    assert.ok(parsed.kind === "valid");
+    return parsed.config.credentials.plans.warnings;
   };
   assert.deepEqual(warningsOf({}), [
     "inbound.tls asks nobody for a certificate, and intentions are about those who show one: " +
@@ -319,8 +319,7 @@ for (const kind of ["round_robin", "random", "maglev", "least_request", "ring_ha
 
 test("parseFileConfig() says where a problem is", () => {
   const parsed = parseFileConfig('\ufeff{\n  "service": "web",\n  "servce": 1\n}', OPTIONS);
-  assert.equal(parsed.kind, "invalid");
-  if (parsed.kind !== "invalid") return;
+  assert.ok(parsed.kind === "invalid");
   assert.deepEqual(parsed.problems.map(formatProblem), [
     'line 3, column 3: servce is not known here; did you mean "service"?',
   ]);
@@ -328,7 +327,8 @@ test("parseFileConfig() says where a problem is", () => {
 
 test("parseFileConfig() says where JSON breaks", () => {
   const parsed = parseFileConfig('{\n  "service": "web"\n  "x": 1\n}', OPTIONS);
-  assert.deepEqual(parsed.kind === "invalid" && parsed.problems.map(formatProblem), [
+  assert.ok(parsed.kind === "invalid");
+  assert.deepEqual(parsed.problems.map(formatProblem), [
     'line 3, column 3: the file is not JSON: expected "," or "}"',
   ]);
 });
@@ -336,12 +336,10 @@ test("parseFileConfig() says where JSON breaks", () => {
 test("parseFileConfig() refuses a key given twice", () => {
   const text = JSON.stringify(BASE).replace("{", '{"intentions": [], "intentions": [],');
   const parsed = parseFileConfig(text, OPTIONS);
-  assert.deepEqual(
-    parsed.kind === "invalid" && parsed.problems.map(({ path, message }) => `${path} ${message}`),
-    [
-      "intentions is given twice",
-    ],
-  );
+  assert.ok(parsed.kind === "invalid");
+  assert.deepEqual(parsed.problems.map(({ path, message }) => `${path} ${message}`), [
+    "intentions is given twice",
+  ]);
 });
 
 test("parseFileConfig() tells of a hundred problems, and how many more there are", () => {

@@ -14,7 +14,7 @@ import { createAuthority } from "./certificates.ts";
 import { startDataPath, type TestPath } from "./data_path.ts";
 import { intention, snapshotOf, targetOf, type UpstreamOptions } from "./snapshots.ts";
 
-export interface Pair extends AsyncDisposable {
+export interface PathPair extends AsyncDisposable {
   readonly ca: Authority;
   readonly db: TestPath;
   readonly web: TestPath;
@@ -28,7 +28,7 @@ export interface Pair extends AsyncDisposable {
   line(match: (record: LogRecord) => boolean): Promise<LogRecord>;
 }
 
-export interface PairOptions {
+export interface PathPairOptions {
   readonly localPort: number;
   readonly upstream?: Partial<UpstreamOptions>;
   readonly db?: Partial<DataPathOptions>;
@@ -39,7 +39,7 @@ export interface PairOptions {
   readonly morePorts?: readonly number[];
 }
 
-export async function startPair(options: PairOptions): Promise<Pair> {
+export async function startPathPair(options: PathPairOptions): Promise<PathPair> {
   const ca = createAuthority();
   const { log, lines, line } = recordingLog();
   const base = snapshotOf({

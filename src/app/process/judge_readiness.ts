@@ -13,6 +13,8 @@ import type { Snapshot } from "../../snapshot/mod.ts";
 export interface ReadinessFacts {
   readonly draining: boolean;
   readonly snapshot: Snapshot | undefined;
+  /** Why the newest snapshot is not in force; undefined: it is, or nothing is decided yet. */
+  readonly refusal: string | undefined;
   /** What the first snapshot still lacks. */
   readonly waitingFor: string;
   /** Listeners and upstreams that stay closed until their secrets have come. */
@@ -38,15 +40,17 @@ const TOLD = 20;
 const NAMED = 3;
 
 export function judgeReadiness(
-  { draining, snapshot, waitingFor, warming }: ReadinessFacts,
+  { draining, snapshot, refusal, waitingFor, warming }: ReadinessFacts,
   { listeners, stuck, everUp, wasReady, wanted }: ListenersSeen,
 ): Health {
   const first = draining ? ["draining", ...stuck] : stuck;
-  if (!snapshot) {
-    const notReady = [...first, `waiting for ${waitingFor}`];
+  const names = snapshot ? listenersOf(snapshot) : [];
+  // The one in force may be from before the secrets came, with no listener open yet.
+  if (!snapshot || (names.length === 0 && refusal !== undefined)) {
+    const awaited = refusal === undefined ? waitingFor : `a snapshot that can be used: ${refusal}`;
+    const notReady = [...first, `waiting for ${awaited}`];
     return { notReady, warnings: [], listeners: { total: 0, unusable: 0 } };
   }
-  const names = listenersOf(snapshot);
   const counting = new Troubles();
   const others = new Troubles();
   const troubles = names.map((name) => [name, troubleOf(listeners.get(name))] as const);

@@ -77,8 +77,8 @@ export class ProxyProcess {
         return {
           draining: this.#draining,
           snapshot: this.snapshot && (this.#coming ?? this.snapshot),
-          waitingFor: waitingFor ||
-            (refusal ? `a snapshot that can be used: ${refusal.reason}` : "the first snapshot"),
+          refusal: refusal?.reason,
+          waitingFor: waitingFor || "the first snapshot",
           warming: status?.warming ?? [],
         };
       },

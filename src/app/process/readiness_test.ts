@@ -48,6 +48,7 @@ function rig(wanted: "any" | "all" = "all") {
     facts: {
       draining: false,
       snapshot: SNAPSHOT,
+      refusal: undefined,
       waitingFor: "the leaf",
       warming: [],
     } as ReadinessFacts,
@@ -75,6 +76,11 @@ const STORIES: readonly (readonly [string, "any" | "all", readonly Step[]])[] = 
     seen: [],
     facts: { snapshot: undefined },
     notReady: ["waiting for the leaf"],
+  }]],
+  ["is not ready by a snapshot without listeners while the next is refused", "all", [{
+    seen: [[]],
+    facts: { snapshot: { ...SNAPSHOT, inbound: null, upstreams: {} }, refusal: "bad key" },
+    notReady: ["waiting for a snapshot that can be used: bad key"],
   }]],
   ["waits at start for all to be bound", "all", [
     { seen: [[]], notReady: [`listeners inbound, ${DB} are not bound yet`] },

@@ -153,7 +153,7 @@ const STORIES: readonly (readonly [string, "any" | "all", readonly Step[]])[] = 
   ]],
   ["is ready with nothing to listen on", "all", [{
     seen: [[]],
-    facts: { snapshot: { ...SNAPSHOT, inbound: null, upstreams: {} } },
+    facts: { snapshot: { ...SNAPSHOT, inbound: {}, upstreams: {} } },
   }]],
 ];
 

@@ -168,10 +168,12 @@ export class ProxyProcess {
     const onTried = () => this.readiness.watch();
     const binding = new BindRetry({ clock, log, plane, signal, onTried });
     source.start((snapshot) => {
-      const applied = this.#applying = plane.rollout.apply(snapshot).then(async () => {
+      const decided = plane.rollout.apply(snapshot);
+      const applied = this.#applying = decided.then(async () => {
         // After a later one it is looked anyway.
         if (applied === this.#applying) await binding.look();
       });
+      return decided.then(() => this.snapshot === snapshot);
     }, (error) => this.#failed(error));
     const registered = control.keepRegistered(signal).catch((error) =>
       log.error("not registered", { error: messageOf(error) })

@@ -75,7 +75,10 @@ class Rig {
   /** The first snapshot that serves, or why there is none. */
   async start(): Promise<Snapshot | Error> {
     let failed: ProxyError | undefined;
-    this.source.start((snapshot) => this.snapshots.push(snapshot), (error) => failed = error);
+    this.source.start((snapshot) => {
+      this.snapshots.push(snapshot);
+      return Promise.resolve(true);
+    }, (error) => failed = error);
     await this.until(() =>
       failed || this.last?.inbound["inbound"] || this.source.refused.length > 0
     );

@@ -83,3 +83,28 @@ test("ConsulSource serves the stored snapshot when the agent does not answer at 
   await rig.clock.advance(200);
   assert.equal(rig.last, stored);
 });
+
+test("ConsulSource stores a snapshot when it is in force, and none that was refused", async () => {
+  const store = new MemoryStateStore();
+  const agent = answeringAgent();
+  await using rig = new SourceRig(agent, { store });
+  const decided = Promise.withResolvers<boolean>();
+  rig.takes = () => decided.promise;
+  await rig.start();
+  assert.deepEqual([rig.snapshots.length, store.saves], [1, 0], "nobody has decided");
+  decided.resolve(true);
+  await rig.settle();
+  const inForce = rig.last;
+  assert.equal(store.saved?.snapshot, inForce);
+
+  rig.takes = () => Promise.resolve(false);
+  agent.answer("default policy", "allow");
+  await rig.settle();
+  assert.notEqual(rig.last, inForce);
+  assert.equal(store.saved?.snapshot, inForce);
+
+  rig.takes = () => Promise.resolve(true);
+  agent.answer("default policy", "deny");
+  await rig.settle();
+  assert.deepEqual([store.saved?.snapshot, store.saves], [rig.last, 2]);
+});

@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { Snapshot } from "../snapshot/mod.ts";
+import { INBOUND_KEY, type Snapshot } from "../snapshot/mod.ts";
 import { secretPartsShown, secretsConfigDump } from "./secrets/secrets_dump.ts";
 import type { AdminView } from "./view.ts";
 
@@ -24,7 +24,7 @@ export function configDump(view: AdminView): Readonly<Record<string, unknown>> {
 }
 
 function shownSnapshot(snapshot: Snapshot): Readonly<Record<string, unknown>> {
-  const { version, service, proxyId, datacenter, credentials, policy, tls, inbound } = snapshot;
+  const { version, service, proxyId, datacenter, credentials, policy, tls } = snapshot;
   return {
     version,
     service,
@@ -43,7 +43,7 @@ function shownSnapshot(snapshot: Snapshot): Readonly<Record<string, unknown>> {
     ...secretPartsShown(snapshot),
     policy,
     tls,
-    inbound,
+    inbound: snapshot.inbound[INBOUND_KEY] ?? null,
     upstreams: Object.fromEntries(
       Object.entries(snapshot.upstreams).map(([id, { chain, ...part }]) =>
         [id, { ...part, ...snapshot.chains[chain]?.resolver }] as const

@@ -15,7 +15,13 @@ import {
 } from "../../test/kit/echo.ts";
 import { freePorts, loopbackHost } from "../../test/kit/ports.ts";
 import { eventually } from "../../test/kit/process.ts";
-import { intention, snapshotOf, targetOf, upstreamOf } from "../../test/kit/snapshots.ts";
+import {
+  intention,
+  snapshotOf,
+  targetOf,
+  upstreamOf,
+  withInbound,
+} from "../../test/kit/snapshots.ts";
 import { LogRings } from "./log/log_rings.ts";
 import type { DataPlane } from "./plane.ts";
 import { Channel, type Port } from "./channel.ts";
@@ -89,10 +95,7 @@ async function startRig(
     targets: [targetOf({ name: "web", uris: [base.credentials.uri], ports: [] })],
     overrides: {
       policy: base.policy,
-      inbound: base.inbound && {
-        ...base.inbound,
-        bind: { kind: "tcp", host, port: inbound },
-      },
+      inbound: withInbound(base, { bind: { kind: "tcp", host, port: inbound } }).inbound,
     },
   });
   const endpoint = { id: "web-1", host, port: inbound, weight: 1 };

@@ -6,8 +6,7 @@ import { presented } from "../../test/kit/fake_tls_engine.ts";
 import type { End } from "../../test/kit/memory_engine.ts";
 import { type MemoryPath, startMemoryPath } from "../../test/kit/memory_path.ts";
 import { caValidation, inboundBy, withOwn } from "../../test/kit/own_credentials.ts";
-import { intention, policyOf, snapshotOf } from "../../test/kit/snapshots.ts";
-import type { Snapshot } from "../snapshot/mod.ts";
+import { intention, policyOf, snapshotOf, withInbound } from "../../test/kit/snapshots.ts";
 
 const CA = createAuthority();
 const WEB = CA.issueLeaf({ service: "web" });
@@ -17,10 +16,7 @@ const SNAPSHOT = snapshotOf({
   local: { kind: "tcp", host: "127.0.0.1", port: 8080 },
   intentions: [intention("web", "allow")],
 });
-const BOTH: Snapshot = {
-  ...SNAPSHOT,
-  inbound: SNAPSHOT.inbound && { ...SNAPSHOT.inbound, authorize: "both" },
-};
+const BOTH = withInbound(SNAPSHOT, { authorize: "both" });
 
 const DENIED = policyOf([intention("web", "deny")]);
 

@@ -6,7 +6,14 @@ import { presented } from "../../test/kit/fake_tls_engine.ts";
 import type { SecureCaller } from "../../test/kit/memory_engine.ts";
 import { type MemoryPath, startMemoryPath } from "../../test/kit/memory_path.ts";
 import { caValidation, inboundBy, withOwn } from "../../test/kit/own_credentials.ts";
-import { intention, policyOf, snapshotOf, targetOf, upstreamOf } from "../../test/kit/snapshots.ts";
+import {
+  intention,
+  policyOf,
+  snapshotOf,
+  targetOf,
+  upstreamOf,
+  withInbound,
+} from "../../test/kit/snapshots.ts";
 import type { Snapshot } from "../snapshot/mod.ts";
 import type { DataPathOptions } from "./data_path.ts";
 
@@ -173,7 +180,7 @@ for (const [listening, snapshot, leaf] of LISTENERS) {
 
   test(`${listening} lets handshakes go beyond its places, and gives places to the first who prove`, async () => {
     const limited: Snapshot = listening === "the public listener"
-      ? { ...snapshot, inbound: snapshot.inbound && { ...snapshot.inbound, maxConnections: 1 } }
+      ? withInbound(snapshot, { maxConnections: 1 })
       : {
         ...snapshot,
         upstreams: Object.fromEntries(
@@ -224,12 +231,11 @@ test("who comes while secrets are missing is counted and told which", async () =
 });
 
 test("limits that change hold for the next caller", async () => {
-  const { inbound } = PUBLIC;
   await using path = await startMemoryPath(PUBLIC);
   await open(path, "the public listener");
-  await path.set({ ...PUBLIC, inbound: inbound && { ...inbound, version: -1, maxConnections: 1 } });
+  await path.set(withInbound(PUBLIC, { maxConnections: 1 }));
   assert.ok(callerOf(path, "the public listener").gone);
-  await path.set({ ...PUBLIC, inbound: inbound && { ...inbound, version: -2, maxConnections: 2 } });
+  await path.set(withInbound(PUBLIC, { maxConnections: 2 }));
   await open(path, "the public listener");
   assert.equal(path.taken, 2);
   await using edge = await startMemoryPath(EDGE);

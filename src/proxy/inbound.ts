@@ -1,5 +1,5 @@
 /**
- * The public listener: other sidecars connect here to reach the local service. Its callers prove who they
+ * A listener for callers of the service: other sidecars connect here to reach the local service. Its callers prove who they
  * are and the intentions decide about them, so a connection goes through `downstream.ts`, `authorize.ts`,
  * `local_dial.ts` and `l4.ts`.
  *
@@ -21,7 +21,7 @@ import type { Failure } from "./refusal_sums.ts";
 
 export class Inbound implements Front, Destination {
   readonly direction = "inbound";
-  readonly name = "inbound";
+  readonly name: string;
   part: InboundPart;
   readonly context: Context;
   readonly stats: ListenerStats;
@@ -31,10 +31,15 @@ export class Inbound implements Front, Destination {
   constructor(
     context: Context,
     part: InboundPart,
-    options: { readonly places: Limiter; readonly limits: ConnectionLimits },
+    options: {
+      readonly name: string;
+      readonly places: Limiter;
+      readonly limits: ConnectionLimits;
+    },
   ) {
     this.context = context;
     this.part = part;
+    this.name = options.name;
     this.places = options.places;
     this.limits = options.limits;
     this.stats = new ListenerStats(context.stats, this.direction, this.name);

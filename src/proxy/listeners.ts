@@ -7,7 +7,7 @@
 
 import { ProxyError, type Random } from "../base/mod.ts";
 import type { AcceptedConnection, Connection } from "../net/mod.ts";
-import type { Snapshot, UpstreamPart } from "../snapshot/mod.ts";
+import type { InboundPart, Snapshot, UpstreamPart } from "../snapshot/mod.ts";
 import {
   INBOUND_COLUMN,
   Limiter,
@@ -25,7 +25,7 @@ import { Outbound } from "./outbound.ts";
 import { Upstream } from "./upstream.ts";
 import type { EndpointView, ListenerView } from "./view.ts";
 
-/** With limits of the inbound listener's connections; upstreams carry their own. */
+/** With limits of the inbound listeners' connections; upstreams carry their own. */
 export interface ListenersOptions extends ConnectionLimits {
   readonly random: Random;
   /** Which row of the shared counts is ours. */
@@ -49,7 +49,7 @@ export class Listeners {
   readonly #context: Context;
   readonly #options: ListenersOptions;
   readonly #doors: Doors;
-  #inbound: Open<Inbound> | undefined;
+  readonly #inbounds = new Map<string, Open<Inbound>>();
   readonly #upstreams = new Map<string, Open<Outbound>>();
   /** Those with connections that are still open. */
   readonly #removed = new Map<string, Outbound>();
@@ -66,10 +66,11 @@ export class Listeners {
   take(snapshot: Snapshot): boolean {
     const { inbound, upstreams } = snapshot;
     let others = false;
-    if (this.#inbound && inbound) {
-      const { front } = this.#inbound;
-      others = front.part.credentials !== inbound.credentials;
-      front.part = inbound;
+    for (const [name, { front }] of this.#inbounds) {
+      const part = inbound[name];
+      if (!part) continue;
+      others ||= part.credentials !== front.part.credentials;
+      front.part = part;
     }
     for (const [id, { front: { upstream } }] of this.#upstreams) {
       const part = upstreams[id];
@@ -84,38 +85,51 @@ export class Listeners {
 
   /** Resolves when all are bound or have failed. Those that failed before are tried again. */
   async apply(snapshot: Snapshot, columns: Columns): Promise<void> {
-    this.#remove(snapshot.upstreams);
+    this.#removeInbounds(snapshot.inbound);
+    this.#removeUpstreams(snapshot.upstreams);
+    const { maxConnections } = this.#options;
+    const kept = reservedFor(Object.keys(snapshot.upstreams).length, maxConnections);
     await Promise.all([
-      this.#applyInbound(snapshot),
+      ...Object.entries(snapshot.inbound).map(([name, part]) =>
+        this.#applyInbound(name, part, maxConnections - kept)
+      ),
       ...Object.values(snapshot.upstreams).map((part) =>
         this.#applyUpstream(part, snapshot, columns[part.id])
       ),
     ]);
   }
 
-  async #applyInbound(snapshot: Snapshot): Promise<void> {
-    const { inbound: part } = snapshot;
-    const current = this.#inbound;
-    if (!part) {
-      if (current) this.#doors.close(current.door);
-      this.#inbound = undefined;
-      return;
-    }
-    const { maxConnections } = this.#options;
-    const kept = reservedFor(Object.keys(snapshot.upstreams).length, maxConnections);
-    const limit = Math.min(part.maxConnections || Infinity, maxConnections - kept);
+  /**
+   * `most`: places of all inbound listeners together. They count in one column, so a limit of one's own
+   * bounds the sum: it is never exceeded, and where several have one each needs a column of its own
+   * besides, as upstreams have.
+   */
+  async #applyInbound(name: string, part: InboundPart, most: number): Promise<void> {
+    const current = this.#inbounds.get(name);
+    const limit = Math.min(part.maxConnections || Infinity, most);
     const front = current?.front ?? new Inbound(this.#context, part, {
+      name,
       places: this.#limiter(INBOUND_COLUMN, limit),
       limits: this.#options,
     });
     front.places.limit = limit;
     if (isOpenAt(current?.door, part.bind)) return;
-    const door = this.#doors.replace(front.name, part.bind, current?.door, "strangers");
-    this.#inbound = { front, door, isSecure: true };
-    await this.#open(this.#inbound);
+    const door = this.#doors.replace(name, part.bind, current?.door, "strangers");
+    const opening = { front, door, isSecure: true };
+    this.#inbounds.set(name, opening);
+    await this.#open(opening);
   }
 
-  #remove(declared: Snapshot["upstreams"]): void {
+  /** Open connections live on. */
+  #removeInbounds(declared: Snapshot["inbound"]): void {
+    for (const [name, { door }] of this.#inbounds) {
+      if (declared[name]) continue;
+      this.#doors.close(door);
+      this.#inbounds.delete(name);
+    }
+  }
+
+  #removeUpstreams(declared: Snapshot["upstreams"]): void {
     for (const [id, { door, front }] of this.#upstreams) {
       if (declared[id]) continue;
       this.#doors.close(door);
@@ -218,7 +232,7 @@ export class Listeners {
   }
 
   #all(): Open<Inbound | Outbound>[] {
-    return [...this.#inbound ? [this.#inbound] : [], ...this.#upstreams.values()];
+    return [...this.#inbounds.values(), ...this.#upstreams.values()];
   }
 
   /** Open connections live on. */

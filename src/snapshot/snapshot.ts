@@ -98,7 +98,10 @@ export interface TlsPart extends Part {
   readonly strictSpiffeChain: boolean;
 }
 
-/** The public listener: where other sidecars connect, and the local service behind it. */
+/** Key of the public listener in {@link Snapshot.inbound}, which is its name, too. */
+export const INBOUND_KEY = "inbound";
+
+/** A listener for callers of the service: where other sidecars connect, and what is behind it. */
 export interface InboundPart extends Part {
   readonly bind: Extract<BindAddress, { kind: "tcp" }>;
   readonly local: Address;
@@ -184,8 +187,6 @@ export interface SingleParts {
   readonly credentials: CredentialsPart | null;
   readonly policy: PolicyPart;
   readonly tls: TlsPart;
-  /** `null`: no public listener (port 0, or an outbound-only flag mode). */
-  readonly inbound: InboundPart | null;
 }
 
 /** Kinds of which there are many parts, by key. */
@@ -193,6 +194,8 @@ export interface KeyedParts {
   readonly certificates: CertificatePart;
   readonly validations: ValidationPart;
   readonly ownCredentials: OwnCredentialsPart;
+  /** By the listener's name; empty: no public listener (port 0, or an outbound-only flag mode). */
+  readonly inbound: InboundPart;
   readonly upstreams: UpstreamPart;
   readonly chains: ChainPart;
   readonly targets: TargetPart;

@@ -12,11 +12,12 @@ const KINDS: {
   readonly single: Readonly<Record<keyof SingleParts, true>>;
   readonly keyed: Readonly<Record<keyof KeyedParts, true>>;
 } = {
-  single: { credentials: true, policy: true, tls: true, inbound: true },
+  single: { credentials: true, policy: true, tls: true },
   keyed: {
     certificates: true,
     validations: true,
     ownCredentials: true,
+    inbound: true,
     upstreams: true,
     chains: true,
     targets: true,

@@ -275,8 +275,8 @@ test("assemble() opens the public listener when its own secrets are there", () =
     { plans: OWN_INBOUND, held: held({ inbound: WARMING }) },
     { plans: OWN_INBOUND, held: held({ inbound: OPEN }) },
   );
-  assert.equal(first?.inbound, null);
-  assert.equal(second?.inbound?.credentials, "inbound");
+  assert.deepEqual(first?.inbound, {});
+  assert.equal(second?.inbound["inbound"]?.credentials, "inbound");
 });
 
 test("assemble() changes an open listener over without a moment in which it is closed", () => {
@@ -286,9 +286,9 @@ test("assemble() changes an open listener over without a moment in which it is c
     { plans: OWN_INBOUND, held: held({ inbound: OPEN }) },
     {},
   );
-  assert.equal(warming?.inbound?.credentials, null);
-  assert.equal(open?.inbound?.credentials, "inbound");
-  assert.equal(back?.inbound?.credentials, null);
+  assert.equal(warming?.inbound["inbound"]?.credentials, null);
+  assert.equal(open?.inbound["inbound"]?.credentials, "inbound");
+  assert.equal(back?.inbound["inbound"]?.credentials, null);
 });
 
 test("assemble() changes an upstream over without a moment in which it is closed", () => {
@@ -337,7 +337,7 @@ for (const [name, plans] of [["inbound", OWN_INBOUND], ["upstream", OWN_DB]] as 
     refused: [{ what: "credentials", reason: "bad" }],
   };
   const keyOf = (snapshot: Snapshot | undefined) =>
-    (name === "inbound" ? snapshot?.inbound : snapshot?.upstreams[DB])?.credentials;
+    (name === "inbound" ? snapshot?.inbound[name] : snapshot?.upstreams[DB])?.credentials;
 
   test(`assemble() opens no ${name} by the mesh's credentials instead of refused ones`, () => {
     const [first] = snapshots({ plans: refused });

@@ -9,12 +9,15 @@ import type { WatchState } from "../consul/mod.ts";
 import type { CertificateRequest, SecretsReport } from "./secrets_link.ts";
 import type { Refusal, Snapshot } from "../snapshot/mod.ts";
 
+/** Resolves when it is decided. True: the snapshot is in force; a restart may go on with it. */
+export type TakeSnapshot = (snapshot: Snapshot) => Promise<boolean>;
+
 export interface SnapshotSource {
   /**
    * Begins. `onSnapshot` is called with the first whole snapshot and then with every changed one;
    * `onFatal` at most once, when nothing can ever be served and the process should end with the error.
    */
-  start(onSnapshot: (snapshot: Snapshot) => void, onFatal?: (error: ProxyError) => void): void;
+  start(onSnapshot: TakeSnapshot, onFatal?: (error: ProxyError) => void): void;
   /** What was not taken, and why; also before the first snapshot. */
   readonly refused: readonly Refusal[];
   /** Upstreams that carried traffic lately; their watches go first where connections are scarce. */

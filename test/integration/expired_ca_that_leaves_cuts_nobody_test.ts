@@ -58,7 +58,7 @@ const KINDS: Readonly<Record<string, (base: MeshSnapshot, roots: readonly Roots[
 function own(base: MeshSnapshot, validation: Validation): Snapshot {
   const { trustDomains } = base.credentials;
   const snapshot = withOwn(base, "own", { validation, own: { trustDomains } });
-  return snapshot.inbound ? inboundBy(snapshot, "own") : upstreamsBy(snapshot, "own");
+  return snapshot.inbound["inbound"] ? inboundBy(snapshot, "own") : upstreamsBy(snapshot, "own");
 }
 
 for (const [kind, withRoots] of Object.entries(KINDS)) {

@@ -11,7 +11,7 @@ import { NO_RULES } from "../../src/identity/mod.ts";
 import type { SecretEvent, SecretStatus } from "../../src/secrets/mod.ts";
 import type { CertificatePart, OwnCredentialsPart, Snapshot } from "../../src/snapshot/mod.ts";
 import { type FakeAdminView, fakeAdminView } from "./admin_view.ts";
-import { declared } from "./snapshots.ts";
+import { declared, inboundOf } from "./snapshots.ts";
 
 export const WEB_FILE = "/etc/tls/web.pem";
 const FILE_SOURCE = `file ${WEB_FILE}`;
@@ -80,14 +80,10 @@ export function fakeAdminSecrets(): AdminSecrets {
       [DB]: own({ certificates: ["sds:db"], validation: "consul" }),
     },
     inbound: {
-      version: 1,
-      bind: { kind: "tcp", host: "0.0.0.0", port: 21_000 },
-      local: { kind: "tcp", host: "127.0.0.1", port: 8_080 },
-      localConnectTimeoutMs: 5_000,
-      handshakeTimeoutMs: 5_000,
-      maxConnections: 0,
-      authorize: "match",
-      credentials: "inbound",
+      inbound: inboundOf({
+        local: { kind: "tcp", host: "127.0.0.1", port: 8_080 },
+        credentials: "inbound",
+      }, 21_000),
     },
     ...declared({ name: "db", targets: ["db.default.dc1"], credentials: DB }),
   };

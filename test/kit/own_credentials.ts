@@ -13,6 +13,7 @@ import {
   type Snapshot,
   type ValidationPart,
 } from "../../src/snapshot/mod.ts";
+import { withInbound } from "./snapshots.ts";
 
 /** Higher than those of snapshots made elsewhere in tests. */
 let version = 1_000_000;
@@ -97,13 +98,10 @@ export function withOwn<T extends Snapshot>(snapshot: T, key: string, place: Own
 
 /** `snapshot` whose public listener goes by these, `null` by the proxy's own. */
 export function inboundBy<T extends Snapshot>(snapshot: T, credentials: string | null): T {
-  const { inbound } = snapshot;
-  if (!inbound) throw new Error("Cannot give credentials: there is no public listener");
-  return {
-    ...snapshot,
-    version: ++version,
-    inbound: { ...inbound, version: ++version, credentials },
-  };
+  if (!snapshot.inbound["inbound"]) {
+    throw new Error("Cannot give credentials: there is no public listener");
+  }
+  return { ...withInbound(snapshot, { credentials }), version: ++version };
 }
 
 /** `snapshot` whose upstreams are dialled by these. */

@@ -8,11 +8,11 @@ import type { Log, LogRecord } from "../../src/base/mod.ts";
 import { createLog, systemClock } from "../../src/base/mod.ts";
 import type { Authority } from "../../src/dev/ca/authority.ts";
 import type { DataPathOptions } from "../../src/proxy/mod.ts";
-import type { Snapshot } from "../../src/snapshot/mod.ts";
+import type { InboundPart, Snapshot } from "../../src/snapshot/mod.ts";
 import type { MeshSnapshot } from "./snapshots.ts";
 import { createAuthority } from "./certificates.ts";
 import { startDataPath, type TestPath } from "./data_path.ts";
-import { intention, snapshotOf, targetOf, type UpstreamOptions } from "./snapshots.ts";
+import { intention, snapshotOf, targetOf, type UpstreamOptions, withInbound } from "./snapshots.ts";
 
 export interface PathPair extends AsyncDisposable {
   readonly ca: Authority;
@@ -33,7 +33,7 @@ export interface PathPairOptions {
   readonly upstream?: Partial<UpstreamOptions>;
   readonly db?: Partial<DataPathOptions>;
   readonly web?: Partial<DataPathOptions>;
-  readonly inbound?: Partial<NonNullable<Snapshot["inbound"]>>;
+  readonly inbound?: Partial<InboundPart>;
   readonly intentions?: Snapshot["policy"]["intentions"];
   /** Ports that are tried besides db's own. */
   readonly morePorts?: readonly number[];
@@ -48,10 +48,7 @@ export async function startPathPair(options: PathPairOptions): Promise<PathPair>
     local: { kind: "tcp", host: "127.0.0.1", port: options.localPort },
     intentions: options.intentions ?? [intention("web", "allow")],
   });
-  const dbSnapshot = {
-    ...base,
-    inbound: base.inbound && { ...base.inbound, ...options.inbound },
-  };
+  const dbSnapshot = withInbound(base, options.inbound ?? {});
   const db = await startDataPath(dbSnapshot, { log, ...options.db });
   const webSnapshot = snapshotOf({
     ca,

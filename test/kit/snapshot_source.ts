@@ -64,6 +64,8 @@ export class SourceRig {
   readonly fatal: ProxyError[] = [];
   readonly source: ConsulSource;
   readonly agent: ScriptedAgent;
+  /** What becomes of snapshots: in force, or refused. */
+  takes: () => Promise<boolean> = () => Promise.resolve(true);
 
   constructor(agent: ScriptedAgent, options: Partial<ConsulSourceOptions> = {}) {
     this.agent = agent;
@@ -85,7 +87,10 @@ export class SourceRig {
 
   /** Starts, and lets what needs no time happen. */
   async start(): Promise<this> {
-    this.source.start((snapshot) => this.snapshots.push(snapshot), (error) => {
+    this.source.start((snapshot) => {
+      this.snapshots.push(snapshot);
+      return this.takes();
+    }, (error) => {
       this.fatal.push(error);
     });
     await this.settle();

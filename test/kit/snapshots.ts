@@ -11,6 +11,7 @@ import type { Intention } from "../../src/policy/mod.ts";
 import type {
   ChainPart,
   CredentialsPart,
+  InboundPart,
   Resolver,
   Snapshot,
   TargetPart,
@@ -70,22 +71,34 @@ export function snapshotOf(options: SnapshotOptions): MeshSnapshot {
       outgoing: { minVersion: "TLSv1.2", maxVersion: "TLSv1.3", cipherSuites: [] },
       strictSpiffeChain: false,
     },
-    inbound: local
-      ? {
-        version: ++version,
-        bind: { kind: "tcp", host: "127.0.0.1", port: options.inboundPort ?? 0 },
-        local,
-        localConnectTimeoutMs: 5_000,
-        handshakeTimeoutMs: 10_000,
-        maxConnections: 0,
-        authorize: "match",
-        credentials: null,
-      }
-      : null,
+    inbound: local ? { inbound: inboundOf({ local }, options.inboundPort) } : {},
     ...declared(...upstreams),
     targets: Object.fromEntries(targets.map((part) => [part.key, part])),
     ...options.overrides,
   };
+}
+
+export function inboundOf(
+  part: Partial<InboundPart> & Pick<InboundPart, "local">,
+  port = 0,
+): InboundPart {
+  return {
+    version: ++version,
+    bind: { kind: "tcp", host: "127.0.0.1", port },
+    localConnectTimeoutMs: 5_000,
+    handshakeTimeoutMs: 10_000,
+    maxConnections: 0,
+    authorize: "match",
+    credentials: null,
+    ...part,
+  };
+}
+
+/** `snapshot` with its public listener, if it has one, changed. */
+export function withInbound<S extends Snapshot>(snapshot: S, changes: Partial<InboundPart>): S {
+  const { inbound } = snapshot.inbound;
+  if (!inbound) return snapshot;
+  return { ...snapshot, inbound: { inbound: { ...inbound, version: ++version, ...changes } } };
 }
 
 export function policyOf(

@@ -26,10 +26,8 @@ export interface SecretUses {
 
 export function credentialsUsers(snapshot: Snapshot): readonly CredentialsUser[] {
   const users: CredentialsUser[] = [];
-  const { inbound } = snapshot;
-  if (inbound) {
-    const { credentials } = inbound;
-    users.push({ kind: "listener", id: "inbound", name: "inbound", credentials });
+  for (const [id, { credentials }] of Object.entries(snapshot.inbound)) {
+    users.push({ kind: "listener", id, name: id, credentials });
   }
   for (const { id, name, credentials, listener } of Object.values(snapshot.upstreams)) {
     users.push({ kind: "upstream", id, name, credentials });

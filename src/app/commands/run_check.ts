@@ -80,6 +80,7 @@ async function check(options: ProxyOptions): Promise<readonly string[]> {
       source.start((next) => {
         snapshot = next;
         resolve();
+        return Promise.resolve(true);
       }, (error: ProxyError) => reject(error));
     });
     const secrets = await answered(source);

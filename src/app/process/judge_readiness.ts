@@ -90,7 +90,7 @@ export function everUpOf(
 }
 
 function listenersOf({ inbound, upstreams }: Snapshot): readonly string[] {
-  return [...(inbound ? ["inbound"] : []), ...Object.keys(upstreams)];
+  return [...Object.keys(inbound), ...Object.keys(upstreams)];
 }
 
 /** What follows its name, if it carries no traffic. */

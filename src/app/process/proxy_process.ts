@@ -171,12 +171,14 @@ export class ProxyProcess {
     const binding = new BindRetry({ clock, log, plane, signal, onTried });
     source.start((snapshot) => {
       this.#coming = snapshot;
-      const applied = this.#applying = plane.rollout.apply(snapshot).then(async () => {
+      const decided = plane.rollout.apply(snapshot);
+      const applied = this.#applying = decided.then(async () => {
         // After a later one it is looked anyway.
         if (applied !== this.#applying) return;
         this.#coming = undefined;
         await binding.look();
       });
+      return decided.then(() => this.snapshot === snapshot);
     }, (error) => this.#failed(error));
     const registered = control.keepRegistered(signal).catch((error) =>
       log.error("not registered", { error: messageOf(error) })

@@ -34,7 +34,7 @@ function rig(options: Partial<ProxyProcessOptions> = {}) {
   const gate = () => Promise.withResolvers<void>();
   const waits = { drain: gate(), apply: gate(), unregister: gate() };
   const source = {
-    publish: (_snapshot: Snapshot) => {},
+    publish: (_snapshot: Snapshot) => Promise.resolve(false),
     fail: (_error: ProxyError) => {},
   };
   const rollout = {
@@ -154,6 +154,19 @@ test("ProxyProcess starts, serves, is ready, drains and ends in this order", asy
   waits.unregister.resolve();
   assert.equal(await ended, 0);
   assert.deepEqual(take(), ["agent closed", "admin closed", "log: stopped {}"]);
+});
+
+test("ProxyProcess tells the source whether what it published came into force", async () => {
+  const { proxy, source, rollout, waits } = rig();
+  const ended = proxy.run();
+  await settle();
+  waits.apply.resolve();
+  assert.equal(await source.publish(SNAPSHOT), true);
+  rollout.refused = [{ what: "snapshot", reason: "a bad chain" }];
+  assert.equal(await source.publish({ ...SNAPSHOT, version: SNAPSHOT.version + 1 }), false);
+  proxy.stop();
+  proxy.hurry();
+  assert.equal(await ended, 0);
 });
 
 test("ProxyProcess that is stopped while the agent is away ends with its admin server", async () => {
@@ -287,7 +300,7 @@ test("ProxyProcess is not ready between the secrets of a listener and its socket
   seen.listeners = [];
   seen.warming = ["inbound"];
   waits.apply.resolve();
-  source.publish({ ...SNAPSHOT, inbound: null });
+  source.publish({ ...SNAPSHOT, inbound: {} });
   await settle();
   waits.apply = Promise.withResolvers();
   seen.warming = [];

@@ -79,7 +79,7 @@ const STORIES: readonly (readonly [string, "any" | "all", readonly Step[]])[] = 
   }]],
   ["is not ready by a snapshot without listeners while the next is refused", "all", [{
     seen: [[]],
-    facts: { snapshot: { ...SNAPSHOT, inbound: null, upstreams: {} }, refusal: "bad key" },
+    facts: { snapshot: { ...SNAPSHOT, inbound: {}, upstreams: {} }, refusal: "bad key" },
     notReady: ["waiting for a snapshot that can be used: bad key"],
   }]],
   ["waits at start for all to be bound", "all", [
@@ -159,7 +159,7 @@ const STORIES: readonly (readonly [string, "any" | "all", readonly Step[]])[] = 
   ]],
   ["is ready with nothing to listen on", "all", [{
     seen: [[]],
-    facts: { snapshot: { ...SNAPSHOT, inbound: null, upstreams: {} } },
+    facts: { snapshot: { ...SNAPSHOT, inbound: {}, upstreams: {} } },
   }]],
 ];
 

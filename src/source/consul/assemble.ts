@@ -22,7 +22,7 @@ import {
   ownCredentials,
   warmingShown,
 } from "../own_credentials.ts";
-import { keepPart, keepSnapshot } from "../../snapshot/mod.ts";
+import { INBOUND_KEY, keepPart, keepSnapshot } from "../../snapshot/mod.ts";
 import type {
   CredentialsPart,
   InboundPart,
@@ -168,8 +168,6 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
   if (lacking.length > 0) {
     return { ...waiting(lacking, refused, kept), pending: upstreams.pending, dueMs };
   }
-  const inbound = inboundPart(registration, { previous, version, options, own });
-
   const snapshot: Snapshot = {
     version,
     service: registration.service,
@@ -185,7 +183,7 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
       version,
     ),
     tls,
-    inbound,
+    inbound: inboundParts(registration, { previous, version, options, own }),
     upstreams: upstreams.upstreams,
     chains: upstreams.chains,
     targets: upstreams.targets,
@@ -271,16 +269,17 @@ function tlsPart(known: Known, context: PartContext & { readonly refused: Refusa
   return keepPart<TlsPart>(previous?.tls, { incoming, outgoing, strictSpiffeChain }, version);
 }
 
-function inboundPart(
+function inboundParts(
   registration: Registration,
   context: PartContext & { readonly own: OwnCredentials },
-): InboundPart | null {
+): Snapshot["inbound"] {
   const { inbound: wanted } = context.options.plans ?? NO_PLANS;
-  if (registration.bind.port === 0) return null;
-  const credentials = keyInForce(wanted, context.previous?.inbound, context.own);
-  if (credentials === undefined) return null;
+  if (registration.bind.port === 0) return {};
+  const previous = context.previous?.inbound[INBOUND_KEY];
+  const credentials = keyInForce(wanted, previous, context.own);
+  if (credentials === undefined) return {};
   const { bind, local, localConnectTimeoutMs, handshakeTimeoutMs } = registration;
-  return keepPart<InboundPart>(context.previous?.inbound, {
+  const part = keepPart<InboundPart>(previous, {
     bind,
     local,
     localConnectTimeoutMs,
@@ -289,4 +288,5 @@ function inboundPart(
     authorize: context.options.authorize,
     credentials,
   }, context.version);
+  return { [INBOUND_KEY]: part };
 }

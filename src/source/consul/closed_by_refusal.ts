@@ -7,7 +7,7 @@
 
 import type { Registration } from "../../consul/mod.ts";
 import { type CredentialPlans, listenerKey, refusedOf } from "./credential_plans.ts";
-import type { Snapshot } from "../../snapshot/mod.ts";
+import { INBOUND_KEY, type Snapshot } from "../../snapshot/mod.ts";
 
 /**
  * One line for each, with the reason. One of an ingress gateway does not count: its config entry is
@@ -20,7 +20,7 @@ export function closedByRefusal(
 ): readonly string[] {
   const keys = [...plans.upstreams, ...registration.ingress ? [] : plans.listeners]
     .filter(([id, key]) => key === "refused" && !snapshot.upstreams[id]).map(([id]) => id);
-  if (plans.inbound === "refused" && !snapshot.inbound) keys.push("inbound");
+  if (plans.inbound === "refused" && !snapshot.inbound[INBOUND_KEY]) keys.push(INBOUND_KEY);
   return plans.refused
     .filter(({ what }) =>
       keys.some((key) => what === refusedOf(key) || what === refusedOf(listenerKey(key)))

@@ -20,7 +20,7 @@ import { ConsulFacts } from "./consul_facts.ts";
 import type { ConsulSourceOptions } from "./consul_source_options.ts";
 import { judgeCredentials } from "./judge_credentials.ts";
 import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
-import type { Failing, SnapshotSource, SourceStatus } from "../source.ts";
+import type { Failing, SnapshotSource, SourceStatus, TakeSnapshot } from "../source.ts";
 import { certificateStatusOf, SourceReport } from "../source_report.ts";
 import { type CertificateRequest, SecretsLink, type SecretsReport } from "../secrets_link.ts";
 import { StateKeeper } from "../state/state_keeper.ts";
@@ -56,7 +56,7 @@ export class ConsulSource implements SnapshotSource {
   readonly #outage: AgentOutage;
   readonly #expiry: ExpiryWatch;
   readonly #timers = new Map<"refresh" | "due" | "check" | "restore", Timer>();
-  #onSnapshot: ((snapshot: Snapshot) => void) | undefined;
+  #onSnapshot: TakeSnapshot | undefined;
   #onFatal: ((error: ProxyError) => void) | undefined;
   readonly #secrets: SecretsLink;
   readonly #keeper: StateKeeper | undefined;
@@ -64,6 +64,8 @@ export class ConsulSource implements SnapshotSource {
   #memory: Memory = NO_MEMORY;
   #assembled: Assembled | undefined;
   #published: Snapshot | undefined;
+  /** Whether that came into force. */
+  #taken = Promise.resolve(false);
   #stored: StoredState | undefined;
   #restored = false;
   #closed = false;
@@ -106,7 +108,7 @@ export class ConsulSource implements SnapshotSource {
     return [...this.#assembled?.refused ?? [], ...this.#secrets.refusals()];
   }
 
-  start(onSnapshot: (snapshot: Snapshot) => void, onFatal?: (error: ProxyError) => void): void {
+  start(onSnapshot: TakeSnapshot, onFatal?: (error: ProxyError) => void): void {
     this.#onSnapshot = onSnapshot;
     this.#onFatal = onFatal;
     this.#facts.start();
@@ -228,7 +230,7 @@ export class ConsulSource implements SnapshotSource {
 
   #serve(snapshot: Snapshot, registration?: Registration): void {
     if (snapshot !== this.#published) this.#publish(snapshot);
-    this.#keeper?.keep(snapshot, registration);
+    this.#keeper?.keep(snapshot, registration, this.#taken);
   }
 
   #publish(snapshot: Snapshot): void {
@@ -242,8 +244,9 @@ export class ConsulSource implements SnapshotSource {
       if (credentials !== before?.credentials) this.#expiry.watch(LEAF, credentials);
     }
     try {
-      this.#onSnapshot?.(snapshot);
+      if (this.#onSnapshot) this.#taken = this.#onSnapshot(snapshot);
     } catch (error) {
+      this.#taken = Promise.resolve(false);
       this.#options.log.error("snapshot not applied", { error: messageOf(error) });
     }
   }

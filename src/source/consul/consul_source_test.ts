@@ -14,9 +14,9 @@ const cache = facts.declaration("cache", { bind: { kind: "tcp", host: "127.0.0.1
 /** Keys of the parts that changed between the last two snapshots. */
 function changedParts(rig: SourceRig): string[] {
   const update = diffSnapshots(rig.snapshots.at(-2), rig.last);
-  const keys = ["credentials", "policy", "tls", "inbound"].filter((key) => key in update);
-  const { upstreams, chains, targets } = update;
-  return [...keys, ...[upstreams, chains, targets].flatMap((kind) => Object.keys(kind))];
+  const keys = ["credentials", "policy", "tls"].filter((key) => key in update);
+  const { inbound, upstreams, chains, targets } = update;
+  return [...keys, ...[inbound, upstreams, chains, targets].flatMap((kind) => Object.keys(kind))];
 }
 
 test("ConsulSource publishes one snapshot from one burst of answers", async () => {

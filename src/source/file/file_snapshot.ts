@@ -13,7 +13,7 @@ import type { FileConfig, FileUpstream } from "./file_config.ts";
 import { fileUpstreamId, MESH_PLAN } from "./file_credentials.ts";
 import { judgePems } from "../consul/judge_credentials.ts";
 import { isOpen, ownCredentials, warmingShown } from "../own_credentials.ts";
-import { type Content, keepPart, keepSnapshot } from "../../snapshot/mod.ts";
+import { type Content, INBOUND_KEY, keepPart, keepSnapshot } from "../../snapshot/mod.ts";
 import type {
   ChainPart,
   CredentialsPart,
@@ -112,12 +112,14 @@ export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): File
     ),
     tls: keepPart<TlsPart>(previous?.tls, { ...directions, strictSpiffeChain }, version),
     inbound: config.inbound && opens(inboundKey)
-      ? keepPart<InboundPart>(
-        previous?.inbound,
-        inboundContent(config.inbound, inboundKey),
-        version,
-      )
-      : null,
+      ? {
+        [INBOUND_KEY]: keepPart<InboundPart>(
+          previous?.inbound[INBOUND_KEY],
+          inboundContent(config.inbound, inboundKey),
+          version,
+        ),
+      }
+      : {},
     upstreams,
     chains,
     targets,

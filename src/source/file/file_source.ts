@@ -13,7 +13,7 @@ import { type FileConfig, readFileConfig } from "./file_config.ts";
 import { type FileSnapshot, fileSnapshot } from "./file_snapshot.ts";
 import { type CertificateRequest, SecretsLink, type SecretsReport } from "../secrets_link.ts";
 import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
-import type { SnapshotSource, SourceStatus } from "../source.ts";
+import type { SnapshotSource, SourceStatus, TakeSnapshot } from "../source.ts";
 import { certificateStatusOf, SourceReport } from "../source_report.ts";
 import type { SnapshotStore } from "../state/store.ts";
 import { storedSecrets } from "../state/stored_credentials.ts";
@@ -39,7 +39,7 @@ export class FileSource implements SnapshotSource {
   readonly #options: FileSourceOptions;
   readonly #report: SourceReport;
   readonly #secrets: SecretsLink;
-  #onSnapshot: ((snapshot: Snapshot) => void) | undefined;
+  #onSnapshot: TakeSnapshot | undefined;
   #config: FileConfig | undefined;
   #made: FileSnapshot | undefined;
   #snapshot: Snapshot | undefined;
@@ -58,7 +58,7 @@ export class FileSource implements SnapshotSource {
     return [...this.#refused, ...this.#made?.refused ?? [], ...this.#secrets.refusals()];
   }
 
-  start(onSnapshot: (snapshot: Snapshot) => void, onFatal?: (error: ProxyError) => void): void {
+  start(onSnapshot: TakeSnapshot, onFatal?: (error: ProxyError) => void): void {
     this.#onSnapshot = onSnapshot;
     this.#enqueue((error) => onFatal?.(error));
   }
@@ -159,8 +159,9 @@ export class FileSource implements SnapshotSource {
     const first = !this.#snapshot;
     this.#snapshot = made.snapshot;
     this.#report.published(made.snapshot, { first, restored: false, ...made });
-    this.#onSnapshot?.(made.snapshot);
-    this.#keep(made.snapshot);
+    void this.#onSnapshot?.(made.snapshot).then((isTaken) => {
+      if (isTaken) this.#keep(made.snapshot);
+    });
   }
 
   /** The file says itself what is served: of the state only the secrets are used. */

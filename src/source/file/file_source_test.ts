@@ -75,8 +75,13 @@ class Rig {
   /** The first snapshot that serves, or why there is none. */
   async start(): Promise<Snapshot | Error> {
     let failed: ProxyError | undefined;
-    this.source.start((snapshot) => this.snapshots.push(snapshot), (error) => failed = error);
-    await this.until(() => failed || this.last?.inbound || this.source.refused.length > 0);
+    this.source.start((snapshot) => {
+      this.snapshots.push(snapshot);
+      return Promise.resolve(true);
+    }, (error) => failed = error);
+    await this.until(() =>
+      failed || this.last?.inbound["inbound"] || this.source.refused.length > 0
+    );
     const [refusal] = this.source.refused;
     return failed ?? (refusal ? new Error(refusal.reason) : this.served);
   }
@@ -113,7 +118,11 @@ test("FileSource makes a whole snapshot without Consul", async () => {
   const snapshot = await rig.start();
   assert.ok(!(snapshot instanceof Error), String(snapshot));
   assert.equal(snapshot.service, "web");
-  assert.deepEqual(snapshot.inbound?.local, { kind: "tcp", host: "127.0.0.1", port: 8080 });
+  assert.deepEqual(snapshot.inbound["inbound"]?.local, {
+    kind: "tcp",
+    host: "127.0.0.1",
+    port: 8080,
+  });
   assert.equal(snapshot.policy.defaultAction, "deny");
   assert.deepEqual(
     snapshot.policy.intentions.map(({ source, action }) => [source.name, action]),
@@ -208,13 +217,13 @@ for (const [name, break_, want] of BAD_SECRETS) {
     assert.ok(error instanceof Error);
     assert.match(error.message, want);
     assert.doesNotMatch(error.message, /BEGIN|[A-Za-z0-9+/]{60}/);
-    assert.equal(rig.last?.inbound ?? null, null);
+    assert.deepEqual(rig.last?.inbound ?? {}, {});
     assert.ok(rig.source.status().warming.length > 0);
 
     await rm(join(rig.directory, "web.pem"), { recursive: true, force: true });
     await rig.credentials(facts.leafOf(CA));
     await rig.write("roots.pem", CA.rootPem);
-    await rig.until(() => rig.last?.inbound && rig.source.refused.length === 0);
+    await rig.until(() => rig.last?.inbound["inbound"] && rig.source.refused.length === 0);
     assert.ok(rig.served.credentials);
   });
 
@@ -226,7 +235,7 @@ for (const [name, break_, want] of BAD_SECRETS) {
     await rig.until(() => rig.source.refused.length > 0);
     assert.match(rig.source.refused[0]?.reason ?? "", want);
     assert.equal(rig.served.credentials, before);
-    assert.ok(rig.served.inbound);
+    assert.ok(rig.served.inbound["inbound"]);
   });
 }
 
@@ -262,7 +271,7 @@ test("FileSource changes only what a reload changes", async () => {
   assert.deepEqual([policy.policy?.intentions, policy.credentials, policy.inbound], [
     [],
     undefined,
-    undefined,
+    {},
   ]);
   assert.deepEqual([policy.upstreams, policy.targets], [{}, {}]);
 

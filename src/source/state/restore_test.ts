@@ -41,7 +41,7 @@ test("ConsulSource serves the stored snapshot while the agent is away, then the 
   assert.equal(rig.last.policy.defaultAction, "allow");
   const { credentials, policy, tls, inbound, upstreams, targets } = diffSnapshots(stored, rig.last);
   assert.ok(credentials && policy);
-  assert.deepEqual([tls, inbound, upstreams, targets], [undefined, undefined, {}, {}]);
+  assert.deepEqual([tls, inbound, upstreams, targets], [undefined, {}, {}, {}]);
 });
 
 test("ConsulSource serves the stored snapshot when only Consul's servers are away", async () => {
@@ -82,4 +82,29 @@ test("ConsulSource serves the stored snapshot when the agent does not answer at 
   assert.equal(rig.snapshots.length, 0);
   await rig.clock.advance(200);
   assert.equal(rig.last, stored);
+});
+
+test("ConsulSource stores a snapshot when it is in force, and none that was refused", async () => {
+  const store = new MemoryStateStore();
+  const agent = answeringAgent();
+  await using rig = new SourceRig(agent, { store });
+  const decided = Promise.withResolvers<boolean>();
+  rig.takes = () => decided.promise;
+  await rig.start();
+  assert.deepEqual([rig.snapshots.length, store.saves], [1, 0], "nobody has decided");
+  decided.resolve(true);
+  await rig.settle();
+  const inForce = rig.last;
+  assert.equal(store.saved?.snapshot, inForce);
+
+  rig.takes = () => Promise.resolve(false);
+  agent.answer("default policy", "allow");
+  await rig.settle();
+  assert.notEqual(rig.last, inForce);
+  assert.equal(store.saved?.snapshot, inForce);
+
+  rig.takes = () => Promise.resolve(true);
+  agent.answer("default policy", "deny");
+  await rig.settle();
+  assert.deepEqual([store.saved?.snapshot, store.saves], [rig.last, 2]);
 });

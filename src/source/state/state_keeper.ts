@@ -1,5 +1,5 @@
 /**
- * Keeps what is stored as new as what is published: the snapshot, and where its credentials come from.
+ * Keeps what is stored as new as what is in force: the snapshot, and where its credentials come from.
  *
  * @module
  */
@@ -19,6 +19,7 @@ export class StateKeeper {
   readonly #store: SnapshotStore;
   #registration: Registration | undefined;
   #credentials: StoredCredentials | undefined;
+  /** Saved, or to be when its snapshot is in force. */
   #saved: StoredState | undefined;
 
   constructor(store: SnapshotStore) {
@@ -37,8 +38,15 @@ export class StateKeeper {
     this.#credentials = credentials && { ...credentials, salt: keySalt() };
   }
 
-  /** Stores what is new; `undefined`: the agent has not said yet who we are. */
-  keep(snapshot: Snapshot, registration: Registration | undefined): void {
+  /**
+   * Stores what is new as soon as it is `taken`: one that the data path refuses would be refused after a
+   * restart, too. No `registration`: the agent has not said yet who we are.
+   */
+  keep(
+    snapshot: Snapshot,
+    registration: Registration | undefined,
+    taken: Promise<boolean>,
+  ): void {
     if (registration && registration !== this.#registration) {
       this.#registration = registration;
       const credentials = storedCredentials(registration);
@@ -46,8 +54,10 @@ export class StateKeeper {
     }
     const credentials = this.#credentials;
     if (this.#saved?.snapshot === snapshot && this.#saved.credentials === credentials) return;
-    this.#saved = { snapshot, ...(credentials && { credentials }) };
-    this.#store.save(this.#saved);
+    const state = this.#saved = { snapshot, ...(credentials && { credentials }) };
+    void taken.then((isTaken) => {
+      if (isTaken) this.#store.save(state);
+    });
   }
 
   async close(): Promise<void> {

@@ -113,7 +113,7 @@ async function storedState(days?: number, tls: unknown = TLS): Promise<StoredSta
 /** What the public listener goes by. */
 function shown(snapshot: Snapshot) {
   const { inbound, certificates, validations } = snapshot;
-  const own = snapshot.ownCredentials[inbound?.credentials ?? "none"];
+  const own = snapshot.ownCredentials[inbound["inbound"]?.credentials ?? "none"];
   assert.ok(own, "the listener has no credentials of its own");
   const validation = validations[own.validation ?? ""]?.validation;
   return {

@@ -250,7 +250,7 @@ const SNAPSHOT = {
   ownCredentials: v.record(v.string(), OwnCredentials),
   policy: Policy,
   tls: Tls,
-  inbound: v.nullable(Inbound),
+  inbound: v.record(v.string(), Inbound),
   upstreams: v.record(v.string(), Upstream),
   chains: v.record(v.string(), Chain),
   targets: v.record(v.string(), Target),

@@ -7,7 +7,7 @@
 import { posix } from "node:path";
 import { importsOf } from "./source_text.ts";
 
-const WORKER = "src/app/worker.ts";
+const WORKER = "src/app/data_plane/worker.ts";
 /** The layers that a worker has no use for: it is told what is true, and does not find it out. */
 const MAIN_THREAD = ["consul", "secrets", "source", "admin", "dev"];
 /** Loaded by a worker once somebody needs it, and only then. */

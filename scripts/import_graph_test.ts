@@ -9,22 +9,30 @@ const graph = (files: Readonly<Record<string, string>>) =>
 
 for (
   const [name, text, want] of [
-    ["lets what both need", `import { x } from "../base/mod.ts";`],
+    ["lets what both need", `import { x } from "../../base/mod.ts";`],
     ["lets Node's own modules", `import fs from "node:fs";`],
-    ["lets a type of the main thread", `import type { X } from "../source/mod.ts";`],
-    ["lets a type be passed on", `export type { X } from "../source/mod.ts";`],
-    ["refuses a source", `import { x } from "../source/mod.ts";`, "src/source/mod.ts"],
-    ["refuses a type in a value's braces", `import { type X } from "../consul/mod.ts";`, "consul"],
-    ["refuses what is passed on", `export * from "../secrets/mod.ts";`, "src/secrets/mod.ts"],
-    ["refuses one after a type", `import type { X } from "./x.ts";\nimport "../dev/a.ts";`, "dev"],
-    ["refuses one loaded later", `await import("../admin/mod.ts");`, "src/admin/mod.ts"],
+    ["lets a type of the main thread", `import type { X } from "../../source/mod.ts";`],
+    ["lets a type be passed on", `export type { X } from "../../source/mod.ts";`],
+    ["refuses a source", `import { x } from "../../source/mod.ts";`, "src/source/mod.ts"],
+    [
+      "refuses a type in a value's braces",
+      `import { type X } from "../../consul/mod.ts";`,
+      "consul",
+    ],
+    ["refuses what is passed on", `export * from "../../secrets/mod.ts";`, "src/secrets/mod.ts"],
+    [
+      "refuses one after a type",
+      `import type { X } from "./x.ts";\nimport "../../dev/a.ts";`,
+      "dev",
+    ],
+    ["refuses one loaded later", `await import("../../admin/mod.ts");`, "src/admin/mod.ts"],
     ["refuses a package", `import * as v from "valibot";`, "valibot"],
     ["refuses a package at its start", `import { RE2JS } from "re2js";`, "re2js"],
     ["lets regexes be loaded when needed", `await import("re2js");`],
   ] as [string, string, string?][]
 ) {
   test(`workerProblems() ${name}`, () => {
-    const problems = workerProblems(graph({ "src/app/worker.ts": text }));
+    const problems = workerProblems(graph({ "src/app/data_plane/worker.ts": text }));
     assert.equal(problems.length, want === undefined ? 0 : 1, problems.join());
     assert.ok(want === undefined || problems[0]?.includes(want), problems.join());
   });
@@ -32,8 +40,8 @@ for (
 
 test("workerProblems() follows files and says the way, each file once", () => {
   const files = {
-    "src/app/worker.ts": `import "../proxy/mod.ts";\nimport "./log.ts";`,
-    "src/app/log.ts": `import "../proxy/mod.ts";`,
+    "src/app/data_plane/worker.ts": `import "../../proxy/mod.ts";\nimport "./log.ts";`,
+    "src/app/data_plane/log.ts": `import "../../proxy/mod.ts";`,
     "src/proxy/mod.ts": `export * from "./trust.ts";`,
     "src/proxy/trust.ts": `\nimport { judgeName } from "../secrets/mod.ts";`,
     "src/proxy/other.ts": `import "valibot";`,
@@ -66,7 +74,7 @@ for (
 
 test("checkLayers() refuses a circle and what a worker must not load", () => {
   const { problems } = checkLayers([
-    { path: "src/app/worker.ts", text: `import "../dev/mod.ts";` },
+    { path: "src/app/data_plane/worker.ts", text: `import "../../dev/mod.ts";` },
     { path: "src/net/a.ts", text: `import "./b.ts";` },
     { path: "src/net/b.ts", text: `import "./a.ts";` },
   ]);

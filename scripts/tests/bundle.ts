@@ -21,11 +21,17 @@ export interface Bundle extends Disposable {
 /** Files lie as they do in `src`: modules name each other by where they are. */
 export async function bundle(): Promise<Bundle> {
   const directory = mkdtempSync(join(tmpdir(), "postern-bundle-"));
-  const app = join(directory, "app");
-  mkdirSync(app);
+  const app = join(directory, "app", "data_plane");
+  mkdirSync(app, { recursive: true });
   const { code, output } = await runBounded([
     ...[BUN, "build", "--target=node", "--format=esm", "--splitting"],
-    ...["--entry-naming", "[name].[ext]", `--outdir=${app}`, "src/main.ts", "src/app/worker.ts"],
+    ...[
+      "--entry-naming",
+      "[name].[ext]",
+      `--outdir=${app}`,
+      "src/main.ts",
+      "src/app/data_plane/worker.ts",
+    ],
   ], { cwd: ROOT, timeoutMs: BUNDLE_TIMEOUT_MS });
   const remove = () => rmSync(directory, { recursive: true, force: true });
   if (code !== 0) {
@@ -34,6 +40,6 @@ export async function bundle(): Promise<Bundle> {
   }
   writeFileSync(join(app, "worker.ts"), 'import "./worker.js";\n');
   const main = join(directory, "main.ts");
-  writeFileSync(main, 'import "./app/main.js";\n');
+  writeFileSync(main, 'import "./app/data_plane/main.js";\n');
   return { main, [Symbol.dispose]: remove };
 }

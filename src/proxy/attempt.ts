@@ -13,9 +13,9 @@ import type { Connection, Dial, PresentedPeer } from "../net/mod.ts";
 import type { ConnectionRecord } from "./connection.ts";
 import type { Context } from "./context.ts";
 import { countFailure, reportDialFailure } from "./endpoint_failure.ts";
-import { Presentation } from "./presentation.ts";
+import { Presentation } from "./trust/presentation.ts";
 import type { Failure } from "./refusal_sums.ts";
-import type { Trust } from "./trust.ts";
+import type { Trust } from "./trust/trust.ts";
 import type { Lease, Upstream } from "./upstream.ts";
 
 /** Endpoints that one attempt tries before it gives up, and before it goes on to the next target. */

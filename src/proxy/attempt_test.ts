@@ -7,7 +7,7 @@ import { type MemoryPath, startMemoryPath } from "../../test/kit/memory_path.ts"
 import { caValidation, upstreamsBy, withOwn } from "../../test/kit/own_credentials.ts";
 import { snapshotOf, type SnapshotOptions, targetOf } from "../../test/kit/snapshots.ts";
 import type { TargetPart } from "../snapshot/mod.ts";
-import { TICKET_LIFE_MS } from "./tickets.ts";
+import { TICKET_LIFE_MS } from "./trust/tickets.ts";
 
 const CA = createAuthority();
 const DB = CA.issueLeaf({ service: "db" });

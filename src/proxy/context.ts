@@ -10,7 +10,7 @@ import type { Limiter } from "./admission.ts";
 import type { Handshakes } from "./handshakes.ts";
 import type { LiveSet } from "./live.ts";
 import type { RefusalSums } from "./refusal_sums.ts";
-import type { Trusts } from "./trusts.ts";
+import type { Trusts } from "./trust/trusts.ts";
 import type { PolicyPart } from "../snapshot/mod.ts";
 
 /** The agent's own verdict on one connection (`-authorize both`); rejects when it cannot be had. */

@@ -16,7 +16,7 @@ import { handshakeLimit, Handshakes } from "./handshakes.ts";
 import { type Columns, Listeners, type ListenersOptions } from "./listeners.ts";
 import { LiveSet } from "./live.ts";
 import { RefusalSums } from "./refusal_sums.ts";
-import { type FetchCertificate, type PreparedTrusts, Trusts } from "./trusts.ts";
+import { type FetchCertificate, type PreparedTrusts, Trusts } from "./trust/trusts.ts";
 import type { DataView, ListenerView } from "./view.ts";
 
 export interface DataPathOptions extends ListenersOptions {

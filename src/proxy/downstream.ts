@@ -16,9 +16,9 @@ import { type Ending, reportEnd } from "./ending.ts";
 import type { HandshakeOwner } from "./handshakes.ts";
 import { Holding } from "./holding.ts";
 import type { ConnectionLimits, LiveConnection } from "./live.ts";
-import { Presentation } from "./presentation.ts";
+import { Presentation } from "./trust/presentation.ts";
 import type { Failure } from "./refusal_sums.ts";
-import type { Trust } from "./trust.ts";
+import type { Trust } from "./trust/trust.ts";
 
 /** A listener as its connections see it; what it says may change while they live. */
 export interface Front {

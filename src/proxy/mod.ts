@@ -3,5 +3,5 @@ export { FIRST_UPSTREAM_COLUMN, MAX_UPSTREAMS, SharedCounts } from "./admission.
 export type { RemoteAuthorize } from "./context.ts";
 export * from "./data_path.ts";
 export type { Columns } from "./listeners.ts";
-export type { FetchCertificate } from "./trusts.ts";
+export type { FetchCertificate } from "./trust/trusts.ts";
 export * from "./view.ts";

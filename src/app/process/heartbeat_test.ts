@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { DataView } from "../../proxy/mod.ts";
 import { FakeClock } from "../../../test/kit/clock.ts";
-import type { DataPlane } from "../plane.ts";
+import type { DataPlane } from "../data_plane/plane.ts";
 import { Heartbeat } from "./heartbeat.ts";
 
 /** What a data path counts: `opened` connections of upstream `db`, of which `active` are open. */

@@ -11,7 +11,7 @@ import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
 import { BindRetry } from "./bind_retry.ts";
 import { Heartbeat } from "./heartbeat.ts";
 import type { Notifier } from "./notify.ts";
-import type { DataPlane } from "../plane.ts";
+import type { DataPlane } from "../data_plane/plane.ts";
 import { Readiness } from "./readiness.ts";
 import type { ProxyControl } from "./control.ts";
 

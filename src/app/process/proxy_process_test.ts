@@ -7,7 +7,7 @@ import { createAuthority } from "../../../test/kit/certificates.ts";
 import { FakeClock, settle } from "../../../test/kit/clock.ts";
 import { snapshotOf } from "../../../test/kit/snapshots.ts";
 import { Notifier } from "./notify.ts";
-import type { DataPlane } from "../plane.ts";
+import type { DataPlane } from "../data_plane/plane.ts";
 import { ProxyProcess, type ProxyProcessOptions } from "./proxy_process.ts";
 import type { ProxyControl } from "./control.ts";
 

@@ -23,13 +23,13 @@ import { shownMode } from "../commands/find_admin.ts";
 import { exitCodeOf, lastWords } from "../log/last_words.ts";
 import { createLogOutput, createLogWriter } from "../log/log_output.ts";
 import { Notifier } from "./notify.ts";
-import { createLocalPlane, type DataPlane } from "../plane.ts";
+import { createLocalPlane, type DataPlane } from "../data_plane/plane.ts";
 import { giveWayToTraffic } from "./priority.ts";
 import { ProxyProcess } from "./proxy_process.ts";
 import { onSignals } from "./signals.ts";
 import { createControl } from "./control.ts";
 import { versionInfo, versionLine } from "../command_line/version.ts";
-import { createWorkerPlane } from "../worker_plane.ts";
+import { createWorkerPlane } from "../data_plane/worker_plane.ts";
 
 /** After becoming ready: what only the start needed can go. */
 const TRIM_MS = 3_000;

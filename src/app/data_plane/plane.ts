@@ -5,8 +5,8 @@
  * @module
  */
 
-import { type Clock, type Log, type LogLevel, type Stats, systemRandom } from "../base/mod.ts";
-import type { Engine } from "../net/mod.ts";
+import { type Clock, type Log, type LogLevel, type Stats, systemRandom } from "../../base/mod.ts";
+import type { Engine } from "../../net/mod.ts";
 import {
   type Columns,
   DataPath,
@@ -15,8 +15,8 @@ import {
   type ListenerView,
   type RemoteAuthorize,
   SharedCounts,
-} from "../proxy/mod.ts";
-import { diffSnapshots, type Snapshot } from "../snapshot/mod.ts";
+} from "../../proxy/mod.ts";
+import { diffSnapshots, type Snapshot } from "../../snapshot/mod.ts";
 import { type Member, Rollout } from "./rollout.ts";
 
 export interface DataPlane {

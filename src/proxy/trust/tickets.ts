@@ -6,7 +6,7 @@
  * @module
  */
 
-import type { Ticket } from "../net/mod.ts";
+import type { Ticket } from "../../net/mod.ts";
 
 /** Tickets kept; the least recently stored goes first. About 2 KB each. */
 const MAX_TICKETS = 1_024;

@@ -5,9 +5,9 @@
  * @module
  */
 
-import type { Clock } from "../base/mod.ts";
-import type { ChainVerdict, Usage } from "../identity/mod.ts";
-import type { PresentedPeer } from "../net/mod.ts";
+import type { Clock } from "../../base/mod.ts";
+import type { ChainVerdict, Usage } from "../../identity/mod.ts";
+import type { PresentedPeer } from "../../net/mod.ts";
 import type { Trust } from "./trust.ts";
 
 export class Presentation {

@@ -5,15 +5,15 @@
  * @module
  */
 
-import type { LogLevel } from "../base/mod.ts";
+import type { LogLevel } from "../../base/mod.ts";
 import type {
   Columns,
   DataView,
   FetchCertificate,
   ListenerView,
   RemoteAuthorize,
-} from "../proxy/mod.ts";
-import type { SnapshotUpdate } from "../snapshot/mod.ts";
+} from "../../proxy/mod.ts";
+import type { SnapshotUpdate } from "../../snapshot/mod.ts";
 
 /** Settings that never change while a worker lives. */
 export interface WorkerSettings {

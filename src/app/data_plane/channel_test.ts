@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ProxyError } from "../base/mod.ts";
+import { ProxyError } from "../../base/mod.ts";
 import { Channel, type Port } from "./channel.ts";
 
 interface Near {

@@ -4,12 +4,12 @@
  * @module
  */
 
-import { type LevelHolder, ProxyError, systemClock, systemRandom } from "../base/mod.ts";
-import { runtimeEngine } from "../net/mod.ts";
-import { DataPath, SharedCounts } from "../proxy/mod.ts";
+import { type LevelHolder, ProxyError, systemClock, systemRandom } from "../../base/mod.ts";
+import { runtimeEngine } from "../../net/mod.ts";
+import { DataPath, SharedCounts } from "../../proxy/mod.ts";
 import { Channel, type Port } from "./channel.ts";
-import { createLogOutput } from "./log/log_output.ts";
-import { LogRings } from "./log/log_rings.ts";
+import { createLogOutput } from "../log/log_output.ts";
+import { LogRings } from "../log/log_rings.ts";
 import type { MainCalls, WorkerCalls, WorkerStart } from "./protocol.ts";
 
 /** The first snapshot is applied, first connections have passed: what the start needed can go. */

@@ -10,8 +10,8 @@ import {
   FIRST_UPSTREAM_COLUMN,
   MAX_UPSTREAMS,
   type SharedCounts,
-} from "../proxy/mod.ts";
-import type { Snapshot } from "../snapshot/mod.ts";
+} from "../../proxy/mod.ts";
+import type { Snapshot } from "../../snapshot/mod.ts";
 
 export class ColumnTable {
   readonly #counts: SharedCounts;

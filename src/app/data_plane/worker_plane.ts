@@ -5,7 +5,7 @@
  * @module
  */
 
-import { SharedCounts } from "../proxy/mod.ts";
+import { SharedCounts } from "../../proxy/mod.ts";
 import { DataWorker, STUCK_MS, type WorkerPlaneOptions } from "./data_worker.ts";
 import type { DataPlane } from "./plane.ts";
 import { Rollout } from "./rollout.ts";

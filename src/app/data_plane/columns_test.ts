@@ -1,9 +1,9 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { createAuthority } from "../../test/kit/certificates.ts";
-import { snapshotOf } from "../../test/kit/snapshots.ts";
-import { Limiter } from "../proxy/admission.ts";
-import { MAX_UPSTREAMS, SharedCounts } from "../proxy/mod.ts";
+import { createAuthority } from "../../../test/kit/certificates.ts";
+import { snapshotOf } from "../../../test/kit/snapshots.ts";
+import { Limiter } from "../../proxy/admission.ts";
+import { MAX_UPSTREAMS, SharedCounts } from "../../proxy/mod.ts";
 import { ColumnTable } from "./columns.ts";
 
 const BASE = snapshotOf({ ca: createAuthority(), service: "web" });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { presented } from "../../test/kit/fake_tls_engine.ts";
-import { caValidation, certificatePart, withOwn } from "../../test/kit/own_credentials.ts";
+import { presented } from "../../../test/kit/fake_tls_engine.ts";
+import { caValidation, certificatePart, withOwn } from "../../../test/kit/own_credentials.ts";
 import {
   anybodyOf,
   CA,
@@ -15,9 +15,9 @@ import {
   trustOf,
   WEB,
   world,
-} from "../../test/kit/trusts.ts";
-import { type PeerRules } from "../identity/mod.ts";
-import { type Snapshot } from "../snapshot/mod.ts";
+} from "../../../test/kit/trusts.ts";
+import { type PeerRules } from "../../identity/mod.ts";
+import { type Snapshot } from "../../snapshot/mod.ts";
 import type { Trust } from "./trust.ts";
 
 /** One generation after the other, of the same listener. */

@@ -9,9 +9,9 @@
  * @module
  */
 
-import { type Clock, type Log, messageOf, type Stats } from "../base/mod.ts";
-import type { Columns, SharedCounts } from "../proxy/mod.ts";
-import type { Refusal, Snapshot } from "../snapshot/mod.ts";
+import { type Clock, type Log, messageOf, type Stats } from "../../base/mod.ts";
+import type { Columns, SharedCounts } from "../../proxy/mod.ts";
+import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
 import { ColumnTable } from "./columns.ts";
 
 /** A data path as those see it that tell it what is true. */

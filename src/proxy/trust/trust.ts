@@ -13,7 +13,7 @@ import {
   judgeName,
   type TrustedPeer,
   type Usage,
-} from "../identity/mod.ts";
+} from "../../identity/mod.ts";
 import type {
   ClientTls,
   Engine,
@@ -21,8 +21,8 @@ import type {
   PresentedPeer,
   ServerTls,
   ServerTlsChooser,
-} from "../net/mod.ts";
-import type { ClientHello } from "../wire/mod.ts";
+} from "../../net/mod.ts";
+import type { ClientHello } from "../../wire/mod.ts";
 import { RulesJudge } from "./rules_judge.ts";
 import { Servers, versionsOf } from "./servers.ts";
 import { Tickets } from "./tickets.ts";

@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAuthority } from "../../test/kit/certificates.ts";
+import { createAuthority } from "../../../test/kit/certificates.ts";
 import {
   caValidation,
   certificatePart,
   type OwnPlace,
   withOwn,
-} from "../../test/kit/own_credentials.ts";
-import { snapshotOf } from "../../test/kit/snapshots.ts";
-import { MESH_KEY, type Snapshot } from "../snapshot/mod.ts";
+} from "../../../test/kit/own_credentials.ts";
+import { snapshotOf } from "../../../test/kit/snapshots.ts";
+import { MESH_KEY, type Snapshot } from "../../snapshot/mod.ts";
 import { trustMaterial } from "./trust_material.ts";
 
 const CA = createAuthority();

@@ -4,15 +4,15 @@
  * @module
  */
 
-import type { Validation } from "../identity/mod.ts";
-import type { OnDemandRules } from "../secrets/mod.ts";
+import type { Validation } from "../../identity/mod.ts";
+import type { OnDemandRules } from "../../secrets/mod.ts";
 import {
   type CredentialsPart,
   MESH_KEY,
   type OwnCredentialsPart,
   type Snapshot,
   type TlsDirection,
-} from "../snapshot/mod.ts";
+} from "../../snapshot/mod.ts";
 
 /** A certificate that we may show. */
 export interface ShownCertificate {

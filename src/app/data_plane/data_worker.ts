@@ -4,9 +4,9 @@
  * @module
  */
 
-import { type LogLevel, messageOf, type Timer } from "../base/mod.ts";
-import type { Columns, ListenerView, SharedCounts } from "../proxy/mod.ts";
-import { diffSnapshots, type Snapshot } from "../snapshot/mod.ts";
+import { type LogLevel, messageOf, type Timer } from "../../base/mod.ts";
+import type { Columns, ListenerView, SharedCounts } from "../../proxy/mod.ts";
+import { diffSnapshots, type Snapshot } from "../../snapshot/mod.ts";
 import { Channel, type Port } from "./channel.ts";
 import type { MainCalls, WorkerCalls } from "./protocol.ts";
 import type { PlaneOptions } from "./plane.ts";

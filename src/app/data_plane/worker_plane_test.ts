@@ -1,10 +1,10 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { type Clock, createLog, type LogRecord, Stats, systemClock } from "../base/mod.ts";
-import type { ConnectionView } from "../proxy/mod.ts";
-import type { Snapshot } from "../snapshot/mod.ts";
-import { createAuthority } from "../../test/kit/certificates.ts";
-import { FakeClock } from "../../test/kit/clock.ts";
+import { type Clock, createLog, type LogRecord, Stats, systemClock } from "../../base/mod.ts";
+import type { ConnectionView } from "../../proxy/mod.ts";
+import type { Snapshot } from "../../snapshot/mod.ts";
+import { createAuthority } from "../../../test/kit/certificates.ts";
+import { FakeClock } from "../../../test/kit/clock.ts";
 import {
   EchoClient,
   expectRefused,
@@ -12,17 +12,17 @@ import {
   startEcho,
   type TestServer,
   waitForEcho,
-} from "../../test/kit/echo.ts";
-import { freePorts, loopbackHost } from "../../test/kit/ports.ts";
-import { eventually } from "../../test/kit/process.ts";
+} from "../../../test/kit/echo.ts";
+import { freePorts, loopbackHost } from "../../../test/kit/ports.ts";
+import { eventually } from "../../../test/kit/process.ts";
 import {
   intention,
   snapshotOf,
   targetOf,
   upstreamOf,
   withInbound,
-} from "../../test/kit/snapshots.ts";
-import { LogRings } from "./log/log_rings.ts";
+} from "../../../test/kit/snapshots.ts";
+import { LogRings } from "../log/log_rings.ts";
 import type { DataPlane } from "./plane.ts";
 import { Channel, type Port } from "./channel.ts";
 import type { MainCalls, WorkerCalls } from "./protocol.ts";
@@ -75,7 +75,7 @@ async function startRig(
     remoteAuthorize: () => Promise.resolve({ allowed: false, reason: "nobody asks" }),
     fetchCertificate: () => Promise.resolve(false),
     createWorker: () => {
-      const url = new URL("../../test/kit/mortal_worker.ts", import.meta.url);
+      const url = new URL("../../../test/kit/mortal_worker.ts", import.meta.url);
       const worker = new Worker(url, { type: "module" });
       workers.push(worker);
       return worker;

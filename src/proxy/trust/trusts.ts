@@ -5,9 +5,9 @@
  * @module
  */
 
-import { messageOf, ProxyError } from "../base/mod.ts";
-import type { Engine } from "../net/mod.ts";
-import type { Snapshot } from "../snapshot/mod.ts";
+import { messageOf, ProxyError } from "../../base/mod.ts";
+import type { Engine } from "../../net/mod.ts";
+import type { Snapshot } from "../../snapshot/mod.ts";
 import { Trust } from "./trust.ts";
 import { trustMaterial } from "./trust_material.ts";
 

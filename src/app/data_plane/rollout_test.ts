@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAuthority } from "../../test/kit/certificates.ts";
-import { FakeClock } from "../../test/kit/clock.ts";
-import { declared, snapshotOf } from "../../test/kit/snapshots.ts";
-import { createLog, type LogRecord, Stats } from "../base/mod.ts";
-import { type Columns, MAX_UPSTREAMS, SharedCounts } from "../proxy/mod.ts";
-import type { Snapshot } from "../snapshot/mod.ts";
+import { createAuthority } from "../../../test/kit/certificates.ts";
+import { FakeClock } from "../../../test/kit/clock.ts";
+import { declared, snapshotOf } from "../../../test/kit/snapshots.ts";
+import { createLog, type LogRecord, Stats } from "../../base/mod.ts";
+import { type Columns, MAX_UPSTREAMS, SharedCounts } from "../../proxy/mod.ts";
+import type { Snapshot } from "../../snapshot/mod.ts";
 import { type Member, Rollout } from "./rollout.ts";
 
 const BASE = snapshotOf({ ca: createAuthority(), service: "web" });

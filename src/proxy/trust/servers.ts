@@ -4,8 +4,8 @@
  * @module
  */
 
-import type { Engine, PeerCheck, ServerTls } from "../net/mod.ts";
-import type { TlsDirection } from "../snapshot/mod.ts";
+import type { Engine, PeerCheck, ServerTls } from "../../net/mod.ts";
+import type { TlsDirection } from "../../snapshot/mod.ts";
 import type { ShownCertificate } from "./trust_material.ts";
 
 export class Servers {

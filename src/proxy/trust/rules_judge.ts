@@ -13,7 +13,7 @@ import {
   type RetiredAnchor,
   retiredAnchors,
   type Usage,
-} from "../identity/mod.ts";
+} from "../../identity/mod.ts";
 import type { PeerRulesInForce } from "./trust_material.ts";
 
 /** Anchors remembered; of more the one that expired first goes, and what rests on it is closed. */

@@ -6,7 +6,7 @@
  * @module
  */
 
-import { type ErrorCode, messageOf, ProxyError } from "../base/mod.ts";
+import { type ErrorCode, messageOf, ProxyError } from "../../base/mod.ts";
 
 /**
  * What one side can be asked or told. What it gives back is sent to who asked, a promise's value as well;

@@ -39,6 +39,8 @@ export interface Total {
 
 /** Stories wait for each other's processor more than for their own. */
 export const JOBS = 2 * availableParallelism();
+/** What touches no runtime: one engine is enough, and Bun is the faster one. */
+const PURE = /^(?:src\/(?:base|wire|policy|chain|balance|snapshot)|test\/conformance\/balance)\//;
 /** The longest suite takes 40 s on 2 quiet cores. */
 const DEFAULT_TIMEOUT_MS = 240_000;
 
@@ -48,7 +50,9 @@ export async function runTests(
   beside: readonly (() => Promise<void>)[] = [],
 ): Promise<Total> {
   const files = await testFiles(options.paths);
-  const suites = suitesOf(files, () => options.engines);
+  const isBoth = options.engines.length > 1;
+  const isOnce = (path: string) => isBoth && process.env.POSTERN_LONG !== "1" && PURE.test(path);
+  const suites = suitesOf(files, (file) => isOnce(file) ? ["bun"] : options.engines);
   const isStory = ({ name }: Suite) => name.endsWith("_test.ts");
   using bundled = suites.some(isStory) ? await bundle() : undefined;
   if (bundled) process.env.POSTERN_BUNDLE = bundled.main;
@@ -72,8 +76,14 @@ export async function runTests(
   );
   if (outcomes.length === 0) failures.push({ name: "no test was found", text: "" });
   for (const failure of failures) console.log(showFailure(failure));
-  showLeft(new Set(outcomes.flatMap(({ left }) => left)));
-  if (options.engines.length > 1) showUneven(outcomes);
+  const once = files.filter(isOnce).length;
+  showLeft(
+    new Set([
+      ...outcomes.flatMap(({ left }) => left),
+      ...once > 0 ? [`on Deno, ${once} files of tests of what touches no runtime`] : [],
+    ]),
+  );
+  if (isBoth) showUneven(outcomes.filter(({ suite }) => !isOnce(`${suite.name}/`)));
   return { passed: outcomes.reduce((sum, { passed }) => sum + passed.length, 0), failures };
 }
 

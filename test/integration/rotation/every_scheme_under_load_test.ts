@@ -19,7 +19,7 @@ import {
 import { TlsLoad } from "./tls_load.ts";
 
 /** Of each place with files that has no pause within a rotation. */
-const ROUNDS = rounds("rotations of each scheme under load", { few: 8, all: 200 });
+const ROUNDS = rounds("rotations of each scheme under load", { few: 5, all: 200 });
 /** What grows only at first has done so by then. */
 const SETTLED_ROUNDS = ROUNDS / 4;
 /** What the collectors leave lying around; 750 rotations more would leave more if they left anything. */
@@ -32,7 +32,7 @@ const FOLLOWERS = 6;
 
 const prompt = ROTATION_SCHEMES.filter(({ gapMs }) => gapMs === undefined);
 /** 200 rotations of each scheme take 20 rounds of ten places at the same time. */
-const LATE_ROUNDS = rounds("rounds of late keys under load", { few: 3, all: 20 });
+const LATE_ROUNDS = rounds("rounds of late keys under load", { few: 2, all: 20 });
 const LATE_PLACES = rounds("places of late keys at the same time", { few: 2, all: 10 });
 const late = ROTATION_SCHEMES.filter(({ gapMs }) => gapMs !== undefined)
   .flatMap((scheme) => Array.from({ length: LATE_PLACES }, () => scheme));

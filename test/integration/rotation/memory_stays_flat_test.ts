@@ -6,7 +6,7 @@ import { type RotationScheme, rotationScheme } from "../../kit/rotating_files.ts
 import { clientOf, RotatingMesh } from "./rotating_mesh.ts";
 import { figures, heldOver, rotateAndWait, type Shown } from "./rotations.ts";
 
-const ROTATIONS = rounds("rotations that leave nothing", { few: 60, all: 1_000 });
+const ROTATIONS = rounds("rotations that leave nothing", { few: 40, all: 1_000 });
 const SETTLED = ROTATIONS / 5;
 /** A few that rotate at the same time take as long as one. */
 const PLACES = 4;

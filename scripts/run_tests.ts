@@ -40,7 +40,8 @@ export interface Total {
 /** Stories wait for each other's processor more than for their own. */
 export const JOBS = 2 * availableParallelism();
 /** What touches no runtime: one engine is enough, and Bun is the faster one. */
-const PURE = /^(?:src\/(?:base|wire|policy|chain|balance|snapshot)|test\/conformance\/balance)\//;
+export const PURE =
+  /^(?:src\/(?:base|wire|policy|chain|balance|snapshot)|test\/conformance\/balance)\//;
 /** The longest suite takes 40 s on 2 quiet cores. */
 const DEFAULT_TIMEOUT_MS = 240_000;
 
@@ -51,7 +52,8 @@ export async function runTests(
 ): Promise<Total> {
   const files = await testFiles(options.paths);
   const isBoth = options.engines.length > 1;
-  const isOnce = (path: string) => isBoth && process.env.POSTERN_LONG !== "1" && PURE.test(path);
+  const isOnce = (path: string) =>
+    isBoth && process.env.POSTERN_LONG === undefined && PURE.test(path);
   const suites = suitesOf(files, (file) => isOnce(file) ? ["bun"] : options.engines);
   const isStory = ({ name }: Suite) => name.endsWith("_test.ts");
   using bundled = suites.some(isStory) ? await bundle() : undefined;

@@ -14,7 +14,7 @@ import { availableParallelism } from "node:os";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
-import { endOnSignals, finish, JOBS, runTests } from "./run_tests.ts";
+import { endOnSignals, finish, JOBS, PURE, runTests } from "./run_tests.ts";
 import { runBounded } from "./tests/bounded.ts";
 import { changedFiles, reaches, testsNear } from "./tests/near.ts";
 import { type Failure, showFailure } from "./tests/report.ts";
@@ -72,7 +72,9 @@ function nearChecks(files: readonly string[]): readonly Check[] {
 }
 
 async function longFiles(): Promise<string[]> {
-  return (await testFiles(TESTS)).filter((file) => reaches(file, "test/kit/long.ts"));
+  return (await testFiles(TESTS)).filter((file) =>
+    PURE.test(file) || reaches(file, "test/kit/long.ts")
+  );
 }
 
 async function run(

@@ -5,11 +5,11 @@
  * @module
  */
 
-import { mkdtemp, readdir, readFile, rm, stat } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import process from "node:process";
-import { fileURLToPath } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
 import { runBounded } from "./bounded.ts";
 import { type Counts, leftForLong, readJunit, skips, unfinished } from "./report.ts";
 
@@ -67,7 +67,8 @@ export async function runSuite(suite: Suite, timeoutMs: number): Promise<SuiteOu
   const directory = await mkdtemp(join(tmpdir(), "postern-tests-"));
   const report = join(directory, "junit.xml");
   try {
-    const { code, output, seconds } = await runBounded(commandOf(suite, report, timeoutMs), {
+    const command = await commandOf(suite, directory, report, timeoutMs);
+    const { code, output, seconds } = await runBounded(command, {
       cwd: ROOT,
       timeoutMs,
     });
@@ -106,10 +107,19 @@ function stuckIn(output: string): string {
   return name === undefined ? "" : ` within "${name}"`;
 }
 
-function commandOf(suite: Suite, report: string, timeoutMs: number): string[] {
+async function commandOf(
+  suite: Suite,
+  directory: string,
+  report: string,
+  timeoutMs: number,
+): Promise<string[]> {
   const files = suite.files.map((file) => `./${file}`);
   if (suite.engine === "deno") {
-    return [DENO, "test", "-A", "--no-check", `--junit-path=${report}`, ...files];
+    // Deno loads everything anew for each file that it is given, which is a third of the time.
+    const all = join(directory, "all_test.ts");
+    const urls = files.map((file) => pathToFileURL(join(ROOT, file)).href);
+    await writeFile(all, urls.map((url) => `import ${JSON.stringify(url)};\n`).join(""));
+    return [DENO, "test", "-A", "--no-check", `--junit-path=${report}`, all];
   }
   return [
     ...[BUN, "test", "--reporter=junit", `--reporter-outfile=${report}`],

@@ -1,0 +1,27 @@
+export type {
+  ClientConnection,
+  ClientEvents,
+  ClientExchange,
+  HttpEnd,
+  Message,
+  MessageEvents,
+  ResetReason,
+  ResponseEvents,
+  ServerConnection,
+  ServerEvents,
+  ServerExchange,
+} from "./exchange.ts";
+export {
+  addField,
+  FIELD,
+  fieldOf,
+  type Fields,
+  fieldsOf,
+  type HttpVersion,
+  removeField,
+  type RequestHead,
+  type ResponseHead,
+  setField,
+  UNKNOWN_LENGTH,
+} from "./head.ts";
+export { DEFAULT_HTTP_LIMITS, type HttpLimits } from "./limits.ts";

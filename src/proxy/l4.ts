@@ -6,10 +6,11 @@
  */
 
 import { type Connection, type Dial, Relay, type RelayEnd } from "../net/mod.ts";
-import type { Dialler, ProvenEndpoint } from "./attempt.ts";
+import type { Dialler } from "./attempt.ts";
 import { authorize, type Authorizer, mayGoOn, type Permit } from "./authorize.ts";
 import type { Downstream, Service } from "./downstream.ts";
 import { endingOf } from "./ending.ts";
+import type { ProvenEndpoint } from "./endpoint_dial.ts";
 import type { LocalEndpoint } from "./local_dial.ts";
 import { isRefusal } from "./refusal.ts";
 

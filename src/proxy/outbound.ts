@@ -9,10 +9,11 @@
 import { hashText } from "../balance/mod.ts";
 import type { Dial } from "../net/mod.ts";
 import type { Limiter } from "./admission.ts";
-import { Attempt, type Dialler, type ProvenEndpoint } from "./attempt.ts";
+import { Attempt, type Connect, type Dialler } from "./attempt.ts";
 import type { ListenerStats } from "./connection.ts";
 import type { Context } from "./context.ts";
 import type { Downstream, Front, Service } from "./downstream.ts";
+import { EndpointDial, type ProvenEndpoint } from "./endpoint_dial.ts";
 import type { ConnectionLimits } from "./live.ts";
 import { type Destination, L4 } from "./l4.ts";
 import type { Failure } from "./refusal_sums.ts";
@@ -72,7 +73,9 @@ export class Outbound implements Front, Destination {
   dial(dialler: Dialler<ProvenEndpoint>, remote: string): Dial {
     const { context, upstream } = this;
     const hash = upstream.needsHash ? hashText(hostOf(remote)) : undefined;
-    const attempt = new Attempt(upstream, dialler, { context, hash });
+    const connect: Connect<ProvenEndpoint> = (lease, trust, endpointDialler) =>
+      new EndpointDial(upstream, lease, endpointDialler, { context, trust, protocols: [] });
+    const attempt = new Attempt(upstream, dialler, { context, hash, connect });
     attempt.start();
     return attempt;
   }

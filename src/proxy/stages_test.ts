@@ -1,6 +1,6 @@
 import { test } from "node:test";
 import { memoryPair } from "../net/memory.ts";
-import type { ProvenEndpoint } from "./attempt.ts";
+import type { ProvenEndpoint } from "./endpoint_dial.ts";
 import type { Permit } from "./authorize.ts";
 import type { LocalEndpoint } from "./local_dial.ts";
 
@@ -13,6 +13,7 @@ test("a Permit and an endpoint are made by their stages alone: a look-alike does
   const members = {
     connection,
     group: {} as ProvenEndpoint["group"],
+    protocol: "",
     lease: {} as ProvenEndpoint["lease"],
     fault: () => undefined,
     ended: () => {},

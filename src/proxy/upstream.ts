@@ -26,6 +26,10 @@ export interface Lease {
   readonly state: EndpointState;
 }
 
+export function giveBack({ target, state }: Lease): void {
+  target.pool.release(state);
+}
+
 /** Until the chain is known: nobody can be picked. */
 const NOWHERE: ChainPart = {
   version: 0,

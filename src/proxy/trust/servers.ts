@@ -16,7 +16,8 @@ export class Servers {
     readonly peerCheck: PeerCheck;
     readonly direction: TlsDirection;
   };
-  readonly #made = new Map<string, ServerTls>();
+  /** By certificate, then by protocols. */
+  readonly #made = new Map<string, Map<string, ServerTls>>();
 
   constructor(
     engine: Engine,
@@ -32,13 +33,16 @@ export class Servers {
     this.#common = common;
   }
 
-  of({ id, certPem, keyPem }: ShownCertificate): ServerTls {
-    let server = this.#made.get(id);
+  of({ id, certPem, keyPem }: ShownCertificate, protocols: readonly string[]): ServerTls {
+    let made = this.#made.get(id);
+    if (!made) this.#made.set(id, made = new Map());
+    const key = protocols.length === 0 ? "" : protocols.join();
+    let server = made.get(key);
     if (!server) {
       const { rootPems, peerCheck, direction } = this.#common;
-      const material = { certPem, keyPem, rootPems, peerCheck, ...versionsOf(direction) };
-      server = this.#engine.serverTls(material);
-      this.#made.set(id, server);
+      const material = { certPem, keyPem, rootPems, peerCheck, protocols };
+      server = this.#engine.serverTls({ ...material, ...versionsOf(direction) });
+      made.set(key, server);
     }
     return server;
   }

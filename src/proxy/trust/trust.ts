@@ -108,15 +108,16 @@ export class Trust {
       this.material.missing.length > 0;
   }
 
-  /** For accepting a connection from there. */
-  server(remote: string): ServerTls | ServerTlsChooser {
-    if (this.#only) return this.#servers.of(this.#only);
-    return { kind: "chooser", choose: (hello) => this.#choose(hello, remote) };
+  /** For accepting a connection from there, with one of these protocols where the client offers any. */
+  server(remote: string, protocols: readonly string[] = []): ServerTls | ServerTlsChooser {
+    if (this.#only) return this.#servers.of(this.#only, protocols);
+    return { kind: "chooser", choose: (hello) => this.#choose(hello, remote, protocols) };
   }
 
-  /** The settings for dialling a name; made once per name. */
-  client(serverName: string): ClientTls {
-    let client = this.#clients.get(serverName);
+  /** The settings for dialling a name, with these protocols by ALPN; made once for each. */
+  client(serverName: string, protocols: readonly string[] = []): ClientTls {
+    const key = `${serverName} ${protocols}`;
+    let client = this.#clients.get(key);
     if (!client) {
       const [shown] = this.material.certificates;
       client = this.#options.engine.clientTls({
@@ -125,8 +126,9 @@ export class Trust {
         rootPems: rootPemsOf(this.material.peers),
         peerCheck: this.#peerCheck,
         ...versionsOf(this.material.outgoing),
+        protocols,
       }, { serverName });
-      this.#clients.set(serverName, client);
+      this.#clients.set(key, client);
     }
     return client;
   }
@@ -203,15 +205,16 @@ export class Trust {
   #choose(
     hello: ClientHello,
     remote: string,
+    protocols: readonly string[],
   ): ServerTls | undefined | Promise<ServerTls | undefined> {
     const { onDemand, defaultName, certificates } = this.material;
     if (!onDemand) {
-      return this.#usable(certificates[this.#index.find(hello)]);
+      return this.#usable(certificates[this.#index.find(hello)], protocols);
     }
     const name = hello.serverName ?? defaultName ?? undefined;
     if (name === undefined) return undefined;
     const known = this.#byName.get(name);
-    if (known) return this.#usable(known);
+    if (known) return this.#usable(known, protocols);
     // What strangers ask for costs nothing where it is refused here. Who wants what others wait for
     // already costs next to nothing.
     const waiting = this.#wanted.get(name) ?? 0;
@@ -222,17 +225,20 @@ export class Trust {
       const left = (this.#wanted.get(name) ?? 1) - 1;
       if (left > 0) this.#wanted.set(name, left);
       else this.#wanted.delete(name);
-    }).then((come) => come ? this.#options.current()?.serverNamed(name) : undefined);
+    }).then((come) => come ? this.#options.current()?.serverNamed(name, protocols) : undefined);
   }
 
   /** For a certificate that was fetched by that name. */
-  serverNamed(name: string): ServerTls | undefined {
-    return this.#usable(this.#byName.get(name));
+  serverNamed(name: string, protocols: readonly string[]): ServerTls | undefined {
+    return this.#usable(this.#byName.get(name), protocols);
   }
 
-  #usable(shown: ShownCertificate | undefined): ServerTls | undefined {
+  #usable(
+    shown: ShownCertificate | undefined,
+    protocols: readonly string[],
+  ): ServerTls | undefined {
     if (!shown || this.#options.now() > shown.notAfterMs) return undefined;
-    return this.#servers.of(shown);
+    return this.#servers.of(shown, protocols);
   }
 }
 

@@ -25,3 +25,4 @@ export {
   UNKNOWN_LENGTH,
 } from "./head.ts";
 export { DEFAULT_HTTP_LIMITS, type HttpLimits } from "./limits.ts";
+export type { PathRules } from "./path.ts";

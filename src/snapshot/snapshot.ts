@@ -8,6 +8,7 @@
 
 import type { Endpoint, LoadBalancing, OutlierPolicy } from "../balance/mod.ts";
 import type { Address, BindAddress } from "../base/mod.ts";
+import type { PathRules } from "../http/mod.ts";
 import type { Validation } from "../identity/mod.ts";
 import type { Policy } from "../policy/mod.ts";
 import type {
@@ -98,6 +99,24 @@ export interface TlsPart extends Part {
   readonly strictSpiffeChain: boolean;
 }
 
+/** What is spoken over a connection; `tcp`: bytes are carried as they are. */
+export type Protocol = "tcp" | "http" | "http2" | "grpc";
+
+/** How a listener that understands HTTP treats requests. */
+export interface HttpRules {
+  /** What the application or upstream behind it speaks: `http` is HTTP/1.1, the others are HTTP/2. */
+  readonly protocol: Exclude<Protocol, "tcp">;
+  readonly path: PathRules;
+  /** `X-Forwarded-Client-Cert` of callers is dropped, and none is added. */
+  readonly sanitizeForwardedClientCert: boolean;
+  /** Of a whole exchange with the local app or upstream; 0: none. */
+  readonly requestTimeoutMs: number;
+  /** No byte of an exchange either way for this long ends it; 0: never. */
+  readonly streamIdleTimeoutMs: number;
+  /** Shows a denied caller the rule (`postern_show_denials`). */
+  readonly showDenials: boolean;
+}
+
 /** Key of the public listener in {@link Snapshot.inbound}, which is its name, too. */
 export const INBOUND_KEY = "inbound";
 
@@ -105,6 +124,8 @@ export const INBOUND_KEY = "inbound";
 export interface InboundPart extends Part {
   readonly bind: Extract<BindAddress, { kind: "tcp" }>;
   readonly local: Address;
+  /** `null`: connections are carried as they are. */
+  readonly http: HttpRules | null;
   readonly localConnectTimeoutMs: number;
   readonly handshakeTimeoutMs: number;
   /** 0 means no limit of its own. */
@@ -124,10 +145,14 @@ export interface UpstreamPart extends Part {
   readonly bind: BindAddress;
   /** Where it goes. Key into {@link Snapshot.chains}. */
   readonly chain: string;
+  /** `null`: connections are carried as they are. */
+  readonly http: HttpRules | null;
   /** Connections open at once over all targets; Envoy's default is 1024, 0 allows none. */
   readonly maxConnections: number;
   /** Connections waiting to be dialled; default 1024. */
   readonly maxPending: number;
+  /** Requests open at once over all targets, of HTTP only; default 1024. */
+  readonly maxRequests: number;
   /** No byte either way for this long ends a connection; 0 is never. */
   readonly idleTimeoutMs: number;
   /** A connection never lives longer; 0 is for ever. */

@@ -89,6 +89,7 @@ export function inboundOf(
     handshakeTimeoutMs: 10_000,
     maxConnections: 0,
     authorize: "match",
+    http: null,
     credentials: null,
     ...part,
   };
@@ -158,6 +159,8 @@ export function upstreamOf(
     bind: { kind: "tcp", host: "127.0.0.1", port: 0 },
     maxConnections: 1_024,
     maxPending: 1_024,
+    maxRequests: 1_024,
+    http: null,
     idleTimeoutMs: 0,
     lifetimeMs: 0,
     credentials: null,

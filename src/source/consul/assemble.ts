@@ -15,6 +15,7 @@ import { intentionsFor, refusedIntentions } from "./intentions.ts";
 import type { CredentialsVerdict, JudgeCredentials } from "./judge_credentials.ts";
 import type { Known } from "./known.ts";
 import { DEFAULT_TLS_DIRECTION, judgeMeshTls } from "./mesh_tls.ts";
+import { inboundHttp, protocolOf } from "../http_rules.ts";
 import {
   keyInForce,
   NOTHING_HELD,
@@ -282,6 +283,7 @@ function inboundParts(
   const part = keepPart<InboundPart>(previous, {
     bind,
     local,
+    http: inboundHttp(protocolOf(registration.protocol)),
     localConnectTimeoutMs,
     handshakeTimeoutMs,
     maxConnections: registration.maxInboundConnections,

@@ -66,6 +66,13 @@ function dbTarget(snapshot: Snapshot): TargetPart {
   return target;
 }
 
+for (const [protocol, want] of [["tcp", undefined], ["http", "http"], ["grpc", "grpc"]] as const) {
+  test(`assemble() opens the public listener of a ${protocol} service for what it speaks`, () => {
+    const { inbound } = ready(assemble(knownWith({}, { protocol }), NO_MEMORY, OPTIONS));
+    assert.equal(inbound["inbound"]?.http?.protocol, want);
+  });
+}
+
 test("assemble() says which intentions deny everything, and takes them", () => {
   const rule = "default/web => default/db (precedence 9, permissions)";
   const source = { name: "web", namespace: "default", partition: "default", peer: "" };

@@ -226,8 +226,10 @@ function declared(
     id,
     name,
     bind,
+    http: null,
     maxConnections: declaration.maxConnections ?? DEFAULT_LIMIT,
     maxPending: declaration.maxPending ?? DEFAULT_LIMIT,
+    maxRequests: DEFAULT_LIMIT,
     idleTimeoutMs: declaration.idleTimeoutMs ?? options.idleTimeoutMs,
     lifetimeMs: declaration.lifetimeMs ?? options.lifetimeMs,
   };

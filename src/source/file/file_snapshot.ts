@@ -182,6 +182,7 @@ function inboundContent(
   return {
     bind: inbound.bind,
     local: inbound.local,
+    http: null,
     localConnectTimeoutMs: inbound.localConnectTimeout,
     handshakeTimeoutMs: inbound.handshakeTimeout,
     maxConnections: inbound.maxConnections,
@@ -204,8 +205,10 @@ function upstreamContent(
     name: upstream.name,
     bind: bindOf(upstream),
     chain: id,
+    http: null,
     maxConnections: upstream.maxConnections,
     maxPending: upstream.maxPending,
+    maxRequests: 1_024,
     idleTimeoutMs: upstream.idleTimeout ?? from.options.idleTimeoutMs,
     lifetimeMs: upstream.lifetime ?? from.options.lifetimeMs,
     credentials: from.credentials,

@@ -11,7 +11,7 @@ import type { Snapshot } from "../../snapshot/mod.ts";
 import type { StoredState } from "./stored_credentials.ts";
 
 /** Rises when a snapshot of an older version can no longer be served. */
-const SCHEMA = 3;
+const SCHEMA = 4;
 /** Rises when the facts about credentials mean something else; states from before them have none. */
 const CREDENTIALS_FORMAT = 1;
 
@@ -160,10 +160,25 @@ const Tls = v.strictObject({
   strictSpiffeChain: v.boolean(),
 });
 
+const Http = v.strictObject({
+  protocol: v.picklist(["http", "http2", "grpc"]),
+  path: v.strictObject({
+    normalize: v.boolean(),
+    mergeSlashes: v.boolean(),
+    escapedSlashes: v.picklist(["keep", "reject", "unescape", "redirect"]),
+    underscores: v.picklist(["allow", "reject", "drop"]),
+  }),
+  sanitizeForwardedClientCert: v.boolean(),
+  requestTimeoutMs: Amount,
+  streamIdleTimeoutMs: Amount,
+  showDenials: v.boolean(),
+});
+
 const Inbound = v.strictObject({
   version: Version,
   bind: TcpAddress,
   local: LocalAddress,
+  http: v.nullable(Http),
   localConnectTimeoutMs: Amount,
   handshakeTimeoutMs: Amount,
   maxConnections: Amount,
@@ -177,8 +192,10 @@ const Upstream = v.strictObject({
   name: v.string(),
   bind: BindAddress,
   chain: v.string(),
+  http: v.nullable(Http),
   maxConnections: Amount,
   maxPending: Amount,
+  maxRequests: Amount,
   idleTimeoutMs: Amount,
   lifetimeMs: Amount,
   credentials: v.nullable(v.string()),

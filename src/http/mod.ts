@@ -1,3 +1,5 @@
+export { type DownstreamFacts, ExchangeRecord, NOT_REACHED } from "./access_log/exchange_record.ts";
+export { FLAG, type FlagName, flagsText } from "./access_log/response_flags.ts";
 export type {
   ClientConnection,
   ClientEvents,

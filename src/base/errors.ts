@@ -31,6 +31,11 @@ const ORIGINS = {
   endpoint_timed_out: "upstream",
   local_refused: "upstream",
   local_timed_out: "upstream",
+  // Requests and responses of HTTP.
+  request_invalid: "downstream",
+  downstream_flooded: "downstream",
+  request_timed_out: "upstream",
+  endpoint_invalid: "upstream",
   // Relaying.
   downstream_reset: "downstream",
   endpoint_reset: "upstream",

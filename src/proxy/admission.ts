@@ -10,12 +10,14 @@ import { ProxyError } from "../base/mod.ts";
 /** Column of the process-wide limit, and of what the inbound listener holds. */
 export const PROCESS_COLUMN = 0;
 export const INBOUND_COLUMN = 1;
-/** Where those of upstreams begin: each has two, the second for what waits to be dialled. */
+/** Where those of upstreams begin. */
 export const FIRST_UPSTREAM_COLUMN = 2;
+/** Columns of each upstream: its connections, what waits to be dialled, open requests, callers of HTTP. */
+export const UPSTREAM_COLUMNS = 4;
 /** Upstreams that can be counted at a time. */
 export const MAX_UPSTREAMS = 8_191;
 
-const COLUMNS = FIRST_UPSTREAM_COLUMN + 2 * MAX_UPSTREAMS;
+const COLUMNS = FIRST_UPSTREAM_COLUMN + UPSTREAM_COLUMNS * MAX_UPSTREAMS;
 
 /** The most that is kept of the process's connections for calls that the local application makes. */
 const MOST_RESERVED = 1_024;

@@ -56,6 +56,46 @@ export function authorize(applicant: Applicant, { by, connection, onPermit }: {
   );
 }
 
+const REQUEST_GRANTED: unique symbol = Symbol("request granted");
+
+/** The proof that one request may go on; made here only. */
+export interface RequestPermit {
+  readonly [REQUEST_GRANTED]: true;
+}
+
+const REQUEST_PERMIT: RequestPermit = { [REQUEST_GRANTED]: true };
+
+/** By the intentions of now; undefined: it may not, and `onDenied` was called. */
+export function permitRequest(
+  { context, peer }: Pick<Applicant, "context" | "peer">,
+  { by, onDenied }: {
+    readonly by: Authorizer;
+    /** Its path is the one that is sent on. */
+    readonly request: RequestFacts;
+    readonly onDenied: (code: ErrorCode, reason: string) => void;
+  },
+): RequestPermit | undefined {
+  if (by === "nobody") return REQUEST_PERMIT;
+  const { policy } = context.facts;
+  if (!policy) {
+    onDenied("not_ready", "no intentions yet");
+    return undefined;
+  }
+  const { kind, rule } = decide(sourceOf(peer), policy);
+  if (kind === "allow") return REQUEST_PERMIT;
+  onDenied("intention_denied", rule);
+  return undefined;
+}
+
+/** What a permission may look at. */
+export interface RequestFacts {
+  readonly method: string;
+  readonly authority: string;
+  readonly path: string;
+  /** Three texts each: name in lower case, value, name as spelled. */
+  readonly fields: readonly string[];
+}
+
 /** By the intentions of now, whatever they were when it was let in. False: it has ended. */
 export function mayGoOn(applicant: Applicant, by: Authorizer): boolean {
   if (by === "nobody") return true;

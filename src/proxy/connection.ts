@@ -17,7 +17,8 @@ export type Progress =
   | "target"
   | "endpoint"
   | "dial"
-  | "relay";
+  | "relay"
+  | "http";
 
 let lastId = 0;
 

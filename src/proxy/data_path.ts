@@ -127,9 +127,9 @@ export class DataPath {
     this.#facts.policy = policy;
     // Before anything is judged: connections are judged by the credentials that their part names.
     const goesByOthers = this.#listeners.take(snapshot);
-    if (judgedOtherwise || goesByOthers || previous?.policy.version !== policy.version) {
-      this.#live.rejudge();
-    }
+    const judge = judgedOtherwise || goesByOthers || previous?.policy.version !== policy.version;
+    this.#listeners.update(judge);
+    if (judge) this.#live.rejudge();
     for (const key of Object.keys(previous?.targets ?? {})) {
       if (!snapshot.targets[key]) forgetTarget(this.stats, key);
     }
@@ -174,6 +174,7 @@ export class DataPath {
     this.#context.deadlines.after(timeoutMs, () => {
       this.#live.endAll("drained", `still open after ${timeoutMs} ms of draining`);
     });
+    this.#live.drain();
     await this.#live.drained();
     this.#context.sums.flush();
   }

@@ -39,6 +39,8 @@ export interface Front {
   readonly fault: string;
   /** Why nobody is let in while its places, or those of the process, are taken. */
   whyFull(): Failure;
+  /** Offered by ALPN; empty: none. */
+  readonly protocols: readonly string[];
   /** What the connection of a caller that was let in is for. */
   serve(downstream: Downstream): Service;
 }
@@ -48,6 +50,10 @@ export interface Service {
   start(connection: Connection): void;
   /** Judges it by what is true now; ends the downstream where it may not go on. */
   rejudge(): void;
+  /** Once a second: ends what has taken too long. */
+  sweep(): void;
+  /** No new requests, where it has such; what is under way goes on. */
+  drain(): void;
   /** The caller has left: everything held for it is given back. */
   leave(): void;
 }
@@ -64,9 +70,11 @@ export class Downstream implements LiveConnection, HandshakeOwner {
   #deadline: Deadline | undefined;
   #connection: Connection | undefined;
   #presentation: Presentation | undefined;
+  #presented: PresentedPeer | undefined;
   #peer: TrustedPeer | undefined;
   #holding: Holding | undefined;
-  #placed = false;
+  /** Where it has taken a place; the listener may count elsewhere by the time it leaves. */
+  #places: Limiter | undefined;
   #service: Service | undefined;
   #ended = false;
 
@@ -87,6 +95,11 @@ export class Downstream implements LiveConnection, HandshakeOwner {
   /** Who it has proven to be; undefined: it speaks plainly. */
   get peer(): TrustedPeer | undefined {
     return this.#peer;
+  }
+
+  /** What it showed in its handshake; undefined: it speaks plainly. */
+  get presented(): PresentedPeer | undefined {
+    return this.#presented;
   }
 
   /** Takes a connection that has just come as far as it gets. */
@@ -128,7 +141,7 @@ export class Downstream implements LiveConnection, HandshakeOwner {
     this.#deadline = deadlines.after(timeoutMs, () => {
       this.end("handshake_timed_out", `not done after ${timeoutMs} ms`);
     });
-    caller.secure(trust.server(caller.remote), (outcome) => {
+    caller.secure(trust.server(caller.remote, this.#front.protocols), (outcome) => {
       this.#deadline?.cancel();
       handshakes.over(this);
       if (outcome.kind === "secured") return this.#identify(outcome.connection, outcome.peer);
@@ -141,6 +154,7 @@ export class Downstream implements LiveConnection, HandshakeOwner {
     const { direction, stats } = this.#front;
     record.stage = "identity";
     this.#hold(connection);
+    this.#presented = presented;
     this.#presentation = new Presentation(presented, "client", this.context.clock);
     // The facts of now, not those that the handshake began with.
     const peer = this.#proven(this.#presentation.judge(this.#trust));
@@ -175,8 +189,10 @@ export class Downstream implements LiveConnection, HandshakeOwner {
     const { processLimit } = this.context;
     const { places } = this.#front;
     if (processLimit.enter()) {
-      this.#placed = places.enter();
-      if (this.#placed) return true;
+      if (places.enter()) {
+        this.#places = places;
+        return true;
+      }
       processLimit.leave();
     }
     this.#refuse();
@@ -213,6 +229,14 @@ export class Downstream implements LiveConnection, HandshakeOwner {
     return tls ? this.context.facts.trusts.of(tls.credentials) : undefined;
   }
 
+  sweep(): void {
+    this.#service?.sweep();
+  }
+
+  drain(): void {
+    this.#service?.drain();
+  }
+
   end(code: ErrorCode, reason: string): void {
     if (this.#ended) return;
     const { relay } = this.record;
@@ -231,13 +255,13 @@ export class Downstream implements LiveConnection, HandshakeOwner {
     if (this.#ended) return;
     this.#ended = true;
     const { processLimit, handshakes, live, log, sums, clock } = this.context;
-    const { stats, places } = this.#front;
+    const { stats } = this.#front;
     this.#deadline?.cancel();
     handshakes.over(this);
     this.#service?.leave();
-    if (this.#placed) {
+    if (this.#places) {
       processLimit.leave();
-      places.leave();
+      this.#places.leave();
     }
     live.delete(this);
     reportEnd(this.record, ending, { log, stats, sums, nowMs: clock.monotonic() });

@@ -27,6 +27,7 @@ class Proven {
   readonly lease: Lease;
   readonly #context: Context;
   readonly #presentation: Presentation;
+  readonly #trust: Trust | undefined;
   readonly #provenMs: number;
 
   constructor(context: Context, group: Upstream, of: {
@@ -41,6 +42,7 @@ class Proven {
     this.lease = of.lease;
     this.protocol = of.protocol;
     this.#presentation = of.presentation;
+    this.#trust = trustOf(group, context);
     this.#provenMs = context.clock.monotonic();
   }
 
@@ -48,6 +50,11 @@ class Proven {
   fault(): string | undefined {
     const trust = trustOf(this.group, this.#context);
     return faultOf(this.lease, trust, this.#presentation.judgeAgain(trust));
+  }
+
+  /** Whether it was made with the credentials that are in force now. */
+  get isOfNow(): boolean {
+    return trustOf(this.group, this.#context) === this.#trust;
   }
 
   /** In TLS 1.3 a client is connected before the server has judged it: passive health looks again. */

@@ -27,6 +27,8 @@ export class Inbound implements Front, Destination {
   readonly stats: ListenerStats;
   readonly places: Limiter;
   readonly limits: ConnectionLimits;
+  /** Made when the first caller of HTTP comes. */
+  #ways: LocalWays | undefined;
 
   constructor(
     context: Context,
@@ -71,8 +73,31 @@ export class Inbound implements Front, Destination {
     return { code: "overloaded", reason };
   }
 
+  get protocols(): readonly string[] {
+    const { http } = this.part;
+    if (!http) return [];
+    return http.protocol === "http" ? HTTP1_ONLY : EITHER_VERSION;
+  }
+
   serve(downstream: Downstream): Service {
-    return new L4(downstream, this);
+    const { http } = this.part;
+    if (!http) return new L4(downstream, this);
+    const ways = this.#ways ??= new LocalWays(this);
+    return new HttpService(downstream, {
+      front: this,
+      ways,
+      authorizer: this.authorizer,
+      rules: () => this.part.http ?? http,
+    });
+  }
+
+  update(): void {
+    this.#ways?.update();
+  }
+
+  /** Closes what is kept for requests to come. */
+  end(): void {
+    this.#ways?.drain();
   }
 
   dial(dialler: Dialler<LocalEndpoint>): Dial {

@@ -77,6 +77,10 @@ export class L4 implements Service {
     if (fault !== undefined) this.#downstream.end("endpoint_untrusted", fault);
   }
 
+  sweep(): void {}
+
+  drain(): void {}
+
   leave(): void {
     this.#over = true;
     this.#dial?.cancel();

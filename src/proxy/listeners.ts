@@ -135,16 +135,15 @@ export class Listeners {
       this.#doors.close(door);
       this.#upstreams.delete(id);
       this.#removed.set(id, front);
-      // Whoever was on the way to it takes no place any more.
-      front.places.limit = 0;
+      front.removed();
     }
     for (const id of this.#uncounted.keys()) {
       if (declared[id]) continue;
       this.#uncounted.delete(id);
       this.#doors.forget(id);
     }
-    for (const [id, { places, stats }] of this.#removed) {
-      if (places.own > 0) continue;
+    for (const [id, { stats, isUsed }] of this.#removed) {
+      if (isUsed) continue;
       stats.forget();
       this.#doors.forget(id);
       this.#removed.delete(id);
@@ -175,6 +174,8 @@ export class Listeners {
         stats: new ListenerStats(this.#context.stats, "outbound", id),
         connections: this.#limiter(column, part.maxConnections),
         pending: this.#limiter(column + 1, part.maxPending),
+        requests: this.#limiter(column + 2, part.maxRequests),
+        callers: this.#limiter(column + 3, Infinity),
         random,
       }),
     );
@@ -231,6 +232,11 @@ export class Listeners {
     );
   }
 
+  /** After each change: whatever is kept for requests to come must be what they would get anew. */
+  update(judge: boolean): void {
+    for (const { front } of this.#all()) front.update(judge);
+  }
+
   #all(): Open<Inbound | Outbound>[] {
     return [...this.#inbounds.values(), ...this.#upstreams.values()];
   }
@@ -242,6 +248,7 @@ export class Listeners {
 
   /** Nothing is looked after any more. */
   end(): void {
+    for (const { front } of this.#all()) front.end();
     this.#doors.end();
   }
 }

@@ -21,6 +21,10 @@ export interface LiveConnection {
   readonly limits: ConnectionLimits;
   /** Judges it by what is true now; ends itself when refused. */
   rejudge(): void;
+  /** Once a second. */
+  sweep(): void;
+  /** No new requests; ends when it has no more under way, if it has such. */
+  drain(): void;
   end(code: ErrorCode, reason: string): void;
 }
 
@@ -62,6 +66,10 @@ export class LiveSet implements Ticker {
     for (const connection of [...this.#connections]) connection.rejudge();
   }
 
+  drain(): void {
+    for (const connection of [...this.#connections]) connection.drain();
+  }
+
   endAll(code: ErrorCode, reason: string): void {
     for (const connection of [...this.#connections]) connection.end(code, reason);
   }
@@ -87,7 +95,7 @@ export class LiveSet implements Ticker {
         (this.tick - record.relay.activeTick) * SWEEP_MS > idleTimeoutMs
       ) {
         connection.end("idle_timed_out", `no byte for ${idleTimeoutMs} ms`);
-      }
+      } else connection.sweep();
     }
     if (this.#connections.size > 0) {
       this.#timer = this.#clock.after(SWEEP_MS, () => this.#sweep());

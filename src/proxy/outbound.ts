@@ -24,6 +24,8 @@ export class Outbound implements Front, Destination {
   readonly authorizer = "nobody";
   readonly context: Context;
   readonly upstream: Upstream;
+  /** Made when the first caller of HTTP comes. */
+  #ways: UpstreamWays | undefined;
 
   constructor(context: Context, upstream: Upstream) {
     this.context = context;
@@ -42,8 +44,28 @@ export class Outbound implements Front, Destination {
     return this.upstream.stats;
   }
 
+  /** With HTTP what is limited is connections to endpoints, whoever's requests they carry. */
   get places(): Limiter {
-    return this.upstream.connections;
+    const { part, callers, connections } = this.upstream;
+    return part.http ? callers : connections;
+  }
+
+  /** Connections are open, on one side or the other. */
+  get isUsed(): boolean {
+    const { callers, connections } = this.upstream;
+    return callers.own > 0 || connections.own > 0;
+  }
+
+  /** It is not declared any more: whoever was on the way takes no place, and what is open goes on. */
+  removed(): void {
+    const { callers, connections } = this.upstream;
+    callers.limit = connections.limit = 0;
+    this.end();
+  }
+
+  /** Closes what is kept for requests to come. */
+  end(): void {
+    this.#ways?.drain();
   }
 
   get limits(): ConnectionLimits {
@@ -66,8 +88,20 @@ export class Outbound implements Front, Destination {
     return { code: "limit_reached", reason: `limits.max_connections is ${this.places.limit}` };
   }
 
+  get protocols(): readonly string[] {
+    return this.upstream.part.http ? EITHER_VERSION : [];
+  }
+
   serve(downstream: Downstream): Service {
-    return new L4(downstream, this);
+    const rules = this.upstream.part.http;
+    if (!rules) return new L4(downstream, this);
+    const ways = this.#ways ??= new UpstreamWays(this.context, this.upstream);
+    return new HttpService(downstream, { front: this, rules: () => this.upstream.part.http ?? rules, ways });
+  }
+
+  /** See {@link UpstreamWays.update}. */
+  update(judge: boolean): void {
+    this.#ways?.update(judge);
   }
 
   dial(dialler: Dialler<ProvenEndpoint>, remote: string): Dial {

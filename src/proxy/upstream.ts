@@ -41,6 +41,9 @@ export class Upstream {
   readonly stats: ListenerStats;
   readonly connections: Limiter;
   readonly pending: Limiter;
+  /** Of HTTP: open requests, and callers that are connected. */
+  readonly requests: Limiter;
+  readonly callers: Limiter;
   readonly dials = new DialWindow();
   readonly refusals = new Refusals();
   readonly #random: Random;
@@ -51,12 +54,16 @@ export class Upstream {
     readonly stats: ListenerStats;
     readonly connections: Limiter;
     readonly pending: Limiter;
+    readonly requests: Limiter;
+    readonly callers: Limiter;
     readonly random: Random;
   }) {
     this.part = part;
     this.stats = options.stats;
     this.connections = options.connections;
     this.pending = options.pending;
+    this.requests = options.requests;
+    this.callers = options.callers;
     this.#random = options.random;
   }
 
@@ -68,6 +75,7 @@ export class Upstream {
     this.#chain = chain;
     this.connections.limit = part.maxConnections;
     this.pending.limit = part.maxPending;
+    this.requests.limit = part.maxRequests;
     const kept = new Map<string, PooledTarget>();
     for (const key of chain.resolver.targets) {
       const target = targets[key];

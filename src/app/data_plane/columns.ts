@@ -10,6 +10,7 @@ import {
   FIRST_UPSTREAM_COLUMN,
   MAX_UPSTREAMS,
   type SharedCounts,
+  UPSTREAM_COLUMNS,
 } from "../../proxy/mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
 
@@ -52,7 +53,7 @@ export class ColumnTable {
 
   #assign(id: string): number | undefined {
     const column = this.#free.pop() ??
-      (this.#used < MAX_UPSTREAMS ? FIRST_UPSTREAM_COLUMN + 2 * this.#used++ : undefined);
+      (this.#used < MAX_UPSTREAMS ? FIRST_UPSTREAM_COLUMN + UPSTREAM_COLUMNS * this.#used++ : undefined);
     if (column !== undefined) this.#columns.set(id, column);
     return column;
   }
@@ -60,11 +61,15 @@ export class ColumnTable {
   #takeBack(): void {
     for (const id of this.#leaving) {
       const column = this.#columns.get(id);
-      // What waits to be dialled counts as a connection, too.
-      if (column === undefined || this.#counts.total(column) > 0) continue;
+      if (column === undefined || this.#isUsed(column)) continue;
       this.#leaving.delete(id);
       this.#columns.delete(id);
       this.#free.push(column);
     }
+  }
+
+  #isUsed(first: number): boolean {
+    for (let i = 0; i < UPSTREAM_COLUMNS; i++) if (this.#counts.total(first + i) > 0) return true;
+    return false;
   }
 }

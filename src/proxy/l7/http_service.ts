@@ -1,0 +1,205 @@
+/**
+ * A caller's connection that carries HTTP: finds out which version, and makes an exchange of each request.
+ *
+ * @module
+ */
+
+import {
+  DEFAULT_HTTP_LIMITS,
+  type DownstreamFacts,
+  type HttpEnd,
+  type ServerConnection,
+  type ServerEvents,
+  type ServerExchange,
+  serveHttp1,
+  serveHttp2,
+} from "../../http/mod.ts";
+import type { Connection, StreamEvents } from "../../net/mod.ts";
+import type { HttpRules } from "../../snapshot/mod.ts";
+import type { Authorizer } from "../authorize.ts";
+import type { Downstream, Front, Service } from "../downstream.ts";
+import type { Ending } from "../ending.ts";
+import { HttpExchange } from "./http_exchange.ts";
+import type { RequestWays } from "./request_ways.ts";
+
+/** What the requests of one listener have in common. */
+export interface HttpListener {
+  readonly front: Front;
+  readonly authorizer: Authorizer;
+  readonly ways: RequestWays;
+  /** Those in force. */
+  rules(): HttpRules;
+}
+
+export class HttpService implements Service, ServerEvents {
+  readonly downstream: Downstream;
+  readonly listener: HttpListener;
+  readonly facts: DownstreamFacts;
+  readonly #open = new Set<HttpExchange>();
+  #server: ServerConnection | undefined;
+  #draining: boolean;
+
+  constructor(downstream: Downstream, listener: HttpListener) {
+    this.downstream = downstream;
+    this.listener = listener;
+    this.facts = new Facts(downstream);
+    this.#draining = downstream.context.facts.draining;
+  }
+
+  start(connection: Connection): void {
+    const { downstream } = this;
+    // Who it is has been judged; what it may is asked of each request.
+    if (!downstream.takePlace()) return;
+    downstream.record.stage = "http";
+    (this.facts as Facts).connection = connection;
+    const protocol = downstream.presented?.protocol ?? "";
+    if (protocol === "") new Sniffer(connection, (isHttp2) => this.#serve(connection, isHttp2));
+    else this.#serve(connection, protocol === "h2");
+    downstream.release();
+  }
+
+  #serve(connection: Connection, isHttp2: boolean): void {
+    const { deadlines } = this.downstream.context;
+    const serve = isHttp2 ? serveHttp2 : serveHttp1;
+    this.#server = serve(connection, { limits: DEFAULT_HTTP_LIMITS, events: this, deadlines });
+    if (this.#draining) this.#server.drain();
+  }
+
+  onRequest(exchange: ServerExchange): void {
+    const own = new HttpExchange(this, exchange);
+    this.#open.add(own);
+    own.start();
+  }
+
+  onInvalid(status: number, detail: string): void {
+    const { log } = this.downstream.context;
+    const { record } = this.downstream;
+    log.info("request invalid", {
+      listener: record.listener,
+      source: record.source || record.remote,
+      status,
+      reason: detail,
+    });
+  }
+
+  onClose(end: HttpEnd): void {
+    this.downstream.leave(endingOf(end));
+  }
+
+  /** The exchange is over. */
+  over(exchange: HttpExchange): void {
+    this.#open.delete(exchange);
+  }
+
+  rejudge(): void {
+    for (const exchange of [...this.#open]) exchange.rejudge();
+  }
+
+  sweep(): void {
+    for (const exchange of [...this.#open]) exchange.sweep();
+  }
+
+  drain(): void {
+    this.#draining = true;
+    this.#server?.drain();
+  }
+
+  leave(): void {
+    for (const exchange of [...this.#open]) exchange.abandon();
+  }
+}
+
+/** Of a connection: which version of HTTP is spoken where no handshake has settled it (RFC 9113 3.3). */
+class Sniffer implements StreamEvents {
+  readonly #connection: Connection;
+  readonly #decide: (isHttp2: boolean) => void;
+  #chunks: Uint8Array[] = [];
+  #seen = 0;
+
+  constructor(connection: Connection, decide: (isHttp2: boolean) => void) {
+    this.#connection = connection;
+    this.#decide = decide;
+    connection.events = this;
+  }
+
+  onData(chunk: Uint8Array): void {
+    this.#chunks.push(chunk);
+    for (const byte of chunk) {
+      if (byte !== PREFACE.charCodeAt(this.#seen)) return this.#over(false);
+      if (++this.#seen === PREFACE.length) return this.#over(true);
+    }
+  }
+
+  #over(isHttp2: boolean): void {
+    this.#decide(isHttp2);
+    for (const chunk of this.#chunks) this.#connection.events.onData(chunk);
+  }
+
+  onEnd(): void {
+    this.#over(false);
+    this.#connection.events.onEnd();
+  }
+
+  onDrain(): void {}
+
+  onClose(reset: boolean, alert: string): void {
+    this.#decide(false);
+    this.#connection.events.onClose(reset, alert);
+  }
+}
+
+/** No method of HTTP/1.1 begins so; the codec looks at the rest. */
+const PREFACE = "PRI ";
+
+class Facts implements DownstreamFacts {
+  connection: Connection | undefined;
+  readonly #downstream: Downstream;
+
+  constructor(downstream: Downstream) {
+    this.#downstream = downstream;
+  }
+
+  get id(): number {
+    return this.#downstream.record.id;
+  }
+
+  get remote(): string {
+    return this.#downstream.record.remote;
+  }
+
+  get local(): string {
+    return this.connection?.local ?? "";
+  }
+
+  get requestedServerName(): string {
+    return "";
+  }
+
+  get tlsVersion(): string {
+    return this.#downstream.presented?.version ?? "";
+  }
+
+  get peer(): DownstreamFacts["peer"] {
+    const { peer, presented } = this.#downstream;
+    return peer && { uri: peer.uri, serial: peer.serial, leaf: presented?.leaf };
+  }
+
+  get localUri(): string {
+    return "";
+  }
+}
+
+function endingOf({ by, kind, detail }: HttpEnd): Ending {
+  switch (kind) {
+    case "closed":
+      return { kind: "completed", by: by === "us" ? "upstream" : "downstream" };
+    case "reset":
+      return { kind: "failed", code: "downstream_reset", reason: detail };
+    case "protocol":
+      return { kind: "failed", code: "request_invalid", reason: detail };
+    case "flood":
+      return { kind: "failed", code: "downstream_flooded", reason: detail };
+    case "timed_out":
+      return { kind: "failed", code: "idle_timed_out", reason: detail };
+  }
+}

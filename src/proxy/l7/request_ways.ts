@@ -1,0 +1,201 @@
+/**
+ * Where the requests of a listener go: a kept connection with room for one more, to the endpoint that was
+ * picked or to the local application.
+ *
+ * @module
+ */
+
+import type { EndpointState } from "../../balance/mod.ts";
+import type { Dial } from "../../net/mod.ts";
+import { Attempt, type Dialler } from "../attempt.ts";
+import type { Context } from "../context.ts";
+import { EndpointDial, trustOf } from "../endpoint_dial.ts";
+import { dialLocal } from "../local_dial.ts";
+import type { InboundPart } from "../../snapshot/mod.ts";
+import { giveBack, type Lease, type Upstream } from "../upstream.ts";
+import { type Way, Ways } from "./ways.ts";
+
+/** By ALPN, what is preferred first. */
+export const EITHER_VERSION: readonly string[] = ["h2", "http/1.1"];
+export const HTTP1_ONLY: readonly string[] = ["http/1.1"];
+const HTTP2_ONLY: readonly string[] = ["h2"];
+
+export interface RequestWays {
+  /** Envoy's name of where they lead, for the access log. */
+  readonly cluster: string;
+  /** A place for one more request, to be left once; false: there is none, as `limit` says. */
+  enter(): boolean;
+  leave(): void;
+  readonly limit: string;
+  /**
+   * Tells of a way with room, now or later, with the lease of its endpoint where one was picked; the way
+   * must be used at once.
+   */
+  reach(dialler: Dialler<Way>, hash: number | undefined): Dial;
+  /** Whether picking looks at `hash`. */
+  readonly needsHash: boolean;
+}
+
+/** Requests that the local application is given at once, and that wait for a connection; as Envoy's. */
+const LOCAL_LIMIT = 1_024;
+const NONE: ReadonlySet<EndpointState> = new Set();
+const NOTHING: Dial = { cancel: () => {} };
+
+/** To the local application. */
+export class LocalWays implements RequestWays {
+  readonly cluster = "local_app";
+  readonly needsHash = false;
+  readonly limit = `the local application is given ${LOCAL_LIMIT} requests at once`;
+  readonly #inbound: { readonly part: InboundPart; readonly context: Context };
+  #ways: Ways;
+  #to: string;
+  #open = 0;
+
+  constructor(inbound: { readonly part: InboundPart; readonly context: Context }) {
+    this.#inbound = inbound;
+    this.#to = this.#target;
+    this.#ways = this.#make();
+  }
+
+  /** What a connection has to be made anew for. */
+  get #target(): string {
+    const { local, http } = this.#inbound.part;
+    return JSON.stringify([local, http?.protocol]);
+  }
+
+  #make(): Ways {
+    const { part, context } = this.#inbound;
+    return new Ways({
+      dial: (dialler) =>
+        dialLocal(part.local, dialler, { context, timeoutMs: this.#inbound.part.localConnectTimeoutMs }),
+      version: part.http?.protocol === "http" ? "h1" : "h2",
+      context,
+      connections: undefined,
+    });
+  }
+
+  enter(): boolean {
+    if (this.#open >= LOCAL_LIMIT) return false;
+    this.#open++;
+    return true;
+  }
+
+  leave(): void {
+    this.#open--;
+  }
+
+  reach(dialler: Dialler<Way>): Dial {
+    return this.#ways.reach(dialler);
+  }
+
+  /** After its part may have changed. */
+  update(): void {
+    const to = this.#target;
+    if (to === this.#to) return;
+    this.#to = to;
+    this.#ways.drain();
+    this.#ways = this.#make();
+  }
+
+  drain(): void {
+    this.#ways.drain();
+  }
+}
+
+/** To the endpoints of an upstream. */
+export class UpstreamWays implements RequestWays {
+  readonly #context: Context;
+  readonly #upstream: Upstream;
+  readonly #ways = new Map<EndpointState, Ways>();
+
+  constructor(context: Context, upstream: Upstream) {
+    this.#context = context;
+    this.#upstream = upstream;
+  }
+
+  get cluster(): string {
+    return this.#upstream.part.name;
+  }
+
+  get needsHash(): boolean {
+    return this.#upstream.needsHash;
+  }
+
+  get limit(): string {
+    return `limits.max_concurrent_requests is ${this.#upstream.requests.limit}`;
+  }
+
+  enter(): boolean {
+    return this.#upstream.requests.enter();
+  }
+
+  leave(): void {
+    this.#upstream.requests.leave();
+  }
+
+  reach(dialler: Dialler<Way>, hash: number | undefined): Dial {
+    const { clock } = this.#context;
+    const upstream = this.#upstream;
+    // Most requests find a connection, and make nothing on their way.
+    if (trustOf(upstream, this.#context)?.fault(clock.now()) === undefined) {
+      const lease = upstream.pick(clock.monotonic(), { hash, exclude: NONE, perTarget: 1 });
+      const way = lease && this.#ways.get(lease.state)?.ready();
+      if (way) {
+        dialler.onDialled(way, lease);
+        return NOTHING;
+      }
+      if (lease) giveBack(lease);
+    }
+    const attempt = new Attempt<Way>(upstream, dialler, {
+      context: this.#context,
+      hash,
+      connect: (lease, _trust, endpointDialler) => this.#to(lease).reach(endpointDialler),
+    });
+    attempt.start();
+    return attempt;
+  }
+
+  #to({ target, state }: Lease): Ways {
+    let ways = this.#ways.get(state);
+    if (ways) return ways;
+    const context = this.#context;
+    const upstream = this.#upstream;
+    const isHttp1 = upstream.part.http?.protocol === "http";
+    ways = new Ways({
+      dial: (dialler) => {
+        const trust = trustOf(upstream, context);
+        if (!trust) {
+          dialler.onFailed("not_ready", "no certificate yet");
+          return NOTHING;
+        }
+        const protocols = isHttp1 ? HTTP1_ONLY : HTTP2_ONLY;
+        // Not counted as use of the endpoint: requests are.
+        return new EndpointDial(upstream, { target, state }, dialler, { context, trust, protocols });
+      },
+      version: isHttp1 ? "h1" : "h2",
+      context,
+      connections: upstream.connections,
+    });
+    this.#ways.set(state, ways);
+    return ways;
+  }
+
+  /** After what is true has changed: endpoints, the protocol; `judge`: who may be talked to, too. */
+  update(judge: boolean): void {
+    const isHttp1 = this.#upstream.part.http?.protocol === "http";
+    const targets = [...this.#upstream.targets];
+    for (const [state, ways] of this.#ways) {
+      if (ways.version === (isHttp1 ? "h1" : "h2") && targets.some(({ pool }) => pool.has(state))) {
+        if (judge) ways.rejudge();
+        continue;
+      }
+      this.#ways.delete(state);
+      ways.drain();
+    }
+  }
+
+  drain(): void {
+    for (const ways of this.#ways.values()) ways.drain();
+    this.#ways.clear();
+  }
+}

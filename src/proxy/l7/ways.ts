@@ -1,0 +1,248 @@
+/**
+ * Connections of HTTP to one endpoint, kept between requests. What waits for one is bounded by whoever
+ * lets it wait; how many there are, by a limit that all endpoints of an upstream share.
+ *
+ * @module
+ */
+
+import type { Deadline, ErrorCode } from "../../base/mod.ts";
+import {
+  askHttp1,
+  askHttp2,
+  type ClientConnection,
+  type ClientEvents,
+  type ClientExchange,
+  DEFAULT_HTTP_LIMITS,
+  type HttpEnd,
+  type RequestHead,
+  type ResponseEvents,
+} from "../../http/mod.ts";
+import type { Dial } from "../../net/mod.ts";
+import type { Limiter } from "../admission.ts";
+import type { EndpointDialler, ProvenEndpoint } from "../endpoint_dial.ts";
+import type { LocalEndpoint } from "../local_dial.ts";
+import type { Context } from "../context.ts";
+
+export type HttpVersion = "h1" | "h2";
+
+/** What a way may lead to: only the stages that prove or dial an endpoint make one. */
+export type Reached = ProvenEndpoint | LocalEndpoint;
+
+/** How connections to the endpoint are made. */
+export interface Opening {
+  dial(dialler: EndpointDialler<Reached>): Dial;
+  /** Spoken where the handshake did not settle it. */
+  readonly version: HttpVersion;
+  readonly context: Context;
+  /** Places for connections; `undefined`: as many as are needed. */
+  readonly connections: Limiter | undefined;
+}
+
+/** How many requests one HTTP/2 connection is taken to carry, until its server has said so. */
+const EXPECTED_STREAMS = 100;
+/** A connection that nobody used for so long is closed, and how often that is looked at. */
+const IDLE_MS = 3_600_000;
+const IDLE_CHECK_MS = 300_000;
+
+/** One kept connection. */
+export class Way implements ClientEvents {
+  readonly reached: Reached;
+  readonly client: ClientConnection;
+  /** It has carried a request: its peer may close it at any time. */
+  isUsed = false;
+  /** Belongs to its {@link Ways}. */
+  isListed = false;
+  readonly #ways: Ways;
+  readonly #context: Context;
+  readonly #leave: () => void;
+  #usedMs: number;
+  #deadline: Deadline;
+
+  /** `leave`: gives its place back. */
+  constructor(ways: Ways, reached: Reached, { version, context, leave }: {
+    readonly version: HttpVersion;
+    readonly context: Context;
+    readonly leave: () => void;
+  }) {
+    this.#ways = ways;
+    this.#context = context;
+    this.#leave = leave;
+    this.reached = reached;
+    const { deadlines, clock } = context;
+    this.#usedMs = clock.monotonic();
+    this.#deadline = deadlines.after(IDLE_CHECK_MS, () => this.#checkIdle());
+    const ask = version === "h2" ? askHttp2 : askHttp1;
+    this.client = ask(reached.connection, {
+      limits: DEFAULT_HTTP_LIMITS,
+      events: this,
+      deadlines,
+    });
+  }
+
+  /** To be called for each request that it is used for. */
+  request(head: RequestHead, ends: boolean, events: ResponseEvents): ClientExchange {
+    this.isUsed = true;
+    return this.client.request(head, ends, events);
+  }
+
+  onCapacity(): void {
+    if (this.client.active === 0) this.#usedMs = this.#context.clock.monotonic();
+    this.#ways.changed(this);
+  }
+
+  #checkIdle(): void {
+    const { clock, deadlines } = this.#context;
+    const isIdle = this.client.active === 0 && clock.monotonic() - this.#usedMs >= IDLE_MS;
+    if (isIdle) this.client.drain();
+    else this.#deadline = deadlines.after(IDLE_CHECK_MS, () => this.#checkIdle());
+  }
+
+  onClose(_end: HttpEnd): void {
+    this.#deadline.cancel();
+    this.#leave();
+    this.#ways.closed(this);
+  }
+}
+
+interface Waiting {
+  readonly dialler: EndpointDialler<Way>;
+}
+
+export class Ways {
+  readonly #opening: Opening;
+  readonly #all = new Set<Way>();
+  /** With room for a request; the last used first, so that the others may idle out. */
+  readonly #ready: Way[] = [];
+  readonly #waiting = new Set<Waiting>();
+  readonly #dials = new Set<Dial>();
+  #over = false;
+
+  constructor(opening: Opening) {
+    this.#opening = opening;
+  }
+
+  get version(): HttpVersion {
+    return this.#opening.version;
+  }
+
+  /** One that can carry a request at once, if there is. */
+  ready(): Way | undefined {
+    for (let way = this.#ready.at(-1); way; way = this.#ready.at(-1)) {
+      if (way.client.capacity > 0) return way;
+      way.isListed = false;
+      this.#ready.pop();
+    }
+    return undefined;
+  }
+
+  /** Tells `dialler` of one with room, now or when there is; it must be used at once. */
+  reach(dialler: EndpointDialler<Way>): Dial {
+    const way = this.ready();
+    if (way) {
+      dialler.onDialled(way);
+      return NOTHING;
+    }
+    const waiting = { dialler };
+    this.#waiting.add(waiting);
+    this.#dialMore();
+    return { cancel: () => this.#waiting.delete(waiting) };
+  }
+
+  #dialMore(): void {
+    const { version } = this.#opening;
+    const perDial = version === "h2" ? EXPECTED_STREAMS : 1;
+    while (this.#dials.size * perDial < this.#waiting.size && this.#dialOne());
+  }
+
+  /** False: there is no place for another connection. */
+  #dialOne(): boolean {
+    const { connections, version, context } = this.#opening;
+    // As with Envoy, an endpoint that was picked gets one connection, whatever the limit says.
+    const isFirst = this.#all.size === 0 && this.#dials.size === 0;
+    const isCounted = connections === undefined || connections.enter();
+    if (!isCounted && !isFirst) return false;
+    const leave = () => {
+      if (isCounted) connections?.leave();
+    };
+    let dial: Dial | undefined;
+    let isOver = false;
+    const over = () => {
+      isOver = true;
+      if (dial) this.#dials.delete(dial);
+    };
+    dial = this.#opening.dial({
+      record: { stage: "dial", endpoint: "", secured: () => {} },
+      onDialled: (reached) => {
+        over();
+        if (this.#over) return leave(), reached.connection.reset();
+        const agreed = "protocol" in reached ? reached.protocol : "";
+        const spoken = agreed === "" ? version : agreed === "h2" ? "h2" : "h1";
+        const way = new Way(this, reached, { version: spoken, context, leave });
+        this.#all.add(way);
+        this.changed(way);
+      },
+      onFailed: (code, reason) => {
+        over();
+        leave();
+        this.#failed(code, reason);
+      },
+    });
+    if (!isOver) this.#dials.add(dial);
+    return true;
+  }
+
+  /** Those whose dial it would have been are told; the others wait for the other dials. */
+  #failed(code: ErrorCode, reason: string): void {
+    const share = Math.ceil(this.#waiting.size / (this.#dials.size + 1));
+    let told = 0;
+    for (const waiting of [...this.#waiting]) {
+      if (told++ >= share) break;
+      if (this.#waiting.delete(waiting)) waiting.dialler.onFailed(code, reason);
+    }
+  }
+
+  /** It has room, or none any more. */
+  changed(way: Way): void {
+    if (way.client.capacity > 0 && !way.isListed) {
+      way.isListed = true;
+      this.#ready.push(way);
+    }
+    for (const waiting of this.#waiting) {
+      const ready = this.ready();
+      if (!ready) break;
+      this.#waiting.delete(waiting);
+      waiting.dialler.onDialled(ready);
+    }
+  }
+
+  closed(way: Way): void {
+    if (!this.#all.delete(way)) return;
+    const at = way.isListed ? this.#ready.indexOf(way) : -1;
+    if (at >= 0) this.#ready.splice(at, 1);
+    if (!this.#over) this.#dialMore();
+  }
+
+  /**
+   * After every change of credentials: a server that may not be talked to any more is left at once, and
+   * connections of another generation carry no new requests.
+   */
+  rejudge(): void {
+    for (const { reached, client } of [...this.#all]) {
+      if (!("fault" in reached)) continue;
+      const fault = reached.fault();
+      if (fault !== undefined) client.reset(fault);
+      else if (!reached.isOfNow) client.drain();
+    }
+  }
+
+  /** Nothing new is carried; what is open goes on. Whoever waits is told. */
+  drain(): void {
+    this.#over = true;
+    for (const dial of this.#dials) dial.cancel();
+    this.#dials.clear();
+    this.#failed("no_endpoint", "the endpoint is gone");
+    for (const way of [...this.#all]) way.client.drain();
+  }
+}
+
+const NOTHING: Dial = { cancel: () => {} };

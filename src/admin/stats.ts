@@ -4,7 +4,7 @@
  * @module
  */
 
-import { type Clock, formatPrometheus, type Sample } from "../base/mod.ts";
+import { BUCKETS_MS, type Clock, cumulative, formatPrometheus, type Sample } from "../base/mod.ts";
 import { envoyFacts } from "./envoy/envoy_facts.ts";
 import { type EnvoyStat, envoyStats, segment } from "./envoy/envoy_stats.ts";
 import type { MergedView } from "./merge.ts";
@@ -45,11 +45,11 @@ export async function lineFilter(text: string, clock: Clock): Promise<LineFilter
 
 /** One line per number, sorted: `name{label="value"}: 7` for ours, `dotted.name: 7` for Envoy's. */
 export function statsText(view: AdminView, merged: MergedView, wanted: LineFilter): string {
-  const own = merged.samples.map((sample) => [lineOf(sample), sample.value] as const)
+  const own = merged.samples.map((sample) => [lineOf(sample), sample] as const)
     .filter(([line]) => wanted(line))
-    .map(([line, value]) => `${line}: ${value}`);
+    .map(([line, sample]) => `${line}: ${valueText(sample)}`);
   const envoys = envoysOf(view, merged).filter(({ name }) => wanted(name))
-    .map(({ name, value }) => `${name}: ${value}`);
+    .map((stat) => `${stat.name}: ${valueText(stat)}`);
   const versions = view.secretsReport().statuses
     .map(({ name, version }) => [`sds.${segment(name)}.version_text`, version] as const)
     .filter(([name]) => wanted(name))
@@ -64,10 +64,24 @@ export function statsJson(
   wanted: LineFilter,
 ): Readonly<Record<string, unknown>> {
   const own = merged.samples.filter((sample) => wanted(lineOf(sample)))
-    .map(({ name, kind, labels, value }) => ({ name, kind, labels, value }));
+    .map((sample) => ({ name: sample.name, labels: sample.labels, ...valueJson(sample) }));
   const envoys = envoysOf(view, merged).filter(({ name }) => wanted(name))
-    .map(({ name, kind, value }) => ({ name, kind, labels: {}, value }));
+    .map((stat) => ({ name: stat.name, labels: {}, ...valueJson(stat) }));
   return { stats: [...own, ...envoys] };
+}
+
+type Measured = Pick<Sample, "kind" | "value" | "counts">;
+
+function valueText({ value, counts }: Measured): string {
+  return counts ? `count=${cumulative(counts).at(-1)} sum_ms=${value}` : String(value);
+}
+
+/** Of a histogram how many were up to each bound, as Prometheus has it. */
+function valueJson({ kind, value, counts }: Measured): Readonly<Record<string, unknown>> {
+  if (!counts) return { kind, value };
+  const upTo = cumulative(counts);
+  const buckets = BUCKETS_MS.map((bound, bucket) => ({ up_to_ms: bound, count: upTo[bucket] }));
+  return { kind, count: upTo.at(-1), sum_ms: value, buckets };
 }
 
 /** The same lines are meant by `wanted` as in the other forms. */
@@ -77,14 +91,8 @@ export function prometheusText(
   wanted: LineFilter,
 ): string {
   const envoys = envoysOf(view, merged).filter(({ name }) => wanted(name)).map((
-    { kind, value, prometheus, labels },
-  ): Sample => ({
-    name: prometheus,
-    kind,
-    help: "Under Envoy's name",
-    labels,
-    value,
-  }));
+    { prometheus, ...stat },
+  ): Sample => ({ ...stat, name: prometheus, help: "Under Envoy's name" }));
   const own = merged.samples.filter((sample) => wanted(lineOf(sample)));
   return formatPrometheus(own) + formatPrometheus(envoys, "envoy_");
 }

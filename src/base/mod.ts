@@ -16,3 +16,5 @@ export * from "./nearest.ts";
 export * from "./printable.ts";
 export * from "./random.ts";
 export * from "./stats.ts";
+export { BUCKETS_MS, cumulative, type Histogram } from "./stats_histogram.ts";
+export { formatPrometheus } from "./stats_text.ts";

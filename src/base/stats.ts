@@ -1,9 +1,11 @@
 /**
- * Counters and gauges. A handle is resolved once and then only added to, so the hot path touches one
+ * Counters, gauges and histograms. A handle is resolved once and then only added to, so the hot path touches one
  * number. Each worker has its own registry; {@link mergeStats} joins their samples when someone reads.
  *
  * @module
  */
+
+import { type Histogram, HistogramCell } from "./stats_histogram.ts";
 
 export type Labels = Readonly<Record<string, string>>;
 
@@ -19,10 +21,13 @@ export interface Gauge extends Counter {
 
 export interface Sample {
   readonly name: string;
-  readonly kind: "counter" | "gauge";
+  readonly kind: "counter" | "gauge" | "histogram";
   readonly help: string;
   readonly labels: Labels;
+  /** Of a histogram the sum of all values, in ms. */
   readonly value: number;
+  /** Of a histogram only: how many fell into each bucket of `BUCKETS_MS`, and above all of them. */
+  readonly counts?: readonly number[];
 }
 
 class Cell implements Gauge {
@@ -35,10 +40,10 @@ class Cell implements Gauge {
   }
 }
 
-interface Family {
-  readonly kind: "counter" | "gauge";
+interface Family<C = Cell | HistogramCell> {
+  readonly kind: Sample["kind"];
   readonly help: string;
-  readonly cells: Map<string, { readonly labels: Labels; readonly cell: Cell }>;
+  readonly cells: Map<string, { readonly labels: Labels; readonly cell: C }>;
 }
 
 /** At most this many label sets per name; later ones share a cell labelled `overflow`. */
@@ -49,11 +54,17 @@ export class Stats {
 
   /** Same name and labels give the same handle. `name` without prefix, e.g. `inbound_connections_total`. */
   counter(name: string, help: string, labels: Labels = {}): Counter {
-    return this.#cell("counter", name, help, labels);
+    return cellOf(this.#family<Cell>("counter", name, help), labels, () => new Cell());
   }
 
   gauge(name: string, help: string, labels: Labels = {}): Gauge {
-    return this.#cell("gauge", name, help, labels);
+    return cellOf(this.#family<Cell>("gauge", name, help), labels, () => new Cell());
+  }
+
+  /** Of durations in ms, as the name is to say. */
+  histogram(name: string, help: string, labels: Labels = {}): Histogram {
+    const family = this.#family<HistogramCell>("histogram", name, help);
+    return cellOf(family, labels, () => new HistogramCell());
   }
 
   /** Forgets one label set, e.g. of an upstream that was removed. */
@@ -65,27 +76,44 @@ export class Stats {
     const samples: Sample[] = [];
     for (const [name, { kind, help, cells }] of this.#families) {
       for (const { labels, cell } of cells.values()) {
-        samples.push({ name, kind, help, labels, value: cell.value });
+        const { value } = cell;
+        samples.push({
+          name,
+          kind,
+          help,
+          labels,
+          value,
+          ...(cell instanceof HistogramCell ? { counts: cell.counts } : {}),
+        });
       }
     }
     return samples;
   }
 
-  #cell(kind: "counter" | "gauge", name: string, help: string, labels: Labels): Cell {
+  /** Every name has one kind, wherever it is asked for. */
+  #family<C extends Cell | HistogramCell>(
+    kind: Sample["kind"],
+    name: string,
+    help: string,
+  ): Family<C> {
     let family = this.#families.get(name);
     if (!family) this.#families.set(name, family = { kind, help, cells: new Map() });
-    let key = keyOf(labels);
-    let entry = family.cells.get(key);
-    if (!entry) {
-      if (family.cells.size >= CARDINALITY_LIMIT) {
-        labels = { overflow: "true" };
-        key = keyOf(labels);
-        entry = family.cells.get(key);
-      }
-      if (!entry) family.cells.set(key, entry = { labels, cell: new Cell() });
-    }
-    return entry.cell;
+    return family as Family<C>;
   }
+}
+
+function cellOf<C>({ cells }: Family<C>, labels: Labels, create: () => C): C {
+  let key = keyOf(labels);
+  let entry = cells.get(key);
+  if (!entry) {
+    if (cells.size >= CARDINALITY_LIMIT) {
+      labels = { overflow: "true" };
+      key = keyOf(labels);
+      entry = cells.get(key);
+    }
+    if (!entry) cells.set(key, entry = { labels, cell: create() });
+  }
+  return entry.cell;
 }
 
 /** Sums samples with the same name and labels: what all workers did together. */
@@ -94,48 +122,19 @@ export function mergeStats(parts: readonly (readonly Sample[])[]): Sample[] {
   for (const sample of parts.flat()) {
     const key = `${sample.name}\u0000${keyOf(sample.labels)}`;
     const seen = merged.get(key);
-    merged.set(key, seen ? { ...seen, value: seen.value + sample.value } : sample);
+    merged.set(key, seen ? addSamples(seen, sample) : sample);
   }
   return [...merged.values()];
 }
 
-/** Prometheus text exposition format 0.0.4; every name gets the prefix. */
-export function formatPrometheus(samples: readonly Sample[], prefix = "postern_"): string {
-  const byName = new Map<string, Sample[]>();
-  for (const sample of samples) {
-    const list = byName.get(sample.name);
-    if (list) list.push(sample);
-    else byName.set(sample.name, [sample]);
-  }
-  let text = "";
-  for (const [name, list] of [...byName].sort(([a], [b]) => a < b ? -1 : 1)) {
-    const first = list[0];
-    if (!first) continue;
-    text += `# HELP ${prefix}${name} ${
-      escapeText(first.help)
-    }\n# TYPE ${prefix}${name} ${first.kind}\n`;
-    for (const { labels, value } of list) {
-      const pairs = Object.entries(labels).map(([key, label]) => `${key}="${escapeLabel(label)}"`);
-      text += `${prefix}${name}${pairs.length ? `{${pairs.join(",")}}` : ""} ${
-        numberText(value)
-      }\n`;
-    }
-  }
-  return text;
+/** What two say of the same. */
+export function addSamples<S extends Pick<Sample, "value" | "counts">>(a: S, b: S): S {
+  const value = a.value + b.value;
+  const { counts } = b;
+  if (!a.counts || !counts) return { ...a, value };
+  return { ...a, value, counts: a.counts.map((count, bucket) => count + (counts[bucket] ?? 0)) };
 }
 
 function keyOf(labels: Labels): string {
   return JSON.stringify(Object.entries(labels).sort(([a], [b]) => a < b ? -1 : 1));
-}
-
-function escapeLabel(value: string): string {
-  return escapeText(value).replace(/"/g, '\\"');
-}
-
-function escapeText(text: string): string {
-  return text.replace(/\\/g, "\\\\").replace(/\n/g, "\\n");
-}
-
-function numberText(value: number): string {
-  return Number.isFinite(value) ? String(value) : value > 0 ? "+Inf" : value < 0 ? "-Inf" : "NaN";
 }

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { formatPrometheus, mergeStats, type Sample, Stats } from "./stats.ts";
+import { mergeStats, type Sample, Stats } from "./stats.ts";
+import { BUCKETS_MS } from "./stats_histogram.ts";
 
 test("Stats gives the same handle for the same name and labels, in any order", () => {
   const stats = new Stats();
@@ -71,49 +72,36 @@ test("mergeStats() adds samples with the same name and labels", () => {
   ]);
 });
 
-test("formatPrometheus() writes families in order, each with its help and type once", () => {
+test("Stats.histogram() counts values by bucket, and adds them up without rounding", () => {
   const stats = new Stats();
-  stats.gauge("open", "Open connections").set(2);
-  stats.counter("closed_total", "Closed connections", { by: "peer" }).add(3);
-  stats.counter("closed_total", "Closed connections", { by: "us", why: "idle" }).add(4);
-  assert.equal(
-    formatPrometheus(stats.samples()),
-    `# HELP postern_closed_total Closed connections
-# TYPE postern_closed_total counter
-postern_closed_total{by="peer"} 3
-postern_closed_total{by="us",why="idle"} 4
-# HELP postern_open Open connections
-# TYPE postern_open gauge
-postern_open 2
-`,
+  const histogram = stats.histogram("d_ms", "help", { a: "1" });
+  assert.equal(stats.histogram("d_ms", "help", { a: "1" }), histogram);
+  // On a bound, just above one, below all, above all, and what is no duration.
+  for (const ms of [0.5, 0.501, 5, 0, 3_600_000, 3_600_000.001, -1, NaN]) histogram.observe(ms);
+  const [sample] = stats.samples();
+  assert.equal(sample?.kind, "histogram");
+  assert.deepEqual(
+    BUCKETS_MS.map((bound, bucket) => [bound, sample?.counts?.[bucket]]).filter(([, n]) => n !== 0),
+    [[0.5, 4], [1, 1], [5, 1], [3_600_000, 1]],
   );
+  assert.equal(sample?.counts?.at(-1), 1);
+  assert.equal(sample?.value, 7_200_006.002);
+  for (let i = 0; i < 1_000; i++) stats.histogram("tenths_ms", "help").observe(0.1);
+  assert.equal(stats.samples().at(-1)?.value, 100);
+  histogram.observe(Infinity);
+  assert.ok(Number.isFinite(stats.samples()[0]?.value));
 });
 
-for (
-  const [name, value, want] of [
-    ["quotes", 'a"b', 'a\\"b'],
-    ["backslashes", "a\\b", "a\\\\b"],
-    ["line ends", 'a\nforged{x="1"} 9', 'a\\nforged{x=\\"1\\"} 9'],
-    ["a backslash before a quote", '\\"', '\\\\\\"'],
-  ] as const
-) {
-  test(`formatPrometheus() escapes ${name} in label values`, () => {
+test("mergeStats() adds the histograms of all workers bucket by bucket", () => {
+  const worker = (...values: number[]) => {
     const stats = new Stats();
-    stats.counter("c", "help", { a: value });
-    assert.equal(
-      formatPrometheus(stats.samples()),
-      `# HELP postern_c help\n# TYPE postern_c counter\npostern_c{a="${want}"} 0\n`,
-    );
-  });
-}
-
-test("formatPrometheus() escapes the help text and writes infinity as it must", () => {
-  const stats = new Stats();
-  stats.gauge("g", "one\\two\nthree").set(Infinity);
-  assert.equal(
-    formatPrometheus(stats.samples()),
-    "# HELP postern_g one\\\\two\\nthree\n# TYPE postern_g gauge\npostern_g +Inf\n",
-  );
+    const histogram = stats.histogram("d_ms", "help", { listener: "inbound" });
+    for (const ms of values) histogram.observe(ms);
+    // As it crosses from a worker.
+    return structuredClone(stats.samples());
+  };
+  const merged = mergeStats([worker(1, 7), worker(), worker(7, 9, 1e9)]);
+  assert.equal(merged.length, 1);
+  const all = worker(1, 7, 7, 9, 1e9);
+  assert.deepEqual(merged, all);
 });
-
-test("formatPrometheus() of nothing is empty", () => assert.equal(formatPrometheus([]), ""));

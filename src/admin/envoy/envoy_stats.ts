@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { Labels, Sample } from "../../base/mod.ts";
+import { addSamples, type Labels, type Sample } from "../../base/mod.ts";
 import { ENVOY_NAMES, type EnvoyName } from "./envoy_names.ts";
 
 export interface EnvoyStat {
@@ -13,6 +13,7 @@ export interface EnvoyStat {
   readonly name: string;
   readonly kind: Sample["kind"];
   readonly value: number;
+  readonly counts?: readonly number[];
   /** Without `envoy_`; what varies is in the labels, under the names of Envoy's tags. */
   readonly prometheus: string;
   readonly labels: Labels;
@@ -190,19 +191,21 @@ function expirations(stats: Collected, { listeners, clusters, nowMs }: EnvoyFact
   });
 }
 
-type Measured = Pick<Sample, "kind" | "value">;
+type Measured = Pick<Sample, "kind" | "value" | "counts">;
 
-/** Of one name, counters add up; of gauges the lowest counts. */
+/** Of one name, counters and histograms add up; of gauges the lowest counts. */
 class Collected {
   readonly #stats = new Map<string, EnvoyStat>();
 
   add(stat: EnvoyStat): void {
     const seen = this.#stats.get(stat.name);
     if (!seen) return void this.#stats.set(stat.name, stat);
-    const value = stat.kind === "counter"
-      ? seen.value + stat.value
-      : Math.min(seen.value, stat.value);
-    this.#stats.set(stat.name, { ...seen, value });
+    this.#stats.set(
+      stat.name,
+      stat.kind === "gauge"
+        ? { ...seen, value: Math.min(seen.value, stat.value) }
+        : addSamples(seen, stat),
+    );
   }
 
   secret(name: string, stat: string, number: Measured): void {
@@ -242,13 +245,14 @@ class Collected {
     scope: string,
     { tag, of }: { readonly tag: string; readonly of: string },
     stat: string,
-    { kind, value }: Measured,
+    { kind, value, counts }: Measured,
   ): void {
     const whose = segment(of);
     this.add({
       name: `${scope}.${whose}.${stat}`,
       kind,
       value,
+      ...(counts && { counts }),
       prometheus: `${scope}_${stat.replaceAll(".", "_")}`,
       // Envoy's tag ends at the first dot and leaves the rest in the name; the whole is more useful.
       labels: { [tag]: whose },

@@ -16,6 +16,8 @@ import type { Context } from "./context.ts";
 import type { Downstream, Front, Service } from "./downstream.ts";
 import type { ConnectionLimits } from "./live.ts";
 import { type Destination, L4 } from "./l4.ts";
+import { HttpService } from "./l7/http_service.ts";
+import { EITHER_VERSION, HTTP1_ONLY, LocalWays } from "./l7/request_ways.ts";
 import { dialLocal, type LocalEndpoint } from "./local_dial.ts";
 import type { Failure } from "./refusal_sums.ts";
 

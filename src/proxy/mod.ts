@@ -1,5 +1,10 @@
 /** Listeners as readable stage lists. @module */
-export { FIRST_UPSTREAM_COLUMN, MAX_UPSTREAMS, SharedCounts, UPSTREAM_COLUMNS } from "./admission.ts";
+export {
+  FIRST_UPSTREAM_COLUMN,
+  MAX_UPSTREAMS,
+  SharedCounts,
+  UPSTREAM_COLUMNS,
+} from "./admission.ts";
 export type { RemoteAuthorize } from "./context.ts";
 export * from "./data_path.ts";
 export type { Columns } from "./listeners.ts";

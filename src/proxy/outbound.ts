@@ -16,6 +16,8 @@ import type { Downstream, Front, Service } from "./downstream.ts";
 import { EndpointDial, type ProvenEndpoint } from "./endpoint_dial.ts";
 import type { ConnectionLimits } from "./live.ts";
 import { type Destination, L4 } from "./l4.ts";
+import { HttpService } from "./l7/http_service.ts";
+import { EITHER_VERSION, UpstreamWays } from "./l7/request_ways.ts";
 import type { Failure } from "./refusal_sums.ts";
 import type { Upstream } from "./upstream.ts";
 
@@ -96,7 +98,12 @@ export class Outbound implements Front, Destination {
     const rules = this.upstream.part.http;
     if (!rules) return new L4(downstream, this);
     const ways = this.#ways ??= new UpstreamWays(this.context, this.upstream);
-    return new HttpService(downstream, { front: this, rules: () => this.upstream.part.http ?? rules, ways });
+    return new HttpService(downstream, {
+      front: this,
+      ways,
+      authorizer: this.authorizer,
+      rules: () => this.upstream.part.http ?? rules,
+    });
   }
 
   /** See {@link UpstreamWays.update}. */

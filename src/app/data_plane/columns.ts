@@ -53,7 +53,9 @@ export class ColumnTable {
 
   #assign(id: string): number | undefined {
     const column = this.#free.pop() ??
-      (this.#used < MAX_UPSTREAMS ? FIRST_UPSTREAM_COLUMN + UPSTREAM_COLUMNS * this.#used++ : undefined);
+      (this.#used < MAX_UPSTREAMS
+        ? FIRST_UPSTREAM_COLUMN + UPSTREAM_COLUMNS * this.#used++
+        : undefined);
     if (column !== undefined) this.#columns.set(id, column);
     return column;
   }

@@ -201,7 +201,9 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
       return this.#reach();
     }
     this.#tellHealth(true);
-    const code = reason === "protocol" || reason === "overflow" ? "endpoint_invalid" : "endpoint_reset";
+    const code = reason === "protocol" || reason === "overflow"
+      ? "endpoint_invalid"
+      : "endpoint_reset";
     this.fail(code, detail);
   }
 

@@ -8,11 +8,11 @@ import {
   DEFAULT_HTTP_LIMITS,
   type DownstreamFacts,
   type HttpEnd,
+  serveHttp1,
+  serveHttp2,
   type ServerConnection,
   type ServerEvents,
   type ServerExchange,
-  serveHttp1,
-  serveHttp2,
 } from "../../http/mod.ts";
 import type { Connection, StreamEvents } from "../../net/mod.ts";
 import type { HttpRules } from "../../snapshot/mod.ts";

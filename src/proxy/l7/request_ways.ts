@@ -67,7 +67,10 @@ export class LocalWays implements RequestWays {
     const { part, context } = this.#inbound;
     return new Ways({
       dial: (dialler) =>
-        dialLocal(part.local, dialler, { context, timeoutMs: this.#inbound.part.localConnectTimeoutMs }),
+        dialLocal(part.local, dialler, {
+          context,
+          timeoutMs: this.#inbound.part.localConnectTimeoutMs,
+        }),
       version: part.http?.protocol === "http" ? "h1" : "h2",
       context,
       connections: undefined,
@@ -170,7 +173,11 @@ export class UpstreamWays implements RequestWays {
         }
         const protocols = isHttp1 ? HTTP1_ONLY : HTTP2_ONLY;
         // Not counted as use of the endpoint: requests are.
-        return new EndpointDial(upstream, { target, state }, dialler, { context, trust, protocols });
+        return new EndpointDial(upstream, { target, state }, dialler, {
+          context,
+          trust,
+          protocols,
+        });
       },
       version: isHttp1 ? "h1" : "h2",
       context,

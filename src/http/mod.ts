@@ -25,3 +25,11 @@ export {
   UNKNOWN_LENGTH,
 } from "./head.ts";
 export { DEFAULT_HTTP_LIMITS, type HttpLimits } from "./limits.ts";
+export {
+  DEFAULT_PATH_RULES,
+  normalizePath,
+  type PathRefusal,
+  type PathRules,
+  pathWithoutQuery,
+  ruleUnderscores,
+} from "./path.ts";

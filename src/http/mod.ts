@@ -33,3 +33,4 @@ export {
   pathWithoutQuery,
   ruleUnderscores,
 } from "./path.ts";
+export { forwardRequest } from "./forwarded.ts";

@@ -34,3 +34,13 @@ export {
   ruleUnderscores,
 } from "./path.ts";
 export { forwardRequest } from "./forwarded.ts";
+export {
+  encodeGrpcMessage,
+  GRPC_STATUS,
+  grpcStatusOf,
+  httpStatusOf,
+  isGrpc,
+  readGrpcStatus,
+  trailersOnly,
+} from "./grpc.ts";
+export { type RandomFill, RequestIds } from "./request_id.ts";

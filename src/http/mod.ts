@@ -44,3 +44,11 @@ export {
   trailersOnly,
 } from "./grpc.ts";
 export { type RandomFill, RequestIds } from "./request_id.ts";
+export {
+  REDIRECT,
+  type Reply,
+  replyOf,
+  type ReplyOptions,
+  type ResponseFlag,
+  sendReply,
+} from "./reply.ts";

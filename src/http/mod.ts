@@ -52,3 +52,4 @@ export {
   type ResponseFlag,
   sendReply,
 } from "./reply.ts";
+export { clientCertElement, forwardClientCert, type VerifiedCaller } from "./client_cert.ts";

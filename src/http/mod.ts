@@ -46,3 +46,12 @@ export {
   trailersOnly,
 } from "./grpc.ts";
 export { type RandomFill, RequestIds } from "./request_id.ts";
+export {
+  REDIRECT,
+  type Reply,
+  replyOf,
+  type ReplyOptions,
+  type ResponseFlag,
+  sendReply,
+} from "./reply.ts";
+export { clientCertElement, forwardClientCert, type VerifiedCaller } from "./client_cert.ts";

@@ -29,6 +29,7 @@ test("EndpointPool.update() keeps failures, leases and ejection of an endpoint t
   pool.update([{ ...A, weight: 7 }, B]);
   assert.equal(pool.failed(a, 0), true);
   pool.update([B, { ...A, weight: 9 }]);
+  assert.equal(a.endpoint.weight, 9);
   assert.deepEqual(pool.views(1_000).find(({ id }) => id === A.id), {
     id: "n1/a",
     address: "10.0.0.1:1",

@@ -22,7 +22,13 @@ const ORIGINS = {
   intention_denied: "proxy",
   authorize_failed: "agent",
   not_ready: "proxy",
+  // Requests.
+  request_invalid: "downstream",
+  request_too_large: "downstream",
+  request_timed_out: "downstream",
+  upgrade_refused: "proxy",
   // Choosing where to go.
+  route_not_found: "proxy",
   no_endpoint: "upstream",
   limit_reached: "proxy",
   // Dialling.
@@ -41,6 +47,9 @@ const ORIGINS = {
   endpoint_reset: "upstream",
   // Ended at once and without a word, though the handshake was done on our side.
   refused_by_peer: "upstream",
+  response_invalid: "upstream",
+  response_reset: "upstream",
+  response_timed_out: "upstream",
   idle_timed_out: "proxy",
   lifetime_ended: "proxy",
   drained: "proxy",

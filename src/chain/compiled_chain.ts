@@ -22,6 +22,8 @@ export interface ResolverNode {
   readonly name: string;
   readonly target: string;
   readonly connectTimeoutMs: number;
+  /** Of a whole HTTP exchange; 0: none. */
+  readonly requestTimeoutMs: number;
   readonly failoverTargets: readonly string[];
   readonly balancing: ChainBalancing;
 }

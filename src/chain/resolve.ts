@@ -22,6 +22,8 @@ export type L4Resolution =
     /** Primary first, then in failover order; never empty, each once, timeouts always positive. */
     readonly targets: readonly ChainTarget[];
     readonly balancing: LoadBalancing;
+    /** Of a whole HTTP exchange; 0: none. */
+    readonly requestTimeoutMs: number;
   }
   /** A sentence for the log and the admin server. */
   | { readonly kind: "refused"; readonly reason: string };
@@ -49,7 +51,13 @@ export function resolveL4(chain: DiscoveryChain, local: Locality): L4Resolution 
     if (unsupported) return refuse(`target "${id}" ${unsupported}`);
     targets.push({ ...target, connectTimeoutMs: connectTimeoutMs(target, start) });
   }
-  return { kind: "resolved", targets, balancing };
+  return { kind: "resolved", targets, balancing, requestTimeoutMs: start.requestTimeoutMs };
+}
+
+/** It has routes or splits, which {@link resolveL4} refuses. */
+export function isRouted(chain: DiscoveryChain): boolean {
+  const start = own(chain.nodes, chain.startNode);
+  return start !== undefined && start.kind !== "resolver";
 }
 
 function whyUnsupported(target: ChainTarget, local: Locality): string | undefined {

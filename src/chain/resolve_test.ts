@@ -41,6 +41,7 @@ function chain(shape: Shape = {}): DiscoveryChain {
     name: "db",
     target: shape.primary ?? "db",
     connectTimeoutMs: shape.connectTimeoutMs ?? 5_000,
+    requestTimeoutMs: 0,
     failoverTargets: shape.failover ?? [],
     balancing: shape.balancing ?? { policy: "" },
   };

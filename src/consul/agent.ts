@@ -12,7 +12,7 @@ import type {
   Instance,
   Intentions,
   Leaf,
-  MeshTls,
+  Mesh,
   QueryResult,
   Registration,
   Roots,
@@ -49,7 +49,8 @@ export interface ChainRequest {
   readonly service: string;
   /** `""`: the agent's own. */
   readonly datacenter: string;
-  /** Always sent as `OverrideProtocol=tcp` at L4. */
+  /** In place of the service's own; `tcp` leaves routes and splits out. */
+  readonly protocol?: string;
   readonly connectTimeoutMs?: number;
   readonly meshGatewayMode?: string;
 }
@@ -97,8 +98,8 @@ export interface Agent {
   /** An empty list is delivered only after a read without `index` confirmed it. */
   watchHealth(request: HealthRequest, sink: WatchSink<readonly Instance[]>): WatchHandle;
   watchQuery(request: QueryRequest, sink: WatchSink<QueryResult>): WatchHandle;
-  /** `null`: there is no mesh entry, or it has no TLS block. */
-  watchMeshTls(sink: WatchSink<MeshTls | null>): WatchHandle;
+  /** `null`: there is no mesh entry. */
+  watchMesh(sink: WatchSink<Mesh | null>): WatchHandle;
 
   /** The one sidecar registered for a service id; fails with `agent_not_found` or `usage` (several). */
   findSidecar(serviceId: string): Promise<string>;

@@ -315,12 +315,12 @@ test("watchDefaultPolicy() asks again every few minutes and soon after an agent 
   assert.equal(seen.values.length, 2, "the same again is no news");
 });
 
-test("watchMeshTls() waits on an entry that is not there", async () => {
+test("watchMesh() waits on an entry that is not there", async () => {
   const absent = { status: 404, index: 9, text: 'Config entry not found for "mesh" / "mesh"' };
   const entry = { index: 10, json: fixture("config_mesh") };
   await using client = await AgentClient.start(inTurn(absent, entry));
   const seen = new Seen();
-  client.agent.watchMeshTls(seen);
+  client.agent.watchMesh(seen);
   await client.quiet();
   assert.equal(client.script.asked[1]?.query.get("index"), "9");
   assert.equal(seen.values[0], null);

@@ -19,7 +19,7 @@ import { ingressEntryQuestion } from "./replies/ingress.ts";
 import { intentionsQuestion } from "./replies/intentions.ts";
 import { leafQuestion } from "./replies/leaf.ts";
 import { AgentLink } from "./http/link.ts";
-import { meshTlsQuestion } from "./replies/mesh.ts";
+import { meshQuestion } from "./replies/mesh.ts";
 import type { AgentOptions } from "./http/options.ts";
 import { missingRights } from "./preflight.ts";
 import { preparedQueryQuestion } from "./replies/prepared_query.ts";
@@ -89,7 +89,7 @@ export function createAgent(options: AgentOptions, deps: AgentDeps): Required<Ag
     watchChain: (request, sink) => watch(chainQuestion(client, request), sink),
     watchHealth: (request, sink) => watch(healthQuestion(client, request), sink),
     watchQuery: (request, sink) => repeat(preparedQueryQuestion(client, request), sink),
-    watchMeshTls: (sink) => watch(meshTlsQuestion(client), sink),
+    watchMesh: (sink) => watch(meshQuestion(client), sink),
     findSidecar: (serviceId) => call(() => findSidecar(client, serviceId)),
     findProxy: (proxyId) => call(() => findProxy(client, proxyId)),
     findGateway: (service) => call(() => findGateway(client, service)),

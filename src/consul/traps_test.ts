@@ -54,7 +54,7 @@ function watchAll(client: AgentClient): Seen<unknown>[] {
   agent.watchIntentions("db", next());
   agent.watchChain({ service: "nothing", datacenter: "" }, next());
   agent.watchHealth(API, next());
-  agent.watchMeshTls(next());
+  agent.watchMesh(next());
   agent.watchQuery({ name: "geo-db", datacenter: "", intervalMs: 10_000 }, next());
   agent.watchDefaultPolicy(
     { service: "web", trustDomain: "x.consul", datacenter: "dc1" },
@@ -279,25 +279,28 @@ test("trap 15: a rule with an invalid regular expression denies", async () => {
   assert.equal(seen.last?.[0]?.action, "permissions");
 });
 
-test("trap 15: chains are asked for as TCP, which leaves routes and their patterns out", async () => {
-  await using client = await AgentClient.start(wholeAgent);
-  const request = {
-    service: "api",
-    datacenter: "dc2",
-    connectTimeoutMs: 1_500,
-    meshGatewayMode: "local",
-  };
-  client.agent.watchChain(request, new Seen());
-  await client.asked(1);
-  const [asked] = client.script.asked;
-  assert.deepEqual([asked?.method, asked?.path], ["POST", "/v1/discovery-chain/api"]);
-  assert.equal(asked?.query.get("compile-dc"), "dc2");
-  assert.deepEqual(JSON.parse(asked?.body ?? ""), {
-    OverrideProtocol: "tcp",
-    OverrideConnectTimeout: "1500ms",
-    OverrideMeshGateway: { Mode: "local" },
+for (const protocol of [undefined, "tcp", "http"]) {
+  test(`trap 15: a chain is asked for as ${protocol ?? "what it is"}`, async () => {
+    await using client = await AgentClient.start(wholeAgent);
+    const request = {
+      service: "api",
+      datacenter: "dc2",
+      ...(protocol && { protocol }),
+      connectTimeoutMs: 1_500,
+      meshGatewayMode: "local",
+    };
+    client.agent.watchChain(request, new Seen());
+    await client.asked(1);
+    const [asked] = client.script.asked;
+    assert.deepEqual([asked?.method, asked?.path], ["POST", "/v1/discovery-chain/api"]);
+    assert.equal(asked?.query.get("compile-dc"), "dc2");
+    assert.deepEqual(JSON.parse(asked?.body ?? ""), {
+      ...(protocol && { OverrideProtocol: protocol }),
+      OverrideConnectTimeout: "1500ms",
+      OverrideMeshGateway: { Mode: "local" },
+    });
   });
-});
+}
 
 test("a wait that the agent would keep without us is short, so that its place is soon free", async () => {
   await using client = await AgentClient.start(wholeAgent);

@@ -27,9 +27,17 @@ export interface Registration {
   readonly local: Address;
   /** `direct` or `transparent`; `""` counts as direct. */
   readonly mode: string;
-  /** `tcp`, `http`, ... from the merged configuration. */
+  /** `tcp`, `http`, ... from the merged configuration, as it was written. */
   readonly protocol: string;
   readonly localConnectTimeoutMs: number;
+  /** Of a request to the local service; 0: none; absent: nothing is said. */
+  readonly localRequestTimeoutMs?: number;
+  /** Of a request's silence; 0: for ever; absent: nothing is said. */
+  readonly localIdleTimeoutMs?: number;
+  /** Of a request's head. */
+  readonly headBytes?: number;
+  /** `postern_show_denials`: a denied caller is told the rule. */
+  readonly showDenials?: true;
   readonly handshakeTimeoutMs: number;
   /** 0: no limit. */
   readonly maxInboundConnections: number;
@@ -68,12 +76,14 @@ export interface UpstreamDeclaration {
   readonly bind: BindAddress;
   /** `""`, `none`, `local` or `remote`. */
   readonly meshGatewayMode: string;
+  /** In place of the chain's, as it was written; `""`: the chain's; of a prepared query `tcp`. */
   readonly protocol: string;
   /** Absent: the chain's (5 s by default). */
   readonly connectTimeoutMs?: number;
   /** Absent: 1024. */
   readonly maxConnections?: number;
   readonly maxPending?: number;
+  readonly maxRequests?: number;
   readonly outlier: Partial<OutlierPolicy>;
   /** Poll interval of a prepared query, where the upstream's config overrides the flag. */
   readonly queryIntervalMs?: number;
@@ -157,6 +167,23 @@ export interface QueryResult {
   readonly service: string;
   readonly datacenter: string;
   readonly instances: readonly Instance[];
+}
+
+/** The mesh config entry, as far as sidecars go by it; blocks that it has not are Consul's defaults. */
+export interface Mesh {
+  readonly tls?: MeshTls;
+  readonly http?: MeshHttp;
+}
+
+/** Of requests that come in. */
+export interface MeshHttp {
+  readonly sanitizesForwardedClientCert: boolean;
+  readonly normalizesPaths: boolean;
+  readonly mergesSlashes: boolean;
+  /** `KEEP_UNCHANGED`, `REJECT_REQUEST`, ... or `""`. */
+  readonly escapedSlashesAction: string;
+  /** `ALLOW`, `REJECT_REQUEST`, `DROP_HEADER` or `""`. */
+  readonly underscoresAction: string;
 }
 
 /** The mesh config entry's TLS block; absent fields are Consul's defaults. */

@@ -27,4 +27,31 @@ export {
   UNKNOWN_LENGTH,
 } from "./head.ts";
 export { DEFAULT_HTTP_LIMITS, type HttpLimits } from "./limits.ts";
-export type { PathRules } from "./path.ts";
+export {
+  DEFAULT_PATH_RULES,
+  normalizePath,
+  type PathRefusal,
+  type PathRules,
+  pathWithoutQuery,
+  ruleUnderscores,
+} from "./path.ts";
+export { forwardRequest } from "./forwarded.ts";
+export {
+  encodeGrpcMessage,
+  GRPC_STATUS,
+  grpcStatusOf,
+  httpStatusOf,
+  isGrpc,
+  readGrpcStatus,
+  trailersOnly,
+} from "./grpc.ts";
+export { type RandomFill, RequestIds } from "./request_id.ts";
+export {
+  REDIRECT,
+  type Reply,
+  replyOf,
+  type ReplyOptions,
+  type ResponseFlag,
+  sendReply,
+} from "./reply.ts";
+export { clientCertElement, forwardClientCert, type VerifiedCaller } from "./client_cert.ts";

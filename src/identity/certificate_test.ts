@@ -157,6 +157,12 @@ for (
   });
 }
 
+test("parseCertificate() refuses trailing bytes behind the value of an extension", () => {
+  const known = [derOid("1.2.3"), derOctets(new Uint8Array())];
+  parseCertificate(rebuilt([derSequence(...known)]));
+  assertInvalid(rebuilt([derSequence(...known, derNumber(0))]));
+});
+
 test("parseCertificate() refuses more than 40 extensions", () => {
   const extensions = Array.from(
     { length: 41 },

@@ -174,6 +174,11 @@ test("parseCrls() reads several texts with several lists, and says which is brok
   assert.throws(() => parseCrls([pem + pem, broken]), /Cannot use revocation list 3: /);
   assert.throws(() => parseCrls([CA.rootPem]), /no X509 CRL block/);
   assert.throws(() => parseCrls(Array.from({ length: 101 }, () => pem)), /more than 100/);
+  const padding = { oid: "1.2.3", critical: false, value: new Uint8Array(CRL_LIMIT_BYTES - 1000) };
+  const signer = CA.key.privateKey;
+  const large = mintCrlPem({ signer, thisUpdateMs: NOW_MS, extensions: [padding] });
+  assert.equal(parseCrls([large]).length, 1);
+  assert.throws(() => parseCrls([large, large, large, large, large]), /16777216 bytes together/);
 });
 
 test("mintCrl() takes a serial that is written without its leading zero", () => {

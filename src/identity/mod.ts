@@ -14,6 +14,7 @@ export {
 } from "./chain.ts";
 export * from "./certificate_pair.ts";
 export * from "./mesh_credentials.ts";
+export { nameText } from "./name_text.ts";
 export type { Extensions } from "./extensions.ts";
 export { KEY_USAGE_BIT, type KeyUsage, OID } from "./oids.ts";
 export { spkiOf } from "./pem_material.ts";

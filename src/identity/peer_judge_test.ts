@@ -120,6 +120,12 @@ test("PeerJudge keeps the same bytes cut elsewhere apart", () => {
   assert.equal(judge.judge(leaf, [other], AS_CLIENT).kind, "trusted");
   const joined = Uint8Array.from([...leaf, ...other]);
   assert.equal(judge.judge(joined, [], AS_CLIENT).kind, "untrusted");
+  const below = CA.intermediate({ nowMs: NOW_MS });
+  const [issuer = new Uint8Array()] = below.chainDer;
+  const api = leafOf("api", below);
+  const halves = [issuer.subarray(0, 100), issuer.subarray(100)];
+  assert.equal(judge.judge(api, halves, AS_CLIENT).kind, "untrusted");
+  assert.equal(judge.judge(api, [issuer], AS_CLIENT).kind, "trusted");
 });
 
 test("PeerJudge forgets the peer that was away longest", () => {

@@ -213,11 +213,16 @@ test("revocation: a CA that may not sign lists is not believed", () => {
   assert.match(verdict.reason, /may not sign revocation lists/);
 });
 
-test("revocation: a nameless CA's list is known by its signature", () => {
+test("revocation: the list of a nameless CA, and a nameless list, are known by their signature", () => {
   const nameless = ROOT.intermediate();
-  const list = (revoked: string[]) => listOf(nameless, { issuer: "", revoked });
-  assert.equal(judge({ issuer: nameless, crls: [listOf(ROOT), list([])] }).kind, "trusted");
-  assert.equal(judge({ issuer: nameless, crls: [listOf(ROOT), list([SERIAL])] }).kind, "untrusted");
+  for (
+    const [authority, issuer] of [[nameless, ""], [nameless, "middle"], [MIDDLE, ""]] as const
+  ) {
+    const judged = (revoked: readonly string[]) =>
+      judge({ issuer: authority, crls: [listOf(ROOT), listOf(authority, { issuer, revoked })] });
+    assert.equal(judged([]).kind, "trusted");
+    assert.equal(judged([SERIAL]).kind, "untrusted");
+  }
 });
 
 test("revocation: the verdict ends with the first list to be replaced", () => {

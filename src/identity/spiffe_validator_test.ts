@@ -226,9 +226,14 @@ test("namesPeers of a spiffe validator counts rules for URIs alone", () => {
   assert.equal(namesPeers([uri("a")]), true);
 });
 
+const unnamed = (count: number): Record<string, readonly string[]> =>
+  Object.fromEntries(Array.from({ length: count }, (_, at) => [`not a name ${at}`, []]));
+
 for (
   const [name, bundles, reason] of [
     ["no bundle", {}, /no trust bundle/],
+    ["too many bundles", unnamed(1001), /more than 1000 trust domains/],
+    ["as many bundles as may be, of domains without names", unnamed(1000), /is not the name/],
     ["a domain in capitals", { Ours: [OURS.rootPem] }, /"Ours" is not the name/],
     ["a domain as id", { "spiffe://ours": [OURS.rootPem] }, /is not the name/],
     ["a bundle that is none", { ours: ["x"] }, /certificate of the bundle of ours/],

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../test/kit/clock.ts";
-import { type BindAddress, silentLog, Stats } from "../base/mod.ts";
+import { type BindAddress, type Fields, type Log, silentLog, Stats } from "../base/mod.ts";
 import type { Listener } from "../net/mod.ts";
 import type { Context } from "./context.ts";
 import { type Door, Doors } from "./doors.ts";
@@ -25,8 +25,8 @@ class FakeListener implements Listener {
   }
 }
 
-function world() {
-  const context = { clock: new FakeClock(), log: silentLog, stats: new Stats() };
+function world(log: Log = silentLog) {
+  const context = { clock: new FakeClock(), log, stats: new Stats() };
   const doors = new Doors(context as unknown as Context, 1);
   return {
     doors,
@@ -95,4 +95,20 @@ test("Doors.replace() makes room at once where the new one listens at the same a
   await bind();
   assert.equal(replace(1, before).before, undefined);
   assert.equal(listener.isOpen, false);
+});
+
+test("Doors.open() says an error once, and again when it becomes another one", async () => {
+  const said: string[] = [];
+  const log = {
+    ...silentLog,
+    debug: (_message: string, fields?: Fields) => said.push(`debug ${fields?.["error"]}`),
+    error: (_message: string, fields?: Fields) => said.push(`error ${fields?.["error"]}`),
+  };
+  const { doors, replace } = world(log);
+  let door: Door | undefined;
+  for (const error of ["in use", "in use", "no rights"]) {
+    door = replace(1, door);
+    await doors.open(door, () => Promise.reject(new Error(error)));
+  }
+  assert.deepEqual(said, ["error in use", "debug in use", "error no rights"]);
 });

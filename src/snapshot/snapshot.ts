@@ -109,6 +109,8 @@ export interface HttpRules {
   readonly path: PathRules;
   /** `X-Forwarded-Client-Cert` of callers is dropped, and none is added. */
   readonly sanitizeForwardedClientCert: boolean;
+  /** Of a request's head, its first line included. */
+  readonly headBytes: number;
   /** Of a whole exchange with the local app or upstream; 0: none. */
   readonly requestTimeoutMs: number;
   /** No byte of an exchange either way for this long ends it; 0: never. */

@@ -5,14 +5,16 @@
  * @module
  */
 
-import type { PathRules } from "../http/mod.ts";
+import { DEFAULT_HTTP_LIMITS, type PathRules } from "../http/mod.ts";
 import type { HttpRules, Protocol } from "../snapshot/mod.ts";
 
-/** Envoy's. */
-const STREAM_IDLE_TIMEOUT_MS = 300_000;
+/** What is configured; the rest has defaults. */
+export type HttpSettings = {
+  readonly [Key in Exclude<keyof HttpRules, "protocol">]?: HttpRules[Key] | undefined;
+};
 
 /** What callers of the service wrote is normalised, since rules are about paths. */
-const INCOMING_PATH: PathRules = {
+export const INCOMING_PATH: PathRules = {
   normalize: true,
   mergeSlashes: false,
   escapedSlashes: "keep",
@@ -22,35 +24,54 @@ const INCOMING_PATH: PathRules = {
 /** Where the own application calls: the other side normalises. */
 const OUTGOING_PATH: PathRules = { ...INCOMING_PATH, normalize: false };
 
+/** Envoy's. */
+const STREAM_IDLE_TIMEOUT_MS = 300_000;
+
 /** Of a listener for callers of the service; `null`: its protocol is no HTTP. */
-export function inboundHttp(protocol: Protocol): HttpRules | null {
-  if (protocol === "tcp") return null;
-  return {
-    protocol,
-    path: INCOMING_PATH,
-    // As Consul has it: gRPC services are told nothing of the caller.
-    sanitizeForwardedClientCert: protocol === "grpc",
-    requestTimeoutMs: 0,
-    streamIdleTimeoutMs: STREAM_IDLE_TIMEOUT_MS,
-    showDenials: false,
-  };
+export function inboundHttp(protocol: Protocol, settings: HttpSettings = {}): HttpRules | null {
+  // As Consul has it: gRPC services are told nothing of the caller.
+  const sanitizes = protocol === "grpc" || settings.sanitizeForwardedClientCert;
+  return httpOf(protocol, {
+    ...settings,
+    path: settings.path ?? INCOMING_PATH,
+    sanitizeForwardedClientCert: sanitizes,
+  });
 }
 
 /** Of an upstream's listener; `null`: its protocol is no HTTP. */
-export function outboundHttp(protocol: Protocol): HttpRules | null {
+export function outboundHttp(protocol: Protocol, settings: HttpSettings = {}): HttpRules | null {
+  return httpOf(protocol, { ...settings, sanitizeForwardedClientCert: true });
+}
+
+function httpOf(protocol: Protocol, settings: HttpSettings): HttpRules | null {
   if (protocol === "tcp") return null;
   return {
     protocol,
-    path: OUTGOING_PATH,
-    sanitizeForwardedClientCert: true,
-    requestTimeoutMs: 0,
-    streamIdleTimeoutMs: STREAM_IDLE_TIMEOUT_MS,
-    showDenials: false,
+    path: settings.path ?? OUTGOING_PATH,
+    sanitizeForwardedClientCert: settings.sanitizeForwardedClientCert ?? false,
+    headBytes: settings.headBytes ?? DEFAULT_HTTP_LIMITS.headBytes,
+    requestTimeoutMs: settings.requestTimeoutMs ?? 0,
+    streamIdleTimeoutMs: settings.streamIdleTimeoutMs ?? STREAM_IDLE_TIMEOUT_MS,
+    showDenials: settings.showDenials ?? false,
   };
 }
 
-/** Consul takes these in any case; others act as `tcp` there, too. */
-export function protocolOf(written: string): Protocol {
+/** Consul takes these in any case; `undefined`: nobody knows it. */
+export function protocolOf(written: string): Protocol | undefined {
   const protocol = written.toLowerCase();
-  return protocol === "http" || protocol === "http2" || protocol === "grpc" ? protocol : "tcp";
+  switch (protocol) {
+    case "tcp":
+    case "http":
+    case "http2":
+    case "grpc":
+      return protocol;
+    default:
+      return undefined;
+  }
+}
+
+/** Why a protocol that nobody knows is refused, and what to do. */
+export function unknownProtocol(written: string): string {
+  return `"${written}" is not known, so connections are carried as they are; ` +
+    "write tcp, http, http2 or grpc";
 }

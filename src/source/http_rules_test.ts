@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { inboundHttp, outboundHttp, protocolOf } from "./http_rules.ts";
+import { inboundHttp, INCOMING_PATH, outboundHttp, protocolOf } from "./http_rules.ts";
 
 for (
   const [written, want] of [
@@ -8,8 +8,8 @@ for (
     ["http", "http"],
     ["HTTP2", "http2"],
     ["grpc", "grpc"],
-    ["http3", "tcp"],
-    ["", "tcp"],
+    ["http3", undefined],
+    ["constructor", undefined],
   ] as const
 ) {
   test(`protocolOf() takes "${written}" as ${want}`, () => assert.equal(protocolOf(written), want));
@@ -21,11 +21,24 @@ test("inboundHttp() normalises paths and ends no exchange but a silent one", () 
     protocol: "http",
     path: { normalize: true, mergeSlashes: false, escapedSlashes: "keep", underscores: "allow" },
     sanitizeForwardedClientCert: false,
+    headBytes: 60 * 1024,
     requestTimeoutMs: 0,
     streamIdleTimeoutMs: 300_000,
     showDenials: false,
   });
   assert.equal(inboundHttp("grpc")?.sanitizeForwardedClientCert, true);
+});
+
+test("inboundHttp() takes what is configured", () => {
+  const settings = {
+    path: { ...INCOMING_PATH, mergeSlashes: true },
+    sanitizeForwardedClientCert: true,
+    headBytes: 1_024,
+    requestTimeoutMs: 1_500,
+    streamIdleTimeoutMs: 0,
+    showDenials: true,
+  };
+  assert.deepEqual(inboundHttp("http2", settings), { protocol: "http2", ...settings });
 });
 
 test("outboundHttp() leaves paths as they are and takes nobody's word for who calls", () => {

@@ -80,7 +80,7 @@ const KNOWN: Known = (() => {
     roots: facts.rootsOf(CA),
     intentions: [],
     defaultAction: "deny",
-    meshTls: null,
+    mesh: null,
     plans: new Map([[DB, plan]]),
     instances: new Map(
       plan.targets.map(({ health }) => [healthKey(health), [facts.instance("db")]]),

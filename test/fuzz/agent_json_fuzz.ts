@@ -13,7 +13,7 @@ import { readSidecars } from "../../src/consul/find_sidecar.ts";
 import { readInstances } from "../../src/consul/replies/health.ts";
 import { readIntentions } from "../../src/consul/replies/intentions.ts";
 import { readLeaf } from "../../src/consul/replies/leaf.ts";
-import { readMeshTls } from "../../src/consul/replies/mesh.ts";
+import { readMesh } from "../../src/consul/replies/mesh.ts";
 import { readMissing } from "../../src/consul/preflight.ts";
 import { readQueryResult } from "../../src/consul/replies/prepared_query.ts";
 import { readRegistration } from "../../src/consul/replies/registration.ts";
@@ -29,7 +29,7 @@ const READERS: readonly ((json: unknown) => unknown)[] = [
   (json) => readInstances(json, "api"),
   (json) => readIntentions(json, "db"),
   readLeaf,
-  readMeshTls,
+  readMesh,
   (json) => readMissing(json, []),
   (json) => readQueryResult(json, "geo-db"),
   (json) => readRegistration(json, "web-1-sidecar-proxy"),

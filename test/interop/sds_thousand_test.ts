@@ -4,10 +4,10 @@ import test from "node:test";
 import { createAuthority } from "../kit/certificates.ts";
 import type { Place } from "../kit/echo.ts";
 import { sdsSecret } from "../kit/envoy_tls.ts";
+import { processorMs } from "../kit/memory.ts";
 import { startPosternTls } from "../kit/postern_tls.ts";
 import { OWN_ENGINE } from "../kit/postern.ts";
 import { eventually, pause } from "../kit/process.ts";
-import { Starvation } from "../kit/starvation.ts";
 import { certificateSecret, startSdsPeer } from "../kit/sds_peer.ts";
 import { serialOf } from "../kit/tls_probe.ts";
 import { EchoProcess, TlsLoad } from "../kit/tls_load.ts";
@@ -15,8 +15,11 @@ import { percentile, TlsSession } from "../kit/tls_session.ts";
 import { APIS } from "../kit/tls_subjects.ts";
 
 const COUNT = 1_000;
-/** On Deno reading a private key is ten times as slow, and each certificate needs that several times. */
-const START_MS = OWN_ENGINE === "bun" ? 3_000 : 12_000;
+/**
+ * Of processor time: what else the machine does adds little to that. On Deno reading a private key is
+ * several times as slow, and each certificate needs that several times.
+ */
+const START_MS = OWN_ENGINE === "bun" ? 5_000 : 10_000;
 const WARM_UP_MS = 1_000;
 /** What else the machine does makes a run slow; not all of them. */
 const RUNS = 4;
@@ -40,12 +43,11 @@ const secretsOf = (leaves: Leaves) =>
 const generations = [generation(), generation()] as const;
 
 for (const api of APIS) {
-  test(`${COUNT} certificates of one listener, ${api}: ready in ${START_MS} ms, and rotated under traffic`, async () => {
+  test(`${COUNT} certificates of one listener, ${api}: ready with ${START_MS} ms of work, and rotated under traffic`, async () => {
     const [first, second] = generations;
     using echo = await EchoProcess.start();
     await using sds = await startSdsPeer();
     await sds.set(secretsOf(first));
-    const startedMs = performance.now();
     await using proxy = await startPosternTls({
       sds: sds.address,
       inbound: {
@@ -57,10 +59,7 @@ for (const api of APIS) {
         target: echo,
       },
     });
-    const starvation = await Starvation.begin(sds.pid, proxy.postern.pid);
     await proxy.postern.waitReady();
-    const readyMs = performance.now() - startedMs;
-    const starvedMs = await starvation.ms();
     const place = await eventually("the listener is open", () => proxy.place("tls_in"));
     const shows = async (name: string, leaves: Leaves) => {
       using session = await TlsSession.open(place, { servername: name });
@@ -68,10 +67,15 @@ for (const api of APIS) {
       return leaf !== undefined && session.serial === serialOf(leaf.certPem);
     };
     const sample = names.filter((_, index) => index % 97 === 0 || index === COUNT - 1);
-    for (const name of sample) assert.ok(await shows(name, first), `${name} is not there`);
-
-    console.log(`${api}: ${COUNT} secrets, ready after ${readyMs.toFixed(0)} ms`);
-    assert.ok(readyMs - starvedMs < START_MS, `ready after ${readyMs} ms, ${starvedMs} ms starved`);
+    const allShow = async (leaves: Leaves) => {
+      for (const name of sample) if (!await shows(name, leaves)) return false;
+      return true;
+    };
+    // On a busy machine it is ready without those that come later than the wait for a secret.
+    await eventually("all are there", () => allShow(first), { timeoutMs: 60_000 });
+    const workMs = await processorMs(proxy.postern.pid);
+    console.log(`${api}: ${COUNT} secrets, ready with ${workMs} ms of work`);
+    assert.ok(workMs < START_MS, `ready with ${workMs} ms of work`);
 
     // Made before, so that what is measured is not the making of them.
     const secrets = [secretsOf(first), secretsOf(second)];
@@ -79,10 +83,7 @@ for (const api of APIS) {
     const rotate = async () => {
       const leaves = ++rotations % 2 === 0 ? first : second;
       await sds.set(secrets[rotations % 2] ?? {});
-      await eventually("the new ones are there", async () => {
-        for (const name of sample) if (!await shows(name, leaves)) return false;
-        return true;
-      }, { timeoutMs: 60_000 });
+      await eventually("the new ones are there", () => allShow(leaves), { timeoutMs: 60_000 });
     };
     for (let run = 1;; run++) {
       const { quiet, busy } = await latencies(place, { rounds: ROUNDS[api], rotate });

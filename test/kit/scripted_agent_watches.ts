@@ -14,7 +14,7 @@ import type {
   Instance,
   Intentions,
   Leaf,
-  MeshTls,
+  Mesh,
   MissingRight,
   QueryRequest,
   QueryResult,
@@ -40,7 +40,7 @@ export interface ScriptedAnswers {
   roots: Roots;
   intentions: Intentions;
   "default policy": "allow" | "deny";
-  "mesh tls": MeshTls | null;
+  "mesh entry": Mesh | null;
 }
 
 export class ScriptedAgent implements Agent {
@@ -56,8 +56,9 @@ export class ScriptedAgent implements Agent {
     return this.#answer(key, value);
   }
 
-  chain(service: string, value: DiscoveryChain): this {
-    return this.#answer(`chain ${service}`, value);
+  /** `asked` is `service`, or `service as tcp` where a protocol is asked for. */
+  chain(asked: string, value: DiscoveryChain): this {
+    return this.#answer(`chain ${asked}`, value);
   }
 
   /** `at` is `service`, or `service@dc` for a datacenter other than dc1; a filter follows a `?`. */
@@ -111,7 +112,8 @@ export class ScriptedAgent implements Agent {
   }
 
   watchChain(request: ChainRequest, sink: WatchSink<DiscoveryChain>): WatchHandle {
-    return this.#watch(`chain ${request.service}`, sink);
+    const { service, protocol } = request;
+    return this.#watch(`chain ${service}${protocol ? ` as ${protocol}` : ""}`, sink);
   }
 
   watchHealth(request: HealthRequest, sink: WatchSink<readonly Instance[]>): WatchHandle {
@@ -124,8 +126,8 @@ export class ScriptedAgent implements Agent {
     return this.#watch(`query ${request.name}`, sink);
   }
 
-  watchMeshTls(sink: WatchSink<MeshTls | null>): WatchHandle {
-    return this.#watch("mesh tls", sink);
+  watchMesh(sink: WatchSink<Mesh | null>): WatchHandle {
+    return this.#watch("mesh entry", sink);
   }
 
   findSidecar(serviceId: string): Promise<string> {

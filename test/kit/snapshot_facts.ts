@@ -33,7 +33,7 @@ export function declaration(
     datacenter: "",
     bind: { kind: "tcp", host: "127.0.0.1", port: 9191 },
     meshGatewayMode: "",
-    protocol: "tcp",
+    protocol: "",
     outlier: {},
     ...overrides,
   };
@@ -115,6 +115,7 @@ export function chain(...targets: readonly ChainTarget[]): DiscoveryChain {
         name: primary.id,
         target: primary.id,
         connectTimeoutMs: 5_000,
+        requestTimeoutMs: 0,
         failoverTargets: failover.map(({ id }) => id),
         balancing: { policy: "" },
       },

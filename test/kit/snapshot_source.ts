@@ -28,7 +28,7 @@ export function answeringAgent(): ScriptedAgent {
     .answer("roots", facts.rootsOf(CA))
     .answer("intentions", [])
     .answer("default policy", "deny")
-    .answer("mesh tls", null)
+    .answer("mesh entry", null)
     .chain("db", facts.chain(facts.target("db")))
     .health("db", [facts.instance("db")]);
 }

@@ -1,6 +1,6 @@
 /**
- * The compiled discovery chain of an upstream, asked for as TCP, so that routers and splitters are
- * gone and a resolver is left.
+ * The compiled discovery chain of an upstream. Asked for as TCP it has neither routers nor splitters,
+ * and begins with a resolver.
  *
  * @module
  */
@@ -32,6 +32,7 @@ const NodeJson = object({
   Name: text,
   Resolver: v.nullish(object({
     ConnectTimeout: duration,
+    RequestTimeout: duration,
     Target: text,
     Failover: v.nullish(object({ Targets: list(v.string()) })),
   })),
@@ -94,6 +95,7 @@ function toNode(node: v.InferOutput<typeof NodeJson>): ChainNode {
     name: node.Name,
     target: node.Resolver.Target,
     connectTimeoutMs: timeoutMs(node.Resolver.ConnectTimeout),
+    requestTimeoutMs: Math.max(node.Resolver.RequestTimeout, 0),
     failoverTargets: node.Resolver.Failover?.Targets ?? [],
     balancing: {
       policy: node.LoadBalancer?.Policy ?? "",
@@ -129,7 +131,7 @@ function timeoutMs(ms: number): number {
 export function chainQuestion(client: Client, chain: ChainRequest): PollQuestion<DiscoveryChain> {
   const { service, datacenter } = chain;
   const body = {
-    OverrideProtocol: "tcp",
+    ...(chain.protocol ? { OverrideProtocol: chain.protocol } : {}),
     // With a unit: a bare number would be nanoseconds.
     ...(chain.connectTimeoutMs === undefined
       ? {}

@@ -1,5 +1,5 @@
 /**
- * The TLS block of the mesh config entry, which no other reply carries.
+ * The mesh config entry's blocks about TLS and HTTP, which no other reply carries.
  *
  * @module
  */
@@ -8,8 +8,8 @@ import * as v from "valibot";
 import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
 import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
-import { list, object, readReply, text } from "./schema.ts";
-import type { MeshTls, MeshTlsDirection } from "../types.ts";
+import { flag, list, object, readReply, text } from "./schema.ts";
+import type { Mesh, MeshHttp, MeshTlsDirection } from "../types.ts";
 
 const DirectionJson = v.nullish(object({
   TLSMinVersion: text,
@@ -17,15 +17,33 @@ const DirectionJson = v.nullish(object({
   CipherSuites: list(v.string()),
 }));
 
+const HttpJson = object({
+  SanitizeXForwardedClientCert: flag,
+  Incoming: v.nullish(object({
+    RequestNormalization: v.nullish(object({
+      InsecureDisablePathNormalization: flag,
+      MergeSlashes: flag,
+      PathWithEscapedSlashesAction: text,
+      HeadersWithUnderscoresAction: text,
+    })),
+  })),
+});
+
 const MeshReply = object({
   TLS: v.nullish(object({ Incoming: DirectionJson, Outgoing: DirectionJson })),
+  HTTP: v.nullish(HttpJson),
 });
 
 /** `null` (no such entry) stays `null`. */
-export function readMeshTls(json: unknown): MeshTls | null {
+export function readMesh(json: unknown): Mesh | null {
   if (json === null) return null;
-  const { TLS: tls } = readReply(MeshReply, json, "the mesh config entry");
-  return tls ? { incoming: toDirection(tls.Incoming), outgoing: toDirection(tls.Outgoing) } : null;
+  const { TLS: tls, HTTP: http } = readReply(MeshReply, json, "the mesh config entry");
+  return {
+    ...(tls && {
+      tls: { incoming: toDirection(tls.Incoming), outgoing: toDirection(tls.Outgoing) },
+    }),
+    ...(http && { http: toHttp(http) }),
+  };
 }
 
 function toDirection(json: v.InferOutput<typeof DirectionJson>): MeshTlsDirection {
@@ -36,7 +54,18 @@ function toDirection(json: v.InferOutput<typeof DirectionJson>): MeshTlsDirectio
   };
 }
 
-export function meshTlsQuestion(client: Client): PollQuestion<MeshTls | null> {
+function toHttp(json: v.InferOutput<typeof HttpJson>): MeshHttp {
+  const rules = json.Incoming?.RequestNormalization;
+  return {
+    sanitizesForwardedClientCert: json.SanitizeXForwardedClientCert ?? false,
+    normalizesPaths: rules?.InsecureDisablePathNormalization !== true,
+    mergesSlashes: rules?.MergeSlashes ?? false,
+    escapedSlashesAction: rules?.PathWithEscapedSlashesAction ?? "",
+    underscoresAction: rules?.HeadersWithUnderscoresAction ?? "",
+  };
+}
+
+export function meshQuestion(client: Client): PollQuestion<Mesh | null> {
   return {
     name: "mesh",
     resource: "mesh",
@@ -51,7 +80,7 @@ export function meshTlsQuestion(client: Client): PollQuestion<MeshTls | null> {
         absentIsAnswer: true,
         ...blockingQuery(request, readQuery(client, { stale: true })),
       });
-      return { value: readMeshTls(reply.json), ...cursorOf(reply) };
+      return { value: readMesh(reply.json), ...cursorOf(reply) };
     },
   };
 }

@@ -54,6 +54,17 @@ export class ProxyConfig {
     return undefined;
   }
 
+  /** Anything else than true and false, also as a text or number, is as if absent. */
+  flag(name: string): boolean | undefined {
+    const { value } = this.#get(name);
+    if (value === undefined) return undefined;
+    const written = String(value).toLowerCase();
+    if (written === "true" || written === "1") return true;
+    if (written === "false" || written === "0" || written === "") return false;
+    this.#warn(`has ${name} ${show(value)}, which is neither true nor false; it is ignored`);
+    return undefined;
+  }
+
   /** Milliseconds of a Go text or of nanoseconds; 0 and below are as if absent. */
   durationMs(name: string): number | undefined {
     const { value } = this.#get(name);
@@ -90,6 +101,13 @@ export class ProxyConfig {
         );
       }
     }
+  }
+
+  /** Names keys that mean something to Envoy and nothing here; `because` follows "which is ignored: ". */
+  warnOf(name: string, because: string): void {
+    const { value } = this.#get(name);
+    if (value === undefined || value === "") return;
+    this.#warn(`has ${name} ${show(value)}, which is ignored: ${because}`);
   }
 
   #get(name: string): { readonly value: unknown } {

@@ -13,7 +13,7 @@ import type { Client } from "../http/client.ts";
 import { ProxyConfig } from "./proxy_config.ts";
 import { list, object, port, readReply, replyInvalid, text } from "./schema.ts";
 import type { Registration } from "../types.ts";
-import { toUpstreams, UpstreamJson } from "./upstream.ts";
+import { given, toUpstreams, UpstreamJson } from "./upstream.ts";
 
 const LOCAL_CONNECT_TIMEOUT_MS = 5_000;
 const HANDSHAKE_TIMEOUT_MS = 10_000;
@@ -58,6 +58,7 @@ export function readRegistration(json: unknown, proxyId: string): Registration {
   config.warnOfEnvoyKeys(clusters && EXTRA_CLUSTERS);
   const bindPort = config.integer("bind_port", 0);
   const tls = config.raw("postern_tls");
+  config.warnOf("balance_inbound_connections", "the kernel spreads connections over the workers");
   return {
     id: reply.ID,
     service,
@@ -86,6 +87,10 @@ export function readRegistration(json: unknown, proxyId: string): Registration {
     protocol: config.text("protocol") || "tcp",
     localConnectTimeoutMs: config.integer("local_connect_timeout_ms", 1) ??
       LOCAL_CONNECT_TIMEOUT_MS,
+    ...given("localRequestTimeoutMs", config.integer("local_request_timeout_ms", 0)),
+    ...given("localIdleTimeoutMs", config.integer("local_idle_timeout_ms", 0)),
+    ...headBytesOf(config),
+    ...(config.flag("postern_show_denials") ? { showDenials: true } : {}),
     handshakeTimeoutMs: config.integer("handshake_timeout_ms", 1) ?? HANDSHAKE_TIMEOUT_MS,
     ...(tls !== undefined && { tls }),
     ...(isIngress && { ingress: { clusters: clusters ?? [], meshGatewayMode, refused: [] } }),
@@ -93,6 +98,14 @@ export function readRegistration(json: unknown, proxyId: string): Registration {
     upstreams: isIngress ? [] : toUpstreams(proxy.Upstreams ?? [], { meshGatewayMode, warnings }),
     warnings,
   };
+}
+
+/** Envoy takes no more. */
+const HEAD_LIMIT_KB = 8_192;
+
+function headBytesOf(config: ProxyConfig): Pick<Registration, "headBytes"> {
+  const kb = config.integer("max_request_headers_kb", 0);
+  return kb ? { headBytes: Math.min(kb, HEAD_LIMIT_KB) * 1_024 } : {};
 }
 
 const EXTRA_CLUSTERS = "envoy_extra_static_clusters_json";

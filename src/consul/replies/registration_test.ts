@@ -45,7 +45,7 @@ test("readRegistration() reads a minimal sidecar", () => {
       datacenter: "",
       bind: { kind: "tcp", host: "127.0.0.1", port: 19191 },
       meshGatewayMode: "",
-      protocol: "tcp",
+      protocol: "",
       outlier: {},
     }],
     warnings: [],
@@ -57,6 +57,8 @@ test("readRegistration() reads what the agent merged from central configuration"
   assert.equal(got.localConnectTimeoutMs, 900);
   assert.equal(got.maxInboundConnections, 77);
   assert.equal(got.protocol, "http");
+  assert.equal(got.localRequestTimeoutMs, 2_345);
+  assert.equal(got.headBytes, 96 * 1024);
   assert.deepEqual(got.local, { kind: "tcp", host: "127.0.0.5", port: 18080 });
   assert.deepEqual(got.upstreams.map(({ id }) => id), [
     "prepared_query:geo-db",
@@ -65,6 +67,12 @@ test("readRegistration() reads what the agent merged from central configuration"
     "service:default/default/peered?peer=east",
     "service:default/default/sock",
   ]);
+  const protocols = got.upstreams.map(({ protocol }) => protocol);
+  assert.deepEqual(
+    protocols,
+    ["tcp", "http2", "tcp", "", "http"],
+    "a query has no chain to say it",
+  );
   const [query, cache, db, , sock] = got.upstreams;
   assert.deepEqual(db?.outlier, {
     maxFailures: 3,
@@ -124,10 +132,38 @@ for (
 
 for (
   const [name, config, want] of [
+    ["nothing", {}, {}],
+    ["timeouts of requests", {
+      local_request_timeout_ms: "1500",
+      local_idle_timeout_ms: 0,
+    }, { localRequestTimeoutMs: 1_500, localIdleTimeoutMs: 0 }],
+    ["no timeout below zero", { local_request_timeout_ms: -1 }, {}],
+    ["the size of heads", { max_request_headers_kb: 96 }, { headBytes: 98_304 }],
+    ["no head of a size that nobody takes", { max_request_headers_kb: 99_999 }, {
+      headBytes: 8_388_608,
+    }],
+    ["no heads of nothing", { max_request_headers_kb: 0 }, {}],
+    ["that denials are shown", { postern_show_denials: true }, { showDenials: true }],
+    ["that denials are shown, as text", { PosternShowDenials: "TRUE" }, { showDenials: true }],
+    ["that denials are not shown", { postern_show_denials: "0" }, {}],
+    ["nothing of what is no flag", { postern_show_denials: "maybe" }, {}],
+  ] as const
+) {
+  test(`readRegistration() reads for HTTP: ${name}`, () => {
+    const read = registration({ Config: config });
+    const { localRequestTimeoutMs, localIdleTimeoutMs, headBytes, showDenials } = read;
+    const got = { localRequestTimeoutMs, localIdleTimeoutMs, headBytes, showDenials };
+    assert.deepEqual(JSON.parse(JSON.stringify(got)), want);
+  });
+}
+
+for (
+  const [name, config, want] of [
     ["numbers as text", { connect_timeout_ms: "1500" }, { connectTimeoutMs: 1500 }],
     ["a zero timeout as unset", { connect_timeout_ms: 0 }, {}],
     ["snake_case limits", { limits: { max_connections: "12" } }, { maxConnections: 12 }],
     ["CamelCase limits", { limits: { MaxPendingRequests: 0 } }, { maxPending: 0 }],
+    ["a limit of requests", { limits: { max_concurrent_requests: "9" } }, { maxRequests: 9 }],
     ["the documented key of two spellings", {
       limits: { MaxConnections: 1, max_connections: 2 },
     }, { maxConnections: 2 }],
@@ -151,13 +187,13 @@ for (
   ] as const
 ) {
   test(`readRegistration() reads ${name}`, () => {
-    const { connectTimeoutMs, maxConnections, maxPending, queryIntervalMs, ...rest } = upstream(
-      config,
-    );
+    const { connectTimeoutMs, maxConnections, maxPending, maxRequests, queryIntervalMs, ...rest } =
+      upstream(config);
     const got = {
       connectTimeoutMs,
       maxConnections,
       maxPending,
+      maxRequests,
       queryIntervalMs,
       idleTimeoutMs: rest.idleTimeoutMs,
       lifetimeMs: rest.lifetimeMs,
@@ -167,6 +203,7 @@ for (
       connectTimeoutMs: undefined,
       maxConnections: undefined,
       maxPending: undefined,
+      maxRequests: undefined,
       queryIntervalMs: undefined,
       idleTimeoutMs: undefined,
       lifetimeMs: undefined,

@@ -10,7 +10,7 @@ import { readSidecars } from "../find_sidecar.ts";
 import { readInstances } from "./health.ts";
 import { readIntentions } from "./intentions.ts";
 import { readLeaf } from "./leaf.ts";
-import { readMeshTls } from "./mesh.ts";
+import { readMesh } from "./mesh.ts";
 import { readQueryResult } from "./prepared_query.ts";
 import { readRoots } from "./roots.ts";
 
@@ -53,7 +53,7 @@ test("a refusal never quotes what came, which may be a key in the wrong place", 
   for (
     const read of [
       () => readIntentions({ web: PrivateKeyPEM }, "web"),
-      () => readMeshTls({ TLS: { Incoming: { CipherSuites: PrivateKeyPEM } } }),
+      () => readMesh({ TLS: { Incoming: { CipherSuites: PrivateKeyPEM } } }),
       () => readRoots({ Roots: PrivateKeyPEM }),
     ]
   ) {
@@ -325,18 +325,34 @@ test("readQueryResult() says where the answer came from", () => {
   assert.deepEqual([remote.service, remote.datacenter], ["db", "dc2"]);
 });
 
-test("readMeshTls() reads both directions", () => {
-  assert.deepEqual(readMeshTls(fixture("config_mesh")), {
-    incoming: {
-      minVersion: "TLSv1_2",
-      maxVersion: "TLSv1_3",
-      cipherSuites: ["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"],
+test("readMesh() reads both directions of TLS, and what requests must be like", () => {
+  assert.deepEqual(readMesh(fixture("config_mesh")), {
+    tls: {
+      incoming: {
+        minVersion: "TLSv1_2",
+        maxVersion: "TLSv1_3",
+        cipherSuites: ["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"],
+      },
+      outgoing: { minVersion: "TLSv1_2", maxVersion: "", cipherSuites: [] },
     },
-    outgoing: { minVersion: "TLSv1_2", maxVersion: "", cipherSuites: [] },
+    http: {
+      sanitizesForwardedClientCert: true,
+      normalizesPaths: true,
+      mergesSlashes: true,
+      escapedSlashesAction: "UNESCAPE_AND_FORWARD",
+      underscoresAction: "REJECT_REQUEST",
+    },
   });
-  assert.equal(readMeshTls(null), null);
-  assert.equal(readMeshTls({ Kind: "mesh" }), null);
-  assert.throws(() => readMeshTls({ TLS: { Incoming: { CipherSuites: "x" } } }), invalid(/Cipher/));
+  assert.equal(readMesh(null), null);
+  assert.deepEqual(readMesh({ Kind: "mesh" }), {});
+  assert.deepEqual(readMesh({ HTTP: { Incoming: null } })?.http, {
+    sanitizesForwardedClientCert: false,
+    normalizesPaths: true,
+    mergesSlashes: false,
+    escapedSlashesAction: "",
+    underscoresAction: "",
+  });
+  assert.throws(() => readMesh({ TLS: { Incoming: { CipherSuites: "x" } } }), invalid(/Cipher/));
 });
 
 test("readQueryResult() refuses a list", () => {

@@ -63,6 +63,7 @@ function toUpstream(
   const where = `Upstream ${JSON.stringify(row.DestinationName)}`;
   const config = new ProxyConfig(row.Config, { where, warnings });
   config.warnOfEnvoyKeys();
+  config.warnOf("balance_outbound_connections", "the kernel spreads connections over the workers");
   const namespace = row.DestinationNamespace || "default";
   const partition = row.DestinationPartition || "default";
   const limits = config.section("limits");
@@ -80,11 +81,12 @@ function toUpstream(
     bind: bindOf(row, { where, warnings }),
     meshGatewayMode: row.MeshGateway?.Mode || config.section("mesh_gateway").text("mode") ||
       context.meshGatewayMode,
-    protocol: config.text("protocol") || "tcp",
+    protocol: config.text("protocol") || (kind === "service" ? "" : "tcp"),
     ...(connectTimeoutMs ? { connectTimeoutMs } : {}),
     // Zero is a limit, too: it allows none.
     ...given("maxConnections", limits.integer("max_connections", 0)),
     ...given("maxPending", limits.integer("max_pending_requests", 0)),
+    ...given("maxRequests", limits.integer("max_concurrent_requests", 0)),
     outlier: outlierOf(config.section("passive_health_check")),
     ...given("queryIntervalMs", config.durationMs("prepared_query_interval")),
     ...given("idleTimeoutMs", config.integer("idle_timeout_ms", 0)),
@@ -139,7 +141,7 @@ export function outlierOf(check: ProxyConfig): UpstreamDeclaration["outlier"] {
 }
 
 /** `{ [key]: value }`, or nothing where there is none. */
-function given<const K extends string>(
+export function given<const K extends string>(
   key: K,
   value: number | undefined,
 ): { readonly [P in K]?: number } {

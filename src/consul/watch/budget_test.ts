@@ -241,7 +241,7 @@ test("an agent's watches of what trust needs have long polls, however few connec
   agent.watchRoots(new Seen());
   agent.watchIntentions("web", new Seen());
   agent.watchHealth({ service: "db", datacenter: "", filter: "" }, new Seen());
-  agent.watchMeshTls(new Seen());
+  agent.watchMesh(new Seen());
   await client.asked(5);
   assert.deepEqual(Object.fromEntries(agent.watchStates().map(({ name, mode }) => [name, mode])), {
     "health db": "short",

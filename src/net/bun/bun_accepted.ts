@@ -40,7 +40,6 @@ export class Accepted implements AcceptedConnection, SocketOwner {
   readonly #onChooser: () => void;
   #handler: ((outcome: HandshakeOutcome) => void) | undefined;
   #used = false;
-  #held = false;
   /** Only while a chooser has not decided: for the first message, then for its answer. */
   #chooser: ServerTlsChooser | undefined;
   #choosing = false;
@@ -60,7 +59,7 @@ export class Accepted implements AcceptedConnection, SocketOwner {
 
   /** Not secured at once: its bytes stay in the kernel, for they would be lost here. */
   handedOut(): void {
-    if (!this.#used) this.#hold();
+    if (!this.#used) this.#socket.pause();
   }
 
   secure(tls: ServerTls | ServerTlsChooser, handler: (outcome: HandshakeOutcome) => void): void {
@@ -111,7 +110,6 @@ export class Accepted implements AcceptedConnection, SocketOwner {
   }
 
   #shakeHands(tls: ServerTls): void {
-    if (this.#held) this.#socket.resume();
     const { options, peerCheck } = tls as BunServerTls;
     this.#peerCheck = peerCheck;
     try {
@@ -161,7 +159,7 @@ export class Accepted implements AcceptedConnection, SocketOwner {
 
   #wait(): void {
     if (this.#unwatch || !this.#handler) return;
-    this.#hold();
+    this.#socket.pause();
     this.#unwatch = watchArrivals(this.#socket.fd, (peerEnded) => {
       if (peerEnded) return this.#left();
       if (this.#chooser && !this.#choosing) this.#look(this.#chooser);
@@ -175,12 +173,6 @@ export class Accepted implements AcceptedConnection, SocketOwner {
     this.#chooser = undefined;
     this.#unwatch?.(this.#socket.fd);
     this.#unwatch = undefined;
-  }
-
-  #hold(): void {
-    if (this.#held) return;
-    this.#held = true;
-    this.#socket.pause();
   }
 
   /** A client that no longer listens or speaks. */

@@ -5,6 +5,7 @@ import { Arrivals } from "./arrivals.ts";
 import type { CLibrary } from "./c_library.ts";
 
 const EPOLL = 7;
+const UNWATCHABLE = 99;
 
 /** Where nothing ever arrives. */
 function silence() {
@@ -15,7 +16,7 @@ function silence() {
     epoll_create1: () => EPOLL,
     epoll_ctl(epoll: number, operation: number, fd: number) {
       calls.push(`epoll_ctl ${epoll} ${operation} ${fd}`);
-      return 0;
+      return fd === UNWATCHABLE ? -1 : 0;
     },
     epoll_wait() {
       looksMs.push(clock.monotonic());
@@ -54,4 +55,14 @@ test("Arrivals.remove() asks the kernel only about a descriptor that is open", (
   for (const [index, fd] of [4, 0, -1].entries()) arrivals.remove(ids[index] ?? 0, fd);
   assert.deepEqual(calls, ["epoll_ctl 7 2 4", "epoll_ctl 7 2 0", "close 7"]);
   assert.equal(clock.pending, 0);
+});
+
+test("Arrivals keeps its descriptor after one that cannot be watched only while others wait", () => {
+  const { arrivals, calls } = silence();
+  arrivals.add(4, () => {});
+  assert.equal(arrivals.add(UNWATCHABLE, () => {}), undefined);
+  assert.deepEqual(calls, ["epoll_ctl 7 1 4", "epoll_ctl 7 1 99"]);
+  const alone = silence();
+  assert.equal(alone.arrivals.add(UNWATCHABLE, () => {}), undefined);
+  assert.deepEqual(alone.calls, ["epoll_ctl 7 1 99", "close 7"]);
 });

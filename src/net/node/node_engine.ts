@@ -155,7 +155,6 @@ function dial({ address, tls: context, ticket: _ticket }: DialOptions, handler: 
     if (settled) return;
     settled = true;
     socket.destroy();
-    raw.destroy();
     handler.onFailed(stage, reason);
   };
   const watch = (target: net.Socket) => {
@@ -200,7 +199,6 @@ function dial({ address, tls: context, ticket: _ticket }: DialOptions, handler: 
     cancel() {
       settled = true;
       socket.destroy();
-      raw.destroy();
     },
   };
 }

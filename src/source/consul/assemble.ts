@@ -11,22 +11,15 @@ import type { HeldSecrets } from "../../secrets/mod.ts";
 import { closedByRefusal } from "./closed_by_refusal.ts";
 import { type CredentialPlans, NO_PLANS } from "./credential_plans.ts";
 import { earliest, Grace } from "./grace.ts";
+import { inboundParts } from "./inbound.ts";
 import { intentionsFor, refusedIntentions } from "./intentions.ts";
 import type { CredentialsVerdict, JudgeCredentials } from "./judge_credentials.ts";
 import type { Known } from "./known.ts";
 import { DEFAULT_TLS_DIRECTION, judgeMeshTls } from "./mesh_tls.ts";
-import { inboundHttp, protocolOf } from "../http_rules.ts";
-import {
-  keyInForce,
-  NOTHING_HELD,
-  type OwnCredentials,
-  ownCredentials,
-  warmingShown,
-} from "../own_credentials.ts";
-import { INBOUND_KEY, keepPart, keepSnapshot } from "../../snapshot/mod.ts";
+import { NOTHING_HELD, ownCredentials, warmingShown } from "../own_credentials.ts";
+import { keepPart, keepSnapshot } from "../../snapshot/mod.ts";
 import type {
   CredentialsPart,
-  InboundPart,
   PolicyPart,
   Refusal,
   Snapshot,
@@ -136,8 +129,8 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
   const defaultAction = known.defaultAction ?? previous?.policy.defaultAction;
   if (!defaultAction && grace.missing("default policy")) lacking.push("default policy");
   const tls = tlsPart(known, { previous, version, options, refused });
-  if (known.meshTls === undefined && !previous && grace.missing("mesh TLS")) {
-    lacking.push("mesh TLS");
+  if (known.mesh === undefined && !previous && grace.missing("mesh entry")) {
+    lacking.push("mesh entry");
   }
 
   const own = ownCredentials({
@@ -165,6 +158,11 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
     missingSinceMs: grace.since,
     lastResortUntilMs: upstreams.lastResortUntilMs,
   };
+  const inbound = inboundParts(known, registration, {
+    ...{ previous, version, own, refused },
+    wanted: plans.inbound,
+    authorize: options.authorize,
+  });
   const dueMs = earliest(rejudgeDueMs, earliest(grace.dueMs, upstreams.dueMs));
   if (lacking.length > 0) {
     return { ...waiting(lacking, refused, kept), pending: upstreams.pending, dueMs };
@@ -184,7 +182,7 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
       version,
     ),
     tls,
-    inbound: inboundParts(registration, { previous, version, options, own }),
+    inbound,
     upstreams: upstreams.upstreams,
     chains: upstreams.chains,
     targets: upstreams.targets,
@@ -254,8 +252,8 @@ function tlsPart(known: Known, context: PartContext & { readonly refused: Refusa
   const { strictSpiffeChain } = options;
   let incoming = previous?.tls.incoming ?? DEFAULT_TLS_DIRECTION;
   let outgoing = previous?.tls.outgoing ?? DEFAULT_TLS_DIRECTION;
-  if (known.meshTls !== undefined) {
-    const judgement = judgeMeshTls(known.meshTls);
+  if (known.mesh !== undefined) {
+    const judgement = judgeMeshTls(known.mesh?.tls);
     switch (judgement.kind) {
       case "taken":
         ({ incoming, outgoing } = judgement);
@@ -268,27 +266,4 @@ function tlsPart(known: Known, context: PartContext & { readonly refused: Refusa
     }
   }
   return keepPart<TlsPart>(previous?.tls, { incoming, outgoing, strictSpiffeChain }, version);
-}
-
-function inboundParts(
-  registration: Registration,
-  context: PartContext & { readonly own: OwnCredentials },
-): Snapshot["inbound"] {
-  const { inbound: wanted } = context.options.plans ?? NO_PLANS;
-  if (registration.bind.port === 0) return {};
-  const previous = context.previous?.inbound[INBOUND_KEY];
-  const credentials = keyInForce(wanted, previous, context.own);
-  if (credentials === undefined) return {};
-  const { bind, local, localConnectTimeoutMs, handshakeTimeoutMs } = registration;
-  const part = keepPart<InboundPart>(previous, {
-    bind,
-    local,
-    http: inboundHttp(protocolOf(registration.protocol)),
-    localConnectTimeoutMs,
-    handshakeTimeoutMs,
-    maxConnections: registration.maxInboundConnections,
-    authorize: context.options.authorize,
-    credentials,
-  }, context.version);
-  return { [INBOUND_KEY]: part };
 }

@@ -31,7 +31,7 @@ function knownWith(overrides: Partial<Known> = {}, registered: Partial<Registrat
     roots: facts.rootsOf(CA),
     intentions: [],
     defaultAction: "deny",
-    meshTls: null,
+    mesh: null,
     plans: new Map(),
     instances: new Map(),
     queries: new Map(),
@@ -189,14 +189,14 @@ test("assemble() ignores the order of roots", () => {
 test("assemble() keeps the old TLS settings when the mesh entry's cannot be used", () => {
   const direction = { minVersion: "TLSv1_3", maxVersion: "", cipherSuites: [] };
   const first = assemble(
-    knownWith({ meshTls: { incoming: direction, outgoing: direction } }),
+    knownWith({ mesh: { tls: { incoming: direction, outgoing: direction } } }),
     NO_MEMORY,
     OPTIONS,
   );
   assert.equal(ready(first).tls.incoming.minVersion, "TLSv1.3");
   const bad = { ...direction, cipherSuites: ["TLS_FOO"] };
   const second = assemble(
-    knownWith({ meshTls: { incoming: bad, outgoing: direction } }),
+    knownWith({ mesh: { tls: { incoming: bad, outgoing: direction } } }),
     first.memory,
     OPTIONS,
   );

@@ -13,12 +13,13 @@ import type {
   Instance,
   Intentions,
   Leaf,
-  MeshTls,
+  Mesh,
   QueryResult,
   Registration,
   Roots,
   UpstreamDeclaration,
 } from "../../consul/mod.ts";
+import { isRouted } from "../../chain/mod.ts";
 import { parseServiceId } from "../../identity/mod.ts";
 import type { Known } from "./known.ts";
 import {
@@ -60,7 +61,7 @@ export class ConsulFacts {
   #roots: Roots | undefined;
   #intentions: Intentions | undefined;
   #defaultAction: "allow" | "deny" | undefined;
-  #meshTls: MeshTls | null | undefined;
+  #mesh: Mesh | null | undefined;
   /** By watch key. */
   readonly #chains = new Map<string, DiscoveryChain>();
   readonly #queries = new Map<string, QueryResult>();
@@ -122,7 +123,7 @@ export class ConsulFacts {
       roots: this.#roots,
       intentions: this.#intentions,
       defaultAction: this.#defaultAction,
-      meshTls: this.#meshTls,
+      mesh: this.#mesh,
       plans,
       instances: this.#instances,
       queries,
@@ -194,8 +195,8 @@ export class ConsulFacts {
     want<Roots>("roots", (sink) => agent.watchRoots(sink), (value) => {
       this.#roots = value;
     });
-    want<MeshTls | null>("mesh TLS", (sink) => agent.watchMeshTls(sink), (value) => {
-      this.#meshTls = value;
+    want<Mesh | null>("mesh entry", (sink) => agent.watchMesh(sink), (value) => {
+      this.#mesh = value;
     });
     this.#wantService(want);
     this.#plan();
@@ -239,10 +240,14 @@ export class ConsulFacts {
         });
         continue;
       }
-      const request = chainRequest(declaration);
-      want<DiscoveryChain>(key, (sink) => agent.watchChain(request, sink), (value) => {
-        this.#chains.set(key, value);
-      });
+      const wantChain = (as: string, protocol?: string) =>
+        want<DiscoveryChain>(
+          as,
+          (sink) => agent.watchChain(chainRequest(declaration, protocol), sink),
+          (value) => this.#chains.set(as, value),
+        );
+      wantChain(key);
+      if (this.#isRouted(key)) wantChain(plainKey(declaration), "tcp");
       if (plan?.kind !== "targets") continue;
       for (const { health } of plan.targets) {
         const healthAs = healthKey(health);
@@ -268,7 +273,12 @@ export class ConsulFacts {
         this.#plans.set(id, { key, plan });
         continue;
       }
-      const chain = this.#chains.get(key);
+      const chain = this.#chains.get(this.#isRouted(key) ? plainKey(declaration) : key);
+      if (this.#isRouted(key)) {
+        const reason = "its chain has routes or splits, which are not followed yet: its " +
+          "connections are carried as they are, to where they would go without";
+        this.#chainRefusals.push({ what: `upstream ${id}`, reason });
+      }
       if (!chain || !registration) {
         if (before?.key !== key) this.#plans.delete(id);
         continue;
@@ -282,6 +292,11 @@ export class ConsulFacts {
       this.#plans.set(id, { key, plan });
     }
     for (const id of this.#plans.keys()) if (!declared.has(id)) this.#plans.delete(id);
+  }
+
+  #isRouted(key: string): boolean {
+    const chain = this.#chains.get(key);
+    return chain !== undefined && isRouted(chain);
   }
 
   /** Stops a watch and forgets its value: it may be about another service. */
@@ -310,4 +325,9 @@ function upstreamKey(declaration: UpstreamDeclaration): string {
     return `query ${JSON.stringify([name, datacenter, queryIntervalMs])}`;
   }
   return `chain ${JSON.stringify(chainRequest(declaration))}`;
+}
+
+/** Of the chain without routes and splits. */
+function plainKey(declaration: UpstreamDeclaration): string {
+  return `chain ${JSON.stringify(chainRequest(declaration, "tcp"))}`;
 }

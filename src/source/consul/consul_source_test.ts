@@ -73,9 +73,9 @@ for (
     }, ["policy"]],
     ["the default policy", (rig) => rig.agent.answer("default policy", "allow"), ["policy"]],
     ["the leaf", (rig) => rig.agent.answer("leaf", facts.leafOf(CA)), ["credentials"]],
-    ["mesh TLS", (rig) => {
+    ["mesh entry", (rig) => {
       const direction = { minVersion: "TLSv1_3", maxVersion: "", cipherSuites: [] };
-      rig.agent.answer("mesh tls", { incoming: direction, outgoing: direction });
+      rig.agent.answer("mesh entry", { tls: { incoming: direction, outgoing: direction } });
     }, ["tls"]],
     ["the local port", (rig) => {
       const local = { kind: "tcp", host: "127.0.0.1", port: 8081 } as const;
@@ -164,7 +164,7 @@ test("ConsulSource denies while nobody says the default policy", async () => {
     .answer("leaf", facts.leafOf(CA))
     .answer("roots", facts.rootsOf(CA))
     .answer("intentions", [])
-    .answer("mesh tls", null);
+    .answer("mesh entry", null);
   await using rig = await new SourceRig(agent).start();
   assert.deepEqual(rig.source.status().waitingFor, ["default policy"]);
   await rig.clock.advance(5_000);
@@ -394,7 +394,7 @@ test("ConsulSource runs on flags alone", async () => {
       { name: "geo", type: "prepared_query", host: "127.0.0.1", port: 9192 },
     ],
   });
-  const agent = answeringAgent().query("geo", {
+  const agent = answeringAgent().chain("db as tcp", facts.chain(facts.target("db"))).query("geo", {
     service: "db",
     datacenter: "dc2",
     instances: [facts.instance("db", { datacenter: "dc2" })],

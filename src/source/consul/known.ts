@@ -8,7 +8,7 @@ import type {
   Instance,
   Intentions,
   Leaf,
-  MeshTls,
+  Mesh,
   QueryResult,
   Registration,
   Roots,
@@ -23,8 +23,8 @@ export interface Known {
   readonly roots: Roots | undefined;
   readonly intentions: Intentions | undefined;
   readonly defaultAction: "allow" | "deny" | undefined;
-  /** `null`: there is no TLS block. */
-  readonly meshTls: MeshTls | null | undefined;
+  /** `null`: there is no such entry. */
+  readonly mesh: Mesh | null | undefined;
   /** By upstream id; a declared upstream without a plan is pending. */
   readonly plans: ReadonlyMap<string, UpstreamPlan>;
   /** By `healthKey()`. */

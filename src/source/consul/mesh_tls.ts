@@ -25,8 +25,8 @@ export type TlsJudgement =
   }
   | { readonly kind: "refused"; readonly reason: string };
 
-/** Both directions, or why the block cannot be used; `null` is Consul's defaults. */
-export function judgeMeshTls(block: MeshTls | null): TlsJudgement {
+/** Both directions, or why the block cannot be used; `undefined` is Consul's defaults. */
+export function judgeMeshTls(block: MeshTls | undefined): TlsJudgement {
   const warnings: string[] = [];
   const incoming = judgeDirection("Incoming", block?.incoming, warnings);
   if (typeof incoming === "string") return { kind: "refused", reason: incoming };

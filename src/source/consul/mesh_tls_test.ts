@@ -60,7 +60,7 @@ test("judgeMeshTls() translates suites", () => {
 });
 
 test("judgeMeshTls() takes the defaults without a block", () => {
-  const judgement = judgeMeshTls(null);
+  const judgement = judgeMeshTls(undefined);
   assert.deepEqual(judgement.kind === "taken" && judgement.outgoing, {
     minVersion: "TLSv1.2",
     maxVersion: "TLSv1.3",

@@ -47,6 +47,10 @@ export type UpstreamPlan =
     readonly kind: "targets";
     readonly targets: readonly PlannedTarget[];
     readonly balancing: LoadBalancing;
+    /** As Consul wrote it. */
+    readonly protocol: string;
+    /** Of a whole HTTP exchange; 0: none. */
+    readonly requestTimeoutMs: number;
   }
   | { readonly kind: "query"; readonly request: QueryRequest; readonly connectTimeoutMs: number }
   | { readonly kind: "refused"; readonly reason: string };
@@ -77,11 +81,15 @@ export function refuseDeclaration(declaration: UpstreamDeclaration): string | un
   return undefined;
 }
 
-/** The chain to ask for, where `declaration` is a service. */
-export function chainRequest(declaration: UpstreamDeclaration): ChainRequest {
+/** The chain to ask for, where `declaration` is a service; `protocol` in place of the declared one. */
+export function chainRequest(
+  declaration: UpstreamDeclaration,
+  protocol = declaration.protocol,
+): ChainRequest {
   return {
     service: declaration.name,
     datacenter: declaration.datacenter,
+    ...(protocol !== "" && { protocol }),
     ...(declaration.connectTimeoutMs !== undefined &&
       { connectTimeoutMs: declaration.connectTimeoutMs }),
     ...(declaration.meshGatewayMode !== "" && { meshGatewayMode: declaration.meshGatewayMode }),
@@ -129,7 +137,8 @@ export function planChain(
       health: { service, datacenter, filter },
     });
   }
-  return { kind: "targets", targets, balancing: resolved.balancing };
+  const { balancing, requestTimeoutMs } = resolved;
+  return { kind: "targets", targets, balancing, protocol: chain.protocol, requestTimeoutMs };
 }
 
 /** What resolving a chain leaves to whoever dials. */

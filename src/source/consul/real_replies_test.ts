@@ -8,7 +8,7 @@ import { readChain } from "../../consul/replies/discovery_chain.ts";
 import { readInstances } from "../../consul/replies/health.ts";
 import { readIntentions } from "../../consul/replies/intentions.ts";
 import { readLeaf } from "../../consul/replies/leaf.ts";
-import { readMeshTls } from "../../consul/replies/mesh.ts";
+import { readMesh } from "../../consul/replies/mesh.ts";
 import { readQueryResult } from "../../consul/replies/prepared_query.ts";
 import { readRegistration } from "../../consul/replies/registration.ts";
 import { readRoots } from "../../consul/replies/roots.ts";
@@ -30,7 +30,7 @@ function agentWith(registration: string): ScriptedAgent {
     .answer("roots", readRoots(fixture("roots")))
     .answer("intentions", readIntentions(fixture("intentions_match"), "db"))
     .answer("default policy", "deny")
-    .answer("mesh tls", readMeshTls(fixture("config_mesh")));
+    .answer("mesh entry", readMesh(fixture("config_mesh")));
 }
 
 /** A rig whose clock stands where the fixtures were recorded. */
@@ -94,7 +94,6 @@ for (
     ["failover through mesh gateways", "chain_rich_override_tcp", /mesh gateway mode "local"/],
     ["failover to a peer", "chain_failover_targets", /cluster peer "east"/],
     ["a target outside the mesh", "chain_external_sni", /outside the mesh/],
-    ["routes that were not overridden", "chain_rich", /router/],
   ] as const
 ) {
   test(`ConsulSource refuses an upstream with ${name}`, async () => {
@@ -104,6 +103,18 @@ for (
     assert.match(rig.source.refused[0]?.reason ?? "", reason);
   });
 }
+
+test("ConsulSource carries what has routes as it is, and says so", async () => {
+  const agent = agentWith("agent_service")
+    .chain("db", readChain(fixture("chain_rich")))
+    .chain("db as tcp", readChain(fixture("chain_default")));
+  await using rig = await rigOf(agent);
+  const [upstream] = Object.values(rig.last.upstreams);
+  assert.equal(upstream?.http, null);
+  assert.equal(rig.last.chains[upstream.chain]?.resolver.targets.length, 1);
+  assert.match(rig.source.refused[0]?.reason ?? "", /routes or splits, which are not followed yet/);
+  assert.equal(rig.source.refused.length, 1);
+});
 
 test("ConsulSource follows two CA rotations without a refusal", async () => {
   await using rig = await rigOf(agentWith("agent_service"));

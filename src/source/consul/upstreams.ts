@@ -13,9 +13,17 @@ import type { Known } from "./known.ts";
 import { LastResort } from "./last_resort.ts";
 import type { CredentialPlans } from "./credential_plans.ts";
 import { isOpen, keyInForce, type OwnCredentials } from "../own_credentials.ts";
+import { outboundHttp, protocolOf, unknownProtocol } from "../http_rules.ts";
 import { keepPart } from "../../snapshot/mod.ts";
 import { healthKey, type UpstreamPlan } from "./plan.ts";
-import type { ChainPart, Refusal, Snapshot, TargetPart, UpstreamPart } from "../../snapshot/mod.ts";
+import type {
+  ChainPart,
+  HttpRules,
+  Refusal,
+  Snapshot,
+  TargetPart,
+  UpstreamPart,
+} from "../../snapshot/mod.ts";
 import { queryTargetOf, type TargetContent, targetOf } from "./targets.ts";
 
 /** Envoy's circuit breaker defaults. */
@@ -101,6 +109,7 @@ export function assembleUpstreams(known: Known, context: UpstreamContext): Assem
     }
     upstreams[id] = keepPart<UpstreamPart>(old, {
       ...declared(declaration, context.options),
+      http: keepsOld ? old?.http ?? null : rulesOf(declaration, plan, refused),
       credentials,
       listener: listener === null
         ? null
@@ -216,20 +225,40 @@ function balancingOf(plan: UpstreamPlan): LoadBalancing {
   return plan.kind === "targets" ? plan.balancing : { kind: "round_robin" };
 }
 
+/** As the chain says what is spoken, where there is one. */
+function rulesOf(
+  declaration: UpstreamDeclaration,
+  plan: UpstreamPlan,
+  refused: Refusal[],
+): HttpRules | null {
+  const isChain = plan.kind === "targets";
+  const written = isChain ? plan.protocol : declaration.protocol || "tcp";
+  const protocol = protocolOf(written);
+  if (!protocol) {
+    refused.push({
+      what: `protocol of upstream ${declaration.id}`,
+      reason: unknownProtocol(written),
+    });
+  }
+  return outboundHttp(
+    protocol ?? "tcp",
+    isChain ? { requestTimeoutMs: plan.requestTimeoutMs } : {},
+  );
+}
+
 /** What a part takes from the declaration alone. */
 function declared(
   declaration: UpstreamDeclaration,
   options: UpstreamOptions,
-): Omit<UpstreamPart, "version" | "chain" | "credentials" | "listener"> {
+): Omit<UpstreamPart, "version" | "chain" | "http" | "credentials" | "listener"> {
   const { id, name, bind } = declaration;
   return {
     id,
     name,
     bind,
-    http: null,
     maxConnections: declaration.maxConnections ?? DEFAULT_LIMIT,
     maxPending: declaration.maxPending ?? DEFAULT_LIMIT,
-    maxRequests: DEFAULT_LIMIT,
+    maxRequests: declaration.maxRequests ?? DEFAULT_LIMIT,
     idleTimeoutMs: declaration.idleTimeoutMs ?? options.idleTimeoutMs,
     lifetimeMs: declaration.lifetimeMs ?? options.lifetimeMs,
   };

@@ -96,7 +96,7 @@ class Run implements AsyncDisposable {
 function answers(agent: ScriptedAgent, registered: Partial<Registration>): ScriptedAgent {
   return agent.answer("registration", facts.registration(registered))
     .answer("roots", facts.rootsOf(CA)).answer("leaf", facts.leafOf(CA)).answer("intentions", [])
-    .answer("default policy", "deny").answer("mesh tls", null)
+    .answer("default policy", "deny").answer("mesh entry", null)
     .chain("db", facts.chain(facts.target("db"))).health("db", [facts.instance("db")]);
 }
 

@@ -169,6 +169,7 @@ const Http = v.strictObject({
     underscores: v.picklist(["allow", "reject", "drop"]),
   }),
   sanitizeForwardedClientCert: v.boolean(),
+  headBytes: Amount,
   requestTimeoutMs: Amount,
   streamIdleTimeoutMs: Amount,
   showDenials: v.boolean(),

@@ -23,12 +23,6 @@ test("parseStored() gives back what was stored, with and without credentials", a
   }
 });
 
-test("parseStored() takes a state of before it said where credentials come from", async () => {
-  const { snapshot } = await aState();
-  const text = JSON.stringify({ schema: 3, savedAtMs: 5, snapshot });
-  assert.deepEqual(parseStored(text), { kind: "valid", state: { snapshot }, savedAtMs: 5 });
-});
-
 for (
   const [name, harm, reason] of [
     ["another format", (stored) => stored.format = 2, /credentials\.format is not/],

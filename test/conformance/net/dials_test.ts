@@ -57,7 +57,13 @@ for (
   ] as ReadonlyArray<readonly [string, (socket: Socket) => void]>
 ) {
   test(`dial() fails in the handshake when the server ${name}`, async () => {
-    await using server = await startServer(act);
+    const gone = Promise.withResolvers<void>();
+    await using server = await startServer((socket) => {
+      socket.once("close", () => gone.resolve());
+      act(socket);
+      socket.resume();
+      socket.once("end", () => socket.end());
+    });
     const client = dial(server.port);
     const result = await client.result();
     assert.equal(result.kind, "failed");
@@ -66,6 +72,7 @@ for (
       // An immediate reset may overtake the word that TCP is up.
       if (name !== "resets at once") assert.equal(result.stage, "handshake");
     }
+    await gone.promise;
     await quiet(5);
     assert.equal(client.results.length, 1);
   });

@@ -1,0 +1,63 @@
+/**
+ * `X-Forwarded-Client-Cert`: tells the application who its caller proved to be, in Envoy's form. What the
+ * caller itself says there is kept before ours, as Consul has it (APPEND_FORWARD), or dropped; it proves
+ * nothing either way, and nothing here reads it.
+ *
+ * @module
+ */
+
+import { createHash } from "node:crypto";
+import { altNamesOf, type Certificate, nameText } from "../identity/mod.ts";
+import { formatPem } from "../wire/mod.ts";
+import { addField, fieldOf, type Fields, fieldsOf, removeField, setField } from "./head.ts";
+
+const NAME = "x-forwarded-client-cert";
+/** Consul's leaf and two intermediates have 3,000 bytes; what a peer adds to them is not passed on. */
+const CHAIN_LIMIT_BYTES = 16 * 1024;
+
+export interface VerifiedCaller {
+  /** URI names of our own certificate. */
+  readonly by: readonly string[];
+  readonly leaf: Certificate;
+  /** DER of what else the caller presented, in its order. */
+  readonly chain: readonly Uint8Array[];
+}
+
+/**
+ * The element for one caller: `By`, `Hash`, `Cert`, `Chain`, `Subject`, `URI`, `DNS`. Made once for a
+ * connection: it has some 4,000 characters.
+ */
+export function clientCertElement({ by, leaf, chain }: VerifiedCaller): string {
+  const { uris, dns } = altNamesOf(leaf);
+  const cert = encodedPem(leaf.raw);
+  const parts = by.map((uri) => `By=${quoted(uri)}`);
+  parts.push(`Hash=${createHash("sha256").update(leaf.raw).digest("hex")}`, `Cert="${cert}"`);
+  const chainBytes = chain.reduce((sum, der) => sum + der.length, leaf.raw.length);
+  if (chainBytes <= CHAIN_LIMIT_BYTES) {
+    parts.push(`Chain="${cert}${chain.map(encodedPem).join("")}"`);
+  }
+  parts.push(`Subject="${nameText(leaf.subject)}"`);
+  parts.push(
+    ...uris.map((uri) => `URI=${quoted(uri)}`),
+    ...dns.map((name) => `DNS=${quoted(name)}`),
+  );
+  return parts.join(";");
+}
+
+/** Appends the element of the caller to what it sent; `""`: only removes that. */
+export function forwardClientCert(fields: Fields, element: string): void {
+  const given = fieldOf(fields, NAME);
+  if (given === undefined) {
+    if (element !== "") addField(fields, NAME, element);
+  } else if (element === "") removeField(fields, NAME);
+  else setField(fields, NAME, [...fieldsOf(fields, NAME), element].join(","));
+}
+
+function encodedPem(der: Uint8Array): string {
+  return formatPem("CERTIFICATE", der).replace(/[\n +/=]/g, encodeURIComponent);
+}
+
+/** A name that would end its part, as anybody might get from a lenient authority, is quoted. */
+function quoted(value: string): string {
+  return /[,;="]/.test(value) ? `"${value.replace(/["\\]/g, "\\$&")}"` : value;
+}

@@ -1,0 +1,70 @@
+import assert from "node:assert/strict";
+import { createHash, X509Certificate } from "node:crypto";
+import { test } from "node:test";
+import { createAuthority } from "../../test/kit/certificates.ts";
+import { parseCertificate } from "../identity/mod.ts";
+import { clientCertElement, forwardClientCert } from "./client_cert.ts";
+import type { Fields } from "./head.ts";
+
+const ca = createAuthority();
+const web = ca.issueLeaf({ service: "web" });
+const other = ca.issueLeaf({ service: "other" });
+const leaf = parseCertificate(web.certDer);
+
+/** Keys and values of an element; quotes are taken off. */
+function partsOf(element: string): [string, string][] {
+  const parts = element.match(/(?:[^;"]|"(?:[^"\\]|\\.)*")+/g) ?? [];
+  return parts.map((part) => {
+    const [key = "", ...rest] = part.split("=");
+    return [key, rest.join("=").replace(/^"(.*)"$/, "$1")];
+  });
+}
+
+test("clientCertElement() says who the caller is in Envoy's order", () => {
+  const element = clientCertElement({ by: ["spiffe://a/b"], leaf, chain: [other.certDer] });
+  const parts = partsOf(element);
+  assert.deepEqual(parts.map(([key]) => key), ["By", "Hash", "Cert", "Chain", "Subject", "URI"]);
+  const values = new Map(parts);
+  assert.equal(values.get("By"), "spiffe://a/b");
+  assert.equal(values.get("Hash"), createHash("sha256").update(web.certDer).digest("hex"));
+  assert.equal(values.get("Subject"), "");
+  assert.equal(values.get("URI"), web.uri);
+  assert.match(values.get("Cert") ?? "", /^-----BEGIN%20CERTIFICATE-----%0A[\w%-]+%0A$/);
+  const pem = decodeURIComponent(values.get("Cert") ?? "");
+  assert.deepEqual(new Uint8Array(new X509Certificate(pem).raw), web.certDer);
+  const chain = decodeURIComponent(values.get("Chain") ?? "");
+  assert.ok(chain.startsWith(pem));
+  assert.deepEqual(new Uint8Array(new X509Certificate(chain.slice(pem.length)).raw), other.certDer);
+  assert.ok(element.includes(';Subject="";'));
+});
+
+test("clientCertElement() quotes a name that would end its part", () => {
+  const odd = ca.issueLeaf({ service: "web", uri: 'spiffe://a/b;URI="spiffe://a/c",By=d' });
+  const element = clientCertElement({ by: [], leaf: parseCertificate(odd.certDer), chain: [] });
+  assert.ok(element.endsWith(';URI="spiffe://a/b;URI=\\"spiffe://a/c\\",By=d"'), element);
+});
+
+test("clientCertElement() leaves out a chain that only a stranger would send", () => {
+  const chain = Array.from({ length: 60 }, () => other.certDer);
+  const element = clientCertElement({ by: [], leaf, chain });
+  assert.ok(element.length < 3000);
+  assert.ok(!element.includes("Chain="));
+});
+
+for (
+  const [name, given, element, left] of [
+    ["adds", [], "new", ["new"]],
+    ["appends", ["a", "b,c"], "new", ["a,b,c,new"]],
+    ["removes", ["a", "b"], "", []],
+    ["removes nothing from nothing", [], "", []],
+  ] as const
+) {
+  test(`forwardClientCert() ${name}`, () => {
+    const field = "x-forwarded-client-cert";
+    const fields: Fields = ["x", "1", "X"];
+    for (const value of given) fields.push(field, value, "X-Forwarded-Client-Cert");
+    forwardClientCert(fields, element);
+    assert.deepEqual(fields.slice(0, 3), ["x", "1", "X"]);
+    assert.deepEqual(fields.filter((_, at) => fields[at - 1] === field && at % 3 === 1), left);
+  });
+}

@@ -1,0 +1,76 @@
+/**
+ * What a request says about the way it came. Consul has its proxies take it from whoever is before them
+ * (Envoy's `use_remote_address: false`): `X-Forwarded-For` and `-Host` go through as they came, `-Proto`
+ * is added where it is missing. What would steer a proxy is taken from everybody, because nobody counts
+ * as internal.
+ *
+ * @module
+ */
+
+import { addField, FIELD, fieldOf, type Fields, removeField, type RequestHead } from "./head.ts";
+
+/** Fields that steer Envoy, or that it sets for the application; a client's own are removed. */
+const CONTROL: ReadonlySet<string> = new Set([
+  "x-envoy-expected-rq-timeout-ms",
+  "x-envoy-force-trace",
+  "x-envoy-hedge-on-per-try-timeout",
+  "x-envoy-internal",
+  "x-envoy-ip-tags",
+  "x-envoy-max-retries",
+  "x-envoy-original-path",
+  "x-envoy-original-url",
+  "x-envoy-retriable-header-names",
+  "x-envoy-retriable-status-codes",
+  "x-envoy-retry-grpc-on",
+  "x-envoy-retry-on",
+  "x-envoy-upstream-alt-stat-name",
+  "x-envoy-upstream-rq-per-try-timeout-ms",
+  "x-envoy-upstream-rq-timeout-alt-response",
+  "x-envoy-upstream-rq-timeout-ms",
+]);
+
+/** Applied once to each request that comes in. `secure`: it came over TLS. */
+export function forwardRequest(head: RequestHead, secure: boolean): void {
+  const { fields } = head;
+  removeUntrusted(fields);
+  const proto = fieldOf(fields, "x-forwarded-proto");
+  const ours = secure ? "https" : "http";
+  if (proto === undefined) addField(fields, "x-forwarded-proto", ours);
+  if (head.scheme === "") head.scheme = proto === "http" || proto === "https" ? proto : ours;
+}
+
+function removeUntrusted(fields: Fields): void {
+  let referers = 0;
+  for (let i = fields.length - FIELD; i >= 0; i -= FIELD) {
+    const name = fields[i] ?? "";
+    switch (name) {
+      case "te":
+        // The only coding that concerns more than one hop, and what gRPC asks for.
+        if (hasToken(fields[i + 1] ?? "", "trailers")) fields[i + 1] = "trailers";
+        else fields.splice(i, FIELD);
+        break;
+      case "referer":
+        referers++;
+        if (!(fields[i + 1] ?? "").includes("://")) fields.splice(i, FIELD);
+        break;
+      default:
+        if (
+          name.startsWith("x-envoy-") ? CONTROL.has(name) : name.includes("_") && isAlias(name)
+        ) {
+          fields.splice(i, FIELD);
+        }
+    }
+  }
+  if (referers > 1) removeField(fields, "referer");
+}
+
+/** Whether applications that take `_` for `-` would read this as a field that a proxy vouches for. */
+function isAlias(name: string): boolean {
+  const meant = name.replaceAll("_", "-");
+  return meant.startsWith("x-forwarded-") || meant === "x-request-id" || CONTROL.has(meant);
+}
+
+function hasToken(value: string, token: string): boolean {
+  return value === token ||
+    value.split(",").some((item) => item.trim().toLowerCase().split(";")[0] === token);
+}

@@ -1,0 +1,96 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { forwardRequest } from "./forwarded.ts";
+import { FIELD, type Fields, type RequestHead, UNKNOWN_LENGTH } from "./head.ts";
+
+function headOf(pairs: readonly (readonly [string, string])[], scheme = ""): RequestHead {
+  const fields: Fields = [];
+  for (const [name, value] of pairs) fields.push(name, value, name);
+  return {
+    method: "GET",
+    scheme,
+    authority: "web",
+    path: "/",
+    upgrade: "",
+    length: UNKNOWN_LENGTH,
+    expectsContinue: false,
+    fields,
+    version: "HTTP/1.1",
+  };
+}
+
+function pairsOf(fields: Fields): [string, string][] {
+  const pairs: [string, string][] = [];
+  for (let i = 0; i < fields.length; i += FIELD) pairs.push([fields[i] ?? "", fields[i + 1] ?? ""]);
+  return pairs;
+}
+
+const PROTO = ["x-forwarded-proto", "https"] as const;
+type Pairs = readonly (readonly [string, string])[];
+
+for (
+  const [name, given, left] of [
+    ["adds what is missing", [["a", "1"]], [["a", "1"], PROTO]],
+    [
+      "leaves what came",
+      [["x-forwarded-proto", "http"], ["x-forwarded-for", "10.0.0.1"], ["x-forwarded-host", "h"]],
+      [["x-forwarded-proto", "http"], ["x-forwarded-for", "10.0.0.1"], ["x-forwarded-host", "h"]],
+    ],
+    [
+      "removes what steers a proxy",
+      [
+        ["x-envoy-retry-on", "5xx"],
+        ["x-envoy-max-retries", "9"],
+        ["x-envoy-original-path", "/x"],
+        ["x-envoy-internal", "true"],
+        ["x-envoy-decorator-operation", "op"],
+      ],
+      [["x-envoy-decorator-operation", "op"], PROTO],
+    ],
+    [
+      "removes aliases of what a proxy vouches for",
+      [
+        ["x_forwarded_client_cert", "a"],
+        ["x-forwarded_proto", "a"],
+        ["x_request_id", "a"],
+        ["x_envoy_internal", "a"],
+        ["my_field", "a"],
+      ],
+      [["my_field", "a"], PROTO],
+    ],
+    ["keeps the one coding that gRPC asks for", [["te", "trailers"]], [["te", "trailers"], PROTO]],
+    [
+      "keeps no other coding",
+      [["te", "gzip;q=0.5, Trailers"], ["te", "deflate"]],
+      [["te", "trailers"], PROTO],
+    ],
+    ["keeps a referer", [["referer", "http://a/"]], [["referer", "http://a/"], PROTO]],
+    ["keeps no referer that is no address", [["referer", "a"]], [PROTO]],
+    ["keeps none of two", [["referer", "http://a/"], ["b", ""], ["referer", "http://c/"]], [
+      ["b", ""],
+      PROTO,
+    ]],
+  ] as readonly [string, Pairs, Pairs][]
+) {
+  test(`forwardRequest() ${name}`, () => {
+    const head = headOf(given);
+    forwardRequest(head, true);
+    assert.deepEqual(pairsOf(head.fields), left);
+  });
+}
+
+for (
+  const [scheme, proto, secure, want] of [
+    ["", undefined, true, "https"],
+    ["", undefined, false, "http"],
+    ["", "http", true, "http"],
+    ["", "gopher", false, "http"],
+    ["http", "https", true, "http"],
+  ] as const
+) {
+  test(`forwardRequest() scheme "${scheme}", proto ${proto}, secure ${secure}: ${want}`, () => {
+    const head = headOf(proto === undefined ? [] : [["x-forwarded-proto", proto]], scheme);
+    forwardRequest(head, secure);
+    assert.equal(head.scheme, want);
+  });
+}

@@ -1,0 +1,100 @@
+/**
+ * What HTTP must know of gRPC to answer its clients: which requests are gRPC, and how a failure is said
+ * in a status of its own (the gRPC HTTP/2 protocol, and Envoy's mapping).
+ *
+ * @module
+ */
+
+import { addField, fieldOf, type Fields } from "./head.ts";
+
+export const GRPC_STATUS = {
+  ok: 0,
+  cancelled: 1,
+  unknown: 2,
+  invalidArgument: 3,
+  deadlineExceeded: 4,
+  notFound: 5,
+  alreadyExists: 6,
+  permissionDenied: 7,
+  resourceExhausted: 8,
+  failedPrecondition: 9,
+  aborted: 10,
+  outOfRange: 11,
+  unimplemented: 12,
+  internal: 13,
+  unavailable: 14,
+  dataLoss: 15,
+  unauthenticated: 16,
+} as const;
+
+const CONTENT_TYPE = "application/grpc";
+
+/** `application/grpc`, with a message format or not; gRPC-Web is something else. */
+export function isGrpc(fields: Fields): boolean {
+  const type = fieldOf(fields, "content-type");
+  if (type === undefined || !type.startsWith(CONTENT_TYPE)) return false;
+  if (type.length === CONTENT_TYPE.length) return true;
+  const next = type[CONTENT_TYPE.length];
+  return next === "+" || next === ";";
+}
+
+/** What a gRPC client is told where another would get this status. */
+export function grpcStatusOf(httpStatus: number): number {
+  switch (httpStatus) {
+    case 400:
+      return GRPC_STATUS.internal;
+    case 401:
+      return GRPC_STATUS.unauthenticated;
+    case 403:
+      return GRPC_STATUS.permissionDenied;
+    case 404:
+      return GRPC_STATUS.unimplemented;
+    case 429:
+    case 502:
+    case 503:
+    case 504:
+      return GRPC_STATUS.unavailable;
+    default:
+      return GRPC_STATUS.unknown;
+  }
+}
+
+// deno-fmt-ignore -- one line shows the order
+const HTTP_STATUSES = [200, 499, 500, 400, 504, 404, 409, 403, 429, 400, 409, 400, 501, 500, 503, 500, 401];
+
+/** What a gRPC status would be elsewhere: for passive health and counters. */
+export function httpStatusOf(grpcStatus: number): number {
+  return HTTP_STATUSES[grpcStatus] ?? 500;
+}
+
+/**
+ * The number in `grpc-status`; undefined: there is none. What is no number counts as
+ * {@link GRPC_STATUS.unknown}.
+ */
+export function readGrpcStatus(fields: Fields): number | undefined {
+  const text = fieldOf(fields, "grpc-status");
+  if (text === undefined) return undefined;
+  const status = text.length > 0 && text.length <= 2 ? Number(text) : NaN;
+  return Number.isInteger(status) && status >= 0 ? status : GRPC_STATUS.unknown;
+}
+
+/** Fields of a response that is nothing but its trailers (HTTP status 200, no body). */
+export function trailersOnly(grpcStatus: number, message: string): Fields {
+  const fields: Fields = [];
+  addField(fields, "content-type", CONTENT_TYPE);
+  addField(fields, "grpc-status", String(grpcStatus));
+  if (message !== "") addField(fields, "grpc-message", encodeGrpcMessage(message));
+  return fields;
+}
+
+/** UTF-8, with `%XX` for what is no printable ASCII, and for `%`. */
+export function encodeGrpcMessage(message: string): string {
+  let encoded = "";
+  for (const byte of new TextEncoder().encode(message)) {
+    const plain = byte >= 0x20 && byte < 0x7f && byte !== 0x25;
+    encoded += plain
+      ? String.fromCharCode(byte)
+      : `%${byte.toString(16).toUpperCase().padStart(2, "0")}`;
+  }
+  return encoded;
+}

@@ -1,0 +1,198 @@
+/**
+ * What HTTP counts of one listener and of what is behind it. Handles are resolved when the listener is
+ * made; an exchange costs a handful of additions, at its start and when its record is complete.
+ *
+ * @module
+ */
+
+import type { Counter, Gauge, Histogram, Labels, Stats } from "../../base/mod.ts";
+import { type ExchangeRecord, FLAG, NOT_REACHED } from "../../http/mod.ts";
+
+type Row = readonly [name: string, help: string];
+
+const METRICS = {
+  requests: ["http_requests_total", "Requests whose head was read"],
+  active: ["http_requests_active", "Requests under way"],
+  receivedBytes: ["http_received_bytes_total", "Bytes of the bodies of requests"],
+  sentBytes: ["http_sent_bytes_total", "Bytes of the bodies of responses"],
+  durations: ["http_request_duration_ms", "From the head of a request to the end of all"],
+  upstreamRequests: ["http_upstream_requests_total", "Requests sent upstream, each attempt"],
+  upstreamTimes: ["http_upstream_time_ms", "From the end of a request to that of its response"],
+  connectionsOpened: ["http_upstream_connections_total", "HTTP connections opened upstream"],
+  connectionsActive: ["http_upstream_connections_active", "HTTP connections open upstream"],
+  connectFailures: ["http_upstream_connect_failures_total", "HTTP connections that failed to open"],
+  connectTimeouts: ["http_upstream_connect_timeouts_total", "HTTP connections not open in time"],
+  pending: ["http_pending_total", "Requests that waited for a connection"],
+  pendingActive: ["http_pending_active", "Requests that wait for a connection"],
+  overflows: ["http_overflows_total", "Requests refused because a limit was reached"],
+} as const satisfies Record<string, Row>;
+
+/** They come with what they count. */
+const SPREAD = {
+  responses: ["http_responses_total", "Responses, by status"],
+  upstreamResponses: ["http_upstream_responses_total", "Ends of what went upstream, by status"],
+  flags: ["http_response_flags_total", "Exchanges that had one of Envoy's response flags"],
+  failures: ["http_requests_failed_total", "Exchanges that failed, by code and who ended them"],
+  retries: ["http_retries_total", "Attempts after the first"],
+} as const satisfies Record<string, Row>;
+
+/** What an upstream may make us count one by one: later statuses count by class. */
+const STATUS_LIMIT = 40;
+const FLAGS = Object.entries(FLAG);
+
+export interface Whose {
+  readonly direction: "inbound" | "outbound";
+  /** As in the label of all metrics of a listener. */
+  readonly listener: string;
+}
+
+/** For whoever keeps the connections upstream. */
+export class HttpPoolStats {
+  readonly connectionsOpened: Counter;
+  readonly connectionsActive: Gauge;
+  readonly connectFailures: Counter;
+  readonly connectTimeouts: Counter;
+  readonly pending: Counter;
+  readonly pendingActive: Gauge;
+  readonly overflows: Counter;
+
+  constructor(stats: Stats, labels: Labels) {
+    this.connectionsOpened = stats.counter(...METRICS.connectionsOpened, labels);
+    this.connectionsActive = stats.gauge(...METRICS.connectionsActive, labels);
+    this.connectFailures = stats.counter(...METRICS.connectFailures, labels);
+    this.connectTimeouts = stats.counter(...METRICS.connectTimeouts, labels);
+    this.pending = stats.counter(...METRICS.pending, labels);
+    this.pendingActive = stats.gauge(...METRICS.pendingActive, labels);
+    this.overflows = stats.counter(...METRICS.overflows, labels);
+  }
+}
+
+export class HttpStats {
+  readonly pool: HttpPoolStats;
+  readonly #stats: Stats;
+  readonly #labels: Labels;
+  readonly #requests: Counter;
+  readonly #active: Gauge;
+  readonly #receivedBytes: Counter;
+  readonly #sentBytes: Counter;
+  readonly #durations: Histogram;
+  readonly #upstreamRequests: Counter;
+  readonly #upstreamTimes: Histogram;
+  readonly #responses: Spread;
+  readonly #upstreamResponses: Spread;
+  readonly #flags: Spread;
+  readonly #failures: Spread;
+  readonly #retries: Spread;
+
+  constructor(stats: Stats, { direction, listener }: Whose) {
+    const labels = this.#labels = { direction, listener };
+    this.#stats = stats;
+    this.pool = new HttpPoolStats(stats, labels);
+    this.#requests = stats.counter(...METRICS.requests, labels);
+    this.#active = stats.gauge(...METRICS.active, labels);
+    this.#receivedBytes = stats.counter(...METRICS.receivedBytes, labels);
+    this.#sentBytes = stats.counter(...METRICS.sentBytes, labels);
+    this.#durations = stats.histogram(...METRICS.durations, labels);
+    this.#upstreamRequests = stats.counter(...METRICS.upstreamRequests, labels);
+    this.#upstreamTimes = stats.histogram(...METRICS.upstreamTimes, labels);
+    this.#responses = new Spread(stats, SPREAD.responses, labels);
+    this.#upstreamResponses = new Spread(stats, SPREAD.upstreamResponses, labels);
+    this.#flags = new Spread(stats, SPREAD.flags, labels);
+    this.#failures = new Spread(stats, SPREAD.failures, labels);
+    this.#retries = new Spread(stats, SPREAD.retries, labels);
+  }
+
+  /** A head came. {@link finished} follows exactly once. */
+  started(): void {
+    this.#requests.add(1);
+    this.#active.add(1);
+  }
+
+  finished(record: ExchangeRecord): void {
+    const { status, flags, code, attempts, endAt } = record;
+    this.#active.add(-1);
+    this.#receivedBytes.add(record.receivedBytes);
+    this.#sentBytes.add(record.sentBytes);
+    this.#durations.observe(endAt - record.startedAt);
+    if (status !== 0) countStatus(this.#responses, status);
+    if (record.upstreamCluster !== "") {
+      this.#upstreamRequests.add(attempts);
+      if (status !== 0) countStatus(this.#upstreamResponses, status);
+      if (record.upstreamFirstByteAt !== NOT_REACHED) {
+        this.#upstreamTimes.observe(endAt - Math.max(record.requestEndAt, record.startedAt));
+      }
+      if (attempts > 1) this.#retries.of(0, {}).add(attempts - 1);
+    }
+    if (flags !== 0) this.#countFlags(flags);
+    if (code !== undefined) this.#countFailure(code, record.endedBy ?? "proxy");
+  }
+
+  #countFlags(flags: number): void {
+    for (const [flag, bit] of FLAGS) {
+      if (flags & bit) (this.#flags.known(bit) ?? this.#flags.of(bit, { flag })).add(1);
+    }
+  }
+
+  #countFailure(code: string, endedBy: string): void {
+    const key = `${code} ${endedBy}`;
+    const failures = this.#failures;
+    (failures.known(key) ?? failures.of(key, { outcome: code, ended_by: endedBy })).add(1);
+  }
+
+  /** Gives the names of a listener that was removed back, once nothing counts on them. */
+  forget(): void {
+    for (const [name] of Object.values(METRICS)) this.#stats.remove(name, this.#labels);
+    for (
+      const spread of [
+        this.#responses,
+        this.#upstreamResponses,
+        this.#flags,
+        this.#failures,
+        this.#retries,
+      ]
+    ) spread.forget();
+  }
+}
+
+function countStatus(spread: Spread, status: number): void {
+  const known = spread.known(status);
+  if (known) return known.add(1);
+  const text = spread.size < STATUS_LIMIT ? String(status) : `${Math.floor(status / 100)}xx`;
+  spread.of(spread.size < STATUS_LIMIT ? status : text, { status: text }).add(1);
+}
+
+/** Counters of one metric whose labels are not known beforehand. */
+class Spread {
+  readonly #stats: Stats;
+  readonly #row: Row;
+  readonly #labels: Labels;
+  readonly #cells = new Map<string | number, { readonly counter: Counter; readonly own: Labels }>();
+
+  constructor(stats: Stats, row: Row, labels: Labels) {
+    this.#stats = stats;
+    this.#row = row;
+    this.#labels = labels;
+  }
+
+  get size(): number {
+    return this.#cells.size;
+  }
+
+  known(key: string | number): Counter | undefined {
+    return this.#cells.get(key)?.counter;
+  }
+
+  of(key: string | number, labels: Labels): Counter {
+    const known = this.known(key);
+    if (known) return known;
+    const own = { ...this.#labels, ...labels };
+    const counter = this.#stats.counter(...this.#row, own);
+    this.#cells.set(key, { counter, own });
+    return counter;
+  }
+
+  forget(): void {
+    for (const { own } of this.#cells.values()) this.#stats.remove(this.#row[0], own);
+    this.#cells.clear();
+  }
+}

@@ -1,0 +1,153 @@
+/** What the agent says about HTTP, as a snapshot has it, and how its changes are followed. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ScriptedAgent } from "../../../test/kit/scripted_agent_watches.ts";
+import { SourceRig } from "../../../test/kit/snapshot_source.ts";
+import * as facts from "../../../test/kit/snapshot_facts.ts";
+import type { DiscoveryChain, Mesh, MeshHttp } from "../../consul/mod.ts";
+import type { HttpRules, UpstreamPart } from "../../snapshot/mod.ts";
+
+const CA = facts.authority();
+const DB = "service:default/default/db";
+const RULES: MeshHttp = {
+  sanitizesForwardedClientCert: true,
+  normalizesPaths: false,
+  mergesSlashes: true,
+  escapedSlashesAction: "REJECT_REQUEST",
+  underscoresAction: "DROP_HEADER",
+};
+
+/** A service `web` with its upstream `db`; everything is answered. */
+function agentOf(protocol: string, chain: DiscoveryChain = facts.chain(facts.target("db"))) {
+  return new ScriptedAgent()
+    .answer("registration", facts.registration({ protocol }))
+    .answer("leaf", facts.leafOf(CA))
+    .answer("roots", facts.rootsOf(CA))
+    .answer("intentions", [])
+    .answer("default policy", "deny")
+    .answer("mesh entry", null)
+    .chain("db", chain)
+    .health("db", [facts.instance("db")]);
+}
+
+function chainOf(protocol: string, requestTimeoutMs = 0): DiscoveryChain {
+  const chain = facts.chain(facts.target("db"));
+  const [[name, node] = []] = Object.entries(chain.nodes);
+  assert.ok(name !== undefined && node?.kind === "resolver");
+  return { ...chain, protocol, nodes: { [name]: { ...node, requestTimeoutMs } } };
+}
+
+const inbound = (rig: SourceRig): HttpRules | null | undefined => rig.last.inbound["inbound"]?.http;
+const db = (rig: SourceRig): UpstreamPart | undefined => rig.last.upstreams[DB];
+
+test("the protocol of the service is followed, and what requests may be", async () => {
+  await using rig = await new SourceRig(agentOf("tcp")).start();
+  assert.equal(inbound(rig), null);
+  rig.agent.answer(
+    "registration",
+    facts.registration({
+      protocol: "http",
+      localRequestTimeoutMs: 700,
+      localIdleTimeoutMs: 0,
+      headBytes: 2_048,
+      showDenials: true,
+    }),
+  );
+  await rig.settle();
+  const { path: _, ...rules } = inbound(rig) ?? {};
+  assert.deepEqual(rules, {
+    protocol: "http",
+    sanitizeForwardedClientCert: false,
+    headBytes: 2_048,
+    requestTimeoutMs: 700,
+    streamIdleTimeoutMs: 0,
+    showDenials: true,
+  });
+});
+
+test("a protocol that nobody knows is refused by name, and nothing is taken for HTTP", async () => {
+  await using rig = await new SourceRig(agentOf("http3", chainOf("quic"))).start();
+  assert.deepEqual([inbound(rig), db(rig)?.http], [null, null]);
+  assert.deepEqual(rig.source.refused.map(({ what }) => what).sort(), [
+    `protocol of upstream ${DB}`,
+    "protocol of web",
+  ]);
+  const reasons = rig.source.refused.map(({ reason }) => reason).join("\n");
+  assert.match(reasons, /"http3" is not known.*write tcp, http, http2/);
+});
+
+test("the mesh entry's rules are followed, and what of them is unknown changes nothing", async () => {
+  await using rig = await new SourceRig(agentOf("http")).start();
+  const mesh = async (value: Mesh | null) => {
+    rig.agent.answer("mesh entry", value);
+    await rig.settle();
+    const { path, sanitizeForwardedClientCert } = inbound(rig) ?? {};
+    return [path, sanitizeForwardedClientCert];
+  };
+  const before = await mesh(null);
+  const strict = await mesh({ http: RULES });
+  assert.deepEqual(strict, [{
+    normalize: false,
+    mergeSlashes: true,
+    escapedSlashes: "reject",
+    underscores: "drop",
+  }, true]);
+  assert.deepEqual(await mesh({ http: { ...RULES, underscoresAction: "FOLD" } }), strict);
+  assert.equal(rig.source.refused[0]?.what, "mesh HTTP");
+  assert.deepEqual(await mesh({}), before);
+  assert.deepEqual(rig.source.refused, []);
+});
+
+test("an upstream speaks what its chain says, with the resolver's time for a request", async () => {
+  await using rig = await new SourceRig(agentOf("tcp", chainOf("grpc", 900))).start();
+  assert.deepEqual([db(rig)?.http?.protocol, db(rig)?.http?.requestTimeoutMs], ["grpc", 900]);
+  assert.equal(db(rig)?.maxRequests, 1_024);
+  rig.agent.chain("db", chainOf("tcp"));
+  await rig.settle();
+  assert.equal(db(rig)?.http, null);
+});
+
+test("a protocol for an upstream asks for another chain, and changes nothing before its answer", async () => {
+  await using rig = await new SourceRig(agentOf("tcp", chainOf("http"))).start();
+  const upstreams = [facts.declaration("db", { protocol: "tcp", maxRequests: 3 })];
+  rig.agent.answer("registration", facts.registration({ upstreams }));
+  await rig.settle();
+  assert.deepEqual([db(rig)?.http?.protocol, db(rig)?.maxRequests], ["http", 3]);
+  rig.agent.chain("db as tcp", chainOf("tcp"));
+  await rig.settle();
+  assert.equal(db(rig)?.http, null);
+});
+
+test("a prepared query speaks what its declaration says", async () => {
+  const id = "prepared_query:any-db";
+  const kind = "prepared_query" as const;
+  const upstreams = [facts.declaration("any-db", { id, kind, protocol: "http2" })];
+  const agent = agentOf("tcp").answer("registration", facts.registration({ upstreams }))
+    .query("any-db", { service: "db", datacenter: "dc1", instances: [facts.instance("db")] });
+  await using rig = await new SourceRig(agent).start();
+  assert.equal(rig.last.upstreams[id]?.http?.protocol, "http2");
+});
+
+test("routes that come take an upstream's requests for bytes, and give them back when they go", async () => {
+  const http = chainOf("http");
+  const routed: DiscoveryChain = {
+    ...http,
+    startNode: "router:db",
+    nodes: { "router:db": { kind: "router", name: "db" } },
+  };
+  const agent = agentOf("tcp", http);
+  await using rig = await new SourceRig(agent).start();
+  agent.chain("db", routed);
+  await rig.settle();
+  assert.equal(db(rig)?.http?.protocol, "http", "until the chain without them is known");
+  agent.chain("db as tcp", chainOf("tcp"));
+  await rig.settle();
+  assert.equal(db(rig)?.http, null);
+  assert.equal(rig.last.chains[DB]?.resolver.targets.length, 1);
+  assert.match(rig.source.refused[0]?.reason ?? "", /routes or splits/);
+  agent.chain("db", http);
+  await rig.settle();
+  assert.equal(db(rig)?.http?.protocol, "http");
+  assert.deepEqual(rig.source.refused, []);
+  assert.ok(agent.stopped.some((key) => key.includes("db as tcp")), agent.stopped.join());
+});

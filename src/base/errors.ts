@@ -25,6 +25,7 @@ const ORIGINS = {
   // Requests.
   request_invalid: "downstream",
   request_too_large: "downstream",
+  downstream_flooded: "downstream",
   request_timed_out: "downstream",
   upgrade_refused: "proxy",
   // Choosing where to go.
@@ -37,11 +38,6 @@ const ORIGINS = {
   endpoint_timed_out: "upstream",
   local_refused: "upstream",
   local_timed_out: "upstream",
-  // Requests and responses of HTTP.
-  request_invalid: "downstream",
-  downstream_flooded: "downstream",
-  request_timed_out: "upstream",
-  endpoint_invalid: "upstream",
   // Relaying.
   downstream_reset: "downstream",
   endpoint_reset: "upstream",

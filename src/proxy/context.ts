@@ -5,6 +5,7 @@
  */
 
 import type { Clock, Deadlines, Log, Stats } from "../base/mod.ts";
+import type { RequestIds } from "../http/mod.ts";
 import type { Engine } from "../net/mod.ts";
 import type { Limiter } from "./admission.ts";
 import type { Handshakes } from "./handshakes.ts";
@@ -27,6 +28,7 @@ export interface Context {
   readonly live: LiveSet;
   readonly handshakes: Handshakes;
   readonly sums: RefusalSums;
+  readonly requestIds: RequestIds;
   /** Connections of the whole process. */
   readonly processLimit: Limiter;
   readonly remoteAuthorize: RemoteAuthorize;

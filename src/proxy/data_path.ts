@@ -7,6 +7,7 @@
 
 import { type Clock, Deadlines, type Log, ProxyError, Stats } from "../base/mod.ts";
 import { needsMatchers, prepareMatchers } from "../identity/mod.ts";
+import { RequestIds } from "../http/mod.ts";
 import type { Engine } from "../net/mod.ts";
 import { patchSnapshot, type Snapshot, type SnapshotUpdate } from "../snapshot/mod.ts";
 import { Limiter, PROCESS_COLUMN } from "./admission.ts";
@@ -72,6 +73,7 @@ export class DataPath {
         limit: Math.ceil(handshakeLimit(maxConnections) / workers),
       }),
       sums: new RefusalSums({ clock, log }),
+      requestIds: new RequestIds(),
       processLimit: new Limiter(counts, {
         row: worker,
         column: PROCESS_COLUMN,

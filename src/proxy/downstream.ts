@@ -102,6 +102,11 @@ export class Downstream implements LiveConnection, HandshakeOwner {
     return this.#presented;
   }
 
+  /** URI names of the certificate that it was shown, or would be now. */
+  get ownUris(): readonly string[] {
+    return this.#trust?.ownUris ?? [];
+  }
+
   /** Takes a connection that has just come as far as it gets. */
   accept(): Strain {
     const { processLimit, live, handshakes } = this.context;

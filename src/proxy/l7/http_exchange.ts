@@ -9,13 +9,17 @@ import type { ErrorCode } from "../../base/mod.ts";
 import {
   type ClientExchange,
   type Fields,
-  localReply,
+  forwardClientCert,
+  forwardRequest,
   type MessageEvents,
   normalizePath,
-  type RequestHead,
+  REDIRECT,
+  replyOf,
   type ResetReason,
   type ResponseEvents,
   type ResponseHead,
+  ruleUnderscores,
+  sendReply,
   type ServerExchange,
 } from "../../http/mod.ts";
 import { type Dial, Relay, type RelayEnd } from "../../net/mod.ts";
@@ -75,10 +79,22 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
     const rules = listener.rules();
     const { request } = this.#server;
     const path = request.path === "" ? "" : normalizePath(request.path, rules.path);
-    if (typeof path !== "string") return this.fail("request_invalid", "its path is refused");
+    if (typeof path !== "string") {
+      if (path.status === 400) return this.fail("request_invalid", "its path is refused");
+      this.#end();
+      return sendReply(this.#server, REDIRECT, { location: path.location });
+    }
     request.path = path;
+    if (!ruleUnderscores(request.fields, rules.path.underscores)) {
+      return this.fail("request_invalid", "the name of a field has an underscore");
+    }
+    forwardRequest(request, this.#service.caller.isSecure);
+    this.#service.downstream.context.requestIds.ensure(request.fields);
     this.#permit = this.#judge();
     if (!this.#permit) return;
+    // What a local application says of itself proves nothing to anybody.
+    const isAppended = listener.front.direction === "inbound" && !rules.sanitizeForwardedClientCert;
+    forwardClientCert(request.fields, isAppended ? this.#service.caller.clientCert : "");
     this.#entered = listener.ways.enter();
     if (!this.#entered) return this.fail("limit_reached", listener.ways.limit);
     // Nothing of the body is read before there is somebody who takes it.
@@ -202,7 +218,7 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
     }
     this.#tellHealth(true);
     const code = reason === "protocol" || reason === "overflow"
-      ? "endpoint_invalid"
+      ? "response_invalid"
       : "endpoint_reset";
     this.fail(code, detail);
   }
@@ -257,7 +273,6 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
       this.#server.reset("internal");
       return;
     }
-    const reply = localReply(code, reason, { request, showRule: undefined });
     log[code === "intention_denied" ? "warn" : "info"]("request failed", {
       listener: record.listener,
       source: peer?.name ?? record.source,
@@ -266,10 +281,9 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
       code,
       reason,
     });
-    this.#server.respond(reply.head, reply.body === undefined);
-    if (reply.body === undefined) return;
-    this.#server.send(reply.body);
-    this.#server.end();
+    const { showDenials } = this.#service.listener.rules();
+    const deniedBy = code === "intention_denied" && showDenials ? { deniedBy: reason } : {};
+    sendReply(this.#server, replyOf(code), deniedBy);
   }
 
   rejudge(): void {
@@ -291,7 +305,7 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
     if (requestTimeoutMs === 0 || this.#relay) return;
     const { clock } = this.#service.downstream.context;
     if (clock.monotonic() - this.#startedMs > requestTimeoutMs) {
-      this.fail("request_timed_out", `not answered within ${requestTimeoutMs} ms`);
+      this.fail("response_timed_out", `not answered within ${requestTimeoutMs} ms`);
     }
   }
 
@@ -353,5 +367,3 @@ class Response implements ResponseEvents {
     this.#exchange.clientReset(reason, detail, this.wasUsed);
   }
 }
-
-export type { RequestHead };

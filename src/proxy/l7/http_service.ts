@@ -6,7 +6,6 @@
 
 import {
   DEFAULT_HTTP_LIMITS,
-  type DownstreamFacts,
   type HttpEnd,
   serveHttp1,
   serveHttp2,
@@ -19,6 +18,7 @@ import type { HttpRules } from "../../snapshot/mod.ts";
 import type { Authorizer } from "../authorize.ts";
 import type { Downstream, Front, Service } from "../downstream.ts";
 import type { Ending } from "../ending.ts";
+import { Caller } from "./caller.ts";
 import { HttpExchange } from "./http_exchange.ts";
 import type { RequestWays } from "./request_ways.ts";
 
@@ -34,7 +34,7 @@ export interface HttpListener {
 export class HttpService implements Service, ServerEvents {
   readonly downstream: Downstream;
   readonly listener: HttpListener;
-  readonly facts: DownstreamFacts;
+  readonly caller: Caller;
   readonly #open = new Set<HttpExchange>();
   #server: ServerConnection | undefined;
   #draining: boolean;
@@ -42,7 +42,7 @@ export class HttpService implements Service, ServerEvents {
   constructor(downstream: Downstream, listener: HttpListener) {
     this.downstream = downstream;
     this.listener = listener;
-    this.facts = new Facts(downstream);
+    this.caller = new Caller(downstream);
     this.#draining = downstream.context.facts.draining;
   }
 
@@ -51,7 +51,7 @@ export class HttpService implements Service, ServerEvents {
     // Who it is has been judged; what it may is asked of each request.
     if (!downstream.takePlace()) return;
     downstream.record.stage = "http";
-    (this.facts as Facts).connection = connection;
+    this.caller.connection = connection;
     const protocol = downstream.presented?.protocol ?? "";
     if (protocol === "") new Sniffer(connection, (isHttp2) => this.#serve(connection, isHttp2));
     else this.#serve(connection, protocol === "h2");
@@ -62,7 +62,7 @@ export class HttpService implements Service, ServerEvents {
     const { deadlines } = this.downstream.context;
     const serve = isHttp2 ? serveHttp2 : serveHttp1;
     this.#server = serve(connection, { limits: DEFAULT_HTTP_LIMITS, events: this, deadlines });
-    if (this.#draining) this.#server.drain();
+    if (this.#draining) this.drain();
   }
 
   onRequest(exchange: ServerExchange): void {
@@ -150,44 +150,6 @@ class Sniffer implements StreamEvents {
 
 /** No method of HTTP/1.1 begins so; the codec looks at the rest. */
 const PREFACE = "PRI ";
-
-class Facts implements DownstreamFacts {
-  connection: Connection | undefined;
-  readonly #downstream: Downstream;
-
-  constructor(downstream: Downstream) {
-    this.#downstream = downstream;
-  }
-
-  get id(): number {
-    return this.#downstream.record.id;
-  }
-
-  get remote(): string {
-    return this.#downstream.record.remote;
-  }
-
-  get local(): string {
-    return this.connection?.local ?? "";
-  }
-
-  get requestedServerName(): string {
-    return "";
-  }
-
-  get tlsVersion(): string {
-    return this.#downstream.presented?.version ?? "";
-  }
-
-  get peer(): DownstreamFacts["peer"] {
-    const { peer, presented } = this.#downstream;
-    return peer && { uri: peer.uri, serial: peer.serial, leaf: presented?.leaf };
-  }
-
-  get localUri(): string {
-    return "";
-  }
-}
 
 function endingOf({ by, kind, detail }: HttpEnd): Ending {
   switch (kind) {

@@ -7,10 +7,12 @@
  */
 
 import {
+  altNamesOf,
   type CertificateIndex,
   type ChainVerdict,
   createCertificateIndex,
   judgeName,
+  parseCertificate,
   type TrustedPeer,
   type Usage,
 } from "../../identity/mod.ts";
@@ -22,7 +24,7 @@ import type {
   ServerTls,
   ServerTlsChooser,
 } from "../../net/mod.ts";
-import type { ClientHello } from "../../wire/mod.ts";
+import { type ClientHello, parsePem } from "../../wire/mod.ts";
 import { RulesJudge } from "./rules_judge.ts";
 import { Servers, versionsOf } from "./servers.ts";
 import { Tickets } from "./tickets.ts";
@@ -58,6 +60,7 @@ export class Trust {
   readonly #judge: RulesJudge | undefined;
   readonly #peerCheck: PeerCheck;
   readonly #servers: Servers;
+  #ownUris: readonly string[] | undefined;
   readonly #clients = new Map<string, ClientTls>();
   readonly #index: CertificateIndex;
   readonly #byName: ReadonlyMap<string, ShownCertificate>;
@@ -131,6 +134,11 @@ export class Trust {
       this.#clients.set(key, client);
     }
     return client;
+  }
+
+  /** URI names of the certificate that is shown where none fits better. */
+  get ownUris(): readonly string[] {
+    return this.#ownUris ??= urisOf(this.material.certificates[0]);
   }
 
   /** Why these credentials may not be used now; undefined: they may. */
@@ -267,6 +275,11 @@ function rootPemsOf(peers: PeerRulesInForce | null): readonly string[] {
     case undefined:
       return [];
   }
+}
+
+function urisOf(shown: ShownCertificate | undefined): readonly string[] {
+  const [leaf] = shown ? parsePem(shown.certPem, { what: "our certificate" }) : [];
+  return leaf ? altNamesOf(parseCertificate(leaf.der)).uris : [];
 }
 
 function untrusted(reason: string): ChainVerdict {

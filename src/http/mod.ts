@@ -13,6 +13,8 @@ export type {
   ServerEvents,
   ServerExchange,
 } from "./exchange.ts";
+export { askHttp1, type Http1ClientOptions } from "./h1/client_connection.ts";
+export { type Http1ServerOptions, serveHttp1 } from "./h1/server_connection.ts";
 export {
   addField,
   FIELD,

@@ -1,4 +1,12 @@
 export { type DownstreamFacts, ExchangeRecord, NOT_REACHED } from "./access_log/exchange_record.ts";
+export {
+  type CompiledFormat,
+  compileFormat,
+  DEFAULT_TEXT,
+  type LineOf,
+  type LogFormat,
+} from "./access_log/line_format.ts";
+export type { Surroundings } from "./access_log/record_values.ts";
 export { FLAG, type FlagName, flagsText } from "./access_log/response_flags.ts";
 export type {
   ClientConnection,

@@ -123,7 +123,8 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
     return { ...waiting(lacking, refused, remembered), dueMs: rejudgeDueMs };
   }
 
-  refused.push(...refusedIntentions(intentions));
+  const http = protocolOf(registration.protocol) !== "tcp";
+  refused.push(...refusedIntentions(intentions, { http }));
 
   // Unknown is deny, but at the start the answer is worth waiting for a little.
   const defaultAction = known.defaultAction ?? previous?.policy.defaultAction;

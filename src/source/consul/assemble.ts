@@ -10,6 +10,7 @@ import type { Leaf, Registration, Roots } from "../../consul/mod.ts";
 import type { HeldSecrets } from "../../secrets/mod.ts";
 import { closedByRefusal } from "./closed_by_refusal.ts";
 import { type CredentialPlans, NO_PLANS } from "./credential_plans.ts";
+import { exposedParts } from "./exposed.ts";
 import { earliest, Grace } from "./grace.ts";
 import { inboundParts } from "./inbound.ts";
 import { intentionsFor, refusedIntentions } from "./intentions.ts";
@@ -184,6 +185,7 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
     ),
     tls,
     inbound,
+    exposed: exposedParts(registration, { previous, version, refused }),
     upstreams: upstreams.upstreams,
     chains: upstreams.chains,
     targets: upstreams.targets,

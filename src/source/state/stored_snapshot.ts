@@ -11,7 +11,7 @@ import type { Snapshot } from "../../snapshot/mod.ts";
 import type { StoredState } from "./stored_credentials.ts";
 
 /** Rises when a snapshot of an older version can no longer be served. */
-const SCHEMA = 4;
+const SCHEMA = 5;
 /** Rises when the facts about credentials mean something else; states from before them have none. */
 const CREDENTIALS_FORMAT = 1;
 
@@ -206,6 +206,15 @@ const Inbound = v.strictObject({
   credentials: v.nullable(v.string()),
 });
 
+const Exposed = v.strictObject({
+  version: Version,
+  bind: TcpAddress,
+  path: v.string(),
+  local: LocalAddress,
+  localConnectTimeoutMs: Amount,
+  http: Http,
+});
+
 const Upstream = v.strictObject({
   version: Version,
   id: v.string(),
@@ -288,6 +297,7 @@ const SNAPSHOT = {
   policy: Policy,
   tls: Tls,
   inbound: v.record(v.string(), Inbound),
+  exposed: v.record(v.string(), Exposed),
   upstreams: v.record(v.string(), Upstream),
   chains: v.record(v.string(), Chain),
   targets: v.record(v.string(), Target),

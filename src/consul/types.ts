@@ -41,6 +41,8 @@ export interface Registration {
   readonly handshakeTimeoutMs: number;
   /** 0: no limit. */
   readonly maxInboundConnections: number;
+  /** Paths of the local service for callers outside the mesh; absent: none. */
+  readonly exposed?: readonly ExposedPath[];
   /** `postern_tls` of the proxy's configuration, as it was written; read by who knows what it means. */
   readonly tls?: unknown;
   /** Of an ingress gateway; absent: a sidecar. */
@@ -48,6 +50,15 @@ export interface Registration {
   readonly upstreams: readonly UpstreamDeclaration[];
   /** Keys that were ignored or mended, as sentences for the log. */
   readonly warnings: readonly string[];
+}
+
+/** One of `Proxy.Expose.Paths`; central configuration may say anything here. */
+export interface ExposedPath {
+  readonly listenerPort: number;
+  readonly path: string;
+  readonly localPort: number;
+  /** `http`, `http2`, or `""`. */
+  readonly protocol: string;
 }
 
 export interface IngressRegistration {

@@ -1,4 +1,12 @@
 export { type DownstreamFacts, ExchangeRecord, NOT_REACHED } from "./access_log/exchange_record.ts";
+export {
+  type CompiledFormat,
+  compileFormat,
+  DEFAULT_TEXT,
+  type LineOf,
+  type LogFormat,
+} from "./access_log/line_format.ts";
+export type { Surroundings } from "./access_log/record_values.ts";
 export { FLAG, type FlagName, flagsText } from "./access_log/response_flags.ts";
 export type {
   ClientConnection,
@@ -13,6 +21,8 @@ export type {
   ServerEvents,
   ServerExchange,
 } from "./exchange.ts";
+export { askHttp1, type Http1ClientOptions } from "./h1/client_connection.ts";
+export { type Http1ServerOptions, serveHttp1 } from "./h1/server_connection.ts";
 export {
   addField,
   FIELD,

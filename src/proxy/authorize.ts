@@ -9,7 +9,12 @@
 import { type ErrorCode, messageOf } from "../base/mod.ts";
 import type { TrustedPeer } from "../identity/mod.ts";
 import type { Connection } from "../net/mod.ts";
-import { authorize as decide, type Source } from "../policy/mod.ts";
+import {
+  authorize as decide,
+  type JudgedRequest,
+  type RequestVerdict,
+  type Source,
+} from "../policy/mod.ts";
 import type { ConnectionRecord } from "./connection.ts";
 import type { Context } from "./context.ts";
 
@@ -44,12 +49,17 @@ export function authorize(applicant: Applicant, { by, connection, onPermit }: {
   if (by !== "nobody") applicant.record.stage = "authorize";
   if (!mayGoOn(applicant, by) || !applicant.takePlace()) return;
   const permit: Permit = { [GRANTED]: true, connection };
-  if (by !== "both") return onPermit(permit);
+  askAgent(applicant, by, () => onPermit(permit));
+}
+
+/** Has the agent agree where that is asked for; what it refuses has ended. */
+export function askAgent(applicant: Applicant, by: Authorizer, onAllowed: () => void): void {
+  if (by !== "both") return onAllowed();
   const { facts, remoteAuthorize } = applicant.context;
   const { uri = "", serial = "" } = applicant.peer ?? {};
   remoteAuthorize({ target: facts.service, uri, serial }).then(
     ({ allowed, reason }) => {
-      if (allowed) onPermit(permit);
+      if (allowed) onAllowed();
       else applicant.end("intention_denied", `agent: ${reason}`);
     },
     (error: unknown) => applicant.end("authorize_failed", messageOf(error)),
@@ -61,40 +71,45 @@ const REQUEST_GRANTED: unique symbol = Symbol("request granted");
 /** The proof that one request may go on; made here only. */
 export interface RequestPermit {
   readonly [REQUEST_GRANTED]: true;
+  readonly rule: string;
 }
 
-const REQUEST_PERMIT: RequestPermit = { [REQUEST_GRANTED]: true };
+/** Why a request may not go on. */
+export interface RequestDenial {
+  readonly code: ErrorCode;
+  readonly reason: string;
+}
 
-/** By the intentions of now; undefined: it may not, and `onDenied` was called. */
-export function permitRequest(
+/** Judges the requests of one connection; made anew when what is true changes. */
+export type RequestJudge = (request: JudgedRequest) => RequestPermit | RequestDenial;
+
+/** By the intentions of now. */
+export function judgeOfRequests(
   { context, peer }: Pick<Applicant, "context" | "peer">,
-  { by, onDenied }: {
-    readonly by: Authorizer;
-    /** Its path is the one that is sent on. */
-    readonly request: RequestFacts;
-    readonly onDenied: (code: ErrorCode, reason: string) => void;
-  },
-): RequestPermit | undefined {
-  if (by === "nobody") return REQUEST_PERMIT;
-  const { policy } = context.facts;
-  if (!policy) {
-    onDenied("not_ready", "no intentions yet");
-    return undefined;
-  }
-  const { kind, rule } = decide(sourceOf(peer), policy);
-  if (kind === "allow") return REQUEST_PERMIT;
-  onDenied("intention_denied", rule);
-  return undefined;
+  by: Authorizer,
+): RequestJudge {
+  if (by === "nobody") return () => ANY_REQUEST;
+  const { requestPolicy } = context.facts;
+  if (!requestPolicy) return () => NO_POLICY;
+  const judge = requestPolicy.forSource(sourceOf(peer));
+  // The same verdict for one request after the other, mostly.
+  let last: RequestVerdict | undefined;
+  let outcome: RequestPermit | RequestDenial = NO_POLICY;
+  return (request) => {
+    const verdict = judge.decide(request);
+    if (verdict !== last) {
+      last = verdict;
+      const { kind, rule } = verdict;
+      outcome = kind === "allow"
+        ? { [REQUEST_GRANTED]: true, rule }
+        : { code: "intention_denied", reason: rule };
+    }
+    return outcome;
+  };
 }
 
-/** What a permission may look at. */
-export interface RequestFacts {
-  readonly method: string;
-  readonly authority: string;
-  readonly path: string;
-  /** Three texts each: name in lower case, value, name as spelled. */
-  readonly fields: readonly string[];
-}
+const ANY_REQUEST: RequestPermit = { [REQUEST_GRANTED]: true, rule: "" };
+const NO_POLICY: RequestDenial = { code: "not_ready", reason: "no intentions yet" };
 
 /** By the intentions of now, whatever they were when it was let in. False: it has ended. */
 export function mayGoOn(applicant: Applicant, by: Authorizer): boolean {

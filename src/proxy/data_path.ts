@@ -5,10 +5,11 @@
  * @module
  */
 
-import { type Clock, Deadlines, type Log, ProxyError, Stats } from "../base/mod.ts";
-import { needsMatchers, prepareMatchers } from "../identity/mod.ts";
+import { type Clock, Deadlines, type Log, prepareRegexes, ProxyError, Stats } from "../base/mod.ts";
 import { RequestIds } from "../http/mod.ts";
+import { needsMatchers } from "../identity/mod.ts";
 import type { Engine } from "../net/mod.ts";
+import { compilePolicy, policyNeedsRegexes, type RequestPolicy } from "../policy/mod.ts";
 import { patchSnapshot, type Snapshot, type SnapshotUpdate } from "../snapshot/mod.ts";
 import { Limiter, PROCESS_COLUMN } from "./admission.ts";
 import type { Context, Facts, RemoteAuthorize } from "./context.ts";
@@ -33,6 +34,7 @@ const PREPARE_LIMIT_MS = 10_000;
 
 interface Prepared {
   readonly snapshot: Snapshot;
+  readonly requestPolicy: RequestPolicy | undefined;
   readonly trusts: PreparedTrusts;
 }
 
@@ -58,6 +60,7 @@ export class DataPath {
       service: "",
       trusts: new Trusts({ engine, now: () => clock.now(), fetchCertificate }),
       policy: undefined,
+      requestPolicy: undefined,
       draining: false,
     };
     this.#live = new LiveSet(clock);
@@ -110,8 +113,18 @@ export class DataPath {
     const snapshot = patchSnapshot(this.#snapshot, update);
     if (!snapshot) throw new ProxyError("snapshot_invalid", "Cannot use the snapshot: not whole");
     const rules = Object.values(update.validations);
-    if (rules.some((part) => part && needsMatchers(part.validation))) await prepareMatchers();
-    return { snapshot, trusts: this.#facts.trusts.prepare(snapshot) };
+    if (rules.some((part) => part && needsMatchers(part.validation))) await prepareRegexes();
+    const requestPolicy = await this.#requestPolicy(snapshot);
+    return { snapshot, requestPolicy, trusts: this.#facts.trusts.prepare(snapshot) };
+  }
+
+  /** The one in force where no intention has changed; none where nobody judges requests. */
+  async #requestPolicy({ policy, inbound }: Snapshot): Promise<RequestPolicy | undefined> {
+    if (Object.values(inbound).every(({ http }) => http === null)) return undefined;
+    const current = this.#facts.requestPolicy;
+    if (current && this.#facts.policy?.version === policy.version) return current;
+    if (policyNeedsRegexes(policy)) await prepareRegexes();
+    return compilePolicy(policy);
   }
 
   /** Brings everything in line with what was prepared last; resolves when its listeners are bound or have failed. */
@@ -127,6 +140,7 @@ export class DataPath {
     this.#facts.service = service;
     const judgedOtherwise = this.#facts.trusts.take(prepared.trusts);
     this.#facts.policy = policy;
+    this.#facts.requestPolicy = prepared.requestPolicy;
     // Before anything is judged: connections are judged by the credentials that their part names.
     const goesByOthers = this.#listeners.take(snapshot);
     const judge = judgedOtherwise || goesByOthers || previous?.policy.version !== policy.version;

@@ -138,6 +138,19 @@ export interface InboundPart extends Part {
   readonly credentials: string | null;
 }
 
+/**
+ * A path of the local service that everybody may call, without TLS and intentions: health checks and
+ * metrics for those who are outside the mesh.
+ */
+export interface ExposedPart extends Part {
+  readonly bind: Extract<BindAddress, { kind: "tcp" }>;
+  /** Requests for exactly this path go on, whatever their query; there is nothing else here. */
+  readonly path: string;
+  readonly local: Address;
+  readonly localConnectTimeoutMs: number;
+  readonly http: HttpRules;
+}
+
 /** A declared upstream: the listener for what goes there. */
 export interface UpstreamPart extends Part {
   /** Stable key, e.g. `service:default/default/db` or `prepared_query:geo-db`. */
@@ -223,6 +236,8 @@ export interface KeyedParts {
   readonly ownCredentials: OwnCredentialsPart;
   /** By the listener's name; empty: no public listener (port 0, or an outbound-only flag mode). */
   readonly inbound: InboundPart;
+  /** By the listener's name: `exposed:21500`. */
+  readonly exposed: ExposedPart;
   readonly upstreams: UpstreamPart;
   readonly chains: ChainPart;
   readonly targets: TargetPart;

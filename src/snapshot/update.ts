@@ -18,6 +18,7 @@ const KINDS: {
     validations: true,
     ownCredentials: true,
     inbound: true,
+    exposed: true,
     upstreams: true,
     chains: true,
     targets: true,

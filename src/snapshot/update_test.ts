@@ -91,6 +91,29 @@ const BASE: Snapshot = {
       credentials: null,
     },
   },
+  exposed: {
+    "exposed:21500": {
+      version: 1,
+      bind: { kind: "tcp", host: "0.0.0.0", port: 21_500 },
+      path: "/health",
+      local: { kind: "tcp", host: "127.0.0.1", port: 8_080 },
+      localConnectTimeoutMs: 5_000,
+      http: {
+        protocol: "http",
+        path: {
+          normalize: false,
+          mergeSlashes: false,
+          escapedSlashes: "keep",
+          underscores: "allow",
+        },
+        sanitizeForwardedClientCert: true,
+        headBytes: 61_440,
+        requestTimeoutMs: 0,
+        streamIdleTimeoutMs: 300_000,
+        showDenials: false,
+      },
+    },
+  },
   upstreams: { a: upstream("a"), b: upstream("b") },
   chains: { a: chain("a"), b: chain("b") },
   targets: { "t-a": target("t-a"), "t-b": target("t-b") },
@@ -107,6 +130,7 @@ for (
     ["the policy", { policy: { version: 2, intentions: [], defaultAction: "allow" } }, ["policy"]],
     ["the TLS settings", { tls: { ...BASE.tls, version: 2, strictSpiffeChain: true } }, ["tls"]],
     ["an inbound that went", { inbound: {} }, ["inbound.inbound=null"]],
+    ["an exposed path that went", { exposed: {} }, ["exposed.exposed:21500=null"]],
     ["a chain", { chains: { ...BASE.chains, b: chain("b", 2) } }, ["chains.b"]],
     ["a target", { targets: { ...BASE.targets, "t-a": target("t-a", 2) } }, ["targets.t-a"]],
     [
@@ -131,7 +155,7 @@ for (
     const update = diffSnapshots(BASE, next);
     const sent = [
       ...(["credentials", "policy", "tls"] as const).filter((part) => part in update),
-      ...(["inbound", "upstreams", "chains", "targets"] as const).flatMap((map) =>
+      ...(["inbound", "exposed", "upstreams", "chains", "targets"] as const).flatMap((map) =>
         Object.entries(update[map]).map(([key, part]) =>
           `${map}.${key}${part === null ? "=null" : ""}`
         )

@@ -21,8 +21,8 @@ export const INCOMING_PATH: PathRules = {
   underscores: "allow",
 };
 
-/** Where the own application calls: the other side normalises. */
-const OUTGOING_PATH: PathRules = { ...INCOMING_PATH, normalize: false };
+/** Where nothing is judged: the other side of an upstream normalises. */
+const UNJUDGED_PATH: PathRules = { ...INCOMING_PATH, normalize: false };
 
 /** Envoy's. */
 const STREAM_IDLE_TIMEOUT_MS = 300_000;
@@ -38,8 +38,8 @@ export function inboundHttp(protocol: Protocol, settings: HttpSettings = {}): Ht
   });
 }
 
-/** Of an upstream's listener; `null`: its protocol is no HTTP. */
-export function outboundHttp(protocol: Protocol, settings: HttpSettings = {}): HttpRules | null {
+/** Of a listener at which no intention is asked, an upstream's; `null`: its protocol is no HTTP. */
+export function unjudgedHttp(protocol: Protocol, settings: HttpSettings = {}): HttpRules | null {
   return httpOf(protocol, { ...settings, sanitizeForwardedClientCert: true });
 }
 
@@ -47,7 +47,7 @@ function httpOf(protocol: Protocol, settings: HttpSettings): HttpRules | null {
   if (protocol === "tcp") return null;
   return {
     protocol,
-    path: settings.path ?? OUTGOING_PATH,
+    path: settings.path ?? UNJUDGED_PATH,
     sanitizeForwardedClientCert: settings.sanitizeForwardedClientCert ?? false,
     headBytes: settings.headBytes ?? DEFAULT_HTTP_LIMITS.headBytes,
     requestTimeoutMs: settings.requestTimeoutMs ?? 0,

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { inboundHttp, INCOMING_PATH, outboundHttp, protocolOf } from "./http_rules.ts";
+import { inboundHttp, INCOMING_PATH, protocolOf, unjudgedHttp } from "./http_rules.ts";
 
 for (
   const [written, want] of [
@@ -41,8 +41,8 @@ test("inboundHttp() takes what is configured", () => {
   assert.deepEqual(inboundHttp("http2", settings), { protocol: "http2", ...settings });
 });
 
-test("outboundHttp() leaves paths as they are and takes nobody's word for who calls", () => {
-  assert.equal(outboundHttp("tcp"), null);
-  const rules = outboundHttp("http2");
+test("unjudgedHttp() leaves paths as they are and takes nobody's word for who calls", () => {
+  assert.equal(unjudgedHttp("tcp"), null);
+  const rules = unjudgedHttp("http2");
   assert.deepEqual([rules?.path.normalize, rules?.sanitizeForwardedClientCert], [false, true]);
 });

@@ -59,6 +59,7 @@ export function fakeAdminView(): FakeAdminView {
       strictSpiffeChain: false,
     },
     inbound: {},
+    exposed: {},
     upstreams: {},
     chains: {},
     targets: {},

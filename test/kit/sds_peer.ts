@@ -15,7 +15,7 @@ import { Buffer } from "node:buffer";
 import { spawn } from "node:child_process";
 import { createPrivateKey } from "node:crypto";
 import { createInterface } from "node:readline";
-import { ensureSdsServer } from "../../scripts/sds_server.ts";
+import { ensureGoPeer, SDS_SERVER } from "../../scripts/go_peer.ts";
 import { loopbackHost } from "./ports.ts";
 import { deadline, eventually } from "./process.ts";
 
@@ -263,7 +263,7 @@ export class SdsPeer {
 /** Starts the server; builds it where this machine does not have it yet. */
 export async function startSdsPeer(options: SdsPeerOptions = {}): Promise<SdsPeer> {
   const { habits, started = true, listen = `${loopbackHost()}:0`, ...rest } = options;
-  const peer = new SdsPeer(await ensureSdsServer(), habits ? ["-habits", habits] : []);
+  const peer = new SdsPeer(await ensureGoPeer(SDS_SERVER), habits ? ["-habits", habits] : []);
   try {
     if (started) await peer.start({ listen, ...rest });
     return peer;

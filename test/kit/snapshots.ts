@@ -71,6 +71,7 @@ export function snapshotOf(options: SnapshotOptions): MeshSnapshot {
       outgoing: { minVersion: "TLSv1.2", maxVersion: "TLSv1.3", cipherSuites: [] },
       strictSpiffeChain: false,
     },
+    exposed: {},
     inbound: local ? { inbound: inboundOf({ local }, options.inboundPort) } : {},
     ...declared(...upstreams),
     targets: Object.fromEntries(targets.map((part) => [part.key, part])),

@@ -11,7 +11,7 @@ import { formatDurationMs, ProxyError } from "../../base/mod.ts";
 import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
 import { ProxyConfig } from "./proxy_config.ts";
-import { list, object, port, readReply, replyInvalid, text } from "./schema.ts";
+import { count, flag, list, object, port, readReply, replyInvalid, text } from "./schema.ts";
 import type { Registration } from "../types.ts";
 import { given, toUpstreams, UpstreamJson } from "./upstream.ts";
 
@@ -36,6 +36,15 @@ const RegistrationReply = object({
     Mode: text,
     Config: v.nullish(v.unknown()),
     MeshGateway: v.nullish(object({ Mode: text })),
+    Expose: v.nullish(object({
+      Checks: flag,
+      Paths: list(object({
+        ListenerPort: count,
+        Path: text,
+        LocalPathPort: count,
+        Protocol: text,
+      })),
+    })),
     Upstreams: list(UpstreamJson),
   })),
 });
@@ -93,10 +102,32 @@ export function readRegistration(json: unknown, proxyId: string): Registration {
     ...(config.flag("postern_show_denials") ? { showDenials: true } : {}),
     handshakeTimeoutMs: config.integer("handshake_timeout_ms", 1) ?? HANDSHAKE_TIMEOUT_MS,
     ...(tls !== undefined && { tls }),
+    ...(!isIngress && exposedOf(proxy.Expose, warnings)),
     ...(isIngress && { ingress: { clusters: clusters ?? [], meshGatewayMode, refused: [] } }),
     maxInboundConnections: config.integer("max_inbound_connections", 0) ?? 0,
     upstreams: isIngress ? [] : toUpstreams(proxy.Upstreams ?? [], { meshGatewayMode, warnings }),
     warnings,
+  };
+}
+
+type Expose = NonNullable<v.InferOutput<typeof RegistrationReply>["Proxy"]>["Expose"];
+
+function exposedOf(expose: Expose, warnings: string[]): Pick<Registration, "exposed"> {
+  if (expose?.Checks) {
+    warnings.push(
+      "The proxy's Expose.Checks is ignored: the agent's HTTP API does not say which paths its " +
+        "checks ask for; name them in Expose.Paths",
+    );
+  }
+  const paths = expose?.Paths ?? [];
+  if (paths.length === 0) return {};
+  return {
+    exposed: paths.map(({ ListenerPort, Path, LocalPathPort, Protocol }) => ({
+      listenerPort: ListenerPort ?? 0,
+      path: Path,
+      localPort: LocalPathPort ?? 0,
+      protocol: Protocol,
+    })),
   };
 }
 

@@ -67,6 +67,9 @@ test("readRegistration() reads what the agent merged from central configuration"
     "service:default/default/peered?peer=east",
     "service:default/default/sock",
   ]);
+  assert.deepEqual(got.exposed, [
+    { listenerPort: 21_990, path: "/metrics", localPort: 18_080, protocol: "http" },
+  ]);
   const protocols = got.upstreams.map(({ protocol }) => protocol);
   assert.deepEqual(
     protocols,
@@ -108,6 +111,12 @@ test("readRegistration() sorts upstreams, so their order is no change", () => {
   const ids = registration({ Upstreams: rows }).upstreams.map(({ name }) => name);
   assert.deepEqual(ids, ["a", "b", "c"]);
   assert.deepEqual(registration({ Upstreams: rows.reverse() }).upstreams.map((u) => u.name), ids);
+});
+
+test("readRegistration() says that checks cannot be exposed", () => {
+  const got = registration({ Expose: { Checks: true } });
+  assert.equal(got.exposed, undefined);
+  assert.match(got.warnings[0] ?? "", /Expose\.Checks is ignored.*name them in Expose\.Paths/);
 });
 
 for (

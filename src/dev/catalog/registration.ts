@@ -9,6 +9,7 @@ import type { NewService } from "./catalog.ts";
 import { type CheckDefinition, defaultChecks, readChecks } from "./check_definition.ts";
 import { isObject, type Json, type JsonObject } from "../http/decode.ts";
 import { numberAt, objectAt, textAt, textsAt } from "../http/fields.ts";
+import { exposeFault } from "../entries/exposed.ts";
 import { isEmpty } from "./records.ts";
 import { Refusal } from "../http/refusal.ts";
 
@@ -64,7 +65,7 @@ function readService(body: JsonObject): NewService {
   if (port !== 0 && !isEmpty(body["Ports"] ?? null)) {
     throw invalid("Port and Ports cannot both be set");
   }
-  if (proxy) checkUpstreams(proxy);
+  if (proxy) checkProxy(proxy);
   return {
     ...common(body),
     kind,
@@ -87,7 +88,7 @@ function readSidecar(
 ): NewService {
   const id = `${app.id}-sidecar-proxy`;
   const proxy = objectAt(sidecar, "Proxy");
-  checkUpstreams(proxy);
+  checkProxy(proxy);
   const tags = textsAt(sidecar, "Tags");
   const meta = objectAt(sidecar, "Meta");
   const port = numberAt(sidecar, "Port") || sidecarPort(id);
@@ -152,6 +153,12 @@ function proxyOf(proxy: JsonObject, app: NewService | undefined): JsonObject {
     }
   }
   return result;
+}
+
+function checkProxy(proxy: JsonObject): void {
+  checkUpstreams(proxy);
+  const fault = exposeFault(objectAt(proxy, "Expose"));
+  if (fault !== undefined) throw failed(fault);
 }
 
 function checkUpstreams(proxy: JsonObject): void {

@@ -5,7 +5,10 @@
  * @module
  */
 
+import { meshProtocol } from "./chain_compiler.ts";
 import type { FindEntry } from "./config_entries.ts";
+import { mergedExpose } from "./exposed.ts";
+
 import { isObject, type Json, type JsonObject } from "../http/decode.ts";
 import { isEmpty } from "../catalog/records.ts";
 import { numberAt, objectAt, textAt } from "../http/fields.ts";
@@ -38,7 +41,7 @@ export function mergeProxy(
     },
     MeshGateway: firstFull(proxy["MeshGateway"], defaults["MeshGateway"], global["MeshGateway"]) ??
       {},
-    Expose: withParsed(firstFull(proxy["Expose"], defaults["Expose"], global["Expose"]) ?? {}),
+    Expose: mergedExpose(...[proxy, defaults, global].map((from) => objectAt(from, "Expose"))),
     AccessLogs: { ...objectAt(global, "AccessLogs"), ...objectAt(proxy, "AccessLogs") },
     Upstreams: upstreams.map((upstream) =>
       isObject(upstream)
@@ -98,7 +101,7 @@ function mergeUpstream(upstream: JsonObject, sources: Sources): JsonObject {
     textAt(own, "Protocol"),
     textAt(shared, "Protocol"),
     textAt(find("service-defaults", name) ?? {}, "Protocol"),
-    textAt(objectAt(global, "Config"), "protocol"),
+    meshProtocol(find),
   );
   const config = {
     ...upstreamConfig(shared, sources.explicitNulls),
@@ -149,25 +152,16 @@ function serviceConfig(defaults: JsonObject): JsonObject {
   const result: Record<string, Json> = {};
   const take = (from: string, to: string) => {
     const value = defaults[from] ?? null;
-    if (!isEmpty(value)) result[to] = value;
+    if (!isEmpty(value) && !(typeof value === "number" && value < 0)) result[to] = value;
   };
   take("Protocol", "protocol");
   take("MaxInboundConnections", "max_inbound_connections");
   take("LocalConnectTimeoutMs", "local_connect_timeout_ms");
   take("LocalRequestTimeoutMs", "local_request_timeout_ms");
   take("BalanceInboundConnections", "balance_inbound_connections");
-  take("MaxRequestHeadersKB", "max_request_headers_kb");
+  const kilobytes = defaults["MaxRequestHeadersKB"];
+  if (typeof kilobytes === "number") result["max_request_headers_kb"] = kilobytes;
   return result;
-}
-
-function withParsed(expose: Json): Json {
-  if (!isObject(expose) || !Array.isArray(expose["Paths"])) return expose;
-  return {
-    ...expose,
-    Paths: (expose["Paths"] as readonly Json[]).map((path) =>
-      isObject(path) ? { ...path, ParsedFromCheck: false } : path
-    ),
-  };
 }
 
 function firstFull(...values: readonly (Json | undefined)[]): Json | undefined {

@@ -44,7 +44,13 @@ export function compileChain(request: ChainRequest): CompiledChain {
 export function protocolOf(service: string, find: FindEntry): string {
   const own = find("service-defaults", service);
   if (own) return textAt(own, "Protocol") || "tcp";
-  return textAt(objectAt(find("proxy-defaults", "global") ?? {}, "Config"), "protocol") || "tcp";
+  return meshProtocol(find) || "tcp";
+}
+
+/** The mesh's protocol, weakly typed and in any letter case; `""`: it has none. */
+export function meshProtocol(find: FindEntry): string {
+  const { protocol } = objectAt(find("proxy-defaults", "global") ?? {}, "Config");
+  return protocol === undefined || protocol === null ? "" : String(protocol).toLowerCase();
 }
 
 const HASHED = ["ring_hash", "maglev"];

@@ -8,35 +8,23 @@
 import { parseBexpr } from "../http/bexpr.ts";
 import { isObject, type Json, type JsonObject } from "../http/decode.ts";
 import { numberAt, objectAt, textAt } from "../http/fields.ts";
-import { durationNs, goDuration } from "../http/go_duration.ts";
+import { durationNs, goDuration, withNs } from "../http/go_duration.ts";
 import { checkIntentions, normalSources } from "./intention_entry.ts";
 import { isEmpty } from "../catalog/records.ts";
 import { Refusal } from "../http/refusal.ts";
-
-const PROTOCOLS = ["", "tcp", "http", "http2", "grpc"];
+import { normalMesh, normalProxyDefaults } from "./mesh_entries.ts";
+import { normalServiceDefaults } from "./service_defaults.ts";
 
 /** The entry as it is stored: checked, durations in Consul's spelling, blocks that are always shown. */
 export function normalEntry(entry: JsonObject): JsonObject {
   const kind = textAt(entry, "Kind");
   switch (kind) {
     case "service-defaults":
-      return serviceDefaults(entry);
+      return normalServiceDefaults(entry);
     case "proxy-defaults":
-      return {
-        Kind: kind,
-        Name: "global",
-        Config: null,
-        TransparentProxy: {},
-        MeshGateway: {},
-        Expose: {},
-        AccessLogs: {},
-        ...entry,
-      };
+      return normalProxyDefaults(entry);
     case "mesh":
-      return {
-        ...entry,
-        TransparentProxy: { MeshDestinationsOnly: false, ...objectAt(entry, "TransparentProxy") },
-      };
+      return normalMesh(entry);
     case "service-resolver":
       return resolver(entry);
     case "service-splitter":
@@ -49,46 +37,6 @@ export function normalEntry(entry: JsonObject): JsonObject {
     default:
       return entry;
   }
-}
-
-function serviceDefaults(entry: JsonObject): JsonObject {
-  const protocol = textAt(entry, "Protocol");
-  if (!PROTOCOLS.includes(protocol)) throw refuse(`invalid value for protocol: ${protocol}`);
-  if (!isEmpty(entry["RateLimits"] ?? null)) {
-    throw refuse("invalid rate_limits config. Rate limiting is a consul enterprise feature");
-  }
-  const upstreams = entry["UpstreamConfig"];
-  const item = (value: Json): Json => {
-    if (!isObject(value)) return value;
-    const passive = value["PassiveHealthCheck"];
-    return {
-      Peer: "",
-      ...value,
-      ...isObject(passive)
-        ? { PassiveHealthCheck: withNs(passive, ["Interval", "BaseEjectionTime"]) }
-        : {},
-      MeshGateway: objectAt(value, "MeshGateway"),
-    };
-  };
-  const overrides = isObject(upstreams) ? upstreams["Overrides"] : undefined;
-  const defaults = isObject(upstreams) ? upstreams["Defaults"] : undefined;
-  return {
-    Kind: "service-defaults",
-    Name: textAt(entry, "Name"),
-    Protocol: "",
-    TransparentProxy: {},
-    MeshGateway: {},
-    Expose: {},
-    ...entry,
-    ...isObject(upstreams)
-      ? {
-        UpstreamConfig: {
-          ...Array.isArray(overrides) ? { Overrides: overrides.map(item) } : {},
-          ...isObject(defaults) ? { Defaults: item(defaults) } : {},
-        },
-      }
-      : {},
-  };
 }
 
 function resolver(entry: JsonObject): JsonObject {
@@ -173,16 +121,4 @@ function goDurations(object: JsonObject, keys: readonly string[]): JsonObject {
     if (key in object) result[key] = goDuration(durationNs(object[key] ?? null, key));
   }
   return result;
-}
-
-function withNs(object: JsonObject, keys: readonly string[]): JsonObject {
-  const result: Record<string, Json> = { ...object };
-  for (const key of keys) {
-    if (key in object) result[key] = durationNs(object[key] ?? null, key);
-  }
-  return result;
-}
-
-function refuse(text: string): Refusal {
-  return new Refusal(500, `1 error occurred:\n\t* ${text}\n\n`);
 }

@@ -169,7 +169,17 @@ export const CONFIG_SHAPES: Readonly<Record<string, Shape>> = {
     AllowEnablingPermissiveMutualTLS: "bool",
     ValidateClusters: "bool",
     TLS: object({ Incoming: TLS_DIRECTION, Outgoing: TLS_DIRECTION }),
-    HTTP: "any",
+    HTTP: object({
+      SanitizeXForwardedClientCert: "bool",
+      Incoming: object({
+        RequestNormalization: object({
+          InsecureDisablePathNormalization: "bool",
+          MergeSlashes: "bool",
+          PathWithEscapedSlashesAction: "string",
+          HeadersWithUnderscoresAction: "string",
+        }),
+      }),
+    }),
     Peering: object({ PeerThroughMeshGateways: "bool" }),
   }),
   "service-resolver": object({

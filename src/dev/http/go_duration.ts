@@ -5,7 +5,7 @@
  */
 
 import { parseDurationMs } from "../../base/mod.ts";
-import type { Json } from "./decode.ts";
+import type { Json, JsonObject } from "./decode.ts";
 import { Refusal } from "./refusal.ts";
 
 /** Nanoseconds of a duration given as text or as a number of nanoseconds; 400 where it is neither. */
@@ -37,4 +37,13 @@ export function goDuration(ns: number): string {
 
 function trim(value: number): string {
   return String(Number(value.toFixed(9)));
+}
+
+/** The object with the durations under `keys` as nanoseconds. */
+export function withNs(object: JsonObject, keys: readonly string[]): JsonObject {
+  const result: Record<string, Json> = { ...object };
+  for (const key of keys) {
+    if (key in object) result[key] = durationNs(object[key] ?? null, key);
+  }
+  return result;
 }

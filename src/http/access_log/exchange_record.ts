@@ -76,6 +76,8 @@ export class ExchangeRecord {
   upstream: { readonly local: string } | undefined;
   /** Envoy's name: `local_app`, `db.default.dc1.internal.<trust domain>`; `""`: none was chosen. */
   upstreamCluster = "";
+  /** Why the connection was ended, where that was not its own end; `""`: there is nothing to say. */
+  connectionDetails = "";
   /** Why no connection to it came up, in words. */
   upstreamFailure = "";
   /** Endpoints that the request was sent to or tried for. */

@@ -24,7 +24,7 @@ import {
 } from "../../http/mod.ts";
 import { type Dial, Relay, type RelayEnd } from "../../net/mod.ts";
 import type { Dialler } from "../attempt.ts";
-import { permitRequest, type RequestPermit } from "../authorize.ts";
+import type { RequestPermit } from "../authorize.ts";
 import { countFailure } from "../endpoint_failure.ts";
 import { giveBack, type Lease } from "../upstream.ts";
 import type { HttpService } from "./http_service.ts";
@@ -90,11 +90,10 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
     }
     forwardRequest(request, this.#service.caller.isSecure);
     this.#service.downstream.context.requestIds.ensure(request.fields);
-    this.#permit = this.#judge();
-    if (!this.#permit) return;
     // What a local application says of itself proves nothing to anybody.
     const isAppended = listener.front.direction === "inbound" && !rules.sanitizeForwardedClientCert;
     forwardClientCert(request.fields, isAppended ? this.#service.caller.clientCert : "");
+    if (!this.#mayGoOn()) return;
     this.#entered = listener.ways.enter();
     if (!this.#entered) return this.fail("limit_reached", listener.ways.limit);
     // Nothing of the body is read before there is somebody who takes it.
@@ -102,14 +101,12 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
     this.#reach();
   }
 
-  /** Undefined: it may not, and has been told. */
-  #judge(): RequestPermit | undefined {
-    const { downstream, listener } = this.#service;
-    return permitRequest(downstream, {
-      by: listener.authorizer,
-      request: this.#server.request,
-      onDenied: (code, reason) => this.fail(code, reason),
-    });
+  /** By what is true now. False: it may not go on, and has been told. */
+  #mayGoOn(): boolean {
+    const verdict = this.#service.judge(this.#server.request);
+    if ("rule" in verdict) this.#permit = verdict;
+    else this.fail(verdict.code, verdict.reason);
+    return !this.#over;
   }
 
   #reach(): void {
@@ -286,12 +283,9 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
     sendReply(this.#server, replyOf(code), deniedBy);
   }
 
+  /** By what is true now. */
   rejudge(): void {
-    if (this.#over || !this.#permit) return;
-    const before = this.#permit;
-    this.#permit = undefined;
-    this.#permit = this.#judge();
-    void before;
+    if (!this.#over && this.#permit) this.#mayGoOn();
   }
 
   sweep(): void {

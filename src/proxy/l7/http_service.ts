@@ -15,7 +15,7 @@ import {
 } from "../../http/mod.ts";
 import type { Connection, StreamEvents } from "../../net/mod.ts";
 import type { HttpRules } from "../../snapshot/mod.ts";
-import type { Authorizer } from "../authorize.ts";
+import { askAgent, type Authorizer, judgeOfRequests, type RequestJudge } from "../authorize.ts";
 import type { Downstream, Front, Service } from "../downstream.ts";
 import type { Ending } from "../ending.ts";
 import { Caller } from "./caller.ts";
@@ -37,7 +37,9 @@ export class HttpService implements Service, ServerEvents {
   readonly caller: Caller;
   readonly #open = new Set<HttpExchange>();
   #server: ServerConnection | undefined;
+  #judge: RequestJudge | undefined;
   #draining: boolean;
+  #left = false;
 
   constructor(downstream: Downstream, listener: HttpListener) {
     this.downstream = downstream;
@@ -50,8 +52,14 @@ export class HttpService implements Service, ServerEvents {
     const { downstream } = this;
     // Who it is has been judged; what it may is asked of each request.
     if (!downstream.takePlace()) return;
-    downstream.record.stage = "http";
     this.caller.connection = connection;
+    askAgent(downstream, this.listener.authorizer, () => this.#begin(connection));
+  }
+
+  #begin(connection: Connection): void {
+    const { downstream } = this;
+    if (this.#left) return;
+    downstream.record.stage = "http";
     const protocol = downstream.presented?.protocol ?? "";
     if (protocol === "") new Sniffer(connection, (isHttp2) => this.#serve(connection, isHttp2));
     else this.#serve(connection, protocol === "h2");
@@ -91,7 +99,13 @@ export class HttpService implements Service, ServerEvents {
     this.#open.delete(exchange);
   }
 
+  /** Of now. */
+  get judge(): RequestJudge {
+    return this.#judge ??= judgeOfRequests(this.downstream, this.listener.authorizer);
+  }
+
   rejudge(): void {
+    this.#judge = undefined;
     for (const exchange of [...this.#open]) exchange.rejudge();
   }
 
@@ -105,6 +119,7 @@ export class HttpService implements Service, ServerEvents {
   }
 
   leave(): void {
+    this.#left = true;
     for (const exchange of [...this.#open]) exchange.abandon();
   }
 }

@@ -10,6 +10,7 @@ import type { Leaf, Registration, Roots } from "../../consul/mod.ts";
 import type { HeldSecrets } from "../../secrets/mod.ts";
 import { closedByRefusal } from "./closed_by_refusal.ts";
 import { type CredentialPlans, NO_PLANS } from "./credential_plans.ts";
+import { exposedParts } from "./exposed.ts";
 import { earliest, Grace } from "./grace.ts";
 import { inboundParts } from "./inbound.ts";
 import { intentionsFor, refusedIntentions } from "./intentions.ts";
@@ -123,7 +124,8 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
     return { ...waiting(lacking, refused, remembered), dueMs: rejudgeDueMs };
   }
 
-  refused.push(...refusedIntentions(intentions));
+  const http = protocolOf(registration.protocol) !== "tcp";
+  refused.push(...refusedIntentions(intentions, { http }));
 
   // Unknown is deny, but at the start the answer is worth waiting for a little.
   const defaultAction = known.defaultAction ?? previous?.policy.defaultAction;
@@ -183,6 +185,7 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
     ),
     tls,
     inbound,
+    exposed: exposedParts(registration, { previous, version, refused }),
     upstreams: upstreams.upstreams,
     chains: upstreams.chains,
     targets: upstreams.targets,

@@ -13,7 +13,7 @@ import type { Known } from "./known.ts";
 import { LastResort } from "./last_resort.ts";
 import type { CredentialPlans } from "./credential_plans.ts";
 import { isOpen, keyInForce, type OwnCredentials } from "../own_credentials.ts";
-import { outboundHttp, protocolOf, unknownProtocol } from "../http_rules.ts";
+import { protocolOf, unjudgedHttp, unknownProtocol } from "../http_rules.ts";
 import { keepPart } from "../../snapshot/mod.ts";
 import { healthKey, type UpstreamPlan } from "./plan.ts";
 import type {
@@ -240,7 +240,7 @@ function rulesOf(
       reason: unknownProtocol(written),
     });
   }
-  return outboundHttp(
+  return unjudgedHttp(
     protocol ?? "tcp",
     isChain ? { requestTimeoutMs: plan.requestTimeoutMs } : {},
   );

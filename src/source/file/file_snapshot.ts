@@ -111,6 +111,7 @@ export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): File
       version,
     ),
     tls: keepPart<TlsPart>(previous?.tls, { ...directions, strictSpiffeChain }, version),
+    exposed: {},
     inbound: config.inbound && opens(inboundKey)
       ? {
         [INBOUND_KEY]: keepPart<InboundPart>(

@@ -11,7 +11,7 @@ import type { Snapshot } from "../../snapshot/mod.ts";
 import type { StoredState } from "./stored_credentials.ts";
 
 /** Rises when a snapshot of an older version can no longer be served. */
-const SCHEMA = 4;
+const SCHEMA = 5;
 /** Rises when the facts about credentials mean something else; states from before them have none. */
 const CREDENTIALS_FORMAT = 1;
 
@@ -130,6 +130,23 @@ const OwnCredentials = v.strictObject({
   trustDomains: Texts,
 });
 
+const Permission = v.strictObject({
+  action: v.picklist(["allow", "deny"]),
+  path: v.exactOptional(v.strictObject({
+    kind: v.picklist(["exact", "prefix", "regex"]),
+    value: v.string(),
+  })),
+  methods: Texts,
+  headers: v.array(v.strictObject({
+    name: v.string(),
+    kind: v.picklist(["present", "exact", "prefix", "suffix", "contains", "regex"]),
+    value: v.string(),
+    ignoreCase: v.boolean(),
+    invert: v.boolean(),
+  })),
+  refused: v.exactOptional(v.string()),
+});
+
 const Policy = v.strictObject({
   version: Version,
   intentions: v.array(v.strictObject({
@@ -142,6 +159,8 @@ const Policy = v.strictObject({
       uri: v.exactOptional(v.string()),
     }),
     action: v.picklist(["allow", "deny", "permissions"]),
+    permissions: v.exactOptional(v.array(Permission)),
+    refused: v.exactOptional(v.string()),
     precedence: v.number(),
   })),
   defaultAction: v.picklist(["allow", "deny"]),
@@ -185,6 +204,15 @@ const Inbound = v.strictObject({
   maxConnections: Amount,
   authorize: v.picklist(["match", "both"]),
   credentials: v.nullable(v.string()),
+});
+
+const Exposed = v.strictObject({
+  version: Version,
+  bind: TcpAddress,
+  path: v.string(),
+  local: LocalAddress,
+  localConnectTimeoutMs: Amount,
+  http: Http,
 });
 
 const Upstream = v.strictObject({
@@ -269,6 +297,7 @@ const SNAPSHOT = {
   policy: Policy,
   tls: Tls,
   inbound: v.record(v.string(), Inbound),
+  exposed: v.record(v.string(), Exposed),
   upstreams: v.record(v.string(), Upstream),
   chains: v.record(v.string(), Chain),
   targets: v.record(v.string(), Target),

@@ -12,6 +12,7 @@ import { AgentClient, type AgentUnderTest } from "./client.ts";
 import { connectionContract } from "./connections.ts";
 import { errorContract } from "./errors.ts";
 import { healthContract, queryContract } from "./health.ts";
+import { httpEntryContract } from "./http_entries.ts";
 import { intentionContract } from "./intentions.ts";
 import { serviceContract } from "./services.ts";
 
@@ -22,6 +23,7 @@ export function agentContract(agent: AgentUnderTest): void {
   serviceContract(client);
   intentionContract(client);
   configContract(client);
+  httpEntryContract(client);
   chainContract(client);
   healthContract(client);
   queryContract(client);

@@ -1,0 +1,221 @@
+/**
+ * Formats of access logs, as Consul's `AccessLogs` gives them to Envoy: compiled once, so that a line is
+ * one pass over readers that are there. Missing values are `-` in text and `null` in JSON, a value that
+ * is one operator alone keeps its type in JSON.
+ *
+ * @module
+ */
+
+import { nearest } from "../../base/mod.ts";
+import type { ExchangeRecord } from "./exchange_record.ts";
+import { escaped } from "./log_text.ts";
+import { OPERATORS, type Reader, type Surroundings } from "./record_values.ts";
+
+export type LogFormat =
+  /** What Consul gives to Envoy where it is told nothing. */
+  | { readonly kind: "default" }
+  | { readonly kind: "text"; readonly text: string }
+  /** Text of a JSON object. */
+  | { readonly kind: "json"; readonly json: string };
+
+/** With the line's end. */
+export type LineOf = (record: ExchangeRecord) => string;
+
+export type CompiledFormat =
+  | { readonly kind: "compiled"; readonly line: LineOf }
+  /** Continues a sentence that begins with what the format is of. */
+  | { readonly kind: "refused"; readonly reason: string };
+
+const DEFAULT_JSON = {
+  start_time: "%START_TIME%",
+  route_name: "%ROUTE_NAME%",
+  method: "%REQ(:METHOD)%",
+  path: "%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%",
+  protocol: "%PROTOCOL%",
+  response_code: "%RESPONSE_CODE%",
+  response_flags: "%RESPONSE_FLAGS%",
+  response_code_details: "%RESPONSE_CODE_DETAILS%",
+  connection_termination_details: "%CONNECTION_TERMINATION_DETAILS%",
+  bytes_received: "%BYTES_RECEIVED%",
+  bytes_sent: "%BYTES_SENT%",
+  duration: "%DURATION%",
+  upstream_service_time: "%RESP(X-ENVOY-UPSTREAM-SERVICE-TIME)%",
+  x_forwarded_for: "%REQ(X-FORWARDED-FOR)%",
+  user_agent: "%REQ(USER-AGENT)%",
+  request_id: "%REQ(X-REQUEST-ID)%",
+  authority: "%REQ(:AUTHORITY)%",
+  upstream_host: "%UPSTREAM_HOST%",
+  upstream_cluster: "%UPSTREAM_CLUSTER%",
+  upstream_local_address: "%UPSTREAM_LOCAL_ADDRESS%",
+  downstream_local_address: "%DOWNSTREAM_LOCAL_ADDRESS%",
+  downstream_remote_address: "%DOWNSTREAM_REMOTE_ADDRESS%",
+  requested_server_name: "%REQUESTED_SERVER_NAME%",
+  upstream_transport_failure_reason: "%UPSTREAM_TRANSPORT_FAILURE_REASON%",
+};
+
+/** Envoy's default text. */
+export const DEFAULT_TEXT =
+  '[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% %PROTOCOL%" ' +
+  "%RESPONSE_CODE% %RESPONSE_FLAGS% %BYTES_RECEIVED% %BYTES_SENT% %DURATION% " +
+  '%RESP(X-ENVOY-UPSTREAM-SERVICE-TIME)% "%REQ(X-FORWARDED-FOR)%" "%REQ(USER-AGENT)%" ' +
+  '"%REQ(X-REQUEST-ID)%" "%REQ(:AUTHORITY)%" "%UPSTREAM_HOST%"\n';
+
+/** Longest format that is read, and how deep its objects may lie. */
+const FORMAT_LIMIT_CHARS = 64 * 1024;
+const DEPTH_LIMIT = 16;
+const COMMAND = /%(?:%|([A-Z0-9_]+)(?:\(([^)]*)\))?(?::(\d{1,9}))?%)/g;
+
+/** What is known: for people who wrote something else. */
+export const KNOWN_OPERATORS: readonly string[] = Object.keys(OPERATORS).sort();
+
+class Unusable extends Error {}
+
+/** Never throws. */
+export function compileFormat(format: LogFormat, around: Surroundings): CompiledFormat {
+  const slots = new Slots(around);
+  try {
+    switch (format.kind) {
+      case "default":
+        slots.json(DEFAULT_JSON, 0);
+        slots.word("\n");
+        break;
+      case "json":
+        slots.json(objectOf(format.json), 0);
+        slots.word("\n");
+        break;
+      case "text":
+        if (format.text.length > FORMAT_LIMIT_CHARS) throw tooLong();
+        slots.text(format.text, "text");
+        // One line for each, also where nobody thought of it.
+        if (!format.text.endsWith("\n")) slots.word("\n");
+    }
+  } catch (error) {
+    if (error instanceof Unusable) return { kind: "refused", reason: error.message };
+    throw error;
+  }
+  return { kind: "compiled", line: slots.line() };
+}
+
+function objectOf(json: string): object {
+  if (json.length > FORMAT_LIMIT_CHARS) throw tooLong();
+  let value: unknown;
+  try {
+    value = JSON.parse(json);
+  } catch {
+    throw new Unusable("is no JSON");
+  }
+  if (typeof value === "object" && value !== null && !Array.isArray(value)) return value;
+  throw new Unusable("is no JSON object");
+}
+
+function tooLong(): Unusable {
+  return new Unusable(`has more than ${FORMAT_LIMIT_CHARS} characters`);
+}
+
+/** Words and values in turn. */
+class Slots {
+  readonly #around: Surroundings;
+  readonly #words: string[] = [""];
+  readonly #values: LineOf[] = [];
+
+  constructor(around: Surroundings) {
+    this.#around = around;
+  }
+
+  json(value: unknown, depth: number): void {
+    if (depth > DEPTH_LIMIT) throw new Unusable(`is nested deeper than ${DEPTH_LIMIT}`);
+    if (typeof value === "string") return this.#jsonText(value);
+    if (typeof value !== "object" || value === null) return this.word(JSON.stringify(value));
+    const isList = Array.isArray(value);
+    this.word(isList ? "[" : "{");
+    Object.entries(value).forEach(([key, member], index) => {
+      if (index > 0) this.word(",");
+      if (!isList) this.word(`${JSON.stringify(key)}:`);
+      this.json(member, depth + 1);
+    });
+    this.word(isList ? "]" : "}");
+  }
+
+  #jsonText(text: string): void {
+    const [only] = text.matchAll(COMMAND);
+    if (only && only[0] === text && only[1] !== undefined) {
+      const read = this.#reader(only);
+      return this.#value((record) => {
+        const value = read(record);
+        if (typeof value === "number") return String(value);
+        return value === undefined || value === "" ? "null" : `"${escaped(value)}"`;
+      });
+    }
+    this.word('"');
+    this.text(text, "json");
+    this.word('"');
+  }
+
+  /** `json`: within a text there. */
+  text(text: string, within: "text" | "json"): void {
+    const word = (words: string) => {
+      if (words.includes("%")) throw new Unusable(`has "%" without an operator at "${cut(words)}"`);
+      this.word(within === "json" ? JSON.stringify(words).slice(1, -1) : words);
+    };
+    let at = 0;
+    for (const found of text.matchAll(COMMAND)) {
+      word(text.slice(at, found.index));
+      at = found.index + found[0].length;
+      if (found[1] === undefined) {
+        this.word("%");
+        continue;
+      }
+      const read = this.#reader(found);
+      this.#value((record) => {
+        const value = read(record);
+        if (typeof value === "number") return String(value);
+        return value === undefined || value === "" ? "-" : escaped(value);
+      });
+    }
+    word(text.slice(at));
+  }
+
+  #reader([, name = "", given = "", limit]: RegExpMatchArray): Reader {
+    const row = Object.hasOwn(OPERATORS, name) ? OPERATORS[name] : undefined;
+    if (!row) throw new Unusable(unknownOperator(name));
+    const read = row(given, this.#around);
+    if (typeof read !== "function") {
+      throw new Unusable(`has %${name}(${cut(given)})%: ${name} ${read.fault}`);
+    }
+    if (limit === undefined) return read;
+    const chars = Number(limit);
+    return (record) => {
+      const value = read(record);
+      return typeof value === "string" ? value.slice(0, chars) : value;
+    };
+  }
+
+  word(text: string): void {
+    this.#words.push((this.#words.pop() ?? "") + text);
+  }
+
+  #value(value: LineOf): void {
+    this.#values.push(value);
+    this.#words.push("");
+  }
+
+  line(): LineOf {
+    const [first = "", ...words] = this.#words;
+    const values = this.#values;
+    return (record) => {
+      let line = first;
+      for (let i = 0; i < words.length; i++) line += `${values[i]?.(record)}${words[i]}`;
+      return line;
+    };
+  }
+}
+
+function cut(text: string): string {
+  return text.slice(0, 40);
+}
+
+function unknownOperator(name: string): string {
+  const close = nearest(name, KNOWN_OPERATORS);
+  return `has the operator ${cut(name)}, which is not known here` +
+    `${close ? ` (is it ${close}?)` : ""}; known are ${KNOWN_OPERATORS.join(", ")}`;
+}

@@ -1,0 +1,193 @@
+/**
+ * Where the body of a message ends (RFC 9112 6, 7): after so many bytes, after its last chunk, or with the
+ * connection. Of a chunked one, what one read holds is moved together in its own memory, so that it is
+ * told at once however small the chunks are; extensions are skipped.
+ *
+ * @module
+ */
+
+import { HeadReader, PARTIAL, TOO_LARGE } from "./head_reader.ts";
+import { isProtected } from "./field_names.ts";
+import { HeadFields } from "./parse_fields.ts";
+import { FIELD, type Fields } from "../head.ts";
+import type { HttpLimits } from "../limits.ts";
+
+/** Of the line that says a chunk's size; signatures and the like are far shorter. */
+const EXTENSION_BYTES = 4096;
+/** 2^52 and less: exact as a number. */
+const SIZE_DIGITS = 13;
+
+const CR = 13;
+const LF = 10;
+const SEMICOLON = 59;
+const TAB = 9;
+const SPACE = 32;
+const DELETE = 127;
+
+// What comes next in the body.
+const PAYLOAD = 0;
+const SIZE = 1;
+const EXTENSION = 2;
+const SIZE_LF = 3;
+const AFTER_CR = 4;
+const AFTER_LF = 5;
+const TRAILERS = 6;
+const LAST_LF = 7;
+const TRAILER_LINES = 8;
+const COMPLETE = 9;
+
+export class BodyReader {
+  readonly #limits: HttpLimits;
+  readonly #trailerReader: HeadReader;
+  /** Bytes of the payload that are in hand: where in the chunk that was read they begin and end. */
+  from = 0;
+  to = 0;
+  trailers: Fields | undefined;
+  /** What is wrong with it, for people; `""`: nothing. */
+  fault = "";
+  /** Bytes of the payload that are to come, of this chunk or in all. */
+  #left = 0;
+  #chunked = false;
+  #next = COMPLETE;
+  #digits = 0;
+  #extensionBytes = 0;
+
+  constructor(limits: HttpLimits) {
+    this.#limits = limits;
+    this.#trailerReader = new HeadReader(limits.headBytes);
+  }
+
+  get complete(): boolean {
+    return this.#next === COMPLETE;
+  }
+
+  /** Bytes that are to come, where that is known. */
+  get left(): number {
+    return this.#chunked ? Infinity : this.#left;
+  }
+
+  /** Of so many bytes; Infinity: until the connection ends. */
+  startLength(length: number): void {
+    this.#start(false);
+    this.#left = length;
+    this.#next = length === 0 ? COMPLETE : PAYLOAD;
+  }
+
+  startChunked(): void {
+    this.#start(true);
+    this.#next = SIZE;
+  }
+
+  #start(chunked: boolean): void {
+    this.#chunked = chunked;
+    this.trailers = undefined;
+    this.fault = "";
+    this.#left = this.#digits = this.#extensionBytes = 0;
+    this.#trailerReader.reset();
+  }
+
+  /**
+   * Reads on at `at`: where the body, or `chunk`, ends. What of the payload is in hand lies from `from` to
+   * `to`; what is before that position in `chunk` may have been moved.
+   */
+  read(chunk: Uint8Array, at: number): number {
+    this.from = this.to = at;
+    while (at < chunk.length && this.#next !== COMPLETE && this.fault === "") {
+      if (this.#next === PAYLOAD) at = this.#payload(chunk, at);
+      else if (this.#next === TRAILER_LINES) at = this.#trailerLines(chunk, at);
+      else at = this.#framing(chunk, at);
+    }
+    return at;
+  }
+
+  #payload(chunk: Uint8Array, at: number): number {
+    const size = Math.min(this.#left, chunk.length - at);
+    if (this.from === this.to) this.from = this.to = at;
+    else if (this.to !== at) chunk.copyWithin(this.to, at, at + size);
+    this.to += size;
+    this.#left -= size;
+    if (this.#left === 0) this.#next = this.#chunked ? AFTER_CR : COMPLETE;
+    return at + size;
+  }
+
+  #framing(chunk: Uint8Array, at: number): number {
+    const byte = chunk[at] ?? 0;
+    switch (this.#next) {
+      case SIZE: {
+        const digit = hexDigit(byte);
+        if (digit >= 0) {
+          if (++this.#digits > SIZE_DIGITS) {
+            return this.#wrong("the size of a chunk is too large", at);
+          }
+          this.#left = this.#left * 16 + digit;
+          return at + 1;
+        }
+        if (this.#digits === 0) return this.#wrong("a chunk without a size", at);
+        if (byte === CR) this.#next = SIZE_LF;
+        else if (byte === SEMICOLON) this.#next = EXTENSION;
+        else return this.#wrong("the size of a chunk is no number", at);
+        return at + 1;
+      }
+      case EXTENSION:
+        if (byte === CR) this.#next = SIZE_LF;
+        else if (byte < SPACE && byte !== TAB || byte === DELETE) {
+          return this.#wrong("the extension of a chunk has a control character", at);
+        } else if (++this.#extensionBytes > EXTENSION_BYTES) {
+          return this.#wrong("the extension of a chunk is too long", at);
+        }
+        return at + 1;
+      case SIZE_LF:
+        if (byte !== LF) return this.#wrong("the size of a chunk does not end in CR LF", at);
+        this.#next = this.#left === 0 ? TRAILERS : PAYLOAD;
+        this.#digits = this.#extensionBytes = 0;
+        return at + 1;
+      case AFTER_CR:
+        if (byte !== CR) return this.#wrong("a chunk does not end in CR LF", at);
+        this.#next = AFTER_LF;
+        return at + 1;
+      case AFTER_LF:
+        if (byte !== LF) return this.#wrong("a chunk does not end in CR LF", at);
+        this.#next = SIZE;
+        return at + 1;
+      case TRAILERS:
+        if (byte !== CR) {
+          this.#next = TRAILER_LINES;
+          return at;
+        }
+        this.#next = LAST_LF;
+        return at + 1;
+      default:
+        if (byte !== LF) return this.#wrong("the last chunk does not end in CR LF", at);
+        this.#next = COMPLETE;
+        return at + 1;
+    }
+  }
+
+  #trailerLines(chunk: Uint8Array, at: number): number {
+    const end = this.#trailerReader.read(chunk, at);
+    if (end === PARTIAL) return chunk.length;
+    if (end === TOO_LARGE) return this.#wrong("the trailers are too large", at);
+    // Once in a message that has some.
+    const fields = new HeadFields();
+    const fault = fields.parse(this.#trailerReader.text, 0, this.#limits.fields);
+    if (fault) return this.#wrong(fault.detail, at);
+    const names = fields.fields.filter((_, i) => i % FIELD === 0);
+    if (fields.meant || names.some(isProtected)) {
+      return this.#wrong("a trailer that belongs in the head", at);
+    }
+    this.trailers = fields.fields;
+    this.#next = COMPLETE;
+    return end;
+  }
+
+  #wrong(detail: string, at: number): number {
+    this.fault = detail;
+    return at;
+  }
+}
+
+function hexDigit(byte: number): number {
+  if (byte >= 48 && byte <= 57) return byte - 48;
+  const lower = byte | 32;
+  return lower >= 97 && lower <= 102 ? lower - 87 : -1;
+}

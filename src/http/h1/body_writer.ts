@@ -1,0 +1,60 @@
+/**
+ * The body of a message as it goes out, and whether it is what its head promised.
+ *
+ * @module
+ */
+
+import type { Stream } from "../../net/mod.ts";
+import type { Fields } from "../head.ts";
+import { writeHead, writeText } from "./write_head.ts";
+
+/** How the end of a body is said. */
+export type Framing = "none" | "length" | "chunked" | "until_close";
+
+export class BodyWriter {
+  readonly #stream: Stream;
+  framing: Framing = "none";
+  /** Bytes that are still promised. */
+  #left = 0;
+
+  constructor(stream: Stream) {
+    this.#stream = stream;
+  }
+
+  start(framing: Framing, length: number): void {
+    this.framing = framing;
+    this.#left = length;
+  }
+
+  /** False: stop until the stream drains; undefined: more than was promised, and it was not sent. */
+  send(chunk: Uint8Array): boolean | undefined {
+    const { length } = chunk;
+    // An empty chunk would be the last one.
+    if (length === 0) return true;
+    switch (this.framing) {
+      case "none":
+        return true;
+      case "length":
+        if (length > this.#left) return undefined;
+        this.#left -= length;
+        return this.#stream.give(chunk);
+      case "chunked":
+        writeText(this.#stream, `${length.toString(16)}\r\n`);
+        this.#stream.give(chunk);
+        return writeText(this.#stream, "\r\n");
+      case "until_close":
+        return this.#stream.give(chunk);
+    }
+  }
+
+  /** False: less was sent than was promised, or a trailer cannot be written. */
+  end(trailers: Fields | undefined): boolean {
+    if (this.framing === "length") return this.#left === 0;
+    if (this.framing !== "chunked") return true;
+    if (!trailers?.length) {
+      writeText(this.#stream, "0\r\n\r\n");
+      return true;
+    }
+    return writeHead(this.#stream, "0", trailers, "") !== undefined;
+  }
+}

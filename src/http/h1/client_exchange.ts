@@ -1,0 +1,121 @@
+/**
+ * One request that is asked, as it is written.
+ *
+ * @module
+ */
+
+import type { Stream } from "../../net/mod.ts";
+import type { ClientExchange, ResetReason, ResponseEvents } from "../exchange.ts";
+import { type Fields, type RequestHead, UNKNOWN_LENGTH } from "../head.ts";
+import type { BodyWriter } from "./body_writer.ts";
+import type { Asked } from "./parse_response.ts";
+import { writeHead } from "./write_head.ts";
+
+/** The connection that it is on. */
+export interface AskOwner {
+  readonly stream: Stream;
+  readonly writer: BodyWriter;
+  /** What a write said: false is passed on, and remembered until the stream has drained. */
+  took(all: boolean): boolean;
+  /** The exchange cannot go on, and with it the connection. `detail` for people. */
+  broken(detail: string): void;
+  /** The same, where nothing was written; told when this has returned. */
+  unwritable(detail: string): void;
+  hold(): void;
+  release(): void;
+  tunnel(): Stream;
+}
+
+const NOT_AS_LONG = "the request is not as long as was said";
+const NOT_LAWFUL = "the request has a part that cannot be written";
+/** Nothing in it that another reader could take for the end of a part. */
+const REQUEST_LINE = /^[!-~]+ [!-~]+ HTTP\/1\.1$/;
+const AUTHORITY = /^[!-~]*$/;
+/** Methods that say nothing by having no body (RFC 9110 8.6). */
+const BODYLESS = new Set(["GET", "HEAD", "OPTIONS", "DELETE", "TRACE", "CONNECT"]);
+
+export class Http1ClientExchange implements ClientExchange {
+  events: ResponseEvents;
+  readonly asked: Asked;
+  readonly #head: RequestHead;
+  /** Undefined: over, and nothing does anything any more. */
+  #owner: AskOwner | undefined;
+  #complete = false;
+
+  constructor(owner: AskOwner, head: RequestHead, events: ResponseEvents) {
+    this.#owner = owner;
+    this.#head = head;
+    this.asked = head;
+    this.events = events;
+  }
+
+  /** Writes the head. */
+  ask(ends: boolean): void {
+    const owner = this.#owner;
+    if (!owner) return;
+    const { method, authority, path, upgrade, length, expectsContinue, fields } = this.#head;
+    const line = `${method} ${method === "CONNECT" ? authority : path} HTTP/1.1`;
+    if (!REQUEST_LINE.test(line) || !AUTHORITY.test(authority)) return owner.unwritable(NOT_LAWFUL);
+    if (ends && length > 0) return owner.unwritable(NOT_AS_LONG);
+    let own = "";
+    if (!ends) {
+      own = length === UNKNOWN_LENGTH
+        ? "transfer-encoding: chunked\r\n"
+        : `content-length: ${length}\r\n`;
+    } else if (!BODYLESS.has(method)) own = "content-length: 0\r\n";
+    if (upgrade) own += `connection: upgrade\r\nupgrade: ${upgrade}\r\n`;
+    if (expectsContinue) own += "expect: 100-continue\r\n";
+    owner.writer.start(ends ? "none" : length === UNKNOWN_LENGTH ? "chunked" : "length", length);
+    this.#complete = ends;
+    const wrote = writeHead(owner.stream, line, fields, own, `host: ${authority}`);
+    if (wrote === undefined) owner.unwritable(NOT_LAWFUL);
+    else owner.took(wrote);
+  }
+
+  send(chunk: Uint8Array): boolean {
+    const owner = this.#owner;
+    if (!owner || this.#complete) return true;
+    const sent = owner.writer.send(chunk);
+    if (sent !== undefined) return owner.took(sent);
+    this.#break(NOT_AS_LONG);
+    return true;
+  }
+
+  end(trailers?: Fields): void {
+    const owner = this.#owner;
+    if (!owner || this.#complete) return;
+    this.#complete = owner.writer.end(trailers);
+    if (!this.#complete) this.#break(NOT_AS_LONG);
+  }
+
+  reset(reason: ResetReason): void {
+    this.#break(`the request was broken off: ${reason}`);
+  }
+
+  pause(): void {
+    this.#owner?.hold();
+  }
+
+  resume(): void {
+    this.#owner?.release();
+  }
+
+  tunnel(): Stream {
+    const owner = this.#owner;
+    if (!owner) throw new Error("Cannot open a tunnel: the exchange is over");
+    this.#owner = undefined;
+    return owner.tunnel();
+  }
+
+  /** The connection ended it. Whether the request had been sent whole. */
+  leave(): boolean {
+    this.#owner = undefined;
+    return this.#complete;
+  }
+
+  #break(detail: string): void {
+    const owner = this.#owner;
+    this.#owner = undefined;
+    owner?.broken(detail);
+  }
+}

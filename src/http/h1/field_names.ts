@@ -1,0 +1,101 @@
+/**
+ * Names of fields: which are lawful (RFC 9110 5.1), which mean something to the connection itself, and
+ * which nobody may have taken away by naming them in `Connection`.
+ *
+ * @module
+ */
+
+/** What a field means to the codec. */
+export const PLAIN = 0;
+export const HOST = 1;
+export const CONTENT_LENGTH = 2;
+export const TRANSFER_ENCODING = 3;
+export const CONNECTION = 4;
+export const UPGRADE = 5;
+export const TE = 6;
+export const EXPECT = 7;
+/** Of one connection only, and nothing to us. */
+export const HOP = 8;
+
+export interface KnownName {
+  readonly spelled: string;
+  readonly name: string;
+  readonly meaning: number;
+}
+
+const MEANINGS: Readonly<Record<string, number>> = {
+  "host": HOST,
+  "content-length": CONTENT_LENGTH,
+  "transfer-encoding": TRANSFER_ENCODING,
+  "connection": CONNECTION,
+  "upgrade": UPGRADE,
+  "te": TE,
+  "expect": EXPECT,
+  "keep-alive": HOP,
+  "proxy-connection": HOP,
+  "http2-settings": HOP,
+};
+
+/** Common names, which need not be judged and put in lower case again for each head. */
+const COMMON = [
+  "accept accept-charset accept-encoding accept-language accept-ranges age allow authorization",
+  "cache-control content-disposition content-encoding content-language content-location content-range",
+  "content-security-policy content-type cookie date dnt etag expires forwarded from grpc-encoding",
+  "grpc-accept-encoding grpc-status grpc-message grpc-timeout if-match if-modified-since if-none-match",
+  "if-range if-unmodified-since last-modified link location origin pragma priority range referer",
+  "retry-after sec-ch-ua sec-ch-ua-mobile sec-ch-ua-platform sec-fetch-dest sec-fetch-mode",
+  "sec-fetch-site sec-fetch-user sec-websocket-accept sec-websocket-extensions sec-websocket-key",
+  "sec-websocket-protocol sec-websocket-version server server-timing set-cookie",
+  "strict-transport-security traceparent tracestate trailer upgrade-insecure-requests user-agent vary via",
+  "www-authenticate x-b3-parentspanid x-b3-sampled x-b3-spanid x-b3-traceid x-content-type-options",
+  "x-envoy-attempt-count x-envoy-upstream-service-time x-forwarded-client-cert x-forwarded-for",
+  "x-forwarded-host x-forwarded-port x-forwarded-proto x-frame-options x-powered-by x-real-ip",
+  "x-request-id x-xss-protection",
+].join(" ").split(" ");
+
+/** By spelling: lower case, and as most write it. */
+const KNOWN = new Map<string, KnownName>();
+for (const name of [...COMMON, ...Object.keys(MEANINGS)]) {
+  const proper = name.replace(/(?<![a-z0-9])[a-z]/g, (letter) => letter.toUpperCase());
+  for (const spelled of [name, proper]) {
+    KNOWN.set(spelled, { spelled, name, meaning: MEANINGS[name] ?? PLAIN });
+  }
+}
+for (const spelled of ["ETag", "DNT", "TE", "WWW-Authenticate", "X-XSS-Protection"]) {
+  const name = spelled.toLowerCase();
+  KNOWN.set(spelled, { spelled, name, meaning: MEANINGS[name] ?? PLAIN });
+}
+
+export function knownName(spelled: string): KnownName | undefined {
+  return KNOWN.get(spelled);
+}
+
+/** Octets that a token may have (RFC 9110 5.6.2). */
+const TOKEN = new Uint8Array(256);
+for (const character of "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz") {
+  TOKEN[character.charCodeAt(0)] = TOKEN[character.toUpperCase().charCodeAt(0)] = 1;
+}
+
+export function isToken(text: string): boolean {
+  for (let i = 0; i < text.length; i++) if (TOKEN[text.charCodeAt(i)] !== 1) return false;
+  return text.length > 0;
+}
+
+/**
+ * Whether proxies or applications trust what a field of that name (lower case) says: such a field is
+ * neither taken away because `Connection` names it, nor added by trailers (envoy.md 2.8, 3.3).
+ */
+export function isProtected(name: string): boolean {
+  return name.startsWith("x-forwarded-") || PROTECTED.has(name);
+}
+const PROTECTED = new Set(["authorization", "host", "cookie"]);
+
+/**
+ * Whether an application that puts names into variables (CGI and its heirs) would take that name (lower
+ * case) for one of those which proxies set or which frame the message.
+ */
+export function isAlias(name: string): boolean {
+  if (!name.includes("_")) return false;
+  const meant = name.replaceAll("_", "-");
+  return isProtected(meant) || (MEANINGS[meant] ?? PLAIN) !== PLAIN;
+}

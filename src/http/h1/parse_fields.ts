@@ -1,0 +1,217 @@
+/**
+ * The field lines of a head: to a flat list, without what belongs to this connection, which is told apart
+ * and judged strictly (RFC 9112 5, 6; `envoy.md` 2.8 and 3.3). What could be read in two ways is refused.
+ *
+ * @module
+ */
+
+import type { Fields } from "../head.ts";
+import {
+  CONNECTION,
+  CONTENT_LENGTH,
+  EXPECT,
+  HOST,
+  isAlias,
+  isProtected,
+  isToken,
+  knownName,
+  PLAIN,
+  TE,
+  TRANSFER_ENCODING,
+  UPGRADE,
+} from "./field_names.ts";
+
+/** Why a head is refused; `status` is what a client is answered. */
+export interface HeadFault {
+  readonly status: number;
+  /** For people; nothing of the peer's. */
+  readonly detail: string;
+}
+
+function fault(detail: string, status = 400): HeadFault {
+  return { status, detail };
+}
+
+const NO_LINE_END = fault("a line of the head does not end in CR LF");
+const NO_COLON = fault("a line of the head is no field");
+const BAD_NAME = fault("the name of a field is no token");
+const ALIAS = fault("the name of a field could be taken for one that proxies set");
+const BAD_VALUE = fault("the value of a field has a control character");
+const TOO_MANY = fault("too many fields", 431);
+const TWO_HOSTS = fault("more than one host");
+const TWO_LENGTHS = fault("more than one content length");
+const BAD_LENGTH = fault("the content length is no number");
+const TWO_CODINGS = fault("more than one field says the transfer coding");
+const OTHER_CODING = fault("a transfer coding other than chunked", 501);
+const BAD_CONNECTION = fault("the connection field is no list of tokens");
+const LONG_CONNECTION = fault("the connection field names too many fields");
+const PROTECTED_NAMED = fault("the connection field names a field that must stay");
+const BAD_EXPECTATION = fault("an expectation other than 100-continue", 417);
+
+/** No field has been seen. */
+export const ABSENT = -1;
+
+/** Fields that `Connection` may name; Envoy's bound. */
+const NOMINATED = 10;
+/** White space around the elements of a list (RFC 9110 5.6.1). */
+const BLANKS = /^[ \t]+|[ \t]+$|[ \t]+(?=,)|(?<=,)[ \t]+/g;
+const LENGTH = /^[0-9]{1,15}$/;
+const SPACE = 32;
+const TAB = 9;
+const LF = 10;
+
+/** Control characters but TAB, CR and LF, which are judged line by line. */
+// deno-lint-ignore no-control-regex
+const CONTROL = /[\0-\x08\x0b\x0c\x0e-\x1f\x7f]/;
+
+/** What one head says; made once for a connection and filled anew for each head. */
+export class HeadFields {
+  /** Of this head for good: the next has a list of its own. */
+  fields: Fields = [];
+  /** `""` where it is empty; undefined: there is none. */
+  host: string | undefined;
+  contentLength = ABSENT;
+  chunked = false;
+  /** Options of `Connection`. */
+  close = false;
+  keepAlive = false;
+  upgradeNamed = false;
+  /** Of the `Upgrade` fields, as they came; `""`: none. */
+  upgrade = "";
+  expectsContinue = false;
+  /** Whether there was any field that means something to the connection. */
+  meant = false;
+  #trailersWelcome = false;
+  #nominated: string[] | undefined;
+
+  /** Reads the lines of `text` from `at` on, to its empty line. */
+  parse(text: string, at: number, limit: number): HeadFault | undefined {
+    this.fields = [];
+    this.host = undefined;
+    this.contentLength = ABSENT;
+    this.chunked =
+      this.close =
+      this.keepAlive =
+      this.upgradeNamed =
+      this.meant =
+        false;
+    this.upgrade = "";
+    this.expectsContinue = this.#trailersWelcome = false;
+    this.#nominated = undefined;
+    if (CONTROL.test(text)) return BAD_VALUE;
+    let count = 0;
+    while (at < text.length) {
+      const end = text.indexOf("\r", at);
+      if (end < 0 || text.charCodeAt(end + 1) !== LF) return NO_LINE_END;
+      if (end === at) break;
+      const fault = ++count > limit ? TOO_MANY : this.#line(text, at, end);
+      if (fault) return fault;
+      at = end + 2;
+    }
+    return this.#nominated ? this.#remove(this.#nominated) : this.#keepTe();
+  }
+
+  #line(text: string, at: number, end: number): HeadFault | undefined {
+    const colon = text.indexOf(":", at);
+    if (colon < 0 || colon > end) return NO_COLON;
+    let from = colon + 1;
+    let to = end;
+    while (from < to && isBlank(text.charCodeAt(from))) from++;
+    while (from < to && isBlank(text.charCodeAt(to - 1))) to--;
+    const value = text.substring(from, to);
+    let spelled = text.substring(at, colon);
+    let known = knownName(spelled);
+    let name: string;
+    if (known) {
+      ({ spelled, name } = known);
+    } else {
+      if (!isToken(spelled)) return BAD_NAME;
+      name = spelled.toLowerCase();
+      if (isAlias(name)) return ALIAS;
+      known = knownName(name);
+    }
+    const meaning = known?.meaning ?? PLAIN;
+    if (value.includes("\n")) return NO_LINE_END;
+    if (meaning !== PLAIN) return this.#special(meaning, value);
+    this.fields.push(name, value, spelled);
+    return undefined;
+  }
+
+  #special(meaning: number, value: string): HeadFault | undefined {
+    this.meant = true;
+    switch (meaning) {
+      case HOST:
+        if (this.host !== undefined) return TWO_HOSTS;
+        this.host = value;
+        return undefined;
+      case CONTENT_LENGTH:
+        if (this.contentLength !== ABSENT) return TWO_LENGTHS;
+        if (!LENGTH.test(value)) return BAD_LENGTH;
+        this.contentLength = Number(value);
+        return undefined;
+      case TRANSFER_ENCODING:
+        if (this.chunked) return TWO_CODINGS;
+        if (value.toLowerCase() !== "chunked") return OTHER_CODING;
+        this.chunked = true;
+        return undefined;
+      case CONNECTION:
+        return this.#connection(value);
+      case UPGRADE:
+        this.upgrade = this.upgrade ? `${this.upgrade},${value}` : value;
+        return undefined;
+      case TE:
+        this.#trailersWelcome ||= tokensOf(value).some((token) => token.startsWith("trailers"));
+        return undefined;
+      case EXPECT:
+        if (value.toLowerCase() !== "100-continue") return BAD_EXPECTATION;
+        this.expectsContinue = true;
+    }
+    return undefined;
+  }
+
+  #connection(value: string): HeadFault | undefined {
+    // What nearly everybody says.
+    if (value === "keep-alive") {
+      this.keepAlive = true;
+      return undefined;
+    }
+    for (const option of tokensOf(value)) {
+      if (option === "close") this.close = true;
+      else if (option === "keep-alive") this.keepAlive = true;
+      else if (option === "upgrade") this.upgradeNamed = true;
+      else {
+        if (isProtected(option) || option.startsWith(":")) return PROTECTED_NAMED;
+        if (!isToken(option)) return BAD_CONNECTION;
+        const nominated = this.#nominated ??= [];
+        if (nominated.push(option) >= NOMINATED) return LONG_CONNECTION;
+      }
+    }
+    return undefined;
+  }
+
+  /** Takes out the fields that `Connection` named. */
+  #remove(names: readonly string[]): undefined {
+    const { fields } = this;
+    let kept = 0;
+    for (let i = 0; i < fields.length; i += 3) {
+      if (names.includes(fields[i] ?? "")) continue;
+      for (let part = 0; part < 3; part++) fields[kept++] = fields[i + part] ?? "";
+    }
+    fields.length = kept;
+    this.#keepTe();
+  }
+
+  /** `TE` is about this connection, but that trailers are welcome is so for the whole way. */
+  #keepTe(): undefined {
+    if (this.#trailersWelcome) this.fields.push("te", "trailers", "te");
+  }
+}
+
+function isBlank(code: number): boolean {
+  return code === SPACE || code === TAB;
+}
+
+/** Elements of a comma-separated list, in lower case, without the empty ones. */
+export function tokensOf(value: string): string[] {
+  return value.toLowerCase().replace(BLANKS, "").split(",").filter((token) => token);
+}

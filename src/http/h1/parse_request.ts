@@ -1,0 +1,143 @@
+/**
+ * Heads of requests (RFC 9112 3), and what they say of the connection. A request that two readers could
+ * take for different ones is refused.
+ *
+ * @module
+ */
+
+import { type RequestHead, UNKNOWN_LENGTH } from "../head.ts";
+import { ABSENT, type HeadFault, HeadFields, tokensOf } from "./parse_fields.ts";
+import { isToken } from "./field_names.ts";
+
+function fault(detail: string, status = 400): HeadFault {
+  return { status, detail };
+}
+
+const BAD_LINE = fault("the first line is no request line");
+const BAD_METHOD = fault("the method is no token");
+const OTHER_VERSION = fault("a version of HTTP other than 1.0 and 1.1", 505);
+const BAD_TARGET = fault("the target is none of the four forms");
+const BAD_AUTHORITY = fault("the authority is no host with a port");
+const BAD_HOST = fault("the host is none");
+const NO_HOST = fault("no host");
+const LENGTH_AND_CHUNKED = fault("both a content length and a transfer coding");
+const CODING_IN_1_0 = fault("a transfer coding in HTTP/1.0");
+const BODY_OF_CONNECT = fault("CONNECT with a body");
+const BODY_OF_UPGRADE = fault("an upgrade with a transfer coding");
+
+/** Host, with or without a port: no user information, nothing that ends it for another reader. */
+const AUTHORITY = /^(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+;=%-]+)(?::[0-9]{0,5})?$/;
+const WITH_PORT = /:[0-9]{1,5}$/;
+/** Visible characters but `#`: a fragment is the client's own (`envoy.md` 2.8). */
+const TARGET = /^[!"$-~]+$/;
+const ABSOLUTE = /^(https?):\/\/([^/?]*)(.*)$/i;
+const VERSION = /^HTTP\/[0-9](?:\.[0-9])?$/;
+
+/** What the last request said; see {@link HeadFields} about its making. */
+export class RequestParser {
+  readonly #fields = new HeadFields();
+  head: RequestHead | undefined;
+  /** Whether the client reads another response on this connection. */
+  persistent = false;
+  /** Whether it wants to be told that the connection stays open (HTTP/1.0). */
+  asksToKeep = false;
+  /** Whether a body follows; its length is the head's. */
+  hasBody = false;
+
+  /** `text` from `at` to its empty line, lines with their ends. */
+  parse(text: string, at: number, limit: number): HeadFault | undefined {
+    const lineEnd = text.indexOf("\r", at);
+    const first = text.indexOf(" ", at);
+    const second = text.indexOf(" ", first + 1);
+    if (first < 0 || second < 0 || second > lineEnd || text.charCodeAt(lineEnd + 1) !== 10) {
+      return BAD_LINE;
+    }
+    const method = text.substring(at, first);
+    if (!isToken(method)) return BAD_METHOD;
+    const version = text.substring(second + 1, lineEnd);
+    if (version !== "HTTP/1.1" && version !== "HTTP/1.0") {
+      return VERSION.test(version) ? OTHER_VERSION : BAD_LINE;
+    }
+    const target = text.substring(first + 1, second);
+    if (!TARGET.test(target)) return BAD_TARGET;
+    const fields = this.#fields;
+    const refused = fields.parse(text, lineEnd + 2, limit);
+    if (refused) return refused;
+    return this.#judge(method, target, version);
+  }
+
+  #judge(
+    method: string,
+    target: string,
+    version: "HTTP/1.0" | "HTTP/1.1",
+  ): HeadFault | undefined {
+    const { host, contentLength, chunked, close, keepAlive, fields } = this.#fields;
+    const is11 = version === "HTTP/1.1";
+    if (host === undefined && is11) return NO_HOST;
+    if (host && !AUTHORITY.test(host)) return BAD_HOST;
+    if (chunked && contentLength !== ABSENT) return LENGTH_AND_CHUNKED;
+    if (chunked && !is11) return CODING_IN_1_0;
+    const head: RequestHead = {
+      method,
+      scheme: "",
+      authority: host ?? "",
+      path: target,
+      upgrade: "",
+      length: chunked ? UNKNOWN_LENGTH : Math.max(contentLength, 0),
+      expectsContinue: false,
+      fields,
+      version,
+    };
+    const wrong = method === "CONNECT" ? this.#connect(head) : placed(head);
+    if (wrong) return wrong;
+    this.hasBody = head.length !== 0;
+    // HTTP/1.0 knows neither.
+    if (is11 && this.#fields.upgradeNamed && method !== "CONNECT") {
+      head.upgrade = chosen(this.#fields.upgrade);
+      if (head.upgrade && chunked) return BODY_OF_UPGRADE;
+      // The server may ignore it, and a body would come before the change (RFC 9110 7.8).
+      if (this.hasBody) head.upgrade = "";
+    }
+    head.expectsContinue = is11 && this.hasBody && this.#fields.expectsContinue;
+    this.persistent = is11 ? !close : keepAlive && !close;
+    this.asksToKeep = !is11 && keepAlive;
+    this.head = head;
+    return undefined;
+  }
+
+  #connect(head: RequestHead): HeadFault | undefined {
+    if (head.length !== 0) return BODY_OF_CONNECT;
+    if (!AUTHORITY.test(head.path) || !WITH_PORT.test(head.path)) return BAD_AUTHORITY;
+    head.authority = head.path;
+    head.path = "";
+    return undefined;
+  }
+}
+
+/** Judges the target of anything but CONNECT; that of the absolute form says the authority. */
+function placed(head: RequestHead): HeadFault | undefined {
+  const target = head.path;
+  if (target.startsWith("/")) return undefined;
+  if (target === "*") return head.method === "OPTIONS" ? undefined : BAD_TARGET;
+  const parts = ABSOLUTE.exec(target);
+  if (!parts) return BAD_TARGET;
+  const [, scheme = "", authority = "", rest = ""] = parts;
+  if (!AUTHORITY.test(authority)) return BAD_AUTHORITY;
+  head.scheme = scheme.toLowerCase();
+  head.authority = authority;
+  if (rest.startsWith("/")) head.path = rest;
+  else if (rest === "" && head.method === "OPTIONS") head.path = "*";
+  else head.path = `/${rest}`;
+  return undefined;
+}
+
+/**
+ * The one protocol to change to. HTTP/2 over plain text is asked for by prior knowledge only: it would
+ * start with a request that has been judged as HTTP/1.1 already.
+ */
+function chosen(upgrade: string): string {
+  const tokens = tokensOf(upgrade).filter((token) => token !== "h2c");
+  if (tokens.includes("websocket")) return "websocket";
+  const only = tokens.length === 1 ? tokens[0] ?? "" : "";
+  return isToken(only) ? only : "";
+}

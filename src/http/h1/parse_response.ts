@@ -1,0 +1,67 @@
+/**
+ * Heads of responses (RFC 9112 4), and how their bodies are framed, as strictly as requests: a response
+ * that is read wrongly is read as two.
+ *
+ * @module
+ */
+
+import { type ResponseHead, UNKNOWN_LENGTH } from "../head.ts";
+import { ABSENT, HeadFields } from "./parse_fields.ts";
+
+/** What follows the head. */
+export type Body = "none" | "length" | "chunked" | "until_close" | "tunnel";
+
+/** `HTTP/1.1 200 OK`; the space before an empty reason may be missing. */
+const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9][0-9]{2})(?: [\t -~\x80-\xff]*)?\r\n/;
+
+/** What a response is an answer to. */
+export interface Asked {
+  readonly method: string;
+  readonly upgrade: string;
+}
+
+export class ResponseParser {
+  readonly #fields = new HeadFields();
+  head: ResponseHead = { status: 0, length: 0, fields: [] };
+  body: Body = "none";
+  /** Whether the server takes another request on this connection. */
+  persistent = false;
+
+  /** What is wrong with it, for people; undefined: nothing. */
+  parse(text: string, limit: number, asked: Asked): string | undefined {
+    const line = STATUS_LINE.exec(text);
+    if (!line) return "the first line is no status line";
+    const status = Number(line[2]);
+    const is11 = line[1] === "1";
+    const fields = this.#fields;
+    const fault = fields.parse(text, line[0].length, limit);
+    if (fault) return fault.detail;
+    const { contentLength, chunked } = fields;
+    if (chunked && contentLength !== ABSENT) return "both a content length and a transfer coding";
+    if (chunked && !is11) return "a transfer coding in HTTP/1.0";
+    const framed = chunked || contentLength > 0;
+    const isTunnel = status === 101 || asked.method === "CONNECT" && status >= 200 && status < 300;
+    if (status === 101 && (asked.upgrade === "" || fields.upgrade === "")) {
+      return "an upgrade that was not asked for";
+    }
+    if (framed && (status < 200 || status === 204 || isTunnel)) {
+      return "a body where there is none";
+    }
+    const bodyless = asked.method === "HEAD" || status < 200 || status === 204 || status === 304;
+    this.body = isTunnel
+      ? "tunnel"
+      : bodyless || contentLength === 0
+      ? "none"
+      : chunked
+      ? "chunked"
+      : contentLength > 0
+      ? "length"
+      : "until_close";
+    // Of what has no body it is only claimed, or nothing is said.
+    const unsaid = this.body === "none" && asked.method !== "HEAD" && status !== 304;
+    const length = contentLength !== ABSENT ? contentLength : unsaid ? 0 : UNKNOWN_LENGTH;
+    this.head = { status, length, fields: fields.fields };
+    this.persistent = this.body !== "until_close" && !fields.close && (is11 || fields.keepAlive);
+    return undefined;
+  }
+}

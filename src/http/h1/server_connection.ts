@@ -1,0 +1,418 @@
+/**
+ * The serving side of an HTTP/1.1 connection: one request at a time, in order. What a read holds is
+ * handled in that callback; what comes before its turn waits in the one chunk that it came in, and nothing
+ * more is read meanwhile.
+ *
+ * @module
+ */
+
+import type { Deadline, Deadlines } from "../../base/mod.ts";
+import type { Stream, StreamEvents } from "../../net/mod.ts";
+import type { HttpEnd, ServerConnection, ServerEvents } from "../exchange.ts";
+import { UNKNOWN_LENGTH } from "../head.ts";
+import type { HttpLimits } from "../limits.ts";
+import { BodyReader } from "./body_reader.ts";
+import { BodyWriter } from "./body_writer.ts";
+import { HeadReader, PARTIAL, TOO_LARGE } from "./head_reader.ts";
+import type { HeadFault } from "./parse_fields.ts";
+import { RequestParser } from "./parse_request.ts";
+import { type ExchangeOwner, Http1ServerExchange } from "./server_exchange.ts";
+import { refusal } from "./status_line.ts";
+import { Tunnel, type TunnelOwner } from "./tunnel.ts";
+import { writeText } from "./write_head.ts";
+
+export interface Http1ServerOptions {
+  readonly limits: HttpLimits;
+  readonly events: ServerEvents;
+  readonly deadlines: Deadlines;
+}
+
+/**
+ * Serves HTTP/1.1 (and 1.0) on a stream, which is taken over. Bytes that were read of it before are
+ * handed to the events that it has from then on.
+ */
+export function serveHttp1(stream: Stream, options: Http1ServerOptions): ServerConnection {
+  return new Http1Server(stream, options);
+}
+
+/**
+ * How long a client that was told that the connection ends may take to end it: closing with bytes unread
+ * would break what was just written (RFC 9112 9.6). The same for a body that nobody reads any more.
+ */
+const LINGER_MS = 1000;
+
+const HEAD_TOO_LARGE: HeadFault = { status: 431, detail: "the head is too large" };
+const BLANK_LINES: HeadFault = { status: 400, detail: "more than one empty line before a request" };
+
+type Phase =
+  /** Between requests, or within a head. */
+  | "head"
+  | "body"
+  /** The request is complete, the response is not. */
+  | "answer"
+  /** The response is complete and not taken by the client yet. */
+  | "drain"
+  /** The response is complete, the request's body is not. */
+  | "discard"
+  | "tunnel"
+  /** Everything is said; what comes is not looked at. */
+  | "over";
+
+class Http1Server implements ServerConnection, StreamEvents, ExchangeOwner, TunnelOwner {
+  readonly stream: Stream;
+  readonly writer: BodyWriter;
+  readonly #limits: HttpLimits;
+  readonly #events: ServerEvents;
+  readonly #deadlines: Deadlines;
+  readonly #heads: HeadReader;
+  readonly #parser = new RequestParser();
+  readonly #body: BodyReader;
+  #phase: Phase = "head";
+  #exchange: Http1ServerExchange | undefined;
+  #tunnel: Tunnel | undefined;
+  /** The connection serves another request after this response. */
+  #keep = false;
+  #draining = false;
+  /** An empty line came before the request. */
+  #blank = false;
+  #blocked = false;
+  #peerEnded = false;
+  /** What the peer's end means has been seen to. */
+  #endSeen = false;
+  /** The request is complete, and its exchange has not been told yet. */
+  #owesEnd = false;
+  /** Came before its turn. */
+  #held: Uint8Array | undefined;
+  #holding = false;
+  #reading = false;
+  /** Position in the chunk that is read; what is before it has been handled. */
+  #inHand = 0;
+  #deadline: Deadline | undefined;
+  readonly #later = () => this.#goOn();
+  #end: HttpEnd | undefined;
+
+  constructor(stream: Stream, { limits, events, deadlines }: Http1ServerOptions) {
+    this.stream = stream;
+    this.writer = new BodyWriter(stream);
+    this.#limits = limits;
+    this.#events = events;
+    this.#deadlines = deadlines;
+    this.#heads = new HeadReader(limits.headBytes);
+    this.#body = new BodyReader(limits);
+    stream.events = this;
+  }
+
+  get active(): number {
+    return this.#exchange || this.#tunnel ? 1 : 0;
+  }
+
+  drain(): void {
+    this.#draining = true;
+    if (this.#phase === "head" && !this.#heads.begun) this.#finish();
+  }
+
+  close(detail: string): void {
+    this.#end ??= { by: "us", kind: "closed", detail };
+    // A body that ends with the connection would look complete.
+    if (this.#exchange?.responded) return this.reset();
+    this.#tellReset(detail);
+    this.#phase = "over";
+    this.stream.close();
+  }
+
+  reset(): void {
+    this.#end ??= { by: "us", kind: "reset", detail: "" };
+    this.#tellReset("the connection was broken off");
+    this.#phase = "over";
+    this.stream.reset();
+  }
+
+  // What the stream tells.
+
+  onData(chunk: Uint8Array): void {
+    if (this.#phase === "over") return;
+    if (this.#held) this.#keepFor(chunk, 0);
+    else this.#read(chunk);
+  }
+
+  onEnd(): void {
+    this.#peerEnded = true;
+    if (!this.#held && !this.#owesEnd) this.#peerIsDone();
+  }
+
+  onDrain(): void {
+    this.#blocked = false;
+    if (this.#tunnel) return this.#tunnel.events.onDrain();
+    if (this.#phase === "drain") this.#next();
+    else this.#exchange?.events.onDrain();
+  }
+
+  onClose(reset: boolean, alert: string): void {
+    this.#deadline?.cancel();
+    const detail = alert || (reset ? "the connection was reset" : "");
+    this.#phase = "over";
+    if (this.#tunnel) {
+      const { events } = this.#tunnel;
+      this.#tunnel = undefined;
+      events.onClose(reset || this.#end?.kind === "reset", alert);
+    }
+    this.#end ??= { by: reset ? "network" : "peer", kind: reset ? "reset" : "closed", detail };
+    this.#tellReset(detail || "the connection was closed");
+    this.#events.onClose(this.#end);
+  }
+
+  // What the exchange asks for.
+
+  begins(ends: boolean, lasts: boolean): boolean {
+    const { complete, left } = this.#body;
+    // Of a body that nobody wants, what is in hand already costs nothing.
+    const early = ends && !complete && left > this.#inHand;
+    this.#keep = this.#parser.persistent && lasts && !early && !this.#draining &&
+      !this.#couldBeTunnel();
+    return this.#keep;
+  }
+
+  /** A refused client may have sent what was meant for its tunnel: that is no request. */
+  #couldBeTunnel(): boolean {
+    const request = this.#exchange?.request;
+    if (request?.method === "CONNECT") return true;
+    return request?.upgrade !== "" && (this.#held !== undefined || this.#inHand > 0);
+  }
+
+  took(all: boolean): boolean {
+    if (!all) this.#blocked = true;
+    return all;
+  }
+
+  ended(): void {
+    this.#exchange = undefined;
+    this.#owesEnd = false;
+    if (this.#phase === "body" && this.#keep) {
+      this.#phase = "discard";
+      this.#linger();
+      this.release();
+    } else {
+      this.#phase = "drain";
+      if (!this.#blocked) this.#next();
+    }
+  }
+
+  broken(detail: string): void {
+    this.#exchange = undefined;
+    this.#end ??= { by: "us", kind: "reset", detail };
+    this.#phase = "over";
+    this.stream.reset();
+  }
+
+  hold(): void {
+    if (this.#holding) return;
+    this.#holding = true;
+    this.stream.pause();
+  }
+
+  release(): void {
+    if (!this.#holding) return;
+    this.#holding = false;
+    const waits = this.#held || this.#owesEnd || this.#peerEnded && !this.#endSeen;
+    if (this.#reading || !waits) return this.stream.resume();
+    // Nothing is told within the call that lets it be told.
+    queueMicrotask(this.#later);
+  }
+
+  tunnel(): Stream {
+    this.#exchange = undefined;
+    if (this.#phase !== "over") this.#phase = "tunnel";
+    const tunnel = this.#tunnel = new Tunnel(this);
+    if (this.#holding) this.release();
+    return tunnel;
+  }
+
+  // Reading.
+
+  #goOn(): void {
+    if (this.#holding || this.#reading || this.#phase === "over") return;
+    if (this.#owesEnd) {
+      this.#owesEnd = false;
+      this.#exchange?.events.onEnd(this.#body.trailers);
+      if (this.#holding) return;
+    }
+    const held = this.#held;
+    this.#held = undefined;
+    if (held) this.#read(held);
+    if (this.#holding) return;
+    if (this.#peerEnded) this.#peerIsDone();
+    this.stream.resume();
+  }
+
+  #read(chunk: Uint8Array): void {
+    this.#reading = true;
+    let at = 0;
+    while (at < chunk.length && !this.#holding) {
+      this.#inHand = chunk.length - at;
+      switch (this.#phase) {
+        case "head":
+          at = this.#readHead(chunk, at);
+          break;
+        case "body":
+        case "discard":
+          at = this.#readBody(chunk, at);
+          break;
+        case "answer":
+        case "drain":
+          this.hold();
+          break;
+        case "tunnel": {
+          const from = at;
+          at = chunk.length;
+          this.#tunnel?.events.onData(from === 0 ? chunk : chunk.subarray(from));
+          break;
+        }
+        case "over":
+          at = chunk.length;
+      }
+    }
+    this.#inHand = 0;
+    this.#reading = false;
+    if (at < chunk.length && this.#phase !== "over") this.#keepFor(chunk, at);
+  }
+
+  /** Keeps what comes before its turn; an engine that paused may have had a chunk or two in hand. */
+  #keepFor(chunk: Uint8Array, at: number): void {
+    const rest = at === 0 ? chunk : chunk.subarray(at);
+    const held = this.#held;
+    if (!held) {
+      this.#held = rest;
+      return;
+    }
+    if (held.length + rest.length > this.#limits.bufferedBytes) {
+      this.#end ??= { by: "us", kind: "reset", detail: "more came than was asked for" };
+      return this.reset();
+    }
+    const joined = new Uint8Array(held.length + rest.length);
+    joined.set(held);
+    joined.set(rest, held.length);
+    this.#held = joined;
+  }
+
+  #readHead(chunk: Uint8Array, at: number): number {
+    const end = this.#heads.read(chunk, at);
+    if (end === PARTIAL) return chunk.length;
+    if (end === TOO_LARGE) return this.#refuse(HEAD_TOO_LARGE, chunk.length);
+    const { text } = this.#heads;
+    // An empty line too many after a body is an old mistake of clients (RFC 9112 2.2).
+    const skipped = text.startsWith("\r\n") ? 2 : 0;
+    if (skipped > 0) {
+      if (this.#blank) return this.#refuse(BLANK_LINES, chunk.length);
+      this.#blank = true;
+      if (text.length === skipped) return end;
+    }
+    this.#blank = false;
+    const fault = this.#parser.parse(text, skipped, this.#limits.fields);
+    if (fault) return this.#refuse(fault, chunk.length);
+    const { head, hasBody, asksToKeep } = this.#parser;
+    if (!head) return end;
+    if (!hasBody) this.#body.startLength(0);
+    else if (head.length === UNKNOWN_LENGTH) this.#body.startChunked();
+    else this.#body.startLength(head.length);
+    this.#phase = hasBody ? "body" : "answer";
+    this.#inHand = chunk.length - end;
+    const exchange = new Http1ServerExchange(this, head, { endsWithHead: !hasBody, asksToKeep });
+    this.#exchange = exchange;
+    this.#events.onRequest(exchange);
+    return end;
+  }
+
+  #readBody(chunk: Uint8Array, at: number): number {
+    const body = this.#body;
+    const end = body.read(chunk, at);
+    const { from, to } = body;
+    this.#inHand = chunk.length - end;
+    if (body.fault) return this.#refuse({ status: 400, detail: body.fault }, chunk.length);
+    const exchange = this.#exchange;
+    const { complete } = body;
+    if (complete) {
+      if (this.#phase === "discard") this.#discarded();
+      else this.#phase = "answer";
+    }
+    if (to > from) exchange?.events.onData(chunk.subarray(from, to));
+    if (!complete || this.#exchange !== exchange) return end;
+    if (this.#holding) this.#owesEnd = true;
+    else exchange?.events.onEnd(body.trailers);
+    return end;
+  }
+
+  #discarded(): void {
+    this.#deadline?.cancel();
+    this.#phase = "drain";
+    if (!this.#blocked) this.#next();
+  }
+
+  /** The response is complete and has left: what the connection does after it. */
+  #next(): void {
+    if (!this.#keep || this.#draining || this.#peerEnded && !this.#held) return this.#finish();
+    this.#phase = "head";
+    this.release();
+  }
+
+  #refuse(fault: HeadFault, at: number): number {
+    const { status, detail } = fault;
+    const exchange = this.#exchange;
+    this.#exchange = undefined;
+    exchange?.leave();
+    this.#end ??= { by: "peer", kind: "protocol", detail };
+    exchange?.events.onReset("protocol", detail);
+    this.#events.onInvalid(status, detail);
+    if (exchange?.responded || this.#phase === "discard") {
+      this.#phase = "over";
+      this.stream.reset();
+    } else if (this.#phase !== "over") {
+      writeText(this.stream, refusal(status));
+      this.#finish();
+    }
+    return at;
+  }
+
+  #peerIsDone(): void {
+    if (this.#endSeen) return;
+    this.#endSeen = true;
+    switch (this.#phase) {
+      case "head":
+      case "discard":
+        return this.#finish();
+      case "body":
+        this.#tellReset("the client ended the connection within a request");
+        this.#phase = "over";
+        return this.stream.reset();
+      case "tunnel":
+        return this.#tunnel?.events.onEnd();
+      case "over":
+        return this.stream.close();
+      default:
+        // It still reads: it is answered.
+        this.#keep = false;
+    }
+  }
+
+  /** Ends the connection in order, when all that was written has left. */
+  #finish(): void {
+    this.#end ??= { by: this.#peerEnded ? "peer" : "us", kind: "closed", detail: "" };
+    this.#phase = "over";
+    this.#held = undefined;
+    if (this.#peerEnded) return this.stream.close();
+    this.stream.end();
+    this.#linger();
+    this.release();
+  }
+
+  #linger(): void {
+    this.#deadline?.cancel();
+    this.#deadline = this.#deadlines.after(LINGER_MS, () => this.stream.close());
+  }
+
+  #tellReset(detail: string): void {
+    const exchange = this.#exchange;
+    this.#exchange = undefined;
+    exchange?.leave();
+    exchange?.events.onReset("connection", detail);
+  }
+}

@@ -1,0 +1,162 @@
+/**
+ * One request that is served, and its response as it is written: framing by what the client understands
+ * and what the response is, and nothing that was not promised.
+ *
+ * @module
+ */
+
+import type { Stream } from "../../net/mod.ts";
+import type { MessageEvents, ResetReason, ServerExchange } from "../exchange.ts";
+import { type Fields, type RequestHead, type ResponseHead, UNKNOWN_LENGTH } from "../head.ts";
+import type { BodyWriter, Framing } from "./body_writer.ts";
+import { statusLine } from "./status_line.ts";
+import { writeHead } from "./write_head.ts";
+
+/** The connection that it is on. */
+export interface ExchangeOwner {
+  readonly stream: Stream;
+  readonly writer: BodyWriter;
+  /**
+   * A response begins: whether the connection serves another request after it. `ends`: it has no body;
+   * `lasts`: its body does not end with the connection.
+   */
+  begins(ends: boolean, lasts: boolean): boolean;
+  /** What a write said: false is passed on, and remembered until the stream has drained. */
+  took(all: boolean): boolean;
+  ended(): void;
+  /** The exchange cannot go on, and with it the connection. `detail` for people. */
+  broken(detail: string): void;
+  hold(): void;
+  release(): void;
+  tunnel(): Stream;
+}
+
+const NOT_AS_LONG = "the response is not as long as was said";
+const NOT_LAWFUL = "the response has a field that cannot be written";
+
+export const ignoredMessage: MessageEvents = {
+  onData: () => {},
+  onEnd: () => {},
+  onDrain: () => {},
+  onReset: () => {},
+};
+
+export class Http1ServerExchange implements ServerExchange {
+  readonly request: RequestHead;
+  readonly endsWithHead: boolean;
+  events: MessageEvents = ignoredMessage;
+  /** Undefined: over, and nothing does anything any more. */
+  #owner: ExchangeOwner | undefined;
+  readonly #asksToKeep: boolean;
+  responded = false;
+  paused = false;
+
+  constructor(
+    owner: ExchangeOwner,
+    request: RequestHead,
+    { endsWithHead, asksToKeep }: { endsWithHead: boolean; asksToKeep: boolean },
+  ) {
+    this.#owner = owner;
+    this.request = request;
+    this.endsWithHead = endsWithHead;
+    this.#asksToKeep = asksToKeep;
+  }
+
+  inform({ status, fields }: ResponseHead): void {
+    const owner = this.#owner;
+    if (!owner || this.responded || this.request.version === "HTTP/1.0") return;
+    this.#wrote(owner, writeHead(owner.stream, statusLine(status), fields, ""));
+  }
+
+  respond(head: ResponseHead, ends: boolean): void {
+    const owner = this.#owner;
+    if (!owner || this.responded) return;
+    this.responded = true;
+    const { status, length, fields } = head;
+    const { method, version } = this.request;
+    const bodyless = method === "HEAD" || status === 204 || status === 304;
+    // What is promised has to come.
+    if (ends && !bodyless && length > 0) return this.#break(NOT_AS_LONG);
+    const framing: Framing = bodyless || ends
+      ? "none"
+      : length !== UNKNOWN_LENGTH
+      ? "length"
+      : version === "HTTP/1.0"
+      ? "until_close"
+      : "chunked";
+    const keep = owner.begins(ends, framing !== "until_close");
+    let own = "";
+    if (framing === "chunked") own = "transfer-encoding: chunked\r\n";
+    else if (length !== UNKNOWN_LENGTH && status !== 204) own = `content-length: ${length}\r\n`;
+    else if (framing === "none" && !bodyless) own = "content-length: 0\r\n";
+    if (!keep) own += "connection: close\r\n";
+    else if (this.#asksToKeep) own += "connection: keep-alive\r\n";
+    owner.writer.start(framing, length);
+    this.#wrote(owner, writeHead(owner.stream, statusLine(status), fields, own));
+    if (ends) this.#ended();
+  }
+
+  send(chunk: Uint8Array): boolean {
+    const owner = this.#owner;
+    if (!owner) return true;
+    const sent = this.responded ? owner.writer.send(chunk) : undefined;
+    if (sent !== undefined) return owner.took(sent);
+    this.#break(NOT_AS_LONG);
+    return true;
+  }
+
+  end(trailers?: Fields): void {
+    const owner = this.#owner;
+    if (!owner) return;
+    if (this.responded && owner.writer.end(trailers)) this.#ended();
+    else this.#break(NOT_AS_LONG);
+  }
+
+  reset(reason: ResetReason): void {
+    this.#break(`the response was broken off: ${reason}`);
+  }
+
+  pause(): void {
+    this.paused = true;
+    this.#owner?.hold();
+  }
+
+  resume(): void {
+    this.paused = false;
+    this.#owner?.release();
+  }
+
+  tunnel(head: ResponseHead): Stream {
+    const owner = this.#owner;
+    if (!owner || this.responded) throw new Error("Cannot open a tunnel: the exchange is over");
+    this.responded = true;
+    const { upgrade } = this.request;
+    const own = upgrade ? `connection: upgrade\r\nupgrade: ${upgrade}\r\n` : "";
+    const line = statusLine(upgrade ? 101 : 200);
+    this.#owner = undefined;
+    if (writeHead(owner.stream, line, head.fields, own) === undefined) owner.broken(NOT_LAWFUL);
+    return owner.tunnel();
+  }
+
+  /** The connection ended it: nothing does anything any more. */
+  leave(): void {
+    this.#owner = undefined;
+  }
+
+  #wrote(owner: ExchangeOwner, all: boolean | undefined): void {
+    if (all === undefined) this.#break(NOT_LAWFUL);
+    else owner.took(all);
+  }
+
+  #ended(): void {
+    const owner = this.#owner;
+    this.#owner = undefined;
+    owner?.ended();
+  }
+
+  #break(detail: string): void {
+    const owner = this.#owner;
+    this.#owner = undefined;
+    owner?.broken(detail);
+  }
+}

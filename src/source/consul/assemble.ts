@@ -17,6 +17,7 @@ import { intentionsFor, refusedIntentions } from "./intentions.ts";
 import type { CredentialsVerdict, JudgeCredentials } from "./judge_credentials.ts";
 import type { Known } from "./known.ts";
 import { DEFAULT_TLS_DIRECTION, judgeMeshTls } from "./mesh_tls.ts";
+import { protocolOf } from "../http_rules.ts";
 import { NOTHING_HELD, ownCredentials, warmingShown } from "../own_credentials.ts";
 import { keepPart, keepSnapshot } from "../../snapshot/mod.ts";
 import type {

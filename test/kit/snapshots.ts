@@ -8,9 +8,11 @@ import { DEFAULT_OUTLIER } from "../../src/balance/mod.ts";
 import type { Address } from "../../src/base/mod.ts";
 import type { Authority } from "../../src/dev/ca/authority.ts";
 import type { Intention } from "../../src/policy/mod.ts";
+import { inboundHttp } from "../../src/source/http_rules.ts";
 import type {
   ChainPart,
   CredentialsPart,
+  HttpRules,
   InboundPart,
   Resolver,
   Snapshot,
@@ -192,4 +194,14 @@ export function targetOf(options: {
     lack: "",
     ...options.overrides,
   };
+}
+
+/** As Consul's defaults have them for a listener of that protocol. */
+export function httpRules(
+  protocol: HttpRules["protocol"],
+  rules: Partial<HttpRules> = {},
+): HttpRules {
+  const made = inboundHttp(protocol);
+  if (!made) throw new Error(`${protocol} is no HTTP`);
+  return { ...made, ...rules };
 }

@@ -67,9 +67,14 @@ export class HttpService implements Service, ServerEvents {
   }
 
   #serve(connection: Connection, isHttp2: boolean): void {
-    const { deadlines } = this.downstream.context;
+    const { deadlines, clock } = this.downstream.context;
     const serve = isHttp2 ? serveHttp2 : serveHttp1;
-    this.#server = serve(connection, { limits: DEFAULT_HTTP_LIMITS, events: this, deadlines });
+    this.#server = serve(connection, {
+      limits: DEFAULT_HTTP_LIMITS,
+      events: this,
+      deadlines,
+      clock,
+    });
     if (this.#draining) this.drain();
   }
 

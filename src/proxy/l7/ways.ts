@@ -76,6 +76,7 @@ export class Way implements ClientEvents {
       limits: DEFAULT_HTTP_LIMITS,
       events: this,
       deadlines,
+      clock,
     });
   }
 

@@ -1,0 +1,50 @@
+import assert from "node:assert/strict";
+import { createServer } from "node:http2";
+import type { AddressInfo } from "node:net";
+import { test } from "node:test";
+import { answerOf, RawClient, startRawOrigin, statusOf } from "../kit/http_raw.ts";
+import { type PathPair, startPathPair } from "../kit/path_pair.ts";
+import { httpRules } from "../kit/snapshots.ts";
+
+async function asksThrough(pair: PathPair): Promise<void> {
+  await using client = await RawClient.open({ host: "127.0.0.1", port: pair.port });
+  for (const path of ["/one", "/two", "/three"]) {
+    client.send(`POST ${path} HTTP/1.1\r\nHost: db\r\nContent-Length: 3\r\n\r\nabc`);
+    const answer = await client.response();
+    assert.equal(statusOf(answer), 200);
+    assert.equal(answer.body, `you asked ${path} with abc`);
+  }
+}
+
+test("requests of HTTP/1.1 come through HTTP/1.1", async () => {
+  await using origin = await startRawOrigin(({ head, body }) =>
+    answerOf(`you asked ${head.split(" ")[1]} with ${body}`)
+  );
+  await using pair = await startPathPair({
+    localPort: origin.port,
+    inbound: { http: httpRules("http") },
+    upstream: { http: httpRules("http") },
+  });
+  await asksThrough(pair);
+  console.log(origin.requests[0]?.head);
+});
+
+test("requests of HTTP/1.1 come through HTTP/2 to an application that speaks it", async () => {
+  const origin = createServer();
+  origin.on("stream", (stream, headers) => {
+    let body = "";
+    stream.on("data", (chunk: Uint8Array) => body += new TextDecoder().decode(chunk));
+    stream.on("end", () => {
+      stream.respond({ ":status": 200 });
+      stream.end(`you asked ${headers[":path"]} with ${body}`);
+    });
+  });
+  await new Promise<void>((resolve) => origin.listen(0, "127.0.0.1", resolve));
+  await using pair = await startPathPair({
+    localPort: (origin.address() as AddressInfo).port,
+    inbound: { http: httpRules("http2") },
+    upstream: { http: httpRules("http2") },
+  });
+  await asksThrough(pair);
+  origin.close();
+});

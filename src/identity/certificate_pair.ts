@@ -6,7 +6,7 @@
  * @module
  */
 
-import { ProxyError } from "../base/mod.ts";
+import { lowerAscii, ProxyError } from "../base/mod.ts";
 import { altNamesOf, commonNameOf } from "./alt_names.ts";
 import { allowsKeyUsage, type Certificate } from "./certificate.ts";
 import { OID } from "./oids.ts";
@@ -20,7 +20,6 @@ import {
   readKey,
 } from "./pem_material.ts";
 import { keyFault } from "./signature.ts";
-import { lowerAscii } from "./string_matcher.ts";
 
 export interface CertificatePairInput {
   /** Leaf and what links it to a root, in any order; other blocks are skipped. */

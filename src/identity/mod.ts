@@ -28,6 +28,6 @@ export * from "./select_certificate.ts";
 export * from "./sni.ts";
 export * from "./spiffe.ts";
 export * from "./spiffe_bundles.ts";
-export { needsMatchers, prepareMatchers } from "./string_matcher.ts";
+export { needsMatchers } from "./string_matcher.ts";
 export * from "./validation.ts";
 export * from "./wanted_names.ts";

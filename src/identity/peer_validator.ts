@@ -16,7 +16,7 @@ import type { Validation } from "./validation.ts";
 
 /**
  * Throws `credentials_invalid` that names what cannot be used. Where `needsMatchers(validation)`,
- * `prepareMatchers()` must have been awaited in this thread.
+ * `prepareRegexes()` must have been awaited in this thread.
  */
 export function createPeerValidator(
   validation: Validation,

@@ -5,10 +5,10 @@
  * @module
  */
 
-import { canonicalIpText, ProxyError } from "../base/mod.ts";
+import { canonicalIpText, lowerAscii, ProxyError } from "../base/mod.ts";
 import { type AltNames, altNamesOf } from "./alt_names.ts";
 import type { Certificate } from "./certificate.ts";
-import { compileStringMatcher, lowerAscii, type StringTest } from "./string_matcher.ts";
+import { compileStringMatcher, type StringTest } from "./string_matcher.ts";
 import type { SanMatcher } from "./validation.ts";
 
 export type SanTest = (leaf: Certificate) => boolean;

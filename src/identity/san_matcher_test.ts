@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { createAuthority } from "../../test/kit/certificates.ts";
-import { canonicalIpText } from "../base/mod.ts";
+import { canonicalIpText, prepareRegexes } from "../base/mod.ts";
 import { contextTag, TAG } from "../wire/mod.ts";
 import { derElement, derOid, derSequence, derText } from "../dev/ca/der_writer.ts";
 import { altNamesOf, commonNameOf } from "./alt_names.ts";
@@ -9,10 +9,9 @@ import type { CertificateOverrides } from "../dev/ca/authority.ts";
 import { type Certificate, parseCertificate } from "./certificate.ts";
 import { generateKey } from "../dev/ca/mint.ts";
 import { compileSanMatchers, dnsNameCovers } from "./san_matcher.ts";
-import { prepareMatchers } from "./string_matcher.ts";
 import type { SanMatcher, SanType, StringMatcher } from "./validation.ts";
 
-await prepareMatchers();
+await prepareRegexes();
 
 const CA = createAuthority();
 const KEY = generateKey();

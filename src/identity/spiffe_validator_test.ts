@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import test from "node:test";
 import { createAuthority } from "../../test/kit/certificates.ts";
+import { prepareRegexes } from "../base/mod.ts";
 import { derNamedBits } from "../dev/ca/der_writer.ts";
 import { formatPem } from "../wire/mod.ts";
 import type { Authority, CertificateOverrides } from "../dev/ca/authority.ts";
@@ -12,10 +13,9 @@ import { mintCrlPem } from "../../test/kit/mint_crl.ts";
 import { OID } from "./oids.ts";
 import { createPeerValidator } from "./peer_validator.ts";
 import { parseSpiffeId } from "./spiffe.ts";
-import { prepareMatchers } from "./string_matcher.ts";
 import { NO_RULES, type PeerRules, type SanMatcher } from "./validation.ts";
 
-await prepareMatchers();
+await prepareRegexes();
 
 const NOW_MS = Date.UTC(2026, 10, 21, 12);
 const KEY = generateKey();

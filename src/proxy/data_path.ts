@@ -5,8 +5,8 @@
  * @module
  */
 
-import { type Clock, Deadlines, type Log, ProxyError, Stats } from "../base/mod.ts";
-import { needsMatchers, prepareMatchers } from "../identity/mod.ts";
+import { type Clock, Deadlines, type Log, prepareRegexes, ProxyError, Stats } from "../base/mod.ts";
+import { needsMatchers } from "../identity/mod.ts";
 import type { Engine } from "../net/mod.ts";
 import { patchSnapshot, type Snapshot, type SnapshotUpdate } from "../snapshot/mod.ts";
 import { Limiter, PROCESS_COLUMN } from "./admission.ts";
@@ -108,7 +108,7 @@ export class DataPath {
     const snapshot = patchSnapshot(this.#snapshot, update);
     if (!snapshot) throw new ProxyError("snapshot_invalid", "Cannot use the snapshot: not whole");
     const rules = Object.values(update.validations);
-    if (rules.some((part) => part && needsMatchers(part.validation))) await prepareMatchers();
+    if (rules.some((part) => part && needsMatchers(part.validation))) await prepareRegexes();
     return { snapshot, trusts: this.#facts.trusts.prepare(snapshot) };
   }
 

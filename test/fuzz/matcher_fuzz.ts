@@ -6,11 +6,11 @@
  */
 
 import assert from "node:assert/strict";
-import { prepareMatchers } from "../../src/identity/mod.ts";
+import { prepareRegexes } from "../../src/base/mod.ts";
 import { compileStringMatcher } from "../../src/identity/string_matcher.ts";
 import { type FuzzTarget, refuses } from "./fuzz.ts";
 
-await prepareMatchers();
+await prepareRegexes();
 
 const encode = (text: string) => new TextEncoder().encode(text);
 const VALUES = [

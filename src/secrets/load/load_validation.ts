@@ -5,13 +5,13 @@
  * @module
  */
 
+import { prepareRegexes } from "../../base/mod.ts";
 import {
   createPeerValidator,
   needsMatchers,
   parseSpiffeBundles,
   parseTrustDomain,
   type PeerRules,
-  prepareMatchers,
   type Validation,
 } from "../../identity/mod.ts";
 import type { ValidationSecret } from "../secret.ts";
@@ -39,7 +39,7 @@ export async function loadValidation(
   const validation = spec.spiffe
     ? await spiffeOf(spec, { spiffe: spec.spiffe, rules, context })
     : await anchorsOf(spec, { rules, context });
-  if (needsMatchers(validation)) await prepareMatchers();
+  if (needsMatchers(validation)) await prepareRegexes();
   // What it gives is made again where it is used; here it proves that this works.
   const options = { serviceTrustDomains: [], strictSpiffeChain: false };
   asUseFault(describe(spec), () => createPeerValidator(validation, options));

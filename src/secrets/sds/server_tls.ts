@@ -6,12 +6,11 @@
  * @module
  */
 
-import { ProxyError } from "../../base/mod.ts";
+import { prepareRegexes, ProxyError } from "../../base/mod.ts";
 import {
   createPeerValidator,
   needsMatchers,
   parseCertificate,
-  prepareMatchers,
   sameBytes,
   type Validation,
 } from "../../identity/mod.ts";
@@ -78,7 +77,7 @@ async function judgeOf(
   validation: Validation,
   nowMs: () => number,
 ): Promise<NonNullable<GrpcTlsMaterial["judge"]>> {
-  if (needsMatchers(validation)) await prepareMatchers();
+  if (needsMatchers(validation)) await prepareRegexes();
   const options = { serviceTrustDomains: [], strictSpiffeChain: false };
   const validator = createPeerValidator(validation, options);
   return ([leaf, ...presented]) => {

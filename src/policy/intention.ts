@@ -7,6 +7,7 @@
  */
 
 import type { ServiceId } from "../identity/mod.ts";
+import type { Permission } from "./permission.ts";
 
 /** Who asks, as far as a certificate has proven it. */
 export interface Source {
@@ -22,12 +23,12 @@ export interface Source {
 export type IntentionAction =
   | "allow"
   | "deny"
-  /** It has L7 permissions: no statement at L4, which Consul's authorize treats as deny. */
+  /** It has {@link Intention.permissions}: no statement at L4, which Consul's authorize treats as deny. */
   | "permissions";
 
 /** Plain data, sent between threads. `"*"` in `name`, `namespace` or `partition` covers any. */
 export interface Intention {
-  /** How logs name it: `default/web => default/db (precedence 9, deny)`. */
+  /** How logs name it: `default/web => default/db (precedence 9, deny)`; the action stands at its end. */
   readonly rule: string;
   readonly source: {
     readonly name: string;
@@ -42,36 +43,48 @@ export interface Intention {
     readonly uri?: string;
   };
   readonly action: IntentionAction;
+  /** In the order in which they are tried; the first that covers a request decides. */
+  readonly permissions?: readonly Permission[];
+  /** What it demands of requests and nobody can check: a service that speaks HTTP denies them all. */
+  readonly refused?: string;
   readonly precedence: number;
 }
 
 /**
  * Rules of a mesh without namespaces and partitions: whoever claims to be in one is denied what a service
- * of that name is, and allowed nothing.
+ * of that name is, and allowed nothing, by permissions neither.
  */
 export function withoutTenancy(intentions: readonly Intention[]): readonly Intention[] {
-  return intentions.map((intention) =>
-    intention.action === "allow"
-      ? intention
-      : { ...intention, source: { ...intention.source, namespace: "*", partition: "*" } }
-  );
+  return intentions.flatMap((intention) => {
+    if (intention.action === "allow") return [intention];
+    const { permissions: _, ...rest } = intention;
+    const source = { ...intention.source, namespace: "*", partition: "*" };
+    const denial: Intention = { ...rest, source, action: "deny" };
+    return intention.action === "deny" ? [denial] : [intention, denial];
+  });
 }
 
 /**
  * Does this intention speak about that source? An allowance is for names in its own letter case, as in
- * Consul, a denial for those in any. Who is no service of ours is allowed nothing by rules about
- * services, but a denial of everybody is meant for those, too.
+ * Consul, a denial for those in any, and where there are permissions, too: see {@link mayAllow}. Who is no
+ * service of ours is allowed nothing by rules about services, but a denial of everybody is meant for those,
+ * too.
  */
 export function covers(intention: Intention, source: Source): boolean {
-  if (speaksOf(intention, source)) return true;
+  const isAllow = intention.action === "allow";
+  if (speaksOf(intention, source, isAllow)) return true;
   const { claims } = source;
-  if (!claims || intention.action === "allow") return false;
-  return claims.some((claim) => speaksOf(intention, claim));
+  if (!claims || isAllow) return false;
+  return claims.some((claim) => speaksOf(intention, claim, false));
 }
 
-function speaksOf(intention: Intention, { id, uri }: Source): boolean {
+/** Is this the very source that the intention names, whatever it says about it? No other is let in by it. */
+export function mayAllow(intention: Intention, source: Source): boolean {
+  return speaksOf(intention, source, true);
+}
+
+function speaksOf(intention: Intention, { id, uri }: Source, isAllow: boolean): boolean {
   const { name, namespace, partition, peer, uri: pattern } = intention.source;
-  const isAllow = intention.action === "allow";
   if (pattern !== undefined) {
     return isAllow ? matchesUri(pattern, uri) : matchesUri(plainly(pattern), plainly(uri));
   }

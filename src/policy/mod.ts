@@ -1,3 +1,11 @@
-/** May this source connect? Pure and synchronous. @module */
+/** May this source connect, and ask for that? Pure and synchronous. @module */
 export * from "./authorize.ts";
 export * from "./intention.ts";
+export {
+  type HeaderMatch,
+  type JudgedRequest,
+  type PathMatch,
+  type Permission,
+  permissionFault,
+} from "./permission.ts";
+export * from "./request_policy.ts";

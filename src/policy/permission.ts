@@ -1,0 +1,235 @@
+/**
+ * A permission of an intention: which requests it covers, as data and compiled. Matches are those that
+ * Consul has Envoy make (`consul` reference 4.4, seen on Envoy 1.40): all conditions must hold; paths are
+ * taken without their query; each value of a repeated field counts for itself.
+ *
+ * What cannot be judged as it was meant is never taken for an allowance: such a permission denies all that
+ * the rest of it covers.
+ *
+ * @module
+ */
+
+import { compileRegex, type Regex, type TextMatchKind, textTest } from "../base/mod.ts";
+
+/** Plain data, sent between threads. */
+export interface Permission {
+  readonly action: "allow" | "deny";
+  /** Of the path without its query; absent: any. */
+  readonly path?: PathMatch;
+  /** Upper case; empty: any. */
+  readonly methods: readonly string[];
+  readonly headers: readonly HeaderMatch[];
+  /** What it demands and nobody can check: it denies what the rest of it covers. */
+  readonly refused?: string;
+}
+
+export interface PathMatch {
+  readonly kind: "exact" | "prefix" | "regex";
+  readonly value: string;
+}
+
+export interface HeaderMatch {
+  /** Lower case. */
+  readonly name: string;
+  readonly kind: TextMatchKind | "present" | "regex";
+  /** `""` with `present`. */
+  readonly value: string;
+  /** Of ASCII letters; not of a regex. */
+  readonly ignoreCase: boolean;
+  /** There is such a field and no value of it matches; with `present`: there is none. */
+  readonly invert: boolean;
+}
+
+/** What permissions ask about a request; a `RequestHead` of `http` is one. */
+export interface JudgedRequest {
+  readonly method: string;
+  readonly scheme: string;
+  readonly authority: string;
+  /** With its query, in the normal form that is sent on. */
+  readonly path: string;
+  readonly upgrade: string;
+  /** Bytes of its body; negative: unknown. */
+  readonly length: number;
+  /** Name in lower case, value, name as spelled, of each field; characters are octets. */
+  readonly fields: readonly string[];
+}
+
+type Condition = (request: JudgedRequest) => boolean;
+
+export interface CompiledPermission {
+  readonly action: "allow" | "deny";
+  readonly covers: Condition;
+  /** `deny GET /admin*`: what logs say of it. No value of a header is in it: it may be a secret. */
+  readonly text: string;
+}
+
+/** Texts of one field in {@link JudgedRequest.fields}. */
+const FIELD = 3;
+/** Longest value that is held against a regex, and what all its characters may cost: some 50 ms. */
+const REGEX_VALUE_LIMIT_CHARS = 8_192;
+const REGEX_WORK_LIMIT_STEPS = 500_000;
+/** A line is for people. */
+const TEXT_LIMIT_CHARS = 200;
+
+/** What codecs keep to themselves: nobody could tell whether such a field was there. */
+const OF_ONE_CONNECTION: ReadonlySet<string> = new Set([
+  "connection",
+  "expect",
+  "keep-alive",
+  "proxy-connection",
+  "transfer-encoding",
+]);
+
+/** `prepareRegexes()` must have been awaited before these are compiled or looked at for faults. */
+export function needsRegexes(permissions: readonly Permission[]): boolean {
+  return permissions.some(({ path, headers }) =>
+    path?.kind === "regex" || headers.some(({ kind }) => kind === "regex")
+  );
+}
+
+/** Why it cannot be judged as it was meant; undefined: it can. Regexes have been prepared. */
+export function permissionFault({ path, headers, refused }: Permission): string | undefined {
+  if (refused !== undefined) return refused;
+  const pathFault = path?.kind === "regex" ? regexFault(path.value) : undefined;
+  return pathFault ?? headers.map(headerFault).find((fault) => fault !== undefined);
+}
+
+function headerFault({ name, kind, value }: HeaderMatch): string | undefined {
+  if (OF_ONE_CONNECTION.has(name)) return `"${name}" is of one connection and cannot be judged`;
+  return kind === "regex" ? regexFault(value) : undefined;
+}
+
+function regexFault(text: string): string | undefined {
+  const compiled = compileRegex(octets(text));
+  return compiled.kind === "refused" ? compiled.reason : undefined;
+}
+
+export function compilePermission(permission: Permission): CompiledPermission {
+  const fault = permissionFault(permission);
+  const action = fault === undefined ? permission.action : "deny";
+  // What one request makes too costly to know counts against it.
+  const unsure = action === "deny";
+  const { path, methods } = permission;
+  const headers = permission.headers.filter((header) => headerFault(header) === undefined);
+  const conditions: Condition[] = [];
+  if (methods.length > 0) conditions.push(({ method }) => methods.includes(method));
+  if (path && !(path.kind === "regex" && regexFault(path.value) !== undefined)) {
+    conditions.push(pathCondition(path, unsure));
+  }
+  for (const header of headers) conditions.push(headerCondition(header, unsure));
+  return { action, covers: allOf(conditions), text: textOf(permission, fault) };
+}
+
+function allOf(conditions: readonly Condition[]): Condition {
+  const [first = () => true, second] = conditions;
+  if (!second) return first;
+  return (request) => {
+    for (const holds of conditions) if (!holds(request)) return false;
+    return true;
+  };
+}
+
+function pathCondition({ kind, value }: PathMatch, unsure: boolean): Condition {
+  const wanted = octets(value);
+  switch (kind) {
+    case "exact":
+      return ({ path }) => path.startsWith(wanted) && endOfPath(path) === wanted.length;
+    case "prefix":
+      return ({ path }) => path.startsWith(wanted) && endOfPath(path) >= wanted.length;
+    case "regex": {
+      const test = regexTest(wanted, unsure);
+      return ({ path }) => test(path.slice(0, endOfPath(path)));
+    }
+  }
+}
+
+/** Where the query begins. */
+function endOfPath(path: string): number {
+  const query = path.indexOf("?");
+  const fragment = path.indexOf("#");
+  if (query < 0) return fragment < 0 ? path.length : fragment;
+  return fragment < 0 ? query : Math.min(query, fragment);
+}
+
+function headerCondition(header: HeaderMatch, unsure: boolean): Condition {
+  const { name, invert } = header;
+  const test = valueTest(header, unsure !== invert);
+  const own = OWN_VALUES.get(name);
+  // Present and inverted: there is none. All else is about a field that is there.
+  const ifAbsent = header.kind === "present" && invert;
+  if (own) {
+    return (request) => {
+      const value = own(request);
+      return value === undefined ? ifAbsent : test(value) !== invert;
+    };
+  }
+  return ({ fields }) => {
+    let isThere = false;
+    for (let i = 0; i < fields.length; i += FIELD) {
+      if (fields[i] !== name) continue;
+      if (test(fields[i + 1] ?? "")) return !invert;
+      isThere = true;
+    }
+    return isThere ? invert : ifAbsent;
+  };
+}
+
+/** What is no field here, by the names that Envoy has for it. */
+const OWN_VALUES: ReadonlyMap<string, (request: JudgedRequest) => string | undefined> = new Map([
+  [":method", ({ method }) => method],
+  [":scheme", ({ scheme }) => some(scheme)],
+  [":authority", ({ authority }) => some(authority)],
+  ["host", ({ authority }) => some(authority)],
+  [":path", ({ path }) => some(path)],
+  ["upgrade", ({ upgrade }) => some(upgrade)],
+  ["content-length", ({ length }) => length < 0 ? undefined : String(length)],
+]);
+
+function some(value: string): string | undefined {
+  return value === "" ? undefined : value;
+}
+
+function valueTest(
+  { name, kind, value, ignoreCase }: HeaderMatch,
+  unsure: boolean,
+): (value: string) => boolean {
+  const wanted = octets(value);
+  if (kind === "present") return () => true;
+  // Names of protocols have no case, and that of the request was lost on the way.
+  const anyCase = name === "upgrade";
+  if (kind === "regex") return regexTest(anyCase ? `(?i)${wanted}` : wanted, unsure);
+  return textTest(kind, { value: wanted, ignoreCase: ignoreCase || anyCase });
+}
+
+function regexTest(text: string, unsure: boolean): (value: string) => boolean {
+  const compiled = compileRegex(text);
+  if (compiled.kind === "refused") return () => unsure;
+  const { regex } = compiled;
+  const limit = longestFor(regex);
+  return (value) => value.length > limit ? unsure : regex.test(value);
+}
+
+function longestFor({ steps }: Regex): number {
+  return Math.min(REGEX_VALUE_LIMIT_CHARS, Math.floor(REGEX_WORK_LIMIT_STEPS / steps));
+}
+
+/** As it looks in a request, where each octet of UTF-8 is a character; Envoy's regexes see it so, too. */
+function octets(text: string): string {
+  if (!/[\u0080-\uffff]/.test(text)) return text;
+  return Array.from(new TextEncoder().encode(text), (octet) => String.fromCharCode(octet)).join("");
+}
+
+function textOf(permission: Permission, fault: string | undefined): string {
+  const { action, path, methods, headers } = permission;
+  const names = [...new Set(headers.map(({ name }) => name))];
+  const words = [
+    action,
+    methods.join("|"),
+    path
+      ? `${path.kind === "regex" ? "~" : ""}${path.value}${path.kind === "prefix" ? "*" : ""}`
+      : "",
+    names.length > 0 ? `with ${names.join(", ")}` : "",
+  ].filter((word) => word !== "").join(" ");
+  const shown = words.length > TEXT_LIMIT_CHARS ? `${words.slice(0, TEXT_LIMIT_CHARS)}...` : words;
+  return fault === undefined ? shown : `${shown}; denies, since ${fault}`;
+}

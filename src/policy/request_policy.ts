@@ -1,0 +1,110 @@
+/**
+ * L7 authorization: may this source ask for that? What Consul compiles into Envoy's RBAC, as decisions
+ * (`consul` reference 4.3): the first intention that covers the source decides, and of its permissions the
+ * first that covers the request; where none does the default decides, not the next intention.
+ *
+ * @module
+ */
+
+import type { Policy } from "./authorize.ts";
+import { covers, type Intention, mayAllow, type Source } from "./intention.ts";
+import {
+  type CompiledPermission,
+  compilePermission,
+  type JudgedRequest,
+  needsRegexes,
+} from "./permission.ts";
+
+/** The outcome for one request, made beforehand: nothing is allocated to give it. */
+export interface RequestVerdict {
+  readonly kind: "allow" | "deny";
+  /** For the log: `default/web => default/db (precedence 9, permission 2: deny GET /admin*)`. */
+  readonly rule: string;
+  /** Number of the permission that decided, from 1; 0: none did. */
+  readonly permission: number;
+}
+
+/** What one source may ask for, as long as the policy and what is known of the source stay the same. */
+export interface SourceJudge {
+  /**
+   * What holds for every request of this source; `per_request`: that depends. Consul denies requests, not
+   * connections, of a source that speaks HTTP: this is for those who show or count connections.
+   */
+  readonly kind: "allow" | "deny" | "per_request";
+  /** The intention that decides, or the default. */
+  readonly rule: string;
+  /**
+   * For each request, also of a connection that is open, with what is sent on: path normalised, fields
+   * that the proxy adds already there.
+   */
+  decide(request: JudgedRequest): RequestVerdict;
+}
+
+/** Made once per version of a policy; see {@link compilePolicy}. */
+export interface RequestPolicy {
+  /** To be asked once per connection, and again when policy or credentials change. */
+  forSource(source: Source): SourceJudge;
+}
+
+/** Whether `prepareRegexes()` must have been awaited in this thread before {@link compilePolicy}. */
+export function policyNeedsRegexes({ intentions }: Policy): boolean {
+  return intentions.some(({ permissions }) => permissions && needsRegexes(permissions));
+}
+
+/** Of a listener that speaks HTTP; all others go by `authorize`. Throws only where regexes were not prepared. */
+export function compilePolicy({ intentions, defaultAction }: Policy): RequestPolicy {
+  const rules = intentions.map((intention) => ({
+    intention,
+    judge: judgeOf(intention, defaultAction),
+  }));
+  const otherwise = always(defaultAction, `default ${defaultAction}`);
+  return {
+    forSource(source) {
+      const found = rules.find(({ intention }) => covers(intention, source));
+      if (!found) return otherwise;
+      const { intention, judge } = found;
+      if (judge.kind === "deny" || mayAllow(intention, source)) return judge;
+      return always("deny", `${intention.rule}: it is not exactly this source`);
+    },
+  };
+}
+
+function judgeOf(intention: Intention, defaultAction: "allow" | "deny"): SourceJudge {
+  const { action, permissions = [], refused, rule } = intention;
+  if (action === "deny") return always("deny", rule);
+  if (refused !== undefined) return always("deny", `${rule}: denies, since ${refused}`);
+  if (action === "allow") return always("allow", rule);
+  // An intention that says neither: nothing that could allow.
+  if (permissions.length === 0) return always("deny", rule);
+  return byPermissions(rule, permissions.map(compilePermission), defaultAction);
+}
+
+function byPermissions(
+  rule: string,
+  permissions: readonly CompiledPermission[],
+  defaultAction: "allow" | "deny",
+): SourceJudge {
+  const verdict = (kind: "allow" | "deny", permission: number, what: string): RequestVerdict => ({
+    kind,
+    rule: rule.replace(/permissions\)$/, () => `${what})`),
+    permission,
+  });
+  const tried = permissions.map(({ action, covers, text }, index) => ({
+    covers,
+    verdict: verdict(action, index + 1, `permission ${index + 1}: ${text}`),
+  }));
+  const otherwise = verdict(defaultAction, 0, `no permission: default ${defaultAction}`);
+  return {
+    kind: "per_request",
+    rule,
+    decide(request) {
+      for (const { covers, verdict } of tried) if (covers(request)) return verdict;
+      return otherwise;
+    },
+  };
+}
+
+function always(kind: "allow" | "deny", rule: string): SourceJudge {
+  const verdict: RequestVerdict = { kind, rule, permission: 0 };
+  return { kind, rule, decide: () => verdict };
+}

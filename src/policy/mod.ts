@@ -4,6 +4,7 @@ export * from "./intention.ts";
 export {
   type HeaderMatch,
   type JudgedRequest,
+  needsRegexes,
   type PathMatch,
   type Permission,
   permissionFault,

@@ -11,6 +11,7 @@ import type { Handshakes } from "./handshakes.ts";
 import type { LiveSet } from "./live.ts";
 import type { RefusalSums } from "./refusal_sums.ts";
 import type { Trusts } from "./trust/trusts.ts";
+import type { RequestPolicy } from "../policy/mod.ts";
 import type { PolicyPart } from "../snapshot/mod.ts";
 
 /** The agent's own verdict on one connection (`-authorize both`); rejects when it cannot be had. */
@@ -38,5 +39,7 @@ export interface Facts {
   service: string;
   readonly trusts: Trusts;
   policy: PolicyPart | undefined;
+  /** The same policy, where a listener judges requests; another object whenever it changes. */
+  requestPolicy: RequestPolicy | undefined;
   draining: boolean;
 }

@@ -8,6 +8,7 @@
 import { type Clock, Deadlines, type Log, prepareRegexes, ProxyError, Stats } from "../base/mod.ts";
 import { needsMatchers } from "../identity/mod.ts";
 import type { Engine } from "../net/mod.ts";
+import { compilePolicy, policyNeedsRegexes, type RequestPolicy } from "../policy/mod.ts";
 import { patchSnapshot, type Snapshot, type SnapshotUpdate } from "../snapshot/mod.ts";
 import { Limiter, PROCESS_COLUMN } from "./admission.ts";
 import type { Context, Facts, RemoteAuthorize } from "./context.ts";
@@ -32,6 +33,7 @@ const PREPARE_LIMIT_MS = 10_000;
 
 interface Prepared {
   readonly snapshot: Snapshot;
+  readonly requestPolicy: RequestPolicy | undefined;
   readonly trusts: PreparedTrusts;
 }
 
@@ -57,6 +59,7 @@ export class DataPath {
       service: "",
       trusts: new Trusts({ engine, now: () => clock.now(), fetchCertificate }),
       policy: undefined,
+      requestPolicy: undefined,
       draining: false,
     };
     this.#live = new LiveSet(clock);
@@ -109,7 +112,17 @@ export class DataPath {
     if (!snapshot) throw new ProxyError("snapshot_invalid", "Cannot use the snapshot: not whole");
     const rules = Object.values(update.validations);
     if (rules.some((part) => part && needsMatchers(part.validation))) await prepareRegexes();
-    return { snapshot, trusts: this.#facts.trusts.prepare(snapshot) };
+    const requestPolicy = await this.#requestPolicy(snapshot);
+    return { snapshot, requestPolicy, trusts: this.#facts.trusts.prepare(snapshot) };
+  }
+
+  /** The one in force where no intention has changed; none where nobody judges requests. */
+  async #requestPolicy({ policy, inbound }: Snapshot): Promise<RequestPolicy | undefined> {
+    if (Object.values(inbound).every(({ http }) => http === null)) return undefined;
+    const current = this.#facts.requestPolicy;
+    if (current && this.#facts.policy?.version === policy.version) return current;
+    if (policyNeedsRegexes(policy)) await prepareRegexes();
+    return compilePolicy(policy);
   }
 
   /** Brings everything in line with what was prepared last; resolves when its listeners are bound or have failed. */
@@ -125,6 +138,7 @@ export class DataPath {
     this.#facts.service = service;
     const judgedOtherwise = this.#facts.trusts.take(prepared.trusts);
     this.#facts.policy = policy;
+    this.#facts.requestPolicy = prepared.requestPolicy;
     // Before anything is judged: connections are judged by the credentials that their part names.
     const goesByOthers = this.#listeners.take(snapshot);
     if (judgedOtherwise || goesByOthers || previous?.policy.version !== policy.version) {

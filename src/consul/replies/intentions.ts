@@ -2,17 +2,25 @@
  * The rules about who may connect to one destination, in the order in which they are to be tried.
  * Read with an index always: a cached read without one stops following changes.
  *
- * What an L4 proxy cannot judge is settled here as Consul's authorize and Envoy's TCP filter do:
- * permissions deny; a JWT that an L4 `allow` asks for is not asked for on a TCP service.
+ * Permissions and what asks for a JWT are about requests. On a TCP service, as Consul's authorize and
+ * Envoy's TCP filter have it, permissions deny and no JWT is asked for.
  *
  * @module
  */
 
 import * as v from "valibot";
-import type { Intention, IntentionAction } from "../../policy/mod.ts";
+import { prepareRegexes } from "../../base/mod.ts";
+import {
+  type Intention,
+  type IntentionAction,
+  needsRegexes,
+  type Permission,
+  permissionFault,
+} from "../../policy/mod.ts";
 import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
 import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
+import { asksForJwt, JWT_REFUSED, readPermission } from "./permissions.ts";
 import { count, map, object, readReply, replyInvalid, text } from "./schema.ts";
 import type { Intentions } from "../types.ts";
 
@@ -53,19 +61,27 @@ function toIntention(json: IntentionJson): Intention {
   const action = actionOf(json);
   const peer = json.SourcePeer && ` of peer ${json.SourcePeer}`;
   const destination = `${json.DestinationNS || "default"}/${json.DestinationName}`;
-  const jwt = json.JWT ? ", JWT is not judged at L4" : "";
+  const refused = refusalOf(json);
+  const jwt = action === "allow" && refused !== undefined ? ", JWT is not judged at L4" : "";
   return {
     rule: `${namespace}/${json.SourceName}${peer} => ${destination} ` +
       `(precedence ${json.Precedence}, ${action}${jwt})`,
     source: { name: json.SourceName, namespace, partition, peer: json.SourcePeer },
     action,
+    ...(action === "permissions" && { permissions: (json.Permissions ?? []).map(readPermission) }),
+    ...(action !== "deny" && refused !== undefined && { refused }),
     precedence: json.Precedence,
   };
 }
 
+function refusalOf(json: IntentionJson): string | undefined {
+  // Servers expand sameness groups; one that arrives cannot be resolved here, so it allows nobody.
+  if (json.SourceSamenessGroup) return "its source is a sameness group, which nobody resolved";
+  return asksForJwt(json.JWT) ? JWT_REFUSED : undefined;
+}
+
 function actionOf(json: IntentionJson): IntentionAction {
   if (json.Permissions && json.Permissions.length > 0) return "permissions";
-  // Servers expand sameness groups; one that arrives cannot be resolved here, so it allows nobody.
   return json.Action === "allow" && !json.SourceSamenessGroup ? "allow" : "deny";
 }
 
@@ -85,7 +101,21 @@ export function intentionsQuestion(client: Client, service: string): PollQuestio
         path: "/v1/connect/intentions/match",
         ...blockingQuery(request, { ...read, query }),
       });
-      return { value: readIntentions(reply.json, service), ...cursorOf(reply) };
+      return { value: await judgeable(readIntentions(reply.json, service)), ...cursorOf(reply) };
     },
   };
+}
+
+/** With what is wrong with permissions written down, so that everybody sees it the same way. */
+async function judgeable(intentions: Intentions): Promise<Intentions> {
+  if (intentions.some(({ permissions = [] }) => needsRegexes(permissions))) await prepareRegexes();
+  return intentions.map((intention) => {
+    const { permissions } = intention;
+    return permissions ? { ...intention, permissions: permissions.map(withFault) } : intention;
+  });
+}
+
+function withFault(permission: Permission): Permission {
+  const refused = permissionFault(permission);
+  return refused === undefined ? permission : { ...permission, refused };
 }

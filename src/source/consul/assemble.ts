@@ -16,6 +16,7 @@ import { intentionsFor, refusedIntentions } from "./intentions.ts";
 import type { CredentialsVerdict, JudgeCredentials } from "./judge_credentials.ts";
 import type { Known } from "./known.ts";
 import { DEFAULT_TLS_DIRECTION, judgeMeshTls } from "./mesh_tls.ts";
+import { protocolOf } from "../http_rules.ts";
 import { NOTHING_HELD, ownCredentials, warmingShown } from "../own_credentials.ts";
 import { keepPart, keepSnapshot } from "../../snapshot/mod.ts";
 import type {
@@ -123,7 +124,8 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
     return { ...waiting(lacking, refused, remembered), dueMs: rejudgeDueMs };
   }
 
-  refused.push(...refusedIntentions(intentions));
+  const http = (protocolOf(registration.protocol) ?? "tcp") !== "tcp";
+  refused.push(...refusedIntentions(intentions, { http }));
 
   // Unknown is deny, but at the start the answer is worth waiting for a little.
   const defaultAction = known.defaultAction ?? previous?.policy.defaultAction;

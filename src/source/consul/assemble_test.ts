@@ -82,7 +82,8 @@ test("assemble() says which intentions deny everything, and takes them", () => {
   assert.ok(outcome.kind === "ready");
   assert.equal(refused[0]?.what, "intentions with permissions");
   // Of a mesh without namespaces, whatever a peer claims.
-  assert.equal(outcome.snapshot.policy.intentions[0]?.source.namespace, "*");
+  const namespaces = outcome.snapshot.policy.intentions.map(({ source }) => source.namespace);
+  assert.deepEqual(namespaces, ["default", "*"]);
 });
 
 for (

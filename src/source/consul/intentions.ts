@@ -15,17 +15,37 @@ export function intentionsFor(registration: Registration, intentions: Intentions
   return registration.hasTenancy ? intentions : withoutTenancy(intentions);
 }
 
-/** Permissions look like an allowance and are none. */
-export function refusedIntentions(intentions: Intentions): readonly Refusal[] {
-  const rules = intentions.filter(({ action }) => action === "permissions")
-    .map(({ rule }) => rule);
+/**
+ * What looks like an allowance and is none: permissions on a service that does not speak HTTP, and what
+ * nobody can judge on one that does.
+ */
+export function refusedIntentions(
+  intentions: Intentions,
+  { http }: { readonly http: boolean },
+): readonly Refusal[] {
+  const rules = http
+    ? intentions.flatMap(faultsOf)
+    : intentions.filter(({ action }) => action === "permissions").map(({ rule }) => rule);
   if (rules.length === 0) return [];
   const more = rules.length > NAMED ? ` and ${rules.length - NAMED} more` : "";
+  const named = `${rules.slice(0, NAMED).join(", ")}${more}`;
+  if (http) {
+    const what = "intentions that cannot be judged";
+    return [{ what, reason: `what they cover is denied: ${named}` }];
+  }
   return [{
     what: "intentions with permissions",
     reason:
-      "permissions are about HTTP requests, which are not looked at here: each denies every " +
-      "connection of its source, as on any tcp service; write Action instead: " +
-      `${rules.slice(0, NAMED).join(", ")}${more}`,
+      "permissions are about HTTP requests, which are not looked at on a tcp service: each denies " +
+      `every connection of its source; write Action instead, or say what it speaks: ${named}`,
   }];
+}
+
+function faultsOf({ rule, refused, permissions = [] }: Intentions[number]): readonly string[] {
+  if (refused !== undefined) return [`${rule}: ${refused}`];
+  return permissions.flatMap((permission, index) =>
+    permission.refused === undefined
+      ? []
+      : [`${rule}, permission ${index + 1}: ${permission.refused}`]
+  );
 }

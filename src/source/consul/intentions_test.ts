@@ -24,15 +24,33 @@ for (
   });
 }
 
+const TCP = { http: false };
+const HTTP = { http: true };
+
 test("refusedIntentions() names those that deny everything, and no others", () => {
-  assert.deepEqual(refusedIntentions([rule("allow"), rule("deny")]), []);
-  const [refused] = refusedIntentions([rule("allow", "api"), rule("permissions")]);
+  assert.deepEqual(refusedIntentions([rule("allow"), rule("deny")], TCP), []);
+  const [refused] = refusedIntentions([rule("allow", "api"), rule("permissions")], TCP);
   assert.match(refused?.reason ?? "", /denies every connection.*: default\/web => [^,]*$/);
 });
 
 test("refusedIntentions() names a few of many", () => {
   const rules = Array.from({ length: 9 }, (_, index) => rule("permissions", `web${index}`));
-  const [refused, ...others] = refusedIntentions(rules);
+  const [refused, ...others] = refusedIntentions(rules, TCP);
   assert.match(refused?.reason ?? "", /default\/web4 .* and 4 more$/);
   assert.deepEqual(others, []);
+});
+
+test("refusedIntentions() names on a service that speaks HTTP what nobody can judge", () => {
+  const plain = { action: "allow", methods: [], headers: [] } as const;
+  const odd = { ...plain, refused: "it asks for a JWT" };
+  const layered = { ...rule("permissions"), permissions: [plain, odd] };
+  const asking = { ...rule("allow", "api"), refused: "it asks for a JWT" };
+  assert.deepEqual(refusedIntentions([{ ...layered, permissions: [plain] }], HTTP), []);
+  const [refused] = refusedIntentions([layered, asking], HTTP);
+  assert.equal(
+    refused?.reason,
+    "what they cover is denied: " +
+      "default/web => default/db (permissions), permission 2: it asks for a JWT, " +
+      "default/api => default/db (allow): it asks for a JWT",
+  );
 });

@@ -130,6 +130,23 @@ const OwnCredentials = v.strictObject({
   trustDomains: Texts,
 });
 
+const Permission = v.strictObject({
+  action: v.picklist(["allow", "deny"]),
+  path: v.exactOptional(v.strictObject({
+    kind: v.picklist(["exact", "prefix", "regex"]),
+    value: v.string(),
+  })),
+  methods: Texts,
+  headers: v.array(v.strictObject({
+    name: v.string(),
+    kind: v.picklist(["present", "exact", "prefix", "suffix", "contains", "regex"]),
+    value: v.string(),
+    ignoreCase: v.boolean(),
+    invert: v.boolean(),
+  })),
+  refused: v.exactOptional(v.string()),
+});
+
 const Policy = v.strictObject({
   version: Version,
   intentions: v.array(v.strictObject({
@@ -142,6 +159,8 @@ const Policy = v.strictObject({
       uri: v.exactOptional(v.string()),
     }),
     action: v.picklist(["allow", "deny", "permissions"]),
+    permissions: v.exactOptional(v.array(Permission)),
+    refused: v.exactOptional(v.string()),
     precedence: v.number(),
   })),
   defaultAction: v.picklist(["allow", "deny"]),

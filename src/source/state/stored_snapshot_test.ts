@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as facts from "../../../test/kit/snapshot_facts.ts";
 import { answeringAgent, SourceRig } from "../../../test/kit/snapshot_source.ts";
+import type { Intention, Permission } from "../../policy/mod.ts";
 import { storedCredentials, type StoredState } from "./stored_credentials.ts";
 import { formatStored, parseStored } from "./stored_snapshot.ts";
 
@@ -21,6 +22,28 @@ test("parseStored() gives back what was stored, with and without credentials", a
     const parsed = parseStored(formatStored(stored, 5));
     assert.deepEqual(parsed, { kind: "valid", state: stored, savedAtMs: 5 });
   }
+});
+
+test("parseStored() gives back permissions, and refuses what it does not know of one", async () => {
+  const { snapshot } = await aState();
+  const permission: Permission = {
+    action: "allow",
+    path: { kind: "prefix", value: "/a" },
+    methods: ["GET"],
+    headers: [{ name: "a", kind: "exact", value: "b", ignoreCase: true, invert: false }],
+    refused: "it asks for a JWT",
+  };
+  const source = { name: "web", namespace: "default", partition: "default", peer: "" };
+  const intention: Intention = {
+    ...{ rule: "web", source, precedence: 9, action: "permissions" },
+    ...{ permissions: [permission], refused: "it asks for a JWT" },
+  };
+  const policy = { ...snapshot.policy, intentions: [intention] };
+  const text = formatStored({ snapshot: { ...snapshot, policy } }, 5);
+  const parsed = parseStored(text);
+  assert.deepEqual(parsed.kind === "valid" && parsed.state.snapshot.policy, policy);
+  const odd = parseStored(text.replace('"ignoreCase"', '"ignoreAll"'));
+  assert.match(odd.kind === "invalid" ? odd.reason : "", /permissions\.0\.headers\.0\.ignore/);
 });
 
 for (

@@ -1,0 +1,127 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { fixture } from "../../../test/kit/scripted_agent.ts";
+import { readIntentions } from "./intentions.ts";
+import { asksForJwt, JWT_REFUSED, readPermission } from "./permissions.ts";
+
+test("readIntentions() reads the permissions of a real agent", () => {
+  const web = readIntentions(fixture("intentions_match_l7"), "api")
+    .find(({ source }) => source.name === "web");
+  assert.equal(web?.rule, "default/web => default/api (precedence 9, permissions)");
+  assert.equal(web?.refused, JWT_REFUSED);
+  const plain = { ignoreCase: false, invert: false };
+  assert.deepEqual(web?.permissions, [
+    {
+      action: "allow",
+      path: { kind: "exact", value: "/exact" },
+      methods: ["GET", "POST"],
+      headers: [
+        { ...plain, name: "x-a", kind: "present", value: "" },
+        { ...plain, name: "x-b", kind: "exact", value: "1", ignoreCase: true },
+        { ...plain, name: "x-c", kind: "prefix", value: "p", invert: true },
+        { ...plain, name: "x-d", kind: "suffix", value: "s" },
+        { ...plain, name: "x-e", kind: "regex", value: "r.*" },
+        { ...plain, name: "x-f", kind: "contains", value: "c" },
+      ],
+    },
+    { action: "deny", path: { kind: "prefix", value: "/admin" }, methods: [], headers: [] },
+    {
+      action: "allow",
+      path: { kind: "regex", value: "/r[0-9]+" },
+      methods: [],
+      headers: [],
+      refused: JWT_REFUSED,
+    },
+  ]);
+});
+
+test("readIntentions() denies by HTTP what an L4 allowance asks a JWT for", () => {
+  const all = readIntentions(fixture("intentions_match_l7"), "api");
+  const [batch] = all.filter(({ source }) => source.name === "batch");
+  assert.deepEqual([batch?.action, batch?.refused], ["allow", JWT_REFUSED]);
+  assert.match(batch?.rule ?? "", /allow, JWT is not judged at L4\)$/);
+});
+
+test("readIntentions() lets permissions of a sameness group allow nobody", () => {
+  const json = [{
+    SourceName: "a",
+    SourceSamenessGroup: "g",
+    DestinationName: "web",
+    Permissions: [{ Action: "allow", HTTP: { PathPrefix: "/" } }],
+  }];
+  assert.match(readIntentions({ web: json }, "web")[0]?.refused ?? "", /sameness group/);
+});
+
+for (
+  const [name, json, reason] of [
+    ["a kind of path", { HTTP: { PathTemplate: "/{a}" } }, /HTTP\.PathTemplate is not known here/],
+    ["a kind of header match", {
+      HTTP: { Header: [{ Name: "a", Exact: "b", Range: 1 }] },
+    }, /HTTP\.Header\.0\.Range is not known here/],
+    ["a condition beside HTTP", { GRPC: { Method: "a" } }, /GRPC is not known here/],
+    ["an action", { Action: "audit" }, /Action must be "allow" or "deny"/],
+    ["no action", { Action: undefined }, /Action is missing/],
+    ["two paths", { HTTP: { PathExact: "/a", PathPrefix: "/b" } }, /more than one path/],
+    ["a header without a match", { HTTP: { Header: [{ Name: "a" }] } }, /exactly one kind/],
+    ["a header with two", { HTTP: { Header: [{ Name: "a", Exact: "b", Present: true }] } }, /one/],
+    [
+      "a header without a name",
+      { HTTP: { Header: [{ Exact: "b" }] } },
+      /Header\.0\.Name is missing/,
+    ],
+    ["methods that are none", { HTTP: { Methods: [1] } }, /Methods\.0 must be a text/],
+  ] as [string, Record<string, unknown>, RegExp][]
+) {
+  test(`readPermission() denies everything for what it does not know: ${name}`, () => {
+    const { refused, ...rest } = readPermission({ Action: "allow", ...json });
+    assert.match(refused ?? "", reason);
+    assert.deepEqual(rest, { action: "deny", methods: [], headers: [] });
+  });
+}
+
+for (const json of [null, [], "allow", 1]) {
+  test(`readPermission() denies everything for ${JSON.stringify(json)}`, () => {
+    const { action, refused, path } = readPermission(json);
+    assert.deepEqual([action, path], ["deny", undefined]);
+    assert.match(refused ?? "", /not understood/);
+  });
+}
+
+test("readPermission() takes what Consul writes for empty, and names in any case", () => {
+  assert.deepEqual(
+    readPermission({
+      Action: "allow",
+      JWT: null,
+      HTTP: {
+        PathExact: "",
+        Methods: ["get"],
+        Header: [{ Name: "X-A", Present: true, Regex: "", Invert: null }],
+      },
+    }),
+    {
+      action: "allow",
+      methods: ["GET"],
+      headers: [{ name: "x-a", kind: "present", value: "", ignoreCase: false, invert: false }],
+    },
+  );
+  // As Consul makes of it for Envoy: any request.
+  for (const HTTP of [undefined, null, {}, { Header: null, Methods: [] }]) {
+    const read = readPermission({ Action: "allow", HTTP });
+    assert.deepEqual(read, { action: "allow", methods: [], headers: [] });
+  }
+});
+
+for (
+  const [jwt, want] of [
+    [undefined, false],
+    [null, false],
+    [{ Providers: null }, false],
+    [{ Providers: [] }, false],
+    [{ Providers: [{ Name: "okta" }] }, true],
+    [{ Issuers: [] }, true],
+    ["okta", true],
+  ] as const
+) {
+  test(`asksForJwt() of ${JSON.stringify(jwt)} is ${want}`, () =>
+    assert.equal(asksForJwt(jwt), want));
+}

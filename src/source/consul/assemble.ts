@@ -125,7 +125,7 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
     return { ...waiting(lacking, refused, remembered), dueMs: rejudgeDueMs };
   }
 
-  const http = protocolOf(registration.protocol) !== "tcp";
+  const http = (protocolOf(registration.protocol) ?? "tcp") !== "tcp";
   refused.push(...refusedIntentions(intentions, { http }));
 
   // Unknown is deny, but at the start the answer is worth waiting for a little.

@@ -19,6 +19,7 @@ import {
   text,
 } from "../../secrets/mod.ts";
 import type { TlsVersion } from "../../snapshot/mod.ts";
+import { FILE_ACCESS_LOG } from "./file_access_log.ts";
 
 const SPIFFE_ID = /^spiffe:\/\/[a-zA-Z0-9._-]+(\/(?!\.{1,2}(\/|$))[a-zA-Z0-9._~%$&+,:;=@-]+)+$/;
 
@@ -163,6 +164,7 @@ export const FILE_CONFIG = object({
     v.picklist(["allow", "deny"], 'must be "allow" or "deny"'),
     "deny",
   ),
+  accessLog: v.optional(FILE_ACCESS_LOG),
   tls: v.optional(
     object({
       incoming: v.optional(TlsDirection, {}),

@@ -58,6 +58,7 @@ export function fakeAdminView(): FakeAdminView {
       outgoing: { minVersion: "TLSv1.2", maxVersion: "TLSv1.3", cipherSuites: [] },
       strictSpiffeChain: false,
     },
+    accessLog: null,
     inbound: {},
     exposed: {},
     upstreams: {},

@@ -21,6 +21,7 @@ import {
 import { INTENTIONS } from "./file_intentions.ts";
 import { name, spiffeId } from "./file_names.ts";
 import type { TlsVersion } from "../../snapshot/mod.ts";
+import { FILE_ACCESS_LOG } from "./file_access_log.ts";
 
 const Identity = object({
   service: name(),
@@ -149,6 +150,7 @@ export const FILE_CONFIG = object({
     v.picklist(["allow", "deny"], 'must be "allow" or "deny"'),
     "deny",
   ),
+  accessLog: v.optional(FILE_ACCESS_LOG),
   tls: v.optional(
     object({
       incoming: v.optional(TlsDirection, {}),

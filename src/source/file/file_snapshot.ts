@@ -15,6 +15,7 @@ import { judgePems } from "../consul/judge_credentials.ts";
 import { isOpen, ownCredentials, warmingShown } from "../own_credentials.ts";
 import { type Content, INBOUND_KEY, keepPart, keepSnapshot } from "../../snapshot/mod.ts";
 import type {
+  AccessLogPart,
   ChainPart,
   CredentialsPart,
   InboundPart,
@@ -112,6 +113,9 @@ export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): File
     ),
     tls: keepPart<TlsPart>(previous?.tls, { ...directions, strictSpiffeChain }, version),
     exposed: {},
+    accessLog: config.accessLog
+      ? keepPart<AccessLogPart>(previous?.accessLog, config.accessLog, version)
+      : null,
     inbound: config.inbound && opens(inboundKey)
       ? {
         [INBOUND_KEY]: keepPart<InboundPart>(

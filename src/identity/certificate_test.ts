@@ -87,6 +87,7 @@ test("parseCertificate() keeps its own copy of the bytes", () => {
 test("parseCertificate() writes serials as Consul does", () => {
   const serial = (bytes: number[]) =>
     parseCertificate(minted({ serial: Uint8Array.from(bytes) })).serial;
+  assert.equal(serial([0]), "00");
   assert.equal(serial([0x0e]), "0e");
   assert.equal(serial([0x1f, 0x03]), "1f:03");
   assert.equal(serial([0x80, 0x00]), "80:00");

@@ -10,6 +10,7 @@ import { LOG_LEVELS, messageOf } from "../base/mod.ts";
 import { certsShown } from "./secrets/certs.ts";
 import { configDump } from "./config_dump.ts";
 import { eventLine, eventsShown } from "./secrets/events.ts";
+import { explain } from "./explain.ts";
 import { type GuardRules, refuseRequest } from "./server/guard.ts";
 import { homePage, PATHS } from "./home.ts";
 import { type MergedView, mergeViews } from "./merge.ts";
@@ -183,6 +184,21 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
           ? connections
           : connections.filter((connection) => connection.listener === listener);
         return json(context, { total: wanted.length, connections: wanted.slice(0, limit) });
+      },
+    },
+    "/explain": {
+      async GET(context) {
+        const snapshot = view.snapshot();
+        if (!snapshot) return context.text("Cannot explain: there is no state yet\n", 503);
+        const result = await explain(snapshot, {
+          listener: context.req.query("listener"),
+          source: context.req.query("source") ?? "",
+          method: context.req.query("method") ?? "GET",
+          path: context.req.query("path") ?? "/",
+          headers: context.req.queries("header") ?? [],
+        });
+        if (result.kind === "answer") return json(context, result.answer);
+        return context.text(`Cannot explain: ${shownText(result.reason, view.secrets())}\n`, 404);
       },
     },
     "/events": {

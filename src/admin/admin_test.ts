@@ -1,7 +1,7 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { fakeAdminView, TOKEN } from "../../test/kit/admin_view.ts";
-import { targetOf } from "../../test/kit/snapshots.ts";
+import { intention, targetOf } from "../../test/kit/snapshots.ts";
 import { createAdmin } from "./admin.ts";
 import { PATHS } from "./home.ts";
 import type { AdminView } from "./view.ts";
@@ -63,6 +63,25 @@ test("admin /config_dump shows certificates, and no key even where one slipped i
     const text = await (await slipped.request(path, { headers: LOCAL })).text();
     assert.ok(!text.includes("PRIVATE KEY"), path);
   }
+});
+
+test("admin /config_dump shows permissions without what they want in a header", async () => {
+  const { view, json } = admin();
+  const snapshot = view.snapshot();
+  assert.ok(snapshot);
+  const header = { kind: "exact", ignoreCase: false, invert: false } as const;
+  const headers = [
+    { ...header, name: "x-api", value: "precious" },
+    { ...header, name: "x-any", kind: "present", value: "" },
+  ] as const;
+  const permissions = [{ action: "allow", methods: ["GET"], headers }] as const;
+  const intentions = [{ ...intention("web", "permissions"), permissions }];
+  view.snapshot = () => ({ ...snapshot, policy: { ...snapshot.policy, intentions } });
+  const [shown] = (await json("/config_dump")).snapshot.policy.intentions;
+  assert.deepEqual(shown.permissions[0].headers, [
+    { ...headers[0], value: "(not shown)" },
+    headers[1],
+  ]);
 });
 
 test("admin shows no user and password of an address, and nothing that is not seen", async () => {
@@ -140,7 +159,7 @@ test("admin /live says which data path is stuck", async () => {
 test("admin /stats sums the workers and filters", async () => {
   const { ask, json } = admin();
   assert.equal(
-    await (await ask("/stats")).text(),
+    await (await ask("/stats?filter=^(connections|listener_usable|snapshot)")).text(),
     'connections_total{direction="inbound"}: 6\n' +
       'listener_usable{direction="inbound",listener="inbound"}: 0\n' +
       'listener_usable{direction="outbound",listener="service:default/default/db"}: 1\n' +
@@ -251,6 +270,22 @@ test("admin /connections counts all and shows as many as asked for", async () =>
   for (const limit of ["-1", "x", "1e9"]) {
     assert.equal((await ask(`/connections?limit=${limit}`)).status, 400);
   }
+});
+
+test("admin /explain says which rule decides, and which listeners there are", async () => {
+  const { view, ask, json } = admin();
+  assert.deepEqual(await json("/explain?source=api"), {
+    listener: "inbound",
+    protocol: "tcp",
+    source: "spiffe://11111111-2222-3333-4444-555555555555.consul/ns/default/dc/dc1/svc/api",
+    verdict: "deny",
+    rule: "default deny",
+  });
+  const unknown = await ask("/explain?listener=x");
+  assert.equal(unknown.status, 404);
+  assert.match(await unknown.text(), /there is: inbound\n$/);
+  view.started = false;
+  assert.equal((await ask("/explain")).status, 503);
 });
 
 test("admin /server_info names version and state", async () => {

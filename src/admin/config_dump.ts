@@ -5,7 +5,9 @@
  * @module
  */
 
+import type { Intention } from "../policy/mod.ts";
 import { INBOUND_KEY, type Snapshot } from "../snapshot/mod.ts";
+import { NOT_SHOWN } from "./redact.ts";
 import { secretPartsShown, secretsConfigDump } from "./secrets/secrets_dump.ts";
 import type { AdminView } from "./view.ts";
 
@@ -41,9 +43,10 @@ function shownSnapshot(snapshot: Snapshot): Readonly<Record<string, unknown>> {
       rootPems: credentials.rootPems,
     },
     ...secretPartsShown(snapshot),
-    policy,
+    policy: { ...policy, intentions: policy.intentions.map(shownIntention) },
     tls,
     inbound: snapshot.inbound[INBOUND_KEY] ?? null,
+    exposed: snapshot.exposed,
     upstreams: Object.fromEntries(
       Object.entries(snapshot.upstreams).map(([id, { chain, ...part }]) =>
         [id, { ...part, ...snapshot.chains[chain]?.resolver }] as const
@@ -51,4 +54,16 @@ function shownSnapshot(snapshot: Snapshot): Readonly<Record<string, unknown>> {
     ),
     targets: snapshot.targets,
   };
+}
+
+/** What a permission wants in a header may be a token. */
+function shownIntention({ permissions, ...intention }: Intention): Intention {
+  if (!permissions) return intention;
+  const shown = permissions.map((permission) => ({
+    ...permission,
+    headers: permission.headers.map((header) =>
+      header.value === "" ? header : { ...header, value: NOT_SHOWN }
+    ),
+  }));
+  return { ...intention, permissions: shown };
 }

@@ -26,6 +26,10 @@ export const PATHS: readonly (readonly [string, string, ("POST")?])[] = [
   ["/clusters", "endpoints of every target; ?format=json"],
   ["/listeners", "listeners, those that wait for secrets too; ?format=json"],
   ["/connections", "open connections; ?limit=N, ?listener=NAME"],
+  [
+    "/explain",
+    "what would become of a request; ?source=SERVICE, ?method=, ?path=, ?header=NAME:VALUE, ?listener=NAME",
+  ],
   ["/config_dump", "the state in force, without keys"],
   ["/server_info", "version, state, options"],
   ["/logging", "log level; POST with ?level=debug changes it"],

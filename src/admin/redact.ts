@@ -8,7 +8,7 @@
 
 import { escapeUnseen, maskUserinfo } from "../base/mod.ts";
 
-const NOT_SHOWN = "(not shown)";
+export const NOT_SHOWN = "(not shown)";
 const SECRET_NAME =
   /^(?:key|keypem|private_?key|secret|token|password|basicauth|auth|authorization)$/i;
 /** In the place of a key, where Envoy's shape has one. */

@@ -47,6 +47,8 @@ export interface Registration {
   readonly tls?: unknown;
   /** Of an ingress gateway; absent: a sidecar. */
   readonly ingress?: IngressRegistration;
+  /** Absent: none is wanted. */
+  readonly accessLogs?: AccessLogSettings;
   readonly upstreams: readonly UpstreamDeclaration[];
   /** Keys that were ignored or mended, as sentences for the log. */
   readonly warnings: readonly string[];
@@ -59,6 +61,16 @@ export interface ExposedPath {
   readonly localPort: number;
   /** `http`, `http2`, or `""`. */
   readonly protocol: string;
+}
+
+/** `AccessLogs` that are enabled, as they were written. */
+export interface AccessLogSettings {
+  readonly disableListenerLogs: boolean;
+  /** `stdout`, `stderr` or `file`; `""` counts as the first. */
+  readonly type: string;
+  readonly path: string;
+  readonly jsonFormat: string;
+  readonly textFormat: string;
 }
 
 export interface IngressRegistration {

@@ -65,3 +65,4 @@ export {
   sendReply,
 } from "./reply.ts";
 export { clientCertElement, forwardClientCert, type VerifiedCaller } from "./client_cert.ts";
+export * from "./h2/mod.ts";

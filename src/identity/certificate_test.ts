@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { constants, sign } from "node:crypto";
 import test from "node:test";
 import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certificates.ts";
+import { withTrailing } from "../../test/kit/der_trailing.ts";
 import { recordedLeaf, recordedRoots } from "../../test/kit/recorded.ts";
 import { ProxyError } from "../base/mod.ts";
 import { contextTag, DerReader, TAG } from "../wire/mod.ts";
@@ -86,6 +87,7 @@ test("parseCertificate() keeps its own copy of the bytes", () => {
 test("parseCertificate() writes serials as Consul does", () => {
   const serial = (bytes: number[]) =>
     parseCertificate(minted({ serial: Uint8Array.from(bytes) })).serial;
+  assert.equal(serial([0]), "00");
   assert.equal(serial([0x0e]), "0e");
   assert.equal(serial([0x1f, 0x03]), "1f:03");
   assert.equal(serial([0x80, 0x00]), "80:00");
@@ -181,6 +183,28 @@ test("parseCertificate() refuses every prefix and every extension of a certifica
   for (let length = 0; length < der.length; length++) assertInvalid(der.subarray(0, length));
   assertInvalid(Uint8Array.from([...der, 0]));
 });
+
+for (
+  const [name, der, want] of [
+    // Names, the rest of an authority key id, and a signature that is not read yet.
+    ["a leaf", minted(), ["0.3", "0.3.0", "0.3.0.0", "0.7.0.4.1.0", "2", "2.0"]],
+    ["an RSA key", recordedRoots("roots_rsa").roots[0]?.raw ?? minted(), [
+      ...["0.3", "0.3.0", "0.3.0.0", "0.5", "0.5.0", "0.5.0.0", "0.7.0.3.1.0"],
+    ]],
+  ] as const
+) {
+  test(`parseCertificate() of ${name} refuses trailing bytes wherever they mean something`, () => {
+    const taken = withTrailing(der).filter(({ der }) => {
+      try {
+        return parseCertificate(der);
+      } catch (error) {
+        assert.ok(error instanceof ProxyError && error.code === "identity_invalid");
+        return false;
+      }
+    });
+    assert.deepEqual(taken.map(({ path }) => path), want);
+  });
+}
 
 test("parseCertificate() refuses signature algorithms that differ", () => {
   const parts = new DerReader(minted()).enter(TAG.sequence, "certificate");

@@ -154,6 +154,7 @@ function checkEntryExtensions(entry: DerReader): void {
     if (oid === OID.certificateIssuer) refuse(INDIRECT);
     if (oid === OID.reasonCode) {
       const reason = value.any("reason").body[0];
+      value.end("reason");
       if (reason === REMOVE_FROM_CRL) refuse(DELTA);
     } else if (critical && oid !== OID.invalidityDate) {
       refuse(`an entry has a critical extension that is not understood (${oid})`);
@@ -188,6 +189,7 @@ function scopeOf(wrapped: DerReader): CrlScope {
 /** `[0]` to `[5]` of RFC 5280 5.2.5. What covers a part that we cannot tell apart is refused. */
 function scopeOfDistributionPoint(value: DerReader): CrlScope {
   const fields = value.enter(TAG.sequence, "issuing distribution point");
+  value.end("issuing distribution point");
   const point = fields.optional(contextTag(0, "constructed"), "distribution point");
   const flag = (number: number): boolean => {
     const element = fields.optional(contextTag(number, "primitive"), "scope");

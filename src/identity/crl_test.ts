@@ -1,9 +1,18 @@
 import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
 import test from "node:test";
 import { createAuthority } from "../../test/kit/certificates.ts";
+import { withTrailing } from "../../test/kit/der_trailing.ts";
 import { ProxyError } from "../base/mod.ts";
-import { contextTag, formatPem } from "../wire/mod.ts";
-import { derElement, derNumber, derOctets, derSequence, derText } from "../dev/ca/der_writer.ts";
+import { contextTag, DerReader, formatPem, TAG } from "../wire/mod.ts";
+import {
+  derBits,
+  derElement,
+  derNumber,
+  derOctets,
+  derSequence,
+  derText,
+} from "../dev/ca/der_writer.ts";
 import { parseCertificate } from "./certificate.ts";
 import { CRL_LIMIT_BYTES, parseCrl, parseCrls, revokes } from "./crl.ts";
 import { type CrlOptions, mintCrl, mintCrlPem } from "../../test/kit/mint_crl.ts";
@@ -101,6 +110,11 @@ for (
       ),
       /is a delta/,
     ],
+    [
+      "a reason with something behind it",
+      entry(extension("2.5.29.21", Uint8Array.of(ENUMERATED, 1, 1, 5, 0), false)),
+      /reason has trailing bytes/,
+    ],
     ["an indirect one", list({ extensions: [idp(flag(4))] }), /is indirect/],
     [
       "an entry of another issuer",
@@ -166,6 +180,40 @@ for (
   });
 }
 
+/** A list of just so many bytes; its signature is not right. */
+function sizedList(bytes: number): Uint8Array {
+  const outer = new DerReader(SOUND).enter(TAG.sequence, "list");
+  const rest = [outer.any("signed part").raw, outer.any("algorithm").raw];
+  const sized = (size: number) => derSequence(...rest, derBits(new Uint8Array(size)));
+  return sized(2 * bytes - sized(bytes).length);
+}
+
+/** Without lines: what the mint writes takes a second for the largest. */
+function pemOf(der: Uint8Array): string {
+  const body = Buffer.from(der).toString("base64");
+  return `-----BEGIN X509 CRL-----\n${body}\n-----END X509 CRL-----\n`;
+}
+
+test("parseCrl() refuses trailing bytes everywhere but in the name and the signature", () => {
+  const whole = list({
+    nextUpdateMs: NOW_MS + 1000,
+    revoked: [{
+      serial: "01",
+      extensions: [extension("2.5.29.21", derElement(ENUMERATED, Uint8Array.of(1)), false)],
+    }],
+    extensions: [idp(flag(1))],
+  });
+  const taken = withTrailing(whole).filter(({ der }) => {
+    try {
+      return parseCrl(der).scope === "leaves";
+    } catch (error) {
+      assert.ok(error instanceof ProxyError && error.code === "credentials_invalid");
+      return false;
+    }
+  });
+  assert.deepEqual(taken.map(({ path }) => path), ["0.2", "0.2.0", "0.2.0.0", "2", "2.0"]);
+});
+
 test("parseCrls() reads several texts with several lists, and says which is broken", () => {
   const pem = mintCrlPem({ signer: CA.key.privateKey, thisUpdateMs: NOW_MS });
   assert.equal(parseCrls([pem + pem, pem]).length, 3);
@@ -173,12 +221,15 @@ test("parseCrls() reads several texts with several lists, and says which is brok
   const broken = formatPem("X509 CRL", Uint8Array.of(0x30, 0));
   assert.throws(() => parseCrls([pem + pem, broken]), /Cannot use revocation list 3: /);
   assert.throws(() => parseCrls([CA.rootPem]), /no X509 CRL block/);
-  assert.throws(() => parseCrls(Array.from({ length: 101 }, () => pem)), /more than 100/);
-  const padding = { oid: "1.2.3", critical: false, value: new Uint8Array(CRL_LIMIT_BYTES - 1000) };
-  const signer = CA.key.privateKey;
-  const large = mintCrlPem({ signer, thisUpdateMs: NOW_MS, extensions: [padding] });
-  assert.equal(parseCrls([large]).length, 1);
-  assert.throws(() => parseCrls([large, large, large, large, large]), /16777216 bytes together/);
+  const hundred = Array.from({ length: 100 }, () => pem);
+  assert.equal(parseCrls(hundred).length, 100);
+  assert.throws(() => parseCrls([...hundred, pem]), /more than 100/);
+  const largest = pemOf(sizedList(CRL_LIMIT_BYTES));
+  assert.equal(parseCrls([largest, largest, largest, largest]).length, 4);
+  assert.throws(
+    () => parseCrls([largest, largest, largest, largest, pem]),
+    /16777216 bytes together/,
+  );
 });
 
 test("mintCrl() takes a serial that is written without its leading zero", () => {

@@ -21,6 +21,8 @@ for (
     // What has no short name, and what is no ASCII or UTF-8, is shown as it stands.
     ["300e310c300a06035504630c03776562", "2.5.4.99=#0C03776562"],
     ["300d310b300906035504031e020041", "CN=#1E020041"],
+    // Letters at the ends of what is printable, and what stands beyond them.
+    ["3010310e300c06035504030c051f20417e7f", "CN=\\1F A~\\7F"],
     ["3000", ""],
     ["", ""],
     ["300c310a300806035504030c03776562", ""],

@@ -29,10 +29,11 @@ const leafOf = (service: string, authority = CA) => {
 };
 
 test("PeerJudge remembers a trusted peer", () => {
-  const judge = createJudge();
+  const judge = createJudge({ generation: 7 });
   const first = judge.judge(leafOf("web"), [], AS_CLIENT);
   assert.equal(first.kind, "trusted");
   assert.deepEqual(judge.remembered, { trusted: 1, untrusted: 0 });
+  assert.equal(judge.generation, 7);
 });
 
 test("PeerJudge gives the very same verdict for the same bytes", () => {

@@ -101,7 +101,7 @@ export function pickLeaf(
 export function inIssuingOrder(leaf: Certificate, others: readonly Certificate[]): Certificate[] {
   const rest = [...others];
   const ordered: Certificate[] = [];
-  for (let current = leaf; rest.length > 0;) {
+  for (let current = leaf;;) {
     const at = rest.findIndex((issuer) => namesFit(current, issuer) && isSignedBy(current, issuer));
     const [next] = at < 0 ? [] : rest.splice(at, 1);
     if (!next) break;

@@ -34,8 +34,8 @@ export function compilePins(
     return hash;
   }));
   return (leaf) =>
-    (spkis.size > 0 && spkis.has(createHash("sha256").update(leaf.spki).digest("base64"))) ||
-    (hashes.size > 0 && hashes.has(createHash("sha256").update(leaf.raw).digest("hex")));
+    spkis.has(createHash("sha256").update(leaf.spki).digest("base64")) ||
+    hashes.has(createHash("sha256").update(leaf.raw).digest("hex"));
 }
 
 function quote(text: string): string {

@@ -6,8 +6,10 @@ import type { Authority, CertificateOverrides } from "../dev/ca/authority.ts";
 import { parseCertificate } from "./certificate.ts";
 import type { ChainVerdict } from "./chain.ts";
 import { type CrlOptions, mintCrlPem } from "../../test/kit/mint_crl.ts";
+import { parseCrls } from "./crl.ts";
 import { generateKey } from "../dev/ca/mint.ts";
 import { createPeerValidator } from "./peer_validator.ts";
+import { Revocation } from "./revocation.ts";
 import { NO_RULES, type PeerRules } from "./validation.ts";
 
 const NOW_MS = Date.UTC(2026, 10, 21, 12);
@@ -222,6 +224,27 @@ test("revocation: the list of a nameless CA, and a nameless list, are known by t
       judge({ issuer: authority, crls: [listOf(ROOT), listOf(authority, { issuer, revoked })] });
     assert.equal(judged([]).kind, "trusted");
     assert.equal(judged([SERIAL]).kind, "untrusted");
+  }
+});
+
+test("revocation: both ends belong to the time of a list", () => {
+  for (const [thisUpdateMs, nextUpdateMs] of [[NOW_MS, NOW_MS + 1000], [NOW_MS - 1000, NOW_MS]]) {
+    const lists = [listOf(ROOT), listOf(MIDDLE, { thisUpdateMs, nextUpdateMs } as CrlOptions)];
+    assert.equal(judge({ crls: lists }).kind, "trusted");
+  }
+});
+
+test("Revocation.judge() holds from the last list that was made to the first to be replaced", () => {
+  const { certDer } = MIDDLE.issueLeaf({ service: "web", key: KEY });
+  const path = [certDer, MIDDLE_DER, ROOT.rootDer].map(parseCertificate);
+  for (const [newest, oldest] of [[ROOT, MIDDLE], [MIDDLE, ROOT]] as const) {
+    const crls = parseCrls([
+      listOf(newest, { thisUpdateMs: NOW_MS - 1000, nextUpdateMs: NOW_MS + 2000 }),
+      listOf(oldest, { thisUpdateMs: NOW_MS - 2000, nextUpdateMs: NOW_MS + 1000 }),
+    ]);
+    const rules = { onlyLeaf: false, allowExpired: false };
+    const times = { fromMs: NOW_MS - 1000, untilMs: NOW_MS + 1000 };
+    assert.deepEqual(new Revocation(crls, rules).judge(path, NOW_MS), { kind: "good", ...times });
   }
 });
 

@@ -84,6 +84,16 @@ for (
       text({ a: { keys: [{ use: "x509-svid", x5c: [1] }] } }),
       /not a certificate/,
     ],
+    [
+      "the longest x5c that is looked at",
+      text({ a: { keys: [{ use: "x509-svid", x5c: ["A".repeat(24 * 1024)] }] } }),
+      /18432 bytes/,
+    ],
+    [
+      "a longer x5c",
+      text({ a: { keys: [{ use: "x509-svid", x5c: ["A".repeat(24 * 1024 + 4)] }] } }),
+      /not a certificate in base64/,
+    ],
     ["no base64", text({ a: { keys: [{ use: "x509-svid", x5c: ["a b="] }] } }), /not base64/],
     ["base64url", text({ a: { keys: [{ use: "x509-svid", x5c: ["-_-_"] }] } }), /not base64/],
     [

@@ -9,6 +9,7 @@
 import type { Endpoint, LoadBalancing, OutlierPolicy } from "../balance/mod.ts";
 import type { Address, BindAddress } from "../base/mod.ts";
 import type { PathRules } from "../http/mod.ts";
+import type { LogFormat } from "../http/mod.ts";
 import type { Validation } from "../identity/mod.ts";
 import type { Policy } from "../policy/mod.ts";
 import type {
@@ -119,6 +120,18 @@ export interface HttpRules {
   readonly showDenials: boolean;
 }
 
+/** Where a line for each exchange, and each plain connection, is written. */
+export interface AccessLogPart extends Part {
+  readonly to: AccessLogTarget;
+  readonly format: LogFormat;
+  /** Also of connections that an HTTP listener refused before there was a request. */
+  readonly listeners: boolean;
+}
+
+export type AccessLogTarget =
+  | { readonly kind: "stdout" | "stderr" }
+  | { readonly kind: "file"; readonly path: string };
+
 /** Key of the public listener in {@link Snapshot.inbound}, which is its name, too. */
 export const INBOUND_KEY = "inbound";
 
@@ -227,6 +240,8 @@ export interface SingleParts {
   readonly credentials: CredentialsPart | null;
   readonly policy: PolicyPart;
   readonly tls: TlsPart;
+  /** `null`: nobody wants one. */
+  readonly accessLog: AccessLogPart | null;
 }
 
 /** Kinds of which there are many parts, by key. */

@@ -78,6 +78,7 @@ const BASE: Snapshot = {
     outgoing: { minVersion: "TLSv1.2", maxVersion: "TLSv1.3", cipherSuites: [] },
     strictSpiffeChain: false,
   },
+  accessLog: null,
   inbound: {
     inbound: {
       version: 1,
@@ -129,6 +130,14 @@ for (
     ]],
     ["the policy", { policy: { version: 2, intentions: [], defaultAction: "allow" } }, ["policy"]],
     ["the TLS settings", { tls: { ...BASE.tls, version: 2, strictSpiffeChain: true } }, ["tls"]],
+    ["an access log that came", {
+      accessLog: {
+        version: 2,
+        to: { kind: "stdout" },
+        format: { kind: "default" },
+        listeners: true,
+      },
+    }, ["accessLog"]],
     ["an inbound that went", { inbound: {} }, ["inbound.inbound=null"]],
     ["an exposed path that went", { exposed: {} }, ["exposed.exposed:21500=null"]],
     ["a chain", { chains: { ...BASE.chains, b: chain("b", 2) } }, ["chains.b"]],
@@ -154,7 +163,7 @@ for (
     const next: Snapshot = { ...BASE, ...change, version: 2 };
     const update = diffSnapshots(BASE, next);
     const sent = [
-      ...(["credentials", "policy", "tls"] as const).filter((part) => part in update),
+      ...(["credentials", "policy", "tls", "accessLog"] as const).filter((part) => part in update),
       ...(["inbound", "exposed", "upstreams", "chains", "targets"] as const).flatMap((map) =>
         Object.entries(update[map]).map(([key, part]) =>
           `${map}.${key}${part === null ? "=null" : ""}`

@@ -6,9 +6,12 @@
  */
 
 import assert from "node:assert/strict";
+import { prepareRegexes } from "../../src/base/mod.ts";
 import { formatProblem, parseFileConfig } from "../../src/source/mod.ts";
 import { parseStored } from "../../src/source/state/stored_snapshot.ts";
 import type { FuzzTarget } from "./fuzz.ts";
+
+await prepareRegexes();
 
 const SHORT = {
   service: "web",
@@ -27,7 +30,17 @@ const LONG = {
     outlier: { maxFailures: 3, interval: "10s" },
     connectTimeout: "1m30s",
   }],
-  intentions: [{ source: "shop", action: "allow" }, { source: "*", action: "deny" }],
+  intentions: [{ source: "shop", action: "allow" }, {
+    source: "*",
+    permissions: [{
+      action: "deny",
+      http: {
+        pathRegex: "/a[0-9]+(/.*)?",
+        methods: ["GET"],
+        header: [{ name: "x-a", prefix: "b", ignoreCase: true }],
+      },
+    }],
+  }],
   tls: { incoming: { minVersion: "1.3" }, outgoing: {}, strictSpiffeChain: true },
 };
 const bytesOf = (value: unknown) => new TextEncoder().encode(JSON.stringify(value, null, 1));

@@ -12,6 +12,7 @@ import type { DataView } from "../../src/proxy/mod.ts";
 import type { Snapshot } from "../../src/snapshot/mod.ts";
 import type { SourceStatus } from "../../src/source/mod.ts";
 import { FakeClock } from "./clock.ts";
+import { inboundOf } from "./snapshots.ts";
 
 export const TOKEN = "6d3e5a0c-1111-2222-3333-0123456789ab";
 const TRUST_DOMAIN = "11111111-2222-3333-4444-555555555555.consul";
@@ -58,7 +59,10 @@ export function fakeAdminView(): FakeAdminView {
       outgoing: { minVersion: "TLSv1.2", maxVersion: "TLSv1.3", cipherSuites: [] },
       strictSpiffeChain: false,
     },
-    inbound: {},
+    accessLog: null,
+    inbound: {
+      inbound: inboundOf({ local: { kind: "tcp", host: "127.0.0.1", port: 8080 } }, 21_000),
+    },
     exposed: {},
     upstreams: {},
     chains: {},

@@ -74,6 +74,7 @@ export function snapshotOf(options: SnapshotOptions): MeshSnapshot {
       strictSpiffeChain: false,
     },
     exposed: {},
+    accessLog: null,
     inbound: local ? { inbound: inboundOf({ local }, options.inboundPort) } : {},
     ...declared(...upstreams),
     targets: Object.fromEntries(targets.map((part) => [part.key, part])),

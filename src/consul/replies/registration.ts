@@ -45,6 +45,14 @@ const RegistrationReply = object({
         Protocol: text,
       })),
     })),
+    AccessLogs: v.nullish(object({
+      Enabled: flag,
+      DisableListenerLogs: flag,
+      Type: text,
+      Path: text,
+      JSONFormat: text,
+      TextFormat: text,
+    })),
     Upstreams: list(UpstreamJson),
   })),
 });
@@ -105,6 +113,15 @@ export function readRegistration(json: unknown, proxyId: string): Registration {
     ...(!isIngress && exposedOf(proxy.Expose, warnings)),
     ...(isIngress && { ingress: { clusters: clusters ?? [], meshGatewayMode, refused: [] } }),
     maxInboundConnections: config.integer("max_inbound_connections", 0) ?? 0,
+    ...(proxy.AccessLogs?.Enabled && {
+      accessLogs: {
+        disableListenerLogs: proxy.AccessLogs.DisableListenerLogs,
+        type: proxy.AccessLogs.Type,
+        path: proxy.AccessLogs.Path,
+        jsonFormat: proxy.AccessLogs.JSONFormat,
+        textFormat: proxy.AccessLogs.TextFormat,
+      },
+    }),
     upstreams: isIngress ? [] : toUpstreams(proxy.Upstreams ?? [], { meshGatewayMode, warnings }),
     warnings,
   };

@@ -167,6 +167,39 @@ for (
 }
 
 for (
+  const [name, given, want] of [
+    ["none", undefined, undefined],
+    ["none", null, undefined],
+    ["none that is off", { Enabled: false, Type: "file" }, undefined],
+    ["one with nothing said", { Enabled: true }, {
+      disableListenerLogs: false,
+      type: "",
+      path: "",
+      jsonFormat: "",
+      textFormat: "",
+    }],
+    ["one with all", {
+      Enabled: true,
+      DisableListenerLogs: true,
+      Type: "file",
+      Path: "/var/log/web.log",
+      JSONFormat: '{"a":"%PROTOCOL%"}',
+      TextFormat: "%PROTOCOL%",
+    }, {
+      disableListenerLogs: true,
+      type: "file",
+      path: "/var/log/web.log",
+      jsonFormat: '{"a":"%PROTOCOL%"}',
+      textFormat: "%PROTOCOL%",
+    }],
+  ] as const
+) {
+  test(`readRegistration() reads of access logs: ${name}`, () => {
+    assert.deepEqual(registration({ AccessLogs: given }).accessLogs, want);
+  });
+}
+
+for (
   const [name, config, want] of [
     ["numbers as text", { connect_timeout_ms: "1500" }, { connectTimeoutMs: 1500 }],
     ["a zero timeout as unset", { connect_timeout_ms: 0 }, {}],

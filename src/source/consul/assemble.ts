@@ -12,6 +12,7 @@ import { closedByRefusal } from "./closed_by_refusal.ts";
 import { type CredentialPlans, NO_PLANS } from "./credential_plans.ts";
 import { exposedParts } from "./exposed.ts";
 import { earliest, Grace } from "./grace.ts";
+import { accessLogPart } from "./access_logs.ts";
 import { inboundParts } from "./inbound.ts";
 import { intentionsFor, refusedIntentions } from "./intentions.ts";
 import type { CredentialsVerdict, JudgeCredentials } from "./judge_credentials.ts";
@@ -125,7 +126,7 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
     return { ...waiting(lacking, refused, remembered), dueMs: rejudgeDueMs };
   }
 
-  const http = protocolOf(registration.protocol) !== "tcp";
+  const http = (protocolOf(registration.protocol) ?? "tcp") !== "tcp";
   refused.push(...refusedIntentions(intentions, { http }));
 
   // Unknown is deny, but at the start the answer is worth waiting for a little.
@@ -185,6 +186,7 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
       version,
     ),
     tls,
+    accessLog: accessLogPart(registration.accessLogs, { previous, version, refused }),
     inbound,
     exposed: exposedParts(registration, { previous, version, refused }),
     upstreams: upstreams.upstreams,

@@ -22,7 +22,7 @@
 
 import { open } from "node:fs/promises";
 import * as v from "valibot";
-import { messageOf, ProxyError } from "../../base/mod.ts";
+import { messageOf, prepareRegexes, ProxyError } from "../../base/mod.ts";
 import { formatPath, type Problem, problemOf } from "../../secrets/mod.ts";
 import { type Place, readJson } from "../../wire/mod.ts";
 import { contradictions } from "./file_config_contradictions.ts";
@@ -32,6 +32,7 @@ import {
   fileCredentials,
   type FileCredentialsOptions,
 } from "./file_credentials.ts";
+import { mayHaveRegex } from "./file_intentions.ts";
 
 export interface FileConfig extends Omit<FileConfigOutput, "credentials" | "sds"> {
   readonly credentials: FileCredentials;
@@ -56,7 +57,7 @@ export const CONFIG_LIMIT_BYTES = 4 * 1024 * 1024;
 /** Nobody reads more at once, and each is looked for in the text. */
 const PROBLEMS_LIMIT = 100;
 
-/** Reads the text of a configuration file; never throws. */
+/** Reads the text of a configuration file; never throws. Where it may have regexes they were prepared. */
 export function parseFileConfig(
   source: string,
   options: Omit<FileCredentialsOptions, "service">,
@@ -102,6 +103,7 @@ export async function readFileConfig(
   options: { readonly env: Readonly<Record<string, string | undefined>> },
 ): Promise<FileConfig> {
   const text = await readText(file, CONFIG_LIMIT_BYTES);
+  if (mayHaveRegex(text)) await prepareRegexes();
   const parsed = parseFileConfig(text, { ...options, file });
   if (parsed.kind === "valid") return parsed.config;
   const problems = parsed.problems.map((problem) => `\n  ${formatProblem(problem)}`).join("");

@@ -8,6 +8,7 @@
 import { formatAddress } from "../../base/mod.ts";
 import { parseServiceId } from "../../identity/mod.ts";
 import type { Problem } from "../../secrets/mod.ts";
+import { intentionContradictions } from "./file_intentions.ts";
 import type { FileConfigOutput } from "./file_config_schema.ts";
 
 /** All at once. */
@@ -64,24 +65,6 @@ export function contradictions(config: FileConfigOutput): readonly Problem[] {
       at("balancing", "has a minimumSize above its maximumSize");
     }
   });
-  const sources = new Set<string>();
-  config.intentions.forEach(({ source, namespace, partition }, index) => {
-    // Without one nobody is such a service, and a rule that denies would let everybody in.
-    if (config.trustDomain === undefined && !source.startsWith("spiffe://")) {
-      found.push({
-        path: ["intentions", index, "source"],
-        message: 'needs "trustDomain" at the top of the file, whose services it is about; ' +
-          "other callers are named by SPIFFE ids",
-      });
-    }
-    const key = JSON.stringify([source, namespace, partition]).toLowerCase();
-    if (sources.has(key)) {
-      found.push({
-        path: ["intentions", index, "source"],
-        message: `"${source}" has an intention already`,
-      });
-    }
-    sources.add(key);
-  });
+  found.push(...intentionContradictions(config));
   return found;
 }

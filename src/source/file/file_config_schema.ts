@@ -7,7 +7,7 @@
 
 import * as v from "valibot";
 import type { Address } from "../../base/mod.ts";
-import { parseTrustDomain, parseTrustDomainId } from "../../identity/mod.ts";
+import { parseTrustDomain } from "../../identity/mod.ts";
 import {
   address,
   count,
@@ -18,9 +18,10 @@ import {
   port,
   text,
 } from "../../secrets/mod.ts";
+import { INTENTIONS } from "./file_intentions.ts";
+import { name, spiffeId } from "./file_names.ts";
 import type { TlsVersion } from "../../snapshot/mod.ts";
-
-const SPIFFE_ID = /^spiffe:\/\/[a-zA-Z0-9._-]+(\/(?!\.{1,2}(\/|$))[a-zA-Z0-9._~%$&+,:;=@-]+)+$/;
+import { FILE_ACCESS_LOG } from "./file_access_log.ts";
 
 const Identity = object({
   service: name(),
@@ -119,17 +120,6 @@ const TlsDirection = v.pipe(
   ),
 );
 
-const Intention = object({
-  /** A service name, `*`, or a SPIFFE id or all below one (`spiffe://td/ns/*`). */
-  source: v.union(
-    [name({ wildcard: true }), spiffePattern()],
-    'must be a service name, "*", or a SPIFFE id with or without "/*" at its end',
-  ),
-  namespace: v.optional(name({ wildcard: true }), "default"),
-  partition: v.optional(name({ wildcard: true }), "default"),
-  action: v.picklist(["allow", "deny"], 'must be "allow" or "deny"'),
-});
-
 export const FILE_CONFIG = object({
   service: name(),
   /** Of services that intentions and upstreams name; needed where any is named. */
@@ -155,14 +145,12 @@ export const FILE_CONFIG = object({
     v.pipe(v.array(Upstream), v.maxLength(10_000, "has more than 10000 entries")),
     [],
   ),
-  intentions: v.optional(
-    v.pipe(v.array(Intention), v.maxLength(100_000, "has more than 100000 entries")),
-    [],
-  ),
+  intentions: INTENTIONS,
   defaultAction: v.optional(
     v.picklist(["allow", "deny"], 'must be "allow" or "deny"'),
     "deny",
   ),
+  accessLog: v.optional(FILE_ACCESS_LOG),
   tls: v.optional(
     object({
       incoming: v.optional(TlsDirection, {}),
@@ -176,46 +164,11 @@ export const FILE_CONFIG = object({
 /** As the schema gives it, credentials still to be read. */
 export type FileConfigOutput = v.InferOutput<typeof FILE_CONFIG>;
 
-/** A name of the mesh. */
-function name(options: { readonly wildcard?: boolean } = {}): v.GenericSchema<string> {
-  return v.pipe(
-    text(),
-    v.check(
-      (value) =>
-        (options.wildcard && value === "*") || (value.length <= 255 && !/[\s/*]/.test(value)),
-      options.wildcard
-        ? 'must be a name without spaces and slashes, or "*"'
-        : "must be a name without spaces, slashes and stars",
-    ),
-  );
-}
-
 function octalMode(): v.GenericSchema<string, number> {
   return v.pipe(
     v.string('must be an octal text such as "0600"'),
     v.regex(/^0?[0-7]{3}$/, 'must be an octal text such as "0600"'),
     v.transform((mode) => Number.parseInt(mode, 8)),
-  );
-}
-
-/** Any SPIFFE id with a path; Consul's own escape what is no letter (`%20`). */
-function spiffeId(): v.GenericSchema<string> {
-  return v.pipe(
-    v.string("must be a SPIFFE id"),
-    v.maxLength(2_048, "is longer than 2048 characters"),
-    v.regex(SPIFFE_ID, "is no SPIFFE id"),
-  );
-}
-
-/** A SPIFFE id, or all below one: `spiffe://td/ns/*`. */
-function spiffePattern(): v.GenericSchema<string> {
-  return v.pipe(
-    text(),
-    v.startsWith("spiffe://", "must begin with spiffe://"),
-    v.check((value) => {
-      const id = value.endsWith("/*") ? value.slice(0, -2) : value;
-      return SPIFFE_ID.test(id) || parseTrustDomainId(id) !== undefined;
-    }, "is no SPIFFE id"),
   );
 }
 

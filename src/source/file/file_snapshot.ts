@@ -7,14 +7,15 @@
 import { type Endpoint, type OutlierPolicy, outlierPolicy } from "../../balance/mod.ts";
 import type { BindAddress } from "../../base/mod.ts";
 import { formatServiceId, formatServiceSni, parseServiceId } from "../../identity/mod.ts";
-import type { Intention } from "../../policy/mod.ts";
 import { defined, type HeldSecrets } from "../../secrets/mod.ts";
 import type { FileConfig, FileUpstream } from "./file_config.ts";
 import { fileUpstreamId, MESH_PLAN } from "./file_credentials.ts";
+import { intentionsOf } from "./file_intentions.ts";
 import { judgePems } from "../consul/judge_credentials.ts";
 import { isOpen, ownCredentials, warmingShown } from "../own_credentials.ts";
 import { type Content, INBOUND_KEY, keepPart, keepSnapshot } from "../../snapshot/mod.ts";
 import type {
+  AccessLogPart,
   ChainPart,
   CredentialsPart,
   InboundPart,
@@ -112,6 +113,9 @@ export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): File
     ),
     tls: keepPart<TlsPart>(previous?.tls, { ...directions, strictSpiffeChain }, version),
     exposed: {},
+    accessLog: config.accessLog
+      ? keepPart<AccessLogPart>(previous?.accessLog, config.accessLog, version)
+      : null,
     inbound: config.inbound && opens(inboundKey)
       ? {
         [INBOUND_KEY]: keepPart<InboundPart>(
@@ -256,23 +260,4 @@ function targetContent(
     lastResort: [],
     lack: "",
   };
-}
-
-/** Consul's order: exact sources before `*`, whatever the order in the file. */
-function intentionsOf({ intentions, service }: FileConfig): readonly Intention[] {
-  return intentions.map(({ source, namespace, partition, action }): Intention => {
-    const isUri = source.startsWith("spiffe://");
-    const precedence = source === "*" || source.endsWith("/*") ? 8 : 9;
-    return {
-      rule: `${source} => ${service} (configuration file, ${action})`,
-      source: { name: source, namespace, partition, peer: "", ...(isUri && { uri: source }) },
-      action,
-      precedence,
-    };
-  }).sort((a, b) => b.precedence - a.precedence || uriLength(b) - uriLength(a));
-}
-
-/** Of two patterns of URIs the longer one says more. */
-function uriLength({ source }: Intention): number {
-  return source.uri?.length ?? 0;
 }

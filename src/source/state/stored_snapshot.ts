@@ -179,6 +179,20 @@ const Tls = v.strictObject({
   strictSpiffeChain: v.boolean(),
 });
 
+const AccessLog = v.strictObject({
+  version: Version,
+  to: v.variant("kind", [
+    v.strictObject({ kind: v.picklist(["stdout", "stderr"]) }),
+    v.strictObject({ kind: v.literal("file"), path: v.string() }),
+  ]),
+  format: v.variant("kind", [
+    v.strictObject({ kind: v.literal("default") }),
+    v.strictObject({ kind: v.literal("text"), text: v.string() }),
+    v.strictObject({ kind: v.literal("json"), json: v.string() }),
+  ]),
+  listeners: v.boolean(),
+});
+
 const Http = v.strictObject({
   protocol: v.picklist(["http", "http2", "grpc"]),
   path: v.strictObject({
@@ -296,6 +310,7 @@ const SNAPSHOT = {
   ownCredentials: v.record(v.string(), OwnCredentials),
   policy: Policy,
   tls: Tls,
+  accessLog: v.nullable(AccessLog),
   inbound: v.record(v.string(), Inbound),
   exposed: v.record(v.string(), Exposed),
   upstreams: v.record(v.string(), Upstream),

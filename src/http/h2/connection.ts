@@ -1,0 +1,248 @@
+/**
+ * The life of a connection of HTTP/2, its streams and its windows; what comes in is for
+ * `frame_rules.ts`.
+ *
+ * @module
+ */
+
+import type { Clock, Deadline, Deadlines } from "../../base/mod.ts";
+import { ignoredEvents, type Stream, type StreamEvents } from "../../net/mod.ts";
+import type { HttpEnd } from "../exchange.ts";
+import type { HttpLimits } from "../limits.ts";
+import { ClosedStreams, type Closing } from "./closed_streams.ts";
+import { Floods } from "./floods.ts";
+import { DEFAULT_WINDOW_BYTES, ErrorCode, FrameType } from "./frame.ts";
+import { HeadWriter } from "./head_writer.ts";
+import { type HeldBytes, heldByThread } from "./held_bytes.ts";
+import { HpackEncoder } from "./hpack/encoder.ts";
+import type { Http2Stream, StreamHost } from "./http2_stream.ts";
+import { Output } from "./output.ts";
+import { PeerSettings, writeSettings } from "./settings.ts";
+
+export interface Http2Options {
+  readonly limits: HttpLimits;
+  readonly clock: Clock;
+  readonly deadlines: Deadlines;
+  /** What paused streams may hold; default: one for the thread. */
+  readonly held?: HeldBytes;
+}
+
+/** A peer that takes longer to acknowledge our settings is none, or is stuck. */
+const SETTINGS_DEADLINE_MS = 10_000;
+
+export abstract class Http2Connection<S extends Http2Stream> implements StreamEvents, StreamHost {
+  readonly limits: HttpLimits;
+  readonly output: Output;
+  readonly writer: HeadWriter;
+  readonly held: HeldBytes;
+  sendWindow: number = DEFAULT_WINDOW_BYTES;
+  protected readonly options: Http2Options;
+  protected readonly streams: Map<number, S> = new Map();
+  protected readonly closed: ClosedStreams = new ClosedStreams();
+  protected readonly peer: PeerSettings = new PeerSettings();
+  protected readonly floods: Floods;
+  /** The highest stream that the peer opened. */
+  protected lastPeerId = 0;
+  over = false;
+  nowMs = 0;
+  /** Ours once the peer acknowledged our settings. */
+  streamReceiveWindow: number = DEFAULT_WINDOW_BYTES;
+  protected readonly side: "server" | "client";
+  protected readonly encoder: HpackEncoder = new HpackEncoder();
+  /** What the peer may still send on all streams together. */
+  protected receiveWindow: number;
+  /** Stream of the DATA that is coming; undefined: nobody wants it. */
+  protected dataTo: S | undefined;
+  protected settingsDeadline: Deadline | undefined;
+  readonly #stream: Stream;
+  readonly #windowBytes: number;
+  /** Of our window: used no more, and not given back. */
+  #freed = 0;
+  /** With bytes to send and a window of their own, in turn. */
+  #waiting: Http2Stream[] = [];
+
+  constructor(side: "server" | "client", stream: Stream, options: Http2Options) {
+    const { limits } = options;
+    this.side = side;
+    this.#stream = stream;
+    this.options = options;
+    this.limits = limits;
+    this.held = options.held ?? heldByThread;
+    this.output = new Output(stream);
+    this.writer = new HeadWriter(this.encoder, this.output);
+    this.floods = new Floods(options.clock);
+    this.#windowBytes = Math.max(limits.connectionWindowBytes, DEFAULT_WINDOW_BYTES);
+    this.receiveWindow = this.#windowBytes;
+    stream.events = this;
+  }
+
+  get active(): number {
+    return this.streams.size;
+  }
+
+  reset(detail = ""): void {
+    if (this.over) return;
+    this.finish({ by: "us", kind: "reset", detail });
+    this.#stream.reset();
+  }
+
+  /** A stream is gone. */
+  protected abstract onFinished(): void;
+  protected abstract onOver(end: HttpEnd): void;
+  /** Our first frames; the preface goes before them. */
+  protected start(): void {
+    writeSettings(this.output, this.limits, this.side);
+    this.settingsDeadline = this.options.deadlines.after(
+      SETTINGS_DEADLINE_MS,
+      () => this.fail(ErrorCode.settingsTimeout, "settings were not acknowledged", "timed_out"),
+    );
+  }
+
+  get streamSendWindow(): number {
+    return this.peer.windowBytes;
+  }
+
+  // What the stream below says.
+
+  abstract onData(chunk: Uint8Array): void;
+
+  onEnd(): void {
+    if (this.over) return;
+    this.finish({ by: "peer", kind: "closed", detail: "" });
+    this.output.close();
+    this.#stream.close();
+  }
+
+  onDrain(): void {
+    this.output.drained();
+    this.pump();
+  }
+
+  onClose(reset: boolean, alert: string): void {
+    if (this.over) return;
+    this.finish({
+      by: reset ? "network" : "peer",
+      kind: reset ? "reset" : "closed",
+      detail: alert,
+    });
+  }
+
+  // What streams ask for.
+
+  schedule(stream: Http2Stream): void {
+    stream.scheduled = true;
+    this.#waiting.push(stream);
+    if (this.#waiting.length === 1 && !this.output.blocked && this.sendWindow > 0) this.pump();
+  }
+
+  giveBack(size: number): void {
+    this.#freed += size;
+    if (this.#freed * 2 >= this.#windowBytes && !this.over) this.#giveWindowBack();
+  }
+
+  sentData(): void {
+    this.floods.sentData();
+  }
+
+  resetStream(stream: Http2Stream, code: ErrorCode): void {
+    stream.over = true;
+    stream.forgetSending();
+    this.output.frame32(FrameType.rstStream, stream.id, code);
+    this.forget(stream, "reset by us");
+  }
+
+  finished(stream: Http2Stream): void {
+    stream.over = true;
+    this.forget(stream, "ended");
+  }
+
+  protected forget(stream: Http2Stream, closing: Closing): void {
+    this.streams.delete(stream.id);
+    this.closed.add(stream.id, closing);
+    if (this.dataTo === stream) this.dataTo = undefined;
+    this.onFinished();
+  }
+
+  protected sizeError(): void {
+    this.fail(ErrorCode.frameSize, "a frame of the wrong size");
+  }
+
+  protected protocolError(detail: string): void {
+    this.fail(ErrorCode.protocol, detail);
+  }
+
+  protected flood(detail: string): void {
+    this.fail(ErrorCode.enhanceYourCalm, detail, "flood");
+  }
+
+  /** The peer broke a rule that concerns the connection. */
+  protected fail(code: ErrorCode, detail: string, kind: HttpEnd["kind"] = "protocol"): void {
+    if (this.over) return;
+    this.goaway(code);
+    this.finish({ by: "peer", kind, detail });
+    this.output.close();
+    this.#stream.close();
+  }
+
+  /** Ends it in order. */
+  protected leave(detail: string): void {
+    if (this.over) return;
+    this.goaway(ErrorCode.none);
+    this.finish({ by: "us", kind: "closed", detail });
+    this.output.close();
+    this.#stream.close();
+  }
+
+  protected goaway(code: ErrorCode, lastId = this.lastPeerId): void {
+    this.output.frame(FrameType.goaway, 0, 0, 8);
+    this.output.put32(lastId);
+    this.output.put32(code);
+  }
+
+  /** Whether that was one too many, and the connection is over. */
+  protected count(flood: string): boolean {
+    if (flood === "") {
+      if (this.output.blockedFrames <= BLOCKED_FRAMES) return false;
+      flood = "frames that nobody reads";
+    }
+    this.flood(flood);
+    return true;
+  }
+
+  /** Tells everybody. */
+  protected finish(end: HttpEnd): void {
+    this.over = true;
+    this.#stream.events = ignoredEvents;
+    this.settingsDeadline?.cancel();
+    this.dataTo = undefined;
+    this.#waiting.length = 0;
+    const detail = end.detail === "" ? "the connection ended" : end.detail;
+    for (const stream of [...this.streams.values()]) {
+      this.streams.delete(stream.id);
+      stream.broke("connection", detail);
+    }
+    this.onOver(end);
+  }
+
+  #giveWindowBack(): void {
+    this.receiveWindow += this.#freed;
+    this.output.frame32(FrameType.windowUpdate, 0, this.#freed);
+    this.#freed = 0;
+  }
+
+  /** Sends what waits, a frame of each stream in turn, while there is room. */
+  protected pump(): void {
+    const waiting = this.#waiting;
+    while (waiting.length > 0 && this.sendWindow > 0 && !this.output.blocked && !this.over) {
+      const stream = waiting.shift() as Http2Stream;
+      stream.scheduled = false;
+      if (stream.sendQueued() && !stream.scheduled) {
+        stream.scheduled = true;
+        waiting.push(stream);
+      }
+    }
+  }
+}
+
+/** Frames that wait for a peer that does not read. */
+const BLOCKED_FRAMES = 10_000;

@@ -1,0 +1,118 @@
+/**
+ * Rules against peers that make work for nothing, with the numbers that Envoy has. What is counted over
+ * time is counted anew each second, so that a connection that lives long is not taken for a fast one; time
+ * is looked at only where a limit is met.
+ *
+ * @module
+ */
+
+import type { Clock } from "../../base/mod.ts";
+
+const LIMITS = {
+  /** Frames without content or end, one after the other. */
+  empty: 1,
+  /** PING and SETTINGS to be answered, and unknown frames, in a second. */
+  replies: 1_000,
+  /** PRIORITY in a second, for each open stream and one more. */
+  priorities: 100,
+  /** WINDOW_UPDATE in a second: so many, and for each stream, and for each frame of DATA that we sent. */
+  windowUpdates: 5,
+  windowUpdatesPerStream: 2,
+  windowUpdatesPerData: 20,
+  /** RST_STREAM, of the peer or provoked by it: at once, and more for each second. */
+  resets: 1_000,
+  resetsPerSecond: 33,
+  /** Streams younger than that are reset early: half of so many streams must not be. */
+  earlyMs: 1_000,
+  earlyStreams: 500,
+} as const;
+
+const SECOND_MS = 1_000;
+
+export class Floods {
+  readonly #clock: Clock;
+  #empty = 0;
+  #replies = 0;
+  #repliesSinceMs: number;
+  #priorities = 0;
+  #prioritiesSinceMs: number;
+  #windowUpdates = 0;
+  #windowUpdatesSinceMs: number;
+  #dataFrames = 0;
+  #streams = 0;
+  #earlyResets = 0;
+  #resetTokens: number = LIMITS.resets;
+  #tokensAtMs: number;
+  #nowMs: number;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.#nowMs = this.#tokensAtMs = clock.monotonic();
+    this.#repliesSinceMs = this.#prioritiesSinceMs = this.#windowUpdatesSinceMs = this.#nowMs;
+  }
+
+  beginRead(nowMs: number): void {
+    this.#nowMs = nowMs;
+  }
+
+  sentData(): void {
+    this.#dataFrames++;
+  }
+
+  opened(): void {
+    this.#streams++;
+  }
+
+  /** A frame that carries something. */
+  progress(): void {
+    this.#empty = 0;
+  }
+
+  // Each says what the flood is, or "".
+
+  empty(): string {
+    return ++this.#empty > LIMITS.empty ? "empty frames" : "";
+  }
+
+  reply(): string {
+    if (++this.#replies <= LIMITS.replies) return "";
+    if (this.#nowMs - this.#repliesSinceMs < SECOND_MS) return "PING and SETTINGS";
+    this.#repliesSinceMs = this.#nowMs;
+    this.#replies = 0;
+    return "";
+  }
+
+  idle(): string {
+    return this.reply();
+  }
+
+  priority(streams: number): string {
+    if (++this.#priorities <= LIMITS.priorities * (1 + streams)) return "";
+    if (this.#nowMs - this.#prioritiesSinceMs < SECOND_MS) return "PRIORITY";
+    this.#prioritiesSinceMs = this.#nowMs;
+    this.#priorities = 0;
+    return "";
+  }
+
+  windowUpdate(streams: number): string {
+    const limit = LIMITS.windowUpdates + LIMITS.windowUpdatesPerStream * streams +
+      LIMITS.windowUpdatesPerData * this.#dataFrames;
+    if (++this.#windowUpdates <= limit) return "";
+    if (this.#nowMs - this.#windowUpdatesSinceMs < SECOND_MS) return "WINDOW_UPDATE";
+    this.#windowUpdatesSinceMs = this.#nowMs;
+    this.#windowUpdates = 0;
+    return "";
+  }
+
+  /** A stream born then was reset. */
+  reset(bornMs: number): string {
+    const nowMs = this.#clock.monotonic();
+    const refill = (nowMs - this.#tokensAtMs) / SECOND_MS * LIMITS.resetsPerSecond;
+    this.#resetTokens = Math.min(LIMITS.resets, this.#resetTokens + refill) - 1;
+    this.#tokensAtMs = nowMs;
+    if (this.#resetTokens < 0) return "RST_STREAM";
+    if (nowMs - bornMs >= LIMITS.earlyMs) return "";
+    const least = Math.max(this.#streams, LIMITS.earlyStreams);
+    return ++this.#earlyResets * 2 >= least ? "streams that are reset at once" : "";
+  }
+}

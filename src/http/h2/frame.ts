@@ -1,0 +1,98 @@
+/**
+ * Numbers of HTTP/2's frames (RFC 9113 6, 7) and what they mean to an exchange.
+ *
+ * @module
+ */
+
+import type { ResetReason } from "../exchange.ts";
+
+export const FrameType = {
+  data: 0,
+  headers: 1,
+  priority: 2,
+  rstStream: 3,
+  settings: 4,
+  pushPromise: 5,
+  ping: 6,
+  goaway: 7,
+  windowUpdate: 8,
+  continuation: 9,
+} as const;
+
+export const Flag = {
+  endStream: 0x1,
+  ack: 0x1,
+  endHeaders: 0x4,
+  padded: 0x8,
+  priority: 0x20,
+} as const;
+
+export const ErrorCode = {
+  none: 0,
+  protocol: 1,
+  internal: 2,
+  flowControl: 3,
+  settingsTimeout: 4,
+  streamClosed: 5,
+  frameSize: 6,
+  refusedStream: 7,
+  cancel: 8,
+  compression: 9,
+  connect: 10,
+  enhanceYourCalm: 11,
+} as const;
+export type ErrorCode = typeof ErrorCode[keyof typeof ErrorCode];
+
+export const FRAME_HEADER_BYTES = 9;
+/** The largest payload that we take, and until its settings say more, that a peer takes. */
+export const MAX_FRAME_BYTES = 16_384;
+/** Window of a stream or connection until somebody says otherwise, and the largest there is. */
+export const DEFAULT_WINDOW_BYTES = 65_535;
+export const MAX_WINDOW_BYTES = 0x7fff_ffff;
+export const MAX_STREAM_ID = 0x7fff_ffff;
+
+/** What a client sends first (RFC 9113 3.4). */
+export const PREFACE: Uint8Array = new TextEncoder().encode("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+
+/**
+ * Whether a connection that begins with `bytes` is one of HTTP/2 with prior knowledge; undefined: too few
+ * to know. No method of HTTP/1.1 that anybody uses begins so.
+ */
+export function hasHttp2Preface(bytes: Uint8Array): boolean | undefined {
+  const length = Math.min(bytes.length, PREFACE.length);
+  for (let i = 0; i < length; i++) if (bytes[i] !== PREFACE[i]) return false;
+  return length === PREFACE.length ? true : undefined;
+}
+
+const CODES: Readonly<Record<ResetReason, ErrorCode>> = {
+  refused: ErrorCode.refusedStream,
+  cancelled: ErrorCode.cancel,
+  protocol: ErrorCode.protocol,
+  connection: ErrorCode.internal,
+  timed_out: ErrorCode.cancel,
+  overflow: ErrorCode.enhanceYourCalm,
+  internal: ErrorCode.internal,
+};
+
+export function codeOf(reason: ResetReason): ErrorCode {
+  return CODES[reason];
+}
+
+export function reasonOf(code: number): ResetReason {
+  switch (code) {
+    case ErrorCode.none:
+    case ErrorCode.cancel:
+      return "cancelled";
+    case ErrorCode.refusedStream:
+      return "refused";
+    case ErrorCode.internal:
+    case ErrorCode.streamClosed:
+      return "internal";
+    case ErrorCode.connect:
+      return "connection";
+    case ErrorCode.enhanceYourCalm:
+      return "overflow";
+    default:
+      return "protocol";
+  }
+}

@@ -1,0 +1,184 @@
+/**
+ * Frames out of what is read, in place. A frame that comes in pieces is put together once, in memory of
+ * its size; DATA never is: its pieces are passed on as they come.
+ *
+ * @module
+ */
+
+import { Flag, FRAME_HEADER_BYTES, FrameType, MAX_FRAME_BYTES } from "./frame.ts";
+
+export interface FrameHandler {
+  /** Nothing more is to be told. */
+  readonly over: boolean;
+  /** A whole frame but DATA; its payload is `bytes[start, end)` until this returns. */
+  onFrame(
+    type: number,
+    flags: number,
+    streamId: number,
+    bytes: Uint8Array,
+    start: number,
+    end: number,
+  ): void;
+  /** DATA begins: octets of body, and of padding with its length. */
+  onDataStart(flags: number, streamId: number, bodyBytes: number, padBytes: number): void;
+  /** Some of its body; the memory is the receiver's for good. `last`: there is no more of it. */
+  onDataPiece(chunk: Uint8Array, last: boolean): void;
+  /** A frame larger than {@link MAX_FRAME_BYTES}, or (`padding`) with more padding than payload. */
+  onBadFrame(fault: "size" | "padding"): void;
+}
+
+export class FrameReader {
+  readonly #handler: FrameHandler;
+  /** The beginning of a frame whose rest has not come: all of its memory, or the header's. */
+  #partial: Uint8Array | undefined;
+  #partialBytes = 0;
+  readonly #header = new Uint8Array(FRAME_HEADER_BYTES + 1);
+  /** Of the DATA frame that is passed on in pieces. */
+  #bodyLeft = 0;
+  #padLeft = 0;
+
+  constructor(handler: FrameHandler) {
+    this.#handler = handler;
+  }
+
+  read(chunk: Uint8Array): void {
+    let at = 0;
+    while (at < chunk.length && !this.#handler.over) {
+      if (this.#bodyLeft > 0) at = this.#body(chunk, at);
+      else if (this.#padLeft > 0) {
+        const size = Math.min(this.#padLeft, chunk.length - at);
+        this.#padLeft -= size;
+        at += size;
+      } else if (this.#partial) at = this.#fill(this.#partial, chunk, at);
+      else at = this.#frames(chunk, at);
+    }
+  }
+
+  /** Frames that begin in this chunk, until one does not end there or is of DATA. */
+  #frames(chunk: Uint8Array, at: number): number {
+    const { length } = chunk;
+    while (!this.#handler.over) {
+      const left = length - at;
+      if (left < FRAME_HEADER_BYTES) {
+        if (left > 0) this.#keep(this.#header, chunk, at);
+        return length;
+      }
+      const size = sizeAt(chunk, at);
+      if (size > MAX_FRAME_BYTES) {
+        this.#handler.onBadFrame("size");
+        return length;
+      }
+      const type = chunk[at + 3] as number;
+      const start = at + FRAME_HEADER_BYTES;
+      if (type === FrameType.data) {
+        if (needsPadLength(chunk, at, size) && start === length) {
+          this.#keep(this.#header, chunk, at);
+          return length;
+        }
+        return this.#data(chunk, at, size);
+      }
+      const end = start + size;
+      if (end > length) {
+        this.#keep(new Uint8Array(FRAME_HEADER_BYTES + size), chunk, at);
+        return length;
+      }
+      const flags = chunk[at + 4] as number;
+      this.#handler.onFrame(type, flags, idAt(chunk, at), chunk, start, end);
+      at = end;
+    }
+    return length;
+  }
+
+  #keep(to: Uint8Array, chunk: Uint8Array, at: number): void {
+    to.set(chunk.subarray(at));
+    this.#partial = to;
+    this.#partialBytes = chunk.length - at;
+  }
+
+  /** Adds to a broken-off frame what it lacks; its header first, which says how much that is. */
+  #fill(partial: Uint8Array, chunk: Uint8Array, at: number): number {
+    const whole = partial === this.#header ? this.#headerBytes() : partial.length;
+    const size = Math.min(whole - this.#partialBytes, chunk.length - at);
+    partial.set(chunk.subarray(at, at + size), this.#partialBytes);
+    this.#partialBytes += size;
+    at += size;
+    if (this.#partialBytes < whole) return at;
+    if (partial !== this.#header) {
+      this.#partial = undefined;
+      this.#frames(partial, 0);
+      return at;
+    }
+    if (whole < this.#headerBytes()) return at;
+    this.#partial = undefined;
+    const payload = sizeAt(partial, 0);
+    if (payload > MAX_FRAME_BYTES) this.#handler.onBadFrame("size");
+    else if (partial[3] === FrameType.data) this.#data(partial.subarray(0, whole), 0, payload);
+    else if (payload === 0) this.#frames(partial.subarray(0, whole), 0);
+    else {
+      this.#partial = new Uint8Array(FRAME_HEADER_BYTES + payload);
+      this.#partial.set(partial.subarray(0, FRAME_HEADER_BYTES));
+    }
+    return at;
+  }
+
+  /** Octets that say what a broken-off frame is: its header, and of padded DATA the padding's length. */
+  #headerBytes(): number {
+    if (this.#partialBytes < FRAME_HEADER_BYTES) return FRAME_HEADER_BYTES;
+    const padded = this.#header[3] === FrameType.data &&
+      needsPadLength(this.#header, 0, sizeAt(this.#header, 0));
+    return FRAME_HEADER_BYTES + (padded ? 1 : 0);
+  }
+
+  /** A frame of DATA whose header, and length of padding, is there. */
+  #data(chunk: Uint8Array, at: number, size: number): number {
+    const flags = chunk[at + 4] as number;
+    let start = at + FRAME_HEADER_BYTES;
+    let padBytes = 0;
+    if ((flags & Flag.padded) !== 0) {
+      padBytes = 1 + (size > 0 ? chunk[start] as number : 0);
+      if (padBytes > size) {
+        this.#handler.onBadFrame("padding");
+        return chunk.length;
+      }
+      start++;
+      this.#padLeft = padBytes - 1;
+    }
+    this.#bodyLeft = size - padBytes;
+    this.#handler.onDataStart(flags, idAt(chunk, at), this.#bodyLeft, padBytes);
+    if (this.#bodyLeft === 0) {
+      if (!this.#handler.over) this.#handler.onDataPiece(NOTHING, true);
+      return start;
+    }
+    return start < chunk.length && !this.#handler.over ? this.#body(chunk, start) : start;
+  }
+
+  #body(chunk: Uint8Array, at: number): number {
+    const end = Math.min(at + this.#bodyLeft, chunk.length);
+    const size = end - at;
+    this.#bodyLeft -= size;
+    // A small part must not keep a large chunk in memory, and is copied as fast as looked at.
+    const small = size * 4 < chunk.length || size < SMALL_BYTES;
+    const piece = small ? copyOf.call(chunk, at, end) : chunk.subarray(at, end);
+    this.#handler.onDataPiece(piece, this.#bodyLeft === 0);
+    return end;
+  }
+}
+
+const NOTHING = new Uint8Array();
+/** A Buffer's own `slice` copies nothing. */
+const copyOf = Uint8Array.prototype.slice;
+const SMALL_BYTES = 1024;
+
+function needsPadLength(bytes: Uint8Array, at: number, size: number): boolean {
+  return ((bytes[at + 4] as number) & Flag.padded) !== 0 && size > 0;
+}
+
+function sizeAt(bytes: Uint8Array, at: number): number {
+  return ((bytes[at] as number) << 16) | ((bytes[at + 1] as number) << 8) |
+    (bytes[at + 2] as number);
+}
+
+function idAt(bytes: Uint8Array, at: number): number {
+  return (((bytes[at + 5] as number) & 0x7f) << 24) | ((bytes[at + 6] as number) << 16) |
+    ((bytes[at + 7] as number) << 8) | (bytes[at + 8] as number);
+}

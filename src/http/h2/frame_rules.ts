@@ -1,0 +1,339 @@
+/**
+ * What both sides of HTTP/2 do about each frame (RFC 9113 5, 6). A rule that concerns a stream costs the
+ * peer the stream, one that concerns the connection the connection.
+ *
+ * @module
+ */
+
+import type { Stream } from "../../net/mod.ts";
+import { Http2Connection, type Http2Options } from "./connection.ts";
+import { ErrorCode, Flag, FrameType, MAX_WINDOW_BYTES, reasonOf } from "./frame.ts";
+import { type FrameHandler, FrameReader } from "./frame_reader.ts";
+import { HeadReader, type Part } from "./head_reader.ts";
+import { HeaderBlock } from "./header_block.ts";
+import { HpackDecoder } from "./hpack/decoder.ts";
+import type { Http2Stream } from "./http2_stream.ts";
+
+export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<S>
+  implements FrameHandler {
+  /** The head that came last. */
+  protected readonly heads: HeadReader;
+  readonly #reader: FrameReader;
+  readonly #decoder = new HpackDecoder();
+  readonly #block: HeaderBlock;
+  #dataEnds = false;
+
+  constructor(side: "server" | "client", stream: Stream, options: Http2Options) {
+    super(side, stream, options);
+    this.heads = new HeadReader(options.limits);
+    this.#reader = new FrameReader(this);
+    this.#block = new HeaderBlock(options.limits.headBytes);
+  }
+
+  /** What HEADERS on that stream, or a new one, have to be. */
+  protected abstract partOf(stream: S | undefined): Part;
+  /** `heads` has a head that is not one of trailers. */
+  protected abstract onHead(id: number, stream: S | undefined, ends: boolean): void;
+  protected abstract onGoaway(lastId: number, code: number): void;
+  protected abstract onPingAck(): void;
+  protected abstract onSettings(): void;
+  /** Whether no such stream was opened yet. */
+  protected abstract isIdle(id: number): boolean;
+
+  onData(chunk: Uint8Array): void {
+    if (this.over) return;
+    this.nowMs = this.options.clock.monotonic();
+    this.floods.beginRead(this.nowMs);
+    this.#reader.read(chunk);
+  }
+
+  onFrame(
+    type: number,
+    flags: number,
+    id: number,
+    bytes: Uint8Array,
+    start: number,
+    end: number,
+  ): void {
+    const block = this.#block;
+    if (!this.peer.came && (type !== FrameType.settings || (flags & Flag.ack) !== 0)) {
+      return this.protocolError("no settings at the beginning");
+    }
+    if (block.streamId !== 0 && (type !== FrameType.continuation || id !== block.streamId)) {
+      return this.protocolError("a header block broken off");
+    }
+    switch (type) {
+      case FrameType.headers:
+        return this.#headers(flags, id, bytes, start, end);
+      case FrameType.windowUpdate:
+        return this.#windowUpdate(id, bytes, start, end);
+      case FrameType.rstStream:
+        return this.#rstStream(id, bytes, start, end);
+      case FrameType.settings:
+        return this.#settings(flags, id, bytes, start, end);
+      case FrameType.ping:
+        return this.#ping(flags, id, bytes, start, end);
+      case FrameType.continuation:
+        return this.#continuation(flags, bytes, start, end);
+      case FrameType.priority:
+        return this.#priority(id, bytes, start, end);
+      case FrameType.goaway:
+        if (id !== 0) return this.protocolError("GOAWAY on a stream");
+        if (end - start < 8) return this.sizeError();
+        return this.onGoaway(read31(bytes, start), read32(bytes, start + 4));
+      case FrameType.pushPromise:
+        return this.protocolError("PUSH_PROMISE");
+    }
+    // Unknown ones are ignored (RFC 9113 4.1), like every frame that makes no progress not for ever.
+    this.count(this.floods.idle());
+  }
+
+  onBadFrame(fault: "size" | "padding"): void {
+    if (fault === "size") this.sizeError();
+    else this.protocolError("padding longer than its frame");
+  }
+
+  onDataStart(flags: number, id: number, bodyBytes: number, padBytes: number): void {
+    const size = bodyBytes + padBytes;
+    const ends = (flags & Flag.endStream) !== 0;
+    this.dataTo = undefined;
+    if (!this.peer.came) return this.protocolError("no settings at the beginning");
+    if (this.#block.streamId !== 0) return this.protocolError("a header block broken off");
+    if (id === 0 || this.isIdle(id)) return this.protocolError("DATA on no stream");
+    this.receiveWindow -= size;
+    if (this.receiveWindow < 0) {
+      return this.fail(ErrorCode.flowControl, "more DATA than the connection's window");
+    }
+    if (bodyBytes > 0 || ends) this.floods.progress();
+    else if (this.count(this.floods.empty())) return;
+    const stream = this.streams.get(id);
+    if (!stream) {
+      this.giveBack(size);
+      return this.#dataAfterEnd(id);
+    }
+    if (stream.receiveEnded) {
+      this.giveBack(size);
+      return this.streamError(stream, ErrorCode.streamClosed, "DATA after the end");
+    }
+    stream.receiveWindow -= size;
+    if (stream.receiveWindow < 0) {
+      this.giveBack(size);
+      return this.streamError(stream, ErrorCode.flowControl, "more DATA than the stream's window");
+    }
+    if (stream.expected >= 0) {
+      stream.expected -= bodyBytes;
+      if (stream.expected < 0 || (ends && stream.expected > 0)) {
+        this.giveBack(size);
+        return this.streamError(stream, ErrorCode.protocol, "a body of another length");
+      }
+    }
+    this.dataTo = stream;
+    this.#dataEnds = ends;
+    if (padBytes > 0) {
+      this.giveBack(padBytes);
+      stream.receivedPadding(padBytes);
+    }
+  }
+
+  onDataPiece(chunk: Uint8Array, last: boolean): void {
+    const stream = this.dataTo;
+    if (!stream) return;
+    if (chunk.length > 0) stream.received(chunk);
+    // Whoever was told may have reset the stream.
+    if (last && this.#dataEnds && this.dataTo === stream) stream.receivedEnd(undefined);
+  }
+
+  #headers(flags: number, id: number, bytes: Uint8Array, start: number, end: number): void {
+    if (id === 0) return this.protocolError("HEADERS on no stream");
+    let from = start;
+    let to = end;
+    if ((flags & Flag.padded) !== 0) {
+      if (from === end) return this.sizeError();
+      to -= bytes[from++] as number;
+    }
+    let dependsOn = -1;
+    if ((flags & Flag.priority) !== 0) {
+      if (to - from < 5) return this.protocolError("broken HEADERS");
+      dependsOn = read31(bytes, from);
+      from += 5;
+    }
+    if (from > to) return this.protocolError("padding longer than its frame");
+    const ends = (flags & Flag.endStream) !== 0;
+    if ((flags & Flag.endHeaders) === 0) {
+      if (from === to && !ends && this.count(this.floods.empty())) return;
+      this.#block.begin(id, ends, bytes.subarray(from, to));
+    } else this.#wholeBlock(id, ends, bytes, from, to);
+    if (dependsOn === id && !this.over) this.#selfDependency(id);
+  }
+
+  #continuation(flags: number, bytes: Uint8Array, start: number, end: number): void {
+    const block = this.#block;
+    if (block.streamId === 0) return this.protocolError("CONTINUATION of nothing");
+    const last = (flags & Flag.endHeaders) !== 0;
+    if (start === end && !last && this.count(this.floods.empty())) return;
+    if (!block.add(bytes.subarray(start, end))) return this.flood("a header block without end");
+    if (!last) return;
+    const { streamId, ends, bytes: whole, length } = block;
+    block.clear();
+    this.#wholeBlock(streamId, ends, whole, 0, length);
+  }
+
+  #wholeBlock(id: number, ends: boolean, bytes: Uint8Array, start: number, end: number): void {
+    this.floods.progress();
+    const stream = this.streams.get(id);
+    const part = this.partOf(stream);
+    this.heads.begin(part);
+    // Whatever becomes of the message, the table of fields is for all.
+    const broken = this.#decoder.decode(bytes, start, end, this.heads);
+    if (broken !== "") return this.fail(ErrorCode.compression, broken);
+    if (part === "trailers" && stream) this.#trailers(stream, ends);
+    else this.onHead(id, stream, ends);
+  }
+
+  #trailers(stream: S, ends: boolean): void {
+    if (stream.receiveEnded) {
+      return this.streamError(stream, ErrorCode.streamClosed, "HEADERS after the end");
+    }
+    const { fault, tooLarge } = this.heads;
+    if (!ends) return this.streamError(stream, ErrorCode.protocol, "trailers without an end");
+    if (fault !== "") return this.streamError(stream, ErrorCode.protocol, fault);
+    if (tooLarge) return this.streamError(stream, ErrorCode.enhanceYourCalm, "large trailers");
+    if (stream.expected > 0) {
+      return this.streamError(stream, ErrorCode.protocol, "a body of another length");
+    }
+    stream.receivedEnd(this.heads.trailers());
+  }
+
+  #windowUpdate(id: number, bytes: Uint8Array, start: number, end: number): void {
+    if (end - start !== 4) return this.sizeError();
+    const size = read31(bytes, start);
+    if (this.count(this.floods.windowUpdate(this.streams.size))) return;
+    if (id === 0) {
+      if (size === 0) return this.protocolError("a window update of nothing");
+      this.sendWindow += size;
+      if (this.sendWindow > MAX_WINDOW_BYTES) {
+        return this.fail(ErrorCode.flowControl, "a window above the limit");
+      }
+      return this.pump();
+    }
+    if (this.isIdle(id)) return this.protocolError("WINDOW_UPDATE on no stream");
+    const stream = this.streams.get(id);
+    if (!stream) return;
+    if (size === 0) {
+      return this.streamError(stream, ErrorCode.protocol, "a window update of nothing");
+    }
+    if (stream.sendWindow + size > MAX_WINDOW_BYTES) {
+      return this.streamError(stream, ErrorCode.flowControl, "a window above the limit");
+    }
+    stream.windowChanged(size);
+    this.pump();
+  }
+
+  #rstStream(id: number, bytes: Uint8Array, start: number, end: number): void {
+    if (id === 0 || this.isIdle(id)) return this.protocolError("RST_STREAM on no stream");
+    if (end - start !== 4) return this.sizeError();
+    const stream = this.streams.get(id);
+    if (this.count(this.floods.reset(stream?.bornMs ?? -Infinity))) return;
+    if (!stream) return;
+    const code = read32(bytes, start);
+    this.forget(stream, "reset by peer");
+    stream.broke(reasonOf(code), `reset by the peer with code ${code}`);
+  }
+
+  #settings(flags: number, id: number, bytes: Uint8Array, start: number, end: number): void {
+    if (id !== 0) return this.protocolError("SETTINGS on a stream");
+    if ((flags & Flag.ack) !== 0) {
+      if (start !== end) return this.sizeError();
+      if (!this.settingsDeadline) return;
+      this.settingsDeadline.cancel();
+      this.settingsDeadline = undefined;
+      const more = this.limits.streamWindowBytes - this.streamReceiveWindow;
+      this.streamReceiveWindow += more;
+      for (const stream of this.streams.values()) stream.receiveWindow += more;
+      return;
+    }
+    if (this.count(this.floods.reply())) return;
+    const before = this.peer.windowBytes;
+    const fault = this.peer.take(bytes, start, end, this.side === "client");
+    if (fault) return this.fail(fault.code, fault.detail);
+    this.encoder.limitTable(this.peer.tableBytes);
+    this.output.frame(FrameType.settings, Flag.ack, 0, 0);
+    const more = this.peer.windowBytes - before;
+    if (more !== 0) {
+      for (const stream of this.streams.values()) {
+        if (stream.sendWindow + more > MAX_WINDOW_BYTES) {
+          return this.fail(ErrorCode.flowControl, "a window above the limit");
+        }
+        stream.windowChanged(more);
+      }
+      this.pump();
+    }
+    this.onSettings();
+  }
+
+  #ping(flags: number, id: number, bytes: Uint8Array, start: number, end: number): void {
+    if (id !== 0) return this.protocolError("PING on a stream");
+    if (end - start !== 8) return this.sizeError();
+    if ((flags & Flag.ack) !== 0) return this.onPingAck();
+    if (this.count(this.floods.reply())) return;
+    this.output.frame(FrameType.ping, Flag.ack, 0, 8);
+    this.output.put(bytes.subarray(start, end));
+  }
+
+  #priority(id: number, bytes: Uint8Array, start: number, end: number): void {
+    if (id === 0) return this.protocolError("PRIORITY on no stream");
+    if (this.count(this.floods.priority(this.streams.size))) return;
+    if (end - start !== 5) {
+      const stream = this.streams.get(id);
+      if (!stream) {
+        return this.isIdle(id) ? this.sizeError() : this.resetUnknown(id, ErrorCode.frameSize);
+      }
+      return this.streamError(stream, ErrorCode.frameSize, "broken PRIORITY");
+    }
+    if (read31(bytes, start) === id) this.#selfDependency(id);
+  }
+
+  /** Priorities are ignored, but not one that cannot be (RFC 7540 5.3.1). */
+  #selfDependency(id: number): void {
+    const stream = this.streams.get(id);
+    if (stream) this.streamError(stream, ErrorCode.protocol, "a stream that depends on itself");
+    else this.protocolError("a stream that depends on itself");
+  }
+
+  /** DATA on a stream that is not there any more. */
+  #dataAfterEnd(id: number): void {
+    switch (this.closed.find(id)) {
+      case "reset by us":
+        return;
+      case "ended":
+        return this.fail(ErrorCode.streamClosed, "DATA after the end");
+      default:
+        this.resetUnknown(id, ErrorCode.streamClosed);
+    }
+  }
+
+  /** Answers a frame on a stream that nobody has. */
+  protected resetUnknown(id: number, code: ErrorCode): void {
+    if (this.count(this.floods.reset(this.nowMs))) return;
+    this.output.frame32(FrameType.rstStream, id, code);
+    this.closed.add(id, "reset by us");
+  }
+
+  /** The peer broke a rule that concerns one stream. */
+  protected streamError(stream: S, code: ErrorCode, detail: string): void {
+    // What we are made to reset counts like what the peer resets (CVE-2025-8671).
+    if (this.count(this.floods.reset(stream.bornMs))) return;
+    this.output.frame32(FrameType.rstStream, stream.id, code);
+    this.forget(stream, "reset by us");
+    stream.broke(code === ErrorCode.enhanceYourCalm ? "overflow" : "protocol", detail);
+  }
+}
+
+function read31(bytes: Uint8Array, at: number): number {
+  return read32(bytes, at) & 0x7fff_ffff;
+}
+
+function read32(bytes: Uint8Array, at: number): number {
+  return (((bytes[at] as number) << 24) | ((bytes[at + 1] as number) << 16) |
+    ((bytes[at + 2] as number) << 8) | (bytes[at + 3] as number)) >>> 0;
+}

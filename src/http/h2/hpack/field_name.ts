@@ -1,0 +1,76 @@
+/**
+ * What a field's name means to HTTP/2, found out once for each name that a table keeps.
+ *
+ * @module
+ */
+
+/** What the codec does about a field; everything that is not named here is the application's. */
+export const FieldKind = {
+  ordinary: 0,
+  method: 1,
+  scheme: 2,
+  authority: 3,
+  path: 4,
+  protocol: 5,
+  status: 6,
+  contentLength: 7,
+  cookie: 8,
+  expect: 9,
+  host: 10,
+  te: 11,
+  /** Not a name, or one that has no place in HTTP/2: the message is malformed. */
+  forbidden: 12,
+} as const;
+export type FieldKind = typeof FieldKind[keyof typeof FieldKind];
+
+export interface FieldName {
+  readonly text: string;
+  readonly kind: FieldKind;
+}
+
+const KINDS: ReadonlyMap<string, FieldKind> = new Map([
+  [":method", FieldKind.method],
+  [":scheme", FieldKind.scheme],
+  [":authority", FieldKind.authority],
+  [":path", FieldKind.path],
+  [":protocol", FieldKind.protocol],
+  [":status", FieldKind.status],
+  ["content-length", FieldKind.contentLength],
+  ["cookie", FieldKind.cookie],
+  ["expect", FieldKind.expect],
+  ["host", FieldKind.host],
+  ["te", FieldKind.te],
+  // Of one connection of HTTP/1.1 (RFC 9113 8.2.2).
+  ["connection", FieldKind.forbidden],
+  ["keep-alive", FieldKind.forbidden],
+  ["proxy-connection", FieldKind.forbidden],
+  ["transfer-encoding", FieldKind.forbidden],
+  ["upgrade", FieldKind.forbidden],
+]);
+
+export function kindOfField(name: string): FieldKind {
+  return KINDS.get(name) ?? (isFieldName(name) ? FieldKind.ordinary : FieldKind.forbidden);
+}
+
+/** Octets of a token (RFC 9110 5.6.2). */
+export const TOKEN_OCTETS: Uint8Array = octets("!#$%&'*+\\-.^_`|~0-9A-Za-z");
+const NAME_OCTETS = octets("!#$%&'*+\\-.^_`|~0-9a-z");
+
+/** One token without upper case (RFC 9113 8.2.1). */
+function isFieldName(name: string): boolean {
+  return name.length > 0 && consistsOf(name, NAME_OCTETS);
+}
+
+export function consistsOf(text: string, allowed: Uint8Array): boolean {
+  for (let i = 0; i < text.length; i++) if (allowed[text.charCodeAt(i)] !== 1) return false;
+  return true;
+}
+
+/** One for each octet that `characters`, the inside of a regular expression's class, names. */
+export function octets(characters: string): Uint8Array {
+  const pattern = new RegExp(`[${characters}]`);
+  return Uint8Array.from(
+    { length: 256 },
+    (_, octet) => pattern.test(String.fromCharCode(octet)) ? 1 : 0,
+  );
+}

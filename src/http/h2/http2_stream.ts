@@ -1,0 +1,297 @@
+/**
+ * A stream of HTTP/2: what both sides of an exchange share. It follows the slower side: the peer may send
+ * what was handed on and not paused, and what we send waits here while the peer's windows are full.
+ *
+ * @module
+ */
+
+import type { Message, MessageEvents, ResetReason } from "../exchange.ts";
+import type { Fields } from "../head.ts";
+import type { HttpLimits } from "../limits.ts";
+import { ChunkQueue } from "./chunk_queue.ts";
+import { codeOf, type ErrorCode, FrameType, MAX_FRAME_BYTES } from "./frame.ts";
+import type { HeadWriter } from "./head_writer.ts";
+import type { HeldBytes } from "./held_bytes.ts";
+import type { Output } from "./output.ts";
+
+/** The connection, as its streams need it. */
+export interface StreamHost {
+  readonly limits: HttpLimits;
+  readonly output: Output;
+  readonly writer: HeadWriter;
+  readonly held: HeldBytes;
+  /** Time of what is read now, in ms that never go backwards. */
+  readonly nowMs: number;
+  /** Windows of a new stream: what the peer may send, and what we may. */
+  readonly streamReceiveWindow: number;
+  readonly streamSendWindow: number;
+  /** Window that the peer gave to the whole connection. */
+  sendWindow: number;
+  /** Has queued bytes and a window of its own: to be asked for a frame when there is room. */
+  schedule(stream: Http2Stream): void;
+  /** So many octets of the connection's window are used no more. */
+  giveBack(size: number): void;
+  /** Sends RST_STREAM and forgets the stream. */
+  resetStream(stream: Http2Stream, code: ErrorCode): void;
+  /** Both messages are complete. */
+  finished(stream: Http2Stream): void;
+  /** A frame of DATA left. */
+  sentData(): void;
+}
+
+export abstract class Http2Stream implements Message {
+  abstract events: MessageEvents;
+  readonly id: number;
+  /** When it began, in ms that never go backwards. */
+  readonly bornMs: number;
+  protected readonly host: StreamHost;
+  /** What the peer may still send, and what we may. */
+  receiveWindow: number;
+  sendWindow: number;
+  /** END_STREAM came, and went. */
+  receiveEnded = false;
+  sendEnded = false;
+  /** The connection does not know it any more. */
+  over = false;
+  /** Waits for its turn to send. */
+  scheduled = false;
+  /** Octets of the body that are still to come; -1: unknown. */
+  expected = -1;
+  /** Handed on, and not given back to the peer's window. */
+  #handedOn = 0;
+  #paused = false;
+  #delivering = false;
+  #held: ChunkQueue | undefined;
+  /** Of what is held: not given back to the connection's window. */
+  #owed = 0;
+  /** The end, and its trailers, are held, too. */
+  #endHeld = false;
+  #trailers: Fields | undefined;
+  #queue: ChunkQueue | undefined;
+  #asked = false;
+  #ending = false;
+  #endTrailers: Fields | undefined;
+
+  constructor(id: number, host: StreamHost) {
+    this.id = id;
+    this.host = host;
+    this.bornMs = host.nowMs;
+    this.receiveWindow = host.streamReceiveWindow;
+    this.sendWindow = host.streamSendWindow;
+  }
+
+  send(chunk: Uint8Array): boolean {
+    return this.push(chunk, true);
+  }
+
+  /** As `send`; not `owned`: the chunk stays the caller's. */
+  push(chunk: Uint8Array, owned: boolean): boolean {
+    if (this.over || this.#ending || this.sendEnded) return true;
+    let queue = this.#queue;
+    let from = 0;
+    if (!queue || queue.bytes === 0) {
+      from = this.#sendNow(chunk, owned);
+      if (from === chunk.length) return true;
+    }
+    queue = this.#queue ??= new ChunkQueue();
+    const rest = from === 0 ? chunk : chunk.subarray(from);
+    queue.push(owned ? rest : new Uint8Array(rest));
+    this.#schedule();
+    this.#asked ||= queue.bytes >= this.host.limits.bufferedBytes;
+    return !this.#asked;
+  }
+
+  end(trailers?: Fields): void {
+    if (this.over || this.#ending || this.sendEnded) return;
+    this.#endTrailers = trailers;
+    if (this.#queue && this.#queue.bytes > 0) this.#ending = true;
+    else this.#sendEnd();
+  }
+
+  reset(reason: ResetReason): void {
+    this.#drop();
+    if (!this.over) this.host.resetStream(this, this.resetCode(reason));
+  }
+
+  protected resetCode(reason: ResetReason): ErrorCode {
+    return codeOf(reason);
+  }
+
+  pause(): void {
+    this.#paused = true;
+  }
+
+  resume(): void {
+    if (!this.#paused) return;
+    this.#paused = false;
+    this.#deliver();
+    this.#giveBack(0);
+  }
+
+  /** Part of the body came; the connection's window is given back as far as it may be. */
+  received(chunk: Uint8Array): void {
+    const { length } = chunk;
+    if (
+      !this.#paused && !this.#delivering && (this.#held === undefined || this.#held.bytes === 0)
+    ) {
+      this.host.giveBack(length);
+      this.events.onData(chunk);
+      this.#giveBack(length);
+      return;
+    }
+    this.#held ??= new ChunkQueue();
+    this.#held.push(chunk);
+    if (this.host.held.take(length)) this.host.giveBack(length);
+    else this.#owed += length;
+  }
+
+  /** So many octets of the stream's window were used by nothing that is handed on. */
+  receivedPadding(size: number): void {
+    this.#giveBack(size);
+  }
+
+  /** The end of the message came. */
+  receivedEnd(trailers: Fields | undefined): void {
+    this.receiveEnded = true;
+    if (this.#paused || this.#delivering || (this.#held !== undefined && this.#held.bytes > 0)) {
+      this.#endHeld = true;
+      this.#trailers = trailers;
+    } else {
+      this.events.onEnd(trailers);
+    }
+    if (this.sendEnded && !this.over) this.host.finished(this);
+  }
+
+  /** The peer, or the end of the connection, broke it. */
+  broke(reason: ResetReason, detail: string): void {
+    this.over = true;
+    this.forgetSending();
+    if (this.toldAll()) return;
+    this.#drop();
+    this.events.onReset(reason, detail);
+  }
+
+  /** Whether nothing of what breaks it now matters to who asked. */
+  protected toldAll(): boolean {
+    return false;
+  }
+
+  /** The peer made its window larger, or smaller. */
+  windowChanged(size: number): void {
+    this.sendWindow += size;
+    this.#schedule();
+  }
+
+  /** Sends one frame of what waits; whether there is more that could be sent. */
+  sendQueued(): boolean {
+    const queue = this.#queue;
+    if (this.over || !queue || queue.bytes === 0) return false;
+    const size = Math.min(this.sendWindow, this.host.sendWindow, MAX_FRAME_BYTES);
+    if (size <= 0) return false;
+    const chunk = queue.take(size);
+    const last = queue.bytes === 0;
+    const ends = last && this.#ending && !this.#endTrailers;
+    this.#sendFrame(chunk, ends, true);
+    if (last && this.#ending) {
+      if (ends) this.#sentEnd();
+      else this.#sendEnd();
+      return false;
+    }
+    if (this.#asked && queue.bytes <= this.host.limits.bufferedBytes / 2) {
+      this.#asked = false;
+      this.events.onDrain();
+    }
+    return queue.bytes > 0 && this.sendWindow > 0 && !this.over;
+  }
+
+  /** What was to be sent is of no use any more. */
+  forgetSending(): void {
+    this.#queue?.clear();
+  }
+
+  protected get complete(): boolean {
+    return this.receiveEnded && this.sendEnded;
+  }
+
+  /** Our message ended with its head. */
+  protected endedWithHead(): void {
+    this.#sentEnd();
+  }
+
+  #sendNow(chunk: Uint8Array, owned: boolean): number {
+    const { host } = this;
+    let at = 0;
+    while (at < chunk.length && !host.output.blocked) {
+      const left = chunk.length - at;
+      const size = Math.min(left, this.sendWindow, host.sendWindow, MAX_FRAME_BYTES);
+      if (size <= 0) break;
+      this.#sendFrame(size === chunk.length ? chunk : chunk.subarray(at, at + size), false, owned);
+      at += size;
+    }
+    return at;
+  }
+
+  #sendFrame(chunk: Uint8Array, ends: boolean, owned: boolean): void {
+    this.sendWindow -= chunk.length;
+    this.host.sendWindow -= chunk.length;
+    this.host.output.data(this.id, chunk, ends, owned);
+    this.host.sentData();
+  }
+
+  #sendEnd(): void {
+    const { host } = this;
+    if (this.#endTrailers) host.writer.trailers(this.id, this.#endTrailers);
+    else host.output.endData(this.id);
+    this.#sentEnd();
+  }
+
+  #sentEnd(): void {
+    this.sendEnded = true;
+    if (this.receiveEnded && !this.over) this.host.finished(this);
+  }
+
+  #schedule(): void {
+    if (this.scheduled || this.sendWindow <= 0) return;
+    if (this.#queue && this.#queue.bytes > 0) this.host.schedule(this);
+  }
+
+  #deliver(): void {
+    if (this.#delivering) return;
+    this.#delivering = true;
+    const held = this.#held;
+    while (held && held.bytes > 0 && !this.#paused) {
+      const chunk = held.take(MAX_FRAME_BYTES);
+      this.#release(chunk.length);
+      this.#handedOn += chunk.length;
+      this.events.onData(chunk);
+    }
+    this.#delivering = false;
+    if (!this.#endHeld || this.#paused || (held && held.bytes > 0)) return;
+    this.#endHeld = false;
+    this.events.onEnd(this.#trailers);
+  }
+
+  /** So many octets of what is held are not any more. */
+  #release(size: number): void {
+    const owed = Math.min(size, this.#owed);
+    this.#owed -= owed;
+    if (owed > 0) this.host.giveBack(owed);
+    this.host.held.release(size - owed);
+  }
+
+  #drop(): void {
+    this.#endHeld = false;
+    if (!this.#held || this.#held.bytes === 0) return;
+    this.#release(this.#held.bytes);
+    this.#held.clear();
+  }
+
+  #giveBack(size: number): void {
+    this.#handedOn += size;
+    if (this.#paused || this.receiveEnded || this.over) return;
+    if (this.#handedOn * 2 < this.host.limits.streamWindowBytes) return;
+    this.receiveWindow += this.#handedOn;
+    this.host.output.frame32(FrameType.windowUpdate, this.id, this.#handedOn);
+    this.#handedOn = 0;
+  }
+}

@@ -1,0 +1,192 @@
+/**
+ * The side of HTTP/2 that serves.
+ *
+ * @module
+ */
+
+import type { Deadline } from "../../base/mod.ts";
+import type { Stream } from "../../net/mod.ts";
+import type {
+  HttpEnd,
+  MessageEvents,
+  ResetReason,
+  ServerConnection,
+  ServerEvents,
+  ServerExchange,
+} from "../exchange.ts";
+import { type RequestHead, type ResponseHead, UNKNOWN_LENGTH } from "../head.ts";
+import type { Http2Options } from "./connection.ts";
+import { ErrorCode, FrameType, MAX_STREAM_ID, PREFACE } from "./frame.ts";
+import { FrameRules } from "./frame_rules.ts";
+import type { Part } from "./head_reader.ts";
+import { Http2Stream, type StreamHost } from "./http2_stream.ts";
+
+export interface ServeHttp2Options extends Http2Options {
+  readonly events: ServerEvents;
+}
+
+/**
+ * Serves HTTP/2 on `stream`, which is taken over. Bytes that were read before, the client's preface
+ * included, are handed to `stream.events.onData` then.
+ */
+export function serveHttp2(stream: Stream, options: ServeHttp2Options): ServerConnection {
+  return new Http2Server(stream, options);
+}
+
+/** How long a drain waits for what the client sent before it knew of it. */
+const DRAIN_MS = 5_000;
+const STATUS_TEXT = { invalid: 400, expectation: 417, tooLarge: 431 } as const;
+
+const ignored: MessageEvents = {
+  onData: () => {},
+  onEnd: () => {},
+  onDrain: () => {},
+  onReset: () => {},
+};
+
+class ServerStream extends Http2Stream implements ServerExchange {
+  readonly request: RequestHead;
+  readonly endsWithHead: boolean;
+  override events: MessageEvents = ignored;
+  #responded = false;
+
+  constructor(id: number, host: StreamHost, request: RequestHead, ends: boolean) {
+    super(id, host);
+    this.request = request;
+    this.endsWithHead = this.receiveEnded = ends;
+    this.expected = request.length;
+  }
+
+  inform(head: ResponseHead): void {
+    if (!this.over && !this.#responded) this.host.writer.response(this.id, head, false);
+  }
+
+  respond(head: ResponseHead, ends: boolean): void {
+    if (this.over || this.#responded) return;
+    this.#responded = true;
+    this.host.writer.response(this.id, head, ends);
+    if (ends) this.endedWithHead();
+  }
+
+  tunnel(_head: ResponseHead): Stream {
+    throw new Error("not yet");
+  }
+
+  /** A complete response is as good without the rest of its request (RFC 9113 8.1). */
+  protected override resetCode(reason: ResetReason): ErrorCode {
+    return this.sendEnded ? ErrorCode.none : super.resetCode(reason);
+  }
+}
+
+class Http2Server extends FrameRules<ServerStream> implements ServerConnection {
+  readonly #events: ServerEvents;
+  #prefaceBytes = 0;
+  /** `announced`: the client is told, and may not know yet; `final`: there is a last stream. */
+  #drain: "no" | "announced" | "final" = "no";
+  #drainDeadline: Deadline | undefined;
+  /** Streams above it are not served. */
+  #lastServed = MAX_STREAM_ID;
+
+  constructor(stream: Stream, options: ServeHttp2Options) {
+    super("server", stream, options);
+    this.#events = options.events;
+    this.start();
+  }
+
+  drain(): void {
+    if (this.over || this.#drain !== "no") return;
+    this.#drain = "announced";
+    this.goaway(ErrorCode.none, MAX_STREAM_ID);
+    this.output.frame(FrameType.ping, 0, 0, 8);
+    this.output.put(new Uint8Array(8));
+    this.#drainDeadline = this.options.deadlines.after(DRAIN_MS, () => this.#drainFinally());
+  }
+
+  close(detail: string): void {
+    this.leave(detail);
+  }
+
+  override onData(chunk: Uint8Array): void {
+    if (this.#prefaceBytes === PREFACE.length) return super.onData(chunk);
+    const size = Math.min(PREFACE.length - this.#prefaceBytes, chunk.length);
+    for (let i = 0; i < size; i++) {
+      if (chunk[i] === PREFACE[this.#prefaceBytes++]) continue;
+      return this.protocolError("no preface");
+    }
+    if (size < chunk.length) super.onData(chunk.subarray(size));
+  }
+
+  protected partOf(stream: ServerStream | undefined): Part {
+    return stream ? "trailers" : "request";
+  }
+
+  protected onHead(id: number, _stream: undefined, ends: boolean): void {
+    if (id % 2 === 0) return this.protocolError("a stream of the wrong side");
+    if (id <= this.lastPeerId) return this.#headersAfterEnd(id);
+    if (id > this.#lastServed) return;
+    this.lastPeerId = id;
+    this.floods.opened();
+    if (this.streams.size >= this.limits.concurrentStreams) {
+      return this.resetUnknown(id, ErrorCode.refusedStream);
+    }
+    const { heads } = this;
+    const head = heads.fault === "" && !heads.tooLarge ? heads.request(ends) : undefined;
+    if (!head || heads.unmetExpectation) return this.#invalid(id, ends);
+    const exchange = new ServerStream(id, this, head, ends);
+    this.streams.set(id, exchange);
+    this.#events.onRequest(exchange);
+  }
+
+  protected onGoaway(): void {
+    // The client opens nothing more then, which it may say; the rest goes on.
+  }
+
+  protected onPingAck(): void {
+    if (this.#drain === "announced") this.#drainFinally();
+  }
+
+  protected onSettings(): void {}
+
+  protected onFinished(): void {
+    if (this.#drain === "final" && this.streams.size === 0) this.leave("drained");
+  }
+
+  protected onOver(end: HttpEnd): void {
+    this.#drainDeadline?.cancel();
+    this.#events.onClose(end);
+  }
+
+  protected isIdle(id: number): boolean {
+    return id > this.lastPeerId || id % 2 === 0;
+  }
+
+  #drainFinally(): void {
+    if (this.over || this.#drain === "final") return;
+    this.#drain = "final";
+    this.#drainDeadline?.cancel();
+    this.#lastServed = this.lastPeerId;
+    if (this.streams.size === 0) return this.leave("drained");
+    this.goaway(ErrorCode.none);
+  }
+
+  /** A request that nobody can answer, but for why. */
+  #invalid(id: number, ends: boolean): void {
+    const { fault, tooLarge } = this.heads;
+    if (fault !== "") {
+      this.resetUnknown(id, ErrorCode.protocol);
+      return this.#events.onInvalid(STATUS_TEXT.invalid, fault);
+    }
+    const status = tooLarge ? STATUS_TEXT.tooLarge : STATUS_TEXT.expectation;
+    this.writer.response(id, { status, length: UNKNOWN_LENGTH, fields: [] }, true);
+    if (ends) this.closed.add(id, "ended");
+    else this.resetUnknown(id, ErrorCode.none);
+    this.#events.onInvalid(status, tooLarge ? "a head above the limits" : "an unknown expectation");
+  }
+
+  #headersAfterEnd(id: number): void {
+    const closing = this.closed.find(id);
+    if (closing === "reset by us") return;
+    if (closing === undefined) return this.protocolError("a stream that was passed over");
+    this.fail(ErrorCode.streamClosed, "HEADERS after the end");
+  }
+}

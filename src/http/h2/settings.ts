@@ -1,0 +1,111 @@
+/**
+ * SETTINGS (RFC 9113 6.5): what we tell a peer, and what one tells us.
+ *
+ * @module
+ */
+
+import type { HttpLimits } from "../limits.ts";
+import {
+  DEFAULT_WINDOW_BYTES,
+  ErrorCode,
+  FrameType,
+  MAX_FRAME_BYTES,
+  MAX_WINDOW_BYTES,
+} from "./frame.ts";
+import { DEFAULT_TABLE_BYTES } from "./hpack/static_table.ts";
+import type { Output } from "./output.ts";
+
+const HEADER_TABLE_SIZE = 1;
+const ENABLE_PUSH = 2;
+const MAX_CONCURRENT_STREAMS = 3;
+const INITIAL_WINDOW_SIZE = 4;
+const MAX_FRAME_SIZE = 5;
+const MAX_HEADER_LIST_SIZE = 6;
+/** RFC 8441. */
+const ENABLE_CONNECT_PROTOCOL = 8;
+
+const ENTRY_BYTES = 6;
+/** More than there are settings, by far (CVE-2020-11080). */
+const ENTRIES_LIMIT = 32;
+
+/** What the peer said, or what holds until it does. */
+export class PeerSettings {
+  tableBytes: number = DEFAULT_TABLE_BYTES;
+  /** Of a server: streams that we may have open; until it says so what each should take at least. */
+  concurrentStreams: number = 100;
+  windowBytes: number = DEFAULT_WINDOW_BYTES;
+  /** Of a server: whether it knows extended CONNECT. */
+  connectProtocol = false;
+  /** Whether the peer has said anything. */
+  came = false;
+
+  /** Takes a frame's payload. What is wrong with it, or undefined. */
+  take(
+    bytes: Uint8Array,
+    start: number,
+    end: number,
+    byServer: boolean,
+  ): { readonly code: ErrorCode; readonly detail: string } | undefined {
+    const size = end - start;
+    if (size % ENTRY_BYTES !== 0) return { code: ErrorCode.frameSize, detail: "broken settings" };
+    if (size > ENTRIES_LIMIT * ENTRY_BYTES) {
+      return { code: ErrorCode.enhanceYourCalm, detail: "too many settings" };
+    }
+    if (!this.came) this.concurrentStreams = Infinity;
+    this.came = true;
+    const view = new DataView(bytes.buffer, bytes.byteOffset + start, size);
+    for (let at = 0; at < size; at += ENTRY_BYTES) {
+      const value = view.getUint32(at + 2);
+      switch (view.getUint16(at)) {
+        case HEADER_TABLE_SIZE:
+          this.tableBytes = value;
+          break;
+        case ENABLE_PUSH:
+          if (value > (byServer ? 0 : 1)) return invalid("ENABLE_PUSH");
+          break;
+        case MAX_CONCURRENT_STREAMS:
+          this.concurrentStreams = value;
+          break;
+        case INITIAL_WINDOW_SIZE:
+          if (value > MAX_WINDOW_BYTES) {
+            return { code: ErrorCode.flowControl, detail: "an initial window above the limit" };
+          }
+          this.windowBytes = value;
+          break;
+        case MAX_FRAME_SIZE:
+          // We never send larger ones than every peer takes.
+          if (value < MAX_FRAME_BYTES || value > 0xff_ffff) return invalid("MAX_FRAME_SIZE");
+          break;
+        case ENABLE_CONNECT_PROTOCOL:
+          if (value > 1 || (value === 0 && this.connectProtocol)) {
+            return invalid("ENABLE_CONNECT_PROTOCOL");
+          }
+          this.connectProtocol = value === 1;
+          break;
+      }
+    }
+    return undefined;
+  }
+}
+
+function invalid(name: string): { code: ErrorCode; detail: string } {
+  return { code: ErrorCode.protocol, detail: `no valid value of ${name}` };
+}
+
+/** Writes our first frame, and the window of the connection. */
+export function writeSettings(output: Output, limits: HttpLimits, side: "server" | "client"): void {
+  const settings = [
+    [INITIAL_WINDOW_SIZE, limits.streamWindowBytes],
+    [MAX_HEADER_LIST_SIZE, limits.headBytes],
+    ...side === "server"
+      ? [[MAX_CONCURRENT_STREAMS, limits.concurrentStreams], [ENABLE_CONNECT_PROTOCOL, 1]]
+      : [[ENABLE_PUSH, 0]],
+  ] as const;
+  output.frame(FrameType.settings, 0, 0, settings.length * ENTRY_BYTES);
+  for (const [name, value] of settings) {
+    output.put16(name);
+    output.put32(value);
+  }
+  const more = limits.connectionWindowBytes - DEFAULT_WINDOW_BYTES;
+  if (more > 0) output.frame32(FrameType.windowUpdate, 0, more);
+}

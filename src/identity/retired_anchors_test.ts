@@ -1,0 +1,59 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createAuthority } from "../../test/kit/certificates.ts";
+import { fingerprintOf, parseCertificate } from "./certificate.ts";
+import { retiredAnchors, retiredOf } from "./retired_anchors.ts";
+import { NO_RULES, type Validation } from "./validation.ts";
+
+const NOW_MS = Date.UTC(2026, 10, 21, 12);
+const until = (ms: number) =>
+  createAuthority({ nowMs: NOW_MS, overrides: { notAfterMs: NOW_MS + ms } }).rootPem;
+const OLD = until(-1000);
+const LAST = until(0);
+const LASTING = until(1000);
+const ALL = [OLD, LAST, LASTING];
+
+const ca = (...rootPems: string[]): Validation => ({ kind: "ca", rootPems, rules: NO_RULES });
+const mesh = (...rootPems: string[]): Validation => ({ kind: "mesh", rootPems, trustDomains: [] });
+const spiffe = (bundles: Readonly<Record<string, readonly string[]>>): Validation => ({
+  ...{ kind: "spiffe", bundles, rules: NO_RULES },
+});
+
+for (
+  const [name, before, now, want] of [
+    ["of ca rules one that had expired", ca(...ALL), ca(), [""]],
+    ["of mesh rules one that had expired", mesh(...ALL), mesh(), [""]],
+    ["of spiffe rules one that had expired, by domain", spiffe({ a: ALL, b: [OLD] }), spiffe({}), [
+      ...["a", "b"],
+    ]],
+    [
+      "what left one domain though another has it",
+      spiffe({ a: ALL, b: [] }),
+      spiffe({ b: [OLD] }),
+      [
+        "a",
+      ],
+    ],
+    ["nothing that is still there", ca(...ALL), ca(OLD), []],
+    ["nothing that had not expired", ca(LAST, LASTING), ca(), []],
+    ["nothing by rules of another kind", ca(...ALL), mesh(), []],
+  ] as const
+) {
+  test(`retiredAnchors() names ${name}`, () => {
+    const retired = retiredAnchors(before, now, NOW_MS);
+    assert.deepEqual(retired.map(({ trustDomain }) => trustDomain), want);
+    for (const { rootId, certificate } of retired) {
+      assert.equal(rootId, fingerprintOf(certificate));
+      assert.equal(certificate.notAfterMs, NOW_MS - 1000);
+    }
+  });
+}
+
+test("retiredOf() gives those of one trust domain", () => {
+  const retired = retiredAnchors(spiffe({ a: [OLD] }), spiffe({}), NOW_MS);
+  assert.deepEqual(retiredOf("a", retired).map(({ raw }) => raw), [
+    retired[0]?.certificate.raw ?? parseCertificate(new Uint8Array()),
+  ]);
+  assert.deepEqual(retiredOf("b", retired), []);
+  assert.deepEqual(retiredOf("a"), []);
+});

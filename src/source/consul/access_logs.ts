@@ -1,0 +1,80 @@
+/**
+ * The access log of a proxy from Consul's `AccessLogs` (`proxy-defaults`, as the agent merged it into the
+ * registration). What cannot be used is refused by name; a format that cannot gives way to the default,
+ * because a line in another form is worth more than none.
+ *
+ * @module
+ */
+
+import type { AccessLogSettings } from "../../consul/mod.ts";
+import { compileFormat, type LogFormat } from "../../http/mod.ts";
+import {
+  type AccessLogPart,
+  type AccessLogTarget,
+  keepPart,
+  type Refusal,
+  type Snapshot,
+} from "../../snapshot/mod.ts";
+
+/** A format is looked at, not used. */
+const NOBODY = { hostname: "", now: () => 0 };
+const WHAT = "access log";
+
+export function accessLogPart(
+  settings: AccessLogSettings | undefined,
+  context: {
+    readonly previous: Snapshot | undefined;
+    readonly version: number;
+    readonly refused: Refusal[];
+  },
+): AccessLogPart | null {
+  const { previous, version, refused } = context;
+  if (!settings) return null;
+  const to = targetOf(settings);
+  if (typeof to === "string") {
+    refused.push({ what: WHAT, reason: `${to}; nothing is written` });
+    return null;
+  }
+  const format = formatOf(settings);
+  const fault = formatFault(format);
+  if (fault !== undefined) {
+    const member = format.kind === "json" ? "JSONFormat" : "TextFormat";
+    refused.push({
+      what: WHAT,
+      reason: `${member} ${fault}. The default format is written instead`,
+    });
+  }
+  return keepPart<AccessLogPart>(previous?.accessLog, {
+    to,
+    format: fault === undefined ? format : { kind: "default" },
+    listeners: !settings.disableListenerLogs,
+  }, version);
+}
+
+/** Why it cannot be used, to follow its name; `undefined`: it can. */
+export function formatFault(format: LogFormat): string | undefined {
+  const compiled = compileFormat(format, NOBODY);
+  return compiled.kind === "refused" ? compiled.reason : undefined;
+}
+
+/** A text says why there is none. */
+function targetOf({ type, path }: AccessLogSettings): AccessLogTarget | string {
+  switch (type) {
+    case "":
+    case "stdout":
+      return { kind: "stdout" };
+    case "stderr":
+      return { kind: "stderr" };
+    case "file":
+      return path === "" ? "Type is file and Path is empty" : { kind: "file", path };
+    default:
+      return `Type ${JSON.stringify(type.slice(0, 40))} is none of stdout, stderr and file`;
+  }
+}
+
+/** The agent merges field by field, so that both may be there: Consul gives JSON to Envoy then. */
+function formatOf({ jsonFormat, textFormat }: AccessLogSettings): LogFormat {
+  if (jsonFormat !== "") return { kind: "json", json: jsonFormat };
+  if (textFormat !== "") return { kind: "text", text: textFormat };
+  return { kind: "default" };
+}

@@ -1,0 +1,216 @@
+/**
+ * What "not one request lost, none answered twice" is measured with: clients of both protocols that
+ * exchange requests until they are stopped, each with an id of its own that origins count. Bounded: a few connections, small bodies, a pause between them.
+ *
+ * @module
+ */
+
+import { Buffer } from "node:buffer";
+import * as http2 from "node:http2";
+import { pattern, type Place } from "./echo.ts";
+import type { RequestCounts } from "./http_origin.ts";
+import { RawClient, statusOf } from "./http_raw.ts";
+import type { LoadResult } from "./load.ts";
+import { pause } from "./process.ts";
+
+export interface HttpLoadOptions {
+  /** HTTP/1.1 connections that stay, and clients that open one for each request. */
+  readonly keptAlive?: number;
+  readonly shortLived?: number;
+  /** HTTP/2 connections, by prior knowledge, of four requests at a time each. */
+  readonly http2?: number;
+  readonly pauseMs?: number;
+  readonly maxBodyBytes?: number;
+}
+
+export interface HttpLoadResult extends LoadResult {
+  /** Ids that reached the origins more than once. */
+  readonly repeated: readonly string[];
+  /** Answers to requests that no origin has seen. */
+  readonly invented: number;
+}
+
+/** Fails unless each request was answered, in order, and by one origin. */
+export function assertExactlyOnce(
+  { errors, exchanges, messages, repeated, invented }: HttpLoadResult,
+  { atLeast }: { readonly atLeast: number },
+): void {
+  const faults = [
+    errors > 0 ? `${errors} errors in ${exchanges} requests:\n${messages.join("\n")}` : "",
+    repeated.length > 0 ? `${repeated.length} requests came twice: ${repeated.slice(0, 5)}` : "",
+    invented > 0 ? `${invented} answers to requests that never arrived` : "",
+    exchanges < atLeast ? `Only ${exchanges} requests: too few to prove anything` : "",
+  ].filter((fault) => fault !== "");
+  if (faults.length > 0) throw new Error(faults.join("\n"));
+}
+
+const KEPT_MESSAGES = 20;
+const ENOUGH_TIMEOUT_MS = 60_000;
+const STREAMS = 4;
+
+/** Clients that run until they are stopped; every second request has a body and must not come twice. */
+export class HttpLoad implements AsyncDisposable {
+  readonly #place: Place;
+  readonly #counts: RequestCounts;
+  readonly #options: Required<HttpLoadOptions>;
+  readonly #started = performance.now();
+  readonly #workers: Promise<void>[] = [];
+  #stopping = false;
+  #next = 0;
+  #exchanges = 0;
+  #connections = 0;
+  #errors = 0;
+  #invented = 0;
+  readonly #messages: string[] = [];
+
+  constructor(place: Place, counts: RequestCounts, options: HttpLoadOptions = {}) {
+    this.#place = place;
+    this.#counts = counts;
+    this.#options = {
+      ...{ keptAlive: 4, shortLived: 2, http2: 0, pauseMs: 5, maxBodyBytes: 16_384 },
+      ...options,
+    };
+    const start = (count: number, worker: () => Promise<void>) => {
+      for (let i = 0; i < count; i++) this.#workers.push(worker());
+    };
+    start(this.#options.keptAlive, () => this.#http1("kept alive", true));
+    start(this.#options.shortLived, () => this.#http1("short-lived", false));
+    start(this.#options.http2, () => this.#http2());
+  }
+
+  get result(): HttpLoadResult {
+    return {
+      exchanges: this.#exchanges,
+      connections: this.#connections,
+      errors: this.#errors,
+      messages: this.#messages,
+      repeated: this.#counts.repeated,
+      invented: this.#invented,
+    };
+  }
+
+  get exchanges(): number {
+    return this.#exchanges;
+  }
+
+  /** Lets every client finish its requests; before that it waits, within a minute, for `atLeast`. */
+  async stop(options: { readonly atLeast?: number } = {}): Promise<HttpLoadResult> {
+    const { atLeast = 0 } = options;
+    const until = performance.now() + ENOUGH_TIMEOUT_MS;
+    while (this.#exchanges < atLeast && performance.now() < until) await pause(50);
+    this.#stopping = true;
+    await Promise.all(this.#workers);
+    return this.result;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop();
+  }
+
+  /** Path and body of another request. */
+  #request(): { readonly path: string; readonly body: Uint8Array } {
+    const id = ++this.#next;
+    const body = id % 2 === 0 ? new Uint8Array(0) : pattern(id, this.#options.maxBodyBytes);
+    return { path: `/load/${id}`, body };
+  }
+
+  #judge(path: string, wanted: Uint8Array, answer: { status: number; body: Buffer }): void {
+    if (answer.status !== 200) throw new Error(`${path}: ${answer.status} ${answer.body}`);
+    if (!answer.body.equals(wanted)) {
+      throw new Error(`${path}: ${answer.body.length} of ${wanted.length} bytes, or others`);
+    }
+    this.#exchanges++;
+    if (this.#counts.timesOf(path) === 0) this.#invented++;
+  }
+
+  async #http1(kind: string, keep: boolean): Promise<void> {
+    while (!this.#stopping) {
+      await this.#guarded(kind, async () => {
+        await using client = await RawClient.open(this.#place);
+        this.#connections++;
+        do {
+          const { path, body } = this.#request();
+          const method = body.length > 0 ? "POST" : "GET";
+          const length = body.length > 0 ? `Content-Length: ${body.length}\r\n` : "";
+          const close = keep ? "" : "Connection: close\r\n";
+          client.send(`${method} ${path} HTTP/1.1\r\nHost: db\r\n${length}${close}\r\n`);
+          if (body.length > 0) client.socket.write(body);
+          const answer = await client.response();
+          this.#judge(path, body, {
+            status: statusOf(answer),
+            body: Buffer.from(answer.body, "latin1"),
+          });
+          // The proxy said that this was the last one here: no request is lost.
+          if (/^connection:.*close/im.test(answer.head)) break;
+          await pause(this.#options.pauseMs);
+        } while (keep && !this.#stopping && !client.isOver);
+      });
+    }
+  }
+
+  async #http2(): Promise<void> {
+    while (!this.#stopping) {
+      await this.#guarded("HTTP/2", async () => {
+        const { host, port } = this.#place;
+        const session = http2.connect(`http://${host}:${port}`);
+        this.#connections++;
+        const failed = new Promise<never>((_, reject) => {
+          session.on("error", reject);
+        });
+        failed.catch(() => {});
+        let leaving = false;
+        session.on("goaway", () => leaving = true);
+        const one = async () => {
+          while (!this.#stopping && !leaving && !session.closed) {
+            const { path, body } = this.#request();
+            const answer = await Promise.race([failed, ask(session, path, body)]);
+            this.#judge(path, body, answer);
+            await pause(this.#options.pauseMs);
+          }
+        };
+        try {
+          await Promise.all(Array.from({ length: STREAMS }, one));
+        } finally {
+          session.destroy();
+        }
+      });
+    }
+  }
+
+  async #guarded(kind: string, use: () => Promise<void>): Promise<void> {
+    try {
+      await use();
+    } catch (error) {
+      this.#errors++;
+      const second = ((performance.now() - this.#started) / 1000).toFixed(1);
+      const message = error instanceof Error ? error.message : String(error);
+      if (this.#messages.length < KEPT_MESSAGES) {
+        this.#messages.push(`${second} s ${kind}: ${message}`);
+      }
+      // A target that is down must not turn the load into a busy loop.
+      await pause(100);
+    }
+  }
+}
+
+function ask(
+  session: http2.ClientHttp2Session,
+  path: string,
+  body: Uint8Array,
+): Promise<{ status: number; body: Buffer }> {
+  return new Promise((resolve, reject) => {
+    const stream = session.request({
+      ...{ ":method": body.length > 0 ? "POST" : "GET", ":path": path, ":authority": "db" },
+      ...(body.length > 0 ? { "content-length": String(body.length) } : {}),
+    }, { endStream: body.length === 0 });
+    const chunks: Buffer[] = [];
+    let status = NaN;
+    stream.on("response", (head) => status = Number(head[":status"]));
+    stream.on("data", (chunk: Buffer) => chunks.push(chunk));
+    stream.on("error", (error) => reject(new Error(`${path}: ${error.message}`)));
+    stream.on("end", () => resolve({ status, body: Buffer.concat(chunks) }));
+    // After `end` it changes nothing.
+    stream.on("close", () => reject(new Error(`${path}: the stream was closed`)));
+    if (body.length > 0) stream.end(body);
+  });
+}

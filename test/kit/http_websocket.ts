@@ -1,0 +1,203 @@
+/**
+ * WebSocket (RFC 6455) as far as an echo needs it: a server that sends back what it gets, and clients
+ * over HTTP/1.1 and, by extended CONNECT (RFC 8441), over HTTP/2. No fragments, no extensions.
+ *
+ * @module
+ */
+
+import { Buffer } from "node:buffer";
+import { createHash } from "node:crypto";
+import * as http2 from "node:http2";
+import type { Duplex } from "node:stream";
+import type { Place, ServerOptions, TestServer } from "./echo.ts";
+import { startServer } from "./echo.ts";
+import { RawClient, statusOf, valuesOf } from "./http_raw.ts";
+import { deadline } from "./process.ts";
+
+const BINARY = 2;
+const CLOSE = 8;
+const KEY = "dGhlIHNhbXBsZSBub25jZQ==";
+const ACCEPT = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
+const ANSWER_TIMEOUT_MS = 20_000;
+
+interface Frame {
+  readonly opcode: number;
+  readonly payload: Buffer;
+}
+
+/** One whole frame; clients mask. */
+function frameOf({ opcode, payload }: Frame, masked: boolean): Buffer {
+  const { length } = payload;
+  if (length > 0xffff) throw new Error("longer than a frame of these tests may be");
+  const extended = length > 125 ? Buffer.of(length >> 8, length & 0xff) : Buffer.alloc(0);
+  const size = length > 125 ? 126 : length;
+  const start = Buffer.of(0x80 | opcode, (masked ? 0x80 : 0) | size);
+  if (!masked) return Buffer.concat([start, extended, payload]);
+  const mask = Buffer.of(0x12, 0x34, 0x56, length & 0xff);
+  return Buffer.concat([start, extended, mask, unmask(payload, mask)]);
+}
+
+function unmask(payload: Buffer, mask: Buffer): Buffer {
+  return Buffer.from(payload.map((byte, at) => byte ^ (mask[at % 4] ?? 0)));
+}
+
+/** Joins chunks to frames. */
+class FrameReader {
+  #rest = Buffer.alloc(0);
+
+  push(chunk: Buffer): Frame[] {
+    this.#rest = Buffer.concat([this.#rest, chunk]);
+    const frames: Frame[] = [];
+    for (let frame = this.#next(); frame; frame = this.#next()) frames.push(frame);
+    return frames;
+  }
+
+  #next(): Frame | undefined {
+    const bytes = this.#rest;
+    if (bytes.length < 2) return undefined;
+    const masked = ((bytes[1] ?? 0) & 0x80) !== 0;
+    const short = (bytes[1] ?? 0) & 0x7f;
+    if (short === 127 || ((bytes[0] ?? 0) & 0xf0) !== 0x80) throw new Error("no frame of ours");
+    if (short === 126 && bytes.length < 4) return undefined;
+    const length = short === 126 ? bytes.readUInt16BE(2) : short;
+    const maskAt = short === 126 ? 4 : 2;
+    const at = maskAt + (masked ? 4 : 0);
+    if (bytes.length < at + length) return undefined;
+    const payload = bytes.subarray(at, at + length);
+    this.#rest = bytes.subarray(at + length);
+    const opcode = (bytes[0] ?? 0) & 0x0f;
+    return { opcode, payload: masked ? unmask(payload, bytes.subarray(maskAt, at)) : payload };
+  }
+}
+
+/** Accepts every upgrade to `websocket` and echoes; anything else is a 400. */
+export function startWebSocketEcho(options: ServerOptions = {}): Promise<TestServer> {
+  return startServer((socket) => {
+    let head = "";
+    const frames = new FrameReader();
+    const echo = (chunk: Buffer) => {
+      for (const frame of frames.push(chunk)) {
+        socket.write(frameOf(frame, false));
+        if (frame.opcode === CLOSE) socket.end();
+      }
+    };
+    const greet = (chunk: Buffer) => {
+      head += chunk.toString("latin1");
+      const end = head.indexOf("\r\n\r\n");
+      if (end < 0) return;
+      const key = /^sec-websocket-key:[ \t]*(\S+)/im.exec(head)?.[1] ?? "";
+      if (!/^upgrade: websocket\r$/im.test(head) || !/^connection:.*upgrade/im.test(head)) {
+        socket.end("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+        return;
+      }
+      const accept = createHash("sha1").update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`);
+      socket.write(
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
+          `Sec-WebSocket-Accept: ${accept.digest("base64")}\r\n\r\n`,
+      );
+      socket.off("data", greet);
+      socket.on("data", echo);
+      if (head.length > end + 4) echo(Buffer.from(head.slice(end + 4), "latin1"));
+    };
+    socket.on("data", greet);
+    socket.on("end", () => socket.end());
+  }, options);
+}
+
+/** The client's end of an open WebSocket. */
+export class WebSocketClient implements AsyncDisposable {
+  readonly #stream: Duplex;
+  readonly #dispose: () => void;
+  readonly #frames = new FrameReader();
+  readonly #arrived: Frame[] = [];
+  #over = false;
+  #wake = () => {};
+
+  constructor(stream: Duplex, dispose: () => void) {
+    this.#stream = stream;
+    this.#dispose = dispose;
+    stream.on("data", (chunk: Buffer) => {
+      this.#arrived.push(...this.#frames.push(chunk));
+      this.#wake();
+    });
+    const over = () => {
+      this.#over = true;
+      this.#wake();
+    };
+    for (const event of ["end", "error", "close"]) stream.on(event, over);
+  }
+
+  send(payload: Uint8Array): void {
+    this.#stream.write(frameOf({ opcode: BINARY, payload: Buffer.from(payload) }, true));
+  }
+
+  /** The next message; undefined: a close frame, or the end of the connection. */
+  async next(): Promise<Buffer | undefined> {
+    const until = performance.now() + ANSWER_TIMEOUT_MS;
+    while (this.#arrived.length === 0 && !this.#over) {
+      const change = new Promise<true>((resolve) => this.#wake = () => resolve(true));
+      if (!await deadline(change, Math.max(1, until - performance.now()))) {
+        throw new Error("No frame in time");
+      }
+    }
+    const frame = this.#arrived.shift();
+    return frame?.opcode === BINARY ? frame.payload : undefined;
+  }
+
+  /** A close frame, its answer, and the end. */
+  async finish(): Promise<void> {
+    this.#stream.write(frameOf({ opcode: CLOSE, payload: Buffer.of(3, 232) }, true));
+    if (await this.next() !== undefined) throw new Error("A message after the close frame");
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    this.#dispose();
+    return Promise.resolve();
+  }
+}
+
+/** Over HTTP/1.1; fails where the answer is not 101. */
+export async function openWebSocket(place: Place, path = "/ws"): Promise<WebSocketClient> {
+  const client = await RawClient.open(place);
+  client.send(
+    `GET ${path} HTTP/1.1\r\nHost: db\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n` +
+      `Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ${KEY}\r\n\r\n`,
+  );
+  const answer = await client.response();
+  if (statusOf(answer) !== 101 || valuesOf(answer, "sec-websocket-accept")[0] !== ACCEPT) {
+    client.socket.destroy();
+    throw new Error(`No WebSocket: ${answer.head}`);
+  }
+  return new WebSocketClient(client.socket, () => client.socket.destroy());
+}
+
+/** By extended CONNECT, once the server says that it takes that; fails where the answer is not 200. */
+export async function openWebSocketOverHttp2(
+  place: Place,
+  path = "/ws",
+): Promise<WebSocketClient> {
+  const session = http2.connect(`http://${place.host}:${place.port}`);
+  const settled = new Promise<WebSocketClient>((resolve, reject) => {
+    session.on("error", reject);
+    session.on("remoteSettings", (settings) => {
+      if (!settings.enableConnectProtocol) return reject(new Error("No extended CONNECT"));
+      const stream = session.request({
+        ...{ ":method": "CONNECT", ":protocol": "websocket", ":scheme": "http" },
+        ...{ ":path": path, ":authority": "db", "sec-websocket-version": "13" },
+      }, { endStream: false });
+      stream.on("error", reject);
+      stream.on("response", (head) => {
+        if (head[":status"] !== 200) reject(new Error(`No WebSocket: ${head[":status"]}`));
+        else resolve(new WebSocketClient(stream, () => session.destroy()));
+      });
+    });
+  });
+  try {
+    const client = await deadline(settled, ANSWER_TIMEOUT_MS);
+    if (!client) throw new Error("No answer to the extended CONNECT in time");
+    return client;
+  } catch (error) {
+    session.destroy();
+    throw error;
+  }
+}

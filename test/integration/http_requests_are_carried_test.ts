@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { createServer } from "node:http2";
+import { createServer, type ServerHttp2Stream } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { answerOf, RawClient, startRawOrigin, statusOf } from "../kit/http_raw.ts";
@@ -26,12 +26,11 @@ test("requests of HTTP/1.1 come through HTTP/1.1", async () => {
     upstream: { http: httpRules("http") },
   });
   await asksThrough(pair);
-  console.log(origin.requests[0]?.head);
 });
 
 test("requests of HTTP/1.1 come through HTTP/2 to an application that speaks it", async () => {
   const origin = createServer();
-  origin.on("stream", (stream, headers) => {
+  origin.on("stream", (stream: ServerHttp2Stream, headers) => {
     let body = "";
     stream.on("data", (chunk: Uint8Array) => body += new TextDecoder().decode(chunk));
     stream.on("end", () => {

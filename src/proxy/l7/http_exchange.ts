@@ -24,10 +24,13 @@ import {
 } from "../../http/mod.ts";
 import { type Dial, Relay, type RelayEnd } from "../../net/mod.ts";
 import type { Dialler } from "../attempt.ts";
-import type { RequestPermit } from "../authorize.ts";
+import type { Authorizer, RequestJudge, RequestPermit } from "../authorize.ts";
+import type { Downstream, Front } from "../downstream.ts";
 import { countFailure } from "../endpoint_failure.ts";
+import type { HttpRules } from "../../snapshot/mod.ts";
 import { giveBack, type Lease } from "../upstream.ts";
-import type { HttpService } from "./http_service.ts";
+import type { Caller } from "./caller.ts";
+import type { RequestWays } from "./request_ways.ts";
 import type { Way } from "./ways.ts";
 
 /** Requests that may be sent again where nobody answered (RFC 9110 9.2.2), if their body is still whole. */
@@ -42,8 +45,27 @@ const IDEMPOTENT: ReadonlySet<string> = new Set([
 /** How often a request is sent again because the connection that was kept for it had just ended. */
 const MAX_AGAIN = 2;
 
+/** What the requests of one listener have in common. */
+export interface HttpListener {
+  readonly front: Front;
+  readonly authorizer: Authorizer;
+  readonly ways: RequestWays;
+  /** Those in force. */
+  rules(): HttpRules;
+}
+
+/** The connection that an exchange came on. */
+export interface ExchangeOwner {
+  readonly downstream: Downstream;
+  readonly listener: HttpListener;
+  readonly caller: Caller;
+  /** Of now. */
+  readonly judge: RequestJudge;
+  over(exchange: HttpExchange): void;
+}
+
 export class HttpExchange implements MessageEvents, Dialler<Way> {
-  readonly #service: HttpService;
+  readonly #service: ExchangeOwner;
   readonly #server: ServerExchange;
   readonly record = { stage: "target" as const, endpoint: "", secured: () => {} };
   readonly #response: Response;
@@ -63,7 +85,7 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
   #again = 0;
   #over = false;
 
-  constructor(service: HttpService, server: ServerExchange) {
+  constructor(service: ExchangeOwner, server: ServerExchange) {
     this.#service = service;
     this.#server = server;
     this.#response = new Response(this);

@@ -14,24 +14,13 @@ import {
   type ServerExchange,
 } from "../../http/mod.ts";
 import type { Connection, StreamEvents } from "../../net/mod.ts";
-import type { HttpRules } from "../../snapshot/mod.ts";
-import { askAgent, type Authorizer, judgeOfRequests, type RequestJudge } from "../authorize.ts";
-import type { Downstream, Front, Service } from "../downstream.ts";
+import { askAgent, judgeOfRequests, type RequestJudge } from "../authorize.ts";
+import type { Downstream, Service } from "../downstream.ts";
 import type { Ending } from "../ending.ts";
 import { Caller } from "./caller.ts";
-import { HttpExchange } from "./http_exchange.ts";
-import type { RequestWays } from "./request_ways.ts";
+import { type ExchangeOwner, HttpExchange, type HttpListener } from "./http_exchange.ts";
 
-/** What the requests of one listener have in common. */
-export interface HttpListener {
-  readonly front: Front;
-  readonly authorizer: Authorizer;
-  readonly ways: RequestWays;
-  /** Those in force. */
-  rules(): HttpRules;
-}
-
-export class HttpService implements Service, ServerEvents {
+export class HttpService implements Service, ServerEvents, ExchangeOwner {
   readonly downstream: Downstream;
   readonly listener: HttpListener;
   readonly caller: Caller;

@@ -165,13 +165,13 @@ export class Ways {
     const leave = () => {
       if (isCounted) connections?.leave();
     };
-    let dial: Dial | undefined;
+    const dialled: { dial?: Dial } = {};
     let isOver = false;
     const over = () => {
       isOver = true;
-      if (dial) this.#dials.delete(dial);
+      if (dialled.dial) this.#dials.delete(dialled.dial);
     };
-    dial = this.#opening.dial({
+    const dial = dialled.dial = this.#opening.dial({
       record: { stage: "dial", endpoint: "", secured: () => {} },
       onDialled: (reached) => {
         over();

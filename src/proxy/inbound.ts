@@ -17,6 +17,7 @@ import type { Downstream, Front, Service } from "./downstream.ts";
 import type { ConnectionLimits } from "./live.ts";
 import { type Destination, L4 } from "./l4.ts";
 import { HttpService } from "./l7/http_service.ts";
+import { HttpStats } from "./l7/http_stats.ts";
 import { EITHER_VERSION, HTTP1_ONLY, LocalWays } from "./l7/request_ways.ts";
 import { dialLocal, type LocalEndpoint } from "./local_dial.ts";
 import type { Failure } from "./refusal_sums.ts";
@@ -29,7 +30,8 @@ export class Inbound implements Front, Destination {
   readonly stats: ListenerStats;
   readonly places: Limiter;
   readonly limits: ConnectionLimits;
-  /** Made when the first caller of HTTP comes. */
+  /** Both are made when the first caller of HTTP comes. */
+  #http: HttpStats | undefined;
   #ways: LocalWays | undefined;
 
   constructor(
@@ -88,6 +90,10 @@ export class Inbound implements Front, Destination {
     return new HttpService(downstream, {
       front: this,
       ways,
+      stats: this.#http ??= new HttpStats(this.context.stats, {
+        direction: this.direction,
+        listener: this.name,
+      }),
       authorizer: this.authorizer,
       rules: () => this.part.http ?? http,
     });

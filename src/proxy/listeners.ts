@@ -142,9 +142,9 @@ export class Listeners {
       this.#uncounted.delete(id);
       this.#doors.forget(id);
     }
-    for (const [id, { stats, isUsed }] of this.#removed) {
-      if (isUsed) continue;
-      stats.forget();
+    for (const [id, front] of this.#removed) {
+      if (front.isUsed) continue;
+      front.forget();
       this.#doors.forget(id);
       this.#removed.delete(id);
     }

@@ -6,7 +6,6 @@
  * @module
  */
 
-import { hashText } from "../balance/mod.ts";
 import type { Dial } from "../net/mod.ts";
 import type { Limiter } from "./admission.ts";
 import { Attempt, type Connect, type Dialler } from "./attempt.ts";
@@ -17,16 +16,18 @@ import { EndpointDial, type ProvenEndpoint } from "./endpoint_dial.ts";
 import type { ConnectionLimits } from "./live.ts";
 import { type Destination, L4 } from "./l4.ts";
 import { HttpService } from "./l7/http_service.ts";
+import { HttpStats } from "./l7/http_stats.ts";
 import { EITHER_VERSION, UpstreamWays } from "./l7/request_ways.ts";
 import type { Failure } from "./refusal_sums.ts";
-import type { Upstream } from "./upstream.ts";
+import { hashOfCaller, type Upstream } from "./upstream.ts";
 
 export class Outbound implements Front, Destination {
   readonly direction = "outbound";
   readonly authorizer = "nobody";
   readonly context: Context;
   readonly upstream: Upstream;
-  /** Made when the first caller of HTTP comes. */
+  /** Both are made when the first caller of HTTP comes. */
+  #http: HttpStats | undefined;
   #ways: UpstreamWays | undefined;
 
   constructor(context: Context, upstream: Upstream) {
@@ -101,9 +102,19 @@ export class Outbound implements Front, Destination {
     return new HttpService(downstream, {
       front: this,
       ways,
+      stats: this.#http ??= new HttpStats(this.context.stats, {
+        direction: this.direction,
+        listener: this.name,
+      }),
       authorizer: this.authorizer,
       rules: () => this.upstream.part.http ?? rules,
     });
+  }
+
+  /** Gives the names of its counts back. */
+  forget(): void {
+    this.stats.forget();
+    this.#http?.forget();
   }
 
   /** See {@link UpstreamWays.update}. */
@@ -113,16 +124,11 @@ export class Outbound implements Front, Destination {
 
   dial(dialler: Dialler<ProvenEndpoint>, remote: string): Dial {
     const { context, upstream } = this;
-    const hash = upstream.needsHash ? hashText(hostOf(remote)) : undefined;
+    const hash = upstream.needsHash ? hashOfCaller(remote) : undefined;
     const connect: Connect<ProvenEndpoint> = (lease, trust, endpointDialler) =>
       new EndpointDial(upstream, lease, endpointDialler, { context, trust, protocols: [] });
     const attempt = new Attempt(upstream, dialler, { context, hash, connect });
     attempt.start();
     return attempt;
   }
-}
-
-/** The address without its port: connections of one client stay together. */
-function hostOf(remote: string): string {
-  return remote.slice(0, Math.max(remote.lastIndexOf(":"), 0));
 }

@@ -6,7 +6,7 @@
  * @module
  */
 
-import { DEFAULT_OUTLIER, EndpointPool, type EndpointState } from "../balance/mod.ts";
+import { DEFAULT_OUTLIER, EndpointPool, type EndpointState, hashText } from "../balance/mod.ts";
 import type { Random } from "../base/mod.ts";
 import type { ChainPart, Snapshot, TargetPart, UpstreamPart } from "../snapshot/mod.ts";
 import type { Limiter } from "./admission.ts";
@@ -28,6 +28,11 @@ export interface Lease {
 
 export function giveBack({ target, state }: Lease): void {
   target.pool.release(state);
+}
+
+/** What stays with its endpoint where balancing looks at that: connections and requests of one client. */
+export function hashOfCaller(remote: string): number {
+  return hashText(remote.slice(0, Math.max(remote.lastIndexOf(":"), 0)));
 }
 
 /** Until the chain is known: nobody can be picked. */

@@ -5,16 +5,20 @@
  * @module
  */
 
-import type { ErrorCode } from "../../base/mod.ts";
+import { type ErrorCode, type Origin, originOf } from "../../base/mod.ts";
 import {
   type ClientExchange,
+  ExchangeRecord,
   type Fields,
+  FLAG,
   forwardClientCert,
   forwardRequest,
   type MessageEvents,
   normalizePath,
   REDIRECT,
+  type Reply,
   replyOf,
+  type ReplyOptions,
   type ResetReason,
   type ResponseEvents,
   type ResponseHead,
@@ -26,10 +30,12 @@ import { type Dial, Relay, type RelayEnd } from "../../net/mod.ts";
 import type { Dialler } from "../attempt.ts";
 import type { Authorizer, RequestJudge, RequestPermit } from "../authorize.ts";
 import type { Downstream, Front } from "../downstream.ts";
+import type { Context } from "../context.ts";
 import { countFailure } from "../endpoint_failure.ts";
 import type { HttpRules } from "../../snapshot/mod.ts";
-import { giveBack, type Lease } from "../upstream.ts";
+import { giveBack, hashOfCaller, type Lease } from "../upstream.ts";
 import type { Caller } from "./caller.ts";
+import type { HttpStats } from "./http_stats.ts";
 import type { RequestWays } from "./request_ways.ts";
 import type { Way } from "./ways.ts";
 
@@ -50,6 +56,7 @@ export interface HttpListener {
   readonly front: Front;
   readonly authorizer: Authorizer;
   readonly ways: RequestWays;
+  readonly stats: HttpStats;
   /** Those in force. */
   rules(): HttpRules;
 }
@@ -65,108 +72,134 @@ export interface ExchangeOwner {
 }
 
 export class HttpExchange implements MessageEvents, Dialler<Way> {
-  readonly #service: ExchangeOwner;
+  /** How far a dial is concerns the connections that are kept, not one request. */
+  readonly record = NO_RECORD;
+  readonly #owner: ExchangeOwner;
   readonly #server: ServerExchange;
-  readonly record = { stage: "target" as const, endpoint: "", secured: () => {} };
+  readonly #context: Context;
+  /** For the access log and the counts. */
+  readonly #story: ExchangeRecord;
   readonly #response: Response;
   #permit: RequestPermit | undefined;
   #dial: Dial | undefined;
-  #way: Way | undefined;
   #lease: Lease | undefined;
   #client: ClientExchange | undefined;
   #relay: Relay | undefined;
   #activeTick: number;
-  #startedMs: number;
   #entered = false;
   /** Something of the request's body was sent on, so that it cannot be sent again. */
   #bodySent = false;
   #requestEnded: boolean;
   #responded = false;
-  #again = 0;
   #over = false;
 
-  constructor(service: ExchangeOwner, server: ServerExchange) {
-    this.#service = service;
+  constructor(owner: ExchangeOwner, server: ServerExchange) {
+    const { context } = owner.downstream;
+    const { live, clock } = context;
+    this.#owner = owner;
     this.#server = server;
+    this.#context = context;
     this.#response = new Response(this);
+    this.#story = new ExchangeRecord(owner.caller, server.request, {
+      wallMs: clock.now(),
+      monotonicMs: clock.monotonic(),
+    });
     this.#requestEnded = server.endsWithHead;
-    const { live, clock } = service.downstream.context;
+    if (server.endsWithHead) this.#story.requestEndAt = this.#story.startedAt;
     this.#activeTick = live.tick;
-    this.#startedMs = clock.monotonic();
     server.events = this;
+    owner.listener.stats.started();
   }
 
   start(): void {
-    const { listener } = this.#service;
-    const rules = listener.rules();
-    const { request } = this.#server;
-    const path = request.path === "" ? "" : normalizePath(request.path, rules.path);
-    if (typeof path !== "string") {
-      if (path.status === 400) return this.fail("request_invalid", "its path is refused");
-      this.#end();
-      return sendReply(this.#server, REDIRECT, { location: path.location });
-    }
-    request.path = path;
-    if (!ruleUnderscores(request.fields, rules.path.underscores)) {
-      return this.fail("request_invalid", "the name of a field has an underscore");
-    }
-    forwardRequest(request, this.#service.caller.isSecure);
-    this.#service.downstream.context.requestIds.ensure(request.fields);
-    // What a local application says of itself proves nothing to anybody.
-    const isAppended = listener.front.direction === "inbound" && !rules.sanitizeForwardedClientCert;
-    forwardClientCert(request.fields, isAppended ? this.#service.caller.clientCert : "");
-    if (!this.#mayGoOn()) return;
-    this.#entered = listener.ways.enter();
-    if (!this.#entered) return this.fail("limit_reached", listener.ways.limit);
+    const { ways } = this.#owner.listener;
+    if (!this.#takesForm() || !this.#mayGoOn()) return;
+    this.#entered = ways.enter();
+    if (!this.#entered) return this.fail("limit_reached", ways.limit);
     // Nothing of the body is read before there is somebody who takes it.
     if (!this.#requestEnded) this.#server.pause();
     this.#reach();
   }
 
+  /** The request as it is judged and sent on. False: there is no such form, and it has been told. */
+  #takesForm(): boolean {
+    const { listener, caller } = this.#owner;
+    const { request } = this.#server;
+    const rules = listener.rules();
+    const path = normalizePath(request.path, rules.path);
+    if (typeof path !== "string") {
+      if (path.status === 400) this.fail("request_invalid", "its path is refused");
+      else this.#answer(REDIRECT, { location: path.location });
+      return false;
+    }
+    if (path !== request.path) {
+      this.#story.originalPath = request.path;
+      request.path = path;
+    }
+    const { fields } = request;
+    if (!ruleUnderscores(fields, rules.path.underscores)) {
+      this.fail("request_invalid", "the name of a field has an underscore");
+      return false;
+    }
+    forwardRequest(request, caller.isSecure);
+    this.#context.requestIds.ensure(fields);
+    // What a local application says of itself proves nothing to anybody.
+    const isTold = listener.front.direction === "inbound" && !rules.sanitizeForwardedClientCert;
+    forwardClientCert(fields, isTold ? caller.clientCert : "");
+    return true;
+  }
+
   /** By what is true now. False: it may not go on, and has been told. */
   #mayGoOn(): boolean {
-    const verdict = this.#service.judge(this.#server.request);
-    if ("rule" in verdict) this.#permit = verdict;
-    else this.fail(verdict.code, verdict.reason);
+    const verdict = this.#owner.judge(this.#server.request);
+    if ("code" in verdict) this.fail(verdict.code, this.#story.rule = verdict.reason);
+    else this.#story.rule = (this.#permit = verdict).rule;
     return !this.#over;
   }
 
   #reach(): void {
-    const { listener: { ways } } = this.#service;
-    const dial = ways.reach(this, undefined);
-    if (!this.#way && !this.#over) this.#dial = dial;
+    const { ways } = this.#owner.listener;
+    const { remote } = this.#owner.caller;
+    const hash = ways.needsHash ? hashOfCaller(remote) : undefined;
+    const dial = ways.reach(this, hash);
+    if (!this.#client && !this.#over) this.#dial = dial;
   }
 
   onDialled(way: Way, lease?: Lease): void {
-    this.#dial = undefined;
-    this.#way = way;
-    this.#lease = lease;
     const { request, endsWithHead } = this.#server;
-    const wasUsed = way.isUsed;
-    this.#response.wasUsed = wasUsed;
+    const story = this.#story;
+    this.#dial = undefined;
+    this.#lease = lease;
+    story.attempts++;
+    story.upstreamHost = way.host;
+    story.upstream = way.reached.connection;
+    story.upstreamCluster = this.#owner.listener.ways.cluster;
+    story.upstreamStartAt = this.#context.clock.monotonic();
+    this.#response.wasUsed = way.isUsed;
     this.#client = way.request(request, endsWithHead, this.#response);
     if (endsWithHead) return;
-    if (request.expectsContinue) {
-      this.#server.inform({ status: 100, length: 0, fields: [] });
-    }
+    if (request.expectsContinue) this.#server.inform({ status: 100, length: 0, fields: [] });
     this.#server.resume();
   }
 
   onFailed(code: ErrorCode, reason: string): void {
     this.#dial = undefined;
+    this.#story.upstreamFailure = reason;
     this.fail(code, reason);
   }
 
   // What the caller sends.
 
   onData(chunk: Uint8Array): void {
-    this.#activeTick = this.#service.downstream.context.live.tick;
+    this.#activeTick = this.#context.live.tick;
+    this.#story.receivedBytes += chunk.length;
     this.#bodySent = true;
     if (this.#client?.send(chunk) === false) this.#server.pause();
   }
 
   onEnd(trailers: Fields | undefined): void {
     this.#requestEnded = true;
+    this.#story.requestEndAt = this.#context.clock.monotonic();
     this.#client?.end(trailers);
   }
 
@@ -177,8 +210,9 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
 
   /** The caller broke it. */
   onReset(_reason: ResetReason, _detail: string): void {
-    this.#end();
-    this.#client?.reset("cancelled");
+    this.#story.flags |= FLAG.DC;
+    this.#story.code = "downstream_reset";
+    this.#end("downstream");
   }
 
   // What the endpoint answers.
@@ -190,30 +224,33 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
 
   responded(head: ResponseHead, ends: boolean): void {
     const { request } = this.#server;
-    this.#activeTick = this.#service.downstream.context.live.tick;
+    const { clock, live } = this.#context;
+    const story = this.#story;
+    this.#activeTick = live.tick;
     this.#responded = true;
+    story.upstreamFirstByteAt = clock.monotonic();
+    story.response = head;
+    story.status = head.status;
+    story.details = "via_upstream";
     this.#tellHealth(head.status >= 500);
     const isTunnel = request.upgrade !== ""
-      ? head.status === 101 || (head.status === 200 && this.#isTunnelling)
+      ? head.status === 101
       : request.method === "CONNECT" && head.status >= 200 && head.status < 300;
     if (isTunnel) return this.#tunnel(head);
     this.#server.respond(head, ends);
-    if (ends) this.#responseEnded();
-  }
-
-  /** The codecs make a 101 of what accepts an extended CONNECT. */
-  get #isTunnelling(): boolean {
-    return false;
+    if (ends) this.#end(undefined);
   }
 
   responseData(chunk: Uint8Array): void {
-    this.#activeTick = this.#service.downstream.context.live.tick;
+    this.#activeTick = this.#context.live.tick;
+    this.#story.sentBytes += chunk.length;
     if (!this.#server.send(chunk)) this.#client?.pause();
   }
 
   responseEnd(trailers: Fields | undefined): void {
+    this.#story.responseTrailers = trailers;
     this.#server.end(trailers);
-    this.#responseEnded();
+    this.#end(undefined);
   }
 
   /** The endpoint takes more of the request. */
@@ -225,35 +262,27 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
   clientReset(reason: ResetReason, detail: string, wasUsed: boolean): void {
     if (this.#over) return;
     this.#client = undefined;
-    if (this.#responded) {
-      this.#end();
-      this.#server.reset(reason === "protocol" ? "internal" : reason);
-      return;
-    }
-    if (this.#mayGoAgain(reason, wasUsed)) {
-      this.#again++;
-      this.#release();
+    if (!this.#responded && this.#mayGoAgain(reason, wasUsed)) {
+      this.#giveBack();
       return this.#reach();
     }
     this.#tellHealth(true);
-    const code = reason === "protocol" || reason === "overflow"
-      ? "response_invalid"
-      : "endpoint_reset";
-    this.fail(code, detail);
+    this.fail(codeOfReset(reason), detail);
   }
 
   /** Nothing was answered, and nobody can have acted on it twice. */
   #mayGoAgain(reason: ResetReason, wasUsed: boolean): boolean {
-    if (this.#bodySent || this.#again >= MAX_AGAIN) return false;
+    if (this.#bodySent || this.#story.attempts > MAX_AGAIN) return false;
     if (reason === "refused") return true;
-    const { request: { method, upgrade } } = this.#server;
-    return reason === "connection" && wasUsed && upgrade === "" && IDEMPOTENT.has(method);
+    const { endsWithHead, request: { method, upgrade } } = this.#server;
+    return reason === "connection" && wasUsed && upgrade === "" && IDEMPOTENT.has(method) &&
+      (endsWithHead || !this.#requestEnded);
   }
 
   #tellHealth(isFailure: boolean): void {
     const lease = this.#lease;
     if (!lease) return;
-    if (isFailure) countFailure(lease, this.#service.downstream.context);
+    if (isFailure) countFailure(lease, this.#context);
     else lease.target.pool.succeeded(lease.state);
   }
 
@@ -263,89 +292,137 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
     if (!client) return;
     const upstream = client.tunnel();
     const downstream = this.#server.tunnel(head);
+    this.#client = undefined;
     this.#relay = new Relay(downstream, upstream, {
-      ticker: this.#service.downstream.context.live,
+      ticker: this.#context.live,
       onOver: (end) => this.#relayEnded(end),
     });
   }
 
-  #relayEnded(_end: RelayEnd): void {
-    this.#end();
+  #relayEnded(end: RelayEnd): void {
+    this.#takeCounts();
+    if (end.kind === "ended") return this.#end(undefined);
+    this.#story.code = end.by === "downstream" ? "downstream_reset" : "endpoint_reset";
+    this.#end(end.by);
   }
 
-  #responseEnded(): void {
-    // Whoever answers before it has heard all does not want the rest.
-    if (!this.#requestEnded) this.#client?.reset("cancelled");
-    this.#end();
+  #takeCounts(): void {
+    const story = this.#story;
+    story.receivedBytes += this.#relay?.receivedBytes ?? 0;
+    story.sentBytes += this.#relay?.sentBytes ?? 0;
   }
 
   /** Answers in the endpoint's place, or breaks it where something was answered already. */
   fail(code: ErrorCode, reason: string): void {
     if (this.#over) return;
-    const { log } = this.#service.downstream.context;
-    const { record, peer } = this.#service.downstream;
-    const { request } = this.#server;
-    this.#end();
-    this.#client?.reset("cancelled");
-    if (this.#responded) {
-      this.#relay?.stop("reset");
-      this.#server.reset("internal");
-      return;
+    const { listener } = this.#owner;
+    const story = this.#story;
+    const reply = replyOf(code);
+    story.code = code;
+    if (reply.flag !== "") story.flags |= FLAG[reply.flag];
+    this.#tell(code, reason);
+    if (!this.#responded) {
+      const isShown = code === "intention_denied" && listener.rules().showDenials;
+      return this.#answer(reply, isShown ? { deniedBy: reason } : {});
     }
-    log[code === "intention_denied" ? "warn" : "info"]("request failed", {
-      listener: record.listener,
-      source: peer?.name ?? record.source,
-      method: request.method,
-      path: request.path,
-      code,
-      reason,
-    });
-    const { showDenials } = this.#service.listener.rules();
-    const deniedBy = code === "intention_denied" && showDenials ? { deniedBy: reason } : {};
-    sendReply(this.#server, replyOf(code), deniedBy);
+    this.#takeCounts();
+    this.#relay?.stop("reset");
+    this.#end(originOf(code));
+    if (!this.#relay) this.#server.reset("internal");
   }
 
-  /** By what is true now. */
+  #answer(reply: Reply, options: ReplyOptions): void {
+    const story = this.#story;
+    story.status = reply.status;
+    story.details = reply.details;
+    this.#responded = true;
+    this.#end(story.code === undefined ? undefined : originOf(story.code));
+    sendReply(this.#server, reply, options);
+  }
+
+  /** What an operator has to know now; all else is in the access log and the counts. */
+  #tell(code: ErrorCode, reason: string): void {
+    const { log } = this.#context;
+    const level = code === "intention_denied" ? "warn" : "info";
+    if (!log.enabled(level)) return;
+    const { downstream: { record } } = this.#owner;
+    const { request } = this.#server;
+    const { rule } = this.#story;
+    log[level]("request failed", {
+      direction: record.direction,
+      listener: record.listener,
+      source: record.source || record.remote,
+      destination: record.destination,
+      method: request.method,
+      path: request.path,
+      endpoint: this.#story.upstreamHost || undefined,
+      code,
+      reason: reason === rule ? undefined : reason,
+      rule: rule || undefined,
+    });
+  }
+
+  /** By what is true now, of a request that is under way. */
   rejudge(): void {
     if (!this.#over && this.#permit) this.#mayGoOn();
   }
 
   sweep(): void {
-    const { live } = this.#service.downstream.context;
-    const { streamIdleTimeoutMs, requestTimeoutMs } = this.#service.listener.rules();
-    if (this.#relay) this.#activeTick = this.#relay.activeTick;
-    const idleMs = (live.tick - this.#activeTick) * live.tickMs;
-    if (streamIdleTimeoutMs > 0 && idleMs > streamIdleTimeoutMs) {
+    const { live, clock } = this.#context;
+    const { streamIdleTimeoutMs, requestTimeoutMs } = this.#owner.listener.rules();
+    const activeTick = this.#relay?.activeTick ?? this.#activeTick;
+    if (streamIdleTimeoutMs > 0 && (live.tick - activeTick) * live.tickMs > streamIdleTimeoutMs) {
       return this.fail("idle_timed_out", `no byte for ${streamIdleTimeoutMs} ms`);
     }
+    // An upgraded one is no request any more.
     if (requestTimeoutMs === 0 || this.#relay) return;
-    const { clock } = this.#service.downstream.context;
-    if (clock.monotonic() - this.#startedMs > requestTimeoutMs) {
+    if (clock.monotonic() - this.#story.startedAt > requestTimeoutMs) {
       this.fail("response_timed_out", `not answered within ${requestTimeoutMs} ms`);
     }
   }
 
   /** The caller is gone. */
   abandon(): void {
-    if (this.#over) return;
-    this.#end();
-    this.#client?.reset("cancelled");
+    this.#takeCounts();
     this.#relay?.stop("reset");
+    this.onReset("connection", "");
   }
 
-  #release(): void {
+  #giveBack(): void {
     if (this.#lease) giveBack(this.#lease);
     this.#lease = undefined;
-    this.#way = undefined;
   }
 
-  #end(): void {
+  /** `by`: who broke it; undefined: it was completed. */
+  #end(by: Origin | undefined): void {
     if (this.#over) return;
     this.#over = true;
     this.#dial?.cancel();
-    this.#release();
-    if (this.#entered) this.#service.listener.ways.leave();
-    this.#service.over(this);
+    // Whoever answers before it has heard all does not want the rest.
+    if (by !== undefined || !this.#requestEnded) this.#client?.reset("cancelled");
+    this.#client = undefined;
+    this.#giveBack();
+    const { listener } = this.#owner;
+    if (this.#entered) listener.ways.leave();
+    const story = this.#story;
+    story.endAt = this.#context.clock.monotonic();
+    story.endedBy = by;
+    listener.stats.finished(story);
+    this.#owner.over(this);
+  }
+}
+
+const NO_RECORD: Dialler<Way>["record"] = { stage: "target", endpoint: "", secured: () => {} };
+
+function codeOfReset(reason: ResetReason): ErrorCode {
+  switch (reason) {
+    case "protocol":
+    case "overflow":
+      return "response_invalid";
+    case "connection":
+      return "endpoint_reset";
+    default:
+      return "response_reset";
   }
 }
 

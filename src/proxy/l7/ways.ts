@@ -21,6 +21,7 @@ import type { Dial } from "../../net/mod.ts";
 import type { Limiter } from "../admission.ts";
 import type { EndpointDialler, ProvenEndpoint } from "../endpoint_dial.ts";
 import type { LocalEndpoint } from "../local_dial.ts";
+import type { Progress } from "../connection.ts";
 import type { Context } from "../context.ts";
 
 export type HttpVersion = "h1" | "h2";
@@ -47,6 +48,8 @@ const IDLE_CHECK_MS = 300_000;
 /** One kept connection. */
 export class Way implements ClientEvents {
   readonly reached: Reached;
+  /** `10.0.0.9:8080`. */
+  readonly host: string;
   readonly client: ClientConnection;
   /** It has carried a request: its peer may close it at any time. */
   isUsed = false;
@@ -59,7 +62,8 @@ export class Way implements ClientEvents {
   #deadline: Deadline;
 
   /** `leave`: gives its place back. */
-  constructor(ways: Ways, reached: Reached, { version, context, leave }: {
+  constructor(ways: Ways, reached: Reached, { host, version, context, leave }: {
+    readonly host: string;
     readonly version: HttpVersion;
     readonly context: Context;
     readonly leave: () => void;
@@ -68,6 +72,7 @@ export class Way implements ClientEvents {
     this.#context = context;
     this.#leave = leave;
     this.reached = reached;
+    this.host = host;
     const { deadlines, clock } = context;
     this.#usedMs = clock.monotonic();
     this.#deadline = deadlines.after(IDLE_CHECK_MS, () => this.#checkIdle());
@@ -171,14 +176,20 @@ export class Ways {
       isOver = true;
       if (dialled.dial) this.#dials.delete(dialled.dial);
     };
+    const record = { stage: "dial" as Progress, endpoint: "", secured: () => {} };
     const dial = dialled.dial = this.#opening.dial({
-      record: { stage: "dial", endpoint: "", secured: () => {} },
+      record,
       onDialled: (reached) => {
         over();
         if (this.#over) return leave(), reached.connection.reset();
         const agreed = "protocol" in reached ? reached.protocol : "";
         const spoken = agreed === "" ? version : agreed === "h2" ? "h2" : "h1";
-        const way = new Way(this, reached, { version: spoken, context, leave });
+        const way = new Way(this, reached, {
+          host: record.endpoint,
+          version: spoken,
+          context,
+          leave,
+        });
         this.#all.add(way);
         this.changed(way);
       },

@@ -6,7 +6,7 @@
  * @module
  */
 
-import type { Stream, StreamEvents } from "../../net/mod.ts";
+import type { Stream } from "../../net/mod.ts";
 import type {
   ClientConnection,
   ClientEvents,
@@ -21,8 +21,8 @@ import { BodyReader } from "./body_reader.ts";
 import { BodyWriter } from "./body_writer.ts";
 import { type AskOwner, Http1ClientExchange } from "./client_exchange.ts";
 import { HeadReader, PARTIAL, TOO_LARGE } from "./head_reader.ts";
+import { Intake } from "./intake.ts";
 import { ResponseParser } from "./parse_response.ts";
-import { Tunnel, type TunnelOwner } from "./tunnel.ts";
 
 export interface Http1ClientOptions {
   readonly limits: HttpLimits;
@@ -45,8 +45,7 @@ type Phase =
   | "tunnel"
   | "over";
 
-class Http1Client implements ClientConnection, StreamEvents, AskOwner, TunnelOwner {
-  readonly stream: Stream;
+class Http1Client extends Intake implements ClientConnection, AskOwner {
   readonly writer: BodyWriter;
   readonly #limits: HttpLimits;
   readonly #events: ClientEvents;
@@ -55,37 +54,29 @@ class Http1Client implements ClientConnection, StreamEvents, AskOwner, TunnelOwn
   readonly #body: BodyReader;
   #phase: Phase = "idle";
   #exchange: Http1ClientExchange | undefined;
-  #tunnel: Tunnel | undefined;
   #informational = 0;
   #draining = false;
-  #blocked = false;
-  #peerEnded = false;
-  #endSeen = false;
-  /** The response is complete, and its exchange has not been told yet. */
-  #owesEnd = false;
-  /** Came while its exchange was paused. */
-  #held: Uint8Array | undefined;
-  #holding = false;
-  #reading = false;
-  readonly #later = () => this.#goOn();
   #end: HttpEnd | undefined;
 
   constructor(stream: Stream, { limits, events }: Http1ClientOptions) {
-    this.stream = stream;
+    super(stream, limits.bufferedBytes);
     this.writer = new BodyWriter(stream);
     this.#limits = limits;
     this.#events = events;
     this.#heads = new HeadReader(limits.headBytes);
     this.#body = new BodyReader(limits);
-    stream.events = this;
   }
 
   get capacity(): number {
-    return this.#phase === "idle" && !this.#draining && !this.#blocked ? 1 : 0;
+    return this.#phase === "idle" && !this.#draining && !this.blocked ? 1 : 0;
   }
 
   get active(): number {
-    return this.#exchange || this.#tunnel ? 1 : 0;
+    return this.#exchange || this.tunnelled ? 1 : 0;
+  }
+
+  get isOver(): boolean {
+    return this.#phase === "over";
   }
 
   request(head: RequestHead, ends: boolean, events: ResponseEvents): ClientExchange {
@@ -110,20 +101,9 @@ class Http1Client implements ClientConnection, StreamEvents, AskOwner, TunnelOwn
 
   // What the stream tells.
 
-  onData(chunk: Uint8Array): void {
-    if (this.#phase === "over") return;
-    if (this.#held) this.#keepFor(chunk, 0);
-    else this.#read(chunk);
-  }
-
-  onEnd(): void {
-    this.#peerEnded = true;
-    if (!this.#held && !this.#owesEnd) this.#peerIsDone();
-  }
-
   onDrain(): void {
-    this.#blocked = false;
-    if (this.#tunnel) this.#tunnel.events.onDrain();
+    this.blocked = false;
+    if (this.tunnelled) this.tunnelled.events.onDrain();
     else if (this.#exchange) this.#exchange.events.onDrain();
     else if (this.#phase === "idle") this.#events.onCapacity();
   }
@@ -132,9 +112,9 @@ class Http1Client implements ClientConnection, StreamEvents, AskOwner, TunnelOwn
     const detail = alert || (reset ? "the connection was reset" : "");
     const hadCapacity = this.capacity > 0;
     this.#phase = "over";
-    if (this.#tunnel) {
-      const { events } = this.#tunnel;
-      this.#tunnel = undefined;
+    if (this.tunnelled) {
+      const { events } = this.tunnelled;
+      this.tunnelled = undefined;
       events.onClose(reset || this.#end?.kind === "reset", alert);
     }
     this.#end ??= { by: reset ? "network" : "peer", kind: reset ? "reset" : "closed", detail };
@@ -145,11 +125,6 @@ class Http1Client implements ClientConnection, StreamEvents, AskOwner, TunnelOwn
 
   // What the exchange asks for.
 
-  took(all: boolean): boolean {
-    if (!all) this.#blocked = true;
-    return all;
-  }
-
   broken(detail: string): void {
     this.#exchange = undefined;
     this.#break({ by: "us", kind: "reset", detail }, "cancelled");
@@ -159,87 +134,31 @@ class Http1Client implements ClientConnection, StreamEvents, AskOwner, TunnelOwn
     queueMicrotask(() => this.#break({ by: "us", kind: "reset", detail }, "internal"));
   }
 
-  hold(): void {
-    if (this.#holding) return;
-    this.#holding = true;
-    this.stream.pause();
-  }
-
-  release(): void {
-    if (!this.#holding) return;
-    this.#holding = false;
-    const waits = this.#held || this.#owesEnd || this.#peerEnded && !this.#endSeen;
-    if (this.#reading || !waits) return this.stream.resume();
-    // Nothing is told within the call that lets it be told.
-    queueMicrotask(this.#later);
-  }
-
-  tunnel(): Stream {
+  override tunnel(): Stream {
     this.#exchange = undefined;
-    return this.#tunnel = new Tunnel(this);
+    return super.tunnel();
   }
 
   // Reading.
 
-  #goOn(): void {
-    if (this.#holding || this.#reading || this.#phase === "over") return;
-    if (this.#owesEnd) {
-      this.#owesEnd = false;
-      this.#complete(false);
+  protected step(chunk: Uint8Array, at: number): number {
+    switch (this.#phase) {
+      case "head":
+        return this.#readHead(chunk, at);
+      case "body":
+        return this.#readBody(chunk, at);
+      default:
+        this.#wrong("a response that nobody asked for");
+        return chunk.length;
     }
-    const held = this.#held;
-    this.#held = undefined;
-    if (held) this.#read(held);
-    if (this.#holding) return;
-    if (this.#peerEnded) this.#peerIsDone();
-    this.stream.resume();
   }
 
-  #read(chunk: Uint8Array): void {
-    this.#reading = true;
-    let at = 0;
-    while (at < chunk.length && !this.#holding) {
-      switch (this.#phase) {
-        case "idle":
-          at = chunk.length;
-          this.#wrong("a response that nobody asked for");
-          break;
-        case "head":
-          at = this.#readHead(chunk, at);
-          break;
-        case "body":
-          at = this.#readBody(chunk, at);
-          break;
-        case "tunnel": {
-          const from = at;
-          at = chunk.length;
-          this.#tunnel?.events.onData(from === 0 ? chunk : chunk.subarray(from));
-          break;
-        }
-        case "over":
-          at = chunk.length;
-      }
-    }
-    this.#reading = false;
-    if (at < chunk.length && this.#phase !== "over") this.#keepFor(chunk, at);
+  protected tellEnd(): void {
+    this.#complete();
   }
 
-  /** Keeps what comes while paused; an engine may have had a chunk or two in hand. */
-  #keepFor(chunk: Uint8Array, at: number): void {
-    const rest = at === 0 ? chunk : chunk.subarray(at);
-    const held = this.#held;
-    if (!held) {
-      this.#held = rest;
-      return;
-    }
-    if (held.length + rest.length > this.#limits.bufferedBytes) {
-      const detail = "more came than was asked for";
-      return this.#break({ by: "us", kind: "reset", detail }, "overflow");
-    }
-    const joined = new Uint8Array(held.length + rest.length);
-    joined.set(held);
-    joined.set(rest, held.length);
-    this.#held = joined;
+  protected overflow(): void {
+    this.#break({ by: "us", kind: "reset", detail: "more came than was asked for" }, "overflow");
   }
 
   #readHead(chunk: Uint8Array, at: number): number {
@@ -266,11 +185,13 @@ class Http1Client implements ClientConnection, StreamEvents, AskOwner, TunnelOwn
     }
     switch (body) {
       case "none":
-        this.#complete(end < chunk.length, true);
+        this.inHand = chunk.length - end;
+        this.#complete(true);
         break;
       case "tunnel":
         this.#phase = "tunnel";
         exchange.events.onResponse(head, false);
+        if (!this.tunnelled) this.reset("nobody took the tunnel");
         break;
       case "chunked":
         this.#body.startChunked();
@@ -295,24 +216,23 @@ class Http1Client implements ClientConnection, StreamEvents, AskOwner, TunnelOwn
     }
     const { from, to, complete } = body;
     if (to > from) exchange?.events.onData(chunk.subarray(from, to));
-    if (!complete || this.#exchange !== exchange) return end;
-    if (this.#holding) this.#owesEnd = true;
-    else this.#complete(end < chunk.length);
+    this.inHand = chunk.length - end;
+    if (complete && this.#exchange === exchange) this.endMessage();
     return end;
   }
 
-  /** The response is complete. `more`: bytes came after it. `withHead`: it has no body. */
-  #complete(more: boolean, withHead = false): void {
+  /** The response is complete. `withHead`: it has no body. */
+  #complete(withHead = false): void {
     const exchange = this.#exchange;
     if (!exchange) return;
     const { head, persistent } = this.#parser;
+    const more = this.hasMore;
     this.#exchange = undefined;
     const requestIsComplete = exchange.leave();
-    this.#holding = false;
-    const keep = persistent && requestIsComplete && !more && !this.#held && !this.#peerEnded &&
-      !this.#draining;
+    this.release();
+    const keep = persistent && requestIsComplete && !more && !this.peerEnded && !this.#draining;
     this.#phase = keep ? "idle" : "over";
-    if (more || this.#held) {
+    if (more) {
       this.#end ??= { by: "peer", kind: "protocol", detail: "more came than the response" };
     }
     if (!keep) {
@@ -330,37 +250,13 @@ class Http1Client implements ClientConnection, StreamEvents, AskOwner, TunnelOwn
     this.#break({ by: "peer", kind: "protocol", detail }, "protocol");
   }
 
-  #peerIsDone(): void {
-    if (this.#endSeen) return;
-    this.#endSeen = true;
-    switch (this.#phase) {
-      case "idle":
-        return this.#close("peer");
-      case "tunnel":
-        return this.#tunnel?.events.onEnd();
-      case "body":
-        if (this.#body.left === Infinity && this.#parser.body === "until_close") {
-          return this.#complete(false);
-        }
-        return this.#break(
-          {
-            by: "peer",
-            kind: "closed",
-            detail: "the server ended the connection within a response",
-          },
-          "connection",
-        );
-      case "head":
-        return this.#break(
-          {
-            by: "peer",
-            kind: "closed",
-            detail: "the server ended the connection before a response",
-          },
-          "connection",
-        );
-      case "over":
-    }
+  protected peerIsDone(): void {
+    const phase = this.#phase;
+    if (phase === "idle") return this.#close("peer");
+    if (phase === "body" && this.#parser.body === "until_close") return this.#complete();
+    const where = phase === "head" ? "before" : "within";
+    const detail = `the server ended the connection ${where} a response`;
+    this.#break({ by: "peer", kind: "closed", detail }, "connection");
   }
 
   /** Ends it in order; nothing is open. */
@@ -376,7 +272,7 @@ class Http1Client implements ClientConnection, StreamEvents, AskOwner, TunnelOwn
     const wasIdle = this.#phase === "idle";
     this.#end ??= end;
     this.#phase = "over";
-    this.#held = undefined;
+    this.forget();
     this.stream.reset();
     this.#tellReset(reason, end.detail);
     if (wasIdle) this.#events.onCapacity();

@@ -91,11 +91,9 @@ export function isProtected(name: string): boolean {
 const PROTECTED = new Set(["authorization", "host", "cookie"]);
 
 /**
- * Whether an application that puts names into variables (CGI and its heirs) would take that name (lower
- * case) for one of those which proxies set or which frame the message.
+ * Names (lower case) that an application which puts names into variables (CGI and its heirs) takes for
+ * those that say where a message ends. Nobody has a use for them.
  */
 export function isAlias(name: string): boolean {
-  if (!name.includes("_")) return false;
-  const meant = name.replaceAll("_", "-");
-  return isProtected(meant) || (MEANINGS[meant] ?? PLAIN) !== PLAIN;
+  return name === "content_length" || name === "transfer_encoding";
 }

@@ -41,7 +41,7 @@ export class ResponseParser {
     if (chunked && !is11) return "a transfer coding in HTTP/1.0";
     const framed = chunked || contentLength > 0;
     const isTunnel = status === 101 || asked.method === "CONNECT" && status >= 200 && status < 300;
-    if (status === 101 && (asked.upgrade === "" || fields.upgrade === "")) {
+    if (status === 101 && (!asked.upgrade || fields.upgrade.toLowerCase() !== asked.upgrade)) {
       return "an upgrade that was not asked for";
     }
     if (framed && (status < 200 || status === 204 || isTunnel)) {

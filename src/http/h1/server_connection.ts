@@ -7,18 +7,18 @@
  */
 
 import type { Deadline, Deadlines } from "../../base/mod.ts";
-import type { Stream, StreamEvents } from "../../net/mod.ts";
-import type { HttpEnd, ServerConnection, ServerEvents } from "../exchange.ts";
+import type { Stream } from "../../net/mod.ts";
+import type { HttpEnd, ResetReason, ServerConnection, ServerEvents } from "../exchange.ts";
 import { UNKNOWN_LENGTH } from "../head.ts";
 import type { HttpLimits } from "../limits.ts";
 import { BodyReader } from "./body_reader.ts";
 import { BodyWriter } from "./body_writer.ts";
 import { HeadReader, PARTIAL, TOO_LARGE } from "./head_reader.ts";
+import { Intake } from "./intake.ts";
 import type { HeadFault } from "./parse_fields.ts";
 import { RequestParser } from "./parse_request.ts";
 import { type ExchangeOwner, Http1ServerExchange } from "./server_exchange.ts";
 import { refusal } from "./status_line.ts";
-import { Tunnel, type TunnelOwner } from "./tunnel.ts";
 import { writeText } from "./write_head.ts";
 
 export interface Http1ServerOptions {
@@ -54,12 +54,10 @@ type Phase =
   | "drain"
   /** The response is complete, the request's body is not. */
   | "discard"
-  | "tunnel"
   /** Everything is said; what comes is not looked at. */
   | "over";
 
-class Http1Server implements ServerConnection, StreamEvents, ExchangeOwner, TunnelOwner {
-  readonly stream: Stream;
+class Http1Server extends Intake implements ServerConnection, ExchangeOwner {
   readonly writer: BodyWriter;
   readonly #limits: HttpLimits;
   readonly #events: ServerEvents;
@@ -69,46 +67,35 @@ class Http1Server implements ServerConnection, StreamEvents, ExchangeOwner, Tunn
   readonly #body: BodyReader;
   #phase: Phase = "head";
   #exchange: Http1ServerExchange | undefined;
-  #tunnel: Tunnel | undefined;
   /** The connection serves another request after this response. */
   #keep = false;
   #draining = false;
   /** An empty line came before the request. */
   #blank = false;
-  #blocked = false;
-  #peerEnded = false;
-  /** What the peer's end means has been seen to. */
-  #endSeen = false;
-  /** The request is complete, and its exchange has not been told yet. */
-  #owesEnd = false;
-  /** Came before its turn. */
-  #held: Uint8Array | undefined;
-  #holding = false;
-  #reading = false;
-  /** Position in the chunk that is read; what is before it has been handled. */
-  #inHand = 0;
   #deadline: Deadline | undefined;
-  readonly #later = () => this.#goOn();
   #end: HttpEnd | undefined;
 
   constructor(stream: Stream, { limits, events, deadlines }: Http1ServerOptions) {
-    this.stream = stream;
+    super(stream, limits.bufferedBytes);
     this.writer = new BodyWriter(stream);
     this.#limits = limits;
     this.#events = events;
     this.#deadlines = deadlines;
     this.#heads = new HeadReader(limits.headBytes);
     this.#body = new BodyReader(limits);
-    stream.events = this;
   }
 
   get active(): number {
-    return this.#exchange || this.#tunnel ? 1 : 0;
+    return this.#exchange || this.tunnelled ? 1 : 0;
+  }
+
+  get isOver(): boolean {
+    return this.#phase === "over";
   }
 
   drain(): void {
     this.#draining = true;
-    if (this.#phase === "head" && !this.#heads.begun) this.#finish();
+    if (this.#phase === "head" && !this.#heads.begun && !this.hasMore) this.#finish();
   }
 
   close(detail: string): void {
@@ -129,20 +116,9 @@ class Http1Server implements ServerConnection, StreamEvents, ExchangeOwner, Tunn
 
   // What the stream tells.
 
-  onData(chunk: Uint8Array): void {
-    if (this.#phase === "over") return;
-    if (this.#held) this.#keepFor(chunk, 0);
-    else this.#read(chunk);
-  }
-
-  onEnd(): void {
-    this.#peerEnded = true;
-    if (!this.#held && !this.#owesEnd) this.#peerIsDone();
-  }
-
   onDrain(): void {
-    this.#blocked = false;
-    if (this.#tunnel) return this.#tunnel.events.onDrain();
+    this.blocked = false;
+    if (this.tunnelled) return this.tunnelled.events.onDrain();
     if (this.#phase === "drain") this.#next();
     else this.#exchange?.events.onDrain();
   }
@@ -151,9 +127,9 @@ class Http1Server implements ServerConnection, StreamEvents, ExchangeOwner, Tunn
     this.#deadline?.cancel();
     const detail = alert || (reset ? "the connection was reset" : "");
     this.#phase = "over";
-    if (this.#tunnel) {
-      const { events } = this.#tunnel;
-      this.#tunnel = undefined;
+    if (this.tunnelled) {
+      const { events } = this.tunnelled;
+      this.tunnelled = undefined;
       events.onClose(reset || this.#end?.kind === "reset", alert);
     }
     this.#end ??= { by: reset ? "network" : "peer", kind: reset ? "reset" : "closed", detail };
@@ -166,7 +142,7 @@ class Http1Server implements ServerConnection, StreamEvents, ExchangeOwner, Tunn
   begins(ends: boolean, lasts: boolean): boolean {
     const { complete, left } = this.#body;
     // Of a body that nobody wants, what is in hand already costs nothing.
-    const early = ends && !complete && left > this.#inHand;
+    const early = ends && !complete && left > this.inHand;
     this.#keep = this.#parser.persistent && lasts && !early && !this.#draining &&
       !this.#couldBeTunnel();
     return this.#keep;
@@ -176,24 +152,18 @@ class Http1Server implements ServerConnection, StreamEvents, ExchangeOwner, Tunn
   #couldBeTunnel(): boolean {
     const request = this.#exchange?.request;
     if (request?.method === "CONNECT") return true;
-    return request?.upgrade !== "" && (this.#held !== undefined || this.#inHand > 0);
-  }
-
-  took(all: boolean): boolean {
-    if (!all) this.#blocked = true;
-    return all;
+    return request?.upgrade !== "" && this.hasMore;
   }
 
   ended(): void {
     this.#exchange = undefined;
-    this.#owesEnd = false;
     if (this.#phase === "body" && this.#keep) {
       this.#phase = "discard";
       this.#linger();
       this.release();
     } else {
       this.#phase = "drain";
-      if (!this.#blocked) this.#next();
+      if (!this.blocked) this.#next();
     }
   }
 
@@ -204,94 +174,33 @@ class Http1Server implements ServerConnection, StreamEvents, ExchangeOwner, Tunn
     this.stream.reset();
   }
 
-  hold(): void {
-    if (this.#holding) return;
-    this.#holding = true;
-    this.stream.pause();
-  }
-
-  release(): void {
-    if (!this.#holding) return;
-    this.#holding = false;
-    const waits = this.#held || this.#owesEnd || this.#peerEnded && !this.#endSeen;
-    if (this.#reading || !waits) return this.stream.resume();
-    // Nothing is told within the call that lets it be told.
-    queueMicrotask(this.#later);
-  }
-
-  tunnel(): Stream {
+  override tunnel(): Stream {
     this.#exchange = undefined;
-    if (this.#phase !== "over") this.#phase = "tunnel";
-    const tunnel = this.#tunnel = new Tunnel(this);
-    if (this.#holding) this.release();
-    return tunnel;
+    return super.tunnel();
   }
 
   // Reading.
 
-  #goOn(): void {
-    if (this.#holding || this.#reading || this.#phase === "over") return;
-    if (this.#owesEnd) {
-      this.#owesEnd = false;
-      this.#exchange?.events.onEnd(this.#body.trailers);
-      if (this.#holding) return;
+  protected step(chunk: Uint8Array, at: number): number {
+    switch (this.#phase) {
+      case "head":
+        return this.#readHead(chunk, at);
+      case "body":
+      case "discard":
+        return this.#readBody(chunk, at);
+      default:
+        this.hold();
+        return at;
     }
-    const held = this.#held;
-    this.#held = undefined;
-    if (held) this.#read(held);
-    if (this.#holding) return;
-    if (this.#peerEnded) this.#peerIsDone();
-    this.stream.resume();
   }
 
-  #read(chunk: Uint8Array): void {
-    this.#reading = true;
-    let at = 0;
-    while (at < chunk.length && !this.#holding) {
-      this.#inHand = chunk.length - at;
-      switch (this.#phase) {
-        case "head":
-          at = this.#readHead(chunk, at);
-          break;
-        case "body":
-        case "discard":
-          at = this.#readBody(chunk, at);
-          break;
-        case "answer":
-        case "drain":
-          this.hold();
-          break;
-        case "tunnel": {
-          const from = at;
-          at = chunk.length;
-          this.#tunnel?.events.onData(from === 0 ? chunk : chunk.subarray(from));
-          break;
-        }
-        case "over":
-          at = chunk.length;
-      }
-    }
-    this.#inHand = 0;
-    this.#reading = false;
-    if (at < chunk.length && this.#phase !== "over") this.#keepFor(chunk, at);
+  protected tellEnd(): void {
+    this.#exchange?.events.onEnd(this.#body.trailers);
   }
 
-  /** Keeps what comes before its turn; an engine that paused may have had a chunk or two in hand. */
-  #keepFor(chunk: Uint8Array, at: number): void {
-    const rest = at === 0 ? chunk : chunk.subarray(at);
-    const held = this.#held;
-    if (!held) {
-      this.#held = rest;
-      return;
-    }
-    if (held.length + rest.length > this.#limits.bufferedBytes) {
-      this.#end ??= { by: "us", kind: "reset", detail: "more came than was asked for" };
-      return this.reset();
-    }
-    const joined = new Uint8Array(held.length + rest.length);
-    joined.set(held);
-    joined.set(rest, held.length);
-    this.#held = joined;
+  protected overflow(): void {
+    this.#tellReset("more came than was asked for", "overflow");
+    this.reset();
   }
 
   #readHead(chunk: Uint8Array, at: number): number {
@@ -315,7 +224,7 @@ class Http1Server implements ServerConnection, StreamEvents, ExchangeOwner, Tunn
     else if (head.length === UNKNOWN_LENGTH) this.#body.startChunked();
     else this.#body.startLength(head.length);
     this.#phase = hasBody ? "body" : "answer";
-    this.#inHand = chunk.length - end;
+    this.inHand = chunk.length - end;
     const exchange = new Http1ServerExchange(this, head, { endsWithHead: !hasBody, asksToKeep });
     this.#exchange = exchange;
     this.#events.onRequest(exchange);
@@ -326,7 +235,7 @@ class Http1Server implements ServerConnection, StreamEvents, ExchangeOwner, Tunn
     const body = this.#body;
     const end = body.read(chunk, at);
     const { from, to } = body;
-    this.#inHand = chunk.length - end;
+    this.inHand = chunk.length - end;
     if (body.fault) return this.#refuse({ status: 400, detail: body.fault }, chunk.length);
     const exchange = this.#exchange;
     const { complete } = body;
@@ -335,21 +244,20 @@ class Http1Server implements ServerConnection, StreamEvents, ExchangeOwner, Tunn
       else this.#phase = "answer";
     }
     if (to > from) exchange?.events.onData(chunk.subarray(from, to));
-    if (!complete || this.#exchange !== exchange) return end;
-    if (this.#holding) this.#owesEnd = true;
-    else exchange?.events.onEnd(body.trailers);
+    if (complete && exchange && this.#exchange === exchange) this.endMessage();
     return end;
   }
 
   #discarded(): void {
     this.#deadline?.cancel();
     this.#phase = "drain";
-    if (!this.#blocked) this.#next();
+    if (!this.blocked) this.#next();
   }
 
   /** The response is complete and has left: what the connection does after it. */
   #next(): void {
-    if (!this.#keep || this.#draining || this.#peerEnded && !this.#held) return this.#finish();
+    const isLast = (this.#draining || this.peerEnded) && !this.hasMore;
+    if (!this.#keep || isLast) return this.#finish();
     this.#phase = "head";
     this.release();
   }
@@ -372,9 +280,7 @@ class Http1Server implements ServerConnection, StreamEvents, ExchangeOwner, Tunn
     return at;
   }
 
-  #peerIsDone(): void {
-    if (this.#endSeen) return;
-    this.#endSeen = true;
+  protected peerIsDone(): void {
     switch (this.#phase) {
       case "head":
       case "discard":
@@ -383,8 +289,6 @@ class Http1Server implements ServerConnection, StreamEvents, ExchangeOwner, Tunn
         this.#tellReset("the client ended the connection within a request");
         this.#phase = "over";
         return this.stream.reset();
-      case "tunnel":
-        return this.#tunnel?.events.onEnd();
       case "over":
         return this.stream.close();
       default:
@@ -395,10 +299,10 @@ class Http1Server implements ServerConnection, StreamEvents, ExchangeOwner, Tunn
 
   /** Ends the connection in order, when all that was written has left. */
   #finish(): void {
-    this.#end ??= { by: this.#peerEnded ? "peer" : "us", kind: "closed", detail: "" };
+    this.#end ??= { by: this.peerEnded ? "peer" : "us", kind: "closed", detail: "" };
     this.#phase = "over";
-    this.#held = undefined;
-    if (this.#peerEnded) return this.stream.close();
+    this.forget();
+    if (this.peerEnded) return this.stream.close();
     this.stream.end();
     this.#linger();
     this.release();
@@ -409,10 +313,10 @@ class Http1Server implements ServerConnection, StreamEvents, ExchangeOwner, Tunn
     this.#deadline = this.#deadlines.after(LINGER_MS, () => this.stream.close());
   }
 
-  #tellReset(detail: string): void {
+  #tellReset(detail: string, reason: ResetReason = "connection"): void {
     const exchange = this.#exchange;
     this.#exchange = undefined;
     exchange?.leave();
-    exchange?.events.onReset("connection", detail);
+    exchange?.events.onReset(reason, detail);
   }
 }

@@ -1,14 +1,30 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { answer, fieldTexts, serveRaw } from "../../../test/kit/http1.ts";
+import { settle } from "../../../test/kit/clock.ts";
+import {
+  answer,
+  fieldTexts,
+  latin1Bytes,
+  type ServeOptions,
+  serveRaw,
+} from "../../../test/kit/http1.ts";
+
+const OK = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+const LAST = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok";
+const GET = "GET / HTTP/1.1\r\nHost: db\r\n";
+
+const POST = "POST / HTTP/1.1\r\nHost: db\r\n";
+const CHUNKED = `${POST}Transfer-Encoding: chunked\r\n`;
+
+const answers: ServeOptions = { onComplete: (exchange) => answer(exchange) };
 
 test("serveHttp1() answers requests on a connection that stays open", async () => {
-  const { client, seen, ends } = serveRaw({ onComplete: (exchange) => answer(exchange) });
+  const { client, seen, ends } = serveRaw(answers);
   for (let round = 1; round <= 3; round++) {
     await client.send(
       "POST /a?b HTTP/1.1\r\nHost: db:80\r\nX-A:  1 \r\nContent-Length: 3\r\n\r\nabc",
     );
-    assert.equal(client.take(), "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+    assert.equal(client.take(), OK);
     assert.equal(seen.length, round);
     const { exchange, body, state } = seen[round - 1] ?? assert.fail();
     assert.deepEqual([body, state], ["abc", "complete"]);
@@ -23,4 +39,279 @@ test("serveHttp1() answers requests on a connection that stays open", async () =
     assert.deepEqual(fieldTexts(fields), ["x-a: 1"]);
   }
   assert.deepEqual(ends, []);
+});
+
+test("serveHttp1() tells what small chunks of one read hold at once, and large bodies as they come", async () => {
+  const { client, seen } = serveRaw(answers);
+  await client.send(`${CHUNKED}\r\n${"1\r\na\r\n".repeat(1_000)}0\r\n\r\n`);
+  assert.deepEqual([seen[0]?.chunks, seen[0]?.body], [1, "a".repeat(1_000)]);
+  await client.send(`${POST}Content-Length: 6\r\n\r\nab`);
+  assert.deepEqual([seen[1]?.body, seen[1]?.state], ["ab", "open"]);
+  await client.send("cdef");
+  assert.deepEqual([seen[1]?.body, seen[1]?.state], ["abcdef", "complete"]);
+});
+
+test("serveHttp1() answers pipelined requests in order, and reads none before its turn", async () => {
+  for (const bytewise of [false, true]) {
+    const { client, seen, stream } = serveRaw();
+    const one = `${POST}Content-Length: 1\r\n\r\n1`;
+    await client.send(
+      `${one}GET /2 HTTP/1.1\r\nHost: db\r\n\r\n${CHUNKED}\r\n1\r\n3\r\n0\r\n\r\n`,
+      {
+        bytewise,
+      },
+    );
+    for (let turn = 1; turn <= 3; turn++) {
+      assert.deepEqual([seen.length, stream.paused], [turn, turn < 3]);
+      answer(seen[turn - 1]?.exchange ?? assert.fail(), `${turn}`);
+      await settle();
+      assert.equal(client.take(), `HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n${turn}`);
+    }
+    assert.deepEqual(seen.map(({ body }) => body), ["1", "", "3"]);
+    assert.equal(stream.paused, false);
+  }
+});
+
+test("serveHttp1() answers a pipelined batch at once where the handler does", async () => {
+  const { client, seen, stream } = serveRaw(answers);
+  await client.send(`${GET}\r\n`.repeat(1_000));
+  assert.deepEqual([seen.length, stream.paused], [1_000, false]);
+  assert.equal(client.take(), OK.repeat(1_000));
+});
+
+test("serveHttp1() holds back requests of a client that does not read its responses", async () => {
+  const { client, seen } = serveRaw({ ...answers, capacityBytes: 100 });
+  client.connection.pause();
+  await client.send(`${GET}\r\n`.repeat(100));
+  assert.ok(seen.length < 10, `${seen.length} were answered`);
+  client.connection.resume();
+  await settle();
+  assert.deepEqual([seen.length, client.take()], [100, OK.repeat(100)]);
+});
+
+test("serveHttp1() stops the client while its exchange is paused, and the handler while it cannot send", async () => {
+  const { client, seen, stream } = serveRaw({
+    capacityBytes: 10,
+    onRequest: (exchange) => exchange.pause(),
+  });
+  await client.send(`${POST}Content-Length: 3\r\n\r\nabc`);
+  const one = seen[0] ?? assert.fail();
+  assert.deepEqual([one.body, one.state, stream.paused], ["", "open", true]);
+  one.exchange.resume();
+  assert.equal(one.body, "");
+  await settle();
+  assert.deepEqual([one.body, one.state, stream.paused], ["abc", "complete", false]);
+  client.connection.pause();
+  one.exchange.respond({ status: 200, length: -1, fields: [] }, false);
+  assert.equal(one.exchange.send(latin1Bytes("a")), false);
+  client.connection.resume();
+  await settle();
+  assert.equal(one.drains, 1);
+  one.exchange.end();
+  await settle();
+  assert.match(client.take(), /\r\n\r\n1\r\na\r\n0\r\n\r\n$/);
+});
+
+test("serveHttp1() does not tell the end of a request whose last bytes paused it", async () => {
+  const { client, seen } = serveRaw();
+  await client.send(`${POST}Content-Length: 2\r\n\r\na`);
+  const one = seen[0] ?? assert.fail();
+  const { events } = one.exchange;
+  one.exchange.events = {
+    ...events,
+    onData(chunk) {
+      events.onData(chunk);
+      one.exchange.pause();
+    },
+  };
+  await client.send(`b${GET}\r\n`);
+  assert.deepEqual([one.body, one.state, seen.length], ["ab", "open", 1]);
+  one.exchange.resume();
+  await settle();
+  assert.deepEqual([one.state, seen.length], ["complete", 1]);
+  answer(one.exchange);
+  await settle();
+  assert.equal(seen.length, 2);
+});
+
+test("serveHttp1() passes 1xx on to clients that know them", async () => {
+  const informs: ServeOptions = {
+    onComplete(exchange) {
+      exchange.inform({ status: 103, length: 0, fields: ["link", "a", "Link"] });
+      exchange.inform({ status: 100, length: 0, fields: [] });
+      answer(exchange);
+      exchange.inform({ status: 100, length: 0, fields: [] });
+    },
+  };
+  const { client } = serveRaw(informs);
+  await client.send(`${GET}\r\n`);
+  assert.equal(
+    client.take(),
+    `HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n${OK}`,
+  );
+  const old = serveRaw(informs);
+  await old.client.send("GET / HTTP/1.0\r\n\r\n");
+  assert.equal(old.client.take(), LAST);
+});
+
+test("serveHttp1() carries a response that begins before the request ends", async () => {
+  const { client, seen } = serveRaw({
+    onRequest: (exchange) => exchange.respond({ status: 200, length: -1, fields: [] }, false),
+    onComplete: (exchange) => exchange.end(),
+  });
+  await client.send(`${CHUNKED}\r\n1\r\na\r\n`);
+  assert.match(client.take(), /chunked\r\n\r\n$/);
+  seen[0]?.exchange.send(latin1Bytes("b"));
+  await client.send("0\r\n\r\n");
+  assert.equal(client.take(), "1\r\nb\r\n0\r\n\r\n");
+  await client.send(`${CHUNKED}\r\n0\r\n\r\n`);
+  assert.equal(seen.length, 2);
+});
+
+test("serveHttp1() ends the connection when a request is answered before its body is here", async () => {
+  const { client, seen, ends, clock } = serveRaw({
+    onRequest: (exchange) => exchange.respond({ status: 403, length: 0, fields: [] }, true),
+  });
+  await client.send(`${POST}Content-Length: 10\r\n\r\nabc`);
+  assert.match(
+    client.take(),
+    /^HTTP\/1.1 403 .*\r\ncontent-length: 0\r\nconnection: close\r\n\r\n$/,
+  );
+  assert.equal(client.over, "end");
+  await client.send(`defghij${GET}\r\n`);
+  assert.deepEqual([seen.length, seen[0]?.body, ends], [1, "", []]);
+  // The client may end it, but it need not be waited for.
+  await clock.advance(1_100);
+  assert.deepEqual(ends.map(({ by, kind }) => [by, kind]), [["us", "closed"]]);
+});
+
+test("serveHttp1() goes on after a request was answered whose body had come with its head", async () => {
+  const { client, seen } = serveRaw({
+    onRequest: (exchange) => exchange.respond({ status: 403, length: 0, fields: [] }, true),
+  });
+  await client.send(`${POST}Content-Length: 3\r\n\r\nabc${GET}\r\n`);
+  assert.equal(client.take(), "HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n".repeat(2));
+  assert.deepEqual([seen.length, client.over], [2, "no"]);
+});
+
+test("serveHttp1() goes on after a streamed response once the rest of the request has come", async () => {
+  for (const comes of [true, false]) {
+    const { client, seen, clock, ends } = serveRaw();
+    await client.send(`${POST}Content-Length: 3\r\n\r\na`);
+    const { exchange } = seen[0] ?? assert.fail();
+    exchange.respond({ status: 200, length: 2, fields: [] }, false);
+    exchange.send(latin1Bytes("ok"));
+    exchange.end();
+    await settle();
+    assert.equal(client.take(), OK);
+    if (comes) await client.send(`bc${GET}\r\n`);
+    await clock.advance(1_100);
+    assert.deepEqual([seen.length, ends.length], comes ? [2, 0] : [1, 1]);
+  }
+});
+
+test("serveHttp1() answers a client that has ended its half", async () => {
+  const { client, seen, ends } = serveRaw();
+  await client.send(`${GET}\r\n${GET}\r\n`);
+  client.connection.end();
+  for (let turn = 0; turn < 2; turn++) {
+    await settle();
+    answer(seen[turn]?.exchange ?? assert.fail());
+  }
+  await settle();
+  assert.equal(client.take(), OK + OK);
+  assert.deepEqual([client.over, ends.length], ["end", 1]);
+});
+
+test("serveHttp1() tells the exchange when the client leaves within a request", async () => {
+  const half = serveRaw();
+  await half.client.send(`${POST}Content-Length: 3\r\n\r\na`);
+  half.client.connection.end();
+  await settle();
+  assert.deepEqual([half.seen[0]?.state, half.client.over], ["reset connection", "reset"]);
+  const gone = serveRaw();
+  await gone.client.send(`${GET}\r\n`);
+  gone.client.connection.reset();
+  await settle();
+  assert.equal(gone.seen[0]?.state, "reset connection");
+  assert.deepEqual(gone.ends.map(({ by, kind }) => [by, kind]), [["network", "reset"]]);
+});
+
+test("serveHttp1() ends with a client that ends between requests, or within a head", async () => {
+  for (const raw of ["", `${GET}\r\n`, GET]) {
+    const { client, ends } = serveRaw(answers);
+    await client.send(raw);
+    client.connection.end();
+    await settle();
+    assert.deepEqual([client.over, ends.map(({ by, kind }) => [by, kind])], [
+      "end",
+      [["peer", "closed"]],
+    ]);
+  }
+});
+
+test("ServerConnection.drain() ends an idle connection, and a busy one with its response", async () => {
+  const idle = serveRaw(answers);
+  await idle.client.send(`${GET}\r\n`);
+  idle.server.drain();
+  await settle();
+  assert.equal(idle.client.over, "end");
+  const busy = serveRaw();
+  await busy.client.send(`${GET}\r\n`);
+  busy.server.drain();
+  assert.equal(busy.server.active, 1);
+  answer(busy.seen[0]?.exchange ?? assert.fail());
+  await settle();
+  assert.deepEqual([busy.client.take(), busy.client.over, busy.server.active], [LAST, "end", 0]);
+  // The head of a request that is on its way is waited for.
+  const begun = serveRaw(answers);
+  await begun.client.send(GET);
+  begun.server.drain();
+  await begun.client.send("\r\n");
+  assert.deepEqual([begun.client.take(), begun.client.over], [LAST, "end"]);
+});
+
+test("ServerConnection.close() and reset() tell the exchange, and cut no body that looks complete", async () => {
+  const waits = serveRaw();
+  await waits.client.send(`${GET}\r\n`);
+  waits.server.close("the intention changed");
+  await settle();
+  assert.deepEqual([waits.seen[0]?.state, waits.client.over], ["reset connection", "end"]);
+  assert.deepEqual(waits.ends, [{ by: "us", kind: "closed", detail: "the intention changed" }]);
+  const begun = serveRaw();
+  await begun.client.send("GET / HTTP/1.0\r\n\r\n");
+  begun.seen[0]?.exchange.respond({ status: 200, length: -1, fields: [] }, false);
+  begun.server.close("the intention changed");
+  await settle();
+  assert.deepEqual([begun.seen[0]?.state, begun.client.over], ["reset connection", "reset"]);
+  const broken = serveRaw();
+  await broken.client.send(`${GET}\r\n`);
+  broken.server.reset();
+  await settle();
+  assert.deepEqual([broken.seen[0]?.state, broken.client.over], ["reset connection", "reset"]);
+});
+
+test("ServerExchange.reset() breaks the connection, and nothing is told any more", async () => {
+  const { client, seen, ends } = serveRaw();
+  await client.send(`${POST}Content-Length: 3\r\n\r\na`);
+  const { exchange } = seen[0] ?? assert.fail();
+  exchange.reset("cancelled");
+  exchange.respond({ status: 200, length: 0, fields: [] }, true);
+  await client.send("bc");
+  assert.deepEqual([client.over, client.take(), seen[0]?.state], ["reset", "", "open"]);
+  assert.deepEqual(ends.map(({ by, kind }) => [by, kind]), [["us", "reset"]]);
+});
+
+test("ServerExchange does nothing to the request after its own", async () => {
+  const { client, seen } = serveRaw({
+    onComplete: (exchange) => seen.length === 1 && answer(exchange),
+  });
+  await client.send(`${GET}\r\n${GET}\r\n`);
+  const { exchange } = seen[0] ?? assert.fail();
+  exchange.respond({ status: 500, length: 0, fields: [] }, true);
+  exchange.reset("internal");
+  exchange.pause();
+  exchange.end();
+  await settle();
+  assert.deepEqual([client.take(), client.over, seen.length], [OK, "no", 2]);
 });

@@ -32,6 +32,7 @@ export interface ExchangeOwner {
 }
 
 const NOT_AS_LONG = "the response is not as long as was said";
+const NOT_FINAL = "the response is of a kind that does not end an exchange";
 const NOT_LAWFUL = "the response has a field that cannot be written";
 
 export const ignoredMessage: MessageEvents = {
@@ -77,6 +78,8 @@ export class Http1ServerExchange implements ServerExchange {
     const bodyless = method === "HEAD" || status === 204 || status === 304;
     // What is promised has to come.
     if (ends && !bodyless && length > 0) return this.#break(NOT_AS_LONG);
+    // Would change the protocol, or end nothing.
+    if (status < 200 || method === "CONNECT" && status < 300) return this.#break(NOT_FINAL);
     const framing: Framing = bodyless || ends
       ? "none"
       : length !== UNKNOWN_LENGTH

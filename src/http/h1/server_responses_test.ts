@@ -1,0 +1,140 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { settle } from "../../../test/kit/clock.ts";
+import { latin1Bytes, serveRaw } from "../../../test/kit/http1.ts";
+
+const GET = "GET / HTTP/1.1\r\nHost: db\r\n";
+
+interface Said {
+  readonly status?: number;
+  readonly length: number;
+  readonly ends?: boolean;
+  readonly body?: readonly string[];
+  readonly trailers?: readonly string[];
+}
+
+/** What is written for a response. */
+for (
+  const [name, request, respond, want] of [
+    [
+      "a body of known length",
+      `${GET}\r\n`,
+      { length: 2, body: ["o", "k"] },
+      "200 OK\r\nA: b\r\ncontent-length: 2\r\n\r\nok",
+    ],
+    [
+      "a body of unknown length in chunks",
+      `${GET}\r\n`,
+      { length: -1, body: ["o", "", "k".repeat(17)] },
+      `200 OK\r\nA: b\r\ntransfer-encoding: chunked\r\n\r\n1\r\no\r\n11\r\n${
+        "k".repeat(17)
+      }\r\n0\r\n\r\n`,
+    ],
+    [
+      "trailers after chunks",
+      `${GET}\r\n`,
+      { length: -1, body: ["o"], trailers: ["x", "y", "X"] },
+      "200 OK\r\nA: b\r\ntransfer-encoding: chunked\r\n\r\n1\r\no\r\n0\r\nX: y\r\n\r\n",
+    ],
+    [
+      "no trailers elsewhere",
+      `${GET}\r\n`,
+      { length: 1, body: ["o"], trailers: ["x", "y", "X"] },
+      "200 OK\r\nA: b\r\ncontent-length: 1\r\n\r\no",
+    ],
+    [
+      "a body of unknown length to HTTP/1.0 until the end",
+      "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+      { length: -1, body: ["o", "k"], trailers: ["x", "y", "X"] },
+      "200 OK\r\nA: b\r\nconnection: close\r\n\r\nok(end)",
+    ],
+    [
+      "no body",
+      `${GET}\r\n`,
+      { length: 0, ends: true },
+      "200 OK\r\nA: b\r\ncontent-length: 0\r\n\r\n",
+    ],
+    [
+      "no body, unsaid",
+      `${GET}\r\n`,
+      { length: -1, ends: true },
+      "200 OK\r\nA: b\r\ncontent-length: 0\r\n\r\n",
+    ],
+    [
+      "an empty body of unknown length",
+      `${GET}\r\n`,
+      { length: -1, body: [] },
+      "200 OK\r\nA: b\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+    ],
+    [
+      "HEAD with its length",
+      "HEAD / HTTP/1.1\r\nHost: db\r\n\r\n",
+      { length: 5, ends: true },
+      "200 OK\r\nA: b\r\ncontent-length: 5\r\n\r\n",
+    ],
+    [
+      "HEAD without what a handler sent",
+      "HEAD / HTTP/1.1\r\nHost: db\r\n\r\n",
+      { length: -1, body: ["ok"] },
+      "200 OK\r\nA: b\r\n\r\n",
+    ],
+    [
+      "204 without a length",
+      `${GET}\r\n`,
+      { status: 204, length: 0, ends: true },
+      "204 No Content\r\nA: b\r\n\r\n",
+    ],
+    [
+      "304 with what it claims",
+      `${GET}\r\n`,
+      { status: 304, length: 7, ends: true },
+      "304 Not Modified\r\nA: b\r\ncontent-length: 7\r\n\r\n",
+    ],
+    [
+      "a status without words",
+      `${GET}\r\n`,
+      { status: 299, length: 0, ends: true },
+      "299 \r\nA: b\r\ncontent-length: 0\r\n\r\n",
+    ],
+  ] as const
+) {
+  test(`serveHttp1() writes ${name}`, async () => {
+    const { client, seen } = serveRaw();
+    await client.send(request);
+    const { exchange } = seen[0] ?? assert.fail();
+    const { status = 200, length, ends = false, body = [], trailers }: Said = respond;
+    exchange.respond({ status, length, fields: ["a", "b", "A"] }, ends);
+    for (const chunk of body) exchange.send(latin1Bytes(chunk));
+    if (!ends) exchange.end(trailers && [...trailers]);
+    await settle();
+    assert.equal(client.take() + (client.over === "end" ? "(end)" : ""), `HTTP/1.1 ${want}`);
+  });
+}
+
+/** Responses that are not what they promise. */
+for (
+  const [name, status, length, ends, body, fields] of [
+    ["longer than its head said", 200, 2, false, "abc", []],
+    ["shorter than its head said", 200, 4, false, "abc", []],
+    ["without the body that its head said", 200, 4, true, "", []],
+    ["with a line break in a value", 200, 0, true, "", ["a", "b\r\nset-cookie: c", "A"]],
+    ["with a line break in a name", 200, 0, true, "", ["a", "b", "A\n"]],
+    ["with a character that would become one", 200, 0, true, "", ["a", "b\u010d\u010ac: d", "A"]],
+    ["that is none", 101, 0, true, "", []],
+  ] as const
+) {
+  test(`serveHttp1() breaks the connection over a response ${name}`, async () => {
+    const { client, seen, ends: closes } = serveRaw();
+    await client.send(`${GET}\r\n`);
+    const { exchange } = seen[0] ?? assert.fail();
+    exchange.respond({ status, length, fields: [...fields] }, ends);
+    if (!ends) {
+      exchange.send(latin1Bytes(body));
+      exchange.end();
+    }
+    await settle();
+    assert.equal(client.over, "reset");
+    assert.doesNotMatch(client.take(), /\r\n\r\n.*abc|c: d|cookie/);
+    assert.deepEqual(closes.map(({ by, kind }) => [by, kind]), [["us", "reset"]]);
+  });
+}

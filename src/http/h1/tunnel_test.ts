@@ -1,0 +1,200 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { settle } from "../../../test/kit/clock.ts";
+import { answer, askRaw, latin1Bytes, latin1Text, serveRaw } from "../../../test/kit/http1.ts";
+import { Relay } from "../../net/mod.ts";
+import type { Stream } from "../../net/mod.ts";
+
+const UPGRADE = "GET /chat HTTP/1.1\r\nHost: db\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n";
+const CONNECT = "CONNECT db:5432 HTTP/1.1\r\nHost: db:5432\r\n\r\n";
+const SWITCHING =
+  "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
+
+/** What a stream tells, in order. */
+function listen(stream: Stream): string[] {
+  const told: string[] = [];
+  stream.events = {
+    onData: (chunk) => void told.push(latin1Text(chunk)),
+    onEnd: () => void told.push("(end)"),
+    onDrain: () => void told.push("(drain)"),
+    onClose: (reset) => void told.push(reset ? "(reset)" : "(close)"),
+  };
+  return told;
+}
+
+test("a tunnel of a server gives first what came with the head", async () => {
+  for (
+    const [raw, head, said] of [
+      [UPGRADE, { status: 101, length: 0, fields: [] }, SWITCHING],
+      [
+        CONNECT,
+        { status: 200, length: 0, fields: ["a", "b", "A"] },
+        "HTTP/1.1 200 OK\r\nA: b\r\n\r\n",
+      ],
+    ] as const
+  ) {
+    const { client, seen, server, ends } = serveRaw();
+    await client.send(`${raw}early`);
+    assert.equal(seen.length, 1);
+    const { exchange } = seen[0] ?? assert.fail();
+    const tunnel = exchange.tunnel({ ...head, fields: [...head.fields] });
+    const told = listen(tunnel);
+    assert.deepEqual(told, []);
+    await client.send("late");
+    assert.deepEqual([told.join(" "), client.take(), server.active], ["early late", said, 1]);
+    tunnel.write(latin1Bytes("back"));
+    tunnel.end();
+    await settle();
+    assert.deepEqual([client.take(), client.over, ends], ["back", "end", []]);
+    client.connection.end();
+    await settle();
+    assert.deepEqual(told.slice(2), ["(end)", "(close)"]);
+    assert.deepEqual([server.active, ends.length], [0, 1]);
+  }
+});
+
+test("a tunnel passes back-pressure and resets on", async () => {
+  const { client, seen, stream } = serveRaw({ capacityBytes: 10 });
+  await client.send(UPGRADE);
+  const tunnel = seen[0]?.exchange.tunnel({ status: 101, length: 0, fields: [] }) ?? assert.fail();
+  const told = listen(tunnel);
+  await settle();
+  tunnel.pause();
+  assert.equal(stream.paused, true);
+  await client.send("a");
+  assert.deepEqual(told.filter((text) => text !== "(drain)"), []);
+  tunnel.resume();
+  await settle();
+  assert.equal(told.at(-1), "a");
+  client.connection.pause();
+  assert.equal(tunnel.give(latin1Bytes("b".repeat(20))), false);
+  client.connection.resume();
+  await settle();
+  assert.equal(told.at(-1), "(drain)");
+  client.connection.reset();
+  await settle();
+  assert.equal(told.at(-1), "(reset)");
+});
+
+test("a tunnel that its connection's owner breaks is broken", async () => {
+  const { client, seen, server, ends } = serveRaw();
+  await client.send(UPGRADE);
+  const told = listen(
+    seen[0]?.exchange.tunnel({ status: 101, length: 0, fields: [] }) ?? assert.fail(),
+  );
+  server.drain();
+  await client.send("still there");
+  server.reset();
+  await settle();
+  assert.deepEqual([told, client.over], [["still there", "(reset)"], "reset"]);
+  assert.deepEqual(ends.map(({ by, kind }) => [by, kind]), [["us", "reset"]]);
+});
+
+test("serveHttp1() takes nothing for a request that may have been meant for a refused tunnel", async () => {
+  for (const [raw, closes] of [[UPGRADE, true], [CONNECT, true]] as const) {
+    const { client, seen } = serveRaw();
+    await client.send(`${raw}GET /admin HTTP/1.1\r\nHost: db\r\n\r\n`);
+    seen[0]?.exchange.respond({ status: 403, length: 0, fields: [] }, true);
+    await settle();
+    assert.match(
+      client.take(),
+      /^HTTP\/1.1 403 .*\r\ncontent-length: 0\r\nconnection: close\r\n\r\n$/,
+    );
+    assert.deepEqual([seen.length, client.over === "end"], [1, closes]);
+  }
+  // Nothing came: an upgrade that was refused is a request like any other.
+  const { client, seen } = serveRaw({ onComplete: (exchange) => answer(exchange) });
+  await client.send(UPGRADE);
+  await client.send(UPGRADE);
+  assert.deepEqual([seen.length, client.over], [2, "no"]);
+  const connect = serveRaw({
+    onComplete: (exchange) => exchange.respond({ status: 403, length: 0, fields: [] }, true),
+  });
+  await connect.client.send(CONNECT);
+  assert.equal(connect.client.over, "end");
+});
+
+test("a tunnel of a client begins with what came after the head", async () => {
+  for (
+    const [head, said, request] of [
+      [
+        { upgrade: "echo", path: "/chat" },
+        SWITCHING,
+        "GET /chat HTTP/1.1\r\nhost: db\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n",
+      ],
+      [
+        { method: "CONNECT", path: "", authority: "db:5432" },
+        "HTTP/1.1 200 OK\r\n\r\n",
+        "CONNECT db:5432 HTTP/1.1\r\nhost: db:5432\r\n\r\n",
+      ],
+    ] as const
+  ) {
+    const { server, client, ask, ends } = askRaw();
+    let told: string[] = [];
+    const reply = ask(head, { onTunnel: (exchange) => void (told = listen(exchange.tunnel())) });
+    await settle();
+    assert.equal(server.take(), request);
+    await server.send(`${said}early`);
+    assert.deepEqual([told, client.active, client.capacity], [["early"], 1, 0]);
+    assert.equal(reply.state, "open");
+    await server.send("late");
+    server.connection.end();
+    await settle();
+    assert.deepEqual(told, ["early", "late", "(end)"]);
+    client.reset("the intention changed");
+    await settle();
+    assert.deepEqual(told.slice(3), ["(reset)"]);
+    assert.deepEqual(ends, [{ by: "us", kind: "reset", detail: "the intention changed" }]);
+  }
+});
+
+test("askHttp1() takes a refused tunnel for a response", async () => {
+  const { server, client, ask } = askRaw();
+  const reply = ask({ upgrade: "echo" });
+  await server.send("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno");
+  assert.deepEqual([reply.status, reply.body, reply.state, client.capacity], [
+    403,
+    "no",
+    "complete",
+    1,
+  ]);
+});
+
+test("askHttp1() breaks a tunnel that nobody takes, or to another protocol", async () => {
+  const { server, ask } = askRaw();
+  const reply = ask({ upgrade: "echo" });
+  await server.send(SWITCHING);
+  assert.deepEqual([reply.state, server.over], ["reset connection", "reset"]);
+  const other = askRaw();
+  const changed = other.ask({ upgrade: "websocket" });
+  await other.server.send(SWITCHING);
+  assert.equal(changed.state, "reset protocol");
+});
+
+test("a Relay joins two tunnels as it joins two streams", async () => {
+  const downstream = serveRaw();
+  const upstream = askRaw();
+  await downstream.client.send(`${UPGRADE}early`);
+  const { exchange } = downstream.seen[0] ?? assert.fail();
+  const over: string[] = [];
+  upstream.ask({ upgrade: "echo" }, {
+    onTunnel(asked) {
+      const up = asked.tunnel();
+      const down = exchange.tunnel({ status: 101, length: 0, fields: [] });
+      new Relay(down, up, { ticker: { tick: 0 }, onOver: ({ kind }) => over.push(kind) });
+    },
+  });
+  await settle();
+  upstream.server.take();
+  await upstream.server.send(`${SWITCHING}hello`);
+  assert.deepEqual([downstream.client.take(), upstream.server.take()], [
+    `${SWITCHING}hello`,
+    "early",
+  ]);
+  downstream.client.connection.end();
+  await upstream.server.send("bye");
+  upstream.server.connection.end();
+  await settle();
+  assert.deepEqual([downstream.client.take(), over], ["bye", ["ended"]]);
+  assert.deepEqual([downstream.ends.length, upstream.ends.length], [1, 1]);
+});

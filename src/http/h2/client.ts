@@ -10,17 +10,22 @@ import type {
   ClientEvents,
   ClientExchange,
   HttpEnd,
+  ResetReason,
   ResponseEvents,
 } from "../exchange.ts";
-import type { RequestHead } from "../head.ts";
+import { type RequestHead, UNKNOWN_LENGTH } from "../head.ts";
 import type { Http2Options } from "./connection.ts";
 import { ErrorCode, MAX_STREAM_ID, PREFACE } from "./frame.ts";
 import { FrameRules } from "./frame_rules.ts";
 import type { Part } from "./head_reader.ts";
 import { Http2Stream, type StreamHost } from "./http2_stream.ts";
+import { KeepAlive, type KeepAliveOptions } from "./keep_alive.ts";
+import { Http2Tunnel } from "./tunnel.ts";
 
 export interface AskHttp2Options extends Http2Options {
   readonly events: ClientEvents;
+  /** Absent: an idle connection is never asked whether it still is one. */
+  readonly keepAlive?: KeepAliveOptions;
 }
 
 /** Asks for HTTP/2 on `stream`, which is taken over; with prior knowledge that it is spoken there. */
@@ -33,34 +38,48 @@ const INFORMATIONAL = 32;
 
 class ClientStream extends Http2Stream implements ClientExchange {
   override events: ResponseEvents;
-  readonly toHead: boolean;
+  readonly head: RequestHead;
   responded = false;
   informational = 0;
 
-  constructor(id: number, host: StreamHost, method: string, events: ResponseEvents) {
-    super(id, host);
-    this.toHead = method === "HEAD";
+  constructor(host: StreamHost, head: RequestHead, events: ResponseEvents) {
+    super(0, host);
+    this.sendWindow = 0;
+    this.head = head;
     this.events = events;
   }
 
+  override reset(reason: ResetReason): void {
+    // What has not begun is forgotten, and found to be over when its turn comes.
+    if (this.id === 0) this.over = true;
+    super.reset(reason);
+  }
+
   tunnel(): Stream {
-    throw new Error("not yet");
+    return new Http2Tunnel(this);
   }
 
-  /** The request went out with its head. */
-  sentWithHead(): void {
-    this.endedWithHead();
+  /** Its head leaves now. */
+  begin(id: number, host: StreamHost, ends: boolean): void {
+    this.id = id;
+    host.writer.request(id, this.head, ends);
+    if (ends) this.endedWithHead();
+    else this.windowChanged(host.streamSendWindow);
   }
 
+  /** A response that is complete is not broken any more. */
   protected override toldAll(): boolean {
-    return this.receiveEnded;
+    return this.tunnelled ? this.complete : this.receiveEnded;
   }
 }
 
 class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
   readonly #events: ClientEvents;
+  readonly #keepAlive: KeepAlive | undefined;
   #nextId = 1;
   #draining = false;
+  /** Requests that wait to know whether the server takes them. */
+  #waiting: ClientStream[] = [];
 
   constructor(stream: Stream, options: AskHttp2Options) {
     super("client", stream, options);
@@ -68,24 +87,62 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
     this.output.reserve(PREFACE.length);
     this.output.put(PREFACE);
     this.start();
+    const { keepAlive, deadlines } = options;
+    this.#keepAlive = keepAlive && new KeepAlive(keepAlive, {
+      deadlines,
+      ask: () => this.ping(),
+      lost: () => this.fail(ErrorCode.none, "no answer to a PING", "timed_out"),
+    });
   }
 
   get capacity(): number {
     if (this.over || this.#draining || this.#nextId > MAX_STREAM_ID) return 0;
     const left = (MAX_STREAM_ID - this.#nextId) / 2 + 1;
-    return Math.max(0, Math.min(this.peer.concurrentStreams - this.streams.size, left));
+    return Math.max(0, Math.min(this.peer.concurrentStreams - this.active, left));
+  }
+
+  override get active(): number {
+    return this.streams.size + this.#waiting.length;
+  }
+
+  override onData(chunk: Uint8Array): void {
+    if (this.#keepAlive) this.#keepAlive.heard = true;
+    super.onData(chunk);
   }
 
   request(head: RequestHead, ends: boolean, events: ResponseEvents): ClientExchange {
     if (this.capacity === 0) throw new Error("Cannot send a request: no capacity");
+    const stream = new ClientStream(this, head, events);
+    // What may become a tunnel stays open on our side.
+    const ended = ends && head.upgrade === "" && head.method !== "CONNECT";
+    if (head.upgrade === "" || this.peer.connectProtocol) this.#begin(stream, ended);
+    else {
+      // Whether it may be asked is known with the server's settings (RFC 8441 3).
+      this.#waiting.push(stream);
+      if (this.peer.came) queueMicrotask(() => this.#decide());
+    }
+    return stream;
+  }
+
+  #begin(stream: ClientStream, ends: boolean): void {
     const id = this.#nextId;
     this.#nextId += 2;
-    const stream = new ClientStream(id, this, head.method, events);
     this.streams.set(id, stream);
     this.floods.opened();
-    this.writer.request(id, head, ends);
-    if (ends) stream.sentWithHead();
-    return stream;
+    stream.begin(id, this, ends);
+  }
+
+  /** The server has said whether it knows extended CONNECT. */
+  #decide(): void {
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (const stream of waiting) {
+      if (stream.over) continue;
+      if (this.over) stream.broke("connection", "the connection ended");
+      else if (this.#draining) stream.broke("refused", "the connection ends");
+      else if (this.peer.connectProtocol) this.#begin(stream, false);
+      else stream.broke("internal", "the server does not know extended CONNECT");
+    }
   }
 
   drain(): void {
@@ -109,7 +166,8 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
     if (tooLarge) {
       return this.streamError(stream, ErrorCode.enhanceYourCalm, "a head above the limits");
     }
-    const head = fault === "" ? this.heads.response(ends, stream.toHead) : undefined;
+    const { method, upgrade } = stream.head;
+    const head = fault === "" ? this.heads.response(ends, method === "HEAD") : undefined;
     if (!head) return this.streamError(stream, ErrorCode.protocol, this.heads.fault);
     if (head.status < 200) {
       if (++stream.informational > INFORMATIONAL) {
@@ -118,7 +176,12 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
       return stream.events.onInformational(head);
     }
     stream.responded = true;
-    const bodiless = stream.toHead || head.status === 204 || head.status === 304;
+    if (head.status < 300 && (upgrade !== "" || method === "CONNECT")) {
+      // What accepts an extended CONNECT is what 101 is to an upgrade (RFC 8441 5.1).
+      if (upgrade !== "") head.status = 101;
+      head.length = UNKNOWN_LENGTH;
+    }
+    const bodiless = method === "HEAD" || head.status === 204 || head.status === 304;
     stream.expected = bodiless ? 0 : head.length;
     if (ends) stream.receiveEnded = true;
     stream.events.onResponse(head, ends);
@@ -140,7 +203,8 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
   protected onPingAck(): void {}
 
   protected onSettings(): void {
-    this.#events.onCapacity();
+    this.#decide();
+    if (!this.over) this.#events.onCapacity();
   }
 
   protected onFinished(): void {
@@ -150,6 +214,8 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
   }
 
   protected onOver(end: HttpEnd): void {
+    this.#keepAlive?.stop();
+    this.#decide();
     this.#events.onClose(end);
   }
 

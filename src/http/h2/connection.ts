@@ -193,6 +193,12 @@ export abstract class Http2Connection<S extends Http2Stream> implements StreamEv
     this.#stream.close();
   }
 
+  /** Asks for an answer. */
+  protected ping(): void {
+    this.output.frame(FrameType.ping, 0, 0, 8);
+    this.output.put(PING);
+  }
+
   protected goaway(code: ErrorCode, lastId = this.lastPeerId): void {
     this.output.frame(FrameType.goaway, 0, 0, 8);
     this.output.put32(lastId);
@@ -246,3 +252,4 @@ export abstract class Http2Connection<S extends Http2Stream> implements StreamEv
 
 /** Frames that wait for a peer that does not read. */
 const BLOCKED_FRAMES = 10_000;
+const PING = new Uint8Array(8);

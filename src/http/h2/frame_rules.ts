@@ -80,6 +80,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
       case FrameType.goaway:
         if (id !== 0) return this.protocolError("GOAWAY on a stream");
         if (end - start < 8) return this.sizeError();
+        if (this.count(this.floods.reply())) return;
         return this.onGoaway(read31(bytes, start), read32(bytes, start + 4));
       case FrameType.pushPromise:
         return this.protocolError("PUSH_PROMISE");
@@ -274,8 +275,8 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
   #ping(flags: number, id: number, bytes: Uint8Array, start: number, end: number): void {
     if (id !== 0) return this.protocolError("PING on a stream");
     if (end - start !== 8) return this.sizeError();
-    if ((flags & Flag.ack) !== 0) return this.onPingAck();
     if (this.count(this.floods.reply())) return;
+    if ((flags & Flag.ack) !== 0) return this.onPingAck();
     this.output.frame(FrameType.ping, Flag.ack, 0, 8);
     this.output.put(bytes.subarray(start, end));
   }

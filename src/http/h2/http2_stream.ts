@@ -9,7 +9,7 @@ import type { Message, MessageEvents, ResetReason } from "../exchange.ts";
 import type { Fields } from "../head.ts";
 import type { HttpLimits } from "../limits.ts";
 import { ChunkQueue } from "./chunk_queue.ts";
-import { codeOf, type ErrorCode, FrameType, MAX_FRAME_BYTES } from "./frame.ts";
+import { codeOf, ErrorCode, FrameType, MAX_FRAME_BYTES } from "./frame.ts";
 import type { HeadWriter } from "./head_writer.ts";
 import type { HeldBytes } from "./held_bytes.ts";
 import type { Output } from "./output.ts";
@@ -41,7 +41,8 @@ export interface StreamHost {
 
 export abstract class Http2Stream implements Message {
   abstract events: MessageEvents;
-  readonly id: number;
+  /** 0: it is not on the wire yet. */
+  id: number;
   /** When it began, in ms that never go backwards. */
   readonly bornMs: number;
   protected readonly host: StreamHost;
@@ -55,6 +56,9 @@ export abstract class Http2Stream implements Message {
   over = false;
   /** Waits for its turn to send. */
   scheduled = false;
+  /** What goes both ways are bytes of a tunnel, which may be told of the end of what was sent. */
+  tunnelled = false;
+  onSent: (() => void) | undefined;
   /** Octets of the body that are still to come; -1: unknown. */
   expected = -1;
   /** Handed on, and not given back to the peer's window. */
@@ -114,7 +118,8 @@ export abstract class Http2Stream implements Message {
   }
 
   protected resetCode(reason: ResetReason): ErrorCode {
-    return codeOf(reason);
+    if (!this.tunnelled) return codeOf(reason);
+    return reason === "connection" ? ErrorCode.connect : ErrorCode.none;
   }
 
   pause(): void {
@@ -171,9 +176,9 @@ export abstract class Http2Stream implements Message {
     this.events.onReset(reason, detail);
   }
 
-  /** Whether nothing of what breaks it now matters to who asked. */
+  /** Whether nothing of what breaks it now matters to who has it. */
   protected toldAll(): boolean {
-    return false;
+    return this.complete;
   }
 
   /** The peer made its window larger, or smaller. */
@@ -248,6 +253,7 @@ export abstract class Http2Stream implements Message {
   #sentEnd(): void {
     this.sendEnded = true;
     if (this.receiveEnded && !this.over) this.host.finished(this);
+    this.onSent?.();
   }
 
   #schedule(): void {

@@ -16,10 +16,11 @@ import type {
 } from "../exchange.ts";
 import { type RequestHead, type ResponseHead, UNKNOWN_LENGTH } from "../head.ts";
 import type { Http2Options } from "./connection.ts";
-import { ErrorCode, FrameType, MAX_STREAM_ID, PREFACE } from "./frame.ts";
+import { ErrorCode, MAX_STREAM_ID, PREFACE } from "./frame.ts";
 import { FrameRules } from "./frame_rules.ts";
 import type { Part } from "./head_reader.ts";
 import { Http2Stream, type StreamHost } from "./http2_stream.ts";
+import { Http2Tunnel } from "./tunnel.ts";
 
 export interface ServeHttp2Options extends Http2Options {
   readonly events: ServerEvents;
@@ -53,8 +54,14 @@ class ServerStream extends Http2Stream implements ServerExchange {
   constructor(id: number, host: StreamHost, request: RequestHead, ends: boolean) {
     super(id, host);
     this.request = request;
-    this.endsWithHead = this.receiveEnded = ends;
+    this.receiveEnded = ends;
     this.expected = request.length;
+    const asksForTunnel = request.method === "CONNECT" || request.upgrade !== "";
+    this.endsWithHead = ends || asksForTunnel;
+    if (ends || !asksForTunnel) return;
+    // What comes is the tunnel's, and waits for it; without one it is of no use.
+    this.pause();
+    this.onSent = () => this.reset("cancelled");
   }
 
   inform(head: ResponseHead): void {
@@ -68,13 +75,15 @@ class ServerStream extends Http2Stream implements ServerExchange {
     if (ends) this.endedWithHead();
   }
 
-  tunnel(_head: ResponseHead): Stream {
-    throw new Error("not yet");
+  tunnel({ fields }: ResponseHead): Stream {
+    // Neither 101 nor a length belongs to a tunnel here (RFC 9113 8.5, RFC 8441 5).
+    this.respond({ status: 200, length: UNKNOWN_LENGTH, fields }, false);
+    return new Http2Tunnel(this);
   }
 
   /** A complete response is as good without the rest of its request (RFC 9113 8.1). */
   protected override resetCode(reason: ResetReason): ErrorCode {
-    return this.sendEnded ? ErrorCode.none : super.resetCode(reason);
+    return this.sendEnded && !this.tunnelled ? ErrorCode.none : super.resetCode(reason);
   }
 }
 
@@ -97,8 +106,7 @@ class Http2Server extends FrameRules<ServerStream> implements ServerConnection {
     if (this.over || this.#drain !== "no") return;
     this.#drain = "announced";
     this.goaway(ErrorCode.none, MAX_STREAM_ID);
-    this.output.frame(FrameType.ping, 0, 0, 8);
-    this.output.put(new Uint8Array(8));
+    this.ping();
     this.#drainDeadline = this.options.deadlines.after(DRAIN_MS, () => this.#drainFinally());
   }
 
@@ -138,7 +146,7 @@ class Http2Server extends FrameRules<ServerStream> implements ServerConnection {
   }
 
   protected onGoaway(): void {
-    // The client opens nothing more then, which it may say; the rest goes on.
+    // A client that opens nothing more may say so; what is open goes on.
   }
 
   protected onPingAck(): void {

@@ -46,6 +46,7 @@ const SLASH = 0x2f;
 const BACKSLASH = 0x5c;
 const PERCENT = 0x25;
 const DOT = 0x2e;
+const SEMICOLON = 0x3b;
 const QUERY = 0x3f;
 
 /** The form that counts: the same string where there is nothing to do. */
@@ -124,7 +125,8 @@ function isNormal(path: string, rules: PathRules): boolean {
 function mayEndDots(path: string, at: number): boolean {
   if (at >= path.length) return true;
   const code = path.charCodeAt(at);
-  return code === DOT || code === SLASH || code === BACKSLASH || code === PERCENT || code === QUERY;
+  return code === DOT || code === SLASH || code === BACKSLASH || code === PERCENT ||
+    code === SEMICOLON || code === QUERY;
 }
 
 function endOfPath(path: string): number {
@@ -156,8 +158,10 @@ function normalizeSegments(path: string): string | undefined {
     const segment = normalizeSegment(path, from, at);
     from = at + 1;
     if (segment === undefined) return undefined;
-    if (segment === "..") segments.pop();
-    if (segment !== "." && segment !== "..") segments.push(segment);
+    // Applications that know parameters of segments drop them, and are left with the dots.
+    const dots = /^(\.\.?)(?:;|$)/.exec(segment)?.[1];
+    if (dots === "..") segments.pop();
+    if (dots === undefined) segments.push(segment);
     else if (last) segments.push("");
   }
   return `/${segments.join("/")}`;
@@ -235,7 +239,7 @@ function kindsOf(): Uint8Array {
     for (const character of characters) kinds[character.charCodeAt(0)] = kind;
   };
   set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_~", UNRESERVED);
-  set("!$&'()*+,:;=@[]^|", PLAIN);
+  set("!$&'()*+,:;=@[]", PLAIN);
   set("./\\%", SPECIAL);
   return kinds;
 }

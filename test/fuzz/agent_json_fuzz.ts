@@ -6,7 +6,7 @@
  */
 
 import assert from "node:assert/strict";
-import { ProxyError } from "../../src/base/mod.ts";
+import { prepareRegexes, ProxyError } from "../../src/base/mod.ts";
 import { readAuthorize } from "../../src/consul/replies/authorize.ts";
 import { readChain } from "../../src/consul/replies/discovery_chain.ts";
 import { readSidecars } from "../../src/consul/find_sidecar.ts";
@@ -18,9 +18,12 @@ import { readMissing } from "../../src/consul/preflight.ts";
 import { readQueryResult } from "../../src/consul/replies/prepared_query.ts";
 import { readRegistration } from "../../src/consul/replies/registration.ts";
 import { readRoots } from "../../src/consul/replies/roots.ts";
+import { compilePolicy, type Intention } from "../../src/policy/mod.ts";
 import { fixtureText } from "../kit/scripted_agent.ts";
 import { locateJsonError } from "../../src/wire/mod.ts";
 import type { FuzzTarget } from "./fuzz.ts";
+
+await prepareRegexes();
 
 const READERS: readonly ((json: unknown) => unknown)[] = [
   readAuthorize,
@@ -28,6 +31,7 @@ const READERS: readonly ((json: unknown) => unknown)[] = [
   (json) => readSidecars(json, "web-1"),
   (json) => readInstances(json, "api"),
   (json) => readIntentions(json, "db"),
+  (json) => judgeBy(readIntentions(json, "api")),
   readLeaf,
   readMesh,
   (json) => readMissing(json, []),
@@ -35,6 +39,19 @@ const READERS: readonly ((json: unknown) => unknown)[] = [
   (json) => readRegistration(json, "web-1-sidecar-proxy"),
   readRoots,
 ];
+
+/** Whatever was read can be judged by, and what was refused allows nothing. */
+function judgeBy(intentions: readonly Intention[]): void {
+  const name = { trustDomain: "td", partition: "default", namespace: "default", datacenter: "dc1" };
+  const judge = compilePolicy({ intentions, defaultAction: "allow" })
+    .forSource({ id: { ...name, service: "web" }, uri: "" });
+  const plain = { scheme: "https", authority: "api", upgrade: "", length: 0 };
+  for (const path of ["/exact", "/admin/x?y", "/r12"]) {
+    const fields = ["x-a", "1", "X-A", "x-d", "s", "x-d"];
+    const { kind, rule } = judge.decide({ ...plain, method: "GET", path, fields });
+    if (/denies, since/.test(rule)) assert.equal(kind, "deny");
+  }
+}
 
 const CORPUS = [
   "authorize_default",

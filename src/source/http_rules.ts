@@ -22,7 +22,7 @@ export const INCOMING_PATH: PathRules = {
 };
 
 /** Where nothing is judged: the other side of an upstream normalises. */
-const UNJUDGED_PATH: PathRules = { ...INCOMING_PATH, normalize: false };
+export const UNJUDGED_PATH: PathRules = { ...INCOMING_PATH, normalize: false };
 
 /** Envoy's. */
 const STREAM_IDLE_TIMEOUT_MS = 300_000;

@@ -268,6 +268,11 @@ for (
       { Config: { envoy_public_listener_json: "{}" } },
       /envoy_public_listener_json/,
     ],
+    [
+      "balancing that the kernel does",
+      { Config: { balance_inbound_connections: "exact_balance" } },
+      /balance_inbound_connections "exact_balance", which is ignored: the kernel/,
+    ],
     ["configuration that is no map", { Config: [1] }, /is no map/],
     ["an unknown kind of upstream", {
       Upstreams: [{ DestinationName: "x", DestinationType: "odd", LocalBindPort: 1 }],

@@ -9,6 +9,7 @@ import { formatAddress } from "../../base/mod.ts";
 import { parseServiceId } from "../../identity/mod.ts";
 import type { Problem } from "../../secrets/mod.ts";
 import { intentionContradictions } from "./file_intentions.ts";
+import { httpContradictions } from "./file_http.ts";
 import type { FileConfigOutput } from "./file_config_schema.ts";
 
 /** All at once. */
@@ -19,6 +20,9 @@ export function contradictions(config: FileConfigOutput): readonly Problem[] {
       path: [],
       message: 'has neither "inbound" nor "upstreams": nothing would be served',
     });
+  }
+  for (const problem of config.inbound ? httpContradictions(config.inbound) : []) {
+    found.push({ ...problem, path: ["inbound", ...problem.path] });
   }
   const names = new Set<string>();
   const binds = new Set(config.inbound ? [formatAddress(config.inbound.bind)] : []);
@@ -56,6 +60,9 @@ export function contradictions(config: FileConfigOutput): readonly Problem[] {
       else if (!id.startsWith(`spiffe://${config.trustDomain}/`)) {
         at("spiffeIds", `has "${id}", which is not in trust domain "${config.trustDomain}"`);
       }
+    }
+    for (const problem of httpContradictions(upstream)) {
+      found.push({ ...problem, path: ["upstreams", index, ...problem.path] });
     }
     if (upstream.socketMode !== undefined && upstream.bind.kind !== "unix") {
       at("socketMode", "is for unix sockets only");

@@ -20,6 +20,7 @@ import {
 } from "../../secrets/mod.ts";
 import { INTENTIONS } from "./file_intentions.ts";
 import { name, spiffeId } from "./file_names.ts";
+import { INBOUND_HTTP, PROTOCOL, UPSTREAM_HTTP } from "./file_http.ts";
 import type { TlsVersion } from "../../snapshot/mod.ts";
 import { FILE_ACCESS_LOG } from "./file_access_log.ts";
 
@@ -89,6 +90,10 @@ const Upstream = object({
   lifetime: v.optional(duration(0)),
   maxConnections: v.optional(count(0, 4_294_967_295), 1_024),
   maxPending: v.optional(count(0, 4_294_967_295), 1_024),
+  /** Open at once, of HTTP; default 1024. */
+  maxRequests: v.optional(count(0, 4_294_967_295)),
+  protocol: PROTOCOL,
+  http: UPSTREAM_HTTP,
   /** Credentials of its own; read by `file_credentials.ts`. */
   tls: v.optional(v.unknown()),
   /** TLS that its callers must speak; absent: they speak plainly. */
@@ -139,6 +144,8 @@ export const FILE_CONFIG = object({
     localConnectTimeout: v.optional(duration(1), "5s"),
     handshakeTimeout: v.optional(duration(1), "10s"),
     maxConnections: v.optional(count(0, 4_294_967_295), 0),
+    protocol: PROTOCOL,
+    http: INBOUND_HTTP,
     tls: v.optional(v.unknown()),
   })),
   upstreams: v.optional(

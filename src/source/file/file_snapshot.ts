@@ -11,6 +11,7 @@ import { defined, type HeldSecrets } from "../../secrets/mod.ts";
 import type { FileConfig, FileUpstream } from "./file_config.ts";
 import { fileUpstreamId, MESH_PLAN } from "./file_credentials.ts";
 import { intentionsOf } from "./file_intentions.ts";
+import { fileInboundHttp, fileUpstreamHttp } from "./file_http.ts";
 import { judgePems } from "../consul/judge_credentials.ts";
 import { isOpen, ownCredentials, warmingShown } from "../own_credentials.ts";
 import { type Content, INBOUND_KEY, keepPart, keepSnapshot } from "../../snapshot/mod.ts";
@@ -187,7 +188,7 @@ function inboundContent(
   return {
     bind: inbound.bind,
     local: inbound.local,
-    http: null,
+    http: fileInboundHttp(inbound),
     localConnectTimeoutMs: inbound.localConnectTimeout,
     handshakeTimeoutMs: inbound.handshakeTimeout,
     maxConnections: inbound.maxConnections,
@@ -210,10 +211,10 @@ function upstreamContent(
     name: upstream.name,
     bind: bindOf(upstream),
     chain: id,
-    http: null,
+    http: fileUpstreamHttp(upstream),
     maxConnections: upstream.maxConnections,
     maxPending: upstream.maxPending,
-    maxRequests: 1_024,
+    maxRequests: upstream.maxRequests ?? 1_024,
     idleTimeoutMs: upstream.idleTimeout ?? from.options.idleTimeoutMs,
     lifetimeMs: upstream.lifetime ?? from.options.lifetimeMs,
     credentials: from.credentials,

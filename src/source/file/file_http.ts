@@ -1,0 +1,106 @@
+/**
+ * What a configuration file says about HTTP, at `inbound` and at each upstream: its schema, what does
+ * not go together, and the rules that become of it.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import type { PathRules } from "../../http/mod.ts";
+import { count, defined, duration, object, type Problem } from "../../secrets/mod.ts";
+import type { HttpRules } from "../../snapshot/mod.ts";
+import {
+  type HttpSettings,
+  inboundHttp,
+  INCOMING_PATH,
+  UNJUDGED_PATH,
+  unjudgedHttp,
+} from "../http_rules.ts";
+
+const flag = () => v.optional(v.boolean("must be true or false"));
+
+export const PROTOCOL = v.optional(
+  v.picklist(["tcp", "http", "http2", "grpc"], "must be tcp, http, http2 or grpc"),
+  "tcp",
+);
+
+const SHARED = {
+  requestTimeout: v.optional(duration(0)),
+  streamIdleTimeout: v.optional(duration(0)),
+  headBytes: v.optional(count(1_024, 8_388_608)),
+  paths: v.optional(object({
+    normalize: flag(),
+    mergeSlashes: flag(),
+    escapedSlashes: v.optional(v.picklist(
+      ["keep", "reject", "unescape", "redirect"],
+      "must be keep, reject, unescape or redirect",
+    )),
+    underscores: v.optional(
+      v.picklist(["allow", "reject", "drop"], "must be allow, reject or drop"),
+    ),
+  })),
+};
+
+export const UPSTREAM_HTTP = v.optional(object(SHARED));
+
+export const INBOUND_HTTP = v.optional(object({
+  ...SHARED,
+  sanitizeForwardedClientCert: flag(),
+  showDenials: flag(),
+}));
+
+type Protocol = v.InferOutput<typeof PROTOCOL>;
+type InboundHttp = v.InferOutput<typeof INBOUND_HTTP>;
+type UpstreamHttp = v.InferOutput<typeof UPSTREAM_HTTP>;
+
+/** Rules of the public listener; `null`: it carries bytes. */
+export function fileInboundHttp(
+  { protocol, http }: { readonly protocol: Protocol; readonly http?: InboundHttp },
+): HttpRules | null {
+  return inboundHttp(protocol, {
+    ...settingsOf(http, INCOMING_PATH),
+    ...defined({
+      sanitizeForwardedClientCert: http?.sanitizeForwardedClientCert,
+      showDenials: http?.showDenials,
+    }),
+  });
+}
+
+/** Rules of an upstream's listener; `null`: it carries bytes. */
+export function fileUpstreamHttp(
+  { protocol, http }: { readonly protocol: Protocol; readonly http?: UpstreamHttp },
+): HttpRules | null {
+  return unjudgedHttp(protocol, settingsOf(http, UNJUDGED_PATH));
+}
+
+function settingsOf(http: UpstreamHttp, path: PathRules): HttpSettings {
+  return {
+    path: { ...path, ...defined({ ...http?.paths }) },
+    headBytes: http?.headBytes,
+    requestTimeoutMs: http?.requestTimeout,
+    streamIdleTimeoutMs: http?.streamIdleTimeout,
+  };
+}
+
+/** What of `inbound` or an upstream needs another protocol; paths begin at it. */
+export function httpContradictions(
+  { protocol, http, maxRequests }: {
+    readonly protocol: Protocol;
+    readonly http?: InboundHttp;
+    readonly maxRequests?: number | undefined;
+  },
+): readonly Problem[] {
+  const found: Problem[] = [];
+  const needs = 'needs "protocol": "http", "http2" or "grpc" beside it';
+  if (protocol === "tcp") {
+    if (http !== undefined) found.push({ path: ["http"], message: needs });
+    if (maxRequests !== undefined) found.push({ path: ["maxRequests"], message: needs });
+  }
+  if (protocol === "grpc" && http?.sanitizeForwardedClientCert === false) {
+    found.push({
+      path: ["http", "sanitizeForwardedClientCert"],
+      message: "must be true or left out: a gRPC service is told nothing of its callers",
+    });
+  }
+  return found;
+}

@@ -1,0 +1,137 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { HttpRules } from "../../snapshot/mod.ts";
+import { type FileConfig, parseFileConfig } from "./file_config.ts";
+import { fileInboundHttp, fileUpstreamHttp } from "./file_http.ts";
+
+const OPTIONS = { file: "/etc/postern/web.json", env: {} };
+
+function parse(inbound: object, upstream: object) {
+  const config = {
+    service: "web",
+    trustDomain: "mesh.example",
+    credentials: { certFile: "a", keyFile: "b", rootsFile: "c" },
+    inbound: { bind: ":20000", local: "127.0.0.1:8080", ...inbound },
+    upstreams: [{
+      name: "db",
+      bind: "127.0.0.1:9191",
+      addresses: ["10.0.0.7:20000"],
+      identity: { service: "db" },
+      ...upstream,
+    }],
+  };
+  return parseFileConfig(JSON.stringify(config), OPTIONS);
+}
+
+function configOf(inbound: object, upstream: object = {}): FileConfig {
+  const parsed = parse(inbound, upstream);
+  assert.ok(parsed.kind === "valid", JSON.stringify(parsed));
+  return parsed.config;
+}
+
+const inboundRules = (inbound: object): HttpRules | null => {
+  const config = configOf(inbound).inbound;
+  assert.ok(config);
+  return fileInboundHttp(config);
+};
+
+const upstreamRules = (upstream: object): HttpRules | null => {
+  const [config] = configOf({}, upstream).upstreams;
+  assert.ok(config);
+  return fileUpstreamHttp(config);
+};
+
+test("a listener that says nothing carries bytes", () => {
+  assert.deepEqual([inboundRules({}), upstreamRules({})], [null, null]);
+  assert.deepEqual([inboundRules({ protocol: "tcp" }), upstreamRules({ protocol: "tcp" })], [
+    null,
+    null,
+  ]);
+});
+
+test("fileInboundHttp() has Consul's defaults, and no time for a request", () => {
+  assert.deepEqual(inboundRules({ protocol: "http" }), {
+    protocol: "http",
+    path: { normalize: true, mergeSlashes: false, escapedSlashes: "keep", underscores: "allow" },
+    sanitizeForwardedClientCert: false,
+    headBytes: 61_440,
+    requestTimeoutMs: 0,
+    streamIdleTimeoutMs: 300_000,
+    showDenials: false,
+  });
+});
+
+test("fileInboundHttp() takes what the file says", () => {
+  const http = {
+    requestTimeout: "30s",
+    streamIdleTimeout: "0s",
+    headBytes: 2_048,
+    paths: { mergeSlashes: true, escapedSlashes: "redirect", underscores: "reject" },
+    sanitizeForwardedClientCert: true,
+    showDenials: true,
+  };
+  assert.deepEqual(inboundRules({ protocol: "http2", http }), {
+    protocol: "http2",
+    path: {
+      normalize: true,
+      mergeSlashes: true,
+      escapedSlashes: "redirect",
+      underscores: "reject",
+    },
+    sanitizeForwardedClientCert: true,
+    headBytes: 2_048,
+    requestTimeoutMs: 30_000,
+    streamIdleTimeoutMs: 0,
+    showDenials: true,
+  });
+});
+
+test("fileUpstreamHttp() changes no path but where it is told to", () => {
+  const paths = { escapedSlashes: "reject" };
+  const plain = upstreamRules({ protocol: "grpc", http: { requestTimeout: "1s" } });
+  assert.deepEqual([plain?.protocol, plain?.path.normalize, plain?.requestTimeoutMs], [
+    "grpc",
+    false,
+    1_000,
+  ]);
+  assert.deepEqual(upstreamRules({ protocol: "http", http: { paths } })?.path, {
+    normalize: false,
+    mergeSlashes: false,
+    escapedSlashes: "reject",
+    underscores: "allow",
+  });
+});
+
+for (
+  const [inbound, upstream, want] of [
+    [{ protocol: "http3" }, {}, ["inbound.protocol must be tcp, http, http2 or grpc"]],
+    [{ http: {} }, {}, [
+      'inbound.http needs "protocol": "http", "http2" or "grpc" beside it',
+    ]],
+    [{}, { protocol: "tcp", http: {}, maxRequests: 1 }, [
+      'upstreams[0].http needs "protocol": "http", "http2" or "grpc" beside it',
+      'upstreams[0].maxRequests needs "protocol": "http", "http2" or "grpc" beside it',
+    ]],
+    [{ protocol: "grpc", http: { sanitizeForwardedClientCert: false } }, {}, [
+      "inbound.http.sanitizeForwardedClientCert must be true or left out: a gRPC service is told " +
+      "nothing of its callers",
+    ]],
+    [{ protocol: "http", http: { headBytes: 10 } }, {}, [
+      "inbound.http.headBytes must be a whole number from 1024 to 8388608, not 10",
+    ]],
+    [{ protocol: "http", http: { paths: { escapedSlashes: "fold" } } }, {}, [
+      "inbound.http.paths.escapedSlashes must be keep, reject, unescape or redirect",
+    ]],
+    [{}, { protocol: "http", http: { showDenials: true } }, [
+      "upstreams[0].http.showDenials is not known here; known are requestTimeout, " +
+      "streamIdleTimeout, headBytes, paths",
+    ]],
+  ] as const
+) {
+  test(`parseFileConfig() refuses ${JSON.stringify([inbound, upstream])}`, () => {
+    const parsed = parse(inbound, upstream);
+    assert.ok(parsed.kind === "invalid");
+    const problems = parsed.problems.map(({ path, message }) => `${path} ${message}`);
+    assert.deepEqual(problems, want);
+  });
+}

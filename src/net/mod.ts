@@ -5,7 +5,7 @@ import type { Engine } from "./port.ts";
 
 export * from "./accept_gate.ts";
 export * from "./linux/descriptors.ts";
-export * from "./linux/standard_error.ts";
+export * from "./linux/standard_stream.ts";
 export * from "./linux/unix_datagram.ts";
 export * from "./port.ts";
 export * from "./relay.ts";

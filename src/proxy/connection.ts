@@ -36,6 +36,10 @@ export class ConnectionRecord {
   tlsVersion = "";
   resumed = false;
   relay: Relay | undefined;
+  /** For the access log, and noted only where there is one: our ends, and Envoy's name of where it went. */
+  local = "";
+  upstreamLocal = "";
+  cluster = "";
 
   constructor(
     { direction, name, destination }: {

@@ -8,6 +8,7 @@ import type { Clock, Deadlines, Log, Stats } from "../base/mod.ts";
 import type { RequestIds } from "../http/mod.ts";
 import type { Engine } from "../net/mod.ts";
 import type { Limiter } from "./admission.ts";
+import type { AccessLogger } from "./l7/access_logger.ts";
 import type { Handshakes } from "./handshakes.ts";
 import type { LiveSet } from "./live.ts";
 import type { RefusalSums } from "./refusal_sums.ts";
@@ -43,5 +44,7 @@ export interface Facts {
   policy: PolicyPart | undefined;
   /** The same policy, where a listener judges requests; another object whenever it changes. */
   requestPolicy: RequestPolicy | undefined;
+  /** Nobody wants one: undefined. */
+  accessLog: AccessLogger | undefined;
   draining: boolean;
 }

@@ -17,6 +17,7 @@ import { forgetTarget } from "./endpoint_failure.ts";
 import { handshakeLimit, Handshakes } from "./handshakes.ts";
 import { type Columns, Listeners, type ListenersOptions } from "./listeners.ts";
 import { LiveSet } from "./live.ts";
+import { AccessLogger, type TakeLine } from "./l7/access_logger.ts";
 import { RefusalSums } from "./refusal_sums.ts";
 import { type FetchCertificate, type PreparedTrusts, Trusts } from "./trust/trusts.ts";
 import type { DataView, ListenerView } from "./view.ts";
@@ -27,6 +28,8 @@ export interface DataPathOptions extends ListenersOptions {
   readonly log: Log;
   readonly remoteAuthorize: RemoteAuthorize;
   readonly fetchCertificate: FetchCertificate;
+  /** Takes the lines of the access log; default: they are dropped. */
+  readonly takeLine?: TakeLine;
 }
 
 /** Whoever waits for others to prepare must not wait for ever. */
@@ -61,6 +64,7 @@ export class DataPath {
       trusts: new Trusts({ engine, now: () => clock.now(), fetchCertificate }),
       policy: undefined,
       requestPolicy: undefined,
+      accessLog: undefined,
       draining: false,
     };
     this.#live = new LiveSet(clock);
@@ -141,6 +145,7 @@ export class DataPath {
     const judgedOtherwise = this.#facts.trusts.take(prepared.trusts);
     this.#facts.policy = policy;
     this.#facts.requestPolicy = prepared.requestPolicy;
+    this.#facts.accessLog = this.#accessLoggerOf(snapshot);
     // Before anything is judged: connections are judged by the credentials that their part names.
     const goesByOthers = this.#listeners.take(snapshot);
     const judge = judgedOtherwise || goesByOthers || previous?.policy.version !== policy.version;
@@ -150,6 +155,14 @@ export class DataPath {
       if (!snapshot.targets[key]) forgetTarget(this.stats, key);
     }
     await this.#listeners.apply(snapshot, columns);
+  }
+
+  #accessLoggerOf({ accessLog }: Snapshot): AccessLogger | undefined {
+    const { takeLine, clock } = this.#options;
+    if (!accessLog || !takeLine) return undefined;
+    const current = this.#facts.accessLog;
+    if (current?.part.version === accessLog.version) return current;
+    return new AccessLogger(accessLog, { now: () => clock.now(), take: takeLine });
   }
 
   /** Tries listeners again that could not be bound. True: all are. */

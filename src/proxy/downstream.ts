@@ -15,6 +15,7 @@ import type { Context } from "./context.ts";
 import { type Ending, reportEnd } from "./ending.ts";
 import type { HandshakeOwner } from "./handshakes.ts";
 import { Holding } from "./holding.ts";
+import type { HttpRules } from "../snapshot/mod.ts";
 import type { ConnectionLimits, LiveConnection } from "./live.ts";
 import { Presentation } from "./trust/presentation.ts";
 import type { Failure } from "./refusal_sums.ts";
@@ -35,6 +36,8 @@ export interface Front {
     readonly handshakeTimeoutMs: number;
   } | null;
   readonly context: Context;
+  /** What its connections carry; `null`: bytes. */
+  readonly http: HttpRules | null;
   /** Why it refuses every connection now; `""`: it does not. */
   readonly fault: string;
   /** Why nobody is let in while its places, or those of the process, are taken. */
@@ -269,6 +272,16 @@ export class Downstream implements LiveConnection, HandshakeOwner {
       this.#places.leave();
     }
     live.delete(this);
-    reportEnd(this.record, ending, { log, stats, sums, nowMs: clock.monotonic() });
+    const nowMs = clock.monotonic();
+    reportEnd(this.record, ending, { log, stats, sums, nowMs });
+    this.#logAccess(ending, nowMs);
+  }
+
+  /** Of HTTP its exchanges have lines of their own, once they can be served. */
+  #logAccess(ending: Ending, monotonicMs: number): void {
+    const { facts: { accessLog }, clock } = this.context;
+    if (!accessLog) return;
+    const isOwn = this.#front.http === null || !this.#service && accessLog.part.listeners;
+    if (isOwn) accessLog.connection(this.record, ending, { wallMs: clock.now(), monotonicMs });
   }
 }

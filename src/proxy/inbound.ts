@@ -59,6 +59,10 @@ export class Inbound implements Front, Destination {
     return this.part;
   }
 
+  get http(): InboundPart["http"] {
+    return this.part.http;
+  }
+
   get fault(): string {
     return this.context.facts.trusts.fault(this.part.credentials);
   }

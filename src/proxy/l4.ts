@@ -53,6 +53,11 @@ export class L4 implements Service {
     this.#dial = undefined;
     if ("lease" in endpoint) this.#proven = endpoint;
     record.stage = "relay";
+    if (context.facts.accessLog) {
+      record.local = permit.connection.local;
+      record.upstreamLocal = endpoint.connection.local;
+      record.cluster = this.#proven?.lease.target.part.sni ?? "";
+    }
     record.relay = new Relay(permit.connection, endpoint.connection, {
       ticker: context.live,
       onOver: (end) => this.#ended(end),

@@ -79,6 +79,10 @@ export class Outbound implements Front, Destination {
     return this.upstream.part.listener;
   }
 
+  get http(): Front["http"] {
+    return this.upstream.part.http;
+  }
+
   get fault(): string {
     const { context: { facts: { trusts } }, upstream: { part } } = this;
     return (part.listener && trusts.fault(part.listener.credentials)) ||

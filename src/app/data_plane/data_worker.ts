@@ -17,6 +17,7 @@ export interface WorkerPlaneOptions extends PlaneOptions {
   readonly logJson: boolean;
   readonly logLevel: LogLevel;
   readonly logMemory: SharedArrayBuffer;
+  readonly accessMemory: SharedArrayBuffer;
   /** A worker has put lines there. */
   readonly onLines: () => void;
   /** For tests; default the data worker. */
@@ -184,14 +185,15 @@ export class DataWorker implements Member {
     // One that was given up must not be taken for its successor.
     if (this.#thread !== thread) return;
     const { worker, counts, plane, level, onStarted } = this.#options;
-    const { workers, maxConnections, idleTimeoutMs, lifetimeMs, logJson, logMemory } = plane;
+    const { workers, maxConnections, idleTimeoutMs, lifetimeMs, logJson } = plane;
     this.#late?.cancel();
     this.#startTimeoutMs = START_TIMEOUT_MS;
     const settings = { worker, workers, maxConnections, idleTimeoutMs, lifetimeMs, logJson };
     channel.tell("start", {
       settings: { ...settings, logLevel: level() },
       counts: counts.memory,
-      logMemory,
+      logMemory: plane.logMemory,
+      accessMemory: plane.accessMemory,
     });
     this.#channel = channel;
     this.#first.resolve();

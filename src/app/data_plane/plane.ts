@@ -7,6 +7,7 @@
 
 import { type Clock, type Log, type LogLevel, type Stats, systemRandom } from "../../base/mod.ts";
 import type { Engine } from "../../net/mod.ts";
+import type { AccessLines } from "../log/access_lines.ts";
 import {
   type Columns,
   DataPath,
@@ -48,7 +49,11 @@ export interface PlaneOptions {
 }
 
 /** `-workers 0`: the data path in the main thread. */
-export function createLocalPlane(engine: Engine, options: PlaneOptions): DataPlane {
+export function createLocalPlane(
+  engine: Engine,
+  options: PlaneOptions & { readonly accessLines?: AccessLines },
+): DataPlane {
+  const { accessLines } = options;
   const counts = SharedCounts.create(1);
   const path = new DataPath({
     ...options,
@@ -57,6 +62,7 @@ export function createLocalPlane(engine: Engine, options: PlaneOptions): DataPla
     worker: 0,
     workers: 1,
     counts,
+    ...(accessLines && { takeLine: accessLines.take }),
   });
   const { clock, log, stats } = options;
   const member = new LocalMember(path, log);
@@ -68,7 +74,10 @@ export function createLocalPlane(engine: Engine, options: PlaneOptions): DataPla
     // Who reads this is in the same thread.
     stuck: () => Promise.resolve([]),
     setLogLevel: () => {},
-    drain: (timeoutMs) => path.drain(timeoutMs),
+    async drain(timeoutMs) {
+      await path.drain(timeoutMs);
+      accessLines?.flush();
+    },
     close: () => path.close(),
   };
 }

@@ -31,6 +31,8 @@ export interface WorkerStart {
   readonly counts: SharedArrayBuffer;
   /** Where its log lines go. */
   readonly logMemory: SharedArrayBuffer;
+  /** Where those of its access log go. */
+  readonly accessMemory: SharedArrayBuffer;
 }
 
 /** What a worker is asked, and told: `start`, first of all, and `logLevel`. */
@@ -51,7 +53,7 @@ export interface WorkerCalls {
 /** What the main thread is asked, and told: `ready`, first of all, and `lines`. */
 export interface MainCalls {
   ready(): void;
-  /** Log lines wait in the worker's ring. */
+  /** Lines of a log wait in the worker's ring. */
   lines(): void;
   authorize: RemoteAuthorize;
   fetchCertificate: FetchCertificate;

@@ -8,6 +8,7 @@ import { type LevelHolder, ProxyError, systemClock, systemRandom } from "../../b
 import { runtimeEngine } from "../../net/mod.ts";
 import { DataPath, SharedCounts } from "../../proxy/mod.ts";
 import { Channel, type Port } from "./channel.ts";
+import { type AccessLines, createAccessLines } from "../log/access_lines.ts";
 import { createLogOutput } from "../log/log_output.ts";
 import { LogRings } from "../log/log_rings.ts";
 import type { MainCalls, WorkerCalls, WorkerStart } from "./protocol.ts";
@@ -17,6 +18,7 @@ const TRIM_MS = 2_000;
 
 const holder: LevelHolder = { level: "info" };
 let started: DataPath | undefined;
+let accessLines: AccessLines | undefined;
 
 const main: Channel<MainCalls, WorkerCalls> = new Channel(globalThis as unknown as Port, {
   start,
@@ -26,7 +28,10 @@ const main: Channel<MainCalls, WorkerCalls> = new Channel(globalThis as unknown 
   listeners: () => path().listeners(),
   view: (options) => path().view(options),
   beat() {},
-  drain: (timeoutMs) => path().drain(timeoutMs),
+  drain: async (timeoutMs) => {
+    await path().drain(timeoutMs);
+    accessLines?.flush();
+  },
   logLevel(level) {
     holder.level = level;
   },
@@ -37,19 +42,26 @@ function path(): DataPath {
   return started;
 }
 
-function start({ settings, counts, logMemory }: WorkerStart): void {
+function start({ settings, counts, logMemory, accessMemory }: WorkerStart): void {
   holder.level = settings.logLevel;
   const engine = runtimeEngine();
   systemClock.after(TRIM_MS, () => engine.trim());
   const rings = new LogRings(logMemory);
+  const wakeFor = (rings: LogRings) => () => {
+    if (rings.call()) main.tell("lines");
+  };
   const log = createLogOutput({
     clock: systemClock,
     json: settings.logJson,
     holder,
     ring: rings.of(settings.worker),
-    wake: () => {
-      if (rings.call()) main.tell("lines");
-    },
+    wake: wakeFor(rings),
+  });
+  const accessRings = new LogRings(accessMemory);
+  accessLines = createAccessLines({
+    clock: systemClock,
+    ring: accessRings.of(settings.worker),
+    wake: wakeFor(accessRings),
   });
   started = new DataPath({
     ...settings,
@@ -57,6 +69,7 @@ function start({ settings, counts, logMemory }: WorkerStart): void {
     clock: systemClock,
     random: systemRandom,
     log,
+    takeLine: accessLines.take,
     counts: new SharedCounts(counts),
     remoteAuthorize: (request) => main.ask("authorize", request),
     fetchCertificate: (request) => main.ask("fetchCertificate", request),

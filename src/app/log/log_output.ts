@@ -16,7 +16,7 @@ import {
   type LogRecord,
   type Timer,
 } from "../../base/mod.ts";
-import { openStandardError } from "../../net/mod.ts";
+import { openStandardStream, STDERR } from "../../net/mod.ts";
 import { LogDrain } from "./log_drain.ts";
 import { type LogRing, LogRings } from "./log_rings.ts";
 
@@ -78,7 +78,7 @@ export function createLogWriter({ clock, json, workers }: LogWriterOptions): Log
     rings,
     format: json ? formatJson : formatText,
     now: () => clock.now(),
-    write: openStandardError(),
+    write: openStandardStream(STDERR),
   });
   let late: Timer | undefined;
   const run = () => {

@@ -5,15 +5,16 @@
  * @module
  */
 
-/** The word that all rings share: 1 from when the writer was called until it comes. */
+/** Words that all rings share: 1 from when the writer was called until it comes; bytes of each ring. */
 const CALLED = 0;
+const SIZE = 1;
 const HEADER_BYTES = 16;
 /** Words of one ring: bytes ever put in, bytes ever taken out (both run over), lines lost. */
 const HEAD = 0;
 const TAIL = 1;
 const LOST = 2;
 const RING_HEADER_BYTES = 16;
-/** About a thousand lines is what a reader may fall behind. A power of two: see HEAD. */
+/** About a thousand lines is what a reader may fall behind. */
 const RING_BYTES = 1 << 18;
 
 export class LogRings {
@@ -25,8 +26,9 @@ export class LogRings {
   constructor(memory: SharedArrayBuffer) {
     this.memory = memory;
     this.#words = new Int32Array(memory, 0, HEADER_BYTES / 4);
-    const count = (memory.byteLength - HEADER_BYTES) / (RING_HEADER_BYTES + RING_BYTES);
-    this.each = Array.from({ length: count }, (_, index) => new LogRing(memory, index));
+    const size = this.#words[SIZE] ?? 0;
+    const count = (memory.byteLength - HEADER_BYTES) / (RING_HEADER_BYTES + size);
+    this.each = Array.from({ length: count }, (_, index) => new LogRing(memory, index, size));
   }
 
   /** The main thread's. */
@@ -40,9 +42,11 @@ export class LogRings {
     return ring;
   }
 
-  static create(threads: number): LogRings {
-    const size = HEADER_BYTES + threads * (RING_HEADER_BYTES + RING_BYTES);
-    return new LogRings(new SharedArrayBuffer(size));
+  /** `size` of each in bytes: a power of two, see HEAD. */
+  static create(threads: number, size = RING_BYTES): LogRings {
+    const memory = new SharedArrayBuffer(HEADER_BYTES + threads * (RING_HEADER_BYTES + size));
+    new Int32Array(memory, 0, HEADER_BYTES / 4)[SIZE] = size;
+    return new LogRings(memory);
   }
 
   get isEmpty(): boolean {
@@ -69,11 +73,13 @@ export class LogRings {
 export class LogRing {
   readonly #words: Int32Array;
   readonly #bytes: Uint8Array;
+  readonly #size: number;
 
-  constructor(memory: SharedArrayBuffer, index: number) {
-    const start = HEADER_BYTES + index * (RING_HEADER_BYTES + RING_BYTES);
+  constructor(memory: SharedArrayBuffer, index: number, size: number) {
+    const start = HEADER_BYTES + index * (RING_HEADER_BYTES + size);
     this.#words = new Int32Array(memory, start, RING_HEADER_BYTES / 4);
-    this.#bytes = new Uint8Array(memory, start + RING_HEADER_BYTES, RING_BYTES);
+    this.#bytes = new Uint8Array(memory, start + RING_HEADER_BYTES, size);
+    this.#size = size;
   }
 
   get isEmpty(): boolean {
@@ -84,15 +90,15 @@ export class LogRing {
     return Atomics.load(this.#words, LOST) >>> 0;
   }
 
-  /** Takes a whole line, or counts it as lost. */
-  put(line: Uint8Array): void {
-    if (line.length > RING_BYTES - this.#used()) return this.lose(1);
+  /** Takes whole lines, or counts them as lost. */
+  put(bytes: Uint8Array, lines = 1): void {
+    if (bytes.length > this.#size - this.#used()) return this.lose(lines);
     const head = Atomics.load(this.#words, HEAD);
-    const at = head & (RING_BYTES - 1);
-    const first = Math.min(line.length, RING_BYTES - at);
-    this.#bytes.set(line.subarray(0, first), at);
-    this.#bytes.set(line.subarray(first), 0);
-    Atomics.store(this.#words, HEAD, (head + line.length) | 0);
+    const at = head & (this.#size - 1);
+    const first = Math.min(bytes.length, this.#size - at);
+    this.#bytes.set(bytes.subarray(0, first), at);
+    this.#bytes.set(bytes.subarray(first), 0);
+    Atomics.store(this.#words, HEAD, (head + bytes.length) | 0);
   }
 
   lose(lines: number): void {
@@ -102,8 +108,8 @@ export class LogRing {
   /** Copies the oldest bytes into `into`; how many. They stay until {@link drop}. */
   peek(into: Uint8Array): number {
     const length = Math.min(into.length, this.#used());
-    const at = Atomics.load(this.#words, TAIL) & (RING_BYTES - 1);
-    const first = Math.min(length, RING_BYTES - at);
+    const at = Atomics.load(this.#words, TAIL) & (this.#size - 1);
+    const first = Math.min(length, this.#size - at);
     into.set(this.#bytes.subarray(at, at + first));
     into.set(this.#bytes.subarray(0, length - first), first);
     return length;

@@ -32,6 +32,8 @@ export interface ProxyProcessOptions {
   createPlane(control: ProxyControl, fetchCertificate: FetchCertificate): DataPlane;
   /** `undefined`: none is wanted. */
   openAdmin(): Promise<{ close(): Promise<void> } | undefined>;
+  /** Traffic goes by this one now. */
+  onInForce(snapshot: Snapshot): void;
   /** Ready for the first time: what only the start needed can go. */
   onFirstReady(): void;
 }
@@ -178,7 +180,11 @@ export class ProxyProcess {
         this.#coming = undefined;
         await binding.look();
       });
-      return decided.then(() => this.snapshot === snapshot);
+      return decided.then(() => {
+        if (this.snapshot !== snapshot) return false;
+        this.#options.onInForce(snapshot);
+        return true;
+      });
     }, (error) => this.#failed(error));
     const registered = control.keepRegistered(signal).catch((error) =>
       log.error("not registered", { error: messageOf(error) })

@@ -109,6 +109,7 @@ function rig(options: Partial<ProxyProcessOptions> = {}) {
       note("admin opened");
       return Promise.resolve({ close: () => (note("admin closed"), Promise.resolve()) });
     },
+    onInForce: () => {},
     onFirstReady: () => note("ready first"),
     ...options,
   });

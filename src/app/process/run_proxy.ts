@@ -21,7 +21,10 @@ import { boundedAuthorize } from "./bounded_authorize.ts";
 import { fittingConnections, tooFewFiles } from "./descriptors.ts";
 import { shownMode } from "../commands/find_admin.ts";
 import { exitCodeOf, lastWords } from "../log/last_words.ts";
+import { ACCESS_RING_BYTES, createAccessLines } from "../log/access_lines.ts";
+import { AccessWriter } from "../log/access_writer.ts";
 import { createLogOutput, createLogWriter } from "../log/log_output.ts";
+import { LogRings } from "../log/log_rings.ts";
 import { Notifier } from "./notify.ts";
 import { createLocalPlane, type DataPlane } from "../data_plane/plane.ts";
 import { giveWayToTraffic } from "./priority.ts";
@@ -42,12 +45,14 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
   if (tokenFile !== undefined) readAdminToken(tokenFile);
   const writer = createLogWriter({ clock, json: options.logJson, workers: options.workers });
   const { rings } = writer;
+  const accessRings = LogRings.create(Math.max(options.workers, 1), ACCESS_RING_BYTES);
   const log = createLogOutput({
     ...{ clock, json: options.logJson, holder },
     ...{ ring: rings.own, wake: writer.drain },
   });
   const engine = runtimeEngine();
   const stats = new Stats();
+  const access = new AccessWriter({ rings: accessRings, clock, log, stats });
   const linesLost = stats.counter("log_lines_dropped_total", "Log lines that were not written");
   const startedMs = clock.monotonic();
   log.info("starting", { version: versionLine(engine.name) });
@@ -68,13 +73,19 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
       }),
     createPlane: ({ agent }, fetchCertificate) =>
       createPlane(engine, options, {
-        ...{ holder, log, stats, logMemory: rings.memory, onLines: writer.drain, maxConnections },
+        ...{ holder, log, stats, logMemory: rings.memory, maxConnections },
+        accessRings,
+        onLines() {
+          writer.drain();
+          access.drain();
+        },
         ...{ remoteAuthorize: boundedAuthorize(agent), fetchCertificate },
       }),
     async openAdmin() {
       if (bind.kind === "off") return undefined;
       return await startAdmin(view, { bind, ...(tokenFile !== undefined && { tokenFile }) }, log);
     },
+    onInForce: ({ accessLog }) => access.set(accessLog),
     onFirstReady() {
       clock.after(TRIM_MS, () => engine.trim({ shared: true }));
       if (options.workers > 0) giveWayToTraffic();
@@ -118,6 +129,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     stop: () => proxy.stop(),
     stopNow: () => proxy.hurry(),
     reload: () => proxy.reload(),
+    reopen: () => access.reopen(),
   });
   try {
     return await proxy.run();
@@ -127,6 +139,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     return exitCodeOf(error);
   } finally {
     signals.off();
+    await access.close();
   }
 }
 
@@ -138,6 +151,7 @@ function createPlane(
     readonly log: Log;
     readonly stats: Stats;
     readonly logMemory: SharedArrayBuffer;
+    readonly accessRings: LogRings;
     readonly onLines: () => void;
     readonly maxConnections: number;
     readonly remoteAuthorize: RemoteAuthorize;
@@ -154,13 +168,18 @@ function createPlane(
     remoteAuthorize: deps.remoteAuthorize,
     fetchCertificate: deps.fetchCertificate,
   };
-  if (options.workers === 0) return createLocalPlane(engine, common);
+  if (options.workers === 0) {
+    const ring = deps.accessRings.of(0);
+    const accessLines = createAccessLines({ clock: systemClock, ring, wake: deps.onLines });
+    return createLocalPlane(engine, { ...common, accessLines });
+  }
   return createWorkerPlane({
     ...common,
     workers: options.workers,
     logJson: options.logJson,
     logLevel: deps.holder.level,
     logMemory: deps.logMemory,
+    accessMemory: deps.accessRings.memory,
     onLines: deps.onLines,
   });
 }

@@ -11,20 +11,29 @@ export interface SignalHandlers {
   /** From the second stop signal on. */
   readonly stopNow?: () => void;
   readonly reload: () => void;
+  /** Somebody moved files that we write to away. */
+  readonly reopen?: () => void;
 }
 
 /** Calls them until `off`. */
-export function onSignals({ stop, stopNow, reload }: SignalHandlers): { off(): void } {
+export function onSignals({ stop, stopNow, reload, reopen }: SignalHandlers): { off(): void } {
   let stops = 0;
   const onStop = () => ++stops === 1 ? stop() : stopNow?.();
   process.on("SIGTERM", onStop);
   process.on("SIGINT", onStop);
-  process.on("SIGHUP", reload);
+  const onHangUp = () => {
+    reload();
+    reopen?.();
+  };
+  process.on("SIGHUP", onHangUp);
+  // As Envoy has it.
+  if (reopen) process.on("SIGUSR1", reopen);
   return {
     off() {
       process.off("SIGTERM", onStop);
       process.off("SIGINT", onStop);
-      process.off("SIGHUP", reload);
+      process.off("SIGHUP", onHangUp);
+      if (reopen) process.off("SIGUSR1", reopen);
     },
   };
 }

@@ -1,5 +1,5 @@
 /**
- * Standard error that nobody waits for: whoever reads it may stall for hours, and the thread that writes
+ * Standard output and error that nobody waits for: whoever reads it may stall for hours, and the thread that writes
  * goes on. The descriptor's own flags are not touched: a shell or a supervisor shares them.
  *
  * @module
@@ -18,46 +18,48 @@ export type WriteNow = (bytes: Uint8Array) => number;
 /** What a pipe that can be written to takes in one piece (PIPE_BUF). */
 export const PIPE_BYTES = 4_096;
 
-const STDERR = 2;
+/** Descriptors of standard output and standard error. */
+export const STDOUT = 1;
+export const STDERR = 2;
 const POLLOUT = 4;
 /** POLLERR and POLLHUP: the reader is gone. */
 const POLL_GONE = 8 | 16;
 /** MSG_NOSIGNAL and MSG_DONTWAIT. */
 const SEND_FLAGS = 0x4000 | 0x40;
 
-export function openStandardError(): WriteNow {
-  const kind = kindOf(STDERR);
+export function openStandardStream(fd: typeof STDOUT | typeof STDERR): WriteNow {
+  const kind = kindOf(fd);
   // A file takes what is written, or fails.
   if (!kind || kind.isFile() || process.platform !== "linux") {
-    return (bytes) => writeSync(STDERR, bytes);
+    return (bytes) => writeSync(fd, bytes);
   }
   if (!kind.isSocket()) {
     try {
       const { O_WRONLY, O_NONBLOCK, O_NOCTTY } = constants;
-      const own = openSync(`/proc/self/fd/${STDERR}`, O_WRONLY | O_NONBLOCK | O_NOCTTY);
+      const own = openSync(`/proc/self/fd/${fd}`, O_WRONLY | O_NONBLOCK | O_NOCTTY);
       return (bytes) => writeSync(own, bytes);
     } catch {
       // A pipe or terminal of another user's, or no /proc.
     }
   }
-  return whereItHasRoom(kind) ?? ((bytes) => writeSync(STDERR, bytes));
+  return whereItHasRoom(fd, kind) ?? ((bytes) => writeSync(fd, bytes));
 }
 
 /** For what cannot be opened again: asks the kernel first. */
-function whereItHasRoom(kind: Stats): WriteNow | undefined {
+function whereItHasRoom(fd: number, kind: Stats): WriteNow | undefined {
   const library = cLibrary();
   if (!library) return undefined;
   // `struct pollfd`: fd, events, revents.
   const words = new Int16Array(4);
-  new Int32Array(words.buffer, 0, 1)[0] = STDERR;
+  new Int32Array(words.buffer, 0, 1)[0] = fd;
   words[2] = POLLOUT;
   const question = new Uint8Array(words.buffer);
   return (bytes) => {
     const found = library.poll(question, 1, 0) > 0 ? words[3] ?? 0 : 0;
     if (found & POLL_GONE) throw failure("EPIPE");
     if (!(found & POLLOUT)) throw failure("EAGAIN");
-    if (!kind.isSocket()) return writeSync(STDERR, bytes);
-    const sent = Number(library.send(STDERR, bytes, bytes.length, SEND_FLAGS));
+    if (!kind.isSocket()) return writeSync(fd, bytes);
+    const sent = Number(library.send(fd, bytes, bytes.length, SEND_FLAGS));
     if (sent < 0) throw failure("EAGAIN");
     return sent;
   };
@@ -73,5 +75,5 @@ function kindOf(fd: number): Stats | undefined {
 }
 
 function failure(code: string): Error {
-  return Object.assign(new Error(`Cannot write to standard error: ${code}`), { code });
+  return Object.assign(new Error(`Cannot write: ${code}`), { code });
 }

@@ -12,7 +12,7 @@ import { join } from "node:path";
 import { createAuthority } from "./certificates.ts";
 import type { Place } from "./echo.ts";
 import { freePorts, loopbackHost } from "./ports.ts";
-import { type Postern, runPostern } from "./postern.ts";
+import { type Postern, ready, runPostern } from "./postern.ts";
 import { eventually } from "./process.ts";
 
 type Json = Readonly<Record<string, unknown>>;
@@ -103,15 +103,15 @@ export async function startHttpPair(options: HttpPairOptions): Promise<HttpPair>
       }],
     }),
   );
-  const start = (name: string, adminPort: number): Postern =>
-    own.use(runPostern(
-      ["proxy", "-config", path(`${name}.json`), "-admin-bind", `${host}:${adminPort}`, ...args],
-      { adminAddress: `${host}:${adminPort}` },
-    ));
+  const start = (name: string, adminPort: number): Postern => {
+    const adminAddress = `${host}:${adminPort}`;
+    const command = ["proxy", "-config", path(`${name}.json`), "-admin-bind", adminAddress];
+    return runPostern([...command, ...args], { adminAddress });
+  };
   const startDb = (at: number) => start(`db-${at}`, ports[2 * at + 1] ?? 0);
-  const dbs = apps.map((_, at) => startDb(at));
-  const web = start("web", webAdmin);
-  await Promise.all([web, ...dbs].map((sidecar) => sidecar.waitReady()));
+  const dbs = apps.map((_, at) => own.use(startDb(at)));
+  const web = own.use(start("web", webAdmin));
+  await Promise.all([web, ...dbs].map(ready));
   const reload = async (sidecars: readonly Postern[]) => {
     const told = sidecars.filter(({ process }) => !process.ended);
     const counts = told.map((sidecar) => reloadsOf(sidecar));
@@ -144,12 +144,7 @@ export async function startHttpPair(options: HttpPairOptions): Promise<HttpPair>
       await dbs[index]?.process.exited;
     },
     async revive(index) {
-      const db = stack.use(runPostern([
-        ...["proxy", "-config", path(`db-${index}.json`)],
-        ...["-admin-bind", `${host}:${ports[2 * index + 1]}`, ...args],
-      ], { adminAddress: `${host}:${ports[2 * index + 1]}` }));
-      dbs[index] = db;
-      await db.waitReady();
+      dbs[index] = stack.use(await ready(startDb(index)));
     },
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };

@@ -1,8 +1,8 @@
 /**
- * Postern beside Envoy, nginx and Consul's built-in proxy: sidecar pairs over mTLS on loopback, one
+ * Postern beside Envoy, nginx, HAProxy and Consul's built-in proxy: sidecar pairs over mTLS on loopback, one
  * worker each, measured in one run. Prints tables and writes `dist/bench.json`.
  *
- *     deno task bench                                  everything, about ten minutes
+ *     deno task bench                                  everything, about twenty minutes
  *     deno task bench -only kept_alive,new -peers postern,envoy
  *     deno task bench -rounds 1 -seconds 1             a glance
  *
@@ -19,6 +19,7 @@ import { fileURLToPath } from "node:url";
 import { posternCommand } from "../test/kit/postern.ts";
 import { measureCell, type Measured, resumedCount, type Subject } from "./bench/cell.ts";
 import { countsInstructions } from "./bench/counters.ts";
+import { HTTP_PARTS, type HttpPart, openHttpBench } from "./bench/http_parts.ts";
 import { measureFlatness, measureMemory, type MemoryCost } from "./bench/memory.ts";
 import { openPairs, type Pairs } from "./bench/open_pairs.ts";
 import {
@@ -37,8 +38,10 @@ import { createSite, type Site } from "./bench/site.ts";
 import { TARGETS } from "./bench/targets.ts";
 import { ensurePeers } from "./peers.ts";
 
-const PARTS = ["kept_alive", "new", "resumed", "bulk", "memory", "flat", "scale"] as const;
-const PEERS = ["postern", "envoy", "nginx", "consul"] as const;
+const L4_PARTS = ["kept_alive", "new", "resumed", "bulk", "memory", "flat", "scale"] as const;
+const PARTS = [...L4_PARTS, ...HTTP_PARTS] as const;
+const PEERS = ["postern", "envoy", "nginx", "haproxy", "consul"] as const;
+type L4Part = typeof L4_PARTS[number];
 type Part = typeof PARTS[number];
 type Peer = typeof PEERS[number];
 
@@ -93,7 +96,7 @@ class Bench {
     this.results.instructions = options.instructions;
   }
 
-  async run(part: Part): Promise<void> {
+  async run(part: L4Part): Promise<void> {
     switch (part) {
       case "kept_alive":
         return await this.#cost(part, "Kept-alive requests, 16 connections (per request)", {
@@ -227,6 +230,10 @@ async function resumedBy({ pair }: Subject): Promise<number> {
   return sum;
 }
 
+function isHttp(part: Part): part is HttpPart {
+  return HTTP_PARTS.some((name) => name === part);
+}
+
 function print(text: string): void {
   if (text) console.log(text + (text.startsWith(" ") ? "\n" : ""));
 }
@@ -237,7 +244,7 @@ async function main(): Promise<number> {
     console.error(`${read}\n${USAGE}`);
     return 2;
   }
-  const programs = ["wrk", "nginx", "strace", "perf"];
+  const programs = ["wrk", "h2load", "nginx", "strace", "perf"];
   await ensurePeers([...programs, ...read.peers.filter((peer) => peer !== "postern")]);
   const instructions = countsInstructions();
   const [command = "", ...words] = posternCommand();
@@ -254,13 +261,18 @@ async function main(): Promise<number> {
   const site = await createSite();
   const pairs = openPairs(site, read.peers, { yardstick: !instructions });
   const bench = new Bench(site, pairs, { arguments: read, instructions });
+  const http = openHttpBench({ site, instructions, ...read }, read.peers);
   try {
-    for (const part of read.only) await bench.run(part);
+    for (const part of read.only) {
+      if (isHttp(part)) bench.results[part] = await http.run(part);
+      else await bench.run(part);
+    }
     const file = join(dirname(fileURLToPath(import.meta.url)), "..", "dist", "bench.json");
     mkdirSync(dirname(file), { recursive: true });
     writeFileSync(file, `${JSON.stringify(bench.results, undefined, 2)}\n`);
     console.log(`Written: dist/bench.json`);
   } finally {
+    await http.close();
     await pairs.close();
     await site.close();
   }

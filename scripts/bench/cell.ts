@@ -45,6 +45,8 @@ export interface CellOptions {
   readonly unit: "request" | "gigabyte";
   readonly rounds: number;
   readonly seconds: number;
+  /** A proxy may keep connections to the backend, or share them: their number says nothing. */
+  readonly pooled?: boolean;
   /** Proves after the turns that the load was what it was meant to be; throws otherwise. */
   readonly verify?: (subject: Subject) => Promise<void>;
 }
@@ -56,6 +58,8 @@ const TRACE_SECONDS = 2;
 const CONNECTIONS_AT_ONCE = 1_000;
 /** At most; a load is stopped when its window is over. */
 const LOAD_SECONDS = 60;
+/** What counting and tracing need to begin and end; h2load cannot be stopped before its time. */
+const ATTACH_SECONDS = 3;
 const CALLS_SHOWN = 10;
 
 export async function measureCell(
@@ -144,9 +148,12 @@ async function takeTurn(
     for (let open = 0; open < load.connections;) {
       const connections = Math.min(load.connections - open, CONNECTIONS_AT_ONCE);
       const { port } = outbound;
-      runs.push(startLoad(site, { ...load, connections, port, seconds: LOAD_SECONDS }));
+      const lasts = load.streams === undefined
+        ? LOAD_SECONDS
+        : Math.ceil(WARM_UP_MS / 1_000 + seconds + ATTACH_SECONDS);
+      runs.push(startLoad(site, { ...load, connections, port, seconds: lasts }));
       open += connections;
-      if (!load.close) await connected(site, open);
+      if (!load.close && !options.pooled) await connected(site, open);
     }
     await pause(WARM_UP_MS);
     turn = await countWindow(pids, { ...options, seconds, what });
@@ -159,7 +166,7 @@ async function takeTurn(
     if (errors > 0) throw new Error(`errors in ${requests} requests: ${kinds}`);
   }
   if (!(turn.operations > 0)) throw new Error(`no ${unit} was done`);
-  await drained(site);
+  if (!options.pooled) await drained(site);
   return turn;
 }
 

@@ -7,7 +7,7 @@
 
 import { HOST, type Site } from "./site.ts";
 
-const TYPE = "type.googleapis.com/envoy";
+export const TYPE = "type.googleapis.com/envoy";
 
 interface Settings {
   readonly port: number;
@@ -69,7 +69,7 @@ export function envoyOutbound(
   });
 }
 
-function bootstrap(
+export function bootstrap(
   { listener, cluster }: {
     readonly listener: {
       readonly port: number;
@@ -104,7 +104,7 @@ function tcpProxy(cluster: string): unknown {
   };
 }
 
-function cluster(name: string, port: number): object {
+export function cluster(name: string, port: number): object {
   const most = 100_000;
   return {
     name,
@@ -122,11 +122,11 @@ function addressOf(port: number): unknown {
   return { socket_address: { address: HOST, port_value: port } };
 }
 
-function commonTls(
+export function commonTls(
   site: Site,
   own: { readonly certFile: string; readonly keyFile: string },
   uri?: string,
-): unknown {
+): object {
   const san = { san_type: "URI", matcher: { exact: uri } };
   return {
     tls_params: {

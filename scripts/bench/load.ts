@@ -1,11 +1,11 @@
 /**
- * Loads that the benchmark puts on a pair. wrk makes the requests; what was really answered is read
- * from its report and, where a window inside the run counts, from the backend.
+ * Loads that the benchmark puts on a pair. wrk makes the requests, h2load those over HTTP/2; what was
+ * really answered is read from their reports and, where a window inside the run counts, from the backend.
  *
  * @module
  */
 
-import { spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
@@ -16,9 +16,11 @@ export interface LoadOptions {
   readonly port: number;
   readonly connections: number;
   readonly seconds: number;
-  readonly path: "/small" | "/big";
+  readonly path: "/small" | "/tiny" | "/mb" | "/big" | "/grpc";
   /** Another connection for each request. */
   readonly close?: boolean;
+  /** Over HTTP/2, with so many requests at a time on each connection. */
+  readonly streams?: number;
 }
 
 export interface LoadReport {
@@ -37,9 +39,9 @@ const SCRIPT = `done = function(summary, latency, requests)
 end
 `;
 
-/** wrk at work. */
+/** wrk or h2load at work. */
 export interface Load {
-  /** Ends it now; what it saw. Fails where it could not run. */
+  /** Ends it, wrk at once and h2load when its time is over; what it saw. Fails where it could not run. */
   stop(): Promise<LoadReport>;
   /** Waits for its end. */
   readonly report: Promise<LoadReport>;
@@ -47,6 +49,10 @@ export interface Load {
 
 /** Lasts `seconds` unless it is stopped. */
 export function startLoad(site: Site, options: LoadOptions): Load {
+  return options.streams === undefined ? startWrk(site, options) : startH2load(site, options);
+}
+
+function startWrk(site: Site, options: LoadOptions): Load {
   const script = join(site.directory, "report.lua");
   writeFileSync(script, SCRIPT);
   const args = [
@@ -55,26 +61,7 @@ export function startLoad(site: Site, options: LoadOptions): Load {
     ...(options.close ? ["-H", "Connection: close"] : []),
     `http://${HOST}:${options.port}${options.path}`,
   ];
-  const child = spawn(peer("wrk"), args, { stdio: ["ignore", "pipe", "pipe"] });
-  const report = new Promise<LoadReport>((resolve, reject) => {
-    const limit = setTimeout(() => child.kill("SIGKILL"), (options.seconds + 30) * 1_000);
-    let output = "";
-    for (const stream of [child.stdout, child.stderr]) {
-      stream.setEncoding("utf8").on("data", (chunk: string) => output += chunk);
-    }
-    child.on("error", reject);
-    child.on("close", () => {
-      clearTimeout(limit);
-      const found = /^BENCH (\d+) (\d+) (.+)$/m.exec(output);
-      if (!found) return reject(new Error(`Cannot read wrk's report: ${output.slice(-500)}`));
-      const [requests = 0, bytes = 0] = found.slice(1).map(Number);
-      const kinds = [...(found[3] ?? "").matchAll(/(\w+) ([1-9]\d*)/g)];
-      const errors = kinds.reduce((sum, [, , count]) => sum + Number(count), 0);
-      resolve({ requests, bytes, errors, kinds: kinds.map(([text]) => text).join(", ") });
-    });
-  });
-  // Who waits for it later hears of its failure then.
-  report.catch(() => {});
+  const { child, report } = run(peer("wrk"), args, options.seconds, readWrk);
   return {
     report,
     stop() {
@@ -83,6 +70,73 @@ export function startLoad(site: Site, options: LoadOptions): Load {
       return report;
     },
   };
+}
+
+function readWrk(output: string): LoadReport | undefined {
+  const found = /^BENCH (\d+) (\d+) (.+)$/m.exec(output);
+  if (!found) return undefined;
+  const [requests = 0, bytes = 0] = found.slice(1).map(Number);
+  return { requests, bytes, ...errorsOf([...(found[3] ?? "").matchAll(/(\w+) ([1-9]\d*)/g)]) };
+}
+
+function startH2load(site: Site, options: LoadOptions): Load {
+  const grpc = options.path === "/grpc";
+  const args = [
+    ...["-t", "1", "-c", String(options.connections), "-m", String(options.streams)],
+    ...["-D", String(options.seconds)],
+    ...(grpc ? ["-d", join(site.directory, "grpc")] : []),
+    ...(grpc ? ["-H", "content-type: application/grpc", "-H", "te: trailers"] : []),
+    `http://${HOST}:${options.port}${options.path}`,
+  ];
+  const { report } = run(peer("h2load"), args, options.seconds, readH2load);
+  return { report, stop: () => report };
+}
+
+function readH2load(output: string): LoadReport | undefined {
+  const [, requests] = /^requests: .* (\d+) succeeded/m.exec(output) ?? [];
+  const [, bytes] = /^traffic: .*\((\d+)\) total/m.exec(output) ?? [];
+  if (requests === undefined || bytes === undefined) return undefined;
+  const line = /^requests: .*$/m.exec(output)?.[0] ?? "";
+  const others = /^status codes: .*$/m.exec(output)?.[0].replace(/\d+ 2xx/, "") ?? "";
+  const kinds = [...`${line} ${others}`.matchAll(/([1-9]\d*) (failed|errored|timeout|\dxx)/g)];
+  return {
+    ...{ requests: Number(requests), bytes: Number(bytes) },
+    ...errorsOf(kinds.map(([, count = "", kind = ""]) => [`${kind} ${count}`, kind, count])),
+  };
+}
+
+/** `found`: the words, the kind, the count. */
+function errorsOf(
+  found: readonly (readonly string[])[],
+): { readonly errors: number; readonly kinds: string } {
+  const errors = found.reduce((sum, [, , count]) => sum + Number(count), 0);
+  return { errors, kinds: found.map(([text]) => text).join(", ") };
+}
+
+function run(
+  program: string,
+  args: readonly string[],
+  seconds: number,
+  read: (output: string) => LoadReport | undefined,
+): { readonly child: ChildProcess; readonly report: Promise<LoadReport> } {
+  const child = spawn(program, [...args], { stdio: ["ignore", "pipe", "pipe"] });
+  const report = new Promise<LoadReport>((resolve, reject) => {
+    const limit = setTimeout(() => child.kill("SIGKILL"), (seconds + 30) * 1_000);
+    let output = "";
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.setEncoding("utf8").on("data", (chunk: string) => output += chunk);
+    }
+    child.on("error", reject);
+    child.on("close", () => {
+      clearTimeout(limit);
+      const found = read(output);
+      if (found) resolve(found);
+      else reject(new Error(`Cannot read the report of ${program}: ${output.slice(-500)}`));
+    });
+  });
+  // Who waits for it later hears of its failure then.
+  report.catch(() => {});
+  return { child, report };
 }
 
 /** Connections that have each been answered once and stay open. */

@@ -78,6 +78,8 @@ async function answers(name: string, outbound: Side, inbound: Side): Promise<voi
 
 export interface PosternSettings {
   readonly args?: readonly string[];
+  /** What the service speaks; `tcp` unless told. */
+  readonly protocol?: string;
   /** Declared besides the one that is used. */
   readonly moreUpstreams?: number;
 }
@@ -91,7 +93,8 @@ export function posternInbound(settings: PosternSettings = {}): StartInbound {
       credentials: { ...filesOf(site.db), rootsFile: site.rootsFile },
       inbound: {
         bind: `${HOST}:${port}`,
-        local: `${HOST}:${site.backend.port}`,
+        local: `${HOST}:${backendPort(site, settings.protocol)}`,
+        ...protocolOf(settings),
         // As below.
         localConnectTimeout: "60s",
         handshakeTimeout: "60s",
@@ -109,6 +112,7 @@ export function posternOutbound(settings: PosternSettings = {}): StartOutbound {
       bind: `${HOST}:${bind}`,
       addresses: [`${HOST}:${target}`],
       identity: { service: "db" },
+      ...protocolOf(settings),
       // Thousands at once are the load here, not a fault.
       connectTimeout: "60s",
       maxConnections: 100_000,
@@ -143,6 +147,15 @@ async function startPostern(
     return (await get(adminPort, "/ready")) !== undefined;
   }, { timeoutMs: 20_000 });
   return { pid: program.pid, program, port, adminPort };
+}
+
+function protocolOf({ protocol }: PosternSettings): { readonly protocol?: string } {
+  return protocol === undefined ? {} : { protocol };
+}
+
+/** Where the application listens that speaks this. */
+export function backendPort({ backend }: Site, protocol: string | undefined): number {
+  return protocol === "http2" || protocol === "grpc" ? backend.http2Port : backend.port;
 }
 
 function filesOf({ certFile, keyFile }: { certFile: string; keyFile: string }) {
@@ -244,7 +257,7 @@ export function envoyOutboundSide(options: { readonly resumption: boolean }): St
   };
 }
 
-function startEnvoy(site: Site, port: number, config: unknown): Side {
+export function startEnvoy(site: Site, port: number, config: unknown): Side {
   const name = `envoy-${++started}`;
   const file = join(site.directory, `${name}.json`);
   writeFileSync(file, JSON.stringify(config));

@@ -188,12 +188,12 @@ function shown(judged: Judged | undefined): [string, string] {
   return [wanted, met === undefined ? "not judged" : met ? "met" : "MISSED"];
 }
 
-function number(value: number): string {
+export function number(value: number): string {
   if (value >= 1_000) return value.toFixed(0);
   return value >= 100 ? value.toFixed(1) : value.toFixed(2);
 }
 
-function table(rows: readonly (readonly string[])[]): string {
+export function table(rows: readonly (readonly string[])[]): string {
   const widths: number[] = [];
   for (const row of rows) {
     // A failure's text runs over the columns to its right.

@@ -10,11 +10,15 @@ import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certificates.ts";
-import { freePort } from "../../test/kit/ports.ts";
+import { freePorts } from "../../test/kit/ports.ts";
 import { eventually } from "../../test/kit/process.ts";
 import { peer } from "../peers.ts";
 import { Program } from "./program.ts";
 
+/** What a body of ordinary size costs is asked with this. */
+const MEGABYTE = 1_000_000;
+/** A gRPC message of five bytes. */
+const GRPC_MESSAGE = Uint8Array.of(0, 0, 0, 0, 5, 0x68, 0x65, 0x6c, 0x6c, 0x6f);
 /** Large enough that a connection's start and end do not show, small enough for every page cache. */
 const BIG_FILE_BYTES = 64 * 1024 * 1024;
 export const HOST = "127.0.0.1";
@@ -38,6 +42,8 @@ export interface Site {
 
 export interface Backend {
   readonly port: number;
+  /** The same over HTTP/2 without TLS. */
+  readonly http2Port: number;
   /** Requests answered and connections open now. */
   counts(): Promise<{ readonly requests: number; readonly active: number }>;
   /** Everything it has written so far. */
@@ -70,10 +76,12 @@ export async function createSite(): Promise<Site> {
 }
 
 async function startBackend(directory: string): Promise<{ backend: Backend; program: Program }> {
-  const port = await freePort(HOST);
-  const big = join(directory, "big");
-  writeFileSync(big, "");
-  truncateSync(big, BIG_FILE_BYTES);
+  const [port = 0, http2Port = 0] = await freePorts(HOST, 2);
+  for (const [name, bytes] of [["big", BIG_FILE_BYTES], ["mb", MEGABYTE]] as const) {
+    writeFileSync(join(directory, name), "");
+    truncateSync(join(directory, name), bytes);
+  }
+  writeFileSync(join(directory, "grpc"), GRPC_MESSAGE);
   const program = startNginx(
     directory,
     "backend",
@@ -82,18 +90,31 @@ async function startBackend(directory: string): Promise<{ backend: Backend; prog
       access_log off;
       keepalive_timeout 1h;
       keepalive_requests 1000000000;
+      client_body_timeout 1h;
       sendfile on;
       tcp_nodelay on;
       server {
         listen ${HOST}:${port} backlog=8192;
+        listen ${HOST}:${http2Port} http2 backlog=8192;
+        http2_max_concurrent_streams 1024;
+        root ${directory};
         location = /small { return 200 "${"x".repeat(100)}"; }
-        location = /big { root ${directory}; }
+        location = /tiny { return 200 "${"x".repeat(25)}"; }
+        location = /big { }
+        location = /mb { }
+        location = /grpc {
+          default_type application/grpc;
+          add_trailer grpc-status 0;
+          # A file answers no POST but this way.
+          error_page 405 =200 /grpc;
+        }
         location = /counts { stub_status; }
       }
     }`,
   );
   const backend: Backend = {
     port,
+    http2Port,
     async counts() {
       const text = await get(port, "/counts");
       const active = /Active connections: (\d+)/.exec(text)?.[1];

@@ -1,0 +1,126 @@
+/**
+ * The tables of the HTTP parts of a benchmark, and what Postern is to reach there: at most so many times
+ * what another program of the same run takes.
+ *
+ * @module
+ */
+
+import type { Measured, SideCost, SideName } from "./cell.ts";
+import { TCP } from "./http_pairs.ts";
+import { callsLines, ENVOY, number, POSTERN, table } from "./report.ts";
+
+export interface HttpTarget {
+  /** By the name of the other pair. */
+  readonly most: Readonly<Record<string, number>>;
+  readonly kInstructions?: number;
+  readonly systemCalls?: number;
+}
+
+export const HTTP_TARGETS = {
+  http1: {
+    most: { [ENVOY]: 0.5, haproxy: 1.1, nginx: 1.1 },
+    kInstructions: 80,
+    systemCalls: 4.8,
+  },
+  http2: { most: { [ENVOY]: 0.3, haproxy: 1 }, kInstructions: 55, systemCalls: 0.5 },
+  grpc: { most: { [ENVOY]: 0.4 } },
+  http_new: { most: { [TCP]: 1.1 } },
+  http_bulk: { most: { [TCP]: 1.3 } },
+  http2_bulk: { most: { [TCP]: 1.3 } },
+} as const satisfies Record<string, HttpTarget>;
+
+export const HTTP_MEMORY_TARGETS = { idleMb: 65, kbPerConnection: 40 } as const;
+
+const SIDES = ["inbound", "outbound"] as const;
+
+/** One row per pair and side, with its ratio to each pair that a target names. */
+export function httpTable(
+  title: string,
+  measured: readonly Measured[],
+  options: { readonly target: HttpTarget; readonly unit: string },
+): string {
+  const { target, unit } = options;
+  const others = Object.keys(target.most).filter((name) =>
+    measured.some(({ pair, sides }) => pair === name && SIDES.some((side) => sides[side]))
+  );
+  const rows = [[unit, "side", "k-instr", "cpu us", ...others.map((name) => `x ${name}`), "calls"]];
+  rows[0]?.push("", "");
+  for (const one of measured) {
+    if (one.failed !== undefined) {
+      rows.push([one.pair, "", `failed: ${one.failed.split("\n")[0]}`]);
+      continue;
+    }
+    for (const side of SIDES) {
+      const cost = one.sides[side];
+      if (!cost) continue;
+      const ratios = others.map((name) => ratioTo(measured, name, side, cost));
+      rows.push([
+        ...[one.pair, side],
+        cost.kInstructions === undefined ? "-" : number(cost.kInstructions),
+        number(cost.cpuUs),
+        ...ratios.map((ratio) => ratio?.toFixed(2) ?? "-"),
+        number(cost.systemCalls),
+        ...(isOurs(one) ? [verdict(target, { others, ratios, cost })] : []),
+      ]);
+    }
+  }
+  return [`${title}\n${table(rows)}`, callsLines(measured)].join("\n");
+}
+
+function isOurs({ pair }: Measured): boolean {
+  return pair.startsWith(POSTERN) && pair !== TCP;
+}
+
+function ratioTo(
+  measured: readonly Measured[],
+  name: string,
+  side: SideName,
+  cost: SideCost,
+): number | undefined {
+  const other = measured.find(({ pair, sides }) => pair === name && sides[side])?.sides[side];
+  if (!other) return undefined;
+  return cost.kInstructions !== undefined && other.kInstructions !== undefined
+    ? cost.kInstructions / other.kInstructions
+    : cost.cpuUs / other.cpuUs;
+}
+
+/** `met`, or everything that is above what it should be. */
+function verdict(
+  target: HttpTarget,
+  { others, ratios, cost }: {
+    readonly others: readonly string[];
+    readonly ratios: readonly (number | undefined)[];
+    readonly cost: SideCost;
+  },
+): string {
+  const missed = others.flatMap((name, index) => {
+    const [most = Infinity, ratio = 0] = [target.most[name], ratios[index]];
+    return ratio > most ? [`${most} x ${name}`] : [];
+  });
+  const { kInstructions: k = Infinity, systemCalls: calls = Infinity } = target;
+  if ((cost.kInstructions ?? 0) > k) missed.push(`${k} k-instr`);
+  if (cost.systemCalls > calls) missed.push(`${calls} calls`);
+  return missed.length === 0 ? "met" : `MISSED ${missed.join(", ")}`;
+}
+
+export interface StreamMemory {
+  readonly pair: string;
+  readonly side: SideName;
+  readonly idleMb: number;
+  readonly kbPerConnection: number | undefined;
+  readonly failed?: string;
+}
+
+export function streamMemoryTable(measured: readonly StreamMemory[], connections: number): string {
+  const rows = [["memory", "side", "idle MB", "", "KB/connection", ""]];
+  for (const { pair, side, idleMb, kbPerConnection: each, failed } of measured) {
+    const judged = (value: number, most: number) =>
+      pair.startsWith(POSTERN) ? (value <= most ? "met" : `MISSED <= ${most}`) : "";
+    rows.push([
+      ...[pair, side, idleMb.toFixed(1), judged(idleMb, HTTP_MEMORY_TARGETS.idleMb)],
+      each?.toFixed(1) ?? failed ?? "-",
+      each === undefined ? "" : judged(each, HTTP_MEMORY_TARGETS.kbPerConnection),
+    ]);
+  }
+  return `Memory of ${connections} HTTP/2 connections with one open stream each\n${table(rows)}`;
+}

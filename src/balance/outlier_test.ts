@@ -104,6 +104,15 @@ test("ejections get longer by the base each time, up to the maximum", () => {
   assert.deepEqual(lengths, [30, 60, 90, 120, 150, 180, 210, 240, 270, 300, 300, 300]);
 });
 
+test("without an interval no ejection is remembered once it has ended", () => {
+  const { pool, states: [state] } = setUp({ maxFailures: 1, intervalMs: 0 });
+  assert.ok(state);
+  for (const nowMs of [0, 30_000, 70_000]) {
+    assert.equal(pool.failed(state, nowMs), true);
+    assert.equal(pool.views(nowMs)[0]?.ejectedForMs, 30_000);
+  }
+});
+
 for (
   const [healthyMs, wantMs] of [
     [0, 120_000],

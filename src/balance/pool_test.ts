@@ -125,6 +125,34 @@ test("EndpointPool.setPolicy() changes balancing and passive health at once", ()
   for (let i = 0; i < 20; i++) assert.equal(pool.pick(0, { hash: 1 }), owner);
 });
 
+test("EndpointPool.setPolicy() changes balancing of the last resort, too, and back again", () => {
+  const pool = poolOf();
+  pool.update([A, B, C], [A, B, C].map((one) => ({ ...one, port: 2 })));
+  const owners = () =>
+    (["pick", "pickLastResort"] as const).map((pick) =>
+      new Set(Array.from({ length: 6 }, () => pool[pick](0, { hash: 1 })?.endpoint.id)).size
+    );
+  assert.deepEqual(owners(), [3, 3]);
+  pool.setPolicy({ kind: "maglev" }, ONE_STRIKE);
+  assert.deepEqual(owners(), [1, 1]);
+  pool.setPolicy({ kind: "round_robin" }, ONE_STRIKE);
+  assert.deepEqual(owners(), [3, 3]);
+});
+
+for (
+  const [choiceCount, looksAtBoth] of [[1, false], [1.9, false], [0.5, true], [2, true]] as const
+) {
+  test(`least_request of ${choiceCount} looks at ${looksAtBoth ? "both" : "one"} of two`, () => {
+    const balancing = { kind: "least_request", choiceCount } as const;
+    const pool = new EndpointPool({ balancing, outlier: ONE_STRIKE, random: () => 0 });
+    pool.update([A, B]);
+    const first = pool.pick(0);
+    assert.ok(first);
+    pool.acquire(first);
+    assert.equal(pool.pick(0) !== first, looksAtBoth);
+  });
+}
+
 test("EndpointPool.setPolicy() lets ejections that began run to their end", () => {
   const pool = poolOf();
   pool.update([A, B]);

@@ -48,5 +48,6 @@ export function keyOf(endpoint: Endpoint): string {
 
 /** Tables loop over weights, so a wrong one must not get there. */
 export function boundedWeight(weight: number): number {
-  return weight >= 1 ? Math.min(Math.floor(weight), 128) : 1;
+  // Written so that NaN weighs 1, too.
+  return Math.min(Math.max(Math.floor(weight), 1) || 1, 128);
 }

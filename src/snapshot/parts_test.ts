@@ -8,6 +8,9 @@ for (
     ["takes equal scalars", 1, 1, true],
     ["tells scalars apart", 1, "1", false],
     ["tells null from an object", null, {}, false],
+    ["tells an object from null", {}, null, false],
+    ["tells a number from an object", 1, {}, false],
+    ["tells an object from a number", {}, 1, false],
     ["ignores the order of keys", { a: 1, b: 2 }, { b: 2, a: 1 }, true],
     ["takes absent as undefined", { a: 1 }, { a: 1, b: undefined }, true],
     ["takes undefined as absent", { a: 1, b: undefined }, { a: 1 }, true],
@@ -16,6 +19,7 @@ for (
     ["minds the order of lists", [1, 2], [2, 1], false],
     ["minds the length of lists", [1, 2], [1], false],
     ["tells a list from an object", [], {}, false],
+    ["tells an object from a list", {}, [], false],
     ["looks inside", { a: [{ b: 1 }] }, { a: [{ b: 2 }] }, false],
   ] as const
 ) {

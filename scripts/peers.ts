@@ -44,6 +44,11 @@ const PEERS: Readonly<Record<string, Peer>> = {
   "sds-server": goPeer(SDS_SERVER),
   "grpc-interop-client": grpcInterop("client"),
   "grpc-interop-server": grpcInterop("server"),
+  h2spec: goPeer({
+    module: "h2spec",
+    package: "github.com/summerwind/h2spec/cmd/h2spec",
+    binary: "h2spec",
+  }),
   nginx: aptPeer("nginx", "nginx", "libnginx-mod-stream"),
   socat: aptPeer("socat"),
   haproxy: aptPeer("haproxy"),

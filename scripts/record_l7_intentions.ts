@@ -1,0 +1,40 @@
+/**
+ * Asks Envoy, configured by a real Consul, the questions of `test/kit/l7_intentions.ts`, and writes its
+ * answers down for the tests that have neither: `deno run -A scripts/record_l7_intentions.ts`.
+ *
+ * @module
+ */
+
+import { writeFile } from "node:fs/promises";
+import { startConsul } from "../test/kit/consul.ts";
+import {
+  Asker,
+  DESTINATION,
+  ENTRIES,
+  QUESTIONS,
+  RECORDED,
+  shown,
+  startSeer,
+  told,
+} from "../test/kit/l7_intentions.ts";
+import { eventually } from "../test/kit/process.ts";
+import { envoySidecar } from "../test/kit/sidecars.ts";
+
+async function answersBy(policy: "allow" | "deny"): Promise<Readonly<Record<string, string>>> {
+  await using consul = await startConsul({ defaultIntentionPolicy: policy });
+  await using app = await startSeer(consul.host);
+  for (const entry of ENTRIES) await consul.configEntry(entry);
+  const place = await consul.place();
+  const id = await consul.register({ name: DESTINATION, port: app.port, sidecarPort: place.port });
+  await using _envoy = await envoySidecar(consul, id, {});
+  const asker = new Asker(consul);
+  const first = { source: "trusted", method: "GET", path: "/", fields: [], body: "" };
+  await eventually("Envoy answers", async () => (await asker.ask(place, first)).status === 200);
+  const answers = await asker.askAll(place, QUESTIONS);
+  return Object.fromEntries(
+    QUESTIONS.map((question, index) => [shown(question), told(answers[index] ?? { status: 0 })]),
+  );
+}
+
+const recorded = { deny: await answersBy("deny"), allow: await answersBy("allow") };
+await writeFile(RECORDED, `${JSON.stringify(recorded, null, 1)}\n`);

@@ -1,0 +1,56 @@
+import assert from "node:assert/strict";
+import { readFile, rename, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import test from "node:test";
+import { EchoClient, waitForEcho } from "../../kit/echo.ts";
+import { createFileMesh } from "../../kit/file_mesh.ts";
+import { runPostern } from "../../kit/postern.ts";
+import { eventually } from "../../kit/process.ts";
+
+const HELLO = new TextEncoder().encode("hello");
+
+test("each connection is a line of the access log, whose file may be moved away and changed", async () => {
+  await using mesh = await createFileMesh();
+  const file = join(mesh.directory, "web.json");
+  const path = join(mesh.directory, "access.log");
+  const config = JSON.parse(await readFile(file, "utf8"));
+  const write = (accessLog: unknown) => writeFile(file, JSON.stringify({ ...config, accessLog }));
+  await write({ type: "file", path });
+  await using web = runPostern(mesh.args);
+  await web.waitReady();
+  await waitForEcho(mesh.upstream);
+  const exchange = async () => {
+    const client = await EchoClient.open(mesh.upstream);
+    await client.exchange(HELLO);
+    client.destroy();
+  };
+  const text = (name = path) => readFile(name, "utf8").catch(() => "");
+
+  await exchange();
+  const isWritten = () => text().then((lines) => /"bytes_sent":5/.test(lines));
+  await eventually("a line says how many bytes went through", isWritten);
+  for (const line of (await text()).trimEnd().split("\n")) {
+    const { start_time, upstream_host, upstream_cluster } = JSON.parse(line);
+    assert.match(start_time, /^\d{4}-\d\d-\d\dT.*Z$/);
+    assert.match(upstream_host, /:\d+$/);
+    assert.ok(upstream_cluster === "local_app" || upstream_cluster.startsWith("web."));
+  }
+
+  // As logrotate does it.
+  await rename(path, `${path}.1`);
+  web.kill("SIGUSR1");
+  await eventually("the file is there again", async () => {
+    await exchange();
+    return await isWritten();
+  });
+
+  // Another form, on standard output, and what waits at the end is not lost.
+  await write({ textFormat: "LINE %BYTES_RECEIVED% to %UPSTREAM_CLUSTER%" });
+  web.kill("SIGHUP");
+  await web.process.waitFor(/files reloaded\n/, { timeoutMs: 20_000 });
+  await exchange();
+  web.expectEnd();
+  web.kill("SIGTERM");
+  await web.process.waitExit({ timeoutMs: 30_000 });
+  assert.match(web.output, /^LINE 5 to local_app$/m);
+});

@@ -1,0 +1,154 @@
+/**
+ * Connections that are kept end at any time, for reasons of their own; a request is lost by that only where
+ * nobody could know whether it was acted on.
+ *
+ * @module
+ */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { startServer } from "../kit/echo.ts";
+import { answerOf, RawClient, startRawOrigin, statusOf, valuesOf } from "../kit/http_raw.ts";
+import { type PathPair, type PathPairOptions, startPathPair } from "../kit/path_pair.ts";
+import { httpRules } from "../kit/snapshots.ts";
+
+const dbOf = (pair: PathPair) => ({ host: "127.0.0.1", port: pair.port });
+
+function httpPair(options: PathPairOptions): Promise<PathPair> {
+  return startPathPair({
+    ...options,
+    inbound: { http: httpRules("http"), ...options.inbound },
+    upstream: { http: httpRules("http"), ...options.upstream },
+  });
+}
+
+/** Answers the first request of each connection, and ends the connection when the second one comes. */
+function startForgetfulOrigin() {
+  const served = new WeakSet<object>();
+  return startRawOrigin((_request, socket) => {
+    if (served.has(socket)) {
+      socket.destroy();
+      return undefined;
+    }
+    served.add(socket);
+    return answerOf("ok");
+  });
+}
+
+test("a request that meets a kept connection's end is sent again where that is safe", async () => {
+  await using origin = await startForgetfulOrigin();
+  await using pair = await httpPair({ localPort: origin.port });
+  await using client = await RawClient.open(dbOf(pair));
+  for (let i = 0; i < 5; i++) {
+    client.send(`GET /${i} HTTP/1.1\r\nHost: db\r\n\r\n`);
+    assert.equal(statusOf(await client.response()), 200, `request ${i}`);
+  }
+});
+
+test("a request that may have been acted on is not sent again", async () => {
+  await using origin = await startForgetfulOrigin();
+  await using pair = await httpPair({ localPort: origin.port });
+  await using client = await RawClient.open(dbOf(pair));
+  const post = "POST / HTTP/1.1\r\nHost: db\r\nContent-Length: 1\r\n\r\nx";
+  client.send(post);
+  assert.equal(statusOf(await client.response()), 200);
+  client.send(post);
+  const answer = await client.response();
+  assert.equal(statusOf(answer), 503);
+  assert.match(answer.body, /reset reason: connection termination/);
+  assert.equal(origin.requests.length, 2);
+});
+
+test("an application that is down is said in the words that people know", async () => {
+  const origin = await startRawOrigin();
+  await origin[Symbol.asyncDispose]();
+  await using pair = await httpPair({ localPort: origin.port });
+  const answer = await RawClient.ask(dbOf(pair), "GET / HTTP/1.1\r\nHost: db\r\n\r\n");
+  assert.equal(statusOf(answer), 503);
+  assert.match(answer.body, /reset reason: remote connection failure/);
+});
+
+test("more requests than may be open at once are refused, and counted back when they end", async () => {
+  await using origin = await startRawOrigin();
+  await using pair = await httpPair({ localPort: origin.port, upstream: { maxRequests: 0 } });
+  const refused = await RawClient.ask(dbOf(pair), "GET / HTTP/1.1\r\nHost: db\r\n\r\n");
+  assert.equal(statusOf(refused), 503);
+  assert.deepEqual(valuesOf(refused, "x-envoy-overloaded"), ["true"]);
+  await using other = await httpPair({ localPort: origin.port, upstream: { maxRequests: 1 } });
+  for (let i = 0; i < 3; i++) {
+    const answer = await RawClient.ask(dbOf(other), "GET / HTTP/1.1\r\nHost: db\r\n\r\n");
+    assert.equal(statusOf(answer), 200);
+  }
+});
+
+test("draining answers what is under way and closes the connection after it", async () => {
+  const asked = Promise.withResolvers<() => void>();
+  await using origin = await startRawOrigin((_request, socket) => {
+    asked.resolve(() => socket.write(answerOf("late")));
+    return undefined;
+  });
+  await using pair = await httpPair({ localPort: origin.port });
+  await using client = await RawClient.open(dbOf(pair));
+  client.send("GET / HTTP/1.1\r\nHost: db\r\n\r\n");
+  const answer = await asked.promise;
+  const drained = pair.web.path.drain(20_000);
+  answer();
+  const response = await client.response();
+  assert.equal(response.body, "late");
+  assert.deepEqual(valuesOf(response, "connection"), ["close"]);
+  await client.ended();
+  await drained;
+});
+
+test("connections of credentials that were replaced carry no new requests", async () => {
+  await using origin = await startRawOrigin();
+  await using pair = await httpPair({ localPort: origin.port });
+  await using client = await RawClient.open(dbOf(pair));
+  const ask = async () => {
+    client.send("GET / HTTP/1.1\r\nHost: db\r\n\r\n");
+    return statusOf(await client.response());
+  };
+  assert.equal(await ask(), 200);
+  const opened = () =>
+    pair.db.path.view({ connections: true }).connections.map(({ id }) => id).join();
+  const before = opened();
+  const leaf = pair.ca.issueLeaf({ service: "web" });
+  await pair.web.set({
+    ...pair.webSnapshot,
+    credentials: { ...pair.webSnapshot.credentials, ...leaf, version: 1_000_000 },
+  });
+  assert.equal(await ask(), 200);
+  assert.notEqual(opened(), before);
+});
+
+test("a client that does not read holds up its own request only", async () => {
+  const big = "x".repeat(8 << 20);
+  await using origin = await startRawOrigin(({ head }) =>
+    answerOf(head.startsWith("GET /big") ? big : "ok")
+  );
+  await using pair = await httpPair({ localPort: origin.port });
+  await using slow = await RawClient.open(dbOf(pair));
+  slow.socket.pause();
+  slow.send("GET /big HTTP/1.1\r\nHost: db\r\n\r\n");
+  for (let i = 0; i < 20; i++) {
+    const answer = await RawClient.ask(dbOf(pair), "GET / HTTP/1.1\r\nHost: db\r\n\r\n");
+    assert.equal(answer.body, "ok");
+  }
+  slow.socket.resume();
+  assert.equal((await slow.response()).body.length, big.length);
+});
+
+test("an answer that comes before the request is complete ends both", async () => {
+  await using origin = await startServer((socket) => {
+    socket.once("data", () => socket.write(answerOf("enough", "HTTP/1.1 413 Payload Too Large")));
+    socket.on("error", () => {});
+  });
+  await using pair = await httpPair({ localPort: origin.port });
+  for (let i = 0; i < 2; i++) {
+    await using client = await RawClient.open(dbOf(pair));
+    client.send("POST / HTTP/1.1\r\nHost: db\r\nContent-Length: 10\r\n\r\nabc");
+    const answer = await client.response();
+    assert.deepEqual([statusOf(answer), answer.body], [413, "enough"]);
+    await client.ended();
+  }
+});

@@ -11,6 +11,7 @@ import {
   Asker,
   DESTINATION,
   ENTRIES,
+  FIRST,
   QUESTIONS,
   RECORDED,
   shown,
@@ -28,8 +29,7 @@ async function answersBy(policy: "allow" | "deny"): Promise<Readonly<Record<stri
   const id = await consul.register({ name: DESTINATION, port: app.port, sidecarPort: place.port });
   await using _envoy = await envoySidecar(consul, id, {});
   const asker = new Asker(consul);
-  const first = { source: "trusted", method: "GET", path: "/", fields: [], body: "" };
-  await eventually("Envoy answers", async () => (await asker.ask(place, first)).status === 200);
+  await eventually("Envoy answers", async () => (await asker.ask(place, FIRST)).status === 200);
   const answers = await asker.askAll(place, QUESTIONS);
   return Object.fromEntries(
     QUESTIONS.map((question, index) => [shown(question), told(answers[index] ?? { status: 0 })]),
@@ -37,4 +37,4 @@ async function answersBy(policy: "allow" | "deny"): Promise<Readonly<Record<stri
 }
 
 const recorded = { deny: await answersBy("deny"), allow: await answersBy("allow") };
-await writeFile(RECORDED, `${JSON.stringify(recorded, null, 1)}\n`);
+await writeFile(RECORDED, `${JSON.stringify(recorded, null, 2)}\n`);

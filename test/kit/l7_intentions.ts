@@ -7,12 +7,13 @@
 
 import { Buffer } from "node:buffer";
 import { readFile } from "node:fs/promises";
-import { connect } from "node:tls";
+import { connect, type TLSSocket } from "node:tls";
 import type { AgentCalls } from "./agent_calls.ts";
-import { clientOf } from "./data_path.ts";
 import type { Place } from "./echo.ts";
 import { answerOf, type RawOrigin, startRawOrigin, statusOf } from "./http_raw.ts";
 import { readLeaf } from "./tls_probe.ts";
+
+const ANSWER_TIMEOUT_MS = 20_000;
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -221,8 +222,6 @@ export class Asker {
     const leaf = this.#leaves.get(source) ?? readLeaf(this.#agent, source);
     this.#leaves.set(source, leaf);
     const { CertPEM: cert, PrivateKeyPEM: key } = await leaf;
-    const socket = connect({ ...place, cert, key, rejectUnauthorized: false });
-    await using client = clientOf(socket);
     const lines = [
       `${method} ${path} HTTP/1.1`,
       "Host: db.test",
@@ -230,9 +229,11 @@ export class Asker {
       ...(fields.some((field) => /^connection:/i.test(field)) ? [] : ["Connection: close"]),
       ...(method === "GET" ? [] : [`Content-Length: ${body.length}`]),
     ];
-    client.send(Buffer.from(`${lines.join("\r\n")}\r\n\r\n${body}`, "latin1"));
-    const text = (await client.readAll()).toString("latin1");
-    const head = text.slice(0, text.indexOf("\r\n\r\n"));
+    const bytes = Buffer.from(`${lines.join("\r\n")}\r\n\r\n${body}`, "latin1");
+    const head = await headOfAnswer(
+      connect({ ...place, cert, key, rejectUnauthorized: false }),
+      bytes,
+    );
     return { status: statusOf({ head }), seen: /^x-seen: (.*)$/im.exec(head)?.[1] };
   }
 
@@ -247,11 +248,34 @@ export class Asker {
   }
 }
 
+/** Of the first response; what follows it is not waited for. */
+function headOfAnswer(socket: TLSSocket, request: Uint8Array): Promise<string> {
+  let text = "";
+  return new Promise<string>((resolve, reject) => {
+    const end = () => {
+      const length = text.indexOf("\r\n\r\n");
+      if (length >= 0) return resolve(text.slice(0, length));
+      reject(new Error(`No response but ${JSON.stringify(text)}`));
+    };
+    socket.setTimeout(ANSWER_TIMEOUT_MS, end);
+    socket.on("error", reject);
+    socket.on("close", end);
+    socket.on("data", (chunk) => {
+      text += chunk.toString("latin1");
+      if (text.includes("\r\n\r\n")) end();
+    });
+    socket.write(request);
+  }).finally(() => socket.destroy());
+}
+
 /** How people see a question. */
 export function shown({ source, method, path, fields, body }: Question): string {
   const more = fields.length > 0 ? ` (${fields.join("; ")})` : "";
   return `${source}: ${method} ${path}${more}${body}`;
 }
+
+/** Asked until it is answered: by then a proxy has all that it needs. */
+export const FIRST = ask("trusted", "/");
 
 /** By default policy, and then by {@link shown}. */
 export type Recorded = Readonly<Record<"allow" | "deny", Readonly<Record<string, string>>>>;

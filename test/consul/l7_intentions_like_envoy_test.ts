@@ -1,0 +1,62 @@
+/**
+ * One service, intentions of every kind, one instance behind Envoy and one behind Postern on the same
+ * Consul: some hundred requests are answered alike, and what reaches the application is the same.
+ */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { startConsul } from "../kit/consul.ts";
+import {
+  Asker,
+  DESTINATION,
+  ENTRIES,
+  FIRST,
+  QUESTIONS,
+  recordedAnswers,
+  shown,
+  startSeer,
+  told,
+} from "../kit/l7_intentions.ts";
+import { eventually } from "../kit/process.ts";
+import { envoySidecar } from "../kit/sidecars.ts";
+
+/** What Envoy has no route or no method for, an application may have an answer to: docs/l7-intentions.md. */
+const OTHERWISE: ReadonlySet<string> = new Set(["paths: post /post/x", "paths: OPTIONS *"]);
+
+for (const policy of ["deny", "allow"] as const) {
+  test(`requests are answered as by Envoy where the default is ${policy}`, async () => {
+    await using consul = await startConsul({ defaultIntentionPolicy: policy });
+    await using app = await startSeer(consul.host);
+    for (const entry of ENTRIES) await consul.configEntry(entry);
+    const start = async (id: string) => {
+      const place = await consul.place();
+      const service = { name: DESTINATION, id, port: app.port, sidecarPort: place.port };
+      return { place, id: await consul.register(service) };
+    };
+    const [theirs, ours] = [await start("db-1"), await start("db-2")];
+    await using _envoy = await envoySidecar(consul, theirs.id, {});
+    await using _postern = await consul.sidecar(ours.id);
+    const asker = new Asker(consul);
+    const answersAt = async (place: typeof ours.place) => {
+      await eventually(
+        "the first request is answered",
+        async () => (await asker.ask(place, FIRST)).status === 200,
+      );
+      const answers = await asker.askAll(place, QUESTIONS);
+      return QUESTIONS.map((question, index) =>
+        `${shown(question)}: ${told(answers[index] ?? { status: 0 })}`
+      );
+    };
+    const envoy = await answersAt(theirs.place);
+    const recorded = Object.entries((await recordedAnswers())[policy])
+      .map(([question, answer]) => `${question}: ${answer}`);
+    assert.deepEqual(envoy, recorded, "record them anew: scripts/record_l7_intentions.ts");
+    const postern = await answersAt(ours.place);
+    const differences = QUESTIONS.flatMap((question, index) =>
+      postern[index] === envoy[index] || OTHERWISE.has(shown(question))
+        ? []
+        : [`${postern[index]}, not as ${envoy[index]}`]
+    );
+    assert.deepEqual(differences, []);
+  });
+}

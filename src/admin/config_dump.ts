@@ -47,6 +47,7 @@ function shownSnapshot(snapshot: Snapshot): Readonly<Record<string, unknown>> {
     tls,
     inbound: snapshot.inbound[INBOUND_KEY] ?? null,
     exposed: snapshot.exposed,
+    edges: snapshot.edges,
     upstreams: Object.fromEntries(
       Object.entries(snapshot.upstreams).map(([id, { chain, ...part }]) =>
         [id, { ...part, ...snapshot.chains[chain]?.resolver }] as const

@@ -7,7 +7,8 @@
 
 import type { WatchHandle, WatchSink, WatchState } from "./agent.ts";
 import type { PollQuestion } from "./watch/blocking_query.ts";
-import { type IngressEntry, withIngressEntry } from "./replies/ingress.ts";
+import type { IngressEntry } from "./replies/ingress.ts";
+import { withIngressEntry } from "./replies/ingress_listeners.ts";
 import type { Registration } from "./types.ts";
 
 export interface RegistrationQuestions {

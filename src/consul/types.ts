@@ -77,11 +77,24 @@ export interface IngressRegistration {
   /** Of `envoy_extra_static_clusters_json`, as they were written: SDS servers may be among them. */
   readonly clusters: readonly unknown[];
   readonly meshGatewayMode: string;
+  /** Its HTTP listeners: each leads to upstreams without a place to listen. */
+  readonly edges: readonly EdgeDeclaration[];
   /** Listeners of its config entry that are not served, and why. */
   readonly refused: readonly { readonly what: string; readonly reason: string }[];
 }
 
-/** One entry of `Proxy.Upstreams` that wants a listener, or a TCP listener of an ingress gateway. */
+/** An HTTP listener of an ingress gateway. */
+export interface EdgeDeclaration {
+  /** `ingress:8080`. */
+  readonly id: string;
+  readonly bind: Extract<BindAddress, { kind: "tcp" }>;
+  readonly protocol: string;
+  /** By host, as Consul has them: exact, or with a star in front or at the end. */
+  readonly hosts: readonly { readonly names: readonly string[]; readonly upstream: string }[];
+  readonly tls: IngressTlsDeclaration;
+}
+
+/** One entry of `Proxy.Upstreams` that wants a listener, or a service behind an ingress gateway. */
 export interface UpstreamDeclaration {
   /**
    * Stable: `service:default/default/db`, with `?dc=dc2` or `?peer=east` where given; of an ingress
@@ -96,7 +109,8 @@ export interface UpstreamDeclaration {
   readonly peer: string;
   /** `""`: the proxy's own. */
   readonly datacenter: string;
-  readonly bind: BindAddress;
+  /** `null`: an {@link EdgeDeclaration} leads here. */
+  readonly bind: BindAddress | null;
   /** `""`, `none`, `local` or `remote`. */
   readonly meshGatewayMode: string;
   /** In place of the chain's, as it was written; `""`: the chain's; of a prepared query `tcp`. */

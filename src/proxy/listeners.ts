@@ -5,7 +5,7 @@
  * @module
  */
 
-import { ProxyError, type Random } from "../base/mod.ts";
+import { type BindAddress, ProxyError, type Random } from "../base/mod.ts";
 import type { AcceptedConnection, Connection } from "../net/mod.ts";
 import type { InboundPart, Snapshot, UpstreamPart } from "../snapshot/mod.ts";
 import {
@@ -159,14 +159,14 @@ export class Listeners {
     const { random, worker } = this.#options;
     const current = this.#upstreams.get(id);
     const isSecure = part.listener !== null;
-    if (current?.isSecure === isSecure && isOpenAt(current.door, bind)) return;
     // A unix socket cannot be shared between workers: the first one serves it.
-    if (bind.kind === "unix" && worker > 0) {
+    if (bind === null || bind.kind === "unix" && worker > 0) {
       if (current) this.#doors.close(current.door);
       this.#upstreams.delete(id);
       return;
     }
-    if (column === undefined) return await this.#refuseUncounted(part);
+    if (current?.isSecure === isSecure && isOpenAt(current.door, bind)) return;
+    if (column === undefined) return await this.#refuseUncounted(id, bind);
     this.#uncounted.delete(id);
     const front = current?.front ?? this.#removed.get(id) ?? new Outbound(
       this.#context,
@@ -202,7 +202,7 @@ export class Listeners {
   }
 
   /** Not opened: the limits of the others would be wrong. */
-  async #refuseUncounted({ id, bind }: UpstreamPart): Promise<void> {
+  async #refuseUncounted(id: string, bind: BindAddress): Promise<void> {
     const door = this.#doors.replace(id, bind, this.#uncounted.get(id), "own");
     this.#uncounted.set(id, door);
     const reason =

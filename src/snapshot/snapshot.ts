@@ -170,7 +170,8 @@ export interface UpstreamPart extends Part {
   readonly id: string;
   /** Destination name, for logs and metrics. */
   readonly name: string;
-  readonly bind: BindAddress;
+  /** `null`: nothing of its own, {@link EdgePart} leads here. */
+  readonly bind: BindAddress | null;
   /** Where it goes. Key into {@link Snapshot.chains}. */
   readonly chain: string;
   /** `null`: connections are carried as they are. */
@@ -193,6 +194,27 @@ export interface UpstreamPart extends Part {
     readonly credentials: string;
     readonly handshakeTimeoutMs: number;
   } | null;
+}
+
+/** A listener for callers outside the mesh that leads to several upstreams, by the host they ask for. */
+export interface EdgePart extends Part {
+  /** Stable key: `ingress:8080`. */
+  readonly id: string;
+  readonly bind: Extract<BindAddress, { kind: "tcp" }>;
+  readonly http: HttpRules;
+  /** As an upstream's. */
+  readonly listener: UpstreamPart["listener"];
+  readonly hosts: readonly EdgeHost[];
+}
+
+export interface EdgeHost {
+  /**
+   * What the host of a request may be, lower case: `shop.example`, `*.example`, `shop.ingress.*` or `*`;
+   * one without a port also stands for itself with the listener's. The most exact name counts.
+   */
+  readonly names: readonly string[];
+  /** Key into {@link Snapshot.upstreams}; where that is missing nobody can be reached. */
+  readonly upstream: string;
 }
 
 /**
@@ -254,6 +276,7 @@ export interface KeyedParts {
   /** By the listener's name: `exposed:21500`. */
   readonly exposed: ExposedPart;
   readonly upstreams: UpstreamPart;
+  readonly edges: EdgePart;
   readonly chains: ChainPart;
   readonly targets: TargetPart;
 }

@@ -20,6 +20,7 @@ const KINDS: {
     inbound: true,
     exposed: true,
     upstreams: true,
+    edges: true,
     chains: true,
     targets: true,
   },

@@ -1,6 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ChainPart, Snapshot, TargetPart, UpstreamPart } from "./snapshot.ts";
+import type {
+  ChainPart,
+  EdgePart,
+  HttpRules,
+  Snapshot,
+  TargetPart,
+  UpstreamPart,
+} from "./snapshot.ts";
 import { diffSnapshots, keepSnapshot, patchSnapshot } from "./update.ts";
 
 function upstream(id: string, version = 1): UpstreamPart {
@@ -52,6 +59,25 @@ function target(key: string, version = 1): TargetPart {
   };
 }
 
+const HTTP: HttpRules = {
+  protocol: "http",
+  path: { normalize: false, mergeSlashes: false, escapedSlashes: "keep", underscores: "allow" },
+  sanitizeForwardedClientCert: true,
+  headBytes: 61_440,
+  requestTimeoutMs: 0,
+  streamIdleTimeoutMs: 300_000,
+  showDenials: false,
+};
+
+const EDGE: EdgePart = {
+  version: 2,
+  id: "ingress:8080",
+  bind: { kind: "tcp", host: "0.0.0.0", port: 8_080 },
+  http: HTTP,
+  listener: null,
+  hosts: [{ names: ["*"], upstream: "a" }],
+};
+
 const BASE: Snapshot = {
   version: 1,
   service: "web",
@@ -99,23 +125,11 @@ const BASE: Snapshot = {
       path: "/health",
       local: { kind: "tcp", host: "127.0.0.1", port: 8_080 },
       localConnectTimeoutMs: 5_000,
-      http: {
-        protocol: "http",
-        path: {
-          normalize: false,
-          mergeSlashes: false,
-          escapedSlashes: "keep",
-          underscores: "allow",
-        },
-        sanitizeForwardedClientCert: true,
-        headBytes: 61_440,
-        requestTimeoutMs: 0,
-        streamIdleTimeoutMs: 300_000,
-        showDenials: false,
-      },
+      http: HTTP,
     },
   },
   upstreams: { a: upstream("a"), b: upstream("b") },
+  edges: {},
   chains: { a: chain("a"), b: chain("b") },
   targets: { "t-a": target("t-a"), "t-b": target("t-b") },
 };
@@ -156,6 +170,7 @@ for (
       },
       ["upstreams.b=null", "chains.b=null", "targets.t-b=null"],
     ],
+    ["an edge that came", { edges: { "ingress:8080": EDGE } }, ["edges.ingress:8080"]],
     ["who we are", { service: "api", proxyId: "api-proxy", datacenter: "dc2" }, []],
   ] as [string, Change, string[]][]
 ) {
@@ -164,7 +179,9 @@ for (
     const update = diffSnapshots(BASE, next);
     const sent = [
       ...(["credentials", "policy", "tls", "accessLog"] as const).filter((part) => part in update),
-      ...(["inbound", "exposed", "upstreams", "chains", "targets"] as const).flatMap((map) =>
+      ...(["inbound", "exposed", "edges", "upstreams", "chains", "targets"] as const).flatMap((
+        map,
+      ) =>
         Object.entries(update[map]).map(([key, part]) =>
           `${map}.${key}${part === null ? "=null" : ""}`
         )

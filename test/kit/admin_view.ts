@@ -64,6 +64,7 @@ export function fakeAdminView(): FakeAdminView {
       inbound: inboundOf({ local: { kind: "tcp", host: "127.0.0.1", port: 8080 } }, 21_000),
     },
     exposed: {},
+    edges: {},
     upstreams: {},
     chains: {},
     targets: {},

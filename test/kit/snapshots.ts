@@ -74,6 +74,7 @@ export function snapshotOf(options: SnapshotOptions): MeshSnapshot {
       strictSpiffeChain: false,
     },
     exposed: {},
+    edges: {},
     accessLog: null,
     inbound: local ? { inbound: inboundOf({ local }, options.inboundPort) } : {},
     ...declared(...upstreams),

@@ -1,6 +1,5 @@
 /**
- * What an ingress gateway listens for: its config entry, whose TCP listeners become upstreams of the
- * gateway that everybody may call. Who may go on to the service is judged there, by its own intentions.
+ * What an ingress gateway listens for: its config entry.
  *
  * @module
  */
@@ -18,6 +17,7 @@ const TlsJson = v.nullish(object({ Enabled: flag }));
 const LIMITS = {
   MaxConnections: count,
   MaxPendingRequests: count,
+  MaxConcurrentRequests: count,
   PassiveHealthCheck: v.nullish(v.unknown()),
 };
 
@@ -35,6 +35,8 @@ const EntryJson = object({
       Partition: text,
       Hosts: v.nullish(v.unknown()),
       TLS: v.nullish(v.unknown()),
+      RequestHeaders: v.nullish(v.unknown()),
+      ResponseHeaders: v.nullish(v.unknown()),
     })),
   })),
 });
@@ -43,7 +45,7 @@ type Entry = v.InferOutput<typeof EntryJson>;
 type Listener = NonNullable<Entry["Listeners"]>[number];
 type Service = NonNullable<Listener["Services"]>[number];
 
-/** An ingress gateway's config entry, as far as TCP listeners go by it. */
+/** An ingress gateway's config entry. */
 export interface IngressEntry {
   readonly listeners: readonly IngressListener[];
   readonly warnings: readonly string[];
@@ -61,8 +63,11 @@ export interface IngressListener {
 export interface IngressService extends
   Pick<
     UpstreamDeclaration,
-    "name" | "namespace" | "partition" | "maxConnections" | "maxPending" | "outlier"
-  > {}
+    "name" | "namespace" | "partition" | "maxConnections" | "maxPending" | "maxRequests" | "outlier"
+  > {
+  /** Lower case; none: those that Consul gives its DNS names. */
+  readonly hosts: readonly string[];
+}
 
 /** `null` (no such entry) stays `null`. */
 export function readIngressEntry(json: unknown, gateway: string): IngressEntry | null {
@@ -92,7 +97,7 @@ export function readIngressEntry(json: unknown, gateway: string): IngressEntry |
   return { listeners, warnings };
 }
 
-function entryName(gateway: string): string {
+export function entryName(gateway: string): string {
   return `ingress-gateway entry ${JSON.stringify(gateway)}`;
 }
 
@@ -116,75 +121,40 @@ function toService(
   const { enforcingPercent, ...outlier } = outlierOf(new ProxyConfig(check, { where, warnings }));
   const maxConnections = service.MaxConnections || defaults?.MaxConnections || 0;
   const maxPending = service.MaxPendingRequests || defaults?.MaxPendingRequests || 0;
+  const maxRequests = service.MaxConcurrentRequests || defaults?.MaxConcurrentRequests || 0;
+  for (const key of ["RequestHeaders", "ResponseHeaders"] as const) {
+    if (saysSomething(service[key])) {
+      warnings.push(`${where} has ${key}, which are not applied yet`);
+    }
+  }
   return {
     name: service.Name,
     namespace: service.Namespace || "default",
     partition: service.Partition || "default",
     ...(maxConnections > 0 && { maxConnections }),
     ...(maxPending > 0 && { maxPending }),
+    ...(maxRequests > 0 && { maxRequests }),
+    hosts: hostsOf(service.Hosts, { where, warnings }),
     // Zero is what an unset field of an ingress gateway looks like.
     outlier: { ...outlier, ...(enforcingPercent ? { enforcingPercent } : {}) },
   };
 }
 
-/** The gateway's registration with what its config entry adds; what is not served is named in it. */
-export function withIngressEntry(
-  registration: Registration,
-  entry: IngressEntry | null,
-): Registration {
-  const { ingress, bind } = registration;
-  if (!ingress) return registration;
-  const refused: { readonly what: string; readonly reason: string }[] = [];
-  const upstreams: UpstreamDeclaration[] = [];
-  if (!entry) {
-    const what = entryName(registration.service);
-    refused.push({ what, reason: "there is none, so nothing is listened for" });
+/** Lower case; what is no list of names is as if it were not there. */
+function hostsOf(
+  hosts: unknown,
+  { where, warnings }: { readonly where: string; readonly warnings: string[] },
+): readonly string[] {
+  const read = v.safeParse(v.nullish(v.array(v.pipe(v.string(), v.nonEmpty())), []), hosts);
+  if (!read.success) {
+    warnings.push(`${where} has Hosts that are no list of names; they are ignored`);
   }
-  for (const listener of entry?.listeners ?? []) {
-    const reason = refusalOf(listener, upstreams);
-    const [service] = listener.services;
-    if (reason !== undefined || !service) {
-      refused.push({ what: `ingress listener ${listener.port}`, reason: reason ?? NO_SERVICE });
-      continue;
-    }
-    upstreams.push({
-      ...service,
-      id: `ingress:${listener.port}/${service.name}`,
-      kind: "service",
-      peer: "",
-      datacenter: "",
-      bind: { kind: "tcp", host: bind.host, port: listener.port },
-      meshGatewayMode: ingress.meshGatewayMode,
-      protocol: "tcp",
-      ingressTls: listener.tls,
-    });
-  }
-  return {
-    ...registration,
-    upstreams,
-    ingress: { ...ingress, refused },
-    warnings: [...registration.warnings, ...entry?.warnings ?? []],
-  };
+  return read.success ? (read.output ?? []).map((host) => host.toLowerCase()) : [];
 }
 
-const NO_SERVICE = "it names no service";
-
-/** Why it cannot be served; `undefined`: it can. */
-function refusalOf(
-  { port, protocol, services }: IngressListener,
-  before: readonly UpstreamDeclaration[],
-): string | undefined {
-  if (protocol !== "tcp") {
-    return `its protocol is ${protocol}: HTTP listeners of an ingress gateway are not supported yet`;
-  }
-  if (port === 0) return "it has no port";
-  const [service, ...more] = services;
-  if (!service?.name) return NO_SERVICE;
-  if (more.length > 0) return "it names several services, which only HTTP listeners can";
-  if (service.name === "*") return "it names every service, which only HTTP listeners can";
-  return before.some(({ bind }) => bind.kind === "tcp" && bind.port === port)
-    ? "its port is an earlier listener's"
-    : undefined;
+function saysSomething(rules: unknown): boolean {
+  return typeof rules === "object" && rules !== null &&
+    Object.values(rules).some((value) => value !== null && Object.keys(value ?? {}).length > 0);
 }
 
 export function ingressEntryQuestion(

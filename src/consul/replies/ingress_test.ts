@@ -8,7 +8,8 @@ import {
   type Reaction,
 } from "../../../test/kit/scripted_agent.ts";
 import { readGateways } from "../find_sidecar.ts";
-import { readIngressEntry, withIngressEntry } from "./ingress.ts";
+import { readIngressEntry } from "./ingress.ts";
+import { withIngressEntry } from "./ingress_listeners.ts";
 import { readRegistration } from "./registration.ts";
 import type { Registration } from "../types.ts";
 
@@ -18,6 +19,7 @@ const IGW = readRegistration(fixture("agent_service_ingress"), "igw-1");
 const joined = (json: unknown) => withIngressEntry(IGW, readIngressEntry(json, "igw"));
 const db = { Name: "db" };
 const tcp = (fields: object) => ({ Port: 8443, Protocol: "tcp", Services: [db], ...fields });
+const http = (fields: object) => tcp({ Protocol: "http", ...fields });
 
 test("readRegistration() reads an ingress gateway", () => {
   const { service, bind, upstreams, tls, ingress, warnings } = IGW;
@@ -26,7 +28,7 @@ test("readRegistration() reads an ingress gateway", () => {
     bind: { kind: "tcp", host: "127.0.0.9", port: 0 },
     upstreams: [],
     tls: { sds_clusters: {} },
-    ingress: { clusters: [{ name: "x" }], meshGatewayMode: "", refused: [] },
+    ingress: { clusters: [{ name: "x" }], meshGatewayMode: "", edges: [], refused: [] },
     warnings: [],
   });
 });
@@ -122,7 +124,14 @@ for (
 
 for (
   const [name, listener, reason] of [
-    ["HTTP", tcp({ Protocol: "HTTP2" }), /^its protocol is http2: HTTP listeners of an ingress/],
+    ["a protocol nobody knows", tcp({ Protocol: "http3" }), /^its protocol "http3" is not known/],
+    ["every service of a protocol", http({ Services: [{ Name: "*" }] }), /name them one by one/],
+    ["a service twice", http({ Services: [db, db] }), /names a service twice/],
+    [
+      "a host twice",
+      http({ Services: [db, { Name: "api", Hosts: ["DB.ingress.*"] }] }),
+      /a host tw/,
+    ],
     ["no service", tcp({ Services: [] }), /no service/],
     ["a service without a name", tcp({ Services: [{}] }), /no service/],
     ["several services", tcp({ Services: [db, { Name: "api" }] }), /several services/],
@@ -142,6 +151,41 @@ for (
     assert.deepEqual(more, []);
   });
 }
+
+test("withIngressEntry() makes an edge of an HTTP listener, with an upstream for each service", () => {
+  const api = { Name: "Api", Hosts: ["API.example", "*.api.example"], MaxConcurrentRequests: 4 };
+  const { upstreams, ingress, warnings } = joined({
+    Listeners: [http({ Protocol: "HTTP2", Services: [db, api] })],
+  });
+  const bind = { kind: "tcp", host: "127.0.0.9", port: 8_443 };
+  assert.deepEqual(warnings, []);
+  assert.deepEqual(
+    upstreams.map(({ id, bind, protocol, maxRequests }) => [id, bind, protocol, maxRequests]),
+    [["ingress:8443/db", null, "http2", undefined], ["ingress:8443/Api", null, "http2", 4]],
+  );
+  assert.ok(upstreams.every(({ ingressTls }) => ingressTls === undefined));
+  const { tls, ...edge } = ingress?.edges[0] ?? {};
+  assert.deepEqual([edge, tls?.enabled], [{
+    id: "ingress:8443",
+    bind,
+    protocol: "http2",
+    hosts: [
+      { names: ["db.ingress.*"], upstream: "ingress:8443/db" },
+      { names: ["api.example", "*.api.example"], upstream: "ingress:8443/Api" },
+    ],
+  }, false]);
+});
+
+test("withIngressEntry() names what it takes no notice of", () => {
+  const service = { ...db, Hosts: "db.example", RequestHeaders: { Add: { a: "b" } } };
+  const { ingress, warnings } = joined({
+    Listeners: [http({ Services: [service, { Name: "api", ResponseHeaders: { Set: null } }] })],
+  });
+  assert.deepEqual(ingress?.edges[0]?.hosts[0]?.names, ["db.ingress.*"]);
+  assert.match(warnings.join(), /"db" of ingress port 8443 has RequestHeaders, which are not/);
+  assert.match(warnings.join(), /has Hosts that are no list of names/);
+  assert.equal(warnings.length, 2);
+});
 
 for (
   const [name, gateway, own, enabled] of [

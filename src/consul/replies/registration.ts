@@ -111,7 +111,8 @@ export function readRegistration(json: unknown, proxyId: string): Registration {
     handshakeTimeoutMs: config.integer("handshake_timeout_ms", 1) ?? HANDSHAKE_TIMEOUT_MS,
     ...(tls !== undefined && { tls }),
     ...(!isIngress && exposedOf(proxy.Expose, warnings)),
-    ...(isIngress && { ingress: { clusters: clusters ?? [], meshGatewayMode, refused: [] } }),
+    ...(isIngress &&
+      { ingress: { clusters: clusters ?? [], meshGatewayMode, edges: [], refused: [] } }),
     maxInboundConnections: config.integer("max_inbound_connections", 0) ?? 0,
     ...(proxy.AccessLogs?.Enabled && {
       accessLogs: {

@@ -10,6 +10,7 @@ import type { Leaf, Registration, Roots } from "../../consul/mod.ts";
 import type { HeldSecrets } from "../../secrets/mod.ts";
 import { closedByRefusal } from "./closed_by_refusal.ts";
 import { type CredentialPlans, NO_PLANS } from "./credential_plans.ts";
+import { edgeParts } from "./edges.ts";
 import { exposedParts } from "./exposed.ts";
 import { earliest, Grace } from "./grace.ts";
 import { accessLogPart } from "./access_logs.ts";
@@ -188,6 +189,7 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
     tls,
     accessLog: accessLogPart(registration.accessLogs, { previous, version, refused }),
     inbound,
+    edges: edgeParts(registration, { plans, own, previous, version }),
     exposed: exposedParts(registration, { previous, version, refused }),
     upstreams: upstreams.upstreams,
     chains: upstreams.chains,

@@ -6,7 +6,13 @@
  */
 
 import { cwd } from "node:process";
-import type { Registration, UpstreamDeclaration } from "../../consul/mod.ts";
+import type {
+  EdgeDeclaration,
+  IngressRegistration,
+  IngressTlsDeclaration,
+  Registration,
+  UpstreamDeclaration,
+} from "../../consul/mod.ts";
 import {
   type CredentialsPlan,
   formatPath,
@@ -28,7 +34,9 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 
 /** What of a registration is about credentials. */
 export interface CredentialFacts extends Pick<Registration, "id" | "service" | "tls"> {
-  readonly ingress?: Pick<NonNullable<Registration["ingress"]>, "clusters">;
+  readonly ingress?: Pick<IngressRegistration, "clusters"> & {
+    readonly edges: readonly Pick<EdgeDeclaration, "id" | "tls">[];
+  };
   readonly upstreams: readonly Pick<
     UpstreamDeclaration,
     "id" | "name" | "tls" | "listenerTls" | "ingressTls"
@@ -128,11 +136,13 @@ export function planRegistration(
   const inbound = !ingress && Object.keys(listener).length > 0 || isOdd(raw)
     ? plan("inbound", { value: isOdd(raw) ? raw : listener, kind: "listener", path })
     : null;
+  const planIngress = (of: string, declared: IngressTlsDeclaration | undefined) => {
+    const parsed = declared && ingressSds && readIngressTls(declared, ingressSds);
+    if (parsed && parsed.kind !== "plain") listeners.set(of, take(listenerKey(of), parsed));
+  };
+  for (const { id: edge, tls } of ingress?.edges ?? []) planIngress(edge, tls);
   for (const { id: upstream, name, tls, listenerTls, ingressTls } of registration.upstreams) {
-    if (ingressTls && ingressSds) {
-      const parsed = readIngressTls(ingressTls, ingressSds);
-      if (parsed.kind !== "plain") listeners.set(upstream, take(listenerKey(upstream), parsed));
-    }
+    planIngress(upstream, ingressTls);
     if (listenerTls !== undefined) {
       const where = [`upstream ${name}`, "postern_listener_tls"];
       const key = listenerKey(upstream);

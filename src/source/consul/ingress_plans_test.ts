@@ -42,7 +42,7 @@ function gateway(
   return facts.registration({
     service: "igw",
     upstreams: [upstream],
-    ingress: { clusters, meshGatewayMode: "", refused: [] },
+    ingress: { clusters, meshGatewayMode: "", edges: [], refused: [] },
     ...rest,
   });
 }

@@ -114,6 +114,7 @@ export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): File
     ),
     tls: keepPart<TlsPart>(previous?.tls, { ...directions, strictSpiffeChain }, version),
     exposed: {},
+    edges: {},
     accessLog: config.accessLog
       ? keepPart<AccessLogPart>(previous?.accessLog, config.accessLog, version)
       : null,

@@ -40,7 +40,8 @@ export interface StoredCredentials {
 /** What a registration says about credentials, as it says it; `undefined`: nothing. */
 export function storedCredentials(registration: Registration): StoredCredentials | undefined {
   const { id, service, tls, ingress } = registration;
-  const saysNothing = tls === undefined &&
+  const edges = (ingress?.edges ?? []).map(({ id, tls }) => ({ id, tls }));
+  const saysNothing = tls === undefined && edges.length === 0 &&
     registration.upstreams.every((upstream) =>
       upstream.tls === undefined && upstream.listenerTls === undefined && !upstream.ingressTls
     );
@@ -57,7 +58,7 @@ export function storedCredentials(registration: Registration): StoredCredentials
     id,
     service,
     ...(tls !== undefined && { tls }),
-    ...(ingress && { ingress: { clusters: ingress.clusters } }),
+    ...(ingress && { ingress: { clusters: ingress.clusters, edges } }),
     upstreams,
   };
   return { salt: keySalt(), registration: facts };

@@ -11,7 +11,7 @@ import type { Snapshot } from "../../snapshot/mod.ts";
 import type { StoredState } from "./stored_credentials.ts";
 
 /** Rises when a snapshot of an older version can no longer be served. */
-const SCHEMA = 5;
+const SCHEMA = 6;
 /** Rises when the facts about credentials mean something else; states from before them have none. */
 const CREDENTIALS_FORMAT = 1;
 
@@ -229,11 +229,15 @@ const Exposed = v.strictObject({
   http: Http,
 });
 
+const TlsListener = v.nullable(
+  v.strictObject({ credentials: v.string(), handshakeTimeoutMs: Amount }),
+);
+
 const Upstream = v.strictObject({
   version: Version,
   id: v.string(),
   name: v.string(),
-  bind: BindAddress,
+  bind: v.nullable(BindAddress),
   chain: v.string(),
   http: v.nullable(Http),
   maxConnections: Amount,
@@ -242,7 +246,16 @@ const Upstream = v.strictObject({
   idleTimeoutMs: Amount,
   lifetimeMs: Amount,
   credentials: v.nullable(v.string()),
-  listener: v.nullable(v.strictObject({ credentials: v.string(), handshakeTimeoutMs: Amount })),
+  listener: TlsListener,
+});
+
+const Edge = v.strictObject({
+  version: Version,
+  id: v.string(),
+  bind: TcpAddress,
+  http: Http,
+  listener: TlsListener,
+  hosts: v.array(v.strictObject({ names: Texts, upstream: v.string() })),
 });
 
 const Chain = v.strictObject({
@@ -279,22 +292,27 @@ const Target = v.strictObject({
 /** What people wrote stays as it is: the reader looks at it as closely as at what the agent says. */
 const AsWritten = v.exactOptional(v.unknown());
 
+const IngressTls = v.strictObject({
+  enabled: v.boolean(),
+  entry: v.unknown(),
+  path: Texts,
+  index: Amount,
+});
+
 const CredentialFacts = v.strictObject({
   id: v.string(),
   service: v.string(),
   tls: AsWritten,
-  ingress: v.exactOptional(v.strictObject({ clusters: v.array(v.unknown()) })),
+  ingress: v.exactOptional(v.strictObject({
+    clusters: v.array(v.unknown()),
+    edges: v.array(v.strictObject({ id: v.string(), tls: IngressTls })),
+  })),
   upstreams: v.array(v.strictObject({
     id: v.string(),
     name: v.string(),
     tls: AsWritten,
     listenerTls: AsWritten,
-    ingressTls: v.exactOptional(v.strictObject({
-      enabled: v.boolean(),
-      entry: v.unknown(),
-      path: Texts,
-      index: Amount,
-    })),
+    ingressTls: v.exactOptional(IngressTls),
   })),
 });
 
@@ -314,6 +332,7 @@ const SNAPSHOT = {
   inbound: v.record(v.string(), Inbound),
   exposed: v.record(v.string(), Exposed),
   upstreams: v.record(v.string(), Upstream),
+  edges: v.record(v.string(), Edge),
   chains: v.record(v.string(), Chain),
   targets: v.record(v.string(), Target),
 } satisfies { readonly [Part in keyof Snapshot]: v.GenericSchema<unknown, Snapshot[Part]> };

@@ -1,0 +1,110 @@
+/**
+ * An ingress gateway's listeners as its registration has them. One for TCP is an upstream that everybody
+ * may call; one for HTTP leads to several, by the host that is asked for. Who may go on to a service is
+ * judged there, by its own intentions.
+ *
+ * @module
+ */
+
+import {
+  entryName,
+  type IngressEntry,
+  type IngressListener,
+  type IngressService,
+} from "./ingress.ts";
+import type { EdgeDeclaration, Registration, UpstreamDeclaration } from "../types.ts";
+
+/** The gateway's registration with what its config entry adds; what is not served is named in it. */
+export function withIngressEntry(
+  registration: Registration,
+  entry: IngressEntry | null,
+): Registration {
+  const { ingress, bind } = registration;
+  if (!ingress) return registration;
+  const refused: { readonly what: string; readonly reason: string }[] = [];
+  const upstreams: UpstreamDeclaration[] = [];
+  const edges: EdgeDeclaration[] = [];
+  if (!entry) {
+    const what = entryName(registration.service);
+    refused.push({ what, reason: "there is none, so nothing is listened for" });
+  }
+  const ports = new Set<number>();
+  for (const listener of entry?.listeners ?? []) {
+    const { port, protocol, services, tls } = listener;
+    const what = `ingress listener ${port}`;
+    const reason = refusalOf(listener, ports);
+    if (reason !== undefined) {
+      refused.push({ what, reason });
+      continue;
+    }
+    ports.add(port);
+    const at = { kind: "tcp", host: bind.host, port } as const;
+    const declare = ({ hosts: _, ...service }: IngressService): UpstreamDeclaration => ({
+      ...service,
+      id: upstreamId(port, service),
+      kind: "service",
+      peer: "",
+      datacenter: "",
+      bind: protocol === "tcp" ? at : null,
+      meshGatewayMode: ingress.meshGatewayMode,
+      protocol,
+      ...(protocol === "tcp" && { ingressTls: tls }),
+    });
+    upstreams.push(...services.map(declare));
+    if (protocol === "tcp") continue;
+    edges.push({
+      id: `ingress:${port}`,
+      bind: at,
+      protocol,
+      hosts: services.map((service) => ({
+        names: namesOf(service),
+        upstream: upstreamId(port, service),
+      })),
+      tls,
+    });
+    const yet =
+      `its protocol is ${protocol}: HTTP listeners of an ingress gateway are not opened yet`;
+    refused.push({ what, reason: yet });
+  }
+  return {
+    ...registration,
+    upstreams,
+    ingress: { ...ingress, edges, refused },
+    warnings: [...registration.warnings, ...entry?.warnings ?? []],
+  };
+}
+
+function upstreamId(port: number, { name }: Pick<IngressService, "name">): string {
+  return `ingress:${port}/${name}`;
+}
+
+/** Without hosts those that Consul's DNS has for it, in whatever domain. */
+function namesOf({ name, hosts }: IngressService): readonly string[] {
+  return hosts.length > 0 ? hosts : [`${name.toLowerCase()}.ingress.*`];
+}
+
+/** Why it cannot be served; `undefined`: it can. */
+function refusalOf(
+  { port, protocol, services }: IngressListener,
+  taken: ReadonlySet<number>,
+): string | undefined {
+  if (!["tcp", "http", "http2", "grpc"].includes(protocol)) {
+    return `its protocol ${JSON.stringify(protocol)} is not known; write tcp, http, http2 or grpc`;
+  }
+  if (port === 0) return "it has no port";
+  if (services.length === 0 || services.some(({ name }) => !name)) return "it names no service";
+  const isHttp = protocol !== "tcp";
+  if (!isHttp && services.length > 1) {
+    return "it names several services, which only HTTP listeners can";
+  }
+  if (services.some(({ name }) => name === "*")) {
+    return isHttp
+      ? "it names every service, which is not supported yet; name them one by one"
+      : "it names every service, which only HTTP listeners can";
+  }
+  const names = services.map(({ name }) => name);
+  if (new Set(names).size < names.length) return "it names a service twice";
+  const hosts = services.flatMap(namesOf);
+  if (isHttp && new Set(hosts).size < hosts.length) return "it names a host twice";
+  return taken.has(port) ? "its port is an earlier listener's" : undefined;
+}

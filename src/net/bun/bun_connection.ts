@@ -16,6 +16,8 @@ export class BunConnection implements Connection, SocketOwner, Joining {
   events: StreamEvents = ignoredEvents;
   readonly #socket: BunSocket;
   #remote: string | undefined;
+  /** Looking costs system calls. */
+  #local: string | undefined;
   joined: Joined | undefined;
   /** Ours: what the kernel did not take. */
   #unsent: Uint8Array[] | undefined;
@@ -38,7 +40,7 @@ export class BunConnection implements Connection, SocketOwner, Joining {
   }
 
   get local(): string {
-    return localOf(this.#socket);
+    return this.#local ??= localOf(this.#socket);
   }
 
   write(chunk: Uint8Array): boolean {

@@ -13,6 +13,7 @@ import {
   FLAG,
   forwardClientCert,
   forwardRequest,
+  isGrpc,
   type MessageEvents,
   normalizePath,
   REDIRECT,
@@ -173,7 +174,7 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
     story.attempts++;
     story.upstreamHost = way.host;
     story.upstream = way.reached.connection;
-    story.upstreamCluster = this.#owner.listener.ways.cluster;
+    story.upstreamCluster = lease?.target.part.sni || this.#owner.listener.ways.cluster;
     story.upstreamStartAt = this.#context.clock.monotonic();
     this.#response.wasUsed = way.isUsed;
     this.#client = way.request(request, endsWithHead, this.#response);
@@ -335,6 +336,8 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
     const story = this.#story;
     story.status = reply.status;
     story.details = reply.details;
+    const { method, fields } = this.#server.request;
+    if (method !== "HEAD" && !isGrpc(fields)) story.sentBytes = reply.text.length;
     this.#responded = true;
     this.#end(story.code === undefined ? undefined : originOf(story.code));
     sendReply(this.#server, reply, options);
@@ -408,6 +411,7 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
     story.endAt = this.#context.clock.monotonic();
     story.endedBy = by;
     listener.stats.finished(story);
+    this.#context.facts.accessLog?.exchange(story);
     this.#owner.over(this);
   }
 }

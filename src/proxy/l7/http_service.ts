@@ -6,6 +6,8 @@
 
 import {
   DEFAULT_HTTP_LIMITS,
+  ExchangeRecord,
+  FLAG,
   type HttpEnd,
   serveHttp1,
   serveHttp2,
@@ -74,8 +76,19 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner {
   }
 
   onInvalid(status: number, detail: string): void {
-    const { log } = this.downstream.context;
+    const { log, clock, facts } = this.downstream.context;
     const { record } = this.downstream;
+    const monotonicMs = clock.monotonic();
+    const story = new ExchangeRecord(this.caller, undefined, { wallMs: clock.now(), monotonicMs });
+    story.status = status;
+    story.flags = FLAG.DPE;
+    story.details = detail.replaceAll(" ", "_");
+    story.code = "request_invalid";
+    story.endedBy = "downstream";
+    story.endAt = monotonicMs;
+    this.listener.stats.started();
+    this.listener.stats.finished(story);
+    facts.accessLog?.exchange(story);
     log.info("request invalid", {
       listener: record.listener,
       source: record.source || record.remote,

@@ -1,0 +1,96 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { AccessLogPart } from "../../src/snapshot/mod.ts";
+import { answerOf, RawClient, startRawOrigin, statusOf } from "../kit/http_raw.ts";
+import { startPathPair } from "../kit/path_pair.ts";
+import { httpRules, policyOf } from "../kit/snapshots.ts";
+
+const LOG: AccessLogPart = {
+  version: 1,
+  to: { kind: "stdout" },
+  format: { kind: "default" },
+  listeners: true,
+};
+
+/** A sidecar pair that speaks HTTP/1.1, and the lines of both. */
+async function startLoggedPair() {
+  const origin = await startRawOrigin(({ body }) => answerOf(`you said ${body}`));
+  const taken = { web: [] as string[], db: [] as string[] };
+  const pair = await startPathPair({
+    localPort: origin.port,
+    inbound: { http: httpRules("http") },
+    upstream: { http: httpRules("http") },
+    web: { takeLine: (line) => void taken.web.push(line) },
+    db: { takeLine: (line) => void taken.db.push(line) },
+  });
+  await pair.db.set({ ...pair.dbSnapshot, accessLog: LOG });
+  await pair.web.set({ ...pair.webSnapshot, accessLog: LOG });
+  return {
+    pair,
+    taken,
+    open: () => RawClient.open({ host: "127.0.0.1", port: pair.port }),
+    last: (side: "web" | "db") => JSON.parse(taken[side].at(-1) ?? "null"),
+    async [Symbol.asyncDispose]() {
+      await pair[Symbol.asyncDispose]();
+      await origin[Symbol.asyncDispose]();
+    },
+  };
+}
+
+const metric = (rig: Awaited<ReturnType<typeof startLoggedPair>>, name: string) =>
+  rig.pair.db.path.stats.samples().filter((sample) => sample.name === name)
+    .map(({ labels, value }) => [labels["status"] ?? labels["flag"], value]);
+
+test("a request leaves a line on each side, that says where it went", async () => {
+  await using rig = await startLoggedPair();
+  await using client = await rig.open();
+  client.send(
+    'POST /a/../b?c HTTP/1.1\r\nHost: db\r\nUser-Agent: me "x"\r\nContent-Length: 3\r\n\r\nabc',
+  );
+  assert.equal(statusOf(await client.response()), 200);
+  assert.deepEqual([rig.taken.web.length, rig.taken.db.length], [1, 1]);
+  const web = rig.last("web");
+  const db = rig.last("db");
+  for (const line of [web, db]) {
+    assert.equal(line.method, "POST");
+    assert.equal(line.protocol, "HTTP/1.1");
+    assert.equal(line.authority, "db");
+    assert.equal(line.user_agent, 'me "x"');
+    assert.equal(line.response_code, 200);
+    assert.equal(line.response_flags, "-");
+    assert.equal(line.response_code_details, "via_upstream");
+    assert.deepEqual([line.bytes_received, line.bytes_sent], [3, 12]);
+    assert.match(line.upstream_service_time, /^\d+$/);
+    assert.match(line.request_id, /^[0-9a-f-]{36}$/);
+    assert.match(line.upstream_local_address, /^127\.0\.0\.1:\d+$/);
+    assert.match(line.downstream_local_address, /^127\.0\.0\.1:\d+$/);
+  }
+  assert.equal(web.request_id, db.request_id);
+  assert.equal(web.upstream_cluster, "db.default.dc1.internal.test.consul");
+  assert.equal(db.upstream_cluster, "local_app");
+  // Judged and sent on is the other form.
+  assert.deepEqual([web.path, db.path], ["/a/../b?c", "/b?c"]);
+  assert.deepEqual(metric(rig, "http_responses_total"), [["200", 1]]);
+  assert.equal(db.downstream_remote_address.split(":")[0], "127.0.0.1");
+});
+
+test("a request that is denied, and one that cannot be read, leave lines, too", async () => {
+  await using rig = await startLoggedPair();
+  await rig.pair.db.set({ ...rig.pair.dbSnapshot, accessLog: LOG, policy: policyOf([]) });
+  await using client = await rig.open();
+  client.send("GET /secret HTTP/1.1\r\nHost: db\r\n\r\n");
+  assert.equal(statusOf(await client.response()), 403);
+  const db = rig.last("db");
+  assert.equal(db.response_code, 403);
+  assert.equal(db.response_code_details, "rbac_access_denied_matched_policy[none]");
+  assert.equal(db.upstream_host, null);
+  assert.equal(db.bytes_sent, "RBAC: access denied".length);
+  // To the other side it is an answer like any.
+  assert.equal(rig.last("web").response_code_details, "via_upstream");
+
+  await using odd = await rig.open();
+  odd.send("GET / HTTP/1.1\r\nHost: db\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n");
+  assert.equal(statusOf(await odd.response()), 400);
+  const line = rig.last("web");
+  assert.deepEqual([line.method, line.response_code, line.response_flags], [null, 400, "DPE"]);
+});

@@ -28,7 +28,7 @@ import {
 } from "../../http/mod.ts";
 import { type Dial, Relay, type RelayEnd } from "../../net/mod.ts";
 import type { Dialler } from "../attempt.ts";
-import type { Authorizer, RequestJudge, RequestPermit } from "../authorize.ts";
+import type { Authorizer, ExposedPath, RequestJudge, RequestPermit } from "../authorize.ts";
 import type { Downstream, Front } from "../downstream.ts";
 import type { Context } from "../context.ts";
 import { countFailure } from "../endpoint_failure.ts";
@@ -55,6 +55,8 @@ const MAX_AGAIN = 2;
 export interface HttpListener {
   readonly front: Front;
   readonly authorizer: Authorizer;
+  /** In place of the authorizer. */
+  readonly exposed?: ExposedPath;
   readonly ways: RequestWays;
   readonly stats: HttpStats;
   /** Those in force. */

@@ -14,7 +14,7 @@ import {
   type ServerExchange,
 } from "../../http/mod.ts";
 import type { Connection, StreamEvents } from "../../net/mod.ts";
-import { askAgent, judgeOfRequests, type RequestJudge } from "../authorize.ts";
+import { askAgent, judgeOfPath, judgeOfRequests, type RequestJudge } from "../authorize.ts";
 import type { Downstream, Service } from "../downstream.ts";
 import type { Ending } from "../ending.ts";
 import { Caller } from "./caller.ts";
@@ -95,7 +95,10 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner {
 
   /** Of now. */
   get judge(): RequestJudge {
-    return this.#judge ??= judgeOfRequests(this.downstream, this.listener.authorizer);
+    const { authorizer, exposed } = this.listener;
+    return this.#judge ??= exposed
+      ? judgeOfPath(exposed)
+      : judgeOfRequests(this.downstream, authorizer);
   }
 
   rejudge(): void {

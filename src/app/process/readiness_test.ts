@@ -37,6 +37,7 @@ const up = (name: string): ListenerView => ({
   name,
   direction: name === "inbound" ? "inbound" : "outbound",
   address: "127.0.0.1:1",
+  protocol: "tcp",
   state: "listening",
   error: "",
   fault: "",

@@ -8,7 +8,9 @@
 import type { Sample } from "../base/mod.ts";
 import type { ListenerView } from "../proxy/mod.ts";
 
-export interface ListenerShown extends Omit<ListenerView, "state"> {
+export interface ListenerShown extends Omit<ListenerView, "protocol" | "state"> {
+  /** Absent while it warms. */
+  readonly protocol?: ListenerView["protocol"];
   readonly state: ListenerView["state"] | "warming";
 }
 

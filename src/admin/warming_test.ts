@@ -7,6 +7,7 @@ const BOUND = {
   name: "inbound",
   direction: "inbound",
   address: "0.0.0.0:21000",
+  protocol: "tcp",
   state: "listening",
   error: "",
   fault: "",

@@ -12,7 +12,9 @@ import type { State, World } from "./http/call.ts";
 import { decodeObject, type JsonObject } from "./http/decode.ts";
 import { type Fault, Faults, needsReply, spoil } from "./http/faults.ts";
 import { type DevReply, type DevRequest, HttpServer } from "./http/http_server.ts";
-import { decide, putIntention } from "./entries/intentions.ts";
+import { readEntry } from "./entries/config_entries.ts";
+import { permissionsOf } from "./entries/intention_entry.ts";
+import { decide, exactIntention, putIntention } from "./entries/intentions.ts";
 import type { Status } from "./catalog/records.ts";
 import { textAt } from "./http/fields.ts";
 import { REGISTRATION } from "./catalog/registration_shape.ts";
@@ -114,14 +116,21 @@ export class DevAgent {
     this.#state.services.register(decodeObject(JSON.stringify(body), REGISTRATION));
   }
 
-  /** Allow or deny `source` to `destination`. */
-  setIntention(source: string, destination: string, action: "allow" | "deny"): void {
-    putIntention(this.#state.config, destination, { Name: source, Action: action });
+  /** The body of `PUT /v1/config`. */
+  writeEntry(body: unknown): void {
+    this.#state.config.put(readEntry(JSON.stringify(body)));
   }
 
-  /** What `source` may do at `destination` now, the default included; permissions count as deny. */
-  intention(source: string, destination: string): "allow" | "deny" {
+  /** What `source` may do at `destination`: an entry's source without its name. */
+  setIntention(source: string, destination: string, says: JsonObject): void {
+    putIntention(this.#state.config, destination, { Name: source, ...says });
+  }
+
+  /** What `source` may do at `destination` now, the default included. */
+  intention(source: string, destination: string): "allow" | "deny" | "permissions" {
     const { config, acl } = this.#state;
+    const exact = exactIntention(config, source, destination);
+    if (exact && permissionsOf(exact).length > 0) return "permissions";
     const decision = decide(config, { namespace: "default", service: source }, destination);
     const fallback = this.#options.defaultIntentionPolicy ?? acl.defaultPolicy;
     return decision === undefined ? fallback : decision.allowed ? "allow" : "deny";

@@ -72,7 +72,7 @@ test("a restart keeps the data, a forgetful one has another CA and low indexes",
   await using it = await started();
   it.agent.registerService({ Name: "web", Port: 1, Connect: { SidecarService: {} } });
   for (let change = 0; change < 5; change++) {
-    it.agent.setIntention("web", "db", change % 2 === 0 ? "allow" : "deny");
+    it.agent.setIntention("web", "db", { Action: change % 2 === 0 ? "allow" : "deny" });
   }
   // The first results of the checks are in.
   await it.clock.advance(1);

@@ -7,11 +7,12 @@
 
 import { ProxyError } from "../base/mod.ts";
 
-/** Column of the process-wide limit, and of what the inbound listener holds. */
+/** Column of the process-wide limit, of what inbound listeners hold, and listeners of exposed paths. */
 export const PROCESS_COLUMN = 0;
 export const INBOUND_COLUMN = 1;
+export const EXPOSED_COLUMN = 2;
 /** Where those of upstreams begin. */
-export const FIRST_UPSTREAM_COLUMN = 2;
+export const FIRST_UPSTREAM_COLUMN = 3;
 /** Columns of each upstream: its connections, what waits to be dialled, open requests, callers of HTTP. */
 export const UPSTREAM_COLUMNS = 4;
 /** Upstreams that can be counted at a time. */
@@ -21,6 +22,15 @@ const COLUMNS = FIRST_UPSTREAM_COLUMN + UPSTREAM_COLUMNS * MAX_UPSTREAMS;
 
 /** The most that is kept of the process's connections for calls that the local application makes. */
 const MOST_RESERVED = 1_024;
+
+/** Callers of exposed paths may be anybody: many checks have room, and the mesh keeps the rest. */
+const MOST_EXPOSED = 256;
+
+/** Of `maxConnections`, those that callers of exposed paths get. */
+export function exposedPlaces(paths: number, maxConnections: number): number {
+  if (paths === 0) return 0;
+  return Math.min(MOST_EXPOSED, Math.max(1, Math.floor(maxConnections / 16)));
+}
 
 /** Of `maxConnections`, those that callers of the service do not get. */
 export function reservedFor(upstreams: number, maxConnections: number): number {

@@ -7,6 +7,7 @@
  */
 
 import { type ErrorCode, messageOf } from "../base/mod.ts";
+import { pathWithoutQuery } from "../http/mod.ts";
 import type { TrustedPeer } from "../identity/mod.ts";
 import type { Connection } from "../net/mod.ts";
 import {
@@ -105,6 +106,21 @@ export function judgeOfRequests(
         : { code: "intention_denied", reason: rule };
     }
     return outcome;
+  };
+}
+
+/** Everybody may ask for this one path, whatever the query; nobody for another. */
+export interface ExposedPath {
+  /** Undefined: it is not exposed any more. */
+  readonly path: string | undefined;
+}
+
+/** By the path of now. */
+export function judgeOfPath(exposed: ExposedPath): RequestJudge {
+  return ({ path: asked }) => {
+    const { path } = exposed;
+    if (path !== undefined && pathWithoutQuery(asked) === path) return ANY_REQUEST;
+    return { code: "route_not_found", reason: `only ${path ?? "what was exposed"} is here` };
   };
 }
 

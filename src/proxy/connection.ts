@@ -6,7 +6,7 @@
 
 import type { Counter, Labels, Origin, Stats } from "../base/mod.ts";
 import type { PresentedPeer, Relay } from "../net/mod.ts";
-import type { ConnectionView } from "./view.ts";
+import type { ConnectionView, RequestsView } from "./view.ts";
 
 /** How far a connection has got; the stages of the data flow in their order. */
 export type Progress =
@@ -19,6 +19,17 @@ export type Progress =
   | "dial"
   | "relay"
   | "http";
+
+/** Monotonic, and in ticks of who sweeps. */
+export interface Now {
+  readonly ms: number;
+  readonly tick: number;
+  readonly tickMs: number;
+}
+
+export interface OpenRequests {
+  view(now: Now): RequestsView;
+}
 
 let lastId = 0;
 
@@ -36,6 +47,8 @@ export class ConnectionRecord {
   tlsVersion = "";
   resumed = false;
   relay: Relay | undefined;
+  /** Where it carries HTTP. */
+  requests: OpenRequests | undefined;
   /** For the access log, and noted only where there is one: our ends, and Envoy's name of where it went. */
   local = "";
   upstreamLocal = "";
@@ -64,9 +77,7 @@ export class ConnectionRecord {
     if (resumed) stats.resumed.add(1);
   }
 
-  view(
-    now: { readonly ms: number; readonly tick: number; readonly tickMs: number },
-  ): ConnectionView {
+  view(now: Now): ConnectionView {
     const { relay } = this;
     return {
       id: String(this.id),
@@ -84,6 +95,7 @@ export class ConnectionRecord {
       rule: this.rule,
       tlsVersion: this.tlsVersion,
       resumed: this.resumed,
+      http: this.requests?.view(now) ?? null,
     };
   }
 }

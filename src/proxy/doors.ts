@@ -157,6 +157,7 @@ export function viewOf(door: Door, draining: boolean, front?: Front): ListenerVi
     name: door.name,
     direction: front?.direction ?? "outbound",
     address: formatAddress(door.listener?.address ?? door.bind),
+    protocol: front?.http?.protocol ?? "tcp",
     state: door.listener ? draining ? "draining" : "listening" : "failed",
     error: door.error,
     fault: front?.fault ?? "",

@@ -7,8 +7,10 @@
 
 import { type BindAddress, ProxyError, type Random } from "../base/mod.ts";
 import type { AcceptedConnection, Connection } from "../net/mod.ts";
-import type { InboundPart, Snapshot, UpstreamPart } from "../snapshot/mod.ts";
+import type { ExposedPart, InboundPart, Snapshot, UpstreamPart } from "../snapshot/mod.ts";
 import {
+  EXPOSED_COLUMN,
+  exposedPlaces,
   INBOUND_COLUMN,
   Limiter,
   MAX_UPSTREAMS,
@@ -19,6 +21,7 @@ import { ListenerStats } from "./connection.ts";
 import type { Context } from "./context.ts";
 import { type Door, Doors, isOpenAt, viewOf } from "./doors.ts";
 import { Downstream, type Front } from "./downstream.ts";
+import { Exposed } from "./exposed.ts";
 import { Inbound } from "./inbound.ts";
 import type { ConnectionLimits } from "./live.ts";
 import { Outbound } from "./outbound.ts";
@@ -50,6 +53,7 @@ export class Listeners {
   readonly #options: ListenersOptions;
   readonly #doors: Doors;
   readonly #inbounds = new Map<string, Open<Inbound>>();
+  readonly #exposed = new Map<string, Open<Exposed>>();
   readonly #upstreams = new Map<string, Open<Outbound>>();
   /** Those with connections that are still open. */
   readonly #removed = new Map<string, Outbound>();
@@ -62,15 +66,19 @@ export class Listeners {
     this.#doors = new Doors(context, options.workers);
   }
 
-  /** Hands parts to what is open already. True: some go by other credentials than before. */
+  /** Hands parts to what is open already. True: some go by other credentials or paths than before. */
   take(snapshot: Snapshot): boolean {
-    const { inbound, upstreams } = snapshot;
+    const { inbound, exposed, upstreams } = snapshot;
     let others = false;
     for (const [name, { front }] of this.#inbounds) {
       const part = inbound[name];
       if (!part) continue;
       others ||= part.credentials !== front.part.credentials;
       front.part = part;
+    }
+    for (const [name, { front }] of this.#exposed) {
+      const isOther = front.take(exposed[name]);
+      others ||= isOther;
     }
     for (const [id, { front: { upstream } }] of this.#upstreams) {
       const part = upstreams[id];
@@ -85,13 +93,18 @@ export class Listeners {
 
   /** Resolves when all are bound or have failed. Those that failed before are tried again. */
   async apply(snapshot: Snapshot, columns: Columns): Promise<void> {
-    this.#removeInbounds(snapshot.inbound);
+    this.#removeGone(this.#inbounds, snapshot.inbound);
+    this.#removeGone(this.#exposed, snapshot.exposed);
     this.#removeUpstreams(snapshot.upstreams);
     const { maxConnections } = this.#options;
     const kept = reservedFor(Object.keys(snapshot.upstreams).length, maxConnections);
+    const exposed = exposedPlaces(Object.keys(snapshot.exposed).length, maxConnections);
     await Promise.all([
       ...Object.entries(snapshot.inbound).map(([name, part]) =>
-        this.#applyInbound(name, part, maxConnections - kept)
+        this.#applyInbound(name, part, maxConnections - kept - exposed)
+      ),
+      ...Object.entries(snapshot.exposed).map(([name, part]) =>
+        this.#applyExposed(name, part, exposed)
       ),
       ...Object.values(snapshot.upstreams).map((part) =>
         this.#applyUpstream(part, snapshot, columns[part.id])
@@ -120,12 +133,31 @@ export class Listeners {
     await this.#open(opening);
   }
 
+  /** `most`: places of all of them together. */
+  async #applyExposed(name: string, part: ExposedPart, most: number): Promise<void> {
+    const current = this.#exposed.get(name);
+    const front = current?.front ?? new Exposed(this.#context, part, {
+      name,
+      places: this.#limiter(EXPOSED_COLUMN, most),
+      limits: this.#options,
+    });
+    front.places.limit = most;
+    if (isOpenAt(current?.door, part.bind)) return;
+    const door = this.#doors.replace(name, part.bind, current?.door, "strangers");
+    const opening = { front, door, isSecure: false };
+    this.#exposed.set(name, opening);
+    await this.#open(opening);
+  }
+
   /** Open connections live on. */
-  #removeInbounds(declared: Snapshot["inbound"]): void {
-    for (const [name, { door }] of this.#inbounds) {
+  #removeGone<F extends Front>(
+    open: Map<string, Open<F>>,
+    declared: Readonly<Record<string, unknown>>,
+  ): void {
+    for (const [name, { door }] of open) {
       if (declared[name]) continue;
       this.#doors.close(door);
-      this.#inbounds.delete(name);
+      open.delete(name);
     }
   }
 
@@ -237,8 +269,8 @@ export class Listeners {
     for (const { front } of this.#all()) front.update(judge);
   }
 
-  #all(): Open<Inbound | Outbound>[] {
-    return [...this.#inbounds.values(), ...this.#upstreams.values()];
+  #all(): Open<Inbound | Exposed | Outbound>[] {
+    return [...this.#inbounds.values(), ...this.#exposed.values(), ...this.#upstreams.values()];
   }
 
   /** Open connections live on. */

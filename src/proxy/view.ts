@@ -7,6 +7,37 @@
 
 import type { EndpointSummary } from "../balance/mod.ts";
 import type { Sample } from "../base/mod.ts";
+import type { Protocol } from "../snapshot/mod.ts";
+
+/** A request that is not over. */
+export interface RequestView {
+  /** Of its `x-request-id`. */
+  readonly id: string;
+  readonly method: string;
+  readonly authority: string;
+  /** As it was judged and sent on, without its query, which is nobody's business. */
+  readonly path: string;
+  /** What was answered so far; 0: nothing. */
+  readonly status: number;
+  /** Where it was sent; `""`: nobody takes it yet. */
+  readonly endpoint: string;
+  /** Intention and permission that let it in; `""`: nobody was asked. */
+  readonly rule: string;
+  readonly ageMs: number;
+  readonly idleMs: number;
+  /** Bytes of the bodies, from the downstream and to it. */
+  readonly receivedBytes: number;
+  readonly sentBytes: number;
+}
+
+/** The requests of a connection that carries HTTP. */
+export interface RequestsView {
+  /** `HTTP/1.1` or `HTTP/2`. */
+  readonly version: string;
+  readonly open: number;
+  /** The oldest of them. */
+  readonly oldest: readonly RequestView[];
+}
 
 export interface ConnectionView {
   readonly id: string;
@@ -29,12 +60,16 @@ export interface ConnectionView {
   readonly rule: string;
   readonly tlsVersion: string;
   readonly resumed: boolean;
+  /** `null`: it carries bytes. */
+  readonly http: RequestsView | null;
 }
 
 export interface ListenerView {
   readonly name: string;
   readonly direction: "inbound" | "outbound";
   readonly address: string;
+  /** Spoken with its callers and behind it. */
+  readonly protocol: Protocol;
   readonly state: "listening" | "draining" | "failed";
   /** Why it is not bound. */
   readonly error: string;

@@ -148,6 +148,7 @@ function dataView(worker: number): DataView {
         name: "inbound",
         direction: "inbound",
         address: "0.0.0.0:21000",
+        protocol: "tcp",
         state: worker === 1 ? "failed" : "listening",
         error: worker === 1 ? "the address is in use" : "",
         fault: "",
@@ -157,6 +158,7 @@ function dataView(worker: number): DataView {
         name: "service:default/default/db",
         direction: "outbound",
         address: "127.0.0.1:9191",
+        protocol: "tcp",
         state: "listening",
         error: "",
         fault: "",
@@ -179,6 +181,7 @@ function dataView(worker: number): DataView {
       rule: "default/api => default/web (precedence 9, allow)",
       tlsVersion: "TLSv1.3",
       resumed: false,
+      http: null,
     }],
     endpoints: [{
       target: "db.default.dc1",

@@ -1,5 +1,5 @@
 /**
- * The demonstration mesh: `web` calls `db` through two sidecars in processes of their own, on the agent
+ * The demonstration mesh: `web` calls `api` over HTTP through two sidecars in processes of their own, on the agent
  * in memory. Shows what to try and one line that lives.
  *
  * @module
@@ -10,11 +10,13 @@ import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { sleep, systemClock } from "../../base/mod.ts";
 import {
+  DEMO_INTENTIONS,
   demoMeshState,
   type DevAgent,
   flipIntention,
   freePorts,
   portOf,
+  type Probe,
   probe,
   registerDemoMesh,
   startApp,
@@ -34,16 +36,16 @@ const TICK_MS = 1_000;
 
 export async function runDemo(agent: DevAgent, control: DemoControl): Promise<void> {
   // First who takes any port: it might be given one of those that are only meant to be taken.
-  const db = await startApp("db");
-  const [webPort = 0, webSidecar = 0, dbSidecar = 0, upstreamPort = 0] = await freePorts(4);
+  const api = await startApp("api");
+  const [webPort = 0, webSidecar = 0, apiSidecar = 0, upstreamPort = 0] = await freePorts(4);
   registerDemoMesh(agent, {
     web: { port: webPort, sidecarPort: webSidecar },
-    db: { port: portOf(db), sidecarPort: dbSidecar },
+    api: { port: portOf(api), sidecarPort: apiSidecar },
     upstreamPort,
   });
   const web = await startApp("web", webPort);
   const ending = new AbortController();
-  const sidecars = ["web-1", "db-1"].map((id) => new Sidecar(id, agent, control.token));
+  const sidecars = ["web-1", "api-1"].map((id) => new Sidecar(id, agent, control.token));
   const url = `http://127.0.0.1:${upstreamPort}/`;
   try {
     for (const sidecar of sidecars) sidecar.start();
@@ -59,29 +61,35 @@ export async function runDemo(agent: DevAgent, control: DemoControl): Promise<vo
     if (process.stdin.isTTY) process.stdin.setRawMode(false);
     process.stdin.pause();
     await Promise.all(sidecars.map((sidecar) => sidecar.stop()));
-    db.close();
-    web.close();
+    for (const app of [api, web]) {
+      app.close();
+      app.closeAllConnections();
+    }
   }
 }
 
 function introduction(agent: DevAgent, url: string, sidecars: readonly Sidecar[]): string {
-  const [web, db] = sidecars;
-  const exact = `${agent.address}/v1/connect/intentions/exact?source=web&destination=db`;
+  const [web, api] = sidecars;
+  const exact = `${agent.address}/v1/connect/intentions/exact?source=web&destination=api`;
+  const { allow, permissions, deny } = DEMO_INTENTIONS;
   return `
 A mesh of two services on an agent in memory (${agent.address}):
 
-    you -> web's sidecar (pid ${web?.pid}) == mTLS ==> db's sidecar (pid ${db?.pid}) -> db
+    you -> web's sidecar (pid ${web?.pid}) == mTLS ==> api's sidecar (pid ${api?.pid}) -> api
 
 Try, in another terminal:
-    curl ${url}
-        asks db through both sidecars
-    curl -X PUT '${exact}' -d '{"Action":"deny"}'
-        flips the intention: db's sidecar refuses web from now on ("allow" flips it back)
-    kill -9 ${db?.pid}
-        kills db's sidecar; it is started again after ${RESTART_MS / 1_000} s
+    curl ${url}orders
+    curl -X POST ${url}orders
+        ask api through both sidecars
+    curl -X PUT '${exact}' -d '${JSON.stringify(permissions)}'
+        lets web read and no more, from its next request on, also of connections that are open
+    curl -X PUT '${exact}' -d '${JSON.stringify(deny)}'
+        lets web do nothing; '${JSON.stringify(allow)}' lets it do everything again
+    kill -9 ${api?.pid}
+        kills api's sidecar; it is started again after ${RESTART_MS / 1_000} s
 ${
     process.stdin.isTTY
-      ? "\nOr press i (intention), k (kill), q (quit). "
+      ? "\nOr press i (the next of these intentions), k (kill), q (quit). "
       : "\n"
   }Ctrl-C stops everything.
 
@@ -160,7 +168,7 @@ async function firstAnswer(url: string, stopped: Promise<void>): Promise<void> {
   let given = false;
   stopped.then(() => given = true);
   for (let attempt = 0; attempt < 150 && !given; attempt++) {
-    if ((await probe(url)).ok) return;
+    if ((await probe(url)).status === 200) return;
     await sleep(systemClock, 200);
   }
 }
@@ -173,21 +181,21 @@ async function showStatus(
 ): Promise<void> {
   let last = "";
   while (!signal.aborted) {
-    const answer = await probe(url);
+    const [reads, writes] = await Promise.all([probe(url), probe(url, "POST")]);
     const { intention, services } = demoMeshState(agent);
     const health = sidecars.map(({ id, pid }) =>
       `${id} ${pid ? services.get(`${id}-sidecar-proxy`) ?? "unknown" : "killed"}`
     );
-    const state = `web -> db: ${answer.ok ? "answered" : "refused"} | intention ${intention} | ${
-      health.join(" | ")
-    }`;
+    const line = (shown: (probe: Probe) => string) =>
+      [
+        `web -> api: GET ${shown(reads)}, POST ${shown(writes)}`,
+        `intention ${intention}`,
+        ...health,
+      ].join(" | ");
+    const state = line(({ status }) => status === 0 ? "no answer" : String(status));
     if (process.stdout.isTTY) {
       const time = new Date(systemClock.now()).toLocaleTimeString();
-      process.stdout.write(
-        `\r\x1b[K${time}  web -> db: ${answer.text} | intention ${intention} | ${
-          health.join(" | ")
-        }`,
-      );
+      process.stdout.write(`\r\x1b[K${time}  ${line(({ text }) => text)}`);
     } else if (state !== last) {
       // Not a terminal: a line whenever something changes.
       process.stdout.write(`${state}\n`);
@@ -204,7 +212,7 @@ function listenForKeys(agent: DevAgent, sidecars: readonly Sidecar[], stop: () =
   process.stdin.on("data", (data: Uint8Array) => {
     switch (String.fromCharCode(data[0] ?? 0)) {
       case "i":
-        flipIntention(agent, "web", "db");
+        flipIntention(agent);
         return;
       case "k":
         sidecars[1]?.kill();

@@ -3,7 +3,12 @@ import assert from "node:assert/strict";
 import { createAuthority } from "../../../test/kit/certificates.ts";
 import { snapshotOf } from "../../../test/kit/snapshots.ts";
 import { Limiter } from "../../proxy/admission.ts";
-import { MAX_UPSTREAMS, SharedCounts, UPSTREAM_COLUMNS } from "../../proxy/mod.ts";
+import {
+  FIRST_UPSTREAM_COLUMN,
+  MAX_UPSTREAMS,
+  SharedCounts,
+  UPSTREAM_COLUMNS,
+} from "../../proxy/mod.ts";
 import { ColumnTable } from "./columns.ts";
 
 const BASE = snapshotOf({ ca: createAuthority(), service: "web" });
@@ -71,7 +76,7 @@ test("ColumnTable leaves out what there is no room for, until there is", () => {
 
 for (
   const [what, row, column] of [
-    ["another worker's column", 0, UPSTREAM_COLUMNS * MAX_UPSTREAMS + 2],
+    ["another worker's column", 0, FIRST_UPSTREAM_COLUMN + UPSTREAM_COLUMNS * MAX_UPSTREAMS],
     ["a row beyond the last", 2, 0],
     ["no column", 0, Number.NaN],
   ] as const

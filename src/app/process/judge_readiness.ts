@@ -43,6 +43,7 @@ export function judgeReadiness(
   { draining, snapshot, refusal, waitingFor, warming }: ReadinessFacts,
   { listeners, stuck, everUp, wasReady, wanted }: ListenersSeen,
 ): Health {
+  const exposed = Object.keys(snapshot?.exposed ?? {});
   const first = draining ? ["draining", ...stuck] : stuck;
   const names = snapshot ? listenersOf(snapshot) : [];
   // The one in force may be from before the secrets came, with no listener open yet.
@@ -64,13 +65,18 @@ export function judgeReadiness(
     const isMissed = everUp.has(name) || (isUnbound && !wasReady);
     (isDark || (isStrict && isMissed) ? counting : others).add(name, trouble);
   }
+  // Whether the mesh reaches the service does not hang on those who look at it from outside.
+  for (const name of exposed) {
+    const trouble = troubleOf(listeners.get(name));
+    if (trouble !== undefined) others.add(name, trouble);
+  }
   const mustWarm = (isDark && waiting.length > 0) || (isStrict && !wasReady);
   const waits = warming.map((what) => `waiting for ${what}`);
   return {
     notReady: [...first, ...counting.texts(), ...(mustWarm ? waits : [])],
     warnings: [...others.texts(), ...(mustWarm ? [] : waits)],
     listeners: {
-      total: names.length + waiting.length,
+      total: names.length + exposed.length + waiting.length,
       unusable: counting.size + others.size + waiting.length,
     },
   };

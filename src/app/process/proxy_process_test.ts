@@ -20,6 +20,7 @@ const INBOUND: ListenerView = {
   name: "inbound",
   direction: "inbound",
   address: "127.0.0.1:1",
+  protocol: "tcp",
   state: "listening",
   error: "",
   fault: "",

@@ -4,7 +4,7 @@ import { silentLog } from "../../base/mod.ts";
 import type { ListenerView } from "../../proxy/mod.ts";
 import { createAuthority } from "../../../test/kit/certificates.ts";
 import { FakeClock } from "../../../test/kit/clock.ts";
-import { snapshotOf } from "../../../test/kit/snapshots.ts";
+import { httpRules, snapshotOf } from "../../../test/kit/snapshots.ts";
 import type { ReadinessFacts } from "./judge_readiness.ts";
 import { Readiness, type ReadinessOptions } from "./readiness.ts";
 
@@ -16,10 +16,28 @@ const SNAPSHOT = snapshotOf({
   upstreams: [{ name: "db" }],
 });
 
+const HEALTH = "exposed:21500";
+const EXPOSES: Partial<ReadinessFacts> = {
+  snapshot: {
+    ...SNAPSHOT,
+    exposed: {
+      [HEALTH]: {
+        version: 1,
+        bind: { kind: "tcp", host: "127.0.0.1", port: 21_500 },
+        path: "/health",
+        local: { kind: "tcp", host: "127.0.0.1", port: 8080 },
+        localConnectTimeoutMs: 1_000,
+        http: httpRules("http"),
+      },
+    },
+  },
+};
+
 const up = (name: string): ListenerView => ({
   name,
   direction: name === "inbound" ? "inbound" : "outbound",
   address: "127.0.0.1:1",
+  protocol: "tcp",
   state: "listening",
   error: "",
   fault: "",
@@ -72,6 +90,18 @@ const EXPIRED = "refuses every connection: our own certificate expired";
 
 const STORIES: readonly (readonly [string, "any" | "all", readonly Step[]])[] = [
   ["is ready when all are up", "all", [{ seen: [[up("inbound"), up(DB)]] }]],
+  ["only warns of an exposed path, which makes nothing ready either", "any", [
+    {
+      seen: [[up("inbound"), up(DB), unbound(HEALTH)]],
+      facts: EXPOSES,
+      warnings: [`listener ${HEALTH} is not bound: in use`],
+    },
+    {
+      seen: [[unbound("inbound"), unbound(DB), up(HEALTH)]],
+      facts: EXPOSES,
+      notReady: [`listeners inbound, ${DB} are not bound: in use`],
+    },
+  ]],
   ["waits for the first snapshot", "all", [{
     seen: [],
     facts: { snapshot: undefined },

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { createServer, get, type Server } from "node:http";
+import { createServer, type IncomingMessage, request, type Server } from "node:http";
 import { createServer as createTcpServer } from "node:net";
 import { systemClock } from "../../base/mod.ts";
 
@@ -13,13 +13,24 @@ const PROBE_TIMEOUT_MS = 900;
 /** A small HTTP service on 127.0.0.1. */
 export async function startApp(name: string, port = 0): Promise<Server> {
   let answered = 0;
-  const server = createServer((_request, response) => {
+  const server = createServer((request, response) => {
+    const { method, url } = request;
+    request.resume();
     response.setHeader("content-type", "text/plain; charset=utf-8");
-    response.setHeader("connection", "close");
-    response.end(`hello from ${name}, answer ${++answered}\n`);
+    response.end(
+      `hello${callerOf(request)} from ${name}: ${method} ${url}, answer ${++answered}\n`,
+    );
   });
   await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
   return server;
+}
+
+/** As its sidecar has proven it. */
+function callerOf({ headers }: IncomingMessage): string {
+  const [, service] = /URI=[^,;]*\/svc\/([\w-]+)/.exec(
+    String(headers["x-forwarded-client-cert"] ?? ""),
+  ) ?? [];
+  return service === undefined ? "" : ` ${service}`;
 }
 
 /** Where a listening server listens. */
@@ -40,22 +51,27 @@ export async function freePorts(count: number): Promise<readonly number[]> {
 }
 
 export interface Probe {
+  /** 0: nobody answered. */
+  readonly status: number;
   readonly text: string;
-  readonly ok: boolean;
 }
 
 /** One request, and how it went, for people. Never rejects. */
-export function probe(url: string): Promise<Probe> {
+export function probe(url: string, method = "GET"): Promise<Probe> {
   const begun = systemClock.monotonic();
   return new Promise((resolve) => {
-    const request = get(url, { agent: false, timeout: PROBE_TIMEOUT_MS }, (response) => {
+    const options = { method, agent: false, timeout: PROBE_TIMEOUT_MS };
+    const asked = request(url, options, (response) => {
+      const { statusCode: status = 0 } = response;
       response.resume();
+      response.on("error", () => resolve({ status: 0, text: "broken" }));
       response.on("end", () => {
         const ms = (systemClock.monotonic() - begun).toFixed(1);
-        resolve({ ok: response.statusCode === 200, text: `${response.statusCode} in ${ms} ms` });
+        resolve({ status, text: `${status} in ${ms} ms` });
       });
     });
-    request.on("timeout", () => request.destroy(new Error("no answer")));
-    request.on("error", () => resolve({ ok: false, text: "refused" }));
+    asked.on("timeout", () => asked.destroy(new Error("no answer")));
+    asked.on("error", () => resolve({ status: 0, text: "no answer" }));
+    asked.end();
   });
 }

@@ -1,6 +1,6 @@
 /**
- * The mesh of `postern dev`: `web`, which calls `db`, on an agent in memory. Processes and what is
- * printed are left to the command.
+ * The mesh of `postern dev`: `web`, which calls `api` over HTTP, on an agent in memory. Processes and what
+ * is printed are left to the command.
  *
  * @module
  */
@@ -10,8 +10,8 @@ import type { Status } from "../catalog/records.ts";
 
 export interface DemoMeshOptions {
   readonly web: DemoService;
-  readonly db: DemoService;
-  /** Where web reaches db through its sidecar. */
+  readonly api: DemoService;
+  /** Where web reaches api through its sidecar. */
   readonly upstreamPort: number;
   /** Address of all of it; 127.0.0.1 unless given. */
   readonly host?: string;
@@ -22,29 +22,43 @@ export interface DemoService {
   readonly port: number;
   /** Where its sidecar listens. */
   readonly sidecarPort: number;
-  /** Absent: `web-1`, `db-1`. */
+  /** Absent: `web-1`, `api-1`. */
   readonly id?: string;
 }
 
 /** What a status line shows. */
 export interface DemoMeshState {
-  readonly intention: "allow" | "deny";
+  readonly intention: ReturnType<DevAgent["intention"]>;
   /** By id, sidecars included. */
   readonly services: ReadonlyMap<string, Status>;
-  readonly trustDomain: string;
 }
 
-/** Registers both services with their sidecars and allows web to call db. */
+/** What an intention can say about web, as `PUT /v1/connect/intentions/exact` takes it. */
+export const DEMO_INTENTIONS = {
+  allow: { Action: "allow" },
+  permissions: {
+    Permissions: [
+      { Action: "allow", HTTP: { PathPrefix: "/", Methods: ["GET"] } },
+      { Action: "deny", HTTP: { PathPrefix: "/" } },
+    ],
+  },
+  deny: { Action: "deny" },
+} as const;
+
+/** Registers both services with their sidecars and allows web to call api. */
 export function registerDemoMesh(agent: DevAgent, options: DemoMeshOptions): void {
-  addInstance(agent, "db", options.db, { host: options.host });
+  for (const name of ["web", "api"]) {
+    agent.writeEntry({ Kind: "service-defaults", Name: name, Protocol: "http" });
+  }
+  addInstance(agent, "api", options.api, { host: options.host });
   addInstance(agent, "web", options.web, {
     host: options.host,
-    upstreams: [{ DestinationName: "db", LocalBindPort: options.upstreamPort }],
+    upstreams: [{ DestinationName: "api", LocalBindPort: options.upstreamPort }],
   });
-  agent.setIntention("web", "db", "allow");
+  agent.setIntention("web", "api", DEMO_INTENTIONS.allow);
 }
 
-/** One more instance, as for a second db that takes over. */
+/** One more instance, as for a second api that takes over. */
 export function addInstance(
   agent: DevAgent,
   name: string,
@@ -83,21 +97,15 @@ export function addInstance(
   return id;
 }
 
-/** Turns the intention over; returns what it is now. */
-export function flipIntention(
-  agent: DevAgent,
-  source: string,
-  destination: string,
-): "allow" | "deny" {
-  const next = agent.intention(source, destination) === "allow" ? "deny" : "allow";
-  agent.setIntention(source, destination, next);
+const NEXT = { allow: "permissions", permissions: "deny", deny: "allow" } as const;
+
+/** To the next of {@link DEMO_INTENTIONS}; returns which one holds now. */
+export function flipIntention(agent: DevAgent): DemoMeshState["intention"] {
+  const next = NEXT[agent.intention("web", "api")];
+  agent.setIntention("web", "api", DEMO_INTENTIONS[next]);
   return next;
 }
 
 export function demoMeshState(agent: DevAgent): DemoMeshState {
-  return {
-    intention: agent.intention("web", "db"),
-    services: agent.statuses(),
-    trustDomain: agent.trustDomain,
-  };
+  return { intention: agent.intention("web", "api"), services: agent.statuses() };
 }

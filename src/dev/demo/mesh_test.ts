@@ -24,19 +24,20 @@ test("the demo's mesh registers both services, flips its intention and shows kil
   });
   registerDemoMesh(agent, {
     web: { port: 1001, sidecarPort: 1002 },
-    db: { port: 1003, sidecarPort: 1004 },
+    api: { port: 1003, sidecarPort: 1004 },
     upstreamPort: 1005,
   });
-  assert.equal(addInstance(agent, "db", { port: 1006, sidecarPort: 1007, id: "db-2" }), "db-2");
+  assert.equal(addInstance(agent, "api", { port: 1006, sidecarPort: 1007, id: "api-2" }), "api-2");
   await clock.advance(1_000);
   const state = demoMeshState(agent);
   assert.equal(state.intention, "allow");
-  assert.equal(state.services.get("db-1-sidecar-proxy"), "passing");
-  assert.equal(flipIntention(agent, "web", "db"), "deny");
-  assert.equal(demoMeshState(agent).intention, "deny");
-  assert.equal(flipIntention(agent, "web", "db"), "allow");
+  assert.equal(state.services.get("api-1-sidecar-proxy"), "passing");
+  for (const intention of ["permissions", "deny", "allow"] as const) {
+    assert.equal(flipIntention(agent), intention);
+    assert.equal(demoMeshState(agent).intention, intention);
+  }
   down.add(1003);
   await clock.advance(1_000);
-  assert.equal(demoMeshState(agent).services.get("db-1-sidecar-proxy"), "critical");
-  assert.equal(demoMeshState(agent).services.get("db-2-sidecar-proxy"), "passing");
+  assert.equal(demoMeshState(agent).services.get("api-1-sidecar-proxy"), "critical");
+  assert.equal(demoMeshState(agent).services.get("api-2-sidecar-proxy"), "passing");
 });

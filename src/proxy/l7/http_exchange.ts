@@ -9,6 +9,7 @@ import { type ErrorCode, type Origin, originOf } from "../../base/mod.ts";
 import {
   type ClientExchange,
   ExchangeRecord,
+  fieldOf,
   type Fields,
   FLAG,
   forwardClientCert,
@@ -16,6 +17,7 @@ import {
   isGrpc,
   type MessageEvents,
   normalizePath,
+  pathWithoutQuery,
   REDIRECT,
   type Reply,
   replyOf,
@@ -29,12 +31,14 @@ import {
 } from "../../http/mod.ts";
 import { type Dial, Relay, type RelayEnd } from "../../net/mod.ts";
 import type { Dialler } from "../attempt.ts";
-import type { Authorizer, RequestJudge, RequestPermit } from "../authorize.ts";
+import type { Authorizer, ExposedPath, RequestJudge, RequestPermit } from "../authorize.ts";
+import type { Now } from "../connection.ts";
 import type { Downstream, Front } from "../downstream.ts";
 import type { Context } from "../context.ts";
 import { countFailure } from "../endpoint_failure.ts";
 import type { HttpRules } from "../../snapshot/mod.ts";
 import { giveBack, hashOfCaller, type Lease } from "../upstream.ts";
+import type { RequestView } from "../view.ts";
 import type { Caller } from "./caller.ts";
 import type { HttpStats } from "./http_stats.ts";
 import type { RequestWays } from "./request_ways.ts";
@@ -56,6 +60,8 @@ const MAX_AGAIN = 2;
 export interface HttpListener {
   readonly front: Front;
   readonly authorizer: Authorizer;
+  /** In place of the authorizer. */
+  readonly exposed?: ExposedPath;
   readonly ways: RequestWays;
   readonly stats: HttpStats;
   /** Those in force. */
@@ -366,6 +372,25 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
   }
 
   /** By what is true now, of a request that is under way. */
+  view({ ms, tick, tickMs }: Now): RequestView {
+    const { method, authority, path, fields } = this.#server.request;
+    const story = this.#story;
+    const relay = this.#relay;
+    return {
+      id: fieldOf(fields, "x-request-id") ?? "",
+      method,
+      authority,
+      path: pathWithoutQuery(path),
+      status: story.status,
+      endpoint: story.upstreamHost,
+      rule: story.rule,
+      ageMs: Math.round(ms - story.startedAt),
+      idleMs: (tick - (relay?.activeTick ?? this.#activeTick)) * tickMs,
+      receivedBytes: story.receivedBytes + (relay?.receivedBytes ?? 0),
+      sentBytes: story.sentBytes + (relay?.sentBytes ?? 0),
+    };
+  }
+
   rejudge(): void {
     if (!this.#over && this.#permit) this.#mayGoOn();
   }

@@ -9,6 +9,7 @@ import {
   ExchangeRecord,
   FLAG,
   type HttpEnd,
+  type HttpVersion,
   serveHttp1,
   serveHttp2,
   type ServerConnection,
@@ -16,17 +17,23 @@ import {
   type ServerExchange,
 } from "../../http/mod.ts";
 import type { Connection, StreamEvents } from "../../net/mod.ts";
-import { askAgent, judgeOfRequests, type RequestJudge } from "../authorize.ts";
+import { askAgent, judgeOfPath, judgeOfRequests, type RequestJudge } from "../authorize.ts";
+import type { Now, OpenRequests } from "../connection.ts";
 import type { Downstream, Service } from "../downstream.ts";
 import type { Ending } from "../ending.ts";
 import { Caller } from "./caller.ts";
+import type { RequestsView, RequestView } from "../view.ts";
 import { type ExchangeOwner, HttpExchange, type HttpListener } from "./http_exchange.ts";
 
-export class HttpService implements Service, ServerEvents, ExchangeOwner {
+/** Requests of one connection that are shown one by one. */
+const SHOWN = 100;
+
+export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRequests {
   readonly downstream: Downstream;
   readonly listener: HttpListener;
   readonly caller: Caller;
   readonly #open = new Set<HttpExchange>();
+  #version: HttpVersion = "HTTP/1.1";
   #server: ServerConnection | undefined;
   #judge: RequestJudge | undefined;
   #draining: boolean;
@@ -58,7 +65,9 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner {
   }
 
   #serve(connection: Connection, isHttp2: boolean): void {
-    const { deadlines, clock } = this.downstream.context;
+    const { context: { deadlines, clock }, record } = this.downstream;
+    this.#version = isHttp2 ? "HTTP/2" : "HTTP/1.1";
+    record.requests = this;
     const serve = isHttp2 ? serveHttp2 : serveHttp1;
     this.#server = serve(connection, {
       limits: DEFAULT_HTTP_LIMITS,
@@ -108,7 +117,10 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner {
 
   /** Of now. */
   get judge(): RequestJudge {
-    return this.#judge ??= judgeOfRequests(this.downstream, this.listener.authorizer);
+    const { authorizer, exposed } = this.listener;
+    return this.#judge ??= exposed
+      ? judgeOfPath(exposed)
+      : judgeOfRequests(this.downstream, authorizer);
   }
 
   rejudge(): void {
@@ -118,6 +130,15 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner {
 
   sweep(): void {
     for (const exchange of [...this.#open]) exchange.sweep();
+  }
+
+  view(now: Now): RequestsView {
+    const oldest: RequestView[] = [];
+    for (const exchange of this.#open) {
+      if (oldest.length === SHOWN) break;
+      oldest.push(exchange.view(now));
+    }
+    return { version: this.#version, open: this.#open.size, oldest };
   }
 
   drain(): void {

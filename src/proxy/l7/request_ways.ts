@@ -41,35 +41,41 @@ const LOCAL_LIMIT = 1_024;
 const NONE: ReadonlySet<EndpointState> = new Set();
 const NOTHING: Dial = { cancel: () => {} };
 
+/** What is behind a listener for callers of the service; its part may change. */
+export interface LocalService {
+  readonly part: Pick<InboundPart, "http" | "local" | "localConnectTimeoutMs">;
+  readonly context: Context;
+}
+
 /** To the local application. */
 export class LocalWays implements RequestWays {
   readonly cluster = "local_app";
   readonly needsHash = false;
   readonly limit = `the local application is given ${LOCAL_LIMIT} requests at once`;
-  readonly #inbound: { readonly part: InboundPart; readonly context: Context };
+  readonly #local: LocalService;
   #ways: Ways;
   #to: string;
   #open = 0;
 
-  constructor(inbound: { readonly part: InboundPart; readonly context: Context }) {
-    this.#inbound = inbound;
+  constructor(local: LocalService) {
+    this.#local = local;
     this.#to = this.#target;
     this.#ways = this.#make();
   }
 
   /** What a connection has to be made anew for. */
   get #target(): string {
-    const { local, http } = this.#inbound.part;
+    const { local, http } = this.#local.part;
     return JSON.stringify([local, http?.protocol]);
   }
 
   #make(): Ways {
-    const { part, context } = this.#inbound;
+    const { part, context } = this.#local;
     return new Ways({
       dial: (dialler) =>
         dialLocal(part.local, dialler, {
           context,
-          timeoutMs: this.#inbound.part.localConnectTimeoutMs,
+          timeoutMs: this.#local.part.localConnectTimeoutMs,
         }),
       version: part.http?.protocol === "http" ? "h1" : "h2",
       context,

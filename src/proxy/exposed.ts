@@ -1,0 +1,108 @@
+/**
+ * A listener for one path of the local service that everybody may call, without TLS and intentions: who
+ * looks after health or metrics is often no member of the mesh. Its callers have places of their own, so
+ * that they take none from the mesh.
+ *
+ * @module
+ */
+
+import type { ExposedPart, HttpRules } from "../snapshot/mod.ts";
+import type { Limiter } from "./admission.ts";
+import { ListenerStats } from "./connection.ts";
+import type { Context } from "./context.ts";
+import type { Downstream, Front, Service } from "./downstream.ts";
+import { HttpService } from "./l7/http_service.ts";
+import { HttpStats } from "./l7/http_stats.ts";
+import { LocalWays } from "./l7/request_ways.ts";
+import type { ConnectionLimits } from "./live.ts";
+import type { Failure } from "./refusal_sums.ts";
+
+export class Exposed implements Front {
+  readonly direction = "inbound";
+  readonly name: string;
+  readonly tls = null;
+  readonly fault = "";
+  readonly protocols: readonly string[] = [];
+  readonly context: Context;
+  readonly stats: ListenerStats;
+  readonly places: Limiter;
+  readonly limits: ConnectionLimits;
+  #part: ExposedPart;
+  #isDeclared = true;
+  /** Made when the first caller comes. */
+  #ways: LocalWays | undefined;
+  #http: HttpStats | undefined;
+
+  constructor(
+    context: Context,
+    part: ExposedPart,
+    options: {
+      readonly name: string;
+      readonly places: Limiter;
+      readonly limits: ConnectionLimits;
+    },
+  ) {
+    this.context = context;
+    this.#part = part;
+    this.name = options.name;
+    this.places = options.places;
+    this.limits = options.limits;
+    this.stats = new ListenerStats(context.stats, this.direction, this.name);
+  }
+
+  get part(): ExposedPart {
+    return this.#part;
+  }
+
+  get path(): string | undefined {
+    return this.#isDeclared ? this.#part.path : undefined;
+  }
+
+  get http(): HttpRules {
+    return this.#part.http;
+  }
+
+  /** Undefined: it is not declared any more. True: who is connected has to be judged again. */
+  take(part: ExposedPart | undefined): boolean {
+    const before = this.path;
+    this.#isDeclared = part !== undefined;
+    this.#part = part ?? this.#part;
+    return this.path !== before;
+  }
+
+  get destination(): string {
+    return this.context.facts.service;
+  }
+
+  whyFull(): Failure {
+    const { places, context: { processLimit: { limit } } } = this;
+    const reason = places.full
+      ? `${places.limit} connections to exposed paths are open`
+      : `the process holds ${limit} connections`;
+    return { code: "overloaded", reason };
+  }
+
+  serve(downstream: Downstream): Service {
+    const ways = this.#ways ??= new LocalWays(this);
+    return new HttpService(downstream, {
+      front: this,
+      ways,
+      stats: this.#http ??= new HttpStats(this.context.stats, {
+        direction: this.direction,
+        listener: this.name,
+      }),
+      authorizer: "nobody",
+      exposed: this,
+      rules: () => this.http,
+    });
+  }
+
+  update(): void {
+    this.#ways?.update();
+  }
+
+  /** Closes what is kept for requests to come. */
+  end(): void {
+    this.#ways?.drain();
+  }
+}

@@ -1,0 +1,85 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createAuthority } from "../../test/kit/certificates.ts";
+import { settle } from "../../test/kit/clock.ts";
+import { type MemoryPath, startMemoryPath } from "../../test/kit/memory_path.ts";
+import { inboundOf, snapshotOf } from "../../test/kit/snapshots.ts";
+import type { ExposedPart } from "../snapshot/mod.ts";
+import { unjudgedHttp } from "../source/http_rules.ts";
+
+const local = { kind: "tcp", host: "127.0.0.1", port: 9090 } as const;
+const MESH = snapshotOf({ ca: createAuthority(), service: "db" });
+const part = (port: number, path: string, version = 1): ExposedPart => ({
+  version,
+  bind: { kind: "tcp", host: "127.0.0.1", port },
+  path,
+  local,
+  localConnectTimeoutMs: 1_000,
+  http: unjudgedHttp("http") ?? assert.fail(),
+});
+const WITH = { ...MESH, exposed: { "exposed:21500": part(21_500, "/health") } };
+const ANSWER = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+async function ask(path: MemoryPath, target: string, client = path.engine.call(21_500)) {
+  client.received = "";
+  client.send(`GET ${target} HTTP/1.1\r\nHost: db\r\n\r\n`);
+  await settle();
+  return client;
+}
+
+test("an exposed path goes to the application, whatever its query, and no other path does", async () => {
+  await using path = await startMemoryPath(WITH);
+  const client = await ask(path, "/health?deep=1");
+  assert.deepEqual(path.engine.lastDial.options.address, local);
+  const app = path.engine.lastDial.connect();
+  await settle();
+  assert.match(app.received, /^GET \/health\?deep=1 HTTP\/1\.1\r\n/);
+  app.send(ANSWER);
+  await settle();
+  assert.match(client.received, /^HTTP\/1\.1 200 OK\r\n/);
+  app.received = "";
+  for (const target of ["/", "/healthy", "/health/", "/Health", "/a/../health", "//health", "*"]) {
+    const other = await ask(path, target);
+    assert.match(other.received, /^HTTP\/1\.1 (?:404 Not Found|400 Bad Request)\r\n/, target);
+  }
+  assert.equal(app.received, "");
+  assert.equal(path.engine.dials.length, 1);
+});
+
+test("a path that is exposed no more is refused on connections that are open", async () => {
+  await using path = await startMemoryPath(WITH);
+  const client = await ask(path, "/health");
+  path.engine.lastDial.connect().send(ANSWER);
+  await settle();
+  assert.match(client.received, /^HTTP\/1\.1 200/);
+  await path.set({ ...MESH, exposed: { "exposed:21500": part(21_500, "/live", 2) } });
+  assert.match((await ask(path, "/health", client)).received, /^HTTP\/1\.1 404/);
+  await path.set(MESH);
+  assert.deepEqual(path.path.listeners(), []);
+  assert.match((await ask(path, "/live", client)).received, /^HTTP\/1\.1 404/);
+});
+
+test("a request that is under way is broken off when its path is exposed no more", async () => {
+  await using path = await startMemoryPath(WITH);
+  const client = await ask(path, "/health");
+  const app = path.engine.lastDial.connect();
+  await settle();
+  await path.set(MESH);
+  assert.match(client.received, /^HTTP\/1\.1 404/);
+  assert.notEqual(app.over, "no");
+});
+
+test("callers of exposed paths take no places from the mesh, nor it from them", async () => {
+  const snapshot = { ...WITH, inbound: { inbound: inboundOf({ local }, 21_000) } };
+  await using path = await startMemoryPath(snapshot, { maxConnections: 32 });
+  const first = path.engine.call(21_500);
+  path.engine.call(21_500);
+  const third = path.engine.call(21_500);
+  await settle();
+  assert.equal(third.over, "reset");
+  assert.equal(path.lastEnd.reason, "2 connections to exposed paths are open");
+  for (let i = 0; i < 30; i++) assert.ok(!path.engine.callSecurely(21_000).gone);
+  first.connection.reset();
+  await settle();
+  assert.equal(path.engine.call(21_500).over, "no");
+});

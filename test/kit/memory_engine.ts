@@ -99,6 +99,8 @@ export class MemoryDial {
   readonly options: DialOptions;
   readonly #handler: DialHandler;
   cancelled = false;
+  /** It went through, failed or was cancelled. */
+  settled = false;
   #connection: MemoryConnection | undefined;
 
   constructor(options: DialOptions, handler: DialHandler) {
@@ -109,6 +111,7 @@ export class MemoryDial {
   /** Breaks what has become of it as well, as a socket's would. */
   cancel(): void {
     this.cancelled = true;
+    this.settled = true;
     this.#connection?.reset();
   }
 
@@ -117,12 +120,14 @@ export class MemoryDial {
     assert.ok(!this.cancelled, "it was cancelled");
     const [ours, theirs] = memoryPair();
     this.#connection = ours;
+    this.settled = true;
     this.#handler.onConnected(ours, peer);
     return new End(theirs, ours);
   }
 
   fail(reason = "connection refused"): void {
     assert.ok(!this.cancelled, "it was cancelled");
+    this.settled = true;
     this.#handler.onFailed("connect", reason);
   }
 
@@ -166,6 +171,11 @@ export class MemoryEngine extends FakeTlsEngine implements Engine {
       keepsWaiting: true,
       close: () => void to.delete(port),
     });
+  }
+
+  /** Listeners that are bound. */
+  get listening(): number {
+    return this.#plain.size + this.#secure.size;
   }
 
   /** A client of a plain listener. */

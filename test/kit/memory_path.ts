@@ -13,6 +13,10 @@ import { FakeClock, settle } from "./clock.ts";
 import { startDataPath, type TestPath } from "./data_path.ts";
 import { MemoryEngine } from "./memory_engine.ts";
 
+/** Beyond every deadline of a connection. */
+const LATER_MS = 120_000;
+
+/** Checks, when it is disposed of, that nothing is left: places, leases, dials, listeners, timers. */
 export interface MemoryPath extends TestPath {
   readonly engine: MemoryEngine;
   readonly clock: FakeClock;
@@ -58,6 +62,22 @@ export async function startMemoryPath(
     },
     get taken() {
       return counts.total(PROCESS_COLUMN);
+    },
+    async [Symbol.asyncDispose]() {
+      await started[Symbol.asyncDispose]();
+      await settle();
+      const { connections, endpoints } = started.path.view({ connections: true });
+      assert.deepEqual(connections, [], "connections are open still");
+      assert.equal(counts.total(PROCESS_COLUMN), 0, "places are taken still");
+      const leased = endpoints.filter(({ active }) => active !== 0);
+      assert.deepEqual(leased, [], "endpoints are leased still");
+      assert.equal(engine.listening, 0, "listeners are bound still");
+      assert.deepEqual(engine.dials.filter(({ settled }) => !settled), [], "dials go on still");
+      // What was to happen later does not: nobody is told twice, and no timer begins anew.
+      const before = ends().length;
+      await clock.advance(LATER_MS);
+      assert.equal(ends().length, before, "connections ended twice");
+      assert.equal(clock.pending, 0, "timers are set still");
     },
   };
 }

@@ -66,3 +66,4 @@ export {
 } from "./reply.ts";
 export { clientCertElement, forwardClientCert, type VerifiedCaller } from "./client_cert.ts";
 export * from "./h2/mod.ts";
+export { HostTable } from "./host_table.ts";

@@ -86,7 +86,7 @@ export class Exposed implements Front {
     const ways = this.#ways ??= new LocalWays(this);
     return new HttpService(downstream, {
       front: this,
-      ways,
+      waysOf: () => ways,
       stats: this.#http ??= new HttpStats(this.context.stats, {
         direction: this.direction,
         listener: this.name,

@@ -7,7 +7,13 @@
 
 import { type BindAddress, ProxyError, type Random } from "../base/mod.ts";
 import type { AcceptedConnection, Connection } from "../net/mod.ts";
-import type { ExposedPart, InboundPart, Snapshot, UpstreamPart } from "../snapshot/mod.ts";
+import type {
+  EdgePart,
+  ExposedPart,
+  InboundPart,
+  Snapshot,
+  UpstreamPart,
+} from "../snapshot/mod.ts";
 import {
   EXPOSED_COLUMN,
   exposedPlaces,
@@ -21,6 +27,7 @@ import { ListenerStats } from "./connection.ts";
 import type { Context } from "./context.ts";
 import { type Door, Doors, isOpenAt, viewOf } from "./doors.ts";
 import { Downstream, type Front } from "./downstream.ts";
+import { Edge } from "./edge.ts";
 import { Exposed } from "./exposed.ts";
 import { Inbound } from "./inbound.ts";
 import type { ConnectionLimits } from "./live.ts";
@@ -55,6 +62,9 @@ export class Listeners {
   readonly #inbounds = new Map<string, Open<Inbound>>();
   readonly #exposed = new Map<string, Open<Exposed>>();
   readonly #upstreams = new Map<string, Open<Outbound>>();
+  /** Those without a listener of their own, which edges lead to. */
+  readonly #unbound = new Map<string, Outbound>();
+  readonly #edges = new Map<string, Open<Edge>>();
   /** Those with connections that are still open. */
   readonly #removed = new Map<string, Outbound>();
   /** Declared, and there is no column to count them in. */
@@ -68,7 +78,7 @@ export class Listeners {
 
   /** Hands parts to what is open already. True: some go by other credentials or paths than before. */
   take(snapshot: Snapshot): boolean {
-    const { inbound, exposed, upstreams } = snapshot;
+    const { inbound, exposed, edges, upstreams } = snapshot;
     let others = false;
     for (const [name, { front }] of this.#inbounds) {
       const part = inbound[name];
@@ -80,8 +90,13 @@ export class Listeners {
       const isOther = front.take(exposed[name]);
       others ||= isOther;
     }
-    for (const [id, { front: { upstream } }] of this.#upstreams) {
-      const part = upstreams[id];
+    for (const [id, { front }] of this.#edges) {
+      const part = edges[id];
+      const isOther = part !== undefined && front.take(part);
+      others ||= isOther;
+    }
+    for (const { upstream } of this.#outbounds()) {
+      const part = upstreams[upstream.part.id];
       if (!part) continue;
       const { credentials, listener } = upstream.part;
       others ||= part.credentials !== credentials ||
@@ -95,6 +110,7 @@ export class Listeners {
   async apply(snapshot: Snapshot, columns: Columns): Promise<void> {
     this.#removeGone(this.#inbounds, snapshot.inbound);
     this.#removeGone(this.#exposed, snapshot.exposed);
+    this.#removeGone(this.#edges, snapshot.edges);
     this.#removeUpstreams(snapshot.upstreams);
     const { maxConnections } = this.#options;
     const kept = reservedFor(Object.keys(snapshot.upstreams).length, maxConnections);
@@ -106,6 +122,7 @@ export class Listeners {
       ...Object.entries(snapshot.exposed).map(([name, part]) =>
         this.#applyExposed(name, part, exposed)
       ),
+      ...Object.values(snapshot.edges).map((part) => this.#applyEdge(part)),
       ...Object.values(snapshot.upstreams).map((part) =>
         this.#applyUpstream(part, snapshot, columns[part.id])
       ),
@@ -149,14 +166,40 @@ export class Listeners {
     await this.#open(opening);
   }
 
+  async #applyEdge(part: EdgePart): Promise<void> {
+    const { id, bind } = part;
+    const current = this.#edges.get(id);
+    const isSecure = part.listener !== null;
+    if (current?.isSecure === isSecure && isOpenAt(current.door, bind)) return;
+    const front = current?.front ?? new Edge(this.#context, part, {
+      places: this.#limiter(INBOUND_COLUMN, this.#options.maxConnections),
+      limits: this.#options,
+      waysTo: (upstream) => this.#outbound(upstream)?.ways,
+    });
+    const door = this.#doors.replace(id, bind, current?.door, "strangers");
+    const opening = { front, door, isSecure };
+    this.#edges.set(id, opening);
+    await this.#open(opening);
+  }
+
+  #outbound(id: string): Outbound | undefined {
+    return this.#upstreams.get(id)?.front ?? this.#unbound.get(id);
+  }
+
+  *#outbounds(): Iterable<Outbound> {
+    for (const { front } of this.#upstreams.values()) yield front;
+    yield* this.#unbound.values();
+  }
+
   /** Open connections live on. */
-  #removeGone<F extends Front>(
+  #removeGone<F extends Front & { end?(): void }>(
     open: Map<string, Open<F>>,
     declared: Readonly<Record<string, unknown>>,
   ): void {
-    for (const [name, { door }] of open) {
+    for (const [name, { door, front }] of open) {
       if (declared[name]) continue;
       this.#doors.close(door);
+      front.end?.();
       open.delete(name);
     }
   }
@@ -166,6 +209,12 @@ export class Listeners {
       if (declared[id]) continue;
       this.#doors.close(door);
       this.#upstreams.delete(id);
+      this.#removed.set(id, front);
+      front.removed();
+    }
+    for (const [id, front] of this.#unbound) {
+      if (declared[id]) continue;
+      this.#unbound.delete(id);
       this.#removed.set(id, front);
       front.removed();
     }
@@ -192,15 +241,16 @@ export class Listeners {
     const current = this.#upstreams.get(id);
     const isSecure = part.listener !== null;
     // A unix socket cannot be shared between workers: the first one serves it.
-    if (bind === null || bind.kind === "unix" && worker > 0) {
+    if (bind?.kind === "unix" && worker > 0) {
       if (current) this.#doors.close(current.door);
       this.#upstreams.delete(id);
       return;
     }
-    if (current?.isSecure === isSecure && isOpenAt(current.door, bind)) return;
-    if (column === undefined) return await this.#refuseUncounted(id, bind);
+    if (bind && current?.isSecure === isSecure && isOpenAt(current.door, bind)) return;
+    if (column === undefined) return bind ? await this.#refuseUncounted(id, bind) : undefined;
     this.#uncounted.delete(id);
-    const front = current?.front ?? this.#removed.get(id) ?? new Outbound(
+    const known = this.#outbound(id) ?? this.#removed.get(id);
+    const front = known ?? new Outbound(
       this.#context,
       new Upstream(part, {
         stats: new ListenerStats(this.#context.stats, "outbound", id),
@@ -211,8 +261,16 @@ export class Listeners {
         random,
       }),
     );
+    const isNew = !this.#outbound(id);
     this.#removed.delete(id);
-    if (!current) front.upstream.update(part, snapshot);
+    this.#unbound.delete(id);
+    if (isNew) front.upstream.update(part, snapshot);
+    if (!bind) {
+      if (current) this.#doors.close(current.door);
+      this.#upstreams.delete(id);
+      this.#unbound.set(id, front);
+      return;
+    }
     const callers = isSecure ? "strangers" : "own";
     const door = this.#doors.replace(id, bind, current?.door, callers);
     const opening = { front, door, isSecure };
@@ -257,8 +315,8 @@ export class Listeners {
   }
 
   endpoints(nowMs: number): EndpointView[] {
-    return [...this.#upstreams.values()].flatMap(({ front }) =>
-      [...front.upstream.targets].flatMap(({ part, pool }) =>
+    return [...this.#outbounds()].flatMap(({ upstream }) =>
+      [...upstream.targets].flatMap(({ part, pool }) =>
         pool.views(nowMs).map((endpoint) => ({ target: part.key, ...endpoint }))
       )
     );
@@ -266,11 +324,16 @@ export class Listeners {
 
   /** After each change: whatever is kept for requests to come must be what they would get anew. */
   update(judge: boolean): void {
-    for (const { front } of this.#all()) front.update(judge);
+    for (const { front } of this.#locals()) front.update();
+    for (const outbound of this.#outbounds()) outbound.update(judge);
   }
 
-  #all(): Open<Inbound | Exposed | Outbound>[] {
-    return [...this.#inbounds.values(), ...this.#exposed.values(), ...this.#upstreams.values()];
+  #locals(): Open<Inbound | Exposed>[] {
+    return [...this.#inbounds.values(), ...this.#exposed.values()];
+  }
+
+  #all(): Open<Inbound | Exposed | Edge | Outbound>[] {
+    return [...this.#locals(), ...this.#edges.values(), ...this.#upstreams.values()];
   }
 
   /** Open connections live on. */
@@ -280,7 +343,8 @@ export class Listeners {
 
   /** Nothing is looked after any more. */
   end(): void {
-    for (const { front } of this.#all()) front.end();
+    for (const { front } of this.#locals()) front.end();
+    for (const outbound of this.#outbounds()) outbound.end();
     this.#doors.end();
   }
 }

@@ -26,7 +26,7 @@ export class Outbound implements Front, Destination {
   readonly authorizer = "nobody";
   readonly context: Context;
   readonly upstream: Upstream;
-  /** Both are made when the first caller of HTTP comes. */
+  /** Both are made when the first request comes. */
   #http: HttpStats | undefined;
   #ways: UpstreamWays | undefined;
 
@@ -102,10 +102,10 @@ export class Outbound implements Front, Destination {
   serve(downstream: Downstream): Service {
     const rules = this.upstream.part.http;
     if (!rules) return new L4(downstream, this);
-    const ways = this.#ways ??= new UpstreamWays(this.context, this.upstream);
+    const { ways } = this;
     return new HttpService(downstream, {
       front: this,
-      ways,
+      waysOf: () => ways,
       stats: this.#http ??= new HttpStats(this.context.stats, {
         direction: this.direction,
         listener: this.name,
@@ -113,6 +113,11 @@ export class Outbound implements Front, Destination {
       authorizer: this.authorizer,
       rules: () => this.upstream.part.http ?? rules,
     });
+  }
+
+  /** Of requests, whichever listener they came to. */
+  get ways(): UpstreamWays {
+    return this.#ways ??= new UpstreamWays(this.context, this.upstream);
   }
 
   /** Gives the names of its counts back. */

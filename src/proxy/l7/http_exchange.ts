@@ -22,6 +22,7 @@ import {
   type Reply,
   replyOf,
   type ReplyOptions,
+  type RequestHead,
   type ResetReason,
   type ResponseEvents,
   type ResponseHead,
@@ -62,7 +63,8 @@ export interface HttpListener {
   readonly authorizer: Authorizer;
   /** In place of the authorizer. */
   readonly exposed?: ExposedPath;
-  readonly ways: RequestWays;
+  /** Where a request goes, as it is sent on; undefined: there is no such place. */
+  waysOf(request: RequestHead): RequestWays | undefined;
   readonly stats: HttpStats;
   /** Those in force. */
   rules(): HttpRules;
@@ -93,7 +95,8 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
   #client: ClientExchange | undefined;
   #relay: Relay | undefined;
   #activeTick: number;
-  #entered = false;
+  /** With a place of its own there. */
+  #ways: RequestWays | undefined;
   /** Something of the request's body was sent on, so that it cannot be sent again. */
   #bodySent = false;
   #requestEnded: boolean;
@@ -119,10 +122,12 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
   }
 
   start(): void {
-    const { ways } = this.#owner.listener;
+    const { listener } = this.#owner;
     if (!this.#takesForm() || !this.#mayGoOn()) return;
-    this.#entered = ways.enter();
-    if (!this.#entered) return this.fail("limit_reached", ways.limit);
+    const ways = listener.waysOf(this.#server.request);
+    if (!ways) return this.fail("route_not_found", "no service is here for its host");
+    if (!ways.enter()) return this.fail("limit_reached", ways.limit);
+    this.#ways = ways;
     // Nothing of the body is read before there is somebody who takes it.
     if (!this.#requestEnded) this.#server.pause();
     this.#reach();
@@ -165,7 +170,8 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
   }
 
   #reach(): void {
-    const { ways } = this.#owner.listener;
+    const ways = this.#ways;
+    if (!ways) return;
     const { remote } = this.#owner.caller;
     const hash = ways.needsHash ? hashOfCaller(remote) : undefined;
     const dial = ways.reach(this, hash);
@@ -180,7 +186,7 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
     story.attempts++;
     story.upstreamHost = way.host;
     story.upstream = way.reached.connection;
-    story.upstreamCluster = lease?.target.part.sni || this.#owner.listener.ways.cluster;
+    story.upstreamCluster = lease?.target.part.sni || this.#ways?.cluster || "";
     story.upstreamStartAt = this.#context.clock.monotonic();
     this.#response.wasUsed = way.isUsed;
     this.#client = way.request(request, endsWithHead, this.#response);
@@ -431,7 +437,7 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
     this.#client = undefined;
     this.#giveBack();
     const { listener } = this.#owner;
-    if (this.#entered) listener.ways.leave();
+    this.#ways?.leave();
     const story = this.#story;
     story.endAt = this.#context.clock.monotonic();
     story.endedBy = by;

@@ -102,12 +102,13 @@ export class LocalWays implements RequestWays {
     const to = this.#target;
     if (to === this.#to) return;
     this.#to = to;
-    this.#ways.drain();
-    this.#ways = this.#make();
+    this.drain();
   }
 
+  /** Closes what is kept; requests on connections that live on get others. */
   drain(): void {
     this.#ways.drain();
+    this.#ways = this.#make();
   }
 }
 

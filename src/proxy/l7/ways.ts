@@ -148,6 +148,10 @@ export class Ways {
       dialler.onDialled(way);
       return NOTHING;
     }
+    if (this.#over) {
+      dialler.onFailed("no_endpoint", GONE);
+      return NOTHING;
+    }
     const waiting = { dialler };
     this.#waiting.add(waiting);
     this.#dialMore();
@@ -252,9 +256,10 @@ export class Ways {
     this.#over = true;
     for (const dial of this.#dials) dial.cancel();
     this.#dials.clear();
-    this.#failed("no_endpoint", "the endpoint is gone");
+    this.#failed("no_endpoint", GONE);
     for (const way of [...this.#all]) way.client.drain();
   }
 }
 
+const GONE = "the endpoint is gone";
 const NOTHING: Dial = { cancel: () => {} };

@@ -1,0 +1,44 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { HostTable } from "./host_table.ts";
+
+const NAMES = [
+  "shop.example",
+  "*.example",
+  "*.eu.example",
+  "shop.ingress.*",
+  "shop.*",
+  "ported.example:9000",
+];
+const table = new HostTable(NAMES.map((name) => [name, name] as const), 8080);
+
+for (
+  const [authority, want] of [
+    ["shop.example", "shop.example"],
+    ["SHOP.example", "shop.example"],
+    ["shop.example:8080", "shop.example"],
+    ["shop.example:81", "shop.*"],
+    ["a.example", "*.example"],
+    ["a.eu.example", "*.eu.example"],
+    [".example", undefined],
+    ["example", undefined],
+    ["shop.ingress.consul", "shop.ingress.*"],
+    ["shop.other", "shop.*"],
+    ["shop.", undefined],
+    ["ported.example:9000", "ported.example:9000"],
+    ["ported.example", "*.example"],
+    ["", undefined],
+  ] as const
+) {
+  test(`HostTable finds ${want ?? "nobody"} for "${authority}"`, () => {
+    const found = table.find(authority);
+    assert.equal(found, want);
+  });
+}
+
+test("HostTable gives what nobody else wants to `*`, and the first of equal names counts", () => {
+  const any = new HostTable([["*", "first"], ["*", "second"], ["a", "a"], ["A", "b"]], 80);
+  assert.equal(any.find("whoever"), "first");
+  assert.equal(any.find(""), "first");
+  assert.equal(any.find("a"), "a");
+});

@@ -1,0 +1,109 @@
+/**
+ * A listener at the edge of the mesh that leads to several upstreams: whoever may connect there may ask, and
+ * the host of each request says where it goes.
+ *
+ * @module
+ */
+
+import { HostTable, type RequestHead } from "../http/mod.ts";
+import type { EdgePart, HttpRules } from "../snapshot/mod.ts";
+import type { Limiter } from "./admission.ts";
+import { ListenerStats } from "./connection.ts";
+import type { Context } from "./context.ts";
+import type { Downstream, Front, Service } from "./downstream.ts";
+import { HttpService } from "./l7/http_service.ts";
+import { HttpStats } from "./l7/http_stats.ts";
+import { EITHER_VERSION, type RequestWays } from "./l7/request_ways.ts";
+import type { ConnectionLimits } from "./live.ts";
+import type { Failure } from "./refusal_sums.ts";
+
+export interface EdgeOptions {
+  readonly places: Limiter;
+  readonly limits: ConnectionLimits;
+  /** The ways to a declared upstream, by its key. */
+  waysTo(upstream: string): RequestWays | undefined;
+}
+
+export class Edge implements Front {
+  readonly direction = "outbound";
+  readonly protocols = EITHER_VERSION;
+  readonly context: Context;
+  readonly stats: ListenerStats;
+  readonly places: Limiter;
+  readonly limits: ConnectionLimits;
+  readonly #http: HttpStats;
+  readonly #waysTo: EdgeOptions["waysTo"];
+  #part: EdgePart;
+  #hosts: HostTable<string>;
+
+  constructor(context: Context, part: EdgePart, { places, limits, waysTo }: EdgeOptions) {
+    this.context = context;
+    this.places = places;
+    this.limits = limits;
+    this.#waysTo = waysTo;
+    this.#part = part;
+    this.#hosts = hostsOf(part);
+    this.stats = new ListenerStats(context.stats, this.direction, part.id);
+    this.#http = new HttpStats(context.stats, { direction: this.direction, listener: part.id });
+  }
+
+  /** True: its callers go by other credentials than before. */
+  take(part: EdgePart): boolean {
+    const before = this.#part;
+    this.#part = part;
+    if (part.version !== before.version) this.#hosts = hostsOf(part);
+    return part.listener?.credentials !== before.listener?.credentials;
+  }
+
+  get name(): string {
+    return this.#part.id;
+  }
+
+  get destination(): string {
+    return this.#part.id;
+  }
+
+  get tls(): Front["tls"] {
+    return this.#part.listener;
+  }
+
+  get http(): HttpRules {
+    return this.#part.http;
+  }
+
+  get fault(): string {
+    const { listener } = this.#part;
+    return listener ? this.context.facts.trusts.fault(listener.credentials) : "";
+  }
+
+  whyFull(): Failure {
+    const { limit } = this.context.processLimit;
+    return { code: "overloaded", reason: `the process holds ${limit} connections` };
+  }
+
+  serve(downstream: Downstream): Service {
+    return new HttpService(downstream, {
+      front: this,
+      stats: this.#http,
+      authorizer: "nobody",
+      waysOf: ({ authority }: RequestHead) => {
+        const upstream = this.#hosts.find(authority);
+        return upstream === undefined ? undefined : this.#waysTo(upstream);
+      },
+      rules: () => this.http,
+    });
+  }
+
+  /** Gives the names of its counts back. */
+  forget(): void {
+    this.stats.forget();
+    this.#http.forget();
+  }
+}
+
+function hostsOf({ hosts, bind: { port } }: EdgePart): HostTable<string> {
+  return new HostTable(
+    hosts.flatMap(({ names, upstream }) => names.map((name) => [name, upstream] as const)),
+    port,
+  );
+}

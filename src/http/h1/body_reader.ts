@@ -130,7 +130,7 @@ export class BodyReader {
       }
       case EXTENSION:
         if (byte === CR) this.#next = SIZE_LF;
-        else if (byte < SPACE && byte !== TAB || byte === DELETE) {
+        else if (byte < SPACE && byte !== TAB || byte >= DELETE) {
           return this.#wrong("the extension of a chunk has a control character", at);
         } else if (++this.#extensionBytes > EXTENSION_BYTES) {
           return this.#wrong("the extension of a chunk is too long", at);

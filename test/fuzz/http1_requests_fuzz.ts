@@ -1,0 +1,96 @@
+/**
+ * Requests of HTTP/1.1: nothing is thrown, pieces do not matter, and what is read and written again is
+ * read as the same, by itself.
+ *
+ * @module
+ */
+
+import assert from "node:assert/strict";
+import { askHttp1, FIELD } from "../../src/http/mod.ts";
+import {
+  FUZZ_LIMITS,
+  randomCuts,
+  type Reading,
+  type ReadRequest,
+  readRequests,
+  REQUESTS,
+  SinkStream,
+  WORDS,
+} from "../kit/http1_requests.ts";
+import { latin1Bytes } from "../kit/http1.ts";
+import type { FuzzTarget } from "./fuzz.ts";
+
+export const target: FuzzTarget = {
+  name: "http1_requests",
+  corpus: REQUESTS,
+  dictionary: WORDS,
+  limitBytes: 4_096,
+  limitMs: 200,
+  run(input, random) {
+    const whole = readRequests(input, []);
+    const pieces = readRequests(input, randomCuts(input.length, random));
+    const [wholeSeen, piecesSeen] = [seen(whole), seen(pieces)];
+    assert.deepEqual(piecesSeen, wholeSeen);
+    // What comes after a refused tunnel is read or not by when it comes.
+    if (!wholeSeen.some(mayBecomeTunnel)) {
+      // Of two faults either may be found first.
+      assert.equal(pieces.refused > 0, whole.refused > 0);
+      assert.equal(pieces.over, whole.over);
+    }
+    for (const request of whole.requests) if (request.complete) forward(request);
+  },
+};
+
+function mayBecomeTunnel({ head }: ReadRequest): boolean {
+  return head.upgrade !== "" || head.method === "CONNECT";
+}
+
+/** Those that do not depend on pieces. */
+function seen({ requests, refused }: Reading): readonly ReadRequest[] {
+  const last = requests.at(-1);
+  // Of a body that is broken off more or less may have been told before.
+  if (refused && last && !last.complete) last.body = "";
+  const tunnel = requests.findIndex(mayBecomeTunnel);
+  return tunnel < 0 ? requests : requests.slice(0, tunnel + 1);
+}
+
+/** Fields that a head may not have. */
+const OWN =
+  /^(?:host|content-length|transfer-encoding|connection|upgrade|expect|keep-alive|proxy-connection)$/;
+
+function forward({ head, body, trailers }: ReadRequest): void {
+  const { fields } = head;
+  assert.equal(fields.length % FIELD, 0);
+  for (let i = 0; i < fields.length; i += FIELD) {
+    const [name = "", value = "", spelled = ""] = fields.slice(i, i + FIELD);
+    assert.match(name, /^[!#$%&'*+.^_`|~0-9a-z-]+$/);
+    assert.doesNotMatch(name, OWN);
+    assert.equal(spelled.toLowerCase(), name);
+    // deno-lint-ignore no-control-regex -- that none is there is what is asserted
+    assert.doesNotMatch(value, /[\0-\x08\x0a-\x1f\x7f\u0100-\uffff]|^[ \t]|[ \t]$/);
+  }
+  assert.match(head.path, head.method === "CONNECT" ? /^$/ : /^(?:\/[!"$-~]*|\*)$/);
+  const stream = new SinkStream();
+  const client = askHttp1(stream, {
+    limits: FUZZ_LIMITS,
+    events: { onCapacity() {}, onClose() {} },
+  });
+  const ends = head.length === 0;
+  const exchange = client.request(head, ends, {
+    onInformational() {},
+    onResponse() {},
+    onData() {},
+    onEnd() {},
+    onDrain() {},
+    onReset: (reason, detail) => assert.fail(`${reason}: ${detail}`),
+  });
+  if (!ends) {
+    exchange.send(latin1Bytes(body));
+    exchange.end(trailers);
+  }
+  const again = readRequests(latin1Bytes(stream.text), []);
+  // An absolute target becomes a host, and a refused upgrade or HTTP/1.0 what every hop makes of it.
+  const same = { ...head, scheme: "", version: "HTTP/1.1" };
+  assert.deepEqual(again.requests, [{ head: same, body, trailers, complete: true }]);
+  assert.equal(again.refused, 0);
+}

@@ -89,6 +89,11 @@ export function encoded(encoder: HpackEncoder, fields: Pairs): Uint8Array {
   return to.slice(0, at);
 }
 
+/** Made so often. */
+export function repeat<T>(count: number, make: (i: number) => T): T[] {
+  return Array.from({ length: count }, (_, i) => make(i));
+}
+
 /** Tells frames in words: `HEADERS 1 end :status=200`, `GOAWAY 0 last=1 code=0`. */
 export class FrameWords {
   readonly words: string[] = [];

@@ -170,7 +170,7 @@ const copyOf = Uint8Array.prototype.slice;
 const SMALL_BYTES = 1024;
 
 function needsPadLength(bytes: Uint8Array, at: number, size: number): boolean {
-  return ((bytes[at + 4] as number) & Flag.padded) !== 0 && size > 0;
+  return ((bytes[at + 4] as number) & Flag.padded) !== 0 && size > 0 && size <= MAX_FRAME_BYTES;
 }
 
 function sizeAt(bytes: Uint8Array, at: number): number {

@@ -1,0 +1,358 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { FakeClock, settle } from "../../../test/kit/clock.ts";
+import { bytes, requestHead, Told } from "../../../test/kit/http2_pair.ts";
+import {
+  END_STREAM,
+  frame,
+  headers,
+  type Pairs,
+  RawPeer,
+  settings,
+  u32,
+} from "../../../test/kit/http2_wire.ts";
+import { Deadlines } from "../../base/mod.ts";
+import { memoryPair } from "../../net/memory.ts";
+import type { ClientConnection, ClientExchange, HttpEnd } from "../exchange.ts";
+import type { RequestHead } from "../head.ts";
+import { DEFAULT_HTTP_LIMITS } from "../limits.ts";
+import { askHttp2 } from "./client.ts";
+import type { KeepAliveOptions } from "./keep_alive.ts";
+
+interface Asking {
+  readonly peer: RawPeer;
+  readonly client: ClientConnection;
+  readonly clock: FakeClock;
+  readonly ends: HttpEnd[];
+  readonly capacities: number[];
+  ask(head?: Partial<RequestHead>, ends?: boolean): { told: Told; exchange: ClientExchange };
+}
+
+/** A client, and its server that sent `said` in its settings; null: it sent none yet. */
+async function asking(
+  said: readonly (readonly [number, number])[] | null = [],
+  keepAlive?: KeepAliveOptions,
+): Promise<Asking> {
+  const [ours, theirs] = memoryPair();
+  const peer = new RawPeer(theirs, { server: true });
+  const clock = new FakeClock();
+  const ends: HttpEnd[] = [];
+  const capacities: number[] = [];
+  const client = askHttp2(ours, {
+    limits: DEFAULT_HTTP_LIMITS,
+    clock,
+    deadlines: new Deadlines(clock),
+    ...keepAlive ? { keepAlive } : {},
+    events: {
+      onCapacity: () => void capacities.push(client.capacity),
+      onClose: (end) => void ends.push(end),
+    },
+  });
+  await settle();
+  assert.deepEqual(peer.take(), ["SETTINGS 0", "WINDOW_UPDATE 0 983041"]);
+  if (said) {
+    await peer.send(settings(...said), frame("SETTINGS", 1, 0));
+    assert.deepEqual(peer.take(), ["SETTINGS 0 ack"]);
+  }
+  return {
+    peer,
+    client,
+    clock,
+    ends,
+    capacities,
+    ask(head = {}, end = true) {
+      const told = new Told();
+      return { told, exchange: client.request(requestHead(head), end, told) };
+    },
+  };
+}
+
+const OK: Pairs = [[":status", "200"]];
+const HEAD_WORDS = ":method=GET :scheme=http :authority=db.example :path=/";
+const goaway = (last: number, code = 0) => frame("GOAWAY", 0, 0, [...u32(last), ...u32(code)]);
+
+test("a request's head is written with what HTTP/2 has, and without what it has not", async () => {
+  const { ask, peer } = await asking();
+  ask({
+    method: "PUT",
+    scheme: "https",
+    path: "/a?b",
+    length: 3,
+    expectsContinue: true,
+    fields: [
+      ...["x-a", "1", "X-A"],
+      ...["connection", "close", "Connection"],
+      ...["te", "gzip", "TE"],
+      ...["host", "evil", "Host"],
+      ...["te", "trailers", "TE"],
+    ],
+  }, false);
+  ask({ method: "POST" });
+  ask({ scheme: "" });
+  await settle();
+  assert.deepEqual(peer.take(), [
+    "HEADERS 1 :method=PUT :scheme=https :authority=db.example :path=/a?b content-length=3 " +
+    "expect=100-continue x-a=1 te=trailers",
+    "HEADERS 3 end :method=POST :scheme=http :authority=db.example :path=/ content-length=0",
+    `HEADERS 5 end ${HEAD_WORDS}`,
+  ]);
+});
+
+test("a head that is larger than a frame goes on in CONTINUATION", async () => {
+  const { ask, peer } = await asking();
+  ask({ fields: ["x-long", "x".repeat(40_000), "x-long"] });
+  await settle();
+  assert.deepEqual(peer.take(), ["HEADERS 1 end more", "CONTINUATION 1", "CONTINUATION 1"]);
+});
+
+/** Responses that only their stream suffers from. */
+for (
+  const [name, head, frames, detail] of [
+    ["without a status", {}, [headers(1, [["a", "b"]])], "no valid status"],
+    ["with a status of two digits", {}, [headers(1, [[":status", "20"]])], "no valid status"],
+    ["with status 101", {}, [headers(1, [[":status", "101"]], 0)], "status 101"],
+    [
+      "with a path",
+      {},
+      [headers(1, [...OK, [":path", "/"]])],
+      "a pseudo-field that does not belong there",
+    ],
+    [
+      "with connection",
+      {},
+      [headers(1, [...OK, ["connection", "close"]])],
+      "a field that has no place in HTTP/2",
+    ],
+    [
+      "that is informational and the last",
+      {},
+      [headers(1, [[":status", "103"]])],
+      "an informational response as the last",
+    ],
+    [
+      "that says a length and has no body",
+      {},
+      [headers(1, [...OK, ["content-length", "1"]])],
+      "a length without a body",
+    ],
+    [
+      "to HEAD with a body",
+      { method: "HEAD" },
+      [headers(1, [...OK, ["content-length", "1"]], 0), frame("DATA", END_STREAM, 1, [1])],
+      "a body of another length",
+    ],
+    [
+      "with status 204 and a body",
+      {},
+      [headers(1, [[":status", "204"]], 0), frame("DATA", END_STREAM, 1, [1])],
+      "a body of another length",
+    ],
+    [
+      "that is shorter than it says",
+      {},
+      [headers(1, [...OK, ["content-length", "2"]], 0), frame("DATA", END_STREAM, 1, [1])],
+      "a body of another length",
+    ],
+  ] as readonly (readonly [string, Partial<RequestHead>, readonly Uint8Array[], string])[]
+) {
+  test(`a response ${name} breaks its exchange and nothing else`, async () => {
+    const { ask, peer, ends } = await asking();
+    const broken = ask(head);
+    const other = ask();
+    await peer.send(...frames, headers(3, OK));
+    assert.deepEqual(broken.told.reset, { reason: "protocol", detail });
+    assert.equal(other.told.response?.status, 200);
+    assert.equal(peer.take().at(-1), "RST_STREAM 1 1");
+    assert.deepEqual(ends, []);
+  });
+}
+
+test("lengths of responses without a body are what is claimed", async () => {
+  const { ask, peer } = await asking();
+  const [head, same, none] = [ask({ method: "HEAD" }), ask(), ask()];
+  await peer.send(
+    headers(1, [...OK, ["content-length", "10"]]),
+    headers(3, [[":status", "304"], ["content-length", "10"]]),
+    headers(5, OK),
+  );
+  assert.deepEqual(
+    [head, same, none].map(({ told }) => [told.response?.length, told.ended, told.reset]),
+    [[10, true, undefined], [10, true, undefined], [-1, true, undefined]],
+  );
+});
+
+for (
+  const [code, reason] of [
+    [0, "cancelled"],
+    [1, "protocol"],
+    [2, "internal"],
+    [3, "protocol"],
+    [7, "refused"],
+    [8, "cancelled"],
+    [10, "connection"],
+    [11, "overflow"],
+    [13, "protocol"],
+    [99, "protocol"],
+  ] as const
+) {
+  test(`RST_STREAM with code ${code} is told as ${reason}`, async () => {
+    const { ask, peer, client } = await asking();
+    const { told } = ask();
+    await peer.send(frame("RST_STREAM", 0, 1, u32(code)));
+    assert.equal(told.reset?.reason, reason);
+    assert.equal(client.active, 0);
+  });
+}
+
+test("a server that stops the request after a complete response breaks nothing", async () => {
+  const { ask, peer, client } = await asking();
+  const { told, exchange } = ask({ length: -1 }, false);
+  await peer.send(headers(1, OK), frame("RST_STREAM", 0, 1, u32(0)));
+  assert.deepEqual([told.ended, told.reset, client.active], [true, undefined, 0]);
+  peer.take();
+  assert.equal(exchange.send(bytes("more")), true);
+  exchange.end();
+  await settle();
+  assert.deepEqual(peer.take(), []);
+});
+
+test("capacity is what the server allows, and is told when it grows or ends", async () => {
+  const { ask, peer, client, capacities } = await asking([[3, 2]]);
+  assert.deepEqual([client.capacity, capacities], [2, [2]]);
+  const first = ask();
+  ask();
+  assert.equal(client.capacity, 0);
+  assert.throws(() => ask());
+  first.exchange.reset("cancelled");
+  assert.deepEqual(capacities, [2, 1]);
+  await peer.send(settings([3, 5]));
+  assert.deepEqual(capacities, [2, 1, 4]);
+  await peer.send(goaway(3));
+  assert.deepEqual([capacities, client.capacity], [[2, 1, 4, 0], 0]);
+});
+
+test("a server that has said nothing is asked little", async () => {
+  assert.equal((await asking(null)).client.capacity, 100);
+  assert.equal((await asking([])).client.capacity > 100, true);
+});
+
+test("a GOAWAY refuses what is above its last stream; the rest is finished", async () => {
+  const { ask, peer, client, ends } = await asking();
+  const [one, two] = [ask(), ask()];
+  await peer.send(goaway(0x7fff_ffff));
+  assert.deepEqual([client.capacity, one.told.reset, two.told.reset], [0, undefined, undefined]);
+  await peer.send(goaway(1));
+  assert.deepEqual([one.told.reset, two.told.reset?.reason], [undefined, "refused"]);
+  assert.deepEqual([client.active, ends], [1, []]);
+  await peer.send(headers(1, OK));
+  assert.deepEqual([one.told.ended, client.active], [true, 0]);
+  assert.deepEqual(ends, [{ by: "us", kind: "closed", detail: "drained" }]);
+});
+
+test("drain() lets what is open end", async () => {
+  const { ask, peer, client, ends, capacities } = await asking();
+  const { told } = ask();
+  client.drain();
+  assert.equal(capacities.at(-1), 0);
+  await peer.send(headers(1, OK));
+  assert.deepEqual([told.ended, ends.length, peer.closed], [true, 1, "closed"]);
+});
+
+test("reset() tells the exchanges, then the owner", async () => {
+  const { ask, client, ends } = await asking();
+  const { told } = ask();
+  client.reset("a rotated identity");
+  assert.deepEqual(told.reset, { reason: "connection", detail: "a rotated identity" });
+  assert.deepEqual(ends, [{ by: "us", kind: "reset", detail: "a rotated identity" }]);
+  assert.equal(client.capacity, 0);
+});
+
+test("a connection that breaks breaks its exchanges, but for responses that are complete", async () => {
+  const { ask, peer, ends } = await asking();
+  const half = ask({ length: -1 }, false);
+  const open = ask();
+  const held = ask();
+  held.exchange.pause();
+  await peer.send(
+    headers(1, OK),
+    headers(5, OK, 0),
+    frame("DATA", END_STREAM, 5, bytes("kept")),
+  );
+  peer.leave();
+  await settle();
+  assert.deepEqual(half.told.reset, undefined);
+  assert.equal(open.told.reset?.reason, "connection");
+  assert.deepEqual([held.told.reset, held.told.text], [undefined, ""]);
+  held.exchange.resume();
+  assert.deepEqual([held.told.text, held.told.ended], ["kept", true]);
+  assert.deepEqual(ends.map(({ by }) => by), ["network"]);
+});
+
+test("an extended CONNECT waits for the server's settings, and is not sent to who does not know it", async () => {
+  for (
+    const [said, words, reset] of [
+      [[[8, 1]], ["SETTINGS 0 ack", /^HEADERS 1 :method=CONNECT :protocol=websocket /], undefined],
+      [[], ["SETTINGS 0 ack"], "internal"],
+    ] as const
+  ) {
+    const { ask, peer, client } = await asking(null);
+    const { told, exchange } = ask({ upgrade: "websocket" });
+    exchange.send(bytes("early"));
+    await settle();
+    assert.deepEqual([peer.take(), client.active], [[], 1]);
+    await peer.send(settings(...said));
+    const came = peer.take();
+    if (words[1]) assert.match(came[1] ?? "", words[1]);
+    assert.deepEqual([came[0], came[2]], ["SETTINGS 0 ack", words[1] && "DATA 1 5"]);
+    assert.equal(told.reset?.reason, reset);
+  }
+});
+
+test("an extended CONNECT that waits can be given up, and ends with its connection", async () => {
+  const { ask, peer, client } = await asking(null);
+  const [given, left] = [ask({ upgrade: "websocket" }), ask({ upgrade: "websocket" })];
+  given.exchange.reset("cancelled");
+  client.reset("");
+  await peer.send(settings([8, 1]));
+  assert.deepEqual([given.told.reset, left.told.reset?.reason], [undefined, "connection"]);
+  assert.deepEqual([peer.take(), client.active], [[], 0]);
+});
+
+test("a keep-alive asks who says nothing, and ends who does not answer", async () => {
+  const { peer, clock, ends } = await asking([], { intervalMs: 1_000, timeoutMs: 500 });
+  await clock.advance(2_300);
+  assert.deepEqual(peer.take(), ["PING 0"]);
+  await peer.send(frame("PING", 1, 0, new Uint8Array(8)));
+  await clock.advance(1_700);
+  assert.deepEqual([peer.take(), ends], [["PING 0"], []]);
+  await clock.advance(700);
+  assert.deepEqual(ends, [{ by: "peer", kind: "timed_out", detail: "no answer to a PING" }]);
+});
+
+for (
+  const [name, frames, code] of [
+    ["PUSH_PROMISE", [frame("PUSH_PROMISE", 4, 1, [0, 0, 0, 2])], 1],
+    ["settings that allow a push", [settings([2, 1])], 1],
+    ["HEADERS on a stream that nobody opened", [headers(3, OK)], 1],
+    ["a stream of the server's own", [headers(2, OK)], 1],
+    ["HEADERS after the end", [headers(1, OK), headers(1, OK)], 5],
+    ["frames before its settings", [frame("PING", 0, 0, new Uint8Array(8))], 1],
+  ] as readonly (readonly [string, readonly Uint8Array[], number])[]
+) {
+  test(`a server that sends ${name} is left`, async () => {
+    const early = name.startsWith("frames before");
+    const { ask, peer, ends } = await asking(early ? null : []);
+    const { told } = ask();
+    await peer.send(...frames);
+    assert.equal(peer.take().at(-1), `GOAWAY 0 last=0 code=${code}`);
+    assert.equal(ends[0]?.kind, "protocol");
+    assert.equal(told.ended || told.reset?.reason === "connection", true);
+  });
+}
+
+test("informational responses have an end", async () => {
+  const { ask, peer } = await asking();
+  const { told } = ask();
+  await peer.send(...Array.from({ length: 33 }, () => headers(1, [[":status", "103"]], 0)));
+  assert.deepEqual([told.informational.length, told.reset?.reason], [32, "overflow"]);
+});

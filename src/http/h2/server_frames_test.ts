@@ -1,0 +1,251 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { FakeClock, settle } from "../../../test/kit/clock.ts";
+import { bytes } from "../../../test/kit/http2_pair.ts";
+import { served } from "../../../test/kit/http2_served.ts";
+import {
+  block,
+  END_HEADERS,
+  END_STREAM,
+  frame,
+  GET,
+  headers,
+  PADDED,
+  POST,
+  PREFACE,
+  RawPeer,
+  repeat,
+  settings,
+  u32,
+} from "../../../test/kit/http2_wire.ts";
+import { Deadlines } from "../../base/mod.ts";
+import { memoryPair } from "../../net/memory.ts";
+import type { HttpEnd } from "../exchange.ts";
+import { DEFAULT_HTTP_LIMITS } from "../limits.ts";
+import { HeldBytes } from "./held_bytes.ts";
+import { serveHttp2 } from "./server.ts";
+
+const ONE_BYTE = frame("DATA", 0, 1, [0x61]);
+const PING = frame("PING", 0, 0, new Uint8Array(8));
+
+const FULL = frame("DATA", 0, 1, new Uint8Array(16_384));
+
+test("a paused exchange that gets more than its window loses its stream", async () => {
+  const held = new HeldBytes(1 << 24);
+  const { peer, requests } = await served({}, held);
+  await peer.send(headers(1, POST, 0));
+  requests[0]?.exchange.pause();
+  await peer.send(...repeat(16, () => FULL));
+  assert.deepEqual([peer.take(), requests[0]?.told.bytes, held.bytes], [[], 0, 262_144]);
+  await peer.send(ONE_BYTE);
+  assert.deepEqual(peer.take(), ["RST_STREAM 1 3"]);
+  assert.deepEqual(requests[0]?.told.reset?.reason, "protocol");
+  assert.equal(held.bytes, 0);
+});
+
+test("what a thread holds for slow readers counts against their connections beyond its limit", async () => {
+  const held = new HeldBytes(300_000);
+  const { peer, requests } = await served({}, held);
+  const id = (i: number) => 2 * i + 1;
+  await peer.send(...repeat(5, (i) => headers(id(i), POST, 0)));
+  for (const { exchange } of requests) exchange.pause();
+  for (let i = 0; i < 4; i++) {
+    await peer.send(...repeat(16, () => frame("DATA", 0, id(i), new Uint8Array(16_384))));
+  }
+  assert.deepEqual(peer.take(), []);
+  assert.equal(held.bytes, 294_912);
+  requests[1]?.exchange.resume();
+  assert.equal(requests[1]?.told.bytes, 262_144);
+  await settle();
+  assert.deepEqual(peer.take(), ["WINDOW_UPDATE 0 524288", "WINDOW_UPDATE 3 262144"]);
+  await peer.send(...repeat(17, () => frame("DATA", 0, 9, new Uint8Array(16_384))));
+  assert.ok(peer.take().includes("RST_STREAM 9 3"));
+  for (const { exchange } of requests) exchange.reset("cancelled");
+  assert.equal(held.bytes, 0);
+});
+
+test("DATA above the window of the whole connection ends it", async () => {
+  const { peer, requests, ends } = await served({}, new HeldBytes(0));
+  await peer.send(...repeat(5, (i) => headers(2 * i + 1, POST, 0)));
+  for (const { exchange } of requests) exchange.pause();
+  for (let i = 0; i < 4; i++) {
+    await peer.send(...repeat(16, () => frame("DATA", 0, 2 * i + 1, new Uint8Array(16_384))));
+  }
+  assert.equal(ends.length, 0);
+  await peer.send(frame("DATA", 0, 9, [1]));
+  assert.deepEqual(peer.take(), ["GOAWAY 0 last=9 code=3"]);
+});
+
+test("a body of another length than was said loses its stream", async () => {
+  const { peer, requests } = await served();
+  const said = (id: number) => headers(id, [...POST, ["content-length", "2"]], 0);
+  await peer.send(
+    ...[said(1), frame("DATA", 0, 1, [1, 2, 3])],
+    ...[said(3), frame("DATA", END_STREAM, 3, [1])],
+    ...[said(5), frame("DATA", 0, 5, [1]), headers(5, [["a", "b"]])],
+    ...[said(7), frame("DATA", 0, 7, [1]), frame("DATA", END_STREAM, 7, [2])],
+  );
+  assert.deepEqual(peer.take(), ["RST_STREAM 1 1", "RST_STREAM 3 1", "RST_STREAM 5 1"]);
+  assert.deepEqual(requests.map(({ told }) => told.reset?.reason ?? told.ended), [
+    ...["protocol", "protocol", "protocol", true],
+  ]);
+});
+
+test("trailers come with the end; those that have no place there cost the stream", async () => {
+  const { peer, requests } = await served();
+  const body = (id: number) => [headers(id, POST, 0), frame("DATA", 0, id, [1])];
+  await peer.send(
+    ...[...body(1), headers(1, [["grpc-status", "0"]])],
+    ...[...body(3), headers(3, [["content-length", "1"]])],
+    ...[...body(5), headers(5, [[":path", "/"]])],
+    ...[...body(7), headers(7, [["a", "b"]], 0)],
+  );
+  assert.deepEqual(requests[0]?.told.trailers, ["grpc-status", "0", "grpc-status"]);
+  assert.deepEqual(peer.take(), ["RST_STREAM 3 1", "RST_STREAM 5 1", "RST_STREAM 7 1"]);
+});
+
+test("padding is given back, and is no body", async () => {
+  const { peer, requests } = await served();
+  await peer.send(
+    frame("HEADERS", PADDED | END_HEADERS, 1, [3, ...block(POST), 0, 0, 0]),
+    frame("DATA", PADDED | END_STREAM, 1, [2, 0x68, 0x69, 0, 0]),
+  );
+  assert.deepEqual([requests[0]?.told.text, requests[0]?.told.ended], ["hi", true]);
+  for (let i = 0; i < 33; i++) {
+    await peer.send(
+      headers(2 * i + 3, POST, 0),
+      frame("DATA", PADDED | END_STREAM, 2 * i + 3, [255, 1, ...new Uint8Array(16_000 + 255)]),
+    );
+  }
+  assert.deepEqual(peer.take(), ["WINDOW_UPDATE 0 536486"]);
+});
+
+test("streams above the limit are refused, and others are not", async () => {
+  const { peer, requests } = await served({ concurrentStreams: 2 });
+  await peer.send(headers(1, GET), headers(3, GET), headers(5, GET));
+  assert.deepEqual([peer.take(), requests.length], [["RST_STREAM 5 7"], 2]);
+  requests[0]?.exchange.respond({ status: 204, length: -1, fields: [] }, true);
+  await peer.send(headers(7, GET));
+  assert.deepEqual([peer.take(), requests.length], [["HEADERS 1 end :status=204"], 3]);
+});
+
+test("an answer waits for the window that the client gives, and trailers for the answer", async () => {
+  const { peer, requests } = await served({ bufferedBytes: 100 });
+  await peer.send(settings([4, 10]), headers(1, GET), headers(3, GET));
+  peer.take();
+  const [one, two] = requests;
+  one?.exchange.respond({ status: 200, length: -1, fields: [] }, false);
+  assert.equal(one?.exchange.send(bytes("x".repeat(100))), true);
+  assert.equal(one?.exchange.send(bytes("y".repeat(10))), false);
+  one?.exchange.end(["a", "b", "a"]);
+  two?.exchange.respond({ status: 200, length: 3, fields: [] }, false);
+  two?.exchange.send(bytes("abc"));
+  two?.exchange.end();
+  await settle();
+  assert.deepEqual(peer.take(), [
+    ...["HEADERS 1 :status=200", "DATA 1 10"],
+    ...["HEADERS 3 :status=200 content-length=3", "DATA 3 3 end"],
+  ]);
+  await peer.send(frame("WINDOW_UPDATE", 0, 1, u32(60)));
+  assert.deepEqual([peer.take(), one?.told.drained], [["DATA 1 60"], 1]);
+  await peer.send(settings([4, 30]));
+  assert.deepEqual(peer.take(), ["SETTINGS 0 ack", "DATA 1 20"]);
+  await peer.send(frame("WINDOW_UPDATE", 0, 1, u32(1000)));
+  assert.deepEqual(peer.take(), ["DATA 1 20", "HEADERS 1 end a=b"]);
+});
+
+test("drain() announces, serves what was on its way, and ends with the last answer", async () => {
+  const { peer, server, requests, ends } = await served();
+  await peer.send(headers(1, GET));
+  server.drain();
+  server.drain();
+  await settle();
+  assert.deepEqual(peer.take(), ["GOAWAY 0 last=2147483647 code=0", "PING 0"]);
+  await peer.send(headers(3, GET), frame("PING", 1, 0, new Uint8Array(8)), headers(5, GET));
+  assert.deepEqual([peer.take(), requests.length], [["GOAWAY 0 last=3 code=0"], 2]);
+  for (const { exchange } of requests) {
+    exchange.respond({ status: 200, length: 0, fields: [] }, true);
+  }
+  await settle();
+  assert.deepEqual(peer.take(), [
+    "HEADERS 1 end :status=200 content-length=0",
+    "HEADERS 3 end :status=200 content-length=0",
+    "GOAWAY 0 last=3 code=0",
+  ]);
+  assert.deepEqual(ends, [{ by: "us", kind: "closed", detail: "drained" }]);
+});
+
+test("a client that does not answer is not waited for", async () => {
+  const { peer, server, clock, requests, ends } = await served();
+  await peer.send(headers(1, GET));
+  server.drain();
+  await clock.advance(5_200);
+  assert.equal(peer.take().at(-1), "GOAWAY 0 last=1 code=0");
+  requests[0]?.exchange.reset("internal");
+  assert.equal(ends.length, 1);
+});
+
+test("settings that are not acknowledged in time end the connection", async () => {
+  const [ours, theirs] = memoryPair();
+  const peer = new RawPeer(ours);
+  const clock = new FakeClock();
+  const ends: HttpEnd[] = [];
+  serveHttp2(theirs, {
+    limits: DEFAULT_HTTP_LIMITS,
+    clock,
+    deadlines: new Deadlines(clock),
+    events: { onRequest() {}, onInvalid() {}, onClose: (end) => void ends.push(end) },
+  });
+  await peer.send(PREFACE, settings());
+  await clock.advance(10_200);
+  assert.equal(peer.take().at(-1), "GOAWAY 0 last=0 code=4");
+  assert.equal(ends[0]?.kind, "timed_out");
+});
+
+for (
+  const [name, reason, code] of [
+    ["refused", "refused", 7],
+    ["cancelled", "cancelled", 8],
+    ["protocol", "protocol", 1],
+    ["connection", "connection", 2],
+    ["timed_out", "timed_out", 8],
+    ["overflow", "overflow", 11],
+    ["internal", "internal", 2],
+  ] as const
+) {
+  test(`reset("${name}") is told as code ${code}`, async () => {
+    const { peer, requests, server } = await served();
+    await peer.send(headers(1, GET), headers(3, POST, 0));
+    requests[0]?.exchange.reset(reason);
+    requests[1]?.exchange.respond({ status: 200, length: 0, fields: [] }, true);
+    requests[1]?.exchange.reset(reason);
+    await settle();
+    assert.deepEqual(peer.take(), [
+      `RST_STREAM 1 ${code}`,
+      // The answer was complete: the client is only told to stop.
+      ...["HEADERS 3 end :status=200 content-length=0", "RST_STREAM 3 0"],
+    ]);
+    assert.equal(server.active, 0);
+    // What was on its way is nobody's fault.
+    await peer.send(frame("DATA", END_STREAM, 3, [1]), PING);
+    assert.deepEqual(peer.take(), ["PING 0 ack"]);
+  });
+}
+
+test("a client that reads nothing costs a bounded queue", async () => {
+  const { peer, requests, ends } = await served();
+  peer.stop();
+  // The answers fill what the connection takes; then every PING would wait for ever.
+  await peer.send(
+    settings([4, 1 << 20]),
+    frame("WINDOW_UPDATE", 0, 0, u32(1 << 20)),
+    headers(1, GET),
+  );
+  requests[0]?.exchange.respond({ status: 200, length: -1, fields: [] }, false);
+  for (let i = 0; i < 20; i++) requests[0]?.exchange.send(new Uint8Array(10_000));
+  await settle();
+  for (let i = 0; i < 40 && ends.length === 0; i++) {
+    await peer.send(...repeat(400, () => PING));
+  }
+  assert.deepEqual(ends.map(({ kind }) => kind), ["flood"]);
+});

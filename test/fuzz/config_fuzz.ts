@@ -17,7 +17,12 @@ const SHORT = {
   service: "web",
   trustDomain: "mesh.example",
   credentials: { certFile: "web.pem", keyFile: "web.key", rootsFile: "roots.pem" },
-  inbound: { bind: "0.0.0.0:20000", local: "unix:///run/web.sock", maxConnections: 5 },
+  inbound: {
+    bind: "0.0.0.0:20000",
+    local: "unix:///run/web.sock",
+    maxConnections: 5,
+    protocol: "http",
+  },
 };
 const LONG = {
   ...SHORT,

@@ -14,12 +14,15 @@ import { fileURLToPath } from "node:url";
 import { PATHS } from "../../src/admin/home.ts";
 import { HELP_TOPICS, parseCommand } from "../../src/app/command_line/args.ts";
 import { helpText } from "../../src/app/command_line/help.ts";
-import { systemClock, systemRandom } from "../../src/base/mod.ts";
+import { prepareRegexes, systemClock, systemRandom } from "../../src/base/mod.ts";
+import { readIntentions } from "../../src/consul/replies/intentions.ts";
 import { readRegistration } from "../../src/consul/replies/registration.ts";
 import { startDevAgent } from "../../src/dev/mod.ts";
+import { permissionFault } from "../../src/policy/mod.ts";
 import { DEFAULT_ON_DEMAND_RULES, parseSdsServers, parseTlsConfig } from "../../src/secrets/mod.ts";
 import { NO_PLANS, planRegistration } from "../../src/source/consul/credential_plans.ts";
 import { createAuthority } from "../kit/certificates.ts";
+import { DevMesh } from "../kit/dev_mesh.ts";
 import { runPostern } from "../kit/postern.ts";
 import { inlineBundle, inlineCertificate, startSdsServer } from "../kit/sds_server.ts";
 import { LISTENER } from "../kit/tls_config.ts";
@@ -199,6 +202,7 @@ test("every block of JSON and HCL says what reads it", () => {
     "config",
     "entry",
     "gateway",
+    "intentions",
     "listener",
     "registration",
     "servers",
@@ -220,6 +224,18 @@ for (const { name, text } of examplesOf("config")) {
     assert.equal(code, 0, checked.output);
     assert.match(checked.output, /^certificate .*^.*postern\.json is valid: service w/ms);
     assert.doesNotMatch(checked.output, /warning| {2}/);
+  });
+}
+
+for (const { name, text } of examplesOf("intentions")) {
+  test(`an agent takes the config entries, and each permission can be judged: ${name}`, async () => {
+    await prepareRegexes();
+    await using mesh = await DevMesh.start();
+    for (const entry of JSON.parse(text)) await mesh.configEntry(entry);
+    const reply = await mesh.get("/v1/connect/intentions/match?by=destination&name=db");
+    const permissions = readIntentions(reply, "db").flatMap(({ permissions = [] }) => permissions);
+    assert.equal(permissions.length, text.match(/"HTTP"/g)?.length);
+    assert.deepEqual(permissions.map(permissionFault).filter((fault) => fault !== undefined), []);
   });
 }
 
@@ -327,7 +343,7 @@ test("the reference's limits on demand are the defaults", () => {
 test("every metric on the pages is one that the source counts", async () => {
   const text = [...PAGES.values()].join("\n");
   const named = [...new Set(text.match(/(?<=`postern_)\w+(?=`)/g))]
-    .filter((name) => !/tls$/.test(name));
+    .filter((name) => !/tls$|^show_denials$/.test(name));
   assert.ok(named.length >= 14, `only ${named.join(", ")}`);
   const sources = [];
   for (const directory of ["src/secrets", "src/proxy", "src/admin", "src/app"]) {

@@ -8,6 +8,7 @@ import { isObject, type Json, type JsonObject } from "../http/decode.ts";
 import { dropEmpty } from "../catalog/records.ts";
 import { Refusal } from "../http/refusal.ts";
 import { numberAt, textAt } from "../http/fields.ts";
+import { checkPermission } from "./intention_permission.ts";
 
 /** 9, 8, 6 or 5 by how exact source and destination are; namespaces are always exact here. */
 export function precedenceOf(source: string, destination: string): number {
@@ -48,12 +49,7 @@ export function checkIntentions(entry: JsonObject): void {
         );
       }
       for (const [number, permission] of permissions.entries()) {
-        if (!["allow", "deny"].includes(textAt(permission, "Action"))) {
-          throw new Refusal(
-            500,
-            `Sources[${at}].Permissions[${number}].Action must be set to 'allow' or 'deny'`,
-          );
-        }
+        checkPermission(permission, `Sources[${at}].Permissions[${number}]`);
       }
     } else if (action !== "allow" && action !== "deny") {
       throw new Refusal(500, `Sources[${at}].Action must be set to 'allow' or 'deny'`);

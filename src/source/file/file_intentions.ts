@@ -83,9 +83,10 @@ export function mayHaveRegex(text: string): boolean {
 
 /** All at once; paths begin at the file. */
 export function intentionContradictions(
-  { intentions, trustDomain }: {
+  { intentions, trustDomain, inbound }: {
     readonly intentions: readonly FileIntention[];
     readonly trustDomain?: string | undefined;
+    readonly inbound?: { readonly protocol: string } | undefined;
   },
 ): readonly Problem[] {
   const found: Problem[] = [];
@@ -109,6 +110,10 @@ export function intentionContradictions(
         ["action"],
         action ? 'is one too many beside "permissions"' : 'is missing, or "permissions"',
       );
+    }
+    if (permissions && inbound?.protocol === "tcp") {
+      const needs = 'needs "protocol": "http", "http2" or "grpc" at "inbound"';
+      at(["permissions"], `${needs}: they are about requests, which tcp has none of`);
     }
     permissions?.forEach((permission, number) => {
       for (const { path, message } of permissionProblems(permission)) {

@@ -10,7 +10,7 @@ const BASE = {
   service: "web",
   trustDomain: "mesh.example",
   credentials: { certFile: "a", keyFile: "b", rootsFile: "c" },
-  inbound: { bind: ":20000", local: "127.0.0.1:8080" },
+  inbound: { bind: ":20000", local: "127.0.0.1:8080", protocol: "http" },
 };
 const OPTIONS = { file: "/etc/postern/web.json", env: {} };
 
@@ -134,6 +134,17 @@ for (
     assert.match(found[0] ?? "", new RegExp(`^${want}`));
   });
 }
+
+test("parseFileConfig() refuses permissions of a service that speaks no HTTP", () => {
+  const intentions = [permit({ pathPrefix: "/" })];
+  const inbound = { ...BASE.inbound, protocol: "tcp" };
+  const parsed = parseFileConfig(JSON.stringify({ ...BASE, inbound, intentions }), OPTIONS);
+  assert.ok(parsed.kind === "invalid");
+  const [problem, ...others] = parsed.problems;
+  assert.equal(problem?.path, "intentions[0].permissions");
+  assert.match(problem?.message ?? "", /^needs "protocol": "http"/);
+  assert.deepEqual(others, []);
+});
 
 test("mayHaveRegex() sees the word also where letters are escaped", () => {
   assert.equal(mayHaveRegex('{"pathExact": "/"}'), false);

@@ -137,6 +137,59 @@ export function intentionContract(agent: AgentClient): void {
     assert.deepEqual(await agent.json(check), { Allowed: false });
   });
 
+  for (
+    const [name, permission, reason] of [
+      ["no action", { HTTP: { PathExact: "/" } }, "Action must be set to 'allow' or 'deny'"],
+      ["nothing about HTTP", { Action: "allow" }, "HTTP is required"],
+      ["no condition", { Action: "allow", HTTP: {} }, "HTTP should not be empty"],
+      [
+        "a path without a slash",
+        { Action: "allow", HTTP: { PathPrefix: "a" } },
+        "HTTP.PathPrefix doesn't start with '/': \"a\"",
+      ],
+      [
+        "two paths",
+        { Action: "allow", HTTP: { PathExact: "/a", PathRegex: "b" } },
+        "HTTP should only contain at most one of PathExact, PathPrefix, or PathRegex",
+      ],
+      [
+        "a method that is none",
+        { Action: "allow", HTTP: { Methods: ["FETCH"] } },
+        'HTTP.Methods contains an invalid method "FETCH"',
+      ],
+      [
+        "a method twice",
+        { Action: "allow", HTTP: { Methods: ["GET", "get"] } },
+        'HTTP.Methods contains "GET" more than once',
+      ],
+      [
+        "a header without a name",
+        { Action: "allow", HTTP: { Header: [{ Exact: "a" }] } },
+        "HTTP.Header[0] missing required Name field",
+      ],
+      [
+        "a header without a match",
+        { Action: "allow", HTTP: { Header: [{ Name: "a", Invert: true }] } },
+        "HTTP.Header[0] should only contain one of Present, Exact, Prefix, Suffix, Contains, or Regex",
+      ],
+      [
+        "a regex without letter case",
+        { Action: "allow", HTTP: { Header: [{ Name: "a", Regex: "b", IgnoreCase: true }] } },
+        "HTTP.Header[0] should set one of Exact, Prefix, Suffix, or Contains when using IgnoreCase",
+      ],
+    ] as const
+  ) {
+    test(`a permission with ${name} is refused`, async () => {
+      const Name = unique("odd");
+      await agent.configEntry({ Kind: "service-defaults", Name, Protocol: "http" });
+      const Sources = [{ Name: "web", Permissions: [permission] }];
+      const body = { Kind: "service-intentions", Name, Sources };
+      const reply = await agent.call("PUT", "/v1/config", { body });
+      assert.equal(reply.status, 500);
+      assert.equal(reply.text.trim(), `Sources[0].Permissions[0].${reason}`);
+    });
+  }
+
   test("the config entry keeps writing order inside a precedence", async () => {
     const name = unique("entry");
     await agent.configEntry({

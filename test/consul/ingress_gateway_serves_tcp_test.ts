@@ -131,7 +131,7 @@ test("what an ingress gateway cannot serve is refused by name; the rest serves",
   for (
     const reason of [
       `ingress listener ${http}`,
-      "HTTP listeners of an ingress gateway are not supported yet",
+      "HTTP listeners of an ingress gateway are not opened yet",
       "Listeners[2].TLS cannot be served: the agent's HTTP API has no certificate",
       "use TLS.SDS, or a Postern configuration file",
       'Listeners[3].TLS.SDS.ClusterName names \\"nobody\\", which is no SDS server',

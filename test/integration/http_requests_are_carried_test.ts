@@ -47,3 +47,23 @@ test("requests of HTTP/1.1 come through HTTP/2 to an application that speaks it"
   await asksThrough(pair);
   origin.close();
 });
+
+for (const side of ["inbound", "upstream"] as const) {
+  test(`a head that is longer than the ${side} listener takes does not reach the application`, async () => {
+    let asked = 0;
+    await using origin = await startRawOrigin(() => {
+      asked++;
+      return answerOf("hello");
+    });
+    const small = { ...httpRules("http"), headBytes: 1_024 };
+    await using pair = await startPathPair({
+      localPort: origin.port,
+      inbound: { http: side === "inbound" ? small : httpRules("http") },
+      upstream: { http: side === "upstream" ? small : httpRules("http") },
+    });
+    await using client = await RawClient.open({ host: "127.0.0.1", port: pair.port });
+    client.send(`GET / HTTP/1.1\r\nHost: db\r\nx-long: ${"a".repeat(2_000)}\r\n\r\n`);
+    assert.equal(statusOf(await client.response()), 431);
+    assert.equal(asked, 0);
+  });
+}

@@ -96,7 +96,8 @@ export function everUpOf(
 }
 
 function listenersOf({ inbound, upstreams }: Snapshot): readonly string[] {
-  return [...Object.keys(inbound), ...Object.keys(upstreams)];
+  const declared = Object.values(upstreams).filter(({ bind }) => bind !== null);
+  return [...Object.keys(inbound), ...declared.map(({ id }) => id)];
 }
 
 /** What follows its name, if it carries no traffic. */

@@ -70,7 +70,7 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
     record.requests = this;
     const serve = isHttp2 ? serveHttp2 : serveHttp1;
     this.#server = serve(connection, {
-      limits: DEFAULT_HTTP_LIMITS,
+      limits: { ...DEFAULT_HTTP_LIMITS, headBytes: this.listener.rules().headBytes },
       events: this,
       deadlines,
       clock,

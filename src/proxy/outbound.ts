@@ -102,14 +102,15 @@ export class Outbound implements Front, Destination {
   serve(downstream: Downstream): Service {
     const rules = this.upstream.part.http;
     if (!rules) return new L4(downstream, this);
-    const ways = this.#ways ??= new UpstreamWays(this.context, this.upstream);
+    const stats = this.#http ??= new HttpStats(this.context.stats, {
+      direction: this.direction,
+      listener: this.name,
+    });
+    const ways = this.#ways ??= new UpstreamWays(this.context, this.upstream, stats.pool);
     return new HttpService(downstream, {
       front: this,
       ways,
-      stats: this.#http ??= new HttpStats(this.context.stats, {
-        direction: this.direction,
-        listener: this.name,
-      }),
+      stats,
       authorizer: this.authorizer,
       rules: () => this.upstream.part.http ?? rules,
     });

@@ -167,6 +167,7 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
   #reach(): void {
     const { ways } = this.#owner.listener;
     const { remote } = this.#owner.caller;
+    this.#story.upstreamCluster = ways.cluster;
     const hash = ways.needsHash ? hashOfCaller(remote) : undefined;
     const dial = ways.reach(this, hash);
     if (!this.#client && !this.#over) this.#dial = dial;
@@ -180,7 +181,7 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
     story.attempts++;
     story.upstreamHost = way.host;
     story.upstream = way.reached.connection;
-    story.upstreamCluster = lease?.target.part.sni || this.#owner.listener.ways.cluster;
+    if (lease) story.upstreamCluster = lease.target.part.sni || story.upstreamCluster;
     story.upstreamStartAt = this.#context.clock.monotonic();
     this.#response.wasUsed = way.isUsed;
     this.#client = way.request(request, endsWithHead, this.#response);

@@ -83,14 +83,15 @@ export class Exposed implements Front {
   }
 
   serve(downstream: Downstream): Service {
-    const ways = this.#ways ??= new LocalWays(this);
+    const stats = this.#http ??= new HttpStats(this.context.stats, {
+      direction: this.direction,
+      listener: this.name,
+    });
+    const ways = this.#ways ??= new LocalWays(this, stats.pool);
     return new HttpService(downstream, {
       front: this,
       waysOf: () => ways,
-      stats: this.#http ??= new HttpStats(this.context.stats, {
-        direction: this.direction,
-        listener: this.name,
-      }),
+      stats,
       authorizer: "nobody",
       exposed: this,
       rules: () => this.http,

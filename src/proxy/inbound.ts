@@ -90,14 +90,15 @@ export class Inbound implements Front, Destination {
   serve(downstream: Downstream): Service {
     const { http } = this.part;
     if (!http) return new L4(downstream, this);
-    const ways = this.#ways ??= new LocalWays(this);
+    const stats = this.#http ??= new HttpStats(this.context.stats, {
+      direction: this.direction,
+      listener: this.name,
+    });
+    const ways = this.#ways ??= new LocalWays(this, stats.pool);
     return new HttpService(downstream, {
       front: this,
       waysOf: () => ways,
-      stats: this.#http ??= new HttpStats(this.context.stats, {
-        direction: this.direction,
-        listener: this.name,
-      }),
+      stats,
       authorizer: this.authorizer,
       rules: () => this.part.http ?? http,
     });

@@ -102,14 +102,11 @@ export class Outbound implements Front, Destination {
   serve(downstream: Downstream): Service {
     const rules = this.upstream.part.http;
     if (!rules) return new L4(downstream, this);
-    const { ways } = this;
+    const { ways, httpStats: stats } = this;
     return new HttpService(downstream, {
       front: this,
       waysOf: () => ways,
-      stats: this.#http ??= new HttpStats(this.context.stats, {
-        direction: this.direction,
-        listener: this.name,
-      }),
+      stats,
       authorizer: this.authorizer,
       rules: () => this.upstream.part.http ?? rules,
     });
@@ -117,7 +114,14 @@ export class Outbound implements Front, Destination {
 
   /** Of requests, whichever listener they came to. */
   get ways(): UpstreamWays {
-    return this.#ways ??= new UpstreamWays(this.context, this.upstream);
+    return this.#ways ??= new UpstreamWays(this.context, this.upstream, this.httpStats.pool);
+  }
+
+  get httpStats(): HttpStats {
+    return this.#http ??= new HttpStats(this.context.stats, {
+      direction: this.direction,
+      listener: this.name,
+    });
   }
 
   /** Gives the names of its counts back. */

@@ -20,6 +20,9 @@ import { readRegistration } from "../../src/consul/replies/registration.ts";
 import { startDevAgent } from "../../src/dev/mod.ts";
 import { permissionFault } from "../../src/policy/mod.ts";
 import { DEFAULT_ON_DEMAND_RULES, parseSdsServers, parseTlsConfig } from "../../src/secrets/mod.ts";
+import type { Refusal } from "../../src/snapshot/mod.ts";
+import { KNOWN_OPERATORS } from "../../src/http/access_log/line_format.ts";
+import { accessLogPart } from "../../src/source/consul/access_logs.ts";
 import { NO_PLANS, planRegistration } from "../../src/source/consul/credential_plans.ts";
 import { createAuthority } from "../kit/certificates.ts";
 import { DevMesh } from "../kit/dev_mesh.ts";
@@ -200,6 +203,7 @@ test("every block of JSON and HCL says what reads it", () => {
   const kinds = new Set(EXAMPLES.map(({ kind }) => kind));
   assert.deepEqual([...kinds].sort(), [
     "config",
+    "defaults",
     "entry",
     "gateway",
     "intentions",
@@ -271,6 +275,38 @@ for (const { name, text } of examplesOf("registration")) {
     assert.equal(registration.upstreams.length, Upstreams.length);
   });
 }
+
+for (const { name, text } of examplesOf("defaults")) {
+  test(`an agent gives the access log of ${name} to a proxy, and all of it is used`, async () => {
+    const agent = await startDevAgent({ clock: systemClock, random: systemRandom });
+    using _agent = { [Symbol.dispose]: () => agent.stop() };
+    const put = async (path: string, body: string) => {
+      const reply = await fetch(`${agent.address}${path}`, { method: "PUT", body });
+      assert.equal(reply.status, 200, await reply.text());
+    };
+    await put("/v1/config", text);
+    const service = { Name: "web", Port: 8080, Connect: { SidecarService: {} } };
+    await put("/v1/agent/service/register", JSON.stringify(service));
+    const reply = await fetch(`${agent.address}/v1/agent/service/web-sidecar-proxy`);
+    const { accessLogs } = readRegistration(await reply.json(), "web-sidecar-proxy");
+    const refused: Refusal[] = [];
+    const part = accessLogPart(accessLogs, { previous: undefined, version: 1, refused });
+    assert.deepEqual(refused, []);
+    const { AccessLogs: { Type, TextFormat } } = JSON.parse(text);
+    assert.equal(part?.to.kind, Type ?? "stdout");
+    assert.equal(part?.format.kind, TextFormat === undefined ? "default" : "text");
+  });
+}
+
+test("the page names every operator of access logs, and no other", () => {
+  const [, after = ""] = page("docs/access-log.md").split("<!-- operators -->");
+  const [list = ""] = after.split("\nA format");
+  const named = [...list.matchAll(/`([A-Z][A-Z0-9_]+)(?:\([^`]*\))?`/g)].map(([, name = ""]) =>
+    name
+  )
+    .filter((name) => !/^[DU]S_/.test(name));
+  assert.deepEqual([...new Set(named)].sort(), KNOWN_OPERATORS);
+});
 
 test("every command line of the pages is one that this program takes", () => {
   const lines = [...PAGES.values()].flatMap((text) =>

@@ -94,3 +94,42 @@ test("a request that is denied, and one that cannot be read, leave lines, too", 
   const line = rig.last("web");
   assert.deepEqual([line.method, line.response_code, line.response_flags], [null, 400, "DPE"]);
 });
+
+test("a request that nobody can be reached for leaves a line with Envoy's flag, and is counted", async () => {
+  await using rig = await startLoggedPair();
+  const targets = Object.fromEntries(
+    Object.entries(rig.pair.webSnapshot.targets).map(([key, part]) => [
+      key,
+      { ...part, version: -1, endpoints: [], lack: "nobody is healthy" },
+    ]),
+  );
+  await rig.pair.web.set({ ...rig.pair.webSnapshot, accessLog: LOG, targets });
+  await using client = await rig.open();
+  client.send("GET / HTTP/1.1\r\nHost: db\r\n\r\n");
+  assert.equal(statusOf(await client.response()), 503);
+  const line = rig.last("web");
+  assert.equal(line.response_flags, "UH");
+  assert.equal(line.response_code_details, "no_healthy_upstream");
+  assert.equal(line.upstream_cluster, "db.default.dc1.internal.test.consul");
+  const samples = rig.pair.web.path.stats.samples();
+  const count = (name: string, key: string, label: string) =>
+    samples.find((sample) => sample.name === name && sample.labels[key] === label)?.value;
+  assert.equal(count("http_response_flags_total", "flag", "UH"), 1);
+  assert.equal(count("http_upstream_responses_total", "status", "503"), 1);
+  assert.equal(count("http_requests_failed_total", "outcome", "no_endpoint"), 1);
+});
+
+test("connections that are kept for requests are counted while they are open", async () => {
+  await using rig = await startLoggedPair();
+  await using client = await rig.open();
+  for (let i = 0; i < 3; i++) {
+    client.send("GET / HTTP/1.1\r\nHost: db\r\n\r\n");
+    await client.response();
+  }
+  const value = (name: string) =>
+    rig.pair.web.path.stats.samples().find((sample) => sample.name === name)?.value;
+  assert.equal(value("http_upstream_connections_total"), 1);
+  assert.equal(value("http_upstream_connections_active"), 1);
+  assert.equal(value("http_pending_total"), 1);
+  assert.equal(value("http_pending_active"), 0);
+});

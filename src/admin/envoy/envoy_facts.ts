@@ -4,13 +4,13 @@
  * @module
  */
 
-import { MESH_KEY, type Snapshot } from "../../snapshot/mod.ts";
+import { INBOUND_KEY, MESH_KEY, type Snapshot } from "../../snapshot/mod.ts";
 import { credentialsUsers, secretsOf } from "../secrets/credential_uses.ts";
 import type { EnvoyFacts, UsedSecret } from "./envoy_stats.ts";
 import type { MergedView } from "../merge.ts";
 import type { AdminView } from "../view.ts";
 
-export function envoyFacts(view: AdminView, { listeners }: MergedView): EnvoyFacts {
+export function envoyFacts(view: AdminView, { listeners, endpoints }: MergedView): EnvoyFacts {
   const snapshot = view.snapshot();
   const users = snapshot ? credentialsUsers(snapshot) : [];
   const secretsFor = (credentials: string | null | undefined): readonly UsedSecret[] =>
@@ -23,16 +23,20 @@ export function envoyFacts(view: AdminView, { listeners }: MergedView): EnvoyFac
         name,
         direction,
         address,
+        httpPrefix: httpPrefixOf(name, direction, snapshot),
         credentials: credentials ?? undefined,
         secrets: secretsFor(credentials),
       };
     }),
-    clusters: Object.values(snapshot?.upstreams ?? {}).map(({ id, name, chain, credentials }) => ({
-      id,
-      name,
-      targets: snapshot?.chains[chain]?.resolver.targets ?? [],
-      secrets: secretsFor(credentials),
-    })),
+    clusters: Object.values(snapshot?.upstreams ?? {}).map(({ id, name, chain, credentials }) => {
+      const targets = snapshot?.chains[chain]?.resolver.targets ?? [];
+      const known = endpoints.filter(({ target, lastResort }) =>
+        !lastResort && targets.includes(target)
+      );
+      const healthy = known.filter(({ ejectedForMs }) => ejectedForMs === 0).length;
+      const members = { total: known.length, healthy };
+      return { id, name, targets, members, secrets: secretsFor(credentials) };
+    }),
     secrets: view.secretsReport().statuses.map(({ name, source, updatedMs }) => ({
       name,
       source,
@@ -40,6 +44,19 @@ export function envoyFacts(view: AdminView, { listeners }: MergedView): EnvoyFac
     })),
     nowMs: view.clock.now(),
   };
+}
+
+/** Consul's names; of a listener that Consul does not know, its own. */
+function httpPrefixOf(
+  name: string,
+  direction: "inbound" | "outbound",
+  snapshot: Snapshot | undefined,
+): string {
+  if (direction === "inbound") return name === INBOUND_KEY ? "public_listener" : name;
+  const [, partition, namespace, service] = /^service:([^/]+)\/([^/]+)\/([^/]+)$/.exec(name) ?? [];
+  return service === undefined
+    ? `upstream.${snapshot?.upstreams[name]?.name ?? name}`
+    : `upstream.${service}.${namespace}.${partition}.${snapshot?.datacenter}`;
 }
 
 function usedSecrets(snapshot: Snapshot, credentials: string | null): readonly UsedSecret[] {

@@ -7,8 +7,19 @@
 
 import type { Labels } from "../../base/mod.ts";
 
-/** Whose number a sample is: that of a secret, of listeners or of clusters. */
-export type Scope = "secret" | "source" | "listener" | "cluster" | "credentials" | "target";
+/**
+ * Whose number a sample is: that of a secret, of listeners or of clusters; of the HTTP of a listener; of
+ * the cluster behind it, which is the local application where it is inbound.
+ */
+export type Scope =
+  | "secret"
+  | "source"
+  | "listener"
+  | "cluster"
+  | "credentials"
+  | "target"
+  | "http"
+  | "behind";
 
 export interface EnvoyName {
   readonly sample: string;
@@ -16,6 +27,13 @@ export interface EnvoyName {
   readonly stat: string;
   /** Only samples with these labels. */
   readonly labels?: Labels;
+  /**
+   * The label `status` becomes a part of the name: the class (`_2xx`), or also each (`_200`). Envoy has
+   * classes only of what came from downstream.
+   */
+  readonly by?: "class" | "status";
+  /** Only listeners that speak HTTP. */
+  readonly http?: true;
   /** Only secrets that do not come from an SDS server, which counts for itself. */
   readonly notSds?: true;
 }
@@ -91,4 +109,54 @@ export const ENVOY_NAMES: readonly EnvoyName[] = [
     stat: "on_demand_secret.cert_updated",
   },
   { sample: "on_demand_cert_active", scope: "credentials", stat: "on_demand_secret.cert_active" },
+  { sample: "connections_opened_total", scope: "http", stat: "downstream_cx_total", http: true },
+  { sample: "connections_active", scope: "http", stat: "downstream_cx_active", http: true },
+  { sample: "http_requests_total", scope: "http", stat: "downstream_rq_total" },
+  { sample: "http_requests_active", scope: "http", stat: "downstream_rq_active" },
+  { sample: "http_request_duration_ms", scope: "http", stat: "downstream_rq_time" },
+  { sample: "http_responses_total", scope: "http", stat: "downstream_rq_completed" },
+  { sample: "http_responses_total", scope: "http", stat: "downstream_rq", by: "class" },
+  ...flagged("http", "downstream_rq_idle_timeout", "SI"),
+  ...flagged("http", "downstream_rq_rx_reset", "DC", "DR"),
+  ...flagged("http", "downstream_cx_protocol_error", "DPE"),
+  { sample: "http_requests_active", scope: "behind", stat: "upstream_rq_active" },
+  { sample: "http_upstream_requests_total", scope: "behind", stat: "upstream_rq_total" },
+  { sample: "http_upstream_responses_total", scope: "behind", stat: "upstream_rq_completed" },
+  {
+    sample: "http_upstream_responses_total",
+    scope: "behind",
+    stat: "upstream_rq",
+    by: "status",
+  },
+  { sample: "http_upstream_time_ms", scope: "behind", stat: "upstream_rq_time" },
+  { sample: "http_retries_total", scope: "behind", stat: "upstream_rq_retry" },
+  { sample: "http_pending_total", scope: "behind", stat: "upstream_rq_pending_total" },
+  { sample: "http_pending_active", scope: "behind", stat: "upstream_rq_pending_active" },
+  { sample: "http_upstream_connections_total", scope: "behind", stat: "upstream_cx_total" },
+  { sample: "http_upstream_connections_active", scope: "behind", stat: "upstream_cx_active" },
+  {
+    sample: "http_upstream_connect_failures_total",
+    scope: "behind",
+    stat: "upstream_cx_connect_fail",
+  },
+  {
+    sample: "http_upstream_connect_timeouts_total",
+    scope: "behind",
+    stat: "upstream_cx_connect_timeout",
+  },
+  ...flagged("behind", "upstream_rq_timeout", "UT"),
+  ...flagged("behind", "upstream_rq_rx_reset", "UC", "UR"),
+  ...flagged("behind", "upstream_rq_pending_overflow", "UO"),
+  ...flagged("behind", "upstream_rq_retry_limit_exceeded", "URX"),
+  ...flagged("behind", "upstream_cx_none_healthy", "UH"),
 ];
+
+/** Exchanges that had one of these response flags. */
+function flagged(scope: Scope, stat: string, ...flags: readonly string[]): readonly EnvoyName[] {
+  return flags.map((flag) => ({
+    sample: "http_response_flags_total",
+    scope,
+    stat,
+    labels: { flag },
+  }));
+}

@@ -33,6 +33,8 @@ export interface EnvoyListener {
   readonly direction: "inbound" | "outbound";
   /** As in `/listeners`. */
   readonly address: string;
+  /** As Consul names it to Envoy: `public_listener`, `upstream.db.default.default.dc1`. */
+  readonly httpPrefix: string;
   /** Those of its own TLS; `undefined`: callers speak plainly, or it has the proxy's own. */
   readonly credentials: string | undefined;
   readonly secrets: readonly UsedSecret[];
@@ -43,6 +45,8 @@ export interface EnvoyCluster {
   readonly id: string;
   readonly name: string;
   readonly targets: readonly string[];
+  /** Endpoints of those, and how many of them may be picked. */
+  readonly members: { readonly total: number; readonly healthy: number };
   readonly secrets: readonly UsedSecret[];
 }
 
@@ -84,15 +88,30 @@ export function envoyStats(samples: readonly Sample[], facts: EnvoyFacts): reado
     if (rows) rows.push(row);
     else bySample.set(row.sample, [row]);
   }
+  const speaksHttp = new Set(
+    samples.filter(({ name }) => name === "http_requests_total").map(({ labels }) => keyOf(labels)),
+  );
   for (const sample of samples) {
     for (const row of bySample.get(sample.name) ?? []) {
+      if (row.http && !speaksHttp.has(keyOf(sample.labels))) continue;
       if (fits(row, sample.labels)) place(stats, row, sample, facts);
     }
+  }
+  for (const { name, members: { total, healthy } } of facts.clusters) {
+    stats.cluster(name, "membership_total", { kind: "gauge", value: total });
+    stats.cluster(name, "membership_healthy", { kind: "gauge", value: healthy });
   }
   contextUpdates(stats, samples, facts);
   expirations(stats, facts);
   return stats.all();
 }
+
+function keyOf({ direction, listener }: Labels): string {
+  return `${direction} ${listener}`;
+}
+
+/** The local application, as Consul names it to Envoy. */
+const LOCAL_APP = "local_app";
 
 function fits({ labels = {}, notSds }: EnvoyName, given: Labels): boolean {
   if (notSds && given["source"]?.startsWith("sds ")) return false;
@@ -130,12 +149,56 @@ function place(stats: Collected, row: EnvoyName, sample: Sample, facts: EnvoyFac
         if (id === labels["listener"]) stats.cluster(name, stat, sample);
       }
       return;
+    case "http":
+      for (const { name, direction, httpPrefix, address } of facts.listeners) {
+        if (name !== labels["listener"] || direction !== labels["direction"]) continue;
+        for (const named of namesOf(row, labels)) {
+          stats.http(httpPrefix, named, sample);
+          // Of these Envoy has a copy for each address; dashboards of Consul use it.
+          if (row.sample === "http_responses_total") {
+            stats.listenerHttp([address, httpPrefix], named, sample);
+          }
+        }
+      }
+      return;
+    case "behind": {
+      const cluster = labels["direction"] === "inbound"
+        ? LOCAL_APP
+        : facts.clusters.find(({ id }) => id === labels["listener"])?.name;
+      if (cluster === undefined) return;
+      for (const named of namesOf(row, labels)) stats.cluster(cluster, named, sample);
+      return;
+    }
     case "target":
       for (const { name, targets } of facts.clusters) {
         if (targets.includes(labels["target"] ?? "")) stats.cluster(name, stat, sample);
       }
       return;
   }
+}
+
+/** A statistic whose name has in it what Prometheus has in labels. */
+interface Named {
+  readonly dotted: string;
+  readonly prometheus: string;
+  readonly labels: Labels;
+}
+
+function namesOf({ stat, by }: EnvoyName, { status = "" }: Labels): readonly Named[] {
+  if (by === undefined) return [nameOf(stat)];
+  const group = status.charAt(0);
+  const ofClass = {
+    dotted: `${stat}_${group}xx`,
+    prometheus: `${stat}_xx`,
+    labels: { envoy_response_code_class: group },
+  };
+  if (by === "class" || !/^\d+$/.test(status)) return [ofClass];
+  const own = { dotted: `${stat}_${status}`, prometheus: stat };
+  return [ofClass, { ...own, labels: { envoy_response_code: status } }];
+}
+
+function nameOf(stat: string): Named {
+  return { dotted: stat, prometheus: stat.replaceAll(".", "_"), labels: {} };
 }
 
 /** How often the TLS settings of a listener or cluster were made anew because a secret came. */
@@ -193,31 +256,47 @@ function expirations(stats: Collected, { listeners, clusters, nowMs }: EnvoyFact
 
 type Measured = Pick<Sample, "kind" | "value" | "counts">;
 
-/** Of one name, counters and histograms add up; of gauges the lowest counts. */
+/** Of one name, numbers add up; of what says how a secret is the worst counts. */
 class Collected {
   readonly #stats = new Map<string, EnvoyStat>();
 
   add(stat: EnvoyStat): void {
     const seen = this.#stats.get(stat.name);
     if (!seen) return void this.#stats.set(stat.name, stat);
+    const isState = stat.kind === "gauge" && /^sds\.|\.ssl\.certificate\./.test(stat.name);
     this.#stats.set(
       stat.name,
-      stat.kind === "gauge"
-        ? { ...seen, value: Math.min(seen.value, stat.value) }
-        : addSamples(seen, stat),
+      isState ? { ...seen, value: Math.min(seen.value, stat.value) } : addSamples(seen, stat),
     );
   }
 
   secret(name: string, stat: string, number: Measured): void {
-    this.#scoped("sds", { tag: "envoy_xds_resource_name", of: name }, stat, number);
+    this.#scoped("sds", { envoy_xds_resource_name: name }, nameOf(stat), number);
   }
 
   listener(address: string, stat: string, number: Measured): void {
-    this.#scoped("listener", { tag: "envoy_listener_address", of: address }, stat, number);
+    this.#scoped("listener", { envoy_listener_address: address }, nameOf(stat), number);
   }
 
-  cluster(name: string, stat: string, number: Measured): void {
-    this.#scoped("cluster", { tag: "envoy_cluster_name", of: name }, stat, number);
+  cluster(name: string, stat: string | Named, number: Measured): void {
+    const named = typeof stat === "string" ? nameOf(stat) : stat;
+    this.#scoped("cluster", { envoy_cluster_name: name }, named, number);
+  }
+
+  http(prefix: string, named: Named, number: Measured): void {
+    this.#scoped("http", { envoy_http_conn_manager_prefix: prefix }, named, number);
+  }
+
+  listenerHttp(
+    [address, prefix]: readonly [string, string],
+    { dotted, prometheus, labels }: Named,
+    number: Measured,
+  ): void {
+    this.#scoped("listener", { envoy_listener_address: address }, {
+      dotted: `http.${prefix}.${dotted}`,
+      prometheus: `http_${prometheus}`,
+      labels: { envoy_http_conn_manager_prefix: prefix, ...labels },
+    }, number);
   }
 
   expiration(
@@ -241,21 +320,23 @@ class Collected {
     return [...this.#stats.values()];
   }
 
+  /** `whose`: the tag with what comes behind the scope in the name. */
   #scoped(
     scope: string,
-    { tag, of }: { readonly tag: string; readonly of: string },
-    stat: string,
+    whose: Labels,
+    { dotted, prometheus, labels }: Named,
     { kind, value, counts }: Measured,
   ): void {
-    const whose = segment(of);
+    const [[tag, of] = ["", ""]] = Object.entries(whose);
+    const shown = segment(of);
     this.add({
-      name: `${scope}.${whose}.${stat}`,
+      name: `${scope}.${shown}.${dotted}`,
       kind,
       value,
       ...(counts && { counts }),
-      prometheus: `${scope}_${stat.replaceAll(".", "_")}`,
+      prometheus: `${scope}_${prometheus}`,
       // Envoy's tag ends at the first dot and leaves the rest in the name; the whole is more useful.
-      labels: { [tag]: whose },
+      labels: { [tag]: shown, ...labels },
     });
   }
 }

@@ -173,6 +173,7 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
     const ways = this.#ways;
     if (!ways) return;
     const { remote } = this.#owner.caller;
+    this.#story.upstreamCluster = ways.cluster;
     const hash = ways.needsHash ? hashOfCaller(remote) : undefined;
     const dial = ways.reach(this, hash);
     if (!this.#client && !this.#over) this.#dial = dial;
@@ -186,7 +187,7 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
     story.attempts++;
     story.upstreamHost = way.host;
     story.upstream = way.reached.connection;
-    story.upstreamCluster = lease?.target.part.sni || this.#ways?.cluster || "";
+    if (lease) story.upstreamCluster = lease.target.part.sni || story.upstreamCluster;
     story.upstreamStartAt = this.#context.clock.monotonic();
     this.#response.wasUsed = way.isUsed;
     this.#client = way.request(request, endsWithHead, this.#response);

@@ -24,7 +24,6 @@ const METRICS = {
   connectTimeouts: ["http_upstream_connect_timeouts_total", "HTTP connections not open in time"],
   pending: ["http_pending_total", "Requests that waited for a connection"],
   pendingActive: ["http_pending_active", "Requests that wait for a connection"],
-  overflows: ["http_overflows_total", "Requests refused because a limit was reached"],
 } as const satisfies Record<string, Row>;
 
 /** They come with what they count. */
@@ -54,7 +53,6 @@ export class HttpPoolStats {
   readonly connectTimeouts: Counter;
   readonly pending: Counter;
   readonly pendingActive: Gauge;
-  readonly overflows: Counter;
 
   constructor(stats: Stats, labels: Labels) {
     this.connectionsOpened = stats.counter(...METRICS.connectionsOpened, labels);
@@ -63,7 +61,6 @@ export class HttpPoolStats {
     this.connectTimeouts = stats.counter(...METRICS.connectTimeouts, labels);
     this.pending = stats.counter(...METRICS.pending, labels);
     this.pendingActive = stats.gauge(...METRICS.pendingActive, labels);
-    this.overflows = stats.counter(...METRICS.overflows, labels);
   }
 }
 

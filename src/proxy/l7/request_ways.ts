@@ -13,6 +13,7 @@ import { EndpointDial, trustOf } from "../endpoint_dial.ts";
 import { dialLocal } from "../local_dial.ts";
 import type { InboundPart } from "../../snapshot/mod.ts";
 import { giveBack, type Lease, type Upstream } from "../upstream.ts";
+import type { HttpPoolStats } from "./http_stats.ts";
 import { type Way, Ways } from "./ways.ts";
 
 /** By ALPN, what is preferred first. */
@@ -53,12 +54,14 @@ export class LocalWays implements RequestWays {
   readonly needsHash = false;
   readonly limit = `the local application is given ${LOCAL_LIMIT} requests at once`;
   readonly #local: LocalService;
+  readonly #stats: HttpPoolStats;
   #ways: Ways;
   #to: string;
   #open = 0;
 
-  constructor(local: LocalService) {
+  constructor(local: LocalService, stats: HttpPoolStats) {
     this.#local = local;
+    this.#stats = stats;
     this.#to = this.#target;
     this.#ways = this.#make();
   }
@@ -79,6 +82,7 @@ export class LocalWays implements RequestWays {
         }),
       version: part.http?.protocol === "http" ? "h1" : "h2",
       context,
+      stats: this.#stats,
       connections: undefined,
     });
   }
@@ -116,15 +120,19 @@ export class LocalWays implements RequestWays {
 export class UpstreamWays implements RequestWays {
   readonly #context: Context;
   readonly #upstream: Upstream;
+  readonly #stats: HttpPoolStats;
   readonly #ways = new Map<EndpointState, Ways>();
 
-  constructor(context: Context, upstream: Upstream) {
+  constructor(context: Context, upstream: Upstream, stats: HttpPoolStats) {
     this.#context = context;
     this.#upstream = upstream;
+    this.#stats = stats;
   }
 
   get cluster(): string {
-    return this.#upstream.part.name;
+    const { targets, part: { name } } = this.#upstream;
+    for (const { part: { sni } } of targets) return sni || name;
+    return name;
   }
 
   get needsHash(): boolean {
@@ -188,6 +196,7 @@ export class UpstreamWays implements RequestWays {
       },
       version: isHttp1 ? "h1" : "h2",
       context,
+      stats: this.#stats,
       connections: upstream.connections,
     });
     this.#ways.set(state, ways);

@@ -23,6 +23,7 @@ import type { EndpointDialler, ProvenEndpoint } from "../endpoint_dial.ts";
 import type { LocalEndpoint } from "../local_dial.ts";
 import type { Progress } from "../connection.ts";
 import type { Context } from "../context.ts";
+import type { HttpPoolStats } from "./http_stats.ts";
 
 export type HttpVersion = "h1" | "h2";
 
@@ -35,6 +36,7 @@ export interface Opening {
   /** Spoken where the handshake did not settle it. */
   readonly version: HttpVersion;
   readonly context: Context;
+  readonly stats: HttpPoolStats;
   /** Places for connections; `undefined`: as many as are needed. */
   readonly connections: Limiter | undefined;
 }
@@ -152,10 +154,20 @@ export class Ways {
       dialler.onFailed("no_endpoint", GONE);
       return NOTHING;
     }
+    const { pending, pendingActive } = this.#opening.stats;
     const waiting = { dialler };
     this.#waiting.add(waiting);
+    pending.add(1);
+    pendingActive.add(1);
     this.#dialMore();
-    return { cancel: () => this.#waiting.delete(waiting) };
+    return { cancel: () => this.#waitsNoMore(waiting) };
+  }
+
+  /** False: it did not any more. */
+  #waitsNoMore(waiting: Waiting): boolean {
+    if (!this.#waiting.delete(waiting)) return false;
+    this.#opening.stats.pendingActive.add(-1);
+    return true;
   }
 
   #dialMore(): void {
@@ -166,7 +178,7 @@ export class Ways {
 
   /** False: there is no place for another connection. */
   #dialOne(): boolean {
-    const { connections, version, context } = this.#opening;
+    const { connections, version, context, stats } = this.#opening;
     // As with Envoy, an endpoint that was picked gets one connection, whatever the limit says.
     const isFirst = this.#all.size === 0 && this.#dials.size === 0;
     const isCounted = connections === undefined || connections.enter();
@@ -188,11 +200,16 @@ export class Ways {
         if (this.#over) return leave(), reached.connection.reset();
         const agreed = "protocol" in reached ? reached.protocol : "";
         const spoken = agreed === "" ? version : agreed === "h2" ? "h2" : "h1";
+        stats.connectionsOpened.add(1);
+        stats.connectionsActive.add(1);
         const way = new Way(this, reached, {
           host: record.endpoint,
           version: spoken,
           context,
-          leave,
+          leave() {
+            stats.connectionsActive.add(-1);
+            leave();
+          },
         });
         this.#all.add(way);
         this.changed(way);
@@ -200,6 +217,8 @@ export class Ways {
       onFailed: (code, reason) => {
         over();
         leave();
+        stats.connectFailures.add(1);
+        if (TIMEOUTS.has(code)) stats.connectTimeouts.add(1);
         this.#failed(code, reason);
       },
     });
@@ -213,7 +232,7 @@ export class Ways {
     let told = 0;
     for (const waiting of [...this.#waiting]) {
       if (told++ >= share) break;
-      if (this.#waiting.delete(waiting)) waiting.dialler.onFailed(code, reason);
+      if (this.#waitsNoMore(waiting)) waiting.dialler.onFailed(code, reason);
     }
   }
 
@@ -226,7 +245,7 @@ export class Ways {
     for (const waiting of this.#waiting) {
       const ready = this.ready();
       if (!ready) break;
-      this.#waiting.delete(waiting);
+      this.#waitsNoMore(waiting);
       waiting.dialler.onDialled(ready);
     }
   }
@@ -262,4 +281,5 @@ export class Ways {
 }
 
 const GONE = "the endpoint is gone";
+const TIMEOUTS: ReadonlySet<ErrorCode> = new Set(["endpoint_timed_out", "local_timed_out"]);
 const NOTHING: Dial = { cancel: () => {} };

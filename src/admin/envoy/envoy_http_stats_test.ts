@@ -1,0 +1,165 @@
+/** HTTP's numbers under Envoy's names. */
+import { strict as assert } from "node:assert";
+import { test } from "node:test";
+import { formatPrometheus, type Labels, type Sample, Stats } from "../../base/mod.ts";
+import { exchangeRecord } from "../../../test/kit/exchange_records.ts";
+import { FLAG } from "../../http/mod.ts";
+import { HttpStats } from "../../proxy/l7/http_stats.ts";
+import { ENVOY_NAMES } from "./envoy_names.ts";
+import { type EnvoyFacts, envoyStats } from "./envoy_stats.ts";
+
+const DB = "service:default/default/db";
+const FACTS: EnvoyFacts = {
+  listeners: [
+    {
+      name: "inbound",
+      direction: "inbound",
+      address: "10.0.0.8:20000",
+      httpPrefix: "public_listener",
+      credentials: undefined,
+      secrets: [],
+    },
+    {
+      name: DB,
+      direction: "outbound",
+      address: "127.0.0.1:9191",
+      httpPrefix: "upstream.db.default.default.dc1",
+      credentials: undefined,
+      secrets: [],
+    },
+  ],
+  clusters: [{
+    id: DB,
+    name: "db",
+    targets: ["db"],
+    members: { total: 3, healthy: 2 },
+    secrets: [],
+  }],
+  secrets: [],
+  nowMs: 0,
+};
+
+/** What a listener of that kind shows after three requests, one of them bad. */
+function samples(direction: "inbound" | "outbound", listener: string): readonly Sample[] {
+  const stats = new Stats();
+  const labels = { direction, listener };
+  stats.counter("connections_opened_total", "", labels).add(2);
+  stats.gauge("connections_active", "", labels).add(1);
+  const http = new HttpStats(stats, { direction, listener });
+  http.pool.connectionsOpened.add(1);
+  http.pool.connectionsActive.add(1);
+  http.pool.pending.add(2);
+  http.pool.pendingActive.add(1);
+  http.pool.connectFailures.add(4);
+  http.pool.connectTimeouts.add(3);
+  for (let i = 0; i < 4; i++) http.started();
+  http.finished(exchangeRecord({ status: 200 }));
+  http.finished(exchangeRecord({ status: 204 }));
+  const flags = FLAG.UT | FLAG.URX | FLAG.UO | FLAG.UH | FLAG.UC | FLAG.UR | FLAG.SI | FLAG.DC |
+    FLAG.DR | FLAG.DPE;
+  http.finished(exchangeRecord({ status: 504, attempts: 3, flags }));
+  return stats.samples();
+}
+
+const EXPECTED = {
+  "http.downstream_cx_total": 2,
+  "http.downstream_cx_active": 1,
+  "http.downstream_rq_total": 4,
+  "http.downstream_rq_active": 1,
+  "http.downstream_rq_time": 37.5,
+  "http.downstream_rq_completed": 3,
+  "http.downstream_rq_2xx": 2,
+  "http.downstream_rq_5xx": 1,
+  "http.downstream_rq_idle_timeout": 1,
+  "http.downstream_rq_rx_reset": 2,
+  "http.downstream_cx_protocol_error": 1,
+  "cluster.upstream_rq_active": 1,
+  "cluster.upstream_rq_total": 5,
+  "cluster.upstream_rq_completed": 3,
+  "cluster.upstream_rq_200": 1,
+  "cluster.upstream_rq_204": 1,
+  "cluster.upstream_rq_504": 1,
+  "cluster.upstream_rq_2xx": 2,
+  "cluster.upstream_rq_5xx": 1,
+  "cluster.upstream_rq_time": 34.5,
+  "cluster.upstream_rq_retry": 2,
+  "cluster.upstream_rq_pending_total": 2,
+  "cluster.upstream_rq_pending_active": 1,
+  "cluster.upstream_cx_total": 1,
+  "cluster.upstream_cx_active": 1,
+  "cluster.upstream_cx_connect_fail": 4,
+  "cluster.upstream_cx_connect_timeout": 3,
+  "cluster.upstream_rq_timeout": 1,
+  "cluster.upstream_rq_rx_reset": 2,
+  "cluster.upstream_rq_pending_overflow": 1,
+  "cluster.upstream_rq_retry_limit_exceeded": 1,
+  "cluster.upstream_cx_none_healthy": 1,
+};
+
+for (
+  const [direction, listener, prefix, cluster] of [
+    ["inbound", "inbound", "public_listener", "local_app"],
+    ["outbound", DB, "upstream.db.default.default.dc1", "db"],
+  ] as const
+) {
+  test(`envoyStats() has HTTP's must-haves of an ${direction} listener`, () => {
+    const stats = envoyStats(samples(direction, listener), FACTS);
+    const of = new Map(stats.map(({ name, value }) => [name, value]));
+    for (const [name, value] of Object.entries(EXPECTED)) {
+      const [scope, ...rest] = name.split(".");
+      const whole = `${scope}.${scope === "http" ? prefix : cluster}.${rest.join(".")}`;
+      assert.equal(of.get(whole), value, whole);
+    }
+    const address = direction === "inbound" ? "10.0.0.8_20000" : "127.0.0.1_9191";
+    assert.equal(of.get(`listener.${address}.http.${prefix}.downstream_rq_2xx`), 2);
+    assert.equal(of.get("cluster.db.membership_healthy"), 2);
+    assert.equal(of.get("cluster.db.membership_total"), 3);
+  });
+}
+
+test("every name of HTTP in the table is expected above", () => {
+  const rows = ENVOY_NAMES.filter(({ scope }) => scope === "http" || scope === "behind");
+  for (const { scope, stat, by } of rows) {
+    const name = `${scope === "http" ? scope : "cluster"}.${stat}${by ? "_2xx" : ""}`;
+    assert.ok(name in EXPECTED, name);
+  }
+});
+
+test("Prometheus has what varies in labels, as Envoy's own", () => {
+  const text = formatPrometheus(
+    envoyStats(samples("inbound", "inbound"), FACTS).map(({ prometheus, ...stat }) => ({
+      ...stat,
+      name: prometheus,
+      help: "x",
+    })),
+    "envoy_",
+  );
+  const has = (name: string, labels: Labels, value: number) => {
+    const pairs = Object.entries(labels).map(([key, label]) => `${key}="${label}"`).join(",");
+    assert.ok(
+      text.includes(`\n${name}{${pairs}} ${value}\n`),
+      `${name} {${pairs}} ${value}\n${text}`,
+    );
+  };
+  const listener = { envoy_http_conn_manager_prefix: "public_listener" };
+  const cluster = { envoy_cluster_name: "local_app" };
+  has("envoy_http_downstream_rq_total", listener, 4);
+  has("envoy_http_downstream_rq_xx", { ...listener, envoy_response_code_class: "2" }, 2);
+  has("envoy_http_downstream_rq_time_bucket", { ...listener, le: "25" }, 3);
+  has("envoy_http_downstream_rq_time_count", listener, 3);
+  has("envoy_cluster_upstream_rq", { ...cluster, envoy_response_code: "504" }, 1);
+  has("envoy_cluster_upstream_rq_xx", { ...cluster, envoy_response_code_class: "5" }, 1);
+  has("envoy_cluster_upstream_rq_time_sum", cluster, 34.5);
+  has("envoy_listener_http_downstream_rq_xx", {
+    envoy_listener_address: "10.0.0.8_20000",
+    ...listener,
+    envoy_response_code_class: "5",
+  }, 1);
+});
+
+test("a listener that carries bytes has no HTTP", () => {
+  const stats = new Stats();
+  stats.counter("connections_opened_total", "", { direction: "inbound", listener: "inbound" });
+  const names = envoyStats(stats.samples(), FACTS).map(({ name }) => name);
+  assert.deepEqual(names.filter((name) => /^http\./.test(name)), []);
+});

@@ -117,6 +117,7 @@ export function posternOutbound(settings: PosternSettings = {}): StartOutbound {
       connectTimeout: "60s",
       maxConnections: 100_000,
       maxPending: 100_000,
+      ...(protocolOf(settings).protocol ? { maxRequests: 100_000 } : {}),
     });
     return await startPostern(site, port, settings, {
       service: "web",

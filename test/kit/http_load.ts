@@ -110,7 +110,8 @@ export class HttpLoad implements AsyncDisposable {
   /** Path and body of another request. */
   #request(): { readonly path: string; readonly body: Uint8Array } {
     const id = ++this.#next;
-    const body = id % 2 === 0 ? new Uint8Array(0) : pattern(id, this.#options.maxBodyBytes);
+    const { maxBodyBytes } = this.#options;
+    const body = id % 2 === 0 || maxBodyBytes === 0 ? new Uint8Array(0) : pattern(id, maxBodyBytes);
     return { path: `/load/${id}`, body };
   }
 

@@ -40,6 +40,8 @@ export function serveHttp1(stream: Stream, options: Http1ServerOptions): ServerC
  * would break what was just written (RFC 9112 9.6). The same for a body that nobody reads any more.
  */
 const LINGER_MS = 1000;
+/** How long an idle connection that is drained waits for what its client sent before it could know. */
+const DRAIN_MS = 1000;
 
 const HEAD_TOO_LARGE: HeadFault = { status: 431, detail: "the head is too large" };
 const BLANK_LINES: HeadFault = { status: 400, detail: "more than one empty line before a request" };
@@ -94,8 +96,18 @@ class Http1Server extends Intake implements ServerConnection, ExchangeOwner {
   }
 
   drain(): void {
+    if (this.#draining) return;
     this.#draining = true;
-    if (this.#phase === "head" && !this.#heads.begun && !this.hasMore) this.#finish();
+    // A request may be on its way, and not every one can be sent again: it is answered as the last one.
+    if (this.#isIdle) this.#deadline = this.#deadlines.after(DRAIN_MS, () => this.#leaveIdle());
+  }
+
+  get #isIdle(): boolean {
+    return this.#phase === "head" && !this.#heads.begun && !this.hasMore;
+  }
+
+  #leaveIdle(): void {
+    if (this.#isIdle) this.#finish();
   }
 
   close(detail: string): void {

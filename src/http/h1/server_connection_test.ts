@@ -253,9 +253,19 @@ test("serveHttp1() ends with a client that ends between requests, or within a he
 test("ServerConnection.drain() ends an idle connection, and a busy one with its response", async () => {
   const idle = serveRaw(answers);
   await idle.client.send(`${GET}\r\n`);
+  idle.client.take();
   idle.server.drain();
-  await settle();
+  idle.server.drain();
+  await idle.clock.advance(900);
+  assert.equal(idle.client.over, "no");
+  await idle.clock.advance(200);
   assert.equal(idle.client.over, "end");
+  // What was on its way is answered as the last one.
+  const late = serveRaw(answers);
+  late.server.drain();
+  await late.clock.advance(900);
+  await late.client.send(`${GET}\r\n`);
+  assert.deepEqual([late.client.take(), late.client.over], [LAST, "end"]);
   const busy = serveRaw();
   await busy.client.send(`${GET}\r\n`);
   busy.server.drain();

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { waitForEcho } from "../kit/echo.ts";
+import { answerOf, startRawOrigin } from "../kit/http_raw.ts";
 import type { Agents } from "../kit/mesh.ts";
 import { eventually } from "../kit/process.ts";
 import type { Postern } from "../kit/postern.ts";
@@ -81,13 +82,22 @@ export function protocol(agents: Agents): void {
       assert.equal((await inbound())?.path.escapedSlashes, "reject");
     });
 
-    await t.test("with an exposed path", async () => {
-      const { port } = await mesh.place();
-      const Paths = [{ Path: "/health", ListenerPort: port, LocalPathPort: app.port }];
+    await t.test("with a path that everybody may ask for, and no other", async () => {
+      await using health = await startRawOrigin(() => answerOf("healthy"), { host: mesh.host });
+      const { host, port } = await mesh.place();
+      const Paths = [{ Path: "/health", ListenerPort: port, LocalPathPort: health.port }];
       await speak("http2", { Expose: { Paths } });
       await eventually("it is taken", async () => {
         return `exposed:${port}` in (await shown(db)).exposed;
       });
+      const ask = (path: string) =>
+        eventually("somebody answers", async () => {
+          const reply = await fetch(`http://${host}:${port}${path}`).catch(() => undefined);
+          return reply && [reply.status, await reply.text()];
+        });
+      assert.deepEqual(await ask("/health?deep"), [200, "healthy"]);
+      assert.deepEqual((await ask("/healthy"))[0], 404);
+      assert.equal(health.requests.length, 1);
     });
 
     await t.test("routes take it back to bytes, which are carried", async () => {

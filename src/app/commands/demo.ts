@@ -118,7 +118,8 @@ class Sidecar {
     const [command, ...args] = ownCommand();
     const child = spawn(
       command,
-      [...args, "proxy", "-sidecar-for", this.id, "-log-level", "error"],
+      // Nobody waits for what is open when the demo ends.
+      [...args, "proxy", "-sidecar-for", this.id, "-log-level", "error", "-drain-timeout", "0s"],
       {
         stdio: ["ignore", "ignore", "inherit"],
         env: {
@@ -146,8 +147,6 @@ class Sidecar {
     const child = this.#child;
     if (!child) return;
     const gone = new Promise<void>((resolve) => child.once("exit", () => resolve()));
-    // Twice: the second one ends it without waiting for open connections.
-    child.kill("SIGTERM");
     child.kill("SIGTERM");
     const force = systemClock.after(2_000, () => child.kill("SIGKILL"));
     await gone;

@@ -14,6 +14,7 @@ for (
       "a@b, x",
     ],
     ["three of many", { ...NONE, dns: [..."abcde"], uris: ["u:1"] }, "u:1, a, b and 3 more"],
+    ["the whole of one that is not too long", { ...NONE, dns: ["a".repeat(200)] }, "a".repeat(200)],
     ["the beginning of a long one", { ...NONE, dns: ["a".repeat(999)] }, `${"a".repeat(200)}...`],
   ] as const
 ) {

@@ -75,11 +75,21 @@ for (const keyKind of ["ec-p256", "ec-p384", "ec-p521", "rsa-2048", "ed25519"] a
 }
 
 test("validateCertificatePair() puts the chain in order, whatever the order of the file", () => {
-  const issued = leafWith({}, CA.intermediate({ overrides: { ca: {} } }).intermediate());
+  const above = CA.intermediate({ overrides: { ca: {} } }).intermediate({ overrides: { ca: {} } });
+  const issued = leafWith({}, above.intermediate());
   const ders = [issued.certDer, ...issued.chainDer];
-  const [a, b, c] = ders.map(pemOf);
-  for (const certPem of [[a, b, c], [c, b, a], [b, a, c], [c, a, b]].map((pems) => pems.join(""))) {
-    assert.equal(validate({ certPem }).certPem, issued.certPem);
+  const [a, b, c, d] = ders.map(pemOf);
+  for (
+    const pems of [
+      [a, b, c, d],
+      [a, b, d, c],
+      [d, c, b, a],
+      [b, a, d, c],
+      [d, a, b, c],
+      [c, d, a, b],
+    ]
+  ) {
+    assert.equal(validate({ certPem: pems.join("") }).certPem, issued.certPem);
   }
 });
 

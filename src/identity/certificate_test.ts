@@ -242,6 +242,8 @@ test("isSignedBy() refuses a second encoding of the same signature", () => {
   for (const signature of [padded, trailing]) {
     assert.ok(!isSignedBy({ ...certificate, signature }, root));
   }
+  const scheme = { kind: "unsupported", oid: OID.ecdsaSha256 } as const;
+  assert.ok(!isSignedBy({ ...certificate, scheme }, root));
 });
 
 test("isSignedBy() takes RSA-PSS in its sane form only", () => {

@@ -12,6 +12,7 @@ import {
   derOctets,
   derSequence,
   derText,
+  derTime,
 } from "../dev/ca/der_writer.ts";
 import { parseCertificate } from "./certificate.ts";
 import { CRL_LIMIT_BYTES, parseCrl, parseCrls, revokes } from "./crl.ts";
@@ -87,12 +88,21 @@ const entry = (...extensions: ExtraExtension[]) =>
   list({ revoked: [{ serial: "01", extensions }] });
 const SOUND = list({ revoked: ["01"] });
 
+/** The date of the entry, which is the last of the list, is another type. */
+function undated(): Uint8Array {
+  const der = Uint8Array.from(SOUND);
+  const date = derTime(NOW_MS);
+  der[Buffer.from(der).lastIndexOf(date)] = TAG.octetString;
+  return der;
+}
+
 for (
   const [name, der, reason] of [
     ["nothing", new Uint8Array(), /list is missing/],
     ["a certificate", CA.rootDer, /Cannot use revocation list 1: /],
     ["one cut short", SOUND.subarray(0, SOUND.length - 1), /cut short/],
     ["trailing bytes", Uint8Array.from([...SOUND, 0]), /trailing bytes/],
+    ["an entry without a date", undated(), /an entry has no revocation date/],
     ["too many bytes", new Uint8Array(CRL_LIMIT_BYTES + 1), /more than 4194304/],
     [
       "version 1 with extensions",

@@ -225,7 +225,7 @@ for (
 ) {
   test(`a ca validator ${trusted ? "takes" : "refuses"} ${name} as its own anchor`, () => {
     const issued = selfSigned(overrides);
-    const listed = judge(issued, { roots: [pemOf(issued.certDer)] });
+    const listed = judge(issued, { roots: [CA.rootPem, pemOf(issued.certDer)] });
     assert.equal(listed.kind, trusted ? "trusted" : "untrusted", JSON.stringify(listed));
     const pinned = judge(issued, { roots: [], rules: { spkiPins: [spkiPin(issued.certDer)] } });
     assert.equal(pinned.kind, trusted ? "trusted" : "untrusted", JSON.stringify(pinned));

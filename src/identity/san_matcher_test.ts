@@ -67,6 +67,12 @@ test("altNamesOf() leaves out what is no text, and what is no address", () => {
       other(UPN, TAG.utf8String, "a\u0000b"),
       other(UPN, TAG.octetString, "a"),
       derElement(contextTag(0, "constructed"), derOid(UPN)),
+      derElement(
+        contextTag(0, "constructed"),
+        derOid(UPN),
+        derElement(contextTag(0, "constructed"), derText(TAG.utf8String, "a")),
+        derSequence(),
+      ),
       derElement(contextTag(4, "constructed"), derSequence()),
       derElement(contextTag(8, "primitive"), Uint8Array.of(42)),
     ],

@@ -252,3 +252,11 @@ test(`fdHeadroom() ${IS_LINUX ? "falls by what is opened" : "is endless here"}`,
   const isRight = IS_LINUX ? Math.abs(before - after - 10) <= 5 : after === Infinity;
   assert.ok(isRight, `${before} before, ${after} after`);
 });
+
+test("AcceptGate remove() forgets all of a listener: whoever adds it again has a new one", () => {
+  const { gate, listener } = setUp(10, { reserve: 64 });
+  assert.deepEqual(listener.calls.splice(0), ["pause"]);
+  gate.remove(listener);
+  gate.add(listener, "own");
+  assert.deepEqual(listener.calls, ["pause"]);
+});

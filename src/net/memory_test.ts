@@ -63,6 +63,34 @@ test("memoryPair() stops a writer at its capacity and tells it when all has gone
   assert.equal(one.write(bytes("d")), true);
 });
 
+test("memoryPair() tells a writer to go on as soon as no more waits than its capacity", async () => {
+  const { one, other, toOne, toOther } = setUp(2);
+  other.pause();
+  assert.equal(one.write(bytes("a")), true);
+  assert.equal(one.write(bytes("bc")), false);
+  const { events } = other;
+  other.events = {
+    ...events,
+    onData: (chunk) => {
+      events.onData(chunk);
+      other.pause();
+    },
+  };
+  other.resume();
+  await settle();
+  assert.deepEqual([toOther, toOne], [["a"], ["(drain)"]]);
+});
+
+test("memoryPair() takes and forgets what is written after the end", async () => {
+  const { one, other, toOther } = setUp(2);
+  one.end();
+  assert.equal(one.write(bytes("abc")), true);
+  other.end();
+  await settle();
+  assert.equal(one.write(bytes("abc")), true);
+  assert.deepEqual(toOther, ["(end)", "(close)"]);
+});
+
 test("memoryPair() keeps the end behind bytes that wait", async () => {
   const { one, other, toOther } = setUp();
   other.pause();

@@ -56,6 +56,20 @@ test("Relay passes bytes both ways and counts them", async () => {
   assert.deepEqual(over, []);
 });
 
+test("Relay notes the tick of the downstream's first byte, and of no later one", async () => {
+  const { client, server, relay, ticker } = setUp();
+  ticker.tick = 6;
+  server.write("unasked");
+  await settle();
+  assert.equal(relay.firstTick, 5);
+  for (ticker.tick = 7; ticker.tick < 9; ticker.tick++) {
+    client.write("question");
+    await settle();
+    assert.equal(relay.firstTick, 7);
+  }
+  assert.equal(relay.activeTick, 8);
+});
+
 test("Relay notes the tick of the last byte either way, and of nothing else", async () => {
   const { client, server, relay, ticker } = setUp();
   assert.equal(relay.activeTick, 5);

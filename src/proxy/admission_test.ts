@@ -15,6 +15,25 @@ for (
     assert.equal(reservedFor(upstreams, maxConnections), kept));
 }
 
+for (
+  const [row, column, isThere] of [
+    [0, PROCESS_COLUMN, true],
+    [1, PROCESS_COLUMN, true],
+    [2, PROCESS_COLUMN, false],
+    [-1, PROCESS_COLUMN, false],
+    [0.5, PROCESS_COLUMN, false],
+    [1, -1, false],
+    [1, 1e9, false],
+    [1, NaN, false],
+  ] as const
+) {
+  test(`SharedCounts of two rows ${isThere ? "has" : "has no"} row ${row}, column ${column}`, () => {
+    const check = () => SharedCounts.create(2).check(row, column);
+    if (isThere) check();
+    else assert.throws(check, /there are 2 by/);
+  });
+}
+
 test("Limiter counts what all workers hold, and what is its own", () => {
   const counts = SharedCounts.create(2);
   const [one, other] = [0, 1].map((row) =>

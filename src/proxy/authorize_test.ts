@@ -7,6 +7,7 @@ import type { End } from "../../test/kit/memory_engine.ts";
 import { type MemoryPath, startMemoryPath } from "../../test/kit/memory_path.ts";
 import { caValidation, inboundBy, withOwn } from "../../test/kit/own_credentials.ts";
 import { intention, policyOf, snapshotOf, withInbound } from "../../test/kit/snapshots.ts";
+import { type Applicant, mayGoOn } from "./authorize.ts";
 
 const CA = createAuthority();
 const WEB = CA.issueLeaf({ service: "web" });
@@ -167,4 +168,16 @@ test("a local application that refuses or does not answer ends its caller, and t
   path.engine.lastDial.connect();
   await path.clock.advance(6_000);
   assert.equal(served.over, "no");
+});
+
+test("mayGoOn() lets nobody go on before there are intentions, but where nobody is asked", () => {
+  const ended: string[] = [];
+  const applicant = {
+    context: { facts: { policy: undefined } },
+    end: (code: string, reason: string) => ended.push(`${code}: ${reason}`),
+  } as unknown as Applicant;
+  assert.equal(mayGoOn(applicant, "nobody"), true);
+  assert.deepEqual(ended, []);
+  assert.equal(mayGoOn(applicant, "both"), false);
+  assert.deepEqual(ended, ["not_ready: no intentions yet"]);
 });

@@ -4,7 +4,9 @@ import { createAuthority } from "../../test/kit/certificates.ts";
 import { settle } from "../../test/kit/clock.ts";
 import { presented } from "../../test/kit/fake_tls_engine.ts";
 import { startMemoryPath } from "../../test/kit/memory_path.ts";
+import { caValidation, withOwn } from "../../test/kit/own_credentials.ts";
 import { snapshotOf, targetOf } from "../../test/kit/snapshots.ts";
+import { SharedCounts } from "./admission.ts";
 import { diffSnapshots } from "../snapshot/mod.ts";
 
 const CA = createAuthority();
@@ -35,6 +37,45 @@ test("DataPath publishes nothing of before when it could not prepare", async () 
   assert.equal(path.view({ connections: false }).snapshotVersion, BASE.version);
 });
 
+test("DataPath.prepare() takes ten seconds at most, of a clock that it then leaves alone", async () => {
+  await using started = await startMemoryPath(BASE);
+  const { path, clock } = started;
+  const before = clock.pending;
+  await path.prepare(UPDATE);
+  assert.equal(clock.pending, before);
+  // One of two rules has a regex, whose library is waited for.
+  const matcher = { type: "uri", matcher: { kind: "regex", regex: "a" } } as const;
+  const slow = withOwn(NEXT, "own", { validation: caValidation([CA], { matchers: [matcher] }) });
+  const late = path.prepare(diffSnapshots(undefined, slow));
+  clock.advanceNow(10_000);
+  await assert.rejects(late, /Cannot prepare the snapshot: not done after 10 s/);
+  await assert.rejects(path.publish({}), /nothing is prepared/);
+});
+
+test("DataPath that drains or has ended binds nothing again, and had told what it summed up", async () => {
+  for (const end of ["drain", "close"] as const) {
+    await using started = await startMemoryPath(snapshotOf({
+      ca: CA,
+      service: "web",
+      local: { kind: "tcp", host: "127.0.0.1", port: 8080 },
+      intentions: [],
+    }));
+    const { path, engine, port, lines } = started;
+    for (let count = 0; count < 3; count++) engine.callSecurely(port()).fail("no", false);
+    assert.deepEqual(started.endings, ["handshake_failed"]);
+    assert.equal(await path.retryFailed(), true);
+    assert.equal(engine.listening, 1);
+    await path[end](1_000);
+    assert.equal(engine.listening, 0);
+    const summed = lines.find(({ message }) => message === "more connections failed");
+    assert.equal(summed?.fields.count, 2);
+    assert.equal(summed?.fields.code, "handshake_failed");
+    await path.retryFailed();
+    assert.equal(engine.listening, 0);
+    assert.deepEqual(path.listeners().map(({ state }) => state), ["draining"]);
+  }
+});
+
 const TARGETS = ["db", "api"].map((name, index) =>
   targetOf({ name, uris: [DB.uri], ports: [index + 1] })
 );
@@ -59,10 +100,64 @@ test("DataPath.close() ends what is open, of which the view has told", async () 
   assert.deepEqual(started.endings, ["closed"]);
 });
 
+test("a connection has one line in the log, which says all that became of it", async () => {
+  await using started = await startMemoryPath(CALLING);
+  const { engine, port, clock, lines } = started;
+  const caller = engine.call(port("db"));
+  const server = engine.lastDial.connect(presented(DB, { resumed: true }));
+  caller.send("hello");
+  server.send("hi");
+  await settle();
+  clock.advanceNow(250);
+  server.connection.close();
+  caller.connection.close();
+  await settle();
+  const told = {
+    direction: "outbound",
+    listener: "service:default/default/db",
+    source: "web",
+    destination: "db",
+    remote: "other",
+    endpoint: "127.0.0.1:1",
+    received_bytes: 5,
+    sent_bytes: 2,
+    duration_ms: 250,
+    ended_by: "upstream",
+    stage: "relay",
+    code: undefined,
+    reason: undefined,
+    rule: undefined,
+    resumed: true,
+  };
+  const ends = () => lines.filter(({ message }) => message.startsWith("connection "));
+  assert.deepEqual(ends().map(({ level, message }) => [level, message]), [
+    ["info", "connection ended"],
+  ]);
+  assert.deepEqual(started.lastEnd, told);
+  engine.call(port("api"));
+  engine.lastDial.fail("no route");
+  assert.equal(ends().length, 2);
+  assert.deepEqual(started.lastEnd, {
+    ...told,
+    ...{ listener: "service:default/default/api", destination: "api", endpoint: "127.0.0.1:2" },
+    ...{ received_bytes: 0, sent_bytes: 0, duration_ms: 0, stage: "endpoint", resumed: undefined },
+    code: "endpoint_refused",
+    reason: `Cannot dial "api" at 127.0.0.1:2: no route`,
+  });
+});
+
+test("DataPath of a further worker listens on ports as well", async () => {
+  const counts = SharedCounts.create(2);
+  await using started = await startMemoryPath(CALLING, { worker: 1, workers: 2, counts });
+  started.engine.call(started.port("db"));
+  assert.equal(started.engine.dials.length, 1);
+});
+
 test("DataPath counts failures of a target for as long as it is there", async () => {
   await using started = await startMemoryPath(CALLING);
   const { path, engine, port } = started;
-  for (const name of ["db", "api"]) {
+  // So often that they are ejected, which is counted as well.
+  for (const name of ["db", "db", "db", "db", "db", "api", "api", "api", "api", "api"]) {
     engine.call(port(name));
     engine.lastDial.fail();
   }

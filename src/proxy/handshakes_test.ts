@@ -70,6 +70,15 @@ test("Handshakes begin() lets an address that has more than its share crowd out 
   assert.ok(!gone.some((line) => line.startsWith("other")));
 });
 
+test("Handshakes begin() lets the oldest of an address go that has just its share", () => {
+  const { begin, gone, clock } = setUp(4);
+  for (const name of ["a", "b"]) begin(name, `10.0.0.${name === "a" ? 1 : 2}:1`);
+  for (const name of ["c", "d"]) begin(name, "10.0.0.3:1");
+  clock.advanceNow(1_000);
+  begin("e", "10.0.0.3:2");
+  assert.deepEqual(gone.map((line) => line[0]), ["c"]);
+});
+
 test("Handshakes remembers no address that does not shake hands", () => {
   const { begin, handshakes, gone } = setUp(2);
   const handshake = begin("a", "10.0.0.1:1");
@@ -87,6 +96,7 @@ for (
     ["[2001:db8:1:2:3:4:5:6]:4711", "[2001:db8:1:2::/64]"],
     ["[2001:db8::1]:4711", "[2001:db8:0:0::/64]"],
     ["[2001:db8:1:2::]:4711", "[2001:db8:1:2::/64]"],
+    ["[2001:db8::3:4:5:6:7]:4711", "[2001:db8:0:3::/64]"],
     ["[::1]:4711", "[0:0:0:0::/64]"],
     ["[fe80::1:2:3:4]:1", "[fe80:0:0:0::/64]"],
     ["[::ffff:10.1.2.3]:4711", "[::ffff:10.1.2.3]"],

@@ -56,6 +56,15 @@ test("RefusalSums tells the first of a second in full and counts the others in o
   assert.equal(clock.pending, 0);
 });
 
+test("RefusalSums tells a thousand addresses apart, and counts all that failed", async () => {
+  const { clock, lines, fail } = setUp();
+  for (let index = 0; index < 1_002; index++) {
+    fail("overloaded", 1, `10.0.${index >> 8}.${index & 255}`);
+  }
+  await clock.advance(1_000);
+  assert.deepEqual([lines[0]?.fields.count, lines[0]?.fields.sources], [1_001, 1_000]);
+});
+
 test("RefusalSums keeps listeners and codes apart", () => {
   const { fail } = setUp();
   assert.equal(fail("overloaded", 2), 1);

@@ -189,6 +189,16 @@ for (
   });
 }
 
+test("judgeAgain() counts the last moment of an anchor as its time, of verifying and of expiring", () => {
+  const rules = { allowExpired: true };
+  const judge = following([any([OLD, NEXT], rules), THEN_MS], [any([NEXT], rules), PRUNED_MS]);
+  const lastMs = THEN_MS + HOUR_MS;
+  assert.equal(again(judge, shown(OLD), { verifiedMs: lastMs }), "trusted");
+  assert.equal(again(judge, shown(OLD), { verifiedMs: lastMs + 1 }), "untrusted");
+  assert.equal(again(judge, shown(OLD), { sureMs: lastMs + 1 }), "trusted");
+  assert.equal(again(judge, shown(OLD), { sureMs: lastMs }), "untrusted");
+});
+
 test("judgeAgain() keeps the name of a peer that would be let in unverified", () => {
   const rules = { acceptUntrusted: true };
   const judge = following([any([OLD, NEXT], rules), THEN_MS], [any([NEXT], rules), PRUNED_MS]);

@@ -36,7 +36,7 @@ export class Servers {
   of({ id, certPem, keyPem }: ShownCertificate, protocols: readonly string[]): ServerTls {
     let made = this.#made.get(id);
     if (!made) this.#made.set(id, made = new Map());
-    const key = protocols.length === 0 ? "" : protocols.join();
+    const key = protocols.join();
     let server = made.get(key);
     if (!server) {
       const { rootPems, peerCheck, direction } = this.#common;

@@ -260,6 +260,9 @@ test("Trust.server() chooses of several by name, and never one that has expired"
   });
   assert.equal(shownBy(choose(trust, "a.example")), a.certPem);
   assert.equal(choose(trust, "b.example"), undefined, "no other in its place");
+  const last = certificatePart(a, { dnsNames: ["a.example"], notAfterMs: NOW_MS });
+  const ending = own({ certificates: { a: last } });
+  assert.equal(shownBy(choose(ending, "a.example")), a.certPem, "both ends belong to its time");
   assert.equal(shownBy(choose(trust, "c.example")), a.certPem, "the first where no name fits");
 });
 

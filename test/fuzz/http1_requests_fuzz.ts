@@ -6,7 +6,7 @@
  */
 
 import assert from "node:assert/strict";
-import { askHttp1, FIELD } from "../../src/http/mod.ts";
+import { askHttp1, FIELD, fieldOf } from "../../src/http/mod.ts";
 import {
   FUZZ_LIMITS,
   randomCuts,
@@ -70,6 +70,8 @@ function forward({ head, body, trailers }: ReadRequest): void {
     assert.doesNotMatch(value, /[\0-\x08\x0a-\x1f\x7f\u0100-\uffff]|^[ \t]|[ \t]$/);
   }
   assert.match(head.path, head.method === "CONNECT" ? /^$/ : /^(?:\/[!"$-~]*|\*)$/);
+  // It is given a key of its own.
+  if (head.upgrade === "websocket" && !fieldOf(fields, "sec-websocket-key")) return;
   const stream = new SinkStream();
   const client = askHttp1(stream, {
     limits: FUZZ_LIMITS,

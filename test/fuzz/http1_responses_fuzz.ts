@@ -24,7 +24,7 @@ const HEADS = [
   requestHead(),
   requestHead({ method: "HEAD" }),
   requestHead({ method: "CONNECT", authority: "db:80" }),
-  requestHead({ upgrade: "websocket" }),
+  requestHead({ upgrade: "echo" }),
 ];
 
 function readResponse(input: Uint8Array, cuts: readonly number[], asked: number): ReadResponse {
@@ -83,7 +83,7 @@ export const target: FuzzTarget = {
     "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n",
     "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 0\r\n\r\n",
     "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nuntil the end",
-    "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nhello",
+    "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nhello",
   ].map(latin1Bytes),
   dictionary: [...WORDS, "HTTP/1.1 100 \r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"],
   limitBytes: 4_096,

@@ -129,7 +129,7 @@ export const REQUESTS: readonly Uint8Array[] = [
   "GET http://db/a HTTP/1.1\r\nHost: other\r\nConnection: close, x-a\r\nX-A: 1\r\n\r\n",
   "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET / HTTP/1.0\r\n\r\n",
   "OPTIONS * HTTP/1.1\r\nHost: db\r\nTE: trailers\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\nx",
-  "GET /chat HTTP/1.1\r\nHost: db\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+  "GET /chat HTTP/1.1\r\nHost: db\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: a\r\n\r\n",
   "CONNECT db:80 HTTP/1.1\r\nHost: db:80\r\n\r\n",
 ].map(text);
 

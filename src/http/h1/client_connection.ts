@@ -15,13 +15,14 @@ import type {
   ResetReason,
   ResponseEvents,
 } from "../exchange.ts";
-import type { RequestHead } from "../head.ts";
+import { fieldOf, type Fields, removeField, type RequestHead } from "../head.ts";
 import type { HttpLimits } from "../limits.ts";
 import { BodyReader } from "./body_reader.ts";
 import { BodyWriter } from "./body_writer.ts";
 import { type AskOwner, Http1ClientExchange } from "./client_exchange.ts";
 import { HeadReader, PARTIAL, TOO_LARGE } from "./head_reader.ts";
 import { Intake } from "./intake.ts";
+import { PROOF, proofOf } from "./websocket.ts";
 import { ResponseParser } from "./parse_response.ts";
 
 export interface Http1ClientOptions {
@@ -189,6 +190,10 @@ class Http1Client extends Intake implements ClientConnection, AskOwner {
         this.#complete(true);
         break;
       case "tunnel":
+        if (exchange.websocketKey && !takeProof(head.fields, exchange.websocketKey)) {
+          this.#wrong("the server did not open a WebSocket");
+          break;
+        }
         this.#phase = "tunnel";
         exchange.events.onResponse(head, false);
         if (!this.tunnelled) this.reset("nobody took the tunnel");
@@ -284,4 +289,11 @@ class Http1Client extends Intake implements ClientConnection, AskOwner {
     exchange?.leave();
     exchange?.events.onReset(reason, detail);
   }
+}
+
+/** The proof is for the key, which is ours: nobody else has a use for it. */
+function takeProof(fields: Fields, key: string): boolean {
+  const isRight = fieldOf(fields, PROOF) === proofOf(key);
+  removeField(fields, PROOF);
+  return isRight;
 }

@@ -9,6 +9,7 @@ import type { ClientExchange, ResetReason, ResponseEvents } from "../exchange.ts
 import { type Fields, type RequestHead, UNKNOWN_LENGTH } from "../head.ts";
 import type { BodyWriter } from "./body_writer.ts";
 import type { Asked } from "./parse_response.ts";
+import { KEY, missingKey } from "./websocket.ts";
 import { writeHead } from "./write_head.ts";
 
 /** The connection that it is on. */
@@ -41,6 +42,8 @@ export class Http1ClientExchange implements ClientExchange {
   /** Undefined: over, and nothing does anything any more. */
   #owner: AskOwner | undefined;
   #complete = false;
+  /** Of a WebSocket, where who asked gave none. */
+  websocketKey = "";
 
   constructor(owner: AskOwner, head: RequestHead, events: ResponseEvents) {
     this.#owner = owner;
@@ -63,6 +66,8 @@ export class Http1ClientExchange implements ClientExchange {
         ? "transfer-encoding: chunked\r\n"
         : `content-length: ${length}\r\n`;
     } else if (!BODYLESS.has(method)) own = "content-length: 0\r\n";
+    this.websocketKey = missingKey(upgrade, fields);
+    if (this.websocketKey) own += `${KEY}: ${this.websocketKey}\r\n`;
     if (upgrade) own += `connection: upgrade\r\nupgrade: ${upgrade}\r\n`;
     if (expectsContinue) own += "expect: 100-continue\r\n";
     owner.writer.start(ends ? "none" : length === UNKNOWN_LENGTH ? "chunked" : "length", length);

@@ -7,9 +7,16 @@
 
 import type { Stream } from "../../net/mod.ts";
 import type { MessageEvents, ResetReason, ServerExchange } from "../exchange.ts";
-import { type Fields, type RequestHead, type ResponseHead, UNKNOWN_LENGTH } from "../head.ts";
+import {
+  fieldOf,
+  type Fields,
+  type RequestHead,
+  type ResponseHead,
+  UNKNOWN_LENGTH,
+} from "../head.ts";
 import type { BodyWriter, Framing } from "./body_writer.ts";
 import { statusLine } from "./status_line.ts";
+import { KEY, PROOF, proofOf } from "./websocket.ts";
 import { writeHead } from "./write_head.ts";
 
 /** The connection that it is on. */
@@ -133,8 +140,11 @@ export class Http1ServerExchange implements ServerExchange {
     const owner = this.#owner;
     if (!owner || this.responded) throw new Error("Cannot open a tunnel: the exchange is over");
     this.responded = true;
-    const { upgrade } = this.request;
-    const own = upgrade ? `connection: upgrade\r\nupgrade: ${upgrade}\r\n` : "";
+    const { upgrade, fields } = this.request;
+    let own = upgrade ? `connection: upgrade\r\nupgrade: ${upgrade}\r\n` : "";
+    const key = upgrade === "websocket" ? fieldOf(fields, KEY) : undefined;
+    // Whoever answered by HTTP/2 was not asked for it.
+    if (key && fieldOf(head.fields, PROOF) === undefined) own += `${PROOF}: ${proofOf(key)}\r\n`;
     const line = statusLine(upgrade ? 101 : 200);
     this.#owner = undefined;
     if (writeHead(owner.stream, line, head.fields, own) === undefined) owner.broken(NOT_LAWFUL);

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { settle } from "../../../test/kit/clock.ts";
 import { answer, askRaw, latin1Bytes, latin1Text, serveRaw } from "../../../test/kit/http1.ts";
+import { proofOf } from "./websocket.ts";
 import { Relay } from "../../net/mod.ts";
 import type { Stream } from "../../net/mod.ts";
 
@@ -169,6 +170,52 @@ test("askHttp1() breaks a tunnel that nobody takes, or to another protocol", asy
   const changed = other.ask({ upgrade: "websocket" });
   await other.server.send(SWITCHING);
   assert.equal(changed.state, "reset protocol");
+});
+
+// The example of RFC 6455 1.3.
+const KEY = "dGhlIHNhbXBsZSBub25jZQ==";
+const PROOF = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
+
+test("serveHttp1() proves a WebSocket whose server was not asked to, and no other", async () => {
+  for (const proof of [[], ["sec-websocket-accept", "own", "Sec-WebSocket-Accept"]]) {
+    const { client, seen } = serveRaw();
+    await client.send(
+      "GET / HTTP/1.1\r\nHost: db\r\nConnection: upgrade\r\nUpgrade: websocket\r\n" +
+        `Sec-WebSocket-Key: ${KEY}\r\n\r\n`,
+    );
+    seen[0]?.exchange.tunnel({ status: 200, length: 0, fields: proof });
+    await settle();
+    const said = client.take();
+    assert.match(said, /^HTTP\/1.1 101 Switching Protocols\r\n/);
+    assert.deepEqual(said.match(/sec-websocket-accept: .*/gi), [
+      proof.length ? "Sec-WebSocket-Accept: own" : `sec-websocket-accept: ${PROOF}`,
+    ]);
+  }
+});
+
+test("askHttp1() gives a WebSocket a key where there is none, and wants it proved", async () => {
+  const head = { upgrade: "websocket", fields: ["sec-websocket-key", KEY, "Sec-WebSocket-Key"] };
+  const withKey = askRaw();
+  withKey.ask(head);
+  await settle();
+  assert.equal(withKey.server.take().match(/sec-websocket-key: .*/gi)?.length, 1);
+  for (const isRight of [true, false]) {
+    const { server, ask } = askRaw();
+    const reply = ask({ upgrade: "websocket" }, { onTunnel: (exchange) => void exchange.tunnel() });
+    await settle();
+    const key = /sec-websocket-key: (.*)/.exec(server.take())?.[1] ?? assert.fail();
+    assert.equal(atob(key).length, 16);
+    const proof = isRight ? proofOf(key) : PROOF;
+    await server.send(
+      "HTTP/1.1 101 Go\r\nConnection: upgrade\r\nUpgrade: websocket\r\n" +
+        `Sec-WebSocket-Accept: ${proof}\r\n\r\n`,
+    );
+    assert.deepEqual([reply.status, reply.fields, reply.state], [
+      isRight ? 101 : 0,
+      [],
+      isRight ? "open" : "reset protocol",
+    ]);
+  }
 });
 
 test("a Relay joins two tunnels as it joins two streams", async () => {

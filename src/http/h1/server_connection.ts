@@ -153,8 +153,9 @@ class Http1Server extends Intake implements ServerConnection, ExchangeOwner {
 
   begins(ends: boolean, lasts: boolean): boolean {
     const { complete, left } = this.#body;
-    // Of a body that nobody wants, what is in hand already costs nothing.
-    const early = ends && !complete && left > this.inHand;
+    // Of a body that nobody wants, what is in hand already costs nothing. A client that waits to be told
+    // to send one, and is answered instead, may go on with it or with its next request: nobody can tell.
+    const early = !complete && (ends && left > this.inHand || !this.#exchange?.continued);
     this.#keep = this.#parser.persistent && lasts && !early && !this.#draining &&
       !this.#couldBeTunnel();
     return this.#keep;

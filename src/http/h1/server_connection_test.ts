@@ -210,6 +210,22 @@ test("serveHttp1() goes on after a streamed response once the rest of the reques
   }
 });
 
+test("serveHttp1() takes nothing for a request that may be a body which was not asked for", async () => {
+  for (const isToldToGoOn of [true, false]) {
+    const { client, seen } = serveRaw({
+      onRequest(exchange) {
+        if (isToldToGoOn) exchange.inform({ status: 100, length: 0, fields: [] });
+      },
+    });
+    await client.send(`${POST}Expect: 100-continue\r\nContent-Length: ${GET.length + 2}\r\n\r\n`);
+    client.take();
+    answer(seen[0]?.exchange ?? assert.fail());
+    await client.send(`${GET}\r\n`);
+    assert.deepEqual([seen.length, client.take()], [1, isToldToGoOn ? OK : LAST]);
+    assert.equal(client.over, isToldToGoOn ? "no" : "end");
+  }
+});
+
 test("serveHttp1() answers a client that has ended its half", async () => {
   const { client, seen, ends } = serveRaw();
   await client.send(`${GET}\r\n${GET}\r\n`);

@@ -57,7 +57,8 @@ export class Http1ServerExchange implements ServerExchange {
   #owner: ExchangeOwner | undefined;
   readonly #asksToKeep: boolean;
   responded = false;
-  paused = false;
+  /** The client was told to go on (100), or does not wait to be told. */
+  continued: boolean;
 
   constructor(
     owner: ExchangeOwner,
@@ -68,11 +69,13 @@ export class Http1ServerExchange implements ServerExchange {
     this.request = request;
     this.endsWithHead = endsWithHead;
     this.#asksToKeep = asksToKeep;
+    this.continued = !request.expectsContinue;
   }
 
   inform({ status, fields }: ResponseHead): void {
     const owner = this.#owner;
     if (!owner || this.responded || this.request.version === "HTTP/1.0") return;
+    if (status === 100) this.continued = true;
     this.#wrote(owner, writeHead(owner.stream, statusLine(status), fields, ""));
   }
 
@@ -127,12 +130,10 @@ export class Http1ServerExchange implements ServerExchange {
   }
 
   pause(): void {
-    this.paused = true;
     this.#owner?.hold();
   }
 
   resume(): void {
-    this.paused = false;
     this.#owner?.release();
   }
 

@@ -11,7 +11,7 @@ import type { HttpEnd } from "../exchange.ts";
 import type { HttpLimits } from "../limits.ts";
 import { ClosedStreams, type Closing } from "./closed_streams.ts";
 import { Floods } from "./floods.ts";
-import { DEFAULT_WINDOW_BYTES, ErrorCode, FrameType } from "./frame.ts";
+import { DEFAULT_WINDOW_BYTES, ErrorCode, FrameType, MAX_STREAM_ID } from "./frame.ts";
 import { HeadWriter } from "./head_writer.ts";
 import { type HeldBytes, heldByThread } from "./held_bytes.ts";
 import { HpackEncoder } from "./hpack/encoder.ts";
@@ -43,6 +43,8 @@ export abstract class Http2Connection<S extends Http2Stream> implements StreamEv
   protected readonly floods: Floods;
   /** The highest stream that the peer opened. */
   protected lastPeerId = 0;
+  /** Those above it are not looked at. */
+  protected lastServedId: number = MAX_STREAM_ID;
   over = false;
   nowMs = 0;
   /** Ours once the peer acknowledged our settings. */
@@ -199,16 +201,22 @@ export abstract class Http2Connection<S extends Http2Stream> implements StreamEv
     this.output.put(PING);
   }
 
-  protected goaway(code: ErrorCode, lastId = this.lastPeerId): void {
+  protected goaway(code: ErrorCode, lastId = Math.min(this.lastPeerId, this.lastServedId)): void {
     this.output.frame(FrameType.goaway, 0, 0, 8);
     this.output.put32(lastId);
     this.output.put32(code);
   }
 
+  /** A stream born then was reset, which a server that is asked by us may do as it likes. */
+  protected countReset(bornMs: number): boolean {
+    return this.side === "server" && this.count(this.floods.reset(bornMs));
+  }
+
   /** Whether that was one too many, and the connection is over. */
   protected count(flood: string): boolean {
     if (flood === "") {
-      if (this.output.blockedFrames <= BLOCKED_FRAMES) return false;
+      const { blockedFrames, blockedBytes } = this.output;
+      if (blockedFrames <= BLOCKED_FRAMES && blockedBytes <= BLOCKED_BYTES) return false;
       flood = "frames that nobody reads";
     }
     this.flood(flood);
@@ -250,6 +258,7 @@ export abstract class Http2Connection<S extends Http2Stream> implements StreamEv
   }
 }
 
-/** Frames that wait for a peer that does not read. */
+/** Frames but DATA that wait for a peer that does not read, and their octets. */
 const BLOCKED_FRAMES = 10_000;
+const BLOCKED_BYTES = 4 * 1024 * 1024;
 const PING = new Uint8Array(8);

@@ -234,8 +234,9 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     if (id === 0 || this.isIdle(id)) return this.protocolError("RST_STREAM on no stream");
     if (end - start !== 4) return this.sizeError();
     const stream = this.streams.get(id);
-    if (this.count(this.floods.reset(stream?.bornMs ?? -Infinity))) return;
-    if (!stream) return;
+    // Who stops a request that is answered completely resets nothing early.
+    const bornMs = stream && !stream.sendEnded ? stream.bornMs : -Infinity;
+    if (this.countReset(bornMs) || !stream) return;
     const code = read32(bytes, start);
     this.forget(stream, "reset by peer");
     stream.broke(reasonOf(code), `reset by the peer with code ${code}`);
@@ -315,7 +316,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
 
   /** Answers a frame on a stream that nobody has. */
   protected resetUnknown(id: number, code: ErrorCode): void {
-    if (this.count(this.floods.reset(this.nowMs))) return;
+    if (this.countReset(this.nowMs)) return;
     this.output.frame32(FrameType.rstStream, id, code);
     this.closed.add(id, "reset by us");
   }
@@ -323,7 +324,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
   /** The peer broke a rule that concerns one stream. */
   protected streamError(stream: S, code: ErrorCode, detail: string): void {
     // What we are made to reset counts like what the peer resets (CVE-2025-8671).
-    if (this.count(this.floods.reset(stream.bornMs))) return;
+    if (this.countReset(stream.bornMs)) return;
     this.output.frame32(FrameType.rstStream, stream.id, code);
     this.forget(stream, "reset by us");
     stream.broke(code === ErrorCode.enhanceYourCalm ? "overflow" : "protocol", detail);

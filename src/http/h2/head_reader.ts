@@ -12,6 +12,7 @@ import {
   type ResponseHead,
   UNKNOWN_LENGTH,
 } from "../head.ts";
+import { isProtected } from "../h1/field_names.ts";
 import type { HttpLimits } from "../limits.ts";
 import type { FieldSink } from "./hpack/decoder.ts";
 import { consistsOf, FieldKind, type FieldName, octets, TOKEN_OCTETS } from "./hpack/field_name.ts";
@@ -88,6 +89,9 @@ export class HeadReader implements FieldSink {
       return;
     }
     if (!sound) return this.#malformed("a value with control characters or outer white space");
+    if (this.#part === "trailers" && isProtected(text)) {
+      return this.#malformed("a trailer that has to be in the head");
+    }
     if (kind === FieldKind.ordinary) return this.#add(text, value);
     if (kind <= FieldKind.status) return this.#pseudo(kind, value);
     this.#special(kind, text, value);

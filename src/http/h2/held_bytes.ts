@@ -1,7 +1,8 @@
 /**
- * What paused streams hold in memory, over all connections of a thread. Up to a limit it does not count
- * against the windows of their connections, so that one slow reader stops itself and nobody else; beyond
- * it does, and then connections with slow readers stop as a whole.
+ * What streams hold in memory for slower sides, over all connections of a thread. Up to a limit what a
+ * paused one holds does not count against the window of its connection, so that a slow reader stops itself
+ * and nobody else; beyond it does, and then connections with slow readers stop as a whole, and who sends
+ * is stopped at once.
  *
  * @module
  */

@@ -72,6 +72,8 @@ export abstract class Http2Stream implements Message {
   #endHeld = false;
   #trailers: Fields | undefined;
   #queue: ChunkQueue | undefined;
+  /** Of what is queued: counted as held. */
+  #queued = 0;
   #asked = false;
   #ending = false;
   #endTrailers: Fields | undefined;
@@ -100,14 +102,17 @@ export abstract class Http2Stream implements Message {
     queue = this.#queue ??= new ChunkQueue();
     const rest = from === 0 ? chunk : chunk.subarray(from);
     queue.push(owned ? rest : new Uint8Array(rest));
-    this.#schedule();
+    // Where a thread holds too much already, nobody sends more than what is on its way.
+    if (this.host.held.take(rest.length)) this.#queued += rest.length;
+    else this.#asked = true;
     this.#asked ||= queue.bytes >= this.host.limits.bufferedBytes;
+    this.#schedule();
     return !this.#asked;
   }
 
   end(trailers?: Fields): void {
     if (this.over || this.#ending || this.sendEnded) return;
-    this.#endTrailers = trailers;
+    if (trailers && trailers.length > 0) this.#endTrailers = trailers;
     if (this.#queue && this.#queue.bytes > 0) this.#ending = true;
     else this.#sendEnd();
   }
@@ -194,6 +199,7 @@ export abstract class Http2Stream implements Message {
     const size = Math.min(this.sendWindow, this.host.sendWindow, MAX_FRAME_BYTES);
     if (size <= 0) return false;
     const chunk = queue.take(size);
+    this.#releaseQueued(chunk.length);
     const last = queue.bytes === 0;
     const ends = last && this.#ending && !this.#endTrailers;
     this.#sendFrame(chunk, ends, true);
@@ -212,6 +218,13 @@ export abstract class Http2Stream implements Message {
   /** What was to be sent is of no use any more. */
   forgetSending(): void {
     this.#queue?.clear();
+    this.#releaseQueued(Infinity);
+  }
+
+  #releaseQueued(size: number): void {
+    const counted = Math.min(size, this.#queued);
+    this.#queued -= counted;
+    this.host.held.release(counted);
   }
 
   protected get complete(): boolean {

@@ -28,8 +28,9 @@ export class Output {
   length = 0;
   /** The stream could not take everything: nothing but what has to is to be added until it drains. */
   blocked = false;
-  /** Frames since it is blocked. */
+  /** Frames since it is blocked, and their octets. */
   blockedFrames = 0;
+  blockedBytes = 0;
   readonly #stream: Stream;
   #closed = false;
   /** Header of the last DATA frame that is still here, and of which stream. */
@@ -56,7 +57,10 @@ export class Output {
   /** Begins a frame whose payload of `size` octets is written next. */
   frame(type: number, flags: number, streamId: number, size: number): void {
     this.reserve(FRAME_HEADER_BYTES + size);
-    if (this.blocked) this.blockedFrames++;
+    if (this.blocked) {
+      this.blockedFrames++;
+      this.blockedBytes += FRAME_HEADER_BYTES + size;
+    }
     this.#dataAt = -1;
     this.header(this.length, type, flags, streamId, size);
     this.length += FRAME_HEADER_BYTES;
@@ -131,7 +135,7 @@ export class Output {
   /** The stream took everything. */
   drained(): void {
     this.blocked = false;
-    this.blockedFrames = 0;
+    this.blockedFrames = this.blockedBytes = 0;
   }
 
   /** What is written from here on goes nowhere. */

@@ -93,8 +93,6 @@ class Http2Server extends FrameRules<ServerStream> implements ServerConnection {
   /** `announced`: the client is told, and may not know yet; `final`: there is a last stream. */
   #drain: "no" | "announced" | "final" = "no";
   #drainDeadline: Deadline | undefined;
-  /** Streams above it are not served. */
-  #lastServed = MAX_STREAM_ID;
 
   constructor(stream: Stream, options: ServeHttp2Options) {
     super("server", stream, options);
@@ -131,8 +129,8 @@ class Http2Server extends FrameRules<ServerStream> implements ServerConnection {
   protected onHead(id: number, _stream: undefined, ends: boolean): void {
     if (id % 2 === 0) return this.protocolError("a stream of the wrong side");
     if (id <= this.lastPeerId) return this.#headersAfterEnd(id);
-    if (id > this.#lastServed) return;
     this.lastPeerId = id;
+    if (id > this.lastServedId) return this.closed.add(id, "reset by us");
     this.floods.opened();
     if (this.streams.size >= this.limits.concurrentStreams) {
       return this.resetUnknown(id, ErrorCode.refusedStream);
@@ -172,7 +170,7 @@ class Http2Server extends FrameRules<ServerStream> implements ServerConnection {
     if (this.over || this.#drain === "final") return;
     this.#drain = "final";
     this.#drainDeadline?.cancel();
-    this.#lastServed = this.lastPeerId;
+    this.lastServedId = this.lastPeerId;
     if (this.streams.size === 0) return this.leave("drained");
     this.goaway(ErrorCode.none);
   }

@@ -99,9 +99,15 @@ test("trailers come with the end; those that have no place there cost the stream
     ...[...body(3), headers(3, [["content-length", "1"]])],
     ...[...body(5), headers(5, [[":path", "/"]])],
     ...[...body(7), headers(7, [["a", "b"]], 0)],
+    ...[...body(9), headers(9, [["x-forwarded-for", "10.0.0.1"]])],
   );
   assert.deepEqual(requests[0]?.told.trailers, ["grpc-status", "0", "grpc-status"]);
-  assert.deepEqual(peer.take(), ["RST_STREAM 3 1", "RST_STREAM 5 1", "RST_STREAM 7 1"]);
+  assert.deepEqual(peer.take(), [
+    "RST_STREAM 3 1",
+    "RST_STREAM 5 1",
+    "RST_STREAM 7 1",
+    "RST_STREAM 9 1",
+  ]);
 });
 
 test("padding is given back, and is no body", async () => {
@@ -161,7 +167,9 @@ test("drain() announces, serves what was on its way, and ends with the last answ
   server.drain();
   await settle();
   assert.deepEqual(peer.take(), ["GOAWAY 0 last=2147483647 code=0", "PING 0"]);
-  await peer.send(headers(3, GET), frame("PING", 1, 0, new Uint8Array(8)), headers(5, GET));
+  await peer.send(headers(3, GET), frame("PING", 1, 0, new Uint8Array(8)));
+  // What the client sent before it knew which stream is the last is nobody's fault.
+  await peer.send(headers(5, POST, 0), frame("DATA", END_STREAM, 5, [1]), headers(7, GET));
   assert.deepEqual([peer.take(), requests.length], [["GOAWAY 0 last=3 code=0"], 2]);
   for (const { exchange } of requests) {
     exchange.respond({ status: 200, length: 0, fields: [] }, true);
@@ -248,4 +256,21 @@ test("a client that reads nothing costs a bounded queue", async () => {
     await peer.send(...repeat(400, () => PING));
   }
   assert.deepEqual(ends.map(({ kind }) => kind), ["flood"]);
+});
+
+test("who answers more than a thread may hold is stopped at once, and goes on when there is room", async () => {
+  const held = new HeldBytes(5_000);
+  const { peer, requests } = await served({}, held);
+  await peer.send(settings([4, 0]), headers(1, GET), headers(3, GET));
+  for (const { exchange } of requests) {
+    exchange.respond({ status: 200, length: -1, fields: [] }, false);
+  }
+  const sends = requests.flatMap(({ exchange }) =>
+    repeat(2, () => exchange.send(new Uint8Array(2_000)))
+  );
+  assert.deepEqual([sends, held.bytes], [[true, true, false, false], 4_000]);
+  requests[0]?.exchange.reset("internal");
+  assert.equal(held.bytes, 0);
+  await peer.send(frame("WINDOW_UPDATE", 0, 3, u32(1 << 20)));
+  assert.deepEqual([requests[1]?.told.drained, held.bytes], [1, 0]);
 });

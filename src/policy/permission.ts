@@ -131,16 +131,14 @@ function allOf(conditions: readonly Condition[]): Condition {
 
 function pathCondition({ kind, value }: PathMatch, unsure: boolean): Condition {
   const wanted = octets(value);
-  switch (kind) {
-    case "exact":
-      return ({ path }) => path.startsWith(wanted) && endOfPath(path) === wanted.length;
-    case "prefix":
-      return ({ path }) => path.startsWith(wanted) && endOfPath(path) >= wanted.length;
-    case "regex": {
-      const test = regexTest(wanted, unsure);
-      return ({ path }) => test(path.slice(0, endOfPath(path)));
-    }
+  if (kind === "regex") {
+    const test = regexTest(wanted, unsure);
+    return ({ path }) => test(path.slice(0, endOfPath(path)));
   }
+  // No path has a query.
+  if (endOfPath(wanted) < wanted.length) return () => false;
+  if (kind === "prefix") return ({ path }) => path.startsWith(wanted);
+  return ({ path }) => path.startsWith(wanted) && endOfPath(path) === wanted.length;
 }
 
 /** Where the query begins. */

@@ -61,6 +61,8 @@ export interface ProbeOptions {
   /** PEM of what we show; absent: no certificate. */
   readonly cert?: string;
   readonly key?: string;
+  /** What it is answered to; one byte, as for an echo, if absent. */
+  readonly says?: string;
   readonly timeoutMs?: number;
 }
 
@@ -90,7 +92,7 @@ export type ProbeOutcome =
  * its certificate, so only a byte that comes back proves that it was accepted.
  */
 export function probeTls(place: Place, options: ProbeOptions = {}): Promise<ProbeOutcome> {
-  const { servername, cert, key, timeoutMs = 15_000 } = options;
+  const { servername, cert, key, says = "?", timeoutMs = 15_000 } = options;
   return new Promise((resolve, reject) => {
     let presented: Omit<Extract<ProbeOutcome, { accepted: true }>, "accepted"> | undefined;
     const socket = connect({
@@ -106,7 +108,7 @@ export function probeTls(place: Place, options: ProbeOptions = {}): Promise<Prob
         names: subjectaltname.split(", ").filter((name) => name !== ""),
         protocol: socket.getProtocol() ?? "",
       };
-      socket.write("?");
+      socket.write(says);
     });
     const settle = (outcome: ProbeOutcome | Error) => {
       clearTimeout(timer);

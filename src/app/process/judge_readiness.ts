@@ -95,9 +95,9 @@ export function everUpOf(
   );
 }
 
-function listenersOf({ inbound, upstreams }: Snapshot): readonly string[] {
-  const declared = Object.values(upstreams).filter(({ bind }) => bind !== null);
-  return [...Object.keys(inbound), ...declared.map(({ id }) => id)];
+function listenersOf({ inbound, upstreams, edges }: Snapshot): readonly string[] {
+  const bound = Object.values(upstreams).filter(({ bind }) => bind !== null);
+  return [inbound, edges].flatMap(Object.keys).concat(bound.map(({ id }) => id));
 }
 
 /** What follows its name, if it carries no traffic. */

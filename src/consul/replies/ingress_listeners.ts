@@ -31,10 +31,9 @@ export function withIngressEntry(
   const ports = new Set<number>();
   for (const listener of entry?.listeners ?? []) {
     const { port, protocol, services, tls } = listener;
-    const what = `ingress listener ${port}`;
     const reason = refusalOf(listener, ports);
     if (reason !== undefined) {
-      refused.push({ what, reason });
+      refused.push({ what: `ingress listener ${port}`, reason });
       continue;
     }
     ports.add(port);
@@ -62,9 +61,6 @@ export function withIngressEntry(
       })),
       tls,
     });
-    const yet =
-      `its protocol is ${protocol}: HTTP listeners of an ingress gateway are not opened yet`;
-    refused.push({ what, reason: yet });
   }
   return {
     ...registration,

@@ -1,0 +1,82 @@
+import test from "node:test";
+import assert from "node:assert/strict";
+import { createAuthority } from "../kit/certificates.ts";
+import type { Place } from "../kit/echo.ts";
+import { answerOf, RawClient, type RawOrigin, startRawOrigin, statusOf } from "../kit/http_raw.ts";
+import { IngressMesh } from "../kit/ingress.ts";
+import { eventually } from "../kit/process.ts";
+import { inlineCertificate } from "../kit/sds_server.ts";
+import { probeTls, serialOf } from "../kit/tls_probe.ts";
+
+/** A service that says its name; the gateway may call it. */
+async function startService(mesh: IngressMesh, name: string): Promise<AsyncDisposable> {
+  const { consul } = mesh;
+  await using own = new AsyncDisposableStack();
+  await consul.configEntry({ Kind: "service-defaults", Name: name, Protocol: "http" });
+  await consul.intention("igw", name, "allow");
+  const origin: RawOrigin = own.use(
+    await startRawOrigin(() => answerOf(name), { host: consul.host }),
+  );
+  own.use(await consul.serve({ name, port: origin.port }));
+  return own.move();
+}
+
+/** Status and body of what the gateway answers for a host. */
+async function asked(place: Place, host: string): Promise<readonly [number, string]> {
+  await using client = await RawClient.open(place);
+  client.send(`GET / HTTP/1.1\r\nHost: ${host}\r\n\r\n`);
+  const answer = await client.response();
+  return [statusOf(answer), answer.body];
+}
+
+test("an HTTP listener of an ingress entry leads to several services by host, live", async () => {
+  await using mesh = await IngressMesh.start();
+  await using _shop = await startService(mesh, "shop");
+  await using _pay = await startService(mesh, "pay");
+  const [open, secured] = [await mesh.place(), await mesh.place()];
+  const leaf = createAuthority().issueLeaf({ service: "shop" });
+  mesh.sds.set(inlineCertificate("edge", leaf));
+  await mesh.register();
+  const shop = { Name: "shop" };
+  const listeners = (...hosts: string[]) => ({
+    Listeners: [
+      { Port: open.port, Protocol: "http", Services: [shop, { Name: "pay", Hosts: hosts }] },
+      {
+        Port: secured.port,
+        Protocol: "http",
+        TLS: { SDS: { ClusterName: "sds-cluster", CertResource: "edge" } },
+        Services: [{ Name: "pay", Hosts: ["*"] }],
+      },
+    ],
+  });
+  await mesh.entry(listeners("pay.example", "*.pay.example"));
+  await using gateway = await mesh.run();
+  await eventually(
+    "shop is reached",
+    async () => (await asked(open, "shop.ingress.consul"))[0] === 200,
+  );
+
+  for (
+    const [host, want] of [
+      ["shop.ingress.consul", [200, "shop"]],
+      [`shop.ingress.dc1.consul:${open.port}`, [200, "shop"]],
+      ["PAY.example", [200, "pay"]],
+      ["eu.pay.example", [200, "pay"]],
+    ] as const
+  ) assert.deepEqual(await asked(open, host), want, host);
+  for (const host of ["shop.example", "db.ingress.consul", "pay.example:1"]) {
+    assert.equal((await asked(open, host))[0], 404, host);
+  }
+  const outcome = await probeTls(secured, {
+    servername: "pay.example",
+    says: "GET / HTTP/1.1\r\nHost: pay.example\r\n\r\n",
+  });
+  assert.equal(outcome.accepted && outcome.serial, serialOf(leaf.certPem));
+
+  await mesh.entry(listeners("money.example"));
+  await eventually("its new host is known", async () => {
+    return (await asked(open, "money.example"))[1] === "pay";
+  });
+  assert.equal((await asked(open, "pay.example"))[0], 404);
+  assert.doesNotMatch(gateway.output, /configuration refused/);
+});

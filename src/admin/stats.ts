@@ -5,7 +5,7 @@
  */
 
 import { BUCKETS_MS, type Clock, cumulative, formatPrometheus, type Sample } from "../base/mod.ts";
-import { envoyFacts } from "./envoy/envoy_facts.ts";
+import { envoyFacts, sourceLabels } from "./envoy/envoy_facts.ts";
 import { type EnvoyStat, envoyStats, segment } from "./envoy/envoy_stats.ts";
 import type { MergedView } from "./merge.ts";
 import { lines } from "./texts.ts";
@@ -90,9 +90,15 @@ export function prometheusText(
   merged: MergedView,
   wanted: LineFilter,
 ): string {
+  const whose = sourceLabels(view.snapshot());
   const envoys = envoysOf(view, merged).filter(({ name }) => wanted(name)).map((
-    { prometheus, ...stat },
-  ): Sample => ({ ...stat, name: prometheus, help: "Under Envoy's name" }));
+    { prometheus, labels, ...stat },
+  ): Sample => ({
+    ...stat,
+    name: prometheus,
+    help: "Under Envoy's name",
+    labels: { ...labels, ...whose },
+  }));
   const own = merged.samples.filter((sample) => wanted(lineOf(sample)));
   return formatPrometheus(own) + formatPrometheus(envoys, "envoy_");
 }

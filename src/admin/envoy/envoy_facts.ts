@@ -4,6 +4,8 @@
  * @module
  */
 
+import type { Labels } from "../../base/mod.ts";
+import { parseServiceId } from "../../identity/mod.ts";
 import { INBOUND_KEY, MESH_KEY, type Snapshot } from "../../snapshot/mod.ts";
 import { credentialsUsers, secretsOf } from "../secrets/credential_uses.ts";
 import type { EnvoyFacts, UsedSecret } from "./envoy_stats.ts";
@@ -57,6 +59,20 @@ function httpPrefixOf(
   return service === undefined
     ? `upstream.${snapshot?.upstreams[name]?.name ?? name}`
     : `upstream.${service}.${namespace}.${partition}.${snapshot?.datacenter}`;
+}
+
+/** What Consul has Envoy say of itself with every number: dashboards choose a service by it. */
+export function sourceLabels(snapshot: Snapshot | undefined): Labels {
+  const parsed = parseServiceId(snapshot?.credentials?.uri ?? "");
+  if (parsed.kind !== "service") return {};
+  const { service, namespace, partition, datacenter } = parsed.id;
+  return {
+    local_cluster: service,
+    consul_source_service: service,
+    consul_source_namespace: namespace,
+    consul_source_partition: partition,
+    consul_source_datacenter: datacenter,
+  };
 }
 
 function usedSecrets(snapshot: Snapshot, credentials: string | null): readonly UsedSecret[] {

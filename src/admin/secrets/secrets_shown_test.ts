@@ -253,8 +253,14 @@ test("admin /stats has Envoy's names beside ours", async () => {
   }]);
   const prometheus = await text("/stats/prometheus");
   assert.match(prometheus, /^postern_snapshot_version 7$/m);
-  assert.match(prometheus, /^envoy_sds_update_success\{envoy_xds_resource_name="db-cert"\} 0$/m);
-  assert.match(prometheus, /^envoy_server_days_until_first_cert_expiring 0$/m);
+  assert.match(
+    prometheus,
+    /^envoy_sds_update_success\{envoy_xds_resource_name="db-cert",local_cluster="web",consul_source_service="web",consul_source_namespace="default",consul_source_partition="default",consul_source_datacenter="dc1"\} 0$/m,
+  );
+  assert.match(
+    prometheus,
+    /^envoy_server_days_until_first_cert_expiring\{local_cluster="web",.*\} 0$/m,
+  );
   const types = prometheus.match(/^# TYPE \S+/gm) ?? [];
   assert.equal(new Set(types).size, types.length);
 });

@@ -96,8 +96,8 @@ export function everUpOf(
 }
 
 function listenersOf({ inbound, upstreams }: Snapshot): readonly string[] {
-  const declared = Object.values(upstreams).filter(({ bind }) => bind !== null);
-  return [...Object.keys(inbound), ...declared.map(({ id }) => id)];
+  const declared = Object.keys(upstreams).filter((id) => upstreams[id]?.bind !== null);
+  return [...Object.keys(inbound), ...declared];
 }
 
 /** What follows its name, if it carries no traffic. */

@@ -272,6 +272,21 @@ test("admin /connections counts all and shows as many as asked for", async () =>
   }
 });
 
+test("admin / counts requests where connections carry such", async () => {
+  const { view, ask } = admin();
+  assert.doesNotMatch(await (await ask("/")).text(), /open requests/);
+  const [first] = await view.data();
+  assert.ok(first);
+  const carrying = (open: number) =>
+    first.connections.map((connection) => ({
+      ...connection,
+      http: { version: "HTTP/2", open, oldest: [] },
+    }));
+  view.data = () =>
+    Promise.resolve([1, 2].map((open) => ({ ...first, connections: carrying(open) })));
+  assert.match(await (await ask("/")).text(), /open requests<\/td>\s*<td>3</);
+});
+
 test("admin /explain says which rule decides, and which listeners there are", async () => {
   const { view, ask, json } = admin();
   assert.deepEqual(await json("/explain?source=api"), {

@@ -25,7 +25,7 @@ export const PATHS: readonly (readonly [string, string, ("POST")?])[] = [
   ["/events", "what happened to secrets, newest first; ?limit=N, ?format=text"],
   ["/clusters", "endpoints of every target; ?format=json"],
   ["/listeners", "listeners, those that wait for secrets too; ?format=json"],
-  ["/connections", "open connections; ?limit=N, ?listener=NAME"],
+  ["/connections", "open connections, and their requests; ?limit=N, ?listener=NAME"],
   [
     "/explain",
     "what would become of a request; ?source=SERVICE, ?method=, ?path=, ?header=NAME:VALUE, ?listener=NAME",
@@ -54,6 +54,7 @@ export function homePage(
     ["certificate", meshLeafText(snapshot, view.clock.now())],
     ["listeners", unusable === 0 ? `${total}` : `${total}, ${unusable} of them carry no traffic`],
     ["open connections", String(merged.connections.length)],
+    ["open requests", requestsText(merged.connections)],
     ["version", `${view.info.version} (${view.info.commit}), ${view.info.engine}`],
   ];
   // An identity and its certificate are the agent's to give.
@@ -122,4 +123,10 @@ export function homePage(
       </body>
     </html>
   `;
+}
+
+/** `""` where no connection carries HTTP. */
+function requestsText(connections: MergedView["connections"]): string {
+  const carriers = connections.flatMap(({ http }) => http ?? []);
+  return carriers.length === 0 ? "" : String(carriers.reduce((sum, { open }) => sum + open, 0));
 }

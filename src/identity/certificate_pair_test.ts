@@ -106,6 +106,8 @@ test("validateCertificatePair() checks the usages it is asked for", () => {
   assert.throws(() => validate({ certPem, usages: ["server", "client"] }), /lacks clientAuth/);
   const any = leafWith({ extendedKeyUsage: ["2.5.29.37.0"] });
   validate({ certPem: any.certPem, usages: ["server", "client"] });
+  const silent = leafWith({ extendedKeyUsage: undefined } as unknown as CertificateOverrides);
+  validate({ certPem: silent.certPem, usages: ["server", "client"] });
 });
 
 const STRANGER_KEY = generateKey().privateKey.export({ type: "pkcs8", format: "pem" }).toString();

@@ -7,6 +7,8 @@
  * @module
  */
 
+const STRAINED = 7 / 8;
+
 export class HeldBytes {
   readonly #limitBytes: number;
   #bytes = 0;
@@ -17,6 +19,11 @@ export class HeldBytes {
 
   get bytes(): number {
     return this.#bytes;
+  }
+
+  /** So little is left that no new work should be begun; what is under way needs that. */
+  get isStrained(): boolean {
+    return this.#bytes > this.#limitBytes * STRAINED;
   }
 
   /** Whether so many more fit; then they are counted until they are released. */

@@ -2,3 +2,4 @@
 export { askHttp2, type AskHttp2Options } from "./client.ts";
 export { hasHttp2Preface } from "./frame.ts";
 export { serveHttp2, type ServeHttp2Options } from "./server.ts";
+export { heldByThread } from "./held_bytes.ts";

@@ -14,6 +14,7 @@ import {
   FLAG,
   forwardClientCert,
   forwardRequest,
+  heldByThread,
   isGrpc,
   type MessageEvents,
   normalizePath,
@@ -56,6 +57,8 @@ const IDEMPOTENT: ReadonlySet<string> = new Set([
 ]);
 /** How often a request is sent again because the connection that was kept for it had just ended. */
 const MAX_AGAIN = 2;
+
+const SLOW_READERS = "those who read slowly hold most of the memory that there is for them";
 
 /** What the requests of one listener have in common. */
 export interface HttpListener {
@@ -123,6 +126,7 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
 
   start(): void {
     const { listener } = this.#owner;
+    if (heldByThread.isStrained) return this.fail("overloaded", SLOW_READERS);
     if (!this.#takesForm() || !this.#mayGoOn()) return;
     const ways = listener.waysOf(this.#server.request);
     if (!ways) return this.fail("route_not_found", "no service is here for its host");

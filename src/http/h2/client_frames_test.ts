@@ -168,6 +168,13 @@ for (
   });
 }
 
+test("a field that means something in requests only is a response's own", async () => {
+  const { ask, peer } = await asking();
+  const { told } = ask();
+  await peer.send(headers(1, [...OK, ["host", "a"], ["expect", "b"]]));
+  assert.deepEqual(told.response?.fields, ["host", "a", "host", "expect", "b", "expect"]);
+});
+
 test("lengths of responses without a body are what is claimed", async () => {
   const { ask, peer } = await asking();
   const [head, same, none] = [ask({ method: "HEAD" }), ask(), ask()];

@@ -39,12 +39,12 @@ const INFORMATIONAL = 32;
 class ClientStream extends Http2Stream implements ClientExchange {
   override events: ResponseEvents;
   readonly head: RequestHead;
-  responded = false;
   informational = 0;
 
   constructor(host: StreamHost, head: RequestHead, events: ResponseEvents) {
     super(0, host);
     this.sendWindow = 0;
+    this.hasHead = false;
     this.head = head;
     this.events = events;
   }
@@ -153,13 +153,14 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
   }
 
   protected partOf(stream: ClientStream | undefined): Part {
-    return stream?.responded ? "trailers" : "response";
+    return stream?.hasHead ? "trailers" : "response";
   }
 
   protected onHead(id: number, stream: ClientStream | undefined, ends: boolean): void {
     if (this.isIdle(id)) return this.protocolError("HEADERS on no stream");
     if (!stream) {
-      if (this.closed.find(id) === "reset by us") return;
+      // What we reset may have been answered; it may be long ago, too.
+      if (this.closed.find(id) !== "ended") return;
       return this.fail(ErrorCode.streamClosed, "HEADERS after the end");
     }
     const { fault, tooLarge } = this.heads;
@@ -175,7 +176,7 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
       }
       return stream.events.onInformational(head);
     }
-    stream.responded = true;
+    stream.hasHead = true;
     if (head.status < 300 && (upgrade !== "" || method === "CONNECT")) {
       // What accepts an extended CONNECT is what 101 is to an upgrade (RFC 8441 5.1).
       if (upgrade !== "") head.status = 101;

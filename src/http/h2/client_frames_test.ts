@@ -147,6 +147,7 @@ for (
       [headers(1, [[":status", "204"]], 0), frame("DATA", END_STREAM, 1, [1])],
       "a body of another length",
     ],
+    ["of a body without a head", {}, [frame("DATA", END_STREAM, 1, [1])], "DATA without a head"],
     [
       "that is shorter than it says",
       {},
@@ -166,6 +167,13 @@ for (
     assert.deepEqual(ends, []);
   });
 }
+
+test("a field that means something in requests only is a response's own", async () => {
+  const { ask, peer } = await asking();
+  const { told } = ask();
+  await peer.send(headers(1, [...OK, ["host", "a"], ["expect", "b"]]));
+  assert.deepEqual(told.response?.fields, ["host", "a", "host", "expect", "b", "expect"]);
+});
 
 test("lengths of responses without a body are what is claimed", async () => {
   const { ask, peer } = await asking();
@@ -355,4 +363,12 @@ test("informational responses have an end", async () => {
   const { told } = ask();
   await peer.send(...Array.from({ length: 33 }, () => headers(1, [[":status", "103"]], 0)));
   assert.deepEqual([told.informational.length, told.reset?.reason], [32, "overflow"]);
+});
+
+test("answers to what was given up long ago are nobody's fault", async () => {
+  const { ask, peer, ends } = await asking();
+  const asked = Array.from({ length: 1_100 }, () => ask());
+  for (const { exchange } of asked) exchange.reset("cancelled");
+  await peer.send(headers(1, OK, 0), headers(2_199, OK, 0), frame("DATA", 0, 2_199, [1]));
+  assert.deepEqual(ends, []);
 });

@@ -12,22 +12,48 @@ export type Closing =
   /** By us: the peer may not know yet. */
   | "reset by us";
 
-const KEPT = 128;
+/** How many are known of each kind. Many may be reset at once, while frames for all are on their way. */
+const KEPT: Readonly<Record<Closing, number>> = {
+  "ended": 64,
+  "reset by peer": 64,
+  "reset by us": 1024,
+};
 
 export class ClosedStreams {
-  readonly #ids: number[] = [];
-  readonly #closings: Closing[] = [];
-  #next = 0;
+  readonly #ended = new Recent(KEPT.ended);
+  readonly #byPeer = new Recent(KEPT["reset by peer"]);
+  readonly #byUs = new Recent(KEPT["reset by us"]);
 
   add(id: number, closing: Closing): void {
-    this.#ids[this.#next] = id;
-    this.#closings[this.#next] = closing;
-    this.#next = (this.#next + 1) % KEPT;
+    if (closing === "ended") this.#ended.add(id);
+    else if (closing === "reset by us") this.#byUs.add(id);
+    else this.#byPeer.add(id);
   }
 
   /** Undefined: never opened, or too long ago. */
   find(id: number): Closing | undefined {
-    const at = this.#ids.lastIndexOf(id);
-    return at < 0 ? undefined : this.#closings[at];
+    if (this.#byUs.has(id)) return "reset by us";
+    if (this.#ended.has(id)) return "ended";
+    return this.#byPeer.has(id) ? "reset by peer" : undefined;
+  }
+}
+
+/** The last so many numbers. */
+class Recent {
+  readonly #numbers: number[] = [];
+  readonly #limit: number;
+  #next = 0;
+
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  add(number: number): void {
+    this.#numbers[this.#next] = number;
+    this.#next = (this.#next + 1) % this.#limit;
+  }
+
+  has(number: number): boolean {
+    return this.#numbers.includes(number);
   }
 }

@@ -107,38 +107,32 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     }
     if (bodyBytes > 0 || ends) this.floods.progress();
     else if (this.count(this.floods.empty())) return;
+    if (padBytes > 0) this.giveBack(padBytes);
     const stream = this.streams.get(id);
-    if (!stream) {
-      this.giveBack(size);
-      return this.#dataAfterEnd(id);
-    }
+    if (!stream) return this.#dataAfterEnd(id);
     if (stream.receiveEnded) {
-      this.giveBack(size);
       return this.streamError(stream, ErrorCode.streamClosed, "DATA after the end");
     }
+    if (!stream.hasHead) return this.streamError(stream, ErrorCode.protocol, "DATA without a head");
     stream.receiveWindow -= size;
     if (stream.receiveWindow < 0) {
-      this.giveBack(size);
       return this.streamError(stream, ErrorCode.flowControl, "more DATA than the stream's window");
     }
     if (stream.expected >= 0) {
       stream.expected -= bodyBytes;
       if (stream.expected < 0 || (ends && stream.expected > 0)) {
-        this.giveBack(size);
         return this.streamError(stream, ErrorCode.protocol, "a body of another length");
       }
     }
     this.dataTo = stream;
     this.#dataEnds = ends;
-    if (padBytes > 0) {
-      this.giveBack(padBytes);
-      stream.receivedPadding(padBytes);
-    }
+    if (padBytes > 0) stream.receivedPadding(padBytes);
   }
 
   onDataPiece(chunk: Uint8Array, last: boolean): void {
     const stream = this.dataTo;
-    if (!stream) return;
+    // What nobody wants, or not any more, is out of the connection's window all the same.
+    if (!stream) return this.giveBack(chunk.length);
     if (chunk.length > 0) stream.received(chunk);
     // Whoever was told may have reset the stream.
     if (last && this.#dataEnds && this.dataTo === stream) stream.receivedEnd(undefined);

@@ -49,6 +49,8 @@ export abstract class Http2Stream implements Message {
   /** What the peer may still send, and what we may. */
   receiveWindow: number;
   sendWindow: number;
+  /** The head of what comes in has come. */
+  hasHead = true;
   /** END_STREAM came, and went. */
   receiveEnded = false;
   sendEnded = false;

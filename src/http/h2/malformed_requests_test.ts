@@ -177,6 +177,17 @@ for (
       ["HEADERS 1 end :status=431"],
     ],
     [
+      "of a few octets that stand for forty megabytes",
+      [
+        frame("HEADERS", END_STREAM | END_HEADERS, 1, [
+          ...block(GET),
+          ...[0x40, 1, 0x61, 0x7f, ...[0xa1, 0x1e], ...new Uint8Array(4_000).fill(0x78)],
+          ...new Uint8Array(10_000).fill(0xbe),
+        ]),
+      ],
+      ["HEADERS 1 end :status=431"],
+    ],
+    [
       "with an unknown expectation and a body to come",
       [headers(1, [...POST, ["expect", "more"]], 0)],
       ["HEADERS 1 end :status=417", "RST_STREAM 1 0"],

@@ -274,3 +274,26 @@ test("who answers more than a thread may hold is stopped at once, and goes on wh
   await peer.send(frame("WINDOW_UPDATE", 0, 3, u32(1 << 20)));
   assert.deepEqual([requests[1]?.told.drained, held.bytes], [1, 0]);
 });
+
+test("a body that is not wanted any more leaves the connection's window as it was", async () => {
+  const { peer, requests } = await served();
+  let given = 0;
+  const count = () => {
+    for (const words of peer.take()) {
+      const [type, id, size] = words.split(" ");
+      if (type === "WINDOW_UPDATE" && id === "0") given += Number(size);
+    }
+  };
+  const full = frame("DATA", 0, 0, new Uint8Array(16_384));
+  for (let i = 0; i < 80; i++) {
+    const id = 2 * i + 1;
+    const body = Uint8Array.from(full);
+    new DataView(body.buffer).setUint32(5, id);
+    await peer.send(headers(id, POST, 0), body.subarray(0, 5_000));
+    // In the middle of a frame.
+    requests[i]?.exchange.reset("internal");
+    await peer.send(body.subarray(5_000));
+    count();
+  }
+  assert.equal(given, 2 * 524_288);
+});

@@ -1,0 +1,41 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { seededRandom } from "../../base/mod.ts";
+import { ChunkQueue } from "./chunk_queue.ts";
+
+test("ChunkQueue gives back the bytes that it was given, in order, in chunks of at most what was asked", () => {
+  const random = seededRandom(3);
+  const below = (limit: number) => Math.floor(random() * limit);
+  const queue = new ChunkQueue();
+  const given: number[] = [];
+  const taken: number[] = [];
+  // What was taken is somebody else's, and must not change under them.
+  const chunks: { readonly chunk: Uint8Array; readonly copy: Uint8Array }[] = [];
+  const take = () => {
+    const limit = 1 + below(3_000);
+    const chunk = queue.take(limit);
+    assert.ok(chunk.length > 0 && chunk.length <= limit);
+    chunks.push({ chunk, copy: new Uint8Array(chunk) });
+    taken.push(...chunk);
+    assert.equal(queue.bytes, given.length - taken.length);
+  };
+  for (let round = 0; round < 2_000; round++) {
+    const size = below(4) === 0 ? below(3_000) : below(100);
+    const chunk = Uint8Array.from({ length: size }, () => below(256));
+    given.push(...chunk);
+    queue.push(chunk);
+    if (below(50) === 0) { while (queue.bytes > 0) take(); }
+    else if (below(3) === 0 && queue.bytes > 0) take();
+  }
+  while (queue.bytes > 0) take();
+  assert.ok(Buffer.from(taken).equals(Buffer.from(given)));
+  for (const { chunk, copy } of chunks) assert.deepEqual(chunk, copy);
+});
+
+test("ChunkQueue keeps bytes that come one by one in little more than their own memory", () => {
+  const queue = new ChunkQueue();
+  for (let i = 0; i < 10_000; i++) queue.push(Uint8Array.of(i));
+  let memory = 0;
+  while (queue.bytes > 0) memory += queue.take(Infinity).buffer.byteLength;
+  assert.ok(memory <= 12_000, String(memory));
+});

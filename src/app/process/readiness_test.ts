@@ -4,7 +4,7 @@ import { silentLog } from "../../base/mod.ts";
 import type { ListenerView } from "../../proxy/mod.ts";
 import { createAuthority } from "../../../test/kit/certificates.ts";
 import { FakeClock } from "../../../test/kit/clock.ts";
-import { httpRules, snapshotOf } from "../../../test/kit/snapshots.ts";
+import { httpRules, snapshotOf, upstreamOf } from "../../../test/kit/snapshots.ts";
 import type { ReadinessFacts } from "./judge_readiness.ts";
 import { Readiness, type ReadinessOptions } from "./readiness.ts";
 
@@ -28,6 +28,25 @@ const EXPOSES: Partial<ReadinessFacts> = {
         local: { kind: "tcp", host: "127.0.0.1", port: 8080 },
         localConnectTimeoutMs: 1_000,
         http: httpRules("http"),
+      },
+    },
+  },
+};
+
+const EDGE = "ingress:8080";
+const EDGED: Partial<ReadinessFacts> = {
+  snapshot: {
+    ...SNAPSHOT,
+    inbound: {},
+    upstreams: { [DB]: upstreamOf({ name: "db", bind: null }) },
+    edges: {
+      [EDGE]: {
+        version: 1,
+        id: EDGE,
+        bind: { kind: "tcp", host: "127.0.0.1", port: 8080 },
+        http: httpRules("http"),
+        listener: null,
+        hosts: [{ names: ["*"], upstream: DB }],
       },
     },
   },
@@ -101,6 +120,10 @@ const STORIES: readonly (readonly [string, "any" | "all", readonly Step[]])[] = 
       facts: EXPOSES,
       notReady: [`listeners inbound, ${DB} are not bound: in use`],
     },
+  ]],
+  ["waits for an edge, and not for upstreams that only it leads to", "all", [
+    { seen: [[]], facts: EDGED, notReady: [`listener ${EDGE} is not bound yet`] },
+    { seen: [[up(EDGE)]], facts: EDGED },
   ]],
   ["waits for the first snapshot", "all", [{
     seen: [],

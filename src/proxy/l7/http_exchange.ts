@@ -202,7 +202,8 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
 
   onFailed(code: ErrorCode, reason: string): void {
     this.#dial = undefined;
-    this.#story.upstreamFailure = reason;
+    // Who has nobody to go to, or no place, did not fail on the way.
+    if (replyOf(code).flag === "UF") this.#story.upstreamFailure = reason;
     this.fail(code, reason);
   }
 

@@ -152,13 +152,15 @@ async function memoryOf({ name, pair }: Subject, side: SideName): Promise<Stream
   }
 }
 
-/** Preface, SETTINGS, and the head of a POST to `/tiny` whose body never comes. */
+/** Preface, SETTINGS, and a GET of `/hold`. */
 const OPEN_STREAM = Buffer.from([
   ...Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
   ...[0, 0, 0, 4, 0, 0, 0, 0, 0],
-  ...[0, 0, 13, 1, 4, 0, 0, 0, 1],
-  ...[0x83, 0x86, 0x04, 5, ...Buffer.from("/tiny"), 0x01, 2, ...Buffer.from("db")],
+  ...[0, 0, 13, 1, 5, 0, 0, 0, 1],
+  ...[0x82, 0x86, 0x04, 5, ...Buffer.from("/hold"), 0x01, 2, ...Buffer.from("db")],
 ]);
+
+const SETTINGS_ACK = Uint8Array.of(0, 0, 0, 4, 1, 0, 0, 0, 0);
 
 /** Connections of which each has been greeted. */
 async function openStreams(port: number, count: number): Promise<Socket[]> {
@@ -169,7 +171,9 @@ async function openStreams(port: number, count: number): Promise<Socket[]> {
       sockets.push(socket);
       socket.setTimeout(20_000, () => socket.destroy(new Error("no greeting in 20 s")));
       socket.on("connect", () => socket.write(OPEN_STREAM));
-      socket.on("data", () => {
+      socket.once("data", () => {
+        socket.on("data", () => {});
+        socket.write(SETTINGS_ACK);
         socket.setTimeout(0);
         resolve();
       });

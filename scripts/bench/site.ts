@@ -102,6 +102,8 @@ async function startBackend(directory: string): Promise<{ backend: Backend; prog
         location = /tiny { return 200 "${"x".repeat(25)}"; }
         location = /big { }
         location = /mb { }
+        # A response that is never over.
+        location = /hold { alias ${directory}/mb; limit_rate 1; }
         location = /grpc {
           default_type application/grpc;
           add_trailer grpc-status 0;

@@ -86,13 +86,14 @@ export type RequestJudge = (request: JudgedRequest) => RequestPermit | RequestDe
 
 /** By the intentions of now. */
 export function judgeOfRequests(
-  { context, peer }: Pick<Applicant, "context" | "peer">,
+  { context, peer, record }: Pick<Applicant, "context" | "peer" | "record">,
   by: Authorizer,
 ): RequestJudge {
   if (by === "nobody") return () => ANY_REQUEST;
   const { requestPolicy } = context.facts;
   if (!requestPolicy) return () => NO_POLICY;
   const judge = requestPolicy.forSource(sourceOf(peer));
+  record.rule = judge.rule;
   // The same verdict for one request after the other, mostly.
   let last: RequestVerdict | undefined;
   let outcome: RequestPermit | RequestDenial = NO_POLICY;

@@ -17,6 +17,9 @@ import { LocalWays } from "./l7/request_ways.ts";
 import type { ConnectionLimits } from "./live.ts";
 import type { Failure } from "./refusal_sums.ts";
 
+/** Anybody may come and say nothing: for how long, and how long a request may take. */
+const PATIENCE_MS = 60_000;
+
 export class Exposed implements Front {
   readonly direction = "inbound";
   readonly name: string;
@@ -46,7 +49,8 @@ export class Exposed implements Front {
     this.#part = part;
     this.name = options.name;
     this.places = options.places;
-    this.limits = options.limits;
+    const { idleTimeoutMs, lifetimeMs } = options.limits;
+    this.limits = { idleTimeoutMs: Math.min(idleTimeoutMs || Infinity, PATIENCE_MS), lifetimeMs };
     this.stats = new ListenerStats(context.stats, this.direction, this.name);
   }
 
@@ -59,7 +63,8 @@ export class Exposed implements Front {
   }
 
   get http(): HttpRules {
-    return this.#part.http;
+    const { http } = this.#part;
+    return { ...http, requestTimeoutMs: http.requestTimeoutMs || PATIENCE_MS };
   }
 
   /** Undefined: it is not declared any more. True: who is connected has to be judged again. */

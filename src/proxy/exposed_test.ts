@@ -83,3 +83,32 @@ test("callers of exposed paths take no places from the mesh, nor it from them", 
   await settle();
   assert.equal(path.engine.call(21_500).over, "no");
 });
+
+test("who says nothing to an exposed path, or begins and does not end, makes room for others", async () => {
+  await using path = await startMemoryPath(WITH, { idleTimeoutMs: 3_600_000 });
+  const silent = path.engine.call(21_500);
+  const slow = path.engine.call(21_500);
+  slow.send("GET /health HTTP/1.1\r\n");
+  const waiting = await ask(path, "/health");
+  path.engine.lastDial.connect();
+  await path.clock.advance(60_000);
+  assert.deepEqual([silent.over, slow.over, waiting.over], ["no", "no", "no"]);
+  await path.clock.advance(12_000);
+  assert.notEqual(silent.over, "no");
+  assert.notEqual(slow.over, "no");
+  assert.match(waiting.received, /^HTTP\/1\.1 504 /);
+});
+
+test("who asks now and then stays connected", async () => {
+  await using path = await startMemoryPath(WITH);
+  const client = await ask(path, "/health");
+  const app = path.engine.lastDial.connect();
+  for (let minute = 0; minute < 3; minute++) {
+    app.send(ANSWER);
+    await settle();
+    assert.match(client.received, /^HTTP\/1\.1 200/);
+    await path.clock.advance(50_000);
+    await ask(path, "/health", client);
+  }
+  assert.equal(client.over, "no");
+});

@@ -25,6 +25,8 @@ import { Caller } from "./caller.ts";
 import type { RequestsView, RequestView } from "../view.ts";
 import { type ExchangeOwner, HttpExchange, type HttpListener } from "./http_exchange.ts";
 
+/** How long a caller without a request has to leave. */
+const LEAVE_MS = 10_000;
 /** Requests of one connection that are shown one by one. */
 const SHOWN = 100;
 
@@ -37,6 +39,8 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
   #server: ServerConnection | undefined;
   #judge: RequestJudge | undefined;
   #draining: boolean;
+  /** In a row, with no request open. */
+  #idleSweeps = 0;
   #left = false;
 
   constructor(downstream: Downstream, listener: HttpListener) {
@@ -79,6 +83,7 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
   }
 
   onRequest(exchange: ServerExchange): void {
+    this.#idleSweeps = 0;
     const own = new HttpExchange(this, exchange);
     this.#open.add(own);
     own.start();
@@ -129,7 +134,19 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
   }
 
   sweep(): void {
+    if (this.#open.size === 0) return this.#sweepIdle();
+    this.#idleSweeps = 0;
     for (const exchange of [...this.#open]) exchange.sweep();
+  }
+
+  /** Without a request, be it that the head of one does not come to its end. */
+  #sweepIdle(): void {
+    const { idleTimeoutMs } = this.listener.front.limits;
+    const idleMs = ++this.#idleSweeps * this.downstream.context.live.tickMs;
+    if (idleTimeoutMs === 0 || idleMs <= idleTimeoutMs) return;
+    // In the order that the protocol has for it, and then at once.
+    if (this.#server && idleMs <= idleTimeoutMs + LEAVE_MS) return this.drain();
+    this.downstream.end("idle_timed_out", `no request for ${idleTimeoutMs} ms`);
   }
 
   view(now: Now): RequestsView {

@@ -24,6 +24,7 @@ const SNAPSHOT = withInbound(
 function shown({ path }: MemoryPath) {
   const [connection] = path.view({ connections: true }).connections;
   assert.ok(connection?.http);
+  assert.equal(connection.rule, "web => db (precedence 9, permissions)");
   return connection.http;
 }
 

@@ -4,6 +4,7 @@
  * @module
  */
 
+import assert from "node:assert/strict";
 import { Deadlines } from "../../src/base/mod.ts";
 import {
   askHttp1,
@@ -122,6 +123,7 @@ export function serveRaw(options: ServeOptions = {}): Served {
         seen.push(one);
         exchange.events = {
           onData(chunk) {
+            assert.ok(chunk.length > 0, "nothing was told as data");
             one.body += latin1Text(chunk);
             one.chunks++;
           },
@@ -221,7 +223,10 @@ export function askRaw(
           if (ends) reply.state = "complete";
           onTunnel?.(exchange);
         },
-        onData: (chunk) => void (reply.body += latin1Text(chunk)),
+        onData(chunk) {
+          assert.ok(chunk.length > 0, "nothing was told as data");
+          reply.body += latin1Text(chunk);
+        },
         onEnd(trailers) {
           reply.trailers = trailers;
           reply.state = "complete";

@@ -7,13 +7,19 @@ import {
   fieldTexts,
   latin1Bytes,
   type Reply,
+  requestHead,
 } from "../../../test/kit/http1.ts";
+import { SinkStream } from "../../../test/kit/http1_requests.ts";
 import type { RequestHead } from "../head.ts";
+import { DEFAULT_HTTP_LIMITS } from "../limits.ts";
+import { askHttp1 } from "./client_connection.ts";
 
 const OK = "HTTP/1.1 200 OK\r\n";
 
 test("askHttp1() asks again and again on one connection", async () => {
-  const { server, client, ask, ends } = askRaw();
+  const asked = askRaw();
+  const { server, client, ask, ends } = asked;
+  const capacityTold = () => asked.capacityTold;
   for (let round = 1; round <= 3; round++) {
     assert.equal(client.capacity, 1);
     const reply = ask({ method: "POST", length: 3, fields: ["x-a", "1", "X-A"] }, { ends: false });
@@ -27,7 +33,7 @@ test("askHttp1() asks again and again on one connection", async () => {
     );
     await server.send(`${OK}Content-Length: 2\r\nX-B: 2\r\n\r\nok`);
     assert.deepEqual([reply.status, reply.body, reply.state], [200, "ok", "complete"]);
-    assert.deepEqual(reply.fields, ["x-b: 2"]);
+    assert.deepEqual([reply.fields, capacityTold()], [["x-b: 2"], round]);
   }
   assert.deepEqual(ends, []);
 });
@@ -330,6 +336,28 @@ test("askHttp1() does not tell the end of a response whose bytes paused it, nor 
     await settle();
     assert.deepEqual([reply.state, client.capacity], ["complete", extra ? 0 : 1]);
   }
+});
+
+test("askHttp1() bounds what an engine gives although it was paused", () => {
+  const stream = new SinkStream();
+  const told: string[] = [];
+  const client = askHttp1(stream, {
+    limits: { ...DEFAULT_HTTP_LIMITS, bufferedBytes: 100 },
+    events: { onCapacity() {}, onClose() {} },
+  });
+  const exchange = client.request(requestHead(), true, {
+    onInformational() {},
+    onResponse: () => exchange.pause(),
+    onData() {},
+    onEnd() {},
+    onDrain() {},
+    onReset: (reason) => void told.push(reason),
+  });
+  stream.events.onData(latin1Bytes(`${OK}\r\n`));
+  for (let i = 0; i < 10; i++) stream.events.onData(latin1Bytes("0123456789"));
+  assert.deepEqual([told, stream.over], [[], false]);
+  stream.events.onData(latin1Bytes("0"));
+  assert.deepEqual([told, stream.over], [["overflow"], true]);
 });
 
 test("askHttp1() can be asked again as soon as a response is complete", async () => {

@@ -139,8 +139,10 @@ test("serveHttp1() passes 1xx on to clients that know them", async () => {
     onComplete(exchange) {
       exchange.inform({ status: 103, length: 0, fields: ["link", "a", "Link"] });
       exchange.inform({ status: 100, length: 0, fields: [] });
-      answer(exchange);
+      exchange.respond({ status: 200, length: 2, fields: [] }, false);
       exchange.inform({ status: 100, length: 0, fields: [] });
+      exchange.send(latin1Bytes("ok"));
+      exchange.end();
     },
   };
   const { client } = serveRaw(informs);
@@ -315,6 +317,16 @@ test("ServerConnection.close() and reset() tell the exchange, and cut no body th
   broken.server.reset();
   await settle();
   assert.deepEqual([broken.seen[0]?.state, broken.client.over], ["reset connection", "reset"]);
+});
+
+test("serveHttp1() says nothing more to a client that has been closed, whatever its handler does", async () => {
+  const { client, seen, server } = serveRaw();
+  await client.send(`${GET}\r\n`);
+  const { exchange } = seen[0] ?? assert.fail();
+  exchange.events = { ...exchange.events, onReset: () => answer(exchange) };
+  server.close("");
+  await settle();
+  assert.deepEqual([seen.length, client.take(), client.over], [1, "", "end"]);
 });
 
 test("ServerExchange.reset() breaks the connection, and nothing is told any more", async () => {

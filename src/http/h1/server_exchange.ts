@@ -140,7 +140,6 @@ export class Http1ServerExchange implements ServerExchange {
   tunnel(head: ResponseHead): Stream {
     const owner = this.#owner;
     if (!owner || this.responded) throw new Error("Cannot open a tunnel: the exchange is over");
-    this.responded = true;
     const { upgrade, fields } = this.request;
     let own = upgrade ? `connection: upgrade\r\nupgrade: ${upgrade}\r\n` : "";
     const key = upgrade === "websocket" ? fieldOf(fields, KEY) : undefined;

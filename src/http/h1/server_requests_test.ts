@@ -65,8 +65,8 @@ for (
     ],
     [
       "chunks in capitals with zeros and extensions",
-      `${CHUNKED}\r\n00A;a="b c"\r\n0123456789\r\n0;x\r\n\r\n`,
-      "POST ://db / -1 body=0123456789",
+      `${CHUNKED}\r\n00A;a="b c"\r\n0123456789\r\nf\r\nabcdefghijklmno\r\n0;x\r\n\r\n`,
+      "POST ://db / -1 body=0123456789abcdefghijklmno",
     ],
     [
       "trailers",

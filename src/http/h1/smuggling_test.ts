@@ -225,6 +225,18 @@ for (const [name, raw] of BODIES) {
   });
 }
 
+test("serveHttp1() answers what is no request once, whatever its handler does about it", async () => {
+  const { client, seen } = serveRaw();
+  await client.send(`${CHUNKED}\r\n`);
+  const { exchange } = seen[0] ?? assert.fail();
+  exchange.events = {
+    ...exchange.events,
+    onReset: () => exchange.respond({ status: 500, length: 0, fields: [] }, true),
+  };
+  await client.send("x");
+  assert.equal(client.take().match(/HTTP/g)?.length, 1);
+});
+
 test("serveHttp1() breaks a response that has begun when the request turns out to be none", async () => {
   const { client, seen } = serveRaw({
     onRequest: (exchange) => exchange.respond({ status: 200, length: -1, fields: [] }, false),

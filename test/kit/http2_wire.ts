@@ -180,6 +180,11 @@ export class RawPeer {
     this.#stream.pause();
   }
 
+  /** Reads again. */
+  goOn(): void {
+    this.#stream.resume();
+  }
+
   /** Breaks the connection. */
   leave(): void {
     this.#stream.reset();

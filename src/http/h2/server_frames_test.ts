@@ -297,3 +297,60 @@ test("a body that is not wanted any more leaves the connection's window as it wa
   }
   assert.equal(given, 2 * 524_288);
 });
+
+test("respond() is heard once, and inform() only before it", async () => {
+  const { peer, requests } = await served();
+  await peer.send(headers(1, GET));
+  const exchange = requests[0]?.exchange;
+  exchange?.inform({ status: 103, length: -1, fields: [] });
+  exchange?.respond({ status: 200, length: -1, fields: [] }, false);
+  exchange?.respond({ status: 500, length: -1, fields: [] }, false);
+  exchange?.inform({ status: 103, length: -1, fields: [] });
+  exchange?.end();
+  await settle();
+  assert.deepEqual(peer.take(), [
+    ...["HEADERS 1 :status=103", "HEADERS 1 :status=200", "DATA 1 0 end"],
+  ]);
+});
+
+test("what was handed on is given back while the exchange is not paused, and when it goes on", async () => {
+  const { peer, requests } = await served();
+  await peer.send(headers(1, POST, 0));
+  const [request] = requests;
+  if (request) request.told.then = () => request.told.bytes >= 131_072 && request.exchange.pause();
+  await peer.send(...repeat(12, () => FULL));
+  assert.deepEqual([request?.told.bytes, peer.take()], [131_072, []]);
+  request?.exchange.pause();
+  if (request) request.told.then = () => {};
+  request?.exchange.resume();
+  await settle();
+  assert.deepEqual([request?.told.bytes, peer.take()], [196_608, ["WINDOW_UPDATE 1 196608"]]);
+});
+
+test("a client that takes its time stops what is sent, and nothing is lost", async () => {
+  const { peer, requests } = await served({ bufferedBytes: 50_000 });
+  await peer.send(
+    settings([4, 1 << 24]),
+    frame("WINDOW_UPDATE", 0, 0, u32(1 << 24)),
+    headers(1, GET),
+  );
+  peer.take();
+  peer.stop();
+  const [request] = requests;
+  request?.exchange.respond({ status: 200, length: -1, fields: [] }, false);
+  let sent = 0;
+  // Large ones are given away, as they are, and the connection says when it has enough.
+  for (let goes = true; goes && sent < 1_000_000; sent += 20_000) {
+    goes = request?.exchange.send(new Uint8Array(20_000)) ?? false;
+    await settle();
+  }
+  assert.ok(sent < 300_000, String(sent));
+  peer.goOn();
+  for (let i = 0; i < 50; i++) await settle();
+  assert.equal(request?.told.drained, 1);
+  request?.exchange.end();
+  for (let i = 0; i < 5; i++) await settle();
+  const sizes = peer.take().filter((words) => words.startsWith("DATA 1 "))
+    .map((words) => Number(words.split(" ")[2]));
+  assert.equal(sizes.reduce((sum, size) => sum + size, 0), sent);
+});

@@ -9,7 +9,7 @@
  * @module
  */
 
-import { compileRegex, type Regex, type TextMatchKind, textTest } from "../base/mod.ts";
+import { compileRegex, type TextMatchKind, textTest } from "../base/mod.ts";
 
 /** Plain data, sent between threads. */
 export interface Permission {
@@ -65,8 +65,8 @@ export interface CompiledPermission {
 
 /** Texts of one field in {@link JudgedRequest.fields}. */
 const FIELD = 3;
-/** Longest value that is held against a regex, and what all its characters may cost: some 50 ms. */
-const REGEX_VALUE_LIMIT_CHARS = 8_192;
+/** What is held against a regex, all values together, and what all its characters may cost: some 50 ms. */
+const REGEX_LIMIT_CHARS = 8_192;
 const REGEX_WORK_LIMIT_STEPS = 500_000;
 /** A line is for people. */
 const TEXT_LIMIT_CHARS = 200;
@@ -132,8 +132,11 @@ function allOf(conditions: readonly Condition[]): Condition {
 function pathCondition({ kind, value }: PathMatch, unsure: boolean): Condition {
   const wanted = octets(value);
   if (kind === "regex") {
-    const test = regexTest(wanted, unsure);
-    return ({ path }) => test(path.slice(0, endOfPath(path)));
+    const { test, limitChars } = regexTest(wanted);
+    return ({ path }) => {
+      const end = endOfPath(path);
+      return end > limitChars ? unsure : test(path.slice(0, end));
+    };
   }
   // No path has a query.
   if (endOfPath(wanted) < wanted.length) return () => false;
@@ -151,21 +154,26 @@ function endOfPath(path: string): number {
 
 function headerCondition(header: HeaderMatch, unsure: boolean): Condition {
   const { name, invert } = header;
-  const test = valueTest(header, unsure !== invert);
+  const { test, limitChars } = valueTest(header);
   const own = OWN_VALUES.get(name);
   // Present and inverted: there is none. All else is about a field that is there.
   const ifAbsent = header.kind === "present" && invert;
   if (own) {
     return (request) => {
       const value = own(request);
-      return value === undefined ? ifAbsent : test(value) !== invert;
+      if (value === undefined) return ifAbsent;
+      return value.length > limitChars ? unsure : test(value) !== invert;
     };
   }
   return ({ fields }) => {
     let isThere = false;
+    let chars = 0;
     for (let i = 0; i < fields.length; i += FIELD) {
       if (fields[i] !== name) continue;
-      if (test(fields[i + 1] ?? "")) return !invert;
+      const value = fields[i + 1] ?? "";
+      chars += value.length;
+      if (chars > limitChars) return unsure;
+      if (test(value)) return !invert;
       isThere = true;
     }
     return isThere ? invert : ifAbsent;
@@ -187,28 +195,31 @@ function some(value: string): string | undefined {
   return value === "" ? undefined : value;
 }
 
-function valueTest(
-  { name, kind, value, ignoreCase }: HeaderMatch,
-  unsure: boolean,
-): (value: string) => boolean {
+/** Of one value; more than `limitChars` in one request cost too much. */
+interface ValueTest {
+  readonly test: (value: string) => boolean;
+  readonly limitChars: number;
+}
+
+function valueTest({ name, kind, value, ignoreCase }: HeaderMatch): ValueTest {
   const wanted = octets(value);
-  if (kind === "present") return () => true;
+  if (kind === "present") return { test: () => true, limitChars: Infinity };
   // Names of protocols have no case, and that of the request was lost on the way.
   const anyCase = name === "upgrade";
-  if (kind === "regex") return regexTest(anyCase ? `(?i)${wanted}` : wanted, unsure);
-  return textTest(kind, { value: wanted, ignoreCase: ignoreCase || anyCase });
+  if (kind === "regex") return regexTest(anyCase ? `(?i)${wanted}` : wanted);
+  const test = textTest(kind, { value: wanted, ignoreCase: ignoreCase || anyCase });
+  return { test, limitChars: Infinity };
 }
 
-function regexTest(text: string, unsure: boolean): (value: string) => boolean {
+function regexTest(text: string): ValueTest {
   const compiled = compileRegex(text);
-  if (compiled.kind === "refused") return () => unsure;
-  const { regex } = compiled;
-  const limit = longestFor(regex);
-  return (value) => value.length > limit ? unsure : regex.test(value);
-}
-
-function longestFor({ steps }: Regex): number {
-  return Math.min(REGEX_VALUE_LIMIT_CHARS, Math.floor(REGEX_WORK_LIMIT_STEPS / steps));
+  // Nothing is short enough for what is no regex.
+  if (compiled.kind === "refused") return { test: () => false, limitChars: -1 };
+  const { steps, test } = compiled.regex;
+  return {
+    test,
+    limitChars: Math.min(REGEX_LIMIT_CHARS, Math.floor(REGEX_WORK_LIMIT_STEPS / steps)),
+  };
 }
 
 /** As it looks in a request, where each octet of UTF-8 is a character; Envoy's regexes see it so, too. */

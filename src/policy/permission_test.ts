@@ -197,6 +197,15 @@ for (
   });
 }
 
+test("compilePermission() counts all values of a header together", () => {
+  const match = header("x-a", { kind: "regex", value: "(a|b)*c" });
+  const values = Array.from({ length: 10 }, () => "a".repeat(900));
+  const asked = withValues(...values, "c");
+  assert.equal(compilePermission(match).covers(asked), false);
+  assert.equal(compilePermission({ ...match, action: "deny" }).covers(asked), true);
+  assert.equal(compilePermission(match).covers(withValues(...values.slice(5), "c")), true);
+});
+
 test("compilePermission() bounds what one value can cost by the size of its regex", () => {
   // Remembers 500 characters at once: nothing of it can be learnt beforehand.
   const { covers } = compilePermission({ ...ANY, path: { kind: "regex", value: ".*a.{500}" } });

@@ -21,7 +21,8 @@ export function permissionFlip(agents: Agents): void {
     const allow = (PathExact: string) => ({ Action: "allow", HTTP: { PathExact } });
     // A real agent takes it, too.
     const broken = { Action: "allow", HTTP: { PathRegex: "(", Methods: ["GET"] } };
-    await permit(allow("/a"), broken);
+    const regex = { Action: "allow", HTTP: { PathRegex: "/r[0-9]+", Methods: ["GET"] } };
+    await permit(allow("/a"), regex, broken);
     await using db = await mesh.serve({ name: "db", port: app.port });
     const upstream = { name: "db", ...await mesh.place() };
     await using _web = await mesh.serve({ name: "web", upstreams: [upstream] });
@@ -32,8 +33,8 @@ export function permissionFlip(agents: Agents): void {
       return statusOf(await client.response());
     };
     await eventually("the first is answered", async () => await ask("/a") === 200);
-    assert.deepEqual([await ask("/b"), await ask("/b", "PUT")], [403, 200]);
-    await db.process.waitFor(/intentions that cannot be judged.*permission 2:.* not one of RE2/, {
+    assert.deepEqual([await ask("/r12"), await ask("/b"), await ask("/b", "PUT")], [200, 403, 200]);
+    await db.process.waitFor(/intentions that cannot be judged.*permission 3:.* not one of RE2/, {
       timeoutMs: 20_000,
     });
 

@@ -12,6 +12,8 @@ import { readChain } from "../../src/consul/replies/discovery_chain.ts";
 import { readSidecars } from "../../src/consul/find_sidecar.ts";
 import { readInstances } from "../../src/consul/replies/health.ts";
 import { readIntentions } from "../../src/consul/replies/intentions.ts";
+import { readIngressEntry } from "../../src/consul/replies/ingress.ts";
+import { withIngressEntry } from "../../src/consul/replies/ingress_listeners.ts";
 import { readLeaf } from "../../src/consul/replies/leaf.ts";
 import { readMesh } from "../../src/consul/replies/mesh.ts";
 import { readMissing } from "../../src/consul/preflight.ts";
@@ -19,11 +21,13 @@ import { readQueryResult } from "../../src/consul/replies/prepared_query.ts";
 import { readRegistration } from "../../src/consul/replies/registration.ts";
 import { readRoots } from "../../src/consul/replies/roots.ts";
 import { compilePolicy, type Intention } from "../../src/policy/mod.ts";
-import { fixtureText } from "../kit/scripted_agent.ts";
+import { fixture, fixtureText } from "../kit/scripted_agent.ts";
 import { locateJsonError } from "../../src/wire/mod.ts";
 import type { FuzzTarget } from "./fuzz.ts";
 
 await prepareRegexes();
+
+const GATEWAY = readRegistration(fixture("agent_service_ingress"), "igw-1");
 
 const READERS: readonly ((json: unknown) => unknown)[] = [
   readAuthorize,
@@ -32,6 +36,7 @@ const READERS: readonly ((json: unknown) => unknown)[] = [
   (json) => readInstances(json, "api"),
   (json) => readIntentions(json, "db"),
   (json) => judgeBy(readIntentions(json, "api")),
+  (json) => withIngressEntry(GATEWAY, readIngressEntry(json, "igw")),
   readLeaf,
   readMesh,
   (json) => readMissing(json, []),
@@ -54,6 +59,7 @@ function judgeBy(intentions: readonly Intention[]): void {
 }
 
 const CORPUS = [
+  "config_ingress_gateway",
   "authorize_default",
   "chain_rich_override_tcp",
   "chain_failover_targets",

@@ -26,7 +26,7 @@ export function configDump(view: AdminView): Readonly<Record<string, unknown>> {
 }
 
 function shownSnapshot(snapshot: Snapshot): Readonly<Record<string, unknown>> {
-  const { version, service, proxyId, datacenter, credentials, policy, tls } = snapshot;
+  const { version, service, proxyId, datacenter, credentials, policy, tls, accessLog } = snapshot;
   return {
     version,
     service,
@@ -45,6 +45,7 @@ function shownSnapshot(snapshot: Snapshot): Readonly<Record<string, unknown>> {
     ...secretPartsShown(snapshot),
     policy: { ...policy, intentions: policy.intentions.map(shownIntention) },
     tls,
+    accessLog,
     inbound: snapshot.inbound[INBOUND_KEY] ?? null,
     exposed: snapshot.exposed,
     edges: snapshot.edges,

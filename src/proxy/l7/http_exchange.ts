@@ -286,7 +286,7 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
       return this.#reach();
     }
     this.#tellHealth(true);
-    this.fail(codeOfReset(reason), detail);
+    this.fail(RESET_CODES[reason] ?? "response_reset", detail);
   }
 
   /** Nothing was answered, and nobody can have acted on it twice. */
@@ -455,17 +455,12 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
 
 const NO_RECORD: Dialler<Way>["record"] = { stage: "target", endpoint: "", secured: () => {} };
 
-function codeOfReset(reason: ResetReason): ErrorCode {
-  switch (reason) {
-    case "protocol":
-    case "overflow":
-      return "response_invalid";
-    case "connection":
-      return "endpoint_reset";
-    default:
-      return "response_reset";
-  }
-}
+/** What it is that an endpoint broke an exchange; else `response_reset`. */
+const RESET_CODES: Partial<Record<ResetReason, ErrorCode>> = {
+  protocol: "response_invalid",
+  overflow: "response_invalid",
+  connection: "endpoint_reset",
+};
 
 /** What the endpoint tells, by other names than what the caller does. */
 class Response implements ResponseEvents {

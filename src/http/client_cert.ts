@@ -7,7 +7,13 @@
  */
 
 import { createHash } from "node:crypto";
-import { altNamesOf, type Certificate, nameText } from "../identity/mod.ts";
+import {
+  altNamesOf,
+  type Certificate,
+  nameText,
+  parseCertificate,
+  sameBytes,
+} from "../identity/mod.ts";
 import { formatPem } from "../wire/mod.ts";
 import { addField, fieldOf, type Fields, fieldsOf, removeField, setField } from "./head.ts";
 
@@ -42,6 +48,34 @@ export function clientCertElement({ by, leaf, chain }: VerifiedCaller): string {
     ...dns.map((name) => `DNS=${quoted(name)}`),
   );
   return parts.join(";");
+}
+
+/** Callers whose elements are kept; each has some 4,000 characters. */
+const KEPT = 256;
+
+/** Elements by certificate: a caller's next connection has the same, and shares its memory. */
+export class ClientCertElements {
+  readonly #kept = new Map<string, { readonly leaf: Uint8Array; readonly element: string }>();
+
+  /** `leaf`: DER that was verified, with this serial number; `chain` is asked for a new one only. */
+  of(
+    leaf: Uint8Array,
+    { by, serial, chain }: {
+      readonly by: readonly string[];
+      readonly serial: string;
+      readonly chain: () => readonly Uint8Array[];
+    },
+  ): string {
+    const key = `${serial} ${by.join()}`;
+    const kept = this.#kept.get(key);
+    if (kept && sameBytes(kept.leaf, leaf)) return kept.element;
+    const element = clientCertElement({ by, leaf: parseCertificate(leaf), chain: chain() });
+    this.#kept.delete(key);
+    const [oldest] = this.#kept.size < KEPT ? [] : this.#kept.keys();
+    if (oldest !== undefined) this.#kept.delete(oldest);
+    this.#kept.set(key, { leaf, element });
+    return element;
+  }
 }
 
 /** Appends the element of the caller to what it sent; `""`: only removes that. */

@@ -3,7 +3,7 @@ import { createHash, X509Certificate } from "node:crypto";
 import { test } from "node:test";
 import { createAuthority } from "../../test/kit/certificates.ts";
 import { parseCertificate } from "../identity/mod.ts";
-import { clientCertElement, forwardClientCert } from "./client_cert.ts";
+import { clientCertElement, ClientCertElements, forwardClientCert } from "./client_cert.ts";
 import type { Fields } from "./head.ts";
 
 const ca = createAuthority();
@@ -68,3 +68,28 @@ for (
     assert.deepEqual(fields.filter((_, at) => fields[at - 1] === field && at % 3 === 1), left);
   });
 }
+
+test("ClientCertElements makes one element for all connections of a caller", () => {
+  const elements = new ClientCertElements();
+  let asked = 0;
+  const chain = () => {
+    asked++;
+    return [];
+  };
+  const of = (der: Uint8Array, serial: string, by = "spiffe://a/b") =>
+    elements.of(der, { by: [by], serial, chain });
+  const first = of(web.certDer, "01");
+  assert.equal(first, clientCertElement({ by: ["spiffe://a/b"], leaf, chain: [] }));
+  assert.equal(of(new Uint8Array(web.certDer), "01"), first);
+  assert.equal(asked, 1);
+  // A serial number proves nothing, and our own name may change.
+  assert.ok(of(other.certDer, "01").includes(other.uri));
+  assert.ok(of(other.certDer, "01", "spiffe://a/c").startsWith("By=spiffe://a/c;"));
+  assert.equal(asked, 3);
+  for (let serial = 0; serial < 300; serial++) of(web.certDer, `x${serial}`);
+  assert.equal(asked, 303);
+  of(web.certDer, "x299");
+  assert.equal(asked, 303);
+  of(web.certDer, "x0");
+  assert.equal(asked, 304);
+});

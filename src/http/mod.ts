@@ -64,6 +64,6 @@ export {
   type ResponseFlag,
   sendReply,
 } from "./reply.ts";
-export { clientCertElement, forwardClientCert, type VerifiedCaller } from "./client_cert.ts";
+export { ClientCertElements, forwardClientCert } from "./client_cert.ts";
 export * from "./h2/mod.ts";
 export { HostTable } from "./host_table.ts";

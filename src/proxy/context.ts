@@ -5,7 +5,7 @@
  */
 
 import type { Clock, Deadlines, Log, Stats } from "../base/mod.ts";
-import type { RequestIds } from "../http/mod.ts";
+import type { ClientCertElements, RequestIds } from "../http/mod.ts";
 import type { Engine } from "../net/mod.ts";
 import type { Limiter } from "./admission.ts";
 import type { AccessLogger } from "./l7/access_logger.ts";
@@ -31,6 +31,7 @@ export interface Context {
   readonly handshakes: Handshakes;
   readonly sums: RefusalSums;
   readonly requestIds: RequestIds;
+  readonly clientCerts: ClientCertElements;
   /** Connections of the whole process. */
   readonly processLimit: Limiter;
   readonly remoteAuthorize: RemoteAuthorize;

@@ -6,7 +6,7 @@
  */
 
 import { type Clock, Deadlines, type Log, prepareRegexes, ProxyError, Stats } from "../base/mod.ts";
-import { RequestIds } from "../http/mod.ts";
+import { ClientCertElements, RequestIds } from "../http/mod.ts";
 import { needsMatchers } from "../identity/mod.ts";
 import type { Engine } from "../net/mod.ts";
 import { compilePolicy, policyNeedsRegexes, type RequestPolicy } from "../policy/mod.ts";
@@ -81,6 +81,7 @@ export class DataPath {
       }),
       sums: new RefusalSums({ clock, log }),
       requestIds: new RequestIds(),
+      clientCerts: new ClientCertElements(),
       processLimit: new Limiter(counts, {
         row: worker,
         column: PROCESS_COLUMN,

@@ -4,8 +4,7 @@
  * @module
  */
 
-import { clientCertElement, type DownstreamFacts } from "../../http/mod.ts";
-import { parseCertificate } from "../../identity/mod.ts";
+import type { DownstreamFacts } from "../../http/mod.ts";
 import type { Connection } from "../../net/mod.ts";
 import type { Downstream } from "../downstream.ts";
 
@@ -57,10 +56,10 @@ export class Caller implements DownstreamFacts {
   }
 
   #makeClientCert(): string {
-    const { peer, presented, ownUris } = this.#downstream;
+    const { peer, presented, ownUris, context } = this.#downstream;
     const leaf = presented?.leaf;
     if (!leaf || !peer?.verified) return "";
-    const chain = presented.chain().filter((der) => der !== leaf);
-    return clientCertElement({ by: ownUris, leaf: parseCertificate(leaf), chain });
+    const chain = () => presented.chain().filter((der) => der !== leaf);
+    return context.clientCerts.of(leaf, { by: ownUris, serial: peer.serial, chain });
   }
 }

@@ -96,8 +96,8 @@ export function everUpOf(
 }
 
 function listenersOf({ inbound, upstreams, edges }: Snapshot): readonly string[] {
-  const bound = Object.values(upstreams).filter(({ bind }) => bind !== null);
-  return [inbound, edges].flatMap(Object.keys).concat(bound.map(({ id }) => id));
+  const bound = Object.keys(upstreams).filter((id) => upstreams[id]?.bind !== null);
+  return [inbound, edges].flatMap(Object.keys).concat(bound);
 }
 
 /** What follows its name, if it carries no traffic. */

@@ -194,6 +194,7 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
           listener: context.req.query("listener"),
           source: context.req.query("source") ?? "",
           method: context.req.query("method") ?? "GET",
+          host: context.req.query("host") ?? "",
           path: context.req.query("path") ?? "/",
           headers: context.req.queries("header") ?? [],
         });

@@ -6,10 +6,11 @@
  */
 
 import { prepareRegexes } from "../base/mod.ts";
-import { addField, type Fields, normalizePath, UNKNOWN_LENGTH } from "../http/mod.ts";
+import { addField, type Fields, HostTable, normalizePath, UNKNOWN_LENGTH } from "../http/mod.ts";
 import { formatServiceId, parseServiceId } from "../identity/mod.ts";
 import { authorize, compilePolicy, policyNeedsRegexes, type Source } from "../policy/mod.ts";
 import type {
+  EdgePart,
   ExposedPart,
   HttpRules,
   InboundPart,
@@ -24,6 +25,8 @@ export interface Question {
   /** Name of a service, or the URI of a certificate; `""`: somebody who proved nothing. */
   readonly source: string;
   readonly method: string;
+  /** Host, and port where there is one; `""`: none. */
+  readonly host: string;
   /** As a client would write it. */
   readonly path: string;
   /** `name: value` each. */
@@ -35,13 +38,16 @@ export type Answer =
   | { readonly kind: "unknown"; readonly reason: string };
 
 export async function explain(snapshot: Snapshot, question: Question): Promise<Answer> {
-  const names = [snapshot.inbound, snapshot.exposed, snapshot.upstreams].flatMap(Object.keys);
+  const { inbound: inbounds, exposed: paths, edges, upstreams } = snapshot;
+  const names = [inbounds, paths, edges, upstreams].flatMap((parts) => Object.keys(parts));
   const { listener = names[0] ?? "" } = question;
-  const inbound = snapshot.inbound[listener];
+  const inbound = inbounds[listener];
   if (inbound) return answer(listener, inbound, await ofInbound(snapshot, inbound, question));
-  const exposed = snapshot.exposed[listener];
+  const exposed = paths[listener];
   if (exposed) return answer(listener, exposed, ofExposed(exposed, question));
-  const upstream = snapshot.upstreams[listener];
+  const edge = edges[listener];
+  if (edge) return answer(listener, edge, ofEdge(snapshot, edge, question));
+  const upstream = upstreams[listener];
   if (upstream) return answer(listener, upstream, ofUpstream(snapshot, upstream, question));
   const known = names.length === 0 ? "there is none" : `there is: ${names.join(" ")}`;
   return { kind: "unknown", reason: `there is no listener "${listener}"; ${known}` };
@@ -85,6 +91,21 @@ function ofExposed(part: ExposedPart, question: Question): Readonly<Record<strin
   return path === part.path
     ? { ...asked.facts, verdict: "allow", rule: `everybody may call ${part.path}` }
     : { ...asked.facts, verdict: "deny", status: 404, rule: `only ${part.path} is there` };
+}
+
+function ofEdge(
+  snapshot: Snapshot,
+  { hosts, http, bind }: EdgePart,
+  question: Question,
+): Readonly<Record<string, unknown>> {
+  const { host } = question;
+  const table = new HostTable(
+    hosts.flatMap(({ names, upstream }) => names.map((name) => [name, upstream] as const)),
+    bind.port,
+  );
+  const upstream = snapshot.upstreams[table.find(host) ?? ""];
+  if (upstream) return { host, ...ofUpstream(snapshot, { ...upstream, http }, question) };
+  return { host, verdict: "deny", status: 404, rule: "nobody has this host" };
 }
 
 function ofUpstream(
@@ -141,7 +162,7 @@ type Asked =
   | { readonly kind: "refused"; readonly facts: Readonly<Record<string, unknown>> };
 
 /** The request as it would be judged and sent on. */
-function requestOf(rules: HttpRules, { method, path: written, headers }: Question): Asked {
+function requestOf(rules: HttpRules, { method, host, path: written, headers }: Question): Asked {
   const path = normalizePath(written, rules.path);
   if (typeof path !== "string") {
     const { status } = path;
@@ -156,6 +177,6 @@ function requestOf(rules: HttpRules, { method, path: written, headers }: Questio
     const name = colon < 0 ? header : header.slice(0, colon);
     addField(fields, name.trim().toLowerCase(), colon < 0 ? "" : header.slice(colon + 1).trim());
   }
-  const rest = { scheme: "https", authority: "", upgrade: "", length: UNKNOWN_LENGTH };
+  const rest = { scheme: "https", authority: host, upgrade: "", length: UNKNOWN_LENGTH };
   return { kind: "request", request: { method, path, ...rest, fields }, facts: { method, path } };
 }

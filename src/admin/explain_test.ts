@@ -69,7 +69,7 @@ const SNAPSHOT = {
 } as const;
 
 async function ask(question: Partial<Question>, snapshot = SNAPSHOT as typeof GUARDED) {
-  const full = { source: "web", method: "GET", path: "/", headers: [], ...question };
+  const full = { source: "web", method: "GET", host: "", path: "/", headers: [], ...question };
   const result = await explain(snapshot, full);
   assert.ok(result.kind === "answer", JSON.stringify(result));
   return result.answer;
@@ -125,6 +125,25 @@ test("explain() knows the one path of an exposed listener", async () => {
   assert.deepEqual([other["verdict"], other["status"]], ["deny", 404]);
 });
 
+test("explain() finds the service that has a host", async () => {
+  const listener = "ingress:8080";
+  const edges = {
+    [listener]: {
+      version: 1,
+      id: listener,
+      bind: { kind: "tcp", host: "0.0.0.0", port: 8080 },
+      http: inboundHttp("http") ?? assert.fail(),
+      listener: null,
+      hosts: [{ names: ["*.shop.example"], upstream: "service:default/default/cache" }],
+    },
+  } as const;
+  const snapshot = { ...SNAPSHOT, edges } as typeof GUARDED;
+  const found = await ask({ listener, host: "a.shop.example:8080", path: "/x/../y" }, snapshot);
+  assert.deepEqual([found["destination"], found["path"]], ["cache", "/y"]);
+  const other = await ask({ listener, host: "b.example" }, snapshot);
+  assert.deepEqual([other["verdict"], other["status"]], ["deny", 404]);
+});
+
 test("explain() names the targets of an upstream, and why one has nobody", async () => {
   assert.deepEqual((await ask({ listener: "service:default/default/cache" }))["targets"], [
     { target: "cache", endpoints: 2 },
@@ -136,7 +155,14 @@ test("explain() names the targets of an upstream, and why one has nobody", async
 });
 
 test("explain() names the listeners that there are where it is asked about another", async () => {
-  const question = { listener: "nobody", source: "", method: "GET", path: "/", headers: [] };
+  const question = {
+    listener: "nobody",
+    source: "",
+    method: "GET",
+    host: "",
+    path: "/",
+    headers: [],
+  };
   const result = await explain(SNAPSHOT, question);
   assert.ok(result.kind === "unknown");
   assert.match(result.reason, /"nobody"; there is: inbound exposed:21500 service:/);

@@ -28,7 +28,7 @@ export const PATHS: readonly (readonly [string, string, ("POST")?])[] = [
   ["/connections", "open connections, and their requests; ?limit=N, ?listener=NAME"],
   [
     "/explain",
-    "what would become of a request; ?source=SERVICE, ?method=, ?path=, ?header=NAME:VALUE, ?listener=NAME",
+    "what would become of a request; ?source=SERVICE, ?method=, ?host=, ?path=, ?header=NAME:VALUE, ?listener=NAME",
   ],
   ["/config_dump", "the state in force, without keys"],
   ["/server_info", "version, state, options"],

@@ -23,6 +23,7 @@ import {
 
 /** Why a head is refused; `status` is what a client is answered. */
 export interface HeadFault {
+  /** 0: whoever sent it would not understand an answer, and gets none. */
   readonly status: number;
   /** For people; nothing of the peer's. */
   readonly detail: string;

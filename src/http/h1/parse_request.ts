@@ -14,6 +14,9 @@ function fault(detail: string, status = 400): HeadFault {
 }
 
 const BAD_LINE = fault("the first line is no request line");
+/** Whoever writes so means HTTP, and reads an answer. */
+const SAID = /HTTP\//i;
+const NOT_HTTP = fault("what came is not HTTP", 0);
 const BAD_METHOD = fault("the method is no token");
 const OTHER_VERSION = fault("a version of HTTP other than 1.0 and 1.1", 505);
 const BAD_TARGET = fault("the target is none of the four forms");
@@ -56,6 +59,7 @@ export class RequestParser {
     if (!isToken(method)) return BAD_METHOD;
     const version = text.substring(second + 1, lineEnd);
     if (version !== "HTTP/1.1" && version !== "HTTP/1.0") {
+      if (!SAID.test(version)) return NOT_HTTP;
       return VERSION.test(version) ? OTHER_VERSION : BAD_LINE;
     }
     const target = text.substring(first + 1, second);

@@ -282,12 +282,12 @@ class Http1Server extends Intake implements ServerConnection, ExchangeOwner {
     exchange?.leave();
     this.#end ??= { by: "peer", kind: "protocol", detail };
     exchange?.events.onReset("protocol", detail);
-    this.#events.onInvalid(status, detail);
+    this.#events.onInvalid(status || 400, detail);
     if (exchange?.responded || this.#phase === "discard") {
       this.#phase = "over";
       this.stream.reset();
     } else if (this.#phase !== "over") {
-      writeText(this.stream, refusal(status));
+      if (status !== 0) writeText(this.stream, refusal(status));
       this.#finish();
     }
     return at;

@@ -158,3 +158,10 @@ test("serveHttp1() keeps a name as it was spelled, known or not", async () => {
     ...["x-own", "X-Own", "etag", "ETAG"],
   ]);
 });
+
+test("serveHttp1() answers nothing to what does not speak HTTP", async () => {
+  const served = serveRaw();
+  await served.client.send("INVALID CONNECTION PREFACE\r\n\r\n");
+  assert.equal(served.client.received, "");
+  assert.equal(served.client.over, "end");
+});

@@ -157,7 +157,7 @@ export class NodeConnection implements Connection, Joining {
     if (this.#raw === this.#socket) this.#socket.resume();
     else handleOf(this.#raw)?.readStart?.();
     // Not from within the call: its caller may still be writing what came before.
-    if (this.#held.length > 0 || this.#peerEnded) queueMicrotask(() => this.#deliver());
+    queueMicrotask(() => this.#deliver());
   }
 
   /** What was held, in order, and the end after it, unless paused again meanwhile. */

@@ -81,6 +81,8 @@ export class BunConnection implements Connection, SocketOwner, Joining {
     if (this.#closed) return;
     drop(this);
     this.#unsent = undefined;
+    // Its close is told at once, and is no end of the peer's.
+    this.#ending = "both";
     this.#socket.terminate();
   }
 

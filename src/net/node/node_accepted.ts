@@ -11,7 +11,7 @@ import * as tls from "node:tls";
 import { messageOf } from "../../base/mod.ts";
 import { type ClientHello, readClientHello } from "../../wire/mod.ts";
 import { type Choice, choiceOf, fatalAlert } from "../first_message.ts";
-import { NodeConnection, onTransportOver, resetSocket } from "./node_connection.ts";
+import { NodeConnection, onTransportOver } from "./node_connection.ts";
 import { peerOf, suiteRefused } from "./node_peer.ts";
 import type {
   AcceptedConnection,
@@ -58,7 +58,7 @@ export class Accepted implements AcceptedConnection {
 
   reset(): void {
     this.#handler = undefined;
-    resetSocket(this.#raw);
+    this.#raw.resetAndDestroy();
   }
 
   /** Reads until the first message is whole and answered; the end is watched for all the time. */

@@ -55,8 +55,8 @@ export class NodeConnection implements Connection, Joining {
     this.#socket = socket;
     this.#raw = raw;
     this.remote = remote;
-    raw.setKeepAlive?.(true, KEEP_ALIVE_MS);
-    if (raw !== socket) onTransportOver(socket, () => this.#break());
+    raw.setKeepAlive(true, KEEP_ALIVE_MS);
+    onTransportOver(socket, () => this.#break());
     socket.on("data", (chunk: Uint8Array) => {
       if (this.#paused || this.#held.length > 0) this.#held.push(chunk);
       else this.events.onData(chunk);
@@ -71,7 +71,7 @@ export class NodeConnection implements Connection, Joining {
       this.#break();
     };
     socket.on("error", broke);
-    if (raw !== socket) socket.on("_tlsError", broke);
+    socket.on("_tlsError", broke);
     socket.on("close", (hadError: boolean) => {
       this.#closed = true;
       drop(this);
@@ -140,8 +140,8 @@ export class NodeConnection implements Connection, Joining {
     if (this.#closed) return;
     drop(this);
     this.#ended = true;
-    resetSocket(this.#raw);
-    if (this.#raw !== this.#socket) this.#socket.destroy();
+    this.#raw.resetAndDestroy();
+    this.#socket.destroy();
   }
 
   pause(): void {
@@ -157,7 +157,7 @@ export class NodeConnection implements Connection, Joining {
     if (this.#raw === this.#socket) this.#socket.resume();
     else handleOf(this.#raw)?.readStart?.();
     // Not from within the call: its caller may still be writing what came before.
-    if (this.#held.length > 0 || this.#peerEnded) queueMicrotask(() => this.#deliver());
+    queueMicrotask(() => this.#deliver());
   }
 
   /** What was held, in order, and the end after it, unless paused again meanwhile. */
@@ -194,12 +194,6 @@ export function onTransportOver(socket: net.Socket, broke: () => void): () => vo
     else orderly.call(handle);
   };
   return () => void (handle.emitEof = orderly);
-}
-
-/** RST where the runtime can send one. */
-export function resetSocket(socket: net.Socket): void {
-  if (typeof socket.resetAndDestroy === "function") socket.resetAndDestroy();
-  else socket.destroy();
 }
 
 function handleOf(socket: net.Socket): Handle | undefined {

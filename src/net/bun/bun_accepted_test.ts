@@ -1,0 +1,154 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Accepted, type BunServerTls } from "./bun_accepted.ts";
+import type { BunConnection } from "./bun_connection.ts";
+import type { BunTlsError } from "./bun_owner.ts";
+import type { BunSocket } from "./bun_types.ts";
+import type { ServerTlsChooser } from "../port.ts";
+
+const TLS = { kind: "server", peerCheck: "checked", options: {} } as unknown as BunServerTls;
+const GONE = "gone: the connection was closed before the handshake was done";
+
+/** Its descriptor cannot be waited for. It closes at once when asked to, as Bun's does. */
+function setUp({ upgrade = "succeeds" }: { readonly upgrade?: "succeeds" | "throws" } = {}) {
+  const told: string[] = [];
+  class FakeSocket {
+    readonly name: string;
+    data: Accepted | BunConnection | undefined;
+    readonly fd = -1;
+    readonly remoteAddress = "192.0.2.1";
+    readonly remotePort = 5;
+    readonly localAddress = "192.0.2.2";
+    readonly localPort = 6;
+    constructor(name: string) {
+      this.name = name;
+    }
+    upgradeTLS(): readonly [FakeSocket, FakeSocket] {
+      if (upgrade === "throws") throw new Error("no such cipher");
+      secured.data = accepted;
+      return [this, secured];
+    }
+    getPeerX509Certificate() {
+      return { raw: Uint8Array.of(1) };
+    }
+    pause() {
+      told.push(`${this.name} paused`);
+    }
+    write(bytes: Uint8Array, _offset: number, length: number) {
+      told.push(`alert ${bytes[length - 1]}`);
+    }
+    end() {
+      told.push(`${this.name} ended`);
+      accepted.rawClosed(null);
+    }
+    terminate() {
+      told.push(`${this.name} terminated`);
+      if (this === secured) this.data?.closed(undefined);
+      else accepted.rawClosed(null);
+    }
+  }
+  const raw = new FakeSocket("raw");
+  const secured = new FakeSocket("secured");
+  const accepted = new Accepted(raw as unknown as BunSocket, () => told.push("a chooser decides"));
+  const secure = (tls: BunServerTls | ServerTlsChooser = TLS) =>
+    accepted.secure(tls, (outcome) => {
+      if (outcome.kind === "failed") {
+        told.push(`${outcome.gone ? "gone" : "failed"}: ${outcome.reason}`);
+      } else told.push(`secured ${outcome.connection.remote} ${outcome.peer.accepted}`);
+    });
+  return { accepted, secured: secured as unknown as BunSocket, secure, told };
+}
+
+const CHOOSER: ServerTlsChooser = { kind: "chooser", choose: () => assert.fail("asked") };
+
+function error(message: string, code?: string): BunTlsError {
+  return Object.assign(new Error(message), code === undefined ? {} : { code });
+}
+
+const STORIES: readonly (readonly [
+  name: string,
+  happens: (parts: ReturnType<typeof setUp>) => void,
+  told: readonly string[],
+])[] = [
+  ["waits in the kernel if it is kept", ({ accepted }) => accepted.handedOut(), ["raw paused"]],
+  ["does not wait once it was reset", ({ accepted }) => {
+    accepted.reset();
+    accepted.handedOut();
+  }, ["raw terminated"]],
+  ["is secured once", ({ accepted, secure, secured }) => {
+    secure();
+    accepted.handedOut();
+    accepted.handshaken(secured, true, null);
+    accepted.closed(undefined);
+    accepted.handshaken(secured, true, null);
+  }, ["secured 192.0.2.1:5 true"]],
+  ["shows what Bun minds", ({ accepted, secure, secured }) => {
+    secure();
+    accepted.handshaken(secured, true, error("expired"));
+  }, ["secured 192.0.2.1:5 false"]],
+  ["need not show anything that is ignored", ({ accepted, secure, secured }) => {
+    secure({ ...TLS, peerCheck: "ignored" });
+    accepted.handshaken(secured, true, error("nothing shown"));
+  }, ["secured 192.0.2.1:5 true"]],
+  ["fails once", ({ accepted, secure, secured }) => {
+    secure();
+    accepted.handshaken(secured, false, error("broken"));
+    accepted.broke(error("again"));
+    accepted.handshaken(secured, true, null);
+  }, ["failed: broken"]],
+  ["may be reset in the handshake", ({ accepted, secure, secured }) => {
+    secure(TLS);
+    accepted.handshaken(secured, false, error("reset", "ECONNRESET"));
+  }, ["gone: reset"]],
+  ["may end in the handshake", ({ accepted, secure }) => {
+    secure();
+    accepted.peerEnded();
+  }, [GONE]],
+  ["may close in the handshake", ({ accepted, secure }) => {
+    secure();
+    accepted.closed(error("broken pipe"));
+  }, ["gone: broken pipe"]],
+  ["may break in the handshake", ({ accepted, secure }) => {
+    secure();
+    accepted.broke(error("broken"));
+  }, ["failed: broken"]],
+  ["is told of by its TLS socket once the handshake began", ({ accepted, secure }) => {
+    secure();
+    accepted.rawClosed(null);
+  }, []],
+  ["is not told of after its reset", ({ accepted, secure, secured }) => {
+    secure();
+    accepted.reset();
+    accepted.handshaken(secured, true, null);
+  }, ["secured terminated"]],
+  [
+    "is refused with an alert where a chooser cannot wait for it",
+    ({ secure }) => secure(CHOOSER),
+    [
+      "a chooser decides",
+      "raw paused",
+      "alert 80",
+      "raw ended",
+      "failed: Cannot read the client's first message: this system does not let us wait for it",
+    ],
+  ],
+];
+
+for (const [name, happens, told] of STORIES) {
+  test(`Accepted: a client ${name}`, () => {
+    const parts = setUp();
+    happens(parts);
+    assert.deepEqual(parts.told, told);
+  });
+}
+
+test("Accepted fails where Bun does not take the settings", () => {
+  const { secure, told } = setUp({ upgrade: "throws" });
+  secure();
+  assert.deepEqual(told, ["failed: no such cipher"]);
+});
+
+test("Accepted says where its ends are", () => {
+  const { accepted } = setUp();
+  assert.deepEqual([accepted.remote, accepted.local], ["192.0.2.1:5", "192.0.2.2:6"]);
+});

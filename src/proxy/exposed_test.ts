@@ -112,3 +112,14 @@ test("who asks now and then stays connected", async () => {
   }
   assert.equal(client.over, "no");
 });
+
+test("an exposed path follows where its application listens", async () => {
+  await using path = await startMemoryPath(WITH);
+  const client = await ask(path, "/health");
+  path.engine.lastDial.connect().send(ANSWER);
+  await settle();
+  const moved = { ...part(21_500, "/health", 2), local: { ...local, port: 9091 } };
+  await path.set({ ...MESH, exposed: { "exposed:21500": moved } });
+  await ask(path, "/health", client);
+  assert.deepEqual(path.engine.lastDial.options.address, moved.local);
+});

@@ -7,7 +7,7 @@
  * @module
  */
 
-import { writeLatin1 } from "../latin1.ts";
+import { writeLatin1 } from "../../h1/latin1.ts";
 import { huffmanEncode, huffmanLength } from "./huffman.ts";
 import { DEFAULT_TABLE_BYTES, FIELD_OVERHEAD_BYTES, STATIC_FIELDS } from "./static_table.ts";
 
@@ -21,6 +21,8 @@ const NAMES_LIMIT = 256;
 const TRIALS = 4;
 /** A larger field would leave little room for others. */
 const INDEXED_BYTES = DEFAULT_TABLE_BYTES / 4;
+/** A text that is not longer is written faster character by character. */
+const SHORT = 24;
 
 /** What is known of one name. */
 interface KnownName {
@@ -179,6 +181,7 @@ function writeString(to: Uint8Array, at: number, text: string, short: boolean): 
     return huffmanEncode(text, to, writeInteger(to, at, 0x80, 0x7f, length));
   }
   at = writeInteger(to, at, 0, 0x7f, text.length);
-  writeLatin1(to, text, at);
+  if (text.length > SHORT) writeLatin1(to, text, at);
+  else for (let i = 0; i < text.length; i++) to[at + i] = text.charCodeAt(i);
   return at + text.length;
 }

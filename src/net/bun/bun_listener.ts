@@ -43,11 +43,11 @@ export class NativeListener implements Listener {
   ) {
     this.#longestRow = longestRow;
     const { address, reusePort } = options;
-    this.#bound = bind(bun, { address, reusePort }, socket);
+    const current = () => this.#counting(this.#deferred ? deferredSocket : socket);
+    this.#bound = bind(bun, { address, reusePort }, current());
     const { port } = this.#bound.native;
     this.address = address.kind === "unix" ? address : { ...address, port };
     this.#deferredSocket = deferredSocket;
-    const current = () => this.#deferred ? deferredSocket : socket;
     this.#bind = () => bind(bun, { address: this.address, reusePort }, current());
   }
 
@@ -58,16 +58,23 @@ export class NativeListener implements Listener {
   }
 
   /**
-   * To be called around each client: the runtime accepts as long as any wait, and in a storm of them
-   * would serve no open socket, nor notice that one is closed.
+   * Counts clients in a row: the runtime accepts as long as any wait, and in a storm of them would serve
+   * no open socket, nor notice that one is closed.
    */
-  accepting(): void {
-    if (served.count !== this.#servedBefore) this.#row = 0;
+  #counting(handler: BunSocketHandler): BunSocketHandler {
+    return {
+      ...handler,
+      open: (socket) => {
+        if (served.count !== this.#servedBefore) this.#row = 0;
+        handler.open?.(socket);
+        // What this one ended is no event that was waited for.
+        this.#servedBefore = served.count;
+        this.#accepted();
+      },
+    };
   }
 
-  accepted(): void {
-    // What this one ended is no event that was waited for.
-    this.#servedBefore = served.count;
+  #accepted(): void {
     if (++this.#row < this.#longestRow || this.#state !== "open" || !this.keepsWaiting) return;
     this.#row = 0;
     this.pause();
@@ -105,7 +112,7 @@ export class NativeListener implements Listener {
   defer(): void {
     if (this.#deferred) return;
     this.#deferred = true;
-    this.#bound?.native.reload({ socket: this.#deferredSocket });
+    this.#bound?.native.reload({ socket: this.#counting(this.#deferredSocket) });
     this.#deferAccept();
   }
 

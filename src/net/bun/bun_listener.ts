@@ -22,11 +22,11 @@ export class NativeListener implements Listener {
   #row = 0;
   readonly #longestRow: number;
   #servedBefore = 0;
-  #breathing = false;
   /** Where the socket is while it is paused. */
   #parked: number | undefined;
   #deferred = false;
-  #state: "open" | "paused" | "closed" = "open";
+  /** It breathes: paused until the next turn. */
+  #state: "open" | "breathing" | "paused" | "closed" = "open";
 
   /**
    * `longestRow`: clients that are accepted before others are served; `deferredSocket`: callbacks in
@@ -78,15 +78,14 @@ export class NativeListener implements Listener {
     if (++this.#row < this.#longestRow || this.#state !== "open" || !this.keepsWaiting) return;
     this.#row = 0;
     this.pause();
-    this.#breathing = true;
+    this.#state = "breathing";
     setImmediate(() => {
-      if (this.#breathing) this.resume();
+      if (this.#state === "breathing") this.resume();
     });
   }
 
   pause(): void {
-    // Longer than for a breath, if it is one.
-    this.#breathing = false;
+    if (this.#state === "breathing") this.#state = "paused";
     if (this.#state !== "open") return;
     this.#state = "paused";
     if (this.keepsWaiting && this.#watch && report(this.#watch, false)) {
@@ -99,8 +98,7 @@ export class NativeListener implements Listener {
   }
 
   resume(): void {
-    this.#breathing = false;
-    if (this.#state !== "paused") return;
+    if (this.#state === "open" || this.#state === "closed") return;
     this.#unpark();
     if (this.#watch) report(this.#watch, true);
     else this.#bound = this.#bind();

@@ -50,20 +50,18 @@ export function bunEngine(): Engine | undefined {
 function createBunEngine(bun: BunRuntime): Engine {
   return {
     name: `bun ${bun.version}`,
-    listen: async (options, onConnection) => {
-      let listener: NativeListener | undefined;
-      const handler: BunSocketHandler = {
-        ...STREAM_HANDLER,
-        open(socket) {
-          listener?.accepting();
-          const connection = new BunConnection(socket);
-          keepAlive(socket, connection.remote);
-          onConnection(connection);
-          listener?.accepted();
+    listen: (options, onConnection) =>
+      listen(bun, options, {
+        longestRow: PLAIN_ROW,
+        socket: {
+          ...STREAM_HANDLER,
+          open(socket) {
+            const connection = new BunConnection(socket);
+            keepAlive(socket, connection.remote);
+            onConnection(connection);
+          },
         },
-      };
-      return listener = await listen(bun, options, { longestRow: PLAIN_ROW, socket: handler });
-    },
+      }),
     listenSecure: (options, onAccepted) => listenSecure(bun, options, onAccepted),
     dial: (options, handler) => dial(bun, options, handler),
     trim(options) {
@@ -128,12 +126,10 @@ async function listenSecure(
   const onChooser = () => listener?.defer();
   const handler: BunSocketHandler = {
     open(socket) {
-      listener?.accepting();
       const accepted = new Accepted(socket, onChooser);
       keepAlive(socket, accepted.remote);
       onAccepted(accepted);
       accepted.handedOut();
-      listener?.accepted();
     },
     // No `data`: it would see the ciphertext. A drain handler satisfies the API.
     drain() {},

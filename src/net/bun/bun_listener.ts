@@ -22,11 +22,11 @@ export class NativeListener implements Listener {
   #row = 0;
   readonly #longestRow: number;
   #servedBefore = 0;
-  #breathing = false;
   /** Where the socket is while it is paused. */
   #parked: number | undefined;
   #deferred = false;
-  #state: "open" | "paused" | "closed" = "open";
+  /** It breathes: paused until the next turn. */
+  #state: "open" | "breathing" | "paused" | "closed" = "open";
 
   /**
    * `longestRow`: clients that are accepted before others are served; `deferredSocket`: callbacks in
@@ -43,11 +43,11 @@ export class NativeListener implements Listener {
   ) {
     this.#longestRow = longestRow;
     const { address, reusePort } = options;
-    this.#bound = bind(bun, { address, reusePort }, socket);
+    const current = () => this.#counting(this.#deferred ? deferredSocket : socket);
+    this.#bound = bind(bun, { address, reusePort }, current());
     const { port } = this.#bound.native;
     this.address = address.kind === "unix" ? address : { ...address, port };
     this.#deferredSocket = deferredSocket;
-    const current = () => this.#deferred ? deferredSocket : socket;
     this.#bind = () => bind(bun, { address: this.address, reusePort }, current());
   }
 
@@ -58,28 +58,34 @@ export class NativeListener implements Listener {
   }
 
   /**
-   * To be called around each client: the runtime accepts as long as any wait, and in a storm of them
-   * would serve no open socket, nor notice that one is closed.
+   * Counts clients in a row: the runtime accepts as long as any wait, and in a storm of them would serve
+   * no open socket, nor notice that one is closed.
    */
-  accepting(): void {
-    if (served.count !== this.#servedBefore) this.#row = 0;
+  #counting(handler: BunSocketHandler): BunSocketHandler {
+    return {
+      ...handler,
+      open: (socket) => {
+        if (served.count !== this.#servedBefore) this.#row = 0;
+        handler.open?.(socket);
+        // What this one ended is no event that was waited for.
+        this.#servedBefore = served.count;
+        this.#accepted();
+      },
+    };
   }
 
-  accepted(): void {
-    // What this one ended is no event that was waited for.
-    this.#servedBefore = served.count;
+  #accepted(): void {
     if (++this.#row < this.#longestRow || this.#state !== "open" || !this.keepsWaiting) return;
     this.#row = 0;
     this.pause();
-    this.#breathing = true;
+    this.#state = "breathing";
     setImmediate(() => {
-      if (this.#breathing) this.resume();
+      if (this.#state === "breathing") this.resume();
     });
   }
 
   pause(): void {
-    // Longer than for a breath, if it is one.
-    this.#breathing = false;
+    if (this.#state === "breathing") this.#state = "paused";
     if (this.#state !== "open") return;
     this.#state = "paused";
     if (this.keepsWaiting && this.#watch && report(this.#watch, false)) {
@@ -92,8 +98,7 @@ export class NativeListener implements Listener {
   }
 
   resume(): void {
-    this.#breathing = false;
-    if (this.#state !== "paused") return;
+    if (this.#state === "open" || this.#state === "closed") return;
     this.#unpark();
     if (this.#watch) report(this.#watch, true);
     else this.#bound = this.#bind();
@@ -105,7 +110,7 @@ export class NativeListener implements Listener {
   defer(): void {
     if (this.#deferred) return;
     this.#deferred = true;
-    this.#bound?.native.reload({ socket: this.#deferredSocket });
+    this.#bound?.native.reload({ socket: this.#counting(this.#deferredSocket) });
     this.#deferAccept();
   }
 

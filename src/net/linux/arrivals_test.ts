@@ -35,6 +35,7 @@ test("Arrivals looks at silence ever less often, every 20 ms at last, and soon a
   await clock.advance(75);
   assert.deepEqual(looksMs, [1, 3, 7, 15, 31, 51, 71]);
   arrivals.add(5, () => {});
+  assert.equal(clock.pending, 1);
   await clock.advance(1);
   assert.equal(looksMs.at(-1), 76);
 });

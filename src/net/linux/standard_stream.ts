@@ -27,7 +27,7 @@ const POLL_GONE = 8 | 16;
 /** MSG_NOSIGNAL and MSG_DONTWAIT. */
 const SEND_FLAGS = 0x4000 | 0x40;
 
-export function openStandardStream(fd: typeof STDOUT | typeof STDERR): WriteNow {
+export function openStandardStream(fd: number): WriteNow {
   const kind = kindOf(fd);
   // A file takes what is written, or fails.
   if (!kind || kind.isFile() || process.platform !== "linux") {

@@ -42,7 +42,7 @@ function socketAddress(path: string): Uint8Array | undefined {
   if (!isAbstract && !path.startsWith("/")) return undefined;
   const name = Buffer.from(isAbstract ? `\0${path.slice(1)}` : `${path}\0`);
   // Linux takes an abstract name as long as the field; a path needs its ending zero.
-  if (name.length < 2 || name.length > PATH_LIMIT) return undefined;
+  if (name.length > PATH_LIMIT) return undefined;
   const family = new Uint8Array(new Uint16Array([AF_UNIX]).buffer);
   return Buffer.concat([family, name]);
 }

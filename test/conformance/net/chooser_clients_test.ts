@@ -20,7 +20,7 @@ import {
   stillServes,
 } from "./chooser_kit.ts";
 import { clientHello } from "./client_hello.ts";
-import { quiet } from "./kit.ts";
+import { quiet, SecureServer } from "./kit.ts";
 import { Waiting } from "./side.ts";
 
 /** Descriptors that wait for others. */
@@ -48,6 +48,31 @@ test("nothing is left open of waiting for a client that took its time", async ()
   }
   assert.equal(epollCount(), before);
 });
+
+for (const how of ["leaves", "is reset"] as const) {
+  test(`nothing is left open of waiting for a client that ${how}, its listener closed before`, async () => {
+    await using server = await SecureServer.start(undefined, () => {});
+    const client = rawClient(server.port, hello("a.example").subarray(0, 20));
+    await server.until(() => server.accepted.length === 1, () => "nothing was accepted");
+    server.listener.close();
+    const before = epollCount();
+    server.accepted[0]?.secure(
+      { kind: "chooser", choose: byName },
+      (outcome) => server.settled(outcome),
+    );
+    await quiet(3);
+    if (how === "leaves") {
+      client.socket.destroy();
+      const outcome = await server.outcome();
+      assert.equal(outcome.kind === "failed" && outcome.gone, true, failureOf(outcome));
+    } else {
+      server.accepted[0]?.reset();
+      await client.received;
+      assert.equal(server.outcomes.length, 0);
+    }
+    assert.equal(epollCount(), before);
+  });
+}
 
 const ALERT = { unrecognizedName: "15030300020270", internalError: "15030300020250" };
 

@@ -129,21 +129,23 @@ export function replyOf(code: ErrorCode): Reply {
   return REPLIES[code] ?? INTERNAL;
 }
 
-/** The whole response to an exchange that has none yet. */
+/** The whole response to an exchange that has none yet; its head. */
 export function sendReply(
   exchange: ServerExchange,
   reply: Reply,
   options: ReplyOptions = {},
-): void {
+): ResponseHead {
   const { request } = exchange;
   const { head, body } = isGrpc(request.fields)
     ? grpcReply(reply, options)
     : plainReply(reply, options);
   const ends = body.length === 0 || request.method === "HEAD";
   exchange.respond(head, ends);
-  if (ends) return;
-  exchange.send(body);
-  exchange.end();
+  if (!ends) {
+    exchange.send(body);
+    exchange.end();
+  }
+  return head;
 }
 
 interface WholeReply {

@@ -9,6 +9,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { startServer } from "../kit/echo.ts";
 import { answerOf, RawClient, startRawOrigin, statusOf, valuesOf } from "../kit/http_raw.ts";
+import { openWebSocketOverHttp2 } from "../kit/http_websocket.ts";
 import { type PathPair, type PathPairOptions, startPathPair } from "../kit/path_pair.ts";
 import { httpRules } from "../kit/snapshots.ts";
 
@@ -151,4 +152,10 @@ test("an answer that comes before the request is complete ends both", async () =
     assert.deepEqual([statusOf(answer), answer.body], [413, "enough"]);
     await client.ended();
   }
+});
+
+test("an upgrade over HTTP/2 that the application answers otherwise is no tunnel", async () => {
+  await using origin = await startRawOrigin(() => answerOf("what?"));
+  await using pair = await httpPair({ localPort: origin.port });
+  await assert.rejects(openWebSocketOverHttp2(dbOf(pair)), /502/);
 });

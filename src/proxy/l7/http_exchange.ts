@@ -12,37 +12,32 @@ import {
   fieldOf,
   type Fields,
   FLAG,
-  forwardClientCert,
-  forwardRequest,
   heldByThread,
   isGrpc,
   type MessageEvents,
-  normalizePath,
   pathWithoutQuery,
   REDIRECT,
   type Reply,
   replyOf,
   type ReplyOptions,
-  type RequestHead,
   type ResetReason,
   type ResponseEvents,
   type ResponseHead,
-  ruleUnderscores,
   sendReply,
   type ServerExchange,
 } from "../../http/mod.ts";
 import { type Dial, Relay, type RelayEnd } from "../../net/mod.ts";
 import type { Dialler } from "../attempt.ts";
-import type { Authorizer, ExposedPath, RequestJudge, RequestPermit } from "../authorize.ts";
+import type { RequestJudge, RequestPermit } from "../authorize.ts";
 import type { Now } from "../connection.ts";
-import type { Downstream, Front } from "../downstream.ts";
+import type { Downstream } from "../downstream.ts";
 import type { Context } from "../context.ts";
 import { countFailure } from "../endpoint_failure.ts";
-import type { HttpRules } from "../../snapshot/mod.ts";
 import { giveBack, hashOfCaller, type Lease } from "../upstream.ts";
 import type { RequestView } from "../view.ts";
 import type { Caller } from "./caller.ts";
-import type { HttpStats } from "./http_stats.ts";
+import type { HttpListener } from "./http_listener.ts";
+import { takeForm } from "./request_form.ts";
 import type { RequestWays } from "./request_ways.ts";
 import type { Way } from "./ways.ts";
 
@@ -59,19 +54,6 @@ const IDEMPOTENT: ReadonlySet<string> = new Set([
 const MAX_AGAIN = 2;
 
 const SLOW_READERS = "those who read slowly hold most of the memory that there is for them";
-
-/** What the requests of one listener have in common. */
-export interface HttpListener {
-  readonly front: Front;
-  readonly authorizer: Authorizer;
-  /** In place of the authorizer. */
-  readonly exposed?: ExposedPath;
-  /** Where a request goes, as it is sent on; undefined: there is no such place. */
-  waysOf(request: RequestHead): RequestWays | undefined;
-  readonly stats: HttpStats;
-  /** Those in force. */
-  rules(): HttpRules;
-}
 
 /** The connection that an exchange came on. */
 export interface ExchangeOwner {
@@ -137,32 +119,22 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
     this.#reach();
   }
 
-  /** The request as it is judged and sent on. False: there is no such form, and it has been told. */
+  /** False: there is no form in which it could be judged, and it has been told. */
   #takesForm(): boolean {
-    const { listener, caller } = this.#owner;
+    const { listener: { front }, caller } = this.#owner;
     const { request } = this.#server;
-    const rules = listener.rules();
-    const path = normalizePath(request.path, rules.path);
-    if (typeof path !== "string") {
-      if (path.status === 400) this.fail("request_invalid", "its path is refused");
-      else this.#answer(REDIRECT, { location: path.location });
-      return false;
-    }
-    if (path !== request.path) {
-      this.#story.originalPath = request.path;
-      request.path = path;
-    }
-    const { fields } = request;
-    if (!ruleUnderscores(fields, rules.path.underscores)) {
-      this.fail("request_invalid", "the name of a field has an underscore");
-      return false;
-    }
-    forwardRequest(request, caller.isSecure);
-    this.#context.requestIds.ensure(fields);
-    // What a local application says of itself proves nothing to anybody.
-    const isTold = listener.front.direction === "inbound" && !rules.sanitizeForwardedClientCert;
-    forwardClientCert(fields, isTold ? caller.clientCert : "");
-    return true;
+    const { path } = request;
+    const fault = takeForm(request, {
+      rules: this.#owner.listener.rules(),
+      caller,
+      ids: this.#context.requestIds,
+      isInbound: front.direction === "inbound",
+    });
+    if (request.path !== path) this.#story.originalPath = path;
+    if (!fault) return true;
+    if ("reason" in fault) this.fail("request_invalid", fault.reason);
+    else this.#answer(REDIRECT, fault);
+    return false;
   }
 
   /** By what is true now. False: it may not go on, and has been told. */
@@ -357,8 +329,8 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
     const { method, fields } = this.#server.request;
     if (method !== "HEAD" && !isGrpc(fields)) story.sentBytes = reply.text.length;
     this.#responded = true;
+    story.response = sendReply(this.#server, reply, options);
     this.#end(story.code === undefined ? undefined : originOf(story.code));
-    sendReply(this.#server, reply, options);
   }
 
   /** What an operator has to know now; all else is in the access log and the counts. */

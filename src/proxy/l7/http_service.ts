@@ -23,7 +23,8 @@ import type { Downstream, Service } from "../downstream.ts";
 import type { Ending } from "../ending.ts";
 import { Caller } from "./caller.ts";
 import type { RequestsView, RequestView } from "../view.ts";
-import { type ExchangeOwner, HttpExchange, type HttpListener } from "./http_exchange.ts";
+import { type ExchangeOwner, HttpExchange } from "./http_exchange.ts";
+import type { HttpListener } from "./http_listener.ts";
 
 /** How long a caller without a request has to leave. */
 const LEAVE_MS = 10_000;

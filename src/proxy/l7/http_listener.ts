@@ -1,0 +1,24 @@
+/**
+ * What the requests of one listener have in common.
+ *
+ * @module
+ */
+
+import type { RequestHead } from "../../http/mod.ts";
+import type { HttpRules } from "../../snapshot/mod.ts";
+import type { Authorizer, ExposedPath } from "../authorize.ts";
+import type { Front } from "../downstream.ts";
+import type { HttpStats } from "./http_stats.ts";
+import type { RequestWays } from "./request_ways.ts";
+
+export interface HttpListener {
+  readonly front: Front;
+  readonly authorizer: Authorizer;
+  /** In place of the authorizer. */
+  readonly exposed?: ExposedPath;
+  /** Where a request goes, as it is sent on; undefined: there is no such place. */
+  waysOf(request: RequestHead): RequestWays | undefined;
+  readonly stats: HttpStats;
+  /** Those in force. */
+  rules(): HttpRules;
+}

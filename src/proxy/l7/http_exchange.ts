@@ -224,9 +224,15 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
     story.status = head.status;
     story.details = "via_upstream";
     this.#tellHealth(head.status >= 500);
+    const isSuccess = head.status >= 200 && head.status < 300;
+    if (request.upgrade !== "" && request.version === "HTTP/2" && isSuccess) {
+      this.#responded = false;
+      // By HTTP/2 any 2xx would mean yes (RFC 8441 4), which is not what was said.
+      return this.fail("response_invalid", "the upgrade was answered by a response of its own");
+    }
     const isTunnel = request.upgrade !== ""
       ? head.status === 101
-      : request.method === "CONNECT" && head.status >= 200 && head.status < 300;
+      : request.method === "CONNECT" && isSuccess;
     if (isTunnel) return this.#tunnel(head);
     this.#server.respond(head, ends);
     if (ends) this.#end(undefined);
@@ -255,6 +261,8 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
     this.#client = undefined;
     if (!this.#responded && this.#mayGoAgain(reason, wasUsed)) {
       this.#giveBack();
+      // As at the start: nobody takes its body now.
+      if (!this.#requestEnded) this.#server.pause();
       return this.#reach();
     }
     this.#tellHealth(true);

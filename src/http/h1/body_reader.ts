@@ -7,7 +7,7 @@
  */
 
 import { HeadReader, PARTIAL, TOO_LARGE } from "./head_reader.ts";
-import { isProtected } from "./field_names.ts";
+import { isProtected } from "../field_names.ts";
 import { HeadFields } from "./parse_fields.ts";
 import { FIELD, type Fields } from "../head.ts";
 import type { HttpLimits } from "../limits.ts";

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { emptyLineIn, latin1 } from "./latin1.ts";
+import { emptyLineIn, latin1 } from "../latin1.ts";
 
 /** More is to come. */
 export const PARTIAL = -1;

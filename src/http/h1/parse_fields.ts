@@ -19,7 +19,7 @@ import {
   TE,
   TRANSFER_ENCODING,
   UPGRADE,
-} from "./field_names.ts";
+} from "../field_names.ts";
 
 /** Why a head is refused; `status` is what a client is answered. */
 export interface HeadFault {

@@ -7,7 +7,7 @@
 
 import { type RequestHead, UNKNOWN_LENGTH } from "../head.ts";
 import { ABSENT, type HeadFault, HeadFields, tokensOf } from "./parse_fields.ts";
-import { isToken } from "./field_names.ts";
+import { isToken } from "../field_names.ts";
 
 function fault(detail: string, status = 400): HeadFault {
   return { status, detail };

@@ -7,7 +7,7 @@
 
 import type { Stream } from "../../net/mod.ts";
 import { FIELD, type Fields } from "../head.ts";
-import { writeLatin1 } from "./latin1.ts";
+import { writeLatin1 } from "../latin1.ts";
 
 const CR = 13;
 const LF = 10;

@@ -12,7 +12,7 @@ import {
   type ResponseHead,
   UNKNOWN_LENGTH,
 } from "../head.ts";
-import { isProtected } from "../h1/field_names.ts";
+import { isProtected } from "../field_names.ts";
 import type { HttpLimits } from "../limits.ts";
 import type { FieldSink } from "./hpack/decoder.ts";
 import { consistsOf, FieldKind, type FieldName, octets, TOKEN_OCTETS } from "./hpack/field_name.ts";

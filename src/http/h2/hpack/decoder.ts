@@ -5,7 +5,7 @@
  * @module
  */
 
-import { latin1 } from "../../h1/latin1.ts";
+import { latin1 } from "../../latin1.ts";
 import { type FieldName, kindOfField, octets } from "./field_name.ts";
 import { huffmanDecode, huffmanDecodedLimit } from "./huffman.ts";
 import { DEFAULT_TABLE_BYTES, FIELD_OVERHEAD_BYTES, STATIC_FIELDS } from "./static_table.ts";

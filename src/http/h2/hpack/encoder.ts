@@ -7,7 +7,7 @@
  * @module
  */
 
-import { writeLatin1 } from "../../h1/latin1.ts";
+import { writeLatin1 } from "../../latin1.ts";
 import { huffmanEncode, huffmanLength } from "./huffman.ts";
 import { DEFAULT_TABLE_BYTES, FIELD_OVERHEAD_BYTES, STATIC_FIELDS } from "./static_table.ts";
 

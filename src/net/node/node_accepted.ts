@@ -120,7 +120,7 @@ export class Accepted implements AcceptedConnection {
     const socket = new tls.TLSSocket(raw, options);
     socket.on("error", (error: Error) => this.#failed(tlsWords(messageOf(error)), false));
     socket.on("close", () => this.#failed(GONE, true));
-    const unwatch = onTransportOver(socket, () => void raw.destroy());
+    onTransportOver(socket, () => void raw.destroy());
     socket.on("secure", () => {
       if (!this.#handler) return void socket.destroy();
       const peer = peerOf(socket, peerCheck, verifyErrorOf(socket));
@@ -132,7 +132,6 @@ export class Accepted implements AcceptedConnection {
       }
       const settled = this.#handler;
       this.#handler = undefined;
-      unwatch();
       const connection = new NodeConnection(socket, { remote: this.remote, raw });
       settled({ kind: "secured", connection, peer });
     });

@@ -123,7 +123,7 @@ export class Attempt<Way> implements Dial {
       },
     });
     // What could be told at once has been, and there may be another by now.
-    if (this.#lease === lease && !this.#over) this.#dial = dial;
+    if (this.#lease === lease) this.#dial = dial;
   }
 
   /** Nothing was sent to this one, so the next may be tried. */

@@ -47,6 +47,7 @@ test("a denied caller is closed in order; nothing is dialled and no place was ta
   assert.equal(caller.over, "end");
   assert.equal(path.lastEnd.code, "intention_denied");
   assert.equal(path.lastEnd.rule, "default/web => test (deny)");
+  assert.equal(path.lastEnd.reason, undefined, "the rule says it all");
   assert.deepEqual([path.engine.dials.length, path.taken], [0, 0]);
 });
 

@@ -331,20 +331,22 @@ test("a caller that says little and ends its half before the other side is there
   assert.equal(caller.received, "you");
 });
 
-test("a listener that cannot be bound is tried again", async () => {
-  const bind = { kind: "tcp", host: "127.0.0.1", port: 2_000 } as const;
-  const first = upstreamOf({ name: "first", bind });
-  const second = upstreamOf({ name: "second", bind });
-  await using path = await startMemoryPath({
-    ...EDGE,
-    upstreams: { [first.id]: first, [second.id]: second },
+for (const drained of [false, true]) {
+  test(`a listener that cannot be bound is ${drained ? "not tried again once all drains" : "tried again"}`, async () => {
+    const bind = { kind: "tcp", host: "127.0.0.1", port: 2_000 } as const;
+    const upstream = upstreamOf({ name: "second", bind });
+    await using path = await startMemoryPath({ ...EDGE, upstreams: {} });
+    const before = path.engine.listening;
+    const other = await path.engine.listen({ address: bind, reusePort: false }, () => {});
+    await path.set({ ...EDGE, upstreams: { [upstream.id]: upstream } });
+    assert.equal(path.path.listeners().at(-1)?.state, "failed");
+    assert.equal(await path.path.retryFailed(), false);
+    other.close();
+    if (drained) await path.path.drain(1_000);
+    assert.equal(await path.path.retryFailed(), !drained);
+    assert.equal(path.engine.listening, drained ? 0 : before + 1);
   });
-  assert.deepEqual(path.path.listeners().map(({ state }) => state), ["listening", "failed"]);
-  assert.equal(await path.path.retryFailed(), false);
-  await path.set({ ...EDGE, upstreams: { [second.id]: second } });
-  assert.equal(await path.path.retryFailed(), true);
-  assert.equal(path.port("second"), 2_000);
-});
+}
 
 test("what a caller says meanwhile is kept for the other side, up to 64 KiB; then it is held back", async () => {
   await using path = await startMemoryPath(EDGE);

@@ -172,7 +172,6 @@ export class Accepted implements AcceptedConnection, SocketOwner {
   #stopWaiting(): void {
     this.#chooser = undefined;
     this.#unwatch?.(this.#socket.fd);
-    this.#unwatch = undefined;
   }
 
   /** A client that no longer listens or speaks. */

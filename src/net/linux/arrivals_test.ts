@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
+import { readdirSync } from "node:fs";
 import { test } from "node:test";
 import { FakeClock } from "../../../test/kit/clock.ts";
-import { Arrivals } from "./arrivals.ts";
-import type { CLibrary } from "./c_library.ts";
+import { Arrivals, watchArrivals } from "./arrivals.ts";
+import { type CLibrary, cLibrary } from "./c_library.ts";
 
 const EPOLL = 7;
 const UNWATCHABLE = 99;
@@ -67,3 +68,19 @@ test("Arrivals keeps its descriptor after one that cannot be watched only while 
   assert.equal(alone.arrivals.add(UNWATCHABLE, () => {}), undefined);
   assert.deepEqual(alone.calls, ["epoll_ctl 7 1 99", "close 7"]);
 });
+
+const library = cLibrary();
+if (library) {
+  test("watchArrivals() takes one descriptor for all, and gives it back after the last", () => {
+    const fds = [library.socket(1, 2, 0), library.socket(1, 2, 0)];
+    const open = () => readdirSync("/proc/self/fd").length;
+    const before = open();
+    for (let round = 0; round < 2; round++) {
+      const unwatches = fds.map((fd) => watchArrivals(fd, () => {}));
+      assert.equal(open(), before + 1);
+      for (const [index, unwatch] of unwatches.entries()) unwatch?.(fds[index] ?? -1);
+      assert.equal(open(), before);
+    }
+    for (const fd of fds) library.close(fd);
+  });
+}

@@ -118,14 +118,9 @@ export class Accepted implements AcceptedConnection {
   #shakeHands({ options, suites, peerCheck }: NodeServerTls): void {
     const raw = this.#raw;
     const socket = new tls.TLSSocket(raw, options);
-    const failed = (error: Error) => this.#failed(tlsWords(messageOf(error)), false);
-    socket.on("_tlsError", failed);
-    socket.on("error", failed);
+    socket.on("error", (error: Error) => this.#failed(tlsWords(messageOf(error)), false));
     socket.on("close", () => this.#failed(GONE, true));
-    const unwatch = onTransportOver(socket, () => {
-      this.#failed(GONE, true);
-      raw.destroy();
-    });
+    onTransportOver(socket, () => void raw.destroy());
     socket.on("secure", () => {
       if (!this.#handler) return void socket.destroy();
       const peer = peerOf(socket, peerCheck, verifyErrorOf(socket));
@@ -137,7 +132,6 @@ export class Accepted implements AcceptedConnection {
       }
       const settled = this.#handler;
       this.#handler = undefined;
-      unwatch();
       const connection = new NodeConnection(socket, { remote: this.remote, raw });
       settled({ kind: "secured", connection, peer });
     });

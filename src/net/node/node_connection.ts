@@ -182,18 +182,17 @@ export class NodeConnection implements Connection, Joining {
 
 /**
  * Deno tells a TLS socket of a reset, or of a FIN that no close_notify came before, as of an orderly
- * end: the bytes may be cut short then. Calls `broke` instead, until the returned function is called.
+ * end: the bytes may be cut short then. Calls `broke` instead, of the last one who asked for it.
  */
-export function onTransportOver(socket: net.Socket, broke: () => void): () => void {
+export function onTransportOver(socket: net.Socket, broke: () => void): void {
   const handle = handleOf(socket);
   const orderly = handle?.emitEof;
-  if (!handle || !orderly) return () => {};
+  if (!handle || !orderly) return;
   const stream = socket as { readonly _readableState?: { readonly ended: boolean } };
   handle.emitEof = () => {
     if (stream._readableState?.ended === false) broke();
     else orderly.call(handle);
   };
-  return () => void (handle.emitEof = orderly);
 }
 
 function handleOf(socket: net.Socket): Handle | undefined {

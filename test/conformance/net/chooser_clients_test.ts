@@ -113,6 +113,7 @@ for (
     assert.equal(failureOf(outcome), reason);
     assert.equal(outcome.kind === "failed" && outcome.gone, false);
     assert.equal((await client.received).toString("hex"), alert);
+    assert.ok(!client.broken(), "it was reset behind its alert");
     await stillServes(server, 1);
   });
 }

@@ -65,18 +65,21 @@ export interface RawClient {
   readonly socket: Socket;
   /** All that came until it was closed. */
   readonly received: Promise<Buffer>;
+  /** Whether it was reset so far. */
+  broken(): boolean;
 }
 
 export function rawClient(port: number, bytes?: Uint8Array): RawClient {
   const socket = connect({ port, host: "127.0.0.1" });
-  socket.on("error", () => {});
+  let broken = false;
+  socket.on("error", () => broken = true);
   const chunks: Buffer[] = [];
   socket.on("data", (chunk: Buffer) => chunks.push(chunk));
   if (bytes) socket.write(bytes);
   const received = new Promise<Buffer>((resolve) =>
     socket.once("close", () => resolve(Buffer.concat(chunks)))
   );
-  return { socket, received };
+  return { socket, received, broken: () => broken };
 }
 
 export const hello = (name: string): Uint8Array => clientHello({ names: [name] });

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { test } from "node:test";
-import { posternCommand } from "../../kit/postern.ts";
+import { OWN_ENGINE, posternCommand } from "../../kit/postern.ts";
 import { Process } from "../../kit/process.ts";
 
 const IN_TIME = { timeoutMs: 60_000 };
 
 test("the demo asks over HTTP, shows what its intention lets pass, and leaves nobody behind", async () => {
-  const [command = "", ...words] = posternCommand();
+  const [command = "", ...words] = posternCommand(OWN_ENGINE);
   const args = [...words, "dev", "-demo", "-http-addr", "127.0.0.1:0", "-log-level", "error"];
   await using demo = new Process(command, args, { name: "demo" });
   await demo.waitFor(/GET 200, POST 200 \| intention allow \| web-1 \w+ \| api-1 \w+/, IN_TIME);

@@ -12,8 +12,7 @@ import { ListenerStats } from "./connection.ts";
 import type { Context } from "./context.ts";
 import type { Downstream, Front, Service } from "./downstream.ts";
 import { HttpService } from "./l7/http_service.ts";
-import { HttpStats } from "./l7/http_stats.ts";
-import { LocalWays } from "./l7/request_ways.ts";
+import { LocalRequests } from "./l7/request_ways.ts";
 import type { ConnectionLimits } from "./live.ts";
 import type { Failure } from "./refusal_sums.ts";
 
@@ -33,8 +32,7 @@ export class Exposed implements Front {
   #part: ExposedPart;
   #isDeclared = true;
   /** Made when the first caller comes. */
-  #ways: LocalWays | undefined;
-  #http: HttpStats | undefined;
+  #requests: LocalRequests | undefined;
 
   constructor(
     context: Context,
@@ -88,11 +86,7 @@ export class Exposed implements Front {
   }
 
   serve(downstream: Downstream): Service {
-    const stats = this.#http ??= new HttpStats(this.context.stats, {
-      direction: this.direction,
-      listener: this.name,
-    });
-    const ways = this.#ways ??= new LocalWays(this, stats.pool);
+    const { stats, ways } = this.#requests ??= new LocalRequests(this);
     return new HttpService(downstream, {
       front: this,
       waysOf: () => ways,
@@ -104,11 +98,11 @@ export class Exposed implements Front {
   }
 
   update(): void {
-    this.#ways?.update();
+    this.#requests?.ways.update();
   }
 
   /** Closes what is kept for requests to come. */
   end(): void {
-    this.#ways?.drain();
+    this.#requests?.ways.drain();
   }
 }

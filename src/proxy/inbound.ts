@@ -17,8 +17,7 @@ import type { Downstream, Front, Service } from "./downstream.ts";
 import type { ConnectionLimits } from "./live.ts";
 import { type Destination, L4 } from "./l4.ts";
 import { HttpService } from "./l7/http_service.ts";
-import { HttpStats } from "./l7/http_stats.ts";
-import { EITHER_VERSION, HTTP1_ONLY, LocalWays } from "./l7/request_ways.ts";
+import { EITHER_VERSION, HTTP1_ONLY, LocalRequests } from "./l7/request_ways.ts";
 import { dialLocal, type LocalEndpoint } from "./local_dial.ts";
 import type { Failure } from "./refusal_sums.ts";
 
@@ -30,9 +29,8 @@ export class Inbound implements Front, Destination {
   readonly stats: ListenerStats;
   readonly places: Limiter;
   readonly limits: ConnectionLimits;
-  /** Both are made when the first caller of HTTP comes. */
-  #http: HttpStats | undefined;
-  #ways: LocalWays | undefined;
+  /** Made when the first caller of HTTP comes. */
+  #requests: LocalRequests | undefined;
 
   constructor(
     context: Context,
@@ -90,11 +88,7 @@ export class Inbound implements Front, Destination {
   serve(downstream: Downstream): Service {
     const { http } = this.part;
     if (!http) return new L4(downstream, this);
-    const stats = this.#http ??= new HttpStats(this.context.stats, {
-      direction: this.direction,
-      listener: this.name,
-    });
-    const ways = this.#ways ??= new LocalWays(this, stats.pool);
+    const { stats, ways } = this.#requests ??= new LocalRequests(this);
     return new HttpService(downstream, {
       front: this,
       waysOf: () => ways,
@@ -105,12 +99,12 @@ export class Inbound implements Front, Destination {
   }
 
   update(): void {
-    this.#ways?.update();
+    this.#requests?.ways.update();
   }
 
   /** Closes what is kept for requests to come. */
   end(): void {
-    this.#ways?.drain();
+    this.#requests?.ways.drain();
   }
 
   dial(dialler: Dialler<LocalEndpoint>): Dial {

@@ -121,14 +121,14 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
 
   /** False: there is no form in which it could be judged, and it has been told. */
   #takesForm(): boolean {
-    const { listener: { front }, caller } = this.#owner;
+    const { listener, caller } = this.#owner;
     const { request } = this.#server;
     const { path } = request;
     const fault = takeForm(request, {
-      rules: this.#owner.listener.rules(),
+      rules: listener.rules(),
       caller,
       ids: this.#context.requestIds,
-      isInbound: front.direction === "inbound",
+      isInbound: listener.front.direction === "inbound",
     });
     if (request.path !== path) this.#story.originalPath = path;
     if (!fault) return true;

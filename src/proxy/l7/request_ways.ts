@@ -9,11 +9,12 @@ import type { EndpointState } from "../../balance/mod.ts";
 import type { Dial } from "../../net/mod.ts";
 import { Attempt, type Dialler } from "../attempt.ts";
 import type { Context } from "../context.ts";
+import type { Front } from "../downstream.ts";
 import { EndpointDial, trustOf } from "../endpoint_dial.ts";
 import { dialLocal } from "../local_dial.ts";
 import type { InboundPart } from "../../snapshot/mod.ts";
 import { giveBack, type Lease, type Upstream } from "../upstream.ts";
-import type { HttpPoolStats } from "./http_stats.ts";
+import { type HttpPoolStats, HttpStats } from "./http_stats.ts";
 import { type Way, Ways } from "./ways.ts";
 
 /** By ALPN, what is preferred first. */
@@ -113,6 +114,20 @@ export class LocalWays implements RequestWays {
   drain(): void {
     this.#ways.drain();
     this.#ways = this.#make();
+  }
+}
+
+/** What a listener for the local application keeps for requests; made when the first caller comes. */
+export class LocalRequests {
+  readonly stats: HttpStats;
+  readonly ways: LocalWays;
+
+  constructor(
+    front: LocalService & Pick<Front, "direction" | "name">,
+  ) {
+    const { context, direction, name } = front;
+    this.stats = new HttpStats(context.stats, { direction, listener: name });
+    this.ways = new LocalWays(front, this.stats.pool);
   }
 }
 

@@ -7,7 +7,6 @@
 
 import { type ErrorCode, type Origin, originOf } from "../../base/mod.ts";
 import {
-  type ClientExchange,
   ExchangeRecord,
   fieldOf,
   type Fields,
@@ -21,37 +20,22 @@ import {
   replyOf,
   type ReplyOptions,
   type ResetReason,
-  type ResponseEvents,
   type ResponseHead,
   sendReply,
   type ServerExchange,
 } from "../../http/mod.ts";
-import { type Dial, Relay, type RelayEnd } from "../../net/mod.ts";
-import type { Dialler } from "../attempt.ts";
+import { Relay, type RelayEnd } from "../../net/mod.ts";
 import type { RequestJudge, RequestPermit } from "../authorize.ts";
 import type { Now } from "../connection.ts";
 import type { Downstream } from "../downstream.ts";
 import type { Context } from "../context.ts";
-import { countFailure } from "../endpoint_failure.ts";
-import { giveBack, hashOfCaller, type Lease } from "../upstream.ts";
+import { hashOfCaller, type Lease } from "../upstream.ts";
 import type { RequestView } from "../view.ts";
 import type { Caller } from "./caller.ts";
 import type { HttpListener } from "./http_listener.ts";
 import { takeForm } from "./request_form.ts";
-import type { RequestWays } from "./request_ways.ts";
+import { type Asked, type Asker, UpstreamRequest } from "./upstream_request.ts";
 import type { Way } from "./ways.ts";
-
-/** Requests that may be sent again where nobody answered (RFC 9110 9.2.2), if their body is still whole. */
-const IDEMPOTENT: ReadonlySet<string> = new Set([
-  "GET",
-  "HEAD",
-  "OPTIONS",
-  "TRACE",
-  "PUT",
-  "DELETE",
-]);
-/** How often a request is sent again because the connection that was kept for it had just ended. */
-const MAX_AGAIN = 2;
 
 const SLOW_READERS = "those who read slowly hold most of the memory that there is for them";
 
@@ -65,25 +49,16 @@ export interface ExchangeOwner {
   over(exchange: HttpExchange): void;
 }
 
-export class HttpExchange implements MessageEvents, Dialler<Way> {
-  /** How far a dial is concerns the connections that are kept, not one request. */
-  readonly record = NO_RECORD;
+export class HttpExchange implements MessageEvents, Asker {
   readonly #owner: ExchangeOwner;
   readonly #server: ServerExchange;
   readonly #context: Context;
   /** For the access log and the counts. */
   readonly #story: ExchangeRecord;
-  readonly #response: Response;
   #permit: RequestPermit | undefined;
-  #dial: Dial | undefined;
-  #lease: Lease | undefined;
-  #client: ClientExchange | undefined;
+  #upstream: UpstreamRequest | undefined;
   #relay: Relay | undefined;
   #activeTick: number;
-  /** With a place of its own there. */
-  #ways: RequestWays | undefined;
-  /** Something of the request's body was sent on, so that it cannot be sent again. */
-  #bodySent = false;
   #requestEnded: boolean;
   #responded = false;
   #over = false;
@@ -94,7 +69,6 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
     this.#owner = owner;
     this.#server = server;
     this.#context = context;
-    this.#response = new Response(this);
     this.#story = new ExchangeRecord(owner.caller, server.request, {
       wallMs: clock.now(),
       monotonicMs: clock.monotonic(),
@@ -113,10 +87,14 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
     const ways = listener.waysOf(this.#server.request);
     if (!ways) return this.fail("route_not_found", "no service is here for its host");
     if (!ways.enter()) return this.fail("limit_reached", ways.limit);
-    this.#ways = ways;
     // Nothing of the body is read before there is somebody who takes it.
     if (!this.#requestEnded) this.#server.pause();
-    this.#reach();
+    const { request, endsWithHead } = this.#server;
+    const hash = ways.needsHash ? hashOfCaller(this.#owner.caller.remote) : undefined;
+    this.#story.upstreamCluster = ways.cluster;
+    const asked: Asked = { request, endsWithHead, hash };
+    this.#upstream = new UpstreamRequest(this, asked, { ways, context: this.#context });
+    this.#upstream.start();
   }
 
   /** False: there is no form in which it could be judged, and it has been told. */
@@ -145,58 +123,23 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
     return !this.#over;
   }
 
-  #reach(): void {
-    const ways = this.#ways;
-    if (!ways) return;
-    const { remote } = this.#owner.caller;
-    this.#story.upstreamCluster = ways.cluster;
-    const hash = ways.needsHash ? hashOfCaller(remote) : undefined;
-    const dial = ways.reach(this, hash);
-    if (!this.#client && !this.#over) this.#dial = dial;
-  }
-
-  onDialled(way: Way, lease?: Lease): void {
-    const { request, endsWithHead } = this.#server;
-    const story = this.#story;
-    this.#dial = undefined;
-    this.#lease = lease;
-    story.attempts++;
-    story.upstreamHost = way.host;
-    story.upstream = way.reached.connection;
-    if (lease) story.upstreamCluster = lease.target.part.sni || story.upstreamCluster;
-    story.upstreamStartAt = this.#context.clock.monotonic();
-    this.#response.wasUsed = way.isUsed;
-    this.#client = way.request(request, endsWithHead, this.#response);
-    if (endsWithHead) return;
-    if (request.expectsContinue) this.#server.inform({ status: 100, length: 0, fields: [] });
-    this.#server.resume();
-  }
-
-  onFailed(code: ErrorCode, reason: string): void {
-    this.#dial = undefined;
-    // Who has nobody to go to, or no place, did not fail on the way.
-    if (replyOf(code).flag === "UF") this.#story.upstreamFailure = reason;
-    this.fail(code, reason);
-  }
-
   // What the caller sends.
 
   onData(chunk: Uint8Array): void {
     this.#activeTick = this.#context.live.tick;
     this.#story.receivedBytes += chunk.length;
-    this.#bodySent = true;
-    if (this.#client?.send(chunk) === false) this.#server.pause();
+    if (this.#upstream?.send(chunk) === false) this.#server.pause();
   }
 
   onEnd(trailers: Fields | undefined): void {
     this.#requestEnded = true;
     this.#story.requestEndAt = this.#context.clock.monotonic();
-    this.#client?.end(trailers);
+    this.#upstream?.end(trailers);
   }
 
   /** The caller takes more of the response. */
   onDrain(): void {
-    this.#client?.resume();
+    this.#upstream?.resume();
   }
 
   /** The caller broke it. */
@@ -206,7 +149,24 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
     this.#end("downstream");
   }
 
-  // What the endpoint answers.
+  // What comes of it upstream.
+
+  reached(way: Way, lease: Lease | undefined): void {
+    const story = this.#story;
+    story.attempts++;
+    story.upstreamHost = way.host;
+    story.upstream = way.reached.connection;
+    if (lease) story.upstreamCluster = lease.target.part.sni || story.upstreamCluster;
+    story.upstreamStartAt = this.#context.clock.monotonic();
+    const { request, endsWithHead } = this.#server;
+    if (endsWithHead) return;
+    if (request.expectsContinue) this.#server.inform({ status: 100, length: 0, fields: [] });
+    this.#server.resume();
+  }
+
+  unreached(): void {
+    if (!this.#requestEnded) this.#server.pause();
+  }
 
   informed(head: ResponseHead): void {
     // The caller was told to go on by us, or never asked.
@@ -223,7 +183,6 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
     story.response = head;
     story.status = head.status;
     story.details = "via_upstream";
-    this.#tellHealth(head.status >= 500);
     const isSuccess = head.status >= 200 && head.status < 300;
     if (request.upgrade !== "" && request.version === "HTTP/2" && isSuccess) {
       this.#responded = false;
@@ -241,7 +200,7 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
   responseData(chunk: Uint8Array): void {
     this.#activeTick = this.#context.live.tick;
     this.#story.sentBytes += chunk.length;
-    if (!this.#server.send(chunk)) this.#client?.pause();
+    if (!this.#server.send(chunk)) this.#upstream?.pause();
   }
 
   responseEnd(trailers: Fields | undefined): void {
@@ -250,48 +209,21 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
     this.#end(undefined);
   }
 
-  /** The endpoint takes more of the request. */
-  clientDrained(): void {
+  upstreamDrained(): void {
     this.#server.resume();
   }
 
-  /** The endpoint, or the way to it, broke. */
-  clientReset(reason: ResetReason, detail: string, wasUsed: boolean): void {
-    if (this.#over) return;
-    this.#client = undefined;
-    if (!this.#responded && this.#mayGoAgain(reason, wasUsed)) {
-      this.#giveBack();
-      // As at the start: nobody takes its body now.
-      if (!this.#requestEnded) this.#server.pause();
-      return this.#reach();
-    }
-    this.#tellHealth(true);
-    this.fail(RESET_CODES[reason] ?? "response_reset", detail);
-  }
-
-  /** Nothing was answered, and nobody can have acted on it twice. */
-  #mayGoAgain(reason: ResetReason, wasUsed: boolean): boolean {
-    if (this.#bodySent || this.#story.attempts > MAX_AGAIN) return false;
-    if (reason === "refused") return true;
-    const { endsWithHead, request: { method, upgrade } } = this.#server;
-    return reason === "connection" && wasUsed && upgrade === "" && IDEMPOTENT.has(method) &&
-      (endsWithHead || !this.#requestEnded);
-  }
-
-  #tellHealth(isFailure: boolean): void {
-    const lease = this.#lease;
-    if (!lease) return;
-    if (isFailure) countFailure(lease, this.#context);
-    else lease.target.pool.succeeded(lease.state);
+  upstreamFailed(code: ErrorCode, reason: string, wasReached: boolean): void {
+    // Who has nobody to go to, or no place, did not fail on the way.
+    if (!wasReached && replyOf(code).flag === "UF") this.#story.upstreamFailure = reason;
+    this.fail(code, reason);
   }
 
   /** From here on it is bytes both ways, as on a connection of L4. */
   #tunnel(head: ResponseHead): void {
-    const client = this.#client;
-    if (!client) return;
-    const upstream = client.tunnel();
+    const upstream = this.#upstream?.tunnel();
+    if (!upstream) return;
     const downstream = this.#server.tunnel(head);
-    this.#client = undefined;
     this.#relay = new Relay(downstream, upstream, {
       ticker: this.#context.live,
       onOver: (end) => this.#relayEnded(end),
@@ -408,71 +340,18 @@ export class HttpExchange implements MessageEvents, Dialler<Way> {
     this.onReset("connection", "");
   }
 
-  #giveBack(): void {
-    if (this.#lease) giveBack(this.#lease);
-    this.#lease = undefined;
-  }
-
   /** `by`: who broke it; undefined: it was completed. */
   #end(by: Origin | undefined): void {
     if (this.#over) return;
     this.#over = true;
-    this.#dial?.cancel();
     // Whoever answers before it has heard all does not want the rest.
-    if (by !== undefined || !this.#requestEnded) this.#client?.reset("cancelled");
-    this.#client = undefined;
-    this.#giveBack();
+    this.#upstream?.leave(by !== undefined || !this.#requestEnded);
     const { listener } = this.#owner;
-    this.#ways?.leave();
     const story = this.#story;
     story.endAt = this.#context.clock.monotonic();
     story.endedBy = by;
     listener.stats.finished(story);
     this.#context.facts.accessLog?.exchange(story);
     this.#owner.over(this);
-  }
-}
-
-const NO_RECORD: Dialler<Way>["record"] = { stage: "target", endpoint: "", secured: () => {} };
-
-/** What it is that an endpoint broke an exchange; else `response_reset`. */
-const RESET_CODES: Partial<Record<ResetReason, ErrorCode>> = {
-  protocol: "response_invalid",
-  overflow: "response_invalid",
-  connection: "endpoint_reset",
-};
-
-/** What the endpoint tells, by other names than what the caller does. */
-class Response implements ResponseEvents {
-  readonly #exchange: HttpExchange;
-  /** The way had carried requests before. */
-  wasUsed = false;
-
-  constructor(exchange: HttpExchange) {
-    this.#exchange = exchange;
-  }
-
-  onInformational(head: ResponseHead): void {
-    this.#exchange.informed(head);
-  }
-
-  onResponse(head: ResponseHead, ends: boolean): void {
-    this.#exchange.responded(head, ends);
-  }
-
-  onData(chunk: Uint8Array): void {
-    this.#exchange.responseData(chunk);
-  }
-
-  onEnd(trailers: Fields | undefined): void {
-    this.#exchange.responseEnd(trailers);
-  }
-
-  onDrain(): void {
-    this.#exchange.clientDrained();
-  }
-
-  onReset(reason: ResetReason, detail: string): void {
-    this.#exchange.clientReset(reason, detail, this.wasUsed);
   }
 }

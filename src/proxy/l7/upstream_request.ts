@@ -1,0 +1,221 @@
+/**
+ * One request on its way to an endpoint: a place and a way are found for it, its head is sent, and sent
+ * again elsewhere where nobody can have acted on it. It knows nothing of who asks.
+ *
+ * @module
+ */
+
+import type { ErrorCode } from "../../base/mod.ts";
+import type {
+  ClientExchange,
+  Fields,
+  RequestHead,
+  ResetReason,
+  ResponseEvents,
+  ResponseHead,
+} from "../../http/mod.ts";
+import type { Dial, Stream } from "../../net/mod.ts";
+import type { Dialler } from "../attempt.ts";
+import type { Context } from "../context.ts";
+import { countFailure } from "../endpoint_failure.ts";
+import { giveBack, type Lease } from "../upstream.ts";
+import type { RequestWays } from "./request_ways.ts";
+import type { Way } from "./ways.ts";
+
+/** Requests that may be sent again where nobody answered (RFC 9110 9.2.2), if their body is still whole. */
+const IDEMPOTENT: ReadonlySet<string> = new Set([
+  "GET",
+  "HEAD",
+  "OPTIONS",
+  "TRACE",
+  "PUT",
+  "DELETE",
+]);
+/** How often a request is sent again because the connection that was kept for it had just ended. */
+const MAX_AGAIN = 2;
+
+/** Who asks, and is told what comes of it; nothing after `upstreamFailed` or the end of the response. */
+export interface Asker {
+  /** An endpoint has the head: the body may be sent. More than once where it is sent again. */
+  reached(way: Way, lease: Lease | undefined): void;
+  /** That endpoint did not begin to work on it: no body may be sent until another is reached. */
+  unreached(): void;
+  informed(head: ResponseHead): void;
+  responded(head: ResponseHead, ends: boolean): void;
+  responseData(chunk: Uint8Array): void;
+  responseEnd(trailers: Fields | undefined): void;
+  /** More of the body can be taken. */
+  upstreamDrained(): void;
+  /** `wasReached`: an endpoint had it; else none was found. */
+  upstreamFailed(code: ErrorCode, reason: string, wasReached: boolean): void;
+}
+
+/** What is sent on. */
+export interface Asked {
+  readonly request: RequestHead;
+  /** It has no body. */
+  readonly endsWithHead: boolean;
+  /** What balancing looks at, where it looks at something. */
+  readonly hash: number | undefined;
+}
+
+export class UpstreamRequest implements Dialler<Way>, ResponseEvents {
+  /** How far a dial is concerns the connections that are kept, not one request. */
+  readonly record = NO_RECORD;
+  readonly #asker: Asker;
+  readonly #asked: Asked;
+  readonly #ways: RequestWays;
+  readonly #context: Context;
+  #dial: Dial | undefined;
+  #lease: Lease | undefined;
+  #client: ClientExchange | undefined;
+  #attempts = 0;
+  /** The way had carried requests before. */
+  #wasUsed = false;
+  /** Something of the body was sent, so that it cannot be sent again. */
+  #bodySent = false;
+  #requestEnded: boolean;
+  #responded = false;
+  #over = false;
+
+  /** With a place among `ways`, which it leaves. */
+  constructor(asker: Asker, asked: Asked, { ways, context }: {
+    readonly ways: RequestWays;
+    readonly context: Context;
+  }) {
+    this.#asker = asker;
+    this.#asked = asked;
+    this.#ways = ways;
+    this.#context = context;
+    this.#requestEnded = asked.endsWithHead;
+  }
+
+  /** Finds a way, now or later. */
+  start(): void {
+    const dial = this.#ways.reach(this, this.#asked.hash);
+    if (!this.#client && !this.#over) this.#dial = dial;
+  }
+
+  onDialled(way: Way, lease?: Lease): void {
+    const { request, endsWithHead } = this.#asked;
+    this.#dial = undefined;
+    this.#lease = lease;
+    this.#attempts++;
+    this.#wasUsed = way.isUsed;
+    this.#client = way.request(request, endsWithHead, this);
+    this.#asker.reached(way, lease);
+  }
+
+  onFailed(code: ErrorCode, reason: string): void {
+    this.#dial = undefined;
+    this.#over = true;
+    this.#ways.leave();
+    this.#asker.upstreamFailed(code, reason, false);
+  }
+
+  // What the asker sends.
+
+  /** False: stop until {@link Asker.upstreamDrained}. */
+  send(chunk: Uint8Array): boolean {
+    this.#bodySent = true;
+    return this.#client?.send(chunk) !== false;
+  }
+
+  end(trailers: Fields | undefined): void {
+    this.#requestEnded = true;
+    this.#client?.end(trailers);
+  }
+
+  /** The response is not to be read for now. */
+  pause(): void {
+    this.#client?.pause();
+  }
+
+  resume(): void {
+    this.#client?.resume();
+  }
+
+  /** To be called when it was answered yes to an upgrade; the request itself is over with that. */
+  tunnel(): Stream | undefined {
+    const client = this.#client;
+    this.#client = undefined;
+    return client?.tunnel();
+  }
+
+  /** The asker is done with it; what is not complete is broken off if it `isUnwanted`. */
+  leave(isUnwanted: boolean): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#dial?.cancel();
+    if (isUnwanted) this.#client?.reset("cancelled");
+    this.#client = undefined;
+    this.#giveBack();
+    this.#ways.leave();
+  }
+
+  // What the endpoint answers.
+
+  onInformational(head: ResponseHead): void {
+    this.#asker.informed(head);
+  }
+
+  onResponse(head: ResponseHead, ends: boolean): void {
+    this.#responded = true;
+    this.#tellHealth(head.status >= 500);
+    this.#asker.responded(head, ends);
+  }
+
+  onData(chunk: Uint8Array): void {
+    this.#asker.responseData(chunk);
+  }
+
+  onEnd(trailers: Fields | undefined): void {
+    this.#asker.responseEnd(trailers);
+  }
+
+  onDrain(): void {
+    this.#asker.upstreamDrained();
+  }
+
+  onReset(reason: ResetReason, detail: string): void {
+    if (this.#over) return;
+    this.#client = undefined;
+    if (!this.#responded && this.#mayGoAgain(reason)) {
+      this.#giveBack();
+      this.#asker.unreached();
+      return this.start();
+    }
+    this.#tellHealth(true);
+    this.#asker.upstreamFailed(RESET_CODES[reason] ?? "response_reset", detail, true);
+  }
+
+  /** Nothing was answered, and nobody can have acted on it twice. */
+  #mayGoAgain(reason: ResetReason): boolean {
+    if (this.#bodySent || this.#attempts > MAX_AGAIN) return false;
+    if (reason === "refused") return true;
+    const { endsWithHead, request: { method, upgrade } } = this.#asked;
+    return reason === "connection" && this.#wasUsed && upgrade === "" && IDEMPOTENT.has(method) &&
+      (endsWithHead || !this.#requestEnded);
+  }
+
+  #tellHealth(isFailure: boolean): void {
+    const lease = this.#lease;
+    if (!lease) return;
+    if (isFailure) countFailure(lease, this.#context);
+    else lease.target.pool.succeeded(lease.state);
+  }
+
+  #giveBack(): void {
+    if (this.#lease) giveBack(this.#lease);
+    this.#lease = undefined;
+  }
+}
+
+const NO_RECORD: Dialler<Way>["record"] = { stage: "target", endpoint: "", secured: () => {} };
+
+/** What it is that an endpoint broke an exchange; else `response_reset`. */
+const RESET_CODES: Partial<Record<ResetReason, ErrorCode>> = {
+  protocol: "response_invalid",
+  overflow: "response_invalid",
+  connection: "endpoint_reset",
+};

@@ -4,8 +4,9 @@
  * @module
  */
 
+import process from "node:process";
 import { type LevelHolder, ProxyError, systemClock, systemRandom } from "../../base/mod.ts";
-import { runtimeEngine } from "../../net/mod.ts";
+import { type Engine, runtimeEngine } from "../../net/mod.ts";
 import { DataPath, SharedCounts } from "../../proxy/mod.ts";
 import { Channel, type Port } from "./channel.ts";
 import { type AccessLines, createAccessLines } from "../log/access_lines.ts";
@@ -13,8 +14,9 @@ import { createLogOutput } from "../log/log_output.ts";
 import { LogRings } from "../log/log_rings.ts";
 import type { MainCalls, WorkerCalls, WorkerStart } from "./protocol.ts";
 
-/** The first snapshot is applied, first connections have passed: what the start needed can go. */
-const TRIM_MS = 2_000;
+/** How often it is looked whether things are quiet, and processor time of the process that still is. */
+const LOOK_MS = 1_000;
+const QUIET_MS = 50;
 
 const holder: LevelHolder = { level: "info" };
 let started: DataPath | undefined;
@@ -45,7 +47,7 @@ function path(): DataPath {
 function start({ settings, counts, logMemory, accessMemory }: WorkerStart): void {
   holder.level = settings.logLevel;
   const engine = runtimeEngine();
-  systemClock.after(TRIM_MS, () => engine.trim());
+  trimWhenQuiet(engine);
   const rings = new LogRings(logMemory);
   const wakeFor = (rings: LogRings) => () => {
     if (rings.call()) main.tell("lines");
@@ -74,6 +76,23 @@ function start({ settings, counts, logMemory, accessMemory }: WorkerStart): void
     remoteAuthorize: (request) => main.ask("authorize", request),
     fetchCertificate: (request) => main.ask("fetchCertificate", request),
   });
+}
+
+/**
+ * What only the start needed can go, once the start is over. Under load not yet: what the engine has
+ * compiled goes with it, and would be compiled once more, for a billion instructions.
+ */
+function trimWhenQuiet(engine: Engine, spentMs = 0): void {
+  systemClock.after(LOOK_MS, () => {
+    const nowMs = processorMs();
+    if (nowMs - spentMs <= QUIET_MS) engine.trim();
+    else trimWhenQuiet(engine, nowMs);
+  });
+}
+
+function processorMs(): number {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1_000;
 }
 
 main.tell("ready");

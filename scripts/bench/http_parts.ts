@@ -4,29 +4,24 @@
  * @module
  */
 
-import { connect, type Socket } from "node:net";
-import { pause } from "../../test/kit/process.ts";
-import {
-  type CellOptions,
-  measureCell,
-  type Measured,
-  type SideName,
-  type Subject,
-} from "./cell.ts";
-import { residentBytes } from "./counters.ts";
+import { type CellOptions, measureCell, type Measured, type Subject } from "./cell.ts";
+import { type FlatMemory, measureFlat, measureStreams, type StreamMemory } from "./http_memory.ts";
+import { type Latency, measureLatency } from "./http_latency.ts";
 import { openHttpPairs, TCP } from "./http_pairs.ts";
 import {
+  flatMemoryTable,
   HTTP_TARGETS,
   httpTable,
   type HttpTarget,
-  type StreamMemory,
+  latencyTable,
+  PACING,
   streamMemoryTable,
 } from "./http_report.ts";
 import { POSTERN } from "./report.ts";
-import { HOST } from "./site.ts";
 
 export const HTTP_PARTS = [
-  ...["http1", "http2", "grpc", "http_new", "http_bulk", "http2_bulk", "http2_memory"] as const,
+  ...["http1", "http2", "grpc", "http_new", "http_bulk", "http2_bulk"] as const,
+  ...["http_latency", "http2_memory", "http_flat"] as const,
 ];
 export type HttpPart = typeof HTTP_PARTS[number];
 
@@ -103,94 +98,53 @@ export function openHttpBench(settings: Settings, peers: readonly string[]): Htt
       console.log(`${httpTable(title, measured, { target, unit: "gigabyte" })}\n`);
       return measured;
     },
+    http_latency: async () => {
+      const { site, rounds, seconds } = settings;
+      const paced = ({ name }: Subject) => name === POSTERN || name === PACING;
+      const measured: Latency[] = [];
+      for (const protocol of ["http", "http2"] as const) {
+        const subjects = await pairs.of(protocol);
+        const options = { site, protocol, rounds, seconds, paced };
+        measured.push(...await measureLatency(subjects, options));
+      }
+      console.log(`${latencyTable(measured)}\n`);
+      return measured;
+    },
     http2_memory: async () => {
+      const fresh = openHttpPairs(settings.site, peers);
       const measured: StreamMemory[] = [];
-      for (const subject of await pairs.of("http2")) {
-        measured.push(await memoryOf(subject, "outbound"));
+      try {
+        for (const subject of await fresh.of("http2")) {
+          measured.push(await measureStreams(subject, "outbound"));
+        }
+        if (peers.includes("postern")) {
+          const subject = await fresh.behindRelay("http2", POSTERN);
+          measured.push(await measureStreams(subject, "inbound"));
+        }
+        if (peers.includes("envoy")) {
+          measured.push(await measureStreams(await fresh.envoyBehindRelay("http2"), "inbound"));
+        }
+      } finally {
+        await fresh.close();
       }
-      if (peers.includes("postern")) {
-        measured.push(await memoryOf(await pairs.behindRelay("http2", POSTERN), "inbound"));
+      console.log(`${streamMemoryTable(measured)}\n`);
+      return measured;
+    },
+    http_flat: async () => {
+      const fresh = openHttpPairs(settings.site, peers);
+      const measured: FlatMemory[] = [];
+      try {
+        for (const protocol of ["http", "http2"] as const) {
+          for (const subject of await fresh.of(protocol)) {
+            measured.push(...await measureFlat(subject, protocol));
+          }
+        }
+      } finally {
+        await fresh.close();
       }
-      if (peers.includes("envoy")) {
-        measured.push(await memoryOf(await pairs.envoyBehindRelay("http2"), "inbound"));
-      }
-      console.log(`${streamMemoryTable(measured, CONNECTIONS)}\n`);
+      console.log(`${flatMemoryTable(measured)}\n`);
       return measured;
     },
   };
   return { run: (part) => run[part](), close: () => pairs.close() };
-}
-
-const CONNECTIONS = 1_000;
-const WARM_CONNECTIONS = 100;
-const AT_ONCE = 50;
-/** Collectors get this long to give back what is no longer used. */
-const SETTLE_MS = 2_000;
-/** Postern gives back what its start needed a few seconds after it. */
-const IDLE_MS = 5_000;
-
-async function memoryOf({ name, pair }: Subject, side: SideName): Promise<StreamMemory> {
-  const { pid } = pair[side];
-  await pause(IDLE_MS);
-  const idleMb = residentBytes(pid) / (1 << 20);
-  try {
-    // What the first connections bring in stays and is not theirs.
-    close(await openStreams(pair.outbound.port, WARM_CONNECTIONS));
-    await pause(SETTLE_MS);
-    const before = residentBytes(pid);
-    const open = await openStreams(pair.outbound.port, CONNECTIONS);
-    await pause(SETTLE_MS);
-    const after = residentBytes(pid);
-    const lost = open.filter(({ destroyed }) => destroyed).length;
-    close(open);
-    if (lost > 0) throw new Error(`${lost} connections were lost`);
-    const kbPerConnection = (after - before) / 1024 / CONNECTIONS;
-    return { pair: name, side, idleMb, kbPerConnection };
-  } catch (error) {
-    const failed = error instanceof Error ? error.message : String(error);
-    return { pair: name, side, idleMb, kbPerConnection: undefined, failed };
-  }
-}
-
-/** Preface, SETTINGS, and a GET of `/hold`. */
-const OPEN_STREAM = Buffer.from([
-  ...Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
-  ...[0, 0, 0, 4, 0, 0, 0, 0, 0],
-  ...[0, 0, 13, 1, 5, 0, 0, 0, 1],
-  ...[0x82, 0x86, 0x04, 5, ...Buffer.from("/hold"), 0x01, 2, ...Buffer.from("db")],
-]);
-
-const SETTINGS_ACK = Uint8Array.of(0, 0, 0, 4, 1, 0, 0, 0, 0);
-
-/** Connections of which each has been greeted. */
-async function openStreams(port: number, count: number): Promise<Socket[]> {
-  const sockets: Socket[] = [];
-  const one = () =>
-    new Promise<void>((resolve, reject) => {
-      const socket = connect({ host: HOST, port, noDelay: true });
-      sockets.push(socket);
-      socket.setTimeout(20_000, () => socket.destroy(new Error("no greeting in 20 s")));
-      socket.on("connect", () => socket.write(OPEN_STREAM));
-      socket.once("data", () => {
-        socket.on("data", () => {});
-        socket.write(SETTINGS_ACK);
-        socket.setTimeout(0);
-        resolve();
-      });
-      socket.on("error", reject);
-      socket.on("close", () => reject(new Error("the connection was closed")));
-    });
-  try {
-    for (let opened = 0; opened < count; opened += AT_ONCE) {
-      await Promise.all(Array.from({ length: Math.min(AT_ONCE, count - opened) }, one));
-    }
-  } catch (error) {
-    close(sockets);
-    throw error;
-  }
-  return sockets;
-}
-
-function close(sockets: readonly Socket[]): void {
-  for (const socket of sockets) socket.destroy();
 }

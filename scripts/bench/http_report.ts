@@ -6,6 +6,14 @@
  */
 
 import type { Measured, SideCost, SideName } from "./cell.ts";
+import type { Latency } from "./http_latency.ts";
+import {
+  CONNECTIONS,
+  type FlatMemory,
+  QUIET_MS,
+  REQUESTS,
+  type StreamMemory,
+} from "./http_memory.ts";
 import { TCP } from "./http_pairs.ts";
 import { callsLines, ENVOY, number, POSTERN, table } from "./report.ts";
 
@@ -29,7 +37,7 @@ export const HTTP_TARGETS = {
   http2_bulk: { most: { [TCP]: 1.3 } },
 } as const satisfies Record<string, HttpTarget>;
 
-export const HTTP_MEMORY_TARGETS = { idleMb: 65, kbPerConnection: 40 } as const;
+export const HTTP_MEMORY_TARGETS = { idleMb: 65, kbPerConnection: 40, growth: 1.1 } as const;
 
 const SIDES = ["inbound", "outbound"] as const;
 
@@ -103,24 +111,57 @@ function verdict(
   return missed.length === 0 ? "met" : `MISSED ${missed.join(", ")}`;
 }
 
-export interface StreamMemory {
-  readonly pair: string;
-  readonly side: SideName;
-  readonly idleMb: number;
-  readonly kbPerConnection: number | undefined;
-  readonly failed?: string;
+function judged(pair: string, value: number, most: number): string {
+  if (!pair.startsWith(POSTERN)) return "";
+  return value <= most ? "met" : `MISSED <= ${most}`;
 }
 
-export function streamMemoryTable(measured: readonly StreamMemory[], connections: number): string {
+export function streamMemoryTable(measured: readonly StreamMemory[]): string {
   const rows = [["memory", "side", "idle MB", "", "KB/connection", ""]];
   for (const { pair, side, idleMb, kbPerConnection: each, failed } of measured) {
-    const judged = (value: number, most: number) =>
-      pair.startsWith(POSTERN) ? (value <= most ? "met" : `MISSED <= ${most}`) : "";
     rows.push([
-      ...[pair, side, idleMb.toFixed(1), judged(idleMb, HTTP_MEMORY_TARGETS.idleMb)],
+      ...[pair, side, idleMb.toFixed(1), judged(pair, idleMb, HTTP_MEMORY_TARGETS.idleMb)],
       each?.toFixed(1) ?? failed ?? "-",
-      each === undefined ? "" : judged(each, HTTP_MEMORY_TARGETS.kbPerConnection),
+      each === undefined ? "" : judged(pair, each, HTTP_MEMORY_TARGETS.kbPerConnection),
     ]);
   }
-  return `Memory of ${connections} HTTP/2 connections with one open stream each\n${table(rows)}`;
+  return `Memory of ${CONNECTIONS} HTTP/2 connections with one open stream each\n${table(rows)}`;
+}
+
+/** Growth from the second size on: until then a heap fills that a collector keeps. */
+export function flatMemoryTable(measured: readonly FlatMemory[]): string {
+  const { idleMb: mostMb, growth: mostGrowth } = HTTP_MEMORY_TARGETS;
+  const counts = REQUESTS.map((requests) => `${requests / 1_000} k`);
+  const rows = [["memory, MB", "", "side", "before", ...counts, "growth", "", "later", ""]];
+  for (const { pair, side, what, idleMb, sizesMb, laterMb } of measured) {
+    const growth = (sizesMb.at(-1) ?? NaN) / (sizesMb[1] ?? NaN);
+    rows.push([
+      ...[what, pair, side, idleMb.toFixed(1), ...sizesMb.map((size) => size.toFixed(1))],
+      ...[growth.toFixed(2), judged(pair, growth, mostGrowth)],
+      ...[laterMb.toFixed(1), judged(pair, laterMb, mostMb)],
+    ]);
+  }
+  const title = `Memory over a million requests, and ${QUIET_MS / 1_000} s later`;
+  return `${title}\n${table(rows)}`;
+}
+
+/** What an answer may take is told from what it takes this one. */
+export const PACING = "haproxy";
+const MOST_LATENCY = 2;
+
+export function latencyTable(measured: readonly Latency[]): string {
+  const rows = [["", "", "most/s", "sent/s", "p50 us", "p99 us", `x ${PACING}`, "p99.9 us", ""]];
+  for (const { pair, protocol, saturation, sent, p50, p99, p999 } of measured) {
+    const other = measured.find((one) => one.pair === PACING && one.protocol === protocol);
+    const ratio = other && p99 / other.p99;
+    rows.push([
+      ...[protocol === "http" ? "HTTP/1.1" : "HTTP/2", pair],
+      ...[saturation, sent, p50, p99].map((value) => value.toFixed(0)),
+      ratio?.toFixed(2) ?? "-",
+      p999.toFixed(0),
+      ratio === undefined ? "" : judged(pair, ratio, MOST_LATENCY),
+    ]);
+  }
+  const title = `Latency at half of what the lower of ${POSTERN} and ${PACING} can do`;
+  return `${title}\n${table(rows)}`;
 }

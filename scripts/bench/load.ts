@@ -88,8 +88,13 @@ function startH2load(site: Site, options: LoadOptions): Load {
     ...(grpc ? ["-H", "content-type: application/grpc", "-H", "te: trailers"] : []),
     `http://${HOST}:${options.port}${options.path}`,
   ];
-  const { report } = run(peer("h2load"), args, options.seconds, readH2load);
+  const report = runH2load(args, options.seconds);
   return { report, stop: () => report };
+}
+
+/** What it saw; ended when it takes half a minute longer than `seconds`. */
+export function runH2load(args: readonly string[], seconds: number): Promise<LoadReport> {
+  return run(peer("h2load"), args, seconds, readH2load).report;
 }
 
 function readH2load(output: string): LoadReport | undefined {

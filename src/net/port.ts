@@ -230,8 +230,8 @@ export interface Engine {
   ): Promise<Listener>;
   dial(options: DialOptions, handler: DialHandler): Dial;
   /**
-   * Gives back memory that only the start needed, once things are quiet. Of this thread's heap; the
-   * main thread also says `shared`, for what all threads share.
+   * Gives back memory that only the start or a load needed, once things are quiet. Of this thread's
+   * heap; the main thread also says `shared`, for what all threads share.
    */
   trim(options?: { readonly shared: boolean }): void;
   serverTls(material: TlsMaterial): ServerTls;

@@ -29,13 +29,11 @@ import { Notifier } from "./notify.ts";
 import { createLocalPlane, type DataPlane } from "../data_plane/plane.ts";
 import { giveWayToTraffic } from "./priority.ts";
 import { ProxyProcess } from "./proxy_process.ts";
+import { trimWhenQuiet } from "./quiet_trim.ts";
 import { onSignals } from "./signals.ts";
 import { createControl } from "./control.ts";
 import { versionInfo, versionLine } from "../command_line/version.ts";
 import { createWorkerPlane } from "../data_plane/worker_plane.ts";
-
-/** After becoming ready: what only the start needed can go. */
-const TRIM_MS = 3_000;
 
 /** Runs until a signal or the admin server ends it; the exit code. */
 export async function runProxy(options: ProxyOptions): Promise<number> {
@@ -87,7 +85,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     },
     onInForce: ({ accessLog }) => access.set(accessLog),
     onFirstReady() {
-      clock.after(TRIM_MS, () => engine.trim({ shared: true }));
+      trimWhenQuiet({ clock, spentMs, trim: () => engine.trim({ shared: true }) });
       if (options.workers > 0) giveWayToTraffic();
     },
   });
@@ -196,4 +194,9 @@ function shownOptions(options: ProxyOptions, proxyId: string): Readonly<Record<s
       : adminBind.kind,
     agent: agentFlags.httpAddr ?? "from the environment",
   };
+}
+
+function spentMs(): number {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1_000;
 }

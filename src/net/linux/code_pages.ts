@@ -1,8 +1,8 @@
 /**
- * Gives back the pages of the executable's code that only the start needed. A runtime runs through
- * tens of megabytes of code once and then through little of it; the kernel keeps all of it mapped. The
- * pages are clean copies of the file: what is used again comes back from the page cache, a page at a
- * time, and nothing is lost.
+ * Gives back the pages of the executable's code and constants that are not in use now. A runtime runs
+ * through tens of megabytes of code when it starts, again when it compiles, and then through little of
+ * it; the kernel keeps all of it mapped. The pages are clean copies of the file: what is used again
+ * comes back from the page cache, a few pages at a time, and nothing is lost.
  *
  * @module
  */
@@ -20,12 +20,13 @@ export interface Mapping {
 /** Whether something was given back. Linux only; does nothing where it is not sure. */
 export function releaseCodePages(): boolean {
   try {
-    const mapping = codeMapping(
-      readFileSync("/proc/self/smaps", "utf8"),
-      readlinkSync("/proc/self/exe"),
-    );
-    if (!mapping) return false;
-    return cLibrary()?.madvise(mapping.start, mapping.length, MADV_DONTNEED) === 0;
+    const smaps = readFileSync("/proc/self/smaps", "utf8");
+    const library = cLibrary();
+    let released = false;
+    for (const { start, length } of codeMappings(smaps, readlinkSync("/proc/self/exe"))) {
+      released = library?.madvise(start, length, MADV_DONTNEED) === 0 || released;
+    }
+    return released;
   } catch {
     // No /proc, or not ours to read: the memory stays as it is.
     return false;
@@ -33,23 +34,24 @@ export function releaseCodePages(): boolean {
 }
 
 /**
- * The one executable mapping of `executable` in the text of `/proc/self/smaps`, provided that no page
- * of it was changed in memory: such a page would be lost.
+ * The mappings of `executable` in the text of `/proc/self/smaps` that are only read, provided that no
+ * page of them was changed in memory: such a page, an anonymous one, would be lost. A page that is dirty
+ * and not anonymous is the file's own, which was written a moment ago.
  */
-export function codeMapping(smaps: string, executable: string): Mapping | undefined {
+export function codeMappings(smaps: string, executable: string): readonly Mapping[] {
   const found: Mapping[] = [];
-  let unchanged = true;
   let inside = false;
   for (const line of smaps.split("\n")) {
     const head = /^([0-9a-f]+)-([0-9a-f]+) (\S{4}) \S+ \S+ \S+ *(.*)$/.exec(line);
     if (head) {
       const [, from = "", to = "", rights = "", path] = head;
-      inside = rights === "r-xp" && path === executable;
+      inside = (rights === "r-xp" || rights === "r--p") && path === executable;
       const start = parseInt(from, 16);
       if (inside) found.push({ start, length: parseInt(to, 16) - start });
-    } else if (inside && /^(?:Private_Dirty|Shared_Dirty|Anonymous|Locked): +[1-9]/.test(line)) {
-      unchanged = false;
+    } else if (inside && /^(?:Anonymous|Locked): +[1-9]/.test(line)) {
+      found.pop();
+      inside = false;
     }
   }
-  return unchanged && found.length === 1 ? found[0] : undefined;
+  return found;
 }

@@ -2,36 +2,39 @@ import assert from "node:assert/strict";
 import { readFileSync, readlinkSync } from "node:fs";
 import process from "node:process";
 import { test } from "node:test";
-import { codeMapping, releaseCodePages } from "./code_pages.ts";
+import { codeMappings, releaseCodePages } from "./code_pages.ts";
 
 const EXE = "/usr/bin/postern";
 
-function mapping(head: string, dirtyKb = 0): string {
-  return `${head}\nRss:               34000 kB\nPrivate_Dirty:     ${dirtyKb} kB\nAnonymous:             0 kB\nVmFlags: rd ex\n`;
+function mapping(head: string, changedKb = 0): string {
+  return `${head}\nRss:               34000 kB\nPrivate_Dirty:         8 kB\nAnonymous:             ${changedKb} kB\nVmFlags: rd ex\n`;
 }
 
 const CODE = `01a40000-0684a000 r-xp 01838000 fe:00 5317258                    ${EXE}`;
-const DATA = `00200000-01a39000 r--p 00000000 fe:00 5317258                    ${EXE}`;
+const CONSTANTS = `00200000-01a39000 r--p 00000000 fe:00 5317258                    ${EXE}`;
+const DATA = `06867000-06bba000 rw-p 0665e000 fe:00 5317258                    ${EXE}`;
 const LIBRARY = "7f0000000000-7f0000010000 r-xp 00000000 fe:00 77        /lib/libc.so.6";
+const code = { start: 0x1a40000, length: 0x684a000 - 0x1a40000 };
+const constants = { start: 0x200000, length: 0x1a39000 - 0x200000 };
 
 for (
   const [name, smaps, want] of [
-    ["finds the code of the executable", mapping(DATA, 4) + mapping(CODE) + mapping(LIBRARY), {
-      start: 0x1a40000,
-      length: 0x684a000 - 0x1a40000,
-    }],
-    ["leaves code alone that was changed in memory", mapping(CODE, 4), undefined],
-    ["is not sure of two", mapping(CODE) + mapping(CODE), undefined],
-    ["finds none of another program", mapping(LIBRARY), undefined],
-    ["makes nothing of nonsense", "x\n-\n", undefined],
+    [
+      "finds code and constants of the executable",
+      [mapping(CONSTANTS), mapping(CODE), mapping(DATA), mapping(LIBRARY)],
+      [constants, code],
+    ],
+    ["leaves alone what was changed in memory", [mapping(CONSTANTS, 4), mapping(CODE)], [code]],
+    ["finds none of another program", [mapping(LIBRARY)], []],
+    ["makes nothing of nonsense", ["x\n-\n"], []],
   ] as const
 ) {
-  test(`codeMapping() ${name}`, () => assert.deepEqual(codeMapping(smaps, EXE), want));
+  test(`codeMappings() ${name}`, () => assert.deepEqual(codeMappings(smaps.join(""), EXE), want));
 }
 
 function released(): void {
   const smaps = () => readFileSync("/proc/self/smaps", "utf8");
-  const code = codeMapping(smaps(), readlinkSync("/proc/self/exe"));
+  const code = codeMappings(smaps(), readlinkSync("/proc/self/exe")).at(-1);
   assert.ok(code);
   const residentKb = () => {
     const mapping = smaps().split(`${code.start.toString(16).padStart(8, "0")}-`)[1];

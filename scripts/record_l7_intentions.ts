@@ -7,15 +7,14 @@
 
 import { writeFile } from "node:fs/promises";
 import { startConsul } from "../test/kit/consul.ts";
+import { Asker, startSeer } from "../test/kit/l7_asker.ts";
 import {
-  Asker,
   DESTINATION,
   ENTRIES,
   FIRST,
   QUESTIONS,
   RECORDED,
   shown,
-  startSeer,
   told,
 } from "../test/kit/l7_intentions.ts";
 import { eventually } from "../test/kit/process.ts";

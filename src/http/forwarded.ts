@@ -11,6 +11,7 @@ import { addField, FIELD, fieldOf, type Fields, removeField, type RequestHead } 
 
 /** Fields that steer Envoy, or that it sets for the application; a client's own are removed. */
 const CONTROL: ReadonlySet<string> = new Set([
+  "x-envoy-decorator-operation",
   "x-envoy-expected-rq-timeout-ms",
   "x-envoy-force-trace",
   "x-envoy-hedge-on-per-try-timeout",
@@ -51,7 +52,7 @@ function removeUntrusted(fields: Fields): void {
         break;
       case "referer":
         referers++;
-        if (!(fields[i + 1] ?? "").includes("://")) fields.splice(i, FIELD);
+        if (!isReferer(fields[i + 1] ?? "")) fields.splice(i, FIELD);
         break;
       default:
         if (
@@ -62,6 +63,16 @@ function removeUntrusted(fields: Fields): void {
     }
   }
   if (referers > 1) removeField(fields, "referer");
+}
+
+/**
+ * An address without user and fragment, or a path (RFC 9110 10.1.3). What has a colon before its first
+ * slash, and no `//` after it, is neither.
+ */
+const REFERER = /^(?:[a-z][a-z0-9+.-]*:\/\/[^\s#@/?]+(?:[/?][^\s#]*)?|[^\s#:/]*(?:\/[^\s#]*)?)$/i;
+
+function isReferer(value: string): boolean {
+  return REFERER.test(value);
 }
 
 /** Whether applications that take `_` for `-` would read this as a field that a proxy vouches for. */

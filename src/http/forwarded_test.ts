@@ -45,7 +45,7 @@ for (
         ["x-envoy-internal", "true"],
         ["x-envoy-decorator-operation", "op"],
       ],
-      [["x-envoy-decorator-operation", "op"], PROTO],
+      [PROTO],
     ],
     [
       "removes aliases of what a proxy vouches for",
@@ -65,7 +65,12 @@ for (
       [["te", "trailers"], PROTO],
     ],
     ["keeps a referer", [["referer", "http://a/"]], [["referer", "http://a/"], PROTO]],
-    ["keeps no referer that is no address", [["referer", "a"]], [PROTO]],
+    ...["a", "/a?b=c:d", "", "HTTPS://a:1/b//c?d@e"].map((value) =>
+      [`keeps the referer "${value}"`, [["referer", value]], [["referer", value], PROTO]] as const
+    ),
+    ...["a:b", "http:/a", "http://u@a/", "http://a/#b", "/a#b", "a b"].map((value) =>
+      [`keeps no referer "${value}"`, [["referer", value]], [PROTO]] as const
+    ),
     ["keeps none of two", [["referer", "http://a/"], ["b", ""], ["referer", "http://c/"]], [
       ["b", ""],
       PROTO,

@@ -8,7 +8,7 @@
 import type { ErrorCode } from "../base/mod.ts";
 import type { ServerExchange } from "./exchange.ts";
 import { encodeGrpcMessage, grpcStatusOf, isGrpc, trailersOnly } from "./grpc.ts";
-import { addField, type Fields, type ResponseHead } from "./head.ts";
+import { addField, type Fields, type ResponseHead, UNKNOWN_LENGTH } from "./head.ts";
 
 /** What Envoy's access log has at `%RESPONSE_FLAGS%`; `""`: `-`. */
 export type ResponseFlag =
@@ -169,7 +169,7 @@ function grpcReply(reply: Reply, options: ReplyOptions): WholeReply {
   const status = grpcStatusOf(reply.status === 307 ? 400 : reply.status);
   const fields = trailersOnly(status, reply.text);
   addOptions(fields, reply, { ...options, location: "" });
-  return { head: { status: 200, length: 0, fields }, body: NOTHING };
+  return { head: { status: 200, length: UNKNOWN_LENGTH, fields }, body: NOTHING };
 }
 
 function addOptions(fields: Fields, reply: Reply, options: ReplyOptions): void {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ERROR_CODES } from "../base/mod.ts";
 import type { ServerExchange } from "./exchange.ts";
-import { FIELD, type ResponseHead } from "./head.ts";
+import { FIELD, type ResponseHead, UNKNOWN_LENGTH } from "./head.ts";
 import { REDIRECT, type Reply, replyOf, type ReplyOptions, sendReply } from "./reply.ts";
 
 interface Sent {
@@ -111,7 +111,7 @@ test("sendReply() to a gRPC client is trailers only", () => {
       "grpc-status": "14",
       "grpc-message": "no healthy upstream",
     },
-    length: 0,
+    length: UNKNOWN_LENGTH,
     body: "",
     ended: true,
   });

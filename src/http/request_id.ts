@@ -4,7 +4,7 @@
  * @module
  */
 
-import { addField, fieldOf, type Fields } from "./head.ts";
+import { fieldOf, type Fields, setField } from "./head.ts";
 
 /** Ids made at a time: one call for random bytes and one text for all of them. */
 const POOL = 128;
@@ -41,9 +41,9 @@ export class RequestIds {
   /** The id of a request; adds one where it has none. */
   ensure(fields: Fields): string {
     const given = fieldOf(fields, "x-request-id");
-    if (given !== undefined) return given;
+    if (given) return given;
     const id = this.next();
-    addField(fields, "x-request-id", id);
+    setField(fields, "x-request-id", id);
     return id;
   }
 

@@ -27,4 +27,5 @@ test("RequestIds.ensure() adds an id, and keeps one that came", () => {
   assert.equal(id, "ffffffff-ffff-4fff-bfff-ffffffffffff");
   assert.deepEqual(fields, ["a", "1", "A", "x-request-id", id, "x-request-id"]);
   assert.equal(ids.ensure(["x-request-id", "mine", "X-Request-ID"]), "mine");
+  assert.equal(ids.ensure(["x-request-id", "", "X-Request-ID"]), id);
 });

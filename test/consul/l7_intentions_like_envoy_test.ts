@@ -6,15 +6,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { startConsul } from "../kit/consul.ts";
+import { Asker, startSeer } from "../kit/l7_asker.ts";
 import {
-  Asker,
   DESTINATION,
   ENTRIES,
   FIRST,
   QUESTIONS,
   recordedAnswers,
   shown,
-  startSeer,
   told,
 } from "../kit/l7_intentions.ts";
 import { eventually } from "../kit/process.ts";
@@ -37,16 +36,21 @@ const SLASHES = {
 };
 
 for (
-  const [policy, title, entries] of [
-    ["deny", "the default is deny", ENTRIES],
-    ["allow", "the default is allow", ENTRIES],
-    ["deny", "slashes are merged and unescaped", [SLASHES, ...ENTRIES]],
+  const [policy, title, protocol, entries] of [
+    ["deny", "the default is deny", "http", ENTRIES],
+    ["allow", "the default is allow", "http", ENTRIES],
+    ["deny", "slashes are merged and unescaped", "http", [SLASHES, ...ENTRIES]],
+    ["deny", "they come by HTTP/2", "http2", ENTRIES],
+    ["allow", "they come by gRPC", "grpc", ENTRIES],
   ] as const
 ) {
   test(`requests are answered as by Envoy where ${title}`, async () => {
     await using consul = await startConsul({ defaultIntentionPolicy: policy });
-    await using app = await startSeer(consul.host);
-    for (const entry of entries) await consul.configEntry(entry);
+    await using app = await startSeer(consul.host, protocol);
+    for (const entry of entries) {
+      const isSpoken = entry["Kind"] === "service-defaults";
+      await consul.configEntry({ ...entry, ...(isSpoken ? { Protocol: protocol } : {}) });
+    }
     const start = async (id: string) => {
       const place = await consul.place();
       const service = { name: DESTINATION, id, port: app.port, sidecarPort: place.port };
@@ -55,11 +59,11 @@ for (
     const [theirs, ours] = [await start("db-1"), await start("db-2")];
     await using _envoy = await envoySidecar(consul, theirs.id, {});
     await using _postern = await consul.sidecar(ours.id);
-    const asker = new Asker(consul);
+    const asker = new Asker(consul, protocol);
     const answersAt = async (place: typeof ours.place) => {
       await eventually(
         "the first request is answered",
-        async () => (await asker.ask(place, FIRST)).status === 200,
+        async () => (await asker.ask(place, FIRST)).seen === FIRST.path,
       );
       const answers = await asker.askAll(place, QUESTIONS);
       return QUESTIONS.map((question, index) =>
@@ -67,7 +71,7 @@ for (
       );
     };
     const envoy = await answersAt(theirs.place);
-    if (entries === ENTRIES) await assertRecorded(policy, envoy);
+    if (entries === ENTRIES && protocol === "http") await assertRecorded(policy, envoy);
     assert.equal(envoy.includes("paths: GET //exact: 200 /exact"), entries !== ENTRIES);
     const postern = await answersAt(ours.place);
     const differences = QUESTIONS.flatMap((question, index) =>

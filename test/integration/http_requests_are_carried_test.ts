@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createServer, type ServerHttp2Stream } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
-import { answerOf, RawClient, startRawOrigin, statusOf } from "../kit/http_raw.ts";
+import { answerOf, RawClient, startRawOrigin, statusOf, valuesOf } from "../kit/http_raw.ts";
 import { type PathPair, startPathPair } from "../kit/path_pair.ts";
 import { httpRules } from "../kit/snapshots.ts";
 
@@ -46,6 +46,25 @@ test("requests of HTTP/1.1 come through HTTP/2 to an application that speaks it"
   });
   await asksThrough(pair);
   origin.close();
+});
+
+test("an application is told how long its caller waits, and not to tell it to go on", async () => {
+  await using origin = await startRawOrigin();
+  await using pair = await startPathPair({
+    localPort: origin.port,
+    inbound: { http: { ...httpRules("http"), requestTimeoutMs: 20_000 } },
+    upstream: { http: { ...httpRules("http"), requestTimeoutMs: 30_000 } },
+  });
+  await using client = await RawClient.open({ host: "127.0.0.1", port: pair.port });
+  client.send("POST / HTTP/1.1\r\nHost: db\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
+  assert.equal(statusOf(await client.response()), 100);
+  client.send("abc");
+  assert.equal(statusOf(await client.response()), 200);
+  const [request] = origin.requests;
+  assert.ok(request);
+  assert.equal(request.body, "abc");
+  assert.deepEqual(valuesOf(request, "x-envoy-expected-rq-timeout-ms"), ["20000"]);
+  assert.deepEqual(valuesOf(request, "expect"), []);
 });
 
 for (const side of ["inbound", "upstream"] as const) {

@@ -8,37 +8,48 @@
 import { Deadlines, systemClock } from "../../src/base/mod.ts";
 import {
   DEFAULT_HTTP_LIMITS,
+  type Fields,
   type HttpEnd,
   type HttpLimits,
+  type RequestHead,
   serveHttp2,
   type ServerConnection,
   type ServerExchange,
   UNKNOWN_LENGTH,
 } from "../../src/http/mod.ts";
 import { type Listener, runtimeEngine } from "../../src/net/mod.ts";
+import type { Place } from "./echo.ts";
 import { bytes } from "./http2_pair.ts";
 
-export interface Http2TestServer extends AsyncDisposable {
-  readonly port: number;
+export interface Http2TestServer extends Place, AsyncDisposable {
   readonly connections: Set<ServerConnection>;
   readonly ends: HttpEnd[];
 }
 
+export interface Http2ServerOptions {
+  readonly limits?: Partial<HttpLimits>;
+  /** 127.0.0.1 if absent. */
+  readonly host?: string;
+  /** Fields of the response; those of the request if absent. */
+  readonly answer?: (request: RequestHead) => Fields;
+}
+
 export async function startHttp2Server(
-  options: { readonly limits?: Partial<HttpLimits> } = {},
+  options: Http2ServerOptions = {},
 ): Promise<Http2TestServer> {
+  const { host = "127.0.0.1", answer: fieldsFor = ({ fields }) => [...fields] } = options;
   const deadlines = new Deadlines(systemClock);
   const connections = new Set<ServerConnection>();
   const ends: HttpEnd[] = [];
   const listener: Listener = await runtimeEngine().listen(
-    { address: { kind: "tcp", host: "127.0.0.1", port: 0 }, reusePort: false },
+    { address: { kind: "tcp", host, port: 0 }, reusePort: false },
     (stream) => {
       const connection = serveHttp2(stream, {
         limits: { ...DEFAULT_HTTP_LIMITS, ...options.limits },
         clock: systemClock,
         deadlines,
         events: {
-          onRequest: answer,
+          onRequest: (exchange) => answer(exchange, fieldsFor(exchange.request)),
           onInvalid: () => {},
           onClose: (end) => {
             ends.push(end);
@@ -50,6 +61,7 @@ export async function startHttp2Server(
     },
   );
   return {
+    host,
     port: listener.address.kind === "tcp" ? listener.address.port : 0,
     connections,
     ends,
@@ -63,9 +75,9 @@ export async function startHttp2Server(
 
 const GREETING = "a few bytes";
 
-function answer(exchange: ServerExchange): void {
+function answer(exchange: ServerExchange, fields: Fields): void {
   const { request, endsWithHead } = exchange;
-  const head = { status: 200, length: UNKNOWN_LENGTH, fields: [...request.fields] };
+  const head = { status: 200, length: UNKNOWN_LENGTH, fields };
   const greet = () => {
     exchange.respond({ ...head, length: GREETING.length }, request.method === "HEAD");
     exchange.send(bytes(GREETING));

@@ -5,15 +5,7 @@
  * @module
  */
 
-import { Buffer } from "node:buffer";
 import { readFile } from "node:fs/promises";
-import { connect, type TLSSocket } from "node:tls";
-import type { AgentCalls } from "./agent_calls.ts";
-import type { Place } from "./echo.ts";
-import { answerOf, type RawOrigin, startRawOrigin, statusOf } from "./http_raw.ts";
-import { readLeaf } from "./tls_probe.ts";
-
-const ANSWER_TIMEOUT_MS = 20_000;
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -193,80 +185,6 @@ export const QUESTIONS: readonly Question[] = [
     ["/health", "/admin", "/other"].map((path) => ask(source, path))
   ),
 ];
-
-/** An application that says what reached it. */
-export async function startSeer(host: string): Promise<RawOrigin> {
-  return await startRawOrigin((request, socket) => {
-    const [, , path = ""] = /^(\S+) (.*) HTTP\/1\.[01]\r\n/.exec(`${request.head}\r\n`) ?? [];
-    if (/^upgrade:/im.test(request.head)) {
-      socket.end(
-        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
-      );
-      return undefined;
-    }
-    return answerOf("", `HTTP/1.1 200 OK\r\nX-Seen: ${path}`);
-  }, { host });
-}
-
-/** Asks a public listener, each question on a connection of its own with the leaf of its source. */
-export class Asker {
-  readonly #agent: AgentCalls;
-  readonly #leaves = new Map<string, ReturnType<typeof readLeaf>>();
-
-  constructor(agent: AgentCalls) {
-    this.#agent = agent;
-  }
-
-  async ask(place: Place, question: Question): Promise<Answer> {
-    const { source, method, path, fields, body } = question;
-    const leaf = this.#leaves.get(source) ?? readLeaf(this.#agent, source);
-    this.#leaves.set(source, leaf);
-    const { CertPEM: cert, PrivateKeyPEM: key } = await leaf;
-    const lines = [
-      `${method} ${path} HTTP/1.1`,
-      "Host: db.test",
-      ...fields,
-      ...(fields.some((field) => /^connection:/i.test(field)) ? [] : ["Connection: close"]),
-      ...(method === "GET" ? [] : [`Content-Length: ${body.length}`]),
-    ];
-    const bytes = Buffer.from(`${lines.join("\r\n")}\r\n\r\n${body}`, "latin1");
-    const head = await headOfAnswer(
-      connect({ ...place, cert, key, rejectUnauthorized: false }),
-      bytes,
-    );
-    return { status: statusOf({ head }), seen: /^x-seen: (.*)$/im.exec(head)?.[1] };
-  }
-
-  /** Answers in the order of the questions, a few at a time. */
-  async askAll(place: Place, questions: readonly Question[]): Promise<readonly Answer[]> {
-    const answers: Answer[] = [];
-    for (let at = 0; at < questions.length; at += 8) {
-      const some = questions.slice(at, at + 8).map((question) => this.ask(place, question));
-      answers.push(...await Promise.all(some));
-    }
-    return answers;
-  }
-}
-
-/** Of the first response; what follows it is not waited for. */
-function headOfAnswer(socket: TLSSocket, request: Uint8Array): Promise<string> {
-  let text = "";
-  return new Promise<string>((resolve, reject) => {
-    const end = () => {
-      const length = text.indexOf("\r\n\r\n");
-      if (length >= 0) return resolve(text.slice(0, length));
-      reject(new Error(`No response but ${JSON.stringify(text)}`));
-    };
-    socket.setTimeout(ANSWER_TIMEOUT_MS, end);
-    socket.on("error", reject);
-    socket.on("close", end);
-    socket.on("data", (chunk) => {
-      text += chunk.toString("latin1");
-      if (text.includes("\r\n\r\n")) end();
-    });
-    socket.write(request);
-  }).finally(() => socket.destroy());
-}
 
 /** How people see a question. */
 export function shown({ source, method, path, fields, body }: Question): string {

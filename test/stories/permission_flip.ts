@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { RawClient, statusOf } from "../kit/http_raw.ts";
-import { startSeer } from "../kit/l7_intentions.ts";
+import { startSeer } from "../kit/l7_asker.ts";
 import type { Agents } from "../kit/mesh.ts";
 import { eventually } from "../kit/process.ts";
 

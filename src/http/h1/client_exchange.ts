@@ -68,7 +68,7 @@ export class Http1ClientExchange implements ClientExchange {
     } else if (!BODYLESS.has(method)) own = "content-length: 0\r\n";
     this.websocketKey = missingKey(upgrade, fields);
     if (this.websocketKey) own += `${KEY}: ${this.websocketKey}\r\n`;
-    if (upgrade) own += `connection: upgrade\r\nupgrade: ${upgrade}\r\n`;
+    if (upgrade) own += `connection: Upgrade\r\nupgrade: ${upgrade}\r\n`;
     if (expectsContinue) own += "expect: 100-continue\r\n";
     owner.writer.start(ends ? "none" : length === UNKNOWN_LENGTH ? "chunked" : "length", length);
     this.#complete = ends;

@@ -187,6 +187,16 @@ class Http1Server extends Intake implements ServerConnection, ExchangeOwner {
     this.stream.reset();
   }
 
+  cut(detail: string): void {
+    // What ends with its connection would look complete; and nothing is waited for.
+    const isOpenEnded = !this.#exchange?.responded || this.writer.framing === "until_close";
+    if (isOpenEnded || this.blocked) return this.broken(detail);
+    this.#exchange = undefined;
+    this.#end ??= { by: "us", kind: "reset", detail };
+    this.#phase = "over";
+    this.stream.close();
+  }
+
   override tunnel(): Stream {
     this.#exchange = undefined;
     return super.tunnel();

@@ -340,6 +340,29 @@ test("ServerExchange.reset() breaks the connection, and nothing is told any more
   assert.deepEqual(ends.map(({ by, kind }) => [by, kind]), [["us", "reset"]]);
 });
 
+for (
+  const [name, head, length, over, want] of [
+    ["a length", GET, 9, "end", "A: b\r\ncontent-length: 9\r\n\r\nsome"],
+    ["chunks", GET, -1, "end", "A: b\r\ntransfer-encoding: chunked\r\n\r\n4\r\nsome\r\n"],
+    ["an end that is the connection's", "GET / HTTP/1.0\r\n", -1, "reset", ""],
+  ] as const
+) {
+  test(`ServerExchange.reset() of a response with ${name}: what was sent before`, async () => {
+    const { client, seen } = serveRaw({
+      onComplete(exchange) {
+        exchange.respond({ status: 200, length, fields: ["a", "b", "A"] }, false);
+        exchange.send(latin1Bytes("some"));
+        exchange.reset("internal");
+      },
+    });
+    await client.send(`${head}\r\n`);
+    await settle();
+    assert.equal(client.over, over);
+    assert.equal(client.take(), want && `HTTP/1.1 200 OK\r\n${want}`);
+    assert.equal(seen.length, 1);
+  });
+}
+
 test("ServerExchange does nothing to the request after its own", async () => {
   const { client, seen } = serveRaw({
     onComplete: (exchange) => seen.length === 1 && answer(exchange),

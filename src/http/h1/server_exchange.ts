@@ -33,6 +33,8 @@ export interface ExchangeOwner {
   ended(): void;
   /** The exchange cannot go on, and with it the connection. `detail` for people. */
   broken(detail: string): void;
+  /** The same, but what of the response was sent arrives, where its end would be missed. */
+  cut(detail: string): void;
   hold(): void;
   release(): void;
   tunnel(): Stream;
@@ -126,7 +128,9 @@ export class Http1ServerExchange implements ServerExchange {
   }
 
   reset(reason: ResetReason): void {
-    this.#break(`the response was broken off: ${reason}`);
+    const owner = this.#owner;
+    this.#owner = undefined;
+    owner?.cut(`the response was broken off: ${reason}`);
   }
 
   pause(): void {
@@ -141,7 +145,7 @@ export class Http1ServerExchange implements ServerExchange {
     const owner = this.#owner;
     if (!owner || this.responded) throw new Error("Cannot open a tunnel: the exchange is over");
     const { upgrade, fields } = this.request;
-    let own = upgrade ? `connection: upgrade\r\nupgrade: ${upgrade}\r\n` : "";
+    let own = upgrade ? `connection: Upgrade\r\nupgrade: ${upgrade}\r\n` : "";
     const key = upgrade === "websocket" ? fieldOf(fields, KEY) : undefined;
     // Whoever answered by HTTP/2 was not asked for it.
     if (key && fieldOf(head.fields, PROOF) === undefined) own += `${PROOF}: ${proofOf(key)}\r\n`;

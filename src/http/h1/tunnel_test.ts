@@ -9,7 +9,7 @@ import type { Stream } from "../../net/mod.ts";
 const UPGRADE = "GET /chat HTTP/1.1\r\nHost: db\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n";
 const CONNECT = "CONNECT db:5432 HTTP/1.1\r\nHost: db:5432\r\n\r\n";
 const SWITCHING =
-  "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
+  "HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: echo\r\n\r\n";
 
 /** What a stream tells, in order. */
 function listen(stream: Stream): string[] {
@@ -121,7 +121,7 @@ test("a tunnel of a client begins with what came after the head", async () => {
       [
         { upgrade: "echo", path: "/chat" },
         SWITCHING,
-        "GET /chat HTTP/1.1\r\nhost: db\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n",
+        "GET /chat HTTP/1.1\r\nhost: db\r\nconnection: Upgrade\r\nupgrade: echo\r\n\r\n",
       ],
       [
         { method: "CONNECT", path: "", authority: "db:5432" },

@@ -60,6 +60,7 @@ export class HttpExchange implements MessageEvents, Asker {
   #relay: Relay | undefined;
   #activeTick: number;
   #requestEnded: boolean;
+  #awaitsContinue = false;
   #responded = false;
   #over = false;
 
@@ -90,6 +91,9 @@ export class HttpExchange implements MessageEvents, Asker {
     // Nothing of the body is read before there is somebody who takes it.
     if (!this.#requestEnded) this.#server.pause();
     const { request, endsWithHead } = this.#server;
+    // The caller is told to go on from here, and nobody behind us is asked.
+    this.#awaitsContinue = request.expectsContinue;
+    request.expectsContinue = false;
     const hash = ways.needsHash ? hashOfCaller(this.#owner.caller.remote) : undefined;
     this.#story.upstreamCluster = ways.cluster;
     const asked: Asked = { request, endsWithHead, hash };
@@ -158,9 +162,9 @@ export class HttpExchange implements MessageEvents, Asker {
     story.upstream = way.reached.connection;
     if (lease) story.upstreamCluster = lease.target.part.sni || story.upstreamCluster;
     story.upstreamStartAt = this.#context.clock.monotonic();
-    const { request, endsWithHead } = this.#server;
-    if (endsWithHead) return;
-    if (request.expectsContinue) this.#server.inform({ status: 100, length: 0, fields: [] });
+    if (this.#server.endsWithHead) return;
+    if (this.#awaitsContinue) this.#server.inform({ status: 100, length: 0, fields: [] });
+    this.#awaitsContinue = false;
     this.#server.resume();
   }
 

@@ -6,6 +6,7 @@
  */
 
 import {
+  addField,
   forwardClientCert,
   forwardRequest,
   normalizePath,
@@ -39,11 +40,14 @@ export function takeForm(request: RequestHead, options: FormOptions): FormFault 
   if (!ruleUnderscores(fields, rules.path.underscores)) return UNDERSCORE;
   forwardRequest(request, caller.isSecure);
   ids.ensure(fields);
+  // The application may give up when nobody waits any more.
+  if (rules.requestTimeoutMs > 0) addField(fields, EXPECTED_MS, String(rules.requestTimeoutMs));
   // What a local application says of itself proves nothing to anybody.
   const isTold = isInbound && !rules.sanitizeForwardedClientCert;
   forwardClientCert(fields, isTold ? caller.clientCert : "");
   return undefined;
 }
 
+const EXPECTED_MS = "x-envoy-expected-rq-timeout-ms";
 const PATH: FormFault = { reason: "its path is refused" };
 const UNDERSCORE: FormFault = { reason: "the name of a field has an underscore" };

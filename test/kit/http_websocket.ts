@@ -14,10 +14,13 @@ import { startServer } from "./echo.ts";
 import { RawClient, statusOf, valuesOf } from "./http_raw.ts";
 import { deadline } from "./process.ts";
 
+const TEXT = 1;
 const BINARY = 2;
 const CLOSE = 8;
 const KEY = "dGhlIHNhbXBsZSBub25jZQ==";
 const ACCEPT = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
+/** In the close frame that an echo sends first. */
+export const CLOSED_BY_ECHO = 4_001;
 const ANSWER_TIMEOUT_MS = 20_000;
 
 interface Frame {
@@ -39,6 +42,10 @@ function frameOf({ opcode, payload }: Frame, masked: boolean): Buffer {
 
 function unmask(payload: Buffer, mask: Buffer): Buffer {
   return Buffer.from(payload.map((byte, at) => byte ^ (mask[at % 4] ?? 0)));
+}
+
+function codeOf(code: number): Buffer {
+  return Buffer.of(code >> 8, code & 0xff);
 }
 
 /** Joins chunks to frames. */
@@ -74,34 +81,49 @@ class FrameReader {
 export function startWebSocketEcho(options: ServerOptions = {}): Promise<TestServer> {
   return startServer((socket) => {
     let head = "";
-    const frames = new FrameReader();
-    const echo = (chunk: Buffer) => {
-      for (const frame of frames.push(chunk)) {
-        socket.write(frameOf(frame, false));
-        if (frame.opcode === CLOSE) socket.end();
-      }
-    };
     const greet = (chunk: Buffer) => {
       head += chunk.toString("latin1");
       const end = head.indexOf("\r\n\r\n");
       if (end < 0) return;
-      const key = /^sec-websocket-key:[ \t]*(\S+)/im.exec(head)?.[1] ?? "";
-      if (!/^upgrade: websocket\r$/im.test(head) || !/^connection:.*upgrade/im.test(head)) {
-        socket.end("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
-        return;
-      }
-      const accept = createHash("sha1").update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`);
-      socket.write(
-        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
-          `Sec-WebSocket-Accept: ${accept.digest("base64")}\r\n\r\n`,
-      );
       socket.off("data", greet);
-      socket.on("data", echo);
-      if (head.length > end + 4) echo(Buffer.from(head.slice(end + 4), "latin1"));
+      if (!echoWebSocket(socket, head)) {
+        socket.end("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+      } else if (head.length > end + 4) {
+        socket.emit("data", Buffer.from(head.slice(end + 4), "latin1"));
+      }
     };
     socket.on("data", greet);
     socket.on("end", () => socket.end());
   }, options);
+}
+
+/**
+ * Answers the head of an upgrade and echoes every frame from then on; the text `close` is answered by a
+ * close frame of its own, with {@link CLOSED_BY_ECHO}. False: it is no upgrade to a WebSocket.
+ */
+export function echoWebSocket(socket: Duplex, head: string): boolean {
+  const key = /^sec-websocket-key:[ \t]*(\S+)/im.exec(head)?.[1] ?? "";
+  if (!/^upgrade: websocket\r?$/im.test(head) || !/^connection:.*upgrade/im.test(head)) {
+    return false;
+  }
+  const accept = createHash("sha1").update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`);
+  socket.write(
+    "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
+      `Sec-WebSocket-Accept: ${accept.digest("base64")}\r\n\r\n`,
+  );
+  const frames = new FrameReader();
+  let closing = false;
+  socket.on("data", (chunk: Buffer) => {
+    for (const frame of frames.push(chunk)) {
+      const isAsked = frame.opcode === TEXT && frame.payload.toString() === "close";
+      const answer = isAsked ? { opcode: CLOSE, payload: codeOf(CLOSED_BY_ECHO) } : frame;
+      // What answers our own close frame is not answered.
+      if (!(closing && frame.opcode === CLOSE)) socket.write(frameOf(answer, false));
+      if (frame.opcode === CLOSE) socket.end();
+      closing ||= isAsked;
+    }
+  });
+  return true;
 }
 
 /** The client's end of an open WebSocket. */

@@ -126,13 +126,19 @@ export function echoWebSocket(socket: Duplex, head: string): boolean {
   return true;
 }
 
+/** How a WebSocket ended: the code of the other side's close frame, and whether the stream ended in order. */
+export interface WebSocketEnd {
+  readonly code: number | undefined;
+  readonly how: "end" | "broken";
+}
+
 /** The client's end of an open WebSocket. */
 export class WebSocketClient implements AsyncDisposable {
   readonly #stream: Duplex;
   readonly #dispose: () => void;
   readonly #frames = new FrameReader();
   readonly #arrived: Frame[] = [];
-  #over = false;
+  #how: WebSocketEnd["how"] | undefined;
   #wake = () => {};
 
   constructor(stream: Duplex, dispose: () => void) {
@@ -142,34 +148,59 @@ export class WebSocketClient implements AsyncDisposable {
       this.#arrived.push(...this.#frames.push(chunk));
       this.#wake();
     });
-    const over = () => {
-      this.#over = true;
+    const over = (how: WebSocketEnd["how"]) => {
+      this.#how ??= how;
       this.#wake();
     };
-    for (const event of ["end", "error", "close"]) stream.on(event, over);
+    stream.on("end", () => over("end"));
+    for (const event of ["error", "close"]) stream.on(event, () => over("broken"));
   }
 
   send(payload: Uint8Array): void {
-    this.#stream.write(frameOf({ opcode: BINARY, payload: Buffer.from(payload) }, true));
+    this.#write({ opcode: BINARY, payload: Buffer.from(payload) });
   }
 
   /** The next message; undefined: a close frame, or the end of the connection. */
   async next(): Promise<Buffer | undefined> {
+    const frame = await this.#next();
+    return frame?.opcode === BINARY ? frame.payload : undefined;
+  }
+
+  /** Asks the echo to close it, and answers its close frame. */
+  async askToBeClosed(): Promise<WebSocketEnd> {
+    this.#write({ opcode: TEXT, payload: Buffer.from("close") });
+    return await this.ended({ answer: true });
+  }
+
+  /** Sends a close frame. */
+  async finish(code = 1_000): Promise<WebSocketEnd> {
+    this.#write({ opcode: CLOSE, payload: codeOf(code) });
+    return await this.ended();
+  }
+
+  /** Waits for its end; fails where a message comes before. `answer`: to the close frame. */
+  async ended({ answer = false } = {}): Promise<WebSocketEnd> {
+    const close = await this.#next();
+    if (close && close.opcode !== CLOSE) throw new Error("A message before the end");
+    if (close && answer) this.#write(close);
+    if (close && await this.#next()) throw new Error("A frame after the close frame");
+    this.#stream.end();
+    return { code: close?.payload.readUInt16BE(0), how: this.#how ?? "broken" };
+  }
+
+  #write(frame: Frame): void {
+    this.#stream.write(frameOf(frame, true));
+  }
+
+  async #next(): Promise<Frame | undefined> {
     const until = performance.now() + ANSWER_TIMEOUT_MS;
-    while (this.#arrived.length === 0 && !this.#over) {
+    while (this.#arrived.length === 0 && !this.#how) {
       const change = new Promise<true>((resolve) => this.#wake = () => resolve(true));
       if (!await deadline(change, Math.max(1, until - performance.now()))) {
         throw new Error("No frame in time");
       }
     }
-    const frame = this.#arrived.shift();
-    return frame?.opcode === BINARY ? frame.payload : undefined;
-  }
-
-  /** A close frame, its answer, and the end. */
-  async finish(): Promise<void> {
-    this.#stream.write(frameOf({ opcode: CLOSE, payload: Buffer.of(3, 232) }, true));
-    if (await this.next() !== undefined) throw new Error("A message after the close frame");
+    return this.#arrived.shift();
   }
 
   [Symbol.asyncDispose](): Promise<void> {

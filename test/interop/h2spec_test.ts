@@ -1,6 +1,7 @@
 import test from "node:test";
 import { startHttp2Server } from "../kit/http2_server.ts";
-import { ALLOW_WEB, startHttpPair } from "../kit/http_pair.ts";
+import { startHttpPair } from "../kit/http_pair.ts";
+import { startTlsPipe } from "../kit/tls_pipe.ts";
 import { passesH2spec } from "./h2spec.ts";
 
 test("serveHttp2() passes every case of h2spec in strict mode", async () => {
@@ -8,12 +9,16 @@ test("serveHttp2() passes every case of h2spec in strict mode", async () => {
   await passesH2spec({ host: "127.0.0.1", port: server.port });
 });
 
-test("an upstream's listener passes every case of h2spec, with a sidecar and an application behind it", async () => {
+test("both listeners of a pair pass every case of h2spec", async (t) => {
   await using app = await startHttp2Server();
-  await using pair = await startHttpPair({
-    protocol: "http2",
-    apps: [{ host: "127.0.0.1", port: app.port }],
-    intentions: ALLOW_WEB,
+  const apps = [{ host: "127.0.0.1", port: app.port }];
+  await using pair = await startHttpPair({ protocol: "http2", apps });
+  await t.test("an upstream's", () => passesH2spec(pair.upstream));
+  await t.test("the public one", async () => {
+    const [inbound] = pair.publics;
+    if (!inbound) throw new Error("no instance");
+    // h2spec has no certificate to show.
+    await using pipe = await startTlsPipe(inbound, { ...pair.issueWeb(), protocols: ["h2"] });
+    await passesH2spec(pipe);
   });
-  await passesH2spec(pair.upstream);
 });

@@ -9,6 +9,7 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { IssuedLeaf } from "../../src/dev/ca/authority.ts";
 import { createAuthority } from "./certificates.ts";
 import type { Place } from "./echo.ts";
 import { freePorts, loopbackHost } from "./ports.ts";
@@ -38,6 +39,8 @@ export interface HttpPair extends AsyncDisposable {
   readonly upstream: Place;
   /** The public listener of each instance. */
   readonly publics: readonly Place[];
+  /** What another caller may show as web. */
+  issueWeb(): IssuedLeaf;
   /** Rules for calls to db from now on; resolves when all instances have read them. */
   setIntentions(intentions: readonly Json[]): Promise<void>;
   /** Every sidecar gets another leaf, from a new root if asked; both roots are trusted meanwhile. */
@@ -124,6 +127,7 @@ export async function startHttpPair(options: HttpPairOptions): Promise<HttpPair>
   const stack = own.move();
   return {
     ...{ web, dbs, upstream: { host, port: upstream }, publics },
+    issueWeb: () => authority.issueLeaf({ service: "web" }),
     async setIntentions(intentions) {
       await writeDbs(intentions);
       await reload(dbs);

@@ -224,6 +224,7 @@ export async function startRawOrigin(
     socket.on("data", (chunk: Buffer) => {
       const more = chunk.toString("latin1");
       received[connection] += more;
+      if (taken) return;
       text += more;
       try {
         for (let found = messageAt(text); found && !taken; found = messageAt(text)) {

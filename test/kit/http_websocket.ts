@@ -14,10 +14,13 @@ import { startServer } from "./echo.ts";
 import { RawClient, statusOf, valuesOf } from "./http_raw.ts";
 import { deadline } from "./process.ts";
 
+const TEXT = 1;
 const BINARY = 2;
 const CLOSE = 8;
 const KEY = "dGhlIHNhbXBsZSBub25jZQ==";
 const ACCEPT = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
+/** In the close frame that an echo sends first. */
+export const CLOSED_BY_ECHO = 4_001;
 const ANSWER_TIMEOUT_MS = 20_000;
 
 interface Frame {
@@ -39,6 +42,10 @@ function frameOf({ opcode, payload }: Frame, masked: boolean): Buffer {
 
 function unmask(payload: Buffer, mask: Buffer): Buffer {
   return Buffer.from(payload.map((byte, at) => byte ^ (mask[at % 4] ?? 0)));
+}
+
+function codeOf(code: number): Buffer {
+  return Buffer.of(code >> 8, code & 0xff);
 }
 
 /** Joins chunks to frames. */
@@ -74,34 +81,55 @@ class FrameReader {
 export function startWebSocketEcho(options: ServerOptions = {}): Promise<TestServer> {
   return startServer((socket) => {
     let head = "";
-    const frames = new FrameReader();
-    const echo = (chunk: Buffer) => {
-      for (const frame of frames.push(chunk)) {
-        socket.write(frameOf(frame, false));
-        if (frame.opcode === CLOSE) socket.end();
-      }
-    };
     const greet = (chunk: Buffer) => {
       head += chunk.toString("latin1");
       const end = head.indexOf("\r\n\r\n");
       if (end < 0) return;
-      const key = /^sec-websocket-key:[ \t]*(\S+)/im.exec(head)?.[1] ?? "";
-      if (!/^upgrade: websocket\r$/im.test(head) || !/^connection:.*upgrade/im.test(head)) {
-        socket.end("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
-        return;
-      }
-      const accept = createHash("sha1").update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`);
-      socket.write(
-        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
-          `Sec-WebSocket-Accept: ${accept.digest("base64")}\r\n\r\n`,
-      );
       socket.off("data", greet);
-      socket.on("data", echo);
-      if (head.length > end + 4) echo(Buffer.from(head.slice(end + 4), "latin1"));
+      if (!echoWebSocket(socket, head)) {
+        socket.end("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+      } else if (head.length > end + 4) {
+        socket.emit("data", Buffer.from(head.slice(end + 4), "latin1"));
+      }
     };
     socket.on("data", greet);
     socket.on("end", () => socket.end());
   }, options);
+}
+
+/**
+ * Answers the head of an upgrade and echoes every frame from then on; the text `close` is answered by a
+ * close frame of its own, with {@link CLOSED_BY_ECHO}. False: it is no upgrade to a WebSocket.
+ */
+export function echoWebSocket(socket: Duplex, head: string): boolean {
+  const key = /^sec-websocket-key:[ \t]*(\S+)/im.exec(head)?.[1] ?? "";
+  if (!/^upgrade: websocket\r?$/im.test(head) || !/^connection:.*upgrade/im.test(head)) {
+    return false;
+  }
+  const accept = createHash("sha1").update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`);
+  socket.write(
+    "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
+      `Sec-WebSocket-Accept: ${accept.digest("base64")}\r\n\r\n`,
+  );
+  const frames = new FrameReader();
+  let closing = false;
+  socket.on("data", (chunk: Buffer) => {
+    for (const frame of frames.push(chunk)) {
+      const isAsked = frame.opcode === TEXT && frame.payload.toString() === "close";
+      const answer = isAsked ? { opcode: CLOSE, payload: codeOf(CLOSED_BY_ECHO) } : frame;
+      // What answers our own close frame is not answered.
+      if (!(closing && frame.opcode === CLOSE)) socket.write(frameOf(answer, false));
+      if (frame.opcode === CLOSE) socket.end();
+      closing ||= isAsked;
+    }
+  });
+  return true;
+}
+
+/** How a WebSocket ended: the code of the other side's close frame, and whether the stream ended in order. */
+export interface WebSocketEnd {
+  readonly code: number | undefined;
+  readonly how: "end" | "broken";
 }
 
 /** The client's end of an open WebSocket. */
@@ -110,7 +138,7 @@ export class WebSocketClient implements AsyncDisposable {
   readonly #dispose: () => void;
   readonly #frames = new FrameReader();
   readonly #arrived: Frame[] = [];
-  #over = false;
+  #how: WebSocketEnd["how"] | undefined;
   #wake = () => {};
 
   constructor(stream: Duplex, dispose: () => void) {
@@ -120,34 +148,59 @@ export class WebSocketClient implements AsyncDisposable {
       this.#arrived.push(...this.#frames.push(chunk));
       this.#wake();
     });
-    const over = () => {
-      this.#over = true;
+    const over = (how: WebSocketEnd["how"]) => {
+      this.#how ??= how;
       this.#wake();
     };
-    for (const event of ["end", "error", "close"]) stream.on(event, over);
+    stream.on("end", () => over("end"));
+    for (const event of ["error", "close"]) stream.on(event, () => over("broken"));
   }
 
   send(payload: Uint8Array): void {
-    this.#stream.write(frameOf({ opcode: BINARY, payload: Buffer.from(payload) }, true));
+    this.#write({ opcode: BINARY, payload: Buffer.from(payload) });
   }
 
   /** The next message; undefined: a close frame, or the end of the connection. */
   async next(): Promise<Buffer | undefined> {
+    const frame = await this.#next();
+    return frame?.opcode === BINARY ? frame.payload : undefined;
+  }
+
+  /** Asks the echo to close it, and answers its close frame. */
+  async askToBeClosed(): Promise<WebSocketEnd> {
+    this.#write({ opcode: TEXT, payload: Buffer.from("close") });
+    return await this.ended({ answer: true });
+  }
+
+  /** Sends a close frame. */
+  async finish(code = 1_000): Promise<WebSocketEnd> {
+    this.#write({ opcode: CLOSE, payload: codeOf(code) });
+    return await this.ended();
+  }
+
+  /** Waits for its end; fails where a message comes before. `answer`: to the close frame. */
+  async ended({ answer = false } = {}): Promise<WebSocketEnd> {
+    const close = await this.#next();
+    if (close && close.opcode !== CLOSE) throw new Error("A message before the end");
+    if (close && answer) this.#write(close);
+    if (close && await this.#next()) throw new Error("A frame after the close frame");
+    this.#stream.end();
+    return { code: close?.payload.readUInt16BE(0), how: this.#how ?? "broken" };
+  }
+
+  #write(frame: Frame): void {
+    this.#stream.write(frameOf(frame, true));
+  }
+
+  async #next(): Promise<Frame | undefined> {
     const until = performance.now() + ANSWER_TIMEOUT_MS;
-    while (this.#arrived.length === 0 && !this.#over) {
+    while (this.#arrived.length === 0 && !this.#how) {
       const change = new Promise<true>((resolve) => this.#wake = () => resolve(true));
       if (!await deadline(change, Math.max(1, until - performance.now()))) {
         throw new Error("No frame in time");
       }
     }
-    const frame = this.#arrived.shift();
-    return frame?.opcode === BINARY ? frame.payload : undefined;
-  }
-
-  /** A close frame, its answer, and the end. */
-  async finish(): Promise<void> {
-    this.#stream.write(frameOf({ opcode: CLOSE, payload: Buffer.of(3, 232) }, true));
-    if (await this.next() !== undefined) throw new Error("A message after the close frame");
+    return this.#arrived.shift();
   }
 
   [Symbol.asyncDispose](): Promise<void> {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { pattern } from "./echo.ts";
 import { RawClient, statusOf } from "./http_raw.ts";
-import { openWebSocket, startWebSocketEcho } from "./http_websocket.ts";
+import { CLOSED_BY_ECHO, openWebSocket, startWebSocketEcho } from "./http_websocket.ts";
 
 test("a WebSocket echo sends back every frame, and its end", async () => {
   await using echo = await startWebSocketEcho();
@@ -12,7 +12,9 @@ test("a WebSocket echo sends back every frame, and its end", async () => {
     socket.send(payload);
     assert.deepEqual(await socket.next(), Buffer.from(payload));
   }
-  await socket.finish();
+  assert.deepEqual(await socket.finish(), { code: 1_000, how: "end" });
+  await using other = await openWebSocket(echo);
+  assert.deepEqual(await other.askToBeClosed(), { code: CLOSED_BY_ECHO, how: "end" });
 });
 
 test("a WebSocket echo is no HTTP server", async () => {

@@ -84,6 +84,9 @@ export abstract class Intake implements StreamEvents {
 
   tunnel(): Stream {
     const tunnel = this.tunnelled = new Tunnel(this);
+    // An end that came before it is the tunnel's to tell.
+    this.hold();
+    this.#endSeen = false;
     this.release();
     return tunnel;
   }

@@ -42,6 +42,11 @@ export function serveHttp1(stream: Stream, options: Http1ServerOptions): ServerC
 const LINGER_MS = 1000;
 /** How long an idle connection that is drained waits for what its client sent before it could know. */
 const DRAIN_MS = 1000;
+/**
+ * A client that ended its half may still read, or be gone: who was asked tells the difference only by
+ * writing, and may have nothing to write for hours. An answer that takes longer than this is for nobody.
+ */
+const HALF_ENDED_MS = 1000;
 
 const HEAD_TOO_LARGE: HeadFault = { status: 431, detail: "the head is too large" };
 const BLANK_LINES: HeadFault = { status: 400, detail: "more than one empty line before a request" };
@@ -315,9 +320,18 @@ class Http1Server extends Intake implements ServerConnection, ExchangeOwner {
       case "over":
         return this.stream.close();
       default:
-        // It still reads: it is answered.
         this.#keep = false;
+        this.#deadline?.cancel();
+        this.#deadline = this.#deadlines.after(HALF_ENDED_MS, () => this.#takeForGone());
     }
+  }
+
+  #takeForGone(): void {
+    if (!this.#exchange) return;
+    this.#end ??= { by: "peer", kind: "closed", detail: "" };
+    this.#tellReset("the client ended the connection before it was answered");
+    this.#phase = "over";
+    this.stream.reset();
   }
 
   /** Ends the connection in order, when all that was written has left. */

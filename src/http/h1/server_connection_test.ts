@@ -241,6 +241,35 @@ test("serveHttp1() answers a client that has ended its half", async () => {
   assert.deepEqual([client.over, ends.length], ["end", 1]);
 });
 
+test("serveHttp1() takes a client that has ended its half for gone when its answer is long in coming", async () => {
+  for (const hasBegun of [false, true]) {
+    const { client, clock, seen, ends } = serveRaw();
+    await client.send(`${GET}\r\n`);
+    const { exchange } = seen[0] ?? assert.fail();
+    if (hasBegun) exchange.respond({ status: 200, length: 10, fields: [] }, false);
+    client.connection.end();
+    await clock.advance(900);
+    assert.equal(seen[0]?.state, "complete");
+    await clock.advance(200);
+    assert.deepEqual([seen[0]?.state, client.over], ["reset connection", "reset"]);
+    assert.deepEqual(ends.map(({ by, kind }) => [by, kind]), [["peer", "closed"]]);
+    assert.equal(clock.pending, 0);
+  }
+});
+
+test("serveHttp1() lets a client that has ended its half read slowly what was answered", async () => {
+  const { client, clock, seen } = serveRaw({ capacityBytes: 10 });
+  client.connection.pause();
+  await client.send(`${GET}\r\n`);
+  client.connection.end();
+  await settle();
+  answer(seen[0]?.exchange ?? assert.fail());
+  await clock.advance(5_000);
+  client.connection.resume();
+  await settle();
+  assert.deepEqual([client.take(), client.over], [OK, "end"]);
+});
+
 test("serveHttp1() tells the exchange when the client leaves within a request", async () => {
   const half = serveRaw();
   await half.client.send(`${POST}Content-Length: 3\r\n\r\na`);

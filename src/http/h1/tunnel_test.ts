@@ -54,6 +54,18 @@ test("a tunnel of a server gives first what came with the head", async () => {
   }
 });
 
+test("a tunnel of a server tells an end that came before it", async () => {
+  const { client, seen, clock } = serveRaw();
+  await client.send(UPGRADE);
+  client.connection.end();
+  await settle();
+  const told = listen(
+    seen[0]?.exchange.tunnel({ status: 101, length: 0, fields: [] }) ?? assert.fail(),
+  );
+  await clock.advance(5_000);
+  assert.deepEqual([told, client.over], [["(end)"], "no"]);
+});
+
 test("a tunnel passes back-pressure and resets on", async () => {
   const { client, seen, stream } = serveRaw({ capacityBytes: 10 });
   await client.send(UPGRADE);

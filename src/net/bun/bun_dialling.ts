@@ -53,7 +53,8 @@ export class Dialling implements SocketOwner {
 
   handshaken(socket: BunSocket, success: boolean, error: BunTlsError | null): void {
     if (!wentThrough(success, error)) return this.#failed("handshake", tlsWords(messageOf(error)));
-    const peer = new BunPeer(socket, this.#peerCheck ?? "checked", success ? null : error);
+    // A name that fits makes it a success to Bun, whoever signed: what it minds is in the error only.
+    const peer = new BunPeer(socket, this.#peerCheck ?? "checked", error);
     if (peer.leaf === undefined) return this.#failed("handshake", peer.reason || messageOf(error));
     this.#connected(socket, peer);
   }

@@ -17,7 +17,7 @@ import {
   impostorWire,
   SERVER_HELLO_DONE,
 } from "./handshake_wire.ts";
-import { ca, dial, materialOf, resumes, SecureServer } from "./kit.ts";
+import { ca, dial, materialOf, resumes, SecureServer, SERVER_NAME } from "./kit.ts";
 
 const HOUR_MS = 3_600_000;
 const other = createAuthority({ name: "other" });
@@ -154,6 +154,19 @@ for (const peerCheck of ["checked", "shown"] as const) {
     assert.equal((await listening.outcome()).kind, "failed");
     assert.equal(wire.replaced(), 1);
     assert.equal((await client.result()).kind, "failed");
+  });
+}
+
+// A name that fits must not hide that nobody vouches for it.
+for (const name of [SERVER_NAME, "other.test"]) {
+  test(`checked: a stranger of the name ${name} is not accepted`, async () => {
+    const overrides = { dnsNames: [name] };
+    const stranger = other.issueLeaf({ service: "db", overrides });
+    await using listening = await SecureServer.start(
+      materialOf(stranger, { peerCheck: "ignored" }),
+    );
+    const result = await dial(listening.port, { material: materialOf(known) }).result();
+    assert.notEqual(result.kind === "connected" && result.peer?.accepted, true);
   });
 }
 

@@ -167,6 +167,7 @@ export class Downstream implements LiveConnection, HandshakeOwner {
     // The facts of now, not those that the handshake began with.
     const peer = this.#proven(this.#presentation.judge(this.#trust));
     if (!peer) return;
+    record.serverName = presented.serverName;
     if (direction === "outbound") record.source = peer.name;
     else {
       record.source = peer.verified ? peer.name : `unverified ${peer.name}`;

@@ -56,6 +56,8 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
     // Who it is has been judged; what it may is asked of each request.
     if (!downstream.takePlace()) return;
     this.caller.connection = connection;
+    // The connection remembers it, and once it is closed it cannot be found out.
+    if (downstream.context.facts.accessLog) void connection.local;
     askAgent(downstream, this.listener.authorizer, () => this.#begin(connection));
   }
 

@@ -141,6 +141,30 @@ test("a request that nobody can be reached for leaves a line with Envoy's flag, 
   assert.equal(count("http_requests_failed_total", "outcome", "no_endpoint"), 1);
 });
 
+test("a request that no connection came up for names the endpoint that was tried last", async () => {
+  await using rig = await startLoggedPair();
+  await rig.origin[Symbol.asyncDispose]();
+  const db = `127.0.0.1:${rig.pair.db.port()}`;
+  const ask = async () => {
+    await using client = await rig.open();
+    client.send("GET / HTTP/1.1\r\nHost: db\r\n\r\n");
+    return statusOf(await client.response());
+  };
+  assert.equal(await ask(), 503);
+  const local = rig.last("db");
+  assert.equal(local.upstream_host, `127.0.0.1:${rig.origin.port}`);
+  assert.equal(local.response_flags, "UF");
+  assert.match(local.upstream_transport_failure_reason, /ECONNREFUSED/);
+  assert.equal(local.upstream_local_address, null);
+
+  rig.pair.db.path.close();
+  assert.equal(await ask(), 503);
+  const remote = rig.last("web");
+  assert.equal(remote.upstream_host, db);
+  assert.equal(remote.response_flags, "UF");
+  assert.match(remote.upstream_transport_failure_reason, /ECONNREFUSED/);
+});
+
 test("connections that are kept for requests are counted while they are open", async () => {
   await using rig = await startLoggedPair();
   await using client = await rig.open();

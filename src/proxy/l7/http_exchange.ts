@@ -213,9 +213,10 @@ export class HttpExchange implements MessageEvents, Asker {
     this.#server.resume();
   }
 
-  upstreamFailed(code: ErrorCode, reason: string, wasReached: boolean): void {
+  upstreamFailed(code: ErrorCode, reason: string, tried: string): void {
     // Who has nobody to go to, or no place, did not fail on the way.
-    if (!wasReached && replyOf(code).flag === "UF") this.#story.upstreamFailure = reason;
+    if (replyOf(code).flag === "UF") this.#story.upstreamFailure = reason;
+    if (tried !== "") this.#story.upstreamHost = tried;
     this.fail(code, reason);
   }
 

@@ -31,8 +31,7 @@ export class Exposed implements Front {
   readonly limits: ConnectionLimits;
   #part: ExposedPart;
   #isDeclared = true;
-  /** Made when the first caller comes. */
-  #requests: LocalRequests | undefined;
+  readonly #requests: LocalRequests;
 
   constructor(
     context: Context,
@@ -50,6 +49,7 @@ export class Exposed implements Front {
     const { idleTimeoutMs, lifetimeMs } = options.limits;
     this.limits = { idleTimeoutMs: Math.min(idleTimeoutMs || Infinity, PATIENCE_MS), lifetimeMs };
     this.stats = new ListenerStats(context.stats, this.direction, this.name);
+    this.#requests = new LocalRequests(this);
   }
 
   get part(): ExposedPart {
@@ -86,7 +86,7 @@ export class Exposed implements Front {
   }
 
   serve(downstream: Downstream): Service {
-    const { stats, ways } = this.#requests ??= new LocalRequests(this);
+    const { stats, ways } = this.#requests;
     return new HttpService(downstream, {
       front: this,
       waysOf: () => ways,
@@ -98,11 +98,11 @@ export class Exposed implements Front {
   }
 
   update(): void {
-    this.#requests?.ways.update();
+    this.#requests.ways.update();
   }
 
   /** Closes what is kept for requests to come. */
   end(): void {
-    this.#requests?.ways.drain();
+    this.#requests.ways.drain();
   }
 }

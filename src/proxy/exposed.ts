@@ -7,10 +7,10 @@
  */
 
 import type { ExposedPart, HttpRules } from "../snapshot/mod.ts";
-import type { Limiter } from "./admission.ts";
 import { ListenerStats } from "./connection.ts";
 import type { Context } from "./context.ts";
 import type { Downstream, Front, Service } from "./downstream.ts";
+import type { FairPlaces } from "./fair_places.ts";
 import { HttpService } from "./l7/http_service.ts";
 import { LocalRequests } from "./l7/request_ways.ts";
 import type { ConnectionLimits } from "./live.ts";
@@ -27,7 +27,7 @@ export class Exposed implements Front {
   readonly protocols: readonly string[] = [];
   readonly context: Context;
   readonly stats: ListenerStats;
-  readonly places: Limiter;
+  readonly places: FairPlaces;
   readonly limits: ConnectionLimits;
   #part: ExposedPart;
   #isDeclared = true;
@@ -38,7 +38,7 @@ export class Exposed implements Front {
     part: ExposedPart,
     options: {
       readonly name: string;
-      readonly places: Limiter;
+      readonly places: FairPlaces;
       readonly limits: ConnectionLimits;
     },
   ) {
@@ -77,10 +77,12 @@ export class Exposed implements Front {
     return this.context.facts.service;
   }
 
-  whyFull(): Failure {
+  whyFull(remote: string): Failure {
     const { places, context: { processLimit: { limit } } } = this;
     const reason = places.full
-      ? `${places.limit} connections to exposed paths are open`
+      ? `${places.all.limit} connections to exposed paths are open`
+      : places.hasShare(remote)
+      ? `${places.share} connections to exposed paths are open from its address`
       : `the process holds ${limit} connections`;
     return { code: "overloaded", reason };
   }

@@ -103,8 +103,9 @@ export interface ServerEvents {
   /** A head came. `exchange.events` is to be set. */
   onRequest(exchange: ServerExchange): void;
   /**
-   * What came is no request that could be answered by anybody, and is answered here: 400, 431 and their
-   * like on HTTP/1.1, a stream error on HTTP/2. For log and counters.
+   * What came is no request that could be answered by anybody, and is answered here: by 400, 431 and
+   * their like; `status` 0: by a stream error of HTTP/2, or not at all. No exchange knows of it. For log
+   * and counters.
    */
   onInvalid(status: number, detail: string): void;
   /** The connection is over; every exchange has been told before. */

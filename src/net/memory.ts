@@ -10,14 +10,16 @@ import { type Connection, ignoredEvents, type StreamEvents } from "./port.ts";
 export interface MemoryPairOptions {
   /** What each direction holds before `write` says stop, as a socket's buffers do; default 64 KiB. */
   readonly capacityBytes?: number;
+  /** Where the first end's peer is said to be. */
+  readonly remote?: string;
 }
 
 /** What one end writes is what the other is told. */
 export function memoryPair(
   options: MemoryPairOptions = {},
 ): readonly [MemoryConnection, MemoryConnection] {
-  const { capacityBytes = 65_536 } = options;
-  const one = new MemoryConnection("one", "other", capacityBytes);
+  const { capacityBytes = 65_536, remote = "other" } = options;
+  const one = new MemoryConnection("one", remote, capacityBytes);
   const other = new MemoryConnection("other", "one", capacityBytes);
   one.connect(other);
   other.connect(one);

@@ -158,6 +158,8 @@ export interface PresentedPeer {
   readonly version: string;
   /** The application protocol agreed on in this handshake; `""`: none was. */
   readonly protocol: string;
+  /** Of a client: the name that it asked for (SNI, RFC 6066 3), in this handshake; `""`: none. */
+  readonly serverName: string;
   readonly resumed: boolean;
 }
 

@@ -40,7 +40,7 @@ async function rig(snapshot: Snapshot = DB) {
 
 test("a connection that was carried leaves one line, as Envoy's TCP proxy does", async () => {
   await using db = await rig();
-  const caller = db.call().prove(presented(WEB));
+  const caller = db.call().prove(presented(WEB, { serverName: "db.test.consul" }));
   const server = db.path.engine.lastDial.connect();
   await settle();
   caller.send("hello");
@@ -73,6 +73,7 @@ test("a connection that was carried leaves one line, as Envoy's TCP proxy does",
       duration: 1_500,
       upstream_host: "127.0.0.1:8080",
       upstream_cluster: "local_app",
+      requested_server_name: "db.test.consul",
     },
   );
 });

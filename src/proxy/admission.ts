@@ -86,8 +86,17 @@ export class SharedCounts {
   }
 }
 
+/** Places for the callers of a listener. */
+export interface Places {
+  /** Asked before a place is worth a handshake; {@link Places.enter} decides. */
+  readonly full: boolean;
+  /** True: a place is taken, and {@link Places.leave} must follow for the same caller. */
+  enter(remote: string): boolean;
+  leave(remote: string): void;
+}
+
 /** One limit as one worker sees it. */
-export class Limiter {
+export class Limiter implements Places {
   readonly #counts: SharedCounts;
   readonly #row: number;
   readonly #column: number;

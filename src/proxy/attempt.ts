@@ -11,7 +11,7 @@ import type { Deadline, ErrorCode } from "../base/mod.ts";
 import type { Dial } from "../net/mod.ts";
 import type { Context } from "./context.ts";
 import { type EndpointDialler, trustOf } from "./endpoint_dial.ts";
-import { reportDialFailure } from "./endpoint_failure.ts";
+import { addressOf, reportDialFailure } from "./endpoint_failure.ts";
 import type { Failure } from "./refusal_sums.ts";
 import type { Trust } from "./trust/trust.ts";
 import { giveBack, type Lease, type Upstream } from "./upstream.ts";
@@ -45,6 +45,7 @@ export class Attempt<Way> implements Dial {
   #lease: Lease | undefined;
   #dial: Dial | undefined;
   #lastFailure: Failure | undefined;
+  #lastTried = "";
   #over = false;
 
   /** `hash`: of what stays with its endpoint where the group's balancing looks at that. */
@@ -131,6 +132,7 @@ export class Attempt<Way> implements Dial {
     this.#release();
     this.#tried ??= new Set();
     this.#tried.add(lease.state);
+    this.#lastTried = addressOf(lease);
     const { name } = this.#group.part;
     this.#lastFailure = reportDialFailure(lease, { code, reason }, {
       context: this.#context,
@@ -141,7 +143,7 @@ export class Attempt<Way> implements Dial {
 
   #fail(code: ErrorCode, reason: string): void {
     this.cancel();
-    this.#dialler.onFailed(code, reason);
+    this.#dialler.onFailed(code, reason, this.#lastTried);
   }
 
   cancel(): void {

@@ -44,6 +44,8 @@ export class ConnectionRecord {
   source = "";
   endpoint = "";
   rule = "";
+  /** That the caller asked for in its handshake. */
+  serverName = "";
   tlsVersion = "";
   resumed = false;
   relay: Relay | undefined;

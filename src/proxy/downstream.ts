@@ -9,7 +9,7 @@
 import type { Deadline, ErrorCode } from "../base/mod.ts";
 import type { ChainVerdict, TrustedPeer } from "../identity/mod.ts";
 import type { AcceptedConnection, Connection, PresentedPeer, Strain } from "../net/mod.ts";
-import type { Limiter } from "./admission.ts";
+import type { Places } from "./admission.ts";
 import { ConnectionRecord, type ListenerStats } from "./connection.ts";
 import type { Context } from "./context.ts";
 import { type Ending, reportEnd } from "./ending.ts";
@@ -28,7 +28,7 @@ export interface Front {
   /** Where its callers want to go, for people. */
   readonly destination: string;
   readonly stats: ListenerStats;
-  readonly places: Limiter;
+  readonly places: Places;
   readonly limits: ConnectionLimits;
   /** TLS that callers must speak; `null`: they speak plainly, as a local app does. */
   readonly tls: {
@@ -41,7 +41,7 @@ export interface Front {
   /** Why it refuses every connection now; `""`: it does not. */
   readonly fault: string;
   /** Why nobody is let in while its places, or those of the process, are taken. */
-  whyFull(): Failure;
+  whyFull(remote: string): Failure;
   /** Offered by ALPN; empty: none. */
   readonly protocols: readonly string[];
   /** What the connection of a caller that was let in is for. */
@@ -77,7 +77,7 @@ export class Downstream implements LiveConnection, HandshakeOwner {
   #peer: TrustedPeer | undefined;
   #holding: Holding | undefined;
   /** Where it has taken a place; the listener may count elsewhere by the time it leaves. */
-  #places: Limiter | undefined;
+  #places: Places | undefined;
   #service: Service | undefined;
   #ended = false;
 
@@ -167,6 +167,7 @@ export class Downstream implements LiveConnection, HandshakeOwner {
     // The facts of now, not those that the handshake began with.
     const peer = this.#proven(this.#presentation.judge(this.#trust));
     if (!peer) return;
+    record.serverName = presented.serverName;
     if (direction === "outbound") record.source = peer.name;
     else {
       record.source = peer.verified ? peer.name : `unverified ${peer.name}`;
@@ -197,7 +198,7 @@ export class Downstream implements LiveConnection, HandshakeOwner {
     const { processLimit } = this.context;
     const { places } = this.#front;
     if (processLimit.enter()) {
-      if (places.enter()) {
+      if (places.enter(this.record.remote)) {
         this.#places = places;
         return true;
       }
@@ -208,7 +209,7 @@ export class Downstream implements LiveConnection, HandshakeOwner {
   }
 
   #refuse(): void {
-    const { code, reason } = this.#front.whyFull();
+    const { code, reason } = this.#front.whyFull(this.record.remote);
     this.end(code, reason);
   }
 
@@ -269,7 +270,7 @@ export class Downstream implements LiveConnection, HandshakeOwner {
     this.#service?.leave();
     if (this.#places) {
       processLimit.leave();
-      this.#places.leave();
+      this.#places.leave(this.record.remote);
     }
     live.delete(this);
     const nowMs = clock.monotonic();

@@ -79,7 +79,8 @@ export interface EndpointDialler<Way> {
   /** Told how far it is. */
   readonly record: Pick<ConnectionRecord, "stage" | "endpoint" | "secured">;
   onDialled(way: Way): void;
-  onFailed(code: ErrorCode, reason: string): void;
+  /** `tried`: the address that was dialled last, where it is not in `record`. */
+  onFailed(code: ErrorCode, reason: string, tried?: string): void;
 }
 
 export class EndpointDial implements Dial {

@@ -41,6 +41,6 @@ export function countFailure(lease: Lease, { log, stats, clock }: Context): void
   log.warn("endpoint ejected", { target, endpoint: addressOf(lease) });
 }
 
-function addressOf({ state: { endpoint } }: Lease): string {
+export function addressOf({ state: { endpoint } }: Lease): string {
   return formatAddress({ kind: "tcp", ...endpoint });
 }

@@ -7,10 +7,10 @@
  */
 
 import type { ExposedPart, HttpRules } from "../snapshot/mod.ts";
-import type { Limiter } from "./admission.ts";
 import { ListenerStats } from "./connection.ts";
 import type { Context } from "./context.ts";
 import type { Downstream, Front, Service } from "./downstream.ts";
+import type { FairPlaces } from "./fair_places.ts";
 import { HttpService } from "./l7/http_service.ts";
 import { LocalRequests } from "./l7/request_ways.ts";
 import type { ConnectionLimits } from "./live.ts";
@@ -27,19 +27,18 @@ export class Exposed implements Front {
   readonly protocols: readonly string[] = [];
   readonly context: Context;
   readonly stats: ListenerStats;
-  readonly places: Limiter;
+  readonly places: FairPlaces;
   readonly limits: ConnectionLimits;
   #part: ExposedPart;
   #isDeclared = true;
-  /** Made when the first caller comes. */
-  #requests: LocalRequests | undefined;
+  readonly #requests: LocalRequests;
 
   constructor(
     context: Context,
     part: ExposedPart,
     options: {
       readonly name: string;
-      readonly places: Limiter;
+      readonly places: FairPlaces;
       readonly limits: ConnectionLimits;
     },
   ) {
@@ -50,6 +49,7 @@ export class Exposed implements Front {
     const { idleTimeoutMs, lifetimeMs } = options.limits;
     this.limits = { idleTimeoutMs: Math.min(idleTimeoutMs || Infinity, PATIENCE_MS), lifetimeMs };
     this.stats = new ListenerStats(context.stats, this.direction, this.name);
+    this.#requests = new LocalRequests(this);
   }
 
   get part(): ExposedPart {
@@ -77,16 +77,18 @@ export class Exposed implements Front {
     return this.context.facts.service;
   }
 
-  whyFull(): Failure {
+  whyFull(remote: string): Failure {
     const { places, context: { processLimit: { limit } } } = this;
     const reason = places.full
-      ? `${places.limit} connections to exposed paths are open`
+      ? `${places.all.limit} connections to exposed paths are open`
+      : places.hasShare(remote)
+      ? `${places.share} connections to exposed paths are open from its address`
       : `the process holds ${limit} connections`;
     return { code: "overloaded", reason };
   }
 
   serve(downstream: Downstream): Service {
-    const { stats, ways } = this.#requests ??= new LocalRequests(this);
+    const { stats, ways } = this.#requests;
     return new HttpService(downstream, {
       front: this,
       waysOf: () => ways,
@@ -98,11 +100,11 @@ export class Exposed implements Front {
   }
 
   update(): void {
-    this.#requests?.ways.update();
+    this.#requests.ways.update();
   }
 
   /** Closes what is kept for requests to come. */
   end(): void {
-    this.#requests?.ways.drain();
+    this.#requests.ways.drain();
   }
 }

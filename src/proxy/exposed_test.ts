@@ -72,16 +72,35 @@ test("a request that is under way is broken off when its path is exposed no more
 test("callers of exposed paths take no places from the mesh, nor it from them", async () => {
   const snapshot = { ...WITH, inbound: { inbound: inboundOf({ local }, 21_000) } };
   await using path = await startMemoryPath(snapshot, { maxConnections: 32 });
-  const first = path.engine.call(21_500);
-  path.engine.call(21_500);
-  const third = path.engine.call(21_500);
+  const first = path.engine.call(21_500, "10.0.0.1:1");
+  path.engine.call(21_500, "10.0.0.2:1");
+  const third = path.engine.call(21_500, "10.0.0.3:1");
   await settle();
   assert.equal(third.over, "reset");
   assert.equal(path.lastEnd.reason, "2 connections to exposed paths are open");
   for (let i = 0; i < 30; i++) assert.ok(!path.engine.callSecurely(21_000).gone);
   first.connection.reset();
   await settle();
-  assert.equal(path.engine.call(21_500).over, "no");
+  assert.equal(path.engine.call(21_500, "10.0.0.3:2").over, "no");
+});
+
+test("no address takes more than half of the places for callers of exposed paths", async () => {
+  await using path = await startMemoryPath(WITH, { maxConnections: 80 });
+  const call = (remote: string) => path.engine.call(21_500, remote);
+  const [first, second] = [call("10.0.0.1:1"), call("10.0.0.1:2")];
+  const greedy = call("10.0.0.1:3");
+  await settle();
+  assert.deepEqual([first.over, second.over, greedy.over], ["no", "no", "end"]);
+  assert.equal(path.lastEnd.reason, "2 connections to exposed paths are open from its address");
+  // One network has as many addresses as it likes.
+  const others = ["[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8::3]:1"].map(call);
+  await settle();
+  assert.deepEqual(others.map(({ over }) => over), ["no", "no", "end"]);
+  first.connection.reset();
+  await settle();
+  const again = call("10.0.0.1:4");
+  await settle();
+  assert.equal(again.over, "no");
 });
 
 test("who says nothing to an exposed path, or begins and does not end, makes room for others", async () => {

@@ -29,7 +29,7 @@ export class Inbound implements Front, Destination {
   readonly stats: ListenerStats;
   readonly places: Limiter;
   readonly limits: ConnectionLimits;
-  /** Made when the first caller of HTTP comes. */
+  /** Made where HTTP is spoken, so that its counts are there before there is something to count. */
   #requests: LocalRequests | undefined;
 
   constructor(
@@ -47,6 +47,7 @@ export class Inbound implements Front, Destination {
     this.places = options.places;
     this.limits = options.limits;
     this.stats = new ListenerStats(context.stats, this.direction, this.name);
+    this.update();
   }
 
   get destination(): string {
@@ -98,7 +99,9 @@ export class Inbound implements Front, Destination {
     });
   }
 
+  /** After its part may have changed. */
   update(): void {
+    if (this.part.http) this.#requests ??= new LocalRequests(this);
     this.#requests?.ways.update();
   }
 

@@ -29,6 +29,7 @@ import { type Door, Doors, isOpenAt, viewOf } from "./doors.ts";
 import { Downstream, type Front } from "./downstream.ts";
 import { Edge } from "./edge.ts";
 import { Exposed } from "./exposed.ts";
+import { FairPlaces } from "./fair_places.ts";
 import { Inbound } from "./inbound.ts";
 import type { ConnectionLimits } from "./live.ts";
 import { Outbound } from "./outbound.ts";
@@ -59,6 +60,8 @@ export class Listeners {
   readonly #context: Context;
   readonly #options: ListenersOptions;
   readonly #doors: Doors;
+  /** Of all exposed paths together. */
+  readonly #exposedPlaces: FairPlaces;
   readonly #inbounds = new Map<string, Open<Inbound>>();
   readonly #exposed = new Map<string, Open<Exposed>>();
   readonly #upstreams = new Map<string, Open<Outbound>>();
@@ -74,6 +77,7 @@ export class Listeners {
     this.#context = context;
     this.#options = options;
     this.#doors = new Doors(context, options.workers);
+    this.#exposedPlaces = new FairPlaces(this.#limiter(EXPOSED_COLUMN, 0), options.workers);
   }
 
   /** Hands parts to what is open already. True: some go by other credentials or paths than before. */
@@ -155,10 +159,10 @@ export class Listeners {
     const current = this.#exposed.get(name);
     const front = current?.front ?? new Exposed(this.#context, part, {
       name,
-      places: this.#limiter(EXPOSED_COLUMN, most),
+      places: this.#exposedPlaces,
       limits: this.#options,
     });
-    front.places.limit = most;
+    this.#exposedPlaces.all.limit = most;
     if (isOpenAt(current?.door, part.bind)) return;
     const door = this.#doors.replace(name, part.bind, current?.door, "strangers");
     const opening = { front, door, isSecure: false };

@@ -26,13 +26,15 @@ export class Outbound implements Front, Destination {
   readonly authorizer = "nobody";
   readonly context: Context;
   readonly upstream: Upstream;
-  /** Both are made when the first request comes. */
+  /** Made where HTTP is spoken, so that its counts are there before there is something to count. */
   #http: HttpStats | undefined;
+  /** Made when the first request comes. */
   #ways: UpstreamWays | undefined;
 
   constructor(context: Context, upstream: Upstream) {
     this.context = context;
     this.upstream = upstream;
+    this.update(false);
   }
 
   get name(): string {
@@ -132,6 +134,7 @@ export class Outbound implements Front, Destination {
 
   /** See {@link UpstreamWays.update}. */
   update(judge: boolean): void {
+    if (this.upstream.part.http) void this.httpStats;
     this.#ways?.update(judge);
   }
 

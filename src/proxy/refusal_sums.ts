@@ -9,7 +9,7 @@ import type { Clock, ErrorCode, Fields, Log } from "../base/mod.ts";
 import type { ConnectionRecord } from "./connection.ts";
 import { sourceOf } from "./handshakes.ts";
 
-/** One that ended before anybody was authenticated, and where there was no place. */
+/** What anybody can bring about, be he authenticated or not, and where there was no place. */
 const BY_STRANGERS: ReadonlySet<ErrorCode> = new Set([
   "overloaded",
   "limit_reached",
@@ -19,12 +19,17 @@ const BY_STRANGERS: ReadonlySet<ErrorCode> = new Set([
   "closed_early",
   "identity_invalid",
   "chain_untrusted",
+  "request_invalid",
+  "downstream_flooded",
 ]);
-/** Others have a line each, until they are a flood, too. */
-const LINES_PER_SECOND = 1_000;
+/** Others have a line each, until they are a flood, too; of requests the access log has all. */
+const LINES_PER_SECOND = { connections: 1_000, requests: 100 } as const;
 /** More addresses than that are not told apart. */
 const MAX_SOURCES = 1_000;
 const PERIOD_MS = 1_000;
+
+/** What it is that failed. */
+type What = "connections" | "requests";
 
 export interface Failure {
   readonly code: ErrorCode;
@@ -51,21 +56,26 @@ export class RefusalSums {
   }
 
   /** Whether it is told in full; else it is counted, and told with the others of its second. */
-  isTold(record: ConnectionRecord, failure: Failure, level: "debug" | "info" | "warn"): boolean {
+  isTold(
+    record: ConnectionRecord,
+    failure: Failure,
+    level: "debug" | "info" | "warn",
+    what: What = "connections",
+  ): boolean {
     const { code, reason } = failure;
-    const key = `${code} ${record.listener}`;
+    const key = `${what} ${code} ${record.listener}`;
     let sum = this.#sums.get(key);
     if (!sum) {
       const { direction, listener } = record;
       const timer = this.#clock.after(PERIOD_MS, () => tell());
       const tell = () => {
         timer.cancel();
-        this.#tell(key, { direction, listener, code, level });
+        this.#tell(key, { direction, listener, code, level, what });
       };
       sum = { tell, told: 0, count: 0, sources: new Set(), example: {} };
       this.#sums.set(key, sum);
     }
-    if (sum.told < (BY_STRANGERS.has(code) ? 1 : LINES_PER_SECOND)) {
+    if (sum.told < (BY_STRANGERS.has(code) ? 1 : LINES_PER_SECOND[what])) {
       sum.told++;
       return true;
     }
@@ -96,13 +106,14 @@ export class RefusalSums {
       readonly listener: string;
       readonly code: ErrorCode;
       readonly level: "debug" | "info" | "warn";
+      readonly what: What;
     },
   ): void {
     const sum = this.#sums.get(key);
     this.#sums.delete(key);
     if (!sum || sum.count === 0) return;
-    const { level, ...fields } = of;
-    this.#log[level]("more connections failed", {
+    const { level, what, ...fields } = of;
+    this.#log[level](`more ${what} failed`, {
       ...fields,
       count: sum.count,
       sources: sum.sources.size,

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { AccessLogPart } from "../../src/snapshot/mod.ts";
+import { eventually } from "../kit/process.ts";
 import { answerOf, RawClient, startRawOrigin, statusOf } from "../kit/http_raw.ts";
 import { startPathPair } from "../kit/path_pair.ts";
 import { httpRules, policyOf } from "../kit/snapshots.ts";
@@ -14,7 +15,9 @@ const LOG: AccessLogPart = {
 
 /** A sidecar pair that speaks HTTP/1.1, and the lines of both. */
 async function startLoggedPair() {
-  const origin = await startRawOrigin(({ body }) => answerOf(`you said ${body}`));
+  const origin = await startRawOrigin(({ head, body }) =>
+    head.startsWith("GET /stays ") ? undefined : answerOf(`you said ${body}`)
+  );
   const taken = { web: [] as string[], db: [] as string[] };
   const pair = await startPathPair({
     localPort: origin.port,
@@ -27,6 +30,7 @@ async function startLoggedPair() {
   await pair.web.set({ ...pair.webSnapshot, accessLog: LOG });
   return {
     pair,
+    origin,
     taken,
     open: () => RawClient.open({ host: "127.0.0.1", port: pair.port }),
     last: (side: "web" | "db") => JSON.parse(taken[side].at(-1) ?? "null"),
@@ -72,6 +76,24 @@ test("a request leaves a line on each side, that says where it went", async () =
   assert.deepEqual([web.path, db.path], ["/a/../b?c", "/b?c"]);
   assert.deepEqual(metric(rig, "http_responses_total"), [["200", 1]]);
   assert.equal(db.downstream_remote_address.split(":")[0], "127.0.0.1");
+  assert.deepEqual([web.requested_server_name, db.requested_server_name], [
+    null,
+    "db.default.dc1.internal.test.consul",
+  ]);
+});
+
+test("a request whose caller left, or whose endpoint broke, has all addresses in its line", async () => {
+  await using rig = await startLoggedPair();
+  await using client = await rig.open();
+  client.send("GET /stays HTTP/1.1\r\nHost: db\r\n\r\n");
+  await eventually("it is under way", () => rig.origin.requests.length === 1);
+  client.socket.resetAndDestroy();
+  await eventually("it has left", () => rig.taken.db.length === 1);
+  for (const line of [rig.last("web"), rig.last("db")]) {
+    assert.equal(line.response_flags, "DC");
+    assert.match(line.upstream_local_address, /^127\.0\.0\.1:\d+$/);
+    assert.match(line.downstream_local_address, /^127\.0\.0\.1:\d+$/);
+  }
 });
 
 test("a request that is denied, and one that cannot be read, leave lines, too", async () => {
@@ -117,6 +139,30 @@ test("a request that nobody can be reached for leaves a line with Envoy's flag, 
   assert.equal(count("http_response_flags_total", "flag", "UH"), 1);
   assert.equal(count("http_upstream_responses_total", "status", "503"), 1);
   assert.equal(count("http_requests_failed_total", "outcome", "no_endpoint"), 1);
+});
+
+test("a request that no connection came up for names the endpoint that was tried last", async () => {
+  await using rig = await startLoggedPair();
+  await rig.origin[Symbol.asyncDispose]();
+  const db = `127.0.0.1:${rig.pair.db.port()}`;
+  const ask = async () => {
+    await using client = await rig.open();
+    client.send("GET / HTTP/1.1\r\nHost: db\r\n\r\n");
+    return statusOf(await client.response());
+  };
+  assert.equal(await ask(), 503);
+  const local = rig.last("db");
+  assert.equal(local.upstream_host, `127.0.0.1:${rig.origin.port}`);
+  assert.equal(local.response_flags, "UF");
+  assert.match(local.upstream_transport_failure_reason, /ECONNREFUSED/);
+  assert.equal(local.upstream_local_address, null);
+
+  rig.pair.db.path.close();
+  assert.equal(await ask(), 503);
+  const remote = rig.last("web");
+  assert.equal(remote.upstream_host, db);
+  assert.equal(remote.response_flags, "UF");
+  assert.match(remote.upstream_transport_failure_reason, /ECONNREFUSED/);
 });
 
 test("connections that are kept for requests are counted while they are open", async () => {

@@ -59,6 +59,7 @@ export function presented(
     chain: () => leaf?.chainDer ?? [],
     version: "TLSv1.3",
     protocol: "",
+    serverName: "",
     resumed: false,
     ...overrides,
   };

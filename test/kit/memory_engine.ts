@@ -179,8 +179,8 @@ export class MemoryEngine extends FakeTlsEngine implements Engine {
   }
 
   /** A client of a plain listener. */
-  call(port: number): End {
-    const [ours, theirs] = memoryPair();
+  call(port: number, remote?: string): End {
+    const [ours, theirs] = memoryPair(remote === undefined ? {} : { remote });
     const onConnection = this.#plain.get(port);
     assert.ok(onConnection, `nobody listens on port ${port}`);
     const end = new End(theirs, ours);

@@ -296,8 +296,8 @@ class Http1Server extends Intake implements ServerConnection, ExchangeOwner {
     this.#exchange = undefined;
     exchange?.leave();
     this.#end ??= { by: "peer", kind: "protocol", detail };
-    exchange?.events.onReset("protocol", detail);
-    this.#events.onInvalid(status || 400, detail);
+    if (exchange) exchange.events.onReset("protocol", detail);
+    else this.#events.onInvalid(status, detail);
     if (exchange?.responded || this.#phase === "discard") {
       this.#phase = "over";
       this.stream.reset();

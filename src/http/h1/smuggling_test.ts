@@ -207,8 +207,9 @@ for (const [name, raw] of BODIES) {
       await client.send(`${CHUNKED}\r\n${raw}${HIDDEN}`, { bytewise });
       assert.match(client.take(), /^HTTP\/1.1 400 [^]*connection: close\r\n\r\nBad Request$/);
       assert.equal(client.over, "end");
+      // Told once: to the exchange.
       assert.deepEqual(seen.map(({ state }) => state), ["reset protocol"]);
-      assert.equal(invalid.length, 1);
+      assert.deepEqual(invalid, []);
     }
   });
   test(`askHttp1() takes ${name} for the end of the connection`, async () => {

@@ -121,7 +121,7 @@ for (
     const { peer, requests, invalid } = await served();
     await peer.send(headers(1, fields), headers(3, GET));
     assert.deepEqual(peer.take(), ["RST_STREAM 1 1"]);
-    assert.deepEqual(invalid, [`400 ${fault}`]);
+    assert.deepEqual(invalid, [`0 ${fault}`]);
     assert.deepEqual(requests.map(({ exchange }) => exchange.request.path), ["/"]);
   });
 }

@@ -36,7 +36,7 @@ export function serveHttp2(stream: Stream, options: ServeHttp2Options): ServerCo
 
 /** How long a drain waits for what the client sent before it knew of it. */
 const DRAIN_MS = 5_000;
-const STATUS_TEXT = { invalid: 400, expectation: 417, tooLarge: 431 } as const;
+const STATUS_TEXT = { expectation: 417, tooLarge: 431 } as const;
 
 const ignored: MessageEvents = {
   onData: () => {},
@@ -180,7 +180,7 @@ class Http2Server extends FrameRules<ServerStream> implements ServerConnection {
     const { fault, tooLarge } = this.heads;
     if (fault !== "") {
       this.resetUnknown(id, ErrorCode.protocol);
-      return this.#events.onInvalid(STATUS_TEXT.invalid, fault);
+      return this.#events.onInvalid(0, fault);
     }
     const status = tooLarge ? STATUS_TEXT.tooLarge : STATUS_TEXT.expectation;
     this.writer.response(id, { status, length: UNKNOWN_LENGTH, fields: [] }, true);

@@ -73,6 +73,10 @@ export class BunPeer implements PresentedPeer {
     return this.#socket.alpnProtocol || "";
   }
 
+  get serverName(): string {
+    return this.#socket.getServername() || "";
+  }
+
   get resumed(): boolean {
     return this.#socket.isSessionReused();
   }

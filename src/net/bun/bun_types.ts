@@ -49,6 +49,7 @@ export interface BunSocket {
   getSession(): Uint8Array | undefined;
   isSessionReused(): boolean;
   getTLSVersion(): string;
+  getServername(): string | undefined;
   getPeerX509Certificate(): { readonly raw: Uint8Array } | undefined;
 }
 

@@ -38,6 +38,7 @@ export class NodeConnection implements Connection, Joining {
   readonly remote: string;
   readonly #socket: net.Socket;
   readonly #raw: net.Socket;
+  #local: string | undefined;
   /** Came while paused: at most what one read had brought. */
   readonly #held: Uint8Array[] = [];
   joined: Joined | undefined;
@@ -82,7 +83,7 @@ export class NodeConnection implements Connection, Joining {
   }
 
   get local(): string {
-    return localOf(this.#raw);
+    return this.#local ??= localOf(this.#raw);
   }
 
   write(chunk: Uint8Array): boolean {

@@ -44,6 +44,7 @@ export function peerOf(
     },
     version: socket.getProtocol() ?? "",
     protocol: socket.alpnProtocol || "",
+    serverName: (socket as { readonly servername?: string | false }).servername || "",
     resumed: socket.isSessionReused?.() ?? false,
   };
 }

@@ -103,7 +103,7 @@ function factsOf(record: ConnectionRecord): DownstreamFacts {
     id,
     remote,
     local,
-    requestedServerName: "",
+    requestedServerName: record.serverName,
     tlsVersion: direction === "inbound" ? record.tlsVersion : "",
     peer: uri === "" ? undefined : { uri, serial: "", leaf: undefined },
     localUri: "",

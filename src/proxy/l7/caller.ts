@@ -30,7 +30,7 @@ export class Caller implements DownstreamFacts {
   }
 
   get requestedServerName(): string {
-    return "";
+    return this.#downstream.record.serverName;
   }
 
   get tlsVersion(): string {

@@ -33,7 +33,9 @@ import { hashOfCaller, type Lease } from "../upstream.ts";
 import type { RequestView } from "../view.ts";
 import type { Caller } from "./caller.ts";
 import type { HttpListener } from "./http_listener.ts";
+import { noteInvalid } from "./invalid_request.ts";
 import { takeForm } from "./request_form.ts";
+import { tellRequest } from "./tell_request.ts";
 import { type Asked, type Asker, UpstreamRequest } from "./upstream_request.ts";
 import type { Way } from "./ways.ts";
 
@@ -147,9 +149,19 @@ export class HttpExchange implements MessageEvents, Asker {
   }
 
   /** The caller broke it. */
-  onReset(_reason: ResetReason, _detail: string): void {
-    this.#story.flags |= FLAG.DC;
-    this.#story.code = "downstream_reset";
+  onReset(reason: ResetReason, detail: string): void {
+    if (this.#over) return;
+    const story = this.#story;
+    if (reason === "protocol") {
+      const { request: { version } } = this.#server;
+      // What the codec answers where nothing was answered so far.
+      const status = this.#responded || version === "HTTP/2" ? story.status : 400;
+      noteInvalid(story, { version, status, detail });
+      this.#tell("request_invalid", detail);
+    } else {
+      story.flags |= FLAG.DC;
+      story.code = "downstream_reset";
+    }
     this.#end("downstream");
   }
 
@@ -217,9 +229,10 @@ export class HttpExchange implements MessageEvents, Asker {
     this.#server.resume();
   }
 
-  upstreamFailed(code: ErrorCode, reason: string, wasReached: boolean): void {
+  upstreamFailed(code: ErrorCode, reason: string, tried: string): void {
     // Who has nobody to go to, or no place, did not fail on the way.
-    if (!wasReached && replyOf(code).flag === "UF") this.#story.upstreamFailure = reason;
+    if (replyOf(code).flag === "UF") this.#story.upstreamFailure = reason;
+    if (tried !== "") this.#story.upstreamHost = tried;
     this.fail(code, reason);
   }
 
@@ -279,24 +292,9 @@ export class HttpExchange implements MessageEvents, Asker {
 
   /** What an operator has to know now; all else is in the access log and the counts. */
   #tell(code: ErrorCode, reason: string): void {
-    const { log } = this.#context;
-    const level = code === "intention_denied" ? "warn" : "info";
-    if (!log.enabled(level)) return;
-    const { downstream: { record } } = this.#owner;
-    const { request } = this.#server;
-    const { rule } = this.#story;
-    log[level]("request failed", {
-      direction: record.direction,
-      listener: record.listener,
-      source: record.source || record.remote,
-      destination: record.destination,
-      method: request.method,
-      path: request.path,
-      endpoint: this.#story.upstreamHost || undefined,
-      code,
-      reason: reason === rule ? undefined : reason,
-      rule: rule || undefined,
-    });
+    const { method, path } = this.#server.request;
+    const { rule, upstreamHost } = this.#story;
+    tellRequest(this.#owner.downstream, { code, reason }, { method, path, rule, upstreamHost });
   }
 
   /** By what is true now, of a request that is under way. */

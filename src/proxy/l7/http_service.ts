@@ -7,7 +7,6 @@
 import {
   DEFAULT_HTTP_LIMITS,
   ExchangeRecord,
-  FLAG,
   type HttpEnd,
   type HttpVersion,
   serveHttp1,
@@ -24,6 +23,8 @@ import type { Ending } from "../ending.ts";
 import { Caller } from "./caller.ts";
 import type { RequestsView, RequestView } from "../view.ts";
 import { type ExchangeOwner, HttpExchange } from "./http_exchange.ts";
+import { noteInvalid } from "./invalid_request.ts";
+import { tellRequest } from "./tell_request.ts";
 import type { HttpListener } from "./http_listener.ts";
 
 /** How long a caller without a request has to leave. */
@@ -56,6 +57,8 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
     // Who it is has been judged; what it may is asked of each request.
     if (!downstream.takePlace()) return;
     this.caller.connection = connection;
+    // The connection remembers it, and once it is closed it cannot be found out.
+    if (downstream.context.facts.accessLog) void connection.local;
     askAgent(downstream, this.listener.authorizer, () => this.#begin(connection));
   }
 
@@ -91,25 +94,16 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
   }
 
   onInvalid(status: number, detail: string): void {
-    const { log, clock, facts } = this.downstream.context;
-    const { record } = this.downstream;
+    const { clock, facts } = this.downstream.context;
     const monotonicMs = clock.monotonic();
     const story = new ExchangeRecord(this.caller, undefined, { wallMs: clock.now(), monotonicMs });
-    story.status = status;
-    story.flags = FLAG.DPE;
-    story.details = detail.replaceAll(" ", "_");
-    story.code = "request_invalid";
+    noteInvalid(story, { version: this.#version, status, detail });
     story.endedBy = "downstream";
     story.endAt = monotonicMs;
     this.listener.stats.started();
     this.listener.stats.finished(story);
     facts.accessLog?.exchange(story);
-    log.info("request invalid", {
-      listener: record.listener,
-      source: record.source || record.remote,
-      status,
-      reason: detail,
-    });
+    tellRequest(this.downstream, { code: "request_invalid", reason: detail }, { status });
   }
 
   onClose(end: HttpEnd): void {

@@ -1,5 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { createAuthority } from "../../../test/kit/certificates.ts";
+import { startMemoryPath } from "../../../test/kit/memory_path.ts";
+import { httpRules, snapshotOf, withInbound } from "../../../test/kit/snapshots.ts";
+import type { ExposedPart } from "../../snapshot/mod.ts";
 import { Stats } from "../../base/mod.ts";
 import { type DownstreamFacts, ExchangeRecord, FLAG } from "../../http/mod.ts";
 import { HttpStats } from "./http_stats.ts";
@@ -112,4 +116,28 @@ test("HttpStats.forget() leaves nothing", () => {
   assert.ok(stats.samples().length > 10);
   http.forget();
   assert.deepEqual(stats.samples(), []);
+});
+
+test("what an HTTP listener counts is there, as zero, before anybody has called", async () => {
+  const local = { kind: "tcp", host: "127.0.0.1", port: 9090 } as const;
+  const http = httpRules("http");
+  const mesh = snapshotOf({
+    ca: createAuthority(),
+    service: "db",
+    local,
+    upstreams: [{ name: "pay", http }],
+  });
+  const exposed: ExposedPart = {
+    ...{ version: 1, bind: { kind: "tcp", host: "127.0.0.1", port: 21_500 }, path: "/health" },
+    ...{ local, localConnectTimeoutMs: 1_000, http },
+  };
+  await using path = await startMemoryPath({ ...mesh, exposed: { "exposed:21500": exposed } });
+  const counted = () =>
+    path.path.stats.samples().flatMap(({ name, labels, value }) =>
+      name === "http_requests_total" ? [`${labels["listener"]} ${value}`] : []
+    ).sort();
+  assert.deepEqual(counted(), ["exposed:21500 0", "service:default/default/pay 0"]);
+  // The public listener speaks HTTP from here on.
+  await path.set(withInbound({ ...mesh, exposed: { "exposed:21500": exposed } }, { http }));
+  assert.deepEqual(counted(), ["exposed:21500 0", "inbound 0", "service:default/default/pay 0"]);
 });

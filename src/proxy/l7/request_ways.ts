@@ -117,7 +117,7 @@ export class LocalWays implements RequestWays {
   }
 }
 
-/** What a listener for the local application keeps for requests; made when the first caller comes. */
+/** What a listener for the local application keeps for requests. */
 export class LocalRequests {
   readonly stats: HttpStats;
   readonly ways: LocalWays;

@@ -46,8 +46,8 @@ export interface Asker {
   responseEnd(trailers: Fields | undefined): void;
   /** More of the body can be taken. */
   upstreamDrained(): void;
-  /** `wasReached`: an endpoint had it; else none was found. */
-  upstreamFailed(code: ErrorCode, reason: string, wasReached: boolean): void;
+  /** `tried`: the last endpoint that it was meant for and no connection to came up; `""`: there is none. */
+  upstreamFailed(code: ErrorCode, reason: string, tried: string): void;
 }
 
 /** What is sent on. */
@@ -106,11 +106,11 @@ export class UpstreamRequest implements Dialler<Way>, ResponseEvents {
     this.#asker.reached(way, lease);
   }
 
-  onFailed(code: ErrorCode, reason: string): void {
+  onFailed(code: ErrorCode, reason: string, tried = ""): void {
     this.#dial = undefined;
     this.#over = true;
     this.#ways.leave();
-    this.#asker.upstreamFailed(code, reason, false);
+    this.#asker.upstreamFailed(code, reason, tried);
   }
 
   // What the asker sends.
@@ -186,7 +186,7 @@ export class UpstreamRequest implements Dialler<Way>, ResponseEvents {
       return this.start();
     }
     this.#tellHealth(true);
-    this.#asker.upstreamFailed(RESET_CODES[reason] ?? "response_reset", detail, true);
+    this.#asker.upstreamFailed(RESET_CODES[reason] ?? "response_reset", detail, "");
   }
 
   /** Nothing was answered, and nobody can have acted on it twice. */

@@ -75,6 +75,8 @@ export class Way implements ClientEvents {
     this.#leave = leave;
     this.reached = reached;
     this.host = host;
+    // The connection remembers it, and once it is closed it cannot be found out.
+    if (context.facts.accessLog) void reached.connection.local;
     const { deadlines, clock } = context;
     this.#usedMs = clock.monotonic();
     this.#deadline = deadlines.after(IDLE_CHECK_MS, () => this.#checkIdle());
@@ -219,7 +221,7 @@ export class Ways {
         leave();
         stats.connectFailures.add(1);
         if (TIMEOUTS.has(code)) stats.connectTimeouts.add(1);
-        this.#failed(code, reason);
+        this.#failed(code, reason, record.endpoint);
       },
     });
     if (!isOver) this.#dials.add(dial);
@@ -227,12 +229,12 @@ export class Ways {
   }
 
   /** Those whose dial it would have been are told; the others wait for the other dials. */
-  #failed(code: ErrorCode, reason: string): void {
+  #failed(code: ErrorCode, reason: string, tried = ""): void {
     const share = Math.ceil(this.#waiting.size / (this.#dials.size + 1));
     let told = 0;
     for (const waiting of [...this.#waiting]) {
       if (told++ >= share) break;
-      if (this.#waitsNoMore(waiting)) waiting.dialler.onFailed(code, reason);
+      if (this.#waitsNoMore(waiting)) waiting.dialler.onFailed(code, reason, tried);
     }
   }
 

@@ -53,6 +53,25 @@ for (const version of ["TLSv1.2", "TLSv1.3"] as const) {
     }
   });
 
+  test(`${version} tells a server whom its client asked for, resumed or not`, async () => {
+    await using server = await SecureServer.start(materialOf(dbLeaf, only));
+    const material = materialOf(webLeaf, only);
+    let known: Ticket | undefined;
+    for (const [index, serverName] of ["", "db.example", "db.example"].entries()) {
+      const ticket = index === 2 ? known : undefined;
+      const dialled = dial(server.port, { material, ticket, serverName });
+      const client = await dialled.side();
+      const side = await server.side(index);
+      client.write("ping");
+      await side.received("ping");
+      side.write("pong");
+      await client.received("pong");
+      assert.equal(side.peer?.serverName, serverName);
+      assert.equal(side.peer?.resumed, resumes && index === 2);
+      known = dialled.tickets.at(-1);
+    }
+  });
+
   test(`${version} resumes with a ticket, and shows the same`, async () => {
     await using server = await SecureServer.start(materialOf(dbLeaf, only));
     const material = materialOf(webLeaf, only);

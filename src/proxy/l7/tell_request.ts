@@ -1,0 +1,47 @@
+/**
+ * The line about a request that failed, for whoever looks after the proxy now: who asked for what, and why
+ * it was not had. A flood of them is summed up; the access log has each.
+ *
+ * @module
+ */
+
+import { pathWithoutQuery } from "../../http/mod.ts";
+import type { Downstream } from "../downstream.ts";
+import type { Failure } from "../refusal_sums.ts";
+
+/** A line is for people. */
+const SHOWN_CHARS = 500;
+
+export interface FailedRequest {
+  readonly method?: string;
+  readonly path?: string;
+  /** The intention that decided; `""`: none was asked. */
+  readonly rule?: string;
+  readonly upstreamHost?: string;
+  /** What its client was told; only where that does not follow from the code. */
+  readonly status?: number;
+}
+
+export function tellRequest(
+  { record, context: { log, sums } }: Pick<Downstream, "record" | "context">,
+  failure: Failure,
+  { method, path, rule, upstreamHost, status }: FailedRequest,
+): void {
+  const { code, reason } = failure;
+  const level = code === "intention_denied" ? "warn" : "info";
+  if (!log.enabled(level) || !sums.isTold(record, failure, level, "requests")) return;
+  log[level]("request failed", {
+    direction: record.direction,
+    listener: record.listener,
+    source: record.source || record.remote,
+    destination: record.destination,
+    method,
+    // Queries carry secrets.
+    path: path === undefined ? undefined : pathWithoutQuery(path).slice(0, SHOWN_CHARS),
+    endpoint: upstreamHost || undefined,
+    code,
+    status: status || undefined,
+    reason: reason === rule ? undefined : reason,
+    rule: rule || undefined,
+  });
+}

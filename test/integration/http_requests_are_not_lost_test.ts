@@ -8,9 +8,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { startServer } from "../kit/echo.ts";
+import { startHttp2Server } from "../kit/http2_server.ts";
+import { FLAG, FRAME, type RawField, RawHttp2Client } from "../kit/http2_raw.ts";
 import { answerOf, RawClient, startRawOrigin, statusOf, valuesOf } from "../kit/http_raw.ts";
 import { openWebSocketOverHttp2 } from "../kit/http_websocket.ts";
 import { type PathPair, type PathPairOptions, startPathPair } from "../kit/path_pair.ts";
+import { eventually } from "../kit/process.ts";
 import { httpRules } from "../kit/snapshots.ts";
 
 const dbOf = (pair: PathPair) => ({ host: "127.0.0.1", port: pair.port });
@@ -44,6 +47,32 @@ test("a request that meets a kept connection's end is sent again where that is s
     client.send(`GET /${i} HTTP/1.1\r\nHost: db\r\n\r\n`);
     assert.equal(statusOf(await client.response()), 200, `request ${i}`);
   }
+});
+
+test("a request whose end was sent is not sent again without it", async () => {
+  let asked = 0;
+  await using app = await startHttp2Server({
+    onRequest(exchange) {
+      asked++;
+      const end = () => exchange.reset("refused");
+      exchange.events = { onData: () => {}, onEnd: end, onDrain: () => {}, onReset: () => {} };
+    },
+  });
+  const http = httpRules("http2");
+  const { port } = app;
+  await using pair = await httpPair({ localPort: port, inbound: { http }, upstream: { http } });
+  await using client = await RawHttp2Client.open(dbOf(pair));
+  const head: readonly RawField[] = [
+    [":method", "POST"],
+    [":scheme", "http"],
+    [":authority", "db"],
+    [":path", "/"],
+  ];
+  client.headers(1, head, false);
+  await eventually("the application is asked", () => asked > 0);
+  client.frame({ type: FRAME.data, flags: FLAG.endStream, stream: 1 });
+  assert.equal(await client.ended(1), "headers");
+  assert.equal(asked, 1);
 });
 
 test("a request that may have been acted on is not sent again", async () => {

@@ -1,6 +1,6 @@
 /**
  * A small HTTP/2 server without TLS on the engine of the test: it answers each request, once it is
- * complete, with the body that it had, or with a few bytes.
+ * complete, with the body that it had, or with a few bytes, unless told otherwise.
  *
  * @module
  */
@@ -25,7 +25,10 @@ export interface Http2TestServer extends AsyncDisposable {
 }
 
 export async function startHttp2Server(
-  options: { readonly limits?: Partial<HttpLimits> } = {},
+  options: {
+    readonly limits?: Partial<HttpLimits>;
+    readonly onRequest?: (exchange: ServerExchange) => void;
+  } = {},
 ): Promise<Http2TestServer> {
   const deadlines = new Deadlines(systemClock);
   const connections = new Set<ServerConnection>();
@@ -38,7 +41,7 @@ export async function startHttp2Server(
         clock: systemClock,
         deadlines,
         events: {
-          onRequest: answer,
+          onRequest: options.onRequest ?? answer,
           onInvalid: () => {},
           onClose: (end) => {
             ends.push(end);

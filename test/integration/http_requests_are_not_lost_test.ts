@@ -89,6 +89,19 @@ test("a request that may have been acted on is not sent again", async () => {
   assert.equal(origin.requests.length, 2);
 });
 
+test("an answer that HTTP does not allow is told as such, and not asked for again", async () => {
+  await using origin = await startRawOrigin(({ head }) =>
+    answerOf("ok", head.includes("/bad") ? "HTTP/1.1 200 OK\n" : undefined)
+  );
+  await using pair = await httpPair({ localPort: origin.port });
+  await using client = await RawClient.open(dbOf(pair));
+  for (const [path, status] of [["/", 200], ["/bad", 502], ["/", 200]] as const) {
+    client.send(`GET ${path} HTTP/1.1\r\nHost: db\r\n\r\n`);
+    assert.equal(statusOf(await client.response()), status);
+  }
+  assert.equal(origin.requests.length, 3);
+});
+
 test("an application that is down is said in the words that people know", async () => {
   const origin = await startRawOrigin();
   await origin[Symbol.asyncDispose]();

@@ -286,8 +286,8 @@ export class HttpExchange implements MessageEvents, Asker {
       listener: record.listener,
       source: record.source || record.remote,
       destination: record.destination,
-      method: request.method,
-      path: request.path,
+      method: shown(request.method),
+      path: shown(pathWithoutQuery(request.path)),
       endpoint: this.#story.upstreamHost || undefined,
       code,
       reason: reason === rule ? undefined : reason,
@@ -301,10 +301,10 @@ export class HttpExchange implements MessageEvents, Asker {
     const story = this.#story;
     const relay = this.#relay;
     return {
-      id: fieldOf(fields, "x-request-id") ?? "",
-      method,
-      authority,
-      path: pathWithoutQuery(path),
+      id: shown(fieldOf(fields, "x-request-id") ?? ""),
+      method: shown(method),
+      authority: shown(authority),
+      path: shown(pathWithoutQuery(path)),
       status: story.status,
       endpoint: story.upstreamHost,
       rule: story.rule,
@@ -355,3 +355,9 @@ export class HttpExchange implements MessageEvents, Asker {
     this.#owner.over(this);
   }
 }
+
+/** What people are shown of a text that is the caller's: all heads together may have many megabytes. */
+function shown(text: string): string {
+  return text.length > SHOWN_CHARS ? `${text.slice(0, SHOWN_CHARS)}...` : text;
+}
+const SHOWN_CHARS = 500;

@@ -1,6 +1,7 @@
 /**
  * Names of fields: which are lawful (RFC 9110 5.1), which mean something to the connection itself, and
- * which nobody may have taken away by naming them in `Connection`.
+ * which nobody may have taken away by naming them in `Connection`. And what a host may look like, wherever
+ * it is said.
  *
  * @module
  */
@@ -96,4 +97,12 @@ const PROTECTED = new Set(["authorization", "host", "cookie"]);
  */
 export function isAlias(name: string): boolean {
   return name === "content_length" || name === "transfer_encoding";
+}
+
+/** Host, with or without a port: no user information, nothing that ends it for another reader. */
+const AUTHORITY = /^(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+;=%-]+)(?::[0-9]{0,5})?$/;
+
+/** Whether `Host` or `:authority` may say that. */
+export function isAuthority(text: string): boolean {
+  return AUTHORITY.test(text);
 }

@@ -34,6 +34,10 @@ export type PathRefusal =
   | { readonly status: 307; readonly location: string };
 
 const INVALID: PathRefusal = { status: 400 };
+/** What cannot be said by HTTP/1.1, where HTTP/2 brought it and nothing escapes it. */
+const UNSENDABLE = /[\x80-\uffff]/;
+/** A location that browsers take for one on another host. */
+const OTHER_HOST = /^\/[/\\]/;
 
 // What becomes of a character of a path. `ESCAPED` is written as `%XX`; `UNRESERVED` never is.
 const PLAIN = 0;
@@ -54,7 +58,7 @@ export function normalizePath(path: string, rules: PathRules): string | PathRefu
   if (path.charCodeAt(0) !== SLASH) return path === "*" || path === "" ? path : INVALID;
   // A fragment is never sent; whoever does hopes that two readers end the path in two places.
   if (path.includes("#")) return INVALID;
-  if (isNormal(path, rules)) return path;
+  if (isNormal(path, rules)) return UNSENDABLE.test(path) ? INVALID : path;
   const end = endOfPath(path);
   const query = path.slice(end);
   let result = path.slice(0, end);
@@ -72,9 +76,9 @@ export function normalizePath(path: string, rules: PathRules): string | PathRefu
   }
   if (rules.mergeSlashes) result = mergeSlashes(result);
   result += query;
+  if (UNSENDABLE.test(result)) return INVALID;
   if (!unescaped || rules.escapedSlashes !== "redirect") return result;
-  // `//host` as a location means another host.
-  return { status: 307, location: result.startsWith("//") ? `/.${result}` : result };
+  return { status: 307, location: OTHER_HOST.test(result) ? `/.${result}` : result };
 }
 
 /** What comes before the first `?`. */

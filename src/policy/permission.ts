@@ -112,7 +112,10 @@ export function compilePermission(permission: Permission): CompiledPermission {
   const { path, methods } = permission;
   const headers = permission.headers.filter((header) => headerFault(header) === undefined);
   const conditions: Condition[] = [];
-  if (methods.length > 0) conditions.push(({ method }) => methods.includes(method));
+  if (methods.length > 0) {
+    // As with names: a denial means any letter case, which not every application tells apart.
+    conditions.push(({ method }) => methods.includes(unsure ? method.toUpperCase() : method));
+  }
   if (path && !(path.kind === "regex" && regexFault(path.value) !== undefined)) {
     conditions.push(pathCondition(path, unsure));
   }

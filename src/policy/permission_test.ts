@@ -62,6 +62,15 @@ for (
   });
 }
 
+test("compilePermission() denies methods in any letter case, and allows them in their own", () => {
+  for (const [action, wanted] of [["allow", false], ["deny", true]] as const) {
+    const { covers } = compilePermission({ ...ANY, action, methods: ["DELETE"] });
+    assert.equal(covers(request({ method: "DELETE" })), true);
+    assert.equal(covers(request({ method: "delete" })), wanted);
+    assert.equal(covers(request({ method: "GET" })), false);
+  }
+});
+
 /** Each row was asked of Envoy 1.40 with the same match. */
 for (
   const [match, yes, no] of [

@@ -8,9 +8,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { startServer } from "../kit/echo.ts";
+import { startHttp2Server } from "../kit/http2_server.ts";
+import { FLAG, FRAME, type RawField, RawHttp2Client } from "../kit/http2_raw.ts";
 import { answerOf, RawClient, startRawOrigin, statusOf, valuesOf } from "../kit/http_raw.ts";
 import { openWebSocketOverHttp2 } from "../kit/http_websocket.ts";
 import { type PathPair, type PathPairOptions, startPathPair } from "../kit/path_pair.ts";
+import { eventually } from "../kit/process.ts";
 import { httpRules } from "../kit/snapshots.ts";
 
 const dbOf = (pair: PathPair) => ({ host: "127.0.0.1", port: pair.port });
@@ -46,6 +49,32 @@ test("a request that meets a kept connection's end is sent again where that is s
   }
 });
 
+test("a request whose end was sent is not sent again without it", async () => {
+  let asked = 0;
+  await using app = await startHttp2Server({
+    onRequest(exchange) {
+      asked++;
+      const end = () => exchange.reset("refused");
+      exchange.events = { onData: () => {}, onEnd: end, onDrain: () => {}, onReset: () => {} };
+    },
+  });
+  const http = httpRules("http2");
+  const { port } = app;
+  await using pair = await httpPair({ localPort: port, inbound: { http }, upstream: { http } });
+  await using client = await RawHttp2Client.open(dbOf(pair));
+  const head: readonly RawField[] = [
+    [":method", "POST"],
+    [":scheme", "http"],
+    [":authority", "db"],
+    [":path", "/"],
+  ];
+  client.headers(1, head, false);
+  await eventually("the application is asked", () => asked > 0);
+  client.frame({ type: FRAME.data, flags: FLAG.endStream, stream: 1 });
+  assert.equal(await client.ended(1), "headers");
+  assert.equal(asked, 1);
+});
+
 test("a request that may have been acted on is not sent again", async () => {
   await using origin = await startForgetfulOrigin();
   await using pair = await httpPair({ localPort: origin.port });
@@ -58,6 +87,19 @@ test("a request that may have been acted on is not sent again", async () => {
   assert.equal(statusOf(answer), 503);
   assert.match(answer.body, /reset reason: connection termination/);
   assert.equal(origin.requests.length, 2);
+});
+
+test("an answer that HTTP does not allow is told as such, and not asked for again", async () => {
+  await using origin = await startRawOrigin(({ head }) =>
+    answerOf("ok", head.includes("/bad") ? "HTTP/1.1 200 OK\n" : undefined)
+  );
+  await using pair = await httpPair({ localPort: origin.port });
+  await using client = await RawClient.open(dbOf(pair));
+  for (const [path, status] of [["/", 200], ["/bad", 502], ["/", 200]] as const) {
+    client.send(`GET ${path} HTTP/1.1\r\nHost: db\r\n\r\n`);
+    assert.equal(statusOf(await client.response()), status);
+  }
+  assert.equal(origin.requests.length, 3);
 });
 
 test("an application that is down is said in the words that people know", async () => {

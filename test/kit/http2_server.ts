@@ -1,6 +1,6 @@
 /**
  * A small HTTP/2 server without TLS on the engine of the test: it answers each request, once it is
- * complete, with the body that it had, or with a few bytes.
+ * complete, with the body that it had, or with a few bytes, unless told otherwise.
  *
  * @module
  */
@@ -32,6 +32,8 @@ export interface Http2ServerOptions {
   readonly host?: string;
   /** Fields of the response; those of the request if absent. */
   readonly answer?: (request: RequestHead) => Fields;
+  /** In place of all that. */
+  readonly onRequest?: (exchange: ServerExchange) => void;
 }
 
 export async function startHttp2Server(
@@ -49,7 +51,8 @@ export async function startHttp2Server(
         clock: systemClock,
         deadlines,
         events: {
-          onRequest: (exchange) => answer(exchange, fieldsFor(exchange.request)),
+          onRequest: options.onRequest ??
+            ((exchange) => answer(exchange, fieldsFor(exchange.request))),
           onInvalid: () => {},
           onClose: (end) => {
             ends.push(end);

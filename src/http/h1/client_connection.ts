@@ -278,8 +278,9 @@ class Http1Client extends Intake implements ClientConnection, AskOwner {
     this.#end ??= end;
     this.#phase = "over";
     this.forget();
-    this.stream.reset();
+    // Its close may be told at once, and would be taken for the reason.
     this.#tellReset(reason, end.detail);
+    this.stream.reset();
     if (wasIdle) this.#events.onCapacity();
   }
 

@@ -54,8 +54,6 @@ export const ABSENT = -1;
 
 /** Fields that `Connection` may name; Envoy's bound. */
 const NOMINATED = 10;
-/** White space around the elements of a list (RFC 9110 5.6.1). */
-const BLANKS = /^[ \t]+|[ \t]+$|[ \t]+(?=,)|(?<=,)[ \t]+/g;
 const LENGTH = /^[0-9]{1,15}$/;
 const SPACE = 32;
 const TAB = 9;
@@ -115,11 +113,7 @@ export class HeadFields {
   #line(text: string, at: number, end: number): HeadFault | undefined {
     const colon = text.indexOf(":", at);
     if (colon < 0 || colon > end) return NO_COLON;
-    let from = colon + 1;
-    let to = end;
-    while (from < to && isBlank(text.charCodeAt(from))) from++;
-    while (from < to && isBlank(text.charCodeAt(to - 1))) to--;
-    const value = text.substring(from, to);
+    const value = withoutBlanks(text, colon + 1, end);
     let spelled = text.substring(at, colon);
     let known = knownName(spelled);
     let name: string;
@@ -208,11 +202,19 @@ export class HeadFields {
   }
 }
 
+/** What is between, without the white space around it (RFC 9110 5.6.1, 5.6.3); each character is looked at once. */
+function withoutBlanks(text: string, from: number, to: number): string {
+  while (from < to && isBlank(text.charCodeAt(from))) from++;
+  while (from < to && isBlank(text.charCodeAt(to - 1))) to--;
+  return text.substring(from, to);
+}
+
 function isBlank(code: number): boolean {
   return code === SPACE || code === TAB;
 }
 
 /** Elements of a comma-separated list, in lower case, without the empty ones. */
 export function tokensOf(value: string): string[] {
-  return value.toLowerCase().replace(BLANKS, "").split(",").filter((token) => token);
+  const elements = value.toLowerCase().split(",");
+  return elements.map((text) => withoutBlanks(text, 0, text.length)).filter((token) => token);
 }

@@ -7,7 +7,7 @@
 
 import { type RequestHead, UNKNOWN_LENGTH } from "../head.ts";
 import { ABSENT, type HeadFault, HeadFields, tokensOf } from "./parse_fields.ts";
-import { isToken } from "../field_names.ts";
+import { isAuthority, isToken } from "../field_names.ts";
 
 function fault(detail: string, status = 400): HeadFault {
   return { status, detail };
@@ -28,8 +28,6 @@ const CODING_IN_1_0 = fault("a transfer coding in HTTP/1.0");
 const BODY_OF_CONNECT = fault("CONNECT with a body");
 const BODY_OF_UPGRADE = fault("an upgrade with a transfer coding");
 
-/** Host, with or without a port: no user information, nothing that ends it for another reader. */
-const AUTHORITY = /^(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+;=%-]+)(?::[0-9]{0,5})?$/;
 const WITH_PORT = /:[0-9]{1,5}$/;
 /** Visible characters but `#`: a fragment is the client's own (`envoy.md` 2.8). */
 const TARGET = /^[!"$-~]+$/;
@@ -78,7 +76,7 @@ export class RequestParser {
     const { host, contentLength, chunked, close, keepAlive, fields } = this.#fields;
     const is11 = version === "HTTP/1.1";
     if (host === undefined && is11) return NO_HOST;
-    if (host && !AUTHORITY.test(host)) return BAD_HOST;
+    if (host && !isAuthority(host)) return BAD_HOST;
     if (chunked && contentLength !== ABSENT) return LENGTH_AND_CHUNKED;
     if (chunked && !is11) return CODING_IN_1_0;
     const head: RequestHead = {
@@ -111,7 +109,7 @@ export class RequestParser {
 
   #connect(head: RequestHead): HeadFault | undefined {
     if (head.length !== 0) return BODY_OF_CONNECT;
-    if (!AUTHORITY.test(head.path) || !WITH_PORT.test(head.path)) return BAD_AUTHORITY;
+    if (!isAuthority(head.path) || !WITH_PORT.test(head.path)) return BAD_AUTHORITY;
     head.authority = head.path;
     head.path = "";
     return undefined;
@@ -126,7 +124,7 @@ function placed(head: RequestHead): HeadFault | undefined {
   const parts = ABSOLUTE.exec(target);
   if (!parts) return BAD_TARGET;
   const [, scheme = "", authority = "", rest = ""] = parts;
-  if (!AUTHORITY.test(authority)) return BAD_AUTHORITY;
+  if (!isAuthority(authority)) return BAD_AUTHORITY;
   head.scheme = scheme.toLowerCase();
   head.authority = authority;
   if (rest.startsWith("/")) head.path = rest;

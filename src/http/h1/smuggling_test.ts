@@ -248,6 +248,16 @@ test("serveHttp1() breaks a response that has begun when the request turns out t
   assert.equal(client.over, "reset");
 });
 
+for (const field of ["Connection", "TE", "Upgrade"]) {
+  test(`serveHttp1() looks once at each of the many blanks of ${field}`, async () => {
+    const { client } = serveRaw();
+    const since = performance.now();
+    await client.send(`${GET}Connection: upgrade\r\n${field}: a${" ".repeat(60_000)}b\r\n\r\n`);
+    // Whoever looks at them again for each of them takes many seconds.
+    assert.ok(performance.now() - since < 1_000);
+  });
+}
+
 const OK = "HTTP/1.1 200 OK\r\n";
 
 /** Responses to a GET that cannot be read in one way. */

@@ -12,14 +12,12 @@ import {
   type ResponseHead,
   UNKNOWN_LENGTH,
 } from "../head.ts";
-import { isProtected } from "../field_names.ts";
+import { isAuthority, isProtected } from "../field_names.ts";
 import type { HttpLimits } from "../limits.ts";
 import type { FieldSink } from "./hpack/decoder.ts";
 import { consistsOf, FieldKind, type FieldName, octets, TOKEN_OCTETS } from "./hpack/field_name.ts";
 import { FIELD_OVERHEAD_BYTES } from "./hpack/static_table.ts";
 
-/** Characters of a host with port (RFC 3986 3.2), but `@`: nobody sends a user's name to a proxy. */
-const AUTHORITY_OCTETS = octets("A-Za-z0-9\\-._~%!$&'()*+,;=:\\[\\]");
 /** Visible characters but `#`: a fragment is never sent. What is above 0x7F is for who judges paths. */
 const PATH_OCTETS = octets('!"$-~\\x80-\\xff');
 /** Longest content length that is exact as a number. */
@@ -109,7 +107,8 @@ export class HeadReader implements FieldSink {
       const more = has(this.#seen, FieldKind.scheme) || has(this.#seen, FieldKind.path);
       if (more) this.#malformed("CONNECT with a scheme or path");
       else if (this.#length !== UNKNOWN_LENGTH) this.#malformed("CONNECT with a length");
-    } else if (this.#scheme === "") this.#malformed("no scheme");
+    } else if (extended && this.#length > 0) this.#malformed("CONNECT with a length");
+    else if (this.#scheme === "") this.#malformed("no scheme");
     else if (!isPath(this.#path, this.#method)) this.#malformed("no valid path");
     if (ends && this.#length > 0) this.#malformed("a length without a body");
     if (this.fault !== "") return undefined;
@@ -172,10 +171,11 @@ export class HeadReader implements FieldSink {
         this.#path = value;
         break;
       case FieldKind.protocol:
-        if (value === "" || !consistsOf(value, TOKEN_OCTETS)) {
+        this.#protocol = value.toLowerCase();
+        // What would be asked for in a tunnel of HTTP/2 is judged by nobody.
+        if (value === "" || !consistsOf(value, TOKEN_OCTETS) || this.#protocol === "h2c") {
           return this.#malformed("no valid protocol");
         }
-        this.#protocol = value.toLowerCase();
         break;
       case FieldKind.status:
         this.#status = value;
@@ -244,10 +244,6 @@ export class HeadReader implements FieldSink {
 
 function has(seen: number, kind: FieldKind): boolean {
   return (seen & (1 << kind)) !== 0;
-}
-
-function isAuthority(text: string): boolean {
-  return text !== "" && consistsOf(text, AUTHORITY_OCTETS);
 }
 
 function isPath(path: string, method: string): boolean {

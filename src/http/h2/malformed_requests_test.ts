@@ -82,6 +82,23 @@ for (
       "a field that has no place in HTTP/2",
     ],
     ["with upgrade", [...GET, ["upgrade", "h2c"]], "a field that has no place in HTTP/2"],
+    [
+      "with settings of an upgrade",
+      [...GET, ["http2-settings", "AAMAAABkAAQAAP__"]],
+      "a field that has no place in HTTP/2",
+    ],
+    [
+      "with a length under another name",
+      [...GET, ["content_length", "0"]],
+      "a field that has no place in HTTP/2",
+    ],
+    ...["db:80:90", "db:999999", "[::1", "a,b", "db]"].map((authority) =>
+      [
+        `for ${authority}`,
+        [...without(":authority"), [":authority", authority]],
+        "no valid authority",
+      ] as const
+    ),
     ["with te other than trailers", [...GET, ["te", "gzip"]], "a te other than trailers"],
     ["with another host", [...GET, ["host", "other"]], "a host other than the authority"],
     [
@@ -114,6 +131,21 @@ for (
     ["of CONNECT with a path", [...CONNECT, [":path", "/"]], "CONNECT with a scheme or path"],
     ["of CONNECT without authority", [[":method", "CONNECT"]], "no authority"],
     ["of CONNECT with a length", [...CONNECT, ["content-length", "0"]], "CONNECT with a length"],
+    [
+      "for a tunnel of HTTP/2",
+      [[":protocol", "H2C"], [":method", "CONNECT"], ...without(":method")],
+      "no valid protocol",
+    ],
+    [
+      "for a tunnel with a length",
+      [
+        [":protocol", "websocket"],
+        [":method", "CONNECT"],
+        ...without(":method"),
+        ["content-length", "1"],
+      ],
+      "CONNECT with a length",
+    ],
     ["with a protocol and GET", [...GET, [":protocol", "websocket"]], "a protocol without CONNECT"],
   ] as readonly (readonly [string, Pairs, string])[]
 ) {

@@ -35,7 +35,7 @@ import type { Caller } from "./caller.ts";
 import type { HttpListener } from "./http_listener.ts";
 import { noteInvalid } from "./invalid_request.ts";
 import { takeForm } from "./request_form.ts";
-import { tellRequest } from "./tell_request.ts";
+import { shown, tellRequest } from "./tell_request.ts";
 import { type Asked, type Asker, UpstreamRequest } from "./upstream_request.ts";
 import type { Way } from "./ways.ts";
 
@@ -303,10 +303,10 @@ export class HttpExchange implements MessageEvents, Asker {
     const story = this.#story;
     const relay = this.#relay;
     return {
-      id: fieldOf(fields, "x-request-id") ?? "",
-      method,
-      authority,
-      path: pathWithoutQuery(path),
+      id: shown(fieldOf(fields, "x-request-id") ?? ""),
+      method: shown(method),
+      authority: shown(authority),
+      path: shown(pathWithoutQuery(path)),
       status: story.status,
       endpoint: story.upstreamHost,
       rule: story.rule,

@@ -68,3 +68,20 @@ test("a connection shows its oldest requests: what they ask, by which rule, how 
   await settle();
   assert.deepEqual(shown(path), { version: "HTTP/1.1", open: 0, oldest: [] });
 });
+
+test("what is shown and logged of a caller's texts has an end, and no query", async () => {
+  await using path = await startMemoryPath(SNAPSHOT);
+  const [listener] = path.path.listeners();
+  const port = Number(listener?.address.split(":").at(-1));
+  const caller = path.engine.callSecurely(port).prove(presented(CA.issueLeaf({ service: "web" })));
+  const long = "x".repeat(10_000);
+  const rest = `/${long}?token=secret HTTP/1.1\r\nHost: ${long}\r\nX-Request-Id: ${long}\r\n\r\n`;
+  caller.send(`GET ${rest}PUT ${rest}`);
+  await settle();
+  const told = path.lines.find(({ message }) => message === "request failed")?.fields ??
+    assert.fail();
+  const [{ id, authority, path: asked } = assert.fail()] = shown(path).oldest;
+  for (const text of [id, authority, asked, String(told.path)]) {
+    assert.match(text, /^\/?x{499,500}\.\.\.$/);
+  }
+});

@@ -9,8 +9,12 @@ import { pathWithoutQuery } from "../../http/mod.ts";
 import type { Downstream } from "../downstream.ts";
 import type { Failure } from "../refusal_sums.ts";
 
-/** A line is for people. */
 const SHOWN_CHARS = 500;
+
+/** What people are shown of a text that is the caller's: all heads together may have many megabytes. */
+export function shown(text: string): string {
+  return text.length > SHOWN_CHARS ? `${text.slice(0, SHOWN_CHARS)}...` : text;
+}
 
 export interface FailedRequest {
   readonly method?: string;
@@ -35,9 +39,9 @@ export function tellRequest(
     listener: record.listener,
     source: record.source || record.remote,
     destination: record.destination,
-    method,
+    method: method === undefined ? undefined : shown(method),
     // Queries carry secrets.
-    path: path === undefined ? undefined : pathWithoutQuery(path).slice(0, SHOWN_CHARS),
+    path: path === undefined ? undefined : shown(pathWithoutQuery(path)),
     endpoint: upstreamHost || undefined,
     code,
     status: status || undefined,

@@ -191,11 +191,12 @@ export class UpstreamRequest implements Dialler<Way>, ResponseEvents {
 
   /** Nothing was answered, and nobody can have acted on it twice. */
   #mayGoAgain(reason: ResetReason): boolean {
-    if (this.#bodySent || this.#attempts > MAX_AGAIN) return false;
-    if (reason === "refused") return true;
     const { endsWithHead, request: { method, upgrade } } = this.#asked;
-    return reason === "connection" && this.#wasUsed && upgrade === "" && IDEMPOTENT.has(method) &&
-      (endsWithHead || !this.#requestEnded);
+    if (this.#bodySent || this.#attempts > MAX_AGAIN) return false;
+    // The end of an empty body comes once, too.
+    if (this.#requestEnded && !endsWithHead) return false;
+    if (reason === "refused") return true;
+    return reason === "connection" && this.#wasUsed && upgrade === "" && IDEMPOTENT.has(method);
   }
 
   #tellHealth(isFailure: boolean): void {

@@ -4,6 +4,8 @@
  * @module
  */
 
+import { isAlias } from "../../field_names.ts";
+
 /** What the codec does about a field; everything that is not named here is the application's. */
 export const FieldKind = {
   ordinary: 0,
@@ -46,10 +48,13 @@ const KINDS: ReadonlyMap<string, FieldKind> = new Map([
   ["proxy-connection", FieldKind.forbidden],
   ["transfer-encoding", FieldKind.forbidden],
   ["upgrade", FieldKind.forbidden],
+  ["http2-settings", FieldKind.forbidden],
 ]);
 
 export function kindOfField(name: string): FieldKind {
-  return KINDS.get(name) ?? (isFieldName(name) ? FieldKind.ordinary : FieldKind.forbidden);
+  const known = KINDS.get(name);
+  if (known !== undefined) return known;
+  return isFieldName(name) && !isAlias(name) ? FieldKind.ordinary : FieldKind.forbidden;
 }
 
 /** Octets of a token (RFC 9110 5.6.2). */

@@ -59,6 +59,8 @@ type Condition = (request: JudgedRequest) => boolean;
 export interface CompiledPermission {
   readonly action: "allow" | "deny";
   readonly covers: Condition;
+  /** It denies what it covers because it cannot be judged as it was meant. */
+  readonly isUnjudged: boolean;
   /** `deny GET /admin*`: what logs say of it. No value of a header is in it: it may be a secret. */
   readonly text: string;
 }
@@ -120,7 +122,12 @@ export function compilePermission(permission: Permission): CompiledPermission {
     conditions.push(pathCondition(path, unsure));
   }
   for (const header of headers) conditions.push(headerCondition(header, unsure));
-  return { action, covers: allOf(conditions), text: textOf(permission, fault) };
+  return {
+    action,
+    covers: allOf(conditions),
+    isUnjudged: fault !== undefined,
+    text: textOf(permission, fault),
+  };
 }
 
 function allOf(conditions: readonly Condition[]): Condition {

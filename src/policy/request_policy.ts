@@ -22,6 +22,8 @@ export interface RequestVerdict {
   readonly rule: string;
   /** Number of the permission that decided, from 1; 0: none did. */
   readonly permission: number;
+  /** Denied only because nobody can check what is asked for there: a JWT, a regex that is none. */
+  readonly isUnjudged: boolean;
 }
 
 /** What one source may ask for, as long as the policy and what is known of the source stay the same. */
@@ -72,7 +74,7 @@ export function compilePolicy({ intentions, defaultAction }: Policy): RequestPol
 function judgeOf(intention: Intention, defaultAction: "allow" | "deny"): SourceJudge {
   const { action, permissions = [], refused, rule } = intention;
   if (action === "deny") return always("deny", rule);
-  if (refused !== undefined) return always("deny", `${rule}: denies, since ${refused}`);
+  if (refused !== undefined) return always("deny", `${rule}: denies, since ${refused}`, true);
   if (action === "allow") return always("allow", rule);
   // An intention that says neither: nothing that could allow.
   if (permissions.length === 0) return always("deny", rule);
@@ -84,16 +86,18 @@ function byPermissions(
   permissions: readonly CompiledPermission[],
   defaultAction: "allow" | "deny",
 ): SourceJudge {
-  const verdict = (kind: "allow" | "deny", permission: number, what: string): RequestVerdict => ({
-    kind,
-    rule: rule.replace(/permissions\)$/, () => `${what})`),
-    permission,
+  const named = (what: string) => rule.replace(/permissions\)$/, () => `${what})`);
+  const tried = permissions.map(({ action, covers, text, isUnjudged }, index) => {
+    const permission = index + 1;
+    const verdict: RequestVerdict = {
+      ...{ kind: action, rule: named(`permission ${permission}: ${text}`), permission, isUnjudged },
+    };
+    return { covers, verdict };
   });
-  const tried = permissions.map(({ action, covers, text }, index) => ({
-    covers,
-    verdict: verdict(action, index + 1, `permission ${index + 1}: ${text}`),
-  }));
-  const otherwise = verdict(defaultAction, 0, `no permission: default ${defaultAction}`);
+  const otherwise: RequestVerdict = {
+    ...{ kind: defaultAction, rule: named(`no permission: default ${defaultAction}`) },
+    ...{ permission: 0, isUnjudged: false },
+  };
   return {
     kind: "per_request",
     rule,
@@ -104,7 +108,7 @@ function byPermissions(
   };
 }
 
-function always(kind: "allow" | "deny", rule: string): SourceJudge {
-  const verdict: RequestVerdict = { kind, rule, permission: 0 };
+function always(kind: "allow" | "deny", rule: string, isUnjudged = false): SourceJudge {
+  const verdict: RequestVerdict = { kind, rule, permission: 0, isUnjudged };
   return { kind, rule, decide: () => verdict };
 }

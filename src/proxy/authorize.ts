@@ -79,6 +79,8 @@ export interface RequestPermit {
 export interface RequestDenial {
   readonly code: ErrorCode;
   readonly reason: string;
+  /** By a rule that asks for what nobody can check. */
+  readonly isUnjudged?: boolean;
 }
 
 /** Judges the requests of one connection; made anew when what is true changes. */
@@ -101,13 +103,22 @@ export function judgeOfRequests(
     const verdict = judge.decide(request);
     if (verdict !== last) {
       last = verdict;
-      const { kind, rule } = verdict;
+      const { kind, rule, isUnjudged } = verdict;
       outcome = kind === "allow"
         ? { [REQUEST_GRANTED]: true, rule }
-        : { code: "intention_denied", reason: rule };
+        : { code: "intention_denied", reason: rule, isUnjudged };
     }
     return outcome;
   };
+}
+
+/** By the intentions of now: it may ask for nothing, whatever it asks for. */
+export function isDeniedAll(
+  { context, peer }: Pick<Applicant, "context" | "peer">,
+  by: Authorizer,
+): boolean {
+  if (by === "nobody") return false;
+  return context.facts.requestPolicy?.forSource(sourceOf(peer)).kind === "deny";
 }
 
 /** Everybody may ask for this one path, whatever the query; nobody for another. */

@@ -124,8 +124,10 @@ export class HttpExchange implements MessageEvents, Asker {
   /** By what is true now. False: it may not go on, and has been told. */
   #mayGoOn(): boolean {
     const verdict = this.#owner.judge(this.#server.request);
-    if ("code" in verdict) this.fail(verdict.code, this.#story.rule = verdict.reason);
-    else this.#story.rule = (this.#permit = verdict).rule;
+    if ("code" in verdict) {
+      if (verdict.isUnjudged) this.#owner.listener.stats.unjudged(verdict.reason);
+      this.fail(verdict.code, this.#story.rule = verdict.reason);
+    } else this.#story.rule = (this.#permit = verdict).rule;
     return !this.#over;
   }
 

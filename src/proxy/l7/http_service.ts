@@ -16,11 +16,18 @@ import {
   type ServerExchange,
 } from "../../http/mod.ts";
 import type { Connection, StreamEvents } from "../../net/mod.ts";
-import { askAgent, judgeOfPath, judgeOfRequests, type RequestJudge } from "../authorize.ts";
+import {
+  askAgent,
+  isDeniedAll,
+  judgeOfPath,
+  judgeOfRequests,
+  type RequestJudge,
+} from "../authorize.ts";
 import type { Now, OpenRequests } from "../connection.ts";
 import type { Downstream, Service } from "../downstream.ts";
 import type { Ending } from "../ending.ts";
 import { Caller } from "./caller.ts";
+import type { Failure } from "../refusal_sums.ts";
 import type { RequestsView, RequestView } from "../view.ts";
 import { type ExchangeOwner, HttpExchange } from "./http_exchange.ts";
 import { noteInvalid } from "./invalid_request.ts";
@@ -29,6 +36,8 @@ import type { HttpListener } from "./http_listener.ts";
 
 /** How long a caller without a request has to leave. */
 const LEAVE_MS = 10_000;
+/** For how long one that may ask for nothing is told so before it has to leave: places are for others. */
+const DENIED_MS = 10_000;
 /** Requests of one connection that are shown one by one. */
 const SHOWN = 100;
 
@@ -41,8 +50,11 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
   #server: ServerConnection | undefined;
   #judge: RequestJudge | undefined;
   #draining: boolean;
-  /** In a row, with no request open. */
+  /** In a row, with no request open; while it may ask for nothing. */
   #idleSweeps = 0;
+  #deniedSweeps = 0;
+  /** Of now. */
+  #isDenied: boolean | undefined;
   #left = false;
 
   constructor(downstream: Downstream, listener: HttpListener) {
@@ -125,10 +137,20 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
 
   rejudge(): void {
     this.#judge = undefined;
+    this.#isDenied = undefined;
     for (const exchange of [...this.#open]) exchange.rejudge();
   }
 
   sweep(): void {
+    this.#isDenied ??= isDeniedAll(this.downstream, this.listener.authorizer);
+    this.#deniedSweeps = this.#isDenied ? this.#deniedSweeps + 1 : 0;
+    const deniedMs = this.#deniedSweeps * this.downstream.context.live.tickMs;
+    if (deniedMs > DENIED_MS) {
+      return this.#askToLeave(deniedMs - DENIED_MS, {
+        code: "intention_denied",
+        reason: "it may ask for nothing",
+      });
+    }
     if (this.#open.size === 0) return this.#sweepIdle();
     this.#idleSweeps = 0;
     for (const exchange of [...this.#open]) exchange.sweep();
@@ -139,9 +161,14 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
     const { idleTimeoutMs } = this.listener.front.limits;
     const idleMs = ++this.#idleSweeps * this.downstream.context.live.tickMs;
     if (idleTimeoutMs === 0 || idleMs <= idleTimeoutMs) return;
-    // In the order that the protocol has for it, and then at once.
-    if (this.#server && idleMs <= idleTimeoutMs + LEAVE_MS) return this.drain();
-    this.downstream.end("idle_timed_out", `no request for ${idleTimeoutMs} ms`);
+    const reason = `no request for ${idleTimeoutMs} ms`;
+    this.#askToLeave(idleMs - idleTimeoutMs, { code: "idle_timed_out", reason });
+  }
+
+  /** In the order that the protocol has for it, and then at once. */
+  #askToLeave(sinceMs: number, { code, reason }: Failure): void {
+    if (this.#server && sinceMs <= LEAVE_MS) this.drain();
+    else this.downstream.end(code, reason);
   }
 
   view(now: Now): RequestsView {

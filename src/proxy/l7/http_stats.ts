@@ -33,10 +33,16 @@ const SPREAD = {
   flags: ["http_response_flags_total", "Exchanges that had one of Envoy's response flags"],
   failures: ["http_requests_failed_total", "Exchanges that failed, by code and who ended them"],
   retries: ["http_retries_total", "Attempts after the first"],
+  unjudged: [
+    "http_requests_unjudged_total",
+    "Requests denied since a rule asks for what cannot be checked, as a JWT",
+  ],
 } as const satisfies Record<string, Row>;
 
 /** What an upstream may make us count one by one: later statuses count by class. */
 const STATUS_LIMIT = 40;
+/** Rules that are counted one by one, while the listener lives. */
+const RULE_LIMIT = 40;
 const FLAGS = Object.entries(FLAG);
 
 export interface Whose {
@@ -80,6 +86,7 @@ export class HttpStats {
   readonly #flags: Spread;
   readonly #failures: Spread;
   readonly #retries: Spread;
+  readonly #unjudged: Spread;
 
   constructor(stats: Stats, { direction, listener }: Whose) {
     const labels = this.#labels = { direction, listener };
@@ -97,6 +104,7 @@ export class HttpStats {
     this.#flags = new Spread(stats, SPREAD.flags, labels);
     this.#failures = new Spread(stats, SPREAD.failures, labels);
     this.#retries = new Spread(stats, SPREAD.retries, labels);
+    this.#unjudged = new Spread(stats, SPREAD.unjudged, labels);
   }
 
   /** A head came. {@link finished} follows exactly once. */
@@ -124,6 +132,15 @@ export class HttpStats {
     if (code !== undefined) this.#countFailure(code, record.endedBy ?? "proxy");
   }
 
+  /** Denied by a rule that asks for what nobody can check. */
+  unjudged(rule: string): void {
+    const unjudged = this.#unjudged;
+    const known = unjudged.known(rule);
+    if (known) return known.add(1);
+    const shown = unjudged.size < RULE_LIMIT ? rule : "other";
+    unjudged.of(shown, { rule: shown }).add(1);
+  }
+
   #countFlags(flags: number): void {
     for (const [flag, bit] of FLAGS) {
       if (flags & bit) (this.#flags.known(bit) ?? this.#flags.of(bit, { flag })).add(1);
@@ -146,6 +163,7 @@ export class HttpStats {
         this.#flags,
         this.#failures,
         this.#retries,
+        this.#unjudged,
       ]
     ) spread.forget();
   }

@@ -16,7 +16,7 @@ import type { MainCalls, WorkerCalls, WorkerStart } from "./protocol.ts";
 
 /** How often it is looked whether things are quiet, and processor time of the process that still is. */
 const LOOK_MS = 1_000;
-const QUIET_MS = 50;
+const QUIET_MS = 20;
 
 const holder: LevelHolder = { level: "info" };
 let started: DataPath | undefined;

@@ -16,6 +16,7 @@ import {
 } from "../identity/mod.ts";
 import { formatPem } from "../wire/mod.ts";
 import { addField, fieldOf, type Fields, fieldsOf, removeField, setField } from "./head.ts";
+import { forgetReady, makeReady } from "./ready_values.ts";
 
 const NAME = "x-forwarded-client-cert";
 /** Consul's leaf and two intermediates have 3,000 bytes; what a peer adds to them is not passed on. */
@@ -70,11 +71,19 @@ export class ClientCertElements {
     const kept = this.#kept.get(key);
     if (kept && sameBytes(kept.leaf, leaf)) return kept.element;
     const element = clientCertElement({ by, leaf: parseCertificate(leaf), chain: chain() });
-    this.#kept.delete(key);
+    this.#forget(key);
     const [oldest] = this.#kept.size < KEPT ? [] : this.#kept.keys();
-    if (oldest !== undefined) this.#kept.delete(oldest);
+    if (oldest !== undefined) this.#forget(oldest);
     this.#kept.set(key, { leaf, element });
+    makeReady(element);
     return element;
+  }
+
+  #forget(key: string): void {
+    const kept = this.#kept.get(key);
+    if (!kept) return;
+    forgetReady(kept.element);
+    this.#kept.delete(key);
   }
 }
 

@@ -8,14 +8,12 @@
 import type { Stream } from "../../net/mod.ts";
 import { FIELD, type Fields } from "../head.ts";
 import { writeLatin1 } from "../latin1.ts";
+import { isLawful, readyOctets } from "../ready_values.ts";
 
 const CR = 13;
 const LF = 10;
 /** Stands for the end of a line until all that is not ours has been judged. */
 const GAP = "  ";
-/** No control character, nothing that latin1 cannot say; TAB is lawful within a value. */
-// deno-lint-ignore no-control-regex
-const UNLAWFUL = /[\0-\x08\x0a-\x1f\x7f\u0100-\uffff]/;
 
 let scratch = new Uint8Array(16 * 1024);
 
@@ -33,31 +31,57 @@ export function writeHead(
 ): boolean | undefined {
   let text = first + GAP;
   if (second) text += second + GAP;
-  for (let i = 0; i < fields.length; i += FIELD) text += `${fields[i + 2]}: ${fields[i + 1]}${GAP}`;
-  if (UNLAWFUL.test(text)) return undefined;
-  const size = text.length + own.length + 2;
-  if (scratch.length < size) scratch = new Uint8Array(2 * size);
-  const bytes = scratch;
-  writeLatin1(bytes, `${text}${own}\r\n`, 0);
-  let end = first.length;
-  bytes[end] = CR;
-  bytes[end + 1] = LF;
-  if (second) {
-    end += second.length + GAP.length;
-    bytes[end] = CR;
-    bytes[end + 1] = LF;
+  let at = 0;
+  for (let i = 0; i < fields.length; i += FIELD) {
+    const value = fields[i + 1] ?? "";
+    const octets = readyOctets(value);
+    if (!octets) {
+      text += `${fields[i + 2]}: ${value}${GAP}`;
+      continue;
+    }
+    text += `${fields[i + 2]}: `;
+    if (!isLawful(text)) return undefined;
+    at = put(text, at);
+    reserve(octets.length, at);
+    scratch.set(octets, at);
+    at += octets.length;
+    text = GAP;
   }
+  if (!isLawful(text)) return undefined;
+  at = put(text, at);
+  if (own) at = put(own, at);
+  reserve(2, at);
+  let end = first.length;
+  endLine(end);
+  if (second) endLine(end += GAP.length + second.length);
   for (let i = 0; i < fields.length; i += FIELD) {
     end += (fields[i + 2]?.length ?? 0) + (fields[i + 1]?.length ?? 0) + 2 + GAP.length;
-    bytes[end] = CR;
-    bytes[end + 1] = LF;
+    endLine(end);
   }
-  return stream.write(bytes.subarray(0, size));
+  endLine(at);
+  return stream.write(scratch.subarray(0, at + 2));
+}
+
+/** Where it ends. */
+function put(text: string, at: number): number {
+  reserve(text.length, at);
+  return at + writeLatin1(scratch, text, at);
+}
+
+function endLine(at: number): void {
+  scratch[at] = CR;
+  scratch[at + 1] = LF;
+}
+
+/** Makes room for `length` more bytes behind the first `used`, which stay. */
+function reserve(length: number, used: number): void {
+  if (scratch.length >= used + length) return;
+  const larger = new Uint8Array(2 * (used + length));
+  larger.set(scratch.subarray(0, used));
+  scratch = larger;
 }
 
 /** Writes what is all the codec's own. */
 export function writeText(stream: Stream, text: string): boolean {
-  if (scratch.length < text.length) scratch = new Uint8Array(2 * text.length);
-  writeLatin1(scratch, text, 0);
-  return stream.write(scratch.subarray(0, text.length));
+  return stream.write(scratch.subarray(0, put(text, 0)));
 }

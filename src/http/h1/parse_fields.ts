@@ -14,6 +14,7 @@ import {
   isAlias,
   isProtected,
   isToken,
+  type KnownName,
   knownName,
   PLAIN,
   TE,
@@ -57,11 +58,12 @@ const NOMINATED = 10;
 const LENGTH = /^[0-9]{1,15}$/;
 const SPACE = 32;
 const TAB = 9;
-const LF = 10;
+const CR = 13;
+const COLON = 58;
 
-/** Control characters but TAB, CR and LF, which are judged line by line. */
+/** Control characters but TAB, a CR before LF, and LF, which is judged line by line. */
 // deno-lint-ignore no-control-regex
-const CONTROL = /[\0-\x08\x0b\x0c\x0e-\x1f\x7f]/;
+const CONTROL = /[\0-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)/;
 
 /** What one head says; made once for a connection and filled anew for each head. */
 export class HeadFields {
@@ -82,6 +84,11 @@ export class HeadFields {
   meant = false;
   #trailersWelcome = false;
   #nominated: string[] | undefined;
+  /**
+   * Common names by line, of this head and those before it: the next is likely to have the same ones
+   * there, which need not be looked for again.
+   */
+  readonly #names: KnownName[] = [];
 
   /** Reads the lines of `text` from `at` on, to its empty line. */
   parse(text: string, at: number, limit: number): HeadFault | undefined {
@@ -100,33 +107,35 @@ export class HeadFields {
     if (CONTROL.test(text)) return BAD_VALUE;
     let count = 0;
     while (at < text.length) {
-      const end = text.indexOf("\r", at);
-      if (end < 0 || text.charCodeAt(end + 1) !== LF) return NO_LINE_END;
+      const end = text.indexOf("\n", at) - 1;
+      if (text.charCodeAt(end) !== CR) return NO_LINE_END;
       if (end === at) break;
-      const fault = ++count > limit ? TOO_MANY : this.#line(text, at, end);
+      if (count === limit) return TOO_MANY;
+      const fault = this.#line(text, at, end, count++);
       if (fault) return fault;
       at = end + 2;
     }
     return this.#nominated ? this.#remove(this.#nominated) : this.#keepTe();
   }
 
-  #line(text: string, at: number, end: number): HeadFault | undefined {
-    const colon = text.indexOf(":", at);
-    if (colon < 0 || colon > end) return NO_COLON;
-    const value = withoutBlanks(text, colon + 1, end);
-    let spelled = text.substring(at, colon);
-    let known = knownName(spelled);
-    let name: string;
-    if (known) {
-      ({ spelled, name } = known);
-    } else {
-      if (!isToken(spelled)) return BAD_NAME;
-      name = spelled.toLowerCase();
-      if (isAlias(name)) return ALIAS;
-      known = knownName(name);
+  #line(text: string, at: number, end: number, line: number): HeadFault | undefined {
+    let known = this.#names[line];
+    if (!known || !isNamed(text, at, known.spelled)) {
+      const colon = text.indexOf(":", at);
+      if (colon < 0 || colon > end) return NO_COLON;
+      const spelled = text.substring(at, colon);
+      known = knownName(spelled);
+      // Others are not kept: their memory is that of the whole head.
+      if (known) this.#names[line] = known;
+      else {
+        if (!isToken(spelled)) return BAD_NAME;
+        const name = spelled.toLowerCase();
+        if (isAlias(name)) return ALIAS;
+        known = { spelled, name, meaning: knownName(name)?.meaning ?? PLAIN };
+      }
     }
-    const meaning = known?.meaning ?? PLAIN;
-    if (value.includes("\n")) return NO_LINE_END;
+    const { spelled, name, meaning } = known;
+    const value = withoutBlanks(text, at + spelled.length + 1, end);
     if (meaning !== PLAIN) return this.#special(meaning, value);
     this.fields.push(name, value, spelled);
     return undefined;
@@ -207,6 +216,16 @@ function withoutBlanks(text: string, from: number, to: number): string {
   while (from < to && isBlank(text.charCodeAt(from))) from++;
   while (from < to && isBlank(text.charCodeAt(to - 1))) to--;
   return text.substring(from, to);
+}
+
+/** Whether the line at `at` is of the field that is spelled so. */
+function isNamed(text: string, at: number, spelled: string): boolean {
+  const { length } = spelled;
+  if (text.charCodeAt(at + length) !== COLON) return false;
+  for (let i = 0; i < length; i++) {
+    if (text.charCodeAt(at + i) !== spelled.charCodeAt(i)) return false;
+  }
+  return true;
 }
 
 function isBlank(code: number): boolean {

@@ -159,6 +159,17 @@ test("serveHttp1() keeps a name as it was spelled, known or not", async () => {
   ]);
 });
 
+test("serveHttp1() reads each head by its own names, whatever stood in their place before", async () => {
+  const { client, seen, invalid } = serveRaw(answers);
+  for (const name of ["Accept", "accept", "Accept-Encoding", "Accept", "Accepted", "Host"]) {
+    await client.send(`GET / HTTP/1.1\r\n${name}: a:\r\nHost: db\r\n\r\n`);
+  }
+  assert.deepEqual(seen.map(({ exchange }) => exchange.request.fields.slice(1).join()), [
+    ...["a:,Accept", "a:,accept", "a:,Accept-Encoding", "a:,Accept", "a:,Accepted"],
+  ]);
+  assert.deepEqual(invalid, ["400 more than one host"]);
+});
+
 test("serveHttp1() answers nothing to what does not speak HTTP", async () => {
   const served = serveRaw();
   await served.client.send("INVALID CONNECTION PREFACE\r\n\r\n");

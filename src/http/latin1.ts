@@ -12,6 +12,7 @@ interface NativeLatin1 {
   latin1Slice(this: Uint8Array, from: number, to: number): string;
   latin1Write(this: Uint8Array, text: string, at: number): number;
   indexOf(this: Uint8Array, bytes: Uint8Array, from: number): number;
+  copy(this: Uint8Array, to: Uint8Array, at: number, from: number, end: number): number;
 }
 const native = Buffer.prototype as unknown as NativeLatin1;
 const EMPTY_LINE = Buffer.from("\r\n\r\n");
@@ -28,4 +29,17 @@ export function writeLatin1(bytes: Uint8Array, text: string, at: number): number
 /** Where the empty line that ends a head begins (with the end of the line before it); -1: nowhere. */
 export function emptyLineIn(bytes: Uint8Array, from: number): number {
   return native.indexOf.call(bytes, EMPTY_LINE, from);
+}
+
+/** Up to that a copy costs less than a view, which has to make all of its memory shareable. */
+const SMALL_BYTES = 1024;
+
+/** A part of `bytes` for good, be it a view or a copy. */
+export function partOf(bytes: Uint8Array, from: number, to: number): Uint8Array {
+  const length = to - from;
+  if (length === bytes.length) return bytes;
+  if (length > SMALL_BYTES) return bytes.subarray(from, to);
+  const part = new Uint8Array(length);
+  native.copy.call(bytes, part, 0, from, to);
+  return part;
 }

@@ -17,6 +17,7 @@ import type {
 } from "../exchange.ts";
 import { fieldOf, type Fields, removeField, type RequestHead } from "../head.ts";
 import type { HttpLimits } from "../limits.ts";
+import { partOf } from "../latin1.ts";
 import { BodyReader } from "./body_reader.ts";
 import { BodyWriter } from "./body_writer.ts";
 import { type AskOwner, Http1ClientExchange } from "./client_exchange.ts";
@@ -220,7 +221,7 @@ class Http1Client extends Intake implements ClientConnection, AskOwner {
       return chunk.length;
     }
     const { from, to, complete } = body;
-    if (to > from) exchange?.events.onData(chunk.subarray(from, to));
+    if (to > from) exchange?.events.onData(partOf(chunk, from, to));
     this.inHand = chunk.length - end;
     if (complete && this.#exchange === exchange) this.endMessage();
     return end;

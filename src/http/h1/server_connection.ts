@@ -11,6 +11,7 @@ import type { Stream } from "../../net/mod.ts";
 import type { HttpEnd, ResetReason, ServerConnection, ServerEvents } from "../exchange.ts";
 import { UNKNOWN_LENGTH } from "../head.ts";
 import type { HttpLimits } from "../limits.ts";
+import { partOf } from "../latin1.ts";
 import { BodyReader } from "./body_reader.ts";
 import { BodyWriter } from "./body_writer.ts";
 import { HeadReader, PARTIAL, TOO_LARGE } from "./head_reader.ts";
@@ -271,7 +272,7 @@ class Http1Server extends Intake implements ServerConnection, ExchangeOwner {
       if (this.#phase === "discard") this.#discarded();
       else this.#phase = "answer";
     }
-    if (to > from) exchange?.events.onData(chunk.subarray(from, to));
+    if (to > from) exchange?.events.onData(partOf(chunk, from, to));
     if (complete && exchange && this.#exchange === exchange) this.endMessage();
     return end;
   }

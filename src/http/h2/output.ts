@@ -119,7 +119,9 @@ export class Output {
       writeHeader(this.bytes, at, FrameType.data, flags, streamId, length);
       this.#dataIn = this.bytes;
       this.#dataAt = at;
-      this.#begin(chunk, chunk.byteOffset);
+      this.#run = chunk;
+      this.#runStart = 0;
+      this.#runEnd = length;
       return;
     }
     this.frame(FrameType.data, flags, streamId, length);
@@ -130,27 +132,32 @@ export class Output {
 
   /** Lets a chunk leave where it lies, with what lies before it. */
   #pass(streamId: number, chunk: Uint8Array, flags: number): boolean {
-    const { length, byteOffset } = chunk;
-    const at = byteOffset - FRAME_HEADER_BYTES;
-    if (this.#run?.buffer !== chunk.buffer || this.#runEnd !== at) {
-      if (length < LARGE_BYTES) return false;
+    const at = chunk.byteOffset - FRAME_HEADER_BYTES;
+    if (!this.#reaches(chunk.buffer, at)) {
+      if (chunk.length < LARGE_BYTES) return false;
       if (this.#run) this.flush();
       this.#wait();
-      this.#begin(chunk, at);
-    } else this.#runEnd = byteOffset + length;
+      this.#run = new Uint8Array(chunk.buffer);
+      this.#runStart = at;
+    }
+    this.#runEnd = chunk.byteOffset + chunk.length;
     // Those octets are used now.
     passing.chunk = undefined;
     const run = this.#run as Uint8Array;
-    writeHeader(run, at, FrameType.data, flags, streamId, length);
+    writeHeader(run, at, FrameType.data, flags, streamId, chunk.length);
     this.#dataIn = run;
     this.#dataAt = at;
     return true;
   }
 
-  #begin(chunk: Uint8Array, at: number): void {
-    this.#run = new Uint8Array(chunk.buffer);
-    this.#runStart = at;
-    this.#runEnd = chunk.byteOffset + chunk.length;
+  /** Whether the run ends there; then it can be made longer. */
+  #reaches(buffer: ArrayBufferLike, at: number): boolean {
+    const run = this.#run;
+    if (!run || run.byteOffset + this.#runEnd !== at || run.buffer !== buffer) return false;
+    if (run.length === buffer.byteLength) return true;
+    this.#runStart += run.byteOffset;
+    this.#run = new Uint8Array(buffer);
+    return true;
   }
 
   /** Ends a body, in its last frame where that has not left. */
@@ -173,7 +180,9 @@ export class Output {
     if (this.#closed) return;
     if (length > 0 && !this.#stream.write(this.bytes.subarray(0, length))) this.blocked = true;
     if (!run) return;
-    if (!this.#stream.give(run.subarray(this.#runStart, this.#runEnd))) this.blocked = true;
+    const whole = this.#runEnd - this.#runStart === run.length;
+    const part = whole ? run : run.subarray(this.#runStart, this.#runEnd);
+    if (!this.#stream.give(part)) this.blocked = true;
   }
 
   /** The stream took everything. */

@@ -19,3 +19,4 @@ export * from "./stats.ts";
 export { BUCKETS_MS, cumulative, type Histogram } from "./stats_histogram.ts";
 export { formatPrometheus } from "./stats_text.ts";
 export * from "./text_match.ts";
+export * from "./unpinned.ts";

@@ -1,9 +1,11 @@
 /**
- * Bytes that wait for a slower side, in the chunks they came in. Small ones are put together, so that
- * what waits takes not much more memory than it has bytes.
+ * Bytes that wait for a slower side, in the chunks they came in. Small ones are put together, and small
+ * parts of large reads copied, so that what waits takes not much more memory than it has bytes.
  *
  * @module
  */
+
+import { unpinned } from "../../base/mod.ts";
 
 const SMALL_BYTES = 1024;
 const BLOCK_BYTES = 2048;
@@ -22,7 +24,7 @@ export class ChunkQueue {
     this.bytes += length;
     if (length >= SMALL_BYTES) {
       this.#block = undefined;
-      this.#chunks.push(chunk);
+      this.#chunks.push(unpinned(chunk));
       return;
     }
     const last = this.#block && this.#chunks[this.#chunks.length - 1];

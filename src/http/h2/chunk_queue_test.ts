@@ -39,3 +39,13 @@ test("ChunkQueue keeps bytes that come one by one in little more than their own 
   while (queue.bytes > 0) memory += queue.take(Infinity).buffer.byteLength;
   assert.ok(memory <= 12_000, String(memory));
 });
+
+test("ChunkQueue keeps no large read for a small part of it, and copies no large part", () => {
+  const queue = new ChunkQueue();
+  const read = new Uint8Array(65_536).fill(1);
+  queue.push(read.subarray(100, 8_292));
+  queue.push(read.subarray(0, 32_768));
+  const [small, large] = [queue.take(Infinity), queue.take(Infinity)];
+  assert.deepEqual([small.length, small.buffer.byteLength, small[0]], [8_192, 8_192, 1]);
+  assert.equal(large.buffer, read.buffer);
+});

@@ -21,8 +21,11 @@ export interface FrameHandler {
   ): void;
   /** DATA begins: octets of body, and of padding with its length. */
   onDataStart(flags: number, streamId: number, bodyBytes: number, padBytes: number): void;
-  /** Some of its body; the memory is the receiver's for good. `last`: there is no more of it. */
-  onDataPiece(chunk: Uint8Array, last: boolean): void;
+  /**
+   * Some of its body; the memory is the receiver's for good. `last`: there is no more of it. `roomy`: it
+   * lies behind the header of its frame, whose octets are the receiver's, too.
+   */
+  onDataPiece(chunk: Uint8Array, last: boolean, roomy: boolean): void;
   /** A frame larger than {@link MAX_FRAME_BYTES}, or (`padding`) with more padding than payload. */
   onBadFrame(fault: "size" | "padding"): void;
 }
@@ -44,7 +47,7 @@ export class FrameReader {
   read(chunk: Uint8Array): void {
     let at = 0;
     while (at < chunk.length && !this.#handler.over) {
-      if (this.#bodyLeft > 0) at = this.#body(chunk, at);
+      if (this.#bodyLeft > 0) at = this.#body(chunk, at, false);
       else if (this.#padLeft > 0) {
         const size = Math.min(this.#padLeft, chunk.length - at);
         this.#padLeft -= size;
@@ -146,20 +149,22 @@ export class FrameReader {
     this.#bodyLeft = size - padBytes;
     this.#handler.onDataStart(flags, idAt(chunk, at), this.#bodyLeft, padBytes);
     if (this.#bodyLeft === 0) {
-      if (!this.#handler.over) this.#handler.onDataPiece(NOTHING, true);
+      if (!this.#handler.over) this.#handler.onDataPiece(NOTHING, true, false);
       return start;
     }
-    return start < chunk.length && !this.#handler.over ? this.#body(chunk, start) : start;
+    return start < chunk.length && !this.#handler.over ? this.#body(chunk, start, true) : start;
   }
 
-  #body(chunk: Uint8Array, at: number): number {
+  #body(chunk: Uint8Array, at: number, behindHeader: boolean): number {
     const end = Math.min(at + this.#bodyLeft, chunk.length);
     const size = end - at;
     this.#bodyLeft -= size;
-    // A small part must not keep a large chunk in memory, and is copied as fast as looked at.
-    const small = size * 4 < chunk.length || size < SMALL_BYTES;
-    const piece = small ? copyOf.call(chunk, at, end) : chunk.subarray(at, end);
-    this.#handler.onDataPiece(piece, this.#bodyLeft === 0);
+    // A small one is copied as fast as looked at.
+    const small = size < SMALL_BYTES;
+    const piece = small
+      ? copyOf.call(chunk, at, end)
+      : new Uint8Array(chunk.buffer, chunk.byteOffset + at, size);
+    this.#handler.onDataPiece(piece, this.#bodyLeft === 0, behindHeader && !small);
     return end;
   }
 }

@@ -13,6 +13,7 @@ import { HeadReader, type Part } from "./head_reader.ts";
 import { HeaderBlock } from "./header_block.ts";
 import { HpackDecoder } from "./hpack/decoder.ts";
 import type { Http2Stream } from "./http2_stream.ts";
+import { passing } from "./output.ts";
 
 export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<S>
   implements FrameHandler {
@@ -129,11 +130,13 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     if (padBytes > 0) stream.receivedPadding(padBytes);
   }
 
-  onDataPiece(chunk: Uint8Array, last: boolean): void {
+  onDataPiece(chunk: Uint8Array, last: boolean, roomy: boolean): void {
     const stream = this.dataTo;
     // What nobody wants, or not any more, is out of the connection's window all the same.
     if (!stream) return this.giveBack(chunk.length);
+    if (roomy) passing.chunk = chunk;
     if (chunk.length > 0) stream.received(chunk);
+    passing.chunk = undefined;
     // Whoever was told may have reset the stream.
     if (last && this.#dataEnds && this.dataTo === stream) stream.receivedEnd(undefined);
   }

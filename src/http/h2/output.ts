@@ -21,6 +21,12 @@ const free: Uint8Array[] = [];
 /** Of this turn. */
 let waiting: Output[] = [];
 
+/**
+ * The piece of a body that is handed on now, if it lies behind the header of the frame in which it came:
+ * that is read, and the header with which it leaves can take its place.
+ */
+export const passing: { chunk: Uint8Array | undefined } = { chunk: undefined };
+
 export class Output {
   /** Memory to write to, after {@link Output.reserve}. */
   bytes: Uint8Array = NOTHING;
@@ -33,7 +39,13 @@ export class Output {
   blockedBytes = 0;
   readonly #stream: Stream;
   #closed = false;
+  #waits = false;
+  /** Memory of others that leaves as it is, after what is in `bytes`; it ends with a frame of DATA. */
+  #run: Uint8Array | undefined;
+  #runStart = 0;
+  #runEnd = 0;
   /** Header of the last DATA frame that is still here, and of which stream. */
+  #dataIn: Uint8Array = NOTHING;
   #dataAt = -1;
   #dataStream = 0;
 
@@ -43,9 +55,17 @@ export class Output {
 
   /** Makes room for `size` octets, at most {@link Output.roomBytes}. */
   reserve(size: number): void {
+    if (this.#run) this.flush();
     if (this.length + size <= this.bytes.length) return;
     if (this.bytes.length > 0) return this.flush();
     this.bytes = free.pop() ?? new Uint8Array(JOINED_BYTES);
+    this.#wait();
+  }
+
+  /** For the end of the turn. */
+  #wait(): void {
+    if (this.#waits) return;
+    this.#waits = true;
     if (waiting.length === 0) queueMicrotask(endTurn);
     waiting.push(this);
   }
@@ -62,18 +82,8 @@ export class Output {
       this.blockedBytes += FRAME_HEADER_BYTES + size;
     }
     this.#dataAt = -1;
-    this.header(this.length, type, flags, streamId, size);
+    writeHeader(this.bytes, this.length, type, flags, streamId, size);
     this.length += FRAME_HEADER_BYTES;
-  }
-
-  header(at: number, type: number, flags: number, streamId: number, size: number): void {
-    const { bytes } = this;
-    bytes[at] = size >>> 16;
-    bytes[at + 1] = size >>> 8;
-    bytes[at + 2] = size;
-    bytes[at + 3] = type;
-    bytes[at + 4] = flags;
-    this.#write32(at + 5, streamId);
   }
 
   /** A frame whose payload is one number. */
@@ -88,7 +98,7 @@ export class Output {
   }
 
   put32(value: number): void {
-    this.#write32(this.length, value);
+    write32(this.bytes, this.length, value);
     this.length += 4;
   }
 
@@ -100,23 +110,60 @@ export class Output {
   /** A frame of DATA. `owned`: nobody changes the chunk any more. */
   data(streamId: number, chunk: Uint8Array, ends: boolean, owned: boolean): void {
     const flags = ends ? Flag.endStream : 0;
-    if (owned && chunk.length >= LARGE_BYTES) {
+    const { length } = chunk;
+    this.#dataStream = streamId;
+    if (passing.chunk === chunk && this.#pass(streamId, chunk, flags)) return;
+    if (owned && length >= LARGE_BYTES) {
       this.frame(FrameType.data, flags, streamId, 0);
-      this.header(this.length - FRAME_HEADER_BYTES, FrameType.data, flags, streamId, chunk.length);
-      this.flush();
-      if (!this.#closed && !this.#stream.give(chunk)) this.blocked = true;
+      const at = this.length - FRAME_HEADER_BYTES;
+      writeHeader(this.bytes, at, FrameType.data, flags, streamId, length);
+      this.#dataIn = this.bytes;
+      this.#dataAt = at;
+      this.#run = chunk;
+      this.#runStart = 0;
+      this.#runEnd = length;
       return;
     }
-    this.frame(FrameType.data, flags, streamId, chunk.length);
+    this.frame(FrameType.data, flags, streamId, length);
+    this.#dataIn = this.bytes;
     this.#dataAt = this.length - FRAME_HEADER_BYTES;
-    this.#dataStream = streamId;
     this.put(chunk);
+  }
+
+  /** Lets a chunk leave where it lies, with what lies before it. */
+  #pass(streamId: number, chunk: Uint8Array, flags: number): boolean {
+    const at = chunk.byteOffset - FRAME_HEADER_BYTES;
+    if (!this.#reaches(chunk.buffer, at)) {
+      if (chunk.length < LARGE_BYTES) return false;
+      if (this.#run) this.flush();
+      this.#wait();
+      this.#run = new Uint8Array(chunk.buffer);
+      this.#runStart = at;
+    }
+    this.#runEnd = chunk.byteOffset + chunk.length;
+    // Those octets are used now.
+    passing.chunk = undefined;
+    const run = this.#run as Uint8Array;
+    writeHeader(run, at, FrameType.data, flags, streamId, chunk.length);
+    this.#dataIn = run;
+    this.#dataAt = at;
+    return true;
+  }
+
+  /** Whether the run ends there; then it can be made longer. */
+  #reaches(buffer: ArrayBufferLike, at: number): boolean {
+    const run = this.#run;
+    if (!run || run.byteOffset + this.#runEnd !== at || run.buffer !== buffer) return false;
+    if (run.length === buffer.byteLength) return true;
+    this.#runStart += run.byteOffset;
+    this.#run = new Uint8Array(buffer);
+    return true;
   }
 
   /** Ends a body, in its last frame where that has not left. */
   endData(streamId: number): void {
     if (this.#dataAt >= 0 && this.#dataStream === streamId) {
-      this.bytes[this.#dataAt + 4] = Flag.endStream;
+      this.#dataIn[this.#dataAt + 4] = Flag.endStream;
       this.#dataAt = -1;
     } else {
       this.frame(FrameType.data, Flag.endStream, streamId, 0);
@@ -126,10 +173,16 @@ export class Output {
   /** Hands on what there is. */
   flush(): void {
     const { length } = this;
-    if (length === 0) return;
+    const run = this.#run;
     this.length = 0;
     this.#dataAt = -1;
-    if (!this.#closed && !this.#stream.write(this.bytes.subarray(0, length))) this.blocked = true;
+    this.#run = undefined;
+    if (this.#closed) return;
+    if (length > 0 && !this.#stream.write(this.bytes.subarray(0, length))) this.blocked = true;
+    if (!run) return;
+    const whole = this.#runEnd - this.#runStart === run.length;
+    const part = whole ? run : run.subarray(this.#runStart, this.#runEnd);
+    if (!this.#stream.give(part)) this.blocked = true;
   }
 
   /** The stream took everything. */
@@ -147,16 +200,9 @@ export class Output {
   /** The turn is over. */
   settle(): void {
     this.flush();
-    if (free.length < KEPT) free.push(this.bytes);
+    this.#waits = false;
+    if (this.bytes.length > 0 && free.length < KEPT) free.push(this.bytes);
     this.bytes = NOTHING;
-  }
-
-  #write32(at: number, value: number): void {
-    const { bytes } = this;
-    bytes[at] = value >>> 24;
-    bytes[at + 1] = value >>> 16;
-    bytes[at + 2] = value >>> 8;
-    bytes[at + 3] = value;
   }
 }
 
@@ -164,4 +210,27 @@ function endTurn(): void {
   const turn = waiting;
   waiting = [];
   for (const output of turn) output.settle();
+}
+
+function writeHeader(
+  bytes: Uint8Array,
+  at: number,
+  type: number,
+  flags: number,
+  streamId: number,
+  size: number,
+): void {
+  bytes[at] = size >>> 16;
+  bytes[at + 1] = size >>> 8;
+  bytes[at + 2] = size;
+  bytes[at + 3] = type;
+  bytes[at + 4] = flags;
+  write32(bytes, at + 5, streamId);
+}
+
+function write32(bytes: Uint8Array, at: number, value: number): void {
+  bytes[at] = value >>> 24;
+  bytes[at + 1] = value >>> 16;
+  bytes[at + 2] = value >>> 8;
+  bytes[at + 3] = value;
 }

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { messageOf } from "../../base/mod.ts";
+import { messageOf, unpinned } from "../../base/mod.ts";
 import type { BunSocket } from "./bun_types.ts";
 import type { SocketOwner } from "./bun_owner.ts";
 import { type Connection, ignoredEvents, type StreamEvents } from "../port.ts";
@@ -53,7 +53,7 @@ export class BunConnection implements Connection, SocketOwner, Joining {
     if (this.#closed || this.#ending) return true;
     if (hasJoined(this) && join(this, chunk)) return true;
     const sent = this.#sent(chunk, chunk.length);
-    if (sent < chunk.length) this.#keep(chunk.subarray(sent));
+    if (sent < chunk.length) this.#keep(unpinned(chunk.subarray(sent)));
     return this.#taken(sent === chunk.length);
   }
 

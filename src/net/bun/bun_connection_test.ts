@@ -224,3 +224,15 @@ for (
     assert.deepEqual(log, probed ? ["keep alive true 15000"] : []);
   });
 }
+
+test("give() keeps no large read for a small part of it that the kernel did not take", () => {
+  const { socket, connection } = setUp();
+  const read = new Uint8Array(1_000).fill(65);
+  socket.room = 100;
+  connection.give(read.subarray(0, 300));
+  connection.give(read.subarray(300, 800));
+  socket.room = Infinity;
+  connection.drained();
+  const kept = socket.writes.slice(1).map(({ buffer }) => buffer.byteLength);
+  assert.deepEqual(kept, [200, 1_000]);
+});

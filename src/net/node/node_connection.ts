@@ -8,7 +8,7 @@
  */
 
 import type * as net from "node:net";
-import { messageOf } from "../../base/mod.ts";
+import { messageOf, unpinned } from "../../base/mod.ts";
 import { type Connection, ignoredEvents, type StreamEvents } from "../port.ts";
 import { localOf } from "../socket_address.ts";
 import { alertWords } from "../tls_words.ts";
@@ -94,7 +94,10 @@ export class NodeConnection implements Connection, Joining {
 
   give(chunk: Uint8Array): boolean {
     if (this.#closed || this.#ended) return true;
-    if (!hasJoined(this) || !join(this, chunk)) this.#pass(chunk);
+    // What is behind others may wait for long.
+    if (!hasJoined(this) || !join(this, chunk)) {
+      this.#pass(this.#unsentBytes > 0 ? unpinned(chunk) : chunk);
+    }
     return this.#hasRoom();
   }
 

@@ -13,6 +13,7 @@ class FakeSocket extends EventEmitter {
   readonly _handle: object;
   /** Of writes, then of the end. */
   readonly callbacks: (() => void)[] = [];
+  readonly writes: Uint8Array[] = [];
 
   constructor(log: string[], name = "") {
     super();
@@ -26,6 +27,7 @@ class FakeSocket extends EventEmitter {
   }
   write(chunk: Uint8Array, done: () => void): void {
     this.log.push(`"${chunk.length > 9 ? chunk.length : new TextDecoder().decode(chunk)}"`);
+    this.writes.push(chunk);
     this.callbacks.push(done);
   }
   end(done?: () => void): void {
@@ -276,3 +278,13 @@ for (const [name, act, log] of TLS) {
     assert.deepEqual(parts.log, ["raw keep alive true 15000", ...log]);
   });
 }
+
+test("give() keeps no large read for a small part of it that waits behind others", () => {
+  const { socket, connection } = setUp();
+  const read = new Uint8Array(1_000);
+  connection.give(read.subarray(0, 100));
+  connection.give(read.subarray(100, 300));
+  connection.give(read.subarray(300, 800));
+  const kept = socket.writes.map(({ buffer }) => buffer.byteLength);
+  assert.deepEqual(kept, [1_000, 200, 1_000]);
+});

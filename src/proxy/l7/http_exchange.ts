@@ -338,11 +338,17 @@ export class HttpExchange implements MessageEvents, Asker {
   }
 
   sweep(): void {
-    const { live } = this.#context;
-    const { streamIdleTimeoutMs } = this.#owner.listener.rules();
+    const { live, clock } = this.#context;
+    const { listener } = this.#owner;
+    const { streamIdleTimeoutMs, requestTimeoutMs } = listener.rules();
     const activeTick = this.#relay?.activeTick ?? this.#activeTick;
     if (streamIdleTimeoutMs > 0 && (live.tick - activeTick) * live.tickMs > streamIdleTimeoutMs) {
       return this.fail("idle_timed_out", `no byte for ${streamIdleTimeoutMs} ms`);
+    }
+    // Who need not say who it is has no more time to ask than to be answered.
+    if (!listener.exposed || this.#requestEnded) return;
+    if (clock.monotonic() - this.#story.startedAt > requestTimeoutMs) {
+      this.fail("request_timed_out", `not asked within ${requestTimeoutMs} ms`);
     }
   }
 

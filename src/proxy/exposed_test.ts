@@ -118,6 +118,19 @@ test("who says nothing to an exposed path, or begins and does not end, makes roo
   assert.match(waiting.received, /^HTTP\/1\.1 504 /);
 });
 
+test("who sends a request to an exposed path bit by bit is told that it took too long", async () => {
+  await using path = await startMemoryPath(WITH);
+  const slow = path.engine.call(21_500);
+  slow.send("POST /health HTTP/1.1\r\nHost: db\r\nContent-Length: 100\r\n\r\n");
+  await settle();
+  path.engine.lastDial.connect();
+  for (let second = 0; second < 62; second++) {
+    slow.send("a");
+    await path.clock.advance(1_000);
+  }
+  assert.match(slow.received, /^HTTP\/1\.1 408 .*request timeout$/s);
+});
+
 test("who asks now and then stays connected", async () => {
   await using path = await startMemoryPath(WITH);
   const client = await ask(path, "/health");

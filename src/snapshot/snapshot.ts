@@ -112,7 +112,7 @@ export interface HttpRules {
   readonly sanitizeForwardedClientCert: boolean;
   /** Of a request's head, its first line included. */
   readonly headBytes: number;
-  /** Of a whole exchange with the local app or upstream; 0: none. */
+  /** From the end of a request to that of its response; 0: none. */
   readonly requestTimeoutMs: number;
   /** No byte of an exchange either way for this long ends it; 0: never. */
   readonly streamIdleTimeoutMs: number;

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { type ErrorCode, type Origin, originOf } from "../../base/mod.ts";
+import { type Deadline, type ErrorCode, type Origin, originOf } from "../../base/mod.ts";
 import {
   ExchangeRecord,
   fieldOf,
@@ -63,6 +63,7 @@ export class HttpExchange implements MessageEvents, Asker {
   #activeTick: number;
   #requestEnded: boolean;
   #awaitsContinue = false;
+  #answerDeadline: Deadline | undefined;
   #responded = false;
   #over = false;
 
@@ -101,6 +102,17 @@ export class HttpExchange implements MessageEvents, Asker {
     const asked: Asked = { request, endsWithHead, hash };
     this.#upstream = new UpstreamRequest(this, asked, { ways, context: this.#context });
     this.#upstream.start();
+    if (endsWithHead) this.#awaitAnswer();
+  }
+
+  /** The caller has said all: as with Envoy the time for an answer begins. */
+  #awaitAnswer(): void {
+    const { requestTimeoutMs } = this.#owner.listener.rules();
+    if (requestTimeoutMs === 0 || this.#over) return;
+    this.#answerDeadline = this.#context.deadlines.after(
+      requestTimeoutMs,
+      () => this.fail("response_timed_out", `not answered within ${requestTimeoutMs} ms`),
+    );
   }
 
   /** False: there is no form in which it could be judged, and it has been told. */
@@ -143,6 +155,7 @@ export class HttpExchange implements MessageEvents, Asker {
     this.#requestEnded = true;
     this.#story.requestEndAt = this.#context.clock.monotonic();
     this.#upstream?.end(trailers);
+    this.#awaitAnswer();
   }
 
   /** The caller takes more of the response. */
@@ -242,6 +255,7 @@ export class HttpExchange implements MessageEvents, Asker {
   #tunnel(head: ResponseHead): void {
     const upstream = this.#upstream?.tunnel();
     if (!upstream) return;
+    this.#answerDeadline?.cancel();
     const downstream = this.#server.tunnel(head);
     this.#relay = new Relay(downstream, upstream, {
       ticker: this.#context.live,
@@ -325,15 +339,16 @@ export class HttpExchange implements MessageEvents, Asker {
 
   sweep(): void {
     const { live, clock } = this.#context;
-    const { streamIdleTimeoutMs, requestTimeoutMs } = this.#owner.listener.rules();
+    const { listener } = this.#owner;
+    const { streamIdleTimeoutMs, requestTimeoutMs } = listener.rules();
     const activeTick = this.#relay?.activeTick ?? this.#activeTick;
     if (streamIdleTimeoutMs > 0 && (live.tick - activeTick) * live.tickMs > streamIdleTimeoutMs) {
       return this.fail("idle_timed_out", `no byte for ${streamIdleTimeoutMs} ms`);
     }
-    // An upgraded one is no request any more.
-    if (requestTimeoutMs === 0 || this.#relay) return;
+    // Who need not say who it is has no more time to ask than to be answered.
+    if (!listener.exposed || this.#requestEnded) return;
     if (clock.monotonic() - this.#story.startedAt > requestTimeoutMs) {
-      this.fail("response_timed_out", `not answered within ${requestTimeoutMs} ms`);
+      this.fail("request_timed_out", `not asked within ${requestTimeoutMs} ms`);
     }
   }
 
@@ -348,6 +363,7 @@ export class HttpExchange implements MessageEvents, Asker {
   #end(by: Origin | undefined): void {
     if (this.#over) return;
     this.#over = true;
+    this.#answerDeadline?.cancel();
     // Whoever answers before it has heard all does not want the rest.
     this.#upstream?.leave(by !== undefined || !this.#requestEnded);
     const { listener } = this.#owner;

@@ -1,169 +1,20 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { type Clock, createLog, type LogRecord, Stats, systemClock } from "../../base/mod.ts";
-import type { ConnectionView } from "../../proxy/mod.ts";
+import { createLog, type LogRecord, Stats } from "../../base/mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
 import { createAuthority } from "../../../test/kit/certificates.ts";
 import { FakeClock } from "../../../test/kit/clock.ts";
-import {
-  EchoClient,
-  expectRefused,
-  type Place,
-  startEcho,
-  type TestServer,
-  waitForEcho,
-} from "../../../test/kit/echo.ts";
-import { freePorts, loopbackHost } from "../../../test/kit/ports.ts";
+import { EchoClient, expectRefused, waitForEcho } from "../../../test/kit/echo.ts";
 import { eventually } from "../../../test/kit/process.ts";
-import {
-  intention,
-  snapshotOf,
-  targetOf,
-  upstreamOf,
-  withInbound,
-} from "../../../test/kit/snapshots.ts";
+import { snapshotOf, upstreamOf } from "../../../test/kit/snapshots.ts";
+import { HELLO, startWorkerRig } from "../../../test/kit/worker_rig.ts";
 import { LogRings } from "../log/log_rings.ts";
-import type { DataPlane } from "./plane.ts";
 import { Channel, type Port } from "./channel.ts";
 import type { MainCalls, WorkerCalls } from "./protocol.ts";
 import { createWorkerPlane } from "./worker_plane.ts";
 
-const HELLO = new TextEncoder().encode("hello");
-
-interface Rig extends AsyncDisposable {
-  readonly plane: DataPlane;
-  readonly snapshot: Snapshot;
-  readonly upstream: Place;
-  readonly lines: readonly LogRecord[];
-  connections(): Promise<readonly ConnectionView[]>;
-  /** Opens connections until each worker has one with both legs; by worker. */
-  oneEach(): Promise<readonly EchoClient[]>;
-  kill(worker: number): void;
-  /** Stops the first worker's thread; resolves when it stands, with what lets it go on. */
-  stick(): Promise<() => void>;
-}
-
-/** A service that calls itself through two workers. */
-async function startRig(
-  options: {
-    readonly maxConnections?: number;
-    readonly clock?: Clock;
-    readonly workers?: number;
-  } = {},
-): Promise<Rig> {
-  const host = loopbackHost();
-  const app: TestServer = await startEcho({ host });
-  const [inbound = 0, outbound = 0] = await freePorts(host, 2);
-  const lines: LogRecord[] = [];
-  const workers: Worker[] = [];
-  const plane = createWorkerPlane({
-    clock: options.clock ?? systemClock,
-    log: createLog({
-      clock: systemClock,
-      holder: { level: "debug" },
-      write: (record) => lines.push(record),
-    }),
-    workers: options.workers ?? 2,
-    logJson: false,
-    logLevel: "error",
-    stats: new Stats(),
-    logMemory: LogRings.create(3).memory,
-    accessMemory: LogRings.create(2).memory,
-    onLines: () => {},
-    maxConnections: options.maxConnections ?? 1_000,
-    idleTimeoutMs: 0,
-    lifetimeMs: 0,
-    remoteAuthorize: () => Promise.resolve({ allowed: false, reason: "nobody asks" }),
-    fetchCertificate: () => Promise.resolve(false),
-    createWorker: () => {
-      const url = new URL("../../../test/kit/mortal_worker.ts", import.meta.url);
-      const worker = new Worker(url, { type: "module" });
-      workers.push(worker);
-      return worker;
-    },
-  });
-  const ca = createAuthority();
-  const base = snapshotOf({
-    ca,
-    service: "web",
-    local: { kind: "tcp", host, port: app.port },
-    intentions: [intention("web", "allow")],
-  });
-  const snapshot = snapshotOf({
-    ca,
-    service: "web",
-    upstreams: [{ name: "web", bind: { kind: "tcp", host, port: outbound } }],
-    targets: [targetOf({ name: "web", uris: [base.credentials.uri], ports: [] })],
-    overrides: {
-      policy: base.policy,
-      inbound: withInbound(base, { bind: { kind: "tcp", host, port: inbound } }).inbound,
-    },
-  });
-  const endpoint = { id: "web-1", host, port: inbound, weight: 1 };
-  const [target] = Object.values(snapshot.targets);
-  assert.ok(target);
-  const whole = { ...snapshot, targets: { [target.key]: { ...target, endpoints: [endpoint] } } };
-  await plane.rollout.apply(whole);
-  assert.equal(await plane.retryFailed(), true);
-  const channel = new BroadcastChannel("postern-mortal-worker");
-  const clients: EchoClient[] = [];
-  const upstream = { host, port: outbound };
-  const connections = async () => {
-    const views = await plane.views({ connections: true });
-    return views.flatMap((view) => view.connections);
-  };
-  return {
-    plane,
-    snapshot: whole,
-    upstream,
-    lines,
-    connections,
-    async oneEach() {
-      const found: EchoClient[] = [];
-      // The kernel deals them out by a hash of the ports: each leg by itself. One turn in four gives
-      // what a worker needs, so that so many fail once in 10^15 times.
-      for (let turn = 0; turn < 128 && !(found[0] && found[1]); turn++) {
-        const before = await connections();
-        const client = await EchoClient.open(upstream);
-        clients.push(client);
-        await client.exchange(HELLO);
-        const legs = (await connections())
-          .filter(({ id }) => !before.some((known) => known.id === id))
-          .map(({ id }) => Number(id.split("-")[0]));
-        const [worker = 0] = legs;
-        if (legs.length === 2 && legs[1] === worker && !found[worker]) {
-          found[worker] = client;
-          continue;
-        }
-        client.destroy();
-        await eventually("it is gone", async () => {
-          return (await connections()).length === before.length;
-        });
-      }
-      assert.ok(found[0] && found[1], "no two of 128 connections stayed within a worker each");
-      return found;
-    },
-    kill: (worker) => channel.postMessage(worker),
-    async stick() {
-      const words = new Int32Array(new SharedArrayBuffer(8));
-      workers[0]?.postMessage({ kind: "stick", words });
-      await eventually("it stands", () => Atomics.load(words, 0) === 1);
-      return () => {
-        Atomics.store(words, 1, 1);
-        Atomics.notify(words, 1);
-      };
-    },
-    async [Symbol.asyncDispose]() {
-      for (const client of clients) client.destroy();
-      channel.close();
-      plane.close();
-      await app.close();
-    },
-  };
-}
-
 test("createWorkerPlane() serves from every worker, and replaces one that dies", async () => {
-  await using rig = await startRig();
+  await using rig = await startWorkerRig();
   const { plane } = rig;
   const [first, second] = await rig.oneEach();
   assert.ok(first && second);
@@ -194,7 +45,7 @@ test("createWorkerPlane() serves from every worker, and replaces one that dies",
 
 test("createWorkerPlane() gives back the places of a worker that died", async () => {
   // A connection takes two places here, one outbound and one inbound.
-  await using rig = await startRig({ maxConnections: 8 });
+  await using rig = await startWorkerRig({ maxConnections: 8 });
   const [first, second] = await rig.oneEach();
   assert.ok(first && second);
   const more = [await EchoClient.open(rig.upstream), await EchoClient.open(rig.upstream)];
@@ -207,7 +58,7 @@ test("createWorkerPlane() gives back the places of a worker that died", async ()
 });
 
 test("createWorkerPlane() takes back what upstreams that come and go were counted with", async () => {
-  await using rig = await startRig({ maxConnections: 6 });
+  await using rig = await startWorkerRig({ maxConnections: 6 });
   const [first, second] = await rig.oneEach();
   assert.ok(first && second);
   for (let turn = 0; turn < 10; turn++) {
@@ -235,7 +86,7 @@ test("createWorkerPlane() takes back what upstreams that come and go were counte
 });
 
 test("createWorkerPlane() applies what changed while a worker was dead", async () => {
-  await using rig = await startRig();
+  await using rig = await startWorkerRig();
   const [first] = await rig.oneEach();
   assert.ok(first);
   rig.kill(0);
@@ -259,7 +110,7 @@ test("createWorkerPlane() applies what changed while a worker was dead", async (
 
 test("createWorkerPlane() says which worker is stuck, and that it answers again", async () => {
   const clock = new FakeClock();
-  await using rig = await startRig({ clock, workers: 1 });
+  await using rig = await startWorkerRig({ clock, workers: 1 });
   assert.deepEqual(await rig.plane.stuck(), []);
   const goOn = await rig.stick();
   const first = rig.plane.stuck();
@@ -442,7 +293,7 @@ test("createWorkerPlane() replaces a worker that cannot take what is in force", 
 });
 
 test("createWorkerPlane() refuses a snapshot whole, and says why", async () => {
-  await using rig = await startRig();
+  await using rig = await startWorkerRig();
   const { plane, snapshot } = rig;
   const credentials = { ...snapshot.credentials, version: -1, keyPem: "no key" };
   await plane.rollout.apply({ ...snapshot, version: -1, credentials } as Snapshot);

@@ -24,6 +24,8 @@ const ORDER = [
   "balance",
   "net",
   "http",
+  // Before what speaks it: whoever asks Consul's servers or SDS for something does it by this one.
+  "grpc",
   "consul",
   "secrets",
   "snapshot",
@@ -55,7 +57,6 @@ const PACKAGES = [
   "hono",
   "valibot",
   "@hono/node-server",
-  "@grpc/grpc-js",
   "protobufjs",
   "re2js",
   "yaml",

@@ -98,3 +98,14 @@ export function encodeGrpcMessage(message: string): string {
   }
   return encoded;
 }
+
+/** What was meant; what is no UTF-8 behind a `%` becomes U+FFFD, a `%` without two digits stays. */
+export function decodeGrpcMessage(encoded: string): string {
+  const octets: number[] = [];
+  for (let at = 0; at < encoded.length; at++) {
+    const code = /^%[0-9A-Fa-f]{2}$/.test(encoded.slice(at, at + 3));
+    octets.push(code ? parseInt(encoded.slice(at + 1, at + 3), 16) : encoded.charCodeAt(at) & 0xff);
+    if (code) at += 2;
+  }
+  return new TextDecoder().decode(Uint8Array.from(octets));
+}

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
+  decodeGrpcMessage,
   encodeGrpcMessage,
   grpcStatusOf,
   httpStatusOf,
@@ -47,6 +48,17 @@ test("readGrpcStatus() takes a number, and anything else for unknown", () => {
 test("encodeGrpcMessage() leaves printable ASCII", () => {
   assert.equal(encodeGrpcMessage("no 100% é\n~\x7f"), "no 100%25 %C3%A9%0A~%7F");
 });
+
+for (
+  const [text, want] of [
+    ["as it is", "as it is"],
+    [encodeGrpcMessage("no 100% é\n~\x7f"), "no 100% é\n~\x7f"],
+    ["50% of %zz and %4", "50% of %zz and %4"],
+    ["%ff!", "\ufffd!"],
+  ] as const
+) {
+  test(`decodeGrpcMessage() of ${text}`, () => assert.equal(decodeGrpcMessage(text), want));
+}
 
 test("trailersOnly() has a message where there is one", () => {
   assert.deepEqual(trailersOnly(7, "a b").filter((_, i) => i % 3 !== 2), [

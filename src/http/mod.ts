@@ -47,6 +47,7 @@ export {
 } from "./path.ts";
 export { forwardRequest } from "./forwarded.ts";
 export {
+  decodeGrpcMessage,
   encodeGrpcMessage,
   GRPC_STATUS,
   grpcStatusOf,

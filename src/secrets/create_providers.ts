@@ -6,10 +6,13 @@
  */
 
 import type { Clock, Log, Random, Stats } from "../base/mod.ts";
+import type { Engine } from "../net/mod.ts";
 import { LoadingProvider } from "./loading_provider.ts";
 import type { Environment, TlsFault } from "./load/mod.ts";
 import type { SecretProvider } from "./secret_provider.ts";
 import type { ExternalSource, ProviderFactory } from "./store/shared_providers.ts";
+
+export type SecretsEngine = Pick<Engine, "dial" | "clientTls" | "tlsFault">;
 
 export interface ProviderDeps {
   readonly clock: Clock;
@@ -20,15 +23,19 @@ export interface ProviderDeps {
   readonly version: string;
   /** For secrets that are in environment variables. */
   readonly env: Environment;
-  /** The engine's opinion of a certificate and key. */
-  readonly tlsFault: TlsFault;
+  /** Reaches servers of secrets, and has an opinion of a certificate and key. */
+  readonly engine: SecretsEngine;
 }
 
-export function createProviders(deps: ProviderDeps): ProviderFactory {
-  return (source) => new LoadingProvider(() => load(source, deps));
+export function createProviders(given: ProviderDeps): ProviderFactory {
+  const tlsFault: TlsFault = (material) => given.engine.tlsFault(material);
+  return (source) => new LoadingProvider(() => load(source, { ...given, tlsFault }));
 }
 
-async function load(source: ExternalSource, deps: ProviderDeps): Promise<SecretProvider> {
+async function load(
+  source: ExternalSource,
+  deps: ProviderDeps & { readonly tlsFault: TlsFault },
+): Promise<SecretProvider> {
   // Files of this machine may be part of every source; a hub does nothing before some are followed.
   const { createFileProvider, followSpec } = await import("./file/file_provider.ts");
   const { FileHub } = await import("./file/file_hub.ts");

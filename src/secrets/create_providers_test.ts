@@ -3,6 +3,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { MemoryEngine } from "../../test/kit/memory_engine.ts";
 import { createAuthority } from "../../test/kit/certificates.ts";
 import { settle } from "../../test/kit/clock.ts";
 import {
@@ -105,7 +106,7 @@ test("createProviders() follows files through the store, and keeps waiting for o
       stats: new Stats(),
       version: "1",
       env: {},
-      tlsFault: () => undefined,
+      engine: new MemoryEngine(),
     }),
   });
   const file = { kind: "file", path } as const;

@@ -1,7 +1,7 @@
 /** Where credentials come from besides the agent: files, SDS, the Workload API. @module */
 export * from "./cipher_suites.ts";
 export * from "./config/mod.ts";
-export { createProviders, type ProviderDeps } from "./create_providers.ts";
+export { createProviders, type ProviderDeps, type SecretsEngine } from "./create_providers.ts";
 export * from "./held.ts";
 export type { CertificateAnswer } from "./on_demand/on_demand.ts";
 export * from "./plan.ts";

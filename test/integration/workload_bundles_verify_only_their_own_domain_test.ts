@@ -6,6 +6,7 @@ import { systemRandom } from "../../src/base/mod.ts";
 import type { Authority, IssuedLeaf } from "../../src/dev/ca/authority.ts";
 import { createPeerValidator, parseCertificate, type Validation } from "../../src/identity/mod.ts";
 import { mintCrl } from "../kit/mint_crl.ts";
+import { runtimeEngine } from "../../src/net/mod.ts";
 import { tlsFault } from "../../src/net/tls_fault.ts";
 import { createWorkloadProvider } from "../../src/secrets/workload/workload_provider.ts";
 import { createAuthority } from "../kit/certificates.ts";
@@ -38,6 +39,7 @@ for (
     await using server = await startWorkloadServer();
     const { address } = server;
     const provider = createWorkloadProvider(address, {
+      engine: runtimeEngine(),
       clock: new FakeClock({ startMs: Date.now() }),
       random: systemRandom,
       read: () => Promise.reject(new Error("no file is read here")),

@@ -13,7 +13,8 @@ import {
   Stats,
   systemClock,
 } from "../../src/base/mod.ts";
-import type { GrpcLimits } from "../../src/secrets/grpc/grpc_types.ts";
+import { runtimeEngine } from "../../src/net/mod.ts";
+import type { GrpcLimits } from "../../src/grpc/mod.ts";
 import type {
   SdsApi,
   SdsServer,
@@ -82,6 +83,7 @@ export class SdsClient implements AsyncDisposable {
       ...options.server,
     };
     this.provider = createSdsProvider(this.server, api, {
+      engine: runtimeEngine(),
       clock: options.clock ?? systemClock,
       random: Math.random,
       log: silentLog,

@@ -6,6 +6,7 @@
 
 import assert from "node:assert/strict";
 import { seededRandom } from "../../src/base/mod.ts";
+import { runtimeEngine } from "../../src/net/mod.ts";
 import { tlsFault } from "../../src/net/tls_fault.ts";
 import { type SecretRef, type SecretSource, WITHDRAWAL_GRACE_MS } from "../../src/secrets/plan.ts";
 import type { SecretProvider, SecretWatch } from "../../src/secrets/secret_provider.ts";
@@ -110,6 +111,7 @@ export async function setUpWorkload(): Promise<WorkloadFixture> {
   const { address } = server;
   const clock = new FakeClock({ startMs: Date.now() });
   const provider = createWorkloadProvider(address, {
+    engine: runtimeEngine(),
     clock,
     random: seededRandom(1),
     read: () => Promise.reject(new Error("no file is read here")),

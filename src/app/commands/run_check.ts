@@ -66,7 +66,7 @@ async function check(options: ProxyOptions): Promise<readonly string[]> {
     }),
     stats: new Stats(),
     env: process.env,
-    tlsFault: (material: Parameters<typeof engine.tlsFault>[0]) => engine.tlsFault(material),
+    engine,
   };
   const source = new FileSource({
     ...deps,

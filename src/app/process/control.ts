@@ -16,10 +16,10 @@ import {
   type SnapshotSource,
   type SnapshotStore,
 } from "../../source/mod.ts";
-import type { Engine } from "../../net/mod.ts";
 import type { ProxyOptions } from "../command_line/args.ts";
 import { findProxy } from "./find_proxy.ts";
 import { reportMissingRights } from "./preflight.ts";
+import type { SecretsEngine } from "../../secrets/mod.ts";
 import { createSecretStore } from "./secret_store.ts";
 
 export interface ControlDeps {
@@ -29,8 +29,7 @@ export interface ControlDeps {
   readonly stats: Stats;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly signal: AbortSignal;
-  /** Would the TLS library take this certificate? {@link Engine.tlsFault} */
-  readonly tlsFault: Engine["tlsFault"];
+  readonly engine: SecretsEngine;
   /** The agent is away, and nothing can be done before it comes; called for each failure. */
   onWaiting(reason: string): Promise<void>;
 }

@@ -67,7 +67,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     findControl: (hooks) =>
       createControl(options, {
         ...{ clock, random: systemRandom, log, stats, env: process.env, ...hooks },
-        tlsFault: (material) => engine.tlsFault(material),
+        engine,
       }),
     createPlane: ({ agent }, fetchCertificate) =>
       createPlane(engine, options, {

@@ -5,8 +5,7 @@
  */
 
 import type { Clock, Log, Random, Stats } from "../../base/mod.ts";
-import type { Engine } from "../../net/mod.ts";
-import { createProviders, SecretStore } from "../../secrets/mod.ts";
+import { createProviders, type SecretsEngine, SecretStore } from "../../secrets/mod.ts";
 import { VERSION } from "../command_line/version.ts";
 
 export interface SecretStoreDeps {
@@ -15,7 +14,7 @@ export interface SecretStoreDeps {
   readonly log: Log;
   readonly stats: Stats;
   readonly env: Readonly<Record<string, string | undefined>>;
-  readonly tlsFault: Engine["tlsFault"];
+  readonly engine: SecretsEngine;
 }
 
 export function createSecretStore(deps: SecretStoreDeps): SecretStore {

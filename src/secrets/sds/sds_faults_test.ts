@@ -43,7 +43,7 @@ const MISDEEDS: readonly (readonly [
   ],
   [
     "sends a message that is too large",
-    /RESOURCE_EXHAUSTED: Received message larger/,
+    /RESOURCE_EXHAUSTED: a message of 200000 bytes is above the limit of 100000/,
     (stream) => void stream.write(new Uint8Array(200_000)),
   ],
   [

@@ -6,19 +6,14 @@
  */
 
 import type { Clock, Log } from "../../base/mod.ts";
-import {
-  formatStatus,
-  GRPC_DEADLINE_EXCEEDED,
-  GRPC_RESOURCE_EXHAUSTED,
-  GRPC_UNAVAILABLE,
-  type GrpcStatus,
-} from "../grpc/grpc_status.ts";
+import { formatStatus, type GrpcStatus } from "../../grpc/mod.ts";
+import { GRPC_STATUS } from "../../http/mod.ts";
 
 /** What passes by itself more often than not. */
 const PASSING: readonly number[] = [
-  GRPC_UNAVAILABLE,
-  GRPC_DEADLINE_EXCEEDED,
-  GRPC_RESOURCE_EXHAUSTED,
+  GRPC_STATUS.unavailable,
+  GRPC_STATUS.deadlineExceeded,
+  GRPC_STATUS.resourceExhausted,
 ];
 const PERSISTENT_MS = 30_000;
 /** Distinct faults of one server that are told until it answers again. */

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { FakeClock } from "../../../test/kit/clock.ts";
 import { createLog, type LogRecord } from "../../base/mod.ts";
-import { GRPC_INVALID_ARGUMENT, GRPC_UNAVAILABLE, grpcStatus } from "../grpc/grpc_status.ts";
+import { grpcStatus } from "../../grpc/mod.ts";
+import { GRPC_STATUS } from "../../http/mod.ts";
 import { ServerHealth } from "./sds_health.ts";
 
 function healthWorld() {
@@ -17,7 +18,8 @@ function healthWorld() {
   return { clock, health, lines, said };
 }
 
-const denied = (name: string) => grpcStatus(GRPC_INVALID_ARGUMENT, `not authorized for "${name}"`);
+const denied = (name: string) =>
+  grpcStatus(GRPC_STATUS.invalidArgument, `not authorized for "${name}"`);
 const LINE = "warn sds stream failed INVALID_ARGUMENT: not authorized for";
 const AGAIN = "info sds server answers again";
 
@@ -34,7 +36,7 @@ test("ServerHealth tells each fault once where those of several names take turns
 test("ServerHealth names whom a fault is about, and tells the same fault of each", () => {
   const { health, lines } = healthWorld();
   for (const name of ["web", "ALL", "web"]) {
-    health.failed(grpcStatus(GRPC_INVALID_ARGUMENT, "no"), name);
+    health.failed(grpcStatus(GRPC_STATUS.invalidArgument, "no"), name);
   }
   const warned = lines.filter(({ level }) => level === "warn");
   assert.deepEqual(warned.map(({ fields }) => fields?.name), ["web", "ALL"]);
@@ -48,7 +50,7 @@ test("ServerHealth tells some of many faults", () => {
 
 test("ServerHealth is quiet about what may pass, and tells it once in whichever words when it lasts", async () => {
   const { clock, health, said } = healthWorld();
-  const lost = (reason: string) => health.failed(grpcStatus(GRPC_UNAVAILABLE, reason));
+  const lost = (reason: string) => health.failed(grpcStatus(GRPC_STATUS.unavailable, reason));
   lost("dropped");
   await clock.advance(29_000);
   lost("refused");

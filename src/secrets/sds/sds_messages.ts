@@ -7,7 +7,7 @@
 
 import { createHash } from "node:crypto";
 import { messageOf } from "../../base/mod.ts";
-import type { MessageTypes } from "../grpc/grpc_types.ts";
+import type { MessageTypes } from "../../grpc/mod.ts";
 import { loadProtobuf, type PlainMessage, type Protobuf } from "../grpc/protobuf.ts";
 import type { SdsNode } from "../plan.ts";
 import { plainSecret } from "./plain_secret.ts";

@@ -5,8 +5,12 @@
  */
 
 import { type Clock, type Log, messageOf, type Random, type Stats } from "../../base/mod.ts";
-import { createGrpcChannel } from "../grpc/grpc_channel.ts";
-import type { GrpcChannel, GrpcLimits } from "../grpc/grpc_types.ts";
+import {
+  createGrpcChannel,
+  type GrpcChannel,
+  type GrpcEngine,
+  type GrpcLimits,
+} from "../../grpc/mod.ts";
 import {
   type Environment,
   loadSecret,
@@ -26,6 +30,7 @@ import { SdsStats } from "./sds_stats.ts";
 import { SdsStreams } from "./sds_streams.ts";
 
 export interface SdsDeps {
+  readonly engine: GrpcEngine;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
@@ -60,7 +65,7 @@ class SdsProvider implements SecretProvider {
   #closed = false;
 
   constructor(server: SdsServer, api: SdsApi, deps: SdsDeps) {
-    const { clock, random, version } = deps;
+    const { engine, clock, random, version } = deps;
     this.#server = server;
     this.#deps = deps;
     this.#log = deps.log.with({ sds: server.name });
@@ -68,6 +73,7 @@ class SdsProvider implements SecretProvider {
     const allowFiles = deps.followFiles !== undefined;
     const names = this.#names = new SecretNames({ clock, stats, allowFiles });
     const channel = this.#channel = createGrpcChannel({
+      engine,
       clock,
       random,
       addresses: server.addresses,

@@ -6,13 +6,8 @@
  */
 
 import type { Clock, Random, Timer } from "../../base/mod.ts";
-import {
-  GRPC_DEADLINE_EXCEEDED,
-  GRPC_OK,
-  GRPC_UNAVAILABLE,
-  type GrpcStatus,
-} from "../grpc/grpc_status.ts";
-import type { GrpcCall, GrpcChannel, MessageTypes } from "../grpc/grpc_types.ts";
+import type { GrpcCall, GrpcChannel, GrpcStatus, MessageTypes } from "../../grpc/mod.ts";
+import { GRPC_STATUS } from "../../http/mod.ts";
 import type { SdsServer } from "../plan.ts";
 import { DeltaProtocol } from "./delta.ts";
 import { SDS_METHODS, type SdsClient, type SdsMessages } from "./sds_messages.ts";
@@ -148,12 +143,12 @@ export class SdsStream {
   #ended(status: GrpcStatus): void {
     this.#call = undefined;
     this.#protocol.closed();
-    const well = status.code === GRPC_OK || status.code === GRPC_DEADLINE_EXCEEDED;
+    const well = status.code === GRPC_STATUS.ok || status.code === GRPC_STATUS.deadlineExceeded;
     const wasWell = this.#answered && well;
     const next = this.#options.events.onEnded({ status, wasWell });
     if (next === "stop" || this.#closed || this.#call || this.#protocol.names.size === 0) return;
     // The server is lost for all alike; any other reason is this stream's own.
-    const retry = status.code === GRPC_UNAVAILABLE ? this.#options.lost : this.#retry;
+    const retry = status.code === GRPC_STATUS.unavailable ? this.#options.lost : this.#retry;
     this.#timer = retry.wait(() => this.#start());
   }
 

@@ -7,8 +7,8 @@
 
 import { type Clock, formatAddress, type Log, type Random } from "../../base/mod.ts";
 import { Arrivals } from "../file/socket_arrivals.ts";
-import { formatStatus, GRPC_INVALID_ARGUMENT, GRPC_UNIMPLEMENTED } from "../grpc/grpc_status.ts";
-import type { GrpcChannel } from "../grpc/grpc_types.ts";
+import { formatStatus, type GrpcChannel } from "../../grpc/mod.ts";
+import { GRPC_STATUS } from "../../http/mod.ts";
 import type { SdsApi, SdsServer } from "../plan.ts";
 import { ServerHealth } from "./sds_health.ts";
 import type { SdsMessages } from "./sds_messages.ts";
@@ -144,7 +144,7 @@ export class SdsStreams {
     const { server, api, names, log } = this.#options;
     this.#setAnswering(stream, false);
     const reason = formatStatus(status);
-    if (status.code === GRPC_UNIMPLEMENTED && this.#variant === "delta") {
+    if (status.code === GRPC_STATUS.unimplemented && this.#variant === "delta") {
       const message = "sds server does not know delta, asked for the state of the world";
       if (api === "delta") log.warn(message, { reason });
       else log.info(message, { reason });
@@ -153,7 +153,7 @@ export class SdsStreams {
       return "stop";
     }
     const several = stream.names.size > 1;
-    if (status.code === GRPC_INVALID_ARGUMENT && several && stream === this.#shared) {
+    if (status.code === GRPC_STATUS.invalidArgument && several && stream === this.#shared) {
       // Because one of them is refused, or because it takes one at a time (SPIRE): alone they tell.
       const message = "sds server refused these names together, asked for each alone";
       const shown = [...stream.names].slice(0, NAMES_SHOWN).join(", ");
@@ -171,7 +171,7 @@ export class SdsStreams {
     this.#health.failed(status, only);
     const where = server.addresses.map(formatAddress).join(", ");
     const told = `SDS server "${server.name}" at ${where}`;
-    const isRefused = only !== undefined && status.code === GRPC_INVALID_ARGUMENT;
+    const isRefused = only !== undefined && status.code === GRPC_STATUS.invalidArgument;
     const text = isRefused
       ? `The ${told} refused "${only}": ${reason}`
       : `Cannot read from the ${told}: ${reason}`;

@@ -15,7 +15,7 @@ import {
   type Validation,
 } from "../../identity/mod.ts";
 import { parsePem } from "../../wire/mod.ts";
-import type { GrpcTls, GrpcTlsMaterial } from "../grpc/grpc_types.ts";
+import type { GrpcTls, GrpcTlsMaterial } from "../../grpc/mod.ts";
 import type { SdsServer } from "../plan.ts";
 import type { Secret } from "../secret.ts";
 import type { SecretSpec } from "../spec.ts";

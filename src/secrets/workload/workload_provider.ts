@@ -7,8 +7,12 @@
  */
 
 import { type Address, type Clock, formatAddress, type Random } from "../../base/mod.ts";
-import { createGrpcChannel } from "../grpc/grpc_channel.ts";
-import type { GrpcChannel, MessageTypes } from "../grpc/grpc_types.ts";
+import {
+  createGrpcChannel,
+  type GrpcChannel,
+  type GrpcEngine,
+  type MessageTypes,
+} from "../../grpc/mod.ts";
 import { loadProtobuf } from "../grpc/protobuf.ts";
 import { loadSecret, mergeValidation, type ReadSource, type TlsFault } from "../load/mod.ts";
 import { type SecretRef, WITHDRAWAL_GRACE_MS } from "../plan.ts";
@@ -36,6 +40,7 @@ import {
 } from "./svid.ts";
 
 export interface WorkloadDeps {
+  readonly engine: GrpcEngine;
   readonly clock: Clock;
   readonly random: Random;
   /** For what configuration merges with a bundle, such as its own CRL file. */
@@ -80,6 +85,7 @@ class WorkloadProvider implements SecretProvider {
     this.#address = address;
     this.#deps = deps;
     this.#channel = createGrpcChannel({
+      engine: deps.engine,
       clock: deps.clock,
       random: deps.random,
       addresses: [address],

@@ -7,16 +7,8 @@
 
 import process from "node:process";
 import { Backoff, type Clock, type Random, type Timer } from "../../base/mod.ts";
-import {
-  formatStatus,
-  GRPC_DEADLINE_EXCEEDED,
-  GRPC_INVALID_ARGUMENT,
-  GRPC_OK,
-  GRPC_PERMISSION_DENIED,
-  GRPC_UNIMPLEMENTED,
-  type GrpcStatus,
-} from "../grpc/grpc_status.ts";
-import type { StreamHandler } from "../grpc/grpc_types.ts";
+import { formatStatus, type GrpcStatus, type StreamHandler } from "../../grpc/mod.ts";
+import { GRPC_STATUS } from "../../http/mod.ts";
 
 /** Starts a server stream; as of {@link GrpcChannel}, events come later and none after `close`. */
 export type OpenCall = (handler: StreamHandler<Uint8Array>) => { close(): void };
@@ -104,8 +96,8 @@ export class WorkloadStream {
         // One that goes on giving and taking back is asked no faster for it.
         if (answered && !brief) this.#haste.reset();
         // After an answer the deadline is our channel's own, for streams that were quiet for long.
-        const well = status.code === GRPC_OK ||
-          (status.code === GRPC_DEADLINE_EXCEEDED && answered);
+        const well = status.code === GRPC_STATUS.ok ||
+          (status.code === GRPC_STATUS.deadlineExceeded && answered);
         if (!well) this.#failed(status);
         else if (answered && !brief) this.#again(0);
         else {
@@ -121,13 +113,13 @@ export class WorkloadStream {
   #failed(status: GrpcStatus): void {
     const said = formatStatus(status);
     switch (status.code) {
-      case GRPC_UNIMPLEMENTED:
+      case GRPC_STATUS.unimplemented:
         this.#tell("unimplemented", `it does not offer this (${said})`);
         return;
-      case GRPC_INVALID_ARGUMENT:
+      case GRPC_STATUS.invalidArgument:
         this.#tell("refused", said);
         return this.#again(this.#patience.next());
-      case GRPC_PERMISSION_DENIED:
+      case GRPC_STATUS.permissionDenied:
         return this.#againAfter(
           this.#tell("denied", `nothing is registered for this process: ${caller()} (${said})`),
         );

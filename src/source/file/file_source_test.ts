@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { FakeClock } from "../../../test/kit/clock.ts";
+import { MemoryEngine } from "../../../test/kit/memory_engine.ts";
 import { recordingLog } from "../../../test/kit/secret_peers.ts";
 import * as facts from "../../../test/kit/snapshot_facts.ts";
 import { ProxyError, Stats, systemRandom } from "../../base/mod.ts";
@@ -41,7 +42,7 @@ class Rig {
       log: this.log,
       stats: new Stats(),
       env: {},
-      tlsFault: () => undefined,
+      engine: new MemoryEngine(),
       version: "0.0.0",
     };
     this.source = new FileSource({

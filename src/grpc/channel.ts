@@ -5,19 +5,11 @@
  * @module
  */
 
-import { messageOf } from "../../base/mod.ts";
-import { type AnyCall, Call, type CallContext } from "./grpc_call.ts";
-import { Connection } from "./grpc_connection.ts";
-import { loadGrpcLibrary } from "./grpc_credentials.ts";
-import {
-  GRPC_DEADLINE_EXCEEDED,
-  GRPC_INTERNAL,
-  GRPC_RESOURCE_EXHAUSTED,
-  GRPC_UNAVAILABLE,
-  GRPC_UNKNOWN,
-  type GrpcStatus,
-  grpcStatus,
-} from "./grpc_status.ts";
+import { Deadlines, messageOf } from "../base/mod.ts";
+import { GRPC_STATUS } from "../http/mod.ts";
+import { type AnyCall, Call, type CallContext } from "./call.ts";
+import { Connection } from "./connection.ts";
+import { type GrpcStatus, grpcStatus } from "./status.ts";
 import {
   DEFAULT_GRPC_LIMITS,
   type GrpcCall,
@@ -26,7 +18,7 @@ import {
   type GrpcLimits,
   type MessageTypes,
   type StreamHandler,
-} from "./grpc_types.ts";
+} from "./types.ts";
 
 export function createGrpcChannel(options: GrpcChannelOptions): GrpcChannel {
   return new Channel(options);
@@ -35,9 +27,11 @@ export function createGrpcChannel(options: GrpcChannelOptions): GrpcChannel {
 class Channel implements GrpcChannel {
   readonly #options: GrpcChannelOptions;
   readonly #limits: GrpcLimits;
+  readonly #deadlines: Deadlines;
   readonly #context: CallContext;
   readonly #calls = new Map<AnyCall, Connection | undefined>();
-  #connection: Promise<Connection> | undefined;
+  /** The one for new calls, also while it is dialled. */
+  #connection: Connection | undefined;
   #addressIndex = 0;
   /** The last one that the next address was tried for. */
   #left: Connection | undefined;
@@ -47,12 +41,15 @@ class Channel implements GrpcChannel {
     this.#options = options;
     this.#limits = { ...DEFAULT_GRPC_LIMITS, ...options.limits };
     const { clock, random } = options;
+    this.#deadlines = new Deadlines(clock);
     const onEnded = (call: AnyCall, status: GrpcStatus | null) => this.#ended(call, status);
     const onAnswered = (call: AnyCall) => {
       const connection = this.#calls.get(call);
       if (connection) connection.answered = true;
     };
-    this.#context = { clock, random, limits: this.#limits, onEnded, onAnswered };
+    const limits = this.#limits;
+    const begun = { bytes: 0, limitBytes: limits.begunBytes };
+    this.#context = { clock, random, limits, begun, onEnded, onAnswered };
   }
 
   open<Request, Response>(
@@ -74,39 +71,44 @@ class Channel implements GrpcChannel {
   async #start(call: AnyCall): Promise<void> {
     this.#calls.set(call, undefined);
     try {
-      const connection = await this.#connected();
+      const connection = await this.#opened();
       if (call.ended) return this.#dropIfIdle();
       this.#calls.set(call, connection);
       connection.start(call);
     } catch (error) {
-      this.#connection = undefined;
-      this.#addressIndex++;
-      call.fail(grpcStatus(GRPC_UNAVAILABLE, messageOf(error)));
+      call.fail(grpcStatus(GRPC_STATUS.unavailable, messageOf(error)));
     }
   }
 
-  async #connected(): Promise<Connection> {
-    const current = this.#connection;
-    if (current) {
-      const connection = await current;
+  /** One that takes a call. Another is dialled for it once: a server that turns calls away is no better then. */
+  async #opened(): Promise<Connection> {
+    for (let tried = 0; tried < 2; tried++) {
+      const connection = this.#connection ??= this.#dial();
+      try {
+        await connection.opened;
+      } catch (error) {
+        if (this.#connection === connection) {
+          this.#connection = undefined;
+          this.#addressIndex++;
+        }
+        throw error;
+      }
       if (connection.usable) return connection;
       // Another call that waited here as well may have dialled already.
-      if (this.#connection === current) this.#drop();
+      if (this.#connection === connection) this.#drop();
     }
-    return await (this.#connection ??= this.#dial());
+    throw new Error("the server takes no more calls");
   }
 
-  async #dial(): Promise<Connection> {
-    const { addresses, tls } = this.#options;
+  #dial(): Connection {
+    const { addresses } = this.#options;
     const address = addresses[this.#addressIndex % addresses.length];
     if (!address) throw new Error("no address is known");
-    const [library, material] = await Promise.all([loadGrpcLibrary(), tls?.material() ?? null]);
     return new Connection({
-      library,
       channel: this.#options,
       limits: this.#limits,
+      deadlines: this.#deadlines,
       address,
-      material,
     });
   }
 
@@ -128,21 +130,20 @@ class Channel implements GrpcChannel {
 
   /** Takes no new calls on the connection in use. */
   #drop(): void {
-    // One that could not be made has told its calls.
-    void this.#connection?.then((connection) => connection.retire(), () => {});
+    this.#connection?.retire();
     this.#connection = undefined;
   }
 }
 
 /** What a server that is not right in itself ends in, rather than in an answer to a question. */
 const DEFECTS: readonly number[] = [
-  GRPC_UNKNOWN,
-  GRPC_DEADLINE_EXCEEDED,
-  GRPC_RESOURCE_EXHAUSTED,
-  GRPC_INTERNAL,
+  GRPC_STATUS.unknown,
+  GRPC_STATUS.deadlineExceeded,
+  GRPC_STATUS.resourceExhausted,
+  GRPC_STATUS.internal,
 ];
 
-/** Said by the server or by the library, UNAVAILABLE means the same: look elsewhere next time. */
+/** Said by the server or here, UNAVAILABLE means the same: look elsewhere next time. */
 function isLost({ code }: GrpcStatus, { answered }: Connection): boolean {
-  return code === GRPC_UNAVAILABLE || (!answered && DEFECTS.includes(code));
+  return code === GRPC_STATUS.unavailable || (!answered && DEFECTS.includes(code));
 }

@@ -5,8 +5,12 @@
  * @module
  */
 
-import type { Address, Clock, Random } from "../../base/mod.ts";
-import type { GrpcStatus } from "./grpc_status.ts";
+import type { Address, Clock, Random } from "../base/mod.ts";
+import type { Engine } from "../net/mod.ts";
+import type { GrpcStatus } from "./status.ts";
+
+/** What dials. */
+export type GrpcEngine = Pick<Engine, "dial" | "clientTls">;
 
 /** What one method says and hears, as bytes. */
 export interface MessageTypes<Request, Response> {
@@ -58,33 +62,28 @@ export interface GrpcTlsMaterial {
   /** `""`: none is shown. */
   readonly certPem: string;
   readonly keyPem: string;
-  /**
-   * `checked`: the TLS library verifies chain and name first. `shown`: only `judge` decides, as for pins
-   * without anchors; it must be there then.
-   */
+  /** `checked`: the TLS library verifies the chain, too. `shown`: only `judge` decides. */
   readonly peerCheck: "checked" | "shown";
-  /**
-   * Our own verdict on the server's certificates, DER, leaf first; a reason refuses. Also with `checked`
-   * where there is more to it than chain and name.
-   */
-  readonly judge?: (chain: readonly Uint8Array[]) => string | undefined;
+  /** Our own verdict on the server's certificates, DER, leaf first, its name included; a reason refuses. */
+  judge(chain: readonly Uint8Array[]): string | undefined;
 }
 
 export interface GrpcTls {
-  /** SNI, and what the certificate must be for. */
+  /** SNI, unless it is an address, which TLS has no words for; what calls name as authority. */
   readonly serverName: string;
   /** Asked before each connection, so that the next one uses what was rotated meanwhile. */
   material(): GrpcTlsMaterial | Promise<GrpcTlsMaterial>;
 }
 
 export interface GrpcChannelOptions {
+  readonly engine: GrpcEngine;
   readonly clock: Clock;
   readonly random: Random;
   /** Tried in order, from the next one on after a failure. Not empty. */
   readonly addresses: readonly Address[];
   /** `null`: plain text. */
   readonly tls: GrpcTls | null;
-  /** Lower-case names; of a name ending in `-bin` the value is base64. */
+  /** Lower-case names that neither HTTP/2 nor gRPC has a meaning for. */
   readonly metadata: Readonly<Record<string, string>>;
   readonly keepAliveMs: number;
   readonly keepAliveTimeoutMs: number;
@@ -93,8 +92,10 @@ export interface GrpcChannelOptions {
 
 /** What a server can cost us at most. */
 export interface GrpcLimits {
-  /** One message, also after decompression. */
+  /** One message. */
   readonly messageBytes: number;
+  /** Messages that have begun, of all calls together. */
+  readonly begunBytes: number;
   /** Our own messages that the server has not taken. */
   readonly unsentBytes: number;
   /** Until the connection stands and the server has said that it speaks HTTP/2. */
@@ -115,6 +116,7 @@ export interface GrpcLimits {
 
 export const DEFAULT_GRPC_LIMITS: GrpcLimits = {
   messageBytes: 16 * 1024 * 1024,
+  begunBytes: 64 * 1024 * 1024,
   unsentBytes: 8 * 1024 * 1024,
   connectMs: 10_000,
   firstMessageMs: 30_000,

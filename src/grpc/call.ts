@@ -1,0 +1,263 @@
+/**
+ * One streaming call: sends what it is given, asks for the next message when the last is dealt with, and
+ * ends a peer that floods, stalls or never finishes a message.
+ *
+ * @module
+ */
+
+import { type Clock, messageOf, type Random, type Timer } from "../base/mod.ts";
+import {
+  type ClientExchange,
+  decodeGrpcMessage,
+  fieldOf,
+  type Fields,
+  GRPC_STATUS,
+  grpcStatusOf,
+  isGrpc,
+  readGrpcStatus,
+  type ResetReason,
+  type ResponseEvents,
+  type ResponseHead,
+} from "../http/mod.ts";
+import { type BegunBytes, framed, MessageReader } from "./message_reader.ts";
+import { Pace } from "./pace.ts";
+import { type GrpcStatus, grpcStatus } from "./status.ts";
+import type { GrpcCall, GrpcLimits, MessageTypes, StreamHandler } from "./types.ts";
+
+export interface CallContext {
+  /** A message has come. */
+  readonly onAnswered: (call: AnyCall) => void;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly limits: GrpcLimits;
+  readonly begun: BegunBytes;
+  /** Before the handler hears of it; `null`: closed by its owner. */
+  readonly onEnded: (call: AnyCall, status: GrpcStatus | null) => void;
+}
+
+/** A call as its connection sees it. */
+export interface AnyCall {
+  readonly path: string;
+  readonly ended: boolean;
+  start(ask: (events: ResponseEvents) => ClientExchange): void;
+  /** Ends it with an event. */
+  fail(status: GrpcStatus): void;
+  /** Ends it without one. */
+  close(): void;
+}
+
+/** What a stream that broke means to a call ("Errors" of gRPC over HTTP/2). */
+const CODES: Readonly<Record<ResetReason, number>> = {
+  refused: GRPC_STATUS.unavailable,
+  cancelled: GRPC_STATUS.cancelled,
+  protocol: GRPC_STATUS.internal,
+  connection: GRPC_STATUS.unavailable,
+  timed_out: GRPC_STATUS.unavailable,
+  overflow: GRPC_STATUS.resourceExhausted,
+  internal: GRPC_STATUS.internal,
+};
+
+export class Call<Request, Response> implements GrpcCall<Request>, AnyCall, ResponseEvents {
+  readonly path: string;
+  readonly #types: MessageTypes<Request, Response>;
+  readonly #handler: StreamHandler<Response>;
+  readonly #context: CallContext;
+  readonly #reader: MessageReader;
+  readonly #pace: Pace;
+  #exchange: ClientExchange | undefined;
+  /** The connection is not there yet, or the server reads too slowly. */
+  readonly #unsent: Uint8Array[] = [];
+  #unsentBytes = 0;
+  #blocked = false;
+  #halfClosed = false;
+  #ended = false;
+  #deadline: Timer | undefined;
+  #pause: Timer | undefined;
+
+  constructor(
+    path: string,
+    types: MessageTypes<Request, Response>,
+    parts: { readonly handler: StreamHandler<Response>; readonly context: CallContext },
+  ) {
+    this.path = path;
+    this.#types = types;
+    this.#handler = parts.handler;
+    this.#context = parts.context;
+    const { clock, limits, begun } = this.#context;
+    this.#reader = new MessageReader(limits.messageBytes, begun);
+    this.#pace = new Pace(clock, limits);
+    this.#deadline = this.#handler.onSilent
+      // One that does not come about has ended the call by then, and pings tell of one that is lost.
+      ? clock.after(limits.connectMs + limits.firstMessageMs / 10, () => {
+        this.#awaitNext();
+        this.#handler.onSilent?.();
+      })
+      : clock.after(limits.connectMs + limits.firstMessageMs, () => {
+        this.fail(grpcStatus(GRPC_STATUS.deadlineExceeded, "no whole message came in time"));
+      });
+  }
+
+  get ended(): boolean {
+    return this.#ended;
+  }
+
+  start(ask: (events: ResponseEvents) => ClientExchange): void {
+    this.#exchange = ask(this);
+    this.#write();
+  }
+
+  send(message: Request): void {
+    if (this.#ended) return;
+    const bytes = framed(this.#types.encode(message));
+    this.#unsentBytes += bytes.length;
+    if (this.#unsentBytes > this.#context.limits.unsentBytes) {
+      const fact = "the server does not read our requests";
+      const status = grpcStatus(GRPC_STATUS.resourceExhausted, fact);
+      return queueMicrotask(() => this.fail(status));
+    }
+    this.#unsent.push(bytes);
+    this.#write();
+  }
+
+  halfClose(): void {
+    this.#halfClosed = true;
+    this.#write();
+  }
+
+  close(): void {
+    if (this.#end()) this.#context.onEnded(this, null);
+  }
+
+  fail(status: GrpcStatus): void {
+    if (!this.#end()) return;
+    this.#context.onEnded(this, status);
+    this.#handler.onEnd(status);
+  }
+
+  // What the exchange says.
+
+  onInformational(): void {}
+
+  onResponse({ status, fields }: ResponseHead, ends: boolean): void {
+    if (ends || status !== 200 || !isGrpc(fields)) this.#answered(status, fields);
+  }
+
+  onData(chunk: Uint8Array): void {
+    this.#reader.push(chunk);
+    this.#readNext();
+  }
+
+  onEnd(trailers: Fields = []): void {
+    const cut = this.#reader.isWithin && !readGrpcStatus(trailers);
+    if (!cut) return this.#statusIn(trailers);
+    this.fail(grpcStatus(GRPC_STATUS.internal, "the server ended the call within a message"));
+  }
+
+  onDrain(): void {
+    this.#blocked = false;
+    this.#write();
+  }
+
+  onReset(reason: ResetReason, detail: string): void {
+    this.fail(grpcStatus(CODES[reason], detail));
+  }
+
+  /** A response that has no messages: trailers only, or not one of gRPC's at all. */
+  #answered(httpStatus: number, fields: Fields): void {
+    if (httpStatus !== 200 && readGrpcStatus(fields) === undefined) {
+      const fact = `the server answers with HTTP status ${httpStatus}, not with gRPC`;
+      return this.fail(grpcStatus(grpcStatusOf(httpStatus), fact));
+    }
+    if (isGrpc(fields)) return this.#statusIn(fields);
+    const type = fieldOf(fields, "content-type");
+    const fact = `the server answers with ${type ?? "no content type"}, not with gRPC`;
+    this.fail(grpcStatus(GRPC_STATUS.unknown, fact));
+  }
+
+  #statusIn(fields: Fields): void {
+    const code = readGrpcStatus(fields);
+    const message = fieldOf(fields, "grpc-message") ?? "";
+    this.fail(
+      code === undefined
+        ? grpcStatus(GRPC_STATUS.unknown, "the server ended the call without a status")
+        : grpcStatus(code, decodeGrpcMessage(message)),
+    );
+  }
+
+  #end(): boolean {
+    if (this.#ended) return false;
+    this.#ended = true;
+    this.#unsent.length = 0;
+    this.#deadline?.cancel();
+    this.#pause?.cancel();
+    this.#reader.drop();
+    // Does nothing where both sides had ended.
+    this.#exchange?.reset("cancelled");
+    this.#exchange = undefined;
+    return true;
+  }
+
+  #write(): void {
+    const exchange = this.#exchange;
+    if (!exchange || this.#blocked) return;
+    for (let bytes = this.#unsent.shift(); bytes; bytes = this.#unsent.shift()) {
+      this.#unsentBytes -= bytes.length;
+      if (exchange.send(bytes)) continue;
+      this.#blocked = true;
+      return;
+    }
+    if (this.#halfClosed) exchange.end();
+  }
+
+  /** Nothing more comes while a message is dealt with. */
+  #readNext(): void {
+    if (this.#ended) return;
+    const bytes = this.#reader.next();
+    if (this.#reader.fault) return this.fail(this.#reader.fault);
+    if (!bytes) return this.#exchange?.resume();
+    this.#exchange?.pause();
+    void this.#take(bytes);
+  }
+
+  async #take(bytes: Uint8Array): Promise<void> {
+    const { clock, onAnswered } = this.#context;
+    const begunMs = clock.monotonic();
+    try {
+      const message = this.#decode(bytes);
+      if (message === undefined) return;
+      onAnswered(this);
+      const handled = this.#handler.onMessage(message);
+      if (handled) await handled;
+    } catch (error) {
+      return this.fail(grpcStatus(GRPC_STATUS.internal, messageOf(error)));
+    }
+    if (this.#ended) return;
+    this.#awaitNext();
+    const waitMs = this.#pace.waitMs(begunMs);
+    if (waitMs === "flood") {
+      const fact = "the server sends messages without a break";
+      return this.fail(grpcStatus(GRPC_STATUS.resourceExhausted, fact));
+    }
+    // The loop gets a turn between messages, so that a burst of them does not starve traffic.
+    if (waitMs > 0) this.#pause = clock.after(waitMs, () => this.#readNext());
+    else setImmediate(() => this.#readNext());
+  }
+
+  #decode(bytes: Uint8Array): Response | undefined {
+    try {
+      return this.#types.decode(bytes);
+    } catch (error) {
+      const fact = `a message cannot be decoded: ${messageOf(error)}`;
+      this.fail(grpcStatus(GRPC_STATUS.internal, fact));
+      return undefined;
+    }
+  }
+
+  #awaitNext(): void {
+    const { clock, random, limits } = this.#context;
+    this.#deadline?.cancel();
+    this.#deadline = clock.after(limits.quietMs * (1 + random() / 2), () => {
+      this.fail(grpcStatus(GRPC_STATUS.deadlineExceeded, "quiet for long, asked anew"));
+    });
+  }
+}

@@ -1,0 +1,222 @@
+/**
+ * One HTTP/2 connection and the calls on it. It is dialled once; when it is lost its calls end, and the
+ * next call gets a new one: when and how often is decided above.
+ *
+ * @module
+ */
+
+import {
+  type Address,
+  canonicalIpText,
+  type Deadlines,
+  formatAddress,
+  messageOf,
+  ProxyError,
+  type Timer,
+} from "../base/mod.ts";
+import {
+  addField,
+  askHttp2,
+  type ClientConnection,
+  DEFAULT_HTTP_LIMITS,
+  type Fields,
+  type HttpEnd,
+  type HttpLimits,
+  UNKNOWN_LENGTH,
+} from "../http/mod.ts";
+import type { ClientTls, Connection as Socket, Dial, PresentedPeer } from "../net/mod.ts";
+import type { AnyCall } from "./call.ts";
+import type { GrpcChannelOptions, GrpcLimits, GrpcTlsMaterial } from "./types.ts";
+
+export interface ConnectionOptions {
+  readonly channel: GrpcChannelOptions;
+  readonly limits: GrpcLimits;
+  readonly deadlines: Deadlines;
+  readonly address: Address;
+}
+
+const HTTP_LIMITS: HttpLimits = {
+  ...DEFAULT_HTTP_LIMITS,
+  // More than a server's first flight of 1,000 secrets needs; what is not read waits at the server.
+  streamWindowBytes: 1024 * 1024,
+};
+/** For the last words on a connection that is given up. */
+const LINGER_MS = 1_000;
+
+export class Connection {
+  readonly #options: ConnectionOptions;
+  readonly #fields: Fields;
+  readonly #calls = new Set<AnyCall>();
+  readonly #connecting: Timer;
+  readonly #opened = Promise.withResolvers<void>();
+  #dial: Dial | undefined;
+  #socket: Socket | undefined;
+  #http: ClientConnection | undefined;
+  #isOpen = false;
+  #over = false;
+  #retired = false;
+  /** A call on it has had a message. */
+  answered = false;
+
+  constructor(options: ConnectionOptions) {
+    const { channel: { clock, metadata }, limits } = options;
+    this.#options = options;
+    this.#fields = fieldsOf(metadata);
+    this.#opened.promise.catch(() => {});
+    this.#connecting = clock.after(limits.connectMs, () => {
+      this.#fail(`no connection within ${limits.connectMs} ms`);
+    });
+    void this.#connect();
+  }
+
+  /** The server takes calls; rejects with the reason where it does not. */
+  get opened(): Promise<void> {
+    return this.#opened.promise;
+  }
+
+  /** False: lost, about to be, or full; calls on it may still be served. */
+  get usable(): boolean {
+    return !this.#retired && this.#isOpen && (this.#http?.capacity ?? 0) > 0;
+  }
+
+  /** Only while it is usable. */
+  start(call: AnyCall): void {
+    const { channel: { tls }, address } = this.#options;
+    const http = this.#http;
+    if (!http) return;
+    this.#calls.add(call);
+    call.start((events) =>
+      http.request(
+        {
+          method: "POST",
+          scheme: tls ? "https" : "http",
+          authority: tls?.serverName ??
+            (address.kind === "unix" ? "localhost" : formatAddress(address)),
+          path: call.path,
+          upgrade: "",
+          length: UNKNOWN_LENGTH,
+          expectsContinue: false,
+          fields: this.#fields,
+          version: "HTTP/2",
+        },
+        false,
+        events,
+      )
+    );
+  }
+
+  /** No new calls. */
+  retire(): void {
+    this.#retired = true;
+    if (this.#calls.size === 0) this.#shutDown();
+  }
+
+  forget(call: AnyCall): void {
+    this.#calls.delete(call);
+    if (this.#calls.size === 0 && this.#retired) this.#shutDown();
+  }
+
+  async #connect(): Promise<void> {
+    const { channel: { engine, tls }, address } = this.#options;
+    try {
+      const material = await tls?.material();
+      if (this.#over) return;
+      this.#dial = engine.dial(
+        { address, ...(tls && material && { tls: this.#clientTls(material, tls.serverName) }) },
+        {
+          onConnected: (socket, peer) => this.#connected(socket, refusal(peer, material)),
+          onFailed: (_stage, reason) => this.#fail(reason),
+        },
+      );
+    } catch (error) {
+      this.#fail(messageOf(error));
+    }
+  }
+
+  #clientTls(material: GrpcTlsMaterial, serverName: string): ClientTls {
+    const { rootPems, certPem, keyPem, peerCheck } = material;
+    if (peerCheck === "checked" && rootPems.length === 0) {
+      throw new ProxyError("credentials_invalid", "Cannot check the server: it has no anchors");
+    }
+    return this.#options.channel.engine.clientTls({
+      ...{ rootPems, certPem, keyPem, peerCheck },
+      minVersion: "TLSv1.2",
+      maxVersion: "TLSv1.3",
+      cipherSuites: [],
+      protocols: ["h2"],
+    }, { serverName: canonicalIpText(serverName) === undefined ? serverName : "" });
+  }
+
+  #connected(socket: Socket, refused: string | undefined): void {
+    this.#socket = socket;
+    if (refused !== undefined) return this.#fail(refused);
+    const { channel: { clock, keepAliveMs, keepAliveTimeoutMs }, deadlines } = this.#options;
+    this.#http = askHttp2(socket, {
+      ...{ clock, deadlines, limits: HTTP_LIMITS },
+      keepAlive: { intervalMs: keepAliveMs, timeoutMs: keepAliveTimeoutMs },
+      events: {
+        // The first thing that changes it are the settings of the server.
+        onCapacity: () => this.#isOpen || this.#open(),
+        onClose: (end) => this.#isOpen || this.#fail(whyNoHttp2(end)),
+      },
+    });
+  }
+
+  #open(): void {
+    if (this.#over) return;
+    if (this.#http?.capacity === 0) return this.#fail("the server takes no calls");
+    this.#isOpen = true;
+    this.#connecting.cancel();
+    this.#opened.resolve();
+  }
+
+  /** It did not come about. */
+  #fail(reason: string): void {
+    if (this.#over || this.#isOpen) return;
+    this.#opened.reject(new Error(reason));
+    this.#shutDown();
+  }
+
+  #shutDown(): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#connecting.cancel();
+    if (!this.#isOpen) {
+      this.#opened.reject(new Error("it was given up"));
+      this.#dial?.cancel();
+      this.#socket?.reset();
+      return;
+    }
+    this.#http?.drain();
+    // Last words wait for a peer that may never read them.
+    this.#options.channel.clock.after(LINGER_MS, () => this.#socket?.reset());
+  }
+}
+
+function fieldsOf(metadata: Readonly<Record<string, string>>): Fields {
+  const fields: Fields = [];
+  addField(fields, "te", "trailers");
+  addField(fields, "content-type", "application/grpc");
+  addField(fields, "user-agent", "grpc-postern");
+  addField(fields, "grpc-accept-encoding", "identity");
+  for (const [name, value] of Object.entries(metadata)) addField(fields, name, value);
+  return fields;
+}
+
+/** Why the server is not talked to: our own verdict says more than that of the TLS library. */
+function refusal(
+  peer: PresentedPeer | undefined,
+  material: GrpcTlsMaterial | undefined,
+): string | undefined {
+  if (!material) return undefined;
+  if (!peer?.leaf) return peer?.reason || "the connection is not encrypted";
+  const judged = material.judge([peer.leaf, ...peer.chain()]);
+  if (judged !== undefined) return judged;
+  return peer.accepted ? undefined : peer.reason;
+}
+
+/** A server that minds our certificate says so after the handshake, too (TLS 1.3). */
+function whyNoHttp2({ kind, detail }: HttpEnd): string {
+  if (kind === "reset" && detail !== "") return detail;
+  return "it does not begin as HTTP/2 does: is it a gRPC server, with TLS or without as configured?";
+}

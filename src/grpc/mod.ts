@@ -1,0 +1,19 @@
+/**
+ * A gRPC client on our own HTTP/2: calls that stream messages, over one connection at a time. What is in
+ * the messages, and when a call is made again, is for those who call.
+ *
+ * @module
+ */
+export { createGrpcChannel } from "./channel.ts";
+export { formatStatus, type GrpcStatus, grpcStatus } from "./status.ts";
+export type {
+  GrpcCall,
+  GrpcChannel,
+  GrpcChannelOptions,
+  GrpcEngine,
+  GrpcLimits,
+  GrpcTls,
+  GrpcTlsMaterial,
+  MessageTypes,
+  StreamHandler,
+} from "./types.ts";

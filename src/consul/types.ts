@@ -7,6 +7,7 @@
 
 import type { OutlierPolicy } from "../balance/mod.ts";
 import type { Address, BindAddress } from "../base/mod.ts";
+import type { HeaderChanges } from "../http/mod.ts";
 import type { Intention } from "../policy/mod.ts";
 
 /** A proxy registration as merged by the agent (`GET /v1/agent/service/:id`). */
@@ -89,9 +90,17 @@ export interface EdgeDeclaration {
   readonly id: string;
   readonly bind: Extract<BindAddress, { kind: "tcp" }>;
   readonly protocol: string;
-  /** By host, as Consul has them: exact, or with a star in front or at the end. */
-  readonly hosts: readonly { readonly names: readonly string[]; readonly upstream: string }[];
+  readonly hosts: readonly EdgeHostDeclaration[];
   readonly tls: IngressTlsDeclaration;
+}
+
+export interface EdgeHostDeclaration {
+  /** As Consul has them: exact, or with a star in front or at the end. */
+  readonly names: readonly string[];
+  readonly upstream: string;
+  /** Of requests for these hosts, and of what is answered. */
+  readonly requestHeaders?: HeaderChanges;
+  readonly responseHeaders?: HeaderChanges;
 }
 
 /** One entry of `Proxy.Upstreams` that wants a listener, or a service behind an ingress gateway. */

@@ -67,4 +67,11 @@ export {
 } from "./reply.ts";
 export { ClientCertElements, forwardClientCert } from "./client_cert.ts";
 export * from "./h2/mod.ts";
+export {
+  type ChangeFields,
+  compileChanges,
+  type HeaderChanges,
+  headerFault,
+  type HeaderText,
+} from "./header_changes.ts";
 export { HostTable } from "./host_table.ts";

@@ -43,6 +43,8 @@ export interface ReplyOptions {
   readonly location?: string;
   /** The rule that denied, for listeners that may say so: `x-postern-denied-by`. */
   readonly deniedBy?: string;
+  /** Has the last word about the fields. */
+  readonly change?: (fields: Fields) => void;
 }
 
 /** No response had begun when the upstream failed. `reason` as Envoy words it. */
@@ -180,4 +182,5 @@ function addOptions(fields: Fields, reply: Reply, options: ReplyOptions): void {
   if (deniedBy !== undefined) {
     addField(fields, "x-postern-denied-by", encodeGrpcMessage(deniedBy));
   }
+  options.change?.(fields);
 }

@@ -2,6 +2,7 @@
 export * from "./authorize.ts";
 export * from "./intention.ts";
 export {
+  compilePermission,
   type HeaderMatch,
   type JudgedRequest,
   needsRegexes,

@@ -5,7 +5,8 @@
  * @module
  */
 
-import { HostTable, type RequestHead } from "../http/mod.ts";
+import { hostname } from "node:os";
+import { compileChanges, type HeaderChanges, HostTable, type RequestHead } from "../http/mod.ts";
 import type { EdgePart, HttpRules } from "../snapshot/mod.ts";
 import type { Limiter } from "./admission.ts";
 import { ListenerStats } from "./connection.ts";
@@ -13,7 +14,7 @@ import type { Context } from "./context.ts";
 import type { Downstream, Front, Service } from "./downstream.ts";
 import { HttpService } from "./l7/http_service.ts";
 import { HttpStats } from "./l7/http_stats.ts";
-import { EITHER_VERSION, type RequestWays } from "./l7/request_ways.ts";
+import { EITHER_VERSION, type RequestWays, type Route } from "./l7/request_ways.ts";
 import type { ConnectionLimits } from "./live.ts";
 import type { Failure } from "./refusal_sums.ts";
 
@@ -22,6 +23,12 @@ export interface EdgeOptions {
   readonly limits: ConnectionLimits;
   /** The ways to a declared upstream, by its key. */
   waysTo(upstream: string): RequestWays | undefined;
+}
+
+/** Where requests for a host go. */
+interface EdgeRoute {
+  readonly upstream: string;
+  readonly changes: Omit<Route, "ways">;
 }
 
 export class Edge implements Front {
@@ -34,7 +41,7 @@ export class Edge implements Front {
   readonly #http: HttpStats;
   readonly #waysTo: EdgeOptions["waysTo"];
   #part: EdgePart;
-  #hosts: HostTable<string>;
+  #hosts: HostTable<EdgeRoute>;
 
   constructor(context: Context, part: EdgePart, { places, limits, waysTo }: EdgeOptions) {
     this.context = context;
@@ -42,7 +49,7 @@ export class Edge implements Front {
     this.limits = limits;
     this.#waysTo = waysTo;
     this.#part = part;
-    this.#hosts = hostsOf(part);
+    this.#hosts = this.#hostsOf(part);
     this.stats = new ListenerStats(context.stats, this.direction, part.id);
     this.#http = new HttpStats(context.stats, { direction: this.direction, listener: part.id });
   }
@@ -51,7 +58,7 @@ export class Edge implements Front {
   take(part: EdgePart): boolean {
     const before = this.#part;
     this.#part = part;
-    if (part.version !== before.version) this.#hosts = hostsOf(part);
+    if (part.version !== before.version) this.#hosts = this.#hostsOf(part);
     return part.listener?.credentials !== before.listener?.credentials;
   }
 
@@ -86,12 +93,29 @@ export class Edge implements Front {
       front: this,
       stats: this.#http,
       authorizer: "nobody",
-      waysOf: ({ authority }: RequestHead) => {
-        const upstream = this.#hosts.find(authority);
-        return upstream === undefined ? undefined : this.#waysTo(upstream);
+      routeOf: ({ authority }: RequestHead) => {
+        const host = this.#hosts.find(authority);
+        const ways = host && this.#waysTo(host.upstream);
+        return ways && { ways, ...host.changes };
       },
       rules: () => this.http,
     });
+  }
+
+  #hostsOf({ hosts, bind: { port } }: EdgePart): HostTable<EdgeRoute> {
+    const { clock } = this.context;
+    const around = { hostname: hostname(), now: () => clock.now() };
+    const compiled = (changes?: HeaderChanges) => changes && compileChanges(changes, around);
+    return new HostTable(
+      hosts.flatMap(({ names, upstream, requestHeaders, responseHeaders }) => {
+        const changes = {
+          changeRequest: compiled(requestHeaders),
+          changeResponse: compiled(responseHeaders),
+        };
+        return names.map((name) => [name, { upstream, changes }] as const);
+      }),
+      port,
+    );
   }
 
   /** Gives the names of its counts back. */
@@ -99,11 +123,4 @@ export class Edge implements Front {
     this.stats.forget();
     this.#http.forget();
   }
-}
-
-function hostsOf({ hosts, bind: { port } }: EdgePart): HostTable<string> {
-  return new HostTable(
-    hosts.flatMap(({ names, upstream }) => names.map((name) => [name, upstream] as const)),
-    port,
-  );
 }

@@ -88,10 +88,10 @@ export class Exposed implements Front {
   }
 
   serve(downstream: Downstream): Service {
-    const { stats, ways } = this.#requests;
+    const { stats, route } = this.#requests;
     return new HttpService(downstream, {
       front: this,
-      waysOf: () => ways,
+      routeOf: () => route,
       stats,
       authorizer: "nobody",
       exposed: this,

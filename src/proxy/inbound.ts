@@ -89,10 +89,10 @@ export class Inbound implements Front, Destination {
   serve(downstream: Downstream): Service {
     const { http } = this.part;
     if (!http) return new L4(downstream, this);
-    const { stats, ways } = this.#requests ??= new LocalRequests(this);
+    const { stats, route } = this.#requests ??= new LocalRequests(this);
     return new HttpService(downstream, {
       front: this,
-      waysOf: () => ways,
+      routeOf: () => route,
       stats,
       authorizer: this.authorizer,
       rules: () => this.part.http ?? http,

@@ -104,10 +104,11 @@ export class Outbound implements Front, Destination {
   serve(downstream: Downstream): Service {
     const rules = this.upstream.part.http;
     if (!rules) return new L4(downstream, this);
-    const { ways, httpStats: stats } = this;
+    const { httpStats: stats } = this;
+    const route = { ways: this.ways };
     return new HttpService(downstream, {
       front: this,
-      waysOf: () => ways,
+      routeOf: () => route,
       stats,
       authorizer: this.authorizer,
       rules: () => this.upstream.part.http ?? rules,

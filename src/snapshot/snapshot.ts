@@ -9,7 +9,7 @@
 import type { Endpoint, LoadBalancing, OutlierPolicy } from "../balance/mod.ts";
 import type { Address, BindAddress } from "../base/mod.ts";
 import type { PathRules } from "../http/mod.ts";
-import type { LogFormat } from "../http/mod.ts";
+import type { HeaderChanges, LogFormat } from "../http/mod.ts";
 import type { Validation } from "../identity/mod.ts";
 import type { Policy } from "../policy/mod.ts";
 import type {
@@ -215,6 +215,9 @@ export interface EdgeHost {
   readonly names: readonly string[];
   /** Key into {@link Snapshot.upstreams}; where that is missing nobody can be reached. */
   readonly upstream: string;
+  /** Of requests for these hosts, and of what is answered. */
+  readonly requestHeaders?: HeaderChanges;
+  readonly responseHeaders?: HeaderChanges;
 }
 
 /**

@@ -2,42 +2,65 @@ import test from "node:test";
 import assert from "node:assert/strict";
 import { createAuthority } from "../kit/certificates.ts";
 import type { Place } from "../kit/echo.ts";
-import { answerOf, RawClient, type RawOrigin, startRawOrigin, statusOf } from "../kit/http_raw.ts";
+import {
+  answerOf,
+  RawClient,
+  type RawMessage,
+  type RawOrigin,
+  startRawOrigin,
+  statusOf,
+  valuesOf,
+} from "../kit/http_raw.ts";
 import { IngressMesh } from "../kit/ingress.ts";
 import { eventually } from "../kit/process.ts";
 import { inlineCertificate } from "../kit/sds_server.ts";
 import { probeTls, serialOf } from "../kit/tls_probe.ts";
 
 /** A service that says its name; the gateway may call it. */
-async function startService(mesh: IngressMesh, name: string): Promise<AsyncDisposable> {
+async function startService(
+  mesh: IngressMesh,
+  name: string,
+): Promise<AsyncDisposable & { readonly requests: readonly RawMessage[] }> {
   const { consul } = mesh;
   await using own = new AsyncDisposableStack();
   await consul.configEntry({ Kind: "service-defaults", Name: name, Protocol: "http" });
   await consul.intention("igw", name, "allow");
   const origin: RawOrigin = own.use(
-    await startRawOrigin(() => answerOf(name), { host: consul.host }),
+    await startRawOrigin(() => answerOf(name, "HTTP/1.1 200 OK\r\nX-Internal: 1"), {
+      host: consul.host,
+    }),
   );
   own.use(await consul.serve({ name, port: origin.port }));
-  return own.move();
+  const running = own.move();
+  return {
+    requests: origin.requests,
+    [Symbol.asyncDispose]: () => running[Symbol.asyncDispose](),
+  };
 }
 
 /** Status and body of what the gateway answers for a host. */
 async function asked(place: Place, host: string): Promise<readonly [number, string]> {
-  await using client = await RawClient.open(place);
-  client.send(`GET / HTTP/1.1\r\nHost: ${host}\r\n\r\n`);
-  const answer = await client.response();
+  const answer = await answerFor(place, host);
   return [statusOf(answer), answer.body];
+}
+
+function answerFor(place: Place, host: string): Promise<RawMessage> {
+  return RawClient.ask(place, `GET / HTTP/1.1\r\nHost: ${host}\r\n\r\n`);
 }
 
 test("an HTTP listener of an ingress entry leads to several services by host, live", async () => {
   await using mesh = await IngressMesh.start();
-  await using _shop = await startService(mesh, "shop");
+  await using shopServed = await startService(mesh, "shop");
   await using _pay = await startService(mesh, "pay");
   const [open, secured] = [await mesh.place(), await mesh.place()];
   const leaf = createAuthority().issueLeaf({ service: "shop" });
   mesh.sds.set(inlineCertificate("edge", leaf));
   await mesh.register();
-  const shop = { Name: "shop" };
+  const shop = {
+    Name: "shop",
+    RequestHeaders: { Set: { "x-client": "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%" } },
+    ResponseHeaders: { Add: { "x-from": "edge" }, Remove: ["x-internal"] },
+  };
   const listeners = (...hosts: string[]) => ({
     Listeners: [
       { Port: open.port, Protocol: "http", Services: [shop, { Name: "pay", Hosts: hosts }] },
@@ -67,6 +90,12 @@ test("an HTTP listener of an ingress entry leads to several services by host, li
   for (const host of ["shop.example", "db.ingress.consul", "pay.example:1"]) {
     assert.equal((await asked(open, host))[0], 404, host);
   }
+  const answer = await answerFor(open, "shop.ingress.consul");
+  const shown = (message: RawMessage, name: string) => valuesOf(message, name).join();
+  assert.deepEqual([shown(answer, "x-from"), shown(answer, "x-internal")], ["edge", ""]);
+  const last = shopServed.requests.at(-1);
+  assert.ok(last);
+  assert.match(shown(last, "x-client"), /^[0-9.]+$/);
   const outcome = await probeTls(secured, {
     servername: "pay.example",
     says: "GET / HTTP/1.1\r\nHost: pay.example\r\n\r\n",

@@ -23,6 +23,7 @@ import { FileSource } from "../../source/mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
 import type { ProxyOptions } from "../command_line/args.ts";
 import { createSecretStore } from "../process/secret_store.ts";
+import { describeListeners } from "./describe_listeners.ts";
 
 /** How long secrets may take to come; a server that answers later is one to be told about. */
 const SECRETS_WAIT_MS = 5_000;
@@ -96,6 +97,7 @@ async function check(options: ProxyOptions): Promise<readonly string[]> {
       // Rules of several users make several secrets of one file.
       ...new Set(secrets.map(describe)),
       ...askedAs(secrets),
+      ...(snapshot ? await describeListeners(snapshot) : []),
       `${mode.file} is valid: ${snapshot ? summary(snapshot) : "nothing is configured"}`,
     ];
   } finally {

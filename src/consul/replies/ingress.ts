@@ -7,6 +7,8 @@
 import * as v from "valibot";
 import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
+import type { HeaderChanges } from "../../http/mod.ts";
+import { readHeaderChanges } from "./header_changes.ts";
 import { ProxyConfig } from "./proxy_config.ts";
 import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
 import { count, flag, list, object, port, readReply, text } from "./schema.ts";
@@ -67,6 +69,8 @@ export interface IngressService extends
   > {
   /** Lower case; none: those that Consul gives its DNS names. */
   readonly hosts: readonly string[];
+  readonly requestHeaders?: HeaderChanges;
+  readonly responseHeaders?: HeaderChanges;
 }
 
 /** `null` (no such entry) stays `null`. */
@@ -122,11 +126,12 @@ function toService(
   const maxConnections = service.MaxConnections || defaults?.MaxConnections || 0;
   const maxPending = service.MaxPendingRequests || defaults?.MaxPendingRequests || 0;
   const maxRequests = service.MaxConcurrentRequests || defaults?.MaxConcurrentRequests || 0;
-  for (const key of ["RequestHeaders", "ResponseHeaders"] as const) {
-    if (saysSomething(service[key])) {
-      warnings.push(`${where} has ${key}, which are not applied yet`);
-    }
-  }
+  const requestHeaders = readHeaderChanges(service.RequestHeaders, {
+    ...{ where: `RequestHeaders of ${where}`, warnings },
+  });
+  const responseHeaders = readHeaderChanges(service.ResponseHeaders, {
+    ...{ where: `ResponseHeaders of ${where}`, warnings },
+  });
   return {
     name: service.Name,
     namespace: service.Namespace || "default",
@@ -135,6 +140,8 @@ function toService(
     ...(maxPending > 0 && { maxPending }),
     ...(maxRequests > 0 && { maxRequests }),
     hosts: hostsOf(service.Hosts, { where, warnings }),
+    ...(requestHeaders && { requestHeaders }),
+    ...(responseHeaders && { responseHeaders }),
     // Zero is what an unset field of an ingress gateway looks like.
     outlier: { ...outlier, ...(enforcingPercent ? { enforcingPercent } : {}) },
   };
@@ -150,11 +157,6 @@ function hostsOf(
     warnings.push(`${where} has Hosts that are no list of names; they are ignored`);
   }
   return read.success ? (read.output ?? []).map((host) => host.toLowerCase()) : [];
-}
-
-function saysSomething(rules: unknown): boolean {
-  return typeof rules === "object" && rules !== null &&
-    Object.values(rules).some((value) => value !== null && Object.keys(value ?? {}).length > 0);
 }
 
 export function ingressEntryQuestion(

@@ -38,7 +38,10 @@ export function withIngressEntry(
     }
     ports.add(port);
     const at = { kind: "tcp", host: bind.host, port } as const;
-    const declare = ({ hosts: _, ...service }: IngressService): UpstreamDeclaration => ({
+    const declare = (
+      { hosts: _hosts, requestHeaders: _request, responseHeaders: _response, ...service }:
+        IngressService,
+    ): UpstreamDeclaration => ({
       ...service,
       id: upstreamId(port, service),
       kind: "service",
@@ -58,6 +61,8 @@ export function withIngressEntry(
       hosts: services.map((service) => ({
         names: namesOf(service),
         upstream: upstreamId(port, service),
+        ...(service.requestHeaders && { requestHeaders: service.requestHeaders }),
+        ...(service.responseHeaders && { responseHeaders: service.responseHeaders }),
       })),
       tls,
     });

@@ -177,14 +177,49 @@ test("withIngressEntry() makes an edge of an HTTP listener, with an upstream for
 });
 
 test("withIngressEntry() names what it takes no notice of", () => {
-  const service = { ...db, Hosts: "db.example", RequestHeaders: { Add: { a: "b" } } };
+  const service = { ...db, Hosts: "db.example", RequestHeaders: "a" };
   const { ingress, warnings } = joined({
     Listeners: [http({ Services: [service, { Name: "api", ResponseHeaders: { Set: null } }] })],
   });
-  assert.deepEqual(ingress?.edges[0]?.hosts[0]?.names, ["db.ingress.*"]);
-  assert.match(warnings.join(), /"db" of ingress port 8443 has RequestHeaders, which are not/);
+  assert.deepEqual(ingress?.edges[0]?.hosts, [
+    { names: ["db.ingress.*"], upstream: "ingress:8443/db" },
+    { names: ["api.ingress.*"], upstream: "ingress:8443/api" },
+  ]);
+  assert.match(
+    warnings.join(),
+    /RequestHeaders of Service "db" of ingress port 8443 are no header/,
+  );
   assert.match(warnings.join(), /has Hosts that are no list of names/);
   assert.equal(warnings.length, 2);
+});
+
+test("withIngressEntry() takes header changes, but for what nobody may change", () => {
+  const service = {
+    ...db,
+    RequestHeaders: {
+      Add: { "X-From": "edge", Host: "db" },
+      Set: { "x-client": "%DOWNSTREAM_REMOTE_ADDRESS%", "x-odd": "%NONE%" },
+      Remove: ["X-Internal", "Content-Length"],
+    },
+    ResponseHeaders: { Remove: ["Server"] },
+  };
+  const { ingress, upstreams, warnings } = joined({ Listeners: [http({ Services: [service] })] });
+  assert.deepEqual(ingress?.edges[0]?.hosts, [{
+    names: ["db.ingress.*"],
+    upstream: "ingress:8443/db",
+    requestHeaders: {
+      remove: ["x-internal"],
+      set: [["x-client", "%DOWNSTREAM_REMOTE_ADDRESS%"]],
+      add: [["x-from", "edge"]],
+    },
+    responseHeaders: { remove: ["server"], set: [], add: [] },
+  }]);
+  assert.ok(!Object.keys(upstreams[0] ?? {}).some((key) => /headers|hosts/i.test(key)));
+  for (
+    const wanted of [/Remove "Content-Length" is left out/, /Set "x-odd" is left out: it has the/]
+  ) assert.match(warnings.join("\n"), wanted);
+  assert.match(warnings.join("\n"), /Add "Host" is left out: it says what is asked for/);
+  assert.equal(warnings.length, 3);
 });
 
 for (

@@ -70,6 +70,23 @@ export const KNOWN_OPERATORS: readonly string[] = Object.keys(OPERATORS).sort();
 
 class Unusable extends Error {}
 
+/** `value`: a constant, or what makes one for each exchange; `""`: there is nothing to say. */
+export type CompiledValue =
+  | { readonly kind: "compiled"; readonly value: string | ((record: ExchangeRecord) => string) }
+  | Extract<CompiledFormat, { kind: "refused" }>;
+
+/** A value of a field, with operators as a format has them: what is missing is left out. Never throws. */
+export function compileValue(text: string, around: Surroundings): CompiledValue {
+  const slots = new Slots(around);
+  try {
+    slots.text(text, "field");
+  } catch (error) {
+    if (error instanceof Unusable) return { kind: "refused", reason: error.message };
+    throw error;
+  }
+  return { kind: "compiled", value: slots.constant ?? slots.line() };
+}
+
 /** Never throws. */
 export function compileFormat(format: LogFormat, around: Surroundings): CompiledFormat {
   const slots = new Slots(around);
@@ -151,8 +168,8 @@ class Slots {
     this.word('"');
   }
 
-  /** `json`: within a text there. */
-  text(text: string, within: "text" | "json"): void {
+  /** `json`: within a text there; `field`: as it is, for the value of a field. */
+  text(text: string, within: "text" | "json" | "field"): void {
     const word = (words: string) => {
       if (words.includes("%")) throw new Unusable(`has "%" without an operator at "${cut(words)}"`);
       this.word(within === "json" ? JSON.stringify(words).slice(1, -1) : words);
@@ -169,6 +186,7 @@ class Slots {
       this.#value((record) => {
         const value = read(record);
         if (typeof value === "number") return String(value);
+        if (within === "field") return value ?? "";
         return value === undefined || value === "" ? "-" : escaped(value);
       });
     }
@@ -197,6 +215,11 @@ class Slots {
   #value(value: LineOf): void {
     this.#values.push(value);
     this.#words.push("");
+  }
+
+  /** All of it, where nothing depends on an exchange. */
+  get constant(): string | undefined {
+    return this.#values.length === 0 ? this.#words.join("") : undefined;
   }
 
   line(): LineOf {

@@ -33,6 +33,7 @@ import { hashOfCaller, type Lease } from "../upstream.ts";
 import type { RequestView } from "../view.ts";
 import type { Caller } from "./caller.ts";
 import type { HttpListener } from "./http_listener.ts";
+import type { Route } from "./request_ways.ts";
 import { noteInvalid } from "./invalid_request.ts";
 import { takeForm } from "./request_form.ts";
 import { shown, tellRequest } from "./tell_request.ts";
@@ -58,6 +59,7 @@ export class HttpExchange implements MessageEvents, Asker {
   /** For the access log and the counts. */
   readonly #story: ExchangeRecord;
   #permit: RequestPermit | undefined;
+  #route: Route | undefined;
   #upstream: UpstreamRequest | undefined;
   #relay: Relay | undefined;
   #activeTick: number;
@@ -88,9 +90,11 @@ export class HttpExchange implements MessageEvents, Asker {
     const { listener } = this.#owner;
     if (heldByThread.isStrained) return this.fail("overloaded", SLOW_READERS);
     if (!this.#takesForm() || !this.#mayGoOn()) return;
-    const ways = listener.waysOf(this.#server.request);
-    if (!ways) return this.fail("route_not_found", "no service is here for its host");
+    const route = this.#route = listener.routeOf(this.#server.request);
+    if (!route) return this.fail("route_not_found", "no service is here for its host");
+    const { ways } = route;
     if (!ways.enter()) return this.fail("limit_reached", ways.limit);
+    route.changeRequest?.(this.#server.request.fields, this.#story);
     // Nothing of the body is read before there is somebody who takes it.
     if (!this.#requestEnded) this.#server.pause();
     const { request, endsWithHead } = this.#server;
@@ -214,6 +218,7 @@ export class HttpExchange implements MessageEvents, Asker {
     story.response = head;
     story.status = head.status;
     story.details = "via_upstream";
+    this.#route?.changeResponse?.(head.fields, story);
     const isSuccess = head.status >= 200 && head.status < 300;
     if (request.upgrade !== "" && request.version === "HTTP/2" && isSuccess) {
       this.#responded = false;
@@ -302,7 +307,12 @@ export class HttpExchange implements MessageEvents, Asker {
     const { method, fields } = this.#server.request;
     if (method !== "HEAD" && !isGrpc(fields)) story.sentBytes = reply.text.length;
     this.#responded = true;
-    story.response = sendReply(this.#server, reply, options);
+    const change = this.#route?.changeResponse;
+    story.response = sendReply(
+      this.#server,
+      reply,
+      change ? { ...options, change: (fields) => change(fields, story) } : options,
+    );
     this.#end(story.code === undefined ? undefined : originOf(story.code));
   }
 

@@ -9,7 +9,7 @@ import type { HttpRules } from "../../snapshot/mod.ts";
 import type { Authorizer, ExposedPath } from "../authorize.ts";
 import type { Front } from "../downstream.ts";
 import type { HttpStats } from "./http_stats.ts";
-import type { RequestWays } from "./request_ways.ts";
+import type { Route } from "./request_ways.ts";
 
 export interface HttpListener {
   readonly front: Front;
@@ -17,7 +17,7 @@ export interface HttpListener {
   /** In place of the authorizer. */
   readonly exposed?: ExposedPath;
   /** Where a request goes, as it is sent on; undefined: there is no such place. */
-  waysOf(request: RequestHead): RequestWays | undefined;
+  routeOf(request: RequestHead): Route | undefined;
   readonly stats: HttpStats;
   /** Those in force. */
   rules(): HttpRules;

@@ -6,6 +6,7 @@
  */
 
 import type { EndpointState } from "../../balance/mod.ts";
+import type { ChangeFields } from "../../http/mod.ts";
 import type { Dial } from "../../net/mod.ts";
 import { Attempt, type Dialler } from "../attempt.ts";
 import type { Context } from "../context.ts";
@@ -36,6 +37,13 @@ export interface RequestWays {
   reach(dialler: Dialler<Way>, hash: number | undefined): Dial;
   /** Whether picking looks at `hash`. */
   readonly needsHash: boolean;
+}
+
+/** Where requests go, and what is changed of them and of what is answered. */
+export interface Route {
+  readonly ways: RequestWays;
+  readonly changeRequest?: ChangeFields | undefined;
+  readonly changeResponse?: ChangeFields | undefined;
 }
 
 /** Requests that the local application is given at once, and that wait for a connection; as Envoy's. */
@@ -121,6 +129,7 @@ export class LocalWays implements RequestWays {
 export class LocalRequests {
   readonly stats: HttpStats;
   readonly ways: LocalWays;
+  readonly route: Route;
 
   constructor(
     front: LocalService & Pick<Front, "direction" | "name">,
@@ -128,6 +137,7 @@ export class LocalRequests {
     const { context, direction, name } = front;
     this.stats = new HttpStats(context.stats, { direction, listener: name });
     this.ways = new LocalWays(front, this.stats.pool);
+    this.route = { ways: this.ways };
   }
 }
 

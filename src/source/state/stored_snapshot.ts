@@ -249,13 +249,25 @@ const Upstream = v.strictObject({
   listener: TlsListener,
 });
 
+const HeaderText = v.tuple([v.string(), v.string()]);
+const HeaderChanges = v.exactOptional(v.strictObject({
+  remove: Texts,
+  set: v.array(HeaderText),
+  add: v.array(HeaderText),
+}));
+
 const Edge = v.strictObject({
   version: Version,
   id: v.string(),
   bind: TcpAddress,
   http: Http,
   listener: TlsListener,
-  hosts: v.array(v.strictObject({ names: Texts, upstream: v.string() })),
+  hosts: v.array(v.strictObject({
+    names: Texts,
+    upstream: v.string(),
+    requestHeaders: HeaderChanges,
+    responseHeaders: HeaderChanges,
+  })),
 });
 
 const Chain = v.strictObject({

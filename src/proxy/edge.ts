@@ -93,12 +93,6 @@ export class Edge implements Front {
       rules: () => this.http,
     });
   }
-
-  /** Gives the names of its counts back. */
-  forget(): void {
-    this.stats.forget();
-    this.#http.forget();
-  }
 }
 
 function hostsOf({ hosts, bind: { port } }: EdgePart): HostTable<string> {

@@ -117,10 +117,4 @@ export class Edge implements Front {
       port,
     );
   }
-
-  /** Gives the names of its counts back. */
-  forget(): void {
-    this.stats.forget();
-    this.#http.forget();
-  }
 }

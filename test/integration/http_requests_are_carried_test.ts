@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { createServer, type ServerHttp2Stream } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
+import { startHttp2Server } from "../kit/http2_server.ts";
 import { answerOf, RawClient, startRawOrigin, statusOf, valuesOf } from "../kit/http_raw.ts";
 import { type PathPair, startPathPair } from "../kit/path_pair.ts";
 import { httpRules } from "../kit/snapshots.ts";
@@ -47,6 +48,36 @@ test("requests of HTTP/1.1 come through HTTP/2 to an application that speaks it"
   await asksThrough(pair);
   origin.close();
 });
+
+for (const [protocol, connections] of [["http", 3], ["http2", 1]] as const) {
+  test(`requests at a time open as many connections as ${protocol} needs`, async () => {
+    const waiting: (() => void)[] = [];
+    // Nobody is answered before all are there.
+    const arrived = (answer: () => void) => {
+      if (waiting.push(answer) === 3) { for (const each of waiting) each(); }
+    };
+    await using http1 = await startRawOrigin((_request, socket) => {
+      arrived(() => socket.write(answerOf("ok")));
+      return undefined;
+    });
+    await using http2 = await startHttp2Server({
+      onRequest: (exchange) =>
+        arrived(() => exchange.respond({ status: 200, length: 0, fields: [] }, true)),
+    });
+    const http = httpRules(protocol);
+    const localPort = protocol === "http" ? http1.port : http2.port;
+    await using pair = await startPathPair({ localPort, inbound: { http }, upstream: { http } });
+    const place = { host: "127.0.0.1", port: pair.port };
+    const answers = await Promise.all(
+      ["/1", "/2", "/3"].map((path) =>
+        RawClient.ask(place, `GET ${path} HTTP/1.1\r\nHost: db\r\n\r\n`)
+      ),
+    );
+    assert.deepEqual(answers.map(statusOf), [200, 200, 200]);
+    const opened = protocol === "http" ? http1.received.length : http2.connections.size;
+    assert.equal(opened, connections);
+  });
+}
 
 test("an application is told how long its caller waits, and not to tell it to go on", async () => {
   await using origin = await startRawOrigin();

@@ -13,7 +13,6 @@ import { FLAG, FRAME, type RawField, RawHttp2Client } from "../kit/http2_raw.ts"
 import { answerOf, RawClient, startRawOrigin, statusOf, valuesOf } from "../kit/http_raw.ts";
 import { openWebSocketOverHttp2 } from "../kit/http_websocket.ts";
 import { type PathPair, type PathPairOptions, startPathPair } from "../kit/path_pair.ts";
-import { eventually } from "../kit/process.ts";
 import { httpRules } from "../kit/snapshots.ts";
 
 const dbOf = (pair: PathPair) => ({ host: "127.0.0.1", port: pair.port });
@@ -51,9 +50,11 @@ test("a request that meets a kept connection's end is sent again where that is s
 
 test("a request whose end was sent is not sent again without it", async () => {
   let asked = 0;
+  const begun = Promise.withResolvers<void>();
   await using app = await startHttp2Server({
     onRequest(exchange) {
       asked++;
+      begun.resolve();
       const end = () => exchange.reset("refused");
       exchange.events = { onData: () => {}, onEnd: end, onDrain: () => {}, onReset: () => {} };
     },
@@ -69,7 +70,7 @@ test("a request whose end was sent is not sent again without it", async () => {
     [":path", "/"],
   ];
   client.headers(1, head, false);
-  await eventually("the application is asked", () => asked > 0);
+  await begun.promise;
   client.frame({ type: FRAME.data, flags: FLAG.endStream, stream: 1 });
   assert.equal(await client.ended(1), "headers");
   assert.equal(asked, 1);

@@ -40,7 +40,7 @@ for (const protocol of ["http", "http2"] as const) {
       `${url}/[1-${CURL_REQUESTS}]`,
     ]);
     await using load = new HttpLoad(front, origin.counts, { shortLived: 0, http2: 2 });
-    await eventually("some requests", () => load.exchanges >= 100);
+    await eventually("some requests", () => load.result.exchanges >= 100);
     place = next.upstream;
     const stopped = await old.web.stop();
     assert.equal(stopped.code, 0);

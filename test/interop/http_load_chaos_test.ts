@@ -42,8 +42,8 @@ async function scene(
   return {
     ...{ pair, load, origins },
     async more(count) {
-      const until = load.exchanges + count;
-      await eventually(`${count} more requests`, () => load.exchanges >= until);
+      const until = load.result.exchanges + count;
+      await eventually(`${count} more requests`, () => load.result.exchanges >= until);
     },
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
@@ -93,14 +93,14 @@ for (const protocol of ["http", "http2"] as const) {
     await using on = await scene(protocol);
     await on.more(ENOUGH);
     await on.pair.setIntentions([{ source: "web", action: "deny" }]);
-    const seen = on.load.exchanges;
+    const seen = on.load.result.exchanges;
     const ask = () => RawClient.ask(on.pair.upstream, "GET / HTTP/1.1\r\nHost: db\r\n\r\n");
     for (let times = 0; times < 10; times++) {
       const answer = await ask();
       assert.deepEqual([statusOf(answer), answer.body], [403, "RBAC: access denied"]);
     }
     // What was under way when the rules changed may have been answered, nothing since.
-    assert.ok(on.load.exchanges - seen <= 9);
+    assert.ok(on.load.result.exchanges - seen <= 9);
     await on.pair.setIntentions(ALLOW_WEB);
     await on.more(ENOUGH);
     const { messages, repeated, invented } = await on.load.stop();

@@ -25,8 +25,8 @@ for (const protocol of ["http", "http2"] as const) {
     await using rig = await startWorkerRig({ app: origin, http: httpRules(protocol) });
     await using load = new HttpLoad(rig.upstream, origin.counts, CLIENTS);
     const more = async (count: number) => {
-      const until = load.exchanges + count;
-      await eventually(`${count} more requests`, () => load.exchanges >= until);
+      const until = load.result.exchanges + count;
+      await eventually(`${count} more requests`, () => load.result.exchanges >= until);
     };
     await more(ENOUGH);
     rig.kill(0);

@@ -64,6 +64,7 @@ export class Told implements ResponseEvents {
     this.drained++;
   }
   onReset(reason: ResetReason, detail: string): void {
+    if (this.reset) throw new Error(`Reset again: ${detail}`);
     this.reset = { reason, detail };
   }
 }

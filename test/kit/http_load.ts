@@ -10,7 +10,7 @@ import * as http2 from "node:http2";
 import { pattern, type Place } from "./echo.ts";
 import type { RequestCounts } from "./http_origin.ts";
 import { RawClient, statusOf } from "./http_raw.ts";
-import type { LoadResult } from "./load.ts";
+import { type LoadResult, Workers } from "./load.ts";
 import { pause } from "./process.ts";
 
 export interface HttpLoadOptions {
@@ -44,67 +44,32 @@ export function assertExactlyOnce(
   if (faults.length > 0) throw new Error(faults.join("\n"));
 }
 
-const KEPT_MESSAGES = 20;
-const ENOUGH_TIMEOUT_MS = 60_000;
 const STREAMS = 4;
 
 /** Clients that run until they are stopped; every second request has a body and must not come twice. */
-export class HttpLoad implements AsyncDisposable {
+export class HttpLoad extends Workers<HttpLoadResult> {
   readonly #place: Place;
-  readonly #counts: RequestCounts;
+  readonly #requests: RequestCounts;
   readonly #options: Required<HttpLoadOptions>;
-  readonly #started = performance.now();
-  readonly #workers: Promise<void>[] = [];
-  #stopping = false;
   #next = 0;
-  #exchanges = 0;
-  #connections = 0;
-  #errors = 0;
   #invented = 0;
-  readonly #messages: string[] = [];
 
-  constructor(place: Place, counts: RequestCounts, options: HttpLoadOptions = {}) {
+  constructor(place: Place, requests: RequestCounts, options: HttpLoadOptions = {}) {
+    super();
     this.#place = place;
-    this.#counts = counts;
+    this.#requests = requests;
     this.#options = {
       ...{ keptAlive: 4, shortLived: 2, http2: 0, pauseMs: 5, maxBodyBytes: 16_384 },
       ...options,
     };
-    const start = (count: number, worker: () => Promise<void>) => {
-      for (let i = 0; i < count; i++) this.#workers.push(worker());
-    };
-    start(this.#options.keptAlive, () => this.#http1("kept alive", true));
-    start(this.#options.shortLived, () => this.#http1("short-lived", false));
-    start(this.#options.http2, () => this.#http2());
+    this.start(this.#options.keptAlive, () => this.#http1("kept alive", true));
+    this.start(this.#options.shortLived, () => this.#http1("short-lived", false));
+    this.start(this.#options.http2, () => this.#http2());
   }
 
   get result(): HttpLoadResult {
-    return {
-      exchanges: this.#exchanges,
-      connections: this.#connections,
-      errors: this.#errors,
-      messages: this.#messages,
-      repeated: this.#counts.repeated,
-      invented: this.#invented,
-    };
-  }
-
-  get exchanges(): number {
-    return this.#exchanges;
-  }
-
-  /** Lets every client finish its requests; before that it waits, within a minute, for `atLeast`. */
-  async stop(options: { readonly atLeast?: number } = {}): Promise<HttpLoadResult> {
-    const { atLeast = 0 } = options;
-    const until = performance.now() + ENOUGH_TIMEOUT_MS;
-    while (this.#exchanges < atLeast && performance.now() < until) await pause(50);
-    this.#stopping = true;
-    await Promise.all(this.#workers);
-    return this.result;
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.stop();
+    const { repeated } = this.#requests;
+    return { ...this.counts, repeated, invented: this.#invented };
   }
 
   /** Path and body of another request. */
@@ -120,15 +85,15 @@ export class HttpLoad implements AsyncDisposable {
     if (!answer.body.equals(wanted)) {
       throw new Error(`${path}: ${answer.body.length} of ${wanted.length} bytes, or others`);
     }
-    this.#exchanges++;
-    if (this.#counts.timesOf(path) === 0) this.#invented++;
+    this.exchanges++;
+    if (this.#requests.timesOf(path) === 0) this.#invented++;
   }
 
   async #http1(kind: string, keep: boolean): Promise<void> {
-    while (!this.#stopping) {
-      await this.#guarded(kind, async () => {
+    while (!this.stopping) {
+      await this.guarded(kind, async () => {
         await using client = await RawClient.open(this.#place);
-        this.#connections++;
+        this.connections++;
         do {
           const { path, body } = this.#request();
           const method = body.length > 0 ? "POST" : "GET";
@@ -144,17 +109,17 @@ export class HttpLoad implements AsyncDisposable {
           // The proxy said that this was the last one here: no request is lost.
           if (/^connection:.*close/im.test(answer.head)) break;
           await pause(this.#options.pauseMs);
-        } while (keep && !this.#stopping && !client.isOver);
+        } while (keep && !this.stopping && !client.isOver);
       });
     }
   }
 
   async #http2(): Promise<void> {
-    while (!this.#stopping) {
-      await this.#guarded("HTTP/2", async () => {
+    while (!this.stopping) {
+      await this.guarded("HTTP/2", async () => {
         const { host, port } = this.#place;
         const session = http2.connect(`http://${host}:${port}`);
-        this.#connections++;
+        this.connections++;
         const failed = new Promise<never>((_, reject) => {
           session.on("error", reject);
         });
@@ -162,7 +127,7 @@ export class HttpLoad implements AsyncDisposable {
         let leaving = false;
         session.on("goaway", () => leaving = true);
         const one = async () => {
-          while (!this.#stopping && !leaving && !session.closed) {
+          while (!this.stopping && !leaving && !session.closed) {
             const { path, body } = this.#request();
             const answer = await Promise.race([failed, ask(session, path, body)]);
             this.#judge(path, body, answer);
@@ -175,21 +140,6 @@ export class HttpLoad implements AsyncDisposable {
           session.destroy();
         }
       });
-    }
-  }
-
-  async #guarded(kind: string, use: () => Promise<void>): Promise<void> {
-    try {
-      await use();
-    } catch (error) {
-      this.#errors++;
-      const second = ((performance.now() - this.#started) / 1000).toFixed(1);
-      const message = error instanceof Error ? error.message : String(error);
-      if (this.#messages.length < KEPT_MESSAGES) {
-        this.#messages.push(`${second} s ${kind}: ${message}`);
-      }
-      // A target that is down must not turn the load into a busy loop.
-      await pause(100);
     }
   }
 }

@@ -42,53 +42,37 @@ export function assertFlawless(result: LoadResult, options: { readonly atLeast: 
 const KEPT_MESSAGES = 20;
 const ENOUGH_TIMEOUT_MS = 60_000;
 
-/** Clients that run until they are stopped. */
-export class Load {
-  readonly #place: Place;
-  readonly #options: Required<LoadOptions>;
+/** Workers that run until they are stopped, and what came of them. */
+export abstract class Workers<Result extends LoadResult> implements AsyncDisposable {
+  protected stopping = false;
+  protected exchanges = 0;
+  protected connections = 0;
   readonly #started = performance.now();
-  readonly #workers: Promise<void>[] = [];
-  #stopping = false;
-  #exchanges = 0;
-  #connections = 0;
+  readonly #running: Promise<void>[] = [];
   #errors = 0;
   readonly #messages: string[] = [];
 
-  constructor(place: Place, options: LoadOptions = {}) {
-    this.#place = place;
-    this.#options = {
-      longLived: 4,
-      shortLived: 4,
-      pauseMs: 10,
-      maxMessageBytes: 32_768,
-      greeting: false,
-      ...options,
-    };
-    for (let i = 0; i < this.#options.longLived; i++) this.#workers.push(this.#longLived(i));
-    for (let i = 0; i < this.#options.shortLived; i++) {
-      this.#workers.push(this.#shortLived(100 + i));
-    }
+  abstract get result(): Result;
+
+  protected get counts(): LoadResult {
+    const { exchanges, connections } = this;
+    return { exchanges, connections, errors: this.#errors, messages: this.#messages };
   }
 
-  get result(): LoadResult {
-    return {
-      exchanges: this.#exchanges,
-      connections: this.#connections,
-      errors: this.#errors,
-      messages: this.#messages,
-    };
+  protected start(count: number, work: (index: number) => Promise<void>): void {
+    for (let i = 0; i < count; i++) this.#running.push(work(i));
   }
 
   /**
-   * Lets every client finish its message and close in order; before that it waits, within a minute, for
-   * as many exchanges as prove anything, however slow the machine is.
+   * Lets every worker finish what it is at, in order; before that it waits, within a minute, for as many
+   * exchanges as prove anything, however slow the machine is.
    */
-  async stop(options: { readonly atLeast?: number } = {}): Promise<LoadResult> {
+  async stop(options: { readonly atLeast?: number } = {}): Promise<Result> {
     const { atLeast = 0 } = options;
     const until = performance.now() + ENOUGH_TIMEOUT_MS;
-    while (this.#exchanges < atLeast && performance.now() < until) await pause(50);
-    this.#stopping = true;
-    await Promise.all(this.#workers);
+    while (this.exchanges < atLeast && performance.now() < until) await pause(50);
+    this.stopping = true;
+    await Promise.all(this.#running);
     return this.result;
   }
 
@@ -96,37 +80,10 @@ export class Load {
     await this.stop();
   }
 
-  async #longLived(seed: number): Promise<void> {
-    while (!this.#stopping) {
-      await this.#guarded("long-lived", async (client) => {
-        while (!this.#stopping) {
-          await this.#exchange(client, seed);
-          await pause(this.#options.pauseMs);
-        }
-      });
-    }
-  }
-
-  async #shortLived(seed: number): Promise<void> {
-    while (!this.#stopping) {
-      await this.#guarded("short-lived", (client) => this.#exchange(client, seed));
-      await pause(this.#options.pauseMs);
-    }
-  }
-
-  async #exchange(client: EchoClient, seed: number): Promise<void> {
-    await client.exchange(pattern(seed + this.#exchanges, this.#options.maxMessageBytes));
-    this.#exchanges++;
-  }
-
-  async #guarded(kind: string, use: (client: EchoClient) => Promise<void>): Promise<void> {
-    let client: EchoClient | undefined;
+  /** What goes wrong is counted, and kept for people. */
+  protected async guarded(kind: string, use: () => Promise<void>): Promise<void> {
     try {
-      client = await EchoClient.open(this.#place);
-      this.#connections++;
-      if (this.#options.greeting) await client.readLine();
-      await use(client);
-      await client.finish();
+      await use();
     } catch (error) {
       this.#errors++;
       const second = ((performance.now() - this.#started) / 1000).toFixed(1);
@@ -136,8 +93,68 @@ export class Load {
       }
       // A target that is down must not turn the load into a busy loop.
       await pause(100);
-    } finally {
-      client?.destroy();
     }
+  }
+}
+
+/** Clients of an echo. */
+export class Load extends Workers<LoadResult> {
+  readonly #place: Place;
+  readonly #options: Required<LoadOptions>;
+
+  constructor(place: Place, options: LoadOptions = {}) {
+    super();
+    this.#place = place;
+    this.#options = {
+      longLived: 4,
+      shortLived: 4,
+      pauseMs: 10,
+      maxMessageBytes: 32_768,
+      greeting: false,
+      ...options,
+    };
+    this.start(this.#options.longLived, (i) => this.#longLived(i));
+    this.start(this.#options.shortLived, (i) => this.#shortLived(100 + i));
+  }
+
+  get result(): LoadResult {
+    return this.counts;
+  }
+
+  async #longLived(seed: number): Promise<void> {
+    while (!this.stopping) {
+      await this.#withClient("long-lived", async (client) => {
+        while (!this.stopping) {
+          await this.#exchange(client, seed);
+          await pause(this.#options.pauseMs);
+        }
+      });
+    }
+  }
+
+  async #shortLived(seed: number): Promise<void> {
+    while (!this.stopping) {
+      await this.#withClient("short-lived", (client) => this.#exchange(client, seed));
+      await pause(this.#options.pauseMs);
+    }
+  }
+
+  async #exchange(client: EchoClient, seed: number): Promise<void> {
+    await client.exchange(pattern(seed + this.exchanges, this.#options.maxMessageBytes));
+    this.exchanges++;
+  }
+
+  #withClient(kind: string, use: (client: EchoClient) => Promise<void>): Promise<void> {
+    return this.guarded(kind, async () => {
+      const client = await EchoClient.open(this.#place);
+      try {
+        this.connections++;
+        if (this.#options.greeting) await client.readLine();
+        await use(client);
+        await client.finish();
+      } finally {
+        client.destroy();
+      }
+    });
   }
 }

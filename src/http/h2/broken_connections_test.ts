@@ -149,6 +149,14 @@ for (
   });
 }
 
+test("frames without content are none too many where there is something between them", async () => {
+  const empty = frame("DATA", 0, 1, []);
+  const { peer, ends } = await served();
+  await peer.send(headers(1, POST, 0), empty, frame("DATA", 0, 1, [1]), empty);
+  await peer.send(headers(3, GET), empty);
+  assert.deepEqual(ends, []);
+});
+
 function rapid(count: number, make: (id: number) => readonly Uint8Array[]): Uint8Array[] {
   return repeat(count, (i) => make(2 * i + 1)).flat();
 }

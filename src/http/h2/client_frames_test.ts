@@ -129,6 +129,14 @@ for (
       [headers(1, [[":status", "103"]])],
       "an informational response as the last",
     ],
+    ...["103", "204"].map((status) =>
+      [
+        `of ${status} with a length`,
+        {},
+        [headers(1, [[":status", status], ["content-length", "1"]], 0)],
+        "a length without a body",
+      ] as const
+    ),
     [
       "that says a length and has no body",
       {},

@@ -54,16 +54,6 @@ export const MAX_STREAM_ID = 0x7fff_ffff;
 /** What a client sends first (RFC 9113 3.4). */
 export const PREFACE: Uint8Array = new TextEncoder().encode("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
 
-/**
- * Whether a connection that begins with `bytes` is one of HTTP/2 with prior knowledge; undefined: too few
- * to know. No method of HTTP/1.1 that anybody uses begins so.
- */
-export function hasHttp2Preface(bytes: Uint8Array): boolean | undefined {
-  const length = Math.min(bytes.length, PREFACE.length);
-  for (let i = 0; i < length; i++) if (bytes[i] !== PREFACE[i]) return false;
-  return length === PREFACE.length ? true : undefined;
-}
-
 const CODES: Readonly<Record<ResetReason, ErrorCode>> = {
   refused: ErrorCode.refusedStream,
   cancelled: ErrorCode.cancel,

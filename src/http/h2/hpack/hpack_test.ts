@@ -174,6 +174,35 @@ test("HpackEncoder says what repeats in one octet, and keeps a table with the de
   assert.equal(last.length, 3 + 1 + 1 + "x-request-id".length + 1 + "request 1999".length);
 });
 
+test("HpackEncoder tells of a change of its table, and of nothing else", () => {
+  const encoder = new HpackEncoder();
+  const told = (...limits: readonly number[]) => {
+    for (const limit of limits) encoder.limitTable(limit);
+    return [...encode(encoder, [[":method", "GET"]])].slice(0, -1);
+  };
+  assert.deepEqual(told(4_096, 100_000), []);
+  assert.deepEqual(told(0), [0x20]);
+  assert.deepEqual(told(0), []);
+  // The smallest in between counts, too.
+  assert.deepEqual(told(30), [0x3e]);
+  assert.deepEqual(told(20, 30), [0x34, 0x3e]);
+});
+
+test("HpackEncoder finds what was not driven out, and keeps what may come again", () => {
+  const encoder = new HpackEncoder();
+  const sizes = (name: string, values: readonly string[]) =>
+    values.map((value) => encode(encoder, [[name, value]]).length);
+  const large = Array.from({ length: 6 }, (_, at) => `${at}`.repeat(900));
+  sizes("x", large.slice(0, 3));
+  sizes("y", large.slice(3));
+  // There is room for four of them.
+  assert.deepEqual([...sizes("y", large.slice(3)), ...sizes("x", large.slice(2, 3))], [1, 1, 1, 1]);
+  const once = sizes("once", ["aaa 1", "aaa 2", "aaa 3", "aaa 4", "aaa 5", "aaa 6"]);
+  const short = once[0] ?? 0;
+  assert.deepEqual(once, [short, short, short, short, 1 + 1 + 4 + 1 + 5, 1 + 1 + 4 + 1 + 5]);
+  assert.deepEqual(sizes("once", ["again", "again", "again"]).at(-1), 1);
+});
+
 test("HpackEncoder never lets a secret into a table", () => {
   const encoder = new HpackEncoder();
   for (const name of ["authorization", "cookie", "set-cookie", "proxy-authorization"]) {

@@ -92,11 +92,12 @@ export function readRequests(input: Uint8Array, cuts: readonly number[]): Readin
           onData: (chunk) => void (one.body += latin1Text(chunk)),
           onEnd: complete,
           onDrain() {},
-          onReset() {},
+          onReset: (reason) => void (refused = reason === "protocol" ? 400 : refused),
         };
         if (exchange.endsWithHead) complete();
       },
-      onInvalid: (status) => void (refused = status),
+      // 0: without an answer, for whoever would not understand one.
+      onInvalid: (status) => void (refused = status || 400),
       onClose() {},
     },
   });

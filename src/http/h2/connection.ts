@@ -18,6 +18,7 @@ import { HpackEncoder } from "./hpack/encoder.ts";
 import type { Http2Stream, StreamHost } from "./http2_stream.ts";
 import { Output } from "./output.ts";
 import { PeerSettings, writeSettings } from "./settings.ts";
+import { SharedWindow } from "./shared_window.ts";
 
 export interface Http2Options {
   readonly limits: HttpLimits;
@@ -52,14 +53,11 @@ export abstract class Http2Connection<S extends Http2Stream> implements StreamEv
   protected readonly side: "server" | "client";
   protected readonly encoder: HpackEncoder = new HpackEncoder();
   /** What the peer may still send on all streams together. */
-  protected receiveWindow: number;
+  protected readonly receiveWindow: SharedWindow;
   /** Stream of the DATA that is coming; undefined: nobody wants it. */
   protected dataTo: S | undefined;
   protected settingsDeadline: Deadline | undefined;
   readonly #stream: Stream;
-  readonly #windowBytes: number;
-  /** Of our window: used no more, and not given back. */
-  #freed = 0;
   /** With bytes to send and a window of their own, in turn. */
   #waiting: Http2Stream[] = [];
 
@@ -73,8 +71,7 @@ export abstract class Http2Connection<S extends Http2Stream> implements StreamEv
     this.output = new Output(stream);
     this.writer = new HeadWriter(this.encoder, this.output);
     this.floods = new Floods(options.clock);
-    this.#windowBytes = Math.max(limits.connectionWindowBytes, DEFAULT_WINDOW_BYTES);
-    this.receiveWindow = this.#windowBytes;
+    this.receiveWindow = new SharedWindow(limits.connectionWindowBytes, this.held);
     stream.events = this;
   }
 
@@ -138,8 +135,9 @@ export abstract class Http2Connection<S extends Http2Stream> implements StreamEv
   }
 
   giveBack(size: number): void {
-    this.#freed += size;
-    if (this.#freed * 2 >= this.#windowBytes && !this.over) this.#giveWindowBack();
+    if (this.over) return;
+    const more = this.receiveWindow.free(size, this.nowMs);
+    if (more > 0) this.output.frame32(FrameType.windowUpdate, 0, more);
   }
 
   sentData(): void {
@@ -228,6 +226,7 @@ export abstract class Http2Connection<S extends Http2Stream> implements StreamEv
     this.over = true;
     this.#stream.events = ignoredEvents;
     this.settingsDeadline?.cancel();
+    this.receiveWindow.end();
     this.dataTo = undefined;
     this.#waiting.length = 0;
     const detail = end.detail === "" ? "the connection ended" : end.detail;
@@ -236,12 +235,6 @@ export abstract class Http2Connection<S extends Http2Stream> implements StreamEv
       stream.broke("connection", detail);
     }
     this.onOver(end);
-  }
-
-  #giveWindowBack(): void {
-    this.receiveWindow += this.#freed;
-    this.output.frame32(FrameType.windowUpdate, 0, this.#freed);
-    this.#freed = 0;
   }
 
   /** Sends what waits, a frame of each stream in turn, while there is room. */

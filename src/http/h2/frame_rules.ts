@@ -102,8 +102,8 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     if (!this.peer.came) return this.protocolError("no settings at the beginning");
     if (this.#block.streamId !== 0) return this.protocolError("a header block broken off");
     if (id === 0 || this.isIdle(id)) return this.protocolError("DATA on no stream");
-    this.receiveWindow -= size;
-    if (this.receiveWindow < 0) {
+    this.receiveWindow.left -= size;
+    if (this.receiveWindow.left < 0) {
       return this.fail(ErrorCode.flowControl, "more DATA than the connection's window");
     }
     if (bodyBytes > 0 || ends) this.floods.progress();

@@ -2,16 +2,18 @@
  * What streams hold in memory for slower sides, over all connections of a thread. Up to a limit what a
  * paused one holds does not count against the window of its connection, so that a slow reader stops itself
  * and nobody else; beyond it does, and then connections with slow readers stop as a whole, and who sends
- * is stopped at once.
+ * is stopped at once. What connections may send beyond their first window is lent for the same reason.
  *
  * @module
  */
 
 const STRAINED = 7 / 8;
+const CALM = 1 / 8;
 
 export class HeldBytes {
   readonly #limitBytes: number;
   #bytes = 0;
+  #lent = 0;
 
   constructor(limitBytes: number) {
     this.#limitBytes = limitBytes;
@@ -35,6 +37,22 @@ export class HeldBytes {
 
   release(size: number): void {
     this.#bytes -= size;
+  }
+
+  /** So little is held that who sends a lot may send more at a time. */
+  get isCalm(): boolean {
+    return this.#bytes <= this.#limitBytes * CALM;
+  }
+
+  /** Whether a window may be larger by so much, until that is taken back. */
+  lend(size: number): boolean {
+    if (!this.isCalm || this.#lent + size > this.#limitBytes) return false;
+    this.#lent += size;
+    return true;
+  }
+
+  takeBack(size: number): void {
+    this.#lent -= size;
   }
 }
 

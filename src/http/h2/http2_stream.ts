@@ -13,6 +13,7 @@ import { codeOf, ErrorCode, FrameType, MAX_FRAME_BYTES } from "./frame.ts";
 import type { HeadWriter } from "./head_writer.ts";
 import type { HeldBytes } from "./held_bytes.ts";
 import type { Output } from "./output.ts";
+import { FAST_MS } from "./shared_window.ts";
 
 /** The connection, as its streams need it. */
 export interface StreamHost {
@@ -65,6 +66,8 @@ export abstract class Http2Stream implements Message {
   expected = -1;
   /** Handed on, and not given back to the peer's window. */
   #handedOn = 0;
+  #windowBytes: number;
+  #gaveBackMs: number;
   #paused = false;
   #delivering = false;
   #held: ChunkQueue | undefined;
@@ -83,8 +86,9 @@ export abstract class Http2Stream implements Message {
   constructor(id: number, host: StreamHost) {
     this.id = id;
     this.host = host;
-    this.bornMs = host.nowMs;
+    this.bornMs = this.#gaveBackMs = host.nowMs;
     this.receiveWindow = host.streamReceiveWindow;
+    this.#windowBytes = host.limits.streamWindowBytes;
     this.sendWindow = host.streamSendWindow;
   }
 
@@ -310,9 +314,23 @@ export abstract class Http2Stream implements Message {
   #giveBack(size: number): void {
     this.#handedOn += size;
     if (this.#paused || this.receiveEnded || this.over) return;
-    if (this.#handedOn * 2 < this.host.limits.streamWindowBytes) return;
+    if (this.#handedOn * 2 < this.#windowBytes) return;
+    this.#grow();
     this.receiveWindow += this.#handedOn;
     this.host.output.frame32(FrameType.windowUpdate, this.id, this.#handedOn);
     this.#handedOn = 0;
   }
+
+  /** A large body that is taken as fast as it comes gets a larger window, so that it does not wait for us. */
+  #grow(): void {
+    const { limits: { streamWindowBytes }, nowMs, held } = this.host;
+    const isFast = nowMs - this.#gaveBackMs < FAST_MS;
+    this.#gaveBackMs = nowMs;
+    if (!isFast || this.#windowBytes > streamWindowBytes || !held.isCalm) return;
+    this.#windowBytes = streamWindowBytes * GROWTH;
+    this.#handedOn += this.#windowBytes - streamWindowBytes;
+  }
 }
+
+/** How much larger than at first the window of a stream becomes. */
+const GROWTH = 4;

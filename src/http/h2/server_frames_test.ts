@@ -276,7 +276,7 @@ test("who answers more than a thread may hold is stopped at once, and goes on wh
 });
 
 test("a body that is not wanted any more leaves the connection's window as it was", async () => {
-  const { peer, requests } = await served();
+  const { peer, requests, clock } = await served();
   let given = 0;
   const count = () => {
     for (const words of peer.take()) {
@@ -292,6 +292,8 @@ test("a body that is not wanted any more leaves the connection's window as it wa
     await peer.send(headers(id, POST, 0), body.subarray(0, 5_000));
     // In the middle of a frame.
     requests[i]?.exchange.reset("internal");
+    // Slowly, so that the window does not grow.
+    clock.advanceNow(10);
     await peer.send(body.subarray(5_000));
     count();
   }
@@ -314,10 +316,11 @@ test("respond() is heard once, and inform() only before it", async () => {
 });
 
 test("what was handed on is given back while the exchange is not paused, and when it goes on", async () => {
-  const { peer, requests } = await served();
+  const { peer, requests, clock } = await served();
   await peer.send(headers(1, POST, 0));
   const [request] = requests;
   if (request) request.told.then = () => request.told.bytes >= 131_072 && request.exchange.pause();
+  clock.advanceNow(100);
   await peer.send(...repeat(12, () => FULL));
   assert.deepEqual([request?.told.bytes, peer.take()], [131_072, []]);
   request?.exchange.pause();
@@ -353,4 +356,17 @@ test("a client that takes its time stops what is sent, and nothing is lost", asy
   const sizes = peer.take().filter((words) => words.startsWith("DATA 1 "))
     .map((words) => Number(words.split(" ")[2]));
   assert.equal(sizes.reduce((sum, size) => sum + size, 0), sent);
+});
+
+test("a stream whose body is taken as fast as it comes gets a larger window, but not while much is held", async () => {
+  const held = new HeldBytes(1 << 24);
+  const { peer } = await served({}, held);
+  await peer.send(headers(1, POST, 0), ...repeat(8, () => FULL));
+  assert.deepEqual(peer.take(), [`WINDOW_UPDATE 1 ${131_072 + 3 * 262_144}`]);
+  await peer.send(...repeat(32, () => FULL));
+  assert.deepEqual(peer.take(), ["WINDOW_UPDATE 0 524288", "WINDOW_UPDATE 1 524288"]);
+  held.take(1 << 22);
+  const other = frame("DATA", 0, 3, new Uint8Array(16_384));
+  await peer.send(headers(3, POST, 0), ...repeat(8, () => other));
+  assert.deepEqual(peer.take(), ["WINDOW_UPDATE 3 131072"]);
 });

@@ -1,19 +1,20 @@
 /**
  * How long answers take at a rate that leaves half of the machine free. h2load sends requests at moments
- * of its own, whether or not earlier ones were answered, from so many connections that none sends two
- * within ten milliseconds; it writes down when each was sent and how long its answer took.
+ * of its own, whether or not earlier ones were answered, and writes down when it sent each and how long
+ * its answer took. It looks at its clock every ten milliseconds: over HTTP/1.1, where a connection carries
+ * one request at a time, there are so many connections that none is due to send two at once.
  *
  * @module
  */
 
-import { readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Subject } from "./cell.ts";
 import { runH2load } from "./load.ts";
-import { HOST, type Site } from "./site.ts";
+import { HOST } from "./site.ts";
 
 export interface LatencyOptions {
-  readonly site: Site;
   readonly protocol: "http" | "http2";
   readonly rounds: number;
   readonly seconds: number;
@@ -37,7 +38,9 @@ export interface Latency {
 
 /** Postern's code is compiled by then. */
 const WARM_SECONDS = 8;
+/** A second, over HTTP/1.1. */
 const PER_CONNECTION = 50;
+const HTTP2_CONNECTIONS = 8;
 /** Connections come up one a millisecond, and are at rest after this. */
 const RAMP_US = 1_000_000;
 
@@ -74,7 +77,9 @@ async function saturate(
   { name, pair }: Subject,
   { protocol, seconds }: Pick<LatencyOptions, "protocol" | "seconds">,
 ): Promise<number> {
-  const shape = protocol === "http" ? ["--h1", "-c", "16"] : ["-c", "8", "-m", "16"];
+  const shape = protocol === "http"
+    ? ["--h1", "-c", "16"]
+    : ["-c", String(HTTP2_CONNECTIONS), "-m", "16"];
   const lasts = ["-D", String(seconds), "--warm-up-time", String(WARM_SECONDS)];
   const { requests, errors, kinds } = await runH2load(
     [...shape, "-t", "1", ...lasts, url(pair.outbound.port)],
@@ -87,11 +92,12 @@ async function saturate(
 async function sample(
   { name, pair }: Subject,
   rate: number,
-  { site, protocol, seconds }: LatencyOptions,
+  { protocol, seconds }: LatencyOptions,
 ): Promise<Sample> {
-  const connections = Math.ceil(rate / PER_CONNECTION);
-  const file = join(site.directory, "latency.log");
-  rmSync(file, { force: true });
+  const connections = protocol === "http" ? Math.ceil(rate / PER_CONNECTION) : HTTP2_CONNECTIONS;
+  // Not where the credentials are: Postern looks whenever something is written there.
+  const directory = mkdtempSync(join(tmpdir(), "postern-latency-"));
+  const file = join(directory, "requests.log");
   const lasts = seconds + RAMP_US / 1e6;
   const args = [
     ...protocol === "http" ? ["--h1"] : ["-m", "100"],
@@ -99,9 +105,13 @@ async function sample(
     ...["--rps", String(rate / connections), "-n", String(Math.round(rate * lasts))],
     ...["--log-file", file, url(pair.outbound.port)],
   ];
-  const { errors, kinds } = await runH2load(args, lasts);
-  if (errors > 0) throw new Error(`errors of ${name}: ${kinds}`);
-  return readLog(readFileSync(file, "utf8"));
+  try {
+    const { errors, kinds } = await runH2load(args, lasts);
+    if (errors > 0) throw new Error(`errors of ${name}: ${kinds}`);
+    return readLog(readFileSync(file, "utf8"));
+  } finally {
+    rmSync(directory, { recursive: true });
+  }
 }
 
 /** Lines of the moment that a request was sent, its status, and how long it took, in microseconds. */

@@ -99,12 +99,12 @@ export function openHttpBench(settings: Settings, peers: readonly string[]): Htt
       return measured;
     },
     http_latency: async () => {
-      const { site, rounds, seconds } = settings;
+      const { rounds, seconds } = settings;
       const paced = ({ name }: Subject) => name === POSTERN || name === PACING;
       const measured: Latency[] = [];
       for (const protocol of ["http", "http2"] as const) {
         const subjects = await pairs.of(protocol);
-        const options = { site, protocol, rounds, seconds, paced };
+        const options = { protocol, rounds, seconds, paced };
         measured.push(...await measureLatency(subjects, options));
       }
       console.log(`${latencyTable(measured)}\n`);

@@ -2,6 +2,7 @@
 export {
   FIRST_UPSTREAM_COLUMN,
   MAX_UPSTREAMS,
+  PROCESS_COLUMN,
   SharedCounts,
   UPSTREAM_COLUMNS,
 } from "./admission.ts";

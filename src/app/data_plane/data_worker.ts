@@ -5,7 +5,12 @@
  */
 
 import { type LogLevel, messageOf, type Timer } from "../../base/mod.ts";
-import type { Columns, ListenerView, SharedCounts } from "../../proxy/mod.ts";
+import {
+  type Columns,
+  type ListenerView,
+  PROCESS_COLUMN,
+  type SharedCounts,
+} from "../../proxy/mod.ts";
 import { diffSnapshots, type Snapshot } from "../../snapshot/mod.ts";
 import { Channel, type Port } from "./channel.ts";
 import type { MainCalls, WorkerCalls } from "./protocol.ts";
@@ -209,11 +214,13 @@ export class DataWorker implements Member {
     this.#channel = undefined;
     this.published = undefined;
     thread.terminate();
+    // What its callers lost nobody else can tell: their lines died with it.
+    const connections = counts.of(worker, PROCESS_COLUMN);
     counts.clearRow(worker);
     channel?.close();
     this.#first.resolve();
     if (this.#closed) return;
-    log.error("data worker died; starting another", { worker, reason });
+    log.error("data worker died; starting another", { worker, connections, reason });
     const young = clock.monotonic() - this.#startedMs < YOUNG_MS;
     this.#restartMs = young ? Math.min(this.#restartMs * 2, RESTART_MAX_MS) : RESTART_MS;
     this.#restart = clock.after(this.#restartMs, () => this.#spawn());

@@ -77,6 +77,7 @@ const PLANS: Readonly<Record<string, Plan>> = {
     ...{ status: 200, fields: [GRPC, "x-app: one"], body: [GRPC_MESSAGE, GRPC_MESSAGE] },
     trailers: ["grpc-status: 0", "grpc-message: well", "x-end: 1"],
   },
+  "/unavailable": { status: 200, fields: [GRPC, "grpc-status: 14"], body: [] },
   "/status": {
     ...{ status: 200, fields: [GRPC, "grpc-status: 5", "grpc-message: no%20such"], body: [] },
   },

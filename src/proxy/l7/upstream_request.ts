@@ -6,13 +6,15 @@
  */
 
 import type { ErrorCode } from "../../base/mod.ts";
-import type {
-  ClientExchange,
-  Fields,
-  RequestHead,
-  ResetReason,
-  ResponseEvents,
-  ResponseHead,
+import {
+  type ClientExchange,
+  type Fields,
+  httpStatusOf,
+  readGrpcStatus,
+  type RequestHead,
+  type ResetReason,
+  type ResponseEvents,
+  type ResponseHead,
 } from "../../http/mod.ts";
 import type { Dial, Stream } from "../../net/mod.ts";
 import type { Dialler } from "../attempt.ts";
@@ -161,7 +163,7 @@ export class UpstreamRequest implements Dialler<Way>, ResponseEvents {
 
   onResponse(head: ResponseHead, ends: boolean): void {
     this.#responded = true;
-    this.#tellHealth(head.status >= 500);
+    this.#tellHealth(head.status >= 500 || ends && isGrpcFailure(head));
     this.#asker.responded(head, ends);
   }
 
@@ -210,6 +212,12 @@ export class UpstreamRequest implements Dialler<Way>, ResponseEvents {
     if (this.#lease) giveBack(this.#lease);
     this.#lease = undefined;
   }
+}
+
+/** A response of gRPC that is nothing but its status; one after messages says nothing of the endpoint. */
+function isGrpcFailure({ fields }: ResponseHead): boolean {
+  const status = readGrpcStatus(fields);
+  return status !== undefined && httpStatusOf(status) >= 500;
 }
 
 const NO_RECORD: Dialler<Way>["record"] = { stage: "target", endpoint: "", secured: () => {} };

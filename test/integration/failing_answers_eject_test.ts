@@ -1,0 +1,38 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { DEFAULT_OUTLIER } from "../../src/balance/mod.ts";
+import { GRPC_MESSAGE, startAskedApp } from "../kit/asked_app.ts";
+import { askHttp2 } from "../kit/mixed_ask.ts";
+import { startPathPair } from "../kit/path_pair.ts";
+import { httpRules } from "../kit/snapshots.ts";
+
+const ASK = { method: "POST", body: GRPC_MESSAGE, fields: ["content-type: application/grpc"] };
+
+for (
+  const [path, ejects] of [
+    ["/500", true],
+    ["/404", false],
+    ["/unavailable", true],
+    ["/status", false],
+    ["/unary", false],
+  ] as const
+) {
+  test(`an endpoint that answers ${path} time and again ${ejects ? "is" : "is not"} ejected`, async () => {
+    await using app = await startAskedApp({ protocol: "http2", host: "127.0.0.1" });
+    await using pair = await startPathPair({
+      localPort: app.port,
+      inbound: { http: httpRules("grpc") },
+      upstream: { http: httpRules("grpc"), outlier: { ...DEFAULT_OUTLIER, maxFailures: 2 } },
+    });
+    const place = { host: "127.0.0.1", port: pair.port };
+    for (let asked = 0; asked < 3; asked++) {
+      // One that is ejected is asked where there is no other.
+      const { ending } = await askHttp2(place, {
+        ...{ ...ASK, path, streamed: false, trailers: [], upgrade: false },
+      });
+      assert.equal(ending, "complete");
+    }
+    const isEjected = pair.lines.some(({ message }) => message === "endpoint ejected");
+    assert.equal(isEjected, ejects);
+  });
+}

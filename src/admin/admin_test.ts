@@ -280,7 +280,7 @@ test("admin / counts requests where connections carry such", async () => {
   const carrying = (open: number) =>
     first.connections.map((connection) => ({
       ...connection,
-      http: { version: "HTTP/2", open, oldest: [] },
+      http: { version: "HTTP/2", open, total: 9, idleMs: 0, oldest: [] },
     }));
   view.data = () =>
     Promise.resolve([1, 2].map((open) => ({ ...first, connections: carrying(open) })));

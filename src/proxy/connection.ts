@@ -81,6 +81,7 @@ export class ConnectionRecord {
 
   view(now: Now): ConnectionView {
     const { relay } = this;
+    const http = this.requests?.view(now) ?? null;
     return {
       id: String(this.id),
       listener: this.listener,
@@ -91,13 +92,13 @@ export class ConnectionRecord {
       endpoint: this.endpoint,
       stage: this.stage,
       ageMs: Math.round(now.ms - this.openedMs),
-      idleMs: relay ? (now.tick - relay.activeTick) * now.tickMs : 0,
+      idleMs: relay ? (now.tick - relay.activeTick) * now.tickMs : http?.idleMs ?? 0,
       receivedBytes: relay?.receivedBytes ?? 0,
       sentBytes: relay?.sentBytes ?? 0,
       rule: this.rule,
       tlsVersion: this.tlsVersion,
       resumed: this.resumed,
-      http: this.requests?.view(now) ?? null,
+      http,
     };
   }
 }

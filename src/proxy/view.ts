@@ -35,6 +35,10 @@ export interface RequestsView {
   /** `HTTP/1.1` or `HTTP/2`. */
   readonly version: string;
   readonly open: number;
+  /** Open ones and those before them. */
+  readonly total: number;
+  /** Without any. */
+  readonly idleMs: number;
   /** The oldest of them. */
   readonly oldest: readonly RequestView[];
 }

@@ -46,6 +46,7 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
   readonly listener: HttpListener;
   readonly caller: Caller;
   readonly #open = new Set<HttpExchange>();
+  #total = 0;
   #version: HttpVersion = "HTTP/1.1";
   #server: ServerConnection | undefined;
   #judge: RequestJudge | undefined;
@@ -100,6 +101,7 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
 
   onRequest(exchange: ServerExchange): void {
     this.#idleSweeps = 0;
+    this.#total++;
     const own = new HttpExchange(this, exchange);
     this.#open.add(own);
     own.start();
@@ -177,7 +179,8 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
       if (oldest.length === SHOWN) break;
       oldest.push(exchange.view(now));
     }
-    return { version: this.#version, open: this.#open.size, oldest };
+    const idleMs = this.#idleSweeps * now.tickMs;
+    return { version: this.#version, open: this.#open.size, total: this.#total, idleMs, oldest };
   }
 
   drain(): void {

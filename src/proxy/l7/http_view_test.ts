@@ -45,6 +45,8 @@ test("a connection shows its oldest requests: what they ask, by which rule, how 
   assert.deepEqual(shown(path), {
     version: "HTTP/1.1",
     open: 1,
+    total: 1,
+    idleMs: 0,
     oldest: [{
       id: "7",
       method: "PUT",
@@ -66,7 +68,11 @@ test("a connection shows its oldest requests: what they ask, by which rule, how 
   caller.send("defghi");
   app.send("ok");
   await settle();
-  assert.deepEqual(shown(path), { version: "HTTP/1.1", open: 0, oldest: [] });
+  await path.clock.advance(3_000);
+  const none = { version: "HTTP/1.1", open: 0, total: 1, idleMs: 3_000, oldest: [] };
+  assert.deepEqual(shown(path), none);
+  const [connection] = path.path.view({ connections: true }).connections;
+  assert.equal(connection?.idleMs, 3_000);
 });
 
 test("what is shown and logged of a caller's texts has an end, and no query", async () => {

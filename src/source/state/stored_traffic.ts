@@ -1,0 +1,153 @@
+/**
+ * Parts of a stored snapshot about traffic: what is listened for, where it goes, and what is written of it.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import { Amount, Texts, Version } from "./stored_values.ts";
+
+const Port = v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(65_535));
+
+const TcpAddress = v.strictObject({ kind: v.literal("tcp"), host: v.string(), port: Port });
+const LocalAddress = v.variant("kind", [
+  TcpAddress,
+  v.strictObject({ kind: v.literal("unix"), path: v.string() }),
+]);
+const BindAddress = v.variant("kind", [
+  TcpAddress,
+  v.strictObject({
+    kind: v.literal("unix"),
+    path: v.string(),
+    mode: v.exactOptional(Amount),
+  }),
+]);
+
+const Endpoint = v.strictObject({
+  id: v.string(),
+  host: v.string(),
+  port: Port,
+  weight: v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(128)),
+});
+
+export const AccessLog = v.strictObject({
+  version: Version,
+  to: v.variant("kind", [
+    v.strictObject({ kind: v.picklist(["stdout", "stderr"]) }),
+    v.strictObject({ kind: v.literal("file"), path: v.string() }),
+  ]),
+  format: v.variant("kind", [
+    v.strictObject({ kind: v.literal("default") }),
+    v.strictObject({ kind: v.literal("text"), text: v.string() }),
+    v.strictObject({ kind: v.literal("json"), json: v.string() }),
+  ]),
+  listeners: v.boolean(),
+});
+
+const Http = v.strictObject({
+  protocol: v.picklist(["http", "http2", "grpc"]),
+  path: v.strictObject({
+    normalize: v.boolean(),
+    mergeSlashes: v.boolean(),
+    escapedSlashes: v.picklist(["keep", "reject", "unescape", "redirect"]),
+    underscores: v.picklist(["allow", "reject", "drop"]),
+  }),
+  sanitizeForwardedClientCert: v.boolean(),
+  headBytes: Amount,
+  requestTimeoutMs: Amount,
+  streamIdleTimeoutMs: Amount,
+  showDenials: v.boolean(),
+});
+
+export const Inbound = v.strictObject({
+  version: Version,
+  bind: TcpAddress,
+  local: LocalAddress,
+  http: v.nullable(Http),
+  localConnectTimeoutMs: Amount,
+  handshakeTimeoutMs: Amount,
+  maxConnections: Amount,
+  authorize: v.picklist(["match", "both"]),
+  credentials: v.nullable(v.string()),
+});
+
+export const Exposed = v.strictObject({
+  version: Version,
+  bind: TcpAddress,
+  path: v.string(),
+  local: LocalAddress,
+  localConnectTimeoutMs: Amount,
+  http: Http,
+});
+
+const TlsListener = v.nullable(
+  v.strictObject({ credentials: v.string(), handshakeTimeoutMs: Amount }),
+);
+
+export const Upstream = v.strictObject({
+  version: Version,
+  id: v.string(),
+  name: v.string(),
+  bind: v.nullable(BindAddress),
+  chain: v.string(),
+  http: v.nullable(Http),
+  maxConnections: Amount,
+  maxPending: Amount,
+  maxRequests: Amount,
+  idleTimeoutMs: Amount,
+  lifetimeMs: Amount,
+  credentials: v.nullable(v.string()),
+  listener: TlsListener,
+});
+
+const HeaderText = v.tuple([v.string(), v.string()]);
+const HeaderChanges = v.exactOptional(v.strictObject({
+  remove: Texts,
+  set: v.array(HeaderText),
+  add: v.array(HeaderText),
+}));
+
+export const Edge = v.strictObject({
+  version: Version,
+  id: v.string(),
+  bind: TcpAddress,
+  http: Http,
+  listener: TlsListener,
+  hosts: v.array(v.strictObject({
+    names: Texts,
+    upstream: v.string(),
+    requestHeaders: HeaderChanges,
+    responseHeaders: HeaderChanges,
+  })),
+});
+
+export const Chain = v.strictObject({
+  version: Version,
+  resolver: v.strictObject({
+    targets: Texts,
+    balancing: v.variant("kind", [
+      v.strictObject({ kind: v.picklist(["round_robin", "random", "maglev"]) }),
+      v.strictObject({ kind: v.literal("least_request"), choiceCount: Amount }),
+      v.strictObject({ kind: v.literal("ring_hash"), minimumSize: Amount, maximumSize: Amount }),
+    ]),
+    outlier: v.strictObject({
+      maxFailures: Amount,
+      enforcingPercent: Amount,
+      intervalMs: Amount,
+      baseEjectionMs: Amount,
+      maxEjectionMs: Amount,
+      maxEjectionPercent: Amount,
+    }),
+  }),
+});
+
+export const Target = v.strictObject({
+  version: Version,
+  key: v.string(),
+  sni: v.string(),
+  spiffeUris: Texts,
+  connectTimeoutMs: Amount,
+  endpoints: v.array(Endpoint),
+  lastResort: v.array(Endpoint),
+  lack: v.string(),
+});

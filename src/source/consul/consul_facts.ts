@@ -17,21 +17,12 @@ import type {
   QueryResult,
   Registration,
   Roots,
-  UpstreamDeclaration,
 } from "../../consul/mod.ts";
-import { isRouted } from "../../chain/mod.ts";
 import { parseServiceId } from "../../identity/mod.ts";
 import type { Known } from "./known.ts";
-import {
-  chainRequest,
-  healthKey,
-  planChain,
-  planQuery,
-  refuseDeclaration,
-  type UpstreamPlan,
-} from "./plan.ts";
-import type { Refusal } from "../../snapshot/mod.ts";
+import { chainRequest, healthKey, refuseDeclaration, type UpstreamPlan } from "./plan.ts";
 import type { Failing } from "../source.ts";
+import { plainKey, upstreamKey, UpstreamPlans } from "./upstream_plans.ts";
 import { type Starter, WatchSet } from "./watch_set.ts";
 
 /** Where the registration comes from: the agent, or flags (then nothing of it ever changes). */
@@ -62,16 +53,14 @@ export class ConsulFacts {
   #intentions: Intentions | undefined;
   #defaultAction: "allow" | "deny" | undefined;
   #mesh: Mesh | null | undefined;
+  readonly #plans: UpstreamPlans;
   /** By watch key. */
-  readonly #chains = new Map<string, DiscoveryChain>();
   readonly #queries = new Map<string, QueryResult>();
   readonly #instances = new Map<string, readonly Instance[]>();
-  /** The last usable plan of each upstream, and what it was made from. */
-  readonly #plans = new Map<string, { readonly key: string; readonly plan: UpstreamPlan }>();
-  #chainRefusals: Refusal[] = [];
 
   constructor(options: ConsulFactsOptions) {
     this.#options = options;
+    this.#plans = new UpstreamPlans(options.defaultQueryIntervalMs);
     const { clock, onFailing, onRecovered, onChange } = options;
     this.watches = new WatchSet({
       clock,
@@ -106,14 +95,14 @@ export class ConsulFacts {
       const { id } = declaration;
       const refusal = refuseDeclaration(declaration);
       if (refusal) plans.set(id, { kind: "refused", reason: refusal });
-      else plans.set(id, this.#plans.get(id)?.plan ?? { kind: "pending" });
+      else plans.set(id, this.#plans.of(id) ?? { kind: "pending" });
       const key = upstreamKey(declaration);
       const result = this.#queries.get(key);
       if (result) queries.set(id, result);
       const trouble = troubles.get(key);
       if (trouble) unheard.set(id, trouble);
     }
-    const refused = [...this.#chainRefusals, ...registration?.ingress?.refused ?? []];
+    const refused = [...this.#plans.refusals, ...registration?.ingress?.refused ?? []];
     if (this.#registrationRefusal) {
       refused.push({ what: "registration", reason: this.#registrationRefusal });
     }
@@ -134,8 +123,7 @@ export class ConsulFacts {
 
   /** Traffic goes through these upstreams: what the agent says about them should arrive soon. */
   used(upstreamIds: readonly string[]): void {
-    for (const [id, { key, plan }] of this.#plans) {
-      if (!upstreamIds.includes(id)) continue;
+    for (const { key, plan } of this.#plans.among(upstreamIds)) {
       this.watches.touch(key);
       if (plan.kind !== "targets") continue;
       for (const { health } of plan.targets) this.watches.touch(healthKey(health));
@@ -199,7 +187,7 @@ export class ConsulFacts {
       this.#mesh = value;
     });
     this.#wantService(want);
-    this.#plan();
+    this.#plans.update(this.#placed());
     this.#wantUpstreams(want);
     for (const key of watches.keys()) if (!wanted.has(key)) this.#stop(key);
   }
@@ -232,7 +220,7 @@ export class ConsulFacts {
     for (const declaration of this.#placed()?.upstreams ?? []) {
       if (refuseDeclaration(declaration)) continue;
       const key = upstreamKey(declaration);
-      const plan = this.#plans.get(declaration.id)?.plan;
+      const plan = this.#plans.of(declaration.id);
       if (plan?.kind === "query") {
         const { request } = plan;
         want<QueryResult>(key, (sink) => agent.watchQuery(request, sink), (value) => {
@@ -244,10 +232,10 @@ export class ConsulFacts {
         want<DiscoveryChain>(
           as,
           (sink) => agent.watchChain(chainRequest(declaration, protocol), sink),
-          (value) => this.#chains.set(as, value),
+          (value) => this.#plans.takeChain(as, value),
         );
       wantChain(key);
-      if (this.#isRouted(key)) wantChain(plainKey(declaration), "tcp");
+      if (this.#plans.isRouted(declaration)) wantChain(plainKey(declaration), "tcp");
       if (plan?.kind !== "targets") continue;
       for (const { health } of plan.targets) {
         const healthAs = healthKey(health);
@@ -258,51 +246,10 @@ export class ConsulFacts {
     }
   }
 
-  /** Plans of all upstreams from their present chains. An unusable chain leaves the last usable plan. */
-  #plan(): void {
-    const registration = this.#placed();
-    const declared = new Set<string>();
-    this.#chainRefusals = [];
-    for (const declaration of registration?.upstreams ?? []) {
-      const { id } = declaration;
-      declared.add(id);
-      const key = upstreamKey(declaration);
-      const before = this.#plans.get(id);
-      if (declaration.kind === "prepared_query") {
-        const plan = planQuery(declaration, this.#options.defaultQueryIntervalMs);
-        this.#plans.set(id, { key, plan });
-        continue;
-      }
-      const chain = this.#chains.get(this.#isRouted(key) ? plainKey(declaration) : key);
-      if (this.#isRouted(key)) {
-        const reason = "its chain has routes or splits, which are not followed yet: its " +
-          "connections are carried as they are, to where they would go without";
-        this.#chainRefusals.push({ what: `upstream ${id}`, reason });
-      }
-      if (!chain || !registration) {
-        if (before?.key !== key) this.#plans.delete(id);
-        continue;
-      }
-      const plan = planChain(declaration, chain, registration);
-      if (plan.kind === "refused" && before?.key === key && before.plan.kind === "targets") {
-        const reason = `${plan.reason}; its last usable chain stays in force`;
-        this.#chainRefusals.push({ what: `upstream ${id}`, reason });
-        continue;
-      }
-      this.#plans.set(id, { key, plan });
-    }
-    for (const id of this.#plans.keys()) if (!declared.has(id)) this.#plans.delete(id);
-  }
-
-  #isRouted(key: string): boolean {
-    const chain = this.#chains.get(key);
-    return chain !== undefined && isRouted(chain);
-  }
-
   /** Stops a watch and forgets its value: it may be about another service. */
   #stop(key: string): void {
     this.watches.stop(key);
-    this.#chains.delete(key);
+    this.#plans.forgetChain(key);
     this.#queries.delete(key);
     this.#instances.delete(key);
     const service = this.#registration?.service ?? "";
@@ -317,17 +264,3 @@ export class ConsulFacts {
 }
 
 type Want = <T>(key: string, start: Starter<T>, take: (value: T) => void) => void;
-
-/** One key per question: another question is another watch. */
-function upstreamKey(declaration: UpstreamDeclaration): string {
-  if (declaration.kind === "prepared_query") {
-    const { name, datacenter, queryIntervalMs } = declaration;
-    return `query ${JSON.stringify([name, datacenter, queryIntervalMs])}`;
-  }
-  return `chain ${JSON.stringify(chainRequest(declaration))}`;
-}
-
-/** Of the chain without routes and splits. */
-function plainKey(declaration: UpstreamDeclaration): string {
-  return `chain ${JSON.stringify(chainRequest(declaration, "tcp"))}`;
-}

@@ -50,16 +50,22 @@ const REST_MS = 5;
 /** Those who shake hands need time to do so; who is refused is done with. */
 const STRAIN_OF = { refused: 1, crowded: 2 } as const;
 
+/** A listener, as the gate knows it. */
+interface Gated {
+  readonly listener: Listener;
+  readonly callers: Callers;
+  isHeld: boolean;
+  /** It did not resume: somebody took its address while it was paused. */
+  isLost: boolean;
+  /** How much it was strained lately. */
+  strains: number;
+}
+
 export class AcceptGate {
   readonly #options: AcceptGateOptions;
   readonly #headroom: () => number;
   readonly #reserve: number;
-  readonly #listeners = new Map<Listener, Callers>();
-  readonly #held = new Set<Listener>();
-  /** Those that did not resume: somebody took their address while they were paused. */
-  readonly #lost = new Set<Listener>();
-  /** How often each was strained lately. */
-  readonly #strains = new Map<Listener, number>();
+  readonly #listeners = new Map<Listener, Gated>();
   #timer: Timer | undefined;
   #rest: Timer | undefined;
   #pausedFor: PausedFor = "nobody";
@@ -79,16 +85,14 @@ export class AcceptGate {
 
   /** From now on paused and resumed with the others. */
   add(listener: Listener, callers: Callers): void {
-    this.#listeners.set(listener, callers);
-    this.#settle(listener);
+    const gated = { listener, callers, isHeld: false, isLost: false, strains: 0 };
+    this.#listeners.set(listener, gated);
+    this.#settle(gated);
   }
 
   /** Before it is closed, so that it is not resumed afterwards. */
   remove(listener: Listener): void {
     this.#listeners.delete(listener);
-    this.#held.delete(listener);
-    this.#lost.delete(listener);
-    this.#strains.delete(listener);
   }
 
   /**
@@ -106,12 +110,12 @@ export class AcceptGate {
    * listener that would turn them away instead goes on.
    */
   strained(listener: Listener, strain: Exclude<Strain, "none">): void {
-    if (!this.#listeners.has(listener)) return;
-    const before = this.#strains.get(listener) ?? 0;
-    const strains = before + STRAIN_OF[strain];
-    this.#strains.set(listener, strains);
+    const gated = this.#listeners.get(listener);
+    if (!gated) return;
+    const before = gated.strains;
+    gated.strains += STRAIN_OF[strain];
     this.#rest ??= this.#options.clock.after(REST_MS, () => this.#rested());
-    if (before < STRAINS && strains >= STRAINS) this.#settle(listener);
+    if (before < STRAINS && gated.strains >= STRAINS) this.#settle(gated);
   }
 
   /** Looks now; also every two seconds, for what else opens files. */
@@ -126,7 +130,7 @@ export class AcceptGate {
     const mark = pausedFor === "nobody" ? this.#markOf("strangers") : this.#reserve;
     this.#left = pausedFor === "all" ? 0 : Math.floor((headroom - mark) / share);
     if (pausedFor !== this.#pausedFor) this.#change(pausedFor, headroom);
-    else for (const listener of this.#lost) this.#settle(listener);
+    else for (const gated of this.#listeners.values()) if (gated.isLost) this.#settle(gated);
     this.#timer?.cancel();
     const periodMs = this.#pausedFor === "nobody" ? PERIOD_MS : PAUSED_PERIOD_MS;
     this.#timer = this.#options.clock.after(periodMs, () => this.check());
@@ -156,34 +160,34 @@ export class AcceptGate {
 
   #change(pausedFor: PausedFor, headroom: number): void {
     this.#pausedFor = pausedFor;
-    for (const listener of this.#listeners.keys()) this.#settle(listener);
+    for (const gated of this.#listeners.values()) this.#settle(gated);
     this.#options.onChange(pausedFor, headroom);
   }
 
   #rested(): void {
     this.#rest = undefined;
-    const strained = [...this.#strains.keys()];
-    this.#strains.clear();
-    for (const listener of strained) this.#settle(listener);
+    for (const gated of this.#listeners.values()) {
+      if (gated.strains === 0) continue;
+      gated.strains = 0;
+      this.#settle(gated);
+    }
   }
 
   /** Holds it, or lets it go on, as things are now. */
-  #settle(listener: Listener): void {
-    const callers = this.#listeners.get(listener);
-    if (!callers) return;
-    const rests = (this.#strains.get(listener) ?? 0) >= STRAINS && listener.keepsWaiting;
+  #settle(gated: Gated): void {
+    const { listener, callers } = gated;
+    const rests = gated.strains >= STRAINS && listener.keepsWaiting;
     if (this.#isPaused(callers) || rests) {
-      if (!this.#held.has(listener)) listener.pause();
-      this.#held.add(listener);
+      if (!gated.isHeld) listener.pause();
+      gated.isHeld = true;
       return;
     }
-    if (!this.#held.has(listener)) return;
+    if (!gated.isHeld) return;
     try {
       listener.resume();
-      this.#held.delete(listener);
-      this.#lost.delete(listener);
+      gated.isHeld = gated.isLost = false;
     } catch (error) {
-      this.#lost.add(listener);
+      gated.isLost = true;
       this.#options.onLost?.(listener, error);
     }
   }

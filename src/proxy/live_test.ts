@@ -67,6 +67,15 @@ test("without limits a connection stays, and is swept for as long as it does", a
   assert.equal(path.clock.pending, timers);
 });
 
+test("the first connection after all had left is looked after as any", async () => {
+  await using path = await web({ lifetimeMs: 3_000 });
+  for (let count = 0; count < 2; count++) {
+    const { caller } = await open(path);
+    await path.clock.advance(5_000);
+    assert.equal(caller.over, "end");
+  }
+});
+
 test("a side that does not take its end is cut off after half a second", async () => {
   await using path = await web({ lifetimeMs: 1_000 });
   const { caller, server } = await open(path);

@@ -26,7 +26,7 @@ function setUp() {
     onDialled: () => log.push("dialled"),
     onFailed: (code, reason) => log.push(`${code}: ${reason}`),
   }, { context: { engine, deadlines } as unknown as Context, timeoutMs: 5 });
-  return { dial, log, engine, expire: () => expire() };
+  return { dial, log, engine, record, expire: () => expire() };
 }
 
 for (
@@ -54,6 +54,8 @@ for (
 ) {
   test(`dialLocal() to a service that ${name}`, () => {
     const parts = setUp();
+    const { stage, endpoint } = parts.record;
+    assert.deepEqual([stage, endpoint], ["dial", "127.0.0.1:80"]);
     happens(parts);
     assert.deepEqual(parts.log, ["deadline 5", ...log]);
     assert.equal(parts.engine.lastDial.cancelled, cancelled);

@@ -174,6 +174,8 @@ test("connections that are kept for requests are counted while they are open", a
   }
   const value = (name: string) =>
     rig.pair.web.path.stats.samples().find((sample) => sample.name === name)?.value;
+  assert.equal(value("http_requests_total"), 3);
+  assert.equal(value("http_requests_active"), 0);
   assert.equal(value("http_upstream_connections_total"), 1);
   assert.equal(value("http_upstream_connections_active"), 1);
   assert.equal(value("http_pending_total"), 1);

@@ -12,6 +12,7 @@ import {
   u32,
 } from "../../../test/kit/http2_wire.ts";
 
+const RST = frame("RST_STREAM", 0, 1, u32(8));
 const ONE_BYTE = frame("DATA", 0, 1, [0x61]);
 const PING = frame("PING", 0, 0, new Uint8Array(8));
 
@@ -19,6 +20,7 @@ const PING = frame("PING", 0, 0, new Uint8Array(8));
 for (
   const [name, frames, code, kind, detail] of [
     ["DATA on an idle stream", [ONE_BYTE], 1, "protocol", "DATA on no stream"],
+    ["RST_STREAM on an idle stream", [RST], 1, "protocol", "RST_STREAM on no stream"],
     ["a stream of the server's", [headers(2, GET)], 1, "protocol", "a stream of the wrong side"],
     ["PUSH_PROMISE", [frame("PUSH_PROMISE", 4, 1, [0, 0, 0, 2])], 1, "protocol", "PUSH_PROMISE"],
     [

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { testEachEvent, toldTo } from "../../../test/kit/event_table.ts";
 import { BunConnection, keepAlive } from "./bun_connection.ts";
 import type { BunSocket } from "./bun_types.ts";
 
@@ -57,12 +58,7 @@ function setUp() {
   const socket = new FakeSocket();
   const { log } = socket;
   const connection = new BunConnection(socket as unknown as BunSocket);
-  connection.events = {
-    onData: (chunk) => log.push(`>${new TextDecoder().decode(chunk)}`),
-    onEnd: () => log.push(">end"),
-    onDrain: () => log.push(">drain"),
-    onClose: (reset, alert) => log.push(reset ? `>reset${alert}` : ">close"),
-  };
+  connection.events = toldTo(log);
   return { socket, connection, log };
 }
 
@@ -123,21 +119,7 @@ cut       | >reset           | >reset           | >reset           | >reset     
 broke     | terminate >reset | terminate >reset | terminate >reset | terminate >reset | terminate >reset | terminate >reset | terminate >reset |
 `;
 
-const [[, ...states] = [], ...rows] = TABLE.trim().split("\n").map((line) =>
-  line.split("|").map((cell) => cell.trim())
-);
-for (const [act = "", ...wants] of rows) {
-  test(`BunConnection: ${act} in each state`, async () => {
-    for (const [index, state] of states.entries()) {
-      const parts = setUp();
-      STATES[state]?.(parts);
-      parts.log.length = 0;
-      ACTS[act]?.(parts);
-      await turn();
-      assert.equal(parts.log.join(" "), wants[index] ?? "", state);
-    }
-  });
-}
+testEachEvent("BunConnection", TABLE, { setUp, states: STATES, events: ACTS, turn });
 
 test("BunConnection sends what one turn writes at once, and what is given as it is", async () => {
   const { socket, connection, log } = setUp();

@@ -38,6 +38,7 @@ for (
     ["a chain whose second element is no certificate", session(field(19, ROOT, derNumber(1))), [
       ROOT,
     ]],
+    ["a field that is broken off", session(Uint8Array.of(0xb3, 9, 0)), []],
     ["a number instead of a session", derNumber(7), []],
     ["nothing", new Uint8Array(), []],
   ] as const

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { EventEmitter } from "node:events";
 import type { Socket } from "node:net";
 import { test } from "node:test";
+import { testEachEvent, toldTo } from "../../../test/kit/event_table.ts";
 import { NodeConnection } from "./node_connection.ts";
 
 /** Passes bytes on when told to; its close is told a little later, as the runtime's is. */
@@ -66,12 +67,7 @@ function setUp(kind: "plain" | "tls" = "plain") {
     remote: "192.0.2.1:5",
     raw: raw as unknown as Socket,
   });
-  connection.events = {
-    onData: (chunk) => log.push(`>${new TextDecoder().decode(chunk)}`),
-    onEnd: () => log.push(">end"),
-    onDrain: () => log.push(">drain"),
-    onClose: (reset, alert) => log.push(reset ? `>reset${alert}` : ">close"),
-  };
+  connection.events = toldTo(log);
   return { socket, raw, connection, log };
 }
 
@@ -128,21 +124,7 @@ cut     | >reset       | >reset       | >reset       | >reset       | >reset    
 error   | reset >reset | reset >reset | reset >reset | reset >reset | reset >reset | reset >reset   | reset >reset | reset >reset | reset >reset |
 `;
 
-const [[, ...states] = [], ...rows] = TABLE.trim().split("\n").map((line) =>
-  line.split("|").map((cell) => cell.trim())
-);
-for (const [act = "", ...wants] of rows) {
-  test(`NodeConnection: ${act} in each state`, async () => {
-    for (const [index, state] of states.entries()) {
-      const parts = setUp();
-      STATES[state]?.(parts);
-      parts.log.length = 0;
-      ACTS[act]?.(parts);
-      await turn();
-      assert.equal(parts.log.join(" "), wants[index] ?? "", state);
-    }
-  });
-}
+testEachEvent("NodeConnection", TABLE, { setUp, states: STATES, events: ACTS, turn });
 
 test("NodeConnection has its caller stop at 256 KiB, and tells of a drain below half of it", () => {
   const { socket, connection, log } = setUp();

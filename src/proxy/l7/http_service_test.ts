@@ -1,0 +1,79 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createAuthority } from "../../../test/kit/certificates.ts";
+import { settle } from "../../../test/kit/clock.ts";
+import { presented } from "../../../test/kit/fake_tls_engine.ts";
+import { type MemoryPath, startMemoryPath } from "../../../test/kit/memory_path.ts";
+import { httpRules, intention, snapshotOf, withInbound } from "../../../test/kit/snapshots.ts";
+
+const CA = createAuthority();
+const SNAPSHOT = withInbound(
+  snapshotOf({
+    ca: CA,
+    service: "db",
+    local: { kind: "tcp", host: "127.0.0.1", port: 8080 },
+    intentions: [intention("web", "allow")],
+  }),
+  { http: httpRules("http") },
+);
+
+async function call(path: MemoryPath) {
+  const port = Number(path.path.listeners()[0]?.address.split(":").at(-1));
+  const leaf = CA.issueLeaf({ service: "web" });
+  const caller = path.engine.callSecurely(port).prove(presented(leaf));
+  await settle();
+  return caller;
+}
+
+function sumsOf({ path }: MemoryPath): Readonly<Record<string, number>> {
+  const http = path.stats.samples().filter(({ name }) => name.startsWith("http_requests_"));
+  return Object.fromEntries(http.map(({ name, labels: { outcome = "", ended_by = "" }, value }) => [
+    [name, outcome, ended_by].filter((word) => word !== "").join(" "),
+    Number(value),
+  ]));
+}
+
+test("who says the first of it when the sidecar drains already is answered, and told to leave", async () => {
+  await using path = await startMemoryPath(SNAPSHOT);
+  const caller = await call(path);
+  // It may still become HTTP/2.
+  caller.send("P");
+  await settle();
+  const drained = path.path.drain(60_000);
+  caller.send("UT / HTTP/1.1\r\nHost: db\r\nContent-Length: 0\r\n\r\n");
+  await settle();
+  path.engine.lastDial.connect().send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+  await settle();
+  assert.match(caller.received, /^HTTP\/1\.1 200 OK\r\n(?:.*\r\n)*connection: close\r\n\r\nok$/);
+  caller.connection.close();
+  await settle();
+  await drained;
+});
+
+test("what is no request is logged, counted and in the access log, as the caller's fault", async () => {
+  const lines: string[] = [];
+  await using path = await startMemoryPath({
+    ...SNAPSHOT,
+    accessLog: {
+      ...{ version: 1, to: { kind: "stdout" }, format: { kind: "default" }, listeners: true },
+    },
+  }, { takeLine: (line) => void lines.push(line) });
+  const caller = await call(path);
+  caller.send("GET / HTTP/1.1\r\nHost: db\r\nHost: web\r\n\r\n");
+  await settle();
+  assert.match(caller.received, /^HTTP\/1\.1 400 /);
+  assert.deepEqual(sumsOf(path), {
+    "http_requests_total": 1,
+    "http_requests_active": 0,
+    "http_requests_failed_total request_invalid downstream": 1,
+  });
+  const [line = "{}"] = lines;
+  const { response_code, response_flags, response_code_details, duration } = JSON.parse(line);
+  assert.deepEqual([response_code, response_flags, response_code_details, duration], [
+    ...[400, "DPE", "http1.codec_error", 0],
+  ]);
+  const told = path.lines.find(({ message }) => message === "request failed")?.fields;
+  assert.deepEqual([told?.status, told?.reason], [400, "more than one host"]);
+  assert.match(String(told?.source), /svc\/web$/);
+  caller.connection.close();
+});

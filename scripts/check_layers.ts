@@ -57,7 +57,6 @@ const PACKAGES = [
   "hono",
   "valibot",
   "@hono/node-server",
-  "protobufjs",
   "re2js",
   "yaml",
 ];

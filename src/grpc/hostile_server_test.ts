@@ -262,6 +262,8 @@ for (
     }
     assert.match(heard.ended.join(), wanted);
     assert.match(heard.ended.join(), /^UNAVAILABLE: /);
+    await settle();
+    assert.ok(rig.servers.every(({ closed }) => closed !== "no"), "no socket is left");
     await rig.clock.advance(60_000);
     assert.ok(rig.engine.dials.length <= 2, "it is not dialled without end");
     assert.equal(rig.clock.pending, 0);
@@ -289,6 +291,22 @@ test("GrpcChannel goes on with the calls of a connection that takes no more, and
   assert.deepEqual(first.ended, ["OK"]);
   assert.notEqual(server.closed, "no", "nobody needs it any more");
   assert.equal(other.closed, "no");
+  rig.channel.close();
+});
+
+test("GrpcChannel looks elsewhere after a server that says it is unavailable, once for all its calls", async () => {
+  const rig = new Rig();
+  const [first, second] = [rig.call(), rig.call()];
+  const server = await rig.accept();
+  await server.send(settings());
+  await server.send(headers(1, [...HEAD, ["grpc-status", "14"]]), headers(3, HEAD, 0));
+  assert.deepEqual([first.ended, second.ended], [["UNAVAILABLE"], []]);
+  rig.call();
+  await settle();
+  assert.equal(rig.engine.dials.length, 2);
+  await server.send(headers(3, OK));
+  assert.deepEqual(second.ended, ["OK"]);
+  assert.notEqual(server.closed, "no");
   rig.channel.close();
 });
 

@@ -12,7 +12,7 @@ const PREFIX_BYTES = 5;
 const FIRST_BYTES = 4096;
 const NOTHING: Uint8Array = new Uint8Array();
 
-/** What begun messages hold, of all calls of a channel. */
+/** What messages hold that have begun, until they are dealt with, of all calls of a channel. */
 export interface BegunBytes {
   bytes: number;
   readonly limitBytes: number;
@@ -30,6 +30,8 @@ export class MessageReader {
   #length = 0;
   #message = NOTHING;
   #messageBytes = 0;
+  /** In {@link BegunBytes}. */
+  #counted = 0;
 
   constructor(limitBytes: number, begun: BegunBytes) {
     this.#limitBytes = limitBytes;
@@ -48,6 +50,8 @@ export class MessageReader {
 
   /** The next message that is complete; undefined: more is needed, or there is a `fault`. */
   next(): Uint8Array | undefined {
+    // The one before was dealt with.
+    if (!this.isWithin) this.#release();
     while (this.#prefixBytes < PREFIX_BYTES) {
       if (this.#chunk.length === 0) return undefined;
       const part = this.#take(PREFIX_BYTES - this.#prefixBytes);
@@ -66,15 +70,24 @@ export class MessageReader {
     this.#messageBytes += part.length;
     if (this.#messageBytes < this.#length) return undefined;
     const whole = this.#message.subarray(0, this.#length);
-    this.drop();
+    this.#forget();
     return whole;
   }
 
   /** Forgets what has begun. */
   drop(): void {
-    this.#begun.bytes -= this.#message.length;
+    this.#forget();
+    this.#release();
+  }
+
+  #forget(): void {
     this.#message = NOTHING;
     this.#messageBytes = this.#prefixBytes = 0;
+  }
+
+  #release(): void {
+    this.#begun.bytes -= this.#counted;
+    this.#counted = 0;
   }
 
   #take(size: number): Uint8Array {
@@ -103,12 +116,13 @@ export class MessageReader {
     if (size <= this.#message.length) return true;
     const more = Math.min(this.#length, Math.max(size, this.#message.length * 2, FIRST_BYTES));
     const begun = this.#begun;
-    if (begun.bytes + more - this.#message.length > begun.limitBytes) {
+    if (begun.bytes + more - this.#counted > begun.limitBytes) {
       const fact = `messages that have begun hold more than ${begun.limitBytes} bytes`;
       this.#refuse(GRPC_STATUS.resourceExhausted, fact);
       return false;
     }
-    begun.bytes += more - this.#message.length;
+    begun.bytes += more - this.#counted;
+    this.#counted = more;
     const grown = new Uint8Array(more);
     grown.set(this.#message.subarray(0, this.#messageBytes));
     this.#message = grown;

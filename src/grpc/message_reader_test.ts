@@ -60,6 +60,18 @@ test("MessageReader holds what has come of a message, not what it claims", () =>
   assert.deepEqual([reader.isWithin, begun.bytes], [false, 0]);
 });
 
+test("MessageReader counts a message until the next one is asked for", () => {
+  const begun = begunBytes();
+  const reader = new MessageReader(LIMIT_BYTES, begun);
+  for (const chunk of piecesOf(framed(new Uint8Array(5_000)), 4_000)) {
+    reader.push(chunk);
+    reader.next();
+  }
+  assert.deepEqual([reader.isWithin, begun.bytes], [false, 5_000]);
+  reader.next();
+  assert.equal(begun.bytes, 0);
+});
+
 test("MessageReader begins no message where others hold too much", () => {
   const begun = begunBytes(10_000);
   const [one, other] = [new MessageReader(20_000, begun), new MessageReader(20_000, begun)];

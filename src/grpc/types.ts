@@ -94,7 +94,7 @@ export interface GrpcChannelOptions {
 export interface GrpcLimits {
   /** One message. */
   readonly messageBytes: number;
-  /** Messages that have begun, of all calls together. */
+  /** Messages that have begun and are not dealt with, of all calls together. */
   readonly begunBytes: number;
   /** Our own messages that the server has not taken. */
   readonly unsentBytes: number;

@@ -1,5 +1,6 @@
-/** Bytes to values and back: PEM, DER, JSON with its places. Pure and bounded. @module */
+/** Bytes to values and back: PEM, DER, Protocol Buffers, JSON with its places. Pure and bounded. @module */
 export * from "./der.ts";
 export * from "./pem.ts";
 export * from "./client_hello.ts";
 export * from "./json_places.ts";
+export * from "./protobuf.ts";

@@ -8,24 +8,24 @@
 import assert from "node:assert/strict";
 import { ProxyError } from "../../src/base/mod.ts";
 import { parseSecret } from "../../src/secrets/envoy/mod.ts";
-import { loadProtobuf, type PlainMessage } from "../../src/secrets/grpc/protobuf.ts";
 import { DeltaProtocol } from "../../src/secrets/sds/delta.ts";
 import {
+  DELTA_TYPES,
   type DeltaRequest,
-  loadSdsMessages,
   SECRET_TYPE_URL,
+  SOTW_TYPES,
   type SotwRequest,
 } from "../../src/secrets/sds/sds_messages.ts";
 import type { OfferedSecret } from "../../src/secrets/sds/sds_protocol.ts";
+import { SDS_PROTOBUF as protobuf } from "../../src/secrets/sds/sds_types.ts";
 import { SotwProtocol } from "../../src/secrets/sds/sotw.ts";
+import type { PlainMessage } from "../../src/wire/mod.ts";
 import { createAuthority } from "../kit/certificates.ts";
 import { ProtocolHarness, SDS_CLIENT } from "../kit/sds_protocol.ts";
 import { inlineBundle, inlineCertificate } from "../kit/sds_server.ts";
 import type { FuzzTarget } from "./fuzz.ts";
 
 const NAMES = ["web", "ROOTCA", "ALL"];
-const protobuf = await loadProtobuf("sds");
-const messages = await loadSdsMessages();
 const authority = createAuthority();
 
 const anyOf = (secret: PlainMessage) => ({
@@ -100,8 +100,8 @@ export const target: FuzzTarget = {
     const sotw = new Harness<SotwRequest>();
     const delta = new Harness<DeltaRequest>();
     const protocols = [
-      [sotw, new SotwProtocol(SDS_CLIENT, sotw.options), messages.sotw],
-      [delta, new DeltaProtocol(SDS_CLIENT, delta.options), messages.delta],
+      [sotw, new SotwProtocol(SDS_CLIENT, sotw.options), SOTW_TYPES],
+      [delta, new DeltaProtocol(SDS_CLIENT, delta.options), DELTA_TYPES],
     ] as const;
     for (const [harness, protocol, { decode, encode }] of protocols) {
       protocol.change(NAMES, []);

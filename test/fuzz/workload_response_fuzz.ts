@@ -13,7 +13,6 @@ import { loadSecret } from "../../src/secrets/load/mod.ts";
 import type { Secret } from "../../src/secrets/secret.ts";
 import type { SecretSpec } from "../../src/secrets/spec.ts";
 import { decodeBundles, decodeSvids } from "../../src/secrets/workload/workload_messages.ts";
-import { loadProtobuf } from "../../src/secrets/grpc/protobuf.ts";
 import {
   bundlesFor,
   certificateSpecOf,
@@ -23,7 +22,6 @@ import { createAuthority } from "../kit/certificates.ts";
 import { encodeBundles, encodeSvids, svidOf } from "../kit/workload_server.ts";
 import { type FuzzTarget, refuses } from "./fuzz.ts";
 
-const protobuf = await loadProtobuf("workload");
 const ca = createAuthority({ trustDomain: "example.org" });
 const other = createAuthority({ trustDomain: "other.test" });
 const web = svidOf(ca, "spiffe://example.org/web", { hint: "web" });
@@ -47,18 +45,18 @@ async function loaded(spec: SecretSpec): Promise<Secret | undefined> {
 export const target: FuzzTarget = {
   name: "workload_response",
   corpus: [
-    encodeSvids(protobuf, { svids: [web] }),
-    encodeSvids(protobuf, { svids: [web, api], federated: bundles, crls: [ca.rootDer] }),
-    encodeBundles(protobuf, { bundles, crls: [ca.rootDer] }),
+    encodeSvids({ svids: [web] }),
+    encodeSvids({ svids: [web, api], federated: bundles, crls: [ca.rootDer] }),
+    encodeBundles({ bundles, crls: [ca.rootDer] }),
   ],
   dictionary: ["spiffe://", "__proto__", "\x0a\x00", "\x12\x00", "\x1a\x00", "\x0b\x0b\x0b\x0c"],
   async run(input) {
     const trust = refuses(CODES, () => {
-      const { bundles, crls } = decodeBundles(input, protobuf);
+      const { bundles, crls } = decodeBundles(input);
       return validationSpecOf(bundles, crls);
     });
     if (trust) await loaded(trust);
-    const message = refuses(CODES, () => decodeSvids(input, protobuf));
+    const message = refuses(CODES, () => decodeSvids(input));
     for (const svid of message?.svids ?? []) {
       const spec = refuses(CODES, () => certificateSpecOf(svid));
       const secret = spec && await loaded(spec);

@@ -15,8 +15,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Address } from "../../src/base/mod.ts";
-import { loadProtobuf, type PlainMessage, type Protobuf } from "../../src/secrets/grpc/protobuf.ts";
 import { SDS_METHODS, SECRET_TYPE_URL } from "../../src/secrets/sds/sds_messages.ts";
+import { SDS_PROTOBUF } from "../../src/secrets/sds/sds_types.ts";
+import type { PlainMessage } from "../../src/wire/mod.ts";
 
 /** A stream as the library's server gives it; what is written are the bytes of a message. */
 export interface ServerStream {
@@ -73,7 +74,6 @@ type Library = typeof import("@grpc/grpc-js");
 export class SdsServer implements AsyncDisposable {
   readonly requests: SeenRequest[] = [];
   streams = 0;
-  readonly #protobuf: Protobuf;
   readonly #options: SdsServerOptions;
   readonly #secrets = new Map<string, { readonly value: PlainMessage; readonly version: number }>();
   readonly #clients = new Set<Client>();
@@ -82,8 +82,7 @@ export class SdsServer implements AsyncDisposable {
   #address: Address = { kind: "unix", path: "" };
   #stop: () => Promise<void> = () => Promise.resolve();
 
-  constructor(protobuf: Protobuf, options: SdsServerOptions) {
-    this.#protobuf = protobuf;
+  constructor(options: SdsServerOptions) {
     this.#options = options;
   }
 
@@ -156,7 +155,7 @@ export class SdsServer implements AsyncDisposable {
 
   /** Bytes of a message of this server's. */
   encode(type: string, message: PlainMessage): Uint8Array {
-    return this.#protobuf.encode(type, message);
+    return SDS_PROTOBUF.encode(type, message);
   }
 
   /** Ends every stream with a status; new ones are served. */
@@ -212,7 +211,7 @@ export class SdsServer implements AsyncDisposable {
   #saw(client: Client, bytes: Uint8Array): PlainMessage {
     const { method } = client.stream;
     const type = method === "sotw" ? "DiscoveryRequest" : "DeltaDiscoveryRequest";
-    const request = this.#protobuf.decode(type, bytes, { bytes: "base64" });
+    const request = SDS_PROTOBUF.decode(type, bytes);
     this.requests.push({ method, stream: client.number, request });
     for (const wake of this.#waiting) wake();
     this.#waiting.clear();
@@ -294,7 +293,7 @@ export class SdsServer implements AsyncDisposable {
 }
 
 export async function startSdsServer(options: SdsServerOptions = {}): Promise<SdsServer> {
-  const server = new SdsServer(await loadProtobuf("sds"), options);
+  const server = new SdsServer(options);
   await server.listen();
   return server;
 }

@@ -18,11 +18,11 @@ import grpc from "@grpc/grpc-js";
 import type { Address } from "../../src/base/mod.ts";
 import type { Authority, CertificateOverrides } from "../../src/dev/ca/authority.ts";
 import type { KeyKind } from "../../src/dev/ca/mint.ts";
-import { loadProtobuf, type Protobuf } from "../../src/secrets/grpc/protobuf.ts";
 import {
   WORKLOAD_METHODS,
   type WorkloadMethod,
 } from "../../src/secrets/workload/workload_provider.ts";
+import { WORKLOAD_PROTOBUF } from "../../src/secrets/workload/workload_types.ts";
 
 export interface SvidFields {
   readonly spiffeId: string;
@@ -63,9 +63,9 @@ export function svidOf(
   };
 }
 
-export function encodeSvids(protobuf: Protobuf, message: SvidsFields): Uint8Array {
+export function encodeSvids(message: SvidsFields): Uint8Array {
   const { svids, federated = {}, crls = [] } = message;
-  return protobuf.encode("X509SVIDResponse", {
+  return WORKLOAD_PROTOBUF.encode("X509SVIDResponse", {
     svids: svids.map(({ spiffeId, chain, key, bundle, hint = "" }) => ({
       spiffe_id: spiffeId,
       x509_svid: chain,
@@ -78,9 +78,9 @@ export function encodeSvids(protobuf: Protobuf, message: SvidsFields): Uint8Arra
   });
 }
 
-export function encodeBundles(protobuf: Protobuf, message: BundlesFields): Uint8Array {
+export function encodeBundles(message: BundlesFields): Uint8Array {
   const { bundles, crls = [] } = message;
-  return protobuf.encode("X509BundlesResponse", { crl: crls, bundles });
+  return WORKLOAD_PROTOBUF.encode("X509BundlesResponse", { crl: crls, bundles });
 }
 
 export interface WorkloadServerOptions {
@@ -107,7 +107,6 @@ export async function startWorkloadServer(
   const server = new WorkloadServer({
     address,
     directory,
-    protobuf: await loadProtobuf("workload"),
   });
   await server.start();
   return server;
@@ -116,7 +115,6 @@ export async function startWorkloadServer(
 export class WorkloadServer {
   /** Streams opened so far, by method. */
   readonly opened: Record<WorkloadMethod, number> = { svids: 0, bundles: 0 };
-  readonly #protobuf: Protobuf;
   readonly #directory: string | undefined;
   readonly #answers: Record<WorkloadMethod, Answer> = {
     svids: { kind: "stall" },
@@ -133,11 +131,9 @@ export class WorkloadServer {
   constructor(options: {
     readonly address: Address;
     readonly directory: string | undefined;
-    readonly protobuf: Protobuf;
   }) {
     this.#address = options.address;
     this.#directory = options.directory;
-    this.#protobuf = options.protobuf;
   }
 
   get address(): Address {
@@ -150,11 +146,11 @@ export class WorkloadServer {
   }
 
   sendSvids(message: SvidsFields): void {
-    this.sendBytes("svids", encodeSvids(this.#protobuf, message));
+    this.sendBytes("svids", encodeSvids(message));
   }
 
   sendBundles(message: BundlesFields): void {
-    this.sendBytes("bundles", encodeBundles(this.#protobuf, message));
+    this.sendBytes("bundles", encodeBundles(message));
   }
 
   /** Anything, as a message. */

@@ -5,20 +5,21 @@
  * @module
  */
 
-import type { PlainMessage, Protobuf } from "../grpc/protobuf.ts";
+import type { PlainMessage } from "../../wire/mod.ts";
+import { SDS_PROTOBUF } from "./sds_types.ts";
 
 const SPIFFE_TYPE_URL =
   "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.SPIFFECertValidatorConfig";
 
 /** Throws for bytes that are no such message. */
-export function plainSecret(protobuf: Protobuf, bytes: Uint8Array): PlainMessage {
-  const secret = protobuf.decode("Secret", bytes, { bytes: "binary" });
+export function plainSecret(bytes: Uint8Array): PlainMessage {
+  const secret = SDS_PROTOBUF.decode("Secret", bytes);
   const { validation_context: context } = secret;
   if (!isMessage(context)) return secret;
-  return { ...secret, validation_context: plainContext(protobuf, context) };
+  return { ...secret, validation_context: plainContext(context) };
 }
 
-function plainContext(protobuf: Protobuf, context: PlainMessage): PlainMessage {
+function plainContext(context: PlainMessage): PlainMessage {
   const plain: Record<string, unknown> = { ...context };
   const {
     max_verify_depth: depth,
@@ -29,17 +30,17 @@ function plainContext(protobuf: Protobuf, context: PlainMessage): PlainMessage {
   if (isMessage(timestamp)) {
     plain.require_signed_certificate_timestamp = timestamp.value ?? false;
   }
-  if (isMessage(extension)) plain.custom_validator_config = plainExtension(protobuf, extension);
+  if (isMessage(extension)) plain.custom_validator_config = plainExtension(extension);
   return plain;
 }
 
-function plainExtension(protobuf: Protobuf, extension: PlainMessage): PlainMessage {
+function plainExtension(extension: PlainMessage): PlainMessage {
   const { typed_config: any } = extension;
   if (!isMessage(any)) return extension;
   const { type_url: type, value } = any;
   const bytes = value instanceof Uint8Array ? value : new Uint8Array();
   const fields = type === SPIFFE_TYPE_URL
-    ? protobuf.decode("SPIFFECertValidatorConfig", bytes, { bytes: "binary" })
+    ? SDS_PROTOBUF.decode("SPIFFECertValidatorConfig", bytes)
     : {};
   return { ...extension, typed_config: { ...fields, "@type": type ?? "" } };
 }

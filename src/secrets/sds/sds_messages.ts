@@ -1,6 +1,5 @@
 /**
- * Messages of the secret discovery service as plain values. The protobuf library is loaded with the
- * first server.
+ * Messages of the secret discovery service as plain values.
  *
  * @module
  */
@@ -8,9 +7,10 @@
 import { createHash } from "node:crypto";
 import { messageOf } from "../../base/mod.ts";
 import type { MessageTypes } from "../../grpc/mod.ts";
-import { loadProtobuf, type PlainMessage, type Protobuf } from "../grpc/protobuf.ts";
+import type { PlainMessage } from "../../wire/mod.ts";
 import type { SdsNode } from "../plan.ts";
 import { plainSecret } from "./plain_secret.ts";
+import { SDS_PROTOBUF } from "./sds_types.ts";
 
 export const SDS_METHODS = {
   sotw: "/envoy.service.secret.v3.SecretDiscoveryService/StreamSecrets",
@@ -87,44 +87,36 @@ export type SdsContent =
  */
 export type ReadSecret = () => PlainMessage;
 
-export interface SdsMessages {
-  readonly sotw: MessageTypes<SotwRequest, SotwResponse>;
-  readonly delta: MessageTypes<DeltaRequest, DeltaResponse>;
-}
+/** The state of the world, as messages. */
+export const SOTW_TYPES: MessageTypes<SotwRequest, SotwResponse> = {
+  encode: ({ version, client, names, nonce, error }) =>
+    SDS_PROTOBUF.encode("DiscoveryRequest", {
+      version_info: version,
+      ...(client && { node: nodeOf(client) }),
+      resource_names: names,
+      type_url: SECRET_TYPE_URL,
+      response_nonce: nonce,
+      ...(error && { error_detail: error }),
+    }),
+  decode: sotwResponse,
+};
 
-export async function loadSdsMessages(): Promise<SdsMessages> {
-  const protobuf = await loadProtobuf("sds");
-  return {
-    sotw: {
-      encode: ({ version, client, names, nonce, error }) =>
-        protobuf.encode("DiscoveryRequest", {
-          version_info: version,
-          ...(client && { node: nodeOf(client) }),
-          resource_names: names,
-          type_url: SECRET_TYPE_URL,
-          response_nonce: nonce,
-          ...(error && { error_detail: error }),
-        }),
-      decode: (bytes) => sotwResponse(protobuf, bytes),
-    },
-    delta: {
-      encode: ({ client, subscribe, unsubscribe, initialVersions, nonce, error }) =>
-        protobuf.encode("DeltaDiscoveryRequest", {
-          ...(client && { node: nodeOf(client) }),
-          type_url: SECRET_TYPE_URL,
-          resource_names_subscribe: subscribe,
-          resource_names_unsubscribe: unsubscribe,
-          initial_resource_versions: Object.fromEntries(initialVersions),
-          response_nonce: nonce,
-          ...(error && { error_detail: error }),
-        }),
-      decode: (bytes) => deltaResponse(protobuf, bytes),
-    },
-  };
-}
+export const DELTA_TYPES: MessageTypes<DeltaRequest, DeltaResponse> = {
+  encode: ({ client, subscribe, unsubscribe, initialVersions, nonce, error }) =>
+    SDS_PROTOBUF.encode("DeltaDiscoveryRequest", {
+      ...(client && { node: nodeOf(client) }),
+      type_url: SECRET_TYPE_URL,
+      resource_names_subscribe: subscribe,
+      resource_names_unsubscribe: unsubscribe,
+      initial_resource_versions: Object.fromEntries(initialVersions),
+      response_nonce: nonce,
+      ...(error && { error_detail: error }),
+    }),
+  decode: deltaResponse,
+};
 
-function sotwResponse(protobuf: Protobuf, bytes: Uint8Array): SotwResponse {
-  const plain = protobuf.decode("DiscoveryResponse", bytes, { bytes: "binary" });
+function sotwResponse(bytes: Uint8Array): SotwResponse {
+  const plain = SDS_PROTOBUF.decode("DiscoveryResponse", bytes);
   const version = textOf(plain.version_info);
   return {
     version,
@@ -132,11 +124,11 @@ function sotwResponse(protobuf: Protobuf, bytes: Uint8Array): SotwResponse {
     nonce: textOf(plain.nonce),
     resources: listOf(plain.resources).map((any) => {
       if (textOf(any.type_url) !== WRAPPER_TYPE_URL) {
-        return { ...readContent(protobuf, any), version };
+        return { ...readContent(any), version };
       }
       try {
-        const wrapper = protobuf.decode("Resource", bytesOf(any.value), { bytes: "binary" });
-        return { ...wrapped(protobuf, wrapper), version };
+        const wrapper = SDS_PROTOBUF.decode("Resource", bytesOf(any.value));
+        return { ...wrapped(wrapper), version };
       } catch (error) {
         return { name: "", version, content: unreadable(messageOf(error)) };
       }
@@ -144,26 +136,26 @@ function sotwResponse(protobuf: Protobuf, bytes: Uint8Array): SotwResponse {
   };
 }
 
-function deltaResponse(protobuf: Protobuf, bytes: Uint8Array): DeltaResponse {
-  const plain = protobuf.decode("DeltaDiscoveryResponse", bytes, { bytes: "binary" });
+function deltaResponse(bytes: Uint8Array): DeltaResponse {
+  const plain = SDS_PROTOBUF.decode("DeltaDiscoveryResponse", bytes);
   const { removed_resources: removed } = plain;
   return {
     typeUrl: textOf(plain.type_url),
     nonce: textOf(plain.nonce),
-    resources: listOf(plain.resources).map((resource) => wrapped(protobuf, resource)),
+    resources: listOf(plain.resources).map((resource) => wrapped(resource)),
     removed: Array.isArray(removed) ? removed.map(textOf) : [],
   };
 }
 
 /** envoy.service.discovery.v3.Resource. */
-function wrapped(protobuf: Protobuf, wrapper: PlainMessage): SdsResource {
+function wrapped(wrapper: PlainMessage): SdsResource {
   const version = textOf(wrapper.version);
   const { ttl } = wrapper;
   const ttlMs = ttl ? durationMs(ttl as PlainMessage) : undefined;
   const timed = ttlMs === undefined ? {} : { ttlMs };
   const name = textOf(wrapper.name);
   if (!wrapper.resource) return { name, version, ...timed, content: { kind: "heartbeat" } };
-  const inner = readContent(protobuf, wrapper.resource as PlainMessage);
+  const inner = readContent(wrapper.resource as PlainMessage);
   if (inner.content.kind !== "secret" || name === "" || inner.name === name) {
     return { name: name || inner.name, version, ...timed, content: inner.content };
   }
@@ -172,7 +164,6 @@ function wrapped(protobuf: Protobuf, wrapper: PlainMessage): SdsResource {
 }
 
 function readContent(
-  protobuf: Protobuf,
   any: PlainMessage,
 ): { readonly name: string; readonly content: SdsContent } {
   const typeUrl = textOf(any.type_url);
@@ -181,9 +172,9 @@ function readContent(
   }
   try {
     const bytes = bytesOf(any.value);
-    const { name } = protobuf.decode("SecretName", bytes, { bytes: "binary" });
+    const { name } = SDS_PROTOBUF.decode("SecretName", bytes);
     const digest = createHash("sha256").update(bytes).digest("base64");
-    const read = () => plainSecret(protobuf, bytes);
+    const read = () => plainSecret(bytes);
     return { name: textOf(name), content: { kind: "secret", digest, read } };
   } catch (error) {
     return { name: "", content: unreadable(messageOf(error)) };

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { type Clock, type Log, messageOf, type Random, type Stats } from "../../base/mod.ts";
+import { type Clock, type Log, type Random, type Stats } from "../../base/mod.ts";
 import {
   createGrpcChannel,
   type GrpcChannel,
@@ -23,7 +23,6 @@ import type { SecretEvents, SecretProvider, SecretWatch } from "../secret_provid
 import type { Secret } from "../secret.ts";
 import type { SecretSpec } from "../spec.ts";
 import { type FollowFiles, SdsFollower } from "./sds_follower.ts";
-import { loadSdsMessages, type SdsMessages } from "./sds_messages.ts";
 import { type NameEntry, SecretNames } from "./sds_names.ts";
 import { serverTls } from "./server_tls.ts";
 import { SdsStats } from "./sds_stats.ts";
@@ -53,7 +52,6 @@ export function createSdsProvider(server: SdsServer, api: SdsApi, deps: SdsDeps)
 }
 
 class SdsProvider implements SecretProvider {
-  readonly #server: SdsServer;
   readonly #deps: SdsDeps;
   readonly #log: Log;
   readonly #channel: GrpcChannel;
@@ -66,7 +64,6 @@ class SdsProvider implements SecretProvider {
 
   constructor(server: SdsServer, api: SdsApi, deps: SdsDeps) {
     const { engine, clock, random, version } = deps;
-    this.#server = server;
     this.#deps = deps;
     this.#log = deps.log.with({ sds: server.name });
     const stats = this.#stats = new SdsStats(deps.stats, `sds ${server.name}`);
@@ -143,23 +140,11 @@ class SdsProvider implements SecretProvider {
 
   /** Names that come and go in one turn of the loop make one request. */
   #change(entry: NameEntry): void {
-    if (this.#changed.size === 0) queueMicrotask(() => void this.#apply());
+    if (this.#changed.size === 0) queueMicrotask(() => this.#apply());
     this.#changed.add(entry);
   }
 
-  async #apply(): Promise<void> {
-    let messages: SdsMessages;
-    try {
-      messages = await loadSdsMessages();
-    } catch (error) {
-      const reason = `Cannot speak to the SDS server "${this.#server.name}": ${messageOf(error)}`;
-      this.#log.error("sds messages failed to load", { reason });
-      for (const { followers } of this.#changed) {
-        followers.forEach((of) => of.events.onUnreachable(reason));
-      }
-      this.#changed.clear();
-      return;
-    }
+  #apply(): void {
     if (this.#closed) return;
     const added: NameEntry[] = [];
     const gone: NameEntry[] = [];
@@ -171,7 +156,7 @@ class SdsProvider implements SecretProvider {
     }
     this.#changed.clear();
     this.#streams.leave(gone);
-    this.#streams.join(added, messages);
+    this.#streams.join(added);
   }
 
   #load(spec: SecretSpec): Promise<Secret> {

@@ -10,7 +10,7 @@ import type { GrpcCall, GrpcChannel, GrpcStatus, MessageTypes } from "../../grpc
 import { GRPC_STATUS } from "../../http/mod.ts";
 import type { SdsServer } from "../plan.ts";
 import { DeltaProtocol } from "./delta.ts";
-import { SDS_METHODS, type SdsClient, type SdsMessages } from "./sds_messages.ts";
+import { DELTA_TYPES, SDS_METHODS, type SdsClient, SOTW_TYPES } from "./sds_messages.ts";
 import type { Protocol, ProtocolHost, ProtocolOptions } from "./sds_protocol.ts";
 import { Retry } from "./sds_retry.ts";
 import { SotwProtocol } from "./sotw.ts";
@@ -33,7 +33,6 @@ export interface StreamEvents {
 
 export interface StreamOptions {
   readonly channel: GrpcChannel;
-  readonly messages: SdsMessages;
   readonly variant: SdsVariant;
   readonly server: SdsServer;
   /** Of this program. */
@@ -67,10 +66,10 @@ export class SdsStream {
   constructor(options: StreamOptions) {
     this.#options = options;
     this.#retry = retryOf(options);
-    const { messages, variant } = options;
+    const { variant } = options;
     const { protocol, open } = variant === "sotw"
-      ? this.#speaking(SDS_METHODS.sotw, messages.sotw, SotwProtocol)
-      : this.#speaking(SDS_METHODS.delta, messages.delta, DeltaProtocol);
+      ? this.#speaking(SDS_METHODS.sotw, SOTW_TYPES, SotwProtocol)
+      : this.#speaking(SDS_METHODS.delta, DELTA_TYPES, DeltaProtocol);
     this.#protocol = protocol;
     this.#open = open;
   }

@@ -11,7 +11,6 @@ import { formatStatus, type GrpcChannel } from "../../grpc/mod.ts";
 import { GRPC_STATUS } from "../../http/mod.ts";
 import type { SdsApi, SdsServer } from "../plan.ts";
 import { ServerHealth } from "./sds_health.ts";
-import type { SdsMessages } from "./sds_messages.ts";
 import type { NameEntry, SecretNames } from "./sds_names.ts";
 import type { Retry } from "./sds_retry.ts";
 import type { SdsStats } from "./sds_stats.ts";
@@ -64,16 +63,16 @@ export class SdsStreams {
   }
 
   /** Asks for what has no stream yet. */
-  join(entries: readonly NameEntry[], messages: SdsMessages): void {
+  join(entries: readonly NameEntry[]): void {
     if (entries.length === 0) return;
     if (this.#oneEach) {
       for (const entry of entries) {
-        entry.stream = this.#newStream(messages);
+        entry.stream = this.#newStream();
         entry.stream.change([entry.name], []);
       }
       return;
     }
-    const stream = this.#shared ??= this.#newStream(messages);
+    const stream = this.#shared ??= this.#newStream();
     for (const entry of entries) entry.stream = stream;
     stream.change(entries.map(({ name }) => name), []);
   }
@@ -93,17 +92,16 @@ export class SdsStreams {
     this.#arrivals.end();
   }
 
-  #newStream(messages: SdsMessages): SdsStream {
+  #newStream(): SdsStream {
     const stream: SdsStream = new SdsStream({
       ...this.#options,
-      messages,
       variant: this.#variant,
       host: this.#options.names,
       lost: this.#lost,
       events: {
         onOpening: (names) => this.#count("attempt", names),
         onWell: () => this.#reached(stream),
-        onEnded: (end) => this.#ended(stream, end, messages),
+        onEnded: (end) => this.#ended(stream, end),
       },
     });
     this.#streams.add(stream);
@@ -139,7 +137,6 @@ export class SdsStreams {
   #ended(
     stream: SdsStream,
     { status, wasWell }: StreamEnd,
-    messages: SdsMessages,
   ): "again" | "stop" {
     const { server, api, names, log } = this.#options;
     this.#setAnswering(stream, false);
@@ -149,7 +146,7 @@ export class SdsStreams {
       if (api === "delta") log.warn(message, { reason });
       else log.info(message, { reason });
       this.#variant = "sotw";
-      this.#reopen(messages);
+      this.#reopen();
       return "stop";
     }
     const several = stream.names.size > 1;
@@ -159,7 +156,7 @@ export class SdsStreams {
       const shown = [...stream.names].slice(0, NAMES_SHOWN).join(", ");
       log.info(message, { names: shown, count: stream.names.size, reason });
       this.#oneEach = true;
-      this.#reopen(messages);
+      this.#reopen();
       return "stop";
     }
     if (wasWell) return "again";
@@ -180,11 +177,11 @@ export class SdsStreams {
   }
 
   /** Takes every name to new streams, by the rules of now. */
-  #reopen(messages: SdsMessages): void {
+  #reopen(): void {
     for (const stream of this.#streams) this.#end(stream);
     const entries = [...this.#options.names.all()].filter(({ stream }) => stream);
     for (const entry of entries) entry.stream = undefined;
-    this.join(entries, messages);
+    this.join(entries);
   }
 
   #count(metric: "attempt" | "failure", names: Iterable<string>): void {

@@ -12,7 +12,7 @@ import type { StreamEvents, StreamFailure, WorkloadStream } from "./workload_str
 export interface FeedOptions<M> {
   readonly open: (events: StreamEvents) => WorkloadStream;
   /** Throws `credentials_invalid`. */
-  readonly decode: (bytes: Uint8Array) => Promise<M>;
+  readonly decode: (bytes: Uint8Array) => M;
   /** The server does not know the method and will not be asked again. */
   readonly onUnimplemented?: () => void;
 }
@@ -70,9 +70,9 @@ export class Feed<M> {
 
   #start(): void {
     const stream = this.#options.open({
-      onMessage: async (bytes) => {
+      onMessage: (bytes) => {
         try {
-          const message = await this.#options.decode(bytes);
+          const message = this.#options.decode(bytes);
           if (this.#stream === stream) this.#take(message);
         } catch (error) {
           if (this.#stream === stream) this.#reject(messageOf(error));

@@ -7,7 +7,7 @@
 
 import { messageOf, ProxyError } from "../../base/mod.ts";
 import { parseTrustDomainId } from "../../identity/mod.ts";
-import type { Protobuf } from "../grpc/protobuf.ts";
+import { WORKLOAD_PROTOBUF } from "./workload_types.ts";
 
 /** One identity with its key and the bundle of its trust domain. */
 export interface Svid {
@@ -46,9 +46,9 @@ const BUNDLE_LIMIT = 1_000;
 const CRL_LIMIT = 100;
 
 /** Throws `credentials_invalid`. */
-export function decodeSvids(bytes: Uint8Array, protobuf: Protobuf): SvidMessage {
+export function decodeSvids(bytes: Uint8Array): SvidMessage {
   const what = "X509SVIDResponse";
-  const message = decode(bytes, what, protobuf);
+  const message = decode(bytes, what);
   const svids = listOf(message.svids).map((value) => svidOf(recordOf(value), what));
   if (svids.length === 0) fail(what, "it has no SVID");
   if (svids.length > SVID_LIMIT) fail(what, `it has more than ${SVID_LIMIT} SVIDs`);
@@ -60,9 +60,9 @@ export function decodeSvids(bytes: Uint8Array, protobuf: Protobuf): SvidMessage 
 }
 
 /** Throws `credentials_invalid`. */
-export function decodeBundles(bytes: Uint8Array, protobuf: Protobuf): BundlesMessage {
+export function decodeBundles(bytes: Uint8Array): BundlesMessage {
   const what = "X509BundlesResponse";
-  const message = decode(bytes, what, protobuf);
+  const message = decode(bytes, what);
   const bundles = bundlesOf(message.bundles, what);
   if (bundles.size === 0) fail(what, "it has no bundle");
   return { bundles, crls: crlsOf(message.crl, what) };
@@ -70,14 +70,14 @@ export function decodeBundles(bytes: Uint8Array, protobuf: Protobuf): BundlesMes
 
 type Fields = Readonly<Record<string, unknown>>;
 
-function decode(bytes: Uint8Array, what: string, protobuf: Protobuf): Fields {
+function decode(bytes: Uint8Array, what: string): Fields {
   if (bytes.length > MESSAGE_LIMIT_BYTES) {
     return fail(what, `it has more than ${MESSAGE_LIMIT_BYTES} bytes`);
   }
   try {
-    return protobuf.decode(what, bytes, { bytes: "binary" });
+    return WORKLOAD_PROTOBUF.decode(what, bytes);
   } catch (cause) {
-    // The library throws errors of several classes; none of them shows what the message holds.
+    // None of its errors shows what the message holds.
     throw new ProxyError(
       "credentials_invalid",
       `Cannot use ${what} of the Workload API: it is no such message (${messageOf(cause)})`,

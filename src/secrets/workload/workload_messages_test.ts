@@ -3,9 +3,7 @@ import test from "node:test";
 import { ProxyError } from "../../base/mod.ts";
 import { encodeBundles, encodeSvids, type SvidFields } from "../../../test/kit/workload_server.ts";
 import { decodeBundles, decodeSvids, MESSAGE_LIMIT_BYTES } from "./workload_messages.ts";
-import { loadProtobuf } from "../grpc/protobuf.ts";
 
-const protobuf = await loadProtobuf("workload");
 const BYTES = new Uint8Array([1, 2, 3]);
 const SVID: SvidFields = { spiffeId: "spiffe://a/b", chain: BYTES, key: BYTES, bundle: BYTES };
 const NONE = new Uint8Array();
@@ -20,12 +18,11 @@ function refused(why: RegExp): (error: unknown) => boolean {
 
 test("decodeSvids() reads every field", () => {
   const message = decodeSvids(
-    encodeSvids(protobuf, {
+    encodeSvids({
       svids: [{ ...SVID, hint: "inner" }, SVID],
       federated: { "spiffe://Other.Test": BYTES },
       crls: [BYTES, BYTES],
     }),
-    protobuf,
   );
   assert.deepEqual(message.svids.map(({ hint, spiffeId }) => [spiffeId, hint]), [
     ["spiffe://a/b", "inner"],
@@ -63,7 +60,7 @@ for (
   ] as const
 ) {
   test(`decodeSvids() refuses ${name}`, () => {
-    assert.throws(() => decodeSvids(encodeSvids(protobuf, fields), protobuf), refused(why));
+    assert.throws(() => decodeSvids(encodeSvids(fields)), refused(why));
   });
 }
 
@@ -77,13 +74,13 @@ for (
   ] as const
 ) {
   test(`decodeSvids() refuses ${name}`, () => {
-    assert.throws(() => decodeSvids(bytes, protobuf), refused(why));
+    assert.throws(() => decodeSvids(bytes), refused(why));
   });
 }
 
 test("decodeBundles() reads bundles and refuses none at all", () => {
-  const read = (fields: Parameters<typeof encodeBundles>[1]) =>
-    decodeBundles(encodeBundles(protobuf, fields), protobuf);
+  const read = (fields: Parameters<typeof encodeBundles>[0]) =>
+    decodeBundles(encodeBundles(fields));
   const { bundles, crls } = read({ bundles: { "spiffe://a": BYTES }, crls: [BYTES] });
   assert.deepEqual([...bundles.keys()], ["a"]);
   assert.equal(crls.length, 1);
@@ -94,6 +91,6 @@ test("decodeBundles() reads bundles and refuses none at all", () => {
 
 test("decodeSvids() shows no key in what it says", () => {
   const key = new TextEncoder().encode("secret key");
-  const bytes = encodeSvids(protobuf, { svids: [{ ...SVID, key, bundle: NONE }] });
-  assert.throws(() => decodeSvids(bytes, protobuf), (error) => !/secret key/.test(String(error)));
+  const bytes = encodeSvids({ svids: [{ ...SVID, key, bundle: NONE }] });
+  assert.throws(() => decodeSvids(bytes), (error) => !/secret key/.test(String(error)));
 });

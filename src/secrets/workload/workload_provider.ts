@@ -13,7 +13,6 @@ import {
   type GrpcEngine,
   type MessageTypes,
 } from "../../grpc/mod.ts";
-import { loadProtobuf } from "../grpc/protobuf.ts";
 import { loadSecret, mergeValidation, type ReadSource, type TlsFault } from "../load/mod.ts";
 import { type SecretRef, WITHDRAWAL_GRACE_MS } from "../plan.ts";
 import { Arrivals } from "../file/socket_arrivals.ts";
@@ -105,11 +104,11 @@ class WorkloadProvider implements SecretProvider {
     });
     this.#svids = new Feed<SvidMessage>({
       open: (events) => this.#open("svids", events),
-      decode: async (bytes) => decodeSvids(bytes, await loadProtobuf("workload")),
+      decode: decodeSvids,
     });
     this.#bundles = new Feed<BundlesMessage>({
       open: (events) => this.#open("bundles", events),
-      decode: async (bytes) => decodeBundles(bytes, await loadProtobuf("workload")),
+      decode: decodeBundles,
       onUnimplemented: () => this.#doWithoutBundles(),
     });
   }

@@ -14,8 +14,8 @@ import { GRPC_STATUS } from "../../http/mod.ts";
 export type OpenCall = (handler: StreamHandler<Uint8Array>) => { close(): void };
 
 export interface StreamEvents {
-  /** Throws nothing; the server waits until it is done. */
-  onMessage(bytes: Uint8Array): Promise<void>;
+  /** Throws nothing. */
+  onMessage(bytes: Uint8Array): void;
   /**
    * It ended and will be opened again, unless the server does not know the method; soon, where what was
    * taken back is kept for a moment only.

@@ -1,0 +1,147 @@
+/**
+ * Fields of Protocol Buffers as bytes: numbers, lengths and what has them.
+ *
+ * @module
+ */
+
+/** Kinds of fields, as they are told on the wire. */
+export const VARINT = 0;
+export const FIXED64 = 1;
+export const LENGTH_DELIMITED = 2;
+const FIXED32 = 5;
+
+/** Ten thousand resources have some 30,000. An empty field takes two bytes, and many times that once read. */
+const FIELDS_LIMIT = 200_000;
+
+const ENCODER = new TextEncoder();
+
+/** Takes fields off the bytes of a message. Throws a RangeError where they are cut or make no sense. */
+export class ProtobufReader {
+  at = 0;
+  /** The upper half of the last number. */
+  high = 0;
+  readonly #bytes: Uint8Array;
+  readonly #view: DataView;
+  #fields = 0;
+
+  constructor(bytes: Uint8Array) {
+    this.#bytes = bytes;
+    this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  }
+
+  /** Number and wire type of the next field. */
+  tag(): number {
+    if (++this.#fields > FIELDS_LIMIT) {
+      throw new RangeError(`it has more than ${FIELDS_LIMIT} fields`);
+    }
+    const tag = this.varint();
+    if (tag < 8 || this.high !== 0) throw new RangeError("a field without a number");
+    return tag;
+  }
+
+  /** The lower half of a number of 64 bits. */
+  varint(): number {
+    let low = 0;
+    this.high = 0;
+    for (let shift = 0; shift < 70; shift += 7) {
+      const byte = this.#bytes[this.at++];
+      if (byte === undefined) throw new RangeError("it is cut short");
+      const bits = byte & 0x7f;
+      if (shift < 32) low |= bits << shift;
+      if (shift > 28) this.high |= bits << (shift - 32);
+      else if (shift === 28) this.high = bits >>> 4;
+      if (byte < 0x80) return low >>> 0;
+    }
+    throw new RangeError("a number of more than ten bytes");
+  }
+
+  double(): number {
+    this.at += 8;
+    return this.#view.getFloat64(this.at - 8, true);
+  }
+
+  /** Where what begins here with its length ends. */
+  end(): number {
+    const length = this.varint();
+    if (this.high !== 0 || length > this.#bytes.length - this.at) {
+      throw new RangeError("it is cut short");
+    }
+    return this.at + length;
+  }
+
+  chunk(): Uint8Array {
+    const end = this.end();
+    const chunk = this.#bytes.subarray(this.at, end);
+    this.at = end;
+    return chunk;
+  }
+
+  skip(wireType: number): void {
+    if (wireType === VARINT) this.varint();
+    else if (wireType === FIXED64) this.at += 8;
+    else if (wireType === LENGTH_DELIMITED) this.at = this.end();
+    else if (wireType === FIXED32) this.at += 4;
+    // Groups are of a time before proto3.
+    else throw new RangeError(`a field of the unknown kind ${wireType}`);
+  }
+}
+
+/** Puts fields one after the other. */
+export class ProtobufWriter {
+  bytes: Uint8Array = new Uint8Array(256);
+  length = 0;
+
+  integer(number: number, value: number): void {
+    this.#varint(number << 3 | VARINT);
+    this.#varint(value >>> 0, Math.floor(value / 2 ** 32) >>> 0);
+  }
+
+  double(number: number, value: number): void {
+    this.#varint(number << 3 | FIXED64);
+    this.#reserve(8);
+    new DataView(this.bytes.buffer).setFloat64(this.length, value, true);
+    this.length += 8;
+  }
+
+  text(number: number, text: string): void {
+    this.chunk(number, ENCODER.encode(text));
+  }
+
+  chunk(number: number, chunk: Uint8Array): void {
+    this.#varint(number << 3 | LENGTH_DELIMITED);
+    this.#varint(chunk.length);
+    this.#reserve(chunk.length);
+    this.bytes.set(chunk, this.length);
+    this.length += chunk.length;
+  }
+
+  /** A field that holds what `write` writes. */
+  within(number: number, write: () => void): void {
+    const outer = this.bytes;
+    const length = this.length;
+    this.bytes = new Uint8Array(64);
+    this.length = 0;
+    write();
+    const inner = this.bytes.subarray(0, this.length);
+    this.bytes = outer;
+    this.length = length;
+    this.chunk(number, inner);
+  }
+
+  #varint(low: number, high = 0): void {
+    this.#reserve(10);
+    while (low > 0x7f || high > 0) {
+      this.bytes[this.length++] = low & 0x7f | 0x80;
+      low = (low >>> 7 | high << 25) >>> 0;
+      high >>>= 7;
+    }
+    this.bytes[this.length++] = low;
+  }
+
+  #reserve(size: number): void {
+    if (this.length + size <= this.bytes.length) return;
+    const larger = new Uint8Array(Math.max(this.length + size, this.bytes.length * 2));
+    larger.set(this.bytes.subarray(0, this.length));
+    this.bytes = larger;
+  }
+}

@@ -62,6 +62,8 @@ const PACKAGES = [
 ];
 const PLUGIN_PACKAGES = ["valibot", "jose"];
 const RUNTIME_FILES = ["src/net/bun/bun_engine.ts", "src/net/node/node_engine.ts"];
+/** Loads the plugins inside the executable. */
+const BUILT_IN = "src/plugin/built_in.ts";
 const NOTICE_LINES = 300;
 const LIMIT_LINES = 500;
 
@@ -126,6 +128,7 @@ function whySource(path: string, imported: string): string | undefined {
   if (rankOf(own) < 0) return `directory "${own}" is not in the list of layers`;
   if (!imported.startsWith("src/")) {
     // The version is written in one place.
+    if (path === BUILT_IN && imported.startsWith("plugins/")) return undefined;
     if (imported === "deno.json" && ["app", "main"].includes(own)) return undefined;
     return `"${imported}" is outside src`;
   }

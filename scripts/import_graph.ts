@@ -11,7 +11,7 @@ const WORKER = "src/app/data_plane/worker.ts";
 /** The layers that a worker has no use for: it is told what is true, and does not find it out. */
 const MAIN_THREAD = ["grpc", "consul", "secrets", "source", "admin", "dev"];
 /** Loaded by a worker once somebody needs it, and only then. */
-const LOADED_WHEN_NEEDED = ["re2js"];
+const LOADED_WHEN_NEEDED = ["re2js", "plugins"];
 
 export interface Node {
   readonly path: string;
@@ -49,7 +49,7 @@ export function workerProblems(graph: ImportGraph): string[] {
   for (const [path, way] of via) {
     for (const { from, to, line, kind } of graph.get(path) ?? []) {
       if (kind === "type" || via.has(to)) continue;
-      const isLate = kind === "dynamic" && LOADED_WHEN_NEEDED.includes(to);
+      const isLate = kind === "dynamic" && LOADED_WHEN_NEEDED.includes(to.split("/")[0] ?? "");
       if (to.startsWith("node:") || isLate) continue;
       const layer = to.split("/")[1] ?? "";
       if (to.startsWith("src/") && !MAIN_THREAD.includes(layer)) {

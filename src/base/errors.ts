@@ -50,6 +50,11 @@ const ORIGINS = {
   lifetime_ended: "proxy",
   drained: "proxy",
   closed: "proxy",
+  // Plugins: what one refused, and one that did what none may do.
+  plugin_denied: "proxy",
+  rate_limited: "proxy",
+  unauthenticated: "downstream",
+  plugin_failed: "proxy",
   // Control: the agent, credentials, snapshots.
   agent_unreachable: "agent",
   agent_forbidden: "agent",

@@ -106,3 +106,18 @@ const AUTHORITY = /^(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+;=%-]+)(?::[0-9]{
 export function isAuthority(text: string): boolean {
   return AUTHORITY.test(text);
 }
+
+/**
+ * Whether a field of that name (lower case) may be written by whoever changes a message on its way: it is
+ * a name, means nothing to a connection and is taken by nobody for a field that does.
+ */
+export function isPlainName(name: string): boolean {
+  return isToken(name) && (KNOWN.get(name)?.meaning ?? PLAIN) === PLAIN && !isAlias(name);
+}
+
+/** Whether a text may be a field's value as it is kept here: no control character, no padding, latin1. */
+export function isValue(text: string): boolean {
+  return !UNLAWFUL_VALUE.test(text);
+}
+// deno-lint-ignore no-control-regex
+const UNLAWFUL_VALUE = /[\0-\x08\x0a-\x1f\x7f\u0100-\uffff]|^[ \t]|[ \t]$/;

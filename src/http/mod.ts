@@ -36,6 +36,7 @@ export {
   setField,
   UNKNOWN_LENGTH,
 } from "./head.ts";
+export { isPlainName, isToken, isValue } from "./field_names.ts";
 export { DEFAULT_HTTP_LIMITS, type HttpLimits } from "./limits.ts";
 export {
   DEFAULT_PATH_RULES,

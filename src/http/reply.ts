@@ -39,6 +39,8 @@ export interface Reply {
 
 /** What only the occasion knows. */
 export interface ReplyOptions {
+  /** That somebody else adds. */
+  readonly fields?: Fields;
   /** Where a redirect leads. */
   readonly location?: string;
   /** The rule that denied, for listeners that may say so: `x-postern-denied-by`. */
@@ -175,7 +177,8 @@ function grpcReply(reply: Reply, options: ReplyOptions): WholeReply {
 }
 
 function addOptions(fields: Fields, reply: Reply, options: ReplyOptions): void {
-  const { location = "", deniedBy } = options;
+  const { location = "", deniedBy, fields: added } = options;
+  if (added) fields.push(...added);
   if (location !== "") addField(fields, "location", location);
   if (reply.overloaded) addField(fields, "x-envoy-overloaded", "true");
   // Names of services are the operator's text: no field of ours ends early for one.

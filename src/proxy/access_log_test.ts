@@ -5,7 +5,13 @@ import { createAuthority } from "../../test/kit/certificates.ts";
 import { settle } from "../../test/kit/clock.ts";
 import { presented } from "../../test/kit/fake_tls_engine.ts";
 import { startMemoryPath } from "../../test/kit/memory_path.ts";
-import { intention, policyOf, snapshotOf, withInbound } from "../../test/kit/snapshots.ts";
+import {
+  httpRules,
+  intention,
+  policyOf,
+  snapshotOf,
+  withInbound,
+} from "../../test/kit/snapshots.ts";
 import type { AccessLogPart, Snapshot } from "../snapshot/mod.ts";
 
 const CA = createAuthority();
@@ -100,7 +106,7 @@ for (
   ] as const
 ) {
   test(`who is refused by an HTTP listener before HTTP ${what}`, async () => {
-    const http = { protocol: "http" } as never;
+    const http = httpRules("http");
     await using db = await rig({
       ...withInbound(DB, { http }),
       accessLog: { ...LOG, listeners },

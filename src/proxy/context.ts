@@ -4,6 +4,7 @@
  * @module
  */
 
+import type { Generations } from "../plugin/mod.ts";
 import type { Clock, Deadlines, Log, Stats } from "../base/mod.ts";
 import type { ClientCertElements, RequestIds } from "../http/mod.ts";
 import type { Engine } from "../net/mod.ts";
@@ -40,6 +41,8 @@ export interface Context {
 }
 
 export interface Facts {
+  /** What stands around requests; `undefined`: nothing anywhere. */
+  plugins: Generations | undefined;
   service: string;
   readonly trusts: Trusts;
   policy: PolicyPart | undefined;

@@ -5,12 +5,32 @@
  * @module
  */
 
-import { type Clock, Deadlines, type Log, prepareRegexes, ProxyError, Stats } from "../base/mod.ts";
+import {
+  type Clock,
+  Deadlines,
+  type Log,
+  prepareRegexes,
+  ProxyError,
+  Stats,
+  systemRandom,
+} from "../base/mod.ts";
 import { ClientCertElements, RequestIds } from "../http/mod.ts";
 import { needsMatchers } from "../identity/mod.ts";
 import type { Engine } from "../net/mod.ts";
 import { compilePolicy, policyNeedsRegexes, type RequestPolicy } from "../policy/mod.ts";
-import { patchSnapshot, type Snapshot, type SnapshotUpdate } from "../snapshot/mod.ts";
+import {
+  Generations,
+  type LoadPlugin,
+  type PluginsOf,
+  type PreparedGenerations,
+  SharedState,
+} from "../plugin/mod.ts";
+import {
+  patchSnapshot,
+  type PluginUse,
+  type Snapshot,
+  type SnapshotUpdate,
+} from "../snapshot/mod.ts";
 import { Limiter, PROCESS_COLUMN } from "./admission.ts";
 import type { Context, Facts, RemoteAuthorize } from "./context.ts";
 import { forgetTarget } from "./endpoint_failure.ts";
@@ -28,6 +48,8 @@ export interface DataPathOptions extends ListenersOptions {
   readonly log: Log;
   readonly remoteAuthorize: RemoteAuthorize;
   readonly fetchCertificate: FetchCertificate;
+  /** Default: those inside the executable. */
+  readonly loadPlugin?: LoadPlugin;
   /** Takes the lines of the access log; default: they are dropped. */
   readonly takeLine?: TakeLine;
 }
@@ -39,6 +61,7 @@ interface Prepared {
   readonly snapshot: Snapshot;
   readonly requestPolicy: RequestPolicy | undefined;
   readonly trusts: PreparedTrusts;
+  readonly generations: PreparedGenerations;
 }
 
 export class DataPath {
@@ -50,6 +73,7 @@ export class DataPath {
   readonly #facts: Facts;
   readonly #live: LiveSet;
   readonly #listeners: Listeners;
+  readonly #generations: Generations;
   #prepared: Prepared | undefined;
   #snapshot: Snapshot | undefined;
   #columns: Columns = {};
@@ -65,6 +89,7 @@ export class DataPath {
       policy: undefined,
       requestPolicy: undefined,
       accessLog: undefined,
+      plugins: undefined,
       draining: false,
     };
     this.#live = new LiveSet(clock);
@@ -90,6 +115,11 @@ export class DataPath {
       remoteAuthorize,
       facts: this.#facts,
     };
+    this.#generations = new Generations({
+      ...{ log, clock, stats: this.stats },
+      random: systemRandom,
+      shared: new SharedState(),
+    }, options.loadPlugin);
     this.#listeners = new Listeners(this.#context, options);
   }
 
@@ -120,7 +150,10 @@ export class DataPath {
     const rules = Object.values(update.validations);
     if (rules.some((part) => part && needsMatchers(part.validation))) await prepareRegexes();
     const requestPolicy = await this.#requestPolicy(snapshot);
-    return { snapshot, requestPolicy, trusts: this.#facts.trusts.prepare(snapshot) };
+    const trusts = this.#facts.trusts.prepare(snapshot);
+    // Last: what they made would have to be given up if anything else failed.
+    const generations = await this.#generations.prepare(pluginsOf(snapshot));
+    return { snapshot, requestPolicy, trusts, generations };
   }
 
   /** The one in force where no intention has changed; none where nobody judges requests. */
@@ -146,6 +179,8 @@ export class DataPath {
     const judgedOtherwise = this.#facts.trusts.take(prepared.trusts);
     this.#facts.policy = policy;
     this.#facts.requestPolicy = prepared.requestPolicy;
+    this.#generations.publish(prepared.generations);
+    this.#facts.plugins = prepared.generations.all.size > 0 ? this.#generations : undefined;
     this.#facts.accessLog = this.#accessLoggerOf(snapshot);
     // Before anything is judged: connections are judged by the credentials that their part names.
     const goesByOthers = this.#listeners.take(snapshot);
@@ -221,4 +256,13 @@ export class DataPath {
     this.#facts.draining = true;
     this.#listeners.stopAccepting();
   }
+}
+
+/** By the name of the listener. */
+function pluginsOf({ inbound, upstreams, edges }: Snapshot): PluginsOf {
+  const plugins = new Map<string, readonly PluginUse[]>();
+  for (const [name, { http }] of Object.entries({ ...inbound, ...upstreams, ...edges })) {
+    if (http && http.plugins.length > 0) plugins.set(name, http.plugins);
+  }
+  return plugins;
 }

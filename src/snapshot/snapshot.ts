@@ -118,6 +118,20 @@ export interface HttpRules {
   readonly streamIdleTimeoutMs: number;
   /** Shows a denied caller the rule (`postern_show_denials`). */
   readonly showDenials: boolean;
+  /** What stands around its requests, in the order of configuration. */
+  readonly plugins: readonly PluginUse[];
+}
+
+/** A plugin in a listener's list. */
+export interface PluginUse {
+  /** The name of one that is inside the executable. */
+  readonly plugin: string;
+  /** As it was written; its plugin judges it. */
+  readonly config: unknown;
+  /** `skip`: where it fails a request goes on as if it were not there. */
+  readonly onFailure: "refuse" | "skip";
+  /** Where it was written: `inbound.plugins[0]`. */
+  readonly at: string;
 }
 
 /** Where a line for each exchange, and each plain connection, is written. */

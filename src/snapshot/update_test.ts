@@ -67,6 +67,7 @@ const HTTP: HttpRules = {
   requestTimeoutMs: 0,
   streamIdleTimeoutMs: 300_000,
   showDenials: false,
+  plugins: [],
 };
 
 const EDGE: EdgePart = {

@@ -6,12 +6,14 @@
 
 import type { DownstreamFacts } from "../../http/mod.ts";
 import type { Connection } from "../../net/mod.ts";
+import type { Connection as ConnectionValue, Identity } from "../../plugin/mod.ts";
 import type { Downstream } from "../downstream.ts";
 
 export class Caller implements DownstreamFacts {
   connection: Connection | undefined;
   readonly #downstream: Downstream;
   #clientCert: string | undefined;
+  #value: ConnectionValue | undefined;
 
   constructor(downstream: Downstream) {
     this.#downstream = downstream;
@@ -55,6 +57,22 @@ export class Caller implements DownstreamFacts {
     return this.#clientCert ??= this.#makeClientCert();
   }
 
+  /** As plugins see it. */
+  get value(): ConnectionValue {
+    const { record } = this.#downstream;
+    return this.#value ??= {
+      listener: record.listener,
+      direction: record.direction,
+      remoteAddress: record.remote,
+      source: this.#source,
+    };
+  }
+
+  get #source(): Identity | null {
+    const { peer } = this.#downstream;
+    return peer?.verified ? { ...(peer.id ?? NO_SERVICE), uri: peer.uri } : null;
+  }
+
   #makeClientCert(): string {
     const { peer, presented, ownUris, context } = this.#downstream;
     const leaf = presented?.leaf;
@@ -63,3 +81,11 @@ export class Caller implements DownstreamFacts {
     return context.clientCerts.of(leaf, { by: ownUris, serial: peer.serial, chain });
   }
 }
+
+const NO_SERVICE: Omit<Identity, "uri"> = {
+  trustDomain: "",
+  partition: "",
+  namespace: "",
+  datacenter: "",
+  service: "",
+};

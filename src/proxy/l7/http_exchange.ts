@@ -24,22 +24,32 @@ import {
   sendReply,
   type ServerExchange,
 } from "../../http/mod.ts";
+import type { Generation } from "../../plugin/mod.ts";
 import { Relay, type RelayEnd } from "../../net/mod.ts";
 import type { RequestJudge, RequestPermit } from "../authorize.ts";
 import type { Now } from "../connection.ts";
 import type { Downstream } from "../downstream.ts";
 import type { Context } from "../context.ts";
-import { hashOfCaller, type Lease } from "../upstream.ts";
+import type { Lease } from "../upstream.ts";
 import type { RequestView } from "../view.ts";
 import type { Caller } from "./caller.ts";
+import { ExchangeValue } from "./exchange_value.ts";
 import type { HttpListener } from "./http_listener.ts";
-import type { Route } from "./request_ways.ts";
+import type { RequestWays, Route } from "./request_ways.ts";
 import { noteInvalid } from "./invalid_request.ts";
+import { type PluginAsker, PluginLayers } from "./plugin_layers.ts";
 import { takeForm } from "./request_form.ts";
 import { shown, tellRequest } from "./tell_request.ts";
-import { type Asked, type Asker, UpstreamRequest } from "./upstream_request.ts";
+import {
+  type Asked,
+  type Inward,
+  isSuccess,
+  opensTunnel,
+  UpstreamRequest,
+} from "./upstream_request.ts";
 import type { Way } from "./ways.ts";
 
+const NO_FIELDS: Fields = [];
 const SLOW_READERS = "those who read slowly hold most of the memory that there is for them";
 
 /** The connection that an exchange came on. */
@@ -52,7 +62,7 @@ export interface ExchangeOwner {
   over(exchange: HttpExchange): void;
 }
 
-export class HttpExchange implements MessageEvents, Asker {
+export class HttpExchange implements MessageEvents, PluginAsker {
   readonly #owner: ExchangeOwner;
   readonly #server: ServerExchange;
   readonly #context: Context;
@@ -60,7 +70,9 @@ export class HttpExchange implements MessageEvents, Asker {
   readonly #story: ExchangeRecord;
   #permit: RequestPermit | undefined;
   #route: Route | undefined;
-  #upstream: UpstreamRequest | undefined;
+  #upstream: Inward | undefined;
+  /** The same, where there are plugins. */
+  #layers: PluginLayers | undefined;
   #relay: Relay | undefined;
   #activeTick: number;
   #requestEnded: boolean;
@@ -92,21 +104,36 @@ export class HttpExchange implements MessageEvents, Asker {
     if (!this.#takesForm() || !this.#mayGoOn()) return;
     const route = this.#route = listener.routeOf(this.#server.request);
     if (!route) return this.fail("route_not_found", "no service is here for its host");
-    const { ways } = route;
-    if (!ways.enter()) return this.fail("limit_reached", ways.limit);
     route.changeRequest?.(this.#server.request.fields, this.#story);
+    const { ways } = route;
+    const generation = this.#context.facts.plugins?.of(listener.front.name);
+    if (generation) return this.#goThrough(generation, ways);
+    if (!ways.enter()) return this.fail("limit_reached", ways.limit);
+    this.#story.upstreamCluster = ways.cluster;
+    const upstream = new UpstreamRequest(this, this.#asked(), { ways, context: this.#context });
+    this.#upstream = upstream;
+    upstream.start();
+    if (this.#requestEnded) this.#awaitAnswer();
+  }
+
+  #goThrough(generation: Generation, ways: RequestWays): void {
+    const { caller } = this.#owner;
+    const exchange = new ExchangeValue(this.#story, caller.value, generation.log);
+    const context = this.#context;
+    const layers = new PluginLayers(this, this.#asked(), { generation, ways, context, exchange });
+    this.#upstream = this.#layers = layers;
+    layers.start();
+    if (this.#requestEnded) this.#awaitAnswer();
+  }
+
+  #asked(): Asked {
+    const { request, endsWithHead } = this.#server;
     // Nothing of the body is read before there is somebody who takes it.
     if (!this.#requestEnded) this.#server.pause();
-    const { request, endsWithHead } = this.#server;
     // The caller is told to go on from here, and nobody behind us is asked.
     this.#awaitsContinue = request.expectsContinue;
     request.expectsContinue = false;
-    const hash = ways.needsHash ? hashOfCaller(this.#owner.caller.remote) : undefined;
-    this.#story.upstreamCluster = ways.cluster;
-    const asked: Asked = { request, endsWithHead, hash };
-    this.#upstream = new UpstreamRequest(this, asked, { ways, context: this.#context });
-    this.#upstream.start();
-    if (endsWithHead) this.#awaitAnswer();
+    return { request, endsWithHead, remote: this.#owner.caller.remote };
   }
 
   /** The caller has said all: as with Envoy the time for an answer begins. */
@@ -193,13 +220,15 @@ export class HttpExchange implements MessageEvents, Asker {
     story.upstream = way.reached.connection;
     if (lease) story.upstreamCluster = lease.target.part.sni || story.upstreamCluster;
     story.upstreamStartAt = this.#context.clock.monotonic();
-    if (this.#server.endsWithHead) return;
+  }
+
+  takesBody(): void {
     if (this.#awaitsContinue) this.#server.inform({ status: 100, length: 0, fields: [] });
     this.#awaitsContinue = false;
     this.#server.resume();
   }
 
-  unreached(): void {
+  holdsBody(): void {
     if (!this.#requestEnded) this.#server.pause();
   }
 
@@ -217,18 +246,14 @@ export class HttpExchange implements MessageEvents, Asker {
     story.upstreamFirstByteAt = clock.monotonic();
     story.response = head;
     story.status = head.status;
-    story.details = "via_upstream";
+    story.details ||= "via_upstream";
     this.#route?.changeResponse?.(head.fields, story);
-    const isSuccess = head.status >= 200 && head.status < 300;
-    if (request.upgrade !== "" && request.version === "HTTP/2" && isSuccess) {
+    if (request.upgrade !== "" && request.version === "HTTP/2" && isSuccess(head.status)) {
       this.#responded = false;
       // By HTTP/2 any 2xx would mean yes (RFC 8441 4), which is not what was said.
       return this.fail("response_invalid", "the upgrade was answered by a response of its own");
     }
-    const isTunnel = request.upgrade !== ""
-      ? head.status === 101
-      : request.method === "CONNECT" && isSuccess;
-    if (isTunnel) return this.#tunnel(head);
+    if (opensTunnel(request, head.status)) return this.#tunnel(head);
     this.#server.respond(head, ends);
     if (ends) this.#end(undefined);
   }
@@ -245,15 +270,23 @@ export class HttpExchange implements MessageEvents, Asker {
     this.#end(undefined);
   }
 
-  upstreamDrained(): void {
-    this.#server.resume();
-  }
-
   upstreamFailed(code: ErrorCode, reason: string, tried: string): void {
     // Who has nobody to go to, or no place, did not fail on the way.
     if (replyOf(code).flag === "UF") this.#story.upstreamFailure = reason;
     if (tried !== "") this.#story.upstreamHost = tried;
     this.fail(code, reason);
+  }
+
+  goesTo(cluster: string): void {
+    this.#story.upstreamCluster = cluster;
+  }
+
+  answersItself(): void {
+    this.#story.details = "direct_response";
+  }
+
+  answeredFor(code: ErrorCode, reason: string, fields: Fields): void {
+    this.fail(code, reason, fields);
   }
 
   /** From here on it is bytes both ways, as on a connection of L4. */
@@ -282,7 +315,7 @@ export class HttpExchange implements MessageEvents, Asker {
   }
 
   /** Answers in the endpoint's place, or breaks it where something was answered already. */
-  fail(code: ErrorCode, reason: string): void {
+  fail(code: ErrorCode, reason: string, fields: Fields = NO_FIELDS): void {
     if (this.#over) return;
     const { listener } = this.#owner;
     const story = this.#story;
@@ -292,7 +325,7 @@ export class HttpExchange implements MessageEvents, Asker {
     this.#tell(code, reason);
     if (!this.#responded) {
       const isShown = code === "intention_denied" && listener.rules().showDenials;
-      return this.#answer(reply, isShown ? { deniedBy: reason } : {});
+      return this.#answer(reply, isShown ? { fields, deniedBy: reason } : { fields });
     }
     this.#takeCounts();
     this.#relay?.stop("reset");
@@ -374,12 +407,12 @@ export class HttpExchange implements MessageEvents, Asker {
     if (this.#over) return;
     this.#over = true;
     this.#answerDeadline?.cancel();
-    // Whoever answers before it has heard all does not want the rest.
-    this.#upstream?.leave(by !== undefined || !this.#requestEnded);
+    this.#upstream?.leave(by !== undefined);
     const { listener } = this.#owner;
     const story = this.#story;
     story.endAt = this.#context.clock.monotonic();
     story.endedBy = by;
+    this.#layers?.tellEnd();
     listener.stats.finished(story);
     this.#context.facts.accessLog?.exchange(story);
     this.#owner.over(this);

@@ -20,7 +20,7 @@ import type { Dial, Stream } from "../../net/mod.ts";
 import type { Dialler } from "../attempt.ts";
 import type { Context } from "../context.ts";
 import { countFailure } from "../endpoint_failure.ts";
-import { giveBack, type Lease } from "../upstream.ts";
+import { giveBack, hashOfCaller, type Lease } from "../upstream.ts";
 import type { RequestWays } from "./request_ways.ts";
 import type { Way } from "./ways.ts";
 
@@ -38,16 +38,16 @@ const MAX_AGAIN = 2;
 
 /** Who asks, and is told what comes of it; nothing after `upstreamFailed` or the end of the response. */
 export interface Asker {
-  /** An endpoint has the head: the body may be sent. More than once where it is sent again. */
+  /** An endpoint has the head. More than once where it is sent again. */
   reached(way: Way, lease: Lease | undefined): void;
+  /** The body may be sent, be it more of it. */
+  takesBody(): void;
   /** That endpoint did not begin to work on it: no body may be sent until another is reached. */
-  unreached(): void;
+  holdsBody(): void;
   informed(head: ResponseHead): void;
   responded(head: ResponseHead, ends: boolean): void;
   responseData(chunk: Uint8Array): void;
   responseEnd(trailers: Fields | undefined): void;
-  /** More of the body can be taken. */
-  upstreamDrained(): void;
   /** `tried`: the last endpoint that it was meant for and no connection to came up; `""`: there is none. */
   upstreamFailed(code: ErrorCode, reason: string, tried: string): void;
 }
@@ -57,11 +57,26 @@ export interface Asked {
   readonly request: RequestHead;
   /** It has no body. */
   readonly endsWithHead: boolean;
-  /** What balancing looks at, where it looks at something. */
-  readonly hash: number | undefined;
+  /** Whose it is, which balancing may look at: `10.0.0.7:40312`. */
+  readonly remote: string;
 }
 
-export class UpstreamRequest implements Dialler<Way>, ResponseEvents {
+/** What an asker does with what it asked for. */
+export interface Inward {
+  /** Part of the body. False: stop until {@link Asker.takesBody}. */
+  send(chunk: Uint8Array): boolean;
+  /** The body is complete. */
+  end(trailers: Fields | undefined): void;
+  /** The response is not to be read for now. */
+  pause(): void;
+  resume(): void;
+  /** To be called when it was answered yes to an upgrade; the request itself is over with that. */
+  tunnel(): Stream | undefined;
+  /** The asker is done with it; what is not complete is broken off if it `isUnwanted`. */
+  leave(isUnwanted: boolean): void;
+}
+
+export class UpstreamRequest implements Inward, Dialler<Way>, ResponseEvents {
   /** How far a dial is concerns the connections that are kept, not one request. */
   readonly record = NO_RECORD;
   readonly #asker: Asker;
@@ -94,7 +109,8 @@ export class UpstreamRequest implements Dialler<Way>, ResponseEvents {
 
   /** Finds a way, now or later. */
   start(): void {
-    const dial = this.#ways.reach(this, this.#asked.hash);
+    const hash = this.#ways.needsHash ? hashOfCaller(this.#asked.remote) : undefined;
+    const dial = this.#ways.reach(this, hash);
     if (!this.#client && !this.#over) this.#dial = dial;
   }
 
@@ -106,6 +122,7 @@ export class UpstreamRequest implements Dialler<Way>, ResponseEvents {
     this.#wasUsed = way.isUsed;
     this.#client = way.request(request, endsWithHead, this);
     this.#asker.reached(way, lease);
+    if (!endsWithHead) this.#asker.takesBody();
   }
 
   onFailed(code: ErrorCode, reason: string, tried = ""): void {
@@ -117,7 +134,6 @@ export class UpstreamRequest implements Dialler<Way>, ResponseEvents {
 
   // What the asker sends.
 
-  /** False: stop until {@link Asker.upstreamDrained}. */
   send(chunk: Uint8Array): boolean {
     this.#bodySent = true;
     return this.#client?.send(chunk) !== false;
@@ -128,7 +144,6 @@ export class UpstreamRequest implements Dialler<Way>, ResponseEvents {
     this.#client?.end(trailers);
   }
 
-  /** The response is not to be read for now. */
   pause(): void {
     this.#client?.pause();
   }
@@ -137,19 +152,18 @@ export class UpstreamRequest implements Dialler<Way>, ResponseEvents {
     this.#client?.resume();
   }
 
-  /** To be called when it was answered yes to an upgrade; the request itself is over with that. */
   tunnel(): Stream | undefined {
     const client = this.#client;
     this.#client = undefined;
     return client?.tunnel();
   }
 
-  /** The asker is done with it; what is not complete is broken off if it `isUnwanted`. */
   leave(isUnwanted: boolean): void {
     if (this.#over) return;
     this.#over = true;
     this.#dial?.cancel();
-    if (isUnwanted) this.#client?.reset("cancelled");
+    // Whoever answers before it has heard all does not want the rest.
+    if (isUnwanted || !this.#requestEnded) this.#client?.reset("cancelled");
     this.#client = undefined;
     this.#giveBack();
     this.#ways.leave();
@@ -176,7 +190,7 @@ export class UpstreamRequest implements Dialler<Way>, ResponseEvents {
   }
 
   onDrain(): void {
-    this.#asker.upstreamDrained();
+    this.#asker.takesBody();
   }
 
   onReset(reason: ResetReason, detail: string): void {
@@ -184,7 +198,7 @@ export class UpstreamRequest implements Dialler<Way>, ResponseEvents {
     this.#client = undefined;
     if (!this.#responded && this.#mayGoAgain(reason)) {
       this.#giveBack();
-      this.#asker.unreached();
+      this.#asker.holdsBody();
       return this.start();
     }
     this.#tellHealth(true);
@@ -218,6 +232,15 @@ export class UpstreamRequest implements Dialler<Way>, ResponseEvents {
 function isGrpcFailure({ fields }: ResponseHead): boolean {
   const status = readGrpcStatus(fields);
   return status !== undefined && httpStatusOf(status) >= 500;
+}
+
+/** Whether an answer makes bytes both ways of it: yes to an upgrade, or to CONNECT. */
+export function opensTunnel({ upgrade, method }: RequestHead, status: number): boolean {
+  return upgrade !== "" ? status === 101 : method === "CONNECT" && isSuccess(status);
+}
+
+export function isSuccess(status: number): boolean {
+  return status >= 200 && status < 300;
 }
 
 const NO_RECORD: Dialler<Way>["record"] = { stage: "target", endpoint: "", secured: () => {} };

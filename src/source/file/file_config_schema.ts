@@ -18,6 +18,7 @@ import {
   port,
   text,
 } from "../../secrets/mod.ts";
+import { PLUGINS } from "../plugin_uses.ts";
 import { INTENTIONS } from "./file_intentions.ts";
 import { name, spiffeId } from "./file_names.ts";
 import { INBOUND_HTTP, PROTOCOL, UPSTREAM_HTTP } from "./file_http.ts";
@@ -94,6 +95,7 @@ const Upstream = object({
   maxRequests: v.optional(count(0, 4_294_967_295)),
   protocol: PROTOCOL,
   http: UPSTREAM_HTTP,
+  plugins: PLUGINS,
   /** Credentials of its own; read by `file_credentials.ts`. */
   tls: v.optional(v.unknown()),
   /** TLS that its callers must speak; absent: they speak plainly. */
@@ -146,6 +148,7 @@ export const FILE_CONFIG = object({
     maxConnections: v.optional(count(0, 4_294_967_295), 0),
     protocol: PROTOCOL,
     http: INBOUND_HTTP,
+    plugins: PLUGINS,
     tls: v.optional(v.unknown()),
   })),
   upstreams: v.optional(

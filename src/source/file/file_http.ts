@@ -9,6 +9,7 @@ import * as v from "valibot";
 import type { PathRules } from "../../http/mod.ts";
 import { count, defined, duration, object, type Problem } from "../../secrets/mod.ts";
 import type { HttpRules } from "../../snapshot/mod.ts";
+import { type PluginList, pluginUses } from "../plugin_uses.ts";
 import {
   type HttpSettings,
   inboundHttp,
@@ -53,11 +54,19 @@ type Protocol = v.InferOutput<typeof PROTOCOL>;
 type InboundHttp = v.InferOutput<typeof INBOUND_HTTP>;
 type UpstreamHttp = v.InferOutput<typeof UPSTREAM_HTTP>;
 
+interface HttpOf<Http> {
+  readonly protocol: Protocol;
+  readonly http?: Http;
+  readonly plugins?: PluginList;
+}
+
 /** Rules of the public listener; `null`: it carries bytes. */
 export function fileInboundHttp(
-  { protocol, http }: { readonly protocol: Protocol; readonly http?: InboundHttp },
+  { protocol, http, plugins }: HttpOf<InboundHttp>,
+  at: string,
 ): HttpRules | null {
   return inboundHttp(protocol, {
+    plugins: pluginUses(plugins, `${at}.plugins`),
     ...settingsOf(http, INCOMING_PATH),
     ...defined({
       sanitizeForwardedClientCert: http?.sanitizeForwardedClientCert,
@@ -68,9 +77,13 @@ export function fileInboundHttp(
 
 /** Rules of an upstream's listener; `null`: it carries bytes. */
 export function fileUpstreamHttp(
-  { protocol, http }: { readonly protocol: Protocol; readonly http?: UpstreamHttp },
+  { protocol, http, plugins }: HttpOf<UpstreamHttp>,
+  at: string,
 ): HttpRules | null {
-  return unjudgedHttp(protocol, settingsOf(http, UNJUDGED_PATH));
+  return unjudgedHttp(protocol, {
+    plugins: pluginUses(plugins, `${at}.plugins`),
+    ...settingsOf(http, UNJUDGED_PATH),
+  });
 }
 
 function settingsOf(http: UpstreamHttp, path: PathRules): HttpSettings {
@@ -84,9 +97,10 @@ function settingsOf(http: UpstreamHttp, path: PathRules): HttpSettings {
 
 /** What of `inbound` or an upstream needs another protocol; paths begin at it. */
 export function httpContradictions(
-  { protocol, http, maxRequests }: {
+  { protocol, http, plugins, maxRequests }: {
     readonly protocol: Protocol;
     readonly http?: InboundHttp;
+    readonly plugins?: PluginList;
     readonly maxRequests?: number | undefined;
   },
 ): readonly Problem[] {
@@ -94,6 +108,7 @@ export function httpContradictions(
   const needs = 'needs "protocol": "http", "http2" or "grpc" beside it';
   if (protocol === "tcp") {
     if (http !== undefined) found.push({ path: ["http"], message: needs });
+    if (plugins !== undefined) found.push({ path: ["plugins"], message: needs });
     if (maxRequests !== undefined) found.push({ path: ["maxRequests"], message: needs });
   }
   if (protocol === "grpc" && http?.sanitizeForwardedClientCert === false) {

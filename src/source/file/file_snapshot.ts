@@ -189,7 +189,7 @@ function inboundContent(
   return {
     bind: inbound.bind,
     local: inbound.local,
-    http: fileInboundHttp(inbound),
+    http: fileInboundHttp(inbound, "inbound"),
     localConnectTimeoutMs: inbound.localConnectTimeout,
     handshakeTimeoutMs: inbound.handshakeTimeout,
     maxConnections: inbound.maxConnections,
@@ -212,7 +212,7 @@ function upstreamContent(
     name: upstream.name,
     bind: bindOf(upstream),
     chain: id,
-    http: fileUpstreamHttp(upstream),
+    http: fileUpstreamHttp(upstream, `upstreams[${JSON.stringify(upstream.name)}]`),
     maxConnections: upstream.maxConnections,
     maxPending: upstream.maxPending,
     maxRequests: upstream.maxRequests ?? 1_024,

@@ -57,6 +57,12 @@ const Http = v.strictObject({
   requestTimeoutMs: Amount,
   streamIdleTimeoutMs: Amount,
   showDenials: v.boolean(),
+  plugins: v.array(v.strictObject({
+    plugin: v.string(),
+    config: v.unknown(),
+    onFailure: v.picklist(["refuse", "skip"]),
+    at: v.string(),
+  })),
 });
 
 export const Inbound = v.strictObject({

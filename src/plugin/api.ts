@@ -1,0 +1,314 @@
+/**
+ * The contract between the proxy and a plugin: types only, no code, and nothing else to read.
+ *
+ * A plugin is a module whose default export is a {@link PluginDefinition}; importing it has no effect. Its
+ * layers stand around each other in the order of their {@link Phase}, and each sees the request on its way
+ * in and the response on its way out. Everything that a hook is given is a value: it changes nothing by
+ * being changed; what shall be different is handed on (`next`) or handed back.
+ *
+ * @module
+ */
+
+/** Where a layer stands, outermost first; within a phase in the order of configuration. */
+export type Phase =
+  | "guard" // the route is not known yet: authentication, limits, early refusals
+  | "route" // picks the route; one per listener
+  | "filter" // the route is known: header rules, limits of a route
+  | "retry" // may call `next` more than once; one per route
+  | "attempt"; // around each try at an endpoint: signatures, a time limit of a try
+
+/** Standard Schema 1 (standardschema.dev), as valibot, zod and arktype make them. */
+export interface Schema<Output = unknown> {
+  readonly "~standard": {
+    readonly version: 1;
+    readonly validate: (value: unknown) => unknown;
+    readonly types?: { readonly output: Output } | undefined;
+  };
+}
+export type OutputOf<S extends Schema> = NonNullable<S["~standard"]["types"]>["output"];
+
+/** `export default { ... } satisfies PluginDefinition<typeof Config>`. */
+export interface PluginDefinition<C extends Schema = Schema, R extends Schema = Schema> {
+  /** Key in configuration, prefix of its metrics, field of its log lines: `snake_case`. */
+  readonly name: string;
+  /** Version of this contract. */
+  readonly api: 1;
+  readonly phase: Phase;
+  /** Configuration for a listener; make it strict, so that a misspelled key is an error. */
+  readonly config: C;
+  /** Configuration for one route; absent: it takes none. */
+  readonly routeConfig?: R;
+  /** Called for each generation of configuration, before it serves; at most 5 s. */
+  create(host: Host, config: OutputOf<C>): Plugin<OutputOf<R>> | Promise<Plugin<OutputOf<R>>>;
+}
+
+/** A plugin at work. Absent hooks cost nothing. */
+export interface Plugin<R = unknown> {
+  /** A caller was let in, and no byte of it was carried yet. Hand a refusal back, or nothing. */
+  onConnection?(connection: Connection): Refusal | void | Promise<Refusal | void>;
+  /**
+   * Around everything further in. `return next()` goes on, `return next({ request, response })` goes on
+   * with changes, `return host.reply(...)` answers. Where nothing has to be waited for, leave `async` away:
+   * no promise is made then.
+   */
+  onRequest?(args: RequestArgs<R>, next: Next): Answer;
+  /** Phase `route` only, when routes changed: what looks one up for a request. */
+  onRoutes?(routes: readonly Route[]): (request: HttpRequest) => Route | undefined;
+  /** Once, after the last exchange of its generation. */
+  close?(): void | Promise<void>;
+}
+
+/** A response, or one that comes. What `next` gave may be handed back as it is, or awaited. */
+export type Answer = HttpResponse | PromiseLike<HttpResponse>;
+
+/**
+ * Goes on inwards. It never throws or rejects: what failed is a response with a `failure`. Only phase
+ * `retry` may call it again, and the response before is given up by that.
+ */
+export type Next = (change?: Change) => Answer;
+
+export interface Change {
+  /** Goes on in place of the one that was given. */
+  readonly request?: HttpRequest;
+  /** What becomes of the response. Like awaiting `next`, but without a promise. */
+  readonly response?: (response: HttpResponse) => Answer;
+  /** Phase `retry`: endpoints that shall not be picked while there are others. */
+  readonly avoid?: readonly Endpoint[];
+}
+
+export interface RequestArgs<R = unknown> {
+  readonly request: HttpRequest;
+  readonly exchange: Exchange;
+  /** `undefined` in phase `guard` and `route`. */
+  readonly route: Route | undefined;
+  /** Of this plugin, for that route. */
+  readonly routeConfig: R | undefined;
+}
+
+export interface HttpRequest {
+  readonly method: string;
+  /** `http` or `https`; `""`: the caller did not say. */
+  readonly scheme: string;
+  /** Host, with a port where there is one. */
+  readonly authority: string;
+  /** Path and query in the one form in which they were judged, are matched and are sent on. */
+  readonly path: string;
+  readonly headers: Headers;
+  /** `null`: it has none. */
+  readonly body: Body | null;
+  with(change: RequestChange): HttpRequest;
+}
+
+/** `path` begins with `/`. */
+export interface RequestChange {
+  readonly method?: string;
+  readonly authority?: string;
+  readonly path?: string;
+  readonly headers?: Headers | HeaderChange;
+  readonly body?: BodyContent;
+}
+
+export interface HttpResponse {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly body: Body | null;
+  /** Who answered; `null`: the proxy or a plugin did. */
+  readonly endpoint: Endpoint | null;
+  /** `null`: it is the answer that somebody gave. */
+  readonly failure: Failure | null;
+  with(change: ResponseChange): HttpResponse;
+}
+
+export interface ResponseChange {
+  readonly status?: number;
+  readonly headers?: Headers | HeaderChange;
+  readonly body?: BodyContent;
+}
+
+/** Why nobody answered: what the proxy would say in the endpoint's place. */
+export interface Failure {
+  /** As in the access log: `no_endpoint`, `endpoint_reset`, `response_timed_out`. */
+  readonly code: string;
+  readonly reason: string;
+  /** An endpoint had the request, and may have acted on it. */
+  readonly wasSent: boolean;
+  /** That endpoint, or the one that could not be reached. */
+  readonly endpoint: Endpoint | null;
+}
+
+/** Fields in their order; names in lower case. Framing, `host` and `connection` are not among them. */
+export interface Headers extends Iterable<readonly [name: string, value: string]> {
+  /** The first of that name, in any case. */
+  get(name: string): string | undefined;
+  all(name: string): readonly string[];
+  with(change: HeaderChange): Headers;
+}
+
+/** `remove` comes first, then `set` (one field, in place of all of that name), then `add`. */
+export interface HeaderChange {
+  readonly set?: Readonly<Record<string, string>>;
+  readonly add?: Readonly<Record<string, string>>;
+  readonly remove?: readonly string[];
+}
+
+/** What a body can be made of; `null`: there is none. */
+export type BodyContent =
+  | string
+  | Uint8Array<ArrayBuffer>
+  | ReadableStream<Uint8Array>
+  | Body
+  | null;
+
+/** Passes through as it comes, unless somebody opens it, which can be done once. */
+export interface Body {
+  /** Bytes that were announced; `null`: its end will tell. */
+  readonly length: number | null;
+  /** Whoever opens it hands on what shall be sent in its place. */
+  stream(): ReadableStream<Uint8Array>;
+  /** All of it; rejects where it is longer than `limitBytes`. */
+  bytes(limitBytes: number): Promise<Uint8Array<ArrayBuffer>>;
+  /** Phase `retry`: keeps up to so many bytes as they pass, so that it can be sent again. */
+  keep(limitBytes: number): void;
+  /** All that was read of it is kept. Changes while it passes: ask after an attempt, not before. */
+  readonly isReplayable: boolean;
+}
+
+/** One request and its response. */
+export interface Exchange {
+  /** The `x-request-id`. */
+  readonly id: string;
+  readonly connection: Connection;
+  /** Aborts when nobody waits for the response any more, or its time is over. */
+  readonly signal: AbortSignal;
+  readonly log: Log;
+  get<T>(key: StateKey<T>): T | undefined;
+  set<T>(key: StateKey<T>, value: T): void;
+  /** Once, when all is over. */
+  onEnd(callback: (summary: ExchangeSummary) => void): void;
+}
+
+/** A slot on an exchange, which two layers share by sharing the object. */
+export interface StateKey<T> {
+  readonly description: string;
+  readonly "~type"?: T;
+}
+
+/** `status` 0: nothing was answered; `code` `""`: nothing failed. */
+export interface ExchangeSummary {
+  readonly status: number;
+  readonly code: string;
+  readonly attempts: number;
+  readonly durationMs: number;
+  readonly receivedBytes: number;
+  readonly sentBytes: number;
+  readonly endpoint: Endpoint | null;
+}
+
+/** What handshake and intentions established about who calls, as `10.0.0.7:40312`. */
+export interface Connection {
+  readonly listener: string;
+  readonly direction: "inbound" | "outbound";
+  readonly remoteAddress: string;
+  /** Proven; `null`: it showed no certificate, as a local application does. */
+  readonly source: Identity | null;
+}
+export interface Identity {
+  readonly uri: string;
+  readonly trustDomain: string;
+  readonly datacenter: string;
+  readonly partition: string;
+  readonly namespace: string;
+  readonly service: string;
+}
+
+/** One branch of a discovery chain's router, or the only way that there is. */
+export interface Route {
+  readonly name: string;
+  readonly service: string;
+  /** `null`: takes what no other took. */
+  readonly match: RouteMatch | null;
+}
+
+/** All of it must be so; `path` null and an empty list: any. */
+export interface RouteMatch {
+  readonly path: { readonly kind: "exact" | "prefix" | "regex"; readonly value: string } | null;
+  readonly ignoreCase: boolean;
+  readonly methods: readonly string[];
+  readonly headers: readonly ValueMatch[];
+  readonly query: readonly ValueMatch[];
+}
+export interface ValueMatch {
+  readonly name: string;
+  readonly kind: "present" | "exact" | "prefix" | "suffix" | "contains" | "regex";
+  readonly value: string;
+  readonly ignoreCase: boolean;
+  readonly invert: boolean;
+}
+
+/** `address`: `10.0.0.9:8080`. */
+export interface Endpoint {
+  readonly address: string;
+}
+
+/** What the proxy lends a plugin while a generation serves. */
+export interface Host {
+  readonly log: Log;
+  readonly stats: Stats;
+  readonly clock: Clock;
+  /** From 0 up to 1. */
+  random(): number;
+  /** Aborts when the generation is over. */
+  readonly signal: AbortSignal;
+  /** An answer made here; the length of the body is set. */
+  reply(status: number, headers?: Readonly<Record<string, string>>, body?: string): HttpResponse;
+  /** The proxy's own answer to traffic that is turned away, to gRPC in its words. */
+  refuse(code: RefusalCode, reason: string): Refusal;
+  /** Outlives a reload: made once for each key of this plugin, gone with its last user. */
+  shared<T extends object>(key: string, make: () => T): T;
+  /** In the background: started again with a growing pause when it throws, aborted with the generation. */
+  spawn(name: string, task: (signal: AbortSignal) => Promise<void>): void;
+}
+
+export type RefusalCode =
+  | "denied"
+  | "unauthenticated"
+  | "rate_limited"
+  | "overloaded"
+  | "timed_out";
+export interface Refusal extends HttpResponse {
+  readonly failure: Failure;
+}
+
+export interface Clock {
+  /** Monotonic milliseconds. */
+  now(): number;
+  /** Milliseconds since 1970. */
+  wall(): number;
+  sleep(ms: number, signal?: AbortSignal): Promise<void>;
+}
+
+/** So many lines a second reach the log; the rest is counted. */
+export interface Log {
+  readonly debug: LogLine;
+  readonly info: LogLine;
+  readonly warn: LogLine;
+  readonly error: LogLine;
+}
+type Facts = Readonly<Record<string, string | number | boolean | null>>;
+export type LogLine = (message: string, facts?: Facts) => void;
+
+/**
+ * Metrics `postern_plugin_<plugin>_<name>`. Values of labels are listed, so that their number is known:
+ * `host.stats.counter("refused", { help: "...", labels: { by: ["route", "source"] } })`.
+ */
+export interface Stats {
+  counter<const L extends Labels = Empty>(name: string, of: StatOf<L>): Stat<L>;
+  gauge<const L extends Labels = Empty>(name: string, of: StatOf<L>): Stat<L>;
+}
+type Labels = Readonly<Record<string, readonly string[]>>;
+type Empty = Readonly<Record<never, never>>;
+type StatOf<L> = { readonly help: string; readonly labels?: L };
+type LabelsOf<L extends Labels> = { readonly [K in keyof L]: L[K][number] };
+export interface Stat<L extends Labels = Empty> {
+  add(count: number, ...labels: keyof L extends never ? [] : [LabelsOf<L>]): void;
+}

@@ -1,0 +1,27 @@
+/**
+ * The plugins inside the executable, each loaded when the first listener uses it.
+ *
+ * @module
+ */
+
+import { type AnyPlugin, whyNoPlugin } from "./registry.ts";
+import { ProxyError } from "../base/mod.ts";
+
+const BUILT_IN: Readonly<Record<string, () => Promise<{ readonly default: unknown }>>> = {
+  header_rules: () => import("../../plugins/header_rules/header_rules.ts"),
+};
+
+/** Names that a configuration may use without a file. */
+export const BUILT_IN_NAMES: readonly string[] = Object.keys(BUILT_IN);
+
+/** `undefined`: there is none of that name. */
+export async function loadBuiltIn(name: string): Promise<AnyPlugin | undefined> {
+  const load = Object.hasOwn(BUILT_IN, name) ? BUILT_IN[name] : undefined;
+  if (!load) return undefined;
+  const { default: exported } = await load();
+  const fault = whyNoPlugin(exported);
+  if (fault) {
+    throw new ProxyError("internal", `Cannot load the plugin ${name}: its default export ${fault}`);
+  }
+  return exported as AnyPlugin;
+}

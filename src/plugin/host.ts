@@ -1,0 +1,201 @@
+/**
+ * What the proxy lends a plugin of one generation: a log that cannot flood, metrics of its own, time,
+ * state that outlives it, and tasks that end with it.
+ *
+ * @module
+ */
+
+import {
+  Backoff,
+  type Clock as ProxyClock,
+  type Log as ProxyLog,
+  messageOf,
+  type Random,
+  type Stats as ProxyStats,
+} from "../base/mod.ts";
+import type { Clock, Host, Log, LogLine, Refusal, RefusalCode, Stat, Stats } from "./api.ts";
+import { MadeBody } from "./body.ts";
+import { fieldsWith } from "./header_list.ts";
+import { failed, PluginResponse } from "./messages.ts";
+import type { SharedState } from "./shared_state.ts";
+
+/** What hosts are made of. */
+export interface Lender {
+  readonly log: ProxyLog;
+  readonly stats: ProxyStats;
+  readonly clock: ProxyClock;
+  readonly random: Random;
+  readonly shared: SharedState;
+}
+
+const LINES_PER_SECOND = 10;
+const MAX_TASKS = 16;
+const TASK_PAUSE = { baseMs: 100, maxMs: 30_000 };
+const REFUSALS = {
+  denied: "plugin_denied",
+  unauthenticated: "unauthenticated",
+  rate_limited: "rate_limited",
+  overloaded: "limit_reached",
+  timed_out: "response_timed_out",
+} as const satisfies Record<RefusalCode, string>;
+
+export class PluginHost implements Host {
+  readonly log: Log;
+  readonly stats: Stats;
+  readonly clock: Clock;
+  readonly #abort = new AbortController();
+  readonly #lender: Lender;
+  readonly #plugin: string;
+  readonly #keys = new Set<string>();
+  #tasks = 0;
+
+  constructor(plugin: string, listener: string, lender: Lender) {
+    this.#plugin = plugin;
+    this.#lender = lender;
+    this.log = boundedLog(lender.log.with({ plugin, listener }), lender.clock);
+    this.stats = ownStats(plugin, lender.stats);
+    this.clock = ownClock(lender.clock);
+  }
+
+  get signal(): AbortSignal {
+    return this.#abort.signal;
+  }
+
+  random(): number {
+    return this.#lender.random();
+  }
+
+  reply(
+    status: number,
+    headers: Readonly<Record<string, string>> = {},
+    body = "",
+  ): PluginResponse {
+    if (!(Number.isInteger(status) && status >= 200 && status <= 599)) {
+      throw new TypeError(`status ${status}: from 200 to 599`);
+    }
+    const fields = fieldsWith([], { set: headers });
+    const made = body === "" ? null : new MadeBody(body);
+    const head = { status, fields, length: made?.length ?? 0 };
+    return new PluginResponse(head, made, { endpoint: null, failure: null });
+  }
+
+  refuse(code: RefusalCode, reason: string): Refusal {
+    const failure = { code: REFUSALS[code], reason, wasSent: false, endpoint: null };
+    return failed(failure) as PluginResponse & Refusal;
+  }
+
+  shared<T extends object>(key: string, make: () => T): T {
+    const whole = `${this.#plugin}/${key}`;
+    const isNew = !this.#keys.has(whole);
+    this.#keys.add(whole);
+    return this.#lender.shared.use(whole, make, isNew);
+  }
+
+  spawn(name: string, task: (signal: AbortSignal) => Promise<void>): void {
+    if (this.#tasks >= MAX_TASKS) throw new RangeError(`spawn: more than ${MAX_TASKS} tasks`);
+    this.#tasks++;
+    const { random } = this.#lender;
+    const pause = new Backoff({ ...TASK_PAUSE, random });
+    const { signal } = this;
+    const run = async () => {
+      while (!signal.aborted) {
+        try {
+          await task(signal);
+          break;
+        } catch (error) {
+          if (signal.aborted) break;
+          this.log.warn("task failed", { task: name, reason: messageOf(error) });
+          await this.clock.sleep(pause.next(), signal);
+        }
+      }
+      this.#tasks--;
+    };
+    void run();
+  }
+
+  /** Of the generation. */
+  close(): void {
+    this.#abort.abort();
+    for (const key of this.#keys) this.#lender.shared.leave(key);
+    this.#keys.clear();
+  }
+}
+
+function ownClock(clock: ProxyClock): Clock {
+  return {
+    now: () => clock.monotonic(),
+    wall: () => clock.now(),
+    sleep: (ms, signal) =>
+      new Promise((resolve) => {
+        if (signal?.aborted) return resolve();
+        const over = () => {
+          timer.cancel();
+          signal?.removeEventListener("abort", over);
+          resolve();
+        };
+        const timer = clock.after(ms, over);
+        signal?.addEventListener("abort", over);
+      }),
+  };
+}
+
+/** Lines above the limit are counted, and that is said with the first line of a later second. */
+function boundedLog(log: ProxyLog, clock: ProxyClock): Log {
+  let second = -1;
+  let lines = 0;
+  let dropped = 0;
+  const line = (level: "debug" | "info" | "warn" | "error"): LogLine => (message, facts) => {
+    const now = Math.floor(clock.monotonic() / 1_000);
+    if (now !== second) {
+      if (dropped > 0) log.warn("a plugin's lines were left out", { lines: dropped });
+      second = now;
+      lines = dropped = 0;
+    }
+    if (++lines > LINES_PER_SECOND) dropped++;
+    else log[level](String(message), facts);
+  };
+  return { debug: line("debug"), info: line("info"), warn: line("warn"), error: line("error") };
+}
+
+const METRIC = /^[a-z][a-z0-9_]{0,63}$/;
+const MAX_CELLS = 1_000;
+
+function ownStats(plugin: string, stats: ProxyStats): Stats {
+  const make = (kind: "counter" | "gauge", name: string, help: string, labels: Spec): Stat => {
+    if (!METRIC.test(name)) throw new TypeError(`metric ${JSON.stringify(name)}: not snake_case`);
+    const all = combinations(labels);
+    const suffix = kind === "counter" ? "_total" : "";
+    const cells = new Map(all.map((chosen) => [
+      keyOf(labels, chosen),
+      stats[kind](`postern_plugin_${plugin}_${name}${suffix}`, help, chosen),
+    ]));
+    return {
+      add(count: number, chosen: Readonly<Record<string, string>> = {}) {
+        const cell = cells.get(keyOf(labels, chosen));
+        if (!cell) throw new TypeError(`metric ${name}: no such label ${JSON.stringify(chosen)}`);
+        cell.add(count);
+      },
+    } as Stat;
+  };
+  return {
+    counter: (name, { help, labels }) => make("counter", name, help, labels ?? {}) as never,
+    gauge: (name, { help, labels }) => make("gauge", name, help, labels ?? {}) as never,
+  };
+}
+
+type Spec = Readonly<Record<string, readonly string[]>>;
+
+function combinations(labels: Spec): Readonly<Record<string, string>>[] {
+  let all: Record<string, string>[] = [{}];
+  for (const [name, values] of Object.entries(labels)) {
+    all = all.flatMap((chosen) => values.map((value) => ({ ...chosen, [name]: value })));
+    if (all.length > MAX_CELLS) throw new RangeError(`labels: more than ${MAX_CELLS} combinations`);
+  }
+  return all;
+}
+
+function keyOf(labels: Spec, chosen: Readonly<Record<string, string>>): string {
+  let key = "";
+  for (const name in labels) key += `${chosen[name]}\0`;
+  return key;
+}

@@ -1,0 +1,133 @@
+/**
+ * A request and a response as plugins see them: values over the heads that the codecs made.
+ *
+ * @module
+ */
+
+import type { ErrorCode } from "../base/mod.ts";
+import {
+  isToken,
+  replyOf,
+  type RequestHead,
+  type ResponseHead,
+  UNKNOWN_LENGTH,
+} from "../http/mod.ts";
+import type {
+  Endpoint,
+  Failure,
+  HttpRequest,
+  HttpResponse,
+  RequestChange,
+  ResponseChange,
+} from "./api.ts";
+import { bodyOf, type MadeBody, type PassingBody } from "./body.ts";
+import { fieldsWith, HeaderList } from "./header_list.ts";
+
+export type MessageBody = PassingBody | MadeBody;
+
+export class PluginRequest implements HttpRequest {
+  /** Never changed once there is a plugin that knows of it. */
+  readonly head: RequestHead;
+  readonly body: MessageBody | null;
+  #headers: HeaderList | undefined;
+
+  constructor(head: RequestHead, body: MessageBody | null) {
+    this.head = head;
+    this.body = body;
+  }
+
+  get method(): string {
+    return this.head.method;
+  }
+
+  get scheme(): string {
+    return this.head.scheme;
+  }
+
+  get authority(): string {
+    return this.head.authority;
+  }
+
+  get path(): string {
+    return this.head.path;
+  }
+
+  get headers(): HeaderList {
+    return this.#headers ??= new HeaderList(this.head.fields);
+  }
+
+  with(change: RequestChange): PluginRequest {
+    const { head } = this;
+    const { method = head.method, path = head.path, authority = head.authority } = change;
+    if (method !== head.method && !isToken(method)) throw new TypeError(`method: ${method}`);
+    if (path !== head.path && !PATH.test(path)) {
+      throw new TypeError(`path ${JSON.stringify(path)}: begins with / and has no space in it`);
+    }
+    if (authority !== head.authority && !AUTHORITY.test(authority)) {
+      throw new TypeError(`authority ${JSON.stringify(authority)}: no host`);
+    }
+    const body = change.body === undefined ? this.body : bodyOf(change.body);
+    const length = body === this.body ? head.length : lengthOf(body);
+    const fields = fieldsWith(head.fields, change.headers);
+    return new PluginRequest({ ...head, method, path, authority, fields, length }, body);
+  }
+}
+
+const PATH = /^\/[\x21-\x7e]*$/;
+const AUTHORITY = /^[\x21-\x2e\x30-\x3e\x41-\x7e]+$/;
+
+function lengthOf(body: MessageBody | null): number {
+  return body ? body.length ?? UNKNOWN_LENGTH : 0;
+}
+
+export class PluginResponse implements HttpResponse {
+  readonly head: ResponseHead;
+  readonly body: MessageBody | null;
+  readonly endpoint: Endpoint | null;
+  readonly failure: ResponseFailure | null;
+  #headers: HeaderList | undefined;
+
+  constructor(head: ResponseHead, body: MessageBody | null, by: {
+    readonly endpoint: Endpoint | null;
+    readonly failure: ResponseFailure | null;
+  }) {
+    this.head = head;
+    this.body = body;
+    this.endpoint = by.endpoint;
+    this.failure = by.failure;
+  }
+
+  get status(): number {
+    return this.head.status;
+  }
+
+  get headers(): HeaderList {
+    return this.#headers ??= new HeaderList(this.head.fields);
+  }
+
+  with(change: ResponseChange): PluginResponse {
+    const { head, endpoint } = this;
+    const { status = head.status } = change;
+    if (!(Number.isInteger(status) && status >= 200 && status <= 599) && status !== head.status) {
+      throw new TypeError(`status ${status}: from 200 to 599`);
+    }
+    const body = change.body === undefined ? this.body : bodyOf(change.body);
+    const length = body === this.body ? head.length : lengthOf(body);
+    const fields = fieldsWith(head.fields, change.headers);
+    // Whoever gives a failure another status or body has answered in its place.
+    const isSame = status === head.status && body === this.body;
+    const failure = isSame ? this.failure : null;
+    return new PluginResponse({ status, length, fields }, body, { endpoint, failure });
+  }
+}
+
+/** With a code of our own table. */
+export interface ResponseFailure extends Failure {
+  readonly code: ErrorCode;
+}
+
+/** What the proxy would say; its fields are those that plugins add. */
+export function failed(failure: ResponseFailure): PluginResponse {
+  const head = { status: replyOf(failure.code).status, length: 0, fields: [] };
+  return new PluginResponse(head, null, { endpoint: failure.endpoint, failure });
+}

@@ -1,0 +1,32 @@
+export type {
+  Body,
+  Connection,
+  Endpoint,
+  Exchange,
+  ExchangeSummary,
+  Identity,
+  Log,
+  Phase,
+  Route,
+  StateKey,
+} from "./api.ts";
+export { MadeBody, PassingBody, type PassingSource } from "./body.ts";
+export {
+  Generation,
+  type GenerationOptions,
+  type PluginPlace,
+  type RoutePlace,
+} from "./generation.ts";
+export {
+  Generations,
+  type LoadPlugin,
+  type PluginsOf,
+  type PreparedGenerations,
+} from "./generations.ts";
+export type { Lender } from "./host.ts";
+export { failed, PluginRequest, PluginResponse, type ResponseFailure } from "./messages.ts";
+export { type Layer, Onion, type RoutePlan, type Sending, type Surroundings } from "./onion.ts";
+export { Outcome } from "./outcome.ts";
+export { type AnyPlugin, whyNoPlugin } from "./registry.ts";
+export { SharedState } from "./shared_state.ts";
+export { OpenedBody, Pump, type Sink } from "./streams.ts";

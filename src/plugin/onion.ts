@@ -1,0 +1,187 @@
+/**
+ * The layers around one exchange: what each hands on goes further in, what it hands back goes further out.
+ * A layer that breaks the contract is named, and stood in for as its configuration says; nothing that it
+ * does is thrown from here.
+ *
+ * @module
+ */
+
+import { messageOf } from "../base/mod.ts";
+import type { Answer, Change, Endpoint, Exchange, Next, Phase, Plugin, Route } from "./api.ts";
+import { failed, PluginRequest, PluginResponse } from "./messages.ts";
+import { Outcome } from "./outcome.ts";
+
+/** One hook at its place. */
+export interface Layer {
+  readonly name: string;
+  readonly phase: Phase;
+  readonly onRequest: NonNullable<Plugin["onRequest"]>;
+  /** Of its plugin, for the route that it is on. */
+  readonly routeConfig: unknown;
+  /** Never of a guard. */
+  readonly mayBeSkipped: boolean;
+}
+
+/** Where a request that no guard answered goes: a route, and the layers on it. */
+export interface RoutePlan {
+  readonly route: Route;
+  readonly layers: readonly Layer[];
+}
+
+/** What is around the layers. */
+export interface Surroundings {
+  readonly exchange: Exchange;
+  readonly guards: readonly Layer[];
+  /** `undefined`: no route takes it. */
+  planOf(request: PluginRequest): RoutePlan | undefined;
+  /** To an endpoint; more than once where a layer tries again, and then what was before is given up. */
+  sendOn(request: PluginRequest, to: Sending): void;
+  /** `layer` did what no plugin may do. */
+  faulted(layer: Layer, what: string): void;
+}
+
+export interface Sending {
+  readonly plan: RoutePlan;
+  /** Endpoints to be passed over where there are others. */
+  readonly avoid: readonly Endpoint[];
+  readonly outcome: Outcome;
+}
+
+const NOBODY: readonly Endpoint[] = [];
+
+export class Onion {
+  readonly #around: Surroundings;
+  #plan: RoutePlan | undefined;
+  #avoid = NOBODY;
+  /** The layer that was called last and has neither gone on nor answered. */
+  #holder: Layer | undefined;
+
+  constructor(around: Surroundings) {
+    this.#around = around;
+  }
+
+  /** The layer that everybody waits for; `undefined`: it is an endpoint. */
+  get holder(): Layer | undefined {
+    return this.#holder;
+  }
+
+  /** What becomes of the request, now or later. */
+  run(request: PluginRequest): Outcome {
+    const outcome = new Outcome();
+    this.#enter(0, request, outcome);
+    return outcome;
+  }
+
+  #enter(depth: number, request: PluginRequest, outcome: Outcome): void {
+    const { guards } = this.#around;
+    const guard = guards[depth];
+    if (guard) return this.#call(guard, depth, request, outcome);
+    const plan = this.#plan ??= this.#around.planOf(request);
+    if (!plan) {
+      const reason = `no route of this listener takes ${request.method} ${request.path}`;
+      return outcome.settle(failed({ ...NOT_SENT, code: "route_not_found", reason }));
+    }
+    const layer = plan.layers[depth - guards.length];
+    if (layer) return this.#call(layer, depth, request, outcome);
+    this.#holder = undefined;
+    this.#around.sendOn(request, { plan, avoid: this.#avoid, outcome });
+  }
+
+  #call(layer: Layer, depth: number, request: PluginRequest, outcome: Outcome): void {
+    let inner: Outcome | undefined;
+    const next: Next = (change) => {
+      if (outcome.value) throw new TypeError("next was called after an answer was given");
+      if (inner && layer.phase !== "retry") throw new TypeError("next was called twice");
+      const own = inner = new Outcome();
+      const changed = requestOf(change) ?? request;
+      if (change?.avoid && layer.phase === "retry") this.#avoid = change.avoid;
+      const map = change?.response;
+      if (map === undefined) {
+        this.#enter(depth + 1, changed, own);
+      } else {
+        const raw = new Outcome();
+        raw.tell((response) => this.#map(layer, map, response, own));
+        this.#enter(depth + 1, changed, raw);
+      }
+      return own.value ?? own;
+    };
+    this.#holder = layer;
+    let answer: Answer;
+    try {
+      const route = this.#plan?.route;
+      const args = {
+        request,
+        exchange: this.#around.exchange,
+        route,
+        routeConfig: layer.routeConfig,
+      };
+      answer = layer.onRequest(args, next);
+    } catch (error) {
+      return this.#fault(
+        layer,
+        messageOf(error),
+        outcome,
+        () => this.#goOn(depth, request, inner, outcome),
+      );
+    }
+    // A layer that waits for nothing has told by now.
+    if (answer instanceof PluginResponse) return outcome.settle(answer);
+    if (answer === inner && inner) return inner.tell((response) => outcome.settle(response));
+    // It is waited for from now on, or once what it waits for has come.
+    if (inner && !inner.value) inner.tell(() => this.#holder = layer);
+    this.#await(layer, answer, outcome, () => this.#goOn(depth, request, inner, outcome));
+  }
+
+  /** As if `layer` were not there. */
+  #goOn(depth: number, request: PluginRequest, inner: Outcome | undefined, outcome: Outcome): void {
+    if (inner) inner.tell((response) => outcome.settle(response));
+    else this.#enter(depth + 1, request, outcome);
+  }
+
+  #map(
+    layer: Layer,
+    map: NonNullable<Change["response"]>,
+    response: PluginResponse,
+    outcome: Outcome,
+  ): void {
+    const asItWas = () => outcome.settle(response);
+    let answer: Answer;
+    try {
+      answer = map(response);
+    } catch (error) {
+      return this.#fault(layer, messageOf(error), outcome, asItWas);
+    }
+    if (answer instanceof PluginResponse) outcome.settle(answer);
+    else this.#await(layer, answer, outcome, asItWas);
+  }
+
+  #await(layer: Layer, answer: Answer, outcome: Outcome, instead: () => void): void {
+    if (typeof answer !== "object" || answer === null || !("then" in answer)) {
+      return this.#fault(layer, "the hook gave no response back", outcome, instead);
+    }
+    answer.then(
+      (response) => {
+        if (response instanceof PluginResponse) outcome.settle(response);
+        else this.#fault(layer, "the hook gave no response back", outcome, instead);
+      },
+      (error) => this.#fault(layer, messageOf(error), outcome, instead),
+    );
+  }
+
+  #fault(layer: Layer, what: string, outcome: Outcome, instead: () => void): void {
+    if (outcome.value) return;
+    this.#around.faulted(layer, what);
+    if (layer.mayBeSkipped) return instead();
+    outcome.settle(
+      failed({ ...NOT_SENT, code: "plugin_failed", reason: `${layer.name}: ${what}` }),
+    );
+  }
+}
+
+const NOT_SENT = { wasSent: false, endpoint: null } as const;
+
+function requestOf(change: Change | undefined): PluginRequest | undefined {
+  const request = change?.request;
+  if (request === undefined || request instanceof PluginRequest) return request;
+  throw new TypeError("next: the request was not made by request.with()");
+}

@@ -1,0 +1,39 @@
+/**
+ * Plugins by name, and whether what a module exports is one.
+ *
+ * @module
+ */
+
+import type { PluginDefinition } from "./api.ts";
+
+/** Of any configuration: its schema says what it is. */
+// deno-lint-ignore no-explicit-any
+export type AnyPlugin = PluginDefinition<any, any>;
+
+export const PHASES = ["guard", "route", "filter", "retry", "attempt"] as const;
+const NAME = /^[a-z][a-z0-9_]{0,63}$/;
+const KNOWN = ["name", "api", "phase", "config", "routeConfig", "create"];
+
+/** What is wrong with it, in words that follow "its default export"; `undefined`: nothing. */
+export function whyNoPlugin(exported: unknown): string | undefined {
+  if (typeof exported !== "object" || exported === null) return "is no object";
+  const { name, api, phase, config, routeConfig, create } = exported as Record<string, unknown>;
+  if (api !== 1) return `is for version ${JSON.stringify(api)} of the contract; this is 1`;
+  if (typeof name !== "string" || !NAME.test(name)) return "has no name in snake_case";
+  if (!PHASES.some((known) => known === phase)) {
+    return `has the phase ${JSON.stringify(phase)}; there are ${PHASES.join(", ")}`;
+  }
+  if (!isSchema(config)) return "has no schema at config";
+  if (routeConfig !== undefined && !isSchema(routeConfig)) return "has no schema at routeConfig";
+  if (typeof create !== "function") return "has no create()";
+  const unknown = Object.keys(exported).find((key) => !KNOWN.includes(key));
+  if (unknown !== undefined) return `has ${unknown}, which is not known here`;
+  return undefined;
+}
+
+function isSchema(value: unknown): boolean {
+  const standard =
+    (value as { "~standard"?: { version?: unknown; validate?: unknown } } | undefined)
+      ?.["~standard"];
+  return standard?.version === 1 && typeof standard.validate === "function";
+}

@@ -1,0 +1,73 @@
+/**
+ * An exchange as plugins see it; what nobody asks for is not made.
+ *
+ * @module
+ */
+
+import { type ExchangeRecord, fieldOf } from "../../http/mod.ts";
+import type { Connection, Exchange, ExchangeSummary, Log, StateKey } from "../../plugin/mod.ts";
+
+type OnEnd = (summary: ExchangeSummary) => void;
+
+export class ExchangeValue implements Exchange {
+  readonly connection: Connection;
+  readonly log: Log;
+  readonly #story: ExchangeRecord;
+  #state: Map<StateKey<unknown>, unknown> | undefined;
+  #abort: AbortController | undefined;
+  #onEnd: OnEnd[] | undefined;
+  #isOver = false;
+
+  constructor(story: ExchangeRecord, connection: Connection, log: Log) {
+    this.#story = story;
+    this.connection = connection;
+    this.log = log;
+  }
+
+  get id(): string {
+    const { request } = this.#story;
+    return request ? fieldOf(request.fields, "x-request-id") ?? "" : "";
+  }
+
+  get signal(): AbortSignal {
+    const abort = this.#abort ??= new AbortController();
+    if (this.#isOver) abort.abort();
+    return abort.signal;
+  }
+
+  get<T>(key: StateKey<T>): T | undefined {
+    return this.#state?.get(key) as T | undefined;
+  }
+
+  set<T>(key: StateKey<T>, value: T): void {
+    (this.#state ??= new Map()).set(key, value);
+  }
+
+  onEnd(callback: OnEnd): void {
+    (this.#onEnd ??= []).push(callback);
+  }
+
+  /** Nobody waits for anything any more; `faulted`: a callback threw. */
+  over(faulted: (error: unknown) => void): void {
+    this.#isOver = true;
+    this.#abort?.abort();
+    if (!this.#onEnd) return;
+    const story = this.#story;
+    const summary: ExchangeSummary = {
+      status: story.status,
+      code: story.code ?? "",
+      attempts: story.attempts,
+      durationMs: story.endAt - story.startedAt,
+      receivedBytes: story.receivedBytes,
+      sentBytes: story.sentBytes,
+      endpoint: story.upstreamHost === "" ? null : { address: story.upstreamHost },
+    };
+    for (const callback of this.#onEnd) {
+      try {
+        callback(summary);
+      } catch (error) {
+        faulted(error);
+      }
+    }
+  }
+}

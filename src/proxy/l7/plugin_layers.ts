@@ -1,0 +1,346 @@
+/**
+ * What plugins make of one exchange: it stands between the caller's side and the requests upstream, of
+ * which there may be none, one, or one after the other. Bodies that no plugin opens pass through as they
+ * are.
+ *
+ * @module
+ */
+
+import { type ErrorCode, messageOf } from "../../base/mod.ts";
+import type { Fields, ResponseHead } from "../../http/mod.ts";
+import type { Stream } from "../../net/mod.ts";
+import {
+  failed,
+  type Generation,
+  type Layer,
+  MadeBody,
+  Onion,
+  OpenedBody,
+  PassingBody,
+  PluginRequest,
+  PluginResponse,
+  Pump,
+  type RoutePlan,
+  type Sending,
+  type Surroundings,
+} from "../../plugin/mod.ts";
+import type { Context } from "../context.ts";
+import type { Lease } from "../upstream.ts";
+import type { ExchangeValue } from "./exchange_value.ts";
+import { RequestBody } from "./request_body.ts";
+import type { RequestWays } from "./request_ways.ts";
+import {
+  type Asked,
+  type Asker,
+  type Inward,
+  opensTunnel,
+  UpstreamRequest,
+} from "./upstream_request.ts";
+import type { Way } from "./ways.ts";
+
+/** Who asks, and has more to be told than by an endpoint alone. */
+export interface PluginAsker extends Asker {
+  /** What the way upstream is called. */
+  goesTo(cluster: string): void;
+  /** The response that is told next is none of an endpoint's. */
+  answersItself(): void;
+  /** Nobody upstream answers: a plugin refused, or nobody could. `fields` go with what is said. */
+  answeredFor(code: ErrorCode, reason: string, fields: Fields): void;
+}
+
+export class PluginLayers implements Inward, Asker, Surroundings {
+  readonly guards: readonly Layer[];
+  readonly exchange: ExchangeValue;
+  readonly #asker: PluginAsker;
+  readonly #asked: Asked;
+  readonly #generation: Generation;
+  readonly #ways: RequestWays;
+  readonly #context: Context;
+  readonly #onion: Onion;
+  readonly #body: RequestBody;
+  readonly #passing: PassingBody | null;
+  #requestPump: Pump | undefined;
+  /** The try that counts, and whom its response is told. */
+  #try: UpstreamRequest | undefined;
+  #sending: Sending | undefined;
+  #way: Way | undefined;
+  #responsePassing: PassingBody | undefined;
+  #responseOpened: OpenedBody | undefined;
+  #responsePump: Pump | undefined;
+  #tunnel: Stream | undefined;
+  #answered = false;
+  #over = false;
+
+  constructor(asker: PluginAsker, asked: Asked, { generation, ways, context, exchange }: {
+    readonly generation: Generation;
+    readonly ways: RequestWays;
+    readonly context: Context;
+    readonly exchange: ExchangeValue;
+  }) {
+    this.guards = generation.guards;
+    this.exchange = exchange;
+    this.#asker = asker;
+    this.#asked = asked;
+    this.#generation = generation;
+    this.#ways = ways;
+    this.#context = context;
+    this.#body = new RequestBody(asker);
+    this.#passing = asked.endsWithHead ? null : new PassingBody(this.#body, asked.request.length);
+    this.#onion = new Onion(this);
+    generation.enter();
+  }
+
+  /** The plugin that everybody waits for; `undefined`: none. */
+  get holder(): string | undefined {
+    return this.#onion.holder?.name;
+  }
+
+  start(): void {
+    const request = new PluginRequest(this.#asked.request, this.#passing);
+    this.#onion.run(request).tell((response) => this.#answer(response));
+  }
+
+  // What the layers want.
+
+  planOf(request: PluginRequest): RoutePlan | undefined {
+    return this.#generation.planOf(request);
+  }
+
+  faulted(layer: Layer, what: string): void {
+    this.#generation.faulted(layer, what);
+  }
+
+  sendOn(request: PluginRequest, sending: Sending): void {
+    if (this.#over) return;
+    this.#giveUp();
+    this.#sending = sending;
+    const { body, head } = request;
+    const ways = this.#ways;
+    const fault = this.#whyUnsendable(body);
+    if (fault) return this.#fail("plugin_failed", fault);
+    this.#asker.goesTo(ways.cluster);
+    if (!ways.enter()) return this.#fail("limit_reached", ways.limit);
+    const { remote } = this.#asked;
+    const asked: Asked = { request: head, endsWithHead: body === null, remote };
+    const upstream = this.#try = new UpstreamRequest(this, asked, { ways, context: this.#context });
+    if (body instanceof MadeBody) this.#requestPump = this.#pumpTo(upstream, body);
+    upstream.start();
+  }
+
+  #whyUnsendable(body: PassingBody | MadeBody | null): string | undefined {
+    if (!(body instanceof PassingBody)) return undefined;
+    if (body !== this.#passing) return "the body is another message's";
+    if (body.isOpen) return "the body was opened, and handed on all the same";
+    if (!body.isReplayable) return "the body was sent before, and not all of it was kept";
+    return undefined;
+  }
+
+  #pumpTo(upstream: UpstreamRequest, body: MadeBody): Pump {
+    return new Pump(body.stream(), {
+      send: (chunk) => upstream.send(chunk),
+      end: () => upstream.end(undefined),
+      fail: (reason) => {
+        if (this.#try === upstream) this.#fail("plugin_failed", `the request's body: ${reason}`);
+      },
+    });
+  }
+
+  #giveUp(): void {
+    const upstream = this.#try;
+    this.#try = undefined;
+    this.#way = undefined;
+    this.#requestPump?.stop();
+    this.#requestPump = undefined;
+    if (!upstream) return;
+    upstream.leave(true);
+    this.#tunnel?.reset();
+    this.#tunnel = undefined;
+    this.#responseOpened?.fail("given up");
+    this.#responseOpened = undefined;
+    if (this.#passing) this.#body.hold();
+  }
+
+  /** Of what is tried now. */
+  #fail(code: ErrorCode, reason: string, tried = ""): void {
+    const wasSent = this.#way !== undefined;
+    const address = this.#way?.host ?? tried;
+    this.#giveUp();
+    const endpoint = address === "" ? null : { address };
+    this.#sending?.outcome.settle(failed({ code, reason, wasSent, endpoint }));
+  }
+
+  /** What the layers made of it all. */
+  #answer(response: PluginResponse): void {
+    if (this.#over) return;
+    const { head, body, failure } = response;
+    this.#answered = true;
+    if (failure) {
+      this.#giveUp();
+      return this.#asker.answeredFor(failure.code, failure.reason, head.fields);
+    }
+    if (body instanceof PassingBody && body !== this.#responsePassing || isSpent(body)) {
+      this.#giveUp();
+      const reason =
+        "the response's body was opened, or is another's, and handed back all the same";
+      return this.#asker.answeredFor("plugin_failed", reason, []);
+    }
+    const ends = body === null || this.#asked.request.method === "HEAD";
+    if (body instanceof MadeBody && !ends) return this.#answerMade(head, body);
+    if (response.endpoint === null) this.#asker.answersItself();
+    // Nobody wants the body that came with it.
+    if (body === null && this.#responsePassing) this.#giveUp();
+    const tunnel = this.#tunnel;
+    this.#asker.responded(head, ends);
+    tunnel?.resume();
+    if (!ends) this.#try?.resume();
+  }
+
+  #answerMade(head: ResponseHead, body: MadeBody): void {
+    // What it is made of may still come from there.
+    if (!this.#responseOpened) this.#giveUp();
+    this.#asker.answersItself();
+    this.#asker.responded(head, false);
+    const { whole } = body;
+    if (whole) {
+      this.#asker.responseData(whole);
+      return this.#asker.responseEnd(undefined);
+    }
+    this.#responsePump = new Pump(body.stream(), {
+      send: (chunk) => {
+        this.#asker.responseData(chunk);
+        return true;
+      },
+      end: () => this.#asker.responseEnd(undefined),
+      fail: (reason) =>
+        this.#asker.upstreamFailed("plugin_failed", `the response's body: ${reason}`, ""),
+    });
+    this.#responsePump.start();
+  }
+
+  // What the caller's side does.
+
+  end(trailers: Fields | undefined): void {
+    this.#body.end(trailers);
+  }
+
+  send(chunk: Uint8Array): boolean {
+    return this.#body.send(chunk);
+  }
+
+  pause(): void {
+    if (this.#responsePump) this.#responsePump.pause();
+    else this.#try?.pause();
+  }
+
+  resume(): void {
+    if (this.#responsePump) this.#responsePump.resume();
+    else this.#try?.resume();
+  }
+
+  tunnel(): Stream | undefined {
+    const held = this.#tunnel;
+    this.#tunnel = undefined;
+    return held ?? this.#try?.tunnel();
+  }
+
+  leave(isUnwanted: boolean): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#requestPump?.stop();
+    this.#responsePump?.stop();
+    this.#try?.leave(isUnwanted || this.#responsePump !== undefined);
+    this.#body.abandon("the exchange is over");
+    this.#responseOpened?.fail("the exchange is over");
+    this.#tunnel?.reset();
+    this.#generation.leave();
+  }
+
+  /** After everything about it is known. */
+  tellEnd(): void {
+    this.exchange.over((error) =>
+      this.#generation.log.warn("a plugin failed at the end of an exchange", {
+        reason: messageOf(error),
+      })
+    );
+  }
+
+  // What comes from upstream.
+
+  reached(way: Way, lease: Lease | undefined): void {
+    this.#way = way;
+    this.#asker.reached(way, lease);
+  }
+
+  takesBody(): void {
+    const upstream = this.#try;
+    if (!upstream) return;
+    const pump = this.#requestPump;
+    if (!pump) this.#body.passTo(upstream);
+    else if (pump.isStarted) pump.resume();
+    else pump.start();
+  }
+
+  holdsBody(): void {
+    this.#way = undefined;
+    this.#body.hold();
+  }
+
+  informed(head: ResponseHead): void {
+    this.#asker.informed(head);
+  }
+
+  responded(head: ResponseHead, ends: boolean): void {
+    const upstream = this.#try;
+    const sending = this.#sending;
+    if (!upstream || !sending) return;
+    this.#responsePassing = ends ? undefined : new PassingBody({
+      open: () => this.#openResponse(upstream),
+      keep: () => {},
+      isReplayable: false,
+    }, head.length);
+    const endpoint = this.#way ? { address: this.#way.host } : null;
+    const response = new PluginResponse(head, this.#responsePassing ?? null, {
+      endpoint,
+      failure: null,
+    });
+    sending.outcome.settle(response);
+    if (this.#answered || this.#try !== upstream || this.#responseOpened) return;
+    // A plugin waits for something before it goes on.
+    if (opensTunnel(this.#asked.request, head.status)) {
+      this.#tunnel = upstream.tunnel();
+      this.#tunnel?.pause();
+    } else upstream.pause();
+  }
+
+  #openResponse(upstream: UpstreamRequest): ReadableStream<Uint8Array> {
+    if (this.#try !== upstream) throw new TypeError("body: its response was given up");
+    this.#responseOpened = new OpenedBody({
+      more: () => upstream.resume(),
+      cancel: () => {
+        if (this.#try === upstream) this.#giveUp();
+      },
+    });
+    return this.#responseOpened.stream;
+  }
+
+  responseData(chunk: Uint8Array): void {
+    if (!this.#responseOpened) this.#asker.responseData(chunk);
+    else if (!this.#responseOpened.put(chunk)) this.#try?.pause();
+  }
+
+  responseEnd(trailers: Fields | undefined): void {
+    if (!this.#responseOpened) return this.#asker.responseEnd(trailers);
+    this.#responseOpened.end();
+  }
+
+  upstreamFailed(code: ErrorCode, reason: string, tried: string): void {
+    if (!this.#sending?.outcome.value) return this.#fail(code, reason, tried);
+    if (this.#responseOpened) return this.#responseOpened.fail(reason);
+    this.#asker.upstreamFailed(code, reason, tried);
+  }
+}
+
+/** It was opened, and cannot be read by anybody else. */
+function isSpent(body: PassingBody | MadeBody | null): boolean {
+  return body instanceof PassingBody && body.isOpen;
+}

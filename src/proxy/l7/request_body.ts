@@ -1,0 +1,87 @@
+/**
+ * The body of a request that plugins stand around: it passes to the endpoint that is tried, is kept as it
+ * passes where it may be sent again, or is read by a plugin.
+ *
+ * @module
+ */
+
+import type { Fields } from "../../http/mod.ts";
+import { OpenedBody, type PassingSource } from "../../plugin/mod.ts";
+import type { Asker, Inward } from "./upstream_request.ts";
+
+export class RequestBody implements PassingSource {
+  readonly #caller: Pick<Asker, "takesBody" | "holdsBody">;
+  #to: Inward | undefined;
+  #opened: OpenedBody | undefined;
+  readonly #kept: Uint8Array[] = [];
+  /** Of what is kept, and how much may be. */
+  #keptBytes = 0;
+  #keepBytes = 0;
+  #isWhole = true;
+  #ended = false;
+  #trailers: Fields | undefined;
+
+  constructor(caller: Pick<Asker, "takesBody" | "holdsBody">) {
+    this.#caller = caller;
+  }
+
+  /** All that was read of it is here. */
+  get isReplayable(): boolean {
+    return this.#isWhole;
+  }
+
+  keep(limitBytes: number): void {
+    this.#keepBytes = Math.max(this.#keepBytes, limitBytes);
+  }
+
+  open(): ReadableStream<Uint8Array> {
+    if (!this.#isWhole) throw new TypeError("body: some of it was sent already");
+    const opened = this.#opened = new OpenedBody({
+      more: () => this.#caller.takesBody(),
+      cancel: () => {},
+    });
+    for (const chunk of this.#kept) opened.put(chunk);
+    if (this.#ended) opened.end();
+    return opened.stream;
+  }
+
+  /** From the caller. False: stop until it is asked for more. */
+  send(chunk: Uint8Array): boolean {
+    if (this.#opened) return this.#opened.put(chunk);
+    this.#keptBytes += chunk.length;
+    this.#isWhole &&= this.#keptBytes <= this.#keepBytes;
+    if (this.#isWhole) this.#kept.push(chunk.slice());
+    else this.#kept.length = 0;
+    return this.#to ? this.#to.send(chunk) : true;
+  }
+
+  end(trailers: Fields | undefined): void {
+    this.#ended = true;
+    this.#trailers = trailers;
+    this.#opened?.end();
+    this.#to?.end(trailers);
+  }
+
+  /** An endpoint takes it, from its beginning, or more of it. */
+  passTo(to: Inward): void {
+    if (this.#to !== to) {
+      this.#to = to;
+      for (const chunk of this.#kept) to.send(chunk.slice());
+      if (this.#ended) return to.end(this.#trailers);
+    }
+    this.#caller.takesBody();
+  }
+
+  /** Whoever took it is given up. */
+  hold(): void {
+    this.#to = undefined;
+    this.#caller.holdsBody();
+  }
+
+  /** There will not be more of it. */
+  abandon(reason: string): void {
+    if (!this.#ended) this.#opened?.fail(reason);
+    this.#to = undefined;
+    this.#kept.length = 0;
+  }
+}

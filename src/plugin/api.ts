@@ -3,19 +3,18 @@
  *
  * A plugin is a module whose default export is a {@link PluginDefinition}; importing it has no effect. Its
  * layers stand around each other in the order of their {@link Phase}, and each sees the request on its way
- * in and the response on its way out. Everything that a hook is given is a value: it changes nothing by
- * being changed; what shall be different is handed on (`next`) or handed back.
+ * in and the response on its way out. What a hook is given are values: nothing changes by changing them;
+ * what shall be different is handed on (`next`) or handed back.
  *
  * @module
  */
 
-/** Where a layer stands, outermost first; within a phase in the order of configuration. */
-export type Phase =
-  | "guard" // the route is not known yet: authentication, limits, early refusals
-  | "route" // picks the route; one per listener
-  | "filter" // the route is known: header rules, limits of a route
-  | "retry" // may call `next` more than once; one per route
-  | "attempt"; // around each try at an endpoint: signatures, a time limit of a try
+/**
+ * Where a layer stands, outermost first, then in the order of configuration. `guard`: before the route is
+ * known. `route`: picks it; one per listener. `filter`: on the route. `retry`: may call `next` more than
+ * once; one per listener. `attempt`: around each try at an endpoint.
+ */
+export type Phase = "guard" | "route" | "filter" | "retry" | "attempt";
 
 /** Standard Schema 1 (standardschema.dev), as valibot, zod and arktype make them. */
 export interface Schema<Output = unknown> {
@@ -29,7 +28,7 @@ export type OutputOf<S extends Schema> = NonNullable<S["~standard"]["types"]>["o
 
 /** `export default { ... } satisfies PluginDefinition<typeof Config>`. */
 export interface PluginDefinition<C extends Schema = Schema, R extends Schema = Schema> {
-  /** Key in configuration, prefix of its metrics, field of its log lines: `snake_case`. */
+  /** Key in configuration, part of its metrics' names, field of its log lines: `snake_case`. */
   readonly name: string;
   /** Version of this contract. */
   readonly api: 1;
@@ -48,8 +47,7 @@ export interface Plugin<R = unknown> {
   onConnection?(connection: Connection): Refusal | void | Promise<Refusal | void>;
   /**
    * Around everything further in. `return next()` goes on, `return next({ request, response })` goes on
-   * with changes, `return host.reply(...)` answers. Where nothing has to be waited for, leave `async` away:
-   * no promise is made then.
+   * with changes, `return host.reply(...)` answers. Without `async` no promise is made.
    */
   onRequest?(args: RequestArgs<R>, next: Next): Answer;
   /** Phase `route` only, when routes changed: what looks one up for a request. */
@@ -60,17 +58,13 @@ export interface Plugin<R = unknown> {
 
 /** A response, or one that comes. What `next` gave may be handed back as it is, or awaited. */
 export type Answer = HttpResponse | PromiseLike<HttpResponse>;
-
-/**
- * Goes on inwards. It never throws or rejects: what failed is a response with a `failure`. Only phase
- * `retry` may call it again, and the response before is given up by that.
- */
+/** Goes on inwards. Only phase `retry` may do so again; the response before is given up by that. */
 export type Next = (change?: Change) => Answer;
 
 export interface Change {
   /** Goes on in place of the one that was given. */
   readonly request?: HttpRequest;
-  /** What becomes of the response. Like awaiting `next`, but without a promise. */
+  /** What becomes of the response: like awaiting `next`, without a promise. */
   readonly response?: (response: HttpResponse) => Answer;
   /** Phase `retry`: endpoints that shall not be picked while there are others. */
   readonly avoid?: readonly Endpoint[];
@@ -79,7 +73,7 @@ export interface Change {
 export interface RequestArgs<R = unknown> {
   readonly request: HttpRequest;
   readonly exchange: Exchange;
-  /** `undefined` in phase `guard` and `route`. */
+  /** `undefined` in the phases `guard` and `route`. */
   readonly route: Route | undefined;
   /** Of this plugin, for that route. */
   readonly routeConfig: R | undefined;
@@ -98,12 +92,13 @@ export interface HttpRequest {
   readonly body: Body | null;
   with(change: RequestChange): HttpRequest;
 }
-
 /** `path` begins with `/`. */
-export interface RequestChange {
+export interface RequestChange extends MessageChange {
   readonly method?: string;
   readonly authority?: string;
   readonly path?: string;
+}
+export interface MessageChange {
   readonly headers?: Headers | HeaderChange;
   readonly body?: BodyContent;
 }
@@ -114,25 +109,21 @@ export interface HttpResponse {
   readonly body: Body | null;
   /** Who answered; `null`: the proxy or a plugin did. */
   readonly endpoint: Endpoint | null;
-  /** `null`: it is the answer that somebody gave. */
+  /** Why nobody answered; `null`: somebody did. */
   readonly failure: Failure | null;
   with(change: ResponseChange): HttpResponse;
 }
-
-export interface ResponseChange {
+export interface ResponseChange extends MessageChange {
   readonly status?: number;
-  readonly headers?: Headers | HeaderChange;
-  readonly body?: BodyContent;
 }
 
-/** Why nobody answered: what the proxy would say in the endpoint's place. */
 export interface Failure {
   /** As in the access log: `no_endpoint`, `endpoint_reset`, `response_timed_out`. */
   readonly code: string;
   readonly reason: string;
   /** An endpoint had the request, and may have acted on it. */
   readonly wasSent: boolean;
-  /** That endpoint, or the one that could not be reached. */
+  /** That one, or the one that could not be reached. */
   readonly endpoint: Endpoint | null;
 }
 
@@ -143,12 +134,11 @@ export interface Headers extends Iterable<readonly [name: string, value: string]
   all(name: string): readonly string[];
   with(change: HeaderChange): Headers;
 }
-
 /** `remove` comes first, then `set` (one field, in place of all of that name), then `add`. */
 export interface HeaderChange {
+  readonly remove?: readonly string[];
   readonly set?: Readonly<Record<string, string>>;
   readonly add?: Readonly<Record<string, string>>;
-  readonly remove?: readonly string[];
 }
 
 /** What a body can be made of; `null`: there is none. */
@@ -178,7 +168,7 @@ export interface Exchange {
   /** The `x-request-id`. */
   readonly id: string;
   readonly connection: Connection;
-  /** Aborts when nobody waits for the response any more, or its time is over. */
+  /** Aborts when nobody waits for the response any more. */
   readonly signal: AbortSignal;
   readonly log: Log;
   get<T>(key: StateKey<T>): T | undefined;
@@ -186,25 +176,21 @@ export interface Exchange {
   /** Once, when all is over. */
   onEnd(callback: (summary: ExchangeSummary) => void): void;
 }
-
-/** A slot on an exchange, which two layers share by sharing the object. */
+/** A slot on an exchange, which layers share by sharing the object. */
 export interface StateKey<T> {
   readonly description: string;
   readonly "~type"?: T;
 }
-
 /** `status` 0: nothing was answered; `code` `""`: nothing failed. */
 export interface ExchangeSummary {
   readonly status: number;
   readonly code: string;
   readonly attempts: number;
   readonly durationMs: number;
-  readonly receivedBytes: number;
-  readonly sentBytes: number;
   readonly endpoint: Endpoint | null;
 }
 
-/** What handshake and intentions established about who calls, as `10.0.0.7:40312`. */
+/** Who calls, as handshake and intentions established it; `remoteAddress`: `10.0.0.7:40312`. */
 export interface Connection {
   readonly listener: string;
   readonly direction: "inbound" | "outbound";
@@ -212,14 +198,10 @@ export interface Connection {
   /** Proven; `null`: it showed no certificate, as a local application does. */
   readonly source: Identity | null;
 }
-export interface Identity {
-  readonly uri: string;
-  readonly trustDomain: string;
-  readonly datacenter: string;
-  readonly partition: string;
-  readonly namespace: string;
-  readonly service: string;
-}
+/** All but `uri` are `""` where that is no name of a Consul service. */
+export type Identity =
+  & Readonly<Record<"uri" | "trustDomain" | "datacenter", string>>
+  & Readonly<Record<"partition" | "namespace" | "service", string>>;
 
 /** One branch of a discovery chain's router, or the only way that there is. */
 export interface Route {
@@ -228,8 +210,7 @@ export interface Route {
   /** `null`: takes what no other took. */
   readonly match: RouteMatch | null;
 }
-
-/** All of it must be so; `path` null and an empty list: any. */
+/** All of it must be so; `path` `null` and an empty list: any. */
 export interface RouteMatch {
   readonly path: { readonly kind: "exact" | "prefix" | "regex"; readonly value: string } | null;
   readonly ignoreCase: boolean;
@@ -244,11 +225,8 @@ export interface ValueMatch {
   readonly ignoreCase: boolean;
   readonly invert: boolean;
 }
-
-/** `address`: `10.0.0.9:8080`. */
-export interface Endpoint {
-  readonly address: string;
-}
+/** `10.0.0.9:8080`. */
+export type Endpoint = { readonly address: string };
 
 /** What the proxy lends a plugin while a generation serves. */
 export interface Host {
@@ -259,7 +237,7 @@ export interface Host {
   random(): number;
   /** Aborts when the generation is over. */
   readonly signal: AbortSignal;
-  /** An answer made here; the length of the body is set. */
+  /** An answer made here. */
   reply(status: number, headers?: Readonly<Record<string, string>>, body?: string): HttpResponse;
   /** The proxy's own answer to traffic that is turned away, to gRPC in its words. */
   refuse(code: RefusalCode, reason: string): Refusal;
@@ -268,32 +246,23 @@ export interface Host {
   /** In the background: started again with a growing pause when it throws, aborted with the generation. */
   spawn(name: string, task: (signal: AbortSignal) => Promise<void>): void;
 }
-
 export type RefusalCode =
   | "denied"
   | "unauthenticated"
   | "rate_limited"
   | "overloaded"
   | "timed_out";
-export interface Refusal extends HttpResponse {
-  readonly failure: Failure;
-}
+export type Refusal = HttpResponse & { readonly failure: Failure };
 
+/** `now`: monotonic milliseconds; `wall`: milliseconds since 1970. */
 export interface Clock {
-  /** Monotonic milliseconds. */
   now(): number;
-  /** Milliseconds since 1970. */
   wall(): number;
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
 
-/** So many lines a second reach the log; the rest is counted. */
-export interface Log {
-  readonly debug: LogLine;
-  readonly info: LogLine;
-  readonly warn: LogLine;
-  readonly error: LogLine;
-}
+/** Ten lines a second reach the log; the rest is counted. */
+export type Log = Readonly<Record<"debug" | "info" | "warn" | "error", LogLine>>;
 type Facts = Readonly<Record<string, string | number | boolean | null>>;
 export type LogLine = (message: string, facts?: Facts) => void;
 
@@ -301,14 +270,15 @@ export type LogLine = (message: string, facts?: Facts) => void;
  * Metrics `postern_plugin_<plugin>_<name>`. Values of labels are listed, so that their number is known:
  * `host.stats.counter("refused", { help: "...", labels: { by: ["route", "source"] } })`.
  */
-export interface Stats {
-  counter<const L extends Labels = Empty>(name: string, of: StatOf<L>): Stat<L>;
-  gauge<const L extends Labels = Empty>(name: string, of: StatOf<L>): Stat<L>;
-}
-type Labels = Readonly<Record<string, readonly string[]>>;
-type Empty = Readonly<Record<never, never>>;
-type StatOf<L> = { readonly help: string; readonly labels?: L };
-type LabelsOf<L extends Labels> = { readonly [K in keyof L]: L[K][number] };
-export interface Stat<L extends Labels = Empty> {
-  add(count: number, ...labels: keyof L extends never ? [] : [LabelsOf<L>]): void;
+export type Stats = Readonly<Record<"counter" | "gauge", MakeStat>>;
+type MakeStat = <const L extends Labels = Record<never, never>>(
+  name: string,
+  of: { readonly help: string; readonly labels?: L },
+) => Stat<L>;
+export type Labels = Readonly<Record<string, readonly string[]>>;
+export interface Stat<L extends Labels = Record<never, never>> {
+  add(
+    count: number,
+    ...labels: keyof L extends never ? [] : [{ readonly [K in keyof L]: L[K][number] }]
+  ): void;
 }

@@ -58,8 +58,6 @@ export class ExchangeValue implements Exchange {
       code: story.code ?? "",
       attempts: story.attempts,
       durationMs: story.endAt - story.startedAt,
-      receivedBytes: story.receivedBytes,
-      sentBytes: story.sentBytes,
       endpoint: story.upstreamHost === "" ? null : { address: story.upstreamHost },
     };
     for (const callback of this.#onEnd) {

@@ -1,0 +1,187 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { RequestHead } from "../http/mod.ts";
+import type { Endpoint, Exchange, HttpResponse, Phase, Plugin } from "./api.ts";
+import { failed, PluginRequest, PluginResponse } from "./messages.ts";
+import { type Layer, Onion, type Sending } from "./onion.ts";
+
+const HEAD: RequestHead = {
+  ...{ method: "GET", scheme: "http", authority: "db", path: "/", upgrade: "", length: 0 },
+  ...{ expectsContinue: false, version: "HTTP/1.1", fields: [] },
+};
+const ROUTE = { name: "default", service: "db", match: null };
+
+function responseOf(status: number): PluginResponse {
+  return new PluginResponse({ status, length: 0, fields: [] }, null, {
+    endpoint: { address: "10.0.0.9:80" },
+    failure: null,
+  });
+}
+
+type Hook = NonNullable<Plugin["onRequest"]>;
+
+interface Rig {
+  readonly onion: Onion;
+  readonly sent: { readonly request: PluginRequest; readonly to: Sending }[];
+  readonly faults: string[];
+  /** Statuses that the caller got. */
+  readonly answers: PluginResponse[];
+}
+
+function run(
+  layers: readonly (readonly [phase: Phase, hook: Hook, mayBeSkipped?: boolean])[],
+  answers: readonly (PluginResponse | undefined)[] = [responseOf(200)],
+): Rig {
+  const sent: Rig["sent"] = [];
+  const faults: string[] = [];
+  const all = layers.map(([phase, onRequest, mayBeSkipped = false], index): Layer => ({
+    ...{ name: `p${index}`, phase, onRequest, routeConfig: index, mayBeSkipped },
+  }));
+  const onion = new Onion({
+    exchange: {} as Exchange,
+    guards: all.filter(({ phase }) => phase === "guard"),
+    planOf: ({ path }) =>
+      path === "/nowhere"
+        ? undefined
+        : { route: ROUTE, layers: all.filter(({ phase }) => phase !== "guard") },
+    sendOn(request, to) {
+      const answer = answers[sent.push({ request, to }) - 1];
+      if (answer) to.outcome.settle(answer);
+    },
+    faulted: ({ name }, what) => void faults.push(`${name}: ${what}`),
+  });
+  const got: PluginResponse[] = [];
+  onion.run(new PluginRequest(HEAD, null)).tell((answer) => got.push(answer));
+  return { onion, sent, faults, answers: got };
+}
+
+const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
+
+test("Onion with layers that wait for nothing answers in the same turn", () => {
+  const { answers, sent } = run([
+    ["guard", (_, next) => next()],
+    ["filter", ({ request }, next) =>
+      next({
+        request: request.with({ headers: { set: { a: "1" } } }),
+        response: (response) => response.with({ status: 201 }),
+      })],
+    ["attempt", (_, next) => next({ response: (response) => response.with({ status: 202 }) })],
+  ]);
+  assert.deepEqual(answers.map(({ status }) => status), [201]);
+  assert.deepEqual(sent.map(({ request }) => [...request.headers]), [[["a", "1"]]]);
+});
+
+test("Onion tells a guard of no route, and the others of theirs", () => {
+  const seen: unknown[] = [];
+  const look: Hook = ({ route, routeConfig }, next) => {
+    seen.push([route?.name, routeConfig]);
+    return next();
+  };
+  run([["guard", look], ["filter", look]]);
+  assert.deepEqual(seen, [[undefined, 0], ["default", 1]]);
+});
+
+test("Onion answers 404 where no route takes the request, which its guards see", () => {
+  const seen: HttpResponse[] = [];
+  const { answers, sent } = run([
+    ["guard", ({ request }, next) =>
+      next({
+        request: request.with({ path: "/nowhere" }),
+        response: (response) => {
+          seen.push(response);
+          return response;
+        },
+      })],
+  ]);
+  assert.deepEqual([answers[0]?.status, answers[0]?.failure?.code], [404, "route_not_found"]);
+  assert.equal(seen.length, 1);
+  assert.equal(sent.length, 0);
+});
+
+test("Onion has a retry send again, past endpoints that it names, and no other phase", async () => {
+  const avoid: Endpoint = { address: "10.0.0.9:80" };
+  const twice: Hook = async (_, next) => {
+    await next();
+    return next({ avoid: [avoid] });
+  };
+  const retry = run([["retry", twice]], [responseOf(503), responseOf(200)]);
+  await turn();
+  assert.deepEqual(retry.answers.map(({ status }) => status), [200]);
+  assert.deepEqual(retry.sent.map(({ to }) => to.avoid), [[], [avoid]]);
+  const filter = run([["filter", twice]], [responseOf(503), responseOf(200)]);
+  await turn();
+  assert.deepEqual(filter.answers.map(({ failure }) => failure?.code), ["plugin_failed"]);
+  assert.deepEqual(filter.faults, ["p0: next was called twice"]);
+});
+
+test("Onion does not let a layer go on that has answered", async () => {
+  let late: (() => unknown) | undefined;
+  const { answers, sent } = run([["guard", (_, next) => {
+    late = next;
+    return responseOf(418);
+  }]]);
+  await turn();
+  assert.throws(() => late?.(), /next was called after an answer was given/);
+  assert.deepEqual([answers.map(({ status }) => status), sent.length], [[418], 0]);
+});
+
+for (
+  const [what, hook, sentTimes] of [
+    ["before it went on", () => {
+      throw new Error("no");
+    }, 1],
+    ["after it went on", (_, next) => {
+      next();
+      throw new Error("no");
+    }, 1],
+    ["on the way out", (_, next) =>
+      next({
+        response: () => {
+          throw new Error("no");
+        },
+      }), 1],
+    ["with a promise", () => Promise.reject(new Error("no")), 1],
+  ] as readonly (readonly [string, Hook, number])[]
+) {
+  test(`Onion goes on without a layer that may be skipped and fails ${what}`, async () => {
+    const { answers, faults, sent } = run([["filter", hook, true]]);
+    await turn();
+    assert.deepEqual(answers.map(({ status }) => status), [200]);
+    assert.deepEqual([faults, sent.length], [["p0: no"], sentTimes]);
+  });
+}
+
+test("Onion takes no request or response that the proxy did not make", async () => {
+  for (
+    const hook of [
+      (_, next) => next({ request: { method: "GET" } as never }),
+      () => ({ status: 200 }) as never,
+      () => Promise.resolve(1 as never),
+      () => 1 as never,
+    ] as Hook[]
+  ) {
+    const { answers } = run([["filter", hook]]);
+    await turn();
+    assert.deepEqual(answers.map(({ failure }) => failure?.code), ["plugin_failed"]);
+  }
+});
+
+test("Onion.holder is who everybody waits for", async () => {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const { onion, sent } = run([
+    ["guard", (_, next) => next()],
+    ["filter", async (_, next) => {
+      const response = await next();
+      await promise;
+      return response;
+    }],
+  ], []);
+  const holder = () => onion.holder?.name;
+  assert.equal(holder(), undefined);
+  sent[0]?.to.outcome.settle(failed({
+    ...{ code: "no_endpoint", reason: "", wasSent: false, endpoint: null },
+  }));
+  assert.equal(holder(), "p1");
+  resolve();
+  await turn();
+});

@@ -82,7 +82,9 @@ export class Generation {
     const instances: Instance[] = [];
     try {
       const configs = await Promise.all(
-        plugins.map(({ definition, config, at }) => configOf(definition.config, config, at)),
+        plugins.map(({ definition, config, at }) =>
+          configOf(definition.config, config, `${at}.config`)
+        ),
       );
       const routeConfigs = await routeConfigsOf(options);
       for (const [index, place] of plugins.entries()) {

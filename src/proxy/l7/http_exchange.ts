@@ -388,6 +388,8 @@ export class HttpExchange implements MessageEvents, PluginAsker {
     if (streamIdleTimeoutMs > 0 && (live.tick - activeTick) * live.tickMs > streamIdleTimeoutMs) {
       return this.fail("idle_timed_out", `no byte for ${streamIdleTimeoutMs} ms`);
     }
+    const stuck = this.#layers?.stuckFor(live.tickMs);
+    if (stuck !== undefined) return this.fail("plugin_failed", stuck);
     // Who need not say who it is has no more time to ask than to be answered.
     if (!listener.exposed || this.#requestEnded) return;
     if (clock.monotonic() - this.#story.startedAt > requestTimeoutMs) {

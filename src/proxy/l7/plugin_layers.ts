@@ -48,6 +48,9 @@ export interface PluginAsker extends Asker {
   answeredFor(code: ErrorCode, reason: string, fields: Fields): void;
 }
 
+/** How long a plugin may hold an exchange, waiting for something of its own. */
+const HOOK_LIMIT_MS = 10_000;
+
 export class PluginLayers implements Inward, Asker, Surroundings {
   readonly guards: readonly Layer[];
   readonly exchange: ExchangeValue;
@@ -69,6 +72,9 @@ export class PluginLayers implements Inward, Asker, Surroundings {
   #responsePump: Pump | undefined;
   #tunnel: Stream | undefined;
   #answered = false;
+  /** Looks at a layer that everybody waited for, in a row. */
+  #heldTicks = 0;
+  #holder: Layer | undefined;
   #over = false;
 
   constructor(asker: PluginAsker, asked: Asked, { generation, ways, context, exchange }: {
@@ -90,9 +96,18 @@ export class PluginLayers implements Inward, Asker, Surroundings {
     generation.enter();
   }
 
-  /** The plugin that everybody waits for; `undefined`: none. */
-  get holder(): string | undefined {
-    return this.#onion.holder?.name;
+  /**
+   * To be asked every `tickMs`: why the exchange must end, where one plugin has held it for too long
+   * without asking anybody; `undefined`: it may go on.
+   */
+  stuckFor(tickMs: number): string | undefined {
+    const holder = this.#answered ? undefined : this.#onion.holder;
+    this.#heldTicks = holder && holder === this.#holder ? this.#heldTicks + 1 : 0;
+    this.#holder = holder;
+    if (!holder || this.#heldTicks * tickMs < HOOK_LIMIT_MS) return undefined;
+    const reason = `no answer after ${HOOK_LIMIT_MS} ms`;
+    this.#generation.faulted(holder, reason);
+    return `${holder.name}: ${reason}`;
   }
 
   start(): void {

@@ -50,6 +50,8 @@ import {
 import type { Way } from "./ways.ts";
 
 const NO_FIELDS: Fields = [];
+/** It names no path, so that no rule about paths could be meant to hold for it. */
+const NO_TUNNELS = "CONNECT is sent on to nobody";
 const SLOW_READERS = "those who read slowly hold most of the memory that there is for them";
 
 /** The connection that an exchange came on. */
@@ -102,9 +104,11 @@ export class HttpExchange implements MessageEvents, PluginAsker {
     const { listener } = this.#owner;
     if (heldByThread.isStrained) return this.fail("overloaded", SLOW_READERS);
     if (!this.#takesForm() || !this.#mayGoOn()) return;
-    const route = this.#route = listener.routeOf(this.#server.request);
+    const { request } = this.#server;
+    if (request.method === "CONNECT") return this.fail("route_not_found", NO_TUNNELS);
+    const route = this.#route = listener.routeOf(request);
     if (!route) return this.fail("route_not_found", "no service is here for its host");
-    route.changeRequest?.(this.#server.request.fields, this.#story);
+    route.changeRequest?.(request.fields, this.#story);
     const { ways } = route;
     const generation = this.#context.facts.plugins?.of(listener.front.name);
     if (generation) return this.#goThrough(generation, ways);

@@ -4,7 +4,13 @@ import { createAuthority } from "../../../test/kit/certificates.ts";
 import { settle } from "../../../test/kit/clock.ts";
 import { presented } from "../../../test/kit/fake_tls_engine.ts";
 import { type MemoryPath, startMemoryPath } from "../../../test/kit/memory_path.ts";
-import { httpRules, intention, snapshotOf, withInbound } from "../../../test/kit/snapshots.ts";
+import {
+  httpRules,
+  intention,
+  policyOf,
+  snapshotOf,
+  withInbound,
+} from "../../../test/kit/snapshots.ts";
 
 const CA = createAuthority();
 const SNAPSHOT = withInbound(
@@ -76,4 +82,20 @@ test("what is no request is logged, counted and in the access log, as the caller
   assert.deepEqual([told?.status, told?.reason], [400, "more than one host"]);
   assert.match(String(told?.source), /svc\/web$/);
   caller.connection.close();
+});
+
+test("CONNECT is judged, and leads nowhere: no rule about paths could hold for it", async () => {
+  const permissions = [
+    { action: "deny", path: { kind: "prefix", value: "/" }, methods: [], headers: [] },
+  ] as const;
+  const intentions = [{ ...intention("web", "permissions"), permissions }];
+  for (const [defaultAction, status] of [["allow", 404], ["deny", 403]] as const) {
+    const policy = policyOf(intentions, defaultAction);
+    await using path = await startMemoryPath({ ...SNAPSHOT, policy });
+    const caller = await call(path);
+    caller.send("CONNECT db:80 HTTP/1.1\r\nHost: db:80\r\n\r\n");
+    await settle();
+    assert.equal(caller.received.slice(0, 12), `HTTP/1.1 ${status}`);
+    assert.deepEqual(path.engine.dials, []);
+  }
 });

@@ -234,9 +234,9 @@ function isGrpcFailure({ fields }: ResponseHead): boolean {
   return status !== undefined && httpStatusOf(status) >= 500;
 }
 
-/** Whether an answer makes bytes both ways of it: yes to an upgrade, or to CONNECT. */
-export function opensTunnel({ upgrade, method }: RequestHead, status: number): boolean {
-  return upgrade !== "" ? status === 101 : method === "CONNECT" && isSuccess(status);
+/** Whether an answer makes bytes both ways of it: yes to an upgrade. */
+export function opensTunnel({ upgrade }: RequestHead, status: number): boolean {
+  return upgrade !== "" && status === 101;
 }
 
 export function isSuccess(status: number): boolean {

@@ -93,6 +93,7 @@ export class LocalWays implements RequestWays {
       context,
       stats: this.#stats,
       connections: undefined,
+      timedOut: "local_timed_out",
     });
   }
 
@@ -223,6 +224,7 @@ export class UpstreamWays implements RequestWays {
       context,
       stats: this.#stats,
       connections: upstream.connections,
+      timedOut: "endpoint_timed_out",
     });
     this.#ways.set(state, ways);
     return ways;

@@ -39,6 +39,8 @@ export interface Opening {
   readonly stats: HttpPoolStats;
   /** Places for connections; `undefined`: as many as are needed. */
   readonly connections: Limiter | undefined;
+  /** What a request that waited too long is told. */
+  readonly timedOut: "endpoint_timed_out" | "local_timed_out";
 }
 
 /** How many requests one HTTP/2 connection is taken to carry, until its server has said so. */
@@ -46,6 +48,8 @@ const EXPECTED_STREAMS = 100;
 /** A connection that nobody used for so long is closed, and how often that is looked at. */
 const IDLE_MS = 3_600_000;
 const IDLE_CHECK_MS = 300_000;
+/** How long a request waits for a connection with room, of which there may be no more. */
+const MAX_WAIT_MS = 30_000;
 
 /** One kept connection. */
 export class Way implements ClientEvents {
@@ -96,7 +100,12 @@ export class Way implements ClientEvents {
   }
 
   onCapacity(): void {
-    if (this.client.active === 0) this.#usedMs = this.#context.clock.monotonic();
+    const { active, capacity } = this.client;
+    if (active === 0) {
+      this.#usedMs = this.#context.clock.monotonic();
+      // A server that says it takes no requests would be given one connection after the other to keep.
+      if (capacity === 0) return this.client.drain();
+    }
     this.#ways.changed(this);
   }
 
@@ -116,6 +125,7 @@ export class Way implements ClientEvents {
 
 interface Waiting {
   readonly dialler: EndpointDialler<Way>;
+  readonly deadline: Deadline;
 }
 
 export class Ways {
@@ -156,8 +166,9 @@ export class Ways {
       dialler.onFailed("no_endpoint", GONE);
       return NOTHING;
     }
-    const { pending, pendingActive } = this.#opening.stats;
-    const waiting = { dialler };
+    const { stats: { pending, pendingActive }, context } = this.#opening;
+    const deadline = context.deadlines.after(MAX_WAIT_MS, () => this.#waitedLong(waiting));
+    const waiting: Waiting = { dialler, deadline };
     this.#waiting.add(waiting);
     pending.add(1);
     pendingActive.add(1);
@@ -168,8 +179,16 @@ export class Ways {
   /** False: it did not any more. */
   #waitsNoMore(waiting: Waiting): boolean {
     if (!this.#waiting.delete(waiting)) return false;
+    waiting.deadline.cancel();
     this.#opening.stats.pendingActive.add(-1);
     return true;
+  }
+
+  #waitedLong(waiting: Waiting): void {
+    const [way] = this.#all;
+    if (!this.#waitsNoMore(waiting)) return;
+    const reason = `no connection had room for ${MAX_WAIT_MS} ms`;
+    waiting.dialler.onFailed(this.#opening.timedOut, reason, way?.host);
   }
 
   #dialMore(): void {

@@ -71,7 +71,10 @@ export interface ServerExchange extends Message {
   readonly endsWithHead: boolean;
   /** To be set before the callback that made the exchange returns. */
   events: MessageEvents;
-  /** A 1xx but 101; dropped where the client could not understand it (HTTP/1.0). */
+  /**
+   * A 1xx but 101; dropped where the client could not understand it (HTTP/1.0), and all but 100 while it
+   * does not read: nobody could stop who sends them.
+   */
   inform(head: ResponseHead): void;
   /** Exactly once. `ends`: there is no body. */
   respond(head: ResponseHead, ends: boolean): void;

@@ -20,7 +20,7 @@ export abstract class Intake implements StreamEvents {
   /** The peer's end has been seen to, after all that came before it. */
   #endSeen = false;
   /** What was written last waits for the peer to read. */
-  protected blocked = false;
+  blocked = false;
   #held: Uint8Array | undefined;
   #holding = false;
   #reading = false;

@@ -23,6 +23,8 @@ import { writeHead } from "./write_head.ts";
 export interface ExchangeOwner {
   readonly stream: Stream;
   readonly writer: BodyWriter;
+  /** The client takes no more for now. */
+  readonly blocked: boolean;
   /**
    * A response begins: whether the connection serves another request after it. `ends`: it has no body;
    * `lasts`: its body does not end with the connection.
@@ -78,6 +80,7 @@ export class Http1ServerExchange implements ServerExchange {
     const owner = this.#owner;
     if (!owner || this.responded || this.request.version === "HTTP/1.0") return;
     if (status === 100) this.continued = true;
+    else if (owner.blocked) return;
     this.#wrote(owner, writeHead(owner.stream, statusLine(status), fields, ""));
   }
 

@@ -138,3 +138,24 @@ for (
     assert.deepEqual(closes.map(({ by, kind }) => [by, kind]), [["us", "reset"]]);
   });
 }
+
+test("hints are dropped while the client does not read, but for the one to go on", async () => {
+  const { client, seen } = serveRaw({ capacityBytes: 1_000 });
+  await client.send(
+    "PUT / HTTP/1.1\r\nHost: db\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n",
+  );
+  await settle();
+  const [{ exchange } = assert.fail("no request")] = seen;
+  client.connection.pause();
+  const fields = ["link", "a".repeat(400), "Link"];
+  for (let count = 0; count < 30; count++) {
+    exchange.inform({ status: 103, length: 0, fields });
+    await settle();
+  }
+  exchange.inform({ status: 100, length: 0, fields: [] });
+  client.connection.resume();
+  await settle();
+  const statuses = [...client.received.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => status);
+  assert.deepEqual([statuses.at(0), statuses.at(-1)], ["103", "100"]);
+  assert.ok(statuses.length < 6, String(statuses.length));
+});

@@ -65,7 +65,9 @@ class ServerStream extends Http2Stream implements ServerExchange {
   }
 
   inform(head: ResponseHead): void {
-    if (!this.over && !this.#responded) this.host.writer.response(this.id, head, false);
+    if (this.over || this.#responded) return;
+    if (head.status !== 100 && this.host.output.blocked) return;
+    this.host.writer.response(this.id, head, false);
   }
 
   respond(head: ResponseHead, ends: boolean): void {

@@ -28,6 +28,7 @@ import { serveHttp2 } from "./server.ts";
 const ONE_BYTE = frame("DATA", 0, 1, [0x61]);
 const PING = frame("PING", 0, 0, new Uint8Array(8));
 
+const HINT = ["link", "a".repeat(10_000), "link"];
 const FULL = frame("DATA", 0, 1, new Uint8Array(16_384));
 
 test("a paused exchange that gets more than its window loses its stream", async () => {
@@ -369,4 +370,23 @@ test("a stream whose body is taken as fast as it comes gets a larger window, but
   const other = frame("DATA", 0, 3, new Uint8Array(16_384));
   await peer.send(headers(3, POST, 0), ...repeat(8, () => other));
   assert.deepEqual(peer.take(), ["WINDOW_UPDATE 3 131072"]);
+});
+
+test("hints are dropped while the client does not read, but for the one to go on", async () => {
+  const { peer, requests } = await served();
+  await peer.send(headers(1, POST, 0));
+  const [{ exchange } = assert.fail("no request")] = requests;
+  peer.stop();
+  const hint = (status: number) => exchange.inform({ status, length: 0, fields: HINT });
+  for (let count = 0; count < 100; count++) {
+    hint(103);
+    await settle();
+  }
+  hint(100);
+  peer.goOn();
+  await settle();
+  const words = peer.take();
+  const hints = words.filter((word) => word.includes(":status=103"));
+  assert.ok(hints.length > 0 && hints.length < 20, String(hints.length));
+  assert.equal(words.filter((word) => word.includes(":status=100")).length, 1);
 });

@@ -150,6 +150,7 @@ interface AskedRequest {
   readonly path: string;
   readonly upgrade: string;
   readonly length: number;
+  readonly saysLength: boolean;
   readonly fields: Fields;
 }
 
@@ -178,5 +179,6 @@ function requestOf(rules: HttpRules, { method, host, path: written, headers }: Q
     addField(fields, name.trim().toLowerCase(), colon < 0 ? "" : header.slice(colon + 1).trim());
   }
   const rest = { scheme: "https", authority: host, upgrade: "", length: UNKNOWN_LENGTH };
-  return { kind: "request", request: { method, path, ...rest, fields }, facts: { method, path } };
+  const request = { method, path, ...rest, saysLength: false, fields };
+  return { kind: "request", request, facts: { method, path } };
 }

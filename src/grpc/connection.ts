@@ -95,6 +95,7 @@ export class Connection {
           path: call.path,
           upgrade: "",
           length: UNKNOWN_LENGTH,
+          saysLength: false,
           expectsContinue: false,
           fields: this.#fields,
           version: "HTTP/2",

@@ -13,6 +13,7 @@ function headOf(pairs: readonly (readonly [string, string])[], scheme = ""): Req
     path: "/",
     upgrade: "",
     length: UNKNOWN_LENGTH,
+    saysLength: false,
     expectsContinue: false,
     fields,
     version: "HTTP/1.1",

@@ -36,6 +36,8 @@ export interface RequestHead {
   upgrade: string;
   /** Bytes of the body, or {@link UNKNOWN_LENGTH}. */
   length: number;
+  /** There was a `Content-Length`: without one it is 0 as well where no body follows. */
+  readonly saysLength: boolean;
   /** `Expect: 100-continue`, which is not in the fields. */
   expectsContinue: boolean;
   fields: Fields;

@@ -7,7 +7,7 @@ import { type Layer, Onion, type Sending } from "./onion.ts";
 
 const HEAD: RequestHead = {
   ...{ method: "GET", scheme: "http", authority: "db", path: "/", upgrade: "", length: 0 },
-  ...{ expectsContinue: false, version: "HTTP/1.1", fields: [] },
+  ...{ saysLength: false, expectsContinue: false, version: "HTTP/1.1", fields: [] },
 };
 const ROUTE = { name: "default", service: "db", match: null };
 

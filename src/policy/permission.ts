@@ -48,8 +48,9 @@ export interface JudgedRequest {
   /** With its query, in the normal form that is sent on. */
   readonly path: string;
   readonly upgrade: string;
-  /** Bytes of its body; negative: unknown. */
+  /** Bytes of its body, as far as it says so. */
   readonly length: number;
+  readonly saysLength: boolean;
   /** Name in lower case, value, name as spelled, of each field; characters are octets. */
   readonly fields: readonly string[];
 }
@@ -198,7 +199,7 @@ const OWN_VALUES: ReadonlyMap<string, (request: JudgedRequest) => string | undef
   ["host", ({ authority }) => some(authority)],
   [":path", ({ path }) => some(path)],
   ["upgrade", ({ upgrade }) => some(upgrade)],
-  ["content-length", ({ length }) => length < 0 ? undefined : String(length)],
+  ["content-length", ({ length, saysLength }) => saysLength ? String(length) : undefined],
 ]);
 
 function some(value: string): string | undefined {

@@ -24,6 +24,7 @@ function request(parts: Partial<JudgedRequest> = {}): JudgedRequest {
     path: "/",
     upgrade: "",
     length: 0,
+    saysLength: false,
     fields: [],
     ...parts,
   };
@@ -125,7 +126,9 @@ for (
     [":method", { kind: "regex", value: "GET|POST" }, {}, true],
     [":method", { value: "GET", invert: true }, {}, false],
     [":scheme", { value: "https" }, {}, true],
-    ["content-length", { value: "3" }, { length: 3 }, true],
+    ["content-length", { value: "3" }, { length: 3, saysLength: true }, true],
+    ["content-length", { value: "0" }, { length: 0, saysLength: true }, true],
+    ["content-length", { value: "0" }, { length: 0 }, false],
     ["content-length", { kind: "present" }, { length: -1 }, false],
     ["content-length", { kind: "present", invert: true }, { length: -1 }, true],
     ["upgrade", { value: "WebSocket" }, { upgrade: "websocket" }, true],

@@ -37,7 +37,7 @@ function permission(action: Permission["action"], prefix: string, more = {}): Pe
 
 function get(path: string): JudgedRequest {
   const plain = { scheme: "https", authority: "db", upgrade: "", length: 0, fields: [] };
-  return { method: "GET", path, ...plain };
+  return { method: "GET", path, saysLength: false, ...plain };
 }
 
 const LAYERED = intention("web", {

@@ -50,7 +50,7 @@ function judgeBy(intentions: readonly Intention[]): void {
   const name = { trustDomain: "td", partition: "default", namespace: "default", datacenter: "dc1" };
   const judge = compilePolicy({ intentions, defaultAction: "allow" })
     .forSource({ id: { ...name, service: "web" }, uri: "" });
-  const plain = { scheme: "https", authority: "api", upgrade: "", length: 0 };
+  const plain = { scheme: "https", authority: "api", upgrade: "", length: 0, saysLength: false };
   for (const path of ["/exact", "/admin/x?y", "/r12"]) {
     const fields = ["x-a", "1", "X-A", "x-d", "s", "x-d"];
     const { kind, rule } = judge.decide({ ...plain, method: "GET", path, fields });

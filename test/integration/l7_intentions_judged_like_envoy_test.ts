@@ -29,6 +29,7 @@ function requestOf({ source, method, fields, body }: Question, path: string): Ju
   const upgrade = flat.indexOf("upgrade");
   return {
     ...{ method, path, scheme: "https", authority: "db.test", length: body.length, fields: flat },
+    saysLength: method !== "GET",
     upgrade: upgrade < 0 ? "" : flat[upgrade + 1] ?? "",
   };
 }

@@ -36,6 +36,7 @@ export function requestHead(given: Partial<RequestHead> = {}): RequestHead {
     path: "/items?id=5",
     upgrade: "",
     length: 0,
+    saysLength: false,
     expectsContinue: false,
     fields: [],
     version: "HTTP/1.1",

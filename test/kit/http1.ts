@@ -248,6 +248,7 @@ export function requestHead(head: Partial<RequestHead> = {}): RequestHead {
     path: "/",
     upgrade: "",
     length: 0,
+    saysLength: false,
     expectsContinue: false,
     fields: [],
     version: "HTTP/1.1",

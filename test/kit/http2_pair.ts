@@ -145,6 +145,7 @@ export function requestHead(head: Partial<RequestHead> = {}): RequestHead {
     path: "/",
     upgrade: "",
     length: 0,
+    saysLength: false,
     expectsContinue: false,
     fields: [],
     version: "HTTP/2",

@@ -86,6 +86,7 @@ export class RequestParser {
       path: target,
       upgrade: "",
       length: chunked ? UNKNOWN_LENGTH : Math.max(contentLength, 0),
+      saysLength: contentLength !== ABSENT,
       expectsContinue: false,
       fields,
       version,

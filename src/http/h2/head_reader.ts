@@ -119,6 +119,7 @@ export class HeadReader implements FieldSink {
       path: this.#path,
       upgrade: this.#protocol,
       length: ends ? 0 : this.#length,
+      saysLength: this.#length !== UNKNOWN_LENGTH,
       expectsContinue: this.#expectsContinue,
       fields: this.#fields,
       version: "HTTP/2",

@@ -177,10 +177,14 @@ test("a request's fields come as a head", async () => {
     path: "/",
     upgrade: "",
     length: 3,
+    saysLength: true,
     expectsContinue: true,
     fields: ["cookie", "a=1; b=2; c=3", "cookie", "te", "trailers", "te"],
     version: "HTTP/2",
   });
+  await peer.send(headers(3, GET));
+  const { length, saysLength } = requests[1]?.exchange.request ?? assert.fail("no request");
+  assert.deepEqual([length, saysLength], [0, false]);
 });
 
 /** Heads that are answered without anybody being asked. */

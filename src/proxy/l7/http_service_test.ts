@@ -99,3 +99,23 @@ test("CONNECT is judged, and leads nowhere: no rule about paths could hold for i
     assert.deepEqual(path.engine.dials, []);
   }
 });
+
+test("a rule about the length of a request is about one that it says", async () => {
+  const says = { name: "content-length", kind: "present", value: "", ignoreCase: false } as const;
+  const permissions = [
+    { action: "deny", methods: [], headers: [{ ...says, invert: false }] },
+  ] as const;
+  const intentions = [{ ...intention("web", "permissions"), permissions }];
+  await using path = await startMemoryPath({ ...SNAPSHOT, policy: policyOf(intentions, "allow") });
+  const caller = await call(path);
+  caller.send("POST / HTTP/1.1\r\nHost: db\r\nContent-Length: 0\r\n\r\n");
+  await settle();
+  assert.match(caller.received, /^HTTP\/1\.1 403 /);
+  caller.send("GET / HTTP/1.1\r\nHost: db\r\n\r\n");
+  await settle();
+  path.engine.lastDial.connect().send("HTTP/1.1 204 No Content\r\n\r\n");
+  await settle();
+  assert.match(caller.received, /HTTP\/1\.1 204 /);
+  caller.connection.close();
+  await settle();
+});

@@ -133,6 +133,7 @@ test("explain() finds the service that has a host", async () => {
       id: listener,
       bind: { kind: "tcp", host: "0.0.0.0", port: 8080 },
       http: inboundHttp("http") ?? assert.fail(),
+      plugins: [],
       listener: null,
       hosts: [{ names: ["*.shop.example"], upstream: "service:default/default/cache" }],
     },

@@ -261,8 +261,8 @@ export class DataPath {
 /** By the name of the listener. */
 function pluginsOf({ inbound, upstreams, edges }: Snapshot): PluginsOf {
   const plugins = new Map<string, readonly PluginUse[]>();
-  for (const [name, { http }] of Object.entries({ ...inbound, ...upstreams, ...edges })) {
-    if (http && http.plugins.length > 0) plugins.set(name, http.plugins);
+  for (const [name, part] of Object.entries({ ...inbound, ...upstreams, ...edges })) {
+    if (part.http && part.plugins.length > 0) plugins.set(name, part.plugins);
   }
   return plugins;
 }

@@ -118,8 +118,6 @@ export interface HttpRules {
   readonly streamIdleTimeoutMs: number;
   /** Shows a denied caller the rule (`postern_show_denials`). */
   readonly showDenials: boolean;
-  /** What stands around its requests, in the order of configuration. */
-  readonly plugins: readonly PluginUse[];
 }
 
 /** A plugin in a listener's list. */
@@ -155,6 +153,8 @@ export interface InboundPart extends Part {
   readonly local: Address;
   /** `null`: connections are carried as they are. */
   readonly http: HttpRules | null;
+  /** What stands around its connections and requests, in the order of configuration. */
+  readonly plugins: readonly PluginUse[];
   readonly localConnectTimeoutMs: number;
   readonly handshakeTimeoutMs: number;
   /** 0 means no limit of its own. */
@@ -190,6 +190,8 @@ export interface UpstreamPart extends Part {
   readonly chain: string;
   /** `null`: connections are carried as they are. */
   readonly http: HttpRules | null;
+  /** As those of {@link InboundPart}. */
+  readonly plugins: readonly PluginUse[];
   /** Connections open at once over all targets; Envoy's default is 1024, 0 allows none. */
   readonly maxConnections: number;
   /** Connections waiting to be dialled; default 1024. */
@@ -216,6 +218,8 @@ export interface EdgePart extends Part {
   readonly id: string;
   readonly bind: Extract<BindAddress, { kind: "tcp" }>;
   readonly http: HttpRules;
+  /** As those of {@link InboundPart}. */
+  readonly plugins: readonly PluginUse[];
   /** As an upstream's. */
   readonly listener: UpstreamPart["listener"];
   readonly hosts: readonly EdgeHost[];

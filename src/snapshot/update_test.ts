@@ -21,6 +21,7 @@ function upstream(id: string, version = 1): UpstreamPart {
     maxPending: 1_024,
     maxRequests: 1_024,
     http: null,
+    plugins: [],
     idleTimeoutMs: 0,
     lifetimeMs: 0,
     credentials: null,
@@ -67,7 +68,6 @@ const HTTP: HttpRules = {
   requestTimeoutMs: 0,
   streamIdleTimeoutMs: 300_000,
   showDenials: false,
-  plugins: [],
 };
 
 const EDGE: EdgePart = {
@@ -75,6 +75,7 @@ const EDGE: EdgePart = {
   id: "ingress:8080",
   bind: { kind: "tcp", host: "0.0.0.0", port: 8_080 },
   http: HTTP,
+  plugins: [],
   listener: null,
   hosts: [{ names: ["*"], upstream: "a" }],
 };
@@ -116,6 +117,7 @@ const BASE: Snapshot = {
       maxConnections: 0,
       authorize: "match",
       http: null,
+      plugins: [],
       credentials: null,
     },
   },

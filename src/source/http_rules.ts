@@ -53,7 +53,6 @@ function httpOf(protocol: Protocol, settings: HttpSettings): HttpRules | null {
     requestTimeoutMs: settings.requestTimeoutMs ?? 0,
     streamIdleTimeoutMs: settings.streamIdleTimeoutMs ?? STREAM_IDLE_TIMEOUT_MS,
     showDenials: settings.showDenials ?? false,
-    plugins: settings.plugins ?? [],
   };
 }
 

@@ -25,7 +25,6 @@ test("inboundHttp() normalises paths and ends no exchange but a silent one", () 
     requestTimeoutMs: 0,
     streamIdleTimeoutMs: 300_000,
     showDenials: false,
-    plugins: [],
   });
   assert.equal(inboundHttp("grpc")?.sanitizeForwardedClientCert, true);
 });
@@ -38,7 +37,6 @@ test("inboundHttp() takes what is configured", () => {
     requestTimeoutMs: 1_500,
     streamIdleTimeoutMs: 0,
     showDenials: true,
-    plugins: [],
   };
   assert.deepEqual(inboundHttp("http2", settings), { protocol: "http2", ...settings });
 });

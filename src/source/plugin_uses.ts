@@ -27,8 +27,8 @@ export const PLUGINS = v.optional(v.pipe(
 export type PluginList = v.InferOutput<typeof PLUGINS>;
 
 /** `at`: where the list stands. */
-export function pluginUses(list: PluginList, at: string): readonly PluginUse[] | undefined {
-  return list?.map(({ use, config, onFailure }, index) => ({
+export function pluginUses(list: PluginList, at: string): readonly PluginUse[] {
+  return (list ?? []).map(({ use, config, onFailure }, index) => ({
     plugin: use,
     config,
     onFailure,

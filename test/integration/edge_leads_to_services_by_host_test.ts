@@ -25,7 +25,7 @@ test("an edge leads to a service by the host of each request, and to nobody by a
     edges: {
       ingress: {
         ...{ id: "ingress", version, bind: { kind: "tcp", host: "127.0.0.1", port } },
-        ...{ http: httpRules("http"), listener: null },
+        ...{ http: httpRules("http"), plugins: [], listener: null },
         hosts: [{ names, upstream: DB }, { names: ["gone.example"], upstream: "service:gone" }],
       },
     },
@@ -66,7 +66,7 @@ test("an edge changes headers of what it sends on, and of all that it answers", 
     upstreams: { [DB]: { ...db, bind: null, version: 900_000 } },
     edges: {
       ingress: {
-        ...{ id: "ingress", version, bind, http: httpRules("http"), listener: null },
+        ...{ id: "ingress", version, bind, http: httpRules("http"), plugins: [], listener: null },
         hosts: [{
           names: ["*"],
           upstream,

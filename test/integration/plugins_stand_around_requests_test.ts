@@ -52,7 +52,7 @@ async function rig(
   }));
   const pair = await startPathPair({
     localPort: origin.port,
-    inbound: { http: httpRules("http", { plugins: uses }) },
+    inbound: { http: httpRules("http"), plugins: uses },
     upstream: { http: httpRules("http") },
     db: { loadPlugin },
   });

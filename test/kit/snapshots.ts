@@ -95,6 +95,7 @@ export function inboundOf(
     maxConnections: 0,
     authorize: "match",
     http: null,
+    plugins: [],
     credentials: null,
     ...part,
   };
@@ -166,6 +167,7 @@ export function upstreamOf(
     maxPending: 1_024,
     maxRequests: 1_024,
     http: null,
+    plugins: [],
     idleTimeoutMs: 0,
     lifetimeMs: 0,
     credentials: null,

@@ -45,6 +45,7 @@ const EDGED: Partial<ReadinessFacts> = {
         id: EDGE,
         bind: { kind: "tcp", host: "127.0.0.1", port: 8080 },
         http: httpRules("http"),
+        plugins: [],
         listener: null,
         hosts: [{ names: ["*"], upstream: DB }],
       },

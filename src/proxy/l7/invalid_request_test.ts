@@ -38,7 +38,14 @@ const SNAPSHOT: Snapshot = {
   },
   edges: {
     "ingress:8080": {
-      ...{ id: "ingress:8080", version: 1, bind: at(8_080), http: HTTP, listener: null },
+      ...{
+        id: "ingress:8080",
+        version: 1,
+        bind: at(8_080),
+        http: HTTP,
+        listener: null,
+        plugins: [],
+      },
       hosts: [{ names: ["*"], upstream: "service:default/default/pay" }],
     },
   },

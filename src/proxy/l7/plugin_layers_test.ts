@@ -32,7 +32,7 @@ function snapshotWith(config: unknown, version = 1) {
     onFailure: "refuse",
     at: "inbound.plugins[0]",
   }] as const;
-  const snapshot = withInbound(base, { http: httpRules("http", { plugins }), version });
+  const snapshot = withInbound(base, { http: httpRules("http"), plugins, version });
   return { ...snapshot, version };
 }
 

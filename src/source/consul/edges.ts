@@ -30,7 +30,7 @@ export function edgeParts(
     const listener = credentials === null ? null : { credentials, handshakeTimeoutMs };
     parts[id] = keepPart<EdgePart>(
       previous?.edges[id],
-      { id, bind, http, listener, hosts },
+      { id, bind, http, plugins: [], listener, hosts },
       version,
     );
   }

@@ -28,7 +28,7 @@ function partsOf(tls: EdgeDeclaration["tls"]) {
 test("edgeParts() opens a listener for requests, with its hosts", () => {
   const { http, ...part } = partsOf(EDGE.tls).parts["ingress:8080"] ?? {};
   const { id, bind, hosts } = EDGE;
-  assert.deepEqual(part, { version: 1, id, bind, listener: null, hosts });
+  assert.deepEqual(part, { version: 1, id, bind, plugins: [], listener: null, hosts });
   assert.deepEqual([http?.protocol, http?.path.normalize], ["http2", false]);
 });
 

@@ -62,7 +62,6 @@ test("the protocol of the service is followed, and what requests may be", async 
     requestTimeoutMs: 700,
     streamIdleTimeoutMs: 0,
     showDenials: true,
-    plugins: [],
   });
 });
 

@@ -40,6 +40,7 @@ export function inboundParts(
     bind,
     local,
     http,
+    plugins: [],
     localConnectTimeoutMs,
     handshakeTimeoutMs,
     maxConnections: registration.maxInboundConnections,

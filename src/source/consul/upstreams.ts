@@ -256,6 +256,7 @@ function declared(
     id,
     name,
     bind,
+    plugins: [],
     maxConnections: declaration.maxConnections ?? DEFAULT_LIMIT,
     maxPending: declaration.maxPending ?? DEFAULT_LIMIT,
     maxRequests: declaration.maxRequests ?? DEFAULT_LIMIT,

@@ -9,7 +9,6 @@ import * as v from "valibot";
 import type { PathRules } from "../../http/mod.ts";
 import { count, defined, duration, object, type Problem } from "../../secrets/mod.ts";
 import type { HttpRules } from "../../snapshot/mod.ts";
-import { type PluginList, pluginUses } from "../plugin_uses.ts";
 import {
   type HttpSettings,
   inboundHttp,
@@ -57,16 +56,13 @@ type UpstreamHttp = v.InferOutput<typeof UPSTREAM_HTTP>;
 interface HttpOf<Http> {
   readonly protocol: Protocol;
   readonly http?: Http;
-  readonly plugins?: PluginList;
 }
 
 /** Rules of the public listener; `null`: it carries bytes. */
 export function fileInboundHttp(
-  { protocol, http, plugins }: HttpOf<InboundHttp>,
-  at: string,
+  { protocol, http }: HttpOf<InboundHttp>,
 ): HttpRules | null {
   return inboundHttp(protocol, {
-    plugins: pluginUses(plugins, `${at}.plugins`),
     ...settingsOf(http, INCOMING_PATH),
     ...defined({
       sanitizeForwardedClientCert: http?.sanitizeForwardedClientCert,
@@ -77,13 +73,9 @@ export function fileInboundHttp(
 
 /** Rules of an upstream's listener; `null`: it carries bytes. */
 export function fileUpstreamHttp(
-  { protocol, http, plugins }: HttpOf<UpstreamHttp>,
-  at: string,
+  { protocol, http }: HttpOf<UpstreamHttp>,
 ): HttpRules | null {
-  return unjudgedHttp(protocol, {
-    plugins: pluginUses(plugins, `${at}.plugins`),
-    ...settingsOf(http, UNJUDGED_PATH),
-  });
+  return unjudgedHttp(protocol, settingsOf(http, UNJUDGED_PATH));
 }
 
 function settingsOf(http: UpstreamHttp, path: PathRules): HttpSettings {
@@ -97,10 +89,9 @@ function settingsOf(http: UpstreamHttp, path: PathRules): HttpSettings {
 
 /** What of `inbound` or an upstream needs another protocol; paths begin at it. */
 export function httpContradictions(
-  { protocol, http, plugins, maxRequests }: {
+  { protocol, http, maxRequests }: {
     readonly protocol: Protocol;
     readonly http?: InboundHttp;
-    readonly plugins?: PluginList;
     readonly maxRequests?: number | undefined;
   },
 ): readonly Problem[] {
@@ -108,7 +99,6 @@ export function httpContradictions(
   const needs = 'needs "protocol": "http", "http2" or "grpc" beside it';
   if (protocol === "tcp") {
     if (http !== undefined) found.push({ path: ["http"], message: needs });
-    if (plugins !== undefined) found.push({ path: ["plugins"], message: needs });
     if (maxRequests !== undefined) found.push({ path: ["maxRequests"], message: needs });
   }
   if (protocol === "grpc" && http?.sanitizeForwardedClientCert === false) {

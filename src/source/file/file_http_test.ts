@@ -32,13 +32,13 @@ function configOf(inbound: object, upstream: object = {}): FileConfig {
 const inboundRules = (inbound: object): HttpRules | null => {
   const config = configOf(inbound).inbound;
   assert.ok(config);
-  return fileInboundHttp(config, "inbound");
+  return fileInboundHttp(config);
 };
 
 const upstreamRules = (upstream: object): HttpRules | null => {
   const [config] = configOf({}, upstream).upstreams;
   assert.ok(config);
-  return fileUpstreamHttp(config, "upstreams[0]");
+  return fileUpstreamHttp(config);
 };
 
 test("a listener that says nothing carries bytes", () => {
@@ -58,7 +58,6 @@ test("fileInboundHttp() has Consul's defaults, and no time for a request", () =>
     requestTimeoutMs: 0,
     streamIdleTimeoutMs: 300_000,
     showDenials: false,
-    plugins: [],
   });
 });
 
@@ -84,7 +83,6 @@ test("fileInboundHttp() takes what the file says", () => {
     requestTimeoutMs: 30_000,
     streamIdleTimeoutMs: 0,
     showDenials: true,
-    plugins: [],
   });
 });
 

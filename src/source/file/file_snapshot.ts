@@ -14,6 +14,7 @@ import { intentionsOf } from "./file_intentions.ts";
 import { fileInboundHttp, fileUpstreamHttp } from "./file_http.ts";
 import { judgePems } from "../consul/judge_credentials.ts";
 import { isOpen, ownCredentials, warmingShown } from "../own_credentials.ts";
+import { pluginUses } from "../plugin_uses.ts";
 import { type Content, INBOUND_KEY, keepPart, keepSnapshot } from "../../snapshot/mod.ts";
 import type {
   AccessLogPart,
@@ -189,7 +190,8 @@ function inboundContent(
   return {
     bind: inbound.bind,
     local: inbound.local,
-    http: fileInboundHttp(inbound, "inbound"),
+    http: fileInboundHttp(inbound),
+    plugins: pluginUses(inbound.plugins, "inbound.plugins"),
     localConnectTimeoutMs: inbound.localConnectTimeout,
     handshakeTimeoutMs: inbound.handshakeTimeout,
     maxConnections: inbound.maxConnections,
@@ -212,7 +214,8 @@ function upstreamContent(
     name: upstream.name,
     bind: bindOf(upstream),
     chain: id,
-    http: fileUpstreamHttp(upstream, `upstreams[${JSON.stringify(upstream.name)}]`),
+    http: fileUpstreamHttp(upstream),
+    plugins: pluginUses(upstream.plugins, `upstreams[${JSON.stringify(upstream.name)}].plugins`),
     maxConnections: upstream.maxConnections,
     maxPending: upstream.maxPending,
     maxRequests: upstream.maxRequests ?? 1_024,

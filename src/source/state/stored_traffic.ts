@@ -57,19 +57,21 @@ const Http = v.strictObject({
   requestTimeoutMs: Amount,
   streamIdleTimeoutMs: Amount,
   showDenials: v.boolean(),
-  plugins: v.array(v.strictObject({
-    plugin: v.string(),
-    config: v.unknown(),
-    onFailure: v.picklist(["refuse", "skip"]),
-    at: v.string(),
-  })),
 });
+
+const Plugins = v.array(v.strictObject({
+  plugin: v.string(),
+  config: v.unknown(),
+  onFailure: v.picklist(["refuse", "skip"]),
+  at: v.string(),
+}));
 
 export const Inbound = v.strictObject({
   version: Version,
   bind: TcpAddress,
   local: LocalAddress,
   http: v.nullable(Http),
+  plugins: Plugins,
   localConnectTimeoutMs: Amount,
   handshakeTimeoutMs: Amount,
   maxConnections: Amount,
@@ -97,6 +99,7 @@ export const Upstream = v.strictObject({
   bind: v.nullable(BindAddress),
   chain: v.string(),
   http: v.nullable(Http),
+  plugins: Plugins,
   maxConnections: Amount,
   maxPending: Amount,
   maxRequests: Amount,
@@ -118,6 +121,7 @@ export const Edge = v.strictObject({
   id: v.string(),
   bind: TcpAddress,
   http: Http,
+  plugins: Plugins,
   listener: TlsListener,
   hosts: v.array(v.strictObject({
     names: Texts,

@@ -5,48 +5,42 @@
  * @module
  */
 
-import { messageOf, ProxyError } from "../base/mod.ts";
-import type { Connection, HttpRequest, Log, Plugin, Refusal, Route } from "./api.ts";
-import { type Lender, PluginHost } from "./host.ts";
+import { type Deadlines, messageOf, ProxyError, type Timer } from "../base/mod.ts";
+import type { Connection, HttpRequest, Log, Phase, Route } from "./api.ts";
+import {
+  ConnectionHooks,
+  type ConnectionLayer,
+  type ConnectionRefusal,
+} from "./connection_hooks.ts";
+import {
+  closeAll,
+  createInstances,
+  type GenerationOptions,
+  type Instance,
+  routeConfigsOf,
+} from "./instances.ts";
 import type { Layer, RoutePlan } from "./onion.ts";
-import { type AnyPlugin, PHASES } from "./registry.ts";
-import { configOf } from "./schema.ts";
+import { PHASES } from "./registry.ts";
+import type { LastFailure } from "./standing.ts";
 
-/** A plugin at its place in a listener's list. */
-export interface PluginPlace {
-  readonly definition: AnyPlugin;
-  readonly config: unknown;
-  /** `skip`: where it fails the request goes on as if it were not there. */
-  readonly onFailure: "refuse" | "skip";
-  /** Where its configuration stands, for messages: `inbound.plugins[0]`. */
-  readonly at: string;
-}
-
-/** A route, and what is asked of plugins on it. */
-export interface RoutePlace {
-  readonly route: Route;
-  /** By the plugin's name. */
-  readonly configs: Readonly<Record<string, unknown>>;
-  readonly at: string;
-}
-
-export interface GenerationOptions {
+/** A plugin of a generation, for people. */
+export interface PluginView {
   readonly listener: string;
-  readonly plugins: readonly PluginPlace[];
-  /** The last takes what no other did; never empty. */
-  readonly routes: readonly RoutePlace[];
-  readonly lender: Lender;
+  readonly name: string;
+  readonly phase: Phase;
+  readonly onFailure: "refuse" | "skip";
+  readonly generation: number;
+  /** `broken`: it failed too often, and is not asked for a while. */
+  readonly state: "serving" | "draining" | "broken";
+  /** Exchanges, and connections that were looked at, since its generation began. */
+  readonly exchanges: number;
+  readonly failures: number;
+  /** `null`: it never failed. */
+  readonly lastFailure: LastFailure | null;
 }
 
-interface Instance {
-  readonly place: PluginPlace;
-  readonly host: PluginHost;
-  readonly plugin: Plugin;
-}
-
-const FAILURES = "postern_plugin_failures_total";
-const CREATE_LIMIT_MS = 5_000;
-const CLOSE_LIMIT_MS = 5_000;
+/** After this nobody keeps a generation that another one has taken the place of. */
+const DRAIN_LIMIT_MS = 300_000;
 
 export class Generation {
   readonly guards: readonly Layer[];
@@ -54,8 +48,15 @@ export class Generation {
   readonly #instances: readonly Instance[];
   readonly #plans: ReadonlyMap<Route, RoutePlan>;
   readonly #pick: (request: HttpRequest) => Route | undefined;
+  /** Whose `onRoutes` it is. */
+  readonly #chooser: Instance | undefined;
+  readonly #connectionLayers: readonly ConnectionLayer[];
+  readonly #closed = Promise.withResolvers<void>();
+  #began = 0;
   #users = 0;
-  #retired = false;
+  #isRetired = false;
+  #isClosed = false;
+  #drainTimer: Timer | undefined;
 
   private constructor(options: GenerationOptions, made: {
     readonly instances: readonly Instance[];
@@ -70,33 +71,19 @@ export class Generation {
       const layers = layersOf(instances, isOnRoute, routeConfigs.get(route));
       return [route, { route, layers }];
     }));
-    const chooser = instances.find(({ plugin }) => plugin.onRoutes)?.plugin;
+    this.#connectionLayers = connectionLayersOf(instances);
+    const chooser = this.#chooser = instances.find(({ plugin }) => plugin.onRoutes);
     const [only] = routes;
-    this.#pick = chooser?.onRoutes ? chooser.onRoutes(routes) : () => only;
+    this.#pick = chooser?.plugin.onRoutes?.(routes) ?? (() => only);
   }
 
   /** Throws a ProxyError `plugin_failed` that names plugin and place; what was made is closed then. */
   static async make(options: GenerationOptions): Promise<Generation> {
-    const { plugins, listener, lender } = options;
-    checkPlaces(plugins);
-    const instances: Instance[] = [];
+    const { listener, lender } = options;
+    let instances: readonly Instance[] = [];
     try {
-      const configs = await Promise.all(
-        plugins.map(({ definition, config, at }) =>
-          configOf(definition.config, config, `${at}.config`)
-        ),
-      );
       const routeConfigs = await routeConfigsOf(options);
-      for (const [index, place] of plugins.entries()) {
-        const { name } = place.definition;
-        const host = new PluginHost(name, listener, lender);
-        const making = Promise.try(() => place.definition.create(host, configs[index]));
-        const plugin = await within(CREATE_LIMIT_MS, making, lender).catch((error) => {
-          host.close();
-          throw new TypeError(`${place.at}: create(): ${messageOf(error)}`);
-        });
-        instances.push({ place, host, plugin });
-      }
+      instances = await createInstances(options);
       return new Generation(options, { instances, routeConfigs });
     } catch (error) {
       await closeAll(instances, lender);
@@ -107,9 +94,16 @@ export class Generation {
     }
   }
 
-  /** `undefined`: no route takes it. */
+  /** `undefined`: no route takes it. Throws, with the plugin's name, what the plugin that picks one throws. */
   planOf(request: HttpRequest): RoutePlan | undefined {
-    const route = this.#pick(request);
+    let route: Route | undefined;
+    try {
+      route = this.#pick(request);
+    } catch (error) {
+      const reason = messageOf(error);
+      this.#chooser?.standing.failed(reason);
+      throw new TypeError(`${this.#chooser?.place.definition.name}: ${reason}`);
+    }
     return route && this.#plans.get(route);
   }
 
@@ -118,44 +112,86 @@ export class Generation {
     return this.#options.lender.log;
   }
 
-  /** A plugin did what none may do. */
-  faulted({ name }: Layer, what: string): void {
-    const { listener, lender: { stats } } = this.#options;
-    stats.counter(FAILURES, "Plugins that did what none may do", { plugin: name, listener }).add(1);
-    const instance = this.#instances.find(({ place }) => place.definition.name === name);
-    instance?.host.log.warn("plugin failed", { reason: what });
+  /** Its plugins' names. */
+  get plugins(): readonly string[] {
+    return this.#instances.map(({ place }) => place.definition.name);
   }
 
   /** Whether some plugin looks at connections. */
-  get hasConnectionHooks(): boolean {
-    return this.#instances.some(({ plugin }) => plugin.onConnection);
+  get looksAtConnections(): boolean {
+    return this.#connectionLayers.length > 0;
   }
 
-  async connected(connection: Connection): Promise<Refusal | undefined> {
-    for (const { plugin } of this.#instances) {
-      const refusal = await plugin.onConnection?.(connection);
-      if (refusal) return refusal;
-    }
-    return undefined;
+  /** `onKnown`: once, with why it may not stay, if that is so. */
+  lookAt(connection: Connection, { deadlines, onKnown }: {
+    readonly deadlines: Deadlines;
+    readonly onKnown: (refusal: ConnectionRefusal | undefined) => void;
+  }): void {
+    this.enter();
+    const hooks = new ConnectionHooks(connection, this.#connectionLayers, {
+      deadlines,
+      onKnown: (refusal) => {
+        this.leave();
+        onKnown(refusal);
+      },
+    });
+    hooks.ask();
   }
 
   enter(): void {
+    this.#began++;
     this.#users++;
   }
 
   leave(): void {
-    if (--this.#users === 0 && this.#retired) this.#close();
+    if (--this.#users === 0 && this.#isRetired) void this.close();
   }
 
-  /** Another one serves what begins from now on. */
-  retire(): void {
-    if (this.#retired) return;
-    this.#retired = true;
-    if (this.#users === 0) this.#close();
+  /** Its plugins were closed, though some exchange of it may still go on. */
+  get isClosed(): boolean {
+    return this.#isClosed;
   }
 
-  #close(): void {
-    void closeAll(this.#instances, this.#options.lender);
+  /**
+   * Another one serves what begins from now on; closes after the last exchange, or when that has taken
+   * too long. Resolves when it is closed.
+   */
+  retire(): Promise<void> {
+    if (this.#isRetired) return this.#closed.promise;
+    this.#isRetired = true;
+    for (const { standing } of this.#instances) standing.retire();
+    if (this.#users === 0) return this.close();
+    const { listener, number, lender: { clock, log } } = this.#options;
+    this.#drainTimer = clock.after(DRAIN_LIMIT_MS, () => {
+      const facts = { listener, generation: number, exchanges: this.#users };
+      log.warn("plugins closed: exchanges still held them after five minutes", facts);
+      void this.close();
+    });
+    return this.#closed.promise;
+  }
+
+  /** At once. Resolves when that is done, and after some seconds at the latest. */
+  close(): Promise<void> {
+    if (this.#isClosed) return this.#closed.promise;
+    this.#isRetired = this.#isClosed = true;
+    this.#drainTimer?.cancel();
+    void closeAll(this.#instances, this.#options.lender).then(() => this.#closed.resolve());
+    return this.#closed.promise;
+  }
+
+  views(): PluginView[] {
+    const { listener, number } = this.#options;
+    return this.#instances.map(({ place: { definition, onFailure }, standing }) => ({
+      listener,
+      name: definition.name,
+      phase: definition.phase,
+      onFailure,
+      generation: number,
+      state: this.#isRetired ? "draining" : standing.isBroken ? "broken" : "serving",
+      exchanges: this.#began,
+      failures: standing.failures,
+      lastFailure: standing.lastFailure ?? null,
+    }));
   }
 }
 
@@ -168,72 +204,35 @@ function layersOf(
   isWanted: (phase: string) => boolean,
   configs: ReadonlyMap<string, unknown> | undefined,
 ): Layer[] {
-  const layers: Layer[] = [];
-  for (const phase of PHASES) {
-    if (!isWanted(phase)) continue;
-    for (const { place: { definition, onFailure }, plugin } of instances) {
-      if (definition.phase !== phase || !plugin.onRequest) continue;
-      layers.push({
-        name: definition.name,
-        phase,
-        onRequest: plugin.onRequest.bind(plugin),
-        routeConfig: configs?.get(definition.name),
-        mayBeSkipped: onFailure === "skip",
-      });
-    }
-  }
-  return layers;
+  return inOrder(instances).flatMap(({ place: { definition, onFailure }, plugin, standing }) => {
+    const { name, phase } = definition;
+    if (!isWanted(phase) || !plugin.onRequest) return [];
+    return {
+      name,
+      phase,
+      onRequest: plugin.onRequest.bind(plugin),
+      routeConfig: configs?.get(name),
+      mayBeSkipped: onFailure === "skip",
+      standing,
+    };
+  });
 }
 
-function checkPlaces(plugins: readonly PluginPlace[]): void {
-  const seen = new Map<string, string>();
-  for (const { definition: { name, phase }, onFailure, at } of plugins) {
-    const key = phase === "route" || phase === "retry" ? phase : name;
-    const other = seen.get(key);
-    if (other !== undefined) {
-      const what = key === name ? `${name} is there already` : `${other} is of phase ${phase}, too`;
-      throw new ProxyError("plugin_failed", `${at}: ${what}`);
-    }
-    seen.set(key, name);
-    if (phase === "guard" && onFailure === "skip") {
-      throw new ProxyError("plugin_failed", `${at}.onFailure: ${name} is a guard, never skipped`);
-    }
-  }
+function connectionLayersOf(instances: readonly Instance[]): ConnectionLayer[] {
+  return inOrder(instances).flatMap(({ place: { definition, onFailure }, plugin, standing }) => {
+    if (!plugin.onConnection) return [];
+    return {
+      name: definition.name,
+      onConnection: plugin.onConnection.bind(plugin),
+      mayBeSkipped: onFailure === "skip",
+      standing,
+    };
+  });
 }
 
-async function routeConfigsOf(
-  { plugins, routes }: GenerationOptions,
-): Promise<Map<Route, Map<string, unknown>>> {
-  const all = new Map<Route, Map<string, unknown>>();
-  for (const { route, configs, at } of routes) {
-    const own = new Map<string, unknown>();
-    for (const [name, config] of Object.entries(configs)) {
-      const path = `${at}.${name}`;
-      const definition = plugins.find((place) => place.definition.name === name)?.definition;
-      if (!definition) throw new TypeError(`${path}: no plugin of that name is loaded`);
-      if (!definition.routeConfig) {
-        throw new TypeError(`${path}: ${name} takes nothing for a route`);
-      }
-      own.set(name, await configOf(definition.routeConfig, config, path));
-    }
-    all.set(route, own);
-  }
-  return all;
-}
-
-function within<T>(limitMs: number, promise: Promise<T>, { clock }: Lender): Promise<T> {
-  const late = Promise.withResolvers<never>();
-  const timer = clock.after(limitMs, () => late.reject(new Error(`not done after ${limitMs} ms`)));
-  return Promise.race([promise, late.promise]).finally(() => timer.cancel());
-}
-
-async function closeAll(instances: readonly Instance[], lender: Lender): Promise<void> {
-  for (const { host, plugin } of instances.toReversed()) {
-    host.close();
-    try {
-      await within(CLOSE_LIMIT_MS, Promise.try(() => plugin.close?.()), lender);
-    } catch (error) {
-      host.log.warn("close() failed", { reason: messageOf(error) });
-    }
-  }
+/** Outermost first. */
+function inOrder(instances: readonly Instance[]): Instance[] {
+  return PHASES.flatMap((phase) =>
+    instances.filter(({ place }) => place.definition.phase === phase)
+  );
 }

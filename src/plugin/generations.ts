@@ -9,18 +9,26 @@ import { ProxyError } from "../base/mod.ts";
 import { type PluginUse, sameContent } from "../snapshot/mod.ts";
 import type { Route } from "./api.ts";
 import { loadBuiltIn } from "./built_in.ts";
-import { Generation } from "./generation.ts";
+import { Generation, type PluginView } from "./generation.ts";
 import type { Lender } from "./host.ts";
 import type { AnyPlugin } from "./registry.ts";
+import { forgetStanding } from "./standing.ts";
 
 /** `undefined`: there is none of that name. */
 export type LoadPlugin = (name: string) => Promise<AnyPlugin | undefined>;
 
-/** Of one listener, by its name. */
-export type PluginsOf = ReadonlyMap<string, readonly PluginUse[]>;
+/** What stands around a listener. */
+export interface ListenerPlugins {
+  readonly uses: readonly PluginUse[];
+  /** It knows of no requests. */
+  readonly carriesBytes: boolean;
+}
+
+/** Of each listener, by its name. */
+export type PluginsOf = ReadonlyMap<string, ListenerPlugins>;
 
 interface Held {
-  readonly uses: readonly PluginUse[];
+  readonly wanted: ListenerPlugins;
   readonly generation: Generation;
 }
 
@@ -34,6 +42,8 @@ export class Generations {
   readonly #lender: Lender;
   readonly #load: LoadPlugin;
   #held: ReadonlyMap<string, Held> = new Map();
+  /** Others have taken their place, and exchanges of before go on. */
+  readonly #draining = new Set<Generation>();
 
   constructor(lender: Lender, load: LoadPlugin = loadBuiltIn) {
     this.#lender = lender;
@@ -44,49 +54,82 @@ export class Generations {
     return this.#held.get(listener)?.generation;
   }
 
-  /** Throws a ProxyError that names listener, plugin and place; then nothing that was made stays. */
-  async prepare(wanted: PluginsOf): Promise<PreparedGenerations> {
+  /** `number`: of those that are made. Throws a ProxyError that names listener, plugin and place; then nothing that was made stays. */
+  async prepare(wanted: PluginsOf, number: number): Promise<PreparedGenerations> {
     const all = new Map<string, Held>();
     const fresh: Generation[] = [];
     try {
-      for (const [listener, uses] of wanted) {
+      for (const [listener, plugins] of wanted) {
         const held = this.#held.get(listener);
-        if (held && sameContent(held.uses, uses)) {
+        if (held && sameContent(held.wanted, plugins)) {
           all.set(listener, held);
           continue;
         }
-        const generation = await this.#make(listener, uses);
+        const generation = await this.#make(listener, plugins, number);
         fresh.push(generation);
-        all.set(listener, { uses, generation });
+        all.set(listener, { wanted: plugins, generation });
       }
     } catch (error) {
-      for (const generation of fresh) generation.retire();
+      this.giveUp({ all, fresh });
       throw error;
     }
     return { all, fresh };
   }
 
-  async #make(listener: string, uses: readonly PluginUse[]): Promise<Generation> {
+  async #make(
+    listener: string,
+    { uses, carriesBytes }: ListenerPlugins,
+    number: number,
+  ): Promise<Generation> {
     const plugins = await Promise.all(uses.map(async ({ plugin, config, onFailure, at }) => {
       const definition = await this.#load(plugin);
       if (definition) return { definition, config, onFailure, at };
       throw new ProxyError("plugin_failed", `${at}.use: there is no plugin "${plugin}"`);
     }));
     const routes = [{ route: ONLY, configs: {}, at: "" }];
-    return Generation.make({ listener, plugins, routes, lender: this.#lender });
+    const lender = this.#lender;
+    return Generation.make({ listener, number, carriesBytes, plugins, routes, lender });
   }
 
   publish({ all }: PreparedGenerations): void {
     const before = this.#held;
     this.#held = all;
     for (const [listener, { generation }] of before) {
-      if (all.get(listener)?.generation !== generation) generation.retire();
+      if (all.get(listener)?.generation === generation) continue;
+      this.#draining.add(generation);
+      void generation.retire().then(() => this.#draining.delete(generation));
+      this.#forget(listener, generation);
     }
   }
 
   /** What was prepared and is not to be published. */
-  giveUp({ fresh }: PreparedGenerations): void {
-    for (const generation of fresh) generation.retire();
+  giveUp({ all, fresh }: PreparedGenerations): void {
+    for (const generation of fresh) void generation.retire();
+    for (const [listener, { generation }] of all) {
+      if (fresh.includes(generation)) this.#forget(listener, generation);
+    }
+  }
+
+  /** The counts of plugins that the listener does not have. */
+  #forget(listener: string, { plugins }: Generation): void {
+    const held = this.of(listener)?.plugins;
+    for (const plugin of plugins) {
+      if (!held?.includes(plugin)) forgetStanding(this.#lender.stats, { plugin, listener });
+    }
+  }
+
+  /** Those that serve, and those whose exchanges are not over. */
+  views(): PluginView[] {
+    return this.#all().flatMap((generation) => generation.views());
+  }
+
+  /** At once, all of them; resolves when that is done. What is still asked of them they answer. */
+  async close(): Promise<void> {
+    await Promise.all(this.#all().map((generation) => generation.close()));
+  }
+
+  #all(): Generation[] {
+    return [...[...this.#held.values()].map(({ generation }) => generation), ...this.#draining];
   }
 }
 

@@ -167,7 +167,7 @@ function ownStats(plugin: string, stats: ProxyStats): Stats {
     const suffix = kind === "counter" ? "_total" : "";
     const cells = new Map(all.map((chosen) => [
       keyOf(labels, chosen),
-      stats[kind](`postern_plugin_${plugin}_${name}${suffix}`, help, chosen),
+      stats[kind](`plugin_${plugin}_${name}${suffix}`, help, chosen),
     ]));
     return {
       add(count: number, chosen: Readonly<Record<string, string>> = {}) {

@@ -11,19 +11,16 @@ export type {
   StateKey,
 } from "./api.ts";
 export { MadeBody, PassingBody, type PassingSource } from "./body.ts";
-export {
-  Generation,
-  type GenerationOptions,
-  type PluginPlace,
-  type RoutePlace,
-} from "./generation.ts";
+export { Generation, type PluginView } from "./generation.ts";
 export {
   Generations,
+  type ListenerPlugins,
   type LoadPlugin,
   type PluginsOf,
   type PreparedGenerations,
 } from "./generations.ts";
 export type { Lender } from "./host.ts";
+export type { GenerationOptions, PluginPlace, RoutePlace } from "./instances.ts";
 export { failed, PluginRequest, PluginResponse, type ResponseFailure } from "./messages.ts";
 export { type Layer, Onion, type RoutePlan, type Sending, type Surroundings } from "./onion.ts";
 export { Outcome } from "./outcome.ts";

@@ -10,6 +10,7 @@ import { messageOf } from "../base/mod.ts";
 import type { Answer, Change, Endpoint, Exchange, Next, Phase, Plugin, Route } from "./api.ts";
 import { failed, PluginRequest, PluginResponse } from "./messages.ts";
 import { Outcome } from "./outcome.ts";
+import type { LayerStanding } from "./standing.ts";
 
 /** One hook at its place. */
 export interface Layer {
@@ -20,6 +21,7 @@ export interface Layer {
   readonly routeConfig: unknown;
   /** Never of a guard. */
   readonly mayBeSkipped: boolean;
+  readonly standing: LayerStanding;
 }
 
 /** Where a request that no guard answered goes: a route, and the layers on it. */
@@ -36,8 +38,6 @@ export interface Surroundings {
   planOf(request: PluginRequest): RoutePlan | undefined;
   /** To an endpoint; more than once where a layer tries again, and then what was before is given up. */
   sendOn(request: PluginRequest, to: Sending): void;
-  /** `layer` did what no plugin may do. */
-  faulted(layer: Layer, what: string): void;
 }
 
 export interface Sending {
@@ -76,7 +76,14 @@ export class Onion {
     const { guards } = this.#around;
     const guard = guards[depth];
     if (guard) return this.#call(guard, depth, request, outcome);
-    const plan = this.#plan ??= this.#around.planOf(request);
+    let plan: RoutePlan | undefined;
+    try {
+      plan = this.#plan ??= this.#around.planOf(request);
+    } catch (error) {
+      return outcome.settle(
+        failed({ ...NOT_SENT, code: "plugin_failed", reason: messageOf(error) }),
+      );
+    }
     if (!plan) {
       const reason = `no route of this listener takes ${request.method} ${request.path}`;
       return outcome.settle(failed({ ...NOT_SENT, code: "route_not_found", reason }));
@@ -88,7 +95,17 @@ export class Onion {
   }
 
   #call(layer: Layer, depth: number, request: PluginRequest, outcome: Outcome): void {
+    const { standing } = layer;
+    if (!standing.mayBeAsked()) {
+      return this.#instead(layer, standing.whyBroken, outcome, () => {
+        this.#enter(depth + 1, request, outcome);
+      });
+    }
+    const startedMs = standing.begin();
+    let elsewhereMs = 0;
     let inner: Outcome | undefined;
+    /** It is done when it has changed the response. */
+    let changesResponse = false;
     const next: Next = (change) => {
       if (outcome.value) throw new TypeError("next was called after an answer was given");
       if (inner && layer.phase !== "retry") throw new TypeError("next was called twice");
@@ -96,17 +113,21 @@ export class Onion {
       const changed = requestOf(change) ?? request;
       if (change?.avoid && layer.phase === "retry") this.#avoid = change.avoid;
       const map = change?.response;
+      const leftMs = startedMs === undefined ? 0 : standing.nowMs();
       if (map === undefined) {
         this.#enter(depth + 1, changed, own);
       } else {
+        changesResponse = true;
         const raw = new Outcome();
         raw.tell((response) => this.#map(layer, map, response, own));
         this.#enter(depth + 1, changed, raw);
       }
+      if (startedMs !== undefined) elsewhereMs += standing.nowMs() - leftMs;
       return own.value ?? own;
     };
     this.#holder = layer;
-    let answer: Answer;
+    let answer: Answer | undefined;
+    let fault: string | undefined;
     try {
       const route = this.#plan?.route;
       const args = {
@@ -117,19 +138,26 @@ export class Onion {
       };
       answer = layer.onRequest(args, next);
     } catch (error) {
-      return this.#fault(
-        layer,
-        messageOf(error),
-        outcome,
-        () => this.#goOn(depth, request, inner, outcome),
-      );
+      fault = messageOf(error);
     }
+    if (startedMs !== undefined) standing.end(startedMs, "onRequest", elsewhereMs);
+    const goOn = () => this.#goOn(depth, request, inner, outcome);
+    if (fault !== undefined) return this.#fault(layer, fault, outcome, goOn);
+    const passed = () => {
+      if (!changesResponse) standing.passed();
+    };
     // A layer that waits for nothing has told by now.
-    if (answer instanceof PluginResponse) return outcome.settle(answer);
-    if (answer === inner && inner) return inner.tell((response) => outcome.settle(response));
+    if (answer instanceof PluginResponse) {
+      passed();
+      return outcome.settle(answer);
+    }
+    if (answer === inner && inner) {
+      passed();
+      return inner.tell((response) => outcome.settle(response));
+    }
     // It is waited for from now on, or once what it waits for has come.
     if (inner && !inner.value) inner.tell(() => this.#holder = layer);
-    this.#await(layer, answer, outcome, () => this.#goOn(depth, request, inner, outcome));
+    this.#await(layer, answer, outcome, { passed, instead: goOn });
   }
 
   /** As if `layer` were not there. */
@@ -144,25 +172,39 @@ export class Onion {
     response: PluginResponse,
     outcome: Outcome,
   ): void {
+    const { standing } = layer;
     const asItWas = () => outcome.settle(response);
-    let answer: Answer;
+    const startedMs = standing.begin();
+    let answer: Answer | undefined;
+    let fault: string | undefined;
     try {
       answer = map(response);
     } catch (error) {
-      return this.#fault(layer, messageOf(error), outcome, asItWas);
+      fault = messageOf(error);
     }
-    if (answer instanceof PluginResponse) outcome.settle(answer);
-    else this.#await(layer, answer, outcome, asItWas);
+    if (startedMs !== undefined) standing.end(startedMs, "response");
+    if (fault !== undefined) return this.#fault(layer, fault, outcome, asItWas);
+    const passed = () => standing.passed();
+    if (answer instanceof PluginResponse) {
+      passed();
+      outcome.settle(answer);
+    } else this.#await(layer, answer, outcome, { passed, instead: asItWas });
   }
 
-  #await(layer: Layer, answer: Answer, outcome: Outcome, instead: () => void): void {
+  #await(layer: Layer, answer: Answer | undefined, outcome: Outcome, { passed, instead }: {
+    readonly passed: () => void;
+    /** Where it fails and may be skipped. */
+    readonly instead: () => void;
+  }): void {
     if (typeof answer !== "object" || answer === null || !("then" in answer)) {
       return this.#fault(layer, "the hook gave no response back", outcome, instead);
     }
     answer.then(
       (response) => {
-        if (response instanceof PluginResponse) outcome.settle(response);
-        else this.#fault(layer, "the hook gave no response back", outcome, instead);
+        if (response instanceof PluginResponse) {
+          passed();
+          outcome.settle(response);
+        } else this.#fault(layer, "the hook gave no response back", outcome, instead);
       },
       (error) => this.#fault(layer, messageOf(error), outcome, instead),
     );
@@ -170,10 +212,14 @@ export class Onion {
 
   #fault(layer: Layer, what: string, outcome: Outcome, instead: () => void): void {
     if (outcome.value) return;
-    this.#around.faulted(layer, what);
+    layer.standing.failed(what);
+    this.#instead(layer, what, outcome, instead);
+  }
+
+  #instead(layer: Layer, why: string, outcome: Outcome, instead: () => void): void {
     if (layer.mayBeSkipped) return instead();
     outcome.settle(
-      failed({ ...NOT_SENT, code: "plugin_failed", reason: `${layer.name}: ${what}` }),
+      failed({ ...NOT_SENT, code: "plugin_failed", reason: `${layer.name}: ${why}` }),
     );
   }
 }

@@ -36,6 +36,15 @@ function run(
   const faults: string[] = [];
   const all = layers.map(([phase, onRequest, mayBeSkipped = false], index): Layer => ({
     ...{ name: `p${index}`, phase, onRequest, routeConfig: index, mayBeSkipped },
+    standing: {
+      whyBroken: "",
+      mayBeAsked: () => true,
+      failed: (what) => void faults.push(`p${index}: ${what}`),
+      passed() {},
+      begin: () => undefined,
+      end() {},
+      nowMs: () => 0,
+    },
   }));
   const onion = new Onion({
     exchange: {} as Exchange,
@@ -48,7 +57,6 @@ function run(
       const answer = answers[sent.push({ request, to }) - 1];
       if (answer) to.outcome.settle(answer);
     },
-    faulted: ({ name }, what) => void faults.push(`${name}: ${what}`),
   });
   const got: PluginResponse[] = [];
   onion.run(new PluginRequest(HEAD, null)).tell((answer) => got.push(answer));

@@ -14,6 +14,7 @@ export type Progress =
   | "handshake"
   | "identity"
   | "authorize"
+  | "plugins"
   | "target"
   | "endpoint"
   | "dial"

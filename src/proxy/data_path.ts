@@ -20,17 +20,13 @@ import type { Engine } from "../net/mod.ts";
 import { compilePolicy, policyNeedsRegexes, type RequestPolicy } from "../policy/mod.ts";
 import {
   Generations,
+  type ListenerPlugins,
   type LoadPlugin,
   type PluginsOf,
   type PreparedGenerations,
   SharedState,
 } from "../plugin/mod.ts";
-import {
-  patchSnapshot,
-  type PluginUse,
-  type Snapshot,
-  type SnapshotUpdate,
-} from "../snapshot/mod.ts";
+import { patchSnapshot, type Snapshot, type SnapshotUpdate } from "../snapshot/mod.ts";
 import { Limiter, PROCESS_COLUMN } from "./admission.ts";
 import type { Context, Facts, RemoteAuthorize } from "./context.ts";
 import { forgetTarget } from "./endpoint_failure.ts";
@@ -75,6 +71,8 @@ export class DataPath {
   readonly #listeners: Listeners;
   readonly #generations: Generations;
   #prepared: Prepared | undefined;
+  /** How often something was to be prepared. */
+  #prepares = 0;
   #snapshot: Snapshot | undefined;
   #columns: Columns = {};
 
@@ -131,17 +129,33 @@ export class DataPath {
    * others need it only for a while, so its listener is one that failed and is tried again.
    */
   async prepare(update: SnapshotUpdate): Promise<void> {
-    this.#prepared = undefined;
+    this.abandon();
+    const turn = this.#prepares;
     const late = Promise.withResolvers<never>();
     const timer = this.#options.clock.after(PREPARE_LIMIT_MS, () => {
       const reason = `Cannot prepare the snapshot: not done after ${PREPARE_LIMIT_MS / 1_000} s`;
       late.reject(new ProxyError("snapshot_invalid", reason));
     });
+    const preparing = this.#prepare(update).then((prepared) => {
+      if (turn === this.#prepares) this.#prepared = prepared;
+      else this.#generations.giveUp(prepared.generations);
+    });
     try {
-      this.#prepared = await Promise.race([this.#prepare(update), late.promise]);
+      await Promise.race([preparing, late.promise]);
+    } catch (error) {
+      // What comes after its time is not to be published.
+      if (turn === this.#prepares) this.#prepares++;
+      throw error;
     } finally {
       timer.cancel();
     }
+  }
+
+  /** What was prepared is not to be published, nor what is being prepared. */
+  abandon(): void {
+    this.#prepares++;
+    if (this.#prepared) this.#generations.giveUp(this.#prepared.generations);
+    this.#prepared = undefined;
   }
 
   async #prepare(update: SnapshotUpdate): Promise<Prepared> {
@@ -152,7 +166,7 @@ export class DataPath {
     const requestPolicy = await this.#requestPolicy(snapshot);
     const trusts = this.#facts.trusts.prepare(snapshot);
     // Last: what they made would have to be given up if anything else failed.
-    const generations = await this.#generations.prepare(pluginsOf(snapshot));
+    const generations = await this.#generations.prepare(pluginsOf(snapshot), snapshot.version);
     return { snapshot, requestPolicy, trusts, generations };
   }
 
@@ -229,6 +243,7 @@ export class DataPath {
         }))
         : [],
       endpoints: this.#listeners.endpoints(nowMs),
+      plugins: this.#generations.views(),
       samples: this.stats.samples(),
     };
   }
@@ -242,6 +257,7 @@ export class DataPath {
     this.#live.drain();
     await this.#live.drained();
     this.#context.sums.flush();
+    await this.#generations.close();
   }
 
   /** Ends everything at once. */
@@ -250,6 +266,8 @@ export class DataPath {
     this.#listeners.end();
     this.#live.endAll("closed", "the proxy is stopping");
     this.#context.sums.flush();
+    this.abandon();
+    void this.#generations.close();
   }
 
   #stopAccepting(): void {
@@ -260,9 +278,10 @@ export class DataPath {
 
 /** By the name of the listener. */
 function pluginsOf({ inbound, upstreams, edges }: Snapshot): PluginsOf {
-  const plugins = new Map<string, readonly PluginUse[]>();
+  const plugins = new Map<string, ListenerPlugins>();
   for (const [name, part] of Object.entries({ ...inbound, ...upstreams, ...edges })) {
-    if (part.http && part.plugins.length > 0) plugins.set(name, part.plugins);
+    const { plugins: uses, http } = part;
+    if (uses.length > 0) plugins.set(name, { uses, carriesBytes: http === null });
   }
   return plugins;
 }

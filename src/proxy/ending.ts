@@ -81,6 +81,8 @@ function levelOf(ending: Ending): "debug" | "info" | "warn" {
     case "overloaded":
     case "no_endpoint":
     case "not_ready":
+    case "plugin_denied":
+    case "plugin_failed":
       return "warn";
     case "refused_by_peer":
       return ending.quiet ? "info" : "warn";

@@ -6,6 +6,7 @@
  */
 
 import { type Connection, type Dial, Relay, type RelayEnd } from "../net/mod.ts";
+import { askPlugins } from "./ask_plugins.ts";
 import type { Dialler } from "./attempt.ts";
 import { authorize, type Authorizer, mayGoOn, type Permit } from "./authorize.ts";
 import type { Downstream, Service } from "./downstream.ts";
@@ -35,7 +36,9 @@ export class L4 implements Service {
 
   start(connection: Connection): void {
     const by = this.#destination.authorizer;
-    authorize(this.#downstream, { by, connection, onPermit: (permit) => this.#connect(permit) });
+    const downstream = this.#downstream;
+    const onPermit = (permit: Permit) => askPlugins(downstream, () => this.#connect(permit));
+    authorize(downstream, { by, connection, onPermit });
   }
 
   #connect(permit: Permit): void {

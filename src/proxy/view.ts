@@ -7,6 +7,7 @@
 
 import type { EndpointSummary } from "../balance/mod.ts";
 import type { Sample } from "../base/mod.ts";
+import type { PluginView } from "../plugin/mod.ts";
 import type { Protocol } from "../snapshot/mod.ts";
 
 /** A request that is not over. */
@@ -93,5 +94,6 @@ export interface DataView {
   readonly listeners: readonly ListenerView[];
   readonly connections: readonly ConnectionView[];
   readonly endpoints: readonly EndpointView[];
+  readonly plugins: readonly PluginView[];
   readonly samples: readonly Sample[];
 }

@@ -193,6 +193,7 @@ function dataView(worker: number): DataView {
       ejectedForMs: 0,
       lastResort: false,
     }],
+    plugins: [],
     samples: [sample("connections_total", 3, { direction: "inbound" })],
   };
 }

@@ -6,7 +6,8 @@
 
 import type { DownstreamFacts } from "../../http/mod.ts";
 import type { Connection } from "../../net/mod.ts";
-import type { Connection as ConnectionValue, Identity } from "../../plugin/mod.ts";
+import type { Connection as ConnectionValue } from "../../plugin/mod.ts";
+import { connectionValue } from "../ask_plugins.ts";
 import type { Downstream } from "../downstream.ts";
 
 export class Caller implements DownstreamFacts {
@@ -59,18 +60,7 @@ export class Caller implements DownstreamFacts {
 
   /** As plugins see it. */
   get value(): ConnectionValue {
-    const { record } = this.#downstream;
-    return this.#value ??= {
-      listener: record.listener,
-      direction: record.direction,
-      remoteAddress: record.remote,
-      source: this.#source,
-    };
-  }
-
-  get #source(): Identity | null {
-    const { peer } = this.#downstream;
-    return peer?.verified ? { ...(peer.id ?? NO_SERVICE), uri: peer.uri } : null;
+    return this.#value ??= connectionValue(this.#downstream);
   }
 
   #makeClientCert(): string {
@@ -81,11 +71,3 @@ export class Caller implements DownstreamFacts {
     return context.clientCerts.of(leaf, { by: ownUris, serial: peer.serial, chain });
   }
 }
-
-const NO_SERVICE: Omit<Identity, "uri"> = {
-  trustDomain: "",
-  partition: "",
-  namespace: "",
-  datacenter: "",
-  service: "",
-};

@@ -16,6 +16,7 @@ import {
   type ServerExchange,
 } from "../../http/mod.ts";
 import type { Connection, StreamEvents } from "../../net/mod.ts";
+import { askPlugins } from "../ask_plugins.ts";
 import {
   askAgent,
   isDeniedAll,
@@ -72,7 +73,8 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
     this.caller.connection = connection;
     // The connection remembers it, and once it is closed it cannot be found out.
     if (downstream.context.facts.accessLog) void connection.local;
-    askAgent(downstream, this.listener.authorizer, () => this.#begin(connection));
+    const onAllowed = () => askPlugins(downstream, () => this.#begin(connection));
+    askAgent(downstream, this.listener.authorizer, onAllowed);
   }
 
   #begin(connection: Connection): void {

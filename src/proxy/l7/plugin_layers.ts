@@ -106,7 +106,7 @@ export class PluginLayers implements Inward, Asker, Surroundings {
     this.#holder = holder;
     if (!holder || this.#heldTicks * tickMs < HOOK_LIMIT_MS) return undefined;
     const reason = `no answer after ${HOOK_LIMIT_MS} ms`;
-    this.#generation.faulted(holder, reason);
+    holder.standing.failed(reason);
     return `${holder.name}: ${reason}`;
   }
 
@@ -119,10 +119,6 @@ export class PluginLayers implements Inward, Asker, Surroundings {
 
   planOf(request: PluginRequest): RoutePlan | undefined {
     return this.#generation.planOf(request);
-  }
-
-  faulted(layer: Layer, what: string): void {
-    this.#generation.faulted(layer, what);
   }
 
   sendOn(request: PluginRequest, sending: Sending): void {

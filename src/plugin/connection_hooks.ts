@@ -1,0 +1,104 @@
+/**
+ * What plugins say of a connection whose caller was let in, one after the other. Where nobody waits for
+ * anything it is known in the same turn.
+ *
+ * @module
+ */
+
+import { type Deadlines, messageOf } from "../base/mod.ts";
+import type { Connection, Plugin } from "./api.ts";
+import { PluginResponse, type ResponseFailure } from "./messages.ts";
+import type { LayerStanding } from "./standing.ts";
+
+export interface ConnectionLayer {
+  readonly name: string;
+  readonly onConnection: NonNullable<Plugin["onConnection"]>;
+  readonly mayBeSkipped: boolean;
+  readonly standing: LayerStanding;
+}
+
+/** Why a caller may not stay. */
+export type ConnectionRefusal = Pick<ResponseFailure, "code" | "reason">;
+
+const ANSWER_LIMIT_MS = 5_000;
+
+export class ConnectionHooks {
+  readonly #connection: Connection;
+  readonly #layers: readonly ConnectionLayer[];
+  readonly #deadlines: Deadlines;
+  readonly #onKnown: (refusal: ConnectionRefusal | undefined) => void;
+
+  constructor(connection: Connection, layers: readonly ConnectionLayer[], { deadlines, onKnown }: {
+    readonly deadlines: Deadlines;
+    /** Once; `undefined`: nobody refused. */
+    readonly onKnown: (refusal: ConnectionRefusal | undefined) => void;
+  }) {
+    this.#connection = connection;
+    this.#layers = layers;
+    this.#deadlines = deadlines;
+    this.#onKnown = onKnown;
+  }
+
+  /** Asks the layer at `index` and those after it. */
+  ask(index = 0): void {
+    const layer = this.#layers[index];
+    if (!layer) return this.#onKnown(undefined);
+    const { standing } = layer;
+    if (!standing.mayBeAsked()) return this.#instead(layer, index, standing.whyBroken);
+    const startedMs = standing.begin();
+    let answer: unknown;
+    try {
+      answer = layer.onConnection(this.#connection);
+    } catch (error) {
+      return this.#failed(layer, index, messageOf(error));
+    } finally {
+      if (startedMs !== undefined) standing.end(startedMs, "onConnection");
+    }
+    if (isThenable(answer)) this.#await(layer, index, answer);
+    else this.#take(layer, index, answer);
+  }
+
+  #await(layer: ConnectionLayer, index: number, answer: PromiseLike<unknown>): void {
+    let isKnown = false;
+    const once = (then: () => void) => {
+      if (isKnown) return;
+      isKnown = true;
+      deadline.cancel();
+      then();
+    };
+    const fail = (reason: string) => once(() => this.#failed(layer, index, reason));
+    const deadline = this.#deadlines.after(
+      ANSWER_LIMIT_MS,
+      () => fail(`onConnection: no answer after ${ANSWER_LIMIT_MS} ms`),
+    );
+    answer.then(
+      (value) => once(() => this.#take(layer, index, value)),
+      (error) => fail(messageOf(error)),
+    );
+  }
+
+  #take(layer: ConnectionLayer, index: number, answer: unknown): void {
+    const failure = answer instanceof PluginResponse ? answer.failure : undefined;
+    if (answer !== undefined && !failure) {
+      return this.#failed(layer, index, "onConnection gave back neither a refusal nor nothing");
+    }
+    layer.standing.passed();
+    if (!failure) return this.ask(index + 1);
+    this.#onKnown({ code: failure.code, reason: `${layer.name}: ${failure.reason}` });
+  }
+
+  #failed(layer: ConnectionLayer, index: number, reason: string): void {
+    layer.standing.failed(reason);
+    this.#instead(layer, index, reason);
+  }
+
+  #instead(layer: ConnectionLayer, index: number, reason: string): void {
+    if (layer.mayBeSkipped) this.ask(index + 1);
+    else this.#onKnown({ code: "plugin_failed", reason: `${layer.name}: ${reason}` });
+  }
+}
+
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof value === "object" && value !== null && "then" in value &&
+    typeof value.then === "function";
+}

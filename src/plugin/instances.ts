@@ -1,0 +1,167 @@
+/**
+ * The plugins of a generation: judged, created one after the other, and closed again in reverse.
+ *
+ * @module
+ */
+
+import { messageOf, ProxyError } from "../base/mod.ts";
+import type { Plugin, Route } from "./api.ts";
+import { type Lender, PluginHost } from "./host.ts";
+import type { AnyPlugin } from "./registry.ts";
+import { configOf } from "./schema.ts";
+import { Standing } from "./standing.ts";
+
+/** A plugin at its place in a listener's list. */
+export interface PluginPlace {
+  readonly definition: AnyPlugin;
+  readonly config: unknown;
+  /** `skip`: where it fails the request goes on as if it were not there. */
+  readonly onFailure: "refuse" | "skip";
+  /** Where its configuration stands, for messages: `inbound.plugins[0]`. */
+  readonly at: string;
+}
+
+/** A route, and what is asked of plugins on it. */
+export interface RoutePlace {
+  readonly route: Route;
+  /** By the plugin's name. */
+  readonly configs: Readonly<Record<string, unknown>>;
+  readonly at: string;
+}
+
+export interface GenerationOptions {
+  readonly listener: string;
+  /** The version of the snapshot that it was made for. */
+  readonly number: number;
+  /** There are connections on its listener, and no requests. */
+  readonly carriesBytes: boolean;
+  readonly plugins: readonly PluginPlace[];
+  /** The last takes what no other did; never empty. */
+  readonly routes: readonly RoutePlace[];
+  readonly lender: Lender;
+}
+
+export interface Instance {
+  readonly place: PluginPlace;
+  readonly host: PluginHost;
+  readonly plugin: Plugin;
+  readonly standing: Standing;
+}
+
+const CREATE_LIMIT_MS = 5_000;
+const CLOSE_LIMIT_MS = 5_000;
+
+/** All, or none: what was created is closed where a later one fails. Throws what names the place. */
+export async function createInstances(options: GenerationOptions): Promise<readonly Instance[]> {
+  const { plugins, lender } = options;
+  checkPlaces(plugins);
+  const configs = await Promise.all(
+    plugins.map(({ definition, config, at }) =>
+      configOf(definition.config, config, `${at}.config`)
+    ),
+  );
+  const instances: Instance[] = [];
+  try {
+    for (const [index, place] of plugins.entries()) {
+      const instance = await createInstance(place, configs[index], options);
+      instances.push(instance);
+    }
+    return instances;
+  } catch (error) {
+    await closeAll(instances, lender);
+    throw error;
+  }
+}
+
+async function createInstance(
+  place: PluginPlace,
+  config: unknown,
+  { listener, lender, carriesBytes }: GenerationOptions,
+): Promise<Instance> {
+  const { definition, at } = place;
+  const { name } = definition;
+  const host = new PluginHost(name, listener, lender);
+  const standing = new Standing({ plugin: name, listener, log: host.log, lender });
+  const startedMs = standing.nowMs();
+  const making = Promise.try(() => definition.create(host, config));
+  standing.end(startedMs, "create");
+  let plugin: Plugin;
+  try {
+    plugin = await within(CREATE_LIMIT_MS, making, lender);
+  } catch (error) {
+    host.close();
+    // One that comes after its time has nobody else who closes it.
+    making.then((plugin) => closeAll([{ place, host, plugin, standing }], lender), () => {});
+    throw new TypeError(`${at}: create(): ${messageOf(error)}`);
+  }
+  const instance = { place, host, plugin, standing };
+  const fault = whyUnusable(plugin, carriesBytes);
+  if (fault === undefined) return instance;
+  await closeAll([instance], lender);
+  throw new TypeError(`${at}: ${name} ${fault}`);
+}
+
+function whyUnusable(plugin: Plugin, carriesBytes: boolean): string | undefined {
+  if (typeof plugin !== "object" || plugin === null) return "gave no plugin back from create()";
+  if (carriesBytes && plugin.onRequest && !plugin.onConnection) {
+    return "looks at requests, and this listener carries bytes";
+  }
+  return undefined;
+}
+
+/** In the time that all of them together have. Never rejects. */
+export async function closeAll(instances: readonly Instance[], lender: Lender): Promise<void> {
+  await Promise.all(
+    instances.toReversed().map(async ({ host, plugin }) => {
+      host.close();
+      try {
+        await within(CLOSE_LIMIT_MS, Promise.try(() => plugin.close?.()), lender);
+      } catch (error) {
+        host.log.warn("close() failed", { reason: messageOf(error) });
+      }
+    }),
+  );
+}
+
+function checkPlaces(plugins: readonly PluginPlace[]): void {
+  const seen = new Map<string, string>();
+  for (const { definition: { name, phase }, onFailure, at } of plugins) {
+    const key = phase === "route" || phase === "retry" ? phase : name;
+    const other = seen.get(key);
+    if (other !== undefined) {
+      const what = key === name ? `${name} is there already` : `${other} is of phase ${phase}, too`;
+      throw new ProxyError("plugin_failed", `${at}: ${what}`);
+    }
+    seen.set(key, name);
+    if (phase === "guard" && onFailure === "skip") {
+      throw new ProxyError("plugin_failed", `${at}.onFailure: ${name} is a guard, never skipped`);
+    }
+  }
+}
+
+/** What each route says to the plugins, by their names. */
+export async function routeConfigsOf(
+  { plugins, routes }: GenerationOptions,
+): Promise<ReadonlyMap<Route, ReadonlyMap<string, unknown>>> {
+  const all = new Map<Route, Map<string, unknown>>();
+  for (const { route, configs, at } of routes) {
+    const own = new Map<string, unknown>();
+    for (const [name, config] of Object.entries(configs)) {
+      const path = `${at}.${name}`;
+      const definition = plugins.find((place) => place.definition.name === name)?.definition;
+      if (!definition) throw new TypeError(`${path}: no plugin of that name is loaded`);
+      if (!definition.routeConfig) {
+        throw new TypeError(`${path}: ${name} takes nothing for a route`);
+      }
+      own.set(name, await configOf(definition.routeConfig, config, path));
+    }
+    all.set(route, own);
+  }
+  return all;
+}
+
+function within<T>(limitMs: number, promise: Promise<T>, { clock }: Lender): Promise<T> {
+  const late = Promise.withResolvers<never>();
+  const timer = clock.after(limitMs, () => late.reject(new Error(`not done after ${limitMs} ms`)));
+  return Promise.race([promise, late.promise]).finally(() => timer.cancel());
+}

@@ -23,6 +23,7 @@ export {
   type PluginsOf,
   type PreparedGenerations,
 } from "./generations.ts";
+export { HeaderList } from "./header_list.ts";
 export type { Lender } from "./host.ts";
 export { failed, PluginRequest, PluginResponse, type ResponseFailure } from "./messages.ts";
 export { type Layer, Onion, type RoutePlan, type Sending, type Surroundings } from "./onion.ts";

@@ -129,9 +129,9 @@ export class Mounted implements AsyncDisposable {
 
   /** Of one of its own metrics, by the name that it gave it; the sum where labels are left out. */
   stat(name: string, labels: Readonly<Record<string, string>> = {}): number {
-    const full = `postern_plugin_${this.#definition.name}_${name}`;
+    const full = `plugin_${this.#definition.name}_${name}`;
     const samples = this.#lender.stats.samples().filter((sample) =>
-      sample.name === full || sample.name === `${full}_total`
+      [full, `${full}_total`].includes(sample.name.replace(/^postern_/, ""))
     );
     if (samples.length === 0) throw new TypeError(`there is no metric ${name}`);
     const wanted = Object.entries(labels);

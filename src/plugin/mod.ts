@@ -10,6 +10,7 @@ export type {
   Route,
   StateKey,
 } from "./api.ts";
+export { BUILT_IN_NAMES } from "./built_in.ts";
 export { MadeBody, PassingBody, type PassingSource } from "./body.ts";
 export {
   Generation,

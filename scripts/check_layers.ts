@@ -32,6 +32,7 @@ const ORDER = [
   "plugin",
   "source",
   "proxy",
+  "kit",
   "admin",
   "dev",
   "app",

@@ -14,23 +14,33 @@ const Changes = v.strictObject({
   add: v.optional(Values),
   remove: v.optional(v.array(Name)),
 });
-const Config = v.strictObject({
-  request: v.optional(Changes),
-  response: v.optional(Changes),
-});
-type Config = v.InferOutput<typeof Config>;
+/** What a request needs of them is made once, with the generation. */
+const Rules = v.pipe(
+  v.strictObject({ request: v.optional(Changes), response: v.optional(Changes) }),
+  v.transform(({ request, response }): Rules => ({
+    request: request && changeOf(request),
+    response: response && changeOf(response),
+  })),
+);
+
+interface Rules {
+  readonly request: HeaderChange | undefined;
+  readonly response: HeaderChange | undefined;
+}
+
+function changeOf({ set, add, remove }: v.InferOutput<typeof Changes>): HeaderChange {
+  return { ...(set && { set }), ...(add && { add }), ...(remove && { remove }) };
+}
 
 export default {
   name: "header_rules",
   api: 1,
   phase: "filter",
-  config: Config,
-  routeConfig: Config,
-  create(_host, config): Plugin<Config> {
-    const own = rulesOf(config);
+  config: Rules,
+  routeConfig: Rules,
+  create(_host, own): Plugin<Rules> {
     return {
-      onRequest({ request, routeConfig }, next) {
-        const route = routeConfig && rulesOf(routeConfig);
+      onRequest({ request, routeConfig: route }, next) {
         let changed = own.request ? request.with({ headers: own.request }) : request;
         if (route?.request) changed = changed.with({ headers: route.request });
         if (!own.response && !route?.response) return next({ request: changed });
@@ -45,19 +55,4 @@ export default {
       },
     };
   },
-} satisfies PluginDefinition<typeof Config, typeof Config>;
-
-interface Rules {
-  readonly request: HeaderChange | undefined;
-  readonly response: HeaderChange | undefined;
-}
-
-function rulesOf({ request, response }: Config): Rules {
-  return { request: ruleOf(request), response: ruleOf(response) };
-}
-
-function ruleOf(changes: Config["request"]): HeaderChange | undefined {
-  if (!changes) return undefined;
-  const { set, add, remove } = changes;
-  return { ...(set && { set }), ...(add && { add }), ...(remove && { remove }) };
-}
+} satisfies PluginDefinition<typeof Rules, typeof Rules>;

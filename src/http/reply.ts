@@ -135,7 +135,7 @@ export function replyOf(code: ErrorCode): Reply {
 
 /** The whole response to an exchange that has none yet; its head. */
 export function sendReply(
-  exchange: ServerExchange,
+  exchange: Pick<ServerExchange, "request" | "respond" | "send" | "end">,
   reply: Reply,
   options: ReplyOptions = {},
 ): ResponseHead {

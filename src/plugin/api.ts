@@ -30,7 +30,6 @@ export type OutputOf<S extends Schema> = NonNullable<S["~standard"]["types"]>["o
 export interface PluginDefinition<C extends Schema = Schema, R extends Schema = Schema> {
   /** Key in configuration, part of its metrics' names, field of its log lines: `snake_case`. */
   readonly name: string;
-  /** Version of this contract. */
   readonly api: 1;
   readonly phase: Phase;
   /** Configuration for a listener; make it strict, so that a misspelled key is an error. */
@@ -46,8 +45,8 @@ export interface Plugin<R = unknown> {
   /** A caller was let in, and no byte of it was carried yet. Hand a refusal back, or nothing. */
   onConnection?(connection: Connection): Refusal | void | Promise<Refusal | void>;
   /**
-   * Around everything further in. `return next()` goes on, `return next({ request, response })` goes on
-   * with changes, `return host.reply(...)` answers. Without `async` no promise is made.
+   * Around everything further in. `return next()` goes on, `return next({ request, response })` with
+   * changes; `return host.reply(...)` answers. Without `async` no promise is made.
    */
   onRequest?(args: RequestArgs<R>, next: Next): Answer;
   /** Phase `route` only, when routes changed: what looks one up for a request. */
@@ -60,7 +59,6 @@ export interface Plugin<R = unknown> {
 export type Answer = HttpResponse | PromiseLike<HttpResponse>;
 /** Goes on inwards. Only phase `retry` may do so again; the response before is given up by that. */
 export type Next = (change?: Change) => Answer;
-
 export interface Change {
   /** Goes on in place of the one that was given. */
   readonly request?: HttpRequest;
@@ -69,7 +67,6 @@ export interface Change {
   /** Phase `retry`: endpoints that shall not be picked while there are others. */
   readonly avoid?: readonly Endpoint[];
 }
-
 export interface RequestArgs<R = unknown> {
   readonly request: HttpRequest;
   readonly exchange: Exchange;
@@ -85,23 +82,17 @@ export interface HttpRequest {
   readonly scheme: string;
   /** Host, with a port where there is one. */
   readonly authority: string;
-  /** Path and query in the one form in which they were judged, are matched and are sent on. */
+  /** From `/` on, with the query, in the one form that was judged, is matched and is sent on. */
   readonly path: string;
   readonly headers: Headers;
   /** `null`: it has none. */
   readonly body: Body | null;
   with(change: RequestChange): HttpRequest;
 }
-/** `path` begins with `/`. */
-export interface RequestChange extends MessageChange {
-  readonly method?: string;
-  readonly authority?: string;
-  readonly path?: string;
-}
-export interface MessageChange {
-  readonly headers?: Headers | HeaderChange;
-  readonly body?: BodyContent;
-}
+export type RequestChange =
+  & MessageChange
+  & Readonly<{ method?: string; authority?: string; path?: string }>;
+export type MessageChange = Readonly<{ headers?: Headers | HeaderChange; body?: BodyContent }>;
 
 export interface HttpResponse {
   readonly status: number;
@@ -113,9 +104,7 @@ export interface HttpResponse {
   readonly failure: Failure | null;
   with(change: ResponseChange): HttpResponse;
 }
-export interface ResponseChange extends MessageChange {
-  readonly status?: number;
-}
+export type ResponseChange = MessageChange & Readonly<{ status?: number }>;
 
 export interface Failure {
   /** As in the access log: `no_endpoint`, `endpoint_reset`, `response_timed_out`. */
@@ -135,19 +124,11 @@ export interface Headers extends Iterable<readonly [name: string, value: string]
   with(change: HeaderChange): Headers;
 }
 /** `remove` comes first, then `set` (one field, in place of all of that name), then `add`. */
-export interface HeaderChange {
-  readonly remove?: readonly string[];
-  readonly set?: Readonly<Record<string, string>>;
-  readonly add?: Readonly<Record<string, string>>;
-}
-
+export type HeaderChange = Readonly<{ remove?: readonly string[]; set?: Values; add?: Values }>;
+export type Values = Readonly<Record<string, string>>;
 /** What a body can be made of; `null`: there is none. */
-export type BodyContent =
-  | string
-  | Uint8Array<ArrayBuffer>
-  | ReadableStream<Uint8Array>
-  | Body
-  | null;
+export type BodyContent = string | Bytes | ReadableStream<Uint8Array> | Body | null;
+export type Bytes = Uint8Array<ArrayBuffer>;
 
 /** Passes through as it comes, unless somebody opens it, which can be done once. */
 export interface Body {
@@ -156,7 +137,7 @@ export interface Body {
   /** Whoever opens it hands on what shall be sent in its place. */
   stream(): ReadableStream<Uint8Array>;
   /** All of it; rejects where it is longer than `limitBytes`. */
-  bytes(limitBytes: number): Promise<Uint8Array<ArrayBuffer>>;
+  bytes(limitBytes: number): Promise<Bytes>;
   /** Phase `retry`: keeps up to so many bytes as they pass, so that it can be sent again. */
   keep(limitBytes: number): void;
   /** All that was read of it is kept. Changes while it passes: ask after an attempt, not before. */
@@ -177,10 +158,7 @@ export interface Exchange {
   onEnd(callback: (summary: ExchangeSummary) => void): void;
 }
 /** A slot on an exchange, which layers share by sharing the object. */
-export interface StateKey<T> {
-  readonly description: string;
-  readonly "~type"?: T;
-}
+export type StateKey<T> = Readonly<{ description: string; "~type"?: T }>;
 /** `status` 0: nothing was answered; `code` `""`: nothing failed. */
 export interface ExchangeSummary {
   readonly status: number;
@@ -203,16 +181,11 @@ export type Identity =
   & Readonly<Record<"uri" | "trustDomain" | "datacenter", string>>
   & Readonly<Record<"partition" | "namespace" | "service", string>>;
 
-/** One branch of a discovery chain's router, or the only way that there is. */
-export interface Route {
-  readonly name: string;
-  readonly service: string;
-  /** `null`: takes what no other took. */
-  readonly match: RouteMatch | null;
-}
+/** A branch of a chain's router, or the only way; `match` `null`: takes what no other took. */
+export type Route = Readonly<{ name: string; service: string; match: RouteMatch | null }>;
 /** All of it must be so; `path` `null` and an empty list: any. */
 export interface RouteMatch {
-  readonly path: { readonly kind: "exact" | "prefix" | "regex"; readonly value: string } | null;
+  readonly path: Readonly<{ kind: "exact" | "prefix" | "regex"; value: string }> | null;
   readonly ignoreCase: boolean;
   readonly methods: readonly string[];
   readonly headers: readonly ValueMatch[];
@@ -238,20 +211,15 @@ export interface Host {
   /** Aborts when the generation is over. */
   readonly signal: AbortSignal;
   /** An answer made here. */
-  reply(status: number, headers?: Readonly<Record<string, string>>, body?: string): HttpResponse;
+  reply(status: number, headers?: Values, body?: string): HttpResponse;
   /** The proxy's own answer to traffic that is turned away, to gRPC in its words. */
-  refuse(code: RefusalCode, reason: string): Refusal;
+  refuse(as: RefusedAs, reason: string): Refusal;
   /** Outlives a reload: made once for each key of this plugin, gone with its last user. */
   shared<T extends object>(key: string, make: () => T): T;
   /** In the background: started again with a growing pause when it throws, aborted with the generation. */
   spawn(name: string, task: (signal: AbortSignal) => Promise<void>): void;
 }
-export type RefusalCode =
-  | "denied"
-  | "unauthenticated"
-  | "rate_limited"
-  | "overloaded"
-  | "timed_out";
+export type RefusedAs = "denied" | "unauthenticated" | "rate_limited" | "overloaded" | "timed_out";
 export type Refusal = HttpResponse & { readonly failure: Failure };
 
 /** `now`: monotonic milliseconds; `wall`: milliseconds since 1970. */
@@ -265,20 +233,16 @@ export interface Clock {
 export type Log = Readonly<Record<"debug" | "info" | "warn" | "error", LogLine>>;
 type Facts = Readonly<Record<string, string | number | boolean | null>>;
 export type LogLine = (message: string, facts?: Facts) => void;
-
 /**
  * Metrics `postern_plugin_<plugin>_<name>`. Values of labels are listed, so that their number is known:
  * `host.stats.counter("refused", { help: "...", labels: { by: ["route", "source"] } })`.
  */
 export type Stats = Readonly<Record<"counter" | "gauge", MakeStat>>;
-type MakeStat = <const L extends Labels = Record<never, never>>(
-  name: string,
-  of: { readonly help: string; readonly labels?: L },
-) => Stat<L>;
+type MakeStat = <const L extends Labels = None>(name: string, about: About<L>) => Stat<L>;
+type About<L> = Readonly<{ help: string; labels?: L }>;
+type None = Record<never, never>;
 export type Labels = Readonly<Record<string, readonly string[]>>;
-export interface Stat<L extends Labels = Record<never, never>> {
-  add(
-    count: number,
-    ...labels: keyof L extends never ? [] : [{ readonly [K in keyof L]: L[K][number] }]
-  ): void;
+type Chosen<L extends Labels> = { readonly [K in keyof L]: L[K][number] };
+export interface Stat<L extends Labels = None> {
+  add(count: number, ...labels: keyof L extends never ? [] : [Chosen<L>]): void;
 }

@@ -13,7 +13,7 @@ import {
   type Random,
   type Stats as ProxyStats,
 } from "../base/mod.ts";
-import type { Clock, Host, Log, LogLine, Refusal, RefusalCode, Stat, Stats } from "./api.ts";
+import type { Clock, Host, Log, LogLine, Refusal, RefusedAs, Stat, Stats } from "./api.ts";
 import { MadeBody } from "./body.ts";
 import { fieldsWith } from "./header_list.ts";
 import { failed, PluginResponse } from "./messages.ts";
@@ -37,7 +37,7 @@ const REFUSALS = {
   rate_limited: "rate_limited",
   overloaded: "limit_reached",
   timed_out: "response_timed_out",
-} as const satisfies Record<RefusalCode, string>;
+} as const satisfies Record<RefusedAs, string>;
 
 export class PluginHost implements Host {
   readonly log: Log;
@@ -79,8 +79,8 @@ export class PluginHost implements Host {
     return new PluginResponse(head, made, { endpoint: null, failure: null });
   }
 
-  refuse(code: RefusalCode, reason: string): Refusal {
-    const failure = { code: REFUSALS[code], reason, wasSent: false, endpoint: null };
+  refuse(as: RefusedAs, reason: string): Refusal {
+    const failure = { code: REFUSALS[as], reason, wasSent: false, endpoint: null };
     return failed(failure) as PluginResponse & Refusal;
   }
 

@@ -10,6 +10,7 @@ export type {
   Route,
   StateKey,
 } from "./api.ts";
+export { BUILT_IN_NAMES } from "./built_in.ts";
 export { MadeBody, PassingBody, type PassingSource } from "./body.ts";
 export { Generation, type PluginView } from "./generation.ts";
 export {
@@ -19,6 +20,7 @@ export {
   type PluginsOf,
   type PreparedGenerations,
 } from "./generations.ts";
+export { HeaderList } from "./header_list.ts";
 export type { Lender } from "./host.ts";
 export type { GenerationOptions, PluginPlace, RoutePlace } from "./instances.ts";
 export { failed, PluginRequest, PluginResponse, type ResponseFailure } from "./messages.ts";

@@ -6,8 +6,13 @@ export {
   SharedCounts,
   UPSTREAM_COLUMNS,
 } from "./admission.ts";
-export type { RemoteAuthorize } from "./context.ts";
+export type { Dialler } from "./attempt.ts";
+export type { Context, RemoteAuthorize } from "./context.ts";
 export type { TakeLine } from "./l7/access_logger.ts";
+export { ExchangeValue } from "./l7/exchange_value.ts";
+export { type PluginAsker, PluginLayers } from "./l7/plugin_layers.ts";
+export type { RequestWays } from "./l7/request_ways.ts";
+export type { Way } from "./l7/ways.ts";
 export * from "./data_path.ts";
 export type { Columns } from "./listeners.ts";
 export type { FetchCertificate } from "./trust/trusts.ts";

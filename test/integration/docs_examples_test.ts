@@ -18,6 +18,7 @@ import { prepareRegexes, systemClock, systemRandom } from "../../src/base/mod.ts
 import { readIntentions } from "../../src/consul/replies/intentions.ts";
 import { readRegistration } from "../../src/consul/replies/registration.ts";
 import { startDevAgent } from "../../src/dev/mod.ts";
+import { BUILT_IN_NAMES } from "../../src/plugin/mod.ts";
 import { permissionFault } from "../../src/policy/mod.ts";
 import { DEFAULT_ON_DEMAND_RULES, parseSdsServers, parseTlsConfig } from "../../src/secrets/mod.ts";
 import type { Refusal } from "../../src/snapshot/mod.ts";
@@ -42,13 +43,16 @@ interface Example {
   readonly text: string;
 }
 
-/** README and every page of `docs`, by path from the root. */
+/** README, every page of `docs` and those of plugins, by path from the root. */
 const PAGES = new Map(
   await Promise.all(
     [
       "README.md",
       "CONTRIBUTING.md",
       ...(await readdir(join(ROOT, "docs"))).map((name) => `docs/${name}`),
+      "plugins/README.md",
+      ...BUILT_IN_NAMES.map((name) => `plugins/${name}/README.md`)
+        .filter((path) => existsSync(join(ROOT, path))),
     ]
       .map(async (path) => [path, await readFile(join(ROOT, path), "utf8")] as const),
   ),
@@ -306,6 +310,13 @@ test("the page names every operator of access logs, and no other", () => {
   )
     .filter((name) => !/^[DU]S_/.test(name));
   assert.deepEqual([...new Set(named)].sort(), KNOWN_OPERATORS);
+});
+
+test("every plugin inside the executable has a page with an example, to which the list leads", () => {
+  for (const name of BUILT_IN_NAMES) {
+    assert.match(page(`plugins/${name}/README.md`), /<!-- example: config -->/, name);
+    assert.ok(page("plugins/README.md").includes(`[${name}](${name}/README.md)`), name);
+  }
 });
 
 test("every command line of the pages is one that this program takes", () => {

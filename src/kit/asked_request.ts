@@ -1,0 +1,231 @@
+/**
+ * One request through a plugin under test, from the caller's side: the real layers with nobody's codec
+ * before them.
+ *
+ * @module
+ */
+
+import type { ErrorCode } from "../base/mod.ts";
+import {
+  addField,
+  ExchangeRecord,
+  type Fields,
+  replyOf,
+  type RequestHead,
+  type ResponseHead,
+  sendReply,
+  UNKNOWN_LENGTH,
+} from "../http/mod.ts";
+import { type Connection, type Generation, HeaderList } from "../plugin/mod.ts";
+import {
+  type Context,
+  ExchangeValue,
+  type PluginAsker,
+  PluginLayers,
+  type Way,
+} from "../proxy/mod.ts";
+import type { FakeClock } from "./clock.ts";
+import { bytesOf, joined, type ScriptedUpstream, textOf } from "./scripted_upstream.ts";
+
+/** What is left out: `GET`, `/`, `db`, no headers and no body. */
+export interface RequestInit {
+  readonly method?: string;
+  readonly path?: string;
+  readonly authority?: string;
+  readonly headers?: Readonly<Record<string, string | readonly string[]>>;
+  /** A list: chunk by chunk, with a length that is not announced. */
+  readonly body?: string | Uint8Array | readonly (string | Uint8Array)[];
+  /** Aborts: the caller leaves. */
+  readonly signal?: AbortSignal;
+}
+
+/** What the caller was told. */
+export interface Answer {
+  /** 0: nothing. */
+  readonly status: number;
+  readonly headers: HeaderList;
+  readonly body: string;
+  readonly bytes: Uint8Array;
+  /** Why no endpoint and no plugin answered, or what broke the answer; `null`: nothing. */
+  readonly failure: { readonly code: string; readonly reason: string } | null;
+}
+
+/** How often who is waited for is looked at, as in a proxy. */
+const TICK_MS = 1_000;
+
+export class AskedRequest implements PluginAsker {
+  readonly #request: RequestHead;
+  readonly #chunks: Uint8Array[];
+  readonly #story: ExchangeRecord;
+  readonly #layers: PluginLayers;
+  readonly #clock: FakeClock;
+  readonly #answer = Promise.withResolvers<Answer>();
+  #head: ResponseHead | undefined;
+  readonly #body: Uint8Array[] = [];
+  #failure: Answer["failure"] = null;
+  #takesBody = false;
+  #isSent: boolean;
+  #isOver = false;
+  #timer: { cancel(): void } | undefined;
+
+  constructor(init: RequestInit, around: {
+    readonly generation: Generation;
+    readonly upstream: ScriptedUpstream;
+    readonly clock: FakeClock;
+    readonly connection: Connection;
+    readonly id: string;
+  }) {
+    const { generation, upstream, clock, connection, id } = around;
+    const { body } = init;
+    this.#clock = clock;
+    this.#chunks = chunksOf(body);
+    this.#isSent = this.#chunks.length === 0;
+    const request = this.#request = headOf(init, this.#chunks, id);
+    this.#story = new ExchangeRecord({ ...NO_FACTS, remote: connection.remoteAddress }, request, {
+      wallMs: clock.now(),
+      monotonicMs: clock.monotonic(),
+    });
+    const asked = { request, endsWithHead: this.#isSent, remote: connection.remoteAddress };
+    this.#layers = new PluginLayers(this, asked, {
+      generation,
+      ways: upstream,
+      // Asked for the health of endpoints that were picked; none is, here.
+      context: {} as Context,
+      exchange: new ExchangeValue(this.#story, connection, generation.log),
+    });
+    this.#tick();
+    init.signal?.addEventListener("abort", () => this.#leave());
+    this.#layers.start();
+    if (init.signal?.aborted) this.#leave();
+  }
+
+  get answer(): Promise<Answer> {
+    return this.#answer.promise;
+  }
+
+  #tick(): void {
+    this.#timer = this.#clock.after(TICK_MS, () => {
+      const stuck = this.#layers.stuckFor(TICK_MS);
+      if (stuck === undefined) this.#tick();
+      else this.#fail("plugin_failed", stuck);
+    });
+  }
+
+  #leave(): void {
+    this.#story.code = "downstream_reset";
+    this.#failure = { code: "downstream_reset", reason: "the caller left" };
+    this.#end(true);
+  }
+
+  takesBody(): void {
+    this.#takesBody = true;
+    // As from a socket: not within the call that asks for it.
+    queueMicrotask(() => this.#send());
+  }
+
+  #send(): void {
+    while (this.#takesBody && !this.#isSent && !this.#isOver) {
+      const chunk = this.#chunks.shift();
+      if (chunk) {
+        if (!this.#layers.send(chunk)) this.#takesBody = false;
+      } else {
+        this.#isSent = true;
+        this.#layers.end(undefined);
+      }
+    }
+  }
+
+  holdsBody(): void {
+    this.#takesBody = false;
+  }
+
+  reached(way: Way): void {
+    this.#story.attempts++;
+    this.#story.upstreamHost = way.host;
+  }
+
+  goesTo(): void {}
+  answersItself(): void {}
+  informed(): void {}
+
+  responded(head: ResponseHead, ends: boolean): void {
+    this.#head = head;
+    this.#story.status = head.status;
+    if (ends) this.#end(false);
+  }
+
+  responseData(chunk: Uint8Array): void {
+    this.#body.push(chunk);
+  }
+
+  responseEnd(): void {
+    this.#end(false);
+  }
+
+  upstreamFailed(code: ErrorCode, reason: string): void {
+    this.#fail(code, reason);
+  }
+
+  answeredFor(code: ErrorCode, reason: string, fields: Fields): void {
+    this.#fail(code, reason, fields);
+  }
+
+  #fail(code: ErrorCode, reason: string, fields: Fields = []): void {
+    if (this.#isOver) return;
+    this.#story.code = code;
+    this.#failure = { code, reason };
+    if (!this.#head) {
+      const server = {
+        request: this.#request,
+        respond: () => {},
+        send: (chunk: Uint8Array) => this.#body.push(chunk) > 0,
+        end: () => {},
+      };
+      const head = this.#head = sendReply(server, replyOf(code), { fields });
+      this.#story.status = head.status;
+    }
+    this.#end(true);
+  }
+
+  #end(isBroken: boolean): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#timer?.cancel();
+    this.#layers.leave(isBroken);
+    this.#story.endAt = this.#clock.monotonic();
+    this.#layers.tellEnd();
+    const { status, fields } = this.#head ?? { status: 0, fields: [] };
+    this.#answer.resolve({
+      status,
+      headers: new HeaderList(fields),
+      body: textOf(this.#body),
+      bytes: joined(this.#body),
+      failure: this.#failure,
+    });
+  }
+}
+
+const NO_FACTS = {
+  ...{ id: 1, local: "", requestedServerName: "", tlsVersion: "", localUri: "" },
+  peer: undefined,
+};
+
+function chunksOf(body: RequestInit["body"] = []): Uint8Array[] {
+  const parts = typeof body === "string" || body instanceof Uint8Array ? [body] : body;
+  return parts.map((part) => bytesOf(part)).filter(({ length }) => length > 0);
+}
+
+function headOf(init: RequestInit, chunks: readonly Uint8Array[], id: string): RequestHead {
+  const { method = "GET", path = "/", authority = "db", headers = {}, body } = init;
+  const fields: Fields = [];
+  for (const [name, value] of Object.entries({ "x-request-id": id, ...headers })) {
+    for (const one of typeof value === "string" ? [value] : value) {
+      addField(fields, name.toLowerCase(), one);
+    }
+  }
+  const length = Array.isArray(body) ? UNKNOWN_LENGTH : joined(chunks).length;
+  return {
+    ...{ method, scheme: "http", authority, path, fields, length },
+    ...{ upgrade: "", saysLength: length > 0, expectsContinue: false, version: "HTTP/1.1" },
+  };
+}

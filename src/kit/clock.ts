@@ -1,0 +1,107 @@
+/**
+ * A clock that stands still until a test moves it. Both times (wall clock and monotonic) move together,
+ * except in {@link FakeClock.jump}, which is what an administrator or NTP does to the wall clock.
+ *
+ * @module
+ */
+
+import type { Clock, Timer } from "../base/mod.ts";
+
+interface Waiting {
+  readonly dueMs: number;
+  /** Timers due at the same time run in the order in which they were set. */
+  readonly order: number;
+  readonly fn: () => void;
+}
+
+export interface FakeClockOptions {
+  /** Wall clock at the start; 2026-11-21T07:30:00Z unless given. */
+  readonly startMs?: number;
+}
+
+export class FakeClock implements Clock {
+  #wallOffsetMs: number;
+  #monotonicMs = 0;
+  #order = 0;
+  readonly #waiting = new Set<Waiting>();
+
+  constructor(options: FakeClockOptions = {}) {
+    this.#wallOffsetMs = options.startMs ?? Date.UTC(2026, 10, 21, 7, 30);
+  }
+
+  now(): number {
+    return this.#wallOffsetMs + this.#monotonicMs;
+  }
+
+  monotonic(): number {
+    return this.#monotonicMs;
+  }
+
+  after(delayMs: number, fn: () => void): Timer {
+    const dueMs = this.#monotonicMs + Math.max(delayMs, 0);
+    const waiting: Waiting = { dueMs, order: this.#order++, fn };
+    this.#waiting.add(waiting);
+    return { cancel: () => void this.#waiting.delete(waiting) };
+  }
+
+  /** Timers that are set and neither fired nor cancelled. */
+  get pending(): number {
+    return this.#waiting.size;
+  }
+
+  /** How long until the next timer fires; `undefined` when none is set. */
+  get nextInMs(): number | undefined {
+    const next = this.#next();
+    return next && next.dueMs - this.#monotonicMs;
+  }
+
+  /**
+   * Moves time on by `ms` and runs what falls due, in order and each at its own time. Between timers
+   * (and before and after all of them) everything that waits only for promises gets to run, so a
+   * timer set by such code in between fires, too.
+   */
+  async advance(ms: number): Promise<void> {
+    const endMs = this.#monotonicMs + ms;
+    await settle();
+    for (let next = this.#next(); next && next.dueMs <= endMs; next = this.#next()) {
+      this.#run(next);
+      await settle();
+    }
+    this.#monotonicMs = endMs;
+    await settle();
+  }
+
+  /** {@link FakeClock.advance} without letting promises run in between. */
+  advanceNow(ms: number): void {
+    const endMs = this.#monotonicMs + ms;
+    for (let next = this.#next(); next && next.dueMs <= endMs; next = this.#next()) this.#run(next);
+    this.#monotonicMs = endMs;
+  }
+
+  /** Sets the wall clock forward or back; monotonic time and timers do not notice. */
+  jump(ms: number): void {
+    this.#wallOffsetMs += ms;
+  }
+
+  #next(): Waiting | undefined {
+    let next: Waiting | undefined;
+    for (const waiting of this.#waiting) {
+      if (
+        !next || waiting.dueMs < next.dueMs ||
+        (waiting.dueMs === next.dueMs && waiting.order < next.order)
+      ) next = waiting;
+    }
+    return next;
+  }
+
+  #run(waiting: Waiting): void {
+    this.#waiting.delete(waiting);
+    this.#monotonicMs = Math.max(this.#monotonicMs, waiting.dueMs);
+    waiting.fn();
+  }
+}
+
+/** Lets everything run that waits only for promises, not for time or I/O. */
+export function settle(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}

@@ -1,0 +1,163 @@
+/**
+ * A plugin at work in a test: made, called and closed by the code that does it in a proxy, on a clock that
+ * the test moves and before endpoints that answer as the test says. No sockets, no files.
+ *
+ * @module
+ */
+
+import { createLog, type LogRecord, Stats } from "../base/mod.ts";
+import {
+  type AnyPlugin,
+  type Connection,
+  Generation,
+  type Identity,
+  type Lender,
+  SharedState,
+  whyNoPlugin,
+} from "../plugin/mod.ts";
+import { type Answer, AskedRequest, type RequestInit } from "./asked_request.ts";
+import { FakeClock, settle } from "./clock.ts";
+import { ScriptedUpstream, type Step } from "./scripted_upstream.ts";
+
+export interface MountOptions {
+  /** As in a configuration file; absent: `{}`. */
+  readonly config?: unknown;
+  /** What is configured on the only route there is; absent: nothing. */
+  readonly routeConfig?: unknown;
+  /** Who calls: the name of a service, or all of an identity; `null`: who proves nothing. */
+  readonly source?: string | Identity | null;
+  /** A step for each try; the last answers all after it. Absent: `ok()`. */
+  readonly upstream?: readonly Step[];
+  readonly onFailure?: "refuse" | "skip";
+  /** What `host.random()` gives; absent: 0.5. */
+  readonly random?: () => number;
+}
+
+/** What a connection came to. */
+export interface Connected {
+  /** `null`: it was let in. */
+  readonly refusal: { readonly code: string; readonly reason: string } | null;
+}
+
+const LISTENER = "inbound";
+
+/** Rejects as a proxy refuses it: what is no plugin, a configuration that is wrong, a failed `create`. */
+export async function mount(definition: unknown, options: MountOptions = {}): Promise<Mounted> {
+  const fault = whyNoPlugin(definition);
+  if (fault) throw new TypeError(`the default export ${fault}`);
+  const mounted = new Mounted(definition as AnyPlugin, options);
+  await mounted.reload(options.config ?? {});
+  return mounted;
+}
+
+export class Mounted implements AsyncDisposable {
+  readonly clock = new FakeClock();
+  readonly upstream: ScriptedUpstream;
+  /** Lines that the plugin wrote, or that were written about it. */
+  readonly logs: readonly LogRecord[];
+  readonly #definition: AnyPlugin;
+  readonly #options: MountOptions;
+  readonly #lender: Lender;
+  readonly #connection: Connection;
+  #generation: Generation | undefined;
+  #requests = 0;
+
+  /** See {@link mount}. */
+  constructor(definition: AnyPlugin, options: MountOptions) {
+    const { clock } = this;
+    const logs: LogRecord[] = this.logs = [];
+    this.#definition = definition;
+    this.#options = options;
+    this.upstream = new ScriptedUpstream(options.upstream ?? []);
+    this.#lender = {
+      log: createLog({
+        clock,
+        holder: { level: "debug" },
+        write: (line) => void (logs as LogRecord[]).push(line),
+      }),
+      stats: new Stats(),
+      clock,
+      random: options.random ?? (() => 0.5),
+      shared: new SharedState(),
+    };
+    this.#connection = {
+      listener: LISTENER,
+      direction: "inbound",
+      remoteAddress: "10.0.1.1:40000",
+      source: identityOf(options.source === undefined ? "web" : options.source),
+    };
+  }
+
+  /** Loads it with this configuration; the requests that are under way end on what was before. */
+  async reload(config: unknown): Promise<void> {
+    const { onFailure = "refuse", routeConfig } = this.#options;
+    const { name } = this.#definition;
+    const before = this.#generation;
+    this.#generation = await Generation.make({
+      listener: LISTENER,
+      plugins: [{ definition: this.#definition, config, onFailure, at: "plugins[0]" }],
+      routes: [{
+        route: { name: "default", service: "db", match: null },
+        configs: routeConfig === undefined ? {} : { [name]: routeConfig },
+        at: "routes[0]",
+      }],
+      lender: this.#lender,
+    });
+    before?.retire();
+    await settle();
+  }
+
+  /** One request of the caller; comes once everything about it is over. */
+  request(init: RequestInit = {}): Promise<Answer> {
+    const id = `request-${++this.#requests}`;
+    const { clock, upstream } = this;
+    const generation = this.#serving();
+    const connection = this.#connection;
+    return new AskedRequest(init, { generation, upstream, clock, connection, id }).answer;
+  }
+
+  /** A connection of a caller that the intentions allow. */
+  async connect(init: Partial<Connection> = {}): Promise<Connected> {
+    const refusal = await this.#serving().connected({ ...this.#connection, ...init });
+    return { refusal: refusal ? refusal.failure : null };
+  }
+
+  #serving(): Generation {
+    if (!this.#generation) throw new TypeError("the plugin was closed");
+    return this.#generation;
+  }
+
+  /** Of one of its own metrics, by the name that it gave it; the sum where labels are left out. */
+  stat(name: string, labels: Readonly<Record<string, string>> = {}): number {
+    const full = `plugin_${this.#definition.name}_${name}`;
+    const samples = this.#lender.stats.samples().filter((sample) =>
+      [full, `${full}_total`].includes(sample.name.replace(/^postern_/, ""))
+    );
+    if (samples.length === 0) throw new TypeError(`there is no metric ${name}`);
+    const wanted = Object.entries(labels);
+    return samples
+      .filter((sample) => wanted.every(([label, value]) => sample.labels[label] === value))
+      .reduce((sum, { value }) => sum + value, 0);
+  }
+
+  /** Closes it, after the requests that are under way. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#generation?.retire();
+    this.#generation = undefined;
+    await settle();
+  }
+}
+
+const TRUST_DOMAIN = "11111111-2222-3333-4444-555555555555.consul";
+
+function identityOf(source: string | Identity | null): Identity | null {
+  if (typeof source !== "string") return source;
+  return {
+    uri: `spiffe://${TRUST_DOMAIN}/ns/default/dc/dc1/svc/${source}`,
+    trustDomain: TRUST_DOMAIN,
+    datacenter: "dc1",
+    partition: "default",
+    namespace: "default",
+    service: source,
+  };
+}

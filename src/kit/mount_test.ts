@@ -1,0 +1,206 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Plugin, PluginDefinition, Schema } from "../plugin/api.ts";
+import { hold, mount, ok, reset, settle, status, unreachable } from "./mod.ts";
+
+const ANYTHING: Schema = { "~standard": { version: 1, validate: (value) => ({ value }) } };
+
+function plugin(
+  create: PluginDefinition["create"],
+  phase: PluginDefinition["phase"] = "filter",
+): PluginDefinition {
+  return { name: "own", api: 1, phase, config: ANYTHING, create };
+}
+
+function hook(onRequest: NonNullable<Plugin["onRequest"]>, phase?: PluginDefinition["phase"]) {
+  return plugin(() => ({ onRequest }), phase);
+}
+
+test("mount() carries a request to an endpoint and its answer back, bodies and all", async () => {
+  await using own = await mount(hook((_, next) => next()), {
+    upstream: [status(201, { "X-A": "b" }, "one", "two")],
+  });
+  const answer = await own.request({
+    method: "POST",
+    path: "/a?b",
+    headers: { via: ["x", "y"] },
+    body: ["three", "four"],
+  });
+  assert.deepEqual([answer.status, answer.headers.get("x-a"), answer.body, answer.failure], [
+    ...[201, "b", "onetwo", null],
+  ]);
+  const [seen] = own.upstream.requests;
+  assert.deepEqual([seen?.method, seen?.path, seen?.authority, seen?.body], [
+    ...["POST", "/a?b", "db", "threefour"],
+  ]);
+  assert.deepEqual(seen?.headers("via"), ["x", "y"]);
+});
+
+test("mount() has a script answer try after try, the last step for good", async () => {
+  const again = hook(async ({ request }, next) => {
+    request.body?.keep(100);
+    let response = await next();
+    while (response.failure || response.status >= 500) response = await next();
+    return response;
+  }, "retry");
+  await using own = await mount(again, {
+    upstream: [unreachable(), reset(), status(503, {}, "no"), ({ body }) => ok(`got ${body}`)],
+  });
+  assert.equal((await own.request({ method: "PUT", body: "abc" })).body, "got abc");
+  assert.deepEqual(own.upstream.requests.map(({ endpoint, body }) => [endpoint, body]), [
+    ["10.0.0.2:8080", "abc"],
+    ["10.0.0.3:8080", "abc"],
+    ["10.0.0.4:8080", "abc"],
+  ]);
+  assert.equal((await own.request({ method: "PUT", body: "d" })).body, "got d");
+});
+
+test("mount() tells of a try that nobody answered", async () => {
+  await using own = await mount(hook((_, next) => next()), { upstream: [unreachable(), reset()] });
+  const failures = [(await own.request()).failure, (await own.request()).failure];
+  assert.deepEqual(failures.map((failure) => failure?.code), [
+    "endpoint_refused",
+    "endpoint_reset",
+  ]);
+});
+
+test("mount() moves no time but by its clock, and gives up who holds a request for ten seconds", async () => {
+  const slow = hold();
+  await using own = await mount(
+    plugin((host) => ({
+      async onRequest({ request }, next) {
+        if (request.path === "/never") return await new Promise(() => {});
+        await host.clock.sleep(5_000);
+        return next();
+      },
+    })),
+    { upstream: [slow] },
+  );
+  const late = own.request();
+  await own.clock.advance(4_999);
+  assert.equal(own.upstream.requests.length, 0);
+  await own.clock.advance(1);
+  assert.equal(own.upstream.requests.length, 1);
+  await own.clock.advance(60_000);
+  slow.answer(ok("late"));
+  assert.equal((await late).body, "late");
+  const never = own.request({ path: "/never" });
+  await own.clock.advance(12_000);
+  const { status: code, failure } = await never;
+  assert.deepEqual([code, failure?.code], [500, "plugin_failed"]);
+  assert.match(failure?.reason ?? "", /^own: no answer after 10000 ms/);
+  assert.equal(own.clock.pending, 0);
+});
+
+test("mount() lets a caller leave, of which plugin and endpoint hear", async () => {
+  const codes: unknown[] = [];
+  await using own = await mount(
+    hook(({ exchange }, next) => {
+      exchange.signal.addEventListener("abort", () => codes.push("aborted"));
+      exchange.onEnd(({ code }) => codes.push(code));
+      return next();
+    }),
+    { upstream: [hold()] },
+  );
+  const leaving = new AbortController();
+  const asked = own.request({ signal: leaving.signal });
+  await settle();
+  leaving.abort();
+  assert.equal((await asked).status, 0);
+  assert.deepEqual(codes, ["aborted", "downstream_reset"]);
+  assert.equal(own.upstream.requests[0]?.isGivenUp, true);
+});
+
+test("mount() has an answer broken off where its body breaks", async () => {
+  await using own = await mount(hook(async (_, next) => {
+    const response = await next();
+    const body = new ReadableStream<Uint8Array>({
+      start: (controller) => controller.enqueue(new Uint8Array([97])),
+      pull: (controller) => controller.error(new Error("no more")),
+    });
+    return response.with({ body });
+  }));
+  const answer = await own.request();
+  assert.deepEqual([answer.status, answer.failure?.code], [200, "plugin_failed"]);
+});
+
+test("mount() shows metrics and lines, and refuses in the proxy's words", async () => {
+  await using own = await mount(plugin((host, limit) => {
+    const refused = host.stats.counter("refused", { help: "", labels: { by: ["a", "b"] } });
+    return {
+      onRequest({ exchange }, next) {
+        const who = exchange.connection.source?.service ?? "nobody";
+        if (who === limit) return next();
+        refused.add(1, { by: "a" });
+        host.log.warn("turned away", { who });
+        return host.refuse("overloaded", "too many");
+      },
+    };
+  }));
+  const answer = await own.request();
+  assert.deepEqual([answer.status, answer.failure], [503, {
+    ...{ code: "limit_reached", reason: "too many" },
+  }]);
+  assert.deepEqual([own.stat("refused"), own.stat("refused", { by: "b" })], [1, 0]);
+  assert.throws(() => own.stat("other"), /there is no metric other/);
+  assert.deepEqual(own.logs.map(({ message, fields }) => [message, fields.who]), [
+    ["turned away", "web"],
+  ]);
+  await own.reload("web");
+  assert.equal((await own.request()).status, 200);
+});
+
+test("mount() asks about a connection", async () => {
+  const only = plugin((host) => ({
+    onConnection: ({ source }) =>
+      source?.service === "web" ? undefined : host.refuse("denied", "not web"),
+  }));
+  await using web = await mount(only);
+  assert.deepEqual(await web.connect(), { refusal: null });
+  await using nobody = await mount(only, { source: null });
+  assert.equal((await nobody.connect()).refusal?.reason, "not web");
+});
+
+test("mount() keeps what is shared over a reload, and closes what was before after its last request", async () => {
+  const log: string[] = [];
+  const slow = hold();
+  await using own = await mount(
+    plugin((host, config) => {
+      const shared = host.shared("count", () => ({ count: 0 }));
+      return {
+        onRequest: (_, next) =>
+          next({ response: (response) => response.with({ status: 200 + ++shared.count }) }),
+        close: () => void log.push(`close ${config}`),
+      };
+    }),
+    { config: "first", upstream: [slow] },
+  );
+  const asked = own.request();
+  await own.reload("second");
+  assert.deepEqual(log, []);
+  slow.answer(ok());
+  assert.equal((await asked).status, 201);
+  await settle();
+  assert.deepEqual(log, ["close first"]);
+  const more = own.request();
+  await settle();
+  slow.answer(ok());
+  assert.equal((await more).status, 202);
+});
+
+for (
+  const [what, definition, reason] of [
+    ["what is no plugin", { name: "own", api: 2 }, /the default export is for version 2/],
+    [
+      "a create() that throws",
+      plugin(() => {
+        throw new Error("no such file");
+      }),
+      /plugins\[0\]: create\(\): no such file/,
+    ],
+  ] as const
+) {
+  test(`mount() refuses ${what}`, async () => {
+    await assert.rejects(mount(definition), reason);
+  });
+}

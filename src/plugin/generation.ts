@@ -65,10 +65,10 @@ export class Generation {
     const routes = options.routes.map(({ route }) => route);
     this.#options = options;
     this.#instances = instances;
-    this.guards = layersOf(instances, (phase) => phase === "guard", undefined);
+    this.guards = layersOf(instances, ({ phase }) => phase === "guard", undefined);
     this.#plans = new Map(routes.map((route) => {
-      const layers = layersOf(instances, isOnRoute, routeConfigs.get(route));
-      return [route, { route, layers }];
+      const configs = routeConfigs.get(route);
+      return [route, { route, layers: layersOf(instances, isOnRoute(configs), configs) }];
     }));
     const chooser = instances.find(({ plugin }) => plugin.onRoutes)?.plugin;
     const [only] = routes;
@@ -159,20 +159,20 @@ export class Generation {
   }
 }
 
-function isOnRoute(phase: string): boolean {
-  return phase !== "guard" && phase !== "route";
+function isOnRoute(configs: ReadonlyMap<string, unknown> | undefined) {
+  return ({ phase, name }: AnyPlugin) =>
+    phase === "guard" ? configs?.has(name) === true : phase !== "route";
 }
 
 function layersOf(
   instances: readonly Instance[],
-  isWanted: (phase: string) => boolean,
+  isWanted: (definition: AnyPlugin) => boolean,
   configs: ReadonlyMap<string, unknown> | undefined,
 ): Layer[] {
   const layers: Layer[] = [];
   for (const phase of PHASES) {
-    if (!isWanted(phase)) continue;
     for (const { place: { definition, onFailure }, plugin } of instances) {
-      if (definition.phase !== phase || !plugin.onRequest) continue;
+      if (definition.phase !== phase || !plugin.onRequest || !isWanted(definition)) continue;
       layers.push({
         name: definition.name,
         phase,

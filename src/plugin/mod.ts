@@ -24,6 +24,7 @@ export {
   type PreparedGenerations,
 } from "./generations.ts";
 export type { Lender } from "./host.ts";
+export { type LendCells, LentCells } from "./lent_cells.ts";
 export { failed, PluginRequest, PluginResponse, type ResponseFailure } from "./messages.ts";
 export { type Layer, Onion, type RoutePlan, type Sending, type Surroundings } from "./onion.ts";
 export { Outcome } from "./outcome.ts";

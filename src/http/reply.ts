@@ -17,6 +17,7 @@ export type ResponseFlag =
   | "DPE"
   | "NR"
   | "OM"
+  | "RL"
   | "SI"
   | "UC"
   | "UF"
@@ -33,8 +34,8 @@ export interface Reply {
   readonly flag: ResponseFlag;
   /** Envoy's `%RESPONSE_CODE_DETAILS%`. */
   readonly details: string;
-  /** `x-envoy-overloaded`: a limit of ours refused, which nobody should make worse by asking again. */
-  readonly overloaded?: true;
+  /** `true` there: a limit of ours refused, which nobody should make worse by asking again. */
+  readonly says?: "x-envoy-overloaded" | "x-envoy-ratelimited";
 }
 
 /** What only the occasion knows. */
@@ -96,7 +97,14 @@ const REPLIES: Partial<Record<ErrorCode, Reply>> = {
     flag: "UH",
     details: "no_healthy_upstream",
   },
-  limit_reached: { ...broken("UO", "overflow"), overloaded: true },
+  limit_reached: { ...broken("UO", "overflow"), says: "x-envoy-overloaded" },
+  rate_limited: {
+    status: 429,
+    text: "local_rate_limited",
+    flag: "RL",
+    details: "local_rate_limited",
+    says: "x-envoy-ratelimited",
+  },
   endpoint_refused: CONNECTION_FAILURE,
   endpoint_untrusted: CONNECTION_FAILURE,
   endpoint_timed_out: CONNECTION_TIMEOUT,
@@ -180,7 +188,7 @@ function addOptions(fields: Fields, reply: Reply, options: ReplyOptions): void {
   const { location = "", deniedBy, fields: added } = options;
   if (added) fields.push(...added);
   if (location !== "") addField(fields, "location", location);
-  if (reply.overloaded) addField(fields, "x-envoy-overloaded", "true");
+  if (reply.says) addField(fields, reply.says, "true");
   // Names of services are the operator's text: no field of ours ends early for one.
   if (deniedBy !== undefined) {
     addField(fields, "x-postern-denied-by", encodeGrpcMessage(deniedBy));

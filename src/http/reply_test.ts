@@ -65,6 +65,7 @@ for (
     ["upgrade_refused", 403, "", ""],
     ["request_invalid", 400, "", ""],
     ["request_too_large", 413, "", "Payload Too Large"],
+    ["rate_limited", 429, "RL", "local_rate_limited"],
     // What is no fault of a request is not told.
     ["credentials_invalid", 500, "", "internal error"],
   ] as const
@@ -81,6 +82,10 @@ for (
       assert.equal(
         sent.fields["x-envoy-overloaded"],
         code === "limit_reached" ? "true" : undefined,
+      );
+      assert.equal(
+        sent.fields["x-envoy-ratelimited"],
+        code === "rate_limited" ? "true" : undefined,
       );
     }
   });

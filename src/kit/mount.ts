@@ -5,7 +5,7 @@
  * @module
  */
 
-import { createLog, type LogRecord, Stats } from "../base/mod.ts";
+import { createLog, Deadlines, type LogRecord, Stats } from "../base/mod.ts";
 import {
   type AnyPlugin,
   type Connection,
@@ -60,11 +60,14 @@ export class Mounted implements AsyncDisposable {
   readonly #lender: Lender;
   readonly #connection: Connection;
   #generation: Generation | undefined;
+  readonly #deadlines: Deadlines;
+  #loads = 0;
   #requests = 0;
 
   /** See {@link mount}. */
   constructor(definition: AnyPlugin, options: MountOptions) {
     const { clock } = this;
+    this.#deadlines = new Deadlines(clock);
     const logs: LogRecord[] = this.logs = [];
     this.#definition = definition;
     this.#options = options;
@@ -95,6 +98,8 @@ export class Mounted implements AsyncDisposable {
     const before = this.#generation;
     this.#generation = await Generation.make({
       listener: LISTENER,
+      number: ++this.#loads,
+      carriesBytes: false,
       plugins: [{ definition: this.#definition, config, onFailure, at: "plugins[0]" }],
       routes: [{
         route: { name: "default", service: "db", match: null },
@@ -103,7 +108,7 @@ export class Mounted implements AsyncDisposable {
       }],
       lender: this.#lender,
     });
-    before?.retire();
+    void before?.retire();
     await settle();
   }
 
@@ -118,8 +123,12 @@ export class Mounted implements AsyncDisposable {
 
   /** A connection of a caller that the intentions allow. */
   async connect(init: Partial<Connection> = {}): Promise<Connected> {
-    const refusal = await this.#serving().connected({ ...this.#connection, ...init });
-    return { refusal: refusal ? refusal.failure : null };
+    const known = Promise.withResolvers<Connected>();
+    this.#serving().lookAt({ ...this.#connection, ...init }, {
+      deadlines: this.#deadlines,
+      onKnown: (refusal) => known.resolve({ refusal: refusal ?? null }),
+    });
+    return await known.promise;
   }
 
   #serving(): Generation {
@@ -142,7 +151,7 @@ export class Mounted implements AsyncDisposable {
 
   /** Closes it, after the requests that are under way. */
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#generation?.retire();
+    void this.#generation?.retire();
     this.#generation = undefined;
     await settle();
   }

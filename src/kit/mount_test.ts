@@ -158,7 +158,7 @@ test("mount() asks about a connection", async () => {
   await using web = await mount(only);
   assert.deepEqual(await web.connect(), { refusal: null });
   await using nobody = await mount(only, { source: null });
-  assert.equal((await nobody.connect()).refusal?.reason, "not web");
+  assert.equal((await nobody.connect()).refusal?.reason, "own: not web");
 });
 
 test("mount() keeps what is shared over a reload, and closes what was before after its last request", async () => {

@@ -34,7 +34,7 @@ export interface PluginDefinition<C extends Schema = Schema, R extends Schema = 
   readonly phase: Phase;
   /** Configuration for a listener; make it strict, so that a misspelled key is an error. */
   readonly config: C;
-  /** Configuration for one route; absent: it takes none. */
+  /** Configuration for one route; absent: it takes none. A guard's hook is called again on such a route. */
   readonly routeConfig?: R;
   /** Called for each generation of configuration, before it serves; at most 5 s. */
   create(host: Host, config: OutputOf<C>): Plugin<OutputOf<R>> | Promise<Plugin<OutputOf<R>>>;
@@ -70,7 +70,7 @@ export interface Change {
 export interface RequestArgs<R = unknown> {
   readonly request: HttpRequest;
   readonly exchange: Exchange;
-  /** `undefined` in the phases `guard` and `route`. */
+  /** `undefined` before it is known. */
   readonly route: Route | undefined;
   /** Of this plugin, for that route. */
   readonly routeConfig: R | undefined;
@@ -206,6 +206,9 @@ export interface Host {
   readonly log: Log;
   readonly stats: Stats;
   readonly clock: Clock;
+  readonly listener: string;
+  /** Threads that serve the listener, each with plugins of its own, and which this is, from 0. */
+  readonly worker: { readonly index: number; readonly count: number };
   /** From 0 up to 1. */
   random(): number;
   /** Aborts when the generation is over. */
@@ -216,13 +219,15 @@ export interface Host {
   refuse(as: RefusedAs, reason: string): Refusal;
   /** Outlives a reload: made once for each key of this plugin, gone with its last user. */
   shared<T extends object>(key: string, make: () => T): T;
+  /** The same for all workers: cells for `Atomics`, zeros at first; one key has one length, and stays. */
+  sharedCells(key: string, length: number): Promise<Int32Array<SharedArrayBuffer>>;
   /** In the background: started again with a growing pause when it throws, aborted with the generation. */
   spawn(name: string, task: (signal: AbortSignal) => Promise<void>): void;
 }
 export type RefusedAs = "denied" | "unauthenticated" | "rate_limited" | "overloaded" | "timed_out";
 export type Refusal = HttpResponse & { readonly failure: Failure };
 
-/** `now`: monotonic milliseconds; `wall`: milliseconds since 1970. */
+/** `now`: monotonic milliseconds, the same to all workers; `wall`: milliseconds since 1970. */
 export interface Clock {
   now(): number;
   wall(): number;

@@ -9,6 +9,7 @@ import { ProxyError } from "../base/mod.ts";
 
 const BUILT_IN: Readonly<Record<string, () => Promise<{ readonly default: unknown }>>> = {
   header_rules: () => import("../../plugins/header_rules/header_rules.ts"),
+  rate_limit: () => import("../../plugins/rate_limit/rate_limit.ts"),
 };
 
 /** Names that a configuration may use without a file. */

@@ -20,7 +20,7 @@ import {
   routeConfigsOf,
 } from "./instances.ts";
 import type { Layer, RoutePlan } from "./onion.ts";
-import { PHASES } from "./registry.ts";
+import { type AnyPlugin, PHASES } from "./registry.ts";
 import type { LastFailure } from "./standing.ts";
 
 /** A plugin of a generation, for people. */
@@ -66,10 +66,10 @@ export class Generation {
     const routes = options.routes.map(({ route }) => route);
     this.#options = options;
     this.#instances = instances;
-    this.guards = layersOf(instances, (phase) => phase === "guard", undefined);
+    this.guards = layersOf(instances, ({ phase }) => phase === "guard", undefined);
     this.#plans = new Map(routes.map((route) => {
-      const layers = layersOf(instances, isOnRoute, routeConfigs.get(route));
-      return [route, { route, layers }];
+      const configs = routeConfigs.get(route);
+      return [route, { route, layers: layersOf(instances, isOnRoute(configs), configs) }];
     }));
     this.#connectionLayers = connectionLayersOf(instances);
     const chooser = this.#chooser = instances.find(({ plugin }) => plugin.onRoutes);
@@ -195,18 +195,19 @@ export class Generation {
   }
 }
 
-function isOnRoute(phase: string): boolean {
-  return phase !== "guard" && phase !== "route";
+function isOnRoute(configs: ReadonlyMap<string, unknown> | undefined) {
+  return ({ phase, name }: AnyPlugin) =>
+    phase === "guard" ? configs?.has(name) === true : phase !== "route";
 }
 
 function layersOf(
   instances: readonly Instance[],
-  isWanted: (phase: string) => boolean,
+  isWanted: (definition: AnyPlugin) => boolean,
   configs: ReadonlyMap<string, unknown> | undefined,
 ): Layer[] {
   return inOrder(instances).flatMap(({ place: { definition, onFailure }, plugin, standing }) => {
     const { name, phase } = definition;
-    if (!isWanted(phase) || !plugin.onRequest) return [];
+    if (!isWanted(definition) || !plugin.onRequest) return [];
     return {
       name,
       phase,

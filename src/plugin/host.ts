@@ -43,6 +43,7 @@ export class PluginHost implements Host {
   readonly log: Log;
   readonly stats: Stats;
   readonly clock: Clock;
+  readonly listener: string;
   readonly #abort = new AbortController();
   readonly #lender: Lender;
   readonly #plugin: string;
@@ -51,10 +52,15 @@ export class PluginHost implements Host {
 
   constructor(plugin: string, listener: string, lender: Lender) {
     this.#plugin = plugin;
+    this.listener = listener;
     this.#lender = lender;
     this.log = boundedLog(lender.log.with({ plugin, listener }), lender.clock);
     this.stats = ownStats(plugin, lender.stats);
     this.clock = ownClock(lender.clock);
+  }
+
+  get worker(): Host["worker"] {
+    return this.#lender.shared.worker;
   }
 
   get signal(): AbortSignal {
@@ -89,6 +95,10 @@ export class PluginHost implements Host {
     const isNew = !this.#keys.has(whole);
     this.#keys.add(whole);
     return this.#lender.shared.use(whole, make, isNew);
+  }
+
+  sharedCells(key: string, length: number): Promise<Int32Array<SharedArrayBuffer>> {
+    return this.#lender.shared.cells(`${this.#plugin}/${key}`, length);
   }
 
   spawn(name: string, task: (signal: AbortSignal) => Promise<void>): void {

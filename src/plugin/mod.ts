@@ -23,6 +23,7 @@ export {
 export { HeaderList } from "./header_list.ts";
 export type { Lender } from "./host.ts";
 export type { GenerationOptions, PluginPlace, RoutePlace } from "./instances.ts";
+export { type LendCells, LentCells } from "./lent_cells.ts";
 export { failed, PluginRequest, PluginResponse, type ResponseFailure } from "./messages.ts";
 export { type Layer, Onion, type RoutePlan, type Sending, type Surroundings } from "./onion.ts";
 export { Outcome } from "./outcome.ts";

@@ -1,12 +1,30 @@
 /**
  * State of plugins that lives on when their configuration is loaded anew: made by whoever asks first, gone
- * with its last user.
+ * with its last user. What all workers share comes from the main thread.
  *
  * @module
  */
 
+import { type LendCells, LentCells } from "./lent_cells.ts";
+
+/** The thread whose plugins share. */
+export interface WorkerPlace {
+  readonly worker: number;
+  readonly workers: number;
+  /** Default: there are no others to share with. */
+  readonly lendCells?: LendCells;
+}
+
 export class SharedState {
+  readonly worker: { readonly index: number; readonly count: number };
+  readonly #lendCells: LendCells;
   readonly #held = new Map<string, { readonly value: object; users: number }>();
+
+  constructor({ worker, workers, lendCells }: WorkerPlace = { worker: 0, workers: 1 }) {
+    this.worker = { index: worker, count: workers };
+    const own = new LentCells();
+    this.#lendCells = lendCells ?? (async (key, length) => await own.lend(key, length));
+  }
 
   /** `isNewUser`: it is to be left once more. */
   use<T extends object>(key: string, make: () => T, isNewUser: boolean): T {
@@ -20,5 +38,10 @@ export class SharedState {
   leave(key: string): void {
     const held = this.#held.get(key);
     if (held && --held.users === 0) this.#held.delete(key);
+  }
+
+  /** Rejects where too much is lent already, or another length under the same key. */
+  async cells(key: string, length: number): Promise<Int32Array<SharedArrayBuffer>> {
+    return new Int32Array(await this.#lendCells(key, length));
   }
 }

@@ -20,6 +20,7 @@ import type { Engine } from "../net/mod.ts";
 import { compilePolicy, policyNeedsRegexes, type RequestPolicy } from "../policy/mod.ts";
 import {
   Generations,
+  type LendCells,
   type ListenerPlugins,
   type LoadPlugin,
   type PluginsOf,
@@ -46,6 +47,8 @@ export interface DataPathOptions extends ListenersOptions {
   readonly fetchCertificate: FetchCertificate;
   /** Default: those inside the executable. */
   readonly loadPlugin?: LoadPlugin;
+  /** Memory that plugins of all workers share; default: this is the only one. */
+  readonly lendCells?: LendCells;
   /** Takes the lines of the access log; default: they are dropped. */
   readonly takeLine?: TakeLine;
 }
@@ -116,7 +119,7 @@ export class DataPath {
     this.#generations = new Generations({
       ...{ log, clock, stats: this.stats },
       random: systemRandom,
-      shared: new SharedState(),
+      shared: new SharedState(options),
     }, options.loadPlugin);
     this.#listeners = new Listeners(this.#context, options);
   }

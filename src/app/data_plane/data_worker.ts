@@ -5,6 +5,7 @@
  */
 
 import { type LogLevel, messageOf, type Timer } from "../../base/mod.ts";
+import type { LendCells } from "../../plugin/mod.ts";
 import {
   type Columns,
   type ListenerView,
@@ -33,6 +34,7 @@ export interface DataWorkerOptions {
   readonly worker: number;
   readonly counts: SharedCounts;
   readonly plane: WorkerPlaneOptions;
+  readonly lendCells: LendCells;
   /** At the moment. */
   level(): LogLevel;
   /** It runs, and has no snapshot. */
@@ -172,6 +174,7 @@ export class DataWorker implements Member {
       lines: onLines,
       authorize: remoteAuthorize,
       fetchCertificate,
+      lendCells: this.#options.lendCells,
     });
     const timeoutMs = this.#startTimeoutMs;
     this.#late = clock.after(timeoutMs, () => {
@@ -196,6 +199,7 @@ export class DataWorker implements Member {
     const settings = { worker, workers, maxConnections, idleTimeoutMs, lifetimeMs, logJson };
     channel.tell("start", {
       settings: { ...settings, logLevel: level() },
+      nowMs: plane.clock.monotonic(),
       counts: counts.memory,
       logMemory: plane.logMemory,
       accessMemory: plane.accessMemory,

@@ -6,6 +6,7 @@
  */
 
 import type { LogLevel } from "../../base/mod.ts";
+import type { LendCells } from "../../plugin/mod.ts";
 import type {
   Columns,
   DataView,
@@ -28,6 +29,8 @@ export interface WorkerSettings {
 
 export interface WorkerStart {
   readonly settings: WorkerSettings;
+  /** The main thread's monotonic time, which becomes the worker's. */
+  readonly nowMs: number;
   readonly counts: SharedArrayBuffer;
   /** Where its log lines go. */
   readonly logMemory: SharedArrayBuffer;
@@ -57,4 +60,5 @@ export interface MainCalls {
   lines(): void;
   authorize: RemoteAuthorize;
   fetchCertificate: FetchCertificate;
+  lendCells: LendCells;
 }

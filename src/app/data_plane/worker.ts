@@ -5,7 +5,13 @@
  */
 
 import process from "node:process";
-import { type LevelHolder, ProxyError, systemClock, systemRandom } from "../../base/mod.ts";
+import {
+  type Clock,
+  type LevelHolder,
+  ProxyError,
+  systemClock,
+  systemRandom,
+} from "../../base/mod.ts";
 import { type Engine, runtimeEngine } from "../../net/mod.ts";
 import { DataPath, SharedCounts } from "../../proxy/mod.ts";
 import { Channel, type Port } from "./channel.ts";
@@ -44,7 +50,7 @@ function path(): DataPath {
   return started;
 }
 
-function start({ settings, counts, logMemory, accessMemory }: WorkerStart): void {
+function start({ settings, nowMs, counts, logMemory, accessMemory }: WorkerStart): void {
   holder.level = settings.logLevel;
   const engine = runtimeEngine();
   trimWhenQuiet(engine);
@@ -68,14 +74,21 @@ function start({ settings, counts, logMemory, accessMemory }: WorkerStart): void
   started = new DataPath({
     ...settings,
     engine,
-    clock: systemClock,
+    clock: clockAt(nowMs),
     random: systemRandom,
     log,
     takeLine: accessLines.take,
     counts: new SharedCounts(counts),
     remoteAuthorize: (request) => main.ask("authorize", request),
     fetchCertificate: (request) => main.ask("fetchCertificate", request),
+    lendCells: (key, length) => main.ask("lendCells", key, length),
   });
+}
+
+/** Each thread's monotonic time begins with the thread; what workers share by time needs one for all. */
+function clockAt(nowMs: number): Clock {
+  const aheadMs = nowMs - systemClock.monotonic();
+  return { ...systemClock, monotonic: () => systemClock.monotonic() + aheadMs };
 }
 
 /**

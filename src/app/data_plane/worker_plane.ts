@@ -5,6 +5,7 @@
  * @module
  */
 
+import { LentCells } from "../../plugin/mod.ts";
 import { SharedCounts } from "../../proxy/mod.ts";
 import { DataWorker, STUCK_MS, type WorkerPlaneOptions } from "./data_worker.ts";
 import type { DataPlane } from "./plane.ts";
@@ -18,6 +19,7 @@ const AFTER_DRAIN_MS = 1_000;
 export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
   const { clock, log, stats, workers: count } = options;
   const counts = SharedCounts.create(count);
+  const cells = new LentCells();
   let level = options.logLevel;
   /** A worker may be stuck: whoever asks is not. */
   const soon = <T>(answer: Promise<T>, withinMs = VIEW_TIMEOUT_MS): Promise<T | undefined> =>
@@ -33,6 +35,7 @@ export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
       worker,
       counts,
       plane: options,
+      lendCells: async (key, length) => await cells.lend(key, length),
       level: () => level,
       onStarted: () => rollout.look(),
     }));

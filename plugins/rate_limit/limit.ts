@@ -1,0 +1,140 @@
+/**
+ * One limit: who shares a bucket by it, and how one is turned away whose bucket is empty.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import type { Connection, Host, HttpRequest, Refusal } from "../../src/plugin/api.ts";
+import { BucketTable, cellsFor, type KeyHash, type Rate, rateOf } from "./bucket_table.ts";
+
+const Header = v.pipe(v.string(), v.regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, "is no header's name"));
+const MAX_FILL_S = 86_400;
+
+const Fields = v.strictObject({
+  requestsPerSecond: v.pipe(v.number(), v.gtValue(0), v.maxValue(1_000_000)),
+  burst: v.optional(v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(1_000_000))),
+  by: v.optional(v.union([
+    v.picklist(["source", "remote_address"]),
+    v.strictObject({ header: Header }),
+  ])),
+});
+type Fields = v.InferOutput<typeof Fields>;
+
+export const Limits = v.pipe(
+  v.array(v.pipe(
+    Fields,
+    v.check(
+      (limit) => burstOf(limit) / limit.requestsPerSecond <= MAX_FILL_S,
+      "the burst takes more than a day to come again",
+    ),
+  )),
+  v.maxLength(16),
+);
+export type Limits = v.InferOutput<typeof Limits>;
+
+type By = "all" | "source" | "remote_address" | "header";
+
+/** Buckets that are remembered of each kind, but for those of everybody together: each limit has one. */
+const SLOTS: Readonly<Record<By, number>> = {
+  all: 1_024,
+  source: 8_192,
+  remote_address: 8_192,
+  header: 8_192,
+};
+
+type Tables = Readonly<Record<By, BucketTable>>;
+
+export async function tablesOf(host: Host): Promise<Tables> {
+  const forgotten = host.stats.counter("forgotten", {
+    help: "Buckets that were not full when another took their place",
+  });
+  const table = async (by: By) =>
+    new BucketTable(await host.sharedCells(by, cellsFor(SLOTS[by])), {
+      random: () => host.random(),
+      forgot: () => forgotten.add(1),
+    });
+  return {
+    all: await table("all"),
+    source: await table("source"),
+    remote_address: await table("remote_address"),
+    header: await table("header"),
+  };
+}
+
+interface Around {
+  readonly host: Host;
+  readonly tables: Tables;
+  /** Where the limits hold, since two places have buckets of their own. */
+  readonly at: string;
+}
+
+/** Narrow ones first: whoever has used up his own takes nothing from everybody. */
+export function compiled(limits: Limits, around: Around): Limit[] {
+  return limits.map((limit) => new Limit(limit, around))
+    .toSorted((one, other) => Number(one.by === "all") - Number(other.by === "all"));
+}
+
+export class Limit {
+  readonly by: By;
+  /** The same each time: who floods us costs no more. */
+  readonly #refusal: Refusal;
+  readonly #refused: () => void;
+  readonly #table: BucketTable;
+  readonly #rate: Rate;
+  readonly #header: string;
+  /** Of all buckets of this limit. */
+  readonly #of: number;
+  readonly #own: KeyHash;
+
+  constructor(limit: Fields, { host, tables, at }: Around) {
+    const { requestsPerSecond, by = "all" } = limit;
+    this.#header = typeof by === "object" ? by.header.toLowerCase() : "";
+    this.by = typeof by === "object" ? "header" : by;
+    this.#table = tables[this.by];
+    this.#rate = rateOf(requestsPerSecond, burstOf(limit));
+    // Numbers that change begin with a full bucket; those that do not go on with the one that is there.
+    const name = [host.listener, at, this.#header, requestsPerSecond, burstOf(limit)].join("\0");
+    this.#own = { ...this.#table.hash(0, name) };
+    this.#of = this.#own.b;
+    const whose = this.by === "all" ? "" : ` of one ${this.#header || this.by}`;
+    const reason = `more than ${requestsPerSecond} requests a second${whose}`;
+    this.#refusal = host.refuse("rate_limited", reason);
+    const refused = host.stats.counter("refused", {
+      help: "Requests that came too fast",
+      labels: { by: ["all", "source", "remote_address", "header"] },
+    });
+    const labels = { by: this.by };
+    this.#refused = () => refused.add(1, labels);
+  }
+
+  take(request: HttpRequest, connection: Connection, nowMs: number): boolean {
+    return this.#table.take(this.#key(request, connection), this.#rate, nowMs);
+  }
+
+  /** Counted as well. */
+  get refusal(): Refusal {
+    this.#refused();
+    return this.#refusal;
+  }
+
+  #key(request: HttpRequest, { source, remoteAddress }: Connection): KeyHash {
+    switch (this.by) {
+      case "all":
+        return this.#own;
+      case "source":
+        return this.#table.hash(this.#of, source?.uri ?? "");
+      case "remote_address": {
+        const port = remoteAddress.lastIndexOf(":");
+        return this.#table.hash(this.#of, remoteAddress, port < 0 ? undefined : port);
+      }
+      case "header":
+        // Who leaves it out shares a bucket with all who do.
+        return this.#table.hash(this.#of, request.headers.get(this.#header) ?? "");
+    }
+  }
+}
+
+function burstOf({ requestsPerSecond, burst }: Fields): number {
+  return burst ?? Math.ceil(requestsPerSecond);
+}

@@ -8,7 +8,10 @@ import { type AnyPlugin, whyNoPlugin } from "./registry.ts";
 import { ProxyError } from "../base/mod.ts";
 
 const BUILT_IN: Readonly<Record<string, () => Promise<{ readonly default: unknown }>>> = {
+  cors: () => import("../../plugins/cors/cors.ts"),
+  fault: () => import("../../plugins/fault/fault.ts"),
   header_rules: () => import("../../plugins/header_rules/header_rules.ts"),
+  redirect: () => import("../../plugins/redirect/redirect.ts"),
 };
 
 /** Names that a configuration may use without a file. */

@@ -1,22 +1,36 @@
+import { Buffer } from "node:buffer";
+import { gunzipSync } from "node:zlib";
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { answerOf, RawClient, type RawMessage, startRawOrigin, statusOf } from "../kit/http_raw.ts";
-import { valuesOf } from "../kit/http_raw.ts";
+import {
+  answerOf,
+  type RawAnswer,
+  RawClient,
+  type RawMessage,
+  startRawOrigin,
+  statusOf,
+  valuesOf,
+} from "../kit/http_raw.ts";
 import { startPathPair } from "../kit/path_pair.ts";
 import { httpRules } from "../kit/snapshots.ts";
 
 interface Rig extends AsyncDisposable {
   /** First lines of what reached the application. */
   readonly asked: string[];
+  readonly place: { readonly host: string; readonly port: number };
   ask(head: string): Promise<RawMessage>;
 }
 
 /** A plugin of the executable on the inbound side of a pair. */
-async function rig(plugin: string, config: unknown, answer = answerOf("ok")): Promise<Rig> {
+async function rig(
+  plugin: string,
+  config: unknown,
+  answer: string | RawAnswer = answerOf("ok"),
+): Promise<Rig> {
   const asked: string[] = [];
-  const origin = await startRawOrigin(({ head }) => {
-    asked.push(head.split("\r\n")[0] ?? "");
-    return answer;
+  const origin = await startRawOrigin((request, socket) => {
+    asked.push(request.head.split("\r\n")[0] ?? "");
+    return typeof answer === "string" ? answer : answer(request, socket);
   });
   const use = { plugin, config, onFailure: "refuse", at: "inbound.plugins[0]" } as const;
   const pair = await startPathPair({
@@ -24,9 +38,10 @@ async function rig(plugin: string, config: unknown, answer = answerOf("ok")): Pr
     inbound: { http: httpRules("http", { plugins: [use] }) },
     upstream: { http: httpRules("http") },
   });
-  const client = await RawClient.open({ host: "127.0.0.1", port: pair.port });
+  const place = { host: "127.0.0.1", port: pair.port };
+  const client = await RawClient.open(place);
   return {
-    asked,
+    ...{ asked, place },
     ask(head) {
       client.send(`${head}\r\nHost: db\r\n\r\n`);
       return client.response();
@@ -73,4 +88,35 @@ test("redirect: an old path leads to the new one, which is served", async () => 
   assert.deepEqual(valuesOf(old, "location"), ["https://db/new/a?b"]);
   assert.equal((await it.ask("GET /new/a?b HTTP/1.1")).body, "ok");
   assert.deepEqual(it.asked, ["GET /new/a?b HTTP/1.1"]);
+});
+
+test("compression: a long page comes in fewer bytes, and who leaves halfway harms nobody", async () => {
+  const page = Array.from({ length: 50_000 }, (_, i) => `line ${i * 7919 % 10_007}`).join("\n");
+  const head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain";
+  await using it = await rig("compression", { codings: ["gzip"] }, answerOf(page, head));
+  const whole = await it.ask("GET /a HTTP/1.1");
+  assert.deepEqual([whole.body === page, valuesOf(whole, "vary")], [true, ["accept-encoding"]]);
+  const small = await it.ask("GET /a HTTP/1.1\r\nAccept-Encoding: gzip");
+  assert.deepEqual(valuesOf(small, "content-encoding"), ["gzip"]);
+  assert.ok(small.body.length < page.length / 2);
+  assert.equal(gunzipSync(Buffer.from(small.body, "latin1")).toString() === page, true);
+  for (let i = 0; i < 5; i++) {
+    await using leaving = await RawClient.open(it.place);
+    leaving.send("GET /a HTTP/1.1\r\nHost: db\r\nAccept-Encoding: gzip\r\n\r\n");
+    await leaving.bytes(100);
+  }
+  const after = await it.ask("GET /a HTTP/1.1\r\nAccept-Encoding: gzip");
+  assert.equal(gunzipSync(Buffer.from(after.body, "latin1")).toString() === page, true);
+});
+
+test("compression: a page of which the end is missing ends no other way", async () => {
+  await using it = await rig("compression", {}, (_, socket) => {
+    socket.write("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 9000\r\n\r\nabc");
+    socket.end();
+    return undefined;
+  });
+  await using client = await RawClient.open(it.place);
+  client.send("GET /a HTTP/1.1\r\nHost: db\r\nAccept-Encoding: gzip\r\n\r\n");
+  const { rest } = await client.ended();
+  assert.ok(!rest.endsWith("0\r\n\r\n"), rest);
 });

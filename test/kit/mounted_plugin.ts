@@ -30,6 +30,8 @@ export interface Ask {
   readonly headers?: Values;
   readonly source?: string;
   readonly signal?: AbortSignal;
+  /** The exchange is not over with its response, but when `end` is called. */
+  readonly holdEnd?: (end: () => void) => void;
 }
 
 export interface Script {
@@ -88,7 +90,8 @@ export async function mountPlugin(
         faulted: (layer, what) => generation.faulted(layer, what),
       });
       const outcome = onion.run(requestOf(request));
-      outcome.tell(end);
+      const { holdEnd } = request;
+      outcome.tell((response) => holdEnd ? holdEnd(() => end(response)) : end(response));
       return outcome;
     },
     counted: (name) =>

@@ -8,8 +8,12 @@ import { type AnyPlugin, whyNoPlugin } from "./registry.ts";
 import { ProxyError } from "../base/mod.ts";
 
 const BUILT_IN: Readonly<Record<string, () => Promise<{ readonly default: unknown }>>> = {
+  compression: () => import("../../plugins/compression/compression.ts"),
+  cors: () => import("../../plugins/cors/cors.ts"),
+  fault: () => import("../../plugins/fault/fault.ts"),
   header_rules: () => import("../../plugins/header_rules/header_rules.ts"),
   rate_limit: () => import("../../plugins/rate_limit/rate_limit.ts"),
+  redirect: () => import("../../plugins/redirect/redirect.ts"),
 };
 
 /** Names that a configuration may use without a file. */

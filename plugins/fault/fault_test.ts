@@ -1,0 +1,102 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type Ask, mountPlugin } from "../../test/kit/mounted_plugin.ts";
+import fault from "./fault.ts";
+
+const GRPC = { "content-type": "application/grpc+proto" };
+const ABORT = { abort: { status: 503 } };
+
+for (
+  const [what, config, request, want] of [
+    ["goes on where nothing is configured", {}, {}, 200],
+    ["aborts every request unless a share is said", ABORT, {}, 503],
+    ["aborts none of 0 %", { abort: { status: 503, percent: 0 } }, {}, 200],
+    ["aborts below the share", { abort: { status: 503, percent: 50.1 } }, {}, 503],
+    ["goes on from the share on", { abort: { status: 503, percent: 50 } }, {}, 200],
+    ["aborts with a gRPC status in words of HTTP", { abort: { grpcStatus: 8 } }, {}, 429],
+    ["means whoever has the value", { ...ABORT, when: { "X-A": "1" } }, { "x-a": "1" }, 503],
+    ["means nobody with another value", { ...ABORT, when: { "x-a": "1" } }, { "x-a": "2" }, 200],
+    ["means whoever has the header", { ...ABORT, when: { "x-a": true } }, { "x-a": "" }, 503],
+    ["means nobody without the header", { ...ABORT, when: { "x-a": true } }, {}, 200],
+    [
+      "wants all of the headers",
+      { ...ABORT, when: { "x-a": true, "x-b": "1" } },
+      { "x-a": "1" },
+      200,
+    ],
+  ] as readonly (readonly [string, unknown, NonNullable<Ask["headers"]>, number])[]
+) {
+  test(`fault ${what}`, async () => {
+    const it = await mountPlugin(fault, config);
+    const { status } = await it.ask({ headers: request });
+    assert.equal(status, want);
+    assert.deepEqual([it.sent.length, it.counted("made")], want === 200 ? [1, 0] : [0, 1]);
+  });
+}
+
+for (
+  const [abort, want] of [
+    [{ grpcStatus: 8 }, "8"],
+    [{ status: 503 }, "14"],
+    [{ status: 403 }, "7"],
+    [{ status: 418 }, "2"],
+  ] as const
+) {
+  test(`fault tells a gRPC client ${JSON.stringify(abort)} as ${want}`, async () => {
+    const it = await mountPlugin(fault, { abort });
+    const { status, headers, body } = await it.ask({ headers: GRPC });
+    assert.deepEqual([status, headers.get("grpc-status"), body], [200, want, null]);
+    assert.equal(headers.get("grpc-message"), "fault filter abort");
+    assert.equal(headers.get("content-type"), "application/grpc");
+  });
+}
+
+test("fault delays, and aborts after that", async () => {
+  const it = await mountPlugin(fault, { delay: { ms: 200 }, abort: { status: 500 } });
+  let status = 0;
+  void it.ask().then((response) => status = response.status);
+  await it.clock.advance(199);
+  assert.equal(status, 0);
+  await it.clock.advance(1);
+  assert.equal(status, 500);
+  assert.equal(it.counted("made"), 2);
+});
+
+test("fault ends a delay for which nobody waits", async () => {
+  const it = await mountPlugin(fault, { delay: { ms: 200 } });
+  const left = new AbortController();
+  const asked = it.ask({ signal: left.signal });
+  assert.equal(it.clock.pending, 1);
+  left.abort();
+  assert.equal(it.clock.pending, 0);
+  await asked;
+});
+
+test("fault draws for delay and abort each by itself", async () => {
+  const drawn = [0.9, 0.1];
+  const it = await mountPlugin(fault, {
+    delay: { ms: 200, percent: 50 },
+    abort: { status: 500, percent: 50 },
+  }, { random: () => drawn.shift() ?? 1 });
+  assert.equal((await it.ask()).status, 500);
+});
+
+test("fault takes what a route says in place of the listener's", async () => {
+  const it = await mountPlugin(fault, ABORT, { routeConfig: {} });
+  assert.equal((await it.ask()).status, 200);
+});
+
+for (
+  const [config, reason] of [
+    [{ abort: {} }, /abort: must have either status, from 200 to 599, or grpcStatus/],
+    [{ abort: { status: 500, grpcStatus: 1 } }, /abort: must have either status/],
+    [{ abort: { status: 100 } }, /config\.abort/],
+    [{ delay: { ms: 9_000 } }, /config\.delay\.ms/],
+    [{ delay: { ms: 1, percent: 101 } }, /config\.delay\.percent/],
+    [{ delays: {} }, /config\.delays/],
+  ] as const
+) {
+  test(`fault refuses ${JSON.stringify(config)}`, async () => {
+    await assert.rejects(mountPlugin(fault, config), reason);
+  });
+}

@@ -1,0 +1,145 @@
+/**
+ * Sends callers elsewhere: to another scheme, host, port or path. The first rule that takes a request
+ * answers it; one that would lead to where the request is lets it go on.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import type { HttpRequest, Plugin, PluginDefinition } from "../../src/plugin/api.ts";
+
+const Path = v.pipe(
+  v.string(),
+  v.regex(
+    /^\/[\x21\x24-\x7e]*(?:\?[\x21\x24-\x7e]*)?$/,
+    "begins with / and has no space and no # in it",
+  ),
+);
+const Prefix = v.pipe(
+  v.string(),
+  v.regex(/^\/[\x21\x24-\x3e\x40-\x7e]*$/, "is no beginning of a path"),
+);
+const Host = v.pipe(
+  v.string(),
+  v.regex(/^(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)$/, "is no host without a port"),
+);
+const Rule = v.pipe(
+  v.strictObject({
+    from: v.optional(
+      v.strictObject({
+        host: v.optional(Host),
+        path: v.optional(Prefix),
+        prefix: v.optional(Prefix),
+      }),
+      {},
+    ),
+    to: v.pipe(
+      v.strictObject({
+        scheme: v.optional(v.picklist(["http", "https"])),
+        host: v.optional(Host),
+        port: v.optional(v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(65_535))),
+        path: v.optional(Path),
+        prefix: v.optional(Prefix),
+      }),
+      v.check((to) => Object.keys(to).length > 0, "leads nowhere"),
+      v.check(({ path, prefix }) => path === undefined || prefix === undefined, "has two paths"),
+    ),
+    status: v.optional(v.picklist([301, 302, 303, 307, 308]), 301),
+    stripQuery: v.optional(v.boolean(), false),
+  }),
+  v.check(
+    ({ from, to }) => to.prefix === undefined || from.prefix !== undefined,
+    "to.prefix takes the place of from.prefix, which is missing",
+  ),
+);
+const Config = v.strictObject({ rules: v.pipe(v.array(Rule), v.maxLength(1_000)) });
+type Config = v.InferOutput<typeof Config>;
+type Rule = v.InferOutput<typeof Rule>;
+
+export default {
+  name: "redirect",
+  api: 1,
+  phase: "filter",
+  config: Config,
+  /** Comes before what the listener says. */
+  routeConfig: Config,
+  create(host, { rules }): Plugin<Config> {
+    return {
+      onRequest({ request, routeConfig }, next) {
+        const found = ruleFor(request, routeConfig?.rules) ?? ruleFor(request, rules);
+        if (!found) return next();
+        return host.reply(found.rule.status, { location: found.location });
+      },
+    };
+  },
+} satisfies PluginDefinition<typeof Config, typeof Config>;
+
+/** A request as the URL that its caller has. */
+interface Place {
+  /** `""`: nobody said. */
+  readonly scheme: string;
+  readonly host: string;
+  readonly port: string;
+  readonly path: string;
+  /** With its `?`. */
+  readonly query: string;
+}
+
+function ruleFor(request: HttpRequest, rules: readonly Rule[] = []) {
+  if (rules.length === 0) return undefined;
+  const place = placeOf(request);
+  // Nothing could be said but a path, which a browser may take for a host.
+  if (!place) return undefined;
+  const here = urlOf(place);
+  for (const rule of rules) {
+    const { host, path, prefix } = rule.from;
+    if (host !== undefined && host.toLowerCase() !== place.host.toLowerCase()) continue;
+    if (path !== undefined && path !== place.path) continue;
+    if (prefix !== undefined && !place.path.startsWith(prefix)) continue;
+    const location = urlOf(changed(place, rule));
+    if (location !== here) return { rule, location };
+  }
+  return undefined;
+}
+
+const AUTHORITY = /^(\[[^\]]*\]|[^:]+)(?::(\d*))?$/;
+
+function placeOf({ scheme, authority, path, headers }: HttpRequest): Place | undefined {
+  const [, host, port = ""] = AUTHORITY.exec(authority) ?? [];
+  if (host === undefined) return undefined;
+  // Whoever ended the caller's TLS said there what it was.
+  const forwarded = headers.get("x-forwarded-proto");
+  const known = forwarded === "http" || forwarded === "https" ? forwarded : scheme;
+  const mark = path.indexOf("?");
+  const end = mark < 0 ? path.length : mark;
+  return { scheme: known, host, port, path: path.slice(0, end), query: path.slice(end) };
+}
+
+function changed(place: Place, { from, to, stripQuery }: Rule): Place {
+  const scheme = to.scheme ?? place.scheme;
+  const query = stripQuery ? "" : place.query;
+  const where = { scheme, host: to.host ?? place.host, port: portOf(place, to), query };
+  if (to.path !== undefined) {
+    const path = to.path;
+    // A query that is written there is the one that is meant.
+    return path.includes("?") ? { ...where, path, query: "" } : { ...where, path };
+  }
+  if (to.prefix === undefined) return { ...where, path: place.path };
+  return { ...where, path: to.prefix + place.path.slice(from.prefix?.length) };
+}
+
+const DEFAULT_PORTS: Readonly<Record<string, string>> = { http: "80", https: "443" };
+
+function portOf({ scheme, port }: Place, to: Rule["to"]): string {
+  if (to.port !== undefined) return `${to.port}`;
+  if (to.host !== undefined) return "";
+  // The port of one scheme is none of the other's.
+  const isOfOther = to.scheme === "https" ? "80" : "443";
+  const isOther = to.scheme !== undefined && to.scheme !== scheme;
+  return isOther && port === isOfOther ? "" : port;
+}
+
+function urlOf({ scheme, host, port, path, query }: Place): string {
+  const shown = port === "" || port === DEFAULT_PORTS[scheme] ? "" : `:${port}`;
+  return `${scheme === "" ? "" : `${scheme}:`}//${host}${shown}${path}${query}`;
+}

@@ -1,0 +1,118 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type Ask, mountPlugin } from "../../test/kit/mounted_plugin.ts";
+import redirect from "./redirect.ts";
+
+const AT: Ask = { scheme: "http", authority: "shop.example:8080", path: "/old/a?b=1" };
+
+for (
+  const [what, rule, request, want] of [
+    ["to another scheme", { to: { scheme: "https" } }, {}, "https://shop.example:8080/old/a?b=1"],
+    [
+      "to another scheme, without the port of the one before",
+      { to: { scheme: "https" } },
+      { authority: "shop.example:80" },
+      "https://shop.example/old/a?b=1",
+    ],
+    ["to another host", { to: { host: "b.example" } }, {}, "http://b.example/old/a?b=1"],
+    ["to another port", { to: { port: 81 } }, {}, "http://shop.example:81/old/a?b=1"],
+    [
+      "to the port that everybody knows",
+      { to: { scheme: "https", port: 443 } },
+      {},
+      "https://shop.example/old/a?b=1",
+    ],
+    [
+      "to a port of an address",
+      { to: { port: 81 } },
+      { authority: "[::1]:80" },
+      "http://[::1]:81/old/a?b=1",
+    ],
+    ["to another path", { to: { path: "/new" } }, {}, "http://shop.example:8080/new?b=1"],
+    ["to a path with a query", { to: { path: "/new?c" } }, {}, "http://shop.example:8080/new?c"],
+    [
+      "to another path without the query",
+      { to: { path: "/new" }, stripQuery: true },
+      {},
+      "http://shop.example:8080/new",
+    ],
+    [
+      "to a path with a query, which stays",
+      { to: { path: "/new?c" }, stripQuery: true },
+      {},
+      "http://shop.example:8080/new?c",
+    ],
+    [
+      "to another prefix",
+      { from: { prefix: "/old/" }, to: { prefix: "/new/" } },
+      {},
+      "http://shop.example:8080/new/a?b=1",
+    ],
+    ["nowhere from another prefix", { from: { prefix: "/a" }, to: { port: 1 } }, {}, undefined],
+    ["nowhere from a path within", { from: { path: "/old" }, to: { port: 1 } }, {}, undefined],
+    [
+      "from a path, whatever its query is",
+      { from: { path: "/old/a" }, to: { path: "/" }, stripQuery: true },
+      {},
+      "http://shop.example:8080/",
+    ],
+    ["nowhere from another host", { from: { host: "a" }, to: { port: 1 } }, {}, undefined],
+    [
+      "from a host in any case",
+      { from: { host: "SHOP.example" }, to: { port: 1 } },
+      {},
+      "http://shop.example:1/old/a?b=1",
+    ],
+    ["nowhere where it is already", { to: { scheme: "http" } }, {}, undefined],
+    [
+      "nowhere by the scheme that somebody forwarded",
+      { to: { scheme: "https" } },
+      { headers: { "x-forwarded-proto": "https" } },
+      undefined,
+    ],
+    [
+      "to no scheme where nobody said one",
+      { to: { path: "/new" } },
+      { scheme: "" },
+      "//shop.example:8080/new?b=1",
+    ],
+    ["nowhere without a host", { to: { path: "/" } }, { authority: "" }, undefined],
+  ] as readonly (readonly [string, unknown, Ask, string | undefined])[]
+) {
+  test(`redirect leads ${what}`, async () => {
+    const it = await mountPlugin(redirect, { rules: [rule] });
+    const { status, headers, body } = await it.ask({ ...AT, ...request });
+    assert.deepEqual([status, headers.get("location"), body], [want ? 301 : 200, want, null]);
+    assert.equal(it.sent.length, want ? 0 : 1);
+  });
+}
+
+test("redirect answers with the status of the first rule that takes a request", async () => {
+  const it = await mountPlugin(redirect, {
+    rules: [
+      { from: { path: "/a" }, to: { path: "/1" }, status: 302 },
+      { from: { prefix: "/b" }, to: { path: "/2" }, status: 303 },
+      { from: { prefix: "/" }, to: { path: "/3" }, status: 307 },
+    ],
+  }, { routeConfig: { rules: [{ from: { path: "/c" }, to: { path: "/4" }, status: 308 }] } });
+  const of = async (path: string) => (await it.ask({ path })).status;
+  assert.deepEqual([await of("/a"), await of("/b/c"), await of("/x")], [302, 303, 307]);
+  assert.deepEqual([await of("/c"), await of("/3")], [308, 200]);
+});
+
+for (
+  const [rule, reason] of [
+    [{ to: {} }, /rules\[0\]\.to: leads nowhere/],
+    [{ to: { path: "/", prefix: "/" }, from: { prefix: "/" } }, /rules\[0\]\.to: has two paths/],
+    [{ to: { prefix: "/" } }, /rules\[0\]: to\.prefix takes the place of from\.prefix/],
+    [{ to: { path: "//" }, status: 300 }, /rules\[0\]\.status/],
+    [{ to: { path: "a" } }, /rules\[0\]\.to\.path: begins with/],
+    [{ to: { host: "a:1" } }, /rules\[0\]\.to\.host: is no host/],
+    [{ to: { scheme: "ftp" } }, /rules\[0\]\.to\.scheme/],
+    [{ from: { path: "/a?b" }, to: { path: "/" } }, /rules\[0\]\.from\.path/],
+  ] as const
+) {
+  test(`redirect refuses ${JSON.stringify(rule)}`, async () => {
+    await assert.rejects(mountPlugin(redirect, { rules: [rule] }), reason);
+  });
+}

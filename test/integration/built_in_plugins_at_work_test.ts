@@ -1,0 +1,122 @@
+import { Buffer } from "node:buffer";
+import { gunzipSync } from "node:zlib";
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import {
+  answerOf,
+  type RawAnswer,
+  RawClient,
+  type RawMessage,
+  startRawOrigin,
+  statusOf,
+  valuesOf,
+} from "../kit/http_raw.ts";
+import { startPathPair } from "../kit/path_pair.ts";
+import { httpRules } from "../kit/snapshots.ts";
+
+interface Rig extends AsyncDisposable {
+  /** First lines of what reached the application. */
+  readonly asked: string[];
+  readonly place: { readonly host: string; readonly port: number };
+  ask(head: string): Promise<RawMessage>;
+}
+
+/** A plugin of the executable on the inbound side of a pair. */
+async function rig(
+  plugin: string,
+  config: unknown,
+  answer: string | RawAnswer = answerOf("ok"),
+): Promise<Rig> {
+  const asked: string[] = [];
+  const origin = await startRawOrigin((request, socket) => {
+    asked.push(request.head.split("\r\n")[0] ?? "");
+    return typeof answer === "string" ? answer : answer(request, socket);
+  });
+  const use = { plugin, config, onFailure: "refuse", at: "inbound.plugins[0]" } as const;
+  const pair = await startPathPair({
+    localPort: origin.port,
+    inbound: { http: httpRules("http", { plugins: [use] }) },
+    upstream: { http: httpRules("http") },
+  });
+  const place = { host: "127.0.0.1", port: pair.port };
+  const client = await RawClient.open(place);
+  return {
+    ...{ asked, place },
+    ask(head) {
+      client.send(`${head}\r\nHost: db\r\n\r\n`);
+      return client.response();
+    },
+    async [Symbol.asyncDispose]() {
+      await client[Symbol.asyncDispose]();
+      await pair[Symbol.asyncDispose]();
+      await origin[Symbol.asyncDispose]();
+    },
+  };
+}
+
+test("fault: who asks for it meets a service that is slow and broken, others do not", async () => {
+  await using it = await rig("fault", {
+    when: { "x-trial": "1" },
+    delay: { ms: 1 },
+    abort: { status: 503 },
+  });
+  const broken = await it.ask("GET /a HTTP/1.1\r\nX-Trial: 1");
+  assert.deepEqual([statusOf(broken), broken.body], [503, "fault filter abort"]);
+  assert.equal(statusOf(await it.ask("GET /b HTTP/1.1")), 200);
+  assert.deepEqual(it.asked, ["GET /b HTTP/1.1"]);
+});
+
+test("cors: a browser asks first and then for the thing itself", async () => {
+  await using it = await rig("cors", { origins: ["https://*.example"], methods: ["PUT"] });
+  const origin = "Origin: https://shop.example";
+  const first = await it.ask(
+    `OPTIONS /a HTTP/1.1\r\n${origin}\r\nAccess-Control-Request-Method: PUT`,
+  );
+  assert.deepEqual([statusOf(first), first.body, it.asked.length], [200, "", 0]);
+  assert.deepEqual(valuesOf(first, "access-control-allow-methods"), ["PUT"]);
+  const second = await it.ask(`PUT /a HTTP/1.1\r\nContent-Length: 0\r\n${origin}`);
+  assert.equal(second.body, "ok");
+  assert.deepEqual(valuesOf(second, "access-control-allow-origin"), ["https://shop.example"]);
+  assert.deepEqual(valuesOf(second, "vary"), ["origin"]);
+});
+
+test("redirect: an old path leads to the new one, which is served", async () => {
+  const rules = [{ from: { prefix: "/old/" }, to: { prefix: "/new/" }, status: 308 }];
+  await using it = await rig("redirect", { rules });
+  const old = await it.ask("GET /old/a?b HTTP/1.1\r\nX-Forwarded-Proto: https");
+  assert.equal(statusOf(old), 308);
+  assert.deepEqual(valuesOf(old, "location"), ["https://db/new/a?b"]);
+  assert.equal((await it.ask("GET /new/a?b HTTP/1.1")).body, "ok");
+  assert.deepEqual(it.asked, ["GET /new/a?b HTTP/1.1"]);
+});
+
+test("compression: a long page comes in fewer bytes, and who leaves halfway harms nobody", async () => {
+  const page = Array.from({ length: 50_000 }, (_, i) => `line ${i * 7919 % 10_007}`).join("\n");
+  const head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain";
+  await using it = await rig("compression", { codings: ["gzip"] }, answerOf(page, head));
+  const whole = await it.ask("GET /a HTTP/1.1");
+  assert.deepEqual([whole.body === page, valuesOf(whole, "vary")], [true, ["accept-encoding"]]);
+  const small = await it.ask("GET /a HTTP/1.1\r\nAccept-Encoding: gzip");
+  assert.deepEqual(valuesOf(small, "content-encoding"), ["gzip"]);
+  assert.ok(small.body.length < page.length / 2);
+  assert.equal(gunzipSync(Buffer.from(small.body, "latin1")).toString() === page, true);
+  for (let i = 0; i < 5; i++) {
+    await using leaving = await RawClient.open(it.place);
+    leaving.send("GET /a HTTP/1.1\r\nHost: db\r\nAccept-Encoding: gzip\r\n\r\n");
+    await leaving.bytes(100);
+  }
+  const after = await it.ask("GET /a HTTP/1.1\r\nAccept-Encoding: gzip");
+  assert.equal(gunzipSync(Buffer.from(after.body, "latin1")).toString() === page, true);
+});
+
+test("compression: a page of which the end is missing ends no other way", async () => {
+  await using it = await rig("compression", {}, (_, socket) => {
+    socket.write("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 9000\r\n\r\nabc");
+    socket.end();
+    return undefined;
+  });
+  await using client = await RawClient.open(it.place);
+  client.send("GET /a HTTP/1.1\r\nHost: db\r\nAccept-Encoding: gzip\r\n\r\n");
+  const { rest } = await client.ended();
+  assert.ok(!rest.endsWith("0\r\n\r\n"), rest);
+});

@@ -69,7 +69,7 @@ export async function mountPlugin(
   const configs: Record<string, unknown> = {};
   if (routeConfig !== undefined) configs[definition.name] = routeConfig;
   const generation = await Generation.make({
-    listener: "inbound",
+    ...{ listener: "inbound", number: 1, carriesBytes: false },
     plugins: [{ definition, config, onFailure: "refuse", at: "plugins[0]" }],
     routes: [{ route, configs, at: "routes.default" }],
     lender: { log, stats, clock, random, shared: new SharedState() },
@@ -87,7 +87,6 @@ export async function mountPlugin(
           sent.push(asked);
           outcome.settle(responseOf(script));
         },
-        faulted: (layer, what) => generation.faulted(layer, what),
       });
       const outcome = onion.run(requestOf(request));
       const { holdEnd } = request;
@@ -96,7 +95,7 @@ export async function mountPlugin(
     },
     counted: (name) =>
       stats.samples().filter((sample) =>
-        sample.name === `postern_plugin_${definition.name}_${name}_total`
+        sample.name.endsWith(`plugin_${definition.name}_${name}_total`)
       ).reduce((sum, { value }) => sum + value, 0),
     close: () => generation.retire(),
   };

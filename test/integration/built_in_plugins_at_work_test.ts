@@ -35,7 +35,7 @@ async function rig(
   const use = { plugin, config, onFailure: "refuse", at: "inbound.plugins[0]" } as const;
   const pair = await startPathPair({
     localPort: origin.port,
-    inbound: { http: httpRules("http", { plugins: [use] }) },
+    inbound: { http: httpRules("http"), plugins: [use] },
     upstream: { http: httpRules("http") },
   });
   const place = { host: "127.0.0.1", port: pair.port };

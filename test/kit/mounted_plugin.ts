@@ -87,7 +87,6 @@ export async function mountPlugin(
           sent.push(asked);
           outcome.settle(responseOf(script));
         },
-        faulted: (layer, what) => generation.faulted(layer, what),
       });
       const outcome = onion.run(requestOf(request));
       const { holdEnd } = request;
@@ -95,9 +94,8 @@ export async function mountPlugin(
       return outcome;
     },
     counted: (name) =>
-      stats.samples().filter((sample) =>
-        sample.name === `postern_plugin_${definition.name}_${name}_total`
-      ).reduce((sum, { value }) => sum + value, 0),
+      stats.samples().filter((sample) => sample.name === `plugin_${definition.name}_${name}_total`)
+        .reduce((sum, { value }) => sum + value, 0),
     close: () => generation.retire(),
   };
 }

@@ -63,7 +63,6 @@ async function rig(config: unknown, options: {
         guards: generation.guards,
         planOf: (request) => generation.planOf(request),
         sendOn: (_, { outcome }) => outcome.settle(OK),
-        faulted: ({ name }, what) => assert.fail(`${name}: ${what}`),
       });
       const request = new PluginRequest({
         ...{ method: "GET", scheme: "http", authority: "db", path, upgrade: "", length: 0 },
@@ -72,6 +71,7 @@ async function rig(config: unknown, options: {
       }, null);
       const { value } = onion.run(request);
       assert.ok(value, "it waits for nothing");
+      assert.deepEqual(generation.views().map(({ lastFailure }) => lastFailure), [null]);
       return value;
     },
   };

@@ -217,6 +217,31 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
         );
       },
     },
+    "/plugins": {
+      async GET(context) {
+        const { plugins } = await merged();
+        const shown = plugins.map(({ lastFailure, ...plugin }) => ({
+          ...plugin,
+          lastFailure: lastFailure && {
+            reason: lastFailure.reason,
+            at: new Date(lastFailure.atMs).toISOString(),
+          },
+        }));
+        return json(context, { plugins: shown });
+      },
+    },
+    "/plugins/reload": {
+      async POST(context) {
+        const outcome = await view.reload();
+        if (outcome.kind === "refused") {
+          const reason = shownText(outcome.reason, view.secrets());
+          return context.text(`Not reloaded, the old state serves on: ${reason}\n`, 409);
+        }
+        const { plugins } = await merged();
+        const generation = Math.max(0, ...plugins.map(({ generation }) => generation));
+        return json(context, { snapshot: outcome.snapshotVersion, generation });
+      },
+    },
     "/config_dump": { GET: (context) => json(context, configDump(view)) },
     "/server_info": {
       async GET(context) {

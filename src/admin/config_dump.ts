@@ -6,7 +6,7 @@
  */
 
 import type { Intention } from "../policy/mod.ts";
-import { INBOUND_KEY, type Snapshot } from "../snapshot/mod.ts";
+import { INBOUND_KEY, type PluginUse, type Snapshot } from "../snapshot/mod.ts";
 import { NOT_SHOWN } from "./redact.ts";
 import { secretPartsShown, secretsConfigDump } from "./secrets/secrets_dump.ts";
 import type { AdminView } from "./view.ts";
@@ -27,6 +27,7 @@ export function configDump(view: AdminView): Readonly<Record<string, unknown>> {
 
 function shownSnapshot(snapshot: Snapshot): Readonly<Record<string, unknown>> {
   const { version, service, proxyId, datacenter, credentials, policy, tls, accessLog } = snapshot;
+  const inbound = snapshot.inbound[INBOUND_KEY];
   return {
     version,
     service,
@@ -46,16 +47,23 @@ function shownSnapshot(snapshot: Snapshot): Readonly<Record<string, unknown>> {
     policy: { ...policy, intentions: policy.intentions.map(shownIntention) },
     tls,
     accessLog,
-    inbound: snapshot.inbound[INBOUND_KEY] ?? null,
+    inbound: inbound ? withPlugins(inbound) : null,
     exposed: snapshot.exposed,
-    edges: snapshot.edges,
+    edges: Object.fromEntries(
+      Object.entries(snapshot.edges).map(([id, part]) => [id, withPlugins(part)] as const),
+    ),
     upstreams: Object.fromEntries(
       Object.entries(snapshot.upstreams).map(([id, { chain, ...part }]) =>
-        [id, { ...part, ...snapshot.chains[chain]?.resolver }] as const
+        [id, { ...withPlugins(part), ...snapshot.chains[chain]?.resolver }] as const
       ),
     ),
     targets: snapshot.targets,
   };
+}
+
+/** What a plugin is told may be a key, under whatever name. */
+function withPlugins<P extends { readonly plugins: readonly PluginUse[] }>(part: P): P {
+  return { ...part, plugins: part.plugins.map((use) => ({ ...use, config: NOT_SHOWN })) };
 }
 
 /** What a permission wants in a header may be a token. */

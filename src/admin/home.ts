@@ -30,6 +30,8 @@ export const PATHS: readonly (readonly [string, string, ("POST")?])[] = [
     "/explain",
     "what would become of a request; ?source=SERVICE, ?method=, ?host=, ?path=, ?header=NAME:VALUE, ?listener=NAME",
   ],
+  ["/plugins", "plugins of every listener: generation, state, exchanges, failures"],
+  ["/plugins/reload", "read files again, all or nothing, as SIGHUP does", "POST"],
   ["/config_dump", "the state in force, without keys"],
   ["/server_info", "version, state, options"],
   ["/logging", "log level; POST with ?level=debug changes it"],
@@ -64,6 +66,10 @@ export function homePage(
     ...warnings,
     ...view.refused().map(({ what, reason }) => `${what}: ${reason}`),
     ...failing.map(({ watch, message }) => `${watch}: ${message}`),
+    ...merged.plugins.filter(({ state }) => state === "broken").map(
+      ({ name, listener, lastFailure }) =>
+        `plugin ${name} of ${listener} is not asked for a while: ${lastFailure?.reason ?? ""}`,
+    ),
   ];
   return html`
     <!DOCTYPE html>

@@ -5,13 +5,20 @@
  */
 
 import { mergeStats, type Sample } from "../base/mod.ts";
-import type { ConnectionView, DataView, EndpointView, ListenerView } from "../proxy/mod.ts";
+import type {
+  ConnectionView,
+  DataView,
+  EndpointView,
+  ListenerView,
+  PluginView,
+} from "../proxy/mod.ts";
 
 export interface MergedView {
   readonly workers: number;
   readonly listeners: readonly ListenerView[];
   readonly connections: readonly ConnectionView[];
   readonly endpoints: readonly EndpointView[];
+  readonly plugins: readonly PluginView[];
   readonly samples: readonly Sample[];
 }
 
@@ -34,6 +41,7 @@ export function mergeViews(views: readonly DataView[], own: readonly Sample[]): 
         ejectedForMs: Math.max(a.ejectedForMs, b.ejectedForMs),
       }),
     ),
+    plugins: mergePlugins(views.flatMap(({ plugins }) => plugins)),
     samples: mergeStats([own, ...views.map(({ samples }) => samples)]),
   };
 }
@@ -48,6 +56,30 @@ export function mergeListeners(
     fault: a.fault || b.fault,
     connections: a.connections + b.connections,
   }));
+}
+
+/** Broken in one worker is what people must see. */
+function mergePlugins(plugins: readonly PluginView[]): PluginView[] {
+  return mergeBy(
+    plugins,
+    ({ listener, generation, name }) => `${listener}\u0000${generation}\u0000${name}`,
+    (a, b) => ({
+      ...a,
+      state: PLUGIN_STATES.find((state) => state === a.state || state === b.state) ?? a.state,
+      exchanges: a.exchanges + b.exchanges,
+      failures: a.failures + b.failures,
+      lastFailure: laterOf(a.lastFailure, b.lastFailure),
+    }),
+  );
+}
+
+const PLUGIN_STATES = ["broken", "serving", "draining"] as const;
+
+type LastFailure = PluginView["lastFailure"];
+
+function laterOf(a: LastFailure, b: LastFailure): LastFailure {
+  if (!a || !b) return a ?? b;
+  return a.atMs < b.atMs ? b : a;
 }
 
 function mergeBy<T>(items: readonly T[], keyOf: (item: T) => string, join: (a: T, b: T) => T): T[] {

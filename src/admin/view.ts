@@ -36,6 +36,11 @@ export interface Health {
   readonly listeners: { readonly total: number; readonly unusable: number };
 }
 
+/** What became of reading files again. */
+export type Reloaded =
+  | { readonly kind: "reloaded"; readonly snapshotVersion: number }
+  | { readonly kind: "refused"; readonly reason: string };
+
 export interface AdminView {
   readonly clock: Clock;
   readonly info: ServerInfo;
@@ -58,6 +63,8 @@ export interface AdminView {
   secrets(): readonly string[];
   logLevel(): LogLevel;
   setLogLevel(level: LogLevel): void;
+  /** Reads files again, as SIGHUP does; resolves when what they say is in force or refused. */
+  reload(): Promise<Reloaded>;
   /** Stops accepting, as SIGTERM does, but the process stays. */
   drainListeners(): void;
   /** Ends the process as SIGTERM does. */

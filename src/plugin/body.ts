@@ -71,6 +71,11 @@ export class MadeBody implements Body {
     return this.whole !== undefined;
   }
 
+  /** Somebody reads its stream, so that nobody else can. */
+  get isTaken(): boolean {
+    return this.#content instanceof ReadableStream && this.#content.locked;
+  }
+
   keep(): void {}
 
   stream(): ReadableStream<Uint8Array> {

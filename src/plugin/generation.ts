@@ -161,7 +161,7 @@ export class Generation {
     this.#isRetired = true;
     for (const { standing } of this.#instances) standing.retire();
     if (this.#users === 0) return this.close();
-    const { listener, number, lender: { clock, log } } = this.#options;
+    const { listener, number = 0, lender: { clock, log } } = this.#options;
     this.#drainTimer = clock.after(DRAIN_LIMIT_MS, () => {
       const facts = { listener, generation: number, exchanges: this.#users };
       log.warn("plugins closed: exchanges still held them after five minutes", facts);
@@ -180,7 +180,7 @@ export class Generation {
   }
 
   views(): PluginView[] {
-    const { listener, number } = this.#options;
+    const { listener, number = 0 } = this.#options;
     return this.#instances.map(({ place: { definition, onFailure }, standing }) => ({
       listener,
       name: definition.name,

@@ -31,10 +31,10 @@ export interface RoutePlace {
 
 export interface GenerationOptions {
   readonly listener: string;
-  /** The version of the snapshot that it was made for. */
-  readonly number: number;
-  /** There are connections on its listener, and no requests. */
-  readonly carriesBytes: boolean;
+  /** The version of the snapshot that it was made for; default 0. */
+  readonly number?: number;
+  /** There are connections on its listener, and no requests; default: there are. */
+  readonly carriesBytes?: boolean;
   readonly plugins: readonly PluginPlace[];
   /** The last takes what no other did; never empty. */
   readonly routes: readonly RoutePlace[];
@@ -76,7 +76,7 @@ export async function createInstances(options: GenerationOptions): Promise<reado
 async function createInstance(
   place: PluginPlace,
   config: unknown,
-  { listener, lender, carriesBytes }: GenerationOptions,
+  { listener, lender, carriesBytes = false }: GenerationOptions,
 ): Promise<Instance> {
   const { definition, at } = place;
   const { name } = definition;

@@ -73,6 +73,10 @@ export class Pump {
     return this.#isStarted;
   }
 
+  get isOver(): boolean {
+    return this.#over;
+  }
+
   start(): void {
     this.#isStarted = true;
     this.#carry().catch((error) => {

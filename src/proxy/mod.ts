@@ -14,6 +14,7 @@ export { type PluginAsker, PluginLayers } from "./l7/plugin_layers.ts";
 export type { RequestWays } from "./l7/request_ways.ts";
 export type { Way } from "./l7/ways.ts";
 export * from "./data_path.ts";
+export type { PluginView } from "../plugin/mod.ts";
 export type { Columns } from "./listeners.ts";
 export type { FetchCertificate } from "./trust/trusts.ts";
 export * from "./view.ts";

@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { AdminView } from "../../src/admin/mod.ts";
+import type { AdminView, Reloaded } from "../../src/admin/mod.ts";
 import type { LogLevel } from "../../src/base/mod.ts";
 import { createAuthority } from "../../src/dev/ca/authority.ts";
 import type { DataView } from "../../src/proxy/mod.ts";
@@ -27,6 +27,7 @@ export interface FakeAdminView extends AdminView {
   started: boolean;
   stuckPaths: readonly string[];
   warnings: readonly string[];
+  reloaded: Reloaded;
 }
 
 export function fakeAdminView(): FakeAdminView {
@@ -96,6 +97,7 @@ export function fakeAdminView(): FakeAdminView {
     started: true,
     stuckPaths: [],
     warnings: [],
+    reloaded: { kind: "reloaded", snapshotVersion: 8 },
     info: {
       version: "0.1.0",
       commit: "abc1234",
@@ -126,6 +128,7 @@ export function fakeAdminView(): FakeAdminView {
     setLogLevel: (wanted) => {
       level = wanted;
     },
+    reload: () => Promise.resolve(view.reloaded),
     drainListeners: () => {
       calls.push("drain");
       view.drained = true;
@@ -193,7 +196,12 @@ function dataView(worker: number): DataView {
       ejectedForMs: 0,
       lastResort: false,
     }],
-    plugins: [],
+    plugins: [{
+      ...{ listener: "inbound", name: "own", phase: "filter", onFailure: "skip", generation: 7 },
+      state: worker === 1 ? "broken" : "serving",
+      ...{ exchanges: 10, failures: worker },
+      lastFailure: worker === 1 ? { reason: `oh no ${TOKEN}`, atMs: 0 } : null,
+    }],
     samples: [sample("connections_total", 3, { direction: "inbound" })],
   };
 }

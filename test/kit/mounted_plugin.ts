@@ -94,9 +94,8 @@ export async function mountPlugin(
       return outcome;
     },
     counted: (name) =>
-      stats.samples().filter((sample) =>
-        sample.name.endsWith(`plugin_${definition.name}_${name}_total`)
-      ).reduce((sum, { value }) => sum + value, 0),
+      stats.samples().filter((sample) => sample.name === `plugin_${definition.name}_${name}_total`)
+        .reduce((sum, { value }) => sum + value, 0),
     close: () => generation.retire(),
   };
 }

@@ -102,6 +102,10 @@ export class DataWorker implements Member {
     }
   }
 
+  abandon(): void {
+    this.#channel?.tell("abandon");
+  }
+
   giveUp(reason: string): void {
     if (this.#thread) this.#died(this.#thread, reason);
   }

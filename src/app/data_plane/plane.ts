@@ -102,6 +102,10 @@ class LocalMember implements Member {
     return this.#path.publish(columns);
   }
 
+  abandon(): void {
+    this.#path.abandon();
+  }
+
   /** There is no other. */
   giveUp(reason: string): void {
     this.#log.error("snapshot not applied", { reason });

@@ -38,12 +38,13 @@ export interface WorkerStart {
   readonly accessMemory: SharedArrayBuffer;
 }
 
-/** What a worker is asked, and told: `start`, first of all, and `logLevel`. */
+/** What a worker is asked, and told: `start`, first of all, `abandon` and `logLevel`. */
 export interface WorkerCalls {
   start(given: WorkerStart): void;
   /** As in `DataPath`; what it throws is the refusal. */
   prepare(update: SnapshotUpdate): Promise<void>;
   publish(columns: Columns): Promise<void>;
+  abandon(): void;
   retryFailed(): Promise<boolean>;
   listeners(): readonly ListenerView[];
   view(options: { readonly connections: boolean }): DataView;

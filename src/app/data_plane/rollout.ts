@@ -22,6 +22,8 @@ export interface Member {
   prepare(snapshot: Snapshot): Promise<boolean>;
   /** What it prepared last. */
   publish(snapshot: Snapshot, columns: Columns): Promise<void>;
+  /** What it prepared last is not to be published. */
+  abandon(): void;
   /** It serves something else than the others. */
   giveUp(reason: string): void;
 }
@@ -97,8 +99,10 @@ export class Rollout {
     if (this.#closed) return;
     // Nobody is there to say anything: who comes first is asked.
     if (prepared.length === 0 && refusals.length === 0) return;
-    if (refusals.length > 0) this.#refuse(snapshot, refusals.join("; "));
-    else {
+    if (refusals.length > 0) {
+      this.#refuse(snapshot, refusals.join("; "));
+      for (const member of prepared) member.abandon();
+    } else {
       this.#publish(snapshot);
       const publishing = prepared.map((member) =>
         this.#occupy(member, () => publish(member, snapshot, columns))
@@ -117,13 +121,15 @@ export class Rollout {
   ): Promise<{ readonly prepared: readonly Member[]; readonly refusals: readonly string[] }> {
     const prepared: Member[] = [];
     const refusals = new Set<string>();
+    let isOver = false;
     const first = Promise.withResolvers<void>();
     const all = Promise.all(
       this.#options.members.filter((member) => !this.#busy.has(member)).map((member) =>
         this.#occupy(member, async () => {
           try {
             if (!await member.prepare(snapshot)) return false;
-            prepared.push(member);
+            if (isOver) member.abandon();
+            else prepared.push(member);
           } catch (error) {
             refusals.add(messageOf(error));
           }
@@ -134,7 +140,8 @@ export class Rollout {
     );
     await this.#within(all);
     await Promise.race([all, first.promise]);
-    return { prepared: [...prepared], refusals: [...refusals] };
+    isOver = true;
+    return { prepared, refusals: [...refusals] };
   }
 
   #publish(snapshot: Snapshot): void {

@@ -33,6 +33,10 @@ class FakeMember implements Member {
     return this.publishes();
   }
 
+  abandon(): void {
+    this.log.push("abandon");
+  }
+
   giveUp(reason: string): void {
     this.log.push(`given up: ${reason}`);
     this.published = undefined;
@@ -98,7 +102,7 @@ test("Rollout refuses whole, says so once, and takes the next", async () => {
   assert.equal(metric("snapshot_version"), 1);
   rollout.look();
   await clock.advance(3_600_000);
-  assert.deepEqual(logs()[0], ["prepare 1", "publish 1", "prepare 2"], "asked once, then left");
+  assert.deepEqual(logs()[0], ["prepare 1", "publish 1", "prepare 2", "abandon"], "asked once");
   await rollout.apply(C);
   assert.equal(metric("snapshots_refused_total"), 2);
   members[1]?.refuses();
@@ -132,7 +136,7 @@ test("Rollout goes on after a while without a member that is stuck, which follow
   assert.deepEqual(logs()[1], ["prepare 1", "publish 1", "prepare 2"], "no questions are gathered");
   answer(true);
   await clock.advance(0);
-  assert.deepEqual(logs()[1]?.slice(3), ["prepare 3", "publish 3"]);
+  assert.deepEqual(logs()[1]?.slice(3), ["abandon", "prepare 3", "publish 3"]);
 });
 
 test("Rollout does not let a stuck member publish what the others refused", async () => {
@@ -146,7 +150,7 @@ test("Rollout does not let a stuck member publish what the others refused", asyn
   answer(true);
   await clock.advance(0);
   assert.deepEqual(logs(), [
-    ["prepare 1", "publish 1", "prepare 2"],
+    ["prepare 1", "publish 1", "prepare 2", "abandon"],
     ["prepare 1", "publish 1", "prepare 2"],
   ]);
 });

@@ -32,6 +32,7 @@ const main: Channel<MainCalls, WorkerCalls> = new Channel(globalThis as unknown 
   start,
   prepare: (update) => path().prepare(update),
   publish: (columns) => path().publish(columns),
+  abandon: () => path().abandon(),
   retryFailed: () => path().retryFailed(),
   listeners: () => path().listeners(),
   view: (options) => path().view(options),

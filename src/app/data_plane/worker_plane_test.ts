@@ -154,6 +154,7 @@ class FakeWorker implements Port {
       start: seen("start", () => {}),
       prepare: seen("prepare", () => Promise.resolve()),
       publish: seen("publish", () => Promise.resolve()),
+      abandon: () => {},
       retryFailed: seen("retryFailed", () => Promise.resolve(true)),
       listeners: seen("listeners", () => []),
       view: seen("view", () => assert.fail("nobody looks")),

@@ -6,6 +6,7 @@
  */
 
 import { type Clock, type Log, messageOf, type ProxyError } from "../../base/mod.ts";
+import type { Reloaded } from "../../admin/mod.ts";
 import type { FetchCertificate } from "../../proxy/mod.ts";
 import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
 import { BindRetry } from "./bind_retry.ts";
@@ -199,24 +200,32 @@ export class ProxyProcess {
     this.stop();
   }
 
-  /** Reads files again, the agent's and the source's; what cannot be read leaves the old state. */
-  reload(): void {
+  /**
+   * Reads files again, the agent's and the source's; what cannot be read leaves the old state. Resolves
+   * when what they say is in force, or with why it is not. Never rejects.
+   */
+  async reload(): Promise<Reloaded> {
     const { log, notifier } = this.#options;
     log.info("reloading files");
-    if (!this.#parts || !this.#canReload) return;
+    if (!this.#parts || !this.#canReload) return { kind: "refused", reason: "nothing runs so far" };
     const { agent, source } = this.#parts;
     notifier.reloading("reading files again");
-    let isGood = true;
+    const faults: string[] = [];
     try {
       agent?.reloadFiles?.();
     } catch (error) {
-      isGood = false;
+      faults.push(messageOf(error));
       log.error("agent files not reloaded; the old ones stay", { error: messageOf(error) });
     }
-    source.reload().then(async (isRead) => {
-      await this.#applying;
-      if (isRead && isGood) log.info("files reloaded");
-    }).finally(() => notifier.ready("files read again"));
+    const isRead = await source.reload();
+    await this.#applying;
+    const refused = isRead ? this.refused : source.refused;
+    if (isRead && faults.length === 0) log.info("files reloaded");
+    notifier.ready("files read again");
+    faults.push(...refused.map(({ what, reason }) => `${what}: ${reason}`));
+    if (!isRead && faults.length === 0) faults.push("files could not be read");
+    if (faults.length > 0) return { kind: "refused", reason: faults.join("; ") };
+    return { kind: "reloaded", snapshotVersion: this.snapshot?.version ?? 0 };
   }
 
   async #drain({ plane }: Serving): Promise<void> {

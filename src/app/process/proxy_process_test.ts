@@ -248,7 +248,7 @@ test("ProxyProcess reloads agent and source, and says so when their snapshot is 
   source.publish(SNAPSHOT);
   await settle();
   take();
-  proxy.reload();
+  const reloaded = proxy.reload();
   await settle();
   assert.deepEqual(take(), [
     "log: reloading files {}",
@@ -259,6 +259,30 @@ test("ProxyProcess reloads agent and source, and says so when their snapshot is 
   waits.apply.resolve();
   await settle();
   assert.deepEqual(take().slice(-2), ["log: files reloaded {}", "READY=1 STATUS=files read again"]);
+  const { version: snapshotVersion } = SNAPSHOT;
+  assert.deepEqual(await reloaded, { kind: "reloaded", snapshotVersion });
+});
+
+test("ProxyProcess.reload() tells why what was read is not in force", async () => {
+  const { proxy, source, rollout, waits, found } = rig();
+  assert.equal((await proxy.reload()).kind, "refused");
+  void proxy.run();
+  await settle();
+  waits.apply.resolve();
+  rollout.refused = [{ what: "snapshot", reason: "no such plugin" }];
+  source.publish(SNAPSHOT);
+  assert.deepEqual(await proxy.reload(), {
+    kind: "refused",
+    reason: "snapshot: no such plugin",
+  });
+  Object.assign(found.source, {
+    reload: () => Promise.resolve(false),
+    refused: [{ what: "configuration file", reason: "no JSON" }],
+  });
+  assert.deepEqual(await proxy.reload(), {
+    kind: "refused",
+    reason: "configuration file: no JSON",
+  });
 });
 
 test("ProxyProcess says that a certificate is there once the workers have it", async () => {

@@ -119,6 +119,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
       holder.level = level;
       proxy.parts?.plane.setLogLevel(level);
     },
+    reload: () => proxy.reload(),
     drainListeners: () => proxy.drainListeners(),
     quit: () => proxy.stop(),
   };
@@ -126,7 +127,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
   const signals = onSignals({
     stop: () => proxy.stop(),
     stopNow: () => proxy.hurry(),
-    reload: () => proxy.reload(),
+    reload: () => void proxy.reload(),
     reopen: () => access.reopen(),
   });
   try {

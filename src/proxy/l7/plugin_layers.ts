@@ -51,6 +51,8 @@ export interface PluginAsker extends Asker {
 /** How long a plugin may hold an exchange, waiting for something of its own. */
 const HOOK_LIMIT_MS = 10_000;
 
+const OVERDUE = "its plugins were closed: others have taken their place long ago";
+
 export class PluginLayers implements Inward, Asker, Surroundings {
   readonly guards: readonly Layer[];
   readonly exchange: ExchangeValue;
@@ -101,6 +103,7 @@ export class PluginLayers implements Inward, Asker, Surroundings {
    * without asking anybody; `undefined`: it may go on.
    */
   stuckFor(tickMs: number): string | undefined {
+    if (this.#generation.isClosed && this.#needsPlugins) return OVERDUE;
     const holder = this.#answered ? undefined : this.#onion.holder;
     this.#heldTicks = holder && holder === this.#holder ? this.#heldTicks + 1 : 0;
     this.#holder = holder;
@@ -108,6 +111,12 @@ export class PluginLayers implements Inward, Asker, Surroundings {
     const reason = `no answer after ${HOOK_LIMIT_MS} ms`;
     holder.standing.failed(reason);
     return `${holder.name}: ${reason}`;
+  }
+
+  /** What only passes through goes on without them. */
+  get #needsPlugins(): boolean {
+    return !this.#answered || this.#requestPump?.isOver === false ||
+      this.#responsePump?.isOver === false;
   }
 
   start(): void {
@@ -139,6 +148,7 @@ export class PluginLayers implements Inward, Asker, Surroundings {
   }
 
   #whyUnsendable(body: PassingBody | MadeBody | null): string | undefined {
+    if (body instanceof MadeBody && body.isTaken) return "the body's stream is read by somebody";
     if (!(body instanceof PassingBody)) return undefined;
     if (body !== this.#passing) return "the body is another message's";
     if (body.isOpen) return "the body was opened, and handed on all the same";
@@ -351,7 +361,7 @@ export class PluginLayers implements Inward, Asker, Surroundings {
   }
 }
 
-/** It was opened, and cannot be read by anybody else. */
+/** It was opened, or is read, and cannot be read by anybody else. */
 function isSpent(body: PassingBody | MadeBody | null): boolean {
-  return body instanceof PassingBody && body.isOpen;
+  return body instanceof PassingBody ? body.isOpen : body?.isTaken === true;
 }

@@ -7,6 +7,7 @@ import { type MemoryPath, startMemoryPath } from "../../../test/kit/memory_path.
 import { httpRules, intention, snapshotOf, withInbound } from "../../../test/kit/snapshots.ts";
 import type { ExchangeSummary, Plugin, PluginDefinition } from "../../plugin/api.ts";
 import type { AnyPlugin } from "../../plugin/mod.ts";
+import { diffSnapshots, type PluginUse } from "../../snapshot/mod.ts";
 
 const CA = createAuthority();
 const ANYTHING = {
@@ -19,7 +20,11 @@ function definitionOf(create: PluginDefinition["create"]): AnyPlugin {
   return { name: "own", api: 1, phase: "filter", config: ANYTHING, create };
 }
 
-function snapshotWith(config: unknown, version = 1) {
+function snapshotWith(
+  config: unknown,
+  version = 1,
+  onFailure: PluginUse["onFailure"] = "refuse",
+) {
   const base = snapshotOf({
     ca: CA,
     service: "db",
@@ -29,15 +34,19 @@ function snapshotWith(config: unknown, version = 1) {
   const plugins = [{
     plugin: "own",
     config,
-    onFailure: "refuse",
+    onFailure,
     at: "inbound.plugins[0]",
   }] as const;
-  const snapshot = withInbound(base, { http: httpRules("http"), plugins, version });
+  const http = httpRules("http", { streamIdleTimeoutMs: 0 });
+  const snapshot = withInbound(base, { http, plugins, version });
   return { ...snapshot, version };
 }
 
-async function start(definition: AnyPlugin): Promise<MemoryPath> {
-  return await startMemoryPath(snapshotWith({}), {
+async function start(
+  definition: AnyPlugin,
+  onFailure?: PluginUse["onFailure"],
+): Promise<MemoryPath> {
+  return await startMemoryPath(snapshotWith({}, 1, onFailure), {
     loadPlugin: (name) => Promise.resolve(name === "own" ? definition : undefined),
   });
 }
@@ -150,6 +159,164 @@ test("a generation serves what began on it, and is closed after its last exchang
   assert.equal(log.length, 3);
   caller.connection.reset();
   await settle();
+});
+
+/** What is created and closed, in order. */
+function logged(log: string[], plugin: Partial<Plugin> = {}): AnyPlugin {
+  return definitionOf((_host, config) => {
+    log.push(`create ${config}`);
+    return { ...plugin, close: () => void log.push(`close ${config}`) };
+  });
+}
+
+test("what was prepared and is not published is closed", async () => {
+  const log: string[] = [];
+  const update = (config: string, version: number) =>
+    diffSnapshots(undefined, snapshotWith(config, version));
+  {
+    await using started = await start(logged(log));
+    const { path } = started;
+    assert.deepEqual(log.splice(0), ["create [object Object]"]);
+    await path.prepare(update("a", 2));
+    await path.prepare(update("b", 3));
+    await settle();
+    assert.deepEqual(log.splice(0), ["create a", "close a", "create b"]);
+    path.abandon();
+    await settle();
+    assert.deepEqual(log.splice(0), ["close b"]);
+    await assert.rejects(path.publish({}), /nothing is prepared/);
+    await path.prepare(update("c", 4));
+    log.length = 0;
+  }
+  assert.deepEqual(log, ["close c", "close [object Object]"]);
+});
+
+test("what is prepared too late is closed, and so is a plugin that was created too late", async () => {
+  const log: string[] = [];
+  const late = Promise.withResolvers<void>();
+  let isSlow = false;
+  const slow = logged(log);
+  await using started = await start({
+    ...slow,
+    async create(host, config) {
+      const plugin = await slow.create(host, config);
+      if (isSlow) await late.promise;
+      return plugin;
+    },
+  });
+  isSlow = true;
+  const preparing = started.path.prepare(diffSnapshots(undefined, snapshotWith("new", 2)));
+  const refused = assert.rejects(preparing, /create\(\): not done after 5000 ms/);
+  await settle();
+  await started.clock.advance(5_000);
+  await refused;
+  assert.deepEqual(log.splice(0), ["create [object Object]", "create new"]);
+  late.resolve();
+  await settle();
+  assert.deepEqual(log, ["close new"]);
+});
+
+test("a data path that has drained has closed its plugins", async () => {
+  const log: string[] = [];
+  await using started = await start(logged(log));
+  await started.path.drain(1_000);
+  assert.deepEqual(log, ["create [object Object]", "close [object Object]"]);
+});
+
+for (const waits of [true, false]) {
+  test(`after five minutes an old generation is closed, and who ${waits ? "needs it fails" : "does not need it goes on"}`, async () => {
+    const log: string[] = [];
+    await using path = await start(logged(log, {
+      onRequest: waits ? async (_, next) => await next() : (_, next) => next(),
+    }));
+    const caller = call(path);
+    caller.send(GET);
+    await settle();
+    const app = path.engine.lastDial.connect();
+    await settle();
+    if (!waits) app.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no");
+    await settle();
+    taken(caller);
+    await path.set(snapshotWith("new", 2));
+    await path.clock.advance(299_000);
+    assert.equal(log.length, 2);
+    assert.deepEqual(
+      path.path.view({ connections: false }).plugins.map(({ generation, state }) =>
+        `${generation} ${state}`
+      ),
+      ["2 serving", "1 draining"],
+    );
+    await path.clock.advance(3_000);
+    assert.deepEqual(log.slice(2), ["close [object Object]"]);
+    if (waits) {
+      assert.match(taken(caller), /^HTTP\/1.1 500 /);
+      const line = path.lines.find(({ message }) => message === "request failed");
+      assert.equal(line?.fields.code, "plugin_failed");
+    } else {
+      app.send("k");
+      await settle();
+      assert.equal(taken(caller), "k");
+    }
+    assert.equal(path.path.view({ connections: false }).plugins.length, 1);
+    caller.connection.reset();
+    await settle();
+  });
+}
+
+for (
+  const [what, onFailure, status] of [["refuses", "refuse", 500], ["skips", "skip", 200]] as const
+) {
+  test(`a plugin that failed five times in a row is not asked: the listener ${what} at once`, async () => {
+    let asked = 0;
+    await using path = await start(
+      with_(() => {
+        asked++;
+        throw new Error("oh no");
+      }),
+      onFailure,
+    );
+    const caller = call(path);
+    let app: ReturnType<typeof path.engine.lastDial.connect> | undefined;
+    for (let i = 0; i < 7; i++) {
+      caller.send(GET);
+      await settle();
+      if (status === 200) {
+        app ??= path.engine.lastDial.connect();
+        await settle();
+        app.send(OK);
+        await settle();
+      }
+      assert.match(taken(caller), new RegExp(`^HTTP/1.1 ${status} `));
+    }
+    assert.equal(asked, 5);
+    const [shown] = path.path.view({ connections: false }).plugins;
+    assert.deepEqual(
+      [shown?.state, shown?.exchanges, shown?.failures, shown?.lastFailure?.reason],
+      ["broken", 7, 5, "oh no"],
+    );
+    assert.equal(path.lines.filter(({ message }) => /not asked any more/.test(message)).length, 1);
+    caller.connection.reset();
+    await settle();
+  });
+}
+
+test("a body whose stream the plugin reads itself is its failure, whoever waits", async () => {
+  for (const waits of [false, true]) {
+    await using path = await start(with_(async ({ request }, next) => {
+      const stream = new ReadableStream<Uint8Array>();
+      stream.getReader();
+      const response = await next(waits ? undefined : { request: request.with({ body: stream }) });
+      return response.with({ body: stream });
+    }));
+    const caller = call(path);
+    caller.send("POST / HTTP/1.1\r\nHost: db\r\nContent-Length: 0\r\n\r\n");
+    await settle();
+    if (waits) path.engine.lastDial.connect().send(OK);
+    await settle();
+    assert.match(taken(caller), /^HTTP\/1.1 500 /);
+    caller.connection.reset();
+    await settle();
+  }
 });
 
 for (

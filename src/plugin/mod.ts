@@ -10,7 +10,7 @@ export type {
   Route,
   StateKey,
 } from "./api.ts";
-export { BUILT_IN_NAMES } from "./built_in.ts";
+export { BUILT_IN_NAMES, loadBuiltIn } from "./built_in.ts";
 export { MadeBody, PassingBody, type PassingSource } from "./body.ts";
 export { Generation, type PluginView } from "./generation.ts";
 export {

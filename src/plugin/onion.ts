@@ -109,8 +109,8 @@ export class Onion {
     const next: Next = (change) => {
       if (outcome.value) throw new TypeError("next was called after an answer was given");
       if (inner && layer.phase !== "retry") throw new TypeError("next was called twice");
-      const own = inner = new Outcome();
       const changed = requestOf(change) ?? request;
+      const own = inner = new Outcome();
       if (change?.avoid && layer.phase === "retry") this.#avoid = change.avoid;
       const map = change?.response;
       const leftMs = startedMs === undefined ? 0 : standing.nowMs();

@@ -56,16 +56,16 @@ export interface Sink {
 
 /** Carries a stream to a sink. */
 export class Pump {
-  readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
+  readonly #stream: ReadableStream<Uint8Array>;
   readonly #sink: Sink;
+  #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
   #over = false;
   #resume: (() => void) | undefined;
   #paused = false;
   #isStarted = false;
 
-  /** Throws where somebody else reads the stream. */
   constructor(stream: ReadableStream<Uint8Array>, sink: Sink) {
-    this.#reader = stream.getReader();
+    this.#stream = stream;
     this.#sink = sink;
   }
 
@@ -87,8 +87,10 @@ export class Pump {
   }
 
   async #carry(): Promise<void> {
+    // Throws where somebody else reads it.
+    const reader = this.#reader = this.#stream.getReader();
     while (!this.#over) {
-      const { done, value } = await this.#reader.read();
+      const { done, value } = await reader.read();
       if (this.#over) return;
       if (done) {
         this.#over = true;
@@ -115,8 +117,8 @@ export class Pump {
   stop(): void {
     if (this.#over) return;
     this.#over = true;
-    // Its owner may have failed, which nobody needs to know any more.
-    this.#reader.cancel().catch(() => {});
+    // Its owner may have failed, or somebody else reads it, which nobody needs to know any more.
+    (this.#reader ?? this.#stream).cancel().catch(() => {});
     this.resume();
   }
 }

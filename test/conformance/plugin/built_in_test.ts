@@ -1,0 +1,108 @@
+/**
+ * What every plugin inside the executable keeps to, whatever it is for; each with the configuration of the
+ * example on its page.
+ */
+
+import assert from "node:assert/strict";
+import { existsSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { hold, mount, type Mounted, ok, settle } from "../../../src/kit/mod.ts";
+import { BUILT_IN_NAMES, loadBuiltIn } from "../../../src/plugin/mod.ts";
+
+const PLUGINS = join(dirname(fileURLToPath(import.meta.url)), "../../../plugins");
+
+/** Before any of them is loaded. */
+const GLOBALS: ReadonlySet<string> = new Set(Object.keys(globalThis));
+
+/** Of its page's example; that there is one is another test's business. */
+function exampleOf(name: string): unknown {
+  const path = join(PLUGINS, name, "README.md");
+  const page = existsSync(path) ? readFileSync(path, "utf8") : "";
+  for (const [, text = ""] of page.matchAll(/```json\n(.*?)```/gs)) {
+    const { inbound, upstreams = [] } = JSON.parse(text);
+    for (const { plugins = [] } of [inbound ?? {}, ...upstreams]) {
+      for (const { use, config = {} } of plugins) if (use === name) return config;
+    }
+  }
+  return {};
+}
+
+/** What goes wrong with a plugin is told, and nothing is left of one that was closed. */
+async function closed(mounted: Mounted): Promise<void> {
+  await mounted[Symbol.asyncDispose]();
+  await settle();
+  assert.equal(mounted.clock.pending, 0, "timers are set still");
+  const faults = mounted.logs.filter(({ message }) => /failed/.test(message));
+  assert.deepEqual(faults, []);
+}
+
+for (const name of BUILT_IN_NAMES) {
+  const definition = await loadBuiltIn(name);
+  const config = exampleOf(name);
+
+  test(`${name} is loaded without any effect`, async () => {
+    const before = { setTimeout, setInterval, fetch };
+    const started: string[] = [];
+    const names = ["setTimeout", "setInterval", "fetch"] as const;
+    for (const one of names) {
+      globalThis[one] = (() => started.push(one)) as never;
+    }
+    try {
+      const { href } = pathToFileURL(join(PLUGINS, name, `${name}.ts`));
+      const fresh = await import(`${href}?anew`);
+      assert.equal(fresh.default.name, name);
+    } finally {
+      for (const one of names) globalThis[one] = before[one] as never;
+    }
+    assert.deepEqual(started, []);
+    assert.deepEqual(Object.keys(globalThis).filter((key) => !GLOBALS.has(key)), []);
+  });
+
+  test(`${name} refuses a key that it does not know, and what serves goes on`, async () => {
+    const wrong = { ...config as object, no_such_key: 1 };
+    await assert.rejects(mount(definition, { config: wrong }), /no_such_key/);
+    const mounted = await mount(definition, { config });
+    await assert.rejects(mounted.reload(wrong), /no_such_key/);
+    const { failure } = await mounted.request();
+    assert.notEqual(failure?.code, "plugin_failed");
+    await closed(mounted);
+  });
+
+  test(`${name} is made twice, and closed twice, unused`, async () => {
+    const both = [await mount(definition, { config }), await mount(definition, { config })];
+    for (const mounted of both) await closed(mounted);
+  });
+
+  test(`${name} bears a caller that leaves`, async () => {
+    const mounted = await mount(definition, { config, upstream: [hold()] });
+    const leaving = new AbortController();
+    const asked = mounted.request({
+      method: "POST",
+      body: ["a", "b"],
+      signal: leaving.signal,
+    });
+    await settle();
+    leaving.abort();
+    const { failure } = await asked;
+    assert.notEqual(failure?.code, "plugin_failed");
+    for (const { isGivenUp } of mounted.upstream.requests) assert.equal(isGivenUp, true);
+    await closed(mounted);
+  });
+
+  test(`${name} sends a request once that is answered, and loses nothing of either body`, async () => {
+    const upstream = [ok("one", "two", "three")];
+    const mounted = await mount(definition, { config, upstream });
+    const answer = await mounted.request({ method: "POST", body: ["four", "five", "six"] });
+    assert.notEqual(answer.failure?.code, "plugin_failed");
+    const seen = mounted.upstream.requests;
+    assert.ok(seen.length <= 1, `it was sent ${seen.length} times`);
+    for (const { body, isComplete } of seen) {
+      assert.deepEqual([body, isComplete], ["fourfivesix", true]);
+      const isCoded = answer.headers.get("content-encoding") !== undefined;
+      if (answer.status === 200 && !isCoded) assert.equal(answer.body, "onetwothree");
+    }
+    await closed(mounted);
+  });
+}

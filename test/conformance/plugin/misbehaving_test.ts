@@ -1,0 +1,277 @@
+/**
+ * One plugin for each way in which a plugin can misbehave: it is named, the request that met it is answered,
+ * and the next one is served.
+ */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { hold, mount, ok, settle } from "../../../src/kit/mod.ts";
+import type {
+  Host,
+  HttpResponse,
+  Plugin,
+  PluginDefinition,
+  Schema,
+} from "../../../src/plugin/api.ts";
+
+const ANYTHING: Schema = { "~standard": { version: 1, validate: (value) => ({ value }) } };
+
+type OnRequest = NonNullable<Plugin["onRequest"]>;
+
+function pluginOf(create: PluginDefinition["create"]): PluginDefinition {
+  return { name: "bad", api: 1, phase: "filter", config: ANYTHING, create };
+}
+
+/** Misbehaves towards one path only. */
+function badly(make: (host: Host) => OnRequest): PluginDefinition {
+  return pluginOf((host) => {
+    const bad = make(host);
+    return {
+      onRequest: (args, next) => args.request.path === "/bad" ? bad(args, next) : next(),
+    };
+  });
+}
+
+const failing = () =>
+  new ReadableStream<Uint8Array>({
+    pull: (controller) => controller.error(new Error("no more")),
+  });
+/** Somebody else reads it. */
+const taken = () => {
+  const stream = new ReadableStream<Uint8Array>();
+  stream.getReader();
+  return stream;
+};
+let another: HttpResponse | undefined;
+
+const KINDS: Readonly<Record<string, readonly [make: (host: Host) => OnRequest, reason: RegExp]>> =
+  {
+    "throws": [() => () => {
+      throw new Error("oh no");
+    }, /oh no/],
+    "rejects": [() => () => Promise.reject(new Error("oh no")), /oh no/],
+    "rejects with nothing": [() => () => Promise.reject(), /undefined/],
+    "throws on the way out": [() => (_, next) =>
+      next({
+        response: () => {
+          throw new Error("oh no");
+        },
+      }), /oh no/],
+    "gives nothing back": [() => () => undefined as never, /gave no response back/],
+    "gives back what is no response": [() => () => ({ status: 200 }) as never, /no response/],
+    "calls next twice": [() => async (_, next) => {
+      await next();
+      return next();
+    }, /next was called twice/],
+    "hands on a request of its own making": [
+      () => (_, next) => next({ request: { method: "GET" } as never }),
+      /not made by request\.with/,
+    ],
+    "hands on a body that it opened": [() => async ({ request }, next) => {
+      await request.body?.bytes(100);
+      return next();
+    }, /opened, and handed on/],
+    "reads a body twice": [() => async ({ request }, next) => {
+      await request.body?.bytes(100);
+      await request.body?.bytes(100);
+      return next();
+    }, /opened before/],
+    "reads more of a body than it wants": [() => async ({ request }, next) => {
+      const body = await request.body?.bytes(2) ?? null;
+      return next({ request: request.with({ body }) });
+    }, /more than 2 bytes/],
+    "hands back a body that it opened": [() => async (_, next) => {
+      const response = await next();
+      await response.body?.bytes(100);
+      return response;
+    }, /opened, or is another's/],
+    "hands back the body of another response": [() => async (_, next) => {
+      const response = await next();
+      if (another) return response.with({ body: another.body });
+      another = response;
+      throw new Error("not yet another's");
+    }, /another's/],
+    "sends a body that fails": [
+      () => ({ request }, next) => next({ request: request.with({ body: failing() }) }),
+      /no more/,
+    ],
+    "sends a body that somebody else reads": [
+      () => ({ request }, next) => next({ request: request.with({ body: taken() }) }),
+      /the request's body: /,
+    ],
+    "writes framing": [
+      () => ({ request }, next) =>
+        next({ request: request.with({ headers: { set: { "transfer-encoding": "x" } } }) }),
+      /no name that a plugin may write/,
+    ],
+    "writes a second header into a value": [
+      () => (_, next) =>
+        next({ response: (response) => response.with({ headers: { set: { a: "b\r\nc: d" } } }) }),
+      /no header has/,
+    ],
+    "writes a status that is none": [(host) => () => host.reply(99), /from 200 to 599/],
+    "writes a path that is none": [
+      () => ({ request }, next) => next({ request: request.with({ path: "a b" }) }),
+      /begins with \//,
+    ],
+    "adds to a metric by a label that it did not list": [(host) => {
+      const counter = host.stats.counter("n", { help: "", labels: { by: ["a"] } });
+      return (_, next) => {
+        counter.add(1, { by: "b" as "a" });
+        return next();
+      };
+    }, /no such label/],
+    "starts more tasks than it may": [(host) => (_, next) => {
+      for (let i = 0; i < 17; i++) host.spawn("many", () => new Promise(() => {}));
+      return next();
+    }, /more than 16 tasks/],
+  };
+
+for (const [what, [make, reason]] of Object.entries(KINDS)) {
+  test(`a plugin that ${what} is named, and the next request is served`, async () => {
+    await using bad = await mount(badly(make), { upstream: [ok("fine")] });
+    const ask = (path: string) => bad.request({ method: "POST", path, body: ["ab", "c"] });
+    if (what.startsWith("hands back the body of another")) await ask("/bad");
+    const answer = await ask("/bad");
+    assert.deepEqual([answer.status, answer.failure?.code], [500, "plugin_failed"]);
+    const told = [answer.failure?.reason, ...bad.logs.map(({ fields }) => fields.reason)].join();
+    assert.match(told, reason);
+    const next = await ask("/good");
+    assert.deepEqual([next.status, next.body], [200, "fine"]);
+    assert.equal(bad.upstream.requests.at(-1)?.body, "abc");
+  });
+
+  test(`a plugin that ${what} may be skipped where nothing was spoilt`, async () => {
+    await using bad = await mount(badly(make), { upstream: [ok("fine")], onFailure: "skip" });
+    const answer = await bad.request({ method: "POST", path: "/bad", body: ["ab", "c"] });
+    assert.ok(answer.status === 200 || answer.failure?.code === "plugin_failed");
+    if (answer.status === 200) assert.equal(answer.body, "fine");
+  });
+}
+
+for (const [what, body] of Object.entries({ "fails": failing, "somebody else reads": taken })) {
+  test(`a plugin that answers with a body that ${what} has its answer broken off`, async () => {
+    await using bad = await mount(badly((host) => () => host.reply(200).with({ body: body() })));
+    const answer = await bad.request({ path: "/bad" });
+    assert.equal(answer.failure?.code, "plugin_failed");
+    assert.match(answer.failure?.reason ?? "", /^the response's body: /);
+    assert.equal((await bad.request()).status, 200);
+  });
+}
+
+test("a plugin that never answers is given up after ten seconds", async () => {
+  await using bad = await mount(badly(() => () => new Promise(() => {})));
+  const asked = bad.request({ path: "/bad" });
+  await bad.clock.advance(11_000);
+  assert.equal((await asked).failure?.code, "plugin_failed");
+  assert.equal((await bad.request()).status, 200);
+});
+
+test("a plugin that floods the log writes ten lines a second", async () => {
+  await using bad = await mount(badly((host) => (_, next) => {
+    for (let i = 0; i < 1_000; i++) host.log.info("line", { i });
+    return next();
+  }));
+  await bad.request({ path: "/bad" });
+  assert.equal(bad.logs.length, 10);
+  await bad.clock.advance(1_000);
+  await bad.request({ path: "/bad" });
+  assert.deepEqual(bad.logs[10]?.fields.lines, 990);
+  assert.equal(bad.logs.length, 21);
+});
+
+test("a plugin that throws at the end of an exchange harms nobody", async () => {
+  const ends: number[] = [];
+  await using bad = await mount(badly(() => ({ exchange }, next) => {
+    exchange.onEnd(() => {
+      throw new Error("oh no");
+    });
+    exchange.onEnd(({ status }) => ends.push(status));
+    return next();
+  }));
+  assert.equal((await bad.request({ path: "/bad" })).status, 200);
+  assert.deepEqual(ends, [200]);
+  assert.match(JSON.stringify(bad.logs), /oh no/);
+});
+
+test("a task that throws is started again, after a pause that grows, and ends with the plugin", async () => {
+  const at: number[] = [];
+  let signal: AbortSignal | undefined;
+  const bad = await mount(pluginOf((host) => {
+    host.spawn("task", (ends) => {
+      signal = ends;
+      at.push(host.clock.now());
+      throw new Error("oh no");
+    });
+    return {};
+  }));
+  await bad.clock.advance(10_000);
+  assert.ok(at.length > 3 && at.length < 20, `${at}`);
+  await bad[Symbol.asyncDispose]();
+  const before = at.length;
+  await bad.clock.advance(60_000);
+  assert.deepEqual([signal?.aborted, at.length, bad.clock.pending], [true, before, 0]);
+});
+
+for (
+  const [what, create, reason] of [
+    ["throws", () => {
+      throw new Error("oh no");
+    }, /create\(\): oh no/],
+    ["asks for too many labels", (host) => {
+      const many = Array.from({ length: 1_001 }, (_, i) => `${i}`);
+      host.stats.counter("n", { help: "", labels: { many } });
+      return {};
+    }, /more than 1000 combinations/],
+  ] as readonly (readonly [string, PluginDefinition["create"], RegExp])[]
+) {
+  test(`a plugin that ${what} when it is made is not loaded`, async () => {
+    await assert.rejects(mount(pluginOf(create)), reason);
+  });
+}
+
+test("a plugin that is never made is not waited for, and what serves goes on", async () => {
+  const bad = await mount(
+    pluginOf((_, config) => config === "slow" ? new Promise(() => {}) : {}),
+  );
+  const loading = assert.rejects(bad.reload("slow"), /not done after 5000 ms/);
+  await bad.clock.advance(5_000);
+  await loading;
+  assert.equal((await bad.request()).status, 200);
+  await bad[Symbol.asyncDispose]();
+});
+
+for (
+  const [what, close, reason] of [
+    ["throws", () => {
+      throw new Error("oh no");
+    }, /oh no/],
+    ["never ends", () => new Promise<void>(() => {}), /not done after 5000 ms/],
+  ] as readonly (readonly [string, () => void, RegExp])[]
+) {
+  test(`a plugin whose close() ${what} is named, and what comes after it serves`, async () => {
+    await using bad = await mount(pluginOf((_, config) => config === "next" ? {} : { close }));
+    await bad.reload("next");
+    await bad.clock.advance(5_000);
+    assert.match(JSON.stringify(bad.logs.map(({ fields }) => fields)), reason);
+    assert.equal((await bad.request()).status, 200);
+  });
+}
+
+test("a plugin that goes on after its caller left asks nobody", async () => {
+  let goOn = () => {};
+  await using bad = await mount(
+    badly(() => async (_, next) => {
+      await new Promise<void>((resolve) => goOn = resolve);
+      return await next();
+    }),
+    { upstream: [hold()] },
+  );
+  const leaving = new AbortController();
+  const asked = bad.request({ path: "/bad", signal: leaving.signal });
+  leaving.abort();
+  assert.equal((await asked).status, 0);
+  goOn();
+  await settle();
+  assert.equal(bad.upstream.requests.length, 0);
+});

@@ -31,7 +31,7 @@ async function rig(config: unknown, options: {
   const make = (config: unknown) =>
     Promise.all(lenders.map((lender) =>
       Generation.make({
-        listener: "inbound",
+        ...{ listener: "inbound", number: 1, carriesBytes: false },
         plugins: [{ definition, config, onFailure: "refuse", at: "plugins[0]" }],
         routes: [{
           route: { name: "a", service: "db", match: null },
@@ -63,7 +63,6 @@ async function rig(config: unknown, options: {
         guards: generation.guards,
         planOf: (request) => generation.planOf(request),
         sendOn: (_, { outcome }) => outcome.settle(OK),
-        faulted: ({ name }, what) => assert.fail(`${name}: ${what}`),
       });
       const request = new PluginRequest({
         ...{ method: "GET", scheme: "http", authority: "db", path, upgrade: "", length: 0 },

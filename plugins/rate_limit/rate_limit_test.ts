@@ -31,7 +31,7 @@ async function rig(config: unknown, options: {
   const make = (config: unknown) =>
     Promise.all(lenders.map((lender) =>
       Generation.make({
-        listener: "inbound",
+        ...{ listener: "inbound", number: 1, carriesBytes: false },
         plugins: [{ definition, config, onFailure: "refuse", at: "plugins[0]" }],
         routes: [{
           route: { name: "a", service: "db", match: null },

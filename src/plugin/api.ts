@@ -160,13 +160,9 @@ export interface Exchange {
 /** A slot on an exchange, which layers share by sharing the object. */
 export type StateKey<T> = Readonly<{ description: string; "~type"?: T }>;
 /** `status` 0: nothing was answered; `code` `""`: nothing failed. */
-export interface ExchangeSummary {
-  readonly status: number;
-  readonly code: string;
-  readonly attempts: number;
-  readonly durationMs: number;
-  readonly endpoint: Endpoint | null;
-}
+export type ExchangeSummary =
+  & Readonly<Record<"status" | "attempts" | "durationMs", number>>
+  & Readonly<{ code: string; endpoint: Endpoint | null }>;
 
 /** Who calls, as handshake and intentions established it; `remoteAddress`: `10.0.0.7:40312`. */
 export interface Connection {
@@ -219,7 +215,7 @@ export interface Host {
   refuse(as: RefusedAs, reason: string): Refusal;
   /** Outlives a reload: made once for each key of this plugin, gone with its last user. */
   shared<T extends object>(key: string, make: () => T): T;
-  /** The same for all workers: cells for `Atomics`, zeros at first; one key has one length, and stays. */
+  /** The same for all workers: cells for `Atomics`, zeros at first; one length for a key, for good. */
   sharedCells(key: string, length: number): Promise<Int32Array<SharedArrayBuffer>>;
   /** In the background: started again with a growing pause when it throws, aborted with the generation. */
   spawn(name: string, task: (signal: AbortSignal) => Promise<void>): void;

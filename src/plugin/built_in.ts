@@ -12,6 +12,7 @@ const BUILT_IN: Readonly<Record<string, () => Promise<{ readonly default: unknow
   cors: () => import("../../plugins/cors/cors.ts"),
   fault: () => import("../../plugins/fault/fault.ts"),
   header_rules: () => import("../../plugins/header_rules/header_rules.ts"),
+  in_flight_limit: () => import("../../plugins/in_flight_limit/in_flight_limit.ts"),
   rate_limit: () => import("../../plugins/rate_limit/rate_limit.ts"),
   redirect: () => import("../../plugins/redirect/redirect.ts"),
 };

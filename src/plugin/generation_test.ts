@@ -27,7 +27,8 @@ test("Generation calls a guard before there is a route, and again on one that ha
   const layersFor = async (configs: Record<string, unknown>) => {
     const generation = await Generation.make({
       listener: "inbound",
-      ...{ number: 1, carriesBytes: false },
+      number: 1,
+      carriesBytes: false,
       plugins,
       routes: [{ route: { name: "a", service: "db", match: null }, configs, at: "routes.a" }],
       lender: {

@@ -32,6 +32,7 @@ test("SharedState.cells() of two workers are the same memory", async () => {
   const cells = await one?.cells("a", 2);
   assert.ok(cells);
   Atomics.add(cells, 1, 3);
+  assert.equal(await one?.cells("a", 2), cells);
   assert.deepEqual(await other?.cells("a", 2), new Int32Array([0, 3]));
   assert.deepEqual(await new SharedState().cells("a", 2), new Int32Array(2));
 });

@@ -18,6 +18,7 @@ export interface WorkerPlace {
 export class SharedState {
   readonly worker: { readonly index: number; readonly count: number };
   readonly #lendCells: LendCells;
+  readonly #cells = new Map<string, Int32Array<SharedArrayBuffer>>();
   readonly #held = new Map<string, { readonly value: object; users: number }>();
 
   constructor({ worker, workers, lendCells }: WorkerPlace = { worker: 0, workers: 1 }) {
@@ -40,8 +41,14 @@ export class SharedState {
     if (held && --held.users === 0) this.#held.delete(key);
   }
 
-  /** Rejects where too much is lent already, or another length under the same key. */
+  /** The same array each time. Rejects where too much is lent already, or another length by that key. */
   async cells(key: string, length: number): Promise<Int32Array<SharedArrayBuffer>> {
-    return new Int32Array(await this.#lendCells(key, length));
+    const known = this.#cells.get(key);
+    if (known?.length === length) return known;
+    const cells = new Int32Array(await this.#lendCells(key, length));
+    // Two may have asked at once.
+    const first = this.#cells.get(key) ?? cells;
+    this.#cells.set(key, first);
+    return first;
   }
 }

@@ -1,0 +1,93 @@
+/**
+ * Turns requests away while too many are running: of everybody, or of one caller. What runs is counted for
+ * the whole proxy, whatever the number of its workers.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import type { Plugin, PluginDefinition, Refusal, Route } from "../../src/plugin/api.ts";
+import { cellsFor, type CountedBy, keyOf, RunningCounts } from "./running_counts.ts";
+
+const Most = v.optional(v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(1_000_000)));
+const Config = v.strictObject({ limit: Most, limitPerSource: Most });
+type Config = v.InferOutput<typeof Config>;
+
+/**
+ * One for all generations of a worker, since exchanges may outlive theirs. Cells are the same for as long as
+ * a worker lives.
+ */
+const COUNTS = new WeakMap<Int32Array<SharedArrayBuffer>, RunningCounts>();
+
+function runningIn(cells: Int32Array<SharedArrayBuffer>, worker: CountedBy): RunningCounts {
+  let running = COUNTS.get(cells);
+  if (!running) COUNTS.set(cells, running = new RunningCounts(cells, worker));
+  return running;
+}
+
+/** Two places have counts of their own, and two limits at one place as well. */
+interface Limit {
+  readonly most: number;
+  readonly key: number;
+  readonly refuse: () => Refusal;
+}
+interface Limits {
+  readonly all: Limit | undefined;
+  readonly perSource: Limit | undefined;
+}
+
+export default {
+  name: "in_flight_limit",
+  api: 1,
+  phase: "guard",
+  config: Config,
+  routeConfig: Config,
+  async create(host, config): Promise<Plugin<Config>> {
+    const cells = await host.sharedCells("running", cellsFor(host.worker));
+    const running = runningIn(cells, host.worker);
+    const refused = host.stats.counter("refused", {
+      help: "Requests while too many were running",
+      labels: { by: ["all", "source"] },
+    });
+    const limitOf = (most: number | undefined, by: "all" | "source", at: string) => {
+      if (most === undefined) return undefined;
+      const whose = by === "source" ? " of one source" : "";
+      const refusal = host.refuse("overloaded", `${most} requests${whose} are running already`);
+      const labels = { by };
+      const refuse = () => {
+        refused.add(1, labels);
+        return refusal;
+      };
+      return { most, key: keyOf(`${by}\0${host.listener}\0${at}\0`), refuse };
+    };
+    const compile = ({ limit, limitPerSource }: Config, at: string): Limits => ({
+      all: limitOf(limit, "all", at),
+      perSource: limitOf(limitPerSource, "source", at),
+    });
+    const everywhere = compile(config, "");
+    const routes = new WeakMap<Config, Limits>();
+    const limitsOn = ({ name }: Route, routeConfig: Config): Limits => {
+      let limits = routes.get(routeConfig);
+      if (!limits) routes.set(routeConfig, limits = compile(routeConfig, `route ${name}`));
+      return limits;
+    };
+    return {
+      onRequest({ exchange, route, routeConfig }, next) {
+        const limits = route && routeConfig ? limitsOn(route, routeConfig) : everywhere;
+        const { all, perSource } = limits;
+        if (perSource) {
+          const source = exchange.connection.source?.uri ?? "";
+          const leave = running.enter(keyOf(source, perSource.key), perSource.most);
+          if (!leave) return perSource.refuse();
+          exchange.onEnd(leave);
+        }
+        if (all) {
+          const leave = running.enter(all.key, all.most);
+          if (!leave) return all.refuse();
+          exchange.onEnd(leave);
+        }
+        return next();
+      },
+    };
+  },
+} satisfies PluginDefinition<typeof Config, typeof Config>;

@@ -14,6 +14,8 @@ const BUILT_IN: Readonly<Record<string, () => Promise<{ readonly default: unknow
   header_rules: () => import("../../plugins/header_rules/header_rules.ts"),
   rate_limit: () => import("../../plugins/rate_limit/rate_limit.ts"),
   redirect: () => import("../../plugins/redirect/redirect.ts"),
+  retry: () => import("../../plugins/retry/retry.ts"),
+  timeout: () => import("../../plugins/timeout/timeout.ts"),
 };
 
 /** Names that a configuration may use without a file. */

@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { ErrorCode } from "../base/mod.ts";
+import { Deadlines, type ErrorCode } from "../base/mod.ts";
 import {
   addField,
   ExchangeRecord,
@@ -89,8 +89,8 @@ export class AskedRequest implements PluginAsker {
     this.#layers = new PluginLayers(this, asked, {
       generation,
       ways: upstream,
-      // Asked for the health of endpoints that were picked; none is, here.
-      context: {} as Context,
+      // What is left out is about the health of endpoints that were picked; none is, here.
+      context: { deadlines: new Deadlines(clock) } as Context,
       exchange: new ExchangeValue(this.#story, connection, generation.log),
     });
     this.#tick();

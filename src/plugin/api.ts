@@ -2,9 +2,8 @@
  * The contract between the proxy and a plugin: types only, no code, and nothing else to read.
  *
  * A plugin is a module whose default export is a {@link PluginDefinition}; importing it has no effect. Its
- * layers stand around each other in the order of their {@link Phase}, and each sees the request on its way
- * in and the response on its way out. What a hook is given are values: nothing changes by changing them;
- * what shall be different is handed on (`next`) or handed back.
+ * layers stand around each other in the order of their {@link Phase}: a request passes them on its way in,
+ * its response on the way out. They are given values; what shall differ is handed on (`next`) or back.
  *
  * @module
  */
@@ -66,6 +65,10 @@ export interface Change {
   readonly response?: (response: HttpResponse) => Answer;
   /** Phase `retry`: endpoints that shall not be picked while there are others. */
   readonly avoid?: readonly Endpoint[];
+  /** No response began so long after the request was complete: a failure `response_timed_out`. */
+  readonly timeoutMs?: number;
+  /** In place of the listener's: nothing of the exchange moved for so long. 0: it may for ever. */
+  readonly idleTimeoutMs?: number;
 }
 export interface RequestArgs<R = unknown> {
   readonly request: HttpRequest;
@@ -75,7 +78,6 @@ export interface RequestArgs<R = unknown> {
   /** Of this plugin, for that route. */
   readonly routeConfig: R | undefined;
 }
-
 export interface HttpRequest {
   readonly method: string;
   /** `http` or `https`; `""`: the caller did not say. */
@@ -84,6 +86,8 @@ export interface HttpRequest {
   readonly authority: string;
   /** From `/` on, with the query, in the one form that was judged, is matched and is sent on. */
   readonly path: string;
+  /** What it asks the connection to become, as `websocket`; `""`: nothing. */
+  readonly upgrade: string;
   readonly headers: Headers;
   /** `null`: it has none. */
   readonly body: Body | null;
@@ -93,7 +97,6 @@ export type RequestChange =
   & MessageChange
   & Readonly<{ method?: string; authority?: string; path?: string }>;
 export type MessageChange = Readonly<{ headers?: Headers | HeaderChange; body?: BodyContent }>;
-
 export interface HttpResponse {
   readonly status: number;
   readonly headers: Headers;
@@ -105,7 +108,6 @@ export interface HttpResponse {
   with(change: ResponseChange): HttpResponse;
 }
 export type ResponseChange = MessageChange & Readonly<{ status?: number }>;
-
 export interface Failure {
   /** As in the access log: `no_endpoint`, `endpoint_reset`, `response_timed_out`. */
   readonly code: string;
@@ -115,7 +117,6 @@ export interface Failure {
   /** That one, or the one that could not be reached. */
   readonly endpoint: Endpoint | null;
 }
-
 /** Fields in their order; names in lower case. Framing, `host` and `connection` are not among them. */
 export interface Headers extends Iterable<readonly [name: string, value: string]> {
   /** The first of that name, in any case. */

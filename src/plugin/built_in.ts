@@ -15,6 +15,8 @@ const BUILT_IN: Readonly<Record<string, () => Promise<{ readonly default: unknow
   in_flight_limit: () => import("../../plugins/in_flight_limit/in_flight_limit.ts"),
   rate_limit: () => import("../../plugins/rate_limit/rate_limit.ts"),
   redirect: () => import("../../plugins/redirect/redirect.ts"),
+  retry: () => import("../../plugins/retry/retry.ts"),
+  timeout: () => import("../../plugins/timeout/timeout.ts"),
 };
 
 /** Names that a configuration may use without a file. */

@@ -52,6 +52,10 @@ export class PluginRequest implements HttpRequest {
     return this.head.path;
   }
 
+  get upgrade(): string {
+    return this.head.upgrade;
+  }
+
   get headers(): HeaderList {
     return this.#headers ??= new HeaderList(this.head.fields);
   }

@@ -6,7 +6,7 @@
  * @module
  */
 
-import { messageOf } from "../base/mod.ts";
+import { type Deadline, messageOf } from "../base/mod.ts";
 import type { Answer, Change, Endpoint, Exchange, Next, Phase, Plugin, Route } from "./api.ts";
 import { failed, PluginRequest, PluginResponse } from "./messages.ts";
 import { Outcome } from "./outcome.ts";
@@ -38,6 +38,10 @@ export interface Surroundings {
   planOf(request: PluginRequest): RoutePlan | undefined;
   /** To an endpoint; more than once where a layer tries again, and then what was before is given up. */
   sendOn(request: PluginRequest, to: Sending): void;
+  /** Settles `outcome` with a failure where it is not, so long after the request was complete. */
+  limit(outcome: Outcome, timeoutMs: number): Deadline;
+  /** See {@link Change.idleTimeoutMs}. */
+  idleTimeoutMs: number | undefined;
 }
 
 export interface Sending {
@@ -48,6 +52,7 @@ export interface Sending {
 }
 
 const NOBODY: readonly Endpoint[] = [];
+const NO_CHANGE: Change = {};
 
 export class Onion {
   readonly #around: Surroundings;
@@ -107,19 +112,25 @@ export class Onion {
     /** It is done when it has changed the response. */
     let changesResponse = false;
     const next: Next = (change) => {
-      if (outcome.value) throw new TypeError("next was called after an answer was given");
+      if (outcome.isOver) throw new TypeError("next was called after an answer was given");
       if (inner && layer.phase !== "retry") throw new TypeError("next was called twice");
       const changed = requestOf(change) ?? request;
-      const own = inner = new Outcome();
+      const own = inner = new Outcome(outcome);
       if (change?.avoid && layer.phase === "retry") this.#avoid = change.avoid;
-      const map = change?.response;
+      if (change?.idleTimeoutMs !== undefined) this.#around.idleTimeoutMs = change.idleTimeoutMs;
+      const { response: map, timeoutMs } = change ?? NO_CHANGE;
       const leftMs = startedMs === undefined ? 0 : standing.nowMs();
-      if (map === undefined) {
+      if (map === undefined && !timeoutMs) {
         this.#enter(depth + 1, changed, own);
       } else {
-        changesResponse = true;
-        const raw = new Outcome();
-        raw.tell((response) => this.#map(layer, map, response, own));
+        changesResponse ||= map !== undefined;
+        const raw = new Outcome(own);
+        const limit = timeoutMs ? this.#around.limit(raw, timeoutMs) : undefined;
+        raw.tell((response) => {
+          limit?.cancel();
+          if (map) this.#map(layer, map, response, own);
+          else own.settle(response);
+        });
         this.#enter(depth + 1, changed, raw);
       }
       if (startedMs !== undefined) elsewhereMs += standing.nowMs() - leftMs;
@@ -211,7 +222,7 @@ export class Onion {
   }
 
   #fault(layer: Layer, what: string, outcome: Outcome, instead: () => void): void {
-    if (outcome.value) return;
+    if (outcome.isOver) return;
     layer.standing.failed(what);
     this.#instead(layer, what, outcome, instead);
   }

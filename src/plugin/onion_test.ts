@@ -24,6 +24,8 @@ interface Rig {
   readonly onion: Onion;
   readonly sent: { readonly request: PluginRequest; readonly to: Sending }[];
   readonly faults: string[];
+  /** Times for answers that begin, and what ends each. */
+  readonly limits: { readonly timeoutMs: number; isCancelled: boolean; expire(): void }[];
   /** Statuses that the caller got. */
   readonly answers: PluginResponse[];
 }
@@ -34,6 +36,7 @@ function run(
 ): Rig {
   const sent: Rig["sent"] = [];
   const faults: string[] = [];
+  const limits: Rig["limits"] = [];
   const all = layers.map(([phase, onRequest, mayBeSkipped = false], index): Layer => ({
     ...{ name: `p${index}`, phase, onRequest, routeConfig: index, mayBeSkipped },
     standing: {
@@ -57,12 +60,22 @@ function run(
       const answer = answers[sent.push({ request, to }) - 1];
       if (answer) to.outcome.settle(answer);
     },
+    limit(outcome, timeoutMs) {
+      const expire = () => outcome.settle(LATE);
+      const limit = { timeoutMs, isCancelled: false, expire };
+      limits.push(limit);
+      return { cancel: () => void (limit.isCancelled = true) };
+    },
+    idleTimeoutMs: undefined,
   });
   const got: PluginResponse[] = [];
   onion.run(new PluginRequest(HEAD, null)).tell((answer) => got.push(answer));
-  return { onion, sent, faults, answers: got };
+  return { onion, sent, faults, limits, answers: got };
 }
 
+const LATE = failed({
+  ...{ code: "response_timed_out", reason: "late", wasSent: true, endpoint: null },
+});
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 test("Onion with layers that wait for nothing answers in the same turn", () => {
@@ -120,6 +133,35 @@ test("Onion has a retry send again, past endpoints that it names, and no other p
   await turn();
   assert.deepEqual(filter.answers.map(({ failure }) => failure?.code), ["plugin_failed"]);
   assert.deepEqual(filter.faults, ["p0: next was called twice"]);
+});
+
+test("Onion limits the time of what is further in, until it is there", async () => {
+  const slow: Hook = (_, next) => next({ timeoutMs: 5 });
+  const { limits, answers, sent } = run([["filter", slow]], []);
+  assert.deepEqual(limits.map(({ timeoutMs }) => timeoutMs), [5]);
+  limits[0]?.expire();
+  assert.deepEqual(answers.map(({ failure }) => failure?.code), ["response_timed_out"]);
+  sent[0]?.to.outcome.settle(responseOf(200));
+  await turn();
+  assert.equal(answers.length, 1);
+  const inTime = run([["filter", slow]]);
+  assert.deepEqual(inTime.limits.map(({ isCancelled }) => isCancelled), [true]);
+  assert.deepEqual(inTime.answers.map(({ status }) => status), [200]);
+});
+
+test("Onion does not let a layer try again after a time that was kept further out", async () => {
+  let again: (() => unknown) | undefined;
+  const { limits, sent, faults } = run([
+    ["filter", (_, next) => next({ timeoutMs: 5, response: () => new Promise(() => {}) })],
+    ["retry", (_, next) => {
+      again = next;
+      return next({ response: () => new Promise(() => {}) });
+    }],
+  ], [responseOf(503)]);
+  limits[0]?.expire();
+  await turn();
+  assert.throws(() => again?.(), /next was called after an answer was given/);
+  assert.deepEqual([sent.length, faults], [1, []]);
 });
 
 test("Onion does not let a layer go on that has answered", async () => {

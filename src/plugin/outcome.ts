@@ -7,10 +7,21 @@
 import type { PluginResponse } from "./messages.ts";
 
 export class Outcome implements PromiseLike<PluginResponse> {
+  readonly #outer: Outcome | undefined;
   #value: PluginResponse | undefined;
   #told: ((response: PluginResponse) => void) | undefined;
   #promise: Promise<PluginResponse> | undefined;
   #resolve: ((response: PluginResponse) => void) | undefined;
+
+  /** `outer`: what it is for, which may be settled without it. */
+  constructor(outer?: Outcome) {
+    this.#outer = outer;
+  }
+
+  /** Nobody waits for it any more. */
+  get isOver(): boolean {
+    return this.#value !== undefined || this.#outer?.isOver === true;
+  }
 
   /** `undefined`: not yet. */
   get value(): PluginResponse | undefined {

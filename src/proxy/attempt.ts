@@ -38,6 +38,7 @@ export class Attempt<Way> implements Dial {
   readonly #dialler: Dialler<Way>;
   readonly #connect: Connect<Way>;
   readonly #hash: number | undefined;
+  readonly #avoid: ReadonlySet<EndpointState> | undefined;
   #tried: Set<EndpointState> | undefined;
   #pending = false;
   #leaveWindow: (() => void) | undefined;
@@ -48,13 +49,18 @@ export class Attempt<Way> implements Dial {
   #lastTried = "";
   #over = false;
 
-  /** `hash`: of what stays with its endpoint where the group's balancing looks at that. */
+  /**
+   * `hash`: of what stays with its endpoint where the group's balancing looks at that; `avoid`: passed
+   * over while there are others; `first`: picked already, and given back here.
+   */
   constructor(
     group: Upstream,
     dialler: Dialler<Way>,
-    { context, hash, connect }: {
+    { context, hash, avoid, first, connect }: {
       readonly context: Context;
       readonly hash: number | undefined;
+      readonly avoid?: ReadonlySet<EndpointState> | undefined;
+      readonly first?: Lease | undefined;
       readonly connect: Connect<Way>;
     },
   ) {
@@ -62,6 +68,8 @@ export class Attempt<Way> implements Dial {
     this.#group = group;
     this.#dialler = dialler;
     this.#hash = hash;
+    this.#avoid = avoid;
+    this.#lease = first;
     this.#connect = connect;
   }
 
@@ -95,13 +103,14 @@ export class Attempt<Way> implements Dial {
       return this.#fail("not_ready", fault ?? "no certificate yet");
     }
     const exclude = this.#tried ?? NONE;
-    const lease = exclude.size < MAX_TRIES
+    const lease = this.#lease ?? (exclude.size < MAX_TRIES
       ? this.#group.pick(clock.monotonic(), {
         hash: this.#hash,
         exclude,
+        avoid: this.#avoid,
         perTarget: TRIES_PER_TARGET,
       })
-      : undefined;
+      : undefined);
     if (lease) return this.#goTo(this.#lease = lease, trust);
     const { code, reason } = this.#lastFailure ??
       { code: "no_endpoint" as const, reason: `no healthy instance: ${this.#group.lack}` };

@@ -113,21 +113,23 @@ export class Upstream {
   /**
    * The next endpoint to try: from the first target that has one left and was not tried `perTarget`
    * times already, in failover order; when none has, from what was there before a list turned empty; at last an ejected one, as a service whose
-   * only instance failed (or denied us) a few times must not be away for longer than it is. The lease
-   * must be released.
+   * only instance failed (or denied us) a few times must not be away for longer than it is. Those to
+   * `avoid` are passed over within their target while it has others. The lease must be released.
    */
   pick(
     nowMs: number,
     options: {
       readonly hash: number | undefined;
       readonly exclude: ReadonlySet<EndpointState>;
+      readonly avoid?: ReadonlySet<EndpointState> | undefined;
       readonly perTarget: number;
     },
   ): Lease | undefined {
-    const { exclude, perTarget } = options;
+    const { hash, exclude, avoid, perTarget } = options;
+    const others = avoid && { hash, exclude: exclude.union(avoid) };
     for (const target of this.#targets.values()) {
       if (exclude.size >= perTarget && triedIn(target, exclude) >= perTarget) continue;
-      const state = target.pool.pick(nowMs, options);
+      const state = (others && target.pool.pick(nowMs, others)) ?? target.pool.pick(nowMs, options);
       if (state) return this.#lease(target, state);
     }
     for (const target of this.#targets.values()) {

@@ -68,12 +68,16 @@ export abstract class Workers<Result extends LoadResult> implements AsyncDisposa
    * exchanges as prove anything, however slow the machine is.
    */
   async stop(options: { readonly atLeast?: number } = {}): Promise<Result> {
-    const { atLeast = 0 } = options;
-    const until = performance.now() + ENOUGH_TIMEOUT_MS;
-    while (this.exchanges < atLeast && performance.now() < until) await pause(50);
+    await this.past(options.atLeast ?? 0);
     this.stopping = true;
     await Promise.all(this.#running);
     return this.result;
+  }
+
+  /** So many exchanges are done, or a minute is over. */
+  async past(exchanges: number): Promise<void> {
+    const until = performance.now() + ENOUGH_TIMEOUT_MS;
+    while (this.exchanges < exchanges && performance.now() < until) await pause(50);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

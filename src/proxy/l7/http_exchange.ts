@@ -388,9 +388,10 @@ export class HttpExchange implements MessageEvents, PluginAsker {
     const { live, clock } = this.#context;
     const { listener } = this.#owner;
     const { streamIdleTimeoutMs, requestTimeoutMs } = listener.rules();
+    const idleTimeoutMs = this.#layers?.idleTimeoutMs ?? streamIdleTimeoutMs;
     const activeTick = this.#relay?.activeTick ?? this.#activeTick;
-    if (streamIdleTimeoutMs > 0 && (live.tick - activeTick) * live.tickMs > streamIdleTimeoutMs) {
-      return this.fail("idle_timed_out", `no byte for ${streamIdleTimeoutMs} ms`);
+    if (idleTimeoutMs > 0 && (live.tick - activeTick) * live.tickMs > idleTimeoutMs) {
+      return this.fail("idle_timed_out", `no byte for ${idleTimeoutMs} ms`);
     }
     const stuck = this.#layers?.stuckFor(live.tickMs);
     if (stuck !== undefined) return this.fail("plugin_failed", stuck);

@@ -6,7 +6,7 @@
  * @module
  */
 
-import { type ErrorCode, messageOf } from "../../base/mod.ts";
+import { type Deadline, type ErrorCode, messageOf } from "../../base/mod.ts";
 import type { Fields, ResponseHead } from "../../http/mod.ts";
 import type { Stream } from "../../net/mod.ts";
 import {
@@ -16,16 +16,19 @@ import {
   MadeBody,
   Onion,
   OpenedBody,
+  type Outcome,
   PassingBody,
   PluginRequest,
   PluginResponse,
   Pump,
+  type ResponseFailure,
   type RoutePlan,
   type Sending,
   type Surroundings,
 } from "../../plugin/mod.ts";
 import type { Context } from "../context.ts";
 import type { Lease } from "../upstream.ts";
+import { AnswerLimits } from "./answer_limits.ts";
 import type { ExchangeValue } from "./exchange_value.ts";
 import { RequestBody } from "./request_body.ts";
 import type { RequestWays } from "./request_ways.ts";
@@ -56,6 +59,7 @@ const OVERDUE = "its plugins were closed: others have taken their place long ago
 export class PluginLayers implements Inward, Asker, Surroundings {
   readonly guards: readonly Layer[];
   readonly exchange: ExchangeValue;
+  idleTimeoutMs: number | undefined;
   readonly #asker: PluginAsker;
   readonly #asked: Asked;
   readonly #generation: Generation;
@@ -64,6 +68,9 @@ export class PluginLayers implements Inward, Asker, Surroundings {
   readonly #onion: Onion;
   readonly #body: RequestBody;
   readonly #passing: PassingBody | null;
+  /** Made where a plugin limits the time for an answer. */
+  #limits: AnswerLimits | undefined;
+  #requestComplete: boolean;
   #requestPump: Pump | undefined;
   /** The try that counts, and whom its response is told. */
   #try: UpstreamRequest | undefined;
@@ -92,6 +99,7 @@ export class PluginLayers implements Inward, Asker, Surroundings {
     this.#generation = generation;
     this.#ways = ways;
     this.#context = context;
+    this.#requestComplete = asked.endsWithHead;
     this.#body = new RequestBody(asker);
     this.#passing = asked.endsWithHead ? null : new PassingBody(this.#body, asked.request.length);
     this.#onion = new Onion(this);
@@ -130,6 +138,18 @@ export class PluginLayers implements Inward, Asker, Surroundings {
     return this.#generation.planOf(request);
   }
 
+  limit(outcome: Outcome, timeoutMs: number): Deadline {
+    const { deadlines } = this.#context;
+    this.#limits ??= new AnswerLimits(deadlines, this.#requestComplete);
+    return this.#limits.add(timeoutMs, () => {
+      if (outcome.isOver) return;
+      const reason = `not answered within ${timeoutMs} ms`;
+      const failure = this.#failureOf("response_timed_out", reason);
+      this.#giveUp();
+      outcome.settle(failed(failure));
+    });
+  }
+
   sendOn(request: PluginRequest, sending: Sending): void {
     if (this.#over) return;
     this.#giveUp();
@@ -141,7 +161,8 @@ export class PluginLayers implements Inward, Asker, Surroundings {
     this.#asker.goesTo(ways.cluster);
     if (!ways.enter()) return this.#fail("limit_reached", ways.limit);
     const { remote } = this.#asked;
-    const asked: Asked = { request: head, endsWithHead: body === null, remote };
+    const { avoid } = sending;
+    const asked: Asked = { request: head, endsWithHead: body === null, remote, avoid };
     const upstream = this.#try = new UpstreamRequest(this, asked, { ways, context: this.#context });
     if (body instanceof MadeBody) this.#requestPump = this.#pumpTo(upstream, body);
     upstream.start();
@@ -183,11 +204,15 @@ export class PluginLayers implements Inward, Asker, Surroundings {
 
   /** Of what is tried now. */
   #fail(code: ErrorCode, reason: string, tried = ""): void {
-    const wasSent = this.#way !== undefined;
-    const address = this.#way?.host ?? tried;
+    const failure = this.#failureOf(code, reason, tried);
     this.#giveUp();
+    this.#sending?.outcome.settle(failed(failure));
+  }
+
+  #failureOf(code: ErrorCode, reason: string, tried = ""): ResponseFailure {
+    const address = this.#way?.host ?? tried;
     const endpoint = address === "" ? null : { address };
-    this.#sending?.outcome.settle(failed({ code, reason, wasSent, endpoint }));
+    return { code, reason, wasSent: this.#way !== undefined, endpoint };
   }
 
   /** What the layers made of it all. */
@@ -241,6 +266,8 @@ export class PluginLayers implements Inward, Asker, Surroundings {
   // What the caller's side does.
 
   end(trailers: Fields | undefined): void {
+    this.#requestComplete = true;
+    this.#limits?.requestComplete();
     this.#body.end(trailers);
   }
 
@@ -267,6 +294,7 @@ export class PluginLayers implements Inward, Asker, Surroundings {
   leave(isUnwanted: boolean): void {
     if (this.#over) return;
     this.#over = true;
+    this.#limits?.cancel();
     this.#requestPump?.stop();
     this.#responsePump?.stop();
     this.#try?.leave(isUnwanted || this.#responsePump !== undefined);

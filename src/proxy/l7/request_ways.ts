@@ -6,15 +6,17 @@
  */
 
 import type { EndpointState } from "../../balance/mod.ts";
+import { formatAddress } from "../../base/mod.ts";
 import type { ChangeFields } from "../../http/mod.ts";
 import type { Dial } from "../../net/mod.ts";
+import type { Endpoint } from "../../plugin/mod.ts";
 import { Attempt, type Dialler } from "../attempt.ts";
 import type { Context } from "../context.ts";
 import type { Front } from "../downstream.ts";
 import { EndpointDial, trustOf } from "../endpoint_dial.ts";
 import { dialLocal } from "../local_dial.ts";
 import type { InboundPart } from "../../snapshot/mod.ts";
-import { giveBack, type Lease, type Upstream } from "../upstream.ts";
+import type { Lease, Upstream } from "../upstream.ts";
 import { type HttpPoolStats, HttpStats } from "./http_stats.ts";
 import { type Way, Ways } from "./ways.ts";
 
@@ -32,9 +34,9 @@ export interface RequestWays {
   readonly limit: string;
   /**
    * Tells of a way with room, now or later, with the lease of its endpoint where one was picked; the way
-   * must be used at once.
+   * must be used at once. Endpoints to `avoid` are passed over while there are others.
    */
-  reach(dialler: Dialler<Way>, hash: number | undefined): Dial;
+  reach(dialler: Dialler<Way>, hash: number | undefined, avoid?: readonly Endpoint[]): Dial;
   /** Whether picking looks at `hash`. */
   readonly needsHash: boolean;
 }
@@ -49,6 +51,7 @@ export interface Route {
 /** Requests that the local application is given at once, and that wait for a connection; as Envoy's. */
 const LOCAL_LIMIT = 1_024;
 const NONE: ReadonlySet<EndpointState> = new Set();
+const NOBODY: readonly Endpoint[] = [];
 const NOTHING: Dial = { cancel: () => {} };
 
 /** What is behind a listener for callers of the service; its part may change. */
@@ -177,26 +180,44 @@ export class UpstreamWays implements RequestWays {
     this.#upstream.requests.leave();
   }
 
-  reach(dialler: Dialler<Way>, hash: number | undefined): Dial {
+  reach(
+    dialler: Dialler<Way>,
+    hash: number | undefined,
+    addresses: readonly Endpoint[] = NOBODY,
+  ): Dial {
     const { clock } = this.#context;
     const upstream = this.#upstream;
+    const avoid = addresses.length > 0 ? this.#knownAt(addresses) : undefined;
+    let lease: Lease | undefined;
     // Most requests find a connection, and make nothing on their way.
     if (trustOf(upstream, this.#context)?.fault(clock.now()) === undefined) {
-      const lease = upstream.pick(clock.monotonic(), { hash, exclude: NONE, perTarget: 1 });
+      lease = upstream.pick(clock.monotonic(), { hash, exclude: NONE, avoid, perTarget: 1 });
       const way = lease && this.#ways.get(lease.state)?.ready();
       if (way) {
         dialler.onDialled(way, lease);
         return NOTHING;
       }
-      if (lease) giveBack(lease);
     }
     const attempt = new Attempt<Way>(upstream, dialler, {
       context: this.#context,
       hash,
+      avoid,
+      // Picking again would be the turn of the next one, and this one would never have its own.
+      first: lease,
       connect: (lease, _trust, endpointDialler) => this.#to(lease).reach(endpointDialler),
     });
     attempt.start();
     return attempt;
+  }
+
+  /** Whoever is to be avoided was asked before. */
+  #knownAt(addresses: readonly Endpoint[]): Set<EndpointState> {
+    const known = new Set<EndpointState>();
+    for (const state of this.#ways.keys()) {
+      const own = formatAddress({ kind: "tcp", ...state.endpoint });
+      if (addresses.some(({ address }) => address === own)) known.add(state);
+    }
+    return known;
   }
 
   #to({ target, state }: Lease): Ways {

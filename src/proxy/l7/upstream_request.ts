@@ -17,6 +17,7 @@ import {
   type ResponseHead,
 } from "../../http/mod.ts";
 import type { Dial, Stream } from "../../net/mod.ts";
+import type { Endpoint } from "../../plugin/mod.ts";
 import type { Dialler } from "../attempt.ts";
 import type { Context } from "../context.ts";
 import { countFailure } from "../endpoint_failure.ts";
@@ -59,6 +60,8 @@ export interface Asked {
   readonly endsWithHead: boolean;
   /** Whose it is, which balancing may look at: `10.0.0.7:40312`. */
   readonly remote: string;
+  /** Endpoints to be passed over while there are others. */
+  readonly avoid?: readonly Endpoint[];
 }
 
 /** What an asker does with what it asked for. */
@@ -86,6 +89,8 @@ export class UpstreamRequest implements Inward, Dialler<Way>, ResponseEvents {
   #dial: Dial | undefined;
   #lease: Lease | undefined;
   #client: ClientExchange | undefined;
+  /** Of the way that was taken last. */
+  #host = "";
   #attempts = 0;
   /** The way had carried requests before. */
   #wasUsed = false;
@@ -110,7 +115,7 @@ export class UpstreamRequest implements Inward, Dialler<Way>, ResponseEvents {
   /** Finds a way, now or later. */
   start(): void {
     const hash = this.#ways.needsHash ? hashOfCaller(this.#asked.remote) : undefined;
-    const dial = this.#ways.reach(this, hash);
+    const dial = this.#ways.reach(this, hash, this.#asked.avoid);
     if (!this.#client && !this.#over) this.#dial = dial;
   }
 
@@ -120,6 +125,7 @@ export class UpstreamRequest implements Inward, Dialler<Way>, ResponseEvents {
     this.#lease = lease;
     this.#attempts++;
     this.#wasUsed = way.isUsed;
+    this.#host = way.host;
     this.#client = way.request(request, endsWithHead, this);
     this.#asker.reached(way, lease);
     if (!endsWithHead) this.#asker.takesBody();
@@ -202,6 +208,10 @@ export class UpstreamRequest implements Inward, Dialler<Way>, ResponseEvents {
       return this.start();
     }
     this.#tellHealth(true);
+    if (reason === "refused" && !this.#responded) {
+      this.#asker.holdsBody();
+      return this.#asker.upstreamFailed("response_reset", detail, this.#host);
+    }
     this.#asker.upstreamFailed(RESET_CODES[reason] ?? "response_reset", detail, "");
   }
 

@@ -1,0 +1,171 @@
+/**
+ * Tries a request again that came to nothing, at another endpoint where there is one: as Consul's
+ * service-router asks for it, and as Envoy does it.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import type {
+  Answer,
+  Endpoint,
+  Host,
+  HttpResponse,
+  Next,
+  Plugin,
+  PluginDefinition,
+  RequestArgs,
+} from "../../src/plugin/api.ts";
+import { Budget } from "./budget.ts";
+import { asksForAnother, POLICY, type Policy, policyOf } from "./policy.ts";
+
+const Milliseconds = v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(60_000));
+const Bytes = v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(16 * 1024 * 1024));
+
+const Config = v.strictObject({
+  ...POLICY,
+  backOff: v.optional(v.strictObject({ baseMs: Milliseconds, maxMs: v.optional(Milliseconds) })),
+  budget: v.optional(v.strictObject({
+    percent: v.pipe(v.number(), v.minValue(0), v.maxValue(100)),
+    minimum: v.pipe(v.number(), v.integer(), v.minValue(0)),
+  })),
+  replayLimitBytes: v.optional(Bytes),
+});
+const RouteConfig = v.pipe(
+  v.strictObject(POLICY),
+  v.transform((given) => ({ policy: policyOf(given) })),
+);
+type RouteConfig = v.InferOutput<typeof RouteConfig>;
+
+const BASE_MS = 25;
+const MAX_OF_BASE = 10;
+const BUDGET = { percent: 20, minimum: 3 };
+const REPLAY_LIMIT_BYTES = 64 * 1024;
+
+export default {
+  name: "retry",
+  api: 1,
+  phase: "retry",
+  config: Config,
+  routeConfig: RouteConfig,
+  create(host, config): Plugin<RouteConfig> {
+    const { backOff, budget = BUDGET, replayLimitBytes = REPLAY_LIMIT_BYTES } = config;
+    const baseMs = backOff?.baseMs ?? BASE_MS;
+    const maxMs = backOff?.maxMs ?? baseMs * MAX_OF_BASE;
+    const own = policyOf(config);
+    const means: Means = {
+      host,
+      counts: countsOf(host),
+      budget: new Budget(budget),
+      pauseMs: (before) => host.random() * Math.min(maxMs, baseMs * 2 ** before),
+    };
+    return {
+      onRequest(args, next) {
+        const policy = args.routeConfig ? args.routeConfig.policy : own;
+        // Who asks for another protocol has more to lose than a response.
+        if (!policy || args.request.upgrade !== "") return next();
+        args.request.body?.keep(replayLimitBytes);
+        return new Tries(means, policy, { args, next }).begin();
+      },
+    };
+  },
+} satisfies PluginDefinition<typeof Config, typeof RouteConfig>;
+
+/** What all requests share. */
+interface Means {
+  readonly host: Host;
+  readonly counts: ReturnType<typeof countsOf>;
+  readonly budget: Budget;
+  /** Ahead of a retry that has so many before it. */
+  readonly pauseMs: (before: number) => number;
+}
+
+/** Named as Envoy's, so that dashboards can be carried over. */
+function countsOf({ stats }: Host) {
+  const counter = (name: string, help: string) => stats.counter(name, { help });
+  return {
+    retry: counter("upstream_rq_retry", "Requests that were tried again, each time"),
+    success: counter("upstream_rq_retry_success", "Tries after the first that did what was wanted"),
+    limited: counter("upstream_rq_retry_limit_exceeded", "Requests that failed each time"),
+    overflow: counter("upstream_rq_retry_overflow", "Requests not tried again for want of budget"),
+    unkept: counter("retry_or_shadow_abandoned", "Requests not tried again as their body is gone"),
+    timedOut: counter("upstream_rq_per_try_timeout", "Tries that took too long"),
+  };
+}
+
+/** One request, until one of its tries is what is answered. */
+class Tries {
+  readonly #means: Means;
+  readonly #policy: Policy;
+  readonly #args: RequestArgs;
+  readonly #next: Next;
+  readonly #failed: Endpoint[] = [];
+  #retries = 0;
+  /** It has a part of the budget. */
+  #isRetry = false;
+
+  constructor(means: Means, policy: Policy, { args, next }: {
+    readonly args: RequestArgs;
+    readonly next: Next;
+  }) {
+    this.#means = means;
+    this.#policy = policy;
+    this.#args = args;
+    this.#next = next;
+  }
+
+  begin(): Answer {
+    const { budget } = this.#means;
+    budget.requestBegins();
+    this.#args.exchange.onEnd(() => {
+      this.#retryEnds();
+      budget.requestEnds();
+    });
+    return this.#send();
+  }
+
+  #retryEnds(): void {
+    if (this.#isRetry) this.#means.budget.giveBack();
+    this.#isRetry = false;
+  }
+
+  /** Nothing waits where the first try will do. */
+  #send(): Answer {
+    const { perTryTimeoutMs: timeoutMs } = this.#policy;
+    return this.#next({
+      response: (response) => this.#judge(response),
+      ...(timeoutMs > 0 && { timeoutMs }),
+      ...(this.#retries > 0 && { avoid: this.#failed }),
+    });
+  }
+
+  #judge(response: HttpResponse): Answer {
+    const { counts, budget } = this.#means;
+    const { body } = this.#args.request;
+    this.#retryEnds();
+    if (response.failure?.code === "response_timed_out") counts.timedOut.add(1);
+    if (!asksForAnother(this.#policy, response)) {
+      if (this.#retries > 0 && !response.failure) counts.success.add(1);
+      return response;
+    }
+    if (this.#retries >= this.#policy.numRetries) counts.limited.add(1);
+    else if (body && !body.isReplayable) counts.unkept.add(1);
+    else if (!budget.take()) counts.overflow.add(1);
+    else {
+      this.#isRetry = true;
+      return this.#again(response);
+    }
+    return response;
+  }
+
+  async #again(response: HttpResponse): Promise<HttpResponse> {
+    const { host: { clock }, counts, pauseMs } = this.#means;
+    const { signal } = this.#args.exchange;
+    const failed = response.endpoint ?? response.failure?.endpoint;
+    if (failed) this.#failed.push(failed);
+    await clock.sleep(pauseMs(this.#retries++), signal);
+    if (signal.aborted) return response;
+    counts.retry.add(1);
+    return this.#send();
+  }
+}

@@ -14,6 +14,7 @@ const BUILT_IN: Readonly<Record<string, () => Promise<{ readonly default: unknow
   header_rules: () => import("../../plugins/header_rules/header_rules.ts"),
   rate_limit: () => import("../../plugins/rate_limit/rate_limit.ts"),
   redirect: () => import("../../plugins/redirect/redirect.ts"),
+  jwt_auth: () => import("../../plugins/jwt_auth/jwt_auth.ts"),
 };
 
 /** Names that a configuration may use without a file. */

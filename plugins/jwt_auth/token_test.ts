@@ -1,12 +1,11 @@
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
 import { test } from "node:test";
-import { FakeClock } from "../../test/kit/clock.ts";
+import { FakeClock } from "../../src/kit/mod.ts";
 import { bearer, mountJwtAuth, providerOf } from "../../test/kit/jwt_auth.ts";
 import { ISSUER, makeIssuer, rawToken } from "../../test/kit/tokens.ts";
 
-const clock = new FakeClock();
-const NOW = clock.now() / 1_000;
+const NOW = new FakeClock().now() / 1_000;
 const one = await makeIssuer("one");
 const rsa = await makeIssuer("rsa", "RS256");
 const stranger = await makeIssuer("one");
@@ -19,8 +18,8 @@ const FAILS = "Jwt verification fails";
 const PAYLOAD = "Jwt payload is an invalid JSON";
 
 const ANY = { any: [{ provider: "okta" }] };
-const plain = await mountJwtAuth({ providers: { okta: providerOf(one) }, require: ANY }, clock);
-const ofRsa = await mountJwtAuth({ providers: { okta: providerOf(rsa) }, require: ANY }, clock);
+const plain = await mountJwtAuth({ providers: { okta: providerOf(one) }, require: ANY });
+const ofRsa = await mountJwtAuth({ providers: { okta: providerOf(rsa) }, require: ANY });
 
 /** Signed by whoever has the public key, as if it were a secret. */
 function confused(secret: string): string {
@@ -122,10 +121,11 @@ for (
   ] as readonly (readonly [string, string | undefined, number, string | undefined, typeof plain?])[]
 ) {
   test(`jwt_auth answers ${status} to ${what}`, async () => {
-    const asked = await on({ headers: ask === undefined ? [] : [bearer(ask)] });
+    const headers = ask === undefined ? {} : bearer(ask);
+    const asked = await on.ask({ headers });
     assert.deepEqual([asked.status, asked.reason], [status, reason]);
     assert.equal(asked.sent !== undefined, status === 200);
     // A second time, when it may be remembered.
-    assert.equal((await on({ headers: ask === undefined ? [] : [bearer(ask)] })).status, status);
+    assert.equal((await on.ask({ headers })).status, status);
   });
 }

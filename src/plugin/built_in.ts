@@ -12,9 +12,9 @@ const BUILT_IN: Readonly<Record<string, () => Promise<{ readonly default: unknow
   cors: () => import("../../plugins/cors/cors.ts"),
   fault: () => import("../../plugins/fault/fault.ts"),
   header_rules: () => import("../../plugins/header_rules/header_rules.ts"),
+  jwt_auth: () => import("../../plugins/jwt_auth/jwt_auth.ts"),
   rate_limit: () => import("../../plugins/rate_limit/rate_limit.ts"),
   redirect: () => import("../../plugins/redirect/redirect.ts"),
-  jwt_auth: () => import("../../plugins/jwt_auth/jwt_auth.ts"),
 };
 
 /** Names that a configuration may use without a file. */

@@ -1,13 +1,11 @@
 import assert from "node:assert/strict";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { silentLog, Stats } from "../../src/base/mod.ts";
 import { FakeClock, settle } from "../../src/kit/mod.ts";
 import { PluginHost } from "../../src/plugin/host.ts";
 import { SharedState } from "../../src/plugin/mod.ts";
 import { bearer, mountJwtAuth, providerOf } from "../../test/kit/jwt_auth.ts";
-import { type Issuer, makeIssuer } from "../../test/kit/tokens.ts";
+import { keySetOf, makeIssuer, startKeyServer } from "../../test/kit/tokens.ts";
 import { Config, type Remote } from "./config.ts";
 import { RemoteKeys } from "./remote_keys.ts";
 import * as v from "valibot";
@@ -26,10 +24,6 @@ function remoteOf(more: object): Remote {
   const keySet = providers.okta?.jsonWebKeySet;
   assert.ok(keySet && "remote" in keySet);
   return keySet.remote;
-}
-
-function setOf(...issuers: readonly Issuer[]): string {
-  return JSON.stringify({ keys: issuers.map(({ jwk }) => jwk) });
 }
 
 interface Rig {
@@ -53,7 +47,7 @@ function rig(remote = REMOTE): Rig {
       if (it.answer instanceof Error) throw it.answer;
       return await it.answer;
     }),
-    answer: setOf(one),
+    answer: keySetOf(one),
     asked: 0,
   };
   return it;
@@ -84,7 +78,7 @@ test("RemoteKeys go on for an hour where newer ones cannot be had, and not longe
   assert.ok(it.keys.current);
   await it.clock.advance(2_000);
   assert.equal(it.keys.current, undefined);
-  it.answer = setOf(two);
+  it.answer = keySetOf(two);
   await it.clock.advance(10_000);
   assert.ok(it.keys.current);
   abort.abort();
@@ -122,7 +116,7 @@ test("RemoteKeys.newerThan() asks once for all, and not again soon", async () =>
   await it.clock.advance(1);
   const both = [it.keys.newerThan(current), it.keys.newerThan(current)];
   await settle();
-  resolve(setOf(one, two));
+  resolve(keySetOf(one, two));
   const [first, second] = await Promise.all(both);
   assert.ok(first && first === second && first !== current);
   assert.equal(it.asked, 2);
@@ -158,27 +152,6 @@ test("RemoteKeys waits for an answer as long as it was told", async () => {
   assert.equal(it.clock.pending, 0);
 });
 
-/** An issuer's server that answers as it is told. */
-async function startIssuer(): Promise<
-  AsyncDisposable & { uri: string; asked: number; status: number; body: string; location: string }
-> {
-  const it = { uri: "", asked: 0, status: 200, body: setOf(one), location: "" };
-  const server = createServer((_, response) => {
-    it.asked++;
-    response.writeHead(it.status, it.location === "" ? {} : { location: it.location });
-    response.end(it.body);
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  it.uri = `http://127.0.0.1:${(server.address() as AddressInfo).port}/keys`;
-  return Object.assign(it, {
-    [Symbol.asyncDispose]: () =>
-      new Promise<void>((resolve) => {
-        server.close(() => resolve());
-        server.closeAllConnections();
-      }),
-  });
-}
-
 function configFor(uri: string): object {
   return {
     providers: { okta: providerOf(one, { jsonWebKeySet: { remote: { uri } } }) },
@@ -187,7 +160,7 @@ function configFor(uri: string): object {
 }
 
 test("jwt_auth lets nobody in before an issuer's keys are there, and then whom they are for", async () => {
-  await using server = await startIssuer();
+  await using server = await startKeyServer(keySetOf(one));
   server.status = 503;
   await using mounted = await mountJwtAuth(configFor(server.uri));
   const { plugin } = mounted;
@@ -203,13 +176,13 @@ test("jwt_auth lets nobody in before an issuer's keys are there, and then whom t
 });
 
 test("jwt_auth asks an issuer for a key that a token names, and stays with what it has", async () => {
-  await using server = await startIssuer();
+  await using server = await startKeyServer(keySetOf(one));
   await using mounted = await mountJwtAuth(configFor(server.uri));
   const newer = { headers: bearer(await two.sign()) };
   assert.equal((await mounted.ask({ headers: bearer(await one.sign()) })).status, 200);
   assert.equal((await mounted.ask(newer)).status, 401);
   assert.equal(server.asked, 1);
-  server.body = setOf(one, two);
+  server.body = keySetOf(one, two);
   mounted.plugin.clock.advanceNow(10_000);
   assert.equal((await mounted.ask(newer)).status, 200);
   assert.equal(server.asked, 2);
@@ -222,7 +195,7 @@ for (
   ] as const
 ) {
   test(`jwt_auth takes no keys from an answer that ${what}`, async () => {
-    await using server = await startIssuer();
+    await using server = await startKeyServer(keySetOf(one));
     Object.assign(server, change);
     await using mounted = await mountJwtAuth(configFor(server.uri));
     const { reason } = await mounted.ask({ headers: bearer(await one.sign()) });

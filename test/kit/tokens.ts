@@ -4,6 +4,8 @@
  * @module
  */
 
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { exportJWK, generateKeyPair, type JWK, SignJWT } from "jose";
 
 export interface Issuer {
@@ -36,4 +38,36 @@ export function rawToken(header: unknown, claims: unknown, signature = "AAAA"): 
 function encoded(value: unknown): string {
   const text = typeof value === "string" ? value : JSON.stringify(value);
   return btoa(text).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+}
+
+export function keySetOf(...issuers: readonly Pick<Issuer, "jwk">[]): string {
+  return JSON.stringify({ keys: issuers.map(({ jwk }) => jwk) });
+}
+
+/** Where an issuer publishes its keys; what it answers can be changed. */
+export interface KeyServer extends AsyncDisposable {
+  readonly uri: string;
+  asked: number;
+  status: number;
+  location: string;
+  body: string;
+}
+
+export async function startKeyServer(body: string): Promise<KeyServer> {
+  const server = createServer((_, response) => {
+    it.asked++;
+    response.writeHead(it.status, it.location === "" ? {} : { location: it.location });
+    response.end(it.body);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const it: KeyServer = {
+    ...{ asked: 0, status: 200, location: "", body },
+    uri: `http://127.0.0.1:${(server.address() as AddressInfo).port}/keys`,
+    [Symbol.asyncDispose]: () =>
+      new Promise<void>((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+  return it;
 }

@@ -75,6 +75,7 @@ const REPLIES: Partial<Record<ErrorCode, Reply>> = {
   intention_denied: DENIED,
   // Nobody knows whether it would be allowed.
   authorize_failed: DENIED,
+  plugin_denied: DENIED,
   not_ready: { status: 503, text: "not ready", flag: "", details: "not_ready" },
   request_invalid: { status: 400, text: "", flag: "", details: "path_normalization_failed" },
   request_too_large: {
@@ -136,9 +137,17 @@ export const REDIRECT: Reply = {
   details: "path_normalization_failed",
 };
 
-/** What the client of a failed exchange is told; a code that no client should see gives a 500. */
-export function replyOf(code: ErrorCode): Reply {
-  return REPLIES[code] ?? INTERNAL;
+/**
+ * What the client of a failed exchange is told; a code that no client should see gives a 500. Only what
+ * is wrong with who asks is said in the words of `reason`.
+ */
+export function replyOf(code: ErrorCode, reason = ""): Reply {
+  return code === "unauthenticated" ? unauthenticated(reason) : REPLIES[code] ?? INTERNAL;
+}
+
+function unauthenticated(text: string): Reply {
+  const details = `jwt_authn_access_denied{${text.replaceAll(" ", "_")}}`;
+  return { status: 401, text, flag: "", details };
 }
 
 /** The whole response to an exchange that has none yet; its head. */

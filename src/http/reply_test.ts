@@ -66,6 +66,7 @@ for (
     ["request_invalid", 400, "", ""],
     ["request_too_large", 413, "", "Payload Too Large"],
     ["rate_limited", 429, "RL", "local_rate_limited"],
+    ["plugin_denied", 403, "", "RBAC: access denied"],
     // What is no fault of a request is not told.
     ["credentials_invalid", 500, "", "internal error"],
   ] as const
@@ -93,6 +94,14 @@ for (
 
 test("replyOf() has an answer for every code", () => {
   for (const code of ERROR_CODES) assert.ok(replyOf(code).status >= 400);
+});
+
+test("replyOf() tells who asks what is wrong with its credentials", () => {
+  const reply = replyOf("unauthenticated", "Jwt is missing");
+  assert.deepEqual([reply.status, reply.text], [401, "Jwt is missing"]);
+  assert.equal(reply.details, "jwt_authn_access_denied{Jwt_is_missing}");
+  const { fields } = sentFor(reply, { type: "application/grpc" });
+  assert.deepEqual([fields["grpc-status"], fields["grpc-message"]], ["16", "Jwt is missing"]);
 });
 
 test("replyOf() details have Envoy's form", () => {

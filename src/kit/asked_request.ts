@@ -181,7 +181,7 @@ export class AskedRequest implements PluginAsker {
         send: (chunk: Uint8Array) => this.#body.push(chunk) > 0,
         end: () => {},
       };
-      const head = this.#head = sendReply(server, replyOf(code), { fields });
+      const head = this.#head = sendReply(server, replyOf(code, reason), { fields });
       this.#story.status = head.status;
     }
     this.#end(true);

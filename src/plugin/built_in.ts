@@ -13,6 +13,7 @@ const BUILT_IN: Readonly<Record<string, () => Promise<{ readonly default: unknow
   fault: () => import("../../plugins/fault/fault.ts"),
   header_rules: () => import("../../plugins/header_rules/header_rules.ts"),
   in_flight_limit: () => import("../../plugins/in_flight_limit/in_flight_limit.ts"),
+  jwt_auth: () => import("../../plugins/jwt_auth/jwt_auth.ts"),
   rate_limit: () => import("../../plugins/rate_limit/rate_limit.ts"),
   redirect: () => import("../../plugins/redirect/redirect.ts"),
   retry: () => import("../../plugins/retry/retry.ts"),

@@ -323,7 +323,7 @@ export class HttpExchange implements MessageEvents, PluginAsker {
     if (this.#over) return;
     const { listener } = this.#owner;
     const story = this.#story;
-    const reply = replyOf(code);
+    const reply = replyOf(code, reason);
     story.code = code;
     if (reply.flag !== "") story.flags |= FLAG[reply.flag];
     this.#tell(code, reason);

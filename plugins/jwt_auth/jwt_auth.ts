@@ -1,0 +1,139 @@
+/**
+ * Lets requests pass that show tokens of issuers that are trusted, and tells those further in what the
+ * tokens say. What Envoy does with the same tokens it does, but for what its README tells.
+ *
+ * @module
+ */
+
+import type {
+  Answer,
+  HttpRequest,
+  Next,
+  Plugin,
+  PluginDefinition,
+  RequestArgs,
+} from "../../src/plugin/api.ts";
+import { type Claims, hasClaim, VERIFIED_CLAIMS } from "./claims.ts";
+import { Config, type Need } from "./config.ts";
+import { type Outcome, Provider } from "./provider.ts";
+import { REFUSED, type Refused } from "./token.ts";
+
+interface Checked {
+  readonly need: Need;
+  readonly provider: Provider;
+  readonly outcome: Outcome;
+}
+
+export default {
+  name: "jwt_auth",
+  api: 1,
+  phase: "guard",
+  config: Config,
+  async create(host, config): Promise<Plugin> {
+    const providers = new Map(
+      await Promise.all(
+        Object.entries(config.providers).map(async ([name, own]) =>
+          [name, await Provider.make(name, own, host)] as const
+        ),
+      ),
+    );
+    const isAny = "any" in config.require;
+    const needs = "any" in config.require ? config.require.any : config.require.all;
+    const wanted = needs.flatMap((need) => {
+      const provider = providers.get(need.provider);
+      return provider ? [{ need, provider }] : [];
+    });
+    const payloadHeaders = [...providers.values()].flatMap(({ config: { forwarding } }) =>
+      forwarding ? [forwarding.headerName] : []
+    );
+    const judged = host.stats.counter("requests", {
+      help: "Requests by what became of their tokens",
+      labels: { result: ["let_in", "missing", "refused"] },
+    });
+
+    const decide = (
+      { request, exchange }: RequestArgs,
+      next: Next,
+      outcomes: readonly Outcome[],
+    ): Answer => {
+      const good: Checked[] = [];
+      const whys: Refused[] = [];
+      for (const [index, { need, provider }] of wanted.entries()) {
+        const outcome = outcomes[index] ?? { kind: "refused", why: "missing" };
+        const why = whyNot(need, outcome);
+        if (why) whys.push(why);
+        else good.push({ need, provider, outcome });
+      }
+      if (isAny ? good.length === 0 : whys.length > 0) {
+        const why = mostTelling(whys);
+        judged.add(1, { result: why === "missing" ? "missing" : "refused" });
+        if (why === "audience" || why === "claim") return host.refuse("denied", REFUSED[why]);
+        return host.refuse("unauthenticated", REFUSED[why])
+          .with({ headers: { set: { "www-authenticate": challenge(request, why) } } });
+      }
+      judged.add(1, { result: "let_in" });
+      exchange.set(VERIFIED_CLAIMS, claimsOf(good));
+      return next({ request: sentOn(request, good, payloadHeaders) });
+    };
+
+    return {
+      onRequest(args, next) {
+        const outcomes = wanted.map(({ provider }) => provider.check(args.request));
+        if (outcomes.every(isKnown)) return decide(args, next, outcomes);
+        return Promise.all(outcomes).then((known) => decide(args, next, known));
+      },
+    };
+  },
+} satisfies PluginDefinition<typeof Config>;
+
+function isKnown(outcome: Outcome | Promise<Outcome>): outcome is Outcome {
+  return "kind" in outcome;
+}
+
+function whyNot({ verifyClaims }: Need, outcome: Outcome): Refused | undefined {
+  if (outcome.kind === "refused") return outcome.why;
+  const { claims } = outcome;
+  return verifyClaims.every(({ path, value }) => hasClaim(claims, path, value))
+    ? undefined
+    : "claim";
+}
+
+/** Of a token that was meant for somebody, rather than that another one is missing. */
+function mostTelling(whys: readonly Refused[]): Refused {
+  return whys.find((why) => why !== "missing" && why !== "issuer") ??
+    whys.find((why) => why === "issuer") ?? "missing";
+}
+
+/** What a browser or a client library is told, as Envoy says it. */
+function challenge({ scheme, authority, path }: HttpRequest, why: Refused): string {
+  const [base = ""] = path.split("?", 1);
+  const realm = `${scheme || "http"}://${authority}${base}`.slice(0, 256).replace(/["\\]/g, "");
+  return `Bearer realm="${realm}"${why === "missing" ? "" : ', error="invalid_token"'}`;
+}
+
+function claimsOf(good: readonly Checked[]): ReadonlyMap<string, Claims> {
+  return new Map(
+    good.flatMap(({ provider, outcome }) =>
+      outcome.kind === "good" ? [[provider.name, outcome.claims]] : []
+    ),
+  );
+}
+
+/** Nobody but the proxy says what a verified token said. */
+function sentOn(
+  request: HttpRequest,
+  good: readonly Checked[],
+  payloadHeaders: readonly string[],
+): HttpRequest {
+  let changed = request;
+  for (const { provider } of good) changed = provider.locations.without(changed);
+  const set: Record<string, string> = {};
+  for (const { provider: { config: { forwarding } }, outcome } of good) {
+    if (!forwarding || outcome.kind !== "good") continue;
+    const { payload } = outcome;
+    const padding = forwarding.padForwardPayloadHeader ? (4 - payload.length % 4) % 4 : 0;
+    set[forwarding.headerName] = payload + "=".repeat(padding);
+  }
+  if (payloadHeaders.length === 0) return changed;
+  return changed.with({ headers: { remove: payloadHeaders, set } });
+}

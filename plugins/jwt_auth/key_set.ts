@@ -1,0 +1,65 @@
+/**
+ * Public keys of an issuer. A token's algorithm must be one of the kind of key that verifies it, so that
+ * no public key is ever taken for a shared secret.
+ *
+ * @module
+ */
+
+import { compactVerify, createLocalJWKSet, errors, type JSONWebKeySet, type JWK } from "jose";
+import type { Token } from "./token.ts";
+
+/** A token that names no key is held against each. */
+const MAX_KEYS = 64;
+
+/** `noKey`: it has none that could have signed this; `signature`: none of those did. */
+export type Verdict = "verified" | "noKey" | "signature";
+
+type Find = ReturnType<typeof createLocalJWKSet>;
+
+export class KeySet {
+  readonly #all: Find;
+  /** Those that have no name may be the one that a token names, as with Envoy. */
+  readonly #unnamed: Find;
+
+  private constructor(keys: readonly JWK[]) {
+    this.#all = createLocalJWKSet({ keys: [...keys] });
+    this.#unnamed = createLocalJWKSet({ keys: keys.filter(({ kid }) => kid === undefined) });
+  }
+
+  /** Throws where it is no JSON Web Key Set. */
+  static read(text: string): KeySet {
+    const { keys } = JSON.parse(text) as Partial<JSONWebKeySet>;
+    if (!Array.isArray(keys)) throw new TypeError("JWKS: it has no list of keys");
+    if (keys.length > MAX_KEYS) throw new RangeError(`JWKS: more than ${MAX_KEYS} keys`);
+    return new KeySet(keys);
+  }
+
+  async verify(token: Token): Promise<Verdict> {
+    const { text, algorithm: alg, keyName: kid } = token;
+    let isTried = false;
+    const tries = kid === undefined
+      ? [() => this.#all({ alg })]
+      : [() => this.#all({ alg, kid }), () => this.#unnamed({ alg })];
+    for (const find of tries) {
+      for await (const key of keysFrom(find)) {
+        isTried = true;
+        try {
+          await compactVerify(text, key, { algorithms: [alg] });
+          return "verified";
+        } catch {
+          // Not by this key; there may be another.
+        }
+      }
+    }
+    return isTried ? "signature" : "noKey";
+  }
+}
+
+async function* keysFrom(find: () => ReturnType<Find>): AsyncGenerator<Awaited<ReturnType<Find>>> {
+  try {
+    yield await find();
+  } catch (error) {
+    if (error instanceof errors.JWKSMultipleMatchingKeys) yield* error;
+    // Else it has none, or none that can be read.
+  }
+}

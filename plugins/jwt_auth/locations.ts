@@ -1,0 +1,92 @@
+/**
+ * Where tokens stand in a request, and the request without them. Every token at a place counts, also the
+ * second in a field that is there twice: none that nobody verified gets further.
+ *
+ * @module
+ */
+
+import type { HttpRequest } from "../../src/plugin/api.ts";
+import type { Location } from "./config.ts";
+
+const DEFAULT: readonly Location[] = [
+  { header: { name: "authorization", valuePrefix: "Bearer ", forward: false } },
+  { queryParam: { name: "access_token" } },
+];
+
+export class Locations {
+  readonly #all: readonly Location[];
+
+  /** `undefined`: where Envoy looks when nobody says where. */
+  constructor(all: readonly Location[] | undefined) {
+    this.#all = all ?? DEFAULT;
+  }
+
+  tokensOf(request: HttpRequest): string[] {
+    return this.#all.flatMap((location) => {
+      if ("header" in location) {
+        return request.headers.all(location.header.name)
+          .flatMap((value) => tokenAfter(value, location.header.valuePrefix));
+      }
+      return "cookie" in location
+        ? cookies(request, location.cookie.name)
+        : parameters(request.path, location.queryParam.name);
+    });
+  }
+
+  /** Without what is not to be sent on: all but cookies and forwarded headers, as with Envoy. */
+  without(request: HttpRequest): HttpRequest {
+    let left = request;
+    for (const location of this.#all) {
+      if ("queryParam" in location) {
+        const path = withoutParameter(left.path, location.queryParam.name);
+        if (path !== left.path) left = left.with({ path });
+      }
+      if (!("header" in location) || location.header.forward) continue;
+      const { name, valuePrefix } = location.header;
+      const has = left.headers.all(name).some((value) => tokenAfter(value, valuePrefix).length > 0);
+      if (has) left = left.with({ headers: { remove: [name] } });
+    }
+    return left;
+  }
+}
+
+/** In any case: names of authentication schemes have none, and not every application tells. */
+function tokenAfter(value: string, prefix: string): string[] {
+  const at = value.toLowerCase().indexOf(prefix.toLowerCase());
+  return at < 0 ? [] : [value.slice(at + prefix.length).trim()];
+}
+
+function cookies(request: HttpRequest, name: string): string[] {
+  return request.headers.all("cookie").flatMap((value) => value.split(";")).flatMap((pair) => {
+    const [own = "", ...rest] = pair.split("=");
+    return own.trim() === name ? [rest.join("=").trim().replace(/^"(.*)"$/, "$1")] : [];
+  });
+}
+
+function parameters(path: string, name: string): string[] {
+  return pairsOf(path).flatMap((pair) => {
+    const [own = "", ...rest] = pair.split("=");
+    return decoded(own) === name ? [decoded(rest.join("="))] : [];
+  });
+}
+
+function withoutParameter(path: string, name: string): string {
+  const pairs = pairsOf(path);
+  const left = pairs.filter((pair) => decoded(pair.split("=", 1)[0] ?? "") !== name);
+  if (left.length === pairs.length) return path;
+  const base = path.slice(0, path.indexOf("?"));
+  return left.length === 0 ? base : `${base}?${left.join("&")}`;
+}
+
+function pairsOf(path: string): string[] {
+  const at = path.indexOf("?");
+  return at < 0 ? [] : path.slice(at + 1).split("&");
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text.replaceAll("+", " "));
+  } catch {
+    return text; // not percent-encoded as it should be: taken as it stands
+  }
+}

@@ -65,6 +65,7 @@ export function fakeAdminView(): FakeAdminView {
     },
     exposed: {},
     edges: {},
+    pluginCode: {},
     upstreams: {},
     chains: {},
     targets: {},

@@ -62,7 +62,12 @@ const PACKAGES = [
   "yaml",
 ];
 const PLUGIN_PACKAGES = ["valibot", "jose"];
-const RUNTIME_FILES = ["src/net/bun/bun_engine.ts", "src/net/node/node_engine.ts"];
+const RUNTIME_FILES = [
+  "src/net/bun/bun_engine.ts",
+  "src/net/node/node_engine.ts",
+  // The bundler is the runtime's. No worker loads this layer, so none can bundle.
+  "src/source/plugins/bun_join.ts",
+];
 /** Loads the plugins inside the executable. */
 const BUILT_IN = "src/plugin/built_in.ts";
 const NOTICE_LINES = 300;

@@ -5,10 +5,11 @@
  * @module
  */
 
-import { ProxyError } from "../base/mod.ts";
-import { type PluginUse, sameContent } from "../snapshot/mod.ts";
+import { messageOf, ProxyError } from "../base/mod.ts";
+import { type PluginUse, sameContent, type Snapshot } from "../snapshot/mod.ts";
 import type { Route } from "./api.ts";
 import { loadBuiltIn } from "./built_in.ts";
+import { loadCode } from "./code.ts";
 import { Generation, type PluginView } from "./generation.ts";
 import type { Lender } from "./host.ts";
 import type { AnyPlugin } from "./registry.ts";
@@ -16,6 +17,8 @@ import { forgetStanding } from "./standing.ts";
 
 /** `undefined`: there is none of that name. */
 export type LoadPlugin = (name: string) => Promise<AnyPlugin | undefined>;
+
+type MadeOf = Pick<Snapshot, "version" | "pluginCode">;
 
 /** What stands around a listener. */
 export interface ListenerPlugins {
@@ -54,8 +57,11 @@ export class Generations {
     return this.#held.get(listener)?.generation;
   }
 
-  /** `number`: of those that are made. Throws a ProxyError that names listener, plugin and place; then nothing that was made stays. */
-  async prepare(wanted: PluginsOf, number: number): Promise<PreparedGenerations> {
+  /**
+   * `of`: with the number of those that are made, and the code of plugins from files. Throws a ProxyError
+   * that names listener, plugin and place; then nothing that was made stays.
+   */
+  async prepare(wanted: PluginsOf, of: MadeOf): Promise<PreparedGenerations> {
     const all = new Map<string, Held>();
     const fresh: Generation[] = [];
     try {
@@ -65,7 +71,7 @@ export class Generations {
           all.set(listener, held);
           continue;
         }
-        const generation = await this.#make(listener, plugins, number);
+        const generation = await this.#make(listener, plugins, of);
         fresh.push(generation);
         all.set(listener, { wanted: plugins, generation });
       }
@@ -79,16 +85,34 @@ export class Generations {
   async #make(
     listener: string,
     { uses, carriesBytes }: ListenerPlugins,
-    number: number,
+    { version: number, pluginCode }: MadeOf,
   ): Promise<Generation> {
-    const plugins = await Promise.all(uses.map(async ({ plugin, config, onFailure, at }) => {
-      const definition = await this.#load(plugin);
-      if (definition) return { definition, config, onFailure, at };
-      throw new ProxyError("plugin_failed", `${at}.use: there is no plugin "${plugin}"`);
+    const plugins = await Promise.all(uses.map(async (use) => {
+      const { config, onFailure, at } = use;
+      return { definition: await this.#definitionOf(use, pluginCode), config, onFailure, at };
     }));
     const routes = [{ route: ONLY, configs: {}, at: "" }];
     const lender = this.#lender;
     return Generation.make({ listener, number, carriesBytes, plugins, routes, lender });
+  }
+
+  async #definitionOf(
+    { plugin, file, at }: PluginUse,
+    code: Snapshot["pluginCode"],
+  ): Promise<AnyPlugin> {
+    if (!file) {
+      const definition = await this.#load(plugin);
+      if (definition) return definition;
+      throw new ProxyError("plugin_failed", `${at}.use: there is no plugin "${plugin}"`);
+    }
+    try {
+      const part = code[file.code];
+      if (!part) throw new TypeError("its code did not come with the snapshot");
+      return await loadCode(part, file.allow);
+    } catch (error) {
+      const reason = `Cannot load ${plugin} (${at}.use): ${messageOf(error)}`;
+      throw new ProxyError("plugin_failed", reason, { cause: error });
+    }
   }
 
   publish({ all }: PreparedGenerations): void {

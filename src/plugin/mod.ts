@@ -12,6 +12,7 @@ export type {
 } from "./api.ts";
 export { BUILT_IN_NAMES, loadBuiltIn } from "./built_in.ts";
 export { MadeBody, PassingBody, type PassingSource } from "./body.ts";
+export { LIBRARIES, whyNoImport } from "./code.ts";
 export { Generation, type PluginView } from "./generation.ts";
 export {
   Generations,

@@ -169,7 +169,7 @@ export class DataPath {
     const requestPolicy = await this.#requestPolicy(snapshot);
     const trusts = this.#facts.trusts.prepare(snapshot);
     // Last: what they made would have to be given up if anything else failed.
-    const generations = await this.#generations.prepare(pluginsOf(snapshot), snapshot.version);
+    const generations = await this.#generations.prepare(pluginsOf(snapshot), snapshot);
     return { snapshot, requestPolicy, trusts, generations };
   }
 

@@ -122,14 +122,33 @@ export interface HttpRules {
 
 /** A plugin in a listener's list. */
 export interface PluginUse {
-  /** The name of one that is inside the executable. */
+  /** As it was written: the name of one that is inside the executable, or a path. */
   readonly plugin: string;
+  /** Of a path: what runs. */
+  readonly file?: PluginFile;
   /** As it was written; its plugin judges it. */
   readonly config: unknown;
   /** `skip`: where it fails a request goes on as if it were not there. */
   readonly onFailure: "refuse" | "skip";
   /** Where it was written: `inbound.plugins[0]`. */
   readonly at: string;
+}
+
+export interface PluginFile {
+  /** Key into {@link Snapshot.pluginCode}. */
+  readonly code: string;
+  /** Modules of Node's that it may import: `node:crypto`. */
+  readonly allow: readonly string[];
+}
+
+/** What a plugin's file and all that it imports were made into. Its key is the SHA-256 of the text. */
+export interface PluginCodePart extends Part {
+  /** Body of a function of `module`, `exports` and `require`; `module.exports` may be a promise. */
+  readonly text: string;
+  /** Of the file, for stack traces. */
+  readonly path: string;
+  /** Of those inside the executable, which it imports. */
+  readonly libraries: readonly string[];
 }
 
 /** Where a line for each exchange, and each plain connection, is written. */
@@ -300,6 +319,7 @@ export interface KeyedParts {
   readonly edges: EdgePart;
   readonly chains: ChainPart;
   readonly targets: TargetPart;
+  readonly pluginCode: PluginCodePart;
 }
 
 /** Whose state it is: small, and always sent whole. */

@@ -23,6 +23,7 @@ const KINDS: {
     edges: true,
     chains: true,
     targets: true,
+    pluginCode: true,
   },
 };
 

@@ -133,6 +133,7 @@ const BASE: Snapshot = {
   },
   upstreams: { a: upstream("a"), b: upstream("b") },
   edges: {},
+  pluginCode: {},
   chains: { a: chain("a"), b: chain("b") },
   targets: { "t-a": target("t-a"), "t-b": target("t-b") },
 };

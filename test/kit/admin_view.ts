@@ -66,6 +66,7 @@ export function fakeAdminView(): FakeAdminView {
     },
     exposed: {},
     edges: {},
+    pluginCode: {},
     upstreams: {},
     chains: {},
     targets: {},

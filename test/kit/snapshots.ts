@@ -75,6 +75,7 @@ export function snapshotOf(options: SnapshotOptions): MeshSnapshot {
     },
     exposed: {},
     edges: {},
+    pluginCode: {},
     accessLog: null,
     inbound: local ? { inbound: inboundOf({ local }, options.inboundPort) } : {},
     ...declared(...upstreams),

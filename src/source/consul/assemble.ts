@@ -189,6 +189,7 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
     tls,
     accessLog: accessLogPart(registration.accessLogs, { previous, version, refused }),
     inbound,
+    pluginCode: {},
     edges: edgeParts(registration, { plans, own, previous, version }),
     exposed: exposedParts(registration, { previous, version, refused }),
     upstreams: upstreams.upstreams,

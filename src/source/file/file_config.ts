@@ -21,6 +21,7 @@
  */
 
 import { open } from "node:fs/promises";
+import { dirname, resolve } from "node:path";
 import * as v from "valibot";
 import { messageOf, prepareRegexes, ProxyError } from "../../base/mod.ts";
 import { formatPath, type Problem, problemOf } from "../../secrets/mod.ts";
@@ -33,9 +34,12 @@ import {
   type FileCredentialsOptions,
 } from "./file_credentials.ts";
 import { mayHaveRegex } from "./file_intentions.ts";
+import { type PluginCode, PluginReader } from "../plugins/read_plugins.ts";
 
 export interface FileConfig extends Omit<FileConfigOutput, "credentials" | "sds"> {
   readonly credentials: FileCredentials;
+  /** Of plugins from files; absent: there are none. */
+  readonly pluginCode?: PluginCode;
 }
 export type FileUpstream = FileConfig["upstreams"][number];
 
@@ -105,9 +109,44 @@ export async function readFileConfig(
   const text = await readText(file, CONFIG_LIMIT_BYTES);
   if (mayHaveRegex(text)) await prepareRegexes();
   const parsed = parseFileConfig(text, { ...options, file });
-  if (parsed.kind === "valid") return parsed.config;
-  const problems = parsed.problems.map((problem) => `\n  ${formatProblem(problem)}`).join("");
+  const read = parsed.kind === "valid" ? await readPlugins(parsed.config, { file, text }) : parsed;
+  if (read.kind === "valid") return read.config;
+  const problems = read.problems.map((problem) => `\n  ${formatProblem(problem)}`).join("");
   throw new ProxyError("config_invalid", `Cannot use configuration "${file}":${problems}`);
+}
+
+/** With the plugins that its lists take from files, whose paths begin at the file's directory. */
+async function readPlugins(
+  config: FileConfig,
+  { file, text }: { readonly file: string; readonly text: string },
+): Promise<ParsedConfig> {
+  const reader = new PluginReader(dirname(resolve(file)));
+  const { inbound } = config;
+  const plugins = await reader.read(inbound?.plugins, ["inbound", "plugins"]);
+  const upstreams: FileUpstream[] = [];
+  for (const [index, upstream] of config.upstreams.entries()) {
+    const own = await reader.read(upstream.plugins, ["upstreams", index, "plugins"]);
+    upstreams.push(own ? { ...upstream, plugins: own } : upstream);
+  }
+  if (reader.problems.length > 0) {
+    const json = readJson(text.replace(/^\ufeff/, ""));
+    const problems = reader.problems.map(({ path, message }) => ({
+      path: formatPath(path),
+      message,
+      place: json.kind === "valid" ? json.placeOf(path) : json.place,
+    }));
+    return { kind: "invalid", problems };
+  }
+  if (Object.keys(reader.code).length === 0) return { kind: "valid", config };
+  return {
+    kind: "valid",
+    config: {
+      ...config,
+      ...(inbound && plugins && { inbound: { ...inbound, plugins } }),
+      upstreams,
+      pluginCode: reader.code,
+    },
+  };
 }
 
 /** The file's text, refused beyond `limitBytes` before it is in memory. */

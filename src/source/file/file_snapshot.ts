@@ -15,6 +15,7 @@ import { fileInboundHttp, fileUpstreamHttp } from "./file_http.ts";
 import { judgePems } from "../consul/judge_credentials.ts";
 import { isOpen, ownCredentials, warmingShown } from "../own_credentials.ts";
 import { pluginUses } from "../plugin_uses.ts";
+import { keepCode } from "../plugins/read_plugins.ts";
 import { type Content, INBOUND_KEY, keepPart, keepSnapshot } from "../../snapshot/mod.ts";
 import type {
   AccessLogPart,
@@ -116,6 +117,7 @@ export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): File
     tls: keepPart<TlsPart>(previous?.tls, { ...directions, strictSpiffeChain }, version),
     exposed: {},
     edges: {},
+    pluginCode: keepCode(previous, config.pluginCode ?? {}, version),
     accessLog: config.accessLog
       ? keepPart<AccessLogPart>(previous?.accessLog, config.accessLog, version)
       : null,

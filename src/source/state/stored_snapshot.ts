@@ -9,7 +9,16 @@ import * as v from "valibot";
 import { messageOf } from "../../base/mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
 import type { StoredState } from "./stored_credentials.ts";
-import { AccessLog, Chain, Edge, Exposed, Inbound, Target, Upstream } from "./stored_traffic.ts";
+import {
+  AccessLog,
+  Chain,
+  Edge,
+  Exposed,
+  Inbound,
+  PluginCode,
+  Target,
+  Upstream,
+} from "./stored_traffic.ts";
 import {
   CertificateJson,
   CredentialFacts,
@@ -45,6 +54,8 @@ const SNAPSHOT = {
   edges: v.record(v.string(), Edge),
   chains: v.record(v.string(), Chain),
   targets: v.record(v.string(), Target),
+  // States from before there were plugins from files have none.
+  pluginCode: v.optional(v.record(v.string(), PluginCode), {}),
 } satisfies { readonly [Part in keyof Snapshot]: v.GenericSchema<unknown, Snapshot[Part]> };
 
 const Stored = v.strictObject({

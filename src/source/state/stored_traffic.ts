@@ -61,6 +61,7 @@ const Http = v.strictObject({
 
 const Plugins = v.array(v.strictObject({
   plugin: v.string(),
+  file: v.exactOptional(v.strictObject({ code: v.string(), allow: Texts })),
   config: v.unknown(),
   onFailure: v.picklist(["refuse", "skip"]),
   at: v.string(),
@@ -160,4 +161,11 @@ export const Target = v.strictObject({
   endpoints: v.array(Endpoint),
   lastResort: v.array(Endpoint),
   lack: v.string(),
+});
+
+export const PluginCode = v.strictObject({
+  version: Version,
+  text: v.string(),
+  path: v.string(),
+  libraries: Texts,
 });

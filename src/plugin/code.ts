@@ -1,0 +1,58 @@
+/**
+ * Plugins from files, out of the text that the main thread made of them: no disk is touched here. They run
+ * in this process and are trusted as it is; what they may import is limited so that it is known, not so that
+ * it is safe.
+ *
+ * @module
+ */
+
+import { isBuiltin } from "node:module";
+import process from "node:process";
+import type { PluginCodePart } from "../snapshot/mod.ts";
+import { type AnyPlugin, whyNoPlugin } from "./registry.ts";
+
+const LOADS: Readonly<Record<string, () => Promise<unknown>>> = {
+  valibot: () => import("valibot"),
+};
+
+/** What the executable lends plugins. */
+export const LIBRARIES: readonly string[] = Object.keys(LOADS);
+
+/** Why a plugin may not import that, in words that follow its file's name; `undefined`: it may. */
+export function whyNoImport(name: string, allow: readonly string[]): string | undefined {
+  if (LIBRARIES.includes(name)) return undefined;
+  const written = nodeModule(name);
+  if (written === undefined) {
+    return `imports ${name}, which is neither in its folder nor one of ${LIBRARIES.join(", ")}`;
+  }
+  if (allow.includes(written)) return undefined;
+  return `imports ${written}, which it may not: write "allow": ["${written}"] beside its "use"`;
+}
+
+/** `crypto` and `node:crypto` are the same. */
+function nodeModule(name: string): string | undefined {
+  if (name.startsWith("node:")) return name;
+  return isBuiltin(name) && isBuiltin(`node:${name}`) ? `node:${name}` : undefined;
+}
+
+/** Throws what its text throws, or what is wrong with what it exports. */
+export async function loadCode(
+  { text, path, libraries }: PluginCodePart,
+  allow: readonly string[],
+): Promise<AnyPlugin> {
+  const lent = new Map<string, unknown>();
+  for (const name of libraries) lent.set(name, await LOADS[name]?.());
+  const require = (name: string): unknown => {
+    const why = whyNoImport(name, allow);
+    if (why) throw new TypeError(`it ${why}`);
+    return lent.get(name) ?? process.getBuiltinModule(nodeModule(name) ?? name);
+  };
+  const module: { exports: unknown } = { exports: {} };
+  // The name is for stack traces, which would else show none; a path may have a line's end in it.
+  const body = `${text}\n//# sourceURL=${encodeURI(path)}`;
+  new Function("module", "exports", "require", body)(module, module.exports, require);
+  const { default: exported } = await module.exports as { readonly default?: unknown };
+  const fault = whyNoPlugin(exported);
+  if (fault) throw new TypeError(`its default export ${fault}`);
+  return exported as AnyPlugin;
+}

@@ -1,0 +1,109 @@
+/**
+ * Modules joined by Bun's bundler, which is in the executable.
+ *
+ * @module
+ */
+
+import { relative, resolve } from "node:path";
+import process from "node:process";
+import { LIBRARIES } from "../../plugin/mod.ts";
+import type { Join, Joined, Read } from "./join.ts";
+
+interface BuildLog {
+  readonly level: string;
+  readonly message: string;
+  readonly position: {
+    readonly file: string;
+    readonly line: number;
+    readonly column: number;
+    readonly lineText: string;
+  } | null;
+}
+
+interface BuildImport {
+  readonly path: string;
+  readonly external?: boolean;
+}
+
+interface BunBundler {
+  build(options: {
+    readonly entrypoints: readonly string[];
+    readonly format: "cjs";
+    readonly target: "bun";
+    readonly external: readonly string[];
+    readonly throw: false;
+    readonly metafile: true;
+    readonly macros: false;
+    readonly plugins: readonly BunPlugin[];
+  }): Promise<{
+    readonly success: boolean;
+    readonly logs: readonly BuildLog[];
+    readonly outputs: readonly { text(): Promise<string> }[];
+    readonly metafile?: {
+      readonly inputs: Readonly<Record<string, { readonly imports: readonly BuildImport[] }>>;
+    };
+  }>;
+}
+
+interface BunPlugin {
+  readonly name: string;
+  setup(build: {
+    onLoad(
+      of: { readonly filter: RegExp; readonly namespace: string },
+      load: (of: { readonly path: string }) => ReturnType<Read>,
+    ): void;
+  }): void;
+}
+
+const MAX_FAULTS = 10;
+
+/** `undefined` where this is not Bun. */
+export function bunJoin(): Join | undefined {
+  const bun = (globalThis as { Bun?: BunBundler }).Bun;
+  return bun && ((entry, read) => join(bun, entry, read));
+}
+
+async function join(bun: BunBundler, entry: string, read: Read): Promise<Joined> {
+  const { success, logs, outputs: [output], metafile } = await bun.build({
+    entrypoints: [entry],
+    format: "cjs",
+    target: "bun",
+    external: LIBRARIES,
+    throw: false,
+    metafile: true,
+    // They would run here, while their digest is still unknown.
+    macros: false,
+    plugins: [{
+      name: "read",
+      setup(build) {
+        build.onLoad({ filter: /.*/, namespace: "file" }, ({ path }) => read(path));
+      },
+    }],
+  });
+  if (!success || !output) throw new Error(faultsOf(logs));
+  const inputs = Object.entries(metafile?.inputs ?? {});
+  return {
+    // The bundler gives a function of these, behind a comment that says so.
+    text: `${(await output.text()).trim()}\n(exports, require, module);`,
+    outside: inputs.flatMap(([path, { imports }]) =>
+      imports.filter(({ external }) => external).map(({ path: name }) => ({
+        name,
+        by: resolve(process.cwd(), path),
+      }))
+    ),
+  };
+}
+
+function faultsOf(logs: readonly BuildLog[]): string {
+  const faults = logs.filter(({ level }) => level === "error");
+  return faults.slice(0, MAX_FAULTS).map(({ message, position }) => {
+    if (!position) return message;
+    const { file, line, column, lineText } = position;
+    return `${shown(file)}:${line}:${column}: ${message}\n      ${lineText.trim()}`;
+  }).join("\n    ");
+}
+
+function shown(file: string): string {
+  const near = relative(process.cwd(), file);
+  return near.startsWith("..") ? file : near;
+}

@@ -1,0 +1,113 @@
+/**
+ * A plugin's file, and all that it imports, as one text. It is read here and nowhere else, so that its
+ * digest covers exactly what was bundled.
+ *
+ * The digest is of the sources, not of the text: that is made by the runtime in the executable, and a pin
+ * must not break where this is another version. Of one file it is what `sha256sum FILE` says; of several it
+ * is the SHA-256 of the lines that `sha256sum` says of all, sorted by path from the file's directory.
+ *
+ * @module
+ */
+
+import { createHash } from "node:crypto";
+import { readFile, stat } from "node:fs/promises";
+import { dirname, extname, relative } from "node:path";
+import { messageOf } from "../../base/mod.ts";
+import { LIBRARIES } from "../../plugin/mod.ts";
+import { bunJoin } from "./bun_join.ts";
+import type { Joined, Loader, Read } from "./join.ts";
+import { moduleJoin } from "./module_join.ts";
+
+export interface Bundled extends Joined {
+  /** SHA-256, as a hexadecimal text. */
+  readonly digest: string;
+  readonly libraries: readonly string[];
+}
+
+export const TEXT_LIMIT_BYTES = 4 * 1024 * 1024;
+const SOURCES_LIMIT_BYTES = 4 * TEXT_LIMIT_BYTES;
+
+const LOADERS: Readonly<Record<string, Loader>> = {
+  ...{ ".ts": "ts", ".mts": "ts", ".cts": "ts", ".tsx": "tsx" },
+  ...{ ".js": "js", ".mjs": "js", ".cjs": "js", ".jsx": "jsx", ".json": "json" },
+};
+
+/** Rejects with what is wrong with the file at that absolute path, in words that may have several lines. */
+export async function bundle(path: string): Promise<Bundled> {
+  const sources = new Sources();
+  const join = bunJoin() ?? moduleJoin;
+  await sources.look(path);
+  const { text, outside } = await join(path, (of) => sources.read(of)).catch((error) => {
+    // What the bundler makes of it says less.
+    throw sources.fault ?? error;
+  });
+  if (text.length > TEXT_LIMIT_BYTES) throw new Error(tooLong("it is", TEXT_LIMIT_BYTES));
+  const libraries = LIBRARIES.filter((library) => outside.some(({ name }) => name === library));
+  return { text, outside, libraries, digest: sources.digest(dirname(path)) };
+}
+
+class Sources {
+  fault: Error | undefined;
+  /** Digests by path. */
+  readonly #read = new Map<string, string>();
+  #length = 0;
+
+  /** Is there a module that can be read? Rejects with why not. */
+  async look(path: string): Promise<Loader> {
+    try {
+      const loader = LOADERS[extname(path)];
+      if (!loader) throw new Error("it is neither TypeScript, JavaScript nor JSON");
+      const found = await stat(path);
+      // A pipe or a device would be read for ever.
+      if (!found.isFile()) throw new Error("it is no file");
+      if (found.size > SOURCES_LIMIT_BYTES) throw new Error(tooLong("it is", SOURCES_LIMIT_BYTES));
+      return loader;
+    } catch (error) {
+      throw this.#failed(path, error);
+    }
+  }
+
+  async read(path: string): ReturnType<Read> {
+    const loader = await this.look(path);
+    try {
+      const bytes = await readFile(path);
+      this.#length += bytes.length;
+      if (this.#length > SOURCES_LIMIT_BYTES) {
+        throw new Error(tooLong("all that is imported is", SOURCES_LIMIT_BYTES));
+      }
+      this.#read.set(path, sha256(bytes));
+      const contents = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+      return { contents, loader };
+    } catch (error) {
+      throw this.#failed(path, error);
+    }
+  }
+
+  #failed(path: string, error: unknown): Error {
+    return this.fault ??= new Error(`Cannot read ${path}: ${factOf(error)}`, { cause: error });
+  }
+
+  digest(directory: string): string {
+    const all = [...this.#read].map(([path, digest]) => ({
+      path: relative(directory, path),
+      digest,
+    }));
+    const [only] = all;
+    if (all.length === 1 && only) return only.digest;
+    all.sort((a, b) => a.path < b.path ? -1 : 1);
+    return sha256(all.map(({ path, digest }) => `${digest}  ${path}\n`).join(""));
+  }
+}
+
+export function sha256(content: string | Uint8Array): string {
+  return createHash("sha256").update(content).digest("hex");
+}
+
+function tooLong(what: string, limitBytes: number): string {
+  return `${what} longer than ${limitBytes} bytes`;
+}
+
+function factOf(error: unknown): string {
+  const code = error instanceof Error && "code" in error ? error.code : "";
+  return code === "ENOENT" ? "there is no such file" : messageOf(error);
+}

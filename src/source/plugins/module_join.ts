@@ -1,0 +1,102 @@
+/**
+ * Modules joined without a bundler, for runtimes that have none and run TypeScript themselves: the text
+ * imports each module from memory, after those that it imports. What is imported so is never freed, a
+ * fault in a module's text is found where it is run, and modules cannot import each other in a circle.
+ *
+ * @module
+ */
+
+import { dirname, resolve } from "node:path";
+import type { Joined, OutsideImport, Read } from "./join.ts";
+
+/** A text, the place of a module that came before, or the name of something outside. */
+type Piece = string | number | { readonly outside: string };
+
+interface Module {
+  readonly path: string;
+  readonly type: string;
+  readonly pieces: readonly Piece[];
+}
+
+/** What stands before a module's name, its quotation mark, and the name. Types are nothing to load. */
+const IMPORT =
+  /(\b(?:import|export)\b(?!\s+type\b)[^"'`;]*?\bfrom\s*|\bimport\s*\(?\s*)(["'])([^"'\n]+)\2/g;
+
+export async function moduleJoin(entry: string, read: Read): Promise<Joined> {
+  const modules: Module[] = [];
+  const outside: OutsideImport[] = [];
+  const open = new Set<string>();
+  const visit = async (path: string): Promise<number> => {
+    const known = modules.findIndex((module) => module.path === path);
+    if (known >= 0) return known;
+    if (open.has(path)) throw new Error(`${path} is imported by what it imports`);
+    open.add(path);
+    const { contents, loader } = await read(path);
+    const pieces: Piece[] = [];
+    let end = 0;
+    for (const match of contents.matchAll(IMPORT)) {
+      const [whole, before = "", , name = ""] = match;
+      pieces.push(contents.slice(end, match.index), before, '"');
+      end = match.index + whole.length;
+      if (/^\.{0,2}\//.test(name)) pieces.push(await visit(resolve(dirname(path), name)), '"');
+      else {
+        outside.push({ name, by: path });
+        pieces.push({ outside: name }, '"');
+      }
+    }
+    pieces.push(contents.slice(end));
+    const type = loader.startsWith("ts") ? "application/typescript" : "text/javascript";
+    return modules.push({ path, type, pieces }) - 1;
+  };
+  await visit(entry);
+  return { text: `(${importFromMemory})(${JSON.stringify(modules)}, module, require);`, outside };
+}
+
+/** Its source is the text: it may use nothing of this module. */
+function importFromMemory(
+  modules: readonly Module[],
+  module: { exports: unknown },
+  require: (name: string) => Record<string, unknown>,
+): void {
+  const urls: string[] = [];
+  const lent: string[] = [];
+  const held = globalThis as Record<string, unknown>;
+  const urlOf = (content: readonly string[], type: string) =>
+    URL.createObjectURL(new Blob([...content], { type }));
+  const outside = (name: string): string => {
+    const key = `plugin ${crypto.randomUUID()}`;
+    held[key] = require(name);
+    const names = Object.keys(require(name)).filter((own) => own !== "default");
+    const lines = names.map((own, index) =>
+      `const e${index} = m[${JSON.stringify(own)}]; export { e${index} as ${own} };`
+    );
+    lent.push(
+      key,
+      urlOf([
+        `const m = globalThis[${JSON.stringify(key)}]; export default m.default ?? m;`,
+        ...lines,
+      ], "text/javascript"),
+    );
+    return lent.at(-1) ?? "";
+  };
+  for (const { type, pieces } of modules) {
+    const content = pieces.map((piece) =>
+      typeof piece === "string"
+        ? piece
+        : typeof piece === "number"
+        ? urls[piece] ?? ""
+        : outside(piece.outside)
+    );
+    urls.push(urlOf(content, type));
+  }
+  module.exports = import(urls.at(-1) ?? "").catch((error) => {
+    let message = String(error?.message ?? error);
+    for (const [index, { path }] of modules.entries()) {
+      message = message.replaceAll(urls[index] ?? "", path);
+    }
+    throw new Error(message);
+  }).finally(() => {
+    for (const url of urls) URL.revokeObjectURL(url);
+    for (const key of lent) delete held[key];
+  });
+}

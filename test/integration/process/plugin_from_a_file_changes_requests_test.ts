@@ -1,0 +1,120 @@
+import assert from "node:assert/strict";
+import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import test from "node:test";
+import { createFileMesh, type FileMesh } from "../../kit/file_mesh.ts";
+import { answerOf, RawClient, startRawOrigin } from "../../kit/http_raw.ts";
+import { type Postern, runPostern } from "../../kit/postern.ts";
+
+const PLUGIN = `import * as v from "valibot";
+import { mark } from "./rules/mark.ts";
+
+export default {
+  name: "shop_rules",
+  api: 1,
+  phase: "filter",
+  config: v.strictObject({ shop: v.string() }),
+  create(_host: unknown, { shop }: { shop: string }) {
+    return {
+      onRequest({ request }: any, next: any) {
+        return next({ request: request.with({ headers: { set: { "x-shop": mark(shop) } } }) });
+      },
+    };
+  },
+};
+`;
+const markOf = (word: string) => `export const mark = (shop: string) => \`\${shop} ${word}\`;\n`;
+
+async function configure(
+  mesh: FileMesh,
+  inbound: Readonly<Record<string, unknown>>,
+): Promise<void> {
+  const file = join(mesh.directory, "web.json");
+  const config = JSON.parse(await readFile(file, "utf8"));
+  Object.assign(config.inbound, { protocol: "http" }, inbound);
+  Object.assign(config.upstreams[0], { protocol: "http" });
+  await writeFile(file, JSON.stringify(config, null, 2));
+}
+
+async function write(mesh: FileMesh, mark: string): Promise<void> {
+  await mkdir(join(mesh.directory, "rules"), { recursive: true });
+  await writeFile(join(mesh.directory, "shop_rules.ts"), PLUGIN);
+  await writeFile(join(mesh.directory, "rules", "mark.ts"), mark);
+}
+
+/** What it printed, as a start that ends at once with wrong usage. */
+async function refusal(postern: Postern): Promise<string> {
+  await using it = postern;
+  it.expectEnd();
+  assert.equal((await it.process.waitExit({ timeoutMs: 30_000 })).code, 2, it.output);
+  return it.output;
+}
+
+test("a plugin of two files changes a header, is loaded anew, and a bad one leaves the good one", async () => {
+  await using mesh = await createFileMesh();
+  await using origin = await startRawOrigin(({ head }) =>
+    answerOf(/^x-shop: (.*)$/mi.exec(head)?.[1]?.trim() ?? "unmarked")
+  );
+  const plugins = [{ use: "./shop_rules.ts", config: { shop: "tea" } }];
+  await write(mesh, markOf("fresh"));
+  await configure(mesh, { local: `${origin.host}:${origin.port}`, plugins });
+  await using web = runPostern(mesh.args);
+  await web.waitReady();
+  await using client = await RawClient.open(mesh.upstream);
+  const ask = async () => {
+    client.send("GET / HTTP/1.1\r\nHost: web\r\n\r\n");
+    return (await client.response()).body;
+  };
+  assert.equal(await ask(), "tea fresh");
+
+  // Whatever lies there now: what runs was taken into memory, and is changed by a reload alone.
+  await write(mesh, markOf("new"));
+  assert.equal(await ask(), "tea fresh");
+  web.kill("SIGHUP");
+  await web.process.waitFor(/files reloaded\n/, { timeoutMs: 20_000 });
+  assert.equal(await ask(), "tea new");
+
+  await write(mesh, "export const mark = {\n  a: 1,,\n};\n");
+  web.kill("SIGHUP");
+  const [line] = await web.process.waitFor(/(?:configuration|snapshot) refused[^\n]*/, {
+    timeoutMs: 20_000,
+  });
+  assert.match(line, /mark\.ts:2:\d+/);
+  assert.match(line, /a: 1,,/);
+  assert.equal(await ask(), "tea new");
+
+  await rm(join(mesh.directory, "shop_rules.ts"));
+  web.kill("SIGHUP");
+  await web.process.waitFor(/shop_rules\.ts: there is no such file/, { timeoutMs: 20_000 });
+  assert.equal(await ask(), "tea new");
+});
+
+test("a wrong pin and a module that may not be imported start nothing", async () => {
+  await using mesh = await createFileMesh();
+  await write(mesh, 'import "node:fs";\nexport const mark = String;\n');
+  const check = ["check", join(mesh.directory, "web.json")];
+
+  await configure(mesh, { plugins: [{ use: "./shop_rules.ts" }] });
+  for (const args of [mesh.args, check]) {
+    const told = await refusal(runPostern(args));
+    assert.match(
+      told,
+      /line \d+, column \d+: inbound\.plugins\[0\]\.use names a plugin that cannot/,
+    );
+    assert.match(told, /rules\/mark\.ts imports node:fs, which it may not/);
+  }
+
+  await write(mesh, markOf("fresh"));
+  await configure(mesh, { plugins: [{ use: "./shop_rules.ts", sha256: "0".repeat(64) }] });
+  for (const args of [mesh.args, check]) {
+    const told = await refusal(runPostern(args));
+    const digest = /plugins\[0\]\.sha256 is not the digest of .*, which is (\w{64})/.exec(told)
+      ?.[1];
+    assert.ok(digest, told);
+    await configure(mesh, { plugins: [{ use: "./shop_rules.ts", sha256: digest }] });
+    await using good = runPostern(check);
+    good.expectEnd();
+    assert.equal((await good.process.waitExit({ timeoutMs: 30_000 })).code, 0, good.output);
+    await configure(mesh, { plugins: [{ use: "./shop_rules.ts", sha256: "0".repeat(64) }] });
+  }
+});

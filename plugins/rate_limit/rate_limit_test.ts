@@ -63,6 +63,8 @@ async function rig(config: unknown, options: {
         guards: generation.guards,
         planOf: (request) => generation.planOf(request),
         sendOn: (_, { outcome }) => outcome.settle(OK),
+        limit: () => ({ cancel() {} }),
+        idleTimeoutMs: undefined,
       });
       const request = new PluginRequest({
         ...{ method: "GET", scheme: "http", authority: "db", path, upgrade: "", length: 0 },

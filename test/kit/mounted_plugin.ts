@@ -87,6 +87,8 @@ export async function mountPlugin(
           sent.push(asked);
           outcome.settle(responseOf(script));
         },
+        limit: () => ({ cancel() {} }),
+        idleTimeoutMs: undefined,
       });
       const outcome = onion.run(requestOf(request));
       const { holdEnd } = request;

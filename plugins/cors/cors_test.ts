@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { mountPlugin } from "../../test/kit/mounted_plugin.ts";
+import { mount, status as answers } from "../../src/kit/mod.ts";
 import cors from "./cors.ts";
 
 const SHOP = "https://shop.example";
@@ -27,24 +27,31 @@ for (
   ] as const
 ) {
   test(`cors with ${pattern} ${want ? "lets" : "does not let"} ${origin} read`, async () => {
-    const it = await mountPlugin(cors, { origins: ["https://other.example", pattern] });
-    const { headers, status } = await it.ask({ headers: { origin } });
+    const config = { origins: ["https://other.example", pattern] };
+    await using it = await mount(cors, { config });
+    const { headers, status } = await it.request({ headers: { origin } });
     assert.equal(headers.get("access-control-allow-origin"), want ? origin : undefined);
-    assert.deepEqual([status, headers.get("vary"), it.sent.length], [200, "origin", 1]);
+    assert.deepEqual([status, headers.get("vary"), it.upstream.requests.length], [
+      200,
+      "origin",
+      1,
+    ]);
   });
 }
 
 test("cors answers a preflight and asks nobody", async () => {
-  const it = await mountPlugin(cors, {
+  const config = {
     origins: [SHOP],
     methods: ["GET", "PUT"],
     headers: ["content-type", "x-a"],
     expose: ["x-total"],
     maxAgeSeconds: 600,
     credentials: true,
-  });
-  const { status, headers, body } = await it.ask({ ...PREFLIGHT, headers: asking(SHOP) });
-  assert.deepEqual([status, body, it.sent.length, it.counted("preflights")], [200, null, 0, 1]);
+  };
+  await using it = await mount(cors, { config });
+  const { status, headers, body } = await it.request({ ...PREFLIGHT, headers: asking(SHOP) });
+  assert.deepEqual([status, body, it.upstream.requests.length], [200, "", 0]);
+  assert.equal(it.stat("preflights"), 1);
   assert.deepEqual(fieldsOf(headers), {
     "access-control-allow-origin": SHOP,
     "access-control-allow-credentials": "true",
@@ -56,8 +63,8 @@ test("cors answers a preflight and asks nobody", async () => {
 });
 
 test("cors says nothing that is not configured", async () => {
-  const it = await mountPlugin(cors, { origins: [SHOP] });
-  const { headers } = await it.ask({ ...PREFLIGHT, headers: asking(SHOP) });
+  await using it = await mount(cors, { config: { origins: [SHOP] } });
+  const { headers } = await it.request({ ...PREFLIGHT, headers: asking(SHOP) });
   assert.deepEqual(fieldsOf(headers), { "access-control-allow-origin": SHOP, "vary": "origin" });
 });
 
@@ -70,22 +77,22 @@ for (
   ] as const
 ) {
   test(`cors lets ${what} go on`, async () => {
-    const it = await mountPlugin(cors, { origins: [SHOP] });
-    await it.ask(request, { status: 204 });
-    assert.equal(it.sent.length, 1);
+    await using it = await mount(cors, { config: { origins: [SHOP] } });
+    await it.request(request);
+    assert.equal(it.upstream.requests.length, 1);
   });
 }
 
 test("cors overwrites what the application says of an origin that matches", async () => {
-  const it = await mountPlugin(cors, { origins: ["*"], expose: ["x-total"] });
-  const { headers } = await it.ask({ headers: { origin: SHOP } }, {
-    headers: {
-      "access-control-allow-origin": "https://other.example",
-      "access-control-allow-credentials": "true",
-      "access-control-expose-headers": "x-secret",
-      "vary": "Accept, Origin",
-    },
-  });
+  const said = {
+    "access-control-allow-origin": "https://other.example",
+    "access-control-allow-credentials": "true",
+    "access-control-expose-headers": "x-secret",
+    "vary": "Accept, Origin",
+  };
+  const config = { origins: ["*"], expose: ["x-total"] };
+  await using it = await mount(cors, { config, upstream: [answers(200, said)] });
+  const { headers } = await it.request({ headers: { origin: SHOP } });
   assert.deepEqual(fieldsOf(headers), {
     "access-control-allow-origin": SHOP,
     "access-control-expose-headers": "x-total",
@@ -105,6 +112,6 @@ for (
   ] as const
 ) {
   test(`cors refuses ${JSON.stringify(config)}`, async () => {
-    await assert.rejects(mountPlugin(cors, config), reason);
+    await assert.rejects(mount(cors, { config }), reason);
   });
 }

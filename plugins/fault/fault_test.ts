@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Ask, mountPlugin } from "../../test/kit/mounted_plugin.ts";
+import { mount } from "../../src/kit/mod.ts";
 import fault from "./fault.ts";
 
 const GRPC = { "content-type": "application/grpc+proto" };
@@ -24,13 +24,13 @@ for (
       { "x-a": "1" },
       200,
     ],
-  ] as readonly (readonly [string, unknown, NonNullable<Ask["headers"]>, number])[]
+  ] as readonly (readonly [string, unknown, Readonly<Record<string, string>>, number])[]
 ) {
   test(`fault ${what}`, async () => {
-    const it = await mountPlugin(fault, config);
-    const { status } = await it.ask({ headers: request });
-    assert.equal(status, want);
-    assert.deepEqual([it.sent.length, it.counted("made")], want === 200 ? [1, 0] : [0, 1]);
+    await using it = await mount(fault, { config });
+    const { status } = await it.request({ headers: request });
+    const counts = [it.upstream.requests.length, it.stat("made", { kind: "abort" })];
+    assert.deepEqual([status, ...counts], want === 200 ? [200, 1, 0] : [want, 0, 1]);
   });
 }
 
@@ -43,47 +43,50 @@ for (
   ] as const
 ) {
   test(`fault tells a gRPC client ${JSON.stringify(abort)} as ${want}`, async () => {
-    const it = await mountPlugin(fault, { abort });
-    const { status, headers, body } = await it.ask({ headers: GRPC });
-    assert.deepEqual([status, headers.get("grpc-status"), body], [200, want, null]);
+    await using it = await mount(fault, { config: { abort } });
+    const { status, headers, body } = await it.request({ headers: GRPC });
+    assert.deepEqual([status, headers.get("grpc-status"), body], [200, want, ""]);
     assert.equal(headers.get("grpc-message"), "fault filter abort");
     assert.equal(headers.get("content-type"), "application/grpc");
   });
 }
 
 test("fault delays, and aborts after that", async () => {
-  const it = await mountPlugin(fault, { delay: { ms: 200 }, abort: { status: 500 } });
+  await using it = await mount(fault, {
+    config: { delay: { ms: 200 }, abort: { status: 500 } },
+  });
   let status = 0;
-  void it.ask().then((response) => status = response.status);
+  void it.request().then((response) => status = response.status);
   await it.clock.advance(199);
   assert.equal(status, 0);
   await it.clock.advance(1);
   assert.equal(status, 500);
-  assert.equal(it.counted("made"), 2);
+  assert.equal(it.stat("made"), 2);
 });
 
 test("fault ends a delay for which nobody waits", async () => {
-  const it = await mountPlugin(fault, { delay: { ms: 200 } });
+  await using it = await mount(fault, { config: { delay: { ms: 200 } } });
   const left = new AbortController();
-  const asked = it.ask({ signal: left.signal });
-  assert.equal(it.clock.pending, 1);
+  const asked = it.request({ signal: left.signal });
+  const before = it.clock.pending;
   left.abort();
-  assert.equal(it.clock.pending, 0);
   await asked;
+  // The delay's, and the one that looks for layers that are stuck.
+  assert.deepEqual([before, it.clock.pending, it.upstream.requests.length], [2, 0, 0]);
 });
 
 test("fault draws for delay and abort each by itself", async () => {
   const drawn = [0.9, 0.1];
-  const it = await mountPlugin(fault, {
-    delay: { ms: 200, percent: 50 },
-    abort: { status: 500, percent: 50 },
-  }, { random: () => drawn.shift() ?? 1 });
-  assert.equal((await it.ask()).status, 500);
+  await using it = await mount(fault, {
+    config: { delay: { ms: 200, percent: 50 }, abort: { status: 500, percent: 50 } },
+    random: () => drawn.shift() ?? 1,
+  });
+  assert.equal((await it.request()).status, 500);
 });
 
 test("fault takes what a route says in place of the listener's", async () => {
-  const it = await mountPlugin(fault, ABORT, { routeConfig: {} });
-  assert.equal((await it.ask()).status, 200);
+  await using it = await mount(fault, { config: ABORT, routeConfig: {} });
+  assert.equal((await it.request()).status, 200);
 });
 
 for (
@@ -97,6 +100,6 @@ for (
   ] as const
 ) {
   test(`fault refuses ${JSON.stringify(config)}`, async () => {
-    await assert.rejects(mountPlugin(fault, config), reason);
+    await assert.rejects(mount(fault, { config }), reason);
   });
 }

@@ -26,7 +26,7 @@ interface Unreachable {
   readonly kind: "unreachable";
 }
 
-/** 200, with a body in as many chunks as are given. */
+/** 200, with a body in as many chunks as are given; of one chunk the length is announced. */
 export function ok(...body: readonly (string | Uint8Array)[]): Reply {
   return { kind: "reply", status: 200, headers: {}, body };
 }
@@ -201,7 +201,8 @@ class ScriptedExchange implements ClientExchange {
     for (const name in headers) addField(fields, name.toLowerCase(), headers[name] ?? "");
     const chunks = body.map((part) => bytesOf(part));
     const ends = chunks.length === 0;
-    const head: ResponseHead = { status, fields, length: ends ? 0 : UNKNOWN_LENGTH };
+    const length = chunks.length > 1 ? UNKNOWN_LENGTH : joined(chunks).length;
+    const head: ResponseHead = { status, fields, length };
     this.#told.push(() => this.events.onResponse(head, ends));
     if (ends) return;
     for (const chunk of chunks) this.#told.push(() => this.events.onData(chunk));

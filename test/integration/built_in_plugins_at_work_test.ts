@@ -86,6 +86,9 @@ test("redirect: an old path leads to the new one, which is served", async () => 
   const old = await it.ask("GET /old/a?b HTTP/1.1\r\nX-Forwarded-Proto: https");
   assert.equal(statusOf(old), 308);
   assert.deepEqual(valuesOf(old, "location"), ["https://db/new/a?b"]);
+  // Who asks a sidecar without TLS.
+  const other = await it.ask("GET /old/a?b HTTP/1.1");
+  assert.deepEqual(valuesOf(other, "location"), ["http://db/new/a?b"]);
   assert.equal((await it.ask("GET /new/a?b HTTP/1.1")).body, "ok");
   assert.deepEqual(it.asked, ["GET /new/a?b HTTP/1.1"]);
 });

@@ -97,6 +97,7 @@ for (
       `import "../../src/base/mod.ts";`,
       "its own folder",
     ],
+    ["lets an example read files", "plugins/examples/a.ts", `import "node:fs/promises";`],
     ["refuses packages to plugins", "plugins/cors/a.ts", `import "node:fs";`, "a plugin may use"],
     ["lets 500 lines", "src/base/a.ts", "x;\n".repeat(500)],
     ["refuses 501 lines", "src/base/a.ts", "x;\n".repeat(501), "501 lines"],

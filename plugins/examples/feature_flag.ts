@@ -1,0 +1,51 @@
+/**
+ * Example: tells the application which features are on for a caller. A share of all users has a feature,
+ * and a user who has it keeps it while the share grows.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import type { Plugin, PluginDefinition } from "../../src/plugin/api.ts";
+
+const Percent = v.pipe(v.number(), v.minValue(0), v.maxValue(100));
+const Config = v.strictObject({
+  /** Header that names the user. */
+  by: v.optional(v.string(), "x-user"),
+  /** Of each feature, how many of 100 users have it. */
+  features: v.record(v.pipe(v.string(), v.regex(/^[\w-]+$/, "is no name of a feature")), Percent),
+});
+
+const HEADER = "x-features";
+
+export default {
+  name: "feature_flag",
+  api: 1,
+  phase: "filter",
+  config: Config,
+  create(_host, { by, features }): Plugin {
+    const all = Object.entries(features);
+    return {
+      onRequest({ request }, next) {
+        const user = request.headers.get(by);
+        const on = user === undefined
+          ? []
+          : all.filter(([name, percent]) => placeOf(`${name}/${user}`) < percent);
+        // What a caller says of itself is not asked.
+        const headers = on.length === 0
+          ? { remove: [HEADER] }
+          : { set: { [HEADER]: on.map(([name]) => name).join(",") } };
+        return next({ request: request.with({ headers }) });
+      },
+    };
+  },
+} satisfies PluginDefinition<typeof Config>;
+
+/** From 0 up to 100, the same each time: FNV-1a, mixed once more since its upper bits follow the first letters. */
+function placeOf(text: string): number {
+  let hash = 0x811c9dc5;
+  for (const byte of new TextEncoder().encode(text)) hash = Math.imul(hash ^ byte, 0x01000193);
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  hash ^= hash >>> 13;
+  return (hash >>> 0) / 2 ** 32 * 100;
+}

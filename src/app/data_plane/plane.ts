@@ -18,6 +18,7 @@ import {
   SharedCounts,
 } from "../../proxy/mod.ts";
 import { diffSnapshots, type Snapshot } from "../../snapshot/mod.ts";
+import { FailureContainer } from "./contain_failures.ts";
 import { type Member, Rollout } from "./rollout.ts";
 
 export interface DataPlane {
@@ -65,7 +66,7 @@ export function createLocalPlane(
     ...(accessLines && { takeLine: accessLines.take }),
   });
   const { clock, log, stats } = options;
-  const member = new LocalMember(path, log);
+  const member = new LocalMember(path, options);
   return {
     rollout: new Rollout({ clock, log, stats, counts, members: [member] }),
     retryFailed: () => path.retryFailed(),
@@ -86,14 +87,19 @@ class LocalMember implements Member {
   published: Snapshot | undefined;
   readonly #path: DataPath;
   readonly #log: Log;
+  readonly #container: FailureContainer;
 
-  constructor(path: DataPath, log: Log) {
+  constructor(path: DataPath, { log, clock }: PlaneOptions) {
     this.#path = path;
     this.#log = log;
+    const nowMs = () => clock.monotonic();
+    this.#container = new FailureContainer({ log, stats: path.stats, nowMs });
   }
 
   async prepare(snapshot: Snapshot): Promise<boolean> {
-    await this.#path.prepare(diffSnapshots(this.published, snapshot));
+    const update = diffSnapshots(this.published, snapshot);
+    this.#container.expect(update);
+    await this.#path.prepare(update);
     return true;
   }
 

@@ -15,6 +15,7 @@ import {
 import { type Engine, runtimeEngine } from "../../net/mod.ts";
 import { DataPath, SharedCounts } from "../../proxy/mod.ts";
 import { Channel, type Port } from "./channel.ts";
+import { FailureContainer } from "./contain_failures.ts";
 import { type AccessLines, createAccessLines } from "../log/access_lines.ts";
 import { createLogOutput } from "../log/log_output.ts";
 import { LogRings } from "../log/log_rings.ts";
@@ -27,10 +28,14 @@ const QUIET_MS = 20;
 const holder: LevelHolder = { level: "info" };
 let started: DataPath | undefined;
 let accessLines: AccessLines | undefined;
+let container: FailureContainer | undefined;
 
 const main: Channel<MainCalls, WorkerCalls> = new Channel(globalThis as unknown as Port, {
   start,
-  prepare: (update) => path().prepare(update),
+  prepare(update) {
+    container?.expect(update);
+    return path().prepare(update);
+  },
   publish: (columns) => path().publish(columns),
   abandon: () => path().abandon(),
   retryFailed: () => path().retryFailed(),
@@ -83,6 +88,10 @@ function start({ settings, nowMs, counts, logMemory, accessMemory }: WorkerStart
     remoteAuthorize: (request) => main.ask("authorize", request),
     fetchCertificate: (request) => main.ask("fetchCertificate", request),
     lendCells: (key, length) => main.ask("lendCells", key, length),
+  });
+  container = new FailureContainer({
+    ...{ log, stats: started.stats },
+    nowMs: () => systemClock.monotonic(),
   });
 }
 

@@ -216,6 +216,45 @@ test("what is prepared too late is closed, and so is a plugin that was created t
   assert.deepEqual(log, ["close new"]);
 });
 
+test("nothing is left of a hundred generations", async () => {
+  let open = 0;
+  const signals: AbortSignal[] = [];
+  await using started = await start(definitionOf((host) => {
+    open++;
+    signals.push(host.signal);
+    host.stats.counter("seen", { help: "Seen" }).add(1);
+    host.shared("counts", () => ({ count: 0 }));
+    host.spawn("waits", (signal) => host.clock.sleep(3_600_000, signal));
+    return { onRequest: (_, next) => next(), close: () => void open-- };
+  }));
+  const { path, clock } = started;
+  const caller = call(started);
+  caller.send(GET);
+  await settle();
+  const app = started.engine.lastDial.connect();
+  await settle();
+  app.send(OK);
+  await settle();
+  const left = () => [
+    clock.pending,
+    path.stats.samples().length,
+    path.view({ connections: false }).plugins.length,
+  ];
+  const before = left();
+  for (let turn = 0; turn < 100; turn++) {
+    caller.send(GET);
+    await settle();
+    await started.set(snapshotWith(`${turn}`, turn + 2));
+    app.send(OK);
+    await settle();
+  }
+  assert.deepEqual([open, left()], [1, before]);
+  assert.deepEqual(signals.map(({ aborted }) => aborted).indexOf(false), 100);
+  assert.equal(taken(caller).match(/HTTP\/1.1 200/g)?.length, 101);
+  caller.connection.reset();
+  await settle();
+});
+
 test("a data path that has drained has closed its plugins", async () => {
   const log: string[] = [];
   await using started = await start(logged(log));

@@ -1,0 +1,52 @@
+/**
+ * What a plugin leaves running and nobody waits for, a promise or a timer, must not end the thread and
+ * everybody's connections when it fails. Without plugins such a failure is ours, and ends it.
+ *
+ * @module
+ */
+
+import process from "node:process";
+import { type Log, messageOf, type Stats } from "../../base/mod.ts";
+import type { SnapshotUpdate } from "../../snapshot/mod.ts";
+
+const SAID_EVERY_MS = 1_000;
+
+export class FailureContainer {
+  readonly #options: {
+    readonly log: Log;
+    readonly stats: Stats;
+    readonly nowMs: () => number;
+  };
+  #isOn = false;
+  #saidMs = -Infinity;
+  #unsaid = 0;
+
+  constructor(options: { readonly log: Log; readonly stats: Stats; readonly nowMs: () => number }) {
+    this.#options = options;
+  }
+
+  /** To be told before plugins of a snapshot are created. */
+  expect({ inbound, upstreams, edges }: SnapshotUpdate): void {
+    const parts = Object.values({ ...inbound, ...upstreams, ...edges });
+    if (this.#isOn || !parts.some((part) => part && part.plugins.length > 0)) return;
+    this.#isOn = true;
+    const failed = (error: unknown) => this.failed(error);
+    process.on("unhandledRejection", failed);
+    process.on("uncaughtException", failed);
+  }
+
+  failed(error: unknown): void {
+    const { log, stats, nowMs } = this.#options;
+    const help = "Failures that nobody waited for, in a thread with plugins";
+    stats.counter("plugin_loose_failures_total", help).add(1);
+    const now = nowMs();
+    if (now - this.#saidMs < SAID_EVERY_MS) return void this.#unsaid++;
+    const place = error instanceof Error ? error.stack?.match(/^\s*at .*/m)?.[0].trim() : undefined;
+    const more = this.#unsaid || undefined;
+    log.error("a failure that nobody waited for, likely a plugin's", {
+      ...{ reason: messageOf(error), place, more },
+    });
+    this.#saidMs = now;
+    this.#unsaid = 0;
+  }
+}

@@ -18,7 +18,8 @@ import { prepareRegexes, systemClock, systemRandom } from "../../src/base/mod.ts
 import { readIntentions } from "../../src/consul/replies/intentions.ts";
 import { readRegistration } from "../../src/consul/replies/registration.ts";
 import { startDevAgent } from "../../src/dev/mod.ts";
-import { BUILT_IN_NAMES } from "../../src/plugin/mod.ts";
+import { mount } from "../../src/kit/mod.ts";
+import { BUILT_IN_NAMES, loadBuiltIn } from "../../src/plugin/mod.ts";
 import { permissionFault } from "../../src/policy/mod.ts";
 import { DEFAULT_ON_DEMAND_RULES, parseSdsServers, parseTlsConfig } from "../../src/secrets/mod.ts";
 import type { Refusal } from "../../src/snapshot/mod.ts";
@@ -64,7 +65,7 @@ const EXAMPLES = [...PAGES].flatMap(([path, page]) =>
     return [...part.matchAll(/(?:<!-- example: (\w+) -->\n+)?```(?:json|hcl)\n(.*?)```/gs)]
       .map(([, kind, text = ""], index): Example => ({
         name: `${path}: ${heading} ${index + 1}`,
-        kind,
+        kind: kind ?? (path.startsWith("plugins/") ? "plugins" : undefined),
         text,
       }));
   })
@@ -212,6 +213,7 @@ test("every block of JSON and HCL says what reads it", () => {
     "gateway",
     "intentions",
     "listener",
+    "plugins",
     "registration",
     "servers",
   ]);
@@ -314,12 +316,20 @@ test("the page names every operator of access logs, and no other", () => {
 
 test("every plugin inside the executable has a page with an example that uses it", () => {
   for (const name of BUILT_IN_NAMES) {
-    const examples = examplesOf("config").filter((example) =>
+    const own = examplesOf("plugins").filter((example) =>
       example.name.startsWith(`plugins/${name}/README.md`)
     );
-    assert.ok(examples.some(({ text }) => text.includes(`"use": "${name}"`)), name);
+    assert.ok(own.some(({ text }) => text.includes(`"use": "${name}"`)), name);
   }
 });
+
+for (const { name, text } of examplesOf("plugins")) {
+  test(`plugins are made as ${name} says`, async () => {
+    for (const { use, config, onFailure } of JSON.parse(text).plugins) {
+      await using _plugin = await mount(await loadBuiltIn(use), { config, onFailure });
+    }
+  });
+}
 
 test("every command line of the pages is one that this program takes", () => {
   const lines = [...PAGES.values()].flatMap((text) =>

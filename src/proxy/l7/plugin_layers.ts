@@ -220,6 +220,7 @@ export class PluginLayers implements Inward, Asker, Surroundings {
     if (this.#over) return;
     const { head, body, failure } = response;
     this.#answered = true;
+    this.#body.forget();
     if (failure) {
       this.#giveUp();
       return this.#asker.answeredFor(failure.code, failure.reason, head.fields);

@@ -5,12 +5,17 @@
  * @module
  */
 
-import type { Fields } from "../../http/mod.ts";
+import { type Fields, HeldBytes } from "../../http/mod.ts";
 import { OpenedBody, type PassingSource } from "../../plugin/mod.ts";
 import type { Asker, Inward } from "./upstream_request.ts";
 
+/** Of all requests of a thread: past it bodies are not kept, and sent once. */
+const KEPT_BYTES = 64 * 1024 * 1024;
+const keptByThread = new HeldBytes(KEPT_BYTES);
+
 export class RequestBody implements PassingSource {
   readonly #caller: Pick<Asker, "takesBody" | "holdsBody">;
+  readonly #held: HeldBytes;
   #to: Inward | undefined;
   #opened: OpenedBody | undefined;
   readonly #kept: Uint8Array[] = [];
@@ -21,8 +26,10 @@ export class RequestBody implements PassingSource {
   #ended = false;
   #trailers: Fields | undefined;
 
-  constructor(caller: Pick<Asker, "takesBody" | "holdsBody">) {
+  /** `held`: what bodies that are kept have in common. */
+  constructor(caller: Pick<Asker, "takesBody" | "holdsBody">, held: HeldBytes = keptByThread) {
     this.#caller = caller;
+    this.#held = held;
   }
 
   /** All that was read of it is here. */
@@ -48,11 +55,25 @@ export class RequestBody implements PassingSource {
   /** From the caller. False: stop until it is asked for more. */
   send(chunk: Uint8Array): boolean {
     if (this.#opened) return this.#opened.put(chunk);
-    this.#keptBytes += chunk.length;
-    this.#isWhole &&= this.#keptBytes <= this.#keepBytes;
-    if (this.#isWhole) this.#kept.push(chunk.slice());
-    else this.#kept.length = 0;
+    if (this.#isWhole) this.#keep(chunk);
     return this.#to ? this.#to.send(chunk) : true;
+  }
+
+  #keep(chunk: Uint8Array): void {
+    const { length } = chunk;
+    if (this.#keptBytes + length > this.#keepBytes || !this.#held.take(length)) {
+      return this.forget();
+    }
+    this.#keptBytes += length;
+    this.#kept.push(chunk.slice());
+  }
+
+  /** It will not be sent again. */
+  forget(): void {
+    this.#isWhole = false;
+    this.#held.release(this.#keptBytes);
+    this.#keptBytes = 0;
+    this.#kept.length = 0;
   }
 
   end(trailers: Fields | undefined): void {
@@ -82,6 +103,6 @@ export class RequestBody implements PassingSource {
   abandon(reason: string): void {
     if (!this.#ended) this.#opened?.fail(reason);
     this.#to = undefined;
-    this.#kept.length = 0;
+    this.forget();
   }
 }

@@ -1,0 +1,100 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createAuthority } from "../../../test/kit/certificates.ts";
+import { settle } from "../../../test/kit/clock.ts";
+import { presented } from "../../../test/kit/fake_tls_engine.ts";
+import { startMemoryPath } from "../../../test/kit/memory_path.ts";
+import { httpRules, intention, snapshotOf, withInbound } from "../../../test/kit/snapshots.ts";
+
+const CA = createAuthority();
+const SNAPSHOT = snapshotOf({
+  ca: CA,
+  service: "db",
+  local: { kind: "tcp", host: "127.0.0.1", port: 8080 },
+  intentions: [intention("web", "allow")],
+});
+const GET = "GET / HTTP/1.1\r\nHost: db\r\n\r\n";
+const POST = "POST / HTTP/1.1\r\nHost: db\r\nContent-Length: 4\r\n\r\n";
+const TIMED_OUT = /^HTTP\/1\.1 504 .*\r\n\r\nupstream request timeout$/s;
+
+/** The plugin `timeout` stands on the inbound side. */
+async function start(config: unknown) {
+  const plugins = [{
+    ...{ plugin: "timeout", config, onFailure: "refuse" as const, at: "inbound.plugins[0]" },
+  }];
+  const path = await startMemoryPath(withInbound(SNAPSHOT, { http: httpRules("http"), plugins }));
+  const port = Number(path.path.listeners()[0]?.address.split(":").at(-1));
+  const caller = path.engine.callSecurely(port).prove(presented(CA.issueLeaf({ service: "web" })));
+  const ask = async (text: string) => {
+    caller.send(text);
+    await settle();
+    const app = path.engine.lastDial.connect();
+    await settle();
+    return app;
+  };
+  return { path, caller, ask };
+}
+
+test("a plugin's time for an answer begins with the end of the request", async () => {
+  const { path, caller, ask } = await start({ requestTimeoutMs: 300 });
+  await using _path = path;
+  const app = await ask(`${POST}ab`);
+  await path.clock.advance(60_000);
+  assert.equal(caller.received, "");
+  caller.send("cd");
+  await settle();
+  await path.clock.advance(290);
+  assert.equal(caller.received, "");
+  await path.clock.advance(110);
+  assert.match(caller.received, TIMED_OUT);
+  assert.notEqual(app.over, "no");
+});
+
+test("gRPC is told of a time that is over in a status of its own", async () => {
+  const { path, caller, ask } = await start({ requestTimeoutMs: 300 });
+  await using _path = path;
+  await ask(GET.replace("Host", "Content-Type: application/grpc\r\nHost"));
+  await path.clock.advance(400);
+  assert.match(caller.received, /^HTTP\/1\.1 200 .*grpc-status: 14\r\n/s);
+});
+
+test("an answer that has begun in time may take as long as it likes", async () => {
+  const { path, caller, ask } = await start({ requestTimeoutMs: 300 });
+  await using _path = path;
+  const app = await ask(GET);
+  app.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no");
+  await settle();
+  await path.clock.advance(60_000);
+  app.send("k");
+  await settle();
+  assert.match(caller.received, /^HTTP\/1\.1 200 .*\r\n\r\nok$/s);
+});
+
+test("what was upgraded in time is never cut by a time for an answer", async () => {
+  const { path, caller, ask } = await start({ requestTimeoutMs: 300 });
+  await using _path = path;
+  const app = await ask("GET / HTTP/1.1\r\nHost: db\r\nConnection: upgrade\r\nUpgrade: a\r\n\r\n");
+  app.send("HTTP/1.1 101 Go\r\nConnection: upgrade\r\nUpgrade: a\r\n\r\n");
+  await settle();
+  await path.clock.advance(60_000);
+  app.send("late");
+  await settle();
+  assert.match(caller.received, /^HTTP\/1\.1 101 .*\r\n\r\nlate$/s);
+});
+
+for (
+  const [idleTimeoutMs, waitMs, isOver] of [
+    [2_000, 5_000, true],
+    // The listener's own is five minutes.
+    [600_000, 400_000, false],
+    [0, 400_000, false],
+  ] as const
+) {
+  test(`an exchange may stand still as long as a plugin says: ${idleTimeoutMs} ms`, async () => {
+    const { path, caller, ask } = await start({ idleTimeoutMs });
+    await using _path = path;
+    await ask(GET);
+    await path.clock.advance(waitMs);
+    assert.match(caller.received, isOver ? /^HTTP\/1\.1 408 / : /^$/);
+  });
+}

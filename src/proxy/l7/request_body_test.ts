@@ -1,0 +1,83 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type Fields, HeldBytes } from "../../http/mod.ts";
+import { RequestBody } from "./request_body.ts";
+import type { Inward } from "./upstream_request.ts";
+
+const NOBODY = { takesBody() {}, holdsBody() {} };
+
+/** What one endpoint got. */
+class Endpoint implements Inward {
+  readonly chunks: string[] = [];
+  ended: Fields | true | undefined;
+
+  send(chunk: Uint8Array): boolean {
+    this.chunks.push(new TextDecoder().decode(chunk));
+    // The bytes are whose who sends them on.
+    chunk.fill(0);
+    return true;
+  }
+
+  end(trailers: Fields | undefined): void {
+    this.ended = trailers ?? true;
+  }
+
+  pause(): void {}
+  resume(): void {}
+  tunnel(): undefined {}
+  leave(): void {}
+}
+
+const bytes = (text: string) => new TextEncoder().encode(text);
+
+test("RequestBody goes to the next endpoint from its beginning, while all of it is kept", () => {
+  const held = new HeldBytes(100);
+  const body = new RequestBody(NOBODY, held);
+  const [first, second] = [new Endpoint(), new Endpoint()];
+  body.keep(4);
+  body.passTo(first);
+  body.send(bytes("ab"));
+  body.hold();
+  body.passTo(second);
+  body.send(bytes("cd"));
+  body.end(["a", "1"]);
+  assert.deepEqual([first.chunks, first.ended], [["ab"], undefined]);
+  assert.deepEqual([second.chunks, second.ended], [["ab", "cd"], ["a", "1"]]);
+  assert.deepEqual([body.isReplayable, held.bytes], [true, 4]);
+  body.abandon("over");
+  assert.equal(held.bytes, 0);
+});
+
+test("RequestBody keeps nothing of what is longer than may be kept, or is answered", () => {
+  const held = new HeldBytes(100);
+  const body = new RequestBody(NOBODY, held);
+  body.keep(3);
+  body.passTo(new Endpoint());
+  body.send(bytes("ab"));
+  assert.deepEqual([body.isReplayable, held.bytes], [true, 2]);
+  body.send(bytes("cd"));
+  assert.deepEqual([body.isReplayable, held.bytes], [false, 0]);
+  const answered = new RequestBody(NOBODY, held);
+  answered.keep(100);
+  answered.send(bytes("ab"));
+  answered.forget();
+  answered.send(bytes("cd"));
+  assert.deepEqual([answered.isReplayable, held.bytes], [false, 0]);
+});
+
+test("RequestBody is passed on all the same where all bodies together keep too much", () => {
+  const held = new HeldBytes(3);
+  const [greedy, late] = [new RequestBody(NOBODY, held), new RequestBody(NOBODY, held)];
+  const endpoint = new Endpoint();
+  for (const body of [greedy, late]) body.keep(100);
+  greedy.send(bytes("ab"));
+  late.passTo(endpoint);
+  late.send(bytes("cd"));
+  assert.deepEqual([endpoint.chunks, late.isReplayable, greedy.isReplayable], [
+    ["cd"],
+    false,
+    true,
+  ]);
+  greedy.abandon("over");
+  assert.equal(held.bytes, 0);
+});

@@ -6,7 +6,7 @@
  */
 
 import * as v from "valibot";
-import type { Plugin, PluginDefinition, Refusal, Route } from "../../src/plugin/api.ts";
+import type { Connection, Plugin, PluginDefinition, Refusal, Route } from "../../src/plugin/api.ts";
 import { cellsFor, type CountedBy, keyOf, RunningCounts } from "./running_counts.ts";
 
 const Most = v.optional(v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(1_000_000)));
@@ -31,9 +31,13 @@ interface Limit {
   readonly key: number;
   readonly refuse: () => Refusal;
 }
+interface SourceLimit extends Limit {
+  /** Of callers, made once for a connection. */
+  readonly keys: WeakMap<Connection, number>;
+}
 interface Limits {
   readonly all: Limit | undefined;
-  readonly perSource: Limit | undefined;
+  readonly perSource: SourceLimit | undefined;
 }
 
 export default {
@@ -60,10 +64,13 @@ export default {
       };
       return { most, key: keyOf(`${by}\0${host.listener}\0${at}\0`), refuse };
     };
-    const compile = ({ limit, limitPerSource }: Config, at: string): Limits => ({
-      all: limitOf(limit, "all", at),
-      perSource: limitOf(limitPerSource, "source", at),
-    });
+    const compile = ({ limit, limitPerSource }: Config, at: string): Limits => {
+      const perSource = limitOf(limitPerSource, "source", at);
+      return {
+        all: limitOf(limit, "all", at),
+        perSource: perSource && { ...perSource, keys: new WeakMap() },
+      };
+    };
     const everywhere = compile(config, "");
     const routes = new WeakMap<Config, Limits>();
     const limitsOn = ({ name }: Route, routeConfig: Config): Limits => {
@@ -76,8 +83,7 @@ export default {
         const limits = route && routeConfig ? limitsOn(route, routeConfig) : everywhere;
         const { all, perSource } = limits;
         if (perSource) {
-          const source = exchange.connection.source?.uri ?? "";
-          const leave = running.enter(keyOf(source, perSource.key), perSource.most);
+          const leave = running.enter(keyOn(exchange.connection, perSource), perSource.most);
           if (!leave) return perSource.refuse();
           exchange.onEnd(leave);
         }
@@ -91,3 +97,9 @@ export default {
     };
   },
 } satisfies PluginDefinition<typeof Config, typeof Config>;
+
+function keyOn(connection: Connection, { key, keys }: SourceLimit): number {
+  let own = keys.get(connection);
+  if (own === undefined) keys.set(connection, own = keyOf(connection.source?.uri ?? "", key));
+  return own;
+}

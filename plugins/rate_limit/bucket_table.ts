@@ -68,11 +68,11 @@ export class BucketTable {
     this.#forgot = forgot;
   }
 
-  /** Of the first `length` characters of `text`, below what `of` says; good until the next call. */
-  hash(of: number, text: string, length = text.length): KeyHash {
+  /** Of `text`, among those of the limit `of`; good until the next call. */
+  hash(of: number, text: string): KeyHash {
     let a = mixed(this.#seed ^ of);
     let b = mixed(a + this.#seed);
-    for (let i = 0; i < length; i++) {
+    for (let i = 0; i < text.length; i++) {
       const code = text.charCodeAt(i);
       a = Math.imul(a ^ code, 0x85ebca6b);
       a ^= a >>> 13;

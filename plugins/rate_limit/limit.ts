@@ -86,6 +86,8 @@ export class Limit {
   /** Of all buckets of this limit. */
   readonly #of: number;
   readonly #own: KeyHash;
+  /** Of callers, made once for a connection. */
+  readonly #hashes = new WeakMap<Connection, KeyHash>();
 
   constructor(limit: Fields, { host, tables, at }: Around) {
     const { requestsPerSecond, by = "all" } = limit;
@@ -118,20 +120,21 @@ export class Limit {
     return this.#refusal;
   }
 
-  #key(request: HttpRequest, { source, remoteAddress }: Connection): KeyHash {
-    switch (this.by) {
-      case "all":
-        return this.#own;
-      case "source":
-        return this.#table.hash(this.#of, source?.uri ?? "");
-      case "remote_address": {
-        const port = remoteAddress.lastIndexOf(":");
-        return this.#table.hash(this.#of, remoteAddress, port < 0 ? undefined : port);
-      }
-      case "header":
-        // Who leaves it out shares a bucket with all who do.
-        return this.#table.hash(this.#of, request.headers.get(this.#header) ?? "");
+  #key(request: HttpRequest, connection: Connection): KeyHash {
+    if (this.by === "all") return this.#own;
+    if (this.by === "header") {
+      // Who leaves it out shares a bucket with all who do.
+      return this.#table.hash(this.#of, request.headers.get(this.#header) ?? "");
     }
+    let hash = this.#hashes.get(connection);
+    if (!hash) this.#hashes.set(connection, hash = { ...this.#hashOf(connection) });
+    return hash;
+  }
+
+  #hashOf({ source, remoteAddress }: Connection): KeyHash {
+    if (this.by === "source") return this.#table.hash(this.#of, source?.uri ?? "");
+    const port = remoteAddress.lastIndexOf(":");
+    return this.#table.hash(this.#of, port < 0 ? remoteAddress : remoteAddress.slice(0, port));
   }
 }
 

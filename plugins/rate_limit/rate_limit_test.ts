@@ -1,90 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { silentLog, Stats } from "../../src/base/mod.ts";
-import type { Connection, Identity } from "../../src/plugin/api.ts";
-import { Generation, Onion, PluginRequest, PluginResponse } from "../../src/plugin/mod.ts";
-import { LentCells, SharedState } from "../../src/plugin/mod.ts";
-import { FakeClock } from "../../test/kit/clock.ts";
+import { type AskedOf, PluginWorkers } from "../../test/kit/plugin_workers.ts";
 import definition from "./rate_limit.ts";
 
-interface Asked {
-  readonly path?: string;
-  readonly source?: string;
-  readonly remoteAddress?: string;
-  readonly headers?: Readonly<Record<string, string>>;
+function start(config: unknown, options?: Parameters<typeof PluginWorkers.start>[2]) {
+  return PluginWorkers.start(definition, config, options);
 }
 
-/** Two workers of one proxy, or one. */
-async function rig(config: unknown, options: {
-  readonly routeConfig?: unknown;
-  readonly workers?: number;
-} = {}) {
-  const { routeConfig, workers = 1 } = options;
-  const clock = new FakeClock();
-  const stats = new Stats();
-  const lent = new LentCells();
-  const lendCells = (key: string, length: number) => Promise.resolve(lent.lend(key, length));
-  const lenders = Array.from({ length: workers }, (_, worker) => ({
-    ...{ log: silentLog, stats, clock, random: Math.random },
-    shared: new SharedState({ worker, workers, lendCells }),
-  }));
-  const make = (config: unknown) =>
-    Promise.all(lenders.map((lender) =>
-      Generation.make({
-        ...{ listener: "inbound", number: 1, carriesBytes: false },
-        plugins: [{ definition, config, onFailure: "refuse", at: "plugins[0]" }],
-        routes: [{
-          route: { name: "a", service: "db", match: null },
-          configs: routeConfig ? { rate_limit: routeConfig } : {},
-          at: "routes[0]",
-        }],
-        lender,
-      })
-    ));
-  let generations = await make(config);
-  return {
-    clock,
-    stats,
-    async reload(config: unknown) {
-      for (const generation of generations) generation.retire();
-      generations = await make(config);
-    },
-    ask(asked: Asked = {}, worker = 0): PluginResponse {
-      const { path = "/", source = "web", remoteAddress = "10.0.0.1:4000", headers = {} } = asked;
-      const generation = generations[worker];
-      assert.ok(generation);
-      const uri = `spiffe://t/ns/default/dc/dc1/svc/${source}`;
-      const connection: Connection = {
-        ...{ listener: "inbound", direction: "inbound", remoteAddress },
-        source: source === "" ? null : { uri } as Identity,
-      };
-      const onion = new Onion({
-        exchange: { connection } as never,
-        guards: generation.guards,
-        planOf: (request) => generation.planOf(request),
-        sendOn: (_, { outcome }) => outcome.settle(OK),
-        limit: () => ({ cancel() {} }),
-        idleTimeoutMs: undefined,
-      });
-      const request = new PluginRequest({
-        ...{ method: "GET", scheme: "http", authority: "db", path, upgrade: "", length: 0 },
-        ...{ saysLength: false, expectsContinue: false, version: "HTTP/1.1" },
-        fields: Object.entries(headers).flat(),
-      }, null);
-      const { value } = onion.run(request);
-      assert.ok(value, "it waits for nothing");
-      assert.deepEqual(generation.views().map(({ lastFailure }) => lastFailure), [null]);
-      return value;
-    },
-  };
-}
-
-const OK = new PluginResponse({ status: 200, length: 0, fields: [] }, null, {
-  endpoint: null,
-  failure: null,
-});
-
-const tenant = (name: string): Asked => ({ headers: { "x-tenant": name } });
+const tenant = (name: string): AskedOf => ({ headers: { "x-tenant": name } });
 
 for (
   const [what, config, requests] of [
@@ -154,65 +77,62 @@ for (
       [{ path: "/a/c" }, 429],
     ]],
     ["nobody", {}, [[{}, 200], [{}, 200]]],
-  ] as readonly (readonly [string, unknown, readonly (readonly [Asked, number])[]])[]
+  ] as readonly (readonly [string, unknown, readonly (readonly [AskedOf, number])[]])[]
 ) {
   test(`rate_limit of ${what}`, async () => {
-    const { ask } = await rig(config);
-    const statuses = requests.map(([asked]) => ask(asked).status);
+    const proxy = await start(config);
+    const statuses = requests.map(([asked]) => proxy.ask(asked).status);
     assert.deepEqual(statuses, requests.map(([, status]) => status));
   });
 }
 
 test("rate_limit lets requests in again as tokens come", async () => {
-  const { ask, clock } = await rig({ limits: [{ requestsPerSecond: 10 }] });
+  const proxy = await start({ limits: [{ requestsPerSecond: 10 }] });
   const granted = () => {
     let count = 0;
-    while (ask().status === 200) count++;
+    while (proxy.ask().status === 200) count++;
     return count;
   };
   assert.equal(granted(), 10);
-  await clock.advance(99);
+  await proxy.clock.advance(99);
   assert.equal(granted(), 0);
-  await clock.advance(202);
+  await proxy.clock.advance(202);
   assert.equal(granted(), 3);
 });
 
 test("rate_limit refuses as a failure, and counts it", async () => {
-  const { ask, stats } = await rig({ limits: [{ requestsPerSecond: 1, by: "source" }] });
-  ask();
+  const proxy = await start({ limits: [{ requestsPerSecond: 1, by: "source" }] });
+  proxy.ask();
   for (let times = 0; times < 2; times++) {
-    const { failure, status } = ask();
+    const { failure, status } = proxy.ask();
     assert.equal(status, 429);
     assert.equal(failure?.code, "rate_limited");
     assert.equal(failure?.reason, "more than 1 requests a second of one source");
   }
-  const counted = stats.samples().filter(({ value }) => value > 0);
-  assert.deepEqual(counted.map(({ name, labels, value }) => [name, labels, value]), [
-    ["plugin_rate_limit_refused_total", { by: "source" }, 2],
-  ]);
+  assert.deepEqual(proxy.counted(), [["refused_total", { by: "source" }, 2]]);
 });
 
 test("rate_limit of a route holds besides that of the listener", async () => {
-  const { ask } = await rig({ limits: [{ requestsPerSecond: 5 }] }, {
-    routeConfig: { limits: [{ requestsPerSecond: 2 }] },
-  });
-  assert.deepEqual([1, 2, 3].map(() => ask().status), [200, 200, 429]);
-  const { ask: other } = await rig({ limits: [{ requestsPerSecond: 1 }] }, {
-    routeConfig: { limits: [{ requestsPerSecond: 2 }] },
-  });
-  assert.deepEqual([1, 2].map(() => other().status), [200, 429]);
+  const routeConfig = { limits: [{ requestsPerSecond: 2 }] };
+  const narrow = await start({ limits: [{ requestsPerSecond: 5 }] }, { routeConfig });
+  assert.deepEqual([1, 2, 3].map(() => narrow.ask().status), [200, 200, 429]);
+  const wide = await start({ limits: [{ requestsPerSecond: 1 }] }, { routeConfig });
+  assert.deepEqual([1, 2].map(() => wide.ask().status), [200, 429]);
 });
 
-test("rate_limit holds for all workers together, and over a reload", async () => {
+test("rate_limit holds for all workers together, over a reload, and over the death of one", async () => {
   const limits = [{ requestsPerSecond: 3, by: "source" }];
-  const { ask, reload } = await rig({ limits }, { workers: 2 });
-  assert.deepEqual([0, 1, 0, 1, 0].map((worker) => ask({}, worker).status), [
-    ...[200, 200, 200, 429, 429],
-  ]);
-  await reload({ limits: [...limits, { requestsPerSecond: 100 }] });
-  assert.equal(ask({}, 1).status, 429);
-  await reload({ limits: [{ requestsPerSecond: 4, by: "source" }] });
-  assert.equal(ask({}, 1).status, 200, "another rate begins with a full bucket");
+  const proxy = await start({ limits }, { workers: 2 });
+  const statuses = [0, 1, 0, 1, 0].map((worker) => proxy.ask({ worker }).status);
+  assert.deepEqual(statuses, [200, 200, 200, 429, 429]);
+  await proxy.load({ limits: [...limits, { requestsPerSecond: 100 }] });
+  assert.equal(proxy.ask({ worker: 1 }).status, 429);
+  await proxy.restart(1, { limits });
+  assert.equal(proxy.ask({ worker: 1 }).status, 429);
+  await proxy.load({ limits }, "another");
+  assert.equal(proxy.ask().status, 200, "another listener has buckets of its own");
+  await proxy.load({ limits: [{ requestsPerSecond: 4, by: "source" }] });
+  assert.equal(proxy.ask().status, 200, "another rate begins with a full bucket");
 });
 
 for (
@@ -227,6 +147,6 @@ for (
   ] as const
 ) {
   test(`rate_limit refuses ${JSON.stringify(config)}`, async () => {
-    await assert.rejects(rig(config), ({ message: text }: Error) => text.includes(message));
+    await assert.rejects(start(config), ({ message: text }: Error) => text.includes(message));
   });
 }

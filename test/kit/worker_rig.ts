@@ -10,7 +10,7 @@ import { LogRings } from "../../src/app/log/log_rings.ts";
 import type { DataPlane } from "../../src/app/data_plane/plane.ts";
 import { createWorkerPlane } from "../../src/app/data_plane/worker_plane.ts";
 import type { ConnectionView } from "../../src/proxy/mod.ts";
-import type { HttpRules, Snapshot } from "../../src/snapshot/mod.ts";
+import type { HttpRules, PluginUse, Snapshot } from "../../src/snapshot/mod.ts";
 import { createAuthority } from "./certificates.ts";
 import { EchoClient, type Place, startEcho } from "./echo.ts";
 import { freePorts, loopbackHost } from "./ports.ts";
@@ -43,6 +43,8 @@ export async function startWorkerRig(
     readonly app?: Place;
     /** Of both its listeners. */
     readonly http?: HttpRules;
+    /** Of its upstream. */
+    readonly plugins?: readonly PluginUse[];
   } = {},
 ): Promise<WorkerRig> {
   const host = loopbackHost();
@@ -88,7 +90,12 @@ export async function startWorkerRig(
   const snapshot = snapshotOf({
     ca,
     service: "web",
-    upstreams: [{ name: "web", bind: { kind: "tcp", host, port: outbound }, ...withHttp }],
+    upstreams: [{
+      name: "web",
+      bind: { kind: "tcp", host, port: outbound },
+      plugins: options.plugins ?? [],
+      ...withHttp,
+    }],
     targets: [targetOf({ name: "web", uris: [base.credentials.uri], ports: [] })],
     overrides: {
       policy: base.policy,

@@ -174,6 +174,16 @@ for (
   });
 }
 
+test("jwt_auth takes no payload from a caller for a provider that did not let it in", async () => {
+  const okta = { ...both.okta, forwarding: { headerName: "x-jwt" } };
+  await using mounted = await mountJwtAuth({
+    providers: { ...both, okta },
+    require: { any: [{ provider: "okta" }, { provider: "corp" }] },
+  });
+  const { sent } = await mounted.ask({ headers: { ...corp, "x-jwt": "mine" } });
+  assert.deepEqual(seen(sent), ["/"]);
+});
+
 test("jwt_auth remembers what it verified only as long as it is good, and only so much", async () => {
   const okta = providerOf(one, { clockSkewSeconds: 0, cacheConfig: { size: 1 } });
   await using mounted = await mountJwtAuth({ providers: { okta }, require: ANY });

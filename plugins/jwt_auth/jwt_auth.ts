@@ -59,16 +59,16 @@ export default {
       const good: Checked[] = [];
       const whys: Refused[] = [];
       for (const [index, { need, provider }] of wanted.entries()) {
-        const outcome = outcomes[index] ?? { kind: "refused", why: "missing" };
+        const outcome = outcomes[index] ?? { kind: "refused", why: REFUSED.missing };
         const why = whyNot(need, outcome);
         if (why) whys.push(why);
         else good.push({ need, provider, outcome });
       }
       if (isAny ? good.length === 0 : whys.length > 0) {
         const why = mostTelling(whys);
-        judged.add(1, { result: why === "missing" ? "missing" : "refused" });
-        if (why === "audience" || why === "claim") return host.refuse("denied", REFUSED[why]);
-        return host.refuse("unauthenticated", REFUSED[why])
+        judged.add(1, { result: why === REFUSED.missing ? "missing" : "refused" });
+        if (why === REFUSED.audience || why === REFUSED.claim) return host.refuse("denied", why);
+        return host.refuse("unauthenticated", why)
           .with({ headers: { set: { "www-authenticate": challenge(request, why) } } });
       }
       judged.add(1, { result: "let_in" });
@@ -95,20 +95,20 @@ function whyNot({ verifyClaims }: Need, outcome: Outcome): Refused | undefined {
   const { claims } = outcome;
   return verifyClaims.every(({ path, value }) => hasClaim(claims, path, value))
     ? undefined
-    : "claim";
+    : REFUSED.claim;
 }
 
 /** Of a token that was meant for somebody, rather than that another one is missing. */
 function mostTelling(whys: readonly Refused[]): Refused {
-  return whys.find((why) => why !== "missing" && why !== "issuer") ??
-    whys.find((why) => why === "issuer") ?? "missing";
+  return whys.find((why) => why !== REFUSED.missing && why !== REFUSED.issuer) ??
+    whys.find((why) => why === REFUSED.issuer) ?? REFUSED.missing;
 }
 
 /** What a browser or a client library is told, as Envoy says it. */
 function challenge({ scheme, authority, path }: HttpRequest, why: Refused): string {
   const [base = ""] = path.split("?", 1);
   const realm = `${scheme || "http"}://${authority}${base}`.slice(0, 256).replace(/["\\]/g, "");
-  return `Bearer realm="${realm}"${why === "missing" ? "" : ', error="invalid_token"'}`;
+  return `Bearer realm="${realm}"${why === REFUSED.missing ? "" : ', error="invalid_token"'}`;
 }
 
 function claimsOf(good: readonly Checked[]): ReadonlyMap<string, Claims> {

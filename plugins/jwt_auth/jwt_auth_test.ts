@@ -45,14 +45,20 @@ for (
     ["a parameter whose name is encoded", { path: `/?access%5Ftoken=${good}` }, 200, ["/"]],
     ["a good and a bad field", { headers: bearer(good, bad) }, 401],
     ["a bad and a good field", { headers: bearer(bad, good) }, 401],
-    ["two good fields", { headers: bearer(good, good) }, 200, ["/"]],
+    ["two good fields, which is one too many", { headers: bearer(good, good) }, 401],
     ["two tokens in one field", { headers: bearer(`${good}, Bearer ${good}`) }, 401],
     ["a good field and a bad parameter", {
       path: `/?access_token=${bad}`,
       headers: bearer(good),
     }, 401],
     ["a good and a bad parameter", { path: `/?access_token=${good}&access_token=${bad}` }, 401],
-    ["more tokens than are looked at", { headers: bearer(good, good, good, good, good) }, 401],
+    ["more tokens than are looked at", { path: `/?${`&access_token=${good}`.repeat(5)}` }, 401],
+    [
+      "a good token at both places",
+      { path: `/?access_token=${good}`, headers: bearer(good) },
+      200,
+      ["/"],
+    ],
   ] as readonly (readonly [string, Ask, number, (readonly string[])?])[]
 ) {
   test(`jwt_auth finds tokens in ${what}`, async () => {
@@ -167,6 +173,16 @@ for (
     assert.deepEqual([asked.status, asked.reason], [status, reason]);
   });
 }
+
+test("jwt_auth takes no payload from a caller for a provider that did not let it in", async () => {
+  const okta = { ...both.okta, forwarding: { headerName: "x-jwt" } };
+  await using mounted = await mountJwtAuth({
+    providers: { ...both, okta },
+    require: { any: [{ provider: "okta" }, { provider: "corp" }] },
+  });
+  const { sent } = await mounted.ask({ headers: { ...corp, "x-jwt": "mine" } });
+  assert.deepEqual(seen(sent), ["/"]);
+});
 
 test("jwt_auth remembers what it verified only as long as it is good, and only so much", async () => {
   const okta = providerOf(one, { clockSkewSeconds: 0, cacheConfig: { size: 1 } });

@@ -1,6 +1,6 @@
 /**
- * Where tokens stand in a request, and the request without them. Every token at a place counts, also the
- * second in a field that is there twice: none that nobody verified gets further.
+ * Where tokens stand in a request, and the request without them. Every token at a place counts: none that
+ * nobody verified gets further.
  *
  * @module
  */
@@ -24,8 +24,10 @@ export class Locations {
   tokensOf(request: HttpRequest): string[] {
     return this.#all.flatMap((location) => {
       if ("header" in location) {
-        return request.headers.all(location.header.name)
-          .flatMap((value) => tokenAfter(value, location.header.valuePrefix));
+        const { name, valuePrefix } = location.header;
+        const values = request.headers.all(name);
+        // Fields of one name are one list, and no list of tokens is a token.
+        return values.length === 0 ? [] : tokenAfter(values.join(","), valuePrefix);
       }
       return "cookie" in location
         ? cookies(request, location.cookie.name)
@@ -43,8 +45,9 @@ export class Locations {
       }
       if (!("header" in location) || location.header.forward) continue;
       const { name, valuePrefix } = location.header;
-      const has = left.headers.all(name).some((value) => tokenAfter(value, valuePrefix).length > 0);
-      if (has) left = left.with({ headers: { remove: [name] } });
+      if (tokenAfter(left.headers.all(name).join(","), valuePrefix).length > 0) {
+        left = left.with({ headers: { remove: [name] } });
+      }
     }
     return left;
   }

@@ -12,7 +12,7 @@ import type { KeySource, ProviderConfig } from "./config.ts";
 import { KeySet, type Verdict } from "./key_set.ts";
 import { Locations } from "./locations.ts";
 import { RemoteKeys } from "./remote_keys.ts";
-import { readToken, type Refused, type Token, whyRefused } from "./token.ts";
+import { readToken, REFUSED, type Refused, type Token, whyRefused } from "./token.ts";
 
 export type Outcome =
   | { readonly kind: "good"; readonly claims: Claims; readonly payload: string }
@@ -59,11 +59,11 @@ export class Provider {
   check(request: HttpRequest): Outcome | Promise<Outcome> {
     const texts = this.locations.tokensOf(request);
     const [only] = texts;
-    if (only === undefined) return refused("missing");
+    if (only === undefined) return refused(REFUSED.missing);
     if (texts.length === 1) return this.#judge(only);
-    if (texts.length > TOKENS_PER_REQUEST) return refused("format");
+    if (texts.length > TOKENS_PER_REQUEST) return refused(REFUSED.format);
     return Promise.all(texts.map((text) => this.#judge(text))).then((outcomes) =>
-      outcomes.find(({ kind }) => kind === "refused") ?? outcomes[0] ?? refused("missing")
+      outcomes.find(({ kind }) => kind === "refused") ?? outcomes[0] ?? refused(REFUSED.missing)
     );
   }
 
@@ -87,7 +87,7 @@ export class Provider {
       keys = await this.#keys.newerThan(known);
       if (keys) verdict = await verdictOf(keys, token);
     }
-    if (verdict !== "verified") return refused(verdict);
+    if (verdict !== "verified") return refused(REFUSED[verdict]);
     this.#remember(token, keys);
     return good(token);
   }

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { after, test } from "node:test";
 import { silentLog, Stats } from "../../src/base/mod.ts";
 import { FakeClock, settle } from "../../src/kit/mod.ts";
 import { PluginHost } from "../../src/plugin/host.ts";
@@ -188,9 +188,25 @@ test("jwt_auth asks an issuer for a key that a token names, and stays with what 
   assert.equal(server.asked, 2);
 });
 
+test("jwt_auth forgets what it verified by a key that the issuer withdrew", async () => {
+  await using server = await startKeyServer(keySetOf(one));
+  await using mounted = await mountJwtAuth(configFor(server.uri));
+  const before = { headers: bearer(await one.sign()) };
+  assert.equal((await mounted.ask(before)).status, 200);
+  server.body = keySetOf(two);
+  mounted.plugin.clock.advanceNow(10_000);
+  const unknown = await two.sign({}, { kid: "three" });
+  assert.equal((await mounted.ask({ headers: bearer(unknown) })).status, 401);
+  assert.equal((await mounted.ask(before)).status, 401);
+  assert.equal((await mounted.ask({ headers: bearer(await two.sign()) })).status, 200);
+});
+
+const elsewhere = await startKeyServer(keySetOf(one));
+after(() => elsewhere[Symbol.asyncDispose]());
+
 for (
   const [what, change] of [
-    ["leads elsewhere", { status: 302, location: "/other" }],
+    ["leads elsewhere", { status: 302, location: elsewhere.uri }],
     ["is too long", { body: `${" ".repeat(262_144)}{"keys":[]}` }],
   ] as const
 ) {

@@ -12,10 +12,12 @@ export const REFUSED = {
   format: "Jwt is not in the form of Header.Payload.Signature with two dots and 3 sections",
   headerEncoding: "Jwt header is an invalid Base64url encoded",
   headerJson: "Jwt header is an invalid JSON",
+  noAlgorithm: "Jwt header [alg] field is required and must be a string",
   algorithm: "Jwt header [alg] is not supported",
   keyName: "Jwt header [kid] field is not a string",
   payloadEncoding: "Jwt payload is an invalid Base64url encoded",
   payloadJson: "Jwt payload is an invalid JSON",
+  noIssuer: "Jwt payload [iss] field is not a string",
   signatureEncoding: "Jwt signature is an invalid Base64url encoded",
   issuer: "Jwt issuer is not configured",
   early: "Jwt not yet valid",
@@ -26,7 +28,8 @@ export const REFUSED = {
   noKeys: "Jwks remote fetch is failed",
   claim: "a claim of the Jwt is not what is asked for",
 } as const;
-export type Refused = keyof typeof REFUSED;
+/** In words. */
+export type Refused = string;
 
 /** None that a secret shared with the issuer would do for, and not `none`. */
 const ALGORITHMS: readonly string[] = [
@@ -58,38 +61,49 @@ export interface Terms {
 export function readToken(text: string): Token | Refused {
   const parts = text.length > TOKEN_LIMIT_CHARS ? [] : text.split(".");
   const [head = "", payload = "", signature = ""] = parts;
-  if (parts.length !== 3) return "format";
-  if (!isEncoded(head)) return "headerEncoding";
+  if (parts.length !== 3 || parts.includes("")) return REFUSED.format;
+  if (!isEncoded(head)) return REFUSED.headerEncoding;
   const header = objectIn(head);
-  if (!header) return "headerJson";
+  if (!header) return REFUSED.headerJson;
   const { alg, kid } = header;
-  if (typeof alg !== "string" || !ALGORITHMS.includes(alg)) return "algorithm";
-  if (kid !== undefined && typeof kid !== "string") return "keyName";
-  if (!isEncoded(payload)) return "payloadEncoding";
+  if (typeof alg !== "string") return REFUSED.noAlgorithm;
+  if (/^HS\d+$/.test(alg)) return REFUSED.noKey;
+  if (!ALGORITHMS.includes(alg)) return REFUSED.algorithm;
+  if (kid !== undefined && typeof kid !== "string") return REFUSED.keyName;
+  if (!isEncoded(payload)) return REFUSED.payloadEncoding;
   const claims = objectIn(payload);
-  if (!claims || !TIMES.every((name) => isTime(claims[name]))) return "payloadJson";
-  if (!isEncoded(signature)) return "signatureEncoding";
+  if (!claims) return REFUSED.payloadJson;
+  const fault = faultOf(claims);
+  if (fault) return fault;
+  if (!isEncoded(signature)) return REFUSED.signatureEncoding;
   // Whoever must be understood to be trusted is not: nothing that needs this is known here.
-  if (Object.hasOwn(header, "crit") || Object.hasOwn(header, "b64")) return "signature";
+  if (Object.hasOwn(header, "crit") || Object.hasOwn(header, "b64")) return REFUSED.signature;
   return { text, algorithm: alg, keyName: kid, claims, payload };
+}
+
+function faultOf(claims: Claims): Refused | undefined {
+  if (claims.iss !== undefined && typeof claims.iss !== "string") return REFUSED.noIssuer;
+  for (const name of TIMES) {
+    const time = claims[name];
+    if (time === undefined) continue;
+    if (typeof time !== "number") return `Jwt payload [${name}] field is not an integer`;
+    if (time < 0) return `Jwt payload [${name}] field is not a positive 64 bit integer`;
+  }
+  return undefined;
 }
 
 const TIMES = ["exp", "nbf", "iat"];
 
 /** `undefined`: there is nothing against it. A token that says no time has none, as with Envoy. */
 export function whyRefused(claims: Claims, terms: Terms, nowMs: number): Refused | undefined {
-  if (claims.iss !== terms.issuer) return "issuer";
+  if (claims.iss !== terms.issuer) return REFUSED.issuer;
   const now = nowMs / 1_000;
   const { nbf, exp } = claims;
-  if (typeof nbf === "number" && now + terms.clockSkewSeconds < nbf) return "early";
-  if (typeof exp === "number" && now - terms.clockSkewSeconds > exp) return "expired";
+  if (typeof nbf === "number" && now + terms.clockSkewSeconds < nbf) return REFUSED.early;
+  if (typeof exp === "number" && now - terms.clockSkewSeconds > exp) return REFUSED.expired;
   if (terms.audiences.length === 0) return undefined;
   const audiences: readonly unknown[] = Array.isArray(claims.aud) ? claims.aud : [claims.aud];
-  return terms.audiences.some((one) => audiences.includes(one)) ? undefined : "audience";
-}
-
-function isTime(value: unknown): boolean {
-  return value === undefined || typeof value === "number" && value >= 0;
+  return terms.audiences.some((one) => audiences.includes(one)) ? undefined : REFUSED.audience;
 }
 
 function isEncoded(part: string): boolean {

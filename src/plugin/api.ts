@@ -212,7 +212,7 @@ export interface Host {
   readonly signal: AbortSignal;
   /** An answer made here. */
   reply(status: number, headers?: Values, body?: string): HttpResponse;
-  /** The proxy's own answer to traffic that is turned away, to gRPC in its words. */
+  /** The proxy's own answer to who is turned away, to gRPC in its words; `unauthenticated` tells why. */
   refuse(as: RefusedAs, reason: string): Refusal;
   /** Outlives a reload: made once for each key of this plugin, gone with its last user. */
   shared<T extends object>(key: string, make: () => T): T;

@@ -60,6 +60,8 @@ const PACKAGES = [
   "@hono/node-server",
   "re2js",
   "yaml",
+  // Lent to plugins from files.
+  "jose",
 ];
 const PLUGIN_PACKAGES = ["valibot", "jose"];
 const RUNTIME_FILES = [

@@ -11,7 +11,7 @@ const WORKER = "src/app/data_plane/worker.ts";
 /** The layers that a worker has no use for: it is told what is true, and does not find it out. */
 const MAIN_THREAD = ["grpc", "consul", "secrets", "source", "kit", "admin", "dev"];
 /** Loaded by a worker once somebody needs it, and only then. */
-const LOADED_WHEN_NEEDED = ["re2js", "valibot", "plugins"];
+const LOADED_WHEN_NEEDED = ["re2js", "valibot", "jose", "plugins"];
 
 export interface Node {
   readonly path: string;

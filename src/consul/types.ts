@@ -46,6 +46,8 @@ export interface Registration {
   readonly exposed?: readonly ExposedPath[];
   /** `postern_tls` of the proxy's configuration, as it was written; read by who knows what it means. */
   readonly tls?: unknown;
+  /** `postern_plugins` of the proxy's configuration, as it was written. */
+  readonly plugins?: unknown;
   /** Of an ingress gateway; absent: a sidecar. */
   readonly ingress?: IngressRegistration;
   /** Absent: none is wanted. */

@@ -13,6 +13,7 @@ import { type AnyPlugin, whyNoPlugin } from "./registry.ts";
 
 const LOADS: Readonly<Record<string, () => Promise<unknown>>> = {
   valibot: () => import("valibot"),
+  jose: () => import("jose"),
 };
 
 /** What the executable lends plugins. */

@@ -13,6 +13,7 @@ import { loadCode } from "./code.ts";
 import { Generation, type PluginView } from "./generation.ts";
 import type { Lender } from "./host.ts";
 import type { AnyPlugin } from "./registry.ts";
+import { configOf } from "./schema.ts";
 import { forgetStanding } from "./standing.ts";
 
 /** `undefined`: there is none of that name. */
@@ -89,30 +90,16 @@ export class Generations {
   ): Promise<Generation> {
     const plugins = await Promise.all(uses.map(async (use) => {
       const { config, onFailure, at } = use;
-      return { definition: await this.#definitionOf(use, pluginCode), config, onFailure, at };
+      return {
+        definition: await definitionOf(use, { pluginCode, load: this.#load }),
+        config,
+        onFailure,
+        at,
+      };
     }));
     const routes = [{ route: ONLY, configs: {}, at: "" }];
     const lender = this.#lender;
     return Generation.make({ listener, number, carriesBytes, plugins, routes, lender });
-  }
-
-  async #definitionOf(
-    { plugin, file, at }: PluginUse,
-    code: Snapshot["pluginCode"],
-  ): Promise<AnyPlugin> {
-    if (!file) {
-      const definition = await this.#load(plugin);
-      if (definition) return definition;
-      throw new ProxyError("plugin_failed", `${at}.use: there is no plugin "${plugin}"`);
-    }
-    try {
-      const part = code[file.code];
-      if (!part) throw new TypeError("its code did not come with the snapshot");
-      return await loadCode(part, file.allow);
-    } catch (error) {
-      const reason = `Cannot load ${plugin} (${at}.use): ${messageOf(error)}`;
-      throw new ProxyError("plugin_failed", reason, { cause: error });
-    }
   }
 
   publish({ all }: PreparedGenerations): void {
@@ -158,3 +145,36 @@ export class Generations {
 }
 
 const ONLY: Route = { name: "default", service: "", match: null };
+
+/** Why it could not be used, as far as that shows before it is made: its code, its configuration. */
+export async function whyNotUsable(
+  use: PluginUse,
+  { pluginCode }: Pick<Snapshot, "pluginCode">,
+): Promise<string | undefined> {
+  try {
+    const { config } = await definitionOf(use, { pluginCode, load: loadBuiltIn });
+    await configOf(config, use.config, `${use.at}.config`);
+    return undefined;
+  } catch (error) {
+    return messageOf(error);
+  }
+}
+
+async function definitionOf(
+  { plugin, file, at }: PluginUse,
+  from: Pick<Snapshot, "pluginCode"> & { readonly load: LoadPlugin },
+): Promise<AnyPlugin> {
+  if (!file) {
+    const definition = await from.load(plugin);
+    if (definition) return definition;
+    throw new ProxyError("plugin_failed", `${at}.use: there is no plugin "${plugin}"`);
+  }
+  try {
+    const part = from.pluginCode[file.code];
+    if (!part) throw new TypeError("its code did not come with the snapshot");
+    return await loadCode(part, file.allow);
+  } catch (error) {
+    const reason = `Cannot load ${plugin} (${at}.use): ${messageOf(error)}`;
+    throw new ProxyError("plugin_failed", reason, { cause: error });
+  }
+}

@@ -20,6 +20,7 @@ export {
   type LoadPlugin,
   type PluginsOf,
   type PreparedGenerations,
+  whyNotUsable,
 } from "./generations.ts";
 export { HeaderList } from "./header_list.ts";
 export type { Lender } from "./host.ts";

@@ -18,6 +18,7 @@ import {
 } from "../../base/mod.ts";
 import { resolveAgentOptions } from "../../consul/mod.ts";
 import { runtimeEngine } from "../../net/mod.ts";
+import { whyNotUsable } from "../../plugin/mod.ts";
 import type { SecretStatus } from "../../secrets/mod.ts";
 import { FileSource } from "../../source/mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
@@ -85,7 +86,8 @@ async function check(options: ProxyOptions): Promise<readonly string[]> {
       }, (error: ProxyError) => reject(error));
     });
     const secrets = await answered(source);
-    const faults = [...new Set(faultsOf(secrets, source))];
+    const plugins = snapshot ? await pluginFaults(snapshot) : [];
+    const faults = [...new Set([...faultsOf(secrets, source), ...plugins])];
     if (faults.length > 0) {
       faults.push(...askedAs(secrets.filter(({ state }) => state !== "active")));
       const lines = faults.map((fault) => `\n  ${fault}`).join("");
@@ -134,6 +136,14 @@ function faultsOf(secrets: readonly SecretStatus[], source: FileSource): readonl
   const silent = secrets.filter(({ state, fault }) => state !== "active" && fault === "")
     .map(({ name, source }) => `secret ${name} (${source}): ${SILENT}`);
   return [...source.refused.map(({ what, reason }) => `${what}: ${reason}`), ...silent];
+}
+
+/** Plugins are loaded, and none is made: that may have effects. */
+async function pluginFaults(snapshot: Snapshot): Promise<readonly string[]> {
+  const { inbound, upstreams } = snapshot;
+  const uses = Object.values({ ...inbound, ...upstreams }).flatMap(({ plugins }) => plugins);
+  const faults = await Promise.all(uses.map((use) => whyNotUsable(use, snapshot)));
+  return faults.filter((fault) => fault !== undefined);
 }
 
 /** Agents that attest processes answer another user otherwise, such as the service's. */

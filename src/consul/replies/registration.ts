@@ -75,6 +75,7 @@ export function readRegistration(json: unknown, proxyId: string): Registration {
   config.warnOfEnvoyKeys(clusters && EXTRA_CLUSTERS);
   const bindPort = config.integer("bind_port", 0);
   const tls = config.raw("postern_tls");
+  const plugins = config.raw("postern_plugins");
   config.warnOf("balance_inbound_connections", "the kernel spreads connections over the workers");
   return {
     id: reply.ID,
@@ -110,6 +111,7 @@ export function readRegistration(json: unknown, proxyId: string): Registration {
     ...(config.flag("postern_show_denials") ? { showDenials: true } : {}),
     handshakeTimeoutMs: config.integer("handshake_timeout_ms", 1) ?? HANDSHAKE_TIMEOUT_MS,
     ...(tls !== undefined && { tls }),
+    ...(plugins !== undefined && { plugins }),
     ...(!isIngress && exposedOf(proxy.Expose, warnings)),
     ...(isIngress &&
       { ingress: { clusters: clusters ?? [], meshGatewayMode, edges: [], refused: [] } }),

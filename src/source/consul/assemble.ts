@@ -29,6 +29,8 @@ import type {
   Snapshot,
   TlsPart,
 } from "../../snapshot/mod.ts";
+import { keepCode } from "../plugins/read_plugins.ts";
+import { NO_PLUGINS, type PluginsHeld, pluginsInForce, pluginsLack } from "./registered_plugins.ts";
 import { assembleUpstreams } from "./upstreams.ts";
 
 /** What one call leaves for the next. */
@@ -76,6 +78,8 @@ export interface AssembleOptions {
   readonly plans?: CredentialPlans;
   /** What has come of those; default nothing. */
   readonly held?: HeldSecrets;
+  /** What stands around the public listener's requests; default nothing. */
+  readonly plugins?: PluginsHeld;
 }
 
 export interface Assembled {
@@ -96,14 +100,14 @@ export interface Assembled {
 
 export function assemble(known: Known, memory: Memory, options: AssembleOptions): Assembled {
   const { registration } = known;
-  const { plans = NO_PLANS, held = NOTHING_HELD } = options;
+  const { plans = NO_PLANS, held = NOTHING_HELD, plugins: given = NO_PLUGINS } = options;
   if (!registration) {
     return waiting(["registration"], [...known.refused, ...plans.refused], memory);
   }
   // Parts of another service are no fallback: its policy must not guard this one's application.
   const previous = memory.snapshot?.service === registration.service ? memory.snapshot : undefined;
   const version = (memory.snapshot?.version ?? 0) + 1;
-  const refused: Refusal[] = [...known.refused, ...plans.refused];
+  const refused: Refusal[] = [...known.refused, ...plans.refused, ...given.refused];
   const grace = new Grace(memory.missingSinceMs, options);
 
   const judged = judgeOnce(known, memory.judged, registration, options);
@@ -163,8 +167,10 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
     missingSinceMs: grace.since,
     lastResortUntilMs: upstreams.lastResortUntilMs,
   };
+  const plugins = pluginsInForce(given, previous);
   const inbound = inboundParts(known, registration, {
     ...{ previous, version, own, refused },
+    plugins: plugins?.uses,
     wanted: plans.inbound,
     authorize: options.authorize,
   });
@@ -189,7 +195,7 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
     tls,
     accessLog: accessLogPart(registration.accessLogs, { previous, version, refused }),
     inbound,
-    pluginCode: {},
+    pluginCode: keepCode(previous, plugins?.code ?? {}, version),
     edges: edgeParts(registration, { plans, own, previous, version }),
     exposed: exposedParts(registration, { previous, version, refused }),
     upstreams: upstreams.upstreams,
@@ -201,7 +207,11 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
     outcome: { kind: "ready", snapshot: published },
     refused,
     pending: upstreams.pending,
-    warming: [...warmingShown(own), ...closedByRefusal(plans, registration, published)],
+    warming: [
+      ...warmingShown(own),
+      ...closedByRefusal(plans, registration, published),
+      ...(plugins || registration.bind.port === 0 ? [] : [`inbound: ${pluginsLack(given)}`]),
+    ],
     warmingUpstreams: upstreams.closed,
     memory: { ...kept, snapshot: published },
     dueMs,

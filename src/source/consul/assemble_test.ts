@@ -210,6 +210,32 @@ test("assemble() has no public listener on port 0", () => {
   assert.deepEqual(ready(assemble(knownWith({}, { bind }), NO_MEMORY, OPTIONS)).inbound, {});
 });
 
+test("assemble() keeps the public listener closed until its plugins can be used, then them", () => {
+  const bad = { used: undefined, refused: [{ what: "plugins", reason: "no such file" }] };
+  const closed = assemble(knownWith(), NO_MEMORY, { ...OPTIONS, plugins: bad });
+  assert.deepEqual(ready(closed).inbound, {});
+  assert.deepEqual(closed.warming, ["inbound: plugins that can be used: no such file"]);
+  const use = {
+    plugin: "/a.ts",
+    file: { code: "k", allow: [] },
+    config: {},
+    onFailure: "refuse" as const,
+    at: "postern_plugins[0]",
+  };
+  const used = { uses: [use], code: { k: { text: "", path: "/a.ts", libraries: [] } } };
+  const opened = assemble(knownWith(), closed.memory, {
+    ...OPTIONS,
+    plugins: { used, refused: [] },
+  });
+  assert.deepEqual(ready(opened).inbound["inbound"]?.plugins, [use]);
+  // As after a restart.
+  const kept = assemble(knownWith(), opened.memory, { ...OPTIONS, plugins: bad });
+  const { inbound, pluginCode } = ready(opened);
+  assert.equal(ready(kept).inbound["inbound"], inbound["inbound"]);
+  assert.equal(ready(kept).pluginCode["k"], pluginCode["k"]);
+  assert.deepEqual(kept.refused, bad.refused);
+});
+
 for (
   const [name, overrides, want] of [
     ["passing", {}, [1]],

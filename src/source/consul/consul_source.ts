@@ -23,6 +23,7 @@ import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
 import type { Failing, SnapshotSource, SourceStatus, TakeSnapshot } from "../source.ts";
 import { certificateStatusOf, SourceReport } from "../source_report.ts";
 import { type CertificateRequest, SecretsLink, type SecretsReport } from "../secrets_link.ts";
+import { RegisteredPlugins } from "./registered_plugins.ts";
 import { StateKeeper } from "../state/state_keeper.ts";
 import {
   planStored,
@@ -59,6 +60,7 @@ export class ConsulSource implements SnapshotSource {
   #onSnapshot: TakeSnapshot | undefined;
   #onFatal: ((error: ProxyError) => void) | undefined;
   readonly #secrets: SecretsLink;
+  readonly #plugins = new RegisteredPlugins(() => this.#wake("refresh", 0, () => this.#refresh()));
   readonly #keeper: StateKeeper | undefined;
   #plans: CredentialPlans = NO_PLANS;
   #memory: Memory = NO_MEMORY;
@@ -160,7 +162,7 @@ export class ConsulSource implements SnapshotSource {
 
   reload(): Promise<boolean> {
     this.#secrets.refresh();
-    return Promise.resolve(true);
+    return this.#plugins.refresh();
   }
 
   async close(): Promise<void> {
@@ -169,6 +171,7 @@ export class ConsulSource implements SnapshotSource {
     this.#timers.clear();
     this.#facts.close();
     this.#expiry.close();
+    this.#plugins.close();
     await this.#secrets.close();
     await this.#keeper?.close();
   }
@@ -194,6 +197,7 @@ export class ConsulSource implements SnapshotSource {
     if (registration) {
       this.#plan(registration);
       this.#secrets.follow(this.#plans.plans);
+      this.#plugins.follow(registration.plugins);
     }
     const assembled = assemble(known, this.#memory, this.#assembleOptions());
     this.#assembled = assembled;
@@ -267,6 +271,7 @@ export class ConsulSource implements SnapshotSource {
       lifetimeMs: lifetimeMs ?? 0,
       plans: this.#plans,
       held: this.#secrets.held,
+      plugins: this.#plugins.held,
     };
   }
 

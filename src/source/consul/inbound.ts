@@ -8,7 +8,7 @@ import type { Registration } from "../../consul/mod.ts";
 import { type HttpSettings, inboundHttp, protocolOf, unknownProtocol } from "../http_rules.ts";
 import { keyInForce, type OwnCredentials } from "../own_credentials.ts";
 import { INBOUND_KEY, keepPart } from "../../snapshot/mod.ts";
-import type { HttpRules, InboundPart, Refusal, Snapshot } from "../../snapshot/mod.ts";
+import type { HttpRules, InboundPart, PluginUse, Refusal, Snapshot } from "../../snapshot/mod.ts";
 import type { CredentialPlans } from "./credential_plans.ts";
 import type { Known } from "./known.ts";
 import { judgeMeshHttp } from "./mesh_http.ts";
@@ -18,13 +18,15 @@ export interface InboundContext {
   readonly wanted: CredentialPlans["inbound"];
   readonly own: OwnCredentials;
   readonly authorize: InboundPart["authorize"];
+  /** That the registration names; `undefined`: they cannot be used. One of them may be a guard. */
+  readonly plugins: readonly PluginUse[] | undefined;
   readonly previous: Snapshot | undefined;
   readonly version: number;
   /** What was not taken is added. */
   readonly refused: Refusal[];
 }
 
-/** By key; empty: there is none, or it has no credentials yet. */
+/** By key; empty: there is none, or it has no credentials or plugins yet. */
 export function inboundParts(
   known: Known,
   registration: Registration,
@@ -34,13 +36,14 @@ export function inboundParts(
   const previous = context.previous?.inbound[INBOUND_KEY];
   const http = inboundRules(known, registration, { previous, refused: context.refused });
   const credentials = keyInForce(context.wanted, previous, context.own);
-  if (credentials === undefined) return {};
+  const { plugins } = context;
+  if (credentials === undefined || !plugins) return {};
   const { bind, local, localConnectTimeoutMs, handshakeTimeoutMs } = registration;
   const part = keepPart<InboundPart>(previous, {
     bind,
     local,
     http,
-    plugins: [],
+    plugins,
     localConnectTimeoutMs,
     handshakeTimeoutMs,
     maxConnections: registration.maxInboundConnections,

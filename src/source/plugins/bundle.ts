@@ -9,6 +9,7 @@
  * @module
  */
 
+import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
 import { readFile, stat } from "node:fs/promises";
 import { dirname, extname, relative } from "node:path";
@@ -24,7 +25,7 @@ export interface Bundled extends Joined {
   readonly libraries: readonly string[];
 }
 
-export const TEXT_LIMIT_BYTES = 4 * 1024 * 1024;
+const TEXT_LIMIT_BYTES = 4 * 1024 * 1024;
 const SOURCES_LIMIT_BYTES = 4 * TEXT_LIMIT_BYTES;
 
 const LOADERS: Readonly<Record<string, Loader>> = {
@@ -41,7 +42,9 @@ export async function bundle(path: string): Promise<Bundled> {
     // What the bundler makes of it says less.
     throw sources.fault ?? error;
   });
-  if (text.length > TEXT_LIMIT_BYTES) throw new Error(tooLong("it is", TEXT_LIMIT_BYTES));
+  if (Buffer.byteLength(text) > TEXT_LIMIT_BYTES) {
+    throw new Error(tooLong("it is", TEXT_LIMIT_BYTES));
+  }
   const libraries = LIBRARIES.filter((library) => outside.some(({ name }) => name === library));
   return { text, outside, libraries, digest: sources.digest(dirname(path)) };
 }

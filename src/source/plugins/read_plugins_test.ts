@@ -11,11 +11,12 @@ import { PluginReader } from "./read_plugins.ts";
 const ON_BUN = "Bun" in globalThis;
 const TWO_FILES = {
   "shop.ts": `import * as v from "valibot";
+import { base64url } from "jose";
 import { mark } from "./rules/mark.ts";
 import type { Nobody } from "nowhere";
 export default {
   name: "shop", api: 1, phase: "filter", config: v.strictObject({}),
-  create: (): Nobody => ({ mark }),
+  create: (): Nobody => ({ mark: base64url.encode(mark) }),
 } satisfies { name: string; create(): Nobody };
 `,
   "rules/mark.ts": 'export const mark: string = "fresh";\n',
@@ -80,7 +81,7 @@ function sha256(text: string): string {
 test("a plugin of two files and a library runs when its files are gone", async () => {
   const definition = await (await read(TWO_FILES)).load();
   assert.equal(definition.name, "shop");
-  assert.deepEqual(await definition.create({} as never, {}), { mark: "fresh" });
+  assert.deepEqual(await definition.create({} as never, {}), { mark: "ZnJlc2g" });
   assert.equal(definition.config["~standard"].version, 1);
 });
 
@@ -91,7 +92,9 @@ test("what the plugin imports is read anew with each reading, also what was not 
   for (const mark of ["one", "two"]) {
     await folder.write({ "rules/mark.ts": `export const mark = "${mark}";` });
     const definition = await (await folder.read()).load();
-    assert.deepEqual(await definition.create({} as never, {}), { mark });
+    assert.deepEqual(await definition.create({} as never, {}), {
+      mark: btoa(mark).replaceAll("=", ""),
+    });
   }
 });
 
@@ -126,6 +129,7 @@ const IMPORTS_FS = {
 for (
   const [name, files, wanted] of [
     ["imports a module of Node's", IMPORTS_FS, /deep\.ts imports node:fs, which it may not/],
+    ["names a folder", { "shop.ts/a": "" }, /Cannot read DIR\/shop\.ts: it is no file/],
     ["names a file that is not there", {}, /Cannot read DIR\/shop\.ts: there is no such file/],
     [
       "imports what is nowhere",

@@ -93,8 +93,9 @@ test("a wrong pin and a module that may not be imported start nothing", async ()
   await using mesh = await createFileMesh();
   await write(mesh, 'import "node:fs";\nexport const mark = String;\n');
   const check = ["check", join(mesh.directory, "web.json")];
+  const use = { use: "./shop_rules.ts", config: { shop: "tea" } };
 
-  await configure(mesh, { plugins: [{ use: "./shop_rules.ts" }] });
+  await configure(mesh, { plugins: [use] });
   for (const args of [mesh.args, check]) {
     const told = await refusal(runPostern(args));
     assert.match(
@@ -105,16 +106,21 @@ test("a wrong pin and a module that may not be imported start nothing", async ()
   }
 
   await write(mesh, markOf("fresh"));
-  await configure(mesh, { plugins: [{ use: "./shop_rules.ts", sha256: "0".repeat(64) }] });
+  await configure(mesh, { plugins: [{ ...use, sha256: "0".repeat(64) }] });
   for (const args of [mesh.args, check]) {
     const told = await refusal(runPostern(args));
     const digest = /plugins\[0\]\.sha256 is not the digest of .*, which is (\w{64})/.exec(told)
       ?.[1];
     assert.ok(digest, told);
-    await configure(mesh, { plugins: [{ use: "./shop_rules.ts", sha256: digest }] });
+    await configure(mesh, { plugins: [{ ...use, sha256: digest }] });
     await using good = runPostern(check);
     good.expectEnd();
     assert.equal((await good.process.waitExit({ timeoutMs: 30_000 })).code, 0, good.output);
-    await configure(mesh, { plugins: [{ use: "./shop_rules.ts", sha256: "0".repeat(64) }] });
+    await configure(mesh, { plugins: [{ ...use, sha256: "0".repeat(64) }] });
   }
+
+  await configure(mesh, { plugins: [{ ...use, config: { shop: 1 } }, { use: "nobody" }] });
+  const told = await refusal(runPostern(check));
+  assert.match(told, /inbound\.plugins\[0\]\.config\.shop: /);
+  assert.match(told, /inbound\.plugins\[1\]\.use: there is no plugin "nobody"/);
 });

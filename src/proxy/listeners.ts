@@ -320,7 +320,7 @@ export class Listeners {
 
   endpoints(nowMs: number): EndpointView[] {
     return [...this.#outbounds()].flatMap(({ upstream }) =>
-      [...upstream.targets].flatMap(({ part, pool }) =>
+      [...upstream.group.targets].flatMap(({ part, pool }) =>
         pool.views(nowMs).map((endpoint) => ({ target: part.key, ...endpoint }))
       )
     );

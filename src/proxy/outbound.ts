@@ -17,9 +17,10 @@ import type { ConnectionLimits } from "./live.ts";
 import { type Destination, L4 } from "./l4.ts";
 import { HttpService } from "./l7/http_service.ts";
 import { HttpStats } from "./l7/http_stats.ts";
-import { EITHER_VERSION, UpstreamWays } from "./l7/request_ways.ts";
+import { EITHER_VERSION, GroupWays } from "./l7/request_ways.ts";
 import type { Failure } from "./refusal_sums.ts";
-import { hashOfCaller, type Upstream } from "./upstream.ts";
+import { hashOfCaller } from "./target_group.ts";
+import type { Upstream } from "./upstream.ts";
 
 export class Outbound implements Front, Destination {
   readonly direction = "outbound";
@@ -29,7 +30,7 @@ export class Outbound implements Front, Destination {
   /** Made where HTTP is spoken, so that its counts are there before there is something to count. */
   #http: HttpStats | undefined;
   /** Made when the first request comes. */
-  #ways: UpstreamWays | undefined;
+  #ways: GroupWays | undefined;
 
   constructor(context: Context, upstream: Upstream) {
     this.context = context;
@@ -116,8 +117,8 @@ export class Outbound implements Front, Destination {
   }
 
   /** Of requests, whichever listener they came to. */
-  get ways(): UpstreamWays {
-    return this.#ways ??= new UpstreamWays(this.context, this.upstream, this.httpStats.pool);
+  get ways(): GroupWays {
+    return this.#ways ??= new GroupWays(this.context, this.upstream.group, this.httpStats.pool);
   }
 
   get httpStats(): HttpStats {
@@ -133,18 +134,18 @@ export class Outbound implements Front, Destination {
     this.#http?.forget();
   }
 
-  /** See {@link UpstreamWays.update}. */
+  /** See {@link GroupWays.update}. */
   update(judge: boolean): void {
     if (this.upstream.part.http) void this.httpStats;
     this.#ways?.update(judge);
   }
 
   dial(dialler: Dialler<ProvenEndpoint>, remote: string): Dial {
-    const { context, upstream } = this;
-    const hash = upstream.needsHash ? hashOfCaller(remote) : undefined;
+    const { context, upstream: { group } } = this;
+    const hash = group.needsHash ? hashOfCaller(remote) : undefined;
     const connect: Connect<ProvenEndpoint> = (lease, trust, endpointDialler) =>
-      new EndpointDial(upstream, lease, endpointDialler, { context, trust, protocols: [] });
-    const attempt = new Attempt(upstream, dialler, { context, hash, connect });
+      new EndpointDial(group, lease, endpointDialler, { context, trust, protocols: [] });
+    const attempt = new Attempt(group, dialler, { context, hash, connect });
     attempt.start();
     return attempt;
   }

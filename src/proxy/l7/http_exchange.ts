@@ -30,7 +30,7 @@ import type { RequestJudge, RequestPermit } from "../authorize.ts";
 import type { Now } from "../connection.ts";
 import type { Downstream } from "../downstream.ts";
 import type { Context } from "../context.ts";
-import type { Lease } from "../upstream.ts";
+import type { Lease } from "../target_group.ts";
 import type { RequestView } from "../view.ts";
 import type { Caller } from "./caller.ts";
 import { ExchangeValue } from "./exchange_value.ts";

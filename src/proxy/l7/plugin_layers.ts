@@ -27,7 +27,7 @@ import {
   type Surroundings,
 } from "../../plugin/mod.ts";
 import type { Context } from "../context.ts";
-import type { Lease } from "../upstream.ts";
+import type { Lease } from "../target_group.ts";
 import { AnswerLimits } from "./answer_limits.ts";
 import type { ExchangeValue } from "./exchange_value.ts";
 import { RequestBody } from "./request_body.ts";

@@ -133,7 +133,7 @@ test("routes that come take an upstream's requests for bytes, and give them back
   const routed: DiscoveryChain = {
     ...http,
     startNode: "router:db",
-    nodes: { "router:db": { kind: "router", name: "db" } },
+    nodes: { "router:db": { kind: "router", name: "db", routes: [] } },
   };
   const agent = agentOf("tcp", http);
   await using rig = await new SourceRig(agent).start();

@@ -6,7 +6,7 @@
  */
 
 import type { LoadBalancing } from "../../balance/mod.ts";
-import { type ChainTarget, resolveL4 } from "../../chain/mod.ts";
+import { type ChainTarget, resolveChain } from "../../chain/mod.ts";
 import type {
   ChainRequest,
   DiscoveryChain,
@@ -118,10 +118,12 @@ export function planChain(
   chain: DiscoveryChain,
   place: Place,
 ): UpstreamPlan {
-  const resolved = resolveL4(chain, place);
+  const resolved = resolveChain(chain, place);
   if (resolved.kind === "refused") return resolved;
   const targets: PlannedTarget[] = [];
-  for (const target of resolved.targets) {
+  const [resolver] = resolved.resolvers.values();
+  if (!resolver) return { kind: "refused", reason: "its chain leads nowhere" };
+  for (const target of resolver.targets) {
     const { id, service, namespace, filter, sni, onlyPassing, connectTimeoutMs } = target;
     const refusal = refuseTarget(target);
     if (refusal) return { kind: "refused", reason: refusal };
@@ -137,7 +139,8 @@ export function planChain(
       health: { service, datacenter, filter },
     });
   }
-  const { balancing, requestTimeoutMs } = resolved;
+  const { balancing } = resolver;
+  const { requestTimeoutMs } = resolved;
   return { kind: "targets", targets, balancing, protocol: chain.protocol, requestTimeoutMs };
 }
 

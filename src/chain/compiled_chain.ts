@@ -15,6 +15,16 @@ export interface DiscoveryChain {
 
 export type ChainNode = RouterNode | SplitterNode | ResolverNode;
 
+/** Something in it can only be judged by an engine for regexes. */
+export function chainHasRegexes({ nodes }: DiscoveryChain): boolean {
+  return Object.values(nodes).some((node) =>
+    node.kind === "router" && node.routes.some(({ match }) => {
+      const kinds = match ? [match.path, ...match.headers, ...match.query] : [];
+      return kinds.some((each) => each?.kind === "regex");
+    })
+  );
+}
+
 export interface RouterNode {
   readonly kind: "router";
   readonly name: string;

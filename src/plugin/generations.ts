@@ -7,11 +7,11 @@
 
 import { messageOf, ProxyError } from "../base/mod.ts";
 import { type PluginUse, sameContent, type Snapshot } from "../snapshot/mod.ts";
-import type { Route } from "./api.ts";
 import { loadBuiltIn } from "./built_in.ts";
 import { loadCode } from "./code.ts";
 import { Generation, type PluginView } from "./generation.ts";
 import type { Lender } from "./host.ts";
+import type { RoutePlace } from "./instances.ts";
 import type { AnyPlugin } from "./registry.ts";
 import { forgetStanding } from "./standing.ts";
 
@@ -25,6 +25,8 @@ export interface ListenerPlugins {
   readonly uses: readonly PluginUse[];
   /** It knows of no requests. */
   readonly carriesBytes: boolean;
+  /** Of its requests; the last takes what no other did. */
+  readonly routes: readonly RoutePlace[];
 }
 
 /** Of each listener, by its name. */
@@ -84,14 +86,13 @@ export class Generations {
 
   async #make(
     listener: string,
-    { uses, carriesBytes }: ListenerPlugins,
+    { uses, carriesBytes, routes }: ListenerPlugins,
     { version: number, pluginCode }: MadeOf,
   ): Promise<Generation> {
     const plugins = await Promise.all(uses.map(async (use) => {
       const { config, onFailure, at } = use;
       return { definition: await this.#definitionOf(use, pluginCode), config, onFailure, at };
     }));
-    const routes = [{ route: ONLY, configs: {}, at: "" }];
     const lender = this.#lender;
     return Generation.make({ listener, number, carriesBytes, plugins, routes, lender });
   }
@@ -156,5 +157,3 @@ export class Generations {
     return [...[...this.#held.values()].map(({ generation }) => generation), ...this.#draining];
   }
 }
-
-const ONLY: Route = { name: "default", service: "", match: null };

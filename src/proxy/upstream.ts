@@ -1,24 +1,66 @@
 /**
- * One declared upstream as the data path holds it: its limits, and the group of targets that it leads to.
- * Lives as long as the upstream is declared; every change is applied in place, so that counts and open
- * connections stay.
+ * One declared upstream as the data path holds it: its limits, and the groups of targets that its chain
+ * leads to. Lives as long as the upstream is declared; every change is applied in place, so that counts
+ * and open connections stay.
  *
  * @module
  */
 
 import { DEFAULT_OUTLIER } from "../balance/mod.ts";
 import type { Random } from "../base/mod.ts";
-import type { ChainPart, Snapshot, UpstreamPart } from "../snapshot/mod.ts";
+import { DEFAULT_ROUTE, pickSplit } from "../chain/mod.ts";
+import {
+  type ChainPart,
+  type ChainRoute,
+  oneWay,
+  type Snapshot,
+  type UpstreamPart,
+} from "../snapshot/mod.ts";
 import type { Limiter } from "./admission.ts";
 import type { ListenerStats } from "./connection.ts";
 import { Refusals } from "./refusal.ts";
 import { type GroupOwner, TargetGroup } from "./target_group.ts";
 
 /** Until the chain is known: nobody can be picked. */
-const NOWHERE: ChainPart = {
-  version: 0,
-  resolver: { targets: [], balancing: { kind: "round_robin" }, outlier: DEFAULT_OUTLIER },
-};
+const NOBODY = {
+  targets: [],
+  balancing: { kind: "round_robin" },
+  outlier: DEFAULT_OUTLIER,
+} as const;
+const NOWHERE: ChainPart = { version: 0, ...oneWay(NOBODY, "") };
+
+interface GroupSplit {
+  readonly weight: number;
+  readonly group: TargetGroup;
+}
+
+/** Where the routes of a chain led when it was asked: whoever is under way keeps to that. */
+export class ChainWays {
+  readonly #splits = new Map<string, readonly GroupSplit[]>();
+  readonly #random: Random;
+
+  constructor(
+    routes: readonly ChainRoute[],
+    groups: ReadonlyMap<string, TargetGroup>,
+    random: Random,
+  ) {
+    this.#random = random;
+    for (const { name, splits } of routes) {
+      this.#splits.set(
+        name,
+        splits.flatMap(({ weight, resolver }) => {
+          const group = groups.get(resolver);
+          return group ? [{ weight, group }] : [];
+        }),
+      );
+    }
+  }
+
+  /** For one request. `undefined`: there is no such route. */
+  pick(route: string): TargetGroup | undefined {
+    return pickSplit(this.#splits.get(route) ?? [], this.#random)?.group;
+  }
+}
 
 export class Upstream implements GroupOwner {
   part: UpstreamPart;
@@ -29,7 +71,10 @@ export class Upstream implements GroupOwner {
   readonly requests: Limiter;
   readonly callers: Limiter;
   readonly refusals = new Refusals();
-  readonly group: TargetGroup;
+  readonly #random: Random;
+  #chainVersion = NaN;
+  #groups: ReadonlyMap<string, TargetGroup> = new Map();
+  #ways: ChainWays;
 
   constructor(part: UpstreamPart, options: {
     readonly stats: ListenerStats;
@@ -45,16 +90,44 @@ export class Upstream implements GroupOwner {
     this.pending = options.pending;
     this.requests = options.requests;
     this.callers = options.callers;
-    this.group = new TargetGroup(this, NOWHERE.resolver, options.random);
+    this.#random = options.random;
+    this.#ways = this.#follow(NOWHERE, {});
   }
 
   /** Takes over the declaration, its chain and the targets that this names. */
   update(part: UpstreamPart, { chains, targets }: Snapshot): void {
-    const { resolver, version } = chains[part.chain] ?? NOWHERE;
     this.part = part;
     this.connections.limit = part.maxConnections;
     this.pending.limit = part.maxPending;
     this.requests.limit = part.maxRequests;
-    this.group.update(resolver, version, targets);
+    this.#ways = this.#follow(chains[part.chain] ?? NOWHERE, targets);
+  }
+
+  #follow(chain: ChainPart, targets: Snapshot["targets"]): ChainWays {
+    const { routes, resolvers, version } = chain;
+    const groups = new Map<string, TargetGroup>();
+    for (const [key, resolver] of Object.entries(resolvers)) {
+      const group = this.#groups.get(key) ?? new TargetGroup(this, resolver, this.#random);
+      group.update(resolver, version, targets);
+      groups.set(key, group);
+    }
+    this.#groups = groups;
+    if (version === this.#chainVersion) return this.#ways;
+    this.#chainVersion = version;
+    return new ChainWays(routes, groups, this.#random);
+  }
+
+  /** Of now; another object where the chain is another. */
+  get ways(): ChainWays {
+    return this.#ways;
+  }
+
+  get groups(): Iterable<TargetGroup> {
+    return this.#groups.values();
+  }
+
+  /** For a plain connection. */
+  get group(): TargetGroup | undefined {
+    return this.#ways.pick(DEFAULT_ROUTE);
   }
 }

@@ -6,7 +6,8 @@
  */
 
 import * as v from "valibot";
-import { formatDurationMs } from "../../base/mod.ts";
+import { formatDurationMs, prepareRegexes } from "../../base/mod.ts";
+import { chainHasRegexes } from "../../chain/mod.ts";
 import type { ChainRequest } from "../agent.ts";
 import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
@@ -161,7 +162,10 @@ export function chainQuestion(client: Client, chain: ChainRequest): PollQuestion
         body,
         ...blockingQuery(request, { ...read, query }),
       });
-      return { value: readChain(reply.json), ...cursorOf(reply) };
+      const value = readChain(reply.json);
+      // Whoever plans by it is not to wait.
+      if (chainHasRegexes(value)) await prepareRegexes();
+      return { value, ...cursorOf(reply) };
     },
   };
 }

@@ -43,7 +43,13 @@ export interface RequestWays {
 
 /** Where requests go, and what is changed of them and of what is answered. */
 export interface Route {
-  readonly ways: RequestWays;
+  /**
+   * To be asked once for a request, as what is there to choose from is left to chance. By the name of a
+   * chain's route; `undefined`: there is none such.
+   */
+  waysOf(route: string): RequestWays | undefined;
+  /** The listener whose plugins stand around it, if that is not the one that it came to. */
+  readonly plugins?: string;
   readonly changeRequest?: ChangeFields | undefined;
   readonly changeResponse?: ChangeFields | undefined;
 }
@@ -141,7 +147,7 @@ export class LocalRequests {
     const { context, direction, name } = front;
     this.stats = new HttpStats(context.stats, { direction, listener: name });
     this.ways = new LocalWays(front, this.stats.pool);
-    this.route = { ways: this.ways };
+    this.route = { waysOf: () => this.ways };
   }
 }
 

@@ -6,7 +6,7 @@
  */
 
 import type { Intention } from "../policy/mod.ts";
-import { INBOUND_KEY, type PluginUse, type Snapshot } from "../snapshot/mod.ts";
+import { type ChainPart, INBOUND_KEY, type PluginUse, type Snapshot } from "../snapshot/mod.ts";
 import { NOT_SHOWN } from "./redact.ts";
 import { secretPartsShown, secretsConfigDump } from "./secrets/secrets_dump.ts";
 import type { AdminView } from "./view.ts";
@@ -54,7 +54,7 @@ function shownSnapshot(snapshot: Snapshot): Readonly<Record<string, unknown>> {
     ),
     upstreams: Object.fromEntries(
       Object.entries(snapshot.upstreams).map(([id, { chain, ...part }]) =>
-        [id, { ...withPlugins(part), ...snapshot.chains[chain]?.resolver }] as const
+        [id, { ...withPlugins(part), ...chainShown(snapshot.chains[chain]) }] as const
       ),
     ),
     targets: snapshot.targets,
@@ -64,6 +64,25 @@ function shownSnapshot(snapshot: Snapshot): Readonly<Record<string, unknown>> {
 /** What a plugin is told may be a key, under whatever name. */
 function withPlugins<P extends { readonly plugins: readonly PluginUse[] }>(part: P): P {
   return { ...part, plugins: part.plugins.map((use) => ({ ...use, config: NOT_SHOWN })) };
+}
+
+/** One with nothing to choose is its resolver. */
+function chainShown(chain: ChainPart | undefined): object | undefined {
+  if (!chain) return undefined;
+  const { resolvers } = chain;
+  const [only, ...others] = Object.values(resolvers);
+  if (chain.routes.length === 1 && others.length === 0) return only;
+  // What is wanted in a header may be a token, and what a plugin is told a key.
+  const routes = chain.routes.map(({ match, plugins, ...route }) => ({
+    ...route,
+    match: match && { ...match, headers: match.headers.map(withoutValue) },
+    plugins: Object.fromEntries(Object.keys(plugins).map((name) => [name, NOT_SHOWN] as const)),
+  }));
+  return { routes, resolvers };
+}
+
+function withoutValue<M extends { readonly value: string }>(match: M): M {
+  return { ...match, value: NOT_SHOWN };
 }
 
 /** What a permission wants in a header may be a token. */

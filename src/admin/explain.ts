@@ -17,6 +17,7 @@ import type {
   Snapshot,
   UpstreamPart,
 } from "../snapshot/mod.ts";
+import { targetKeysOf } from "../snapshot/mod.ts";
 
 /** Who asks whom for what; what is not said is as simple as it can be. */
 export interface Question {
@@ -115,7 +116,7 @@ function ofUpstream(
 ): Readonly<Record<string, unknown>> {
   const asked = part.http ? requestOf(part.http, question) : undefined;
   if (asked?.kind === "refused") return asked.facts;
-  const targets = (snapshot.chains[part.chain]?.resolver.targets ?? []).map((key) => {
+  const targets = targetKeysOf(snapshot.chains[part.chain]).map((key) => {
     const { endpoints = [], lastResort = [], lack = "" } = snapshot.targets[key] ?? {};
     return {
       target: key,

@@ -1,5 +1,5 @@
 /**
- * A compiled discovery chain: where connections to an upstream may go. The values are Consul's
+ * A compiled discovery chain: where connections and requests to an upstream may go. The values are Consul's
  * (`/v1/discovery-chain/:service`), the shape is ours; ids are opaque keys.
  *
  * @module
@@ -13,9 +13,87 @@ export interface DiscoveryChain {
   readonly targets: Readonly<Record<string, ChainTarget>>;
 }
 
-export type ChainNode =
-  | { readonly kind: "router" | "splitter"; readonly name: string }
-  | ResolverNode;
+export type ChainNode = RouterNode | SplitterNode | ResolverNode;
+
+/** Something in it can only be judged by an engine for regexes. */
+export function chainHasRegexes({ nodes }: DiscoveryChain): boolean {
+  return Object.values(nodes).some((node) =>
+    node.kind === "router" && node.routes.some(({ match }) => {
+      const kinds = match ? [match.path, ...match.headers, ...match.query] : [];
+      return kinds.some((each) => each?.kind === "regex");
+    })
+  );
+}
+
+export interface RouterNode {
+  readonly kind: "router";
+  readonly name: string;
+  /** The first that matches is taken. */
+  readonly routes: readonly RouterRoute[];
+}
+
+export interface RouterRoute {
+  /** `null`: takes everything. */
+  readonly match: RouteMatch | null;
+  readonly destination: RouteDestination;
+  readonly next: string;
+}
+
+/** All of it must be so; a path of `null` and an empty list: any. */
+export interface RouteMatch {
+  /** Of a path without its query; a prefix is one of bytes, a regex matches all of it. */
+  readonly path: { readonly kind: "exact" | "prefix" | "regex"; readonly value: string } | null;
+  /** Of the path, where it is no regex. */
+  readonly ignoreCase: boolean;
+  readonly methods: readonly string[];
+  readonly headers: readonly ValueMatch[];
+  readonly query: readonly ValueMatch[];
+}
+
+export interface ValueMatch {
+  readonly name: string;
+  readonly kind: "present" | "exact" | "prefix" | "suffix" | "contains" | "regex";
+  readonly value: string;
+  readonly ignoreCase: boolean;
+  readonly invert: boolean;
+}
+
+/** What a route asks for, besides where it leads. Times: 0: nothing is said; negative: none at all. */
+export interface RouteDestination {
+  /** `""`: the service of the chain. */
+  readonly service: string;
+  /** In place of what matched; `""`: the path stays. */
+  readonly prefixRewrite: string;
+  readonly requestTimeoutMs: number;
+  readonly idleTimeoutMs: number;
+  readonly retries: number;
+  readonly retryOnConnectFailure: boolean;
+  readonly retryOn: readonly string[];
+  readonly retryOnStatuses: readonly number[];
+  readonly requestHeaders: HeaderTexts | null;
+  readonly responseHeaders: HeaderTexts | null;
+}
+
+/** Changes of headers, as they were written. */
+export interface HeaderTexts {
+  readonly remove: readonly string[];
+  readonly set: Readonly<Record<string, string>>;
+  readonly add: Readonly<Record<string, string>>;
+}
+
+export interface SplitterNode {
+  readonly kind: "splitter";
+  readonly name: string;
+  readonly splits: readonly ChainSplit[];
+}
+
+export interface ChainSplit {
+  /** Per cent of the requests, to the hundredth. */
+  readonly weight: number;
+  readonly next: string;
+  readonly requestHeaders: HeaderTexts | null;
+  readonly responseHeaders: HeaderTexts | null;
+}
 
 export interface ResolverNode {
   readonly kind: "resolver";

@@ -2,3 +2,4 @@
 export { loadBalancing } from "./balancing.ts";
 export * from "./resolve.ts";
 export * from "./compiled_chain.ts";
+export * from "./pick_split.ts";

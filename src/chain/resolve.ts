@@ -1,13 +1,23 @@
 /**
- * What a discovery chain means for plain connections: one resolver, its target, and those to fail over
- * to. What cannot be done as written is refused whole; a chain that loses a part of its meaning is worse
- * than none. Endpoints, SNI and identities of a target come from others.
+ * What a discovery chain means: routes in order, the splits of each, and the resolvers that these end in,
+ * each with its target and those to fail over to. What cannot be done as written is refused whole; a chain
+ * that loses a part of its meaning is worse than none. Endpoints, SNI and identities of a target come from
+ * others.
  *
  * @module
  */
 
 import { loadBalancing } from "./balancing.ts";
-import type { ChainTarget, DiscoveryChain, LoadBalancing, ResolverNode } from "./compiled_chain.ts";
+import type {
+  ChainSplit,
+  ChainTarget,
+  DiscoveryChain,
+  LoadBalancing,
+  ResolverNode,
+  RouteDestination,
+  RouteMatch,
+  RouterNode,
+} from "./compiled_chain.ts";
 
 /** Where the proxy itself is. */
 export interface Locality {
@@ -16,48 +26,152 @@ export interface Locality {
   readonly partition: string;
 }
 
-export type L4Resolution =
+export type Resolution =
   | {
     readonly kind: "resolved";
-    /** Primary first, then in failover order; never empty, each once, timeouts always positive. */
-    readonly targets: readonly ChainTarget[];
-    readonly balancing: LoadBalancing;
+    /** The last takes what no other did. One: there is no router. */
+    readonly routes: readonly ResolvedRoute[];
+    /** By the key that splits have. */
+    readonly resolvers: ReadonlyMap<string, ResolvedResolver>;
     /** Of a whole HTTP exchange; 0: none. */
     readonly requestTimeoutMs: number;
   }
   /** A sentence for the log and the admin server. */
   | { readonly kind: "refused"; readonly reason: string };
 
-/** Consul's default, also for targets that come without a usable one. */
-const CONNECT_TIMEOUT_MS = 5_000;
-
-export function resolveL4(chain: DiscoveryChain, local: Locality): L4Resolution {
-  const refuse = (fact: string): L4Resolution => ({
-    kind: "refused",
-    reason: `Cannot use the discovery chain of "${chain.service}": ${fact}`,
-  });
-  const start = own(chain.nodes, chain.startNode);
-  if (!start) return refuse(`its start node "${chain.startNode}" is missing`);
-  if (start.kind !== "resolver") {
-    return refuse(`it starts with a ${start.kind}, which plain TCP connections cannot follow`);
-  }
-  const balancing = loadBalancing(start.balancing);
-  if (!balancing) return refuse(`load balancer policy "${start.balancing.policy}" is unknown`);
-  const targets: ChainTarget[] = [];
-  for (const id of new Set([start.target, ...start.failoverTargets])) {
-    const target = own(chain.targets, id);
-    if (!target) return refuse(`its target "${id}" is missing`);
-    const unsupported = whyUnsupported(target, local);
-    if (unsupported) return refuse(`target "${id}" ${unsupported}`);
-    targets.push({ ...target, connectTimeoutMs: connectTimeoutMs(target, start) });
-  }
-  return { kind: "resolved", targets, balancing, requestTimeoutMs: start.requestTimeoutMs };
+export interface ResolvedRoute {
+  /** `routes[0]`, by its place in the router, or `default`. */
+  readonly name: string;
+  readonly service: string;
+  readonly match: RouteMatch | null;
+  /** `null`: it asks for nothing. */
+  readonly destination: RouteDestination | null;
+  /** Never empty. */
+  readonly splits: readonly ResolvedSplit[];
 }
 
-/** It has routes or splits, which {@link resolveL4} refuses. */
+export interface ResolvedSplit extends Pick<ChainSplit, "requestHeaders" | "responseHeaders"> {
+  /** Hundredths of a per cent, as Envoy has them; never 0. */
+  readonly weight: number;
+  readonly resolver: string;
+}
+
+export interface ResolvedResolver {
+  /** Primary first, then in failover order; never empty, each once, timeouts always positive. */
+  readonly targets: readonly ChainTarget[];
+  readonly balancing: LoadBalancing;
+}
+
+/** Of the route that takes what no other did. */
+export const DEFAULT_ROUTE = "default";
+/** Consul's default, also for targets that come without a usable one. */
+const CONNECT_TIMEOUT_MS = 5_000;
+const WHOLE = 10_000;
+
+export function resolveChain(chain: DiscoveryChain, local: Locality): Resolution {
+  try {
+    return new Resolving(chain, local).resolve();
+  } catch (error) {
+    if (!(error instanceof Unusable)) throw error;
+    return {
+      kind: "refused",
+      reason: `Cannot use the discovery chain of "${chain.service}": ${error.message}`,
+    };
+  }
+}
+
+/** It has routes or splits, so that plain connections cannot follow it. */
 export function isRouted(chain: DiscoveryChain): boolean {
   const start = own(chain.nodes, chain.startNode);
   return start !== undefined && start.kind !== "resolver";
+}
+
+/** Never leaves this file. */
+class Unusable extends Error {}
+
+class Resolving {
+  readonly #chain: DiscoveryChain;
+  readonly #local: Locality;
+  readonly #resolvers = new Map<string, ResolvedResolver>();
+
+  constructor(chain: DiscoveryChain, local: Locality) {
+    this.#chain = chain;
+    this.#local = local;
+  }
+
+  resolve(): Resolution {
+    const { nodes, startNode, protocol, service } = this.#chain;
+    const start = own(nodes, startNode);
+    if (!start) throw new Unusable(`its start node "${startNode}" is missing`);
+    if (start.kind !== "resolver" && protocol === "tcp") {
+      throw new Unusable(
+        `it starts with a ${start.kind}, which plain TCP connections cannot follow`,
+      );
+    }
+    const routes = start.kind === "router" ? this.#routes(start) : [{
+      name: DEFAULT_ROUTE,
+      service,
+      match: null,
+      destination: null,
+      splits: this.#splits(startNode),
+    }];
+    return {
+      kind: "resolved",
+      routes,
+      resolvers: this.#resolvers,
+      requestTimeoutMs: start.kind === "resolver" ? start.requestTimeoutMs : 0,
+    };
+  }
+
+  #routes({ routes }: RouterNode): readonly ResolvedRoute[] {
+    const last = routes.length - 1;
+    // Consul appends one; without it nobody could say where the rest goes.
+    if (routes[last]?.match !== null) throw new Unusable("its last route does not take everything");
+    return routes.map(({ match, destination, next }, index) => ({
+      name: index === last ? DEFAULT_ROUTE : `routes[${index}]`,
+      service: destination.service || this.#chain.service,
+      match,
+      destination,
+      splits: this.#splits(next),
+    }));
+  }
+
+  #splits(id: string): readonly ResolvedSplit[] {
+    const node = own(this.#chain.nodes, id);
+    if (!node) throw new Unusable(`its node "${id}" is missing`);
+    if (node.kind === "router") throw new Unusable(`a route leads to the router "${id}"`);
+    if (node.kind === "resolver") {
+      this.#resolver(id, node);
+      return [{ weight: WHOLE, resolver: id, requestHeaders: null, responseHeaders: null }];
+    }
+    const splits: ResolvedSplit[] = [];
+    for (const { weight, next, requestHeaders, responseHeaders } of node.splits) {
+      const hundredths = Math.round(weight * 100);
+      if (hundredths === 0) continue;
+      const leg = own(this.#chain.nodes, next);
+      if (leg?.kind !== "resolver") throw new Unusable(`a split leads to "${next}", no resolver`);
+      this.#resolver(next, leg);
+      splits.push({ weight: hundredths, resolver: next, requestHeaders, responseHeaders });
+    }
+    if (splits.length === 0) throw new Unusable(`no split of "${id}" has a weight`);
+    return splits;
+  }
+
+  #resolver(id: string, node: ResolverNode): void {
+    if (this.#resolvers.has(id)) return;
+    const balancing = loadBalancing(node.balancing);
+    if (!balancing) {
+      throw new Unusable(`load balancer policy "${node.balancing.policy}" is unknown`);
+    }
+    const targets = [...new Set([node.target, ...node.failoverTargets])].map((key) => {
+      const target = own(this.#chain.targets, key);
+      if (!target) throw new Unusable(`its target "${key}" is missing`);
+      const unsupported = whyUnsupported(target, this.#local);
+      if (unsupported) throw new Unusable(`target "${key}" ${unsupported}`);
+      return { ...target, connectTimeoutMs: connectTimeoutMs(target, node) };
+    });
+    this.#resolvers.set(id, { targets, balancing });
+  }
 }
 
 function whyUnsupported(target: ChainTarget, local: Locality): string | undefined {

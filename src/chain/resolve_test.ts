@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type L4Resolution, resolveL4 } from "./resolve.ts";
+import { type Resolution, resolveChain } from "./resolve.ts";
 import type { ChainBalancing, ChainNode, ChainTarget, DiscoveryChain } from "./compiled_chain.ts";
 
 const LOCAL = { datacenter: "dc1", partition: "default" };
@@ -54,11 +54,10 @@ function chain(shape: Shape = {}): DiscoveryChain {
   };
 }
 
-function summary(resolution: L4Resolution): string {
+function summary(resolution: Resolution): string {
   if (resolution.kind === "refused") return resolution.reason;
-  return resolution.targets.map(({ id, connectTimeoutMs }) => `${id}@${connectTimeoutMs}`).join(
-    " ",
-  );
+  const [{ targets } = { targets: [] }] = resolution.resolvers.values();
+  return targets.map(({ id, connectTimeoutMs }) => `${id}@${connectTimeoutMs}`).join(" ");
 }
 
 for (
@@ -165,12 +164,12 @@ for (
     ],
     [
       "refuses a router",
-      { nodes: { "resolver:db": { kind: "router", name: "db" } } },
+      { nodes: { "resolver:db": { kind: "router", name: "db", routes: [] } } },
       /starts with a router, which plain TCP connections cannot follow/,
     ],
     [
       "refuses a splitter",
-      { nodes: { "resolver:db": { kind: "splitter", name: "db" } } },
+      { nodes: { "resolver:db": { kind: "splitter", name: "db", splits: [] } } },
       /starts with a splitter/,
     ],
     ["refuses a missing start node", { startNode: "x" }, /its start node "x" is missing/],
@@ -186,8 +185,8 @@ for (
     ],
   ] as [string, Shape, string | RegExp][]
 ) {
-  test(`resolveL4() ${name}`, () => {
-    const resolution = resolveL4(chain(shape), LOCAL);
+  test(`resolveChain() ${name}`, () => {
+    const resolution = resolveChain(chain(shape), LOCAL);
     if (typeof want === "string") return assert.equal(summary(resolution), want);
     assert.equal(resolution.kind, "refused");
     assert.match(summary(resolution), want);
@@ -195,9 +194,9 @@ for (
   });
 }
 
-test("resolveL4() judges what is local by the proxy's own place", () => {
+test("resolveChain() judges what is local by the proxy's own place", () => {
   const far = chain({ targets: [target("db", { meshGatewayMode: "local", datacenter: "dc2" })] });
-  assert.equal(resolveL4(far, { datacenter: "dc2", partition: "" }).kind, "resolved");
+  assert.equal(resolveChain(far, { datacenter: "dc2", partition: "" }).kind, "resolved");
 });
 
 for (
@@ -222,8 +221,9 @@ for (
     }],
   ] as [ChainBalancing, unknown][]
 ) {
-  test(`resolveL4() reads ${JSON.stringify(balancing)}`, () => {
-    const resolution = resolveL4(chain({ balancing }), LOCAL);
-    assert.deepEqual(resolution.kind === "resolved" && resolution.balancing, want);
+  test(`resolveChain() reads ${JSON.stringify(balancing)}`, () => {
+    const resolution = resolveChain(chain({ balancing }), LOCAL);
+    assert.equal(resolution.kind, "resolved");
+    assert.deepEqual([...resolution.resolvers.values()].map((each) => each.balancing), [want]);
   });
 }

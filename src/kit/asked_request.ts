@@ -88,7 +88,7 @@ export class AskedRequest implements PluginAsker {
     const asked = { request, endsWithHead: this.#isSent, remote: connection.remoteAddress };
     this.#layers = new PluginLayers(this, asked, {
       generation,
-      ways: upstream,
+      route: { waysOf: () => upstream },
       // What is left out is about the health of endpoints that were picked; none is, here.
       context: { deadlines: new Deadlines(clock) } as Context,
       exchange: new ExchangeValue(this.#story, connection, generation.log),

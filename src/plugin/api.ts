@@ -49,13 +49,14 @@ export interface Plugin<R = unknown> {
    */
   onRequest?(args: RequestArgs<R>, next: Next): Answer;
   /** Phase `route` only, when routes changed: what looks one up for a request. */
-  onRoutes?(routes: readonly Route[]): (request: HttpRequest) => Route | undefined;
+  onRoutes?(routes: readonly Route[]): FindRoute | Promise<FindRoute>;
   /** Once, after the last exchange of its generation. */
   close?(): void | Promise<void>;
 }
 
 /** A response, or one that comes. What `next` gave may be handed back as it is, or awaited. */
 export type Answer = HttpResponse | PromiseLike<HttpResponse>;
+export type FindRoute = (request: HttpRequest) => Route | undefined;
 /** Goes on inwards. Only phase `retry` may do so again; the response before is given up by that. */
 export type Next = (change?: Change) => Answer;
 export interface Change {
@@ -210,6 +211,8 @@ export interface Host {
   random(): number;
   /** Aborts when the generation is over. */
   readonly signal: AbortSignal;
+  /** In RE2's language, which costs no more than a text is long; it has to match all of one. */
+  regex(pattern: string): Promise<(text: string) => boolean>;
   /** An answer made here. */
   reply(status: number, headers?: Values, body?: string): HttpResponse;
   /** The proxy's own answer to who is turned away, to gRPC in its words; `unauthenticated` tells why. */

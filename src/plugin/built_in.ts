@@ -17,6 +17,7 @@ const BUILT_IN: Readonly<Record<string, () => Promise<{ readonly default: unknow
   rate_limit: () => import("../../plugins/rate_limit/rate_limit.ts"),
   redirect: () => import("../../plugins/redirect/redirect.ts"),
   retry: () => import("../../plugins/retry/retry.ts"),
+  route_match: () => import("../../plugins/route_match/route_match.ts"),
   timeout: () => import("../../plugins/timeout/timeout.ts"),
 };
 

@@ -15,6 +15,8 @@ import {
 import {
   closeAll,
   createInstances,
+  findRouteOf,
+  type FoundBy,
   type GenerationOptions,
   type Instance,
   routeConfigsOf,
@@ -47,9 +49,7 @@ export class Generation {
   readonly #options: GenerationOptions;
   readonly #instances: readonly Instance[];
   readonly #plans: ReadonlyMap<Route, RoutePlan>;
-  readonly #pick: (request: HttpRequest) => Route | undefined;
-  /** Whose `onRoutes` it is. */
-  readonly #chooser: Instance | undefined;
+  readonly #routes: FoundBy;
   readonly #connectionLayers: readonly ConnectionLayer[];
   readonly #closed = Promise.withResolvers<void>();
   #began = 0;
@@ -61,20 +61,18 @@ export class Generation {
   private constructor(options: GenerationOptions, made: {
     readonly instances: readonly Instance[];
     readonly routeConfigs: ReadonlyMap<Route, ReadonlyMap<string, unknown>>;
+    readonly routes: FoundBy;
   }) {
     const { instances, routeConfigs } = made;
-    const routes = options.routes.map(({ route }) => route);
     this.#options = options;
     this.#instances = instances;
     this.guards = layersOf(instances, ({ phase }) => phase === "guard", undefined);
-    this.#plans = new Map(routes.map((route) => {
+    this.#plans = new Map(options.routes.map(({ route }) => {
       const configs = routeConfigs.get(route);
       return [route, { route, layers: layersOf(instances, isOnRoute(configs), configs) }];
     }));
     this.#connectionLayers = connectionLayersOf(instances);
-    const chooser = this.#chooser = instances.find(({ plugin }) => plugin.onRoutes);
-    const [only] = routes;
-    this.#pick = chooser?.plugin.onRoutes?.(routes) ?? (() => only);
+    this.#routes = made.routes;
   }
 
   /** Throws a ProxyError `plugin_failed` that names plugin and place; what was made is closed then. */
@@ -84,7 +82,8 @@ export class Generation {
     try {
       const routeConfigs = await routeConfigsOf(options);
       instances = await createInstances(options);
-      return new Generation(options, { instances, routeConfigs });
+      const routes = await findRouteOf(instances, options);
+      return new Generation(options, { instances, routeConfigs, routes });
     } catch (error) {
       await closeAll(instances, lender);
       const reason = messageOf(error);
@@ -96,13 +95,14 @@ export class Generation {
 
   /** `undefined`: no route takes it. Throws, with the plugin's name, what the plugin that picks one throws. */
   planOf(request: HttpRequest): RoutePlan | undefined {
+    const { find, chooser } = this.#routes;
     let route: Route | undefined;
     try {
-      route = this.#pick(request);
+      route = find(request);
     } catch (error) {
       const reason = messageOf(error);
-      this.#chooser?.standing.failed(reason);
-      throw new TypeError(`${this.#chooser?.place.definition.name}: ${reason}`);
+      chooser?.standing.failed(reason);
+      throw new TypeError(`${chooser?.place.definition.name}: ${reason}`);
     }
     return route && this.#plans.get(route);
   }

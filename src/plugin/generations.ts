@@ -7,11 +7,11 @@
 
 import { messageOf, ProxyError } from "../base/mod.ts";
 import { type PluginUse, sameContent, type Snapshot } from "../snapshot/mod.ts";
-import type { Route } from "./api.ts";
 import { loadBuiltIn } from "./built_in.ts";
 import { loadCode } from "./code.ts";
 import { Generation, type PluginView } from "./generation.ts";
 import type { Lender } from "./host.ts";
+import type { RoutePlace } from "./instances.ts";
 import type { AnyPlugin } from "./registry.ts";
 import { configOf } from "./schema.ts";
 import { forgetStanding } from "./standing.ts";
@@ -26,6 +26,8 @@ export interface ListenerPlugins {
   readonly uses: readonly PluginUse[];
   /** It knows of no requests. */
   readonly carriesBytes: boolean;
+  /** Of its requests; the last takes what no other did. */
+  readonly routes: readonly RoutePlace[];
 }
 
 /** Of each listener, by its name. */
@@ -85,7 +87,7 @@ export class Generations {
 
   async #make(
     listener: string,
-    { uses, carriesBytes }: ListenerPlugins,
+    { uses, carriesBytes, routes }: ListenerPlugins,
     { version: number, pluginCode }: MadeOf,
   ): Promise<Generation> {
     const plugins = await Promise.all(uses.map(async (use) => {
@@ -97,7 +99,6 @@ export class Generations {
         at,
       };
     }));
-    const routes = [{ route: ONLY, configs: {}, at: "" }];
     const lender = this.#lender;
     return Generation.make({ listener, number, carriesBytes, plugins, routes, lender });
   }
@@ -143,8 +144,6 @@ export class Generations {
     return [...[...this.#held.values()].map(({ generation }) => generation), ...this.#draining];
   }
 }
-
-const ONLY: Route = { name: "default", service: "", match: null };
 
 /** Why it could not be used, as far as that shows before it is made: its code, its configuration. */
 export async function whyNotUsable(

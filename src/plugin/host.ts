@@ -8,8 +8,10 @@
 import {
   Backoff,
   type Clock as ProxyClock,
+  compileRegex,
   type Log as ProxyLog,
   messageOf,
+  prepareRegexes,
   type Random,
   type Stats as ProxyStats,
 } from "../base/mod.ts";
@@ -69,6 +71,14 @@ export class PluginHost implements Host {
 
   random(): number {
     return this.#lender.random();
+  }
+
+  async regex(pattern: string): Promise<(text: string) => boolean> {
+    await prepareRegexes();
+    const compiled = compileRegex(pattern);
+    if (compiled.kind === "refused") throw new TypeError(compiled.reason);
+    const { regex } = compiled;
+    return (text) => regex.test(text);
   }
 
   reply(

@@ -5,7 +5,7 @@
  */
 
 import { messageOf, ProxyError } from "../base/mod.ts";
-import type { Plugin, Route } from "./api.ts";
+import type { FindRoute, Plugin, Route } from "./api.ts";
 import { type Lender, PluginHost } from "./host.ts";
 import type { AnyPlugin } from "./registry.ts";
 import { configOf } from "./schema.ts";
@@ -137,6 +137,28 @@ function checkPlaces(plugins: readonly PluginPlace[]): void {
       throw new ProxyError("plugin_failed", `${at}.onFailure: ${name} is a guard, never skipped`);
     }
   }
+}
+
+/** What looks routes up, and whose it is. */
+export interface FoundBy {
+  readonly find: FindRoute;
+  readonly chooser: Instance | undefined;
+}
+
+/** Where nobody looks for one every request takes the first. Throws what names the place. */
+export async function findRouteOf(
+  instances: readonly Instance[],
+  { routes: places, lender }: GenerationOptions,
+): Promise<FoundBy> {
+  const routes = places.map(({ route }) => route);
+  const chooser = instances.find(({ plugin }) => plugin.onRoutes);
+  if (!chooser) return { find: () => routes[0], chooser };
+  const { plugin, place: { at } } = chooser;
+  const finding = Promise.try(() => plugin.onRoutes?.(routes) ?? (() => undefined));
+  const find = await within(CREATE_LIMIT_MS, finding, lender).catch((error) => {
+    throw new TypeError(`${at}: onRoutes(): ${messageOf(error)}`);
+  });
+  return { find, chooser };
 }
 
 /** What each route says to the plugins, by their names. */

@@ -14,7 +14,7 @@ import { type EndpointDialler, trustOf } from "./endpoint_dial.ts";
 import { addressOf, reportDialFailure } from "./endpoint_failure.ts";
 import type { Failure } from "./refusal_sums.ts";
 import type { Trust } from "./trust/trust.ts";
-import { giveBack, type Lease, type Upstream } from "./upstream.ts";
+import { giveBack, type Lease, type TargetGroup } from "./target_group.ts";
 
 /** Endpoints that one attempt tries before it gives up, and before it goes on to the next target. */
 const MAX_TRIES = 9;
@@ -34,7 +34,7 @@ export type Connect<Way> = (lease: Lease, trust: Trust, dialler: EndpointDialler
 
 export class Attempt<Way> implements Dial {
   readonly #context: Context;
-  readonly #group: Upstream;
+  readonly #group: TargetGroup;
   readonly #dialler: Dialler<Way>;
   readonly #connect: Connect<Way>;
   readonly #hash: number | undefined;
@@ -54,7 +54,7 @@ export class Attempt<Way> implements Dial {
    * over while there are others; `first`: picked already, and given back here.
    */
   constructor(
-    group: Upstream,
+    group: TargetGroup,
     dialler: Dialler<Way>,
     { context, hash, avoid, first, connect }: {
       readonly context: Context;
@@ -75,7 +75,7 @@ export class Attempt<Way> implements Dial {
 
   /** Waiting to be dialled counts against a limit of its own. */
   start(): void {
-    const { pending, dials } = this.#group;
+    const { upstream: { pending }, dials } = this.#group;
     this.#dialler.record.stage = "target";
     this.#pending = pending.enter();
     if (!this.#pending) {
@@ -99,7 +99,7 @@ export class Attempt<Way> implements Dial {
     const trust = trustOf(this.#group, this.#context);
     const fault = trust ? trust.fault(clock.now()) : "no certificate yet";
     if (!trust || fault !== undefined) {
-      if (trust?.material.missing.length) this.#group.stats.secretsMissing.add(1);
+      if (trust?.material.missing.length) this.#group.upstream.stats.secretsMissing.add(1);
       return this.#fail("not_ready", fault ?? "no certificate yet");
     }
     const exclude = this.#tried ?? NONE;
@@ -142,7 +142,7 @@ export class Attempt<Way> implements Dial {
     this.#tried ??= new Set();
     this.#tried.add(lease.state);
     this.#lastTried = addressOf(lease);
-    const { name } = this.#group.part;
+    const { name } = this.#group.upstream.part;
     this.#lastFailure = reportDialFailure(lease, { code, reason }, {
       context: this.#context,
       name,
@@ -159,7 +159,7 @@ export class Attempt<Way> implements Dial {
     this.#over = true;
     this.#deadline?.cancel();
     this.#dial?.cancel();
-    if (this.#pending) this.#group.pending.leave();
+    if (this.#pending) this.#group.upstream.pending.leave();
     this.#pending = false;
     this.#leaveWindow?.();
     this.#release();

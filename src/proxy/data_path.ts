@@ -21,9 +21,7 @@ import { compilePolicy, policyNeedsRegexes, type RequestPolicy } from "../policy
 import {
   Generations,
   type LendCells,
-  type ListenerPlugins,
   type LoadPlugin,
-  type PluginsOf,
   type PreparedGenerations,
   SharedState,
 } from "../plugin/mod.ts";
@@ -33,6 +31,7 @@ import type { Context, Facts, RemoteAuthorize } from "./context.ts";
 import { forgetTarget } from "./endpoint_failure.ts";
 import { handshakeLimit, Handshakes } from "./handshakes.ts";
 import { type Columns, Listeners, type ListenersOptions } from "./listeners.ts";
+import { pluginsOf } from "./listener_plugins.ts";
 import { LiveSet } from "./live.ts";
 import { AccessLogger, type TakeLine } from "./l7/access_logger.ts";
 import { RefusalSums } from "./refusal_sums.ts";
@@ -277,14 +276,4 @@ export class DataPath {
     this.#facts.draining = true;
     this.#listeners.stopAccepting();
   }
-}
-
-/** By the name of the listener. */
-function pluginsOf({ inbound, upstreams, edges }: Snapshot): PluginsOf {
-  const plugins = new Map<string, ListenerPlugins>();
-  for (const [name, part] of Object.entries({ ...inbound, ...upstreams, ...edges })) {
-    const { plugins: uses, http } = part;
-    if (uses.length > 0) plugins.set(name, { uses, carriesBytes: http === null });
-  }
-  return plugins;
 }

@@ -14,21 +14,21 @@ import type { Context } from "./context.ts";
 import type { Downstream, Front, Service } from "./downstream.ts";
 import { HttpService } from "./l7/http_service.ts";
 import { HttpStats } from "./l7/http_stats.ts";
-import { EITHER_VERSION, type RequestWays, type Route } from "./l7/request_ways.ts";
+import { EITHER_VERSION, type Route } from "./l7/request_ways.ts";
 import type { ConnectionLimits } from "./live.ts";
 import type { Failure } from "./refusal_sums.ts";
 
 export interface EdgeOptions {
   readonly places: Limiter;
   readonly limits: ConnectionLimits;
-  /** The ways to a declared upstream, by its key. */
-  waysTo(upstream: string): RequestWays | undefined;
+  /** Of a declared upstream, by its key. */
+  routeTo(upstream: string): Route | undefined;
 }
 
 /** Where requests for a host go. */
 interface EdgeRoute {
   readonly upstream: string;
-  readonly changes: Omit<Route, "ways">;
+  readonly changes: Pick<Route, "changeRequest" | "changeResponse">;
 }
 
 export class Edge implements Front {
@@ -39,15 +39,15 @@ export class Edge implements Front {
   readonly places: Limiter;
   readonly limits: ConnectionLimits;
   readonly #http: HttpStats;
-  readonly #waysTo: EdgeOptions["waysTo"];
+  readonly #routeTo: EdgeOptions["routeTo"];
   #part: EdgePart;
   #hosts: HostTable<EdgeRoute>;
 
-  constructor(context: Context, part: EdgePart, { places, limits, waysTo }: EdgeOptions) {
+  constructor(context: Context, part: EdgePart, { places, limits, routeTo }: EdgeOptions) {
     this.context = context;
     this.places = places;
     this.limits = limits;
-    this.#waysTo = waysTo;
+    this.#routeTo = routeTo;
     this.#part = part;
     this.#hosts = this.#hostsOf(part);
     this.stats = new ListenerStats(context.stats, this.direction, part.id);
@@ -95,8 +95,8 @@ export class Edge implements Front {
       authorizer: "nobody",
       routeOf: ({ authority }: RequestHead) => {
         const host = this.#hosts.find(authority);
-        const ways = host && this.#waysTo(host.upstream);
-        return ways && { ways, ...host.changes };
+        const route = host && this.#routeTo(host.upstream);
+        return route && { ...route, ...host.changes };
       },
       rules: () => this.http,
     });

@@ -13,14 +13,14 @@ import type { Context } from "./context.ts";
 import { countFailure } from "./endpoint_failure.ts";
 import { Presentation } from "./trust/presentation.ts";
 import type { Trust } from "./trust/trust.ts";
-import { giveBack, type Lease, type Upstream } from "./upstream.ts";
+import { giveBack, type Lease, type TargetGroup } from "./target_group.ts";
 
 /** An end this soon after connecting, with nothing said, is the server's refusal (TLS 1.3). */
 const REFUSAL_WINDOW_MS = 1_000;
 
 class Proven {
   readonly connection: Connection;
-  readonly group: Upstream;
+  readonly group: TargetGroup;
   /** Agreed on in the handshake; `""`: none was. */
   readonly protocol: string;
   /** Whose way it was; to be released once. */
@@ -30,7 +30,7 @@ class Proven {
   readonly #trust: Trust | undefined;
   readonly #provenMs: number;
 
-  constructor(context: Context, group: Upstream, of: {
+  constructor(context: Context, group: TargetGroup, of: {
     readonly connection: Connection;
     readonly lease: Lease;
     readonly presentation: Presentation;
@@ -86,13 +86,13 @@ export interface EndpointDialler<Way> {
 export class EndpointDial implements Dial {
   readonly #context: Context;
   readonly #lease: Lease;
-  readonly #group: Upstream;
+  readonly #group: TargetGroup;
   readonly #dialler: EndpointDialler<ProvenEndpoint>;
   #deadline: Deadline | undefined;
   #dial: Dial | undefined;
 
   /** `protocols`: offered by ALPN. The lease stays whoever's it is. */
-  constructor(group: Upstream, lease: Lease, dialler: EndpointDialler<ProvenEndpoint>, options: {
+  constructor(group: TargetGroup, lease: Lease, dialler: EndpointDialler<ProvenEndpoint>, options: {
     readonly context: Context;
     readonly trust: Trust;
     readonly protocols: readonly string[];
@@ -151,7 +151,7 @@ export class EndpointDial implements Dial {
       connection.close();
       return this.#dialler.onFailed("endpoint_untrusted", fault);
     }
-    this.#dialler.record.secured(presented, this.#group.stats);
+    this.#dialler.record.secured(presented, this.#group.upstream.stats);
     const { protocol } = presented;
     const of = { connection, lease, presentation, protocol };
     this.#dialler.onDialled(new Proven(context, this.#group, of));
@@ -163,8 +163,8 @@ export class EndpointDial implements Dial {
   }
 }
 
-export function trustOf({ part }: Upstream, { facts }: Context): Trust | undefined {
-  return facts.trusts.of(part.credentials);
+export function trustOf({ upstream }: TargetGroup, { facts }: Context): Trust | undefined {
+  return facts.trusts.of(upstream.part.credentials);
 }
 
 /** Why the server may not be talked to; undefined: it may. */

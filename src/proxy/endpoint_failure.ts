@@ -7,7 +7,7 @@
 import { ERROR_CODES, formatAddress, type Stats } from "../base/mod.ts";
 import type { Context } from "./context.ts";
 import type { Failure } from "./refusal_sums.ts";
-import type { Lease } from "./upstream.ts";
+import type { Lease } from "./target_group.ts";
 
 const FAILURES = "endpoint_failures_total";
 const EJECTIONS = "endpoint_ejections_total";

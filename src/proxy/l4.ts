@@ -74,7 +74,7 @@ export class L4 implements Service {
     proven?.ended(end.kind === "reset" ? end.by : end.first, relay?.sentBytes ?? 0);
     this.#downstream.leave(
       proven && relay && isRefusal(relay, end)
-        ? proven.group.refusals.ending(end, clock.monotonic())
+        ? proven.group.upstream.refusals.ending(end, clock.monotonic())
         : endingOf(end),
     );
   }

@@ -178,7 +178,7 @@ export class Listeners {
     const front = current?.front ?? new Edge(this.#context, part, {
       places: this.#limiter(INBOUND_COLUMN, this.#options.maxConnections),
       limits: this.#options,
-      waysTo: (upstream) => this.#outbound(upstream)?.ways,
+      routeTo: (upstream) => this.#outbound(upstream)?.route,
     });
     const door = this.#doors.replace(id, bind, current?.door, "strangers");
     const opening = { front, door, isSecure };
@@ -320,8 +320,10 @@ export class Listeners {
 
   endpoints(nowMs: number): EndpointView[] {
     return [...this.#outbounds()].flatMap(({ upstream }) =>
-      [...upstream.targets].flatMap(({ part, pool }) =>
-        pool.views(nowMs).map((endpoint) => ({ target: part.key, ...endpoint }))
+      [...upstream.groups].flatMap(({ targets }) =>
+        [...targets].flatMap(({ part, pool }) =>
+          pool.views(nowMs).map((endpoint) => ({ target: part.key, ...endpoint }))
+        )
       )
     );
   }

@@ -17,9 +17,10 @@ import type { ConnectionLimits } from "./live.ts";
 import { type Destination, L4 } from "./l4.ts";
 import { HttpService } from "./l7/http_service.ts";
 import { HttpStats } from "./l7/http_stats.ts";
-import { EITHER_VERSION, UpstreamWays } from "./l7/request_ways.ts";
+import { EITHER_VERSION, GroupWays, type Route } from "./l7/request_ways.ts";
 import type { Failure } from "./refusal_sums.ts";
-import { hashOfCaller, type Upstream } from "./upstream.ts";
+import { hashOfCaller, type TargetGroup } from "./target_group.ts";
+import type { ChainWays, Upstream } from "./upstream.ts";
 
 export class Outbound implements Front, Destination {
   readonly direction = "outbound";
@@ -28,8 +29,9 @@ export class Outbound implements Front, Destination {
   readonly upstream: Upstream;
   /** Made where HTTP is spoken, so that its counts are there before there is something to count. */
   #http: HttpStats | undefined;
-  /** Made when the first request comes. */
-  #ways: UpstreamWays | undefined;
+  /** Each is made when the first request comes. */
+  readonly #ways = new Map<TargetGroup, GroupWays>();
+  #route: { readonly of: ChainWays; readonly route: Route } | undefined;
 
   constructor(context: Context, upstream: Upstream) {
     this.context = context;
@@ -70,7 +72,7 @@ export class Outbound implements Front, Destination {
 
   /** Closes what is kept for requests to come. */
   end(): void {
-    this.#ways?.drain();
+    for (const ways of this.#ways.values()) ways.drain();
   }
 
   get limits(): ConnectionLimits {
@@ -105,19 +107,34 @@ export class Outbound implements Front, Destination {
     const rules = this.upstream.part.http;
     if (!rules) return new L4(downstream, this);
     const { httpStats: stats } = this;
-    const route = { ways: this.ways };
     return new HttpService(downstream, {
       front: this,
-      routeOf: () => route,
+      routeOf: () => this.route,
       stats,
       authorizer: this.authorizer,
       rules: () => this.upstream.part.http ?? rules,
     });
   }
 
-  /** Of requests, whichever listener they came to. */
-  get ways(): UpstreamWays {
-    return this.#ways ??= new UpstreamWays(this.context, this.upstream, this.httpStats.pool);
+  /** Of now, for requests, whichever listener they came to. */
+  get route(): Route {
+    const of = this.upstream.ways;
+    if (this.#route?.of === of) return this.#route.route;
+    const waysOf = (name: string) => {
+      const group = of.pick(name);
+      return group && this.#waysTo(group);
+    };
+    const route = { waysOf, plugins: this.name };
+    this.#route = { of, route };
+    return route;
+  }
+
+  #waysTo(group: TargetGroup): GroupWays {
+    let ways = this.#ways.get(group);
+    if (ways) return ways;
+    ways = new GroupWays(this.context, group, this.httpStats.pool);
+    this.#ways.set(group, ways);
+    return ways;
   }
 
   get httpStats(): HttpStats {
@@ -133,19 +150,33 @@ export class Outbound implements Front, Destination {
     this.#http?.forget();
   }
 
-  /** See {@link UpstreamWays.update}. */
+  /** See {@link GroupWays.update}. */
   update(judge: boolean): void {
     if (this.upstream.part.http) void this.httpStats;
-    this.#ways?.update(judge);
+    const groups = new Set(this.upstream.groups);
+    for (const [group, ways] of this.#ways) {
+      if (groups.has(group)) {
+        ways.update(judge);
+        continue;
+      }
+      this.#ways.delete(group);
+      ways.drain();
+    }
   }
 
   dial(dialler: Dialler<ProvenEndpoint>, remote: string): Dial {
-    const { context, upstream } = this;
-    const hash = upstream.needsHash ? hashOfCaller(remote) : undefined;
+    const { context, upstream: { group } } = this;
+    if (!group) {
+      dialler.onFailed("no_endpoint", "its chain leads nowhere");
+      return NOTHING;
+    }
+    const hash = group.needsHash ? hashOfCaller(remote) : undefined;
     const connect: Connect<ProvenEndpoint> = (lease, trust, endpointDialler) =>
-      new EndpointDial(upstream, lease, endpointDialler, { context, trust, protocols: [] });
-    const attempt = new Attempt(upstream, dialler, { context, hash, connect });
+      new EndpointDial(group, lease, endpointDialler, { context, trust, protocols: [] });
+    const attempt = new Attempt(group, dialler, { context, hash, connect });
     attempt.start();
     return attempt;
   }
 }
+
+const NOTHING: Dial = { cancel: () => {} };

@@ -1,47 +1,68 @@
 /**
- * One declared upstream as the data path holds it: its targets' endpoint pools and its limits. Lives as
- * long as the upstream is declared; every change is applied in place, so that counts, ejections and open
- * connections stay.
+ * One declared upstream as the data path holds it: its limits, and the groups of targets that its chain
+ * leads to. Lives as long as the upstream is declared; every change is applied in place, so that counts
+ * and open connections stay.
  *
  * @module
  */
 
-import { DEFAULT_OUTLIER, EndpointPool, type EndpointState, hashText } from "../balance/mod.ts";
+import { DEFAULT_OUTLIER } from "../balance/mod.ts";
 import type { Random } from "../base/mod.ts";
-import type { ChainPart, Snapshot, TargetPart, UpstreamPart } from "../snapshot/mod.ts";
+import { DEFAULT_ROUTE, pickSplit } from "../chain/mod.ts";
+import {
+  type ChainPart,
+  type ChainRoute,
+  oneWay,
+  type Snapshot,
+  type UpstreamPart,
+} from "../snapshot/mod.ts";
 import type { Limiter } from "./admission.ts";
 import type { ListenerStats } from "./connection.ts";
-import { DialWindow } from "./dial_window.ts";
 import { Refusals } from "./refusal.ts";
-
-/** A target with the pool that this upstream keeps of it. */
-export interface PooledTarget {
-  part: TargetPart;
-  readonly pool: EndpointPool;
-}
-
-/** An endpoint in use: given back exactly once. */
-export interface Lease {
-  readonly target: PooledTarget;
-  readonly state: EndpointState;
-}
-
-export function giveBack({ target, state }: Lease): void {
-  target.pool.release(state);
-}
-
-/** What stays with its endpoint where balancing looks at that: connections and requests of one client. */
-export function hashOfCaller(remote: string): number {
-  return hashText(remote.slice(0, Math.max(remote.lastIndexOf(":"), 0)));
-}
+import { type GroupOwner, TargetGroup } from "./target_group.ts";
 
 /** Until the chain is known: nobody can be picked. */
-const NOWHERE: ChainPart = {
-  version: 0,
-  resolver: { targets: [], balancing: { kind: "round_robin" }, outlier: DEFAULT_OUTLIER },
-};
+const NOBODY = {
+  targets: [],
+  balancing: { kind: "round_robin" },
+  outlier: DEFAULT_OUTLIER,
+} as const;
+const NOWHERE: ChainPart = { version: 0, ...oneWay(NOBODY, "") };
 
-export class Upstream {
+interface GroupSplit {
+  readonly weight: number;
+  readonly group: TargetGroup;
+}
+
+/** Where the routes of a chain led when it was asked: whoever is under way keeps to that. */
+export class ChainWays {
+  readonly #splits = new Map<string, readonly GroupSplit[]>();
+  readonly #random: Random;
+
+  constructor(
+    routes: readonly ChainRoute[],
+    groups: ReadonlyMap<string, TargetGroup>,
+    random: Random,
+  ) {
+    this.#random = random;
+    for (const { name, splits } of routes) {
+      this.#splits.set(
+        name,
+        splits.flatMap(({ weight, resolver }) => {
+          const group = groups.get(resolver);
+          return group ? [{ weight, group }] : [];
+        }),
+      );
+    }
+  }
+
+  /** For one request. `undefined`: there is no such route. */
+  pick(route: string): TargetGroup | undefined {
+    return pickSplit(this.#splits.get(route) ?? [], this.#random)?.group;
+  }
+}
+
+export class Upstream implements GroupOwner {
   part: UpstreamPart;
   readonly stats: ListenerStats;
   readonly connections: Limiter;
@@ -49,11 +70,11 @@ export class Upstream {
   /** Of HTTP: open requests, and callers that are connected. */
   readonly requests: Limiter;
   readonly callers: Limiter;
-  readonly dials = new DialWindow();
   readonly refusals = new Refusals();
   readonly #random: Random;
-  #chain = NOWHERE;
-  #targets = new Map<string, PooledTarget>();
+  #chainVersion = NaN;
+  #groups: ReadonlyMap<string, TargetGroup> = new Map();
+  #ways: ChainWays;
 
   constructor(part: UpstreamPart, options: {
     readonly stats: ListenerStats;
@@ -70,100 +91,43 @@ export class Upstream {
     this.requests = options.requests;
     this.callers = options.callers;
     this.#random = options.random;
+    this.#ways = this.#follow(NOWHERE, {});
   }
 
   /** Takes over the declaration, its chain and the targets that this names. */
   update(part: UpstreamPart, { chains, targets }: Snapshot): void {
-    const chain = chains[part.chain] ?? NOWHERE;
-    const policyChanged = chain.version !== this.#chain.version;
     this.part = part;
-    this.#chain = chain;
     this.connections.limit = part.maxConnections;
     this.pending.limit = part.maxPending;
     this.requests.limit = part.maxRequests;
-    const kept = new Map<string, PooledTarget>();
-    for (const key of chain.resolver.targets) {
-      const target = targets[key];
-      if (!target || kept.has(key)) continue;
-      kept.set(key, this.#keep(target, policyChanged));
+    this.#ways = this.#follow(chains[part.chain] ?? NOWHERE, targets);
+  }
+
+  #follow(chain: ChainPart, targets: Snapshot["targets"]): ChainWays {
+    const { routes, resolvers, version } = chain;
+    const groups = new Map<string, TargetGroup>();
+    for (const [key, resolver] of Object.entries(resolvers)) {
+      const group = this.#groups.get(key) ?? new TargetGroup(this, resolver, this.#random);
+      group.update(resolver, version, targets);
+      groups.set(key, group);
     }
-    this.#targets = kept;
+    this.#groups = groups;
+    if (version === this.#chainVersion) return this.#ways;
+    this.#chainVersion = version;
+    return new ChainWays(routes, groups, this.#random);
   }
 
-  #keep(part: TargetPart, policyChanged: boolean): PooledTarget {
-    const { balancing, outlier } = this.#chain.resolver;
-    const known = this.#targets.get(part.key);
-    if (!known) {
-      const pool = new EndpointPool({ balancing, outlier, random: this.#random });
-      pool.update(part.endpoints, part.lastResort);
-      return { part, pool };
-    }
-    if (policyChanged) known.pool.setPolicy(balancing, outlier);
-    if (known.part.version !== part.version) {
-      known.part = part;
-      known.pool.update(part.endpoints, part.lastResort);
-    }
-    return known;
+  /** Of now; another object where the chain is another. */
+  get ways(): ChainWays {
+    return this.#ways;
   }
 
-  get targets(): Iterable<PooledTarget> {
-    return this.#targets.values();
+  get groups(): Iterable<TargetGroup> {
+    return this.#groups.values();
   }
 
-  /**
-   * The next endpoint to try: from the first target that has one left and was not tried `perTarget`
-   * times already, in failover order; when none has, from what was there before a list turned empty; at last an ejected one, as a service whose
-   * only instance failed (or denied us) a few times must not be away for longer than it is. Those to
-   * `avoid` are passed over within their target while it has others. The lease must be released.
-   */
-  pick(
-    nowMs: number,
-    options: {
-      readonly hash: number | undefined;
-      readonly exclude: ReadonlySet<EndpointState>;
-      readonly avoid?: ReadonlySet<EndpointState> | undefined;
-      readonly perTarget: number;
-    },
-  ): Lease | undefined {
-    const { hash, exclude, avoid, perTarget } = options;
-    const others = avoid && { hash, exclude: exclude.union(avoid) };
-    for (const target of this.#targets.values()) {
-      if (exclude.size >= perTarget && triedIn(target, exclude) >= perTarget) continue;
-      const state = (others && target.pool.pick(nowMs, others)) ?? target.pool.pick(nowMs, options);
-      if (state) return this.#lease(target, state);
-    }
-    for (const target of this.#targets.values()) {
-      const state = target.pool.pickLastResort(nowMs, options);
-      if (state) return this.#lease(target, state);
-    }
-    for (const target of this.#targets.values()) {
-      const state = target.pool.pickEjected(nowMs, options);
-      if (state) return this.#lease(target, state);
-    }
-    return undefined;
+  /** For a plain connection. */
+  get group(): TargetGroup | undefined {
+    return this.#ways.pick(DEFAULT_ROUTE);
   }
-
-  #lease(target: PooledTarget, state: EndpointState): Lease {
-    target.pool.acquire(state);
-    return { target, state };
-  }
-
-  /** Why there is nobody to pick, in failover order. */
-  get lack(): string {
-    const lacks = new Set([...this.#targets.values()].map(({ part }) => part.lack));
-    lacks.delete("");
-    return [...lacks].join("; ") || `Consul has not said yet where "${this.part.name}" is`;
-  }
-
-  /** Whether picking looks at where a connection comes from. */
-  get needsHash(): boolean {
-    const { kind } = this.#chain.resolver.balancing;
-    return kind === "ring_hash" || kind === "maglev";
-  }
-}
-
-function triedIn(target: PooledTarget, tried: ReadonlySet<EndpointState>): number {
-  let count = 0;
-  for (const state of tried) if (target.pool.has(state)) count++;
-  return count;
 }

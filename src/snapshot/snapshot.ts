@@ -8,6 +8,7 @@
 
 import type { Endpoint, LoadBalancing, OutlierPolicy } from "../balance/mod.ts";
 import type { Address, BindAddress } from "../base/mod.ts";
+import type { RouteMatch } from "../chain/mod.ts";
 import type { PathRules } from "../http/mod.ts";
 import type { HeaderChanges, LogFormat } from "../http/mod.ts";
 import type { Validation } from "../identity/mod.ts";
@@ -257,12 +258,30 @@ export interface EdgeHost {
   readonly responseHeaders?: HeaderChanges;
 }
 
-/**
- * What a discovery chain compiled to. A plain connection has one way: the resolver. Routes and splits,
- * which choose among several, will be members of this part; no listener knows of them.
- */
+/** What a discovery chain compiled to. */
 export interface ChainPart extends Part {
-  readonly resolver: Resolver;
+  /** The first that matches; the last takes what no other did, and all plain connections. */
+  readonly routes: readonly ChainRoute[];
+  readonly resolvers: Keyed<Resolver>;
+}
+
+export interface ChainRoute {
+  /** Unique in its chain. */
+  readonly name: string;
+  readonly service: string;
+  /** `null`: takes everything. */
+  readonly match: RouteMatch | null;
+  /** Never empty; which of them is left to chance. */
+  readonly splits: readonly Split[];
+  /** What is asked of plugins on it, by their names. */
+  readonly plugins: Readonly<Record<string, unknown>>;
+}
+
+export interface Split {
+  /** Its share of all of the route's, above 0. */
+  readonly weight: number;
+  /** Key into {@link ChainPart.resolvers}. */
+  readonly resolver: string;
 }
 
 export interface Resolver {

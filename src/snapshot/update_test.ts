@@ -8,6 +8,7 @@ import type {
   TargetPart,
   UpstreamPart,
 } from "./snapshot.ts";
+import { oneWay } from "./chains.ts";
 import { diffSnapshots, keepSnapshot, patchSnapshot } from "./update.ts";
 
 function upstream(id: string, version = 1): UpstreamPart {
@@ -32,7 +33,7 @@ function upstream(id: string, version = 1): UpstreamPart {
 function chain(id: string, version = 1): ChainPart {
   return {
     version,
-    resolver: {
+    ...oneWay({
       targets: [`t-${id}`],
       balancing: { kind: "round_robin" },
       outlier: {
@@ -43,7 +44,7 @@ function chain(id: string, version = 1): ChainPart {
         maxEjectionMs: 300_000,
         maxEjectionPercent: 10,
       },
-    },
+    }, id),
   };
 }
 

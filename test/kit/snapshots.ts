@@ -9,15 +9,16 @@ import type { Address } from "../../src/base/mod.ts";
 import type { Authority } from "../../src/dev/ca/authority.ts";
 import type { Intention } from "../../src/policy/mod.ts";
 import { inboundHttp } from "../../src/source/http_rules.ts";
-import type {
-  ChainPart,
-  CredentialsPart,
-  HttpRules,
-  InboundPart,
-  Resolver,
-  Snapshot,
-  TargetPart,
-  UpstreamPart,
+import {
+  type ChainPart,
+  type CredentialsPart,
+  type HttpRules,
+  type InboundPart,
+  oneWay,
+  type Resolver,
+  type Snapshot,
+  type TargetPart,
+  type UpstreamPart,
 } from "../../src/snapshot/mod.ts";
 
 /** Versions that differ whenever a part is made anew. */
@@ -150,7 +151,10 @@ export function chainOf(
 ): ChainPart {
   return {
     version: ++version,
-    resolver: { balancing: { kind: "round_robin" }, outlier: DEFAULT_OUTLIER, ...resolver },
+    ...oneWay(
+      { balancing: { kind: "round_robin" }, outlier: DEFAULT_OUTLIER, ...resolver },
+      "",
+    ),
   };
 }
 

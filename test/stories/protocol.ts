@@ -99,15 +99,6 @@ export function protocol(agents: Agents): void {
       assert.deepEqual((await ask("/healthy"))[0], 404);
       assert.equal(health.requests.length, 1);
     });
-
-    await t.test("routes take it back to bytes, which are carried", async () => {
-      const Match = { HTTP: { PathPrefix: "/v2" } };
-      await mesh.configEntry({ Kind: "service-router", Name: "db", Routes: [{ Match }] });
-      await eventually("the upstream carries bytes", async () => (await outbound())?.http === null);
-      await web.process.waitFor(/its chain has routes or splits, which are not followed yet/, {
-        timeoutMs: 20_000,
-      });
-    });
   });
 }
 

@@ -6,7 +6,7 @@
 
 import type { Labels } from "../../base/mod.ts";
 import { parseServiceId } from "../../identity/mod.ts";
-import { INBOUND_KEY, MESH_KEY, type Snapshot } from "../../snapshot/mod.ts";
+import { INBOUND_KEY, MESH_KEY, type Snapshot, targetKeysOf } from "../../snapshot/mod.ts";
 import { credentialsUsers, secretsOf } from "../secrets/credential_uses.ts";
 import type { EnvoyFacts, UsedSecret } from "./envoy_stats.ts";
 import type { MergedView } from "../merge.ts";
@@ -31,7 +31,7 @@ export function envoyFacts(view: AdminView, { listeners, endpoints }: MergedView
       };
     }),
     clusters: Object.values(snapshot?.upstreams ?? {}).map(({ id, name, chain, credentials }) => {
-      const targets = snapshot?.chains[chain]?.resolver.targets ?? [];
+      const targets = targetKeysOf(snapshot?.chains[chain]);
       const known = endpoints.filter(({ target, lastResort }) =>
         !lastResort && targets.includes(target)
       );

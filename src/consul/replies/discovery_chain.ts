@@ -6,11 +6,13 @@
  */
 
 import * as v from "valibot";
-import { formatDurationMs } from "../../base/mod.ts";
+import { formatDurationMs, prepareRegexes } from "../../base/mod.ts";
+import { chainHasRegexes } from "../../chain/mod.ts";
 import type { ChainRequest } from "../agent.ts";
 import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
 import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
+import { RouteJson, SplitJson, toRoute, toSplit } from "./chain_routes.ts";
 import {
   count,
   duration,
@@ -30,6 +32,8 @@ const CONNECT_TIMEOUT_MS = 5_000;
 const NodeJson = object({
   Type: text,
   Name: text,
+  Routes: list(RouteJson),
+  Splits: list(SplitJson),
   Resolver: v.nullish(object({
     ConnectTimeout: duration,
     RequestTimeout: duration,
@@ -83,8 +87,11 @@ export function readChain(json: unknown): DiscoveryChain {
 }
 
 function toNode(node: v.InferOutput<typeof NodeJson>): ChainNode {
-  if (node.Type === "router" || node.Type === "splitter") {
-    return { kind: node.Type, name: node.Name };
+  if (node.Type === "router") {
+    return { kind: "router", name: node.Name, routes: (node.Routes ?? []).map(toRoute) };
+  }
+  if (node.Type === "splitter") {
+    return { kind: "splitter", name: node.Name, splits: (node.Splits ?? []).map(toSplit) };
   }
   if (node.Type !== "resolver" || !node.Resolver) {
     throw replyInvalid("the discovery chain", `a node has the unknown type ${quote(node.Type)}`);
@@ -155,7 +162,10 @@ export function chainQuestion(client: Client, chain: ChainRequest): PollQuestion
         body,
         ...blockingQuery(request, { ...read, query }),
       });
-      return { value: readChain(reply.json), ...cursorOf(reply) };
+      const value = readChain(reply.json);
+      // Whoever plans by it is not to wait.
+      if (chainHasRegexes(value)) await prepareRegexes();
+      return { value, ...cursorOf(reply) };
     },
   };
 }

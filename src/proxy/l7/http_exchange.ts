@@ -6,6 +6,7 @@
  */
 
 import { type Deadline, type ErrorCode, type Origin, originOf } from "../../base/mod.ts";
+import { DEFAULT_ROUTE } from "../../chain/mod.ts";
 import {
   ExchangeRecord,
   fieldOf,
@@ -30,12 +31,12 @@ import type { RequestJudge, RequestPermit } from "../authorize.ts";
 import type { Now } from "../connection.ts";
 import type { Downstream } from "../downstream.ts";
 import type { Context } from "../context.ts";
-import type { Lease } from "../upstream.ts";
+import type { Lease } from "../target_group.ts";
 import type { RequestView } from "../view.ts";
 import type { Caller } from "./caller.ts";
 import { ExchangeValue } from "./exchange_value.ts";
 import type { HttpListener } from "./http_listener.ts";
-import type { RequestWays, Route } from "./request_ways.ts";
+import type { Route } from "./request_ways.ts";
 import { noteInvalid } from "./invalid_request.ts";
 import { type PluginAsker, PluginLayers } from "./plugin_layers.ts";
 import { takeForm } from "./request_form.ts";
@@ -109,9 +110,10 @@ export class HttpExchange implements MessageEvents, PluginAsker {
     const route = this.#route = listener.routeOf(request);
     if (!route) return this.fail("route_not_found", "no service is here for its host");
     route.changeRequest?.(request.fields, this.#story);
-    const { ways } = route;
-    const generation = this.#context.facts.plugins?.of(listener.front.name);
-    if (generation) return this.#goThrough(generation, ways);
+    const generation = this.#context.facts.plugins?.of(route.plugins ?? listener.front.name);
+    if (generation) return this.#goThrough(generation, route);
+    const ways = route.waysOf(DEFAULT_ROUTE);
+    if (!ways) return this.fail("route_not_found", "its route leads nowhere");
     if (!ways.enter()) return this.fail("limit_reached", ways.limit);
     this.#story.upstreamCluster = ways.cluster;
     const upstream = new UpstreamRequest(this, this.#asked(), { ways, context: this.#context });
@@ -120,11 +122,11 @@ export class HttpExchange implements MessageEvents, PluginAsker {
     if (this.#requestEnded) this.#awaitAnswer();
   }
 
-  #goThrough(generation: Generation, ways: RequestWays): void {
+  #goThrough(generation: Generation, route: Route): void {
     const { caller } = this.#owner;
     const exchange = new ExchangeValue(this.#story, caller.value, generation.log);
     const context = this.#context;
-    const layers = new PluginLayers(this, this.#asked(), { generation, ways, context, exchange });
+    const layers = new PluginLayers(this, this.#asked(), { generation, route, context, exchange });
     this.#upstream = this.#layers = layers;
     layers.start();
     if (this.#requestEnded) this.#awaitAnswer();

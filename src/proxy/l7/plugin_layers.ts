@@ -27,11 +27,11 @@ import {
   type Surroundings,
 } from "../../plugin/mod.ts";
 import type { Context } from "../context.ts";
-import type { Lease } from "../upstream.ts";
+import type { Lease } from "../target_group.ts";
 import { AnswerLimits } from "./answer_limits.ts";
 import type { ExchangeValue } from "./exchange_value.ts";
 import { RequestBody } from "./request_body.ts";
-import type { RequestWays } from "./request_ways.ts";
+import type { RequestWays, Route } from "./request_ways.ts";
 import {
   type Asked,
   type Asker,
@@ -63,7 +63,9 @@ export class PluginLayers implements Inward, Asker, Surroundings {
   readonly #asker: PluginAsker;
   readonly #asked: Asked;
   readonly #generation: Generation;
-  readonly #ways: RequestWays;
+  readonly #route: Route;
+  /** Chosen once, however often it is tried. */
+  #ways: RequestWays | undefined;
   readonly #context: Context;
   readonly #onion: Onion;
   readonly #body: RequestBody;
@@ -86,9 +88,9 @@ export class PluginLayers implements Inward, Asker, Surroundings {
   #holder: Layer | undefined;
   #over = false;
 
-  constructor(asker: PluginAsker, asked: Asked, { generation, ways, context, exchange }: {
+  constructor(asker: PluginAsker, asked: Asked, { generation, route, context, exchange }: {
     readonly generation: Generation;
-    readonly ways: RequestWays;
+    readonly route: Route;
     readonly context: Context;
     readonly exchange: ExchangeValue;
   }) {
@@ -97,7 +99,7 @@ export class PluginLayers implements Inward, Asker, Surroundings {
     this.#asker = asker;
     this.#asked = asked;
     this.#generation = generation;
-    this.#ways = ways;
+    this.#route = route;
     this.#context = context;
     this.#requestComplete = asked.endsWithHead;
     this.#body = new RequestBody(asker);
@@ -155,9 +157,11 @@ export class PluginLayers implements Inward, Asker, Surroundings {
     this.#giveUp();
     this.#sending = sending;
     const { body, head } = request;
-    const ways = this.#ways;
     const fault = this.#whyUnsendable(body);
     if (fault) return this.#fail("plugin_failed", fault);
+    const { name } = sending.plan.route;
+    const ways = this.#ways ??= this.#route.waysOf(name);
+    if (!ways) return this.#fail("route_not_found", `the route ${name} leads nowhere`);
     this.#asker.goesTo(ways.cluster);
     if (!ways.enter()) return this.#fail("limit_reached", ways.limit);
     const { remote } = this.#asked;

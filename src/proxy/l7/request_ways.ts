@@ -16,7 +16,7 @@ import type { Front } from "../downstream.ts";
 import { EndpointDial, trustOf } from "../endpoint_dial.ts";
 import { dialLocal } from "../local_dial.ts";
 import type { InboundPart } from "../../snapshot/mod.ts";
-import type { Lease, Upstream } from "../upstream.ts";
+import type { Lease, TargetGroup } from "../target_group.ts";
 import { type HttpPoolStats, HttpStats } from "./http_stats.ts";
 import { type Way, Ways } from "./ways.ts";
 
@@ -43,7 +43,13 @@ export interface RequestWays {
 
 /** Where requests go, and what is changed of them and of what is answered. */
 export interface Route {
-  readonly ways: RequestWays;
+  /**
+   * To be asked once for a request, as what is there to choose from is left to chance. By the name of a
+   * chain's route; `undefined`: there is none such.
+   */
+  waysOf(route: string): RequestWays | undefined;
+  /** The listener whose plugins stand around it, if that is not the one that it came to. */
+  readonly plugins?: string;
   readonly changeRequest?: ChangeFields | undefined;
   readonly changeResponse?: ChangeFields | undefined;
 }
@@ -141,43 +147,43 @@ export class LocalRequests {
     const { context, direction, name } = front;
     this.stats = new HttpStats(context.stats, { direction, listener: name });
     this.ways = new LocalWays(front, this.stats.pool);
-    this.route = { ways: this.ways };
+    this.route = { waysOf: () => this.ways };
   }
 }
 
-/** To the endpoints of an upstream. */
-export class UpstreamWays implements RequestWays {
+/** To the endpoints of a group. */
+export class GroupWays implements RequestWays {
   readonly #context: Context;
-  readonly #upstream: Upstream;
+  readonly #group: TargetGroup;
   readonly #stats: HttpPoolStats;
   readonly #ways = new Map<EndpointState, Ways>();
 
-  constructor(context: Context, upstream: Upstream, stats: HttpPoolStats) {
+  constructor(context: Context, group: TargetGroup, stats: HttpPoolStats) {
     this.#context = context;
-    this.#upstream = upstream;
+    this.#group = group;
     this.#stats = stats;
   }
 
   get cluster(): string {
-    const { targets, part: { name } } = this.#upstream;
+    const { targets, upstream: { part: { name } } } = this.#group;
     for (const { part: { sni } } of targets) return sni || name;
     return name;
   }
 
   get needsHash(): boolean {
-    return this.#upstream.needsHash;
+    return this.#group.needsHash;
   }
 
   get limit(): string {
-    return `limits.max_concurrent_requests is ${this.#upstream.requests.limit}`;
+    return `limits.max_concurrent_requests is ${this.#group.upstream.requests.limit}`;
   }
 
   enter(): boolean {
-    return this.#upstream.requests.enter();
+    return this.#group.upstream.requests.enter();
   }
 
   leave(): void {
-    this.#upstream.requests.leave();
+    this.#group.upstream.requests.leave();
   }
 
   reach(
@@ -186,19 +192,19 @@ export class UpstreamWays implements RequestWays {
     addresses: readonly Endpoint[] = NOBODY,
   ): Dial {
     const { clock } = this.#context;
-    const upstream = this.#upstream;
+    const group = this.#group;
     const avoid = addresses.length > 0 ? this.#knownAt(addresses) : undefined;
     let lease: Lease | undefined;
     // Most requests find a connection, and make nothing on their way.
-    if (trustOf(upstream, this.#context)?.fault(clock.now()) === undefined) {
-      lease = upstream.pick(clock.monotonic(), { hash, exclude: NONE, avoid, perTarget: 1 });
+    if (trustOf(group, this.#context)?.fault(clock.now()) === undefined) {
+      lease = group.pick(clock.monotonic(), { hash, exclude: NONE, avoid, perTarget: 1 });
       const way = lease && this.#ways.get(lease.state)?.ready();
       if (way) {
         dialler.onDialled(way, lease);
         return NOTHING;
       }
     }
-    const attempt = new Attempt<Way>(upstream, dialler, {
+    const attempt = new Attempt<Way>(group, dialler, {
       context: this.#context,
       hash,
       avoid,
@@ -224,18 +230,18 @@ export class UpstreamWays implements RequestWays {
     let ways = this.#ways.get(state);
     if (ways) return ways;
     const context = this.#context;
-    const upstream = this.#upstream;
-    const isHttp1 = upstream.part.http?.protocol === "http";
+    const group = this.#group;
+    const isHttp1 = group.upstream.part.http?.protocol === "http";
     ways = new Ways({
       dial: (dialler) => {
-        const trust = trustOf(upstream, context);
+        const trust = trustOf(group, context);
         if (!trust) {
           dialler.onFailed("not_ready", "no certificate yet");
           return NOTHING;
         }
         const protocols = isHttp1 ? HTTP1_ONLY : HTTP2_ONLY;
         // Not counted as use of the endpoint: requests are.
-        return new EndpointDial(upstream, { target, state }, dialler, {
+        return new EndpointDial(group, { target, state }, dialler, {
           context,
           trust,
           protocols,
@@ -244,7 +250,7 @@ export class UpstreamWays implements RequestWays {
       version: isHttp1 ? "h1" : "h2",
       context,
       stats: this.#stats,
-      connections: upstream.connections,
+      connections: group.upstream.connections,
       timedOut: "endpoint_timed_out",
     });
     this.#ways.set(state, ways);
@@ -253,8 +259,8 @@ export class UpstreamWays implements RequestWays {
 
   /** After what is true has changed: endpoints, the protocol; `judge`: who may be talked to, too. */
   update(judge: boolean): void {
-    const isHttp1 = this.#upstream.part.http?.protocol === "http";
-    const targets = [...this.#upstream.targets];
+    const isHttp1 = this.#group.upstream.part.http?.protocol === "http";
+    const targets = [...this.#group.targets];
     for (const [state, ways] of this.#ways) {
       if (ways.version === (isHttp1 ? "h1" : "h2") && targets.some(({ pool }) => pool.has(state))) {
         if (judge) ways.rejudge();

@@ -21,7 +21,7 @@ import type { Endpoint } from "../../plugin/mod.ts";
 import type { Dialler } from "../attempt.ts";
 import type { Context } from "../context.ts";
 import { countFailure } from "../endpoint_failure.ts";
-import { giveBack, hashOfCaller, type Lease } from "../upstream.ts";
+import { giveBack, hashOfCaller, type Lease } from "../target_group.ts";
 import type { RequestWays } from "./request_ways.ts";
 import type { Way } from "./ways.ts";
 

@@ -235,7 +235,7 @@ export class ConsulFacts {
           (value) => this.#plans.takeChain(as, value),
         );
       wantChain(key);
-      if (this.#plans.isRouted(declaration)) wantChain(plainKey(declaration), "tcp");
+      if (this.#plans.needsPlain(declaration)) wantChain(plainKey(declaration), "tcp");
       if (plan?.kind !== "targets") continue;
       for (const { health } of plan.targets) {
         const healthAs = healthKey(health);

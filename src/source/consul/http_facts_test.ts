@@ -4,8 +4,9 @@ import { test } from "node:test";
 import { ScriptedAgent } from "../../../test/kit/scripted_agent_watches.ts";
 import { SourceRig } from "../../../test/kit/snapshot_source.ts";
 import * as facts from "../../../test/kit/snapshot_facts.ts";
+import type { RouteDestination, RouterRoute } from "../../chain/mod.ts";
 import type { DiscoveryChain, Mesh, MeshHttp } from "../../consul/mod.ts";
-import type { HttpRules, UpstreamPart } from "../../snapshot/mod.ts";
+import { type HttpRules, targetKeysOf, type UpstreamPart } from "../../snapshot/mod.ts";
 
 const CA = facts.authority();
 const DB = "service:default/default/db";
@@ -128,26 +129,106 @@ test("a prepared query speaks what its declaration says", async () => {
   assert.equal(rig.last.upstreams[id]?.http?.protocol, "http2");
 });
 
-test("routes that come take an upstream's requests for bytes, and give them back when they go", async () => {
+/** A chain of HTTP with a route for `/v2`, which leads to another service. */
+function routedTo(service: string, asks: Partial<RouteDestination> = {}): DiscoveryChain {
   const http = chainOf("http");
-  const routed: DiscoveryChain = {
+  const other = facts.chain(facts.target(service));
+  const last: RouterRoute = {
+    match: null,
+    destination: { ...NOTHING_ASKED, service: "db" },
+    next: http.startNode,
+  };
+  const first: RouterRoute = {
+    match: {
+      path: { kind: "prefix", value: "/v2" },
+      ...{ ignoreCase: false, methods: [], headers: [], query: [] },
+    },
+    destination: { ...NOTHING_ASKED, service, ...asks },
+    next: other.startNode,
+  };
+  return {
     ...http,
     startNode: "router:db",
-    nodes: { "router:db": { kind: "router", name: "db" } },
+    nodes: {
+      ...http.nodes,
+      ...other.nodes,
+      "router:db": { kind: "router", name: "db", routes: [first, last] },
+    },
+    targets: { ...http.targets, ...other.targets },
   };
-  const agent = agentOf("tcp", http);
+}
+
+const NOTHING_ASKED: RouteDestination = {
+  service: "",
+  prefixRewrite: "",
+  requestTimeoutMs: 0,
+  idleTimeoutMs: 0,
+  retries: 0,
+  retryOnConnectFailure: false,
+  retryOn: [],
+  retryOnStatuses: [],
+  requestHeaders: null,
+  responseHeaders: null,
+};
+
+test("an upstream's routes lead to their services, with what they ask of plugins", async () => {
+  const requestHeaders = { remove: [], set: { "x-new": "1" }, add: {} };
+  const agent = agentOf("tcp", routedTo("db2", { requestHeaders, retries: 2 }))
+    .health("db2", [facts.instance("db2")]);
   await using rig = await new SourceRig(agent).start();
-  agent.chain("db", routed);
-  await rig.settle();
-  assert.equal(db(rig)?.http?.protocol, "http", "until the chain without them is known");
+  assert.equal(db(rig)?.http?.protocol, "http");
+  const { routes = [], resolvers = {} } = rig.last.chains[DB] ?? {};
+  assert.deepEqual(routes.map(({ name, service, plugins }) => [name, service, plugins]), [
+    ["routes[0]", "db2", { header_rules: { request: requestHeaders } }],
+    ["default", "db", {}],
+  ]);
+  const leadsTo = routes.map(({ splits }) =>
+    splits.map(({ weight, resolver }) => [weight, resolvers[resolver]?.targets.join()])
+  );
+  assert.deepEqual(leadsTo, [
+    [[10_000, `${DB}#db2.default.default.dc1`]],
+    [[10_000, `${DB}#db.default.default.dc1`]],
+  ]);
+  assert.deepEqual(rig.source.refused, []);
+});
+
+for (
+  const [asks, reason] of [
+    [{ prefixRewrite: "/" }, /PrefixRewrite of routes\[0\] is not followed yet/],
+    [{ requestTimeoutMs: 9_000 }, /RequestTimeout of routes\[0\]/],
+    [{ idleTimeoutMs: 9_000 }, /IdleTimeout of routes\[0\]/],
+    [{ retryOn: ["5xx"], retryOnStatuses: [503] }, /RetryOn, RetryOnStatusCodes of routes\[0\]/],
+    [
+      { requestHeaders: { remove: [], set: { a: "%HOSTNAME%" }, add: {} } },
+      /operator in the value of "a"/,
+    ],
+    [{ responseHeaders: { remove: ["host"], set: {}, add: {} } }, /removes "host"/],
+  ] as [Partial<RouteDestination>, RegExp][]
+) {
+  test(`a route that asks for ${Object.keys(asks)} leaves the last chain in force, by name`, async () => {
+    const agent = agentOf("tcp", chainOf("http"));
+    await using rig = await new SourceRig(agent).start();
+    const before = rig.last.chains[DB];
+    agent.chain("db", routedTo("db2", asks));
+    await rig.settle();
+    assert.equal(rig.last.chains[DB], before);
+    assert.match(rig.source.refused[0]?.reason ?? "", reason);
+    assert.match(rig.source.refused[0]?.reason ?? "", /its last usable chain stays in force/);
+  });
+}
+
+test("routes that cannot be followed from the start are carried as bytes, until they can", async () => {
+  const agent = agentOf("tcp", routedTo("db2", { prefixRewrite: "/" }))
+    .health("db2", [facts.instance("db2")]);
   agent.chain("db as tcp", chainOf("tcp"));
-  await rig.settle();
+  await using rig = await new SourceRig(agent).start();
   assert.equal(db(rig)?.http, null);
-  assert.equal(rig.last.chains[DB]?.resolver.targets.length, 1);
-  assert.match(rig.source.refused[0]?.reason ?? "", /routes or splits/);
-  agent.chain("db", http);
+  assert.equal(targetKeysOf(rig.last.chains[DB]).length, 1);
+  assert.match(rig.source.refused[0]?.reason ?? "", /carried as they are/);
+  agent.chain("db", routedTo("db2"));
   await rig.settle();
   assert.equal(db(rig)?.http?.protocol, "http");
+  assert.equal(targetKeysOf(rig.last.chains[DB]).length, 2);
   assert.deepEqual(rig.source.refused, []);
   assert.ok(agent.stopped.some((key) => key.includes("db as tcp")), agent.stopped.join());
 });

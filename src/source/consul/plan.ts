@@ -1,12 +1,12 @@
 /**
- * What a declared upstream needs: which targets its chain ends in at L4, and what to ask the agent for
+ * What a declared upstream needs: its routes, which targets they end in, and what to ask the agent for
  * each of them; or why it cannot be served. A plan is whole or refused, never half an upstream.
  *
  * @module
  */
 
 import type { LoadBalancing } from "../../balance/mod.ts";
-import { type ChainTarget, resolveL4 } from "../../chain/mod.ts";
+import { type ChainTarget, resolveChain } from "../../chain/mod.ts";
 import type {
   ChainRequest,
   DiscoveryChain,
@@ -14,6 +14,8 @@ import type {
   QueryRequest,
   UpstreamDeclaration,
 } from "../../consul/mod.ts";
+import type { ChainRoute } from "../../snapshot/mod.ts";
+import { pluginsOfRoute } from "./route_plugins.ts";
 
 /** Where the proxy itself is: decides what is far away and what a chain is compiled for. */
 export interface Place {
@@ -41,12 +43,20 @@ export interface PlannedTarget {
   readonly health: HealthRequest;
 }
 
+export interface PlannedResolver {
+  /** Keys of targets. */
+  readonly targets: readonly string[];
+  readonly balancing: LoadBalancing;
+}
+
 export type UpstreamPlan =
   | { readonly kind: "pending" }
   | {
     readonly kind: "targets";
+    /** Of all resolvers, each once. */
     readonly targets: readonly PlannedTarget[];
-    readonly balancing: LoadBalancing;
+    readonly routes: readonly ChainRoute[];
+    readonly resolvers: Readonly<Record<string, PlannedResolver>>;
     /** As Consul wrote it. */
     readonly protocol: string;
     /** Of a whole HTTP exchange; 0: none. */
@@ -112,33 +122,65 @@ export function planQuery(
   };
 }
 
-/** Targets of a service upstream, from its chain. */
+/** Where a service upstream leads, from its chain. */
 export function planChain(
   declaration: UpstreamDeclaration,
   chain: DiscoveryChain,
   place: Place,
 ): UpstreamPlan {
-  const resolved = resolveL4(chain, place);
+  const resolved = resolveChain(chain, place);
   if (resolved.kind === "refused") return resolved;
-  const targets: PlannedTarget[] = [];
-  for (const target of resolved.targets) {
-    const { id, service, namespace, filter, sni, onlyPassing, connectTimeoutMs } = target;
-    const refusal = refuseTarget(target);
-    if (refusal) return { kind: "refused", reason: refusal };
-    const datacenter = target.datacenter || place.datacenter;
-    const partition = target.partition || "default";
-    targets.push({
-      key: `${declaration.id}#${id}`,
-      sni,
-      identity: { partition, namespace: namespace || "default", datacenter, service },
-      connectTimeoutMs,
-      onlyPassing,
-      remote: datacenter !== place.datacenter || partition !== (place.partition || "default"),
-      health: { service, datacenter, filter },
-    });
+  const targets = new Map<string, PlannedTarget>();
+  const resolvers: Record<string, PlannedResolver> = {};
+  for (const [key, resolver] of resolved.resolvers) {
+    for (const target of resolver.targets) {
+      const refusal = refuseTarget(target);
+      if (refusal) return { kind: "refused", reason: refusal };
+      const planned = planTarget(declaration, target, place);
+      if (!targets.has(planned.key)) targets.set(planned.key, planned);
+    }
+    const keys = resolver.targets.map(({ id }) => targetKey(declaration, id));
+    resolvers[key] = { targets: keys, balancing: resolver.balancing };
   }
-  const { balancing, requestTimeoutMs } = resolved;
-  return { kind: "targets", targets, balancing, protocol: chain.protocol, requestTimeoutMs };
+  const routes: ChainRoute[] = [];
+  for (const route of resolved.routes) {
+    const asked = pluginsOfRoute(route);
+    if (asked.kind === "refused") return asked;
+    const { name, service, match } = route;
+    const splits = route.splits.map(({ weight, resolver }) => ({ weight, resolver }));
+    routes.push({ name, service, match, splits, plugins: asked.plugins });
+  }
+  return {
+    kind: "targets",
+    targets: [...targets.values()],
+    routes,
+    resolvers,
+    protocol: chain.protocol,
+    requestTimeoutMs: resolved.requestTimeoutMs,
+  };
+}
+
+function targetKey(declaration: UpstreamDeclaration, id: string): string {
+  return `${declaration.id}#${id}`;
+}
+
+function planTarget(
+  declaration: UpstreamDeclaration,
+  target: ChainTarget,
+  place: Place,
+): PlannedTarget {
+  const { id, service, namespace, filter, sni, onlyPassing, connectTimeoutMs } = target;
+  const datacenter = target.datacenter || place.datacenter;
+  const partition = target.partition || "default";
+  return {
+    key: targetKey(declaration, id),
+    sni,
+    identity: { partition, namespace: namespace || "default", datacenter, service },
+    connectTimeoutMs,
+    onlyPassing,
+    remote: datacenter !== place.datacenter || partition !== (place.partition || "default"),
+    health: { service, datacenter, filter },
+  };
 }
 
 /** What resolving a chain leaves to whoever dials. */

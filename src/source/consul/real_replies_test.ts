@@ -2,6 +2,8 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
+import { prepareRegexes } from "../../base/mod.ts";
+import { targetKeysOf } from "../../snapshot/mod.ts";
 import { ScriptedAgent } from "../../../test/kit/scripted_agent_watches.ts";
 import { SourceRig } from "../../../test/kit/snapshot_source.ts";
 import { readChain } from "../../consul/replies/discovery_chain.ts";
@@ -60,12 +62,12 @@ test("ConsulSource serves or refuses each kind of merged upstream", async () => 
   assert.equal(db?.maxConnections, 9);
   assert.equal(db?.maxPending, 1_024, "null is unset");
   const { chains } = rig.last;
-  const outlier = chains[db?.chain ?? ""]?.resolver.outlier;
+  const outlier = Object.values(chains[db?.chain ?? ""]?.resolvers ?? {})[0]?.outlier;
   assert.equal(outlier?.maxFailures, 3);
   assert.equal(outlier.baseEjectionMs, 20_000);
   assert.equal(sock?.maxConnections, 0, "0 is none");
   assert.deepEqual(sock?.bind, { kind: "unix", path: "/run/up.sock", mode: 0o600 });
-  const target = rig.last.targets[chains[geo?.chain ?? ""]?.resolver.targets[0] ?? ""];
+  const target = rig.last.targets[targetKeysOf(chains[geo?.chain ?? ""])[0] ?? ""];
   assert.equal(target?.sni, `geo-db.default.dc1.query.${TRUST_DOMAIN}`);
   assert.deepEqual(target?.spiffeUris, [`spiffe://${TRUST_DOMAIN}/ns/default/dc/dc1/svc/db`]);
   assert.deepEqual(target?.endpoints.map(({ host, port }) => [host, port]), [[
@@ -104,15 +106,19 @@ for (
   });
 }
 
-test("ConsulSource carries what has routes as it is, and says so", async () => {
+test("ConsulSource carries what has routes that it cannot follow as it is, and says so", async () => {
+  await prepareRegexes();
   const agent = agentWith("agent_service")
     .chain("db", readChain(fixture("chain_rich")))
     .chain("db as tcp", readChain(fixture("chain_default")));
   await using rig = await rigOf(agent);
   const [upstream] = Object.values(rig.last.upstreams);
   assert.equal(upstream?.http, null);
-  assert.equal(rig.last.chains[upstream.chain]?.resolver.targets.length, 1);
-  assert.match(rig.source.refused[0]?.reason ?? "", /routes or splits, which are not followed yet/);
+  assert.equal(targetKeysOf(rig.last.chains[upstream.chain]).length, 1);
+  assert.match(
+    rig.source.refused[0]?.reason ?? "",
+    /mesh gateways are not supported yet.*: its connections are carried as they are/,
+  );
   assert.equal(rig.source.refused.length, 1);
 });
 

@@ -14,6 +14,8 @@ import { chainRequest, planChain, planQuery, type UpstreamPlan } from "./plan.ts
 interface Planned {
   readonly key: string;
   readonly plan: UpstreamPlan;
+  /** Made from the chain without routes and splits, as those cannot be followed. */
+  readonly isPlain: boolean;
 }
 
 export class UpstreamPlans {
@@ -22,6 +24,7 @@ export class UpstreamPlans {
   readonly #chains = new Map<string, DiscoveryChain>();
   /** By upstream id. */
   readonly #plans = new Map<string, Planned>();
+  readonly #needPlain = new Set<string>();
   #refusals: Refusal[] = [];
 
   /** `queryIntervalMs`: of prepared queries that have none of their own. */
@@ -52,16 +55,16 @@ export class UpstreamPlans {
     this.#chains.delete(key);
   }
 
-  /** Its chain has routes or splits: {@link plainKey} has to be asked, too. */
-  isRouted(declaration: UpstreamDeclaration): boolean {
-    const chain = this.#chains.get(upstreamKey(declaration));
-    return chain !== undefined && isRouted(chain);
+  /** Its chain has routes or splits that cannot be followed: {@link plainKey} has to be asked, too. */
+  needsPlain({ id }: UpstreamDeclaration): boolean {
+    return this.#needPlain.has(id);
   }
 
   /** Plans of all upstreams from their present chains. */
   update(registration: Registration | undefined): void {
     const declared = new Set<string>();
     this.#refusals = [];
+    this.#needPlain.clear();
     for (const declaration of registration?.upstreams ?? []) {
       declared.add(declaration.id);
       if (registration) this.#plan(declaration, registration);
@@ -73,28 +76,45 @@ export class UpstreamPlans {
     const { id } = declaration;
     const key = upstreamKey(declaration);
     if (declaration.kind === "prepared_query") {
-      this.#plans.set(id, { key, plan: planQuery(declaration, this.#queryIntervalMs) });
+      const plan = planQuery(declaration, this.#queryIntervalMs);
+      this.#plans.set(id, { key, plan, isPlain: false });
       return;
     }
     const before = this.#plans.get(id);
-    const isRouted = this.isRouted(declaration);
-    const chain = this.#chains.get(isRouted ? plainKey(declaration) : key);
-    if (isRouted) {
-      this.#refuse(
-        id,
-        "its chain has routes or splits, which are not followed yet: its connections are carried as " +
-          "they are, to where they would go without",
-      );
-    }
+    const isOfThis = before?.key === key;
+    const chain = this.#chains.get(key);
     if (!chain) {
-      if (before?.key !== key) this.#plans.delete(id);
+      if (!isOfThis) this.#plans.delete(id);
       return;
     }
     const plan = planChain(declaration, chain, registration);
-    if (plan.kind === "refused" && before?.key === key && before.plan.kind === "targets") {
-      return this.#refuse(id, `${plan.reason}; its last usable chain stays in force`);
+    if (plan.kind !== "refused") {
+      this.#plans.set(id, { key, plan, isPlain: false });
+    } else if (isOfThis && before.plan.kind === "targets" && !before.isPlain) {
+      this.#refuse(id, `${plan.reason}; its last usable chain stays in force`);
+    } else if (isRouted(chain)) {
+      this.#planPlain(declaration, registration, plan.reason);
+    } else {
+      this.#plans.set(id, { key, plan, isPlain: false });
     }
-    this.#plans.set(id, { key, plan });
+  }
+
+  #planPlain(declaration: UpstreamDeclaration, registration: Registration, reason: string): void {
+    const { id } = declaration;
+    const key = upstreamKey(declaration);
+    this.#needPlain.add(id);
+    this.#refuse(
+      id,
+      `${reason}: its connections are carried as they are, to where they would go without routes ` +
+        "and splits",
+    );
+    const chain = this.#chains.get(plainKey(declaration));
+    if (!chain) {
+      if (this.#plans.get(id)?.key !== key) this.#plans.delete(id);
+      return;
+    }
+    const plan = planChain(declaration, chain, registration);
+    this.#plans.set(id, { key, plan, isPlain: true });
   }
 
   #refuse(id: string, reason: string): void {

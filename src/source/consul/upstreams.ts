@@ -6,7 +6,7 @@
  * @module
  */
 
-import { type LoadBalancing, outlierPolicy } from "../../balance/mod.ts";
+import { outlierPolicy } from "../../balance/mod.ts";
 import type { Registration, UpstreamDeclaration } from "../../consul/mod.ts";
 import type { Grace } from "./grace.ts";
 import type { Known } from "./known.ts";
@@ -14,7 +14,7 @@ import { LastResort } from "./last_resort.ts";
 import type { CredentialPlans } from "./credential_plans.ts";
 import { isOpen, keyInForce, type OwnCredentials } from "../own_credentials.ts";
 import { protocolOf, unjudgedHttp, unknownProtocol } from "../http_rules.ts";
-import { keepPart } from "../../snapshot/mod.ts";
+import { type Content, keepPart, oneWay, targetKeysOf } from "../../snapshot/mod.ts";
 import { healthKey, type UpstreamPlan } from "./plan.ts";
 import type {
   ChainPart,
@@ -116,13 +116,11 @@ export function assembleUpstreams(known: Known, context: UpstreamContext): Assem
         : { credentials: listener, handshakeTimeoutMs: context.registration.handshakeTimeoutMs },
       chain: id,
     }, version);
-    chains[id] = keepPart<ChainPart>(oldChain, {
-      resolver: {
-        targets: contents.map(({ key }) => key),
-        balancing: keepsOld ? oldChain.resolver.balancing : balancingOf(plan),
-        outlier: outlierPolicy(declaration.outlier),
-      },
-    }, version);
+    chains[id] = keepPart<ChainPart>(
+      oldChain,
+      chainContent(declaration, keepsOld ? oldChain : plan, contents),
+      version,
+    );
   }
   return {
     upstreams,
@@ -155,11 +153,11 @@ function missingFor(id: string, plan: UpstreamPlan, known: Known): readonly stri
 }
 
 function oldContents(
-  { resolver }: ChainPart,
+  chain: ChainPart,
   from: { readonly previous: Snapshot | undefined; readonly lastResort: LastResort },
 ): readonly TargetContent[] {
   const contents: TargetContent[] = [];
-  for (const key of resolver.targets) {
+  for (const key of targetKeysOf(chain)) {
     const target = from.previous?.targets[key];
     if (target) contents.push(from.lastResort.ofUnanswered(target));
   }
@@ -221,8 +219,20 @@ function settled(
   return instances?.length === 0 ? lastResort.ofEmpty(content, previous) : content;
 }
 
-function balancingOf(plan: UpstreamPlan): LoadBalancing {
-  return plan.kind === "targets" ? plan.balancing : { kind: "round_robin" };
+/** Of the plan, or of the chain that stays; what has none has one way, to whoever it ends in. */
+function chainContent(
+  { name, outlier: written }: UpstreamDeclaration,
+  from: UpstreamPlan | ChainPart,
+  contents: readonly TargetContent[],
+): Content<ChainPart> {
+  const outlier = outlierPolicy(written);
+  if (!("routes" in from)) {
+    const targets = contents.map(({ key }) => key);
+    return oneWay({ targets, balancing: { kind: "round_robin" }, outlier }, name);
+  }
+  const resolvers = Object.entries(from.resolvers)
+    .map(([key, resolver]) => [key, { ...resolver, outlier }] as const);
+  return { routes: from.routes, resolvers: Object.fromEntries(resolvers) };
 }
 
 /** As the chain says what is spoken, where there is one. */

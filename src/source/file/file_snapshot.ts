@@ -16,7 +16,7 @@ import { judgePems } from "../consul/judge_credentials.ts";
 import { isOpen, ownCredentials, warmingShown } from "../own_credentials.ts";
 import { pluginUses } from "../plugin_uses.ts";
 import { keepCode } from "../plugins/read_plugins.ts";
-import { type Content, INBOUND_KEY, keepPart, keepSnapshot } from "../../snapshot/mod.ts";
+import { type Content, INBOUND_KEY, keepPart, keepSnapshot, oneWay } from "../../snapshot/mod.ts";
 import type {
   AccessLogPart,
   ChainPart,
@@ -92,7 +92,11 @@ export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): File
       balancing: upstream.balancing,
       outlier: outlierOf(upstream),
     };
-    chains[id] = keepPart<ChainPart>(previous?.chains[id], { resolver }, version);
+    chains[id] = keepPart<ChainPart>(
+      previous?.chains[id],
+      oneWay(resolver, upstream.name),
+      version,
+    );
   }
   const { service, datacenter, defaultAction } = config;
   const { strictSpiffeChain = options.strictSpiffeChain, ...directions } = config.tls;

@@ -132,24 +132,59 @@ export const Edge = v.strictObject({
   })),
 });
 
+const Resolver = v.strictObject({
+  targets: Texts,
+  balancing: v.variant("kind", [
+    v.strictObject({ kind: v.picklist(["round_robin", "random", "maglev"]) }),
+    v.strictObject({ kind: v.literal("least_request"), choiceCount: Amount }),
+    v.strictObject({ kind: v.literal("ring_hash"), minimumSize: Amount, maximumSize: Amount }),
+  ]),
+  outlier: v.strictObject({
+    maxFailures: Amount,
+    enforcingPercent: Amount,
+    intervalMs: Amount,
+    baseEjectionMs: Amount,
+    maxEjectionMs: Amount,
+    maxEjectionPercent: Amount,
+  }),
+});
+
+const ValueMatch = v.strictObject({
+  name: v.string(),
+  kind: v.picklist(["present", "exact", "prefix", "suffix", "contains", "regex"]),
+  value: v.string(),
+  ignoreCase: v.boolean(),
+  invert: v.boolean(),
+});
+
+const RouteMatch = v.strictObject({
+  path: v.nullable(
+    v.strictObject({ kind: v.picklist(["exact", "prefix", "regex"]), value: v.string() }),
+  ),
+  ignoreCase: v.boolean(),
+  methods: Texts,
+  headers: v.array(ValueMatch),
+  query: v.array(ValueMatch),
+});
+
+const Split = v.strictObject({
+  weight: v.pipe(v.number(), v.gtValue(0)),
+  resolver: v.string(),
+});
+
 export const Chain = v.strictObject({
   version: Version,
-  resolver: v.strictObject({
-    targets: Texts,
-    balancing: v.variant("kind", [
-      v.strictObject({ kind: v.picklist(["round_robin", "random", "maglev"]) }),
-      v.strictObject({ kind: v.literal("least_request"), choiceCount: Amount }),
-      v.strictObject({ kind: v.literal("ring_hash"), minimumSize: Amount, maximumSize: Amount }),
-    ]),
-    outlier: v.strictObject({
-      maxFailures: Amount,
-      enforcingPercent: Amount,
-      intervalMs: Amount,
-      baseEjectionMs: Amount,
-      maxEjectionMs: Amount,
-      maxEjectionPercent: Amount,
-    }),
-  }),
+  routes: v.pipe(
+    v.array(v.strictObject({
+      name: v.string(),
+      service: v.string(),
+      match: v.nullable(RouteMatch),
+      splits: v.pipe(v.array(Split), v.minLength(1)),
+      plugins: v.record(v.string(), v.unknown()),
+    })),
+    v.minLength(1),
+  ),
+  resolvers: v.record(v.string(), Resolver),
 });
 
 export const Target = v.strictObject({

@@ -1,0 +1,60 @@
+/**
+ * Which plugins stand around the requests of each listener: those that its configuration lists, and those
+ * that the chain behind it asks for.
+ *
+ * @module
+ */
+
+import { DEFAULT_ROUTE } from "../chain/mod.ts";
+import type { ListenerPlugins, PluginsOf, RoutePlace } from "../plugin/mod.ts";
+import type { ChainPart, PluginUse, Snapshot } from "../snapshot/mod.ts";
+
+/** Looks routes up, where there are several. */
+const ROUTE_MATCH = "route_match";
+const ONLY: RoutePlace = {
+  route: { name: DEFAULT_ROUTE, service: "", match: null },
+  configs: {},
+  at: "",
+};
+
+/** By the name of the listener. */
+export function pluginsOf({ inbound, upstreams, edges, chains }: Snapshot): PluginsOf {
+  const all = new Map<string, ListenerPlugins>();
+  for (const [name, { plugins: uses, http }] of Object.entries({ ...inbound, ...edges })) {
+    if (uses.length > 0) all.set(name, { uses, carriesBytes: http === null, routes: [ONLY] });
+  }
+  for (const [name, { plugins, http, chain }] of Object.entries(upstreams)) {
+    const carriesBytes = http === null;
+    const routes = carriesBytes ? [ONLY] : placesOf(name, chains[chain]);
+    const uses = usesOf(plugins, routes, name);
+    if (uses.length > 0) all.set(name, { uses, carriesBytes, routes });
+  }
+  return all;
+}
+
+function placesOf(upstream: string, chain: ChainPart | undefined): readonly RoutePlace[] {
+  if (!chain) return [ONLY];
+  return chain.routes.map(({ name, service, match, plugins }) => ({
+    route: { name, service, match },
+    configs: plugins,
+    at: `${upstream} ${name}`,
+  }));
+}
+
+/** What routes ask of a plugin that is not in the list has one of its own, with nothing configured. */
+function usesOf(
+  listed: readonly PluginUse[],
+  routes: readonly RoutePlace[],
+  upstream: string,
+): readonly PluginUse[] {
+  const wanted = new Set(routes.flatMap(({ configs }) => Object.keys(configs)));
+  if (routes.length > 1) wanted.add(ROUTE_MATCH);
+  for (const { plugin } of listed) wanted.delete(plugin);
+  const added = [...wanted].sort().map((plugin) => ({
+    plugin,
+    config: {},
+    onFailure: "refuse" as const,
+    at: `the chain of ${upstream}`,
+  }));
+  return [...listed, ...added];
+}

@@ -1,0 +1,153 @@
+/**
+ * What an endpoint is picked from: the targets of one resolver with their pools. Lives as long as its
+ * chain leads there; every change is applied in place, so that counts, ejections and open connections
+ * stay.
+ *
+ * @module
+ */
+
+import { EndpointPool, type EndpointState, hashText } from "../balance/mod.ts";
+import type { Random } from "../base/mod.ts";
+import type { Resolver, Snapshot, TargetPart, UpstreamPart } from "../snapshot/mod.ts";
+import type { Limiter } from "./admission.ts";
+import type { ListenerStats } from "./connection.ts";
+import { DialWindow } from "./dial_window.ts";
+import type { Refusals } from "./refusal.ts";
+
+/** A target with the pool that this upstream keeps of it. */
+export interface PooledTarget {
+  part: TargetPart;
+  readonly pool: EndpointPool;
+}
+
+/** An endpoint in use: given back exactly once. */
+export interface Lease {
+  readonly target: PooledTarget;
+  readonly state: EndpointState;
+}
+
+export function giveBack({ target, state }: Lease): void {
+  target.pool.release(state);
+}
+
+/** What stays with its endpoint where balancing looks at that: connections and requests of one client. */
+export function hashOfCaller(remote: string): number {
+  return hashText(remote.slice(0, Math.max(remote.lastIndexOf(":"), 0)));
+}
+
+/** What all groups of an upstream share. */
+export interface GroupOwner {
+  readonly part: UpstreamPart;
+  readonly stats: ListenerStats;
+  readonly connections: Limiter;
+  readonly pending: Limiter;
+  /** Of HTTP: open requests. */
+  readonly requests: Limiter;
+  readonly refusals: Refusals;
+}
+
+export class TargetGroup {
+  readonly upstream: GroupOwner;
+  readonly dials = new DialWindow();
+  readonly #random: Random;
+  #resolver: Resolver;
+  #version = -1;
+  #targets = new Map<string, PooledTarget>();
+
+  constructor(upstream: GroupOwner, resolver: Resolver, random: Random) {
+    this.upstream = upstream;
+    this.#resolver = resolver;
+    this.#random = random;
+  }
+
+  /** Takes over the targets that `resolver` names; `version`: of the chain that it is part of. */
+  update(resolver: Resolver, version: number, targets: Snapshot["targets"]): void {
+    const policyChanged = version !== this.#version;
+    this.#resolver = resolver;
+    this.#version = version;
+    const kept = new Map<string, PooledTarget>();
+    for (const key of resolver.targets) {
+      const target = targets[key];
+      if (!target || kept.has(key)) continue;
+      kept.set(key, this.#keep(target, policyChanged));
+    }
+    this.#targets = kept;
+  }
+
+  #keep(part: TargetPart, policyChanged: boolean): PooledTarget {
+    const { balancing, outlier } = this.#resolver;
+    const known = this.#targets.get(part.key);
+    if (!known) {
+      const pool = new EndpointPool({ balancing, outlier, random: this.#random });
+      pool.update(part.endpoints, part.lastResort);
+      return { part, pool };
+    }
+    if (policyChanged) known.pool.setPolicy(balancing, outlier);
+    if (known.part.version !== part.version) {
+      known.part = part;
+      known.pool.update(part.endpoints, part.lastResort);
+    }
+    return known;
+  }
+
+  get targets(): Iterable<PooledTarget> {
+    return this.#targets.values();
+  }
+
+  /**
+   * The next endpoint to try: from the first target that has one left and was not tried `perTarget`
+   * times already, in failover order; when none has, from what was there before a list turned empty; at last an ejected one, as a service whose
+   * only instance failed (or denied us) a few times must not be away for longer than it is. Those to
+   * `avoid` are passed over within their target while it has others. The lease must be released.
+   */
+  pick(
+    nowMs: number,
+    options: {
+      readonly hash: number | undefined;
+      readonly exclude: ReadonlySet<EndpointState>;
+      readonly avoid?: ReadonlySet<EndpointState> | undefined;
+      readonly perTarget: number;
+    },
+  ): Lease | undefined {
+    const { hash, exclude, avoid, perTarget } = options;
+    const others = avoid && { hash, exclude: exclude.union(avoid) };
+    for (const target of this.#targets.values()) {
+      if (exclude.size >= perTarget && triedIn(target, exclude) >= perTarget) continue;
+      const state = (others && target.pool.pick(nowMs, others)) ?? target.pool.pick(nowMs, options);
+      if (state) return this.#lease(target, state);
+    }
+    for (const target of this.#targets.values()) {
+      const state = target.pool.pickLastResort(nowMs, options);
+      if (state) return this.#lease(target, state);
+    }
+    for (const target of this.#targets.values()) {
+      const state = target.pool.pickEjected(nowMs, options);
+      if (state) return this.#lease(target, state);
+    }
+    return undefined;
+  }
+
+  #lease(target: PooledTarget, state: EndpointState): Lease {
+    target.pool.acquire(state);
+    return { target, state };
+  }
+
+  /** Why there is nobody to pick, in failover order. */
+  get lack(): string {
+    const lacks = new Set([...this.#targets.values()].map(({ part }) => part.lack));
+    lacks.delete("");
+    return [...lacks].join("; ") || `Consul has not said yet where "${this.upstream.part.name}" is`;
+  }
+
+  /** Whether picking looks at where a connection comes from. */
+  get needsHash(): boolean {
+    const { kind } = this.#resolver.balancing;
+    return kind === "ring_hash" || kind === "maglev";
+  }
+}
+
+function triedIn(target: PooledTarget, tried: ReadonlySet<EndpointState>): number {
+  let count = 0;
+  for (const state of tried) if (target.pool.has(state)) count++;
+  return count;
+}

@@ -1,0 +1,101 @@
+/** Where a request goes is what a router and a splitter say, live, between two services. */
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import { answerOf, startRawOrigin } from "../kit/http_raw.ts";
+import type { Agents } from "../kit/mesh.ts";
+import { eventually } from "../kit/process.ts";
+
+export function routes(agents: Agents): void {
+  test("routes and splits between two services are followed live", async (t) => {
+    await using mesh = await agents.start({ defaultIntentionPolicy: "allow" });
+    const heads: string[] = [];
+    await using old = await startRawOrigin(() => answerOf("db"), { host: mesh.host });
+    await using canary = await startRawOrigin(({ head }) => {
+      heads.push(head);
+      return answerOf("canary");
+    }, { host: mesh.host });
+    for (const Name of ["db", "canary"]) {
+      await mesh.configEntry({ Kind: "service-defaults", Name, Protocol: "http" });
+    }
+    await using _db = await mesh.serve({ name: "db", port: old.port });
+    await using _canary = await mesh.serve({ name: "canary", port: canary.port });
+    const { port, ...place } = await mesh.place();
+    await using web = await mesh.serve({
+      name: "web",
+      upstreams: [{ name: "db", port, ...place }],
+    });
+
+    const ask = async (path: string, headers: Record<string, string> = {}) => {
+      const reply = await fetch(`http://${mesh.host}:${port}${path}`, { headers });
+      return `${reply.status} ${await reply.text()}`;
+    };
+    const answers = (want: string, path: string, headers: Record<string, string> = {}) =>
+      eventually(
+        `${path} is answered by ${want}`,
+        async () => await ask(path, headers).catch(() => "") === want,
+      );
+    const route = (...Routes: readonly object[]) =>
+      mesh.configEntry({ Kind: "service-router", Name: "db", Routes });
+    const split = (Weight: number) =>
+      mesh.configEntry({
+        Kind: "service-splitter",
+        Name: "db",
+        Splits: [{ Weight: 100 - Weight }, { Weight, Service: "canary" }],
+      });
+
+    await t.test("without either all goes to one", async () => {
+      await answers("200 db", "/");
+    });
+
+    await t.test("a header leads to the other, with what the route sets", async () => {
+      const header = (Exact: string) => ({
+        Match: { HTTP: { Header: [{ Name: "x-canary", Exact }] } },
+        Destination: { Service: "canary", RequestHeaders: { Set: { "x-routed": Exact } } },
+      });
+      await route(header("1"));
+      await answers("200 canary", "/", { "x-canary": "1" });
+      assert.equal(await ask("/", { "x-canary": "2" }), "200 db");
+      assert.equal(await ask("/"), "200 db");
+      assert.match(heads.at(-1) ?? "", /x-routed: 1/i);
+      await route(header("2"));
+      await answers("200 canary", "/", { "x-canary": "2" });
+      assert.equal(await ask("/", { "x-canary": "1" }), "200 db");
+    });
+
+    await t.test("the first route that matches is taken", async () => {
+      await route(
+        { Match: { HTTP: { PathExact: "/v2/old" } } },
+        { Match: { HTTP: { PathRegex: "/v[0-9]+/.*" } }, Destination: { Service: "canary" } },
+      );
+      await answers("200 canary", "/v2/new?x");
+      assert.deepEqual([await ask("/v2/old"), await ask("/v2")], ["200 db", "200 db"]);
+    });
+
+    await t.test("what is not followed yet is refused by name, and the last chain stays", async () => {
+      await route({
+        Match: { HTTP: { PathPrefix: "/v2/" } },
+        Destination: { Service: "canary", PrefixRewrite: "/" },
+      });
+      await web.process.waitFor(/PrefixRewrite of routes\[0\] is not followed yet/, {
+        timeoutMs: 20_000,
+      });
+      assert.equal(await ask("/v3/new"), "200 canary");
+    });
+
+    await t.test("a split gives the other a tenth, and then all", async () => {
+      await route({ Match: { HTTP: { PathExact: "/v2/old" } } });
+      await split(100);
+      await answers("200 canary", "/");
+      await split(10);
+      await answers("200 db", "/");
+      let others = 0;
+      for (let round = 0; round < 20; round++) {
+        const asked = await Promise.all(Array.from({ length: 20 }, () => ask("/v2/old")));
+        others += asked.filter((answer) => answer === "200 canary").length;
+      }
+      // Four standard deviations either way.
+      assert.ok(others >= 16 && others <= 64, `${others} of 400`);
+    });
+  });
+}

@@ -33,7 +33,8 @@ export function whyNoImport(name: string, allow: readonly string[]): string | un
 /** `crypto` and `node:crypto` are the same. */
 function nodeModule(name: string): string | undefined {
   if (name.startsWith("node:")) return name;
-  return isBuiltin(name) && isBuiltin(`node:${name}`) ? `node:${name}` : undefined;
+  // The runtime's own, such as `bun:ffi`, are none.
+  return isBuiltin(name) && !name.includes(":") && name !== "bun" ? `node:${name}` : undefined;
 }
 
 /** Throws what its text throws, or what is wrong with what it exports. */

@@ -129,6 +129,9 @@ const IMPORTS_FS = {
 for (
   const [name, files, wanted] of [
     ["imports a module of Node's", IMPORTS_FS, /deep\.ts imports node:fs, which it may not/],
+    ["imports a module of the runtime's", {
+      "shop.ts": 'import { dlopen } from "bun:ffi";\nexport default dlopen;\n',
+    }, /DIR\/shop\.ts imports bun:ffi, which is neither in its folder nor one of/],
     ["names a folder", { "shop.ts/a": "" }, /Cannot read DIR\/shop\.ts: it is no file/],
     ["names a file that is not there", {}, /Cannot read DIR\/shop\.ts: there is no such file/],
     [

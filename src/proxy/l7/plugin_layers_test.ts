@@ -285,6 +285,16 @@ test("nothing is left of a hundred generations", async () => {
   await settle();
 });
 
+test("metrics of a plugin are there as long as it stands at its listener", async () => {
+  await using started = await start(logged([]));
+  const counted = () =>
+    started.path.stats.samples().filter(({ labels }) => labels["plugin"] === "own").length;
+  assert.equal(counted(), 3);
+  const snapshot = snapshotWith({}, 2);
+  await started.set(withInbound(snapshot, { plugins: [] }));
+  assert.equal(counted(), 0);
+});
+
 test("a data path that has drained has closed its plugins", async () => {
   const log: string[] = [];
   await using started = await start(logged(log));

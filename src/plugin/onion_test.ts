@@ -24,6 +24,8 @@ interface Rig {
   readonly onion: Onion;
   readonly sent: { readonly request: PluginRequest; readonly to: Sending }[];
   readonly faults: string[];
+  /** Layers that did what they were asked. */
+  readonly passes: string[];
   /** Times for answers that begin, and what ends each. */
   readonly limits: { readonly timeoutMs: number; isCancelled: boolean; expire(): void }[];
   /** Statuses that the caller got. */
@@ -36,6 +38,7 @@ function run(
 ): Rig {
   const sent: Rig["sent"] = [];
   const faults: string[] = [];
+  const passes: string[] = [];
   const limits: Rig["limits"] = [];
   const all = layers.map(([phase, onRequest, mayBeSkipped = false], index): Layer => ({
     ...{ name: `p${index}`, phase, onRequest, routeConfig: index, mayBeSkipped },
@@ -43,7 +46,7 @@ function run(
       whyBroken: "",
       mayBeAsked: () => true,
       failed: (what) => void faults.push(`p${index}: ${what}`),
-      passed() {},
+      passed: () => void passes.push(`p${index}`),
       begin: () => undefined,
       end() {},
       nowMs: () => 0,
@@ -70,7 +73,7 @@ function run(
   });
   const got: PluginResponse[] = [];
   onion.run(new PluginRequest(HEAD, null)).tell((answer) => got.push(answer));
-  return { onion, sent, faults, limits, answers: got };
+  return { onion, sent, faults, passes, limits, answers: got };
 }
 
 const LATE = failed({
@@ -200,6 +203,28 @@ for (
     assert.deepEqual([faults, sent.length], [["p0: no"], sentTimes]);
   });
 }
+
+test("Onion tells of each layer that has passed, once it has dealt with the response", async () => {
+  const good = run([
+    ["guard", (_, next) => next()],
+    ["filter", async (_, next) => await next()],
+    ["attempt", (_, next) => next({ response: (response) => response })],
+  ]);
+  await turn();
+  assert.deepEqual(good.passes.sort(), ["p0", "p1", "p2"]);
+  const bad: Hook = (_, next) =>
+    next({
+      response: () => {
+        throw new Error("no");
+      },
+    });
+  const late = run([
+    ["filter", bad, true],
+    ["filter", async (args, next) => await bad(args, next), true],
+  ]);
+  await turn();
+  assert.deepEqual([late.faults.sort(), late.passes], [["p0: no", "p1: no"], []]);
+});
 
 test("Onion takes no request or response that the proxy did not make", async () => {
   for (

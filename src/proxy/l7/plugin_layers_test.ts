@@ -216,6 +216,36 @@ test("what is prepared too late is closed, and so is a plugin that was created t
   assert.deepEqual(log, ["close new"]);
 });
 
+test("a plugin that keeps the thread is named, and not who stands around it", async () => {
+  let spin = () => {};
+  const around: AnyPlugin = { ...with_((_, next) => next()), name: "around", phase: "guard" };
+  const own = with_(({ request }, next) => {
+    spin();
+    return next({ request });
+  });
+  const snapshot = snapshotWith({});
+  const inbound = snapshot.inbound["inbound"] ?? assert.fail();
+  const plugins = ["around", "own"].map((plugin, index) => ({
+    ...{ plugin, config: {}, onFailure: "refuse" as const, at: `inbound.plugins[${index}]` },
+  }));
+  await using path = await startMemoryPath(
+    { ...snapshot, inbound: { inbound: { ...inbound, plugins } } },
+    { loadPlugin: (name) => Promise.resolve(name === "own" ? own : around) },
+  );
+  spin = () => path.clock.advanceNow(100);
+  const caller = call(path);
+  caller.send(GET);
+  await settle();
+  const lines = path.lines.filter(({ message }) => /held the thread/.test(message));
+  assert.deepEqual(lines.map(({ fields: { plugin, hook, ms } }) => [plugin, hook, ms]), [
+    ["own", "onRequest", 100],
+  ]);
+  path.engine.lastDial.connect();
+  await settle();
+  caller.connection.reset();
+  await settle();
+});
+
 test("nothing is left of a hundred generations", async () => {
   let open = 0;
   const signals: AbortSignal[] = [];
@@ -253,6 +283,16 @@ test("nothing is left of a hundred generations", async () => {
   assert.equal(taken(caller).match(/HTTP\/1.1 200/g)?.length, 101);
   caller.connection.reset();
   await settle();
+});
+
+test("metrics of a plugin are there as long as it stands at its listener", async () => {
+  await using started = await start(logged([]));
+  const counted = () =>
+    started.path.stats.samples().filter(({ labels }) => labels["plugin"] === "own").length;
+  assert.equal(counted(), 3);
+  const snapshot = snapshotWith({}, 2);
+  await started.set(withInbound(snapshot, { plugins: [] }));
+  assert.equal(counted(), 0);
 });
 
 test("a data path that has drained has closed its plugins", async () => {

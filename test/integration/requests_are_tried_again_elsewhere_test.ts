@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { DEFAULT_OUTLIER } from "../../src/balance/mod.ts";
 import { assertFlawless } from "../kit/load.ts";
 import { createAuthority } from "../kit/certificates.ts";
 import { startDataPath, type TestPath } from "../kit/data_path.ts";
@@ -7,6 +8,10 @@ import { HttpLoad } from "../kit/http_load.ts";
 import { RequestCounts } from "../kit/http_origin.ts";
 import { answerOf, RawClient, startRawOrigin, statusOf } from "../kit/http_raw.ts";
 import { httpRules, intention, snapshotOf, targetOf, withInbound } from "../kit/snapshots.ts";
+
+/** Failures in a row that eject. */
+const MAX_FAILURES = 2;
+const OUTLIER = { ...DEFAULT_OUTLIER, maxFailures: MAX_FAILURES };
 
 /** A sidecar of web, and one of db for each of its applications. */
 interface Mesh extends AsyncDisposable {
@@ -16,7 +21,7 @@ interface Mesh extends AsyncDisposable {
   readonly bodies: readonly string[][];
 }
 
-type App = (body: string, head: string) => string;
+type App = (body: string, head: string) => string | undefined;
 
 async function startMesh(apps: readonly App[], plugins: Record<string, unknown>): Promise<Mesh> {
   const stack = new AsyncDisposableStack();
@@ -49,7 +54,7 @@ async function startMesh(apps: readonly App[], plugins: Record<string, unknown>)
   const web = stack.use(
     await startDataPath(snapshotOf({
       ...{ ca, service: "web" },
-      upstreams: [{ name: "db", http: httpRules("http"), plugins: uses }],
+      upstreams: [{ name: "db", http: httpRules("http"), plugins: uses, outlier: OUTLIER }],
       targets: [targetOf({ name: "db", uris: [uri], ports: dbs.map((db) => db.port()) })],
     })),
   );
@@ -57,6 +62,7 @@ async function startMesh(apps: readonly App[], plugins: Record<string, unknown>)
   return { port, dbs, bodies, [Symbol.asyncDispose]: () => stack.disposeAsync() };
 }
 
+const silent: App = () => undefined;
 const down: App = () => answerOf("down", "HTTP/1.1 503 No");
 const echo: App = (body) => answerOf(`got ${body}`);
 const GET = "GET /a HTTP/1.1\r\nHost: db\r\n\r\n";
@@ -97,6 +103,15 @@ test("a body over the limit is sent once, and what came of it is told", async ()
   });
   const answers = await askTimes(mesh, 2, POST);
   assert.deepEqual(answers.toSorted(), ["200 got abc", "503 down"]);
+});
+
+test("an endpoint that is silent is left for the other, and ejected where that goes on", async () => {
+  await using mesh = await startMesh([silent, echo], {
+    retry: { retryOn: ["reset"], perTryTimeoutMs: 300 },
+  });
+  const answers = await askTimes(mesh, 8, GET);
+  assert.deepEqual(new Set(answers), new Set(["200 got "]));
+  assert.equal(mesh.bodies[0]?.length, MAX_FAILURES);
 });
 
 test("where all endpoints fail the last answer is told, after as many retries as there may be", async () => {

@@ -147,6 +147,7 @@ export class PluginLayers implements Inward, Asker, Surroundings {
       if (outcome.isOver) return;
       const reason = `not answered within ${timeoutMs} ms`;
       const failure = this.#failureOf("response_timed_out", reason);
+      this.#try?.tookTooLong();
       this.#giveUp();
       outcome.settle(failed(failure));
     });

@@ -225,6 +225,11 @@ export class UpstreamRequest implements Inward, Dialler<Way>, ResponseEvents {
     return reason === "connection" && this.#wasUsed && upgrade === "" && IDEMPOTENT.has(method);
   }
 
+  /** Its time is over: as with Envoy that is held against the endpoint, if there is one. */
+  tookTooLong(): void {
+    if (!this.#responded) this.#tellHealth(true);
+  }
+
   #tellHealth(isFailure: boolean): void {
     const lease = this.#lease;
     if (!lease) return;

@@ -33,6 +33,8 @@ test("SharedState.cells() of two workers are the same memory", async () => {
   assert.ok(cells);
   Atomics.add(cells, 1, 3);
   assert.equal(await one?.cells("a", 2), cells);
+  const [first, second] = await Promise.all([one?.cells("b", 2), one?.cells("b", 2)]);
+  assert.equal(first, second);
   assert.deepEqual(await other?.cells("a", 2), new Int32Array([0, 3]));
   assert.deepEqual(await new SharedState().cells("a", 2), new Int32Array(2));
 });

@@ -74,7 +74,7 @@ test("no more requests run than may, and a place is free again after each", asyn
   // A request is over with its answer, or with its caller.
   await hold(first);
   assert.equal(statusOf(await RawClient.ask(place, GET)), 503);
-  for (const { socket } of [first, second]) socket.destroy();
+  for (const { socket } of [first, second]) socket.resetAndDestroy();
   await eventually(
     "there is room again",
     async () => statusOf(await RawClient.ask(place, GET)) === 200,

@@ -51,7 +51,14 @@ export function routes(agents: Agents): void {
     await t.test("a header leads to the other, with what the route sets", async () => {
       const header = (Exact: string) => ({
         Match: { HTTP: { Header: [{ Name: "x-canary", Exact }] } },
-        Destination: { Service: "canary", RequestHeaders: { Set: { "x-routed": Exact } } },
+        Destination: {
+          Service: "canary",
+          RequestHeaders: { Set: { "x-routed": Exact } },
+          RequestTimeout: "20s",
+          NumRetries: 2,
+          RetryOn: ["gateway-error"],
+          RetryOnStatusCodes: [504],
+        },
       });
       await route(header("1"));
       await answers("200 canary", "/", { "x-canary": "1" });

@@ -173,13 +173,27 @@ const NOTHING_ASKED: RouteDestination = {
 
 test("an upstream's routes lead to their services, with what they ask of plugins", async () => {
   const requestHeaders = { remove: [], set: { "x-new": "1" }, add: {} };
-  const agent = agentOf("tcp", routedTo("db2", { requestHeaders, retries: 2 }))
+  const agent = agentOf(
+    "tcp",
+    routedTo("db2", {
+      requestHeaders,
+      retries: 2,
+      retryOn: ["5xx"],
+      retryOnStatuses: [429],
+      requestTimeoutMs: 900.5,
+      idleTimeoutMs: -1,
+    }),
+  )
     .health("db2", [facts.instance("db2")]);
   await using rig = await new SourceRig(agent).start();
   assert.equal(db(rig)?.http?.protocol, "http");
   const { routes = [], resolvers = {} } = rig.last.chains[DB] ?? {};
   assert.deepEqual(routes.map(({ name, service, plugins }) => [name, service, plugins]), [
-    ["routes[0]", "db2", { header_rules: { request: requestHeaders } }],
+    ["routes[0]", "db2", {
+      header_rules: { request: requestHeaders },
+      retry: { numRetries: 2, retryOn: ["5xx"], retryOnStatusCodes: [429] },
+      timeout: { requestTimeoutMs: 901, idleTimeoutMs: 0 },
+    }],
     ["default", "db", {}],
   ]);
   const leadsTo = routes.map(({ splits }) =>
@@ -195,9 +209,7 @@ test("an upstream's routes lead to their services, with what they ask of plugins
 for (
   const [asks, reason] of [
     [{ prefixRewrite: "/" }, /PrefixRewrite of routes\[0\] is not followed yet/],
-    [{ requestTimeoutMs: 9_000 }, /RequestTimeout of routes\[0\]/],
-    [{ idleTimeoutMs: 9_000 }, /IdleTimeout of routes\[0\]/],
-    [{ retryOn: ["5xx"], retryOnStatuses: [503] }, /RetryOn, RetryOnStatusCodes of routes\[0\]/],
+    [{ retryOn: ["luck"], retryOnStatuses: [99] }, /RetryOn, RetryOnStatusCodes of routes\[0\]/],
     [
       { requestHeaders: { remove: [], set: { a: "%HOSTNAME%" }, add: {} } },
       /operator in the value of "a"/,

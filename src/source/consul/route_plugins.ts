@@ -6,13 +6,31 @@
  */
 
 import { compileRegex } from "../../base/mod.ts";
-import type { HeaderTexts, ResolvedRoute, RouteMatch } from "../../chain/mod.ts";
+import type { HeaderTexts, ResolvedRoute, RouteDestination, RouteMatch } from "../../chain/mod.ts";
 import { headerFault } from "../../http/mod.ts";
 
 export type RoutePlugins =
   | { readonly kind: "taken"; readonly plugins: Readonly<Record<string, unknown>> }
   /** `reason` says what of which route cannot be followed. */
   | { readonly kind: "refused"; readonly reason: string };
+
+/** What Consul lets an entry say. */
+const RETRIED: ReadonlySet<string> = new Set([
+  "5xx",
+  "gateway-error",
+  "reset",
+  "connect-failure",
+  "envoy-ratelimited",
+  "retriable-4xx",
+  "refused-stream",
+  "cancelled",
+  "deadline-exceeded",
+  "internal",
+  "resource-exhausted",
+  "unavailable",
+]);
+const MAX_RETRIES = 100;
+const MAX_MS = 2 ** 31 - 1;
 
 /** Regexes must have been prepared where a route has one. */
 export function pluginsOfRoute(route: ResolvedRoute): RoutePlugins {
@@ -22,37 +40,63 @@ export function pluginsOfRoute(route: ResolvedRoute): RoutePlugins {
   if (lacking.length > 0) {
     return refused(`${lacking.join(", ")} of ${route.name} is not followed yet`);
   }
-  const { requestHeaders = null, responseHeaders = null } = route.destination ?? {};
+  const { destination } = route;
+  if (!destination) return { kind: "taken", plugins: {} };
+  const { requestHeaders, responseHeaders } = destination;
   for (const headers of [requestHeaders, responseHeaders]) {
     const headersFault = headers && faultOf(headers);
     if (headersFault) return refused(`a header change of ${route.name} ${headersFault}`);
   }
-  if (!requestHeaders && !responseHeaders) return { kind: "taken", plugins: {} };
   const rules = {
     ...requestHeaders && { request: requestHeaders },
     ...responseHeaders && { response: responseHeaders },
   };
-  return { kind: "taken", plugins: { header_rules: rules } };
+  const all = { header_rules: rules, retry: retryOf(destination), timeout: timeoutOf(destination) };
+  const asked = Object.entries(all).filter(([, config]) => Object.keys(config).length > 0);
+  return { kind: "taken", plugins: Object.fromEntries(asked) };
+}
+
+function retryOf(asked: RouteDestination): object {
+  return {
+    ...asked.retries > 0 && { numRetries: Math.min(asked.retries, MAX_RETRIES) },
+    ...asked.retryOnConnectFailure && { retryOnConnectFailure: true },
+    ...asked.retryOn.length > 0 && { retryOn: asked.retryOn },
+    ...asked.retryOnStatuses.length > 0 && { retryOnStatusCodes: asked.retryOnStatuses },
+  };
+}
+
+/** A negative time is none at all, which a plugin calls 0. */
+function timeoutOf({ requestTimeoutMs, idleTimeoutMs }: RouteDestination): object {
+  return {
+    ...requestTimeoutMs !== 0 && { requestTimeoutMs: wholeMs(requestTimeoutMs) },
+    ...idleTimeoutMs !== 0 && { idleTimeoutMs: wholeMs(idleTimeoutMs) },
+  };
+}
+
+function wholeMs(ms: number): number {
+  return Math.min(Math.ceil(Math.max(ms, 0)), MAX_MS);
 }
 
 function refused(reason: string): RoutePlugins {
   return { kind: "refused", reason };
 }
 
-/** As the entry calls it. Connections that fail are made elsewhere anyway, which is all of some retries. */
+/** As the entry calls it. */
 function notFollowed({ destination, splits }: ResolvedRoute): readonly string[] {
   const lacking = [];
   if (destination) {
     if (destination.prefixRewrite !== "") lacking.push("PrefixRewrite");
-    if (destination.requestTimeoutMs > 0) lacking.push("RequestTimeout");
-    if (destination.idleTimeoutMs !== 0) lacking.push("IdleTimeout");
-    if (destination.retryOn.length > 0) lacking.push("RetryOn");
-    if (destination.retryOnStatuses.length > 0) lacking.push("RetryOnStatusCodes");
+    if (!destination.retryOn.every((what) => RETRIED.has(what))) lacking.push("RetryOn");
+    if (!destination.retryOnStatuses.every(isStatus)) lacking.push("RetryOnStatusCodes");
   }
   if (splits.some((split) => split.requestHeaders || split.responseHeaders)) {
     lacking.push("the header changes of a split");
   }
   return lacking;
+}
+
+function isStatus(code: number): boolean {
+  return Number.isInteger(code) && code >= 200 && code <= 599;
 }
 
 function faultOf({ remove, set, add }: HeaderTexts): string | undefined {

@@ -1,4 +1,0 @@
-import { CONSUL } from "../kit/consul.ts";
-import { routes } from "../stories/routes.ts";
-
-routes(CONSUL);

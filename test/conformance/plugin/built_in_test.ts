@@ -21,8 +21,10 @@ function exampleOf(name: string): unknown {
   const path = join(PLUGINS, name, "README.md");
   const page = existsSync(path) ? readFileSync(path, "utf8") : "";
   for (const [, text = ""] of page.matchAll(/```json\n(.*?)```/gs)) {
-    const { plugins = [] } = JSON.parse(text);
-    for (const { use, config = {} } of plugins) if (use === name) return config;
+    const example = JSON.parse(text);
+    for (const { plugins = [] } of [example, example.inbound ?? {}, ...example.upstreams ?? []]) {
+      for (const { use, config = {} } of plugins) if (use === name) return config;
+    }
   }
   return {};
 }

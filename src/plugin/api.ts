@@ -189,13 +189,10 @@ export interface RouteMatch {
   readonly headers: readonly ValueMatch[];
   readonly query: readonly ValueMatch[];
 }
-export interface ValueMatch {
-  readonly name: string;
-  readonly kind: "present" | "exact" | "prefix" | "suffix" | "contains" | "regex";
-  readonly value: string;
-  readonly ignoreCase: boolean;
-  readonly invert: boolean;
-}
+export type MatchKind = "present" | "exact" | "prefix" | "suffix" | "contains" | "regex";
+export type ValueMatch =
+  & Readonly<{ name: string; kind: MatchKind; value: string }>
+  & Readonly<{ ignoreCase: boolean; invert: boolean }>;
 /** `10.0.0.9:8080`. */
 export type Endpoint = { readonly address: string };
 

@@ -20,6 +20,7 @@ test("contractText() is the contract, and shorter than a reader's patience", asy
   const text = await contractText();
   assert.equal(text, readFileSync(path, "utf8"));
   assert.doesNotMatch(text, /^import /m);
+  assert.ok(text.split("\n").length <= 250);
 });
 
 test("parseCommand() takes what there is to do with plugins, and nothing else", () => {

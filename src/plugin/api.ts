@@ -223,14 +223,12 @@ export interface Host {
 }
 export type RefusedAs = "denied" | "unauthenticated" | "rate_limited" | "overloaded" | "timed_out";
 export type Refusal = HttpResponse & { readonly failure: Failure };
-
 /** `now`: monotonic milliseconds, the same to all workers; `wall`: milliseconds since 1970. */
 export interface Clock {
   now(): number;
   wall(): number;
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
-
 /** Ten lines a second reach the log; the rest is counted. */
 export type Log = Readonly<Record<"debug" | "info" | "warn" | "error", LogLine>>;
 type Facts = Readonly<Record<string, string | number | boolean | null>>;

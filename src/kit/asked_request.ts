@@ -5,7 +5,7 @@
  * @module
  */
 
-import { Deadlines, type ErrorCode } from "../base/mod.ts";
+import type { Deadlines, ErrorCode } from "../base/mod.ts";
 import {
   addField,
   ExchangeRecord,
@@ -90,7 +90,7 @@ export class AskedRequest implements PluginAsker {
       generation,
       route: { waysOf: () => upstream },
       // What is left out is about the health of endpoints that were picked; none is, here.
-      context: { deadlines: new Deadlines(clock) } as Context,
+      context: { deadlines: clock as Pick<Deadlines, "after"> } as Context,
       exchange: new ExchangeValue(this.#story, connection, generation.log),
     });
     this.#tick();

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { createLog, Deadlines, type LogRecord, Stats } from "../base/mod.ts";
+import { createLog, type LogRecord, Stats } from "../base/mod.ts";
 import {
   type AnyPlugin,
   type Connection,
@@ -60,14 +60,12 @@ export class Mounted implements AsyncDisposable {
   readonly #lender: Lender;
   readonly #connection: Connection;
   #generation: Generation | undefined;
-  readonly #deadlines: Deadlines;
   #loads = 0;
   #requests = 0;
 
   /** See {@link mount}. */
   constructor(definition: AnyPlugin, options: MountOptions) {
     const { clock } = this;
-    this.#deadlines = new Deadlines(clock);
     const logs: LogRecord[] = this.logs = [];
     this.#definition = definition;
     this.#options = options;
@@ -125,7 +123,7 @@ export class Mounted implements AsyncDisposable {
   async connect(init: Partial<Connection> = {}): Promise<Connected> {
     const known = Promise.withResolvers<Connected>();
     this.#serving().lookAt({ ...this.#connection, ...init }, {
-      deadlines: this.#deadlines,
+      deadlines: this.clock,
       onKnown: (refusal) => known.resolve({ refusal: refusal ?? null }),
     });
     return await known.promise;

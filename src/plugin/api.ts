@@ -189,13 +189,10 @@ export interface RouteMatch {
   readonly headers: readonly ValueMatch[];
   readonly query: readonly ValueMatch[];
 }
-export interface ValueMatch {
-  readonly name: string;
-  readonly kind: "present" | "exact" | "prefix" | "suffix" | "contains" | "regex";
-  readonly value: string;
-  readonly ignoreCase: boolean;
-  readonly invert: boolean;
-}
+export type MatchKind = "present" | "exact" | "prefix" | "suffix" | "contains" | "regex";
+export type ValueMatch =
+  & Readonly<{ name: string; kind: MatchKind; value: string }>
+  & Readonly<{ ignoreCase: boolean; invert: boolean }>;
 /** `10.0.0.9:8080`. */
 export type Endpoint = { readonly address: string };
 
@@ -226,14 +223,12 @@ export interface Host {
 }
 export type RefusedAs = "denied" | "unauthenticated" | "rate_limited" | "overloaded" | "timed_out";
 export type Refusal = HttpResponse & { readonly failure: Failure };
-
 /** `now`: monotonic milliseconds, the same to all workers; `wall`: milliseconds since 1970. */
 export interface Clock {
   now(): number;
   wall(): number;
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
-
 /** Ten lines a second reach the log; the rest is counted. */
 export type Log = Readonly<Record<"debug" | "info" | "warn" | "error", LogLine>>;
 type Facts = Readonly<Record<string, string | number | boolean | null>>;

@@ -25,11 +25,11 @@ const ANSWER_LIMIT_MS = 5_000;
 export class ConnectionHooks {
   readonly #connection: Connection;
   readonly #layers: readonly ConnectionLayer[];
-  readonly #deadlines: Deadlines;
+  readonly #deadlines: Pick<Deadlines, "after">;
   readonly #onKnown: (refusal: ConnectionRefusal | undefined) => void;
 
   constructor(connection: Connection, layers: readonly ConnectionLayer[], { deadlines, onKnown }: {
-    readonly deadlines: Deadlines;
+    readonly deadlines: Pick<Deadlines, "after">;
     /** Once; `undefined`: nobody refused. */
     readonly onKnown: (refusal: ConnectionRefusal | undefined) => void;
   }) {

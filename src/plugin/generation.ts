@@ -124,7 +124,7 @@ export class Generation {
 
   /** `onKnown`: once, with why it may not stay, if that is so. */
   lookAt(connection: Connection, { deadlines, onKnown }: {
-    readonly deadlines: Deadlines;
+    readonly deadlines: Pick<Deadlines, "after">;
     readonly onKnown: (refusal: ConnectionRefusal | undefined) => void;
   }): void {
     this.enter();

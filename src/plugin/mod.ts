@@ -10,6 +10,7 @@ export type {
   Route,
   StateKey,
 } from "./api.ts";
+export { aboutBuiltIn, contractText } from "./about_built_in.ts";
 export { BUILT_IN_NAMES, loadBuiltIn } from "./built_in.ts";
 export { MadeBody, PassingBody, type PassingSource } from "./body.ts";
 export { LIBRARIES, whyNoImport } from "./code.ts";

@@ -36,7 +36,15 @@ export interface DevOptions {
   readonly logJson: boolean;
 }
 
-export const HELP_TOPICS = ["", "proxy", "check", "dev", "wait-ready", "version"] as const;
+export const HELP_TOPICS = [
+  "",
+  "proxy",
+  "check",
+  "dev",
+  "wait-ready",
+  "plugin",
+  "version",
+] as const;
 /** `""`: the list of commands. */
 export type HelpTopic = (typeof HELP_TOPICS)[number];
 
@@ -44,10 +52,15 @@ export type Command =
   | { readonly kind: "proxy" | "check"; readonly options: ProxyOptions }
   | { readonly kind: "dev"; readonly options: DevOptions }
   | { readonly kind: "wait_ready"; readonly waitFor: WaitFor; readonly timeoutMs: number }
+  | { readonly kind: "plugin"; readonly task: PluginTask }
   | { readonly kind: "version" }
   | { readonly kind: "help"; readonly topic: HelpTopic };
 
-const COMMANDS = ["proxy", "check", "dev", "wait-ready", "version", "help", "connect"];
+/** What `postern plugin` does. */
+export type PluginTask = (typeof PLUGIN_TASKS)[number];
+const PLUGIN_TASKS = ["list", "types"] as const;
+
+const COMMANDS = ["proxy", "check", "dev", "wait-ready", "plugin", "version", "help", "connect"];
 
 /** Reads what follows the program's name; throws `usage` with what is wrong. */
 export function parseCommand(argv: readonly string[], env: Env): Command {
@@ -63,6 +76,8 @@ export function parseCommand(argv: readonly string[], env: Env): Command {
       return parseDev(rest, env);
     case "wait-ready":
       return parseWaitReady(rest, env);
+    case "plugin":
+      return parsePlugin(rest, env);
     case "version":
       return flagsOf("version", rest, env, []).helpWanted
         ? { kind: "help", topic: "version" }
@@ -143,6 +158,15 @@ function parseWaitReady(argv: readonly string[], env: Env): Command {
     waitFor: readWaitFor(flags),
     timeoutMs: readDurationMs(flags, "timeout", { byDefaultMs: 30_000, atLeastMs: 0 }),
   };
+}
+
+function parsePlugin(argv: readonly string[], env: Env): Command {
+  const [word = "", ...rest] = argv;
+  const task = PLUGIN_TASKS.find((one) => one === word);
+  const flags = flagsOf("plugin", task ? rest : argv.slice(0, 1), env, []);
+  if (flags.helpWanted) return { kind: "help", topic: "plugin" };
+  if (task) return { kind: "plugin", task };
+  throw new ProxyError("usage", 'Cannot run "plugin": say what to do; see "postern plugin -help"');
 }
 
 /** `-admin` says where; else it is found by what the proxy was started for. */

@@ -29,6 +29,8 @@ async function run(command: Command): Promise<number> {
       return await (await import("../commands/run_check.ts")).runCheck(command.options);
     case "wait_ready":
       return await (await import("../commands/wait_ready.ts")).runWaitReady(command);
+    case "plugin":
+      return await (await import("../commands/run_plugin.ts")).runPlugin(command.task);
     case "dev":
       return await (await import("../commands/run_dev.ts")).runDev(command.options);
   }

@@ -44,6 +44,7 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
   check          Say what is wrong with flags or a configuration file; start nothing
   dev            Run an agent in memory, to try and test a mesh without Consul
   wait-ready     Wait until a running proxy is ready
+  plugin         List the plugins inside the executable, or write the contract for one of your own
   version        Print version, commit and engine
   help COMMAND   Show the flags of a command, and examples`,
     notes: "Exit codes: 0 done, 1 failed, 2 wrong usage or configuration (nothing was started).",
@@ -121,6 +122,17 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
       ],
     ],
     flags: WAIT_READY_FLAGS,
+  },
+  plugin: {
+    usage: ["postern plugin list", "postern plugin types"],
+    about: "What stands around requests: list says which plugins are inside the executable, with " +
+      "their phase. types writes the contract between the proxy and a plugin, all of it types, to " +
+      "standard output, for an editor.",
+    examples: [
+      ["What a configuration can use without a file:", "postern plugin list"],
+      ["The types for a plugin of your own, to be kept in a file:", "postern plugin types"],
+    ],
+    flags: [],
   },
   version: {
     usage: ["postern version"],

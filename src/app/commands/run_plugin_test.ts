@@ -1,0 +1,35 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import { BUILT_IN_NAMES, contractText } from "../../plugin/mod.ts";
+import { parseCommand } from "../command_line/args.ts";
+import { listText } from "./run_plugin.ts";
+
+test("listText() has a line for each plugin: name, phase and what it is for, outermost first", async () => {
+  const lines = (await listText()).trimEnd().split("\n");
+  assert.equal(lines.length, BUILT_IN_NAMES.length);
+  for (const line of lines) {
+    assert.match(line, /^[a-z_]+ +(guard|route|filter|retry|attempt) +\S.*\S$/);
+  }
+  const phases = lines.map((line) => line.split(/ +/)[1]);
+  assert.ok(phases.lastIndexOf("guard") < phases.indexOf("filter"), phases.join());
+});
+
+test("contractText() is the contract, and shorter than a reader's patience", async () => {
+  const path = new URL("../../plugin/api.ts", import.meta.url);
+  const text = await contractText();
+  assert.equal(text, readFileSync(path, "utf8"));
+  assert.doesNotMatch(text, /^import /m);
+  assert.ok(text.split("\n").length <= 250);
+});
+
+test("parseCommand() takes what there is to do with plugins, and nothing else", () => {
+  assert.deepEqual(parseCommand(["plugin", "list"], {}), { kind: "plugin", task: "list" });
+  const help = { kind: "help", topic: "plugin" };
+  for (const argv of [["plugin", "-help"], ["plugin", "types", "-h"], ["help", "plugin"]]) {
+    assert.deepEqual(parseCommand(argv, {}), help);
+  }
+  assert.throws(() => parseCommand(["plugin"], {}), /say what to do/);
+  assert.throws(() => parseCommand(["plugin", "lists"], {}), /"lists"/);
+  assert.throws(() => parseCommand(["plugin", "list", "-x"], {}), /-x/);
+});

@@ -10,15 +10,12 @@ import { PHASES } from "./registry.ts";
 
 /** What each is for, in a line. */
 const ABOUT: Readonly<Record<string, string>> = {
-  access_log: "writes a line for each request",
   compression: "compresses the bodies of responses",
   cors: "lets pages of other origins ask",
-  ext_authz: "asks a service of yours whether a request may go on",
   fault: "delays and aborts requests, to see who bears it",
   header_rules: "removes, sets and adds headers of requests and responses",
   in_flight_limit: "turns requests away while too many are under way",
   jwt_auth: "asks callers for a token, and judges it",
-  mirror: "sends a copy of requests to another service",
   rate_limit: "turns requests away that come too fast",
   redirect: "sends callers elsewhere by rules",
   retry: "sends a request again where that can help",

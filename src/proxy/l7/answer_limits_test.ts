@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAuthority } from "../../../test/kit/certificates.ts";
 import { settle } from "../../../test/kit/clock.ts";
-import { presented } from "../../../test/kit/fake_tls_engine.ts";
+import { askThrough, callAs } from "../../../test/kit/memory_caller.ts";
 import { startMemoryPath } from "../../../test/kit/memory_path.ts";
 import { httpRules, intention, snapshotOf, withInbound } from "../../../test/kit/snapshots.ts";
 
@@ -23,15 +23,8 @@ async function start(config: unknown) {
     ...{ plugin: "timeout", config, onFailure: "refuse" as const, at: "inbound.plugins[0]" },
   }];
   const path = await startMemoryPath(withInbound(SNAPSHOT, { http: httpRules("http"), plugins }));
-  const port = Number(path.path.listeners()[0]?.address.split(":").at(-1));
-  const caller = path.engine.callSecurely(port).prove(presented(CA.issueLeaf({ service: "web" })));
-  const ask = async (text: string) => {
-    caller.send(text);
-    await settle();
-    const app = path.engine.lastDial.connect();
-    await settle();
-    return app;
-  };
+  const caller = callAs("web", path, CA);
+  const ask = (text: string) => askThrough(caller, text, path);
   return { path, caller, ask };
 }
 

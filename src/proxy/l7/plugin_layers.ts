@@ -236,9 +236,9 @@ export class PluginLayers implements Inward, Asker, Surroundings {
         "the response's body was opened, or is another's, and handed back all the same";
       return this.#asker.answeredFor("plugin_failed", reason, []);
     }
+    if (response.endpoint === null) this.#asker.answersItself();
     const ends = body === null || this.#asked.request.method === "HEAD";
     if (body instanceof MadeBody && !ends) return this.#answerMade(head, body);
-    if (response.endpoint === null) this.#asker.answersItself();
     // Nobody wants the body that came with it.
     if (body === null && this.#responsePassing) this.#giveUp();
     const tunnel = this.#tunnel;
@@ -250,7 +250,6 @@ export class PluginLayers implements Inward, Asker, Surroundings {
   #answerMade(head: ResponseHead, body: MadeBody): void {
     // What it is made of may still come from there.
     if (!this.#responseOpened) this.#giveUp();
-    this.#asker.answersItself();
     this.#asker.responded(head, false);
     const { whole } = body;
     if (whole) {

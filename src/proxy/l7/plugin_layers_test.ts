@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAuthority } from "../../../test/kit/certificates.ts";
 import { settle } from "../../../test/kit/clock.ts";
-import { presented } from "../../../test/kit/fake_tls_engine.ts";
+import { askThrough, callAs } from "../../../test/kit/memory_caller.ts";
 import { type MemoryPath, startMemoryPath } from "../../../test/kit/memory_path.ts";
 import { httpRules, intention, snapshotOf, withInbound } from "../../../test/kit/snapshots.ts";
 import type { ExchangeSummary, Plugin, PluginDefinition } from "../../plugin/api.ts";
@@ -51,10 +51,7 @@ async function start(
   });
 }
 
-function call({ path, engine }: MemoryPath) {
-  const port = Number(path.listeners()[0]?.address.split(":").at(-1));
-  return engine.callSecurely(port).prove(presented(CA.issueLeaf({ service: "web" })));
-}
+const call = (path: MemoryPath) => callAs("web", path, CA);
 
 /** What came since it was asked last. */
 function taken(end: { received: string }): string {
@@ -471,3 +468,25 @@ for (const waits of [false, true]) {
     await settle();
   });
 }
+
+test("an endpoint's answer is told as its own, whatever body a plugin gives it", async () => {
+  const lines: string[] = [];
+  const accessLog = {
+    ...{ version: 1, to: { kind: "stderr" as const }, listeners: false },
+    format: { kind: "text" as const, text: "%RESPONSE_CODE_DETAILS%" },
+  };
+  await using path = await startMemoryPath({ ...snapshotWith({}), accessLog }, {
+    loadPlugin: () =>
+      Promise.resolve(
+        with_((_, next) => next({ response: (response) => response.with({ body: "mine" }) })),
+      ),
+    takeLine: (line) => void lines.push(line.trim()),
+  });
+  const caller = call(path);
+  await askThrough(caller, GET, path).then((app) => app.send(OK));
+  await settle();
+  assert.match(taken(caller), /^HTTP\/1.1 200 .*mine$/s);
+  assert.deepEqual(lines, ["via_upstream"]);
+  caller.connection.reset();
+  await settle();
+});

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAuthority } from "../../../test/kit/certificates.ts";
 import { settle } from "../../../test/kit/clock.ts";
-import { presented } from "../../../test/kit/fake_tls_engine.ts";
+import { askThrough, callAs } from "../../../test/kit/memory_caller.ts";
 import { startMemoryPath } from "../../../test/kit/memory_path.ts";
 import { httpRules, intention, snapshotOf, withInbound } from "../../../test/kit/snapshots.ts";
 
@@ -21,16 +21,8 @@ const TIMED_OUT = /^HTTP\/1\.1 504 .*\r\n\r\nupstream request timeout$/s;
 
 async function start() {
   const path = await startMemoryPath(SNAPSHOT);
-  const [listener] = path.path.listeners();
-  const port = Number(listener?.address.split(":").at(-1));
-  const caller = path.engine.callSecurely(port).prove(presented(CA.issueLeaf({ service: "web" })));
-  const ask = async (text: string) => {
-    caller.send(text);
-    await settle();
-    const app = path.engine.lastDial.connect();
-    await settle();
-    return app;
-  };
+  const caller = callAs("web", path, CA);
+  const ask = (text: string) => askThrough(caller, text, path);
   return { path, caller, ask };
 }
 

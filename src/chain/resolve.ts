@@ -42,6 +42,8 @@ export type Resolution =
 export interface ResolvedRoute {
   /** `routes[0]`, by its place in the router, or `default`. */
   readonly name: string;
+  /** Where it is written, for people: `service-router "db": Routes[0]`. */
+  readonly at: string;
   readonly service: string;
   readonly match: RouteMatch | null;
   /** `null`: it asks for nothing. */
@@ -51,6 +53,8 @@ export interface ResolvedRoute {
 }
 
 export interface ResolvedSplit extends Pick<ChainSplit, "requestHeaders" | "responseHeaders"> {
+  /** Where it is written, for people: `service-splitter "db": Splits[0]`. */
+  readonly at: string;
   /** Hundredths of a per cent, as Envoy has them; never 0. */
   readonly weight: number;
   readonly resolver: string;
@@ -110,6 +114,7 @@ class Resolving {
     }
     const routes = start.kind === "router" ? this.#routes(start) : [{
       name: DEFAULT_ROUTE,
+      at: service,
       service,
       match: null,
       destination: null,
@@ -129,6 +134,7 @@ class Resolving {
     if (routes[last]?.match !== null) throw new Unusable("its last route does not take everything");
     return routes.map(({ match, destination, next }, index) => ({
       name: index === last ? DEFAULT_ROUTE : `routes[${index}]`,
+      at: `service-router "${this.#chain.service}": Routes[${index}]`,
       service: destination.service || this.#chain.service,
       match,
       destination,
@@ -142,16 +148,18 @@ class Resolving {
     if (node.kind === "router") throw new Unusable(`a route leads to the router "${id}"`);
     if (node.kind === "resolver") {
       this.#resolver(id, node);
-      return [{ weight: WHOLE, resolver: id, requestHeaders: null, responseHeaders: null }];
+      return [{ weight: WHOLE, resolver: id, at: id, requestHeaders: null, responseHeaders: null }];
     }
     const splits: ResolvedSplit[] = [];
-    for (const { weight, next, requestHeaders, responseHeaders } of node.splits) {
+    for (const [index, split] of node.splits.entries()) {
+      const { weight, next, requestHeaders, responseHeaders } = split;
       const hundredths = Math.round(weight * 100);
       if (hundredths === 0) continue;
       const leg = own(this.#chain.nodes, next);
       if (leg?.kind !== "resolver") throw new Unusable(`a split leads to "${next}", no resolver`);
       this.#resolver(next, leg);
-      splits.push({ weight: hundredths, resolver: next, requestHeaders, responseHeaders });
+      const at = `service-splitter "${node.name}": Splits[${index}]`;
+      splits.push({ weight: hundredths, resolver: next, at, requestHeaders, responseHeaders });
     }
     if (splits.length === 0) throw new Unusable(`no split of "${id}" has a weight`);
     return splits;

@@ -79,15 +79,28 @@ export function routes(agents: Agents): void {
       assert.deepEqual([await ask("/v2/old"), await ask("/v2")], ["200 db", "200 db"]);
     });
 
-    await t.test("what is not followed yet is refused by name, and the last chain stays", async () => {
+    await t.test("a prefix makes way for another, and what comes after it stays", async () => {
       await route({
-        Match: { HTTP: { PathPrefix: "/v2/" } },
+        Match: { HTTP: { PathPrefix: "/v2" } },
         Destination: { Service: "canary", PrefixRewrite: "/" },
       });
-      await web.process.waitFor(/PrefixRewrite of routes\[0\] is not followed yet/, {
-        timeoutMs: 20_000,
+      await answers("200 canary", "/v2");
+      assert.match(heads.at(-1) ?? "", /^GET \/ HTTP/);
+      await ask("/v2/new?old=/v2");
+      assert.match(heads.at(-1) ?? "", /^GET \/new\?old=\/v2 HTTP/);
+      assert.equal(await ask("/v2../secret"), "400 ");
+    });
+
+    await t.test("what nobody can follow is refused by name, and the last chain stays", async () => {
+      await route({
+        Match: { HTTP: { PathPrefix: "/v3" } },
+        Destination: { Service: "canary", RequestHeaders: { Set: { "x-a": "%LUCK%" } } },
       });
-      assert.equal(await ask("/v3/new"), "200 canary");
+      await web.process.waitFor(
+        /service-router \S*db\S*: Routes\[0\]\.Destination\.RequestHeaders\.Set\S+: it has the operator LUCK/,
+        { timeoutMs: 20_000 },
+      );
+      assert.deepEqual([await ask("/v2"), await ask("/v3")], ["200 canary", "200 db"]);
     });
 
     await t.test("a split gives the other a tenth, and then all", async () => {

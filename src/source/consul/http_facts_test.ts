@@ -177,6 +177,7 @@ test("an upstream's routes lead to their services, with what they ask of plugins
     "tcp",
     routedTo("db2", {
       requestHeaders,
+      prefixRewrite: "/",
       retries: 2,
       retryOn: ["5xx"],
       retryOnStatuses: [429],
@@ -191,6 +192,7 @@ test("an upstream's routes lead to their services, with what they ask of plugins
   assert.deepEqual(routes.map(({ name, service, plugins }) => [name, service, plugins]), [
     ["routes[0]", "db2", {
       header_rules: { request: requestHeaders },
+      path_rewrite: { prefix: "/v2", to: "/" },
       retry: { numRetries: 2, retryOn: ["5xx"], retryOnStatusCodes: [429] },
       timeout: { requestTimeoutMs: 901, idleTimeoutMs: 0 },
     }],
@@ -208,13 +210,21 @@ test("an upstream's routes lead to their services, with what they ask of plugins
 
 for (
   const [asks, reason] of [
-    [{ prefixRewrite: "/" }, /PrefixRewrite of routes\[0\] is not followed yet/],
-    [{ retryOn: ["luck"], retryOnStatuses: [99] }, /RetryOn, RetryOnStatusCodes of routes\[0\]/],
+    [{ prefixRewrite: "/../" }, /"db": Routes\[0\]\.Destination\.PrefixRewrite: "\/\.\.\/"/],
+    [{ prefixRewrite: "new" }, /PrefixRewrite: "new" must be a path/],
+    [{ prefixRewrite: "/a%2" }, /PrefixRewrite: "\/a%2" must be a path/],
+    [
+      { retryOn: ["luck", "5xx"], retryOnStatuses: [503, 99] },
+      /Destination\.RetryOn: "luck" is not.*; .*RetryOnStatusCodes: 99 is/,
+    ],
     [
       { requestHeaders: { remove: [], set: { a: "%HOSTNAME%" }, add: {} } },
-      /operator in the value of "a"/,
+      /Destination\.RequestHeaders\.Set\["a"\]: it has an operator/,
     ],
-    [{ responseHeaders: { remove: ["host"], set: {}, add: {} } }, /removes "host"/],
+    [
+      { responseHeaders: { remove: ["host"], set: {}, add: {} } },
+      /Destination\.ResponseHeaders\.Remove\["host"\]: it says what is asked for/,
+    ],
   ] as [Partial<RouteDestination>, RegExp][]
 ) {
   test(`a route that asks for ${Object.keys(asks)} leaves the last chain in force, by name`, async () => {
@@ -230,7 +240,7 @@ for (
 }
 
 test("routes that cannot be followed from the start are carried as bytes, until they can", async () => {
-  const agent = agentOf("tcp", routedTo("db2", { prefixRewrite: "/" }))
+  const agent = agentOf("tcp", routedTo("db2", { prefixRewrite: "new" }))
     .health("db2", [facts.instance("db2")]);
   agent.chain("db as tcp", chainOf("tcp"));
   await using rig = await new SourceRig(agent).start();

@@ -7,7 +7,7 @@
 
 import { compileRegex } from "../../base/mod.ts";
 import type { HeaderTexts, ResolvedRoute, RouteDestination, RouteMatch } from "../../chain/mod.ts";
-import { headerFault } from "../../http/mod.ts";
+import { DEFAULT_PATH_RULES, headerFault, normalizePath } from "../../http/mod.ts";
 
 export type RoutePlugins =
   | { readonly kind: "taken"; readonly plugins: Readonly<Record<string, unknown>> }
@@ -34,26 +34,30 @@ const MAX_MS = 2 ** 31 - 1;
 
 /** Regexes must have been prepared where a route has one. */
 export function pluginsOfRoute(route: ResolvedRoute): RoutePlugins {
-  const fault = regexFault(route.match);
-  if (fault) return refused(`the match of ${route.name} cannot be used: ${fault}`);
-  const lacking = notFollowed(route);
-  if (lacking.length > 0) {
-    return refused(`${lacking.join(", ")} of ${route.name} is not followed yet`);
-  }
-  const { destination } = route;
+  const faults = faultsOf(route);
+  if (faults.length > 0) return { kind: "refused", reason: faults.join("; ") };
+  const { destination, match } = route;
   if (!destination) return { kind: "taken", plugins: {} };
   const { requestHeaders, responseHeaders } = destination;
-  for (const headers of [requestHeaders, responseHeaders]) {
-    const headersFault = headers && faultOf(headers);
-    if (headersFault) return refused(`a header change of ${route.name} ${headersFault}`);
-  }
-  const rules = {
-    ...requestHeaders && { request: requestHeaders },
-    ...responseHeaders && { response: responseHeaders },
+  const all = {
+    header_rules: {
+      ...requestHeaders && { request: requestHeaders },
+      ...responseHeaders && { response: responseHeaders },
+    },
+    path_rewrite: rewriteOf(destination, match),
+    retry: retryOf(destination),
+    timeout: timeoutOf(destination),
   };
-  const all = { header_rules: rules, retry: retryOf(destination), timeout: timeoutOf(destination) };
   const asked = Object.entries(all).filter(([, config]) => Object.keys(config).length > 0);
   return { kind: "taken", plugins: Object.fromEntries(asked) };
+}
+
+/** Of a prefix that, and of everything else all of the path. */
+function rewriteOf({ prefixRewrite: to }: RouteDestination, match: RouteMatch | null): object {
+  if (to === "") return {};
+  const path = match?.path ?? { kind: "prefix", value: "/" };
+  if (path.kind !== "prefix") return { to };
+  return { prefix: path.value, ...match?.ignoreCase && { ignoreCase: true }, to };
 }
 
 function retryOf(asked: RouteDestination): object {
@@ -77,49 +81,69 @@ function wholeMs(ms: number): number {
   return Math.min(Math.ceil(Math.max(ms, 0)), MAX_MS);
 }
 
-function refused(reason: string): RoutePlugins {
-  return { kind: "refused", reason };
+/** What of a route cannot be followed, each with where it is written. */
+function faultsOf({ at, match, destination, splits }: ResolvedRoute): readonly string[] {
+  const faults: string[] = [];
+  for (const { kind, value } of regexesOf(match)) {
+    const compiled = kind === "regex" ? compileRegex(value) : undefined;
+    if (compiled?.kind === "refused") faults.push(`${at}.Match.HTTP: ${compiled.reason}`);
+  }
+  if (destination) {
+    const where = `${at}.Destination`;
+    const { prefixRewrite: to, retryOn, retryOnStatuses } = destination;
+    if (to !== "" && !isNormalPath(to)) {
+      faults.push(
+        `${where}.PrefixRewrite: ${JSON.stringify(to)} must be a path with nothing to normalise`,
+      );
+    }
+    for (const what of retryOn.filter((one) => !RETRIED.has(one))) {
+      faults.push(`${where}.RetryOn: ${JSON.stringify(what)} is not known`);
+    }
+    for (const code of retryOnStatuses.filter((one) => !isStatus(one))) {
+      faults.push(`${where}.RetryOnStatusCodes: ${code} is no status of a response`);
+    }
+    faults.push(...headersFaults(where, destination));
+  }
+  for (const split of splits) {
+    if (!split.requestHeaders && !split.responseHeaders) continue;
+    faults.push(`${split.at}: its header changes are not followed yet`);
+  }
+  return faults;
 }
 
-/** As the entry calls it. */
-function notFollowed({ destination, splits }: ResolvedRoute): readonly string[] {
-  const lacking = [];
-  if (destination) {
-    if (destination.prefixRewrite !== "") lacking.push("PrefixRewrite");
-    if (!destination.retryOn.every((what) => RETRIED.has(what))) lacking.push("RetryOn");
-    if (!destination.retryOnStatuses.every(isStatus)) lacking.push("RetryOnStatusCodes");
-  }
-  if (splits.some((split) => split.requestHeaders || split.responseHeaders)) {
-    lacking.push("the header changes of a split");
-  }
-  return lacking;
+/** Its query may be any, where it has one. */
+function isNormalPath(text: string): boolean {
+  if (!text.startsWith("/") || /[^!-~]|%(?![0-9a-f]{2})/i.test(text)) return false;
+  return normalizePath(text, DEFAULT_PATH_RULES) === text;
 }
 
 function isStatus(code: number): boolean {
   return Number.isInteger(code) && code >= 200 && code <= 599;
 }
 
-function faultOf({ remove, set, add }: HeaderTexts): string | undefined {
-  for (const name of remove) {
-    const fault = headerFault(name);
-    if (fault) return `removes ${JSON.stringify(name)}, which ${fault}`;
-  }
-  for (const [name, value] of [...Object.entries(set), ...Object.entries(add)]) {
-    const fault = headerFault(name, value);
-    if (fault) return `is about ${JSON.stringify(name)}: it ${fault}`;
-    if (value.includes("%")) {
-      return `has an operator in the value of ${JSON.stringify(name)}, which is not followed yet`;
-    }
-  }
-  return undefined;
+function headersFaults(
+  at: string,
+  of: Pick<RouteDestination, "requestHeaders" | "responseHeaders">,
+): readonly string[] {
+  return [
+    ...changesFaults(`${at}.RequestHeaders`, of.requestHeaders),
+    ...changesFaults(`${at}.ResponseHeaders`, of.responseHeaders),
+  ];
 }
 
-function regexFault(match: RouteMatch | null): string | undefined {
-  for (const { kind, value } of regexesOf(match)) {
-    const compiled = kind === "regex" ? compileRegex(value) : undefined;
-    if (compiled?.kind === "refused") return compiled.reason;
-  }
-  return undefined;
+function changesFaults(at: string, changes: HeaderTexts | null): readonly string[] {
+  if (!changes) return [];
+  const { remove, set, add } = changes;
+  const faults: string[] = [];
+  const look = (member: string, name: string, value?: string) => {
+    const fault = headerFault(name, value) ??
+      (value?.includes("%") ? "has an operator, which is not followed yet" : undefined);
+    if (fault) faults.push(`${at}.${member}[${JSON.stringify(name)}]: it ${fault}`);
+  };
+  for (const name of remove) look("Remove", name);
+  for (const [name, value] of Object.entries(set)) look("Set", name, value);
+  for (const [name, value] of Object.entries(add)) look("Add", name, value);
+  return faults;
 }
 
 function regexesOf(match: RouteMatch | null): readonly { kind: string; value: string }[] {

@@ -85,6 +85,8 @@ export interface SplitterNode {
   readonly kind: "splitter";
   readonly name: string;
   readonly splits: readonly ChainSplit[];
+  /** Of the first resolver below that hashes requests; absent: none does. */
+  readonly balancing?: ChainBalancing;
 }
 
 export interface ChainSplit {
@@ -112,6 +114,41 @@ export interface ChainBalancing {
   readonly minimumRingSize?: number;
   readonly maximumRingSize?: number;
   readonly choiceCount?: number;
+  readonly hashPolicies?: readonly ChainHashPolicy[];
+}
+
+/** What of a request decides where it goes, as it was written. */
+export interface ChainHashPolicy {
+  /** `header`, `cookie`, `query_parameter` or `""`. */
+  readonly field: string;
+  readonly name: string;
+  readonly sourceIp: boolean;
+  readonly terminal: boolean;
+  readonly cookie: ChainCookie | null;
+}
+
+export interface ChainCookie {
+  readonly isSession: boolean;
+  readonly ttlMs: number;
+  readonly path: string;
+}
+
+/** {@link ChainHashPolicy} as it is followed; `terminal`: those after it count only while there is no hash. */
+export type HashPolicy =
+  & { readonly terminal: boolean }
+  & (
+    | { readonly kind: "header" | "query"; readonly name: string }
+    | { readonly kind: "cookie"; readonly name: string; readonly made: MadeCookie | null }
+    /** The caller's address. */
+    | { readonly kind: "source" }
+  );
+
+/** A cookie that a caller without it is given; `null` elsewhere: it is given none. */
+export interface MadeCookie {
+  /** 0: it ends with the session. */
+  readonly maxAgeSeconds: number;
+  /** `""`: the path of the request. */
+  readonly path: string;
 }
 
 /** {@link ChainBalancing} with nothing left open. */

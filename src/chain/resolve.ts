@@ -7,11 +7,12 @@
  * @module
  */
 
-import { loadBalancing } from "./balancing.ts";
+import { hashPolicies, loadBalancing } from "./balancing.ts";
 import type {
   ChainSplit,
   ChainTarget,
   DiscoveryChain,
+  HashPolicy,
   LoadBalancing,
   ResolverNode,
   RouteDestination,
@@ -50,6 +51,8 @@ export interface ResolvedRoute {
   readonly destination: RouteDestination | null;
   /** Never empty. */
   readonly splits: readonly ResolvedSplit[];
+  /** What of a request keeps it with one endpoint, whichever split it takes; empty: nothing. */
+  readonly hash: readonly HashPolicy[];
 }
 
 export interface ResolvedSplit extends Pick<ChainSplit, "requestHeaders" | "responseHeaders"> {
@@ -119,6 +122,7 @@ class Resolving {
       match: null,
       destination: null,
       splits: this.#splits(startNode),
+      hash: this.#hash(startNode),
     }];
     return {
       kind: "resolved",
@@ -139,7 +143,15 @@ class Resolving {
       match,
       destination,
       splits: this.#splits(next),
+      hash: this.#hash(next),
     }));
+  }
+
+  #hash(id: string): readonly HashPolicy[] {
+    const node = own(this.#chain.nodes, id);
+    const taken = hashPolicies(node?.kind === "router" ? undefined : node?.balancing);
+    if (taken.kind === "refused") throw new Unusable(`${taken.reason} ("${id}")`);
+    return taken.policies;
   }
 
   #splits(id: string): readonly ResolvedSplit[] {

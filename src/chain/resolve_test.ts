@@ -1,7 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Resolution, resolveChain } from "./resolve.ts";
-import type { ChainBalancing, ChainNode, ChainTarget, DiscoveryChain } from "./compiled_chain.ts";
+import type {
+  ChainBalancing,
+  ChainHashPolicy,
+  ChainNode,
+  ChainTarget,
+  DiscoveryChain,
+} from "./compiled_chain.ts";
 
 const LOCAL = { datacenter: "dc1", partition: "default" };
 
@@ -225,5 +231,67 @@ for (
     const resolution = resolveChain(chain({ balancing }), LOCAL);
     assert.equal(resolution.kind, "resolved");
     assert.deepEqual([...resolution.resolvers.values()].map((each) => each.balancing), [want]);
+  });
+}
+
+const NO_POLICY: ChainHashPolicy = {
+  ...{ field: "", name: "", sourceIp: false, terminal: false, cookie: null },
+};
+const COOKIE = { isSession: false, ttlMs: 0, path: "" };
+
+function hashOf(policy: Partial<ChainHashPolicy>) {
+  const hashPolicies = [{ ...NO_POLICY, ...policy }];
+  return resolveChain(chain({ balancing: { policy: "maglev", hashPolicies } }), LOCAL);
+}
+
+for (
+  const [what, policy, want] of [
+    ["a header, in lower case", { field: "header", name: "X-User" }, {
+      ...{ kind: "header", name: "x-user", terminal: false },
+    }],
+    ["a parameter", { field: "query_parameter", name: "Q", terminal: true }, {
+      ...{ kind: "query", name: "Q", terminal: true },
+    }],
+    ["the address", { sourceIp: true }, { kind: "source", terminal: false }],
+    ["a cookie", { field: "cookie", name: "a b" }, {
+      ...{ kind: "cookie", name: "a b", made: null, terminal: false },
+    }],
+    ["a cookie with nothing but a path", { cookie: { ...COOKIE, path: "/" } }, null],
+    ["a session's cookie", { cookie: { ...COOKIE, isSession: true, path: "/" } }, {
+      maxAgeSeconds: 0,
+      path: "/",
+    }],
+    ["a cookie's age in whole seconds", { cookie: { ...COOKIE, ttlMs: 1_500 } }, {
+      maxAgeSeconds: 1,
+      path: "",
+    }],
+    ["an age under a second", { cookie: { ...COOKIE, ttlMs: 500 } }, {
+      maxAgeSeconds: 0,
+      path: "",
+    }],
+  ] as [string, Partial<ChainHashPolicy>, unknown][]
+) {
+  test(`resolveChain() reads what is hashed of a request: ${what}`, () => {
+    const resolution = hashOf(policy.cookie ? { field: "cookie", name: "c", ...policy } : policy);
+    assert.ok(resolution.kind === "resolved");
+    const [found] = resolution.routes[0]?.hash ?? [];
+    assert.ok(found);
+    assert.deepEqual(policy.cookie ? found.kind === "cookie" && found.made : found, want);
+  });
+}
+
+for (
+  const [policy, reason] of [
+    [{ terminal: true }, /hash policy 0 names nothing to hash/],
+    [{ field: "trailer", name: "a" }, /hash policy 0 hashes "trailer", which nobody knows/],
+    [{ cookie: { ...COOKIE, ttlMs: -1 } }, /makes a cookie of a negative TTL/],
+    [{ name: "a;b", cookie: { ...COOKIE, isSession: true } }, /makes a cookie of the name "a;b"/],
+    [{ cookie: { ...COOKIE, ttlMs: 1, path: "/; Domain=x" } }, /of a path that it cannot have/],
+    [{ cookie: { ...COOKIE, ttlMs: 1, path: "/\r\na: b" } }, /of a path that it cannot have/],
+  ] as [Partial<ChainHashPolicy>, RegExp][]
+) {
+  test(`resolveChain() refuses to hash ${JSON.stringify(policy)}`, () => {
+    const resolution = hashOf(policy.cookie ? { field: "cookie", name: "c", ...policy } : policy);
+    assert.match(resolution.kind === "refused" ? resolution.reason : "", reason);
   });
 }

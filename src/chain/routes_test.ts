@@ -103,6 +103,14 @@ test("resolveChain() keeps what a real route asks for besides, and what its spli
   assert.deepEqual([second?.requestHeaders, second?.responseHeaders], [null, null]);
 });
 
+test("resolveChain() hashes what a real splitter's first hashing resolver says, whichever split", () => {
+  const { routes } = resolved(rich());
+  assert.deepEqual(routes.at(-1)?.hash.map(({ kind, terminal }) => `${kind} ${terminal}`), [
+    ...["header true", "cookie false", "cookie false", "query false", "source false"],
+  ]);
+  assert.deepEqual(routes[0]?.hash, [], "one that leads to a resolver which hashes nothing");
+});
+
 const RESOLVER = "resolver:v1.api.default.default.dc1";
 const leg = (weight: number, next = RESOLVER) => ({
   ...{ weight, next },

@@ -114,7 +114,6 @@ export class SeenRequest {
 export class ScriptedUpstream implements RequestWays {
   readonly cluster = "upstream";
   readonly limit = "";
-  readonly needsHash = false;
   /** One for each try that was sent. */
   readonly requests: SeenRequest[] = [];
   readonly #script: readonly Step[];

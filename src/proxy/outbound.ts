@@ -124,7 +124,8 @@ export class Outbound implements Front, Destination {
       const group = of.pick(name);
       return group && this.#waysTo(group);
     };
-    const route = { waysOf, plugins: this.name };
+    const hashOf = of.hashes ? (name: string) => of.hashOf(name) : undefined;
+    const route = { waysOf, hashOf, plugins: this.name };
     this.#route = { of, route };
     return route;
   }

@@ -18,6 +18,7 @@ import {
 } from "../snapshot/mod.ts";
 import type { Limiter } from "./admission.ts";
 import type { ListenerStats } from "./connection.ts";
+import { RequestHash } from "./l7/request_hash.ts";
 import { Refusals } from "./refusal.ts";
 import { type GroupOwner, TargetGroup } from "./target_group.ts";
 
@@ -36,7 +37,10 @@ interface GroupSplit {
 
 /** Where the routes of a chain led when it was asked: whoever is under way keeps to that. */
 export class ChainWays {
+  /** Requests of some route are hashed. */
+  readonly hashes: boolean;
   readonly #splits = new Map<string, readonly GroupSplit[]>();
+  readonly #hashes = new Map<string, RequestHash>();
   readonly #random: Random;
 
   constructor(
@@ -45,7 +49,9 @@ export class ChainWays {
     random: Random,
   ) {
     this.#random = random;
-    for (const { name, splits } of routes) {
+    this.hashes = routes.some(({ hash }) => hash.length > 0);
+    for (const { name, splits, hash } of routes) {
+      if (hash.length > 0) this.#hashes.set(name, new RequestHash(hash));
       this.#splits.set(
         name,
         splits.flatMap(({ weight, resolver }) => {
@@ -59,6 +65,11 @@ export class ChainWays {
   /** For one request. `undefined`: there is no such route. */
   pick(route: string): TargetGroup | undefined {
     return pickSplit(this.#splits.get(route) ?? [], this.#random)?.group;
+  }
+
+  /** Of the requests on that route; `undefined`: nothing keeps them with an endpoint. */
+  hashOf(route: string): RequestHash | undefined {
+    return this.#hashes.get(route);
   }
 }
 

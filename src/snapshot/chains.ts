@@ -4,16 +4,19 @@
  * @module
  */
 
-import { DEFAULT_ROUTE } from "../chain/mod.ts";
+import { DEFAULT_ROUTE, type HashPolicy } from "../chain/mod.ts";
 import type { Content } from "./parts.ts";
 import type { ChainPart, Resolver } from "./snapshot.ts";
 
 const ONLY = "only";
+const SOURCE: HashPolicy = { kind: "source", terminal: false };
 
-/** A chain with nothing to choose. */
+/** A chain with nothing to choose, where a caller stays with its endpoint if balancing hashes. */
 export function oneWay(resolver: Resolver, service: string): Content<ChainPart> {
   const splits = [{ weight: 1, resolver: ONLY }];
-  const route = { name: DEFAULT_ROUTE, service, match: null, splits, plugins: {} };
+  const { kind } = resolver.balancing;
+  const hash = kind === "ring_hash" || kind === "maglev" ? [SOURCE] : [];
+  const route = { name: DEFAULT_ROUTE, service, match: null, splits, hash, plugins: {} };
   return { routes: [route], resolvers: { [ONLY]: resolver } };
 }
 

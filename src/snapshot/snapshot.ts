@@ -8,7 +8,7 @@
 
 import type { Endpoint, LoadBalancing, OutlierPolicy } from "../balance/mod.ts";
 import type { Address, BindAddress } from "../base/mod.ts";
-import type { RouteMatch } from "../chain/mod.ts";
+import type { HashPolicy, RouteMatch } from "../chain/mod.ts";
 import type { PathRules } from "../http/mod.ts";
 import type { HeaderChanges, LogFormat } from "../http/mod.ts";
 import type { Validation } from "../identity/mod.ts";
@@ -273,6 +273,8 @@ export interface ChainRoute {
   readonly match: RouteMatch | null;
   /** Never empty; which of them is left to chance. */
   readonly splits: readonly Split[];
+  /** What of a request keeps it with one endpoint; empty: nothing. */
+  readonly hash: readonly HashPolicy[];
   /** What is asked of plugins on it, by their names. */
   readonly plugins: Readonly<Record<string, unknown>>;
 }

@@ -7,7 +7,7 @@
 
 import * as v from "valibot";
 import { formatDurationMs, prepareRegexes } from "../../base/mod.ts";
-import { chainHasRegexes } from "../../chain/mod.ts";
+import { type ChainBalancing, type ChainHashPolicy, chainHasRegexes } from "../../chain/mod.ts";
 import type { ChainRequest } from "../agent.ts";
 import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
@@ -44,6 +44,13 @@ const NodeJson = object({
     Policy: text,
     RingHashConfig: v.nullish(object({ MinimumRingSize: count, MaximumRingSize: count })),
     LeastRequestConfig: v.nullish(object({ ChoiceCount: count })),
+    HashPolicies: list(object({
+      Field: text,
+      FieldValue: text,
+      CookieConfig: v.nullish(object({ Session: flag, TTL: duration, Path: text })),
+      SourceIP: flag,
+      Terminal: flag,
+    })),
   })),
 });
 
@@ -91,12 +98,12 @@ function toNode(node: v.InferOutput<typeof NodeJson>): ChainNode {
     return { kind: "router", name: node.Name, routes: (node.Routes ?? []).map(toRoute) };
   }
   if (node.Type === "splitter") {
-    return { kind: "splitter", name: node.Name, splits: (node.Splits ?? []).map(toSplit) };
+    const splits = (node.Splits ?? []).map(toSplit);
+    return { kind: "splitter", name: node.Name, splits, balancing: toBalancing(node) };
   }
   if (node.Type !== "resolver" || !node.Resolver) {
     throw replyInvalid("the discovery chain", `a node has the unknown type ${quote(node.Type)}`);
   }
-  const { RingHashConfig: ring, LeastRequestConfig: least } = node.LoadBalancer ?? {};
   return {
     kind: "resolver",
     name: node.Name,
@@ -104,12 +111,33 @@ function toNode(node: v.InferOutput<typeof NodeJson>): ChainNode {
     connectTimeoutMs: timeoutMs(node.Resolver.ConnectTimeout),
     requestTimeoutMs: Math.max(node.Resolver.RequestTimeout, 0),
     failoverTargets: node.Resolver.Failover?.Targets ?? [],
-    balancing: {
-      policy: node.LoadBalancer?.Policy ?? "",
-      ...(ring?.MinimumRingSize ? { minimumRingSize: ring.MinimumRingSize } : {}),
-      ...(ring?.MaximumRingSize ? { maximumRingSize: ring.MaximumRingSize } : {}),
-      ...(least?.ChoiceCount ? { choiceCount: least.ChoiceCount } : {}),
-    },
+    balancing: toBalancing(node),
+  };
+}
+
+function toBalancing({ LoadBalancer: balancer }: v.InferOutput<typeof NodeJson>): ChainBalancing {
+  const { RingHashConfig: ring, LeastRequestConfig: least, HashPolicies: hashed } = balancer ?? {};
+  return {
+    policy: balancer?.Policy ?? "",
+    ...(ring?.MinimumRingSize ? { minimumRingSize: ring.MinimumRingSize } : {}),
+    ...(ring?.MaximumRingSize ? { maximumRingSize: ring.MaximumRingSize } : {}),
+    ...(least?.ChoiceCount ? { choiceCount: least.ChoiceCount } : {}),
+    ...(hashed?.length ? { hashPolicies: hashed.map(toHashPolicy) } : {}),
+  };
+}
+
+type HashPolicyJson = NonNullable<
+  NonNullable<v.InferOutput<typeof NodeJson>["LoadBalancer"]>["HashPolicies"]
+>[number];
+
+function toHashPolicy(policy: HashPolicyJson): ChainHashPolicy {
+  const { CookieConfig: cookie } = policy;
+  return {
+    field: policy.Field,
+    name: policy.FieldValue,
+    sourceIp: policy.SourceIP,
+    terminal: policy.Terminal,
+    cookie: cookie ? { isSession: cookie.Session, ttlMs: cookie.TTL, path: cookie.Path } : null,
   };
 }
 

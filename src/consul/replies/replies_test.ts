@@ -159,10 +159,19 @@ test("readChain() reads subsets, failover and balancing of a chain asked for as 
     "v1.api.default.default.dc2",
     "v1.api.default.default.dc3",
   ]);
+  const none = { field: "", name: "", sourceIp: false, terminal: false, cookie: null };
+  const cookie = { isSession: false, ttlMs: 0, path: "" };
   assert.deepEqual(node.balancing, {
     policy: "ring_hash",
     minimumRingSize: 64,
     maximumRingSize: 1024,
+    hashPolicies: [
+      { ...none, field: "header", name: "x-user", terminal: true },
+      { ...none, field: "cookie", name: "sess", cookie: { ...cookie, ttlMs: 60_000, path: "/p" } },
+      { ...none, field: "cookie", name: "s2", cookie: { ...cookie, isSession: true } },
+      { ...none, field: "query_parameter", name: "q" },
+      { ...none, sourceIp: true },
+    ],
   });
   const target = chain.targets[node.target];
   assert.equal(target?.subset, "v1");

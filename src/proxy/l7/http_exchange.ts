@@ -116,7 +116,12 @@ export class HttpExchange implements MessageEvents, PluginAsker {
     if (!ways) return this.fail("route_not_found", "its route leads nowhere");
     if (!ways.enter()) return this.fail("limit_reached", ways.limit);
     this.#story.upstreamCluster = ways.cluster;
-    const upstream = new UpstreamRequest(this, this.#asked(), { ways, context: this.#context });
+    const hash = route.hashOf?.(DEFAULT_ROUTE);
+    const upstream = new UpstreamRequest(this, this.#asked(), {
+      ways,
+      hash,
+      context: this.#context,
+    });
     this.#upstream = upstream;
     upstream.start();
     if (this.#requestEnded) this.#awaitAnswer();

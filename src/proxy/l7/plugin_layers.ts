@@ -168,7 +168,12 @@ export class PluginLayers implements Inward, Asker, Surroundings {
     const { remote } = this.#asked;
     const { avoid } = sending;
     const asked: Asked = { request: head, endsWithHead: body === null, remote, avoid };
-    const upstream = this.#try = new UpstreamRequest(this, asked, { ways, context: this.#context });
+    const hash = this.#route.hashOf?.(name);
+    const upstream = this.#try = new UpstreamRequest(this, asked, {
+      ways,
+      hash,
+      context: this.#context,
+    });
     if (body instanceof MadeBody) this.#requestPump = this.#pumpTo(upstream, body);
     upstream.start();
   }

@@ -18,6 +18,7 @@ import { dialLocal } from "../local_dial.ts";
 import type { InboundPart } from "../../snapshot/mod.ts";
 import type { Lease, TargetGroup } from "../target_group.ts";
 import { type HttpPoolStats, HttpStats } from "./http_stats.ts";
+import type { RequestHash } from "./request_hash.ts";
 import { type Way, Ways } from "./ways.ts";
 
 /** By ALPN, what is preferred first. */
@@ -37,8 +38,6 @@ export interface RequestWays {
    * must be used at once. Endpoints to `avoid` are passed over while there are others.
    */
   reach(dialler: Dialler<Way>, hash: number | undefined, avoid?: readonly Endpoint[]): Dial;
-  /** Whether picking looks at `hash`. */
-  readonly needsHash: boolean;
 }
 
 /** Where requests go, and what is changed of them and of what is answered. */
@@ -48,6 +47,8 @@ export interface Route {
    * chain's route; `undefined`: there is none such.
    */
   waysOf(route: string): RequestWays | undefined;
+  /** What keeps requests on such a route with an endpoint; absent: nothing on any. */
+  readonly hashOf?: ((route: string) => RequestHash | undefined) | undefined;
   /** The listener whose plugins stand around it, if that is not the one that it came to. */
   readonly plugins?: string;
   readonly changeRequest?: ChangeFields | undefined;
@@ -69,7 +70,6 @@ export interface LocalService {
 /** To the local application. */
 export class LocalWays implements RequestWays {
   readonly cluster = "local_app";
-  readonly needsHash = false;
   readonly limit = `the local application is given ${LOCAL_LIMIT} requests at once`;
   readonly #local: LocalService;
   readonly #stats: HttpPoolStats;
@@ -168,10 +168,6 @@ export class GroupWays implements RequestWays {
     const { targets, upstream: { part: { name } } } = this.#group;
     for (const { part: { sni } } of targets) return sni || name;
     return name;
-  }
-
-  get needsHash(): boolean {
-    return this.#group.needsHash;
   }
 
   get limit(): string {

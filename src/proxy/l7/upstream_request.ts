@@ -7,6 +7,7 @@
 
 import type { ErrorCode } from "../../base/mod.ts";
 import {
+  addField,
   type ClientExchange,
   type Fields,
   httpStatusOf,
@@ -21,7 +22,8 @@ import type { Endpoint } from "../../plugin/mod.ts";
 import type { Dialler } from "../attempt.ts";
 import type { Context } from "../context.ts";
 import { countFailure } from "../endpoint_failure.ts";
-import { giveBack, hashOfCaller, type Lease } from "../target_group.ts";
+import { giveBack, type Lease } from "../target_group.ts";
+import type { CookieTaker, RequestHash } from "./request_hash.ts";
 import type { RequestWays } from "./request_ways.ts";
 import type { Way } from "./ways.ts";
 
@@ -58,7 +60,7 @@ export interface Asked {
   readonly request: RequestHead;
   /** It has no body. */
   readonly endsWithHead: boolean;
-  /** Whose it is, which balancing may look at: `10.0.0.7:40312`. */
+  /** Whose it is, which balancing may look at: `10.0.0.7:40312`, `unix`. */
   readonly remote: string;
   /** Endpoints to be passed over while there are others. */
   readonly avoid?: readonly Endpoint[];
@@ -79,13 +81,16 @@ export interface Inward {
   leave(isUnwanted: boolean): void;
 }
 
-export class UpstreamRequest implements Inward, Dialler<Way>, ResponseEvents {
+export class UpstreamRequest implements Inward, Dialler<Way>, ResponseEvents, CookieTaker {
   /** How far a dial is concerns the connections that are kept, not one request. */
   readonly record = NO_RECORD;
   readonly #asker: Asker;
   readonly #asked: Asked;
   readonly #ways: RequestWays;
   readonly #context: Context;
+  readonly #hash: number | undefined;
+  /** Given to the caller with the response. */
+  #cookies: string[] | undefined;
   #dial: Dial | undefined;
   #lease: Lease | undefined;
   #client: ClientExchange | undefined;
@@ -100,9 +105,10 @@ export class UpstreamRequest implements Inward, Dialler<Way>, ResponseEvents {
   #responded = false;
   #over = false;
 
-  /** With a place among `ways`, which it leaves. */
-  constructor(asker: Asker, asked: Asked, { ways, context }: {
+  /** With a place among `ways`, which it leaves; `hash`: what keeps it with an endpoint. */
+  constructor(asker: Asker, asked: Asked, { ways, hash, context }: {
     readonly ways: RequestWays;
+    readonly hash?: RequestHash | undefined;
     readonly context: Context;
   }) {
     this.#asker = asker;
@@ -110,12 +116,16 @@ export class UpstreamRequest implements Inward, Dialler<Way>, ResponseEvents {
     this.#ways = ways;
     this.#context = context;
     this.#requestEnded = asked.endsWithHead;
+    this.#hash = hash?.of(asked.request, asked.remote, this);
+  }
+
+  takeCookie(cookie: string): void {
+    (this.#cookies ??= []).push(cookie);
   }
 
   /** Finds a way, now or later. */
   start(): void {
-    const hash = this.#ways.needsHash ? hashOfCaller(this.#asked.remote) : undefined;
-    const dial = this.#ways.reach(this, hash, this.#asked.avoid);
+    const dial = this.#ways.reach(this, this.#hash, this.#asked.avoid);
     if (!this.#client && !this.#over) this.#dial = dial;
   }
 
@@ -184,6 +194,7 @@ export class UpstreamRequest implements Inward, Dialler<Way>, ResponseEvents {
   onResponse(head: ResponseHead, ends: boolean): void {
     this.#responded = true;
     this.#tellHealth(head.status >= 500 || ends && isGrpcFailure(head));
+    for (const cookie of this.#cookies ?? NO_COOKIES) addField(head.fields, "set-cookie", cookie);
     this.#asker.responded(head, ends);
   }
 
@@ -258,6 +269,7 @@ export function isSuccess(status: number): boolean {
   return status >= 200 && status < 300;
 }
 
+const NO_COOKIES: readonly string[] = [];
 const NO_RECORD: Dialler<Way>["record"] = { stage: "target", endpoint: "", secured: () => {} };
 
 /** What it is that an endpoint broke an exchange; else `response_reset`. */

@@ -1,8 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ClientExchange, RequestHead, ResponseEvents } from "../../http/mod.ts";
+import type {
+  ClientExchange,
+  Fields,
+  RequestHead,
+  ResponseEvents,
+  ResponseHead,
+} from "../../http/mod.ts";
 import type { Dialler } from "../attempt.ts";
 import type { Context } from "../context.ts";
+import { RequestHash } from "./request_hash.ts";
 import type { RequestWays } from "./request_ways.ts";
 import { UpstreamRequest } from "./upstream_request.ts";
 import type { Way } from "./ways.ts";
@@ -25,7 +32,7 @@ function toldOf(break_: (events: ResponseEvents) => void): unknown[] {
     },
   };
   const ways: RequestWays = {
-    ...{ cluster: "", limit: "", needsHash: false, enter: () => true, leave() {} },
+    ...{ cluster: "", limit: "", enter: () => true, leave() {} },
     reach(dialler: Dialler<Way>) {
       dialler.onDialled(way as Way);
       return { cancel() {} };
@@ -67,3 +74,44 @@ for (
     assert.deepEqual(toldOf(break_), told);
   });
 }
+
+test("what is hashed stays the same when it is sent again, and a cookie is told once, with the answer", () => {
+  const hashes: (number | undefined)[] = [];
+  let events: ResponseEvents | undefined;
+  const way = {
+    ...{ host: "10.0.0.9:80", isUsed: false },
+    request(_head: RequestHead, _ends: boolean, own: ResponseEvents) {
+      events = own;
+      return {} as ClientExchange;
+    },
+  };
+  const ways: RequestWays = {
+    ...{ cluster: "", limit: "", enter: () => true, leave() {} },
+    reach(dialler: Dialler<Way>, hash) {
+      hashes.push(hash);
+      dialler.onDialled(way as Partial<Way> as Way);
+      return { cancel() {} };
+    },
+  };
+  const told: Fields[] = [];
+  const asker = {
+    ...{ reached() {}, takesBody() {}, responseData() {}, responseEnd() {}, holdsBody() {} },
+    informed: ({ fields }: ResponseHead) => void told.push(fields),
+    responded: ({ fields }: ResponseHead) => void told.push(fields),
+    upstreamFailed() {},
+  };
+  const made = { maxAgeSeconds: 0, path: "" };
+  const hash = new RequestHash([{ kind: "cookie", name: "c", made, terminal: false }]);
+  const asked = { request: { ...HEAD, fields: [] }, endsWithHead: true, remote: "10.0.0.1:1" };
+  new UpstreamRequest(asker, asked, { ways, hash, context: {} as Context }).start();
+  events?.onReset("refused", "");
+  events?.onInformational({ status: 103, length: 0, fields: [] });
+  events?.onResponse({ status: 200, length: 0, fields: ["server", "db", "server"] }, true);
+  assert.equal(hashes.length, 2);
+  assert.equal(typeof hashes[0], "number");
+  assert.equal(hashes[1], hashes[0]);
+  const [informed, answered] = told;
+  assert.deepEqual(informed, []);
+  assert.deepEqual(answered?.filter((text) => text.startsWith("c=")).length, 1);
+  assert.equal(answered?.filter((text) => text === "set-cookie").length, 2, "name and spelling");
+});

@@ -146,9 +146,9 @@ export function planChain(
   for (const route of resolved.routes) {
     const asked = pluginsOfRoute(route);
     if (asked.kind === "refused") return asked;
-    const { name, service, match } = route;
+    const { name, service, match, hash } = route;
     const splits = route.splits.map(({ weight, resolver }) => ({ weight, resolver }));
-    routes.push({ name, service, match, splits, plugins: asked.plugins });
+    routes.push({ name, service, match, splits, hash, plugins: asked.plugins });
   }
   return {
     kind: "targets",

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as facts from "../../../test/kit/snapshot_facts.ts";
 import { answeringAgent, SourceRig } from "../../../test/kit/snapshot_source.ts";
+import type { HashPolicy } from "../../chain/mod.ts";
 import type { Intention, Permission } from "../../policy/mod.ts";
 import { storedCredentials, type StoredState } from "./stored_credentials.ts";
 import { formatStored, parseStored } from "./stored_snapshot.ts";
@@ -44,6 +45,28 @@ test("parseStored() gives back permissions, and refuses what it does not know of
   assert.deepEqual(parsed.kind === "valid" && parsed.state.snapshot.policy, policy);
   const odd = parseStored(text.replace('"ignoreCase"', '"ignoreAll"'));
   assert.match(odd.kind === "invalid" ? odd.reason : "", /permissions\.0\.headers\.0\.ignore/);
+});
+
+test("parseStored() gives back what requests are hashed by, and refuses what it does not know of it", async () => {
+  const { snapshot } = await aState();
+  const hash: HashPolicy[] = [
+    { kind: "header", name: "x-user", terminal: true },
+    { kind: "query", name: "q", terminal: false },
+    { kind: "cookie", name: "c", made: { maxAgeSeconds: 9, path: "/" }, terminal: false },
+    { kind: "cookie", name: "d", made: null, terminal: false },
+    { kind: "source", terminal: false },
+  ];
+  const chains = Object.fromEntries(
+    Object.entries(snapshot.chains).map(([key, chain]) => {
+      return [key, { ...chain, routes: chain.routes.map((route) => ({ ...route, hash })) }];
+    }),
+  );
+  assert.ok(Object.keys(chains).length > 0);
+  const text = formatStored({ snapshot: { ...snapshot, chains } }, 5);
+  const parsed = parseStored(text);
+  assert.deepEqual(parsed.kind === "valid" && parsed.state.snapshot.chains, chains);
+  const odd = parseStored(text.replace('"maxAgeSeconds"', '"maxAge"'));
+  assert.match(odd.kind === "invalid" ? odd.reason : "", /hash\.2\.made\.maxAge/);
 });
 
 for (

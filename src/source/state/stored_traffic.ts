@@ -167,6 +167,18 @@ const RouteMatch = v.strictObject({
   query: v.array(ValueMatch),
 });
 
+const terminal = v.boolean();
+const HashPolicy = v.variant("kind", [
+  v.strictObject({ kind: v.picklist(["header", "query"]), name: v.string(), terminal }),
+  v.strictObject({
+    kind: v.literal("cookie"),
+    name: v.string(),
+    made: v.nullable(v.strictObject({ maxAgeSeconds: Amount, path: v.string() })),
+    terminal,
+  }),
+  v.strictObject({ kind: v.literal("source"), terminal }),
+]);
+
 const Split = v.strictObject({
   weight: v.pipe(v.number(), v.gtValue(0)),
   resolver: v.string(),
@@ -180,6 +192,7 @@ export const Chain = v.strictObject({
       service: v.string(),
       match: v.nullable(RouteMatch),
       splits: v.pipe(v.array(Split), v.minLength(1)),
+      hash: v.array(HashPolicy),
       plugins: v.record(v.string(), v.unknown()),
     })),
     v.minLength(1),

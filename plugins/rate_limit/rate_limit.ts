@@ -6,9 +6,10 @@
  */
 
 import * as v from "valibot";
-import type { Plugin, PluginDefinition, Route } from "../../src/plugin/api.ts";
+import type { Host, Plugin, PluginDefinition, Route } from "../../src/plugin/api.ts";
 import { compiled, type Limit, Limits, tablesOf } from "./limit.ts";
 
+const REGEX_LIMIT_CHARS = 8_192;
 const Path = v.pipe(v.string(), v.startsWith("/"));
 const Config = v.strictObject({
   limits: v.optional(Limits, []),
@@ -17,6 +18,7 @@ const Config = v.strictObject({
       v.array(v.union([
         v.strictObject({ exact: Path, limits: Limits }),
         v.strictObject({ prefix: Path, limits: Limits }),
+        v.strictObject({ regex: v.pipe(v.string(), v.nonEmpty()), limits: Limits }),
       ])),
       v.maxLength(100),
     ),
@@ -25,6 +27,7 @@ const Config = v.strictObject({
 });
 const RouteConfig = v.strictObject({ limits: Limits });
 
+type PathConfig = v.InferOutput<typeof Config>["paths"][number];
 type RouteConfig = v.InferOutput<typeof RouteConfig>;
 export default {
   name: "rate_limit",
@@ -37,15 +40,12 @@ export default {
     const compile = (limits: Limits, at: string) => compiled(limits, { host, tables, at });
     const { clock } = host;
     const everywhere = compile(config.limits, "");
-    const paths = config.paths.map((path) => ({
-      exact: "exact" in path ? path.exact : undefined,
-      prefix: "prefix" in path ? path.prefix : "",
-      limits: compile(path.limits, "exact" in path ? `= ${path.exact}` : `^ ${path.prefix}`),
+    const paths = await Promise.all(config.paths.map(async (path) => {
+      const { matches, at } = await matchOf(path, host);
+      return { matches, limits: compile(path.limits, at) };
     }));
     const limitsFor = (path: string): readonly Limit[] => {
-      for (const { exact, prefix, limits } of paths) {
-        if (exact === undefined ? path.startsWith(prefix) : isPath(path, exact)) return limits;
-      }
+      for (const { matches, limits } of paths) if (matches(path)) return limits;
       return everywhere;
     };
     const routes = new WeakMap<RouteConfig, readonly Limit[]>();
@@ -72,6 +72,25 @@ export default {
     };
   },
 } satisfies PluginDefinition<typeof Config, typeof RouteConfig>;
+
+async function matchOf(path: PathConfig, host: Host): Promise<{
+  readonly matches: (path: string) => boolean;
+  readonly at: string;
+}> {
+  if ("exact" in path) {
+    return { matches: (asked) => isPath(asked, path.exact), at: `= ${path.exact}` };
+  }
+  if ("prefix" in path) {
+    return { matches: (asked) => asked.startsWith(path.prefix), at: `^ ${path.prefix}` };
+  }
+  const test = await host.regex(path.regex);
+  const matches = (asked: string) => {
+    const [base = ""] = asked.split("?", 1);
+    // Nobody gets past a limit by a path that costs too much to look at.
+    return base.length > REGEX_LIMIT_CHARS || test(base);
+  };
+  return { matches, at: `~ ${path.regex}` };
+}
 
 /** But for the query. */
 function isPath(path: string, exact: string): boolean {

@@ -76,6 +76,16 @@ for (
       [{ path: "/a/b" }, 200],
       [{ path: "/a/c" }, 429],
     ]],
+    ["paths by a regex, without the query, and what is too long for one", {
+      paths: [{ regex: "/a/[0-9]+", limits: [{ requestsPerSecond: 1 }] }],
+    }, [
+      [{ path: "/a/1" }, 200],
+      [{ path: "/a/2?x" }, 429],
+      [{ path: "/a/x" }, 200],
+      [{ path: "/a/1/b" }, 200],
+      [{ path: "/b?/a/1" }, 200],
+      [{ path: `/${"b".repeat(9_000)}` }, 429],
+    ]],
     ["nobody", {}, [[{}, 200], [{}, 200]]],
   ] as readonly (readonly [string, unknown, readonly (readonly [AskedOf, number])[]])[]
 ) {

@@ -8,6 +8,7 @@
 
 import type { ProxyError } from "../base/mod.ts";
 import type {
+  Defaults,
   DiscoveryChain,
   Instance,
   Intentions,
@@ -68,6 +69,12 @@ export interface QueryRequest {
   readonly intervalMs: number;
 }
 
+export interface DefaultsRequest {
+  readonly kind: "service-defaults" | "proxy-defaults";
+  /** A service; of proxy-defaults `global`. */
+  readonly name: string;
+}
+
 /** A right that the token lacks: `service:write` on `web`. */
 export interface MissingRight {
   readonly right: string;
@@ -100,6 +107,8 @@ export interface Agent {
   watchQuery(request: QueryRequest, sink: WatchSink<QueryResult>): WatchHandle;
   /** `null`: there is no mesh entry. */
   watchMesh(sink: WatchSink<Mesh | null>): WatchHandle;
+  /** `null`: there is no such entry. */
+  watchDefaults(request: DefaultsRequest, sink: WatchSink<Defaults | null>): WatchHandle;
 
   /** The one sidecar registered for a service id; fails with `agent_not_found` or `usage` (several). */
   findSidecar(serviceId: string): Promise<string>;

@@ -328,6 +328,36 @@ test("watchMesh() waits on an entry that is not there", async () => {
   assert.deepEqual(seen.errors, []);
 });
 
+test("watchDefaults() says what no registration has", async () => {
+  const path = { RequestsPerSecond: 2, PathRegex: "/a.*" };
+  const limits = { InstanceLevel: { RequestsPerSecond: 9, RequestsMaxBurst: 20, Routes: [path] } };
+  await using client = await AgentClient.start(inTurn(
+    { index: 3, json: fixture("config_service_defaults") },
+    { index: 4, json: { Kind: "service-defaults", Name: "web", RateLimits: limits } },
+    { index: 5, status: 404, text: "none" },
+  ));
+  const seen = new Seen();
+  client.agent.watchDefaults({ kind: "service-defaults", name: "web" }, seen);
+  await eventually(() => seen.values.length === 3, "three answers");
+  assert.equal(client.script.asked[0]?.path, "/v1/config/service-defaults/web");
+  const routes = [{ requestsPerSecond: 2, burst: 0, exact: "", prefix: "", regex: "/a.*" }];
+  assert.deepEqual(seen.values, [
+    {
+      extensions: [{
+        name: "builtin/lua",
+        required: false,
+        arguments: {
+          Listener: "outbound",
+          ProxyType: "connect-proxy",
+          Script: "function envoy_on_response(h) end",
+        },
+      }],
+    },
+    { extensions: [], rateLimits: { requestsPerSecond: 9, burst: 20, routes } },
+    null,
+  ]);
+});
+
 test("-datacenter and -stale go where Consul's own commands send them", async () => {
   const agent = { datacenter: "dc9", stale: true };
   await using client = await AgentClient.start(() => "hang", { agent });

@@ -11,6 +11,7 @@ import { type LoopDeps, type PollQuestion, startWatch } from "./watch/blocking_q
 import { ConnectionBudget } from "./watch/budget.ts";
 import { Client } from "./http/client.ts";
 import { defaultPolicyQuestion } from "./replies/default_policy.ts";
+import { defaultsQuestion } from "./replies/defaults.ts";
 import { chainQuestion } from "./replies/discovery_chain.ts";
 import { findGateway, findProxy, findSidecar } from "./find_sidecar.ts";
 import { followRegistration } from "./follow_registration.ts";
@@ -90,6 +91,7 @@ export function createAgent(options: AgentOptions, deps: AgentDeps): Required<Ag
     watchHealth: (request, sink) => watch(healthQuestion(client, request), sink),
     watchQuery: (request, sink) => repeat(preparedQueryQuestion(client, request), sink),
     watchMesh: (sink) => watch(meshQuestion(client), sink),
+    watchDefaults: (request, sink) => watch(defaultsQuestion(client, request), sink),
     findSidecar: (serviceId) => call(() => findSidecar(client, serviceId)),
     findProxy: (proxyId) => call(() => findProxy(client, proxyId)),
     findGateway: (service) => call(() => findGateway(client, service)),

@@ -217,6 +217,40 @@ export interface QueryResult {
   readonly instances: readonly Instance[];
 }
 
+/** A service-defaults or proxy-defaults entry, as far as no registration has it. */
+export interface Defaults {
+  readonly extensions: readonly EnvoyExtension[];
+  /** Of service-defaults, in Enterprise; absent: none. */
+  readonly rateLimits?: InstanceRateLimits;
+}
+
+export interface EnvoyExtension {
+  /** `builtin/lua`. */
+  readonly name: string;
+  /** Without it nothing of the configuration is to be used. */
+  readonly required: boolean;
+  /** As they were written. */
+  readonly arguments: unknown;
+}
+
+/** Of each instance of a service; 0 requests a second: no limit, a burst of 0: as many as a second's. */
+export interface RequestRate {
+  readonly requestsPerSecond: number;
+  readonly burst: number;
+}
+
+export interface InstanceRateLimits extends RequestRate {
+  /** In place of the above for paths; the first that matches. */
+  readonly routes: readonly RouteRateLimit[];
+}
+
+/** One of the three is not `""`. */
+export interface RouteRateLimit extends RequestRate {
+  readonly exact: string;
+  readonly prefix: string;
+  readonly regex: string;
+}
+
 /** The mesh config entry, as far as sidecars go by it; blocks that it has not are Consul's defaults. */
 export interface Mesh {
   readonly tls?: MeshTls;

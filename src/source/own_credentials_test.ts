@@ -81,6 +81,8 @@ const KNOWN: Known = (() => {
     intentions: [],
     defaultAction: "deny",
     mesh: null,
+    proxyDefaults: null,
+    serviceDefaults: null,
     plans: new Map([[DB, plan]]),
     instances: new Map(
       plan.targets.map(({ health }) => [healthKey(health), [facts.instance("db")]]),

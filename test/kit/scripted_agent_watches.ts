@@ -9,6 +9,8 @@ import { type ErrorCode, ProxyError } from "../../src/base/mod.ts";
 import type {
   Agent,
   ChainRequest,
+  Defaults,
+  DefaultsRequest,
   DiscoveryChain,
   HealthRequest,
   Instance,
@@ -41,6 +43,8 @@ export interface ScriptedAnswers {
   intentions: Intentions;
   "default policy": "allow" | "deny";
   "mesh entry": Mesh | null;
+  "service-defaults": Defaults | null;
+  "proxy-defaults": Defaults | null;
 }
 
 export class ScriptedAgent implements Agent {
@@ -48,7 +52,10 @@ export class ScriptedAgent implements Agent {
   readonly started: string[] = [];
   readonly stopped: string[] = [];
   closed = false;
-  readonly #values = new Map<string, unknown>();
+  readonly #values = new Map<string, unknown>([
+    ["service-defaults", null],
+    ["proxy-defaults", null],
+  ]);
   readonly #running = new Set<Running>();
 
   /** Answers a watch that there is one of. */
@@ -128,6 +135,10 @@ export class ScriptedAgent implements Agent {
 
   watchMesh(sink: WatchSink<Mesh | null>): WatchHandle {
     return this.#watch("mesh entry", sink);
+  }
+
+  watchDefaults({ kind, name }: DefaultsRequest, sink: WatchSink<Defaults | null>): WatchHandle {
+    return this.#watch(kind, sink, name);
   }
 
   findSidecar(serviceId: string): Promise<string> {

@@ -11,6 +11,7 @@ import type { HeldSecrets } from "../../secrets/mod.ts";
 import { closedByRefusal } from "./closed_by_refusal.ts";
 import { type CredentialPlans, NO_PLANS } from "./credential_plans.ts";
 import { edgeParts } from "./edges.ts";
+import { entryPlugins } from "./entry_plugins.ts";
 import { exposedParts } from "./exposed.ts";
 import { earliest, Grace } from "./grace.ts";
 import { accessLogPart } from "./access_logs.ts";
@@ -21,7 +22,7 @@ import type { Known } from "./known.ts";
 import { DEFAULT_TLS_DIRECTION, judgeMeshTls } from "./mesh_tls.ts";
 import { protocolOf } from "../http_rules.ts";
 import { NOTHING_HELD, ownCredentials, warmingShown } from "../own_credentials.ts";
-import { keepPart, keepSnapshot } from "../../snapshot/mod.ts";
+import { INBOUND_KEY, keepPart, keepSnapshot } from "../../snapshot/mod.ts";
 import type {
   CredentialsPart,
   PolicyPart,
@@ -30,7 +31,13 @@ import type {
   TlsPart,
 } from "../../snapshot/mod.ts";
 import { keepCode } from "../plugins/read_plugins.ts";
-import { NO_PLUGINS, type PluginsHeld, pluginsInForce, pluginsLack } from "./registered_plugins.ts";
+import {
+  joinPlugins,
+  NO_PLUGINS,
+  type PluginsHeld,
+  pluginsInForce,
+  pluginsLack,
+} from "./registered_plugins.ts";
 import { assembleUpstreams } from "./upstreams.ts";
 
 /** What one call leaves for the next. */
@@ -138,8 +145,8 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
   const defaultAction = known.defaultAction ?? previous?.policy.defaultAction;
   if (!defaultAction && grace.missing("default policy")) lacking.push("default policy");
   const tls = tlsPart(known, { previous, version, options, refused });
-  if (known.mesh === undefined && !previous && grace.missing("mesh entry")) {
-    lacking.push("mesh entry");
+  for (const [entry, value] of entriesOf(known)) {
+    if (value === undefined && !previous && grace.missing(entry)) lacking.push(entry);
   }
 
   const own = ownCredentials({
@@ -168,9 +175,13 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
     lastResortUntilMs: upstreams.lastResortUntilMs,
   };
   const plugins = pluginsInForce(given, previous);
+  const { service } = registration;
+  const asked = entryPlugins(known, { service, http });
+  refused.push(...asked.refused);
   const inbound = inboundParts(known, registration, {
     ...{ previous, version, own, refused },
-    plugins: plugins?.uses,
+    plugins: plugins && joinPlugins(asked.uses, plugins.uses),
+    blocked: asked.blocked !== undefined,
     wanted: plans.inbound,
     authorize: options.authorize,
   });
@@ -210,12 +221,29 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
     warming: [
       ...warmingShown(own),
       ...closedByRefusal(plans, registration, published),
-      ...(plugins || registration.bind.port === 0 ? [] : [`inbound: ${pluginsLack(given)}`]),
+      ...closedInbound(published, registration, plugins ? asked.blocked : pluginsLack(given)),
     ],
     warmingUpstreams: upstreams.closed,
     memory: { ...kept, snapshot: published },
     dueMs,
   };
+}
+
+/** Worth waiting for a little. */
+function entriesOf({ mesh, proxyDefaults, serviceDefaults }: Known) {
+  return Object.entries({
+    "mesh entry": mesh,
+    "proxy-defaults": proxyDefaults,
+    "service-defaults": serviceDefaults,
+  });
+}
+
+function closedInbound(
+  { inbound }: Snapshot,
+  { bind }: Registration,
+  lack: string | undefined,
+): readonly string[] {
+  return lack === undefined || bind.port === 0 || inbound[INBOUND_KEY] ? [] : [`inbound: ${lack}`];
 }
 
 function waiting(

@@ -32,6 +32,8 @@ function knownWith(overrides: Partial<Known> = {}, registered: Partial<Registrat
     intentions: [],
     defaultAction: "deny",
     mesh: null,
+    proxyDefaults: null,
+    serviceDefaults: null,
     plans: new Map(),
     instances: new Map(),
     queries: new Map(),
@@ -370,4 +372,31 @@ test("assemble() gives every changed part the version of its snapshot", () => {
   for (const part of [second.credentials, second.policy, second.tls, second.inbound["inbound"]]) {
     assert.equal(part?.version, 1);
   }
+});
+
+test("assemble() leaves the public listener as it was where a required extension has no plugin", () => {
+  const extension = { name: "builtin/lua", required: true, arguments: {} };
+  const serviceDefaults = { extensions: [extension] };
+  const closed = assemble(knownWith({ serviceDefaults }), NO_MEMORY, OPTIONS);
+  assert.deepEqual(ready(closed).inbound, {});
+  assert.match(closed.warming[0] ?? "", /^inbound: service-defaults web: EnvoyExtensions\[0\]/);
+
+  const before = assemble(knownWith(), NO_MEMORY, OPTIONS);
+  const http = knownWith({ serviceDefaults }, { protocol: "http" });
+  const after = assemble(http, before.memory, OPTIONS);
+  assert.equal(ready(after).inbound["inbound"], ready(before).inbound["inbound"]);
+  assert.deepEqual(after.warming, []);
+});
+
+test("assemble() puts the limits of an entry around the public listener", () => {
+  const serviceDefaults = {
+    extensions: [],
+    rateLimits: { requestsPerSecond: 5, burst: 0, routes: [] },
+  };
+  const snapshot = ready(
+    assemble(knownWith({ serviceDefaults }, { protocol: "http" }), NO_MEMORY, OPTIONS),
+  );
+  assert.deepEqual(snapshot.inbound["inbound"]?.plugins.map(({ plugin }) => plugin), [
+    "rate_limit",
+  ]);
 });

@@ -9,6 +9,7 @@
 import { type Clock, ProxyError } from "../../base/mod.ts";
 import type {
   Agent,
+  Defaults,
   DiscoveryChain,
   Instance,
   Intentions,
@@ -53,6 +54,8 @@ export class ConsulFacts {
   #intentions: Intentions | undefined;
   #defaultAction: "allow" | "deny" | undefined;
   #mesh: Mesh | null | undefined;
+  #proxyDefaults: Defaults | null | undefined;
+  #serviceDefaults: Defaults | null | undefined;
   readonly #plans: UpstreamPlans;
   /** By watch key. */
   readonly #queries = new Map<string, QueryResult>();
@@ -113,6 +116,8 @@ export class ConsulFacts {
       intentions: this.#intentions,
       defaultAction: this.#defaultAction,
       mesh: this.#mesh,
+      proxyDefaults: this.#proxyDefaults,
+      serviceDefaults: this.#serviceDefaults,
       plans,
       instances: this.#instances,
       queries,
@@ -186,6 +191,10 @@ export class ConsulFacts {
     want<Mesh | null>("mesh entry", (sink) => agent.watchMesh(sink), (value) => {
       this.#mesh = value;
     });
+    const ofAll = { kind: "proxy-defaults", name: "global" } as const;
+    want<Defaults | null>("proxy-defaults", (sink) => agent.watchDefaults(ofAll, sink), (value) => {
+      this.#proxyDefaults = value;
+    });
     this.#wantService(want);
     this.#plans.update(this.#placed());
     this.#wantUpstreams(want);
@@ -203,6 +212,12 @@ export class ConsulFacts {
       `intentions ${service}`,
       (sink) => agent.watchIntentions(service, sink),
       (value) => this.#intentions = value,
+    );
+    const ofService = { kind: "service-defaults", name: service } as const;
+    want<Defaults | null>(
+      `service-defaults ${service}`,
+      (sink) => agent.watchDefaults(ofService, sink),
+      (value) => this.#serviceDefaults = value,
     );
     const datacenter = this.#placed()?.datacenter;
     const trustDomain = this.#roots?.trustDomain;
@@ -260,6 +275,7 @@ export class ConsulFacts {
     this.#leaf = undefined;
     this.#intentions = undefined;
     this.#defaultAction = undefined;
+    this.#serviceDefaults = undefined;
   }
 }
 

@@ -20,6 +20,8 @@ export interface InboundContext {
   readonly authorize: InboundPart["authorize"];
   /** That the registration names; `undefined`: they cannot be used. One of them may be a guard. */
   readonly plugins: readonly PluginUse[] | undefined;
+  /** It stays as it was, or closed. */
+  readonly blocked: boolean;
   readonly previous: Snapshot | undefined;
   readonly version: number;
   /** What was not taken is added. */
@@ -38,6 +40,7 @@ export function inboundParts(
   const credentials = keyInForce(context.wanted, previous, context.own);
   const { plugins } = context;
   if (credentials === undefined || !plugins) return {};
+  if (context.blocked) return previous ? { [INBOUND_KEY]: previous } : {};
   const { bind, local, localConnectTimeoutMs, handshakeTimeoutMs } = registration;
   const part = keepPart<InboundPart>(previous, {
     bind,

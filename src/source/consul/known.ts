@@ -5,6 +5,7 @@
  */
 
 import type {
+  Defaults,
   Instance,
   Intentions,
   Leaf,
@@ -25,6 +26,9 @@ export interface Known {
   readonly defaultAction: "allow" | "deny" | undefined;
   /** `null`: there is no such entry. */
   readonly mesh: Mesh | null | undefined;
+  /** `null`: there is no such entry. */
+  readonly proxyDefaults: Defaults | null | undefined;
+  readonly serviceDefaults: Defaults | null | undefined;
   /** By upstream id; a declared upstream without a plan is pending. */
   readonly plans: ReadonlyMap<string, UpstreamPlan>;
   /** By `healthKey()`. */

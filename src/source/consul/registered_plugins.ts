@@ -89,6 +89,15 @@ export function pluginsInForce(
   return { uses, code: Object.fromEntries(code) };
 }
 
+/** Those that config entries ask for come first; one that the registration lists itself is its own. */
+export function joinPlugins(
+  asked: readonly PluginUse[],
+  listed: readonly PluginUse[],
+): readonly PluginUse[] {
+  const names = new Set(listed.map(({ plugin }) => plugin));
+  return [...asked.filter(({ plugin }) => !names.has(plugin)), ...listed];
+}
+
 /** What the listener waits for. */
 export function pluginsLack({ refused }: PluginsHeld): string {
   const reasons = refused.map(({ reason }) => reason).join("; ");

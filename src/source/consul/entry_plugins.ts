@@ -1,0 +1,116 @@
+/**
+ * What service-defaults and proxy-defaults ask of the public listener's requests, as plugins that give it.
+ * What nobody gives is named; where it is required, or limits callers, the listener stays as it was.
+ *
+ * @module
+ */
+
+import { compileRegex } from "../../base/mod.ts";
+import type {
+  Defaults,
+  EnvoyExtension,
+  InstanceRateLimits,
+  RequestRate,
+  RouteRateLimit,
+} from "../../consul/mod.ts";
+import type { PluginUse, Refusal } from "../../snapshot/mod.ts";
+import type { Known } from "./known.ts";
+
+export interface EntryPlugins {
+  readonly uses: readonly PluginUse[];
+  readonly refused: readonly Refusal[];
+  /** Why the listener may not change, nor open; `undefined`: it may. */
+  readonly blocked: string | undefined;
+}
+
+/** What `rate_limit` takes. */
+const MAX_PER_SECOND = 1_000_000;
+const MAX_BURST = 1_000_000;
+const MAX_FILL_S = 86_400;
+const MAX_PATHS = 100;
+
+export function entryPlugins(
+  { proxyDefaults, serviceDefaults }: Pick<Known, "proxyDefaults" | "serviceDefaults">,
+  { service, http }: { readonly service: string; readonly http: boolean },
+): EntryPlugins {
+  const refused: Refusal[] = [];
+  const blocking: string[] = [];
+  const entries: readonly (readonly [string, Defaults | null | undefined])[] = [
+    ["proxy-defaults global", proxyDefaults],
+    [`service-defaults ${service}`, serviceDefaults],
+  ];
+  for (const [entry, defaults] of entries) {
+    // It may be what keeps callers out.
+    if (defaults === undefined) blocking.push(`${entry} has not been read`);
+    for (const [index, extension] of (defaults?.extensions ?? []).entries()) {
+      if (!isOfSidecars(extension)) continue;
+      const fact = `EnvoyExtensions[${index}]: "${extension.name}" has no plugin here`;
+      const { required } = extension;
+      refused.push({ what: entry, reason: `${fact}, ${required ? STAYS : "and is ignored"}` });
+      if (required) blocking.push(`${entry}: ${fact}`);
+    }
+  }
+  const limits = serviceDefaults?.rateLimits;
+  const uses: PluginUse[] = [];
+  if (limits) {
+    const entry = `service-defaults ${service}`;
+    const fault = http ? faultOf(limits) : undefined;
+    const at = `${entry}: RateLimits.InstanceLevel`;
+    if (!http) refused.push({ what: entry, reason: "RateLimits are about requests, not bytes" });
+    else if (fault === undefined) {
+      uses.push({ plugin: "rate_limit", config: configOf(limits), onFailure: "refuse", at });
+    } else {
+      refused.push({ what: entry, reason: `RateLimits.InstanceLevel${fault}, ${STAYS}` });
+      blocking.push(`${at}${fault}`);
+    }
+  }
+  return { uses, refused, blocked: blocking.length > 0 ? blocking.join("; ") : undefined };
+}
+
+const STAYS = "and the public listener stays as it was";
+
+/** Others are about gateways. */
+function isOfSidecars({ arguments: given }: EnvoyExtension): boolean {
+  if (typeof given !== "object" || given === null || !("ProxyType" in given)) return true;
+  return given.ProxyType === "" || given.ProxyType === "connect-proxy";
+}
+
+function faultOf(limits: InstanceRateLimits): string | undefined {
+  if (isNegative(limits)) return " has a number below 0";
+  if (limits.routes.length > MAX_PATHS) return ` has more than ${MAX_PATHS} routes`;
+  for (const [index, route] of limits.routes.entries()) {
+    const at = `.Routes[${index}]`;
+    const paths = [route.exact, route.prefix, route.regex].filter((path) => path !== "");
+    if (paths.length !== 1) return `${at} has not exactly one path`;
+    if (isNegative(route)) return `${at} has a number below 0`;
+    const path = route.exact || route.prefix || "/";
+    if (!path.startsWith("/")) return `${at} has a path that does not begin with "/"`;
+    const regex = route.regex === "" ? undefined : compileRegex(route.regex);
+    if (regex?.kind === "refused") return `${at}.PathRegex: ${regex.reason}`;
+  }
+  return undefined;
+}
+
+function isNegative({ requestsPerSecond, burst }: RequestRate): boolean {
+  return requestsPerSecond < 0 || burst < 0;
+}
+
+/** Of the plugin `rate_limit`. */
+function configOf(limits: InstanceRateLimits): unknown {
+  return {
+    limits: limitOf(limits),
+    paths: limits.routes.map((route) => ({ ...pathOf(route), limits: limitOf(route) })),
+  };
+}
+
+function pathOf({ exact, prefix, regex }: RouteRateLimit): object {
+  if (exact !== "") return { exact };
+  return prefix === "" ? { regex } : { prefix };
+}
+
+function limitOf({ requestsPerSecond, burst }: RequestRate): readonly unknown[] {
+  if (requestsPerSecond === 0) return [];
+  const perSecond = Math.min(requestsPerSecond, MAX_PER_SECOND);
+  const most = Math.min(MAX_BURST, MAX_FILL_S * perSecond);
+  return [{ requestsPerSecond: perSecond, burst: Math.min(burst || perSecond, most) }];
+}

@@ -204,3 +204,22 @@ for (
     await assert.rejects(mount(definition), reason);
   });
 }
+
+const throws = (): never => {
+  throw new Error("no");
+};
+for (
+  const [where, onRequest] of [
+    ["onRequest", throws],
+    ["response", (_, next) => next({ response: throws })],
+  ] as readonly (readonly [string, NonNullable<Plugin["onRequest"]>])[]
+) {
+  test(`mount() tells of a failed ${where} on which route it was, and by whose configuration`, async () => {
+    await using own = await mount(hook(onRequest));
+    await own.request();
+    const [{ message, fields } = {}] = own.logs;
+    assert.equal(message, "plugin failed");
+    const place = { hook: where, route: "default", at: "plugins[0]" };
+    assert.deepEqual(fields, { plugin: "own", listener: "inbound", ...place, reason: "no" });
+  });
+}

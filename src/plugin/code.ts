@@ -9,6 +9,7 @@
 import { isBuiltin } from "node:module";
 import process from "node:process";
 import type { PluginCodePart } from "../snapshot/mod.ts";
+import { rememberPlaces } from "./code_places.ts";
 import { type AnyPlugin, whyNoPlugin } from "./registry.ts";
 
 const LOADS: Readonly<Record<string, () => Promise<unknown>>> = {
@@ -39,22 +40,46 @@ function nodeModule(name: string): string | undefined {
 
 /** Throws what its text throws, or what is wrong with what it exports. */
 export async function loadCode(
-  { text, path, libraries }: PluginCodePart,
+  part: Omit<PluginCodePart, "version">,
   allow: readonly string[],
 ): Promise<AnyPlugin> {
-  const lent = new Map<string, unknown>();
-  for (const name of libraries) lent.set(name, await LOADS[name]?.());
-  const require = (name: string): unknown => {
+  const lent = await librariesOf(part);
+  const { default: exported } = await runCode(part, (name) => {
     const why = whyNoImport(name, allow);
     if (why) throw new TypeError(`it ${why}`);
-    return lent.get(name) ?? process.getBuiltinModule(nodeModule(name) ?? name);
-  };
-  const module: { exports: unknown } = { exports: {} };
-  // The name is for stack traces, which would else show none; a path may have a line's end in it.
-  const body = `${text}\n//# sourceURL=${encodeURI(path)}`;
-  new Function("module", "exports", "require", body)(module, module.exports, require);
-  const { default: exported } = await module.exports as { readonly default?: unknown };
+    return lent.get(name) ?? builtinModule(name);
+  }) as { readonly default?: unknown };
   const fault = whyNoPlugin(exported);
   if (fault) throw new TypeError(`its default export ${fault}`);
   return exported as AnyPlugin;
+}
+
+/** Those that it imports, by name. */
+export async function librariesOf(
+  { libraries }: Pick<PluginCodePart, "libraries">,
+): Promise<ReadonlyMap<string, unknown>> {
+  const lent = new Map<string, unknown>();
+  for (const name of libraries) lent.set(name, await LOADS[name]?.());
+  return lent;
+}
+
+/** Of Node's. */
+export function builtinModule(name: string): unknown {
+  return process.getBuiltinModule(nodeModule(name) ?? name);
+}
+
+/** What the text exports; `require` gives what it imports. */
+export async function runCode(
+  { text, path, map }: Pick<PluginCodePart, "text" | "path" | "map">,
+  require: (name: string) => unknown,
+): Promise<unknown> {
+  // A text of several modules says what stack traces call them.
+  const module: { exports: unknown; urls?: readonly string[] } = { exports: {} };
+  // The name is for stack traces, which would else show none; a path may have a line's end in it.
+  const name = encodeURI(path);
+  rememberPlaces(name, map);
+  const body = `${text}\n//# sourceURL=${name}`;
+  new Function("module", "exports", "require", body)(module, module.exports, require);
+  for (const [index, url] of (module.urls ?? []).entries()) rememberPlaces(url, map, index);
+  return await module.exports;
 }

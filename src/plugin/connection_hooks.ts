@@ -5,8 +5,9 @@
  * @module
  */
 
-import { type Deadlines, messageOf } from "../base/mod.ts";
+import type { Deadlines } from "../base/mod.ts";
 import type { Connection, Plugin } from "./api.ts";
+import { faultOf } from "./code_places.ts";
 import { PluginResponse, type ResponseFailure } from "./messages.ts";
 import type { LayerStanding } from "./standing.ts";
 
@@ -50,7 +51,7 @@ export class ConnectionHooks {
     try {
       answer = layer.onConnection(this.#connection);
     } catch (error) {
-      return this.#failed(layer, index, messageOf(error));
+      return this.#failed(layer, index, faultOf(error));
     } finally {
       if (startedMs !== undefined) standing.end(startedMs, "onConnection");
     }
@@ -73,7 +74,7 @@ export class ConnectionHooks {
     );
     answer.then(
       (value) => once(() => this.#take(layer, index, value)),
-      (error) => fail(messageOf(error)),
+      (error) => fail(faultOf(error)),
     );
   }
 
@@ -88,7 +89,7 @@ export class ConnectionHooks {
   }
 
   #failed(layer: ConnectionLayer, index: number, reason: string): void {
-    layer.standing.failed(reason);
+    layer.standing.failed(reason, { hook: "onConnection" });
     this.#instead(layer, index, reason);
   }
 

@@ -7,6 +7,7 @@
 
 import { type Deadlines, messageOf, ProxyError, type Timer } from "../base/mod.ts";
 import type { Connection, HttpRequest, Log, Phase, Route } from "./api.ts";
+import { faultOf } from "./code_places.ts";
 import {
   ConnectionHooks,
   type ConnectionLayer,
@@ -100,8 +101,8 @@ export class Generation {
     try {
       route = find(request);
     } catch (error) {
-      const reason = messageOf(error);
-      chooser?.standing.failed(reason);
+      const reason = faultOf(error);
+      chooser?.standing.failed(reason, { hook: "onRoutes" });
       throw new TypeError(`${chooser?.place.definition.name}: ${reason}`);
     }
     return route && this.#plans.get(route);

@@ -9,6 +9,7 @@ import { messageOf, ProxyError } from "../base/mod.ts";
 import { type PluginUse, sameContent, type Snapshot } from "../snapshot/mod.ts";
 import { loadBuiltIn } from "./built_in.ts";
 import { loadCode } from "./code.ts";
+import { faultOf } from "./code_places.ts";
 import { Generation, type PluginView } from "./generation.ts";
 import type { Lender } from "./host.ts";
 import type { RoutePlace } from "./instances.ts";
@@ -173,7 +174,7 @@ async function definitionOf(
     if (!part) throw new TypeError("its code did not come with the snapshot");
     return await loadCode(part, file.allow);
   } catch (error) {
-    const reason = `Cannot load ${plugin} (${at}.use): ${messageOf(error)}`;
+    const reason = `Cannot load ${plugin} (${at}.use): ${faultOf(error)}`;
     throw new ProxyError("plugin_failed", reason, { cause: error });
   }
 }

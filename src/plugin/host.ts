@@ -10,13 +10,13 @@ import {
   type Clock as ProxyClock,
   compileRegex,
   type Log as ProxyLog,
-  messageOf,
   prepareRegexes,
   type Random,
   type Stats as ProxyStats,
 } from "../base/mod.ts";
 import type { Clock, Host, Log, LogLine, Refusal, RefusedAs, Stat, Stats } from "./api.ts";
 import { MadeBody } from "./body.ts";
+import { faultOf } from "./code_places.ts";
 import { fieldsWith } from "./header_list.ts";
 import { failed, PluginResponse } from "./messages.ts";
 import type { SharedState } from "./shared_state.ts";
@@ -124,7 +124,7 @@ export class PluginHost implements Host {
           break;
         } catch (error) {
           if (signal.aborted) break;
-          this.log.warn("task failed", { task: name, reason: messageOf(error) });
+          this.log.warn("task failed", { task: name, reason: faultOf(error) });
           await this.clock.sleep(pause.next(), signal);
         }
       }

@@ -4,8 +4,9 @@
  * @module
  */
 
-import { messageOf, ProxyError } from "../base/mod.ts";
+import { ProxyError } from "../base/mod.ts";
 import type { FindRoute, Plugin, Route } from "./api.ts";
+import { faultOf } from "./code_places.ts";
 import { type Lender, PluginHost } from "./host.ts";
 import type { AnyPlugin } from "./registry.ts";
 import { configOf } from "./schema.ts";
@@ -81,7 +82,7 @@ async function createInstance(
   const { definition, at } = place;
   const { name } = definition;
   const host = new PluginHost(name, listener, lender);
-  const standing = new Standing({ plugin: name, listener, log: host.log, lender });
+  const standing = new Standing({ plugin: name, listener, at, log: host.log, lender });
   const startedMs = standing.nowMs();
   const making = Promise.try(() => definition.create(host, config));
   standing.end(startedMs, "create");
@@ -92,7 +93,7 @@ async function createInstance(
     host.close();
     // One that comes after its time has nobody else who closes it.
     making.then((plugin) => closeAll([{ place, host, plugin, standing }], lender), () => {});
-    throw new TypeError(`${at}: create(): ${messageOf(error)}`);
+    throw new TypeError(`${at}: create(): ${faultOf(error)}`);
   }
   const instance = { place, host, plugin, standing };
   const fault = whyUnusable(plugin, carriesBytes);
@@ -117,7 +118,7 @@ export async function closeAll(instances: readonly Instance[], lender: Lender): 
       try {
         await within(CLOSE_LIMIT_MS, Promise.try(() => plugin.close?.()), lender);
       } catch (error) {
-        host.log.warn("close() failed", { reason: messageOf(error) });
+        host.log.warn("close() failed", { reason: faultOf(error) });
       }
     }),
   );
@@ -156,7 +157,7 @@ export async function findRouteOf(
   const { plugin, place: { at } } = chooser;
   const finding = Promise.try(() => plugin.onRoutes?.(routes) ?? (() => undefined));
   const find = await within(CREATE_LIMIT_MS, finding, lender).catch((error) => {
-    throw new TypeError(`${at}: onRoutes(): ${messageOf(error)}`);
+    throw new TypeError(`${at}: onRoutes(): ${faultOf(error)}`);
   });
   return { find, chooser };
 }

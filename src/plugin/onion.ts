@@ -8,6 +8,7 @@
 
 import { type Deadline, messageOf } from "../base/mod.ts";
 import type { Answer, Change, Endpoint, Exchange, Next, Phase, Plugin, Route } from "./api.ts";
+import { faultOf } from "./code_places.ts";
 import { failed, PluginRequest, PluginResponse } from "./messages.ts";
 import { Outcome } from "./outcome.ts";
 import type { LayerStanding } from "./standing.ts";
@@ -53,6 +54,13 @@ export interface Sending {
 
 const NOBODY: readonly Endpoint[] = [];
 const NO_CHANGE: Change = {};
+
+/** What a layer was asked for. */
+interface Asked {
+  readonly hook: "onRequest" | "response";
+  /** Where it fails and may be skipped. */
+  readonly instead: () => void;
+}
 
 export class Onion {
   readonly #around: Surroundings;
@@ -149,11 +157,13 @@ export class Onion {
       };
       answer = layer.onRequest(args, next);
     } catch (error) {
-      fault = messageOf(error);
+      fault = faultOf(error);
     }
     if (startedMs !== undefined) standing.end(startedMs, "onRequest", elsewhereMs);
     const goOn = () => this.#goOn(depth, request, inner, outcome);
-    if (fault !== undefined) return this.#fault(layer, fault, outcome, goOn);
+    if (fault !== undefined) {
+      return this.#fault(layer, fault, outcome, { hook: "onRequest", instead: goOn });
+    }
     const passed = () => {
       if (!changesResponse) standing.passed();
     };
@@ -168,7 +178,7 @@ export class Onion {
     }
     // It is waited for from now on, or once what it waits for has come.
     if (inner && !inner.value) inner.tell(() => this.#holder = layer);
-    this.#await(layer, answer, outcome, { passed, instead: goOn });
+    this.#await(layer, answer, outcome, { hook: "onRequest", passed, instead: goOn });
   }
 
   /** As if `layer` were not there. */
@@ -191,39 +201,44 @@ export class Onion {
     try {
       answer = map(response);
     } catch (error) {
-      fault = messageOf(error);
+      fault = faultOf(error);
     }
     if (startedMs !== undefined) standing.end(startedMs, "response");
-    if (fault !== undefined) return this.#fault(layer, fault, outcome, asItWas);
+    if (fault !== undefined) {
+      return this.#fault(layer, fault, outcome, { hook: "response", instead: asItWas });
+    }
     const passed = () => standing.passed();
     if (answer instanceof PluginResponse) {
       passed();
       outcome.settle(answer);
-    } else this.#await(layer, answer, outcome, { passed, instead: asItWas });
+    } else this.#await(layer, answer, outcome, { hook: "response", passed, instead: asItWas });
   }
 
-  #await(layer: Layer, answer: Answer | undefined, outcome: Outcome, { passed, instead }: {
-    readonly passed: () => void;
-    /** Where it fails and may be skipped. */
-    readonly instead: () => void;
-  }): void {
+  #await(
+    layer: Layer,
+    answer: Answer | undefined,
+    outcome: Outcome,
+    asked: Asked & {
+      readonly passed: () => void;
+    },
+  ): void {
     if (typeof answer !== "object" || answer === null || !("then" in answer)) {
-      return this.#fault(layer, "the hook gave no response back", outcome, instead);
+      return this.#fault(layer, "the hook gave no response back", outcome, asked);
     }
     answer.then(
       (response) => {
         if (response instanceof PluginResponse) {
-          passed();
+          asked.passed();
           outcome.settle(response);
-        } else this.#fault(layer, "the hook gave no response back", outcome, instead);
+        } else this.#fault(layer, "the hook gave no response back", outcome, asked);
       },
-      (error) => this.#fault(layer, messageOf(error), outcome, instead),
+      (error) => this.#fault(layer, faultOf(error), outcome, asked),
     );
   }
 
-  #fault(layer: Layer, what: string, outcome: Outcome, instead: () => void): void {
+  #fault(layer: Layer, what: string, outcome: Outcome, { hook, instead }: Asked): void {
     if (outcome.isOver) return;
-    layer.standing.failed(what);
+    layer.standing.failed(what, { hook, route: this.#plan?.route.name });
     this.#instead(layer, what, outcome, instead);
   }
 

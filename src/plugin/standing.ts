@@ -15,7 +15,7 @@ export interface LayerStanding {
   mayBeAsked(): boolean;
   /** Why it is not. */
   readonly whyBroken: string;
-  failed(reason: string): void;
+  failed(reason: string, where?: FailedWhere): void;
   /** What it was asked for is done. */
   passed(): void;
   /** Before a hook is called: when it began; `undefined`: this call is not looked at. */
@@ -24,6 +24,12 @@ export interface LayerStanding {
   end(startedMs: number, hook: string, elsewhereMs?: number): void;
   /** Monotonic. */
   nowMs(): number;
+}
+
+/** In which hook, and on which route; left out: neither was known. */
+export interface FailedWhere {
+  readonly hook?: string;
+  readonly route?: string | undefined;
 }
 
 export interface LastFailure {
@@ -54,6 +60,8 @@ const METRICS = {
 export interface StandingOptions {
   readonly plugin: string;
   readonly listener: string;
+  /** Where its configuration stands. */
+  readonly at: string;
   /** The plugin's own, which names it. */
   readonly log: Log;
   readonly lender: Pick<Lender, "clock" | "stats">;
@@ -103,13 +111,14 @@ export class Standing implements LayerStanding {
     return true;
   }
 
-  failed(text: string): void {
-    const { lender: { clock }, log } = this.#options;
+  failed(text: string, { hook, route }: FailedWhere = {}): void {
+    const { lender: { clock }, log, at } = this.#options;
     const reason = text.length > SHOWN_CHARS ? `${text.slice(0, SHOWN_CHARS)}...` : text;
     this.failures++;
     this.#failures.add(1);
     this.lastFailure = { reason, atMs: clock.now() };
-    log.warn("plugin failed", { reason });
+    const where = { ...(hook && { hook }), ...(route && { route }), at };
+    log.warn("plugin failed", { ...where, reason });
     if (this.#pauseMs === 0) {
       if (++this.#inARow < FAILURES_IN_A_ROW) return;
       if (!this.#isRetired) this.#broken.set(1);

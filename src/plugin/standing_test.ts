@@ -10,7 +10,7 @@ function stand() {
   const lines: LogRecord[] = [];
   const log = createLog({ clock, holder: { level: "info" }, write: (line) => lines.push(line) });
   const of = { plugin: "own", listener: "inbound" };
-  const standing = new Standing({ ...of, log, lender: { clock, stats } });
+  const standing = new Standing({ ...of, at: "plugins[0]", log, lender: { clock, stats } });
   const metrics = () => Object.fromEntries(stats.samples().map(({ name, value }) => [name, value]));
   const fail = (times: number) => {
     for (let i = 0; i < times; i++) standing.failed("oh no");

@@ -148,6 +148,8 @@ export interface PluginCodePart extends Part {
   readonly text: string;
   /** Of the file, for stack traces. */
   readonly path: string;
+  /** Leads from the text back to the sources (source map 3, as JSON); `""`: it would be too long. */
+  readonly map: string;
   /** Of those inside the executable, which it imports. */
   readonly libraries: readonly string[];
 }

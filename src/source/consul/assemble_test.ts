@@ -224,7 +224,7 @@ test("assemble() keeps the public listener closed until its plugins can be used,
     onFailure: "refuse" as const,
     at: "postern_plugins[0]",
   };
-  const used = { uses: [use], code: { k: { text: "", path: "/a.ts", libraries: [] } } };
+  const used = { uses: [use], code: { k: { text: "", path: "/a.ts", map: "", libraries: [] } } };
   const opened = assemble(knownWith(), closed.memory, {
     ...OPTIONS,
     plugins: { used, refused: [] },

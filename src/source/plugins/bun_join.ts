@@ -6,7 +6,6 @@
 
 import { relative, resolve } from "node:path";
 import process from "node:process";
-import { LIBRARIES } from "../../plugin/mod.ts";
 import type { Join, Joined, Read } from "./join.ts";
 
 interface BuildLog {
@@ -32,6 +31,7 @@ interface BunBundler {
     readonly target: "bun";
     readonly external: readonly string[];
     readonly throw: false;
+    readonly sourcemap: "external";
     readonly metafile: true;
     readonly macros: false;
     readonly plugins: readonly BunPlugin[];
@@ -60,16 +60,21 @@ const MAX_FAULTS = 10;
 /** `undefined` where this is not Bun. */
 export function bunJoin(): Join | undefined {
   const bun = (globalThis as { Bun?: BunBundler }).Bun;
-  return bun && ((entry, read) => join(bun, entry, read));
+  return bun && ((entry, read, lent) => join(bun, { entry, read, lent }));
 }
 
-async function join(bun: BunBundler, entry: string, read: Read): Promise<Joined> {
-  const { success, logs, outputs: [output], metafile } = await bun.build({
+async function join(bun: BunBundler, { entry, read, lent }: {
+  readonly entry: string;
+  readonly read: Read;
+  readonly lent: readonly string[];
+}): Promise<Joined> {
+  const { success, logs, outputs: [output, map], metafile } = await bun.build({
     entrypoints: [entry],
     format: "cjs",
     target: "bun",
-    external: LIBRARIES,
+    external: lent,
     throw: false,
+    sourcemap: "external",
     metafile: true,
     // They would run here, while their digest is still unknown.
     macros: false,
@@ -85,6 +90,7 @@ async function join(bun: BunBundler, entry: string, read: Read): Promise<Joined>
   return {
     // The bundler gives a function of these, behind a comment that says so.
     text: `${(await output.text()).trim()}\n(exports, require, module);`,
+    map: await map?.text().then(mapOf) ?? "",
     outside: inputs.flatMap(([path, { imports }]) =>
       imports.filter(({ external }) => external).map(({ path: name }) => ({
         name,
@@ -92,6 +98,17 @@ async function join(bun: BunBundler, entry: string, read: Read): Promise<Joined>
       }))
     ),
   };
+}
+
+/** With whole paths, and nothing that nobody reads. */
+function mapOf(json: string): string {
+  const { sources, sourcesContent, mappings } = JSON.parse(json) as {
+    readonly sources: readonly string[];
+    readonly sourcesContent: unknown;
+    readonly mappings: unknown;
+  };
+  const paths = sources.map((source) => resolve(process.cwd(), source));
+  return JSON.stringify({ sources: paths, sourcesContent, mappings });
 }
 
 function faultsOf(logs: readonly BuildLog[]): string {

@@ -26,6 +26,8 @@ export interface Bundled extends Joined {
 }
 
 const TEXT_LIMIT_BYTES = 4 * 1024 * 1024;
+/** A worker holds it for as long as the plugin may fail; of longer ones it tells no places. */
+const MAP_LIMIT_CHARS = 1024 * 1024;
 const SOURCES_LIMIT_BYTES = 4 * TEXT_LIMIT_BYTES;
 
 const LOADERS: Readonly<Record<string, Loader>> = {
@@ -33,20 +35,30 @@ const LOADERS: Readonly<Record<string, Loader>> = {
   ...{ ".js": "js", ".mjs": "js", ".cjs": "js", ".jsx": "jsx", ".json": "json" },
 };
 
-/** Rejects with what is wrong with the file at that absolute path, in words that may have several lines. */
-export async function bundle(path: string): Promise<Bundled> {
+/**
+ * What is `lent` comes from the executable. Rejects with what is wrong with the file at that absolute path,
+ * in words that may have several lines.
+ */
+export async function bundle(path: string, lent = LIBRARIES): Promise<Bundled> {
   const sources = new Sources();
   const join = bunJoin() ?? moduleJoin;
   await sources.look(path);
-  const { text, outside } = await join(path, (of) => sources.read(of)).catch((error) => {
+  const read = (of: string) => sources.read(of);
+  const { text, map, outside } = await join(path, read, lent).catch((error) => {
     // What the bundler makes of it says less.
     throw sources.fault ?? error;
   });
   if (Buffer.byteLength(text) > TEXT_LIMIT_BYTES) {
     throw new Error(tooLong("it is", TEXT_LIMIT_BYTES));
   }
-  const libraries = LIBRARIES.filter((library) => outside.some(({ name }) => name === library));
-  return { text, outside, libraries, digest: sources.digest(dirname(path)) };
+  const libraries = lent.filter((library) => outside.some(({ name }) => name === library));
+  return {
+    text,
+    map: map.length > MAP_LIMIT_CHARS ? "" : map,
+    outside,
+    libraries,
+    digest: sources.digest(dirname(path)),
+  };
 }
 
 class Sources {

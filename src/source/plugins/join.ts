@@ -13,6 +13,8 @@ export interface OutsideImport {
 
 export interface Joined {
   readonly text: string;
+  /** From the text back to the sources, as `PluginCodePart.map` has it. */
+  readonly map: string;
   readonly outside: readonly OutsideImport[];
 }
 
@@ -21,7 +23,10 @@ export type Read = (path: string) => Promise<{
   readonly contents: string;
   readonly loader: Loader;
 }>;
-/** Rejects with every fault that it finds: file, line, column, what is wrong, and the line's text. */
-export type Join = (entry: string, read: Read) => Promise<Joined>;
+/**
+ * Modules named in `lent` are left outside. Rejects with every fault that it finds: file, line, column, what
+ * is wrong, and the line's text.
+ */
+export type Join = (entry: string, read: Read, lent: readonly string[]) => Promise<Joined>;
 
 export type Loader = "ts" | "tsx" | "js" | "jsx" | "json";

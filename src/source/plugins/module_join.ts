@@ -24,6 +24,7 @@ const IMPORT =
 
 export async function moduleJoin(entry: string, read: Read): Promise<Joined> {
   const modules: Module[] = [];
+  const sourcesContent: string[] = [];
   const outside: OutsideImport[] = [];
   const open = new Set<string>();
   const visit = async (path: string): Promise<number> => {
@@ -46,16 +47,21 @@ export async function moduleJoin(entry: string, read: Read): Promise<Joined> {
     }
     pieces.push(contents.slice(end));
     const type = loader.startsWith("ts") ? "application/typescript" : "text/javascript";
+    sourcesContent.push(contents);
     return modules.push({ path, type, pieces }) - 1;
   };
   await visit(entry);
-  return { text: `(${importFromMemory})(${JSON.stringify(modules)}, module, require);`, outside };
+  return {
+    text: `(${importFromMemory})(${JSON.stringify(modules)}, module, require);`,
+    map: JSON.stringify({ sources: modules.map(({ path }) => path), sourcesContent, mappings: "" }),
+    outside,
+  };
 }
 
 /** Its source is the text: it may use nothing of this module. */
 function importFromMemory(
   modules: readonly Module[],
-  module: { exports: unknown },
+  module: { exports: unknown; urls?: readonly string[] },
   require: (name: string) => Record<string, unknown>,
 ): void {
   const urls: string[] = [];
@@ -89,12 +95,13 @@ function importFromMemory(
     );
     urls.push(urlOf(content, type));
   }
+  module.urls = urls;
   module.exports = import(urls.at(-1) ?? "").catch((error) => {
     let message = String(error?.message ?? error);
     for (const [index, { path }] of modules.entries()) {
       message = message.replaceAll(urls[index] ?? "", path);
     }
-    throw new Error(message);
+    throw Object.assign(new Error(message), { stack: error?.stack });
   }).finally(() => {
     for (const url of urls) URL.revokeObjectURL(url);
     for (const key of lent) delete held[key];

@@ -66,7 +66,7 @@ export class PluginReader {
     }
     const path = resolve(this.#directory ?? "/", use);
     try {
-      const { text, digest, libraries, outside } = await this.#bundle(path);
+      const { text, map, digest, libraries, outside } = await this.#bundle(path);
       if (pin !== undefined && pin !== digest) {
         const message = `is not the digest of ${use} and what it imports, which is ${digest}`;
         this.problems.push({ path: [...at, "sha256"], message });
@@ -78,7 +78,7 @@ export class PluginReader {
       });
       if (refused.length > 0) throw new Error([...new Set(refused)].join("; "));
       const code = sha256(text);
-      this.#code[code] = { text, path, libraries };
+      this.#code[code] = { text, path, map, libraries };
       return { ...entry, file: { code, allow } };
     } catch (error) {
       const message = `names a plugin that cannot be loaded:\n    ${messageOf(error)}`;

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { loadCode } from "../../plugin/code.ts";
-import type { AnyPlugin } from "../../plugin/mod.ts";
+import { type AnyPlugin, faultOf } from "../../plugin/mod.ts";
 import { PluginReader } from "./read_plugins.ts";
 
 const ON_BUN = "Bun" in globalThis;
@@ -66,7 +66,7 @@ async function folderOf(files: Files): Promise<Folder> {
           const { code = "", allow = [] } = taken?.file ?? {};
           const content = reader.code[code];
           assert.ok(content, problem?.message ?? "no code");
-          return await loadCode({ ...content, version: 1 }, allow);
+          return await loadCode(content, allow);
         },
       };
     },
@@ -174,6 +174,34 @@ test("a syntax error names file, line and the line's text", async () => {
   const reason = ON_BUN ? got.message ?? "" : await got.load().then(String, String);
   assert.match(reason, /rules\/mark\.ts:2:\d+/);
   assert.match(reason, /a: 1,,/);
+});
+
+test("an error tells its place in the author's file, and quotes the line", async () => {
+  const files = {
+    "shop.ts": `// The first line.
+import type { Nobody } from "nowhere";
+import { mark } from "./rules/mark.ts";
+interface Unused { a: number }
+export default {
+  name: "shop", api: 1, phase: "filter",
+  config: { "~standard": { version: 1, validate() {} } },
+  create: (): Nobody => mark(1),
+};
+`,
+    "rules/mark.ts": `export type Mark = string;
+
+export function mark(n: number): never {
+  throw new RangeError("no mark " + n);
+}
+`,
+  };
+  await using folder = await folderOf(files);
+  const definition = await (await folder.read()).load();
+  const error = await Promise.try(() => definition.create({} as never, {})).catch((error) => error);
+  assert.match(
+    faultOf(error),
+    /^no mark 1 \(\/.*\/rules\/mark\.ts:4:\d+: throw new RangeError\("no mark " \+ n\);\)$/,
+  );
 });
 
 test("what is no plugin is refused with what it lacks", async () => {

@@ -17,6 +17,7 @@ import {
 } from "../plugin/mod.ts";
 import { type Answer, AskedRequest, type RequestInit } from "./asked_request.ts";
 import { FakeClock, settle } from "./clock.ts";
+import { scriptedCallees } from "./scripted_callees.ts";
 import { ScriptedUpstream, type Step } from "./scripted_upstream.ts";
 
 export interface MountOptions {
@@ -28,6 +29,8 @@ export interface MountOptions {
   readonly source?: string | Identity | null;
   /** A step for each try; the last answers all after it. Absent: `ok()`. */
   readonly upstream?: readonly Step[];
+  /** Whom the plugin may ask, by what it calls them, with a step for each call. Absent: nobody. */
+  readonly callees?: Readonly<Record<string, readonly Step[]>>;
   readonly onFailure?: "refuse" | "skip";
   /** What `host.random()` gives; absent: 0.5. */
   readonly random?: () => number;
@@ -53,6 +56,8 @@ export async function mount(definition: unknown, options: MountOptions = {}): Pr
 export class Mounted implements AsyncDisposable {
   readonly clock = new FakeClock();
   readonly upstream: ScriptedUpstream;
+  /** Whom the plugin may ask, with the requests that they got. */
+  readonly callees: Readonly<Record<string, ScriptedUpstream>>;
   /** Lines that the plugin wrote, or that were written about it. */
   readonly logs: readonly LogRecord[];
   readonly #definition: AnyPlugin;
@@ -70,6 +75,10 @@ export class Mounted implements AsyncDisposable {
     this.#definition = definition;
     this.#options = options;
     this.upstream = new ScriptedUpstream(options.upstream ?? []);
+    const asked = Object.entries(options.callees ?? {});
+    this.callees = Object.fromEntries(
+      asked.map(([name, steps]) => [name, new ScriptedUpstream(steps)]),
+    );
     this.#lender = {
       log: createLog({
         clock,
@@ -80,6 +89,7 @@ export class Mounted implements AsyncDisposable {
       clock,
       random: options.random ?? (() => 0.5),
       shared: new SharedState(),
+      callees: scriptedCallees(this.callees, clock),
     };
     this.#connection = {
       listener: LISTENER,

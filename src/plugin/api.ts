@@ -17,11 +17,9 @@ export type Phase = "guard" | "route" | "filter" | "retry" | "attempt";
 
 /** Standard Schema 1 (standardschema.dev), as valibot, zod and arktype make them. */
 export interface Schema<Output = unknown> {
-  readonly "~standard": {
-    readonly version: 1;
-    readonly validate: (value: unknown) => unknown;
-    readonly types?: { readonly output: Output } | undefined;
-  };
+  readonly "~standard": Readonly<
+    { version: 1; validate: (value: unknown) => unknown; types?: { output: Output } | undefined }
+  >;
 }
 export type OutputOf<S extends Schema> = NonNullable<S["~standard"]["types"]>["output"];
 
@@ -90,7 +88,6 @@ export interface HttpRequest {
   /** What it asks the connection to become, as `websocket`; `""`: nothing. */
   readonly upgrade: string;
   readonly headers: Headers;
-  /** `null`: it has none. */
   readonly body: Body | null;
   with(change: RequestChange): HttpRequest;
 }
@@ -204,13 +201,11 @@ export interface Host {
   readonly listener: string;
   /** Threads that serve the listener, each with plugins of its own, and which this is, from 0. */
   readonly worker: { readonly index: number; readonly count: number };
-  /** From 0 up to 1. */
   random(): number;
   /** Aborts when the generation is over. */
   readonly signal: AbortSignal;
   /** In RE2's language, which costs no more than a text is long; it has to match all of one. */
   regex(pattern: string): Promise<(text: string) => boolean>;
-  /** An answer made here. */
   reply(status: number, headers?: Values, body?: string): HttpResponse;
   /** The proxy's own answer to who is turned away, to gRPC in its words; `unauthenticated` tells why. */
   refuse(as: RefusedAs, reason: string): Refusal;
@@ -218,9 +213,15 @@ export interface Host {
   shared<T extends object>(key: string, make: () => T): T;
   /** The same for all workers: cells for `Atomics`, zeros at first; one length for a key, for good. */
   sharedCells(key: string, length: number): Promise<Int32Array<SharedArrayBuffer>>;
+  /** In `create`: an upstream (past its plugins), `127.0.0.1:9191` or `unix:///x` to ask; else throws. */
+  callee(target: string, options?: { readonly http2?: boolean }): Call;
   /** In the background: started again with a growing pause when it throws, aborted with the generation. */
   spawn(name: string, task: (signal: AbortSignal) => Promise<void>): void;
 }
+/** Without more: `GET /`. All of the answer comes, or its `failure`; gRPC's status is among its headers. */
+export type Call = (request: RequestChange, terms: Terms) => Promise<HttpResponse>;
+/** `limitBytes`: of the answer's body, more is a failure; absent: the body is dropped as it comes. */
+export type Terms = Readonly<{ timeoutMs: number; limitBytes?: number; signal?: AbortSignal }>;
 export type RefusedAs = "denied" | "unauthenticated" | "rate_limited" | "overloaded" | "timed_out";
 export type Refusal = HttpResponse & { readonly failure: Failure };
 /** `now`: monotonic milliseconds, the same to all workers; `wall`: milliseconds since 1970. */

@@ -7,7 +7,11 @@
 
 import { type Deadlines, messageOf, ProxyError, type Timer } from "../base/mod.ts";
 import type { Connection, HttpRequest, Log, Phase, Route } from "./api.ts";
+<<<<<<< HEAD
 import { faultOf } from "./code_places.ts";
+=======
+import type { Callees } from "./callees.ts";
+>>>>>>> h5
 import {
   ConnectionHooks,
   type ConnectionLayer,
@@ -111,6 +115,12 @@ export class Generation {
   /** For what concerns an exchange and no plugin alone. */
   get log(): Log {
     return this.#options.lender.log;
+  }
+
+  /** Somebody that a plugin asks is not there any more. */
+  isForsaken(callees: Callees | undefined): boolean {
+    const names = this.#instances.flatMap(({ host }) => host.calls.names);
+    return names.some((name) => callees?.whyNot(name) !== undefined);
   }
 
   /** Its plugins' names. */

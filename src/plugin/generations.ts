@@ -7,6 +7,7 @@
 
 import { messageOf, ProxyError } from "../base/mod.ts";
 import { type PluginUse, sameContent, type Snapshot } from "../snapshot/mod.ts";
+import type { Callees } from "./callees.ts";
 import { loadBuiltIn } from "./built_in.ts";
 import { loadCode } from "./code.ts";
 import { faultOf } from "./code_places.ts";
@@ -20,7 +21,10 @@ import { forgetStanding } from "./standing.ts";
 /** `undefined`: there is none of that name. */
 export type LoadPlugin = (name: string) => Promise<AnyPlugin | undefined>;
 
-type MadeOf = Pick<Snapshot, "version" | "pluginCode">;
+interface MadeOf extends Pick<Snapshot, "version" | "pluginCode"> {
+  /** Whom plugins may ask; absent: nobody. */
+  readonly callees?: Callees;
+}
 
 /** What stands around a listener. */
 export interface ListenerPlugins {
@@ -71,7 +75,9 @@ export class Generations {
     try {
       for (const [listener, plugins] of wanted) {
         const held = this.#held.get(listener);
-        if (held && sameContent(held.wanted, plugins)) {
+        const isKept = held && sameContent(held.wanted, plugins) &&
+          !held.generation.isForsaken(of.callees);
+        if (isKept) {
           all.set(listener, held);
           continue;
         }
@@ -89,7 +95,7 @@ export class Generations {
   async #make(
     listener: string,
     { uses, carriesBytes, routes }: ListenerPlugins,
-    { version: number, pluginCode }: MadeOf,
+    { version: number, pluginCode, callees }: MadeOf,
   ): Promise<Generation> {
     const plugins = await Promise.all(uses.map(async (use) => {
       const { config, onFailure, at } = use;
@@ -100,7 +106,7 @@ export class Generations {
         at,
       };
     }));
-    const lender = this.#lender;
+    const lender = callees ? { ...this.#lender, callees } : this.#lender;
     return Generation.make({ listener, number, carriesBytes, plugins, routes, lender });
   }
 

@@ -14,8 +14,9 @@ import {
   type Random,
   type Stats as ProxyStats,
 } from "../base/mod.ts";
-import type { Clock, Host, Log, LogLine, Refusal, RefusedAs, Stat, Stats } from "./api.ts";
+import type { Call, Clock, Host, Log, LogLine, Refusal, RefusedAs, Stat, Stats } from "./api.ts";
 import { MadeBody } from "./body.ts";
+import { type Callees, PluginCalls } from "./callees.ts";
 import { faultOf } from "./code_places.ts";
 import { fieldsWith } from "./header_list.ts";
 import { failed, PluginResponse } from "./messages.ts";
@@ -28,6 +29,8 @@ export interface Lender {
   readonly clock: ProxyClock;
   readonly random: Random;
   readonly shared: SharedState;
+  /** Default: nobody can be asked. */
+  readonly callees?: Callees;
 }
 
 const LINES_PER_SECOND = 10;
@@ -46,6 +49,7 @@ export class PluginHost implements Host {
   readonly stats: Stats;
   readonly clock: Clock;
   readonly listener: string;
+  readonly calls: PluginCalls;
   readonly #abort = new AbortController();
   readonly #lender: Lender;
   readonly #plugin: string;
@@ -59,6 +63,7 @@ export class PluginHost implements Host {
     this.log = boundedLog(lender.log.with({ plugin, listener }), lender.clock);
     this.stats = ownStats(plugin, lender.stats);
     this.clock = ownClock(lender.clock);
+    this.calls = new PluginCalls(lender.callees);
   }
 
   get worker(): Host["worker"] {
@@ -111,6 +116,10 @@ export class PluginHost implements Host {
     return this.#lender.shared.cells(`${this.#plugin}/${key}`, length);
   }
 
+  callee(target: string, { http2 = false }: { readonly http2?: boolean } = {}): Call {
+    return this.calls.to({ target, http2 });
+  }
+
   spawn(name: string, task: (signal: AbortSignal) => Promise<void>): void {
     if (this.#tasks >= MAX_TASKS) throw new RangeError(`spawn: more than ${MAX_TASKS} tasks`);
     this.#tasks++;
@@ -136,6 +145,7 @@ export class PluginHost implements Host {
   /** Of the generation. */
   close(): void {
     this.#abort.abort();
+    this.calls.close();
     for (const key of this.#keys) this.#lender.shared.leave(key);
     this.#keys.clear();
   }

@@ -34,6 +34,7 @@ import { type Columns, Listeners, type ListenersOptions } from "./listeners.ts";
 import { pluginsOf } from "./listener_plugins.ts";
 import { LiveSet } from "./live.ts";
 import { AccessLogger, type TakeLine } from "./l7/access_logger.ts";
+import { ProxyCallees } from "./l7/proxy_callees.ts";
 import { RefusalSums } from "./refusal_sums.ts";
 import { type FetchCertificate, type PreparedTrusts, Trusts } from "./trust/trusts.ts";
 import type { DataView, ListenerView } from "./view.ts";
@@ -72,6 +73,7 @@ export class DataPath {
   readonly #live: LiveSet;
   readonly #listeners: Listeners;
   readonly #generations: Generations;
+  readonly #callees: ProxyCallees;
   #prepared: Prepared | undefined;
   /** How often something was to be prepared. */
   #prepares = 0;
@@ -121,6 +123,10 @@ export class DataPath {
       shared: new SharedState(options),
     }, options.loadPlugin);
     this.#listeners = new Listeners(this.#context, options);
+    this.#callees = new ProxyCallees(this.#context, {
+      workers,
+      routeTo: (upstream) => this.#listeners.routeTo(upstream),
+    });
   }
 
   /**
@@ -168,7 +174,10 @@ export class DataPath {
     const requestPolicy = await this.#requestPolicy(snapshot);
     const trusts = this.#facts.trusts.prepare(snapshot);
     // Last: what they made would have to be given up if anything else failed.
-    const generations = await this.#generations.prepare(pluginsOf(snapshot), snapshot);
+    const generations = await this.#generations.prepare(pluginsOf(snapshot), {
+      ...{ version: snapshot.version, pluginCode: snapshot.pluginCode },
+      callees: this.#callees.of(snapshot),
+    });
     return { snapshot, requestPolicy, trusts, generations };
   }
 

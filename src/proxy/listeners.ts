@@ -32,6 +32,7 @@ import { Exposed } from "./exposed.ts";
 import { FairPlaces } from "./fair_places.ts";
 import { Inbound } from "./inbound.ts";
 import type { ConnectionLimits } from "./live.ts";
+import type { Route } from "./l7/request_ways.ts";
 import { Outbound } from "./outbound.ts";
 import { Upstream } from "./upstream.ts";
 import type { EndpointView, ListenerView } from "./view.ts";
@@ -178,12 +179,17 @@ export class Listeners {
     const front = current?.front ?? new Edge(this.#context, part, {
       places: this.#limiter(INBOUND_COLUMN, this.#options.maxConnections),
       limits: this.#options,
-      routeTo: (upstream) => this.#outbound(upstream)?.route,
+      routeTo: (upstream) => this.routeTo(upstream),
     });
     const door = this.#doors.replace(id, bind, current?.door, "strangers");
     const opening = { front, door, isSecure };
     this.#edges.set(id, opening);
     await this.#open(opening);
+  }
+
+  /** Where requests to that upstream go. */
+  routeTo(id: string): Route | undefined {
+    return this.#outbound(id)?.route;
   }
 
   #outbound(id: string): Outbound | undefined {

@@ -11,6 +11,7 @@ export type { Context, RemoteAuthorize } from "./context.ts";
 export type { TakeLine } from "./l7/access_logger.ts";
 export { ExchangeValue } from "./l7/exchange_value.ts";
 export { type PluginAsker, PluginLayers } from "./l7/plugin_layers.ts";
+export { OutgoingCall } from "./l7/outgoing_call.ts";
 export type { RequestWays } from "./l7/request_ways.ts";
 export type { Way } from "./l7/ways.ts";
 export * from "./data_path.ts";

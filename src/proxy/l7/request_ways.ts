@@ -15,7 +15,7 @@ import type { Context } from "../context.ts";
 import type { Front } from "../downstream.ts";
 import { EndpointDial, trustOf } from "../endpoint_dial.ts";
 import { dialLocal } from "../local_dial.ts";
-import type { InboundPart } from "../../snapshot/mod.ts";
+import type { HttpRules, InboundPart } from "../../snapshot/mod.ts";
 import type { Lease, TargetGroup } from "../target_group.ts";
 import { type HttpPoolStats, HttpStats } from "./http_stats.ts";
 import type { RequestHash } from "./request_hash.ts";
@@ -63,7 +63,9 @@ const NOTHING: Dial = { cancel: () => {} };
 
 /** What is behind a listener for callers of the service; its part may change. */
 export interface LocalService {
-  readonly part: Pick<InboundPart, "http" | "local" | "localConnectTimeoutMs">;
+  readonly part: Pick<InboundPart, "local" | "localConnectTimeoutMs"> & {
+    readonly http: Pick<HttpRules, "protocol"> | null;
+  };
   readonly context: Context;
 }
 

@@ -1,0 +1,164 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { hold, mount, type MountOptions, ok, settle, status, unreachable } from "../kit/mod.ts";
+import type { Call, HttpResponse, RequestChange, Terms } from "./api.ts";
+
+const ANYTHING = {
+  "~standard": { version: 1, validate: (value: unknown) => ({ value }) },
+} as const;
+const TERMS: Terms = { timeoutMs: 200, limitBytes: 100 };
+
+/** What a call came to that is made for a request. */
+async function ask(
+  change: RequestChange,
+  terms: Terms,
+  steps: NonNullable<MountOptions["callees"]>[string],
+) {
+  let answer: HttpResponse | undefined;
+  const asking = await asker((call) => call(change, terms).then((response) => answer = response), {
+    authz: steps,
+  });
+  const asked = asking.request();
+  await settle();
+  return {
+    ...{ asking, asked },
+    get answer() {
+      return answer;
+    },
+    get seen() {
+      return asking.callees["authz"]?.requests ?? [];
+    },
+  };
+}
+
+function asker(
+  onRequest: (call: Call) => Promise<HttpResponse>,
+  callees: NonNullable<MountOptions["callees"]>,
+  target = "authz",
+) {
+  const definition = {
+    ...{ name: "asker", api: 1, phase: "guard", config: ANYTHING },
+    create(host: { callee(target: string): Call }) {
+      const call = host.callee(target);
+      return { onRequest: () => onRequest(call) };
+    },
+  };
+  return mount(definition, { callees });
+}
+
+test("a call sends what it is told, and comes with head and body", async () => {
+  const change = {
+    ...{ method: "POST", path: "/check?a", authority: "authz.example", body: "may I" },
+    headers: { set: { "X-One": "1" }, add: { "x-two": "2" } },
+  };
+  const { answer, seen } = await ask(change, TERMS, [status(401, { "x-why": "so" }, "no", "!")]);
+  const [{ method, path, authority, body } = { method: "" }] = seen;
+  assert.deepEqual([method, path, authority, body], [
+    "POST",
+    "/check?a",
+    "authz.example",
+    "may I",
+  ]);
+  assert.deepEqual([seen[0]?.header("x-one"), seen[0]?.header("x-two")], ["1", "2"]);
+  assert.deepEqual([answer?.status, answer?.headers.get("x-why"), answer?.failure], [
+    401,
+    "so",
+    null,
+  ]);
+  assert.equal(new TextDecoder().decode(await answer?.body?.bytes(100)), "no!");
+});
+
+test("a call that says nothing is GET / of who is asked, with no body", async () => {
+  const { answer, seen } = await ask({}, TERMS, [status(204)]);
+  assert.deepEqual(
+    seen.map(({ method, path, authority, isComplete }) => [
+      method,
+      path,
+      authority,
+      isComplete,
+    ]),
+    [["GET", "/", "authz", true]],
+  );
+  assert.deepEqual([answer?.status, answer?.body], [204, null]);
+});
+
+for (
+  const [what, terms, steps, code] of [
+    ["nobody answers in time", TERMS, [hold()], "response_timed_out"],
+    ["there is nobody", TERMS, [unreachable()], "endpoint_refused"],
+    ["the body is too long", { ...TERMS, limitBytes: 3 }, [ok("ab", "cd")], "response_invalid"],
+  ] as const
+) {
+  test(`a call comes with a failure where ${what}`, async () => {
+    const it = await ask({}, terms, steps);
+    await it.asking.clock.advance(terms.timeoutMs);
+    assert.equal(it.answer?.failure?.code, code);
+    for (const { isGivenUp } of it.seen) assert.equal(isGivenUp, true);
+    assert.equal(it.asking.clock.pending, 0, "timers are set still");
+  });
+}
+
+test("a body that nobody keeps is not counted", async () => {
+  const { answer } = await ask({}, { timeoutMs: 200 }, [ok("ab", "cd")]);
+  assert.deepEqual([answer?.status, answer?.body, answer?.failure], [200, null, null]);
+});
+
+test("a call ends with its signal, and with the generation that made it", async () => {
+  const leaving = new AbortController();
+  const it = await ask({}, { ...TERMS, signal: leaving.signal }, [hold()]);
+  assert.equal(it.seen[0]?.isGivenUp, false);
+  leaving.abort();
+  await settle();
+  assert.deepEqual([it.answer?.failure?.code, it.seen[0]?.isGivenUp], ["closed", true]);
+
+  const left: HttpResponse[] = [];
+  const asking = await asker((call) => {
+    void call({}, TERMS).then((response) => left.push(response));
+    return call({}, { timeoutMs: 1 });
+  }, { authz: [hold()] });
+  const asked = asking.request();
+  await asking.clock.advance(1);
+  await asked;
+  assert.equal(left.length, 0);
+  await asking[Symbol.asyncDispose]();
+  assert.deepEqual(left.map(({ failure }) => failure?.code), ["closed"]);
+});
+
+test("more calls than there may be at once come to nothing at once", async () => {
+  const codes: unknown[] = [];
+  const asking = await asker((call) => {
+    for (let i = 0; i < 1_030; i++) {
+      void call({}, TERMS).then(({ failure }) => codes.push(failure?.code));
+    }
+    return call({}, TERMS);
+  }, { authz: [hold()] });
+  const asked = asking.request();
+  await settle();
+  assert.deepEqual(codes, Array(6).fill("limit_reached"));
+  await asking.clock.advance(200);
+  assert.equal((await asked).failure?.code, "limit_reached");
+});
+
+for (
+  const [what, change, terms, wanted] of [
+    ["no time", {}, { timeoutMs: 0 }, /timeoutMs 0/],
+    ["all the time there is", {}, { timeoutMs: 1e9 }, /timeoutMs 1000000000/],
+    ["a path with a space", { path: "/a b" }, TERMS, /path/],
+    ["a header of two lines", { headers: { set: { a: "1\r\nb: 2" } } }, TERMS, /header/],
+    ["a body that comes", { body: new ReadableStream() }, TERMS, /text or bytes/],
+  ] as const
+) {
+  test(`a call is refused that has ${what}`, async () => {
+    const it = await ask(change, terms, [ok("ok")]);
+    const { failure } = await it.asked;
+    assert.equal(failure?.code, "plugin_failed");
+    assert.match(failure.reason, wanted);
+  });
+}
+
+test("who asks for somebody that is not there cannot be loaded", async () => {
+  await assert.rejects(
+    asker((call) => call({}, TERMS), {}, "nobody"),
+    /plugins\[0\]: create\(\): Cannot ask "nobody": the test has nobody of that name/,
+  );
+});

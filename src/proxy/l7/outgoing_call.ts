@@ -1,0 +1,141 @@
+/**
+ * One request that a plugin makes: sent with all of its body, told with all of its answer, or with why
+ * there is none.
+ *
+ * @module
+ */
+
+import type { ErrorCode, Timer } from "../../base/mod.ts";
+import { addField, FIELD, type Fields, type ResponseHead } from "../../http/mod.ts";
+import { failed, MadeBody, PluginResponse, type Question } from "../../plugin/mod.ts";
+import type { Context } from "../context.ts";
+import type { RequestWays } from "./request_ways.ts";
+import { type Asker, UpstreamRequest } from "./upstream_request.ts";
+import type { Way } from "./ways.ts";
+
+export class OutgoingCall implements Asker {
+  readonly #question: Question;
+  readonly #told: (response: PluginResponse) => void;
+  #upstream: UpstreamRequest | undefined;
+  #timer: Timer | undefined;
+  #way: Way | undefined;
+  #head: ResponseHead | undefined;
+  readonly #chunks: Uint8Array[] = [];
+  #length = 0;
+  #isSent = false;
+  #isOver = false;
+
+  /** `told`: once, unless it is cancelled before. */
+  constructor(question: Question, told: (response: PluginResponse) => void) {
+    this.#question = question;
+    this.#told = told;
+  }
+
+  start(ways: RequestWays, context: Context): void {
+    if (!ways.enter()) return this.upstreamFailed("limit_reached", ways.limit, "");
+    const { request: { head }, timeoutMs } = this.#question;
+    // Deadlines that many share come late by as much as an answer may take.
+    this.#timer = context.clock.after(timeoutMs, () => {
+      this.#upstream?.tookTooLong();
+      this.#fail("response_timed_out", `not answered within ${timeoutMs} ms`);
+    });
+    // Who is asked does not depend on whom we are asked by.
+    const asked = { request: head, endsWithHead: this.#body === undefined, remote: "" };
+    const upstream = this.#upstream = new UpstreamRequest(this, asked, { ways, context });
+    upstream.start();
+  }
+
+  get #body(): Uint8Array | undefined {
+    const { body } = this.#question.request;
+    return body instanceof MadeBody && body.length !== 0 ? body.whole : undefined;
+  }
+
+  cancel(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#timer?.cancel();
+    this.#upstream?.leave(true);
+  }
+
+  #fail(code: ErrorCode, reason: string, tried = ""): void {
+    if (this.#isOver) return;
+    this.cancel();
+    const address = this.#way?.host ?? tried;
+    const endpoint = address === "" ? null : { address };
+    this.#told(failed({ code, reason, wasSent: this.#way !== undefined, endpoint }));
+  }
+
+  #answer(head: ResponseHead, trailers: Fields): void {
+    this.#isOver = true;
+    this.#timer?.cancel();
+    this.#upstream?.leave(false);
+    const { status } = head;
+    const fields = withGrpcStatus(head.fields, trailers);
+    const body = this.#length === 0 ? null : new MadeBody(joined(this.#chunks, this.#length));
+    const endpoint = this.#way ? { address: this.#way.host } : null;
+    const made = { status, fields, length: this.#length };
+    this.#told(new PluginResponse(made, body, { endpoint, failure: null }));
+  }
+
+  reached(way: Way): void {
+    this.#way = way;
+  }
+
+  takesBody(): void {
+    const body = this.#body;
+    // It is taken whole, so that whoever asks for more of it asks in vain.
+    if (!body || this.#isSent) return;
+    this.#isSent = true;
+    this.#upstream?.send(body);
+    this.#upstream?.end(undefined);
+  }
+
+  holdsBody(): void {
+    this.#way = undefined;
+    this.#isSent = false;
+  }
+
+  informed(): void {}
+
+  responded(head: ResponseHead, ends: boolean): void {
+    this.#head = head;
+    if (ends) this.#answer(head, []);
+  }
+
+  responseData(chunk: Uint8Array): void {
+    const { limitBytes } = this.#question;
+    if (limitBytes === undefined) return;
+    this.#length += chunk.length;
+    this.#chunks.push(chunk);
+    if (this.#length <= limitBytes) return;
+    this.#fail("response_invalid", `its body is longer than ${limitBytes} bytes`);
+  }
+
+  responseEnd(trailers: Fields = []): void {
+    if (this.#head) this.#answer(this.#head, trailers);
+  }
+
+  upstreamFailed(code: ErrorCode, reason: string, tried: string): void {
+    this.#fail(code, reason, tried);
+  }
+}
+
+/** What gRPC says at the end it may as well say at the start. Other trailers are no headers. */
+function withGrpcStatus(fields: Fields, trailers: Fields): Fields {
+  const all = fields.slice();
+  for (let i = 0; i < trailers.length; i += FIELD) {
+    const name = trailers[i] ?? "";
+    if (name.startsWith("grpc-")) addField(all, name, trailers[i + 1] ?? "");
+  }
+  return all;
+}
+
+function joined(chunks: readonly Uint8Array[], length: number): Uint8Array<ArrayBuffer> {
+  const all = new Uint8Array(length);
+  let at = 0;
+  for (const chunk of chunks) {
+    all.set(chunk, at);
+    at += chunk.length;
+  }
+  return all;
+}

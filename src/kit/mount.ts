@@ -55,6 +55,8 @@ export class Mounted implements AsyncDisposable {
   readonly upstream: ScriptedUpstream;
   /** Lines that the plugin wrote, or that were written about it. */
   readonly logs: readonly LogRecord[];
+  /** Of the access log, each with its end. */
+  readonly lines: string[] = [];
   readonly #definition: AnyPlugin;
   readonly #options: MountOptions;
   readonly #lender: Lender;
@@ -80,6 +82,7 @@ export class Mounted implements AsyncDisposable {
       clock,
       random: options.random ?? (() => 0.5),
       shared: new SharedState(),
+      takeLine: (line) => void this.lines.push(line),
     };
     this.#connection = {
       listener: LISTENER,

@@ -153,7 +153,6 @@ export interface Exchange {
   readonly connection: Connection;
   /** Aborts when nobody waits for the response any more. */
   readonly signal: AbortSignal;
-  readonly log: Log;
   get<T>(key: StateKey<T>): T | undefined;
   set<T>(key: StateKey<T>, value: T): void;
   /** Once, when all is over. */
@@ -189,10 +188,9 @@ export interface RouteMatch {
   readonly headers: readonly ValueMatch[];
   readonly query: readonly ValueMatch[];
 }
-export type MatchKind = "present" | "exact" | "prefix" | "suffix" | "contains" | "regex";
 export type ValueMatch =
-  & Readonly<{ name: string; kind: MatchKind; value: string }>
-  & Readonly<{ ignoreCase: boolean; invert: boolean }>;
+  & Readonly<{ name: string; value: string; ignoreCase: boolean; invert: boolean }>
+  & Readonly<{ kind: "present" | "exact" | "prefix" | "suffix" | "contains" | "regex" }>;
 /** `10.0.0.9:8080`. */
 export type Endpoint = { readonly address: string };
 
@@ -214,6 +212,8 @@ export interface Host {
   reply(status: number, headers?: Values, body?: string): HttpResponse;
   /** The proxy's own answer to who is turned away, to gRPC in its words; `unauthenticated` tells why. */
   refuse(as: RefusedAs, reason: string): Refusal;
+  /** What writes a line of the access log: text, or values, with its `%` operators; `""`: the default. */
+  accessLog(format: string | object): (ended: ExchangeSummary) => void;
   /** Outlives a reload: made once for each key of this plugin, gone with its last user. */
   shared<T extends object>(key: string, make: () => T): T;
   /** The same for all workers: cells for `Atomics`, zeros at first; one length for a key, for good. */

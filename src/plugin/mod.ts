@@ -3,7 +3,6 @@ export type {
   Connection,
   Endpoint,
   Exchange,
-  ExchangeSummary,
   Identity,
   Log,
   Phase,
@@ -14,6 +13,7 @@ export { aboutBuiltIn, contractText } from "./about_built_in.ts";
 export { BUILT_IN_NAMES, loadBuiltIn } from "./built_in.ts";
 export { MadeBody, PassingBody, type PassingSource } from "./body.ts";
 export { LIBRARIES, whyNoImport } from "./code.ts";
+export { EndedExchange } from "./ended_exchange.ts";
 export { Generation, type PluginView } from "./generation.ts";
 export {
   Generations,

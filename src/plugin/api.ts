@@ -60,7 +60,6 @@ export type FindRoute = (request: HttpRequest) => Route | undefined;
 /** Goes on inwards. Only phase `retry` may do so again; the response before is given up by that. */
 export type Next = (change?: Change) => Answer;
 export interface Change {
-  /** Goes on in place of the one that was given. */
   readonly request?: HttpRequest;
   /** What becomes of the response: like awaiting `next`, without a promise. */
   readonly response?: (response: HttpResponse) => Answer;
@@ -214,6 +213,8 @@ export interface Host {
   refuse(as: RefusedAs, reason: string): Refusal;
   /** What writes a line of the access log: text, or values, with its `%` operators; `""`: the default. */
   accessLog(format: string | object): (ended: ExchangeSummary) => void;
+  /** Its bytes, compressed; what there is leaves whenever more of the body has to be waited for. */
+  compress(body: Body, coding: "gzip" | "br" | "zstd"): ReadableStream<Uint8Array>;
   /** Outlives a reload: made once for each key of this plugin, gone with its last user. */
   shared<T extends object>(key: string, make: () => T): T;
   /** The same for all workers: cells for `Atomics`, zeros at first; one length for a key, for good. */

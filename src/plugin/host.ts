@@ -18,6 +18,7 @@ import {
 import { hostname } from "node:os";
 import { compileFormat, type LogFormat } from "../http/mod.ts";
 import type {
+  Body,
   Clock,
   ExchangeSummary,
   Host,
@@ -29,6 +30,7 @@ import type {
   Stats,
 } from "./api.ts";
 import { MadeBody } from "./body.ts";
+import { type Coding, compressed } from "./compressed.ts";
 import { EndedExchange } from "./ended_exchange.ts";
 import { fieldsWith } from "./header_list.ts";
 import { failed, PluginResponse } from "./messages.ts";
@@ -121,6 +123,10 @@ export class PluginHost implements Host {
     const compiled = compileFormat(formatOf(format), around);
     if (compiled.kind === "refused") throw new TypeError(`the format ${compiled.reason}`);
     return (ended) => takeLine?.(compiled.line(EndedExchange.recordOf(ended)));
+  }
+
+  compress(body: Body, coding: Coding): ReadableStream<Uint8Array> {
+    return compressed(body.stream(), coding);
   }
 
   shared<T extends object>(key: string, make: () => T): T {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { gunzipSync } from "node:zlib";
+import { brotliDecompressSync, gunzipSync, zstdDecompressSync } from "node:zlib";
 import { hold, mount, ok, type RequestInit, status, type Step } from "../../src/kit/mod.ts";
 import compression from "./compression.ts";
 
@@ -39,6 +39,20 @@ test("compression leaves a weak ETag and a full Vary", async () => {
 });
 
 for (
+  const [coding, decoded] of Object.entries({
+    ...{ gzip: gunzipSync, br: brotliDecompressSync, zstd: zstdDecompressSync },
+  })
+) {
+  test(`compression by ${coding} takes bodies that come without a length, too`, async () => {
+    const upstream = [status(200, HTML, TEXT, TEXT)];
+    await using it = await mount(compression, { config: { codings: [coding] }, upstream });
+    const { headers, bytes } = await it.request({ headers: { "accept-encoding": coding } });
+    assert.equal(headers.get("content-encoding"), coding);
+    assert.equal(decoded(bytes).toString(), TEXT + TEXT);
+  });
+}
+
+for (
   const [what, request, step] of [
     ["for HEAD", { ...ASK, method: "HEAD" }, PAGE],
     ["where the caller forbids it", {
@@ -53,7 +67,8 @@ for (
     ["with 204", ASK, status(204, HTML, TEXT)],
     ["that is short", ASK, status(200, HTML, "short")],
     ["without a body", ASK, status(200, HTML)],
-    ["of no known length", ASK, status(200, HTML, TEXT, TEXT)],
+    ["with trailers", ASK, pageWith({ trailer: "server-timing" })],
+    ["that is an upgrade", ASK, status(101, HTML, TEXT)],
     ["of another type", ASK, pageWith({ "content-type": "image/png" })],
     ["of no type", ASK, ok(TEXT)],
   ] as readonly (readonly [string, RequestInit, Step & { headers: Record<string, string> }])[]
@@ -102,7 +117,8 @@ for (
   const [config, reason] of [
     [{ codings: [] }, /config\.codings/],
     [{ codings: ["deflate"] }, /config\.codings\[0\]/],
-    [{ contentTypes: ["text/event-stream"] }, /contentTypes\[0\]: is never compressed/],
+    [{ contentTypes: ["application/grpc"] }, /contentTypes\[0\]: is never compressed/],
+    [{ contentTypes: ["application/grpc+proto"] }, /contentTypes\[0\]: is never compressed/],
     [{ contentTypes: ["html"] }, /contentTypes\[0\]: is no type/],
     [{ minBytes: 0 }, /config\.minBytes/],
     [{ level: 9 }, /config\.level/],

@@ -27,7 +27,6 @@ const ORIGINS = {
   request_too_large: "downstream",
   downstream_flooded: "downstream",
   request_timed_out: "downstream",
-  upgrade_refused: "proxy",
   // Choosing where to go.
   route_not_found: "proxy",
   no_endpoint: "upstream",

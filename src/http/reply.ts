@@ -90,7 +90,6 @@ const REPLIES: Partial<Record<ErrorCode, Reply>> = {
     flag: "",
     details: "request_overall_timeout",
   },
-  upgrade_refused: { status: 403, text: "", flag: "", details: "upgrade_failed" },
   route_not_found: { status: 404, text: "", flag: "NR", details: "route_not_found" },
   no_endpoint: {
     status: 503,

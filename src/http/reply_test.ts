@@ -62,7 +62,6 @@ for (
     ["idle_timed_out", 408, "SI", "stream timeout"],
     ["intention_denied", 403, "", "RBAC: access denied"],
     ["route_not_found", 404, "NR", ""],
-    ["upgrade_refused", 403, "", ""],
     ["request_invalid", 400, "", ""],
     ["request_too_large", 413, "", "Payload Too Large"],
     ["rate_limited", 429, "RL", "local_rate_limited"],

@@ -91,7 +91,7 @@ export class AskedRequest implements PluginAsker {
       route: { waysOf: () => upstream },
       // What is left out is about the health of endpoints that were picked; none is, here.
       context: { deadlines: clock as Pick<Deadlines, "after"> } as Context,
-      exchange: new ExchangeValue(this.#story, connection, generation.log),
+      exchange: new ExchangeValue(this.#story, connection),
     });
     this.#tick();
     init.signal?.addEventListener("abort", () => this.#leave());
@@ -150,6 +150,7 @@ export class AskedRequest implements PluginAsker {
 
   responded(head: ResponseHead, ends: boolean): void {
     this.#head = head;
+    this.#story.response = head;
     this.#story.status = head.status;
     if (ends) this.#end(false);
   }

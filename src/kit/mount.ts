@@ -60,6 +60,8 @@ export class Mounted implements AsyncDisposable {
   readonly callees: Readonly<Record<string, ScriptedUpstream>>;
   /** Lines that the plugin wrote, or that were written about it. */
   readonly logs: readonly LogRecord[];
+  /** Of the access log, each with its end. */
+  readonly lines: string[] = [];
   readonly #definition: AnyPlugin;
   readonly #options: MountOptions;
   readonly #lender: Lender;
@@ -90,6 +92,7 @@ export class Mounted implements AsyncDisposable {
       random: options.random ?? (() => 0.5),
       shared: new SharedState(),
       callees: scriptedCallees(this.callees, clock),
+      takeLine: (line) => void this.lines.push(line),
     };
     this.#connection = {
       listener: LISTENER,

@@ -10,6 +10,7 @@ import { PHASES } from "./registry.ts";
 
 /** What each is for, in a line. */
 const ABOUT: Readonly<Record<string, string>> = {
+  access_log: "writes a line for each request, in a format of its own",
   compression: "compresses the bodies of responses",
   cors: "lets pages of other origins ask",
   fault: "delays and aborts requests, to see who bears it",

@@ -58,7 +58,6 @@ export type FindRoute = (request: HttpRequest) => Route | undefined;
 /** Goes on inwards. Only phase `retry` may do so again; the response before is given up by that. */
 export type Next = (change?: Change) => Answer;
 export interface Change {
-  /** Goes on in place of the one that was given. */
   readonly request?: HttpRequest;
   /** What becomes of the response: like awaiting `next`, without a promise. */
   readonly response?: (response: HttpResponse) => Answer;
@@ -150,7 +149,6 @@ export interface Exchange {
   readonly connection: Connection;
   /** Aborts when nobody waits for the response any more. */
   readonly signal: AbortSignal;
-  readonly log: Log;
   get<T>(key: StateKey<T>): T | undefined;
   set<T>(key: StateKey<T>, value: T): void;
   /** Once, when all is over. */
@@ -186,10 +184,9 @@ export interface RouteMatch {
   readonly headers: readonly ValueMatch[];
   readonly query: readonly ValueMatch[];
 }
-export type MatchKind = "present" | "exact" | "prefix" | "suffix" | "contains" | "regex";
 export type ValueMatch =
-  & Readonly<{ name: string; kind: MatchKind; value: string }>
-  & Readonly<{ ignoreCase: boolean; invert: boolean }>;
+  & Readonly<{ name: string; value: string; ignoreCase: boolean; invert: boolean }>
+  & Readonly<{ kind: "present" | "exact" | "prefix" | "suffix" | "contains" | "regex" }>;
 /** `10.0.0.9:8080`. */
 export type Endpoint = { readonly address: string };
 
@@ -209,6 +206,10 @@ export interface Host {
   reply(status: number, headers?: Values, body?: string): HttpResponse;
   /** The proxy's own answer to who is turned away, to gRPC in its words; `unauthenticated` tells why. */
   refuse(as: RefusedAs, reason: string): Refusal;
+  /** What writes a line of the access log: text, or values, with its `%` operators; `""`: the default. */
+  accessLog(format: string | object): (ended: ExchangeSummary) => void;
+  /** Its bytes, compressed; what there is leaves whenever more of the body has to be waited for. */
+  compress(body: Body, coding: "gzip" | "br" | "zstd"): ReadableStream<Uint8Array>;
   /** Outlives a reload: made once for each key of this plugin, gone with its last user. */
   shared<T extends object>(key: string, make: () => T): T;
   /** The same for all workers: cells for `Atomics`, zeros at first; one length for a key, for good. */

@@ -8,6 +8,7 @@ import { type AnyPlugin, whyNoPlugin } from "./registry.ts";
 import { ProxyError } from "../base/mod.ts";
 
 const BUILT_IN: Readonly<Record<string, () => Promise<{ readonly default: unknown }>>> = {
+  access_log: () => import("../../plugins/access_log/access_log.ts"),
   compression: () => import("../../plugins/compression/compression.ts"),
   cors: () => import("../../plugins/cors/cors.ts"),
   fault: () => import("../../plugins/fault/fault.ts"),

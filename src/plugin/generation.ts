@@ -7,11 +7,8 @@
 
 import { type Deadlines, messageOf, ProxyError, type Timer } from "../base/mod.ts";
 import type { Connection, HttpRequest, Log, Phase, Route } from "./api.ts";
-<<<<<<< HEAD
 import { faultOf } from "./code_places.ts";
-=======
 import type { Callees } from "./callees.ts";
->>>>>>> h5
 import {
   ConnectionHooks,
   type ConnectionLayer,

@@ -5,6 +5,7 @@
  * @module
  */
 
+import { hostname } from "node:os";
 import {
   Backoff,
   type Clock as ProxyClock,
@@ -14,10 +15,25 @@ import {
   type Random,
   type Stats as ProxyStats,
 } from "../base/mod.ts";
-import type { Call, Clock, Host, Log, LogLine, Refusal, RefusedAs, Stat, Stats } from "./api.ts";
+import { compileFormat, type LogFormat } from "../http/mod.ts";
+import type {
+  Body,
+  Call,
+  Clock,
+  ExchangeSummary,
+  Host,
+  Log,
+  LogLine,
+  Refusal,
+  RefusedAs,
+  Stat,
+  Stats,
+} from "./api.ts";
 import { MadeBody } from "./body.ts";
 import { type Callees, PluginCalls } from "./callees.ts";
 import { faultOf } from "./code_places.ts";
+import { type Coding, compressed } from "./compressed.ts";
+import { EndedExchange } from "./ended_exchange.ts";
 import { fieldsWith } from "./header_list.ts";
 import { failed, PluginResponse } from "./messages.ts";
 import type { SharedState } from "./shared_state.ts";
@@ -31,6 +47,8 @@ export interface Lender {
   readonly shared: SharedState;
   /** Default: nobody can be asked. */
   readonly callees?: Callees;
+  /** Takes a line of the access log with its end, and waits for nobody; absent: it is dropped. */
+  readonly takeLine?: (line: string) => void;
 }
 
 const LINES_PER_SECOND = 10;
@@ -105,6 +123,18 @@ export class PluginHost implements Host {
     return failed(failure) as PluginResponse & Refusal;
   }
 
+  accessLog(format: string | object): (ended: ExchangeSummary) => void {
+    const { clock, takeLine } = this.#lender;
+    const around = { hostname: hostname(), now: () => clock.now() };
+    const compiled = compileFormat(formatOf(format), around);
+    if (compiled.kind === "refused") throw new TypeError(`the format ${compiled.reason}`);
+    return (ended) => takeLine?.(compiled.line(EndedExchange.recordOf(ended)));
+  }
+
+  compress(body: Body, coding: Coding): ReadableStream<Uint8Array> {
+    return compressed(body.stream(), coding);
+  }
+
   shared<T extends object>(key: string, make: () => T): T {
     const whole = `${this.#plugin}/${key}`;
     const isNew = !this.#keys.has(whole);
@@ -149,6 +179,11 @@ export class PluginHost implements Host {
     for (const key of this.#keys) this.#lender.shared.leave(key);
     this.#keys.clear();
   }
+}
+
+function formatOf(format: string | object): LogFormat {
+  if (typeof format === "object") return { kind: "json", json: JSON.stringify(format) };
+  return format === "" ? { kind: "default" } : { kind: "text", text: format };
 }
 
 function ownClock(clock: ProxyClock): Clock {

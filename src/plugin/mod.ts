@@ -3,7 +3,6 @@ export type {
   Connection,
   Endpoint,
   Exchange,
-  ExchangeSummary,
   Identity,
   Log,
   Phase,
@@ -16,6 +15,7 @@ export { MadeBody, PassingBody, type PassingSource } from "./body.ts";
 export type { Callee, CalleeName, Callees, Question } from "./callees.ts";
 export { builtinModule, LIBRARIES, librariesOf, loadCode, runCode, whyNoImport } from "./code.ts";
 export { faultOf, type Place, placeOf } from "./code_places.ts";
+export { EndedExchange } from "./ended_exchange.ts";
 export { Generation, type PluginView } from "./generation.ts";
 export {
   Generations,

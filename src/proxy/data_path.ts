@@ -49,7 +49,7 @@ export interface DataPathOptions extends ListenersOptions {
   readonly loadPlugin?: LoadPlugin;
   /** Memory that plugins of all workers share; default: this is the only one. */
   readonly lendCells?: LendCells;
-  /** Takes the lines of the access log; default: they are dropped. */
+  /** Takes the lines of the access log, plugins' too; default: they are dropped. */
   readonly takeLine?: TakeLine;
 }
 
@@ -121,6 +121,7 @@ export class DataPath {
       ...{ log, clock, stats: this.stats },
       random: systemRandom,
       shared: new SharedState(options),
+      ...(options.takeLine && { takeLine: options.takeLine }),
     }, options.loadPlugin);
     this.#listeners = new Listeners(this.#context, options);
     this.#callees = new ProxyCallees(this.#context, {

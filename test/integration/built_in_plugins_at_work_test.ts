@@ -1,5 +1,5 @@
 import { Buffer } from "node:buffer";
-import { gunzipSync } from "node:zlib";
+import { constants, gunzipSync } from "node:zlib";
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
@@ -12,6 +12,7 @@ import {
   valuesOf,
 } from "../kit/http_raw.ts";
 import { startPathPair } from "../kit/path_pair.ts";
+import { eventually } from "../kit/process.ts";
 import { httpRules } from "../kit/snapshots.ts";
 
 interface Rig extends AsyncDisposable {
@@ -123,3 +124,42 @@ test("compression: a page of which the end is missing ends no other way", async 
   const { rest } = await client.ended();
   assert.ok(!rest.endsWith("0\r\n\r\n"), rest);
 });
+
+test("compression: an event arrives when it happens", async () => {
+  let happens = (_event: string) => {};
+  await using it = await rig(
+    "compression",
+    { contentTypes: ["text/event-stream"] },
+    (_, socket) => {
+      const head = "Content-Type: text/event-stream\r\nTransfer-Encoding: chunked";
+      socket.write(`HTTP/1.1 200 OK\r\n${head}\r\n\r\n`);
+      happens = (event) => socket.write(`${event.length.toString(16)}\r\n${event}\r\n`);
+      return undefined;
+    },
+  );
+  await using client = await RawClient.open(it.place);
+  let raw = "";
+  client.socket.on("data", (chunk) => raw += chunk.toString("latin1"));
+  client.send("GET /events HTTP/1.1\r\nHost: db\r\nAccept-Encoding: gzip\r\n\r\n");
+  await eventually("its head comes first", () => raw.includes("\r\n\r\n"));
+  assert.match(raw, /^content-encoding: gzip\r$/im);
+  let want = "";
+  for (const event of ["data: one\n\n", "data: two\n\n"]) {
+    happens(event);
+    want += event;
+    await eventually("it is there", () => gunzippedSoFar(raw) === want);
+  }
+});
+
+/** What the whole chunks of a response say, of which the end did not come. */
+function gunzippedSoFar(raw: string): string {
+  let at = raw.indexOf("\r\n\r\n") + 4;
+  let body = "";
+  for (let end = raw.indexOf("\r\n", at); end > 0; end = raw.indexOf("\r\n", at)) {
+    const next = end + 2 + Number.parseInt(raw.slice(at, end), 16);
+    body += raw.slice(end + 2, next);
+    at = next + 2;
+  }
+  const options = { finishFlush: constants.Z_SYNC_FLUSH };
+  return body === "" ? "" : gunzipSync(Buffer.from(body, "latin1"), options).toString();
+}

@@ -399,16 +399,28 @@ test("the reference's limits on demand are the defaults", () => {
 
 test("every metric on the pages is one that the source counts", async () => {
   const text = [...PAGES.values()].join("\n");
-  const named = [...new Set(text.match(/(?<=`postern_)\w+(?=`)/g))]
-    .filter((name) => !/tls$|^show_denials$|^plugin_/.test(name));
+  const named = [...new Set(text.match(/(?<=`postern_)\w+(?=[`{])/g))]
+    .filter((name) => !/tls$|^show_denials$/.test(name));
   assert.ok(named.length >= 14, `only ${named.join(", ")}`);
   const sources = [];
-  for (const directory of ["src/secrets", "src/proxy", "src/admin", "src/app"]) {
+  for (const directory of ["src/plugin", "src/secrets", "src/proxy", "src/admin", "src/app"]) {
     for (const path of await readdir(join(ROOT, directory), { recursive: true })) {
       if (!path.endsWith(".ts") || path.endsWith("_test.ts")) continue;
       sources.push(await readFile(join(ROOT, directory, path), "utf8"));
     }
   }
+  for (const plugin of BUILT_IN_NAMES) sources.push(await metricsOf(plugin));
   const source = sources.join("\n");
   assert.deepEqual(named.filter((name) => !source.includes(`"${name}"`)), []);
 });
+
+/** Of a plugin inside the executable: their whole names, each in quotes. */
+async function metricsOf(plugin: string): Promise<string> {
+  const directory = join(ROOT, "plugins", plugin);
+  const files = (await readdir(directory)).filter((name) => /(?<!_test)\.ts$/.test(name));
+  const texts = await Promise.all(files.map((name) => readFile(join(directory, name), "utf8")));
+  const made = texts.join("\n").matchAll(/stats\.(counter|gauge)\(\s*"(\w+)"/g);
+  return [...made]
+    .map(([, kind, name]) => `"plugin_${plugin}_${name}${kind === "counter" ? "_total" : ""}"`)
+    .join("\n");
+}

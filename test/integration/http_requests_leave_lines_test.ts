@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { AccessLogPart } from "../../src/snapshot/mod.ts";
+import type { AccessLogPart, PluginUse } from "../../src/snapshot/mod.ts";
 import { eventually } from "../kit/process.ts";
 import { answerOf, RawClient, startRawOrigin, statusOf } from "../kit/http_raw.ts";
 import { startPathPair } from "../kit/path_pair.ts";
-import { httpRules, policyOf } from "../kit/snapshots.ts";
+import { httpRules, policyOf, withInbound } from "../kit/snapshots.ts";
 
 const LOG: AccessLogPart = {
   version: 1,
@@ -40,6 +40,28 @@ async function startLoggedPair() {
     },
   };
 }
+
+test("a plugin writes lines of its own among them, also of what the plugins after it refuse", async () => {
+  await using rig = await startLoggedPair();
+  const use = (plugin: string, config: unknown): PluginUse => ({
+    ...{ plugin, config, onFailure: "refuse", at: "inbound.plugins" },
+  });
+  const text = "%REQ(:METHOD)% %RESPONSE_CODE% %BYTES_RECEIVED% %UPSTREAM_HOST% %PROTOCOL%";
+  const abort = { status: 503, percent: 100 };
+  const set = (...plugins: readonly PluginUse[]) =>
+    rig.pair.db.set(withInbound({ ...rig.pair.dbSnapshot, accessLog: LOG }, { plugins }));
+  await set(use("access_log", { format: { text } }));
+  await using client = await rig.open();
+  client.send("POST / HTTP/1.1\r\nHost: db\r\nContent-Length: 3\r\n\r\nabc");
+  assert.equal(statusOf(await client.response()), 200);
+  const own = () => rig.taken.db.filter((line) => !line.startsWith("{"));
+  assert.deepEqual(own(), [`POST 200 3 127.0.0.1:${rig.origin.port} HTTP/1.1\n`]);
+  await set(use("access_log", { format: { text } }), use("fault", { abort }));
+  client.send("GET / HTTP/1.1\r\nHost: db\r\n\r\n");
+  assert.equal(statusOf(await client.response()), 503);
+  assert.equal(own().at(-1), "GET 503 0 - HTTP/1.1\n");
+  assert.deepEqual([rig.taken.db.length, own().length], [4, 2]);
+});
 
 const metric = (rig: Awaited<ReturnType<typeof startLoggedPair>>, name: string) =>
   rig.pair.db.path.stats.samples().filter((sample) => sample.name === name)

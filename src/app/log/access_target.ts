@@ -7,7 +7,7 @@
 
 import { constants, type FileHandle, open } from "node:fs/promises";
 import { openStandardStream, PIPE_BYTES, STDERR, STDOUT } from "../../net/mod.ts";
-import type { AccessLogTarget } from "../../snapshot/mod.ts";
+import type { AccessLogTarget, Snapshot } from "../../snapshot/mod.ts";
 
 export interface OpenTarget {
   /** At most so many bytes are to be given at once. */
@@ -57,4 +57,16 @@ function fileTarget(file: FileHandle): OpenTarget {
     write: async (bytes) => (await file.write(bytes)).bytesWritten,
     close: () => file.close(),
   };
+}
+
+/** What of a snapshot says where lines go. */
+type LinesOf = Pick<Snapshot, "accessLog" | "inbound" | "upstreams" | "edges">;
+
+/** Plugins write lines where nobody turned the access log on, too; `null`: nobody writes any. */
+export function accessTargetOf(
+  { accessLog, inbound, upstreams, edges }: LinesOf,
+): AccessLogTarget | null {
+  if (accessLog) return accessLog.to;
+  const parts = Object.values({ ...inbound, ...upstreams, ...edges });
+  return parts.some(({ plugins }) => plugins.length > 0) ? { kind: "stdout" } : null;
 }

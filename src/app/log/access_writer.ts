@@ -14,7 +14,7 @@ import {
   sleep,
   type Stats,
 } from "../../base/mod.ts";
-import type { AccessLogPart } from "../../snapshot/mod.ts";
+import type { AccessLogTarget } from "../../snapshot/mod.ts";
 import { type OpenTarget, openTarget } from "./access_target.ts";
 import type { LogRing, LogRings } from "./log_rings.ts";
 
@@ -42,8 +42,8 @@ export class AccessWriter {
   readonly #options: AccessWriterOptions;
   readonly #open: typeof openTarget;
   readonly #lost: Counter;
-  /** `undefined`: not known yet, and what is in the rings is wanted. */
-  #part: AccessLogPart | null | undefined;
+  /** `undefined`: not known yet, and what is in the rings is wanted; `null`: nobody writes any. */
+  #to: AccessLogTarget | null | undefined;
   #target: OpenTarget | undefined;
   /** The target is not, or not any more, the one that is wanted. */
   #stale = false;
@@ -66,16 +66,15 @@ export class AccessWriter {
     );
   }
 
-  /** Where the lines go from now on; `null`: nobody wants any. */
-  set(part: AccessLogPart | null): void {
-    const before = this.#part?.to;
-    this.#part = part;
-    const to = part?.to;
+  /** Where the lines go from now on; `null`: nobody writes any. */
+  set(to: AccessLogTarget | null): void {
+    const before = this.#to;
+    this.#to = to;
     const isSame = before?.kind === to?.kind &&
       (before?.kind !== "file" || to?.kind === "file" && before.path === to.path);
     if (isSame) return;
     // What was wanted until now is still written.
-    if (part === null) this.drain();
+    if (to === null) this.drain();
     else this.reopen();
   }
 
@@ -101,7 +100,7 @@ export class AccessWriter {
     await Promise.race([this.#running, sleep(this.#options.clock, LAST_LINES_MS)]);
     await this.#target?.close();
     this.#target = undefined;
-    this.#part = null;
+    this.#to = null;
   }
 
   async #run(): Promise<void> {
@@ -112,7 +111,7 @@ export class AccessWriter {
       this.#tell();
     }
     // Nobody wants any more, and everything that was wanted is written.
-    if (this.#part === null) await this.#change();
+    if (this.#to === null) await this.#change();
   }
 
   async #empty(ring: LogRing): Promise<void> {
@@ -120,7 +119,7 @@ export class AccessWriter {
       const target = await this.#wanted();
       if (!target) {
         // Nobody wants what came late; else it may still be opened while there is room.
-        if (this.#part === null) forget(ring);
+        if (this.#to === null) forget(ring);
         return;
       }
       if (this.#buffer.length !== target.pieceBytes) {
@@ -138,7 +137,7 @@ export class AccessWriter {
   async #wanted(): Promise<OpenTarget | undefined> {
     if (this.#stale) await this.#change();
     const { clock, log } = this.#options;
-    const to = this.#part?.to;
+    const to = this.#to;
     if (this.#target || !to || clock.monotonic() < this.#openAgainMs) return this.#target;
     try {
       this.#target = await this.#open(to);

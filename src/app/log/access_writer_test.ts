@@ -4,17 +4,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { createLog, Stats, systemClock } from "../../base/mod.ts";
-import type { AccessLogPart, AccessLogTarget } from "../../snapshot/mod.ts";
 import { FakeClock, settle } from "../../../test/kit/clock.ts";
 import { AccessWriter } from "./access_writer.ts";
 import { LogRings } from "./log_rings.ts";
-
-const part = (to: AccessLogTarget): AccessLogPart => ({
-  version: 1,
-  to,
-  format: { kind: "default" },
-  listeners: true,
-});
 
 /** A target that does what the test says. */
 class Rig {
@@ -75,7 +67,7 @@ class Rig {
 
 test("AccessWriter writes whole lines of every thread", async () => {
   const rig = new Rig();
-  rig.writer.set(part({ kind: "stdout" }));
+  rig.writer.set({ kind: "stdout" });
   await rig.put("one\ntwo\n");
   await rig.put(`three\n${"x".repeat(30)}\n${"y".repeat(40)}\n`, 1);
   assert.deepEqual(rig.written, [
@@ -91,14 +83,14 @@ test("AccessWriter writes whole lines of every thread", async () => {
 test("AccessWriter keeps lines that came before anybody said where they go", async () => {
   const rig = new Rig();
   await rig.put("early\n");
-  rig.writer.set(part({ kind: "stderr" }));
+  rig.writer.set({ kind: "stderr" });
   await settle();
   assert.deepEqual(rig.written, ["stderr early\n"]);
 });
 
 test("AccessWriter waits for a reader that stalls; what finds no room meanwhile is counted and told", async () => {
   const rig = new Rig(64);
-  rig.writer.set(part({ kind: "stdout" }));
+  rig.writer.set({ kind: "stdout" });
   rig.faults.push(2, "EAGAIN", "EAGAIN");
   await rig.put("0123456789\n");
   assert.deepEqual(rig.written, ["stdout 01"]);
@@ -115,7 +107,7 @@ test("AccessWriter waits for a reader that stalls; what finds no room meanwhile 
 
 test("AccessWriter loses lines on a full disk, says so, and goes on at the start of a line", async () => {
   const rig = new Rig();
-  rig.writer.set(part({ kind: "file", path: "/v/a" }));
+  rig.writer.set({ kind: "file", path: "/v/a" });
   rig.faults.push(2, "ENOSPC");
   await rig.put("one\n");
   rig.faults.push("ENOSPC");
@@ -132,7 +124,7 @@ test("AccessWriter loses lines on a full disk, says so, and goes on at the start
 test("AccessWriter tries again what it could not open, and loses nothing meanwhile", async () => {
   const rig = new Rig();
   rig.openFaults.push("EACCES", "EACCES");
-  rig.writer.set(part({ kind: "file", path: "/v/a" }));
+  rig.writer.set({ kind: "file", path: "/v/a" });
   await rig.put("one\n");
   await rig.put("two\n");
   assert.deepEqual(rig.told, ['access log cannot be opened; it is tried again {"error":"EACCES"}']);
@@ -143,17 +135,17 @@ test("AccessWriter tries again what it could not open, and loses nothing meanwhi
 
 test("AccessWriter follows what is wanted, and closes what is not", async () => {
   const rig = new Rig();
-  rig.writer.set(part({ kind: "file", path: "/v/a" }));
+  rig.writer.set({ kind: "file", path: "/v/a" });
   await rig.put("one\n");
-  rig.writer.set({ ...part({ kind: "file", path: "/v/a" }), version: 2 });
+  rig.writer.set({ kind: "file", path: "/v/a" });
   await rig.put("two\n");
-  rig.writer.set(part({ kind: "file", path: "/v/b" }));
+  rig.writer.set({ kind: "file", path: "/v/b" });
   await rig.put("three\n");
   rig.rings.of(0).put(new TextEncoder().encode("four\n"));
   rig.writer.set(null);
   await settle();
   await rig.put("late\n");
-  rig.writer.set(part({ kind: "stdout" }));
+  rig.writer.set({ kind: "stdout" });
   await rig.put("five\n");
   assert.deepEqual(rig.written, [
     "/v/a one\n",
@@ -168,10 +160,10 @@ test("AccessWriter follows what is wanted, and closes what is not", async () => 
 
 test("AccessWriter gives up a stalled reader for what is wanted instead, and at the end", async () => {
   const rig = new Rig();
-  rig.writer.set(part({ kind: "stdout" }));
+  rig.writer.set({ kind: "stdout" });
   rig.faults.push("EAGAIN", "EAGAIN");
   await rig.put("one\n");
-  rig.writer.set(part({ kind: "stderr" }));
+  rig.writer.set({ kind: "stderr" });
   await rig.put("two\n");
   await rig.clock.advance(50);
   assert.deepEqual(rig.written, ["stdout -", "stderr two\n"]);
@@ -193,7 +185,7 @@ test("AccessWriter adds to a file, and opens it anew when it was moved away", as
       log: createLog({ clock: systemClock, holder: { level: "error" }, write: () => {} }),
     });
     const put = (text: string) => rings.of(0).put(new TextEncoder().encode(text));
-    writer.set(part({ kind: "file", path }));
+    writer.set({ kind: "file", path });
     put("one\n");
     writer.drain();
     while (await readFile(path, "utf8") !== "before\none\n") await settle();

@@ -22,6 +22,7 @@ import { fittingConnections, tooFewFiles } from "./descriptors.ts";
 import { shownMode } from "../commands/find_admin.ts";
 import { exitCodeOf, lastWords } from "../log/last_words.ts";
 import { ACCESS_RING_BYTES, createAccessLines } from "../log/access_lines.ts";
+import { accessTargetOf } from "../log/access_target.ts";
 import { AccessWriter } from "../log/access_writer.ts";
 import { createLogOutput, createLogWriter } from "../log/log_output.ts";
 import { LogRings } from "../log/log_rings.ts";
@@ -83,7 +84,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
       if (bind.kind === "off") return undefined;
       return await startAdmin(view, { bind, ...(tokenFile !== undefined && { tokenFile }) }, log);
     },
-    onInForce: ({ accessLog }) => access.set(accessLog),
+    onInForce: (snapshot) => access.set(accessTargetOf(snapshot)),
     onFirstReady() {
       trimWhenQuiet({ clock, spentMs, trim: () => engine.trim({ shared: true }) });
       if (options.workers > 0) giveWayToTraffic();

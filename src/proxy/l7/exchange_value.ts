@@ -5,23 +5,21 @@
  */
 
 import { type ExchangeRecord, fieldOf } from "../../http/mod.ts";
-import type { Connection, Exchange, ExchangeSummary, Log, StateKey } from "../../plugin/mod.ts";
+import { type Connection, EndedExchange, type Exchange, type StateKey } from "../../plugin/mod.ts";
 
-type OnEnd = (summary: ExchangeSummary) => void;
+type OnEnd = Parameters<Exchange["onEnd"]>[0];
 
 export class ExchangeValue implements Exchange {
   readonly connection: Connection;
-  readonly log: Log;
   readonly #story: ExchangeRecord;
   #state: Map<StateKey<unknown>, unknown> | undefined;
   #abort: AbortController | undefined;
   #onEnd: OnEnd[] | undefined;
   #isOver = false;
 
-  constructor(story: ExchangeRecord, connection: Connection, log: Log) {
+  constructor(story: ExchangeRecord, connection: Connection) {
     this.#story = story;
     this.connection = connection;
-    this.log = log;
   }
 
   get id(): string {
@@ -52,14 +50,7 @@ export class ExchangeValue implements Exchange {
     this.#isOver = true;
     this.#abort?.abort();
     if (!this.#onEnd) return;
-    const story = this.#story;
-    const summary: ExchangeSummary = {
-      status: story.status,
-      code: story.code ?? "",
-      attempts: story.attempts,
-      durationMs: story.endAt - story.startedAt,
-      endpoint: story.upstreamHost === "" ? null : { address: story.upstreamHost },
-    };
+    const summary = new EndedExchange(this.#story);
     for (const callback of this.#onEnd) {
       try {
         callback(summary);

@@ -129,7 +129,7 @@ export class HttpExchange implements MessageEvents, PluginAsker {
 
   #goThrough(generation: Generation, route: Route): void {
     const { caller } = this.#owner;
-    const exchange = new ExchangeValue(this.#story, caller.value, generation.log);
+    const exchange = new ExchangeValue(this.#story, caller.value);
     const context = this.#context;
     const layers = new PluginLayers(this, this.#asked(), { generation, route, context, exchange });
     this.#upstream = this.#layers = layers;

@@ -68,11 +68,12 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
 
   start(connection: Connection): void {
     const { downstream } = this;
+    const { facts } = downstream.context;
     // Who it is has been judged; what it may is asked of each request.
     if (!downstream.takePlace()) return;
     this.caller.connection = connection;
     // The connection remembers it, and once it is closed it cannot be found out.
-    if (downstream.context.facts.accessLog) void connection.local;
+    if (facts.accessLog || facts.plugins) void connection.local;
     const onAllowed = () => askPlugins(downstream, () => this.#begin(connection));
     askAgent(downstream, this.listener.authorizer, onAllowed);
   }

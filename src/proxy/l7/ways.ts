@@ -80,7 +80,7 @@ export class Way implements ClientEvents {
     this.reached = reached;
     this.host = host;
     // The connection remembers it, and once it is closed it cannot be found out.
-    if (context.facts.accessLog) void reached.connection.local;
+    if (context.facts.accessLog || context.facts.plugins) void reached.connection.local;
     const { deadlines, clock } = context;
     this.#usedMs = clock.monotonic();
     this.#deadline = deadlines.after(IDLE_CHECK_MS, () => this.#checkIdle());

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import test from "node:test";
 import { EchoClient, waitForEcho } from "../../kit/echo.ts";
 import { createFileMesh } from "../../kit/file_mesh.ts";
+import { answerOf, RawClient, startRawOrigin, statusOf } from "../../kit/http_raw.ts";
 import { runPostern } from "../../kit/postern.ts";
 import { eventually } from "../../kit/process.ts";
 
@@ -53,4 +54,23 @@ test("each connection is a line of the access log, whose file may be moved away 
   web.kill("SIGTERM");
   await web.process.waitExit({ timeoutMs: 30_000 });
   assert.match(web.output, /^LINE 5 to local_app$/m);
+});
+
+test("lines of a plugin are on standard output where nobody turned the access log on", async () => {
+  await using mesh = await createFileMesh();
+  await using origin = await startRawOrigin(() => answerOf("ok"));
+  const file = join(mesh.directory, "web.json");
+  const config = JSON.parse(await readFile(file, "utf8"));
+  const format = { text: "OWN %REQ(:PATH)% of %DOWNSTREAM_PEER_URI_SAN%" };
+  const plugins = [{ use: "access_log", config: { format } }];
+  const inbound = { protocol: "http", local: `127.0.0.1:${origin.port}`, plugins };
+  config.inbound = { ...config.inbound, ...inbound };
+  config.upstreams[0].protocol = "http";
+  await writeFile(file, JSON.stringify(config));
+  await using web = runPostern(mesh.args);
+  await web.waitReady();
+  await using client = await RawClient.open(mesh.upstream);
+  client.send("GET /items HTTP/1.1\r\nHost: web\r\n\r\n");
+  assert.equal(statusOf(await client.response()), 200);
+  await web.process.waitFor(/^OWN \/items of spiffe:\/\/.*\/svc\/web$/m, { timeoutMs: 20_000 });
 });

@@ -4,7 +4,6 @@
  * @module
  */
 
-import process from "node:process";
 import {
   type Clock,
   type LevelHolder,
@@ -12,7 +11,7 @@ import {
   systemClock,
   systemRandom,
 } from "../../base/mod.ts";
-import { type Engine, runtimeEngine } from "../../net/mod.ts";
+import { runtimeEngine } from "../../net/mod.ts";
 import { DataPath, SharedCounts } from "../../proxy/mod.ts";
 import { Channel, type Port } from "./channel.ts";
 import { FailureContainer } from "./contain_failures.ts";
@@ -20,10 +19,7 @@ import { type AccessLines, createAccessLines } from "../log/access_lines.ts";
 import { createLogOutput } from "../log/log_output.ts";
 import { LogRings } from "../log/log_rings.ts";
 import type { MainCalls, WorkerCalls, WorkerStart } from "./protocol.ts";
-
-/** How often it is looked whether things are quiet, and processor time of the process that still is. */
-const LOOK_MS = 1_000;
-const QUIET_MS = 20;
+import { trimWhenQuiet } from "./quiet_trim.ts";
 
 const holder: LevelHolder = { level: "info" };
 let started: DataPath | undefined;
@@ -59,7 +55,7 @@ function path(): DataPath {
 function start({ settings, nowMs, counts, logMemory, accessMemory }: WorkerStart): void {
   holder.level = settings.logLevel;
   const engine = runtimeEngine();
-  trimWhenQuiet(engine);
+  trimWhenQuiet({ clock: systemClock, trim: () => engine.trim(), afterLoads: false });
   const rings = new LogRings(logMemory);
   const wakeFor = (rings: LogRings) => () => {
     if (rings.call()) main.tell("lines");
@@ -99,23 +95,6 @@ function start({ settings, nowMs, counts, logMemory, accessMemory }: WorkerStart
 function clockAt(nowMs: number): Clock {
   const aheadMs = nowMs - systemClock.monotonic();
   return { ...systemClock, monotonic: () => systemClock.monotonic() + aheadMs };
-}
-
-/**
- * What only the start needed can go, once the start is over. Under load not yet: what the engine has
- * compiled goes with it, and would be compiled once more, for a billion instructions.
- */
-function trimWhenQuiet(engine: Engine, spentMs = 0): void {
-  systemClock.after(LOOK_MS, () => {
-    const nowMs = processorMs();
-    if (nowMs - spentMs <= QUIET_MS) engine.trim();
-    else trimWhenQuiet(engine, nowMs);
-  });
-}
-
-function processorMs(): number {
-  const { user, system } = process.cpuUsage();
-  return (user + system) / 1_000;
 }
 
 main.tell("ready");

@@ -28,9 +28,9 @@ import { createLogOutput, createLogWriter } from "../log/log_output.ts";
 import { LogRings } from "../log/log_rings.ts";
 import { Notifier } from "./notify.ts";
 import { createLocalPlane, type DataPlane } from "../data_plane/plane.ts";
+import { trimWhenQuiet } from "../data_plane/quiet_trim.ts";
 import { giveWayToTraffic } from "./priority.ts";
 import { ProxyProcess } from "./proxy_process.ts";
-import { trimWhenQuiet } from "./quiet_trim.ts";
 import { onSignals } from "./signals.ts";
 import { createControl } from "./control.ts";
 import { versionInfo, versionLine } from "../command_line/version.ts";
@@ -86,7 +86,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     },
     onInForce: (snapshot) => access.set(accessTargetOf(snapshot)),
     onFirstReady() {
-      trimWhenQuiet({ clock, spentMs, trim: () => engine.trim({ shared: true }) });
+      trimWhenQuiet({ clock, trim: () => engine.trim({ shared: true }), afterLoads: true });
       if (options.workers > 0) giveWayToTraffic();
     },
   });
@@ -196,9 +196,4 @@ function shownOptions(options: ProxyOptions, proxyId: string): Readonly<Record<s
       : adminBind.kind,
     agent: agentFlags.httpAddr ?? "from the environment",
   };
-}
-
-function spentMs(): number {
-  const { user, system } = process.cpuUsage();
-  return (user + system) / 1_000;
 }

@@ -1,0 +1,47 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { FakeClock } from "../../../test/kit/clock.ts";
+import { trimWhenQuiet } from "./quiet_trim.ts";
+
+interface Look {
+  readonly afterMs: number;
+  /** Processor time until then, of this thread and of the others. */
+  readonly ownMs: number;
+  readonly othersMs?: number;
+}
+
+/** How often was trimmed after each look. */
+async function trimsOf(looks: readonly Look[], afterLoads: boolean): Promise<number[]> {
+  const clock = new FakeClock();
+  let own = 5_000;
+  let others = 2_000;
+  let trims = 0;
+  const spentMs = (of: "thread" | "process") => of === "thread" ? own : own + others;
+  trimWhenQuiet({ clock, spentMs, trim: () => void trims++, afterLoads });
+  const seen: number[] = [];
+  for (const { afterMs, ownMs, othersMs = 0 } of looks) {
+    own += ownMs;
+    others += othersMs;
+    await clock.advance(afterMs);
+    seen.push(trims);
+  }
+  return seen;
+}
+
+const START: Look[] = [900, 21, 20].map((ownMs) => ({ afterMs: 1_000, ownMs, othersMs: 500 }));
+const LOADS: Look[] = [30, 9_000, 9_000, 170, 30, 171, 30].map((othersMs) => ({
+  ...{ afterMs: 10_000, ownMs: 30, othersMs },
+}));
+
+test("trimWhenQuiet() trims when its thread's start is over, and once after each load", async () => {
+  assert.deepEqual(await trimsOf([...START, ...LOADS], true), [0, 0, 1, 1, 1, 1, 2, 2, 2, 3]);
+});
+
+test("trimWhenQuiet() keeps what is compiled while a load that came with the start goes on", async () => {
+  const load = Array.from({ length: 30 }, () => ({ afterMs: 1_000, ownMs: 990 }));
+  assert.equal((await trimsOf(load, true)).at(-1), 0);
+});
+
+test("trimWhenQuiet() trims once where loads are not to be looked for", async () => {
+  assert.deepEqual(await trimsOf([...START, ...LOADS], false), [0, 0, 1, 1, 1, 1, 1, 1, 1, 1]);
+});

@@ -41,6 +41,8 @@ export interface HttpPairs {
   behindRelay(protocol: HttpProtocol | "tcp", name: string): Promise<Subject>;
   /** As {@link behindRelay}, of Envoy. */
   envoyBehindRelay(protocol: HttpProtocol): Promise<Subject>;
+  /** Postern's pairs, with nothing and with each set of plugins around requests. */
+  withPlugins(protocol: HttpProtocol): Promise<Subject[]>;
   /** Postern's pair for plain TCP. */
   plain(): Promise<Subject>;
   close(): Promise<void>;
@@ -100,6 +102,16 @@ export function openHttpPairs(site: Site, peers: readonly string[]): HttpPairs {
       const pair = await once(`relay envoy ${protocol}`, ENVOY, inbound, nginxOutbound());
       return subject(pair, ENVOY, ["inbound"]);
     },
+    async withPlugins(protocol) {
+      const subjects: Subject[] = [];
+      for (const [name, plugins] of [[POSTERN, undefined], ...Object.entries(PLUGINS)] as const) {
+        const settings = { protocol, args: QUIET, ...(plugins ? { plugins } : {}) };
+        const sides = [posternInbound(settings), posternOutbound(settings)] as const;
+        const pair = await once(`${name} ${protocol}`, name, ...sides);
+        subjects.push(subject(pair, name, BOTH));
+      }
+      return subjects;
+    },
     async plain() {
       const settings = { args: QUIET };
       const sides = [posternInbound(settings), posternOutbound(settings)] as const;
@@ -110,6 +122,18 @@ export function openHttpPairs(site: Site, peers: readonly string[]): HttpPairs {
     },
   };
 }
+
+const HEADER_RULES = { use: "header_rules", config: { request: { set: { "x-team": "shop" } } } };
+
+/** By the name of their pair. */
+export const PLUGINS = {
+  [`${POSTERN} one plugin`]: [HEADER_RULES],
+  [`${POSTERN} three plugins`]: [
+    { use: "rate_limit", config: { limits: [{ requestsPerSecond: 1_000_000, by: "source" }] } },
+    HEADER_RULES,
+    { use: "in_flight_limit", config: { limit: 100_000 } },
+  ],
+} as const;
 
 export const TCP = `${POSTERN} tcp`;
 

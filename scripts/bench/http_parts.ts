@@ -21,7 +21,7 @@ import { POSTERN } from "./report.ts";
 
 export const HTTP_PARTS = [
   ...["http1", "http2", "grpc", "http_new", "http_bulk", "http2_bulk"] as const,
-  ...["http_latency", "http2_memory", "http_flat"] as const,
+  ...["http_latency", "http2_memory", "http_flat", "plugins1", "plugins2"] as const,
 ];
 export type HttpPart = typeof HTTP_PARTS[number];
 
@@ -66,6 +66,16 @@ export function openHttpBench(settings: Settings, peers: readonly string[]): Htt
       await cell("gRPC, unary, 8 connections of 16 streams", HTTP_TARGETS.grpc, {
         subjects: await pairs.of("grpc"),
         load: { ...SHARED, path: "/grpc" },
+      }),
+    plugins1: async () =>
+      await cell("HTTP/1.1 with plugins, 16 connections", HTTP_TARGETS.plugins1, {
+        subjects: await pairs.withPlugins("http"),
+        load: { connections: 16, path: "/tiny" },
+      }),
+    plugins2: async () =>
+      await cell("HTTP/2 with plugins, 8 connections of 16 streams", HTTP_TARGETS.plugins2, {
+        subjects: await pairs.withPlugins("http2"),
+        load: { ...SHARED, path: "/tiny" },
       }),
     http_new: async () =>
       await cell(

@@ -33,6 +33,8 @@ export const HTTP_TARGETS = {
   http2: { most: { [ENVOY]: 0.3, haproxy: 1 }, kInstructions: 55, systemCalls: 0.5 },
   grpc: { most: { [ENVOY]: 0.4 } },
   http_new: { most: { [TCP]: 1.1 } },
+  plugins1: { most: { [POSTERN]: 1.15 } },
+  plugins2: { most: { [POSTERN]: 1.25 } },
   http_bulk: { most: { [TCP]: 1.3 } },
   http2_bulk: { most: { [TCP]: 1.3 } },
 } as const satisfies Record<string, HttpTarget>;

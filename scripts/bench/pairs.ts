@@ -82,6 +82,8 @@ export interface PosternSettings {
   readonly protocol?: string;
   /** Declared besides the one that is used. */
   readonly moreUpstreams?: number;
+  /** Around the requests of either side, as a configuration file names them. */
+  readonly plugins?: readonly object[];
 }
 
 export function posternInbound(settings: PosternSettings = {}): StartInbound {
@@ -95,6 +97,7 @@ export function posternInbound(settings: PosternSettings = {}): StartInbound {
         bind: `${HOST}:${port}`,
         local: `${HOST}:${backendPort(site, settings.protocol)}`,
         ...protocolOf(settings),
+        ...(settings.plugins ? { plugins: settings.plugins } : {}),
         // As below.
         localConnectTimeout: "60s",
         handshakeTimeout: "60s",
@@ -113,6 +116,7 @@ export function posternOutbound(settings: PosternSettings = {}): StartOutbound {
       addresses: [`${HOST}:${target}`],
       identity: { service: "db" },
       ...protocolOf(settings),
+      ...(settings.plugins ? { plugins: settings.plugins } : {}),
       // Thousands at once are the load here, not a fault.
       connectTimeout: "60s",
       maxConnections: 100_000,

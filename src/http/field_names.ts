@@ -117,7 +117,13 @@ export function isPlainName(name: string): boolean {
 
 /** Whether a text may be a field's value as it is kept here: no control character, no padding, latin1. */
 export function isValue(text: string): boolean {
-  return !UNLAWFUL_VALUE.test(text);
+  const last = text.length - 1;
+  for (let i = 0; i <= last; i++) {
+    const code = text.charCodeAt(i);
+    if (code < 0x20 ? code !== TAB : code === 0x7f || code > 0xff) return false;
+  }
+  return last < 0 || !isBlank(text.charCodeAt(0)) && !isBlank(text.charCodeAt(last));
 }
-// deno-lint-ignore no-control-regex
-const UNLAWFUL_VALUE = /[\0-\x08\x0a-\x1f\x7f\u0100-\uffff]|^[ \t]|[ \t]$/;
+
+const TAB = 9;
+const isBlank = (code: number) => code === TAB || code === 0x20;

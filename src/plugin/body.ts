@@ -9,8 +9,8 @@ import type { Body, BodyContent } from "./api.ts";
 
 /** Where the chunks of a body come from that passes through. */
 export interface PassingSource {
-  /** From now on they go into this stream, and nowhere else. Asked once. */
-  open(): ReadableStream<Uint8Array>;
+  /** From now on they go into this stream, and nowhere else. Asked once, by each `body` made of it. */
+  open(body: PassingBody): ReadableStream<Uint8Array>;
   /** See {@link Body.keep}. */
   keep(limitBytes: number): void;
   readonly isReplayable: boolean;
@@ -45,7 +45,7 @@ export class PassingBody implements Body {
   stream(): ReadableStream<Uint8Array> {
     if (this.#isOpen) throw new TypeError("body: it was opened before");
     this.#isOpen = true;
-    return this.#source.open();
+    return this.#source.open(this);
   }
 
   bytes(limitBytes: number): Promise<Uint8Array<ArrayBuffer>> {

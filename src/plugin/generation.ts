@@ -219,7 +219,7 @@ function layersOf(
     return {
       name,
       phase,
-      onRequest: plugin.onRequest.bind(plugin),
+      plugin,
       routeConfig: configs?.get(name),
       mayBeSkipped: onFailure === "skip",
       standing,

@@ -53,7 +53,7 @@ export function fieldsWith(fields: Fields, change: Headers | HeaderChange | unde
 
 function changeFields(fields: Fields, { remove, set, add }: HeaderChange): Fields {
   const changed = fields.slice();
-  for (const name of remove ?? []) removeField(changed, lawfulName(name));
+  if (remove) { for (const name of remove) removeField(changed, lawfulName(name)); }
   for (const name in set) setField(changed, lawfulName(name), lawfulValue(name, set[name]));
   for (const name in add) addField(changed, lawfulName(name), lawfulValue(name, add[name]));
   return changed;

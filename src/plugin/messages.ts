@@ -73,7 +73,19 @@ export class PluginRequest implements HttpRequest {
     const body = change.body === undefined ? this.body : bodyOf(change.body);
     const length = body === this.body ? head.length : lengthOf(body);
     const fields = fieldsWith(head.fields, change.headers);
-    return new PluginRequest({ ...head, method, path, authority, fields, length }, body);
+    // Each by its name, in the order of the codecs' own: engines take all heads for one kind.
+    return new PluginRequest({
+      method,
+      scheme: head.scheme,
+      authority,
+      path,
+      upgrade: head.upgrade,
+      length,
+      saysLength: head.saysLength,
+      expectsContinue: head.expectsContinue,
+      fields,
+      version: head.version,
+    }, body);
   }
 }
 

@@ -7,7 +7,7 @@
  */
 
 import { type Deadline, messageOf } from "../base/mod.ts";
-import type { Answer, Change, Endpoint, Exchange, Next, Phase, Plugin, Route } from "./api.ts";
+import type { Answer, Change, Endpoint, Exchange, Phase, Plugin, Route } from "./api.ts";
 import { faultOf } from "./code_places.ts";
 import { failed, PluginRequest, PluginResponse } from "./messages.ts";
 import { Outcome } from "./outcome.ts";
@@ -17,7 +17,7 @@ import type { LayerStanding } from "./standing.ts";
 export interface Layer {
   readonly name: string;
   readonly phase: Phase;
-  readonly onRequest: NonNullable<Plugin["onRequest"]>;
+  readonly plugin: Pick<Plugin, "onRequest">;
   /** Of its plugin, for the route that it is on. */
   readonly routeConfig: unknown;
   /** Never of a guard. */
@@ -55,43 +55,33 @@ export interface Sending {
 const NOBODY: readonly Endpoint[] = [];
 const NO_CHANGE: Change = {};
 
-/** What a layer was asked for. */
-interface Asked {
-  readonly hook: "onRequest" | "response";
-  /** Where it fails and may be skipped. */
-  readonly instead: () => void;
-}
-
 export class Onion {
-  readonly #around: Surroundings;
-  #plan: RoutePlan | undefined;
-  #avoid = NOBODY;
-  /** The layer that was called last and has neither gone on nor answered. */
-  #holder: Layer | undefined;
+  readonly around: Surroundings;
+  /** Once it is known; the same for all tries. */
+  plan: RoutePlan | undefined;
+  avoid = NOBODY;
+  /** The layer that everybody waits for; `undefined`: it is an endpoint. */
+  holder: Layer | undefined;
 
   constructor(around: Surroundings) {
-    this.#around = around;
-  }
-
-  /** The layer that everybody waits for; `undefined`: it is an endpoint. */
-  get holder(): Layer | undefined {
-    return this.#holder;
+    this.around = around;
   }
 
   /** What becomes of the request, now or later. */
   run(request: PluginRequest): Outcome {
     const outcome = new Outcome();
-    this.#enter(0, request, outcome);
+    this.enter(0, request, outcome);
     return outcome;
   }
 
-  #enter(depth: number, request: PluginRequest, outcome: Outcome): void {
-    const { guards } = this.#around;
+  /** To the layer at that depth, or on to an endpoint where there is none. */
+  enter(depth: number, request: PluginRequest, outcome: Outcome): void {
+    const { guards } = this.around;
     const guard = guards[depth];
-    if (guard) return this.#call(guard, depth, request, outcome);
+    if (guard) return new Call(this, guard, depth).run(request, outcome);
     let plan: RoutePlan | undefined;
     try {
-      plan = this.#plan ??= this.#around.planOf(request);
+      plan = this.plan ??= this.around.planOf(request);
     } catch (error) {
       return outcome.settle(
         failed({ ...NOT_SENT, code: "plugin_failed", reason: messageOf(error) }),
@@ -102,99 +92,122 @@ export class Onion {
       return outcome.settle(failed({ ...NOT_SENT, code: "route_not_found", reason }));
     }
     const layer = plan.layers[depth - guards.length];
-    if (layer) return this.#call(layer, depth, request, outcome);
-    this.#holder = undefined;
-    this.#around.sendOn(request, { plan, avoid: this.#avoid, outcome });
+    if (layer) return new Call(this, layer, depth).run(request, outcome);
+    this.holder = undefined;
+    this.around.sendOn(request, { plan, avoid: this.avoid, outcome });
+  }
+}
+
+/** Whoever wants what a layer gives back. */
+type Waiting = Pick<Outcome, "isOver" | "settle">;
+
+/** What a layer was asked for. */
+interface AskedOf {
+  readonly hook: "onRequest" | "response";
+  /** Where it fails and may be skipped. */
+  readonly instead: () => void;
+}
+
+/** A layer's part in one exchange. */
+class Call {
+  readonly #onion: Onion;
+  readonly #layer: Layer;
+  readonly #depth: number;
+  /** Of what it asked for last. */
+  #inner: Outcome | undefined;
+  /** It is done when it has changed the response. */
+  #changesResponse = false;
+  /** Where it is looked at how long it keeps the thread. */
+  #startedMs: number | undefined;
+  #elsewhereMs = 0;
+
+  constructor(onion: Onion, layer: Layer, depth: number) {
+    this.#onion = onion;
+    this.#layer = layer;
+    this.#depth = depth;
   }
 
-  #call(layer: Layer, depth: number, request: PluginRequest, outcome: Outcome): void {
+  run(request: PluginRequest, outcome: Outcome): void {
+    const onion = this.#onion;
+    const layer = this.#layer;
     const { standing } = layer;
     if (!standing.mayBeAsked()) {
-      return this.#instead(layer, standing.whyBroken, outcome, () => {
-        this.#enter(depth + 1, request, outcome);
-      });
+      return this.#instead(standing.whyBroken, outcome, () => this.#goOn(request, outcome));
     }
-    const startedMs = standing.begin();
-    let elsewhereMs = 0;
-    let inner: Outcome | undefined;
-    /** It is done when it has changed the response. */
-    let changesResponse = false;
-    const next: Next = (change) => {
-      if (outcome.isOver) throw new TypeError("next was called after an answer was given");
-      if (inner && layer.phase !== "retry") throw new TypeError("next was called twice");
-      const changed = requestOf(change) ?? request;
-      const own = inner = new Outcome(outcome);
-      if (change?.avoid && layer.phase === "retry") this.#avoid = change.avoid;
-      if (change?.idleTimeoutMs !== undefined) this.#around.idleTimeoutMs = change.idleTimeoutMs;
-      const { response: map, timeoutMs } = change ?? NO_CHANGE;
-      const leftMs = startedMs === undefined ? 0 : standing.nowMs();
-      if (map === undefined && !timeoutMs) {
-        this.#enter(depth + 1, changed, own);
-      } else {
-        changesResponse ||= map !== undefined;
-        const raw = new Outcome(own);
-        const limit = timeoutMs ? this.#around.limit(raw, timeoutMs) : undefined;
-        raw.tell((response) => {
-          limit?.cancel();
-          if (map) this.#map(layer, map, response, own);
-          else own.settle(response);
-        });
-        this.#enter(depth + 1, changed, raw);
-      }
-      if (startedMs !== undefined) elsewhereMs += standing.nowMs() - leftMs;
-      return own.value ?? own;
-    };
-    this.#holder = layer;
+    const startedMs = this.#startedMs = standing.begin();
+    onion.holder = layer;
     let answer: Answer | undefined;
     let fault: string | undefined;
     try {
-      const route = this.#plan?.route;
-      const args = {
+      answer = layer.plugin.onRequest?.({
         request,
-        exchange: this.#around.exchange,
-        route,
+        exchange: onion.around.exchange,
+        route: onion.plan?.route,
         routeConfig: layer.routeConfig,
-      };
-      answer = layer.onRequest(args, next);
+      }, (change) => this.#next(request, outcome, change));
     } catch (error) {
       fault = faultOf(error);
     }
-    if (startedMs !== undefined) standing.end(startedMs, "onRequest", elsewhereMs);
-    const goOn = () => this.#goOn(depth, request, inner, outcome);
+    if (startedMs !== undefined) standing.end(startedMs, "onRequest", this.#elsewhereMs);
     if (fault !== undefined) {
-      return this.#fault(layer, fault, outcome, { hook: "onRequest", instead: goOn });
+      return this.#fault(fault, outcome, {
+        hook: "onRequest",
+        instead: () => this.#goOn(request, outcome),
+      });
     }
-    const passed = () => {
-      if (!changesResponse) standing.passed();
-    };
     // A layer that waits for nothing has told by now.
     if (answer instanceof PluginResponse) {
-      passed();
+      this.#passed();
       return outcome.settle(answer);
     }
-    if (answer === inner && inner) {
-      passed();
+    const inner = this.#inner;
+    if (inner && answer === inner) {
+      this.#passed();
       return inner.tell((response) => outcome.settle(response));
     }
     // It is waited for from now on, or once what it waits for has come.
-    if (inner && !inner.value) inner.tell(() => this.#holder = layer);
-    this.#await(layer, answer, outcome, { hook: "onRequest", passed, instead: goOn });
+    if (inner && !inner.value) inner.tell(() => onion.holder = layer);
+    this.#await(answer, outcome, {
+      hook: "onRequest",
+      passed: () => this.#passed(),
+      instead: () => this.#goOn(request, outcome),
+    });
   }
 
-  /** As if `layer` were not there. */
-  #goOn(depth: number, request: PluginRequest, inner: Outcome | undefined, outcome: Outcome): void {
-    if (inner) inner.tell((response) => outcome.settle(response));
-    else this.#enter(depth + 1, request, outcome);
+  #next(request: PluginRequest, outcome: Outcome, change: Change = NO_CHANGE): Answer {
+    const onion = this.#onion;
+    const { phase, standing } = this.#layer;
+    if (outcome.isOver) throw new TypeError("next was called after an answer was given");
+    if (this.#inner && phase !== "retry") throw new TypeError("next was called twice");
+    const changed = requestOf(change) ?? request;
+    const { response: map, timeoutMs, avoid, idleTimeoutMs } = change;
+    if (avoid && phase === "retry") onion.avoid = avoid;
+    if (idleTimeoutMs !== undefined) onion.around.idleTimeoutMs = idleTimeoutMs;
+    let inner: Outcome;
+    if (map === undefined && !timeoutMs) inner = new Outcome(outcome);
+    else {
+      let limit: Deadline | undefined;
+      inner = new Outcome(outcome, (response) => {
+        limit?.cancel();
+        if (map) this.#map(map, response, inner);
+        else inner.become(response);
+      });
+      if (timeoutMs) limit = onion.around.limit(inner, timeoutMs);
+      this.#changesResponse ||= map !== undefined;
+    }
+    this.#inner = inner;
+    const leftMs = this.#startedMs === undefined ? 0 : standing.nowMs();
+    onion.enter(this.#depth + 1, changed, inner);
+    if (this.#startedMs !== undefined) this.#elsewhereMs += standing.nowMs() - leftMs;
+    return inner.value ?? inner;
   }
 
   #map(
-    layer: Layer,
     map: NonNullable<Change["response"]>,
     response: PluginResponse,
     outcome: Outcome,
   ): void {
-    const { standing } = layer;
-    const asItWas = () => outcome.settle(response);
+    const { standing } = this.#layer;
     const startedMs = standing.begin();
     let answer: Answer | undefined;
     let fault: string | undefined;
@@ -204,56 +217,71 @@ export class Onion {
       fault = faultOf(error);
     }
     if (startedMs !== undefined) standing.end(startedMs, "response");
-    if (fault !== undefined) {
-      return this.#fault(layer, fault, outcome, { hook: "response", instead: asItWas });
-    }
-    const passed = () => standing.passed();
     if (answer instanceof PluginResponse) {
-      passed();
-      outcome.settle(answer);
-    } else this.#await(layer, answer, outcome, { hook: "response", passed, instead: asItWas });
+      standing.passed();
+      return outcome.become(answer);
+    }
+    const asked = {
+      hook: "response",
+      passed: () => standing.passed(),
+      instead: () => outcome.become(response),
+    } as const;
+    const to: Waiting = {
+      get isOver() {
+        return outcome.isDone;
+      },
+      settle: (response) => outcome.become(response),
+    };
+    if (fault !== undefined) this.#fault(fault, to, asked);
+    else this.#await(answer, to, asked);
+  }
+
+  #passed(): void {
+    if (!this.#changesResponse) this.#layer.standing.passed();
+  }
+
+  /** As if the layer were not there. */
+  #goOn(request: PluginRequest, outcome: Outcome): void {
+    if (this.#inner) this.#inner.tell((response) => outcome.settle(response));
+    else this.#onion.enter(this.#depth + 1, request, outcome);
   }
 
   #await(
-    layer: Layer,
     answer: Answer | undefined,
-    outcome: Outcome,
-    asked: Asked & {
-      readonly passed: () => void;
-    },
+    to: Waiting,
+    asked: AskedOf & { readonly passed: () => void },
   ): void {
+    const notOne = "the hook gave no response back";
     if (typeof answer !== "object" || answer === null || !("then" in answer)) {
-      return this.#fault(layer, "the hook gave no response back", outcome, asked);
+      return this.#fault(notOne, to, asked);
     }
     answer.then(
       (response) => {
         if (response instanceof PluginResponse) {
           asked.passed();
-          outcome.settle(response);
-        } else this.#fault(layer, "the hook gave no response back", outcome, asked);
+          to.settle(response);
+        } else this.#fault(notOne, to, asked);
       },
-      (error) => this.#fault(layer, faultOf(error), outcome, asked),
+      (error) => this.#fault(faultOf(error), to, asked),
     );
   }
 
-  #fault(layer: Layer, what: string, outcome: Outcome, { hook, instead }: Asked): void {
-    if (outcome.isOver) return;
-    layer.standing.failed(what, { hook, route: this.#plan?.route.name });
-    this.#instead(layer, what, outcome, instead);
+  #fault(what: string, to: Waiting, { hook, instead }: AskedOf): void {
+    if (to.isOver) return;
+    this.#layer.standing.failed(what, { hook, route: this.#onion.plan?.route.name });
+    this.#instead(what, to, instead);
   }
 
-  #instead(layer: Layer, why: string, outcome: Outcome, instead: () => void): void {
-    if (layer.mayBeSkipped) return instead();
-    outcome.settle(
-      failed({ ...NOT_SENT, code: "plugin_failed", reason: `${layer.name}: ${why}` }),
-    );
+  #instead(why: string, to: Waiting, instead: () => void): void {
+    const { mayBeSkipped, name } = this.#layer;
+    if (mayBeSkipped) return instead();
+    to.settle(failed({ ...NOT_SENT, code: "plugin_failed", reason: `${name}: ${why}` }));
   }
 }
 
 const NOT_SENT = { wasSent: false, endpoint: null } as const;
 
-function requestOf(change: Change | undefined): PluginRequest | undefined {
-  const request = change?.request;
+function requestOf({ request }: Change): PluginRequest | undefined {
   if (request === undefined || request instanceof PluginRequest) return request;
   throw new TypeError("next: the request was not made by request.with()");
 }

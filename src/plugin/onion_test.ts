@@ -41,7 +41,7 @@ function run(
   const passes: string[] = [];
   const limits: Rig["limits"] = [];
   const all = layers.map(([phase, onRequest, mayBeSkipped = false], index): Layer => ({
-    ...{ name: `p${index}`, phase, onRequest, routeConfig: index, mayBeSkipped },
+    ...{ name: `p${index}`, phase, plugin: { onRequest }, routeConfig: index, mayBeSkipped },
     standing: {
       whyBroken: "",
       mayBeAsked: () => true,

@@ -8,19 +8,34 @@ import type { PluginResponse } from "./messages.ts";
 
 export class Outcome implements PromiseLike<PluginResponse> {
   readonly #outer: Outcome | undefined;
+  readonly #change: ((response: PluginResponse) => void) | undefined;
+  #hasCome = false;
   #value: PluginResponse | undefined;
   #told: ((response: PluginResponse) => void) | undefined;
-  #promise: Promise<PluginResponse> | undefined;
-  #resolve: ((response: PluginResponse) => void) | undefined;
+  #awaited: PromiseWithResolvers<PluginResponse> | undefined;
 
-  /** `outer`: what it is for, which may be settled without it. */
-  constructor(outer?: Outcome) {
+  /**
+   * `outer`: what it is for, which may be settled without it. `change`: is given what comes, and calls
+   * {@link become} with what that is to be, now or later.
+   */
+  constructor(outer?: Outcome, change?: (response: PluginResponse) => void) {
     this.#outer = outer;
+    this.#change = change;
   }
 
   /** Nobody waits for it any more. */
   get isOver(): boolean {
+    return this.#hasCome || this.#outer?.isOver === true;
+  }
+
+  /** Nobody waits for what becomes of what has come. */
+  get isDone(): boolean {
     return this.#value !== undefined || this.#outer?.isOver === true;
+  }
+
+  /** There is a response, though it may not be what it shall be yet. */
+  get hasCome(): boolean {
+    return this.#hasCome;
   }
 
   /** `undefined`: not yet. */
@@ -30,9 +45,17 @@ export class Outcome implements PromiseLike<PluginResponse> {
 
   /** Once; what comes after is dropped. */
   settle(response: PluginResponse): void {
+    if (this.#hasCome) return;
+    this.#hasCome = true;
+    if (this.#change) this.#change(response);
+    else this.become(response);
+  }
+
+  /** Once, by what changes it. */
+  become(response: PluginResponse): void {
     if (this.#value) return;
     this.#value = response;
-    this.#resolve?.(response);
+    this.#awaited?.resolve(response);
     this.#told?.(response);
   }
 
@@ -46,10 +69,10 @@ export class Outcome implements PromiseLike<PluginResponse> {
     fulfilled?: ((response: PluginResponse) => A | PromiseLike<A>) | null,
     rejected?: ((reason: unknown) => B | PromiseLike<B>) | null,
   ): Promise<A | B> {
-    this.#promise ??= new Promise((resolve) => {
-      if (this.#value) resolve(this.#value);
-      else this.#resolve = resolve;
-    });
-    return this.#promise.then(fulfilled, rejected);
+    if (!this.#awaited) {
+      this.#awaited = Promise.withResolvers();
+      if (this.#value) this.#awaited.resolve(this.#value);
+    }
+    return this.#awaited.promise.then(fulfilled, rejected);
   }
 }

@@ -120,7 +120,8 @@ export class PluginWorkers {
       const route = index < generation.guards.length ? undefined : plan?.route;
       const exchange = { connection, onEnd } as never;
       const { routeConfig } = layer;
-      return layer.onRequest({ request, exchange, route, routeConfig }, () => enter(index + 1));
+      const args = { request, exchange, route, routeConfig };
+      return layer.plugin.onRequest?.(args, () => enter(index + 1)) as Answer;
     };
     const answer = enter(0);
     assert.ok(answer instanceof PluginResponse);

@@ -18,6 +18,7 @@ import {
   OpenedBody,
   type Outcome,
   PassingBody,
+  type PassingSource,
   PluginRequest,
   PluginResponse,
   Pump,
@@ -56,8 +57,7 @@ const HOOK_LIMIT_MS = 10_000;
 
 const OVERDUE = "its plugins were closed: others have taken their place long ago";
 
-export class PluginLayers implements Inward, Asker, Surroundings {
-  readonly guards: readonly Layer[];
+export class PluginLayers implements Inward, Asker, Surroundings, PassingSource {
   readonly exchange: ExchangeValue;
   idleTimeoutMs: number | undefined;
   readonly #asker: PluginAsker;
@@ -68,7 +68,8 @@ export class PluginLayers implements Inward, Asker, Surroundings {
   #ways: RequestWays | undefined;
   readonly #context: Context;
   readonly #onion: Onion;
-  readonly #body: RequestBody;
+  /** Of the request; absent: it has none. */
+  readonly #body: RequestBody | undefined;
   readonly #passing: PassingBody | null;
   /** Made where a plugin limits the time for an answer. */
   #limits: AnswerLimits | undefined;
@@ -83,9 +84,8 @@ export class PluginLayers implements Inward, Asker, Surroundings {
   #responsePump: Pump | undefined;
   #tunnel: Stream | undefined;
   #answered = false;
-  /** Looks at a layer that everybody waited for, in a row. */
-  #heldTicks = 0;
-  #holder: Layer | undefined;
+  /** A layer that everybody waited for, and how often in a row it was found so. */
+  #held: { readonly by: Layer; ticks: number } | undefined;
   #over = false;
 
   constructor(asker: PluginAsker, asked: Asked, { generation, route, context, exchange }: {
@@ -94,7 +94,6 @@ export class PluginLayers implements Inward, Asker, Surroundings {
     readonly context: Context;
     readonly exchange: ExchangeValue;
   }) {
-    this.guards = generation.guards;
     this.exchange = exchange;
     this.#asker = asker;
     this.#asked = asked;
@@ -102,8 +101,8 @@ export class PluginLayers implements Inward, Asker, Surroundings {
     this.#route = route;
     this.#context = context;
     this.#requestComplete = asked.endsWithHead;
-    this.#body = new RequestBody(asker);
-    this.#passing = asked.endsWithHead ? null : new PassingBody(this.#body, asked.request.length);
+    const body = this.#body = asked.endsWithHead ? undefined : new RequestBody(asker);
+    this.#passing = body ? new PassingBody(body, asked.request.length) : null;
     this.#onion = new Onion(this);
     generation.enter();
   }
@@ -115,9 +114,10 @@ export class PluginLayers implements Inward, Asker, Surroundings {
   stuckFor(tickMs: number): string | undefined {
     if (this.#generation.isClosed && this.#needsPlugins) return OVERDUE;
     const holder = this.#answered ? undefined : this.#onion.holder;
-    this.#heldTicks = holder && holder === this.#holder ? this.#heldTicks + 1 : 0;
-    this.#holder = holder;
-    if (!holder || this.#heldTicks * tickMs < HOOK_LIMIT_MS) return undefined;
+    if (!holder) return this.#held = undefined;
+    const held = this.#held?.by === holder ? this.#held : { by: holder, ticks: -1 };
+    this.#held = held;
+    if (++held.ticks * tickMs < HOOK_LIMIT_MS) return undefined;
     const reason = `no answer after ${HOOK_LIMIT_MS} ms`;
     holder.standing.failed(reason);
     return `${holder.name}: ${reason}`;
@@ -135,6 +135,10 @@ export class PluginLayers implements Inward, Asker, Surroundings {
   }
 
   // What the layers want.
+
+  get guards(): readonly Layer[] {
+    return this.#generation.guards;
+  }
 
   planOf(request: PluginRequest): RoutePlan | undefined {
     return this.#generation.planOf(request);
@@ -207,9 +211,10 @@ export class PluginLayers implements Inward, Asker, Surroundings {
     upstream.leave(true);
     this.#tunnel?.reset();
     this.#tunnel = undefined;
+    this.#responsePassing = undefined;
     this.#responseOpened?.fail("given up");
     this.#responseOpened = undefined;
-    if (this.#passing) this.#body.hold();
+    this.#body?.hold();
   }
 
   /** Of what is tried now. */
@@ -230,7 +235,7 @@ export class PluginLayers implements Inward, Asker, Surroundings {
     if (this.#over) return;
     const { head, body, failure } = response;
     this.#answered = true;
-    this.#body.forget();
+    this.#body?.forget();
     if (failure) {
       this.#giveUp();
       return this.#asker.answeredFor(failure.code, failure.reason, head.fields);
@@ -278,11 +283,11 @@ export class PluginLayers implements Inward, Asker, Surroundings {
   end(trailers: Fields | undefined): void {
     this.#requestComplete = true;
     this.#limits?.requestComplete();
-    this.#body.end(trailers);
+    this.#body?.end(trailers);
   }
 
   send(chunk: Uint8Array): boolean {
-    return this.#body.send(chunk);
+    return this.#body?.send(chunk) ?? true;
   }
 
   pause(): void {
@@ -308,7 +313,7 @@ export class PluginLayers implements Inward, Asker, Surroundings {
     this.#requestPump?.stop();
     this.#responsePump?.stop();
     this.#try?.leave(isUnwanted || this.#responsePump !== undefined);
-    this.#body.abandon("the exchange is over");
+    this.#body?.abandon("the exchange is over");
     this.#responseOpened?.fail("the exchange is over");
     this.#tunnel?.reset();
     this.#generation.leave();
@@ -334,14 +339,14 @@ export class PluginLayers implements Inward, Asker, Surroundings {
     const upstream = this.#try;
     if (!upstream) return;
     const pump = this.#requestPump;
-    if (!pump) this.#body.passTo(upstream);
+    if (!pump) this.#body?.passTo(upstream);
     else if (pump.isStarted) pump.resume();
     else pump.start();
   }
 
   holdsBody(): void {
     this.#way = undefined;
-    this.#body.hold();
+    this.#body?.hold();
   }
 
   informed(head: ResponseHead): void {
@@ -352,11 +357,7 @@ export class PluginLayers implements Inward, Asker, Surroundings {
     const upstream = this.#try;
     const sending = this.#sending;
     if (!upstream || !sending) return;
-    this.#responsePassing = ends ? undefined : new PassingBody({
-      open: () => this.#openResponse(upstream),
-      keep: () => {},
-      isReplayable: false,
-    }, head.length);
+    this.#responsePassing = ends ? undefined : new PassingBody(this, head.length);
     const endpoint = this.#way ? { address: this.#way.host } : null;
     const response = new PluginResponse(head, this.#responsePassing ?? null, {
       endpoint,
@@ -371,8 +372,19 @@ export class PluginLayers implements Inward, Asker, Surroundings {
     } else upstream.pause();
   }
 
-  #openResponse(upstream: UpstreamRequest): ReadableStream<Uint8Array> {
-    if (this.#try !== upstream) throw new TypeError("body: its response was given up");
+  // The response's body, for who opens it.
+
+  get isReplayable(): boolean {
+    return false;
+  }
+
+  keep(): void {}
+
+  open(body: PassingBody): ReadableStream<Uint8Array> {
+    const upstream = this.#try;
+    if (!upstream || body !== this.#responsePassing) {
+      throw new TypeError("body: its response was given up");
+    }
     this.#responseOpened = new OpenedBody({
       more: () => upstream.resume(),
       cancel: () => {
@@ -393,7 +405,7 @@ export class PluginLayers implements Inward, Asker, Surroundings {
   }
 
   upstreamFailed(code: ErrorCode, reason: string, tried: string): void {
-    if (!this.#sending?.outcome.value) return this.#fail(code, reason, tried);
+    if (!this.#sending?.outcome.hasCome) return this.#fail(code, reason, tried);
     if (this.#responseOpened) return this.#responseOpened.fail(reason);
     this.#asker.upstreamFailed(code, reason, tried);
   }

@@ -131,7 +131,10 @@ export const PLUGINS = {
   [`${POSTERN} three plugins`]: [
     { use: "rate_limit", config: { limits: [{ requestsPerSecond: 1_000_000, by: "source" }] } },
     HEADER_RULES,
-    { use: "in_flight_limit", config: { limit: 100_000 } },
+    {
+      use: "access_log",
+      config: { format: { text: "%REQ(:METHOD)% %REQ(:PATH)% %RESPONSE_CODE%" } },
+    },
   ],
 } as const;
 

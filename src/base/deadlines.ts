@@ -16,7 +16,7 @@ const GRANULARITY_MS = 100;
 
 class Entry implements Deadline {
   readonly atMs: number;
-  readonly fn: () => void;
+  fn: () => void;
   readonly list: List;
   previous: Entry | undefined;
   next: Entry | undefined;
@@ -35,8 +35,13 @@ class Entry implements Deadline {
     else this.list.head = this.next;
     if (this.next) this.next.previous = this.previous;
     else this.list.tail = this.previous;
+    // An old one that is gone must not be what keeps younger ones, and what they would do.
+    this.previous = this.next = undefined;
+    this.fn = NOTHING;
   }
 }
+
+const NOTHING = () => {};
 
 interface List {
   head: Entry | undefined;

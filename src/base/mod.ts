@@ -5,6 +5,7 @@
  */
 export * from "./address.ts";
 export * from "./backoff.ts";
+export { Bag, type BagMember, NO_PLACE } from "./bag.ts";
 export * from "./clock.ts";
 export * from "./deadlines.ts";
 export * from "./duration.ts";

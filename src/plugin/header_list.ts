@@ -52,11 +52,26 @@ export function fieldsWith(fields: Fields, change: Headers | HeaderChange | unde
 }
 
 function changeFields(fields: Fields, { remove, set, add }: HeaderChange): Fields {
-  const changed = fields.slice();
-  if (remove) { for (const name of remove) removeField(changed, lawfulName(name)); }
-  for (const name in set) setField(changed, lawfulName(name), lawfulValue(name, set[name]));
-  for (const name in add) addField(changed, lawfulName(name), lawfulValue(name, add[name]));
-  return changed;
+  let changed: Fields | undefined;
+  if (remove) {
+    changed = fields.slice();
+    for (const name of remove) removeField(changed, lawfulName(name));
+  }
+  for (const name in set) {
+    const lower = lawfulName(name);
+    const value = lawfulValue(name, set[name]);
+    // What is copied to be longer by one field is copied once.
+    if (changed) setField(changed, lower, value);
+    else if (fieldOf(fields, lower) === undefined) changed = [...fields, lower, value, lower];
+    else setField(changed = fields.slice(), lower, value);
+  }
+  for (const name in add) {
+    const lower = lawfulName(name);
+    const value = lawfulValue(name, add[name]);
+    if (changed) addField(changed, lower, value);
+    else changed = [...fields, lower, value, lower];
+  }
+  return changed ?? fields;
 }
 
 /** Names that were looked at, in lower case; those of one configuration are few. */

@@ -117,9 +117,8 @@ class Call {
   #inner: Outcome | undefined;
   /** It is done when it has changed the response. */
   #changesResponse = false;
-  /** Where it is looked at how long it keeps the thread. */
+  /** Where it is looked at how long it keeps the thread; later by what it spends further in. */
   #startedMs: number | undefined;
-  #elsewhereMs = 0;
 
   constructor(onion: Onion, layer: Layer, depth: number) {
     this.#onion = onion;
@@ -134,7 +133,7 @@ class Call {
     if (!standing.mayBeAsked()) {
       return this.#instead(standing.whyBroken, outcome, () => this.#goOn(request, outcome));
     }
-    const startedMs = this.#startedMs = standing.begin();
+    this.#startedMs = standing.begin();
     onion.holder = layer;
     let answer: Answer | undefined;
     let fault: string | undefined;
@@ -148,7 +147,7 @@ class Call {
     } catch (error) {
       fault = faultOf(error);
     }
-    if (startedMs !== undefined) standing.end(startedMs, "onRequest", this.#elsewhereMs);
+    if (this.#startedMs !== undefined) standing.end(this.#startedMs, "onRequest");
     if (fault !== undefined) {
       return this.#fault(fault, outcome, {
         hook: "onRequest",
@@ -163,10 +162,10 @@ class Call {
     const inner = this.#inner;
     if (inner && answer === inner) {
       this.#passed();
-      return inner.tell((response) => outcome.settle(response));
+      return inner.tell(outcome);
     }
     // It is waited for from now on, or once what it waits for has come.
-    if (inner && !inner.value) inner.tell(() => onion.holder = layer);
+    if (inner && !inner.value) inner.tell({ settle: () => onion.holder = layer });
     this.#await(answer, outcome, {
       hook: "onRequest",
       passed: () => this.#passed(),
@@ -198,7 +197,7 @@ class Call {
     this.#inner = inner;
     const leftMs = this.#startedMs === undefined ? 0 : standing.nowMs();
     onion.enter(this.#depth + 1, changed, inner);
-    if (this.#startedMs !== undefined) this.#elsewhereMs += standing.nowMs() - leftMs;
+    if (this.#startedMs !== undefined) this.#startedMs += standing.nowMs() - leftMs;
     return inner.value ?? inner;
   }
 
@@ -242,7 +241,7 @@ class Call {
 
   /** As if the layer were not there. */
   #goOn(request: PluginRequest, outcome: Outcome): void {
-    if (this.#inner) this.#inner.tell((response) => outcome.settle(response));
+    if (this.#inner) this.#inner.tell(outcome);
     else this.#onion.enter(this.#depth + 1, request, outcome);
   }
 

@@ -72,7 +72,7 @@ function run(
     idleTimeoutMs: undefined,
   });
   const got: PluginResponse[] = [];
-  onion.run(new PluginRequest(HEAD, null)).tell((answer) => got.push(answer));
+  onion.run(new PluginRequest(HEAD, null)).tell({ settle: (answer) => got.push(answer) });
   return { onion, sent, faults, passes, limits, answers: got };
 }
 

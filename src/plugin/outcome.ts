@@ -6,12 +6,17 @@
 
 import type { PluginResponse } from "./messages.ts";
 
-export class Outcome implements PromiseLike<PluginResponse> {
+/** Whoever is told of a response. */
+export interface Told {
+  settle(response: PluginResponse): void;
+}
+
+export class Outcome implements PromiseLike<PluginResponse>, Told {
   readonly #outer: Outcome | undefined;
   readonly #change: ((response: PluginResponse) => void) | undefined;
   #hasCome = false;
   #value: PluginResponse | undefined;
-  #told: ((response: PluginResponse) => void) | undefined;
+  #told: Told | undefined;
   #awaited: PromiseWithResolvers<PluginResponse> | undefined;
 
   /**
@@ -56,12 +61,12 @@ export class Outcome implements PromiseLike<PluginResponse> {
     if (this.#value) return;
     this.#value = response;
     this.#awaited?.resolve(response);
-    this.#told?.(response);
+    this.#told?.settle(response);
   }
 
   /** Tells one, now or in the turn in which it comes. */
-  tell(told: (response: PluginResponse) => void): void {
-    if (this.#value) told(this.#value);
+  tell(told: Told): void {
+    if (this.#value) told.settle(this.#value);
     else this.#told = told;
   }
 

@@ -20,8 +20,8 @@ export interface LayerStanding {
   passed(): void;
   /** Before a hook is called: when it began; `undefined`: this call is not looked at. */
   begin(): number | undefined;
-  /** After it gave the thread back; `elsewhereMs` of the time were not its own. */
-  end(startedMs: number, hook: string, elsewhereMs?: number): void;
+  /** After it gave the thread back; `startedMs` is later by what of the time was not its own. */
+  end(startedMs: number, hook: string): void;
   /** Monotonic. */
   nowMs(): number;
 }
@@ -155,9 +155,9 @@ export class Standing implements LayerStanding {
     return this.#calls++ % LOOKED_AT === 0 ? this.nowMs() : undefined;
   }
 
-  end(startedMs: number, hook: string, elsewhereMs = 0): void {
+  end(startedMs: number, hook: string): void {
     const nowMs = this.nowMs();
-    const tookMs = nowMs - startedMs - elsewhereMs;
+    const tookMs = nowMs - startedMs;
     if (tookMs < THREAD_LIMIT_MS) return;
     this.#held.add(1);
     if (nowMs - this.#warnedMs < WARN_EVERY_MS) return;

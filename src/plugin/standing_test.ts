@@ -116,9 +116,9 @@ test("Standing of a generation that is over says nothing of the one that serves"
 test("Standing names a hook that holds the thread, every ten seconds at most", () => {
   const { standing, clock, lines, metrics } = stand();
   const spin = (ms: number, elsewhereMs = 0) => {
-    const startedMs = standing.nowMs();
+    const startedMs = standing.nowMs() + elsewhereMs;
     clock.advanceNow(ms);
-    standing.end(startedMs, "onRequest", elsewhereMs);
+    standing.end(startedMs, "onRequest");
   };
   spin(49);
   spin(100, 51);

@@ -6,7 +6,7 @@
  * @module
  */
 
-import type { Deadline, ErrorCode } from "../base/mod.ts";
+import { type Deadline, type ErrorCode, NO_PLACE } from "../base/mod.ts";
 import type { ChainVerdict, TrustedPeer } from "../identity/mod.ts";
 import type { AcceptedConnection, Connection, PresentedPeer, Strain } from "../net/mod.ts";
 import type { Places } from "./admission.ts";
@@ -66,6 +66,7 @@ const NO_CERTIFICATE = "no certificate yet";
 const CLOSE_GRACE_MS = 500;
 
 export class Downstream implements LiveConnection, HandshakeOwner {
+  place = NO_PLACE;
   readonly record: ConnectionRecord;
   readonly context: Context;
   readonly #front: Front;

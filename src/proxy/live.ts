@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { Clock, ErrorCode, Timer } from "../base/mod.ts";
+import { Bag, type BagMember, type Clock, type ErrorCode, type Timer } from "../base/mod.ts";
 import type { Ticker } from "../net/mod.ts";
 import type { ConnectionRecord } from "./connection.ts";
 
@@ -16,7 +16,7 @@ export interface ConnectionLimits {
 }
 
 /** A connection that can be ended from outside and asked whether it may go on. */
-export interface LiveConnection {
+export interface LiveConnection extends BagMember {
   readonly record: ConnectionRecord;
   readonly limits: ConnectionLimits;
   /** Judges it by what is true now; ends itself when refused. */
@@ -35,7 +35,7 @@ export class LiveSet implements Ticker {
   tick = 0;
   readonly tickMs = SWEEP_MS;
   readonly #clock: Clock;
-  readonly #connections = new Set<LiveConnection>();
+  readonly #connections = new Bag<LiveConnection>();
   #timer: Timer | undefined;
   #idle: (() => void) | undefined;
 
@@ -48,7 +48,7 @@ export class LiveSet implements Ticker {
   }
 
   [Symbol.iterator](): Iterator<LiveConnection> {
-    return this.#connections[Symbol.iterator]();
+    return this.#connections.all()[Symbol.iterator]();
   }
 
   add(connection: LiveConnection): void {
@@ -63,15 +63,15 @@ export class LiveSet implements Ticker {
 
   /** After every change of credentials or policy. */
   rejudge(): void {
-    for (const connection of [...this.#connections]) connection.rejudge();
+    for (const connection of this.#connections.all()) connection.rejudge();
   }
 
   drain(): void {
-    for (const connection of [...this.#connections]) connection.drain();
+    for (const connection of this.#connections.all()) connection.drain();
   }
 
   endAll(code: ErrorCode, reason: string): void {
-    for (const connection of [...this.#connections]) connection.end(code, reason);
+    for (const connection of this.#connections.all()) connection.end(code, reason);
   }
 
   /** Resolves when no connection is open. */
@@ -86,7 +86,7 @@ export class LiveSet implements Ticker {
     this.#timer = undefined;
     this.tick++;
     const nowMs = this.#clock.monotonic();
-    for (const connection of [...this.#connections]) {
+    for (const connection of this.#connections.all()) {
       const { record, limits: { idleTimeoutMs, lifetimeMs } } = connection;
       if (lifetimeMs > 0 && nowMs - record.openedMs >= lifetimeMs) {
         connection.end("lifetime_ended", `open for ${lifetimeMs} ms`);

@@ -127,7 +127,7 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
   #begin(stream: ClientStream, ends: boolean): void {
     const id = this.#nextId;
     this.#nextId += 2;
-    this.streams.set(id, stream);
+    this.streams.add(id, stream);
     this.floods.opened();
     stream.begin(id, this, ends);
   }
@@ -191,7 +191,7 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
 
   protected onGoaway(lastId: number, code: number): void {
     this.#draining = true;
-    const refused = [...this.streams.values()].filter(({ id }) => id > lastId);
+    const refused = this.streams.all().filter(({ id }) => id > lastId);
     for (const stream of refused) {
       this.forget(stream, "reset by us");
       stream.broke("refused", `not begun, by a GOAWAY with code ${code}`);

@@ -19,6 +19,7 @@ import type { Http2Stream, StreamHost } from "./http2_stream.ts";
 import { Output } from "./output.ts";
 import { PeerSettings, writeSettings } from "./settings.ts";
 import { SharedWindow } from "./shared_window.ts";
+import { StreamTable } from "./stream_table.ts";
 
 export interface Http2Options {
   readonly limits: HttpLimits;
@@ -38,7 +39,7 @@ export abstract class Http2Connection<S extends Http2Stream> implements StreamEv
   readonly held: HeldBytes;
   sendWindow: number = DEFAULT_WINDOW_BYTES;
   protected readonly options: Http2Options;
-  protected readonly streams: Map<number, S> = new Map();
+  protected readonly streams: StreamTable<S> = new StreamTable();
   protected readonly closed: ClosedStreams = new ClosedStreams();
   protected readonly peer: PeerSettings = new PeerSettings();
   protected readonly floods: Floods;
@@ -230,7 +231,7 @@ export abstract class Http2Connection<S extends Http2Stream> implements StreamEv
     this.dataTo = undefined;
     this.#waiting.length = 0;
     const detail = end.detail === "" ? "the connection ended" : end.detail;
-    for (const stream of [...this.streams.values()]) {
+    for (const stream of this.streams.all()) {
       this.streams.delete(stream.id);
       stream.broke("connection", detail);
     }

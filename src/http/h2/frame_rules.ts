@@ -248,7 +248,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
       this.settingsDeadline = undefined;
       const more = this.limits.streamWindowBytes - this.streamReceiveWindow;
       this.streamReceiveWindow += more;
-      for (const stream of this.streams.values()) stream.receiveWindow += more;
+      for (const stream of this.streams.all()) stream.receiveWindow += more;
       return;
     }
     if (this.count(this.floods.reply())) return;
@@ -259,7 +259,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     this.output.frame(FrameType.settings, Flag.ack, 0, 0);
     const more = this.peer.windowBytes - before;
     if (more !== 0) {
-      for (const stream of this.streams.values()) {
+      for (const stream of this.streams.all()) {
         if (stream.sendWindow + more > MAX_WINDOW_BYTES) {
           return this.fail(ErrorCode.flowControl, "a window above the limit");
         }

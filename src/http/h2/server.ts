@@ -141,7 +141,7 @@ class Http2Server extends FrameRules<ServerStream> implements ServerConnection {
     const head = heads.fault === "" && !heads.tooLarge ? heads.request(ends) : undefined;
     if (!head || heads.unmetExpectation) return this.#invalid(id, ends);
     const exchange = new ServerStream(id, this, head, ends);
-    this.streams.set(id, exchange);
+    this.streams.add(id, exchange);
     this.#events.onRequest(exchange);
   }
 

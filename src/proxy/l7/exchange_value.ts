@@ -4,8 +4,15 @@
  * @module
  */
 
+import { messageOf } from "../../base/mod.ts";
 import { type ExchangeRecord, fieldOf } from "../../http/mod.ts";
-import { type Connection, EndedExchange, type Exchange, type StateKey } from "../../plugin/mod.ts";
+import {
+  type Connection,
+  EndedExchange,
+  type Exchange,
+  type Log,
+  type StateKey,
+} from "../../plugin/mod.ts";
 
 type OnEnd = Parameters<Exchange["onEnd"]>[0];
 
@@ -45,8 +52,8 @@ export class ExchangeValue implements Exchange {
     (this.#onEnd ??= []).push(callback);
   }
 
-  /** Nobody waits for anything any more; `faulted`: a callback threw. */
-  over(faulted: (error: unknown) => void): void {
+  /** Nobody waits for anything any more; `log`: for a callback that throws. */
+  over(log: Log): void {
     this.#isOver = true;
     this.#abort?.abort();
     if (!this.#onEnd) return;
@@ -55,7 +62,7 @@ export class ExchangeValue implements Exchange {
       try {
         callback(summary);
       } catch (error) {
-        faulted(error);
+        log.warn("a plugin failed at the end of an exchange", { reason: messageOf(error) });
       }
     }
   }

@@ -5,7 +5,14 @@
  * @module
  */
 
-import { type Deadline, type ErrorCode, type Origin, originOf } from "../../base/mod.ts";
+import {
+  type BagMember,
+  type Deadline,
+  type ErrorCode,
+  NO_PLACE,
+  type Origin,
+  originOf,
+} from "../../base/mod.ts";
 import { DEFAULT_ROUTE } from "../../chain/mod.ts";
 import {
   ExchangeRecord,
@@ -65,7 +72,8 @@ export interface ExchangeOwner {
   over(exchange: HttpExchange): void;
 }
 
-export class HttpExchange implements MessageEvents, PluginAsker {
+export class HttpExchange implements MessageEvents, PluginAsker, BagMember {
+  place = NO_PLACE;
   readonly #owner: ExchangeOwner;
   readonly #server: ServerExchange;
   readonly #context: Context;

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { Bag } from "../../base/mod.ts";
 import {
   DEFAULT_HTTP_LIMITS,
   ExchangeRecord,
@@ -29,7 +30,7 @@ import type { Downstream, Service } from "../downstream.ts";
 import type { Ending } from "../ending.ts";
 import { Caller } from "./caller.ts";
 import type { Failure } from "../refusal_sums.ts";
-import type { RequestsView, RequestView } from "../view.ts";
+import type { RequestsView } from "../view.ts";
 import { type ExchangeOwner, HttpExchange } from "./http_exchange.ts";
 import { noteInvalid } from "./invalid_request.ts";
 import { tellRequest } from "./tell_request.ts";
@@ -46,7 +47,7 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
   readonly downstream: Downstream;
   readonly listener: HttpListener;
   readonly caller: Caller;
-  readonly #open = new Set<HttpExchange>();
+  readonly #open = new Bag<HttpExchange>();
   #total = 0;
   #version: HttpVersion = "HTTP/1.1";
   #server: ServerConnection | undefined;
@@ -143,7 +144,7 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
   rejudge(): void {
     this.#judge = undefined;
     this.#isDenied = undefined;
-    for (const exchange of [...this.#open]) exchange.rejudge();
+    for (const exchange of this.#open.all()) exchange.rejudge();
   }
 
   sweep(): void {
@@ -158,7 +159,7 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
     }
     if (this.#open.size === 0) return this.#sweepIdle();
     this.#idleSweeps = 0;
-    for (const exchange of [...this.#open]) exchange.sweep();
+    for (const exchange of this.#open.all()) exchange.sweep();
   }
 
   /** Without a request, be it that the head of one does not come to its end. */
@@ -177,11 +178,8 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
   }
 
   view(now: Now): RequestsView {
-    const oldest: RequestView[] = [];
-    for (const exchange of this.#open) {
-      if (oldest.length === SHOWN) break;
-      oldest.push(exchange.view(now));
-    }
+    const all = this.#open.all().map((exchange) => exchange.view(now));
+    const oldest = all.sort((one, other) => other.ageMs - one.ageMs).slice(0, SHOWN);
     const idleMs = this.#idleSweeps * now.tickMs;
     return { version: this.#version, open: this.#open.size, total: this.#total, idleMs, oldest };
   }
@@ -193,7 +191,7 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
 
   leave(): void {
     this.#left = true;
-    for (const exchange of [...this.#open]) exchange.abandon();
+    for (const exchange of this.#open.all()) exchange.abandon();
   }
 }
 

@@ -6,7 +6,7 @@
  * @module
  */
 
-import { type Deadline, type ErrorCode, messageOf } from "../../base/mod.ts";
+import { type Deadline, type ErrorCode } from "../../base/mod.ts";
 import type { Fields, ResponseHead } from "../../http/mod.ts";
 import type { Stream } from "../../net/mod.ts";
 import {
@@ -26,6 +26,7 @@ import {
   type RoutePlan,
   type Sending,
   type Surroundings,
+  type Told,
 } from "../../plugin/mod.ts";
 import type { Context } from "../context.ts";
 import type { Lease } from "../target_group.ts";
@@ -57,7 +58,7 @@ const HOOK_LIMIT_MS = 10_000;
 
 const OVERDUE = "its plugins were closed: others have taken their place long ago";
 
-export class PluginLayers implements Inward, Asker, Surroundings, PassingSource {
+export class PluginLayers implements Inward, Asker, Surroundings, PassingSource, Told {
   readonly exchange: ExchangeValue;
   idleTimeoutMs: number | undefined;
   readonly #asker: PluginAsker;
@@ -131,7 +132,7 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource 
 
   start(): void {
     const request = new PluginRequest(this.#asked.request, this.#passing);
-    this.#onion.run(request).tell((response) => this.#answer(response));
+    this.#onion.run(request).tell(this);
   }
 
   // What the layers want.
@@ -231,7 +232,7 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource 
   }
 
   /** What the layers made of it all. */
-  #answer(response: PluginResponse): void {
+  settle(response: PluginResponse): void {
     if (this.#over) return;
     const { head, body, failure } = response;
     this.#answered = true;
@@ -321,11 +322,7 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource 
 
   /** After everything about it is known. */
   tellEnd(): void {
-    this.exchange.over((error) =>
-      this.#generation.log.warn("a plugin failed at the end of an exchange", {
-        reason: messageOf(error),
-      })
-    );
+    this.exchange.over(this.#generation.log);
   }
 
   // What comes from upstream.

@@ -1,0 +1,82 @@
+/**
+ * The open streams of a connection, by their number. A `Map` that members come to and leave for as long as
+ * a connection lives keeps what has left it: see `base/bag.ts`.
+ *
+ * @module
+ */
+
+/** Power of two; half of the slots are used at most. */
+const FEWEST_SLOTS = 16;
+/** Odd. Peers number the streams that they open: where a stream lands is nothing that they can choose. */
+const FACTOR = (crypto.getRandomValues(new Int32Array(1))[0] ?? 0) | 0x40000001;
+
+export class StreamTable<S extends { readonly id: number }> {
+  #slots: (S | undefined)[] = new Array(FEWEST_SLOTS).fill(undefined);
+  #shift = Math.clz32(FEWEST_SLOTS) + 1;
+  #size = 0;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  get(id: number): S | undefined {
+    const slots = this.#slots;
+    const mask = slots.length - 1;
+    for (let at = this.#home(id);; at = (at + 1) & mask) {
+      const stream = slots[at];
+      if (stream === undefined || stream.id === id) return stream;
+    }
+  }
+
+  /** One that is not there. */
+  add(id: number, stream: S): void {
+    if (2 * (this.#size + 1) > this.#slots.length) this.#resize(this.#slots.length * 2);
+    this.#put(id, stream);
+    this.#size++;
+  }
+
+  #put(id: number, stream: S): void {
+    const slots = this.#slots;
+    const mask = slots.length - 1;
+    let at = this.#home(id);
+    while (slots[at] !== undefined) at = (at + 1) & mask;
+    slots[at] = stream;
+  }
+
+  delete(id: number): void {
+    const slots = this.#slots;
+    const mask = slots.length - 1;
+    let at = this.#home(id);
+    while (slots[at]?.id !== id) {
+      if (slots[at] === undefined) return;
+      at = (at + 1) & mask;
+    }
+    // Whoever went past this slot to find a free one moves up.
+    for (let next = (at + 1) & mask;; next = (next + 1) & mask) {
+      const stream = slots[next];
+      if (stream === undefined) break;
+      const home = this.#home(stream.id);
+      if (((next - home) & mask) < ((next - at) & mask)) continue;
+      slots[at] = stream;
+      at = next;
+    }
+    slots[at] = undefined;
+    if (--this.#size === 0 && slots.length > FEWEST_SLOTS) this.#resize(FEWEST_SLOTS);
+  }
+
+  #home(id: number): number {
+    return Math.imul(id, FACTOR) >>> this.#shift;
+  }
+
+  #resize(slots: number): void {
+    const all = this.all();
+    this.#slots = new Array(slots).fill(undefined);
+    this.#shift = Math.clz32(slots) + 1;
+    for (const stream of all) this.#put(stream.id, stream);
+  }
+
+  /** Of now, in the order of their numbers. */
+  all(): S[] {
+    return this.#slots.filter((stream) => stream !== undefined).sort((a, b) => a.id - b.id);
+  }
+}

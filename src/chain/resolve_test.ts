@@ -21,6 +21,7 @@ function target(id: string, changes: Partial<ChainTarget> = {}): ChainTarget {
     datacenter: "dc1",
     peer: "",
     meshGatewayMode: "",
+    localityMode: "",
     filter: "",
     onlyPassing: false,
     connectTimeoutMs: 5_000,
@@ -136,6 +137,16 @@ for (
       "goes directly to another datacenter without a mode",
       { failover: ["db2"], targets: [target("db"), target("db2", { datacenter: "dc2" })] },
       "db@5000 db2@5000",
+    ],
+    [
+      "takes all instances alike where no locality comes first",
+      { targets: [target("db", { localityMode: "none" })] },
+      "db@5000",
+    ],
+    [
+      "refuses to prioritize by locality",
+      { targets: [target("db", { localityMode: "failover" })] },
+      /target "db" prioritizes by locality \("failover"\), which is not supported/,
     ],
     [
       "refuses a gateway to another datacenter",

@@ -23,7 +23,7 @@ interface Ways {
 }
 
 /** What an instance does with a request: by its port. */
-type Answers = (port: number) => number | "refuses";
+type Answers = (port: number) => number | "refuses" | "breaks" | "silent";
 
 /** A sidecar of web, and instances of db that answer as they are told to. */
 class Rig implements AsyncDisposable {
@@ -46,7 +46,12 @@ class Rig implements AsyncDisposable {
     const snapshot = snapshotOf({
       ...{ ca: CA, service: "web" },
       upstreams: [{
-        ...{ name: "db", http: httpRules("http"), plugins, targets: names },
+        ...{
+          name: "db",
+          http: httpRules("http", { requestTimeoutMs: 500 }),
+          plugins,
+          targets: names,
+        },
         outlier: outlierPolicy(policy),
         // In turn, nobody would come again soon: here it takes the retry to see to that.
         balancing: { kind: retry ? "random" : "round_robin" },
@@ -98,7 +103,10 @@ class Rig implements AsyncDisposable {
     for (const [server, port] of asked) {
       server.received = "";
       this.asked.push(port);
-      server.send(`HTTP/1.1 ${this.answers(port)} X\r\nContent-Length: 0\r\n\r\n`);
+      const answer = this.answers(port);
+      if (answer === "silent") continue;
+      if (answer === "breaks") server.connection.reset();
+      else server.send(`HTTP/1.1 ${answer} X\r\nContent-Length: 0\r\n\r\n`);
     }
     return asked.length > 0;
   }
@@ -166,6 +174,21 @@ for (
     rig.answers = failing(...ports.slice(0, failed));
     await rig.askTimes(24);
     assert.equal(rig.ejected.length, ejected);
+  });
+}
+
+for (
+  const [what, answers, told] of [
+    ["does not answer in time", "silent", 504],
+    ["breaks its connection", "breaks", 503],
+    ["cannot be connected to", "refuses", 503],
+  ] as const
+) {
+  test(`an instance that ${what} is ejected`, async () => {
+    await using rig = await Rig.start({ targets: [[1]], policy: { maxFailures: 2 } });
+    rig.answers = () => answers;
+    assert.deepEqual([await rig.ask(), rig.ejected], [told, []]);
+    assert.deepEqual([await rig.ask(), rig.ejected], [told, [1]]);
   });
 }
 

@@ -150,7 +150,7 @@ class Resolving {
   #hash(id: string): readonly HashPolicy[] {
     const node = own(this.#chain.nodes, id);
     const taken = hashPolicies(node?.kind === "router" ? undefined : node?.balancing);
-    if (taken.kind === "refused") throw new Unusable(`${taken.reason} ("${id}")`);
+    if (taken.kind === "refused") throw new Unusable(`${id}: ${taken.reason}`);
     return taken.policies;
   }
 

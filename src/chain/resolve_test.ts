@@ -293,8 +293,8 @@ for (
 
 for (
   const [policy, reason] of [
-    [{ terminal: true }, /hash policy 0 names nothing to hash/],
-    [{ field: "trailer", name: "a" }, /hash policy 0 hashes "trailer", which nobody knows/],
+    [{ terminal: true }, /: LoadBalancer\.HashPolicies\[0\] names nothing to hash/],
+    [{ field: "trailer", name: "a" }, /HashPolicies\[0\] hashes "trailer", which nobody knows/],
     [{ cookie: { ...COOKIE, ttlMs: -1 } }, /makes a cookie of a negative TTL/],
     [{ name: "a;b", cookie: { ...COOKIE, isSession: true } }, /makes a cookie of the name "a;b"/],
     [{ cookie: { ...COOKIE, ttlMs: 1, path: "/; Domain=x" } }, /of a path that it cannot have/],

@@ -5,11 +5,13 @@
  */
 
 import { isObject, type Json, type JsonObject } from "../http/decode.ts";
-import { objectAt, textAt } from "../http/fields.ts";
+import { numberAt, objectAt, textAt } from "../http/fields.ts";
 import { withNs } from "../http/go_duration.ts";
 import { Refusal } from "../http/refusal.ts";
 
 const POLICIES = ["", "random", "round_robin", "least_request", "ring_hash", "maglev"];
+/** Blocks, and the policy that each is for. */
+const CONFIG_OF = { RingHashConfig: "ring_hash", LeastRequestConfig: "least_request" };
 const HASHED = ["ring_hash", "maglev"];
 const FIELDS = ["", "header", "cookie", "query_parameter"];
 
@@ -45,8 +47,6 @@ export function normalLoadBalancer(entry: JsonObject): JsonObject {
   return { LoadBalancer: { ...balancer, HashPolicies: kept } };
 }
 
-const CONFIG_OF = { RingHashConfig: "ring_hash", LeastRequestConfig: "least_request" };
-
 function hashFault(hash: JsonObject): string | undefined {
   const field = textAt(hash, "Field");
   if (!FIELDS.includes(field)) return `"${field}" is not a supported field`;
@@ -61,8 +61,7 @@ function hashFault(hash: JsonObject): string | undefined {
   const cookie = hash["CookieConfig"];
   if (!isObject(cookie)) return undefined;
   if (field !== "cookie") return `cookie_config provided for "${field}"`;
-  const hasTtl = ![undefined, null, 0, "", "0s"].includes(cookie["TTL"] as string);
-  return cookie["Session"] === true && hasTtl
+  return cookie["Session"] === true && numberAt(withNs(cookie, ["TTL"]), "TTL") !== 0
     ? "a session cookie cannot have an associated TTL"
     : undefined;
 }

@@ -29,6 +29,7 @@ export function normalProxyDefaults(entry: JsonObject): JsonObject {
 export function withoutLocality(entry: JsonObject): JsonObject {
   const { PrioritizeByLocality: locality, ...rest } = entry;
   if (isObject(locality) && textAt(locality, "Mode") !== "") {
+    // Consul's words end with a space.
     throw new Refusal(500, "Prioritize-by-locality requires Consul Enterprise ");
   }
   return rest;

@@ -56,7 +56,7 @@ export function hashPolicies(balancing: ChainBalancing | undefined): HashPolicie
   for (const [index, written] of (balancing?.hashPolicies ?? []).entries()) {
     const policy = hashPolicy(written);
     if (typeof policy === "string") {
-      return { kind: "refused", reason: `hash policy ${index} ${policy}` };
+      return { kind: "refused", reason: `LoadBalancer.HashPolicies[${index}] ${policy}` };
     }
     policies.push(policy);
   }

@@ -167,6 +167,8 @@ export interface ChainTarget {
   readonly datacenter: string;
   readonly peer: string;
   readonly meshGatewayMode: string;
+  /** `PrioritizeByLocality`, which only Consul Enterprise gives; `""` and `none`: all are alike. */
+  readonly localityMode: string;
   /** bexpr, given to the agent as it is. */
   readonly filter: string;
   readonly onlyPassing: boolean;

@@ -150,7 +150,7 @@ class Resolving {
   #hash(id: string): readonly HashPolicy[] {
     const node = own(this.#chain.nodes, id);
     const taken = hashPolicies(node?.kind === "router" ? undefined : node?.balancing);
-    if (taken.kind === "refused") throw new Unusable(`${taken.reason} ("${id}")`);
+    if (taken.kind === "refused") throw new Unusable(`${id}: ${taken.reason}`);
     return taken.policies;
   }
 
@@ -196,6 +196,9 @@ class Resolving {
 
 function whyUnsupported(target: ChainTarget, local: Locality): string | undefined {
   if (target.peer) return `is in cluster peer "${target.peer}"; peers are not supported yet`;
+  if (!["", "none"].includes(target.localityMode)) {
+    return `prioritizes by locality ("${target.localityMode}"), which is not supported`;
+  }
   if (isLocal(target, local) || ["", "none"].includes(target.meshGatewayMode)) return undefined;
   return `wants mesh gateway mode "${target.meshGatewayMode}"; mesh gateways are not supported yet` +
     ` (mode "none" connects directly)`;

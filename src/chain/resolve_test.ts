@@ -21,6 +21,7 @@ function target(id: string, changes: Partial<ChainTarget> = {}): ChainTarget {
     datacenter: "dc1",
     peer: "",
     meshGatewayMode: "",
+    localityMode: "",
     filter: "",
     onlyPassing: false,
     connectTimeoutMs: 5_000,
@@ -136,6 +137,16 @@ for (
       "goes directly to another datacenter without a mode",
       { failover: ["db2"], targets: [target("db"), target("db2", { datacenter: "dc2" })] },
       "db@5000 db2@5000",
+    ],
+    [
+      "takes all instances alike where no locality comes first",
+      { targets: [target("db", { localityMode: "none" })] },
+      "db@5000",
+    ],
+    [
+      "refuses to prioritize by locality",
+      { targets: [target("db", { localityMode: "failover" })] },
+      /target "db" prioritizes by locality \("failover"\), which is not supported/,
     ],
     [
       "refuses a gateway to another datacenter",
@@ -282,8 +293,8 @@ for (
 
 for (
   const [policy, reason] of [
-    [{ terminal: true }, /hash policy 0 names nothing to hash/],
-    [{ field: "trailer", name: "a" }, /hash policy 0 hashes "trailer", which nobody knows/],
+    [{ terminal: true }, /: LoadBalancer\.HashPolicies\[0\] names nothing to hash/],
+    [{ field: "trailer", name: "a" }, /HashPolicies\[0\] hashes "trailer", which nobody knows/],
     [{ cookie: { ...COOKIE, ttlMs: -1 } }, /makes a cookie of a negative TTL/],
     [{ name: "a;b", cookie: { ...COOKIE, isSession: true } }, /makes a cookie of the name "a;b"/],
     [{ cookie: { ...COOKIE, ttlMs: 1, path: "/; Domain=x" } }, /of a path that it cannot have/],

@@ -37,8 +37,6 @@ interface GroupSplit {
 
 /** Where the routes of a chain led when it was asked: whoever is under way keeps to that. */
 export class ChainWays {
-  /** Requests of some route are hashed. */
-  readonly hashes: boolean;
   readonly #splits = new Map<string, readonly GroupSplit[]>();
   readonly #hashes = new Map<string, RequestHash>();
   readonly #random: Random;
@@ -49,7 +47,6 @@ export class ChainWays {
     random: Random,
   ) {
     this.#random = random;
-    this.hashes = routes.some(({ hash }) => hash.length > 0);
     for (const { name, splits, hash } of routes) {
       if (hash.length > 0) this.#hashes.set(name, new RequestHash(hash));
       this.#splits.set(
@@ -65,6 +62,11 @@ export class ChainWays {
   /** For one request. `undefined`: there is no such route. */
   pick(route: string): TargetGroup | undefined {
     return pickSplit(this.#splits.get(route) ?? [], this.#random)?.group;
+  }
+
+  /** Requests of some route are hashed. */
+  get hashes(): boolean {
+    return this.#hashes.size > 0;
   }
 
   /** Of the requests on that route; `undefined`: nothing keeps them with an endpoint. */

@@ -15,6 +15,7 @@ import { PATHS } from "../../src/admin/home.ts";
 import { HELP_TOPICS, parseCommand } from "../../src/app/command_line/args.ts";
 import { helpText } from "../../src/app/command_line/help.ts";
 import { prepareRegexes, systemClock, systemRandom } from "../../src/base/mod.ts";
+import { readChain } from "../../src/consul/replies/discovery_chain.ts";
 import { readIntentions } from "../../src/consul/replies/intentions.ts";
 import { readRegistration } from "../../src/consul/replies/registration.ts";
 import { startDevAgent } from "../../src/dev/mod.ts";
@@ -26,10 +27,12 @@ import type { Refusal } from "../../src/snapshot/mod.ts";
 import { KNOWN_OPERATORS } from "../../src/http/access_log/line_format.ts";
 import { accessLogPart } from "../../src/source/consul/access_logs.ts";
 import { NO_PLANS, planRegistration } from "../../src/source/consul/credential_plans.ts";
+import { planChain } from "../../src/source/consul/plan.ts";
 import { createAuthority } from "../kit/certificates.ts";
 import { DevMesh } from "../kit/dev_mesh.ts";
 import { runPostern } from "../kit/postern.ts";
 import { inlineBundle, inlineCertificate, startSdsServer } from "../kit/sds_server.ts";
+import { declaration } from "../kit/snapshot_facts.ts";
 import { LISTENER } from "../kit/tls_config.ts";
 import { startWorkloadServer, svidOf } from "../kit/workload_server.ts";
 
@@ -215,6 +218,7 @@ test("every block of JSON and HCL says what reads it", () => {
     "listener",
     "plugins",
     "registration",
+    "routing",
     "servers",
   ]);
 });
@@ -246,6 +250,16 @@ for (const { name, text } of examplesOf("intentions")) {
     const permissions = readIntentions(reply, "db").flatMap(({ permissions = [] }) => permissions);
     assert.equal(permissions.length, text.match(/"HTTP"/g)?.length);
     assert.deepEqual(permissions.map(permissionFault).filter((fault) => fault !== undefined), []);
+  });
+}
+
+for (const { name, text } of examplesOf("routing")) {
+  test(`an agent takes the config entries, and all of the chain is followed: ${name}`, async () => {
+    await using mesh = await DevMesh.start();
+    for (const entry of JSON.parse(text)) await mesh.configEntry(entry);
+    const chain = readChain(await mesh.get("/v1/discovery-chain/db"));
+    const plan = planChain(declaration("db"), chain, { datacenter: "dc1", partition: "default" });
+    assert.equal(plan.kind, "targets", JSON.stringify(plan));
   });
 }
 

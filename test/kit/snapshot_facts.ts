@@ -91,6 +91,7 @@ export function target(service: string, overrides: Partial<ChainTarget> = {}): C
     datacenter,
     peer: "",
     meshGatewayMode: "",
+    localityMode: "",
     filter: "",
     onlyPassing: false,
     connectTimeoutMs: 5_000,

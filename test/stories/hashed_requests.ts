@@ -22,13 +22,15 @@ export function hashedRequests(agents: Agents): void {
     const db = { name: "db", ...await mesh.place() };
     own.use(await mesh.serve({ name: "web", upstreams: [db] }));
 
+    const fetchOf = (headers: Record<string, string>, path = "/") =>
+      fetch(`http://${db.host}:${db.port}${path}`, { headers });
     const ask = async (headers: Record<string, string> = {}) => {
-      const reply = await fetch(`http://${db.host}:${db.port}/`, { headers });
+      const reply = await fetchOf(headers);
       return { by: await reply.text(), cookies: reply.headers.getSetCookie() };
     };
-    const owners = async () => {
+    const owners = async (path = "/") => {
       const asked = [];
-      for (const user of USERS) asked.push((await ask({ "x-user": user })).by);
+      for (const user of USERS) asked.push(await (await fetchOf({ "x-user": user }, path)).text());
       return asked;
     };
     const spread = async (by: readonly string[]) => {
@@ -72,15 +74,30 @@ export function hashedRequests(agents: Agents): void {
       }
     });
 
+    await t.test("whatever route leads there", async () => {
+      const HTTP = { PathPrefix: "/own" };
+      const Destination = { ResponseHeaders: { Set: { "x-route": "own" } } };
+      await mesh.configEntry({
+        ...{ Kind: "service-router", Name: "db" },
+        Routes: [{ Match: { HTTP }, Destination }],
+      });
+      await eventually("there is a route", async () => {
+        const reply = await fetchOf({}, "/own");
+        await reply.body?.cancel();
+        return reply.headers.get("x-route") === "own";
+      });
+      assert.equal((await owners("/own")).join(), before);
+    });
+
     await t.test("only those of an instance that leaves move, and come back with it", async () => {
-      const before = await owners();
+      const owned = await owners();
       await mesh.setMaintenance("db-two-sidecar-proxy", true);
       await eventually("it is left", () => spread(["one", "three"]));
       (await owners()).forEach((by, at) => {
-        if (before[at] !== "two") assert.equal(by, before[at]);
+        if (owned[at] !== "two") assert.equal(by, owned[at]);
       });
       await mesh.setMaintenance("db-two-sidecar-proxy", false);
-      await eventually("they are back", async () => (await owners()).join() === before.join());
+      await eventually("they are back", async () => (await owners()).join() === owned.join());
     });
   });
 }

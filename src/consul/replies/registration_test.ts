@@ -223,6 +223,17 @@ for (
     }, {
       outlier: { intervalMs: 5_000, maxFailures: 2 },
     }],
+    ["passive health as service-defaults give it", {
+      passive_health_check: {
+        ...{ Interval: 7_000_000_000, MaxFailures: 3, EnforcingConsecutive5xx: 50 },
+        ...{ MaxEjectionPercent: 40, BaseEjectionTime: 4_000_000_000 },
+      },
+    }, {
+      outlier: {
+        ...{ intervalMs: 7_000, maxFailures: 3, enforcingPercent: 50 },
+        ...{ maxEjectionPercent: 40, baseEjectionMs: 4_000 },
+      },
+    }],
     ["passive health that never ejects", {
       passive_health_check: { enforcing_consecutive_5xx: 0, base_ejection_time: 0 },
     }, { outlier: { enforcingPercent: 0 } }],

@@ -8,11 +8,12 @@
 import { parseBexpr } from "../http/bexpr.ts";
 import { isObject, type Json, type JsonObject } from "../http/decode.ts";
 import { numberAt, objectAt, textAt } from "../http/fields.ts";
-import { durationNs, goDuration, withNs } from "../http/go_duration.ts";
+import { durationNs, goDuration } from "../http/go_duration.ts";
 import { checkIntentions, normalSources } from "./intention_entry.ts";
+import { normalLoadBalancer } from "./load_balancer.ts";
 import { isEmpty } from "../catalog/records.ts";
 import { Refusal } from "../http/refusal.ts";
-import { normalMesh, normalProxyDefaults } from "./mesh_entries.ts";
+import { normalMesh, normalProxyDefaults, withoutLocality } from "./mesh_entries.ts";
 import { normalServiceDefaults } from "./service_defaults.ts";
 
 /** The entry as it is stored: checked, durations in Consul's spelling, blocks that are always shown. */
@@ -68,23 +69,10 @@ function resolver(entry: JsonObject): JsonObject {
       throw new Refusal(500, `Bad Failover["${subset}"]: not a valid subset subset`);
     }
   }
-  const policy = textAt(objectAt(entry, "LoadBalancer"), "Policy");
-  if (!["", "random", "round_robin", "least_request", "ring_hash", "maglev"].includes(policy)) {
-    throw new Refusal(500, `Bad LoadBalancer policy: "${policy}" is not supported`);
-  }
-  return { ...goDurations(entry, ["ConnectTimeout", "RequestTimeout"]), ...cookies(entry) };
-}
-
-function cookies(entry: JsonObject): JsonObject {
-  const balancer = entry["LoadBalancer"];
-  const policies = isObject(balancer) ? balancer["HashPolicies"] : undefined;
-  if (!isObject(balancer) || !Array.isArray(policies)) return {};
-  const fixed = (policies as readonly Json[]).map((policy) =>
-    isObject(policy) && isObject(policy["CookieConfig"])
-      ? { ...policy, CookieConfig: withNs(policy["CookieConfig"], ["TTL"]) }
-      : policy
-  );
-  return { LoadBalancer: { ...balancer, HashPolicies: fixed } };
+  return {
+    ...goDurations(withoutLocality(entry), ["ConnectTimeout", "RequestTimeout"]),
+    ...normalLoadBalancer(entry),
+  };
 }
 
 function splitter(entry: JsonObject): JsonObject {

@@ -162,6 +162,7 @@ export const CONFIG_SHAPES: Readonly<Record<string, Shape>> = {
       TextFormat: "string",
     }),
     EnvoyExtensions: "any",
+    PrioritizeByLocality: object({ Mode: "string" }),
   }),
   mesh: object({
     ...BASE,
@@ -196,6 +197,7 @@ export const CONFIG_SHAPES: Readonly<Record<string, Shape>> = {
     ConnectTimeout: "any",
     RequestTimeout: "any",
     LoadBalancer: LOAD_BALANCER,
+    PrioritizeByLocality: object({ Mode: "string" }),
   }),
   "service-splitter": object({
     ...NAMED,

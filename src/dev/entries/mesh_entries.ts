@@ -20,9 +20,19 @@ export function normalProxyDefaults(entry: JsonObject): JsonObject {
     TransparentProxy: {},
     MeshGateway: {},
     AccessLogs: {},
-    ...entry,
+    ...withoutLocality(entry),
     Expose: normalExpose(objectAt(entry, "Expose")),
   };
+}
+
+/** What only Consul Enterprise has; one that asks for nothing is not kept. */
+export function withoutLocality(entry: JsonObject): JsonObject {
+  const { PrioritizeByLocality: locality, ...rest } = entry;
+  if (isObject(locality) && textAt(locality, "Mode") !== "") {
+    // Consul's words end with a space.
+    throw new Refusal(500, "Prioritize-by-locality requires Consul Enterprise ");
+  }
+  return rest;
 }
 
 function checkAccessLogs(logs: JsonObject): void {

@@ -159,10 +159,10 @@ export class HttpExchange implements MessageEvents, PluginAsker, BagMember {
   #awaitAnswer(): void {
     const { requestTimeoutMs } = this.#owner.listener.rules();
     if (requestTimeoutMs === 0 || this.#over) return;
-    this.#answerDeadline = this.#context.deadlines.after(
-      requestTimeoutMs,
-      () => this.fail("response_timed_out", `not answered within ${requestTimeoutMs} ms`),
-    );
+    this.#answerDeadline = this.#context.deadlines.after(requestTimeoutMs, () => {
+      this.#upstream?.tookTooLong();
+      this.fail("response_timed_out", `not answered within ${requestTimeoutMs} ms`);
+    });
   }
 
   /** False: there is no form in which it could be judged, and it has been told. */

@@ -307,6 +307,10 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
     return held ?? this.#try?.tunnel();
   }
 
+  tookTooLong(): void {
+    this.#try?.tookTooLong();
+  }
+
   leave(isUnwanted: boolean): void {
     if (this.#over) return;
     this.#over = true;

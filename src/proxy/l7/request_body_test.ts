@@ -25,6 +25,7 @@ class Endpoint implements Inward {
   pause(): void {}
   resume(): void {}
   tunnel(): undefined {}
+  tookTooLong(): void {}
   leave(): void {}
 }
 

@@ -1,7 +1,7 @@
 /**
  * What of a request keeps it with one endpoint, as a route's hash policies say and as Envoy reads them:
- * where none of them finds anything there is no hash, and balancing picks by chance. Nothing is allocated
- * for what a policy does not find, but for a cookie that it makes.
+ * where none of them finds anything there is no hash, and balancing picks by chance. Requests of routes
+ * without policies are not looked at.
  *
  * @module
  */

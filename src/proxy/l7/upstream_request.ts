@@ -77,6 +77,8 @@ export interface Inward {
   resume(): void;
   /** To be called when it was answered yes to an upgrade; the request itself is over with that. */
   tunnel(): Stream | undefined;
+  /** Its time is over: as with Envoy that is held against the endpoint, if one has it. */
+  tookTooLong(): void;
   /** The asker is done with it; what is not complete is broken off if it `isUnwanted`. */
   leave(isUnwanted: boolean): void;
 }
@@ -236,7 +238,6 @@ export class UpstreamRequest implements Inward, Dialler<Way>, ResponseEvents, Co
     return reason === "connection" && this.#wasUsed && upgrade === "" && IDEMPOTENT.has(method);
   }
 
-  /** Its time is over: as with Envoy that is held against the endpoint, if there is one. */
   tookTooLong(): void {
     if (!this.#responded) this.#tellHealth(true);
   }

@@ -8,6 +8,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { AgentClient } from "./client.ts";
+import { REFUSED_BALANCERS } from "./load_balancers.ts";
 
 interface Refused {
   readonly call: readonly [method: string, path: string, body?: unknown];
@@ -344,6 +345,20 @@ const CONFIG: readonly Refused[] = [
       500,
       'Bad LoadBalancer policy: "bogus" is not supported',
     ],
+    ...REFUSED_BALANCERS.map(([LoadBalancer, text]) =>
+      [
+        { Kind: "service-resolver", Name: "rr", LoadBalancer },
+        500,
+        `Bad LoadBalancer${text}`,
+      ] as const
+    ),
+    ...["service-resolver", "proxy-defaults"].map((Kind) =>
+      [
+        { Kind, Name: "global", PrioritizeByLocality: { Mode: "none" } },
+        500,
+        "Prioritize-by-locality requires Consul Enterprise ",
+      ] as const
+    ),
     [
       { Kind: "service-intentions", Name: "rr", Sources: [] },
       500,

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { EndpointPool, LoadBalancing } from "../../../src/balance/mod.ts";
-import { mix32 } from "../../../src/balance/hash.ts";
+import { hashText, mix32 } from "../../../src/balance/hash.ts";
 import { balancerContract, endpoints, poolOf } from "./contract.ts";
 
 const RING = { kind: "ring_hash", minimumSize: 1024, maximumSize: 8_388_608 } as const;
@@ -89,3 +89,95 @@ test("ring_hash has no more points than its maximum, whatever its minimum", () =
   assert.ok(arcs(8) <= 8, `${arcs(8)} arcs of 8 points`);
   assert.ok(arcs(8_388_608) > 500, `${arcs(8_388_608)} arcs of 1,024 points`);
 });
+
+/** Keys as requests have them. */
+const USERS = Array.from({ length: 30_000 }, (_, index) => hashText(`user-${index}@example.com`));
+
+function ownersOf(pool: EndpointPool, keys: readonly number[]): (string | undefined)[] {
+  return keys.map((hash) => pool.pick(0, { hash })?.endpoint.id);
+}
+
+function sharesOf(owners: readonly (string | undefined)[]): Map<string, number> {
+  const shares = new Map<string, number>();
+  for (const id of owners) shares.set(id ?? "none", (shares.get(id ?? "none") ?? 0) + 1);
+  return shares;
+}
+
+// A ring is as even as it has points.
+for (
+  const [balancing, tolerance] of [
+    [{ ...RING, minimumSize: 65_536 }, 0.15],
+    [{ kind: "maglev" }, 0.1],
+  ] as const
+) {
+  const { kind } = balancing;
+
+  for (
+    const [what, weightOf] of [
+      ["evenly", () => 1],
+      ["by weight", (index: number) => 1 + index % 3],
+    ] as const
+  ) {
+    test(`${kind} shares the keys of requests ${what}`, () => {
+      const list = endpoints(9, weightOf);
+      const total = list.reduce((sum, { weight }) => sum + weight, 0);
+      const shares = sharesOf(ownersOf(poolOf(balancing, list), USERS));
+      for (const { id, weight } of list) {
+        const due = USERS.length * weight / total;
+        const got = shares.get(id) ?? 0;
+        assert.ok(Math.abs(got - due) < tolerance * due, `${id}: ${got} keys, ${due} are due`);
+      }
+    });
+  }
+
+  test(`${kind} shares what a lost endpoint owned among all others, evenly`, () => {
+    const list = endpoints(9);
+    const pool = poolOf(balancing, list);
+    const before = ownersOf(pool, USERS);
+    pool.update(list.slice(1));
+    const after = ownersOf(pool, USERS);
+    const heirs = sharesOf(after.filter((_, key) => before[key] === "node-0/db"));
+    assert.equal(heirs.size, 8);
+    const due = USERS.length / 9 / 8;
+    for (const [id, got] of heirs) {
+      assert.ok(Math.abs(got - due) < 0.35 * due, `${id}: ${got} keys, ${due} are due`);
+    }
+  });
+
+  test(`${kind} takes for a newcomer from all others, and little else moves`, () => {
+    const list = endpoints(9);
+    const pool = poolOf(balancing, list.slice(1));
+    const before = ownersOf(pool, USERS);
+    pool.update(list);
+    const after = ownersOf(pool, USERS);
+    const moved = after.filter((id, key) => id !== before[key]);
+    const taken = moved.filter((id) => id === "node-0/db").length;
+    assert.equal(taken, sharesOf(after).get("node-0/db"));
+    assert.ok(moved.length - taken < (kind === "ring_hash" ? 1 : 0.1 * USERS.length));
+  });
+}
+
+for (
+  const balancing of [
+    { kind: "round_robin" },
+    { kind: "random" },
+    { kind: "least_request", choiceCount: 2 },
+    RING,
+    { kind: "maglev" },
+  ] as const satisfies LoadBalancing[]
+) {
+  test(`${balancing.kind} picks among very many endpoints nearly as fast as among few`, () => {
+    const [few, many] = [10, 10_000].map((count) => {
+      const pool = poolOf(balancing, endpoints(count, (index) => 1 + index % 5));
+      let best = Infinity;
+      for (let round = 0; round < 6; round++) {
+        const startMs = performance.now();
+        for (const hash of USERS) pool.pick(0, { hash });
+        best = Math.min(best, performance.now() - startMs);
+      }
+      return best;
+    });
+    // A search of them all would take a thousand times as long.
+    assert.ok(few !== undefined && many !== undefined && many < 30 * few, `${many} ms, ${few} ms`);
+  });
+}

@@ -5,11 +5,18 @@
  */
 
 import { type ExchangeRecord, fieldOf } from "../../http/mod.ts";
-import { type Connection, EndedExchange, type Exchange, type StateKey } from "../../plugin/mod.ts";
+import {
+  type Connection,
+  EndedExchange,
+  type Exchange,
+  RECORD,
+  type RecordedExchange,
+  type StateKey,
+} from "../../plugin/mod.ts";
 
 type OnEnd = Parameters<Exchange["onEnd"]>[0];
 
-export class ExchangeValue implements Exchange {
+export class ExchangeValue implements RecordedExchange {
   readonly connection: Connection;
   readonly #story: ExchangeRecord;
   #state: Map<StateKey<unknown>, unknown> | undefined;
@@ -20,6 +27,10 @@ export class ExchangeValue implements Exchange {
   constructor(story: ExchangeRecord, connection: Connection) {
     this.#story = story;
     this.connection = connection;
+  }
+
+  get [RECORD](): ExchangeRecord {
+    return this.#story;
   }
 
   get id(): string {

@@ -218,8 +218,8 @@ for (
       /Destination\.RetryOn: "luck" is not.*; .*RetryOnStatusCodes: 99 is/,
     ],
     [
-      { requestHeaders: { remove: [], set: { a: "%HOSTNAME%" }, add: {} } },
-      /Destination\.RequestHeaders\.Set\["a"\]: it has an operator/,
+      { requestHeaders: { remove: [], set: { a: "%HOST%" }, add: { b: "50%" } } },
+      /Destination\.RequestHeaders\.Set\["a"\]: it has the operator HOST, .*\.Add\["b"\]: it has "%"/,
     ],
     [
       { responseHeaders: { remove: ["host"], set: {}, add: {} } },

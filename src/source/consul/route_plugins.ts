@@ -136,8 +136,7 @@ function changesFaults(at: string, changes: HeaderTexts | null): readonly string
   const { remove, set, add } = changes;
   const faults: string[] = [];
   const look = (member: string, name: string, value?: string) => {
-    const fault = headerFault(name, value) ??
-      (value?.includes("%") ? "has an operator, which is not followed yet" : undefined);
+    const fault = headerFault(name, value);
     if (fault) faults.push(`${at}.${member}[${JSON.stringify(name)}]: it ${fault}`);
   };
   for (const name of remove) look("Remove", name);

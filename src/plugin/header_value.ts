@@ -40,9 +40,14 @@ function recordOf(
     throw new TypeError("headerValue: of no exchange that is under way here");
   }
   const record = (exchange as RecordedExchange)[RECORD];
-  const ofResponse = response instanceof PluginResponse
-    ? { response: response.head, status: response.status }
-    : {};
-  const endAt = clock.monotonic();
-  return Object.assign(Object.create(record), { request: request.head, endAt, ...ofResponse });
+  const now = clock.monotonic();
+  // As with Envoy it is at its first attempt from when its route is known.
+  const soFar = { request: request.head, attempts: Math.max(record.attempts, 1), endAt: now };
+  if (!(response instanceof PluginResponse)) return Object.assign(Object.create(record), soFar);
+  return Object.assign(Object.create(record), soFar, {
+    response: response.head,
+    status: response.status,
+    details: record.details || (response.endpoint ? "via_upstream" : ""),
+    upstreamFirstByteAt: now,
+  });
 }

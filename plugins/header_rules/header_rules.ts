@@ -5,54 +5,86 @@
  */
 
 import * as v from "valibot";
-import type { HeaderChange, Plugin, PluginDefinition } from "../../src/plugin/api.ts";
+import type { HeaderChange, Host, Plugin, PluginDefinition } from "../../src/plugin/api.ts";
+import { Changes } from "./changes.ts";
 
 const Name = v.pipe(v.string(), v.regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, "is no header's name"));
-const Values = v.record(Name, v.string());
-const Changes = v.strictObject({
-  set: v.optional(Values),
-  add: v.optional(Values),
-  remove: v.optional(v.array(Name)),
-});
-/** What a request needs of them is made once, with the generation. */
-const Rules = v.pipe(
-  v.strictObject({ request: v.optional(Changes), response: v.optional(Changes) }),
-  v.transform(({ request, response }): Rules => ({
-    request: request && changeOf(request),
-    response: response && changeOf(response),
+const Value = v.pipe(v.string(), v.regex(/^[\t -~\x80-\uffff]*$/, "has a control character"));
+const Values = v.record(Name, Value);
+const Change = v.pipe(
+  v.strictObject({
+    set: v.optional(Values),
+    add: v.optional(Values),
+    remove: v.optional(v.array(Name)),
+  }),
+  v.transform(({ set, add, remove }): HeaderChange => ({
+    ...(set && { set }),
+    ...(add && { add }),
+    ...(remove && { remove }),
   })),
 );
+const MESSAGES = { request: v.optional(Change), response: v.optional(Change) };
+const Config = v.strictObject(MESSAGES);
+type Config = v.InferOutput<typeof Config>;
+/** Of the split that was chosen on the route: its changes come first, in either direction. */
+const RouteConfig = v.pipe(
+  v.strictObject({ ...MESSAGES, split: v.optional(Config) }),
+  v.transform(({ split, ...route }) => new Rules(split ? [split, route] : [route])),
+);
 
-interface Rules {
-  readonly request: HeaderChange | undefined;
-  readonly response: HeaderChange | undefined;
+type Made = Readonly<Record<keyof Config, readonly Changes[]>>;
+
+/** Changes in their order; what a request needs of them is made once, when the first one comes. */
+class Rules {
+  readonly #written: readonly Config[];
+  #made: Made | undefined;
+
+  constructor(written: readonly Config[]) {
+    this.#written = written;
+  }
+
+  made(host: Host): Made {
+    if (this.#made) return this.#made;
+    const of = (message: keyof Config) =>
+      this.#written.flatMap(({ [message]: written }) =>
+        written ? [new Changes(written, host)] : []
+      );
+    return this.#made = { request: of("request"), response: of("response") };
+  }
 }
 
-function changeOf({ set, add, remove }: v.InferOutput<typeof Changes>): HeaderChange {
-  return { ...(set && { set }), ...(add && { add }), ...(remove && { remove }) };
-}
+const NOTHING: Made = { request: [], response: [] };
 
 export default {
   name: "header_rules",
   api: 1,
   phase: "filter",
-  config: Rules,
-  routeConfig: Rules,
-  create(_host, own): Plugin<Rules> {
+  config: Config,
+  routeConfig: RouteConfig,
+  create(host, config): Plugin<Rules> {
+    const own = new Rules([config]).made(host);
     return {
-      onRequest({ request, routeConfig: route }, next) {
-        let changed = own.request ? request.with({ headers: own.request }) : request;
-        if (route?.request) changed = changed.with({ headers: route.request });
-        if (!own.response && !route?.response) return next({ request: changed });
+      onRequest(args, next) {
+        const route = args.routeConfig?.made(host) ?? NOTHING;
+        let { request } = args;
+        for (const changes of own.request) request = changes.ofRequest(args, request);
+        for (const changes of route.request) request = changes.ofRequest(args, request);
+        if (own.response.length + route.response.length === 0) return next({ request });
         return next({
-          request: changed,
+          request,
           // From the inside out: what the listener says comes last.
           response(response) {
-            const inner = route?.response ? response.with({ headers: route.response }) : response;
-            return own.response ? inner.with({ headers: own.response }) : inner;
+            let changed = response;
+            for (const changes of route.response) {
+              changed = changes.ofResponse(args, request, changed);
+            }
+            for (const changes of own.response) {
+              changed = changes.ofResponse(args, request, changed);
+            }
+            return changed;
           },
         });
       },
     };
   },
-} satisfies PluginDefinition<typeof Rules, typeof Rules>;
+} satisfies PluginDefinition<typeof Config, typeof RouteConfig>;

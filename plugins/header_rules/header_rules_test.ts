@@ -58,6 +58,94 @@ for (const [what, { config = {}, routeConfig, request, response }] of Object.ent
   });
 }
 
+for (
+  const [what, { request = {}, response = {} }, wantRequest, wantResponse] of [
+    [
+      "say who calls, and how",
+      {
+        request: { set: { "x-team": "%DOWNSTREAM_REMOTE_ADDRESS%, %PROTOCOL%" } },
+        response: { add: { "x-team": "%REQ(:METHOD)% %REQ(:PATH)% %RESPONSE_CODE%" } },
+      },
+      { ...REQUEST, "x-team": "10.0.1.1:40000, HTTP/1.1" },
+      { ...RESPONSE, "x-team": "PUT /?q 201" },
+    ],
+    [
+      "are of what was there before anything was set, but for what is removed",
+      {
+        request: {
+          remove: ["x-secret"],
+          set: { via: "c", "x-team": "%REQ(via)%" },
+          add: { via: "%REQ(x-secret)%" },
+        },
+        response: { set: { via: "%REQ(via)%", "x-team": "%RESP(via)%" } },
+      },
+      { via: "c", "x-team": "a, b" },
+      { ...RESPONSE, via: "c", "x-team": "x, y" },
+    ],
+    [
+      "leave a header as it is where they have nothing to say",
+      {
+        request: { set: { via: "%REQ(x-none)%" }, add: { via: "" } },
+        response: { add: { via: "%RESP(x-none)%" } },
+      },
+      REQUEST,
+      RESPONSE,
+    ],
+    [
+      "are octets of UTF-8 without space around them, and a sign is written twice",
+      { request: { set: { via: "5 %%" } }, response: { set: { via: " ü ", "x-team": " a " } } },
+      { ...REQUEST, via: "5 %" },
+      { ...RESPONSE, via: "\u00c3\u00bc", "x-team": "a" },
+    ],
+  ] as const
+) {
+  test(`header_rules' values ${what}`, async () => {
+    for (
+      const options of [
+        { config: { request, response } },
+        { routeConfig: { request, response } },
+        { routeConfig: { split: { request, response } } },
+      ]
+    ) {
+      const upstream = [status(201, RESPONSE)];
+      await using plugin = await mount(headerRules, { ...options, upstream });
+      const answer = await plugin.request({ method: "PUT", path: "/?q", headers: REQUEST });
+      const [seen] = plugin.upstream.requests;
+      assert.deepEqual(told((name) => seen?.headers(name) ?? []), wantRequest);
+      assert.deepEqual(told((name) => answer.headers.all(name)), wantResponse);
+    }
+  });
+}
+
+test("header_rules of a split come before those of its route, in either direction", async () => {
+  const of = (by: string) => ({
+    add: { via: by },
+    set: { "x-team": `${by} after %REQ(x-team)%` },
+    remove: by === "route" ? ["x-secret"] : [],
+  });
+  await using plugin = await mount(headerRules, {
+    config: { request: of("listener"), response: { add: { via: "listener" } } },
+    routeConfig: {
+      request: of("route"),
+      response: { add: { via: "route" } },
+      split: {
+        request: of("split"),
+        response: { add: { via: "split" }, set: { "x-secret": "3" } },
+      },
+    },
+  });
+  const answer = await plugin.request({ headers: { "x-secret": "1" } });
+  const [seen] = plugin.upstream.requests;
+  assert.deepEqual(told((name) => seen?.headers(name) ?? []), {
+    via: "listener | split | route",
+    "x-team": "route after split after listener after",
+  });
+  assert.deepEqual(told((name) => answer.headers.all(name)), {
+    via: "split | route | listener",
+    "x-secret": "3",
+  });
+});
+
 function told(all: (name: string) => readonly string[]): Record<string, string> {
   const values = ["via", "x-secret", "x-team"].map((name) => [name, all(name).join(" | ")]);
   return Object.fromEntries(values.filter(([, value]) => value !== ""));
@@ -67,6 +155,7 @@ for (
   const [what, config, reason] of [
     ["a key that is none", { request: { put: {} } }, /plugins\[0\]\.config\.request\.put: /],
     ["a name that no header has", { request: { set: { "a b": "" } } }, /is no header's name/],
+    ["a value with a control character", { request: { set: { a: "\n" } } }, /has a control/],
     ["a value that is no text", { response: { add: { a: 1 } } }, /config\.response\.add\.a: /],
   ] as const
 ) {
@@ -75,3 +164,12 @@ for (
     await assert.rejects(mount(headerRules, { routeConfig: config }), /routes\[0\]\.header_rules/);
   });
 }
+
+test("header_rules refuse an operator that is not known, by name", async () => {
+  const config = { request: { set: { "x-a": "%REMOTE_ADRESS%" } } };
+  await assert.rejects(mount(headerRules, { config }), /header value .*the operator REMOTE_ADRESS/);
+  await assert.rejects(
+    mount(headerRules, { config: { response: { add: { "x-a": "50 %" } } } }),
+    /"%" without an operator/,
+  );
+});

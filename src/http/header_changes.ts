@@ -40,9 +40,7 @@ export function headerFault(name: string, value?: string): string | undefined {
   const isPlain = (knownName(lower)?.meaning ?? PLAIN) === PLAIN;
   if (!isPlain || isAlias(lower)) return "is of one connection, or says where a message ends";
   if (value === undefined) return undefined;
-  if (value.length > VALUE_LIMIT_CHARS) return `has more than ${VALUE_LIMIT_CHARS} characters`;
-  if (NO_VALUE.test(value)) return "has a control character in its value";
-  const compiled = compileValue(value, NOWHERE);
+  const compiled = compileFieldValue(value, NOWHERE);
   return compiled.kind === "refused" ? compiled.reason : undefined;
 }
 
@@ -66,19 +64,42 @@ export function compileChanges(changes: HeaderChanges, around: Surroundings): Ch
 
 interface CompiledText {
   readonly name: string;
-  /** `""`: there is nothing to say, and the field stays as it is. */
-  readonly valueOf: (record: ExchangeRecord) => string;
+  readonly valueOf: ValueOf;
 }
 
+/** `""`: there is nothing to say, and the field stays as it is. */
+export type ValueOf = (record: ExchangeRecord) => string;
+
 function compileText([name, text]: HeaderText, around: Surroundings): CompiledText {
-  const compiled = compileValue(octets(text), around);
+  const compiled = compileFieldValue(text, around);
   // Looked at when it was read: whoever got here with another is left alone.
   if (compiled.kind === "refused") return { name, valueOf: () => "" };
   const { value } = compiled;
-  if (typeof value === "string") return { name, valueOf: () => value };
+  return { name, valueOf: typeof value === "string" ? () => value : value };
+}
+
+/** Of octets, as fields have it: a constant where nothing depends on an exchange. */
+export function compileFieldValue(
+  text: string,
+  around: Surroundings,
+): { readonly kind: "compiled"; readonly value: string | ValueOf } | {
+  readonly kind: "refused";
+  /** To continue "it". */
+  readonly reason: string;
+} {
+  if (text.length > VALUE_LIMIT_CHARS) {
+    return { kind: "refused", reason: `has more than ${VALUE_LIMIT_CHARS} characters` };
+  }
+  if (NO_VALUE.test(text)) {
+    return { kind: "refused", reason: "has a control character in its value" };
+  }
+  const compiled = compileValue(octets(text), around);
+  if (compiled.kind === "refused") return compiled;
+  const { value } = compiled;
+  if (typeof value === "string") return { kind: "compiled", value };
   return {
-    name,
-    valueOf: (record) => {
+    kind: "compiled",
+    value: (record) => {
       const made = value(record).trim();
       // Names in certificates are texts of strangers.
       return NO_OCTETS.test(made) || made.length > VALUE_LIMIT_CHARS ? "" : made;

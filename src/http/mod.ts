@@ -71,6 +71,7 @@ export * from "./h2/mod.ts";
 export {
   type ChangeFields,
   compileChanges,
+  compileFieldValue,
   type HeaderChanges,
   headerFault,
   type HeaderText,

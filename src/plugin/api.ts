@@ -9,9 +9,8 @@
  */
 
 /**
- * Where a layer stands, outermost first, then in the order of configuration. `guard`: before the route is
- * known. `route`: picks it; one per listener. `filter`: on the route. `retry`: may call `next` more than
- * once; one per listener. `attempt`: around each try at an endpoint.
+ * Outermost first, then as configured. `guard`: before the route is known. `route`: picks it. `filter`: on
+ * it. `retry`: may call `next` again. `attempt`: around each try. Of `route` and `retry` one per listener.
  */
 export type Phase = "guard" | "route" | "filter" | "retry" | "attempt";
 
@@ -73,7 +72,6 @@ export interface RequestArgs<R = unknown> {
   readonly exchange: Exchange;
   /** `undefined` before it is known. */
   readonly route: Route | undefined;
-  /** Of this plugin, for that route. */
   readonly routeConfig: R | undefined;
 }
 export interface HttpRequest {
@@ -151,7 +149,6 @@ export interface Exchange {
   readonly signal: AbortSignal;
   get<T>(key: StateKey<T>): T | undefined;
   set<T>(key: StateKey<T>, value: T): void;
-  /** Once, when all is over. */
   onEnd(callback: (summary: ExchangeSummary) => void): void;
 }
 /** A slot on an exchange, which layers share by sharing the object. */
@@ -210,6 +207,8 @@ export interface Host {
   accessLog(format: string | object): (ended: ExchangeSummary) => void;
   /** Its bytes, compressed; what there is leaves whenever more of the body has to be waited for. */
   compress(body: Body, coding: "gzip" | "br" | "zstd"): ReadableStream<Uint8Array>;
+  /** Makes a header's value, with an access log's `%` operators; `""`: it has nothing to say. */
+  headerValue(text: string): (args: RequestArgs, response?: HttpResponse) => string;
   /** Outlives a reload: made once for each key of this plugin, gone with its last user. */
   shared<T extends object>(key: string, make: () => T): T;
   /** The same for all workers: cells for `Atomics`, zeros at first; one length for a key, for good. */

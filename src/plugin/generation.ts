@@ -6,6 +6,7 @@
  */
 
 import { type Deadlines, messageOf, ProxyError, type Timer } from "../base/mod.ts";
+import { pickSplit } from "../chain/mod.ts";
 import type { Connection, HttpRequest, Log, Phase, Route } from "./api.ts";
 import { faultOf } from "./code_places.ts";
 import type { Callees } from "./callees.ts";
@@ -21,7 +22,8 @@ import {
   type FoundBy,
   type GenerationOptions,
   type Instance,
-  routeConfigsOf,
+  type RouteWay,
+  routeWaysOf,
 } from "./instances.ts";
 import type { Layer, RoutePlan } from "./onion.ts";
 import { type AnyPlugin, PHASES } from "./registry.ts";
@@ -46,11 +48,15 @@ export interface PluginView {
 /** After this nobody keeps a generation that another one has taken the place of. */
 const DRAIN_LIMIT_MS = 300_000;
 
+interface WeightedPlan extends RoutePlan {
+  readonly weight: number;
+}
+
 export class Generation {
   readonly guards: readonly Layer[];
   readonly #options: GenerationOptions;
   readonly #instances: readonly Instance[];
-  readonly #plans: ReadonlyMap<Route, RoutePlan>;
+  readonly #plans: ReadonlyMap<Route, readonly WeightedPlan[]>;
   readonly #routes: FoundBy;
   readonly #connectionLayers: readonly ConnectionLayer[];
   readonly #closed = Promise.withResolvers<void>();
@@ -62,17 +68,20 @@ export class Generation {
 
   private constructor(options: GenerationOptions, made: {
     readonly instances: readonly Instance[];
-    readonly routeConfigs: ReadonlyMap<Route, ReadonlyMap<string, unknown>>;
+    readonly ways: ReadonlyMap<Route, readonly RouteWay[]>;
     readonly routes: FoundBy;
   }) {
-    const { instances, routeConfigs } = made;
+    const { instances, ways } = made;
     this.#options = options;
     this.#instances = instances;
     this.guards = layersOf(instances, ({ phase }) => phase === "guard", undefined);
-    this.#plans = new Map(options.routes.map(({ route }) => {
-      const configs = routeConfigs.get(route);
-      return [route, { route, layers: layersOf(instances, isOnRoute(configs), configs) }];
-    }));
+    this.#plans = new Map([...ways].map(([route, all]) => [
+      route,
+      all.map(({ weight, resolver, configs }) => ({
+        ...{ route, weight, resolver },
+        layers: layersOf(instances, isOnRoute(configs), configs),
+      })),
+    ]));
     this.#connectionLayers = connectionLayersOf(instances);
     this.#routes = made.routes;
   }
@@ -82,10 +91,10 @@ export class Generation {
     const { listener, lender } = options;
     let instances: readonly Instance[] = [];
     try {
-      const routeConfigs = await routeConfigsOf(options);
+      const ways = await routeWaysOf(options);
       instances = await createInstances(options);
       const routes = await findRouteOf(instances, options);
-      return new Generation(options, { instances, routeConfigs, routes });
+      return new Generation(options, { instances, ways, routes });
     } catch (error) {
       await closeAll(instances, lender);
       const reason = messageOf(error);
@@ -106,7 +115,8 @@ export class Generation {
       chooser?.standing.failed(reason, { hook: "onRoutes" });
       throw new TypeError(`${chooser?.place.definition.name}: ${reason}`);
     }
-    return route && this.#plans.get(route);
+    const plans = route && this.#plans.get(route);
+    return plans && pickSplit(plans, this.#options.lender.random);
   }
 
   /** For what concerns an exchange and no plugin alone. */
@@ -203,9 +213,8 @@ export class Generation {
   }
 }
 
-function isOnRoute(configs: ReadonlyMap<string, unknown> | undefined) {
-  return ({ phase, name }: AnyPlugin) =>
-    phase === "guard" ? configs?.has(name) === true : phase !== "route";
+function isOnRoute(configs: ReadonlyMap<string, unknown>) {
+  return ({ phase, name }: AnyPlugin) => phase === "guard" ? configs.has(name) : phase !== "route";
 }
 
 function layersOf(

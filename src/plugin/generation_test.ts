@@ -4,6 +4,7 @@ import { silentLog, Stats, systemClock } from "../base/mod.ts";
 import type { Plugin, Schema } from "./api.ts";
 import { Generation } from "./generation.ts";
 import { PluginRequest } from "./messages.ts";
+import type { RoutePlace } from "./instances.ts";
 import type { AnyPlugin } from "./registry.ts";
 import { SharedState } from "./shared_state.ts";
 
@@ -16,26 +17,31 @@ const REQUEST = new PluginRequest({
   ...{ saysLength: false, expectsContinue: false, version: "HTTP/1.1", fields: [] },
 }, null);
 
+const PLUGINS = (["filter", "guard"] as const).map((phase) => ({
+  definition: {
+    ...{ name: `of_${phase}`, api: 1, phase, config: ANYTHING, routeConfig: ANYTHING },
+    create: () => ({ onRequest }),
+  } satisfies AnyPlugin,
+  ...{ config: {}, onFailure: "refuse" as const, at: phase },
+}));
+
+async function generationOf(asked: Pick<RoutePlace, "configs" | "splits">, random = () => 0) {
+  return await Generation.make({
+    listener: "inbound",
+    number: 1,
+    carriesBytes: false,
+    plugins: PLUGINS,
+    routes: [{ route: { name: "a", service: "db", match: null }, ...asked, at: "routes.a" }],
+    lender: {
+      ...{ log: silentLog, stats: new Stats(), clock: systemClock, random },
+      shared: new SharedState(),
+    },
+  });
+}
+
 test("Generation calls a guard before there is a route, and again on one that has a configuration for it", async () => {
-  const plugins = (["filter", "guard"] as const).map((phase) => ({
-    definition: {
-      ...{ name: `of_${phase}`, api: 1, phase, config: ANYTHING, routeConfig: ANYTHING },
-      create: () => ({ onRequest }),
-    } satisfies AnyPlugin,
-    ...{ config: {}, onFailure: "refuse" as const, at: phase },
-  }));
   const layersFor = async (configs: Record<string, unknown>) => {
-    const generation = await Generation.make({
-      listener: "inbound",
-      number: 1,
-      carriesBytes: false,
-      plugins,
-      routes: [{ route: { name: "a", service: "db", match: null }, configs, at: "routes.a" }],
-      lender: {
-        ...{ log: silentLog, stats: new Stats(), clock: systemClock, random: () => 0 },
-        shared: new SharedState(),
-      },
-    });
+    const generation = await generationOf({ configs });
     const layers = [...generation.guards, ...generation.planOf(REQUEST)?.layers ?? []];
     return layers.map(({ name, routeConfig }) => [name, routeConfig]);
   };
@@ -45,4 +51,25 @@ test("Generation calls a guard before there is a route, and again on one that ha
     ["of_guard", 1],
     ["of_filter", 2],
   ]);
+});
+
+test("Generation chooses a split by its weight, with what is asked on it", async () => {
+  let at = 0;
+  const splits = [
+    { weight: 10, resolver: "v1", configs: { of_filter: 1 } },
+    { weight: 90, resolver: "v2", configs: {} },
+  ];
+  const generation = await generationOf({ configs: { of_filter: 2 }, splits }, () => at);
+  const planned = [0.09, 0.1, 0.99].map((random) => {
+    at = random;
+    const { resolver, layers = [] } = generation.planOf(REQUEST) ?? {};
+    return [resolver, ...layers.map(({ routeConfig }) => routeConfig)];
+  });
+  assert.deepEqual(planned, [["v1", 1], ["v2", undefined], ["v2", undefined]]);
+  const whole = await generationOf({ configs: {} });
+  assert.equal(whole.planOf(REQUEST)?.resolver, undefined, "left to chance later");
+  await assert.rejects(
+    generationOf({ configs: {}, splits: [{ weight: 1, resolver: "v1", configs: { other: 1 } }] }),
+    /routes\.a\.other: no plugin of that name is loaded/,
+  );
 });

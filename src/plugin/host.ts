@@ -35,6 +35,7 @@ import { faultOf } from "./code_places.ts";
 import { type Coding, compressed } from "./compressed.ts";
 import { EndedExchange } from "./ended_exchange.ts";
 import { fieldsWith } from "./header_list.ts";
+import { headerValueOf } from "./header_value.ts";
 import { failed, PluginResponse } from "./messages.ts";
 import type { SharedState } from "./shared_state.ts";
 
@@ -125,14 +126,18 @@ export class PluginHost implements Host {
 
   accessLog(format: string | object): (ended: ExchangeSummary) => void {
     const { clock, takeLine } = this.#lender;
-    const around = { hostname: hostname(), now: () => clock.now() };
-    const compiled = compileFormat(formatOf(format), around);
+    const compiled = compileFormat(formatOf(format), surroundingsBy(clock));
     if (compiled.kind === "refused") throw new TypeError(`the format ${compiled.reason}`);
     return (ended) => takeLine?.(compiled.line(EndedExchange.recordOf(ended)));
   }
 
   compress(body: Body, coding: Coding): ReadableStream<Uint8Array> {
     return compressed(body.stream(), coding);
+  }
+
+  headerValue(text: string): ReturnType<Host["headerValue"]> {
+    const { clock } = this.#lender;
+    return headerValueOf(text, clock, surroundingsBy(clock));
   }
 
   shared<T extends object>(key: string, make: () => T): T {
@@ -179,6 +184,10 @@ export class PluginHost implements Host {
     for (const key of this.#keys) this.#lender.shared.leave(key);
     this.#keys.clear();
   }
+}
+
+function surroundingsBy(clock: ProxyClock) {
+  return { hostname: hostname(), now: () => clock.now() };
 }
 
 function formatOf(format: string | object): LogFormat {

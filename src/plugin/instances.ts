@@ -27,7 +27,15 @@ export interface RoutePlace {
   readonly route: Route;
   /** By the plugin's name. */
   readonly configs: Readonly<Record<string, unknown>>;
+  /** In place of {@link configs}, where one is chosen by its weight before plugins are asked. */
+  readonly splits?: readonly SplitPlace[];
   readonly at: string;
+}
+
+export interface SplitPlace extends Pick<RoutePlace, "configs"> {
+  readonly weight: number;
+  /** What it leads to. */
+  readonly resolver: string;
 }
 
 export interface GenerationOptions {
@@ -162,25 +170,46 @@ export async function findRouteOf(
   return { find, chooser };
 }
 
-/** What each route says to the plugins, by their names. */
-export async function routeConfigsOf(
+/** A way that a request may go on a route. */
+export interface RouteWay {
+  readonly weight: number;
+  /** `undefined`: it is left to chance later. */
+  readonly resolver: string | undefined;
+  /** What is said to the plugins, by their names. */
+  readonly configs: ReadonlyMap<string, unknown>;
+}
+
+/** At least one for each route. */
+export async function routeWaysOf(
   { plugins, routes }: GenerationOptions,
-): Promise<ReadonlyMap<Route, ReadonlyMap<string, unknown>>> {
-  const all = new Map<Route, Map<string, unknown>>();
-  for (const { route, configs, at } of routes) {
-    const own = new Map<string, unknown>();
-    for (const [name, config] of Object.entries(configs)) {
-      const path = `${at}.${name}`;
-      const definition = plugins.find((place) => place.definition.name === name)?.definition;
-      if (!definition) throw new TypeError(`${path}: no plugin of that name is loaded`);
-      if (!definition.routeConfig) {
-        throw new TypeError(`${path}: ${name} takes nothing for a route`);
-      }
-      own.set(name, await configOf(definition.routeConfig, config, path));
+): Promise<ReadonlyMap<Route, readonly RouteWay[]>> {
+  const all = new Map<Route, RouteWay[]>();
+  for (const { route, configs, splits, at } of routes) {
+    const ways: RouteWay[] = [];
+    for (const way of splits ?? [{ weight: 1, resolver: undefined, configs }]) {
+      ways.push({ ...way, configs: await routeConfigsOf(way.configs, plugins, at) });
     }
-    all.set(route, own);
+    all.set(route, ways);
   }
   return all;
+}
+
+async function routeConfigsOf(
+  configs: RoutePlace["configs"],
+  plugins: readonly PluginPlace[],
+  at: string,
+): Promise<ReadonlyMap<string, unknown>> {
+  const own = new Map<string, unknown>();
+  for (const [name, config] of Object.entries(configs)) {
+    const path = `${at}.${name}`;
+    const definition = plugins.find((place) => place.definition.name === name)?.definition;
+    if (!definition) throw new TypeError(`${path}: no plugin of that name is loaded`);
+    if (!definition.routeConfig) {
+      throw new TypeError(`${path}: ${name} takes nothing for a route`);
+    }
+    own.set(name, await configOf(definition.routeConfig, config, path));
+  }
+  return own;
 }
 
 function within<T>(limitMs: number, promise: Promise<T>, { clock }: Lender): Promise<T> {

@@ -26,6 +26,7 @@ export {
   whyNotUsable,
 } from "./generations.ts";
 export { HeaderList } from "./header_list.ts";
+export { RECORD, type RecordedExchange } from "./header_value.ts";
 export type { Lender } from "./host.ts";
 export type { GenerationOptions, PluginPlace, RoutePlace } from "./instances.ts";
 export { type LendCells, LentCells } from "./lent_cells.ts";

@@ -28,6 +28,8 @@ export interface Layer {
 /** Where a request that no guard answered goes: a route, and the layers on it. */
 export interface RoutePlan {
   readonly route: Route;
+  /** Of the route's split that was chosen; `undefined`: none was. */
+  readonly resolver: string | undefined;
   readonly layers: readonly Layer[];
 }
 

@@ -55,10 +55,10 @@ function run(
   const onion = new Onion({
     exchange: {} as Exchange,
     guards: all.filter(({ phase }) => phase === "guard"),
-    planOf: ({ path }) =>
-      path === "/nowhere"
-        ? undefined
-        : { route: ROUTE, layers: all.filter(({ phase }) => phase !== "guard") },
+    planOf: ({ path }) => {
+      const layers = all.filter(({ phase }) => phase !== "guard");
+      return path === "/nowhere" ? undefined : { route: ROUTE, resolver: undefined, layers };
+    },
     sendOn(request, to) {
       const answer = answers[sent.push({ request, to }) - 1];
       if (answer) to.outcome.settle(answer);

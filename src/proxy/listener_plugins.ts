@@ -34,9 +34,15 @@ export function pluginsOf({ inbound, upstreams, edges, chains }: Snapshot): Plug
 
 function placesOf(upstream: string, chain: ChainPart | undefined): readonly RoutePlace[] {
   if (!chain) return [ONLY];
-  return chain.routes.map(({ name, service, match, plugins }) => ({
+  return chain.routes.map(({ name, service, match, plugins, splits }) => ({
     route: { name, service, match },
     configs: plugins,
+    // Which of them is taken matters to plugins only where they are asked for different things.
+    ...splits.some((split) => split.plugins) && {
+      splits: splits.map(({ weight, resolver, plugins: own = plugins }) => ({
+        ...{ weight, resolver, configs: own },
+      })),
+    },
     at: `${upstream} ${name}`,
   }));
 }
@@ -47,7 +53,10 @@ function usesOf(
   routes: readonly RoutePlace[],
   upstream: string,
 ): readonly PluginUse[] {
-  const wanted = new Set(routes.flatMap(({ configs }) => Object.keys(configs)));
+  const all = routes.flatMap((
+    { configs, splits = [] },
+  ) => [configs, ...splits.map(({ configs }) => configs)]);
+  const wanted = new Set(all.flatMap((configs) => Object.keys(configs)));
   if (routes.length > 1) wanted.add(ROUTE_MATCH);
   for (const { plugin } of listed) wanted.delete(plugin);
   const added = [...wanted].sort().map((plugin) => ({

@@ -120,8 +120,8 @@ export class Outbound implements Front, Destination {
   get route(): Route {
     const of = this.upstream.ways;
     if (this.#route?.of === of) return this.#route.route;
-    const waysOf = (name: string) => {
-      const group = of.pick(name);
+    const waysOf = (name: string, resolver?: string) => {
+      const group = of.pick(name, resolver);
       return group && this.#waysTo(group);
     };
     const hashOf = of.hashes ? (name: string) => of.hashOf(name) : undefined;

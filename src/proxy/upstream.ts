@@ -32,6 +32,7 @@ const NOWHERE: ChainPart = { version: 0, ...oneWay(NOBODY, "") };
 
 interface GroupSplit {
   readonly weight: number;
+  readonly resolver: string;
   readonly group: TargetGroup;
 }
 
@@ -53,15 +54,22 @@ export class ChainWays {
         name,
         splits.flatMap(({ weight, resolver }) => {
           const group = groups.get(resolver);
-          return group ? [{ weight, group }] : [];
+          return group ? [{ weight, resolver, group }] : [];
         }),
       );
     }
   }
 
-  /** For one request. `undefined`: there is no such route. */
-  pick(route: string): TargetGroup | undefined {
-    return pickSplit(this.#splits.get(route) ?? [], this.#random)?.group;
+  /**
+   * For one request, by that resolver where the route has a split to it, else by chance. `undefined`:
+   * there is no such route.
+   */
+  pick(route: string, resolver?: string): TargetGroup | undefined {
+    const splits = this.#splits.get(route) ?? [];
+    const chosen = resolver === undefined
+      ? undefined
+      : splits.find((split) => split.resolver === resolver);
+    return (chosen ?? pickSplit(splits, this.#random))?.group;
   }
 
   /** Requests of some route are hashed. */

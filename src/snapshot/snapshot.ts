@@ -286,6 +286,8 @@ export interface Split {
   readonly weight: number;
   /** Key into {@link ChainPart.resolvers}. */
   readonly resolver: string;
+  /** What is asked of plugins on it, in place of what its route asks; absent: the same. */
+  readonly plugins?: Readonly<Record<string, unknown>>;
 }
 
 export interface Resolver {

@@ -117,5 +117,42 @@ export function routes(agents: Agents): void {
       // Four standard deviations either way.
       assert.ok(others >= 16 && others <= 64, `${others} of 400`);
     });
+
+    await t.test("each split has its own headers, and its route's come after them", async () => {
+      const leg = (Weight: number, name: string) => ({
+        Weight,
+        Service: name,
+        RequestHeaders: { Set: { "x-leg": `${name} %REQ(x-asked)%`, "x-last": "split" } },
+        ResponseHeaders: { Add: { "x-leg": name, "x-order": "split" } },
+      });
+      await route({
+        Match: { HTTP: { PathPrefix: "/legs" } },
+        Destination: {
+          RequestHeaders: { Set: { "x-last": "%REQ(x-last)% route" } },
+          ResponseHeaders: { Add: { "x-order": "route" } },
+        },
+      });
+      await mesh.configEntry({
+        Kind: "service-splitter",
+        Name: "db",
+        Splits: [leg(50, "db"), leg(50, "canary")],
+      });
+      const asked = async () => {
+        const reply = await fetch(`http://${mesh.host}:${port}/legs`, {
+          headers: { "x-asked": "now" },
+        });
+        return [await reply.text(), reply.headers.get("x-leg"), reply.headers.get("x-order")];
+      };
+      await eventually("splits have headers", async () => (await asked())[1] !== null);
+      const by = new Set<unknown>();
+      for (let count = 0; count < 100 && by.size < 2; count++) {
+        const [answer, leg, order] = await asked();
+        assert.deepEqual([leg, order], [answer, "split, route"]);
+        by.add(leg);
+      }
+      assert.deepEqual([...by].sort(), ["canary", "db"]);
+      assert.match(heads.at(-1) ?? "", /x-leg: canary now\r\n/i);
+      assert.match(heads.at(-1) ?? "", /x-last: split route\r\n/i);
+    });
   });
 }

@@ -12,7 +12,7 @@ import { isObject, type Json, type JsonObject } from "../http/decode.ts";
 import { goDuration } from "../http/go_duration.ts";
 import { Refusal } from "../http/refusal.ts";
 import { dropEmpty } from "../catalog/records.ts";
-import { numberAt, objectAt, textAt } from "../http/fields.ts";
+import { numberAt, objectAt, textAt, textsAt } from "../http/fields.ts";
 
 export const NO_OVERRIDES: ChainOverrides = {
   protocol: "",
@@ -94,7 +94,7 @@ class Compiler {
       Protocol: overrides.protocol || this.#protocol,
       ServiceMeta: objectAt(defaults, "Meta"),
       StartNode: start,
-      Nodes: byKey(this.#nodes),
+      Nodes: byKey(this.#reached(start)),
       Targets: byKey(this.#targets.used),
       AutoVirtualIPs: ip === undefined ? null : [ip],
       ManualVirtualIPs: ip === undefined ? null : [],
@@ -159,20 +159,33 @@ class Compiler {
     return name;
   }
 
+  /** Without splitters that are a part of another one, and of nothing else. */
+  #reached(start: string): Record<string, JsonObject> {
+    const reached: Record<string, JsonObject> = {};
+    const pending = [start];
+    for (let id = pending.pop(); id !== undefined; id = pending.pop()) {
+      const node = this.#nodes[id];
+      if (!node || reached[id]) continue;
+      reached[id] = node;
+      for (const legs of [node["Routes"], node["Splits"]]) {
+        const all: readonly Json[] = Array.isArray(legs) ? legs : [];
+        pending.push(...all.filter(isObject).map((leg) => textAt(leg, "NextNode")));
+      }
+    }
+    return reached;
+  }
+
   /** The legs of an inner splitter, weighted by the outer leg. */
   #flatten(leg: { Definition: JsonObject; Weight: number; NextNode: string }) {
     const inner = this.#nodes[leg.NextNode]?.["Splits"];
     if (!Array.isArray(inner)) {
       throw new Refusal(500, "detected circular reference between splitters");
     }
-    return (inner as readonly Json[]).filter(isObject).map((split) => {
-      const weight = Math.round(leg.Weight * numberAt(split, "Weight")) / 100;
-      return {
-        Definition: { ...objectAt(split, "Definition"), Weight: weight },
-        Weight: weight,
-        NextNode: textAt(split, "NextNode"),
-      };
-    });
+    return (inner as readonly Json[]).filter(isObject).map((split) => ({
+      Definition: withHeadersOf(leg.Definition, objectAt(split, "Definition")),
+      Weight: Math.round(leg.Weight * numberAt(split, "Weight")) / 100,
+      NextNode: textAt(split, "NextNode"),
+    }));
   }
 
   #resolver(service: string, subset: string): string {
@@ -235,6 +248,26 @@ class Compiler {
     if (effective.every((part) => part === "")) return "";
     return createHash("sha256").update(effective.join("\n")).digest("hex").slice(0, 8);
   }
+}
+
+/** The last to touch a message has the last word: the inner split of requests, the outer of responses. */
+function withHeadersOf(outer: JsonObject, inner: JsonObject): JsonObject {
+  const merged = (name: string, [first, last]: readonly [JsonObject, JsonObject]) => {
+    const [before, after] = [objectAt(first, name), objectAt(last, name)];
+    const all = {
+      Add: { ...objectAt(before, "Add"), ...objectAt(after, "Add") },
+      Set: { ...objectAt(before, "Set"), ...objectAt(after, "Set") },
+      Remove: [...textsAt(before, "Remove"), ...textsAt(after, "Remove")],
+    };
+    return dropEmpty(all, ["Add", "Set", "Remove"]);
+  };
+  return {
+    ...inner,
+    ...dropEmpty({
+      RequestHeaders: merged("RequestHeaders", [outer, inner]),
+      ResponseHeaders: merged("ResponseHeaders", [inner, outer]),
+    }, ["RequestHeaders", "ResponseHeaders"]),
+  };
 }
 
 function requestTimeoutNs(resolved: Resolved): number {

@@ -11,12 +11,14 @@ import {
   EndedExchange,
   type Exchange,
   type Log,
+  RECORD,
+  type RecordedExchange,
   type StateKey,
 } from "../../plugin/mod.ts";
 
 type OnEnd = Parameters<Exchange["onEnd"]>[0];
 
-export class ExchangeValue implements Exchange {
+export class ExchangeValue implements RecordedExchange {
   readonly connection: Connection;
   readonly #story: ExchangeRecord;
   #state: Map<StateKey<unknown>, unknown> | undefined;
@@ -27,6 +29,10 @@ export class ExchangeValue implements Exchange {
   constructor(story: ExchangeRecord, connection: Connection) {
     this.#story = story;
     this.connection = connection;
+  }
+
+  get [RECORD](): ExchangeRecord {
+    return this.#story;
   }
 
   get id(): string {

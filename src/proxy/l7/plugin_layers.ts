@@ -142,7 +142,11 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
   }
 
   planOf(request: PluginRequest): RoutePlan | undefined {
-    return this.#generation.planOf(request);
+    const plan = this.#generation.planOf(request);
+    if (!plan) return undefined;
+    this.#ways = this.#route.waysOf(plan.route.name, plan.resolver);
+    if (this.#ways) this.#asker.goesTo(this.#ways.cluster);
+    return plan;
   }
 
   limit(outcome: Outcome, timeoutMs: number): Deadline {
@@ -166,9 +170,8 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
     const fault = this.#whyUnsendable(body);
     if (fault) return this.#fail("plugin_failed", fault);
     const { name } = sending.plan.route;
-    const ways = this.#ways ??= this.#route.waysOf(name);
+    const ways = this.#ways;
     if (!ways) return this.#fail("route_not_found", `the route ${name} leads nowhere`);
-    this.#asker.goesTo(ways.cluster);
     if (!ways.enter()) return this.#fail("limit_reached", ways.limit);
     const { remote } = this.#asked;
     const { avoid } = sending;

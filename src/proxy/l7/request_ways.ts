@@ -44,9 +44,10 @@ export interface RequestWays {
 export interface Route {
   /**
    * To be asked once for a request, as what is there to choose from is left to chance. By the name of a
-   * chain's route; `undefined`: there is none such.
+   * chain's route, and of the resolver that its split leads to where that was chosen before; `undefined`:
+   * there is none such.
    */
-  waysOf(route: string): RequestWays | undefined;
+  waysOf(route: string, resolver?: string): RequestWays | undefined;
   /** What keeps requests on such a route with an endpoint; absent: nothing on any. */
   readonly hashOf?: ((route: string) => RequestHash | undefined) | undefined;
   /** The listener whose plugins stand around it, if that is not the one that it came to. */

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { ScriptedAgent } from "../../../test/kit/scripted_agent_watches.ts";
 import { SourceRig } from "../../../test/kit/snapshot_source.ts";
 import * as facts from "../../../test/kit/snapshot_facts.ts";
-import type { RouteDestination, RouterRoute } from "../../chain/mod.ts";
+import type { ChainSplit, RouteDestination, RouterRoute } from "../../chain/mod.ts";
 import type { DiscoveryChain, Mesh, MeshHttp } from "../../consul/mod.ts";
 import { type HttpRules, targetKeysOf, type UpstreamPart } from "../../snapshot/mod.ts";
 
@@ -208,6 +208,59 @@ test("an upstream's routes lead to their services, with what they ask of plugins
   assert.deepEqual(rig.source.refused, []);
 });
 
+/** {@link routedTo} with two ways to `db2`, one of which has changes of its own. */
+function splitTo(service: string, changes: Partial<ChainSplit>): DiscoveryChain {
+  const chain = routedTo(service, { requestHeaders: { remove: ["a"], set: {}, add: {} } });
+  const router = chain.nodes["router:db"];
+  assert.ok(router?.kind === "router");
+  const [first, last] = router.routes;
+  assert.ok(first && last);
+  const split = { next: first.next, requestHeaders: null, responseHeaders: null };
+  const splits = [{ ...split, weight: 90 }, { ...split, ...changes, weight: 10 }];
+  const routes = [{ ...first, next: "splitter:db2" }, { ...last, next: "splitter:db2" }];
+  return {
+    ...chain,
+    nodes: {
+      ...chain.nodes,
+      "router:db": { ...router, routes },
+      "splitter:db2": { kind: "splitter", name: "db2", splits },
+    },
+  };
+}
+
+test("a split has its own changes of headers besides its route's", async () => {
+  const responseHeaders = { remove: [], set: {}, add: { "x-leg": "%PROTOCOL%" } };
+  const agent = agentOf("tcp", splitTo("db2", { responseHeaders }))
+    .health("db2", [facts.instance("db2")]);
+  await using rig = await new SourceRig(agent).start();
+  assert.deepEqual(rig.source.refused, []);
+  const request = { remove: ["a"], set: {}, add: {} };
+  const split = { response: responseHeaders };
+  assert.deepEqual(
+    rig.last.chains[DB]?.routes.map(({ splits }) =>
+      splits.map(({ weight, plugins }) => [weight, plugins])
+    ),
+    [
+      [[9_000, undefined], [1_000, { header_rules: { request, split } }]],
+      [[9_000, undefined], [1_000, { header_rules: { split } }]],
+    ],
+  );
+});
+
+test("a split that asks for what is not known leaves the last chain in force, by name", async () => {
+  const agent = agentOf("tcp", chainOf("http"));
+  await using rig = await new SourceRig(agent).start();
+  const before = rig.last.chains[DB];
+  const requestHeaders = { remove: [], set: { a: "%LUCK%" }, add: {} };
+  agent.chain("db", splitTo("db2", { requestHeaders }));
+  await rig.settle();
+  assert.equal(rig.last.chains[DB], before);
+  assert.match(
+    rig.source.refused[0]?.reason ?? "",
+    /service-splitter "db2": Splits\[1\]\.RequestHeaders\.Set\["a"\]: it has the operator LUCK/,
+  );
+});
+
 for (
   const [asks, reason] of [
     [{ prefixRewrite: "/../" }, /"db": Routes\[0\]\.Destination\.PrefixRewrite: "\/\.\.\/"/],
@@ -218,8 +271,8 @@ for (
       /Destination\.RetryOn: "luck" is not.*; .*RetryOnStatusCodes: 99 is/,
     ],
     [
-      { requestHeaders: { remove: [], set: { a: "%HOSTNAME%" }, add: {} } },
-      /Destination\.RequestHeaders\.Set\["a"\]: it has an operator/,
+      { requestHeaders: { remove: [], set: { a: "%HOST%" }, add: { b: "50%" } } },
+      /Destination\.RequestHeaders\.Set\["a"\]: it has the operator HOST, .*\.Add\["b"\]: it has "%"/,
     ],
     [
       { responseHeaders: { remove: ["host"], set: {}, add: {} } },

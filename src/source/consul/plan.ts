@@ -147,8 +147,8 @@ export function planChain(
     const asked = pluginsOfRoute(route);
     if (asked.kind === "refused") return asked;
     const { name, service, match, hash } = route;
-    const splits = route.splits.map(({ weight, resolver }) => ({ weight, resolver }));
-    routes.push({ name, service, match, splits, hash, plugins: asked.plugins });
+    const { splits, plugins } = asked;
+    routes.push({ name, service, match, splits, hash, plugins });
   }
   return {
     kind: "targets",

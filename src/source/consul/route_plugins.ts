@@ -6,11 +6,12 @@
  */
 
 import { compileRegex } from "../../base/mod.ts";
+import type { ChainRoute } from "../../snapshot/mod.ts";
 import type { HeaderTexts, ResolvedRoute, RouteDestination, RouteMatch } from "../../chain/mod.ts";
 import { DEFAULT_PATH_RULES, headerFault, normalizePath } from "../../http/mod.ts";
 
 export type RoutePlugins =
-  | { readonly kind: "taken"; readonly plugins: Readonly<Record<string, unknown>> }
+  | ({ readonly kind: "taken" } & Pick<ChainRoute, "plugins" | "splits">)
   /** `reason` says what of which route cannot be followed. */
   | { readonly kind: "refused"; readonly reason: string };
 
@@ -36,20 +37,37 @@ const MAX_MS = 2 ** 31 - 1;
 export function pluginsOfRoute(route: ResolvedRoute): RoutePlugins {
   const faults = faultsOf(route);
   if (faults.length > 0) return { kind: "refused", reason: faults.join("; ") };
-  const { destination, match } = route;
-  if (!destination) return { kind: "taken", plugins: {} };
-  const { requestHeaders, responseHeaders } = destination;
+  const plugins = route.destination ? askedOf(route.destination, route.match) : {};
+  const splits = route.splits.map(({ weight, resolver, ...changes }) => {
+    const split = rulesOf(changes);
+    if (Object.keys(split).length === 0) return { weight, resolver };
+    const rules = { ...plugins["header_rules"], split };
+    return { weight, resolver, plugins: { ...plugins, header_rules: rules } };
+  });
+  return { kind: "taken", plugins, splits };
+}
+
+function askedOf(
+  destination: RouteDestination,
+  match: RouteMatch | null,
+): Readonly<Record<string, object>> {
   const all = {
-    header_rules: {
-      ...requestHeaders && { request: requestHeaders },
-      ...responseHeaders && { response: responseHeaders },
-    },
+    header_rules: rulesOf(destination),
     path_rewrite: rewriteOf(destination, match),
     retry: retryOf(destination),
     timeout: timeoutOf(destination),
   };
   const asked = Object.entries(all).filter(([, config]) => Object.keys(config).length > 0);
-  return { kind: "taken", plugins: Object.fromEntries(asked) };
+  return Object.fromEntries(asked);
+}
+
+type HeaderChanges = Pick<RouteDestination, "requestHeaders" | "responseHeaders">;
+
+function rulesOf({ requestHeaders, responseHeaders }: HeaderChanges): object {
+  return {
+    ...requestHeaders && { request: requestHeaders },
+    ...responseHeaders && { response: responseHeaders },
+  };
 }
 
 /** Of a prefix that, and of everything else all of the path. */
@@ -104,11 +122,7 @@ function faultsOf({ at, match, destination, splits }: ResolvedRoute): readonly s
     }
     faults.push(...headersFaults(where, destination));
   }
-  for (const split of splits) {
-    if (!split.requestHeaders && !split.responseHeaders) continue;
-    faults.push(`${split.at}: its header changes are not followed yet`);
-  }
-  return faults;
+  return [...faults, ...splits.flatMap((split) => headersFaults(split.at, split))];
 }
 
 /** Its query may be any, where it has one. */
@@ -121,10 +135,7 @@ function isStatus(code: number): boolean {
   return Number.isInteger(code) && code >= 200 && code <= 599;
 }
 
-function headersFaults(
-  at: string,
-  of: Pick<RouteDestination, "requestHeaders" | "responseHeaders">,
-): readonly string[] {
+function headersFaults(at: string, of: HeaderChanges): readonly string[] {
   return [
     ...changesFaults(`${at}.RequestHeaders`, of.requestHeaders),
     ...changesFaults(`${at}.ResponseHeaders`, of.responseHeaders),
@@ -136,8 +147,7 @@ function changesFaults(at: string, changes: HeaderTexts | null): readonly string
   const { remove, set, add } = changes;
   const faults: string[] = [];
   const look = (member: string, name: string, value?: string) => {
-    const fault = headerFault(name, value) ??
-      (value?.includes("%") ? "has an operator, which is not followed yet" : undefined);
+    const fault = headerFault(name, value);
     if (fault) faults.push(`${at}.${member}[${JSON.stringify(name)}]: it ${fault}`);
   };
   for (const name of remove) look("Remove", name);

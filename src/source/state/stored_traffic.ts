@@ -182,6 +182,7 @@ const HashPolicy = v.variant("kind", [
 const Split = v.strictObject({
   weight: v.pipe(v.number(), v.gtValue(0)),
   resolver: v.string(),
+  plugins: v.exactOptional(v.record(v.string(), v.unknown())),
 });
 
 export const Chain = v.strictObject({

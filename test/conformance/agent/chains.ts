@@ -15,7 +15,10 @@ interface Chain {
   readonly Protocol: string;
   readonly StartNode: string;
   readonly Nodes: Readonly<
-    Record<string, { readonly Resolver?: Readonly<Record<string, unknown>> }>
+    Record<
+      string,
+      { readonly Resolver?: Readonly<Record<string, unknown>>; readonly Splits?: unknown }
+    >
   >;
   readonly Targets: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
 }
@@ -196,6 +199,54 @@ export function chainContract(agent: AgentClient): void {
     await agent.configEntry({ Kind: "service-router", Name: web, Routes: [] });
     const plain = await agent.call("DELETE", `/v1/config/service-defaults/${web}`);
     assert.equal(plain.status, 500);
+  });
+
+  test("splits of splits are one, with the headers of both", async () => {
+    const [outer, inner, last] = [unique("outer"), unique("inner"), unique("last")];
+    for (const Name of [outer, inner, last]) {
+      await agent.configEntry({ Kind: "service-defaults", Name, Protocol: "http" });
+    }
+    const headers = (by: string) => ({
+      Add: { "x-a": by, [`x-${by}`]: by },
+      Set: { "x-s": by },
+      Remove: [`x-no-${by}`],
+    });
+    const changes = (by: string) => ({ RequestHeaders: headers(by), ResponseHeaders: headers(by) });
+    await agent.configEntry({
+      Kind: "service-splitter",
+      Name: inner,
+      Splits: [{ Weight: 25, Service: last, ...changes("in") }, { Weight: 75 }],
+    });
+    await agent.configEntry({
+      Kind: "service-splitter",
+      Name: outer,
+      Splits: [
+        { Weight: 40, Service: last },
+        { Weight: 60, Service: inner, ...changes("out") },
+      ],
+    });
+    const { Nodes, StartNode } = await chain(outer);
+    const to = (service: string) => `resolver:${service}.default.default.dc1`;
+    assert.deepEqual(Object.keys(Nodes).sort(), [to(inner), to(last), StartNode].sort());
+    const merged = (first: string, then: string) => ({
+      Add: { "x-a": then, "x-in": "in", "x-out": "out" },
+      Set: { "x-s": then },
+      Remove: [`x-no-${first}`, `x-no-${then}`],
+    });
+    assert.deepEqual(Nodes[StartNode]?.Splits, [
+      { Definition: { Weight: 40, Service: last }, Weight: 40, NextNode: to(last) },
+      {
+        Definition: {
+          Weight: 25,
+          Service: last,
+          RequestHeaders: merged("out", "in"),
+          ResponseHeaders: merged("in", "out"),
+        },
+        Weight: 15,
+        NextNode: to(last),
+      },
+      { Definition: { Weight: 75, ...changes("out") }, Weight: 45, NextNode: to(inner) },
+    ]);
   });
 
   test("a chain waits, and is woken by an entry of a service in it only", async () => {

@@ -1,0 +1,67 @@
+/**
+ * Changes of the headers of a message: what is written once is made once, and what says something of an
+ * exchange is made for each.
+ *
+ * @module
+ */
+
+import type {
+  HeaderChange,
+  Host,
+  HttpRequest,
+  HttpResponse,
+  RequestArgs,
+} from "../../src/plugin/api.ts";
+
+type ValueOf = ReturnType<Host["headerValue"]>;
+type Made = readonly (readonly [name: string, valueOf: ValueOf])[];
+
+/** One step: its values are those of the message before anything of it is set, as Envoy has it. */
+export class Changes {
+  readonly #fixed: HeaderChange;
+  /** In place of what is set and added there. */
+  readonly #made: { readonly set: Made; readonly add: Made } | undefined;
+
+  /** Throws where a value has an operator that is not known. */
+  constructor(written: HeaderChange, host: Host) {
+    const { remove = [], set = {}, add = {} } = written;
+    const isFixed = [...Object.values(set), ...Object.values(add)].every((text) =>
+      !MADE.test(text)
+    );
+    this.#fixed = isFixed ? written : { remove };
+    if (isFixed) return;
+    const madeBy = (values: Readonly<Record<string, string>>): Made =>
+      Object.entries(values).map(([name, text]) => [name, host.headerValue(text)]);
+    this.#made = { set: madeBy(set), add: madeBy(add) };
+  }
+
+  ofRequest(args: RequestArgs, before: HttpRequest): HttpRequest {
+    const request = before.with({ headers: this.#fixed });
+    const made = this.#made;
+    return made ? request.with({ headers: valuesOf(made, { ...args, request }) }) : request;
+  }
+
+  /** `request`: as it was sent on. */
+  ofResponse(args: RequestArgs, request: HttpRequest, before: HttpResponse): HttpResponse {
+    const response = before.with({ headers: this.#fixed });
+    const made = this.#made;
+    if (!made) return response;
+    return response.with({ headers: valuesOf(made, { ...args, request }, response) });
+  }
+}
+
+/** An operator, more than one octet of a header, white space around it, or nothing at all. */
+const MADE = /[^\t -$&-~]|^[\t ]|[\t ]$|^$/;
+
+function valuesOf(
+  { set, add }: { readonly set: Made; readonly add: Made },
+  args: RequestArgs,
+  response?: HttpResponse,
+): HeaderChange {
+  const values = (made: Made) =>
+    Object.fromEntries(
+      made.map(([name, valueOf]) => [name, valueOf(args, response)])
+        .filter(([, value]) => value !== ""),
+    );
+  return { set: values(set), add: values(add) };
+}

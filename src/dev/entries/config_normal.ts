@@ -10,6 +10,7 @@ import { isObject, type Json, type JsonObject } from "../http/decode.ts";
 import { numberAt, objectAt, textAt } from "../http/fields.ts";
 import { durationNs, goDuration, withNs } from "../http/go_duration.ts";
 import { checkIntentions, normalSources } from "./intention_entry.ts";
+import { normalJwtProvider } from "./jwt_provider.ts";
 import { isEmpty } from "../catalog/records.ts";
 import { Refusal } from "../http/refusal.ts";
 import { normalMesh, normalProxyDefaults } from "./mesh_entries.ts";
@@ -31,6 +32,8 @@ export function normalEntry(entry: JsonObject): JsonObject {
       return splitter(entry);
     case "service-router":
       return router(entry);
+    case "jwt-provider":
+      return normalJwtProvider(entry);
     case "service-intentions":
       checkIntentions(entry);
       return { ...entry, Sources: normalSources(entry) };

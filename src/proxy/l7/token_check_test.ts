@@ -12,7 +12,9 @@ const REQUEST: RequestHead = {
   ...{ saysLength: false, expectsContinue: false, fields: [], version: "HTTP/1.1" },
 };
 
-function rig(onRequest: Layer["onRequest"]) {
+type OnRequest = NonNullable<Layer["plugin"]["onRequest"]>;
+
+function rig(onRequest: OnRequest) {
   const clock = new FakeClock();
   const users = { count: 0 };
   const standing = {
@@ -21,9 +23,9 @@ function rig(onRequest: Layer["onRequest"]) {
     passed: () => {},
     failed: () => {},
   };
-  const layer = { ...{ name: "jwt_auth", phase: "guard", routeConfig: undefined }, onRequest };
+  const layer = { ...{ name: "jwt_auth", phase: "guard", routeConfig: undefined } };
   const generation = {
-    guards: [{ ...layer, mayBeSkipped: false, standing }],
+    guards: [{ ...layer, plugin: { onRequest }, mayBeSkipped: false, standing }],
     enter: () => users.count++,
     leave: () => users.count--,
   } as unknown as Generation;
@@ -61,7 +63,7 @@ for (
       throw new Error("no");
     }],
     ["answers itself", () => ({}) as never],
-  ] as [string, Layer["onRequest"]][]
+  ] as [string, OnRequest][]
 ) {
   test(`TokenCheck lets nobody go on where what verifies ${what}`, () => {
     const { known, users } = rig(onRequest);

@@ -92,6 +92,24 @@ for (
     ["lets a plugin import itself", "plugins/cors/a.ts", `import "./b.ts"; import "valibot";`],
     ["refuses other plugins", "plugins/cors/a.ts", `import "../retry/mod.ts";`, "its own folder"],
     [
+      "lets plugins share what tokens said",
+      "plugins/rate_limit/a.ts",
+      `import "../verified_claims.ts";`,
+    ],
+    ["lets the host know of it", "src/plugin/a.ts", `import "../../plugins/verified_claims.ts";`],
+    [
+      "refuses it to others",
+      "src/proxy/a.ts",
+      `import "../../plugins/verified_claims.ts";`,
+      "outside src",
+    ],
+    [
+      "refuses it to examples",
+      "plugins/examples/a.ts",
+      `import "../verified_claims.ts";`,
+      "its own folder",
+    ],
+    [
       "refuses source to plugins",
       "plugins/cors/a.ts",
       `import "../../src/base/mod.ts";`,

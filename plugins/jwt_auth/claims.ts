@@ -1,17 +1,10 @@
 /**
- * What verified tokens say, for layers further in, and whether they say what somebody asks for.
+ * Whether verified tokens say what somebody asks for.
  *
  * @module
  */
 
-import type { StateKey } from "../../src/plugin/api.ts";
-
-export type Claims = Readonly<Record<string, unknown>>;
-
-/** Claims of the verified token of each provider that was asked for, by the provider's name. */
-export const VERIFIED_CLAIMS: StateKey<ReadonlyMap<string, Claims>> = {
-  description: "jwt_auth: claims of verified tokens by provider",
-};
+import type { Claims } from "../verified_claims.ts";
 
 /**
  * Whether the claim is that text, or a list that has it. Only what is text in the token is equal to a

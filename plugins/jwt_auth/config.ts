@@ -101,13 +101,21 @@ export type Need = v.InferOutput<typeof Need>;
 const Needs = v.pipe(v.array(Need), v.minLength(1), v.maxLength(16));
 const Requirement = v.union([v.strictObject({ any: Needs }), v.strictObject({ all: Needs })]);
 
+export function needsOf(require: v.InferOutput<typeof Requirement> | undefined): readonly Need[] {
+  if (!require) return [];
+  return "any" in require ? require.any : require.all;
+}
+
 export const Config = v.pipe(
-  v.strictObject({ providers: v.record(Text, ProviderConfig), require: Requirement }),
+  v.strictObject({
+    providers: v.record(Text, ProviderConfig),
+    /** Absent: nobody is turned away. */
+    require: v.optional(Requirement),
+  }),
   v.rawCheck(({ dataset, addIssue }) => {
     if (!dataset.typed) return;
     const { providers, require } = dataset.value;
-    const needs = "any" in require ? require.any : require.all;
-    const unknown = needs.find(({ provider }) => !Object.hasOwn(providers, provider));
+    const unknown = needsOf(require).find(({ provider }) => !Object.hasOwn(providers, provider));
     if (unknown) addIssue({ message: `require: there is no provider "${unknown.provider}"` });
   }),
 );

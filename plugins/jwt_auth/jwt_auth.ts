@@ -7,14 +7,16 @@
 
 import type {
   Answer,
+  Host,
   HttpRequest,
   Next,
   Plugin,
   PluginDefinition,
   RequestArgs,
 } from "../../src/plugin/api.ts";
-import { type Claims, hasClaim, VERIFIED_CLAIMS } from "./claims.ts";
-import { Config, type Need } from "./config.ts";
+import { type Claims, VERIFIED_CLAIMS } from "../verified_claims.ts";
+import { hasClaim } from "./claims.ts";
+import { Config, type Need, needsOf, type ProviderConfig } from "./config.ts";
 import { type Outcome, Provider } from "./provider.ts";
 import { REFUSED, type Refused } from "./token.ts";
 
@@ -30,20 +32,23 @@ export default {
   phase: "guard",
   config: Config,
   async create(host, config): Promise<Plugin> {
+    const { require } = config;
     const providers = new Map(
       await Promise.all(
         Object.entries(config.providers).map(async ([name, own]) =>
-          [name, await Provider.make(name, own, host)] as const
+          [name, await (require ? Provider.make : madeOrNot)(name, own, host)] as const
         ),
       ),
     );
-    const isAny = "any" in config.require;
-    const needs = "any" in config.require ? config.require.any : config.require.all;
+    const needs = require
+      ? needsOf(require)
+      : [...providers.keys()].map((provider) => ({ provider, verifyClaims: [] }));
     const wanted = needs.flatMap((need) => {
       const provider = providers.get(need.provider);
       return provider ? [{ need, provider }] : [];
     });
-    const payloadHeaders = [...providers.values()].flatMap(({ config: { forwarding } }) =>
+    // Also of a provider without keys: else its callers could say what a token said.
+    const payloadHeaders = Object.values(config.providers).flatMap(({ forwarding }) =>
       forwarding ? [forwarding.headerName] : []
     );
     const judged = host.stats.counter("requests", {
@@ -64,14 +69,15 @@ export default {
         if (why) whys.push(why);
         else good.push({ need, provider, outcome });
       }
-      if (isAny ? good.length === 0 : whys.length > 0) {
-        const why = mostTelling(whys);
-        judged.add(1, { result: why === REFUSED.missing ? "missing" : "refused" });
+      const why = mostTelling(whys);
+      const isGood = require && "all" in require ? whys.length === 0 : good.length > 0;
+      const result = why === REFUSED.missing ? "missing" : "refused";
+      judged.add(1, { result: isGood ? "let_in" : result });
+      if (require && !isGood) {
         if (why === REFUSED.audience || why === REFUSED.claim) return host.refuse("denied", why);
         return host.refuse("unauthenticated", why)
           .with({ headers: { set: { "www-authenticate": challenge(request, why) } } });
       }
-      judged.add(1, { result: "let_in" });
       exchange.set(VERIFIED_CLAIMS, claimsOf(good));
       return next({ request: sentOn(request, good, payloadHeaders) });
     };
@@ -85,6 +91,23 @@ export default {
     };
   },
 } satisfies PluginDefinition<typeof Config>;
+
+/** Who turns nobody away goes on without the tokens of one whose keys are none. */
+async function madeOrNot(
+  name: string,
+  config: ProviderConfig,
+  host: Host,
+): Promise<Provider | undefined> {
+  try {
+    return await Provider.make(name, config, host);
+  } catch (error) {
+    host.log.error("no token of a provider can be verified", {
+      provider: name,
+      reason: error instanceof Error ? error.message : String(error),
+    });
+    return undefined;
+  }
+}
 
 function isKnown(outcome: Outcome | Promise<Outcome>): outcome is Outcome {
   return "kind" in outcome;

@@ -222,3 +222,28 @@ for (
     await assert.rejects(mountJwtAuth(config), fault);
   });
 }
+
+for (
+  const [what, token, claims, reached] of [
+    ["without a token", undefined, [], ["/"]],
+    ["with one that is no token", "a.b.c", [], ["/", "authorization: Bearer a.b.c"]],
+    ["with another's", bad, [], ["/", `authorization: Bearer ${bad}`]],
+    ["with a good one", good, ["okta"], ["/", `x-jwt: ${good.split(".")[1]}`]],
+  ] as const
+) {
+  test(`jwt_auth that requires nothing lets a request in ${what}, and says what it knows`, async () => {
+    const local = { jwks: btoa("no key set") };
+    await using optional = await mountJwtAuth({
+      providers: {
+        okta: providerOf(one, { forwarding: { headerName: "x-jwt" } }),
+        // Nothing it signed is good, and the rest of the mesh's providers goes on.
+        broken: { issuer: ISSUER, jsonWebKeySet: { local }, forwarding: { headerName: "a" } },
+      },
+    });
+    const forged = { a: "forged", "x-jwt": "forged" };
+    const { status, claims: known, sent } = await optional.ask({
+      headers: { ...forged, ...(token ? bearer(token) : {}) },
+    });
+    assert.deepEqual([status, [...known?.keys() ?? []], seen(sent)], [200, claims, reached]);
+  });
+}

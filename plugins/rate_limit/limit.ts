@@ -5,10 +5,12 @@
  */
 
 import * as v from "valibot";
-import type { Connection, Host, HttpRequest, Refusal } from "../../src/plugin/api.ts";
+import type { Connection, Exchange, Host, HttpRequest, Refusal } from "../../src/plugin/api.ts";
+import { VERIFIED_CLAIMS } from "../verified_claims.ts";
 import { BucketTable, cellsFor, type KeyHash, type Rate, rateOf } from "./bucket_table.ts";
 
 const Header = v.pipe(v.string(), v.regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, "is no header's name"));
+const Text = v.pipe(v.string(), v.nonEmpty());
 const MAX_FILL_S = 86_400;
 
 const Fields = v.strictObject({
@@ -17,9 +19,16 @@ const Fields = v.strictObject({
   by: v.optional(v.union([
     v.picklist(["source", "remote_address"]),
     v.strictObject({ header: Header }),
+    v.strictObject({
+      claim: v.strictObject({ provider: Text, path: v.pipe(v.array(Text), v.minLength(1)) }),
+    }),
   ])),
 });
 type Fields = v.InferOutput<typeof Fields>;
+interface ClaimAt {
+  readonly provider: string;
+  readonly path: readonly string[];
+}
 
 export const Limits = v.pipe(
   v.array(v.pipe(
@@ -33,7 +42,7 @@ export const Limits = v.pipe(
 );
 export type Limits = v.InferOutput<typeof Limits>;
 
-type By = "all" | "source" | "remote_address" | "header";
+type By = "all" | "source" | "remote_address" | "header" | "claim";
 
 /** Buckets that are remembered of each kind, but for those of everybody together: each limit has one. */
 const SLOTS: Readonly<Record<By, number>> = {
@@ -41,6 +50,7 @@ const SLOTS: Readonly<Record<By, number>> = {
   source: 8_192,
   remote_address: 8_192,
   header: 8_192,
+  claim: 8_192,
 };
 
 type Tables = Readonly<Record<By, BucketTable>>;
@@ -59,6 +69,7 @@ export async function tablesOf(host: Host): Promise<Tables> {
     source: await table("source"),
     remote_address: await table("remote_address"),
     header: await table("header"),
+    claim: await table("claim"),
   };
 }
 
@@ -83,6 +94,7 @@ export class Limit {
   readonly #table: BucketTable;
   readonly #rate: Rate;
   readonly #header: string;
+  readonly #claim: ClaimAt | undefined;
   /** Of all buckets of this limit. */
   readonly #of: number;
   readonly #own: KeyHash;
@@ -91,27 +103,29 @@ export class Limit {
 
   constructor(limit: Fields, { host, tables, at }: Around) {
     const { requestsPerSecond, by = "all" } = limit;
-    this.#header = typeof by === "object" ? by.header.toLowerCase() : "";
-    this.by = typeof by === "object" ? "header" : by;
+    this.#header = typeof by === "object" && "header" in by ? by.header.toLowerCase() : "";
+    this.#claim = typeof by === "object" && "claim" in by ? by.claim : undefined;
+    this.by = typeof by !== "object" ? by : this.#claim ? "claim" : "header";
+    const what = this.#claim ? claimText(this.#claim) : this.#header;
     this.#table = tables[this.by];
     this.#rate = rateOf(requestsPerSecond, burstOf(limit));
     // Numbers that change begin with a full bucket; those that do not go on with the one that is there.
-    const name = [host.listener, at, this.#header, requestsPerSecond, burstOf(limit)].join("\0");
+    const name = [host.listener, at, what, requestsPerSecond, burstOf(limit)].join("\0");
     this.#own = { ...this.#table.hash(0, name) };
     this.#of = this.#own.b;
-    const whose = this.by === "all" ? "" : ` of one ${this.#header || this.by}`;
+    const whose = this.by === "all" ? "" : ` of one ${what || this.by}`;
     const reason = `more than ${requestsPerSecond} requests a second${whose}`;
     this.#refusal = host.refuse("rate_limited", reason);
     const refused = host.stats.counter("refused", {
       help: "Requests that came too fast",
-      labels: { by: ["all", "source", "remote_address", "header"] },
+      labels: { by: ["all", "source", "remote_address", "header", "claim"] },
     });
     const labels = { by: this.by };
     this.#refused = () => refused.add(1, labels);
   }
 
-  take(request: HttpRequest, connection: Connection, nowMs: number): boolean {
-    return this.#table.take(this.#key(request, connection), this.#rate, nowMs);
+  take(request: HttpRequest, exchange: Exchange, nowMs: number): boolean {
+    return this.#table.take(this.#key(request, exchange), this.#rate, nowMs);
   }
 
   /** Counted as well. */
@@ -120,12 +134,14 @@ export class Limit {
     return this.#refusal;
   }
 
-  #key(request: HttpRequest, connection: Connection): KeyHash {
+  #key(request: HttpRequest, exchange: Exchange): KeyHash {
     if (this.by === "all") return this.#own;
     if (this.by === "header") {
       // Who leaves it out shares a bucket with all who do.
       return this.#table.hash(this.#of, request.headers.get(this.#header) ?? "");
     }
+    if (this.#claim) return this.#table.hash(this.#of, claimOf(exchange, this.#claim));
+    const { connection } = exchange;
     let hash = this.#hashes.get(connection);
     if (!hash) this.#hashes.set(connection, hash = { ...this.#hashOf(connection) });
     return hash;
@@ -136,6 +152,20 @@ export class Limit {
     const port = remoteAddress.lastIndexOf(":");
     return this.#table.hash(this.#of, port < 0 ? remoteAddress : remoteAddress.slice(0, port));
   }
+}
+
+/** Who has no such claim, or one that is no text and no number, shares a bucket with all who do not. */
+function claimOf(exchange: Exchange, { provider, path }: ClaimAt): string {
+  let at: unknown = exchange.get(VERIFIED_CLAIMS)?.get(provider);
+  for (const name of path) {
+    if (typeof at !== "object" || at === null || !Object.hasOwn(at, name)) return "";
+    at = (at as Readonly<Record<string, unknown>>)[name];
+  }
+  return typeof at === "string" || typeof at === "number" ? String(at) : "";
+}
+
+function claimText({ provider, path }: ClaimAt): string {
+  return `${path.join(".")} of ${provider}`;
 }
 
 function burstOf({ requestsPerSecond, burst }: Fields): number {

@@ -58,14 +58,14 @@ export default {
       return limits;
     };
     return {
-      onRequest({ request, exchange: { connection }, route, routeConfig }, next) {
+      onRequest({ request, exchange, route, routeConfig }, next) {
         const limits = route && routeConfig
           ? limitsOn(route, routeConfig)
           : limitsFor(request.path);
         if (limits.length === 0) return next();
         const now = clock.now();
         for (const limit of limits) {
-          if (!limit.take(request, connection, now)) return limit.refusal;
+          if (!limit.take(request, exchange, now)) return limit.refusal;
         }
         return next();
       },

@@ -42,6 +42,22 @@ for (
       [{}, 200],
       [{}, 429],
     ]],
+    ["each claim of a verified token, and who has none", {
+      limits: [{ requestsPerSecond: 1, by: { claim: { provider: "okta", path: ["org", "id"] } } }],
+    }, [
+      [{ claims: { org: { id: "a" } } }, 200],
+      [{ claims: { org: { id: "b" } } }, 200],
+      [{ claims: { org: { id: "a" } } }, 429],
+      [{ claims: { org: { id: 7 } } }, 200],
+      [{ claims: { org: { id: 7 } } }, 429],
+      [{}, 200],
+      [{ claims: { org: { id: ["a"] } } }, 429],
+      [{ claims: { org: "id" } }, 429],
+      [{ claims: {} }, 429],
+    ]],
+    ["a claim of another provider as of nobody", {
+      limits: [{ requestsPerSecond: 1, by: { claim: { provider: "auth0", path: ["sub"] } } }],
+    }, [[{ claims: { sub: "a" } }, 200], [{ claims: { sub: "b" } }, 429]]],
     ["a burst", { limits: [{ requestsPerSecond: 1, burst: 3 }] }, [
       [{}, 200],
       [{}, 200],

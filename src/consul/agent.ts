@@ -12,6 +12,7 @@ import type {
   DiscoveryChain,
   Instance,
   Intentions,
+  JwtProvider,
   Leaf,
   Mesh,
   QueryResult,
@@ -109,6 +110,8 @@ export interface Agent {
   watchMesh(sink: WatchSink<Mesh | null>): WatchHandle;
   /** `null`: there is no such entry. */
   watchDefaults(request: DefaultsRequest, sink: WatchSink<Defaults | null>): WatchHandle;
+  /** `null`: there is no such entry. */
+  watchJwtProvider(name: string, sink: WatchSink<JwtProvider | null>): WatchHandle;
 
   /** The one sidecar registered for a service id; fails with `agent_not_found` or `usage` (several). */
   findSidecar(serviceId: string): Promise<string>;

@@ -18,6 +18,7 @@ import { followRegistration } from "./follow_registration.ts";
 import { healthQuestion } from "./replies/health.ts";
 import { ingressEntryQuestion } from "./replies/ingress.ts";
 import { intentionsQuestion } from "./replies/intentions.ts";
+import { jwtProviderQuestion } from "./replies/jwt_provider.ts";
 import { leafQuestion } from "./replies/leaf.ts";
 import { AgentLink } from "./http/link.ts";
 import { meshQuestion } from "./replies/mesh.ts";
@@ -91,6 +92,7 @@ export function createAgent(options: AgentOptions, deps: AgentDeps): Required<Ag
     watchHealth: (request, sink) => watch(healthQuestion(client, request), sink),
     watchQuery: (request, sink) => repeat(preparedQueryQuestion(client, request), sink),
     watchMesh: (sink) => watch(meshQuestion(client), sink),
+    watchJwtProvider: (name, sink) => watch(jwtProviderQuestion(client, name), sink),
     watchDefaults: (request, sink) => watch(defaultsQuestion(client, request), sink),
     findSidecar: (serviceId) => call(() => findSidecar(client, serviceId)),
     findProxy: (proxyId) => call(() => findProxy(client, proxyId)),

@@ -251,6 +251,53 @@ export interface RouteRateLimit extends RequestRate {
   readonly regex: string;
 }
 
+/** A jwt-provider entry. */
+export type JwtProvider =
+  | {
+    readonly kind: "usable";
+    readonly issuer: string;
+    /** A token is for one of them; empty: for anybody. */
+    readonly audiences: readonly string[];
+    readonly keys: JwtKeys;
+    /** Empty: where tokens usually are. */
+    readonly locations: readonly JwtLocation[];
+    readonly forwarding?: {
+      readonly headerName: string;
+      readonly padForwardPayloadHeader: boolean;
+    };
+    readonly clockSkewSeconds: number;
+    /** Verified tokens that are remembered; absent: nothing is said. */
+    readonly cacheSize?: number;
+  }
+  | { readonly kind: "refused"; readonly reason: string };
+
+/** Of `remote`, 0: nothing is said. */
+export type JwtKeys =
+  /** Base64 of a key set. */
+  | { readonly kind: "text"; readonly jwks: string }
+  | { readonly kind: "file"; readonly filename: string }
+  | {
+    readonly kind: "remote";
+    readonly uri: string;
+    readonly requestTimeoutMs: number;
+    readonly cacheDurationMs: number;
+    readonly fetchAsynchronously: boolean;
+    readonly retries: number;
+    readonly baseIntervalMs: number;
+    readonly maxIntervalMs: number;
+  };
+
+export type JwtLocation =
+  | {
+    readonly header: {
+      readonly name: string;
+      readonly valuePrefix: string;
+      readonly forward: boolean;
+    };
+  }
+  | { readonly queryParam: { readonly name: string } }
+  | { readonly cookie: { readonly name: string } };
+
 /** The mesh config entry, as far as sidecars go by it; blocks that it has not are Consul's defaults. */
 export interface Mesh {
   readonly tls?: MeshTls;

@@ -34,5 +34,6 @@ export { failed, PluginRequest, PluginResponse, type ResponseFailure } from "./m
 export { type Layer, Onion, type RoutePlan, type Sending, type Surroundings } from "./onion.ts";
 export { Outcome, type Told } from "./outcome.ts";
 export { type AnyPlugin, whyNoPlugin } from "./registry.ts";
+export { VERIFIED_CLAIMS } from "../../plugins/verified_claims.ts";
 export { SharedState } from "./shared_state.ts";
 export { OpenedBody, Pump, type Sink } from "./streams.ts";

@@ -8,6 +8,7 @@
 
 import type { ServiceId } from "../identity/mod.ts";
 import type { Permission } from "./permission.ts";
+import type { TokenNeed } from "./token_need.ts";
 
 /** Who asks, as far as a certificate has proven it. */
 export interface Source {
@@ -45,6 +46,8 @@ export interface Intention {
   readonly action: IntentionAction;
   /** In the order in which they are tried; the first that covers a request decides. */
   readonly permissions?: readonly Permission[];
+  /** Of all its requests, where it does not deny them anyway; not of plain connections, as in Consul. */
+  readonly tokens?: readonly TokenNeed[];
   /** What it demands of requests and nobody can check: a service that speaks HTTP denies them all. */
   readonly refused?: string;
   readonly precedence: number;

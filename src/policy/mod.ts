@@ -11,3 +11,4 @@ export {
   permissionFault,
 } from "./permission.ts";
 export * from "./request_policy.ts";
+export type { ClaimNeed, TokenNeed, VerifiedClaims } from "./token_need.ts";

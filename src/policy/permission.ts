@@ -10,6 +10,7 @@
  */
 
 import { compileRegex, type TextMatchKind, textTest } from "../base/mod.ts";
+import type { TokenNeed } from "./token_need.ts";
 
 /** Plain data, sent between threads. */
 export interface Permission {
@@ -19,6 +20,8 @@ export interface Permission {
   /** Upper case; empty: any. */
   readonly methods: readonly string[];
   readonly headers: readonly HeaderMatch[];
+  /** Of an allowance: it denies what the rest of it covers where there is no such token. */
+  readonly tokens?: readonly TokenNeed[];
   /** What it demands and nobody can check: it denies what the rest of it covers. */
   readonly refused?: string;
 }
@@ -62,6 +65,8 @@ export interface CompiledPermission {
   readonly covers: Condition;
   /** It denies what it covers because it cannot be judged as it was meant. */
   readonly isUnjudged: boolean;
+  /** See {@link Permission.tokens}. */
+  readonly tokens: readonly TokenNeed[] | undefined;
   /** `deny GET /admin*`: what logs say of it. No value of a header is in it: it may be a secret. */
   readonly text: string;
 }
@@ -127,6 +132,7 @@ export function compilePermission(permission: Permission): CompiledPermission {
     action,
     covers: allOf(conditions),
     isUnjudged: fault !== undefined,
+    tokens: action === "allow" ? permission.tokens : undefined,
     text: textOf(permission, fault),
   };
 }

@@ -14,6 +14,7 @@ import {
   type JudgedRequest,
   needsRegexes,
 } from "./permission.ts";
+import { hasToken, needText, type TokenNeed, type VerifiedClaims } from "./token_need.ts";
 
 /** The outcome for one request, made beforehand: nothing is allocated to give it. */
 export interface RequestVerdict {
@@ -37,9 +38,9 @@ export interface SourceJudge {
   readonly rule: string;
   /**
    * For each request, also of a connection that is open, with what is sent on: path normalised, fields
-   * that the proxy adds already there.
+   * that the proxy adds already there. `claims`: of the tokens that came with it; absent: none.
    */
-  decide(request: JudgedRequest): RequestVerdict;
+  decide(request: JudgedRequest, claims?: VerifiedClaims): RequestVerdict;
 }
 
 /** Made once per version of a policy; see {@link compilePolicy}. */
@@ -72,6 +73,18 @@ export function compilePolicy({ intentions, defaultAction }: Policy): RequestPol
 }
 
 function judgeOf(intention: Intention, defaultAction: "allow" | "deny"): SourceJudge {
+  const judge = judgeWithoutTokens(intention, defaultAction);
+  const { tokens, rule } = intention;
+  if (!tokens || judge.kind === "deny") return judge;
+  const lacking = verdictOf("deny", `${rule}: ${lackOf(tokens)}`);
+  return {
+    kind: "per_request",
+    rule,
+    decide: (request, claims) => hasToken(tokens, claims) ? judge.decide(request, claims) : lacking,
+  };
+}
+
+function judgeWithoutTokens(intention: Intention, defaultAction: "allow" | "deny"): SourceJudge {
   const { action, permissions = [], refused, rule } = intention;
   if (action === "deny") return always("deny", rule);
   if (refused !== undefined) return always("deny", `${rule}: denies, since ${refused}`, true);
@@ -87,12 +100,16 @@ function byPermissions(
   defaultAction: "allow" | "deny",
 ): SourceJudge {
   const named = (what: string) => rule.replace(/permissions\)$/, () => `${what})`);
-  const tried = permissions.map(({ action, covers, text, isUnjudged }, index) => {
+  const tried = permissions.map(({ action, covers, text, isUnjudged, tokens }, index) => {
     const permission = index + 1;
+    const rule = `permission ${permission}: ${text}`;
     const verdict: RequestVerdict = {
-      ...{ kind: action, rule: named(`permission ${permission}: ${text}`), permission, isUnjudged },
+      ...{ kind: action, rule: named(rule), permission, isUnjudged },
     };
-    return { covers, verdict };
+    const lacking: RequestVerdict | undefined = tokens && {
+      ...{ kind: "deny", rule: named(`${rule}; ${lackOf(tokens)}`), permission, isUnjudged },
+    };
+    return { covers, verdict, tokens, lacking };
   });
   const otherwise: RequestVerdict = {
     ...{ kind: defaultAction, rule: named(`no permission: default ${defaultAction}`) },
@@ -101,14 +118,26 @@ function byPermissions(
   return {
     kind: "per_request",
     rule,
-    decide(request) {
-      for (const { covers, verdict } of tried) if (covers(request)) return verdict;
+    decide(request, claims) {
+      for (const { covers, verdict, tokens, lacking } of tried) {
+        if (!covers(request)) continue;
+        // As with Envoy those that come after it were not meant for this request.
+        return lacking && !hasToken(tokens, claims) ? lacking : verdict;
+      }
       return otherwise;
     },
   };
 }
 
+function lackOf(tokens: readonly TokenNeed[]): string {
+  return `without ${needText(tokens)}`;
+}
+
 function always(kind: "allow" | "deny", rule: string, isUnjudged = false): SourceJudge {
-  const verdict: RequestVerdict = { kind, rule, permission: 0, isUnjudged };
+  const verdict = verdictOf(kind, rule, isUnjudged);
   return { kind, rule, decide: () => verdict };
+}
+
+function verdictOf(kind: "allow" | "deny", rule: string, isUnjudged = false): RequestVerdict {
+  return { kind, rule, permission: 0, isUnjudged };
 }

@@ -199,3 +199,70 @@ test("policyNeedsRegexes() is true where a permission has one", () => {
   const other = intention("*", { permissions: [regex] });
   assert.equal(policyNeedsRegexes({ ...policy, intentions: [LAYERED, other] }), true);
 });
+
+const OKTA = [{ provider: "okta", claims: [{ path: ["role"], value: "admin" }] }];
+const ADMIN = new Map([["okta", { role: "admin" }]]);
+const DEMANDING = intention("web", {
+  permissions: [
+    permission("deny", "/denied", { tokens: OKTA }),
+    permission("allow", "/open"),
+    permission("allow", "/token", { tokens: OKTA }),
+    permission("allow", "/"),
+  ],
+});
+
+for (
+  const [what, rule, claims, path, want] of [
+    ["an allowance with its token", DEMANDING, ADMIN, "/token", "allow permission 3"],
+    ["none without, whatever comes after it", DEMANDING, undefined, "/token", "deny permission 3"],
+    ["none with another's", DEMANDING, new Map([["a", {}]]), "/token", "deny permission 3"],
+    ["one that asks for none", DEMANDING, undefined, "/open", "allow permission 2"],
+    ["a denial, whatever token it names", DEMANDING, undefined, "/denied", "deny permission 1"],
+    [
+      "an intention with its token",
+      { ...DEMANDING, tokens: OKTA },
+      ADMIN,
+      "/open",
+      "allow permission 2",
+    ],
+    ["no intention without", { ...DEMANDING, tokens: OKTA }, undefined, "/open", "deny"],
+    [
+      "an action with its token",
+      intention("web", { action: "allow", tokens: OKTA }),
+      ADMIN,
+      "/",
+      "allow",
+    ],
+    [
+      "no action without",
+      intention("web", { action: "allow", tokens: OKTA }),
+      new Map(),
+      "/",
+      "deny",
+    ],
+  ] as const
+) {
+  for (const defaultAction of ["allow", "deny"] as const) {
+    test(`compilePolicy() asks for tokens where the default is ${defaultAction}: ${what}`, () => {
+      const judge = compilePolicy({ intentions: [rule], defaultAction }).forSource(SOURCE);
+      const { kind, permission, rule: by, isUnjudged } = judge.decide(get(path), claims);
+      assert.equal(`${kind}${permission === 0 ? "" : ` permission ${permission}`}`, want);
+      assert.equal(isUnjudged, false);
+      assert.equal(
+        /without a token of okta with role\)?$/.test(by),
+        want !== "deny permission 1" && kind === "deny",
+        by,
+      );
+      assert.equal(judge.kind, "per_request");
+    });
+  }
+}
+
+test("compilePolicy() denies by an intention that denies, whatever token it names", () => {
+  const policy: Policy = {
+    intentions: [intention("web", { action: "deny", tokens: OKTA })],
+    defaultAction: "allow",
+  };
+  const judge = compilePolicy(policy).forSource(SOURCE);
+  assert.deepEqual([judge.kind, judge.decide(get("/"), ADMIN).kind], ["deny", "deny"]);
+});

@@ -15,6 +15,7 @@ import {
   type JudgedRequest,
   type RequestVerdict,
   type Source,
+  type VerifiedClaims,
 } from "../policy/mod.ts";
 import type { ConnectionRecord } from "./connection.ts";
 import type { Context } from "./context.ts";
@@ -84,7 +85,11 @@ export interface RequestDenial {
 }
 
 /** Judges the requests of one connection; made anew when what is true changes. */
-export type RequestJudge = (request: JudgedRequest) => RequestPermit | RequestDenial;
+export type RequestJudge = (
+  request: JudgedRequest,
+  /** Of the tokens that came with it; absent: none. */
+  claims?: VerifiedClaims,
+) => RequestPermit | RequestDenial;
 
 /** By the intentions of now. */
 export function judgeOfRequests(
@@ -99,8 +104,8 @@ export function judgeOfRequests(
   // The same verdict for one request after the other, mostly.
   let last: RequestVerdict | undefined;
   let outcome: RequestPermit | RequestDenial = NO_POLICY;
-  return (request) => {
-    const verdict = judge.decide(request);
+  return (request, claims) => {
+    const verdict = judge.decide(request, claims);
     if (verdict !== last) {
       last = verdict;
       const { kind, rule, isUnjudged } = verdict;

@@ -18,6 +18,7 @@ import type { ConnectionLimits } from "./live.ts";
 import { type Destination, L4 } from "./l4.ts";
 import { HttpService } from "./l7/http_service.ts";
 import { EITHER_VERSION, HTTP1_ONLY, LocalRequests } from "./l7/request_ways.ts";
+import { tokensOf } from "./listener_plugins.ts";
 import { dialLocal, type LocalEndpoint } from "./local_dial.ts";
 import type { Failure } from "./refusal_sums.ts";
 
@@ -29,6 +30,7 @@ export class Inbound implements Front, Destination {
   readonly stats: ListenerStats;
   readonly places: Limiter;
   readonly limits: ConnectionLimits;
+  readonly #tokens: string;
   /** Made where HTTP is spoken, so that its counts are there before there is something to count. */
   #requests: LocalRequests | undefined;
 
@@ -44,6 +46,7 @@ export class Inbound implements Front, Destination {
     this.context = context;
     this.part = part;
     this.name = options.name;
+    this.#tokens = tokensOf(options.name);
     this.places = options.places;
     this.limits = options.limits;
     this.stats = new ListenerStats(context.stats, this.direction, this.name);
@@ -95,6 +98,7 @@ export class Inbound implements Front, Destination {
       routeOf: () => route,
       stats,
       authorizer: this.authorizer,
+      tokens: this.#tokens,
       rules: () => this.part.http ?? http,
     });
   }

@@ -17,11 +17,20 @@ const ONLY: RoutePlace = {
   at: "",
 };
 
+/** What verifies tokens for a listener, which is before and apart from what stands around its requests. */
+export function tokensOf(listener: string): string {
+  return `${listener} tokens`;
+}
+
 /** By the name of the listener. */
 export function pluginsOf({ inbound, upstreams, edges, chains }: Snapshot): PluginsOf {
   const all = new Map<string, ListenerPlugins>();
   for (const [name, { plugins: uses, http }] of Object.entries({ ...inbound, ...edges })) {
     if (uses.length > 0) all.set(name, { uses, carriesBytes: http === null, routes: [ONLY] });
+  }
+  for (const [name, { tokens, http }] of Object.entries(inbound)) {
+    if (!tokens || !http) continue;
+    all.set(tokensOf(name), { uses: [tokens], carriesBytes: false, routes: [ONLY] });
   }
   for (const [name, { plugins, http, chain }] of Object.entries(upstreams)) {
     const carriesBytes = http === null;

@@ -175,6 +175,8 @@ export interface InboundPart extends Part {
   readonly local: Address;
   /** `null`: connections are carried as they are. */
   readonly http: HttpRules | null;
+  /** What verifies tokens, before intentions that demand some are asked; absent: none does. */
+  readonly tokens?: PluginUse;
   /** What stands around its connections and requests, in the order of configuration. */
   readonly plugins: readonly PluginUse[];
   readonly localConnectTimeoutMs: number;

@@ -83,6 +83,7 @@ const KNOWN: Known = (() => {
     mesh: null,
     proxyDefaults: null,
     serviceDefaults: null,
+    jwtProviders: new Map(),
     plans: new Map([[DB, plan]]),
     instances: new Map(
       plan.targets.map(({ health }) => [healthKey(health), [facts.instance("db")]]),

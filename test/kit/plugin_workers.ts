@@ -15,6 +15,7 @@ import {
   PluginRequest,
   PluginResponse,
   SharedState,
+  VERIFIED_CLAIMS,
 } from "../../src/plugin/mod.ts";
 import { FakeClock } from "./clock.ts";
 
@@ -24,6 +25,8 @@ export interface AskedOf {
   readonly source?: string;
   readonly remoteAddress?: string;
   readonly headers?: Readonly<Record<string, string>>;
+  /** That tokens of `okta` said. */
+  readonly claims?: Readonly<Record<string, unknown>>;
   readonly worker?: number;
 }
 
@@ -118,7 +121,9 @@ export class PluginWorkers {
       const layer = layers[index];
       if (!layer) return OK;
       const route = index < generation.guards.length ? undefined : plan?.route;
-      const exchange = { connection, onEnd } as never;
+      const verified = asked.claims && new Map([["okta", asked.claims]]);
+      const get = (key: unknown) => key === VERIFIED_CLAIMS ? verified : undefined;
+      const exchange = { connection, onEnd, get } as never;
       const { routeConfig } = layer;
       const args = { request, exchange, route, routeConfig };
       return layer.plugin.onRequest?.(args, () => enter(index + 1)) as Answer;

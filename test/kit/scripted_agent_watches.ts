@@ -15,6 +15,7 @@ import type {
   HealthRequest,
   Instance,
   Intentions,
+  JwtProvider,
   Leaf,
   Mesh,
   MissingRight,
@@ -71,6 +72,10 @@ export class ScriptedAgent implements Agent {
   /** `at` is `service`, or `service@dc` for a datacenter other than dc1; a filter follows a `?`. */
   health(at: string, value: readonly Instance[]): this {
     return this.#answer(`health ${at}`, value);
+  }
+
+  jwtProvider(name: string, value: JwtProvider | null): this {
+    return this.#answer(`jwt-provider ${name}`, value);
   }
 
   query(name: string, value: QueryResult): this {
@@ -139,6 +144,10 @@ export class ScriptedAgent implements Agent {
 
   watchDefaults({ kind, name }: DefaultsRequest, sink: WatchSink<Defaults | null>): WatchHandle {
     return this.#watch(kind, sink, name);
+  }
+
+  watchJwtProvider(name: string, sink: WatchSink<JwtProvider | null>): WatchHandle {
+    return this.#watch(`jwt-provider ${name}`, sink);
   }
 
   findSidecar(serviceId: string): Promise<string> {

@@ -20,7 +20,7 @@ import {
 import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
 import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
-import { asksForJwt, JWT_REFUSED, readPermission } from "./permissions.ts";
+import { readJwt, readPermission } from "./permissions.ts";
 import { count, map, object, readReply, replyInvalid, text } from "./schema.ts";
 import type { Intentions } from "../types.ts";
 
@@ -61,23 +61,25 @@ function toIntention(json: IntentionJson): Intention {
   const action = actionOf(json);
   const peer = json.SourcePeer && ` of peer ${json.SourcePeer}`;
   const destination = `${json.DestinationNS || "default"}/${json.DestinationName}`;
-  const refused = refusalOf(json);
-  const jwt = action === "allow" && refused !== undefined ? ", JWT is not judged at L4" : "";
+  const { tokens, refused } = demandOf(json);
   return {
     rule: `${namespace}/${json.SourceName}${peer} => ${destination} ` +
-      `(precedence ${json.Precedence}, ${action}${jwt})`,
+      `(precedence ${json.Precedence}, ${action})`,
     source: { name: json.SourceName, namespace, partition, peer: json.SourcePeer },
     action,
     ...(action === "permissions" && { permissions: (json.Permissions ?? []).map(readPermission) }),
+    ...(action !== "deny" && tokens && { tokens }),
     ...(action !== "deny" && refused !== undefined && { refused }),
     precedence: json.Precedence,
   };
 }
 
-function refusalOf(json: IntentionJson): string | undefined {
+function demandOf(json: IntentionJson): ReturnType<typeof readJwt> {
   // Servers expand sameness groups; one that arrives cannot be resolved here, so it allows nobody.
-  if (json.SourceSamenessGroup) return "its source is a sameness group, which nobody resolved";
-  return asksForJwt(json.JWT) ? JWT_REFUSED : undefined;
+  if (json.SourceSamenessGroup) {
+    return { refused: "its source is a sameness group, which nobody resolved" };
+  }
+  return readJwt(json.JWT);
 }
 
 function actionOf(json: IntentionJson): IntentionAction {

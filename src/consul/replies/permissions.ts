@@ -11,9 +11,6 @@ import { issueWords } from "../../base/mod.ts";
 import type { HeaderMatch, PathMatch, Permission } from "../../policy/mod.ts";
 import { flag, list, someText, text } from "./schema.ts";
 
-/** Of who asks for one, for as long as nobody checks it. */
-export const JWT_REFUSED = "it asks for a JWT, which is not checked here";
-
 const HeaderJson = v.strictObject({
   Name: someText,
   Present: flag,
@@ -38,12 +35,33 @@ const PermissionJson = v.strictObject({
   JWT: v.nullish(v.unknown()),
 });
 
-/** `{"Providers": null}` asks for none. */
-export function asksForJwt(jwt: unknown): boolean {
-  if (jwt === null || jwt === undefined) return false;
-  if (typeof jwt !== "object" || !("Providers" in jwt)) return true;
-  const { Providers: providers } = jwt;
-  return providers !== null && !(Array.isArray(providers) && providers.length === 0);
+const JwtJson = v.strictObject({
+  Providers: v.nullish(v.array(v.strictObject({
+    Name: someText,
+    VerifyClaims: list(v.strictObject({
+      Path: v.pipe(v.array(v.string()), v.nonEmpty("must not be empty")),
+      Value: text,
+    })),
+  }))),
+});
+
+/** What it demands of tokens, or what nobody can check; `{"Providers": null}` is nothing. */
+export function readJwt(jwt: unknown): Pick<Permission, "tokens" | "refused"> {
+  if (jwt === null || jwt === undefined) return {};
+  const result = v.safeParse(JwtJson, jwt, { abortEarly: true });
+  if (!result.success) {
+    const issue = result.issues[0];
+    const at = v.getDotPath(issue);
+    return { refused: `its JWT is not understood: ${at ?? "it"} ${issueWords(issue)}` };
+  }
+  const providers = result.output.Providers ?? [];
+  if (providers.length === 0) return {};
+  return {
+    tokens: providers.map(({ Name: provider, VerifyClaims: claims }) => ({
+      provider,
+      claims: (claims ?? []).map(({ Path: path, Value }) => ({ path, value: Value ?? "" })),
+    })),
+  };
 }
 
 export function readPermission(json: unknown): Permission {
@@ -64,7 +82,7 @@ export function readPermission(json: unknown): Permission {
     ...(path && { path }),
     methods: (http?.Methods ?? []).map((method) => method.toUpperCase()),
     headers: known,
-    ...(asksForJwt(jwt) && { refused: JWT_REFUSED }),
+    ...readJwt(jwt),
   };
 }
 

@@ -2,13 +2,17 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fixture } from "../../../test/kit/scripted_agent.ts";
 import { readIntentions } from "./intentions.ts";
-import { asksForJwt, JWT_REFUSED, readPermission } from "./permissions.ts";
+import { readJwt, readPermission } from "./permissions.ts";
 
 test("readIntentions() reads the permissions of a real agent", () => {
   const web = readIntentions(fixture("intentions_match_l7"), "api")
     .find(({ source }) => source.name === "web");
   assert.equal(web?.rule, "default/web => default/api (precedence 9, permissions)");
-  assert.equal(web?.refused, JWT_REFUSED);
+  const roles = { path: ["roles", "0"], value: "admin" };
+  assert.deepEqual([web?.tokens, web?.refused], [
+    [{ provider: "okta", claims: [roles] }],
+    undefined,
+  ]);
   const plain = { ignoreCase: false, invert: false };
   assert.deepEqual(web?.permissions, [
     {
@@ -30,16 +34,25 @@ test("readIntentions() reads the permissions of a real agent", () => {
       path: { kind: "regex", value: "/r[0-9]+" },
       methods: [],
       headers: [],
-      refused: JWT_REFUSED,
+      tokens: [{ provider: "remote", claims: [{ path: ["sub"], value: "x" }] }],
     },
   ]);
 });
 
-test("readIntentions() denies by HTTP what an L4 allowance asks a JWT for", () => {
+test("readIntentions() keeps what an allowance asks of tokens, and no denial asks", () => {
   const all = readIntentions(fixture("intentions_match_l7"), "api");
-  const [batch] = all.filter(({ source }) => source.name === "batch");
-  assert.deepEqual([batch?.action, batch?.refused], ["allow", JWT_REFUSED]);
-  assert.match(batch?.rule ?? "", /allow, JWT is not judged at L4\)$/);
+  assert.deepEqual(
+    all.map(({ source, action, tokens }) => `${source.name} ${action} ${tokens?.[0]?.provider}`),
+    [
+      "batch allow okta",
+      "web permissions okta",
+      "peered allow okta",
+      "* deny undefined",
+      "* deny undefined",
+      "admin allow undefined",
+      "* deny undefined",
+    ],
+  );
 });
 
 test("readIntentions() lets permissions of a sameness group allow nobody", () => {
@@ -111,17 +124,32 @@ test("readPermission() takes what Consul writes for empty, and names in any case
   }
 });
 
+const okta = (...claims: readonly object[]) => [{ provider: "okta", claims }];
+
 for (
   const [jwt, want] of [
-    [undefined, false],
-    [null, false],
-    [{ Providers: null }, false],
-    [{ Providers: [] }, false],
-    [{ Providers: [{ Name: "okta" }] }, true],
-    [{ Issuers: [] }, true],
-    ["okta", true],
+    [undefined, {}],
+    [null, {}],
+    [{ Providers: null }, {}],
+    [{ Providers: [] }, {}],
+    [{}, {}],
+    [{ Providers: [{ Name: "okta" }] }, { tokens: okta() }],
+    [{ Providers: [{ Name: "okta", VerifyClaims: null }] }, { tokens: okta() }],
+    [
+      { Providers: [{ Name: "okta", VerifyClaims: [{ Path: ["a", "b"], Value: "" }] }] },
+      { tokens: okta({ path: ["a", "b"], value: "" }) },
+    ],
+    [{ Issuers: [] }, /Issuers is not known here/],
+    ["okta", /must be an object/],
+    [{ Providers: [{ Name: "" }] }, /Providers\.0\.Name/],
+    [{ Providers: [{ Name: "okta", Audience: "a" }] }, /Audience is not known here/],
+    [{ Providers: [{ Name: "okta", VerifyClaims: [{ Path: [], Value: "a" }] }] }, /Path/],
+    [{ Providers: [{ Name: "okta", VerifyClaims: [{ Path: ["a"], Regex: "a" }] }] }, /Regex/],
   ] as const
 ) {
-  test(`asksForJwt() of ${JSON.stringify(jwt)} is ${want}`, () =>
-    assert.equal(asksForJwt(jwt), want));
+  test(`readJwt() of ${JSON.stringify(jwt)}`, () => {
+    const read = readJwt(jwt);
+    if (want instanceof RegExp) assert.match(read.refused ?? "", want);
+    else assert.deepEqual(read, want);
+  });
 }

@@ -165,7 +165,9 @@ function decide(rules: readonly Rule[], question: Question): boolean {
   const { resource, access, segment, fallback } = question;
   const kind = resource === "intention" ? "service" : resource;
   const found = rules.filter((rule) => rule.resource === kind);
-  if (resource === "intention" && segment === "*" && access === "read") {
+  // Some service, whichever: no service has that name.
+  const isAny = kind === "service" && segment === "*";
+  if (isAny && access === (resource === "intention" ? "read" : "write")) {
     return found.some((rule) => granted(rule, resource, access)) || fallback === "allow";
   }
   const exact = found.filter((rule) => !rule.prefix && rule.segment === segment);

@@ -11,6 +11,7 @@ import { CONFIG_SHAPES, READ_ONLY_KINDS } from "./config_shapes.ts";
 import { DecodeError, decodeObject, isObject, type JsonObject, parseJson } from "../http/decode.ts";
 import { Refusal } from "../http/refusal.ts";
 import { numberAt, textAt } from "../http/fields.ts";
+import { providersIn } from "./jwt_provider.ts";
 import type { Store } from "../catalog/store.ts";
 
 export type FindEntry = (kind: string, name: string) => JsonObject | undefined;
@@ -72,6 +73,7 @@ export class ConfigEntries {
   remove(kind: string, name: string): void {
     const old = this.find(kind, name);
     if (!old) return;
+    if (kind === "jwt-provider") this.#isUnused(name);
     this.#fits(
       (otherKind, otherName) =>
         keyOf(otherKind, otherName) === keyOf(kind, name)
@@ -82,6 +84,18 @@ export class ConfigEntries {
     this.#entries.delete(keyOf(kind, name));
     this.#store.commit("config", topicsOf(kind, name));
     this.onChange(kind, name);
+  }
+
+  /** Refuses where an intention refers to the provider. */
+  #isUnused(provider: string): void {
+    const user = this.list("service-intentions")
+      .find((entry) => providersIn(entry).includes(provider));
+    if (!user) return;
+    throw new Refusal(
+      500,
+      "cannot delete jwt provider config entry referenced by an intention. " +
+        `Provider name: ${provider}, intention name: ${textAt(user, "Name")}`,
+    );
   }
 
   #fits(find: FindEntry, changed: string): void {

@@ -11,6 +11,7 @@ import { numberAt, objectAt, textAt } from "../http/fields.ts";
 import { durationNs, goDuration } from "../http/go_duration.ts";
 import { checkIntentions, normalSources } from "./intention_entry.ts";
 import { normalLoadBalancer } from "./load_balancer.ts";
+import { normalJwtProvider } from "./jwt_provider.ts";
 import { isEmpty } from "../catalog/records.ts";
 import { Refusal } from "../http/refusal.ts";
 import { normalMesh, normalProxyDefaults, withoutLocality } from "./mesh_entries.ts";
@@ -32,6 +33,8 @@ export function normalEntry(entry: JsonObject): JsonObject {
       return splitter(entry);
     case "service-router":
       return router(entry);
+    case "jwt-provider":
+      return normalJwtProvider(entry);
     case "service-intentions":
       checkIntentions(entry);
       return { ...entry, Sources: normalSources(entry) };

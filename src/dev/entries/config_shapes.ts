@@ -210,6 +210,38 @@ export const CONFIG_SHAPES: Readonly<Record<string, Shape>> = {
     })),
   }),
   "service-router": object({ ...NAMED, Routes: list(ROUTE) }),
+  "jwt-provider": object({
+    ...NAMED,
+    JSONWebKeySet: object({
+      Local: object({ JWKS: "string", Filename: "string" }),
+      Remote: object({
+        URI: "string",
+        RequestTimeoutMs: "number",
+        CacheDuration: "any",
+        FetchAsynchronously: "bool",
+        UseSNI: "bool",
+        RetryPolicy: object({
+          NumRetries: "number",
+          RetryPolicyBackOff: object({ BaseInterval: "any", MaxInterval: "any" }),
+        }),
+        JWKSCluster: object({
+          DiscoveryType: "string",
+          TLSCertificates: "any",
+          ConnectTimeout: "any",
+        }),
+      }),
+    }),
+    Issuer: "string",
+    Audiences: list("string"),
+    Locations: list(object({
+      Header: object({ Name: "string", ValuePrefix: "string", Forward: "bool" }),
+      QueryParam: object({ Name: "string" }),
+      Cookie: object({ Name: "string" }),
+    })),
+    Forwarding: object({ HeaderName: "string", PadForwardPayloadHeader: "bool" }),
+    ClockSkewSeconds: "number",
+    CacheConfig: object({ Size: "number" }),
+  }),
   "service-intentions": object({
     ...NAMED,
     JWT,
@@ -247,5 +279,4 @@ export const READ_ONLY_KINDS: ReadonlySet<string> = new Set([
   "file-system-certificate",
   "exported-services",
   "sameness-group",
-  "jwt-provider",
 ]);

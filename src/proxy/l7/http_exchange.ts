@@ -32,7 +32,8 @@ import {
   sendReply,
   type ServerExchange,
 } from "../../http/mod.ts";
-import type { Generation } from "../../plugin/mod.ts";
+import { type Generation, VERIFIED_CLAIMS } from "../../plugin/mod.ts";
+import type { VerifiedClaims } from "../../policy/mod.ts";
 import { Relay, type RelayEnd } from "../../net/mod.ts";
 import type { RequestJudge, RequestPermit } from "../authorize.ts";
 import type { Now } from "../connection.ts";
@@ -48,6 +49,7 @@ import { noteInvalid } from "./invalid_request.ts";
 import { type PluginAsker, PluginLayers } from "./plugin_layers.ts";
 import { takeForm } from "./request_form.ts";
 import { shown, tellRequest } from "./tell_request.ts";
+import { TokenCheck } from "./token_check.ts";
 import {
   type Asked,
   type Inward,
@@ -80,6 +82,10 @@ export class HttpExchange implements MessageEvents, PluginAsker, BagMember {
   /** For the access log and the counts. */
   readonly #story: ExchangeRecord;
   #permit: RequestPermit | undefined;
+  /** What verifies its tokens, what these said, and the exchange that both know. */
+  #tokens: TokenCheck | undefined;
+  #claims: VerifiedClaims | undefined;
+  #value: ExchangeValue | undefined;
   #route: Route | undefined;
   #upstream: Inward | undefined;
   /** The same, where there are plugins. */
@@ -112,7 +118,35 @@ export class HttpExchange implements MessageEvents, PluginAsker, BagMember {
   start(): void {
     const { listener } = this.#owner;
     if (heldByThread.isStrained) return this.fail("overloaded", SLOW_READERS);
-    if (!this.#takesForm() || !this.#mayGoOn()) return;
+    if (!this.#takesForm()) return;
+    const { tokens } = listener;
+    const generation = tokens && this.#context.facts.plugins?.of(tokens);
+    if (generation) this.#verifyTokens(generation);
+    else this.#goOn();
+  }
+
+  #verifyTokens(generation: Generation): void {
+    const { request } = this.#server;
+    // Nothing of the body is read before it is known where it goes.
+    if (!this.#requestEnded) this.#server.pause();
+    const exchange = this.#value = this.#newValue();
+    this.#tokens = new TokenCheck({
+      ...{ generation, exchange, deadlines: this.#context.deadlines },
+      onKnown: (known) => {
+        if (!known) return this.fail("plugin_failed", "its tokens could not be verified");
+        // Without the tokens that were verified, and with what the application is told of them.
+        request.path = known.path;
+        request.fields = known.fields;
+        this.#claims = exchange.get(VERIFIED_CLAIMS);
+        this.#goOn();
+      },
+    });
+    this.#tokens.start(request);
+  }
+
+  #goOn(): void {
+    if (!this.#mayGoOn()) return;
+    const { listener } = this.#owner;
     const { request } = this.#server;
     if (request.method === "CONNECT") return this.fail("route_not_found", NO_TUNNELS);
     const route = this.#route = listener.routeOf(request);
@@ -136,13 +170,16 @@ export class HttpExchange implements MessageEvents, PluginAsker, BagMember {
   }
 
   #goThrough(generation: Generation, route: Route): void {
-    const { caller } = this.#owner;
-    const exchange = new ExchangeValue(this.#story, caller.value);
+    const exchange = this.#value ??= this.#newValue();
     const context = this.#context;
     const layers = new PluginLayers(this, this.#asked(), { generation, route, context, exchange });
     this.#upstream = this.#layers = layers;
     layers.start();
     if (this.#requestEnded) this.#awaitAnswer();
+  }
+
+  #newValue(): ExchangeValue {
+    return new ExchangeValue(this.#story, this.#owner.caller.value);
   }
 
   #asked(): Asked {
@@ -185,7 +222,7 @@ export class HttpExchange implements MessageEvents, PluginAsker, BagMember {
 
   /** By what is true now. False: it may not go on, and has been told. */
   #mayGoOn(): boolean {
-    const verdict = this.#owner.judge(this.#server.request);
+    const verdict = this.#owner.judge(this.#server.request, this.#claims);
     if ("code" in verdict) {
       if (verdict.isUnjudged) this.#owner.listener.stats.unjudged(verdict.reason);
       this.fail(verdict.code, this.#story.rule = verdict.reason);
@@ -429,6 +466,7 @@ export class HttpExchange implements MessageEvents, PluginAsker, BagMember {
     if (this.#over) return;
     this.#over = true;
     this.#answerDeadline?.cancel();
+    this.#tokens?.leave();
     this.#upstream?.leave(by !== undefined);
     const { listener } = this.#owner;
     const story = this.#story;

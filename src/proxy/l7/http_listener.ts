@@ -14,6 +14,8 @@ import type { Route } from "./request_ways.ts";
 export interface HttpListener {
   readonly front: Front;
   readonly authorizer: Authorizer;
+  /** Which plugins verify tokens before a request is judged, where some do; absent: none ever do. */
+  readonly tokens?: string;
   /** In place of the authorizer. */
   readonly exposed?: ExposedPath;
   /** Where a request goes, as it is sent on; undefined: there is no such place. */

@@ -38,6 +38,7 @@ import {
   pluginsInForce,
   pluginsLack,
 } from "./registered_plugins.ts";
+import { judgeTokens } from "./token_providers.ts";
 import { assembleUpstreams } from "./upstreams.ts";
 
 /** What one call leaves for the next. */
@@ -126,9 +127,10 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
   const credentials = judged?.verdict.kind === "valid"
     ? keepPart<CredentialsPart>(previous?.credentials, judged.verdict.credentials, version)
     : previous?.credentials;
-  const intentions = known.intentions
-    ? intentionsFor(registration, known.intentions)
-    : previous?.policy.intentions;
+  const http = (protocolOf(registration.protocol) ?? "tcp") !== "tcp";
+  const judgedTokens = known.intentions &&
+    judgeTokens(intentionsFor(registration, known.intentions), known.jwtProviders, { http });
+  const intentions = judgedTokens?.intentions ?? previous?.policy.intentions;
   const remembered: Memory = { ...memory, judged };
 
   const lacking: string[] = [];
@@ -138,7 +140,6 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
     return { ...waiting(lacking, refused, remembered), dueMs: rejudgeDueMs };
   }
 
-  const http = (protocolOf(registration.protocol) ?? "tcp") !== "tcp";
   refused.push(...refusedIntentions(intentions, { http }));
 
   // Unknown is deny, but at the start the answer is worth waiting for a little.
@@ -182,6 +183,7 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
     ...{ previous, version, own, refused },
     plugins: plugins && joinPlugins(asked.uses, plugins.uses),
     blocked: asked.blocked !== undefined,
+    tokens: judgedTokens ? judgedTokens.use : previous?.inbound[INBOUND_KEY]?.tokens,
     wanted: plans.inbound,
     authorize: options.authorize,
   });

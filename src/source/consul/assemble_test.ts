@@ -34,6 +34,7 @@ function knownWith(overrides: Partial<Known> = {}, registered: Partial<Registrat
     mesh: null,
     proxyDefaults: null,
     serviceDefaults: null,
+    jwtProviders: new Map(),
     plans: new Map(),
     instances: new Map(),
     queries: new Map(),

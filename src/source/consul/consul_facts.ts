@@ -13,6 +13,7 @@ import type {
   DiscoveryChain,
   Instance,
   Intentions,
+  JwtProvider,
   Leaf,
   Mesh,
   QueryResult,
@@ -22,8 +23,10 @@ import type {
 import { parseServiceId } from "../../identity/mod.ts";
 import type { Known } from "./known.ts";
 import { chainRequest, healthKey, refuseDeclaration, type UpstreamPlan } from "./plan.ts";
+import { protocolOf } from "../http_rules.ts";
 import type { Failing } from "../source.ts";
 import { plainKey, upstreamKey, UpstreamPlans } from "./upstream_plans.ts";
+import { providersOf } from "./token_providers.ts";
 import { type Starter, WatchSet } from "./watch_set.ts";
 
 /** Where the registration comes from: the agent, or flags (then nothing of it ever changes). */
@@ -56,6 +59,7 @@ export class ConsulFacts {
   #mesh: Mesh | null | undefined;
   #proxyDefaults: Defaults | null | undefined;
   #serviceDefaults: Defaults | null | undefined;
+  readonly #jwtProviders = new Map<string, JwtProvider | null>();
   readonly #plans: UpstreamPlans;
   /** By watch key. */
   readonly #queries = new Map<string, QueryResult>();
@@ -118,6 +122,7 @@ export class ConsulFacts {
       mesh: this.#mesh,
       proxyDefaults: this.#proxyDefaults,
       serviceDefaults: this.#serviceDefaults,
+      jwtProviders: this.#jwtProviders,
       plans,
       instances: this.#instances,
       queries,
@@ -213,6 +218,12 @@ export class ConsulFacts {
       (sink) => agent.watchIntentions(service, sink),
       (value) => this.#intentions = value,
     );
+    for (const name of this.#jwtProvidersWanted()) {
+      const key = jwtProviderKey(name);
+      want<JwtProvider | null>(key, (sink) => agent.watchJwtProvider(name, sink), (value) => {
+        this.#jwtProviders.set(name, value);
+      });
+    }
     const ofService = { kind: "service-defaults", name: service } as const;
     want<Defaults | null>(
       `service-defaults ${service}`,
@@ -228,6 +239,12 @@ export class ConsulFacts {
       (sink) => agent.watchDefaultPolicy(request, sink),
       (value) => this.#defaultAction = value,
     );
+  }
+
+  /** Tokens are for requests: nobody looks at one on a tcp service. */
+  #jwtProvidersWanted(): readonly string[] {
+    const protocol = protocolOf(this.#registration?.protocol ?? "") ?? "tcp";
+    return protocol === "tcp" ? [] : providersOf(this.#intentions ?? []);
   }
 
   #wantUpstreams(want: Want): void {
@@ -266,6 +283,9 @@ export class ConsulFacts {
     this.watches.stop(key);
     this.#plans.forgetChain(key);
     this.#queries.delete(key);
+    for (const name of this.#jwtProviders.keys()) {
+      if (key === jwtProviderKey(name)) this.#jwtProviders.delete(name);
+    }
     this.#instances.delete(key);
     const service = this.#registration?.service ?? "";
     if (key.startsWith("leaf ") && key !== `leaf ${service}`) this.#forgetService();
@@ -277,6 +297,10 @@ export class ConsulFacts {
     this.#defaultAction = undefined;
     this.#serviceDefaults = undefined;
   }
+}
+
+function jwtProviderKey(name: string): string {
+  return `jwt-provider ${name}`;
 }
 
 type Want = <T>(key: string, start: Starter<T>, take: (value: T) => void) => void;

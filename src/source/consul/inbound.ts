@@ -20,6 +20,8 @@ export interface InboundContext {
   readonly authorize: InboundPart["authorize"];
   /** That the registration names; `undefined`: they cannot be used. One of them may be a guard. */
   readonly plugins: readonly PluginUse[] | undefined;
+  /** What verifies tokens; `undefined`: nothing does. */
+  readonly tokens: PluginUse | undefined;
   /** It stays as it was, or closed. */
   readonly blocked: boolean;
   readonly previous: Snapshot | undefined;
@@ -46,6 +48,7 @@ export function inboundParts(
     bind,
     local,
     http,
+    ...(context.tokens && { tokens: context.tokens }),
     plugins,
     localConnectTimeoutMs,
     handshakeTimeoutMs,

@@ -23,22 +23,32 @@ export function refusedIntentions(
   intentions: Intentions,
   { http }: { readonly http: boolean },
 ): readonly Refusal[] {
-  const rules = http
-    ? intentions.flatMap(faultsOf)
-    : intentions.filter(({ action }) => action === "permissions").map(({ rule }) => rule);
-  if (rules.length === 0) return [];
-  const more = rules.length > NAMED ? ` and ${rules.length - NAMED} more` : "";
-  const named = `${rules.slice(0, NAMED).join(", ")}${more}`;
   if (http) {
     const what = "intentions that cannot be judged";
-    return [{ what, reason: `what they cover is denied: ${named}` }];
+    return refusalOf(what, "what they cover is denied", intentions.flatMap(faultsOf));
   }
-  return [{
-    what: "intentions with permissions",
-    reason:
+  const named = (wanted: (intention: Intentions[number]) => boolean) =>
+    intentions.filter(wanted).map(({ rule }) => rule);
+  return [
+    ...refusalOf(
+      "intentions with permissions",
       "permissions are about HTTP requests, which are not looked at on a tcp service: each denies " +
-      `every connection of its source; write Action instead, or say what it speaks: ${named}`,
-  }];
+        "every connection of its source; write Action instead, or say what it speaks",
+      named(({ action }) => action === "permissions"),
+    ),
+    ...refusalOf(
+      "intentions with JWT",
+      "tokens are in HTTP requests, which are not looked at on a tcp service: as in Consul each " +
+        "allows its source without one",
+      named(({ action, tokens }) => action === "allow" && tokens !== undefined),
+    ),
+  ];
+}
+
+function refusalOf(what: string, fact: string, rules: readonly string[]): readonly Refusal[] {
+  if (rules.length === 0) return [];
+  const more = rules.length > NAMED ? ` and ${rules.length - NAMED} more` : "";
+  return [{ what, reason: `${fact}: ${rules.slice(0, NAMED).join(", ")}${more}` }];
 }
 
 function faultsOf({ rule, refused, permissions = [] }: Intentions[number]): readonly string[] {

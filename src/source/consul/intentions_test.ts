@@ -33,6 +33,12 @@ test("refusedIntentions() names those that deny everything, and no others", () =
   assert.match(refused?.reason ?? "", /denies every connection.*: default\/web => [^,]*$/);
 });
 
+test("refusedIntentions() says that tokens are not looked at on a tcp service", () => {
+  const asking = { ...rule("allow"), tokens: [{ provider: "okta", claims: [] }] };
+  assert.match(refusedIntentions([asking], TCP)[0]?.reason ?? "", /allows its source without one/);
+  assert.deepEqual(refusedIntentions([asking], HTTP), []);
+});
+
 test("refusedIntentions() names a few of many", () => {
   const rules = Array.from({ length: 9 }, (_, index) => rule("permissions", `web${index}`));
   const [refused, ...others] = refusedIntentions(rules, TCP);
@@ -42,15 +48,15 @@ test("refusedIntentions() names a few of many", () => {
 
 test("refusedIntentions() names on a service that speaks HTTP what nobody can judge", () => {
   const plain = { action: "allow", methods: [], headers: [] } as const;
-  const odd = { ...plain, refused: "it asks for a JWT" };
+  const odd = { ...plain, refused: "nobody knows how" };
   const layered = { ...rule("permissions"), permissions: [plain, odd] };
-  const asking = { ...rule("allow", "api"), refused: "it asks for a JWT" };
+  const asking = { ...rule("allow", "api"), refused: "nobody knows how" };
   assert.deepEqual(refusedIntentions([{ ...layered, permissions: [plain] }], HTTP), []);
   const [refused] = refusedIntentions([layered, asking], HTTP);
   assert.equal(
     refused?.reason,
     "what they cover is denied: " +
-      "default/web => default/db (permissions), permission 2: it asks for a JWT, " +
-      "default/api => default/db (allow): it asks for a JWT",
+      "default/web => default/db (permissions), permission 2: nobody knows how, " +
+      "default/api => default/db (allow): nobody knows how",
   );
 });

@@ -15,6 +15,7 @@ import type {
   Roots,
 } from "../../consul/mod.ts";
 import type { UpstreamPlan } from "./plan.ts";
+import type { JwtProviders } from "./token_providers.ts";
 import type { Refusal } from "../../snapshot/mod.ts";
 
 /** The last good value of everything asked for; absent: never answered. */
@@ -29,6 +30,8 @@ export interface Known {
   /** `null`: there is no such entry. */
   readonly proxyDefaults: Defaults | null | undefined;
   readonly serviceDefaults: Defaults | null | undefined;
+  /** Those that intentions name. */
+  readonly jwtProviders: JwtProviders;
   /** By upstream id; a declared upstream without a plan is pending. */
   readonly plans: ReadonlyMap<string, UpstreamPlan>;
   /** By `healthKey()`. */

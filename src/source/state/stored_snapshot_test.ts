@@ -4,6 +4,7 @@ import * as facts from "../../../test/kit/snapshot_facts.ts";
 import { answeringAgent, SourceRig } from "../../../test/kit/snapshot_source.ts";
 import type { HashPolicy } from "../../chain/mod.ts";
 import type { Intention, Permission } from "../../policy/mod.ts";
+import type { PluginUse } from "../../snapshot/mod.ts";
 import { storedCredentials, type StoredState } from "./stored_credentials.ts";
 import { formatStored, parseStored } from "./stored_snapshot.ts";
 
@@ -32,12 +33,14 @@ test("parseStored() gives back permissions, and refuses what it does not know of
     path: { kind: "prefix", value: "/a" },
     methods: ["GET"],
     headers: [{ name: "a", kind: "exact", value: "b", ignoreCase: true, invert: false }],
-    refused: "it asks for a JWT",
+    tokens: [{ provider: "okta", claims: [{ path: ["role"], value: "admin" }] }],
+    refused: "nobody knows how",
   };
   const source = { name: "web", namespace: "default", partition: "default", peer: "" };
   const intention: Intention = {
     ...{ rule: "web", source, precedence: 9, action: "permissions" },
-    ...{ permissions: [permission], refused: "it asks for a JWT" },
+    ...{ permissions: [permission], tokens: [{ provider: "okta", claims: [] }] },
+    refused: "nobody knows how",
   };
   const policy = { ...snapshot.policy, intentions: [intention] };
   const text = formatStored({ snapshot: { ...snapshot, policy } }, 5);
@@ -45,6 +48,19 @@ test("parseStored() gives back permissions, and refuses what it does not know of
   assert.deepEqual(parsed.kind === "valid" && parsed.state.snapshot.policy, policy);
   const odd = parseStored(text.replace('"ignoreCase"', '"ignoreAll"'));
   assert.match(odd.kind === "invalid" ? odd.reason : "", /permissions\.0\.headers\.0\.ignore/);
+});
+
+test("parseStored() gives back what verifies tokens, so that a demand for them holds", async () => {
+  const { snapshot } = await aState();
+  const tokens: PluginUse = {
+    ...{ plugin: "jwt_auth", config: { providers: {} }, onFailure: "refuse", at: "jwt-provider" },
+  };
+  const inbound = Object.fromEntries(
+    Object.entries(snapshot.inbound).map(([key, part]) => [key, { ...part, tokens }]),
+  );
+  assert.ok(Object.keys(inbound).length > 0);
+  const parsed = parseStored(formatStored({ snapshot: { ...snapshot, inbound } }, 5));
+  assert.deepEqual(parsed.kind === "valid" && parsed.state.snapshot.inbound, inbound);
 });
 
 test("parseStored() gives back what requests are hashed by and splits ask for, and refuses what it does not know of it", async () => {

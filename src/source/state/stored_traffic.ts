@@ -59,19 +59,21 @@ const Http = v.strictObject({
   showDenials: v.boolean(),
 });
 
-const Plugins = v.array(v.strictObject({
+const Plugin = v.strictObject({
   plugin: v.string(),
   file: v.exactOptional(v.strictObject({ code: v.string(), allow: Texts })),
   config: v.unknown(),
   onFailure: v.picklist(["refuse", "skip"]),
   at: v.string(),
-}));
+});
+const Plugins = v.array(Plugin);
 
 export const Inbound = v.strictObject({
   version: Version,
   bind: TcpAddress,
   local: LocalAddress,
   http: v.nullable(Http),
+  tokens: v.exactOptional(Plugin),
   plugins: Plugins,
   localConnectTimeoutMs: Amount,
   handshakeTimeoutMs: Amount,

@@ -97,6 +97,11 @@ export const OwnCredentials = v.strictObject({
   trustDomains: Texts,
 });
 
+const Tokens = v.exactOptional(v.array(v.strictObject({
+  provider: v.string(),
+  claims: v.array(v.strictObject({ path: Texts, value: v.string() })),
+})));
+
 const Permission = v.strictObject({
   action: v.picklist(["allow", "deny"]),
   path: v.exactOptional(v.strictObject({
@@ -111,6 +116,7 @@ const Permission = v.strictObject({
     ignoreCase: v.boolean(),
     invert: v.boolean(),
   })),
+  tokens: Tokens,
   refused: v.exactOptional(v.string()),
 });
 
@@ -127,6 +133,7 @@ export const Policy = v.strictObject({
     }),
     action: v.picklist(["allow", "deny", "permissions"]),
     permissions: v.exactOptional(v.array(Permission)),
+    tokens: Tokens,
     refused: v.exactOptional(v.string()),
     precedence: v.number(),
   })),

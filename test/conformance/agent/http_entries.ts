@@ -67,6 +67,98 @@ export function httpEntryContract(agent: AgentClient): void {
     );
   });
 
+  test("a jwt-provider is kept with times in nanoseconds, while an intention refers to it", async () => {
+    const [name, service] = [unique("provider"), unique("tokens")];
+    const entry = {
+      Kind: "jwt-provider",
+      Name: name,
+      JSONWebKeySet: {
+        Remote: {
+          URI: "http://127.0.0.1:1/keys",
+          CacheDuration: "30m",
+          RetryPolicy: {
+            NumRetries: 2,
+            RetryPolicyBackOff: { BaseInterval: "1s", MaxInterval: "10s" },
+          },
+        },
+      },
+      Issuer: "a",
+      Forwarding: { HeaderName: "x-a" },
+    };
+    await agent.configEntry(entry);
+    assert.deepEqual(await read("jwt-provider", name), {
+      ...entry,
+      JSONWebKeySet: {
+        Remote: {
+          URI: "http://127.0.0.1:1/keys",
+          CacheDuration: 1_800_000_000_000,
+          RetryPolicy: {
+            NumRetries: 2,
+            RetryPolicyBackOff: { BaseInterval: 1_000_000_000, MaxInterval: 10_000_000_000 },
+          },
+        },
+      },
+      Forwarding: { HeaderName: "x-a", PadForwardPayloadHeader: false },
+      ClockSkewSeconds: 30,
+    });
+    const intentions = (provider: string) => ({
+      Kind: "service-intentions",
+      Name: service,
+      JWT: { Providers: [{ Name: provider }] },
+      Sources: [{ Name: "web", Action: "allow" }],
+    });
+    await refuses(
+      intentions("nobody"),
+      500,
+      "1 error occurred:\n\t* Referenced JWT Provider does not exist. Provider Name: nobody\n\n",
+    );
+    await agent.configEntry(intentions(name));
+    const removal = await remove("jwt-provider", name);
+    assert.deepEqual([removal.status, removal.error], [
+      500,
+      "cannot delete jwt provider config entry referenced by an intention. " +
+      `Provider name: ${name}, intention name: ${service}`,
+    ]);
+    await remove("service-intentions", service);
+    assert.equal((await remove("jwt-provider", name)).status, 200);
+  });
+
+  for (
+    const [what, keys, text] of [
+      ["no keys", {}, "JSONWebKeySet is required"],
+      [
+        "empty keys",
+        { JSONWebKeySet: {} },
+        "must specify exactly one of Local or Remote JSON Web key set",
+      ],
+      [
+        "two kinds of keys",
+        { JSONWebKeySet: { Local: { JWKS: "e30=" }, Remote: { URI: "a" } } },
+        "must specify exactly one of Local or Remote JSON Web key set",
+      ],
+      [
+        "keys that are no Base64",
+        { JSONWebKeySet: { Local: { JWKS: "%%" } } },
+        "JWKS must be valid base64 encoded string",
+      ],
+      [
+        "keys at two places",
+        { JSONWebKeySet: { Local: { JWKS: "e30=", Filename: "/a" } } },
+        "must specify exactly one of String or filename for local keyset",
+      ],
+      ["keys of nobody", { JSONWebKeySet: { Remote: {} } }, "Remote JWKS URI is required"],
+      [
+        "a location without a place",
+        { JSONWebKeySet: { Local: { JWKS: "e30=" } }, Locations: [{}] },
+        "1 error occurred:\n\t* must set exactly one of: JWT location header, query param or cookie\n\n",
+      ],
+    ] as const
+  ) {
+    test(`a jwt-provider with ${what} is refused`, async () => {
+      await refuses({ Kind: "jwt-provider", Name: unique("p"), Issuer: "a", ...keys }, 500, text);
+    });
+  }
+
   test("a number of service-defaults that is zero is not kept, but for the size of heads", async () => {
     const name = unique("zero");
     await agent.configEntry({

@@ -1,0 +1,55 @@
+/**
+ * Tokens that an intention demands besides a source: one of them must be of a provider that it names, and
+ * say what is asked for. Somebody else has verified them; without that there is nothing that could allow.
+ *
+ * @module
+ */
+
+/** Plain data, sent between threads. */
+export interface TokenNeed {
+  /** As Consul calls it: `okta`. */
+  readonly provider: string;
+  /** All of them. */
+  readonly claims: readonly ClaimNeed[];
+}
+
+export interface ClaimNeed {
+  /** From the outermost name inwards; never empty. */
+  readonly path: readonly string[];
+  readonly value: string;
+}
+
+/** What verified tokens of one request say, by provider; a provider that is not among them has none. */
+export type VerifiedClaims = ReadonlyMap<string, Readonly<Record<string, unknown>>>;
+
+/** One of `needs` is enough; absent: none is demanded. */
+export function hasToken(
+  needs: readonly TokenNeed[] | undefined,
+  verified: VerifiedClaims | undefined,
+): boolean {
+  if (!needs) return true;
+  return needs.some(({ provider, claims }) => {
+    const said = verified?.get(provider);
+    return said !== undefined && claims.every((need) => isSaid(need, said));
+  });
+}
+
+/** As Consul has Envoy compare: a claim that is a text, and no list that has it. */
+function isSaid({ path, value }: ClaimNeed, said: unknown): boolean {
+  let at = said;
+  for (const name of path) {
+    if (typeof at !== "object" || at === null || Array.isArray(at)) return false;
+    if (!Object.hasOwn(at, name)) return false;
+    at = (at as Readonly<Record<string, unknown>>)[name];
+  }
+  return at === value;
+}
+
+/** `a token of okta with roles, or of auth0`: values may be secrets. */
+export function needText(needs: readonly TokenNeed[]): string {
+  const texts = needs.map(({ provider, claims }) => {
+    const names = claims.map(({ path }) => path.join("."));
+    return names.length === 0 ? provider : `${provider} with ${names.join(", ")}`;
+  });
+  return `a token of ${texts.join(", or of ")}`;
+}

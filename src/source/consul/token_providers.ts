@@ -1,0 +1,171 @@
+/**
+ * What intentions demand of tokens, and the plugin that verifies them: its configuration from the
+ * jwt-provider entries that are named. Whoever names one that cannot be used allows nobody.
+ *
+ * @module
+ */
+
+import type { Intentions, JwtKeys, JwtProvider } from "../../consul/mod.ts";
+import type { TokenNeed } from "../../policy/mod.ts";
+import type { PluginUse } from "../../snapshot/mod.ts";
+
+/** By name; `null`: there is no such entry; absent: it was never read. */
+export type JwtProviders = ReadonlyMap<string, JwtProvider | null>;
+
+/** A mesh has few; each may be asked for keys, and each looks at each request. */
+const MAX_PROVIDERS = 16;
+const MAX_LOCATIONS = 16;
+const MAX_CACHE = 100_000;
+const MAX_RETRIES = 100;
+const MAX_MS = 2 ** 31 - 1;
+/** The plugin's: a generation of plugins is made within five seconds. */
+const MAX_REQUEST_MS = 4_000;
+const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+/** Consul's, and Envoy's where Consul has none. */
+const DEFAULTS = {
+  cacheSize: 100,
+  cacheMs: 300_000,
+  requestMs: 2_000,
+  baseMs: 1_000,
+  maxMs: 10_000,
+};
+
+/** Names of all providers that some intention demands a token of, sorted. */
+export function providersOf(intentions: Intentions): readonly string[] {
+  const needs = intentions.flatMap(({ tokens = [], permissions = [] }) => [
+    ...tokens,
+    ...permissions.flatMap((permission) => permission.tokens ?? []),
+  ]);
+  return [...new Set(needs.map(({ provider }) => provider))].sort();
+}
+
+export interface TokensJudged {
+  readonly intentions: Intentions;
+  /** `undefined`: there is nobody whose tokens could be verified. */
+  readonly use: PluginUse | undefined;
+}
+
+/** Of a service that carries bytes nobody looks at tokens, and `authorize` demands none. */
+export function judgeTokens(
+  intentions: Intentions,
+  providers: JwtProviders,
+  { http }: { readonly http: boolean },
+): TokensJudged {
+  if (!http) return { intentions, use: undefined };
+  const names = providersOf(intentions);
+  const configs: Record<string, unknown> = {};
+  const faults = new Map<string, string>();
+  for (const [index, name] of names.entries()) {
+    const provider = providers.get(name);
+    const fault = index < MAX_PROVIDERS
+      ? faultOf(provider)
+      : `there are more than ${MAX_PROVIDERS} providers`;
+    if (fault !== undefined) faults.set(name, fault);
+    else if (provider?.kind === "usable") configs[name] = configOf(provider);
+  }
+  return {
+    intentions: faults.size === 0 ? intentions : intentions.map((intention) => {
+      const { permissions } = intention;
+      return {
+        ...refusing(intention, faults),
+        ...(permissions && {
+          permissions: permissions.map((permission) => refusing(permission, faults)),
+        }),
+      };
+    }),
+    use: Object.keys(configs).length === 0 ? undefined : {
+      plugin: "jwt_auth",
+      config: { providers: configs },
+      onFailure: "refuse",
+      at: "jwt-provider",
+    },
+  };
+}
+
+/** Where none of the providers that would do can be used. */
+function refusing<T extends { readonly tokens?: readonly TokenNeed[]; readonly refused?: string }>(
+  rule: T,
+  faults: ReadonlyMap<string, string>,
+): T {
+  const { tokens, refused } = rule;
+  const [first] = tokens ?? [];
+  if (!tokens || !first || refused !== undefined) return rule;
+  if (!tokens.every(({ provider }) => faults.has(provider))) return rule;
+  const { provider } = first;
+  const reason = `jwt-provider ${JSON.stringify(provider)}: ${faults.get(provider)}`;
+  return { ...rule, refused: `its tokens cannot be verified: ${reason}` };
+}
+
+/** Why nobody could verify its tokens; `undefined`: they can be. */
+function faultOf(provider: JwtProvider | null | undefined): string | undefined {
+  if (provider === undefined) return "it has not been read";
+  if (provider === null) return "there is none";
+  if (provider.kind === "refused") return provider.reason;
+  const { issuer, locations, forwarding, clockSkewSeconds, cacheSize = 0 } = provider;
+  if (issuer === "") return "it has no issuer";
+  if (clockSkewSeconds < 0 || cacheSize < 0) return "it has a number below 0";
+  if (locations.length > MAX_LOCATIONS) return `it has more than ${MAX_LOCATIONS} locations`;
+  const headers = locations.flatMap((location) => "header" in location ? location.header.name : []);
+  if (forwarding) headers.push(forwarding.headerName);
+  const odd = headers.find((name) => !HEADER_NAME.test(name));
+  if (odd !== undefined) return `${JSON.stringify(odd)} is no header's name`;
+  return keysFault(provider.keys);
+}
+
+function keysFault(keys: JwtKeys): string | undefined {
+  switch (keys.kind) {
+    case "file":
+      return keys.filename.startsWith("/") ? undefined : "JSONWebKeySet.Local.Filename is relative";
+    case "text":
+      return isBase64(keys.jwks) ? undefined : "JSONWebKeySet.Local.JWKS is not Base64";
+    case "remote": {
+      const { cacheDurationMs, requestTimeoutMs, retries, baseIntervalMs, maxIntervalMs } = keys;
+      const numbers = [cacheDurationMs, requestTimeoutMs, retries, baseIntervalMs, maxIntervalMs];
+      if (numbers.some((number) => number < 0)) return "JSONWebKeySet.Remote has a number below 0";
+      const isUrl = /^https?:\/\//.test(keys.uri) && URL.canParse(keys.uri);
+      return isUrl ? undefined : "JSONWebKeySet.Remote.URI is neither http nor https";
+    }
+  }
+}
+
+function isBase64(text: string): boolean {
+  return text.length % 4 === 0 && /^[A-Za-z0-9+/]+={0,2}$/.test(text);
+}
+
+/** As `jwt_auth` has it. */
+function configOf(provider: Extract<JwtProvider, { kind: "usable" }>): unknown {
+  const { issuer, audiences, locations, forwarding, clockSkewSeconds, cacheSize } = provider;
+  return {
+    issuer,
+    audiences: audiences.filter((audience) => audience !== ""),
+    jsonWebKeySet: keySetOf(provider.keys),
+    ...(locations.length > 0 && { locations }),
+    ...(forwarding && { forwarding }),
+    clockSkewSeconds,
+    cacheConfig: { size: Math.min(cacheSize ?? DEFAULTS.cacheSize, MAX_CACHE) },
+  };
+}
+
+function keySetOf(keys: JwtKeys): unknown {
+  if (keys.kind === "file") return { local: { filename: keys.filename } };
+  if (keys.kind === "text") return { local: { jwks: keys.jwks } };
+  return {
+    remote: {
+      uri: keys.uri,
+      cacheDuration: duration(keys.cacheDurationMs, DEFAULTS.cacheMs),
+      fetchAsynchronously: keys.fetchAsynchronously,
+      requestTimeoutMs: Math.min(keys.requestTimeoutMs || DEFAULTS.requestMs, MAX_REQUEST_MS),
+      retryPolicy: {
+        numRetries: Math.min(keys.retries, MAX_RETRIES),
+        retryPolicyBackOff: {
+          baseInterval: duration(keys.baseIntervalMs, DEFAULTS.baseMs),
+          maxInterval: duration(keys.maxIntervalMs, DEFAULTS.maxMs),
+        },
+      },
+    },
+  };
+}
+
+function duration(ms: number, absentMs: number): string {
+  return `${Math.min(Math.ceil(ms || absentMs), MAX_MS)}ms`;
+}

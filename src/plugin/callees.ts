@@ -6,6 +6,7 @@
  */
 
 import type { ErrorCode } from "../base/mod.ts";
+import { addField, fieldOf, isGrpc } from "../http/mod.ts";
 import type { Call, RequestChange, Terms } from "./api.ts";
 import { MadeBody } from "./body.ts";
 import { failed, PluginRequest, type PluginResponse } from "./messages.ts";
@@ -121,6 +122,9 @@ function questionOf({ authority }: Callee, change: RequestChange, terms: Terms):
   if (request.body && !(request.body instanceof MadeBody && request.body.whole)) {
     throw new TypeError("body: of a call it is text or bytes");
   }
+  const { fields } = request.head;
+  // Servers of gRPC want to hear that trailers are understood, which no plugin may say.
+  if (isGrpc(fields) && fieldOf(fields, "te") === undefined) addField(fields, "te", "trailers");
   return { request, timeoutMs, limitBytes };
 }
 

@@ -13,6 +13,7 @@ const ABOUT: Readonly<Record<string, string>> = {
   access_log: "writes a line for each request, in a format of its own",
   compression: "compresses the bodies of responses",
   cors: "lets pages of other origins ask",
+  ext_authz: "asks a service whether a request may pass",
   fault: "delays and aborts requests, to see who bears it",
   header_rules: "removes, sets and adds headers of requests and responses",
   in_flight_limit: "turns requests away while too many are under way",

@@ -11,6 +11,7 @@ const BUILT_IN: Readonly<Record<string, () => Promise<{ readonly default: unknow
   access_log: () => import("../../plugins/access_log/access_log.ts"),
   compression: () => import("../../plugins/compression/compression.ts"),
   cors: () => import("../../plugins/cors/cors.ts"),
+  ext_authz: () => import("../../plugins/ext_authz/ext_authz.ts"),
   fault: () => import("../../plugins/fault/fault.ts"),
   header_rules: () => import("../../plugins/header_rules/header_rules.ts"),
   in_flight_limit: () => import("../../plugins/in_flight_limit/in_flight_limit.ts"),

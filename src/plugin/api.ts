@@ -173,7 +173,6 @@ export interface Connection {
 export type Identity =
   & Readonly<Record<"uri" | "trustDomain" | "datacenter", string>>
   & Readonly<Record<"partition" | "namespace" | "service", string>>;
-
 /** A branch of a chain's router, or the only way; `match` `null`: takes what no other took. */
 export type Route = Readonly<{ name: string; service: string; match: RouteMatch | null }>;
 /** All of it must be so; `path` `null` and an empty list: any. */

@@ -18,6 +18,7 @@ const ABOUT: Readonly<Record<string, string>> = {
   header_rules: "removes, sets and adds headers of requests and responses",
   in_flight_limit: "turns requests away while too many are under way",
   jwt_auth: "asks callers for a token, and judges it",
+  mirror: "sends copies of requests to somebody else",
   path_rewrite: "sends requests on with another path",
   rate_limit: "turns requests away that come too fast",
   redirect: "sends callers elsewhere by rules",

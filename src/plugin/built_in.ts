@@ -16,6 +16,7 @@ const BUILT_IN: Readonly<Record<string, () => Promise<{ readonly default: unknow
   header_rules: () => import("../../plugins/header_rules/header_rules.ts"),
   in_flight_limit: () => import("../../plugins/in_flight_limit/in_flight_limit.ts"),
   jwt_auth: () => import("../../plugins/jwt_auth/jwt_auth.ts"),
+  mirror: () => import("../../plugins/mirror/mirror.ts"),
   path_rewrite: () => import("../../plugins/path_rewrite/path_rewrite.ts"),
   rate_limit: () => import("../../plugins/rate_limit/rate_limit.ts"),
   redirect: () => import("../../plugins/redirect/redirect.ts"),

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { createAuthority } from "../kit/certificates.ts";
+import { startDataPath } from "../kit/data_path.ts";
 import { httpOf, startAuthz } from "../kit/ext_authz.ts";
 import {
   answerOf,
@@ -10,7 +12,7 @@ import {
   statusOf,
 } from "../kit/http_raw.ts";
 import { type PathPair, startPathPair } from "../kit/path_pair.ts";
-import { httpRules } from "../kit/snapshots.ts";
+import { httpRules, intention, snapshotOf, targetOf, withInbound } from "../kit/snapshots.ts";
 
 interface Rig extends AsyncDisposable {
   readonly app: RawOrigin;
@@ -149,4 +151,46 @@ test("nobody passes while a service is gone", async () => {
   await using it = await rig({ httpService: { target: `127.0.0.1:${gone.port}` } });
   assert.deepEqual(await it.ask("GET /a HTTP/1.1"), [403, ""]);
   assert.equal(it.app.requests.length, 0);
+});
+
+test("a service of the mesh is asked by mutual TLS, and its sidecar has its own word", async () => {
+  const ca = createAuthority();
+  await using app = await startRawOrigin();
+  await using authz = await startAuthz(({ path }) => ({ status: { code: path === "/a" ? 0 : 7 } }));
+  const authzPath = (allowed: string) => {
+    const local = { kind: "tcp", host: "127.0.0.1", port: authz.port } as const;
+    const intentions = [intention(allowed, "allow")];
+    const snapshot = snapshotOf({ ca, service: "authz", local, intentions });
+    return withInbound(snapshot, { http: httpRules("grpc") });
+  };
+  await using asked = await startDataPath(authzPath("db"));
+  const config = { grpcService: { target: "authz", timeoutMs: 1_000 } };
+  const use = { plugin: "ext_authz", config, onFailure: "refuse", at: "upstreams.db" } as const;
+  const db = snapshotOf({
+    ...{ ca, service: "db", intentions: [intention("web", "allow")] },
+    local: { kind: "tcp", host: "127.0.0.1", port: app.port },
+    upstreams: [{ name: "authz", http: httpRules("grpc") }],
+    targets: [targetOf({
+      name: "authz",
+      uris: [ca.issueLeaf({ service: "authz" }).uri],
+      ports: [asked.port()],
+    })],
+  });
+  await using answering = await startDataPath(
+    withInbound(db, { http: httpRules("http"), plugins: [use] }),
+  );
+  await using web = await startDataPath(snapshotOf({
+    ...{ ca, service: "web" },
+    upstreams: [{ name: "db", http: httpRules("http") }],
+    targets: [targetOf({ name: "db", uris: [db.credentials.uri], ports: [answering.port()] })],
+  }));
+  const place = { host: "127.0.0.1", port: web.port("db") };
+  const ask = async (path: string) =>
+    statusOf(await RawClient.ask(place, `GET ${path} HTTP/1.1\r\nHost: db\r\n\r\n`));
+  assert.deepEqual([await ask("/a"), await ask("/b")], [200, 403]);
+  assert.equal(authz.asked.length, 2);
+  // Who is asked does not let us in any more.
+  await asked.set(authzPath("nobody"));
+  assert.equal(await ask("/a"), 403);
+  assert.equal(authz.asked.length, 2);
 });

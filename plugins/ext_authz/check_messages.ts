@@ -58,10 +58,7 @@ function headersOf({ request, body }: Pick<Asked, "request" | "body">): [string,
   ]);
   for (const [name, value] of request.headers) {
     const before = all.get(name);
-    all.set(
-      name,
-      before === undefined ? value : `${before}${name === "cookie" ? "; " : ","}${value}`,
-    );
+    all.set(name, before === undefined ? value : `${before},${value}`);
   }
   all.delete(PARTIAL_BODY);
   if (body) all.set(PARTIAL_BODY, String(body.isPartial));

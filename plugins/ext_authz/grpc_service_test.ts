@@ -79,7 +79,7 @@ test("ext_authz asks by gRPC with all that is known of a request", async () => {
       ":scheme": "http",
       "x-request-id": "id-1",
       "x-two": "1,2",
-      cookie: "a=1; b=2",
+      cookie: "a=1,b=2",
       "x-bytes": "!",
       "x-utf8": "ü",
       "x-envoy-auth-partial-body": "false",

@@ -134,7 +134,7 @@ export interface Body {
   stream(): ReadableStream<Uint8Array>;
   /** All of it; rejects where it is longer than `limitBytes`. */
   bytes(limitBytes: number): Promise<Bytes>;
-  /** Phase `retry`: keeps up to so many bytes as they pass, so that it can be sent again. */
+  /** Keeps up to so many bytes as they pass: to be sent again (phase `retry`), or by a {@link Call}. */
   keep(limitBytes: number): void;
   /** All that was read of it is kept. Changes while it passes: ask after an attempt, not before. */
   readonly isReplayable: boolean;
@@ -170,7 +170,6 @@ export interface Connection {
 export type Identity =
   & Readonly<Record<"uri" | "trustDomain" | "datacenter", string>>
   & Readonly<Record<"partition" | "namespace" | "service", string>>;
-
 /** A branch of a chain's router, or the only way; `match` `null`: takes what no other took. */
 export type Route = Readonly<{ name: string; service: string; match: RouteMatch | null }>;
 /** All of it must be so; `path` `null` and an empty list: any. */

@@ -14,6 +14,8 @@ export interface PassingSource {
   /** See {@link Body.keep}. */
   keep(limitBytes: number): void;
   readonly isReplayable: boolean;
+  /** A copy of all of it, where it has come and is kept; absent: it never is. */
+  kept?(): Uint8Array<ArrayBuffer> | undefined;
 }
 
 const encoder = new TextEncoder();
@@ -40,6 +42,11 @@ export class PassingBody implements Body {
 
   keep(limitBytes: number): void {
     this.#source.keep(limitBytes);
+  }
+
+  /** A copy of all of it, where it has come and is kept, and nobody opened it. */
+  kept(): Uint8Array<ArrayBuffer> | undefined {
+    return this.#isOpen ? undefined : this.#source.kept?.();
   }
 
   stream(): ReadableStream<Uint8Array> {

@@ -6,8 +6,9 @@
  */
 
 import type { ErrorCode } from "../base/mod.ts";
+import { addField, fieldOf, isGrpc } from "../http/mod.ts";
 import type { Call, RequestChange, Terms } from "./api.ts";
-import { MadeBody } from "./body.ts";
+import { MadeBody, PassingBody } from "./body.ts";
 import { failed, PluginRequest, type PluginResponse } from "./messages.ts";
 
 /** Whom a plugin names. */
@@ -117,10 +118,15 @@ function questionOf({ authority }: Callee, change: RequestChange, terms: Terms):
   if (!(timeoutMs > 0 && timeoutMs <= MAX_TIMEOUT_MS)) {
     throw new TypeError(`timeoutMs ${timeoutMs}: above 0, and up to ${MAX_TIMEOUT_MS}`);
   }
-  const request = BLANK.with({ authority, ...change });
+  const { body } = change;
+  const kept = body instanceof PassingBody ? body.kept() : undefined;
+  const request = BLANK.with({ authority, ...change, ...(kept && { body: kept }) });
   if (request.body && !(request.body instanceof MadeBody && request.body.whole)) {
-    throw new TypeError("body: of a call it is text or bytes");
+    throw new TypeError("body: of a call it is text, bytes, or one that came and was kept");
   }
+  const { fields } = request.head;
+  // Servers of gRPC want to hear that trailers are understood, which no plugin may say.
+  if (isGrpc(fields) && fieldOf(fields, "te") === undefined) addField(fields, "te", "trailers");
   return { request, timeoutMs, limitBytes };
 }
 

@@ -12,6 +12,7 @@ import {
   valuesOf,
 } from "../kit/http_raw.ts";
 import { startPathPair } from "../kit/path_pair.ts";
+import { pause } from "../kit/process.ts";
 import { eventually } from "../kit/process.ts";
 import { httpRules } from "../kit/snapshots.ts";
 
@@ -163,3 +164,22 @@ function gunzippedSoFar(raw: string): string {
   const options = { finishFlush: constants.Z_SYNC_FLUSH };
   return body === "" ? "" : gunzipSync(Buffer.from(body, "latin1"), options).toString();
 }
+
+test("mirror: another service gets copies, and what it makes of them is nobody's business", async () => {
+  await using next = await startRawOrigin((_, socket) => {
+    socket.write("HTTP/1.1 500 No\r\nContent-Length: 5\r\n\r\noh");
+    socket.end();
+    return undefined;
+  });
+  await using it = await rig("mirror", { target: `127.0.0.1:${next.port}` });
+  for (let i = 0; i < 3; i++) {
+    assert.equal((await it.ask(`PUT /${i} HTTP/1.1\r\nX-One: 1`)).body, "ok");
+  }
+  while (next.requests.length < 3) await pause(1);
+  for (const { head } of next.requests) {
+    assert.match(head, /^PUT \/\d HTTP\/1\.1\r\n/);
+    assert.match(head, /\r\nhost: db-shadow(\r|$)/i);
+    assert.match(head, /\r\nx-one: 1(\r|$)/i);
+  }
+  assert.deepEqual(it.asked, ["PUT /0 HTTP/1.1", "PUT /1 HTTP/1.1", "PUT /2 HTTP/1.1"]);
+});

@@ -86,7 +86,8 @@ export class OutgoingCall implements Asker {
     // It is taken whole, so that whoever asks for more of it asks in vain.
     if (!body || this.#isSent) return;
     this.#isSent = true;
-    this.#upstream?.send(body);
+    // What is sent changes hands, and the body may be wanted by others.
+    this.#upstream?.send(body.slice());
     this.#upstream?.end(undefined);
   }
 

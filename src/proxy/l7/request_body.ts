@@ -41,6 +41,17 @@ export class RequestBody implements PassingSource {
     this.#keepBytes = Math.max(this.#keepBytes, limitBytes);
   }
 
+  kept(): Uint8Array<ArrayBuffer> | undefined {
+    if (!this.#ended || !this.#isWhole) return undefined;
+    const all = new Uint8Array(this.#keptBytes);
+    let at = 0;
+    for (const chunk of this.#kept) {
+      all.set(chunk, at);
+      at += chunk.length;
+    }
+    return all;
+  }
+
   open(): ReadableStream<Uint8Array> {
     if (!this.#isWhole) throw new TypeError("body: some of it was sent already");
     const opened = this.#opened = new OpenedBody({

@@ -82,3 +82,16 @@ test("RequestBody is passed on all the same where all bodies together keep too m
   greedy.abandon("over");
   assert.equal(held.bytes, 0);
 });
+
+test("RequestBody hands out a copy of what was kept, once all of it has come", () => {
+  const body = new RequestBody(NOBODY, new HeldBytes(100));
+  body.keep(4);
+  body.passTo(new Endpoint());
+  body.send(bytes("ab"));
+  assert.equal(body.kept(), undefined);
+  body.send(bytes("cd"));
+  body.end(undefined);
+  assert.deepEqual(body.kept(), bytes("abcd"));
+  body.forget();
+  assert.equal(body.kept(), undefined);
+});

@@ -177,7 +177,10 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
   };
   const plugins = pluginsInForce(given, previous);
   const { service } = registration;
-  const asked = entryPlugins(known, { service, http });
+  const asked = entryPlugins(known, {
+    ...{ service, http },
+    upstreams: Object.values(upstreams.upstreams),
+  });
   refused.push(...asked.refused);
   const inbound = inboundParts(known, registration, {
     ...{ previous, version, own, refused },

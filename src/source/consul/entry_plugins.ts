@@ -13,7 +13,8 @@ import type {
   RequestRate,
   RouteRateLimit,
 } from "../../consul/mod.ts";
-import type { PluginUse, Refusal } from "../../snapshot/mod.ts";
+import type { PluginUse, Refusal, UpstreamPart } from "../../snapshot/mod.ts";
+import { convertExtAuthz, EXT_AUTHZ } from "./ext_authz_extension.ts";
 import type { Known } from "./known.ts";
 
 export interface EntryPlugins {
@@ -31,8 +32,14 @@ const MAX_PATHS = 100;
 
 export function entryPlugins(
   { proxyDefaults, serviceDefaults }: Pick<Known, "proxyDefaults" | "serviceDefaults">,
-  { service, http }: { readonly service: string; readonly http: boolean },
+  { service, http, upstreams = [] }: {
+    readonly service: string;
+    readonly http: boolean;
+    /** Those that are declared. */
+    readonly upstreams?: readonly UpstreamPart[];
+  },
 ): EntryPlugins {
+  const uses: PluginUse[] = [];
   const refused: Refusal[] = [];
   const blocking: string[] = [];
   const entries: readonly (readonly [string, Defaults | null | undefined])[] = [
@@ -44,21 +51,29 @@ export function entryPlugins(
     if (defaults === undefined) blocking.push(`${entry} has not been read`);
     for (const [index, extension] of (defaults?.extensions ?? []).entries()) {
       if (!isOfSidecars(extension)) continue;
-      const fact = `EnvoyExtensions[${index}]: "${extension.name}" has no plugin here`;
+      const at = `EnvoyExtensions[${index}]`;
+      const isSecond = uses.some(({ plugin }) => plugin === "ext_authz");
+      const made = pluginOf(extension, { http, upstreams, isSecond });
+      if ("config" in made) {
+        const { config } = made;
+        uses.push({ plugin: "ext_authz", config, onFailure: "refuse", at: `${entry}: ${at}` });
+        continue;
+      }
+      const fact = `${at}: "${extension.name}" ${made.fault}`;
       const { required } = extension;
       refused.push({ what: entry, reason: `${fact}, ${required ? STAYS : "and is ignored"}` });
       if (required) blocking.push(`${entry}: ${fact}`);
     }
   }
   const limits = serviceDefaults?.rateLimits;
-  const uses: PluginUse[] = [];
   if (limits) {
     const entry = `service-defaults ${service}`;
     const fault = http ? faultOf(limits) : undefined;
     const at = `${entry}: RateLimits.InstanceLevel`;
     if (!http) refused.push({ what: entry, reason: "RateLimits are about requests, not bytes" });
     else if (fault === undefined) {
-      uses.push({ plugin: "rate_limit", config: configOf(limits), onFailure: "refuse", at });
+      // Who comes too fast is not asked about.
+      uses.unshift({ plugin: "rate_limit", config: configOf(limits), onFailure: "refuse", at });
     } else {
       refused.push({ what: entry, reason: `RateLimits.InstanceLevel${fault}, ${STAYS}` });
       blocking.push(`${at}${fault}`);
@@ -68,6 +83,17 @@ export function entryPlugins(
 }
 
 const STAYS = "and the public listener stays as it was";
+
+function pluginOf(extension: EnvoyExtension, { http, upstreams, isSecond }: {
+  readonly http: boolean;
+  readonly upstreams: readonly UpstreamPart[];
+  readonly isSecond: boolean;
+}): ReturnType<typeof convertExtAuthz> {
+  if (extension.name !== EXT_AUTHZ) return { fault: "has no plugin here" };
+  if (!http) return { fault: "is about requests here, not bytes" };
+  if (isSecond) return { fault: "is there already" };
+  return convertExtAuthz(extension, upstreams);
+}
 
 /** Others are about gateways. */
 function isOfSidecars({ arguments: given }: EnvoyExtension): boolean {

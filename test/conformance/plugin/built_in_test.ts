@@ -13,6 +13,9 @@ import { BUILT_IN_NAMES, loadBuiltIn } from "../../../src/plugin/mod.ts";
 
 const PLUGINS = join(dirname(fileURLToPath(import.meta.url)), "../../../plugins");
 
+/** Whoever the examples ask. */
+const CALLEES = { "127.0.0.1:9191": [ok()] };
+
 /** Before any of them is loaded. */
 const GLOBALS: ReadonlySet<string> = new Set(Object.keys(globalThis));
 
@@ -63,8 +66,8 @@ for (const name of BUILT_IN_NAMES) {
 
   test(`${name} refuses a key that it does not know, and what serves goes on`, async () => {
     const wrong = { ...config as object, no_such_key: 1 };
-    await assert.rejects(mount(definition, { config: wrong }), /no_such_key/);
-    const mounted = await mount(definition, { config });
+    await assert.rejects(mount(definition, { callees: CALLEES, config: wrong }), /no_such_key/);
+    const mounted = await mount(definition, { callees: CALLEES, config });
     await assert.rejects(mounted.reload(wrong), /no_such_key/);
     const { failure } = await mounted.request();
     assert.notEqual(failure?.code, "plugin_failed");
@@ -72,12 +75,15 @@ for (const name of BUILT_IN_NAMES) {
   });
 
   test(`${name} is made twice, and closed twice, unused`, async () => {
-    const both = [await mount(definition, { config }), await mount(definition, { config })];
+    const both = [
+      await mount(definition, { callees: CALLEES, config }),
+      await mount(definition, { callees: CALLEES, config }),
+    ];
     for (const mounted of both) await closed(mounted);
   });
 
   test(`${name} bears a caller that leaves`, async () => {
-    const mounted = await mount(definition, { config, upstream: [hold()] });
+    const mounted = await mount(definition, { callees: CALLEES, config, upstream: [hold()] });
     const leaving = new AbortController();
     const asked = mounted.request({
       method: "POST",
@@ -94,7 +100,7 @@ for (const name of BUILT_IN_NAMES) {
 
   test(`${name} sends a request once that is answered, and loses nothing of either body`, async () => {
     const upstream = [ok("one", "two", "three")];
-    const mounted = await mount(definition, { config, upstream });
+    const mounted = await mount(definition, { callees: CALLEES, config, upstream });
     const answer = await mounted.request({ method: "POST", body: ["four", "five", "six"] });
     assert.notEqual(answer.failure?.code, "plugin_failed");
     const seen = mounted.upstream.requests;

@@ -1,0 +1,193 @@
+/**
+ * Has somebody else say whether a request may pass, as Envoy's filter of that name does. Where nobody
+ * answers, nobody passes, unless that is configured otherwise.
+ *
+ * @module
+ */
+
+import type {
+  Change,
+  Headers,
+  Host,
+  HttpRequest,
+  HttpResponse,
+  Next,
+  Plugin,
+  PluginDefinition,
+  RequestArgs,
+} from "../../src/plugin/api.ts";
+import { Config } from "./config.ts";
+import { askByGrpc } from "./grpc_service.ts";
+import { askByHttp } from "./http_service.ts";
+import { denialOf } from "./denial.ts";
+import { takeBody } from "./shown_body.ts";
+import { type Ask, errorOf, mutated, reasonOf, type ShownBody, type Verdict } from "./verdict.ts";
+
+/** A request is held for less than the ten seconds after which its plugin has failed. */
+const HOLD_MS = 9_000;
+const BODY_MS = 5_000;
+
+export default {
+  name: "ext_authz",
+  api: 1,
+  phase: "guard",
+  config: Config,
+  async create(host, config): Promise<Plugin> {
+    const { httpService, grpcService, withRequestBody } = config;
+    const packAsBytes = withRequestBody?.packAsBytes ?? false;
+    const ask = httpService
+      ? await askByHttp(httpService, host)
+      : grpcService && askByGrpc(grpcService, { host, packAsBytes });
+    if (!ask) throw new TypeError("there is nobody to ask");
+    const timeoutMs = (httpService ?? grpcService)?.timeoutMs ?? 0;
+    const guard = new Guard(host, config, {
+      ask,
+      bodyMs: Math.min(BODY_MS, HOLD_MS - timeoutMs),
+    });
+    return { onRequest: (args, next) => guard.judge(args, next) };
+  },
+} satisfies PluginDefinition<typeof Config>;
+
+class Guard {
+  readonly #host: Host;
+  readonly #config: Config;
+  readonly #ask: Ask;
+  readonly #bodyMs: number;
+  /** Names that say what only whoever is asked may say. */
+  readonly #own: ReadonlySet<string>;
+  readonly #none: Headers;
+  readonly #counts: ReturnType<typeof countsOf>;
+
+  constructor(host: Host, config: Config, { ask, bodyMs }: {
+    readonly ask: Ask;
+    readonly bodyMs: number;
+  }) {
+    this.#host = host;
+    this.#config = config;
+    this.#ask = ask;
+    this.#bodyMs = bodyMs;
+    this.#own = ownNames(config);
+    this.#none = host.reply(200).headers;
+    // What is not lawful is said while it is loaded.
+    this.#none.with({ remove: [...this.#own] });
+    this.#counts = countsOf(host);
+  }
+
+  async judge(args: RequestArgs, next: Next): Promise<HttpResponse> {
+    const { request, exchange: { connection, id, signal } } = args;
+    const { withRequestBody } = this.#config;
+    let body: ShownBody | null = null;
+    let whole = request;
+    let verdict: Verdict;
+    try {
+      // Who asks for another protocol has no body that ends.
+      if (withRequestBody && request.body && request.upgrade === "") {
+        const taken = await takeBody(request, request.body, {
+          limitBytes: withRequestBody.maxRequestBytes,
+          allowPartial: withRequestBody.allowPartialMessage,
+          timeoutMs: this.#bodyMs,
+          clock: this.#host.clock,
+        });
+        if (taken.kind !== "taken") return this.#unread(request, taken.kind);
+        ({ body, request: whole } = taken);
+      }
+      verdict = await this.#ask({ request, connection, id, body, signal });
+    } catch (error) {
+      // What a caller sent cannot be asked about, as a path that is no path, or did not come to its end.
+      verdict = errorOf({ code: UNASKED, reason: reasonOf(error) });
+    }
+    // The caller left, and nobody is told anything.
+    if (signal.aborted) return this.#host.refuse("denied", "nobody waits for it");
+    const outcome = this.#outcomeOf(verdict, whole);
+    return "status" in outcome ? outcome : await next(outcome);
+  }
+
+  #unread(request: HttpRequest, kind: "too_long" | "too_slow"): HttpResponse {
+    this.#counts.requests.add(1, { result: kind });
+    const status = kind === "too_long" ? 413 : 408;
+    return denialOf({ status, headers: [], body: null }, { request, host: this.#host });
+  }
+
+  /** An answer to the caller, or what goes on. */
+  #outcomeOf(verdict: Verdict, request: HttpRequest): HttpResponse | Change {
+    if (verdict.kind === "error") return this.#failed(verdict, request);
+    try {
+      const outcome = verdict.kind === "ok"
+        ? this.#allowed(request, verdict)
+        : denialOf(verdict, { request, host: this.#host });
+      this.#counts.requests.add(1, { result: verdict.kind });
+      return outcome;
+    } catch (error) {
+      return this.#failed({ code: UNDONE, reason: reasonOf(error) }, request);
+    }
+  }
+
+  /** What the caller says in the place of whoever was asked does not go on. */
+  #allowed(request: HttpRequest, verdict: Extract<Verdict, { kind: "ok" }>): Change {
+    const { request: { headers, remove }, response: mutations } = verdict;
+    const cleaned = this.#cleaned(request);
+    const changed = mutated(cleaned.headers, headers);
+    const present = new Set([...changed].map(([name]) => name));
+    const removed = remove.map((name) => name.toLowerCase()).filter((name) => present.has(name));
+    const next = cleaned.with({ headers: changed.with({ remove: removed }) });
+    if (mutations.length === 0) return { request: next };
+    // Whether they are lawful is found out before anything is sent on.
+    mutated(this.#none, mutations.map(({ name, value }) => ({ how: "set", name, value })));
+    return {
+      request: next,
+      response: (response) => response.with({ headers: mutated(response.headers, mutations) }),
+    };
+  }
+
+  #cleaned(request: HttpRequest): HttpRequest {
+    if (this.#own.size === 0) return request;
+    const names = new Set([...request.headers].map(([name]) => name));
+    // There are applications that read an underscore as a hyphen.
+    const said = [...names].filter((name) => this.#own.has(name.replaceAll("_", "-")));
+    return said.length === 0 ? request : request.with({ headers: { remove: said } });
+  }
+
+  #failed(
+    { code, reason }: { readonly code: string; readonly reason: string },
+    request: HttpRequest,
+  ): HttpResponse | Change {
+    const { failureModeAllow, statusOnError } = this.#config;
+    const isLate = code === "response_timed_out";
+    this.#counts.requests.add(1, { result: isLate ? "timeout" : "error" });
+    this.#host.log.warn("nobody said whether a request may pass", { code, reason });
+    // A caller could bring about what is its own doing, or depends on what it says.
+    if (failureModeAllow && code !== UNASKED && code !== UNDONE) {
+      this.#counts.allowed.add(1);
+      return { request: this.#cleaned(request) };
+    }
+    const denial = { status: statusOnError, headers: [], body: null };
+    return denialOf(denial, { request, host: this.#host });
+  }
+}
+
+/** A request that nobody can be asked about, and an answer that cannot be carried out. */
+const UNASKED = "unasked";
+const UNDONE = "undone";
+
+function countsOf({ stats }: Host) {
+  const result = ["ok", "denied", "error", "timeout", "too_long", "too_slow"] as const;
+  return {
+    requests: stats.counter("requests", {
+      help: "Requests by what was said of them",
+      labels: { result },
+    }),
+    allowed: stats.counter("failure_mode_allowed", {
+      help: "Requests that passed as nobody said whether they may",
+    }),
+  };
+}
+
+/** A caller's own credentials are its own, also where they may be replaced. */
+const CREDENTIALS: ReadonlySet<string> = new Set(["authorization", "cookie"]);
+
+function ownNames({ ownHeaders, httpService }: Config): ReadonlySet<string> {
+  const set = httpService?.authorizationResponse.allowedUpstreamHeaders ?? [];
+  const named = set.flatMap((matcher) => "exact" in matcher ? [matcher.exact.toLowerCase()] : []);
+  const names = [...ownHeaders, ...named.filter((name) => !CREDENTIALS.has(name))];
+  return new Set(names.map((name) => name.replaceAll("_", "-")));
+}

@@ -1,0 +1,65 @@
+/**
+ * Asks by gRPC: `envoy.service.auth.v3.Authorization/Check`.
+ *
+ * @module
+ */
+
+import type { Bytes, Host, HttpResponse } from "../../src/plugin/api.ts";
+import { decodeCheckResponse, encodeCheckRequest } from "./check_messages.ts";
+import type { GrpcService } from "./config.ts";
+import { ANSWER_LIMIT_BYTES, type Ask, errorOf, reasonOf } from "./verdict.ts";
+
+const PATH = "/envoy.service.auth.v3.Authorization/Check";
+/** Of a message: whether it is compressed, and its length. */
+const PREFIX = 5;
+
+export function askByGrpc(
+  service: GrpcService,
+  { host, packAsBytes }: { readonly host: Host; readonly packAsBytes: boolean },
+): Ask {
+  const { target, timeoutMs, authority, initialMetadata } = service;
+  const call = host.callee(target, { http2: true });
+  const set = {
+    ...initialMetadata,
+    "content-type": "application/grpc",
+    "grpc-timeout": `${timeoutMs}m`,
+  };
+  host.reply(200).headers.with({ set });
+  return async (asked) => {
+    const message = encodeCheckRequest(asked, { wallMs: host.clock.wall(), packAsBytes });
+    const response = await call({
+      ...{ method: "POST", path: PATH, headers: { set }, body: framed(message) },
+      ...(authority !== undefined && { authority }),
+    }, { timeoutMs, limitBytes: ANSWER_LIMIT_BYTES, signal: asked.signal });
+    if (response.failure) return errorOf(response.failure);
+    try {
+      return decodeCheckResponse(await messageOf(response));
+    } catch (error) {
+      return errorOf({ code: "response_invalid", reason: reasonOf(error) });
+    }
+  };
+}
+
+function framed(message: Bytes): Bytes {
+  const all = new Uint8Array(PREFIX + message.length);
+  new DataView(all.buffer).setUint32(1, message.length);
+  all.set(message, PREFIX);
+  return all;
+}
+
+/** The only message of a call that went well; throws where it is none such. */
+async function messageOf({ status, headers, body }: HttpResponse): Promise<Uint8Array> {
+  const type = headers.get("content-type") ?? "";
+  const code = headers.get("grpc-status");
+  if (status !== 200 || !type.startsWith("application/grpc")) {
+    throw new TypeError(`it answered with status ${status}, and not as gRPC does`);
+  }
+  if (code !== "0") {
+    throw new TypeError(`it ended with the gRPC status ${code ?? "that it left out"}`);
+  }
+  const all = body ? await body.bytes(ANSWER_LIMIT_BYTES) : new Uint8Array();
+  if (all.length < PREFIX || all[0] !== 0) throw new TypeError("it sent no message");
+  const length = new DataView(all.buffer, all.byteOffset).getUint32(1);
+  if (length !== all.length - PREFIX) throw new TypeError("it did not send one message");
+  return all.subarray(PREFIX);
+}

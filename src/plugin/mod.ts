@@ -34,4 +34,4 @@ export { type Layer, Onion, type RoutePlan, type Sending, type Surroundings } fr
 export { Outcome } from "./outcome.ts";
 export { type AnyPlugin, whyNoPlugin } from "./registry.ts";
 export { SharedState } from "./shared_state.ts";
-export { OpenedBody, Pump, type Sink } from "./streams.ts";
+export { BrokenBody, OpenedBody, type Pump, pumpOf } from "./streams.ts";

@@ -5,16 +5,26 @@
  */
 
 import { type ExchangeRecord, fieldOf } from "../../http/mod.ts";
-import { type Connection, EndedExchange, type Exchange, type StateKey } from "../../plugin/mod.ts";
+import {
+  type Connection,
+  EndedExchange,
+  type Exchange,
+  faultOf,
+  type Layer,
+  type Onion,
+  type StateKey,
+} from "../../plugin/mod.ts";
 
 type OnEnd = Parameters<Exchange["onEnd"]>[0];
 
 export class ExchangeValue implements Exchange {
   readonly connection: Connection;
+  /** Of the layers around it. */
+  onion: Pick<Onion, "holder"> | undefined;
   readonly #story: ExchangeRecord;
   #state: Map<StateKey<unknown>, unknown> | undefined;
   #abort: AbortController | undefined;
-  #onEnd: OnEnd[] | undefined;
+  #onEnd: { readonly callback: OnEnd; readonly by: Layer | undefined }[] | undefined;
   #isOver = false;
 
   constructor(story: ExchangeRecord, connection: Connection) {
@@ -42,21 +52,25 @@ export class ExchangeValue implements Exchange {
   }
 
   onEnd(callback: OnEnd): void {
-    (this.#onEnd ??= []).push(callback);
+    (this.#onEnd ??= []).push({ callback, by: this.onion?.holder });
   }
 
-  /** Nobody waits for anything any more; `faulted`: a callback threw. */
-  over(faulted: (error: unknown) => void): void {
+  /** Nobody waits for anything any more; `faulted`: somebody's callback threw. */
+  over(faulted: (reason: string) => void): void {
     this.#isOver = true;
     this.#abort?.abort();
     if (!this.#onEnd) return;
     const summary = new EndedExchange(this.#story);
-    for (const callback of this.#onEnd) {
+    for (const { callback, by } of this.#onEnd) {
+      const standing = by?.standing;
+      const startedMs = standing?.begin();
       try {
         callback(summary);
       } catch (error) {
-        faulted(error);
+        if (standing) standing.failed(faultOf(error), { hook: "onEnd" });
+        else faulted(faultOf(error));
       }
+      if (startedMs !== undefined) standing?.end(startedMs, "onEnd");
     }
   }
 }

@@ -6,7 +6,7 @@
  * @module
  */
 
-import { type Deadline, type ErrorCode, messageOf } from "../../base/mod.ts";
+import { type Deadline, type ErrorCode } from "../../base/mod.ts";
 import type { Fields, ResponseHead } from "../../http/mod.ts";
 import type { Stream } from "../../net/mod.ts";
 import {
@@ -104,7 +104,7 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource 
     this.#requestComplete = asked.endsWithHead;
     const body = this.#body = asked.endsWithHead ? undefined : new RequestBody(asker);
     this.#passing = body ? new PassingBody(body, asked.request.length) : null;
-    this.#onion = new Onion(this);
+    this.#onion = exchange.onion = new Onion(this);
     generation.enter();
   }
 
@@ -328,10 +328,8 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource 
 
   /** After everything about it is known. */
   tellEnd(): void {
-    this.exchange.over((error) =>
-      this.#generation.log.warn("a plugin failed at the end of an exchange", {
-        reason: messageOf(error),
-      })
+    this.exchange.over((reason) =>
+      this.#generation.log.warn("a plugin failed at the end of an exchange", { reason })
     );
   }
 

@@ -121,6 +121,18 @@ const KINDS: Readonly<Record<string, readonly [make: (host: Host) => OnRequest, 
         return next();
       };
     }, /no such label/],
+    "makes metrics without end": [(host) => (_, next) => {
+      for (let i = 0; i < 101; i++) host.stats.counter(`n${i}`, { help: "" });
+      return next();
+    }, /more than 100 metrics/],
+    "shares without end": [(host) => (_, next) => {
+      for (let i = 0; i < 101; i++) host.shared(`${i}`, () => ({}));
+      return next();
+    }, /more than 100 keys/],
+    "logs an exchange of its own making": [(host) => (_, next) => {
+      host.accessLog("")({ status: 200, code: "", attempts: 1, durationMs: 0, endpoint: null });
+      return next();
+    }, /not told by onEnd/],
     "starts more tasks than it may": [(host) => (_, next) => {
       for (let i = 0; i < 17; i++) host.spawn("many", () => new Promise(() => {}));
       return next();
@@ -231,7 +243,7 @@ test("a plugin that floods the log writes ten lines a second", async () => {
   assert.equal(bad.logs.length, 21);
 });
 
-test("a plugin that throws at the end of an exchange harms nobody", async () => {
+test("a plugin that throws at the end of an exchange is named, and harms nobody", async () => {
   const ends: number[] = [];
   await using bad = await mount(badly(() => ({ exchange }, next) => {
     exchange.onEnd(() => {
@@ -242,7 +254,37 @@ test("a plugin that throws at the end of an exchange harms nobody", async () => 
   }));
   assert.equal((await bad.request({ path: "/bad" })).status, 200);
   assert.deepEqual(ends, [200]);
-  assert.match(JSON.stringify(bad.logs), /oh no/);
+  const [line] = bad.logs;
+  assert.deepEqual([line?.message, line?.fields["plugin"], line?.fields["hook"]], [
+    "plugin failed",
+    "bad",
+    "onEnd",
+  ]);
+  assert.equal(line?.fields["reason"], "oh no");
+});
+
+test("a plugin that keeps the thread is named, whichever of its hooks it is", async () => {
+  for (const hook of ["onRequest", "response", "onEnd"]) {
+    let spin = (_hook: string) => {};
+    await using bad = await mount(badly(() => ({ exchange }, next) => {
+      exchange.onEnd(() => spin("onEnd"));
+      spin("onRequest");
+      return next({
+        response: (response) => {
+          spin("response");
+          return response;
+        },
+      });
+    }));
+    spin = (at) => {
+      if (at === hook) bad.clock.advanceNow(100);
+    };
+    // One call of so many is looked at.
+    for (let i = 0; i < 61; i++) await bad.request({ path: "/bad" });
+    const line = bad.logs.find(({ message }) => /^plugin held the thread/.test(message));
+    const { plugin, listener, hook: told, ms } = line?.fields ?? {};
+    assert.deepEqual([plugin, listener, told, ms], ["bad", "inbound", hook, 100]);
+  }
 });
 
 test("a task that throws is started again, after a pause that grows, and ends with the plugin", async () => {

@@ -57,6 +57,7 @@ export type FindRoute = (request: HttpRequest) => Route | undefined;
 /** Goes on inwards. Only phase `retry` may do so again; the response before is given up by that. */
 export type Next = (change?: Change) => Answer;
 export interface Change {
+  /** Goes on in place of the one that was given. */
   readonly request?: HttpRequest;
   /** What becomes of the response: like awaiting `next`, without a promise. */
   readonly response?: (response: HttpResponse) => Answer;
@@ -88,9 +89,7 @@ export interface HttpRequest {
   readonly body: Body | null;
   with(change: RequestChange): HttpRequest;
 }
-export type RequestChange =
-  & MessageChange
-  & Readonly<{ method?: string; authority?: string; path?: string }>;
+export type RequestChange = MessageChange & { [of in "method" | "authority" | "path"]?: string };
 export type MessageChange = Readonly<{ headers?: Headers | HeaderChange; body?: BodyContent }>;
 export interface HttpResponse {
   readonly status: number;

@@ -18,6 +18,12 @@ export interface PassingSource {
   kept?(): Uint8Array<ArrayBuffer> | undefined;
 }
 
+/** The plugin whose body it is. */
+export interface Maker {
+  readonly name: string;
+  readonly standing: { failed(reason: string): void; passed(): void };
+}
+
 const encoder = new TextEncoder();
 
 export class PassingBody implements Body {
@@ -37,7 +43,7 @@ export class PassingBody implements Body {
   }
 
   get isReplayable(): boolean {
-    return this.#source.isReplayable;
+    return !this.#isOpen && this.#source.isReplayable;
   }
 
   keep(limitBytes: number): void {
@@ -62,6 +68,8 @@ export class PassingBody implements Body {
 
 export class MadeBody implements Body {
   readonly length: number | null;
+  /** Of a stream: who handed it on first. How the stream ends tells how that did. */
+  by: Maker | undefined;
   readonly #content: Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array>;
 
   constructor(content: string | Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array>) {
@@ -78,12 +86,13 @@ export class MadeBody implements Body {
     return this.whole !== undefined;
   }
 
-  /** Somebody reads its stream, so that nobody else can. */
-  get isTaken(): boolean {
-    return this.#content instanceof ReadableStream && this.#content.locked;
-  }
-
   keep(): void {}
+
+  /** Nobody will read it. */
+  discard(): void {
+    // Who reads it has to see to it itself.
+    if (!this.whole) this.stream().cancel().catch(() => {});
+  }
 
   stream(): ReadableStream<Uint8Array> {
     const content = this.#content;
@@ -99,6 +108,12 @@ export class MadeBody implements Body {
   bytes(limitBytes: number): Promise<Uint8Array<ArrayBuffer>> {
     return readAll(this.stream(), limitBytes);
   }
+}
+
+/** Whether it is a stream that `maker` handed on first. */
+export function isStreamOf(body: PassingBody | MadeBody | null, maker: Maker): boolean {
+  if (!(body instanceof MadeBody) || body.whole) return false;
+  return (body.by ??= maker) === maker;
 }
 
 /** A body of either kind; throws where it is neither content nor a body. */

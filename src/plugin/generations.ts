@@ -85,6 +85,7 @@ export class Generations {
         fresh.push(generation);
         all.set(listener, { wanted: plugins, generation });
       }
+      checkNames(all, of);
     } catch (error) {
       this.giveUp({ all, fresh });
       throw error;
@@ -149,6 +150,22 @@ export class Generations {
 
   #all(): Generation[] {
     return [...[...this.#held.values()].map(({ generation }) => generation), ...this.#draining];
+  }
+}
+
+/** Metrics and shared state go by a plugin's name: two of a name would get into each other's. */
+function checkNames(all: PreparedGenerations["all"], { pluginCode }: MadeOf): void {
+  const paths = new Map<string, string>();
+  for (const { wanted: { uses }, generation: { plugins } } of all.values()) {
+    for (const [index, { file, at }] of uses.entries()) {
+      const name = plugins[index] ?? "";
+      const path = file ? pluginCode[file.code]?.path ?? "" : "the executable";
+      const other = paths.get(name) ?? path;
+      paths.set(name, other);
+      if (other === path) continue;
+      const reason = `${at}.use: ${path} calls itself ${name}, and so does ${other}`;
+      throw new ProxyError("plugin_failed", reason);
+    }
   }
 }
 

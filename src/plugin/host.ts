@@ -54,6 +54,7 @@ export interface Lender {
 
 const LINES_PER_SECOND = 10;
 const MAX_TASKS = 16;
+const MAX_KEYS = 100;
 const TASK_PAUSE = { baseMs: 100, maxMs: 30_000 };
 const REFUSALS = {
   denied: "plugin_denied",
@@ -143,6 +144,9 @@ export class PluginHost implements Host {
   shared<T extends object>(key: string, make: () => T): T {
     const whole = `${this.#plugin}/${key}`;
     const isNew = !this.#keys.has(whole);
+    if (isNew && this.#keys.size >= MAX_KEYS) {
+      throw new RangeError(`shared: more than ${MAX_KEYS} keys`);
+    }
     this.#keys.add(whole);
     return this.#lender.shared.use(whole, make, isNew);
   }
@@ -232,11 +236,16 @@ function boundedLog(log: ProxyLog, clock: ProxyClock): Log {
 }
 
 const METRIC = /^[a-z][a-z0-9_]{0,63}$/;
+const MAX_METRICS = 100;
 const MAX_CELLS = 1_000;
 
 function ownStats(plugin: string, stats: ProxyStats): Stats {
+  const names = new Set<string>();
   const make = (kind: "counter" | "gauge", name: string, help: string, labels: Spec): Stat => {
     if (!METRIC.test(name)) throw new TypeError(`metric ${JSON.stringify(name)}: not snake_case`);
+    if (names.add(name).size > MAX_METRICS) {
+      throw new RangeError(`more than ${MAX_METRICS} metrics`);
+    }
     const all = combinations(labels);
     const suffix = kind === "counter" ? "_total" : "";
     const cells = new Map(all.map((chosen) => [

@@ -36,4 +36,4 @@ export { Outcome, type Told } from "./outcome.ts";
 export { type AnyPlugin, whyNoPlugin } from "./registry.ts";
 export { VERIFIED_CLAIMS } from "../../plugins/verified_claims.ts";
 export { SharedState } from "./shared_state.ts";
-export { OpenedBody, Pump, type Sink } from "./streams.ts";
+export { BrokenBody, OpenedBody, type Pump, pumpOf } from "./streams.ts";

@@ -9,9 +9,11 @@
 import { type Deadline, messageOf } from "../base/mod.ts";
 import type { Answer, Change, Endpoint, Exchange, Phase, Plugin, Route } from "./api.ts";
 import { faultOf } from "./code_places.ts";
-import { failed, PluginRequest, PluginResponse } from "./messages.ts";
+import { isStreamOf, PassingBody } from "./body.ts";
+import { failed, type MessageBody, PluginRequest, PluginResponse } from "./messages.ts";
 import { Outcome } from "./outcome.ts";
 import type { LayerStanding } from "./standing.ts";
+import { BrokenBody } from "./streams.ts";
 
 /** One hook at its place. */
 export interface Layer {
@@ -106,8 +108,15 @@ type Waiting = Pick<Outcome, "isOver" | "settle">;
 /** What a layer was asked for. */
 interface AskedOf {
   readonly hook: "onRequest" | "response";
-  /** Where it fails and may be skipped. */
-  readonly instead: () => void;
+  /** Where it fails and may be skipped; `why` is told where it cannot be. */
+  readonly instead: (why: string) => void;
+}
+
+/** It answers later. */
+interface Awaited extends AskedOf {
+  readonly passed: (response: PluginResponse) => void;
+  /** The response that it got; `undefined`: none. */
+  readonly given: () => PluginResponse | undefined;
 }
 
 /** A layer's part in one exchange. */
@@ -119,6 +128,8 @@ class Call {
   #inner: Outcome | undefined;
   /** It is done when it has changed the response. */
   #changesResponse = false;
+  /** A body that it made comes bit by bit: how that ends is told later. */
+  #streams = false;
   /** Where it is looked at how long it keeps the thread; later by what it spends further in. */
   #startedMs: number | undefined;
 
@@ -133,7 +144,8 @@ class Call {
     const layer = this.#layer;
     const { standing } = layer;
     if (!standing.mayBeAsked()) {
-      return this.#instead(standing.whyBroken, outcome, () => this.#goOn(request, outcome));
+      const instead = (why: string) => this.#goOn(why, request, outcome);
+      return this.#instead(standing.whyBroken, outcome, instead);
     }
     this.#startedMs = standing.begin();
     onion.holder = layer;
@@ -150,37 +162,40 @@ class Call {
       fault = faultOf(error);
     }
     if (this.#startedMs !== undefined) standing.end(this.#startedMs, "onRequest");
-    if (fault !== undefined) {
-      return this.#fault(fault, outcome, {
-        hook: "onRequest",
-        instead: () => this.#goOn(request, outcome),
-      });
-    }
+    const inner = this.#inner;
     // A layer that waits for nothing has told by now.
     if (answer instanceof PluginResponse) {
-      this.#passed();
-      return outcome.settle(answer);
-    }
-    const inner = this.#inner;
-    if (inner && answer === inner) {
+      fault = whySpoilt(layer, answer, inner?.value);
+      if (fault === undefined) {
+        this.#passed(answer);
+        return outcome.settle(answer);
+      }
+    } else if (inner && answer === inner) {
       this.#passed();
       return inner.tell(outcome);
     }
+    const hook = "onRequest";
+    const instead = (why: string) => this.#goOn(why, request, outcome);
+    if (fault !== undefined) return this.#fault(fault, outcome, { hook, instead });
     // It is waited for from now on, or once what it waits for has come.
     if (inner && !inner.value) inner.tell({ settle: () => onion.holder = layer });
     this.#await(answer, outcome, {
-      hook: "onRequest",
-      passed: () => this.#passed(),
-      instead: () => this.#goOn(request, outcome),
+      ...{ hook, instead },
+      given: () => this.#inner?.value,
+      passed: (response) => this.#passed(response),
     });
   }
 
   #next(request: PluginRequest, outcome: Outcome, change: Change = NO_CHANGE): Answer {
     const onion = this.#onion;
-    const { phase, standing } = this.#layer;
+    const layer = this.#layer;
+    const { phase, standing } = layer;
     if (outcome.isOver) throw new TypeError("next was called after an answer was given");
     if (this.#inner && phase !== "retry") throw new TypeError("next was called twice");
     const changed = requestOf(change) ?? request;
+    const spoilt = this.#inner ? undefined : whySpoilt(layer, changed, request);
+    if (spoilt !== undefined) throw new TypeError(spoilt);
+    if (isStreamOf(changed.body, layer)) this.#streams = true;
     const { response: map, timeoutMs, avoid, idleTimeoutMs } = change;
     if (avoid && phase === "retry") onion.avoid = avoid;
     if (idleTimeoutMs !== undefined) onion.around.idleTimeoutMs = idleTimeoutMs;
@@ -208,7 +223,9 @@ class Call {
     response: PluginResponse,
     outcome: Outcome,
   ): void {
-    const { standing } = this.#layer;
+    const layer = this.#layer;
+    const { standing } = layer;
+    this.#onion.holder = layer;
     const startedMs = standing.begin();
     let answer: Answer | undefined;
     let fault: string | undefined;
@@ -219,14 +236,20 @@ class Call {
     }
     if (startedMs !== undefined) standing.end(startedMs, "response");
     if (answer instanceof PluginResponse) {
-      standing.passed();
-      return outcome.become(answer);
+      fault = whySpoilt(layer, answer, response);
+      if (fault === undefined) {
+        if (!isStreamOf(answer.body, layer)) standing.passed();
+        return outcome.become(answer);
+      }
     }
-    const asked = {
+    const asked: Awaited = {
       hook: "response",
-      passed: () => standing.passed(),
-      instead: () => outcome.become(response),
-    } as const;
+      given: () => response,
+      passed: ({ body }) => {
+        if (!isStreamOf(body, layer)) standing.passed();
+      },
+      instead: (why) => this.#asItWas(why, response, to),
+    };
     const to: Waiting = {
       get isOver() {
         return outcome.isDone;
@@ -237,33 +260,42 @@ class Call {
     else this.#await(answer, to, asked);
   }
 
-  #passed(): void {
-    if (!this.#changesResponse) this.#layer.standing.passed();
+  #passed(response?: PluginResponse): void {
+    if (response && isStreamOf(response.body, this.#layer)) this.#streams = true;
+    if (!this.#changesResponse && !this.#streams) this.#layer.standing.passed();
   }
 
-  /** As if the layer were not there. */
-  #goOn(request: PluginRequest, outcome: Outcome): void {
-    if (this.#inner) this.#inner.tell(outcome);
+  /** As if the layer were not there, unless it spoilt the body. */
+  #goOn(why: string, request: PluginRequest, outcome: Outcome): void {
+    if (this.#inner) {
+      this.#inner.tell({ settle: (response) => this.#asItWas(why, response, outcome) });
+    } else if (isOpen(request.body)) this.#refuse(why, outcome);
     else this.#onion.enter(this.#depth + 1, request, outcome);
   }
 
-  #await(
-    answer: Answer | undefined,
-    to: Waiting,
-    asked: AskedOf & { readonly passed: () => void },
-  ): void {
+  #asItWas(why: string, response: PluginResponse, to: Waiting): void {
+    if (isOpen(response.body)) this.#refuse(why, to);
+    else to.settle(response);
+  }
+
+  #await(answer: Answer | undefined, to: Waiting, asked: Awaited): void {
     const notOne = "the hook gave no response back";
     if (typeof answer !== "object" || answer === null || !("then" in answer)) {
       return this.#fault(notOne, to, asked);
     }
     answer.then(
       (response) => {
-        if (response instanceof PluginResponse) {
-          asked.passed();
-          to.settle(response);
-        } else this.#fault(notOne, to, asked);
+        if (!(response instanceof PluginResponse)) return this.#fault(notOne, to, asked);
+        const spoilt = whySpoilt(this.#layer, response, asked.given());
+        if (spoilt !== undefined) return this.#fault(spoilt, to, asked);
+        asked.passed(response);
+        to.settle(response);
       },
-      (error) => this.#fault(faultOf(error), to, asked),
+      (error) => {
+        if (!(error instanceof BrokenBody)) return this.#fault(faultOf(error), to, asked);
+        const { code, message: reason } = error;
+        to.settle(failed({ code, reason, wasSent: true, endpoint: null }));
+      },
     );
   }
 
@@ -273,14 +305,35 @@ class Call {
     this.#instead(what, to, instead);
   }
 
-  #instead(why: string, to: Waiting, instead: () => void): void {
-    const { mayBeSkipped, name } = this.#layer;
-    if (mayBeSkipped) return instead();
-    to.settle(failed({ ...NOT_SENT, code: "plugin_failed", reason: `${name}: ${why}` }));
+  #instead(why: string, to: Waiting, instead: AskedOf["instead"]): void {
+    if (this.#layer.mayBeSkipped) instead(why);
+    else this.#refuse(why, to);
+  }
+
+  #refuse(why: string, to: Waiting): void {
+    const reason = `${this.#layer.name}: ${why}`;
+    to.settle(failed({ ...NOT_SENT, code: "plugin_failed", reason }));
   }
 }
 
 const NOT_SENT = { wasSent: false, endpoint: null } as const;
+
+function isOpen(body: MessageBody | null): boolean {
+  return body instanceof PassingBody && body.isOpen;
+}
+
+/** Why nobody can read the body that a layer handed on in place of the `given` one; `undefined`: it can be. */
+function whySpoilt(
+  layer: Layer,
+  { body }: PluginRequest | PluginResponse,
+  given: PluginRequest | PluginResponse | undefined,
+): string | undefined {
+  if (!(body instanceof PassingBody)) return undefined;
+  if (body.isOpen) return "the body was opened, and handed on all the same";
+  // Who tries again has more than one response to choose from.
+  const isForeign = body !== given?.body && layer.phase !== "retry";
+  return isForeign ? "the body is another message's" : undefined;
+}
 
 function requestOf({ request }: Change): PluginRequest | undefined {
   if (request === undefined || request instanceof PluginRequest) return request;

@@ -4,6 +4,20 @@
  * @module
  */
 
+import type { ErrorCode } from "../base/mod.ts";
+import type { MadeBody } from "./body.ts";
+import { faultOf } from "./code_places.ts";
+
+/** A body that passed ended before its time, for which whoever read it is not to blame. */
+export class BrokenBody extends Error {
+  readonly code: ErrorCode;
+
+  constructor(code: ErrorCode, reason: string) {
+    super(reason);
+    this.code = code;
+  }
+}
+
 /** Chunks of a message that somebody reads as a stream. */
 export class OpenedBody {
   readonly stream: ReadableStream<Uint8Array>;
@@ -36,8 +50,8 @@ export class OpenedBody {
     this.#controller = undefined;
   }
 
-  fail(reason: string): void {
-    this.#controller?.error(new Error(reason));
+  fail(code: ErrorCode, reason: string): void {
+    this.#controller?.error(new BrokenBody(code, reason));
     this.#controller = undefined;
   }
 }
@@ -50,22 +64,22 @@ export interface Sink {
   /** False: wait until {@link Pump.resume}. */
   send(chunk: Uint8Array): boolean;
   end(): void;
-  /** The stream failed, or gave something that is no bytes. */
-  fail(reason: string): void;
+  /** With what the stream failed of, or that it gave something which is no bytes. */
+  fail(error: unknown): void;
 }
 
 /** Carries a stream to a sink. */
 export class Pump {
-  readonly #stream: ReadableStream<Uint8Array>;
+  readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
   readonly #sink: Sink;
-  #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
   #over = false;
   #resume: (() => void) | undefined;
   #paused = false;
   #isStarted = false;
 
+  /** Throws where somebody else reads it. */
   constructor(stream: ReadableStream<Uint8Array>, sink: Sink) {
-    this.#stream = stream;
+    this.#reader = stream.getReader();
     this.#sink = sink;
   }
 
@@ -82,15 +96,13 @@ export class Pump {
     this.#carry().catch((error) => {
       if (this.#over) return;
       this.#over = true;
-      this.#sink.fail(error instanceof Error ? error.message : String(error));
+      this.#sink.fail(error);
     });
   }
 
   async #carry(): Promise<void> {
-    // Throws where somebody else reads it.
-    const reader = this.#reader = this.#stream.getReader();
     while (!this.#over) {
-      const { done, value } = await reader.read();
+      const { done, value } = await this.#reader.read();
       if (this.#over) return;
       if (done) {
         this.#over = true;
@@ -117,8 +129,34 @@ export class Pump {
   stop(): void {
     if (this.#over) return;
     this.#over = true;
-    // Its owner may have failed, or somebody else reads it, which nobody needs to know any more.
-    (this.#reader ?? this.#stream).cancel().catch(() => {});
+    // Its owner may have failed, which nobody needs to know any more.
+    this.#reader.cancel().catch(() => {});
     this.resume();
+  }
+}
+
+/** Carries a body to a sink, and says how its plugin did by that. `null`: somebody else reads its stream, and `fail` has been told. */
+export function pumpOf(whose: "request" | "response", body: MadeBody, sink: {
+  readonly send: Sink["send"];
+  readonly end: Sink["end"];
+  fail(code: ErrorCode, reason: string): void;
+}): Pump | null {
+  const { by } = body;
+  const fail = (error: unknown) => {
+    // What it was made of broke.
+    if (error instanceof BrokenBody) return sink.fail(error.code, error.message);
+    const fault = `the ${whose}'s body: ${faultOf(error)}`;
+    by?.standing.failed(fault);
+    sink.fail("plugin_failed", by ? `${by.name}: ${fault}` : fault);
+  };
+  const end = () => {
+    by?.standing.passed();
+    sink.end();
+  };
+  try {
+    return new Pump(body.stream(), { send: sink.send, end, fail });
+  } catch (error) {
+    fail(error);
+    return null;
   }
 }

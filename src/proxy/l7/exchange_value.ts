@@ -4,13 +4,15 @@
  * @module
  */
 
-import { messageOf } from "../../base/mod.ts";
 import { type ExchangeRecord, fieldOf } from "../../http/mod.ts";
 import {
   type Connection,
   EndedExchange,
   type Exchange,
+  faultOf,
+  type Layer,
   type Log,
+  type Onion,
   RECORD,
   type RecordedExchange,
   type StateKey,
@@ -20,10 +22,12 @@ type OnEnd = Parameters<Exchange["onEnd"]>[0];
 
 export class ExchangeValue implements RecordedExchange {
   readonly connection: Connection;
+  /** Of the layers around it. */
+  onion: Pick<Onion, "holder"> | undefined;
   readonly #story: ExchangeRecord;
   #state: Map<StateKey<unknown>, unknown> | undefined;
   #abort: AbortController | undefined;
-  #onEnd: OnEnd[] | undefined;
+  #onEnd: { readonly callback: OnEnd; readonly by: Layer | undefined }[] | undefined;
   #isOver = false;
 
   constructor(story: ExchangeRecord, connection: Connection) {
@@ -55,21 +59,26 @@ export class ExchangeValue implements RecordedExchange {
   }
 
   onEnd(callback: OnEnd): void {
-    (this.#onEnd ??= []).push(callback);
+    (this.#onEnd ??= []).push({ callback, by: this.onion?.holder });
   }
 
-  /** Nobody waits for anything any more; `log`: for a callback that throws. */
+  /** Nobody waits for anything any more; `log`: for a callback of nobody's that throws. */
   over(log: Log): void {
     this.#isOver = true;
     this.#abort?.abort();
     if (!this.#onEnd) return;
     const summary = new EndedExchange(this.#story);
-    for (const callback of this.#onEnd) {
+    for (const { callback, by } of this.#onEnd) {
+      const standing = by?.standing;
+      const startedMs = standing?.begin();
       try {
         callback(summary);
       } catch (error) {
-        log.warn("a plugin failed at the end of an exchange", { reason: messageOf(error) });
+        const reason = faultOf(error);
+        if (standing) standing.failed(reason, { hook: "onEnd" });
+        else log.warn("a plugin failed at the end of an exchange", { reason });
       }
+      if (startedMs !== undefined) standing?.end(startedMs, "onEnd");
     }
   }
 }

@@ -21,7 +21,8 @@ import {
   type PassingSource,
   PluginRequest,
   PluginResponse,
-  Pump,
+  type Pump,
+  pumpOf,
   type ResponseFailure,
   type RoutePlan,
   type Sending,
@@ -104,7 +105,7 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
     this.#requestComplete = asked.endsWithHead;
     const body = this.#body = asked.endsWithHead ? undefined : new RequestBody(asker);
     this.#passing = body ? new PassingBody(body, asked.request.length) : null;
-    this.#onion = new Onion(this);
+    this.#onion = exchange.onion = new Onion(this);
     generation.enter();
   }
 
@@ -169,6 +170,8 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
     const { body, head } = request;
     const fault = this.#whyUnsendable(body);
     if (fault) return this.#fail("plugin_failed", fault);
+    const pump = body instanceof MadeBody ? this.#requestPumpOf(body) : undefined;
+    if (pump === null) return;
     const { name } = sending.plan.route;
     const ways = this.#ways;
     if (!ways) return this.#fail("route_not_found", `the route ${name} leads nowhere`);
@@ -182,12 +185,11 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
       hash,
       context: this.#context,
     });
-    if (body instanceof MadeBody) this.#requestPump = this.#pumpTo(upstream, body);
+    this.#requestPump = pump;
     upstream.start();
   }
 
   #whyUnsendable(body: PassingBody | MadeBody | null): string | undefined {
-    if (body instanceof MadeBody && body.isTaken) return "the body's stream is read by somebody";
     if (!(body instanceof PassingBody)) return undefined;
     if (body !== this.#passing) return "the body is another message's";
     if (body.isOpen) return "the body was opened, and handed on all the same";
@@ -195,13 +197,12 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
     return undefined;
   }
 
-  #pumpTo(upstream: UpstreamRequest, body: MadeBody): Pump {
-    return new Pump(body.stream(), {
-      send: (chunk) => upstream.send(chunk),
-      end: () => upstream.end(undefined),
-      fail: (reason) => {
-        if (this.#try === upstream) this.#fail("plugin_failed", `the request's body: ${reason}`);
-      },
+  /** `null`: it cannot be read, which has been told. */
+  #requestPumpOf(body: MadeBody): Pump | null {
+    return pumpOf("request", body, {
+      send: (chunk) => this.#try?.send(chunk) !== false,
+      end: () => this.#try?.end(undefined),
+      fail: (code, reason) => this.#fail(code, reason),
     });
   }
 
@@ -216,7 +217,7 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
     this.#tunnel?.reset();
     this.#tunnel = undefined;
     this.#responsePassing = undefined;
-    this.#responseOpened?.fail("given up");
+    this.#responseOpened?.fail("response_reset", "given up");
     this.#responseOpened = undefined;
     this.#body?.hold();
   }
@@ -244,7 +245,7 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
       this.#giveUp();
       return this.#asker.answeredFor(failure.code, failure.reason, head.fields);
     }
-    if (body instanceof PassingBody && body !== this.#responsePassing || isSpent(body)) {
+    if (body instanceof PassingBody && (body !== this.#responsePassing || body.isOpen)) {
       this.#giveUp();
       const reason =
         "the response's body was opened, or is another's, and handed back all the same";
@@ -252,7 +253,10 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
     }
     if (response.endpoint === null) this.#asker.answersItself();
     const ends = body === null || this.#asked.request.method === "HEAD";
-    if (body instanceof MadeBody && !ends) return this.#answerMade(head, body);
+    if (body instanceof MadeBody) {
+      if (!ends) return this.#answerMade(head, body);
+      body.discard();
+    }
     // Nobody wants the body that came with it.
     if (body === null && this.#responsePassing) this.#giveUp();
     const tunnel = this.#tunnel;
@@ -264,22 +268,24 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
   #answerMade(head: ResponseHead, body: MadeBody): void {
     // What it is made of may still come from there.
     if (!this.#responseOpened) this.#giveUp();
-    this.#asker.responded(head, false);
     const { whole } = body;
     if (whole) {
+      this.#asker.responded(head, false);
       this.#asker.responseData(whole);
       return this.#asker.responseEnd(undefined);
     }
-    this.#responsePump = new Pump(body.stream(), {
+    const pump = pumpOf("response", body, {
       send: (chunk) => {
         this.#asker.responseData(chunk);
         return true;
       },
       end: () => this.#asker.responseEnd(undefined),
-      fail: (reason) =>
-        this.#asker.upstreamFailed("plugin_failed", `the response's body: ${reason}`, ""),
+      fail: (code, reason) => this.#asker.upstreamFailed(code, reason, ""),
     });
-    this.#responsePump.start();
+    if (!pump) return;
+    this.#responsePump = pump;
+    this.#asker.responded(head, false);
+    pump.start();
   }
 
   // What the caller's side does.
@@ -320,9 +326,10 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
     this.#limits?.cancel();
     this.#requestPump?.stop();
     this.#responsePump?.stop();
-    this.#try?.leave(isUnwanted || this.#responsePump !== undefined);
+    // Who opened a response need not have read all of it.
+    this.#try?.leave(isUnwanted || this.#responseOpened !== undefined);
     this.#body?.abandon("the exchange is over");
-    this.#responseOpened?.fail("the exchange is over");
+    this.#responseOpened?.fail("downstream_reset", "the exchange is over");
     this.#tunnel?.reset();
     this.#generation.leave();
   }
@@ -410,12 +417,7 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
 
   upstreamFailed(code: ErrorCode, reason: string, tried: string): void {
     if (!this.#sending?.outcome.hasCome) return this.#fail(code, reason, tried);
-    if (this.#responseOpened) return this.#responseOpened.fail(reason);
+    if (this.#responseOpened) return this.#responseOpened.fail(code, reason);
     this.#asker.upstreamFailed(code, reason, tried);
   }
-}
-
-/** It was opened, or is read, and cannot be read by anybody else. */
-function isSpent(body: PassingBody | MadeBody | null): boolean {
-  return body instanceof PassingBody ? body.isOpen : body?.isTaken === true;
 }

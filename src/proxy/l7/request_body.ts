@@ -112,7 +112,7 @@ export class RequestBody implements PassingSource {
 
   /** There will not be more of it. */
   abandon(reason: string): void {
-    if (!this.#ended) this.#opened?.fail(reason);
+    if (!this.#ended) this.#opened?.fail("downstream_reset", reason);
     this.#to = undefined;
     this.forget();
   }

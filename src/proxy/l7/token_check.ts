@@ -23,6 +23,7 @@ const LIMIT_MS = 10_000;
 /** They end where the request is judged. */
 const PLAN: RoutePlan = {
   route: { name: DEFAULT_ROUTE, service: "", match: null },
+  resolver: undefined,
   layers: [],
 };
 
@@ -52,7 +53,7 @@ export class TokenCheck implements Surroundings {
   /** May tell at once. */
   start(request: RequestHead): void {
     const failed = () => this.#end(undefined);
-    new Onion(this).run(new PluginRequest(request, null)).tell(failed);
+    new Onion(this).run(new PluginRequest(request, null)).tell({ settle: failed });
     if (!this.#isOver) this.#deadline = this.#options.deadlines.after(LIMIT_MS, failed);
   }
 

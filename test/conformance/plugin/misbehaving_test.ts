@@ -84,20 +84,20 @@ const KINDS: Readonly<Record<string, readonly [make: (host: Host) => OnRequest, 
       const response = await next();
       await response.body?.bytes(100);
       return response;
-    }, /opened, or is another's/],
+    }, /opened, and handed on/],
     "hands back the body of another response": [() => async (_, next) => {
       const response = await next();
       if (another) return response.with({ body: another.body });
       another = response;
       throw new Error("not yet another's");
-    }, /another's/],
+    }, /another message's/],
     "sends a body that fails": [
       () => ({ request }, next) => next({ request: request.with({ body: failing() }) }),
       /no more/,
     ],
     "sends a body that somebody else reads": [
       () => ({ request }, next) => next({ request: request.with({ body: taken() }) }),
-      /read by somebody/,
+      /the request's body: .*locked/,
     ],
     "writes framing": [
       () => ({ request }, next) =>
@@ -121,6 +121,18 @@ const KINDS: Readonly<Record<string, readonly [make: (host: Host) => OnRequest, 
         return next();
       };
     }, /no such label/],
+    "makes metrics without end": [(host) => (_, next) => {
+      for (let i = 0; i < 101; i++) host.stats.counter(`n${i}`, { help: "" });
+      return next();
+    }, /more than 100 metrics/],
+    "shares without end": [(host) => (_, next) => {
+      for (let i = 0; i < 101; i++) host.shared(`${i}`, () => ({}));
+      return next();
+    }, /more than 100 keys/],
+    "logs an exchange of its own making": [(host) => (_, next) => {
+      host.accessLog("")({ status: 200, code: "", attempts: 1, durationMs: 0, endpoint: null });
+      return next();
+    }, /not told by onEnd/],
     "starts more tasks than it may": [(host) => (_, next) => {
       for (let i = 0; i < 17; i++) host.spawn("many", () => new Promise(() => {}));
       return next();
@@ -134,11 +146,22 @@ for (const [what, [make, reason]] of Object.entries(KINDS)) {
     if (what.startsWith("hands back the body of another")) await ask("/bad");
     const answer = await ask("/bad");
     assert.deepEqual([answer.status, answer.failure?.code], [500, "plugin_failed"]);
-    const told = [answer.failure?.reason, ...bad.logs.map(({ fields }) => fields.reason)].join();
-    assert.match(told, reason);
+    assert.match(answer.failure?.reason ?? "", /^bad: /);
+    assert.match(answer.failure?.reason ?? "", reason);
+    const told = bad.logs.filter(({ message }) => message === "plugin failed");
+    assert.match(String(told.at(-1)?.fields["reason"]), reason);
+    assert.equal(told.at(-1)?.fields["plugin"], "bad");
     const next = await ask("/good");
     assert.deepEqual([next.status, next.body], [200, "fine"]);
     assert.equal(bad.upstream.requests.at(-1)?.body, "abc");
+  });
+
+  test(`a plugin that ${what} five times in a row is not asked any more`, async () => {
+    await using bad = await mount(badly(make), { upstream: [ok("fine")] });
+    const asked = { method: "POST", path: "/bad", body: ["ab", "c"] };
+    for (let i = 0; i < 5; i++) await bad.request(asked);
+    const { failure } = await bad.request({ path: "/good" });
+    assert.match(failure?.reason ?? "", /^bad: failed 5 times in a row/);
   });
 
   test(`a plugin that ${what} may be skipped where nothing was spoilt`, async () => {
@@ -154,16 +177,56 @@ for (const [what, body] of Object.entries({ "fails": failing, "somebody else rea
     await using bad = await mount(badly((host) => () => host.reply(200).with({ body: body() })));
     const answer = await bad.request({ path: "/bad" });
     assert.equal(answer.failure?.code, "plugin_failed");
-    assert.match(answer.failure?.reason ?? "", /the response's body/);
+    assert.match(answer.failure?.reason ?? "", /^bad: the response's body: /);
     assert.equal((await bad.request()).status, 200);
+    for (let i = 0; i < 5; i++) await bad.request({ path: "/bad" });
+    assert.match((await bad.request()).failure?.reason ?? "", /^bad: failed 5 times in a row/);
   });
 }
+
+test("a plugin that opens a response and answers without it leaves nothing open", async () => {
+  const upstream = [ok("one", "two", "three")];
+  await using bad = await mount(
+    badly((host) => async (_, next) => {
+      const { body } = await next();
+      await body?.stream().getReader().read();
+      return host.reply(200, {}, "other");
+    }),
+    { upstream },
+  );
+  assert.equal((await bad.request({ path: "/bad" })).body, "other");
+  assert.equal(bad.upstream.requests[0]?.isGivenUp, true);
+  assert.equal((await bad.request()).body, "onetwothree");
+});
+
+test("a plugin's stream that nobody will read is told so", async () => {
+  const told: unknown[] = [];
+  const stream = () => new ReadableStream<Uint8Array>({ cancel: () => void told.push("left") });
+  await using bad = await mount(badly((host) => () => host.reply(200).with({ body: stream() })));
+  assert.equal((await bad.request({ method: "HEAD", path: "/bad" })).status, 200);
+  const leaving = new AbortController();
+  const asked = bad.request({ path: "/bad", signal: leaving.signal });
+  await settle();
+  leaving.abort();
+  await asked;
+  assert.deepEqual(told, ["left", "left"]);
+});
 
 test("a plugin that never answers is given up after ten seconds", async () => {
   await using bad = await mount(badly(() => () => new Promise(() => {})));
   const asked = bad.request({ path: "/bad" });
   await bad.clock.advance(11_000);
   assert.equal((await asked).failure?.code, "plugin_failed");
+  assert.equal((await bad.request()).status, 200);
+});
+
+test("a plugin that never answers on the way out is given up after ten seconds, by its name", async () => {
+  await using bad = await mount(
+    badly(() => (_, next) => next({ response: () => new Promise(() => {}) })),
+  );
+  const asked = bad.request({ path: "/bad" });
+  await bad.clock.advance(11_000);
+  assert.equal((await asked).failure?.reason, "bad: no answer after 10000 ms");
   assert.equal((await bad.request()).status, 200);
 });
 
@@ -180,7 +243,7 @@ test("a plugin that floods the log writes ten lines a second", async () => {
   assert.equal(bad.logs.length, 21);
 });
 
-test("a plugin that throws at the end of an exchange harms nobody", async () => {
+test("a plugin that throws at the end of an exchange is named, and harms nobody", async () => {
   const ends: number[] = [];
   await using bad = await mount(badly(() => ({ exchange }, next) => {
     exchange.onEnd(() => {
@@ -191,7 +254,37 @@ test("a plugin that throws at the end of an exchange harms nobody", async () => 
   }));
   assert.equal((await bad.request({ path: "/bad" })).status, 200);
   assert.deepEqual(ends, [200]);
-  assert.match(JSON.stringify(bad.logs), /oh no/);
+  const [line] = bad.logs;
+  assert.deepEqual([line?.message, line?.fields["plugin"], line?.fields["hook"]], [
+    "plugin failed",
+    "bad",
+    "onEnd",
+  ]);
+  assert.equal(line?.fields["reason"], "oh no");
+});
+
+test("a plugin that keeps the thread is named, whichever of its hooks it is", async () => {
+  for (const hook of ["onRequest", "response", "onEnd"]) {
+    let spin = (_hook: string) => {};
+    await using bad = await mount(badly(() => ({ exchange }, next) => {
+      exchange.onEnd(() => spin("onEnd"));
+      spin("onRequest");
+      return next({
+        response: (response) => {
+          spin("response");
+          return response;
+        },
+      });
+    }));
+    spin = (at) => {
+      if (at === hook) bad.clock.advanceNow(100);
+    };
+    // One call of so many is looked at.
+    for (let i = 0; i < 61; i++) await bad.request({ path: "/bad" });
+    const line = bad.logs.find(({ message }) => /^plugin held the thread/.test(message));
+    const { plugin, listener, hook: told, ms } = line?.fields ?? {};
+    assert.deepEqual([plugin, listener, told, ms], ["bad", "inbound", hook, 100]);
+  }
 });
 
 test("a task that throws is started again, after a pause that grows, and ends with the plugin", async () => {

@@ -40,6 +40,16 @@ export interface SourceJudge {
    * that the proxy adds already there.
    */
   decide(request: JudgedRequest): RequestVerdict;
+  /** For people: the permissions that {@link decide} looks at, in its order, the one that decides last. */
+  tried(request: JudgedRequest): readonly TriedPermission[];
+}
+
+export interface TriedPermission {
+  readonly permission: number;
+  /** `deny GET /admin*`. */
+  readonly text: string;
+  /** What of it does not hold: `method GET`; `null`: it covers the request. */
+  readonly unmet: string | null;
 }
 
 /** Made once per version of a policy; see {@link compilePolicy}. */
@@ -105,10 +115,19 @@ function byPermissions(
       for (const { covers, verdict } of tried) if (covers(request)) return verdict;
       return otherwise;
     },
+    tried(request) {
+      const until = tried.findIndex(({ covers }) => covers(request));
+      const looked = until < 0 ? permissions : permissions.slice(0, until + 1);
+      return looked.map(({ text, unmet }, index) => ({
+        permission: index + 1,
+        text,
+        unmet: index === until ? null : unmet(request) ?? "",
+      }));
+    },
   };
 }
 
 function always(kind: "allow" | "deny", rule: string, isUnjudged = false): SourceJudge {
   const verdict: RequestVerdict = { kind, rule, permission: 0, isUnjudged };
-  return { kind, rule, decide: () => verdict };
+  return { kind, rule, decide: () => verdict, tried: () => [] };
 }

@@ -30,10 +30,11 @@ const NOBODY = {
 } as const;
 const NOWHERE: ChainPart = { version: 0, ...oneWay(NOBODY, "") };
 
-interface GroupSplit {
+export interface GroupSplit {
   readonly weight: number;
   readonly group: TargetGroup;
 }
+const NO_SPLITS: readonly GroupSplit[] = [];
 
 /** Where the routes of a chain led when it was asked: whoever is under way keeps to that. */
 export class ChainWays {
@@ -64,7 +65,11 @@ export class ChainWays {
 
   /** For one request. `undefined`: there is no such route. */
   pick(route: string): TargetGroup | undefined {
-    return pickSplit(this.#splits.get(route) ?? [], this.#random)?.group;
+    return pickSplit(this.splitsOf(route), this.#random)?.group;
+  }
+
+  splitsOf(route: string): readonly GroupSplit[] {
+    return this.#splits.get(route) ?? NO_SPLITS;
   }
 
   /** Of the requests on that route; `undefined`: nothing keeps them with an endpoint. */

@@ -10,7 +10,8 @@ import { LOG_LEVELS, messageOf } from "../base/mod.ts";
 import { certsShown } from "./secrets/certs.ts";
 import { configDump } from "./config_dump.ts";
 import { eventLine, eventsShown } from "./secrets/events.ts";
-import { explain } from "./explain.ts";
+import { mergeExplained, questionOf } from "./explain.ts";
+import { explainText } from "./explain_text.ts";
 import { type GuardRules, refuseRequest } from "./server/guard.ts";
 import { homePage, PATHS } from "./home.ts";
 import { type MergedView, mergeViews } from "./merge.ts";
@@ -188,18 +189,18 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
     },
     "/explain": {
       async GET(context) {
-        const snapshot = view.snapshot();
-        if (!snapshot) return context.text("Cannot explain: there is no state yet\n", 503);
-        const result = await explain(snapshot, {
-          listener: context.req.query("listener"),
-          source: context.req.query("source") ?? "",
-          method: context.req.query("method") ?? "GET",
-          host: context.req.query("host") ?? "",
-          path: context.req.query("path") ?? "/",
-          headers: context.req.queries("header") ?? [],
-        });
-        if (result.kind === "answer") return json(context, result.answer);
-        return context.text(`Cannot explain: ${shownText(result.reason, view.secrets())}\n`, 404);
+        const { req } = context;
+        const question = questionOf((name) => req.query(name), req.queries("header") ?? []);
+        const shown = mergeExplained(await view.explain(question));
+        if (!shown) return context.text("Cannot explain: there is no state yet\n", 503);
+        if ("reason" in shown) {
+          const status = shown.kind === "invalid" ? 400 : 404;
+          const reason = shownText(shown.reason, view.secrets());
+          return context.text(`Cannot explain: ${reason}\n`, status);
+        }
+        return req.query("format") === "text"
+          ? text(context, explainText(shown))
+          : json(context, shown);
       },
     },
     "/events": {

@@ -287,19 +287,24 @@ test("admin / counts requests where connections carry such", async () => {
   assert.match(await (await ask("/")).text(), /open requests<\/td>\s*<td>3</);
 });
 
-test("admin /explain says which rule decides, and which listeners there are", async () => {
+test("admin /explain hands the question on, and shows what is said", async () => {
   const { view, ask, json } = admin();
-  assert.deepEqual(await json("/explain?source=api"), {
-    listener: "inbound",
-    protocol: "tcp",
-    source: "spiffe://11111111-2222-3333-4444-555555555555.consul/ns/default/dc/dc1/svc/api",
-    verdict: "deny",
-    rule: "default deny",
-  });
+  const path = "/explain?upstream=db&method=PUT&path=/a?b&header=x:1&header=y:2";
+  const shown = await json(path.replace("?b", "%3Fb"));
+  assert.deepEqual(view.questions, [{
+    to: { kind: "upstream", name: "db" },
+    ...{ source: "", method: "PUT", host: "db", path: "/a?b", headers: ["x:1", "y:2"] },
+  }]);
+  assert.deepEqual([shown.workers, shown.verdict], [2, "allow"]);
+  const text = await ask(`${path}&format=text`);
+  assert.match(await text.text(), /^request +PUT db\/a\n/);
+  view.explained = [{ kind: "unknown", reason: `there is no "x" ${TOKEN}` }];
   const unknown = await ask("/explain?listener=x");
   assert.equal(unknown.status, 404);
-  assert.match(await unknown.text(), /there is: inbound\n$/);
-  view.started = false;
+  assert.equal(await unknown.text(), 'Cannot explain: there is no "x" (not shown)\n');
+  view.explained = [{ kind: "invalid", reason: "a path" }];
+  assert.equal((await ask("/explain?path=x")).status, 400);
+  view.explained = [];
   assert.equal((await ask("/explain")).status, 503);
 });
 

@@ -20,24 +20,25 @@ export interface AdminPlace {
 export interface AdminQuestion {
   readonly path: string;
   readonly timeoutMs: number;
+  /** Of the answer, no more is kept; default 64 KiB: what answers may not be ours. */
+  readonly limitBytes?: number;
 }
 
 export type AskAdmin = (admin: AdminPlace, question: AdminQuestion) => Promise<AdminAnswer>;
 
-/** Of an answer that is not ours no more is kept. */
-const BODY_LIMIT = 65_536;
+const BODY_LIMIT_BYTES = 65_536;
 
 /** Rejects, in words for people, when there is no answer. */
 export function askAdmin(
   { host, port }: AdminPlace,
-  { path, timeoutMs }: AdminQuestion,
+  { path, timeoutMs, limitBytes = BODY_LIMIT_BYTES }: AdminQuestion,
 ): Promise<AdminAnswer> {
   return new Promise((resolve, reject) => {
     const failed = (error: unknown) => reject(new Error(wordsOf(error), { cause: error }));
     const sent = request({ host, port, path, agent: false }, (reply) => {
       let body = "";
       reply.setEncoding("utf8").on("data", (chunk: string) => {
-        body += chunk.slice(0, BODY_LIMIT - body.length);
+        body += chunk.slice(0, limitBytes - body.length);
       });
       reply.on("end", () => resolve({ status: reply.statusCode ?? 0, body }));
       reply.on("error", failed);

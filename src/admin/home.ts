@@ -28,7 +28,8 @@ export const PATHS: readonly (readonly [string, string, ("POST")?])[] = [
   ["/connections", "open connections, and their requests; ?limit=N, ?listener=NAME"],
   [
     "/explain",
-    "what would become of a request; ?source=SERVICE, ?method=, ?host=, ?path=, ?header=NAME:VALUE, ?listener=NAME",
+    "what would become of a request; ?upstream=NAME or ?source=SERVICE, ?method=, ?path=, " +
+    "?header=NAME:VALUE, ?format=text",
   ],
   ["/plugins", "plugins of every listener: generation, state, exchanges, failures"],
   ["/plugins/reload", "read files again, all or nothing, as SIGHUP does", "POST"],

@@ -5,7 +5,7 @@
  */
 
 import type { Clock, LogLevel, Sample } from "../base/mod.ts";
-import type { DataView } from "../proxy/mod.ts";
+import type { DataView, Explained, Question } from "../proxy/mod.ts";
 import type { SecretsReport, SourceStatus } from "../source/mod.ts";
 import type { Refusal, Snapshot } from "../snapshot/mod.ts";
 
@@ -46,6 +46,8 @@ export interface AdminView {
   readonly info: ServerInfo;
   /** One per data path that answered in time; must settle within a second or two. */
   data(): Promise<readonly DataView[]>;
+  /** The same of what would become of a request. */
+  explain(question: Question): Promise<readonly Explained[]>;
   /** The main thread's own samples; the workers' come with {@link data}. */
   samples(): readonly Sample[];
   snapshot(): Snapshot | undefined;

@@ -45,6 +45,14 @@ export interface PluginView {
   readonly lastFailure: LastFailure | null;
 }
 
+/** A layer that a request would meet, for people. */
+export interface LayerView extends Pick<PluginView, "name" | "phase" | "onFailure"> {
+  readonly isBroken: boolean;
+  /** As they were written; `undefined`: its route says nothing to it. */
+  readonly config: unknown;
+  readonly routeConfig: unknown;
+}
+
 /** After this nobody keeps a generation that another one has taken the place of. */
 const DRAIN_LIMIT_MS = 300_000;
 
@@ -117,6 +125,21 @@ export class Generation {
     }
     const plans = route && this.#plans.get(route);
     return plans && pickSplit(plans, this.#options.lender.random);
+  }
+
+  /**
+   * For people: the layers of a request in their order, as if none of them changed it. Without a plan, as
+   * {@link planOf} gives it: those that stand before the route is known.
+   */
+  layersOf(plan: RoutePlan | undefined): LayerView[] {
+    const configs = this.#options.routes.find(({ route }) => route === plan?.route)?.configs ?? {};
+    return [...this.guards, ...plan?.layers ?? []].flatMap(({ name, phase, routeConfig }) => {
+      const instance = this.#instances.find(({ place }) => place.definition.name === name);
+      if (!instance) return [];
+      const { place: { config, onFailure }, standing: { isBroken } } = instance;
+      const own = routeConfig === undefined ? undefined : configs[name];
+      return [{ name, phase, onFailure, isBroken, config, routeConfig: own }];
+    });
   }
 
   /** For what concerns an exchange and no plugin alone. */

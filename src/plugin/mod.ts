@@ -16,7 +16,7 @@ export type { Callee, CalleeName, Callees, Question } from "./callees.ts";
 export { builtinModule, LIBRARIES, librariesOf, loadCode, runCode, whyNoImport } from "./code.ts";
 export { faultOf, type Place, placeOf } from "./code_places.ts";
 export { EndedExchange } from "./ended_exchange.ts";
-export { Generation, type PluginView } from "./generation.ts";
+export { Generation, type LayerView, type PluginView } from "./generation.ts";
 export {
   Generations,
   type ListenerPlugins,

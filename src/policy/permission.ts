@@ -60,9 +60,17 @@ export interface JudgedRequest {
 
 type Condition = (request: JudgedRequest) => boolean;
 
+interface NamedCondition {
+  /** For people: `method GET`; no value of a header is in it: it may be a secret. */
+  readonly name: string;
+  readonly holds: Condition;
+}
+
 export interface CompiledPermission {
   readonly action: "allow" | "deny";
   readonly covers: Condition;
+  /** The first condition that keeps it from covering the request, for people; undefined: none does. */
+  unmet(request: JudgedRequest): string | undefined;
   /** It denies what it covers because it cannot be judged as it was meant. */
   readonly isUnjudged: boolean;
   /** See {@link Permission.tokens}. */
@@ -119,18 +127,24 @@ export function compilePermission(permission: Permission): CompiledPermission {
   const unsure = action === "deny";
   const { path, methods } = permission;
   const headers = permission.headers.filter((header) => headerFault(header) === undefined);
-  const conditions: Condition[] = [];
+  const conditions: NamedCondition[] = [];
   if (methods.length > 0) {
-    // As with names: a denial means any letter case, which not every application tells apart.
-    conditions.push(({ method }) => methods.includes(unsure ? method.toUpperCase() : method));
+    conditions.push({
+      name: `method ${methods.join("|")}`,
+      // As with names: a denial means any letter case, which not every application tells apart.
+      holds: ({ method }) => methods.includes(unsure ? method.toUpperCase() : method),
+    });
   }
   if (path && !(path.kind === "regex" && regexFault(path.value) !== undefined)) {
-    conditions.push(pathCondition(path, unsure));
+    conditions.push({ name: `path ${pathText(path)}`, holds: pathCondition(path, unsure) });
   }
-  for (const header of headers) conditions.push(headerCondition(header, unsure));
+  for (const header of headers) {
+    conditions.push({ name: `header ${header.name}`, holds: headerCondition(header, unsure) });
+  }
   return {
     action,
-    covers: allOf(conditions),
+    covers: allOf(conditions.map(({ holds }) => holds)),
+    unmet: (request) => conditions.find(({ holds }) => !holds(request))?.name,
     isUnjudged: fault !== undefined,
     tokens: action === "allow" ? permission.tokens : undefined,
     text: textOf(permission, fault),
@@ -245,15 +259,17 @@ function octets(text: string): string {
   return Array.from(new TextEncoder().encode(text), (octet) => String.fromCharCode(octet)).join("");
 }
 
+function pathText({ kind, value }: PathMatch): string {
+  return `${kind === "regex" ? "~" : ""}${value}${kind === "prefix" ? "*" : ""}`;
+}
+
 function textOf(permission: Permission, fault: string | undefined): string {
   const { action, path, methods, headers } = permission;
   const names = [...new Set(headers.map(({ name }) => name))];
   const words = [
     action,
     methods.join("|"),
-    path
-      ? `${path.kind === "regex" ? "~" : ""}${path.value}${path.kind === "prefix" ? "*" : ""}`
-      : "",
+    path ? pathText(path) : "",
     names.length > 0 ? `with ${names.join(", ")}` : "",
   ].filter((word) => word !== "").join(" ");
   const shown = words.length > TEXT_LIMIT_CHARS ? `${words.slice(0, TEXT_LIMIT_CHARS)}...` : words;

@@ -41,6 +41,16 @@ export interface SourceJudge {
    * that the proxy adds already there. `claims`: of the tokens that came with it; absent: none.
    */
   decide(request: JudgedRequest, claims?: VerifiedClaims): RequestVerdict;
+  /** For people: the permissions that {@link decide} looks at, in its order, the one that decides last. */
+  tried(request: JudgedRequest): readonly TriedPermission[];
+}
+
+export interface TriedPermission {
+  readonly permission: number;
+  /** `deny GET /admin*`. */
+  readonly text: string;
+  /** What of it does not hold: `method GET`; `null`: it covers the request. */
+  readonly unmet: string | null;
 }
 
 /** Made once per version of a policy; see {@link compilePolicy}. */
@@ -81,6 +91,7 @@ function judgeOf(intention: Intention, defaultAction: "allow" | "deny"): SourceJ
     kind: "per_request",
     rule,
     decide: (request, claims) => hasToken(tokens, claims) ? judge.decide(request, claims) : lacking,
+    tried: (request) => judge.tried(request),
   };
 }
 
@@ -126,6 +137,15 @@ function byPermissions(
       }
       return otherwise;
     },
+    tried(request) {
+      const until = tried.findIndex(({ covers }) => covers(request));
+      const looked = until < 0 ? permissions : permissions.slice(0, until + 1);
+      return looked.map(({ text, unmet }, index) => ({
+        permission: index + 1,
+        text,
+        unmet: index === until ? null : unmet(request) ?? "",
+      }));
+    },
   };
 }
 
@@ -135,7 +155,7 @@ function lackOf(tokens: readonly TokenNeed[]): string {
 
 function always(kind: "allow" | "deny", rule: string, isUnjudged = false): SourceJudge {
   const verdict = verdictOf(kind, rule, isUnjudged);
-  return { kind, rule, decide: () => verdict };
+  return { kind, rule, decide: () => verdict, tried: () => [] };
 }
 
 function verdictOf(kind: "allow" | "deny", rule: string, isUnjudged = false): RequestVerdict {

@@ -29,6 +29,8 @@ import { patchSnapshot, type Snapshot, type SnapshotUpdate } from "../snapshot/m
 import { Limiter, PROCESS_COLUMN } from "./admission.ts";
 import type { Context, Facts, RemoteAuthorize } from "./context.ts";
 import { forgetTarget } from "./endpoint_failure.ts";
+import { explain } from "./explain.ts";
+import type { Explained, Question } from "./explanation.ts";
 import { handshakeLimit, Handshakes } from "./handshakes.ts";
 import { type Columns, Listeners, type ListenersOptions } from "./listeners.ts";
 import { pluginsOf } from "./listener_plugins.ts";
@@ -258,6 +260,12 @@ export class DataPath {
       plugins: this.#generations.views(),
       samples: this.stats.samples(),
     };
+  }
+
+  /** What would become of a request now; `undefined`: there is no snapshot yet. */
+  explain(question: Question): Explained | undefined {
+    const snapshot = this.#snapshot;
+    return snapshot && explain(question, { snapshot, fronts: this.#listeners.fronts });
   }
 
   /** Stops accepting; resolves when the last connection has ended or after `timeoutMs`. */

@@ -6,12 +6,13 @@
  */
 
 import { hostname } from "node:os";
-import { compileChanges, type HeaderChanges, HostTable, type RequestHead } from "../http/mod.ts";
+import { compileChanges, type HeaderChanges, HostTable } from "../http/mod.ts";
 import type { EdgePart, HttpRules } from "../snapshot/mod.ts";
 import type { Limiter } from "./admission.ts";
 import { ListenerStats } from "./connection.ts";
 import type { Context } from "./context.ts";
 import type { Downstream, Front, Service } from "./downstream.ts";
+import type { HttpListener } from "./l7/http_listener.ts";
 import { HttpService } from "./l7/http_service.ts";
 import { HttpStats } from "./l7/http_stats.ts";
 import { EITHER_VERSION, type Route } from "./l7/request_ways.ts";
@@ -89,17 +90,21 @@ export class Edge implements Front {
   }
 
   serve(downstream: Downstream): Service {
-    return new HttpService(downstream, {
+    return new HttpService(downstream, this.httpListener);
+  }
+
+  get httpListener(): HttpListener {
+    return {
       front: this,
       stats: this.#http,
       authorizer: "nobody",
-      routeOf: ({ authority }: RequestHead) => {
+      routeOf: ({ authority }) => {
         const host = this.#hosts.find(authority);
         const route = host && this.#routeTo(host.upstream);
         return route && { ...route, ...host.changes };
       },
       rules: () => this.http,
-    });
+    };
   }
 
   #hostsOf({ hosts, bind: { port } }: EdgePart): HostTable<EdgeRoute> {

@@ -11,6 +11,7 @@ import { ListenerStats } from "./connection.ts";
 import type { Context } from "./context.ts";
 import type { Downstream, Front, Service } from "./downstream.ts";
 import type { FairPlaces } from "./fair_places.ts";
+import type { HttpListener } from "./l7/http_listener.ts";
 import { HttpService } from "./l7/http_service.ts";
 import { LocalRequests } from "./l7/request_ways.ts";
 import type { ConnectionLimits } from "./live.ts";
@@ -88,15 +89,19 @@ export class Exposed implements Front {
   }
 
   serve(downstream: Downstream): Service {
+    return new HttpService(downstream, this.httpListener);
+  }
+
+  get httpListener(): HttpListener {
     const { stats, route } = this.#requests;
-    return new HttpService(downstream, {
+    return {
       front: this,
       routeOf: () => route,
       stats,
       authorizer: "nobody",
       exposed: this,
       rules: () => this.http,
-    });
+    };
   }
 
   update(): void {

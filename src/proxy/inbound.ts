@@ -16,6 +16,7 @@ import type { Context } from "./context.ts";
 import type { Downstream, Front, Service } from "./downstream.ts";
 import type { ConnectionLimits } from "./live.ts";
 import { type Destination, L4 } from "./l4.ts";
+import type { HttpListener } from "./l7/http_listener.ts";
 import { HttpService } from "./l7/http_service.ts";
 import { EITHER_VERSION, HTTP1_ONLY, LocalRequests } from "./l7/request_ways.ts";
 import { tokensOf } from "./listener_plugins.ts";
@@ -90,17 +91,23 @@ export class Inbound implements Front, Destination {
   }
 
   serve(downstream: Downstream): Service {
+    const listener = this.httpListener;
+    return listener ? new HttpService(downstream, listener) : new L4(downstream, this);
+  }
+
+  /** `undefined`: its connections carry bytes. */
+  get httpListener(): HttpListener | undefined {
     const { http } = this.part;
-    if (!http) return new L4(downstream, this);
+    if (!http) return undefined;
     const { stats, route } = this.#requests ??= new LocalRequests(this);
-    return new HttpService(downstream, {
+    return {
       front: this,
       routeOf: () => route,
       stats,
       authorizer: this.authorizer,
       tokens: this.#tokens,
       rules: () => this.part.http ?? http,
-    });
+    };
   }
 
   /** After its part may have changed. */

@@ -24,6 +24,7 @@ import {
   type SharedCounts,
 } from "./admission.ts";
 import { ListenerStats } from "./connection.ts";
+import type { AnyFront } from "./asked_front.ts";
 import type { Context } from "./context.ts";
 import { type Door, Doors, isOpenAt, viewOf } from "./doors.ts";
 import { Downstream, type Front } from "./downstream.ts";
@@ -314,6 +315,12 @@ export class Listeners {
   #limiter(column: number, limit: number): Limiter {
     const { counts, worker } = this.#options;
     return new Limiter(counts, { row: worker, column, limit });
+  }
+
+  /** By their names; upstreams without a listener, too. */
+  get fronts(): ReadonlyMap<string, AnyFront> {
+    const fronts = [...this.#all().map(({ front }) => front), ...this.#unbound.values()];
+    return new Map(fronts.map((front) => [front.name, front]));
   }
 
   views(): ListenerView[] {

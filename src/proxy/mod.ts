@@ -15,6 +15,14 @@ export { OutgoingCall } from "./l7/outgoing_call.ts";
 export type { RequestWays } from "./l7/request_ways.ts";
 export type { Way } from "./l7/ways.ts";
 export * from "./data_path.ts";
+export {
+  type Explained,
+  type Explanation,
+  PLAIN_PLUGINS,
+  type Question,
+  type SplitView,
+  type TargetView,
+} from "./explanation.ts";
 export type { PluginView } from "../plugin/mod.ts";
 export type { Columns } from "./listeners.ts";
 export type { FetchCertificate } from "./trust/trusts.ts";

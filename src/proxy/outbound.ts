@@ -15,6 +15,7 @@ import type { Downstream, Front, Service } from "./downstream.ts";
 import { EndpointDial, type ProvenEndpoint } from "./endpoint_dial.ts";
 import type { ConnectionLimits } from "./live.ts";
 import { type Destination, L4 } from "./l4.ts";
+import type { HttpListener } from "./l7/http_listener.ts";
 import { HttpService } from "./l7/http_service.ts";
 import { HttpStats } from "./l7/http_stats.ts";
 import { EITHER_VERSION, GroupWays, type Route } from "./l7/request_ways.ts";
@@ -104,16 +105,22 @@ export class Outbound implements Front, Destination {
   }
 
   serve(downstream: Downstream): Service {
+    const listener = this.httpListener;
+    return listener ? new HttpService(downstream, listener) : new L4(downstream, this);
+  }
+
+  /** `undefined`: its connections carry bytes. */
+  get httpListener(): HttpListener | undefined {
     const rules = this.upstream.part.http;
-    if (!rules) return new L4(downstream, this);
+    if (!rules) return undefined;
     const { httpStats: stats } = this;
-    return new HttpService(downstream, {
+    return {
       front: this,
       routeOf: () => this.route,
       stats,
       authorizer: this.authorizer,
       rules: () => this.upstream.part.http ?? rules,
-    });
+    };
   }
 
   /** Of now, for requests, whichever listener they came to. */

@@ -90,6 +90,11 @@ export class TargetGroup {
     return known;
   }
 
+  /** How endpoints are picked. */
+  get balancing(): Resolver["balancing"] {
+    return this.#resolver.balancing;
+  }
+
   get targets(): Iterable<PooledTarget> {
     return this.#targets.values();
   }

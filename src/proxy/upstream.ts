@@ -30,11 +30,12 @@ const NOBODY = {
 } as const;
 const NOWHERE: ChainPart = { version: 0, ...oneWay(NOBODY, "") };
 
-interface GroupSplit {
+export interface GroupSplit {
   readonly weight: number;
   readonly resolver: string;
   readonly group: TargetGroup;
 }
+const NO_SPLITS: readonly GroupSplit[] = [];
 
 /** Where the routes of a chain led when it was asked: whoever is under way keeps to that. */
 export class ChainWays {
@@ -65,11 +66,15 @@ export class ChainWays {
    * there is no such route.
    */
   pick(route: string, resolver?: string): TargetGroup | undefined {
-    const splits = this.#splits.get(route) ?? [];
+    const splits = this.splitsOf(route);
     const chosen = resolver === undefined
       ? undefined
       : splits.find((split) => split.resolver === resolver);
     return (chosen ?? pickSplit(splits, this.#random))?.group;
+  }
+
+  splitsOf(route: string): readonly GroupSplit[] {
+    return this.#splits.get(route) ?? NO_SPLITS;
   }
 
   /** Requests of some route are hashed. */

@@ -23,6 +23,8 @@ const LINES = [
   "check -service web -upstream db:9191",
   "dev -http-addr 127.0.0.1:0 -default-policy deny -demo",
   "wait-ready -admin :19001 -timeout 5s",
+  "explain -sidecar-for web GET http://db/a?b -H x-a:b -json",
+  "explain -inbound -source shop /a",
   "help proxy",
 ];
 const FLAGS = PROXY_FLAGS.flatMap(({ flags }) => flags.map(({ name }) => `-${name}`));

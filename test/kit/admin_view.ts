@@ -8,7 +8,7 @@
 import type { AdminView, Reloaded } from "../../src/admin/mod.ts";
 import type { LogLevel } from "../../src/base/mod.ts";
 import { createAuthority } from "../../src/dev/ca/authority.ts";
-import type { DataView } from "../../src/proxy/mod.ts";
+import type { DataView, Explained, Explanation, Question } from "../../src/proxy/mod.ts";
 import type { Snapshot } from "../../src/snapshot/mod.ts";
 import type { SourceStatus } from "../../src/source/mod.ts";
 import { FakeClock } from "./clock.ts";
@@ -28,6 +28,8 @@ export interface FakeAdminView extends AdminView {
   stuckPaths: readonly string[];
   warnings: readonly string[];
   reloaded: Reloaded;
+  explained: readonly Explained[];
+  readonly questions: Question[];
 }
 
 export function fakeAdminView(): FakeAdminView {
@@ -111,6 +113,12 @@ export function fakeAdminView(): FakeAdminView {
       options: { agentFlags: { token: TOKEN, httpAddr: "127.0.0.1:8500" }, note: `is ${TOKEN}` },
     },
     data: () => Promise.resolve([dataView(0), dataView(1)]),
+    explained: [0, 1].map(explainedBy),
+    questions: [],
+    explain(question) {
+      view.questions.push(question);
+      return Promise.resolve(view.explained);
+    },
     samples: () => [sample("snapshot_version", 7)],
     snapshot: () => view.started ? snapshot : undefined,
     source: () => source,
@@ -137,6 +145,41 @@ export function fakeAdminView(): FakeAdminView {
     quit: () => void calls.push("quit"),
   };
   return view;
+}
+
+/** As the workers of {@link dataView} say it: the first has left the endpoint out. */
+export function explainedBy(worker: number): Explained {
+  const endpoint = {
+    ...{ id: "node-db", address: "10.0.0.9:8080", weight: 1, active: 1 + worker },
+    ...{ failures: worker, ejectedForMs: worker === 0 ? 9_000 : 0, lastResort: false },
+  };
+  const explanation: Explanation = {
+    ...{ listener: "service:default/default/db", direction: "outbound", protocol: "http" },
+    ...{ source: null, request: { method: "PUT", host: "db", path: "/a" } },
+    ...{ verdict: "allow", status: 0, rule: "", permissions: [], local: null },
+    route: { name: "routes[0]", service: "db", matches: "/a*" },
+    plugins: [{
+      ...{ name: "header_rules", phase: "guard", onFailure: "refuse", isBroken: worker === 1 },
+      config: { request: { set: { authorization: "Bearer secret" } } },
+      routeConfig: undefined,
+    }, {
+      ...{ name: "retry", phase: "retry", onFailure: "skip", isBroken: false, config: {} },
+      routeConfig: { numRetries: 2, retryOn: ["5xx"] },
+    }],
+    splits: [{
+      ...{ chance: 1, balancing: { kind: "maglev" }, hashedBy: ["header x-user"] },
+      targets: [{
+        ...{ target: "db.default.dc1", connectTimeoutMs: 2_500, lack: "", endpoints: [endpoint] },
+      }],
+    }],
+    ...{ requestTimeoutMs: 15_000, idleTimeoutMs: 0 },
+    limits: {
+      ...{ connections: { taken: 1, limit: 10 }, pending: { taken: 0, limit: 10 } },
+      requests: { taken: 3, limit: 10 },
+    },
+    unknown: ["header_rules: may answer."],
+  };
+  return { kind: "answer", explanation };
 }
 
 function sample(name: string, value: number, labels: Record<string, string> = {}) {

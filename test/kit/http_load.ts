@@ -21,6 +21,8 @@ export interface HttpLoadOptions {
   readonly http2?: number;
   readonly pauseMs?: number;
   readonly maxBodyBytes?: number;
+  /** Of every request, names in lower case. */
+  readonly headers?: Readonly<Record<string, string>>;
 }
 
 export interface HttpLoadResult extends LoadResult {
@@ -60,6 +62,7 @@ export class HttpLoad extends Workers<HttpLoadResult> {
     this.#requests = requests;
     this.#options = {
       ...{ keptAlive: 4, shortLived: 2, http2: 0, pauseMs: 5, maxBodyBytes: 16_384 },
+      headers: {},
       ...options,
     };
     this.start(this.#options.keptAlive, () => this.#http1("kept alive", true));
@@ -90,6 +93,8 @@ export class HttpLoad extends Workers<HttpLoadResult> {
   }
 
   async #http1(kind: string, keep: boolean): Promise<void> {
+    const fields = Object.entries(this.#options.headers)
+      .map(([name, value]) => `${name}: ${value}\r\n`).join("");
     while (!this.stopping) {
       await this.guarded(kind, async () => {
         await using client = await RawClient.open(this.#place);
@@ -99,7 +104,7 @@ export class HttpLoad extends Workers<HttpLoadResult> {
           const method = body.length > 0 ? "POST" : "GET";
           const length = body.length > 0 ? `Content-Length: ${body.length}\r\n` : "";
           const close = keep ? "" : "Connection: close\r\n";
-          client.send(`${method} ${path} HTTP/1.1\r\nHost: db\r\n${length}${close}\r\n`);
+          client.send(`${method} ${path} HTTP/1.1\r\nHost: db\r\n${fields}${length}${close}\r\n`);
           if (body.length > 0) client.socket.write(body);
           const answer = await client.response();
           this.#judge(path, body, {
@@ -129,7 +134,7 @@ export class HttpLoad extends Workers<HttpLoadResult> {
         const one = async () => {
           while (!this.stopping && !leaving && !session.closed) {
             const { path, body } = this.#request();
-            const answer = await Promise.race([failed, ask(session, path, body)]);
+            const answer = await Promise.race([failed, this.#ask(session, path, body)]);
             this.#judge(path, body, answer);
             await pause(this.#options.pauseMs);
           }
@@ -142,26 +147,27 @@ export class HttpLoad extends Workers<HttpLoadResult> {
       });
     }
   }
-}
 
-function ask(
-  session: http2.ClientHttp2Session,
-  path: string,
-  body: Uint8Array,
-): Promise<{ status: number; body: Buffer }> {
-  return new Promise((resolve, reject) => {
-    const stream = session.request({
-      ...{ ":method": body.length > 0 ? "POST" : "GET", ":path": path, ":authority": "db" },
-      ...(body.length > 0 ? { "content-length": String(body.length) } : {}),
-    }, { endStream: body.length === 0 });
-    const chunks: Buffer[] = [];
-    let status = NaN;
-    stream.on("response", (head) => status = Number(head[":status"]));
-    stream.on("data", (chunk: Buffer) => chunks.push(chunk));
-    stream.on("error", (error) => reject(new Error(`${path}: ${error.message}`)));
-    stream.on("end", () => resolve({ status, body: Buffer.concat(chunks) }));
-    // After `end` it changes nothing.
-    stream.on("close", () => reject(new Error(`${path}: the stream was closed`)));
-    if (body.length > 0) stream.end(body);
-  });
+  #ask(
+    session: http2.ClientHttp2Session,
+    path: string,
+    body: Uint8Array,
+  ): Promise<{ status: number; body: Buffer }> {
+    return new Promise((resolve, reject) => {
+      const stream = session.request({
+        ...{ ":method": body.length > 0 ? "POST" : "GET", ":path": path, ":authority": "db" },
+        ...this.#options.headers,
+        ...(body.length > 0 ? { "content-length": String(body.length) } : {}),
+      }, { endStream: body.length === 0 });
+      const chunks: Buffer[] = [];
+      let status = NaN;
+      stream.on("response", (head) => status = Number(head[":status"]));
+      stream.on("data", (chunk: Buffer) => chunks.push(chunk));
+      stream.on("error", (error) => reject(new Error(`${path}: ${error.message}`)));
+      stream.on("end", () => resolve({ status, body: Buffer.concat(chunks) }));
+      // After `end` it changes nothing.
+      stream.on("close", () => reject(new Error(`${path}: the stream was closed`)));
+      if (body.length > 0) stream.end(body);
+    });
+  }
 }

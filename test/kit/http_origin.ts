@@ -6,6 +6,7 @@
  */
 
 import { Buffer } from "node:buffer";
+import { createServer } from "node:http";
 import * as http2 from "node:http2";
 import type { AddressInfo } from "node:net";
 import type { Place, ServerOptions } from "./echo.ts";
@@ -42,12 +43,15 @@ export interface CountingOrigin extends Place, AsyncDisposable {
 export interface CountingOptions extends ServerOptions {
   readonly protocol?: "http" | "http2";
   readonly counts?: RequestCounts;
+  /** Requests take so long, so that some are under way at any moment; default: none. */
+  readonly delayMs?: number;
 }
 
 /** Answers every request with its own body. */
 export async function startCountingOrigin(options: CountingOptions = {}): Promise<CountingOrigin> {
-  const { protocol = "http", counts = new RequestCounts(), ...place } = options;
-  if (protocol === "http2") return await startHttp2Origin(counts, place);
+  const { protocol = "http", counts = new RequestCounts(), delayMs = 0, ...place } = options;
+  if (protocol === "http2") return await startHttp2Origin(counts, { ...place, delayMs });
+  if (delayMs > 0) return await startSlowOrigin(counts, { ...place, delayMs });
   const origin = await startRawOrigin(({ head, body }) => {
     counts.seen(head.split(" ")[1] ?? "");
     return answerOf(body);
@@ -58,9 +62,41 @@ export async function startCountingOrigin(options: CountingOptions = {}): Promis
   };
 }
 
+type PlaceOptions = ServerOptions & { readonly delayMs: number };
+
+async function startSlowOrigin(
+  counts: RequestCounts,
+  { host = "127.0.0.1", port = 0, delayMs }: PlaceOptions,
+): Promise<CountingOrigin> {
+  const server = createServer((request, response) => {
+    const chunks: Buffer[] = [];
+    request.on("data", (chunk: Buffer) => chunks.push(chunk));
+    request.on("end", () => {
+      counts.seen(request.url ?? "");
+      const body = Buffer.concat(chunks);
+      setTimeout(() => {
+        response.writeHead(200, { "content-length": String(body.length) });
+        response.end(body);
+      }, delayMs);
+    });
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(port, host, resolve);
+  });
+  return {
+    ...{ counts, host, port: (server.address() as AddressInfo).port },
+    async [Symbol.asyncDispose]() {
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+      server.closeAllConnections();
+      await closed;
+    },
+  };
+}
+
 async function startHttp2Origin(
   counts: RequestCounts,
-  { host = "127.0.0.1", port = 0 }: ServerOptions,
+  { host = "127.0.0.1", port = 0, delayMs }: PlaceOptions,
 ): Promise<CountingOrigin> {
   const sessions = new Set<http2.ServerHttp2Session>();
   const server = http2.createServer();
@@ -76,10 +112,14 @@ async function startHttp2Origin(
     stream.on("data", (chunk: Buffer) => chunks.push(chunk));
     stream.on("end", () => {
       counts.seen(String(headers[":path"]));
-      if (stream.destroyed) return;
       const body = Buffer.concat(chunks);
-      stream.respond({ ":status": 200, "content-length": String(body.length) });
-      stream.end(body);
+      const answer = () => {
+        if (stream.destroyed) return;
+        stream.respond({ ":status": 200, "content-length": String(body.length) });
+        stream.end(body);
+      };
+      if (delayMs > 0) setTimeout(answer, delayMs);
+      else answer();
     });
   });
   await new Promise<void>((resolve, reject) => {

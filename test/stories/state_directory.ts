@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "node:test";
 import { expectRefused, waitForEcho, waitForRefusal } from "../kit/echo.ts";
+import { answerOf, startRawOrigin } from "../kit/http_raw.ts";
 import type { Agents } from "../kit/mesh.ts";
 import { startPair } from "../kit/mesh_pair.ts";
 import { ready } from "../kit/postern.ts";
@@ -75,4 +76,75 @@ export function stateDirectory(agents: Agents): void {
       await rm(directory, { recursive: true, force: true });
     }
   });
+
+  test("routes, splits and plugins survive a restart while the agent is away", async () => {
+    const directory = await mkdtemp(join(tmpdir(), "postern-state-"));
+    try {
+      const args = ["-state-dir", join(directory, "state")];
+      const file = join(directory, "mark.ts");
+      await writeFile(file, MARK);
+      await using mesh = await agents.start({ defaultIntentionPolicy: "allow" });
+      await using old = await startRawOrigin(() => answerOf("db"), { host: mesh.host });
+      await using canary = await startRawOrigin(() => answerOf("canary"), { host: mesh.host });
+      for (const Name of ["db", "canary"]) {
+        await mesh.configEntry({ Kind: "service-defaults", Name, Protocol: "http" });
+      }
+      await mesh.configEntry({
+        ...{ Kind: "service-router", Name: "db" },
+        Routes: [{
+          Match: { HTTP: { PathPrefix: "/v2/" } },
+          Destination: { Service: "canary", PrefixRewrite: "/", NumRetries: 2 },
+        }],
+      });
+      await using _db = await mesh.serve({ name: "db", port: old.port });
+      const config = { postern_plugins: [{ use: file, config: { mark: "kept" } }] };
+      await mesh.register({ name: "canary", port: canary.port, config });
+      const upstream = { name: "db", ...await mesh.place() };
+      await mesh.register({ name: "web", upstreams: [upstream] });
+      const ask = async (path: string) => {
+        const reply = await fetch(`http://${mesh.host}:${upstream.port}${path}`);
+        return `${await reply.text()} ${reply.headers.get("x-mark")}`;
+      };
+      const answers = (path: string, want: string) =>
+        eventually(`${path} is answered: ${want}`, async () => {
+          return await ask(path).catch(() => "") === want;
+        });
+      {
+        await using web = await mesh.sidecar("web-1", { args });
+        await using other = await mesh.sidecar("canary-1", { args });
+        await answers("/v2/a", "canary kept");
+        await answers("/a", "db null");
+        for (const sidecar of [web, other]) {
+          await eventually("all that it knows is written", async () => {
+            return await sidecar.metric("postern_snapshot_stored_seconds") > 0;
+          });
+        }
+        await mesh.kill();
+        for (const sidecar of [web, other]) assert.equal((await sidecar.stop()).code, 0);
+      }
+      // What was bundled is in the state: the file is not asked for.
+      await rm(file);
+      await using web = await ready(mesh.runById("web-1", { args }));
+      await using _other = await ready(mesh.runById("canary-1", { args }));
+      assert.equal(await web.metric("postern_snapshot_restored"), 1);
+      await answers("/v2/a", "canary kept");
+      await answers("/a", "db null");
+    } finally {
+      await rm(directory, { recursive: true, force: true });
+    }
+  });
 }
+
+const MARK = `
+import * as v from "valibot";
+export default {
+  name: "mark",
+  api: 1,
+  phase: "filter",
+  config: v.strictObject({ mark: v.string() }),
+  create: (_host, { mark }) => ({
+    onRequest: (_args, next) =>
+      next({ response: (response) => response.with({ headers: { set: { "x-mark": mark } } }) }),
+  }),
+};
+`;

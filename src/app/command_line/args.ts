@@ -7,13 +7,19 @@
 
 import { type Address, type LogLevel, nearest, ProxyError } from "../../base/mod.ts";
 import { insteadOfEnvoyFlag } from "./args_envoy.ts";
+import {
+  EXPLAIN_ARGUMENTS,
+  EXPLAIN_FLAGS,
+  type ExplainOptions,
+  readExplain,
+} from "./args_explain.ts";
 import { type FlagGroup, type FlagValues, parseFlags, quote } from "./args_flags.ts";
 import { type ProxyOptions, readProxyOptions } from "./args_proxy.ts";
 import { PROXY_FLAGS } from "./args_proxy_table.ts";
 import { DEV_FLAGS, WAIT_READY_FLAGS } from "./args_tables.ts";
 import { readChoice, readDurationMs, readLogLevel, readTcpAddress } from "./args_values.ts";
 
-import type { WaitFor } from "../commands/wait_ready.ts";
+import type { WhichProxy } from "../commands/find_admin.ts";
 
 export type { AdminBind, FlagsMode, ProxyMode, ProxyOptions } from "./args_proxy.ts";
 export type { UpstreamFlag } from "./args_upstream.ts";
@@ -42,6 +48,7 @@ export const HELP_TOPICS = [
   "check",
   "dev",
   "wait-ready",
+  "explain",
   "plugin",
   "version",
 ] as const;
@@ -51,7 +58,8 @@ export type HelpTopic = (typeof HELP_TOPICS)[number];
 export type Command =
   | { readonly kind: "proxy" | "check"; readonly options: ProxyOptions }
   | { readonly kind: "dev"; readonly options: DevOptions }
-  | { readonly kind: "wait_ready"; readonly waitFor: WaitFor; readonly timeoutMs: number }
+  | { readonly kind: "wait_ready"; readonly waitFor: WhichProxy; readonly timeoutMs: number }
+  | { readonly kind: "explain"; readonly options: ExplainOptions }
   | { readonly kind: "plugin"; readonly task: PluginTask }
   | { readonly kind: "version" }
   | { readonly kind: "help"; readonly topic: HelpTopic };
@@ -60,7 +68,17 @@ export type Command =
 export type PluginTask = (typeof PLUGIN_TASKS)[number];
 const PLUGIN_TASKS = ["list", "types"] as const;
 
-const COMMANDS = ["proxy", "check", "dev", "wait-ready", "plugin", "version", "help", "connect"];
+const COMMANDS = [
+  "proxy",
+  "check",
+  "dev",
+  "wait-ready",
+  "explain",
+  "plugin",
+  "version",
+  "help",
+  "connect",
+];
 
 /** Reads what follows the program's name; throws `usage` with what is wrong. */
 export function parseCommand(argv: readonly string[], env: Env): Command {
@@ -76,6 +94,8 @@ export function parseCommand(argv: readonly string[], env: Env): Command {
       return parseDev(rest, env);
     case "wait-ready":
       return parseWaitReady(rest, env);
+    case "explain":
+      return parseExplain(rest, env);
     case "plugin":
       return parsePlugin(rest, env);
     case "version":
@@ -155,9 +175,17 @@ function parseWaitReady(argv: readonly string[], env: Env): Command {
   if (flags.helpWanted) return { kind: "help", topic: "wait-ready" };
   return {
     kind: "wait_ready",
-    waitFor: readWaitFor(flags),
+    waitFor: readWhichProxy(flags),
     timeoutMs: readDurationMs(flags, "timeout", { byDefaultMs: 30_000, atLeastMs: 0 }),
   };
+}
+
+function parseExplain(argv: readonly string[], env: Env): Command {
+  const flags = parseFlags(argv, EXPLAIN_FLAGS, {
+    ...{ command: "postern explain", env, bare: EXPLAIN_ARGUMENTS },
+  });
+  if (flags.helpWanted) return { kind: "help", topic: "explain" };
+  return { kind: "explain", options: readExplain(flags, readWhichProxy(flags)) };
 }
 
 function parsePlugin(argv: readonly string[], env: Env): Command {
@@ -170,7 +198,7 @@ function parsePlugin(argv: readonly string[], env: Env): Command {
 }
 
 /** `-admin` says where; else it is found by what the proxy was started for. */
-function readWaitFor(flags: FlagValues): WaitFor {
+function readWhichProxy(flags: FlagValues): WhichProxy {
   const admin = readTcpAddress(flags, "admin", { emptyHost: "127.0.0.1", atLeastPort: 1 });
   const names = ["config", "proxy-id", "sidecar-for"] as const;
   const [name, other] = [...names.filter((name) => flags.given(name)), ...admin ? ["admin"] : []];
@@ -211,7 +239,7 @@ function flagsOf(
   return parseFlags(argv, groups, {
     command: `postern ${command}`,
     env,
-    ...(command === "check" && { bare: "config" }),
+    ...(command === "check" && { bare: ["config"] }),
     ...(replaced && { replaced }),
   });
 }

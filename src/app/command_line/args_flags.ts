@@ -31,8 +31,8 @@ export interface ParseFlagsOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Says what to do instead, for a flag that is known but not taken here. */
   readonly replaced?: (name: string) => string | undefined;
-  /** The flag whose value may stand alone, as a first argument. */
-  readonly bare?: string;
+  /** What stands alone, as the first argument, the second: the names that such values have. */
+  readonly bare?: readonly string[];
 }
 
 const TRUE = new Set(["1", "t", "T", "true", "TRUE", "True"]);
@@ -106,9 +106,10 @@ export function parseFlags(
     const word = argv[index] ?? "";
     if (word === "--" && index + 1 === argv.length) break;
     const match = /^--?([^-=][^=]*)(?:=([^]*))?$/.exec(word);
-    if (!match && options.bare !== undefined && !word.startsWith("-") && !given.has(options.bare)) {
+    const bare = options.bare?.find((name) => !given.has(name));
+    if (!match && bare !== undefined && !word.startsWith("-")) {
       refuseControlCharacters("the argument", word);
-      given.set(options.bare, [word]);
+      given.set(bare, [word]);
       continue;
     }
     if (!match || word === "--") {

@@ -56,36 +56,41 @@ export const DEV_FLAGS: readonly FlagGroup[] = [{
   ],
 }];
 
+/** Of commands that ask a running proxy. */
+export const PROXY_CHOICE_FLAGS: readonly FlagSpec[] = [
+  {
+    name: "sidecar-for",
+    kind: "text",
+    value: "ID",
+    env: "CONNECT_SIDECAR_FOR",
+    help: "The proxy that was started with this, or is registered as ID-sidecar-proxy.",
+  },
+  {
+    name: "proxy-id",
+    kind: "text",
+    value: "ID",
+    env: "CONNECT_PROXY_ID",
+    help: "This registered proxy. Counts before -sidecar-for.",
+  },
+  {
+    name: "config",
+    kind: "text",
+    value: "FILE",
+    help: "The proxy that was started with this file.",
+  },
+  {
+    name: "admin",
+    kind: "text",
+    value: "ADDRESS",
+    byDefault: "127.0.0.1:19000",
+    help: "The proxy with this admin server, whichever it is.",
+  },
+];
+
 export const WAIT_READY_FLAGS: readonly FlagGroup[] = [{
   title: "Flags",
   flags: [
-    {
-      name: "sidecar-for",
-      kind: "text",
-      value: "ID",
-      env: "CONNECT_SIDECAR_FOR",
-      help: "Wait for the proxy that was started with this, or is registered as ID-sidecar-proxy.",
-    },
-    {
-      name: "proxy-id",
-      kind: "text",
-      value: "ID",
-      env: "CONNECT_PROXY_ID",
-      help: "Wait for this registered proxy. Counts before -sidecar-for.",
-    },
-    {
-      name: "config",
-      kind: "text",
-      value: "FILE",
-      help: "Wait for the proxy that was started with this file.",
-    },
-    {
-      name: "admin",
-      kind: "text",
-      value: "ADDRESS",
-      byDefault: "127.0.0.1:19000",
-      help: "Wait for the proxy with this admin server, whichever it is.",
-    },
+    ...PROXY_CHOICE_FLAGS,
     {
       name: "timeout",
       kind: "text",

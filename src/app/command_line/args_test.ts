@@ -269,6 +269,33 @@ test("parseCommand() reads wait-ready and dev", () => {
   });
 });
 
+for (
+  const [line, want] of [
+    ["http://db/a?b=/../c", { method: "GET", upstream: "db", host: "db", path: "/a?b=/../c" }],
+    ["PUT https://db:80 -json", { method: "PUT", upstream: "db:80", path: "/", json: true }],
+    ["http://db?a", { path: "/?a" }],
+    ["-H x:1 DELETE http://db/ -H y:2", { method: "DELETE", headers: ["x:1", "y:2"] }],
+    ["-inbound -source shop PUT /a", { upstream: undefined, host: "", source: "shop", path: "/a" }],
+    ["-inbound http://web/a", { upstream: undefined, host: "web", path: "/a" }],
+    ["-inbound", { method: "GET", path: "/" }],
+    ["", /no URL was given/],
+    ["db", /the URL "db" cannot be read/],
+    ["GET http:///a", /the URL "http:\/\/\/a" cannot be read/],
+    ["http://db/#a", /cannot be read/],
+    ["/a", /the URL "\/a" names no upstream/],
+    ["-source shop http://db/", /Cannot use -source without -inbound/],
+    ["GET http://db/ more", /Cannot take the argument "more"/],
+  ] as const
+) {
+  test(`parseCommand() of explain ${line}`, () => {
+    const words = ["explain", "-admin", ":1", ...line.split(" ").filter((word) => word !== "")];
+    if (want instanceof RegExp) return assert.throws(() => parseCommand(words, {}), want);
+    const command = parseCommand(words, {});
+    assert.ok(command.kind === "explain");
+    assert.deepEqual({ ...command.options, ...want }, command.options);
+  });
+}
+
 test("parseCommand() takes check's argument as -config", () => {
   for (const argv of [["a.json"], ["a.json", "-workers", "0"], ["-workers", "0", "a.json"]]) {
     const command = parseCommand(["check", ...argv], {});

@@ -29,6 +29,8 @@ async function run(command: Command): Promise<number> {
       return await (await import("../commands/run_check.ts")).runCheck(command.options);
     case "wait_ready":
       return await (await import("../commands/wait_ready.ts")).runWaitReady(command);
+    case "explain":
+      return await (await import("../commands/run_explain.ts")).runExplain(command.options);
     case "plugin":
       return await (await import("../commands/run_plugin.ts")).runPlugin(command.task);
     case "dev":

@@ -7,6 +7,7 @@
 import type { HelpTopic } from "./args.ts";
 import type { FlagGroup, FlagSpec } from "./args_flags.ts";
 import { PROXY_FLAGS } from "./args_proxy_table.ts";
+import { EXPLAIN_FLAGS } from "./args_explain.ts";
 import { DEV_FLAGS, WAIT_READY_FLAGS } from "./args_tables.ts";
 
 const WIDTH = 100;
@@ -44,6 +45,7 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
   check          Say what is wrong with flags or a configuration file; start nothing
   dev            Run an agent in memory, to try and test a mesh without Consul
   wait-ready     Wait until a running proxy is ready
+  explain        Say what would become of a request now, and why
   plugin         List the plugins inside the executable, or write the contract for one of your own
   version        Print version, commit and engine
   help COMMAND   Show the flags of a command, and examples`,
@@ -122,6 +124,27 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
       ],
     ],
     flags: WAIT_READY_FLAGS,
+  },
+  explain: {
+    usage: [
+      "postern explain [flags] [METHOD] http://UPSTREAM/PATH [-H 'NAME: VALUE']",
+      "postern explain [flags] -inbound [-source SERVICE] [METHOD] /PATH [-H 'NAME: VALUE']",
+    ],
+    about: "Asks a running proxy what would become of a request that came now; nothing is sent. " +
+      "Towards an upstream: its route, plugins, splits, targets and how each endpoint is doing. Towards " +
+      "the service: which intention and permission decides, and what the others lack. UPSTREAM is an " +
+      "upstream's name or address, or a host of an ingress.",
+    examples: [
+      [
+        "Where a request of the application web goes:",
+        "postern explain -sidecar-for web GET http://db/orders?id=7 -H x-canary:1",
+      ],
+      [
+        "Whether shop may change an order, and by which rule:",
+        "postern explain -sidecar-for db -inbound -source shop PUT /orders/7",
+      ],
+    ],
+    flags: EXPLAIN_FLAGS,
   },
   plugin: {
     usage: ["postern plugin list", "postern plugin types"],

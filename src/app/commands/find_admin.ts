@@ -8,6 +8,7 @@
 import { resolve } from "node:path";
 import * as v from "valibot";
 import { ADMIN_PORTS, type AdminPlace, type AskAdmin } from "../../admin/mod.ts";
+import type { Address } from "../../base/mod.ts";
 import type { ProxyMode } from "../command_line/args_proxy.ts";
 
 /** What a proxy was started for, as the flags of `postern proxy` say it. */
@@ -15,6 +16,11 @@ export interface WantedProxy {
   readonly flag: "sidecar-for" | "proxy-id" | "config";
   readonly value: string;
 }
+
+/** A running proxy that a command asks: by its admin server, or by what it was started for. */
+export type WhichProxy =
+  | { readonly kind: "address"; readonly admin: Extract<Address, { kind: "tcp" }> }
+  | { readonly kind: "proxy"; readonly wanted: WantedProxy };
 
 export type FoundAdmin =
   | { readonly kind: "found"; readonly admin: AdminPlace }
@@ -54,6 +60,23 @@ export function shownMode(
     case "config":
       return { config: resolve(mode.file) };
   }
+}
+
+/** Where it is; an address is taken as it is. */
+export function findProxy(
+  which: WhichProxy,
+  options: { readonly ask: AskAdmin; readonly near?: AdminPlace },
+): Promise<FoundAdmin> {
+  if (which.kind === "proxy") return findAdmin(which.wanted, options);
+  return Promise.resolve({ kind: "found", admin: which.admin });
+}
+
+/** To continue "the proxy". */
+export function whyMissing({ flag, value }: WantedProxy, others: readonly string[]): string {
+  const there = others.length === 0 ? "there are none" : `there is ${others.join(", ")}`;
+  return `of -${flag} ${value}: none of the admin servers on ports ${ADMIN_PORTS.at(0)} to ` +
+    `${ADMIN_PORTS.at(-1)} of 127.0.0.1 is its own; ${there}. Start it, or give its -admin-bind, ` +
+    "where it has one, as -admin";
 }
 
 /** `near`: asked first. */

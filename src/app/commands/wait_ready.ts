@@ -5,10 +5,9 @@
  * @module
  */
 
-import { ADMIN_PORTS, type AdminPlace, type AskAdmin, askAdmin } from "../../admin/mod.ts";
+import { type AdminPlace, type AskAdmin, askAdmin } from "../../admin/mod.ts";
 import process from "node:process";
 import {
-  type Address,
   type Clock,
   formatAddress,
   messageOf,
@@ -16,15 +15,10 @@ import {
   sleep,
   systemClock,
 } from "../../base/mod.ts";
-import { findAdmin, type FoundAdmin, type WantedProxy } from "./find_admin.ts";
-
-/** Whom to wait for. */
-export type WaitFor =
-  | { readonly kind: "address"; readonly admin: Extract<Address, { kind: "tcp" }> }
-  | { readonly kind: "proxy"; readonly wanted: WantedProxy };
+import { findProxy, type WhichProxy, whyMissing } from "./find_admin.ts";
 
 export interface WaitReadyOptions {
-  readonly waitFor: WaitFor;
+  readonly waitFor: WhichProxy;
   readonly timeoutMs: number;
   readonly clock: Clock;
   /** For tests. */
@@ -49,10 +43,10 @@ export async function waitReady(options: WaitReadyOptions): Promise<WaitResult> 
   for (;;) {
     let why: string;
     // Each time: one that is started again may get another port, and its old one another proxy.
-    const found = await find(waitFor, { ask, ...(admin && { near: admin }) });
+    const found = await findProxy(waitFor, { ask, ...(admin && { near: admin }) });
     admin = found.kind === "found" ? found.admin : undefined;
     if (found.kind === "missing") {
-      why = missing(found.wanted, found.others);
+      why = whyMissing(found.wanted, found.others);
     } else {
       let last: string;
       try {
@@ -74,21 +68,6 @@ export async function waitReady(options: WaitReadyOptions): Promise<WaitResult> 
     }
     await sleep(clock, Math.min(admin ? EVERY_MS : SEARCH_EVERY_MS, leftMs));
   }
-}
-
-function find(
-  waitFor: WaitFor,
-  options: { readonly ask: AskAdmin; readonly near?: AdminPlace },
-): Promise<FoundAdmin> {
-  if (waitFor.kind === "proxy") return findAdmin(waitFor.wanted, options);
-  return Promise.resolve({ kind: "found", admin: waitFor.admin });
-}
-
-function missing({ flag, value }: WantedProxy, others: readonly string[]): string {
-  const there = others.length === 0 ? "there are none" : `there is ${others.join(", ")}`;
-  return `of -${flag} ${value}: none of the admin servers on ports ${ADMIN_PORTS.at(0)} to ` +
-    `${ADMIN_PORTS.at(-1)} of 127.0.0.1 is its own; ${there}. Start it, or give its -admin-bind, ` +
-    "where it has one, as -admin";
 }
 
 /** The command: prints why it gave up; the exit code. */

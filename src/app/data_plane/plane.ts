@@ -12,8 +12,10 @@ import {
   type Columns,
   DataPath,
   type DataView,
+  type Explained,
   type FetchCertificate,
   type ListenerView,
+  type Question,
   type RemoteAuthorize,
   SharedCounts,
 } from "../../proxy/mod.ts";
@@ -29,6 +31,8 @@ export interface DataPlane {
   /** Of every data path that answered in time; of one that is not there: none. */
   listeners(): Promise<readonly (readonly ListenerView[])[]>;
   views(options: { readonly connections: boolean }): Promise<readonly DataView[]>;
+  /** Of every data path that answered in time and has a snapshot. */
+  explain(question: Question): Promise<readonly Explained[]>;
   /** Asks every data path for an answer; those that are stuck, in words, after two seconds. */
   stuck(): Promise<readonly string[]>;
   setLogLevel(level: LogLevel): void;
@@ -72,6 +76,10 @@ export function createLocalPlane(
     retryFailed: () => path.retryFailed(),
     listeners: () => Promise.resolve([path.listeners()]),
     views: (wanted) => Promise.resolve([path.view(wanted)]),
+    explain(question) {
+      const explained = path.explain(question);
+      return Promise.resolve(explained ? [explained] : []);
+    },
     // Who reads this is in the same thread.
     stuck: () => Promise.resolve([]),
     setLogLevel: () => {},

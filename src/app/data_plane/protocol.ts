@@ -10,8 +10,10 @@ import type { LendCells } from "../../plugin/mod.ts";
 import type {
   Columns,
   DataView,
+  Explained,
   FetchCertificate,
   ListenerView,
+  Question,
   RemoteAuthorize,
 } from "../../proxy/mod.ts";
 import type { SnapshotUpdate } from "../../snapshot/mod.ts";
@@ -48,6 +50,7 @@ export interface WorkerCalls {
   retryFailed(): Promise<boolean>;
   listeners(): readonly ListenerView[];
   view(options: { readonly connections: boolean }): DataView;
+  explain(question: Question): Explained | undefined;
   /** Does it answer? */
   beat(): void;
   drain(timeoutMs: number): Promise<void>;

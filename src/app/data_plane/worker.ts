@@ -37,6 +37,7 @@ const main: Channel<MainCalls, WorkerCalls> = new Channel(globalThis as unknown 
   retryFailed: () => path().retryFailed(),
   listeners: () => path().listeners(),
   view: (options) => path().view(options),
+  explain: (question) => path().explain(question),
   beat() {},
   drain: async (timeoutMs) => {
     await path().drain(timeoutMs);

@@ -55,6 +55,10 @@ export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
       const views = await Promise.all(workers.map((worker) => soon(worker.ask("view", wanted))));
       return views.filter((view) => view !== undefined);
     },
+    async explain(question) {
+      const all = await Promise.all(workers.map((worker) => soon(worker.ask("explain", question))));
+      return all.filter((explained) => explained !== undefined);
+    },
     async stuck() {
       await Promise.all(workers.map((worker) => soon(worker.beat(), worker.untilStuckMs)));
       return workers.flatMap(({ untilStuckMs }, worker) =>

@@ -53,6 +53,7 @@ function rig(options: Partial<ProxyProcessOptions> = {}) {
     retryFailed: () => Promise.resolve(true),
     listeners: () => Promise.resolve([seen.listeners]),
     views: () => Promise.resolve([]),
+    explain: () => Promise.resolve([]),
     stuck: () => Promise.resolve([]),
     setLogLevel: () => {},
     drain: (timeoutMs: number) => (note(`drain ${timeoutMs}`), waits.drain.promise),

@@ -103,6 +103,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
       };
     },
     data: () => proxy.parts?.plane.views({ connections: true }) ?? Promise.resolve([]),
+    explain: (question) => proxy.parts?.plane.explain(question) ?? Promise.resolve([]),
     samples() {
       linesLost.add(rings.lost - linesLost.value);
       return stats.samples();

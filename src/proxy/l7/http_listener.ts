@@ -19,7 +19,7 @@ export interface HttpListener {
   /** In place of the authorizer. */
   readonly exposed?: ExposedPath;
   /** Where a request goes, as it is sent on; undefined: there is no such place. */
-  routeOf(request: RequestHead): Route | undefined;
+  routeOf(request: Pick<RequestHead, "authority">): Route | undefined;
   readonly stats: HttpStats;
   /** Those in force. */
   rules(): HttpRules;

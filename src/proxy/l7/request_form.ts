@@ -22,7 +22,7 @@ export type FormFault = { readonly reason: string } | { readonly location: strin
 
 export interface FormOptions {
   readonly rules: HttpRules;
-  readonly caller: Caller;
+  readonly caller: Pick<Caller, "isSecure" | "clientCert">;
   readonly ids: RequestIds;
   /** The application is told who its caller has proven to be. */
   readonly isInbound: boolean;

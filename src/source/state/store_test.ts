@@ -127,7 +127,7 @@ for (
     [
       "is of another format",
       (file) => edit(file, (stored) => stored.schema = 1),
-      /schema is not as/,
+      /another version wrote it: its format is 1,/,
     ],
     [
       "lacks a part",

@@ -31,7 +31,7 @@ import {
 import { Version } from "./stored_values.ts";
 
 /** Rises when a snapshot of an older version can no longer be served. */
-const SCHEMA = 6;
+const SCHEMA = 7;
 /** Rises when the facts about credentials mean something else; states from before them have none. */
 const CREDENTIALS_FORMAT = 1;
 
@@ -54,8 +54,7 @@ const SNAPSHOT = {
   edges: v.record(v.string(), Edge),
   chains: v.record(v.string(), Chain),
   targets: v.record(v.string(), Target),
-  // States from before there were plugins from files have none.
-  pluginCode: v.optional(v.record(v.string(), PluginCode), {}),
+  pluginCode: v.record(v.string(), PluginCode),
 } satisfies { readonly [Part in keyof Snapshot]: v.GenericSchema<unknown, Snapshot[Part]> };
 
 const Stored = v.strictObject({
@@ -68,6 +67,9 @@ const Stored = v.strictObject({
     registration: CredentialFacts,
   })),
 });
+
+/** What every version wrote. */
+const Written = v.object({ schema: v.exactOptional(v.number()) });
 
 export type ParsedStored =
   | { readonly kind: "valid"; readonly state: StoredState; readonly savedAtMs: number }
@@ -91,11 +93,18 @@ export function parseStored(text: string): ParsedStored {
     // The engine's message may quote the text.
     return { kind: "invalid", reason: "it is not JSON" };
   }
+  const written = v.safeParse(Written, value);
+  if (!written.success || written.output.schema !== SCHEMA) {
+    const { schema = "unknown" } = written.success ? written.output : {};
+    const reason =
+      `another version wrote it: its format is ${schema}, and this one reads ${SCHEMA}`;
+    return { kind: "invalid", reason };
+  }
   try {
     const result = v.safeParse(Stored, value, { abortEarly: true });
     if (!result.success) {
       const at = v.getDotPath(result.issues[0]) ?? "the whole";
-      return { kind: "invalid", reason: `${at} is not as it was written by this version` };
+      return { kind: "invalid", reason: `${at} is not as this version writes it` };
     }
     const { snapshot, savedAtMs, credentials } = result.output;
     if (!credentials) return { kind: "valid", state: { snapshot }, savedAtMs };

@@ -90,6 +90,24 @@ test("parseStored() gives back what requests are hashed by and splits ask for, a
 });
 
 for (
+  const [name, schema, shown] of [
+    ["an older version", 6, "6"],
+    ["a newer version", 8, "8"],
+    ["nobody knows whom", undefined, "unknown"],
+    ["a stranger", "password", "unknown"],
+  ] as const
+) {
+  test(`parseStored() refuses what ${name} wrote, whatever else is in it`, async () => {
+    const stored = JSON.parse(formatStored(await aState(), 0));
+    const parsed = parseStored(JSON.stringify({ ...stored, schema, more: "password" }));
+    assert.deepEqual(parsed, {
+      kind: "invalid",
+      reason: `another version wrote it: its format is ${shown}, and this one reads 7`,
+    });
+  });
+}
+
+for (
   const [name, harm, reason] of [
     ["another format", (stored) => stored.format = 2, /credentials\.format is not/],
     ["no salt", (stored) => stored.salt = "", /credentials\.salt is not/],

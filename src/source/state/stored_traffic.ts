@@ -218,6 +218,6 @@ export const PluginCode = v.strictObject({
   version: Version,
   text: v.string(),
   path: v.string(),
-  map: v.optional(v.string(), ""),
+  map: v.string(),
   libraries: Texts,
 });

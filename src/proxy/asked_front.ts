@@ -1,0 +1,59 @@
+/**
+ * Which listener somebody means who asks what would become of a request.
+ *
+ * @module
+ */
+
+import { formatAddress } from "../base/mod.ts";
+import type { Snapshot } from "../snapshot/mod.ts";
+import { Edge } from "./edge.ts";
+import type { Exposed } from "./exposed.ts";
+import type { Question } from "./explanation.ts";
+import type { Inbound } from "./inbound.ts";
+import { Outbound } from "./outbound.ts";
+
+export type AnyFront = Inbound | Exposed | Edge | Outbound;
+
+/** What there is to be asked. */
+export interface Explainable {
+  readonly snapshot: Snapshot;
+  /** Listeners by their names, and upstreams that edges lead to. */
+  readonly fronts: ReadonlyMap<string, AnyFront>;
+}
+
+type Found = { readonly front: AnyFront } | { readonly kind: "unknown"; readonly reason: string };
+
+export function frontOf({ to, host }: Question, { fronts, snapshot }: Explainable): Found {
+  const all = [...fronts.values()];
+  if (to.kind === "listener") {
+    return found(fronts.get(to.name), "listener", to.name, [...fronts.keys()]);
+  }
+  if (to.kind === "inbound") {
+    const name = Object.keys(snapshot.inbound)[0] ?? "";
+    return found(fronts.get(name), "listener for callers of the service", name, []);
+  }
+  const outbounds = all.filter((front) => front instanceof Outbound);
+  // As in a URL, where the port of an upstream's name says nothing.
+  const names = [to.name, to.name.replace(/:\d+$/, "")];
+  const [first, second] = outbounds.filter(({ upstream: { part: { id, name, bind } } }) =>
+    id === to.name || names.includes(name) || bind && formatAddress(bind) === to.name
+  );
+  if (first && second) {
+    const ids = `${first.name} ${second.name}`;
+    return { kind: "unknown", reason: `more than one upstream is called "${to.name}": ${ids}` };
+  }
+  const edge = all.find((front) =>
+    front instanceof Edge && front.httpListener.routeOf({ authority: host })
+  );
+  return found(first ?? edge, "upstream", to.name, outbounds.map(({ destination }) => destination));
+}
+function found(
+  front: AnyFront | undefined,
+  what: string,
+  name: string,
+  known: readonly string[],
+): Found {
+  if (front) return { front };
+  const there = known.length === 0 ? "there is none" : `there is: ${known.join(" ")}`;
+  return { kind: "unknown", reason: `there is no ${what}${name && ` "${name}"`}; ${there}` };
+}

@@ -1,0 +1,297 @@
+/**
+ * What would become of a request, or of a connection, that came now: every stage is asked as the request
+ * itself would ask it, and nothing is sent.
+ *
+ * @module
+ */
+
+import { formatAddress, messageOf } from "../base/mod.ts";
+import { DEFAULT_ROUTE } from "../chain/mod.ts";
+import {
+  addField,
+  type DownstreamFacts,
+  ExchangeRecord,
+  type Fields,
+  isToken,
+  isValue,
+  REDIRECT,
+  replyOf,
+  type RequestHead,
+} from "../http/mod.ts";
+import { formatServiceId, parseServiceId } from "../identity/mod.ts";
+import { type Generation, PluginRequest, type Route, type RoutePlan } from "../plugin/mod.ts";
+import { authorize, type Source, type TriedPermission } from "../policy/mod.ts";
+import type { Limiter } from "./admission.ts";
+import { type AnyFront, type Explainable, frontOf } from "./asked_front.ts";
+import { judgeOfPath } from "./authorize.ts";
+import { Exposed } from "./exposed.ts";
+import {
+  type Explained,
+  type Explanation,
+  type LimitsView,
+  PLAIN_PLUGINS,
+  type Question,
+  type RouteView,
+  type SplitView,
+} from "./explanation.ts";
+import { Inbound } from "./inbound.ts";
+import { takeForm } from "./l7/request_form.ts";
+import { Outbound } from "./outbound.ts";
+
+export function explain(question: Question, around: Explainable): Explained {
+  const { method, path, headers } = question;
+  let { host } = question;
+  if (!isToken(method)) return invalid(`the method ${JSON.stringify(method)} is none`);
+  if (!/^\/[^\s#]*$/.test(path) && path !== "*") {
+    return invalid(
+      `the path ${JSON.stringify(path)} does not begin with /, or has a space or # in it`,
+    );
+  }
+  const fields: Fields = [];
+  for (const header of headers) {
+    const colon = header.indexOf(":");
+    const name = header.slice(0, Math.max(colon, 0)).trim().toLowerCase();
+    const value = header.slice(colon + 1).trim();
+    // What stands after the colon is nobody's business.
+    if (!isToken(name) || !isValue(value)) {
+      return invalid(`a header is written "name: value", and one begins ${JSON.stringify(name)}`);
+    }
+    if (name === "host") host = value;
+    else addField(fields, name, value);
+  }
+  const asked = { ...question, host };
+  const found = frontOf(asked, around);
+  if ("reason" in found) return found;
+  return {
+    kind: "answer",
+    explanation: new Explaining(found.front, asked, around).answer(fields),
+  };
+}
+
+function invalid(reason: string): Explained {
+  return { kind: "invalid", reason };
+}
+
+type Facts = Partial<Explanation>;
+
+class Explaining {
+  readonly #front: AnyFront;
+  readonly #question: Question;
+  readonly #around: Explainable;
+
+  constructor(front: AnyFront, question: Question, around: Explainable) {
+    this.#front = front;
+    this.#question = question;
+    this.#around = around;
+  }
+
+  answer(fields: Fields): Explanation {
+    const front = this.#front;
+    const { direction, http, name: listener } = front;
+    const facts = http ? this.#ofRequest(fields) : this.#ofConnection();
+    const source = front instanceof Inbound
+      ? this.#source.uri || "somebody who proved nothing"
+      : null;
+    return {
+      ...{ listener, direction, protocol: http?.protocol ?? "tcp", source },
+      ...{ request: null, verdict: "allow", status: 0, rule: "", permissions: [], route: null },
+      ...{ plugins: [], splits: [], local: null },
+      requestTimeoutMs: http?.requestTimeoutMs ?? 0,
+      idleTimeoutMs: http ? http.streamIdleTimeoutMs : front.limits.idleTimeoutMs,
+      ...{ limits: null, unknown: [] },
+      ...facts,
+    };
+  }
+
+  /** In the order of `l7/http_exchange.ts`. */
+  #ofRequest(fields: Fields): Facts {
+    const front = this.#front;
+    const listener = front.httpListener;
+    if (!listener) return this.#ofConnection();
+    const { context } = front;
+    const { method, host, path } = this.#question;
+    const request: RequestHead = {
+      ...{ method, path, authority: host, scheme: "", upgrade: "", fields, version: "HTTP/1.1" },
+      ...{ length: 0, saysLength: false, expectsContinue: false },
+    };
+    const { clock, requestIds: ids } = context;
+    const fault = takeForm(request, {
+      rules: listener.rules(),
+      caller: { isSecure: front.tls !== null, clientCert: "" },
+      ids,
+      isInbound: front.direction === "inbound",
+    });
+    const sent = { method: request.method, host: request.authority, path: request.path };
+    if (fault) {
+      const rule = "reason" in fault ? fault.reason : `it is sent to ${fault.location}`;
+      const { status } = "reason" in fault ? replyOf("request_invalid") : REDIRECT;
+      return { request: sent, verdict: "deny", status, rule };
+    }
+    const judged = this.#judged(request);
+    if (judged.verdict === "deny") return { request: sent, ...judged };
+    const nowhere = (rule: string): Facts => {
+      const { status } = replyOf("route_not_found");
+      return { request: sent, ...judged, verdict: "deny", status, rule };
+    };
+    if (method === "CONNECT") return nowhere("CONNECT is sent on to nobody");
+    const way = listener.routeOf(request);
+    if (!way) return nowhere("no service is here for its host");
+    const times = { wallMs: clock.now(), monotonicMs: clock.monotonic() };
+    way.changeRequest?.(request.fields, new ExchangeRecord(NOBODY, request, times));
+    const generation = context.facts.plugins?.of(way.plugins ?? front.name);
+    let plan: RoutePlan | undefined;
+    try {
+      plan = generation?.planOf(new PluginRequest(request, null));
+    } catch (error) {
+      const { status } = replyOf("plugin_failed");
+      return { request: sent, ...judged, verdict: "deny", status, rule: messageOf(error) };
+    }
+    const plugins = generation?.layersOf(plan) ?? [];
+    const unknown = unknownOf(plugins, generation);
+    if (generation && !plan) return { ...nowhere("no route takes it"), plugins, unknown };
+    const route = plan ? routeView(plan.route) : null;
+    const outbound = this.#outbound(way.plugins);
+    const splits = this.#splits(outbound, plan?.route.name ?? DEFAULT_ROUTE);
+    const rest = { request: sent, ...judged, route, plugins, unknown, splits };
+    return { ...rest, local: this.#local, limits: limitsOf(outbound) };
+  }
+
+  #ofConnection(): Facts {
+    const outbound = this.#outbound(this.#front.name);
+    const generation = this.#front.context.facts.plugins?.of(this.#front.name);
+    const { policy } = this.#around.snapshot;
+    const rest = {
+      ...{ splits: this.#splits(outbound, DEFAULT_ROUTE), limits: limitsOf(outbound) },
+      unknown: unknownOf([], generation),
+    };
+    if (!(this.#front instanceof Inbound)) return rest;
+    const { kind: verdict, rule } = authorize(this.#source, policy);
+    return { ...rest, ...this.#withAgent(verdict, rule), local: this.#local };
+  }
+
+  #judged(request: RequestHead): Pick<Explanation, "verdict" | "status" | "rule" | "permissions"> {
+    const front = this.#front;
+    const permissions: readonly TriedPermission[] = [];
+    if (front instanceof Exposed) {
+      const verdict = judgeOfPath(front)(request);
+      if ("code" in verdict) {
+        const { status } = replyOf(verdict.code);
+        return { verdict: "deny", status, rule: verdict.reason, permissions };
+      }
+      return { verdict: "allow", status: 0, rule: "everybody may call this path", permissions };
+    }
+    if (!(front instanceof Inbound)) return { verdict: "allow", status: 0, rule: "", permissions };
+    const judge = front.context.facts.requestPolicy?.forSource(this.#source);
+    if (!judge) {
+      const { status } = replyOf("not_ready");
+      return { verdict: "deny", status, rule: "no intentions yet", permissions };
+    }
+    const { kind, rule } = judge.decide(request);
+    const status = kind === "deny" ? replyOf("intention_denied").status : 0;
+    return { ...this.#withAgent(kind, rule), status, permissions: judge.tried(request) };
+  }
+
+  #withAgent(verdict: "allow" | "deny", rule: string): Pick<Explanation, "verdict" | "rule"> {
+    const asksAgent = this.#front instanceof Inbound && this.#front.authorizer === "both";
+    return {
+      verdict,
+      rule: asksAgent && verdict === "allow" ? `${rule}, if the agent agrees` : rule,
+    };
+  }
+
+  #outbound(name: string | undefined): Outbound | undefined {
+    const front = this.#around.fronts.get(name ?? "");
+    return front instanceof Outbound ? front : undefined;
+  }
+
+  get #local(): string | null {
+    const front = this.#front;
+    const isLocal = front instanceof Inbound || front instanceof Exposed;
+    return isLocal ? formatAddress(front.part.local) : null;
+  }
+
+  #splits(outbound: Outbound | undefined, route: string): SplitView[] {
+    const splits = outbound?.upstream.ways.splitsOf(route) ?? [];
+    const whole = splits.reduce((sum, { weight }) => sum + weight, 0);
+    const nowMs = this.#front.context.clock.monotonic();
+    return splits.map(({ weight, group }) => ({
+      chance: weight / whole,
+      balancing: group.balancing,
+      hashedBy: group.needsHash ? this.#hashedBy(outbound, route) : [],
+      targets: [...group.targets].map(({ part: { key, connectTimeoutMs, lack }, pool }) => ({
+        ...{ target: key, connectTimeoutMs, lack },
+        endpoints: pool.views(nowMs),
+      })),
+    }));
+  }
+
+  #hashedBy(outbound: Outbound | undefined, route: string): readonly string[] {
+    const chain = this.#around.snapshot.chains[outbound?.upstream.part.chain ?? ""];
+    const policies = chain?.routes.find(({ name }) => name === route)?.hash ?? [];
+    return policies.map((policy) =>
+      policy.kind === "source" ? "source address" : `${policy.kind} ${policy.name}`
+    );
+  }
+
+  /** A name is that of a service in our own datacenter. */
+  get #source(): Source {
+    const { snapshot } = this.#around;
+    const { source } = this.#question;
+    const credentials = this.#front.tls?.credentials ?? null;
+    if (source === "") return { id: undefined, uri: "" };
+    const own = credentials === null ? null : snapshot.ownCredentials[credentials] ?? null;
+    const [trustDomain = ""] = (own ?? snapshot.credentials)?.trustDomains ?? [];
+    const uri = source.includes("://") ? source : formatServiceId({
+      ...{ trustDomain, partition: "default", namespace: "default" },
+      ...{ datacenter: snapshot.datacenter, service: source },
+    });
+    const parsed = parseServiceId(uri);
+    return { id: parsed.kind === "service" ? parsed.id : undefined, uri };
+  }
+}
+
+/** Of a request that nobody sent. */
+const NOBODY: DownstreamFacts = {
+  ...{ id: 0, remote: "", local: "", requestedServerName: "", tlsVersion: "", localUri: "" },
+  peer: undefined,
+};
+
+function limitsOf(outbound: Outbound | undefined): LimitsView | null {
+  if (!outbound) return null;
+  const { connections, pending, requests, part: { http } } = outbound.upstream;
+  const places = ({ taken, limit }: Limiter) => ({ taken, limit });
+  return {
+    ...{ connections: places(connections), pending: places(pending) },
+    requests: http && places(requests),
+  };
+}
+
+/** In words; what is wanted in a header may be a token. */
+function routeView({ name, service, match }: Route): RouteView {
+  if (!match) return { name, service, matches: "everything" };
+  const { path, methods, headers, query } = match;
+  const star = path?.kind === "prefix" ? "*" : "";
+  const words = [
+    methods.join("|"),
+    path ? `${path.kind === "regex" ? "~" : ""}${path.value}${star}` : "",
+    ...headers.map(({ name }) => `header ${name}`),
+    ...query.map(({ name }) => `query ${name}`),
+  ];
+  return { name, service, matches: words.filter((word) => word !== "").join(" ") || "everything" };
+}
+
+function unknownOf(
+  plugins: Explanation["plugins"],
+  generation: Generation | undefined,
+): readonly string[] {
+  const names = (isWanted: (phase: string) => boolean) =>
+    plugins.filter(({ name, phase }) => isWanted(phase) && !PLAIN_PLUGINS.has(name))
+      .map(({ name }) => name).join(", ");
+  const guards = names((phase) => phase === "guard");
+  const others = names((phase) => phase !== "guard");
+  return [
+    ...generation?.looksAtConnections ? ["Its plugins may refuse the connection."] : [],
+    ...guards ? [`${guards}: may answer, or change the request before its route is known.`] : [],
+    ...others ? [`${others}: may answer, or change the request and its response.`] : [],
+  ];
+}

@@ -1,0 +1,306 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createAuthority } from "../../test/kit/certificates.ts";
+import { startMemoryPath } from "../../test/kit/memory_path.ts";
+import {
+  chainOf,
+  httpRules,
+  intention,
+  policyOf,
+  snapshotOf,
+  targetOf,
+  withInbound,
+} from "../../test/kit/snapshots.ts";
+import { DEFAULT_OUTLIER } from "../balance/mod.ts";
+import type { Permission } from "../policy/mod.ts";
+import type { ChainPart, PluginUse, Snapshot } from "../snapshot/mod.ts";
+import type { Explanation, Question } from "./explanation.ts";
+
+const CA = createAuthority();
+const local = { kind: "tcp", host: "127.0.0.1", port: 8080 } as const;
+const permission = (action: Permission["action"], prefix: string, rest = {}): Permission => ({
+  action,
+  path: { kind: "prefix", value: prefix },
+  methods: [],
+  headers: [],
+  ...rest,
+});
+const use = (plugin: string, config: unknown = {}): PluginUse => ({
+  ...{ plugin, config, onFailure: "refuse" },
+  at: `upstreams[0].plugins ${plugin}`,
+});
+const ROLE = {
+  name: "x-role",
+  kind: "regex",
+  value: "ad.*",
+  ignoreCase: false,
+  invert: false,
+} as const;
+
+/** `/admin` goes to an old and a new version by chance, and may be tried again. */
+const ROUTED: ChainPart = {
+  version: 1,
+  routes: [
+    {
+      name: "routes[0]",
+      service: "cache",
+      match: {
+        path: { kind: "prefix", value: "/admin" },
+        ...{ ignoreCase: false, methods: ["GET", "PUT"], headers: [{ ...ROLE }], query: [] },
+      },
+      splits: [{ weight: 9_000, resolver: "old" }, { weight: 1_000, resolver: "new" }],
+      hash: [],
+      plugins: { retry: { numRetries: 3, retryOn: ["5xx"] }, timeout: { requestTimeoutMs: 700 } },
+    },
+    {
+      ...{ name: "default", service: "cache", match: null, plugins: {} },
+      hash: [
+        { kind: "header", name: "x-user", terminal: false },
+        { kind: "source", terminal: false },
+      ],
+      splits: [{ weight: 1, resolver: "kept" }],
+    },
+  ],
+  resolvers: {
+    old: { targets: ["cache", "spare"], balancing: { kind: "random" }, outlier: DEFAULT_OUTLIER },
+    kept: { targets: ["cache"], balancing: { kind: "maglev" }, outlier: DEFAULT_OUTLIER },
+    new: {
+      targets: ["v2"],
+      balancing: { kind: "least_request", choiceCount: 2 },
+      outlier: DEFAULT_OUTLIER,
+    },
+  },
+};
+
+const MESH = snapshotOf({
+  ca: CA,
+  service: "db",
+  local,
+  upstreams: [
+    {
+      name: "cache",
+      http: httpRules("http", { requestTimeoutMs: 9_000 }),
+      plugins: [use("rate_limit")],
+    },
+    { name: "plain", bind: { kind: "tcp", host: "127.0.0.1", port: 9_191 } },
+  ],
+  targets: [
+    targetOf({ name: "cache", uris: [], ports: [1, 2] }),
+    targetOf({ name: "spare", uris: [], ports: [3] }),
+    targetOf({ name: "v2", uris: [], ports: [4] }),
+    targetOf({ name: "plain", uris: [], ports: [], overrides: { lack: "nobody is there" } }),
+  ],
+});
+const CACHE = "service:default/default/cache";
+const SNAPSHOT: Snapshot = {
+  ...withInbound(MESH, { http: httpRules("http") }),
+  chains: { ...MESH.chains, [CACHE]: ROUTED },
+  policy: policyOf([
+    {
+      ...intention("web", "permissions"),
+      rule: "default/web => default/db (precedence 9, permissions)",
+      permissions: [
+        permission("deny", "/admin"),
+        permission("allow", "/", { methods: ["GET"] }),
+        permission("allow", "/", { headers: [ROLE] }),
+      ],
+    },
+    intention("batch", "allow"),
+  ]),
+  exposed: {
+    "exposed:21500": {
+      version: 1,
+      bind: { kind: "tcp", host: "0.0.0.0", port: 21_500 },
+      ...{ path: "/health", local, localConnectTimeoutMs: 1, http: httpRules("http") },
+    },
+  },
+};
+const INBOUND: Question = {
+  ...{ to: { kind: "inbound" }, source: "web", method: "GET", host: "", path: "/", headers: [] },
+};
+const toUpstream = (name: string, rest: Partial<Question> = {}): Question => ({
+  ...INBOUND,
+  ...{ to: { kind: "upstream", name }, host: name },
+  ...rest,
+});
+
+async function ask(question: Partial<Question>, snapshot = SNAPSHOT): Promise<Explanation> {
+  await using started = await startMemoryPath(snapshot);
+  const explained = started.path.explain({ ...INBOUND, ...question });
+  assert.ok(explained?.kind === "answer", JSON.stringify(explained));
+  return explained.explanation;
+}
+
+async function refusal(question: Partial<Question>, snapshot = SNAPSHOT): Promise<string> {
+  await using started = await startMemoryPath(snapshot);
+  const explained = started.path.explain({ ...INBOUND, ...question });
+  assert.ok(explained && "reason" in explained, JSON.stringify(explained));
+  return `${explained.kind}: ${explained.reason}`;
+}
+
+for (
+  const [name, question, verdict, rule] of [
+    ["a request that a permission allows", {}, "allow", /permission 2: allow GET \/\*\)$/],
+    ["one by another method", { method: "PUT" }, "deny", /no permission: default deny\)$/],
+    [
+      "one with a field that allows it",
+      { method: "PUT", headers: ["X-Role: admin"] },
+      "allow",
+      /permission 3: /,
+    ],
+    ["a path by its normal form", { path: "/x/%2e%2e/admin?a" }, "deny", /permission 1: deny/],
+    ["a path that goes nowhere", { path: "/a%00" }, "deny", /path is refused/],
+    ["a service that an intention allows", { source: "batch", path: "/admin" }, "allow", /batch/],
+    ["a service that nobody mentions", { source: "other" }, "deny", /^default deny$/],
+    ["somebody who proved nothing", { source: "" }, "deny", /^default deny$/],
+    ["a URI of another mesh", { source: "spiffe://else/web" }, "deny", /^default deny$/],
+  ] as const
+) {
+  test(`explain() ${name}`, async () => {
+    const answer = await ask(question);
+    assert.equal(answer.verdict, verdict, JSON.stringify(answer));
+    assert.match(answer.rule, rule);
+    assert.equal(answer.protocol, "http");
+    assert.equal(answer.local, verdict === "allow" ? "127.0.0.1:8080" : null);
+  });
+}
+
+test("explain() tells of each permission what does not hold, until one decides", async () => {
+  const { permissions, status } = await ask({ method: "PUT" });
+  assert.deepEqual(permissions.map(({ unmet }) => unmet), [
+    "path /admin*",
+    "method GET",
+    "header x-role",
+  ]);
+  assert.equal(status, 403);
+  const admin = await ask({ method: "PUT", path: "/admin" });
+  assert.deepEqual(admin.permissions, [{ permission: 1, text: "deny /admin*", unmet: null }]);
+});
+
+test("explain() shows the request as it is judged, and who asks", async () => {
+  const { source, request } = await ask({ path: "/a/../b?c=/../d" });
+  assert.match(String(source), /^spiffe:\/\/.*\/ns\/default\/dc\/dc1\/svc\/web$/);
+  assert.deepEqual(request, { method: "GET", host: "", path: "/b?c=/../d" });
+});
+
+test("explain() judges connections of a listener that carries bytes", async () => {
+  const plain = withInbound(SNAPSHOT, { http: null, authorize: "both" });
+  const answer = await ask({}, plain);
+  assert.deepEqual([answer.protocol, answer.verdict, answer.request], ["tcp", "deny", null]);
+  const batch = await ask({ source: "batch" }, plain);
+  assert.deepEqual([batch.verdict, batch.local], ["allow", "127.0.0.1:8080"]);
+  assert.match(batch.rule, /if the agent agrees$/);
+});
+
+test("explain() follows a route to its splits, targets and endpoints", async () => {
+  const answer = await ask(toUpstream("cache", { path: "/admin/a", headers: ["x-role: admin"] }));
+  assert.deepEqual(answer.route, {
+    ...{ name: "routes[0]", service: "cache", matches: "GET|PUT /admin* header x-role" },
+  });
+  const splits = answer.splits.map(({ chance, balancing: { kind }, targets }) => [
+    chance,
+    kind,
+    targets.map(({ target, endpoints }) => `${target} ${endpoints.map(({ id }) => id).join()}`),
+  ]);
+  assert.deepEqual(splits, [
+    [0.9, "random", ["cache node-1,node-2", "spare node-3"]],
+    [0.1, "least_request", ["v2 node-4"]],
+  ]);
+  assert.equal(answer.requestTimeoutMs, 9_000);
+  assert.deepEqual(answer.limits?.requests, { taken: 0, limit: 1_024 });
+});
+
+test("explain() shows plugins in their order, with what the route tells them", async () => {
+  const admin = await ask(toUpstream("cache", { path: "/admin", headers: ["x-role: admin"] }));
+  assert.deepEqual(
+    admin.plugins.map(({ name, phase, routeConfig }) => [name, phase, routeConfig]),
+    [
+      ["rate_limit", "guard", undefined],
+      ["timeout", "filter", { requestTimeoutMs: 700 }],
+      ["retry", "retry", { numRetries: 3, retryOn: ["5xx"] }],
+    ],
+  );
+  assert.match(admin.unknown.join("\n"), /^rate_limit: may answer/);
+  const other = await ask(toUpstream("cache", { path: "/admin", headers: ["x-role: none"] }));
+  assert.equal(other.route?.name, "default");
+  assert.deepEqual(other.splits[0]?.hashedBy, ["header x-user", "source address"]);
+  assert.deepEqual(other.plugins.map(({ routeConfig }) => routeConfig), Array(3).fill(undefined));
+});
+
+test("explain() finds an upstream by its name with a port, and by its id", async () => {
+  for (const name of ["plain:80", "service:default/default/plain"]) {
+    assert.equal((await ask(toUpstream(name))).listener, "service:default/default/plain");
+  }
+});
+
+test("explain() finds an upstream by its address, and says why a target has nobody", async () => {
+  const answer = await ask(toUpstream("127.0.0.1:9191"));
+  assert.deepEqual([answer.listener, answer.protocol], ["service:default/default/plain", "tcp"]);
+  assert.equal(answer.splits[0]?.targets[0]?.lack, "nobody is there");
+});
+
+test("explain() says who left an endpoint out", async () => {
+  const snapshot = {
+    ...SNAPSHOT,
+    chains: {
+      ...SNAPSHOT.chains,
+      "service:default/default/plain": chainOf({
+        targets: ["v2"],
+        outlier: { ...DEFAULT_OUTLIER, maxFailures: 1 },
+      }),
+    },
+  };
+  await using started = await startMemoryPath(snapshot);
+  started.engine.call(9_191);
+  started.engine.lastDial.fail();
+  const explained = started.path.explain(toUpstream("plain"));
+  assert.ok(explained?.kind === "answer");
+  const [endpoint] = explained.explanation.splits[0]?.targets[0]?.endpoints ?? [];
+  assert.ok(endpoint && endpoint.ejectedForMs > 0, JSON.stringify(endpoint));
+});
+
+test("explain() knows the one path of an exposed listener", async () => {
+  const to = { kind: "listener", name: "exposed:21500" } as const;
+  assert.equal((await ask({ to, path: "/health?now" })).verdict, "allow");
+  const other = await ask({ to, path: "/healthy" });
+  assert.deepEqual([other.verdict, other.status], ["deny", 404]);
+});
+
+test("explain() finds the service that has a host, and the routes behind it", async () => {
+  const edges: Snapshot["edges"] = {
+    "ingress:8080": {
+      ...{ version: 1, id: "ingress:8080", http: httpRules("http"), plugins: [], listener: null },
+      bind: { kind: "tcp", host: "0.0.0.0", port: 8080 },
+      hosts: [{
+        names: ["*.shop.example"],
+        upstream: CACHE,
+        requestHeaders: { remove: [], add: [], set: [["x-role", "admin"]] },
+      }],
+    },
+  };
+  const snapshot = { ...SNAPSHOT, edges };
+  const found = await ask(toUpstream("a.shop.example:8080", { path: "/admin" }), snapshot);
+  assert.deepEqual([found.listener, found.route?.name], ["ingress:8080", "routes[0]"]);
+  const to = { kind: "listener", name: "ingress:8080" } as const;
+  const other = await ask({ to, host: "b.example" }, snapshot);
+  assert.deepEqual([other.verdict, other.status], ["deny", 404]);
+});
+
+for (
+  const [name, question, want] of [
+    [
+      "another listener",
+      { to: { kind: "listener", name: "x" } },
+      /^unknown: .*"x"; there is: inbound/,
+    ],
+    ["another upstream", toUpstream("x"), /^unknown: .*upstream "x"; there is: cache plain$/],
+    ["a method that is none", { method: "G T" }, /^invalid: the method "G T"/],
+    ["a path that is none", { path: "a" }, /^invalid: the path "a"/],
+    ["a header without a name", { headers: [": secret"] }, /^invalid: a header .* begins ""$/],
+    ["a header over two lines", { headers: ["x: a\nb"] }, /^invalid: a header .* begins "x"$/],
+  ] as [string, Partial<Question>, RegExp][]
+) {
+  test(`explain() names what is wrong with ${name}`, async () => {
+    assert.match(await refusal(question), want);
+  });
+}

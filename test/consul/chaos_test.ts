@@ -1,0 +1,6 @@
+import { CONSUL } from "../kit/consul.ts";
+import { chaos } from "../stories/chaos.ts";
+
+for (const protocol of ["http", "grpc"] as const) {
+  chaos(CONSUL, { protocol, seconds: 25, flipEveryMs: 1_000 });
+}

@@ -1,0 +1,215 @@
+/**
+ * A mesh in which everything changes at once, under a steady load of HTTP/1.1, HTTP/2 and gRPC: no request
+ * is lost that a proxy could save, and nobody is let in who should not be.
+ */
+
+import assert from "node:assert/strict";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import test from "node:test";
+import type { Place } from "../kit/echo.ts";
+import { HttpLoad } from "../kit/http_load.ts";
+import { RequestCounts, startCountingOrigin } from "../kit/http_origin.ts";
+import { RawClient, statusOf } from "../kit/http_raw.ts";
+import type { Agents, Mesh } from "../kit/mesh.ts";
+import { eventually, pause } from "../kit/process.ts";
+import { ISSUER, keySetOf, makeIssuer, startKeyServer } from "../kit/tokens.ts";
+
+export interface ChaosOptions {
+  /** Of the mesh's service; callers come with HTTP/1.1, HTTP/2 and, to `grpc`, its content type. */
+  readonly protocol: "http" | "grpc";
+  readonly seconds: number;
+  readonly flipEveryMs: number;
+}
+
+/** So that requests are under way whatever happens. */
+const DELAY_MS = 30;
+/** How long it may take until a denial has reached every sidecar. */
+const DENIED_AFTER_MS = 2_000;
+
+export function chaos(
+  agents: Agents,
+  { protocol, seconds, flipEveryMs }: ChaosOptions,
+): void {
+  test(`${protocol}: no request is lost while everything changes, and nobody slips in`, async () => {
+    await using own = new AsyncDisposableStack();
+    const directory = await mkdtemp(join(tmpdir(), "postern-chaos-"));
+    own.defer(() => rm(directory, { recursive: true, force: true }));
+    const mesh = own.use(await agents.start({ defaultIntentionPolicy: "deny" }));
+    const issuer = await makeIssuer();
+    const stranger = await makeIssuer();
+    const keys = own.use(await startKeyServer(keySetOf(issuer)));
+    const plugin = join(directory, "mark.ts");
+    const mark = (turn: number) => writeFile(plugin, markOf(turn));
+    await mark(0);
+
+    const counts = new RequestCounts();
+    const config = {
+      postern_plugins: [{ use: plugin }, {
+        use: "jwt_auth",
+        config: {
+          providers: {
+            okta: {
+              issuer: ISSUER,
+              jsonWebKeySet: { remote: { uri: keys.uri, cacheDuration: "1s" } },
+            },
+          },
+          require: { any: [{ provider: "okta" }] },
+        },
+      }],
+    };
+    for (const Name of ["db", "canary"]) {
+      await mesh.configEntry({ Kind: "service-defaults", Name, Protocol: protocol });
+      await mesh.intention("web", Name, "allow");
+    }
+    const serve = async (name: string, id: string) => {
+      const origin = own.use(
+        await startCountingOrigin({
+          ...{
+            protocol: protocol === "http" ? "http" : "http2",
+            counts,
+            host: mesh.host,
+            delayMs: DELAY_MS,
+          },
+        }),
+      );
+      await mesh.register({ name, id, port: origin.port, config });
+      return await mesh.sidecar(id);
+    };
+    const db = own.use(await serve("db", "db-1"));
+    const canary = own.use(await serve("canary", "canary-1"));
+    let killed = await serve("db", "db-2");
+    own.defer(() => killed[Symbol.asyncDispose]());
+    const call = async (name: string) => {
+      const place = await mesh.place();
+      const upstreams = [{ name: "db", ...place }];
+      const sidecar = own.use(await mesh.serve({ name, upstreams }, { args: ["-workers", "2"] }));
+      return { place, sidecar };
+    };
+    await flip(mesh, 0);
+    const { place: upstream, sidecar: web } = await call("web");
+    const { place: shops } = await call("shop");
+
+    const exp = Math.ceil(Date.now() / 1_000) + 3_600;
+    const authorization = `Bearer ${await issuer.sign({ exp })}`;
+    const forged = `Bearer ${await stranger.sign({ exp })}`;
+    const ask = async (place: Place, token: string) => {
+      const head = `GET /asked HTTP/1.1\r\nHost: db\r\nAuthorization: ${token}\r\n\r\n`;
+      return statusOf(await RawClient.ask(place, head));
+    };
+    await eventually("it is served", async () => await ask(upstream, authorization) === 200);
+
+    const headers = {
+      authorization,
+      ...protocol === "grpc" && { "content-type": "application/grpc", te: "trailers" },
+    };
+    const load = own.use(
+      new HttpLoad(upstream, counts, { keptAlive: 2, shortLived: 1, http2: 1, headers }),
+    );
+    let isOver = false;
+    /** Since when the shop must be refused. */
+    let deniedSince = -Infinity;
+    let wasAllowed = 0;
+    const slips: string[] = [];
+    const watching = (async () => {
+      while (!isOver) {
+        if (await ask(upstream, forged) === 200) slips.push("a forged token was let in");
+        const began = performance.now();
+        const status = await ask(shops, authorization);
+        // It may have been allowed meanwhile.
+        const isDenied = began > deniedSince + DENIED_AFTER_MS;
+        if (status === 200 && isDenied) slips.push("the shop was let in");
+        if (status === 200) wasAllowed++;
+        await pause(20);
+      }
+    })();
+
+    const setShop = async (action: "allow" | "deny") => {
+      if (action === "allow") deniedSince = Infinity;
+      for (const name of ["db", "canary"]) await mesh.intention("shop", name, action);
+      if (action === "deny") deniedSince = performance.now();
+    };
+    const flips = seconds * 1_000 / flipEveryMs;
+    const at = (part: number) => Math.floor(flips * part);
+    for (let turn = 1; turn <= flips; turn++) {
+      const due = performance.now() + flipEveryMs;
+      await flip(mesh, turn);
+      await mark(turn);
+      const reloaded = await Promise.all(
+        [db, canary].map((sidecar) => sidecar.admin("/plugins/reload", "POST")),
+      );
+      for (const { status, body } of reloaded) assert.equal(status, 200, body);
+      if (turn === at(0.1)) await setShop("allow");
+      if (turn === at(0.2)) keys.status = 503;
+      if (turn === at(0.3) || turn === at(0.8)) {
+        killed.kill("SIGKILL");
+        await killed.process.exited;
+      }
+      if (turn === at(0.4)) await setShop("deny");
+      if (turn === at(0.6)) keys.status = 200;
+      if (turn === at(0.65)) killed = await mesh.sidecar("db-2");
+      if (turn === at(0.9)) await setShop("allow");
+      await pause(Math.max(0, due - performance.now()));
+    }
+    const { errors, exchanges, messages, invented } = await load.stop({ atLeast: 200 });
+    isOver = true;
+    await watching;
+    assert.deepEqual(slips, []);
+    assert.ok(wasAllowed > 0, "the shop was never let in: this shows nothing");
+    assert.deepEqual([errors, messages, invented], [0, [], 0], `of ${exchanges} requests`);
+    const retried = await web.metric("postern_http_retries_total");
+    assert.ok(retried > 0, "nothing was under way at the one that was killed: this shows nothing");
+    assert.ok(keys.asked > 3, `the keys were fetched ${keys.asked} times`);
+  });
+}
+
+/** Another chain each time: routes, splits and where they end, with the same retries. */
+async function flip(mesh: Mesh, turn: number): Promise<void> {
+  const retry = {
+    ...{ NumRetries: 3, RetryOn: ["connect-failure", "refused-stream", "reset"] },
+    RequestTimeout: "20s",
+  };
+  const named = (Service?: string) => ({ ...retry, ...(Service && { Service }) });
+  const all = { Match: { HTTP: { PathPrefix: "/" } }, Destination: named() };
+  const some = { PathRegex: "/load/[0-9]*[4-7]" };
+  switch (turn % 4) {
+    case 0:
+      return await mesh.configEntry({ Kind: "service-router", Name: "db", Routes: [all] });
+    case 1:
+      return await mesh.configEntry({
+        ...{ Kind: "service-router", Name: "db" },
+        Routes: [{ Match: { HTTP: some }, Destination: named("canary") }, all],
+      });
+    case 2:
+      return await mesh.configEntry({
+        ...{ Kind: "service-splitter", Name: "db" },
+        Splits: turn % 8 < 4
+          ? [{ Weight: 50 }, { Weight: 50, Service: "canary" }]
+          : [{ Weight: 100 }],
+      });
+    default:
+      return await mesh.configEntry({
+        ...{ Kind: "service-resolver", Name: "db" },
+        ConnectTimeout: turn % 8 < 4 ? "3s" : "5s",
+        Failover: { "*": { Targets: [{ Service: "canary" }] } },
+        LoadBalancer: { Policy: turn % 8 < 4 ? "least_request" : "round_robin" },
+      });
+  }
+}
+
+function markOf(turn: number): string {
+  return `
+import * as v from "valibot";
+export default {
+  name: "mark",
+  api: 1,
+  phase: "filter",
+  config: v.strictObject({}),
+  create: () => ({
+    onRequest: (_args, next) =>
+      next({ response: (response) => response.with({ headers: { set: { "x-mark": "${turn}" } } }) }),
+  }),
+};
+`;
+}

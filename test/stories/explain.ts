@@ -1,0 +1,102 @@
+/** What `postern explain` says of a request is what becomes of it. */
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import { answerOf, startRawOrigin } from "../kit/http_raw.ts";
+import type { Agents, Mesh } from "../kit/mesh.ts";
+import type { Postern } from "../kit/postern.ts";
+import { eventually } from "../kit/process.ts";
+
+export function explained(agents: Agents): void {
+  test("a request is explained as it goes", async (t) => {
+    await using mesh = await agents.start({ defaultIntentionPolicy: "deny" });
+    await using old = await startRawOrigin(() => answerOf("db"), { host: mesh.host });
+    await using canary = await startRawOrigin(() => answerOf("canary"), { host: mesh.host });
+    for (const Name of ["db", "canary"]) {
+      await mesh.configEntry({ Kind: "service-defaults", Name, Protocol: "http" });
+      await mesh.configEntry({
+        ...{ Kind: "service-intentions", Name },
+        Sources: [{
+          Name: "web",
+          Permissions: [
+            { Action: "deny", HTTP: { PathPrefix: "/admin" } },
+            { Action: "allow", HTTP: { PathPrefix: "/", Methods: ["GET"] } },
+          ],
+        }],
+      });
+    }
+    await mesh.configEntry({
+      ...{ Kind: "service-router", Name: "db" },
+      Routes: [{
+        Match: { HTTP: { Header: [{ Name: "x-canary", Exact: "s3cret" }] } },
+        Destination: { Service: "canary", RequestTimeout: "20s", NumRetries: 2 },
+      }],
+    });
+    await mesh.configEntry({
+      ...{ Kind: "service-splitter", Name: "db" },
+      Splits: [{ Weight: 90 }, { Weight: 10, Service: "canary" }],
+    });
+    await using db = await mesh.serve({ name: "db", port: old.port });
+    await using _canary = await mesh.serve({ name: "canary", port: canary.port });
+    const { port, ...place } = await mesh.place();
+    const upstreams = [{ name: "db", port, ...place }];
+    await using web = await mesh.serve({ name: "web", upstreams }, { args: ["-workers", "2"] });
+    const ask = async (path: string, init?: RequestInit) => {
+      const reply = await fetch(`http://${mesh.host}:${port}${path}`, init);
+      return `${reply.status} ${await reply.text()}`;
+    };
+    const headers = { "x-canary": "s3cret" };
+    await eventually("the route is followed", async () => {
+      return await ask("/", { headers }).catch(() => "") === "200 canary";
+    });
+
+    await t.test("its route, plugins, splits and endpoints", async () => {
+      const text = await explain(mesh, web, ["http://db/a", "-H", "x-canary: s3cret"]);
+      assert.match(text, /^request +GET db\/a\nlistener +\S*db \(outbound, http\)\n/);
+      assert.match(text, /\nroute +routes\[0\] \(.*header x-canary\) to canary\n/);
+      assert.match(text, /retry +on this route \{.*"numRetries":2/);
+      assert.match(text, /timeout +on this route \{"requestTimeoutMs":20000/);
+      assert.match(text, /\nto +100 % of the requests, round_robin\n +first \S*canary\./);
+      assert.match(text, /healthy\n/);
+      assert.ok(!text.includes("s3cret"), text);
+      const json = JSON.parse(await explain(mesh, web, ["http://db/", "-json"]));
+      assert.equal(json.route.name, "default");
+      assert.deepEqual(json.splits.map(({ chance }: { chance: number }) => chance), [0.9, 0.1]);
+      assert.equal(json.workers, 2);
+    });
+
+    await t.test("its intention and permission", async () => {
+      const inbound = ["-inbound", "-source", "web"];
+      const allowed = await explain(mesh, db, [...inbound, "/a"]);
+      assert.match(allowed, /\nverdict +goes on\nrule +\S+ => \S+ \(precedence 9, permission 2: /);
+      assert.match(allowed, /\npermissions +1 +deny \/admin\* +does not hold: path \/admin\*\n/);
+      assert.match(allowed, new RegExp(`\\nlocal +${mesh.host}:${old.port}\\n`));
+      assert.match(await explain(mesh, db, [...inbound, "PUT", "/a"]), /verdict +refused with 403/);
+      assert.match(await ask("/a", { method: "PUT" }), /^403 /);
+      assert.match(await ask("/admin/x"), /^403 /);
+      assert.match(await explain(mesh, db, [...inbound, "/x/../admin/x"]), /permission 1: deny/);
+    });
+
+    await t.test("what is not there is named", async () => {
+      const { code, output } = await run(mesh, web, ["http://nobody/"]);
+      assert.equal(code, 1);
+      assert.match(output, /there is no upstream "nobody"; there is: db\n/);
+    });
+  });
+}
+
+async function explain(mesh: Mesh, sidecar: Postern, words: readonly string[]): Promise<string> {
+  const { code, output } = await run(mesh, sidecar, words);
+  assert.equal(code, 0, output);
+  return output;
+}
+
+async function run(mesh: Mesh, sidecar: Postern, words: readonly string[]) {
+  await using explaining = mesh.run([
+    ...["explain", "-admin", await sidecar.adminAddress()],
+    ...words,
+  ]);
+  explaining.expectEnd();
+  const { code } = await explaining.process.waitExit({ timeoutMs: 20_000 });
+  return { code, output: explaining.output };
+}

@@ -3,6 +3,7 @@ export type {
   Connection,
   Endpoint,
   Exchange,
+  Headers,
   Identity,
   Log,
   Phase,
@@ -32,6 +33,6 @@ export { type LendCells, LentCells } from "./lent_cells.ts";
 export { failed, PluginRequest, PluginResponse, type ResponseFailure } from "./messages.ts";
 export { type Layer, Onion, type RoutePlan, type Sending, type Surroundings } from "./onion.ts";
 export { Outcome } from "./outcome.ts";
-export { type AnyPlugin, whyNoPlugin } from "./registry.ts";
+export { type AnyPlugin, whyNoPlugin, whyNoPluginName } from "./registry.ts";
 export { SharedState } from "./shared_state.ts";
 export { OpenedBody, Pump, type Sink } from "./streams.ts";

@@ -8,6 +8,7 @@
 import { type Address, type LogLevel, nearest, ProxyError } from "../../base/mod.ts";
 import { insteadOfEnvoyFlag } from "./args_envoy.ts";
 import { type FlagGroup, type FlagValues, parseFlags, quote } from "./args_flags.ts";
+import { parsePluginTask, type PluginTask } from "./args_plugin.ts";
 import { type ProxyOptions, readProxyOptions } from "./args_proxy.ts";
 import { PROXY_FLAGS } from "./args_proxy_table.ts";
 import { DEV_FLAGS, WAIT_READY_FLAGS } from "./args_tables.ts";
@@ -16,6 +17,7 @@ import { readChoice, readDurationMs, readLogLevel, readTcpAddress } from "./args
 import type { WaitFor } from "../commands/wait_ready.ts";
 
 export type { AdminBind, FlagsMode, ProxyMode, ProxyOptions } from "./args_proxy.ts";
+export type { PluginTask } from "./args_plugin.ts";
 export type { UpstreamFlag } from "./args_upstream.ts";
 
 type TcpAddress = Extract<Address, { kind: "tcp" }>;
@@ -55,10 +57,6 @@ export type Command =
   | { readonly kind: "plugin"; readonly task: PluginTask }
   | { readonly kind: "version" }
   | { readonly kind: "help"; readonly topic: HelpTopic };
-
-/** What `postern plugin` does. */
-export type PluginTask = (typeof PLUGIN_TASKS)[number];
-const PLUGIN_TASKS = ["list", "types"] as const;
 
 const COMMANDS = ["proxy", "check", "dev", "wait-ready", "plugin", "version", "help", "connect"];
 
@@ -161,12 +159,8 @@ function parseWaitReady(argv: readonly string[], env: Env): Command {
 }
 
 function parsePlugin(argv: readonly string[], env: Env): Command {
-  const [word = "", ...rest] = argv;
-  const task = PLUGIN_TASKS.find((one) => one === word);
-  const flags = flagsOf("plugin", task ? rest : argv.slice(0, 1), env, []);
-  if (flags.helpWanted) return { kind: "help", topic: "plugin" };
-  if (task) return { kind: "plugin", task };
-  throw new ProxyError("usage", 'Cannot run "plugin": say what to do; see "postern plugin -help"');
+  const task = parsePluginTask(argv, env);
+  return task ? { kind: "plugin", task } : { kind: "help", topic: "plugin" };
 }
 
 /** `-admin` says where; else it is found by what the proxy was started for. */

@@ -30,7 +30,7 @@ async function run(command: Command): Promise<number> {
     case "wait_ready":
       return await (await import("../commands/wait_ready.ts")).runWaitReady(command);
     case "plugin":
-      return await (await import("../commands/run_plugin.ts")).runPlugin(command.task);
+      return await (await import("../commands/plugin/run_plugin.ts")).runPlugin(command.task);
     case "dev":
       return await (await import("../commands/run_dev.ts")).runDev(command.options);
   }

@@ -44,7 +44,7 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
   check          Say what is wrong with flags or a configuration file; start nothing
   dev            Run an agent in memory, to try and test a mesh without Consul
   wait-ready     Wait until a running proxy is ready
-  plugin         List the plugins inside the executable, or write the contract for one of your own
+  plugin         List plugins; write and test one of your own
   version        Print version, commit and engine
   help COMMAND   Show the flags of a command, and examples`,
     notes: "Exit codes: 0 done, 1 failed, 2 wrong usage or configuration (nothing was started).",
@@ -124,13 +124,21 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
     flags: WAIT_READY_FLAGS,
   },
   plugin: {
-    usage: ["postern plugin list", "postern plugin types"],
-    about: "What stands around requests: list says which plugins are inside the executable, with " +
-      "their phase. types writes the contract between the proxy and a plugin, all of it types, to " +
-      "standard output, for an editor.",
+    usage: [
+      "postern plugin list",
+      "postern plugin types",
+      "postern plugin new NAME",
+      "postern plugin test FILE...",
+    ],
+    about: "What stands around requests. list says which plugins are inside the executable, with " +
+      "their phase. new writes a directory with a plugin of your own that works: module, tests, and " +
+      "types for an editor; it never overwrites. test runs the tests of a plugin, a test file or a " +
+      "directory, and ends with 1 where one failed. types writes the contract between the proxy and " +
+      "a plugin, all of it types, to standard output.",
     examples: [
       ["What a configuration can use without a file:", "postern plugin list"],
-      ["The types for a plugin of your own, to be kept in a file:", "postern plugin types"],
+      ["A plugin of your own, in the directory shop_rules:", "postern plugin new shop_rules"],
+      ["Its tests, which stand in shop_rules_test.ts:", "postern plugin test shop_rules.ts"],
     ],
     flags: [],
   },

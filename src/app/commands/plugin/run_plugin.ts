@@ -5,18 +5,24 @@
  */
 
 import process from "node:process";
-import type { PluginTask } from "../command_line/args.ts";
-import { aboutBuiltIn, contractText } from "../../plugin/mod.ts";
+import type { PluginTask } from "../../command_line/args.ts";
+import { aboutBuiltIn, contractText } from "../../../plugin/mod.ts";
 
 /** The exit code. */
 export async function runPlugin(task: PluginTask): Promise<number> {
-  switch (task) {
+  const write = (text: string) => void process.stdout.write(text);
+  switch (task.kind) {
     case "list":
-      process.stdout.write(await listText());
+      write(await listText());
       return 0;
     case "types":
-      process.stdout.write(await contractText());
+      write(await contractText());
       return 0;
+    // Each is loaded when it is run: the compiler and the kit are much to read.
+    case "new":
+      return await (await import("./new_plugin.ts")).newPlugin(task.name, write);
+    case "test":
+      return await (await import("./test_plugin.ts")).testPlugins(task.files, write);
   }
 }
 

@@ -14,7 +14,15 @@ export { aboutBuiltIn, contractText } from "./about_built_in.ts";
 export { BUILT_IN_NAMES, loadBuiltIn } from "./built_in.ts";
 export { MadeBody, PassingBody, type PassingSource } from "./body.ts";
 export type { Callee, CalleeName, Callees, Question } from "./callees.ts";
-export { builtinModule, LIBRARIES, librariesOf, loadCode, runCode, whyNoImport } from "./code.ts";
+export {
+  builtinModule,
+  FOR_AUTHORS,
+  LIBRARIES,
+  librariesOf,
+  loadCode,
+  runCode,
+  whyNoImport,
+} from "./code.ts";
 export { faultOf, type Place, placeOf } from "./code_places.ts";
 export { EndedExchange } from "./ended_exchange.ts";
 export { Generation, type PluginView } from "./generation.ts";

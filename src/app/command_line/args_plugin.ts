@@ -11,13 +11,14 @@ import { parseFlags, quote, refuseControlCharacters } from "./args_flags.ts";
 export type PluginTask =
   | { readonly kind: "list" | "types" }
   | { readonly kind: "new"; readonly name: string }
-  | { readonly kind: "test"; readonly files: readonly string[] };
+  | { readonly kind: "check" | "test"; readonly files: readonly string[] };
 
 /** What follows the word. */
 const WORDS: Readonly<Record<PluginTask["kind"], string>> = {
   list: "",
   types: "",
   new: "NAME",
+  check: "FILE...",
   test: "FILE...",
 };
 
@@ -50,6 +51,7 @@ function taskOf(kind: PluginTask["kind"], words: readonly string[]): PluginTask 
     case "new":
       if (first !== undefined && more.length === 0) return { kind, name: first };
       break;
+    case "check":
     case "test":
       if (first !== undefined) return { kind, files: words };
   }

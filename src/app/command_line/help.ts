@@ -44,7 +44,7 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
   check          Say what is wrong with flags or a configuration file; start nothing
   dev            Run an agent in memory, to try and test a mesh without Consul
   wait-ready     Wait until a running proxy is ready
-  plugin         List plugins; write and test one of your own
+  plugin         List plugins; write, check and test one of your own
   version        Print version, commit and engine
   help COMMAND   Show the flags of a command, and examples`,
     notes: "Exit codes: 0 done, 1 failed, 2 wrong usage or configuration (nothing was started).",
@@ -128,16 +128,19 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
       "postern plugin list",
       "postern plugin types",
       "postern plugin new NAME",
+      "postern plugin check FILE...",
       "postern plugin test FILE...",
     ],
     about: "What stands around requests. list says which plugins are inside the executable, with " +
       "their phase. new writes a directory with a plugin of your own that works: module, tests, and " +
-      "types for an editor; it never overwrites. test runs the tests of a plugin, a test file or a " +
-      "directory, and ends with 1 where one failed. types writes the contract between the proxy and " +
+      "types for an editor; it never overwrites. check says what is wrong with its types and its contract, by file, line and " +
+      "column, and what it needs to be allowed. test runs the tests of a plugin, a test file or a " +
+      "directory. Both end with 1 where something is wrong. types writes the contract between the proxy and " +
       "a plugin, all of it types, to standard output.",
     examples: [
       ["What a configuration can use without a file:", "postern plugin list"],
       ["A plugin of your own, in the directory shop_rules:", "postern plugin new shop_rules"],
+      ["Its types, and what a proxy would say of it:", "postern plugin check shop_rules.ts"],
       ["Its tests, which stand in shop_rules_test.ts:", "postern plugin test shop_rules.ts"],
     ],
     flags: [],

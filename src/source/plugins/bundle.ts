@@ -14,7 +14,7 @@ import { createHash } from "node:crypto";
 import { readFile, stat } from "node:fs/promises";
 import { dirname, extname, relative } from "node:path";
 import { messageOf } from "../../base/mod.ts";
-import { LIBRARIES } from "../../plugin/mod.ts";
+import { FOR_AUTHORS, LIBRARIES } from "../../plugin/mod.ts";
 import { bunJoin } from "./bun_join.ts";
 import type { Joined, Loader, Read } from "./join.ts";
 import { moduleJoin } from "./module_join.ts";
@@ -44,10 +44,12 @@ export async function bundle(path: string, lent = LIBRARIES): Promise<Bundled> {
   const join = bunJoin() ?? moduleJoin;
   await sources.look(path);
   const read = (of: string) => sources.read(of);
-  const { text, map, outside } = await join(path, read, lent).catch((error) => {
-    // What the bundler makes of it says less.
-    throw sources.fault ?? error;
-  });
+  const { text, map, outside } = await join(path, read, [...lent, ...FOR_AUTHORS]).catch(
+    (error) => {
+      // What the bundler makes of it says less.
+      throw sources.fault ?? error;
+    },
+  );
   if (Buffer.byteLength(text) > TEXT_LIMIT_BYTES) {
     throw new Error(tooLong("it is", TEXT_LIMIT_BYTES));
   }

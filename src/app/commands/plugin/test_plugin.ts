@@ -5,10 +5,8 @@
  * @module
  */
 
-import { readdir, stat } from "node:fs/promises";
-import { basename, dirname, extname, join, relative, resolve } from "node:path";
 import process from "node:process";
-import { formatText, messageOf, ProxyError, systemClock } from "../../../base/mod.ts";
+import { formatText, messageOf, systemClock } from "../../../base/mod.ts";
 import { LENT_KIT, type Mounted } from "../../../kit/mod.ts";
 import {
   builtinModule,
@@ -19,18 +17,17 @@ import {
   whyNoImport,
 } from "../../../plugin/mod.ts";
 import { bundle } from "../../../source/mod.ts";
+import { shown, type Write } from "./shown.ts";
+import { testFilesOf } from "./test_files.ts";
 import { type TestOutcome, Tests } from "./test_module.ts";
 
 const KIT = "postern/kit";
 const TEST_MODULE = "node:test";
-const TEST_FILE = /[._]test\.[cm]?[jt]s$/;
 /** A test's stack is deep below the proxy's layers. */
 const STACK_FRAMES = 100;
 
 /** Of a log line's time, which is the test's. */
 const TIME_CHARS = "2026-11-21T07:30:00.000Z ".length;
-
-export type Write = (text: string) => void;
 
 /** Runs the tests of these files, which are tests, plugins with tests beside them, or directories. The exit code. */
 export async function testPlugins(paths: readonly string[], write: Write): Promise<number> {
@@ -53,28 +50,6 @@ export async function testPlugins(paths: readonly string[], write: Write): Promi
   if (passed + failed === 0) write("  no test is declared there\n");
   write(`\n${passed} passed, ${failed} failed (${took} ms)\n`);
   return failed === 0 && passed > 0 ? 0 : 1;
-}
-
-async function testFilesOf(path: string): Promise<string[]> {
-  const whole = resolve(path);
-  const isDirectory = await stat(whole).then((found) => found.isDirectory(), (error) => {
-    const fact = error.code === "ENOENT" ? "there is no such file" : messageOf(error);
-    throw new ProxyError("usage", `Cannot test ${path}: ${fact}`);
-  });
-  if (isDirectory) {
-    const tests = (await readdir(whole)).filter((name) => TEST_FILE.test(name)).sort();
-    if (tests.length > 0) return tests.map((name) => join(whole, name));
-    throw new ProxyError("usage", `Cannot test ${path}: no file there ends in _test.ts`);
-  }
-  if (TEST_FILE.test(whole)) return [whole];
-  const stem = basename(whole, extname(whole));
-  const beside = await readdir(dirname(whole));
-  const tests = beside.filter((name) =>
-    TEST_FILE.test(name) && name.replace(TEST_FILE, "") === stem
-  );
-  if (tests.length > 0) return tests.map((name) => join(dirname(whole), name));
-  const wanted = `${stem}_test${extname(whole)}`;
-  throw new ProxyError("usage", `Cannot test ${path}: there is no ${wanted} beside it`);
 }
 
 async function testFile(
@@ -135,10 +110,4 @@ function faultText(error: unknown): string {
     ? [`at ${shown(place.path)}:${place.line}:${place.column}`, `   ${place.text}`]
     : [];
   return [...lines, ...at].map((line) => `          ${line}`.trimEnd() + "\n").join("");
-}
-
-/** As one would type it. */
-export function shown(path: string): string {
-  const near = relative(process.cwd(), path);
-  return near.startsWith("..") ? path : near;
 }

@@ -18,6 +18,7 @@ import { FOR_AUTHORS, LIBRARIES } from "../../plugin/mod.ts";
 import { bunJoin } from "./bun_join.ts";
 import type { Joined, Loader, Read } from "./join.ts";
 import { moduleJoin } from "./module_join.ts";
+import type { PluginWatch } from "./plugin_watch.ts";
 
 export interface Bundled extends Joined {
   /** SHA-256, as a hexadecimal text. */
@@ -35,12 +36,20 @@ const LOADERS: Readonly<Record<string, Loader>> = {
   ...{ ".js": "js", ".mjs": "js", ".cjs": "js", ".jsx": "jsx", ".json": "json" },
 };
 
+export interface BundleOptions {
+  /** What comes from the executable; absent: what it lends plugins. */
+  readonly lent?: readonly string[];
+  /** Told of each file before it is read. */
+  readonly watch?: PluginWatch | undefined;
+}
+
 /**
- * What is `lent` comes from the executable. Rejects with what is wrong with the file at that absolute path,
+ * Rejects with what is wrong with the file at that absolute path,
  * in words that may have several lines.
  */
-export async function bundle(path: string, lent = LIBRARIES): Promise<Bundled> {
-  const sources = new Sources();
+export async function bundle(path: string, options: BundleOptions = {}): Promise<Bundled> {
+  const { lent = LIBRARIES, watch } = options;
+  const sources = new Sources(watch);
   const join = bunJoin() ?? moduleJoin;
   await sources.look(path);
   const read = (of: string) => sources.read(of);
@@ -67,10 +76,16 @@ class Sources {
   fault: Error | undefined;
   /** Digests by path. */
   readonly #read = new Map<string, string>();
+  readonly #watch: PluginWatch | undefined;
   #length = 0;
+
+  constructor(watch: PluginWatch | undefined) {
+    this.#watch = watch;
+  }
 
   /** Is there a module that can be read? Rejects with why not. */
   async look(path: string): Promise<Loader> {
+    await this.#watch?.add(path);
     try {
       const loader = LOADERS[extname(path)];
       if (!loader) throw new Error("it is neither TypeScript, JavaScript nor JSON");

@@ -66,7 +66,7 @@ async function testFile(
       return mounted;
     },
   };
-  const code = await bundle(file, [...LIBRARIES, KIT, TEST_MODULE]);
+  const code = await bundle(file, { lent: [...LIBRARIES, KIT, TEST_MODULE] });
   const lent = new Map(await librariesOf(code));
   lent.set(KIT, kit).set(TEST_MODULE, tests.module);
   Error.stackTraceLimit = STACK_FRAMES;

@@ -62,6 +62,8 @@ const PACKAGES = [
   "yaml",
   // Lent to plugins from files.
   "jose",
+  // Judges them for their authors.
+  "typescript",
 ];
 const PLUGIN_PACKAGES = ["valibot", "jose"];
 const RUNTIME_FILES = [

@@ -19,6 +19,7 @@ import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync }
 import { basename, dirname, join, resolve } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
+import { PACKED_NAME, packedTypes } from "../src/app/commands/plugin/type_files.ts";
 import { cacheDirectory } from "./cache.ts";
 import { deafened, firstHeeded } from "./runtime_variables.ts";
 
@@ -86,6 +87,8 @@ function compileOnBun(target: string | undefined, { directory, commit }: Place):
   const output = join(directory, target === undefined ? "postern" : `postern-${target}`);
   const runtime = join(directory, `.${basename(output)}-runtime`);
   writeFileSync(runtime, deafened(readFileSync(runtimeFor(target))), { mode: 0o755 });
+  const types = join(directory, PACKED_NAME);
+  writeFileSync(types, packedTypes());
   const args = [
     "build",
     "--compile",
@@ -104,6 +107,8 @@ function compileOnBun(target: string | undefined, { directory, commit }: Place):
     // All entry points side by side: "./worker.ts" is then the worker inside the executable, too.
     "--entry-naming",
     "[name].[ext]",
+    "--asset-naming",
+    "[name].[ext]",
     "--define",
     `POSTERN_COMMIT=${JSON.stringify(commit)}`,
     ...(target === undefined ? [] : [`--target=bun-${target}`]),
@@ -112,9 +117,11 @@ function compileOnBun(target: string | undefined, { directory, commit }: Place):
     output,
     MAIN,
     WORKER,
+    types,
   ];
   const ended = spawnSync(BUN, args, { cwd: ROOT, stdio: ["ignore", 2, 2] });
   rmSync(runtime);
+  rmSync(types);
   if (ended.error) return failed(`Cannot run ${BUN}: ${ended.error.message}; run "deno install"`);
   if (ended.status !== 0) return failed(`Cannot compile ${output}: see above`);
   return report(output, { engine: "bun", runsHere: target === undefined });

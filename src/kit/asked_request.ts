@@ -24,31 +24,9 @@ import {
   PluginLayers,
   type Way,
 } from "../proxy/mod.ts";
+import type { Answer, RequestInit } from "./api.ts";
 import type { FakeClock } from "./clock.ts";
 import { bytesOf, joined, type ScriptedUpstream, textOf } from "./scripted_upstream.ts";
-
-/** What is left out: `GET`, `/`, `db`, no headers and no body. */
-export interface RequestInit {
-  readonly method?: string;
-  readonly path?: string;
-  readonly authority?: string;
-  readonly headers?: Readonly<Record<string, string | readonly string[]>>;
-  /** A list: chunk by chunk, with a length that is not announced. */
-  readonly body?: string | Uint8Array | readonly (string | Uint8Array)[];
-  /** Aborts: the caller leaves. */
-  readonly signal?: AbortSignal;
-}
-
-/** What the caller was told. */
-export interface Answer {
-  /** 0: nothing. */
-  readonly status: number;
-  readonly headers: HeaderList;
-  readonly body: string;
-  readonly bytes: Uint8Array;
-  /** Why no endpoint and no plugin answered, or what broke the answer; `null`: nothing. */
-  readonly failure: { readonly code: string; readonly reason: string } | null;
-}
 
 /** How often who is waited for is looked at, as in a proxy. */
 const TICK_MS = 1_000;

@@ -15,32 +15,12 @@ import {
   SharedState,
   whyNoPlugin,
 } from "../plugin/mod.ts";
-import { type Answer, AskedRequest, type RequestInit } from "./asked_request.ts";
+import type * as api from "./api.ts";
+import type { Answer, Connected, MountOptions, RequestInit } from "./api.ts";
+import { AskedRequest } from "./asked_request.ts";
 import { FakeClock, settle } from "./clock.ts";
 import { scriptedCallees } from "./scripted_callees.ts";
-import { ScriptedUpstream, type Step } from "./scripted_upstream.ts";
-
-export interface MountOptions {
-  /** As in a configuration file; absent: `{}`. */
-  readonly config?: unknown;
-  /** What is configured on the only route there is; absent: nothing. */
-  readonly routeConfig?: unknown;
-  /** Who calls: the name of a service, or all of an identity; `null`: who proves nothing. */
-  readonly source?: string | Identity | null;
-  /** A step for each try; the last answers all after it. Absent: `ok()`. */
-  readonly upstream?: readonly Step[];
-  /** Whom the plugin may ask, by what it calls them, with a step for each call. Absent: nobody. */
-  readonly callees?: Readonly<Record<string, readonly Step[]>>;
-  readonly onFailure?: "refuse" | "skip";
-  /** What `host.random()` gives; absent: 0.5. */
-  readonly random?: () => number;
-}
-
-/** What a connection came to. */
-export interface Connected {
-  /** `null`: it was let in. */
-  readonly refusal: { readonly code: string; readonly reason: string } | null;
-}
+import { ScriptedUpstream } from "./scripted_upstream.ts";
 
 const LISTENER = "inbound";
 
@@ -53,7 +33,7 @@ export async function mount(definition: unknown, options: MountOptions = {}): Pr
   return mounted;
 }
 
-export class Mounted implements AsyncDisposable {
+export class Mounted implements api.Mounted {
   readonly clock = new FakeClock();
   readonly upstream: ScriptedUpstream;
   /** Whom the plugin may ask, with the requests that they got. */

@@ -9,22 +9,8 @@ import type { ClientExchange, RequestHead, ResponseEvents, ResponseHead } from "
 import { addField, fieldOf, type Fields, fieldsOf, UNKNOWN_LENGTH } from "../http/mod.ts";
 import type { Dial } from "../net/mod.ts";
 import type { Dialler, RequestWays, Way } from "../proxy/mod.ts";
-
-/** What becomes of one try. A function is asked once the whole request is there. */
-export type Step = Reply | Reset | Unreachable | Held | ((request: SeenRequest) => Reply);
-
-interface Reply {
-  readonly kind: "reply";
-  readonly status: number;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: readonly (string | Uint8Array)[];
-}
-interface Reset {
-  readonly kind: "reset";
-}
-interface Unreachable {
-  readonly kind: "unreachable";
-}
+import type * as api from "./api.ts";
+import type { Held, Reply, Reset, Step, Unreachable } from "./api.ts";
 
 /** 200, with a body in as many chunks as are given; of one chunk the length is announced. */
 export function ok(...body: readonly (string | Uint8Array)[]): Reply {
@@ -51,11 +37,10 @@ export function unreachable(): Unreachable {
 
 /** No answer until the test gives one. */
 export function hold(): Held {
-  return new Held();
+  return new HeldTries();
 }
 
-/** Tries that wait for their answer. */
-export class Held {
+class HeldTries implements Held {
   readonly kind = "hold";
   #waiting: ((step: Exclude<Step, Held | Unreachable>) => void)[] = [];
 
@@ -70,7 +55,7 @@ export class Held {
 }
 
 /** A request as an endpoint got it. */
-export class SeenRequest {
+export class SeenRequest implements api.SeenRequest {
   /** `10.0.0.1:8080` for the first try, `10.0.0.2:8080` for the second. */
   readonly endpoint: string;
   readonly chunks: Uint8Array[] = [];

@@ -20,9 +20,19 @@ const LOADS: Readonly<Record<string, () => Promise<unknown>>> = {
 /** What the executable lends plugins. */
 export const LIBRARIES: readonly string[] = Object.keys(LOADS);
 
+const NOT_FOR_PLUGINS: Readonly<Record<string, string>> = {
+  "postern": 'has types and nothing else: write "import type"',
+  "postern/kit": "is there for tests only",
+};
+
+/** What authors import that is not for what serves. */
+export const FOR_AUTHORS: readonly string[] = Object.keys(NOT_FOR_PLUGINS);
+
 /** Why a plugin may not import that, in words that follow its file's name; `undefined`: it may. */
 export function whyNoImport(name: string, allow: readonly string[]): string | undefined {
   if (LIBRARIES.includes(name)) return undefined;
+  const why = NOT_FOR_PLUGINS[name];
+  if (why !== undefined) return `imports ${name}, which ${why}`;
   const written = nodeModule(name);
   if (written === undefined) {
     return `imports ${name}, which is neither in its folder nor one of ${LIBRARIES.join(", ")}`;

@@ -3,6 +3,7 @@ export type {
   Connection,
   Endpoint,
   Exchange,
+  Headers,
   Identity,
   Log,
   Phase,
@@ -13,7 +14,15 @@ export { aboutBuiltIn, contractText } from "./about_built_in.ts";
 export { BUILT_IN_NAMES, loadBuiltIn } from "./built_in.ts";
 export { MadeBody, PassingBody, type PassingSource } from "./body.ts";
 export type { Callee, CalleeName, Callees, Question } from "./callees.ts";
-export { builtinModule, LIBRARIES, librariesOf, loadCode, runCode, whyNoImport } from "./code.ts";
+export {
+  builtinModule,
+  FOR_AUTHORS,
+  LIBRARIES,
+  librariesOf,
+  loadCode,
+  runCode,
+  whyNoImport,
+} from "./code.ts";
 export { faultOf, type Place, placeOf } from "./code_places.ts";
 export { EndedExchange } from "./ended_exchange.ts";
 export { Generation, type LayerView, type PluginView } from "./generation.ts";
@@ -33,7 +42,7 @@ export { type LendCells, LentCells } from "./lent_cells.ts";
 export { failed, PluginRequest, PluginResponse, type ResponseFailure } from "./messages.ts";
 export { type Layer, Onion, type RoutePlan, type Sending, type Surroundings } from "./onion.ts";
 export { Outcome, type Told } from "./outcome.ts";
-export { type AnyPlugin, whyNoPlugin } from "./registry.ts";
+export { type AnyPlugin, whyNoPlugin, whyNoPluginName } from "./registry.ts";
 export { VERIFIED_CLAIMS } from "../../plugins/verified_claims.ts";
 export { SharedState } from "./shared_state.ts";
 export { BrokenBody, OpenedBody, type Pump, pumpOf } from "./streams.ts";

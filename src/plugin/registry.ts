@@ -19,7 +19,7 @@ export function whyNoPlugin(exported: unknown): string | undefined {
   if (typeof exported !== "object" || exported === null) return "is no object";
   const { name, api, phase, config, routeConfig, create } = exported as Record<string, unknown>;
   if (api !== 1) return `is for version ${JSON.stringify(api)} of the contract; this is 1`;
-  if (typeof name !== "string" || !NAME.test(name)) return "has no name in snake_case";
+  if (typeof name !== "string" || whyNoPluginName(name)) return "has no name in snake_case";
   if (!PHASES.some((known) => known === phase)) {
     return `has the phase ${JSON.stringify(phase)}; there are ${PHASES.join(", ")}`;
   }
@@ -29,6 +29,11 @@ export function whyNoPlugin(exported: unknown): string | undefined {
   const unknown = Object.keys(exported).find((key) => !KNOWN.includes(key));
   if (unknown !== undefined) return `has ${unknown}, which is not known here`;
   return undefined;
+}
+
+/** `undefined`: a plugin may have that name. */
+export function whyNoPluginName(name: string): string | undefined {
+  return NAME.test(name) ? undefined : "want snake_case: a to z, 0 to 9 and _, a letter first";
 }
 
 function isSchema(value: unknown): boolean {

@@ -13,6 +13,8 @@ export * from "./file/file_snapshot.ts";
 export * from "./file/file_source.ts";
 export type { CertificateRequest, SecretsReport } from "./secrets_link.ts";
 export * from "./source.ts";
+export { bundle, type Bundled } from "./plugins/bundle.ts";
+export { PluginWatch } from "./plugins/plugin_watch.ts";
 export { createStateFiles, type FileSystem, type StateFiles } from "./state/state_files.ts";
 export * from "./state/store.ts";
 export type { StoredCredentials, StoredState } from "./state/stored_credentials.ts";

@@ -14,6 +14,7 @@ import {
   readExplain,
 } from "./args_explain.ts";
 import { type FlagGroup, type FlagValues, parseFlags, quote } from "./args_flags.ts";
+import { parsePluginTask, type PluginTask } from "./args_plugin.ts";
 import { type ProxyOptions, readProxyOptions } from "./args_proxy.ts";
 import { PROXY_FLAGS } from "./args_proxy_table.ts";
 import { DEV_FLAGS, WAIT_READY_FLAGS } from "./args_tables.ts";
@@ -22,6 +23,7 @@ import { readChoice, readDurationMs, readLogLevel, readTcpAddress } from "./args
 import type { WhichProxy } from "../commands/find_admin.ts";
 
 export type { AdminBind, FlagsMode, ProxyMode, ProxyOptions } from "./args_proxy.ts";
+export type { PluginTask } from "./args_plugin.ts";
 export type { UpstreamFlag } from "./args_upstream.ts";
 
 type TcpAddress = Extract<Address, { kind: "tcp" }>;
@@ -63,10 +65,6 @@ export type Command =
   | { readonly kind: "plugin"; readonly task: PluginTask }
   | { readonly kind: "version" }
   | { readonly kind: "help"; readonly topic: HelpTopic };
-
-/** What `postern plugin` does. */
-export type PluginTask = (typeof PLUGIN_TASKS)[number];
-const PLUGIN_TASKS = ["list", "types"] as const;
 
 const COMMANDS = [
   "proxy",
@@ -189,12 +187,8 @@ function parseExplain(argv: readonly string[], env: Env): Command {
 }
 
 function parsePlugin(argv: readonly string[], env: Env): Command {
-  const [word = "", ...rest] = argv;
-  const task = PLUGIN_TASKS.find((one) => one === word);
-  const flags = flagsOf("plugin", task ? rest : argv.slice(0, 1), env, []);
-  if (flags.helpWanted) return { kind: "help", topic: "plugin" };
-  if (task) return { kind: "plugin", task };
-  throw new ProxyError("usage", 'Cannot run "plugin": say what to do; see "postern plugin -help"');
+  const task = parsePluginTask(argv, env);
+  return task ? { kind: "plugin", task } : { kind: "help", topic: "plugin" };
 }
 
 /** `-admin` says where; else it is found by what the proxy was started for. */

@@ -156,7 +156,7 @@ export function quote(value: string): string {
 }
 
 /** No value of ours has any, and they would end up in paths, headers and log lines. */
-function refuseControlCharacters(origin: string, value: string): void {
+export function refuseControlCharacters(origin: string, value: string): void {
   // deno-lint-ignore no-control-regex -- that is what is looked for
   if (!/[\x00-\x1f\x7f]/.test(value)) return;
   throw new ProxyError("usage", `Cannot read ${origin}: its value holds a control character`);

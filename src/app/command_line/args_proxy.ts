@@ -74,6 +74,8 @@ export interface ProxyOptions {
   readonly workers: number;
   readonly logLevel: LogLevel;
   readonly logJson: boolean;
+  /** Files of plugins are read again when one of them changes. */
+  readonly watchPlugins: boolean;
   /** Log these at start: what was given and does nothing. */
   readonly warnings: readonly string[];
 }
@@ -136,6 +138,7 @@ export function readProxyOptions(flags: FlagValues): ProxyOptions {
     workers: readInteger(flags, "workers", { byDefault: 1, atLeast: 0, atMost: 256 }),
     logLevel: readLogLevel(flags),
     logJson: flags.on("log-json"),
+    watchPlugins: flags.on("watch-plugins"),
     warnings,
   };
 }

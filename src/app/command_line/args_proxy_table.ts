@@ -270,6 +270,11 @@ const RUNNING: FlagGroup = {
       byDefault: "1",
       help: "Threads that carry traffic; 0 carries it in the main thread.",
     },
+    {
+      name: "watch-plugins",
+      kind: "switch",
+      help: "Read the files of plugins again when one of them changes, as SIGHUP does.",
+    },
     ...LOG_FLAGS,
     {
       name: "pprof-addr",

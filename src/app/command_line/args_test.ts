@@ -156,6 +156,7 @@ test("parseCommand() reads the defaults", () => {
     workers: 1,
     logLevel: "info",
     logJson: false,
+    watchPlugins: false,
     warnings: [],
   });
 });
@@ -165,7 +166,7 @@ test("parseCommand() reads every flag of the proxy", () => {
     "-sidecar-for web -agent-connections 20 -prepared-query-interval 1m -authorize BOTH " +
       "-strict-spiffe-chain -state-dir /var/lib/postern -admin-bind localhost:19001 -ready any -admin-token-file t " +
       "-drain-timeout 1m30s -idle-timeout 0 -max-connection-lifetime 24h -max-connections 10 " +
-      "-workers 4 -log-level ERR -log-json -pprof-addr :6060",
+      "-workers 4 -log-level ERR -log-json -watch-plugins -pprof-addr :6060",
   );
   assert.deepEqual(agentFlags, {});
   assert.match(rest.warnings.join(), /-pprof-addr/);
@@ -185,6 +186,7 @@ test("parseCommand() reads every flag of the proxy", () => {
     workers: 4,
     logLevel: "error",
     logJson: true,
+    watchPlugins: true,
     warnings: [],
   });
 });

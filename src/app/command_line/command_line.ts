@@ -32,7 +32,7 @@ async function run(command: Command): Promise<number> {
     case "explain":
       return await (await import("../commands/run_explain.ts")).runExplain(command.options);
     case "plugin":
-      return await (await import("../commands/run_plugin.ts")).runPlugin(command.task);
+      return await (await import("../commands/plugin/run_plugin.ts")).runPlugin(command.task);
     case "dev":
       return await (await import("../commands/run_dev.ts")).runDev(command.options);
   }

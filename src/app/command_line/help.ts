@@ -46,7 +46,7 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
   dev            Run an agent in memory, to try and test a mesh without Consul
   wait-ready     Wait until a running proxy is ready
   explain        Say what would become of a request now, and why
-  plugin         List the plugins inside the executable, or write the contract for one of your own
+  plugin         List plugins; write, check and test one of your own
   version        Print version, commit and engine
   help COMMAND   Show the flags of a command, and examples`,
     notes: "Exit codes: 0 done, 1 failed, 2 wrong usage or configuration (nothing was started).",
@@ -147,13 +147,24 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
     flags: EXPLAIN_FLAGS,
   },
   plugin: {
-    usage: ["postern plugin list", "postern plugin types"],
-    about: "What stands around requests: list says which plugins are inside the executable, with " +
-      "their phase. types writes the contract between the proxy and a plugin, all of it types, to " +
-      "standard output, for an editor.",
+    usage: [
+      "postern plugin list",
+      "postern plugin types",
+      "postern plugin new NAME",
+      "postern plugin check FILE...",
+      "postern plugin test FILE...",
+    ],
+    about: "What stands around requests. list says which plugins are inside the executable, with " +
+      "their phase. new writes a directory with a plugin of your own that works: module, tests, and " +
+      "types for an editor; it never overwrites. check says what is wrong with its types and its contract, by file, line and " +
+      "column, and what it needs to be allowed. test runs the tests of a plugin, a test file or a " +
+      "directory. Both end with 1 where something is wrong. types writes the contract between the proxy and " +
+      "a plugin, all of it types, to standard output.",
     examples: [
       ["What a configuration can use without a file:", "postern plugin list"],
-      ["The types for a plugin of your own, to be kept in a file:", "postern plugin types"],
+      ["A plugin of your own, in the directory shop_rules:", "postern plugin new shop_rules"],
+      ["Its types, and what a proxy would say of it:", "postern plugin check shop_rules.ts"],
+      ["Its tests, which stand in shop_rules_test.ts:", "postern plugin test shop_rules.ts"],
     ],
     flags: [],
   },

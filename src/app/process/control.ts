@@ -10,6 +10,7 @@ import {
   ConsulSource,
   FileSource,
   FileStore,
+  PluginWatch,
   readFileConfig,
   registrationOfFlags,
   type RegistrationSource,
@@ -53,6 +54,7 @@ export async function createControl(
 ): Promise<ProxyControl> {
   const { mode } = options;
   const { clock, log, stats } = deps;
+  const pluginWatch = options.watchPlugins ? new PluginWatch(clock) : undefined;
   if (mode.kind === "config") {
     const { strictSpiffeChain, idleTimeoutMs, lifetimeMs } = options;
     const settings = { strictSpiffeChain, idleTimeoutMs, lifetimeMs, env: deps.env };
@@ -60,7 +62,7 @@ export async function createControl(
     await readFileConfig(mode.file, settings);
     const source = new FileSource({
       ...settings,
-      ...{ file: mode.file, clock, log, stats },
+      ...{ file: mode.file, clock, log, stats, pluginWatch },
       createSecretStore: () => createSecretStore(deps),
       ...storeOf(options, deps, { holdsMesh: false }),
     });
@@ -92,6 +94,7 @@ export async function createControl(
     idleTimeoutMs: options.idleTimeoutMs,
     lifetimeMs: options.lifetimeMs,
     env: deps.env,
+    pluginWatch,
     createSecretStore: () => createSecretStore(deps),
     ...storeOf(options, deps, { holdsMesh: true }),
   });

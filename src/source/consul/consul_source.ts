@@ -60,7 +60,7 @@ export class ConsulSource implements SnapshotSource {
   #onSnapshot: TakeSnapshot | undefined;
   #onFatal: ((error: ProxyError) => void) | undefined;
   readonly #secrets: SecretsLink;
-  readonly #plugins = new RegisteredPlugins(() => this.#wake("refresh", 0, () => this.#refresh()));
+  readonly #plugins: RegisteredPlugins;
   readonly #keeper: StateKeeper | undefined;
   #plans: CredentialPlans = NO_PLANS;
   #memory: Memory = NO_MEMORY;
@@ -75,6 +75,10 @@ export class ConsulSource implements SnapshotSource {
   constructor(options: ConsulSourceOptions) {
     this.#options = options;
     const { agent, clock, registration, log, stats, store } = options;
+    this.#plugins = new RegisteredPlugins(
+      () => this.#wake("refresh", 0, () => this.#refresh()),
+      options.pluginWatch,
+    );
     this.#keeper = store && new StateKeeper(store);
     this.#report = new SourceReport({ clock, log, stats });
     this.#agentEvents = new AgentEvents(clock, log);

@@ -10,6 +10,7 @@ import type { SecretStore } from "../../secrets/mod.ts";
 import type { RegistrationSource } from "./consul_facts.ts";
 import type { Environment } from "./credential_plans.ts";
 import type { JudgeCredentials } from "./judge_credentials.ts";
+import type { PluginWatch } from "../plugins/plugin_watch.ts";
 import type { SnapshotStore } from "../state/store.ts";
 
 export interface ConsulSourceOptions {
@@ -38,4 +39,6 @@ export interface ConsulSourceOptions {
   readonly createSecretStore: () => SecretStore;
   /** Where SPIFFE_ENDPOINT_SOCKET is looked up; default nowhere. */
   readonly env?: Environment;
+  /** Absent: changed files of plugins count from the next reload. */
+  readonly pluginWatch?: PluginWatch | undefined;
 }

@@ -10,6 +10,7 @@ import { formatPath, problemOf } from "../../secrets/mod.ts";
 import { INBOUND_KEY, type PluginUse, sameContent } from "../../snapshot/mod.ts";
 import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
 import { PLUGINS, pluginUses } from "../plugin_uses.ts";
+import type { PluginWatch } from "../plugins/plugin_watch.ts";
 import { type PluginCode, PluginReader } from "../plugins/read_plugins.ts";
 
 /** What stands around the public listener's requests. */
@@ -29,14 +30,17 @@ export const NO_PLUGINS: PluginsHeld = { used: { uses: [], code: {} }, refused: 
 
 export class RegisteredPlugins {
   readonly #onChange: () => void;
+  readonly #watch: PluginWatch | undefined;
   #held: PluginsHeld = { used: undefined, refused: [] };
   #written: { readonly value: unknown } | undefined;
   #reading: Promise<void> = Promise.resolve();
   #closed = false;
 
   /** `onChange`: what is held is another. */
-  constructor(onChange: () => void) {
+  constructor(onChange: () => void, watch?: PluginWatch) {
     this.#onChange = onChange;
+    this.#watch = watch;
+    watch?.start(() => void this.refresh());
   }
 
   get held(): PluginsHeld {
@@ -60,12 +64,13 @@ export class RegisteredPlugins {
 
   close(): void {
     this.#closed = true;
+    this.#watch?.close();
   }
 
   async #read(): Promise<void> {
     const written = this.#written;
     if (!written || written.value === undefined || this.#closed) return;
-    const read = await readList(written.value);
+    const read = await readList(written.value, this.#watch);
     // It may have become another meanwhile, which is read next.
     if (this.#closed || this.#written !== written) return;
     this.#held = { used: read.used ?? this.#held.used, refused: read.refused };
@@ -104,9 +109,9 @@ export function pluginsLack({ refused }: PluginsHeld): string {
   return reasons ? `plugins that can be used: ${reasons}` : "plugins, whose files are being read";
 }
 
-async function readList(value: unknown): Promise<PluginsHeld> {
+async function readList(value: unknown, watch: PluginWatch | undefined): Promise<PluginsHeld> {
   const parsed = v.safeParse(PLUGINS, listOf(value));
-  const reader = new PluginReader(undefined);
+  const reader = new PluginReader(undefined, watch);
   const list = parsed.success ? await reader.read(parsed.output, [KEY]) : undefined;
   const problems = parsed.success
     ? reader.problems

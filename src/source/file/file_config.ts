@@ -34,6 +34,7 @@ import {
   type FileCredentialsOptions,
 } from "./file_credentials.ts";
 import { mayHaveRegex } from "./file_intentions.ts";
+import type { PluginWatch } from "../plugins/plugin_watch.ts";
 import { type PluginCode, PluginReader } from "../plugins/read_plugins.ts";
 
 export interface FileConfig extends Omit<FileConfigOutput, "credentials" | "sds"> {
@@ -104,12 +105,18 @@ export function formatProblem({ path, message, place }: ConfigProblem): string {
 /** Reads `file`; throws `config_invalid` with everything that is wrong. Secrets are not looked at. */
 export async function readFileConfig(
   file: string,
-  options: { readonly env: Readonly<Record<string, string | undefined>> },
+  options: {
+    readonly env: Readonly<Record<string, string | undefined>>;
+    readonly pluginWatch?: PluginWatch | undefined;
+  },
 ): Promise<FileConfig> {
   const text = await readText(file, CONFIG_LIMIT_BYTES);
   if (mayHaveRegex(text)) await prepareRegexes();
   const parsed = parseFileConfig(text, { ...options, file });
-  const read = parsed.kind === "valid" ? await readPlugins(parsed.config, { file, text }) : parsed;
+  const reader = new PluginReader(dirname(resolve(file)), options.pluginWatch);
+  const read = parsed.kind === "valid"
+    ? await readPlugins(parsed.config, { reader, text })
+    : parsed;
   if (read.kind === "valid") return read.config;
   const problems = read.problems.map((problem) => `\n  ${formatProblem(problem)}`).join("");
   throw new ProxyError("config_invalid", `Cannot use configuration "${file}":${problems}`);
@@ -118,9 +125,8 @@ export async function readFileConfig(
 /** With the plugins that its lists take from files, whose paths begin at the file's directory. */
 async function readPlugins(
   config: FileConfig,
-  { file, text }: { readonly file: string; readonly text: string },
+  { reader, text }: { readonly reader: PluginReader; readonly text: string },
 ): Promise<ParsedConfig> {
-  const reader = new PluginReader(dirname(resolve(file)));
   const { inbound } = config;
   const plugins = await reader.read(inbound?.plugins, ["inbound", "plugins"]);
   const upstreams: FileUpstream[] = [];

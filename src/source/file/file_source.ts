@@ -12,6 +12,7 @@ import type { Environment } from "../consul/credential_plans.ts";
 import { type FileConfig, readFileConfig } from "./file_config.ts";
 import { type FileSnapshot, fileSnapshot } from "./file_snapshot.ts";
 import { type CertificateRequest, SecretsLink, type SecretsReport } from "../secrets_link.ts";
+import type { PluginWatch } from "../plugins/plugin_watch.ts";
 import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
 import type { SnapshotSource, SourceStatus, TakeSnapshot } from "../source.ts";
 import { certificateStatusOf, SourceReport } from "../source_report.ts";
@@ -28,6 +29,8 @@ export interface FileSourceOptions {
   readonly store?: SnapshotStore;
   /** Where SPIFFE_ENDPOINT_SOCKET is looked up; default nowhere. */
   readonly env?: Environment;
+  /** Absent: changed files of plugins count from the next reload. */
+  readonly pluginWatch?: PluginWatch | undefined;
   readonly strictSpiffeChain?: boolean;
   /** Upstream connections without a byte; default 1 h. 0: never. */
   readonly idleTimeoutMs?: number;
@@ -60,6 +63,11 @@ export class FileSource implements SnapshotSource {
 
   start(onSnapshot: TakeSnapshot, onFatal?: (error: ProxyError) => void): void {
     this.#onSnapshot = onSnapshot;
+    const { pluginWatch, log } = this.#options;
+    pluginWatch?.start(() => {
+      log.info("a plugin's file changed");
+      void this.reload();
+    });
     this.#enqueue((error) => onFatal?.(error));
   }
 
@@ -103,6 +111,7 @@ export class FileSource implements SnapshotSource {
 
   async close(): Promise<void> {
     this.#closed = true;
+    this.#options.pluginWatch?.close();
     await this.#reading;
     await this.#secrets.close();
     await this.#options.store?.close();
@@ -125,8 +134,8 @@ export class FileSource implements SnapshotSource {
   }
 
   async #read(): Promise<void> {
-    const { file, env = {}, log, store } = this.#options;
-    const config = await readFileConfig(file, { env });
+    const { file, env = {}, log, store, pluginWatch } = this.#options;
+    const config = await readFileConfig(file, { env, pluginWatch });
     if (this.#closed) return;
     this.#config = config;
     this.#refused = [];

@@ -114,9 +114,11 @@ function mapOf(json: string): string {
 function faultsOf(logs: readonly BuildLog[]): string {
   const faults = logs.filter(({ level }) => level === "error");
   return faults.slice(0, MAX_FAULTS).map(({ message, position }) => {
-    if (!position) return message;
+    // There is nothing to install where the plugin runs.
+    const fault = message.replace(/ Maybe you need to "bun install"\?$/, "");
+    if (!position) return fault;
     const { file, line, column, lineText } = position;
-    return `${shown(file)}:${line}:${column}: ${message}\n      ${lineText.trim()}`;
+    return `${shown(file)}:${line}:${column}: ${fault}\n      ${lineText.trim()}`;
   }).join("\n    ");
 }
 

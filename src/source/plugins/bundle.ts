@@ -14,10 +14,11 @@ import { createHash } from "node:crypto";
 import { readFile, stat } from "node:fs/promises";
 import { dirname, extname, relative } from "node:path";
 import { messageOf } from "../../base/mod.ts";
-import { LIBRARIES } from "../../plugin/mod.ts";
+import { FOR_AUTHORS, LIBRARIES } from "../../plugin/mod.ts";
 import { bunJoin } from "./bun_join.ts";
 import type { Joined, Loader, Read } from "./join.ts";
 import { moduleJoin } from "./module_join.ts";
+import type { PluginWatch } from "./plugin_watch.ts";
 
 export interface Bundled extends Joined {
   /** SHA-256, as a hexadecimal text. */
@@ -35,19 +36,29 @@ const LOADERS: Readonly<Record<string, Loader>> = {
   ...{ ".js": "js", ".mjs": "js", ".cjs": "js", ".jsx": "jsx", ".json": "json" },
 };
 
+export interface BundleOptions {
+  /** What comes from the executable; absent: what it lends plugins. */
+  readonly lent?: readonly string[];
+  /** Told of each file before it is read. */
+  readonly watch?: PluginWatch | undefined;
+}
+
 /**
- * What is `lent` comes from the executable. Rejects with what is wrong with the file at that absolute path,
+ * Rejects with what is wrong with the file at that absolute path,
  * in words that may have several lines.
  */
-export async function bundle(path: string, lent = LIBRARIES): Promise<Bundled> {
-  const sources = new Sources();
+export async function bundle(path: string, options: BundleOptions = {}): Promise<Bundled> {
+  const { lent = LIBRARIES, watch } = options;
+  const sources = new Sources(watch);
   const join = bunJoin() ?? moduleJoin;
   await sources.look(path);
   const read = (of: string) => sources.read(of);
-  const { text, map, outside } = await join(path, read, lent).catch((error) => {
-    // What the bundler makes of it says less.
-    throw sources.fault ?? error;
-  });
+  const { text, map, outside } = await join(path, read, [...lent, ...FOR_AUTHORS]).catch(
+    (error) => {
+      // What the bundler makes of it says less.
+      throw sources.fault ?? error;
+    },
+  );
   if (Buffer.byteLength(text) > TEXT_LIMIT_BYTES) {
     throw new Error(tooLong("it is", TEXT_LIMIT_BYTES));
   }
@@ -65,10 +76,16 @@ class Sources {
   fault: Error | undefined;
   /** Digests by path. */
   readonly #read = new Map<string, string>();
+  readonly #watch: PluginWatch | undefined;
   #length = 0;
+
+  constructor(watch: PluginWatch | undefined) {
+    this.#watch = watch;
+  }
 
   /** Is there a module that can be read? Rejects with why not. */
   async look(path: string): Promise<Loader> {
+    await this.#watch?.add(path);
     try {
       const loader = LOADERS[extname(path)];
       if (!loader) throw new Error("it is neither TypeScript, JavaScript nor JSON");

@@ -11,6 +11,7 @@ import type { Path, Problem } from "../../secrets/mod.ts";
 import { type Content, keepPart, type Keyed } from "../../snapshot/mod.ts";
 import type { PluginCodePart, Snapshot } from "../../snapshot/mod.ts";
 import { isFile, type PluginList } from "../plugin_uses.ts";
+import type { PluginWatch } from "./plugin_watch.ts";
 import { bundle, type Bundled, sha256 } from "./bundle.ts";
 
 /** By key, as in a snapshot. */
@@ -37,11 +38,13 @@ const MAX_FILES = 64;
 export class PluginReader {
   readonly problems: Problem[] = [];
   readonly #directory: string | undefined;
+  readonly #watch: PluginWatch | undefined;
   readonly #code: Record<string, Content<PluginCodePart>> = {};
   readonly #bundled = new Map<string, Promise<Bundled>>();
 
   /** `directory`: where relative paths begin; `undefined`: there must be none. */
-  constructor(directory: string | undefined) {
+  constructor(directory: string | undefined, watch?: PluginWatch) {
+    this.#watch = watch;
     this.#directory = directory;
   }
 
@@ -91,7 +94,7 @@ export class PluginReader {
     const before = this.#bundled.get(path);
     if (before) return before;
     if (this.#bundled.size >= MAX_FILES) throw new Error(`more than ${MAX_FILES} files are named`);
-    const bundled = bundle(path);
+    const bundled = bundle(path, { watch: this.#watch });
     this.#bundled.set(path, bundled);
     return bundled;
   }

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { BUILT_IN_NAMES, contractText } from "../../plugin/mod.ts";
-import { parseCommand } from "../command_line/args.ts";
+import { BUILT_IN_NAMES, contractText } from "../../../plugin/mod.ts";
+import { parseCommand } from "../../command_line/args.ts";
 import { listText } from "./run_plugin.ts";
 
 test("listText() has a line for each plugin: name, phase and what it is for, outermost first", async () => {
@@ -16,7 +16,7 @@ test("listText() has a line for each plugin: name, phase and what it is for, out
 });
 
 test("contractText() is the contract, and shorter than a reader's patience", async () => {
-  const path = new URL("../../plugin/api.ts", import.meta.url);
+  const path = new URL("../../../plugin/api.ts", import.meta.url);
   const text = await contractText();
   assert.equal(text, readFileSync(path, "utf8"));
   assert.doesNotMatch(text, /^import /m);
@@ -24,12 +24,27 @@ test("contractText() is the contract, and shorter than a reader's patience", asy
 });
 
 test("parseCommand() takes what there is to do with plugins, and nothing else", () => {
-  assert.deepEqual(parseCommand(["plugin", "list"], {}), { kind: "plugin", task: "list" });
+  assert.deepEqual(parseCommand(["plugin", "list"], {}), {
+    kind: "plugin",
+    task: { kind: "list" },
+  });
+  const files = ["a.ts", "b"];
+  const task = { kind: "test", files };
+  assert.deepEqual(parseCommand(["plugin", "test", ...files], {}), { kind: "plugin", task });
   const help = { kind: "help", topic: "plugin" };
-  for (const argv of [["plugin", "-help"], ["plugin", "types", "-h"], ["help", "plugin"]]) {
+  for (
+    const argv of [["plugin", "-help"], ["plugin", "types", "-h"], ["plugin", "new", "-h"], [
+      "help",
+      "plugin",
+    ]]
+  ) {
     assert.deepEqual(parseCommand(argv, {}), help);
   }
   assert.throws(() => parseCommand(["plugin"], {}), /say what to do/);
   assert.throws(() => parseCommand(["plugin", "lists"], {}), /"lists"/);
   assert.throws(() => parseCommand(["plugin", "list", "-x"], {}), /-x/);
+  assert.throws(() => parseCommand(["plugin", "list", "a"], {}), /"a" follows it/);
+  assert.throws(() => parseCommand(["plugin", "new"], {}), /want "postern plugin new NAME"/);
+  assert.throws(() => parseCommand(["plugin", "new", "a", "b"], {}), /"a b" follows it/);
+  assert.throws(() => parseCommand(["plugin", "new", "a\n"], {}), /control character/);
 });

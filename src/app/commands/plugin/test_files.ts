@@ -1,0 +1,42 @@
+/**
+ * Where the tests of plugins are: beside them, `shop_test.ts` for `shop.ts`.
+ *
+ * @module
+ */
+
+import { readdir, stat } from "node:fs/promises";
+import { basename, dirname, extname, join, resolve } from "node:path";
+import { messageOf, ProxyError } from "../../../base/mod.ts";
+
+const TEST_FILE = /[._]test\.[cm]?[jt]s$/;
+
+export function isTestFile(path: string): boolean {
+  return TEST_FILE.test(path);
+}
+
+/** Of a test, a plugin or a directory; throws `usage` where there is none. */
+export async function testFilesOf(path: string): Promise<string[]> {
+  const whole = resolve(path);
+  const isDirectory = await stat(whole).then((found) => found.isDirectory(), (error) => {
+    const fact = error.code === "ENOENT" ? "there is no such file" : messageOf(error);
+    throw new ProxyError("usage", `Cannot test ${path}: ${fact}`);
+  });
+  if (isDirectory) {
+    const tests = (await readdir(whole)).filter((name) => TEST_FILE.test(name)).sort();
+    if (tests.length > 0) return tests.map((name) => join(whole, name));
+    throw new ProxyError("usage", `Cannot test ${path}: no file there ends in _test.ts`);
+  }
+  if (isTestFile(whole)) return [whole];
+  const tests = await testsBeside(whole);
+  if (tests.length > 0) return tests;
+  const extension = extname(whole);
+  const wanted = `${basename(whole, extension)}_test${extension}`;
+  throw new ProxyError("usage", `Cannot test ${path}: there is no ${wanted} beside it`);
+}
+
+/** Of the plugin at that absolute path; often none. */
+export async function testsBeside(path: string): Promise<string[]> {
+  const stem = basename(path, extname(path));
+  const isTest = (name: string) => TEST_FILE.test(name) && name.replace(TEST_FILE, "") === stem;
+  return (await readdir(dirname(path))).filter(isTest).map((name) => join(dirname(path), name));
+}

@@ -1,0 +1,113 @@
+/**
+ * `postern plugin test`: the tests of plugins, run in this process. A test is a file of its own beside the
+ * plugin, bundled as the plugin is, which gets the kit and a test runner from the executable.
+ *
+ * @module
+ */
+
+import process from "node:process";
+import { formatText, messageOf, systemClock } from "../../../base/mod.ts";
+import { LENT_KIT, type Mounted } from "../../../kit/mod.ts";
+import {
+  builtinModule,
+  LIBRARIES,
+  librariesOf,
+  placeOf,
+  runCode,
+  whyNoImport,
+} from "../../../plugin/mod.ts";
+import { bundle } from "../../../source/mod.ts";
+import { shown, type Write } from "./shown.ts";
+import { testFilesOf } from "./test_files.ts";
+import { type TestOutcome, Tests } from "./test_module.ts";
+
+const KIT = "postern/kit";
+const TEST_MODULE = "node:test";
+/** A test's stack is deep below the proxy's layers. */
+const STACK_FRAMES = 100;
+
+/** Of a log line's time, which is the test's. */
+const TIME_CHARS = "2026-11-21T07:30:00.000Z ".length;
+
+/** Runs the tests of these files, which are tests, plugins with tests beside them, or directories. The exit code. */
+export async function testPlugins(paths: readonly string[], write: Write): Promise<number> {
+  const files = [...new Set((await Promise.all(paths.map(testFilesOf))).flat())];
+  const startedMs = systemClock.monotonic();
+  let passed = 0;
+  let failed = 0;
+  for (const file of files) {
+    write(`${shown(file)}\n`);
+    await testFile(file, (outcome, logs) => {
+      if (outcome.thrown) failed++;
+      else passed++;
+      write(outcomeText(outcome, logs));
+    }).catch((error) => {
+      failed++;
+      write(`  failed  cannot be run\n${faultText(error)}`);
+    });
+  }
+  const took = Math.round(systemClock.monotonic() - startedMs);
+  if (passed + failed === 0) write("  no test is declared there\n");
+  write(`\n${passed} passed, ${failed} failed (${took} ms)\n`);
+  return failed === 0 && passed > 0 ? 0 : 1;
+}
+
+async function testFile(
+  file: string,
+  told: (outcome: TestOutcome, logs: Mounted["logs"]) => void,
+): Promise<void> {
+  const tests = new Tests();
+  let mounts: Mounted[] = [];
+  const kit = {
+    ...LENT_KIT,
+    mount: async (...[plugin, options]: Parameters<typeof LENT_KIT.mount>) => {
+      const mounted = await LENT_KIT.mount(plugin, options);
+      mounts.push(mounted as Mounted);
+      return mounted;
+    },
+  };
+  const code = await bundle(file, { lent: [...LIBRARIES, KIT, TEST_MODULE] });
+  const lent = new Map(await librariesOf(code));
+  lent.set(KIT, kit).set(TEST_MODULE, tests.module);
+  Error.stackTraceLimit = STACK_FRAMES;
+  await runCode({ ...code, path: file }, (name) => {
+    // What tests import of Node's is asked nobody: they serve no one.
+    const why = lent.has(name) ? undefined : whyNoImport(name, [nodeName(name)]);
+    if (why) throw new TypeError(`it ${why}`);
+    return lent.get(name) ?? builtinModule(name);
+  });
+  await tests.run(systemClock, {
+    stray,
+    told: (outcome) => {
+      told(outcome, mounts.flatMap(({ logs }) => logs));
+      mounts = [];
+    },
+  });
+}
+
+function nodeName(name: string): string {
+  return name.startsWith("node:") ? name : `node:${name}`;
+}
+
+function stray(fail: (error: unknown) => void): () => void {
+  process.on("uncaughtException", fail).on("unhandledRejection", fail);
+  return () => void process.off("uncaughtException", fail).off("unhandledRejection", fail);
+}
+
+function outcomeText({ name, ms, thrown }: TestOutcome, logs: Mounted["logs"]): string {
+  if (!thrown) return `  ok      ${name} (${Math.round(ms)} ms)\n`;
+  // What went wrong where the test only saw a status.
+  const lines = logs.filter(({ level }) => level === "warn" || level === "error")
+    .map((line) => `          ${formatText(line).slice(TIME_CHARS)}\n`);
+  return `  failed  ${name} (${Math.round(ms)} ms)\n${faultText(thrown.error)}${lines.join("")}`;
+}
+
+/** What was thrown, its place, and the line there. */
+function faultText(error: unknown): string {
+  const place = placeOf(error);
+  const lines = messageOf(error).trimEnd().split("\n");
+  const at = place
+    ? [`at ${shown(place.path)}:${place.line}:${place.column}`, `   ${place.text}`]
+    : [];
+  return [...lines, ...at].map((line) => `          ${line}`.trimEnd() + "\n").join("");
+}

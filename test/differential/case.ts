@@ -29,6 +29,8 @@ export interface Case {
   readonly times?: number;
   /** How often each answer comes, of 1, for {@link times}. */
   readonly shares?: Readonly<Record<string, number>>;
+  /** The same one for all of {@link times}, whichever: `one`. */
+  readonly isSticky?: true;
 }
 
 export interface Area extends Pick<MeshWorld, "entries">, Partial<Pick<MeshWorld, "shared">> {

@@ -48,7 +48,7 @@ interface Outcome {
 /** One question to several who should say the same; the first is Envoy, or a pair of them. */
 export interface Round {
   readonly name: string;
-  readonly of: Pick<Case, "wire" | "ask" | "want" | "waitsMs" | "times" | "shares">;
+  readonly of: Pick<Case, "wire" | "ask" | "want" | "waitsMs" | "times" | "shares" | "isSticky">;
   readonly places: readonly (readonly [who: string, place: Place])[];
 }
 
@@ -131,6 +131,7 @@ export class Comparison {
       gists.push(...(await Promise.all(some)).map(({ gist }) => gist));
     }
     const kinds = [...new Set(gists)].sort();
+    if (of.isSticky && kinds.length === 1) return { gist: "one", lines: ["one", ...kinds] };
     const uneven = Object.entries(of.shares ?? {}).flatMap(([gist, share]) => {
       const is = gists.filter((one) => one === gist).length / gists.length;
       return Math.abs(is - share) < SHARE_TOLERANCE ? [] : [`${gist} at ${is}`];
@@ -205,6 +206,7 @@ function plain(field: string): string {
     .replace(/^(x-request-id): [0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/, "$1: ID")
     .replace(/^(date): (?!.* 2024 ).*/, "$1: now")
     .replace(/^(x-envoy-upstream-service-time): \d+$/, "$1: N")
+    .replace(/^(set-cookie: place=)"[0-9a-f]{16}"/, '$1"VALUE"')
     // A handshake of Postern's may show the root, too.
     .replace(/(Chain="[^"]*?END%20CERTIFICATE-----%0A)[^"]*/, "$1");
 }

@@ -33,7 +33,33 @@ export const EXPECTED: readonly Expected[] = [
     seen:
       /^timeouts: .*: (- > x-envoy-expected-rq-timeout-ms: |[-+] (< )?200 .*(cut|waited|"one,two"))/,
   },
-  { doc: "a path with a fragment (`#`)", seen: /: a path with a fragment .*: [-+] / },
+  {
+    doc: "a request without `Host`, a path with `#`",
+    seen: /: (a path with a fragment|no host) .*: [-+] (400$|0 reset 1|< )/,
+  },
+  {
+    doc: "`MaxConcurrentRequests`",
+    seen: /^limits: three at once \(scarce, .*: [-+] 200 scarce \| 503/,
+  },
+  { doc: "the instance that a hash leads to", seen: /^stickiness: .*: [-+] 200 [rg]\d$/ },
+  { doc: "HTTP/1.0", seen: /^wires: HTTP\/1\.[02] .*: [-+] / },
+  { doc: "two fields `Host`", seen: /^wires: two hosts .*: [-+] / },
+  {
+    doc: "a field's value that goes on in the next line",
+    seen: /^wires: a line that goes on .*: [-+] /,
+  },
+  {
+    doc: "methods of HTTP/1.1 that are not registered",
+    seen: /^wires: a method (in lower case|nobody knows) .*: [-+] /,
+  },
+  { doc: "`OPTIONS *`", seen: /^wires: OPTIONS \* .*: [-+] / },
+  { doc: "`Expect` of anything but `100-continue`", seen: /^wires: expect something .*: [-+] / },
+  { doc: "upgrades other than WebSocket", seen: /^wires: an upgrade to something .*: [-+] / },
+  { doc: "`x_forwarded_for` and its like", seen: /: - > x_forwarded_for: / },
+  {
+    doc: "a head that is too large, over HTTP/2",
+    seen: /^wires: a head that is too large .*: [-+] /,
+  },
   { doc: "trailers of HTTP/1.1", seen: /: \+ (<<|>>) / },
 ];
 

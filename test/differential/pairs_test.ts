@@ -15,6 +15,10 @@ import { MESH, optionsOfMesh, paths } from "./areas/normalisation.ts";
 import { exposures, GONE, nowhere } from "./areas/places.ts";
 import { retries } from "./areas/retries.ts";
 import { routes } from "./areas/routes.ts";
+import { limits } from "./areas/limits.ts";
+import { rewrites } from "./areas/rewrites.ts";
+import { stickiness } from "./areas/stickiness.ts";
+import { wires } from "./areas/wires.ts";
 import { targets } from "./areas/targets.ts";
 import { timeouts } from "./areas/timeouts.ts";
 import type { Area } from "./case.ts";
@@ -22,7 +26,8 @@ import { Comparison, type Round, roundsOf } from "./compare.ts";
 import { unexpected, unmet } from "./expected.ts";
 
 const AREAS: readonly Area[] = [
-  ...[messages, grpc, paths, routes, headers, retries, timeouts, targets],
+  ...[messages, grpc, wires, paths, routes, rewrites, headers, retries, timeouts, targets],
+  ...[stickiness, limits],
 ];
 /** Of `MixedMesh`. */
 const GIVEN = new Set(["http", "http2", "grpc"]);

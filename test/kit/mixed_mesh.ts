@@ -40,12 +40,20 @@ export interface MeshWorld {
 
 const NO_WORLD: MeshWorld = { shared: [], upstreams: [], entries: () => [] };
 
+/** Services with one instance, for each pair. */
+export const LIMITED = ["requests", "connections", "pending", "scarce"] as const;
+
 /** Instances without a proxy, by service: their names, and what is registered of them. */
-const NATIVES: Readonly<
-  Record<string, Readonly<Record<string, Readonly<Record<string, string>>>>>
-> = {
+const NATIVES: Readonly<Record<string, Readonly<Record<string, Json>>>> = {
   other: { other: {} },
   many: { m1: { version: "1" }, m2: { version: "1" }, m3: { version: "2" } },
+  ring: { r1: {}, r2: {}, r3: {} },
+  maglev: { g1: {}, g2: {}, g3: {} },
+  lone: { lone: {} },
+  // Of each pair, which would else wait for each other.
+  ...Object.fromEntries(
+    PROXIES.flatMap((proxy) => LIMITED.map((name) => [`${name}-${proxy}`, { [name]: {} }])),
+  ),
 };
 
 const PERMISSIONS = [
@@ -149,7 +157,7 @@ export class MixedMesh implements AsyncDisposable {
 
   async #native(
     service: string,
-    { name, meta }: { readonly name: string; readonly meta: Readonly<Record<string, string>> },
+    { name, meta }: { readonly name: string; readonly meta: Json },
   ): Promise<void> {
     const { consul } = this;
     const { CertPEM: cert, PrivateKeyPEM: key } = await readLeaf(consul, service);
@@ -160,7 +168,7 @@ export class MixedMesh implements AsyncDisposable {
       }),
     );
     await consul.put("/v1/agent/service/register", {
-      ...{ Name: service, ID: name, Address: app.host, Port: app.port, Meta: meta },
+      ...{ Name: service, ID: `${service}-${name}`, Address: app.host, Port: app.port, Meta: meta },
       Connect: { Native: true },
     });
   }

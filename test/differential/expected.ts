@@ -38,6 +38,11 @@ export const EXPECTED: readonly Expected[] = [
     seen: /: (a path with a fragment|no host) .*: [-+] (400$|0 reset 1|< )/,
   },
   {
+    doc: "`HeadersWithUnderscoresAction` `REJECT_REQUEST`",
+    seen: /^paths, redirected: an underscore .*: [-+] /,
+  },
+  { doc: "gRPC called over HTTP/1.1", seen: /^gRPC: \S+ over HTTP\/1\.1 .*: [-+] / },
+  {
     doc: "`MaxConcurrentRequests`",
     seen: /^limits: three at once \(scarce, .*: [-+] 200 scarce \| 503/,
   },

@@ -115,6 +115,12 @@ export const messages: Area = {
   ),
 };
 
+const TYPES = {
+  "application/grpc+proto": "200 grpc 7",
+  "application/grpc-web": "403",
+  "application/grpcx": "403",
+};
+
 export const grpc: Area = {
   name: "gRPC",
   isMixed: true,
@@ -130,5 +136,17 @@ export const grpc: Area = {
       ask: { path: "/get" },
       want: "200",
     },
+    // By a caller that knows no trailers, and to services that do not say that they speak it.
+    ...CALLS.slice(1).flatMap(([path, want]): Case[] => [
+      {
+        ...{ name: `${path} over HTTP/1.1`, to: "grpc", ask: rpc(path) },
+        want: path === "/breaks" ? "200 grpc 14" : want,
+      },
+      { name: `${path} of HTTP/2`, to: "http2", wire: "2", ask: rpc(path), want },
+    ]),
+    ...Object.entries(TYPES).map(([type, want]): Case => ({
+      ...{ name: `denied as ${type}`, to: "grpc", wire: "2", want },
+      ask: { ...rpc("/denied"), fields: [`content-type: ${type}`, "te: trailers"] },
+    })),
   ],
 };

@@ -9,8 +9,8 @@ import type { Host, HttpRequest, RouteMatch, ValueMatch } from "../../src/plugin
 
 /** `path`: without query. */
 export type Condition = (request: HttpRequest, path: string) => boolean;
-/** Of a value; `undefined`: there is none. */
-type ValueTest = (value: string | undefined) => boolean;
+/** Of all values of a name. */
+type ValuesTest = (values: readonly string[]) => boolean;
 
 export async function conditionsOf(match: RouteMatch, host: Host): Promise<Condition[]> {
   const conditions: Condition[] = [];
@@ -21,21 +21,21 @@ export async function conditionsOf(match: RouteMatch, host: Host): Promise<Condi
   for (const header of match.headers) {
     const name = header.name.toLowerCase();
     const test = await testOf(header, host);
-    conditions.push((request) => test(headerOf(request, name)));
+    conditions.push((request) => test(valuesOf(request, name)));
   }
   for (const query of match.query) {
     const test = await testOf(query, host);
-    conditions.push(({ path }) => test(parameterOf(path, query.name)));
+    conditions.push(({ path }) => test(firstParameter(path, query.name)));
   }
   return conditions;
 }
 
-async function testOf(match: ValueMatch, host: Host): Promise<ValueTest> {
+async function testOf(match: ValueMatch, host: Host): Promise<ValuesTest> {
   const { kind, invert } = match;
-  if (kind === "present") return (value) => (value !== undefined) !== invert;
+  if (kind === "present") return (values) => (values.length > 0) !== invert;
   const is = await textTest({ ...match, kind }, host);
-  // What is not there matches nothing, and not its opposite either.
-  return (value) => value !== undefined && is(value) !== invert;
+  // Any of several will do. What is not there matches nothing, and not its opposite either.
+  return (values) => values.length > 0 && values.some(is) !== invert;
 }
 
 async function textTest(
@@ -59,33 +59,31 @@ async function textTest(
   }
 }
 
-/** Several of a name are one, in their order. */
-function headerOf(request: HttpRequest, name: string): string | undefined {
+function valuesOf(request: HttpRequest, name: string): readonly string[] {
   switch (name) {
     case "host":
     case ":authority":
-      return request.authority;
+      return [request.authority];
     case ":method":
-      return request.method;
+      return [request.method];
     case ":path":
-      return request.path;
+      return [request.path];
     case ":scheme":
-      return request.scheme;
+      return [request.scheme];
   }
-  const all = request.headers.all(name);
-  return all.length > 1 ? all.join(",") : all[0];
+  return request.headers.all(name);
 }
 
 /** The first of that name, as it was written. */
-function parameterOf(path: string, name: string): string | undefined {
+function firstParameter(path: string, name: string): readonly string[] {
   const start = path.indexOf("?");
-  if (start < 0) return undefined;
+  if (start < 0) return [];
   const end = path.indexOf("#", start);
   const query = path.slice(start + 1, end < 0 ? undefined : end);
   for (const part of query.split("&")) {
     const equals = part.indexOf("=");
     if ((equals < 0 ? part : part.slice(0, equals)) !== name) continue;
-    return equals < 0 ? "" : part.slice(equals + 1);
+    return [equals < 0 ? "" : part.slice(equals + 1)];
   }
-  return undefined;
+  return [];
 }

@@ -126,7 +126,11 @@ for (
       "x-a:b",
       "x-b:c",
     ]],
-    ["is several, as one", value("x-a", "exact", "b,c"), ["x-a:b x-a:c"], ["x-a:c x-a:b", "x-a:b"]],
+    ["is one of several", value("x-a", "prefix", "b"), ["x-a:b x-a:c", "x-a:c x-a:bd"], ["x-a:c"]],
+    ["is no several as one", value("x-a", "exact", "b,c"), ["x-a:b,c"], ["x-a:b x-a:c"]],
+    ["is none of several", value("x-a", "exact", "b", { invert: true }), ["x-a:c x-a:d"], [
+      "x-a:c x-a:b",
+    ]],
     ["says who is asked", value("Host", "exact", "db"), ["x-b:1"], []],
     ["is the method", value(":method", "exact", "GET"), ["x-b:1"], []],
   ] as [string, ValueMatch, string[], string[]][]

@@ -26,7 +26,7 @@ export const DENO = "Deno" in globalThis ? process.execPath : "deno";
 export const BUN = join(ROOT, "node_modules", "bun", "bin", "bun.exe");
 
 /** Stories wait more than they compute: each is a process of its own, beside others. */
-const STORIES = /^test\/(?:consul|faults|integration|interop|service)\//;
+const STORIES = /^test\/(?:consul|differential|faults|integration|interop|service)\//;
 
 /** Every `*_test.ts` under the paths, once, in the order of the paths, relative to the project. */
 export async function testFiles(paths: readonly string[]): Promise<string[]> {

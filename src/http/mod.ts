@@ -65,6 +65,7 @@ export {
   type ReplyOptions,
   type ResponseFlag,
   sendReply,
+  UNANSWERED,
 } from "./reply.ts";
 export { ClientCertElements, forwardClientCert } from "./client_cert.ts";
 export * from "./h2/mod.ts";

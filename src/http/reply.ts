@@ -128,6 +128,14 @@ const REPLIES: Partial<Record<ErrorCode, Reply>> = {
   },
 };
 
+/** In place of `idle_timed_out` where all of the request had come. */
+export const UNANSWERED: Reply = {
+  status: 504,
+  text: "stream timeout",
+  flag: "SI",
+  details: "stream_idle_timeout",
+};
+
 /** To be given with {@link ReplyOptions.location}. */
 export const REDIRECT: Reply = {
   status: 307,

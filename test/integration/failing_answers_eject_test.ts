@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { DEFAULT_OUTLIER } from "../../src/balance/mod.ts";
-import { GRPC_MESSAGE, startAskedApp } from "../kit/asked_app.ts";
+import { startAskedApp } from "../kit/asked_app.ts";
+import { GRPC_MESSAGE } from "../kit/asked_plans.ts";
 import { askHttp2 } from "../kit/mixed_ask.ts";
 import { startPathPair } from "../kit/path_pair.ts";
 import { httpRules } from "../kit/snapshots.ts";

@@ -8,7 +8,8 @@
 import { Buffer } from "node:buffer";
 import * as http2 from "node:http2";
 import type { AddressInfo, Socket } from "node:net";
-import type { Place } from "./echo.ts";
+import type { Place, ServerOptions } from "./echo.ts";
+import { PLAN, type Plan, planOf } from "./asked_plans.ts";
 import { answerOf, type RawMessage, startRawOrigin } from "./http_raw.ts";
 
 /** A message as one side had it; fields as `name: value` in their order, names in lower case. */
@@ -23,97 +24,68 @@ export interface Message {
 /** A field that tells requests apart, and is not among those that were seen. */
 export const ASKED = "x-asked";
 
+/** Says which application answered, where it has a name. */
+export const FROM = "x-from";
+
+/** A request, by the application that it came to. */
+export interface SeenMessage extends Message {
+  readonly at: string;
+}
+
+/** What reached some applications, every try at a request, by the value of {@link ASKED}. */
+export type Seen = Map<string, SeenMessage[]>;
+
 export interface AskedApp extends Place, AsyncDisposable {
-  /** The request that had this value of {@link ASKED}. */
+  /** The request that had this value of {@link ASKED}; the first try at it. */
   seen(asked: string): Message | undefined;
 }
 
-/** What it answers, over either protocol; nothing for what is not answered. */
-interface Plan {
-  readonly status: number;
-  readonly fields: readonly string[];
-  /** Several: of a length that is not said beforehand. */
-  readonly body: readonly string[];
-  readonly trailers?: readonly string[];
-  /** It breaks off after its body. */
-  readonly breaks?: true;
-  /** Before it. */
-  readonly hints?: true;
+export interface AskedAppOptions extends Pick<ServerOptions, "tls"> {
+  readonly protocol: "http" | "http2";
+  readonly host: string;
+  /** Where several keep what they saw in one place. */
+  readonly name?: string;
+  readonly seen?: Seen;
 }
 
-const GRPC = "content-type: application/grpc";
-/** `hi` as a message of gRPC. */
-export const GRPC_MESSAGE = "\0\0\0\0\x02hi";
-const PLAIN: Plan = {
-  status: 200,
-  fields: ["content-type: text/plain", "x-app: one", "x-app: two"],
-  body: ["hello"],
-};
-
-const PLANS: Readonly<Record<string, Plan>> = {
-  "/own": {
-    ...PLAIN,
-    fields: [
-      ...[
-        "server: own/1",
-        "date: Mon, 01 Jan 2024 00:00:00 GMT",
-        "x-envoy-upstream-service-time: 9",
-      ],
-      ...["via: own", "x-request-id: own", "x-envoy-own: 1", "x-envoy-overloaded: true"],
-      ...["set-cookie: a=1", "set-cookie: b=2"],
-    ],
-  },
-  "/pieces": { ...PLAIN, body: ["one,", "two,", "three"] },
-  "/trailers": { ...PLAIN, body: ["one,", "two"], trailers: ["x-sum: 1", "x-end: 2"] },
-  "/hints": { ...PLAIN, hints: true },
-  "/204": { ...PLAIN, status: 204, body: [] },
-  "/304": { ...PLAIN, status: 304, body: [], fields: ['etag: "1"'] },
-  "/404": { ...PLAIN, status: 404 },
-  "/500": { ...PLAIN, status: 500 },
-  "/breaks": { ...PLAIN, body: ["some"], breaks: true },
-  "/drops": { ...PLAIN, status: 0, body: [], breaks: true },
-  "/unary": { status: 200, fields: [GRPC], body: [GRPC_MESSAGE], trailers: ["grpc-status: 0"] },
-  "/stream": {
-    ...{ status: 200, fields: [GRPC, "x-app: one"], body: [GRPC_MESSAGE, GRPC_MESSAGE] },
-    trailers: ["grpc-status: 0", "grpc-message: well", "x-end: 1"],
-  },
-  "/unavailable": { status: 200, fields: [GRPC, "grpc-status: 14"], body: [] },
-  "/status": {
-    ...{ status: 200, fields: [GRPC, "grpc-status: 5", "grpc-message: no%20such"], body: [] },
-  },
-};
-
-function planOf(path: string, body: string): Plan | undefined {
-  const [name = ""] = path.split("?");
-  if (name === "/slow") return undefined;
-  return PLANS[name] ?? (name === "/echo" ? { ...PLAIN, body: [body] } : PLAIN);
-}
-
-export async function startAskedApp(
-  { protocol, host }: { readonly protocol: "http" | "http2"; readonly host: string },
-): Promise<AskedApp> {
-  const seen = new Map<string, Message>();
-  const keep = (message: Message) => {
-    const fields = message.fields.filter((field) => !field.startsWith(`${ASKED}: `));
-    const asked = message.fields.find((field) => !fields.includes(field)) ?? "";
-    seen.set(asked.slice(ASKED.length + 2), { ...message, fields });
+export async function startAskedApp(options: AskedAppOptions): Promise<AskedApp> {
+  const { protocol, name = "", seen = new Map() } = options;
+  const answer = (message: Message): Plan | undefined => {
+    const valueOf = (field: string) =>
+      message.fields.find((line) => line.startsWith(`${field}: `))?.slice(field.length + 2);
+    const asked = valueOf(ASKED) ?? "";
+    const tries = seen.get(asked) ?? [];
+    seen.set(asked, tries);
+    const attempt = tries.length;
+    const fields = message.fields.filter((line) => !HIDDEN.some((one) => line.startsWith(one)));
+    tries.push({ ...message, fields, at: name });
+    const [, path = ""] = message.first.split(" ");
+    const plan = planOf(path, { body: message.body, plan: valueOf(PLAN), attempt });
+    return plan && name !== "" ? { ...plan, fields: [...plan.fields, `${FROM}: ${name}`] } : plan;
   };
-  const own = protocol === "http" ? await startHttp1(host, keep) : await startHttp2(host, keep);
-  return { ...own, seen: (asked) => seen.get(asked) };
+  const own = protocol === "http"
+    ? await startHttp1(options, answer)
+    : await startHttp2(options, answer);
+  return { ...own, seen: (asked) => seen.get(asked)?.[0] };
 }
 
-type Keep = (message: Message) => void;
+const HIDDEN = [`${ASKED}: `, `${PLAN}: `];
+
+type Answer = (message: Message) => Plan | undefined;
 type Started = Place & AsyncDisposable;
 
-function startHttp1(host: string, keep: Keep): Promise<Started> {
+function startHttp1(options: AskedAppOptions, answer: Answer): Promise<Started> {
   return startRawOrigin((request, socket) => {
-    const [method, path = ""] = request.head.split(" ");
-    const message = messageOf(request);
-    keep({ ...message, first: `${method} ${path}` });
+    const [method = "", path = ""] = request.head.split(" ");
+    const plan = answer({ ...messageOf(request), first: `${method} ${path}` });
     if (/^upgrade: websocket$/im.test(request.head)) return void switchProtocols(socket);
-    const plan = planOf(path, message.body);
-    return plan && bytesOf(plan, method ?? "", socket);
-  }, { host });
+    if (!plan?.waitMs) return plan && bytesOf(plan, method, socket);
+    // A connection carries one request at a time.
+    const bytes = bytesOf(plan, method, socket) ?? "";
+    const at = plan.body.length > 1 ? bytes.indexOf("\r\n\r\n") + 4 : 0;
+    setTimeout(() => socket.write(bytes.slice(at)), plan.waitMs);
+    return bytes.slice(0, at);
+  }, options);
 }
 
 /** A message of HTTP/1.1; the first line is left to the caller. */
@@ -151,7 +123,7 @@ function bytesOf(plan: Plan, method: string, socket: Socket): string | undefined
   return `${before}${head}\r\nTransfer-Encoding: chunked\r\n\r\n${chunks}0\r\n${end}\r\n`;
 }
 
-async function startHttp2(host: string, keep: Keep): Promise<Started> {
+async function startHttp2({ host }: AskedAppOptions, answer: Answer): Promise<Started> {
   const sessions = new Set<http2.ServerHttp2Session>();
   const server = http2.createServer();
   server.on("session", (session) => {
@@ -176,9 +148,12 @@ async function startHttp2(host: string, keep: Keep): Promise<Started> {
         const path = String(head[":path"]);
         const body = Buffer.concat(chunks).toString("latin1");
         const first = `${head[":method"]} ${path}`;
-        keep({ first, fields: linesOf(raw), body, trailers });
-        const plan = planOf(path, body);
-        if (plan && !stream.destroyed) respond(stream, plan, head[":method"] === "HEAD");
+        const plan = answer({ first, fields: linesOf(raw), body, trailers });
+        const begin = () => {
+          if (plan && !stream.destroyed) respond(stream, plan, head[":method"] === "HEAD");
+        };
+        if (plan?.waitMs) setTimeout(begin, plan.waitMs);
+        else begin();
       });
     },
   );
@@ -198,7 +173,9 @@ async function startHttp2(host: string, keep: Keep): Promise<Started> {
 
 function respond(stream: http2.ServerHttp2Stream, plan: Plan, isHead: boolean): void {
   const { status, fields, body, trailers = [], breaks, hints } = plan;
-  if (status === 0) return stream.close(http2.constants.NGHTTP2_INTERNAL_ERROR);
+  if (status === 0) {
+    return stream.close(plan.resetCode ?? http2.constants.NGHTTP2_INTERNAL_ERROR);
+  }
   if (hints) stream.additionalHeaders({ ":status": 103, link: "</a>" });
   const whole = body.join("");
   const isMeasured = body.length === 1 && trailers.length === 0;

@@ -5,6 +5,7 @@
  */
 
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
+import { createServer as createTlsServer } from "node:tls";
 import { eventually } from "./process.ts";
 
 export interface Place {
@@ -17,6 +18,8 @@ export interface ServerOptions {
   readonly host?: string;
   /** Port to listen on; any free one if absent. */
   readonly port?: number;
+  /** PEM: it speaks TLS, and asks nobody who they are. */
+  readonly tls?: { readonly cert: string; readonly key: string };
 }
 
 /** A TCP server that keeps halves apart. */
@@ -54,12 +57,15 @@ export function startServer(
   onSocket: (socket: Socket) => void,
   options: ServerOptions = {},
 ): Promise<TestServer> {
-  const { host = "127.0.0.1", port = 0 } = options;
-  const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
+  const { host = "127.0.0.1", port = 0, tls } = options;
+  const take = (socket: Socket) => {
     // A health check connects and resets: nothing to do about it here.
     socket.on("error", () => socket.destroy());
     onSocket(socket);
-  });
+  };
+  const server = tls
+    ? createTlsServer(tls, take)
+    : createServer({ allowHalfOpen: true, noDelay: true }, take);
   return new Promise((resolve, reject) => {
     server.on("error", reject);
     server.listen({ host, port, backlog: 511 }, () => resolve(new TestServer(server, host)));

@@ -232,7 +232,7 @@ export async function startRawOrigin(
           requests.push(found);
           const bytes = answer(found, socket);
           if (bytes === undefined) taken = true;
-          else socket.write(Buffer.from(bytes, "latin1"));
+          else if (bytes !== "") socket.write(Buffer.from(bytes, "latin1"));
         }
       } catch (error) {
         faults.push(error instanceof Error ? error.message : String(error));

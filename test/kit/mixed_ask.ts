@@ -20,6 +20,9 @@ export interface Ask {
   readonly streamed: boolean;
   readonly trailers: readonly string[];
   readonly upgrade: boolean;
+  /** Of HTTP/1.1 alone: `HTTP/1.1` and `app.test` if absent; `null`: no host is said. */
+  readonly version?: string;
+  readonly host?: string | null;
 }
 
 /** What came back; `ending`: `complete`, or how it broke. */
@@ -33,7 +36,8 @@ const TIMEOUT_MS = 20_000;
 export async function askHttp1(place: Place, ask: Ask): Promise<Got> {
   await using client = await RawClient.open(place);
   const { method, path, fields, body, streamed, trailers, upgrade } = ask;
-  const isExpecting = fields.some((field) => field.startsWith("expect:"));
+  const { version = "HTTP/1.1", host = "app.test" } = ask;
+  const isExpecting = fields.includes("expect: 100-continue");
   const length = streamed
     ? ["transfer-encoding: chunked"]
     : body !== "" || method === "POST"
@@ -44,7 +48,8 @@ export async function askHttp1(place: Place, ask: Ask): Promise<Got> {
     "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==",
   ];
   const lines = [
-    ...[`${method} ${path} HTTP/1.1`, "host: app.test", ...fields, ...length],
+    ...[`${method} ${path} ${version}`, ...(host === null ? [] : [`host: ${host}`])],
+    ...[...fields, ...length],
     ...(upgrade ? switching : []),
   ];
   const written = streamed

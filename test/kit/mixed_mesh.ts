@@ -1,15 +1,17 @@
 /**
  * The same service of each protocol behind Envoy and behind Postern, and a caller of all of them behind
- * each, on one real Consul: what passes a pair can be compared with what passes another.
+ * each, on one real Consul: what passes a pair can be compared with what passes another. Beside them are
+ * instances without a proxy, which speak mTLS themselves, and services that are config entries alone.
  *
  * @module
  */
 
-import { type AskedApp, startAskedApp } from "./asked_app.ts";
+import { type AskedApp, type Seen, type SeenMessage, startAskedApp } from "./asked_app.ts";
 import { type Consul, startConsul } from "./consul.ts";
 import type { Place } from "./echo.ts";
 import { freePorts } from "./ports.ts";
 import { envoySidecar } from "./sidecars.ts";
+import { readLeaf } from "./tls_probe.ts";
 
 export const PROXIES = ["envoy", "postern"] as const;
 export type Proxy = (typeof PROXIES)[number];
@@ -24,7 +26,35 @@ export const NOWHERE = ["none", "lost"] as const;
 /** What is exposed of each `http` service, to everybody. */
 export const EXPOSED = "/exposed";
 
-type Json = Readonly<Record<string, unknown>>;
+export type Json = Readonly<Record<string, unknown>>;
+
+/** What is registered for both pairs. */
+export interface MeshWorld {
+  /** Written first. */
+  readonly shared: readonly Json[];
+  /** Services that config entries make up: upstreams of both callers. */
+  readonly upstreams: readonly string[];
+  /** In their order, for each pair; `at`: a name as that pair has it. */
+  readonly entries: (at: (name: string) => string) => readonly Json[];
+}
+
+const NO_WORLD: MeshWorld = { shared: [], upstreams: [], entries: () => [] };
+
+/** Services with one instance, for each pair. */
+export const LIMITED = ["requests", "connections", "pending", "scarce"] as const;
+
+/** Instances without a proxy, by service: their names, and what is registered of them. */
+const NATIVES: Readonly<Record<string, Readonly<Record<string, Json>>>> = {
+  other: { other: {} },
+  many: { m1: { version: "1" }, m2: { version: "1" }, m3: { version: "2" } },
+  ring: { r1: {}, r2: {}, r3: {} },
+  maglev: { g1: {}, g2: {}, g3: {} },
+  lone: { lone: {} },
+  // Of each pair, which would else wait for each other.
+  ...Object.fromEntries(
+    PROXIES.flatMap((proxy) => LIMITED.map((name) => [`${name}-${proxy}`, { [name]: {} }])),
+  ),
+};
 
 const PERMISSIONS = [
   { Action: "deny", HTTP: { PathPrefix: "/denied" } },
@@ -37,22 +67,28 @@ export class MixedMesh implements AsyncDisposable {
   readonly #own = new AsyncDisposableStack();
   readonly #places = new Map<string, Place>();
 
-  private constructor(consul: Consul, apps: Readonly<Record<Protocol, AskedApp>>) {
+  readonly #seen: Seen;
+
+  private constructor(
+    consul: Consul,
+    { apps, seen }: Pick<MixedMesh, "apps"> & { readonly seen: Seen },
+  ) {
     this.consul = consul;
     this.apps = apps;
+    this.#seen = seen;
   }
 
-  static async start(entries: readonly Json[] = []): Promise<MixedMesh> {
+  static async start(world: MeshWorld = NO_WORLD): Promise<MixedMesh> {
     await using own = new AsyncDisposableStack();
     const consul = own.use(await startConsul({ defaultIntentionPolicy: "deny" }));
     const { host } = consul;
-    const http = own.use(await startAskedApp({ protocol: "http", host }));
-    const http2 = own.use(await startAskedApp({ protocol: "http2", host }));
-    const mesh = new MixedMesh(consul, { http, http2, grpc: http2 });
+    const seen: Seen = new Map();
+    const http = own.use(await startAskedApp({ protocol: "http", host, seen }));
+    const http2 = own.use(await startAskedApp({ protocol: "http2", host, seen }));
+    const mesh = new MixedMesh(consul, { apps: { http, http2, grpc: http2 }, seen });
     mesh.#own.use(own.move());
-    for (const entry of entries) await consul.configEntry(entry);
     try {
-      await mesh.#start();
+      await mesh.#start(world);
     } catch (error) {
       await mesh[Symbol.asyncDispose]();
       throw error;
@@ -60,8 +96,12 @@ export class MixedMesh implements AsyncDisposable {
     return mesh;
   }
 
-  async #start(): Promise<void> {
+  async #start(world: MeshWorld): Promise<void> {
     const { consul } = this;
+    await consul.configEntry({
+      ...{ Kind: "proxy-defaults", Name: "global" },
+      Config: { protocol: "http" },
+    });
     const services = PROTOCOLS.flatMap((protocol) =>
       PROXIES.map((proxy) => ({ protocol, proxy, name: `${protocol}-${proxy}` }))
     );
@@ -84,11 +124,25 @@ export class MixedMesh implements AsyncDisposable {
       });
     }
     await consul.register({ name: "lost" });
+    await Promise.all(
+      Object.entries(NATIVES).flatMap(([service, instances]) =>
+        Object.entries(instances).map(([name, meta]) => this.#native(service, { name, meta }))
+      ),
+    );
+    for (const entry of world.shared) await consul.configEntry(entry);
+    for (const proxy of PROXIES) {
+      for (const entry of world.entries((name) => `${name}-${proxy}`)) {
+        await consul.configEntry(entry);
+      }
+    }
     const begun = services.map(async ({ protocol, proxy, name }) => {
       const id = await consul.register({ name, port: this.apps[protocol].port });
       await this.#sidecar(proxy, id);
     });
-    const names = [...services, ...nowhere].map(({ name }) => name);
+    const names = [
+      ...[...services, ...nowhere].map(({ name }) => name),
+      ...world.upstreams.flatMap((name) => PROXIES.map((proxy) => `${name}-${proxy}`)),
+    ];
     begun.push(...PROXIES.map(async (proxy) => {
       const ports = await freePorts(consul.host, names.length);
       const upstreams = names.map((name, at) => ({ name, port: ports[at] ?? 0 }));
@@ -99,6 +153,29 @@ export class MixedMesh implements AsyncDisposable {
       await this.#sidecar(proxy, id);
     }));
     await Promise.all(begun);
+  }
+
+  async #native(
+    service: string,
+    { name, meta }: { readonly name: string; readonly meta: Json },
+  ): Promise<void> {
+    const { consul } = this;
+    const { CertPEM: cert, PrivateKeyPEM: key } = await readLeaf(consul, service);
+    const app = this.#own.use(
+      await startAskedApp({
+        ...{ protocol: "http", host: consul.host, name, seen: this.#seen },
+        tls: { cert, key },
+      }),
+    );
+    await consul.put("/v1/agent/service/register", {
+      ...{ Name: service, ID: `${service}-${name}`, Address: app.host, Port: app.port, Meta: meta },
+      Connect: { Native: true },
+    });
+  }
+
+  /** Every try at a request that came to an application. */
+  seen(asked: string): readonly SeenMessage[] {
+    return this.#seen.get(asked) ?? [];
   }
 
   async #sidecar(proxy: Proxy, id: string): Promise<void> {

@@ -44,8 +44,9 @@ export async function envoySidecar(
     ...["-envoy-binary", peer("envoy"), "-ignore-envoy-compatibility"],
     ...["-admin-bind", `${agent.host}:${adminPort}`],
     ...(options.token ? ["-token", options.token] : []),
-    // Consul turns hot restarts off: any two of them run side by side.
     ...["--", "--concurrency", "1", "-l", "info"],
+    // What a listener had before a change is not kept for minutes by connections.
+    ...["--drain-time-s", "1", "--drain-strategy", "immediate", "--disable-hot-restart"],
   ], { name: `envoy ${serviceId}` });
   await child.waitFor(/starting workers/, { timeoutMs: 60_000 });
   return child;

@@ -76,18 +76,20 @@ test("what was upgraded in time is never cut by a time for an answer", async () 
 });
 
 for (
-  const [idleTimeoutMs, waitMs, isOver] of [
-    [2_000, 5_000, true],
+  const [idleTimeoutMs, waitMs, answer, request = GET] of [
+    [2_000, 5_000, /^HTTP\/1\.1 504 .*\r\n\r\nstream timeout$/s],
+    // The caller is late, not the application.
+    [2_000, 5_000, /^HTTP\/1\.1 408 .*\r\n\r\nstream timeout$/s, `${POST}ab`],
     // The listener's own is five minutes.
-    [600_000, 400_000, false],
-    [0, 400_000, false],
+    [600_000, 400_000, /^$/],
+    [0, 400_000, /^$/],
   ] as const
 ) {
-  test(`an exchange may stand still as long as a plugin says: ${idleTimeoutMs} ms`, async () => {
+  test(`an exchange may stand still as long as a plugin says: ${idleTimeoutMs} ms, ${answer}`, async () => {
     const { path, caller, ask } = await start({ idleTimeoutMs });
     await using _path = path;
-    await ask(GET);
+    await ask(request);
     await path.clock.advance(waitMs);
-    assert.match(caller.received, isOver ? /^HTTP\/1\.1 408 / : /^$/);
+    assert.match(caller.received, answer);
   });
 }

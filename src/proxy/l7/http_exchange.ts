@@ -31,6 +31,7 @@ import {
   type ResponseHead,
   sendReply,
   type ServerExchange,
+  UNANSWERED,
 } from "../../http/mod.ts";
 import { type Generation, VERIFIED_CLAIMS } from "../../plugin/mod.ts";
 import type { VerifiedClaims } from "../../policy/mod.ts";
@@ -375,7 +376,9 @@ export class HttpExchange implements MessageEvents, PluginAsker, BagMember {
     if (this.#over) return;
     const { listener } = this.#owner;
     const story = this.#story;
-    const reply = replyOf(code, reason);
+    const reply = code === "idle_timed_out" && this.#requestEnded
+      ? UNANSWERED
+      : replyOf(code, reason);
     story.code = code;
     if (reply.flag !== "") story.flags |= FLAG[reply.flag];
     this.#tell(code, reason);

@@ -1,0 +1,57 @@
+/** Ways that are no upstream with an application behind it: exposed paths, and services that nobody is. */
+
+import type { Ask } from "../../kit/mixed_ask.ts";
+import { EXPOSED, type MixedMesh, NOWHERE, PROXIES } from "../../kit/mixed_mesh.ts";
+import type { Area, Wire } from "../case.ts";
+import type { Round } from "../compare.ts";
+import { FORWARDED, rpc } from "./messages.ts";
+
+const EXPOSURES: readonly (readonly [want: string, ask: Partial<Ask>])[] = [
+  ["200", { path: EXPOSED, fields: FORWARDED }],
+  ["200", { path: `${EXPOSED}?a=b` }],
+  ["404", { path: `${EXPOSED}/more` }],
+  ["404", { path: "/", method: "POST", body: "abc" }],
+  ["404", { path: `/x/..${EXPOSED}` }],
+  ["200", { path: `${EXPOSED}`, method: "POST", body: "abc" }],
+];
+
+const WIRES: readonly Wire[] = ["1.1", "2"];
+
+/** Asked by anybody, of either proxy. */
+export function exposures(mesh: MixedMesh): readonly Round[] {
+  const places = PROXIES.map((proxy) => [proxy, mesh.exposed(proxy)] as const);
+  return EXPOSURES.flatMap(([want, ask]) =>
+    WIRES.map((wire) => ({
+      name: `exposed: ${ask.method ?? "GET"} ${ask.path} (${wire})`,
+      of: { wire, ask, want },
+      places,
+    }))
+  );
+}
+
+const ASKS: readonly (readonly [wire: Wire, ask: Partial<Ask>, want: string])[] = [
+  ["1.1", {}, "503"],
+  ["2", {}, "503"],
+  ["2", rpc("/unary"), "200 grpc 14"],
+];
+
+/** No instance, or one where nobody listens. */
+export function nowhere(mesh: MixedMesh): readonly Round[] {
+  return NOWHERE.flatMap((name) =>
+    ASKS.map(([wire, ask, want]) => ({
+      name: `nowhere: ${name} (${want}, ${wire})`,
+      of: { wire, ask, want },
+      places: PROXIES.map((proxy) => [proxy, mesh.upstream(proxy, name)] as const),
+    }))
+  );
+}
+
+/** To be asked when the applications have stopped. */
+export const GONE: Area = {
+  name: "no application",
+  isMixed: true,
+  entries: () => [],
+  cases: ASKS.map(([wire, ask, want]) => ({
+    ...{ name: "gone", to: want === "503" ? "http" : "grpc", wire, ask, want },
+  })),
+};

@@ -1,0 +1,53 @@
+/**
+ * The form in which questions to two proxies are written down.
+ *
+ * @module
+ */
+
+import { PLAN } from "../kit/asked_plans.ts";
+import type { Ask } from "../kit/mixed_ask.ts";
+import type { MeshWorld } from "../kit/mixed_mesh.ts";
+
+/** How the caller asks. */
+export type Wire = "1.1" | "2";
+
+export interface Case {
+  readonly name: string;
+  /** The upstream; one of an area's own, or of `MixedMesh`. */
+  readonly to: string;
+  /** `1.1` if absent. */
+  readonly wire?: Wire;
+  readonly ask?: Partial<Ask>;
+  /**
+   * What is answered between two Envoys, as `gistOf` tells it: a status, the status of gRPC, the instance
+   * that answered, how many tries the applications saw where it is not one.
+   */
+  readonly want: string;
+  /** It takes as long: `, waited` in {@link want}. */
+  readonly waitsMs?: number;
+  /** Asked so often, and what is compared are the answers that come at all, and their shares. */
+  readonly times?: number;
+  /** How often each answer comes, of 1, for {@link times}. */
+  readonly shares?: Readonly<Record<string, number>>;
+  /** The same one for all of {@link times}, whichever: `one`. */
+  readonly isSticky?: true;
+}
+
+export interface Area extends Pick<MeshWorld, "entries">, Partial<Pick<MeshWorld, "shared">> {
+  readonly name: string;
+  readonly cases: readonly Case[];
+  /** All cases are asked of mixed pairs; a sample if absent. */
+  readonly isMixed?: true;
+  /** One case after the other: they fill what a proxy allows at a time. */
+  readonly isOneByOne?: true;
+}
+
+/** A request by its path and fields, as tables have it. */
+export function get(path: string, ...fields: readonly string[]): Partial<Ask> {
+  return { path, fields };
+}
+
+/** One whose tries are answered so: see {@link PLAN}. */
+export function planned(plan: string, more: Partial<Ask> = {}): Partial<Ask> {
+  return { ...more, fields: [...more.fields ?? [], `${PLAN}: ${plan}`] };
+}

@@ -1,0 +1,212 @@
+/**
+ * Asks pairs of proxies the same and tells what they do differently.
+ *
+ * @module
+ */
+
+import { createHash } from "node:crypto";
+import { ASKED, FROM } from "../kit/asked_app.ts";
+import type { Place } from "../kit/echo.ts";
+import { type Ask, askHttp1, askHttp2, type Got } from "../kit/mixed_ask.ts";
+import { type MixedMesh, PROXIES, type Proxy } from "../kit/mixed_mesh.ts";
+import { eventually } from "../kit/process.ts";
+import type { Area, Case } from "./case.ts";
+
+export type Pair = readonly [from: Proxy, to: Proxy];
+
+const SEND = { "1.1": askHttp1, "2": askHttp2 };
+export const BASELINE: Pair = ["envoy", "envoy"];
+const SAME: Pair = ["postern", "postern"];
+export const MIXED: readonly Pair[] = PROXIES.flatMap((from) =>
+  PROXIES.filter((to) => to !== from).map((to) => [from, to] as const)
+);
+/** Of an area's cases by mixed pairs. */
+const SAMPLE = 3;
+/** Above what a case says that it takes: a busy machine's part, and less than any default. */
+const SLACK_MS = 8_000;
+const SHARE_TOLERANCE = 0.15;
+const AT_A_TIME = 8;
+const NOTHING: Ask = {
+  ...{ method: "GET", path: "/", fields: [], body: "", streamed: false, trailers: [] },
+  upgrade: false,
+};
+
+/** Differences that say nothing about what a proxy does. */
+const NOISE: readonly RegExp[] = [
+  // Whether there is one says nothing.
+  /^[<>] content-length: 0$/,
+  // Of one hop: whether the rest of a body is read.
+  /^< connection: close$/,
+];
+
+/** One case by one pair: what reached the application (`>`) and what came back (`<`). */
+interface Outcome {
+  readonly gist: string;
+  readonly lines: readonly string[];
+}
+
+/** One question to several who should say the same; the first is Envoy, or a pair of them. */
+export interface Round {
+  readonly name: string;
+  readonly of: Pick<Case, "wire" | "ask" | "want" | "waitsMs" | "times" | "shares" | "isSticky">;
+  readonly places: readonly (readonly [who: string, place: Place])[];
+}
+
+/** Each case by two Envoys, two Posterns and, some, by one of each. */
+export function roundsOf(mesh: MixedMesh, area: Area): readonly Round[] {
+  return area.cases.map((one, index) => {
+    const isMixed = area.isMixed || index % SAMPLE === 0;
+    const pairs = [BASELINE, SAME, ...(isMixed ? MIXED : [])];
+    return {
+      name: `${area.name}: ${one.name} (${one.to}, ${one.wire ?? "1.1"})`,
+      of: one,
+      places: pairs.map(([from, to]) =>
+        [`${from} calls ${to}`, mesh.upstream(from, `${one.to}-${to}`)] as const
+      ),
+    };
+  });
+}
+
+export class Comparison {
+  readonly #mesh: MixedMesh;
+  #asked = 0;
+
+  constructor(mesh: MixedMesh) {
+    this.#mesh = mesh;
+  }
+
+  /** Every proxy has what it needs for the first request of each kind. */
+  async ready(rounds: readonly Round[]): Promise<void> {
+    // One of each place that is to be answered.
+    const answered = rounds.filter(({ of }) => !of.want.startsWith("503"));
+    const firsts = new Map(
+      answered.flatMap(({ name, of: { wire = "1.1" }, places }) =>
+        places.map(([who, place]) =>
+          [place.port, { what: `${name}, ${who}`, place, wire }] as const
+        )
+      ),
+    );
+    await Promise.all(
+      [...firsts.values()].map(({ what, place, wire }) =>
+        eventually(`a first request gets through: ${what}`, async () => {
+          const { gist } = await this.#once({ want: "", wire }, place);
+          return !/^503|no answer$/.test(gist);
+        })
+      ),
+    );
+  }
+
+  /** What is different, a few rounds at a time. */
+  async differences(rounds: readonly Round[], atATime = AT_A_TIME): Promise<readonly string[]> {
+    const found: string[][] = [];
+    // One iterator for all: each round is taken once.
+    const next = rounds.entries();
+    const work = async () => {
+      for (const [index, round] of next) found[index] = await this.#differencesOf(round);
+    };
+    await Promise.all(Array.from({ length: atATime }, work));
+    return found.flat();
+  }
+
+  async #differencesOf({ name, of, places }: Round): Promise<string[]> {
+    const outcomes = await Promise.all(places.map(([, place]) => this.outcome(of, place)));
+    const [first, ...others] = outcomes;
+    const want = first?.lines ?? [];
+    const found = first?.gist === of.want
+      ? []
+      : [`${name}: Envoy answers ${first?.gist}, not ${of.want}`];
+    return others.reduce((all, { lines }, at) => {
+      const less = want.filter((line) => !lines.includes(line)).map((line) => `- ${line}`);
+      const more = lines.filter((line) => !want.includes(line)).map((line) => `+ ${line}`);
+      const who = places[at + 1]?.[0];
+      return [...all, ...[...less, ...more].map((line) => `${name}, ${who}: ${line}`)];
+    }, found);
+  }
+
+  async outcome(of: Round["of"], place: Place): Promise<Outcome> {
+    if (!of.times) return await this.#once(of, place);
+    const gists: string[] = [];
+    for (let left = of.times; left > 0; left -= AT_A_TIME) {
+      const some = Array.from({ length: Math.min(left, AT_A_TIME) }, () => this.#once(of, place));
+      gists.push(...(await Promise.all(some)).map(({ gist }) => gist));
+    }
+    const kinds = [...new Set(gists)].sort();
+    if (of.isSticky && kinds.length === 1) return { gist: "one", lines: ["one", ...kinds] };
+    const uneven = Object.entries(of.shares ?? {}).flatMap(([gist, share]) => {
+      const is = gists.filter((one) => one === gist).length / gists.length;
+      return Math.abs(is - share) < SHARE_TOLERANCE ? [] : [`${gist} at ${is}`];
+    });
+    const gist = [kinds.join(" | "), ...uneven].join(", ");
+    return { gist, lines: [gist] };
+  }
+
+  async #once(of: Round["of"], place: Place): Promise<Outcome> {
+    const { wire = "1.1", ask, waitsMs } = of;
+    const asked = `${++this.#asked}`;
+    const begun = performance.now();
+    const got = await SEND[wire](place, {
+      ...{ ...NOTHING, ...ask },
+      fields: [...ask?.fields ?? [], `${ASKED}: ${asked}`],
+    }).catch((error) => ({
+      ...{ first: String(error), fields: [], body: "", trailers: [], informational: [] },
+      ending: "no answer",
+    }));
+    const took = performance.now() - begun;
+    const tries = this.#mesh.seen(asked);
+    const timing = waitsMs === undefined ? "" : timingOf(took, waitsMs);
+    const gist = [gistOf(got), tries.length > 1 ? `${tries.length} tries` : "", timing]
+      .filter((part) => part !== "").join(", ");
+    const lines = [gist, ...shownAnswer(got)];
+    lines.push(...got.trailers.map((one) => `<< ${one}`));
+    const [seen] = tries;
+    if (seen) {
+      lines.push(`> ${seen.first} ${shownBody(seen.body)}`);
+      lines.push(...seen.fields.map((field) => `> ${plain(field)}`).sort());
+      lines.push(...seen.trailers.map((one) => `>> ${one}`));
+    }
+    return { gist, lines: lines.filter((line) => !NOISE.some((noise) => noise.test(line))) };
+  }
+}
+
+function timingOf(tookMs: number, waitsMs: number): string {
+  if (tookMs < waitsMs * 0.95) return "";
+  return tookMs < waitsMs + SLACK_MS ? "waited" : "late";
+}
+
+/** `200`, `200 other`, `200 grpc 14`, `200 cut`. */
+function gistOf({ first, fields, trailers, ending }: Got): string {
+  const valueOf = (name: string) =>
+    [...fields, ...trailers].find((line) => line.startsWith(`${name}: `))?.slice(name.length + 2);
+  const grpc = valueOf("grpc-status");
+  return [
+    first,
+    ...(grpc === undefined ? [] : [`grpc ${grpc}`]),
+    ...[valueOf(FROM) ?? []].flat(),
+    ...(ending === "complete" ? [] : [ending]),
+  ].join(" ");
+}
+
+function shownAnswer({ first, ending, body, fields, informational }: Got): string[] {
+  return [
+    ...informational.map((line) => `< ${line}`),
+    `< ${first} ${ending} ${shownBody(body)}`,
+    ...fields.map((field) => `< ${plain(field)}`).sort(),
+  ];
+}
+
+function shownBody(body: string): string {
+  if (body.length < 200) return JSON.stringify(body);
+  return `${body.length} bytes, ${createHash("sha1").update(body).digest("hex")}`;
+}
+
+/** Without what differs from request to request, and the name of who is behind which proxy. */
+function plain(field: string): string {
+  return field
+    .replace(/-(envoy|postern)(?=$|[;,"])/g, "")
+    .replace(/^(x-request-id): [0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/, "$1: ID")
+    .replace(/^(date): (?!.* 2024 ).*/, "$1: now")
+    .replace(/^(x-envoy-upstream-service-time): \d+$/, "$1: N")
+    .replace(/^(set-cookie: place=)"[0-9a-f]{16}"/, '$1"VALUE"')
+    // A handshake of Postern's may show the root, too.
+    .replace(/(Chain="[^"]*?END%20CERTIFICATE-----%0A)[^"]*/, "$1");
+}

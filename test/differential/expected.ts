@@ -1,0 +1,82 @@
+/**
+ * What is known to differ from Envoy. Each is a row of `docs/differences.md`, and one that is not seen
+ * any more has no place there.
+ *
+ * @module
+ */
+
+export interface Expected {
+  /** How the row of `docs/differences.md` begins. */
+  readonly doc: string;
+  /** Of a difference as `Comparison` tells it. */
+  readonly seen: RegExp;
+}
+
+export const EXPECTED: readonly Expected[] = [
+  {
+    doc: "fields that Envoy adds to responses",
+    seen: /: [-+] < (date|server|x-envoy-upstream-service-time): /,
+  },
+  { doc: "early hints (103)", seen: /: \+ < 103 / },
+  { doc: "`x-envoy-original-path` of callers", seen: /: - > x-envoy-original-path: / },
+  {
+    doc: "request timeout when none is configured",
+    seen: /: [-+] > x-envoy-expected-rq-timeout-ms: (15|60)000/,
+  },
+  {
+    doc: "a connection that ends while it is kept",
+    seen:
+      /: (no response but an end|5xx: GET drop drop drop 200) .*: [-+] ([<>] |(503|200 other)(, \d tries)?$)/,
+  },
+  {
+    doc: "`RequestTimeout` of a route or resolver",
+    seen:
+      /^timeouts: .*: (- > x-envoy-expected-rq-timeout-ms: |[-+] (< )?200 .*(cut|waited|"one,two"))/,
+  },
+  {
+    doc: "a request without `Host`, a path with `#`",
+    seen: /: (a path with a fragment|no host) .*: [-+] (400$|0 reset 1|< )/,
+  },
+  {
+    doc: "`HeadersWithUnderscoresAction` `REJECT_REQUEST`",
+    seen: /^paths, redirected: an underscore .*: [-+] /,
+  },
+  { doc: "gRPC called over HTTP/1.1", seen: /^gRPC: \S+ over HTTP\/1\.1 .*: [-+] / },
+  {
+    doc: "`MaxConcurrentRequests`",
+    seen: /^limits: three at once \(scarce, .*: [-+] 200 scarce \| 503/,
+  },
+  { doc: "the instance that a hash leads to", seen: /^stickiness: .*: [-+] 200 [rg]\d$/ },
+  { doc: "HTTP/1.0", seen: /^wires: HTTP\/1\.[02] .*: [-+] / },
+  { doc: "two fields `Host`", seen: /^wires: two hosts .*: [-+] / },
+  {
+    doc: "a field's value that goes on in the next line",
+    seen: /^wires: a line that goes on .*: [-+] /,
+  },
+  {
+    doc: "methods of HTTP/1.1 that are not registered",
+    seen: /^wires: a method (in lower case|nobody knows) .*: [-+] /,
+  },
+  { doc: "`OPTIONS *`", seen: /^wires: OPTIONS \* .*: [-+] / },
+  { doc: "`Expect` of anything but `100-continue`", seen: /^wires: expect something .*: [-+] / },
+  { doc: "upgrades other than WebSocket", seen: /^wires: an upgrade to something .*: [-+] / },
+  { doc: "`x_forwarded_for` and its like", seen: /: - > x_forwarded_for: / },
+  {
+    doc: "a head that is too large, over HTTP/2",
+    seen: /^wires: a head that is too large .*: [-+] /,
+  },
+  { doc: "trailers of HTTP/1.1", seen: /: \+ (<<|>>) / },
+];
+
+/** Differences that nobody expected. */
+export function unexpected(differences: readonly string[]): readonly string[] {
+  return differences.filter((one) => !EXPECTED.some(({ seen }) => seen.test(one)));
+}
+
+/** Expectations that nothing met, and those that users are not told of. */
+export function unmet(differences: readonly string[], docs: string): readonly string[] {
+  return EXPECTED.flatMap(({ doc, seen }) => [
+    ...(differences.some((one) => seen.test(one)) ? [] : [`${doc}: not seen as ${seen}`]),
+    ...(docs.includes(`\n| ${doc}`) ? [] : [`${doc}: no row of docs/differences.md`]),
+  ]);
+}

@@ -20,6 +20,8 @@ import {
   nginxHttpOutbound,
 } from "./http_config.ts";
 import {
+  type ConsulMesh,
+  createConsulMesh,
   nginxOutbound,
   type Pair,
   posternInbound,
@@ -43,6 +45,8 @@ export interface HttpPairs {
   envoyBehindRelay(protocol: HttpProtocol): Promise<Subject>;
   /** Postern's pairs, with nothing and with each set of plugins around requests. */
   withPlugins(protocol: HttpProtocol): Promise<Subject[]>;
+  /** Postern's pairs on a Consul, by how many routes its router has. */
+  withRoutes(counts: readonly number[]): Promise<Subject[]>;
   /** Postern's pair for plain TCP. */
   plain(): Promise<Subject>;
   close(): Promise<void>;
@@ -56,6 +60,7 @@ let started = 0;
 
 export function openHttpPairs(site: Site, peers: readonly string[]): HttpPairs {
   const open = new Map<string, Pair>();
+  let mesh: ConsulMesh | undefined;
   const once = async (
     key: string,
     name: string,
@@ -112,6 +117,17 @@ export function openHttpPairs(site: Site, peers: readonly string[]): HttpPairs {
       }
       return subjects;
     },
+    async withRoutes(counts) {
+      mesh ??= await createConsulMesh(site);
+      const subjects: Subject[] = [];
+      for (const count of counts) {
+        const name = count === 1 ? ONE_ROUTE : `${POSTERN} ${count} routes`;
+        const pair = open.get(name) ?? await mesh.startPostern(count);
+        open.set(name, pair);
+        subjects.push(subject(pair, name, ["outbound"]));
+      }
+      return subjects;
+    },
     async plain() {
       const settings = { args: QUIET };
       const sides = [posternInbound(settings), posternOutbound(settings)] as const;
@@ -119,6 +135,7 @@ export function openHttpPairs(site: Site, peers: readonly string[]): HttpPairs {
     },
     async close() {
       await Promise.all([...open.values()].map((pair) => pair.stop()));
+      await mesh?.close();
     },
   };
 }
@@ -138,6 +155,7 @@ export const PLUGINS = {
   ],
 } as const;
 
+export const ONE_ROUTE = `${POSTERN} 1 route`;
 export const TCP = `${POSTERN} tcp`;
 
 function envoyIn(protocol: HttpProtocol): StartInbound {

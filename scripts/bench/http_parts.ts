@@ -21,7 +21,7 @@ import { POSTERN } from "./report.ts";
 
 export const HTTP_PARTS = [
   ...["http1", "http2", "grpc", "http_new", "http_bulk", "http2_bulk"] as const,
-  ...["http_latency", "http2_memory", "http_flat", "plugins1", "plugins2"] as const,
+  ...["http_latency", "http2_memory", "http_flat", "plugins1", "plugins2", "routes"] as const,
 ];
 export type HttpPart = typeof HTTP_PARTS[number];
 
@@ -76,6 +76,11 @@ export function openHttpBench(settings: Settings, peers: readonly string[]): Htt
       await cell("HTTP/2 with plugins, 8 connections of 16 streams", HTTP_TARGETS.plugins2, {
         subjects: await pairs.withPlugins("http2"),
         load: { ...SHARED, path: "/tiny" },
+      }),
+    routes: async () =>
+      await cell("HTTP/1.1 by a router on Consul, the last route takes it", HTTP_TARGETS.routes, {
+        subjects: await pairs.withRoutes([1, 100, 1_000]),
+        load: { connections: 16, path: "/tiny" },
       }),
     http_new: async () =>
       await cell(

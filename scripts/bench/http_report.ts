@@ -14,7 +14,7 @@ import {
   REQUESTS,
   type StreamMemory,
 } from "./http_memory.ts";
-import { TCP } from "./http_pairs.ts";
+import { ONE_ROUTE, TCP } from "./http_pairs.ts";
 import { callsLines, ENVOY, number, POSTERN, table } from "./report.ts";
 
 export interface HttpTarget {
@@ -35,6 +35,7 @@ export const HTTP_TARGETS = {
   http_new: { most: { [TCP]: 1.1 } },
   plugins1: { most: { [POSTERN]: 1.15 } },
   plugins2: { most: { [POSTERN]: 1.25 } },
+  routes: { most: { [ONE_ROUTE]: 1.1 } },
   http_bulk: { most: { [TCP]: 1.3 } },
   http2_bulk: { most: { [TCP]: 1.3 } },
 } as const satisfies Record<string, HttpTarget>;

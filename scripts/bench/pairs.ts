@@ -283,14 +283,15 @@ export function startEnvoy(site: Site, port: number, config: unknown): Side {
 /** Consul's own proxy, and Postern from the same agent, on an agent that ends with `close`. */
 export interface ConsulMesh {
   startBuiltIn(): Promise<Pair>;
-  startPostern(): Promise<Pair>;
+  /** `routes`: its service speaks HTTP, and so many stand in its router, of which the last takes all. */
+  startPostern(routes?: number): Promise<Pair>;
   close(): Promise<void>;
 }
 
 export async function createConsulMesh(site: Site): Promise<ConsulMesh> {
   const agent = await startConsul();
   const built = peer("consul");
-  const start = async (name: string, command: readonly string[]) => {
+  const start = async (name: string, command: readonly string[], routes?: number) => {
     const [inPort = 0, outPort = 0, webPort = 0, adminIn = 0, adminOut = 0] = await freePorts(
       HOST,
       5,
@@ -298,6 +299,7 @@ export async function createConsulMesh(site: Site): Promise<ConsulMesh> {
     // Services of its own: a shared name would mix the instances of several pairs.
     const number = ++started;
     await agent.intention(`web${number}`, `db${number}`, "allow");
+    if (routes !== undefined) await routed(agent, `db${number}`, routes);
     const db = await agent.register({
       ...{ name: `db${number}`, host: HOST, port: site.backend.port, sidecarPort: inPort },
     });
@@ -324,9 +326,19 @@ export async function createConsulMesh(site: Site): Promise<ConsulMesh> {
   };
   return {
     startBuiltIn: () => start("built-in", [built, "connect", "proxy"]),
-    startPostern: () => start("postern", [...posternCommand(), "proxy"]),
+    startPostern: (routes) => start("postern", [...posternCommand(), "proxy"], routes),
     close: () => agent[Symbol.asyncDispose](),
   };
+}
+
+async function routed(agent: Consul, Name: string, routes: number): Promise<void> {
+  await agent.configEntry({ Kind: "service-defaults", Name, Protocol: "http" });
+  const others = Array.from({ length: routes - 1 }, (_, index) => ({
+    Match: { HTTP: { PathPrefix: `/route-${index}/` } },
+    Destination: { Service: Name },
+  }));
+  const last = { Match: { HTTP: { PathPrefix: "/" } }, Destination: { Service: Name } };
+  await agent.configEntry({ Kind: "service-router", Name, Routes: [...others, last] });
 }
 
 const LIMITS = { limits: { max_connections: 100_000, max_pending_requests: 100_000 } };

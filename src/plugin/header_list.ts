@@ -62,14 +62,14 @@ function changeFields(fields: Fields, { remove, set, add }: HeaderChange): Field
     const value = lawfulValue(name, set[name]);
     // What is copied to be longer by one field is copied once.
     if (changed) setField(changed, lower, value);
-    else if (fieldOf(fields, lower) === undefined) changed = [...fields, lower, value, lower];
+    else if (fieldOf(fields, lower) === undefined) changed = fields.concat(lower, value, lower);
     else setField(changed = fields.slice(), lower, value);
   }
   for (const name in add) {
     const lower = lawfulName(name);
     const value = lawfulValue(name, add[name]);
     if (changed) addField(changed, lower, value);
-    else changed = [...fields, lower, value, lower];
+    else changed = fields.concat(lower, value, lower);
   }
   return changed ?? fields;
 }

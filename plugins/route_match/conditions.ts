@@ -71,6 +71,8 @@ function headerOf(request: HttpRequest, name: string): string | undefined {
       return request.path;
     case ":scheme":
       return request.scheme;
+    case "content-length":
+      return request.body?.length?.toString();
   }
   const all = request.headers.all(name);
   return all.length > 1 ? all.join(",") : all[0];

@@ -88,6 +88,14 @@ for (
     await using _path = path;
     await ask(GET);
     await path.clock.advance(waitMs);
-    assert.match(caller.received, isOver ? /^HTTP\/1\.1 408 / : /^$/);
+    assert.match(caller.received, isOver ? /^HTTP\/1\.1 504 .*stream timeout$/s : /^$/);
   });
 }
+
+test("a caller that does not go on with its request is told that it was too late", async () => {
+  const { path, caller, ask } = await start({ idleTimeoutMs: 2_000 });
+  await using _path = path;
+  await ask("POST / HTTP/1.1\r\nHost: db\r\nContent-Length: 9\r\n\r\na");
+  await path.clock.advance(5_000);
+  assert.match(caller.received, /^HTTP\/1\.1 408 .*stream timeout$/s);
+});

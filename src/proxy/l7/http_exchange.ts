@@ -375,7 +375,10 @@ export class HttpExchange implements MessageEvents, PluginAsker, BagMember {
     if (this.#over) return;
     const { listener } = this.#owner;
     const story = this.#story;
-    const reply = replyOf(code, reason);
+    const known = replyOf(code, reason);
+    // As with Envoy: whoever has said all did not keep anybody waiting.
+    const isWaiting = code === "idle_timed_out" && this.#requestEnded;
+    const reply = isWaiting ? { ...known, status: 504 } : known;
     story.code = code;
     if (reply.flag !== "") story.flags |= FLAG[reply.flag];
     this.#tell(code, reason);

@@ -70,6 +70,10 @@ function valuesOf(request: HttpRequest, name: string): readonly string[] {
       return [request.path];
     case ":scheme":
       return [request.scheme];
+    case "content-length": {
+      const length = request.body?.length;
+      return typeof length === "number" ? [String(length)] : [];
+    }
   }
   return request.headers.all(name);
 }

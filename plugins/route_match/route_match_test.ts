@@ -52,6 +52,14 @@ function request(path: string, fields: Fields = [], method = "GET"): PluginReque
   return new PluginRequest(head as RequestHead, null);
 }
 
+test("route_match matches a length that was said", async () => {
+  const find = await finderOf({ headers: [value("Content-Length", "exact", "2")] });
+  const post = request("/", [], "POST");
+  const [two, three] = ["ab", "abc"].map((body) => post.with({ body }));
+  const found = [post, two, three].map((asked) => asked && find(asked) !== undefined);
+  assert.deepEqual(found, [false, true, false]);
+});
+
 /** `x-a:1 x-b:2` */
 function fieldsOf(text: string): Fields {
   const fields: Fields = [];

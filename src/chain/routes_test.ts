@@ -4,7 +4,7 @@ import { seededRandom } from "../base/mod.ts";
 import { readChain } from "../consul/replies/discovery_chain.ts";
 import { fixture } from "../../test/kit/scripted_agent.ts";
 import type { ChainNode, DiscoveryChain } from "./compiled_chain.ts";
-import { pickSplit } from "./pick_split.ts";
+import { evenChance, pickSplit } from "./pick_split.ts";
 import { resolveChain } from "./resolve.ts";
 
 /** Where the fixtures were recorded, with ways to go to other datacenters directly. */
@@ -166,19 +166,24 @@ test("resolveChain() refuses a router where bytes are carried", () => {
   assert.match(resolution.kind === "refused" ? resolution.reason : "", /plain TCP connections/);
 });
 
-test("pickSplit() adds up over time as the weights say", () => {
-  const random = seededRandom(7);
-  const splits = [{ weight: 8_950 }, { weight: 1_000 }, { weight: 50 }];
-  const counts = new Map<number, number>();
-  for (let count = 0; count < 100_000; count++) {
-    const weight = pickSplit(splits, random)?.weight ?? 0;
-    counts.set(weight, (counts.get(weight) ?? 0) + 1);
-  }
-  for (const { weight } of splits) {
-    const share = (counts.get(weight) ?? 0) / 10;
-    assert.ok(Math.abs(share - weight) < 100, `${weight}: ${share}`);
-  }
-});
+for (const every of [1, 2, 3, 13]) {
+  test(`pickSplit() adds up as the weights say, for one of ${every} that come in turns`, () => {
+    const random = seededRandom(7);
+    const splits = [{ weight: 8_950 }, { weight: 1_000 }, { weight: 49 }, { weight: 1 }];
+    for (let start = 0; start < 20; start++) {
+      const chance = evenChance(random);
+      const counts = new Map<number, number>();
+      for (let count = 0; count < 10_000 * every; count++) {
+        const weight = pickSplit(splits, chance)?.weight ?? 0;
+        if (count % every === 0) counts.set(weight, (counts.get(weight) ?? 0) + 1);
+      }
+      for (const { weight } of splits) {
+        const got = counts.get(weight) ?? 0;
+        assert.ok(Math.abs(got - weight) <= 10, `${weight}: ${got}`);
+      }
+    }
+  });
+}
 
 for (
   const [at, want] of [[0, 1], [0.0099, 1], [0.01, 99], [0.999999, 99]] as const

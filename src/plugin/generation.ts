@@ -6,7 +6,7 @@
  */
 
 import { type Deadlines, messageOf, ProxyError, type Timer } from "../base/mod.ts";
-import { pickSplit } from "../chain/mod.ts";
+import { evenChance, pickSplit } from "../chain/mod.ts";
 import type { Connection, HttpRequest, Log, Phase, Route } from "./api.ts";
 import { faultOf } from "./code_places.ts";
 import type { Callees } from "./callees.ts";
@@ -56,15 +56,11 @@ export interface LayerView extends Pick<PluginView, "name" | "phase" | "onFailur
 /** After this nobody keeps a generation that another one has taken the place of. */
 const DRAIN_LIMIT_MS = 300_000;
 
-interface WeightedPlan extends RoutePlan {
-  readonly weight: number;
-}
-
 export class Generation {
   readonly guards: readonly Layer[];
   readonly #options: GenerationOptions;
   readonly #instances: readonly Instance[];
-  readonly #plans: ReadonlyMap<Route, readonly WeightedPlan[]>;
+  readonly #plans: ReadonlyMap<Route, () => RoutePlan | undefined>;
   readonly #routes: FoundBy;
   readonly #connectionLayers: readonly ConnectionLayer[];
   readonly #closed = Promise.withResolvers<void>();
@@ -83,13 +79,14 @@ export class Generation {
     this.#options = options;
     this.#instances = instances;
     this.guards = layersOf(instances, ({ phase }) => phase === "guard", undefined);
-    this.#plans = new Map([...ways].map(([route, all]) => [
-      route,
-      all.map(({ weight, resolver, configs }) => ({
+    this.#plans = new Map([...ways].map(([route, all]) => {
+      const plans = all.map(({ weight, resolver, configs }) => ({
         ...{ route, weight, resolver },
         layers: layersOf(instances, isOnRoute(configs), configs),
-      })),
-    ]));
+      }));
+      const chance = evenChance(options.lender.random);
+      return [route, () => pickSplit(plans, chance)];
+    }));
     this.#connectionLayers = connectionLayersOf(instances);
     this.#routes = made.routes;
   }
@@ -123,8 +120,7 @@ export class Generation {
       chooser?.standing.failed(reason, { hook: "onRoutes" });
       throw new TypeError(`${chooser?.place.definition.name}: ${reason}`);
     }
-    const plans = route && this.#plans.get(route);
-    return plans && pickSplit(plans, this.#options.lender.random);
+    return route && this.#plans.get(route)?.();
   }
 
   /**

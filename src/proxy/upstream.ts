@@ -8,7 +8,7 @@
 
 import { DEFAULT_OUTLIER } from "../balance/mod.ts";
 import type { Random } from "../base/mod.ts";
-import { DEFAULT_ROUTE, pickSplit } from "../chain/mod.ts";
+import { DEFAULT_ROUTE, evenChance, pickSplit } from "../chain/mod.ts";
 import {
   type ChainPart,
   type ChainRoute,
@@ -40,17 +40,18 @@ const NO_SPLITS: readonly GroupSplit[] = [];
 /** Where the routes of a chain led when it was asked: whoever is under way keeps to that. */
 export class ChainWays {
   readonly #splits = new Map<string, readonly GroupSplit[]>();
+  /** Of each route its own, so that it adds up whatever comes to the others. */
+  readonly #chances = new Map<string, Random>();
   readonly #hashes = new Map<string, RequestHash>();
-  readonly #random: Random;
 
   constructor(
     routes: readonly ChainRoute[],
     groups: ReadonlyMap<string, TargetGroup>,
     random: Random,
   ) {
-    this.#random = random;
     for (const { name, splits, hash } of routes) {
       if (hash.length > 0) this.#hashes.set(name, new RequestHash(hash));
+      this.#chances.set(name, evenChance(random));
       this.#splits.set(
         name,
         splits.flatMap(({ weight, resolver }) => {
@@ -67,10 +68,12 @@ export class ChainWays {
    */
   pick(route: string, resolver?: string): TargetGroup | undefined {
     const splits = this.splitsOf(route);
+    const chance = this.#chances.get(route);
+    if (!chance) return undefined;
     const chosen = resolver === undefined
       ? undefined
       : splits.find((split) => split.resolver === resolver);
-    return (chosen ?? pickSplit(splits, this.#random))?.group;
+    return (chosen ?? pickSplit(splits, chance))?.group;
   }
 
   splitsOf(route: string): readonly GroupSplit[] {

@@ -13,6 +13,7 @@ import { FLAG, FRAME, type RawField, RawHttp2Client } from "../kit/http2_raw.ts"
 import { answerOf, RawClient, startRawOrigin, statusOf, valuesOf } from "../kit/http_raw.ts";
 import { openWebSocketOverHttp2 } from "../kit/http_websocket.ts";
 import { type PathPair, type PathPairOptions, startPathPair } from "../kit/path_pair.ts";
+import { eventually } from "../kit/process.ts";
 import { httpRules } from "../kit/snapshots.ts";
 
 const dbOf = (pair: PathPair) => ({ host: "127.0.0.1", port: pair.port });
@@ -123,6 +124,33 @@ test("more requests than may be open at once are refused, and counted back when 
     const answer = await RawClient.ask(dbOf(other), "GET / HTTP/1.1\r\nHost: db\r\n\r\n");
     assert.equal(statusOf(answer), 200);
   }
+});
+
+test("a request waits where there may be no more connections, and another one does not wait with it", async () => {
+  // It hears no more on a connection that it holds.
+  const ok = answerOf("ok", "HTTP/1.1 200 OK\r\nConnection: close");
+  const held: { end(text: string): void }[] = [];
+  await using origin = await startRawOrigin((_request, socket) => {
+    held.push(socket);
+    return undefined;
+  });
+  await using pair = await httpPair({
+    localPort: origin.port,
+    upstream: { maxConnections: 1, maxPending: 1 },
+  });
+  const ask = () => RawClient.ask(dbOf(pair), "GET / HTTP/1.1\r\nHost: db\r\n\r\n");
+  const first = ask();
+  await eventually("the first is under way", () => held.length === 1);
+  const others = [ask(), ask()];
+  const refused = await Promise.race(others);
+  assert.equal(statusOf(refused), 503);
+  assert.deepEqual(valuesOf(refused, "x-envoy-overloaded"), ["true"]);
+  held[0]?.end(ok);
+  assert.equal(statusOf(await first), 200);
+  await eventually("the one that waited has its turn", () => held.length === 2);
+  held[1]?.end(ok);
+  const statuses = (await Promise.all(others)).map((answer) => statusOf(answer));
+  assert.deepEqual(statuses.sort(), [200, 503]);
 });
 
 test("draining answers what is under way and closes the connection after it", async () => {

@@ -93,3 +93,11 @@ for (
     assert.match(caller.received, answer);
   });
 }
+
+test("a caller that does not go on with its request is told that it was too late", async () => {
+  const { path, caller, ask } = await start({ idleTimeoutMs: 2_000 });
+  await using _path = path;
+  await ask("POST / HTTP/1.1\r\nHost: db\r\nContent-Length: 9\r\n\r\na");
+  await path.clock.advance(5_000);
+  assert.match(caller.received, /^HTTP\/1\.1 408 .*stream timeout$/s);
+});

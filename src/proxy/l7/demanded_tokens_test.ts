@@ -36,22 +36,24 @@ const base = snapshotOf({
 const http = httpRules("http", { streamIdleTimeoutMs: 0 });
 const SNAPSHOT = { ...withInbound(base, { http, tokens: USE }), version: 1 };
 
-function definitionOf(onRequest: NonNullable<Plugin["onRequest"]>): AnyPlugin {
-  const config = {
-    "~standard": { version: 1, validate: (value: unknown) => ({ value }) },
-  } as const;
-  return { name: "own", api: 1, phase: "guard", config, create: () => ({ onRequest }) };
-}
+const ANYTHING = {
+  "~standard": { version: 1, validate: (value: unknown) => ({ value }) },
+} as const;
 
-function start(onRequest: NonNullable<Plugin["onRequest"]>): Promise<MemoryPath> {
-  const definition = definitionOf(onRequest);
+type OnRequest = NonNullable<Plugin["onRequest"]>;
+
+function start(onRequest: OnRequest, close = () => {}): Promise<MemoryPath> {
+  const definition: AnyPlugin = {
+    ...{ name: "own", api: 1, phase: "guard", config: ANYTHING },
+    create: () => ({ onRequest, close }),
+  };
   return startMemoryPath(SNAPSHOT, {
     loadPlugin: (name) => Promise.resolve(name === "own" ? definition : undefined),
   });
 }
 
 /** Who shows `x-token` is what `role` says, once `ready`. */
-function verifying(ready?: Promise<void>, role = "admin"): NonNullable<Plugin["onRequest"]> {
+function verifying(ready?: Promise<void>, role = "admin"): OnRequest {
   return ({ request, exchange }, next) => {
     const goOn = () => {
       if (request.headers.get("x-token")) {
@@ -100,7 +102,7 @@ for (
     ],
     ["says nothing", (_, next) => next(), 403, /without a token of okta with role$/],
     ["could not be verified", () => Promise.reject(new Error("no")), 500, undefined],
-  ] as [string, NonNullable<Plugin["onRequest"]>, number, RegExp | undefined][]
+  ] as [string, OnRequest, number, RegExp | undefined][]
 ) {
   test(`a request whose token ${what} reaches nobody`, async () => {
     await using path = await start(onRequest);
@@ -154,11 +156,14 @@ test("a request under way keeps what its token said, and ends when more is deman
 });
 
 test("a caller that leaves while its token is verified leaves nothing behind", async () => {
-  await using path = await start(() => new Promise(() => {}));
+  let closed = 0;
+  await using path = await start(() => new Promise(() => {}), () => void closed++);
   const caller = callAs("web", path, CA);
   caller.send(`${POST}hello`);
   await settle();
   caller.connection.reset();
   await settle();
   assert.equal(path.engine.dials.length, 0);
+  await path.set({ ...withInbound(base, { http }), version: 2 });
+  assert.equal(closed, 1, "nobody uses what verifies tokens any more");
 });

@@ -14,6 +14,8 @@ import { readInstances } from "../../src/consul/replies/health.ts";
 import { readIntentions } from "../../src/consul/replies/intentions.ts";
 import { readIngressEntry } from "../../src/consul/replies/ingress.ts";
 import { withIngressEntry } from "../../src/consul/replies/ingress_listeners.ts";
+import { readDefaults } from "../../src/consul/replies/defaults.ts";
+import { readJwtProvider } from "../../src/consul/replies/jwt_provider.ts";
 import { readLeaf } from "../../src/consul/replies/leaf.ts";
 import { readMesh } from "../../src/consul/replies/mesh.ts";
 import { readMissing } from "../../src/consul/preflight.ts";
@@ -21,6 +23,12 @@ import { readQueryResult } from "../../src/consul/replies/prepared_query.ts";
 import { readRegistration } from "../../src/consul/replies/registration.ts";
 import { readRoots } from "../../src/consul/replies/roots.ts";
 import { compilePolicy, type Intention } from "../../src/policy/mod.ts";
+import jwtAuth from "../../plugins/jwt_auth/jwt_auth.ts";
+import rateLimit from "../../plugins/rate_limit/rate_limit.ts";
+import type { Defaults, JwtProvider } from "../../src/consul/mod.ts";
+import type { PluginDefinition } from "../../src/plugin/api.ts";
+import { entryPlugins } from "../../src/source/consul/entry_plugins.ts";
+import { judgeTokens } from "../../src/source/consul/token_providers.ts";
 import { fixture, fixtureText } from "../kit/scripted_agent.ts";
 import { locateJsonError } from "../../src/wire/mod.ts";
 import type { FuzzTarget } from "./fuzz.ts";
@@ -39,11 +47,37 @@ const READERS: readonly ((json: unknown) => unknown)[] = [
   (json) => withIngressEntry(GATEWAY, readIngressEntry(json, "igw")),
   readLeaf,
   readMesh,
+  (json) => limitsOf(readDefaults(json, { kind: "service-defaults", name: "db" })),
+  (json) => tokensOf(readJwtProvider(json)),
   (json) => readMissing(json, []),
   (json) => readQueryResult(json, "geo-db"),
   (json) => readRegistration(json, "web-1-sidecar-proxy"),
   readRoots,
 ];
+
+/** What is made of an entry the plugin takes: one that it refused would hold up all that comes after. */
+function limitsOf(serviceDefaults: Defaults | null): void {
+  const known = { proxyDefaults: null, serviceDefaults };
+  for (const { plugin, config } of entryPlugins(known, { service: "db", http: true }).uses) {
+    if (plugin === "rate_limit") takes(rateLimit, config);
+  }
+}
+
+function tokensOf(provider: JwtProvider | null): void {
+  const source = { name: "web", namespace: "default", partition: "default", peer: "" };
+  const tokens = [{ provider: "okta", claims: [] }];
+  const rule: Intention = { rule: "web", source, action: "allow", tokens, precedence: 9 };
+  const { intentions, use } = judgeTokens([rule], new Map([["okta", provider]]), { http: true });
+  assert.equal(use === undefined, intentions[0]?.refused !== undefined);
+  if (use) takes(jwtAuth, use.config);
+}
+
+function takes({ config: schema }: PluginDefinition, config: unknown): void {
+  const judged = schema["~standard"].validate(config);
+  assert.ok(
+    typeof judged === "object" && judged !== null && !("issues" in judged && judged.issues),
+  );
+}
 
 /** Whatever was read can be judged by, and what was refused allows nothing. */
 function judgeBy(intentions: readonly Intention[]): void {
@@ -69,12 +103,36 @@ const CORPUS = [
   "intentions_match_l7",
   "leaf",
   "config_mesh",
+  "config_service_defaults",
+  "config_jwt_provider",
+  "config_jwt_provider_remote",
   "acl_authorize_probe",
   "prepared_query_failover",
   "agent_service_merged",
   "agent_service_tproxy",
   "roots_rsa",
 ].map((name) => JSON.stringify(JSON.parse(fixtureText(`${name}.json`))));
+CORPUS.push(JSON.stringify({
+  RateLimits: {
+    InstanceLevel: {
+      ...{ RequestsPerSecond: 9, RequestsMaxBurst: 20 },
+      Routes: [
+        { RequestsPerSecond: 2, PathRegex: "/a.*" },
+        { RequestsPerSecond: 2, PathPrefix: "/a", RequestsMaxBurst: 1 },
+        { PathExact: "/" },
+      ],
+    },
+  },
+}));
+CORPUS.push(JSON.stringify({
+  Issuer: "a",
+  JSONWebKeySet: {
+    Remote: {
+      ...{ URI: "https://idp.example/keys", RequestTimeoutMs: 1, CacheDuration: "5m" },
+      RetryPolicy: { NumRetries: 1, RetryPolicyBackOff: { BaseInterval: 1, MaxInterval: 2e9 } },
+    },
+  },
+}));
 
 export const target: FuzzTarget = {
   name: "agent_json",

@@ -1,0 +1,169 @@
+/** What becomes of a request while its tokens are verified, and after that. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createAuthority } from "../../../test/kit/certificates.ts";
+import { settle } from "../../../test/kit/clock.ts";
+import { callAs } from "../../../test/kit/memory_caller.ts";
+import { type MemoryPath, startMemoryPath } from "../../../test/kit/memory_path.ts";
+import {
+  httpRules,
+  intention,
+  policyOf,
+  snapshotOf,
+  withInbound,
+} from "../../../test/kit/snapshots.ts";
+import type { Plugin } from "../../plugin/api.ts";
+import { type AnyPlugin, VERIFIED_CLAIMS } from "../../plugin/mod.ts";
+import type { PluginUse } from "../../snapshot/mod.ts";
+
+const CA = createAuthority();
+const OK = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+const POST =
+  "POST /a HTTP/1.1\r\nHost: db\r\nContent-Length: 5\r\nx-token: good\r\nx-claims: forged\r\n\r\n";
+
+const USE: PluginUse = { plugin: "own", config: {}, onFailure: "refuse", at: "jwt-provider" };
+const DEMANDING = {
+  ...intention("web", "allow"),
+  tokens: [{ provider: "okta", claims: [{ path: ["role"], value: "admin" }] }],
+};
+
+const base = snapshotOf({
+  ca: CA,
+  service: "db",
+  local: { kind: "tcp", host: "127.0.0.1", port: 8080 },
+  intentions: [DEMANDING],
+});
+const http = httpRules("http", { streamIdleTimeoutMs: 0 });
+const SNAPSHOT = { ...withInbound(base, { http, tokens: USE }), version: 1 };
+
+const ANYTHING = {
+  "~standard": { version: 1, validate: (value: unknown) => ({ value }) },
+} as const;
+
+type OnRequest = NonNullable<Plugin["onRequest"]>;
+
+function start(onRequest: OnRequest, close = () => {}): Promise<MemoryPath> {
+  const definition: AnyPlugin = {
+    ...{ name: "own", api: 1, phase: "guard", config: ANYTHING },
+    create: () => ({ onRequest, close }),
+  };
+  return startMemoryPath(SNAPSHOT, {
+    loadPlugin: (name) => Promise.resolve(name === "own" ? definition : undefined),
+  });
+}
+
+/** Who shows `x-token` is what `role` says, once `ready`. */
+function verifying(ready?: Promise<void>, role = "admin"): OnRequest {
+  return ({ request, exchange }, next) => {
+    const goOn = () => {
+      if (request.headers.get("x-token")) {
+        exchange.set(VERIFIED_CLAIMS, new Map([["okta", { role }]]));
+      }
+      const set = { "x-claims": role };
+      return next({ request: request.with({ headers: { remove: ["x-token"], set } }) });
+    };
+    return ready ? ready.then(goOn) : goOn();
+  };
+}
+
+for (const isLate of [false, true]) {
+  test(`a verified token lets a request in, with its whole body${isLate ? ", later" : ""}`, async () => {
+    const ready = Promise.withResolvers<void>();
+    await using path = await start(verifying(isLate ? ready.promise : undefined));
+    const caller = callAs("web", path, CA);
+    caller.send(`${POST}hel`);
+    await settle();
+    if (isLate) {
+      assert.equal(path.engine.dials.length, 0, "nobody was asked before it is known");
+      caller.send("lo");
+      ready.resolve();
+      await settle();
+    }
+    const app = path.engine.lastDial.connect();
+    if (!isLate) caller.send("lo");
+    await settle();
+    assert.match(app.received, /^POST \/a HTTP\/1\.1\r\n.*x-claims: admin\r\n.*\r\n\r\nhello$/s);
+    assert.doesNotMatch(app.received, /x-token|forged/);
+    app.send(OK);
+    await settle();
+    assert.match(caller.received, /^HTTP\/1\.1 200 /);
+    caller.connection.reset();
+    await settle();
+  });
+}
+
+for (
+  const [what, onRequest, want, rule] of [
+    [
+      "says something else",
+      verifying(undefined, "guest"),
+      403,
+      /without a token of okta with role$/,
+    ],
+    ["says nothing", (_, next) => next(), 403, /without a token of okta with role$/],
+    ["could not be verified", () => Promise.reject(new Error("no")), 500, undefined],
+  ] as [string, OnRequest, number, RegExp | undefined][]
+) {
+  test(`a request whose token ${what} reaches nobody`, async () => {
+    await using path = await start(onRequest);
+    const caller = callAs("web", path, CA);
+    caller.send(`${POST}hello`);
+    await settle();
+    assert.match(caller.received, new RegExp(`^HTTP/1\\.1 ${want} `));
+    assert.equal(path.engine.dials.length, 0);
+    const line = path.lines.find(({ message }) => message === "request failed");
+    if (rule) assert.match(String(line?.fields["rule"]), rule);
+    caller.connection.reset();
+    await settle();
+  });
+}
+
+test("a request is judged by the intentions that hold when its token is verified", async () => {
+  const ready = Promise.withResolvers<void>();
+  await using path = await start(verifying(ready.promise));
+  const caller = callAs("web", path, CA);
+  caller.send(`${POST}hello`);
+  await settle();
+  await path.set({ ...SNAPSHOT, version: 2, policy: policyOf([intention("web", "deny")]) });
+  assert.equal(caller.received, "");
+  ready.resolve();
+  await settle();
+  assert.match(caller.received, /^HTTP\/1\.1 403 /);
+  assert.equal(path.engine.dials.length, 0);
+  caller.connection.reset();
+  await settle();
+});
+
+test("a request under way keeps what its token said, and ends when more is demanded", async () => {
+  await using path = await start(verifying());
+  const caller = callAs("web", path, CA);
+  caller.send(`${POST}hello`);
+  await settle();
+  const app = path.engine.lastDial.connect();
+  await settle();
+  const demanding = (value: string) => ({
+    ...DEMANDING,
+    tokens: [{ provider: "okta", claims: [{ path: ["role"], value }] }],
+    rule: value,
+  });
+  await path.set({ ...SNAPSHOT, version: 2, policy: policyOf([demanding("admin")]) });
+  assert.deepEqual([caller.received, app.over], ["", "no"]);
+  await path.set({ ...SNAPSHOT, version: 3, policy: policyOf([demanding("owner")]) });
+  assert.match(caller.received, /^HTTP\/1\.1 403 /);
+  assert.notEqual(app.over, "no");
+  caller.connection.reset();
+  await settle();
+});
+
+test("a caller that leaves while its token is verified leaves nothing behind", async () => {
+  let closed = 0;
+  await using path = await start(() => new Promise(() => {}), () => void closed++);
+  const caller = callAs("web", path, CA);
+  caller.send(`${POST}hello`);
+  await settle();
+  caller.connection.reset();
+  await settle();
+  assert.equal(path.engine.dials.length, 0);
+  await path.set({ ...withInbound(base, { http }), version: 2 });
+  assert.equal(closed, 1, "nobody uses what verifies tokens any more");
+});

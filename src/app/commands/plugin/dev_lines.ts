@@ -4,7 +4,9 @@
  * @module
  */
 
-import { ASKED, LOADED } from "./watched_plugin.ts";
+/** Messages of `watched_plugin.ts`, which is a text to this program and no module. */
+const LOADED = "loaded";
+const ASKED = "asked";
 
 export interface Told {
   readonly kind: "loaded" | "refused" | "asked" | "fault" | "line";

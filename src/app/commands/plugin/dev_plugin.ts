@@ -83,6 +83,8 @@ export async function devPlugin({ file, config, write, stopped }: DevPluginOptio
   const over = new AbortController();
   void stopped.then(() => over.abort());
   await firstAnswer(url, view, over.signal);
+  // What we asked ourselves is logged by now.
+  await sleep(systemClock, PROBE_PAUSE_MS, { signal: over.signal });
   if (!over.signal.aborted) {
     view.open(`
     you -> web's sidecar == mTLS ==> api's sidecar, with the plugin -> api

@@ -16,8 +16,8 @@ import type {
 } from "../../../plugin/mod.ts";
 
 /** Messages in its log. */
-export const LOADED = "loaded";
-export const ASKED = "asked";
+const LOADED = "loaded";
+const ASKED = "asked";
 
 const VALUE_CHARS = 80;
 

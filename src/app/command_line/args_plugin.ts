@@ -5,12 +5,14 @@
  */
 
 import { ProxyError } from "../../base/mod.ts";
-import { parseFlags, quote, refuseControlCharacters } from "./args_flags.ts";
+import { PLUGIN_DEV_FLAGS } from "./args_tables.ts";
+import { type FlagValues, parseFlags, quote, refuseControlCharacters } from "./args_flags.ts";
 
 /** What `postern plugin` does; there is at least one of `files`. */
 export type PluginTask =
   | { readonly kind: "list" | "types" }
   | { readonly kind: "new"; readonly name: string }
+  | { readonly kind: "dev"; readonly file: string; readonly config: unknown }
   | { readonly kind: "check" | "test"; readonly files: readonly string[] };
 
 /** What follows the word. */
@@ -20,6 +22,7 @@ const WORDS: Readonly<Record<PluginTask["kind"], string>> = {
   new: "NAME",
   check: "FILE...",
   test: "FILE...",
+  dev: "FILE",
 };
 
 /** `undefined`: help is wanted. */
@@ -32,16 +35,20 @@ export function parsePluginTask(
   const end = rest.findIndex((word) => word.startsWith("-"));
   const words = isKnown ? rest.slice(0, end < 0 ? rest.length : end) : [];
   const flags = isKnown ? rest.slice(words.length) : argv.slice(0, 1);
-  if (parseFlags(flags, [], { command: "postern plugin", env }).helpWanted) return undefined;
+  const given = parseFlags(flags, kind === "dev" ? PLUGIN_DEV_FLAGS : [], {
+    command: "postern plugin",
+    env,
+  });
+  if (given.helpWanted) return undefined;
   if (!isKnown) {
     const hint = 'say what to do; see "postern plugin -help"';
     throw new ProxyError("usage", `Cannot run "plugin": ${hint}`);
   }
   for (const word of words) refuseControlCharacters("the argument", word);
-  return taskOf(kind as PluginTask["kind"], words);
+  return taskOf(kind as PluginTask["kind"], words, given);
 }
 
-function taskOf(kind: PluginTask["kind"], words: readonly string[]): PluginTask {
+function taskOf(kind: PluginTask["kind"], words: readonly string[], flags: FlagValues): PluginTask {
   const [first, ...more] = words;
   switch (kind) {
     case "list":
@@ -51,6 +58,11 @@ function taskOf(kind: PluginTask["kind"], words: readonly string[]): PluginTask 
     case "new":
       if (first !== undefined && more.length === 0) return { kind, name: first };
       break;
+    case "dev":
+      if (first !== undefined && more.length === 0) {
+        return { kind, file: first, config: readJson(flags, "config") };
+      }
+      break;
     case "check":
     case "test":
       if (first !== undefined) return { kind, files: words };
@@ -58,4 +70,14 @@ function taskOf(kind: PluginTask["kind"], words: readonly string[]): PluginTask 
   const want = `postern plugin ${kind} ${WORDS[kind]}`.trimEnd();
   const got = words.length === 0 ? "nothing follows it" : `${quote(words.join(" "))} follows it`;
   throw new ProxyError("usage", `Cannot run "plugin ${kind}": ${got}; want "${want}"`);
+}
+
+/** Left out: `{}`. */
+function readJson(flags: FlagValues, name: string): unknown {
+  const text = flags.text(name) ?? "{}";
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new ProxyError("usage", `Cannot read -${name}: ${quote(text)} is no JSON`);
+  }
 }

@@ -87,6 +87,17 @@ export const PROXY_CHOICE_FLAGS: readonly FlagSpec[] = [
   },
 ];
 
+export const PLUGIN_DEV_FLAGS: readonly FlagGroup[] = [{
+  title: "Flags of dev",
+  flags: [{
+    name: "config",
+    kind: "text",
+    value: "JSON",
+    byDefault: "{}",
+    help: "The plugin's configuration, as it stands at its use.",
+  }],
+}];
+
 export const WAIT_READY_FLAGS: readonly FlagGroup[] = [{
   title: "Flags",
   flags: [

@@ -8,7 +8,7 @@ import type { HelpTopic } from "./args.ts";
 import type { FlagGroup, FlagSpec } from "./args_flags.ts";
 import { PROXY_FLAGS } from "./args_proxy_table.ts";
 import { EXPLAIN_FLAGS } from "./args_explain.ts";
-import { DEV_FLAGS, WAIT_READY_FLAGS } from "./args_tables.ts";
+import { DEV_FLAGS, PLUGIN_DEV_FLAGS, WAIT_READY_FLAGS } from "./args_tables.ts";
 
 const WIDTH = 100;
 const COLUMN = 34;
@@ -153,20 +153,24 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
       "postern plugin new NAME",
       "postern plugin check FILE...",
       "postern plugin test FILE...",
+      "postern plugin dev FILE [-config JSON]",
     ],
     about: "What stands around requests. list says which plugins are inside the executable, with " +
       "their phase. new writes a directory with a plugin of your own that works: module, tests, and " +
       "types for an editor; it never overwrites. check says what is wrong with its types and its contract, by file, line and " +
       "column, and what it needs to be allowed. test runs the tests of a plugin, a test file or a " +
-      "directory. Both end with 1 where something is wrong. types writes the contract between the proxy and " +
+      "directory. Both end with 1 where something is wrong. dev runs a " +
+      "mesh on this machine with the plugin in it, loads it anew whenever it is saved, and shows what it " +
+      "does to each request. types writes the contract between the proxy and " +
       "a plugin, all of it types, to standard output.",
     examples: [
       ["What a configuration can use without a file:", "postern plugin list"],
       ["A plugin of your own, in the directory shop_rules:", "postern plugin new shop_rules"],
       ["Its types, and what a proxy would say of it:", "postern plugin check shop_rules.ts"],
       ["Its tests, which stand in shop_rules_test.ts:", "postern plugin test shop_rules.ts"],
+      ["See what it does to requests while it is written:", "postern plugin dev shop_rules.ts"],
     ],
-    flags: [],
+    flags: PLUGIN_DEV_FLAGS,
   },
   version: {
     usage: ["postern version"],

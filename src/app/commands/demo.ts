@@ -5,9 +5,7 @@
  * @module
  */
 
-import { type ChildProcess, spawn } from "node:child_process";
 import process from "node:process";
-import { fileURLToPath } from "node:url";
 import { sleep, systemClock } from "../../base/mod.ts";
 import {
   DEMO_INTENTIONS,
@@ -21,8 +19,7 @@ import {
   registerDemoMesh,
   startApp,
 } from "../../dev/mod.ts";
-import { runtimeEngine } from "../../net/mod.ts";
-import { IS_COMPILED } from "../command_line/version.ts";
+import { RESTART_MS, Sidecar } from "./sidecar_process.ts";
 
 export interface DemoControl {
   readonly stop: () => void;
@@ -30,8 +27,6 @@ export interface DemoControl {
   readonly token: string | undefined;
 }
 
-/** A killed sidecar comes back after this, as under a supervisor. */
-const RESTART_MS = 5_000;
 const TICK_MS = 1_000;
 
 export async function runDemo(agent: DevAgent, control: DemoControl): Promise<void> {
@@ -45,7 +40,9 @@ export async function runDemo(agent: DevAgent, control: DemoControl): Promise<vo
   });
   const web = await startApp("web", webPort);
   const ending = new AbortController();
-  const sidecars = ["web-1", "api-1"].map((id) => new Sidecar(id, agent, control.token));
+  const sidecars = ["web-1", "api-1"].map((id) =>
+    new Sidecar(id, agent.address, { token: control.token })
+  );
   const url = `http://127.0.0.1:${upstreamPort}/`;
   try {
     for (const sidecar of sidecars) sidecar.start();
@@ -94,72 +91,6 @@ ${
   }Ctrl-C stops everything.
 
 `;
-}
-
-/** One sidecar in a process of its own, started again when it dies. */
-class Sidecar {
-  readonly id: string;
-  readonly #agent: DevAgent;
-  readonly #token: string | undefined;
-  #child: ChildProcess | undefined;
-  #stopping = false;
-
-  constructor(id: string, agent: DevAgent, token: string | undefined) {
-    this.id = id;
-    this.#agent = agent;
-    this.#token = token;
-  }
-
-  get pid(): number | undefined {
-    return this.#child?.pid;
-  }
-
-  start(): void {
-    const [command, ...args] = ownCommand();
-    const child = spawn(
-      command,
-      // Nobody waits for what is open when the demo ends.
-      [...args, "proxy", "-sidecar-for", this.id, "-log-level", "error", "-drain-timeout", "0s"],
-      {
-        stdio: ["ignore", "ignore", "inherit"],
-        env: {
-          ...process.env,
-          CONSUL_HTTP_ADDR: this.#agent.address,
-          ...(this.#token !== undefined && { CONSUL_HTTP_TOKEN: this.#token }),
-        },
-        // Ctrl-C reaches the whole group of a terminal; these end when we say so.
-        detached: true,
-      },
-    );
-    this.#child = child;
-    child.on("exit", () => {
-      this.#child = undefined;
-      if (!this.#stopping) systemClock.after(RESTART_MS, () => !this.#stopping && this.start());
-    });
-  }
-
-  kill(): void {
-    this.#child?.kill("SIGKILL");
-  }
-
-  async stop(): Promise<void> {
-    this.#stopping = true;
-    const child = this.#child;
-    if (!child) return;
-    const gone = new Promise<void>((resolve) => child.once("exit", () => resolve()));
-    child.kill("SIGTERM");
-    const force = systemClock.after(2_000, () => child.kill("SIGKILL"));
-    await gone;
-    force.cancel();
-  }
-}
-
-/** How to start this very program again. */
-function ownCommand(): [string, ...string[]] {
-  if (IS_COMPILED) return [process.execPath];
-  const main = fileURLToPath(new URL("../../main.ts", import.meta.url));
-  if (runtimeEngine().name.startsWith("deno")) return [process.execPath, "run", "-A", main];
-  return [process.execPath, main];
 }
 
 async function firstAnswer(url: string, stopped: Promise<void>): Promise<void> {

@@ -24,6 +24,8 @@ export interface DemoService {
   readonly sidecarPort: number;
   /** Absent: `web-1`, `api-1`. */
   readonly id?: string;
+  /** What its sidecar's registration says under `Config`; absent: nothing. */
+  readonly proxyConfig?: Readonly<Record<string, unknown>>;
 }
 
 /** What a status line shows. */
@@ -90,7 +92,11 @@ export function addInstance(
           TCP: `${host}:${service.port}`,
           Interval: "1s",
         }],
-        Proxy: { LocalServiceAddress: host, Upstreams: more.upstreams ?? [] },
+        Proxy: {
+          LocalServiceAddress: host,
+          Upstreams: more.upstreams ?? [],
+          ...(service.proxyConfig && { Config: service.proxyConfig }),
+        },
       },
     },
   });

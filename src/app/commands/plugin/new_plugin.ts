@@ -62,6 +62,8 @@ ${rows.map(([file, about]) => `    ${file.padEnd(width)}  ${about}\n`).join("")}
 Next:
 
     cd ${name}
-    postern plugin test ${name}.ts
+    postern plugin test ${name}.ts    its tests, which pass
+    postern plugin dev ${name}.ts     what it does to requests, while you write it
+    postern plugin check ${name}.ts   its types, and what a proxy would say of it
 `;
 }

@@ -21,6 +21,8 @@ export async function runPlugin(task: PluginTask): Promise<number> {
     // Each is loaded when it is run: the compiler and the kit are much to read.
     case "new":
       return await (await import("./new_plugin.ts")).newPlugin(task.name, write);
+    case "dev":
+      return await (await import("./dev_plugin.ts")).runDevPlugin(task.file, task.config, write);
     case "check":
       return await (await import("./check_plugin.ts")).checkPlugins(task.files, write);
     case "test":

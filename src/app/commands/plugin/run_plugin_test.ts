@@ -31,6 +31,13 @@ test("parseCommand() takes what there is to do with plugins, and nothing else", 
   const files = ["a.ts", "b"];
   const task = { kind: "test", files };
   assert.deepEqual(parseCommand(["plugin", "test", ...files], {}), { kind: "plugin", task });
+  const dev = { kind: "dev", file: "a.ts", config: { a: 1 } };
+  assert.deepEqual(parseCommand(["plugin", "dev", "a.ts", "-config", '{"a":1}'], {}), {
+    kind: "plugin",
+    task: dev,
+  });
+  assert.throws(() => parseCommand(["plugin", "dev", "a.ts", "-config", "{"], {}), /is no JSON/);
+  assert.throws(() => parseCommand(["plugin", "test", "a.ts", "-config", "{}"], {}), /-config/);
   const help = { kind: "help", topic: "plugin" };
   for (
     const argv of [["plugin", "-help"], ["plugin", "types", "-h"], ["plugin", "new", "-h"], [

@@ -115,7 +115,9 @@ This stands in a list of \`plugins\`, at \`inbound\` or at an upstream of a conf
 | \`header\` | \`x-${name.replaceAll("_", "-")}\` | the header's name; its value is \`yes\` |
 
 \`\`\`sh
-postern plugin test ${name}.ts
+postern plugin check ${name}.ts   # types and contract
+postern plugin test ${name}.ts    # its tests
+postern plugin dev ${name}.ts     # what it does to requests, while it is written
 \`\`\`
 
 \`types/\` is for the editor: the contract is \`types/postern.d.ts\`, and all that there is to know of it.

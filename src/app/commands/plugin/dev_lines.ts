@@ -1,0 +1,79 @@
+/**
+ * What a sidecar's log says of the plugin that is being written, for its author.
+ *
+ * @module
+ */
+
+/** Messages of `watched_plugin.ts`, which is a text to this program and no module. */
+const LOADED = "loaded";
+const ASKED = "asked";
+
+export interface Told {
+  readonly kind: "loaded" | "refused" | "asked" | "fault" | "line";
+  readonly text: string;
+}
+
+type LogLine = Readonly<Record<string, unknown>>;
+
+/** Of a line of the log, as JSON; `undefined`: it is not about the plugin. */
+export function toldOf(line: string): Told | undefined {
+  let record: LogLine;
+  try {
+    record = JSON.parse(line) as LogLine;
+  } catch {
+    // Not a log line: a runtime's own word, which is never about what goes well.
+    return line.trim() === "" ? undefined : { kind: "fault", text: `${line}\n` };
+  }
+  const { time: _, level, message, plugin, listener: __, worker, ...facts } = record;
+  if (plugin === undefined) return refusedOf(record);
+  switch (message) {
+    case LOADED:
+      return worker === 0 || worker === undefined ? { kind: "loaded", text: "" } : undefined;
+    case ASKED:
+      return { kind: "asked", text: askedText(facts) };
+    case "plugin failed": {
+      const { hook = "", reason = "" } = facts;
+      return { kind: "fault", text: `failed in ${hook}: ${placed(String(reason))}\n` };
+    }
+  }
+  const shown = Object.entries(facts).map(([key, value]) => ` ${key}=${JSON.stringify(value)}`);
+  return { kind: "line", text: `${level}: ${message}${shown.join("")}\n` };
+}
+
+/** Why it is not loaded, on lines of its own. */
+function refusedOf({ level, reason, error }: LogLine): Told | undefined {
+  const why = String(reason ?? error ?? "");
+  if (!["warn", "error"].includes(String(level).toLowerCase()) || !why.includes("plugin")) return;
+  const lines = why.replace(/^.*(?:cannot be loaded|Cannot load \S+ \(\S+\.use\)):\s*/s, "").split(
+    "\n",
+  );
+  return { kind: "refused", text: lines.map((line) => `    ${line.trim()}\n`).join("") };
+}
+
+/** The place and the line on lines of their own. */
+function placed(reason: string): string {
+  return reason.replace(/ \((\S+:\d+:\d+): (.*)\)$/s, "\n    at $1\n       $2");
+}
+
+function askedText({ what, source, status, code, asked, ms, request, response }: LogLine): string {
+  const by = source === "" ? "" : `, asked by ${source}`;
+  const head = `${what} -> ${status === 0 ? "no answer" : status} (${ms} ms${by})\n`;
+  const lines = [
+    ...changes("request", request),
+    ...changes("response", response),
+    ...(asked === 0 && code !== "plugin_failed"
+      ? ["answered by the plugin; nobody was asked"]
+      : []),
+    ...(Number(asked) > 1 ? [`sent ${asked} times`] : []),
+    ...(code === "" ? [] : [`ended with ${code}`]),
+  ];
+  return head +
+    (lines.length === 0 ? ["unchanged"] : lines).map((text) => `    ${text}\n`).join("");
+}
+
+function changes(of: string, text: unknown): string[] {
+  const lines = String(text ?? "").split("\n").filter((line) => line !== "");
+  return lines.map((line, index) =>
+    `${(index === 0 ? of : "").padEnd("response".length)}  ${line}`
+  );
+}

@@ -1,0 +1,123 @@
+/**
+ * A plugin with an eye on it, for `postern plugin dev`: the same plugin, whose every request is told in its
+ * log with what it did. This text runs in the sidecar beside the plugin's; of others it has types only.
+ *
+ * @module
+ */
+
+import type {
+  Headers,
+  Host,
+  HttpRequest,
+  HttpResponse,
+  Plugin,
+  PluginDefinition,
+  RequestArgs,
+} from "../../../plugin/mod.ts";
+
+/** Messages in its log. */
+const LOADED = "loaded";
+const ASKED = "asked";
+
+const VALUE_CHARS = 80;
+
+/** What is no plugin is handed back, so that it is refused as it would be without this. */
+export function watched(definition: PluginDefinition): PluginDefinition {
+  if (typeof definition?.create !== "function") return definition;
+  return {
+    ...definition,
+    async create(host, config) {
+      const plugin = await definition.create(host, config);
+      host.log.info(LOADED, { worker: host.worker.index });
+      return typeof plugin?.onRequest === "function" ? withEye(plugin, host) : plugin;
+    },
+  };
+}
+
+function withEye(plugin: Plugin, host: Host): Plugin {
+  const onRequest: NonNullable<Plugin["onRequest"]> = (args, next) => {
+    const { request } = args;
+    let sent: HttpRequest | undefined;
+    let got: HttpResponse | undefined;
+    let asked = 0;
+    let given: unknown = undefined;
+    args.exchange.onEnd(({ status, durationMs, code }) => {
+      // What comes by a promise is known a turn after who waits for it was told.
+      void Promise.resolve(given).catch(() => undefined).then((response) => {
+        const last = response as HttpResponse | undefined;
+        host.log.info(ASKED, {
+          what: `${request.method} ${request.path}`,
+          source: sourceOf(args),
+          ...{ status, code, asked, ms: Math.round(durationMs) },
+          request: sent ? requestChanges(request, sent).join("\n") : "",
+          response: got && last ? responseChanges(got, last).join("\n") : "",
+        });
+      });
+    });
+    const answer = plugin.onRequest?.(args, (change) => {
+      asked++;
+      sent = change?.request ?? request;
+      const map = change?.response;
+      return next({
+        ...change,
+        response: (response) => {
+          got = response;
+          return map ? map(response) : response;
+        },
+      });
+    });
+    given = answer;
+    // What it gave is handed on as it is, also where that is nothing.
+    return answer as NonNullable<typeof answer>;
+  };
+  const { onConnection, onRoutes, close } = plugin;
+  return {
+    onRequest,
+    ...(onConnection && { onConnection: onConnection.bind(plugin) }),
+    ...(onRoutes && { onRoutes: onRoutes.bind(plugin) }),
+    ...(close && { close: close.bind(plugin) }),
+  };
+}
+
+function sourceOf({ exchange: { connection: { source } } }: RequestArgs): string {
+  return source ? source.service || source.uri : "";
+}
+
+function requestChanges(from: HttpRequest, to: HttpRequest): string[] {
+  if (from === to) return [];
+  const parts = (["method", "authority", "path"] as const)
+    .filter((part) => from[part] !== to[part])
+    .map((part) => `~ ${part}: ${shown(from[part])} -> ${shown(to[part])}`);
+  return [...parts, ...headerChanges(from.headers, to.headers), ...bodyChange(from, to)];
+}
+
+function responseChanges(from: HttpResponse, to: HttpResponse): string[] {
+  if (from === to) return [];
+  const status = from.status === to.status ? [] : [`~ status: ${from.status} -> ${to.status}`];
+  return [...status, ...headerChanges(from.headers, to.headers), ...bodyChange(from, to)];
+}
+
+function headerChanges(from: Headers, to: Headers): string[] {
+  const names = new Set([...from, ...to].map(([name]) => name));
+  return [...names].flatMap((name) => {
+    const [before, after] = [from.all(name).join(", "), to.all(name).join(", ")];
+    if (before === after) return [];
+    if (to.get(name) === undefined) return [`- ${name}: ${shown(before)}`];
+    if (from.get(name) === undefined) return [`+ ${name}: ${shown(after)}`];
+    return [`~ ${name}: ${shown(before)} -> ${shown(after)}`];
+  });
+}
+
+function bodyChange(
+  { body: from }: Pick<HttpRequest, "body">,
+  { body: to }: Pick<HttpRequest, "body">,
+): string[] {
+  if (from === to) return [];
+  if (to === null) return ["- body"];
+  const length = to.length === null ? "length not known before its end" : `${to.length} bytes`;
+  return [`${from === null ? "+" : "~"} body: ${length}`];
+}
+
+function shown(text: string): string {
+  return text.length > VALUE_CHARS ? `${text.slice(0, VALUE_CHARS)}...` : text;
+}

@@ -1,0 +1,93 @@
+/**
+ * Sidecars that a command starts and ends: this very program, in processes of their own.
+ *
+ * @module
+ */
+
+import { type ChildProcess, spawn } from "node:child_process";
+import process from "node:process";
+import { fileURLToPath } from "node:url";
+import { systemClock } from "../../base/mod.ts";
+import { runtimeEngine } from "../../net/mod.ts";
+import { IS_COMPILED } from "../command_line/version.ts";
+
+/** A killed sidecar comes back after this, as under a supervisor. */
+export const RESTART_MS = 5_000;
+
+export interface SidecarOptions {
+  readonly token?: string | undefined;
+  /** Besides those that every one of them has. */
+  readonly args?: readonly string[];
+  /** Takes what it logs, from `level` on; absent: errors go where ours do. */
+  readonly logs?: { readonly level: string; readonly onText: (text: string) => void };
+}
+
+/** One sidecar in a process of its own, started again when it dies. */
+export class Sidecar {
+  readonly id: string;
+  readonly #agent: string;
+  readonly #options: SidecarOptions;
+  #child: ChildProcess | undefined;
+  #stopping = false;
+
+  /** `agent`: the URL of the one that has it registered. */
+  constructor(id: string, agent: string, options: SidecarOptions = {}) {
+    this.id = id;
+    this.#agent = agent;
+    this.#options = options;
+  }
+
+  get pid(): number | undefined {
+    return this.#child?.pid;
+  }
+
+  start(): void {
+    const [command, ...own] = ownCommand();
+    const { token, args = [], logs } = this.#options;
+    const level = ["-log-level", logs?.level ?? "error"];
+    const child = spawn(
+      command,
+      // Nobody waits for what is open when the demo ends.
+      [...own, "proxy", "-sidecar-for", this.id, ...level, "-drain-timeout", "0s", ...args],
+      {
+        stdio: ["ignore", "ignore", logs ? "pipe" : "inherit"],
+        env: {
+          ...process.env,
+          CONSUL_HTTP_ADDR: this.#agent,
+          ...(token !== undefined && { CONSUL_HTTP_TOKEN: token }),
+        },
+        // Ctrl-C reaches the whole group of a terminal; these end when we say so.
+        detached: true,
+      },
+    );
+    this.#child = child;
+    child.stderr?.setEncoding("utf8").on("data", (text: string) => logs?.onText(text));
+    child.on("exit", () => {
+      this.#child = undefined;
+      if (!this.#stopping) systemClock.after(RESTART_MS, () => !this.#stopping && this.start());
+    });
+  }
+
+  kill(): void {
+    this.#child?.kill("SIGKILL");
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping = true;
+    const child = this.#child;
+    if (!child) return;
+    const gone = new Promise<void>((resolve) => child.once("exit", () => resolve()));
+    child.kill("SIGTERM");
+    const force = systemClock.after(2_000, () => child.kill("SIGKILL"));
+    await gone;
+    force.cancel();
+  }
+}
+
+/** How to start this very program again. */
+function ownCommand(): [string, ...string[]] {
+  if (IS_COMPILED) return [process.execPath];
+  const main = fileURLToPath(new URL("../../main.ts", import.meta.url));
+  if (runtimeEngine().name.startsWith("deno")) return [process.execPath, "run", "-A", main];
+  return [process.execPath, main];
+}

@@ -1,0 +1,82 @@
+import assert from "node:assert/strict";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { OWN_ENGINE, posternCommand } from "../../kit/postern.ts";
+import { eventually, Process } from "../../kit/process.ts";
+
+const IN_TIME = { timeoutMs: 60_000 };
+
+const pluginOf = (hook: string) =>
+  `import * as v from "valibot";
+export default {
+  name: "marks", api: 1, phase: "filter", config: v.strictObject({ header: v.string() }),
+  create: (host, { header }) => ({
+    onRequest({ request }, next) {
+      ${hook}
+    },
+  }),
+};
+`;
+const marks = (value: string) =>
+  pluginOf(
+    `return next({ request: request.with({ headers: { set: { [header]: "${value}" } } }) });`,
+  );
+
+test("plugin dev waits for a plugin that loads, shows what it does, and has it anew in 300 ms", async () => {
+  const directory = await mkdtemp(join(tmpdir(), "postern-dev-test-"));
+  try {
+    const file = join(directory, "marks.js");
+    await writeFile(file, pluginOf("return next(,);"));
+    const [command = "", ...words] = posternCommand(OWN_ENGINE);
+    const args = [...words, "plugin", "dev", file, "-config", '{"header":"x-mark"}'];
+    await using dev = new Process(command, args, { name: "dev" });
+    // None was good before.
+    await dev.waitFor(/marks\.js: not loaded\n(?:.*\n)*?.*marks\.js:6:\d+/, IN_TIME);
+    await writeFile(file, marks("first"));
+    const [, url = ""] = await dev.waitFor(/curl -i (\S+)/, IN_TIME);
+    const ask = async (path: string) => {
+      const reply = await fetch(new URL(path, url));
+      await reply.text();
+      return reply.status;
+    };
+    assert.equal(await ask("/a"), 200);
+    await dev.waitFor(
+      /^GET \/a -> 200 .*asked by web\)\n {4}request {3}\+ x-mark: first\n/m,
+      IN_TIME,
+    );
+
+    const tookMs: number[] = [];
+    for (const value of ["one", "two", "three"]) {
+      const loads = () => dev.output.split("marks.js: loaded\n").length;
+      const before = loads();
+      const savedMs = performance.now();
+      await writeFile(file, marks(value));
+      await eventually("it is loaded", () => Promise.resolve(loads() > before));
+      tookMs.push(performance.now() - savedMs);
+    }
+    // The quickest: others share the machine's processors.
+    assert.ok(Math.min(...tookMs) < 300, tookMs.join());
+
+    await writeFile(file, pluginOf("return next(,);"));
+    await dev.waitFor(
+      /not loaded; the last good one serves on\n(?:.*\n)*?.*marks\.js:6:\d+/,
+      IN_TIME,
+    );
+    assert.equal(await ask("/b"), 200);
+    await dev.waitFor(/^GET \/b -> 200 .*\n {4}request {3}\+ x-mark: three\n/m, IN_TIME);
+
+    await writeFile(file, pluginOf("return host.gone();"));
+    await eventually("it fails", async () => await ask("/c") === 500);
+    await dev.waitFor(
+      /failed in onRequest: .*\n {4}at .*marks\.js:6:\d+\n {7}return host\.gone\(\);\n/,
+      IN_TIME,
+    );
+    dev.kill("SIGINT");
+    assert.deepEqual(await dev.waitExit(IN_TIME), { code: 0, signal: null });
+    assert.match(dev.output, /\nStopping\.\n/);
+  } finally {
+    await rm(directory, { recursive: true });
+  }
+});

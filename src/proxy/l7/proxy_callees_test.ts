@@ -97,6 +97,18 @@ test("an upstream that a plugin asks proves who it is, and its answer counts", a
   await settle();
 });
 
+test("an upstream may be asked by its id, and is called by its name", async () => {
+  await using path = await start(snapshotWith({ target: "service:default/default/authz" }));
+  const caller = callAs("web", path, CA);
+  caller.send(GET);
+  await settle();
+  const authz = path.engine.lastDial.connect(PROVEN);
+  await settle();
+  assert.match(authz.received, /\r\nhost: authz\r\n/i);
+  caller.connection.reset();
+  await settle();
+});
+
 test("an upstream that a plugin asks and that is somebody else is told nothing", async () => {
   await using path = await start(snapshotWith({ target: "authz" }));
   const caller = callAs("web", path, CA);

@@ -23,6 +23,7 @@ export function encodeCheckRequest(asked: Asked, { wallMs, packAsBytes }: {
   readonly packAsBytes: boolean;
 }): Bytes {
   const { connection } = asked;
+  const { ownUri, source } = connection;
   const seconds = Math.floor(wallMs / 1_000);
   const time = message(
     1,
@@ -31,7 +32,8 @@ export function encodeCheckRequest(asked: Asked, { wallMs, packAsBytes }: {
   );
   return joined(message(
     1,
-    message(1, addressOf(connection), text(4, connection.source?.uri ?? "")),
+    message(1, addressOf(connection), text(4, source?.uri ?? "")),
+    ownUri === "" ? [] : message(2, text(4, ownUri)),
     message(4, time, message(2, ...httpParts(asked, packAsBytes))),
   ));
 }

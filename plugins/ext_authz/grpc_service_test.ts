@@ -67,6 +67,7 @@ test("ext_authz asks by gRPC with all that is known of a request", async () => {
     address: { socketAddress: { address: "10.0.1.1", portValue: 40_000 } },
     principal: uri,
   });
+  assert.deepEqual(attributes["destination"], { principal: uri.replace(/web$/, "db") });
   const { http, time } = attributes["request"] as Record<string, PlainMessage>;
   assert.equal(Math.abs(Number(time?.["seconds"]) * 1_000 - it.clock.now()) < 1_000, true);
   assert.deepEqual(http, {

@@ -6,12 +6,15 @@
 
 import type { Bytes, Connection } from "../../src/plugin/api.ts";
 import {
+  allIn,
   bytes,
   type Field,
   fieldsOf,
   integer,
   joined,
   message,
+  messageIn,
+  numberIn,
   type Part,
   text,
 } from "./protobuf.ts";
@@ -23,6 +26,7 @@ export function encodeCheckRequest(asked: Asked, { wallMs, packAsBytes }: {
   readonly packAsBytes: boolean;
 }): Bytes {
   const { connection } = asked;
+  const { ownUri, source } = connection;
   const seconds = Math.floor(wallMs / 1_000);
   const time = message(
     1,
@@ -31,7 +35,8 @@ export function encodeCheckRequest(asked: Asked, { wallMs, packAsBytes }: {
   );
   return joined(message(
     1,
-    message(1, addressOf(connection), text(4, connection.source?.uri ?? "")),
+    message(1, addressOf(connection), text(4, source?.uri ?? "")),
+    ownUri === "" ? [] : message(2, text(4, ownUri)),
     message(4, time, message(2, ...httpParts(asked, packAsBytes))),
   ));
 }
@@ -94,33 +99,27 @@ function utf8(value: Uint8Array): Uint8Array {
 /** Throws a RangeError for bytes that are no such message. */
 export function decodeCheckResponse(content: Uint8Array): Verdict {
   const fields = fieldsOf(content);
-  const status = last(fields, 1);
-  if (status && numberIn(status, 1) !== 0) return deniedOf(last(fields, 2));
-  const ok = last(fields, 3);
-  const parts = ok ? fieldsOf(ok.bytes) : [];
-  const headers = parts.filter(({ number }) => number === 2)
-    .map((field) => mutationOf(field, "set"));
+  if (numberIn(messageIn(fields, 1) ?? [], 1) !== 0) return deniedOf(messageIn(fields, 2) ?? []);
+  const ok = messageIn(fields, 3) ?? [];
+  const headers = allIn(ok, 2).map((option) => mutationOf(option, "set"));
   // Another query is asked for, which cannot be had, as little as that field.
-  const isOther = parts.some(({ number }) => number === 7 || number === 8);
+  const isOther = ok.some(({ number }) => number === 7 || number === 8);
   return {
     kind: "ok",
     request: {
       headers: isOther ? [...headers, { how: "set", name: ":path", value: "" }] : headers,
-      remove: parts.filter(({ number }) => number === 5).map(({ bytes }) => latin1(bytes)),
+      remove: allIn(ok, 5).map((name) => latin1(name)),
     },
-    response: parts.filter(({ number }) => number === 6)
-      .map((field) => mutationOf(field, "add")),
+    response: allIn(ok, 6).map((option) => mutationOf(option, "add")),
   };
 }
 
-function deniedOf(denied: Field | undefined): Verdict {
-  const parts = denied ? fieldsOf(denied.bytes) : [];
-  const status = last(parts, 1);
-  const body = last(parts, 3)?.bytes;
+function deniedOf(denied: readonly Field[]): Verdict {
+  const body = allIn(denied, 3).at(-1);
   return {
     kind: "denied",
-    status: status && numberIn(status, 1) || 403,
-    headers: parts.filter(({ number }) => number === 2).map((field) => mutationOf(field, "set")),
+    status: numberIn(messageIn(denied, 1) ?? [], 1) || 403,
+    headers: allIn(denied, 2).map((option) => mutationOf(option, "set")),
     body: body && body.length > 0 ? body.slice() : null,
   };
 }
@@ -133,12 +132,11 @@ const ACTIONS: readonly Mutation["how"][] = [
 ];
 
 /** Of a `HeaderValueOption`; `usual`: where nothing is said of those that are there already. */
-function mutationOf({ bytes: content }: Field, usual: "set" | "add"): Mutation {
+function mutationOf(content: Uint8Array, usual: "set" | "add"): Mutation {
   const option = fieldsOf(content);
-  const header = last(option, 1);
-  const parts = header ? fieldsOf(header.bytes) : [];
-  const append = last(option, 2);
-  const action = last(option, 3)?.value ?? 0;
+  const header = messageIn(option, 1) ?? [];
+  const append = messageIn(option, 2);
+  const action = numberIn(option, 3);
   const appended = usual === "set" ? "append" : "add";
   const how = append
     ? numberIn(append, 1) === 1 ? appended : "set"
@@ -146,24 +144,15 @@ function mutationOf({ bytes: content }: Field, usual: "set" | "add"): Mutation {
     ? usual
     : ACTIONS[action];
   if (!how) throw new RangeError(`a header is to be put in the unknown way ${action}`);
-  const value = last(parts, 2)?.bytes ?? last(parts, 3)?.bytes;
   return {
     how,
-    name: latin1(last(parts, 1)?.bytes).toLowerCase(),
-    value: latin1(value).trim(),
+    name: latin1(allIn(header, 1).at(-1)).toLowerCase(),
+    value: latin1(allIn(header, 2).at(-1) ?? allIn(header, 3).at(-1)).trim(),
   };
 }
 
-function last(fields: readonly Field[], wanted: number): Field | undefined {
-  return fields.findLast(({ number }) => number === wanted);
-}
-
-function numberIn(field: Field, wanted: number): number {
-  return last(fieldsOf(field.bytes), wanted)?.value ?? 0;
-}
-
-function latin1(content: Uint8Array | undefined): string {
+function latin1(content: Uint8Array = new Uint8Array()): string {
   let all = "";
-  for (const octet of content ?? []) all += String.fromCharCode(octet);
+  for (const octet of content) all += String.fromCharCode(octet);
   return all;
 }

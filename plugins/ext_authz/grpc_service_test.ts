@@ -67,6 +67,7 @@ test("ext_authz asks by gRPC with all that is known of a request", async () => {
     address: { socketAddress: { address: "10.0.1.1", portValue: 40_000 } },
     principal: uri,
   });
+  assert.deepEqual(attributes["destination"], { principal: uri.replace(/web$/, "db") });
   const { http, time } = attributes["request"] as Record<string, PlainMessage>;
   assert.equal(Math.abs(Number(time?.["seconds"]) * 1_000 - it.clock.now()) < 1_000, true);
   assert.deepEqual(http, {
@@ -154,6 +155,24 @@ test("gRPC says what the caller is told, and where it says nothing that is 403",
 });
 
 const MESSAGE = CHECK_MESSAGES.encode("CheckResponse", { status: {} });
+/** A status of no, and behind it what must not make yes of it. */
+for (
+  const [what, ...more] of [
+    ["a number in the place of a status", 0x08, 7],
+    ["another status that says nothing", 0x0a, 0],
+    ["a status with a message alone", 0x0a, 3, 0x12, 1, 0x61],
+    ["a text in the place of the code", 0x0a, 3, 0x0a, 1, 0],
+  ] as const
+) {
+  test(`no stays no where it is followed by ${what}`, async () => {
+    await using it = await asking([
+      status(200, OK_TYPE, framed(Uint8Array.of(0x0a, 2, 0x08, 7, ...more))),
+    ]);
+    assert.equal((await it.request()).status, 403);
+    assert.equal(it.stat("requests", { result: "denied" }), 1);
+  });
+}
+
 const GARBAGE: Readonly<Record<string, readonly [step: Step, open: number]>> = {
   "a page": [status(200, { "content-type": "text/html" }, "welcome"), 200],
   "another status": [status(404, OK_TYPE, framed(MESSAGE)), 200],

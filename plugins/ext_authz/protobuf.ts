@@ -54,14 +54,12 @@ function varint(value: number): Uint8Array {
   return Uint8Array.from(octets);
 }
 
-/** Of a message, in their order. A number's value is 0 where it is none, and its bytes are empty. */
+/** Of a message: a number, or what has a length. */
 export interface Field {
   readonly number: number;
-  readonly value: number;
-  readonly bytes: Uint8Array;
+  readonly value: number | Uint8Array;
 }
 
-const EMPTY = new Uint8Array();
 /** More than an answer of the size that is taken can make use of. */
 const MAX_FIELDS = 4_096;
 
@@ -89,11 +87,35 @@ export function fieldsOf(content: Uint8Array): readonly Field[] {
     const key = number();
     const [field, wireType] = [Math.floor(key / 8), key % 8];
     if (field === 0) throw new RangeError("a field without a number");
-    if (wireType === 0) fields.push({ number: field, value: number(), bytes: EMPTY });
-    else if (wireType === 2) fields.push({ number: field, value: 0, bytes: taken(number()) });
+    if (wireType === 0) fields.push({ number: field, value: number() });
+    else if (wireType === 2) fields.push({ number: field, value: taken(number()) });
     else if (wireType === 1) taken(8);
     else if (wireType === 5) taken(4);
     else throw new RangeError(`a field of the unknown kind ${wireType}`);
   }
   return fields;
+}
+
+/** The last of them; 0: there is none. One of another kind is not meant. */
+export function numberIn(fields: readonly Field[], wanted: number): number {
+  const found = fields.findLast(({ number, value }) =>
+    number === wanted && typeof value === "number"
+  );
+  return typeof found?.value === "number" ? found.value : 0;
+}
+
+/** All of them, in their order. */
+export function allIn(fields: readonly Field[], wanted: number): readonly Uint8Array[] {
+  return fields.flatMap(({ number, value }) =>
+    number === wanted && value instanceof Uint8Array ? [value] : []
+  );
+}
+
+/** Of a message: one that comes twice is what both say together. `undefined`: there is none. */
+export function messageIn(
+  fields: readonly Field[],
+  wanted: number,
+): readonly Field[] | undefined {
+  const all = allIn(fields, wanted);
+  return all.length === 0 ? undefined : fieldsOf(joined(all));
 }

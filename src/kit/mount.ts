@@ -78,6 +78,7 @@ export class Mounted implements api.Mounted {
       listener: LISTENER,
       direction: "inbound",
       remoteAddress: "10.0.1.1:40000",
+      ownUri: uriOf("db"),
       source: identityOf(options.source === undefined ? "web" : options.source),
     };
   }
@@ -150,10 +151,14 @@ export class Mounted implements api.Mounted {
 
 const TRUST_DOMAIN = "11111111-2222-3333-4444-555555555555.consul";
 
+function uriOf(service: string): string {
+  return `spiffe://${TRUST_DOMAIN}/ns/default/dc/dc1/svc/${service}`;
+}
+
 function identityOf(source: string | Identity | null): Identity | null {
   if (typeof source !== "string") return source;
   return {
-    uri: `spiffe://${TRUST_DOMAIN}/ns/default/dc/dc1/svc/${source}`,
+    uri: uriOf(source),
     trustDomain: TRUST_DOMAIN,
     datacenter: "dc1",
     partition: "default",

@@ -157,11 +157,12 @@ export type ExchangeSummary =
   & Readonly<Record<"status" | "attempts" | "durationMs", number>>
   & Readonly<{ code: string; endpoint: Endpoint | null }>;
 
-/** Who calls, as handshake and intentions established it; `remoteAddress`: `10.0.0.7:40312`. */
+/** Who calls whom, by the handshake; `remoteAddress`: `10.0.0.7:40312`; `ownUri`: shown to it, or `""`. */
 export interface Connection {
   readonly listener: string;
   readonly direction: "inbound" | "outbound";
   readonly remoteAddress: string;
+  readonly ownUri: string;
   /** Proven; `null`: it showed no certificate, as a local application does. */
   readonly source: Identity | null;
 }

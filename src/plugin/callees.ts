@@ -68,6 +68,7 @@ export class PluginCalls {
 
   /** Throws a TypeError that says what is wrong with it. */
   to(name: CalleeName): Call {
+    if (this.#isClosed) throw new TypeError("callee: the plugin was closed");
     if (this.names.length >= MAX_CALLEES) throw new RangeError(`more than ${MAX_CALLEES} callees`);
     const fault = this.#callees ? this.#callees.whyNot(name) : "there is nobody to ask";
     if (!this.#callees || fault !== undefined) {
@@ -124,10 +125,17 @@ function questionOf({ authority }: Callee, change: RequestChange, terms: Terms):
   if (request.body && !(request.body instanceof MadeBody && request.body.whole)) {
     throw new TypeError("body: of a call it is text, bytes, or one that came and was kept");
   }
-  const { fields } = request.head;
-  // Servers of gRPC want to hear that trailers are understood, which no plugin may say.
-  if (isGrpc(fields) && fieldOf(fields, "te") === undefined) addField(fields, "te", "trailers");
-  return { request, timeoutMs, limitBytes };
+  return { request: withTrailers(request), timeoutMs, limitBytes };
+}
+
+/** Servers of gRPC want to hear that trailers are understood, which no plugin may say. */
+function withTrailers(request: PluginRequest): PluginRequest {
+  const { head, body } = request;
+  if (!isGrpc(head.fields) || fieldOf(head.fields, "te") !== undefined) return request;
+  // They may be another request's, too.
+  const fields = head.fields.slice();
+  addField(fields, "te", "trailers");
+  return new PluginRequest({ ...head, fields }, body);
 }
 
 function notAsked(code: ErrorCode, reason: string): PluginResponse {

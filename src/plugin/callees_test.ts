@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { hold, mount, type MountOptions, ok, settle, status, unreachable } from "../kit/mod.ts";
-import type { Call, HttpResponse, RequestChange, Terms } from "./api.ts";
+import type { Call, Host, HttpResponse, Next, RequestArgs, RequestChange, Terms } from "./api.ts";
 
 const ANYTHING = {
   "~standard": { version: 1, validate: (value: unknown) => ({ value }) },
@@ -155,6 +155,36 @@ for (
     assert.match(failure.reason, wanted);
   });
 }
+
+test("a call of gRPC says that it understands trailers, and the request that it is made of does not", async () => {
+  const definition = {
+    ...{ name: "asker", api: 1, phase: "guard", config: ANYTHING },
+    create(host: Host) {
+      const call = host.callee("authz");
+      return {
+        async onRequest({ request }: RequestArgs, next: Next) {
+          await call({ headers: request.headers }, TERMS);
+          return next();
+        },
+      };
+    },
+  };
+  await using it = await mount(definition, { callees: { authz: [ok()] } });
+  await it.request({ headers: { "content-type": "application/grpc" } });
+  assert.equal(it.callees["authz"]?.requests[0]?.header("te"), "trailers");
+  assert.equal(it.upstream.requests[0]?.header("te"), undefined);
+});
+
+test("nobody is named by a plugin that was closed", async () => {
+  let host: Host | undefined;
+  const definition = {
+    ...{ name: "asker", api: 1, phase: "guard", config: ANYTHING },
+    create: (lent: Host) => (host = lent, {}),
+  };
+  const it = await mount(definition, { callees: { authz: [ok()] } });
+  await it[Symbol.asyncDispose]();
+  assert.throws(() => host?.callee("authz"), /the plugin was closed/);
+});
 
 test("who asks for somebody that is not there cannot be loaded", async () => {
   await assert.rejects(

@@ -27,8 +27,9 @@ export function askPlugins(downstream: Downstream, onLetIn: () => void): void {
 }
 
 export function connectionValue(downstream: Downstream): Connection {
-  const { record: { listener, direction, remote } } = downstream;
-  return { listener, direction, remoteAddress: remote, source: sourceOf(downstream) };
+  const { record: { listener, direction, remote: remoteAddress }, ownUris } = downstream;
+  const [ownUri = ""] = ownUris;
+  return { listener, direction, remoteAddress, ownUri, source: sourceOf(downstream) };
 }
 
 function sourceOf({ peer }: Downstream): Identity | null {

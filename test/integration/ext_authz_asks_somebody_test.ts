@@ -101,10 +101,12 @@ test("a service is asked by gRPC, who the caller is proven to be included", asyn
   assert.ok(first);
   const { body, headers, size } = httpOf(first.message);
   assert.deepEqual([body, headers["x-one"], size], ["hello", "1", 5]);
-  const { attributes: { source } } = first.message as {
-    attributes: { source: { principal: string } };
+  const { attributes: { source, destination } } = first.message as {
+    attributes: Record<"source" | "destination", { principal: string }>;
   };
-  assert.equal(source.principal, it.pair.webSnapshot.credentials.uri);
+  const { webSnapshot, dbSnapshot } = it.pair;
+  assert.equal(source.principal, webSnapshot.credentials.uri);
+  assert.equal(destination.principal, dbSnapshot.credentials.uri);
 });
 
 const FAULTS: Readonly<Record<string, RawAnswer>> = {

@@ -62,6 +62,7 @@ export function httpOf(message: PlainMessage): AskedHttp {
 /** `answer`: a `CheckResponse`. */
 export async function startAuthz(
   answer: (http: AskedHttp) => PlainMessage,
+  host = "127.0.0.1",
 ): Promise<AuthzServer> {
   const { default: grpc } = await import("@grpc/grpc-js");
   const server = new grpc.Server();
@@ -86,7 +87,7 @@ export async function startAuthz(
     },
   });
   const port = await new Promise<number>((resolve, reject) => {
-    server.bindAsync("127.0.0.1:0", grpc.ServerCredentials.createInsecure(), (error, bound) => {
+    server.bindAsync(`${host}:0`, grpc.ServerCredentials.createInsecure(), (error, bound) => {
       if (error) reject(error);
       else resolve(bound);
     });

@@ -110,7 +110,7 @@ export class PluginWorkers {
     }, null);
     const uri = `spiffe://t/ns/default/dc/dc1/svc/${source}`;
     const connection: Connection = {
-      ...{ listener: "inbound", direction: "inbound", remoteAddress },
+      ...{ listener: "inbound", direction: "inbound", remoteAddress, ownUri: "" },
       source: source === "" ? null : { uri } as Identity,
     };
     const ends: ((summary: ExchangeSummary) => void)[] = [];

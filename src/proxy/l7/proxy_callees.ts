@@ -52,7 +52,7 @@ export class ProxyCallees {
         const address = addressOf(name.target);
         if (address) return this.#openLocal(address, name);
         const [upstream] = upstreamsOf(name.target, snapshot);
-        return this.#openUpstream(name.target, upstream?.id ?? "");
+        return this.#openUpstream(upstream?.name ?? "", upstream?.id ?? "");
       },
     };
   }

@@ -16,6 +16,7 @@ import {
 } from "../../../test/kit/snapshots.ts";
 import type { Call, Host } from "../../plugin/api.ts";
 import type { AnyPlugin } from "../../plugin/mod.ts";
+import { SharedCounts } from "../admission.ts";
 import { diffSnapshots, type Snapshot } from "../../snapshot/mod.ts";
 
 const CA = createAuthority();
@@ -94,6 +95,18 @@ test("an upstream that a plugin asks proves who it is, and its answer counts", a
   await settle();
   assert.match(caller.received, /^HTTP\/1\.1 403 [^]*said 401$/);
   caller.connection.close();
+  await settle();
+});
+
+test("an upstream may be asked by its id, and is called by its name", async () => {
+  await using path = await start(snapshotWith({ target: "service:default/default/authz" }));
+  const caller = callAs("web", path, CA);
+  caller.send(GET);
+  await settle();
+  const authz = path.engine.lastDial.connect(PROVEN);
+  await settle();
+  assert.match(authz.received, /\r\nhost: authz\r\n/i);
+  caller.connection.reset();
   await settle();
 });
 
@@ -178,6 +191,18 @@ for (
     });
   });
 }
+
+test("an upstream on a unix socket is asked where there is one worker, and not where only one has it", async () => {
+  const upstream = { ...AUTHZ, bind: { kind: "unix", path: "/run/authz.sock" } } as const;
+  const snapshot = snapshotWith({ target: "authz" }, [upstream]);
+  await using _one = await start(snapshot);
+  const two = startMemoryPath(snapshot, {
+    ...OPTIONS,
+    workers: 2,
+    counts: SharedCounts.create(2),
+  });
+  await assert.rejects(two, /which one worker alone can serve/);
+});
 
 test("an upstream that is asked cannot be taken away, and what serves goes on", async () => {
   const before = snapshotWith({ target: "authz" });

@@ -10,6 +10,7 @@ import { isBuiltin } from "node:module";
 import process from "node:process";
 import type { PluginCodePart } from "../snapshot/mod.ts";
 import { rememberPlaces } from "./code_places.ts";
+import { OwnTimers } from "./own_timers.ts";
 import { type AnyPlugin, whyNoPlugin } from "./registry.ts";
 
 const LOADS: Readonly<Record<string, () => Promise<unknown>>> = {
@@ -48,20 +49,37 @@ function nodeModule(name: string): string | undefined {
   return isBuiltin(name) && !name.includes(":") && name !== "bun" ? `node:${name}` : undefined;
 }
 
+const timersOf = new WeakMap<AnyPlugin, OwnTimers>();
+
+/** Of a plugin that {@link loadCode} gave and nobody uses any more; how many were running. */
+export function stopTimers(plugin: AnyPlugin): number {
+  return timersOf.get(plugin)?.stop() ?? 0;
+}
+
 /** Throws what its text throws, or what is wrong with what it exports. */
 export async function loadCode(
   part: Omit<PluginCodePart, "version">,
   allow: readonly string[],
 ): Promise<AnyPlugin> {
   const lent = await librariesOf(part);
-  const { default: exported } = await runCode(part, (name) => {
+  const timers = new OwnTimers();
+  const require = (name: string) => {
     const why = whyNoImport(name, allow);
     if (why) throw new TypeError(`it ${why}`);
     return lent.get(name) ?? builtinModule(name);
-  }) as { readonly default?: unknown };
-  const fault = whyNoPlugin(exported);
-  if (fault) throw new TypeError(`its default export ${fault}`);
-  return exported as AnyPlugin;
+  };
+  try {
+    const { default: exported } = await runCode(part, require, timers.globals) as {
+      readonly default?: unknown;
+    };
+    const fault = whyNoPlugin(exported);
+    if (fault) throw new TypeError(`its default export ${fault}`);
+    timersOf.set(exported as AnyPlugin, timers);
+    return exported as AnyPlugin;
+  } catch (error) {
+    timers.stop();
+    throw error;
+  }
 }
 
 /** Those that it imports, by name. */
@@ -78,10 +96,11 @@ export function builtinModule(name: string): unknown {
   return process.getBuiltinModule(nodeModule(name) ?? name);
 }
 
-/** What the text exports; `require` gives what it imports. */
+/** What the text exports; `require` gives what it imports, `globals` stand before the runtime's own. */
 export async function runCode(
   { text, path, map }: Pick<PluginCodePart, "text" | "path" | "map">,
   require: (name: string) => unknown,
+  globals: Readonly<Record<string, unknown>> = {},
 ): Promise<unknown> {
   // A text of several modules says what stack traces call them.
   const module: { exports: unknown; urls?: readonly string[] } = { exports: {} };
@@ -89,7 +108,8 @@ export async function runCode(
   const name = encodeURI(path);
   rememberPlaces(name, map);
   const body = `${text}\n//# sourceURL=${name}`;
-  new Function("module", "exports", "require", body)(module, module.exports, require);
+  const run = new Function("module", "exports", "require", ...Object.keys(globals), body);
+  run(module, module.exports, require, ...Object.values(globals));
   for (const [index, url] of (module.urls ?? []).entries()) rememberPlaces(url, map, index);
   return await module.exports;
 }

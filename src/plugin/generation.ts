@@ -8,6 +8,7 @@
 import { type Deadlines, messageOf, ProxyError, type Timer } from "../base/mod.ts";
 import { evenChance, pickSplit } from "../chain/mod.ts";
 import type { Connection, HttpRequest, Log, Phase, Route } from "./api.ts";
+import { stopTimers } from "./code.ts";
 import { faultOf } from "./code_places.ts";
 import type { Callees } from "./callees.ts";
 import {
@@ -102,6 +103,7 @@ export class Generation {
       return new Generation(options, { instances, ways, routes });
     } catch (error) {
       await closeAll(instances, lender);
+      for (const { definition } of options.plugins) stopTimers(definition);
       const reason = messageOf(error);
       throw new ProxyError("plugin_failed", `Cannot load the plugins of ${listener}: ${reason}`, {
         cause: error,

@@ -9,7 +9,7 @@ import { messageOf, ProxyError } from "../base/mod.ts";
 import { type PluginUse, sameContent, type Snapshot } from "../snapshot/mod.ts";
 import type { Callees } from "./callees.ts";
 import { loadBuiltIn } from "./built_in.ts";
-import { loadCode } from "./code.ts";
+import { loadCode, stopTimers } from "./code.ts";
 import { faultOf } from "./code_places.ts";
 import { Generation, type PluginView } from "./generation.ts";
 import type { Lender } from "./host.ts";
@@ -175,8 +175,9 @@ export async function whyNotUsable(
   { pluginCode }: Pick<Snapshot, "pluginCode">,
 ): Promise<string | undefined> {
   try {
-    const { config } = await definitionOf(use, { pluginCode, load: loadBuiltIn });
-    await configOf(config, use.config, `${use.at}.config`);
+    const definition = await definitionOf(use, { pluginCode, load: loadBuiltIn });
+    stopTimers(definition);
+    await configOf(definition.config, use.config, `${use.at}.config`);
     return undefined;
   } catch (error) {
     return messageOf(error);

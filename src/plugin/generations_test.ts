@@ -1,16 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../test/kit/clock.ts";
-import { silentLog, Stats } from "../base/mod.ts";
+import { createLog, type LogRecord, silentLog, Stats } from "../base/mod.ts";
 import type { PluginCodePart, PluginUse } from "../snapshot/mod.ts";
 import { Generations, type PluginsOf } from "./generations.ts";
 import { SharedState } from "./shared_state.ts";
 
-/** A file whose plugin has that name. */
-function codeOf(path: string, name: string): PluginCodePart {
+/** A file whose plugin has that name, and what it does when it is created. */
+function codeOf(path: string, name: string, create = ""): PluginCodePart {
   const schema = `{ "~standard": { version: 1, validate: (value) => ({ value }) } }`;
   const definition =
-    `{ name: "${name}", api: 1, phase: "filter", config: ${schema}, create: () => ({}) }`;
+    `{ name: "${name}", api: 1, phase: "filter", config: ${schema}, create() { ${create}; return {}; } }`;
   return {
     ...{ version: 1, libraries: [], path, map: "" },
     text: `module.exports = { default: ${definition} };`,
@@ -53,4 +53,38 @@ test("Generations refuses two files that give their plugins one name, wherever t
   );
   assert.deepEqual(generations.views().map(({ listener }) => listener), ["inbound", "db"]);
   await generations.close();
+});
+
+test("Generations stops the timers that a plugin from a file left running, and names it", async () => {
+  const clock = new FakeClock();
+  const stats = new Stats();
+  const lines: LogRecord[] = [];
+  const log = createLog({ clock, holder: { level: "info" }, write: (line) => lines.push(line) });
+  const shared = new SharedState();
+  const generations = new Generations({ log, stats, clock, random: () => 0, shared });
+  const create =
+    "clearTimeout(setTimeout(() => {}, 1e8)); clearInterval(setInterval(() => {}, 1e8));" +
+    "setTimeout(() => {}, 1e8); setInterval(() => {}, 1e8)";
+  const pluginCode = { a: codeOf("/etc/a.ts", "own", create) };
+  const wanted = wantedOf({ inbound: useOf("a", "inbound") });
+  generations.publish(await generations.prepare(wanted, { version: 1, pluginCode }));
+  await generations.close();
+  assert.deepEqual(
+    lines.map(({ message, fields }) => [message, fields["plugin"], fields["reason"]]),
+    [
+      ["plugin failed", "own", "timers were running still, which were stopped: 2"],
+    ],
+  );
+  const failures = stats.samples().find(({ name }) => name === "plugin_failures_total");
+  assert.equal(failures?.value, 1);
+});
+
+test("Generations lets a plugin from a file have a thousand timers, and no more", async () => {
+  const lender = { log: silentLog, stats: new Stats(), clock: new FakeClock(), random: () => 0 };
+  const generations = new Generations({ ...lender, shared: new SharedState() });
+  const create = "for (let i = 0; i < 1001; i++) setInterval(() => {}, 1e8)";
+  const pluginCode = { a: codeOf("/etc/a.ts", "own", create) };
+  const wanted = wantedOf({ inbound: useOf("a", "inbound") });
+  const preparing = generations.prepare(wanted, { version: 1, pluginCode });
+  await assert.rejects(preparing, /create\(\): .*more than 1000 timers/);
 });

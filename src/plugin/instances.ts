@@ -6,6 +6,7 @@
 
 import { ProxyError } from "../base/mod.ts";
 import type { FindRoute, Plugin, Route } from "./api.ts";
+import { stopTimers } from "./code.ts";
 import { faultOf } from "./code_places.ts";
 import { type Lender, PluginHost } from "./host.ts";
 import type { AnyPlugin } from "./registry.ts";
@@ -121,13 +122,18 @@ function whyUnusable(plugin: Plugin, carriesBytes: boolean): string | undefined 
 /** In the time that all of them together have. Never rejects. */
 export async function closeAll(instances: readonly Instance[], lender: Lender): Promise<void> {
   await Promise.all(
-    instances.toReversed().map(async ({ host, plugin }) => {
+    instances.toReversed().map(async ({ host, plugin, place, standing }) => {
       host.close();
       try {
         await within(CLOSE_LIMIT_MS, Promise.try(() => plugin.close?.()), lender);
       } catch (error) {
         host.log.warn("close() failed", { reason: faultOf(error) });
       }
+      const timers = stopTimers(place.definition);
+      if (timers === 0) return;
+      standing.failed(`timers were running still, which were stopped: ${timers}`, {
+        hook: "close",
+      });
     }),
   );
 }

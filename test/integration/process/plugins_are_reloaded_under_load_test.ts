@@ -5,10 +5,13 @@ import { test } from "node:test";
 import { createFileMesh } from "../../kit/file_mesh.ts";
 import { answerOf, RawClient, startRawOrigin, statusOf, valuesOf } from "../../kit/http_raw.ts";
 import { runPostern } from "../../kit/postern.ts";
+import { rounds } from "../../kit/long.ts";
 import { eventually } from "../../kit/process.ts";
 
-const RELOADS = 20;
+const RELOADS = rounds("reloads of plugins under load", { few: 20, all: 50 });
 const CLIENTS = 4;
+/** Requests that each client has under way. */
+const AT_ONCE = 8;
 const GET = "GET / HTTP/1.1\r\nHost: web\r\n\r\n";
 
 interface Shown {
@@ -17,7 +20,7 @@ interface Shown {
   readonly exchanges: number;
 }
 
-test("plugins are reloaded twenty times under load, all or nothing, and no request fails", async () => {
+test("plugins are reloaded again and again under load, all or nothing, and no request fails", async () => {
   await using mesh = await createFileMesh();
   await using origin = await startRawOrigin(() => answerOf("ok"));
   const file = join(mesh.directory, "web.json");
@@ -41,16 +44,19 @@ test("plugins are reloaded twenty times under load, all or nothing, and no reque
   const clients = Array.from({ length: CLIENTS }, async () => {
     await using client = await RawClient.open(mesh.upstream);
     let count = 0;
-    for (; !isOver; count++) {
-      client.send(GET);
-      const answer = await client.response();
-      assert.equal(statusOf(answer), 200, answer.raw);
-      const [mark = "none"] = valuesOf(answer, "x-mark");
-      if (marks.at(-1) !== mark) marks.push(mark);
+    while (!isOver) {
+      client.send(GET.repeat(AT_ONCE));
+      for (let i = 0; i < AT_ONCE; i++, count++) {
+        const answer = await client.response();
+        assert.equal(statusOf(answer), 200, answer.raw);
+        const [mark = "none"] = valuesOf(answer, "x-mark");
+        if (marks.at(-1) !== mark) marks.push(mark);
+      }
     }
     return count;
   });
   const all = Promise.all(clients);
+  const startedMs = performance.now();
   try {
     let last = 0;
     for (let turn = 1; turn <= RELOADS; turn++) {
@@ -71,6 +77,9 @@ test("plugins are reloaded twenty times under load, all or nothing, and no reque
     isOver = true;
   }
   const counts = await all;
+  const requests = counts.reduce((sum, count) => sum + count, 0);
+  const rate = requests / (performance.now() - startedMs) * 1_000;
+  console.log(`${RELOADS} reloads, ${requests} requests, ${rate.toFixed(0)} in a second`);
   assert.ok(Math.min(...counts) > RELOADS, `${counts}: too few to prove anything`);
   assert.ok(!marks.includes("bad") && !marks.includes("none"), marks.join());
   await eventually("those of before are gone", async () => (await shown()).length === 1);

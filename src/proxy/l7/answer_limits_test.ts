@@ -93,3 +93,14 @@ for (
     assert.match(caller.received, answer);
   });
 }
+
+test("a time for standing still that is short is not made shorter by when it begins", async () => {
+  const { path, caller, ask } = await start({ idleTimeoutMs: 500 });
+  await using _path = path;
+  await path.clock.advance(900);
+  await ask(GET);
+  await path.clock.advance(490);
+  assert.equal(caller.received, "");
+  await path.clock.advance(2_000);
+  assert.match(caller.received, /^HTTP\/1\.1 504 /);
+});

@@ -46,6 +46,11 @@ export const EXPECTED: readonly Expected[] = [
     doc: "`MaxConcurrentRequests`",
     seen: /^limits: three at once \(scarce, .*: [-+] 200 scarce \| 503/,
   },
+  {
+    doc: "an instance that takes no connection",
+    seen:
+      /^targets: any \((failover-dead|patched), .*: [-+] 200|^targets: any \(failover-dead, .*: - 503$/,
+  },
   { doc: "the instance that a hash leads to", seen: /^stickiness: .*: [-+] 200 [rg]\d$/ },
   { doc: "HTTP/1.0", seen: /^wires: HTTP\/1\.[02] .*: [-+] / },
   { doc: "two fields `Host`", seen: /^wires: two hosts .*: [-+] / },

@@ -25,12 +25,13 @@ export interface Plan {
 
 /**
  * A field with an answer for each try at a request, the last one for all that follow: a status, with
- * fields of its own as in `429;x-envoy-ratelimited=true`; `drop`, `refuse`, `silent`, `late` (a third of
- * a second), `pause` (the same between two pieces), `grpc-14`, or the path of a plan.
+ * fields of its own as in `429;x-envoy-ratelimited=true`; `drop`, `refuse`, `silent`, `soon`, `late`
+ * (after {@link LATE_MS}), `pause` (the same between two pieces), `grpc-14`, or the path of a plan.
  */
 export const PLAN = "x-plan";
 
-export const LATE_MS = 333;
+export const LATE_MS = 1_200;
+const SOON_MS = 400;
 
 const GRPC = "content-type: application/grpc";
 /** `hi` as a message of gRPC. */
@@ -79,6 +80,7 @@ const TRIES: Readonly<Record<string, Plan | undefined>> = {
   silent: undefined,
   drop: NONE,
   refuse: { ...NONE, resetCode: 7 },
+  soon: { ...PLAIN, waitMs: SOON_MS },
   late: { ...PLAIN, waitMs: LATE_MS },
   pause: { ...PLAIN, body: ["one,", "two"], waitMs: LATE_MS },
 };

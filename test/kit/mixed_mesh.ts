@@ -43,10 +43,24 @@ const NO_WORLD: MeshWorld = { shared: [], upstreams: [], entries: () => [] };
 /** Services with one instance, for each pair. */
 export const LIMITED = ["requests", "connections", "pending", "scarce"] as const;
 
-/** Instances without a proxy, by service: their names, and what is registered of them. */
-const NATIVES: Readonly<Record<string, Readonly<Record<string, Json>>>> = {
+interface Native {
+  readonly version?: string;
+  /** Of a check; passing if absent. */
+  readonly status?: "warning" | "critical";
+  /** Nobody listens. */
+  readonly isDead?: true;
+}
+
+/** Instances without a proxy, by service and name. */
+const NATIVES: Readonly<Record<string, Readonly<Record<string, Native>>>> = {
   other: { other: {} },
   many: { m1: { version: "1" }, m2: { version: "1" }, m3: { version: "2" } },
+  sick: { s1: {}, s2: { status: "warning" }, s3: { status: "critical" } },
+  ill: { i1: { status: "critical" } },
+  patchy: { p1: {}, p2: { isDead: true } },
+  dead: { d1: { isDead: true } },
+  random: { a1: {}, a2: {} },
+  least: { l1: {}, l2: {} },
   ring: { r1: {}, r2: {}, r3: {} },
   maglev: { g1: {}, g2: {}, g3: {} },
   lone: { lone: {} },
@@ -126,7 +140,7 @@ export class MixedMesh implements AsyncDisposable {
     await consul.register({ name: "lost" });
     await Promise.all(
       Object.entries(NATIVES).flatMap(([service, instances]) =>
-        Object.entries(instances).map(([name, meta]) => this.#native(service, { name, meta }))
+        Object.entries(instances).map(([name, native]) => this.#native(service, { name, native }))
       ),
     );
     for (const entry of world.shared) await consul.configEntry(entry);
@@ -157,20 +171,27 @@ export class MixedMesh implements AsyncDisposable {
 
   async #native(
     service: string,
-    { name, meta }: { readonly name: string; readonly meta: Json },
+    { name, native }: { readonly name: string; readonly native: Native },
   ): Promise<void> {
     const { consul } = this;
-    const { CertPEM: cert, PrivateKeyPEM: key } = await readLeaf(consul, service);
-    const app = this.#own.use(
+    const { version, status = "passing", isDead } = native;
+    await consul.put("/v1/agent/service/register", {
+      ...{ Name: service, ID: `${service}-${name}`, Address: consul.host },
+      Port: isDead ? (await consul.place()).port : (await this.#nativeApp(service, name)).port,
+      Meta: version === undefined ? {} : { version },
+      Connect: { Native: true },
+      Check: { Name: "own", TTL: "10m", Status: status },
+    });
+  }
+
+  async #nativeApp(service: string, name: string): Promise<AskedApp> {
+    const { CertPEM: cert, PrivateKeyPEM: key } = await readLeaf(this.consul, service);
+    return this.#own.use(
       await startAskedApp({
-        ...{ protocol: "http", host: consul.host, name, seen: this.#seen },
+        ...{ protocol: "http", host: this.consul.host, name, seen: this.#seen },
         tls: { cert, key },
       }),
     );
-    await consul.put("/v1/agent/service/register", {
-      ...{ Name: service, ID: `${service}-${name}`, Address: app.host, Port: app.port, Meta: meta },
-      Connect: { Native: true },
-    });
   }
 
   /** Every try at a request that came to an application. */

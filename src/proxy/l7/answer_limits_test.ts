@@ -101,3 +101,14 @@ test("a caller that does not go on with its request is told that it was too late
   await path.clock.advance(5_000);
   assert.match(caller.received, /^HTTP\/1\.1 408 .*stream timeout$/s);
 });
+
+test("a time for standing still that is short is not made shorter by when it begins", async () => {
+  const { path, caller, ask } = await start({ idleTimeoutMs: 500 });
+  await using _path = path;
+  await path.clock.advance(900);
+  await ask(GET);
+  await path.clock.advance(490);
+  assert.equal(caller.received, "");
+  await path.clock.advance(2_000);
+  assert.match(caller.received, /^HTTP\/1\.1 504 /);
+});

@@ -445,7 +445,9 @@ export class HttpExchange implements MessageEvents, PluginAsker, BagMember {
     const { streamIdleTimeoutMs, requestTimeoutMs } = listener.rules();
     const idleTimeoutMs = this.#layers?.idleTimeoutMs ?? streamIdleTimeoutMs;
     const activeTick = this.#relay?.activeTick ?? this.#activeTick;
-    if (idleTimeoutMs > 0 && (live.tick - activeTick) * live.tickMs > idleTimeoutMs) {
+    // Within a tick nobody knows when: none is cut short.
+    const idleMs = (live.tick - activeTick - 1) * live.tickMs;
+    if (idleTimeoutMs > 0 && idleMs >= idleTimeoutMs) {
       return this.fail("idle_timed_out", `no byte for ${idleTimeoutMs} ms`);
     }
     const stuck = this.#layers?.stuckFor(live.tickMs);

@@ -29,6 +29,35 @@ const ROWS: readonly Row[] = [
     [],
     ["x-a: 1"],
   ]],
+  ["an empty value", { RequestHeaders: { Set: { "x-a": "" }, Add: { "x-b": "" } } }, [
+    [],
+    ["x-a: 1"],
+  ]],
+  ["operators", {
+    RequestHeaders: {
+      Set: {
+        "x-method": "%REQ(:METHOD)%",
+        "x-path": "%REQ(:PATH)% of %REQ(:AUTHORITY)%",
+        "x-given": "a %REQ(X-Given?x-other)% b",
+        "x-short": "%REQ(x-given):3%",
+        "x-protocol": "%PROTOCOL%",
+        "x-caller": "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%",
+        "x-per-cent": "100 %%",
+        "x-year": "%START_TIME(%Y)%",
+      },
+      Add: { "x-added": "%REQ(x-given)%" },
+    },
+  }, [[], ["x-given: abcdef"], ["x-other: other"], ["x-added: before", "x-given: "]]],
+  ["operators of a response", {
+    ResponseHeaders: {
+      Set: {
+        "x-code": "%RESPONSE_CODE%",
+        "x-request": "%REQ(:METHOD)% [%REQ(X-Given)%]",
+        "x-type": "%RESP(content-type)% [%RESP(x-none)%]",
+        "x-flags": "%RESPONSE_FLAGS%",
+      },
+    },
+  }, [[], ["x-given: a"]]],
   ["user-agent", { RequestHeaders: { Set: { "user-agent": "mesh" }, Remove: ["accept"] } }, [
     ["user-agent: curl", "accept: */*"],
   ]],
@@ -58,9 +87,35 @@ const OWN: readonly Row[] = [
 
 const pathOf = (name: string) => `/${name.replaceAll(" ", "-")}/`;
 
+const ROUTED = {
+  RequestHeaders: { Set: { "x-set": "route" }, Add: { "x-add": "route" }, Remove: ["x-c"] },
+  ResponseHeaders: { Set: { "x-set": "route" }, Add: { "x-add": "route" } },
+};
+const SPLIT = {
+  RequestHeaders: { Set: { "x-set": "split" }, Add: { "x-add": "split" }, Remove: ["x-d"] },
+  ResponseHeaders: { Set: { "x-set": "split" }, Add: { "x-add": "split" }, Remove: ["x-app"] },
+};
+const FIELDS = ["x-set: 1", "x-add: 1", "x-c: 1", "x-d: 1"];
+
+/** Those of a split, alone and under those of a route. */
+const SPLITS: readonly Case[] = ["/alone", "/under-a-route"].flatMap((path) =>
+  [[], FIELDS].map((fields): Case => ({
+    ...{ name: `of a split, ${path} ${fields.join("; ")}`, to: "split", want: "200 other" },
+    ask: get(path, ...fields),
+  }))
+);
+
 export const headers: Area = {
   name: "header changes",
   entries: (at) => [
+    {
+      ...{ Kind: "service-splitter", Name: at("split") },
+      Splits: [{ Weight: 100, Service: "other", ...SPLIT }],
+    },
+    {
+      ...{ Kind: "service-router", Name: at("split") },
+      Routes: [{ Match: { HTTP: { PathPrefix: "/under" } }, Destination: ROUTED }],
+    },
     { Kind: "service-resolver", Name: at("changed"), Redirect: { Service: at("http") } },
     {
       ...{ Kind: "service-router", Name: at("changed") },
@@ -72,11 +127,13 @@ export const headers: Area = {
       })),
     },
   ],
-  cases: [...ROWS, ...OWN].flatMap(([name, , asks, path]) =>
-    asks.map((fields): Case => ({
-      ...{ name: `${name}: ${fields.join("; ")}`, to: "changed" },
-      ask: get(path ? `/${path}` : pathOf(name), ...fields),
-      want: name === "denied" ? "403" : name === "where a retry is" ? "200, 2 tries" : "200",
-    }))
+  cases: SPLITS.concat(
+    [...ROWS, ...OWN].flatMap(([name, , asks, path]) =>
+      asks.map((fields): Case => ({
+        ...{ name: `${name}: ${fields.join("; ")}`, to: "changed" },
+        ask: get(path ? `/${path}` : pathOf(name), ...fields),
+        want: name === "denied" ? "403" : name === "where a retry is" ? "200, 2 tries" : "200",
+      }))
+    ),
   ),
 };

@@ -70,6 +70,29 @@ const ROWS: readonly Row[] = [
     })),
     [{ want: "200 other", times: 6 }],
   ],
+  ["failover-ill", resolver("failover-ill", () => ({ Redirect: { Service: "ill" } })), [
+    { want: "200 other", times: 6 },
+  ]],
+  ["failover-dead", resolver("failover-dead", () => ({ Redirect: { Service: "dead" } })), [
+    { want: "503", times: 6 },
+  ]],
+  ["by-status", resolver("by-status", () => ({ Redirect: { Service: "sick" } })), [
+    { want: "200 s1 | 200 s2", times: MANY },
+  ]],
+  [
+    "by-passing",
+    resolver("by-passing", () => ({ Redirect: { Service: "sick", ServiceSubset: "passing" } })),
+    [{ want: "200 s1", times: 6 }],
+  ],
+  ["patched", resolver("patched", () => ({ Redirect: { Service: "patchy" } })), [
+    { want: "200 p1 | 503", times: MANY },
+  ]],
+  ["by-chance", resolver("by-chance", () => ({ Redirect: { Service: "random" } })), [
+    { want: "200 a1 | 200 a2", times: MANY },
+  ]],
+  ["by-least", resolver("by-least", () => ({ Redirect: { Service: "least" } })), [
+    { want: "200 l1 | 200 l2", times: MANY },
+  ]],
   ["half", split("half", [50, {}], [50, { Service: "many", ServiceSubset: "v2" }]), [
     { want: "200 m3 | 200 other", times: 160, shares: { "200 m3": 0.5, "200 other": 0.5 } },
   ]],
@@ -116,9 +139,18 @@ const ROWS: readonly Row[] = [
 export const targets: Area = {
   name: "targets",
   entries: (at) => ROWS.map(([, entry]) => entry(at)),
-  shared: [{
-    ...{ Kind: "service-resolver", Name: "many", DefaultSubset: "v1", Subsets: SUBSETS },
-  }],
+  shared: [
+    { Kind: "service-resolver", Name: "many", DefaultSubset: "v1", Subsets: SUBSETS },
+    { Kind: "service-resolver", Name: "sick", Subsets: { passing: SUBSETS.passing } },
+    ...["ill", "dead"].map((Name) => ({
+      ...{ Kind: "service-resolver", Name, Failover: { "*": { Service: "other" } } },
+    })),
+    { Kind: "service-resolver", Name: "random", LoadBalancer: { Policy: "random" } },
+    {
+      ...{ Kind: "service-resolver", Name: "least" },
+      LoadBalancer: { Policy: "least_request", LeastRequestConfig: { ChoiceCount: 2 } },
+    },
+  ],
   cases: ROWS.flatMap(([to, , cases]) =>
     cases.map((one): Case => ({ ...one, to, name: one.ask?.path ?? "any" }))
   ),

@@ -22,6 +22,7 @@ import {
   type FoundBy,
   type GenerationOptions,
   type Instance,
+  type RoutePlace,
   type RouteWay,
   routeWaysOf,
 } from "./instances.ts";
@@ -114,6 +115,12 @@ export class Generation {
 
   /** `undefined`: no route takes it. Throws, with the plugin's name, what the plugin that picks one throws. */
   planOf(request: HttpRequest): RoutePlan | undefined {
+    const plans = this.plansOf(request);
+    return plans && pickSplit(plans, this.#options.lender.random);
+  }
+
+  /** Those of all splits of the route that takes it; never empty. As {@link planOf}. */
+  plansOf(request: HttpRequest): readonly (RoutePlan & { readonly weight: number })[] | undefined {
     const { find, chooser } = this.#routes;
     let route: Route | undefined;
     try {
@@ -123,16 +130,15 @@ export class Generation {
       chooser?.standing.failed(reason, { hook: "onRoutes" });
       throw new TypeError(`${chooser?.place.definition.name}: ${reason}`);
     }
-    const plans = route && this.#plans.get(route);
-    return plans && pickSplit(plans, this.#options.lender.random);
+    return route && this.#plans.get(route);
   }
 
   /**
-   * For people: the layers of a request in their order, as if none of them changed it. Without a plan, as
-   * {@link planOf} gives it: those that stand before the route is known.
+   * For people: the layers of a request in their order, as if none of them changed it, with what its route
+   * asks of them. Without a plan: those that stand before the route is known.
    */
   layersOf(plan: RoutePlan | undefined): LayerView[] {
-    const configs = this.#options.routes.find(({ route }) => route === plan?.route)?.configs ?? {};
+    const configs = this.#placeOf(plan)?.configs ?? {};
     return [...this.guards, ...plan?.layers ?? []].flatMap(({ name, phase, routeConfig }) => {
       const instance = this.#instances.find(({ place }) => place.definition.name === name);
       if (!instance) return [];
@@ -140,6 +146,16 @@ export class Generation {
       const own = routeConfig === undefined ? undefined : configs[name];
       return [{ name, phase, onFailure, isBroken, config, routeConfig: own }];
     });
+  }
+
+  /** For people: what the split of a plan asks of plugins, where it asks for anything of its own. */
+  asksOf(plan: RoutePlan): Readonly<Record<string, unknown>> {
+    const splits = this.#placeOf(plan)?.splits ?? [];
+    return splits.find(({ resolver }) => resolver === plan.resolver)?.configs ?? {};
+  }
+
+  #placeOf(plan: RoutePlan | undefined): RoutePlace | undefined {
+    return this.#options.routes.find(({ route }) => route === plan?.route);
   }
 
   /** For what concerns an exchange and no plugin alone. */

@@ -12,8 +12,8 @@ const GOLDEN = (Math.sqrt(5) - 1) / 2;
 
 /** Chance that leaves no gap: of any 10,000 numbers as many are below one as it says, but for a few. */
 export function evenChance(random: Random): Random {
-  let at = random();
-  return () => at = (at + GOLDEN) % 1;
+  let at: number | undefined;
+  return () => at = at === undefined ? random() : (at + GOLDEN) % 1;
 }
 
 /** `undefined`: there is none. No weight is 0. */

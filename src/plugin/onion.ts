@@ -126,10 +126,8 @@ class Call {
   readonly #depth: number;
   /** Of what it asked for last. */
   #inner: Outcome | undefined;
-  /** It is done when it has changed the response. */
-  #changesResponse = false;
-  /** A body that it made comes bit by bit: how that ends is told later. */
-  #streams = false;
+  /** How it did is told later: when it has changed the response, or what it made has come to its end. */
+  #isToldLater = false;
   /** Where it is looked at how long it keeps the thread; later by what it spends further in. */
   #startedMs: number | undefined;
 
@@ -195,7 +193,7 @@ class Call {
     const changed = requestOf(change) ?? request;
     const spoilt = this.#inner ? undefined : whySpoilt(layer, changed, request);
     if (spoilt !== undefined) throw new TypeError(spoilt);
-    if (isStreamOf(changed.body, layer)) this.#streams = true;
+    if (isStreamOf(changed.body, layer)) this.#isToldLater = true;
     const { response: map, timeoutMs, avoid, idleTimeoutMs } = change;
     if (avoid && phase === "retry") onion.avoid = avoid;
     if (idleTimeoutMs !== undefined) onion.around.idleTimeoutMs = idleTimeoutMs;
@@ -209,7 +207,7 @@ class Call {
         else inner.become(response);
       });
       if (timeoutMs) limit = onion.around.limit(inner, timeoutMs);
-      this.#changesResponse ||= map !== undefined;
+      this.#isToldLater ||= map !== undefined;
     }
     this.#inner = inner;
     const leftMs = this.#startedMs === undefined ? 0 : standing.nowMs();
@@ -261,8 +259,8 @@ class Call {
   }
 
   #passed(response?: PluginResponse): void {
-    if (response && isStreamOf(response.body, this.#layer)) this.#streams = true;
-    if (!this.#changesResponse && !this.#streams) this.#layer.standing.passed();
+    if (response && isStreamOf(response.body, this.#layer)) this.#isToldLater = true;
+    if (!this.#isToldLater) this.#layer.standing.passed();
   }
 
   /** As if the layer were not there, unless it spoilt the body. */

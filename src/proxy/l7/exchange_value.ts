@@ -4,7 +4,7 @@
  * @module
  */
 
-import { type ExchangeRecord, fieldOf } from "../../http/mod.ts";
+import { type ExchangeRecord, fieldOf, NOT_REACHED } from "../../http/mod.ts";
 import {
   type Connection,
   EndedExchange,
@@ -28,7 +28,6 @@ export class ExchangeValue implements RecordedExchange {
   #state: Map<StateKey<unknown>, unknown> | undefined;
   #abort: AbortController | undefined;
   #onEnd: { readonly callback: OnEnd; readonly by: Layer | undefined }[] | undefined;
-  #isOver = false;
 
   constructor(story: ExchangeRecord, connection: Connection) {
     this.#story = story;
@@ -46,7 +45,7 @@ export class ExchangeValue implements RecordedExchange {
 
   get signal(): AbortSignal {
     const abort = this.#abort ??= new AbortController();
-    if (this.#isOver) abort.abort();
+    if (this.#story.endAt !== NOT_REACHED) abort.abort();
     return abort.signal;
   }
 
@@ -64,7 +63,6 @@ export class ExchangeValue implements RecordedExchange {
 
   /** Nobody waits for anything any more; `log`: for a callback of nobody's that throws. */
   over(log: Log): void {
-    this.#isOver = true;
     this.#abort?.abort();
     if (!this.#onEnd) return;
     const summary = new EndedExchange(this.#story);

@@ -37,6 +37,8 @@ export interface RouterRoute {
   readonly match: RouteMatch | null;
   readonly destination: RouteDestination;
   readonly next: string;
+  /** Members that mean something nobody here knows: `.Match.HTTP.PathTemplate`. */
+  readonly unknown: readonly string[];
 }
 
 /** All of it must be so; a path of `null` and an empty list: any. */
@@ -93,6 +95,8 @@ export interface ChainSplit {
   /** Per cent of the requests, to the hundredth. */
   readonly weight: number;
   readonly next: string;
+  /** As those of {@link RouterRoute}. */
+  readonly unknown: readonly string[];
   readonly requestHeaders: HeaderTexts | null;
   readonly responseHeaders: HeaderTexts | null;
 }

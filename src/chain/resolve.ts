@@ -49,13 +49,16 @@ export interface ResolvedRoute {
   readonly match: RouteMatch | null;
   /** `null`: it asks for nothing. */
   readonly destination: RouteDestination | null;
+  /** See {@link RouterRoute}. */
+  readonly unknown: readonly string[];
   /** Never empty. */
   readonly splits: readonly ResolvedSplit[];
   /** What of a request keeps it with one endpoint, whichever split it takes; empty: nothing. */
   readonly hash: readonly HashPolicy[];
 }
 
-export interface ResolvedSplit extends Pick<ChainSplit, "requestHeaders" | "responseHeaders"> {
+export interface ResolvedSplit
+  extends Pick<ChainSplit, "requestHeaders" | "responseHeaders" | "unknown"> {
   /** Where it is written, for people: `service-splitter "db": Splits[0]`. */
   readonly at: string;
   /** Hundredths of a per cent, as Envoy has them; never 0. */
@@ -121,6 +124,7 @@ class Resolving {
       service,
       match: null,
       destination: null,
+      unknown: [],
       splits: this.#splits(startNode),
       hash: this.#hash(startNode),
     }];
@@ -136,12 +140,13 @@ class Resolving {
     const last = routes.length - 1;
     // Consul appends one; without it nobody could say where the rest goes.
     if (routes[last]?.match !== null) throw new Unusable("its last route does not take everything");
-    return routes.map(({ match, destination, next }, index) => ({
+    return routes.map(({ match, destination, unknown, next }, index) => ({
       name: index === last ? DEFAULT_ROUTE : `routes[${index}]`,
       at: `service-router "${this.#chain.service}": Routes[${index}]`,
       service: destination.service || this.#chain.service,
       match,
       destination,
+      unknown,
       splits: this.#splits(next),
       hash: this.#hash(next),
     }));
@@ -160,18 +165,20 @@ class Resolving {
     if (node.kind === "router") throw new Unusable(`a route leads to the router "${id}"`);
     if (node.kind === "resolver") {
       this.#resolver(id, node);
-      return [{ weight: WHOLE, resolver: id, at: id, requestHeaders: null, responseHeaders: null }];
+      const nothing = { unknown: [], requestHeaders: null, responseHeaders: null };
+      return [{ weight: WHOLE, resolver: id, at: id, ...nothing }];
     }
     const splits: ResolvedSplit[] = [];
     for (const [index, split] of node.splits.entries()) {
-      const { weight, next, requestHeaders, responseHeaders } = split;
+      const { weight, next, unknown, requestHeaders, responseHeaders } = split;
       const hundredths = Math.round(weight * 100);
       if (hundredths === 0) continue;
       const leg = own(this.#chain.nodes, next);
       if (leg?.kind !== "resolver") throw new Unusable(`a split leads to "${next}", no resolver`);
       this.#resolver(next, leg);
       const at = `service-splitter "${node.name}": Splits[${index}]`;
-      splits.push({ weight: hundredths, resolver: next, at, requestHeaders, responseHeaders });
+      const changes = { requestHeaders, responseHeaders };
+      splits.push({ weight: hundredths, resolver: next, at, unknown, ...changes });
     }
     if (splits.length === 0) throw new Unusable(`no split of "${id}" has a weight`);
     return splits;

@@ -13,34 +13,37 @@ import type {
   RouterRoute,
   ValueMatch,
 } from "../../chain/mod.ts";
-import { count, duration, flag, list, map, object, text } from "./schema.ts";
+import { count, duration, flag, list, map, object, openObject, text } from "./schema.ts";
 
-const HeadersJson = v.nullish(object({
-  Add: map(v.string()),
-  Set: map(v.string()),
-  Remove: list(v.string()),
-}));
+const HEADERS = { Add: map(v.string()), Set: map(v.string()), Remove: list(v.string()) };
+const HeadersJson = v.nullish(openObject(HEADERS));
+type HeadersJson = v.InferOutput<typeof HeadersJson>;
 
-const MatchJson = object({
+const HEADER = {
+  Name: text,
+  Present: flag,
+  Exact: text,
+  Prefix: text,
+  Suffix: text,
+  Regex: text,
+  Invert: flag,
+};
+const QUERY_PARAM = { Name: text, Present: flag, Exact: text, Regex: text };
+const MATCH = {
   PathExact: text,
   PathPrefix: text,
   PathRegex: text,
   CaseInsensitive: flag,
-  Header: list(object({
-    Name: text,
-    Present: flag,
-    Exact: text,
-    Prefix: text,
-    Suffix: text,
-    Regex: text,
-    Invert: flag,
-  })),
-  QueryParam: list(object({ Name: text, Present: flag, Exact: text, Regex: text })),
+  Header: list(openObject(HEADER)),
+  QueryParam: list(openObject(QUERY_PARAM)),
   Methods: list(v.string()),
-});
+};
+const MatchJson = openObject(MATCH);
 
-const DestinationJson = object({
-  Service: text,
+/** The chain's own business: a node says where it leads. */
+const WHERE = { Service: text, ServiceSubset: text, Namespace: text, Partition: text };
+const DESTINATION = {
+  ...WHERE,
   PrefixRewrite: text,
   RequestTimeout: duration,
   IdleTimeout: duration,
@@ -50,19 +53,24 @@ const DestinationJson = object({
   RetryOnStatusCodes: list(v.number()),
   RequestHeaders: HeadersJson,
   ResponseHeaders: HeadersJson,
-});
+};
+const DestinationJson = openObject(DESTINATION);
 const NOTHING_ASKED = v.parse(DestinationJson, {});
 
-export const RouteJson = object({
-  Definition: object({
-    Match: v.nullish(object({ HTTP: v.nullish(MatchJson) })),
-    Destination: v.nullish(DestinationJson),
-  }),
-  NextNode: text,
-});
+const ROUTE = {
+  Match: v.nullish(openObject({ HTTP: v.nullish(MatchJson) })),
+  Destination: v.nullish(DestinationJson),
+};
+export const RouteJson = object({ Definition: openObject(ROUTE), NextNode: text });
 
+const SPLIT = {
+  ...WHERE,
+  Weight: v.nullish(v.number()),
+  RequestHeaders: HeadersJson,
+  ResponseHeaders: HeadersJson,
+};
 export const SplitJson = object({
-  Definition: v.nullish(object({ RequestHeaders: HeadersJson, ResponseHeaders: HeadersJson })),
+  Definition: v.nullish(openObject(SPLIT)),
   Weight: v.nullish(v.pipe(v.number(), v.minValue(0), v.maxValue(100)), 0),
   NextNode: text,
 });
@@ -73,6 +81,7 @@ export function toRoute({ Definition, NextNode }: v.InferOutput<typeof RouteJson
     match: http ? toMatch(http) : null,
     destination: toDestination(Definition.Destination ?? NOTHING_ASKED),
     next: NextNode,
+    unknown: unknownOf(Definition),
   };
 }
 
@@ -82,6 +91,7 @@ export function toSplit(
   return {
     weight: Weight,
     next: NextNode,
+    unknown: [...strangeIn(Definition, SPLIT, ""), ...strangeHeaders(Definition, "")],
     requestHeaders: toHeaders(Definition?.RequestHeaders),
     responseHeaders: toHeaders(Definition?.ResponseHeaders),
   };
@@ -149,10 +159,58 @@ function toDestination(json: v.InferOutput<typeof DestinationJson>): RouteDestin
   };
 }
 
-function toHeaders(json: v.InferOutput<typeof HeadersJson>): HeaderTexts | null {
+function toHeaders(json: HeadersJson): HeaderTexts | null {
   if (!json) return null;
   const texts = { remove: json.Remove ?? [], set: json.Set ?? {}, add: json.Add ?? {} };
   const isEmpty = [texts.remove, Object.keys(texts.set), Object.keys(texts.add)]
     .every(({ length }) => length === 0);
   return isEmpty ? null : texts;
+}
+
+/** What another Consul may say of a route, by where it stands: `.Match.HTTP.Header[0].Contains`. */
+function unknownOf(route: v.InferOutput<typeof RouteJson>["Definition"]): readonly string[] {
+  const { Match, Destination } = route;
+  const http = Match?.HTTP;
+  return [
+    ...strangeIn(route, ROUTE, ""),
+    ...strangeIn(Match, { HTTP: 0 }, ".Match"),
+    ...strangeIn(http, MATCH, ".Match.HTTP"),
+    ...(http?.Header ?? []).flatMap((each, at) =>
+      strangeIn(each, HEADER, `.Match.HTTP.Header[${at}]`)
+    ),
+    ...(http?.QueryParam ?? []).flatMap((each, at) =>
+      strangeIn(each, QUERY_PARAM, `.Match.HTTP.QueryParam[${at}]`)
+    ),
+    ...strangeIn(Destination, DESTINATION, ".Destination"),
+    ...strangeHeaders(Destination, ".Destination"),
+  ];
+}
+
+function strangeHeaders(
+  of:
+    | { readonly RequestHeaders?: HeadersJson; readonly ResponseHeaders?: HeadersJson }
+    | null
+    | undefined,
+  where: string,
+): readonly string[] {
+  return [
+    ...strangeIn(of?.RequestHeaders, HEADERS, `${where}.RequestHeaders`),
+    ...strangeIn(of?.ResponseHeaders, HEADERS, `${where}.ResponseHeaders`),
+  ];
+}
+
+function strangeIn(
+  json: object | null | undefined,
+  known: object,
+  where: string,
+): readonly string[] {
+  return Object.entries(json ?? {})
+    .filter(([key, value]) => !Object.hasOwn(known, key) && says(value))
+    .map(([key]) => `${where}.${key}`);
+}
+
+/** Consul leaves out what is empty, and might write it one day. */
+function says(value: unknown): boolean {
+  if (typeof value !== "object" || value === null) return Boolean(value);
+  return Object.keys(value).length > 0;
 }

@@ -23,6 +23,10 @@ export const list = <const S extends v.GenericSchema>(item: S) => v.nullish(v.ar
 // deno-lint-ignore explicit-module-boundary-types -- the schema is its own type
 export const object = <const E extends v.ObjectEntries>(entries: E) =>
   v.pipe(v.unknown(), v.check(isMap, "must be an object"), v.object(entries));
+/** The same, with what else there is. */
+// deno-lint-ignore explicit-module-boundary-types -- the schema is its own type
+export const openObject = <const E extends v.ObjectEntries>(entries: E) =>
+  v.pipe(v.unknown(), v.check(isMap, "must be an object"), v.looseObject(entries));
 // deno-lint-ignore explicit-module-boundary-types -- the schema is its own type
 export const map = <const S extends v.GenericSchema>(item: S) =>
   v.nullish(

@@ -100,8 +100,11 @@ function wholeMs(ms: number): number {
 }
 
 /** What of a route cannot be followed, each with where it is written. */
-function faultsOf({ at, match, destination, splits }: ResolvedRoute): readonly string[] {
-  const faults: string[] = [];
+function faultsOf(route: ResolvedRoute): readonly string[] {
+  const { at, match, destination, splits } = route;
+  const faults = [route, ...splits].flatMap(({ at, unknown }) =>
+    unknown.map((member) => `${at}${member}: is not known here`)
+  );
   for (const { kind, value } of regexesOf(match)) {
     const compiled = kind === "regex" ? compileRegex(value) : undefined;
     if (compiled?.kind === "refused") faults.push(`${at}.Match.HTTP: ${compiled.reason}`);

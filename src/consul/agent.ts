@@ -7,14 +7,12 @@
  */
 
 import type { ProxyError } from "../base/mod.ts";
+import type { Defaults, JwtProvider, Mesh } from "./entry_types.ts";
 import type {
-  Defaults,
   DiscoveryChain,
   Instance,
   Intentions,
-  JwtProvider,
   Leaf,
-  Mesh,
   QueryResult,
   Registration,
   Roots,

@@ -2,4 +2,5 @@
 export * from "./agent.ts";
 export { type AgentDeps, createAgent } from "./create_agent.ts";
 export { type AgentFlags, type AgentOptions, resolveAgentOptions } from "./http/options.ts";
+export * from "./entry_types.ts";
 export * from "./types.ts";

@@ -5,8 +5,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { fieldOf } from "../../src/http/mod.ts";
 import { startConsul } from "../kit/consul.ts";
 import { answerOf, startRawOrigin } from "../kit/http_raw.ts";
+import { startHttp2Server } from "../kit/http2_server.ts";
 import { Asker } from "../kit/l7_asker.ts";
 import { eventually } from "../kit/process.ts";
 import { envoySidecar } from "../kit/sidecars.ts";
@@ -102,22 +104,40 @@ const QUESTIONS: readonly Asked[] = [
   asked("stranger", "/", "admin"),
 ];
 
+/** Says who was let in, and with what of the token. */
+async function startApp(
+  host: string,
+  protocol: "http" | "grpc",
+): Promise<{ readonly port: number } & AsyncDisposable> {
+  const seen = (path: string, token = "", said = "") => `${path}_${token.slice(-8)}_${said}`;
+  if (protocol === "grpc") {
+    return await startHttp2Server({
+      host,
+      answer: ({ path, fields }) => {
+        const value = seen(path, fieldOf(fields, "authorization"), fieldOf(fields, "x-okta"));
+        return ["x-seen", value, "x-seen"];
+      },
+    });
+  }
+  return await startRawOrigin(({ head }) => {
+    const [, token] = /^authorization: (.*\S)/im.exec(head) ?? [];
+    const [, said] = /^x-okta: (\S+)/im.exec(head) ?? [];
+    const value = seen(head.split(" ")[1] ?? "", token, said);
+    return answerOf("", `HTTP/1.1 200 OK\r\nX-Seen: ${value}`);
+  }, { host });
+}
+
 for (
-  const [title, more, policy] of [
-    ["of permissions", {}, "deny"],
-    ["of all sources", { JWT: of("okta", ["role", "admin"]) }, "deny"],
+  const [title, more, protocol] of [
+    ["of permissions", {}, "http"],
+    ["of all sources", { JWT: of("okta", ["role", "admin"]) }, "http"],
+    ["of permissions, by gRPC", {}, "grpc"],
   ] as const
 ) {
   test(`requests with tokens are answered as by Envoy: demands ${title}`, async () => {
-    await using consul = await startConsul({ defaultIntentionPolicy: policy });
-    // Who was let in, and with what of the token.
-    await using app = await startRawOrigin(({ head }) => {
-      const said = /^x-okta: (\S+)/im.exec(head)?.[1] ?? "";
-      const token = /^authorization: \S+ (\S+)/im.exec(head)?.[1] ?? "";
-      const [, path = ""] = head.split(" ");
-      return answerOf("", `HTTP/1.1 200 OK\r\nX-Seen: ${path} ${token.slice(-8)} ${said}`);
-    }, { host: consul.host });
-    await consul.configEntry({ Kind: "service-defaults", Name: "db", Protocol: "http" });
+    await using consul = await startConsul({ defaultIntentionPolicy: "deny" });
+    await using app = await startApp(consul.host, protocol);
+    await consul.configEntry({ Kind: "service-defaults", Name: "db", Protocol: protocol });
     const Forwarding = { HeaderName: "x-okta" };
     await consul.configEntry(
       provider("okta", "https://idp.example", okta.jwks, { Audiences: ["api"], Forwarding }),
@@ -135,16 +155,17 @@ for (
     const [theirs, ours] = [await start("db-1"), await start("db-2")];
     await using _envoy = await envoySidecar(consul, theirs.id, {});
     await using postern = await consul.sidecar(ours.id);
-    const asker = new Asker(consul);
+    const asker = new Asker(consul, protocol);
     const tell = async (place: typeof ours.place, { source, path, fields }: Asked) => {
       const { status, seen } = await asker.ask(place, {
-        ...{ source, method: "GET", path, fields, body: "" },
+        ...{ source, method: "POST", path, fields, body: "hello" },
       });
       return `${status} ${seen ?? ""}`;
     };
+    const denied = protocol === "grpc" ? "7" : "403";
     const first = asked("perm", "/role", "admin");
     for (const { place } of [theirs, ours]) {
-      await eventually("it judges", async () => (await tell(place, first)).startsWith("200"));
+      await eventually("it judges", async () => !(await tell(place, first)).startsWith(denied));
     }
     const told = async (place: typeof ours.place) => {
       const lines = [];
@@ -154,7 +175,10 @@ for (
       return lines;
     };
     assert.deepEqual(await told(ours.place), await told(theirs.place));
-    assert.match(await tell(ours.place, asked("perm", "/role", "large")), /^403 /);
+    // Envoy takes it; one frame of HTTP/2 has no room for it.
+    if (protocol === "http") {
+      assert.equal(await tell(ours.place, asked("perm", "/role", "large")), "403 ");
+    }
     assert.doesNotMatch(postern.process.output, /eyJ/);
   });
 }

@@ -12,7 +12,7 @@ import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
 import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
 import { count, flag, list, object, readReply, text } from "./schema.ts";
-import type { Defaults } from "../types.ts";
+import type { Defaults } from "../entry_types.ts";
 
 const RATE = { RequestsPerSecond: count, RequestsMaxBurst: count };
 

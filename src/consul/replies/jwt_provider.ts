@@ -11,7 +11,7 @@ import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
 import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
 import { count, duration, flag, list, someText, text } from "./schema.ts";
-import type { JwtKeys, JwtLocation, JwtProvider } from "../types.ts";
+import type { JwtKeys, JwtLocation, JwtProvider } from "../entry_types.ts";
 
 const RemoteJson = v.strictObject({
   URI: text,

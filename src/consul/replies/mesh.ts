@@ -9,7 +9,7 @@ import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
 import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
 import { flag, list, object, readReply, text } from "./schema.ts";
-import type { Mesh, MeshHttp, MeshTlsDirection } from "../types.ts";
+import type { Mesh, MeshHttp, MeshTlsDirection } from "../entry_types.ts";
 
 const DirectionJson = v.nullish(object({
   TLSMinVersion: text,

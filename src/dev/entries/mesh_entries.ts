@@ -9,10 +9,14 @@ import { messageOf } from "../../base/mod.ts";
 import { isObject, type JsonObject } from "../http/decode.ts";
 import { objectAt, textAt, textsAt } from "../http/fields.ts";
 import { Refusal } from "../http/refusal.ts";
+import { extensionFaults } from "./envoy_extensions.ts";
 import { normalExpose } from "./exposed.ts";
+import { multiError } from "./multi_error.ts";
 
 export function normalProxyDefaults(entry: JsonObject): JsonObject {
   checkAccessLogs(objectAt(entry, "AccessLogs"));
+  const faults = extensionFaults(entry);
+  if (faults.length > 0) throw new Refusal(500, multiError(faults));
   return {
     Kind: "proxy-defaults",
     Name: "global",

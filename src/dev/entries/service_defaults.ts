@@ -9,6 +9,7 @@ import { isObject, type Json, type JsonObject } from "../http/decode.ts";
 import { numberAt, objectAt, textAt } from "../http/fields.ts";
 import { withNs } from "../http/go_duration.ts";
 import { Refusal } from "../http/refusal.ts";
+import { extensionFaults } from "./envoy_extensions.ts";
 import { normalExpose } from "./exposed.ts";
 import { multiError } from "./multi_error.ts";
 
@@ -23,6 +24,7 @@ export function normalServiceDefaults(entry: JsonObject): JsonObject {
     ...balanceFault(entry, "BalanceInboundConnections", "balance_inbound_connections"),
     ...PROTOCOLS.includes(protocol) ? [] : [`invalid value for protocol: ${protocol}`],
     ...normalUpstreams ? upstreamFaults(normalUpstreams) : [],
+    ...extensionFaults(entry),
   ];
   if (faults.length > 0) throw new Refusal(500, multiError(faults));
   if (Object.keys(objectAt(entry, "RateLimits")).length > 0) {

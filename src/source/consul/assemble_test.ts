@@ -383,10 +383,13 @@ test("assemble() leaves the public listener as it was where a required extension
   assert.match(closed.warming[0] ?? "", /^inbound: service-defaults web: EnvoyExtensions\[0\]/);
 
   const before = assemble(knownWith(), NO_MEMORY, OPTIONS);
-  const http = knownWith({ serviceDefaults }, { protocol: "http" });
-  const after = assemble(http, before.memory, OPTIONS);
+  const later = knownWith({ serviceDefaults }, { maxInboundConnections: 5 });
+  const after = assemble(later, before.memory, OPTIONS);
   assert.equal(ready(after).inbound["inbound"], ready(before).inbound["inbound"]);
   assert.deepEqual(after.warming, []);
+  // Intentions are about requests from now on, and on that listener there are none.
+  const http = knownWith({ serviceDefaults }, { protocol: "http" });
+  assert.deepEqual(ready(assemble(http, before.memory, OPTIONS)).inbound, {});
 });
 
 test("assemble() puts the limits of an entry around the public listener", () => {

@@ -42,7 +42,11 @@ export function inboundParts(
   const credentials = keyInForce(context.wanted, previous, context.own);
   const { plugins } = context;
   if (credentials === undefined || !plugins) return {};
-  if (context.blocked) return previous ? { [INBOUND_KEY]: previous } : {};
+  if (context.blocked) {
+    // What intentions demand of requests nobody would look at on a listener that carries bytes.
+    const isSame = previous && (previous.http === null) === (http === null);
+    return isSame ? { [INBOUND_KEY]: previous } : {};
+  }
   const { bind, local, localConnectTimeoutMs, handshakeTimeoutMs } = registration;
   const part = keepPart<InboundPart>(previous, {
     bind,

@@ -145,6 +145,7 @@ export function aclContract(agent: AgentUnderTest): void {
       call: ["GET", `/v1/config/service-defaults/absent-of-all`],
       want: [403, 403, 403, 403, 404, 403],
     },
+    { call: ["GET", "/v1/config/jwt-provider/absent"], want: [403, 404, 404, 404, 404, 403] },
     { call: ["GET", "/v1/config/http-route/x"], want: [403, 403, 403, 403, 403, 403] },
     { call: ["GET", "/v1/agent/self"], want: [403, 403, 403, 403, 403, 403] },
     { call: ["GET", "/v1/connect/ca/configuration"], want: [403, 403, 403, 403, 403, 403] },

@@ -159,6 +159,24 @@ export function httpEntryContract(agent: AgentClient): void {
     });
   }
 
+  test("an extension of Envoy that Consul has not is refused", async () => {
+    const EnvoyExtensions = [
+      {
+        Name: "builtin/lua",
+        Arguments: { ProxyType: "connect-proxy", Listener: "inbound", Script: "-" },
+      },
+      { Name: "builtin/nope", Arguments: {} },
+      { Arguments: {} },
+    ];
+    const faults = [
+      '\t* invalid EnvoyExtensions[1][builtin/nope]: name "builtin/nope" is not a built-in extension\n',
+      "\t* invalid EnvoyExtensions[2]: Name is required\n",
+    ];
+    const text = `2 errors occurred:\n${faults.join("")}\n`;
+    await refuses({ Kind: "service-defaults", Name: unique("x"), EnvoyExtensions }, 500, text);
+    await refuses({ Kind: "proxy-defaults", Name: "global", EnvoyExtensions }, 500, text);
+  });
+
   test("a number of service-defaults that is zero is not kept, but for the size of heads", async () => {
     const name = unique("zero");
     await agent.configEntry({

@@ -67,7 +67,7 @@ export function placeOf(error: unknown): Place | undefined {
   if (known.size === 0 || !(error instanceof Error)) return undefined;
   for (const frame of String(error.stack).split("\n")) {
     const [, file = "", line = "", column = ""] =
-      /^\s*at (?:.*?\()?([^()]+?)(?:, <anonymous>)?:(\d+):(\d+)\)?$/.exec(frame) ?? [];
+      /^\s*at (?:async )?(?:.*?\()?([^()]+?)(?:, <anonymous>)?:(\d+):(\d+)\)?$/.exec(frame) ?? [];
     const place = placeIn(file, Number(line), Number(column));
     if (place) return place;
   }

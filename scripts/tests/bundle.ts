@@ -8,6 +8,7 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { PACKED_NAME, packedTypes } from "../../src/app/commands/plugin/type_files.ts";
 import { runBounded } from "./bounded.ts";
 import { BUN, ROOT } from "./suites.ts";
 
@@ -38,6 +39,8 @@ export async function bundle(): Promise<Bundle> {
     remove();
     throw new Error(`Cannot bundle src/main.ts: ${code}\n${output}`);
   }
+  // There is no `node_modules` around it, as around the executable.
+  writeFileSync(join(app, PACKED_NAME), packedTypes());
   writeFileSync(join(app, "worker.ts"), 'import "./worker.js";\n');
   const main = join(directory, "main.ts");
   writeFileSync(main, 'import "./app/data_plane/main.js";\n');

@@ -39,6 +39,8 @@ interface Known {
 const MAX_KNOWN = 128;
 const MAX_MESSAGE_CHARS = 250;
 const MAX_LINE_CHARS = 120;
+const MAX_STACK_CHARS = 32_768;
+const MAX_FRAME_CHARS = 1_000;
 const known = new Map<string, Known>();
 
 /** `file`: what stack traces call the text; `json`: its map, `""` where there is none. */
@@ -65,9 +67,11 @@ export function faultOf(error: unknown): string {
 /** The innermost place in a plugin's files; `undefined`: the error did not pass any. */
 export function placeOf(error: unknown): Place | undefined {
   if (known.size === 0 || !(error instanceof Error)) return undefined;
-  for (const frame of String(error.stack).split("\n")) {
+  // Its message comes first, and may hold what a caller sent.
+  for (const frame of String(error.stack).slice(0, MAX_STACK_CHARS).split("\n")) {
+    if (frame.length > MAX_FRAME_CHARS) continue;
     const [, file = "", line = "", column = ""] =
-      /^\s*at (?:.*?\()?([^()]+?)(?:, <anonymous>)?:(\d+):(\d+)\)?$/.exec(frame) ?? [];
+      /^\s*at (?:async )?(?:.*?\()?([^()]+?)(?:, <anonymous>)?:(\d+):(\d+)\)?$/.exec(frame) ?? [];
     const place = placeIn(file, Number(line), Number(column));
     if (place) return place;
   }

@@ -34,15 +34,17 @@ export function parsePluginTask(
   const isKnown = Object.hasOwn(WORDS, kind);
   const end = rest.findIndex((word) => word.startsWith("-"));
   const words = isKnown ? rest.slice(0, end < 0 ? rest.length : end) : [];
-  const flags = isKnown ? rest.slice(words.length) : argv.slice(0, 1);
+  const flags = isKnown ? rest.slice(words.length) : argv.filter((word) => word.startsWith("-"));
   const given = parseFlags(flags, kind === "dev" ? PLUGIN_DEV_FLAGS : [], {
     command: "postern plugin",
     env,
   });
   if (given.helpWanted) return undefined;
   if (!isKnown) {
-    const hint = 'say what to do; see "postern plugin -help"';
-    throw new ProxyError("usage", `Cannot run "plugin": ${hint}`);
+    const what = kind === "" ? "plugin" : `plugin ${quote(kind).slice(1, -1)}`;
+    const known = Object.keys(WORDS).join(", ");
+    const hint = `want one of ${known}; see "postern plugin -help"`;
+    throw new ProxyError("usage", `Cannot run "${what}": ${hint}`);
   }
   for (const word of words) refuseControlCharacters("the argument", word);
   return taskOf(kind as PluginTask["kind"], words, given);

@@ -137,6 +137,13 @@ test("more calls than there may be at once come to nothing at once", async () =>
   assert.deepEqual(codes, Array(6).fill("limit_reached"));
   await asking.clock.advance(200);
   assert.equal((await asked).failure?.code, "limit_reached");
+  // Each gives its place back.
+  codes.length = 0;
+  const again = asking.request();
+  await settle();
+  assert.equal(codes.length, 6);
+  await asking.clock.advance(200);
+  await again;
 });
 
 for (

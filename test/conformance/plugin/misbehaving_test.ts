@@ -199,6 +199,19 @@ test("a plugin that opens a response and answers without it leaves nothing open"
   assert.equal((await bad.request()).body, "onetwothree");
 });
 
+test("a plugin's stream of what is no bytes is left, and the plugin named", async () => {
+  let isLeft = false;
+  const stream = () =>
+    new ReadableStream({
+      start: (controller) => controller.enqueue("text"),
+      cancel: () => void (isLeft = true),
+    });
+  await using bad = await mount(badly((host) => () => host.reply(200).with({ body: stream() })));
+  const { failure } = await bad.request({ path: "/bad" });
+  assert.equal(failure?.reason, "bad: the response's body: the body's stream gave no bytes");
+  assert.equal(isLeft, true);
+});
+
 test("a plugin's stream that nobody will read is told so", async () => {
   const told: unknown[] = [];
   const stream = () => new ReadableStream<Uint8Array>({ cancel: () => void told.push("left") });

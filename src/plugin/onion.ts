@@ -130,6 +130,8 @@ class Call {
   #isToldLater = false;
   /** Where it is looked at how long it keeps the thread; later by what it spends further in. */
   #startedMs: number | undefined;
+  /** The same of what it does once it has what it waited for, until it waits for something else. */
+  #resumedMs: number | undefined;
 
   constructor(onion: Onion, layer: Layer, depth: number) {
     this.#onion = onion;
@@ -176,7 +178,7 @@ class Call {
     const instead = (why: string) => this.#goOn(why, request, outcome);
     if (fault !== undefined) return this.#fault(fault, outcome, { hook, instead });
     // It is waited for from now on, or once what it waits for has come.
-    if (inner && !inner.value) inner.tell({ settle: () => onion.holder = layer });
+    if (inner && !inner.value) inner.tell({ settle: () => this.#resume() });
     this.#await(answer, outcome, {
       ...{ hook, instead },
       given: () => this.#inner?.value,
@@ -258,6 +260,21 @@ class Call {
     else this.#await(answer, to, asked);
   }
 
+  #resume(): void {
+    const { standing } = this.#layer;
+    this.#onion.holder = this.#layer;
+    if (this.#startedMs === undefined) return;
+    // It goes on after what is done now, and before anything else is.
+    queueMicrotask(() => this.#resumedMs = standing.nowMs());
+    setImmediate(() => this.#resumedMs = undefined);
+  }
+
+  /** It has answered after all. */
+  #answered(): void {
+    if (this.#resumedMs !== undefined) this.#layer.standing.end(this.#resumedMs, "onRequest");
+    this.#resumedMs = undefined;
+  }
+
   #passed(response?: PluginResponse): void {
     if (response && isStreamOf(response.body, this.#layer)) this.#isToldLater = true;
     if (!this.#isToldLater) this.#layer.standing.passed();
@@ -283,6 +300,7 @@ class Call {
     }
     answer.then(
       (response) => {
+        this.#answered();
         if (!(response instanceof PluginResponse)) return this.#fault(notOne, to, asked);
         const spoilt = whySpoilt(this.#layer, response, asked.given());
         if (spoilt !== undefined) return this.#fault(spoilt, to, asked);
@@ -290,6 +308,7 @@ class Call {
         to.settle(response);
       },
       (error) => {
+        this.#answered();
         if (!(error instanceof BrokenBody)) return this.#fault(faultOf(error), to, asked);
         const { code, message: reason } = error;
         to.settle(failed({ code, reason, wasSent: true, endpoint: null }));

@@ -96,6 +96,7 @@ export class Pump {
     this.#carry().catch((error) => {
       if (this.#over) return;
       this.#over = true;
+      this.#leave();
       this.#sink.fail(error);
     });
   }
@@ -129,13 +130,20 @@ export class Pump {
   stop(): void {
     if (this.#over) return;
     this.#over = true;
+    this.#leave();
+    this.resume();
+  }
+
+  #leave(): void {
     // Its owner may have failed, which nobody needs to know any more.
     this.#reader.cancel().catch(() => {});
-    this.resume();
   }
 }
 
-/** Carries a body to a sink, and says how its plugin did by that. `null`: somebody else reads its stream, and `fail` has been told. */
+/**
+ * Carries a body to a sink, and says how its plugin did by that. `null`: somebody else reads its stream,
+ * and `fail` has been told.
+ */
 export function pumpOf(whose: "request" | "response", body: MadeBody, sink: {
   readonly send: Sink["send"];
   readonly end: Sink["end"];

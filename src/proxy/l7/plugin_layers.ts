@@ -170,8 +170,11 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
     const { body, head } = request;
     const fault = this.#whyUnsendable(body);
     if (fault) return this.#fail("plugin_failed", fault);
-    const pump = body instanceof MadeBody ? this.#requestPumpOf(body) : undefined;
-    if (pump === null) return;
+    if (body instanceof MadeBody) {
+      const pump = this.#requestPumpOf(body);
+      if (!pump) return;
+      this.#requestPump = pump;
+    }
     const { name } = sending.plan.route;
     const ways = this.#ways;
     if (!ways) return this.#fail("route_not_found", `the route ${name} leads nowhere`);
@@ -185,7 +188,6 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
       hash,
       context: this.#context,
     });
-    this.#requestPump = pump;
     upstream.start();
   }
 

@@ -199,6 +199,19 @@ test("a plugin that opens a response and answers without it leaves nothing open"
   assert.equal((await bad.request()).body, "onetwothree");
 });
 
+test("a plugin's stream of what is no bytes is left, and the plugin named", async () => {
+  let isLeft = false;
+  const stream = () =>
+    new ReadableStream({
+      start: (controller) => controller.enqueue("text"),
+      cancel: () => void (isLeft = true),
+    });
+  await using bad = await mount(badly((host) => () => host.reply(200).with({ body: stream() })));
+  const { failure } = await bad.request({ path: "/bad" });
+  assert.equal(failure?.reason, "bad: the response's body: the body's stream gave no bytes");
+  assert.equal(isLeft, true);
+});
+
 test("a plugin's stream that nobody will read is told so", async () => {
   const told: unknown[] = [];
   const stream = () => new ReadableStream<Uint8Array>({ cancel: () => void told.push("left") });
@@ -264,11 +277,24 @@ test("a plugin that throws at the end of an exchange is named, and harms nobody"
 });
 
 test("a plugin that keeps the thread is named, whichever of its hooks it is", async () => {
-  for (const hook of ["onRequest", "response", "onEnd"]) {
+  const hooks = {
+    onRequest: "onRequest",
+    response: "response",
+    onEnd: "onEnd",
+    later: "onRequest",
+  };
+  for (const [place, hook] of Object.entries(hooks)) {
     let spin = (_hook: string) => {};
     await using bad = await mount(badly(() => ({ exchange }, next) => {
       exchange.onEnd(() => spin("onEnd"));
       spin("onRequest");
+      if (place === "later") {
+        return (async () => {
+          const response = await next();
+          spin("later");
+          return response;
+        })();
+      }
       return next({
         response: (response) => {
           spin("response");
@@ -277,7 +303,7 @@ test("a plugin that keeps the thread is named, whichever of its hooks it is", as
       });
     }));
     spin = (at) => {
-      if (at === hook) bad.clock.advanceNow(100);
+      if (at === place) bad.clock.advanceNow(100);
     };
     // One call of so many is looked at.
     for (let i = 0; i < 61; i++) await bad.request({ path: "/bad" });
@@ -304,6 +330,21 @@ test("a task that throws is started again, after a pause that grows, and ends wi
   const before = at.length;
   await bad.clock.advance(60_000);
   assert.deepEqual([signal?.aborted, at.length, bad.clock.pending], [true, before, 0]);
+});
+
+test("a plugin that waits for something of its own keeps the thread from nobody", async () => {
+  await using bad = await mount(badly((host) => async (_, next) => {
+    const response = await next();
+    await host.clock.sleep(100);
+    return response;
+  }));
+  for (let i = 0; i < 61; i++) {
+    const asked = bad.request({ path: "/bad" });
+    await settle();
+    await bad.clock.advance(100);
+    await asked;
+  }
+  assert.deepEqual(bad.logs, []);
 });
 
 for (

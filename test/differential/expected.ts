@@ -41,6 +41,10 @@ export const EXPECTED: readonly Expected[] = [
     doc: "`HeadersWithUnderscoresAction` `REJECT_REQUEST`",
     seen: /^paths, redirected: an underscore .*: [-+] /,
   },
+  {
+    doc: "the text where an application refuses a stream",
+    seen: /^retries: gRPC refused: .*: [-+] < grpc-message: .* remote (refused stream )?reset$/,
+  },
   { doc: "gRPC called over HTTP/1.1", seen: /^gRPC: \S+ over HTTP\/1\.1 .*: [-+] / },
   {
     doc: "`MaxConcurrentRequests`",

@@ -104,7 +104,12 @@ const CALLS: readonly Row[] = [
     ["grpc-13 /unary", "200 grpc 0, 2 tries"],
     ["grpc-5 /unary", "200 grpc 5"],
   ]],
+  ["refused", { NumRetries: 1, RetryOn: ["refused-stream"] }, [
+    ["refuse /unary", "200 grpc 14"],
+    ["grpc-14 /unary", "200 grpc 14"],
+  ]],
   ["server", { NumRetries: 1, RetryOn: ["5xx"] }, [
+    ["drop /unary", "200 grpc 14"],
     ["grpc-14 /unary", "200 grpc 14"],
     ["503 /unary", "200 grpc 0, 2 tries"],
   ]],

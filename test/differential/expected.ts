@@ -55,6 +55,10 @@ export const EXPECTED: readonly Expected[] = [
     seen:
       /^targets: any \((failover-dead|patched), .*: [-+] 200|^targets: any \(failover-dead, .*: - 503$/,
   },
+  {
+    doc: "a body is kept so that a route may retry",
+    seen: /^retries: 5xx: POST 900000 503 200 .*: [-+] (< )?(200|503) /,
+  },
   { doc: "the instance that a hash leads to", seen: /^stickiness: .*: [-+] 200 [rg]\d$/ },
   { doc: "HTTP/1.0", seen: /^wires: HTTP\/1\.[02] .*: [-+] / },
   { doc: "two fields `Host`", seen: /^wires: two hosts .*: [-+] / },

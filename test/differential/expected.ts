@@ -41,6 +41,10 @@ export const EXPECTED: readonly Expected[] = [
     doc: "`HeadersWithUnderscoresAction` `REJECT_REQUEST`",
     seen: /^paths, redirected: an underscore .*: [-+] /,
   },
+  {
+    doc: "the text where an application refuses a stream",
+    seen: /^retries: gRPC refused: .*: [-+] < grpc-message: .* remote (refused stream )?reset$/,
+  },
   { doc: "gRPC called over HTTP/1.1", seen: /^gRPC: \S+ over HTTP\/1\.1 .*: [-+] / },
   {
     doc: "`MaxConcurrentRequests`",
@@ -50,6 +54,10 @@ export const EXPECTED: readonly Expected[] = [
     doc: "an instance that takes no connection",
     seen:
       /^targets: any \((failover-dead|patched), .*: [-+] 200|^targets: any \(failover-dead, .*: - 503$/,
+  },
+  {
+    doc: "a body is kept so that a route may retry",
+    seen: /^retries: 5xx: POST 900000 503 200 .*: [-+] (< )?(200|503) /,
   },
   { doc: "the instance that a hash leads to", seen: /^stickiness: .*: [-+] 200 [rg]\d$/ },
   { doc: "HTTP/1.0", seen: /^wires: HTTP\/1\.[02] .*: [-+] / },

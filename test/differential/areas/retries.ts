@@ -28,6 +28,9 @@ const ROWS: readonly Row[] = [
     ["503 200", "200 other, 2 tries", POST],
     ["503 200", "200 other, 2 tries", { ...POST, streamed: true }],
     ["503 200", "200 other, 2 tries", { ...POST, body: "a".repeat(50_000) }],
+    ["503 200", "200 other, 2 tries", { ...POST, body: "a".repeat(900_000) }],
+    ["503 200", "503 other", { ...POST, body: "a".repeat(1_500_000) }],
+    ["503 200", "503 other", { ...POST, body: "a".repeat(1_500_000), streamed: true }],
     ["503 503 200", "200 other, 3 tries", { method: "HEAD" }],
     ["drop 200", "200 other, 2 tries", POST],
     ["503 200", "200 other, 2 tries", { fields: ["x-envoy-max-retries: 0"] }],
@@ -104,7 +107,12 @@ const CALLS: readonly Row[] = [
     ["grpc-13 /unary", "200 grpc 0, 2 tries"],
     ["grpc-5 /unary", "200 grpc 5"],
   ]],
+  ["refused", { NumRetries: 1, RetryOn: ["refused-stream"] }, [
+    ["refuse /unary", "200 grpc 14"],
+    ["grpc-14 /unary", "200 grpc 14"],
+  ]],
   ["server", { NumRetries: 1, RetryOn: ["5xx"] }, [
+    ["drop /unary", "200 grpc 14"],
     ["grpc-14 /unary", "200 grpc 14"],
     ["503 /unary", "200 grpc 0, 2 tries"],
   ]],

@@ -224,6 +224,23 @@ export const routes: Area = {
   ],
   cases: [
     ...rows,
+    {
+      ...{ name: "WebSocket", to: "matches", want: "101" },
+      ask: { path: "/exact", upgrade: true },
+    },
+    {
+      ...{ name: "WebSocket to the last route", to: "matches", want: "101" },
+      ask: { path: "/", upgrade: true },
+    },
+    {
+      ...{ name: "an absolute target", to: "matches", want: "200 other" },
+      ask: get("http://app.test/exact?q"),
+    },
+    { name: "over HTTP/2", to: "matches", wire: "2", want: "200 other", ask: get("/exact?q") },
+    {
+      ...{ name: "several headers over HTTP/2", to: "matches", wire: "2", want: "200 other" },
+      ask: get("/header/Prefix-of-several/", "x-a: one"),
+    },
     ...ORDER.flatMap(([, service, ask], index): Case[] =>
       ask
         ? [{

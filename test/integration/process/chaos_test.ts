@@ -1,6 +1,4 @@
 import { DevMesh } from "../../kit/dev_mesh.ts";
 import { chaos } from "../../stories/chaos.ts";
 
-for (const protocol of ["http", "grpc"] as const) {
-  chaos(DevMesh, { protocol, seconds: 8, flipEveryMs: 400 });
-}
+chaos(DevMesh, { protocol: "grpc", seconds: 6, flipEveryMs: 300 });

@@ -75,6 +75,9 @@ export function mergeExplained(all: readonly Explained[]): Shown | Refused | und
     })),
     splits: splits.map((split, leg) => ({
       ...split,
+      plugins: Object.fromEntries(
+        Object.entries(split.plugins).map(([name, config]) => [name, shownConfig(name, config)]),
+      ),
       targets: split.targets.map((target, at) =>
         mergeTarget(target, explanations.flatMap((each) => each.splits[leg]?.targets[at] ?? []))
       ),

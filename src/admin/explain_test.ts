@@ -40,6 +40,7 @@ route        routes[0] (/a*) to db
 plugins      guard  header_rules  configured {"request":{"set":{"authorization":"(not shown)"}}}; broken: not asked now
              retry  retry         on this route {"numRetries":2,"retryOn":["5xx"]}; passed by where it fails
 to           100 % of the requests, maglev by header x-user
+             header_rules is told {"request":{"set":{"a":"(not shown)"}}}
              first db.default.dc1, connects within 2500 ms
                10.0.0.9:8080  node-db  weight 1  3 open  ejected by 1 of 2 workers
 timeouts     request 15s, idle none where no plugin says another

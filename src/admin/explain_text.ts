@@ -65,13 +65,16 @@ function isEmpty(config: unknown): boolean {
 }
 
 function splitRows(
-  { chance, balancing, hashedBy, targets }: ShownSplit,
+  { chance, balancing, hashedBy, plugins, targets }: ShownSplit,
   workers: number,
 ): Rows {
   const by = hashedBy.length > 0 ? ` by ${hashedBy.join(", ")}` : "";
   const share = `${Number((chance * 100).toFixed(2))} %`;
   return [
     [`${share} of the requests, ${balancing.kind}${by}`],
+    ...Object.entries(plugins).map(([name, config]) => [
+      `${name} is told ${JSON.stringify(config)}`,
+    ]),
     ...targets.flatMap(({ target, connectTimeoutMs, lack, endpoints }, at) => [
       [
         `${at === 0 ? "first" : "then "} ${target}, connects within ${timeOf(connectTimeoutMs)}` +

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { type Deadlines, messageOf, ProxyError, type Timer } from "../base/mod.ts";
+import { type Deadlines, messageOf, ProxyError, type Random, type Timer } from "../base/mod.ts";
 import { evenChance, pickSplit } from "../chain/mod.ts";
 import type { Connection, HttpRequest, Log, Phase, Route } from "./api.ts";
 import { stopTimers } from "./code.ts";
@@ -23,6 +23,7 @@ import {
   type FoundBy,
   type GenerationOptions,
   type Instance,
+  type RoutePlace,
   type RouteWay,
   routeWaysOf,
 } from "./instances.ts";
@@ -57,11 +58,17 @@ export interface LayerView extends Pick<PluginView, "name" | "phase" | "onFailur
 /** After this nobody keeps a generation that another one has taken the place of. */
 const DRAIN_LIMIT_MS = 300_000;
 
+/** Of one route: those of its splits, and what says whose turn it is. */
+interface RoutePlans {
+  readonly plans: readonly (RoutePlan & { readonly weight: number })[];
+  readonly chance: Random;
+}
+
 export class Generation {
   readonly guards: readonly Layer[];
   readonly #options: GenerationOptions;
   readonly #instances: readonly Instance[];
-  readonly #plans: ReadonlyMap<Route, () => RoutePlan | undefined>;
+  readonly #plans: ReadonlyMap<Route, RoutePlans>;
   readonly #routes: FoundBy;
   readonly #connectionLayers: readonly ConnectionLayer[];
   readonly #closed = Promise.withResolvers<void>();
@@ -85,8 +92,7 @@ export class Generation {
         ...{ route, weight, resolver },
         layers: layersOf(instances, isOnRoute(configs), configs),
       }));
-      const chance = evenChance(options.lender.random);
-      return [route, () => pickSplit(plans, chance)];
+      return [route, { plans, chance: evenChance(options.lender.random) }];
     }));
     this.#connectionLayers = connectionLayersOf(instances);
     this.#routes = made.routes;
@@ -113,6 +119,16 @@ export class Generation {
 
   /** `undefined`: no route takes it. Throws, with the plugin's name, what the plugin that picks one throws. */
   planOf(request: HttpRequest): RoutePlan | undefined {
+    const all = this.#plansOf(request);
+    return all && pickSplit(all.plans, all.chance);
+  }
+
+  /** Those of all splits of the route that takes it, of which {@link planOf} picks one. */
+  plansOf(request: HttpRequest): readonly RoutePlan[] {
+    return this.#plansOf(request)?.plans ?? [];
+  }
+
+  #plansOf(request: HttpRequest): RoutePlans | undefined {
     const { find, chooser } = this.#routes;
     let route: Route | undefined;
     try {
@@ -122,15 +138,15 @@ export class Generation {
       chooser?.standing.failed(reason, { hook: "onRoutes" });
       throw new TypeError(`${chooser?.place.definition.name}: ${reason}`);
     }
-    return route && this.#plans.get(route)?.();
+    return route && this.#plans.get(route);
   }
 
   /**
-   * For people: the layers of a request in their order, as if none of them changed it. Without a plan, as
-   * {@link planOf} gives it: those that stand before the route is known.
+   * For people: the layers of a request in their order, as if none of them changed it, with what its route
+   * asks of them. Without a plan: those that stand before the route is known.
    */
   layersOf(plan: RoutePlan | undefined): LayerView[] {
-    const configs = this.#options.routes.find(({ route }) => route === plan?.route)?.configs ?? {};
+    const configs = this.#placeOf(plan)?.configs ?? {};
     return [...this.guards, ...plan?.layers ?? []].flatMap(({ name, phase, routeConfig }) => {
       const instance = this.#instances.find(({ place }) => place.definition.name === name);
       if (!instance) return [];
@@ -138,6 +154,16 @@ export class Generation {
       const own = routeConfig === undefined ? undefined : configs[name];
       return [{ name, phase, onFailure, isBroken, config, routeConfig: own }];
     });
+  }
+
+  /** For people: what the split of a plan asks of plugins, where it asks for anything of its own. */
+  asksOf(plan: RoutePlan): Readonly<Record<string, unknown>> {
+    const splits = this.#placeOf(plan)?.splits ?? [];
+    return splits.find(({ resolver }) => resolver === plan.resolver)?.configs ?? {};
+  }
+
+  #placeOf(plan: RoutePlan | undefined): RoutePlace | undefined {
+    return this.#options.routes.find(({ route }) => route === plan?.route);
   }
 
   /** For what concerns an exchange and no plugin alone. */

@@ -42,7 +42,7 @@ export interface SourceJudge {
    */
   decide(request: JudgedRequest, claims?: VerifiedClaims): RequestVerdict;
   /** For people: the permissions that {@link decide} looks at, in its order, the one that decides last. */
-  tried(request: JudgedRequest): readonly TriedPermission[];
+  tried(request: JudgedRequest, claims?: VerifiedClaims): readonly TriedPermission[];
 }
 
 export interface TriedPermission {
@@ -91,7 +91,7 @@ function judgeOf(intention: Intention, defaultAction: "allow" | "deny"): SourceJ
     kind: "per_request",
     rule,
     decide: (request, claims) => hasToken(tokens, claims) ? judge.decide(request, claims) : lacking,
-    tried: (request) => judge.tried(request),
+    tried: (request, claims) => hasToken(tokens, claims) ? judge.tried(request, claims) : [],
   };
 }
 

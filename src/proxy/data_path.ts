@@ -263,9 +263,9 @@ export class DataPath {
   }
 
   /** What would become of a request now; `undefined`: there is no snapshot yet. */
-  explain(question: Question): Explained | undefined {
+  async explain(question: Question): Promise<Explained | undefined> {
     const snapshot = this.#snapshot;
-    return snapshot && explain(question, { snapshot, fronts: this.#listeners.fronts });
+    return snapshot && await explain(question, { snapshot, fronts: this.#listeners.fronts });
   }
 
   /** Stops accepting; resolves when the last connection has ended or after `timeoutMs`. */

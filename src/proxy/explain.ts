@@ -9,8 +9,6 @@ import { formatAddress, messageOf } from "../base/mod.ts";
 import { DEFAULT_ROUTE } from "../chain/mod.ts";
 import {
   addField,
-  type DownstreamFacts,
-  ExchangeRecord,
   type Fields,
   isToken,
   isValue,
@@ -19,26 +17,24 @@ import {
   type RequestHead,
 } from "../http/mod.ts";
 import { formatServiceId, parseServiceId } from "../identity/mod.ts";
-import { type Generation, PluginRequest, type Route, type RoutePlan } from "../plugin/mod.ts";
-import { authorize, type Source, type TriedPermission } from "../policy/mod.ts";
-import type { Limiter } from "./admission.ts";
+import { PluginRequest, type RoutePlan } from "../plugin/mod.ts";
+import {
+  authorize,
+  type Source,
+  type TriedPermission,
+  type VerifiedClaims,
+} from "../policy/mod.ts";
 import { type AnyFront, type Explainable, frontOf } from "./asked_front.ts";
 import { judgeOfPath } from "./authorize.ts";
 import { Exposed } from "./exposed.ts";
-import {
-  type Explained,
-  type Explanation,
-  type LimitsView,
-  PLAIN_PLUGINS,
-  type Question,
-  type RouteView,
-  type SplitView,
-} from "./explanation.ts";
+import { type Explained, type Explanation, type Question, type SplitView } from "./explanation.ts";
+import { limitsOf, routeView, unknownOf } from "./explanation_views.ts";
 import { Inbound } from "./inbound.ts";
 import { takeForm } from "./l7/request_form.ts";
+import { recordOf, verifiedIn } from "./l7/unsent_request.ts";
 import { Outbound } from "./outbound.ts";
 
-export function explain(question: Question, around: Explainable): Explained {
+export async function explain(question: Question, around: Explainable): Promise<Explained> {
   const { method, path, headers } = question;
   let { host } = question;
   if (!isToken(method)) return invalid(`the method ${JSON.stringify(method)} is none`);
@@ -62,10 +58,8 @@ export function explain(question: Question, around: Explainable): Explained {
   const asked = { ...question, host };
   const found = frontOf(asked, around);
   if ("reason" in found) return found;
-  return {
-    kind: "answer",
-    explanation: new Explaining(found.front, asked, around).answer(fields),
-  };
+  const explanation = await new Explaining(found.front, asked, around).answer(fields);
+  return { kind: "answer", explanation };
 }
 
 function invalid(reason: string): Explained {
@@ -85,10 +79,10 @@ class Explaining {
     this.#around = around;
   }
 
-  answer(fields: Fields): Explanation {
+  async answer(fields: Fields): Promise<Explanation> {
     const front = this.#front;
     const { direction, http, name: listener } = front;
-    const facts = http ? this.#ofRequest(fields) : this.#ofConnection();
+    const facts = http ? await this.#ofRequest(fields) : this.#ofConnection();
     const source = front instanceof Inbound
       ? this.#source.uri || "somebody who proved nothing"
       : null;
@@ -104,7 +98,7 @@ class Explaining {
   }
 
   /** In the order of `l7/http_exchange.ts`. */
-  #ofRequest(fields: Fields): Facts {
+  async #ofRequest(fields: Fields): Promise<Facts> {
     const front = this.#front;
     const listener = front.httpListener;
     if (!listener) return this.#ofConnection();
@@ -114,7 +108,7 @@ class Explaining {
       ...{ method, path, authority: host, scheme: "", upgrade: "", fields, version: "HTTP/1.1" },
       ...{ length: 0, saysLength: false, expectsContinue: false },
     };
-    const { clock, requestIds: ids } = context;
+    const { requestIds: ids } = context;
     const fault = takeForm(request, {
       rules: listener.rules(),
       caller: { isSecure: front.tls !== null, clientCert: "" },
@@ -127,7 +121,13 @@ class Explaining {
       const { status } = "reason" in fault ? replyOf("request_invalid") : REDIRECT;
       return { request: sent, verdict: "deny", status, rule };
     }
-    const judged = this.#judged(request);
+    const claims = await verifiedIn(listener, request);
+    if (claims === "unknown") {
+      const { status } = replyOf("plugin_failed");
+      const rule = "its tokens could not be verified";
+      return { request: sent, verdict: "deny", status, rule };
+    }
+    const judged = this.#judged(request, claims);
     if (judged.verdict === "deny") return { request: sent, ...judged };
     const nowhere = (rule: string): Facts => {
       const { status } = replyOf("route_not_found");
@@ -136,22 +136,25 @@ class Explaining {
     if (method === "CONNECT") return nowhere("CONNECT is sent on to nobody");
     const way = listener.routeOf(request);
     if (!way) return nowhere("no service is here for its host");
-    const times = { wallMs: clock.now(), monotonicMs: clock.monotonic() };
-    way.changeRequest?.(request.fields, new ExchangeRecord(NOBODY, request, times));
+    way.changeRequest?.(request.fields, recordOf(request, context));
     const generation = context.facts.plugins?.of(way.plugins ?? front.name);
-    let plan: RoutePlan | undefined;
+    let plans: readonly RoutePlan[] = [];
     try {
-      plan = generation?.planOf(new PluginRequest(request, null));
+      plans = generation?.plansOf(new PluginRequest(request, null)) ?? plans;
     } catch (error) {
       const { status } = replyOf("plugin_failed");
       return { request: sent, ...judged, verdict: "deny", status, rule: messageOf(error) };
     }
+    const [plan] = plans;
     const plugins = generation?.layersOf(plan) ?? [];
     const unknown = unknownOf(plugins, generation);
     if (generation && !plan) return { ...nowhere("no route takes it"), plugins, unknown };
     const route = plan ? routeView(plan.route) : null;
     const outbound = this.#outbound(way.plugins);
-    const splits = this.#splits(outbound, plan?.route.name ?? DEFAULT_ROUTE);
+    const splits = this.#splits(outbound, plan?.route.name ?? DEFAULT_ROUTE, (resolver) => {
+      const own = plans.find((each) => each.resolver === resolver);
+      return own && generation?.asksOf(own);
+    });
     const rest = { request: sent, ...judged, route, plugins, unknown, splits };
     return { ...rest, local: this.#local, limits: limitsOf(outbound) };
   }
@@ -169,7 +172,10 @@ class Explaining {
     return { ...rest, ...this.#withAgent(verdict, rule), local: this.#local };
   }
 
-  #judged(request: RequestHead): Pick<Explanation, "verdict" | "status" | "rule" | "permissions"> {
+  #judged(
+    request: RequestHead,
+    claims: VerifiedClaims | undefined,
+  ): Pick<Explanation, "verdict" | "status" | "rule" | "permissions"> {
     const front = this.#front;
     const permissions: readonly TriedPermission[] = [];
     if (front instanceof Exposed) {
@@ -186,9 +192,9 @@ class Explaining {
       const { status } = replyOf("not_ready");
       return { verdict: "deny", status, rule: "no intentions yet", permissions };
     }
-    const { kind, rule } = judge.decide(request);
+    const { kind, rule } = judge.decide(request, claims);
     const status = kind === "deny" ? replyOf("intention_denied").status : 0;
-    return { ...this.#withAgent(kind, rule), status, permissions: judge.tried(request) };
+    return { ...this.#withAgent(kind, rule), status, permissions: judge.tried(request, claims) };
   }
 
   #withAgent(verdict: "allow" | "deny", rule: string): Pick<Explanation, "verdict" | "rule"> {
@@ -210,13 +216,18 @@ class Explaining {
     return isLocal ? formatAddress(front.part.local) : null;
   }
 
-  #splits(outbound: Outbound | undefined, route: string): SplitView[] {
+  #splits(
+    outbound: Outbound | undefined,
+    route: string,
+    asksOf: (resolver: string) => SplitView["plugins"] | undefined = () => undefined,
+  ): SplitView[] {
     const splits = outbound?.upstream.ways.splitsOf(route) ?? [];
     const whole = splits.reduce((sum, { weight }) => sum + weight, 0);
     const nowMs = this.#front.context.clock.monotonic();
-    return splits.map(({ weight, group }) => ({
+    return splits.map(({ weight, resolver, group }) => ({
       chance: weight / whole,
       balancing: group.balancing,
+      plugins: asksOf(resolver) ?? {},
       hashedBy: group.needsHash ? this.#hashedBy(outbound, route) : [],
       targets: [...group.targets].map(({ part: { key, connectTimeoutMs, lack }, pool }) => ({
         ...{ target: key, connectTimeoutMs, lack },
@@ -248,50 +259,4 @@ class Explaining {
     const parsed = parseServiceId(uri);
     return { id: parsed.kind === "service" ? parsed.id : undefined, uri };
   }
-}
-
-/** Of a request that nobody sent. */
-const NOBODY: DownstreamFacts = {
-  ...{ id: 0, remote: "", local: "", requestedServerName: "", tlsVersion: "", localUri: "" },
-  peer: undefined,
-};
-
-function limitsOf(outbound: Outbound | undefined): LimitsView | null {
-  if (!outbound) return null;
-  const { connections, pending, requests, part: { http } } = outbound.upstream;
-  const places = ({ taken, limit }: Limiter) => ({ taken, limit });
-  return {
-    ...{ connections: places(connections), pending: places(pending) },
-    requests: http && places(requests),
-  };
-}
-
-/** In words; what is wanted in a header may be a token. */
-function routeView({ name, service, match }: Route): RouteView {
-  if (!match) return { name, service, matches: "everything" };
-  const { path, methods, headers, query } = match;
-  const star = path?.kind === "prefix" ? "*" : "";
-  const words = [
-    methods.join("|"),
-    path ? `${path.kind === "regex" ? "~" : ""}${path.value}${star}` : "",
-    ...headers.map(({ name }) => `header ${name}`),
-    ...query.map(({ name }) => `query ${name}`),
-  ];
-  return { name, service, matches: words.filter((word) => word !== "").join(" ") || "everything" };
-}
-
-function unknownOf(
-  plugins: Explanation["plugins"],
-  generation: Generation | undefined,
-): readonly string[] {
-  const names = (isWanted: (phase: string) => boolean) =>
-    plugins.filter(({ name, phase }) => isWanted(phase) && !PLAIN_PLUGINS.has(name))
-      .map(({ name }) => name).join(", ");
-  const guards = names((phase) => phase === "guard");
-  const others = names((phase) => phase !== "guard");
-  return [
-    ...generation?.looksAtConnections ? ["Its plugins may refuse the connection."] : [],
-    ...guards ? [`${guards}: may answer, or change the request before its route is known.`] : [],
-    ...others ? [`${others}: may answer, or change the request and its response.`] : [],
-  ];
 }

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAuthority } from "../../test/kit/certificates.ts";
+import { ISSUER, makeIssuer } from "../../test/kit/tokens.ts";
 import { startMemoryPath } from "../../test/kit/memory_path.ts";
 import {
   chainOf,
@@ -48,7 +49,9 @@ const ROUTED: ChainPart = {
         path: { kind: "prefix", value: "/admin" },
         ...{ ignoreCase: false, methods: ["GET", "PUT"], headers: [{ ...ROLE }], query: [] },
       },
-      splits: [{ weight: 9_000, resolver: "old" }, { weight: 1_000, resolver: "new" }],
+      splits: [{ weight: 9_000, resolver: "old" }, {
+        ...{ weight: 1_000, resolver: "new", plugins: { timeout: { requestTimeoutMs: 300 } } },
+      }],
       hash: [],
       plugins: { retry: { numRetries: 3, retryOn: ["5xx"] }, timeout: { requestTimeoutMs: 700 } },
     },
@@ -126,14 +129,14 @@ const toUpstream = (name: string, rest: Partial<Question> = {}): Question => ({
 
 async function ask(question: Partial<Question>, snapshot = SNAPSHOT): Promise<Explanation> {
   await using started = await startMemoryPath(snapshot);
-  const explained = started.path.explain({ ...INBOUND, ...question });
+  const explained = await started.path.explain({ ...INBOUND, ...question });
   assert.ok(explained?.kind === "answer", JSON.stringify(explained));
   return explained.explanation;
 }
 
 async function refusal(question: Partial<Question>, snapshot = SNAPSHOT): Promise<string> {
   await using started = await startMemoryPath(snapshot);
-  const explained = started.path.explain({ ...INBOUND, ...question });
+  const explained = await started.path.explain({ ...INBOUND, ...question });
   assert.ok(explained && "reason" in explained, JSON.stringify(explained));
   return `${explained.kind}: ${explained.reason}`;
 }
@@ -221,10 +224,34 @@ test("explain() shows plugins in their order, with what the route tells them", a
     ],
   );
   assert.match(admin.unknown.join("\n"), /^rate_limit: may answer/);
+  // A split may ask for other things than its route does.
+  assert.deepEqual(admin.splits.map(({ plugins }) => plugins["timeout"]), [
+    { requestTimeoutMs: 700 },
+    { requestTimeoutMs: 300 },
+  ]);
   const other = await ask(toUpstream("cache", { path: "/admin", headers: ["x-role: none"] }));
   assert.equal(other.route?.name, "default");
   assert.deepEqual(other.splits[0]?.hashedBy, ["header x-user", "source address"]);
   assert.deepEqual(other.plugins.map(({ routeConfig }) => routeConfig), Array(3).fill(undefined));
+});
+
+test("explain() verifies tokens as the request's would be", async () => {
+  const issuer = await makeIssuer();
+  const { jwks } = issuer;
+  const okta = { issuer: ISSUER, jsonWebKeySet: { local: { jwks } } };
+  const tokens = use("jwt_auth", { providers: { okta } });
+  const snapshot = {
+    ...withInbound(SNAPSHOT, { tokens }),
+    policy: policyOf([{
+      ...intention("web", "allow"),
+      tokens: [{ provider: "okta", claims: [] }],
+    }]),
+  };
+  const none = await ask({}, snapshot);
+  assert.deepEqual([none.verdict, none.permissions], ["deny", []]);
+  assert.match(none.rule, /without a token of okta$/);
+  const headers = [`authorization: Bearer ${await issuer.sign()}`];
+  assert.equal((await ask({ headers }, snapshot)).verdict, "allow");
 });
 
 test("explain() finds an upstream by its name with a port, and by its id", async () => {
@@ -253,7 +280,7 @@ test("explain() says who left an endpoint out", async () => {
   await using started = await startMemoryPath(snapshot);
   started.engine.call(9_191);
   started.engine.lastDial.fail();
-  const explained = started.path.explain(toUpstream("plain"));
+  const explained = await started.path.explain(toUpstream("plain"));
   assert.ok(explained?.kind === "answer");
   const [endpoint] = explained.explanation.splits[0]?.targets[0]?.endpoints ?? [];
   assert.ok(endpoint && endpoint.ejectedForMs > 0, JSON.stringify(endpoint));

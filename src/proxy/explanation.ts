@@ -82,6 +82,8 @@ export interface SplitView {
   readonly balancing: Resolver["balancing"];
   /** Of the request, in words: what stays with an endpoint where balancing goes by that. */
   readonly hashedBy: readonly string[];
+  /** What it asks of plugins, by their names, in place of what the route does; empty: nothing of its own. */
+  readonly plugins: Readonly<Record<string, unknown>>;
   /** In failover order. */
   readonly targets: readonly TargetView[];
 }

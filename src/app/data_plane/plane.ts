@@ -76,9 +76,9 @@ export function createLocalPlane(
     retryFailed: () => path.retryFailed(),
     listeners: () => Promise.resolve([path.listeners()]),
     views: (wanted) => Promise.resolve([path.view(wanted)]),
-    explain(question) {
-      const explained = path.explain(question);
-      return Promise.resolve(explained ? [explained] : []);
+    async explain(question) {
+      const explained = await path.explain(question);
+      return explained ? [explained] : [];
     },
     // Who reads this is in the same thread.
     stuck: () => Promise.resolve([]),

@@ -50,7 +50,7 @@ export interface WorkerCalls {
   retryFailed(): Promise<boolean>;
   listeners(): readonly ListenerView[];
   view(options: { readonly connections: boolean }): DataView;
-  explain(question: Question): Explained | undefined;
+  explain(question: Question): Promise<Explained | undefined>;
   /** Does it answer? */
   beat(): void;
   drain(timeoutMs: number): Promise<void>;

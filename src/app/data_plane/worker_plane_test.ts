@@ -158,7 +158,7 @@ class FakeWorker implements Port {
       retryFailed: seen("retryFailed", () => Promise.resolve(true)),
       listeners: seen("listeners", () => []),
       view: seen("view", () => assert.fail("nobody looks")),
-      explain: seen("explain", () => undefined),
+      explain: seen("explain", () => Promise.resolve(undefined)),
       beat: seen("beat", () => {}),
       drain: seen("drain", () => Promise.resolve()),
       logLevel: seen("logLevel", () => {}),

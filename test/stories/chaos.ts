@@ -169,7 +169,9 @@ export function chaos(
       );
       for (const { status, body } of reloaded) assert.equal(status, 200, body);
       if (turn === at(0.1)) await setShop("allow");
+      if (turn === at(0.15)) await mesh.setMaintenance("db-1", true);
       if (turn === at(0.2)) keys.status = 503;
+      if (turn === at(0.25)) await mesh.setMaintenance("db-1", false);
       if (turn === at(0.3) || turn === at(0.8)) {
         killed.kill("SIGKILL");
         await killed.process.exited;

@@ -55,20 +55,20 @@ export interface LayerView extends Pick<PluginView, "name" | "phase" | "onFailur
   readonly routeConfig: unknown;
 }
 
-/** Of a route: its splits, or all of it. */
-interface SplitPlans {
+/** After this nobody keeps a generation that another one has taken the place of. */
+const DRAIN_LIMIT_MS = 300_000;
+
+/** Of one route: those of its splits, and what says whose turn it is. */
+interface RoutePlans {
   readonly plans: readonly (RoutePlan & { readonly weight: number })[];
   readonly chance: Random;
 }
-
-/** After this nobody keeps a generation that another one has taken the place of. */
-const DRAIN_LIMIT_MS = 300_000;
 
 export class Generation {
   readonly guards: readonly Layer[];
   readonly #options: GenerationOptions;
   readonly #instances: readonly Instance[];
-  readonly #plans: ReadonlyMap<Route, SplitPlans>;
+  readonly #plans: ReadonlyMap<Route, RoutePlans>;
   readonly #routes: FoundBy;
   readonly #connectionLayers: readonly ConnectionLayer[];
   readonly #closed = Promise.withResolvers<void>();
@@ -119,16 +119,16 @@ export class Generation {
 
   /** `undefined`: no route takes it. Throws, with the plugin's name, what the plugin that picks one throws. */
   planOf(request: HttpRequest): RoutePlan | undefined {
-    const found = this.#find(request);
-    return found && pickSplit(found.plans, found.chance);
+    const all = this.#plansOf(request);
+    return all && pickSplit(all.plans, all.chance);
   }
 
-  /** Those of all splits of the route that takes it; never empty. As {@link planOf}. */
-  plansOf(request: HttpRequest): SplitPlans["plans"] | undefined {
-    return this.#find(request)?.plans;
+  /** Those of all splits of the route that takes it, of which {@link planOf} picks one. */
+  plansOf(request: HttpRequest): readonly RoutePlan[] {
+    return this.#plansOf(request)?.plans ?? [];
   }
 
-  #find(request: HttpRequest): SplitPlans | undefined {
+  #plansOf(request: HttpRequest): RoutePlans | undefined {
     const { find, chooser } = this.#routes;
     let route: Route | undefined;
     try {

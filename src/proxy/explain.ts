@@ -140,7 +140,7 @@ class Explaining {
     const generation = context.facts.plugins?.of(way.plugins ?? front.name);
     let plans: readonly RoutePlan[] = [];
     try {
-      plans = generation?.plansOf(new PluginRequest(request, null)) ?? [];
+      plans = generation?.plansOf(new PluginRequest(request, null)) ?? plans;
     } catch (error) {
       const { status } = replyOf("plugin_failed");
       return { request: sent, ...judged, verdict: "deny", status, rule: messageOf(error) };

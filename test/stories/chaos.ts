@@ -8,6 +8,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "node:test";
+import { AuthzServer, PASS } from "../kit/authz_server.ts";
 import type { Place } from "../kit/echo.ts";
 import { HttpLoad } from "../kit/http_load.ts";
 import { RequestCounts, startCountingOrigin } from "../kit/http_origin.ts";
@@ -59,10 +60,22 @@ export function chaos(
         },
       }],
     };
-    for (const Name of ["db", "canary"]) {
-      await mesh.configEntry({ Kind: "service-defaults", Name, Protocol: protocol });
+    for (const Name of ["db", "canary", "shop"]) {
+      const Protocol = Name === "shop" ? "http" : protocol;
+      await mesh.configEntry({ Kind: "service-defaults", Name, Protocol });
       await mesh.intention("web", Name, "allow");
     }
+    const authz = own.use(await AuthzServer.start());
+    const guarded = {
+      use: "ext_authz",
+      config: {
+        httpService: {
+          ...{ target: authz.target, timeoutMs: 5_000 },
+          authorizationRequest: { allowedHeaders: [{ exact: PASS }] },
+        },
+      },
+    };
+    const application = own.use(await startCountingOrigin({ host: mesh.host }));
     const serve = async (name: string, id: string) => {
       const origin = own.use(
         await startCountingOrigin({
@@ -81,24 +94,24 @@ export function chaos(
     const canary = own.use(await serve("canary", "canary-1"));
     let killed = await serve("db", "db-2");
     own.defer(() => killed[Symbol.asyncDispose]());
-    const call = async (name: string) => {
-      const place = await mesh.place();
-      const upstreams = [{ name: "db", ...place }];
-      const sidecar = own.use(await mesh.serve({ name, upstreams }, { args: ["-workers", "2"] }));
-      return { place, sidecar };
-    };
     await flip(mesh, 0);
-    const { place: upstream, sidecar: web } = await call("web");
-    const { place: shops } = await call("shop");
+    const args = ["-workers", "2"];
+    const [upstream, shops, shop] = [await mesh.place(), await mesh.place(), await mesh.place()];
+    own.use(
+      await mesh.serve({
+        ...{ name: "shop", port: application.port, upstreams: [{ name: "db", ...shops }] },
+        config: { postern_plugins: [guarded] },
+      }, { args }),
+    );
+    const upstreams = [{ name: "db", ...upstream }, { name: "shop", ...shop }];
+    const web = own.use(await mesh.serve({ name: "web", upstreams }, { args }));
 
     const exp = Math.ceil(Date.now() / 1_000) + 3_600;
     const authorization = `Bearer ${await issuer.sign({ exp })}`;
     const forged = `Bearer ${await stranger.sign({ exp })}`;
-    const ask = async (place: Place, token: string) => {
-      const head = `GET /asked HTTP/1.1\r\nHost: db\r\nAuthorization: ${token}\r\n\r\n`;
-      return statusOf(await RawClient.ask(place, head));
-    };
+    const ask = (place: Place, token: string) => askWith(place, `Authorization: ${token}`);
     await eventually("it is served", async () => await ask(upstream, authorization) === 200);
+    await eventually("so is the shop", async () => await askWith(shop, `${PASS}: 1`) === 200);
 
     const mixed = { keptAlive: 2, shortLived: 1, http2: 1, headers: { authorization } };
     const loads = [own.use(new HttpLoad(upstream, counts, mixed))];
@@ -125,6 +138,21 @@ export function chaos(
       }
     })();
 
+    let authzIs = "there" as "there" | "changing" | "gone";
+    let passed = 0;
+    const watchingPasses = (async () => {
+      while (!isOver) {
+        const before = authzIs;
+        const status = await askWith(shop, `${PASS}: 1`);
+        if (status === 200) passed++;
+        const stayed = before === authzIs ? before : "changing";
+        if (stayed === "there" && status !== 200) slips.push(`a pass was answered ${status}`);
+        if (stayed === "gone" && status === 200) slips.push("nobody was asked for a pass");
+        if (await askWith(shop, "X-No: 1") === 200) slips.push("somebody without a pass came in");
+        await pause(20);
+      }
+    })();
+
     const setShop = async (action: "allow" | "deny") => {
       if (action === "allow") deniedSince = Infinity;
       for (const name of ["db", "canary"]) await mesh.intention("shop", name, action);
@@ -141,21 +169,35 @@ export function chaos(
       );
       for (const { status, body } of reloaded) assert.equal(status, 200, body);
       if (turn === at(0.1)) await setShop("allow");
+      if (turn === at(0.15)) await mesh.setMaintenance("db-1", true);
       if (turn === at(0.2)) keys.status = 503;
+      if (turn === at(0.25)) await mesh.setMaintenance("db-1", false);
       if (turn === at(0.3) || turn === at(0.8)) {
         killed.kill("SIGKILL");
         await killed.process.exited;
       }
+      if (turn === at(0.35)) authz.delayMs = 200;
       if (turn === at(0.4)) await setShop("deny");
+      if (turn === at(0.5)) {
+        authzIs = "changing";
+        await authz.go();
+        authzIs = "gone";
+      }
       if (turn === at(0.6)) keys.status = 200;
       if (turn === at(0.65)) killed = await mesh.sidecar("db-2");
+      if (turn === at(0.7)) {
+        authzIs = "changing";
+        await authz.come();
+        authzIs = "there";
+      }
       if (turn === at(0.9)) await setShop("allow");
       await pause(Math.max(0, due - performance.now()));
     }
     const results = await Promise.all(loads.map((load) => load.stop({ atLeast: 200 })));
     isOver = true;
-    await watching;
+    await Promise.all([watching, watchingPasses]);
     assert.deepEqual(slips, []);
+    assert.ok(passed > 0 && authz.asked > passed, "nobody came to the shop: this shows nothing");
     assert.ok(wasAllowed > 0, "the shop was never let in: this shows nothing");
     // No more are tried again at a time than the budget of retries allows, as with Envoy.
     const overflow = await web.metric("postern_plugin_retry_upstream_rq_retry_overflow_total");
@@ -168,6 +210,12 @@ export function chaos(
     assert.ok(retried > 0, "nothing was under way at the one that was killed: this shows nothing");
     assert.ok(keys.asked > 3, `the keys were fetched ${keys.asked} times`);
   });
+}
+
+async function askWith(place: Place, field: string): Promise<number> {
+  return statusOf(
+    await RawClient.ask(place, `GET /asked HTTP/1.1\r\nHost: db\r\n${field}\r\n\r\n`),
+  );
 }
 
 /** Another chain each time: routes, splits and where they end, with the same retries. */

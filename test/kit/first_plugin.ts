@@ -1,6 +1,6 @@
 /**
  * The page "Write your first plugin", walked from an empty directory: its commands are run, its files
- * written, and what it shows is what there is to see.
+ * written, and what it shows is what there is to see. And the plugin of the README, which is one.
  *
  * @module
  */
@@ -12,6 +12,7 @@ import { join } from "node:path";
 import { eventually, Process } from "./process.ts";
 
 const PAGE = new URL("../../docs/write-a-plugin.md", import.meta.url);
+const README = new URL("../../README.md", import.meta.url);
 const IN_TIME = { timeoutMs: 60_000 };
 const BLOCKS = /(?:<!-- (file|change): (\S+) -->\n+)?^```(\w+)\n(.*?)^```$/gms;
 
@@ -55,6 +56,10 @@ export async function walkFirstPlugin(command: readonly string[]): Promise<void>
         output = "";
       }
     }
+    const [, shown = ""] = /^```ts\n(.*?)^```$/ms.exec(await readFile(README, "utf8")) ?? [];
+    await writeFile(join(directory, "tenants.ts"), shown);
+    await using check = start("postern plugin check tenants.ts", directory);
+    assert.equal((await check.waitExit(IN_TIME)).code, 0, check.output);
   } finally {
     await rm(home, { recursive: true, force: true });
   }

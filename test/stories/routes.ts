@@ -21,10 +21,11 @@ export function routes(agents: Agents): void {
     await using _db = await mesh.serve({ name: "db", port: old.port });
     await using _canary = await mesh.serve({ name: "canary", port: canary.port });
     const { port, ...place } = await mesh.place();
-    await using web = await mesh.serve({
-      name: "web",
-      upstreams: [{ name: "db", port, ...place }],
-    });
+    // Each change is awaited here: nothing is asked for in turns.
+    await using web = await mesh.serve(
+      { name: "web", upstreams: [{ name: "db", port, ...place }] },
+      { args: ["-agent-connections", "24"] },
+    );
 
     const ask = async (path: string, headers: Record<string, string> = {}) => {
       const reply = await fetch(`http://${mesh.host}:${port}${path}`, { headers });

@@ -26,7 +26,7 @@ import { chainRequest, healthKey, refuseDeclaration, type UpstreamPlan } from ".
 import { protocolOf } from "../http_rules.ts";
 import type { Failing } from "../source.ts";
 import { plainKey, upstreamKey, UpstreamPlans } from "./upstream_plans.ts";
-import { providersOf } from "./token_providers.ts";
+import { MAX_PROVIDERS, providersOf } from "./token_providers.ts";
 import { type Starter, WatchSet } from "./watch_set.ts";
 
 /** Where the registration comes from: the agent, or flags (then nothing of it ever changes). */
@@ -244,7 +244,8 @@ export class ConsulFacts {
   /** Tokens are for requests: nobody looks at one on a tcp service. */
   #jwtProvidersWanted(): readonly string[] {
     const protocol = protocolOf(this.#registration?.protocol ?? "") ?? "tcp";
-    return protocol === "tcp" ? [] : providersOf(this.#intentions ?? []);
+    if (protocol === "tcp") return [];
+    return providersOf(this.#intentions ?? []).slice(0, MAX_PROVIDERS);
   }
 
   #wantUpstreams(want: Want): void {

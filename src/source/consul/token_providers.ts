@@ -13,7 +13,7 @@ import type { PluginUse } from "../../snapshot/mod.ts";
 export type JwtProviders = ReadonlyMap<string, JwtProvider | null>;
 
 /** A mesh has few; each may be asked for keys, and each looks at each request. */
-const MAX_PROVIDERS = 16;
+export const MAX_PROVIDERS = 16;
 const MAX_LOCATIONS = 16;
 const MAX_CACHE = 100_000;
 const MAX_RETRIES = 100;

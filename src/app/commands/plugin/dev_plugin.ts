@@ -24,7 +24,7 @@ import { toldOf } from "./dev_lines.ts";
 import { shown, type Write } from "./shown.ts";
 import watchedText from "./watched_plugin.ts" with { type: "text" };
 
-export interface DevPluginOptions {
+interface DevPluginOptions {
   readonly file: string;
   /** The plugin's. */
   readonly config: unknown;
@@ -44,12 +44,10 @@ export async function runDevPlugin(file: string, config: unknown, write: Write):
   return 0;
 }
 
-export async function devPlugin({ file, config, write, stopped }: DevPluginOptions): Promise<void> {
+async function devPlugin({ file, config, write, stopped }: DevPluginOptions): Promise<void> {
   await using stack = new AsyncDisposableStack();
   const watched = await writeWatched(resolve(file), stack);
-  const agent = await startDevAgent({
-    ...{ clock: systemClock, random: systemRandom, log: silentLog, host: "127.0.0.1", port: 0 },
-  });
+  const agent = await startDevAgent({ clock: systemClock, random: systemRandom, log: silentLog });
   stack.defer(() => agent.close());
   const api = await startApp("api");
   stack.defer(() => closed(api));

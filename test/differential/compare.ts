@@ -161,7 +161,7 @@ export class Comparison {
     const [seen] = tries;
     if (seen) {
       lines.push(`> ${seen.first} ${shownBody(seen.body)}`);
-      lines.push(...seen.fields.map((field) => `> ${plain(field)}`).sort());
+      lines.push(...byName(seen.fields).map((field) => `> ${field}`));
       lines.push(...seen.trailers.map((one) => `>> ${one}`));
     }
     return { gist, lines: lines.filter((line) => !NOISE.some((noise) => noise.test(line))) };
@@ -190,8 +190,19 @@ function shownAnswer({ first, ending, body, fields, informational }: Got): strin
   return [
     ...informational.map((line) => `< ${line}`),
     `< ${first} ${ending} ${shownBody(body)}`,
-    ...fields.map((field) => `< ${plain(field)}`).sort(),
+    ...byName(fields).map((field) => `< ${field}`),
   ];
+}
+
+/** Each name with all of its values, in their order. */
+function byName(fields: readonly string[]): string[] {
+  const all = new Map<string, string>();
+  for (const field of fields.map(plain)) {
+    const name = field.slice(0, field.indexOf(":", 1));
+    const before = all.get(name);
+    all.set(name, before === undefined ? field : `${before} | ${field.slice(name.length + 2)}`);
+  }
+  return [...all.values()].sort();
 }
 
 function shownBody(body: string): string {

@@ -35,6 +35,8 @@ const NOTHING: Ask = {
 const NOISE: readonly RegExp[] = [
   // Whether there is one says nothing.
   /^[<>] content-length: 0$/,
+  // What is left of a time.
+  /^> try \d: x-envoy-expected-rq-timeout-ms: /,
   // Of one hop: whether the rest of a body is read.
   /^< connection: close$/,
 ];
@@ -158,12 +160,12 @@ export class Comparison {
       .filter((part) => part !== "").join(", ");
     const lines = [gist, ...shownAnswer(got)];
     lines.push(...got.trailers.map((one) => `<< ${one}`));
-    const [seen] = tries;
-    if (seen) {
-      lines.push(`> ${seen.first} ${shownBody(seen.body)}`);
-      lines.push(...byName(seen.fields).map((field) => `> ${field}`));
+    tries.forEach((seen, at) => {
+      const mark = at === 0 ? ">" : `> try ${at + 1}:`;
+      lines.push(`${mark} ${seen.first} ${shownBody(seen.body)}`);
+      lines.push(...byName(seen.fields).map((field) => `${mark} ${field}`));
       lines.push(...seen.trailers.map((one) => `>> ${one}`));
-    }
+    });
     return { gist, lines: lines.filter((line) => !NOISE.some((noise) => noise.test(line))) };
   }
 }

@@ -35,6 +35,8 @@ const NOTHING: Ask = {
 const NOISE: readonly RegExp[] = [
   // Whether there is one says nothing.
   /^[<>] content-length: 0$/,
+  // What is left of a time.
+  /^> try \d: x-envoy-expected-rq-timeout-ms: /,
   // Of one hop: whether the rest of a body is read.
   /^< connection: close$/,
 ];
@@ -158,12 +160,12 @@ export class Comparison {
       .filter((part) => part !== "").join(", ");
     const lines = [gist, ...shownAnswer(got)];
     lines.push(...got.trailers.map((one) => `<< ${one}`));
-    const [seen] = tries;
-    if (seen) {
-      lines.push(`> ${seen.first} ${shownBody(seen.body)}`);
-      lines.push(...seen.fields.map((field) => `> ${plain(field)}`).sort());
+    tries.forEach((seen, at) => {
+      const mark = at === 0 ? ">" : `> try ${at + 1}:`;
+      lines.push(`${mark} ${seen.first} ${shownBody(seen.body)}`);
+      lines.push(...byName(seen.fields).map((field) => `${mark} ${field}`));
       lines.push(...seen.trailers.map((one) => `>> ${one}`));
-    }
+    });
     return { gist, lines: lines.filter((line) => !NOISE.some((noise) => noise.test(line))) };
   }
 }
@@ -190,8 +192,19 @@ function shownAnswer({ first, ending, body, fields, informational }: Got): strin
   return [
     ...informational.map((line) => `< ${line}`),
     `< ${first} ${ending} ${shownBody(body)}`,
-    ...fields.map((field) => `< ${plain(field)}`).sort(),
+    ...byName(fields).map((field) => `< ${field}`),
   ];
+}
+
+/** Each name with all of its values, in their order. */
+function byName(fields: readonly string[]): string[] {
+  const all = new Map<string, string>();
+  for (const field of fields.map(plain)) {
+    const name = field.slice(0, field.indexOf(":", 1));
+    const before = all.get(name);
+    all.set(name, before === undefined ? field : `${before} | ${field.slice(name.length + 2)}`);
+  }
+  return [...all.values()].sort();
 }
 
 function shownBody(body: string): string {

@@ -57,8 +57,13 @@ export const EXPECTED: readonly Expected[] = [
   },
   {
     doc: "a body is kept so that a route may retry",
-    seen: /^retries: 5xx: POST 900000 503 200 .*: [-+] (< )?(200|503) /,
+    seen: /^retries: 5xx: POST 900000 503 200 .*: [-+] ((< )?(200|503) |> try 2: )/,
   },
+  {
+    doc: "`PathExact` with a `PrefixRewrite` of `/`",
+    seen: /^rewrites: \/top(\?q)? by \/ .*: [-+] > (GET \/(top)?(\?q)? ""|x-envoy-original-path: )/,
+  },
+  { doc: "`/old../a` where `/old` is to become `/`", seen: /^rewrites: \/old\.\.\/a .*: [-+] / },
   { doc: "the instance that a hash leads to", seen: /^stickiness: .*: [-+] 200 [rg]\d$/ },
   { doc: "HTTP/1.0", seen: /^wires: HTTP\/1\.[02] .*: [-+] / },
   { doc: "two fields `Host`", seen: /^wires: two hosts .*: [-+] / },

@@ -10,6 +10,8 @@ const ROWS: readonly Row[] = [
   [{ PathPrefix: "/bare" }, "/new", ["/bare", "/bare/a", "/bared", "/bare?q=/bare"]],
   [{ PathPrefix: "/root" }, "/", ["/root", "/root/a", "/rooted"]],
   [{ PathPrefix: "/longer/" }, "/a/b/c/", ["/longer/d", "/longer/%2e%2e/d", "/longer/d%20e"]],
+  [{ PathPrefix: "/old" }, "/", ["/old../a"]],
+  [{ PathExact: "/top" }, "/", ["/top", "/top?q"]],
   [{ PathExact: "/exact" }, "/other/exact", ["/exact", "/exact?q=1"]],
   [{ PathPrefix: "/CaSe/", CaseInsensitive: true }, "/lower/", ["/case/a", "/CASE/A"]],
   [{ PathPrefix: "/denied-no-more/" }, "/denied/", ["/denied-no-more/a"]],

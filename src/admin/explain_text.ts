@@ -65,7 +65,7 @@ function isEmpty(config: unknown): boolean {
 }
 
 function splitRows(
-  { chance, balancing, hashedBy, plugins, targets }: ShownSplit,
+  { chance, balancing, hashedBy, plugins, lack, targets }: ShownSplit,
   workers: number,
 ): Rows {
   const by = hashedBy.length > 0 ? ` by ${hashedBy.join(", ")}` : "";
@@ -75,6 +75,7 @@ function splitRows(
     ...Object.entries(plugins).map(([name, config]) => [
       `${name} is told ${JSON.stringify(config)}`,
     ]),
+    ...lack === "" ? [] : [[lack]],
     ...targets.flatMap(({ target, connectTimeoutMs, lack, endpoints }, at) => [
       [
         `${at === 0 ? "first" : "then "} ${target}, connects within ${timeOf(connectTimeoutMs)}` +

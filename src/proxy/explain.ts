@@ -27,7 +27,7 @@ import {
 import { type AnyFront, type Explainable, frontOf } from "./asked_front.ts";
 import { judgeOfPath } from "./authorize.ts";
 import { Exposed } from "./exposed.ts";
-import { type Explained, type Explanation, type Question, type SplitView } from "./explanation.ts";
+import type { Explained, Explanation, Question, SplitView } from "./explanation.ts";
 import { limitsOf, routeView, unknownOf } from "./explanation_views.ts";
 import { Inbound } from "./inbound.ts";
 import { takeForm } from "./l7/request_form.ts";
@@ -82,7 +82,11 @@ class Explaining {
   async answer(fields: Fields): Promise<Explanation> {
     const front = this.#front;
     const { direction, http, name: listener } = front;
-    const facts = http ? await this.#ofRequest(fields) : this.#ofConnection();
+    const facts = front.fault !== ""
+      ? { verdict: "deny" as const, rule: `every connection is refused: ${front.fault}` }
+      : http
+      ? await this.#ofRequest(fields)
+      : this.#ofConnection();
     const source = front instanceof Inbound
       ? this.#source.uri || "somebody who proved nothing"
       : null;
@@ -227,6 +231,7 @@ class Explaining {
     return splits.map(({ weight, resolver, group }) => ({
       chance: weight / whole,
       balancing: group.balancing,
+      lack: group.isEmpty ? group.lack : "",
       plugins: asksOf(resolver) ?? {},
       hashedBy: group.needsHash ? this.#hashedBy(outbound, route) : [],
       targets: [...group.targets].map(({ part: { key, connectTimeoutMs, lack }, pool }) => ({

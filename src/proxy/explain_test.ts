@@ -235,6 +235,16 @@ test("explain() shows plugins in their order, with what the route tells them", a
   assert.deepEqual(other.plugins.map(({ routeConfig }) => routeConfig), Array(3).fill(undefined));
 });
 
+test("explain() says why nobody gets anywhere", async () => {
+  const { credentials: _, ...rest } = SNAPSHOT;
+  const none = await ask(toUpstream("cache"), { ...rest, credentials: null });
+  assert.deepEqual([none.verdict, none.status], ["deny", 0]);
+  assert.match(none.rule, /^every connection is refused: /);
+  const { [CACHE]: _chain, ...chains } = SNAPSHOT.chains;
+  const nowhere = await ask(toUpstream("cache"), { ...SNAPSHOT, chains });
+  assert.equal(nowhere.splits[0]?.lack, 'Consul has not said yet where "cache" is');
+});
+
 test("explain() verifies tokens as the request's would be", async () => {
   const issuer = await makeIssuer();
   const { jwks } = issuer;

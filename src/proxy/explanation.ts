@@ -84,6 +84,8 @@ export interface SplitView {
   readonly hashedBy: readonly string[];
   /** What it asks of plugins, by their names, in place of what the route does; empty: nothing of its own. */
   readonly plugins: Readonly<Record<string, unknown>>;
+  /** Why there is no target; `""`: there is. */
+  readonly lack: string;
   /** In failover order. */
   readonly targets: readonly TargetView[];
 }

@@ -137,6 +137,10 @@ export class TargetGroup {
     return { target, state };
   }
 
+  get isEmpty(): boolean {
+    return this.#targets.size === 0;
+  }
+
   /** Why there is nobody to pick, in failover order. */
   get lack(): string {
     const lacks = new Set([...this.#targets.values()].map(({ part }) => part.lack));

@@ -168,6 +168,7 @@ export function explainedBy(worker: number): Explained {
     }],
     splits: [{
       ...{ chance: 1, balancing: { kind: "maglev" }, hashedBy: ["header x-user"] },
+      lack: "",
       plugins: { header_rules: { request: { set: { a: "secret" } } } },
       targets: [{
         ...{ target: "db.default.dc1", connectTimeoutMs: 2_500, lack: "", endpoints: [endpoint] },

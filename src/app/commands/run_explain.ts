@@ -6,7 +6,7 @@
 
 import process from "node:process";
 import { type AskAdmin, askAdmin } from "../../admin/mod.ts";
-import { formatAddress, messageOf, printable, ProxyError } from "../../base/mod.ts";
+import { escapeUnseen, formatAddress, messageOf, printable, ProxyError } from "../../base/mod.ts";
 import type { ExplainOptions } from "../command_line/args_explain.ts";
 import { findProxy, whyMissing } from "./find_admin.ts";
 
@@ -33,7 +33,8 @@ export async function explained(options: ExplainOptions, ask: AskAdmin): Promise
   const { status, body } = await ask(admin, question).catch((error) => {
     throw new ProxyError("internal", `Cannot ask ${at}: ${messageOf(error)}`);
   });
-  if (status === 200) return body;
+  // Whoever listens there may not be a proxy.
+  if (status === 200) return escapeUnseen(body);
   throw new ProxyError("internal", printable(body.trim()) || `Cannot ask ${at}: status ${status}`);
 }
 

@@ -1,0 +1,85 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { AskAdmin } from "../../admin/mod.ts";
+import type { ExplainOptions } from "../command_line/args_explain.ts";
+import { explained } from "./run_explain.ts";
+
+const AT = { kind: "tcp", host: "127.0.0.1", port: 19_001 } as const;
+const OPTIONS: ExplainOptions = {
+  proxy: { kind: "address", admin: AT },
+  ...{ method: "PUT", upstream: "db", host: "db", path: "/a?b=c&d", headers: ["x: 1", "y: &2"] },
+  ...{ source: "", json: false },
+};
+
+/** Answers `/explain` so, and is the proxy of `web` at port 19003. */
+function admin(status: number, body: string): { readonly asked: URL[]; readonly ask: AskAdmin } {
+  const asked: URL[] = [];
+  return {
+    asked,
+    ask({ port }, { path }) {
+      if (path === "/server_info") {
+        if (port !== 19_003) return Promise.reject(new Error("connection refused"));
+        const info = { node: { id: "web-proxy" }, command_line_options: { sidecarFor: "web" } };
+        return Promise.resolve({ status: 200, body: JSON.stringify(info) });
+      }
+      asked.push(new URL(path, `http://127.0.0.1:${port}`));
+      return Promise.resolve({ status, body });
+    },
+  };
+}
+
+test("explained() asks as the request was written", async () => {
+  const { asked, ask } = admin(200, "the answer");
+  assert.equal(await explained(OPTIONS, ask), "the answer");
+  const [{ pathname, port, searchParams } = new URL("a:b")] = asked;
+  assert.deepEqual([pathname, port], ["/explain", "19001"]);
+  assert.deepEqual([...searchParams], [
+    ...[["method", "PUT"], ["host", "db"], ["path", "/a?b=c&d"], ["upstream", "db"]],
+    ...[["header", "x: 1"], ["header", "y: &2"], ["format", "text"]],
+  ]);
+});
+
+test("explained() finds the proxy, and asks who may come in", async () => {
+  const { asked, ask } = admin(200, "{}");
+  const proxy = { kind: "proxy", wanted: { flag: "sidecar-for", value: "web" } } as const;
+  await explained({ ...OPTIONS, proxy, upstream: undefined, source: "shop", json: true }, ask);
+  const [{ port, searchParams } = new URL("a:b")] = asked;
+  assert.equal(port, "19003");
+  assert.deepEqual([searchParams.get("source"), searchParams.get("upstream")], ["shop", null]);
+  assert.equal(searchParams.get("format"), null);
+});
+
+for (
+  const [name, options, answer, want] of [
+    [
+      "what the proxy cannot say",
+      {},
+      [404, 'Cannot explain: there is no upstream "db"\n'],
+      /^Cannot explain: there is no upstream "db"$/,
+    ],
+    ["an answer without words", {}, [500, ""], /^Cannot ask the proxy at .*:19001: status 500$/],
+    [
+      "a proxy that is not there",
+      { proxy: { kind: "proxy", wanted: { flag: "proxy-id", value: "x" } } },
+      [200, ""],
+      /^Cannot ask the proxy of -proxy-id x: .*there is web-proxy at 127.0.0.1:19003/,
+    ],
+  ] as const
+) {
+  test(`explained() fails with ${name}`, async () => {
+    const [status, body] = answer;
+    const { ask } = admin(status, body);
+    await assert.rejects(explained({ ...OPTIONS, ...options }, ask), { message: want });
+  });
+}
+
+test("explained() shows nothing that a terminal would obey", async () => {
+  const { ask } = admin(200, "a\x1b[2J\n");
+  assert.equal(await explained(OPTIONS, ask), "a\\u001b[2J\n");
+});
+
+test("explained() names the proxy that does not answer", async () => {
+  const ask: AskAdmin = () => Promise.reject(new Error("no answer in time"));
+  const message = "Cannot ask the proxy at 127.0.0.1:19001: no answer in time";
+  await assert.rejects(explained(OPTIONS, ask), { message });
+});

@@ -28,7 +28,7 @@ export type ChangeFields = (fields: Fields, record: ExchangeRecord) => void;
 
 const VALUE_LIMIT_CHARS = 8_192;
 const NO_VALUE = /[^\t -~\x80-\uffff]/;
-const NO_OCTETS = /[^\t -~\x80-\xff]/;
+const NO_OCTETS = /[^\t -~\x80-\xff]/g;
 /** No operator is read while faults are looked for. */
 const NOWHERE: Surroundings = { hostname: "", now: () => 0 };
 
@@ -100,11 +100,23 @@ export function compileFieldValue(
   return {
     kind: "compiled",
     value: (record) => {
-      const made = value(record).trim();
-      // Names in certificates are texts of strangers.
-      return NO_OCTETS.test(made) || made.length > VALUE_LIMIT_CHARS ? "" : made;
+      // Of strangers, who could keep a field that they forged by making it impossible to set.
+      return bare(value(record).slice(0, VALUE_LIMIT_CHARS).replace(NO_OCTETS, "_"));
     },
   };
+}
+
+/** Without white space around it, of which an octet of UTF-8 is none (`trim()` knows 0xA0). */
+function bare(text: string): string {
+  let from = 0;
+  let to = text.length;
+  while (from < to && isSpace(text.charCodeAt(from))) from++;
+  while (to > from && isSpace(text.charCodeAt(to - 1))) to--;
+  return text.slice(from, to);
+}
+
+function isSpace(code: number): boolean {
+  return code === 0x20 || code === 0x09;
 }
 
 /** As fields have it: each octet of UTF-8 a character, no white space around it. */

@@ -54,17 +54,30 @@ for (
     ],
     ["writes UTF-8", { set: [["a", " naïve ✓ "]] }, [], ["a: na\u00c3\u00afve \u00e2\u009c\u0093"]],
     [
-      "makes no field of a control character that came from a stranger",
-      { set: [["a", "%REQ(x-odd)%"]] },
+      "takes no octet of UTF-8 for white space",
+      { set: [["a", "%REQ(x-nbsp)% "]] },
       [],
-      [],
+      ["a: voil\u00c3\u00a0"],
+    ],
+    [
+      "lets no stranger keep what was forged, be it by a control character or by length",
+      { set: [["a", "%REQ(x-odd)%"], ["b", "%REQ(x-long)%"]] },
+      ["a: forged", "b: forged"],
+      ["a: a__b", `b: ${"x".repeat(8_192)}`],
     ],
   ] as [string, Partial<HeaderChanges>, string[], string[]][]
 ) {
   test(`compileChanges() ${name}`, () => {
     const change = compileChanges({ remove: [], set: [], add: [], ...changes }, AROUND);
     const fields = fieldsOf(before);
-    const request = requestHead({ fields: fieldsOf(["x-q: Q", "x-odd: a\r\nb"]) });
+    const request = requestHead({
+      fields: fieldsOf([
+        "x-q: Q",
+        "x-odd: a\r\nb",
+        "x-nbsp: voil\u00c3\u00a0",
+        `x-long: ${"x".repeat(9_000)}`,
+      ]),
+    });
     change(fields, exchangeRecord({}, { request }));
     assert.deepEqual(linesOf(fields), after);
   });

@@ -57,7 +57,12 @@ export type JwtProvider =
     /** Verified tokens that are remembered; absent: nothing is said. */
     readonly cacheSize?: number;
   }
-  | { readonly kind: "refused"; readonly reason: string };
+  | {
+    readonly kind: "refused";
+    readonly reason: string;
+    /** As `forwarding`'s: only the proxy may say anything there, whatever else is wrong. */
+    readonly headerName?: string;
+  };
 
 /** Of `remote`, 0: nothing is said. */
 export type JwtKeys =

@@ -56,14 +56,14 @@ export function readJwtProvider(json: unknown): JwtProvider | null {
   const result = v.safeParse(EntryJson, json, { abortEarly: true });
   if (!result.success) {
     const issue = result.issues[0];
-    return refusal(`${v.getDotPath(issue) ?? "it"} ${issueWords(issue)}`);
+    return refusal(`${v.getDotPath(issue) ?? "it"} ${issueWords(issue)}`, json);
   }
   const entry = result.output;
   const keys = keysOf(entry.JSONWebKeySet);
   const locations = (entry.Locations ?? []).flatMap(locationOf);
-  if (typeof keys === "string") return refusal(keys);
+  if (typeof keys === "string") return refusal(keys, json);
   if (locations.length < (entry.Locations ?? []).length) {
-    return refusal("a location has not exactly one place");
+    return refusal("a location has not exactly one place", json);
   }
   const { Forwarding: forwarding, CacheConfig: cache } = entry;
   return {
@@ -83,8 +83,14 @@ export function readJwtProvider(json: unknown): JwtProvider | null {
   };
 }
 
-function refusal(reason: string): JwtProvider {
-  return { kind: "refused", reason };
+const ForwardingJson = v.object({ Forwarding: v.object({ HeaderName: someText }) });
+
+function refusal(reason: string, json: unknown): JwtProvider {
+  const read = v.safeParse(ForwardingJson, json);
+  return {
+    ...{ kind: "refused", reason },
+    ...(read.success && { headerName: read.output.Forwarding.HeaderName }),
+  };
 }
 
 /** A text says why there are none. */

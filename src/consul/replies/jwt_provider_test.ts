@@ -28,6 +28,9 @@ const REMOTE = fixture("config_jwt_provider_remote") as {
 test("readJwtProvider() does not fetch keys from whom the entry would not trust", () => {
   const read = readJwtProvider(REMOTE);
   assert.match(read?.kind === "refused" ? read.reason : "", /TLSCertificates is not followed/);
+  const Forwarding = { HeaderName: "x-claims", Later: true };
+  const more = readJwtProvider({ ...REMOTE, Forwarding });
+  assert.equal(more?.kind === "refused" && more.headerName, "x-claims");
 });
 
 test("readJwtProvider() reads keys that are fetched", () => {

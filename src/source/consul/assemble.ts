@@ -146,8 +146,9 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
   const defaultAction = known.defaultAction ?? previous?.policy.defaultAction;
   if (!defaultAction && grace.missing("default policy")) lacking.push("default policy");
   const tls = tlsPart(known, { previous, version, options, refused });
-  for (const [entry, value] of entriesOf(known)) {
-    if (value === undefined && !previous && grace.missing(entry)) lacking.push(entry);
+  const { unread = [] } = judgedTokens ?? {};
+  for (const entry of [...unreadEntries(known), ...unread.map((name) => `jwt-provider ${name}`)]) {
+    if (!previous && grace.missing(entry)) lacking.push(entry);
   }
 
   const own = ownCredentials({
@@ -182,10 +183,14 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
     upstreams: Object.values(upstreams.upstreams),
   });
   refused.push(...asked.refused);
+  const blocked = joined(
+    asked.blocked,
+    ...unread.map((name) => `jwt-provider ${name} has not been read`),
+  );
   const inbound = inboundParts(known, registration, {
     ...{ previous, version, own, refused },
     plugins: plugins && joinPlugins(asked.uses, plugins.uses),
-    blocked: asked.blocked !== undefined,
+    blocked: blocked !== undefined,
     tokens: judgedTokens ? judgedTokens.use : previous?.inbound[INBOUND_KEY]?.tokens,
     wanted: plans.inbound,
     authorize: options.authorize,
@@ -226,7 +231,7 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
     warming: [
       ...warmingShown(own),
       ...closedByRefusal(plans, registration, published),
-      ...closedInbound(published, registration, plugins ? asked.blocked : pluginsLack(given)),
+      ...closedInbound(published, registration, plugins ? blocked : pluginsLack(given)),
     ],
     warmingUpstreams: upstreams.closed,
     memory: { ...kept, snapshot: published },
@@ -235,12 +240,19 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
 }
 
 /** Worth waiting for a little. */
-function entriesOf({ mesh, proxyDefaults, serviceDefaults }: Known) {
-  return Object.entries({
+function unreadEntries({ mesh, proxyDefaults, serviceDefaults }: Known): readonly string[] {
+  const entries = {
     "mesh entry": mesh,
     "proxy-defaults": proxyDefaults,
     "service-defaults": serviceDefaults,
-  });
+  };
+  return Object.entries(entries).flatMap(([name, value]) => value === undefined ? name : []);
+}
+
+/** `undefined`: there is no reason. */
+function joined(...reasons: readonly (string | undefined)[]): string | undefined {
+  const some = reasons.filter((reason) => reason !== undefined);
+  return some.length === 0 ? undefined : some.join("; ");
 }
 
 function closedInbound(

@@ -26,7 +26,12 @@ test("ConsulSource follows a jwt-provider for as long as an intention names it",
     .answer("intentions", demanding("okta"));
   await using rig = await new SourceRig(agent).start();
   assert.deepEqual(followed(rig), ["jwt-provider okta"]);
+  assert.deepEqual(rig.source.status().waitingFor, ["jwt-provider okta"]);
+  await rig.clock.advance(6_000);
   assert.match(refused(rig) ?? "", /"okta": it has not been read$/);
+  // Its callers could say what the tokens of `okta` say.
+  assert.deepEqual(rig.last.inbound, {});
+  assert.deepEqual(rig.source.status().warming, ["inbound: jwt-provider okta has not been read"]);
   agent.jwtProvider("okta", OKTA);
   await rig.settle();
   assert.deepEqual([used(rig), refused(rig)], ["jwt_auth", undefined]);

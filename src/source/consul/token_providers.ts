@@ -6,6 +6,7 @@
  */
 
 import type { Intentions, JwtKeys, JwtProvider } from "../../consul/mod.ts";
+import { headerFault } from "../../http/mod.ts";
 import type { TokenNeed } from "../../policy/mod.ts";
 import type { PluginUse } from "../../snapshot/mod.ts";
 
@@ -43,6 +44,8 @@ export interface TokensJudged {
   readonly intentions: Intentions;
   /** `undefined`: there is nobody whose tokens could be verified. */
   readonly use: PluginUse | undefined;
+  /** Which providers nobody knows yet: what their tokens say could be forged on a listener that opens. */
+  readonly unread: readonly string[];
 }
 
 /** Of a service that carries bytes nobody looks at tokens, and `authorize` demands none. */
@@ -51,7 +54,7 @@ export function judgeTokens(
   providers: JwtProviders,
   { http }: { readonly http: boolean },
 ): TokensJudged {
-  if (!http) return { intentions, use: undefined };
+  if (!http) return { intentions, use: undefined, unread: [] };
   const names = providersOf(intentions);
   const configs: Record<string, unknown> = {};
   const faults = new Map<string, string>();
@@ -60,8 +63,13 @@ export function judgeTokens(
     const fault = index < MAX_PROVIDERS
       ? faultOf(provider)
       : `there are more than ${MAX_PROVIDERS} providers`;
-    if (fault !== undefined) faults.set(name, fault);
-    else if (provider?.kind === "usable") configs[name] = configOf(provider);
+    if (fault !== undefined) {
+      faults.set(name, fault);
+      const headerName = provider ? headerOf(provider) : "";
+      if (headerName !== "" && !headerFault(headerName)) {
+        configs[name] = withoutKeys(name, headerName);
+      }
+    } else if (provider?.kind === "usable") configs[name] = configOf(provider);
   }
   return {
     intentions: faults.size === 0 ? intentions : intentions.map((intention) => {
@@ -79,7 +87,20 @@ export function judgeTokens(
       onFailure: "refuse",
       at: "jwt-provider",
     },
+    unread: names.slice(0, MAX_PROVIDERS).filter((name) => !providers.has(name)),
   };
+}
+
+/** `""`: none. */
+function headerOf(provider: JwtProvider): string {
+  if (provider.kind === "refused") return provider.headerName ?? "";
+  return provider.forwarding?.headerName ?? "";
+}
+
+/** Of one whose tokens nobody can verify: nobody but the proxy says what they said. */
+function withoutKeys(issuer: string, headerName: string): unknown {
+  const jwks = btoa('{"keys":[]}');
+  return { issuer, jsonWebKeySet: { local: { jwks } }, forwarding: { headerName } };
 }
 
 /** Where none of the providers that would do can be used. */
@@ -106,7 +127,8 @@ function faultOf(provider: JwtProvider | null | undefined): string | undefined {
   if (clockSkewSeconds < 0 || cacheSize < 0) return "it has a number below 0";
   if (locations.length > MAX_LOCATIONS) return `it has more than ${MAX_LOCATIONS} locations`;
   const headers = locations.flatMap((location) => "header" in location ? location.header.name : []);
-  if (forwarding) headers.push(forwarding.headerName);
+  const fault = forwarding && headerFault(forwarding.headerName);
+  if (fault) return `${JSON.stringify(forwarding.headerName)} cannot be forwarded: it ${fault}`;
   const odd = headers.find((name) => !HEADER_NAME.test(name));
   if (odd !== undefined) return `${JSON.stringify(odd)} is no header's name`;
   return keysFault(provider.keys);

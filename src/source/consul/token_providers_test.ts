@@ -41,10 +41,11 @@ test("providersOf() has all that intentions and permissions name, once", () => {
 
 test("judgeTokens() changes nothing where no token is demanded, nor on a tcp service", () => {
   const rules = [rule({ permissions: [permission()] })];
-  assert.deepEqual(judgeTokens(rules, new Map(), HTTP), { intentions: rules, use: undefined });
+  const none = { use: undefined, unread: [] };
+  assert.deepEqual(judgeTokens(rules, new Map(), HTTP), { intentions: rules, ...none });
   const demanding = [rule({ action: "allow", tokens: need("a") })];
   const judged = judgeTokens(demanding, new Map(), { http: false });
-  assert.deepEqual(judged, { intentions: demanding, use: undefined });
+  assert.deepEqual(judged, { intentions: demanding, ...none });
 });
 
 test("judgeTokens() lets nobody in by a provider that cannot be used, and by others goes on", () => {
@@ -80,7 +81,12 @@ for (
     [
       "a forwarded header that is none",
       provider({ forwarding: { headerName: "a:", padForwardPayloadHeader: false } }),
-      /no header's name/,
+      /"a:" cannot be forwarded/,
+    ],
+    [
+      "a forwarded header that says where a message ends",
+      provider({ forwarding: { headerName: "Content-Length", padForwardPayloadHeader: false } }),
+      /cannot be forwarded: it is of one connection/,
     ],
     [
       "too many locations",
@@ -96,9 +102,32 @@ for (
   test(`judgeTokens() verifies no token by ${what}`, () => {
     const providers = new Map(value === undefined ? [] : [["okta", value as JwtProvider | null]]);
     const rules = [rule({ action: "allow", tokens: need("okta") })];
-    const { intentions, use } = judgeTokens(rules, providers, HTTP);
+    const { intentions, use, unread } = judgeTokens(rules, providers, HTTP);
     assert.match(intentions[0]?.refused ?? "", reason);
     assert.equal(use, undefined);
+    assert.deepEqual(unread, value === undefined ? ["okta"] : []);
+  });
+}
+
+for (
+  const [what, value] of [
+    ["is not understood", { kind: "refused", reason: "a", headerName: "X-Claims" }],
+    [
+      "has no keys",
+      provider({
+        forwarding: { headerName: "X-Claims", padForwardPayloadHeader: true },
+        keys: { kind: "text", jwks: "{}" },
+      }),
+    ],
+  ] as const
+) {
+  test(`judgeTokens() lets nobody say what tokens said of a provider that ${what}`, () => {
+    const rules = [rule({ action: "allow", tokens: need("okta") })];
+    const { intentions, use } = judgeTokens(rules, new Map([["okta", value]]), HTTP);
+    assert.notEqual(intentions[0]?.refused, undefined);
+    const judged = jwtAuth.config["~standard"].validate(use?.config);
+    assert.ok(!(judged instanceof Promise) && !judged.issues);
+    assert.equal(judged.value.providers["okta"]?.forwarding?.headerName, "x-claims");
   });
 }
 

@@ -137,6 +137,8 @@ export interface UpstreamDeclaration {
   readonly queryIntervalMs?: number;
   readonly idleTimeoutMs?: number;
   readonly lifetimeMs?: number;
+  /** There is a `postern_plugins` in the upstream's configuration. */
+  readonly listsPlugins?: boolean;
   /** `postern_tls` of the upstream's configuration, as it was written. */
   readonly tls?: unknown;
   /** `postern_listener_tls`: TLS that callers of the upstream's listener must speak. */

@@ -21,11 +21,10 @@ export function routes(agents: Agents): void {
     await using _db = await mesh.serve({ name: "db", port: old.port });
     await using _canary = await mesh.serve({ name: "canary", port: canary.port });
     const { port, ...place } = await mesh.place();
-    // Each change is awaited here: nothing is asked for in turns.
-    await using web = await mesh.serve(
-      { name: "web", upstreams: [{ name: "db", port, ...place }] },
-      { args: ["-agent-connections", "24"] },
-    );
+    await using web = await mesh.serve({
+      name: "web",
+      upstreams: [{ name: "db", port, ...place }],
+    });
 
     const ask = async (path: string, headers: Record<string, string> = {}) => {
       const reply = await fetch(`http://${mesh.host}:${port}${path}`, { headers });

@@ -72,6 +72,7 @@ export function defaultsQuestion(
     resource: "defaults",
     critical: false,
     dropped: false,
+    isRare: true,
     cursor: "index",
     async poll(asked) {
       const reply = await client.call({

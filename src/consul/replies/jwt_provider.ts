@@ -146,6 +146,7 @@ export function jwtProviderQuestion(
     resource: "jwt provider",
     critical: false,
     dropped: false,
+    isRare: true,
     cursor: "index",
     async poll(asked) {
       const reply = await client.call({

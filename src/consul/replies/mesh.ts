@@ -71,6 +71,7 @@ export function meshQuestion(client: Client): PollQuestion<Mesh | null> {
     resource: "mesh",
     critical: false,
     dropped: false,
+    isRare: true,
     cursor: "index",
     async poll(request) {
       const reply = await client.call({

@@ -91,6 +91,7 @@ function toUpstream(
     ...given("queryIntervalMs", config.durationMs("prepared_query_interval")),
     ...given("idleTimeoutMs", config.integer("idle_timeout_ms", 0)),
     ...given("lifetimeMs", config.integer("max_connection_lifetime_ms", 0)),
+    ...(config.raw("postern_plugins") !== undefined && { listsPlugins: true }),
     ...(tls !== undefined && { tls }),
     ...(listenerTls !== undefined && { listenerTls }),
   };

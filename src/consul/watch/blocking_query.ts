@@ -80,6 +80,8 @@ export interface PollQuestion<T> {
   readonly critical: boolean;
   /** The agent ends the wait when we go; also worth a long poll before those that it does not. */
   readonly dropped: boolean;
+  /** It changes once in a while, and nothing of a request waits for it: others get a long poll first. */
+  readonly isRare?: boolean;
   /** An index counts up; a hash is only equal or not. */
   readonly cursor: "index" | "hash";
   poll(request: PollRequest<T>): Promise<PollAnswer<T>>;
@@ -130,7 +132,7 @@ class WatchLoop<T> implements WatchHandle {
     this.#delivery = new Delivery(question, { ...options, signal: this.#stop.signal });
     this.#seat = question.critical
       ? budget.joinCritical()
-      : budget.join({ preferred: question.dropped });
+      : budget.join(question.dropped ? "first" : question.isRare ? "last" : "middle");
     const waitMs = question.dropped ? WAIT_DROPPED_MS : WAIT_ABANDONED_MS;
     this.#waitMs = Math.round(waitMs * (0.8 + 0.2 * random()));
     this.#bucket = new TokenBucket(

@@ -5,7 +5,8 @@
  * - critical watches (registration, leaf, roots, intentions) always have a long poll of their own;
  * - a few lanes are kept for short calls: single calls first, then short polls in turn;
  * - what is left are long polls for the other watches: health first (it changes most, and the agent
- *   lets go of such a poll at once), then the most recently used ones.
+ *   lets go of such a poll at once), config entries that are not about one upstream last, and among
+ *   equals the most recently used ones.
  *
  * A watch without a long poll takes its turn with a short one, sooner when it is in use. When the agent
  * refuses for load, the budget is halved, and grows back by one at a time.
@@ -14,7 +15,7 @@
  */
 
 import type { Clock, Counter, Gauge, Log, Stats, Timer } from "../../base/mod.ts";
-import { ElasticSeat, left, type Seat, USED_LATELY_MS } from "./seat.ts";
+import { ElasticSeat, left, type Preference, type Seat, USED_LATELY_MS } from "./seat.ts";
 
 /** Lanes for everything short, of which one is never taken by short polls where there are several. */
 const LANES = 3;
@@ -22,6 +23,7 @@ const LANES = 3;
 const TURN_GAP_MS = 100;
 const GROW_MS = 30_000;
 const SWAP_MS = 30_000;
+const PREFERENCES: readonly Preference[] = ["first", "middle", "last"];
 
 export interface BudgetOptions {
   readonly connections: number;
@@ -99,9 +101,9 @@ export class ConnectionBudget {
   }
 
   /** A watch that has a long poll while there is one to spare, else takes its turn. */
-  join(options: { readonly preferred: boolean } = { preferred: true }): Seat {
+  join(preference: Preference = "first"): Seat {
     const seat = new ElasticSeat({
-      preferred: options.preferred,
+      preference,
       clock: this.#options.clock,
       wait: (dueMs, signal) => this.#lane("short", { dueMs, signal }),
       used: () => this.#scheduleSwap(),
@@ -175,7 +177,7 @@ export class ConnectionBudget {
   #assign(): void {
     const room = Math.max(0, this.#limit - this.#critical - this.#lanes);
     const order = [...this.#seats].sort((a, b) =>
-      Number(b.preferred) - Number(a.preferred) ||
+      PREFERENCES.indexOf(a.preference) - PREFERENCES.indexOf(b.preference) ||
       Number(b.mode === "long") - Number(a.mode === "long") ||
       b.lastUsedMs - a.lastUsedMs
     );
@@ -200,7 +202,7 @@ export class ConnectionBudget {
     }
     // Both in use: leave it, an ended long poll costs a connection.
     if (!loser || !winner || winner.lastUsedMs - loser.lastUsedMs < USED_LATELY_MS) return;
-    if (loser.preferred && !winner.preferred) return;
+    if (PREFERENCES.indexOf(loser.preference) < PREFERENCES.indexOf(winner.preference)) return;
     loser.setMode("short");
     winner.setMode("long");
     this.#scheduleSwap();

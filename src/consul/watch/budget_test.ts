@@ -99,9 +99,9 @@ test("ConnectionBudget hands a long poll from an idle watch to one in use", asyn
 
 test("ConnectionBudget prefers watches whose polls the agent lets go of", async () => {
   const { budget, clock } = budgetOf(5);
-  const chains = Array.from({ length: 2 }, () => budget.join({ preferred: false }));
+  const chains = Array.from({ length: 2 }, () => budget.join("middle"));
   assert.deepEqual(chains.map(({ mode }) => mode), ["long", "long"]);
-  const health = Array.from({ length: 2 }, () => budget.join({ preferred: true }));
+  const health = Array.from({ length: 2 }, () => budget.join("first"));
   assert.deepEqual(health.map(({ mode }) => mode), ["long", "long"]);
   assert.deepEqual(chains.map(({ mode }) => mode), ["short", "short"]);
   chains[0]?.touch();
@@ -112,12 +112,27 @@ test("ConnectionBudget prefers watches whose polls the agent lets go of", async 
   budget.close();
 });
 
+test("ConnectionBudget has the entries that change rarely wait for a chain", async () => {
+  const { budget, clock } = budgetOf(5);
+  const entries = Array.from({ length: 2 }, () => budget.join("last"));
+  const chain = budget.join("middle");
+  const modes = () => [...entries, chain].map(({ mode }) => mode).sort();
+  assert.deepEqual([chain.mode, modes()], ["long", ["long", "long", "short"]]);
+  entries[0]?.touch();
+  entries[1]?.touch();
+  await clock.advance(120_000);
+  assert.equal(chain.mode, "long", "also when they are in use");
+  chain.leave();
+  assert.deepEqual(entries.map(({ mode }) => mode), ["long", "long"]);
+  budget.close();
+});
+
 test("ConnectionBudget lets a watch that lost its long poll ask again at once", async () => {
   const { budget } = budgetOf(4);
-  const seat = budget.join({ preferred: false });
+  const seat = budget.join("middle");
   const turn = await seat.turn();
   assert.equal(turn.mode, "long");
-  budget.join({ preferred: true });
+  budget.join("first");
   assert.equal(turn.signal.aborted, true);
   turn.release();
   assert.equal((await seat.turn()).mode, "short");

@@ -13,6 +13,9 @@ export const USED_LATELY_MS = 60_000;
 
 export type SeatMode = "long" | "short";
 
+/** Who gets a long poll before whom. */
+export type Preference = "first" | "middle" | "last";
+
 /** The right to make requests, one after the other, until released. */
 export interface Turn {
   readonly mode: SeatMode;
@@ -32,8 +35,7 @@ export interface Seat {
 }
 
 interface SeatDeps {
-  /** Gets a long poll before those that are not. */
-  readonly preferred: boolean;
+  readonly preference: Preference;
   readonly clock: Clock;
   readonly wait: (dueMs: number, signal: AbortSignal) => Promise<() => void>;
   readonly used: () => void;
@@ -56,8 +58,8 @@ export class ElasticSeat implements Seat {
     this.#deps = deps;
   }
 
-  get preferred(): boolean {
-    return this.#deps.preferred;
+  get preference(): Preference {
+    return this.#deps.preference;
   }
 
   async turn(): Promise<Turn> {

@@ -142,9 +142,11 @@ export function openHttpPairs(site: Site, peers: readonly string[]): HttpPairs {
 
 const HEADER_RULES = { use: "header_rules", config: { request: { set: { "x-team": "shop" } } } };
 
+export const ONE_PLUGIN = `${POSTERN} one plugin`;
+
 /** By the name of their pair. */
 export const PLUGINS = {
-  [`${POSTERN} one plugin`]: [HEADER_RULES],
+  [ONE_PLUGIN]: [HEADER_RULES],
   [`${POSTERN} three plugins`]: [
     { use: "rate_limit", config: { limits: [{ requestsPerSecond: 1_000_000, by: "source" }] } },
     HEADER_RULES,

@@ -37,7 +37,10 @@ export function accessLog(agents: Agents): void {
       const { method, response_code, upstream_cluster, user_agent } = JSON.parse(found ?? "");
       assert.deepEqual([method, response_code, upstream_cluster], ["GET", 200, "local_app"]);
       assert.equal(typeof user_agent, "string");
-      const seen = await eventually("a line of the caller's side", () => {
+      const seen = await eventually("a line of the caller's side", async () => {
+        // It may have heard of it later than the other side.
+        const reply = await fetch(`http://${upstream.host}:${upstream.port}/`);
+        await reply.text();
         return /^\{"start_time".*"upstream_cluster":"(db\.default\.[^"]*)"/m.exec(web.output)?.[1];
       });
       assert.match(seen ?? "", /^db\.default\.dc1\.internal\.[0-9a-f-]{36}\.consul$/);

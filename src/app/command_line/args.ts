@@ -66,17 +66,8 @@ export type Command =
   | { readonly kind: "version" }
   | { readonly kind: "help"; readonly topic: HelpTopic };
 
-const COMMANDS = [
-  "proxy",
-  "check",
-  "dev",
-  "wait-ready",
-  "explain",
-  "plugin",
-  "version",
-  "help",
-  "connect",
-];
+/** All that have help of their own, and two that have not. */
+const COMMANDS = [...HELP_TOPICS.filter((topic) => topic !== ""), "help", "connect"];
 
 /** Reads what follows the program's name; throws `usage` with what is wrong. */
 export function parseCommand(argv: readonly string[], env: Env): Command {

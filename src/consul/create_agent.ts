@@ -9,6 +9,7 @@ import type { Agent, WatchHandle, WatchSink } from "./agent.ts";
 import { askAuthorize } from "./replies/authorize.ts";
 import { type LoopDeps, type PollQuestion, startWatch } from "./watch/blocking_query.ts";
 import { ConnectionBudget } from "./watch/budget.ts";
+import { AgentCarrier } from "./http/agent_carrier.ts";
 import { Client } from "./http/client.ts";
 import { defaultPolicyQuestion } from "./replies/default_policy.ts";
 import { defaultsQuestion } from "./replies/defaults.ts";
@@ -22,6 +23,7 @@ import { jwtProviderQuestion } from "./replies/jwt_provider.ts";
 import { leafQuestion } from "./replies/leaf.ts";
 import { AgentLink } from "./http/link.ts";
 import { meshQuestion } from "./replies/mesh.ts";
+import { TokenSource } from "./http/token_source.ts";
 import type { AgentOptions } from "./http/options.ts";
 import { missingRights } from "./preflight.ts";
 import { preparedQueryQuestion } from "./replies/prepared_query.ts";
@@ -43,13 +45,15 @@ export interface AgentDeps {
 export function createAgent(options: AgentOptions, deps: AgentDeps): Required<Agent> {
   const { clock, random, log, stats } = deps;
   const budget = new ConnectionBudget({ connections: deps.connections, clock, log, stats });
+  const token = new TokenSource(options, { clock, log });
+  const carrier = new AgentCarrier(options, clock);
   const client = new Client(options, {
-    clock,
-    log,
+    carrier,
+    token,
     stats,
     onRefused: () => {
       budget.refused();
-      client.dropIdle();
+      carrier.dropIdle();
     },
   });
   const loopDeps: LoopDeps = { clock, random, log, stats, budget, link: new AgentLink() };
@@ -110,13 +114,16 @@ export function createAgent(options: AgentOptions, deps: AgentDeps): Required<Ag
       keepRegistered(client, request, { signal, deps: { clock, random, log } }),
     watchStates: () =>
       [...running].map((handle) => handle.state).sort((a, b) => a.name < b.name ? -1 : 1),
-    reloadFiles: () => client.reloadFiles(),
+    reloadFiles() {
+      token.reload();
+      carrier.reloadFiles();
+    },
     close() {
       closing.abort();
       for (const handle of [...running]) handle.stop();
       running.clear();
       budget.close();
-      client.close();
+      carrier.close();
     },
   };
 }

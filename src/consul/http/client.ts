@@ -1,16 +1,15 @@
 /**
- * Calls to the agent: token, query, JSON, and every status as a code from the error table. The text of
- * Consul's refusals is kept, because it names the right that is missing.
+ * Calls to Consul's HTTP API, of an agent or of servers: token, query, JSON, and every status as a code
+ * from the error table. The text of Consul's refusals is kept, because it names the right that is missing.
  *
  * @module
  */
 
 import { Buffer } from "node:buffer";
-import { type Clock, type Log, ProxyError, type Stats } from "../../base/mod.ts";
+import { ProxyError, type Stats } from "../../base/mod.ts";
 import { locateJsonError } from "../../wire/mod.ts";
-import { readTlsFiles, TokenSource } from "./files.ts";
-import type { AgentOptions } from "./options.ts";
-import { Transport, type WireReply } from "./transport.ts";
+import type { Token } from "../servers/types.ts";
+import type { Carrier, WireReply } from "./carrier.ts";
 
 /** Far more than a sidecar's largest reply; a reply beyond it is refused, not kept. */
 const REPLY_LIMIT_BYTES = 8 << 20;
@@ -49,80 +48,66 @@ export interface Reply {
   readonly json: unknown;
 }
 
+/** What every request carries; empty text means nothing. */
+export interface ClientOptions {
+  /** Before every path, for an agent behind a reverse proxy: `/consul`. */
+  readonly pathPrefix: string;
+  /** `user:password`. */
+  readonly basicAuth: string;
+  readonly datacenter: string;
+  /** Reads that allow for it are stale whatever the watch says. */
+  readonly stale: boolean;
+  readonly namespace: string;
+  readonly partition: string;
+}
+
 export interface ClientDeps {
-  readonly clock: Clock;
-  readonly log: Log;
+  readonly carrier: Carrier;
+  readonly token: Token;
   readonly stats: Stats;
-  /** Called when the agent refuses for load. */
+  /** Called when we are refused for load. */
   readonly onRefused?: () => void;
 }
 
 export class Client {
-  readonly options: AgentOptions;
+  readonly options: ClientOptions;
+  readonly carrier: Carrier;
   readonly #deps: ClientDeps;
-  readonly #token: TokenSource;
-  #transport: Transport;
 
-  constructor(options: AgentOptions, deps: ClientDeps) {
+  constructor(options: ClientOptions, deps: ClientDeps) {
     this.options = options;
+    this.carrier = deps.carrier;
     this.#deps = deps;
-    this.#token = new TokenSource(options, deps);
-    this.#transport = this.#createTransport();
-  }
-
-  get where(): string {
-    return this.#transport.where;
   }
 
   get hasToken(): boolean {
-    return this.#token.current() !== "";
+    return this.#deps.token.current() !== "";
   }
 
   async call(call: Call): Promise<Reply> {
+    const token = this.#deps.token.current();
     try {
-      const reply = this.#read(call, await this.#send(call));
+      const wire = await this.#send(call, token);
+      if (isUnknownToken(wire)) this.#deps.token.rejected(token);
+      const reply = this.#read(call, wire);
       this.#count(call, "ok");
       return reply;
     } catch (error) {
       const code = error instanceof ProxyError ? error.code : "internal";
-      // Giving up is our own doing and says nothing about the agent.
+      // Giving up is our own doing and says nothing about who was asked.
       if (code !== "closed") this.#count(call, code);
       if (code === "agent_overloaded") this.#deps.onRefused?.();
       throw error;
     }
   }
 
-  /** Reads token and certificates again; unusable ones leave those in use and throw. */
-  reloadFiles(): void {
-    this.#token.reload();
-    if (!this.options.tls) return;
-    const before = this.#transport;
-    this.#transport = this.#createTransport();
-    before.retire();
-  }
-
-  dropIdle(): void {
-    this.#transport.dropIdle();
-  }
-
-  close(): void {
-    this.#transport.close();
-  }
-
-  #createTransport(): Transport {
-    const { address, tls } = this.options;
-    const { clock } = this.#deps;
-    return new Transport({ address, tls: tls ? readTlsFiles(tls) : null, clock });
-  }
-
-  #send(call: Call): Promise<WireReply> {
+  #send(call: Call, token: string): Promise<WireReply> {
     const { pathPrefix, basicAuth } = this.options;
     const headers: Record<string, string> = { accept: "application/json" };
-    const token = this.#token.current();
     if (token) headers["x-consul-token"] = token;
     if (basicAuth) headers.authorization = `Basic ${Buffer.from(basicAuth).toString("base64")}`;
     const method = call.method ?? "GET";
-    return this.#transport.send({
+    return this.carrier.send({
       method,
       path: `${pathPrefix}${call.path}${this.#query(call)}`,
       headers,
@@ -176,6 +161,7 @@ export class Client {
   #refusal(call: Call, wire: WireReply): ProxyError {
     const text = oneLine(wire.body) || `status ${wire.status}`;
     const what = `Cannot ${call.what}`;
+    const { peer, where } = this.carrier;
     switch (wire.status) {
       case 403:
         return new ProxyError(
@@ -186,16 +172,17 @@ export class Client {
         return new ProxyError(
           "agent_not_found",
           isStranger(text)
-            ? `${what}: nothing answers to ${call.path} at ${this.where}: it is no Consul agent, or ` +
+            ? `${what}: nothing answers to ${call.path} at ${where}: it is no Consul ${peer}, or ` +
               `one that is too old; is -http-addr (CONSUL_HTTP_ADDR) right?`
             : `${what}: ${text}`,
         );
-      case 429:
-        return new ProxyError("agent_overloaded", `${what}: the agent is overloaded (${text})`);
+    }
+    if (wire.status === 429 || (wire.status === 503 && /rate limit exceeded/.test(text))) {
+      return new ProxyError("agent_overloaded", `${what}: the ${peer} is overloaded (${text})`);
     }
     const code = /Enterprise feature/.test(text) ? "config_invalid" : "agent_failed";
     const hint = failureHint(text, call.query?.["dc"] ?? "");
-    return new ProxyError(code, `${what}: the agent answered ${wire.status}: ${text}${hint}`);
+    return new ProxyError(code, `${what}: the ${peer} answered ${wire.status}: ${text}${hint}`);
   }
 
   #forbiddenHint(call: Call, text: string): string {
@@ -203,7 +190,7 @@ export class Client {
       return ` (the agent's http_config.allow_write_http_from bars POST from this address; ` +
         `this call changes nothing, but Consul takes it for a write: add this host's address there)`;
     }
-    if (/ACL not found/.test(text)) return " (the agent does not know the token)";
+    if (/ACL not found/.test(text)) return ` (the ${this.carrier.peer} does not know the token)`;
     if (/anonymous token/.test(text)) return " (give one with -token-file or CONSUL_HTTP_TOKEN)";
     return call.needs && !/lacks permission/.test(text) ? ` (it takes ${call.needs})` : "";
   }
@@ -214,6 +201,11 @@ export class Client {
       result,
     }).add(1);
   }
+}
+
+/** Also what a token is answered that has ended. */
+function isUnknownToken({ status, body }: WireReply): boolean {
+  return status === 403 && /ACL not found/.test(body);
 }
 
 /** Not what Consul says of something that it does not have. */

@@ -8,7 +8,7 @@
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { type Clock, type Log, messageOf, ProxyError } from "../../base/mod.ts";
+import { messageOf, ProxyError } from "../../base/mod.ts";
 
 const FILE_LIMIT_BYTES = 1 << 20;
 const CA_PATH_FILES = 1_000;
@@ -109,53 +109,6 @@ export function readTokenFile(path: string, name: string): string {
   const token = readText(path, name).trim();
   checkToken(token, `${name} ${quote(path)}`);
   return token;
-}
-
-/** The token to send now: re-reads a token file when it changed, looking at most once a second. */
-export class TokenSource {
-  readonly #path: string;
-  readonly #clock: Clock;
-  readonly #log: Log;
-  #token: string;
-  #stamp = "";
-  #lookedAtMs = -Infinity;
-
-  constructor(
-    options: { readonly token: string; readonly tokenFile: string },
-    deps: { readonly clock: Clock; readonly log: Log },
-  ) {
-    this.#token = options.token;
-    this.#path = options.tokenFile;
-    this.#clock = deps.clock;
-    this.#log = deps.log;
-  }
-
-  current(): string {
-    if (this.#path && this.#clock.monotonic() - this.#lookedAtMs >= 1_000) this.reload();
-    return this.#token;
-  }
-
-  /** Looks now. A file that is gone, empty or bad leaves the token that is in use. */
-  reload(): void {
-    if (!this.#path) return;
-    this.#lookedAtMs = this.#clock.monotonic();
-    try {
-      const { mtimeMs, size, ino } = statSync(this.#path);
-      const stamp = `${mtimeMs} ${size} ${ino}`;
-      if (stamp === this.#stamp) return;
-      const token = readTokenFile(this.#path, "-token-file (CONSUL_HTTP_TOKEN_FILE)");
-      this.#stamp = stamp;
-      if (token && token !== this.#token) {
-        this.#token = token;
-        this.#log.info("agent token read", { file: this.#path });
-      }
-    } catch (error) {
-      this.#log.warn("agent token file cannot be read, the last token stays in use", {
-        file: this.#path,
-        error: messageOf(error),
-      });
-    }
-  }
 }
 
 function readCaPath(path: string, name: string): string[] {

@@ -1,5 +1,5 @@
 /**
- * One HTTP request to the agent and its whole reply: TCP, TLS with a client certificate, or a unix
+ * One HTTP/1.1 request and its whole reply: TCP, TLS with a client certificate, or a unix
  * socket; connections are kept alive. Knows nothing of Consul; every wait and every size is bounded.
  *
  * @module
@@ -10,33 +10,15 @@ import https from "node:https";
 import { type Address, type Clock, formatAddress, ProxyError } from "../../base/mod.ts";
 import type { TransportTls } from "./files.ts";
 import { explainRefusal, isRefusedCertificate } from "./tls_trouble.ts";
+import type { Peer, WireReply, WireRequest, WireTransport } from "./carrier.ts";
 import { reasonOf } from "./unreachable.ts";
 
 export interface TransportOptions {
+  /** For messages; absent: an agent. */
+  readonly peer?: Peer;
   readonly address: Address;
   readonly tls: TransportTls | null;
   readonly clock: Clock;
-}
-
-export interface WireRequest {
-  readonly method: string;
-  /** With the query. */
-  readonly path: string;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body?: string;
-  readonly timeoutMs: number;
-  /** May be asked a second time where the first went into a connection that was closed already. */
-  readonly repeatable: boolean;
-  /** A longer reply is refused without being kept. */
-  readonly limitBytes: number;
-  readonly signal?: AbortSignal;
-}
-
-export interface WireReply {
-  readonly status: number;
-  /** Names in lower case. */
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: string;
 }
 
 /** The agent's certificate is looked at again after this. */
@@ -44,7 +26,7 @@ const LOOK_AGAIN_MS = 10_000;
 
 type Failure = (error: ProxyError) => void;
 
-export class Transport {
+export class Transport implements WireTransport {
   readonly #options: TransportOptions;
   readonly #agent: http.Agent;
   readonly #running = new Set<Failure>();
@@ -65,7 +47,7 @@ export class Transport {
       : new http.Agent({ keepAlive: true });
   }
 
-  /** The agent's address for people: `https://127.0.0.1:8501`. */
+  /** The address for people: `https://127.0.0.1:8501`. */
   get where(): string {
     const { address, tls } = this.#options;
     return address.kind === "unix"
@@ -221,7 +203,7 @@ export class Transport {
   }
 
   #cannot(fact: string): string {
-    return `Cannot reach the Consul agent at ${this.where}: ${fact}`;
+    return `Cannot reach the Consul ${this.#options.peer ?? "agent"} at ${this.where}: ${fact}`;
   }
 }
 
@@ -233,7 +215,7 @@ class StaleConnection extends ProxyError {
 }
 
 function closedError(): ProxyError {
-  return new ProxyError("closed", "The request to the Consul agent was given up");
+  return new ProxyError("closed", "The request to Consul was given up");
 }
 
 function tlsOptions(tls: TransportTls): https.RequestOptions {

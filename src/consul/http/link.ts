@@ -20,6 +20,12 @@ export class AgentLink {
     for (const listener of [...this.#onLost]) listener();
   }
 
+  /** Another server is asked from now on, or with another token. */
+  moved(): void {
+    this.lost();
+    this.restored();
+  }
+
   /** The agent answers after it could not be reached. */
   restored(): void {
     for (const wake of [...this.#sleepers]) wake();

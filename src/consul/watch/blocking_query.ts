@@ -25,6 +25,7 @@ import {
 import type { WatchHandle, WatchSink, WatchState } from "../agent.ts";
 import type { ConnectionBudget } from "./budget.ts";
 import { Delivery, toProxyError } from "./delivery.ts";
+import { AskAgain } from "../http/carrier.ts";
 import type { AgentLink } from "../http/link.ts";
 import type { Seat } from "./seat.ts";
 import { TokenBucket } from "./token_bucket.ts";
@@ -164,6 +165,10 @@ class WatchLoop<T> implements WatchHandle {
         await this.#round();
       } catch (error) {
         if (this.#stop.signal.aborted) return;
+        if (error instanceof AskAgain) {
+          await this.#sleep(this.#bucket.take());
+          continue;
+        }
         // Nobody aborts but the one who stops everything.
         if (error instanceof ProxyError && error.code === "closed") return;
         await this.#failed(toProxyError(error));

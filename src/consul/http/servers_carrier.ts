@@ -1,0 +1,176 @@
+/**
+ * The way to Consul's servers: all requests go to the one in use, and move with it. A request that its
+ * server broke, or that a move ended, is asked again of the next server where it can be as it is; a wait
+ * ends with {@link AskAgain}, because where it goes on from is for the watch to say.
+ *
+ * @module
+ */
+
+import { type Clock, ProxyError } from "../../base/mod.ts";
+import type { Server, Servers } from "../servers/types.ts";
+import {
+  AskAgain,
+  type Carrier,
+  type WireReply,
+  type WireRequest,
+  type WireTransport,
+} from "./carrier.ts";
+
+/** So long a request waits for a server; the outage is told then. */
+const SERVER_WAIT_MS = 10_000;
+/** Servers that one request is tried at. */
+const TRIES = 3;
+
+export interface ServersCarrierOptions {
+  readonly servers: Pick<Servers, "current" | "leave" | "onMove">;
+  readonly clock: Clock;
+  /** Reads files; throws `config_invalid` where they cannot be used. */
+  readonly createTransport: (server: Server) => WireTransport;
+}
+
+/** A server and the connections to it. */
+interface Line {
+  readonly server: Server;
+  readonly transport: WireTransport;
+}
+
+export class ServersCarrier implements Carrier {
+  readonly peer = "server";
+  readonly #options: ServersCarrierOptions;
+  readonly #closing = new AbortController();
+  readonly #stopFollowing: () => void;
+  readonly #waiting = new Set<() => void>();
+  /** Ends the waits that run now. */
+  #waits = new AbortController();
+  #line: Line | undefined;
+
+  constructor(options: ServersCarrierOptions) {
+    this.#options = options;
+    this.#stopFollowing = options.servers.onMove(() => this.#moved());
+  }
+
+  get where(): string {
+    return this.#line?.transport.where ?? "an unknown place";
+  }
+
+  async send(request: WireRequest): Promise<WireReply> {
+    for (let tried = 1;; tried++) {
+      const line = await this.#lineFor(request);
+      try {
+        return await this.#sendBy(line, request);
+      } catch (error) {
+        if (request.signal?.aborted || this.#closing.signal.aborted) throw error;
+        const left = this.#isLeft(line, error);
+        if (!left) throw error;
+        if (isWait(request)) throw new AskAgain("The server was left");
+        if (!request.repeatable || tried >= TRIES) throw unreachable(error);
+      }
+    }
+  }
+
+  /** Waits end with {@link AskAgain}: something that they were asked with is not true any more. */
+  endWaits(reason: string): void {
+    const before = this.#waits;
+    this.#waits = new AbortController();
+    before.abort(new AskAgain(reason));
+  }
+
+  dropIdle(): void {
+    this.#line?.transport.dropIdle();
+  }
+
+  reloadFiles(): void {
+    const line = this.#line;
+    if (!line) return;
+    const transport = this.#options.createTransport(line.server);
+    this.#line = { server: line.server, transport };
+    line.transport.retire();
+  }
+
+  close(): void {
+    this.#closing.abort();
+    this.#stopFollowing();
+    this.#line?.transport.close();
+  }
+
+  async #sendBy(line: Line, request: WireRequest): Promise<WireReply> {
+    if (!isWait(request)) return await line.transport.send(request);
+    const waits = this.#waits.signal;
+    const signal = request.signal ? AbortSignal.any([request.signal, waits]) : waits;
+    try {
+      return await line.transport.send({ ...request, signal });
+    } catch (error) {
+      throw waits.aborted ? waits.reason : error;
+    }
+  }
+
+  /** Whether `error` is about the server, which is no longer asked then. */
+  #isLeft(line: Line, error: unknown): boolean {
+    if (!(error instanceof ProxyError)) return false;
+    if (error.code === "agent_unreachable") {
+      if (this.#line === line) this.#drop();
+      this.#options.servers.leave(line.server, error.message);
+      return true;
+    }
+    return error.code === "closed" && this.#line !== line && !(error instanceof AskAgain);
+  }
+
+  #moved(): void {
+    this.#drop();
+    for (const wake of [...this.#waiting]) wake();
+  }
+
+  #drop(): void {
+    const line = this.#line;
+    this.#line = undefined;
+    line?.transport.close();
+  }
+
+  async #lineFor(request: WireRequest): Promise<Line> {
+    if (!this.#options.servers.current) await this.#serverFound(request);
+    const { current } = this.#options.servers;
+    if (this.#closing.signal.aborted || request.signal?.aborted) throw closed();
+    if (!current) {
+      throw new ProxyError("agent_unreachable", "Cannot ask a Consul server: none can be reached");
+    }
+    if (this.#line?.server !== current) {
+      this.#drop();
+      this.#line = { server: current, transport: this.#options.createTransport(current) };
+    }
+    return this.#line as Line;
+  }
+
+  /** Returns when there is one, or when the wait for it is over. */
+  #serverFound(request: WireRequest): Promise<void> {
+    return new Promise((resolve) => {
+      const signal = request.signal
+        ? AbortSignal.any([request.signal, this.#closing.signal])
+        : this.#closing.signal;
+      const end = () => {
+        timer.cancel();
+        signal.removeEventListener("abort", end);
+        this.#waiting.delete(end);
+        resolve();
+      };
+      const waitMs = Math.min(SERVER_WAIT_MS, request.timeoutMs);
+      const timer = this.#options.clock.after(waitMs, end);
+      signal.addEventListener("abort", end);
+      this.#waiting.add(end);
+      if (signal.aborted) end();
+    });
+  }
+}
+
+/** A read that waits for a change; what else is not to be repeated is a write. */
+function isWait({ method, repeatable }: WireRequest): boolean {
+  return method === "GET" && !repeatable;
+}
+
+function unreachable(error: unknown): ProxyError {
+  if (error instanceof ProxyError && error.code === "agent_unreachable") return error;
+  return new ProxyError("agent_unreachable", "The Consul server was left before it had answered");
+}
+
+function closed(): ProxyError {
+  return new ProxyError("closed", "The request to Consul was given up");
+}

@@ -1,0 +1,190 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ProxyError } from "../../base/mod.ts";
+import { FakeClock } from "../../../test/kit/clock.ts";
+import type { Server } from "../servers/types.ts";
+import { AskAgain, type WireReply, type WireRequest, type WireTransport } from "./carrier.ts";
+import { ServersCarrier } from "./servers_carrier.ts";
+
+/** Servers by hand, and transports whose requests the test answers. */
+class Scene {
+  readonly clock = new FakeClock();
+  readonly left: string[] = [];
+  readonly transports: ScriptedTransport[] = [];
+  readonly #moves = new Set<(server: Server) => void>();
+  readonly #servers = {
+    current: undefined as Server | undefined,
+    leave: (server: Server) => {
+      if (server !== this.#servers.current) return;
+      this.left.push(server.host);
+      this.#servers.current = undefined;
+    },
+    onMove: (fn: (server: Server) => void) => {
+      this.#moves.add(fn);
+      return () => this.#moves.delete(fn);
+    },
+  };
+  readonly carrier: ServersCarrier = new ServersCarrier({
+    clock: this.clock,
+    servers: this.#servers,
+    createTransport: (server) => {
+      const transport = new ScriptedTransport(server.host);
+      this.transports.push(transport);
+      return transport;
+    },
+  });
+
+  constructor(host?: string) {
+    if (host) this.#servers.current = { host };
+  }
+
+  moveTo(host: string): void {
+    const server = { host };
+    this.#servers.current = server;
+    for (const fn of this.#moves) fn(server);
+  }
+
+  async at(index: number): Promise<ScriptedTransport> {
+    await this.clock.advance(0);
+    const transport = this.transports[index];
+    assert.ok(transport, `server ${index} is asked`);
+    return transport;
+  }
+}
+
+class ScriptedTransport implements WireTransport {
+  readonly where: string;
+  readonly asked: {
+    readonly request: WireRequest;
+    readonly reply: PromiseWithResolvers<WireReply>;
+  }[] = [];
+  closed = false;
+
+  constructor(where: string) {
+    this.where = where;
+  }
+
+  send(request: WireRequest): Promise<WireReply> {
+    const reply = Promise.withResolvers<WireReply>();
+    this.asked.push({ request, reply });
+    const end = () => reply.reject(new ProxyError("closed", "given up"));
+    if (request.signal?.aborted || this.closed) end();
+    request.signal?.addEventListener("abort", end);
+    return reply.promise;
+  }
+
+  answer(at: number): void {
+    this.asked[at]?.reply.resolve({ status: 200, headers: {}, body: this.where });
+  }
+
+  breakOff(at: number): void {
+    this.asked[at]?.reply.reject(new ProxyError("agent_unreachable", "connection refused"));
+  }
+
+  close(): void {
+    this.closed = true;
+    for (const { reply } of this.asked) reply.reject(new ProxyError("closed", "given up"));
+  }
+
+  retire(): void {}
+  dropIdle(): void {}
+}
+
+const READ = {
+  method: "GET",
+  path: "/",
+  headers: {},
+  timeoutMs: 30_000,
+  limitBytes: 99,
+  repeatable: true,
+};
+const WAIT = { ...READ, repeatable: false };
+const WRITE = { ...WAIT, method: "PUT" };
+
+test("a read that a server broke is answered by the next one", async () => {
+  const scene = new Scene("a");
+  const reply = scene.carrier.send(READ);
+  (await scene.at(0)).breakOff(0);
+  await scene.clock.advance(0);
+  assert.deepEqual(scene.left, ["a"], "its server is told on");
+  scene.moveTo("b");
+  (await scene.at(1)).answer(0);
+  assert.equal((await reply).body, "b");
+});
+
+test("a wait that a move ended is to be asked anew, and nobody is told on", async () => {
+  const scene = new Scene("a");
+  const reply = scene.carrier.send(WAIT);
+  await scene.at(0);
+  scene.moveTo("b");
+  await assert.rejects(reply, AskAgain);
+  assert.deepEqual(scene.left, []);
+  assert.equal(scene.transports.length, 1, "it is not asked as it was");
+});
+
+test("a write that its server broke is not made twice", async () => {
+  const scene = new Scene("a");
+  const reply = scene.carrier.send(WRITE);
+  (await scene.at(0)).breakOff(0);
+  await assert.rejects(reply, { code: "agent_unreachable" });
+});
+
+test("a read is tried at three servers, and the last one's failure is told", async () => {
+  const scene = new Scene("a");
+  const reply = scene.carrier.send(READ);
+  reply.catch(() => {});
+  for (const [at, next] of ["b", "c", "d"].entries()) {
+    (await scene.at(at)).breakOff(0);
+    await scene.clock.advance(0);
+    scene.moveTo(next);
+  }
+  await assert.rejects(reply, { code: "agent_unreachable", message: "connection refused" });
+  assert.deepEqual(scene.left, ["a", "b", "c"]);
+});
+
+test("a request waits for a server, and tells after ten seconds that there is none", async () => {
+  const scene = new Scene();
+  const reply = scene.carrier.send(READ);
+  reply.catch(() => {});
+  await scene.clock.advance(9_999);
+  const second = scene.carrier.send(READ);
+  await scene.clock.advance(1);
+  await assert.rejects(reply, { code: "agent_unreachable", message: /none can be reached/ });
+  scene.moveTo("a");
+  (await scene.at(0)).answer(0);
+  assert.equal((await second).body, "a");
+});
+
+test("waits, and only they, are asked anew with another token", async () => {
+  const scene = new Scene("a");
+  const wait = scene.carrier.send(WAIT);
+  const read = scene.carrier.send(READ);
+  const at = await scene.at(0);
+  scene.carrier.endWaits("The token was replaced");
+  await assert.rejects(wait, AskAgain);
+  at.answer(1);
+  assert.equal((await read).body, "a");
+  assert.deepEqual(scene.left, []);
+  const again = scene.carrier.send(WAIT);
+  await scene.clock.advance(0);
+  at.answer(2);
+  assert.equal((await again).body, "a");
+});
+
+test("what its owner gave up says so, whatever became of the server", async () => {
+  const scene = new Scene("a");
+  const owner = new AbortController();
+  const reply = scene.carrier.send({ ...WAIT, signal: owner.signal });
+  await scene.at(0);
+  owner.abort();
+  scene.moveTo("b");
+  await assert.rejects(reply, (error) => !(error instanceof AskAgain));
+});
+
+test("close() ends what waits for a server", async () => {
+  const scene = new Scene();
+  const reply = scene.carrier.send(READ);
+  await scene.clock.advance(0);
+  scene.carrier.close();
+  await assert.rejects(reply, { code: "closed" });
+});

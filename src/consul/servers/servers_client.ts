@@ -1,0 +1,57 @@
+/**
+ * The HTTP API of Consul's servers for everybody who asks: the client that an agent is asked with, by way
+ * of whichever server is in use.
+ *
+ * @module
+ */
+
+import type { Clock, Stats } from "../../base/mod.ts";
+import { Client } from "../http/client.ts";
+import { readTlsFiles } from "../http/files.ts";
+import type { AgentLink } from "../http/link.ts";
+import { ServersCarrier } from "../http/servers_carrier.ts";
+import { Transport } from "../http/transport.ts";
+import type { Engine } from "../../net/mod.ts";
+import type { Servers, ServersOptions, Token } from "./types.ts";
+
+export interface ServersClientDeps {
+  readonly servers: Pick<Servers, "current" | "leave" | "onMove">;
+  readonly token: Token;
+  readonly engine: Pick<Engine, "dial" | "clientTls">;
+  readonly clock: Clock;
+  readonly stats: Stats;
+  /** Is told of moves and of a new token: every watch takes up anew. */
+  readonly link: AgentLink;
+  /** Called when a server refuses for load. */
+  readonly onRefused?: () => void;
+}
+
+/** Connects to nothing yet; `client.carrier` reads certificates again, and closes. */
+export function createServersClient(options: ServersOptions, deps: ServersClientDeps): Client {
+  const { servers, token, clock, stats, link, onRefused } = deps;
+  const { httpPort, tls } = options;
+  const carrier = new ServersCarrier({
+    servers,
+    clock,
+    createTransport: ({ host }) =>
+      new Transport({
+        peer: "server",
+        address: { kind: "tcp", host, port: httpPort },
+        tls: tls ? readTlsFiles(tls) : null,
+        clock,
+      }),
+  });
+  servers.onMove(() => link.moved());
+  token.onChange(() => {
+    link.moved();
+    carrier.endWaits("The token was replaced");
+  });
+  return new Client({
+    pathPrefix: "",
+    basicAuth: "",
+    datacenter: options.datacenter,
+    stale: false,
+    namespace: options.namespace,
+    partition: options.partition,
+  }, { carrier, token, stats, ...(onRefused ? { onRefused } : {}) });
+}

@@ -10,10 +10,9 @@ import { ProxyError } from "../base/mod.ts";
 import type { Client, Reply } from "./http/client.ts";
 import { readRegistration } from "./replies/registration.ts";
 import { map, object, readReply, text } from "./replies/schema.ts";
+import { listed, shown } from "./shown_ids.ts";
 
 const TIMEOUT_MS = 10_000;
-/** An agent may have thousands of services. */
-const SHOWN_IDS = 10;
 
 const ServicesReply = map(object({
   Kind: text,
@@ -97,18 +96,6 @@ export async function findProxy(client: Client, proxyId: string): Promise<string
     `No proxy is registered as ${proxyId}: register it on this agent, or run another` +
       listed("ids of proxies here", ids),
   );
-}
-
-function listed(what: string, ids: readonly string[]): string {
-  const known = [...new Set(ids)].filter((id) => id !== "").sort().map(shown);
-  if (known.length === 0) return "";
-  const rest = known.length - SHOWN_IDS;
-  return `; ${what}: ${known.slice(0, SHOWN_IDS).join(", ")}${rest > 0 ? ` and ${rest} more` : ""}`;
-}
-
-/** Ids are whatever their registrant wrote: none may begin a line of its own. */
-function shown(id: string): string {
-  return /^[\x21-\x7e]+$/.test(id) ? id : JSON.stringify(id);
 }
 
 /** The ids of the ingress gateways called `service`; `""`: of all. */

@@ -1,0 +1,97 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ProxyError } from "../../../base/mod.ts";
+import { CatalogRig } from "../../../../test/kit/node_catalog.ts";
+import { inTurn } from "../../../../test/kit/scripted_agent.ts";
+import { anyCase, filterText } from "./expression.ts";
+import { findGateway, findProxy, findSidecar } from "./find_on_node.ts";
+
+const NODE = { Node: "virt-1", Datacenter: "dc1" };
+const list = (...services: readonly unknown[]) => ({ json: { Node: NODE, Services: services } });
+
+function sidecar(id: string, of = "web-1"): unknown {
+  const proxy = { DestinationServiceID: of, DestinationServiceName: "web" };
+  return { Kind: "connect-proxy", ID: id, Service: "web-sidecar-proxy", Proxy: proxy };
+}
+
+function failsWith(code: string, pattern: RegExp): (error: unknown) => boolean {
+  return (error) => {
+    assert.ok(error instanceof ProxyError);
+    assert.equal(error.code, code);
+    assert.match(error.message, pattern);
+    return true;
+  };
+}
+
+for (
+  const [text, want] of [
+    ["web-1", '"web-1"'],
+    ['a"b', '"a\\x22b"'],
+    ["a\\b\n", '"a\\\\b\\n"'],
+  ] as const
+) {
+  test(`filterText() writes ${JSON.stringify(text)}`, () => assert.equal(filterText(text), want));
+}
+
+test("anyCase() leaves nothing of a text that means something in a pattern", () => {
+  assert.equal(anyCase('we.b"*é'), '"(?i)^we\\\\x{2e}b\\\\x{22}\\\\x{2a}\\\\x{e9}$"');
+});
+
+test("findSidecar() finds it by the service's id, whatever the case", async () => {
+  await using rig = await CatalogRig.start(inTurn(list(sidecar("web-1-sidecar-proxy"))));
+  assert.equal(await findSidecar(rig.catalog, "Web-1"), "web-1-sidecar-proxy");
+  const [asked] = rig.script.asked;
+  assert.equal(
+    asked?.query.get("filter"),
+    'Kind == "connect-proxy" and Proxy.DestinationServiceID matches "(?i)^Web\\\\x{2d}1$"',
+  );
+  assert.equal(asked.query.has("stale"), false);
+});
+
+test("findSidecar() lists several, and what there is instead of none", async () => {
+  const both = list(sidecar("b"), sidecar("a"));
+  await using rig = await CatalogRig.start(inTurn(both, list(), list(sidecar("x", "db-1"))));
+  await assert.rejects(
+    findSidecar(rig.catalog, "web-1"),
+    failsWith("usage", /a, b with -proxy-id/),
+  );
+  await assert.rejects(
+    findSidecar(rig.catalog, "web"),
+    failsWith("agent_not_found", /for web on node "virt-1".*sidecar there: db-1$/),
+  );
+});
+
+test("findSidecar() names the right without which a sidecar is not to be seen", async () => {
+  await using rig = await CatalogRig.start(inTurn({ ...list(), filtered: true }));
+  rig.outcome = new Uint8Array();
+  await assert.rejects(
+    findSidecar(rig.catalog, "web"),
+    failsWith("agent_forbidden", /node:read on "virt-1"/),
+  );
+});
+
+test("findProxy() gives the id as it is registered", async () => {
+  await using rig = await CatalogRig.start(inTurn(list(sidecar("web-1-sidecar-proxy"))));
+  assert.equal(await findProxy(rig.catalog, "WEB-1-sidecar-proxy"), "web-1-sidecar-proxy");
+});
+
+test("findProxy() refuses what is no proxy, and lists those of the node", async () => {
+  const app = list({ ID: "web-1", Service: "web", Proxy: { Mode: "" } });
+  const many = list(...[..."nmlkjihgfedc", "b\nx"].map((id) => sidecar(id)));
+  await using rig = await CatalogRig.start(inTurn(app, list(), many));
+  await assert.rejects(findProxy(rig.catalog, "web-1"), failsWith("usage", /it is a service/));
+  await assert.rejects(
+    findProxy(rig.catalog, "nope"),
+    failsWith("agent_not_found", /as nope on node "virt-1"; .*there: "b\\nx", c, .* and 3 more$/),
+  );
+});
+
+test("findGateway() finds the one of a name", async () => {
+  const gateway = (ID: string) => ({ Kind: "ingress-gateway", ID, Service: "in" });
+  await using rig = await CatalogRig.start(
+    inTurn(list(gateway("in-1")), list(gateway("b"), gateway("a")), { ...list(), filtered: true }),
+  );
+  assert.equal(await findGateway(rig.catalog, "IN"), "in-1");
+  await assert.rejects(findGateway(rig.catalog, ""), failsWith("usage", /a, b with -proxy-id/));
+  await assert.rejects(findGateway(rig.catalog, ""), failsWith("agent_not_found", /node:read on/));
+});

@@ -1,0 +1,59 @@
+/**
+ * The proxy's own registration as a server merged it with the central configuration: the same value that
+ * an agent's reply makes. Waited on by index; it wakes for whatever happens on the node, hence compared
+ * by content.
+ *
+ * @module
+ */
+
+import { blockingQuery, cursorOf, readQuery } from "../../http/query.ts";
+import { readRegistration } from "../../replies/registration.ts";
+import type { Registration } from "../../types.ts";
+import type { PollQuestion } from "../../watch/blocking_query.ts";
+import { absenceOf } from "./absence.ts";
+import { filterText } from "./expression.ts";
+import { type NodeCatalog, nodeServicesPath, readNodeServices } from "./node_catalog.ts";
+
+/**
+ * The part of a `node-services` reply, asked with `merge-central-config`, that is about `proxyId`;
+ * undefined: it is not there. Fails with `agent_reply_invalid`, `usage` or `unsupported` (no such proxy
+ * can be run).
+ */
+export function readOwnRegistration(
+  json: unknown,
+  options: { readonly node: string; readonly proxyId: string },
+): Registration | undefined {
+  const { node, proxyId } = options;
+  const own = readNodeServices(json, node).find(({ ID }) => ID === proxyId);
+  return own && readRegistration(own, proxyId);
+}
+
+export function ownRegistrationQuestion(
+  catalog: NodeCatalog,
+  proxyId: string,
+): PollQuestion<Registration> {
+  const { client, node } = catalog;
+  return {
+    name: `registration ${proxyId}`,
+    resource: "registration",
+    critical: true,
+    dropped: false,
+    cursor: "index",
+    async poll(request) {
+      const read = readQuery(client, { stale: true });
+      const reply = await client.call({
+        resource: "registration",
+        what: `read the registration of ${JSON.stringify(proxyId)}`,
+        path: nodeServicesPath(node),
+        ...blockingQuery(request, {
+          query: { ...read.query, filter: `ID == ${filterText(proxyId)}` },
+          flags: [...read.flags, "merge-central-config"],
+        }),
+      });
+      const value = readOwnRegistration(reply.json, { node, proxyId });
+      // Like an agent's 404: what was delivered last stays true.
+      if (!value) throw await absenceOf(catalog, proxyId, { reply, signal: request.signal });
+      return { value, ...cursorOf(reply) };
+    },
+  };
+}

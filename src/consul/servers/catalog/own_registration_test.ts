@@ -1,0 +1,138 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ProxyError } from "../../../base/mod.ts";
+import { Seen } from "../../../../test/kit/agent_client.ts";
+import { CatalogRig } from "../../../../test/kit/node_catalog.ts";
+import { eventually, fixture, inTurn } from "../../../../test/kit/scripted_agent.ts";
+import { readRegistration } from "../../replies/registration.ts";
+import type { Registration } from "../../types.ts";
+import { startWatch } from "../../watch/blocking_query.ts";
+import { ownRegistrationQuestion, readOwnRegistration } from "./own_registration.ts";
+
+const ID = "web-1-sidecar-proxy";
+const MERGED = fixture("agentless/node_services_merged");
+
+/** What the fixtures' two registrations of the same proxy do not have in common. */
+function alike(registration: Registration | undefined): unknown {
+  assert.ok(registration);
+  return { ...registration, id: "", bind: { ...registration.bind, host: "" } };
+}
+
+test("readOwnRegistration() gives what the agent's reply gives", () => {
+  const agent = readRegistration(fixture("agentless/agent_service_same"), "web-a-sidecar-proxy");
+  const server = readOwnRegistration(MERGED, { node: "virt-1", proxyId: ID });
+  assert.equal(server?.id, ID);
+  assert.equal(server.bind.host, "10.9.9.9");
+  assert.deepEqual(alike(server), alike(agent));
+  assert.equal(server.upstreams.length, 3, "or nothing was compared");
+});
+
+test("readOwnRegistration() gives the same of a transparent proxy", () => {
+  const agent = readRegistration(
+    fixture("agentless/agent_service_tproxy_same"),
+    "web-a-sidecar-proxy",
+  );
+  const [row] = fixture("agentless/health_connect_merged_tproxy") as {
+    Node: unknown;
+    Service: unknown;
+  }[];
+  const json = { Node: row?.Node, Services: [row?.Service] };
+  const server = readOwnRegistration(json, { node: "virt-1", proxyId: ID });
+  assert.equal(server?.mode, "transparent");
+  assert.deepEqual(alike(server), alike(agent));
+});
+
+for (
+  const [name, json] of [
+    ["an unknown node", { Node: null, Services: null }],
+    ["an unknown node, filtered", { Node: null, Services: [] }],
+    ["a node without it", { Node: { Node: "virt-1", Datacenter: "dc1" }, Services: [] }],
+    ["another id in its place", { Node: null, Services: [{ ID: "web-2-sidecar-proxy" }] }],
+  ] as const
+) {
+  test(`readOwnRegistration() finds nothing in ${name}`, () => {
+    assert.equal(readOwnRegistration(json, { node: "virt-1", proxyId: ID }), undefined);
+  });
+}
+
+for (
+  const [name, json] of [
+    ["a list", []],
+    ["rows that are no objects", { Services: ["x"] }],
+    ["rows without a kind", { Services: [{ ID }] }],
+  ] as const
+) {
+  test(`readOwnRegistration() refuses ${name}`, () => {
+    assert.throws(() => readOwnRegistration(json, { node: "virt-1", proxyId: ID }), ProxyError);
+  });
+}
+
+test("ownRegistrationQuestion() waits by index for the merged entry of its own id", async () => {
+  await using rig = await CatalogRig.start(inTurn({ json: MERGED, index: 29 }));
+  const seen = new Seen<Registration>();
+  const watch = startWatch(ownRegistrationQuestion(rig.catalog, ID), {
+    sink: seen,
+    deps: rig.deps,
+  });
+  await eventually(() => rig.script.asked.length === 2, "a long poll");
+  watch.stop();
+  const [first, second] = rig.script.asked;
+  assert.equal(first?.path, "/v1/catalog/node-services/virt-1");
+  assert.equal(first.query.get("merge-central-config"), "");
+  assert.equal(first.query.get("filter"), `ID == "${ID}"`);
+  assert.equal(second?.query.get("index"), "29");
+  assert.equal(seen.last?.service, "web");
+  assert.equal(seen.last.datacenter, "dc1");
+});
+
+const GONE = { json: { Node: null, Services: [] }, index: 30 };
+
+test("ownRegistrationQuestion() keeps what it said when the entry is gone, and asks again", async () => {
+  await using rig = await CatalogRig.start(inTurn({ json: MERGED, index: 29 }, GONE));
+  const seen = new Seen<Registration>();
+  const watch = startWatch(ownRegistrationQuestion(rig.catalog, ID), {
+    sink: seen,
+    deps: rig.deps,
+  });
+  await eventually(() => seen.errors.length === 1, "the loss is said");
+  assert.deepEqual([seen.codes, seen.values.length], [["agent_not_found"], 1]);
+  assert.deepEqual(rig.called, [], "the list said that it hides nothing");
+  await rig.clock.advance(2_000);
+  await eventually(() => rig.script.asked.length === 3, "another try");
+  assert.equal(rig.script.asked[2]?.query.has("index"), false);
+  watch.stop();
+});
+
+for (
+  const [name, outcome, code, pattern] of [
+    [
+      "it is there",
+      new Uint8Array(),
+      "agent_forbidden",
+      /may not see node "virt-1" .*node:read on/,
+    ],
+    ["it is not there", new ProxyError("agent_not_found", "x"), "agent_not_found", /No proxy/],
+    [
+      "its own name is barred",
+      new ProxyError("agent_forbidden", "'service:read'"),
+      ...[
+        "agent_forbidden",
+        /service:read/,
+      ] as const,
+    ],
+    ["nobody knows", new ProxyError("agent_unreachable", "x"), "agent_not_found", /node:read on/],
+  ] as const
+) {
+  test(`ownRegistrationQuestion() asks what a list hides: ${name}`, async () => {
+    await using rig = await CatalogRig.start(inTurn({ ...GONE, filtered: true }));
+    rig.outcome = outcome;
+    const seen = new Seen<Registration>();
+    const question = ownRegistrationQuestion(rig.catalog, ID);
+    const watch = startWatch(question, { sink: seen, deps: rig.deps });
+    await eventually(() => seen.errors.length === 1, "the failure");
+    watch.stop();
+    assert.equal(seen.codes[0], code);
+    assert.match(seen.errors[0]?.message ?? "", pattern);
+    assert.deepEqual(rig.called, ["GetEnvoyBootstrapParams"]);
+  });
+}

@@ -15,7 +15,7 @@ import {
   derOid,
   derSequence,
   derText,
-} from "../dev/ca/der_writer.ts";
+} from "../wire/der_writer.ts";
 import type { CertificateOverrides } from "../dev/ca/authority.ts";
 import {
   allowsKeyUsage,

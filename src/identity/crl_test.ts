@@ -13,7 +13,7 @@ import {
   derSequence,
   derText,
   derTime,
-} from "../dev/ca/der_writer.ts";
+} from "../wire/der_writer.ts";
 import { parseCertificate } from "./certificate.ts";
 import { CRL_LIMIT_BYTES, parseCrl, parseCrls, revokes } from "./crl.ts";
 import { type CrlOptions, mintCrl, mintCrlPem } from "../../test/kit/mint_crl.ts";

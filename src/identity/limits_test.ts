@@ -11,7 +11,7 @@ import {
   derOid,
   derSequence,
   derText,
-} from "../dev/ca/der_writer.ts";
+} from "../wire/der_writer.ts";
 import type { ExtraExtension } from "../dev/ca/mint_parts.ts";
 import { generateKey, mintCertificate } from "../dev/ca/mint.ts";
 import { contextTag, DerReader, TAG } from "../wire/mod.ts";

@@ -3,7 +3,7 @@ import test from "node:test";
 import { createAuthority } from "../../test/kit/certificates.ts";
 import { canonicalIpText, prepareRegexes } from "../base/mod.ts";
 import { contextTag, TAG } from "../wire/mod.ts";
-import { derElement, derOid, derSequence, derText } from "../dev/ca/der_writer.ts";
+import { derElement, derOid, derSequence, derText } from "../wire/der_writer.ts";
 import { altNamesOf, commonNameOf } from "./alt_names.ts";
 import type { CertificateOverrides } from "../dev/ca/authority.ts";
 import { type Certificate, parseCertificate } from "./certificate.ts";

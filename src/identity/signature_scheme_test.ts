@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { derElement, derNumber, derOid, derSequence } from "../dev/ca/der_writer.ts";
+import { derElement, derNumber, derOid, derSequence } from "../wire/der_writer.ts";
 import { contextTag, DerReader, TAG } from "../wire/mod.ts";
 import { OID } from "./oids.ts";
 import { schemeOf } from "./signature_scheme.ts";

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import test from "node:test";
 import { createAuthority } from "../../test/kit/certificates.ts";
 import { prepareRegexes } from "../base/mod.ts";
-import { derNamedBits } from "../dev/ca/der_writer.ts";
+import { derNamedBits } from "../wire/der_writer.ts";
 import { formatPem } from "../wire/mod.ts";
 import type { Authority, CertificateOverrides } from "../dev/ca/authority.ts";
 import { parseCertificate } from "./certificate.ts";

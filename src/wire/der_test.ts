@@ -23,7 +23,7 @@ import {
   derText,
   derTime,
   derUnsigned,
-} from "../dev/ca/der_writer.ts";
+} from "../wire/der_writer.ts";
 
 const read = (...bytes: number[]) => new DerReader(Uint8Array.from(bytes)).any("it");
 const element = (bytes: Uint8Array): DerElement => new DerReader(bytes).any("it");

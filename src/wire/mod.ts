@@ -4,3 +4,4 @@ export * from "./pem.ts";
 export * from "./client_hello.ts";
 export * from "./json_places.ts";
 export * from "./protobuf.ts";
+export * from "./der_writer.ts";

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { presentedCertificates } from "../../src/net/bun/session.ts";
 import { contextTag } from "../../src/wire/mod.ts";
-import { derElement, derNumber, derOctets, derSequence } from "../../src/dev/ca/der_writer.ts";
+import { derElement, derNumber, derOctets, derSequence } from "../../src/wire/der_writer.ts";
 import type { FuzzTarget } from "./fuzz.ts";
 
 const CERTIFICATE = derSequence(derNumber(1), derOctets(new Uint8Array(200)));

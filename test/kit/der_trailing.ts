@@ -5,7 +5,7 @@
  * @module
  */
 
-import { derElement } from "../../src/dev/ca/der_writer.ts";
+import { derElement } from "../../src/wire/der_writer.ts";
 import { type DerElement, DerReader, TAG } from "../../src/wire/mod.ts";
 
 const CONSTRUCTED = 0x20;

@@ -13,7 +13,7 @@ import {
   derSequence,
   derTime,
   derUnsigned,
-} from "../../src/dev/ca/der_writer.ts";
+} from "../../src/wire/der_writer.ts";
 import {
   derExtension,
   derName,

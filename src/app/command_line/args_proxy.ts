@@ -6,8 +6,9 @@
  */
 
 import { type Address, type LogLevel, ProxyError } from "../../base/mod.ts";
-import type { AgentFlags } from "../../consul/mod.ts";
+import type { AgentFlags, ServersFlags } from "../../consul/mod.ts";
 import type { FlagValues } from "./args_flags.ts";
+import { readServersFlags } from "./args_servers.ts";
 import { parseUpstreams, type UpstreamFlag } from "./args_upstream.ts";
 import {
   badValue,
@@ -54,6 +55,8 @@ export interface ProxyOptions {
   readonly mode: ProxyMode;
   /** As given; the environment is joined by `src/consul`. */
   readonly agentFlags: AgentFlags;
+  /** Present: Consul's servers are asked, and there is no agent. */
+  readonly serversFlags?: ServersFlags;
   readonly agentConnections: number;
   readonly preparedQueryIntervalMs: number;
   readonly authorize: "match" | "both";
@@ -107,9 +110,12 @@ export function readProxyOptions(flags: FlagValues): ProxyOptions {
   if (flags.given("pprof-addr") || flags.given("pprof-timeout")) {
     warnings.push("no profile is served: -pprof-addr and -pprof-timeout are taken and do nothing");
   }
+  const agentFlags = readAgentFlags(flags);
+  const serversFlags = readServersFlags(flags, agentFlags, warnings);
   return {
     mode,
-    agentFlags: readAgentFlags(flags),
+    agentFlags,
+    ...(serversFlags && { serversFlags }),
     agentConnections: readInteger(flags, "agent-connections", {
       // Ten sidecars on one host then use 120 of the 200 connections that an agent allows.
       byDefault: 12,

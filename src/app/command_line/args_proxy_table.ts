@@ -6,6 +6,7 @@
  */
 
 import type { FlagGroup } from "./args_flags.ts";
+import { SERVERS } from "./args_servers.ts";
 import { LOG_FLAGS } from "./args_tables.ts";
 
 const WHAT_TO_RUN: FlagGroup = {
@@ -286,4 +287,11 @@ const RUNNING: FlagGroup = {
   ],
 };
 
-export const PROXY_FLAGS: readonly FlagGroup[] = [WHAT_TO_RUN, FLAG_MODE, AGENT, TRUST, RUNNING];
+export const PROXY_FLAGS: readonly FlagGroup[] = [
+  WHAT_TO_RUN,
+  FLAG_MODE,
+  AGENT,
+  SERVERS,
+  TRUST,
+  RUNNING,
+];

@@ -307,3 +307,42 @@ test("parseCommand() takes check's argument as -config", () => {
     });
   }
 });
+
+test("parseCommand() reads every flag about servers", () => {
+  const { serversFlags, agentFlags, warnings } = proxy(
+    "-servers 10.0.0.1,consul.example -node vm-1 -proxy-id web-proxy -grpc-port 9503 " +
+      "-http-port 9501 -tls-disabled -server-watch-disabled -login-auth-method k8s " +
+      "-login-bearer-token-file b -login-bearer-token t -login-meta pod=a/b -login-meta c=d=e " +
+      "-login-datacenter dc1 -login-namespace ns -login-partition ap -token-file tf -stale",
+    { CONSUL_HTTP_ADDR: "elsewhere:1" },
+  );
+  assert.deepEqual(serversFlags, {
+    servers: "10.0.0.1,consul.example",
+    node: "vm-1",
+    grpcPort: 9_503,
+    httpPort: 9_501,
+    tlsDisabled: true,
+    serverWatchDisabled: true,
+    login: {
+      authMethod: "k8s",
+      bearerToken: "t",
+      bearerTokenFile: "b",
+      meta: { pod: "a/b", c: "d=e" },
+      datacenter: "dc1",
+      namespace: "ns",
+      partition: "ap",
+    },
+    tokenFile: "tf",
+  });
+  assert.deepEqual(agentFlags, { tokenFile: "tf", stale: true });
+  assert.equal(warnings.length, 3);
+  assert.match(warnings.join(), /CONSUL_HTTP_ADDR does.*-stale does.*-token-file does/);
+});
+
+test("parseCommand() has a proxy beside servers registered in the catalog", () => {
+  const { mode, serversFlags } = proxy(
+    "-servers 10.0.0.1 -node vm-1 -service web -listen 10.0.0.7:8443 -service-addr :80 -register",
+  );
+  assert.equal(serversFlags?.node, "vm-1");
+  assert.equal(mode.kind === "flags" && mode.register, true);
+});

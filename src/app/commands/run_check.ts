@@ -16,7 +16,7 @@ import {
   systemClock,
   systemRandom,
 } from "../../base/mod.ts";
-import { resolveAgentOptions } from "../../consul/mod.ts";
+import { resolveAgentOptions, resolveServersOptions } from "../../consul/mod.ts";
 import { runtimeEngine } from "../../net/mod.ts";
 import { whyNotUsable } from "../../plugin/mod.ts";
 import type { SecretStatus } from "../../secrets/mod.ts";
@@ -39,7 +39,11 @@ export async function runCheck(options: ProxyOptions): Promise<number> {
 }
 
 async function check(options: ProxyOptions): Promise<readonly string[]> {
-  const { mode } = options;
+  const { mode, serversFlags } = options;
+  if (serversFlags) {
+    resolveServersOptions(serversFlags, process.env);
+    return [...options.warnings, "flags and environment are valid; no server was asked"];
+  }
   if (mode.kind !== "config") {
     const { address, tls } = resolveAgentOptions(options.agentFlags, process.env);
     const where = address.kind === "unix" ? address.path : `${address.host}:${address.port}`;

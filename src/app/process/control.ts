@@ -5,7 +5,13 @@
  */
 
 import { type Clock, type Log, ProxyError, type Random, type Stats } from "../../base/mod.ts";
-import { type Agent, createAgent, resolveAgentOptions } from "../../consul/mod.ts";
+import {
+  type Agent,
+  createAgent,
+  createServers,
+  resolveAgentOptions,
+  resolveServersOptions,
+} from "../../consul/mod.ts";
 import {
   ConsulSource,
   FileSource,
@@ -20,7 +26,7 @@ import {
 import type { ProxyOptions } from "../command_line/args.ts";
 import { findProxy } from "./find_proxy.ts";
 import { reportMissingRights } from "./preflight.ts";
-import type { SecretsEngine } from "../../secrets/mod.ts";
+import type { Engine } from "../../net/mod.ts";
 import { createSecretStore } from "./secret_store.ts";
 
 export interface ControlDeps {
@@ -30,7 +36,7 @@ export interface ControlDeps {
   readonly stats: Stats;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly signal: AbortSignal;
-  readonly engine: SecretsEngine;
+  readonly engine: Engine;
   /** The agent is away, and nothing can be done before it comes; called for each failure. */
   onWaiting(reason: string): Promise<void>;
 }
@@ -69,13 +75,7 @@ export async function createControl(
     const keepRegistered = () => Promise.resolve();
     return { source, agent: undefined, proxyId: mode.file, secrets: [], keepRegistered };
   }
-  const agentOptions = resolveAgentOptions(options.agentFlags, deps.env);
-  if (agentOptions.tls?.verify === false) {
-    log.warn("the agent's certificate is not checked: whoever answers gets the token", {
-      variable: "CONSUL_HTTP_SSL_VERIFY",
-    });
-  }
-  const agent = createAgent(agentOptions, { ...deps, connections: options.agentConnections });
+  const { agent, secrets } = openConsul(options, deps);
   const registration = await registrationOf(options, agent, deps);
   // Not awaited: an agent that is away must not hold up a proxy that has a stored state.
   reportMissingRights(agent, registration, log);
@@ -98,18 +98,52 @@ export async function createControl(
     createSecretStore: () => createSecretStore(deps),
     ...storeOf(options, deps, { holdsMesh: true }),
   });
-  const { token, basicAuth } = agentOptions;
   return {
     source,
     agent,
     proxyId,
-    secrets: [token, basicAuth].filter(Boolean),
+    secrets,
     async keepRegistered(signal) {
       if (mode.kind !== "flags" || !mode.register || !mode.listen) return;
       const { service, listen: { host, port } } = mode;
       const registered = { id: proxyId, name: `${service}-proxy`, destination: service };
       await agent.keepRegistered({ ...registered, host, port }, signal);
     },
+  };
+}
+
+/** Asks nothing yet. */
+function openConsul(
+  { agentFlags, agentConnections, serversFlags }: ProxyOptions,
+  deps: ControlDeps,
+): { readonly agent: Agent; readonly secrets: readonly string[] } {
+  const { log, env } = deps;
+  const agentDeps = { ...deps, connections: agentConnections };
+  if (serversFlags) {
+    const options = resolveServersOptions(serversFlags, env);
+    if (!options.tls) {
+      log.warn("servers are talked to in plain text: who listens has the token", {
+        flag: "-tls-disabled",
+      });
+    } else if (!options.tls.verify) {
+      log.warn("the servers' certificates are not checked: whoever answers gets the token");
+    }
+    const { token, login } = options;
+    return {
+      agent: createServers(options, agentDeps),
+      secrets: [token, login?.bearerToken ?? ""].filter(Boolean),
+    };
+  }
+  const options = resolveAgentOptions(agentFlags, env);
+  if (options.tls?.verify === false) {
+    log.warn("the agent's certificate is not checked: whoever answers gets the token", {
+      variable: "CONSUL_HTTP_SSL_VERIFY",
+    });
+  }
+  const { token, basicAuth } = options;
+  return {
+    agent: createAgent(options, agentDeps),
+    secrets: [token, basicAuth].filter(Boolean),
   };
 }
 

@@ -187,7 +187,7 @@ function createPlane(
 
 /** The flags as the admin server may show them: no token, no key. */
 function shownOptions(options: ProxyOptions, proxyId: string): Readonly<Record<string, unknown>> {
-  const { agentFlags, mode, adminBind, warnings: _warnings, ...rest } = options;
+  const { agentFlags, serversFlags, mode, adminBind, warnings: _warnings, ...rest } = options;
   return {
     ...rest,
     mode: mode.kind,
@@ -195,6 +195,8 @@ function shownOptions(options: ProxyOptions, proxyId: string): Readonly<Record<s
     adminBind: adminBind.kind === "address"
       ? formatAddress({ ...adminBind, kind: "tcp" })
       : adminBind.kind,
-    agent: agentFlags.httpAddr ?? "from the environment",
+    ...(serversFlags
+      ? { servers: serversFlags.servers, node: serversFlags.node }
+      : { agent: agentFlags.httpAddr ?? "from the environment" }),
   };
 }

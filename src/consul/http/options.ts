@@ -133,7 +133,7 @@ function parseHttpAddr(
   return { address: { kind: "tcp", host, port }, pathPrefix, secure };
 }
 
-function readBool(env: Environment, name: string, fallback: boolean): boolean {
+export function readBool(env: Environment, name: string, fallback: boolean): boolean {
   const text = env[name];
   if (text === undefined || text === "") return fallback;
   if (/^(1|t|T|TRUE|true|True)$/.test(text)) return true;

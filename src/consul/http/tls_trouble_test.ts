@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { ProxyError, systemClock } from "../../base/mod.ts";
 import { contextTag } from "../../wire/mod.ts";
-import { derElement } from "../../dev/ca/der_writer.ts";
+import { derElement } from "../../wire/der_writer.ts";
 import { type CertificateOverrides, createAuthority } from "../../dev/ca/authority.ts";
 import { readTlsFiles } from "./files.ts";
 import { explainAlert } from "./tls_trouble.ts";

@@ -25,7 +25,7 @@ import {
   derText,
   derTime,
   derUnsigned,
-} from "./der_writer.ts";
+} from "../../wire/mod.ts";
 import { derExtension, derName, type ExtraExtension, signingSchemeOf } from "./mint_parts.ts";
 import { KEY_USAGE_BIT, type KeyUsage, OID, spkiOf } from "../../identity/mod.ts";
 

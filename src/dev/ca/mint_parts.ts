@@ -5,7 +5,7 @@
  */
 
 import type { KeyObject } from "node:crypto";
-import { derBoolean, derElement, derOctets, derOid, derSequence, derText } from "./der_writer.ts";
+import { derBoolean, derElement, derOctets, derOid, derSequence, derText } from "../../wire/mod.ts";
 import { TAG } from "../../wire/mod.ts";
 import { OID } from "../../identity/mod.ts";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { contextTag } from "../../wire/mod.ts";
-import { derElement, derNumber, derOctets, derSequence } from "../../dev/ca/der_writer.ts";
+import { derElement, derNumber, derOctets, derSequence } from "../../wire/der_writer.ts";
 import { presentedCertificates } from "./session.ts";
 
 const LEAF = derSequence(derNumber(1), derOctets(new Uint8Array(300)));

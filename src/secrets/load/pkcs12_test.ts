@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createCipheriv, createHmac, pbkdf2Sync } from "node:crypto";
 import test from "node:test";
-import { derElement, derNumber, derOctets, derOid, derSequence } from "../../dev/ca/der_writer.ts";
+import { derElement, derNumber, derOctets, derOid, derSequence } from "../../wire/der_writer.ts";
 import { DerReader } from "../../wire/mod.ts";
 import { type Sealed, unseal } from "./encryption.ts";
 import { readPkcs12 } from "./pkcs12.ts";

@@ -1,10 +1,10 @@
 /**
- * DER, written: what minting certificates needs and no more.
+ * DER, written: what certificates and requests for them need, and no more.
  *
  * @module
  */
 
-import { TAG } from "../../wire/mod.ts";
+import { TAG } from "./der.ts";
 
 /** One element: tag, minimal length, then `parts` joined. */
 export function derElement(tag: number, ...parts: readonly Uint8Array[]): Uint8Array {

@@ -1,0 +1,67 @@
+/**
+ * Puts session, client, token and watches together into an {@link Agent} that has no agent behind it.
+ *
+ * @module
+ */
+
+import { ProxyError } from "../../base/mod.ts";
+import type { Engine } from "../../net/mod.ts";
+import type { Agent } from "../agent.ts";
+import { Asking } from "../asking.ts";
+import type { AgentDeps } from "../create_agent.ts";
+import { followRegistration } from "../follow_registration.ts";
+import { AgentLink } from "../http/link.ts";
+import { TokenSource } from "../http/token_source.ts";
+import { missingRights } from "../preflight.ts";
+import { ingressEntryQuestion } from "../replies/ingress.ts";
+import { ConnectionBudget } from "../watch/budget.ts";
+import { findGateway, findProxy, findSidecar } from "./catalog/find_on_node.ts";
+import type { NodeCatalog } from "./catalog/node_catalog.ts";
+import { ownRegistrationQuestion } from "./catalog/own_registration.ts";
+import { createServersClient } from "./servers_client.ts";
+import { createServersSession } from "./session.ts";
+import { watchServerRoots } from "./trust/server_roots.ts";
+import { watchSignedLeaf } from "./trust/signed_leaf.ts";
+import type { ServersOptions } from "./types.ts";
+
+export interface ServersDeps extends AgentDeps {
+  readonly engine: Pick<Engine, "dial" | "clientTls">;
+}
+
+/** Opens nothing yet; fails with `config_invalid` where files cannot be used. */
+export function createServers(options: ServersOptions, deps: ServersDeps): Required<Agent> {
+  const { clock, random, log, stats, engine } = deps;
+  const link = new AgentLink();
+  const budget = new ConnectionBudget({ connections: deps.connections, clock, log, stats });
+  const token = new TokenSource(options, { clock, log });
+  const servers = createServersSession(options, { ...deps, token });
+  const client = createServersClient(options, {
+    ...{ servers, token, engine, clock, stats, link },
+    onRefused: () => budget.refused(),
+  });
+  const asking = new Asking(client, { clock, random, log, stats, budget, link });
+  const catalog: NodeCatalog = { client, servers, node: options.node };
+  let { datacenter } = options;
+
+  return {
+    ...asking.alike,
+    watchRegistration: (proxyId, sink) =>
+      followRegistration({
+        registration: ownRegistrationQuestion(catalog, proxyId),
+        entryOf: (gateway) => ingressEntryQuestion(client, gateway),
+        watch: (question, to) => asking.watch(question, to),
+      }, {
+        ...sink,
+        onValue(registration) {
+          datacenter ||= registration.datacenter;
+          sink.onValue(registration);
+        },
+      }),
+    findSidecar: (serviceId) => asking.call(() => findSidecar(catalog, serviceId)),
+    findProxy: (proxyId) => asking.call(() => findProxy(catalog, proxyId)),
+    findGateway: (service) => asking.call(() => findGateway(catalog, service)),
+    missingRights: (registration) => asking.call(() => missingRights(client, registration, log)),
+    authorize: () =>
+      Promise.reject(new ProxyError("internal", "servers are not asked about connections")),
+  };
+}

@@ -1,0 +1,50 @@
+/**
+ * Is what a server signed what was asked for, and will peers take it? Judged as a whole before use: the
+ * key is ours, the one name is the service's, and a root in force vouches for it.
+ *
+ * @module
+ */
+
+import { ProxyError } from "../../../base/mod.ts";
+import { altNamesOf, parseCertificate, validateCredentials } from "../../../identity/mod.ts";
+import { parsePem } from "../../../wire/mod.ts";
+import type { Leaf, Roots } from "../../types.ts";
+
+export interface Signed {
+  /** The reply: leaf first, then what links it to a root. */
+  readonly certPem: string;
+  /** Of the request, PKCS#8. */
+  readonly keyPem: string;
+  /** Of the request, in Consul's spelling. */
+  readonly uri: string;
+  readonly roots: Roots;
+  readonly nowMs: number;
+}
+
+/** Fails with `agent_reply_invalid` that names what is wrong. */
+export function judgeSigned({ certPem, keyPem, uri, roots, nowMs }: Signed): Leaf {
+  try {
+    const valid = validateCredentials({
+      ...{ certPem, keyPem, nowMs },
+      rootPems: roots.roots.map(({ pem }) => pem),
+      trustDomains: [roots.trustDomain],
+    });
+    if (valid.uri !== uri) throw new Error(`it is for ${valid.uri}`);
+    const [leaf] = parsePem(valid.certPem, { what: "certificate" });
+    const others = leaf && altNamesOf(parseCertificate(leaf.der));
+    if (!others || others.dns.length + others.ips.length + others.emails.length > 0) {
+      throw new Error("it has names that were not asked for");
+    }
+    const { serial, notBeforeMs, notAfterMs } = valid;
+    return {
+      ...{ certPem: valid.certPem, keyPem: valid.keyPem, uri, serial, notBeforeMs, notAfterMs },
+    };
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new ProxyError(
+      "agent_reply_invalid",
+      `Cannot use the certificate that the server signed for ${uri}: ${reason}`,
+      { cause: error },
+    );
+  }
+}

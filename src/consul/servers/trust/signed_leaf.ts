@@ -1,0 +1,198 @@
+/**
+ * The service's certificate for a key that never was anybody else's: asked for when the roots are known,
+ * again between 60 and 90 % of its life (when Consul's agents do it), and soon after another root has
+ * become the active one. Each time with a new key, so that what one key could have been used for ends
+ * with its certificate. Until the next one is good, the last one stays.
+ *
+ * @module
+ */
+
+import {
+  type Clock,
+  type Log,
+  ProxyError,
+  type Random,
+  type Stats,
+  type Timer,
+} from "../../../base/mod.ts";
+import { formatServiceId } from "../../../identity/mod.ts";
+import type { WatchHandle, WatchSink, WatchState } from "../../agent.ts";
+import type { Leaf, Roots } from "../../types.ts";
+import { Delivery, toProxyError } from "../../watch/delivery.ts";
+import { SIGN } from "../methods.ts";
+import type { Servers } from "../types.ts";
+import { judgeSigned } from "./judge_signed.ts";
+import type { RootsFeed } from "./server_roots.ts";
+import { createSigningRequest } from "./signing_request.ts";
+
+/** A server lets a call wait half a second for its turn, and an election takes seconds. */
+const TIMEOUT_MS = 15_000;
+/**
+ * Servers sign 50 certificates a second by default and refuse what has waited half a second. With pauses
+ * by chance up to ten seconds, a thousand proxies that begin together keep them just busy.
+ */
+const RETRY_MS = 1_000;
+const RETRY_LIMIT_MS = 10_000;
+const RETRY_WITH_LEAF_LIMIT_MS = 60_000;
+/** After a rotation all proxies of the mesh come; nobody needs the new certificate at once. */
+const ROTATION_SPREAD_MS = 10_000;
+/** Timers of runtimes end at 24 days, and the wall clock may be set meanwhile. */
+const LOOK_AGAIN_MS = 600_000;
+
+export interface SignedLeafDeps {
+  readonly servers: Pick<Servers, "call">;
+  readonly roots: RootsFeed;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  readonly stats: Stats;
+}
+
+export interface LeafRequest {
+  readonly service: string;
+  /** The one of the proxy's node. */
+  readonly datacenter: string;
+}
+
+export function watchSignedLeaf(
+  request: LeafRequest,
+  options: { readonly sink: WatchSink<Leaf>; readonly deps: SignedLeafDeps },
+): WatchHandle {
+  return new SignedLeaf(request, options);
+}
+
+class SignedLeaf implements WatchHandle {
+  readonly #request: LeafRequest;
+  readonly #deps: SignedLeafDeps;
+  readonly #delivery: Delivery<Leaf>;
+  readonly #stop = new AbortController();
+  readonly #roots: WatchHandle;
+  #known: Roots | undefined;
+  /** The leaf in use and what it was judged by. */
+  #signed: { readonly leaf: Leaf; readonly activeId: string; readonly renewMs: number } | undefined;
+  #timer: Timer | undefined;
+  #signing = false;
+
+  constructor(
+    request: LeafRequest,
+    options: { readonly sink: WatchSink<Leaf>; readonly deps: SignedLeafDeps },
+  ) {
+    this.#request = request;
+    this.#deps = options.deps;
+    const { service } = request;
+    this.#delivery = new Delivery({ name: `leaf ${service}`, resource: "leaf" }, {
+      ...options,
+      signal: this.#stop.signal,
+    });
+    this.#roots = this.#deps.roots.watch({
+      onValue: (roots) => this.#rootsChanged(roots),
+      // Who watches the roots is told.
+      onError() {},
+    });
+  }
+
+  get state(): WatchState {
+    return this.#delivery.stateWith("poll");
+  }
+
+  stop(): void {
+    this.#stop.abort();
+    this.#timer?.cancel();
+    this.#roots.stop();
+  }
+
+  #rootsChanged(roots: Roots): void {
+    this.#known = roots;
+    const signed = this.#signed;
+    if (signed?.activeId === roots.activeId) return;
+    // With no leaf so far, or one that nobody may take any more, there is nothing to be late for.
+    const isUsable = signed && this.#isGood(signed.leaf, roots);
+    this.#look(isUsable ? ROTATION_SPREAD_MS * this.#deps.random() : 0, () => this.#sign());
+  }
+
+  #isGood({ certPem, keyPem, uri }: Leaf, roots: Roots): boolean {
+    try {
+      judgeSigned({ certPem, keyPem, uri, roots, nowMs: this.#deps.clock.now() });
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  /** Does `fn` after `delayMs`, in place of what was planned. */
+  #look(delayMs: number, fn: () => unknown): void {
+    this.#timer?.cancel();
+    this.#timer = this.#deps.clock.after(delayMs, () => {
+      if (!this.#stop.signal.aborted) void fn();
+    });
+  }
+
+  #plan(): void {
+    const signed = this.#signed;
+    if (!signed) return;
+    const leftMs = signed.renewMs - this.#deps.clock.now();
+    if (leftMs <= 0) return this.#look(0, () => this.#sign());
+    this.#look(Math.min(leftMs, LOOK_AGAIN_MS), () => this.#plan());
+  }
+
+  async #sign(): Promise<void> {
+    const roots = this.#known;
+    if (!roots || this.#signing) return;
+    this.#signing = true;
+    try {
+      const leaf = await this.#ask(roots);
+      if (this.#stop.signal.aborted) return;
+      const { notBeforeMs, notAfterMs } = leaf;
+      const share = 0.6 + 0.3 * this.#deps.random();
+      const renewMs = notBeforeMs + (notAfterMs - notBeforeMs) * share;
+      this.#signed = { leaf, activeId: roots.activeId, renewMs };
+      this.#delivery.succeeded(leaf);
+      // Another root may have become the active one meanwhile.
+      if (this.#known && this.#known !== roots) this.#rootsChanged(this.#known);
+      else this.#plan();
+    } catch (error) {
+      if (!this.#stop.signal.aborted) this.#failed(toProxyError(error));
+    } finally {
+      this.#signing = false;
+    }
+  }
+
+  async #ask(roots: Roots): Promise<Leaf> {
+    const { servers, clock } = this.#deps;
+    const { service, datacenter } = this.#request;
+    const uri = formatServiceId({
+      trustDomain: roots.trustDomain,
+      partition: "default",
+      namespace: "default",
+      ...{ datacenter, service },
+    });
+    const { csrPem, keyPem } = createSigningRequest(uri);
+    const certPem = await servers.call(SIGN, csrPem, {
+      timeoutMs: TIMEOUT_MS,
+      signal: this.#stop.signal,
+    });
+    return judgeSigned({ certPem, keyPem, uri, roots: this.#known ?? roots, nowMs: clock.now() });
+  }
+
+  #failed(error: ProxyError): void {
+    const { clock, random } = this.#deps;
+    const hasLeaf = this.#signed && this.#signed.leaf.notAfterMs > clock.now();
+    const limitMs = hasLeaf ? RETRY_WITH_LEAF_LIMIT_MS : RETRY_LIMIT_MS;
+    const ceilingMs = Math.min(limitMs, RETRY_MS * 2 ** Math.min(this.#delivery.failures, 10));
+    const retryMs = ceilingMs * random();
+    this.#delivery.failed(named(error, this.#request.service), {
+      retry_ms: Math.round(retryMs),
+    });
+    this.#look(retryMs, () => this.#sign());
+  }
+}
+
+/** Consul names the right; who reads it wants to know what for. */
+function named(error: ProxyError, service: string): ProxyError {
+  if (error.code !== "agent_forbidden") return error;
+  return new ProxyError(
+    error.code,
+    `${error.message} (the certificate of ${JSON.stringify(service)} takes service:write on it)`,
+    { cause: error },
+  );
+}

@@ -9,6 +9,7 @@ import type { Agent } from "./agent.ts";
 import { Asking } from "./asking.ts";
 import { askAuthorize } from "./replies/authorize.ts";
 import { ConnectionBudget } from "./watch/budget.ts";
+import { agentFooting } from "./watch/footing.ts";
 import { AgentCarrier } from "./http/agent_carrier.ts";
 import { Client } from "./http/client.ts";
 import { defaultPolicyQuestion } from "./replies/default_policy.ts";
@@ -48,7 +49,9 @@ export function createAgent(options: AgentOptions, deps: AgentDeps): Required<Ag
       carrier.dropIdle();
     },
   });
-  const asking = new Asking(client, { clock, random, log, stats, budget, link: new AgentLink() });
+  const link = new AgentLink();
+  const footing = agentFooting(link);
+  const asking = new Asking(client, { clock, random, log, stats, budget, link, footing });
 
   return {
     ...asking.alike,

@@ -94,6 +94,7 @@ export async function missingRights(
       resource: "preflight",
       what: "ask the agent for the token's rights",
       method: "POST",
+      changesNothing: true,
       path: "/v1/internal/acl/authorize",
       body: needs.map(({ resource, access, segment }) => ({
         Resource: resource,

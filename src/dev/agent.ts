@@ -7,21 +7,17 @@
 
 import { silentLog } from "../base/mod.ts";
 import { type Engine, runtimeEngine } from "../net/mod.ts";
-import type { Ca } from "./ca/ca.ts";
 import type { State, World } from "./http/call.ts";
-import { decodeObject, type JsonObject } from "./http/decode.ts";
+import { decodeObject } from "./http/decode.ts";
+import { DevWorld } from "./dev_world.ts";
 import { type Fault, Faults, needsReply, spoil } from "./http/faults.ts";
 import { type DevReply, type DevRequest, HttpServer } from "./http/http_server.ts";
-import { readEntry } from "./entries/config_entries.ts";
-import { permissionsOf } from "./entries/intention_entry.ts";
-import { decide, exactIntention, putIntention } from "./entries/intentions.ts";
 import type { Status } from "./catalog/records.ts";
-import { textAt } from "./http/fields.ts";
 import { REGISTRATION } from "./catalog/registration_shape.ts";
 import { route } from "./http/router.ts";
 import { type DevAgentOptions, newWorld } from "./world.ts";
 
-export class DevAgent {
+export class DevAgent extends DevWorld {
   readonly #options: DevAgentOptions;
   readonly #server: HttpServer;
   readonly #engine: Engine;
@@ -31,6 +27,7 @@ export class DevAgent {
   #requests = 0;
 
   constructor(options: DevAgentOptions) {
+    super();
     this.#options = options;
     this.#host = options.host ?? "127.0.0.1";
     const log = options.log ?? silentLog;
@@ -51,10 +48,6 @@ export class DevAgent {
 
   get port(): number {
     return this.#server.port;
-  }
-
-  get trustDomain(): string {
-    return this.#state.ca.trustDomain;
   }
 
   /** Open connections and requests so far, for tests of a client's budget. */
@@ -116,43 +109,14 @@ export class DevAgent {
     this.#state.services.register(decodeObject(JSON.stringify(body), REGISTRATION));
   }
 
-  /** The body of `PUT /v1/config`. */
-  writeEntry(body: unknown): void {
-    this.#state.config.put(readEntry(JSON.stringify(body)));
-  }
-
-  /** What `source` may do at `destination`: an entry's source without its name. */
-  setIntention(source: string, destination: string, says: JsonObject): void {
-    putIntention(this.#state.config, destination, { Name: source, ...says });
-  }
-
-  /** What `source` may do at `destination` now, the default included. */
-  intention(source: string, destination: string): "allow" | "deny" | "permissions" {
-    const { config, acl } = this.#state;
-    const exact = exactIntention(config, source, destination);
-    if (exact && permissionsOf(exact).length > 0) return "permissions";
-    const decision = decide(config, { namespace: "default", service: source }, destination);
-    const fallback = this.#options.defaultIntentionPolicy ?? acl.defaultPolicy;
-    return decision === undefined ? fallback : decision.allowed ? "allow" : "deny";
-  }
-
-  /** Takes every inactive root off the list. */
-  pruneRoots(): void {
-    const roots = this.#state.ca.rootsJson()["Roots"];
-    for (const root of Array.isArray(roots) ? roots as readonly JsonObject[] : []) {
-      if (root["Active"] !== true) this.#state.ca.prune(textAt(root, "ID"));
-    }
-  }
-
-  /** The CA's own hands, for tests that need a certificate the agent would not issue. */
-  get ca(): Ca {
-    return this.#state.ca;
-  }
-
   /** Statuses of local services by id, for a status line. */
   statuses(): ReadonlyMap<string, Status> {
     const { services } = this.#state;
     return new Map(services.all().map((record) => [record.id, services.statusOf(record.id)]));
+  }
+
+  protected override get world(): World {
+    return this.#world;
   }
 
   get #state(): State {

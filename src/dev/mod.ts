@@ -10,3 +10,4 @@ export type { Probes } from "./catalog/health_checks.ts";
 export type { Status } from "./catalog/records.ts";
 export type { DevAgentOptions } from "./world.ts";
 export * from "./demo/demo_apps.ts";
+export * from "./servers/mod.ts";

@@ -9,7 +9,7 @@ import { LEAF_TTL_MS } from "./ca/mint.ts";
 import type { Engine } from "../net/mod.ts";
 import { Acl, type AclOptions } from "./acl/acl.ts";
 import { Ca } from "./ca/ca.ts";
-import type { World } from "./http/call.ts";
+import type { State, World } from "./http/call.ts";
 import { Catalog } from "./catalog/catalog.ts";
 import { ConfigEntries } from "./entries/config_entries.ts";
 import { type Probes, socketProbes } from "./catalog/health_checks.ts";
@@ -38,8 +38,7 @@ export interface DevAgentOptions {
   readonly probes?: Probes;
 }
 
-export function newWorld(options: DevAgentOptions, engine: Engine): World {
-  const nodeName = "dev";
+export function newWorld(options: DevAgentOptions, engine: Engine, nodeName = "dev"): World {
   const { clock, random, datacenter = "dc1", asClientAgent = false } = options;
   const store = new Store();
   const catalog = new Catalog(store);
@@ -54,21 +53,11 @@ export function newWorld(options: DevAgentOptions, engine: Engine): World {
     store,
     (find, names) => validateEntries(find, names, datacenter),
   );
-  const services = new LocalServices({
-    clock,
-    catalog,
-    config,
-    asClientAgent,
-    probes: options.probes ?? socketProbes(engine, clock),
-    node: catalog.addNode(datacenter, nodeName, options.host ?? "127.0.0.1"),
-  });
-  config.onChange = (kind, name) => {
-    if (kind === "proxy-defaults" || kind === "service-defaults") services.refresh();
+  config.onChange((kind, name) => {
     if (kind.startsWith("service-") && name !== "*") catalog.giveVirtualIp(datacenter, name);
-  };
-  return {
+  });
+  const shared = {
     datacenter,
-    nodeName,
     clock,
     random,
     asClientAgent,
@@ -77,11 +66,39 @@ export function newWorld(options: DevAgentOptions, engine: Engine): World {
       store,
       catalog,
       config,
-      services,
       ca,
       acl: new Acl(options.acl),
       queries: new PreparedQueries(store),
-      authorized: new Set(),
+      authorized: new Set<string>(),
     },
   };
+  return withNode(shared, { nodeName, host: options.host ?? "127.0.0.1", options, engine });
 }
+
+/** The same world as another node's agent has it, with local services of its own. */
+export function withNode(
+  { state, ...world }: Shared,
+  node: {
+    readonly nodeName: string;
+    readonly host: string;
+    readonly options: DevAgentOptions;
+    readonly engine: Engine;
+  },
+): World {
+  const { clock, datacenter, asClientAgent } = world;
+  const { nodeName, host, options, engine } = node;
+  const services = new LocalServices({
+    clock,
+    catalog: state.catalog,
+    config: state.config,
+    asClientAgent,
+    probes: options.probes ?? socketProbes(engine, clock),
+    node: state.catalog.addNode(datacenter, nodeName, host),
+  });
+  state.config.onChange((kind) => {
+    if (kind === "proxy-defaults" || kind === "service-defaults") services.refresh();
+  });
+  return { ...world, nodeName, state: { ...state, services } };
+}
+
+type Shared = Omit<World, "nodeName" | "state"> & { readonly state: Omit<State, "services"> };

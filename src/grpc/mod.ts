@@ -5,6 +5,7 @@
  * @module
  */
 export { createGrpcChannel } from "./channel.ts";
+export { framed } from "./message_reader.ts";
 export { formatStatus, type GrpcStatus, grpcStatus } from "./status.ts";
 export type {
   GrpcCall,

@@ -6,13 +6,16 @@
  */
 
 import { ProxyError, seededRandom, silentLog, Stats } from "../../src/base/mod.ts";
+import { AgentCarrier } from "../../src/consul/http/agent_carrier.ts";
 import { Client } from "../../src/consul/http/client.ts";
 import { AgentLink } from "../../src/consul/http/link.ts";
+import { TokenSource } from "../../src/consul/http/token_source.ts";
 import type { AgentOptions } from "../../src/consul/mod.ts";
 import type { NodeCatalog } from "../../src/consul/servers/catalog/node_catalog.ts";
 import type { Method } from "../../src/consul/servers/types.ts";
 import type { LoopDeps } from "../../src/consul/watch/blocking_query.ts";
 import { ConnectionBudget } from "../../src/consul/watch/budget.ts";
+import { serversFooting } from "../../src/consul/watch/footing.ts";
 import { FakeClock } from "./clock.ts";
 import { type Handler, ScriptedAgent } from "./scripted_agent.ts";
 
@@ -33,11 +36,17 @@ export class CatalogRig {
     const { clock } = this;
     const stats = new Stats();
     this.script = script;
-    const client = new Client(script.options(options), { clock, log: silentLog, stats });
+    const agent = script.options(options);
+    const client = new Client(agent, {
+      carrier: new AgentCarrier(agent, clock),
+      token: new TokenSource(agent, { clock, log: silentLog }),
+      stats,
+    });
+    const link = new AgentLink();
     this.#budget = new ConnectionBudget({ connections: 12, clock, log: silentLog, stats });
     this.deps = {
       ...{ clock, stats, log: silentLog, random: seededRandom(7) },
-      ...{ budget: this.#budget, link: new AgentLink() },
+      ...{ budget: this.#budget, link, footing: serversFooting(link) },
     };
     const servers = {
       call: <Request, Response>(method: Method<Request, Response>, request: Request) => {
@@ -58,7 +67,7 @@ export class CatalogRig {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#budget.close();
-    this.catalog.client.close();
+    this.catalog.client.carrier.close();
     await this.script[Symbol.asyncDispose]();
   }
 }

@@ -17,6 +17,8 @@ export interface WireRequest {
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: string;
   readonly timeoutMs: number;
+  /** Its reply comes when something has changed. */
+  readonly waits?: boolean;
   /** May be asked a second time where the first went into a connection that was closed already. */
   readonly repeatable: boolean;
   /** A longer reply is refused without being kept. */

@@ -28,6 +28,8 @@ export interface Call {
   /** Parameters without a value: `stale`. */
   readonly flags?: readonly string[];
   readonly body?: unknown;
+  /** It is a read, whatever its method. */
+  readonly changesNothing?: true;
   readonly timeoutMs: number;
   readonly signal?: AbortSignal;
   /** The right it takes, named where Consul does not say it. */
@@ -107,14 +109,16 @@ export class Client {
     if (token) headers["x-consul-token"] = token;
     if (basicAuth) headers.authorization = `Basic ${Buffer.from(basicAuth).toString("base64")}`;
     const method = call.method ?? "GET";
+    const waits = Boolean(call.query?.["index"] || call.query?.["hash"]);
     return this.carrier.send({
       method,
       path: `${pathPrefix}${call.path}${this.#query(call)}`,
       headers,
       ...(call.body === undefined ? {} : { body: JSON.stringify(call.body) }),
       timeoutMs: call.timeoutMs,
+      waits,
       // A wait is never repeated as it is: whoever broke it may count from another index.
-      repeatable: method === "GET" && !call.query?.["index"] && !call.query?.["hash"],
+      repeatable: (method === "GET" || call.changesNothing === true) && !waits,
       limitBytes: REPLY_LIMIT_BYTES,
       ...(call.signal ? { signal: call.signal } : {}),
     });

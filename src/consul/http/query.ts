@@ -29,9 +29,10 @@ export function blockingQuery(
   request: PollRequest<unknown>,
   read: ReadQuery,
 ): ReadQuery & { readonly timeoutMs: number; readonly signal: AbortSignal } {
-  const { cursor, waitMs, timeoutMs, signal } = request;
+  const { cursor, stale, waitMs, timeoutMs, signal } = request;
   const waiting = cursor === undefined ? {} : { index: cursor, wait: formatDurationMs(waitMs) };
-  return { query: { ...read.query, ...waiting }, flags: read.flags, timeoutMs, signal };
+  const flags = stale ? [...read.flags, "stale"] : read.flags;
+  return { query: { ...read.query, ...waiting }, flags, timeoutMs, signal };
 }
 
 /** The index to go on from, where the reply has one. */

@@ -62,7 +62,7 @@ export class ServersCarrier implements Carrier {
         if (request.signal?.aborted || this.#closing.signal.aborted) throw error;
         const left = this.#isLeft(line, error);
         if (!left) throw error;
-        if (isWait(request)) throw new AskAgain("The server was left");
+        if (request.waits) throw new AskAgain("The server was left");
         if (!request.repeatable || tried >= TRIES) throw unreachable(error);
       }
     }
@@ -94,7 +94,7 @@ export class ServersCarrier implements Carrier {
   }
 
   async #sendBy(line: Line, request: WireRequest): Promise<WireReply> {
-    if (!isWait(request)) return await line.transport.send(request);
+    if (!request.waits) return await line.transport.send(request);
     const waits = this.#waits.signal;
     const signal = request.signal ? AbortSignal.any([request.signal, waits]) : waits;
     try {
@@ -159,11 +159,6 @@ export class ServersCarrier implements Carrier {
       if (signal.aborted) end();
     });
   }
-}
-
-/** A read that waits for a change; what else is not to be repeated is a write. */
-function isWait({ method, repeatable }: WireRequest): boolean {
-  return method === "GET" && !repeatable;
 }
 
 function unreachable(error: unknown): ProxyError {

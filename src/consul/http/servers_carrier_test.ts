@@ -98,8 +98,8 @@ const READ = {
   limitBytes: 99,
   repeatable: true,
 };
-const WAIT = { ...READ, repeatable: false };
-const WRITE = { ...WAIT, method: "PUT" };
+const WAIT = { ...READ, repeatable: false, waits: true };
+const WRITE = { ...READ, repeatable: false, method: "PUT" };
 
 test("a read that a server broke is answered by the next one", async () => {
   const scene = new Scene("a");

@@ -11,6 +11,7 @@ import type { DefaultsRequest } from "../agent.ts";
 import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
 import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
+import { isGone } from "./missing.ts";
 import { count, flag, list, object, readReply, text } from "./schema.ts";
 import type { Defaults } from "../entry_types.ts";
 
@@ -74,6 +75,7 @@ export function defaultsQuestion(
     dropped: false,
     isRare: true,
     cursor: "index",
+    lacks: isGone,
     async poll(asked) {
       const reply = await client.call({
         resource: "defaults",

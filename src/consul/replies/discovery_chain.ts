@@ -13,6 +13,7 @@ import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
 import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
 import { RouteJson, SplitJson, toRoute, toSplit } from "./chain_routes.ts";
+import { isMissing } from "./missing.ts";
 import {
   count,
   duration,
@@ -181,6 +182,7 @@ export function chainQuestion(client: Client, chain: ChainRequest): PollQuestion
     critical: false,
     dropped: false,
     cursor: "index",
+    lacks: (after, before) => isMissing(partsOf(after), partsOf(before), (name) => name),
     async poll(request) {
       const read = readQuery(client, { stale: true });
       const query = { "compile-dc": datacenter, ...read.query };
@@ -190,6 +192,7 @@ export function chainQuestion(client: Client, chain: ChainRequest): PollQuestion
         method: "POST",
         path: `/v1/discovery-chain/${encodeURIComponent(service)}`,
         body,
+        changesNothing: true,
         ...blockingQuery(request, { ...read, query }),
       });
       const value = readChain(reply.json);
@@ -198,6 +201,10 @@ export function chainQuestion(client: Client, chain: ChainRequest): PollQuestion
       return { value, ...cursorOf(reply) };
     },
   };
+}
+
+function partsOf({ nodes, targets }: DiscoveryChain): readonly string[] {
+  return [...Object.keys(nodes), ...Object.keys(targets).map((id) => `target ${id}`)];
 }
 
 function quote(name: string): string {

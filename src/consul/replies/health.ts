@@ -12,6 +12,7 @@ import type { PollAnswer, PollQuestion, PollRequest } from "../watch/blocking_qu
 import type { Client } from "../http/client.ts";
 import { InstanceList, toInstances } from "./instance.ts";
 import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
+import { isMissing } from "./missing.ts";
 import { readReply } from "./schema.ts";
 import type { Instance } from "../types.ts";
 
@@ -45,9 +46,13 @@ export function healthQuestion(client: Client, health: HealthRequest): PollQuest
     critical: false,
     dropped: true,
     cursor: "index",
+    lacks: (after, before) =>
+      isMissing(after, before, ({ node, serviceId }) => `${node} ${serviceId}`),
     async poll(request) {
       const answer = await read(request);
-      const confirmed = request.cursor === undefined || request.previous?.length === 0;
+      // Beside servers, whoever asks does that.
+      const confirmed = request.stale || request.cursor === undefined ||
+        request.previous?.length === 0;
       if (answer.value.length > 0 || confirmed) return answer;
       const { signal, waitMs } = request;
       return read({ signal, waitMs, timeoutMs: 30_000 });

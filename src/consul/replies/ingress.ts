@@ -11,6 +11,7 @@ import type { HeaderChanges } from "../../http/mod.ts";
 import { readHeaderChanges } from "./header_changes.ts";
 import { ProxyConfig } from "./proxy_config.ts";
 import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
+import { isMissing } from "./missing.ts";
 import { count, flag, list, object, port, readReply, text } from "./schema.ts";
 import type { IngressTlsDeclaration, Registration, UpstreamDeclaration } from "../types.ts";
 import { outlierOf } from "./upstream.ts";
@@ -147,6 +148,16 @@ function toService(
   };
 }
 
+/** What is reached by it, and where. */
+function backendsOf(entry: IngressEntry | null): readonly string[] {
+  return (entry?.listeners ?? []).flatMap(({ port, services }) => [
+    `${port}`,
+    ...services.map(({ partition, namespace, name }) =>
+      `${port} ${partition}/${namespace}/${name}`
+    ),
+  ]);
+}
+
 /** Lower case; what is no list of names is as if it were not there. */
 function hostsOf(
   hosts: unknown,
@@ -169,6 +180,8 @@ export function ingressEntryQuestion(
     critical: true,
     dropped: false,
     cursor: "index",
+    lacks: (after, before) =>
+      before !== null && isMissing(backendsOf(after), backendsOf(before), (name) => name),
     async poll(request) {
       const reply = await client.call({
         resource: "ingress",

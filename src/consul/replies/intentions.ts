@@ -20,6 +20,7 @@ import {
 import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
 import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
+import { isMissing } from "./missing.ts";
 import { readJwt, readPermission } from "./permissions.ts";
 import { count, map, object, readReply, replyInvalid, text } from "./schema.ts";
 import type { Intentions } from "../types.ts";
@@ -94,6 +95,8 @@ export function intentionsQuestion(client: Client, service: string): PollQuestio
     critical: true,
     dropped: false,
     cursor: "index",
+    // A rule that says something else is one that went and one that came.
+    lacks: (after, before) => isMissing(after, before, (rule) => JSON.stringify(rule)),
     async poll(request) {
       const read = readQuery(client, { stale: true });
       const query = { by: "destination", name: service, ...read.query };

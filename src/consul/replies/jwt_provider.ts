@@ -10,6 +10,7 @@ import { issueWords } from "../../base/mod.ts";
 import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
 import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
+import { isGone } from "./missing.ts";
 import { count, duration, flag, list, someText, text } from "./schema.ts";
 import type { JwtKeys, JwtLocation, JwtProvider } from "../entry_types.ts";
 
@@ -148,6 +149,7 @@ export function jwtProviderQuestion(
     dropped: false,
     isRare: true,
     cursor: "index",
+    lacks: isGone,
     async poll(asked) {
       const reply = await client.call({
         resource: "jwt provider",

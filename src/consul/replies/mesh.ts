@@ -8,6 +8,7 @@ import * as v from "valibot";
 import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
 import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
+import { isGone } from "./missing.ts";
 import { flag, list, object, readReply, text } from "./schema.ts";
 import type { Mesh, MeshHttp, MeshTlsDirection } from "../entry_types.ts";
 
@@ -73,6 +74,7 @@ export function meshQuestion(client: Client): PollQuestion<Mesh | null> {
     dropped: false,
     isRare: true,
     cursor: "index",
+    lacks: isGone,
     async poll(request) {
       const reply = await client.call({
         resource: "mesh",

@@ -1,10 +1,11 @@
 /**
  * The one loop behind every watch: ask, wait for a change, deliver what is new, and after a failure
- * come back. All the ways in which a long poll can mislead are dealt with here:
+ * come back. All the ways in which a long poll can mislead are dealt with here and in `stand.ts`:
  *
  * - the first read has no index, and so has the first one after any broken connection: an index that
  *   is too high (a restarted or replaced agent) would block for the whole wait;
  * - an index that goes back starts again without;
+ * - what a server says that has seen less than we have is not believed;
  * - an answer is compared by content, since index and hash change without a change;
  * - a poll that does not return within its wait is given up;
  * - an index that moves all the time is asked at a limited rate;
@@ -27,7 +28,9 @@ import type { ConnectionBudget } from "./budget.ts";
 import { Delivery, toProxyError } from "./delivery.ts";
 import { AskAgain } from "../http/carrier.ts";
 import type { AgentLink } from "../http/link.ts";
-import type { Seat } from "./seat.ts";
+import type { Footing } from "./footing.ts";
+import type { Seat, Turn } from "./seat.ts";
+import type { Stand } from "./stand.ts";
 import { TokenBucket } from "./token_bucket.ts";
 import { wakeableSleep } from "./wakeable_sleep.ts";
 
@@ -44,21 +47,15 @@ const NO_WAIT_MS = 1;
 const LONG_MARGIN_MS = 10_000;
 /** A read without index may have to wait for a leader. */
 const READ_TIMEOUT_MS = 30_000;
-
-/** How long failures may stretch the pause: what is cheap to ask, or mended by hand, is asked sooner. */
-const PAUSE_LIMIT_MS: Partial<Record<ErrorCode, number>> = {
-  agent_unreachable: 10_000,
-  agent_not_found: 15_000,
-  agent_forbidden: 60_000,
-};
-const PAUSE_LIMIT_OTHER_MS = 180_000;
-/** What decides about trust is asked again soon: a deny must not wait for minutes after an outage. */
-const PAUSE_LIMIT_CRITICAL_MS = 5_000;
+/** No pause is longer. */
+const PAUSE_LIMIT_MS = 180_000;
 
 /** One question and its place in time. */
 export interface PollRequest<T> {
   /** `X-Consul-Index` or content hash of the last answer; absent: answer at once. */
   readonly cursor?: string;
+  /** Any server may answer from what it has; absent: as the client is set. */
+  readonly stale?: true;
   /** To be sent as `wait` along with a cursor. */
   readonly waitMs: number;
   readonly timeoutMs: number;
@@ -85,6 +82,11 @@ export interface PollQuestion<T> {
   readonly isRare?: boolean;
   /** An index counts up; a hash is only equal or not. */
   readonly cursor: "index" | "hash";
+  /**
+   * Is something of `before` not in `after` any more? Only the leader is believed that. Absent: nothing
+   * in it can go missing.
+   */
+  lacks?(after: T, before: T): boolean;
   poll(request: PollRequest<T>): Promise<PollAnswer<T>>;
 }
 
@@ -95,6 +97,7 @@ export interface LoopDeps {
   readonly stats: Stats;
   readonly budget: ConnectionBudget;
   readonly link: AgentLink;
+  readonly footing: Footing;
 }
 
 /** Starts the loop; it runs until the handle is stopped. */
@@ -116,8 +119,7 @@ class WatchLoop<T> implements WatchHandle {
   readonly #bucket: TokenBucket;
   readonly #backoff: Backoff;
   readonly #delivery: Delivery<T>;
-  #cursor: string | undefined;
-  #epoch: number;
+  readonly #stand: Stand;
   /** Of the last failure, until a success. */
   #lastCode: ErrorCode | undefined;
   /** Successes since the last failure; two in a row end the backoff. */
@@ -127,7 +129,7 @@ class WatchLoop<T> implements WatchHandle {
     question: PollQuestion<T>,
     options: { readonly sink: WatchSink<T>; readonly deps: LoopDeps },
   ) {
-    const { clock, random, budget, link } = options.deps;
+    const { clock, random, budget, footing } = options.deps;
     this.#question = question;
     this.#deps = options.deps;
     this.#delivery = new Delivery(question, { ...options, signal: this.#stop.signal });
@@ -142,8 +144,8 @@ class WatchLoop<T> implements WatchHandle {
         ? { burst: 10, refillMs: 250, clock }
         : { burst: 5, refillMs: 3_000, clock },
     );
-    this.#backoff = new Backoff({ baseMs: 1_000, maxMs: PAUSE_LIMIT_OTHER_MS, random });
-    this.#epoch = link.epoch;
+    this.#backoff = new Backoff({ baseMs: 1_000, maxMs: PAUSE_LIMIT_MS, random });
+    this.#stand = footing.createStand(question.cursor);
   }
 
   get state(): WatchState {
@@ -179,24 +181,7 @@ class WatchLoop<T> implements WatchHandle {
   async #round(): Promise<void> {
     const turn = await this.#seat.turn();
     try {
-      const { link } = this.#deps;
-      if (link.epoch !== this.#epoch) this.#cursor = undefined;
-      this.#epoch = link.epoch;
-      const waitMs = turn.mode === "long" ? this.#waitMs : NO_WAIT_MS;
-      const timeoutMs = this.#cursor === undefined || turn.mode === "short"
-        ? READ_TIMEOUT_MS
-        // The agent adds up to a sixteenth of the wait.
-        : Math.ceil(waitMs * 17 / 16) + LONG_MARGIN_MS;
-      const answer = await this.#question.poll({
-        ...(this.#cursor === undefined ? {} : { cursor: this.#cursor }),
-        ...(this.#delivery.last && { previous: this.#delivery.last.value }),
-        waitMs,
-        timeoutMs,
-        signal: turn.signal,
-      });
-      if (this.#stop.signal.aborted) return;
-      this.#cursor = this.#nextCursor(answer.cursor);
-      this.#succeeded(answer.value);
+      await this.#ask(turn);
     } catch (error) {
       // A long poll that was ended for another watch: not a failure.
       if (turn.signal.aborted) return;
@@ -208,23 +193,56 @@ class WatchLoop<T> implements WatchHandle {
     if (turn.mode === "long") await this.#sleep(this.#bucket.take());
   }
 
-  #nextCursor(next: string | undefined): string | undefined {
-    if (next === undefined || this.#question.cursor === "hash") return next || undefined;
-    const before = this.#cursor;
-    return before !== undefined && Number(next) < Number(before) ? undefined : next;
+  /** Until an answer is believed, or there is none to be had. */
+  async #ask(turn: Turn): Promise<void> {
+    let failure: unknown;
+    for (;;) {
+      const answer = await this.#poll(turn).catch((error: unknown) => {
+        if (turn.signal.aborted || toProxyError(error).code === "closed") throw error;
+        if (!this.#stand.failed(toProxyError(error).code)) throw error;
+        failure = error;
+      });
+      if (this.#stop.signal.aborted) return;
+      if (!answer) continue;
+      const { value, cursor } = answer;
+      if (this.#stand.answered({ cursor, lacks: this.#lacks(value) })) {
+        return this.#succeeded(value);
+      }
+      if (failure !== undefined) throw failure;
+    }
+  }
+
+  #poll(turn: Turn): Promise<PollAnswer<T>> {
+    const ask = this.#stand.ask();
+    const waitMs = turn.mode === "long" ? this.#waitMs : NO_WAIT_MS;
+    const timeoutMs = ask.cursor === undefined || turn.mode === "short"
+      ? READ_TIMEOUT_MS
+      // The agent adds up to a sixteenth of the wait.
+      : Math.ceil(waitMs * 17 / 16) + LONG_MARGIN_MS;
+    return this.#question.poll({
+      ...ask,
+      ...(this.#delivery.last && { previous: this.#delivery.last.value }),
+      waitMs,
+      timeoutMs,
+      signal: turn.signal,
+    });
+  }
+
+  #lacks(value: T): boolean {
+    const before = this.#delivery.last;
+    return before !== undefined && this.#question.lacks?.(value, before.value) === true;
   }
 
   #succeeded(value: T): void {
-    if (this.#lastCode === "agent_unreachable") this.#deps.link.restored();
+    const { link, footing } = this.#deps;
+    if (this.#lastCode && footing.isShared(this.#lastCode)) link.restored();
     this.#lastCode = undefined;
     if (++this.#streak >= 2) this.#backoff.reset();
     this.#delivery.succeeded(value);
   }
 
   async #failed(error: ProxyError): Promise<void> {
-    const { link, random } = this.#deps;
-    // Whatever failed, the agent that answers next may count from another index.
-    this.#cursor = undefined;
+    const { link, random, footing } = this.#deps;
     this.#streak = 0;
     // An agent that answers, if only with a refusal, is back: the pauses start again.
     if (this.#lastCode === "agent_unreachable" && error.code !== this.#lastCode) {
@@ -232,11 +250,13 @@ class WatchLoop<T> implements WatchHandle {
     }
     this.#lastCode = error.code;
     if (error.code === "agent_unreachable") link.lost();
-    const limitMs = PAUSE_LIMIT_MS[error.code] ??
-      (this.#question.critical ? PAUSE_LIMIT_CRITICAL_MS : PAUSE_LIMIT_OTHER_MS);
+    const limitMs = footing.pauseLimitMs(error.code, {
+      critical: this.#question.critical,
+      failures: this.#delivery.failures,
+    });
     const pauseMs = Math.min(this.#backoff.next(), limitMs * (0.75 + 0.25 * random()));
     this.#delivery.failed(error, { retry_ms: Math.round(pauseMs) });
-    await this.#sleep(pauseMs, { wakeOnRestore: error.code === "agent_unreachable" });
+    await this.#sleep(pauseMs, { wakeOnRestore: footing.isShared(error.code) });
   }
 
   async #sleep(ms: number, options?: { readonly wakeOnRestore: boolean }): Promise<void> {

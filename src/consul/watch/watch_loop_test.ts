@@ -5,6 +5,7 @@ import { FakeClock } from "../../../test/kit/clock.ts";
 import { AgentLink } from "../http/link.ts";
 import { type PollAnswer, type PollRequest, startWatch } from "./blocking_query.ts";
 import { ConnectionBudget } from "./budget.ts";
+import { agentFooting } from "./footing.ts";
 
 type Poll = (request: PollRequest<number>, link: AgentLink) => PollAnswer<number>;
 
@@ -35,7 +36,15 @@ function watch(poll: Poll): {
     },
   }, {
     sink: { onValue: (value) => values.push(value), onError: () => {} },
-    deps: { clock, random: () => 1, log: silentLog, stats, budget, link },
+    deps: {
+      clock,
+      random: () => 1,
+      log: silentLog,
+      stats,
+      budget,
+      link,
+      footing: agentFooting(link),
+    },
   });
   return { clock, link, asked, values, stop: () => (handle.stop(), budget.close()) };
 }

@@ -7,6 +7,7 @@
  */
 
 import { Buffer } from "node:buffer";
+import type { KeyObject } from "node:crypto";
 import { formatPem } from "../../wire/mod.ts";
 import {
   type CertificateOptions,
@@ -50,16 +51,25 @@ export interface LeafOptions {
   readonly overrides?: CertificateOverrides;
 }
 
-export interface IssuedLeaf {
+export interface CertifyOptions {
+  readonly nowMs?: number | undefined;
+  readonly ttlMs?: number | undefined;
+  readonly overrides?: CertificateOverrides;
+}
+
+export interface Certified {
   /** Leaf first, then what links it to the root. */
   readonly certPem: string;
-  readonly keyPem: string;
   readonly certDer: Uint8Array;
   /** What comes after the leaf. */
   readonly chainDer: readonly Uint8Array[];
-  readonly uri: string;
   readonly notBeforeMs: number;
   readonly notAfterMs: number;
+}
+
+export interface IssuedLeaf extends Certified {
+  readonly keyPem: string;
+  readonly uri: string;
 }
 
 const CA_KEY_USAGE = ["digitalSignature", "keyCertSign", "cRLSign"] as const;
@@ -112,21 +122,37 @@ export class Authority {
   }
 
   issueLeaf(options: LeafOptions): IssuedLeaf {
-    const { datacenter = "dc1", namespace = "default", partition = "default" } = options;
-    const { nowMs = this.#state.options.nowMs, ttlMs = LEAF_TTL_MS, service } = options;
+    const { datacenter = "dc1", namespace = "default", partition = "default", service } = options;
     const { trustDomain } = this;
     const uri = options.uri ??
       formatServiceId({ trustDomain, partition, namespace, datacenter, service });
     const key = options.key ?? generateKey(options.keyKind);
+    const certified = this.certify(key.publicKey, {
+      nowMs: options.nowMs,
+      ttlMs: options.ttlMs,
+      overrides: { uris: [uri], ...options.overrides },
+    });
+    return {
+      ...certified,
+      keyPem: key.privateKey.export({
+        type: key.privateKey.asymmetricKeyType === "ec" ? "sec1" : "pkcs8",
+        format: "pem",
+      }).toString(),
+      uri,
+    };
+  }
+
+  /** A leaf for somebody else's key; its names are those of `overrides`. */
+  certify(publicKey: KeyObject, options: CertifyOptions): Certified {
+    const { nowMs = this.#state.options.nowMs, ttlMs = LEAF_TTL_MS } = options;
     const certificate = {
-      publicKey: key.publicKey,
+      publicKey,
       notBeforeMs: nowMs - LEAF_BACKDATE_MS,
       notAfterMs: nowMs - LEAF_BACKDATE_MS + ttlMs,
-      uris: [uri],
       ca: false,
       keyUsage: LEAF_KEY_USAGE,
       extendedKeyUsage: ["clientAuth", "serverAuth"],
-      subjectKeyId: keyIdOf(key.publicKey),
+      subjectKeyId: keyIdOf(publicKey),
       ...this.#issuer(),
       ...options.overrides,
     } as const satisfies CertificateOptions;
@@ -134,13 +160,8 @@ export class Authority {
     const chainDer = this.#state.chain;
     return {
       certPem: [certDer, ...chainDer].map((der) => formatPem("CERTIFICATE", der)).join(""),
-      keyPem: key.privateKey.export({
-        type: key.privateKey.asymmetricKeyType === "ec" ? "sec1" : "pkcs8",
-        format: "pem",
-      }).toString(),
       certDer,
       chainDer,
-      uri,
       // Certificates hold whole seconds.
       notBeforeMs: Math.floor(certificate.notBeforeMs / 1000) * 1000,
       notAfterMs: Math.floor(certificate.notAfterMs / 1000) * 1000,

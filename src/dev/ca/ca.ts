@@ -6,7 +6,7 @@
  */
 
 import { Buffer } from "node:buffer";
-import { createHash, randomUUID, X509Certificate } from "node:crypto";
+import { createHash, type KeyObject, randomUUID, X509Certificate } from "node:crypto";
 import { type Authority, createAuthority } from "./authority.ts";
 import { keyIdOf, type KeyKind } from "./mint.ts";
 import type { Clock, Random, Timer } from "../../base/mod.ts";
@@ -135,6 +135,19 @@ export class Ca {
   /** Issues the leaf of a service anew, as a renewal does. */
   reissue(service: string): void {
     this.#issue(service);
+  }
+
+  /**
+   * A certificate for somebody else's key, with these names (DER of each GeneralName), and what links it to
+   * the root. Nothing is kept of it.
+   */
+  certify(publicKey: KeyObject, altNames: readonly Uint8Array[]): string {
+    const { clock, leafTtlMs } = this.#options;
+    return this.authority.certify(publicKey, {
+      nowMs: clock.now(),
+      ttlMs: leafTtlMs,
+      overrides: { altNames, serial: serialBytes(++this.#serial) },
+    }).certPem;
   }
 
   stop(): void {

@@ -18,6 +18,7 @@ import {
 } from "./records.ts";
 import type { Store } from "./store.ts";
 
+export type NewNode = Omit<NodeRecord, "createIndex" | "modifyIndex">;
 export type NewService = Omit<ServiceRecord, "node" | "createIndex" | "modifyIndex">;
 export type NewCheck = Omit<CheckRecord, "createIndex" | "modifyIndex">;
 
@@ -31,6 +32,7 @@ export class Catalog {
   readonly #store: Store;
   /** Keyed by datacenter, node and service id. */
   readonly #services = new Map<string, ServiceRecord>();
+  readonly #nodes = new Map<string, NodeRecord>();
   readonly #checks = new Map<string, CheckRecord>();
   readonly #virtualIps = new Map<string, string>();
 
@@ -38,15 +40,61 @@ export class Catalog {
     this.#store = store;
   }
 
-  /** A new node, with its `serfHealth` check. */
+  /** A new node that an agent runs on, with its `serfHealth` check. */
   addNode(datacenter: string, name: string, address: string): NodeRecord {
-    const index = this.#store.commit("catalog", [`catalog:${datacenter}`]);
-    return { id: randomUUID(), name, address, datacenter, index };
+    return this.putNode({
+      id: randomUUID(),
+      name,
+      address,
+      datacenter,
+      taggedAddresses: { lan: address, lan_ipv4: address, wan: address, wan_ipv4: address },
+      meta: { "consul-network-segment": "", "consul-version": "1.22.7" },
+      hasAgent: true,
+    });
+  }
+
+  /** Adds or replaces a node, whose services stay. An identical one changes nothing. */
+  putNode(node: NewNode): NodeRecord {
+    const key = nodeKey(node.datacenter, node.name);
+    const old = this.#nodes.get(key);
+    if (old && sameContent(old, node)) return old;
+    const services = old ? this.#servicesOn(old) : [];
+    const index = this.#store.commit("catalog", [
+      `catalog:${node.datacenter}`,
+      nodeTopic(node.datacenter, node.name),
+      ...services.flatMap(topicsOf),
+    ]);
+    const record = { ...node, createIndex: old?.createIndex ?? index, modifyIndex: index };
+    this.#nodes.set(key, record);
+    for (const service of services) {
+      this.#services.set(serviceKey(service.node, service.id), { ...service, node: record });
+    }
+    return record;
+  }
+
+  /** Names are compared without letter case. */
+  node(datacenter: string, name: string): NodeRecord | undefined {
+    return this.#nodes.get(nodeKey(datacenter, name));
+  }
+
+  nodeById(datacenter: string, id: string): NodeRecord | undefined {
+    return [...this.#nodes.values()].find((node) =>
+      node.datacenter === datacenter && node.id.toLowerCase() === id.toLowerCase()
+    );
+  }
+
+  /** With everything on it. */
+  removeNode(node: NodeRecord): void {
+    for (const { id } of this.#servicesOn(node)) this.remove(node, id);
+    for (const check of this.checksOf(node)) this.removeCheck(node, check.id);
+    this.#nodes.delete(nodeKey(node.datacenter, node.name));
+    const topics = [`catalog:${node.datacenter}`, nodeTopic(node.datacenter, node.name)];
+    this.#store.commit("catalog", topics);
   }
 
   /** Adds or replaces an instance. An identical one changes nothing. */
   put(node: NodeRecord, service: NewService): void {
-    const key = `${node.datacenter}/${node.name}/${service.id}`;
+    const key = serviceKey(node, service.id);
     const old = this.#services.get(key);
     if (old && sameContent(old, service)) return;
     const topics = [...(old ? topicsOf(old) : []), ...topicsOf({ ...service, node })];
@@ -59,7 +107,7 @@ export class Catalog {
   }
 
   remove(node: NodeRecord, serviceId: string): boolean {
-    const key = `${node.datacenter}/${node.name}/${serviceId}`;
+    const key = serviceKey(node, serviceId);
     const old = this.#services.get(key);
     if (!old) return false;
     this.#services.delete(key);
@@ -73,7 +121,7 @@ export class Catalog {
   }
 
   get(node: NodeRecord, serviceId: string): ServiceRecord | undefined {
-    return this.#services.get(`${node.datacenter}/${node.name}/${serviceId}`);
+    return this.#services.get(serviceKey(node, serviceId));
   }
 
   /** Adds or replaces a check; wakes watchers unless only its output differs. */
@@ -84,8 +132,13 @@ export class Catalog {
       this.#checks.set(key, { ...old, ...check });
       return;
     }
-    const index = this.#store.commit("catalog", this.#checkTopics(node, check.serviceId));
-    this.#checks.set(key, { ...check, createIndex: old?.createIndex ?? index, modifyIndex: index });
+    this.#writeCheck(node, check);
+  }
+
+  /** Adds or replaces a check; an identical one changes nothing. */
+  registerCheck(node: NodeRecord, check: NewCheck): void {
+    const old = this.check(node, check.id);
+    if (!old || !sameContent(old, check)) this.#writeCheck(node, check);
   }
 
   removeCheck(node: NodeRecord, checkId: string): boolean {
@@ -119,18 +172,19 @@ export class Catalog {
     return this.services(filter).map((service) => ({
       service,
       checks: [
-        serfHealth(service.node),
+        ...service.node.hasAgent ? [serfHealth(service.node)] : [],
         ...this.checksOf(service.node, ""),
         ...this.checksOf(service.node, service.id),
       ],
     }));
   }
 
-  entryJson(entry: Entry): JsonObject {
+  /** `proxy`: the block to show in place of the entry's own. */
+  entryJson(entry: Entry, proxy?: JsonObject): JsonObject {
     const { service } = entry;
     return {
       Node: nodeJson(service.node),
-      Service: catalogService(service, this.taggedAddresses(service)),
+      Service: catalogService(service, this.taggedAddresses(service), proxy),
       Checks: entry.checks.map((check) => checkJson(service.node, check)),
     };
   }
@@ -157,13 +211,27 @@ export class Catalog {
     this.#virtualIps.set(key, `240.0.${number >> 8}.${number & 255}`);
   }
 
+  #writeCheck(node: NodeRecord, check: NewCheck): void {
+    const old = this.check(node, check.id);
+    const index = this.#store.commit("catalog", this.#checkTopics(node, check.serviceId));
+    this.#checks.set(nodePrefix(node) + check.id, {
+      ...check,
+      createIndex: old?.createIndex ?? index,
+      modifyIndex: index,
+    });
+  }
+
   #checkTopics(node: NodeRecord, serviceId: string): readonly string[] {
-    const of = this.services((service) =>
-      service.node === node && (serviceId === "" || service.id === serviceId)
-    );
+    const of = this.#servicesOn(node)
+      .filter((service) => serviceId === "" || service.id === serviceId);
     return of.flatMap((service) =>
-      topicsOf(service).filter((topic) => !topic.startsWith("catalog"))
+      topicsOf(service).filter((topic) => !/^(catalog|node):/.test(topic))
     );
+  }
+
+  #servicesOn(node: NodeRecord): readonly ServiceRecord[] {
+    const key = nodeKey(node.datacenter, node.name);
+    return this.services((service) => nodeKey(service.node.datacenter, service.node.name) === key);
   }
 }
 
@@ -176,19 +244,39 @@ function topicsOf(
     `catalog:${datacenter}`,
     `service:${datacenter}:${service.name.toLowerCase()}`,
     `instance:${datacenter}:${service.node.name}:${service.id}`,
+    nodeTopic(datacenter, service.node.name),
   ];
   const mesh = meshServiceOf(service as ServiceRecord);
   if (mesh !== undefined) topics.push(`mesh:${datacenter}:${mesh.toLowerCase()}`);
   return topics;
 }
 
-function nodePrefix(node: NodeRecord): string {
-  return `${node.datacenter}/${node.name}/`;
+/** What a read of one node's services watches. */
+export function nodeTopic(datacenter: string, name: string): string {
+  return `node:${nodeKey(datacenter, name)}`;
 }
 
-function sameContent(old: ServiceRecord, service: NewService): boolean {
-  const { node: _, createIndex: _c, modifyIndex: _m, ...content } = old;
-  return stable(content) === stable(service);
+function nodeKey(datacenter: string, name: string): string {
+  return `${datacenter}/${name.toLowerCase()}`;
+}
+
+function nodePrefix(node: NodeRecord): string {
+  return `${nodeKey(node.datacenter, node.name)}/`;
+}
+
+function serviceKey(node: NodeRecord, id: string): string {
+  return nodePrefix(node) + id;
+}
+
+function sameContent<T extends object>(old: T & Stamped, content: T): boolean {
+  const { node: _, createIndex: _c, modifyIndex: _m, ...rest } = old;
+  return stable(rest) === stable(content);
+}
+
+interface Stamped {
+  readonly node?: NodeRecord;
+  readonly createIndex: number;
+  readonly modifyIndex: number;
 }
 
 /** JSON with sorted keys, so that equal content gives equal text. */
@@ -215,7 +303,7 @@ function serfHealth(node: NodeRecord): CheckRecord {
     type: "",
     interval: "",
     timeout: "",
-    createIndex: node.index,
-    modifyIndex: node.index,
+    createIndex: node.createIndex,
+    modifyIndex: node.modifyIndex,
   };
 }

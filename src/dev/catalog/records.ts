@@ -8,11 +8,17 @@
 import { isObject, type Json, type JsonObject } from "../http/decode.ts";
 
 export interface NodeRecord {
+  /** `""`: none was given. */
   readonly id: string;
   readonly name: string;
   readonly address: string;
   readonly datacenter: string;
-  readonly index: number;
+  readonly taggedAddresses: JsonObject | null;
+  readonly meta: JsonObject | null;
+  /** An agent runs there, whose life the cluster watches; elsewhere nobody but who registered it does. */
+  readonly hasAgent: boolean;
+  readonly createIndex: number;
+  readonly modifyIndex: number;
 }
 
 export interface ServiceRecord {
@@ -97,8 +103,12 @@ export function agentService(service: ServiceRecord): JsonObject {
   }, ["Kind", "SocketPath", "TaggedAddresses", "Proxy", "Connect", "Locality"]);
 }
 
-/** As `/v1/health` writes it. */
-export function catalogService(service: ServiceRecord, tagged: JsonObject): JsonObject {
+/** As `/v1/health` writes it; `proxy` is the block to show, merged or not. */
+export function catalogService(
+  service: ServiceRecord,
+  tagged: JsonObject,
+  proxy: JsonObject | undefined = service.merged ?? service.proxy,
+): JsonObject {
   return dropEmpty({
     Kind: service.kind,
     ID: service.id,
@@ -111,7 +121,7 @@ export function catalogService(service: ServiceRecord, tagged: JsonObject): Json
     SocketPath: service.socketPath,
     Weights: service.weights,
     EnableTagOverride: service.enableTagOverride,
-    Proxy: proxyJson(service.merged ?? {}, true),
+    Proxy: proxyJson(proxy ?? {}, true),
     Connect: service.native ? { Native: true } : {},
     Locality: service.locality ?? null,
     PeerName: "",
@@ -126,15 +136,10 @@ export function nodeJson(node: NodeRecord): JsonObject {
     Node: node.name,
     Address: node.address,
     Datacenter: node.datacenter,
-    TaggedAddresses: {
-      lan: node.address,
-      lan_ipv4: node.address,
-      wan: node.address,
-      wan_ipv4: node.address,
-    },
-    Meta: { "consul-network-segment": "", "consul-version": "1.22.7" },
-    CreateIndex: node.index,
-    ModifyIndex: node.index,
+    TaggedAddresses: node.taggedAddresses,
+    Meta: node.meta,
+    CreateIndex: node.createIndex,
+    ModifyIndex: node.modifyIndex,
   };
 }
 
@@ -172,12 +177,14 @@ const PROXY_ORDER = [
   "MeshGateway",
   "Expose",
   "AccessLogs",
+  "EnvoyExtensions",
 ];
 
 /** A proxy block without its empty fields; the catalog always writes `Mode` and upstream datacenters. */
 function proxyJson(proxy: JsonObject, catalog: boolean): JsonObject {
   const result: Record<string, Json> = {};
   for (const key of PROXY_ORDER) {
+    if (key === "EnvoyExtensions" && !catalog) continue;
     const value = proxy[key] ?? null;
     if (key === "MeshGateway" || key === "Expose") {
       result[key] = isObject(value) ? dropEmpty(value, Object.keys(value)) : {};
@@ -214,7 +221,7 @@ function upstreamJson(upstream: JsonObject, catalog: boolean): JsonObject {
   const result: Record<string, Json> = {};
   for (const key of UPSTREAM_ORDER) {
     const value = upstream[key] ?? null;
-    if (key === "DestinationType") result[key] = value === null || value === "" ? "service" : value;
+    if (key === "DestinationType") result[key] = value ?? "";
     else if (key === "Datacenter" && catalog) result[key] = value ?? "";
     else if (key === "MeshGateway") {
       result[key] = isObject(value) ? dropEmpty(value, Object.keys(value)) : {};

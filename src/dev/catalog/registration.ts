@@ -10,6 +10,7 @@ import { type CheckDefinition, defaultChecks, readChecks } from "./check_definit
 import { isObject, type Json, type JsonObject } from "../http/decode.ts";
 import { numberAt, objectAt, textAt, textsAt } from "../http/fields.ts";
 import { exposeFault } from "../entries/exposed.ts";
+import { upstreamFaults } from "./upstream_faults.ts";
 import { isEmpty } from "./records.ts";
 import { Refusal } from "../http/refusal.ts";
 
@@ -143,7 +144,15 @@ function common(
 function proxyOf(proxy: JsonObject, app: NewService | undefined): JsonObject {
   const socket = textAt(proxy, "LocalServiceSocketPath");
   const port = numberAt(proxy, "LocalServicePort");
-  const result: Record<string, Json> = { ...proxy };
+  const upstreams = Array.isArray(proxy["Upstreams"]) ? proxy["Upstreams"] as readonly Json[] : [];
+  const result: Record<string, Json> = {
+    ...proxy,
+    Upstreams: upstreams.map((upstream) =>
+      isObject(upstream)
+        ? { ...upstream, DestinationType: textAt(upstream, "DestinationType") || "service" }
+        : upstream
+    ),
+  };
   if (app) {
     result["DestinationServiceName"] = textAt(proxy, "DestinationServiceName") || app.name;
     result["DestinationServiceID"] = textAt(proxy, "DestinationServiceID") || app.id;
@@ -156,55 +165,10 @@ function proxyOf(proxy: JsonObject, app: NewService | undefined): JsonObject {
 }
 
 function checkProxy(proxy: JsonObject): void {
-  checkUpstreams(proxy);
-  const fault = exposeFault(objectAt(proxy, "Expose"));
+  const [fault] = upstreamFaults(proxy, "service");
   if (fault !== undefined) throw failed(fault);
-}
-
-function checkUpstreams(proxy: JsonObject): void {
-  const upstreams = Array.isArray(proxy["Upstreams"]) ? proxy["Upstreams"] as readonly Json[] : [];
-  const names = new Set<string>();
-  const binds = new Set<string>();
-  for (const upstream of upstreams) {
-    if (!isObject(upstream)) continue;
-    const name = textAt(upstream, "DestinationName");
-    const type = textAt(upstream, "DestinationType") || "service";
-    const peer = textAt(upstream, "DestinationPeer");
-    const datacenter = textAt(upstream, "Datacenter");
-    const port = numberAt(upstream, "LocalBindPort");
-    const path = textAt(upstream, "LocalBindSocketPath");
-    if (name === "") throw failed("upstream destination name cannot be empty");
-    if (name === "*") throw failed("upstream destination name cannot be a wildcard");
-    if (type !== "service" && type !== "prepared_query") {
-      throw failed(`unknown upstream destination type: "${type}"`);
-    }
-    if (peer !== "" && datacenter !== "") {
-      throw failed("upstream cannot specify both destination peer and datacenter");
-    }
-    if (port === 0 && path === "") {
-      throw failed("upstream local bind port or local socket path must be defined and nonzero");
-    }
-    if (port !== 0 && path !== "") {
-      throw failed(
-        "only one of upstream local bind port or local socket path can be defined and nonzero",
-      );
-    }
-    const bind = path !== ""
-      ? path
-      : `${textAt(upstream, "LocalBindAddress") || "127.0.0.1"}:${port}`;
-    if (binds.has(bind)) {
-      throw failed(
-        `upstreams cannot contain duplicates by local bind address and port or unix path; "${bind}" is specified twice`,
-      );
-    }
-    binds.add(bind);
-    const partition = textAt(upstream, "DestinationPartition");
-    const namespace = textAt(upstream, "DestinationNamespace");
-    const key = `type="${type}", name="${name}", partition="${partition}", ` +
-      `namespace="${namespace}", peer="${peer}", datacenter="${datacenter}"`;
-    if (names.has(key)) throw failed(`upstreams cannot contain duplicates of [${key}]`);
-    names.add(key);
-  }
+  const exposed = exposeFault(objectAt(proxy, "Expose"));
+  if (exposed !== undefined) throw failed(exposed);
 }
 
 function failed(text: string): Refusal {

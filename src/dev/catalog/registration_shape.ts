@@ -60,7 +60,7 @@ const UPSTREAM = object({
   MeshGateway: MESH_GATEWAY,
 });
 
-const PROXY = object({
+export const PROXY: Shape = object({
   DestinationServiceName: "string",
   DestinationServiceID: "string",
   LocalServiceAddress: "string",
@@ -91,7 +91,7 @@ const PROXY = object({
   EnvoyExtensions: "any",
 });
 
-const ADDRESS = object({ Address: "string", Port: "number" });
+export const ADDRESS: Shape = object({ Address: "string", Port: "number" });
 
 const COMMON: Readonly<Record<string, Shape>> = {
   Kind: "string",

@@ -42,6 +42,11 @@ export function mergeProxy(
     MeshGateway: firstFull(proxy["MeshGateway"], defaults["MeshGateway"], global["MeshGateway"]) ??
       {},
     Expose: mergedExpose(...[proxy, defaults, global].map((from) => objectAt(from, "Expose"))),
+    // Those of the config entries alone; an agent shows none at all.
+    EnvoyExtensions: [global, defaults].flatMap((from) => {
+      const extensions = from["EnvoyExtensions"];
+      return Array.isArray(extensions) ? extensions as readonly Json[] : [];
+    }),
     AccessLogs: { ...objectAt(global, "AccessLogs"), ...objectAt(proxy, "AccessLogs") },
     Upstreams: upstreams.map((upstream) =>
       isObject(upstream)

@@ -21,8 +21,7 @@ export class ConfigEntries {
   readonly #entries = new Map<string, JsonObject>();
   /** Throws where the entries, seen through `find`, would not fit together. */
   readonly #validate: (find: FindEntry, names: ReadonlySet<string>) => void;
-  /** Told after each write and removal. */
-  onChange: (kind: string, name: string) => void = () => {};
+  readonly #onChange: ((kind: string, name: string) => void)[] = [];
 
   constructor(
     store: Store,
@@ -31,6 +30,11 @@ export class ConfigEntries {
     this.#store = store;
     this.#validate = validate;
     store.commit("config", []);
+  }
+
+  /** `fn` is called after each write and removal. */
+  onChange(fn: (kind: string, name: string) => void): void {
+    this.#onChange.push(fn);
   }
 
   find(kind: string, name: string): JsonObject | undefined {
@@ -65,7 +69,7 @@ export class ConfigEntries {
       CreateIndex: createIndex,
       ModifyIndex: index,
     });
-    this.onChange(kind, name);
+    for (const fn of this.#onChange) fn(kind, name);
     return true;
   }
 
@@ -83,7 +87,7 @@ export class ConfigEntries {
     );
     this.#entries.delete(keyOf(kind, name));
     this.#store.commit("config", topicsOf(kind, name));
-    this.onChange(kind, name);
+    for (const fn of this.#onChange) fn(kind, name);
   }
 
   /** Refuses where an intention refers to the provider. */

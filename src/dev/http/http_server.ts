@@ -35,7 +35,7 @@ export interface DevReply {
 }
 
 export interface HttpServerOptions {
-  readonly engine: Engine;
+  readonly engine: Pick<Engine, "listen">;
   readonly host: string;
   readonly handle: (request: DevRequest) => Promise<DevReply>;
   readonly onError: (message: string) => void;

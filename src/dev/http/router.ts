@@ -14,12 +14,14 @@ import { CONFIG_ROUTES } from "../routes/routes_config.ts";
 import { CONNECT_ROUTES } from "../routes/routes_connect.ts";
 import { INTENTION_ROUTES } from "../routes/routes_intentions.ts";
 import { QUERY_ROUTES } from "../routes/routes_query.ts";
+import { REGISTRATION_ROUTES } from "../routes/routes_registration.ts";
 
 const ROUTES: readonly Route[] = [
   ...AGENT_ROUTES,
   ...CONNECT_ROUTES,
   ...INTENTION_ROUTES,
   ...CATALOG_ROUTES,
+  ...REGISTRATION_ROUTES,
   ...CONFIG_ROUTES,
   ...QUERY_ROUTES,
   ...ACL_ROUTES,

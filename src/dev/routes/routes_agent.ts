@@ -9,8 +9,7 @@ import { matchesBexpr } from "../http/bexpr.ts";
 import { blockByHash } from "../http/blocking.ts";
 import { type Call, empty, json, readBody, type Route } from "../http/call.ts";
 import { stable } from "../catalog/catalog.ts";
-import { mergedNames } from "../entries/central_config.ts";
-import { configTopic } from "../entries/config_entries.ts";
+import { proxyTopics } from "./merged.ts";
 import { type JsonObject, object } from "../http/decode.ts";
 import { readFilter, SERVICE_FIELDS } from "../http/filters.ts";
 import { unknownService } from "../catalog/local_services.ts";
@@ -85,7 +84,7 @@ async function service(call: Call) {
     return {
       index: 0,
       hash: contentHash(body),
-      topics: [`instance:${datacenter}:${nodeName}:${id}`, ...mergeTopics(record)],
+      topics: [`instance:${datacenter}:${nodeName}:${id}`, ...proxyTopics(record)],
       value: body,
     };
   };
@@ -97,14 +96,6 @@ async function service(call: Call) {
   );
   const hash = contentHash(value);
   return json({ ...value, ContentHash: hash }, { "X-Consul-Contenthash": hash });
-}
-
-function mergeTopics(record: ServiceRecord): readonly string[] {
-  if (!record.proxy) return [];
-  return [
-    configTopic("proxy-defaults", "global"),
-    ...mergedNames(record.proxy).map((name) => configTopic("service-defaults", name)),
-  ];
 }
 
 /** Sixty-four bits in hex without leading zeros, as Consul writes its hash. */

@@ -25,6 +25,7 @@ import {
   worst,
 } from "../catalog/records.ts";
 import { Refusal } from "../http/refusal.ts";
+import { mergeIndex, mergeTopics, shownProxy } from "./merged.ts";
 
 export const CATALOG_ROUTES: readonly Route[] = [
   { method: "GET", path: /^\/v1\/health\/connect\/(.*)$/, handle: (call) => health(call, true) },
@@ -62,15 +63,15 @@ async function health(call: Call, mesh: boolean) {
     const all = call.state.catalog.entries((record) => serves(record, call, name, mesh));
     const seen = visible(call, all, allowed);
     return {
-      index: indexOf(call, name, mesh, all),
-      topics: [topicOf(call, name, mesh)],
+      index: Math.max(indexOf(call, name, mesh, all), mergeIndex(call, servicesOf(all))),
+      topics: [topicOf(call, name, mesh), ...mergeTopics(call, servicesOf(all))],
       value: seen,
     };
   }, streaming);
   const body = value.entries
     .filter((entry) => !passing || worst(entry.checks.map((check) => check.status)) === "passing")
     .filter((entry) => tags.every((tag) => entry.service.tags.includes(tag)))
-    .map((entry) => call.state.catalog.entryJson(entry))
+    .map((entry) => call.state.catalog.entryJson(entry, shownProxy(call, entry.service)))
     .filter((item) => !filter || matchesBexpr(filter, item));
   const filtered = !streaming && authorizer.hasToken && value.hidden;
   const cache: Record<string, string> = call.query.has("cached") && mesh
@@ -94,6 +95,10 @@ function visible(call: Call, all: readonly Entry[], allowed: boolean): Visible {
     )
     : [];
   return { entries, hidden: entries.length < all.length };
+}
+
+function servicesOf(entries: readonly Entry[]): readonly ServiceRecord[] {
+  return entries.map((entry) => entry.service);
 }
 
 function topicOf(call: Call, name: string, mesh: boolean): string {
@@ -141,8 +146,8 @@ async function rows(call: Call, mesh: boolean) {
   const { value, index } = await blockCall(call, () => {
     const all = call.state.catalog.entries((record) => serves(record, call, name, mesh));
     return {
-      index: indexOf(call, name, mesh, all),
-      topics: [topicOf(call, name, mesh)],
+      index: Math.max(indexOf(call, name, mesh, all), mergeIndex(call, servicesOf(all))),
+      topics: [topicOf(call, name, mesh), ...mergeTopics(call, servicesOf(all))],
       value: visible(call, all, allowed),
     };
   });
@@ -154,7 +159,7 @@ async function rows(call: Call, mesh: boolean) {
 function row(call: Call, record: ServiceRecord): JsonObject {
   const { Meta: nodeMeta, CreateIndex: _c, ModifyIndex: _m, ...node } = nodeJson(record.node);
   const tagged = call.state.catalog.taggedAddresses(record);
-  const service = catalogService(record, tagged);
+  const service = catalogService(record, tagged, shownProxy(call, record));
   return {
     ...node,
     NodeMeta: nodeMeta ?? null,

@@ -7,6 +7,7 @@
  */
 
 import { blockingQuery, cursorOf, readQuery } from "../../http/query.ts";
+import { isMissing } from "../../replies/missing.ts";
 import { readRegistration } from "../../replies/registration.ts";
 import type { Registration } from "../../types.ts";
 import type { PollQuestion } from "../../watch/blocking_query.ts";
@@ -39,6 +40,7 @@ export function ownRegistrationQuestion(
     critical: true,
     dropped: false,
     cursor: "index",
+    lacks: (after, before) => isMissing(after.upstreams, before.upstreams, ({ id }) => id),
     async poll(request) {
       const read = readQuery(client, { stale: true });
       const reply = await client.call({

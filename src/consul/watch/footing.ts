@@ -1,0 +1,62 @@
+/**
+ * What differs between watches beside an agent and beside servers: what is believed, how soon a failure
+ * is asked again about, and which failures concern everybody.
+ *
+ * @module
+ */
+
+import type { ErrorCode } from "../../base/mod.ts";
+import type { AgentLink } from "../http/link.ts";
+import { ServerStand } from "./server_stand.ts";
+import { AgentStand, type Stand } from "./stand.ts";
+
+export interface Footing {
+  /** An index counts up; a hash is only equal or not. */
+  createStand(cursor: "index" | "hash"): Stand;
+  /** How long failures may stretch the pause: what is cheap to ask, or mended by hand, is asked sooner. */
+  pauseLimitMs(code: ErrorCode, watch: { critical: boolean; failures: number }): number;
+  /** Failures that are over for all once one has an answer. */
+  isShared(code: ErrorCode): boolean;
+}
+
+const PAUSE_LIMIT_MS: Partial<Record<ErrorCode, number>> = {
+  agent_unreachable: 10_000,
+  agent_not_found: 15_000,
+  agent_forbidden: 60_000,
+};
+const PAUSE_LIMIT_OTHER_MS = 180_000;
+/** What decides about trust is asked again soon: a deny must not wait for minutes after an outage. */
+const PAUSE_LIMIT_CRITICAL_MS = 5_000;
+
+export function agentFooting(link: AgentLink): Footing {
+  return {
+    createStand: (cursor) => new AgentStand(cursor, link),
+    pauseLimitMs: agentPauseLimitMs,
+    isShared: (code) => code === "agent_unreachable",
+  };
+}
+
+function agentPauseLimitMs(code: ErrorCode, { critical }: { readonly critical: boolean }): number {
+  return PAUSE_LIMIT_MS[code] ?? (critical ? PAUSE_LIMIT_CRITICAL_MS : PAUSE_LIMIT_OTHER_MS);
+}
+
+/** Servers elect a leader within seconds, and a request waits for a server in use by itself. */
+const PAUSE_LIMIT_LEADER_MS = 1_000;
+/** Failures in a row after which that is no election. */
+const ELECTION_FAILURES = 20;
+const PAUSE_LIMIT_SERVERS_MS = 10_000;
+
+export function serversFooting(link: AgentLink): Footing {
+  const isShared = (code: ErrorCode) => code === "agent_unreachable" || code === "agent_failed";
+  return {
+    createStand: () => new ServerStand(link),
+    pauseLimitMs(code, { critical, failures }) {
+      if (!isShared(code)) return Math.min(agentPauseLimitMs(code, { critical }), 60_000);
+      // Those who ask often are few, and wake the others.
+      return critical || failures < ELECTION_FAILURES
+        ? PAUSE_LIMIT_LEADER_MS
+        : PAUSE_LIMIT_SERVERS_MS;
+    },
+    isShared,
+  };
+}

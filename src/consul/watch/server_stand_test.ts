@@ -1,0 +1,101 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { ErrorCode } from "../../base/mod.ts";
+import { FIRST, type News, type Question, type Standing, step } from "./server_stand.ts";
+
+const at = (index: number, next: Question): Standing => ({ index, next });
+const heard = (index: number, more: { lacks: boolean } = { lacks: false }): News => ({
+  kind: "answer",
+  index,
+  ...more,
+});
+const failed = (code: ErrorCode): News => ({ kind: "failure", code });
+const LACKS = { lacks: true };
+const MOVE: News = { kind: "move" };
+
+for (
+  const [what, before, news, after, then] of [
+    ["begins with the leader's answer", FIRST, heard(7), at(7, "wait"), "deliver"],
+    ["waits for more", at(7, "wait"), heard(9), at(9, "wait"), "deliver"],
+    ["takes a wait that ended without news", at(7, "wait"), heard(7), at(7, "wait"), "deliver"],
+    // A restarted server: 200, X-Consul-Index: 1, known leader, nothing in it.
+    ["does not believe a lower index", at(7, "wait"), heard(1), at(7, "read"), "ask"],
+    [
+      "does not believe a lower index that lacks",
+      at(7, "wait"),
+      heard(1, LACKS),
+      at(7, "read"),
+      "ask",
+    ],
+    ["does not believe that something went", at(7, "wait"), heard(9, LACKS), at(7, "read"), "ask"],
+    ["does not believe it at the same index", at(7, "wait"), heard(7, LACKS), at(7, "read"), "ask"],
+    ["does not believe a wait without index", at(7, "wait"), heard(0), at(7, "read"), "ask"],
+    [
+      "believes the leader that something went",
+      at(7, "read"),
+      heard(9, LACKS),
+      at(9, "wait"),
+      "deliver",
+    ],
+    [
+      "believes the leader that all began anew",
+      at(7, "read"),
+      heard(3, LACKS),
+      at(3, "wait"),
+      "deliver",
+    ],
+    [
+      "asks again where nothing can be waited on",
+      at(7, "read"),
+      heard(0),
+      at(0, "read"),
+      "deliver",
+    ],
+    ["asks the leader after a move", at(7, "wait"), MOVE, at(7, "read"), "ask"],
+    ["asks the leader after a second move", at(7, "glance"), MOVE, at(7, "read"), "ask"],
+    [
+      "asks the leader when a wait failed",
+      at(7, "wait"),
+      failed("agent_failed"),
+      at(7, "read"),
+      "pause",
+    ],
+    [
+      "glances where there is no leader",
+      at(7, "read"),
+      failed("agent_failed"),
+      at(7, "glance"),
+      "ask",
+    ],
+    ["waits on after a glance", at(7, "glance"), heard(7), at(7, "wait"), "deliver"],
+    ["takes news from a glance", at(7, "glance"), heard(9), at(9, "wait"), "deliver"],
+    ["does not believe an older glance", at(7, "glance"), heard(5), at(7, "read"), "pause"],
+    [
+      "does not believe a glance that lacks",
+      at(7, "glance"),
+      heard(9, LACKS),
+      at(7, "read"),
+      "pause",
+    ],
+    ["does not glance twice", at(7, "glance"), failed("agent_failed"), at(7, "read"), "pause"],
+    ["never begins with a glance", FIRST, failed("agent_failed"), FIRST, "pause"],
+    [
+      "does not glance past a refusal",
+      at(7, "read"),
+      failed("agent_forbidden"),
+      at(7, "read"),
+      "pause",
+    ],
+    [
+      "does not glance at one that is overloaded",
+      at(7, "read"),
+      failed("agent_overloaded"),
+      at(7, "read"),
+      "pause",
+    ],
+  ] as const
+) {
+  test(`step() ${what}`, () => {
+    assert.deepEqual(step(before, news), { standing: after, then });
+  });
+}

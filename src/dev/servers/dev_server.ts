@@ -1,0 +1,136 @@
+/**
+ * One embedded server: an HTTP API and a gRPC port in front of what all servers share, in the state that
+ * the cluster has it in.
+ *
+ * @module
+ */
+
+import type { Clock, Log, Random } from "../../base/mod.ts";
+import type { Engine } from "../../net/mod.ts";
+import type { World } from "../http/call.ts";
+import { type Fault, Faults, needsReply, spoil } from "../http/faults.ts";
+import { type DevReply, type DevRequest, HttpServer } from "../http/http_server.ts";
+import { route } from "../http/router.ts";
+import type { Cluster } from "./cluster.ts";
+import { FrozenEngine } from "./frozen.ts";
+import { GrpcServer } from "./grpc/grpc_server.ts";
+import { type ListedServer, methodsOf } from "./grpc/services.ts";
+import type { SigningPace } from "./grpc/sign.ts";
+
+export interface DevServerOptions {
+  readonly number: number;
+  readonly host: string;
+  readonly cluster: Cluster;
+  readonly engine: Engine;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  readonly pace: SigningPace;
+  /** With the server's own node and local services. */
+  readonly world: World;
+  readonly listed: () => readonly ListedServer[];
+}
+
+export class DevServer {
+  readonly host: string;
+  readonly #options: DevServerOptions;
+  readonly #engine: FrozenEngine;
+  readonly #http: HttpServer;
+  readonly #grpc: GrpcServer;
+  readonly #faults = new Faults();
+  #requests = 0;
+
+  constructor(options: DevServerOptions) {
+    const { engine, host, clock, cluster, random, pace, listed } = options;
+    this.#options = options;
+    this.host = host;
+    this.#engine = new FrozenEngine(engine);
+    this.#http = new HttpServer({
+      engine: this.#engine,
+      host,
+      handle: (request) => this.#handle(request),
+      onError: (message) => options.log.warn("embedded server failed", { host, error: message }),
+    });
+    this.#grpc = new GrpcServer({
+      engine: this.#engine,
+      clock,
+      host,
+      methods: methodsOf({
+        world: options.world,
+        random,
+        pace,
+        get hasLeader() {
+          return cluster.leader !== undefined;
+        },
+        listed,
+        onListed: (fn) => cluster.onListed(fn),
+      }),
+    });
+  }
+
+  /** `http://127.0.0.1:PORT`. */
+  get address(): string {
+    return `http://${this.host}:${this.httpPort}`;
+  }
+
+  get httpPort(): number {
+    return this.#http.port;
+  }
+
+  get grpcPort(): number {
+    return this.#grpc.port;
+  }
+
+  /** What it carries now, and requests so far; gRPC calls are those that are open. */
+  get load(): {
+    readonly connections: number;
+    readonly requests: number;
+    readonly grpcConnections: number;
+    readonly grpcCalls: number;
+  } {
+    return {
+      connections: this.#http.connections,
+      requests: this.#requests,
+      grpcConnections: this.#grpc.connections,
+      grpcCalls: this.#grpc.calls,
+    };
+  }
+
+  /** The next `times` requests to its HTTP API whose `METHOD /target` matches get the fault. */
+  breakNext(on: RegExp, fault: Fault, times = 1): void {
+    this.#faults.add(on, fault, times);
+  }
+
+  async start(httpPort: number, grpcPort: number): Promise<void> {
+    await this.#http.start(httpPort);
+    try {
+      await this.#grpc.start(grpcPort);
+    } catch (error) {
+      this.#http.stop();
+      throw error;
+    }
+  }
+
+  stop(): void {
+    this.#engine.thaw();
+    this.#http.stop();
+    this.#grpc.stop();
+  }
+
+  freeze(): void {
+    this.#engine.freeze();
+  }
+
+  thaw(): void {
+    this.#engine.thaw();
+  }
+
+  async #handle(request: DevRequest): Promise<DevReply> {
+    this.#requests++;
+    const search = request.query.size > 0 ? `?${request.query}` : "";
+    const fault = this.#faults.take(`${request.method} ${request.path}${search}`);
+    if (!fault) return await route(this.#options.world, request);
+    const reply: DevReply = { status: 200, headers: {}, body: "" };
+    return spoil(fault, needsReply(fault) ? await route(this.#options.world, request) : reply);
+  }
+}

@@ -1,0 +1,220 @@
+/**
+ * The gRPC services that a server has for proxies: features, bootstrap parameters, the list of servers,
+ * roots and signing, login and logout; with the answers that Consul 1.22.7 gives.
+ *
+ * @module
+ */
+
+import type { Random } from "../../../base/mod.ts";
+import { GRPC_STATUS } from "../../../http/mod.ts";
+import type { PlainMessage } from "../../../wire/mod.ts";
+import { type Authorizer, TOKEN_UNKNOWN } from "../../acl/acl.ts";
+import { ROOTS_TOPIC } from "../../ca/ca.ts";
+import { mergeProxy } from "../../entries/central_config.ts";
+import type { World } from "../../http/call.ts";
+import { isObject, type Json, type JsonObject } from "../../http/decode.ts";
+import { objectAt, textAt } from "../../http/fields.ts";
+import { Refusal } from "../../http/refusal.ts";
+import { GrpcRefusal, type ServedCall, type ServedMethod } from "./grpc_server.ts";
+import { MESSAGES } from "./messages.ts";
+import { type SigningPace, signRequest } from "./sign.ts";
+
+/** One of the servers that a list has. */
+export interface ListedServer {
+  readonly id: string;
+  readonly host: string;
+}
+
+/** The server whose services these are. */
+export interface ServingServer {
+  /** What it knows now. */
+  readonly world: World;
+  readonly random: Random;
+  readonly pace: SigningPace;
+  /** Whether there is one that signs and writes. */
+  readonly hasLeader: boolean;
+  /** Those that count as ready. */
+  listed(): readonly ListedServer[];
+  /** `fn` is called whenever that list has changed. Returns how to stop. */
+  onListed(fn: () => void): () => void;
+}
+
+const PACKAGE = "/hashicorp.consul.";
+const FEATURES = [
+  { feature_name: "WATCH_SERVERS", supported: true },
+  { feature_name: "EDGE_CERTIFICATE_MANAGEMENT", supported: true },
+  { feature_name: "ENVOY_BOOTSTRAP_CONFIGURATION", supported: true },
+  { feature_name: "FIPS", supported: false },
+];
+
+export function methodsOf(server: ServingServer): ReadonlyMap<string, ServedMethod> {
+  const features = unary("Empty", "FeaturesResponse", (_request, call) => {
+    requireToken(server, call);
+    return { supported_dataplane_features: FEATURES };
+  });
+  const bootstrap = unary(
+    "BootstrapRequest",
+    "BootstrapResponse",
+    (request, call) => bootstrapParams(server, request, call),
+  );
+  const sign = unary("SignRequest", "SignResponse", async (request, call) => {
+    const { state, datacenter } = server.world;
+    const authorizer = authorizerOf(server, call);
+    if (!server.hasLeader) throw noLeader();
+    const pem = String(request["csr"] ?? "");
+    await server.pace.turn();
+    return { cert_pem: signRequest(pem, { ca: state.ca, datacenter, authorizer }) };
+  });
+  return new Map([
+    [`${PACKAGE}dataplane.DataplaneService/GetSupportedDataplaneFeatures`, features],
+    [`${PACKAGE}dataplane.DataplaneService/GetEnvoyBootstrapParams`, bootstrap],
+    [
+      `${PACKAGE}serverdiscovery.ServerDiscoveryService/WatchServers`,
+      (_request, call) => watchServers(server, call),
+    ],
+    [
+      `${PACKAGE}connectca.ConnectCAService/WatchRoots`,
+      (_request, call) => watchRoots(server, call),
+    ],
+    [`${PACKAGE}connectca.ConnectCAService/Sign`, sign],
+  ]);
+}
+
+function unary(
+  request: string,
+  response: string,
+  answer: (request: PlainMessage, call: ServedCall) => PlainMessage | Promise<PlainMessage>,
+): ServedMethod {
+  return async (bytes, call) => {
+    try {
+      call.send(MESSAGES.encode(response, await answer(MESSAGES.decode(request, bytes), call)));
+    } catch (error) {
+      throw refusalOf(error);
+    }
+    call.end();
+  };
+}
+
+function watchServers(server: ServingServer, call: ServedCall): void {
+  requireToken(server, call);
+  const tell = () => {
+    const servers = server.listed()
+      .map((listed) => ({ listed, at: server.random() }))
+      .sort((a, b) => a.at - b.at)
+      .map(({ listed }) => ({ id: listed.id, address: listed.host, version: "1.22.7" }));
+    call.send(MESSAGES.encode("WatchServersResponse", { servers }));
+  };
+  tell();
+  call.onOver(server.onListed(tell));
+}
+
+function watchRoots(server: ServingServer, call: ServedCall): void {
+  requireToken(server, call);
+  let stop = () => {};
+  const tell = () => {
+    const { store, ca } = server.world.state;
+    stop = store.watch([ROOTS_TOPIC], () => queueMicrotask(tell));
+    call.send(MESSAGES.encode("WatchRootsResponse", rootsMessage(ca.rootsJson())));
+  };
+  call.onOver(() => stop());
+  tell();
+}
+
+function rootsMessage(roots: JsonObject): PlainMessage {
+  const list = Array.isArray(roots["Roots"]) ? roots["Roots"] as readonly JsonObject[] : [];
+  return {
+    active_root_id: roots["ActiveRootID"],
+    trust_domain: roots["TrustDomain"],
+    roots: list.map((root) => ({
+      id: root["ID"],
+      name: root["Name"],
+      serial_number: root["SerialNumber"],
+      signing_key_id: root["SigningKeyID"],
+      root_cert: root["RootCert"],
+      intermediate_certs: root["IntermediateCerts"] ?? [],
+      active: root["Active"],
+      // Year 1, as Go's empty time is written.
+      rotated_out_at: { seconds: -62135596800 },
+    })),
+  };
+}
+
+function bootstrapParams(
+  server: ServingServer,
+  request: PlainMessage,
+  call: ServedCall,
+): PlainMessage {
+  const { state, datacenter } = server.world;
+  const authorizer = authorizerOf(server, call);
+  const text = (key: string) => String(request[key] ?? "");
+  const proxyId = text("proxy_id") || text("service_id");
+  if (text("node_name") === "" && text("node_id") === "") {
+    throw new GrpcRefusal(
+      GRPC_STATUS.invalidArgument,
+      "Node ID or name required to lookup the service",
+    );
+  }
+  if (text("node_id") !== "" && !/^[0-9a-f-]{36}$/i.test(text("node_id"))) {
+    throw new GrpcRefusal(GRPC_STATUS.internal, "Failure looking up service");
+  }
+  const node = text("node_id") !== ""
+    ? state.catalog.nodeById(datacenter, text("node_id"))
+    : state.catalog.node(datacenter, text("node_name"));
+  if (!node) throw new GrpcRefusal(GRPC_STATUS.notFound, "node not found");
+  const service = state.catalog.get(node, proxyId);
+  if (!service) throw new GrpcRefusal(GRPC_STATUS.notFound, "Service not found");
+  authorizer.require("service", "read", service.name);
+  const own = service.merged ?? service.proxy;
+  const proxy = own && mergeProxy(own, (kind, name) => state.config.find(kind, name), false);
+  const identity = textAt(proxy ?? {}, "DestinationServiceName") || service.name;
+  return {
+    service: identity,
+    identity,
+    namespace: "default",
+    partition: "default",
+    datacenter,
+    config: struct(objectAt(proxy ?? {}, "Config")),
+    node_name: node.name,
+  };
+}
+
+function struct(object: JsonObject): PlainMessage {
+  const fields = Object.entries(object).map(([key, value]) => [key, structValue(value)]);
+  return { fields: Object.fromEntries(fields) };
+}
+
+function structValue(value: Json): PlainMessage {
+  if (value === null) return { null_value: "NULL_VALUE" };
+  if (typeof value === "number") return { number_value: value };
+  if (typeof value === "string") return { string_value: value };
+  if (typeof value === "boolean") return { bool_value: value };
+  if (isObject(value)) return { struct_value: struct(value) };
+  return { list_value: { values: (value as readonly Json[]).map(structValue) } };
+}
+
+/** Any token that is known will do; none at all will not, where there are ACLs. */
+function requireToken(server: ServingServer, call: ServedCall): void {
+  const authorizer = authorizerOf(server, call);
+  if (!server.world.state.acl.enabled || authorizer.hasToken) return;
+  throw new GrpcRefusal(
+    GRPC_STATUS.unauthenticated,
+    "An ACL token must be provided (via the `x-consul-token` metadata field) to call this endpoint",
+  );
+}
+
+/** What the sender may do; its refusals end the call as gRPC says them. */
+function authorizerOf(server: ServingServer, call: ServedCall): Authorizer {
+  const authorizer = server.world.state.acl.authorizer(call.token);
+  if (!authorizer) throw new GrpcRefusal(GRPC_STATUS.unauthenticated, TOKEN_UNKNOWN);
+  return authorizer;
+}
+
+function refusalOf(error: unknown): unknown {
+  if (!(error instanceof Refusal)) return error;
+  const code = error.status === 403 ? GRPC_STATUS.permissionDenied : GRPC_STATUS.internal;
+  return new GrpcRefusal(code, error.message);
+}
+
+function noLeader(): GrpcRefusal {
+  return new GrpcRefusal(GRPC_STATUS.unavailable, "No cluster leader");
+}

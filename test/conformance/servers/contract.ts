@@ -1,0 +1,14 @@
+/**
+ * What a Consul server answers to those who have no agent, as tests that every server must pass: run
+ * against the embedded ones and against a real one.
+ *
+ * @module
+ */
+
+import { type ServerUnderTest } from "./grpc_client.ts";
+import { signingContract } from "./signing.ts";
+
+/** For a server without ACLs, datacenter `dc1`. */
+export function serverContract(server: ServerUnderTest): void {
+  signingContract(server);
+}

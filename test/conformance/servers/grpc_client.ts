@@ -1,0 +1,135 @@
+/**
+ * gRPC calls to a server, as tests ask and judge them.
+ *
+ * @module
+ */
+
+import { seededRandom, systemClock } from "../../../src/base/mod.ts";
+import { MESSAGES } from "../../../src/dev/servers/grpc/messages.ts";
+import {
+  createGrpcChannel,
+  type GrpcCall,
+  type GrpcChannel,
+  type MessageTypes,
+} from "../../../src/grpc/mod.ts";
+import { runtimeEngine } from "../../../src/net/mod.ts";
+import type { PlainMessage } from "../../../src/wire/mod.ts";
+
+/** A server that the contract is run against. */
+export interface ServerUnderTest {
+  readonly host: string;
+  readonly httpPort: number;
+  readonly grpcPort: number;
+  /** May do everything; `""` without ACLs. */
+  readonly managementToken: string;
+}
+
+export interface GrpcAnswer {
+  /** 0: in order. */
+  readonly code: number;
+  readonly details: string;
+  readonly message: PlainMessage;
+}
+
+const METHODS = {
+  features: [
+    "dataplane.DataplaneService/GetSupportedDataplaneFeatures",
+    "Empty",
+    "FeaturesResponse",
+  ],
+  bootstrap: [
+    "dataplane.DataplaneService/GetEnvoyBootstrapParams",
+    "BootstrapRequest",
+    "BootstrapResponse",
+  ],
+  servers: [
+    "serverdiscovery.ServerDiscoveryService/WatchServers",
+    "WatchServersRequest",
+    "WatchServersResponse",
+  ],
+  roots: ["connectca.ConnectCAService/WatchRoots", "Empty", "WatchRootsResponse"],
+  sign: ["connectca.ConnectCAService/Sign", "SignRequest", "SignResponse"],
+} as const;
+
+export type MethodName = keyof typeof METHODS;
+
+export class GrpcClient {
+  readonly #server: ServerUnderTest;
+
+  constructor(server: ServerUnderTest) {
+    this.#server = server;
+  }
+
+  /** One answer; of a stream the first message. */
+  async ask(
+    method: MethodName,
+    request: PlainMessage = {},
+    token: string = this.#server.managementToken,
+  ): Promise<GrpcAnswer> {
+    const stream = this.follow(method, request, token);
+    const answer = await stream.next();
+    stream.close();
+    return answer;
+  }
+
+  /** A stream, message by message; its end is the last of them. */
+  follow(
+    method: MethodName,
+    request: PlainMessage = {},
+    token: string = this.#server.managementToken,
+  ): Followed {
+    const { host, grpcPort } = this.#server;
+    const channel = createGrpcChannel({
+      engine: runtimeEngine(),
+      clock: systemClock,
+      random: seededRandom(1),
+      addresses: [{ kind: "tcp", host, port: grpcPort }],
+      tls: null,
+      metadata: token === "" ? {} : { "x-consul-token": token },
+      keepAliveMs: 30_000,
+      keepAliveTimeoutMs: 30_000,
+    });
+    return new Followed(channel, method, request);
+  }
+}
+
+export class Followed {
+  readonly #channel: GrpcChannel;
+  readonly #call: GrpcCall<PlainMessage>;
+  readonly #come: GrpcAnswer[] = [];
+  #wanted: ((answer: GrpcAnswer) => void) | undefined;
+
+  constructor(channel: GrpcChannel, method: MethodName, request: PlainMessage) {
+    const [path, asked, answered] = METHODS[method];
+    const types: MessageTypes<PlainMessage, PlainMessage> = {
+      encode: (message) => MESSAGES.encode(asked, message),
+      decode: (bytes) => MESSAGES.decode(answered, bytes),
+    };
+    this.#channel = channel;
+    this.#call = channel.open(`/hashicorp.consul.${path}`, types, {
+      onMessage: (message) => this.#take({ code: 0, details: "", message }),
+      onEnd: ({ code, details }) => this.#take({ code, details, message: {} }),
+    });
+    this.#call.send(request);
+    this.#call.halfClose();
+  }
+
+  /** The next message or the end. */
+  next(): Promise<GrpcAnswer> {
+    const come = this.#come.shift();
+    if (come) return Promise.resolve(come);
+    return new Promise((resolve) => this.#wanted = resolve);
+  }
+
+  close(): void {
+    this.#call.close();
+    this.#channel.close();
+  }
+
+  #take(answer: GrpcAnswer): void {
+    const wanted = this.#wanted;
+    this.#wanted = undefined;
+    if (wanted) wanted(answer);
+    else this.#come.push(answer);
+  }
+}

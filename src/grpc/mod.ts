@@ -5,6 +5,8 @@
  * @module
  */
 export { createGrpcChannel } from "./channel.ts";
+export { dialGrpcLink } from "./link.ts";
+export { areRoots, serverJudge, serverNameMatcher } from "./server_check.ts";
 export { formatStatus, type GrpcStatus, grpcStatus } from "./status.ts";
 export type {
   GrpcCall,
@@ -12,8 +14,11 @@ export type {
   GrpcChannelOptions,
   GrpcEngine,
   GrpcLimits,
+  GrpcLink,
+  GrpcLinkOptions,
   GrpcTls,
   GrpcTlsMaterial,
   MessageTypes,
+  Metadata,
   StreamHandler,
 } from "./types.ts";

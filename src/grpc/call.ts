@@ -22,7 +22,7 @@ import {
 import { type BegunBytes, framed, MessageReader } from "./message_reader.ts";
 import { Pace } from "./pace.ts";
 import { type GrpcStatus, grpcStatus } from "./status.ts";
-import type { GrpcCall, GrpcLimits, MessageTypes, StreamHandler } from "./types.ts";
+import type { GrpcCall, GrpcLimits, MessageTypes, Metadata, StreamHandler } from "./types.ts";
 
 export interface CallContext {
   /** A message has come. */
@@ -38,6 +38,8 @@ export interface CallContext {
 /** A call as its connection sees it. */
 export interface AnyCall {
   readonly path: string;
+  /** Of this call alone. */
+  readonly metadata: Metadata;
   readonly ended: boolean;
   start(ask: (events: ResponseEvents) => ClientExchange): void;
   /** Ends it with an event. */
@@ -59,6 +61,7 @@ const CODES: Readonly<Record<ResetReason, number>> = {
 
 export class Call<Request, Response> implements GrpcCall<Request>, AnyCall, ResponseEvents {
   readonly path: string;
+  readonly metadata: Metadata;
   readonly #types: MessageTypes<Request, Response>;
   readonly #handler: StreamHandler<Response>;
   readonly #context: CallContext;
@@ -77,9 +80,14 @@ export class Call<Request, Response> implements GrpcCall<Request>, AnyCall, Resp
   constructor(
     path: string,
     types: MessageTypes<Request, Response>,
-    parts: { readonly handler: StreamHandler<Response>; readonly context: CallContext },
+    parts: {
+      readonly handler: StreamHandler<Response>;
+      readonly context: CallContext;
+      readonly metadata?: Metadata;
+    },
   ) {
     this.path = path;
+    this.metadata = parts.metadata ?? {};
     this.#types = types;
     this.#handler = parts.handler;
     this.#context = parts.context;

@@ -26,13 +26,15 @@ import {
 } from "../http/mod.ts";
 import type { ClientTls, Connection as Socket, Dial, PresentedPeer } from "../net/mod.ts";
 import type { AnyCall } from "./call.ts";
-import type { GrpcChannelOptions, GrpcLimits, GrpcTlsMaterial } from "./types.ts";
+import type { GrpcChannelOptions, GrpcLimits, GrpcTlsMaterial, Metadata } from "./types.ts";
 
 export interface ConnectionOptions {
-  readonly channel: GrpcChannelOptions;
+  readonly channel: Omit<GrpcChannelOptions, "addresses">;
   readonly limits: GrpcLimits;
   readonly deadlines: Deadlines;
   readonly address: Address;
+  /** After it was open: it takes no calls any more, for this reason. */
+  readonly onLost?: (reason: string) => void;
 }
 
 const HTTP_LIMITS: HttpLimits = {
@@ -97,7 +99,7 @@ export class Connection {
           length: UNKNOWN_LENGTH,
           saysLength: false,
           expectsContinue: false,
-          fields: this.#fields,
+          fields: withMetadata(this.#fields, call.metadata),
           version: "HTTP/2",
         },
         false,
@@ -157,8 +159,8 @@ export class Connection {
       keepAlive: { intervalMs: keepAliveMs, timeoutMs: keepAliveTimeoutMs },
       events: {
         // The first thing that changes it are the settings of the server.
-        onCapacity: () => this.#isOpen || this.#open(),
-        onClose: (end) => this.#isOpen || this.#fail(whyNoHttp2(end)),
+        onCapacity: () => this.#isOpen ? this.#look() : this.#open(),
+        onClose: (end) => this.#isOpen ? this.#lost(whyLost(end)) : this.#fail(whyNoHttp2(end)),
       },
     });
   }
@@ -169,6 +171,18 @@ export class Connection {
     this.#isOpen = true;
     this.#connecting.cancel();
     this.#opened.resolve();
+  }
+
+  #look(): void {
+    if (!this.#retired && this.#http?.capacity === 0) this.#lost("the server takes no more calls");
+  }
+
+  /** Without anybody to tell it to, one that was only full for a while is used again. */
+  #lost(reason: string): void {
+    const { onLost } = this.#options;
+    if (!onLost || this.#retired) return;
+    this.#retired = true;
+    onLost(reason);
   }
 
   /** It did not come about. */
@@ -194,14 +208,19 @@ export class Connection {
   }
 }
 
-function fieldsOf(metadata: Readonly<Record<string, string>>): Fields {
+function fieldsOf(metadata: Metadata): Fields {
   const fields: Fields = [];
   addField(fields, "te", "trailers");
   addField(fields, "content-type", "application/grpc");
   addField(fields, "user-agent", "grpc-postern");
   addField(fields, "grpc-accept-encoding", "identity");
-  for (const [name, value] of Object.entries(metadata)) addField(fields, name, value);
-  return fields;
+  return withMetadata(fields, metadata);
+}
+
+function withMetadata(fields: Fields, metadata: Metadata): Fields {
+  const all = [...fields];
+  for (const [name, value] of Object.entries(metadata)) addField(all, name, value);
+  return all;
 }
 
 /** Why the server is not talked to: our own verdict says more than that of the TLS library. */
@@ -214,6 +233,11 @@ function refusal(
   const judged = material.judge([peer.leaf, ...peer.chain()]);
   if (judged !== undefined) return judged;
   return peer.accepted ? undefined : peer.reason;
+}
+
+function whyLost({ kind, detail }: HttpEnd): string {
+  if (detail !== "") return detail;
+  return kind === "closed" ? "the server closed the connection" : "the connection broke";
 }
 
 /** A server that minds our certificate says so after the handshake, too (TLS 1.3). */

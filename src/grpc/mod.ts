@@ -5,7 +5,9 @@
  * @module
  */
 export { createGrpcChannel } from "./channel.ts";
+export { dialGrpcLink } from "./link.ts";
 export { framed } from "./message_reader.ts";
+export { areRoots, serverJudge, serverNameMatcher } from "./server_check.ts";
 export { formatStatus, type GrpcStatus, grpcStatus } from "./status.ts";
 export type {
   GrpcCall,
@@ -13,8 +15,11 @@ export type {
   GrpcChannelOptions,
   GrpcEngine,
   GrpcLimits,
+  GrpcLink,
+  GrpcLinkOptions,
   GrpcTls,
   GrpcTlsMaterial,
   MessageTypes,
+  Metadata,
   StreamHandler,
 } from "./types.ts";

@@ -12,6 +12,9 @@ import type { GrpcStatus } from "./status.ts";
 /** What dials. */
 export type GrpcEngine = Pick<Engine, "dial" | "clientTls">;
 
+/** Lower-case names that neither HTTP/2 nor gRPC has a meaning for. */
+export type Metadata = Readonly<Record<string, string>>;
+
 /** What one method says and hears, as bytes. */
 export interface MessageTypes<Request, Response> {
   encode(request: Request): Uint8Array;
@@ -55,6 +58,22 @@ export interface GrpcChannel {
   close(): void;
 }
 
+/** One connection, for those who choose among servers themselves: never dialled again. */
+export interface GrpcLink {
+  /** The server takes calls; rejects with the reason where it does not. */
+  readonly opened: Promise<void>;
+  /** As of {@link GrpcChannel}. A call that comes before `opened` fails, as one after the end does. */
+  open<Request, Response>(
+    path: string,
+    types: MessageTypes<Request, Response>,
+    options: { readonly handler: StreamHandler<Response>; readonly metadata: Metadata },
+  ): GrpcCall<Request>;
+  /** No new calls; the connection ends with the last one. */
+  drain(): void;
+  /** Ends every call without an event, and the connection. */
+  close(): void;
+}
+
 /** Credentials of one connection. */
 export interface GrpcTlsMaterial {
   /** Anchors; never empty where `peerCheck` is `checked`. */
@@ -83,11 +102,17 @@ export interface GrpcChannelOptions {
   readonly addresses: readonly Address[];
   /** `null`: plain text. */
   readonly tls: GrpcTls | null;
-  /** Lower-case names that neither HTTP/2 nor gRPC has a meaning for. */
-  readonly metadata: Readonly<Record<string, string>>;
+  /** Of every call. */
+  readonly metadata: Metadata;
   readonly keepAliveMs: number;
   readonly keepAliveTimeoutMs: number;
   readonly limits?: Partial<GrpcLimits>;
+}
+
+export interface GrpcLinkOptions extends Omit<GrpcChannelOptions, "addresses"> {
+  readonly address: Address;
+  /** Once it was opened and takes no calls any more; those on it end by themselves. At most once. */
+  readonly onLost: (reason: string) => void;
 }
 
 /** What a server can cost us at most. */

@@ -18,14 +18,24 @@ export type PlainMessage = Readonly<Record<string, unknown>>;
 /**
  * Messages by name, and of each its fields by name: number and type, as in `.proto` files. Before the type
  * may stand `repeated`, `map` (whose keys are texts), or `oneof`, of which a message has one at most. A type
- * is a scalar one, the name of a message, or `enum` and the names of its values, from 0 on.
+ * is a scalar one, the name of a message, or `enum` and the names of its values, from 0 on. An `int64` is a
+ * number, a `uint64` the text of its digits.
  *
  * @example
  * { Leaf: { name: "1 string" }, Tree: { leaves: "1 repeated Leaf", kind: "2 enum NONE SOME" } }
  */
 export type ProtobufTypes = Readonly<Record<string, Readonly<Record<string, string>>>>;
 
-const SCALARS = ["string", "bytes", "bool", "int32", "uint32", "int64", "double"] as const;
+const SCALARS = [
+  "string",
+  "bytes",
+  "bool",
+  "int32",
+  "uint32",
+  "int64",
+  "uint64",
+  "double",
+] as const;
 type Scalar = typeof SCALARS[number];
 
 const RULES = ["repeated", "map", "oneof"] as const;
@@ -60,8 +70,8 @@ export class Protobuf {
   }
 
   /**
-   * Throws for bytes that are no such message. Fields that the table does not have are left out; 64-bit
-   * numbers are rounded; an enum's value without a name is its number. `bytes` share memory with the message.
+   * Throws for bytes that are no such message. Fields that the table does not have are left out; an `int64`
+   * is rounded; an enum's value without a name is its number. `bytes` share memory with the message.
    * A message that comes twice in a field is the last one.
    */
   decode(type: string, bytes: Uint8Array): PlainMessage {
@@ -111,6 +121,8 @@ export class Protobuf {
         return writer.chunk(number, value as Uint8Array);
       case "double":
         return writer.double(number, Number(value));
+      case "uint64":
+        return writer.digits(number, BigInt(String(value)));
       case "enum":
         return writer.integer(number, values.indexOf(String(value)));
       default:
@@ -188,6 +200,10 @@ export class Protobuf {
         return reader.varint() !== 0 || reader.high !== 0;
       case "int64":
         return reader.varint() + (reader.high | 0) * 2 ** 32;
+      case "uint64": {
+        const low = reader.varint();
+        return ((BigInt(reader.high >>> 0) << 32n) | BigInt(low)).toString();
+      }
       case "uint32":
         return reader.varint();
       case "int32":
@@ -216,6 +232,7 @@ function fieldOf(name: string, text: string): Field {
 function isDefault({ rule, type, values }: Field, value: unknown): boolean {
   if (rule !== "single" || type === "message") return false;
   if (type === "bytes") return (value as Uint8Array).length === 0;
+  if (type === "uint64") return value === "0";
   return value === "" || value === 0 || value === false || (type === "enum" && value === values[0]);
 }
 

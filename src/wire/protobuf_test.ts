@@ -21,6 +21,7 @@ const protobuf = new Protobuf({
     one: "12 oneof string",
     other: "13 oneof int32",
     third: "14 oneof Leaf",
+    serial: "15 uint64",
   },
 });
 
@@ -55,6 +56,8 @@ for (
     [{ large: 2 ** 40 + 5 }, "38858080808020"],
     [{ large: -(2 ** 40) }, "388080808080e0ffffff01"],
     [{ large: 2 ** 53 - 1 }, "38ffffffffffffff0f"],
+    [{ serial: "9007199254740993" }, "788180808080808010"],
+    [{ serial: "18446744073709551615" }, "78ffffffffffffffffff01"],
     [{ unsigned: 4_294_967_295 }, "40ffffffff0f"],
     [{ ratio: -1.5 }, "49000000000000f8bf"],
     [{ is: true, key: Uint8Array.of(9, 8) }, "50015a020908"],

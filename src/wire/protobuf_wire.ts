@@ -96,6 +96,12 @@ export class ProtobufWriter {
     this.#varint(value >>> 0, Math.floor(value / 2 ** 32) >>> 0);
   }
 
+  /** Of 64 bits, without a sign. */
+  digits(number: number, value: bigint): void {
+    this.#varint(number << 3 | VARINT);
+    this.#varint(Number(value & 0xffff_ffffn), Number(value >> 32n & 0xffff_ffffn));
+  }
+
   double(number: number, value: number): void {
     this.#varint(number << 3 | FIXED64);
     this.#reserve(8);

@@ -90,6 +90,7 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
     const { keepAlive, deadlines } = options;
     this.#keepAlive = keepAlive && new KeepAlive(keepAlive, {
       deadlines,
+      isWanted: () => this.active > 0,
       ask: () => this.ping(),
       lost: () => this.fail(ErrorCode.none, "no answer to a PING", "timed_out"),
     });

@@ -335,8 +335,13 @@ test("an extended CONNECT that waits can be given up, and ends with its connecti
 });
 
 test("a keep-alive asks who says nothing, and ends who does not answer", async () => {
-  const { peer, clock, ends } = await asking([], { intervalMs: 1_000, timeoutMs: 500 });
+  const { ask, peer, clock, ends } = await asking([], { intervalMs: 1_000, timeoutMs: 500 });
   await clock.advance(2_300);
+  assert.deepEqual(peer.take(), [], "nothing is wanted of it");
+  ask();
+  await clock.advance(0);
+  peer.take();
+  await clock.advance(1_000);
   assert.deepEqual(peer.take(), ["PING 0"]);
   await peer.send(frame("PING", 1, 0, new Uint8Array(8)));
   await clock.advance(1_700);

@@ -1,5 +1,5 @@
 /**
- * Asks a peer that says nothing whether it is still there.
+ * Asks a peer that says nothing whether it is still there, while something is wanted of it.
  *
  * @module
  */
@@ -18,16 +18,18 @@ export class KeepAlive {
   heard = false;
   readonly #options: KeepAliveOptions;
   readonly #deadlines: Deadlines;
+  readonly #isWanted: () => boolean;
   readonly #ask: () => void;
   readonly #onLost: () => void;
   #deadline: Deadline;
 
   constructor(
     options: KeepAliveOptions,
-    on: { readonly deadlines: Deadlines; ask(): void; lost(): void },
+    on: { readonly deadlines: Deadlines; isWanted(): boolean; ask(): void; lost(): void },
   ) {
     this.#options = options;
     this.#deadlines = on.deadlines;
+    this.#isWanted = on.isWanted;
     this.#ask = on.ask;
     this.#onLost = on.lost;
     this.#deadline = this.#wait();
@@ -40,7 +42,8 @@ export class KeepAlive {
   #wait(): Deadline {
     this.heard = false;
     return this.#deadlines.after(this.#options.intervalMs, () => {
-      if (this.heard) {
+      // Servers of gRPC take it amiss when nothing is open, and end the connection.
+      if (this.heard || !this.#isWanted()) {
         this.#deadline = this.#wait();
         return;
       }

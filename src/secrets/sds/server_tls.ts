@@ -7,15 +7,14 @@
  */
 
 import { prepareRegexes, ProxyError } from "../../base/mod.ts";
+import { needsMatchers, type Validation } from "../../identity/mod.ts";
 import {
-  createPeerValidator,
-  needsMatchers,
-  parseCertificate,
-  sameBytes,
-  type Validation,
-} from "../../identity/mod.ts";
-import { parsePem } from "../../wire/mod.ts";
-import type { GrpcTls, GrpcTlsMaterial } from "../../grpc/mod.ts";
+  areRoots,
+  type GrpcTls,
+  type GrpcTlsMaterial,
+  serverJudge,
+  serverNameMatcher,
+} from "../../grpc/mod.ts";
 import type { SdsServer } from "../plan.ts";
 import type { Secret } from "../secret.ts";
 import type { SecretSpec } from "../spec.ts";
@@ -45,12 +44,14 @@ export function serverTls({ tls, name }: SdsServer, options: ServerTlsOptions): 
       }
       const shown = own ?? { certPem: "", keyPem: "" };
       const { validation } = trust;
+      const rules = named(validation, { serverName, server: name });
+      if (needsMatchers(rules)) await prepareRegexes();
       return {
         rootPems: validation.kind === "ca" ? validation.rootPems : [],
         certPem: shown.certPem,
         keyPem: shown.keyPem,
         peerCheck: isPlain(validation) ? "checked" : "shown",
-        judge: await judgeOf(named(validation, { serverName, server: name }), nowMs),
+        judge: serverJudge(rules, nowMs),
       };
     },
   };
@@ -60,7 +61,7 @@ export function serverTls({ tls, name }: SdsServer, options: ServerTlsOptions): 
 function named(
   validation: Validation,
   { serverName, server }: { readonly serverName: string; readonly server: string },
-): Validation {
+): Exclude<Validation, { readonly kind: "mesh" }> {
   if (validation.kind === "mesh") return refuse(server, "a mesh's roots do not vouch for it");
   const { rules } = validation;
   const { matchers, spkiPins, certificateHashes } = rules;
@@ -68,37 +69,16 @@ function named(
   if (validation.kind === "spiffe") {
     return refuse(server, "SPIFFE rules without a matcher let every identity answer");
   }
-  const isIp = serverName.includes(":") || /^\d+(\.\d+){3}$/.test(serverName);
-  const matcher = { kind: "exact", value: serverName, ignoreCase: !isIp } as const;
-  return { ...validation, rules: { ...rules, matchers: [{ type: isIp ? "ip" : "dns", matcher }] } };
-}
-
-async function judgeOf(
-  validation: Validation,
-  nowMs: () => number,
-): Promise<NonNullable<GrpcTlsMaterial["judge"]>> {
-  if (needsMatchers(validation)) await prepareRegexes();
-  const options = { serviceTrustDomains: [], strictSpiffeChain: false };
-  const validator = createPeerValidator(validation, options);
-  return ([leaf, ...presented]) => {
-    if (!leaf) return "the server showed no certificate";
-    const verdict = validator.judge({ leaf, presented, nowMs: nowMs(), usage: "server" });
-    return verdict.kind === "trusted" ? undefined : `the server is not trusted: ${verdict.reason}`;
-  };
+  return { ...validation, rules: { ...rules, matchers: [serverNameMatcher(serverName)] } };
 }
 
 /** What the library understands alike: names by DNS, roots that are roots, nothing forgiven. */
 function isPlain(validation: Validation): validation is CaValidation {
-  if (validation.kind !== "ca" || validation.rootPems.length === 0) return false;
+  if (validation.kind !== "ca") return false;
   const { matchers, spkiPins, certificateHashes, allowExpired, acceptUntrusted } = validation.rules;
   if (matchers.length + spkiPins.length + certificateHashes.length > 0) return false;
   if (allowExpired || acceptUntrusted) return false;
-  return validation.rootPems.every((pem) =>
-    parsePem(pem, { what: "anchors" }).every(({ der }) => {
-      const { issuer, subject } = parseCertificate(der);
-      return sameBytes(issuer, subject);
-    })
-  );
+  return areRoots(validation.rootPems);
 }
 
 function refuse(server: string, fact: string): never {

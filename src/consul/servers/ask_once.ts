@@ -1,0 +1,92 @@
+/**
+ * One question with one answer over a connection that stands.
+ *
+ * @module
+ */
+
+import { type Clock, messageOf, ProxyError } from "../../base/mod.ts";
+import { type GrpcLink, type GrpcStatus, grpcStatus } from "../../grpc/mod.ts";
+import { GRPC_STATUS } from "../../http/mod.ts";
+import { errorOf } from "./grpc_errors.ts";
+import type { Method } from "./types.ts";
+
+export interface AskOnceOptions {
+  readonly host: string;
+  readonly token: string;
+  readonly timeoutMs: number;
+  readonly clock: Clock;
+  readonly signal?: AbortSignal | undefined;
+  /** Before the promise is rejected for it. */
+  readonly onStatus?: (status: GrpcStatus) => void;
+}
+
+/** Rejects as {@link Servers.call} does. */
+export function askOnce<Request, Response>(
+  link: GrpcLink,
+  question: { readonly method: Method<Request, Response>; readonly request: Request },
+  options: AskOnceOptions,
+): Promise<Response> {
+  const { method, request } = question;
+  const { what } = method;
+  const { host, token, timeoutMs, clock, signal, onStatus } = options;
+  return new Promise((resolve, reject) => {
+    let answer: { readonly message: Response } | undefined;
+    let unreadable: string | undefined;
+    const over = () => {
+      timer.cancel();
+      signal?.removeEventListener("abort", abort);
+    };
+    const fail = (status: GrpcStatus) => {
+      onStatus?.(status);
+      reject(errorOf(status, { what, host, unreadable }));
+    };
+    const types = {
+      encode: method.encode,
+      decode(bytes: Uint8Array): Response {
+        try {
+          return method.decode(bytes);
+        } catch (error) {
+          unreadable = messageOf(error);
+          throw error;
+        }
+      },
+    };
+    const abort = () => {
+      over();
+      call.close();
+      reject(new ProxyError("closed", `Cannot ${what}: it is not wanted any more`));
+    };
+    const timer = clock.after(timeoutMs, () => {
+      over();
+      call.close();
+      fail(grpcStatus(GRPC_STATUS.deadlineExceeded, `no answer within ${timeoutMs} ms`));
+    });
+    const call = link.open(method.path, types, {
+      metadata: metadataOf(method, token),
+      handler: {
+        onMessage(message) {
+          if (answer) throw new Error("it has more than one answer");
+          answer = { message };
+        },
+        onEnd(status) {
+          over();
+          if (answer && status.code === GRPC_STATUS.ok) return resolve(answer.message);
+          if (status.code === GRPC_STATUS.ok) unreadable = "it is empty";
+          fail(status);
+        },
+      },
+    });
+    if (signal?.aborted) return abort();
+    signal?.addEventListener("abort", abort);
+    call.send(request);
+    call.halfClose();
+  });
+}
+
+/** What a call of `method` carries beside its message. */
+export function metadataOf(
+  { anonymous }: Pick<Method<never, unknown>, "anonymous">,
+  token: string,
+): Readonly<Record<string, string>> {
+  return anonymous || token === "" ? {} : { "x-consul-token": token };
+}

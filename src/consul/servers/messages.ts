@@ -1,0 +1,64 @@
+/**
+ * Messages of the gRPC services that Consul's servers offer to data planes, as far as a proxy needs them;
+ * field numbers are those of Consul's published `.proto` files.
+ *
+ * @module
+ */
+
+import { Protobuf } from "../../wire/mod.ts";
+
+export const SERVERS_PROTOBUF: Protobuf = new Protobuf({
+  Empty: {},
+  // hashicorp.consul.dataplane
+  SupportedFeatures: { supported_dataplane_features: "1 repeated FeatureSupport" },
+  FeatureSupport: {
+    feature_name:
+      "1 enum UNSPECIFIED WATCH_SERVERS EDGE_CERTIFICATE_MANAGEMENT ENVOY_BOOTSTRAP_CONFIGURATION FIPS",
+    supported: "2 bool",
+  },
+  BootstrapRequest: {
+    node_name: "2 string",
+    partition: "4 string",
+    namespace: "5 string",
+    proxy_id: "6 string",
+  },
+  BootstrapParams: {
+    service: "2 string",
+    namespace: "3 string",
+    partition: "4 string",
+    datacenter: "5 string",
+    node_name: "8 string",
+  },
+  // hashicorp.consul.serverdiscovery
+  ServersRequest: { wan: "1 bool" },
+  ServerList: { servers: "1 repeated Server" },
+  Server: { id: "1 string", address: "2 string", version: "3 string" },
+  // hashicorp.consul.connectca
+  RootList: { active_root_id: "1 string", trust_domain: "2 string", roots: "3 repeated Root" },
+  Root: {
+    id: "1 string",
+    name: "2 string",
+    serial_number: "3 uint64",
+    signing_key_id: "4 string",
+    // PEM.
+    root_cert: "5 string",
+    intermediate_certs: "6 repeated string",
+    active: "7 bool",
+    rotated_out_at: "8 Timestamp",
+  },
+  Timestamp: { seconds: "1 int64", nanos: "2 int32" },
+  SignRequest: { csr: "1 string" },
+  Signed: { cert_pem: "1 string" },
+  // hashicorp.consul.acl
+  LoginRequest: {
+    auth_method: "1 string",
+    bearer_token: "2 string",
+    meta: "3 map string",
+    namespace: "4 string",
+    partition: "5 string",
+    datacenter: "6 string",
+  },
+  LoggedIn: { token: "1 LoginToken" },
+  LoginToken: { accessor_id: "1 string", secret_id: "2 string" },
+  LogoutRequest: { token: "1 string", datacenter: "2 string" },
+});

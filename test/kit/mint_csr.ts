@@ -14,7 +14,7 @@ import {
   derOid,
   derSequence,
   derText,
-} from "../../src/dev/ca/der_writer.ts";
+} from "../../src/wire/der_writer.ts";
 import type { KeyPair } from "../../src/dev/ca/mint.ts";
 import { derName, signingSchemeOf } from "../../src/dev/ca/mint_parts.ts";
 import { OID, spkiOf } from "../../src/identity/mod.ts";

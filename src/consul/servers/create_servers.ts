@@ -15,12 +15,13 @@ import { TokenSource } from "../http/token_source.ts";
 import { missingRights } from "../preflight.ts";
 import { ingressEntryQuestion } from "../replies/ingress.ts";
 import { ConnectionBudget } from "../watch/budget.ts";
+import { serversFooting } from "../watch/footing.ts";
 import { findGateway, findProxy, findSidecar } from "./catalog/find_on_node.ts";
 import type { NodeCatalog } from "./catalog/node_catalog.ts";
 import { ownRegistrationQuestion } from "./catalog/own_registration.ts";
 import { createServersClient } from "./servers_client.ts";
 import { createServersSession } from "./session.ts";
-import { watchServerRoots } from "./trust/server_roots.ts";
+import { RootsFeed } from "./trust/server_roots.ts";
 import { watchSignedLeaf } from "./trust/signed_leaf.ts";
 import type { ServersOptions } from "./types.ts";
 
@@ -39,8 +40,18 @@ export function createServers(options: ServersOptions, deps: ServersDeps): Requi
     ...{ servers, token, engine, clock, stats, link },
     onRefused: () => budget.refused(),
   });
-  const asking = new Asking(client, { clock, random, log, stats, budget, link });
+  const asking = new Asking(client, {
+    clock,
+    random,
+    log,
+    stats,
+    budget,
+    link,
+    footing: serversFooting(link),
+  });
   const catalog: NodeCatalog = { client, servers, node: options.node };
+  const roots = new RootsFeed({ servers, clock, log, stats });
+  /** The certificate's, too: the proxy's own, which its registration tells. */
   let { datacenter } = options;
 
   return {
@@ -57,11 +68,43 @@ export function createServers(options: ServersOptions, deps: ServersDeps): Requi
           sink.onValue(registration);
         },
       }),
+    watchRoots: (sink) => asking.track(roots.watch(sink)),
+    watchLeaf: (service, sink) =>
+      asking.track(
+        watchSignedLeaf({ service, datacenter }, {
+          sink,
+          deps: { servers, roots, clock, random, log, stats },
+        }),
+      ),
     findSidecar: (serviceId) => asking.call(() => findSidecar(catalog, serviceId)),
     findProxy: (proxyId) => asking.call(() => findProxy(catalog, proxyId)),
     findGateway: (service) => asking.call(() => findGateway(catalog, service)),
     missingRights: (registration) => asking.call(() => missingRights(client, registration, log)),
     authorize: () =>
       Promise.reject(new ProxyError("internal", "servers are not asked about connections")),
+    keepRegistered: () =>
+      Promise.reject(new ProxyError("unsupported", "Cannot register without an agent yet")),
+    watchDefaultPolicy: (_request, sink) => {
+      sink.onValue("deny");
+      return {
+        stop() {},
+        state: {
+          name: "default policy",
+          mode: "poll",
+          lastSuccessMs: undefined,
+          failures: 0,
+          lastError: undefined,
+        },
+      };
+    },
+    reloadFiles() {
+      token.reload();
+      client.carrier.reloadFiles();
+    },
+    close() {
+      asking.close();
+      client.carrier.close();
+      servers.close();
+    },
   };
 }

@@ -5,7 +5,7 @@
  */
 
 import { type Clock, messageOf, ProxyError } from "../../base/mod.ts";
-import { type GrpcLink, type GrpcStatus, grpcStatus } from "../../grpc/mod.ts";
+import { type GrpcLink, type GrpcStatus, grpcStatus, type Metadata } from "../../grpc/mod.ts";
 import { GRPC_STATUS } from "../../http/mod.ts";
 import { errorOf } from "./grpc_errors.ts";
 import type { Method } from "./types.ts";
@@ -62,7 +62,7 @@ export function askOnce<Request, Response>(
       fail(grpcStatus(GRPC_STATUS.deadlineExceeded, `no answer within ${timeoutMs} ms`));
     });
     const call = link.open(method.path, types, {
-      metadata: metadataOf(method, token),
+      metadata: metadataOf(token),
       handler: {
         onMessage(message) {
           if (answer) throw new Error("it has more than one answer");
@@ -83,10 +83,7 @@ export function askOnce<Request, Response>(
   });
 }
 
-/** What a call of `method` carries beside its message. */
-export function metadataOf(
-  { anonymous }: Pick<Method<never, unknown>, "anonymous">,
-  token: string,
-): Readonly<Record<string, string>> {
-  return anonymous || token === "" ? {} : { "x-consul-token": token };
+/** What a call carries beside its message. */
+export function metadataOf(token: string): Metadata {
+  return token === "" ? {} : { "x-consul-token": token };
 }

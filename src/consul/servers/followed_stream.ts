@@ -24,8 +24,8 @@ export interface StreamHost {
   readonly random: Random;
   /** Undefined while none is found. */
   place(): Place | undefined;
-  /** Of the server that `place` has now. */
-  token(): string;
+  /** What calls of this method carry now; `""`: none. */
+  tokenFor(method: Pick<Method<never, unknown>, "anonymous">): string;
   rejected(token: string): void;
   leave(server: Server, reason: string): void;
   /** `ok`: it delivers. */
@@ -77,6 +77,7 @@ export class FollowedStream<Request, Response> implements AnyStream {
   #previous: Opened | undefined;
   #timer: Timer | undefined;
   #stopped = false;
+  #moves = 0;
 
   constructor(
     method: Method<Request, Response>,
@@ -95,13 +96,12 @@ export class FollowedStream<Request, Response> implements AnyStream {
   }
 
   moved(): void {
-    this.#backoff.reset();
-    this.#patience.reset();
-    this.#openAfter(this.#host.random() * MOVE_SPREAD_MS);
+    this.#openAfter(this.#moves++ === 0 ? 0 : this.#host.random() * MOVE_SPREAD_MS);
   }
 
   renew(): void {
     if (this.#method.anonymous) return;
+    this.#backoff.reset();
     this.moved();
   }
 
@@ -127,7 +127,7 @@ export class FollowedStream<Request, Response> implements AnyStream {
     } else this.#current?.call?.close();
     const { clock } = this.#host;
     const opened: Opened = {
-      ...{ place, token: this.#host.token(), openedMs: clock.monotonic() },
+      ...{ place, token: this.#host.tokenFor(this.#method), openedMs: clock.monotonic() },
       ...{ call: undefined, answered: false, unreadable: undefined },
     };
     this.#current = opened;
@@ -144,7 +144,7 @@ export class FollowedStream<Request, Response> implements AnyStream {
       },
     };
     const call = place.link.open<Request, Response>(path, types, {
-      metadata: metadataOf(this.#method, opened.token),
+      metadata: metadataOf(opened.token),
       handler: {
         onMessage: (message) => this.#take(opened, message),
         onEnd: (status) => this.#ended(opened, status),
@@ -190,10 +190,8 @@ export class FollowedStream<Request, Response> implements AnyStream {
     const hopeless = HOPELESS.includes(status.code);
     this.#openAfter((hopeless ? this.#patience : this.#backoff).next());
     if (isUnauthenticated(status)) this.#host.rejected(token);
-    if (isOverload(status)) this.#host.leave(server, error.message);
-    else if (this.#backoff.failures >= FAILURES && !OURS.includes(status.code)) {
-      this.#host.leave(server, error.message);
-    }
+    const isFault = !OURS.includes(status.code) && this.#backoff.failures % FAILURES === 0;
+    if (isOverload(status) || isFault) this.#host.leave(server, error.message);
     this.#sink.onError(error);
   }
 }

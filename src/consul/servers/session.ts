@@ -6,23 +6,21 @@
  */
 
 import {
-  Backoff,
   type Clock,
   type Log,
   messageOf,
   ProxyError,
   type Random,
-  sleep,
   type Stats,
   type Timer,
 } from "../../base/mod.ts";
-import { dialGrpcLink, type GrpcEngine, type GrpcLink, type GrpcTls } from "../../grpc/mod.ts";
+import { type GrpcEngine, type GrpcLink } from "../../grpc/mod.ts";
 import { askOnce } from "./ask_once.ts";
 import { type AnyStream, FollowedStream, type Place, type StreamHost } from "./followed_stream.ts";
 import { isUnauthenticated } from "./grpc_errors.ts";
 import { GET_FEATURES, WATCH_SERVERS } from "./methods.ts";
-import { findServers, type Lookup, systemLookup } from "./places.ts";
-import { ServerList } from "./server_list.ts";
+import { type Lookup, systemLookup } from "./places.ts";
+import { type FoundServer, ServerSearch } from "./server_search.ts";
 import { createServersTls } from "./servers_tls.ts";
 import type { Method, Server, Servers, ServersOptions, StreamSink, Token } from "./types.ts";
 
@@ -53,14 +51,8 @@ export interface ServersSession extends Servers {
   readonly facts: SessionFacts;
 }
 
-const CONNECT_MS = 5_000;
 const PROBE_MS = 5_000;
-/**
- * A silent server is asked every 16 s, for which Consul wants at least 15, and noticed after 6 s more: the
- * pause counts from the end of the time for the answer.
- */
-const KEEP_ALIVE_MS = 10_000;
-const KEEP_ALIVE_TIMEOUT_MS = 6_000;
+/** How long a server serves until its failures of before are forgotten, or until it is probed again. */
 const LOOK_MS = 60_000;
 
 /** Dials at once; fails with `config_invalid` where files for TLS cannot be used. */
@@ -68,27 +60,21 @@ export function createServersSession(options: ServersOptions, deps: SessionDeps)
   return new Session(options, deps);
 }
 
-interface InUse extends Place {
-  readonly sinceMs: number;
-}
-
 class Session implements ServersSession, StreamHost {
   readonly clock: Clock;
   readonly random: Random;
   readonly #options: ServersOptions;
   readonly #deps: SessionDeps;
-  readonly #tls: GrpcTls | null;
-  readonly #list: ServerList;
+  readonly #search: ServerSearch;
   readonly #closing = new AbortController();
   readonly #streams = new Set<AnyStream>();
   readonly #movers = new Set<(server: Server) => void>();
-  readonly #links = new Set<GrpcLink>();
   readonly #stopToken: () => void;
-  #inUse: InUse | undefined;
+  #inUse: (Place & { readonly sinceMs: number }) | undefined;
   #look: Timer | undefined;
   #uses = 0;
-  #lastFailure = "";
   #toldPlain = false;
+  #doubted: Place | undefined;
 
   constructor(options: ServersOptions, deps: SessionDeps) {
     const { clock, random, token } = deps;
@@ -96,18 +82,23 @@ class Session implements ServersSession, StreamHost {
     this.random = random;
     this.#options = options;
     this.#deps = deps;
-    this.#tls = createServersTls(options, deps);
-    this.#list = new ServerList(random);
+    const { places, grpcPort } = options;
+    this.#search = new ServerSearch({
+      ...{ lookup: systemLookup, ...deps, places, grpcPort },
+      tls: createServersTls(options, deps),
+      probe: (link, host) => this.#probe({ link, server: { host } }),
+      onLost: (link, reason) => this.#lost(link, reason),
+    });
     this.#stopToken = token.onChange(() => {
       for (const stream of [...this.#streams]) stream.renew();
     });
     if (options.watchServers) {
       this.follow(WATCH_SERVERS, null, {
-        onMessage: (hosts) => this.#replace(hosts),
-        onError: (error) => void (this.#lastFailure = error.message),
+        onMessage: (hosts) => this.#search.replace(hosts),
+        onError: (error) => void (this.#search.lastFailure = error.message),
       });
     }
-    void this.#search();
+    void this.#findServer();
   }
 
   get current(): Server | undefined {
@@ -118,9 +109,9 @@ class Session implements ServersSession, StreamHost {
     return {
       server: this.current?.host ?? "",
       sinceMs: this.#inUse?.sinceMs,
-      known: this.#list.hosts,
+      known: this.#search.known,
       moves: Math.max(0, this.#uses - 1),
-      lastFailure: this.#lastFailure,
+      lastFailure: this.#search.lastFailure,
     };
   }
 
@@ -131,16 +122,17 @@ class Session implements ServersSession, StreamHost {
   ): Promise<Response> {
     const { timeoutMs, signal } = options;
     const untilMs = this.clock.monotonic() + timeoutMs;
-    const { server, link } = await this.#placeFor(method.what, options);
-    const leftMs = untilMs - this.clock.monotonic();
+    let place: Place | undefined;
     try {
-      const answer = await this.#ask(link, server.host, { method, request, leftMs, signal });
+      place = await this.#placeFor(method.what, options);
+      const leftMs = untilMs - this.clock.monotonic();
+      const answer = await this.#ask(place, { method, request, leftMs, signal });
       this.count(method.resource, "ok");
       return answer;
     } catch (error) {
-      if (error instanceof ProxyError && error.code !== "closed") {
-        this.count(method.resource, error.code);
-      }
+      const code = error instanceof ProxyError ? error.code : "internal";
+      if (code !== "closed") this.count(method.resource, code);
+      if (place && code === "agent_unreachable") void this.#doubt(place);
       throw error;
     }
   }
@@ -170,13 +162,11 @@ class Session implements ServersSession, StreamHost {
     if (!place || place.server !== server || this.#closing.signal.aborted) return;
     this.#inUse = undefined;
     this.#look?.cancel();
-    this.#lastFailure = reason;
-    this.#list.failed(server.host, this.clock.monotonic());
+    this.#search.failed(server.host, `${server.host}: ${reason}`);
     this.#deps.stats.gauge(...CONNECTED).set(0);
     this.#deps.log.warn("consul server left", { server: server.host, reason });
-    this.#links.delete(place.link);
     place.link.drain();
-    void this.#search();
+    void this.#findServer();
   }
 
   close(): void {
@@ -186,9 +176,8 @@ class Session implements ServersSession, StreamHost {
     for (const stream of this.#streams) stream.stop();
     this.#streams.clear();
     this.#movers.clear();
+    this.#inUse?.link.close();
     this.#inUse = undefined;
-    for (const link of this.#links) link.close();
-    this.#links.clear();
   }
 
   // For streams.
@@ -197,13 +186,12 @@ class Session implements ServersSession, StreamHost {
     return this.#inUse;
   }
 
-  token(): string {
-    const token = this.#deps.token.current();
-    if (token !== "" && this.#tls === null && !this.#toldPlain) {
+  tokenFor({ anonymous }: Pick<Method<never, unknown>, "anonymous">): string {
+    const token = anonymous ? "" : this.#deps.token.current();
+    const tellsSecret = anonymous || token !== "";
+    if (tellsSecret && this.#options.tls === null && !this.#toldPlain) {
       this.#toldPlain = true;
-      this.#deps.log.warn(
-        "the token goes to Consul's servers in plain text: anybody on the way reads it",
-      );
+      this.#deps.log.warn("consul's servers are told the token in plain text (-tls-disabled)");
     }
     return token;
   }
@@ -219,21 +207,8 @@ class Session implements ServersSession, StreamHost {
     }).add(1);
   }
 
-  #replace(hosts: readonly string[]): void {
-    // Where nobody is ready those that were known may be soon.
-    if (hosts.length === 0) return;
-    this.#list.replace(hosts);
-    this.#toldKnown();
-  }
-
-  #toldKnown(): void {
-    const { stats } = this.#deps;
-    stats.gauge("servers_known", "Consul's servers that are known").set(this.#list.hosts.length);
-  }
-
   #ask<Request, Response>(
-    link: GrpcLink,
-    host: string,
+    { server, link }: Place,
     question: {
       readonly method: Method<Request, Response>;
       readonly request: Request;
@@ -242,9 +217,9 @@ class Session implements ServersSession, StreamHost {
     },
   ): Promise<Response> {
     const { method, leftMs: timeoutMs, signal } = question;
-    const token = method.anonymous ? "" : this.token();
+    const token = this.tokenFor(method);
     return askOnce(link, question, {
-      ...{ host, token, timeoutMs, clock: this.clock, signal: this.#until(signal) },
+      ...{ host: server.host, token, timeoutMs, clock: this.clock, signal: this.#until(signal) },
       onStatus: (status) => {
         if (isUnauthenticated(status)) this.rejected(token);
       },
@@ -278,7 +253,7 @@ class Session implements ServersSession, StreamHost {
       });
       const timer = this.clock.after(timeoutMs, () => {
         over();
-        const fact = this.#lastFailure || `none was found within ${timeoutMs} ms`;
+        const fact = this.#search.lastFailure || `none was found within ${timeoutMs} ms`;
         const message = `Cannot ${what}: no Consul server is in use: ${fact}`;
         reject(new ProxyError("agent_unreachable", message));
       });
@@ -287,118 +262,61 @@ class Session implements ServersSession, StreamHost {
     });
   }
 
-  async #search(): Promise<void> {
-    const { signal } = this.#closing;
-    const pauses = new Backoff({ baseMs: 500, maxMs: 10_000, random: this.random });
-    let told = this.#uses > 0;
-    while (!signal.aborted) {
-      const host = this.#list.pick(this.clock.monotonic());
-      if (host !== undefined) {
-        const link = await this.#connect(host);
-        if (link) return this.#use(host, link);
-        continue;
-      }
-      await this.#discover();
-      const waitMs = this.#list.waitMs(this.clock.monotonic());
-      if (waitMs === 0) continue;
-      if (this.#lastFailure && !told) {
-        told = true;
-        this.#deps.log.warn("no consul server can be used", { reason: this.#lastFailure });
-      }
-      await sleep(this.clock, Math.min(waitMs, pauses.next()), { signal });
-    }
+  async #findServer(): Promise<void> {
+    const found = await this.#search.find(this.#closing.signal);
+    if (found) this.#use(found);
   }
 
-  async #discover(): Promise<void> {
-    const { lookup = systemLookup } = this.#deps;
+  async #probe(place: Place): Promise<void> {
     try {
-      const found = await findServers(this.#options.places, { clock: this.clock, lookup });
-      this.#list.add(found);
-      this.#toldKnown();
-    } catch (error) {
-      this.#lastFailure = messageOf(error);
-    }
-  }
-
-  /** A connection to a server that answers; `undefined`: it is none, or does not. */
-  async #connect(host: string): Promise<GrpcLink | undefined> {
-    const { grpcPort } = this.#options;
-    const link: GrpcLink = dialGrpcLink({
-      ...{ engine: this.#deps.engine, clock: this.clock, random: this.random, tls: this.#tls },
-      address: { kind: "tcp", host, port: grpcPort },
-      metadata: {},
-      keepAliveMs: KEEP_ALIVE_MS,
-      keepAliveTimeoutMs: KEEP_ALIVE_TIMEOUT_MS,
-      limits: LIMITS,
-      onLost: (reason) => this.#lost(link, reason),
-    });
-    this.#links.add(link);
-    try {
-      await link.opened;
-      await this.#probe(link, host);
-      // It may have been lost with the answer.
-      if (!this.#links.has(link)) throw new Error("the connection ended");
-      return link;
-    } catch (error) {
-      this.#links.delete(link);
-      link.close();
-      this.#lastFailure = `${host}: ${messageOf(error)}`;
-      this.#list.failed(host, this.clock.monotonic());
-      return undefined;
-    }
-  }
-
-  async #probe(link: GrpcLink, host: string): Promise<void> {
-    try {
-      await this.#ask(link, host, { method: GET_FEATURES, request: null, leftMs: PROBE_MS });
+      await this.#ask(place, { method: GET_FEATURES, request: null, leftMs: PROBE_MS });
     } catch (error) {
       // Who minds our token serves, and tells each call so.
       if (!(error instanceof ProxyError && error.code === "agent_forbidden")) throw error;
     }
   }
 
-  #use(host: string, link: GrpcLink): void {
-    const { signal } = this.#closing;
-    if (signal.aborted) return;
+  #use({ host, link }: FoundServer): void {
+    if (this.#closing.signal.aborted) return link.close();
     const server: Server = { host };
-    this.#inUse = { server, link, sinceMs: this.clock.monotonic() };
+    const place = this.#inUse = { server, link, sinceMs: this.clock.monotonic() };
     const { stats, log } = this.#deps;
     stats.gauge(...CONNECTED).set(1);
     if (this.#uses++ > 0) {
       stats.counter("server_moves_total", "How often another server was taken").add(1);
     }
-    log.info("consul server in use", { server: host, known: this.#list.hosts.length });
+    log.info("consul server in use", { server: host, known: this.#search.known.length });
+    this.#lookAfter(place);
     for (const stream of [...this.#streams]) stream.moved();
     for (const fn of [...this.#movers]) fn(server);
-    this.#lookAgain(server, link);
   }
 
-  #lookAgain(server: Server, link: GrpcLink): void {
-    this.#look = this.clock.after(LOOK_MS * (0.9 + 0.2 * this.random()), async () => {
-      this.#list.proved(server.host);
-      try {
-        if (!this.#options.watchServers) await this.#probe(link, server.host);
-      } catch (error) {
-        this.leave(server, messageOf(error));
-      }
-      if (this.#inUse?.server === server) this.#lookAgain(server, link);
+  #lookAfter(place: Place): void {
+    this.#look = this.clock.after(LOOK_MS * (0.9 + 0.2 * this.random()), () => {
+      this.#search.proved(place.server.host);
+      this.#lookAfter(place);
+      // Without a stream of ours nothing may tell that it is gone.
+      if (!this.#options.watchServers) void this.#doubt(place);
     });
   }
 
+  /** What did not answer in time, or says that it is unavailable, may not be there for others either. */
+  async #doubt(place: Place): Promise<void> {
+    if (this.#doubted === place || this.#inUse !== place) return;
+    this.#doubted = place;
+    try {
+      await this.#probe(place);
+    } catch (error) {
+      this.leave(place.server, messageOf(error));
+    } finally {
+      this.#doubted = undefined;
+    }
+  }
+
   #lost(link: GrpcLink, reason: string): void {
-    this.#links.delete(link);
     const place = this.#inUse;
     if (place?.link === link) this.leave(place.server, reason);
   }
 }
 
 const CONNECTED = ["server_connected", "1: a server of Consul's is in use"] as const;
-
-/** A list of roots has some 10 KiB, and changes a few times a year. */
-const LIMITS = {
-  messageBytes: 4 * 1024 * 1024,
-  begunBytes: 16 * 1024 * 1024,
-  connectMs: CONNECT_MS,
-  messageBurst: 200,
-  messagesPerSecond: 10,
-} as const;

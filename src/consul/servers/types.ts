@@ -114,7 +114,10 @@ export interface Servers {
   ): { stop(): void };
   /** `server` is no good (unreachable, silent, overloaded): another is looked for. Ignored if not in use. */
   leave(server: Server, reason: string): void;
-  /** `fn` is called whenever another server is in use from now on. Returns how to stop. */
+  /**
+   * `fn` is called whenever another server is in use from now on, or the last one again after it was lost.
+   * Returns how to stop.
+   */
   onMove(fn: (server: Server) => void): () => void;
   close(): void;
 }

@@ -6,8 +6,9 @@
  */
 
 import type { Clock, Stats } from "../../base/mod.ts";
+import type { GrpcTls } from "../../grpc/mod.ts";
 import { Client } from "../http/client.ts";
-import { readTlsFiles } from "../http/files.ts";
+import { Http2Transport } from "../http/http2_transport.ts";
 import type { AgentLink } from "../http/link.ts";
 import { ServersCarrier } from "../http/servers_carrier.ts";
 import { Transport } from "../http/transport.ts";
@@ -18,6 +19,8 @@ export interface ServersClientDeps {
   readonly servers: Pick<Servers, "current" | "leave" | "onMove">;
   readonly token: Token;
   readonly engine: Pick<Engine, "dial" | "clientTls">;
+  /** Of both ports; `null`: plain text. */
+  readonly tls: GrpcTls | null;
   readonly clock: Clock;
   readonly stats: Stats;
   /** Is told of moves and of a new token: every watch takes up anew. */
@@ -28,18 +31,16 @@ export interface ServersClientDeps {
 
 /** Connects to nothing yet; `client.carrier` reads certificates again, and closes. */
 export function createServersClient(options: ServersOptions, deps: ServersClientDeps): Client {
-  const { servers, token, clock, stats, link, onRefused } = deps;
-  const { httpPort, tls } = options;
+  const { servers, token, engine, tls, clock, stats, link, onRefused } = deps;
   const carrier = new ServersCarrier({
     servers,
     clock,
-    createTransport: ({ host }) =>
-      new Transport({
-        peer: "server",
-        address: { kind: "tcp", host, port: httpPort },
-        tls: tls ? readTlsFiles(tls) : null,
-        clock,
-      }),
+    createTransport({ host }) {
+      const address = { kind: "tcp", host, port: options.httpPort } as const;
+      return tls
+        ? new Http2Transport({ engine, clock, address, tls })
+        : new Transport({ peer: "server", address, tls: null, clock });
+    },
   });
   servers.onMove(() => link.moved());
   token.onChange(() => {

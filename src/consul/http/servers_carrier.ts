@@ -76,6 +76,12 @@ export class ServersCarrier implements Carrier {
     before.abort(new AskAgain(reason));
   }
 
+  /** The server in use answers, but not well enough. */
+  leave(reason: string): void {
+    const { current } = this.#options.servers;
+    if (current) this.#options.servers.leave(current, reason);
+  }
+
   dropIdle(): void {
     this.#line?.transport.dropIdle();
   }

@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { Clock, Stats } from "../../base/mod.ts";
+import type { Clock, Random, Stats } from "../../base/mod.ts";
 import type { GrpcTls } from "../../grpc/mod.ts";
 import { Client } from "../http/client.ts";
 import { Http2Transport } from "../http/http2_transport.ts";
@@ -13,7 +13,9 @@ import type { AgentLink } from "../http/link.ts";
 import { ServersCarrier } from "../http/servers_carrier.ts";
 import { Transport } from "../http/transport.ts";
 import type { Engine } from "../../net/mod.ts";
+import { type BudgetOptions, ConnectionBudget } from "../watch/budget.ts";
 import type { Servers, ServersOptions, Token } from "./types.ts";
+import { UnfitServer } from "./unfit_server.ts";
 
 export interface ServersClientDeps {
   readonly servers: Pick<Servers, "current" | "leave" | "onMove">;
@@ -22,6 +24,7 @@ export interface ServersClientDeps {
   /** Of both ports; `null`: plain text. */
   readonly tls: GrpcTls | null;
   readonly clock: Clock;
+  readonly random: Random;
   readonly stats: Stats;
   /** Is told of moves and of a new token: every watch takes up anew. */
   readonly link: AgentLink;
@@ -42,6 +45,7 @@ export function createServersClient(options: ServersOptions, deps: ServersClient
         : new Transport({ peer: "server", address, tls: null, clock });
     },
   });
+  const unfit = new UnfitServer(deps);
   servers.onMove(() => link.moved());
   token.onChange(() => {
     link.moved();
@@ -54,5 +58,30 @@ export function createServersClient(options: ServersOptions, deps: ServersClient
     stale: false,
     namespace: options.namespace,
     partition: options.partition,
-  }, { carrier, token, stats, ...(onRefused ? { onRefused } : {}) });
+  }, {
+    ...{ carrier, token, stats },
+    onRefused() {
+      onRefused?.();
+      if (unfit.refused()) carrier.leave("it is overloaded");
+    },
+    onSilence(silenceMs) {
+      if (unfit.answered(silenceMs)) carrier.leave("it has no leader");
+    },
+  });
+}
+
+/** Streams of a connection to a Consul server are 250; some are left for what is not a watch. */
+const STREAMS = 240;
+
+/**
+ * What a proxy may ask at once: over TLS everything, on one connection; without it few connections, because
+ * a server takes 200 from an address, which may be that of many proxies.
+ */
+export function createServersBudget(
+  options: Pick<ServersOptions, "tls">,
+  deps: Omit<BudgetOptions, "modest">,
+): ConnectionBudget {
+  return new ConnectionBudget(
+    options.tls ? { ...deps, connections: STREAMS } : { ...deps, modest: true },
+  );
 }

@@ -5,15 +5,8 @@
  * @module
  */
 
-import {
-  type Address,
-  canonicalIpText,
-  type Clock,
-  type Deadlines,
-  messageOf,
-  type Timer,
-} from "../../base/mod.ts";
-import type { GrpcTls, GrpcTlsMaterial } from "../../grpc/mod.ts";
+import { type Address, type Clock, type Deadlines, messageOf, type Timer } from "../../base/mod.ts";
+import { clientTlsFor, type GrpcTls, whyRefused } from "../../grpc/mod.ts";
 import {
   askHttp2,
   type ClientConnection,
@@ -90,16 +83,10 @@ export class Http2Line {
     try {
       const material = await tls.material();
       if (this.#state === "lost") return;
-      const { rootPems, certPem, keyPem, peerCheck } = material;
-      const { serverName } = tls;
-      this.#dial = engine.dial({
-        address,
-        tls: engine.clientTls({
-          ...{ rootPems, certPem, keyPem, peerCheck },
-          ...{ minVersion: "TLSv1.2", maxVersion: "TLSv1.3", cipherSuites: [], protocols: ["h2"] },
-        }, { serverName: canonicalIpText(serverName) === undefined ? serverName : "" }),
-      }, {
-        onConnected: (socket, peer) => this.#connected(socket, refusal(peer, material)),
+      const dialTls = clientTlsFor(tls.serverName, { engine, material });
+      this.#dial = engine.dial({ address, tls: dialTls }, {
+        onConnected: (socket, peer) =>
+          this.#connected(socket, whyRefused(peer, material) ?? whyNotHttp2(peer)),
         onFailed: (_stage, reason) => this.#lost(reason),
       });
     } catch (error) {
@@ -145,16 +132,8 @@ export class Http2Line {
   }
 }
 
-/** Why the server is not talked to: our own verdict says more than that of the TLS library. */
-function refusal(
-  peer: PresentedPeer | undefined,
-  material: GrpcTlsMaterial,
-): string | undefined {
-  if (!peer?.leaf) return peer?.reason || "the connection is not encrypted";
-  const judged = material.judge([peer.leaf, ...peer.chain()]);
-  if (judged !== undefined) return judged;
-  if (!peer.accepted) return peer.reason;
-  return peer.protocol === "h2"
+function whyNotHttp2(peer: PresentedPeer | undefined): string | undefined {
+  return peer?.protocol === "h2"
     ? undefined
     : "it does not speak HTTP/2; is -http-port that of its HTTPS API, 8501 unless configured otherwise?";
 }

@@ -5,8 +5,7 @@
  * @module
  */
 
-import type { Clock, Random, Stats } from "../../base/mod.ts";
-import type { GrpcTls } from "../../grpc/mod.ts";
+import type { Clock, Log, Random, Stats } from "../../base/mod.ts";
 import { Client } from "../http/client.ts";
 import { Http2Transport } from "../http/http2_transport.ts";
 import type { AgentLink } from "../http/link.ts";
@@ -14,6 +13,7 @@ import { ServersCarrier } from "../http/servers_carrier.ts";
 import { Transport } from "../http/transport.ts";
 import type { Engine } from "../../net/mod.ts";
 import { type BudgetOptions, ConnectionBudget } from "../watch/budget.ts";
+import { createServersTls } from "./servers_tls.ts";
 import type { Servers, ServersOptions, Token } from "./types.ts";
 import { UnfitServer } from "./unfit_server.ts";
 
@@ -21,10 +21,9 @@ export interface ServersClientDeps {
   readonly servers: Pick<Servers, "current" | "leave" | "onMove">;
   readonly token: Token;
   readonly engine: Pick<Engine, "dial" | "clientTls">;
-  /** Of both ports; `null`: plain text. */
-  readonly tls: GrpcTls | null;
   readonly clock: Clock;
   readonly random: Random;
+  readonly log: Log;
   readonly stats: Stats;
   /** Is told of moves and of a new token: every watch takes up anew. */
   readonly link: AgentLink;
@@ -32,9 +31,13 @@ export interface ServersClientDeps {
   readonly onRefused?: () => void;
 }
 
-/** Connects to nothing yet; `client.carrier` reads certificates again, and closes. */
+/**
+ * Connects to nothing yet; fails with `config_invalid` where files for TLS cannot be used. `client.carrier` reads
+ * certificates again, and closes.
+ */
 export function createServersClient(options: ServersOptions, deps: ServersClientDeps): Client {
-  const { servers, token, engine, tls, clock, stats, link, onRefused } = deps;
+  const { servers, token, engine, clock, stats, link, onRefused } = deps;
+  const tls = createServersTls(options, deps);
   const carrier = new ServersCarrier({
     servers,
     clock,

@@ -5,15 +5,7 @@
  * @module
  */
 
-import {
-  type Address,
-  canonicalIpText,
-  type Deadlines,
-  formatAddress,
-  messageOf,
-  ProxyError,
-  type Timer,
-} from "../base/mod.ts";
+import { type Address, type Deadlines, formatAddress, messageOf, type Timer } from "../base/mod.ts";
 import {
   addField,
   askHttp2,
@@ -24,9 +16,10 @@ import {
   type HttpLimits,
   UNKNOWN_LENGTH,
 } from "../http/mod.ts";
-import type { ClientTls, Connection as Socket, Dial, PresentedPeer } from "../net/mod.ts";
+import type { Connection as Socket, Dial } from "../net/mod.ts";
 import type { AnyCall } from "./call.ts";
-import type { GrpcChannelOptions, GrpcLimits, GrpcTlsMaterial, Metadata } from "./types.ts";
+import { clientTlsFor, whyRefused } from "./server_check.ts";
+import type { GrpcChannelOptions, GrpcLimits, Metadata } from "./types.ts";
 
 export interface ConnectionOptions {
   readonly channel: Omit<GrpcChannelOptions, "addresses">;
@@ -125,29 +118,19 @@ export class Connection {
       const material = await tls?.material();
       if (this.#over) return;
       this.#dial = engine.dial(
-        { address, ...(tls && material && { tls: this.#clientTls(material, tls.serverName) }) },
         {
-          onConnected: (socket, peer) => this.#connected(socket, refusal(peer, material)),
+          address,
+          ...(tls && material && { tls: clientTlsFor(tls.serverName, { engine, material }) }),
+        },
+        {
+          onConnected: (socket, peer) =>
+            this.#connected(socket, material && whyRefused(peer, material)),
           onFailed: (_stage, reason) => this.#fail(reason),
         },
       );
     } catch (error) {
       this.#fail(messageOf(error));
     }
-  }
-
-  #clientTls(material: GrpcTlsMaterial, serverName: string): ClientTls {
-    const { rootPems, certPem, keyPem, peerCheck } = material;
-    if (peerCheck === "checked" && rootPems.length === 0) {
-      throw new ProxyError("credentials_invalid", "Cannot check the server: it has no anchors");
-    }
-    return this.#options.channel.engine.clientTls({
-      ...{ rootPems, certPem, keyPem, peerCheck },
-      minVersion: "TLSv1.2",
-      maxVersion: "TLSv1.3",
-      cipherSuites: [],
-      protocols: ["h2"],
-    }, { serverName: canonicalIpText(serverName) === undefined ? serverName : "" });
   }
 
   #connected(socket: Socket, refused: string | undefined): void {
@@ -221,18 +204,6 @@ function withMetadata(fields: Fields, metadata: Metadata): Fields {
   const all = [...fields];
   for (const [name, value] of Object.entries(metadata)) addField(all, name, value);
   return all;
-}
-
-/** Why the server is not talked to: our own verdict says more than that of the TLS library. */
-function refusal(
-  peer: PresentedPeer | undefined,
-  material: GrpcTlsMaterial | undefined,
-): string | undefined {
-  if (!material) return undefined;
-  if (!peer?.leaf) return peer?.reason || "the connection is not encrypted";
-  const judged = material.judge([peer.leaf, ...peer.chain()]);
-  if (judged !== undefined) return judged;
-  return peer.accepted ? undefined : peer.reason;
 }
 
 function whyLost({ kind, detail }: HttpEnd): string {

@@ -7,7 +7,13 @@
 export { createGrpcChannel } from "./channel.ts";
 export { dialGrpcLink } from "./link.ts";
 export { framed } from "./message_reader.ts";
-export { areRoots, serverJudge, serverNameMatcher } from "./server_check.ts";
+export {
+  areRoots,
+  clientTlsFor,
+  serverJudge,
+  serverNameMatcher,
+  whyRefused,
+} from "./server_check.ts";
 export { formatStatus, type GrpcStatus, grpcStatus } from "./status.ts";
 export type {
   GrpcCall,

@@ -70,3 +70,8 @@ export class AskAgain extends ProxyError {
     super("closed", reason);
   }
 }
+
+/** Whoever wanted the reply does not want it any more. */
+export function givenUp(): ProxyError {
+  return new ProxyError("closed", "The request to Consul was given up");
+}

@@ -69,6 +69,8 @@ export interface ClientDeps {
   readonly stats: Stats;
   /** Called when we are refused for load. */
   readonly onRefused?: () => void;
+  /** Called when a server says how long it has not heard of its leader (`X-Consul-LastContact`). */
+  readonly onSilence?: (silenceMs: number) => void;
 }
 
 export class Client {
@@ -140,6 +142,10 @@ export class Client {
       (status === 401 && call.aclsOffIsAnswer === true && /ACL support disabled/.test(wire.body));
     if (status !== 200 && !absent) throw this.#refusal(call, wire);
     const index = readIndex(headers["x-consul-index"]);
+    const silence = headers["x-consul-lastcontact"];
+    if (silence !== undefined && /^\d{1,15}$/.test(silence)) {
+      this.#deps.onSilence?.(Number(silence));
+    }
     return {
       status,
       ...(index === undefined ? {} : { index }),

@@ -11,6 +11,7 @@ import type { Server, Servers } from "../servers/types.ts";
 import {
   AskAgain,
   type Carrier,
+  givenUp,
   type WireReply,
   type WireRequest,
   type WireTransport,
@@ -75,6 +76,12 @@ export class ServersCarrier implements Carrier {
     before.abort(new AskAgain(reason));
   }
 
+  /** The server in use answers, but not well enough. */
+  leave(reason: string): void {
+    const { current } = this.#options.servers;
+    if (current) this.#options.servers.leave(current, reason);
+  }
+
   dropIdle(): void {
     this.#line?.transport.dropIdle();
   }
@@ -129,7 +136,7 @@ export class ServersCarrier implements Carrier {
   async #lineFor(request: WireRequest): Promise<Line> {
     if (!this.#options.servers.current) await this.#serverFound(request);
     const { current } = this.#options.servers;
-    if (this.#closing.signal.aborted || request.signal?.aborted) throw closed();
+    if (this.#closing.signal.aborted || request.signal?.aborted) throw givenUp();
     if (!current) {
       throw new ProxyError("agent_unreachable", "Cannot ask a Consul server: none can be reached");
     }
@@ -164,8 +171,4 @@ export class ServersCarrier implements Carrier {
 function unreachable(error: unknown): ProxyError {
   if (error instanceof ProxyError && error.code === "agent_unreachable") return error;
   return new ProxyError("agent_unreachable", "The Consul server was left before it had answered");
-}
-
-function closed(): ProxyError {
-  return new ProxyError("closed", "The request to Consul was given up");
 }

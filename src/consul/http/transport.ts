@@ -10,7 +10,13 @@ import https from "node:https";
 import { type Address, type Clock, formatAddress, ProxyError } from "../../base/mod.ts";
 import type { TransportTls } from "./files.ts";
 import { explainRefusal, isRefusedCertificate } from "./tls_trouble.ts";
-import type { Peer, WireReply, WireRequest, WireTransport } from "./carrier.ts";
+import {
+  givenUp,
+  type Peer,
+  type WireReply,
+  type WireRequest,
+  type WireTransport,
+} from "./carrier.ts";
 import { reasonOf } from "./unreachable.ts";
 
 export interface TransportOptions {
@@ -71,7 +77,7 @@ export class Transport implements WireTransport {
   /** Ends every connection; running requests fail with `closed`. */
   close(): void {
     this.#closed = true;
-    for (const fail of [...this.#running]) fail(closedError());
+    for (const fail of [...this.#running]) fail(givenUp());
     this.#agent.destroy();
   }
 
@@ -90,7 +96,7 @@ export class Transport implements WireTransport {
   }
 
   #sendOnce(wire: WireRequest): Promise<WireReply> {
-    if (this.#closed || wire.signal?.aborted) return Promise.reject(closedError());
+    if (this.#closed || wire.signal?.aborted) return Promise.reject(givenUp());
     const { clock, tls } = this.#options;
     return new Promise((resolve, reject) => {
       const request = (tls ? https : http).request(this.#requestOptions(wire));
@@ -115,7 +121,7 @@ export class Transport implements WireTransport {
           // Deno reports nothing for a request destroyed before its reply, so this comes second.
           request.destroy();
         });
-      const onAbort = () => fail(closedError());
+      const onAbort = () => fail(givenUp());
       const timer = clock.after(wire.timeoutMs, () =>
         fail(
           new ProxyError("agent_unreachable", this.#cannot(`no reply within ${wire.timeoutMs} ms`)),
@@ -212,10 +218,6 @@ class StaleConnection extends ProxyError {
   constructor(message: string, options: { readonly cause: unknown }) {
     super("agent_unreachable", message, options);
   }
-}
-
-function closedError(): ProxyError {
-  return new ProxyError("closed", "The request to Consul was given up");
 }
 
 function tlsOptions(tls: TransportTls): https.RequestOptions {

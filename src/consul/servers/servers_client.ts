@@ -5,20 +5,25 @@
  * @module
  */
 
-import type { Clock, Stats } from "../../base/mod.ts";
+import type { Clock, Log, Random, Stats } from "../../base/mod.ts";
 import { Client } from "../http/client.ts";
-import { readTlsFiles } from "../http/files.ts";
+import { Http2Transport } from "../http/http2_transport.ts";
 import type { AgentLink } from "../http/link.ts";
 import { ServersCarrier } from "../http/servers_carrier.ts";
 import { Transport } from "../http/transport.ts";
 import type { Engine } from "../../net/mod.ts";
+import { type BudgetOptions, ConnectionBudget } from "../watch/budget.ts";
+import { createServersTls } from "./servers_tls.ts";
 import type { Servers, ServersOptions, Token } from "./types.ts";
+import { UnfitServer } from "./unfit_server.ts";
 
 export interface ServersClientDeps {
   readonly servers: Pick<Servers, "current" | "leave" | "onMove">;
   readonly token: Token;
   readonly engine: Pick<Engine, "dial" | "clientTls">;
   readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
   readonly stats: Stats;
   /** Is told of moves and of a new token: every watch takes up anew. */
   readonly link: AgentLink;
@@ -26,21 +31,24 @@ export interface ServersClientDeps {
   readonly onRefused?: () => void;
 }
 
-/** Connects to nothing yet; `client.carrier` reads certificates again, and closes. */
+/**
+ * Connects to nothing yet; fails with `config_invalid` where files for TLS cannot be used. `client.carrier` reads
+ * certificates again, and closes.
+ */
 export function createServersClient(options: ServersOptions, deps: ServersClientDeps): Client {
-  const { servers, token, clock, stats, link, onRefused } = deps;
-  const { httpPort, tls } = options;
+  const { servers, token, engine, clock, stats, link, onRefused } = deps;
+  const tls = createServersTls(options, deps);
   const carrier = new ServersCarrier({
     servers,
     clock,
-    createTransport: ({ host }) =>
-      new Transport({
-        peer: "server",
-        address: { kind: "tcp", host, port: httpPort },
-        tls: tls ? readTlsFiles(tls) : null,
-        clock,
-      }),
+    createTransport({ host }) {
+      const address = { kind: "tcp", host, port: options.httpPort } as const;
+      return tls
+        ? new Http2Transport({ engine, clock, address, tls })
+        : new Transport({ peer: "server", address, tls: null, clock });
+    },
   });
+  const unfit = new UnfitServer(deps);
   servers.onMove(() => link.moved());
   token.onChange(() => {
     link.moved();
@@ -53,5 +61,30 @@ export function createServersClient(options: ServersOptions, deps: ServersClient
     stale: false,
     namespace: options.namespace,
     partition: options.partition,
-  }, { carrier, token, stats, ...(onRefused ? { onRefused } : {}) });
+  }, {
+    ...{ carrier, token, stats },
+    onRefused() {
+      onRefused?.();
+      if (unfit.refused()) carrier.leave("it is overloaded");
+    },
+    onSilence(silenceMs) {
+      if (unfit.answered(silenceMs)) carrier.leave("it has no leader");
+    },
+  });
+}
+
+/** Streams of a connection to a Consul server are 250; some are left for what is not a watch. */
+const STREAMS = 240;
+
+/**
+ * What a proxy may ask at once: over TLS everything, on one connection; without it few connections, because
+ * a server takes 200 from an address, which may be that of many proxies.
+ */
+export function createServersBudget(
+  options: Pick<ServersOptions, "tls">,
+  deps: Omit<BudgetOptions, "modest">,
+): ConnectionBudget {
+  return new ConnectionBudget(
+    options.tls ? { ...deps, connections: STREAMS } : { ...deps, modest: true },
+  );
 }

@@ -8,6 +8,8 @@
  *   lets go of such a poll at once), config entries that are not about one upstream last, and among
  *   equals the most recently used ones.
  *
+ * Towards servers without HTTP/2 it makes do with fewer: see {@link BudgetOptions.modest}.
+ *
  * A watch without a long poll takes its turn with a short one, sooner when it is in use. When the agent
  * refuses for load, the budget is halved, and grows back by one at a time.
  *
@@ -25,8 +27,14 @@ const GROW_MS = 30_000;
 const SWAP_MS = 30_000;
 const PREFERENCES: readonly Preference[] = ["first", "middle", "last"];
 
+/** All but what is about one upstream, and what each of these may add. */
+const MODEST_CONNECTIONS = 3;
+const MODEST_PER_UPSTREAM = 2;
+
 export interface BudgetOptions {
   readonly connections: number;
+  /** No more than 3, and 2 for each upstream: whom we ask is asked by whole fleets of us. */
+  readonly modest?: boolean;
   readonly clock: Clock;
   readonly log: Log;
   readonly stats: Stats;
@@ -157,7 +165,16 @@ export class ConnectionBudget {
   }
 
   get #lanes(): number {
-    return Math.max(1, Math.min(LANES, this.#limit - this.#critical));
+    const lanes = this.#options.modest ? 1 : LANES;
+    return Math.max(1, Math.min(lanes, this.#limit - this.#critical));
+  }
+
+  /** Long polls and lanes together. */
+  get #allowed(): number {
+    if (!this.#options.modest) return this.#limit;
+    // Each upstream has a chain, and of all watches chains alone are in the middle.
+    const upstreams = [...this.#seats].filter(({ preference }) => preference === "middle").length;
+    return Math.min(this.#limit, MODEST_CONNECTIONS + MODEST_PER_UPSTREAM * upstreams);
   }
 
   #grow(): void {
@@ -175,7 +192,7 @@ export class ConnectionBudget {
 
   /** Gives the long polls to those used last; who has one keeps it among equals until {@link #swap}. */
   #assign(): void {
-    const room = Math.max(0, this.#limit - this.#critical - this.#lanes);
+    const room = Math.max(0, this.#allowed - this.#critical - this.#lanes);
     const order = [...this.#seats].sort((a, b) =>
       PREFERENCES.indexOf(a.preference) - PREFERENCES.indexOf(b.preference) ||
       Number(b.mode === "long") - Number(a.mode === "long") ||

@@ -7,11 +7,15 @@ import { eventually, fixture } from "../../../test/kit/scripted_agent.ts";
 import { ConnectionBudget } from "./budget.ts";
 import type { Seat, Turn } from "./seat.ts";
 
-function budgetOf(connections: number): { budget: ConnectionBudget; clock: FakeClock } {
+function budgetOf(
+  connections: number,
+  more: { readonly modest?: boolean } = {},
+): { budget: ConnectionBudget; clock: FakeClock } {
   const clock = new FakeClock();
+  const stats = new Stats();
   return {
     clock,
-    budget: new ConnectionBudget({ connections, clock, log: silentLog, stats: new Stats() }),
+    budget: new ConnectionBudget({ connections, clock, log: silentLog, stats, ...more }),
   };
 }
 
@@ -41,6 +45,40 @@ test("ConnectionBudget gives everybody a long poll while there are enough", () =
   const seats = Array.from({ length: 5 }, () => budget.join());
   assert.ok([...critical, ...seats].every(({ mode }) => mode === "long"));
   assert.equal(budget.join().mode, "short", "lanes for calls stay free");
+});
+
+for (
+  const [chains, healths, rare, connections, long] of [
+    [0, 0, 4, 12, 0],
+    [1, 1, 4, 12, 2],
+    [3, 3, 4, 12, 6],
+    [3, 3, 4, 6, 3],
+    // A failover has instances of its own, which take their turn.
+    [2, 4, 4, 12, 4],
+    [40, 40, 4, 100, 80],
+  ] as const
+) {
+  test(`a modest ConnectionBudget lets ${chains} chains and ${healths} targets have ${long} of ${connections}`, () => {
+    const { budget } = budgetOf(connections, { modest: true });
+    for (let at = 0; at < 2; at++) budget.joinCritical();
+    const seats = [["middle", chains], ["first", healths], ["last", rare]] as const;
+    const joined = seats.flatMap(([preference, count]) =>
+      Array.from({ length: count }, () => budget.join(preference))
+    );
+    assert.equal(joined.filter(({ mode }) => mode === "long").length, long);
+  });
+}
+
+test("a modest ConnectionBudget has one lane, and never more connections than 3 and 2 per upstream", async () => {
+  const { budget, clock } = budgetOf(12, { modest: true });
+  for (let at = 0; at < 2; at++) take(budget.joinCritical());
+  const seats = ["middle", "first", "first", "last", "last", "last"] as const;
+  const counts = seats.map((preference) => take(budget.join(preference)));
+  for (let at = 0; at < 400; at++) {
+    await clock.advance(100);
+    assert.ok(budget.inUse <= 5);
+  }
+  assert.ok(counts.every(({ turns }) => turns > 0), "everybody had a turn");
 });
 
 test("ConnectionBudget never lets a critical watch wait", async () => {

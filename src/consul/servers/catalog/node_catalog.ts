@@ -27,14 +27,18 @@ const NodeServicesReply = object({
 /** A row, in the words of Consul's JSON. */
 export type NodeService = Readonly<Record<string, unknown>> & { readonly ID: string };
 
-/**
- * Each with the node's datacenter, like the agent's own reply. None where there is no such node, or
- * where the token may not see it.
- */
-export function readNodeServices(json: unknown, node: string): readonly NodeService[] {
+export interface NodeServices {
+  /** False: there is no such node, or the token may not see it. */
+  readonly isThere: boolean;
+  /** Each with the node's datacenter, like the agent's own reply. */
+  readonly services: readonly NodeService[];
+}
+
+export function readNodeServices(json: unknown, node: string): NodeServices {
   const reply = readReply(NodeServicesReply, json, `the services of ${nodeName(node)}`);
   const datacenter = reply.Node?.Datacenter ?? "";
-  return (reply.Services ?? []).map((service) => ({ ...service, Datacenter: datacenter }));
+  const services = (reply.Services ?? []).map((row) => ({ ...row, Datacenter: datacenter }));
+  return { isThere: Boolean(reply.Node), services };
 }
 
 export function nodeServicesPath(node: string): string {
@@ -44,8 +48,8 @@ export function nodeServicesPath(node: string): string {
 /** Those that `filter` lets through, as the leader knows them now. */
 export async function listServices(
   { client, node }: NodeCatalog,
-  options: { readonly what: string; readonly filter: string },
-): Promise<{ readonly services: readonly NodeService[]; readonly reply: Reply }> {
+  options: { readonly what: string; readonly filter: string; readonly signal?: AbortSignal },
+): Promise<NodeServices & { readonly reply: Reply }> {
   const { query } = readQuery(client, { stale: false });
   const reply = await client.call({
     resource: "services",
@@ -53,8 +57,9 @@ export async function listServices(
     path: nodeServicesPath(node),
     query: { ...query, filter: options.filter },
     timeoutMs: TIMEOUT_MS,
+    ...(options.signal ? { signal: options.signal } : {}),
   });
-  return { services: readNodeServices(reply.json, node), reply };
+  return { ...readNodeServices(reply.json, node), reply };
 }
 
 export function nodeName(node: string): string {

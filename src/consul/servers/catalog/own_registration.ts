@@ -25,7 +25,7 @@ export function readOwnRegistration(
   options: { readonly node: string; readonly proxyId: string },
 ): Registration | undefined {
   const { node, proxyId } = options;
-  const own = readNodeServices(json, node).find(({ ID }) => ID === proxyId);
+  const own = readNodeServices(json, node).services.find(({ ID }) => ID === proxyId);
   return own && readRegistration(own, proxyId);
 }
 

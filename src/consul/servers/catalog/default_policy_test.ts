@@ -1,0 +1,64 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ProxyError } from "../../../base/mod.ts";
+import { CatalogRig } from "../../../../test/kit/node_catalog.ts";
+import { inTurn, type Reaction } from "../../../../test/kit/scripted_agent.ts";
+import type { Server } from "../types.ts";
+import { serversDefaultPolicyQuestion } from "./default_policy.ts";
+
+const ALLOW = { json: { Authorized: true, Reason: "Default intention policy" } };
+const DENY = { json: { Authorized: false, Reason: "Default behavior configured by ACLs" } };
+const RULE = { json: { Authorized: true, Reason: "Matched L4 intention: */* => */*" } };
+
+const [A, B]: readonly Server[] = [{ host: "10.0.0.1" }, { host: "10.0.0.2" }];
+
+async function startAsking(...reactions: Reaction[]) {
+  const rig = await CatalogRig.start(inTurn(...reactions));
+  const servers: { current: Server | undefined } = { current: A };
+  const logged: string[] = [];
+  const log = { ...rig.deps.log, warn: (message: string) => void logged.push(message) };
+  const question = serversDefaultPolicyQuestion(rig.catalog.client, {
+    ...{ servers, log, clock: rig.clock },
+    ...{ service: "web", trustDomain: "td.consul", datacenter: "dc1" },
+  });
+  const ask = (server: Server | undefined) => {
+    servers.current = server;
+    return question.ask(new AbortController().signal);
+  };
+  return { rig, servers, ask, logged, [Symbol.asyncDispose]: () => rig[Symbol.asyncDispose]() };
+}
+
+for (const [want, reaction] of [["allow", ALLOW], ["deny", DENY], ["deny", RULE]] as const) {
+  test(`serversDefaultPolicyQuestion() takes ${reaction.json.Reason} for ${want}`, async () => {
+    await using asking = await startAsking(reaction);
+    assert.equal(await asking.ask(A), want);
+    const body = JSON.parse(asking.rig.script.asked[0]?.body ?? "");
+    assert.equal(body.Target, "web");
+    assert.equal(body.ClientCertURI, "spiffe://td.consul/ns/postern-probe/dc/dc1/svc/x");
+  });
+}
+
+test("servers that disagree about the default policy allow nothing, until they agree", async () => {
+  await using asking = await startAsking(ALLOW, DENY, ALLOW, ALLOW, ALLOW);
+  assert.equal(await asking.ask(A), "allow");
+  assert.equal(await asking.ask(B), "deny");
+  assert.equal(await asking.ask(A), "deny", "though this one allows");
+  assert.equal(asking.logged.length, 1, "said once");
+  assert.equal(await asking.ask(B), "allow");
+});
+
+test("what a server said about the default policy is forgotten in time", async () => {
+  await using asking = await startAsking(DENY, ALLOW, ALLOW);
+  await asking.ask(A);
+  assert.equal(await asking.ask(B), "deny");
+  await asking.rig.clock.advance(900_001);
+  assert.equal(await asking.ask(B), "allow");
+});
+
+test("an answer about the default policy that nobody can be held to is none", async () => {
+  await using asking = await startAsking(ALLOW, ALLOW);
+  const answer = asking.ask(A);
+  asking.servers.current = B;
+  await assert.rejects(answer, ProxyError);
+  await assert.rejects(asking.ask(undefined), ProxyError);
+});

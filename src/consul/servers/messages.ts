@@ -48,7 +48,7 @@ export const SERVERS_PROTOBUF: Protobuf = new Protobuf({
   },
   Timestamp: { seconds: "1 int64", nanos: "2 int32" },
   SignRequest: { csr: "1 string" },
-  Signed: { cert_pem: "1 string" },
+  Signed: { cert_pem: "2 string" },
   // hashicorp.consul.acl
   LoginRequest: {
     auth_method: "1 string",

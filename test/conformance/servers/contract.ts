@@ -7,6 +7,7 @@
 
 import type { ServerUnderTest } from "./grpc_client.ts";
 import { grpcReadContract } from "./grpc_reads.ts";
+import { methodContract } from "./methods.ts";
 import { registrationContract } from "./registration.ts";
 import { signingContract } from "./signing.ts";
 
@@ -14,6 +15,7 @@ import { signingContract } from "./signing.ts";
 export function serverContract(server: ServerUnderTest): void {
   registrationContract(server);
   signingContract(server);
+  methodContract(server);
   // Last: it rotates the roots.
   grpcReadContract(server);
 }

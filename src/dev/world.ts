@@ -53,6 +53,7 @@ export function newWorld(options: DevAgentOptions, engine: Engine, nodeName = "d
     store,
     (find, names) => validateEntries(find, names, datacenter),
   );
+  store.commit("config", []);
   config.onChange((kind, name) => {
     if (kind.startsWith("service-") && name !== "*") catalog.giveVirtualIp(datacenter, name);
   });

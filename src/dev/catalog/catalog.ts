@@ -40,6 +40,16 @@ export class Catalog {
     this.#store = store;
   }
 
+  /** As it is now, over a copy of the store. */
+  copy(store: Store): Catalog {
+    const copy = new Catalog(store);
+    for (const [key, node] of this.#nodes) copy.#nodes.set(key, node);
+    for (const [key, service] of this.#services) copy.#services.set(key, service);
+    for (const [key, check] of this.#checks) copy.#checks.set(key, check);
+    for (const [key, ip] of this.#virtualIps) copy.#virtualIps.set(key, ip);
+    return copy;
+  }
+
   /** A new node that an agent runs on, with its `serfHealth` check. */
   addNode(datacenter: string, name: string, address: string): NodeRecord {
     return this.putNode({

@@ -13,6 +13,7 @@ export class Store {
   readonly #tables = new Map<Table, number>();
   readonly #topics = new Map<string, number>();
   readonly #waiting = new Map<string, Set<() => void>>();
+  readonly #onCommit = new Set<() => void>();
 
   constructor(firstIndex = 8) {
     this.#index = firstIndex;
@@ -29,7 +30,22 @@ export class Store {
       this.#waiting.delete(topic);
       for (const wake of waiting) wake();
     }
+    for (const fn of this.#onCommit) fn();
     return index;
+  }
+
+  /** `fn` is called after every write. Returns how to stop. */
+  onCommit(fn: () => void): () => void {
+    this.#onCommit.add(fn);
+    return () => void this.#onCommit.delete(fn);
+  }
+
+  /** As it is now; nobody waits there. */
+  copy(): Store {
+    const copy = new Store(this.#index);
+    for (const [table, index] of this.#tables) copy.#tables.set(table, index);
+    for (const [topic, index] of this.#topics) copy.#topics.set(topic, index);
+    return copy;
   }
 
   /** Last write to the table; 1 where there was none, as Consul says. */

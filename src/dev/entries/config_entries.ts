@@ -29,7 +29,13 @@ export class ConfigEntries {
   ) {
     this.#store = store;
     this.#validate = validate;
-    store.commit("config", []);
+  }
+
+  /** As they are now, over a copy of the store; only to be read. */
+  copy(store: Store): ConfigEntries {
+    const copy = new ConfigEntries(store, this.#validate);
+    for (const [key, entry] of this.#entries) copy.#entries.set(key, entry);
+    return copy;
   }
 
   /** `fn` is called after each write and removal. */

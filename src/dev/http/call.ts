@@ -38,7 +38,15 @@ export interface World {
   readonly random: Random;
   readonly defaultIntentionPolicy: "allow" | "deny" | undefined;
   readonly asClientAgent: boolean;
+  /** How this server stands to the one that leads; absent: it leads. */
+  readonly standing?: () => Standing;
   readonly state: State;
+}
+
+/** What stale reads tell of the leader. */
+export interface Standing {
+  readonly knownLeader: boolean;
+  readonly lastContactMs: number;
 }
 
 export interface Call {
@@ -146,11 +154,13 @@ export function metaHeaders(
     : call.query.has("consistent")
     ? "consistent"
     : "leader";
+  const { knownLeader, lastContactMs } = mode === "stale" && call.world.standing?.() ||
+    { knownLeader: true, lastContactMs: 0 };
   return {
     ...options.consistency === false ? {} : { "X-Consul-Effective-Consistency": mode },
     "X-Consul-Index": String(index),
-    "X-Consul-Knownleader": streaming ? "false" : "true",
-    "X-Consul-Lastcontact": "0",
+    "X-Consul-Knownleader": String(!streaming && knownLeader),
+    "X-Consul-Lastcontact": String(lastContactMs),
     "X-Consul-Query-Backend": streaming ? "streaming" : "blocking-query",
     ...options.filtered ? { "X-Consul-Results-Filtered-By-Acls": "true" } : {},
   };

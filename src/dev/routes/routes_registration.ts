@@ -61,13 +61,13 @@ function vet(call: Call, { node, skipNodeUpdate, service, checks }: CatalogRegis
   const { catalog } = call.state;
   const authorizer = call.authorizer();
   const known = catalog.node(call.datacenter, node.name);
-  if (!known || (!skipNodeUpdate && changes(known, node))) {
-    authorizer.require("node", "write", node.name);
-  }
   if (service) {
     authorizer.require("service", "write", service.name);
     const before = known && catalog.get(known, service.id);
     if (before) authorizer.require("service", "write", before.name);
+  }
+  if (!known || (!skipNodeUpdate && changes(known, node))) {
+    authorizer.require("node", "write", node.name);
   }
   for (const check of checks) {
     if (check.serviceId === "") {

@@ -16,8 +16,8 @@ export interface ClusterTiming {
   readonly relistMs: number;
   /** How long a server that was started again answers stale reads from an empty store. */
   readonly emptyMs: number;
-  /** How far stale reads of a follower are behind; 0: not at all. */
-  readonly lagMs: number;
+  /** How long a write waits for a leader. */
+  readonly writeMs: number;
 }
 
 export const CONSUL_TIMING: ClusterTiming = {
@@ -25,7 +25,7 @@ export const CONSUL_TIMING: ClusterTiming = {
   unlistMs: 7_500,
   relistMs: 1_000,
   emptyMs: 600,
-  lagMs: 0,
+  writeMs: 12_000,
 };
 
 export type ServerState = "running" | "hung" | "stopped";
@@ -38,7 +38,7 @@ interface Member {
 
 export class Cluster {
   readonly #clock: Clock;
-  readonly #timing: ClusterTiming;
+  readonly timing: ClusterTiming;
   readonly #members: Member[];
   #leader: number | undefined = 0;
   /** When that became so, of the monotonic clock. */
@@ -46,12 +46,12 @@ export class Cluster {
   /** No election happens by itself. */
   #isHeld = false;
   #election: Timer | undefined;
-  readonly #onLost = new Set<() => void>();
+  readonly #onLed = new Set<(led: boolean) => void>();
   readonly #onListed = new Set<() => void>();
 
   constructor(count: number, options: { readonly clock: Clock; readonly timing: ClusterTiming }) {
     this.#clock = options.clock;
-    this.#timing = options.timing;
+    this.timing = options.timing;
     this.#members = Array.from({ length: count }, () => ({
       state: "running",
       listed: true,
@@ -78,12 +78,13 @@ export class Cluster {
     return this.#members.flatMap((member, server) => member.listed ? [server] : []);
   }
 
-  /** `fn` is called whenever the leader is lost. Returns how to stop. */
-  onLost(fn: () => void): () => void {
-    this.#onLost.add(fn);
-    return () => void this.#onLost.delete(fn);
+  /** `fn` is called whenever there is a leader, or none any more. Returns how to stop. */
+  onLed(fn: (led: boolean) => void): () => void {
+    this.#onLed.add(fn);
+    return () => void this.#onLed.delete(fn);
   }
 
+  /** `fn` is called whenever the list of those that are ready has changed. */
   onListed(fn: () => void): () => void {
     this.#onListed.add(fn);
     return () => void this.#onListed.delete(fn);
@@ -98,7 +99,7 @@ export class Cluster {
     member.state = state;
     if (ran === runs) return;
     member.timer?.cancel();
-    const { unlistMs, relistMs } = this.#timing;
+    const { unlistMs, relistMs } = this.timing;
     member.timer = this.#clock.after(runs ? relistMs : unlistMs, () => {
       if (member.listed === runs) return;
       member.listed = runs;
@@ -127,6 +128,7 @@ export class Cluster {
       const server = (before + step + count) % count;
       if (this.stateOf(server) !== "running") continue;
       this.#leader = server;
+      for (const fn of [...this.#onLed]) fn(true);
       return;
     }
   }
@@ -145,12 +147,12 @@ export class Cluster {
     if (this.#leader === undefined) return;
     this.#leader = undefined;
     this.#leaderlessMs = this.#clock.monotonic();
-    for (const fn of [...this.#onLost]) fn();
+    for (const fn of [...this.#onLed]) fn(false);
   }
 
   #callElection(): void {
     if (this.#isHeld || !this.#hasQuorum) return;
     this.#election?.cancel();
-    this.#election = this.#clock.after(this.#timing.electionMs, () => this.elect());
+    this.#election = this.#clock.after(this.timing.electionMs, () => this.elect());
   }
 }

@@ -7,7 +7,7 @@
 
 import type { Clock, Log, Random } from "../../base/mod.ts";
 import type { Engine } from "../../net/mod.ts";
-import type { World } from "../http/call.ts";
+import type { Standing, World } from "../http/call.ts";
 import { type Fault, Faults, needsReply, spoil } from "../http/faults.ts";
 import { type DevReply, type DevRequest, HttpServer } from "../http/http_server.ts";
 import { route } from "../http/router.ts";
@@ -16,6 +16,12 @@ import { FrozenEngine } from "./frozen.ts";
 import { GrpcServer } from "./grpc/grpc_server.ts";
 import { type ListedServer, methodsOf } from "./grpc/services.ts";
 import type { SigningPace } from "./grpc/sign.ts";
+import { answerUnless, isLocal, isStale, leaderless } from "./led.ts";
+import { View } from "./view.ts";
+
+/** How often a leader is heard of, and how long its silence means nothing. */
+const HEARTBEAT_MS = 70;
+const UNNOTICED_MS = 500;
 
 export interface DevServerOptions {
   readonly number: number;
@@ -38,11 +44,14 @@ export class DevServer {
   readonly #http: HttpServer;
   readonly #grpc: GrpcServer;
   readonly #faults = new Faults();
+  readonly #view: View;
   #requests = 0;
 
   constructor(options: DevServerOptions) {
     const { engine, host, clock, cluster, random, pace, listed } = options;
-    this.#options = options;
+    const world = { ...options.world, standing: () => this.#standing() };
+    this.#options = { ...options, world };
+    this.#view = new View(world, clock);
     this.host = host;
     this.#engine = new FrozenEngine(engine);
     this.#http = new HttpServer({
@@ -56,7 +65,7 @@ export class DevServer {
       clock,
       host,
       methods: methodsOf({
-        world: options.world,
+        world,
         random,
         pace,
         get hasLeader() {
@@ -101,6 +110,11 @@ export class DevServer {
     this.#faults.add(on, fault, times);
   }
 
+  /** What it answers stale reads from. */
+  get view(): View {
+    return this.#view;
+  }
+
   async start(httpPort: number, grpcPort: number): Promise<void> {
     await this.#http.start(httpPort);
     try {
@@ -111,12 +125,15 @@ export class DevServer {
     }
   }
 
+  /** Every connection breaks. */
   stop(): void {
     this.#engine.thaw();
+    this.#view.stop();
     this.#http.stop();
     this.#grpc.stop();
   }
 
+  /** Connections stay; nothing is read or answered any more, pings neither. */
   freeze(): void {
     this.#engine.freeze();
   }
@@ -129,8 +146,59 @@ export class DevServer {
     this.#requests++;
     const search = request.query.size > 0 ? `?${request.query}` : "";
     const fault = this.#faults.take(`${request.method} ${request.path}${search}`);
-    if (!fault) return await route(this.#options.world, request);
+    if (!fault) return await this.#answer(request);
     const reply: DevReply = { status: 200, headers: {}, body: "" };
-    return spoil(fault, needsReply(fault) ? await route(this.#options.world, request) : reply);
+    return spoil(fault, needsReply(fault) ? await this.#answer(request) : reply);
+  }
+
+  async #answer(request: DevRequest): Promise<DevReply> {
+    const { world } = this.#options;
+    if (isLocal(request)) return await route(world, request);
+    return isStale(request) ? await this.#answerStale(request) : await this.#answerLed(request);
+  }
+
+  async #answerLed(request: DevRequest): Promise<DevReply> {
+    const { cluster, world } = this.#options;
+    const from = this.host;
+    if (cluster.leader === undefined && request.method !== "GET") await this.#leader();
+    if (cluster.leader === undefined) return leaderless(request, { wasLed: false, from });
+    const lost = (fn: () => void) => cluster.onLed((led) => led || fn());
+    const reply = await answerUnless(world, request, lost);
+    return reply ?? leaderless(request, { wasLed: true, from });
+  }
+
+  async #answerStale(request: DevRequest): Promise<DevReply> {
+    const { cluster, number, world } = this.#options;
+    for (;;) {
+      // Who leads is never behind.
+      const seen = cluster.leader === number ? world : this.#view.world;
+      const reply = await answerUnless(seen, request, (fn) => this.#view.onReplaced(fn));
+      if (reply) return reply;
+    }
+  }
+
+  /** Resolves when there is one, or when a write has waited for long enough. */
+  #leader(): Promise<void> {
+    const { cluster, clock } = this.#options;
+    return new Promise((resolve) => {
+      const done = () => {
+        timer.cancel();
+        stop();
+        resolve();
+      };
+      const timer = clock.after(cluster.timing.writeMs, done);
+      const stop = cluster.onLed((led) => led && done());
+    });
+  }
+
+  #standing(): Standing {
+    const { cluster, random, number } = this.#options;
+    if (cluster.leader === number) return { knownLeader: true, lastContactMs: 0 };
+    const { leaderlessMs } = cluster;
+    return {
+      // A follower notices only after a while.
+      knownLeader: leaderlessMs < UNNOTICED_MS,
+      lastContactMs: Math.floor(leaderlessMs + random() * HEARTBEAT_MS),
+    };
   }
 }

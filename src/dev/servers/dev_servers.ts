@@ -10,7 +10,7 @@ import { type Engine, runtimeEngine } from "../../net/mod.ts";
 import { DevWorld } from "../dev_world.ts";
 import type { World } from "../http/call.ts";
 import { type DevAgentOptions, newWorld, withNode } from "../world.ts";
-import { Cluster, type ClusterTiming, CONSUL_TIMING } from "./cluster.ts";
+import { Cluster, type ClusterTiming, CONSUL_TIMING, type ServerState } from "./cluster.ts";
 import { DevServer } from "./dev_server.ts";
 import { SigningPace } from "./grpc/sign.ts";
 
@@ -37,11 +37,14 @@ export class DevServers extends DevWorld implements AsyncDisposable {
   readonly servers: readonly DevServer[];
   readonly #cluster: Cluster;
   readonly #worlds: readonly World[];
+  readonly #options: DevServersOptions;
+  readonly #engine: Engine;
 
   constructor(options: DevServersOptions) {
     super();
+    this.#options = options;
     const { clock, random, log = silentLog } = options;
-    const engine: Engine = options.engine ?? runtimeEngine();
+    const engine = this.#engine = options.engine ?? runtimeEngine();
     const hosts = options.hosts ?? firstHosts(options.count ?? 3);
     const timing = { ...CONSUL_TIMING, ...options.timing };
     const cluster = this.#cluster = new Cluster(hosts.length, { clock, timing });
@@ -116,6 +119,78 @@ export class DevServers extends DevWorld implements AsyncDisposable {
       await server.start(http, grpc);
       [http, grpc] = [server.httpPort, server.grpcPort];
     }
+  }
+
+  /** `running`, `hung` or `stopped`. */
+  stateOf(server: number): ServerState {
+    return this.#cluster.stateOf(server);
+  }
+
+  /**
+   * Like kill -9: its connections break. Of the others, default polls end with 500 if it led, and the next
+   * one leads after `electionMs`; it leaves the lists of servers after `unlistMs`.
+   */
+  kill(server: number): void {
+    this.#at(server).stop();
+    this.#cluster.set(server, "stopped");
+  }
+
+  /** Like SIGSTOP: connections stay and are taken, and nobody hears anything. */
+  hang(server: number): void {
+    if (this.stateOf(server) !== "running") return;
+    this.#at(server).freeze();
+    this.#cluster.set(server, "hung");
+  }
+
+  /** After {@link hang}: what came meanwhile is answered. */
+  resume(server: number): void {
+    if (this.stateOf(server) !== "hung") return;
+    this.#at(server).thaw();
+    this.#cluster.set(server, "running");
+  }
+
+  /**
+   * Kills it unless that has happened, and starts it on the same ports. `empty`: stale reads find nothing
+   * there for `emptyMs`, with headers that look good, as Consul does it.
+   */
+  async restart(server: number, options: { readonly empty?: boolean } = {}): Promise<void> {
+    if (this.stateOf(server) !== "stopped") this.kill(server);
+    const started = this.#at(server);
+    if (options.empty) {
+      started.view.beginEmpty(this.#nothing(started), this.#cluster.timing.emptyMs);
+    }
+    await started.start(this.httpPort, this.grpcPort);
+    this.#cluster.set(server, "running");
+  }
+
+  /** Another one leads at once; after {@link loseQuorum}, any. */
+  elect(): void {
+    this.#cluster.elect();
+  }
+
+  /** Nobody leads until {@link elect}. */
+  loseQuorum(): void {
+    this.#cluster.loseQuorum();
+  }
+
+  /** Stale reads of a server that does not lead show what was `lagMs` ago from now on; 0 ends it. */
+  lag(server: number, lagMs: number): void {
+    this.#at(server).view.lag(lagMs);
+  }
+
+  #at(server: number): DevServer {
+    const found = this.servers[server];
+    if (!found) throw new RangeError(`there is no server ${server}`);
+    return found;
+  }
+
+  /** What a server knows that has just been started: who may ask and whom to trust, and nothing else. */
+  #nothing(server: DevServer): World {
+    const { state } = this.world;
+    const { ca, ...world } = newWorld({ ...this.#options, host: server.host }, this.#engine).state;
+    ca.stop();
+    world.store.rewind(1);
+    return { ...server.view.world, state: { ...world, ca: state.ca, acl: state.acl } };
   }
 
   close(): void {

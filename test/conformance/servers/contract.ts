@@ -5,10 +5,17 @@
  * @module
  */
 
-import { type ServerUnderTest } from "./grpc_client.ts";
+import type { ServerUnderTest } from "./grpc_client.ts";
+import { grpcReadContract } from "./grpc_reads.ts";
+import { methodContract } from "./methods.ts";
+import { registrationContract } from "./registration.ts";
 import { signingContract } from "./signing.ts";
 
 /** For a server without ACLs, datacenter `dc1`. */
 export function serverContract(server: ServerUnderTest): void {
+  registrationContract(server);
   signingContract(server);
+  methodContract(server);
+  // Last: it rotates the roots.
+  grpcReadContract(server);
 }

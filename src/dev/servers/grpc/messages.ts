@@ -1,6 +1,7 @@
 /**
  * Messages of the gRPC services that Consul's servers have for proxies, as the side that serves them needs
- * them; names and numbers are those of Consul's public interface (proto-public 0.7.4).
+ * them; names and numbers are those of Consul's public interface (proto-public 0.7.4). Written apart from
+ * the table of the side that asks, so that a wrong number in either is found by asking.
  *
  * @module
  */

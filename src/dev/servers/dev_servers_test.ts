@@ -1,0 +1,193 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { AgentClient, type Reply } from "../../../test/conformance/agent/client.ts";
+import { GrpcClient } from "../../../test/conformance/servers/grpc_client.ts";
+import { FakeClock } from "../../../test/kit/clock.ts";
+import { loopbackHost } from "../../../test/kit/ports.ts";
+import { seededRandom } from "../../base/mod.ts";
+import { type DevServers, startDevServers } from "./mod.ts";
+
+const MATCH = "/v1/connect/intentions/match?by=destination&name=web";
+const HEALTH = "/v1/health/connect/web?passing";
+
+interface Three extends AsyncDisposable {
+  readonly servers: DevServers;
+  readonly clock: FakeClock;
+  readonly clients: readonly AgentClient[];
+  readonly grpc: readonly GrpcClient[];
+}
+
+async function three(): Promise<Three> {
+  const clock = new FakeClock();
+  const first = loopbackHost();
+  const hosts = [first, loopbackHost(), loopbackHost()];
+  const servers = await startDevServers({ clock, random: seededRandom(1), hosts });
+  const { httpPort, grpcPort } = servers;
+  const under = hosts.map((host) => ({ host, httpPort, grpcPort, managementToken: "" }));
+  return {
+    servers,
+    clock,
+    clients: under.map((server) => new AgentClient({ ...server, port: server.httpPort })),
+    grpc: under.map((server) => new GrpcClient(server)),
+    [Symbol.asyncDispose]: () => servers[Symbol.asyncDispose](),
+  };
+}
+
+function client(cluster: Three, number: number): AgentClient {
+  const found = cluster.clients[number];
+  assert.ok(found);
+  return found;
+}
+
+/** A poll that waits by the time this resolves. */
+async function waiting(
+  of: AgentClient,
+  path: string,
+): Promise<{ readonly reply: Promise<Reply> }> {
+  const { index } = await of.get(path);
+  const reply = of.call("GET", `${path}&index=${index}&wait=60s`);
+  await of.settle();
+  return { reply };
+}
+
+test("a killed leader ends default polls of the others, and stale ones wake at the next write", async () => {
+  await using cluster = await three();
+  const { servers, clock } = cluster;
+  const dead = await waiting(client(cluster, 0), MATCH);
+  const broken = assert.rejects(dead.reply);
+  const led = await waiting(client(cluster, 1), MATCH);
+  const streamed = await waiting(client(cluster, 1), HEALTH);
+  const stale = await waiting(client(cluster, 2), `${MATCH}&stale`);
+  servers.kill(0);
+  await broken;
+  assert.equal((await led.reply).status, 500);
+  assert.match((await led.reply).text, /^rpc error getting client: .* connection refused$/);
+  assert.equal((await streamed.reply).status, 503);
+  assert.equal((await streamed.reply).text, "error reading from server: EOF");
+  assert.equal((await client(cluster, 1).call("GET", MATCH)).status, 500);
+  const during = await client(cluster, 1).get(`${MATCH}&stale`);
+  assert.equal(during.headers.get("X-Consul-Effective-Consistency"), "stale");
+  await clock.advance(3_000);
+  assert.equal(servers.leader, 1);
+  assert.equal((await client(cluster, 2).get(MATCH)).status, 200);
+  servers.setIntention("api", "web", { Action: "allow" });
+  assert.match((await stale.reply).text, /"SourceName":"api"/);
+});
+
+test("a dead server leaves the list after a while, and comes back to it", async () => {
+  await using cluster = await three();
+  const { servers, clock, grpc } = cluster;
+  const stream = grpc[1]?.follow("servers");
+  assert.ok(stream);
+  const listed = async () => {
+    const { message } = await stream.next();
+    const list = message["servers"] as readonly { readonly address: string }[];
+    return list.map(({ address }) => address).sort();
+  };
+  assert.deepEqual(await listed(), [...servers.hosts].sort());
+  servers.kill(2);
+  await clock.advance(7_500);
+  assert.deepEqual(await listed(), servers.hosts.slice(0, 2).sort());
+  await servers.restart(2);
+  await clock.advance(1_000);
+  assert.deepEqual(await listed(), [...servers.hosts].sort());
+  stream.close();
+});
+
+test("a server that was started again has nothing for stale reads, with headers that look good", async () => {
+  await using cluster = await three();
+  const { servers, clock } = cluster;
+  servers.setIntention("api", "web", { Action: "allow" });
+  await servers.restart(2, { empty: true });
+  const started = client(cluster, 2);
+  const nothing = await started.get(`${MATCH}&stale`);
+  assert.equal(nothing.text, '{"web":null}');
+  assert.equal(nothing.headers.get("X-Consul-Index"), "1");
+  assert.equal(nothing.headers.get("X-Consul-Knownleader"), "true");
+  assert.match((await started.get(MATCH)).text, /"SourceName":"api"/);
+  const waits = started.call("GET", `${MATCH}&stale&index=1&wait=60s`);
+  await started.settle();
+  await clock.advance(600);
+  assert.match((await waits).text, /"SourceName":"api"/);
+  assert.match((await started.get(`${MATCH}&stale`)).text, /"SourceName":"api"/);
+});
+
+test("stale reads of a follower can be behind; default reads and the leader are not", async () => {
+  await using cluster = await three();
+  const { servers, clock } = cluster;
+  servers.lag(1, 50);
+  const waits = await waiting(client(cluster, 1), `${MATCH}&stale`);
+  servers.setIntention("api", "web", { Action: "allow" });
+  assert.equal((await client(cluster, 1).get(`${MATCH}&stale`)).text, '{"web":null}');
+  assert.match((await client(cluster, 1).get(MATCH)).text, /"SourceName":"api"/);
+  assert.match((await client(cluster, 0).get(`${MATCH}&stale`)).text, /"SourceName":"api"/);
+  await clock.advance(50);
+  assert.match((await waits.reply).text, /"SourceName":"api"/);
+});
+
+test("a server that hangs answers when it goes on", async () => {
+  await using cluster = await three();
+  const { servers, clock, grpc } = cluster;
+  const held = await waiting(client(cluster, 2), `${MATCH}&stale`);
+  servers.hang(2);
+  let answers = 0;
+  const later = client(cluster, 2).get(`${MATCH}&stale`).finally(() => answers++);
+  const asked = grpc[2]?.ask("features").finally(() => answers++);
+  servers.setIntention("api", "web", { Action: "allow" });
+  held.reply.finally(() => answers++);
+  await client(cluster, 1).settle();
+  await clock.advance(1_000);
+  assert.equal(answers, 0);
+  servers.resume(2);
+  assert.match((await later).text, /"SourceName":"api"/);
+  assert.match((await held.reply).text, /"SourceName":"api"/);
+  assert.equal((await asked)?.code, 0);
+});
+
+test("without a quorum nobody leads: writes fail late, Sign at once, stale reads and streams go on", async () => {
+  await using cluster = await three();
+  const { servers, clock, grpc } = cluster;
+  servers.kill(0);
+  servers.kill(1);
+  await clock.advance(60_000);
+  assert.equal(servers.leader, undefined);
+  const last = client(cluster, 2);
+  assert.equal((await last.get(`${MATCH}&stale`)).headers.get("X-Consul-Knownleader"), "false");
+  const write = last.call("PUT", "/v1/config", { body: { Kind: "mesh" } });
+  await last.settle();
+  await clock.advance(12_000);
+  assert.equal((await write).text, "No cluster leader");
+  assert.equal((await grpc[2]?.ask("sign", { csr: "x" }))?.code, 14);
+  assert.equal((await grpc[2]?.ask("features"))?.code, 0);
+  const follow = grpc[2]?.follow("roots");
+  assert.equal((await follow?.next())?.code, 0);
+  follow?.close();
+  await servers.restart(0);
+  await clock.advance(3_000);
+  assert.equal((await last.get(MATCH)).status, 200);
+});
+
+test("elect() and loseQuorum() move and take the leader at once", async () => {
+  await using cluster = await three();
+  const { servers, clock } = cluster;
+  servers.elect();
+  assert.equal(servers.leader, 1);
+  servers.loseQuorum();
+  await clock.advance(60_000);
+  assert.equal(servers.leader, undefined);
+  servers.elect();
+  assert.notEqual(servers.leader, undefined);
+});
+
+test("the agent API of a server knows nothing of what is in the catalog alone", async () => {
+  await using cluster = await three();
+  const of = client(cluster, 1);
+  await of.put("/v1/catalog/register", {
+    Node: "virt-1",
+    Address: "10.0.0.1",
+    Service: { ID: "web-1", Service: "web", Port: 80 },
+  });
+  const reply = await of.call("GET", "/v1/agent/service/web-1");
+  assert.equal(reply.status, 404);
+  assert.equal(reply.text, "unknown service ID: web-1");
+});

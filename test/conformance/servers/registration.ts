@@ -1,0 +1,433 @@
+/**
+ * Registrations in the catalog: what is refused, what is stored and shown, and what wakes who reads it.
+ *
+ * @module
+ */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { AgentClient, unique, unmoved, woken } from "../agent/client.ts";
+import type { ServerUnderTest } from "./grpc_client.ts";
+
+const REGISTER = "/v1/catalog/register";
+const DEREGISTER = "/v1/catalog/deregister";
+const PROXY = { Service: "p", Kind: "connect-proxy", Port: 1 };
+
+const ERRORS = (faults: readonly string[]) =>
+  `${faults.length === 1 ? "1 error" : `${faults.length} errors`} occurred:\n` +
+  `${faults.map((fault) => `\t* ${fault}\n`).join("")}\n`;
+
+const REFUSED: readonly (readonly [path: string, body: unknown, status: number, text: string])[] = [
+  [REGISTER, {}, 500, "Must provide node"],
+  [REGISTER, { Node: "n" }, 500, "Must provide address if SkipNodeUpdate is not set"],
+  [
+    REGISTER,
+    { Node: "n", Address: "10.0.0.1", ID: "xx" },
+    500,
+    "Bad node ID: uuid string is wrong length",
+  ],
+  [
+    REGISTER,
+    { Node: "n", SkipNodeUpdate: true, Service: {} },
+    500,
+    "service name (Service.Service) is required; both Service ID (Service.ID) and Service Name cannot be empty",
+  ],
+  [
+    REGISTER,
+    { Node: "n", SkipNodeUpdate: true, Service: { ID: "a" } },
+    500,
+    "Must provide service name (Service.Service) when service ID is provided",
+  ],
+  [
+    REGISTER,
+    { Node: "n", SkipNodeUpdate: true, Service: { Service: "a", Address: "0.0.0.0" } },
+    500,
+    "Invalid service address",
+  ],
+  [
+    REGISTER,
+    { Node: "n", SkipNodeUpdate: true, Service: { ...PROXY, Port: 0, Proxy: {} } },
+    500,
+    ERRORS([
+      "Port or SocketPath must be set for a connect-proxy",
+      "Proxy.DestinationServiceName must be non-empty for Connect proxy services",
+    ]),
+  ],
+  [
+    REGISTER,
+    {
+      Node: "n",
+      SkipNodeUpdate: true,
+      Service: { ...PROXY, Connect: { Native: true }, Proxy: { DestinationServiceName: "*" } },
+    },
+    500,
+    ERRORS([
+      "Proxy.DestinationServiceName must not be a wildcard for Connect proxy services",
+      "A Proxy cannot also be Connect Native, only typical services",
+    ]),
+  ],
+  [
+    REGISTER,
+    {
+      Node: "n",
+      SkipNodeUpdate: true,
+      Service: {
+        ...PROXY,
+        Proxy: {
+          DestinationServiceName: "w",
+          Upstreams: [
+            { DestinationName: "a", LocalBindPort: 1 },
+            { DestinationName: "b", LocalBindPort: 1 },
+            { DestinationName: "a", LocalBindPort: 2 },
+            { LocalBindPort: 3 },
+            { DestinationName: "*", LocalBindPort: 4 },
+            { DestinationName: "z" },
+          ],
+        },
+      },
+    },
+    500,
+    ERRORS([
+      'upstreams cannot contain duplicates by local bind address and port or unix path; "127.0.0.1:1" is specified twice',
+      'upstreams cannot contain duplicates of [type="", name="a", partition="", namespace="", peer="", datacenter=""]',
+      "upstream destination name cannot be empty",
+      "upstream destination name cannot be a wildcard",
+      "upstream local bind port or local socket path must be defined and nonzero",
+    ]),
+  ],
+  [
+    REGISTER,
+    { Node: "n", Address: "10.0.0.1", Check: { CheckID: "c", ServiceID: "nono" } },
+    500,
+    "Unknown service ID 'nono' for check ID 'c'",
+  ],
+  [
+    REGISTER,
+    { Node: "n", Address: "10.0.0.1", Check: { CheckID: "c", Node: "other" } },
+    500,
+    "Node 'other' for check 'c' doesn't match register request node 'n'",
+  ],
+  [REGISTER, { Node: "n", SkipNodeUpdate: true, Datacenter: "dc9" }, 500, "No path to datacenter"],
+  [REGISTER, { Node: "n", Bogus: 1 }, 400, 'Request decode failed: json: unknown field "Bogus"'],
+  [DEREGISTER, {}, 500, "Must provide node"],
+  [DEREGISTER, { Node: "n", Datacenter: "dc9" }, 500, "No path to datacenter"],
+  [DEREGISTER, { Node: "n", Bogus: 1 }, 400, 'Request decode failed: json: unknown field "Bogus"'],
+];
+
+interface NodeServices {
+  readonly Node: Readonly<Record<string, unknown>> | null;
+  readonly Services: readonly Service[] | null;
+}
+
+interface Service {
+  readonly ID: string;
+  readonly Proxy: {
+    readonly Config?: Readonly<Record<string, unknown>>;
+    readonly Upstreams?: readonly Readonly<Record<string, unknown>>[];
+    readonly EnvoyExtensions?: readonly { readonly Name: string }[];
+  };
+}
+
+interface HealthEntry {
+  readonly Node: { readonly Node: string };
+  readonly Service: Service;
+  readonly Checks: readonly { readonly CheckID: string; readonly Status: string }[];
+}
+
+export function registrationContract(server: ServerUnderTest): void {
+  const http = new AgentClient({ ...server, port: server.httpPort, mayAnswerEarly: true });
+
+  for (const [path, body, status, text] of REFUSED) {
+    test(`PUT ${path} ${JSON.stringify(body).slice(0, 90)} is refused with ${status}`, async () => {
+      const reply = await http.call("PUT", path, { body });
+      assert.equal(reply.error, text);
+      assert.equal(reply.status, status);
+    });
+  }
+
+  /** A node with a service and its proxy. */
+  const registered = async (proxy: Readonly<Record<string, unknown>> = {}) => {
+    const node = unique("virt");
+    const name = unique("web");
+    const shared = { Node: node, Address: "10.9.9.9", NodeMeta: { "synthetic-node": "true" } };
+    await http.put(REGISTER, {
+      ...shared,
+      Service: { ID: `${name}-1`, Service: name, Port: 8080, Address: "10.9.9.9" },
+    });
+    const id = `${name}-1-sidecar-proxy`;
+    const service = {
+      ID: id,
+      Service: `${name}-sidecar-proxy`,
+      Kind: "connect-proxy",
+      Port: 20000,
+      Address: "10.9.9.9",
+      Proxy: { DestinationServiceName: name, DestinationServiceID: `${name}-1`, ...proxy },
+    };
+    await http.put(REGISTER, { ...shared, Service: service });
+    return {
+      node,
+      name,
+      id,
+      service,
+      path: `/v1/catalog/node-services/${node}?merge-central-config`,
+    };
+  };
+
+  test("a registration is shown as it was sent, with nothing filled in", async () => {
+    const { node, name, path } = await registered({
+      Upstreams: [{ DestinationName: "db", LocalBindPort: 9191 }],
+    });
+    const { Node, Services } = await http.json<NodeServices>(path);
+    const { CreateIndex: _c, ModifyIndex: _m, ...shown } = Node ?? {};
+    assert.deepEqual(shown, {
+      ID: "",
+      Node: node,
+      Address: "10.9.9.9",
+      Datacenter: "dc1",
+      TaggedAddresses: null,
+      Meta: { "synthetic-node": "true" },
+    });
+    const [app, proxy] = (Services ?? []).map((service) => {
+      const { CreateIndex: _c, ModifyIndex: _m, ...rest } = service as unknown as Readonly<
+        Record<string, unknown>
+      >;
+      return rest;
+    });
+    const common = {
+      Address: "10.9.9.9",
+      Meta: null,
+      Tags: [],
+      Weights: { Passing: 1, Warning: 1 },
+      EnableTagOverride: false,
+      Connect: {},
+      PeerName: "",
+    };
+    assert.deepEqual(app, {
+      ...common,
+      ID: `${name}-1`,
+      Service: name,
+      Port: 8080,
+      Proxy: { Mode: "", MeshGateway: {}, Expose: {} },
+    });
+    const { TaggedAddresses, ...rest } = proxy ?? {};
+    const virtual = (TaggedAddresses as { "consul-virtual": { Address: string; Port: number } })[
+      "consul-virtual"
+    ];
+    assert.match(virtual.Address, /^240\.0\./);
+    assert.equal(virtual.Port, 20000);
+    assert.deepEqual(rest, {
+      ...common,
+      Kind: "connect-proxy",
+      ID: `${name}-1-sidecar-proxy`,
+      Service: `${name}-sidecar-proxy`,
+      Port: 20000,
+      Proxy: {
+        DestinationServiceName: name,
+        DestinationServiceID: `${name}-1`,
+        Mode: "",
+        Upstreams: [{
+          DestinationType: "",
+          DestinationName: "db",
+          Datacenter: "",
+          LocalBindPort: 9191,
+          MeshGateway: {},
+        }],
+        MeshGateway: {},
+        Expose: {},
+      },
+    });
+  });
+
+  test("central configuration is merged where it is asked for, and by any value", async () => {
+    const { node, name, id, path } = await registered({
+      Config: { local_connect_timeout_ms: 2500 },
+    });
+    await http.configEntry({
+      Kind: "service-defaults",
+      Name: name,
+      Protocol: "http",
+      LocalConnectTimeoutMs: 1000,
+      EnvoyExtensions: [{
+        Name: "builtin/lua",
+        Arguments: { ProxyType: "connect-proxy", Listener: "inbound", Script: "x" },
+      }],
+    });
+    const find = (services: readonly Service[]) => services.find((service) => service.ID === id);
+    const { Services } = await http.json<NodeServices>(path);
+    const merged = find(Services ?? []);
+    assert.deepEqual(merged?.Proxy.Config, { local_connect_timeout_ms: 2500, protocol: "http" });
+    assert.deepEqual(merged?.Proxy.EnvoyExtensions?.map(({ Name }) => Name), ["builtin/lua"]);
+    const plain = await http.json<NodeServices>(`/v1/catalog/node-services/${node}`);
+    assert.deepEqual(find(plain.Services ?? [])?.Proxy.Config, { local_connect_timeout_ms: 2500 });
+    for (const value of ["", "=false", "=0"]) {
+      const [entry] = await http.json<readonly HealthEntry[]>(
+        `/v1/health/connect/${name}?merge-central-config${value}`,
+      );
+      assert.equal(entry?.Service.Proxy.Config?.["protocol"], "http", value);
+    }
+    const [raw] = await http.json<readonly HealthEntry[]>(`/v1/health/connect/${name}`);
+    assert.equal(raw?.Service.Proxy.Config?.["protocol"], undefined);
+  });
+
+  test("filters choose services; a node that is not there is null", async () => {
+    const { node, id, path } = await registered();
+    const filter = encodeURIComponent(`ID=="${id}"`);
+    const { Services } = await http.json<NodeServices>(`${path}&filter=${filter}`);
+    assert.deepEqual(Services?.map(({ ID }) => ID), [id]);
+    const none = await http.json<NodeServices>(`${path}&filter=${encodeURIComponent('ID=="x"')}`);
+    assert.deepEqual(none.Services, []);
+    assert.equal(none.Node?.["Node"], node);
+    const nowhere = await http.get("/v1/catalog/node-services/nowhere?merge-central-config");
+    assert.equal(nowhere.text.replace(/\s/g, ""), '{"Node":null,"Services":null}');
+    const filtered = await http.get(`/v1/catalog/node-services/nowhere?filter=${filter}`);
+    assert.equal(filtered.text.replace(/\s/g, ""), '{"Node":null,"Services":[]}');
+    const upper = await http.json<NodeServices>(`/v1/catalog/node-services/${node.toUpperCase()}`);
+    assert.equal(upper.Node?.["Node"], node);
+    const missing = await http.call("GET", "/v1/catalog/node-services/");
+    assert.deepEqual([missing.status, missing.text], [400, "Missing node name"]);
+    const bad = await http.call("GET", `${path}&filter=Foo==w`);
+    assert.equal(
+      bad.error,
+      'Failed to create boolean expression evaluator: Selector "Foo" is not valid',
+    );
+  });
+
+  test("a virtual node has no checks but those that were registered", async () => {
+    const { node, name, id } = await registered();
+    const health = async () =>
+      (await http.json<readonly HealthEntry[]>(`/v1/health/connect/${name}`))[0];
+    assert.deepEqual((await health())?.Checks, []);
+    const check = (Status?: string, Output = "") =>
+      http.put(REGISTER, {
+        Node: node,
+        SkipNodeUpdate: true,
+        Checks: [{ CheckID: `${id}-up`, Name: "up", Status, Output, ServiceID: id }],
+      });
+    await check();
+    assert.equal((await health())?.Checks[0]?.Status, "critical");
+    await check("passing", "fine");
+    const entry = await health();
+    assert.equal(entry?.Checks[0]?.Status, "passing");
+    assert.equal(entry?.Node.Node, node);
+    const passing = await http.json<readonly HealthEntry[]>(`/v1/health/connect/${name}?passing`);
+    assert.equal(passing.length, 1);
+    const before = await http.get(`/v1/health/connect/${name}`);
+    await check("passing", "fine");
+    assert.equal((await http.get(`/v1/health/connect/${name}`)).index, before.index);
+    await check("passing", "still");
+    assert.ok((await http.get(`/v1/health/connect/${name}`)).index > before.index);
+    await http.put(DEREGISTER, { Node: node, CheckID: `${id}-up` });
+    assert.deepEqual((await health())?.Checks, []);
+  });
+
+  test("SkipNodeUpdate leaves a node as it is, and makes one that is missing", async () => {
+    const node = unique("virt");
+    await http.put(REGISTER, { Node: node, SkipNodeUpdate: true });
+    const read = async () =>
+      (await http.json<NodeServices>(`/v1/catalog/node-services/${node}`)).Node;
+    assert.equal((await read())?.["Address"], "");
+    await http.put(REGISTER, {
+      Node: node,
+      Address: "10.0.0.1",
+      ID: "11111111-2222-3333-4444-555555555555",
+    });
+    await http.put(REGISTER, { Node: node, Address: "10.0.0.9", SkipNodeUpdate: true });
+    assert.equal((await read())?.["Address"], "10.0.0.1");
+    await http.put(REGISTER, { Node: node, Address: "10.0.0.2" });
+    assert.deepEqual([(await read())?.["Address"], (await read())?.["ID"]], ["10.0.0.2", ""]);
+  });
+
+  test("deregistering takes a service with its checks, or everything, and does not mind what is gone", async () => {
+    const { node, id, path } = await registered();
+    await http.put(DEREGISTER, { Node: node, ServiceID: id });
+    await http.put(DEREGISTER, { Node: node, ServiceID: id });
+    assert.equal((await http.json<NodeServices>(path)).Services?.length, 1);
+    await http.put(DEREGISTER, { Node: node });
+    assert.equal((await http.json<NodeServices>(path)).Node, null);
+    await http.put(DEREGISTER, { Node: node });
+  });
+
+  for (
+    const [what, change] of [
+      ["proxy-defaults", () => ({ Kind: "proxy-defaults", Name: "global", Config: flip() })],
+      ["service-defaults", (name: string) => ({
+        Kind: "service-defaults",
+        Name: name,
+        LocalRequestTimeoutMs: 7,
+      })],
+      ["service-defaults of an upstream", () => ({
+        Kind: "service-defaults",
+        Name: UPSTREAM,
+        Protocol: "grpc",
+      })],
+    ] as const
+  ) {
+    test(`${what} wake who waits for a merged registration`, async () => {
+      const { name, path } = await registered({
+        Upstreams: [{ DestinationName: UPSTREAM, LocalBindPort: 9191 }],
+      });
+      for (const asked of [path, `/v1/health/connect/${name}?merge-central-config`]) {
+        const { index, text } = await http.get(asked);
+        const waits = woken(http, (at) => http.get(`${asked}&index=${at}&wait=20s`), {
+          index,
+          wanted: (reply) => reply.text !== text,
+        });
+        await http.settle();
+        await http.configEntry(change(name));
+        await waits;
+        await http.call("DELETE", `/v1/config/service-defaults/${UPSTREAM}`);
+        await http.call("DELETE", `/v1/config/service-defaults/${name}`);
+      }
+      await http.call("DELETE", "/v1/config/proxy-defaults/global");
+    });
+  }
+
+  test("a node's services wake for its registrations, not for checks or other nodes", async () => {
+    const { node, id, path } = await registered();
+    const { index } = await http.get(path);
+    await unmoved(http, 300, async () => {
+      const { index } = await http.get(path);
+      const waits = http.get(`${path}&index=${index}&wait=300ms`);
+      await http.settle();
+      await http.put(REGISTER, {
+        Node: node,
+        SkipNodeUpdate: true,
+        Check: { CheckID: unique("c"), Name: "c", Status: "passing", ServiceID: id },
+      });
+      await registered();
+      return await waits;
+    });
+    const waits = woken(http, (at) => http.get(`${path}&index=${at}&wait=20s`), {
+      index,
+      wanted: (reply) => reply.text.includes("late"),
+    });
+    await http.settle();
+    await http.put(REGISTER, {
+      Node: node,
+      SkipNodeUpdate: true,
+      Service: { Service: "late", Port: 1 },
+    });
+    await waits;
+  });
+
+  test("who waits for a node that is not there hears of it", async () => {
+    const node = unique("virt");
+    const path = `/v1/catalog/node-services/${node}?merge-central-config`;
+    const { index } = await http.get(path);
+    const waits = woken(http, (at) => http.get(`${path}&index=${at}&wait=20s`), {
+      index,
+      wanted: (reply) => reply.text.includes(node),
+    });
+    await http.settle();
+    await http.put(REGISTER, { Node: node, Address: "10.0.0.1" });
+    await waits;
+  });
+}
+
+const UPSTREAM = unique("upstream");
+
+let flips = 0;
+
+function flip(): Readonly<Record<string, unknown>> {
+  return { local_connect_timeout_ms: 1_000 + ++flips };
+}

@@ -16,6 +16,7 @@ import { missingRights } from "../preflight.ts";
 import { ingressEntryQuestion } from "../replies/ingress.ts";
 import { ConnectionBudget } from "../watch/budget.ts";
 import { serversFooting } from "../watch/footing.ts";
+import { serversDefaultPolicyQuestion } from "./catalog/default_policy.ts";
 import { findGateway, findProxy, findSidecar } from "./catalog/find_on_node.ts";
 import type { NodeCatalog } from "./catalog/node_catalog.ts";
 import { ownRegistrationQuestion } from "./catalog/own_registration.ts";
@@ -29,15 +30,22 @@ export interface ServersDeps extends AgentDeps {
   readonly engine: Pick<Engine, "dial" | "clientTls">;
 }
 
+/** Of one HTTP/2 connection, of which Consul allows 250. */
+const STREAMS = 200;
+
 /** Opens nothing yet; fails with `config_invalid` where files cannot be used. */
 export function createServers(options: ServersOptions, deps: ServersDeps): Required<Agent> {
   const { clock, random, log, stats, engine } = deps;
   const link = new AgentLink();
-  const budget = new ConnectionBudget({ connections: deps.connections, clock, log, stats });
+  const budget = new ConnectionBudget({
+    connections: options.tls ? STREAMS : deps.connections,
+    modest: !options.tls,
+    ...{ clock, log, stats },
+  });
   const token = new TokenSource(options, { clock, log });
   const servers = createServersSession(options, { ...deps, token });
   const client = createServersClient(options, {
-    ...{ servers, token, engine, clock, stats, link },
+    ...{ servers, token, engine, clock, random, log, stats, link },
     onRefused: () => budget.refused(),
   });
   const asking = new Asking(client, {
@@ -84,19 +92,11 @@ export function createServers(options: ServersOptions, deps: ServersDeps): Requi
       Promise.reject(new ProxyError("internal", "servers are not asked about connections")),
     keepRegistered: () =>
       Promise.reject(new ProxyError("unsupported", "Cannot register without an agent yet")),
-    watchDefaultPolicy: (_request, sink) => {
-      sink.onValue("deny");
-      return {
-        stop() {},
-        state: {
-          name: "default policy",
-          mode: "poll",
-          lastSuccessMs: undefined,
-          failures: 0,
-          lastError: undefined,
-        },
-      };
-    },
+    watchDefaultPolicy: (request, sink) =>
+      asking.repeat(
+        serversDefaultPolicyQuestion(client, { ...request, servers, clock, log }),
+        sink,
+      ),
     reloadFiles() {
       token.reload();
       client.carrier.reloadFiles();

@@ -1,122 +1,16 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { FakeClock, settle } from "../../../test/kit/clock.ts";
-import { type MemoryCall, MemoryServers } from "../../../test/kit/memory_servers.ts";
-import { createLog, type LogRecord, type ProxyError, seededRandom, Stats } from "../../base/mod.ts";
-import { GET_FEATURES, LOGIN, SIGN, WATCH_ROOTS, WATCH_SERVERS } from "./methods.ts";
-import { createServersSession, type ServersSession } from "./session.ts";
-import type { Server, ServersOptions } from "./types.ts";
-
-const [A, B, C] = ["10.0.0.1", "10.0.0.2", "10.0.0.3"] as const;
-
-const OPTIONS: ServersOptions = {
-  places: { kind: "names", names: [A] },
-  ...{ grpcPort: 8502, httpPort: 8500, tls: null, watchServers: true, node: "n1" },
-  ...{ token: "", tokenFile: "", login: null, datacenter: "", namespace: "", partition: "" },
-};
-
-/** From a dial over both sides of HTTP/2 to an answer, on either engine. */
-const TURNS = 20;
-const STEPS = 40;
-
-class ScriptedToken {
-  value = "t1";
-  readonly rejections: string[] = [];
-  readonly #listeners = new Set<() => void>();
-
-  current(): string {
-    return this.value;
-  }
-
-  onChange(fn: () => void): () => void {
-    this.#listeners.add(fn);
-    return () => this.#listeners.delete(fn);
-  }
-
-  rejected(token: string): void {
-    this.rejections.push(token);
-  }
-
-  change(value: string): void {
-    this.value = value;
-    for (const fn of this.#listeners) fn();
-  }
-}
-
-class Rig implements Disposable {
-  readonly clock = new FakeClock();
-  readonly servers = new MemoryServers(this.clock);
-  readonly token = new ScriptedToken();
-  readonly lines: LogRecord[] = [];
-  readonly stats = new Stats();
-  readonly moves: string[] = [];
-  readonly roots: string[] = [];
-  readonly errors: ProxyError[] = [];
-  #session: ServersSession | undefined;
-
-  start(options: Partial<ServersOptions> = {}): ServersSession {
-    const { clock, token, stats } = this;
-    const session = createServersSession({ ...OPTIONS, ...options }, {
-      ...{ engine: this.servers.engine, clock, token, stats, random: seededRandom(1) },
-      log: createLog({
-        clock,
-        holder: { level: "trace" },
-        write: (line) => void this.lines.push(line),
-      }),
-      lookup: (name) => Promise.reject(new Error(`${name} has no address`)),
-    });
-    session.onMove(({ host }) => void this.moves.push(host));
-    this.#session = session;
-    return session;
-  }
-
-  /** What comes of it is in `roots` and `errors`. */
-  follow(session: ServersSession): { stop(): void } {
-    return session.follow(WATCH_ROOTS, null, {
-      onMessage: ({ trustDomain }) => void this.roots.push(trustDomain),
-      onError: (error) => void this.errors.push(error),
-    });
-  }
-
-  /** Time goes on in steps, each when all that needs no time has happened. */
-  async run(ms: number): Promise<void> {
-    for (let step = 0; step <= STEPS; step++) {
-      for (let turn = 0; turn < TURNS; turn++) await settle();
-      if (step < STEPS) await this.clock.advance(ms / STEPS);
-    }
-  }
-
-  messages(level: string): string[] {
-    return this.lines.filter((line) => line.level === level).map(({ message }) => message);
-  }
-
-  value(name: string): number | undefined {
-    return this.stats.samples().find((sample) => sample.name === name)?.value;
-  }
-
-  [Symbol.dispose](): void {
-    this.#session?.close();
-  }
-}
-
-const rootsOf = (name: string) => (call: MemoryCall) =>
-  call.send("RootList", { trust_domain: name, roots: [{ id: "r", serial_number: "12" }] });
-
-/** What a call comes to: its answer as JSON, or the code and the message of its error. */
-async function outcome(answer: Promise<unknown>): Promise<string> {
-  try {
-    return JSON.stringify(await answer);
-  } catch (error) {
-    const { code, message } = error as ProxyError;
-    return `${code}: ${message}`;
-  }
-}
+import { settle } from "../../../test/kit/clock.ts";
+import { A, B, C, outcome, rootsOf, SessionRig } from "../../../test/kit/session_rig.ts";
+import { GET_FEATURES, LOGIN, SIGN, WATCH_ROOTS } from "./methods.ts";
+import type { ServersSession } from "./session.ts";
+import type { Server } from "./types.ts";
 
 const sign = (session: ServersSession, timeoutMs = 1_000) =>
   outcome(session.call(SIGN, "csr", { timeoutMs }));
 
 test("Servers asks the server in use, with the token, and gives its answer", async () => {
-  using rig = new Rig();
+  using rig = new SessionRig();
   const one = rig.servers.add(A);
   one.answer(SIGN.path, (call) => {
     call.send("Signed", { cert_pem: `for ${call.request("SignRequest").csr}` });
@@ -152,7 +46,7 @@ for (
   ] as const
 ) {
   test(`Servers.call() gives gRPC status ${code} a code, and stays`, async () => {
-    using rig = new Rig();
+    using rig = new SessionRig();
     const one = rig.servers.add(A);
     one.answer(SIGN.path, (call) => call.end(code, text));
     const session = rig.start();
@@ -165,7 +59,7 @@ for (
 }
 
 test("Servers.call() refuses an answer that is none, and one that is not the only one", async () => {
-  using rig = new Rig();
+  using rig = new SessionRig();
   const one = rig.servers.add(A);
   one.answer(SIGN.path, (call) => call.sendBytes(new Uint8Array([0x0a, 0xff])));
   const session = rig.start();
@@ -183,7 +77,7 @@ test("Servers.call() refuses an answer that is none, and one that is not the onl
 });
 
 test("Servers.call() waits for a server, no longer than it may, and ends with the session", async () => {
-  using rig = new Rig();
+  using rig = new SessionRig();
   const one = rig.servers.add(A);
   one.state = "down";
   const session = rig.start();
@@ -208,7 +102,7 @@ test("Servers.call() waits for a server, no longer than it may, and ends with th
 });
 
 test("Servers.call() ends when it is not wanted any more", async () => {
-  using rig = new Rig();
+  using rig = new SessionRig();
   rig.servers.add(A);
   const session = rig.start();
   await rig.run(10);
@@ -220,7 +114,7 @@ test("Servers.call() ends when it is not wanted any more", async () => {
 });
 
 test("Servers sends no token with what needs none", async () => {
-  using rig = new Rig();
+  using rig = new SessionRig();
   const one = rig.servers.add(A);
   one.answer(LOGIN.path, (call) => {
     call.send("LoggedIn", { token: { accessor_id: "a", secret_id: "s" } });
@@ -242,44 +136,8 @@ test("Servers sends no token with what needs none", async () => {
   });
 });
 
-for (
-  const [name, lose, withinMs] of [
-    ["is killed", (rig: Rig) => rig.servers.get(A).kill(), 300],
-    ["leaves", (rig: Rig) => rig.servers.get(A).leave(), 300],
-    ["hangs", (rig: Rig) => rig.servers.get(A).hang(), 28_300],
-  ] as const
-) {
-  test(`Servers moves all to another server when one ${name}`, async () => {
-    using rig = new Rig();
-    const one = rig.servers.add(A);
-    const two = rig.servers.add(B);
-    for (const server of [one, two]) {
-      server.knows(A, B);
-      server.answer(WATCH_ROOTS.path, rootsOf(server.host));
-    }
-    const session = rig.start();
-    rig.follow(session);
-    await rig.run(60_000);
-    assert.deepEqual([rig.roots, rig.servers.dialled], [[A], [A]]);
-    lose(rig);
-    await rig.run(withinMs);
-    assert.deepEqual([rig.moves, rig.roots], [[A, B], [A, B]]);
-    assert.deepEqual(two.open().map(({ path }) => path).toSorted(), [
-      WATCH_ROOTS.path,
-      WATCH_SERVERS.path,
-    ]);
-    assert.deepEqual(rig.messages("info"), ["consul server in use", "consul server in use"]);
-    assert.deepEqual(rig.messages("warn").slice(1), ["consul server left"]);
-    // What is back is not a reason to go back.
-    one.state = "up";
-    await rig.run(120_000);
-    assert.equal(session.current?.host, B);
-    assert.equal(rig.value("server_moves_total"), 1);
-  });
-}
-
 test("Servers finds a server that is back soon, and does not press it before", async () => {
-  using rig = new Rig();
+  using rig = new SessionRig();
   const one = rig.servers.add(A);
   const session = rig.start();
   await rig.run(70_000);
@@ -296,7 +154,7 @@ test("Servers finds a server that is back soon, and does not press it before", a
 });
 
 test("Servers stays on a server that left the list, and on one whose list is empty", async () => {
-  using rig = new Rig();
+  using rig = new SessionRig();
   const one = rig.servers.add(A);
   const two = rig.servers.add(B);
   one.knows(A, B, C);
@@ -320,7 +178,7 @@ test("Servers stays on a server that left the list, and on one whose list is emp
 });
 
 test("Servers leaves a server that is overloaded when a stream is opened, not when one call is", async () => {
-  using rig = new Rig();
+  using rig = new SessionRig();
   const one = rig.servers.add(A);
   const two = rig.servers.add(B);
   one.knows(A, B);
@@ -339,7 +197,7 @@ test("Servers leaves a server that is overloaded when a stream is opened, not wh
 });
 
 test("Servers.leave() looks for another server, once for each", async () => {
-  using rig = new Rig();
+  using rig = new SessionRig();
   rig.servers.add(A).knows(A, B);
   rig.servers.add(B);
   const session = rig.start();
@@ -355,7 +213,7 @@ test("Servers.leave() looks for another server, once for each", async () => {
 });
 
 test("Servers.leave() of the only server comes back to it, ever later", async () => {
-  using rig = new Rig();
+  using rig = new SessionRig();
   rig.servers.add(A);
   const session = rig.start();
   session.onMove((server) => session.leave(server, "it is no good"));
@@ -365,7 +223,7 @@ test("Servers.leave() of the only server comes back to it, ever later", async ()
 });
 
 test("Servers doubts a server that does not answer in time, and only that one", async () => {
-  using rig = new Rig();
+  using rig = new SessionRig();
   const one = rig.servers.add(A);
   one.knows(A, B);
   rig.servers.add(B);
@@ -382,7 +240,7 @@ test("Servers doubts a server that does not answer in time, and only that one", 
 });
 
 test("Servers probes once a minute where servers are not followed", async () => {
-  using rig = new Rig();
+  using rig = new SessionRig();
   const one = rig.servers.add(A);
   const two = rig.servers.add(B);
   const session = rig.start({
@@ -398,73 +256,8 @@ test("Servers probes once a minute where servers are not followed", async () => 
   assert.ok([...one.calls, ...two.calls].every(({ path }) => path === GET_FEATURES.path));
 });
 
-test("Servers.follow() opens a stream with a new token before it ends the old one", async () => {
-  using rig = new Rig();
-  const one = rig.servers.add(A);
-  const session = rig.start();
-  one.answer(WATCH_ROOTS.path, (call) => {
-    if (call.token === "t1") rootsOf("old")(call);
-  });
-  rig.follow(session);
-  await rig.run(1_000);
-  rig.token.change("t2");
-  await rig.run(1_000);
-  const tokens = () => one.open(WATCH_ROOTS.path).map(({ token }) => token);
-  assert.deepEqual(tokens(), ["t1", "t2"]);
-  rootsOf("late")(one.open(WATCH_ROOTS.path)[0] as MemoryCall);
-  await rig.run(10);
-  rootsOf("new")(one.open(WATCH_ROOTS.path)[1] as MemoryCall);
-  await rig.run(10);
-  assert.deepEqual([tokens(), rig.roots], [["t2"], ["old", "late", "new"]]);
-  assert.deepEqual(rig.errors, []);
-});
-
-test("Servers.follow() tells of a token that died, and comes back with another", async () => {
-  using rig = new Rig();
-  const one = rig.servers.add(A);
-  const session = rig.start();
-  one.answer(WATCH_ROOTS.path, (call) => {
-    if (call.token === "t2") rootsOf("new")(call);
-    else call.end(16, "ACL not found");
-  });
-  rig.follow(session);
-  await rig.run(1_000);
-  assert.deepEqual(new Set(rig.token.rejections), new Set(["t1"]));
-  assert.equal(rig.errors[0]?.code, "agent_forbidden");
-  rig.token.change("t2");
-  await rig.run(300);
-  assert.deepEqual([rig.roots, session.current?.host], [["new"], A]);
-});
-
-test("Servers.follow() opens a stream again that ended, ever later, then asks another server", async () => {
-  using rig = new Rig();
-  const one = rig.servers.add(A);
-  one.knows(A, B);
-  rig.servers.add(B).answer(WATCH_ROOTS.path, rootsOf(B));
-  one.answer(WATCH_ROOTS.path, (call) => call.end(13, "broken"));
-  const session = rig.start();
-  rig.follow(session);
-  await rig.run(2_000);
-  assert.equal(session.current?.host, A);
-  await rig.run(8_000);
-  assert.deepEqual([session.current?.host, rig.errors.length, rig.roots], [B, 4, [B]]);
-});
-
-test("Servers.follow() delivers nothing after it was stopped", async () => {
-  using rig = new Rig();
-  const one = rig.servers.add(A);
-  const session = rig.start();
-  const following = rig.follow(session);
-  await rig.run(10);
-  const [call] = one.open(WATCH_ROOTS.path);
-  following.stop();
-  if (call && !call.over) rootsOf("late")(call);
-  await rig.run(1_000);
-  assert.deepEqual([rig.roots, rig.errors, one.open(WATCH_ROOTS.path)], [[], [], []]);
-});
-
 test("Servers is content with a server that minds the token, and says so by the calls", async () => {
-  using rig = new Rig();
+  using rig = new SessionRig();
   rig.servers.add(A).answer(GET_FEATURES.path, (call) => call.end(16, "ACL not found"));
   const session = rig.start();
   await rig.run(10);
@@ -473,7 +266,7 @@ test("Servers is content with a server that minds the token, and says so by the 
 });
 
 test("Servers leaves nothing behind", async () => {
-  using rig = new Rig();
+  using rig = new SessionRig();
   const one = rig.servers.add(A);
   const session = rig.start();
   rig.follow(session);
@@ -483,44 +276,4 @@ test("Servers leaves nothing behind", async () => {
   assert.match(await waiting, /^closed/);
   await rig.run(3_600_000);
   assert.deepEqual([one.open(), rig.clock.pending], [[], 0]);
-});
-
-test("Servers is not impressed by a server that sends what no server sends", async () => {
-  using rig = new Rig();
-  const one = rig.servers.add(A);
-  const two = rig.servers.add(B);
-  const session = rig.start({ places: { kind: "names", names: [A, B] } });
-  const list = (servers: unknown[]) => (call: MemoryCall) => call.send("ServerList", { servers });
-  for (
-    const hostile of [
-      list(
-        Array.from({ length: 10_000 }, (_, at) => ({ address: `10.1.${at >> 8}.${at & 255}` })),
-      ),
-      list([{ address: "evil.example" }]),
-      list([{ address: "10.0.0.9\r\nconsul server in use" }]),
-      list([{ address: "" }]),
-    ]
-  ) {
-    for (const server of [one, two]) server.answer(WATCH_SERVERS.path, hostile);
-    for (const server of [one, two]) {
-      for (const call of server.open(WATCH_SERVERS.path)) call.end(0);
-    }
-    await rig.run(5_000);
-    assert.deepEqual(session.facts.known.toSorted(), [A, B]);
-    assert.match(session.facts.lastFailure, /^[\x20-\x7e]{1,700}$/);
-  }
-});
-
-test("Servers.follow() slows a server down that does not stop", async () => {
-  using rig = new Rig();
-  const one = rig.servers.add(A);
-  const session = rig.start();
-  rig.follow(session);
-  one.answer(WATCH_ROOTS.path, (call) => {
-    for (let count = 0; count < 1_000; count++) rootsOf("again")(call);
-  });
-  await rig.run(5_000);
-  assert.ok(rig.roots.length < 300, `${rig.roots.length} messages`);
-  await rig.run(60_000);
-  assert.equal(rig.errors[0]?.code, "agent_overloaded");
 });

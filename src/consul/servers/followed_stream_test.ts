@@ -1,0 +1,146 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import type { MemoryCall } from "../../../test/kit/memory_servers.ts";
+import { A, B, rootsOf, SessionRig } from "../../../test/kit/session_rig.ts";
+import { WATCH_ROOTS, WATCH_SERVERS } from "./methods.ts";
+
+for (
+  const [name, lose, withinMs] of [
+    ["is killed", (rig: SessionRig) => rig.servers.get(A).kill(), 300],
+    ["leaves", (rig: SessionRig) => rig.servers.get(A).leave(), 300],
+    ["hangs", (rig: SessionRig) => rig.servers.get(A).hang(), 28_300],
+  ] as const
+) {
+  test(`Servers moves all to another server when one ${name}`, async () => {
+    using rig = new SessionRig();
+    const one = rig.servers.add(A);
+    const two = rig.servers.add(B);
+    for (const server of [one, two]) {
+      server.knows(A, B);
+      server.answer(WATCH_ROOTS.path, rootsOf(server.host));
+    }
+    const session = rig.start();
+    rig.follow(session);
+    await rig.run(60_000);
+    assert.deepEqual([rig.roots, rig.servers.dialled], [[A], [A]]);
+    lose(rig);
+    await rig.run(withinMs);
+    assert.deepEqual([rig.moves, rig.roots], [[A, B], [A, B]]);
+    assert.deepEqual(two.open().map(({ path }) => path).toSorted(), [
+      WATCH_ROOTS.path,
+      WATCH_SERVERS.path,
+    ]);
+    assert.deepEqual(rig.messages("info"), ["consul server in use", "consul server in use"]);
+    assert.deepEqual(rig.messages("warn").slice(1), ["consul server left"]);
+    // What is back is not a reason to go back.
+    one.state = "up";
+    await rig.run(120_000);
+    assert.equal(session.current?.host, B);
+    assert.equal(rig.value("server_moves_total"), 1);
+  });
+}
+
+test("Servers.follow() opens a stream with a new token before it ends the old one", async () => {
+  using rig = new SessionRig();
+  const one = rig.servers.add(A);
+  const session = rig.start();
+  one.answer(WATCH_ROOTS.path, (call) => {
+    if (call.token === "t1") rootsOf("old")(call);
+  });
+  rig.follow(session);
+  await rig.run(1_000);
+  rig.token.change("t2");
+  await rig.run(1_000);
+  const tokens = () => one.open(WATCH_ROOTS.path).map(({ token }) => token);
+  assert.deepEqual(tokens(), ["t1", "t2"]);
+  rootsOf("late")(one.open(WATCH_ROOTS.path)[0] as MemoryCall);
+  await rig.run(10);
+  rootsOf("new")(one.open(WATCH_ROOTS.path)[1] as MemoryCall);
+  await rig.run(10);
+  assert.deepEqual([tokens(), rig.roots], [["t2"], ["old", "late", "new"]]);
+  assert.deepEqual(rig.errors, []);
+});
+
+test("Servers.follow() tells of a token that died, and comes back with another", async () => {
+  using rig = new SessionRig();
+  const one = rig.servers.add(A);
+  const session = rig.start();
+  one.answer(WATCH_ROOTS.path, (call) => {
+    if (call.token === "t2") rootsOf("new")(call);
+    else call.end(16, "ACL not found");
+  });
+  rig.follow(session);
+  await rig.run(1_000);
+  assert.deepEqual(new Set(rig.token.rejections), new Set(["t1"]));
+  assert.equal(rig.errors[0]?.code, "agent_forbidden");
+  rig.token.change("t2");
+  await rig.run(300);
+  assert.deepEqual([rig.roots, session.current?.host], [["new"], A]);
+});
+
+test("Servers.follow() opens a stream again that ended, ever later, then asks another server", async () => {
+  using rig = new SessionRig();
+  const one = rig.servers.add(A);
+  one.knows(A, B);
+  rig.servers.add(B).answer(WATCH_ROOTS.path, rootsOf(B));
+  one.answer(WATCH_ROOTS.path, (call) => call.end(13, "broken"));
+  const session = rig.start();
+  rig.follow(session);
+  await rig.run(2_000);
+  assert.equal(session.current?.host, A);
+  await rig.run(8_000);
+  assert.deepEqual([session.current?.host, rig.errors.length, rig.roots], [B, 4, [B]]);
+});
+
+test("Servers.follow() delivers nothing after it was stopped", async () => {
+  using rig = new SessionRig();
+  const one = rig.servers.add(A);
+  const session = rig.start();
+  const following = rig.follow(session);
+  await rig.run(10);
+  const [call] = one.open(WATCH_ROOTS.path);
+  following.stop();
+  if (call && !call.over) rootsOf("late")(call);
+  await rig.run(1_000);
+  assert.deepEqual([rig.roots, rig.errors, one.open(WATCH_ROOTS.path)], [[], [], []]);
+});
+
+test("Servers is not impressed by a server that sends what no server sends", async () => {
+  using rig = new SessionRig();
+  const one = rig.servers.add(A);
+  const two = rig.servers.add(B);
+  const session = rig.start({ places: { kind: "names", names: [A, B] } });
+  const list = (servers: unknown[]) => (call: MemoryCall) => call.send("ServerList", { servers });
+  for (
+    const hostile of [
+      list(
+        Array.from({ length: 10_000 }, (_, at) => ({ address: `10.1.${at >> 8}.${at & 255}` })),
+      ),
+      list([{ address: "evil.example" }]),
+      list([{ address: "10.0.0.9\r\nconsul server in use" }]),
+      list([{ address: "" }]),
+    ]
+  ) {
+    for (const server of [one, two]) server.answer(WATCH_SERVERS.path, hostile);
+    for (const server of [one, two]) {
+      for (const call of server.open(WATCH_SERVERS.path)) call.end(0);
+    }
+    await rig.run(5_000);
+    assert.deepEqual(session.facts.known.toSorted(), [A, B]);
+    assert.match(session.facts.lastFailure, /^[\x20-\x7e]{1,700}$/);
+  }
+});
+
+test("Servers.follow() slows a server down that does not stop", async () => {
+  using rig = new SessionRig();
+  const one = rig.servers.add(A);
+  const session = rig.start();
+  rig.follow(session);
+  one.answer(WATCH_ROOTS.path, (call) => {
+    for (let count = 0; count < 1_000; count++) rootsOf("again")(call);
+  });
+  await rig.run(5_000);
+  assert.ok(rig.roots.length < 300, `${rig.roots.length} messages`);
+  await rig.run(60_000);
+  assert.equal(rig.errors[0]?.code, "agent_overloaded");
+});

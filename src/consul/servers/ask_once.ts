@@ -59,7 +59,9 @@ export function askOnce<Request, Response>(
     const timer = clock.after(timeoutMs, () => {
       over();
       call.close();
-      fail(grpcStatus(GRPC_STATUS.deadlineExceeded, `no answer within ${timeoutMs} ms`));
+      fail(
+        grpcStatus(GRPC_STATUS.deadlineExceeded, `no answer within ${Math.round(timeoutMs)} ms`),
+      );
     });
     const call = link.open(method.path, types, {
       metadata: metadataOf(token),

@@ -44,9 +44,7 @@ export const SERVERS_PROTOBUF: Protobuf = new Protobuf({
     root_cert: "5 string",
     intermediate_certs: "6 repeated string",
     active: "7 bool",
-    rotated_out_at: "8 Timestamp",
   },
-  Timestamp: { seconds: "1 int64", nanos: "2 int32" },
   SignRequest: { csr: "1 string" },
   Signed: { cert_pem: "2 string" },
   // hashicorp.consul.acl

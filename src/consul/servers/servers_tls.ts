@@ -5,6 +5,7 @@
  * @module
  */
 
+import { isDeepStrictEqual } from "node:util";
 import { type Clock, type Log, messageOf, ProxyError } from "../../base/mod.ts";
 import {
   areRoots,
@@ -14,8 +15,10 @@ import {
   serverNameMatcher,
 } from "../../grpc/mod.ts";
 import { NO_RULES } from "../../identity/mod.ts";
-import { readTlsFiles, type TlsFiles } from "../http/files.ts";
+import { readTlsFiles, type TransportTls } from "../http/files.ts";
 import type { ServerPlaces, ServersOptions } from "./types.ts";
+
+const CERTIFICATES = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 
 /** Fails with `config_invalid` where files cannot be used, or no name is given to check. */
 export function createServersTls(
@@ -33,12 +36,18 @@ export function createServersTls(
     );
   }
   const { clock, log } = deps;
-  let material = readMaterial(tls, { serverName, clock });
+  let read = readTlsFiles(tls);
+  // Files that were good once stay in use; those of the start have to be good.
+  let material = materialOf(read, { serverName, clock });
   return {
     serverName,
     material() {
       try {
-        material = readMaterial(tls, { serverName, clock });
+        const again = readTlsFiles(tls);
+        // All that a system trusts takes a twentieth of a second to be read.
+        if (isDeepStrictEqual(again, read)) return material;
+        material = materialOf(again, { serverName, clock });
+        read = again;
       } catch (error) {
         log.warn("files for TLS to Consul's servers cannot be used, the last ones stay in use", {
           error: messageOf(error),
@@ -49,13 +58,21 @@ export function createServersTls(
   };
 }
 
-function readMaterial(
-  files: TlsFiles,
+function materialOf(
+  { caPems: texts, certPem, keyPem, verify }: TransportTls,
   { serverName, clock }: { readonly serverName: string; readonly clock: Clock },
 ): GrpcTlsMaterial {
-  const { caPems, certPem, keyPem, verify } = readTlsFiles(files);
   const shown = { certPem, keyPem };
   if (!verify) return { rootPems: [], ...shown, peerCheck: "shown", judge: () => undefined };
+  // What the system trusts is one text of hundreds.
+  const caPems = texts.flatMap((text) => text.match(CERTIFICATES) ?? []);
+  if (caPems.length === 0) {
+    throw new ProxyError(
+      "config_invalid",
+      "Cannot check the certificates of Consul's servers: this system has no CA certificates; give those " +
+        "of the servers with -ca-file or -ca-path",
+    );
+  }
   const rules = { ...NO_RULES, matchers: [serverNameMatcher(serverName)] };
   const judge = serverJudge({ kind: "ca", rootPems: caPems, rules }, () => clock.now());
   return { rootPems: caPems, ...shown, peerCheck: areRoots(caPems) ? "checked" : "shown", judge };

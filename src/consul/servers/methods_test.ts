@@ -1,0 +1,175 @@
+import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
+import test from "node:test";
+import {
+  GET_BOOTSTRAP_PARAMS,
+  GET_FEATURES,
+  LOGIN,
+  LOGOUT,
+  SERVER_LIMIT,
+  SIGN,
+  WATCH_ROOTS,
+  WATCH_SERVERS,
+} from "./methods.ts";
+import type { Method } from "./types.ts";
+
+/** A field with its number, a text, bytes or a number in it; by hand, so that no table is used twice. */
+function field(number: number, content: string | Uint8Array | bigint): Buffer {
+  if (typeof content === "bigint") return Buffer.of(...varint(number << 3), ...varint(content));
+  const bytes = Buffer.from(content as Uint8Array);
+  return Buffer.concat([Buffer.of(...varint(number << 3 | 2), ...varint(bytes.length)), bytes]);
+}
+
+function varint(value: number | bigint): number[] {
+  const bytes: number[] = [];
+  let rest = BigInt(value);
+  for (; rest > 0x7fn; rest >>= 7n) bytes.push(Number(rest & 0x7fn) | 0x80);
+  return [...bytes, Number(rest)];
+}
+
+const all = (...fields: Uint8Array[]) => Buffer.concat(fields);
+const server = (address: string) => field(1, all(field(1, "an id"), field(2, address)));
+const PEM = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+const ROOT = all(
+  ...[field(1, "41:4e"), field(2, "Consul CA"), field(3, 18_446_744_073_709_551_615n)],
+  ...[field(4, "5e:6f"), field(5, PEM), field(6, PEM), field(6, PEM), field(7, 1n)],
+  field(8, field(1, 2n ** 64n - 62_135_596_800n)),
+);
+
+const REQUESTS: readonly (readonly [Uint8Array, Uint8Array])[] = [
+  [GET_FEATURES.encode(null), all()],
+  [
+    GET_BOOTSTRAP_PARAMS.encode({ nodeName: "n", proxyId: "p", namespace: "ns", partition: "ap" }),
+    all(field(2, "n"), field(4, "ap"), field(5, "ns"), field(6, "p")),
+  ],
+  [WATCH_SERVERS.encode(null), all()],
+  [WATCH_ROOTS.encode(null), all()],
+  [SIGN.encode("csr"), field(1, "csr")],
+  [
+    LOGIN.encode({
+      ...{ authMethod: "jwt", bearerToken: "b", meta: { pod: "a/b" } },
+      ...{ namespace: "ns", partition: "ap", datacenter: "dc1" },
+    }),
+    all(
+      ...[field(1, "jwt"), field(2, "b"), field(3, all(field(1, "pod"), field(2, "a/b")))],
+      ...[field(4, "ns"), field(5, "ap"), field(6, "dc1")],
+    ),
+  ],
+  [LOGOUT.encode({ token: "t", datacenter: "dc1" }), all(field(1, "t"), field(2, "dc1"))],
+];
+
+test("methods are asked as Consul's .proto files say", () => {
+  for (const [bytes, wanted] of REQUESTS) assert.deepEqual(Buffer.from(bytes), wanted);
+});
+
+const ANSWERS: readonly (readonly [Method<never, unknown>, Uint8Array, unknown])[] = [
+  [
+    GET_FEATURES,
+    all(field(1, all(field(1, 1n), field(2, 1n))), field(1, field(1, 2n)), field(1, field(1, 9n))),
+    { watchServers: true, signs: false },
+  ],
+  [
+    GET_BOOTSTRAP_PARAMS,
+    all(
+      ...[field(1, 2n), field(2, "web"), field(3, "default"), field(4, "default")],
+      ...[field(5, "dc1"), field(6, "config"), field(8, "virt-1"), field(9, "{}")],
+    ),
+    {
+      ...{ service: "web", namespace: "default", partition: "default" },
+      ...{ datacenter: "dc1", nodeName: "virt-1" },
+    },
+  ],
+  [
+    WATCH_SERVERS,
+    all(server("10.0.0.1"), server("2001:DB8::0:1"), server("10.0.0.1")),
+    ["10.0.0.1", "2001:db8::1"],
+  ],
+  [WATCH_SERVERS, all(), []],
+  [
+    WATCH_ROOTS,
+    all(field(1, "41:4e"), field(2, "td.consul"), field(3, ROOT)),
+    {
+      ...{ activeRootId: "41:4e", trustDomain: "td.consul" },
+      roots: [{
+        ...{ id: "41:4e", name: "Consul CA", serialNumber: "18446744073709551615" },
+        ...{ signingKeyId: "5e:6f", rootCert: PEM, intermediateCerts: [PEM, PEM], active: true },
+      }],
+    },
+  ],
+  [SIGN, field(2, PEM + PEM), PEM + PEM],
+  [LOGIN, field(1, all(field(1, "a"), field(2, "s"))), { accessorId: "a", secretId: "s" }],
+  [LOGOUT, all(), null],
+];
+
+test("methods give answers as values", () => {
+  for (const [method, bytes, wanted] of ANSWERS) {
+    assert.deepEqual(method.decode(bytes), wanted, method.resource);
+  }
+});
+
+for (
+  const [name, method, bytes, wanted] of [
+    [
+      "a name in place of a server's address",
+      WATCH_SERVERS,
+      server("evil.example"),
+      /"evil.example" is not an IP/,
+    ],
+    ["an address with a port", WATCH_SERVERS, server("10.0.0.1:22"), /is not an IP/],
+    ["no address", WATCH_SERVERS, server(""), /"" is not an IP/],
+    [
+      "a line break in an address",
+      WATCH_SERVERS,
+      server("10.0.0.1\n"),
+      /characters that it must not have/,
+    ],
+    [
+      "too many servers",
+      WATCH_SERVERS,
+      all(...Array.from({ length: SERVER_LIMIT + 1 }, () => server("10.0.0.1"))),
+      /more than 100 servers/,
+    ],
+    [
+      "more servers than anybody counts",
+      WATCH_SERVERS,
+      Buffer.alloc(2_000_000, field(1, "")),
+      /more than/,
+    ],
+    [
+      "a trust domain that draws on a terminal",
+      WATCH_ROOTS,
+      field(2, "\x1b[2J"),
+      /trust_domain has char/,
+    ],
+    [
+      "too many roots",
+      WATCH_ROOTS,
+      all(...Array.from({ length: 101 }, () => field(3, ""))),
+      /100 roots/,
+    ],
+    [
+      "too many intermediates",
+      WATCH_ROOTS,
+      field(3, Buffer.concat(Array.from({ length: 101 }, () => field(6, PEM)))),
+      /100 intermediate_certs/,
+    ],
+    ["a long certificate", SIGN, field(2, "A".repeat(70_000)), /cert_pem is too long/],
+    ["no token", LOGIN, field(1, field(1, "a")), /no usable token/],
+    [
+      "a token that ends its header",
+      LOGIN,
+      field(1, field(2, "a\r\nx: y")),
+      /secret_id has characters/,
+    ],
+    ["a token of two words", LOGIN, field(1, field(2, "a b")), /no usable token/],
+    ["a text that is none", LOGIN, field(1, field(2, Buffer.of(0xff))), /./],
+  ] as readonly (readonly [string, Method<never, unknown>, Uint8Array, RegExp])[]
+) {
+  test(`methods refuse ${name}`, () => assert.throws(() => method.decode(bytes), wanted));
+}
+
+test("methods show no token that cannot be used", () => {
+  assert.throws(() => LOGIN.decode(field(1, field(2, "s e c r e t"))), (error: Error) => {
+    return !error.message.includes("s e c");
+  });
+});

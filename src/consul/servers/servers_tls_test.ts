@@ -1,0 +1,134 @@
+import assert from "node:assert/strict";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import test from "node:test";
+import { createAuthority } from "../../../test/kit/certificates.ts";
+import { FakeClock } from "../../../test/kit/clock.ts";
+import { createLog, type LogRecord, systemClock } from "../../base/mod.ts";
+import { parsePem } from "../../wire/mod.ts";
+import type { TlsFiles } from "../http/files.ts";
+import { createServersTls } from "./servers_tls.ts";
+import type { ServerPlaces } from "./types.ts";
+
+const ca = createAuthority();
+const stranger = createAuthority();
+const FILES: TlsFiles = {
+  ...{ caFile: "", caPath: "", certFile: "", keyFile: "", serverName: "", verify: true },
+};
+const NAME: ServerPlaces = { kind: "names", names: ["consul.example"] };
+
+const leafOf = (authority: typeof ca, dnsNames: string[]) =>
+  parsePem(authority.issueLeaf({ service: "x", overrides: { dnsNames } }).certPem, { what: "leaf" })
+    .map(({ der }) => der);
+
+class Files implements AsyncDisposable {
+  readonly lines: LogRecord[] = [];
+  readonly deps = {
+    clock: systemClock,
+    log: createLog({
+      clock: new FakeClock(),
+      holder: { level: "trace" },
+      write: (line) => void this.lines.push(line),
+    }),
+  };
+  readonly caFile: string;
+  readonly #directory: string;
+
+  private constructor(directory: string) {
+    this.#directory = directory;
+    this.caFile = join(directory, "ca.pem");
+  }
+
+  static async create(...pems: string[]): Promise<Files> {
+    const files = new Files(await mkdtemp(join(tmpdir(), "postern-servers-tls-")));
+    await writeFile(files.caFile, pems.join(""));
+    return files;
+  }
+
+  make(tls: Partial<TlsFiles> = {}, places = NAME, datacenter = "") {
+    const options = { places, tls: { ...FILES, caFile: this.caFile, ...tls }, datacenter };
+    return createServersTls(options, this.deps);
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return rm(this.#directory, { recursive: true, force: true });
+  }
+}
+
+test("createServersTls() judges what a server shows by chain and name", async () => {
+  await using files = await Files.create(stranger.rootPem, ca.rootPem);
+  const tls = files.make();
+  assert.equal(tls?.serverName, "consul.example");
+  const { judge, peerCheck, rootPems } = await tls.material();
+  assert.deepEqual([peerCheck, rootPems.length], ["checked", 2]);
+  assert.equal(judge(leafOf(ca, ["server.dc1.consul", "Consul.Example"])), undefined);
+  assert.match(judge(leafOf(ca, ["server.dc1.consul"])) ?? "", /none of its alternative names/);
+  assert.match(judge(leafOf(ca, ["*.other.example"])) ?? "", /none of its alternative names/);
+  assert.match(judge([]) ?? "", /showed no certificate/);
+  const other = createAuthority();
+  assert.match(judge(leafOf(other, ["consul.example"])) ?? "", /is not trusted/);
+});
+
+test("createServersTls() takes the name that is said, an address too", async () => {
+  await using files = await Files.create(ca.rootPem);
+  assert.equal(files.make({ serverName: "server.dc1.consul" })?.serverName, "server.dc1.consul");
+  const byAddress = files.make({ serverName: "10.0.0.1" });
+  const { judge } = await byAddress?.material() ?? assert.fail();
+  assert.match(judge(leafOf(ca, ["10.0.0.1"])) ?? "", /none of its alternative names/);
+});
+
+for (
+  const places of [
+    { kind: "names", names: ["10.0.0.1"] },
+    { kind: "names", names: ["::1"] },
+    { kind: "names", names: ["a.example", "b.example"] },
+    { kind: "exec", command: ["discover"] },
+  ] as readonly ServerPlaces[]
+) {
+  test(`createServersTls() wants a name where there are ${JSON.stringify(places)}`, async () => {
+    await using files = await Files.create(ca.rootPem);
+    assert.throws(() => files.make({}, places, "dc7"), {
+      code: "config_invalid",
+      message: /-tls-server-name, in most clusters server\.dc7\.consul$/,
+    });
+    assert.equal(files.make({ verify: false }, places)?.serverName, "");
+  });
+}
+
+test("createServersTls() takes everybody where that is said, and only there", async () => {
+  await using files = await Files.create(ca.rootPem);
+  const { judge, peerCheck } = await files.make({ verify: false })?.material() ?? assert.fail();
+  assert.deepEqual([judge(leafOf(stranger, [])), peerCheck], [undefined, "shown"]);
+});
+
+test("createServersTls() reads anew before each connection, and stays with what was good", async () => {
+  await using files = await Files.create(ca.rootPem);
+  const tls = files.make() ?? assert.fail();
+  await writeFile(files.caFile, stranger.rootPem);
+  const leaf = leafOf(stranger, ["consul.example"]);
+  assert.equal((await tls.material()).judge(leaf), undefined);
+  await writeFile(files.caFile, "");
+  assert.equal((await tls.material()).judge(leaf), undefined);
+  assert.deepEqual(files.lines.map(({ message }) => message), [
+    "files for TLS to Consul's servers cannot be used, the last ones stay in use",
+  ]);
+});
+
+test("createServersTls() refuses files that cannot be used at the start", async () => {
+  await using files = await Files.create();
+  assert.throws(() => files.make(), { code: "config_invalid", message: /-ca-file/ });
+});
+
+test("createServersTls() is content with what the system trusts", async () => {
+  await using files = await Files.create(ca.rootPem);
+  const tls = files.make({ caFile: "" });
+  const material = await tls?.material();
+  assert.equal(await tls?.material(), material, "what did not change is not judged anew");
+  assert.match(material?.judge(leafOf(ca, ["consul.example"])) ?? "", /is not trusted/);
+});
+
+test("createServersTls() is null without TLS", async () => {
+  await using files = await Files.create();
+  assert.equal(createServersTls({ places: NAME, tls: null, datacenter: "" }, files.deps), null);
+});

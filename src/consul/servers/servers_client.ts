@@ -12,7 +12,6 @@ import type { AgentLink } from "../http/link.ts";
 import { ServersCarrier } from "../http/servers_carrier.ts";
 import { Transport } from "../http/transport.ts";
 import type { Engine } from "../../net/mod.ts";
-import { type BudgetOptions, ConnectionBudget } from "../watch/budget.ts";
 import { createServersTls } from "./servers_tls.ts";
 import type { Servers, ServersOptions, Token } from "./types.ts";
 import { UnfitServer } from "./unfit_server.ts";
@@ -32,8 +31,8 @@ export interface ServersClientDeps {
 }
 
 /**
- * Connects to nothing yet; fails with `config_invalid` where files for TLS cannot be used. `client.carrier` reads
- * certificates again, and closes.
+ * Connects to nothing yet; fails with `config_invalid` where files for TLS cannot be used. Its `carrier`
+ * reads certificates again, and closes.
  */
 export function createServersClient(options: ServersOptions, deps: ServersClientDeps): Client {
   const { servers, token, engine, clock, stats, link, onRefused } = deps;
@@ -71,20 +70,4 @@ export function createServersClient(options: ServersOptions, deps: ServersClient
       if (unfit.answered(silenceMs)) carrier.leave("it has no leader");
     },
   });
-}
-
-/** Streams of a connection to a Consul server are 250; some are left for what is not a watch. */
-const STREAMS = 240;
-
-/**
- * What a proxy may ask at once: over TLS everything, on one connection; without it few connections, because
- * a server takes 200 from an address, which may be that of many proxies.
- */
-export function createServersBudget(
-  options: Pick<ServersOptions, "tls">,
-  deps: Omit<BudgetOptions, "modest">,
-): ConnectionBudget {
-  return new ConnectionBudget(
-    options.tls ? { ...deps, connections: STREAMS } : { ...deps, modest: true },
-  );
 }

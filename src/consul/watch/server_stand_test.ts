@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ErrorCode } from "../../base/mod.ts";
+import { fixture } from "../../../test/kit/scripted_agent.ts";
 import { FIRST, type News, type Question, type Standing, step } from "./server_stand.ts";
 
 const at = (index: number, next: Question): Standing => ({ index, next });
@@ -99,3 +100,37 @@ for (
     assert.deepEqual(step(before, news), { standing: after, then });
   });
 }
+
+/** What was seen of three real servers: one killed, an intention written, the dead one started again. */
+const RECORDED = fixture("agentless/failover_stale") as readonly { readonly event: string }[];
+
+test("step() follows a recorded failover, and is not misled by the server that comes back", () => {
+  let standing = at(44, "wait");
+  const hear = (news: News) => {
+    const next = step(standing, news);
+    standing = next.standing;
+    return next.then;
+  };
+  const thens: string[] = [];
+  for (const { event } of RECORDED) {
+    // Its server is killed, and it goes to the second one, which has no leader but the same index.
+    if (event.startsWith("s1 match 0 ECONNRESET")) {
+      thens.push(hear(MOVE), hear(failed("agent_failed")), hear(heard(44)));
+    }
+    const woke = /^s2 match woke \d+ -> (\d+) changed/.exec(event);
+    if (woke) thens.push(hear(heard(Number(woke[1]))));
+    // Were it moved back at once, and found no leader: what the empty server says is weighed each time.
+    const back = /stale match 200 i (\d+) .* (\d+)B \|/.exec(event);
+    if (back) {
+      standing = { ...standing, next: "glance" };
+      const [, index, size] = back.map(Number);
+      thens.push(hear(heard(index ?? 0, { lacks: size === 12 })));
+    }
+  }
+  assert.deepEqual(thens, [
+    ...["ask", "ask", "deliver"],
+    "deliver",
+    ...["pause", "pause", "deliver", "deliver"],
+  ]);
+  assert.deepEqual(standing, at(93, "wait"));
+});

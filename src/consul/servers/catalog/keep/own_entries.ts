@@ -24,7 +24,7 @@ export function ownEntriesQuestion(
     dropped: false,
     isRare: true,
     cursor: "index",
-    poll: (request) => readEntries(catalog, ids, { request, stale: true }),
+    poll: (request) => readEntries(catalog, ids, request),
   };
 }
 
@@ -35,33 +35,31 @@ export async function readOwnEntries(
   options: { readonly signal: AbortSignal },
 ): Promise<KeptEntries> {
   const request = { waitMs: 0, timeoutMs: TIMEOUT_MS, signal: options.signal };
-  return (await readEntries(catalog, ids, { request, stale: false })).value;
+  return (await readEntries(catalog, ids, request)).value;
 }
 
 async function readEntries(
   { client, node }: Pick<NodeCatalog, "client" | "node">,
   ids: readonly string[],
-  { request, stale }: { readonly request: PollRequest<KeptEntries>; readonly stale: boolean },
+  request: PollRequest<KeptEntries>,
 ): Promise<PollAnswer<KeptEntries>> {
-  const read = readQuery(client, { stale });
-  const anyOf = (field: string) => ids.map((id) => `${field} == ${filterText(id)}`).join(" or ");
+  const { cursor: _waited, ...now } = request;
+  const read = readQuery(client, { stale: false });
+  const only = (field: string) => ({
+    ...read,
+    query: { ...read.query, filter: ids.map((id) => `${field} == ${filterText(id)}`).join(" or ") },
+  });
   const checks = await client.call({
     resource: "own_entries",
     what: `read the checks on ${nodeName(node)}`,
     path: `/v1/health/node/${encodeURIComponent(node)}`,
-    ...blockingQuery(request, {
-      query: { ...read.query, filter: anyOf("ServiceID") },
-      flags: read.flags,
-    }),
+    ...blockingQuery(request, only("ServiceID")),
   });
   const services = await client.call({
     resource: "own_entries",
     what: `read the services on ${nodeName(node)}`,
     path: nodeServicesPath(node),
-    query: { ...read.query, filter: anyOf("ID") },
-    flags: read.flags,
-    timeoutMs: TIMEOUT_MS,
-    signal: request.signal,
+    ...blockingQuery(now, only("ID")),
   });
   const value = readKept(readNodeServices(services.json, node).services, checks.json);
   return { value, ...cursorOf(checks) };

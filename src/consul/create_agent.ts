@@ -68,7 +68,8 @@ export function createAgent(options: AgentOptions, deps: AgentDeps): Required<Ag
     findSidecar: (serviceId) => asking.call(() => findSidecar(client, serviceId)),
     findProxy: (proxyId) => asking.call(() => findProxy(client, proxyId)),
     findGateway: (service) => asking.call(() => findGateway(client, service)),
-    missingRights: (registration) => asking.call(() => missingRights(client, registration, log)),
+    missingRights: (registration) =>
+      asking.call(() => missingRights(client, registration, { log })),
     authorize(request, { timeoutMs }) {
       // The wait for a lane counts, too: a connection is waiting for this.
       const deadline = new AbortController();

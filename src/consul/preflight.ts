@@ -29,8 +29,14 @@ const ProbeReply = v.array(object({
   Allow: v.boolean(),
 }));
 
-/** Every right once, in the order in which its absence would be noticed. */
-export function rightsFor(registration: Registration): readonly Need[] {
+/** A rule for the prefix "" is what answers for a name that nobody has. */
+const ANY_NODE = "postern-probe";
+
+/**
+ * Every right once, in the order in which its absence would be noticed. `node`: where the registration
+ * stands, beside servers; an agent shows its own without a right on its node.
+ */
+export function rightsFor(registration: Registration, node?: string): readonly Need[] {
   const { service, proxyService, upstreams } = registration;
   const needs: Need[] = [{
     resource: "service",
@@ -43,6 +49,14 @@ export function rightsFor(registration: Registration): readonly Need[] {
       resource: "service",
       access: "read",
       segment: proxyService,
+      neededFor: "reading the proxy's own registration",
+    });
+  }
+  if (node !== undefined) {
+    needs.push({
+      resource: "node",
+      access: "read",
+      segment: node,
       neededFor: "reading the proxy's own registration",
     });
   }
@@ -59,8 +73,7 @@ export function rightsFor(registration: Registration): readonly Need[] {
     needs.push({
       resource: "node",
       access: "read",
-      // A rule for the prefix "" is what answers for a name that nobody has.
-      segment: "postern-probe",
+      segment: ANY_NODE,
       neededFor: "the instances of every upstream",
     });
   }
@@ -78,7 +91,7 @@ export function readMissing(json: unknown, needs: readonly Need[]): readonly Mis
     )
     .map((need) => ({
       right: `${need.resource}:${need.access}`,
-      on: need.resource === "node" ? "any node" : need.segment,
+      on: need.segment === ANY_NODE ? "any node" : need.segment,
       neededFor: need.neededFor,
     }));
 }
@@ -86,13 +99,13 @@ export function readMissing(json: unknown, needs: readonly Need[]): readonly Mis
 export async function missingRights(
   client: Client,
   registration: Registration,
-  log: Log,
+  { log, node }: { readonly log: Log; readonly node?: string },
 ): Promise<readonly MissingRight[]> {
-  const needs = rightsFor(registration);
+  const needs = rightsFor(registration, node);
   try {
     const reply = await client.call({
       resource: "preflight",
-      what: "ask the agent for the token's rights",
+      what: "ask for the token's rights",
       method: "POST",
       changesNothing: true,
       path: "/v1/internal/acl/authorize",
@@ -111,7 +124,7 @@ export async function missingRights(
     const code = error instanceof ProxyError ? error.code : "internal";
     if (code === "agent_unreachable" || code === "closed") throw error;
     // The call is undocumented and may be gone or barred; the watches will say what they lack.
-    log.debug("agent token rights cannot be checked beforehand", { error: messageOf(error) });
+    log.debug("the token's rights cannot be checked beforehand", { error: messageOf(error) });
     return [];
   }
 }

@@ -87,7 +87,8 @@ export function createServers(options: ServersOptions, deps: ServersDeps): Requi
     findSidecar: (serviceId) => asking.call(() => findSidecar(catalog, serviceId)),
     findProxy: (proxyId) => asking.call(() => findProxy(catalog, proxyId)),
     findGateway: (service) => asking.call(() => findGateway(catalog, service)),
-    missingRights: (registration) => asking.call(() => missingRights(client, registration, log)),
+    missingRights: (registration) =>
+      asking.call(() => missingRights(client, registration, { log, node: options.node })),
     authorize: () =>
       Promise.reject(new ProxyError("internal", "servers are not asked about connections")),
     keepRegistered: () =>

@@ -1,5 +1,6 @@
 /**
- * Why a proxy is not among the services of its node: not registered, or not to be seen.
+ * Why a proxy is not among the services of its node: not registered, or not to be seen. One question
+ * tells, since it takes no right on the node: what Envoy would be started with.
  *
  * @module
  */
@@ -7,7 +8,7 @@
 import { ProxyError } from "../../../base/mod.ts";
 import type { Reply } from "../../http/client.ts";
 import { shown } from "../../shown_ids.ts";
-import { bootstrapParams } from "./bootstrap_params.ts";
+import { GET_BOOTSTRAP_PARAMS } from "../methods.ts";
 import { type NodeCatalog, nodeName } from "./node_catalog.ts";
 
 const TIMEOUT_MS = 5_000;
@@ -31,8 +32,8 @@ export async function absenceOf(
   try {
     const { namespace, partition } = client.options;
     await catalog.servers.call(
-      bootstrapParams(`look for ${shown(proxyId)} ${where}`),
-      { node, proxyId, namespace, partition },
+      GET_BOOTSTRAP_PARAMS,
+      { nodeName: node, proxyId, namespace, partition },
       { timeoutMs: TIMEOUT_MS, ...(signal ? { signal } : {}) },
     );
   } catch (error) {

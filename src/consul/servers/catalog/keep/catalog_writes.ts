@@ -1,0 +1,111 @@
+/**
+ * Writing entries into Consul's catalog. Each call may be repeated: the same again changes nothing, and
+ * a node that is there is left as it is.
+ *
+ * @module
+ */
+
+import * as v from "valibot";
+import { messageOf, ProxyError } from "../../../../base/mod.ts";
+import { readQuery } from "../../../http/query.ts";
+import { object, readReply, text } from "../../../replies/schema.ts";
+import { filterText } from "../expression.ts";
+import { listServices, type NodeCatalog, nodeName } from "../node_catalog.ts";
+
+const TIMEOUT_MS = 5_000;
+/** Where there is one, an agent keeps the node's entries. */
+const AGENT_CHECK = "serfHealth";
+
+type Body = Readonly<Record<string, unknown>>;
+
+const NodeChecks = v.array(object({ CheckID: text }));
+
+/**
+ * Sees to it that the node is there; `address` is where others reach it. Fails with `usage` where an
+ * agent keeps it, or where it has to be made and nothing says its address.
+ */
+export async function ensureNode(
+  catalog: NodeCatalog,
+  options: { readonly address: string; readonly signal: AbortSignal },
+): Promise<void> {
+  const { client, node } = catalog;
+  const { address, signal } = options;
+  const checks = await client.call({
+    resource: "register",
+    what: `look at ${nodeName(node)}`,
+    path: `/v1/health/node/${encodeURIComponent(node)}`,
+    query: {
+      ...readQuery(client, { stale: false }).query,
+      filter: `CheckID == ${filterText(AGENT_CHECK)}`,
+    },
+    timeoutMs: TIMEOUT_MS,
+    signal,
+  });
+  if (readReply(NodeChecks, checks.json, `the checks of ${nodeName(node)}`).length > 0) {
+    throw new ProxyError(
+      "usage",
+      `Cannot register on ${nodeName(node)}: a Consul agent keeps its entries and would remove ` +
+        `ours; give -node the name of a node that no agent has`,
+    );
+  }
+  // No service has that id: only the node is asked for.
+  const { isThere, reply } = await listServices(catalog, {
+    what: `look for ${nodeName(node)}`,
+    filter: 'ID == ""',
+    signal,
+  });
+  if (isThere || reply.filteredByAcls) return;
+  if (address === "") {
+    throw new ProxyError(
+      "usage",
+      `Cannot register: there is no ${nodeName(node)}, and nothing says its address; give ` +
+        `-node-address, or one address in -listen`,
+    );
+  }
+  try {
+    await register(catalog, {
+      body: { Address: address, NodeMeta: { "synthetic-node": "true" } },
+      what: `register ${nodeName(node)}`,
+      signal,
+    });
+  } catch (error) {
+    if (!(error instanceof ProxyError) || error.code !== "agent_forbidden") throw error;
+    const hint = "; it may also be registered once by somebody who may, and then be used by all";
+    throw new ProxyError(error.code, messageOf(error) + hint, { cause: error });
+  }
+}
+
+/** `body` without the node. What is sent of a node that is there counts for nothing. */
+export async function register(
+  { client, node }: NodeCatalog,
+  options: { readonly body: Body; readonly what: string; readonly signal: AbortSignal },
+): Promise<void> {
+  await client.call({
+    resource: "register",
+    what: options.what,
+    method: "PUT",
+    path: "/v1/catalog/register",
+    query: readQuery(client, { stale: false }).query,
+    body: { Node: node, SkipNodeUpdate: true, ...options.body },
+    timeoutMs: TIMEOUT_MS,
+    signal: options.signal,
+  });
+}
+
+/** A service with its checks; also where it is not there. */
+export async function deregister({ client, node }: NodeCatalog, serviceId: string): Promise<void> {
+  try {
+    await client.call({
+      resource: "register",
+      what: `deregister ${JSON.stringify(serviceId)}`,
+      method: "PUT",
+      path: "/v1/catalog/deregister",
+      query: readQuery(client, { stale: false }).query,
+      body: { Node: node, ServiceID: serviceId },
+      timeoutMs: TIMEOUT_MS,
+    });
+  } catch (error) {
+    // What is not there has no name whose right could be looked at; with node:write it is no failure.
+    if (!(error instanceof ProxyError && /Unknown service ID/.test(error.message))) throw error;
+  }
+}

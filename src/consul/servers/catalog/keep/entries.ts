@@ -1,0 +1,217 @@
+/**
+ * What `-register` writes into the catalog beside servers: the application, its sidecar, and of each two
+ * checks. The one says whether the application answers. The other is of type `session`: the servers
+ * themselves turn it critical when the session of that name ends, and a session ends when nobody renews
+ * it. So a proxy that died without a word is seen by everybody who asks for healthy instances.
+ *
+ * @module
+ */
+
+import { isDeepStrictEqual } from "node:util";
+import * as v from "valibot";
+import type { Address } from "../../../../base/mod.ts";
+import { list, object, port, readReply, text } from "../../../replies/schema.ts";
+import type { Registration, UpstreamDeclaration } from "../../../types.ts";
+import type { LocalHealth } from "./local_check.ts";
+
+/** What is to stand in the catalog. */
+export interface CatalogRequest {
+  /** Of flags alone: the sidecar with where it listens, its local address and its upstreams. */
+  readonly registration: Pick<
+    Registration,
+    "id" | "service" | "proxyService" | "bind" | "local" | "upstreams"
+  >;
+  readonly applicationId: string;
+  /** Where others reach this host; `""`: the address that is listened on, or else the node's. */
+  readonly nodeAddress: string;
+  /** The application is asked for this path by HTTP; `""`: it only has to take connections. */
+  readonly httpCheckPath: string;
+}
+
+type Body = Readonly<Record<string, unknown>>;
+
+/** The sidecar's own name where the request has none: what a service identity may write. */
+export function sidecarName({ service, proxyService }: CatalogRequest["registration"]): string {
+  return proxyService ?? `${service}-sidecar-proxy`;
+}
+
+/** `""`: others take the node's. */
+export function addressOf({ registration: { bind }, nodeAddress }: CatalogRequest): string {
+  return bind.host && !isWildcard(bind.host) ? bind.host : nodeAddress;
+}
+
+/** The two services, the application first: of the sidecar nothing is said before what it stands for. */
+export function servicesOf(request: CatalogRequest): readonly Body[] {
+  const { registration, applicationId } = request;
+  const { id, service, bind, local, upstreams } = registration;
+  const address = addressOf(request);
+  return [
+    { ID: applicationId, Service: service, ...placeOf(local, address) },
+    {
+      Kind: "connect-proxy",
+      ID: id,
+      Service: sidecarName(registration),
+      Address: address,
+      Port: bind.port,
+      Proxy: {
+        DestinationServiceName: service,
+        DestinationServiceID: applicationId,
+        ...(local.kind === "unix"
+          ? { LocalServiceSocketPath: local.path }
+          : { LocalServiceAddress: local.host, LocalServicePort: local.port }),
+        Upstreams: upstreams.map(upstreamOf),
+      },
+    },
+  ];
+}
+
+function placeOf(local: Address, address: string): Body {
+  if (local.kind === "unix") return { Address: address, SocketPath: local.path, Port: 0 };
+  const isOwn = isWildcard(local.host) || /^(127\.|::1$|localhost$)/i.test(local.host);
+  return { Address: isOwn ? address : local.host, Port: local.port };
+}
+
+function upstreamOf({ kind, name, datacenter, bind }: UpstreamDeclaration): Body {
+  return {
+    DestinationType: kind,
+    DestinationName: name,
+    ...(datacenter && { Datacenter: datacenter }),
+    ...(bind?.kind === "tcp" && { LocalBindAddress: bind.host, LocalBindPort: bind.port }),
+    ...(bind?.kind === "unix" && { LocalBindSocketPath: bind.path }),
+  };
+}
+
+export function isWildcard(host: string): boolean {
+  return host === "0.0.0.0" || host === "::";
+}
+
+export function healthCheckId(serviceId: string): string {
+  return `${serviceId}:application`;
+}
+
+export function lifeCheckId(serviceId: string): string {
+  return `${serviceId}:alive`;
+}
+
+export function healthCheckOf(serviceId: string, { status, output }: LocalHealth): Body {
+  return {
+    CheckID: healthCheckId(serviceId),
+    Name: "the application answers",
+    ServiceID: serviceId,
+    Status: status,
+    Output: output,
+  };
+}
+
+/** Only for a session that is known to be in force: nothing would ever end another's check. */
+export function lifeCheckOf(serviceId: string, sessionName: string): Body {
+  return {
+    CheckID: lifeCheckId(serviceId),
+    Name: "Postern's sign of life",
+    ServiceID: serviceId,
+    Type: "session",
+    Status: "passing",
+    Definition: { SessionName: sessionName },
+  };
+}
+
+/** What the catalog has of our two services and their checks. */
+export interface KeptEntries {
+  /** By id, those fields alone that we write. */
+  readonly services: ReadonlyMap<string, Body>;
+  readonly checks: ReadonlyMap<string, KeptCheck>;
+}
+
+export interface KeptCheck {
+  readonly status: string;
+  /** `""`: no check of type `session`. */
+  readonly sessionName: string;
+}
+
+const ServicesJson = list(object({
+  Kind: text,
+  ID: text,
+  Service: text,
+  Address: text,
+  Port: port,
+  SocketPath: text,
+  Proxy: v.nullish(object({
+    DestinationServiceName: text,
+    DestinationServiceID: text,
+    LocalServiceAddress: text,
+    LocalServicePort: port,
+    LocalServiceSocketPath: text,
+    Upstreams: list(object({
+      DestinationType: text,
+      DestinationName: text,
+      Datacenter: text,
+      LocalBindAddress: text,
+      LocalBindPort: port,
+      LocalBindSocketPath: text,
+    })),
+  })),
+}));
+
+const ChecksJson = list(object({
+  CheckID: text,
+  Status: text,
+  Type: text,
+  Definition: v.nullish(object({ SessionName: text })),
+}));
+
+/** `services` as a node's list without central configuration has them, `checks` as its health has them. */
+export function readKept(services: unknown, checks: unknown): KeptEntries {
+  return {
+    services: new Map(readServices(services).map((service) => [service.ID, service])),
+    checks: new Map(
+      (readReply(ChecksJson, checks, "the checks of the node") ?? []).map((check) => [
+        check.CheckID,
+        {
+          status: check.Status,
+          sessionName: check.Type === "session" ? check.Definition?.SessionName ?? "" : "",
+        },
+      ]),
+    ),
+  };
+}
+
+function readServices(services: unknown): readonly (Body & { readonly ID: string })[] {
+  const rows = readReply(ServicesJson, services, "the services of the node") ?? [];
+  // Consul gives every service a proxy; that of an application says nothing.
+  return rows.map((row) => row.Kind ? row : { ...row, Proxy: undefined });
+}
+
+/** Somebody else's session is in force for our entries: the name of it. */
+export function strangerIn({ checks }: KeptEntries, own: Own): string | undefined {
+  for (const id of own.ids) {
+    const check = checks.get(lifeCheckId(id));
+    if (check?.status === "passing" && check.sessionName && !own.sessions.has(check.sessionName)) {
+      return check.sessionName;
+    }
+  }
+  return undefined;
+}
+
+export interface Own {
+  /** Of both services. */
+  readonly ids: readonly string[];
+  /** Names of every session that this process has had. */
+  readonly sessions: ReadonlySet<string>;
+}
+
+/** Are both services there as they were written, with the checks of `sessionName` (`""`: none)? */
+export function isWhole(
+  kept: KeptEntries,
+  request: CatalogRequest,
+  sessionName: string,
+): boolean {
+  return readServices(servicesOf(request)).every((wanted) =>
+    isDeepStrictEqual(kept.services.get(wanted.ID), wanted) &&
+    kept.checks.has(healthCheckId(wanted.ID)) &&
+    (sessionName === "" || isAlive(kept.checks.get(lifeCheckId(wanted.ID)), sessionName))
+  );
+}
+
+function isAlive(check: KeptCheck | undefined, sessionName: string): boolean {
+  return check?.status === "passing" && check.sessionName === sessionName;
+}

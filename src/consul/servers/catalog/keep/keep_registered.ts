@@ -1,0 +1,343 @@
+/**
+ * `-register` beside servers: an application and its sidecar stand in the catalog for as long as this
+ * process lives, and not much longer. Nobody else does anything for such entries, so that what an agent
+ * would do is done here: the application is asked whether it answers, a session says that we live, and
+ * what the catalog lost is written again.
+ *
+ * @module
+ */
+
+import {
+  Backoff,
+  type Clock,
+  type Log,
+  messageOf,
+  ProxyError,
+  type Random,
+} from "../../../../base/mod.ts";
+import type { Engine } from "../../../../net/mod.ts";
+import type { WatchHandle, WatchSink } from "../../../agent.ts";
+import type { PollQuestion } from "../../../watch/blocking_query.ts";
+import { wakeableSleep } from "../../../watch/wakeable_sleep.ts";
+import type { NodeCatalog } from "../node_catalog.ts";
+import { deregister, ensureNode, register } from "./catalog_writes.ts";
+import {
+  addressOf,
+  type CatalogRequest,
+  healthCheckId,
+  healthCheckOf,
+  isWhole,
+  type KeptEntries,
+  lifeCheckOf,
+  servicesOf,
+  strangerIn,
+} from "./entries.ts";
+import { checkLocal, type LocalHealth } from "./local_check.ts";
+import { ownEntriesQuestion, readOwnEntries } from "./own_entries.ts";
+import { RENEW_MS, SignOfLife } from "./sign_of_life.ts";
+
+const CHECK_MS = 10_000;
+/** What does not answer is asked again sooner, most of all when both are just starting. */
+const RECHECK_MS = 2_000;
+/** Longer pauses would let the session end. */
+const PAUSE_LIMIT_MS = 8_000;
+/** The right to a session may be granted any time. */
+const LIFELESS_MS = 60_000;
+const DEREGISTER_TRIES = 3;
+const DEREGISTER_PAUSE_MS = 500;
+
+const LEAVING: LocalHealth = { status: "critical", output: "the proxy is ending" };
+
+export interface KeepDeps {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  readonly engine: Pick<Engine, "dial">;
+  watch<T>(question: PollQuestion<T>, sink: WatchSink<T>): WatchHandle;
+}
+
+export interface KeepOptions {
+  /** Ends it: the entries are taken back. */
+  readonly signal: AbortSignal;
+  /** From then on they are critical: nobody new should come. */
+  readonly draining?: AbortSignal;
+  readonly deps: KeepDeps;
+}
+
+/**
+ * Runs until `signal` aborts, then deregisters both services, not the node. Rejects only before they
+ * stood there once, with `agent_forbidden` or `usage`; servers that are away are waited for. Entries of
+ * the same ids are taken over; whoever takes them over from us has them, until its session ends.
+ */
+export function keepRegistered(
+  catalog: NodeCatalog,
+  request: CatalogRequest,
+  options: KeepOptions,
+): Promise<void> {
+  return new Keeper(catalog, request, options).run();
+}
+
+class Keeper {
+  readonly #catalog: NodeCatalog;
+  readonly #request: CatalogRequest;
+  readonly #options: KeepOptions;
+  readonly #ids: readonly string[];
+  readonly #life: SignOfLife;
+  readonly #backoff: Backoff;
+  #asked: LocalHealth = { status: "critical", output: "not asked yet" };
+  /** The status that was written last. */
+  #written = "";
+  /** Everything has to be written. */
+  #isDue = true;
+  /** The catalog seems to have something else than what was written. */
+  #isSuspect = false;
+  /** Somebody else has our ids. */
+  #hasYielded = false;
+  #stoodOnce = false;
+  /** Something may have been written. */
+  #touched = false;
+  #lifelessUntilMs = 0;
+  #wake = () => {};
+  #hasNews = false;
+
+  constructor(catalog: NodeCatalog, request: CatalogRequest, options: KeepOptions) {
+    this.#catalog = catalog;
+    this.#request = request;
+    this.#options = options;
+    this.#ids = [request.applicationId, request.registration.id];
+    const proxyId = request.registration.id;
+    this.#life = new SignOfLife(catalog.client, { node: catalog.node, proxyId });
+    const { random } = options.deps;
+    this.#backoff = new Backoff({ baseMs: 1_000, maxMs: PAUSE_LIMIT_MS, random });
+  }
+
+  async run(): Promise<void> {
+    const { signal, draining, deps } = this.#options;
+    const ended = new AbortController();
+    const both = AbortSignal.any([signal, ended.signal]);
+    const onNews = () => this.#tell();
+    draining?.addEventListener("abort", onNews);
+    // The entries begin with the truth.
+    await this.#askApplication(both);
+    const checking = this.#followApplication(both);
+    const watch = deps.watch(ownEntriesQuestion(this.#catalog, this.#ids), {
+      onValue: (kept) => this.#look(kept),
+      onError: () => {}, // It is asked again; meanwhile what was written is taken to stand.
+    });
+    try {
+      await this.#keep();
+    } finally {
+      ended.abort();
+      watch.stop();
+      draining?.removeEventListener("abort", onNews);
+      await checking;
+      if (this.#touched) await this.#takeBack();
+    }
+  }
+
+  async #keep(): Promise<void> {
+    const { signal, deps: { clock, log } } = this.#options;
+    while (!signal.aborted) {
+      let pauseMs = RENEW_MS;
+      this.#hasNews = false;
+      try {
+        await this.#round();
+        this.#backoff.reset();
+      } catch (error) {
+        if (signal.aborted) return;
+        const code = error instanceof ProxyError ? error.code : "internal";
+        if (!this.#stoodOnce && (code === "agent_forbidden" || code === "usage")) throw error;
+        pauseMs = this.#backoff.next();
+        log.warn("catalog entries cannot be kept up", {
+          id: this.#request.registration.id,
+          error: messageOf(error),
+          retry_ms: Math.round(pauseMs),
+        });
+        // What was news is tried again after the pause.
+        this.#hasNews = false;
+      }
+      if (this.#hasNews) continue;
+      await wakeableSleep(clock, pauseMs, { signal, onWake: (wake) => this.#onNews(wake) });
+    }
+  }
+
+  async #round(): Promise<void> {
+    if (this.#isSuspect) await this.#compare();
+    if (this.#hasYielded) return;
+    if (this.#isDue) return await this.#writeAll();
+    const before = this.#life.name;
+    await this.#beat();
+    if (this.#life.name !== before) return await this.#writeAll();
+    if (this.#health.status !== this.#written) await this.#writeHealth();
+  }
+
+  /** What is true of the application, as far as others are concerned. */
+  get #health(): LocalHealth {
+    return this.#options.draining?.aborted ? LEAVING : this.#asked;
+  }
+
+  async #writeAll(): Promise<void> {
+    const { signal, deps: { log } } = this.#options;
+    const { node } = this.#catalog;
+    this.#isDue = true;
+    await ensureNode(this.#catalog, { address: addressOf(this.#request), signal });
+    this.#touched = true;
+    await this.#beat();
+    const { name } = this.#life;
+    const health = this.#health;
+    for (const service of servicesOf(this.#request)) {
+      const id = String(service["ID"]);
+      await register(this.#catalog, {
+        what: `register ${JSON.stringify(id)}`,
+        body: {
+          Address: addressOf(this.#request),
+          Service: service,
+          Checks: [healthCheckOf(id, health), ...(name ? [lifeCheckOf(id, name)] : [])],
+        },
+        signal,
+      });
+    }
+    this.#isDue = false;
+    this.#written = health.status;
+    if (!this.#stoodOnce) log.info("registered in the catalog", { node, ids: this.#ids.join(" ") });
+    else log.info("catalog entries written again", { node, ids: this.#ids.join(" ") });
+    this.#stoodOnce = true;
+  }
+
+  async #writeHealth(): Promise<void> {
+    const { signal, deps: { log } } = this.#options;
+    const health = this.#health;
+    await register(this.#catalog, {
+      what: `tell that the application is ${health.status}`,
+      body: {
+        Address: addressOf(this.#request),
+        Checks: this.#ids.map((id) => healthCheckOf(id, health)),
+      },
+      signal,
+    });
+    this.#written = health.status;
+    log.info("health of the application told", { ...health });
+  }
+
+  /** Keeps the session, where the token may; without one, others see us as alive for ever. */
+  async #beat(): Promise<void> {
+    const { signal, deps: { clock, log } } = this.#options;
+    if (clock.monotonic() < this.#lifelessUntilMs) return;
+    try {
+      await this.#life.beat(signal);
+      this.#lifelessUntilMs = 0;
+    } catch (error) {
+      if (!(error instanceof ProxyError)) throw error;
+      // The node went, and with it all that was there.
+      if (/Missing node/.test(error.message)) this.#isDue = true;
+      // The second is an operator's wish, too: servers that want sessions to last longer.
+      const isRefused = error.code === "agent_forbidden" ||
+        /Invalid Session TTL/.test(error.message);
+      if (!isRefused) throw error;
+      const first = this.#lifelessUntilMs === 0;
+      this.#lifelessUntilMs = clock.monotonic() + LIFELESS_MS;
+      if (first) {
+        log.error("no sign of life: should this proxy die without a word, others keep calling it", {
+          error: error.message,
+        });
+      }
+    }
+  }
+
+  #look(kept: KeptEntries): void {
+    // Before the first writing, what stands there is what is taken over.
+    if (!this.#stoodOnce) return;
+    this.#isSuspect ||= this.#hasYielded || this.#stranger(kept) !== undefined ||
+      !this.#isKept(kept);
+    if (this.#isSuspect) this.#tell();
+  }
+
+  /** What a server says that lags behind proves nothing: the leader is asked. */
+  async #compare(): Promise<void> {
+    const { signal, deps: { log } } = this.#options;
+    const kept = await readOwnEntries(this.#catalog, this.#ids, { signal });
+    this.#isSuspect = false;
+    const stranger = this.#stranger(kept);
+    if (stranger !== undefined) {
+      if (!this.#hasYielded) {
+        log.error("another process registered the same ids on this node; they are left to it", {
+          ...{ node: this.#catalog.node, ids: this.#ids.join(" "), session: stranger },
+        });
+      }
+      this.#hasYielded = true;
+      await this.#life.end();
+      return;
+    }
+    if (this.#hasYielded) log.info("the ids are taken back");
+    this.#hasYielded = false;
+    if (!isWhole(kept, this.#request, this.#life.name)) this.#isDue = true;
+    // Somebody has changed it, or it is to be written with the rest.
+    this.#written = kept.checks.get(healthCheckId(this.#request.registration.id))?.status ?? "";
+  }
+
+  #stranger(kept: KeptEntries): string | undefined {
+    return strangerIn(kept, { ids: this.#ids, sessions: this.#life.names });
+  }
+
+  #isKept(kept: KeptEntries): boolean {
+    return isWhole(kept, this.#request, this.#life.name) &&
+      this.#ids.every((id) => kept.checks.get(healthCheckId(id))?.status === this.#written);
+  }
+
+  async #followApplication(signal: AbortSignal): Promise<void> {
+    const { clock, random } = this.#options.deps;
+    while (!signal.aborted) {
+      const baseMs = this.#asked.status === "passing" ? CHECK_MS : RECHECK_MS;
+      await wakeableSleep(clock, baseMs * (0.9 + 0.2 * random()), { signal });
+      if (!signal.aborted) await this.#askApplication(signal);
+    }
+  }
+
+  async #askApplication(signal: AbortSignal): Promise<void> {
+    const { engine, clock } = this.#options.deps;
+    const { registration: { local }, httpCheckPath } = this.#request;
+    const address = local.kind === "tcp" && local.host === "0.0.0.0"
+      ? { ...local, host: "127.0.0.1" }
+      : local;
+    const check = { address, httpPath: httpCheckPath };
+    const health = await checkLocal(check, { engine, clock, signal });
+    if (signal.aborted) return;
+    const isNews = health.status !== this.#asked.status;
+    this.#asked = health;
+    if (isNews) this.#tell();
+  }
+
+  /** Deregisters what is ours, a few times; what stays is critical by itself. */
+  async #takeBack(): Promise<void> {
+    const { clock, log } = this.#options.deps;
+    const { signal } = new AbortController();
+    const ids = [...this.#ids].reverse();
+    for (let tried = 1;; tried++) {
+      try {
+        const kept = await readOwnEntries(this.#catalog, this.#ids, { signal });
+        await this.#life.end();
+        if (this.#stranger(kept) !== undefined) return;
+        for (const id of ids) await deregister(this.#catalog, id);
+        return log.info("deregistered from the catalog", { ids: this.#ids.join(" ") });
+      } catch (error) {
+        if (tried < DEREGISTER_TRIES) {
+          await wakeableSleep(clock, DEREGISTER_PAUSE_MS, { signal });
+          continue;
+        }
+        return log.warn("catalog entries stay; they become critical when our session ends", {
+          ...{ ids: this.#ids.join(" "), error: messageOf(error) },
+        });
+      }
+    }
+  }
+
+  #tell(): void {
+    this.#hasNews = true;
+    this.#wake();
+  }
+
+  #onNews(wake: () => void): () => void {
+    this.#wake = wake;
+    return () => this.#wake = () => {};
+  }
+}

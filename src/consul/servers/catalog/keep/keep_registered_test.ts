@@ -1,0 +1,328 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ProxyError, seededRandom, silentLog, Stats } from "../../../../base/mod.ts";
+import { FakeClock, settle } from "../../../../../test/kit/clock.ts";
+import { MemoryCatalog } from "../../../../../test/kit/memory_catalog.ts";
+import type { DialHandler } from "../../../../net/mod.ts";
+import { memoryPair } from "../../../../net/memory.ts";
+import type { Call } from "../../../http/client.ts";
+import { AgentLink } from "../../../http/link.ts";
+import { startWatch } from "../../../watch/blocking_query.ts";
+import { ConnectionBudget } from "../../../watch/budget.ts";
+import { serversFooting } from "../../../watch/footing.ts";
+import type { CatalogRequest } from "./entries.ts";
+import { keepRegistered } from "./keep_registered.ts";
+
+const REQUEST: CatalogRequest = {
+  registration: {
+    id: "web-proxy",
+    service: "web",
+    bind: { kind: "tcp", host: "0.0.0.0", port: 20000 },
+    local: { kind: "tcp", host: "127.0.0.1", port: 8080 },
+    upstreams: [],
+  },
+  applicationId: "web",
+  nodeAddress: "10.0.0.1",
+  httpCheckPath: "",
+};
+
+const WHOLE = [
+  ...["alive:passing/web", "alive:passing/web-proxy"],
+  ...["application:passing/web", "application:passing/web-proxy"],
+];
+const named = (health: string, of = WHOLE) => of.map((line) => line.replace("passing", health));
+
+/** A process that keeps itself registered. */
+class Keeping {
+  readonly clock: FakeClock;
+  readonly catalog: MemoryCatalog;
+  readonly said: string[] = [];
+  readonly stop = new AbortController();
+  readonly draining = new AbortController();
+  /** The application takes connections. */
+  isUp = true;
+  isCutOff = false;
+  failure: unknown;
+  readonly over: Promise<void>;
+
+  constructor(
+    options: {
+      readonly catalog?: MemoryCatalog;
+      readonly clock?: FakeClock;
+      readonly request?: Partial<CatalogRequest>;
+      readonly isUp?: boolean;
+    } = {},
+  ) {
+    const { catalog = new MemoryCatalog(), clock = new FakeClock() } = options;
+    this.clock = clock;
+    this.catalog = catalog;
+    this.isUp = options.isUp ?? true;
+    const say = (message: string) => void this.said.push(message);
+    const log = { ...silentLog, info: say, warn: say, error: say };
+    const stats = new Stats();
+    const random = seededRandom(7);
+    const budget = new ConnectionBudget({ connections: 12, clock, log, stats });
+    const link = new AgentLink();
+    const loop = { clock, random, log, stats, budget, link, footing: serversFooting(link) };
+    const engine = {
+      dial: (_options: unknown, handler: DialHandler) => {
+        queueMicrotask(() => {
+          if (!this.isUp) return handler.onFailed("connect", "refused");
+          handler.onConnected(memoryPair()[0], undefined);
+        });
+        return { cancel() {} };
+      },
+    };
+    const client = Object.assign(Object.create(catalog.client), {
+      call: (call: Call) =>
+        this.isCutOff
+          ? Promise.reject(new ProxyError("agent_unreachable", "cut off"))
+          : catalog.client.call(call),
+    });
+    const servers = { call: () => Promise.reject(new Error("nobody calls")) };
+    this.over = keepRegistered(
+      { client, servers, node: "virt-1" },
+      { ...REQUEST, ...options.request },
+      {
+        ...{ signal: this.stop.signal, draining: this.draining.signal },
+        deps: {
+          ...{ clock, random, log, engine },
+          watch: (question, sink) => startWatch(question, { sink, deps: loop }),
+        },
+      },
+    ).catch((error) => void (this.failure = error)).finally(() => budget.close());
+  }
+
+  /** In steps, so that what a timer begins can go on before the next. */
+  async pass(ms: number): Promise<void> {
+    await settle();
+    for (let passed = 0; passed < ms; passed += 250) {
+      await this.clock.advance(250);
+      await settle();
+    }
+  }
+
+  async end(): Promise<void> {
+    this.stop.abort();
+    await this.pass(2_000);
+    await this.over;
+  }
+
+  get session(): string {
+    return [...this.catalog.sessions.values()].at(-1) ?? "";
+  }
+}
+
+test("keepRegistered() registers both with their checks, and takes them back at the end", async () => {
+  const keeping = new Keeping();
+  await keeping.pass(0);
+  const { catalog } = keeping;
+  assert.deepEqual(catalog.health, WHOLE);
+  const written = ["register", "create", "register web", "register web-proxy"];
+  assert.deepEqual(catalog.writes.slice(0, 4), written);
+  assert.equal(catalog.services.get("web-proxy")?.["Service"], "web-sidecar-proxy");
+  await keeping.pass(60_000);
+  assert.deepEqual(
+    new Set(catalog.writes.slice(4)),
+    new Set(["renew"]),
+    "nothing is written while nothing changes",
+  );
+  await keeping.end();
+  assert.deepEqual(catalog.health, []);
+  assert.equal(catalog.sessions.size, 0);
+  assert.equal(catalog.address, "10.0.0.1", "the node stays");
+});
+
+test("keepRegistered() tells when the application stops answering, and when it answers", async () => {
+  const keeping = new Keeping({ isUp: false });
+  await keeping.pass(0);
+  const { catalog } = keeping;
+  const down = [...WHOLE.slice(0, 2), ...named("critical", WHOLE.slice(2))];
+  assert.deepEqual(catalog.health, down);
+  keeping.isUp = true;
+  await keeping.pass(3_000);
+  assert.deepEqual(catalog.health, WHOLE);
+  keeping.isUp = false;
+  await keeping.pass(11_500);
+  assert.deepEqual(catalog.health, down);
+  await keeping.end();
+});
+
+test("keepRegistered() renews in time, and gives a new sign of life where the old one ended", async () => {
+  const keeping = new Keeping();
+  const { catalog } = keeping;
+  await keeping.pass(12_500);
+  const renewals = catalog.writes.filter((write) => write === "renew").length;
+  assert.ok(renewals === 3 || renewals === 4, `${renewals} in 12.5 s`);
+  const before = keeping.session;
+  catalog.expire(before);
+  assert.deepEqual(catalog.health.slice(0, 2), named("critical", WHOLE.slice(0, 2)));
+  await keeping.pass(4_500);
+  assert.deepEqual(catalog.health, WHOLE);
+  assert.notEqual(keeping.session, before);
+  await keeping.end();
+});
+
+for (
+  const [what, lose] of [
+    ["its sidecar", (catalog: MemoryCatalog) => catalog.drop("web-proxy")],
+    ["its application", (catalog: MemoryCatalog) => catalog.drop("web")],
+    ["the node", (catalog: MemoryCatalog) => catalog.dropNode()],
+  ] as const
+) {
+  test(`keepRegistered() writes ${what} again when the catalog lost it`, async () => {
+    const keeping = new Keeping();
+    await keeping.pass(20_000);
+    lose(keeping.catalog);
+    await keeping.pass(5_000);
+    assert.deepEqual(keeping.catalog.health, WHOLE);
+    await keeping.end();
+  });
+}
+
+test("keepRegistered() puts right a status that somebody else wrote", async () => {
+  const keeping = new Keeping();
+  await keeping.pass(1_000);
+  const check = keeping.catalog.checks.get("web-proxy:application");
+  assert.ok(check);
+  keeping.catalog.put({ ...check, Status: "critical" });
+  await keeping.pass(5_000);
+  assert.deepEqual(keeping.catalog.health, WHOLE);
+  await keeping.end();
+});
+
+test("a process takes over from one that died, whose session ends later, without a gap", async () => {
+  const dead = new Keeping();
+  await dead.pass(1_000);
+  const { catalog, clock } = dead;
+  const session = dead.session;
+  const next = new Keeping({ catalog, clock });
+  await next.pass(0);
+  assert.deepEqual(catalog.health, WHOLE);
+  // The first one is told so, too, and says nothing any more.
+  catalog.expire(session);
+  assert.deepEqual(catalog.health, WHOLE);
+  await next.end();
+});
+
+test("what another process has taken over is left to it, until its session ends", async () => {
+  const first = new Keeping();
+  await first.pass(1_000);
+  const { catalog, clock } = first;
+  const second = new Keeping({ catalog, clock });
+  await second.pass(5_000);
+  assert.ok(first.said.some((line) => /another process registered the same ids/.test(line)));
+  const { length } = catalog.writes;
+  await second.pass(60_000);
+  assert.ok(catalog.writes.slice(length).every((write) => write === "renew"));
+  assert.equal(catalog.sessions.size, 1);
+  second.isCutOff = true;
+  catalog.expire(second.session);
+  await first.pass(5_000);
+  assert.deepEqual(catalog.health, WHOLE);
+  assert.ok(first.said.includes("the ids are taken back"));
+  second.isCutOff = false;
+  second.stop.abort();
+  await second.pass(1_000);
+  assert.deepEqual(
+    catalog.health,
+    WHOLE,
+    "the second, which was taken over from, deregisters nothing",
+  );
+  await first.end();
+  assert.deepEqual(catalog.health, []);
+});
+
+for (
+  const [title, refuse, request, code, pattern] of [
+    [
+      "may not make the node",
+      (call: Call) => call.path === "/v1/catalog/register",
+      {},
+      "agent_forbidden",
+      /registered once/,
+    ],
+    ["knows no address for the node", () => false, { nodeAddress: "" }, "usage", /-node-address/],
+  ] as const
+) {
+  test(`keepRegistered() ends where it ${title}, and leaves nothing`, async () => {
+    const catalog = new MemoryCatalog();
+    catalog.refuses = (call) => refuse(call) ? new ProxyError("agent_forbidden", "x") : undefined;
+    const keeping = new Keeping({ catalog, request });
+    await keeping.pass(0);
+    await keeping.over;
+    assert.ok(keeping.failure instanceof ProxyError);
+    assert.equal(keeping.failure.code, code);
+    assert.match(keeping.failure.message, pattern);
+    assert.deepEqual([catalog.address, catalog.sessions.size], [undefined, 0]);
+  });
+}
+
+test("keepRegistered() refuses a node that an agent keeps", async () => {
+  const catalog = new MemoryCatalog();
+  catalog.agentNode = true;
+  const keeping = new Keeping({ catalog });
+  await keeping.pass(0);
+  await keeping.over;
+  assert.match(String(keeping.failure), /a Consul agent keeps its entries/);
+});
+
+for (
+  const refusal of [
+    new ProxyError("agent_forbidden", "lacks permission 'session:write'"),
+    new ProxyError("agent_failed", "Invalid Session TTL '10000000000', must be between [1m=24h]"),
+  ]
+) {
+  test(`keepRegistered() does without a sign of life: ${refusal.message}`, async () => {
+    const catalog = new MemoryCatalog();
+    catalog.refuses = (call) => /session/.test(call.path) ? refusal : undefined;
+    const keeping = new Keeping({ catalog });
+    await keeping.pass(30_000);
+    assert.deepEqual(catalog.health, WHOLE.slice(2));
+    assert.equal(keeping.said.filter((line) => /^no sign of life/.test(line)).length, 1);
+    catalog.refuses = () => undefined;
+    await keeping.pass(40_000);
+    assert.deepEqual(catalog.health, WHOLE, "it is tried again");
+    await keeping.end();
+  });
+}
+
+test("keepRegistered() is critical from when it drains, and stays registered until the end", async () => {
+  const keeping = new Keeping();
+  await keeping.pass(1_000);
+  keeping.draining.abort();
+  await keeping.pass(0);
+  assert.deepEqual(keeping.catalog.health.slice(2), named("critical", WHOLE.slice(2)));
+  await keeping.pass(30_000);
+  assert.deepEqual(keeping.catalog.health.slice(2), named("critical", WHOLE.slice(2)));
+  await keeping.end();
+  assert.deepEqual(keeping.catalog.health, []);
+});
+
+test("keepRegistered() goes on living through refused writes, and writes when it can", async () => {
+  const keeping = new Keeping({ isUp: false });
+  await keeping.pass(1_000);
+  const { catalog } = keeping;
+  catalog.refuses = (call) =>
+    /register/.test(call.path) ? new ProxyError("agent_failed", "rate limit exceeded") : undefined;
+  keeping.isUp = true;
+  const { length } = catalog.writes;
+  await keeping.pass(30_000);
+  const renewals = catalog.writes.slice(length).filter((write) => write === "renew").length;
+  assert.ok(renewals >= 3, `${renewals} renewals in 30 s`);
+  catalog.refuses = () => undefined;
+  await keeping.pass(8_000);
+  assert.deepEqual(catalog.health, WHOLE);
+  await keeping.end();
+});
+
+test("keepRegistered() gives up taking back, and the end of the session makes it critical", async () => {
+  const keeping = new Keeping();
+  await keeping.pass(1_000);
+  const { catalog } = keeping;
+  catalog.refuses = (call) =>
+    /deregister/.test(call.path) ? new ProxyError("agent_failed", "No cluster leader") : undefined;
+  await keeping.end();
+  assert.deepEqual(catalog.health.slice(0, 2), named("critical", WHOLE.slice(0, 2)));
+  assert.ok(keeping.said.some((line) => /^catalog entries stay/.test(line)));
+});

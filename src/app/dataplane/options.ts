@@ -11,7 +11,7 @@ import type { ProxyOptions } from "../command_line/args_proxy.ts";
 import { DEFAULT_CONNECTIONS } from "../process/descriptors.ts";
 import { UNUSED } from "./running_flags.ts";
 import { type MetricsOptions, readMetrics, readPath } from "./metrics_options.ts";
-import { readServers, type ServersFlags } from "./servers_options.ts";
+import { readServers } from "./servers_options.ts";
 import type { DataplaneValues } from "./values.ts";
 
 export interface TcpPlace {
@@ -28,7 +28,7 @@ export interface LifecycleOptions extends TcpPlace {
 }
 
 export interface DataplaneOptions {
-  readonly proxy: ProxyOptions & { readonly serversFlags: ServersFlags };
+  readonly proxy: ProxyOptions;
   /** Where `/ready` is answered besides the admin server. */
   readonly ready?: TcpPlace;
   readonly lifecycle: LifecycleOptions;

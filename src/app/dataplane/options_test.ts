@@ -1,9 +1,10 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { ProxyError } from "../../base/mod.ts";
+import { parseDataplane } from "../command_line/args_dataplane.ts";
 import { SETTINGS } from "./flags.ts";
 import { type DataplaneOptions, dataplaneOptions } from "./options.ts";
-import { dataplaneValues, parseDataplane } from "./values.ts";
+import { dataplaneValues } from "./values.ts";
 
 type Env = Readonly<Record<string, string>>;
 
@@ -25,7 +26,7 @@ function read(argv: readonly string[], { env = {}, files = {} }: Given = {}): Da
 const words = (text: string) => text.split(" ").filter((word) => word !== "");
 const LEAST = words("-addresses consul.example -proxy-id web-proxy -proxy-node-name vm-1");
 
-/** At a path such as `proxy.serversFlags.node`. */
+/** At a path such as `proxy.serversFlags?.node`. */
 function at(options: unknown, path: string): unknown {
   return path.split(".").reduce((value, part) => (value as Record<string, unknown>)[part], options);
 }
@@ -230,7 +231,7 @@ test("dataplaneOptions() takes the flag before the variable, that before the fil
   const given = [...LEAST, "-config-file=c.json"];
   const env = { DP_CONSUL_GRPC_PORT: "2" };
   const port = (argv: readonly string[], env: Env = {}) =>
-    read(argv, { env, files }).proxy.serversFlags.grpcPort;
+    read(argv, { env, files }).proxy.serversFlags?.grpcPort;
   assert.deepEqual(
     [port(given), port(given, env), port([...given, "-grpc-port=3"], env)],
     [1, 2, 3],
@@ -252,7 +253,7 @@ test("dataplaneOptions() joins -login-meta, its variables and the file", () => {
     env: { DP_CREDENTIAL_LOGIN_META: "x=y", DP_CREDENTIAL_LOGIN_META9: "uid=env" },
     files: { "c.json": JSON.stringify({ consul: { credentials: { login } } }) },
   });
-  assert.deepEqual(proxy.serversFlags.login?.meta, { ns: "file", uid: "env", pod: "a=b" });
+  assert.deepEqual(proxy.serversFlags?.login?.meta, { ns: "file", uid: "env", pod: "a=b" });
 });
 
 test("dataplaneOptions() looks at old names only where there is no new one", () => {
@@ -260,8 +261,8 @@ test("dataplaneOptions() looks at old names only where there is no new one", () 
     env: { DP_SERVICE_NODE_NAME: "old", DP_SERVICE_NAMESPACE: "old" },
   });
   assert.deepEqual([proxy.mode.kind === "agent" && proxy.mode.id], ["web-proxy"]);
-  assert.equal(proxy.serversFlags.node, "vm-1");
-  assert.equal(proxy.serversFlags.namespace, undefined);
+  assert.equal(proxy.serversFlags?.node, "vm-1");
+  assert.equal(proxy.serversFlags?.namespace, undefined);
   assert.equal(proxy.warnings.length, 3);
   assert.match(proxy.warnings.join(), /DP_SERVICE_NODE_NAME does nothing: -proxy-id is given/);
 });
@@ -442,7 +443,7 @@ test("dataplaneOptions() takes the file that ECS starts it with", () => {
       }),
     },
   });
-  assert.equal(proxy.serversFlags.node, "arn:aws:ecs:x:1:cluster/c");
-  assert.equal(proxy.serversFlags.login?.meta["consul.hashicorp.com/task-id"], "t-1");
+  assert.equal(proxy.serversFlags?.node, "arn:aws:ecs:x:1:cluster/c");
+  assert.equal(proxy.serversFlags?.login?.meta["consul.hashicorp.com/task-id"], "t-1");
   assert.deepEqual([proxy.logLevel, proxy.workers, lifecycle.port], ["debug", 1, 20_300]);
 });

@@ -5,36 +5,9 @@
  */
 
 import { canonicalIpText, ProxyError } from "../../base/mod.ts";
+import type { ServersFlags } from "../../consul/mod.ts";
 import { badValue, readInteger } from "../command_line/args_values.ts";
 import type { DataplaneValues } from "./values.ts";
-
-/** How to reach Consul's servers; empty or absent means not given. */
-export interface ServersFlags {
-  /** A DNS name, an address, or `exec=COMMAND`. */
-  readonly servers: string;
-  readonly node: string;
-  readonly grpcPort: number;
-  readonly httpPort: number;
-  readonly tlsDisabled: boolean;
-  readonly tlsInsecure: boolean;
-  readonly caPath?: string;
-  readonly clientCert?: string;
-  readonly clientKey?: string;
-  readonly tlsServerName?: string;
-  readonly serverWatchDisabled: boolean;
-  readonly token?: string;
-  readonly login?: {
-    readonly authMethod: string;
-    readonly bearerToken: string;
-    readonly bearerTokenFile: string;
-    readonly meta: Readonly<Record<string, string>>;
-    readonly datacenter: string;
-    readonly namespace: string;
-    readonly partition: string;
-  };
-  readonly namespace?: string;
-  readonly partition?: string;
-}
 
 export interface ServersPart {
   readonly serversFlags: ServersFlags;

@@ -6,34 +6,15 @@
  */
 
 import { ProxyError } from "../../base/mod.ts";
-import {
-  type FlagValues,
-  parseFlags,
-  quote,
-  refuseControlCharacters,
-} from "../command_line/args_flags.ts";
+import { type FlagValues, quote, refuseControlCharacters } from "../command_line/args_flags.ts";
 import { type FileValues, readConfigFile } from "./config_file.ts";
-import { DATAPLANE_FLAGS, SETTINGS } from "./flags.ts";
+import { SETTINGS } from "./flags.ts";
 
 type Env = Readonly<Record<string, string | undefined>>;
-
-export interface DataplaneWords {
-  readonly flags: FlagValues;
-  /** What stands after `--`, for Envoy. */
-  readonly forEnvoy: readonly string[];
-}
 
 const TRUE = /^(?:1|t|true)$/i;
 const FALSE = /^(?:0|f|false)$/i;
 const KEYS = new Map(SETTINGS.map(({ name, key }) => [name, key ?? ""]));
-
-/** Throws `usage` for what is not a flag of it. */
-export function parseDataplane(argv: readonly string[], env: Env): DataplaneWords {
-  const end = argv.indexOf("--");
-  const own = end < 0 ? argv : argv.slice(0, end);
-  const flags = parseFlags(own, DATAPLANE_FLAGS, { command: "postern dataplane", env });
-  return { flags, forEnvoy: end < 0 ? [] : argv.slice(end + 1) };
-}
 
 /** `readText` reads a whole file, within its bounds. */
 export function dataplaneValues(

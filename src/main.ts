@@ -7,4 +7,4 @@
 import process from "node:process";
 import { runCommandLine } from "./app/mod.ts";
 
-process.exit(await runCommandLine(process.argv.slice(2)));
+process.exit(await runCommandLine(process.argv.slice(2), process.argv0));

@@ -261,7 +261,7 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
     },
     "/drain_listeners": {
       POST(context) {
-        view.drainListeners();
+        view.drainListeners(context.req.query("inboundonly") === undefined ? "all" : "inbound");
         return context.text("OK\n");
       },
     },

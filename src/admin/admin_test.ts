@@ -337,8 +337,9 @@ test("admin drains and quits only when told so by POST", async () => {
   }
   assert.deepEqual(view.calls, []);
   await ask("/drain_listeners", { method: "POST" });
+  await ask("/drain_listeners?inboundonly&graceful&skip_exit", { method: "POST" });
   await ask("/quitquitquit", { method: "POST" });
-  assert.deepEqual(view.calls, ["drain", "quit"]);
+  assert.deepEqual(view.calls, ["drain", "drain inbound", "quit"]);
 });
 
 for (

@@ -3,6 +3,8 @@ export * from "./ask_admin.ts";
 export { createAdmin } from "./admin.ts";
 export { readAdminToken } from "./server/admin_token.ts";
 export { mergeListeners } from "./merge.ts";
+export type { Listening } from "./server/listening.ts";
 export * from "./server/server.ts";
+export * from "./server/small_server.ts";
 export * from "./view.ts";
 export { withWarming } from "./warming.ts";

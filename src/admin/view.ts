@@ -67,8 +67,8 @@ export interface AdminView {
   setLogLevel(level: LogLevel): void;
   /** Reads files again, as SIGHUP does; resolves when what they say is in force or refused. */
   reload(): Promise<Reloaded>;
-  /** Stops accepting, as SIGTERM does, but the process stays. */
-  drainListeners(): void;
+  /** Stops accepting, or only asks callers from the mesh to leave; the process stays. */
+  drainListeners(which: "all" | "inbound"): void;
   /** Ends the process as SIGTERM does. */
   quit(): void;
 }

@@ -51,4 +51,6 @@ export interface Facts {
   /** Nobody wants one: undefined. */
   accessLog: AccessLogger | undefined;
   draining: boolean;
+  /** Those who call the local service are asked to leave; nobody is refused for it. */
+  drainingInbound: boolean;
 }

@@ -95,6 +95,7 @@ export class DataPath {
       accessLog: undefined,
       plugins: undefined,
       draining: false,
+      drainingInbound: false,
     };
     this.#live = new LiveSet(clock);
     this.#context = {
@@ -266,6 +267,12 @@ export class DataPath {
   async explain(question: Question): Promise<Explained | undefined> {
     const snapshot = this.#snapshot;
     return snapshot && await explain(question, { snapshot, fronts: this.#listeners.fronts });
+  }
+
+  /** Callers of the inbound listeners are asked to leave, also those that come from now on. */
+  drainInbound(): void {
+    this.#facts.drainingInbound = true;
+    this.#live.drain("inbound");
   }
 
   /** Stops accepting; resolves when the last connection has ended or after `timeoutMs`. */

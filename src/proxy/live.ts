@@ -66,8 +66,11 @@ export class LiveSet implements Ticker {
     for (const connection of this.#connections.all()) connection.rejudge();
   }
 
-  drain(): void {
-    for (const connection of this.#connections.all()) connection.drain();
+  /** Without `direction`: all. */
+  drain(direction?: "inbound"): void {
+    for (const connection of this.#connections.all()) {
+      if (direction === undefined || connection.record.direction === direction) connection.drain();
+    }
   }
 
   endAll(code: ErrorCode, reason: string): void {

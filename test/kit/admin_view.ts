@@ -138,8 +138,8 @@ export function fakeAdminView(): FakeAdminView {
       level = wanted;
     },
     reload: () => Promise.resolve(view.reloaded),
-    drainListeners: () => {
-      calls.push("drain");
+    drainListeners: (which) => {
+      calls.push(which === "all" ? "drain" : `drain ${which}`);
       view.drained = true;
     },
     quit: () => void calls.push("quit"),

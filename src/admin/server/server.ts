@@ -7,9 +7,10 @@
 
 import { createAdaptorServer } from "@hono/node-server";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import { formatAddress, type Log, messageOf, ProxyError } from "../../base/mod.ts";
+import { formatAddress, type Log, ProxyError } from "../../base/mod.ts";
 import { createAdmin, isProbe } from "../admin.ts";
 import { tokenFault } from "./admin_token.ts";
+import { codeOf, type Listening, listenOn, reasonOf, SERVER_LIMITS } from "./listening.ts";
 import { machineNames } from "./machine_names.ts";
 import { Places } from "./places.ts";
 import type { AdminView } from "../view.ts";
@@ -24,30 +25,16 @@ export interface AdminServerOptions {
   readonly tokenFile?: string;
 }
 
-export interface AdminServer {
-  readonly address: { readonly kind: "tcp"; readonly host: string; readonly port: number };
-  /** Ends at once, open requests included. */
-  close(): Promise<void>;
-}
-
 const DEFAULT_HOST = "127.0.0.1";
 /** The first that is free is taken where no address was asked for. */
 export const ADMIN_PORTS: readonly number[] = Array.from({ length: 101 }, (_, at) => 19_000 + at);
-
-const SERVER_LIMITS = {
-  maxHeaderSize: 8_192,
-  headersTimeout: 10_000,
-  requestTimeout: 15_000,
-  keepAliveTimeout: 30_000,
-  connectionsCheckingInterval: 2_000,
-} as const;
 
 /** Throws `listen_failed` when an address that was given cannot be had. */
 export async function startAdmin(
   view: AdminView,
   options: AdminServerOptions,
   log: Log,
-): Promise<AdminServer> {
+): Promise<Listening> {
   const { bind, tokenFile } = options;
   if (bind.kind === "address") {
     try {
@@ -89,7 +76,7 @@ async function started(
     readonly tokenFile: string | undefined;
   },
   log: Log,
-): Promise<AdminServer> {
+): Promise<Listening> {
   const app = createAdmin(view, {
     boundHost: host,
     names: machineNames(),
@@ -114,49 +101,10 @@ async function started(
     overrideGlobalObjects: false,
   }) as Server;
   server.on("connection", (socket) => places.enter(socket));
-  await new Promise<void>((resolve, reject) => {
-    server.once("error", reject);
-    server.listen({ host, port, exclusive: true }, () => {
-      server.off("error", reject);
-      resolve();
-    });
-  });
-  server.on("error", (error) => log.warn("admin server", { error: messageOf(error) }));
-  const bound = server.address();
-  const address = {
-    kind: "tcp",
-    host,
-    port: typeof bound === "object" && bound ? bound.port : port,
-  } as const;
-  log.info("admin server listening", { address: formatAddress(address) });
-  return {
-    address,
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve());
-        server.closeAllConnections();
-      }),
-  };
+  return await listenOn(server, { host, port, name: "admin server" }, log);
 }
 
 interface Exchange {
   readonly incoming: IncomingMessage;
   readonly outgoing: ServerResponse;
-}
-
-function codeOf(error: unknown): string {
-  return error instanceof Error && "code" in error ? String(error.code) : "";
-}
-
-function reasonOf(error: unknown): string {
-  switch (codeOf(error)) {
-    case "EADDRINUSE":
-      return "the address is in use";
-    case "EADDRNOTAVAIL":
-      return "this machine does not have that address";
-    case "EACCES":
-      return "no permission for that port";
-    default:
-      return messageOf(error);
-  }
 }

@@ -4,12 +4,13 @@ import { connect, createServer, type Server, type Socket } from "node:net";
 import { test } from "node:test";
 import { fakeAdminView } from "../../../test/kit/admin_view.ts";
 import { type Fields, ProxyError, silentLog } from "../../base/mod.ts";
-import { type AdminServer, startAdmin } from "./server.ts";
+import type { Listening } from "./listening.ts";
+import { startAdmin } from "./server.ts";
 
 const LOCAL = { kind: "address", host: "127.0.0.1", port: 0 } as const;
 
 function ask(
-  server: AdminServer,
+  server: Listening,
   path: string,
   headers: Record<string, string> = {},
   method = "GET",
@@ -120,7 +121,7 @@ test("startAdmin() bounds the connections it holds, and answers again when they 
 });
 
 /** Sends a request and resolves with the status once the answer has begun. */
-function keep(server: AdminServer, path: string): { socket: Socket; status: Promise<number> } {
+function keep(server: Listening, path: string): { socket: Socket; status: Promise<number> } {
   const socket = connect(server.address.port, "127.0.0.1");
   socket.on("error", () => {});
   socket.write(`GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`);

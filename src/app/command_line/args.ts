@@ -7,6 +7,7 @@
 
 import { type Address, type LogLevel, nearest, ProxyError } from "../../base/mod.ts";
 import { insteadOfEnvoyFlag } from "./args_envoy.ts";
+import { type DataplaneWords, parseDataplane } from "./args_dataplane.ts";
 import {
   EXPLAIN_ARGUMENTS,
   EXPLAIN_FLAGS,
@@ -47,6 +48,7 @@ export interface DevOptions {
 export const HELP_TOPICS = [
   "",
   "proxy",
+  "dataplane",
   "check",
   "dev",
   "wait-ready",
@@ -59,6 +61,7 @@ export type HelpTopic = (typeof HELP_TOPICS)[number];
 
 export type Command =
   | { readonly kind: "proxy" | "check"; readonly options: ProxyOptions }
+  | { readonly kind: "dataplane"; readonly words: DataplaneWords }
   | { readonly kind: "dev"; readonly options: DevOptions }
   | { readonly kind: "wait_ready"; readonly waitFor: WhichProxy; readonly timeoutMs: number }
   | { readonly kind: "explain"; readonly options: ExplainOptions }
@@ -75,6 +78,8 @@ export function parseCommand(argv: readonly string[], env: Env): Command {
   switch (word) {
     case "proxy":
       return parseProxy("proxy", rest, env);
+    case "dataplane":
+      return parseDataplaneCommand(rest, env);
     case "check":
       return parseProxy("check", rest, env);
     case "connect":
@@ -134,6 +139,12 @@ function parseProxy(kind: "proxy" | "check", argv: readonly string[], env: Env):
   const flags = flagsOf(kind, argv, env, PROXY_FLAGS);
   if (flags.helpWanted) return { kind: "help", topic: kind };
   return { kind, options: readProxyOptions(flags) };
+}
+
+function parseDataplaneCommand(argv: readonly string[], env: Env): Command {
+  const words = parseDataplane(argv, env);
+  if (words.flags.helpWanted) return { kind: "help", topic: "dataplane" };
+  return words.flags.on("version") ? { kind: "version" } : { kind: "dataplane", words };
 }
 
 function parseDev(argv: readonly string[], env: Env): Command {

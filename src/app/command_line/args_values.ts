@@ -15,8 +15,11 @@ import {
 } from "../../base/mod.ts";
 import { type FlagValues, quote } from "./args_flags.ts";
 
+/** Given values, and where each came from. */
+type Values = Pick<FlagValues, "text" | "origin">;
+
 /** A failure to read flag `name`. */
-export function badValue(flags: FlagValues, name: string, reason: string): ProxyError {
+export function badValue(flags: Values, name: string, reason: string): ProxyError {
   return new ProxyError(
     "usage",
     `Cannot read ${flags.origin(name)} ${quote(flags.text(name) ?? "")}: ${reason}`,
@@ -24,7 +27,7 @@ export function badValue(flags: FlagValues, name: string, reason: string): Proxy
 }
 
 export function readDurationMs(
-  flags: FlagValues,
+  flags: Values,
   name: string,
   options: { readonly byDefaultMs: number; readonly atLeastMs: number },
 ): number {
@@ -41,7 +44,7 @@ export function readDurationMs(
 }
 
 export function readInteger(
-  flags: FlagValues,
+  flags: Values,
   name: string,
   options: { readonly byDefault: number; readonly atLeast: number; readonly atMost: number },
 ): number {
@@ -59,7 +62,7 @@ export function readInteger(
 }
 
 export function readChoice<T extends string>(
-  flags: FlagValues,
+  flags: Values,
   name: string,
   options: { readonly choices: readonly T[]; readonly byDefault: T },
 ): T {
@@ -71,7 +74,7 @@ export function readChoice<T extends string>(
 }
 
 /** `-log-level`, in any case; `err` is what Consul calls `error`. */
-export function readLogLevel(flags: FlagValues): LogLevel {
+export function readLogLevel(flags: Values): LogLevel {
   const text = (flags.text("log-level") ?? "info").toLowerCase();
   const found = LOG_LEVELS.find((level) => level === (text === "err" ? "error" : text));
   if (found === undefined) throw badValue(flags, "log-level", `want ${LOG_LEVELS.join(", ")}`);
@@ -80,7 +83,7 @@ export function readLogLevel(flags: FlagValues): LogLevel {
 
 /** `host:port`, `[::1]:port`; without host `emptyHost` (`undefined`: there must be one). */
 export function readTcpAddress(
-  flags: FlagValues,
+  flags: Values,
   name: string,
   options: { readonly emptyHost?: string; readonly atLeastPort: 0 | 1 },
 ): Extract<Address, { kind: "tcp" }> | undefined {

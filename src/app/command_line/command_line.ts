@@ -5,6 +5,7 @@
  */
 
 import { readFileSync } from "node:fs";
+import { basename } from "node:path";
 import process from "node:process";
 import { systemClock } from "../../base/mod.ts";
 import { runtimeEngine } from "../../net/mod.ts";
@@ -25,6 +26,8 @@ async function run(command: Command): Promise<number> {
       return 0;
     case "proxy":
       return await (await import("../process/run_proxy.ts")).runProxy(command.options);
+    case "dataplane":
+      return await (await import("../dataplane/run_dataplane.ts")).runDataplane(command.words);
     case "check":
       return await (await import("../commands/run_check.ts")).runCheck(command.options);
     case "wait_ready":
@@ -38,8 +41,13 @@ async function run(command: Command): Promise<number> {
   }
 }
 
-/** Runs one command line to its end; the exit code. Errors are told on standard error. */
-export async function runCommandLine(argv: readonly string[]): Promise<number> {
+/**
+ * Runs one command line to its end; the exit code. Errors are told on standard error. `calledAs`: the name
+ * that the program was started by, with or without a path.
+ */
+export async function runCommandLine(words: readonly string[], calledAs: string): Promise<number> {
+  // Where images and probes have that name, this can take its place.
+  const argv = basename(calledAs) === "consul-dataplane" ? ["dataplane", ...words] : words;
   try {
     checkRights(ownStatus());
     checkEnvironment(process.env, { compiled: IS_COMPILED });
@@ -47,7 +55,7 @@ export async function runCommandLine(argv: readonly string[]): Promise<number> {
   } catch (error) {
     const how = { json: wantsJson(argv), nowMs: systemClock.now() };
     process.stderr.write(`${lastWords(error, how)}\n`);
-    return exitCodeOf(error);
+    return argv[0] === "dataplane" ? 1 : exitCodeOf(error);
   }
 }
 

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { DATAPLANE_FLAGS } from "../dataplane/flags.ts";
 import type { HelpTopic } from "./args.ts";
 import type { FlagGroup, FlagSpec } from "./args_flags.ts";
 import { PROXY_FLAGS } from "./args_proxy_table.ts";
@@ -42,6 +43,7 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
     ],
     flags: [],
     commands: `  proxy          Run a sidecar ("connect proxy" is the same)
+  dataplane      Run a sidecar with the flags and variables of consul-dataplane
   check          Say what is wrong with flags or a configuration file; start nothing
   dev            Run an agent in memory, to try and test a mesh without Consul
   wait-ready     Wait until a running proxy is ready
@@ -82,6 +84,28 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
       "SIGTERM and SIGINT stop accepting, let open connections finish and end with 0; a second one " +
       "ends at\nonce. SIGHUP reads files again (token, CA, configuration). Also honoured: " +
       "CONSUL_HTTP_SSL,\nCONSUL_HTTP_SSL_VERIFY, CONSUL_HTTP_AUTH.",
+  },
+  dataplane: {
+    usage: ["postern dataplane -addresses ADDRESS -proxy-id ID -proxy-node-name NAME [flags]"],
+    about:
+      "Runs a sidecar beside Consul's servers alone, in place of consul-dataplane and its Envoy: " +
+      "takes its flags, variables and configuration file, and answers where it answers. The " +
+      "executable does the same by itself when its name is consul-dataplane. What of it is not there " +
+      "is said at the start, by name.",
+    examples: [
+      [
+        "As an orchestrator starts consul-dataplane:",
+        "postern dataplane -addresses consul.example -proxy-id web-1-sidecar-proxy \\\n" +
+        "    -proxy-node-name vm-1 -ca-certs /etc/postern/consul-ca.pem \\\n" +
+        "    -tls-server-name server.dc1.consul",
+      ],
+      ["From a file:", "postern dataplane -config-file /consul/consul-dataplane.json"],
+      ["Whether the one on this machine is ready:", "postern dataplane -check-proxy-health"],
+    ],
+    flags: DATAPLANE_FLAGS,
+    notes:
+      "SIGTERM and SIGINT begin the grace period and then end it with 0; a second one ends it at " +
+      "once.\nSIGHUP reads files again. Exit codes: 0 done, 1 failed, as with consul-dataplane.",
   },
   check: {
     usage: ["postern check FILE", "postern check [flags of postern proxy]"],

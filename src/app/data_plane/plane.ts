@@ -36,6 +36,8 @@ export interface DataPlane {
   /** Asks every data path for an answer; those that are stuck, in words, after two seconds. */
   stuck(): Promise<readonly string[]>;
   setLogLevel(level: LogLevel): void;
+  /** Callers of the inbound listeners are asked to leave, also those that come; the others notice nothing. */
+  drainInbound(): void;
   /** Stops accepting; resolves when all connections have ended, at the latest after `timeoutMs`. */
   drain(timeoutMs: number): Promise<void>;
   close(): void;
@@ -83,6 +85,7 @@ export function createLocalPlane(
     // Who reads this is in the same thread.
     stuck: () => Promise.resolve([]),
     setLogLevel: () => {},
+    drainInbound: () => path.drainInbound(),
     async drain(timeoutMs) {
       await path.drain(timeoutMs);
       accessLines?.flush();

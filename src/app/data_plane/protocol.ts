@@ -53,6 +53,7 @@ export interface WorkerCalls {
   explain(question: Question): Promise<Explained | undefined>;
   /** Does it answer? */
   beat(): void;
+  drainInbound(): void;
   drain(timeoutMs: number): Promise<void>;
   logLevel(level: LogLevel): void;
 }

@@ -39,6 +39,7 @@ const main: Channel<MainCalls, WorkerCalls> = new Channel(globalThis as unknown 
   view: (options) => path().view(options),
   explain: (question) => path().explain(question),
   beat() {},
+  drainInbound: () => path().drainInbound(),
   drain: async (timeoutMs) => {
     await path().drain(timeoutMs);
     accessLines?.flush();

@@ -69,6 +69,9 @@ export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
       level = next;
       for (const worker of workers) worker.tell(next);
     },
+    drainInbound() {
+      for (const worker of workers) void worker.ask("drainInbound");
+    },
     async drain(timeoutMs) {
       for (const worker of workers) worker.retire();
       const withinMs = timeoutMs + AFTER_DRAIN_MS;

@@ -160,6 +160,7 @@ class FakeWorker implements Port {
       view: seen("view", () => assert.fail("nobody looks")),
       explain: seen("explain", () => Promise.resolve(undefined)),
       beat: seen("beat", () => {}),
+      drainInbound: seen("drainInbound", () => {}),
       drain: seen("drain", () => Promise.resolve()),
       logLevel: seen("logLevel", () => {}),
     });

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { type Clock, type Log, messageOf, type ProxyError } from "../../base/mod.ts";
+import { type Clock, type Log, messageOf, type ProxyError, sleep } from "../../base/mod.ts";
 import type { Reloaded } from "../../admin/mod.ts";
 import type { FetchCertificate } from "../../proxy/mod.ts";
 import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
@@ -16,6 +16,13 @@ import type { DataPlane } from "../data_plane/plane.ts";
 import { Readiness } from "./readiness.ts";
 import type { ProxyControl } from "./control.ts";
 
+/** How long everything goes on when the process was told to end, before it ends at once. */
+export interface Grace {
+  readonly ms: number;
+  /** Callers from the mesh are asked to leave meanwhile; those who come are served. */
+  readonly drainInbound: boolean;
+}
+
 export interface ProxyProcessOptions {
   readonly clock: Clock;
   readonly log: Log;
@@ -25,6 +32,8 @@ export interface ProxyProcessOptions {
   /** Data paths, which all must answer. */
   readonly paths: number;
   readonly drainTimeoutMs: number;
+  /** In place of a drain at the end. */
+  readonly grace?: Grace;
   /** May take for ever; `onWaiting` is called for each failure of an agent that is away. */
   findControl(hooks: {
     readonly signal: AbortSignal;
@@ -56,6 +65,7 @@ export class ProxyProcess {
   readonly #ending = new AbortController();
   readonly #stopped = Promise.withResolvers<undefined>();
   readonly #hurried = Promise.withResolvers<void>();
+  readonly #graceOver = Promise.withResolvers<void>();
   #admin: ReturnType<ProxyProcessOptions["openAdmin"]> | undefined;
   #waitingFor = "the first answer of the agent";
   #parts: Parts | undefined;
@@ -108,9 +118,10 @@ export class ProxyProcess {
     return this.#draining;
   }
 
-  /** Ends the process in order: {@link run} goes on to drain. */
-  stop(): void {
+  /** Ends the process in order: {@link run} goes on to drain, with its grace period or without. */
+  stop({ grace = true }: { readonly grace?: boolean } = {}): void {
     this.#stopped.resolve(undefined);
+    if (!grace) this.#graceOver.resolve();
   }
 
   /** After {@link stop}: waits for nothing any more. */
@@ -118,9 +129,10 @@ export class ProxyProcess {
     this.#hurried.resolve();
   }
 
-  /** Takes no new connections; the process stays. */
-  drainListeners(): void {
+  /** Takes no new connections, or only asks callers from the mesh to leave; the process stays. */
+  drainListeners(which: "all" | "inbound" = "all"): void {
     this.#draining = true;
+    if (which === "inbound" && this.#parts) return this.#parts.plane.drainInbound();
     this.#parts?.plane.drain(this.#options.drainTimeoutMs).catch((error) =>
       this.#options.log.error("drain failed", { error: messageOf(error) })
     );
@@ -229,13 +241,29 @@ export class ProxyProcess {
   }
 
   async #drain({ plane }: Serving): Promise<void> {
-    const { log, notifier, drainTimeoutMs } = this.#options;
+    const { log, notifier, grace } = this.#options;
+    const drainTimeoutMs = grace ? 0 : this.#options.drainTimeoutMs;
     notifier.stopping("draining");
+    if (grace) await this.#grace(grace);
     this.#draining = true;
     const connections = (await plane.listeners()).flat()
       .reduce((sum, listener) => sum + listener.connections, 0);
     log.info("stopping", { connections, drain_timeout_ms: drainTimeoutMs });
     await Promise.race([plane.drain(drainTimeoutMs), this.#hurried.promise]);
+  }
+
+  async #grace({ ms, drainInbound }: Grace): Promise<void> {
+    const { clock, log } = this.#options;
+    log.info("grace period begins", { ms, drain_inbound: drainInbound });
+    if (drainInbound) this.drainListeners("inbound");
+    const over = new AbortController();
+    const { signal } = over;
+    await Promise.race([
+      sleep(clock, ms, { signal }),
+      this.#graceOver.promise,
+      this.#hurried.promise,
+    ]);
+    over.abort();
   }
 
   async #end({ plane, source, agent, registered }: Serving): Promise<void> {

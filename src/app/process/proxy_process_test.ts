@@ -56,6 +56,7 @@ function rig(options: Partial<ProxyProcessOptions> = {}) {
     explain: () => Promise.resolve([]),
     stuck: () => Promise.resolve([]),
     setLogLevel: () => {},
+    drainInbound: () => note("drain inbound"),
     drain: (timeoutMs: number) => (note(`drain ${timeoutMs}`), waits.drain.promise),
     close: () => note("plane closed"),
   } satisfies DataPlane;
@@ -216,6 +217,48 @@ test("ProxyProcess waits for nothing once it is hurried", async () => {
     "log: stopped {}",
   ]);
 });
+
+for (
+  const [name, drainInbound, end, tookMs] of [
+    ["its grace period out", true, () => {}, 30_000],
+    ["it out, with no word to callers", false, () => {}, 30_000],
+    ["not for whoever hurries it", true, (proxy) => proxy.hurry(), 0],
+    ["not for who wants none", true, (proxy) => proxy.stop({ grace: false }), 0],
+  ] as readonly (readonly [string, boolean, (proxy: ProxyProcess) => void, number])[]
+) {
+  test(`ProxyProcess that stands in for another waits ${name}, then drains at once`, async () => {
+    const { proxy, source, waits, take, clock } = rig({ grace: { ms: 30_000, drainInbound } });
+    const ended = proxy.run();
+    await settle();
+    waits.apply.resolve();
+    source.publish(SNAPSHOT);
+    await settle();
+    take();
+    proxy.stop();
+    await settle();
+    const inbound = drainInbound ? ["drain inbound"] : [];
+    assert.deepEqual(take(), [
+      "STOPPING=1 STATUS=draining",
+      `log: grace period begins {"ms":30000,"drain_inbound":${drainInbound}}`,
+      ...inbound,
+    ]);
+    assert.deepEqual((await proxy.readiness.look()).notReady, drainInbound ? ["draining"] : []);
+    end(proxy);
+    if (tookMs > 0) {
+      await clock.advance(tookMs - 1);
+      assert.deepEqual(take(), []);
+      await clock.advance(1);
+    }
+    await settle();
+    assert.deepEqual(take().slice(0, 2), [
+      'log: stopping {"connections":3,"drain_timeout_ms":0}',
+      "drain 0",
+    ]);
+    waits.drain.resolve();
+    waits.unregister.resolve();
+    assert.equal(await ended, 0);
+  });
+}
 
 test("ProxyProcess that can never serve drains and ends with 1", async () => {
   const { proxy, source, waits, take } = rig();

@@ -16,6 +16,7 @@ import {
 } from "../../base/mod.ts";
 import { descriptorLimit, type Engine, runtimeEngine } from "../../net/mod.ts";
 import type { FetchCertificate, RemoteAuthorize } from "../../proxy/mod.ts";
+import type { Snapshot } from "../../snapshot/mod.ts";
 import type { ProxyOptions } from "../command_line/args.ts";
 import { boundedAuthorize } from "./bounded_authorize.ts";
 import { fittingConnections, tooFewFiles } from "./descriptors.ts";
@@ -30,14 +31,29 @@ import { Notifier } from "./notify.ts";
 import { createLocalPlane, type DataPlane } from "../data_plane/plane.ts";
 import { trimWhenQuiet } from "../data_plane/quiet_trim.ts";
 import { giveWayToTraffic } from "./priority.ts";
-import { ProxyProcess } from "./proxy_process.ts";
+import { type Grace, ProxyProcess } from "./proxy_process.ts";
 import { onSignals } from "./signals.ts";
 import { createControl } from "./control.ts";
 import { versionInfo, versionLine } from "../command_line/version.ts";
 import { createWorkerPlane } from "../data_plane/worker_plane.ts";
 
+/** What is different where a proxy stands in for another program. */
+export interface StandIn {
+  /** In place of this process's. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly grace: Grace;
+  /** Opens what that program has besides, before anything is asked of Consul. */
+  open(view: AdminView, deps: { readonly log: Log; stop(): void }): Promise<StandInServers>;
+}
+
+export interface StandInServers {
+  /** Traffic goes by this one now. */
+  onInForce(snapshot: Snapshot): void;
+  close(): Promise<void>;
+}
+
 /** Runs until a signal or the admin server ends it; the exit code. */
-export async function runProxy(options: ProxyOptions): Promise<number> {
+export async function runProxy(options: ProxyOptions, standIn?: StandIn): Promise<number> {
   const clock = systemClock;
   const holder: LevelHolder = { level: options.logLevel };
   const { adminBind: bind, adminTokenFile: tokenFile } = options;
@@ -63,11 +79,12 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
 
   const proxy = new ProxyProcess({
     ...{ clock, log, ready: options.ready, drainTimeoutMs: options.drainTimeoutMs },
+    ...(standIn && { grace: standIn.grace }),
     notifier: new Notifier({ env: process.env, pid: process.pid, clock, log }),
     paths: Math.max(options.workers, 1),
     findControl: (hooks) =>
       createControl(options, {
-        ...{ clock, random: systemRandom, log, stats, env: process.env, ...hooks },
+        ...{ clock, random: systemRandom, log, stats, env: standIn?.env ?? process.env, ...hooks },
         engine,
       }),
     createPlane: ({ agent }, fetchCertificate) =>
@@ -84,7 +101,10 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
       if (bind.kind === "off") return undefined;
       return await startAdmin(view, { bind, ...(tokenFile !== undefined && { tokenFile }) }, log);
     },
-    onInForce: (snapshot) => access.set(accessTargetOf(snapshot)),
+    onInForce(snapshot) {
+      access.set(accessTargetOf(snapshot));
+      servers?.onInForce(snapshot);
+    },
     onFirstReady() {
       trimWhenQuiet({ clock, trim: () => engine.trim({ shared: true }), afterLoads: true });
       if (options.workers > 0) giveWayToTraffic();
@@ -122,8 +142,8 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
       proxy.parts?.plane.setLogLevel(level);
     },
     reload: () => proxy.reload(),
-    drainListeners: () => proxy.drainListeners(),
-    quit: () => proxy.stop(),
+    drainListeners: (which) => proxy.drainListeners(which),
+    quit: () => proxy.stop({ grace: false }),
   };
   // From here on: a supervisor may stop us while we still wait for the agent.
   const signals = onSignals({
@@ -132,7 +152,9 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     reload: () => void proxy.reload(),
     reopen: () => access.reopen(),
   });
+  let servers: StandInServers | undefined;
   try {
+    servers = await standIn?.open(view, { log, stop: () => proxy.stop() });
     return await proxy.run();
   } catch (error) {
     // Whoever should read it may have stopped reading: not written here.
@@ -140,6 +162,7 @@ export async function runProxy(options: ProxyOptions): Promise<number> {
     return exitCodeOf(error);
   } finally {
     signals.off();
+    await servers?.close();
     await access.close();
   }
 }

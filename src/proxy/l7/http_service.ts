@@ -64,7 +64,8 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
     this.downstream = downstream;
     this.listener = listener;
     this.caller = new Caller(downstream);
-    this.#draining = downstream.context.facts.draining;
+    const { draining, drainingInbound } = downstream.context.facts;
+    this.#draining = draining || drainingInbound && listener.front.direction === "inbound";
   }
 
   start(connection: Connection): void {

@@ -9,6 +9,7 @@ import {
   intention,
   policyOf,
   snapshotOf,
+  targetOf,
   withInbound,
 } from "../../../test/kit/snapshots.ts";
 
@@ -54,6 +55,41 @@ test("who says the first of it when the sidecar drains already is answered, and 
   caller.connection.close();
   await settle();
   await drained;
+});
+
+test("callers of the local service are asked to leave and served meanwhile; its own calls go on", async () => {
+  const PAY = CA.issueLeaf({ service: "pay" });
+  const http = httpRules("http");
+  await using path = await startMemoryPath(withInbound(
+    snapshotOf({
+      ca: CA,
+      service: "db",
+      local: { kind: "tcp", host: "127.0.0.1", port: 8080 },
+      intentions: [intention("web", "allow")],
+      upstreams: [{ name: "pay", http }],
+      targets: [targetOf({ name: "pay", uris: [PAY.uri], ports: [1] })],
+    }),
+    { http },
+  ));
+  const asked = async (caller: Awaited<ReturnType<typeof call>>, proof?: typeof PAY) => {
+    caller.received = "";
+    caller.send("PUT / HTTP/1.1\r\nHost: db\r\nContent-Length: 0\r\n\r\n");
+    await settle();
+    const reply = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    path.engine.lastDial.connect(proof && presented(proof)).send(reply);
+    await settle();
+    assert.match(caller.received, /^HTTP\/1\.1 200 /);
+    return /connection: close/.test(caller.received);
+  };
+  const [early, application] = [await call(path), path.engine.call(path.port("pay"))];
+  assert.deepEqual([await asked(early), await asked(application, PAY)], [false, false]);
+  path.path.drainInbound();
+  await settle();
+  assert.deepEqual([await asked(early), await asked(application, PAY)], [true, false]);
+  const late = await call(path);
+  assert.deepEqual([await asked(late), await asked(application, PAY)], [true, false]);
+  for (const caller of [early, late, application]) caller.connection.close();
+  await settle();
 });
 
 test("what is no request is logged, counted and in the access log, as the caller's fault", async () => {

@@ -1,0 +1,88 @@
+/**
+ * A server of a few paths beside the admin server, for orchestrators and collectors of metrics, with the
+ * same bounds.
+ *
+ * @module
+ */
+
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { type Clock, formatAddress, type Log, messageOf, ProxyError } from "../../base/mod.ts";
+import { type Listening, listenOn, reasonOf, SERVER_LIMITS } from "./listening.ts";
+import { Places } from "./places.ts";
+
+export interface SmallAnswer {
+  readonly status: number;
+  readonly body: string;
+  /** Default: plain text. */
+  readonly type?: string;
+}
+
+export interface SmallServerOptions {
+  readonly host: string;
+  readonly port: number;
+  /** In the log: `lifecycle server`. */
+  readonly name: string;
+  /** What its place was given by, for errors: `-graceful-port`. */
+  readonly flag: string;
+  readonly clock: Clock;
+  /** `target`: path and query. `undefined`: there is nothing there. */
+  answer(method: string, target: string): Promise<SmallAnswer | undefined>;
+}
+
+/** Throws `listen_failed` when the address cannot be had. */
+export async function startSmallServer(options: SmallServerOptions, log: Log): Promise<Listening> {
+  const { host, port, name, flag, clock } = options;
+  const places = new Places(clock);
+  const server = createServer(SERVER_LIMITS, (request, reply) => {
+    // Never for a body: none is wanted.
+    request.resume();
+    void respond(request, reply, { places, options });
+  });
+  server.on("connection", (socket) => places.enter(socket));
+  try {
+    return await listenOn(server, { host, port, name }, log);
+  } catch (error) {
+    const address = formatAddress({ kind: "tcp", host, port });
+    throw new ProxyError(
+      "listen_failed",
+      `Cannot listen on ${flag} ${address}: ${reasonOf(error)}`,
+      { cause: error },
+    );
+  }
+}
+
+async function respond(
+  request: IncomingMessage,
+  reply: ServerResponse,
+  { places, options }: { readonly places: Places; readonly options: SmallServerOptions },
+): Promise<void> {
+  const answer = await answerTo(request, reply, { places, options });
+  const { status, body, type = "text/plain; charset=utf-8" } = answer;
+  reply.writeHead(status, {
+    "content-type": type,
+    "content-length": Buffer.byteLength(body),
+    "cache-control": "no-store",
+    "x-content-type-options": "nosniff",
+  });
+  reply.end(request.method === "HEAD" ? "" : body);
+}
+
+async function answerTo(
+  { socket, method = "", url = "", headers }: IncomingMessage,
+  reply: ServerResponse,
+  { places, options }: { readonly places: Places; readonly options: SmallServerOptions },
+): Promise<SmallAnswer> {
+  if (!places.serve(socket, reply, false)) {
+    return { status: 503, body: "Cannot answer now: too many requests are being answered\n" };
+  }
+  // A page in somebody's browser can send any of these requests, and must not end a proxy.
+  const site = headers["sec-fetch-site"];
+  if (headers.origin !== undefined || site !== undefined && site !== "none") {
+    return { status: 403, body: "Cannot answer this request: it comes from a web page\n" };
+  }
+  try {
+    return await options.answer(method, url) ?? { status: 404, body: "There is nothing here.\n" };
+  } catch (error) {
+    return { status: 500, body: `Cannot answer: ${messageOf(error)}\n` };
+  }
+}

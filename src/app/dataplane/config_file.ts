@@ -1,0 +1,78 @@
+/**
+ * consul-dataplane's configuration file: what it says for which flag, as the flag would say it.
+ *
+ * @module
+ */
+
+import { nearest, ProxyError } from "../../base/mod.ts";
+import { quote } from "../command_line/args_flags.ts";
+import { SETTINGS } from "./flags.ts";
+import type { Setting } from "./setting.ts";
+
+/** By the names of flags; `login-meta` has a line for each of its own. */
+export type FileValues = ReadonlyMap<string, readonly string[]>;
+
+type Json = Readonly<Record<string, unknown>>;
+
+const BY_KEY = new Map(SETTINGS.flatMap((one) => one.key === undefined ? [] : [[one.key, one]]));
+const SECTIONS = new Set([...BY_KEY.keys()].flatMap((key) => {
+  const parts = key.split(".");
+  return parts.slice(1).map((_part, at) => parts.slice(0, at + 1).join("."));
+}));
+
+/** `file` names it in errors. Throws `config_invalid` for what is not known, by name. */
+export function readConfigFile(text: string, file: string): FileValues {
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch {
+    // The engine's own words quote the text, and there may be a token in it.
+    throw invalid(file, "it is no JSON");
+  }
+  const values = new Map<string, readonly string[]>();
+  const walk = (section: Json, prefix: string): void => {
+    for (const [name, value] of Object.entries(section)) {
+      const key = `${prefix}${name}`;
+      // As Go has it: not given.
+      if (value === null) continue;
+      const setting = BY_KEY.get(key);
+      if (setting) values.set(setting.name, textsOf(setting, value, file));
+      else if (!SECTIONS.has(key)) throw unknown(key, file);
+      else if (isObject(value)) walk(value, `${key}.`);
+      else throw invalid(file, `${quote(key)} must be an object`);
+    }
+  };
+  if (!isObject(json)) throw invalid(file, "it must hold one object");
+  walk(json, "");
+  return values;
+}
+
+function textsOf({ key = "", kind, inFile }: Setting, value: unknown, file: string): string[] {
+  const want = inFile ?? (kind === "switch" ? "boolean" : "string");
+  const type = typeof value;
+  if (want === "map") {
+    if (!isObject(value)) throw invalid(file, `${quote(key)} must be an object`);
+    return Object.entries(value).map(([name, entry]) => {
+      if (typeof entry === "string") return `${name}=${entry}`;
+      throw invalid(file, `${quote(`${key}.${name}`)} must be a string`);
+    });
+  }
+  if (want === "duration" && type === "number") return [`${value}ns`];
+  if (type === (want === "duration" ? "string" : want)) return [String(value)];
+  const wanted = want === "duration" ? "a string or a number of nanoseconds" : `a ${want}`;
+  throw invalid(file, `${quote(key)} must be ${wanted}`);
+}
+
+function isObject(value: unknown): value is Json {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function unknown(key: string, file: string): ProxyError {
+  const near = nearest(key, [...BY_KEY.keys(), ...SECTIONS]);
+  const hint = near === undefined ? "" : `; did you mean ${near}?`;
+  return invalid(file, `there is no key ${quote(key)}${hint}`);
+}
+
+function invalid(file: string, fact: string): ProxyError {
+  return new ProxyError("config_invalid", `Cannot use -config-file ${quote(file)}: ${fact}`);
+}

@@ -1,0 +1,449 @@
+import { strict as assert } from "node:assert";
+import { test } from "node:test";
+import { ProxyError } from "../../base/mod.ts";
+import { parseDataplane } from "../command_line/args_dataplane.ts";
+import { SETTINGS } from "./flags.ts";
+import { type DataplaneOptions, dataplaneOptions } from "./options.ts";
+import { dataplaneValues } from "./values.ts";
+
+type Env = Readonly<Record<string, string>>;
+
+interface Given {
+  readonly env?: Env;
+  readonly files?: Readonly<Record<string, string>>;
+}
+
+function read(argv: readonly string[], { env = {}, files = {} }: Given = {}): DataplaneOptions {
+  const readText = (path: string, flag: string) => {
+    const text = files[path];
+    if (text === undefined) throw new ProxyError("config_invalid", `Cannot read ${flag} "${path}"`);
+    return text;
+  };
+  const { flags, forEnvoy } = parseDataplane(argv, env);
+  return dataplaneOptions(dataplaneValues(flags, env, readText), { forEnvoy, readText });
+}
+
+const words = (text: string) => text.split(" ").filter((word) => word !== "");
+const LEAST = words("-addresses consul.example -proxy-id web-proxy -proxy-node-name vm-1");
+
+/** At a path such as `proxy.serversFlags?.node`. */
+function at(options: unknown, path: string): unknown {
+  return path.split(".").reduce((value, part) => (value as Record<string, unknown>)[part], options);
+}
+
+test("dataplaneOptions() has consul-dataplane's defaults", () => {
+  const { proxy, lifecycle, metrics, ready } = read(LEAST);
+  assert.deepEqual(proxy.serversFlags, {
+    ...{ servers: "consul.example", node: "vm-1", grpcPort: 8_502, httpPort: 8_501 },
+    ...{ tlsDisabled: false, tlsInsecure: false, serverWatchDisabled: false },
+    tlsServerName: "consul.example",
+  });
+  assert.deepEqual(proxy.mode, { kind: "agent", by: "proxy_id", id: "web-proxy" });
+  assert.deepEqual(proxy.adminBind, { kind: "address", host: "127.0.0.1", port: 19_000 });
+  assert.deepEqual([proxy.logLevel, proxy.logJson, proxy.workers], ["info", false, 1]);
+  assert.deepEqual(proxy.warnings, []);
+  assert.deepEqual(lifecycle, {
+    ...{ host: "127.0.0.1", port: 20_300, drainListeners: false },
+    ...{ startupPath: "/graceful_startup", startupGraceMs: 0 },
+    ...{ shutdownPath: "/graceful_shutdown", shutdownGraceMs: 0 },
+  });
+  assert.deepEqual(metrics, { useCentralConfig: true, scrapePath: "/metrics", mergePort: 20_100 });
+  assert.equal(ready, undefined);
+});
+
+/** What each setting becomes: its flag, a value, where that is found, and as what. */
+const LOGIN = "-credential-type login -login-auth-method k8s -login-bearer-token-path /b";
+const LOGGED_IN = "proxy.serversFlags.login";
+const TLS =
+  "-telemetry-prom-ca-certs-path /ca -telemetry-prom-cert-file /c -telemetry-prom-key-file /k";
+const EFFECTS: readonly (readonly [string, string, string, unknown, string?])[] = [
+  ["addresses", "10.0.0.1", "proxy.serversFlags.servers", "10.0.0.1"],
+  ["grpc-port", "9503", "proxy.serversFlags.grpcPort", 9_503],
+  ["http-port", "9501", "proxy.serversFlags.httpPort", 9_501],
+  ["server-watch-disabled", "true", "proxy.serversFlags.serverWatchDisabled", true],
+  ["ca-certs", "/ca", "proxy.serversFlags.caPath", "/ca"],
+  ["tls-cert", "/c.pem", "proxy.serversFlags.clientCert", "/c.pem"],
+  ["tls-key", "/k.pem", "proxy.serversFlags.clientKey", "/k.pem"],
+  ["tls-server-name", "s.dc1", "proxy.serversFlags.tlsServerName", "s.dc1"],
+  ["tls-disabled", "true", "proxy.serversFlags.tlsDisabled", true],
+  ["tls-insecure-skip-verify", "true", "proxy.serversFlags.tlsInsecure", true],
+  ["credential-type", "static", "proxy.serversFlags.token", "t", "-static-token t"],
+  ["static-token", "t", "proxy.serversFlags.token", "t", "-credential-type static"],
+  ["login-auth-method", "k8s-2", `${LOGGED_IN}.authMethod`, "k8s-2", LOGIN],
+  ["login-bearer-token-path", "/other", `${LOGGED_IN}.bearerTokenFile`, "/other", LOGIN],
+  ["login-bearer-token", "bearer", `${LOGGED_IN}.bearerToken`, "bearer", LOGIN],
+  ["login-datacenter", "dc2", `${LOGGED_IN}.datacenter`, "dc2", LOGIN],
+  ["login-namespace", "ns", `${LOGGED_IN}.namespace`, "ns", LOGIN],
+  ["login-partition", "ap", `${LOGGED_IN}.partition`, "ap", LOGIN],
+  ["proxy-id", "p-1", "proxy.mode.id", "p-1"],
+  ["proxy-id-path", "/id", "proxy.mode.id", "web-from-file"],
+  ["proxy-node-name", "n-1", "proxy.serversFlags.node", "n-1"],
+  ["proxy-node-id", "9f2c", "proxy.serversFlags.node", "9f2c"],
+  ["proxy-namespace", "ns", "proxy.serversFlags.namespace", "ns"],
+  ["proxy-partition", "ap", "proxy.serversFlags.partition", "ap"],
+  ["proxy-service-id", "p-1", "proxy.mode.id", "p-1"],
+  ["proxy-service-id-path", "/id", "proxy.mode.id", "web-from-file"],
+  ["service-node-name", "n-1", "proxy.serversFlags.node", "n-1"],
+  ["service-node-id", "9f2c", "proxy.serversFlags.node", "9f2c"],
+  ["service-namespace", "ns", "proxy.serversFlags.namespace", "ns"],
+  ["service-partition", "ap", "proxy.serversFlags.partition", "ap"],
+  ["envoy-admin-bind-address", "::1", "proxy.adminBind.host", "::1"],
+  ["envoy-admin-bind-port", "19001", "proxy.adminBind.port", 19_001],
+  ["envoy-ready-bind-address", "10.0.0.7", "ready.host", "10.0.0.7", "-envoy-ready-bind-port 1"],
+  ["envoy-ready-bind-port", "21000", "ready.port", 21_000, "-envoy-ready-bind-address ::1"],
+  ["envoy-concurrency", "3", "proxy.workers", 3],
+  ["log-level", "WARN", "proxy.logLevel", "warn"],
+  ["log-json", "true", "proxy.logJson", true],
+  ["graceful-addr", "0.0.0.0", "lifecycle.host", "0.0.0.0"],
+  ["graceful-port", "20600", "lifecycle.port", 20_600],
+  ["graceful-startup-path", "/up", "lifecycle.startupPath", "/up"],
+  ["startup-grace-period-seconds", "7", "lifecycle.startupGraceMs", 7_000],
+  ["graceful-shutdown-path", "/down", "lifecycle.shutdownPath", "/down"],
+  ["shutdown-grace-period-seconds", "30", "lifecycle.shutdownGraceMs", 30_000],
+  ["shutdown-drain-listeners", "true", "lifecycle.drainListeners", true],
+  ["telemetry-use-central-config", "false", "metrics.useCentralConfig", false],
+  ["telemetry-prom-scrape-path", "/scrape", "metrics.scrapePath", "/scrape"],
+  ["telemetry-prom-merge-port", "20101", "metrics.mergePort", 20_101],
+  [
+    "telemetry-prom-service-metrics-url",
+    "http://127.0.0.1:9102/m",
+    "metrics.serviceUrl.href",
+    "http://127.0.0.1:9102/m",
+  ],
+  ["telemetry-prom-ca-certs-path", "/other", "metrics.tls.ca", "/other", TLS],
+  [
+    "telemetry-prom-ca-certs-file",
+    "/other",
+    "metrics.tls.ca",
+    "/other",
+    "-telemetry-prom-cert-file /c -telemetry-prom-key-file /k",
+  ],
+  ["telemetry-prom-cert-file", "/other", "metrics.tls.cert", "/other", TLS],
+  ["telemetry-prom-key-file", "/other", "metrics.tls.key", "/other", TLS],
+  ["xds-bind-addr", "127.0.0.1", "proxy.warnings.0", "DOES NOTHING: There is no xDS inside."],
+  ["xds-bind-port", "0", "proxy.warnings.0", "DOES NOTHING: The same."],
+  [
+    "consul-dns-bind-addr",
+    "127.0.0.1",
+    "proxy.warnings.0",
+    "DOES NOTHING: The DNS proxy is not there.",
+  ],
+  ["consul-dns-bind-port", "8600", "proxy.warnings.0", "DOES NOTHING: The DNS proxy is not there."],
+  ["envoy-executable-path", "/envoy", "proxy.warnings.0", "DOES NOTHING: There is no Envoy."],
+  [
+    "envoy-drain-time-seconds",
+    "9",
+    "proxy.warnings.0",
+    "DOES NOTHING: Draining takes as long as -shutdown-grace-period-seconds.",
+  ],
+  [
+    "envoy-drain-strategy",
+    "gradual",
+    "proxy.warnings.0",
+    "DOES NOTHING: All callers are asked to leave at once.",
+  ],
+  [
+    "dump-envoy-config-on-exit",
+    "true",
+    "proxy.warnings.0",
+    "DOES NOTHING: See /config_dump of the admin server.",
+  ],
+  [
+    "telemetry-prom-retention-time",
+    "60s",
+    "proxy.warnings.0",
+    "DOES NOTHING: Metrics are kept as long as what they are about.",
+  ],
+];
+
+/** The least that starts, without what the setting under test says itself. */
+function leastFor(name: string): readonly string[] {
+  if (/^(?:proxy-service|service)-/.test(name)) {
+    const others = ["-addresses", "consul.example"];
+    if (!name.includes("node")) others.push("-service-node-name", "vm-1");
+    if (!name.includes("-id") || name.includes("node")) others.push("-proxy-service-id", "web");
+    return others;
+  }
+  return name === "proxy-id-path" ? [...LEAST.slice(0, 2), ...LEAST.slice(4)] : LEAST;
+}
+
+test("dataplaneOptions() is tested for every setting", () => {
+  const tested = new Set(EFFECTS.map(([name]) => name));
+  const others = ["login-meta", "mode", "config-file", "check-proxy-health", "version"];
+  for (const { name } of SETTINGS) assert.ok(tested.has(name) || others.includes(name), name);
+});
+
+for (const [name, value, path, want, more = ""] of EFFECTS) {
+  const setting = SETTINGS.find((one) => one.name === name);
+  assert.ok(setting);
+  const { key, env, inFile, kind } = setting;
+  const wanted = (origin: string) =>
+    typeof want === "string" ? want.replace("DOES NOTHING", `${origin} does nothing`) : want;
+  const files = { "/id": " web-from-file\n" };
+  const rest = [...leastFor(name), ...words(more)];
+  /** Without the flag itself: it would win over what is tested. */
+  const without = rest.flatMap((word, index) =>
+    word === `-${name}` || rest[index - 1] === `-${name}` ? [] : [word]
+  );
+
+  test(`dataplaneOptions() takes -${name}`, () => {
+    for (
+      const given of [
+        [`-${name}=${value}`],
+        kind === "switch" ? [`--${name}`] : [`--${name}`, value],
+      ]
+    ) {
+      if (kind === "switch" && value === "false" && given[0] === `--${name}`) continue;
+      assert.deepEqual(at(read([...rest, ...given], { files }), path), wanted(`-${name}`));
+    }
+  });
+
+  if (env !== undefined) {
+    test(`dataplaneOptions() takes ${env}`, () => {
+      const options = read(without, { env: { [env]: value }, files });
+      assert.deepEqual(at(options, path), wanted(env));
+    });
+  }
+
+  if (key !== undefined) {
+    test(`dataplaneOptions() takes ${key} of the file`, () => {
+      const inJson = inFile === "number"
+        ? Number(value)
+        : kind === "switch"
+        ? value === "true"
+        : value;
+      const json = key.split(".").reduceRight<unknown>(
+        (inner, part) => ({ [part]: inner }),
+        inJson,
+      );
+      const options = read([...without, "-config-file", "c.json"], {
+        files: { ...files, "c.json": JSON.stringify(json) },
+      });
+      assert.deepEqual(at(options, path), wanted(`${key} of -config-file`));
+    });
+  }
+}
+
+test("dataplaneOptions() takes the flag before the variable, that before the file", () => {
+  const files = {
+    "c.json": JSON.stringify({ consul: { grpcPort: 1 }, logging: { logJSON: true } }),
+  };
+  const given = [...LEAST, "-config-file=c.json"];
+  const env = { DP_CONSUL_GRPC_PORT: "2" };
+  const port = (argv: readonly string[], env: Env = {}) =>
+    read(argv, { env, files }).proxy.serversFlags?.grpcPort;
+  assert.deepEqual(
+    [port(given), port(given, env), port([...given, "-grpc-port=3"], env)],
+    [1, 2, 3],
+  );
+  assert.equal(read([...given, "-log-json=false"], { files }).proxy.logJson, false);
+  // Given empty, a flag hides its variable and leaves the file, as with consul-dataplane.
+  assert.equal(port([...given, "-grpc-port="], env), 1);
+});
+
+test("dataplaneOptions() joins -login-meta, its variables and the file", () => {
+  const login = { meta: { pod: "file", uid: "file", ns: "file" } };
+  const { proxy } = read([
+    ...LEAST,
+    ...words(LOGIN),
+    "-login-meta",
+    "pod=a=b",
+    "-config-file=c.json",
+  ], {
+    env: { DP_CREDENTIAL_LOGIN_META: "x=y", DP_CREDENTIAL_LOGIN_META9: "uid=env" },
+    files: { "c.json": JSON.stringify({ consul: { credentials: { login } } }) },
+  });
+  assert.deepEqual(proxy.serversFlags?.login?.meta, { ns: "file", uid: "env", pod: "a=b" });
+});
+
+test("dataplaneOptions() looks at old names only where there is no new one", () => {
+  const { proxy } = read([...LEAST, "-proxy-service-id=old"], {
+    env: { DP_SERVICE_NODE_NAME: "old", DP_SERVICE_NAMESPACE: "old" },
+  });
+  assert.deepEqual([proxy.mode.kind === "agent" && proxy.mode.id], ["web-proxy"]);
+  assert.equal(proxy.serversFlags?.node, "vm-1");
+  assert.equal(proxy.serversFlags?.namespace, undefined);
+  assert.equal(proxy.warnings.length, 3);
+  assert.match(proxy.warnings.join(), /DP_SERVICE_NODE_NAME does nothing: -proxy-id is given/);
+});
+
+for (
+  const [name, argv, want, given] of [
+    ["no address", "-proxy-id p", /consul addresses not specified/],
+    ["no proxy", "-addresses a -proxy-node-name n", /proxy ID not specified; give -proxy-id/],
+    ["no node", "-addresses a -proxy-id p", /proxy node not specified; give -proxy-node-name/],
+    [
+      "a file without an id",
+      "-addresses a -proxy-node-name n -proxy-id-path /id",
+      /want one line/,
+      {
+        files: { "/id": "\n" },
+      },
+    ],
+    [
+      "a missing id",
+      "-addresses a -proxy-node-name n -proxy-id-path /id",
+      /Cannot read -proxy-id-p/,
+    ],
+    ["another credential", `${LEAST.join(" ")} -credential-type foo`, /unknown credential type/],
+    [
+      "a login with nothing",
+      `${LEAST.join(" ")} -credential-type login -login-auth-method m`,
+      /bearer token \(or path to a file containing a bearer token\) is required for login/,
+    ],
+    ["DNS alone", `${LEAST.join(" ")} -mode dns-proxy`, /-mode "dns-proxy": there is no DNS proxy/],
+    ["a bad level", `${LEAST.join(" ")} -log-level loud`, /want trace, debug, info, warn, error/],
+    ["a mistyped flag", `${LEAST.join(" ")} -adresses a`, /did you mean -addresses\?/],
+    [
+      "an unknown flag",
+      `${LEAST.join(" ")} -telemetry-otel`,
+      /flag -telemetry-otel: there is none/,
+    ],
+    ["a bare word", `${LEAST.join(" ")} web`, /Cannot take the argument "web"/],
+    ["a switch that is none", `${LEAST.join(" ")} -log-json=maybe`, /want true or false/],
+    ["such a variable", LEAST.join(" "), /DP_LOG_JSON "maybe": want true or false/, {
+      env: { DP_LOG_JSON: "maybe" },
+    }],
+    ["port 0", `${LEAST.join(" ")} -graceful-port 0`, /from 1 to 65535/],
+    [
+      "one path for both",
+      `${LEAST.join(" ")} -graceful-startup-path /graceful_shutdown`,
+      /already/,
+    ],
+    ["a path with a query", `${LEAST.join(" ")} -telemetry-prom-scrape-path /m?a`, /want a path/],
+    ["half of TLS", `${LEAST.join(" ")} -telemetry-prom-cert-file /c`, /give all of/],
+    [
+      "another scheme",
+      `${LEAST.join(" ")} -telemetry-prom-service-metrics-url file:///etc/passwd`,
+      /want an http:\/\//,
+    ],
+    ["meta without a key", `${LEAST.join(" ")} ${LOGIN} -login-meta =x`, /want KEY=VALUE/],
+    ["no .json", `${LEAST.join(" ")} -config-file c.yaml`, /want a \.json file/],
+    ["no JSON", `${LEAST.join(" ")} -config-file c.json`, /"c\.json": it is no JSON$/, {
+      files: { "c.json": '{"consul": {"token": sec' },
+    }],
+    ["no object", `${LEAST.join(" ")} -config-file c.json`, /it must hold one object/, {
+      files: { "c.json": "[]" },
+    }],
+    [
+      "an unknown key",
+      `${LEAST.join(" ")} -config-file c.json`,
+      /no key "consul\.tls\.caCertPath"; did you mean consul\.tls\.caCertsPath\?/,
+      { files: { "c.json": '{"consul": {"tls": {"caCertPath": "/ca"}}}' } },
+    ],
+    [
+      "a section that is none",
+      `${LEAST.join(" ")} -config-file c.json`,
+      /"consul" must be an obj/,
+      {
+        files: { "c.json": '{"consul": 7}' },
+      },
+    ],
+    [
+      "a text for a number",
+      `${LEAST.join(" ")} -config-file c.json`,
+      /grpcPort" must be a number/,
+      {
+        files: { "c.json": '{"consul": {"grpcPort": "8502"}}' },
+      },
+    ],
+    ["a control character", `${LEAST.join(" ")} -config-file c.json`, /control character/, {
+      files: { "c.json": '{"consul": {"tls": {"serverName": "a\\nb"}}}' },
+    }],
+  ] as readonly (readonly [string, string, RegExp, Given?])[]
+) {
+  test(`dataplaneOptions() refuses ${name}`, () => {
+    assert.throws(() => read(words(argv), given), (error: unknown) => {
+      assert.ok(error instanceof ProxyError && ["usage", "config_invalid"].includes(error.code));
+      assert.match(error.message, want);
+      return true;
+    });
+  });
+}
+
+test("dataplaneOptions() takes what consul-k8s passes to a sidecar", () => {
+  const argv = words(
+    "-addresses consul-server.consul.svc -envoy-admin-bind-address=127.0.0.1 " +
+      "-consul-dns-bind-addr=127.0.0.1 -xds-bind-addr=127.0.0.1 -grpc-port=8502 " +
+      "-proxy-service-id-path=/consul/connect-inject/proxyid -log-level= -log-json=false " +
+      "-envoy-concurrency=2 -graceful-addr=127.0.0.1 -credential-type=login " +
+      "-login-auth-method=consul-k8s-auth-method " +
+      "-login-bearer-token-path=/var/run/secrets/kubernetes.io/serviceaccount/token " +
+      "-tls-server-name=server.dc1.consul -ca-certs=/consul/connect-inject/consul-ca.pem " +
+      "-envoy-ready-bind-port=21000 -graceful-port=20600 -shutdown-drain-listeners " +
+      "-shutdown-grace-period-seconds=30 -graceful-shutdown-path=/graceful_shutdown " +
+      "-startup-grace-period-seconds=0 -graceful-startup-path=/graceful_startup " +
+      "-telemetry-prom-scrape-path=/metrics -telemetry-prom-merge-port=20100 " +
+      "-telemetry-prom-service-metrics-url=http://127.0.0.1:8080/metrics " +
+      "-telemetry-prom-ca-certs-file=/ca -telemetry-prom-cert-file=/c -telemetry-prom-key-file=/k " +
+      "-consul-dns-bind-port=8600 -- --base-id 7",
+  );
+  const { proxy, lifecycle, ready, metrics } = read(argv, {
+    env: {
+      ...{ TMPDIR: "/consul/connect-inject", NODE_NAME: "k8s-1", HOST_IP: "10.0.0.1" },
+      ...{ DP_SERVICE_NODE_NAME: "k8s-1-virtual", DP_ENVOY_READY_BIND_ADDRESS: "10.1.2.3" },
+      ...{ POD_NAME: "web-1", POD_NAMESPACE: "default", POD_UID: "u-1" },
+      DP_CREDENTIAL_LOGIN_META: "pod=default/web-1",
+      DP_CREDENTIAL_LOGIN_META1: "pod=default/web-1",
+      DP_CREDENTIAL_LOGIN_META2: "pod-uid=u-1",
+    },
+    files: { "/consul/connect-inject/proxyid": "web-1-web-sidecar-proxy" },
+  });
+  assert.deepEqual(proxy.serversFlags, {
+    ...{ servers: "consul-server.consul.svc", node: "k8s-1-virtual" },
+    ...{ grpcPort: 8_502, httpPort: 8_501, tlsDisabled: false, tlsInsecure: false },
+    ...{ serverWatchDisabled: false, tlsServerName: "server.dc1.consul" },
+    caPath: "/consul/connect-inject/consul-ca.pem",
+    login: {
+      ...{ authMethod: "consul-k8s-auth-method", bearerToken: "" },
+      bearerTokenFile: "/var/run/secrets/kubernetes.io/serviceaccount/token",
+      ...{ datacenter: "", namespace: "", partition: "" },
+      meta: { pod: "default/web-1", "pod-uid": "u-1" },
+    },
+  });
+  assert.equal(proxy.mode.kind === "agent" && proxy.mode.id, "web-1-web-sidecar-proxy");
+  assert.deepEqual([proxy.workers, proxy.logLevel], [2, "info"]);
+  assert.deepEqual(ready, { host: "10.1.2.3", port: 21_000 });
+  assert.deepEqual([lifecycle.port, lifecycle.shutdownGraceMs], [20_600, 30_000]);
+  assert.equal(lifecycle.drainListeners, true);
+  assert.equal(metrics.serviceUrl?.href, "http://127.0.0.1:8080/metrics");
+  assert.deepEqual(metrics.tls, { ca: "/ca", cert: "/c", key: "/k" });
+  assert.deepEqual(proxy.warnings.map((line) => line.replace(/ does nothing.*/, "")), [
+    "-xds-bind-addr",
+    "-consul-dns-bind-addr",
+    "-consul-dns-bind-port",
+    '"--base-id 7" after --',
+  ]);
+});
+
+test("dataplaneOptions() takes the file that ECS starts it with", () => {
+  const { proxy, lifecycle } = read(["-config-file", "/consul/consul-dataplane.json"], {
+    files: {
+      "/consul/consul-dataplane.json": JSON.stringify({
+        consul: {
+          addresses: "exec=/consul/discover",
+          grpcPort: 8_503,
+          serverWatchDisabled: false,
+          tls: { disabled: false, caCertsPath: "/consul/ca.pem", serverName: "server.dc1.consul" },
+          credentials: {
+            type: "login",
+            login: {
+              authMethod: "iam-ecs-service-token",
+              bearerTokenPath: "/consul/bearer",
+              datacenter: "dc1",
+              meta: { "consul.hashicorp.com/task-id": "t-1" },
+            },
+          },
+        },
+        proxy: { nodeName: "arn:aws:ecs:x:1:cluster/c", id: "web-t-1-sidecar-proxy" },
+        xdsServer: { bindAddress: "127.0.0.1" },
+        envoy: { readyBindAddress: "127.0.0.1", readyBindPort: 22_000, concurrency: null },
+        logging: { logLevel: "DEBUG" },
+        telemetry: { prometheus: { retentionTime: 60_000_000_000 } },
+      }),
+    },
+  });
+  assert.equal(proxy.serversFlags?.node, "arn:aws:ecs:x:1:cluster/c");
+  assert.equal(proxy.serversFlags?.login?.meta["consul.hashicorp.com/task-id"], "t-1");
+  assert.deepEqual([proxy.logLevel, proxy.workers, lifecycle.port], ["debug", 1, 20_300]);
+});

@@ -1,0 +1,83 @@
+/**
+ * `postern dataplane`: a sidecar beside Consul's servers, started and asked as consul-dataplane is.
+ *
+ * @module
+ */
+
+import { readFileSync, statSync } from "node:fs";
+import process from "node:process";
+import { type AdminView, askAdmin, type Listening } from "../../admin/mod.ts";
+import { messageOf, printable, ProxyError } from "../../base/mod.ts";
+import type { DataplaneWords } from "../command_line/args_dataplane.ts";
+import { runProxy } from "../process/run_proxy.ts";
+import { startLifecycle, startReady } from "./lifecycle.ts";
+import { adminPort, type DataplaneOptions, dataplaneOptions } from "./options.ts";
+import { dataplaneValues } from "./values.ts";
+
+const FILE_LIMIT_BYTES = 1 << 20;
+const PROBE_TIMEOUT_MS = 3_000;
+
+/** Runs until it is told to end; the exit code, 0 or 1. */
+export async function runDataplane({ flags, forEnvoy }: DataplaneWords): Promise<number> {
+  const values = dataplaneValues(flags, process.env, readText);
+  if (flags.on("check-proxy-health")) return await checkHealth(adminPort(values));
+  const options = dataplaneOptions(values, { forEnvoy, readText });
+  const { shutdownGraceMs: ms, drainListeners: drainInbound } = options.lifecycle;
+  const code = await runProxy(options.proxy, {
+    env: withoutConsuls(process.env),
+    grace: { ms, drainInbound },
+    open: (view, { log, stop }) => openServers(options, { view, log, stop }),
+  });
+  return code === 0 ? 0 : 1;
+}
+
+type OpenDeps = Parameters<typeof startLifecycle>[1] & { readonly view: AdminView };
+
+async function openServers({ ready, lifecycle }: DataplaneOptions, deps: OpenDeps) {
+  const servers: Listening[] = [];
+  const close = async () => {
+    await Promise.all(servers.map((server) => server.close()));
+  };
+  try {
+    servers.push(await startLifecycle(lifecycle, deps));
+    if (ready) servers.push(await startReady(ready, deps));
+  } catch (error) {
+    await close();
+    throw error;
+  }
+  return { onInForce() {}, close };
+}
+
+/** consul-dataplane does not listen to the variables of other Consul tools. */
+function withoutConsuls(env: NodeJS.ProcessEnv): Readonly<Record<string, string | undefined>> {
+  return Object.fromEntries(Object.entries(env).filter(([name]) => !name.startsWith("CONSUL_")));
+}
+
+/** As a probe in a container asks it. */
+async function checkHealth(port: number): Promise<number> {
+  try {
+    const admin = { host: "127.0.0.1", port };
+    const { status } = await askAdmin(admin, { path: "/ready", timeoutMs: PROBE_TIMEOUT_MS });
+    if (status === 200) return 0;
+    process.stderr.write(`postern: the proxy is not ready: status ${status}\n`);
+  } catch (error) {
+    const fact = printable(messageOf(error));
+    process.stderr.write(`postern: Cannot ask the proxy whether it is ready: ${fact}\n`);
+  }
+  return 1;
+}
+
+function readText(path: string, flag: string): string {
+  try {
+    if (statSync(path).size > FILE_LIMIT_BYTES) {
+      throw new Error(`it is longer than ${FILE_LIMIT_BYTES} bytes`);
+    }
+    return readFileSync(path, "utf8");
+  } catch (cause) {
+    throw new ProxyError(
+      "config_invalid",
+      `Cannot read ${flag} ${JSON.stringify(path)}: ${messageOf(cause)}`,
+      { cause },
+    );
+  }
+}

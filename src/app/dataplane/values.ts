@@ -1,0 +1,86 @@
+/**
+ * What the settings of `postern dataplane` are: a flag counts before a variable, a variable before the
+ * configuration file.
+ *
+ * @module
+ */
+
+import { ProxyError } from "../../base/mod.ts";
+import { type FlagValues, quote, refuseControlCharacters } from "../command_line/args_flags.ts";
+import { type FileValues, readConfigFile } from "./config_file.ts";
+import { SETTINGS } from "./flags.ts";
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+const TRUE = /^(?:1|t|true)$/i;
+const FALSE = /^(?:0|f|false)$/i;
+const KEYS = new Map(SETTINGS.map(({ name, key }) => [name, key ?? ""]));
+
+/** `readText` reads a whole file, within its bounds. */
+export function dataplaneValues(
+  flags: FlagValues,
+  env: Env,
+  readText: (path: string, flag: string) => string,
+): DataplaneValues {
+  const file = flags.text("config-file");
+  if (file === undefined) return new DataplaneValues(flags, env, new Map());
+  if (!file.endsWith(".json")) {
+    throw new ProxyError("usage", `Cannot use -config-file ${quote(file)}: want a .json file`);
+  }
+  return new DataplaneValues(flags, env, readConfigFile(readText(file, "-config-file"), file));
+}
+
+export class DataplaneValues {
+  readonly #flags: FlagValues;
+  readonly #env: Env;
+  readonly #file: FileValues;
+
+  constructor(flags: FlagValues, env: Env, file: FileValues) {
+    this.#flags = flags;
+    this.#env = env;
+    this.#file = file;
+  }
+
+  /** As {@link FlagValues.text}, also from the file. */
+  text(name: string): string | undefined {
+    const given = this.#flags.text(name);
+    if (given !== undefined) return given;
+    const value = this.#file.get(name)?.[0];
+    if (value !== undefined) refuseControlCharacters(this.origin(name), value);
+    return value === "" ? undefined : value;
+  }
+
+  on(name: string, byDefault = false): boolean {
+    const text = this.text(name);
+    if (text === undefined) return byDefault;
+    if (TRUE.test(text)) return true;
+    if (FALSE.test(text)) return false;
+    throw new ProxyError(
+      "usage",
+      `Cannot read ${this.origin(name)} ${quote(text)}: want true or false`,
+    );
+  }
+
+  /** `-login-meta`, which adds to what variables and the file have. */
+  meta(): Readonly<Record<string, string>> {
+    const variables = Array.from({ length: 9 }, (_, at) => `DP_CREDENTIAL_LOGIN_META${at + 1}`);
+    const origin = "-login-meta";
+    const pairs = [
+      ...this.#file.get("login-meta") ?? [],
+      ...variables.map((name) => this.#env[name] ?? "").filter((value) => value !== ""),
+      ...this.#flags.list("login-meta"),
+    ];
+    return Object.fromEntries(pairs.map((pair) => {
+      refuseControlCharacters(origin, pair);
+      const at = pair.indexOf("=");
+      if (at > 0) return [pair.slice(0, at), pair.slice(at + 1)];
+      throw new ProxyError("usage", `Cannot read ${origin} ${quote(pair)}: want KEY=VALUE`);
+    }));
+  }
+
+  /** How to name where a value came from: flag, variable, or key of the file. */
+  origin(name: string): string {
+    const inFile = this.#flags.text(name) === undefined && this.#file.has(name);
+    return inFile ? `${KEYS.get(name)} of -config-file` : this.#flags.origin(name);
+  }
+}

@@ -1,5 +1,5 @@
 /**
- * The services registered on this agent: what a registration changes in the catalog, the checks it
+ * The services registered on an agent, or on a node without one by who looks after it: what a registration changes in the catalog, the checks it
  * starts, maintenance, and the merged view that follows the config entries.
  *
  * @module
@@ -152,7 +152,9 @@ export class LocalServices {
     this.#checks.stopAll();
   }
 
+  /** Where no agent is nobody merges, until somebody reads it who asks for that. */
   #merged(proxy: JsonObject | undefined): JsonObject | undefined {
+    if (!this.node.hasAgent) return undefined;
     const { config, asClientAgent } = this.#options;
     return proxy && mergeProxy(proxy, (kind, name) => config.find(kind, name), asClientAgent);
   }

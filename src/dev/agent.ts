@@ -121,6 +121,7 @@ export class DevAgent extends DevWorld {
   #stopState(): void {
     this.#state.services.stop();
     this.#state.ca.stop();
+    this.#state.sessions.pause();
   }
 }
 

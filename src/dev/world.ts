@@ -16,6 +16,7 @@ import { ConfigEntries } from "./entries/config_entries.ts";
 import { type Probes, socketProbes } from "./catalog/health_checks.ts";
 import { LocalServices } from "./catalog/local_services.ts";
 import { PreparedQueries } from "./entries/prepared_queries.ts";
+import { Sessions } from "./catalog/sessions.ts";
 import { Store } from "./catalog/store.ts";
 import { validateEntries } from "./entries/validate_entries.ts";
 
@@ -71,6 +72,7 @@ export function newWorld(options: DevAgentOptions, engine: Engine, nodeName = "d
       ca,
       acl: new Acl(options.acl),
       queries: new PreparedQueries(store),
+      sessions: new Sessions({ store, clock, catalog }),
       authorized: new Set<string>(),
     },
   };

@@ -93,6 +93,7 @@ export class LocalServices {
       status: check.status ?? old?.status ?? "critical",
       output: old?.output ?? "",
       type: check.kind.kind,
+      definition: {},
     });
     this.#checks.start(check);
     if (check.kind.kind === "alias") this.#judgeAlias(check);
@@ -132,6 +133,7 @@ export class LocalServices {
         type: "maintenance",
         interval: "",
         timeout: "",
+        definition: {},
       });
     }
     this.#judgeAliases(id);
@@ -170,7 +172,13 @@ export class LocalServices {
   }
 
   #report(check: CheckDefinition, status: Status, output: string): void {
-    this.#options.catalog.putCheck(this.node, { ...check, status, output, type: check.kind.kind });
+    this.#options.catalog.putCheck(this.node, {
+      ...check,
+      status,
+      output,
+      type: check.kind.kind,
+      definition: {},
+    });
     this.#judgeAliases(check.serviceId);
   }
 
@@ -189,7 +197,7 @@ export class LocalServices {
       : checks.length === 0
       ? "No checks found."
       : "All checks passing.";
-    catalog.putCheck(this.node, { ...alias, status, output, type: "alias" });
+    catalog.putCheck(this.node, { ...alias, status, output, type: "alias", definition: {} });
   }
 }
 

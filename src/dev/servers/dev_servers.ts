@@ -57,6 +57,7 @@ export class DevServers extends DevWorld implements AsyncDisposable {
     this.#worlds = hosts.map((host, number) =>
       number === 0 ? first : withNode(first, { nodeName: nodeName(number), host, options, engine })
     );
+    cluster.onLed((led) => led ? first.state.sessions.restart() : first.state.sessions.pause());
     const node = first.state.catalog.putNode({
       id: "",
       name: VIRTUAL_NODE,
@@ -235,6 +236,7 @@ export class DevServers extends DevWorld implements AsyncDisposable {
     this.#closed = true;
     this.#cluster.stop();
     this.world.state.ca.stop();
+    this.world.state.sessions.pause();
     this.#virtual.stop();
     for (const { state } of this.#worlds) state.services.stop();
     for (const server of this.servers) server.stop();

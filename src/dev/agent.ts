@@ -8,12 +8,9 @@
 import { silentLog } from "../base/mod.ts";
 import { type Engine, runtimeEngine } from "../net/mod.ts";
 import type { State, World } from "./http/call.ts";
-import { decodeObject } from "./http/decode.ts";
 import { DevWorld } from "./dev_world.ts";
 import { type Fault, Faults, needsReply, spoil } from "./http/faults.ts";
 import { type DevReply, type DevRequest, HttpServer } from "./http/http_server.ts";
-import type { Status } from "./catalog/records.ts";
-import { REGISTRATION } from "./catalog/registration_shape.ts";
 import { route } from "./http/router.ts";
 import { type DevAgentOptions, newWorld } from "./world.ts";
 
@@ -104,17 +101,6 @@ export class DevAgent extends DevWorld {
     this.#faults.clear();
   }
 
-  /** The body of `PUT /v1/agent/service/register`. */
-  registerService(body: unknown): void {
-    this.#state.services.register(decodeObject(JSON.stringify(body), REGISTRATION));
-  }
-
-  /** Statuses of local services by id, for a status line. */
-  statuses(): ReadonlyMap<string, Status> {
-    const { services } = this.#state;
-    return new Map(services.all().map((record) => [record.id, services.statusOf(record.id)]));
-  }
-
   protected override get world(): World {
     return this.#world;
   }
@@ -135,6 +121,7 @@ export class DevAgent extends DevWorld {
   #stopState(): void {
     this.#state.services.stop();
     this.#state.ca.stop();
+    this.#state.sessions.pause();
   }
 }
 

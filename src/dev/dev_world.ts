@@ -1,19 +1,38 @@
 /**
- * What tests and the demo do to a world without a request: config entries, intentions, roots.
+ * What tests and the demo do to a world without a request: services, config entries, intentions, roots.
  *
  * @module
  */
 
 import type { Ca } from "./ca/ca.ts";
+import type { LocalServices } from "./catalog/local_services.ts";
+import type { Status } from "./catalog/records.ts";
+import { REGISTRATION } from "./catalog/registration_shape.ts";
 import { readEntry } from "./entries/config_entries.ts";
 import { permissionsOf } from "./entries/intention_entry.ts";
 import { decide, exactIntention, putIntention } from "./entries/intentions.ts";
 import type { World } from "./http/call.ts";
-import type { JsonObject } from "./http/decode.ts";
+import { decodeObject, type JsonObject } from "./http/decode.ts";
 import { textAt } from "./http/fields.ts";
 
 export abstract class DevWorld {
   protected abstract get world(): World;
+
+  /** The body of `PUT /v1/agent/service/register`. */
+  registerService(body: unknown): void {
+    this.services.register(decodeObject(JSON.stringify(body), REGISTRATION));
+  }
+
+  /** Statuses by id of what {@link registerService} registered, for a status line. */
+  statuses(): ReadonlyMap<string, Status> {
+    const { services } = this;
+    return new Map(services.all().map((record) => [record.id, services.statusOf(record.id)]));
+  }
+
+  /** What keeps them, and runs their checks. */
+  protected get services(): LocalServices {
+    return this.world.state.services;
+  }
 
   get trustDomain(): string {
     return this.world.state.ca.trustDomain;

@@ -11,10 +11,12 @@ import { Acl, type AclOptions } from "./acl/acl.ts";
 import { Ca } from "./ca/ca.ts";
 import type { State, World } from "./http/call.ts";
 import { Catalog } from "./catalog/catalog.ts";
+import type { NodeRecord } from "./catalog/records.ts";
 import { ConfigEntries } from "./entries/config_entries.ts";
 import { type Probes, socketProbes } from "./catalog/health_checks.ts";
 import { LocalServices } from "./catalog/local_services.ts";
 import { PreparedQueries } from "./entries/prepared_queries.ts";
+import { Sessions } from "./catalog/sessions.ts";
 import { Store } from "./catalog/store.ts";
 import { validateEntries } from "./entries/validate_entries.ts";
 
@@ -70,6 +72,7 @@ export function newWorld(options: DevAgentOptions, engine: Engine, nodeName = "d
       ca,
       acl: new Acl(options.acl),
       queries: new PreparedQueries(store),
+      sessions: new Sessions({ store, clock, catalog }),
       authorized: new Set<string>(),
     },
   };
@@ -79,27 +82,32 @@ export function newWorld(options: DevAgentOptions, engine: Engine, nodeName = "d
 /** The same world as another node's agent has it, with local services of its own. */
 export function withNode(
   { state, ...world }: Shared,
-  node: {
+  { nodeName, host, ...how }: ServicesOptions & {
     readonly nodeName: string;
     readonly host: string;
-    readonly options: DevAgentOptions;
-    readonly engine: Engine;
   },
 ): World {
-  const { clock, datacenter, asClientAgent } = world;
-  const { nodeName, host, options, engine } = node;
-  const services = new LocalServices({
-    clock,
-    catalog: state.catalog,
-    config: state.config,
-    asClientAgent,
-    probes: options.probes ?? socketProbes(engine, clock),
-    node: state.catalog.addNode(datacenter, nodeName, host),
-  });
-  state.config.onChange((kind) => {
+  const node = state.catalog.addNode(world.datacenter, nodeName, host);
+  return { ...world, nodeName, state: { ...state, services: servicesOn(node, state, how) } };
+}
+
+/** Services that `node` keeps in the catalog, with their checks. */
+export function servicesOn(
+  node: NodeRecord,
+  { catalog, config }: Pick<State, "catalog" | "config">,
+  { options, engine }: ServicesOptions,
+): LocalServices {
+  const { clock, asClientAgent = false, probes = socketProbes(engine, clock) } = options;
+  const services = new LocalServices({ clock, catalog, config, asClientAgent, probes, node });
+  config.onChange((kind) => {
     if (kind === "proxy-defaults" || kind === "service-defaults") services.refresh();
   });
-  return { ...world, nodeName, state: { ...state, services } };
+  return services;
+}
+
+interface ServicesOptions {
+  readonly options: DevAgentOptions;
+  readonly engine: Engine;
 }
 
 type Shared = Omit<World, "nodeName" | "state"> & { readonly state: Omit<State, "services"> };

@@ -11,6 +11,7 @@ import {
   DEMO_INTENTIONS,
   demoMeshState,
   type DevAgent,
+  DevServers,
   flipIntention,
   freePorts,
   portOf,
@@ -19,6 +20,7 @@ import {
   registerDemoMesh,
   startApp,
 } from "../../dev/mod.ts";
+import { proxyFlags } from "./dev_servers.ts";
 import { RESTART_MS, Sidecar } from "./sidecar_process.ts";
 
 export interface DemoControl {
@@ -28,28 +30,36 @@ export interface DemoControl {
 }
 
 const TICK_MS = 1_000;
+/** Longer than an election takes, so that one can watch it. */
+const SERVER_RESTART_MS = 10_000;
 
-export async function runDemo(agent: DevAgent, control: DemoControl): Promise<void> {
+export async function runDemo(
+  consul: DevAgent | DevServers,
+  control: DemoControl,
+): Promise<void> {
   // First who takes any port: it might be given one of those that are only meant to be taken.
   const api = await startApp("api");
   const [webPort = 0, webSidecar = 0, apiSidecar = 0, upstreamPort = 0] = await freePorts(4);
-  registerDemoMesh(agent, {
+  registerDemoMesh(consul, {
     web: { port: webPort, sidecarPort: webSidecar },
     api: { port: portOf(api), sidecarPort: apiSidecar },
     upstreamPort,
   });
   const web = await startApp("web", webPort);
   const ending = new AbortController();
+  const servers = consul instanceof DevServers ? consul : undefined;
+  const agent = consul instanceof DevServers ? undefined : consul.address;
+  const args = servers ? proxyFlags(servers) : [];
   const sidecars = ["web-1", "api-1"].map((id) =>
-    new Sidecar(id, agent.address, { token: control.token })
+    new Sidecar(id, agent, { token: control.token, args })
   );
   const url = `http://127.0.0.1:${upstreamPort}/`;
   try {
     for (const sidecar of sidecars) sidecar.start();
     await firstAnswer(url, control.stopped);
-    process.stdout.write(introduction(agent, url, sidecars));
-    listenForKeys(agent, sidecars, control.stop);
-    const line = showStatus(agent, url, sidecars, ending.signal);
+    process.stdout.write(introduction(consul, url, sidecars));
+    listenForKeys(consul, sidecars, control.stop);
+    const line = showStatus(consul, url, sidecars, ending.signal);
     await control.stopped;
     ending.abort();
     await line;
@@ -65,12 +75,19 @@ export async function runDemo(agent: DevAgent, control: DemoControl): Promise<vo
   }
 }
 
-function introduction(agent: DevAgent, url: string, sidecars: readonly Sidecar[]): string {
+function introduction(
+  consul: DevAgent | DevServers,
+  url: string,
+  sidecars: readonly Sidecar[],
+): string {
   const [web, api] = sidecars;
-  const exact = `${agent.address}/v1/connect/intentions/exact?source=web&destination=api`;
+  const servers = consul instanceof DevServers ? consul : undefined;
+  const exact = `${consul.address}/v1/connect/intentions/exact?source=web&destination=api`;
   const { allow, permissions, deny } = DEMO_INTENTIONS;
   return `
-A mesh of two services on an agent in memory (${agent.address}):
+A mesh of two services on ${
+    servers ? `${servers.hosts.length} servers in memory, without an agent` : "an agent in memory"
+  } (${consul.address}):
 
     you -> web's sidecar (pid ${web?.pid}) == mTLS ==> api's sidecar (pid ${api?.pid}) -> api
 
@@ -86,7 +103,11 @@ Try, in another terminal:
         kills api's sidecar; it is started again after ${RESTART_MS / 1_000} s
 ${
     process.stdin.isTTY
-      ? "\nOr press i (the next of these intentions), k (kill), q (quit). "
+      ? `\nOr press i (the next of these intentions), k (kill), ${
+        servers
+          ? `l (kill the server that leads; it is back after ${SERVER_RESTART_MS / 1_000} s), `
+          : ""
+      }q (quit). `
       : "\n"
   }Ctrl-C stops everything.
 
@@ -104,7 +125,7 @@ async function firstAnswer(url: string, stopped: Promise<void>): Promise<void> {
 }
 
 async function showStatus(
-  agent: DevAgent,
+  consul: DevAgent | DevServers,
   url: string,
   sidecars: readonly Sidecar[],
   signal: AbortSignal,
@@ -112,7 +133,7 @@ async function showStatus(
   let last = "";
   while (!signal.aborted) {
     const [reads, writes] = await Promise.all([probe(url), probe(url, "POST")]);
-    const { intention, services } = demoMeshState(agent);
+    const { intention, services } = demoMeshState(consul);
     const health = sidecars.map(({ id, pid }) =>
       `${id} ${pid ? services.get(`${id}-sidecar-proxy`) ?? "unknown" : "killed"}`
     );
@@ -121,6 +142,7 @@ async function showStatus(
         `web -> api: GET ${shown(reads)}, POST ${shown(writes)}`,
         `intention ${intention}`,
         ...health,
+        ...consul instanceof DevServers ? [serversText(consul)] : [],
       ].join(" | ");
     const state = line(({ status }) => status === 0 ? "no answer" : String(status));
     if (process.stdout.isTTY) {
@@ -135,17 +157,42 @@ async function showStatus(
   }
 }
 
-function listenForKeys(agent: DevAgent, sidecars: readonly Sidecar[], stop: () => void): void {
+/** Each by its number: the one that leads, and those that do not run. */
+function serversText(servers: DevServers): string {
+  const shown = servers.hosts.map((_host, server) =>
+    servers.stateOf(server) !== "running" ? "dead" : servers.leader === server ? "leads" : "follows"
+  );
+  return `servers ${shown.join(", ")}`;
+}
+
+/** Nobody in the mesh should notice. */
+function killLeader(servers: DevServers): void {
+  const { leader } = servers;
+  if (leader === undefined) return;
+  servers.kill(leader);
+  systemClock.after(SERVER_RESTART_MS, () => {
+    if (!servers.closed) void servers.restart(leader, { empty: true });
+  });
+}
+
+function listenForKeys(
+  consul: DevAgent | DevServers,
+  sidecars: readonly Sidecar[],
+  stop: () => void,
+): void {
   if (!process.stdin.isTTY) return;
   process.stdin.setRawMode(true);
   process.stdin.resume();
   process.stdin.on("data", (data: Uint8Array) => {
     switch (String.fromCharCode(data[0] ?? 0)) {
       case "i":
-        flipIntention(agent);
+        flipIntention(consul);
         return;
       case "k":
         sidecars[1]?.kill();
+        return;
+      case "l":
+        if (consul instanceof DevServers) killLeader(consul);
         return;
       case "q":
       case "\u0003":

@@ -15,6 +15,7 @@ import {
 } from "../../base/mod.ts";
 import { type DevAgent, startDevAgent } from "../../dev/mod.ts";
 import type { DevOptions } from "../command_line/args.ts";
+import { obeyLines, serversIntroduction, startServers } from "./dev_servers.ts";
 import { runDemo } from "./demo.ts";
 import { createLogOutput, createLogWriter } from "../log/log_output.ts";
 import { onSignals } from "../process/signals.ts";
@@ -28,29 +29,53 @@ export async function runDev(options: DevOptions): Promise<number> {
   let stop = () => {};
   const stopped = new Promise<void>((resolve) => stop = resolve);
   const signals = onSignals({ stop, reload: () => {} });
-  const agent = await startAgent(options, log);
   try {
-    if (options.demo) {
-      await runDemo(agent, { stop, stopped, token: options.token });
-    } else {
-      process.stdout.write(
-        `The agent listens on ${agent.address}; nothing is kept when it ends.\n` +
-          `Point the Consul CLI and proxies at it:\n\n` +
-          `    export CONSUL_HTTP_ADDR=${agent.address}\n\n`,
-      );
-      await stopped;
-    }
+    if (options.servers > 0) await playServers(options, { log, stop, stopped });
+    else await playAgent(options, { log, stop, stopped });
   } finally {
-    await agent.close();
     signals.off();
   }
   return 0;
 }
 
-/** Where `options` say, or on a free port where they leave it open, which is told. */
-export async function startAgent(options: DevOptions, log: Log): Promise<DevAgent> {
-  const { listen, elsewhere, datacenter, defaultPolicy, token } = options;
-  const start = (port: number) =>
+interface Play {
+  readonly log: Log;
+  readonly stop: () => void;
+  readonly stopped: Promise<void>;
+}
+
+async function playAgent(options: DevOptions, { log, stop, stopped }: Play): Promise<void> {
+  const agent = await startAgent(options, log);
+  try {
+    if (options.demo) return await runDemo(agent, { stop, stopped, token: options.token });
+    process.stdout.write(
+      `The agent listens on ${agent.address}; nothing is kept when it ends.\n` +
+        `Point the Consul CLI and proxies at it:\n\n` +
+        `    export CONSUL_HTTP_ADDR=${agent.address}\n\n`,
+    );
+    await stopped;
+  } finally {
+    agent.close();
+  }
+}
+
+async function playServers(options: DevOptions, { log, stop, stopped }: Play): Promise<void> {
+  const servers = await elsewhereIfTaken(options, (port) => startServers(options, log, port));
+  try {
+    if (options.demo) return await runDemo(servers, { stop, stopped, token: options.token });
+    process.stdout.write(serversIntroduction(servers));
+    const off = obeyLines(servers, process.stdin, (text) => process.stdout.write(`${text}\n`));
+    await stopped;
+    off();
+  } finally {
+    servers.close();
+  }
+}
+
+/** On a port that `options` say, or on a free one where they leave it open, which is told. */
+export function startAgent(options: DevOptions, log: Log): Promise<DevAgent> {
+  const { listen, datacenter, defaultPolicy, token } = options;
+  return elsewhereIfTaken(options, (port) =>
     startDevAgent({
       clock: systemClock,
       random: systemRandom,
@@ -62,13 +87,25 @@ export async function startAgent(options: DevOptions, log: Log): Promise<DevAgen
       ...(token !== undefined && {
         acl: { defaultPolicy: "deny", tokens: [{ secretId: token, management: true }] },
       }),
-    });
+    }));
+}
+
+/** Two ports of several addresses, where there are servers. */
+function placesOf({ listen, servers }: DevOptions): string {
+  if (servers === 0) return formatAddress(listen);
+  return `${formatAddress(listen)}, the port for gRPC, or one of them on the addresses that follow`;
+}
+
+async function elsewhereIfTaken<T>(
+  options: DevOptions,
+  start: (port: number) => Promise<T>,
+): Promise<T> {
   try {
-    return await start(listen.port);
+    return await start(options.listen.port);
   } catch (error) {
     if (!(error instanceof ProxyError) || codeOf(error.cause) !== "EADDRINUSE") throw error;
-    const taken = formatAddress(listen);
-    if (!elsewhere) {
+    const taken = placesOf(options);
+    if (!options.elsewhere) {
       throw new ProxyError(
         "listen_failed",
         `Cannot listen on ${taken}: the address is in use (is a Consul agent running?); give ` +
@@ -76,11 +113,9 @@ export async function startAgent(options: DevOptions, log: Log): Promise<DevAgen
         { cause: error.cause },
       );
     }
-    const agent = await start(0);
-    process.stdout.write(
-      `${taken} is in use (a Consul agent, perhaps); this one is on ${agent.address}.\n`,
-    );
-    return agent;
+    const started = await start(0);
+    process.stdout.write(`${taken} is in use (a Consul agent, perhaps); free ports are taken.\n`);
+    return started;
   }
 }
 

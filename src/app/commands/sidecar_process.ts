@@ -25,13 +25,13 @@ export interface SidecarOptions {
 /** One sidecar in a process of its own, started again when it dies. */
 export class Sidecar {
   readonly id: string;
-  readonly #agent: string;
+  readonly #agent: string | undefined;
   readonly #options: SidecarOptions;
   #child: ChildProcess | undefined;
   #stopping = false;
 
-  /** `agent`: the URL of the one that has it registered. */
-  constructor(id: string, agent: string, options: SidecarOptions = {}) {
+  /** `agent`: the URL of the one that has it registered; undefined where arguments say who has. */
+  constructor(id: string, agent: string | undefined, options: SidecarOptions = {}) {
     this.id = id;
     this.#agent = agent;
     this.#options = options;
@@ -53,7 +53,7 @@ export class Sidecar {
         stdio: ["ignore", "ignore", logs ? "pipe" : "inherit"],
         env: {
           ...process.env,
-          CONSUL_HTTP_ADDR: this.#agent,
+          ...(this.#agent !== undefined && { CONSUL_HTTP_ADDR: this.#agent }),
           ...(token !== undefined && { CONSUL_HTTP_TOKEN: token }),
         },
         // Ctrl-C reaches the whole group of a terminal; these end when we say so.

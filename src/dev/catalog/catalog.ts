@@ -17,6 +17,7 @@ import {
   type ServiceRecord,
 } from "./records.ts";
 import type { Store } from "./store.ts";
+import { nodeChecksTopic, nodeKey, nodeTopic, topicsOf } from "./topics.ts";
 
 export type NewNode = Omit<NodeRecord, "createIndex" | "modifyIndex">;
 export type NewService = Omit<ServiceRecord, "node" | "createIndex" | "modifyIndex">;
@@ -172,6 +173,11 @@ export class Catalog {
     return result;
   }
 
+  /** With that of its agent. */
+  allChecksOf(node: NodeRecord): readonly CheckRecord[] {
+    return [...node.hasAgent ? [serfHealth(node)] : [], ...this.checksOf(node)];
+  }
+
   services(filter: (service: ServiceRecord) => boolean): readonly ServiceRecord[] {
     return [...this.#services.values()].filter(filter)
       .sort((a, b) => a.node.name.localeCompare(b.node.name) || a.id.localeCompare(b.id));
@@ -234,40 +240,18 @@ export class Catalog {
   #checkTopics(node: NodeRecord, serviceId: string): readonly string[] {
     const of = this.#servicesOn(node)
       .filter((service) => serviceId === "" || service.id === serviceId);
-    return of.flatMap((service) =>
-      topicsOf(service).filter((topic) => !/^(catalog|node):/.test(topic))
-    );
+    return [
+      nodeChecksTopic(node.datacenter, node.name),
+      ...of.flatMap((service) =>
+        topicsOf(service).filter((topic) => !/^(catalog|node):/.test(topic))
+      ),
+    ];
   }
 
   #servicesOn(node: NodeRecord): readonly ServiceRecord[] {
     const key = nodeKey(node.datacenter, node.name);
     return this.services((service) => nodeKey(service.node.datacenter, service.node.name) === key);
   }
-}
-
-/** Topics that a change of this instance concerns. */
-function topicsOf(
-  service: Pick<ServiceRecord, "node" | "name" | "kind" | "native" | "proxy" | "id">,
-) {
-  const { datacenter } = service.node;
-  const topics = [
-    `catalog:${datacenter}`,
-    `service:${datacenter}:${service.name.toLowerCase()}`,
-    `instance:${datacenter}:${service.node.name}:${service.id}`,
-    nodeTopic(datacenter, service.node.name),
-  ];
-  const mesh = meshServiceOf(service as ServiceRecord);
-  if (mesh !== undefined) topics.push(`mesh:${datacenter}:${mesh.toLowerCase()}`);
-  return topics;
-}
-
-/** What a read of one node's services watches. */
-export function nodeTopic(datacenter: string, name: string): string {
-  return `node:${nodeKey(datacenter, name)}`;
-}
-
-function nodeKey(datacenter: string, name: string): string {
-  return `${datacenter}/${name.toLowerCase()}`;
 }
 
 function nodePrefix(node: NodeRecord): string {
@@ -313,6 +297,7 @@ function serfHealth(node: NodeRecord): CheckRecord {
     type: "",
     interval: "",
     timeout: "",
+    definition: {},
     createIndex: node.createIndex,
     modifyIndex: node.modifyIndex,
   };

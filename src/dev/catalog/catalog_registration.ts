@@ -205,6 +205,7 @@ function readCheck(check: JsonObject, node: string): NewCheck {
     type: textAt(check, "Type"),
     interval: textAt(check, "Interval"),
     timeout: textAt(check, "Timeout"),
+    definition: objectAt(check, "Definition"),
   };
 }
 

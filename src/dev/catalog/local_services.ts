@@ -1,5 +1,5 @@
 /**
- * The services registered on this agent: what a registration changes in the catalog, the checks it
+ * The services registered on an agent, or on a node without one by who looks after it: what a registration changes in the catalog, the checks it
  * starts, maintenance, and the merged view that follows the config entries.
  *
  * @module
@@ -93,6 +93,7 @@ export class LocalServices {
       status: check.status ?? old?.status ?? "critical",
       output: old?.output ?? "",
       type: check.kind.kind,
+      definition: {},
     });
     this.#checks.start(check);
     if (check.kind.kind === "alias") this.#judgeAlias(check);
@@ -132,6 +133,7 @@ export class LocalServices {
         type: "maintenance",
         interval: "",
         timeout: "",
+        definition: {},
       });
     }
     this.#judgeAliases(id);
@@ -152,7 +154,9 @@ export class LocalServices {
     this.#checks.stopAll();
   }
 
+  /** Where no agent is nobody merges, until somebody reads it who asks for that. */
   #merged(proxy: JsonObject | undefined): JsonObject | undefined {
+    if (!this.node.hasAgent) return undefined;
     const { config, asClientAgent } = this.#options;
     return proxy && mergeProxy(proxy, (kind, name) => config.find(kind, name), asClientAgent);
   }
@@ -168,7 +172,13 @@ export class LocalServices {
   }
 
   #report(check: CheckDefinition, status: Status, output: string): void {
-    this.#options.catalog.putCheck(this.node, { ...check, status, output, type: check.kind.kind });
+    this.#options.catalog.putCheck(this.node, {
+      ...check,
+      status,
+      output,
+      type: check.kind.kind,
+      definition: {},
+    });
     this.#judgeAliases(check.serviceId);
   }
 
@@ -187,7 +197,7 @@ export class LocalServices {
       : checks.length === 0
       ? "No checks found."
       : "All checks passing.";
-    catalog.putCheck(this.node, { ...alias, status, output, type: "alias" });
+    catalog.putCheck(this.node, { ...alias, status, output, type: "alias", definition: {} });
   }
 }
 

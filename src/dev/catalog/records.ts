@@ -59,6 +59,7 @@ export interface CheckRecord {
   readonly type: string;
   readonly interval: string;
   readonly timeout: string;
+  readonly definition: JsonObject;
   readonly createIndex: number;
   readonly modifyIndex: number;
 }
@@ -158,7 +159,7 @@ export function checkJson(node: NodeRecord, check: CheckRecord, local = false): 
     Interval: check.interval,
     Timeout: check.timeout,
     ExposedPort: 0,
-    Definition: {},
+    Definition: check.definition,
     CreateIndex: local ? 0 : check.createIndex,
     ModifyIndex: local ? 0 : check.modifyIndex,
   };

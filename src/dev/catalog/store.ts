@@ -6,7 +6,7 @@
  * @module
  */
 
-export type Table = "catalog" | "config" | "ca" | "query" | "acl";
+export type Table = "catalog" | "config" | "ca" | "query" | "acl" | "session";
 
 export class Store {
   #index: number;

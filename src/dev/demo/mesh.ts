@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { DevAgent } from "../agent.ts";
+import type { DevWorld } from "../dev_world.ts";
 import type { Status } from "../catalog/records.ts";
 
 export interface DemoMeshOptions {
@@ -30,7 +30,7 @@ export interface DemoService {
 
 /** What a status line shows. */
 export interface DemoMeshState {
-  readonly intention: ReturnType<DevAgent["intention"]>;
+  readonly intention: ReturnType<DevWorld["intention"]>;
   /** By id, sidecars included. */
   readonly services: ReadonlyMap<string, Status>;
 }
@@ -48,21 +48,21 @@ export const DEMO_INTENTIONS = {
 } as const;
 
 /** Registers both services with their sidecars and allows web to call api. */
-export function registerDemoMesh(agent: DevAgent, options: DemoMeshOptions): void {
+export function registerDemoMesh(mesh: DevWorld, options: DemoMeshOptions): void {
   for (const name of ["web", "api"]) {
-    agent.writeEntry({ Kind: "service-defaults", Name: name, Protocol: "http" });
+    mesh.writeEntry({ Kind: "service-defaults", Name: name, Protocol: "http" });
   }
-  addInstance(agent, "api", options.api, { host: options.host });
-  addInstance(agent, "web", options.web, {
+  addInstance(mesh, "api", options.api, { host: options.host });
+  addInstance(mesh, "web", options.web, {
     host: options.host,
     upstreams: [{ DestinationName: "api", LocalBindPort: options.upstreamPort }],
   });
-  agent.setIntention("web", "api", DEMO_INTENTIONS.allow);
+  mesh.setIntention("web", "api", DEMO_INTENTIONS.allow);
 }
 
 /** One more instance, as for a second api that takes over. */
 export function addInstance(
-  agent: DevAgent,
+  mesh: DevWorld,
   name: string,
   service: DemoService,
   more: {
@@ -72,7 +72,7 @@ export function addInstance(
 ): string {
   const host = more.host ?? "127.0.0.1";
   const id = service.id ?? `${name}-1`;
-  agent.registerService({
+  mesh.registerService({
     Name: name,
     ID: id,
     Address: host,
@@ -106,12 +106,12 @@ export function addInstance(
 const NEXT = { allow: "permissions", permissions: "deny", deny: "allow" } as const;
 
 /** To the next of {@link DEMO_INTENTIONS}; returns which one holds now. */
-export function flipIntention(agent: DevAgent): DemoMeshState["intention"] {
-  const next = NEXT[agent.intention("web", "api")];
-  agent.setIntention("web", "api", DEMO_INTENTIONS[next]);
+export function flipIntention(mesh: DevWorld): DemoMeshState["intention"] {
+  const next = NEXT[mesh.intention("web", "api")];
+  mesh.setIntention("web", "api", DEMO_INTENTIONS[next]);
   return next;
 }
 
-export function demoMeshState(agent: DevAgent): DemoMeshState {
-  return { intention: agent.intention("web", "api"), services: agent.statuses() };
+export function demoMeshState(mesh: DevWorld): DemoMeshState {
+  return { intention: mesh.intention("web", "api"), services: mesh.statuses() };
 }

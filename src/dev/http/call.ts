@@ -16,6 +16,7 @@ import type { DevReply, DevRequest } from "./http_server.ts";
 import type { LocalServices } from "../catalog/local_services.ts";
 import type { PreparedQueries } from "../entries/prepared_queries.ts";
 import { Refusal } from "./refusal.ts";
+import type { Sessions } from "../catalog/sessions.ts";
 import type { Store } from "../catalog/store.ts";
 
 /** Everything the agent knows; replaced as a whole when it forgets. */
@@ -27,6 +28,7 @@ export interface State {
   readonly ca: Ca;
   readonly acl: Acl;
   readonly queries: PreparedQueries;
+  readonly sessions: Sessions;
   /** Targets that were asked about, for `X-Cache`. */
   readonly authorized: Set<string>;
 }

@@ -15,6 +15,7 @@ import { CONNECT_ROUTES } from "../routes/routes_connect.ts";
 import { INTENTION_ROUTES } from "../routes/routes_intentions.ts";
 import { QUERY_ROUTES } from "../routes/routes_query.ts";
 import { REGISTRATION_ROUTES } from "../routes/routes_registration.ts";
+import { SESSION_ROUTES } from "../routes/routes_session.ts";
 
 const ROUTES: readonly Route[] = [
   ...AGENT_ROUTES,
@@ -22,6 +23,7 @@ const ROUTES: readonly Route[] = [
   ...INTENTION_ROUTES,
   ...CATALOG_ROUTES,
   ...REGISTRATION_ROUTES,
+  ...SESSION_ROUTES,
   ...CONFIG_ROUTES,
   ...QUERY_ROUTES,
   ...ACL_ROUTES,

@@ -5,13 +5,14 @@
  */
 
 import type { Authorizer } from "../acl/acl.ts";
-import { nodeTopic, stable } from "../catalog/catalog.ts";
+import { stable } from "../catalog/catalog.ts";
 import {
   CATALOG_REGISTRATION,
   type CatalogRegistration,
   readCatalogRegistration,
 } from "../catalog/catalog_registration.ts";
-import { catalogService, nodeJson, type ServiceRecord } from "../catalog/records.ts";
+import { catalogService, checkJson, nodeJson, type ServiceRecord } from "../catalog/records.ts";
+import { nodeChecksTopic, nodeTopic } from "../catalog/topics.ts";
 import { matchesBexpr } from "../http/bexpr.ts";
 import {
   blockCall,
@@ -32,6 +33,7 @@ export const REGISTRATION_ROUTES: readonly Route[] = [
   { method: "PUT", path: /^\/v1\/catalog\/register$/, handle: register },
   { method: "PUT", path: /^\/v1\/catalog\/deregister$/, handle: deregister },
   { method: "GET", path: /^\/v1\/catalog\/node-services\/(.*)$/, handle: nodeServices },
+  { method: "GET", path: /^\/v1\/health\/node\/(.*)$/, handle: nodeHealth },
 ];
 
 function register(call: Call) {
@@ -119,7 +121,10 @@ function deregister(call: Call) {
   if (!node) return json(true);
   if (service) catalog.remove(node, service.id);
   else if (check) catalog.removeCheck(node, check.id);
-  else if (serviceId === "" && checkId === "") catalog.removeNode(node);
+  else if (serviceId === "" && checkId === "") {
+    call.state.sessions.destroyOn(node);
+    catalog.removeNode(node);
+  }
   return json(true);
 }
 
@@ -161,6 +166,30 @@ async function nodeServices(call: Call) {
     Node: value.node ? nodeJson(value.node) : null,
     Services: shown.length > 0 ? shown : none,
   }, metaHeaders(call, index, { filtered }));
+}
+
+async function nodeHealth(call: Call) {
+  const [name = ""] = call.params;
+  if (name === "") throw new Refusal(400, "Missing node name");
+  requireDatacenter(call);
+  const authorizer = call.authorizer();
+  const { catalog, store } = call.state;
+  const { value, index } = await blockCall(call, () => {
+    const node = catalog.node(call.datacenter, name);
+    return {
+      index: store.tableIndex("catalog"),
+      topics: [nodeChecksTopic(call.datacenter, name)],
+      value: node ? catalog.allChecksOf(node).map((check) => ({ node, check })) : [],
+    };
+  });
+  const seen = authorizer.allows("node", "read", name)
+    ? value.filter(({ check }) =>
+      check.serviceName === "" || authorizer.allows("service", "read", check.serviceName)
+    )
+    : [];
+  const filtered = authorizer.hasToken && seen.length < value.length;
+  const body = seen.map(({ node, check }) => checkJson(node, check));
+  return json(body, metaHeaders(call, index, { filtered }));
 }
 
 function serviceJson(call: Call, service: ServiceRecord) {

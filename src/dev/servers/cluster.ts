@@ -120,9 +120,9 @@ export class Cluster {
   elect(): void {
     this.#isHeld = false;
     if (!this.#hasQuorum) return;
+    this.#election?.cancel();
     const before = this.#leader ?? -1;
     this.#lose();
-    this.#election?.cancel();
     const count = this.#members.length;
     for (let step = 1; step <= count; step++) {
       const server = (before + step + count) % count;

@@ -7,9 +7,10 @@
 
 import { ProxyError, silentLog } from "../../base/mod.ts";
 import { type Engine, runtimeEngine } from "../../net/mod.ts";
+import type { LocalServices } from "../catalog/local_services.ts";
 import { DevWorld } from "../dev_world.ts";
 import type { World } from "../http/call.ts";
-import { type DevAgentOptions, newWorld, withNode } from "../world.ts";
+import { type DevAgentOptions, newWorld, servicesOn, withNode } from "../world.ts";
 import { Cluster, type ClusterTiming, CONSUL_TIMING, type ServerState } from "./cluster.ts";
 import { DevServer } from "./dev_server.ts";
 import { SigningPace } from "./grpc/sign.ts";
@@ -29,6 +30,7 @@ export interface DevServersOptions
   readonly signsPerSecond?: number;
 }
 
+const VIRTUAL_NODE = "dev-virtual";
 const PORT_ATTEMPTS = 20;
 /** What Consul's built-in CA takes. */
 const SIGNS_PER_SECOND = 50;
@@ -37,8 +39,10 @@ export class DevServers extends DevWorld implements AsyncDisposable {
   readonly servers: readonly DevServer[];
   readonly #cluster: Cluster;
   readonly #worlds: readonly World[];
+  readonly #virtual: LocalServices;
   readonly #options: DevServersOptions;
   readonly #engine: Engine;
+  #closed = false;
 
   constructor(options: DevServersOptions) {
     super();
@@ -53,6 +57,17 @@ export class DevServers extends DevWorld implements AsyncDisposable {
     this.#worlds = hosts.map((host, number) =>
       number === 0 ? first : withNode(first, { nodeName: nodeName(number), host, options, engine })
     );
+    cluster.onLed((led) => led ? first.state.sessions.restart() : first.state.sessions.pause());
+    const node = first.state.catalog.putNode({
+      id: "",
+      name: VIRTUAL_NODE,
+      address: hosts[0] ?? "",
+      datacenter: first.datacenter,
+      taggedAddresses: null,
+      meta: { "synthetic-node": "true" },
+      hasAgent: false,
+    });
+    this.#virtual = servicesOn(node, first.state, { options, engine });
     const listed = () =>
       cluster.listed.flatMap((number) => {
         const world = this.#worlds[number];
@@ -75,6 +90,15 @@ export class DevServers extends DevWorld implements AsyncDisposable {
     );
   }
 
+  /** Of the node without an agent that has what {@link registerService} registers. */
+  get node(): string {
+    return this.services.node.name;
+  }
+
+  protected override get services(): LocalServices {
+    return this.#virtual;
+  }
+
   protected override get world(): World {
     const [first] = this.#worlds;
     if (!first) throw new RangeError("there are no servers");
@@ -93,6 +117,12 @@ export class DevServers extends DevWorld implements AsyncDisposable {
 
   get hosts(): readonly string[] {
     return this.servers.map((server) => server.host);
+  }
+
+  /** `http://127.0.0.1:PORT` of one that runs, the leader where there is one. */
+  get address(): string {
+    const running = this.servers.findIndex((_, number) => this.stateOf(number) === "running");
+    return this.#at(this.leader ?? Math.max(running, 0)).address;
   }
 
   /** Number of the server that leads; undefined while there is none. */
@@ -119,6 +149,11 @@ export class DevServers extends DevWorld implements AsyncDisposable {
       await server.start(http, grpc);
       [http, grpc] = [server.httpPort, server.grpcPort];
     }
+  }
+
+  /** `fn` is called with the leader, or with that there is none any more. Returns how to stop. */
+  onLed(fn: (leader: number | undefined) => void): () => void {
+    return this.#cluster.onLed(() => fn(this.leader));
   }
 
   /** `running`, `hung` or `stopped`. */
@@ -193,9 +228,16 @@ export class DevServers extends DevWorld implements AsyncDisposable {
     return { ...server.view.world, state: { ...world, ca: state.ca, acl: state.acl } };
   }
 
+  get closed(): boolean {
+    return this.#closed;
+  }
+
   close(): void {
+    this.#closed = true;
     this.#cluster.stop();
     this.world.state.ca.stop();
+    this.world.state.sessions.pause();
+    this.#virtual.stop();
     for (const { state } of this.#worlds) state.services.stop();
     for (const server of this.servers) server.stop();
   }

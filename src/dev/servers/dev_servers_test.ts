@@ -191,3 +191,37 @@ test("the agent API of a server knows nothing of what is in the catalog alone", 
   assert.equal(reply.status, 404);
   assert.equal(reply.text, "unknown service ID: web-1");
 });
+
+test("a session ends at twice its TTL after it was renewed, which a new leader counts anew", async () => {
+  await using cluster = await three();
+  const { servers, clock } = cluster;
+  const of = client(cluster, 2);
+  await of.put("/v1/catalog/register", {
+    Node: "virt-1",
+    Address: "10.0.0.1",
+    Check: {
+      CheckID: "alive",
+      Name: "alive",
+      Type: "session",
+      Definition: { SessionName: "a" },
+    },
+  });
+  const { text } = await of.put("/v1/session/create", {
+    Name: "a",
+    Node: "virt-1",
+    NodeChecks: [],
+    TTL: "10s",
+  });
+  const { ID } = JSON.parse(text) as { readonly ID: string };
+  const status = async () =>
+    /"Status":"(\w+)"/.exec((await of.get("/v1/health/node/virt-1")).text)?.[1];
+  await clock.advance(15_000);
+  await of.put(`/v1/session/renew/${ID}`);
+  await clock.advance(19_000);
+  assert.equal(await status(), "passing");
+  servers.kill(0);
+  await clock.advance(3_000 + 19_000);
+  assert.equal(await status(), "passing");
+  await clock.advance(1_000);
+  assert.equal(await status(), "critical");
+});

@@ -1,4 +1,4 @@
 /** Consul servers in memory. @module */
 export { type ClusterTiming, CONSUL_TIMING, type ServerState } from "./cluster.ts";
 export type { DevServer } from "./dev_server.ts";
-export { type DevServers, type DevServersOptions, startDevServers } from "./dev_servers.ts";
+export { DevServers, type DevServersOptions, startDevServers } from "./dev_servers.ts";

@@ -242,8 +242,9 @@ export class Cluster extends Mesh {
     ];
   }
 
-  nodeOf(serviceId: string): string {
-    return `vm-${serviceId}`;
+  /** `id`: of a service or of its sidecar. */
+  nodeOf(id: string): string {
+    return `vm-${id.replace(/-sidecar-proxy$/, "")}`;
   }
 
   /** Entries of the catalog on a node of the service's own; registering again changes them. Its id. */
@@ -283,21 +284,22 @@ export class Cluster extends Mesh {
     return id;
   }
 
-  override async deregister(serviceId: string): Promise<void> {
-    for (const ServiceID of [serviceId, `${serviceId}-sidecar-proxy`]) {
-      await this.put("/v1/catalog/deregister", { Node: this.nodeOf(serviceId), ServiceID });
+  /** The sidecar alone, or the service and its sidecar. */
+  override async deregister(id: string): Promise<void> {
+    const Node = this.nodeOf(id);
+    await this.put("/v1/catalog/deregister", { Node, ServiceID: id });
+    if (!isSidecar(id)) {
+      await this.put("/v1/catalog/deregister", { Node, ServiceID: `${id}-sidecar-proxy` });
     }
-    this.#registered.delete(serviceId);
   }
 
-  /** A node's own services are taken out by a check of the sidecar, which nobody runs. */
-  override async setMaintenance(serviceId: string, enable: boolean): Promise<void> {
+  /** A sidecar, or the one of a service, has a check that nobody runs. */
+  override async setMaintenance(id: string, enable: boolean): Promise<void> {
     await this.put("/v1/catalog/register", {
-      ...{ Node: this.nodeOf(serviceId), Address: this.host, SkipNodeUpdate: true },
+      ...{ Node: this.nodeOf(id), Address: this.host, SkipNodeUpdate: true },
       Check: {
-        CheckID: `maintenance-${serviceId}`,
-        Name: "maintenance",
-        ServiceID: `${serviceId}-sidecar-proxy`,
+        ...{ CheckID: `maintenance-${id}`, Name: "maintenance" },
+        ServiceID: isSidecar(id) ? id : `${id}-sidecar-proxy`,
         Status: enable ? "critical" : "passing",
       },
     });
@@ -305,7 +307,7 @@ export class Cluster extends Mesh {
 
   override run(words: readonly string[], options: RunOptions = {}): Postern {
     const at = words.findIndex((word) => word === "-sidecar-for" || word === "-proxy-id");
-    const id = words[at + 1]?.replace(/-sidecar-proxy$/, "");
+    const id = words[at + 1];
     const own = at < 0 || id === undefined ? [] : [...this.serverFlags(), "-node", this.nodeOf(id)];
     return super.run([...words, ...own], {
       ...options,
@@ -394,4 +396,8 @@ export class Cluster extends Mesh {
       keyFile: `${server}-key.pem`,
     };
   }
+}
+
+function isSidecar(id: string): boolean {
+  return id.endsWith("-sidecar-proxy");
 }

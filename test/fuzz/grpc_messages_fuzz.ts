@@ -28,12 +28,14 @@ const protobuf = new Protobuf({
     is: "10 bool",
     one: "11 oneof string",
     other: "12 oneof bytes",
+    serial: "13 uint64",
   },
 });
 
 const TREE = protobuf.encode("Tree", {
   branches: [{ texts: ["a", "ü"], one: "b" }, { other: Uint8Array.of(1, 2) }],
   byName: { c: Uint8Array.of(3) },
+  serial: "18446744073709551615",
   treeOf: { d: { kind: "SOME", count: -1, large: 2 ** 40, unsigned: 300, ratio: 1.5, is: true } },
 });
 

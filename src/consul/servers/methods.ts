@@ -213,11 +213,12 @@ function recordOf(value: unknown): PlainMessage {
   return typeof value === "object" && value !== null ? value as PlainMessage : {};
 }
 
-/** Names have one line without tricks; PEM has several. */
+/** Names have one line without tricks; PEM has several, which end as ours do. */
 function textOf(value: unknown, name: string, lines = false): string {
-  const text = typeof value === "string" ? value : "";
-  if (text.length > TEXT_LIMIT) throw new RangeError(`${name} is too long`);
-  if (hasUnseen(text.replaceAll("\r\n", "\n")) || (!lines && /[\t\n]/.test(text))) {
+  const written = typeof value === "string" ? value : "";
+  if (written.length > TEXT_LIMIT) throw new RangeError(`${name} is too long`);
+  const text = lines ? written.replaceAll("\r\n", "\n") : written;
+  if (hasUnseen(text) || (!lines && /[\t\n]/.test(text))) {
     throw new RangeError(`${name} has characters that it must not have`);
   }
   return text;

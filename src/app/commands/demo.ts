@@ -115,7 +115,7 @@ ${
 }
 
 async function firstAnswer(url: string, stopped: Promise<void>): Promise<void> {
-  process.stdout.write("Starting the agent, two services and their sidecars ...\n");
+  process.stdout.write("Starting two services and their sidecars ...\n");
   let given = false;
   stopped.then(() => given = true);
   for (let attempt = 0; attempt < 150 && !given; attempt++) {

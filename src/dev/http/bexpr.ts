@@ -98,7 +98,7 @@ function matchesOne(match: Extract<Bexpr, { kind: "match" }>, root: Json): boole
       return typeof value === "string" && value.includes(match.value);
     case "matches":
       try {
-        return typeof value === "string" && new RegExp(match.value).test(value);
+        return typeof value === "string" && goPattern(match.value).test(value);
       } catch {
         // An expression that JavaScript cannot read matches nothing.
         return false;
@@ -209,7 +209,7 @@ class Parser {
   #value(): string | undefined {
     this.#space();
     const quoted = this.#take(/"(?:[^"\\]|\\.)*"/y);
-    if (quoted !== undefined) return quoted.slice(1, -1).replace(/\\(.)/g, "$1");
+    if (quoted !== undefined) return unescaped(quoted.slice(1, -1));
     const raw = this.#take(/`[^`]*`/y);
     if (raw !== undefined) return raw.slice(1, -1);
     return this.#take(/[a-zA-Z0-9_./-]+/y);
@@ -252,6 +252,26 @@ class Parser {
     const expected = 'expected: "!=", ".", "==", "[", [ \\t\\r\\n] or [a-zA-Z0-9_]';
     return new Error(`1:${this.#at + 1} (${this.#at}): no match found, ${expected}`);
   }
+}
+
+const CONTROLS: Readonly<Record<string, string>> = { n: "\n", r: "\r", t: "\t" };
+
+/** A text as Go writes it between double quotes. */
+function unescaped(text: string): string {
+  return text.replace(
+    /\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|(.))/gi,
+    (_all, byte?: string, unit?: string, char = "") => {
+      const code = byte ?? unit;
+      return code === undefined ? CONTROLS[char] ?? char : String.fromCharCode(parseInt(code, 16));
+    },
+  );
+}
+
+/** Where Go's notation differs from JavaScript's: flags at the start, characters by number. */
+function goPattern(text: string): RegExp {
+  const [start = "", flags = ""] = /^\(\?([ims]+)\)/.exec(text) ?? [];
+  const pattern = text.slice(start.length).replace(/\\x\{([0-9a-f]+)\}/gi, "\\u{$1}");
+  return new RegExp(pattern, `${flags}u`);
 }
 
 function negated(negate: boolean, of: Bexpr): Bexpr {

@@ -274,6 +274,17 @@ export function registrationContract(server: ServerUnderTest): void {
     const filter = encodeURIComponent(`ID=="${id}"`);
     const { Services } = await http.json<NodeServices>(`${path}&filter=${filter}`);
     assert.deepEqual(Services?.map(({ ID }) => ID), [id]);
+    const start = id.charCodeAt(0).toString(16);
+    for (
+      const written of [
+        `ID == "\\x${start}${id.slice(1)}"`,
+        `ID matches "(?i)^\\\\x{${start}}${id.slice(1).toUpperCase()}$"`,
+        `ID matches \`^\\x{${start}}${id.slice(1)}$\``,
+      ]
+    ) {
+      const found = await http.json<NodeServices>(`${path}&filter=${encodeURIComponent(written)}`);
+      assert.deepEqual(found.Services?.map(({ ID }) => ID), [id], written);
+    }
     const none = await http.json<NodeServices>(`${path}&filter=${encodeURIComponent('ID=="x"')}`);
     assert.deepEqual(none.Services, []);
     assert.equal(none.Node?.["Node"], node);

@@ -124,8 +124,8 @@ export interface Agent {
     request: { readonly target: string; readonly uri: string; readonly serial: string },
     options: { readonly timeoutMs: number },
   ): Promise<{ readonly allowed: boolean; readonly reason: string }>;
-  /** Flag mode's `-register`: registers, keeps the TTL check passing, deregisters when stopped. */
-  keepRegistered(request: RegisterRequest, signal: AbortSignal): Promise<void>;
+  /** `-register`: registers, shows that it lives, deregisters at the end. */
+  keepRegistered(request: RegisterRequest, signals: RegisterSignals): Promise<void>;
   watchStates(): readonly WatchState[];
   /** Reads token file and certificates again (SIGHUP); unusable ones leave those in use, and throw. */
   reloadFiles?(): void;
@@ -133,9 +133,19 @@ export interface Agent {
 }
 
 export interface RegisterRequest {
-  readonly id: string;
-  readonly name: string;
-  readonly destination: string;
-  readonly host: string;
-  readonly port: number;
+  /** Of flags alone. */
+  readonly registration: Registration;
+  /** Of the application, which is registered as well where no agent has it. */
+  readonly applicationId: string;
+  /** Where others reach this host; `""`: the address that is listened on, or else the node's. */
+  readonly nodeAddress: string;
+  /** The application is asked for this path by HTTP; `""`: it only has to take connections. */
+  readonly httpCheckPath: string;
+}
+
+export interface RegisterSignals {
+  /** Ends it: what was registered is taken back. */
+  readonly signal: AbortSignal;
+  /** From then on nobody new should come. */
+  readonly draining?: AbortSignal;
 }

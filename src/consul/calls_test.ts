@@ -7,6 +7,7 @@ import { test } from "node:test";
 import { ProxyError } from "../base/mod.ts";
 import { AgentClient, Seen } from "../../test/kit/agent_client.ts";
 import { type Answer, eventually, fixture, inTurn } from "../../test/kit/scripted_agent.ts";
+import type { RegisterRequest } from "./agent.ts";
 import { readRegistration } from "./replies/registration.ts";
 import type { QueryResult, Roots } from "./types.ts";
 
@@ -420,12 +421,15 @@ test("a token file that changes is sent without a restart, a bad one is not", as
   }
 });
 
-const PROXY = {
-  id: "web-proxy-x1",
-  name: "web-proxy",
-  destination: "web",
-  host: "0.0.0.0",
-  port: 21,
+const PROXY: RegisterRequest = {
+  registration: {
+    ...{ id: "web-proxy-x1", service: "web", mode: "", protocol: "tcp", datacenter: "" },
+    ...{ namespace: "default", partition: "default", maxInboundConnections: 0 },
+    ...{ localConnectTimeoutMs: 1, handshakeTimeoutMs: 1, upstreams: [], warnings: [] },
+    bind: { kind: "tcp", host: "0.0.0.0", port: 21 },
+    local: { kind: "tcp", host: "127.0.0.1", port: 80 },
+  },
+  ...{ applicationId: "web-x1", nodeAddress: "", httpCheckPath: "" },
 };
 
 test("keepRegistered() registers, heartbeats, registers again when forgotten, deregisters", async () => {
@@ -437,7 +441,7 @@ test("keepRegistered() registers, heartbeats, registers again when forgotten, de
   });
   const paths = () => client.script.asked.map(({ path }) => path.replace("/v1/agent/", ""));
   const stop = new AbortController();
-  const done = client.agent.keepRegistered(PROXY, stop.signal);
+  const done = client.agent.keepRegistered(PROXY, { signal: stop.signal });
   await client.asked(1);
   assert.deepEqual(JSON.parse(client.script.asked[0]?.body ?? ""), {
     Kind: "connect-proxy",
@@ -465,7 +469,7 @@ test("keepRegistered() registers, heartbeats, registers again when forgotten, de
 test("keepRegistered() ends when the token may not register", async () => {
   await using client = await AgentClient.start(inTurn({ status: 403, text: "Permission denied" }));
   await assert.rejects(
-    client.agent.keepRegistered(PROXY, new AbortController().signal),
+    client.agent.keepRegistered(PROXY, { signal: new AbortController().signal }),
     failsWith("agent_forbidden", /register the proxy/),
   );
 });
@@ -474,7 +478,7 @@ test("keepRegistered() gives up deregistering after three tries", async () => {
   let down = false;
   await using client = await AgentClient.start(() => down ? { status: 500 } : { text: "" });
   const stop = new AbortController();
-  const done = client.agent.keepRegistered(PROXY, stop.signal);
+  const done = client.agent.keepRegistered(PROXY, { signal: stop.signal });
   await client.asked(1);
   await client.clock.advance(0);
   down = true;

@@ -78,8 +78,10 @@ export function createAgent(options: AgentOptions, deps: AgentDeps): Required<Ag
       const ask = { ...request, resource: "authorize", timeoutMs, signal: ended };
       return asking.call(() => askAuthorize(client, ask), ended).finally(() => timer.cancel());
     },
-    keepRegistered: (request, signal) =>
-      keepRegistered(client, request, { signal, deps: { clock, random, log } }),
+    keepRegistered({ registration: { id, service, bind } }, { signal }) {
+      const entry = { id, name: `${service}-proxy`, destination: service, ...bind };
+      return keepRegistered(client, entry, { signal, deps: { clock, random, log } });
+    },
     reloadFiles() {
       token.reload();
       carrier.reloadFiles();

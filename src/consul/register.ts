@@ -6,7 +6,6 @@
  */
 
 import { Backoff, type Clock, type Log, messageOf, ProxyError, type Random } from "../base/mod.ts";
-import type { RegisterRequest } from "./agent.ts";
 import type { Client } from "./http/client.ts";
 import { wakeableSleep } from "./watch/wakeable_sleep.ts";
 
@@ -15,6 +14,15 @@ const HEARTBEAT_MS = 10_000;
 const TIMEOUT_MS = 5_000;
 const DEREGISTER_TRIES = 3;
 const DEREGISTER_PAUSE_MS = 500;
+
+/** One entry of the agent: the proxy alone. */
+export interface ProxyEntry {
+  readonly id: string;
+  readonly name: string;
+  readonly destination: string;
+  readonly host: string;
+  readonly port: number;
+}
 
 interface Deps {
   readonly clock: Clock;
@@ -28,7 +36,7 @@ interface Deps {
  */
 export async function keepRegistered(
   client: Client,
-  request: RegisterRequest,
+  request: ProxyEntry,
   options: { readonly signal: AbortSignal; readonly deps: Deps },
 ): Promise<void> {
   const { signal, deps } = options;
@@ -70,7 +78,7 @@ export async function keepRegistered(
 
 async function register(
   client: Client,
-  request: RegisterRequest,
+  request: ProxyEntry,
   signal: AbortSignal,
 ): Promise<void> {
   const { id, name, destination, host, port } = request;

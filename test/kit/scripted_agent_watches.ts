@@ -22,6 +22,7 @@ import type {
   QueryRequest,
   QueryResult,
   RegisterRequest,
+  RegisterSignals,
   Registration,
   Roots,
   WatchHandle,
@@ -170,7 +171,7 @@ export class ScriptedAgent implements Agent {
     return Promise.resolve({ allowed: false, reason: "scripted" });
   }
 
-  keepRegistered(_request: RegisterRequest, _signal: AbortSignal): Promise<void> {
+  keepRegistered(_request: RegisterRequest, _signals: RegisterSignals): Promise<void> {
     return Promise.resolve();
   }
 

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { type Address, type LogLevel, ProxyError } from "../../base/mod.ts";
+import { type Address, canonicalIpText, type LogLevel, ProxyError } from "../../base/mod.ts";
 import type { AgentFlags, ServersFlags } from "../../consul/mod.ts";
 import type { FlagValues } from "./args_flags.ts";
 import { readServersFlags } from "./args_servers.ts";
@@ -41,6 +41,12 @@ export interface FlagsMode {
   /** Sorted by name. */
   readonly upstreams: readonly UpstreamFlag[];
   readonly register: boolean;
+  /** Of the application, where that is registered, too: `web` or `web-<suffix>`. */
+  readonly applicationId: string;
+  /** `""`: not given. */
+  readonly nodeAddress: string;
+  /** `""`: none. */
+  readonly httpCheckPath: string;
   /** Id of the catalog entry: `web-proxy` or `web-proxy-<suffix>`. */
   readonly proxyId: string;
 }
@@ -244,6 +250,9 @@ function readFlagsMode(flags: FlagValues, warnings: string[]): FlagsMode {
       "Cannot use -register without -listen: the catalog entry needs an address; give -listen",
     );
   }
+  for (const name of ["node-address", "check-http"]) {
+    if (flags.given(name) && !register) warnings.push(`-${name} does nothing without -register`);
+  }
   if (suffix !== undefined && !register) {
     warnings.push("-register-id does nothing without -register");
   }
@@ -262,8 +271,27 @@ function readFlagsMode(flags: FlagValues, warnings: string[]): FlagsMode {
     ...(listen && { listen }),
     upstreams,
     register,
+    applicationId: suffix === undefined ? service : `${service}-${suffix}`,
+    nodeAddress: readNodeAddress(flags),
+    httpCheckPath: readCheckPath(flags),
     proxyId: suffix === undefined ? `${service}-proxy` : `${service}-proxy-${suffix}`,
   };
+}
+
+function readNodeAddress(flags: FlagValues): string {
+  const text = flags.text("node-address");
+  if (text !== undefined && canonicalIpText(text) === undefined) {
+    throw badValue(flags, "node-address", "want an IP address, without a port");
+  }
+  return text ?? "";
+}
+
+function readCheckPath(flags: FlagValues): string {
+  const text = flags.text("check-http");
+  if (text !== undefined && !/^\/[\x21-\x7e]*$/.test(text)) {
+    throw badValue(flags, "check-http", "want a path such as /health");
+  }
+  return text ?? "";
 }
 
 function readServiceAddress(flags: FlagValues): Address | undefined {

@@ -27,6 +27,21 @@ export const SERVERS: FlagGroup = {
       help: "Node in the catalog that the proxy is registered on. Needed with -servers.",
     },
     {
+      name: "node-address",
+      kind: "text",
+      value: "IP",
+      byDefault: "the address in -listen",
+      help: "With -register: where others reach this host, and the node where it has to be made.",
+    },
+    {
+      name: "check-http",
+      kind: "text",
+      value: "PATH",
+      help:
+        "With -register: the application is well while it answers this path with 2xx; without, " +
+        "while it takes connections.",
+    },
+    {
       name: "grpc-port",
       kind: "text",
       value: "PORT",

@@ -123,6 +123,9 @@ test("parseCommand() reads flag mode whole", () => {
     serviceAddress: { kind: "tcp", host: "127.0.0.1", port: 8080 },
     listen: { kind: "tcp", host: "0.0.0.0", port: 8443 },
     register: true,
+    applicationId: "web-x1",
+    nodeAddress: "",
+    httpCheckPath: "",
     proxyId: "web-proxy-x1",
     upstreams: [
       { name: "cache", type: "prepared_query", host: "::1", port: 16 },

@@ -9,6 +9,7 @@ import {
   type Agent,
   createAgent,
   createServers,
+  type RegisterSignals,
   resolveAgentOptions,
   resolveServersOptions,
 } from "../../consul/mod.ts";
@@ -49,8 +50,12 @@ export interface ProxyControl {
   readonly proxyId: string;
   /** Texts that must never be shown. */
   readonly secrets: readonly string[];
-  /** Where flags ask for it, registers the proxy until `signal`; resolves when that was taken back. */
-  keepRegistered(signal: AbortSignal): Promise<void>;
+  /**
+   * Where flags ask for it, keeps the proxy registered until told; resolves when that was taken back.
+   * Beside servers nothing can be served without: what it rejects with ends the process.
+   */
+  keepRegistered(signals: RegisterSignals): Promise<void>;
+  readonly needsRegistering: boolean;
 }
 
 /** Throws `config_invalid` and `agent_not_found` before anything was started. */
@@ -72,8 +77,10 @@ export async function createControl(
       createSecretStore: () => createSecretStore(deps),
       ...storeOf(options, deps, { holdsMesh: false }),
     });
-    const keepRegistered = () => Promise.resolve();
-    return { source, agent: undefined, proxyId: mode.file, secrets: [], keepRegistered };
+    return {
+      ...{ source, agent: undefined, proxyId: mode.file, secrets: [] },
+      ...{ keepRegistered: () => Promise.resolve(), needsRegistering: false },
+    };
   }
   const { agent, secrets } = openConsul(options, deps);
   const registration = await registrationOf(options, agent, deps);
@@ -103,13 +110,19 @@ export async function createControl(
     agent,
     proxyId,
     secrets,
-    async keepRegistered(signal) {
-      if (mode.kind !== "flags" || !mode.register || !mode.listen) return;
-      const { service, listen: { host, port } } = mode;
-      const registered = { id: proxyId, name: `${service}-proxy`, destination: service };
-      await agent.keepRegistered({ ...registered, host, port }, signal);
+    needsRegistering: isOwn(options),
+    async keepRegistered(signals) {
+      if (mode.kind !== "flags" || !mode.register) return;
+      const { applicationId, nodeAddress, httpCheckPath } = mode;
+      const request = { applicationId, nodeAddress, httpCheckPath };
+      await agent.keepRegistered({ ...request, registration: registrationOfFlags(mode) }, signals);
     },
   };
+}
+
+/** We write the entry of the catalog that the proxy goes by. */
+function isOwn({ mode, serversFlags }: ProxyOptions): boolean {
+  return mode.kind === "flags" && mode.register && serversFlags !== undefined;
 }
 
 /** Asks nothing yet. */
@@ -155,6 +168,8 @@ async function registrationOf(
   const { mode } = options;
   switch (mode.kind) {
     case "flags":
+      // What central configuration adds to it is read back.
+      if (isOwn(options)) return { kind: "agent", proxyId: mode.proxyId };
       return { kind: "static", registration: registrationOfFlags(mode) };
     case "agent":
       return {

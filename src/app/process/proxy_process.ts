@@ -5,7 +5,7 @@
  * @module
  */
 
-import { type Clock, type Log, messageOf, type ProxyError, sleep } from "../../base/mod.ts";
+import { type Clock, type Log, messageOf, sleep } from "../../base/mod.ts";
 import type { Reloaded } from "../../admin/mod.ts";
 import type { FetchCertificate } from "../../proxy/mod.ts";
 import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
@@ -63,6 +63,8 @@ export class ProxyProcess {
   readonly #options: ProxyProcessOptions;
   /** Everything that goes on by itself ends with it. */
   readonly #ending = new AbortController();
+  /** Nobody new should come any more. */
+  readonly #leaving = new AbortController();
   readonly #stopped = Promise.withResolvers<undefined>();
   readonly #hurried = Promise.withResolvers<void>();
   readonly #graceOver = Promise.withResolvers<void>();
@@ -132,6 +134,7 @@ export class ProxyProcess {
   /** Takes no new connections, or only asks callers from the mesh to leave; the process stays. */
   drainListeners(which: "all" | "inbound" = "all"): void {
     this.#draining = true;
+    this.#leaving.abort();
     if (which === "inbound" && this.#parts) return this.#parts.plane.drainInbound();
     this.#parts?.plane.drain(this.#options.drainTimeoutMs).catch((error) =>
       this.#options.log.error("drain failed", { error: messageOf(error) })
@@ -199,15 +202,17 @@ export class ProxyProcess {
         return true;
       });
     }, (error) => this.#failed(error));
-    const registered = control.keepRegistered(signal).catch((error) =>
-      log.error("not registered", { error: messageOf(error) })
-    );
+    const draining = this.#leaving.signal;
+    const registered = control.keepRegistered({ signal, draining }).catch((error) => {
+      if (control.needsRegistering) this.#failed(error);
+      else log.error("not registered", { error: messageOf(error) });
+    });
     this.#canReload = true;
     return { ...control, plane, registered };
   }
 
-  #failed(error: ProxyError): void {
-    this.#options.log.error("cannot serve", { error: error.message });
+  #failed(error: unknown): void {
+    this.#options.log.error("cannot serve", { error: messageOf(error) });
     this.#exitCode = 1;
     this.stop();
   }
@@ -244,6 +249,7 @@ export class ProxyProcess {
     const { log, notifier, grace } = this.#options;
     const drainTimeoutMs = grace ? 0 : this.#options.drainTimeoutMs;
     notifier.stopping("draining");
+    this.#leaving.abort();
     if (grace) await this.#grace(grace);
     this.#draining = true;
     const connections = (await plane.listeners()).flat()

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createLog, ProxyError } from "../../base/mod.ts";
+import type { RegisterSignals } from "../../consul/mod.ts";
 import type { ListenerView } from "../../proxy/mod.ts";
 import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
 import { createAuthority } from "../../../test/kit/certificates.ts";
@@ -77,7 +78,8 @@ function rig(options: Partial<ProxyProcessOptions> = {}) {
     agent: { reloadFiles: () => note("agent reloaded"), close: () => note("agent closed") },
     proxyId: "web-proxy",
     secrets: [],
-    keepRegistered: (signal: AbortSignal) =>
+    needsRegistering: false,
+    keepRegistered: ({ signal }: RegisterSignals) =>
       new Promise<void>((resolve) =>
         signal.addEventListener("abort", () => {
           note("taken back");

@@ -20,6 +20,7 @@ import { serversDefaultPolicyQuestion } from "./catalog/default_policy.ts";
 import { findGateway, findProxy, findSidecar } from "./catalog/find_on_node.ts";
 import type { NodeCatalog } from "./catalog/node_catalog.ts";
 import { ownRegistrationQuestion } from "./catalog/own_registration.ts";
+import { keepRegistered } from "./catalog/keep/keep_registered.ts";
 import { createServersClient } from "./servers_client.ts";
 import { createServersSession } from "./session.ts";
 import { RootsFeed } from "./trust/server_roots.ts";
@@ -91,8 +92,14 @@ export function createServers(options: ServersOptions, deps: ServersDeps): Requi
       asking.call(() => missingRights(client, registration, { log, node: options.node })),
     authorize: () =>
       Promise.reject(new ProxyError("internal", "servers are not asked about connections")),
-    keepRegistered: () =>
-      Promise.reject(new ProxyError("unsupported", "Cannot register without an agent yet")),
+    keepRegistered: (request, signals) =>
+      keepRegistered(catalog, request, {
+        ...signals,
+        deps: {
+          ...{ clock, random, log, engine },
+          watch: (question, sink) => asking.watch(question, sink),
+        },
+      }),
     watchDefaultPolicy: (request, sink) =>
       asking.repeat(
         serversDefaultPolicyQuestion(client, { ...request, servers, clock, log }),

@@ -80,6 +80,7 @@ export function createAgent(options: AgentOptions, deps: AgentDeps): Required<Ag
     },
     keepRegistered: (request, signal) =>
       keepRegistered(client, request, { signal, deps: { clock, random, log } }),
+    serversStatus: () => undefined,
     reloadFiles() {
       token.reload();
       carrier.reloadFiles();

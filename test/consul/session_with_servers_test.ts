@@ -88,7 +88,7 @@ test("a session with real servers goes on through what happens to them", async (
   const first = await newToken(cluster);
   using running = start(cluster, { caFile, serverName: SERVER_NAME }, first.secret);
   const { session, token, roots, errors } = running;
-  await eventually("the servers are known", () => session.facts.known.length === 3);
+  await eventually("the servers are known", () => session.status.known.length === 3);
   await eventually("the roots are there", () => roots.length === 1);
   assert.match(roots[0]?.trustDomain ?? "", /^[0-9a-f-]{36}\.consul$/);
   const { signs, watchServers } = await session.call(GET_FEATURES, null, { timeoutMs: 5_000 });

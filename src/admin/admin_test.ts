@@ -287,6 +287,27 @@ test("admin / counts requests where connections carry such", async () => {
   assert.match(await (await ask("/")).text(), /open requests<\/td>\s*<td>3</);
 });
 
+test("admin / shows which of Consul's servers is in use, and why none is", async () => {
+  const { view, ask, json } = admin();
+  assert.doesNotMatch(await (await ask("/")).text(), /Consul server/);
+  const source = view.source() ?? assert.fail();
+  const servers = {
+    ...{ server: "10.0.0.2", sinceMs: view.clock.now() - 61_000, known: ["10.0.0.2", "10.0.0.3"] },
+    ...{ moves: 3, lastFailure: "10.0.0.3: <refused>" },
+  };
+  view.source = () => ({ ...source, servers });
+  assert.match(
+    await (await ask("/")).text(),
+    /Consul server<\/td>\s*<td>10\.0\.0\.2 for 1m1s \(2 known, 3 moves\)</,
+  );
+  assert.deepEqual((await json("/config_dump")).source.servers, servers);
+  view.source = () => ({ ...source, servers: { ...servers, server: "", sinceMs: undefined } });
+  assert.match(
+    await (await ask("/")).text(),
+    /none in use \(2 known, 3 moves\): 10\.0\.0\.3: &lt;refused&gt;</,
+  );
+});
+
 test("admin /explain hands the question on, and shows what is said", async () => {
   const { view, ask, json } = admin();
   const path = "/explain?upstream=db&method=PUT&path=/a?b&header=x:1&header=y:2";

@@ -5,6 +5,8 @@
  */
 
 import { html } from "hono/html";
+import { formatSpanMs } from "../base/mod.ts";
+import type { ServersStatus } from "../consul/mod.ts";
 import type { MergedView } from "./merge.ts";
 import { meshLeafText } from "./secrets/certs.ts";
 import { secretsSection } from "./secrets/home_secrets.ts";
@@ -55,6 +57,7 @@ export function homePage(
     ["proxy", snapshot?.proxyId ?? ""],
     ["identity", snapshot?.credentials?.uri ?? ""],
     ["certificate", meshLeafText(snapshot, view.clock.now())],
+    ["Consul server", serverText(view.source()?.servers, view.clock.now())],
     ["listeners", unusable === 0 ? `${total}` : `${total}, ${unusable} of them carry no traffic`],
     ["open connections", String(merged.connections.length)],
     ["open requests", requestsText(merged.connections)],
@@ -136,4 +139,13 @@ export function homePage(
 function requestsText(connections: MergedView["connections"]): string {
   const carriers = connections.flatMap(({ http }) => http ?? []);
   return carriers.length === 0 ? "" : String(carriers.reduce((sum, { open }) => sum + open, 0));
+}
+
+function serverText(servers: ServersStatus | undefined, nowMs: number): string {
+  if (!servers) return "";
+  const { server, sinceMs = nowMs, known, moves, lastFailure } = servers;
+  const text = `${known.length} known, ${moves} moves`;
+  return server === ""
+    ? `none in use (${text}): ${lastFailure}`
+    : `${server} for ${formatSpanMs(Math.max(0, nowMs - sinceMs))} (${text})`;
 }

@@ -127,9 +127,24 @@ export interface Agent {
   /** `-register`: registers, shows that it lives, deregisters at the end. */
   keepRegistered(request: RegisterRequest, signals: RegisterSignals): Promise<void>;
   watchStates(): readonly WatchState[];
+  /** Of servers that are asked without an agent. */
+  serversStatus?(): ServersStatus | undefined;
   /** Reads token file and certificates again (SIGHUP); unusable ones leave those in use, and throw. */
   reloadFiles?(): void;
   close(): void;
+}
+
+/** What the admin server shows of the servers that are asked. */
+export interface ServersStatus {
+  /** The one in use; `""`: none. */
+  readonly server: string;
+  /** Wall clock, of the one in use. */
+  readonly sinceMs: number | undefined;
+  readonly known: readonly string[];
+  /** How often another server was taken after the first. */
+  readonly moves: number;
+  /** Why the last one was left, or none was found; `""`: nothing has failed yet. */
+  readonly lastFailure: string;
 }
 
 export interface RegisterRequest {

@@ -7,6 +7,7 @@ import { test } from "node:test";
 import { ProxyError } from "../base/mod.ts";
 import { AgentClient, Seen } from "../../test/kit/agent_client.ts";
 import { type Answer, eventually, fixture, inTurn } from "../../test/kit/scripted_agent.ts";
+import { registrationOfFlags } from "../source/consul/flag_registration.ts";
 import type { RegisterRequest } from "./agent.ts";
 import { readRegistration } from "./replies/registration.ts";
 import type { QueryResult, Roots } from "./types.ts";
@@ -422,13 +423,11 @@ test("a token file that changes is sent without a restart, a bad one is not", as
 });
 
 const PROXY: RegisterRequest = {
-  registration: {
-    ...{ id: "web-proxy-x1", service: "web", mode: "", protocol: "tcp", datacenter: "" },
-    ...{ namespace: "default", partition: "default", maxInboundConnections: 0 },
-    ...{ localConnectTimeoutMs: 1, handshakeTimeoutMs: 1, upstreams: [], warnings: [] },
-    bind: { kind: "tcp", host: "0.0.0.0", port: 21 },
-    local: { kind: "tcp", host: "127.0.0.1", port: 80 },
-  },
+  registration: registrationOfFlags({
+    ...{ proxyId: "web-proxy-x1", service: "web", upstreams: [] },
+    serviceAddress: { kind: "tcp", host: "127.0.0.1", port: 80 },
+    listen: { host: "0.0.0.0", port: 21 },
+  }),
   ...{ applicationId: "web-x1", nodeAddress: "", httpCheckPath: "" },
 };
 

@@ -82,6 +82,7 @@ export function createAgent(options: AgentOptions, deps: AgentDeps): Required<Ag
       const entry = { id, name: `${service}-proxy`, destination: service, ...bind };
       return keepRegistered(client, entry, { signal, deps: { clock, random, log } });
     },
+    serversStatus: () => undefined,
     reloadFiles() {
       token.reload();
       carrier.reloadFiles();

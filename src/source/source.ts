@@ -5,7 +5,7 @@
  */
 
 import type { ErrorCode, ProxyError } from "../base/mod.ts";
-import type { WatchState } from "../consul/mod.ts";
+import type { ServersStatus, WatchState } from "../consul/mod.ts";
 import type { CertificateRequest, SecretsReport } from "./secrets_link.ts";
 import type { Refusal, Snapshot } from "../snapshot/mod.ts";
 
@@ -47,6 +47,8 @@ export interface SourceStatus {
   /** Watches that fail at present. */
   readonly failing: readonly Failing[];
   readonly watches: readonly WatchState[];
+  /** Absent where an agent or a file is read. */
+  readonly servers?: ServersStatus;
   /** The snapshot in use came from the state directory; the agent has not confirmed it. */
   readonly restored: boolean;
   readonly snapshotVersion: number | undefined;

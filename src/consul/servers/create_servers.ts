@@ -105,6 +105,7 @@ export function createServers(options: ServersOptions, deps: ServersDeps): Requi
         serversDefaultPolicyQuestion(client, { ...request, servers, clock, log }),
         sink,
       ),
+    serversStatus: () => servers.status,
     reloadFiles() {
       token.reload();
       client.carrier.reloadFiles();

@@ -126,8 +126,8 @@ test("Servers is not impressed by a server that sends what no server sends", asy
       for (const call of server.open(WATCH_SERVERS.path)) call.end(0);
     }
     await rig.run(5_000);
-    assert.deepEqual(session.facts.known.toSorted(), [A, B]);
-    assert.match(session.facts.lastFailure, /^[\x20-\x7e]{1,700}$/);
+    assert.deepEqual(session.status.known.toSorted(), [A, B]);
+    assert.match(session.status.lastFailure, /^[\x20-\x7e]{1,700}$/);
   }
 });
 

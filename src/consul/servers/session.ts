@@ -15,6 +15,7 @@ import {
   type Timer,
 } from "../../base/mod.ts";
 import { type GrpcEngine, type GrpcLink } from "../../grpc/mod.ts";
+import type { ServersStatus } from "../agent.ts";
 import { askOnce } from "./ask_once.ts";
 import { type AnyStream, FollowedStream, type Place, type StreamHost } from "./followed_stream.ts";
 import { isUnauthenticated } from "./grpc_errors.ts";
@@ -35,20 +36,8 @@ export interface SessionDeps {
   readonly lookup?: Lookup;
 }
 
-/** For the admin server. Times are monotonic. */
-export interface SessionFacts {
-  /** `""`: none. */
-  readonly server: string;
-  readonly sinceMs: number | undefined;
-  readonly known: readonly string[];
-  /** How often another server was taken after the first. */
-  readonly moves: number;
-  /** Of the search for a server, or why the last one was left; `""`: none yet. */
-  readonly lastFailure: string;
-}
-
 export interface ServersSession extends Servers {
-  readonly facts: SessionFacts;
+  readonly status: ServersStatus;
 }
 
 const PROBE_MS = 5_000;
@@ -105,7 +94,7 @@ class Session implements ServersSession, StreamHost {
     return this.#inUse?.server;
   }
 
-  get facts(): SessionFacts {
+  get status(): ServersStatus {
     return {
       server: this.current?.host ?? "",
       sinceMs: this.#inUse?.sinceMs,
@@ -279,7 +268,7 @@ class Session implements ServersSession, StreamHost {
   #use({ host, link }: FoundServer): void {
     if (this.#closing.signal.aborted) return link.close();
     const server: Server = { host };
-    const place = this.#inUse = { server, link, sinceMs: this.clock.monotonic() };
+    const place = this.#inUse = { server, link, sinceMs: this.clock.now() };
     const { stats, log } = this.#deps;
     stats.gauge(...CONNECTED).set(1);
     if (this.#uses++ > 0) {

@@ -21,8 +21,8 @@ test("Servers asks the server in use, with the token, and gives its answer", asy
   await rig.run(10);
   assert.equal(await answer, '"for csr"');
   assert.deepEqual(rig.moves, [A]);
-  assert.deepEqual(session.facts, {
-    ...{ server: A, sinceMs: 0, known: [A], moves: 0, lastFailure: "" },
+  assert.deepEqual(session.status, {
+    ...{ server: A, sinceMs: rig.clock.now() - 10, known: [A], moves: 0, lastFailure: "" },
   });
   assert.deepEqual(one.calls.map(({ token }) => token), ["t1", "t1", "t1"]);
   assert.equal(one.accepted, 1);
@@ -160,13 +160,13 @@ test("Servers stays on a server that left the list, and on one whose list is emp
   one.knows(A, B, C);
   const session = rig.start();
   await rig.run(10);
-  assert.deepEqual(session.facts.known, [A, B, C]);
+  assert.deepEqual(session.status.known, [A, B, C]);
   assert.equal(rig.value("servers_known"), 3);
   one.knows(B);
   await rig.run(100);
   one.knows();
   await rig.run(100);
-  assert.deepEqual([session.current?.host, session.facts.known], [A, [B]]);
+  assert.deepEqual([session.current?.host, session.status.known], [A, [B]]);
   one.kill();
   await rig.run(300);
   assert.equal(session.current?.host, B);
@@ -209,7 +209,7 @@ test("Servers.leave() looks for another server, once for each", async () => {
   session.leave(server, "late");
   await rig.run(300);
   assert.deepEqual(rig.moves, [A, B]);
-  assert.equal(session.facts.lastFailure, "10.0.0.1: HTTP says 429");
+  assert.equal(session.status.lastFailure, "10.0.0.1: HTTP says 429");
 });
 
 test("Servers.leave() of the only server comes back to it, ever later", async () => {

@@ -136,6 +136,7 @@ export class ConsulSource implements SnapshotSource {
   status(): SourceStatus {
     const outcome = this.#assembled?.outcome;
     const credentials = this.#published?.credentials;
+    const servers = this.#options.agent.serversStatus?.();
     return {
       kind: "consul",
       waitingFor: this.#published
@@ -147,6 +148,7 @@ export class ConsulSource implements SnapshotSource {
       warming: this.#assembled?.warming ?? [],
       failing: joinOutage(this.#facts.watches.failing),
       watches: this.#facts.watches.states,
+      ...(servers ? { servers } : {}),
       restored: this.#restored,
       snapshotVersion: this.#published?.version,
       certificate: credentials ? certificateStatusOf(credentials) : undefined,

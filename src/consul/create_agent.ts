@@ -44,7 +44,8 @@ export function createAgent(options: AgentOptions, deps: AgentDeps): Required<Ag
     carrier,
     token,
     stats,
-    onRefused: () => {
+    onFailure(code) {
+      if (code !== "agent_overloaded") return;
       budget.refused();
       carrier.dropIdle();
     },

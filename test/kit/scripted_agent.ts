@@ -28,6 +28,8 @@ export interface Answer {
   /** `X-Consul-Contenthash`. */
   readonly hash?: string;
   readonly filtered?: boolean;
+  /** `X-Consul-LastContact`. */
+  readonly lastContactMs?: number;
   readonly json?: unknown;
   /** Instead of `json`. */
   readonly text?: string;
@@ -124,6 +126,8 @@ export class ScriptedAgent {
     if (reaction.index !== undefined) response.setHeader("X-Consul-Index", String(reaction.index));
     if (reaction.hash !== undefined) response.setHeader("X-Consul-Contenthash", reaction.hash);
     if (reaction.filtered) response.setHeader("X-Consul-Results-Filtered-By-Acls", "true");
+    const { lastContactMs } = reaction;
+    if (lastContactMs !== undefined) response.setHeader("X-Consul-LastContact", lastContactMs);
     if (reaction.cutAt === undefined) return void response.end(body);
     response.setHeader("Content-Length", String(Buffer.byteLength(body)));
     response.write(body.slice(0, reaction.cutAt), () => response.socket?.destroy());

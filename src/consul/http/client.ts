@@ -6,10 +6,10 @@
  */
 
 import { Buffer } from "node:buffer";
-import { ProxyError, type Stats } from "../../base/mod.ts";
+import { type ErrorCode, ProxyError, type Stats } from "../../base/mod.ts";
 import { locateJsonError } from "../../wire/mod.ts";
 import type { Token } from "../servers/types.ts";
-import type { Carrier, WireReply } from "./carrier.ts";
+import type { Carrier, Peer, WireReply } from "./carrier.ts";
 
 /** Far more than a sidecar's largest reply; a reply beyond it is refused, not kept. */
 const REPLY_LIMIT_BYTES = 8 << 20;
@@ -67,8 +67,8 @@ export interface ClientDeps {
   readonly carrier: Carrier;
   readonly token: Token;
   readonly stats: Stats;
-  /** Called when we are refused for load. */
-  readonly onRefused?: () => void;
+  /** Called with each failure, unless it was ours to give up. */
+  readonly onFailure?: (code: ErrorCode) => void;
   /** Called when a server says how long it has not heard of its leader (`X-Consul-LastContact`). */
   readonly onSilence?: (silenceMs: number) => void;
 }
@@ -99,8 +99,9 @@ export class Client {
     } catch (error) {
       const code = error instanceof ProxyError ? error.code : "internal";
       // Giving up is our own doing and says nothing about who was asked.
-      if (code !== "closed") this.#count(call, code);
-      if (code === "agent_overloaded") this.#deps.onRefused?.();
+      if (code === "closed") throw error;
+      this.#count(call, code);
+      this.#deps.onFailure?.(code);
       throw error;
     }
   }
@@ -183,7 +184,7 @@ export class Client {
           "agent_not_found",
           isStranger(text)
             ? `${what}: nothing answers to ${call.path} at ${where}: it is no Consul ${peer}, or ` +
-              `one that is too old; is -http-addr (CONSUL_HTTP_ADDR) right?`
+              `one that is too old; is ${PLACE_FLAG[peer]} right?`
             : `${what}: ${text}`,
         );
     }
@@ -191,7 +192,7 @@ export class Client {
       return new ProxyError("agent_overloaded", `${what}: the ${peer} is overloaded (${text})`);
     }
     const code = /Enterprise feature/.test(text) ? "config_invalid" : "agent_failed";
-    const hint = failureHint(text, call.query?.["dc"] ?? "");
+    const hint = failureHint(text, { peer, datacenter: call.query?.["dc"] ?? "" });
     return new ProxyError(code, `${what}: the ${peer} answered ${wire.status}: ${text}${hint}`);
   }
 
@@ -213,6 +214,12 @@ export class Client {
   }
 }
 
+/** What says where it is. */
+const PLACE_FLAG: Readonly<Record<Peer, string>> = {
+  agent: "-http-addr (CONSUL_HTTP_ADDR)",
+  server: "-http-port",
+};
+
 /** Also what a token is answered that has ended. */
 function isUnknownToken({ status, body }: WireReply): boolean {
   return status === 403 && /ACL not found/.test(body);
@@ -224,9 +231,14 @@ function isStranger(text: string): boolean {
 }
 
 /** What to do about a failure, where Consul's own words do not say it. */
-function failureHint(text: string, datacenter: string): string {
+function failureHint(
+  text: string,
+  { peer, datacenter }: { readonly peer: Peer; readonly datacenter: string },
+): string {
   if (/HTTP request to an HTTPS server/.test(text)) {
-    return "; write https:// in -http-addr (CONSUL_HTTP_ADDR)";
+    return peer === "agent"
+      ? `; write https:// in ${PLACE_FLAG.agent}`
+      : "; leave out -tls-disabled, or give the port of its HTTP API with -http-port";
   }
   if (/Connect must be enabled/.test(text)) {
     return "; set connect { enabled = true } on the Consul servers and this agent";

@@ -6,6 +6,7 @@
  */
 
 import { type Address, messageOf } from "../../base/mod.ts";
+import type { Peer } from "./carrier.ts";
 import type { TransportTls } from "./files.ts";
 import { explainAlert } from "./tls_trouble.ts";
 
@@ -24,6 +25,13 @@ const REASONS: Readonly<Record<string, string>> = {
   // What Node's parser says of the first bytes of HTTP/2.
   HPE_INVALID_CONSTANT: "what answers does not speak HTTP/1; is this the agent's gRPC port? " +
     `${WANTED}, 8500 unless configured otherwise`,
+};
+
+const SERVER_WANTED = "-http-port wants that of its HTTP API, 8500 unless configured otherwise";
+const SERVER_REASONS: Readonly<Record<string, string>> = {
+  ...REASONS,
+  ECONNREFUSED: `connection refused; ${SERVER_WANTED}`,
+  HPE_INVALID_CONSTANT: `what answers does not speak HTTP/1; ${SERVER_WANTED}`,
 };
 
 /** Consul's other ports, unless configured otherwise: some just hang up. */
@@ -48,9 +56,16 @@ const HINTS: readonly (readonly [RegExp, string])[] = [
 /** Fits after "Cannot reach the Consul agent at ...: ". */
 export function reasonOf(
   error: unknown,
-  { address, tls }: { readonly address: Address; readonly tls: TransportTls | null },
+  { address, tls, peer = "agent" }: {
+    readonly address: Address;
+    readonly tls: TransportTls | null;
+    readonly peer?: Peer;
+  },
 ): string {
   const code = (error as { code?: unknown } | null)?.code;
+  if (peer === "server" && typeof code === "string" && SERVER_REASONS[code]) {
+    return SERVER_REASONS[code];
+  }
   const use = address.kind === "tcp" && HUNG_UP.has(code) ? OTHER_PORTS[address.port] : undefined;
   if (use && address.kind === "tcp") {
     return `${address.port} is Consul's port for ${use}; ${WANTED}, 8500 or 8501 (HTTPS) unless ` +

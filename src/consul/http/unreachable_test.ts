@@ -63,3 +63,12 @@ for (
     assert.match(reasonOf(error, { address, tls: null }), pattern);
   });
 }
+
+test("reasonOf() names the flag that is for servers", () => {
+  const address = { kind: "tcp", host: "192.0.2.1", port: 8300 } as const;
+  const code = "ECONNREFUSED";
+  assert.match(
+    reasonOf({ code }, { address, tls: null, peer: "server" }),
+    /-http-port wants .* 8500/,
+  );
+});

@@ -62,9 +62,11 @@ export function createServersClient(options: ServersOptions, deps: ServersClient
     partition: options.partition,
   }, {
     ...{ carrier, token, stats },
-    onRefused() {
-      onRefused?.();
-      if (unfit.refused()) carrier.leave("it is overloaded");
+    onFailure(code) {
+      if (code === "agent_overloaded") onRefused?.();
+      // What it says can be read by nobody, or is too much.
+      else if (code !== "agent_reply_invalid") return;
+      if (unfit.failed()) carrier.leave(`its answers are no good (${code})`);
     },
     onSilence(silenceMs) {
       if (unfit.answered(silenceMs)) carrier.leave("it has no leader");

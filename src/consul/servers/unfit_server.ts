@@ -1,15 +1,15 @@
 /**
- * When a server that answers is left all the same: because it refuses for load, or has no leader while
- * others may have one. A fleet that left at the first sign, and all at once, would carry the trouble from
- * server to server. So what a server refuses is a reason only when it goes on for some seconds, more or
- * fewer by chance, and who has just left stays where he is for a minute or two.
+ * When a server that answers is left all the same: because it refuses for load, says what nobody can
+ * read, or has no leader while others may have one. A fleet that left at the first sign, and all at once,
+ * would carry the trouble from server to server. So failures are a reason only when they go on for some
+ * seconds, more or fewer by chance, and who has just left stays where he is for a minute or two.
  *
  * @module
  */
 
 import type { Clock, Random } from "../../base/mod.ts";
 
-/** Refusals go on while no two are further apart. */
+/** Failures go on while no two are further apart. */
 const GAP_MS = 10_000;
 const HOLD_MS = 2_000;
 const HOLD_SPREAD_MS = 8_000;
@@ -20,7 +20,7 @@ const STAY_MS = 60_000;
 export class UnfitServer {
   readonly #clock: Clock;
   readonly #random: Random;
-  /** The last refusal of a series, and when the series has gone on for long enough. */
+  /** The last failure of a series, and when the series has gone on for long enough. */
   #series: { lastMs: number; readonly untilMs: number } | undefined;
   #stayUntilMs = -Infinity;
 
@@ -29,8 +29,8 @@ export class UnfitServer {
     this.#random = deps.random;
   }
 
-  /** Whether the server that refused for load is to be left now. */
-  refused(): boolean {
+  /** Whether the server that refused for load, or said what nobody can read, is to be left now. */
+  failed(): boolean {
     const nowMs = this.#clock.monotonic();
     const series = this.#series;
     if (!series || nowMs - series.lastMs > GAP_MS) {

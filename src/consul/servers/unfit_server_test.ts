@@ -10,7 +10,7 @@ async function leavesAt(refusals: readonly number[], random = 0): Promise<number
   const left: number[] = [];
   for (const second of refusals) {
     await clock.advance(second * 1_000 - clock.monotonic());
-    if (unfit.refused()) left.push(second);
+    if (unfit.failed()) left.push(second);
   }
   return left;
 }

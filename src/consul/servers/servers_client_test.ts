@@ -1,0 +1,219 @@
+/** The HTTP side of life beside servers, with a scripted one in a server's place. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { seededRandom, silentLog, Stats } from "../../base/mod.ts";
+import { Seen } from "../../../test/kit/agent_client.ts";
+import { FakeClock } from "../../../test/kit/clock.ts";
+import { MemoryEngine } from "../../../test/kit/memory_engine.ts";
+import {
+  type Asked,
+  eventually,
+  type Handler,
+  type Reaction,
+  ScriptedAgent,
+} from "../../../test/kit/scripted_agent.ts";
+import { Asking } from "../asking.ts";
+import { AgentLink } from "../http/link.ts";
+import { ConnectionBudget } from "../watch/budget.ts";
+import { serversFooting } from "../watch/footing.ts";
+import type { Intentions } from "../types.ts";
+import { createServersClient } from "./servers_client.ts";
+import type { Server, ServersOptions } from "./types.ts";
+
+class Rig implements AsyncDisposable {
+  readonly clock = new FakeClock();
+  readonly script: ScriptedAgent;
+  readonly asking: Asking;
+  readonly left: string[] = [];
+  /** Tokens that the server did not know. */
+  readonly rejected: string[] = [];
+  token = "first";
+  readonly #onToken = new Set<() => void>();
+  readonly #onMove = new Set<(server: Server) => void>();
+  readonly #servers = {
+    current: { host: "127.0.0.1" },
+    leave: (_server: Server, reason: string) => void this.left.push(reason),
+    onMove: (fn: (server: Server) => void) => {
+      this.#onMove.add(fn);
+      return () => this.#onMove.delete(fn);
+    },
+  };
+  readonly #close: () => void;
+
+  private constructor(script: ScriptedAgent, connections: number) {
+    this.script = script;
+    const { clock } = this;
+    const link = new AgentLink();
+    const deps = { clock, random: seededRandom(7), log: silentLog, stats: new Stats() };
+    const budget = new ConnectionBudget({ ...deps, connections, modest: true });
+    const options: ServersOptions = {
+      places: { kind: "names", names: ["127.0.0.1"] },
+      ...{ grpcPort: 1, httpPort: Number(script.address.split(":")[1]), tls: null, login: null },
+      ...{ watchServers: true, node: "virt-1", token: "", tokenFile: "" },
+      ...{ datacenter: "", namespace: "", partition: "" },
+    };
+    const client = createServersClient(options, {
+      ...deps,
+      ...{ servers: this.#servers, engine: new MemoryEngine(), link },
+      token: {
+        current: () => this.token,
+        rejected: (token) => void this.rejected.push(token),
+        onChange: (fn) => {
+          this.#onToken.add(fn);
+          return () => this.#onToken.delete(fn);
+        },
+      },
+    });
+    this.asking = new Asking(client, { ...deps, budget, link, footing: serversFooting(link) });
+    this.#close = () => (this.asking.close(), client.carrier.close());
+  }
+
+  static async start(handler: Handler, connections = 12): Promise<Rig> {
+    return new Rig(await ScriptedAgent.start(handler), connections);
+  }
+
+  replaceToken(token: string): void {
+    this.token = token;
+    for (const fn of this.#onToken) fn();
+  }
+
+  /** The same place, but another server as far as anybody knows. */
+  move(): void {
+    this.#servers.current = { host: "127.0.0.1" };
+    for (const fn of this.#onMove) fn(this.#servers.current);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#close();
+    await this.script[Symbol.asyncDispose]();
+  }
+}
+
+const RULE = { SourceName: "web", DestinationName: "db", Action: "allow", Precedence: 9 };
+
+/** Answers at once, and lets who waits wait. */
+function calm({ query }: Asked): Reaction {
+  return query.has("index") ? "hang" : { index: 44, json: { db: [RULE] } };
+}
+
+/** `read first`, or `wait 44 first`: what was asked, and with which token. */
+function wordsOf({ query, headers }: Asked): string {
+  const what = query.has("index") ? `wait ${query.get("index")}` : "read";
+  return `${what}${query.has("stale") ? " stale" : ""} ${headers["x-consul-token"]}`;
+}
+
+test("reads are the leader's, waits are stale", async () => {
+  await using rig = await Rig.start(calm);
+  rig.asking.alike.watchIntentions("db", new Seen<Intentions>());
+  await eventually(() => rig.script.waiting === 1, "a wait");
+  assert.deepEqual(rig.script.asked.map(wordsOf), ["read first", "wait 44 stale first"]);
+});
+
+test("what waits asks again with a new token", async () => {
+  await using rig = await Rig.start(calm);
+  const seen = new Seen<Intentions>();
+  rig.asking.alike.watchIntentions("db", seen);
+  await eventually(() => rig.script.waiting === 1, "a wait");
+  rig.replaceToken("second");
+  await eventually(() => rig.script.asked.length === 4 && rig.script.waiting === 1, "another wait");
+  assert.deepEqual(rig.script.asked.slice(2).map(wordsOf), ["read second", "wait 44 stale second"]);
+  assert.equal(seen.values.length, 1);
+  assert.deepEqual(seen.codes, []);
+});
+
+test("what waits asks again at another server", async () => {
+  await using rig = await Rig.start(calm);
+  const seen = new Seen<Intentions>();
+  rig.asking.alike.watchIntentions("db", seen);
+  await eventually(() => rig.script.waiting === 1, "a wait");
+  rig.move();
+  await eventually(() => rig.script.asked.length === 4 && rig.script.waiting === 1, "another wait");
+  assert.deepEqual(seen.codes, []);
+  assert.deepEqual(rig.left, [], "nothing is held against the one that was left");
+});
+
+test("a token that is unknown is reported, and its replacement asks at once", async () => {
+  await using rig = await Rig.start((asked) =>
+    asked.headers["x-consul-token"] === "first"
+      ? { status: 403, text: "rpc error making call: ACL not found" }
+      : calm(asked)
+  );
+  const seen = new Seen<Intentions>();
+  rig.asking.alike.watchIntentions("db", seen);
+  await eventually(() => seen.errors.length === 1, "the refusal");
+  assert.deepEqual(rig.rejected, ["first"]);
+  assert.match(seen.errors[0]?.message ?? "", /the server does not know the token/);
+  rig.replaceToken("second");
+  // Asleep for a second after the refusal: it is the new token that wakes it.
+  await rig.clock.advance(500);
+  await eventually(() => seen.values.length === 1, "the rules");
+});
+
+for (
+  const [what, answer, reason] of [
+    ["refuses for load", { status: 429, text: "rate limit exceeded, try again later" }, /overload/],
+    [
+      "refuses what its leader would have to do",
+      {
+        status: 503,
+        text: "rate limit exceeded for operation that can only be performed by the leader",
+      },
+      /overload/,
+    ],
+    ["answers with no JSON", { text: "<html>" }, /invalid/],
+  ] as const
+) {
+  test(`a server that ${what} for long is left`, async () => {
+    await using rig = await Rig.start(() => answer);
+    const seen = new Seen<Intentions>();
+    rig.asking.alike.watchIntentions("db", seen);
+    while (rig.left.length === 0) {
+      const { length } = seen.errors;
+      await eventually(() => seen.errors.length > length || rig.left.length > 0, "an answer");
+      assert.ok(seen.errors.length < 20, "it is left");
+      await rig.clock.advance(5_000);
+    }
+    assert.match(rig.left[0] ?? "", reason);
+    assert.ok(seen.errors.length > 1, "not for the first time");
+  });
+}
+
+test("a server without a leader for long is left", async () => {
+  await using rig = await Rig.start((asked) => calm(asked));
+  rig.script.handler = () => ({ index: 44, json: { db: [RULE] }, lastContactMs: 15_001 });
+  rig.asking.alike.watchIntentions("db", new Seen<Intentions>());
+  await eventually(() => rig.left.length === 1, "it is left");
+  assert.deepEqual(rig.left, ["it has no leader"]);
+});
+
+test("without TLS a proxy of four upstreams has eleven connections", async () => {
+  const chain = {
+    Chain: { ServiceName: "a", Protocol: "tcp", StartNode: "", Nodes: {}, Targets: {} },
+  };
+  await using rig = await Rig.start(({ query, path }) => {
+    if (query.has("index") && query.get("wait") !== "1ms") return "hang";
+    if (path.startsWith("/v1/discovery-chain")) return { index: 44, json: chain };
+    if (path.startsWith("/v1/health")) return { index: 44, json: [] };
+    if (path.startsWith("/v1/config")) return { index: 44, status: 404, text: "not found" };
+    return { index: 44, json: { db: [] } };
+  }, 100);
+  const { watchIntentions, watchChain, watchHealth, watchMesh, watchDefaults } = rig.asking.alike;
+  const seen = Array.from({ length: 12 }, () => new Seen<unknown>());
+  const next = () => seen[count++] ?? new Seen<unknown>();
+  let count = 0;
+  // In place of the registration, the other one that is critical.
+  for (const service of ["db", "db"]) watchIntentions(service, next());
+  for (const service of ["a", "b", "c", "d"]) {
+    watchChain({ service, datacenter: "" }, next());
+    watchHealth({ service, datacenter: "", filter: "" }, next());
+  }
+  watchMesh(next());
+  watchDefaults({ kind: "proxy-defaults", name: "global" }, next());
+  await eventually(() => rig.script.waiting === 10, "all that have a connection wait");
+  for (let turns = 0; turns < 40; turns++) {
+    await rig.clock.advance(500);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  await eventually(() => seen.every(({ values }) => values.length > 0), "everything was read");
+  assert.equal(rig.script.mostOpen, 3 + 2 * 4);
+});

@@ -8,6 +8,7 @@
 export class AgentLink {
   readonly #sleepers = new Set<() => void>();
   readonly #onLost = new Set<() => void>();
+  readonly #onMoved = new Set<() => void>();
   #epoch = 0;
 
   /** Changes with every broken connection: an index from another epoch is forgotten. */
@@ -24,6 +25,7 @@ export class AgentLink {
   moved(): void {
     this.lost();
     this.restored();
+    for (const wake of [...this.#onMoved]) wake();
   }
 
   /** The agent answers after it could not be reached. */
@@ -37,7 +39,13 @@ export class AgentLink {
     return () => this.#onLost.delete(fn);
   }
 
-  /** Calls `wake` at the next {@link restored}; returns how to stop. */
+  /** Calls `wake` at each {@link moved}; returns how to stop. */
+  onMoved(wake: () => void): () => void {
+    this.#onMoved.add(wake);
+    return () => this.#onMoved.delete(wake);
+  }
+
+  /** Calls `wake` at each {@link restored}; returns how to stop. */
   onRestored(wake: () => void): () => void {
     this.#sleepers.add(wake);
     return () => this.#sleepers.delete(wake);

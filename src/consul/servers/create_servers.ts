@@ -20,6 +20,8 @@ import { serversDefaultPolicyQuestion } from "./catalog/default_policy.ts";
 import { findGateway, findProxy, findSidecar } from "./catalog/find_on_node.ts";
 import type { NodeCatalog } from "./catalog/node_catalog.ts";
 import { ownRegistrationQuestion } from "./catalog/own_registration.ts";
+import { createLoginCalls } from "./login/login_calls.ts";
+import { LoginToken } from "./login/login_token.ts";
 import { createServersClient } from "./servers_client.ts";
 import { createServersSession } from "./session.ts";
 import { RootsFeed } from "./trust/server_roots.ts";
@@ -42,12 +44,17 @@ export function createServers(options: ServersOptions, deps: ServersDeps): Requi
     modest: !options.tls,
     ...{ clock, log, stats },
   });
-  const token = new TokenSource(options, { clock, log });
+  const given = new TokenSource(options, { clock, log });
+  const login = options.login && new LoginToken(options.login.authMethod, { clock, random, log });
+  const token = login ?? given;
   const servers = createServersSession(options, { ...deps, token });
   const client = createServersClient(options, {
     ...{ servers, token, engine, clock, random, log, stats, link },
     onRefused: () => budget.refused(),
   });
+  if (options.login) {
+    login?.start(createLoginCalls(options.login, { carrier: client.carrier, stats }));
+  }
   const asking = new Asking(client, {
     clock,
     random,
@@ -99,9 +106,10 @@ export function createServers(options: ServersOptions, deps: ServersDeps): Requi
         sink,
       ),
     reloadFiles() {
-      token.reload();
+      given.reload();
       client.carrier.reloadFiles();
     },
+    leave: () => login?.end() ?? Promise.resolve(),
     close() {
       asking.close();
       client.carrier.close();

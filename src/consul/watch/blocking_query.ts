@@ -256,17 +256,16 @@ class WatchLoop<T> implements WatchHandle {
     });
     const pauseMs = Math.min(this.#backoff.next(), limitMs * (0.75 + 0.25 * random()));
     this.#delivery.failed(error, { retry_ms: Math.round(pauseMs) });
-    await this.#sleep(pauseMs, { wakeOnRestore: footing.isShared(error.code) });
+    const isShared = footing.isShared(error.code);
+    // What a token may not, or a server does not have, another one may.
+    await this.#sleep(pauseMs, (wake) => isShared ? link.onRestored(wake) : link.onMoved(wake));
   }
 
-  async #sleep(ms: number, options?: { readonly wakeOnRestore: boolean }): Promise<void> {
+  async #sleep(ms: number, onWake?: (wake: () => void) => () => void): Promise<void> {
     if (ms <= 0) return;
-    const { clock, link, random } = this.#deps;
+    const { clock, random } = this.#deps;
     const signal = this.#stop.signal;
-    const woken = await wakeableSleep(clock, ms, {
-      signal,
-      ...(options?.wakeOnRestore ? { onWake: (wake) => link.onRestored(wake) } : {}),
-    });
+    const woken = await wakeableSleep(clock, ms, { signal, ...(onWake ? { onWake } : {}) });
     // All wake at once; they need not ask at once.
     if (woken) await wakeableSleep(clock, random() * 500, { signal });
   }

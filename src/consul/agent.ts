@@ -131,6 +131,8 @@ export interface Agent {
   serversStatus?(): ServersStatus | undefined;
   /** Reads token file and certificates again (SIGHUP); unusable ones leave those in use, and throw. */
   reloadFiles?(): void;
+  /** Gives back what was had for as long as the process lives; at the end, 5 s at most. Never rejects. */
+  leave?(): Promise<void>;
   close(): void;
 }
 

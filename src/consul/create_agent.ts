@@ -88,6 +88,7 @@ export function createAgent(options: AgentOptions, deps: AgentDeps): Required<Ag
       token.reload();
       carrier.reloadFiles();
     },
+    leave: () => Promise.resolve(),
     close() {
       asking.close();
       carrier.close();

@@ -83,7 +83,12 @@ export async function createControl(
     };
   }
   const { agent, secrets } = openConsul(options, deps);
-  const registration = await registrationOf(options, agent, deps);
+  const registration = await unlessStopped(registrationOf(options, agent, deps), deps.signal)
+    .catch(async (error) => {
+      await agent.leave?.();
+      agent.close();
+      throw error;
+    });
   // Not awaited: an agent that is away must not hold up a proxy that has a stored state.
   reportMissingRights(agent, registration, log);
   const proxyId = registration.kind === "agent"
@@ -158,6 +163,16 @@ function openConsul(
     agent: createAgent(options, agentDeps),
     secrets: [token, basicAuth].filter(Boolean),
   };
+}
+
+/** What `found` gives, or the end of `signal`: an agent that hangs is not waited for then. */
+function unlessStopped<T>(found: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const stop = () => reject(new ProxyError("closed", "Stopped while looking for the proxy"));
+    signal.addEventListener("abort", stop);
+    if (signal.aborted) stop();
+    found.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
+  });
 }
 
 async function registrationOf(

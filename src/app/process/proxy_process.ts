@@ -34,7 +34,10 @@ export interface ProxyProcessOptions {
   readonly drainTimeoutMs: number;
   /** In place of a drain at the end. */
   readonly grace?: Grace;
-  /** May take for ever; `onWaiting` is called for each failure of an agent that is away. */
+  /**
+   * May take for ever, until `signal` aborts; `onWaiting` is called for each failure of an agent that is
+   * away.
+   */
   findControl(hooks: {
     readonly signal: AbortSignal;
     onWaiting(reason: string): Promise<void>;
@@ -143,9 +146,12 @@ export class ProxyProcess {
 
   /** From start to end; the exit code. Fails with what keeps it from starting. */
   async run(): Promise<number> {
-    const control = await Promise.race([this.#start(), this.#stopped.promise]);
+    const starting = this.#start();
+    const control = await Promise.race([starting, this.#stopped.promise]);
     if (!control) {
       this.#ending.abort();
+      const left = starting.then(({ agent }) => agent?.leave?.(), () => {});
+      await Promise.race([left, this.#hurried.promise]);
       await this.#closeAdmin();
       this.#options.log.info("stopped before the agent was reached");
       return 0;
@@ -277,6 +283,7 @@ export class ProxyProcess {
     plane.close();
     // Registered by ourselves, it is taken back before the agent's connections are closed.
     await Promise.race([Promise.all([source.close(), registered]), this.#hurried.promise]);
+    await Promise.race([agent?.leave?.(), this.#hurried.promise]);
     agent?.close();
     await this.#closeAdmin();
     this.#options.log.info("stopped");

@@ -182,7 +182,7 @@ test("ProxyProcess that is stopped while the agent is away ends with its admin s
       signal.addEventListener("abort", () => ended = true);
       await onWaiting("connection refused");
       await onWaiting("connection refused");
-      return await new Promise(() => {});
+      return await new Promise((_, reject) => signal.addEventListener("abort", reject));
     },
   });
   const running = proxy.run();

@@ -89,6 +89,8 @@ export class Client {
   }
 
   async call(call: Call): Promise<Reply> {
+    const { coming } = this.#deps.token;
+    if (coming) await coming;
     const token = this.#deps.token.current();
     try {
       const wire = await this.#send(call, token);
@@ -201,7 +203,7 @@ export class Client {
       return ` (the agent's http_config.allow_write_http_from bars POST from this address; ` +
         `this call changes nothing, but Consul takes it for a write: add this host's address there)`;
     }
-    if (/ACL not found/.test(text)) return ` (the ${this.carrier.peer} does not know the token)`;
+    if (UNKNOWN_TOKEN.test(text)) return ` (the ${this.carrier.peer} does not know the token)`;
     if (/anonymous token/.test(text)) return " (give one with -token-file or CONSUL_HTTP_TOKEN)";
     return call.needs && !/lacks permission/.test(text) ? ` (it takes ${call.needs})` : "";
   }
@@ -222,8 +224,11 @@ const PLACE_FLAG: Readonly<Record<Peer, string>> = {
 
 /** Also what a token is answered that has ended. */
 function isUnknownToken({ status, body }: WireReply): boolean {
-  return status === 403 && /ACL not found/.test(body);
+  return status === 403 && UNKNOWN_TOKEN.test(body);
 }
+
+/** Other things of ACLs are named behind it. */
+const UNKNOWN_TOKEN = /ACL not found(?!: auth method)/;
 
 /** Not what Consul says of something that it does not have. */
 function isStranger(text: string): boolean {

@@ -21,6 +21,8 @@ import { findGateway, findProxy, findSidecar } from "./catalog/find_on_node.ts";
 import type { NodeCatalog } from "./catalog/node_catalog.ts";
 import { ownRegistrationQuestion } from "./catalog/own_registration.ts";
 import { keepRegistered } from "./catalog/keep/keep_registered.ts";
+import { createLoginCalls } from "./login/login_calls.ts";
+import { LoginToken } from "./login/login_token.ts";
 import { createServersClient } from "./servers_client.ts";
 import { createServersSession } from "./session.ts";
 import { RootsFeed } from "./trust/server_roots.ts";
@@ -43,12 +45,17 @@ export function createServers(options: ServersOptions, deps: ServersDeps): Requi
     modest: !options.tls,
     ...{ clock, log, stats },
   });
-  const token = new TokenSource(options, { clock, log });
+  const given = new TokenSource(options, { clock, log });
+  const login = options.login && new LoginToken(options.login.authMethod, { clock, random, log });
+  const token = login ?? given;
   const servers = createServersSession(options, { ...deps, token });
   const client = createServersClient(options, {
     ...{ servers, token, engine, clock, random, log, stats, link },
     onRefused: () => budget.refused(),
   });
+  if (options.login) {
+    login?.start(createLoginCalls(options.login, { carrier: client.carrier, stats }));
+  }
   const asking = new Asking(client, {
     clock,
     random,
@@ -107,9 +114,10 @@ export function createServers(options: ServersOptions, deps: ServersDeps): Requi
       ),
     serversStatus: () => servers.status,
     reloadFiles() {
-      token.reload();
+      given.reload();
       client.carrier.reloadFiles();
     },
+    leave: () => login?.end() ?? Promise.resolve(),
     close() {
       asking.close();
       client.carrier.close();

@@ -113,6 +113,7 @@ class Session implements ServersSession, StreamHost {
     const untilMs = this.clock.monotonic() + timeoutMs;
     let place: Place | undefined;
     try {
+      if (!method.anonymous) await this.#deps.token.coming;
       place = await this.#placeFor(method.what, options);
       const leftMs = untilMs - this.clock.monotonic();
       const answer = await this.#ask(place, { method, request, leftMs, signal });
@@ -171,8 +172,9 @@ class Session implements ServersSession, StreamHost {
 
   // For streams.
 
+  /** Not before there is a token: another one opens all streams anyway. */
   place(): Place | undefined {
-    return this.#inUse;
+    return this.#deps.token.coming ? undefined : this.#inUse;
   }
 
   tokenFor({ anonymous }: Pick<Method<never, unknown>, "anonymous">): string {

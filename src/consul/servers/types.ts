@@ -56,6 +56,11 @@ export interface Token {
   /** `""`: none. */
   current(): string;
   /**
+   * While there is none to ask with yet: resolves when there is one, rejects with why there is none so far.
+   * Undefined or absent: calls need not wait.
+   */
+  readonly coming?: Promise<void> | undefined;
+  /**
    * `fn` is called when another token is in use from now on: what waits with the old one asks again with
    * the new one, before the old one ends. Returns how to stop.
    */

@@ -256,10 +256,9 @@ class WatchLoop<T> implements WatchHandle {
     });
     const pauseMs = Math.min(this.#backoff.next(), limitMs * (0.75 + 0.25 * random()));
     this.#delivery.failed(error, { retry_ms: Math.round(pauseMs) });
-    await this.#sleep(
-      pauseMs,
-      (wake) => footing.isShared(error.code) ? link.onRestored(wake) : link.onMoved(wake),
-    );
+    const isShared = footing.isShared(error.code);
+    // What a token may not, or a server does not have, another one may.
+    await this.#sleep(pauseMs, (wake) => isShared ? link.onRestored(wake) : link.onMoved(wake));
   }
 
   async #sleep(ms: number, onWake?: (wake: () => void) => () => void): Promise<void> {

@@ -1,0 +1,283 @@
+/**
+ * The token of a login, for as long as the proxy lives: renewed by another login before it ends, replaced
+ * when the servers do not know it any more, and given back at the end. A login that fails is tried again
+ * whatever its reason: files come late, and methods and rules are mended by others.
+ *
+ * @module
+ */
+
+import {
+  Backoff,
+  type Clock,
+  type ErrorCode,
+  type Log,
+  messageOf,
+  ProxyError,
+  type Random,
+  sleep,
+  type Timer,
+} from "../../../base/mod.ts";
+import type { Token } from "../types.ts";
+import type { Login, LoginCalls } from "./login_calls.ts";
+
+export interface LoginTokenDeps {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+}
+
+/** For the admin server. Times are monotonic. */
+export interface LoginFacts {
+  /** `""`: no token so far. */
+  readonly accessorId: string;
+  readonly lastLoginMs: number | undefined;
+  /** Undefined: never, or not known. */
+  readonly expiresInMs: number | undefined;
+  /** In a row. */
+  readonly failures: number;
+  readonly lastError: string | undefined;
+}
+
+interface Held extends Login {
+  /** Monotonic, and by the wall clock: when it was asked for. */
+  readonly sinceMs: number;
+  readonly sinceWallMs: number;
+  readonly renewAfterMs: number | undefined;
+  /** So long it is not replaced, whoever says that it is unknown. */
+  readonly settleMs: number;
+}
+
+/** Of a token's life; the servers' clock and ours may differ, and logins fail for a while. */
+const RENEW_SHARE = 0.8;
+const RENEW_SPREAD = 0.05;
+const RENEW_SOONEST_MS = 5_000;
+/** A machine that slept has stopped timers and a clock that jumped: looked at again this often. */
+const LOOK_MS = 60_000;
+/** A server that lags does not know a new token for a moment; whoever is told so asks again. */
+const SETTLE_MS = 5_000;
+/** Of tokens that are refused one after the other. */
+const SETTLE_LIMIT_MS = 60_000;
+const SETTLED_MS = 600_000;
+/** What runs with the token of before has ended, or goes on with the new one. */
+const GRACE_MS = 10_000;
+const RETRY_MS = 1_000;
+const RETRY_LIMIT_MS = 30_000;
+const END_MS = 5_000;
+
+/** What these failures mean for the calls that wait is the same as for the login. */
+const SHARED: ReadonlySet<ErrorCode> = new Set([
+  "agent_unreachable",
+  "agent_overloaded",
+  "config_invalid",
+]);
+
+export class LoginToken implements Token {
+  readonly #authMethod: string;
+  readonly #deps: LoginTokenDeps;
+  readonly #backoff: Backoff;
+  readonly #onChange = new Set<() => void>();
+  /** Secrets of before, until they are logged out. */
+  readonly #replaced = new Map<string, Timer>();
+  readonly #leaving = new Set<Promise<void>>();
+  #calls: LoginCalls | undefined;
+  #coming = comingToken();
+  #held: Held | undefined;
+  #attempt: Promise<void> | undefined;
+  #timer: Timer | undefined;
+  #lastError: string | undefined;
+  #ended: Promise<void> | undefined;
+
+  constructor(authMethod: string, deps: LoginTokenDeps) {
+    const { random } = deps;
+    this.#authMethod = authMethod;
+    this.#deps = deps;
+    this.#backoff = new Backoff({ baseMs: RETRY_MS, maxMs: RETRY_LIMIT_MS, random });
+  }
+
+  /** Logs in, and goes on until {@link end}. */
+  start(calls: LoginCalls): void {
+    this.#calls = calls;
+    this.#begin();
+  }
+
+  current(): string {
+    return this.#held?.secret ?? "";
+  }
+
+  get coming(): Promise<void> | undefined {
+    return this.#held ? undefined : this.#coming.promise;
+  }
+
+  get facts(): LoginFacts {
+    const held = this.#held;
+    return {
+      accessorId: held?.accessorId ?? "",
+      lastLoginMs: held?.sinceMs,
+      expiresInMs: held?.lifeMs === undefined ? undefined : held.lifeMs - this.#ageMs(held),
+      failures: this.#backoff.failures,
+      lastError: this.#lastError,
+    };
+  }
+
+  onChange(fn: () => void): () => void {
+    this.#onChange.add(fn);
+    return () => this.#onChange.delete(fn);
+  }
+
+  rejected(token: string): void {
+    const held = this.#held;
+    // Of an earlier token it is no news, and while logins fail the next one comes in its time.
+    if (!held || token !== held.secret || this.#backoff.failures > 0) return;
+    if (this.#attempt || this.#ended || this.#monotonicAgeMs(held) < held.settleMs) return;
+    this.#deps.log.warn("consul does not know the token any more, logging in again", {
+      accessor_id: held.accessorId,
+    });
+    this.#begin();
+  }
+
+  /** Logs out, for good; resolves when that is done, or after 5 s. */
+  end(): Promise<void> {
+    return this.#ended ??= this.#end();
+  }
+
+  #begin(): void {
+    const calls = this.#calls;
+    if (!calls || this.#attempt || this.#ended) return;
+    this.#timer?.cancel();
+    if (this.#lastError !== undefined && !this.#held) this.#coming = comingToken();
+    this.#attempt = this.#logIn(calls).finally(() => this.#attempt = undefined);
+  }
+
+  async #logIn(calls: LoginCalls): Promise<void> {
+    const { clock } = this.#deps;
+    const since = { sinceMs: clock.monotonic(), sinceWallMs: clock.now() };
+    try {
+      const login = await calls.logIn();
+      this.#take({
+        ...{ ...login, ...since, renewAfterMs: this.#renewAfterMs(login) },
+        settleMs: this.#settleMs(),
+      });
+    } catch (error) {
+      this.#failed(error);
+    }
+  }
+
+  #renewAfterMs({ lifeMs }: Login): number | undefined {
+    if (lifeMs === undefined) return undefined;
+    const share = RENEW_SHARE - RENEW_SPREAD * this.#deps.random();
+    return Math.max(RENEW_SOONEST_MS, lifeMs * share);
+  }
+
+  /** Of the next token: longer where the one of before did not last. */
+  #settleMs(): number {
+    const before = this.#held;
+    if (!before || this.#monotonicAgeMs(before) >= SETTLED_MS || this.#isDue(before)) {
+      return SETTLE_MS;
+    }
+    return Math.min(SETTLE_LIMIT_MS, 2 * before.settleMs);
+  }
+
+  #take(next: Held): void {
+    const before = this.#held;
+    this.#held = next;
+    this.#backoff.reset();
+    this.#lastError = undefined;
+    this.#deps.log.info("logged in to consul", {
+      auth_method: this.#authMethod,
+      accessor_id: next.accessorId,
+      ...next.lifeMs !== undefined && { expires_in_ms: next.lifeMs },
+    });
+    if (before && before.secret !== next.secret) this.#replace(before.secret);
+    if (this.#ended) return;
+    this.#plan();
+    this.#coming.resolve();
+    for (const fn of [...this.#onChange]) fn();
+  }
+
+  #failed(error: unknown): void {
+    const { clock, log } = this.#deps;
+    const message = messageOf(error);
+    const delayMs = this.#backoff.next();
+    // The same reason again is no news.
+    log[message === this.#lastError ? "debug" : "warn"]("not logged in to consul; trying again", {
+      error: message,
+      delay_ms: Math.round(delayMs),
+      ...this.#held && { accessor_id: this.#held.accessorId },
+    });
+    this.#lastError = message;
+    const code = error instanceof ProxyError && SHARED.has(error.code)
+      ? error.code
+      : "agent_failed";
+    this.#coming.reject(new ProxyError(code, message, { cause: error }));
+    if (!this.#ended) this.#timer = clock.after(delayMs, () => this.#begin());
+  }
+
+  #plan(): void {
+    const held = this.#held;
+    if (held?.renewAfterMs === undefined) return;
+    if (this.#isDue(held)) return this.#begin();
+    const leftMs = held.renewAfterMs - this.#ageMs(held);
+    this.#timer?.cancel();
+    this.#timer = this.#deps.clock.after(Math.min(leftMs, LOOK_MS), () => this.#plan());
+  }
+
+  #isDue(held: Held): boolean {
+    return held.renewAfterMs !== undefined && this.#ageMs(held) >= held.renewAfterMs;
+  }
+
+  /** By whichever clock went on further: one stands still while a machine sleeps, one can be set. */
+  #ageMs(held: Held): number {
+    return Math.max(this.#monotonicAgeMs(held), this.#deps.clock.now() - held.sinceWallMs);
+  }
+
+  #monotonicAgeMs({ sinceMs }: Held): number {
+    return this.#deps.clock.monotonic() - sinceMs;
+  }
+
+  #replace(secret: string): void {
+    const timer = this.#deps.clock.after(GRACE_MS, () => {
+      this.#replaced.delete(secret);
+      this.#logOut(secret);
+    });
+    this.#replaced.set(secret, timer);
+  }
+
+  #logOut(secret: string): void {
+    const calls = this.#calls;
+    if (!calls) return;
+    const leaving = calls.logOut(secret).then(
+      () => this.#deps.log.debug("logged out of consul"),
+      (error: unknown) =>
+        this.#deps.log.warn("not logged out of consul, the token stays until it expires", {
+          error: messageOf(error),
+        }),
+    ).finally(() => this.#leaving.delete(leaving));
+    this.#leaving.add(leaving);
+  }
+
+  async #end(): Promise<void> {
+    this.#timer?.cancel();
+    const over = new AbortController();
+    const late = sleep(this.#deps.clock, END_MS, over);
+    await Promise.race([this.#logOutAll(), late]);
+    over.abort();
+  }
+
+  async #logOutAll(): Promise<void> {
+    // Its token is there, or will be: nobody else would give it back.
+    await this.#attempt;
+    const secrets = new Set(this.#replaced.keys());
+    for (const timer of this.#replaced.values()) timer.cancel();
+    this.#replaced.clear();
+    if (this.#held) secrets.add(this.#held.secret);
+    for (const secret of secrets) this.#logOut(secret);
+    await Promise.all(this.#leaving);
+  }
+}
+
+/** Who waits for it need not be there when it rejects. */
+function comingToken(): PromiseWithResolvers<void> {
+  const coming = Promise.withResolvers<void>();
+  coming.promise.catch(() => {});
+  return coming;
+}

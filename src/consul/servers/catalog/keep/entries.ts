@@ -10,38 +10,25 @@
 import { isDeepStrictEqual } from "node:util";
 import * as v from "valibot";
 import type { Address } from "../../../../base/mod.ts";
+import type { RegisterRequest } from "../../../agent.ts";
 import { list, object, port, readReply, text } from "../../../replies/schema.ts";
 import type { Registration, UpstreamDeclaration } from "../../../types.ts";
 import type { LocalHealth } from "./local_check.ts";
 
-/** What is to stand in the catalog. */
-export interface CatalogRequest {
-  /** Of flags alone: the sidecar with where it listens, its local address and its upstreams. */
-  readonly registration: Pick<
-    Registration,
-    "id" | "service" | "proxyService" | "bind" | "local" | "upstreams"
-  >;
-  readonly applicationId: string;
-  /** Where others reach this host; `""`: the address that is listened on, or else the node's. */
-  readonly nodeAddress: string;
-  /** The application is asked for this path by HTTP; `""`: it only has to take connections. */
-  readonly httpCheckPath: string;
-}
-
 type Body = Readonly<Record<string, unknown>>;
 
 /** The sidecar's own name where the request has none: what a service identity may write. */
-export function sidecarName({ service, proxyService }: CatalogRequest["registration"]): string {
+function sidecarName({ service, proxyService }: Registration): string {
   return proxyService ?? `${service}-sidecar-proxy`;
 }
 
 /** `""`: others take the node's. */
-export function addressOf({ registration: { bind }, nodeAddress }: CatalogRequest): string {
+export function addressOf({ registration: { bind }, nodeAddress }: RegisterRequest): string {
   return bind.host && !isWildcard(bind.host) ? bind.host : nodeAddress;
 }
 
 /** The two services, the application first: of the sidecar nothing is said before what it stands for. */
-export function servicesOf(request: CatalogRequest): readonly Body[] {
+export function servicesOf(request: RegisterRequest): readonly Body[] {
   const { registration, applicationId } = request;
   const { id, service, bind, local, upstreams } = registration;
   const address = addressOf(request);
@@ -81,7 +68,7 @@ function upstreamOf({ kind, name, datacenter, bind }: UpstreamDeclaration): Body
   };
 }
 
-export function isWildcard(host: string): boolean {
+function isWildcard(host: string): boolean {
   return host === "0.0.0.0" || host === "::";
 }
 
@@ -202,7 +189,7 @@ export interface Own {
 /** Are both services there as they were written, with the checks of `sessionName` (`""`: none)? */
 export function isWhole(
   kept: KeptEntries,
-  request: CatalogRequest,
+  request: RegisterRequest,
   sessionName: string,
 ): boolean {
   return readServices(servicesOf(request)).every((wanted) =>

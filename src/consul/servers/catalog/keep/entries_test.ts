@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { registration } from "../../../../../test/kit/snapshot_facts.ts";
+import type { RegisterRequest } from "../../../agent.ts";
+import type { Registration } from "../../../types.ts";
 import {
-  type CatalogRequest,
   healthCheckOf,
   isWhole,
   lifeCheckOf,
@@ -10,7 +12,8 @@ import {
   strangerIn,
 } from "./entries.ts";
 
-const REGISTRATION: CatalogRequest["registration"] = {
+const REGISTRATION: Registration = {
+  ...registration(),
   id: "web-proxy",
   service: "web",
   bind: { kind: "tcp", host: "0.0.0.0", port: 20000 },
@@ -30,9 +33,9 @@ const REGISTRATION: CatalogRequest["registration"] = {
   }],
 };
 
-function request(registration: Partial<CatalogRequest["registration"]> = {}): CatalogRequest {
+function request(change: Partial<Registration> = {}): RegisterRequest {
   return {
-    registration: { ...REGISTRATION, ...registration },
+    registration: { ...REGISTRATION, ...change },
     applicationId: "web",
     nodeAddress: "10.0.0.1",
     httpCheckPath: "",
@@ -40,7 +43,7 @@ function request(registration: Partial<CatalogRequest["registration"]> = {}): Ca
 }
 
 /** As the catalog gives back what was written. */
-function kept(of: CatalogRequest, sessionName: string) {
+function kept(of: RegisterRequest, sessionName: string) {
   const checks = servicesOf(of).flatMap(({ ID }) => [
     healthCheckOf(String(ID), { status: "passing", output: "" }),
     ...(sessionName ? [lifeCheckOf(String(ID), sessionName)] : []),

@@ -16,14 +16,13 @@ import {
   type Random,
 } from "../../../../base/mod.ts";
 import type { Engine } from "../../../../net/mod.ts";
-import type { WatchHandle, WatchSink } from "../../../agent.ts";
+import type { RegisterRequest, RegisterSignals, WatchHandle, WatchSink } from "../../../agent.ts";
 import type { PollQuestion } from "../../../watch/blocking_query.ts";
 import { wakeableSleep } from "../../../watch/wakeable_sleep.ts";
 import type { NodeCatalog } from "../node_catalog.ts";
 import { deregister, ensureNode, register } from "./catalog_writes.ts";
 import {
   addressOf,
-  type CatalogRequest,
   healthCheckId,
   healthCheckOf,
   isWhole,
@@ -56,11 +55,7 @@ export interface KeepDeps {
   watch<T>(question: PollQuestion<T>, sink: WatchSink<T>): WatchHandle;
 }
 
-export interface KeepOptions {
-  /** Ends it: the entries are taken back. */
-  readonly signal: AbortSignal;
-  /** From then on they are critical: nobody new should come. */
-  readonly draining?: AbortSignal;
+export interface KeepOptions extends RegisterSignals {
   readonly deps: KeepDeps;
 }
 
@@ -71,7 +66,7 @@ export interface KeepOptions {
  */
 export function keepRegistered(
   catalog: NodeCatalog,
-  request: CatalogRequest,
+  request: RegisterRequest,
   options: KeepOptions,
 ): Promise<void> {
   return new Keeper(catalog, request, options).run();
@@ -79,7 +74,7 @@ export function keepRegistered(
 
 class Keeper {
   readonly #catalog: NodeCatalog;
-  readonly #request: CatalogRequest;
+  readonly #request: RegisterRequest;
   readonly #options: KeepOptions;
   readonly #ids: readonly string[];
   readonly #life: SignOfLife;
@@ -100,7 +95,7 @@ class Keeper {
   #wake = () => {};
   #hasNews = false;
 
-  constructor(catalog: NodeCatalog, request: CatalogRequest, options: KeepOptions) {
+  constructor(catalog: NodeCatalog, request: RegisterRequest, options: KeepOptions) {
     this.#catalog = catalog;
     this.#request = request;
     this.#options = options;
@@ -146,6 +141,11 @@ class Keeper {
       } catch (error) {
         if (signal.aborted) return;
         const code = error instanceof ProxyError ? error.code : "internal";
+        if (code === "closed") {
+          // There is nobody left to take it back from.
+          this.#touched = false;
+          return;
+        }
         if (!this.#stoodOnce && (code === "agent_forbidden" || code === "usage")) throw error;
         pauseMs = this.#backoff.next();
         log.warn("catalog entries cannot be kept up", {

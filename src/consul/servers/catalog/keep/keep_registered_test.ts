@@ -5,16 +5,18 @@ import { FakeClock, settle } from "../../../../../test/kit/clock.ts";
 import { MemoryCatalog } from "../../../../../test/kit/memory_catalog.ts";
 import type { DialHandler } from "../../../../net/mod.ts";
 import { memoryPair } from "../../../../net/memory.ts";
+import { registration } from "../../../../../test/kit/snapshot_facts.ts";
+import type { RegisterRequest } from "../../../agent.ts";
 import type { Call } from "../../../http/client.ts";
 import { AgentLink } from "../../../http/link.ts";
 import { startWatch } from "../../../watch/blocking_query.ts";
 import { ConnectionBudget } from "../../../watch/budget.ts";
 import { serversFooting } from "../../../watch/footing.ts";
-import type { CatalogRequest } from "./entries.ts";
 import { keepRegistered } from "./keep_registered.ts";
 
-const REQUEST: CatalogRequest = {
+const REQUEST: RegisterRequest = {
   registration: {
+    ...registration(),
     id: "web-proxy",
     service: "web",
     bind: { kind: "tcp", host: "0.0.0.0", port: 20000 },
@@ -49,7 +51,7 @@ class Keeping {
     options: {
       readonly catalog?: MemoryCatalog;
       readonly clock?: FakeClock;
-      readonly request?: Partial<CatalogRequest>;
+      readonly request?: Partial<RegisterRequest>;
       readonly isUp?: boolean;
     } = {},
   ) {

@@ -209,7 +209,7 @@ export class ProxyProcess {
   #failed(error: ProxyError): void {
     this.#options.log.error("cannot serve", { error: error.message });
     this.#exitCode = 1;
-    this.stop();
+    this.stop({ grace: false });
   }
 
   /**

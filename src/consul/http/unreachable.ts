@@ -6,10 +6,17 @@
  */
 
 import { type Address, messageOf } from "../../base/mod.ts";
+import type { Peer } from "./carrier.ts";
 import type { TransportTls } from "./files.ts";
 import { explainAlert } from "./tls_trouble.ts";
 
-const WANTED = "-http-addr (CONSUL_HTTP_ADDR) wants that of its HTTP API";
+const WANTED = {
+  agent: "-http-addr (CONSUL_HTTP_ADDR) wants that of its HTTP API",
+  server: "-http-port (POSTERN_HTTP_PORT) wants that of its HTTP API",
+};
+
+/** Follows that a server's port cannot be reached: many know the gRPC port only. */
+export const IS_HTTP_PORT = "is its HTTP API at that port (-http-port or POSTERN_HTTP_PORT)?";
 
 const REASONS: Readonly<Record<string, string>> = {
   ECONNREFUSED: "connection refused; is the agent running, and is this its address " +
@@ -21,9 +28,6 @@ const REASONS: Readonly<Record<string, string>> = {
   ERR_SSL_WRONG_VERSION_NUMBER: "the port does not speak TLS; give the agent's HTTPS port, 8501 " +
     "unless configured otherwise, or, where it has none, write http:// in -http-addr " +
     "(CONSUL_HTTP_ADDR) and leave out CONSUL_HTTP_SSL",
-  // What Node's parser says of the first bytes of HTTP/2.
-  HPE_INVALID_CONSTANT: "what answers does not speak HTTP/1; is this the agent's gRPC port? " +
-    `${WANTED}, 8500 unless configured otherwise`,
 };
 
 /** Consul's other ports, unless configured otherwise: some just hang up. */
@@ -48,14 +52,28 @@ const HINTS: readonly (readonly [RegExp, string])[] = [
 /** Fits after "Cannot reach the Consul agent at ...: ". */
 export function reasonOf(
   error: unknown,
-  { address, tls }: { readonly address: Address; readonly tls: TransportTls | null },
+  { address, tls, peer = "agent" }: {
+    readonly address: Address;
+    readonly tls: TransportTls | null;
+    readonly peer?: Peer;
+  },
 ): string {
   const code = (error as { code?: unknown } | null)?.code;
   const use = address.kind === "tcp" && HUNG_UP.has(code) ? OTHER_PORTS[address.port] : undefined;
   if (use && address.kind === "tcp") {
-    return `${address.port} is Consul's port for ${use}; ${WANTED}, 8500 or 8501 (HTTPS) unless ` +
+    return `${address.port} is Consul's port for ${use}; ${
+      WANTED[peer]
+    }, 8500 or 8501 (HTTPS) unless ` +
       "configured otherwise";
   }
+  // What Node's parser says of the first bytes of HTTP/2.
+  if (code === "HPE_INVALID_CONSTANT") {
+    return `what answers does not speak HTTP/1; is this the ${peer}'s gRPC port? ${
+      WANTED[peer]
+    }, ` +
+      "8500 unless configured otherwise";
+  }
+  if (code === "ECONNREFUSED" && peer === "server") return `connection refused; ${IS_HTTP_PORT}`;
   const known = typeof code === "string" ? REASONS[code] : undefined;
   if (known) return known;
   const text = messageOf(error) || String(code ?? "the connection failed");

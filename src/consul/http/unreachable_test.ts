@@ -63,3 +63,12 @@ for (
     assert.match(reasonOf(error, { address, tls: null }), pattern);
   });
 }
+
+test("reasonOf() of a server names the flag for its port", () => {
+  const address = { kind: "tcp", host: "127.0.0.1", port: 8502 } as const;
+  for (const code of ["ECONNREFUSED", "ECONNRESET"]) {
+    const reason = reasonOf({ code }, { address, tls: null, peer: "server" });
+    assert.match(reason, /-http-port .*POSTERN_HTTP_PORT/);
+    assert.doesNotMatch(reason, /-http-addr/);
+  }
+});

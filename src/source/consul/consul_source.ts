@@ -136,7 +136,9 @@ export class ConsulSource implements SnapshotSource {
   status(): SourceStatus {
     const outcome = this.#assembled?.outcome;
     const credentials = this.#published?.credentials;
+    const metrics = this.#facts.known.registration?.metrics;
     return {
+      ...(metrics && { metrics }),
       kind: "consul",
       waitingFor: this.#published
         ? []

@@ -17,6 +17,7 @@ import {
   type ResponseEvents,
 } from "../../http/mod.ts";
 import type { Connection, Dial, Engine, PresentedPeer } from "../../net/mod.ts";
+import { IS_HTTP_PORT } from "./unreachable.ts";
 
 export interface Http2LineOptions {
   readonly engine: Pick<Engine, "dial" | "clientTls">;
@@ -87,7 +88,8 @@ export class Http2Line {
       this.#dial = engine.dial({ address, tls: dialTls }, {
         onConnected: (socket, peer) =>
           this.#connected(socket, whyRefused(peer, material) ?? whyNotHttp2(peer)),
-        onFailed: (_stage, reason) => this.#lost(reason),
+        onFailed: (stage, reason) =>
+          this.#lost(stage === "connect" ? `${reason}; ${IS_HTTP_PORT}` : reason),
       });
     } catch (error) {
       this.#lost(messageOf(error));

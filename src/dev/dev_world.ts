@@ -23,6 +23,11 @@ export abstract class DevWorld {
     this.services.register(decodeObject(JSON.stringify(body), REGISTRATION));
   }
 
+  /** With its sidecar. False: it is not there. */
+  deregisterService(id: string): boolean {
+    return this.services.deregister(id);
+  }
+
   /** Statuses by id of what {@link registerService} registered, for a status line. */
   statuses(): ReadonlyMap<string, Status> {
     const { services } = this;

@@ -79,10 +79,19 @@ export abstract class Mesh extends AgentCalls {
 
   /** Registers a service with its sidecar; registering again changes it. Its id. */
   async register(service: MeshService): Promise<string> {
+    const body = await this.registrationOf(service);
+    await this.put("/v1/agent/service/register", body);
+    return body.ID;
+  }
+
+  /** What an agent is told of it. */
+  protected async registrationOf(
+    service: MeshService,
+  ): Promise<{ readonly ID: string } & Readonly<Record<string, unknown>>> {
     const { name, id = `${name}-1`, host = this.host, upstreams = [] } = service;
     // Nothing that could find the port closed before the sidecar is up and say so a second later.
     const checks = [{ Name: "alias", AliasService: id, Status: "passing" }];
-    await this.put("/v1/agent/service/register", {
+    return {
       Name: name,
       ID: id,
       Address: host,
@@ -106,8 +115,7 @@ export abstract class Mesh extends AgentCalls {
           },
         },
       },
-    });
-    return id;
+    };
   }
 
   /** Starts `postern` with this mesh's agent; nothing is waited for. */

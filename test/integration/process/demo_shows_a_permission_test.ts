@@ -6,33 +6,46 @@ import { Process } from "../../kit/process.ts";
 
 const IN_TIME = { timeoutMs: 60_000 };
 
-test("the demo asks over HTTP, shows what its intention lets pass, and leaves nobody behind", async () => {
-  const [command = "", ...words] = posternCommand(OWN_ENGINE);
-  const args = [...words, "dev", "-demo", "-http-addr", "127.0.0.1:0", "-log-level", "error"];
-  await using demo = new Process(command, args, { name: "demo" });
-  await demo.waitFor(/GET 200, POST 200 \| intention allow \| web-1 \w+ \| api-1 \w+/, IN_TIME);
-  const [, url = ""] = await demo.waitFor(/curl -X POST (\S+)/, IN_TIME);
-  const sidecars = [...demo.output.matchAll(/sidecar \(pid (\d+)\)/g)].map(([, pid]) => pid);
-  assert.equal(sidecars.length, 2);
-  // As they are printed, to be tried.
-  const flips = [...demo.output.matchAll(/curl -X PUT '(\S+)' -d '(\S+)'/g)];
-  const seen = [
-    /GET 200, POST 403 \| intention permissions/,
-    /GET 403, POST 403 \| intention deny/,
-  ];
-  assert.equal(flips.length, seen.length);
-  const ask = async (method: string) => {
-    const reply = await fetch(url, { method });
-    return { status: reply.status, text: await reply.text() };
-  };
-  assert.match((await ask("POST")).text, /^hello web from api: POST \/orders, /);
-  for (const [index, [, exact = "", body = ""]] of flips.entries()) {
-    const flipped = await fetch(exact, { method: "PUT", body });
-    assert.equal(await flipped.text(), "true");
-    await demo.waitFor(seen[index] ?? /^$/, IN_TIME);
-    assert.equal((await ask("POST")).status, 403);
-  }
-  demo.kill("SIGTERM");
-  assert.deepEqual(await demo.waitExit(IN_TIME), { code: 0, signal: null });
-  for (const pid of sidecars) assert.ok(!existsSync(`/proc/${pid}`), `sidecar ${pid} is left`);
-});
+for (
+  const [where, more] of [["an agent", []], ["servers", ["-servers", "3"]]] as const
+) {
+  test(`the demo on ${where} asks over HTTP, shows what its intention lets pass, and leaves nobody behind`, async () => {
+    const [command = "", ...words] = posternCommand(OWN_ENGINE);
+    const args = [
+      ...words,
+      "dev",
+      "-demo",
+      "-http-addr",
+      "127.0.0.1:0",
+      "-log-level",
+      "error",
+      ...more,
+    ];
+    await using demo = new Process(command, args, { name: "demo" });
+    await demo.waitFor(/GET 200, POST 200 \| intention allow \| web-1 \w+ \| api-1 \w+/, IN_TIME);
+    const [, url = ""] = await demo.waitFor(/curl -X POST (\S+)/, IN_TIME);
+    const sidecars = [...demo.output.matchAll(/sidecar \(pid (\d+)\)/g)].map(([, pid]) => pid);
+    assert.equal(sidecars.length, 2);
+    // As they are printed, to be tried.
+    const flips = [...demo.output.matchAll(/curl -X PUT '(\S+)' -d '(\S+)'/g)];
+    const seen = [
+      /GET 200, POST 403 \| intention permissions/,
+      /GET 403, POST 403 \| intention deny/,
+    ];
+    assert.equal(flips.length, seen.length);
+    const ask = async (method: string) => {
+      const reply = await fetch(url, { method });
+      return { status: reply.status, text: await reply.text() };
+    };
+    assert.match((await ask("POST")).text, /^hello web from api: POST \/orders, /);
+    for (const [index, [, exact = "", body = ""]] of flips.entries()) {
+      const flipped = await fetch(exact, { method: "PUT", body });
+      assert.equal(await flipped.text(), "true");
+      await demo.waitFor(seen[index] ?? /^$/, IN_TIME);
+      assert.equal((await ask("POST")).status, 403);
+    }
+    demo.kill("SIGTERM");
+    assert.deepEqual(await demo.waitExit(IN_TIME), { code: 0, signal: null });
+    for (const pid of sidecars) assert.ok(!existsSync(`/proc/${pid}`), `sidecar ${pid} is left`);
+  });
+}

@@ -1,0 +1,40 @@
+import { test } from "node:test";
+import { DevCluster } from "../../kit/dev_cluster.ts";
+import { waitForEcho } from "../../kit/echo.ts";
+import { Load } from "../../kit/load.ts";
+import { expectFollowed, startPair } from "../../kit/mesh_pair.ts";
+import { eventually } from "../../kit/process.ts";
+
+test("a pair without an agent serves while servers are killed and come back empty, and nobody leads", async () => {
+  await using mesh = await DevCluster.start({ acl: true });
+  const { servers } = mesh;
+  await using pair = await startPair(mesh);
+  await waitForEcho(pair.upstream);
+  await using load = new Load(pair.upstream, { pauseMs: 25 });
+  const led = () => eventually("a server leads", () => Promise.resolve(servers.leader));
+  /** A rule that concerns nobody is written and reaches who judges, whichever server it asks. */
+  const followed = async (stranger: string) => {
+    await mesh.intention(stranger, "db", "deny");
+    await eventually(`the rule for ${stranger} is known`, async () => {
+      return (await pair.db.admin("/config_dump")).body.includes(`"${stranger}"`);
+    });
+  };
+
+  const dead = await led();
+  servers.kill(dead);
+  await led();
+  await followed("one");
+
+  // Whoever asks the one that leads now asks the one next that has just come back with nothing.
+  await servers.restart(dead, { empty: true });
+  servers.kill(await led());
+  await led();
+  await followed("two");
+
+  servers.loseQuorum();
+  await load.past(load.result.exchanges + 50);
+  servers.elect();
+  await followed("three");
+  pair.expectFlawless(await load.stop({ atLeast: 100 }), { atLeast: 100 });
+  await expectFollowed(mesh, pair);
+});

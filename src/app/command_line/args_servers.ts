@@ -53,7 +53,6 @@ export const SERVERS: FlagGroup = {
       kind: "text",
       value: "PORT",
       env: "POSTERN_HTTP_PORT",
-      env: "POSTERN_HTTP_PORT",
       byDefault: "8501, without TLS 8500",
       help: "Port of the servers for the HTTP API.",
     },

@@ -220,7 +220,7 @@ export class ProxyProcess {
   #failed(error: unknown): void {
     this.#options.log.error("cannot serve", { error: messageOf(error) });
     this.#exitCode = 1;
-    this.stop();
+    this.stop({ grace: false });
   }
 
   /**

@@ -262,8 +262,9 @@ for (
   });
 }
 
-test("ProxyProcess that can never serve drains and ends with 1", async () => {
-  const { proxy, source, waits, take } = rig();
+test("ProxyProcess that can never serve drains and ends with 1, with no grace", async () => {
+  const grace = { ms: 30_000, drainInbound: false };
+  const { proxy, source, waits, take } = rig({ grace });
   waits.drain.resolve();
   waits.unregister.resolve();
   const ended = proxy.run();

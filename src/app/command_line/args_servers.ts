@@ -52,6 +52,7 @@ export const SERVERS: FlagGroup = {
       name: "http-port",
       kind: "text",
       value: "PORT",
+      env: "POSTERN_HTTP_PORT",
       byDefault: "8501, without TLS 8500",
       help: "Port of the servers for the HTTP API.",
     },

@@ -341,7 +341,7 @@ test("a server that cannot be dialled is told about, and dialled again for the n
   rig.engine.lastDial.fail();
   assert.match(
     await reply,
-    /^Cannot reach the Consul server at https:\/\/192\.0\.2\.1:8501: connection refused$/,
+    /^Cannot reach the Consul server at https:\/\/192\.0\.2\.1:8501: connection refused; .*-http-port/,
   );
   const next = rig.send();
   await (await rig.serve()).send(...OK(1, "back"));

@@ -27,7 +27,8 @@ const REASONS: Readonly<Record<string, string>> = {
     `${WANTED}, 8500 unless configured otherwise`,
 };
 
-const SERVER_WANTED = "-http-port wants that of its HTTP API, 8500 unless configured otherwise";
+const SERVER_WANTED =
+  "-http-port (POSTERN_HTTP_PORT) wants that of its HTTP API, 8500 unless configured otherwise";
 const SERVER_REASONS: Readonly<Record<string, string>> = {
   ...REASONS,
   ECONNREFUSED: `connection refused; ${SERVER_WANTED}`,

@@ -54,13 +54,9 @@ export function resolveServersOptions(flags: ServersFlags, env: Environment): Se
       readTokenFile(tokenFile, flags.tokenFile ? "-token-file" : "CONSUL_HTTP_TOKEN_FILE");
     }
   }
-  if (/[/\\]/.test(flags.node)) {
-    throw new ProxyError(
-      "config_invalid",
-      `Cannot use -node ${
-        JSON.stringify(flags.node)
-      }: want the node's name as it is in the catalog`,
-    );
+  // Anything else can be written in a path: ECS has the name of a cluster there, with a slash.
+  if (/^\.{1,2}$/.test(flags.node)) {
+    throw new ProxyError("config_invalid", `Cannot use -node "${flags.node}": want a node's name`);
   }
   return {
     places,

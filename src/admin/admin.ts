@@ -14,13 +14,12 @@ import { mergeExplained, questionOf } from "./explain.ts";
 import { explainText } from "./explain_text.ts";
 import { type GuardRules, refuseRequest } from "./server/guard.ts";
 import { homePage, PATHS } from "./home.ts";
-import { type MergedView, mergeViews } from "./merge.ts";
-import { hide, shownJson, shownText } from "./redact.ts";
+import { measuredData, METRICS_TYPE, metricsText, shownData } from "./measured.ts";
+import { shownJson, shownText } from "./redact.ts";
 import { stateOf } from "./state.ts";
-import { lineFilter, prometheusText, statsJson, statsText } from "./stats.ts";
+import { lineFilter, statsJson, statsText } from "./stats.ts";
 import { clustersText, healthOf, lackingOf, lines, listenersText } from "./texts.ts";
 import type { AdminView } from "./view.ts";
-import { usableSamples, withWarming } from "./warming.ts";
 
 type Handler = (context: Context) => Response | Promise<Response>;
 type Methods = Readonly<Partial<Record<"GET" | "POST", Handler>>>;
@@ -101,14 +100,8 @@ function refusal(context: Context<Env>, rules: GuardRules): Response | undefined
 }
 
 function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
-  const shown = async () => {
-    const merged = mergeViews(await view.data(), view.samples());
-    return { merged, listeners: withWarming(merged.listeners, view.source()?.warming ?? []) };
-  };
-  const merged = async (): Promise<MergedView> => {
-    const { merged, listeners } = await shown();
-    return { ...merged, samples: [...merged.samples, ...usableSamples(listeners)] };
-  };
+  const shown = () => shownData(view);
+  const merged = () => measuredData(view);
   const json = (context: Context, value: unknown) =>
     context.body(shownJson(value, view.secrets()), 200, { "content-type": "application/json" });
   const text = (context: Context, shown: string) => context.text(shownText(shown, view.secrets()));
@@ -121,9 +114,8 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
       case "json":
         return json(context, statsJson(view, await merged(), wanted));
       case "prometheus": {
-        const shown = hide(prometheusText(view, await merged(), wanted), view.secrets());
-        const type = "text/plain; version=0.0.4; charset=utf-8";
-        return context.body(shown, 200, { "content-type": type });
+        const shown = await metricsText(view, wanted);
+        return context.body(shown, 200, { "content-type": METRICS_TYPE });
       }
       default:
         return badQuery(context, "format", "text, json or prometheus");

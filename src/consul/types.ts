@@ -52,6 +52,8 @@ export interface Registration {
   readonly ingress?: IngressRegistration;
   /** Absent: none is wanted. */
   readonly accessLogs?: AccessLogSettings;
+  /** Absent: nothing is said. */
+  readonly metrics?: MetricsSettings;
   readonly upstreams: readonly UpstreamDeclaration[];
   /** Keys that were ignored or mended, as sentences for the log. */
   readonly warnings: readonly string[];
@@ -74,6 +76,14 @@ export interface AccessLogSettings {
   readonly path: string;
   readonly jsonFormat: string;
   readonly textFormat: string;
+}
+
+/** Where the proxy's configuration wants metrics. */
+export interface MetricsSettings {
+  /** `envoy_prometheus_bind_addr`, as it was written; `""`: nowhere. */
+  readonly prometheusBindAddr: string;
+  /** Keys that name a StatsD server. */
+  readonly statsd: readonly string[];
 }
 
 export interface IngressRegistration {

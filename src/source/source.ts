@@ -5,7 +5,7 @@
  */
 
 import type { ErrorCode, ProxyError } from "../base/mod.ts";
-import type { ServersStatus, WatchState } from "../consul/mod.ts";
+import type { MetricsSettings, ServersStatus, WatchState } from "../consul/mod.ts";
 import type { CertificateRequest, SecretsReport } from "./secrets_link.ts";
 import type { Refusal, Snapshot } from "../snapshot/mod.ts";
 
@@ -53,6 +53,8 @@ export interface SourceStatus {
   readonly restored: boolean;
   readonly snapshotVersion: number | undefined;
   readonly certificate: CertificateStatus | undefined;
+  /** What the proxy's configuration says of metrics; absent: nothing. */
+  readonly metrics?: MetricsSettings;
 }
 
 export interface Failing {

@@ -5,7 +5,13 @@
  * @module
  */
 
-import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import {
+  createServer,
+  type IncomingMessage,
+  type RequestListener,
+  type ServerResponse,
+} from "node:http";
+import { createServer as createSecureServer } from "node:https";
 import { type Clock, formatAddress, type Log, messageOf, ProxyError } from "../../base/mod.ts";
 import { type Listening, listenOn, reasonOf, SERVER_LIMITS } from "./listening.ts";
 import { Places } from "./places.ts";
@@ -17,6 +23,13 @@ export interface SmallAnswer {
   readonly type?: string;
 }
 
+/** PEM texts. Whoever asks must show a certificate that one of `caPem` has signed. */
+export interface SmallServerTls {
+  readonly caPem: string;
+  readonly certPem: string;
+  readonly keyPem: string;
+}
+
 export interface SmallServerOptions {
   readonly host: string;
   readonly port: number;
@@ -25,20 +38,22 @@ export interface SmallServerOptions {
   /** What its place was given by, for errors: `-graceful-port`. */
   readonly flag: string;
   readonly clock: Clock;
+  /** Absent: plain text. */
+  readonly tls?: SmallServerTls;
   /** `target`: path and query. `undefined`: there is nothing there. */
   answer(method: string, target: string): Promise<SmallAnswer | undefined>;
 }
 
-/** Throws `listen_failed` when the address cannot be had. */
+/** Throws `listen_failed` when the address cannot be had, `config_invalid` for certificates. */
 export async function startSmallServer(options: SmallServerOptions, log: Log): Promise<Listening> {
-  const { host, port, name, flag, clock } = options;
+  const { host, port, name, flag, clock, tls } = options;
   const places = new Places(clock);
-  const server = createServer(SERVER_LIMITS, (request, reply) => {
+  const server = serverFor(tls, flag, (request, reply) => {
     // Never for a body: none is wanted.
     request.resume();
     void respond(request, reply, { places, options });
   });
-  server.on("connection", (socket) => places.enter(socket));
+  server.on(tls ? "secureConnection" : "connection", (socket) => places.enter(socket));
   try {
     return await listenOn(server, { host, port, name }, log);
   } catch (error) {
@@ -48,6 +63,23 @@ export async function startSmallServer(options: SmallServerOptions, log: Log): P
       `Cannot listen on ${flag} ${address}: ${reasonOf(error)}`,
       { cause: error },
     );
+  }
+}
+
+function serverFor(tls: SmallServerTls | undefined, flag: string, listener: RequestListener) {
+  if (!tls) return createServer(SERVER_LIMITS, listener);
+  const { caPem: ca, certPem: cert, keyPem: key } = tls;
+  try {
+    return createSecureServer({
+      ...SERVER_LIMITS,
+      ...{ ca, cert, key, requestCert: true, minVersion: "TLSv1.2" },
+      // It is refused by an answer, so that whoever asks is told why.
+      ...{ rejectUnauthorized: false, handshakeTimeout: SERVER_LIMITS.headersTimeout },
+    }, listener);
+  } catch (error) {
+    throw new ProxyError("config_invalid", `Cannot use the certificates of ${flag}`, {
+      cause: error,
+    });
   }
 }
 
@@ -74,6 +106,9 @@ async function answerTo(
 ): Promise<SmallAnswer> {
   if (!places.serve(socket, reply, false)) {
     return { status: 503, body: "Cannot answer now: too many requests are being answered\n" };
+  }
+  if (options.tls && !("authorized" in socket && socket.authorized === true)) {
+    return { status: 403, body: "Cannot answer this request: it shows no certificate of our CA\n" };
   }
   // A page in somebody's browser can send any of these requests, and must not end a proxy.
   const site = headers["sec-fetch-site"];

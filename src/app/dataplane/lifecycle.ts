@@ -11,7 +11,8 @@ import {
   startSmallServer,
 } from "../../admin/mod.ts";
 import { type Log, sleep } from "../../base/mod.ts";
-import type { LifecycleOptions, TcpPlace } from "./options.ts";
+import type { TcpPlace } from "./metrics_options.ts";
+import type { LifecycleOptions } from "./options.ts";
 
 type ReadinessView = Pick<AdminView, "clock" | "health">;
 

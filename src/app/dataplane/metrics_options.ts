@@ -8,6 +8,11 @@ import { ProxyError } from "../../base/mod.ts";
 import { badValue, readInteger } from "../command_line/args_values.ts";
 import type { DataplaneValues } from "./values.ts";
 
+export interface TcpPlace {
+  readonly host: string;
+  readonly port: number;
+}
+
 export interface MetricsOptions {
   /** False: nothing of the proxy's configuration counts, and nothing is served but by the admin server. */
   readonly useCentralConfig: boolean;

@@ -10,14 +10,9 @@ import { badValue, readInteger, readLogLevel } from "../command_line/args_values
 import type { ProxyOptions } from "../command_line/args_proxy.ts";
 import { DEFAULT_CONNECTIONS } from "../process/descriptors.ts";
 import { UNUSED } from "./running_flags.ts";
-import { type MetricsOptions, readMetrics, readPath } from "./metrics_options.ts";
+import { type MetricsOptions, readMetrics, readPath, type TcpPlace } from "./metrics_options.ts";
 import { readServers } from "./servers_options.ts";
 import type { DataplaneValues } from "./values.ts";
-
-export interface TcpPlace {
-  readonly host: string;
-  readonly port: number;
-}
 
 export interface LifecycleOptions extends TcpPlace {
   readonly startupPath: string;

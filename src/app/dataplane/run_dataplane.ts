@@ -4,17 +4,17 @@
  * @module
  */
 
-import { readFileSync, statSync } from "node:fs";
 import process from "node:process";
 import { type AdminView, askAdmin, type Listening } from "../../admin/mod.ts";
-import { messageOf, printable, ProxyError } from "../../base/mod.ts";
+import { messageOf, printable } from "../../base/mod.ts";
 import type { DataplaneWords } from "../command_line/args_dataplane.ts";
 import { runProxy } from "../process/run_proxy.ts";
 import { startLifecycle, startReady } from "./lifecycle.ts";
 import { adminPort, type DataplaneOptions, dataplaneOptions } from "./options.ts";
+import { DataplaneMetrics } from "./metrics.ts";
+import { readText } from "./read_text.ts";
 import { dataplaneValues } from "./values.ts";
 
-const FILE_LIMIT_BYTES = 1 << 20;
 const PROBE_TIMEOUT_MS = 3_000;
 
 /** Runs until it is told to end; the exit code, 0 or 1. */
@@ -33,8 +33,9 @@ export async function runDataplane({ flags, forEnvoy }: DataplaneWords): Promise
 
 type OpenDeps = Parameters<typeof startLifecycle>[1] & { readonly view: AdminView };
 
-async function openServers({ ready, lifecycle }: DataplaneOptions, deps: OpenDeps) {
-  const servers: Listening[] = [];
+async function openServers({ ready, lifecycle, metrics }: DataplaneOptions, deps: OpenDeps) {
+  const shown = new DataplaneMetrics(metrics, { ...deps, ask: askAdmin });
+  const servers: Pick<Listening, "close">[] = [shown];
   const close = async () => {
     await Promise.all(servers.map((server) => server.close()));
   };
@@ -45,7 +46,7 @@ async function openServers({ ready, lifecycle }: DataplaneOptions, deps: OpenDep
     await close();
     throw error;
   }
-  return { onInForce() {}, close };
+  return { close };
 }
 
 /** consul-dataplane does not listen to the variables of other Consul tools. */
@@ -65,19 +66,4 @@ async function checkHealth(port: number): Promise<number> {
     process.stderr.write(`postern: Cannot ask the proxy whether it is ready: ${fact}\n`);
   }
   return 1;
-}
-
-function readText(path: string, flag: string): string {
-  try {
-    if (statSync(path).size > FILE_LIMIT_BYTES) {
-      throw new Error(`it is longer than ${FILE_LIMIT_BYTES} bytes`);
-    }
-    return readFileSync(path, "utf8");
-  } catch (cause) {
-    throw new ProxyError(
-      "config_invalid",
-      `Cannot read ${flag} ${JSON.stringify(path)}: ${messageOf(cause)}`,
-      { cause },
-    );
-  }
 }

@@ -16,7 +16,6 @@ import {
 } from "../../base/mod.ts";
 import { descriptorLimit, type Engine, runtimeEngine } from "../../net/mod.ts";
 import type { FetchCertificate, RemoteAuthorize } from "../../proxy/mod.ts";
-import type { Snapshot } from "../../snapshot/mod.ts";
 import type { ProxyOptions } from "../command_line/args.ts";
 import { boundedAuthorize } from "./bounded_authorize.ts";
 import { fittingConnections, tooFewFiles } from "./descriptors.ts";
@@ -43,13 +42,10 @@ export interface StandIn {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly grace: Grace;
   /** Opens what that program has besides, before anything is asked of Consul. */
-  open(view: AdminView, deps: { readonly log: Log; stop(): void }): Promise<StandInServers>;
-}
-
-export interface StandInServers {
-  /** Traffic goes by this one now. */
-  onInForce(snapshot: Snapshot): void;
-  close(): Promise<void>;
+  open(
+    view: AdminView,
+    deps: { readonly log: Log; stop(): void },
+  ): Promise<{ close(): Promise<void> }>;
 }
 
 /** Runs until a signal or the admin server ends it; the exit code. */
@@ -101,10 +97,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandIn): Promis
       if (bind.kind === "off") return undefined;
       return await startAdmin(view, { bind, ...(tokenFile !== undefined && { tokenFile }) }, log);
     },
-    onInForce(snapshot) {
-      access.set(accessTargetOf(snapshot));
-      servers?.onInForce(snapshot);
-    },
+    onInForce: (snapshot) => access.set(accessTargetOf(snapshot)),
     onFirstReady() {
       trimWhenQuiet({ clock, trim: () => engine.trim({ shared: true }), afterLoads: true });
       if (options.workers > 0) giveWayToTraffic();
@@ -152,7 +145,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandIn): Promis
     reload: () => void proxy.reload(),
     reopen: () => access.reopen(),
   });
-  let servers: StandInServers | undefined;
+  let servers: Awaited<ReturnType<StandIn["open"]>> | undefined;
   try {
     servers = await standIn?.open(view, { log, stop: () => proxy.stop() });
     return await proxy.run();

@@ -125,9 +125,17 @@ export function readRegistration(json: unknown, proxyId: string): Registration {
         textFormat: proxy.AccessLogs.TextFormat,
       },
     }),
+    ...metricsOf(config),
     upstreams: isIngress ? [] : toUpstreams(proxy.Upstreams ?? [], { meshGatewayMode, warnings }),
     warnings,
   };
+}
+
+function metricsOf(config: ProxyConfig): Pick<Registration, "metrics"> {
+  const prometheusBindAddr = config.text("envoy_prometheus_bind_addr");
+  const statsd = ["envoy_statsd_url", "envoy_dogstatsd_url"].filter((key) => config.text(key));
+  if (prometheusBindAddr === "" && statsd.length === 0) return {};
+  return { metrics: { prometheusBindAddr, statsd } };
 }
 
 type Expose = NonNullable<v.InferOutput<typeof RegistrationReply>["Proxy"]>["Expose"];

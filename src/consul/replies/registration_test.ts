@@ -97,6 +97,17 @@ test("readRegistration() reads what the agent merged from central configuration"
   assert.deepEqual(query?.bind, { kind: "tcp", host: "127.0.0.1", port: 19194 });
 });
 
+test("readRegistration() reads where metrics are wanted", () => {
+  const metricsOf = (Config: unknown) => registration({ Config }).metrics;
+  assert.equal(metricsOf({ envoy_prometheus_bind_addr: "" }), undefined);
+  assert.deepEqual(metricsOf({ envoy_prometheus_bind_addr: "0.0.0.0:20200" }), {
+    ...{ prometheusBindAddr: "0.0.0.0:20200", statsd: [] },
+  });
+  assert.deepEqual(metricsOf({ envoy_dogstatsd_url: "udp://${HOST_IP}:8125" }), {
+    ...{ prometheusBindAddr: "", statsd: ["envoy_dogstatsd_url"] },
+  });
+});
+
 test("readRegistration() passes over templates of a transparent proxy", () => {
   const got = readRegistration(fixture("agent_service_tproxy"), "web-1-sidecar-proxy");
   assert.equal(got.mode, "transparent");

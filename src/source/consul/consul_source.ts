@@ -137,7 +137,9 @@ export class ConsulSource implements SnapshotSource {
     const outcome = this.#assembled?.outcome;
     const credentials = this.#published?.credentials;
     const servers = this.#options.agent.serversStatus?.();
+    const metrics = this.#facts.known.registration?.metrics;
     return {
+      ...(metrics && { metrics }),
       kind: "consul",
       waitingFor: this.#published
         ? []

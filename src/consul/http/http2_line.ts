@@ -17,7 +17,6 @@ import {
   type ResponseEvents,
 } from "../../http/mod.ts";
 import type { Connection, Dial, Engine, PresentedPeer } from "../../net/mod.ts";
-import { IS_HTTP_PORT } from "./unreachable.ts";
 
 export interface Http2LineOptions {
   readonly engine: Pick<Engine, "dial" | "clientTls">;
@@ -31,6 +30,8 @@ export interface Http2LineOptions {
 
 /** Until the server is known to be one, and to speak HTTP/2. */
 const CONNECT_MS = 10_000;
+const WANTED =
+  "-http-port (POSTERN_HTTP_PORT) wants that of its HTTPS API, 8501 unless configured otherwise";
 /** Nothing was heard since the interval began; so one that hangs is known within 24 s. */
 const KEEP_ALIVE = { intervalMs: 9_000, timeoutMs: 6_000 };
 /** For the last words on a connection that is given up. */
@@ -89,7 +90,7 @@ export class Http2Line {
         onConnected: (socket, peer) =>
           this.#connected(socket, whyRefused(peer, material) ?? whyNotHttp2(peer)),
         onFailed: (stage, reason) =>
-          this.#lost(stage === "connect" ? `${reason}; ${IS_HTTP_PORT}` : reason),
+          this.#lost(stage === "connect" ? `${reason}; ${WANTED}` : reason),
       });
     } catch (error) {
       this.#lost(messageOf(error));
@@ -135,9 +136,7 @@ export class Http2Line {
 }
 
 function whyNotHttp2(peer: PresentedPeer | undefined): string | undefined {
-  return peer?.protocol === "h2"
-    ? undefined
-    : "it does not speak HTTP/2; is -http-port that of its HTTPS API, 8501 unless configured otherwise?";
+  return peer?.protocol === "h2" ? undefined : `it does not speak HTTP/2; ${WANTED}`;
 }
 
 function whyEnded({ kind, detail }: HttpEnd): string {

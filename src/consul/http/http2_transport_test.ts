@@ -131,7 +131,7 @@ for (
       "does not speak HTTP/2",
       { ...PEER, protocol: "" },
       undefined,
-      /192\.0\.2\.1:8501: it does not speak HTTP\/2; is -http-port/,
+      /192\.0\.2\.1:8501: it does not speak HTTP\/2; -http-port/,
     ],
   ] as const
 ) {

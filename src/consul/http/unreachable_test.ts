@@ -64,11 +64,11 @@ for (
   });
 }
 
-test("reasonOf() of a server names the flag for its port", () => {
-  const address = { kind: "tcp", host: "127.0.0.1", port: 8502 } as const;
-  for (const code of ["ECONNREFUSED", "ECONNRESET"]) {
-    const reason = reasonOf({ code }, { address, tls: null, peer: "server" });
-    assert.match(reason, /-http-port .*POSTERN_HTTP_PORT/);
-    assert.doesNotMatch(reason, /-http-addr/);
-  }
+test("reasonOf() names the flag that is for servers", () => {
+  const address = { kind: "tcp", host: "192.0.2.1", port: 8300 } as const;
+  const code = "ECONNREFUSED";
+  assert.match(
+    reasonOf({ code }, { address, tls: null, peer: "server" }),
+    /-http-port \(POSTERN_HTTP_PORT\) wants .* 8500/,
+  );
 });

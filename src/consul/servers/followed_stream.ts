@@ -22,7 +22,7 @@ export interface Place {
 export interface StreamHost {
   readonly clock: Clock;
   readonly random: Random;
-  /** Undefined while none is found. */
+  /** Undefined while none is found, or there is no token yet. */
   place(): Place | undefined;
   /** What calls of this method carry now; `""`: none. */
   tokenFor(method: Pick<Method<never, unknown>, "anonymous">): string;

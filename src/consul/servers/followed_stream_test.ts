@@ -114,7 +114,7 @@ test("Servers is not impressed by a server that sends what no server sends", asy
   for (
     const hostile of [
       list(
-        Array.from({ length: 10_000 }, (_, at) => ({ address: `10.1.${at >> 8}.${at & 255}` })),
+        Array.from({ length: 2_000 }, (_, at) => ({ address: `10.1.${at >> 8}.${at & 255}` })),
       ),
       list([{ address: "evil.example" }]),
       list([{ address: "10.0.0.9\r\nconsul server in use" }]),

@@ -23,6 +23,7 @@ import { GET_FEATURES, WATCH_SERVERS } from "./methods.ts";
 import { type Lookup, systemLookup } from "./places.ts";
 import { type FoundServer, ServerSearch } from "./server_search.ts";
 import { createServersTls } from "./servers_tls.ts";
+import { whenReady } from "./when_ready.ts";
 import type { Method, Server, Servers, ServersOptions, StreamSink, Token } from "./types.ts";
 
 export interface SessionDeps {
@@ -113,8 +114,7 @@ class Session implements ServersSession, StreamHost {
     const untilMs = this.clock.monotonic() + timeoutMs;
     let place: Place | undefined;
     try {
-      if (!method.anonymous) await this.#deps.token.coming;
-      place = await this.#placeFor(method.what, options);
+      place = await this.#placeFor(method, options);
       const leftMs = untilMs - this.clock.monotonic();
       const answer = await this.#ask(place, { method, request, leftMs, signal });
       this.count(method.resource, "ok");
@@ -223,33 +223,28 @@ class Session implements ServersSession, StreamHost {
   }
 
   #placeFor(
-    what: string,
+    { what, anonymous }: Pick<Method<never, unknown>, "anonymous" | "what">,
     { timeoutMs, signal }: { readonly timeoutMs: number; readonly signal?: AbortSignal },
   ): Promise<Place> {
-    if (this.#inUse) return Promise.resolve(this.#inUse);
-    return new Promise((resolve, reject) => {
-      const over = () => {
-        stop();
-        timer.cancel();
-        ended.removeEventListener("abort", abort);
-      };
-      const abort = () => {
-        over();
-        reject(new ProxyError("closed", `Cannot ${what}: it is not wanted any more`));
-      };
-      const ended = this.#until(signal);
-      const stop = this.onMove(() => {
-        over();
-        if (this.#inUse) resolve(this.#inUse);
-      });
-      const timer = this.clock.after(timeoutMs, () => {
-        over();
-        const fact = this.#search.lastFailure || `none was found within ${timeoutMs} ms`;
-        const message = `Cannot ${what}: no Consul server is in use: ${fact}`;
-        reject(new ProxyError("agent_unreachable", message));
-      });
-      if (ended.aborted) abort();
-      else ended.addEventListener("abort", abort);
+    const { token } = this.#deps;
+    const lacksToken = () => !anonymous && token.coming !== undefined;
+    return whenReady(() => lacksToken() ? undefined : this.#inUse, {
+      ...{ clock: this.clock, timeoutMs, signal: this.#until(signal) },
+      hints: [
+        (look) => this.onMove(look),
+        (look) => token.onChange(look),
+        (look, fail) => {
+          if (lacksToken()) token.coming?.then(look, fail);
+          return () => {};
+        },
+      ],
+      aborted: () => new ProxyError("closed", `Cannot ${what}: it is not wanted any more`),
+      late: () => {
+        const fact = this.#inUse
+          ? "there is no token yet"
+          : `no Consul server is in use: ${this.#search.lastFailure || "none was found in time"}`;
+        return new ProxyError("agent_unreachable", `Cannot ${what}: ${fact}`);
+      },
     });
   }
 

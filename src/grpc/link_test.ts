@@ -95,6 +95,7 @@ test("GrpcLink is lost when the server takes no more calls, and those on it are 
 test("GrpcLink is lost when the server is silent, asked only while a call is open", async () => {
   using rig = new Rig();
   await rig.link.opened;
+  await rig.run();
   rig.server.hang();
   assert.deepEqual(await rig.run(40_000), []);
   rig.open("a");

@@ -3,7 +3,7 @@ import test from "node:test";
 import { settle } from "../../../test/kit/clock.ts";
 import { ProxyError } from "../../base/mod.ts";
 import { A, B, C, outcome, rootsOf, SessionRig } from "../../../test/kit/session_rig.ts";
-import { GET_FEATURES, LOGIN, SIGN, WATCH_ROOTS } from "./methods.ts";
+import { GET_FEATURES, SIGN, WATCH_ROOTS } from "./methods.ts";
 import type { ServersSession } from "./session.ts";
 import type { Server } from "./types.ts";
 
@@ -112,29 +112,6 @@ test("Servers.call() ends when it is not wanted any more", async () => {
   await settle();
   wanted.abort();
   assert.match(await answer, /^closed: /);
-});
-
-test("Servers sends no token with what needs none", async () => {
-  using rig = new SessionRig();
-  const one = rig.servers.add(A);
-  one.answer(LOGIN.path, (call) => {
-    call.send("LoggedIn", { token: { accessor_id: "a", secret_id: "s" } });
-    call.end(0);
-  });
-  const session = rig.start();
-  const request = { authMethod: "jwt", bearerToken: "b", meta: { pod: "p" } };
-  const answer = outcome(
-    session.call(LOGIN, { ...request, namespace: "", partition: "", datacenter: "" }, {
-      timeoutMs: 1_000,
-    }),
-  );
-  await rig.run(10);
-  assert.equal(await answer, '{"accessorId":"a","secretId":"s"}');
-  const call = one.calls.find(({ path }) => path === LOGIN.path);
-  assert.equal(call?.token, "");
-  assert.deepEqual(call?.request("LoginRequest"), {
-    ...{ auth_method: "jwt", bearer_token: "b", meta: { pod: "p" } },
-  });
 });
 
 test("Servers finds a server that is back soon, and does not press it before", async () => {

@@ -101,6 +101,11 @@ export class MemoryServer {
     });
   }
 
+  /** That are open. */
+  get connections(): number {
+    return this.#open.size;
+  }
+
   /** Calls that are open, of one method if said. */
   open(path?: string): MemoryCall[] {
     return this.calls.filter((call) => !call.over && (path === undefined || call.path === path));
@@ -131,10 +136,15 @@ export class MemoryServer {
     for (const connection of this.#open.values()) connection.pause();
   }
 
+  /** Takes no more calls, and serves those that are open. */
+  drain(): void {
+    for (const http of [...this.#open.keys()]) http.drain();
+  }
+
   /** As SIGTERM: GOAWAY, streams end with UNAVAILABLE. */
   leave(): void {
     this.state = "down";
-    for (const http of [...this.#open.keys()]) http.drain();
+    this.drain();
     for (const call of this.open()) call.end(14, "Connection dropped");
     this.#open.clear();
   }

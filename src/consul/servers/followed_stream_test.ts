@@ -92,6 +92,23 @@ test("Servers.follow() opens a stream again that ended, ever later, then asks an
   assert.deepEqual([session.current?.host, rig.errors.length, rig.roots], [B, 4, [B]]);
 });
 
+test("Servers.follow() moves on before a server ends that takes no more calls", async () => {
+  using rig = new SessionRig();
+  const one = rig.servers.add(A);
+  one.knows(A, B);
+  one.answer(WATCH_ROOTS.path, rootsOf(A));
+  const two = rig.servers.add(B);
+  two.knows(A, B);
+  two.answer(WATCH_ROOTS.path, rootsOf(B));
+  const session = rig.start();
+  rig.follow(session);
+  await rig.run(1_000);
+  one.drain();
+  await rig.run(1_000);
+  assert.deepEqual([session.current?.host, rig.roots, rig.errors], [B, [A, B], []]);
+  assert.deepEqual([one.open(), one.connections], [[], 0]);
+});
+
 test("Servers.follow() delivers nothing after it was stopped", async () => {
   using rig = new SessionRig();
   const one = rig.servers.add(A);
@@ -114,7 +131,7 @@ test("Servers is not impressed by a server that sends what no server sends", asy
   for (
     const hostile of [
       list(
-        Array.from({ length: 10_000 }, (_, at) => ({ address: `10.1.${at >> 8}.${at & 255}` })),
+        Array.from({ length: 2_000 }, (_, at) => ({ address: `10.1.${at >> 8}.${at & 255}` })),
       ),
       list([{ address: "evil.example" }]),
       list([{ address: "10.0.0.9\r\nconsul server in use" }]),

@@ -23,6 +23,7 @@ import { GET_FEATURES, WATCH_SERVERS } from "./methods.ts";
 import { type Lookup, systemLookup } from "./places.ts";
 import { type FoundServer, ServerSearch } from "./server_search.ts";
 import { createServersTls } from "./servers_tls.ts";
+import { whenReady } from "./when_ready.ts";
 import type { Method, Server, Servers, ServersOptions, StreamSink, Token } from "./types.ts";
 
 export interface SessionDeps {
@@ -113,7 +114,6 @@ class Session implements ServersSession, StreamHost {
     const untilMs = this.clock.monotonic() + timeoutMs;
     let place: Place | undefined;
     try {
-      if (!method.anonymous) await this.#deps.token.coming;
       place = await this.#placeFor(method.what, options);
       const leftMs = untilMs - this.clock.monotonic();
       const answer = await this.#ask(place, { method, request, leftMs, signal });
@@ -177,10 +177,9 @@ class Session implements ServersSession, StreamHost {
     return this.#deps.token.coming ? undefined : this.#inUse;
   }
 
-  tokenFor({ anonymous }: Pick<Method<never, unknown>, "anonymous">): string {
-    const token = anonymous ? "" : this.#deps.token.current();
-    const tellsSecret = anonymous || token !== "";
-    if (tellsSecret && this.#options.tls === null && !this.#toldPlain) {
+  token(): string {
+    const token = this.#deps.token.current();
+    if (token !== "" && this.#options.tls === null && !this.#toldPlain) {
       this.#toldPlain = true;
       this.#deps.log.warn("consul's servers are told the token in plain text (-tls-disabled)");
     }
@@ -207,8 +206,8 @@ class Session implements ServersSession, StreamHost {
       readonly signal?: AbortSignal | undefined;
     },
   ): Promise<Response> {
-    const { method, leftMs: timeoutMs, signal } = question;
-    const token = this.tokenFor(method);
+    const { leftMs: timeoutMs, signal } = question;
+    const token = this.token();
     return askOnce(link, question, {
       ...{ host: server.host, token, timeoutMs, clock: this.clock, signal: this.#until(signal) },
       onStatus: (status) => {
@@ -226,30 +225,24 @@ class Session implements ServersSession, StreamHost {
     what: string,
     { timeoutMs, signal }: { readonly timeoutMs: number; readonly signal?: AbortSignal },
   ): Promise<Place> {
-    if (this.#inUse) return Promise.resolve(this.#inUse);
-    return new Promise((resolve, reject) => {
-      const over = () => {
-        stop();
-        timer.cancel();
-        ended.removeEventListener("abort", abort);
-      };
-      const abort = () => {
-        over();
-        reject(new ProxyError("closed", `Cannot ${what}: it is not wanted any more`));
-      };
-      const ended = this.#until(signal);
-      const stop = this.onMove(() => {
-        over();
-        if (this.#inUse) resolve(this.#inUse);
-      });
-      const timer = this.clock.after(timeoutMs, () => {
-        over();
-        const fact = this.#search.lastFailure || `none was found within ${timeoutMs} ms`;
-        const message = `Cannot ${what}: no Consul server is in use: ${fact}`;
-        reject(new ProxyError("agent_unreachable", message));
-      });
-      if (ended.aborted) abort();
-      else ended.addEventListener("abort", abort);
+    const { token } = this.#deps;
+    return whenReady(() => this.place(), {
+      ...{ clock: this.clock, timeoutMs, signal: this.#until(signal) },
+      hints: [
+        (look) => this.onMove(look),
+        (look) => token.onChange(look),
+        (look, fail) => {
+          token.coming?.then(look, fail);
+          return () => {};
+        },
+      ],
+      aborted: () => new ProxyError("closed", `Cannot ${what}: it is not wanted any more`),
+      late: () => {
+        const fact = this.#inUse
+          ? "there is no token yet"
+          : `no Consul server is in use: ${this.#search.lastFailure || "none was found in time"}`;
+        return new ProxyError("agent_unreachable", `Cannot ${what}: ${fact}`);
+      },
     });
   }
 

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { settle } from "../../../test/kit/clock.ts";
+import { ProxyError } from "../../base/mod.ts";
 import { A, B, C, outcome, rootsOf, SessionRig } from "../../../test/kit/session_rig.ts";
-import { GET_FEATURES, LOGIN, SIGN, WATCH_ROOTS } from "./methods.ts";
+import { GET_FEATURES, SIGN, WATCH_ROOTS } from "./methods.ts";
 import type { ServersSession } from "./session.ts";
 import type { Server } from "./types.ts";
 
@@ -111,29 +112,6 @@ test("Servers.call() ends when it is not wanted any more", async () => {
   await settle();
   wanted.abort();
   assert.match(await answer, /^closed: /);
-});
-
-test("Servers sends no token with what needs none", async () => {
-  using rig = new SessionRig();
-  const one = rig.servers.add(A);
-  one.answer(LOGIN.path, (call) => {
-    call.send("LoggedIn", { token: { accessor_id: "a", secret_id: "s" } });
-    call.end(0);
-  });
-  const session = rig.start();
-  const request = { authMethod: "jwt", bearerToken: "b", meta: { pod: "p" } };
-  const answer = outcome(
-    session.call(LOGIN, { ...request, namespace: "", partition: "", datacenter: "" }, {
-      timeoutMs: 1_000,
-    }),
-  );
-  await rig.run(10);
-  assert.equal(await answer, '{"accessorId":"a","secretId":"s"}');
-  const call = one.calls.find(({ path }) => path === LOGIN.path);
-  assert.equal(call?.token, "");
-  assert.deepEqual(call?.request("LoginRequest"), {
-    ...{ auth_method: "jwt", bearer_token: "b", meta: { pod: "p" } },
-  });
 });
 
 test("Servers finds a server that is back soon, and does not press it before", async () => {
@@ -263,6 +241,36 @@ test("Servers is content with a server that minds the token, and says so by the 
   await rig.run(10);
   assert.equal(session.current?.host, A);
   assert.deepEqual(rig.token.rejections, ["t1"]);
+});
+
+test("Servers asks nothing while a token is to come, and says why it does not", async () => {
+  using rig = new SessionRig();
+  const { promise, reject } = Promise.withResolvers<void>();
+  rig.token.value = "";
+  rig.token.coming = promise;
+  const one = rig.servers.add(A);
+  one.answer(GET_FEATURES.path, (call) => call.end(16, "An ACL token must be provided"));
+  one.answer(SIGN.path, (call) => {
+    call.send("Signed", { cert_pem: call.token });
+    call.end(0);
+  });
+  one.answer(WATCH_ROOTS.path, rootsOf(A));
+  const session = rig.start();
+  rig.follow(session);
+  const late = sign(session, 500);
+  const patient = sign(session, 5_000);
+  await rig.run(1_000);
+  assert.match(await late, /^agent_unreachable: .*there is no token yet/);
+  assert.deepEqual([one.calls.map(({ path }) => path), rig.errors], [[GET_FEATURES.path], []]);
+  rig.token.coming = undefined;
+  rig.token.change("t2");
+  await rig.run(500);
+  assert.deepEqual([await patient, rig.roots], ['"t2"', [A]]);
+
+  rig.token.coming = promise;
+  const refused = sign(session);
+  reject(new ProxyError("agent_forbidden", "Cannot log in: no rule matches"));
+  assert.equal(await refused, "agent_forbidden: Cannot log in: no rule matches");
 });
 
 test("Servers leaves nothing behind", async () => {

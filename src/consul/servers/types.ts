@@ -83,8 +83,6 @@ export interface Method<Request, Response> extends MessageTypes<Request, Respons
   readonly what: string;
   /** Label of the request counter: `sign`. */
   readonly resource: string;
-  /** It is sent without a token, and so does not need one. */
-  readonly anonymous?: true;
 }
 
 export interface StreamSink<T> {
@@ -101,8 +99,8 @@ export interface Servers {
   /** Undefined while none is found. */
   readonly current: Server | undefined;
   /**
-   * One question with one answer, of the server in use; waits for one within `timeoutMs`. Rejects with
-   * `agent_unreachable` (UNAVAILABLE, too late, none there), `agent_forbidden` (PERMISSION_DENIED,
+   * One question with one answer, of the server in use; waits for one within `timeoutMs`, and for a token
+   * where that is what a login has to give. Rejects with `agent_unreachable` (UNAVAILABLE, too late, none there), `agent_forbidden` (PERMISSION_DENIED,
    * UNAUTHENTICATED), `agent_overloaded` (RESOURCE_EXHAUSTED), `agent_not_found`, `agent_failed`
    * (anything else), `agent_reply_invalid`, or `closed`. No failure but the first moves on by itself.
    */

@@ -11,7 +11,6 @@ import { createLog, type ProxyError, Stats, systemClock } from "../../src/base/m
 import {
   GET_BOOTSTRAP_PARAMS,
   GET_FEATURES,
-  LOGOUT,
   type ServerRoots,
   WATCH_ROOTS,
 } from "../../src/consul/servers/methods.ts";
@@ -93,12 +92,6 @@ test("a session with real servers goes on through what happens to them", async (
   assert.match(roots[0]?.trustDomain ?? "", /^[0-9a-f-]{36}\.consul$/);
   const { signs, watchServers } = await session.call(GET_FEATURES, null, { timeoutMs: 5_000 });
   assert.ok(signs && watchServers);
-
-  // Only a login's token can be logged out, and no other is needed for it.
-  const logout = session.call(LOGOUT, { token: first.secret, datacenter: "" }, {
-    timeoutMs: 5_000,
-  });
-  await assert.rejects(logout, { code: "agent_forbidden" });
 
   await refusesStrangers(cluster, first.secret);
 

@@ -11,8 +11,6 @@ import { SERVERS_PROTOBUF } from "../../src/consul/servers/messages.ts";
 import {
   GET_BOOTSTRAP_PARAMS,
   GET_FEATURES,
-  LOGIN,
-  LOGOUT,
   SERVER_LIMIT,
   SIGN,
   WATCH_ROOTS,
@@ -21,7 +19,7 @@ import {
 import type { Method } from "../../src/consul/servers/types.ts";
 import type { FuzzTarget } from "./fuzz.ts";
 
-const METHODS = [GET_FEATURES, GET_BOOTSTRAP_PARAMS, SIGN, LOGIN, LOGOUT];
+const METHODS = [GET_FEATURES, GET_BOOTSTRAP_PARAMS, SIGN];
 const PEM = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
 
 /** `undefined`: refused. */
@@ -59,13 +57,10 @@ export const target: FuzzTarget = {
       }],
     }),
     SERVERS_PROTOBUF.encode("Signed", { cert_pem: PEM + PEM }),
-    SERVERS_PROTOBUF.encode("LoggedIn", { token: { accessor_id: "a", secret_id: "s" } }),
   ],
   dictionary: ["10.0.0.1", "::1", "\x0a\x00", "\x1b[2J", "\r\n", "\u2028", "__proto__"],
   run(input) {
     for (const method of METHODS) assertTexts(read<unknown>(method, input));
-    const token = read(LOGIN, input);
-    if (token) assert.match(token.secretId, /^[\x21-\x7e]+$/);
     const hosts = read(WATCH_SERVERS, input);
     assert.ok((hosts?.length ?? 0) <= SERVER_LIMIT);
     for (const host of hosts ?? []) assert.equal(canonicalIpText(host), host);

@@ -33,6 +33,7 @@ const STEPS = 40;
 
 export class ScriptedToken implements Token {
   value = "t1";
+  coming: Promise<void> | undefined;
   readonly rejections: string[] = [];
   readonly #listeners = new Set<() => void>();
 

@@ -24,8 +24,8 @@ export interface StreamHost {
   readonly random: Random;
   /** Undefined while none is found. */
   place(): Place | undefined;
-  /** What calls of this method carry now; `""`: none. */
-  tokenFor(method: Pick<Method<never, unknown>, "anonymous">): string;
+  /** What calls carry now; `""`: none. */
+  token(): string;
   rejected(token: string): void;
   leave(server: Server, reason: string): void;
   /** `ok`: it delivers. */
@@ -100,7 +100,6 @@ export class FollowedStream<Request, Response> implements AnyStream {
   }
 
   renew(): void {
-    if (this.#method.anonymous) return;
     this.#backoff.reset();
     this.moved();
   }
@@ -127,7 +126,7 @@ export class FollowedStream<Request, Response> implements AnyStream {
     } else this.#current?.call?.close();
     const { clock } = this.#host;
     const opened: Opened = {
-      ...{ place, token: this.#host.tokenFor(this.#method), openedMs: clock.monotonic() },
+      ...{ place, token: this.#host.token(), openedMs: clock.monotonic() },
       ...{ call: undefined, answered: false, unreadable: undefined },
     };
     this.#current = opened;

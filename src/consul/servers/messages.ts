@@ -47,16 +47,4 @@ export const SERVERS_PROTOBUF: Protobuf = new Protobuf({
   },
   SignRequest: { csr: "1 string" },
   Signed: { cert_pem: "2 string" },
-  // hashicorp.consul.acl
-  LoginRequest: {
-    auth_method: "1 string",
-    bearer_token: "2 string",
-    meta: "3 map string",
-    namespace: "4 string",
-    partition: "5 string",
-    datacenter: "6 string",
-  },
-  LoggedIn: { token: "1 LoginToken" },
-  LoginToken: { accessor_id: "1 string", secret_id: "2 string" },
-  LogoutRequest: { token: "1 string", datacenter: "2 string" },
 });

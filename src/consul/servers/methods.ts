@@ -55,21 +55,6 @@ export interface ServerRoots {
   readonly roots: readonly ServerRoot[];
 }
 
-export interface LoginRequest {
-  readonly authMethod: string;
-  readonly bearerToken: string;
-  readonly meta: Readonly<Record<string, string>>;
-  readonly namespace: string;
-  readonly partition: string;
-  readonly datacenter: string;
-}
-
-/** A login's token. There is no word about how long it lasts. */
-export interface LoginToken {
-  readonly accessorId: string;
-  readonly secretId: string;
-}
-
 /** Far more than a cluster has: beyond them an answer is refused. */
 export const SERVER_LIMIT = 100;
 const ROOT_LIMIT = 100;
@@ -158,35 +143,6 @@ export const SIGN: Method<string, string> = {
   decode: (bytes) => textOf(SERVERS_PROTOBUF.decode("Signed", bytes).cert_pem, "cert_pem", true),
 };
 
-export const LOGIN: Method<LoginRequest, LoginToken> = {
-  path: "/hashicorp.consul.acl.ACLService/Login",
-  what: "log in",
-  resource: "login",
-  anonymous: true,
-  encode: ({ authMethod, bearerToken, meta, namespace, partition, datacenter }) =>
-    SERVERS_PROTOBUF.encode("LoginRequest", {
-      ...{ auth_method: authMethod, bearer_token: bearerToken, meta },
-      ...{ namespace, partition, datacenter },
-    }),
-  decode(bytes) {
-    const token = recordOf(SERVERS_PROTOBUF.decode("LoggedIn", bytes).token);
-    const accessorId = textOf(token.accessor_id, "accessor_id");
-    const secretId = textOf(token.secret_id, "secret_id");
-    // It goes into a header, and is never shown.
-    if (!/^[\x21-\x7e]+$/.test(secretId)) throw new RangeError("it has no usable token");
-    return { accessorId, secretId };
-  },
-};
-
-export const LOGOUT: Method<{ readonly token: string; readonly datacenter: string }, null> = {
-  path: "/hashicorp.consul.acl.ACLService/Logout",
-  what: "log out",
-  resource: "logout",
-  anonymous: true,
-  encode: (request) => SERVERS_PROTOBUF.encode("LogoutRequest", request),
-  decode: () => null,
-};
-
 function rootOf(root: PlainMessage): ServerRoot {
   const intermediates = root.intermediate_certs ?? [];
   if (!Array.isArray(intermediates) || intermediates.length > ROOT_LIMIT) {
@@ -207,10 +163,6 @@ function listOf(value: unknown, name: string, limit: number): readonly PlainMess
   const items = Array.isArray(value) ? value : [];
   if (items.length > limit) throw new RangeError(`it has more than ${limit} ${name}`);
   return items;
-}
-
-function recordOf(value: unknown): PlainMessage {
-  return typeof value === "object" && value !== null ? value as PlainMessage : {};
 }
 
 /** Names have one line without tricks; PEM has several, which end as ours do. */

@@ -4,8 +4,6 @@ import test from "node:test";
 import {
   GET_BOOTSTRAP_PARAMS,
   GET_FEATURES,
-  LOGIN,
-  LOGOUT,
   SERVER_LIMIT,
   SIGN,
   WATCH_ROOTS,
@@ -45,17 +43,6 @@ const REQUESTS: readonly (readonly [Uint8Array, Uint8Array])[] = [
   [WATCH_SERVERS.encode(null), all()],
   [WATCH_ROOTS.encode(null), all()],
   [SIGN.encode("csr"), field(1, "csr")],
-  [
-    LOGIN.encode({
-      ...{ authMethod: "jwt", bearerToken: "b", meta: { pod: "a/b" } },
-      ...{ namespace: "ns", partition: "ap", datacenter: "dc1" },
-    }),
-    all(
-      ...[field(1, "jwt"), field(2, "b"), field(3, all(field(1, "pod"), field(2, "a/b")))],
-      ...[field(4, "ns"), field(5, "ap"), field(6, "dc1")],
-    ),
-  ],
-  [LOGOUT.encode({ token: "t", datacenter: "dc1" }), all(field(1, "t"), field(2, "dc1"))],
 ];
 
 test("methods are asked as Consul's .proto files say", () => {
@@ -97,8 +84,6 @@ const ANSWERS: readonly (readonly [Method<never, unknown>, Uint8Array, unknown])
     },
   ],
   [SIGN, field(2, PEM + PEM), PEM + PEM],
-  [LOGIN, field(1, all(field(1, "a"), field(2, "s"))), { accessorId: "a", secretId: "s" }],
-  [LOGOUT, all(), null],
 ];
 
 test("methods give answers as values", () => {
@@ -154,22 +139,8 @@ for (
       /100 intermediate_certs/,
     ],
     ["a long certificate", SIGN, field(2, "A".repeat(70_000)), /cert_pem is too long/],
-    ["no token", LOGIN, field(1, field(1, "a")), /no usable token/],
-    [
-      "a token that ends its header",
-      LOGIN,
-      field(1, field(2, "a\r\nx: y")),
-      /secret_id has characters/,
-    ],
-    ["a token of two words", LOGIN, field(1, field(2, "a b")), /no usable token/],
-    ["a text that is none", LOGIN, field(1, field(2, Buffer.of(0xff))), /./],
+    ["a text that is none", SIGN, field(2, Buffer.of(0xff)), /./],
   ] as readonly (readonly [string, Method<never, unknown>, Uint8Array, RegExp])[]
 ) {
   test(`methods refuse ${name}`, () => assert.throws(() => method.decode(bytes), wanted));
 }
-
-test("methods show no token that cannot be used", () => {
-  assert.throws(() => LOGIN.decode(field(1, field(2, "s e c r e t"))), (error: Error) => {
-    return !error.message.includes("s e c");
-  });
-});

@@ -113,7 +113,7 @@ class Session implements ServersSession, StreamHost {
     const untilMs = this.clock.monotonic() + timeoutMs;
     let place: Place | undefined;
     try {
-      if (!method.anonymous) await this.#deps.token.coming;
+      await this.#deps.token.coming;
       place = await this.#placeFor(method.what, options);
       const leftMs = untilMs - this.clock.monotonic();
       const answer = await this.#ask(place, { method, request, leftMs, signal });
@@ -177,10 +177,9 @@ class Session implements ServersSession, StreamHost {
     return this.#deps.token.coming ? undefined : this.#inUse;
   }
 
-  tokenFor({ anonymous }: Pick<Method<never, unknown>, "anonymous">): string {
-    const token = anonymous ? "" : this.#deps.token.current();
-    const tellsSecret = anonymous || token !== "";
-    if (tellsSecret && this.#options.tls === null && !this.#toldPlain) {
+  token(): string {
+    const token = this.#deps.token.current();
+    if (token !== "" && this.#options.tls === null && !this.#toldPlain) {
       this.#toldPlain = true;
       this.#deps.log.warn("consul's servers are told the token in plain text (-tls-disabled)");
     }
@@ -207,8 +206,8 @@ class Session implements ServersSession, StreamHost {
       readonly signal?: AbortSignal | undefined;
     },
   ): Promise<Response> {
-    const { method, leftMs: timeoutMs, signal } = question;
-    const token = this.tokenFor(method);
+    const { leftMs: timeoutMs, signal } = question;
+    const token = this.token();
     return askOnce(link, question, {
       ...{ host: server.host, token, timeoutMs, clock: this.clock, signal: this.#until(signal) },
       onStatus: (status) => {

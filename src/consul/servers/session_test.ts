@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
+import { ProxyError } from "../../base/mod.ts";
 import { settle } from "../../../test/kit/clock.ts";
 import { A, B, C, outcome, rootsOf, SessionRig } from "../../../test/kit/session_rig.ts";
-import { GET_FEATURES, LOGIN, SIGN, WATCH_ROOTS } from "./methods.ts";
+import { GET_FEATURES, SIGN, WATCH_ROOTS } from "./methods.ts";
 import type { ServersSession } from "./session.ts";
 import type { Server } from "./types.ts";
 
@@ -113,27 +114,41 @@ test("Servers.call() ends when it is not wanted any more", async () => {
   assert.match(await answer, /^closed: /);
 });
 
-test("Servers sends no token with what needs none", async () => {
+test("Servers asks nothing before there is a token to ask with", async () => {
   using rig = new SessionRig();
   const one = rig.servers.add(A);
-  one.answer(LOGIN.path, (call) => {
-    call.send("LoggedIn", { token: { accessor_id: "a", secret_id: "s" } });
+  one.knows(A, B);
+  one.answer(SIGN.path, (call) => {
+    call.send("Signed", { cert_pem: "signed" });
     call.end(0);
   });
+  const coming = Promise.withResolvers<void>();
+  Object.assign(rig.token, { value: "", coming: coming.promise });
   const session = rig.start();
-  const request = { authMethod: "jwt", bearerToken: "b", meta: { pod: "p" } };
-  const answer = outcome(
-    session.call(LOGIN, { ...request, namespace: "", partition: "", datacenter: "" }, {
-      timeoutMs: 1_000,
-    }),
+  const answer = sign(session);
+  await rig.run(500);
+  assert.deepEqual(
+    one.calls.map(({ path }) => path),
+    [GET_FEATURES.path],
+    "but whether it is there",
   );
-  await rig.run(10);
-  assert.equal(await answer, '{"accessorId":"a","secretId":"s"}');
-  const call = one.calls.find(({ path }) => path === LOGIN.path);
-  assert.equal(call?.token, "");
-  assert.deepEqual(call?.request("LoginRequest"), {
-    ...{ auth_method: "jwt", bearer_token: "b", meta: { pod: "p" } },
-  });
+  rig.token.coming = undefined;
+  rig.token.change("t2");
+  coming.resolve();
+  await rig.run(500);
+  assert.equal(await answer, '"signed"');
+  assert.deepEqual(one.calls.map(({ token }) => token), ["", "t2", "t2"]);
+  assert.deepEqual(session.status.known, [A, B]);
+});
+
+test("Servers.call() that has no token to ask with tells why there is none", async () => {
+  using rig = new SessionRig();
+  const one = rig.servers.add(A);
+  rig.token.coming = Promise.reject(new ProxyError("agent_failed", "the file is empty"));
+  const session = rig.start();
+  assert.equal(await sign(session), "agent_failed: the file is empty");
+  await rig.run(500);
+  assert.deepEqual(one.calls.map(({ path }) => path), [GET_FEATURES.path]);
 });
 
 test("Servers finds a server that is back soon, and does not press it before", async () => {

@@ -83,8 +83,6 @@ export interface Method<Request, Response> extends MessageTypes<Request, Respons
   readonly what: string;
   /** Label of the request counter: `sign`. */
   readonly resource: string;
-  /** It is sent without a token, and so does not need one. */
-  readonly anonymous?: true;
 }
 
 export interface StreamSink<T> {

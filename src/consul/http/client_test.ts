@@ -1,0 +1,73 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ProxyError, Stats } from "../../base/mod.ts";
+import type { Token } from "../servers/types.ts";
+import type { WireReply } from "./carrier.ts";
+import { Client } from "./client.ts";
+
+const CALL = { resource: "match", what: "read", path: "/v1/x", timeoutMs: 1_000 } as const;
+
+/** A client of a server that always answers the same, and what happened. */
+function played(token: Partial<Token>, reply: Partial<WireReply> = {}) {
+  const sent: (string | undefined)[] = [];
+  const rejected: string[] = [];
+  const client = new Client({
+    ...{ pathPrefix: "", basicAuth: "", datacenter: "", namespace: "", partition: "" },
+    stale: false,
+  }, {
+    stats: new Stats(),
+    token: {
+      current: () => "t1",
+      onChange: () => () => {},
+      rejected: (secret) => void rejected.push(secret),
+      ...token,
+    },
+    carrier: {
+      ...{ peer: "server", where: "192.0.2.1" },
+      ...{ dropIdle() {}, reloadFiles() {}, close() {} },
+      send({ headers }) {
+        sent.push(headers["x-consul-token"]);
+        return Promise.resolve({ status: 200, headers: {}, body: "1", ...reply });
+      },
+    },
+  });
+  return { client, sent, rejected };
+}
+
+test("Client.call() waits for a token that is coming", async () => {
+  const coming = Promise.withResolvers<void>();
+  let secret = "";
+  const { client, sent } = played({ coming: coming.promise, current: () => secret });
+  const answer = client.call(CALL);
+  await Promise.resolve();
+  assert.deepEqual(sent, []);
+  secret = "t2";
+  coming.resolve();
+  await answer;
+  assert.deepEqual(sent, ["t2"]);
+});
+
+test("Client.call() tells why there is no token, and asks nothing", async () => {
+  const coming = Promise.reject(new ProxyError("agent_failed", "the file is empty"));
+  const { client, sent } = played({ coming });
+  await assert.rejects(client.call(CALL), { code: "agent_failed", message: "the file is empty" });
+  assert.deepEqual(sent, []);
+});
+
+for (
+  const [body, want] of [
+    ["ACL not found", ["t1"]],
+    ["rpc error making call: ACL not found", ["t1"]],
+    ['ACL not found: auth method "jwt" not found', []],
+    ["Permission denied: token with AccessorID 'a' lacks permission 'service:read'", []],
+  ] as const
+) {
+  test(`Client.call() takes ${JSON.stringify(body)} for ${want.length ? "an unknown" : "a known"} token`, async () => {
+    const { client, rejected } = played({}, { status: 403, body });
+    await assert.rejects(client.call(CALL), (error: Error) => {
+      assert.equal(/does not know the token/.test(error.message), want.length > 0);
+      return true;
+    });
+    assert.deepEqual(rejected, want);
+  });
+}

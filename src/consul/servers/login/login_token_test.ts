@@ -1,0 +1,313 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createLog, messageOf, ProxyError } from "../../../base/mod.ts";
+import { FakeClock } from "../../../../test/kit/clock.ts";
+import type { Login } from "./login_calls.ts";
+import { LoginToken } from "./login_token.ts";
+
+const LIFE_MS = 60_000;
+
+/** A token whose logins the test answers, and what became of all of them. */
+class Scene {
+  readonly clock = new FakeClock();
+  readonly logged: string[] = [];
+  readonly asked: PromiseWithResolvers<Login>[] = [];
+  readonly loggedOut: string[] = [];
+  readonly token: LoginToken;
+  changes = 0;
+  /** Of a logout; undefined: done at once. */
+  logout: Promise<void> | undefined;
+
+  constructor() {
+    const { clock } = this;
+    const log = createLog({
+      clock,
+      holder: { level: "info" },
+      write: ({ level, message, fields }) => {
+        this.logged.push(`${level} ${message} ${JSON.stringify(fields)}`);
+      },
+    });
+    this.token = new LoginToken("jwt", { clock, random: () => 0, log });
+    this.token.onChange(() => this.changes++);
+  }
+
+  start(): void {
+    this.token.start({
+      logIn: () => {
+        const asked = Promise.withResolvers<Login>();
+        this.asked.push(asked);
+        return asked.promise;
+      },
+      logOut: (secret) => {
+        this.loggedOut.push(secret);
+        return this.logout ?? Promise.resolve();
+      },
+    });
+  }
+
+  /** The last login gives the token named after its number. */
+  async give(lifeMs: number | undefined = LIFE_MS): Promise<string> {
+    const secret = `secret-${this.asked.length}`;
+    this.asked.at(-1)?.resolve({ secret, accessorId: `accessor-${this.asked.length}`, lifeMs });
+    await this.clock.advance(0);
+    return secret;
+  }
+
+  async refuse(error: Error = new ProxyError("agent_failed", "no")): Promise<void> {
+    this.asked.at(-1)?.reject(error);
+    await this.clock.advance(0);
+  }
+}
+
+async function loggedIn(lifeMs?: number): Promise<Scene> {
+  const scene = new Scene();
+  scene.start();
+  await scene.give(lifeMs);
+  return scene;
+}
+
+test("LoginToken is waited for until it is there", async () => {
+  const scene = new Scene();
+  const { coming } = scene.token;
+  scene.start();
+  assert.equal(scene.token.coming, coming, "the same, from before it was asked for");
+  assert.equal(scene.token.current(), "");
+  assert.equal(await scene.give(), "secret-1");
+  await coming;
+  assert.equal(scene.token.coming, undefined);
+  assert.equal(scene.token.current(), "secret-1");
+  assert.equal(scene.changes, 1);
+});
+
+test("LoginToken that is refused says so once, and tries again ever later", async () => {
+  const scene = new Scene();
+  scene.start();
+  const waited: string[] = [];
+  const delays: (number | undefined)[] = [];
+  for (let round = 0; round < 7; round++) {
+    const { coming } = scene.token;
+    coming?.catch((error) => waited.push(messageOf(error)));
+    await scene.refuse();
+    delays.push(scene.clock.nextInMs);
+    await assert.rejects(scene.token.coming ?? Promise.resolve(), { code: "agent_failed" });
+    await scene.clock.advance(scene.clock.nextInMs ?? 0);
+  }
+  assert.deepEqual(delays, [500, 1_000, 2_000, 4_000, 8_000, 15_000, 15_000]);
+  assert.deepEqual(waited, Array.from({ length: 7 }, () => "no"));
+  assert.equal(scene.logged.length, 1);
+  assert.deepEqual(scene.token.facts.failures, 7);
+  await scene.refuse(new ProxyError("agent_failed", "another reason"));
+  assert.equal(scene.logged.length, 2);
+  await scene.clock.advance(30_000);
+  await scene.give();
+  assert.deepEqual([scene.token.facts.failures, scene.token.facts.lastError], [0, undefined]);
+});
+
+for (
+  const [code, told] of [
+    ["agent_unreachable", "agent_unreachable"],
+    ["agent_overloaded", "agent_overloaded"],
+    // It would end a proxy that looks for its registration, and who refuses may be mended.
+    ["agent_forbidden", "agent_failed"],
+    // No server ever takes it.
+    ["config_invalid", "config_invalid"],
+  ] as const
+) {
+  test(`LoginToken.coming tells ${code} as ${told}`, async () => {
+    const scene = new Scene();
+    scene.start();
+    await scene.refuse(new ProxyError(code, "no"));
+    await assert.rejects(scene.token.coming ?? Promise.resolve(), { code: told, message: "no" });
+  });
+}
+
+test("LoginToken is renewed at 80 % of its life, and logs the old one out a while later", async () => {
+  const scene = await loggedIn();
+  await scene.clock.advance(47_999);
+  assert.equal(scene.asked.length, 1);
+  await scene.clock.advance(1);
+  assert.equal(scene.asked.length, 2);
+  assert.equal(scene.token.current(), "secret-1", "until there is another");
+  assert.equal(await scene.give(), scene.token.current());
+  assert.equal(scene.changes, 2);
+  await scene.clock.advance(9_999);
+  assert.deepEqual(scene.loggedOut, []);
+  await scene.clock.advance(1);
+  assert.deepEqual(scene.loggedOut, ["secret-1"]);
+  await scene.clock.advance(38_000);
+  assert.equal(scene.asked.length, 3, "and so on");
+});
+
+test("LoginToken stays through a renewal that hangs, fails, and comes late", async () => {
+  const scene = await loggedIn();
+  await scene.clock.advance(55_000);
+  assert.equal(scene.asked.length, 2, "one at a time");
+  await scene.refuse();
+  assert.equal(scene.token.current(), "secret-1");
+  assert.equal(scene.token.coming, undefined);
+  await scene.clock.advance(1_000);
+  await scene.give();
+  assert.equal(scene.token.current(), "secret-3");
+});
+
+test("LoginToken without an end is not renewed", async () => {
+  const scene = new Scene();
+  scene.start();
+  scene.asked[0]?.resolve({ secret: "s", accessorId: "a", lifeMs: undefined });
+  await scene.clock.advance(90 * 86_400_000);
+  assert.equal(scene.asked.length, 1);
+  assert.equal(scene.clock.pending, 0);
+});
+
+test("LoginToken of a very long life is renewed when it is due", async () => {
+  const scene = await loggedIn(100 * 86_400_000);
+  await scene.clock.advance(80 * 86_400_000 - 1);
+  assert.equal(scene.asked.length, 1);
+  await scene.clock.advance(1);
+  assert.equal(scene.asked.length, 2);
+});
+
+test("LoginToken of hardly any life does not make a server busy", async () => {
+  const scene = await loggedIn(1);
+  await scene.clock.advance(4_999);
+  assert.equal(scene.asked.length, 1);
+  await scene.clock.advance(1);
+  assert.equal(scene.asked.length, 2);
+});
+
+test("LoginToken notices within a minute that the machine has slept", async () => {
+  const scene = await loggedIn(3_600_000);
+  scene.clock.jump(3_000_000);
+  await scene.clock.advance(60_000);
+  assert.equal(scene.asked.length, 2);
+});
+
+test("LoginToken is renewed in time though the clock was set back", async () => {
+  const scene = await loggedIn();
+  scene.clock.jump(-3_600_000);
+  await scene.clock.advance(48_000);
+  assert.equal(scene.asked.length, 2);
+});
+
+test("LoginToken.rejected() logs in again", async () => {
+  const scene = await loggedIn(undefined);
+  await scene.clock.advance(5_000);
+  scene.token.rejected("secret-1");
+  scene.token.rejected("secret-1");
+  assert.equal(scene.asked.length, 2);
+  await scene.give();
+  assert.equal(scene.token.current(), "secret-2");
+  assert.equal(scene.changes, 2);
+});
+
+test("LoginToken.rejected() of an earlier token, or of none, leaves the one in use", async () => {
+  const scene = await loggedIn();
+  await scene.clock.advance(48_000);
+  await scene.give();
+  await scene.clock.advance(5_000);
+  for (const late of ["secret-1", "", "somebody's"]) scene.token.rejected(late);
+  assert.equal(scene.asked.length, 2);
+});
+
+test("LoginToken.rejected() of a new token is not believed before servers have had time", async () => {
+  const scene = await loggedIn();
+  await scene.clock.advance(4_999);
+  scene.token.rejected("secret-1");
+  assert.equal(scene.asked.length, 1);
+});
+
+test("LoginToken.rejected() of one after the other is believed ever later", async () => {
+  const scene = await loggedIn(86_400_000);
+  const waits: number[] = [];
+  for (let round = 0; round < 6; round++) {
+    const fromMs = scene.clock.monotonic();
+    const asked = scene.asked.length;
+    while (scene.asked.length === asked) {
+      await scene.clock.advance(1_000);
+      scene.token.rejected(scene.token.current());
+    }
+    waits.push(scene.clock.monotonic() - fromMs);
+    await scene.give(86_400_000);
+  }
+  assert.deepEqual(waits, [5_000, 10_000, 20_000, 40_000, 60_000, 60_000]);
+  await scene.clock.advance(600_000);
+  scene.token.rejected(scene.token.current());
+  const secret = await scene.give();
+  await scene.clock.advance(5_000);
+  const asked = scene.asked.length;
+  scene.token.rejected(secret);
+  assert.equal(scene.asked.length, asked + 1, "one that lasted was a good one");
+});
+
+test("LoginToken.rejected() does not make failing logins come sooner", async () => {
+  const scene = await loggedIn();
+  await scene.clock.advance(48_000);
+  await scene.refuse();
+  scene.token.rejected("secret-1");
+  assert.equal(scene.asked.length, 2);
+});
+
+test("LoginToken.end() logs out all that it holds, once", async () => {
+  const scene = await loggedIn();
+  await scene.clock.advance(48_000);
+  await scene.give();
+  await Promise.all([scene.token.end(), scene.token.end()]);
+  assert.deepEqual(scene.loggedOut, ["secret-1", "secret-2"]);
+  await scene.clock.advance(3_600_000);
+  assert.equal(scene.asked.length, 2);
+  assert.equal(scene.loggedOut.length, 2);
+  assert.equal(scene.clock.pending, 0);
+});
+
+test("LoginToken.end() waits for a login that is under way, and gives its token back, too", async () => {
+  const scene = await loggedIn();
+  await scene.clock.advance(48_000);
+  let ended = false;
+  const ending = scene.token.end().then(() => ended = true);
+  await scene.clock.advance(1_000);
+  assert.equal(ended, false);
+  await scene.give();
+  await ending;
+  assert.deepEqual(scene.loggedOut.toSorted(), ["secret-1", "secret-2"]);
+  assert.equal(scene.changes, 1, "nobody is sent over to it");
+});
+
+test("LoginToken.end() is over after 5 s, whatever hangs", async () => {
+  const scene = await loggedIn();
+  scene.logout = new Promise(() => {});
+  let ended = false;
+  void scene.token.end().then(() => ended = true);
+  await scene.clock.advance(4_999);
+  assert.equal(ended, false);
+  await scene.clock.advance(1);
+  assert.equal(ended, true);
+});
+
+test("LoginToken.end() while logins fail has nothing to give back", async () => {
+  const scene = new Scene();
+  scene.start();
+  await scene.refuse();
+  await scene.token.end();
+  await scene.clock.advance(60_000);
+  assert.deepEqual([scene.asked.length, scene.loggedOut.length], [1, 0]);
+});
+
+test("LoginToken tells which token it is, for how long, and never the token", async () => {
+  const scene = await loggedIn();
+  await scene.clock.advance(10_000);
+  assert.deepEqual(scene.token.facts, {
+    ...{ accessorId: "accessor-1", lastLoginMs: 0, expiresInMs: 50_000 },
+    ...{ failures: 0, lastError: undefined },
+  });
+  await scene.clock.advance(38_000);
+  await scene.give();
+  scene.logout = Promise.reject(new ProxyError("agent_unreachable", "connection refused"));
+  await scene.token.end();
+  assert.deepEqual(scene.logged.map((line) => line.replace(/ \{.*/, "")), [
+    "info logged in to consul",
+    "info logged in to consul",
+    "warn not logged out of consul, the token stays until it expires",
+    "warn not logged out of consul, the token stays until it expires",
+  ]);
+  assert.doesNotMatch(scene.logged.join("\n"), /secret/);
+});

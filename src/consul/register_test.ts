@@ -1,0 +1,73 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { AgentClient } from "../../test/kit/agent_client.ts";
+import { inTurn } from "../../test/kit/scripted_agent.ts";
+import { ProxyError } from "../base/mod.ts";
+import { registrationOfFlags } from "../source/consul/flag_registration.ts";
+import type { RegisterRequest } from "./agent.ts";
+
+const PROXY: RegisterRequest = {
+  registration: registrationOfFlags({
+    ...{ proxyId: "web-proxy-x1", service: "web", upstreams: [] },
+    serviceAddress: { kind: "tcp", host: "127.0.0.1", port: 80 },
+    listen: { host: "0.0.0.0", port: 21 },
+  }),
+  ...{ applicationId: "web-x1", nodeAddress: "", httpCheckPath: "" },
+};
+
+test("keepRegistered() registers, heartbeats, registers again when forgotten, deregisters", async () => {
+  let forgotten = false;
+  await using client = await AgentClient.start((asked) => {
+    if (!forgotten || !asked.path.includes("/check/pass/")) return { text: "" };
+    forgotten = false;
+    return { status: 404, text: 'Unknown check ID "web-proxy-x1-ttl"' };
+  });
+  const paths = () => client.script.asked.map(({ path }) => path.replace("/v1/agent/", ""));
+  const stop = new AbortController();
+  const done = client.agent.keepRegistered(PROXY, { signal: stop.signal });
+  await client.asked(1);
+  assert.deepEqual(JSON.parse(client.script.asked[0]?.body ?? ""), {
+    Kind: "connect-proxy",
+    ID: "web-proxy-x1",
+    Name: "web-proxy",
+    Address: "",
+    Port: 21,
+    Proxy: { DestinationServiceName: "web" },
+    Check: { CheckID: "web-proxy-x1-ttl", Name: "proxy heartbeat", TTL: "30s", Status: "passing" },
+  });
+  await client.passUntil(() => paths().length >= 2, { what: "a heartbeat", limitMs: 10_500 });
+  forgotten = true;
+  await client.passUntil(() => paths().length >= 4, { what: "registered again" });
+  stop.abort();
+  await done;
+  assert.deepEqual(paths(), [
+    "service/register",
+    "check/pass/web-proxy-x1-ttl",
+    "check/pass/web-proxy-x1-ttl",
+    "service/register",
+    "service/deregister/web-proxy-x1",
+  ]);
+});
+
+test("keepRegistered() ends when the token may not register", async () => {
+  await using client = await AgentClient.start(inTurn({ status: 403, text: "Permission denied" }));
+  await assert.rejects(
+    client.agent.keepRegistered(PROXY, { signal: new AbortController().signal }),
+    (error) => error instanceof ProxyError && error.code === "agent_forbidden",
+  );
+});
+
+test("keepRegistered() gives up deregistering after three tries", async () => {
+  let down = false;
+  await using client = await AgentClient.start(() => down ? { status: 500 } : { text: "" });
+  const stop = new AbortController();
+  const done = client.agent.keepRegistered(PROXY, { signal: stop.signal });
+  await client.asked(1);
+  await client.clock.advance(0);
+  down = true;
+  let ended = false;
+  void done.then(() => ended = true);
+  stop.abort();
+  await client.passUntil(() => ended, { what: "the end", limitMs: 3_000 });
+  assert.equal(client.script.asked.length, 4);
+});

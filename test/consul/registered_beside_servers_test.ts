@@ -47,13 +47,15 @@ test("a proxy registers itself beside servers, and a dead one is seen within a m
   await cluster.configEntry({ Kind: "service-defaults", Name: "web", MaxInboundConnections: 77 });
   const token = await cluster.tokenWithRules(RULES);
   const { host } = cluster;
-  const port = await freePort(host);
+  const [port, listen] = [await freePort(host), await freePort(host)];
+  // In the proxy's place.
+  const listener = await startEcho({ host, port: listen });
   const start = () => {
     const agent = serversOf(cluster, { node: NODE, token });
     const stop = new AbortController();
     const registration = registrationOfFlags({
       ...{ proxyId: ID, service: "web", upstreams: [] },
-      ...{ serviceAddress: { kind: "tcp", host, port }, listen: { host, port: 20_000 } },
+      ...{ serviceAddress: { kind: "tcp", host, port }, listen: { host, port: listen } },
     });
     const request = { registration, applicationId: "web", nodeAddress: "", httpCheckPath: "" };
     return { agent, stop, over: agent.keepRegistered(request, { signal: stop.signal }) };
@@ -88,4 +90,5 @@ test("a proxy registers itself beside servers, and a dead one is seen within a m
   second.agent.close();
   await first.over;
   await app.close();
+  await listener.close();
 });

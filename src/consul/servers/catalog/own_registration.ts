@@ -10,10 +10,12 @@ import { blockingQuery, cursorOf, readQuery } from "../../http/query.ts";
 import { isMissing } from "../../replies/missing.ts";
 import { readRegistration } from "../../replies/registration.ts";
 import type { Registration } from "../../types.ts";
-import type { PollQuestion } from "../../watch/blocking_query.ts";
+import type { PollQuestion, PollRequest } from "../../watch/blocking_query.ts";
 import { absenceOf } from "./absence.ts";
 import { filterText } from "./expression.ts";
 import { type NodeCatalog, nodeServicesPath, readNodeServices } from "./node_catalog.ts";
+
+const COMING_MS = 2_000;
 
 /**
  * The part of a `node-services` reply, asked with `merge-central-config`, that is about `proxyId`;
@@ -43,16 +45,23 @@ export function ownRegistrationQuestion(
     lacks: (after, before) => isMissing(after.upstreams, before.upstreams, ({ id }) => id),
     async poll(request) {
       const read = readQuery(client, { stale: true });
-      const reply = await client.call({
-        resource: "registration",
-        what: `read the registration of ${JSON.stringify(proxyId)}`,
-        path: nodeServicesPath(node),
-        ...blockingQuery(request, {
-          query: { ...read.query, filter: `ID == ${filterText(proxyId)}` },
-          flags: [...read.flags, "merge-central-config"],
-        }),
-      });
-      const value = readOwnRegistration(reply.json, { node, proxyId });
+      const ask = (asked: PollRequest<Registration>) =>
+        client.call({
+          resource: "registration",
+          what: `read the registration of ${JSON.stringify(proxyId)}`,
+          path: nodeServicesPath(node),
+          ...blockingQuery(asked, {
+            query: { ...read.query, filter: `ID == ${filterText(proxyId)}` },
+            flags: [...read.flags, "merge-central-config"],
+          }),
+        });
+      let reply = await ask(request);
+      let value = readOwnRegistration(reply.json, { node, proxyId });
+      if (!value && !request.previous && !reply.filteredByAcls) {
+        // Whoever starts us registers us at about the same time.
+        reply = await ask({ ...request, ...cursorOf(reply), waitMs: COMING_MS });
+        value = readOwnRegistration(reply.json, { node, proxyId });
+      }
       // Like an agent's 404: what was delivered last stays true.
       if (!value) throw await absenceOf(catalog, proxyId, { reply, signal: request.signal });
       return { value, ...cursorOf(reply) };

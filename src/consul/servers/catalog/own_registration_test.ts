@@ -103,6 +103,20 @@ test("ownRegistrationQuestion() keeps what it said when the entry is gone, and a
   watch.stop();
 });
 
+test("ownRegistrationQuestion() waits a moment for an entry that is about to come", async () => {
+  await using rig = await CatalogRig.start(inTurn(GONE, { json: MERGED, index: 31 }));
+  const seen = new Seen<Registration>();
+  const watch = startWatch(ownRegistrationQuestion(rig.catalog, ID), {
+    sink: seen,
+    deps: rig.deps,
+  });
+  await eventually(() => seen.values.length === 1, "the entry");
+  watch.stop();
+  const { query } = rig.script.asked[1] ?? assert.fail();
+  assert.deepEqual([query.get("index"), query.get("wait")], ["30", "2000ms"]);
+  assert.deepEqual(seen.codes, []);
+});
+
 for (
   const [name, outcome, code, pattern] of [
     [

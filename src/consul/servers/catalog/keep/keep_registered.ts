@@ -31,21 +31,16 @@ import {
   servicesOf,
   strangerIn,
 } from "./entries.ts";
-import { checkLocal, type LocalHealth } from "./local_check.ts";
 import { ownEntriesQuestion, readOwnEntries } from "./own_entries.ts";
+import { OwnHealth } from "./own_health.ts";
 import { RENEW_MS, SignOfLife } from "./sign_of_life.ts";
 
-const CHECK_MS = 10_000;
-/** What does not answer is asked again sooner, most of all when both are just starting. */
-const RECHECK_MS = 2_000;
 /** Longer pauses would let the session end. */
 const PAUSE_LIMIT_MS = 8_000;
 /** The right to a session may be granted any time. */
 const LIFELESS_MS = 60_000;
 const DEREGISTER_TRIES = 3;
 const DEREGISTER_PAUSE_MS = 500;
-
-const LEAVING: LocalHealth = { status: "critical", output: "the proxy is ending" };
 
 export interface KeepDeps {
   readonly clock: Clock;
@@ -79,9 +74,9 @@ class Keeper {
   readonly #ids: readonly string[];
   readonly #life: SignOfLife;
   readonly #backoff: Backoff;
-  #asked: LocalHealth = { status: "critical", output: "not asked yet" };
-  /** The status that was written last. */
-  #written = "";
+  readonly #health: OwnHealth;
+  /** By service id, the status that was written last. */
+  readonly #written = new Map<string, string>();
   /** Everything has to be written. */
   #isDue = true;
   /** The catalog seems to have something else than what was written. */
@@ -102,7 +97,9 @@ class Keeper {
     this.#ids = [request.applicationId, request.registration.id];
     const proxyId = request.registration.id;
     this.#life = new SignOfLife(catalog.client, { node: catalog.node, proxyId });
-    const { random } = options.deps;
+    const { draining, deps } = options;
+    this.#health = new OwnHealth(request, { draining, deps, onNews: () => this.#tell() });
+    const { random } = deps;
     this.#backoff = new Backoff({ baseMs: 1_000, maxMs: PAUSE_LIMIT_MS, random });
   }
 
@@ -113,8 +110,8 @@ class Keeper {
     const onNews = () => this.#tell();
     draining?.addEventListener("abort", onNews);
     // The entries begin with the truth.
-    await this.#askApplication(both);
-    const checking = this.#followApplication(both);
+    await this.#health.ask(both);
+    const checking = this.#health.follow(both);
     const watch = deps.watch(ownEntriesQuestion(this.#catalog, this.#ids), {
       onValue: (kept) => this.#look(kept),
       onError: () => {}, // It is asked again; meanwhile what was written is taken to stand.
@@ -168,12 +165,8 @@ class Keeper {
     const before = this.#life.name;
     await this.#beat();
     if (this.#life.name !== before) return await this.#writeAll();
-    if (this.#health.status !== this.#written) await this.#writeHealth();
-  }
-
-  /** What is true of the application, as far as others are concerned. */
-  get #health(): LocalHealth {
-    return this.#options.draining?.aborted ? LEAVING : this.#asked;
+    const changed = this.#ids.filter((id) => this.#health.of(id).status !== this.#written.get(id));
+    if (changed.length > 0) await this.#writeHealth(changed);
   }
 
   async #writeAll(): Promise<void> {
@@ -184,9 +177,9 @@ class Keeper {
     this.#touched = true;
     await this.#beat();
     const { name } = this.#life;
-    const health = this.#health;
     for (const service of servicesOf(this.#request)) {
       const id = String(service["ID"]);
+      const health = this.#health.of(id);
       await register(this.#catalog, {
         what: `register ${JSON.stringify(id)}`,
         body: {
@@ -196,27 +189,29 @@ class Keeper {
         },
         signal,
       });
+      this.#written.set(id, health.status);
     }
     this.#isDue = false;
-    this.#written = health.status;
     if (!this.#stoodOnce) log.info("registered in the catalog", { node, ids: this.#ids.join(" ") });
     else log.info("catalog entries written again", { node, ids: this.#ids.join(" ") });
     this.#stoodOnce = true;
   }
 
-  async #writeHealth(): Promise<void> {
+  async #writeHealth(ids: readonly string[]): Promise<void> {
     const { signal, deps: { log } } = this.#options;
-    const health = this.#health;
+    const told = ids.map((id) => ({ id, health: this.#health.of(id) }));
     await register(this.#catalog, {
-      what: `tell that the application is ${health.status}`,
+      what: "tell how the application is",
       body: {
         Address: addressOf(this.#request),
-        Checks: this.#ids.map((id) => healthCheckOf(id, health)),
+        Checks: told.map(({ id, health }) => healthCheckOf(id, health)),
       },
       signal,
     });
-    this.#written = health.status;
-    log.info("health of the application told", { ...health });
+    for (const { id, health } of told) {
+      this.#written.set(id, health.status);
+      log.info("health told", { id, ...health });
+    }
   }
 
   /** Keeps the session, where the token may; without one, others see us as alive for ever. */
@@ -271,8 +266,9 @@ class Keeper {
     if (this.#hasYielded) log.info("the ids are taken back");
     this.#hasYielded = false;
     if (!isWhole(kept, this.#request, this.#life.name)) this.#isDue = true;
-    // Somebody has changed it, or it is to be written with the rest.
-    this.#written = kept.checks.get(healthCheckId(this.#request.registration.id))?.status ?? "";
+    for (const id of this.#ids) {
+      this.#written.set(id, kept.checks.get(healthCheckId(id))?.status ?? "");
+    }
   }
 
   #stranger(kept: KeptEntries): string | undefined {
@@ -281,30 +277,7 @@ class Keeper {
 
   #isKept(kept: KeptEntries): boolean {
     return isWhole(kept, this.#request, this.#life.name) &&
-      this.#ids.every((id) => kept.checks.get(healthCheckId(id))?.status === this.#written);
-  }
-
-  async #followApplication(signal: AbortSignal): Promise<void> {
-    const { clock, random } = this.#options.deps;
-    while (!signal.aborted) {
-      const baseMs = this.#asked.status === "passing" ? CHECK_MS : RECHECK_MS;
-      await wakeableSleep(clock, baseMs * (0.9 + 0.2 * random()), { signal });
-      if (!signal.aborted) await this.#askApplication(signal);
-    }
-  }
-
-  async #askApplication(signal: AbortSignal): Promise<void> {
-    const { engine, clock } = this.#options.deps;
-    const { registration: { local }, httpCheckPath } = this.#request;
-    const address = local.kind === "tcp" && local.host === "0.0.0.0"
-      ? { ...local, host: "127.0.0.1" }
-      : local;
-    const check = { address, httpPath: httpCheckPath };
-    const health = await checkLocal(check, { engine, clock, signal });
-    if (signal.aborted) return;
-    const isNews = health.status !== this.#asked.status;
-    this.#asked = health;
-    if (isNews) this.#tell();
+      this.#ids.every((id) => kept.checks.get(healthCheckId(id))?.status === this.#written.get(id));
   }
 
   /** Deregisters what is ours, a few times; what stays is critical by itself. */

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { ProxyError, seededRandom, silentLog, Stats } from "../../../../base/mod.ts";
 import { FakeClock, settle } from "../../../../../test/kit/clock.ts";
 import { MemoryCatalog } from "../../../../../test/kit/memory_catalog.ts";
-import type { DialHandler } from "../../../../net/mod.ts";
+import type { DialHandler, DialOptions } from "../../../../net/mod.ts";
 import { memoryPair } from "../../../../net/memory.ts";
 import { registration } from "../../../../../test/kit/snapshot_facts.ts";
 import type { RegisterRequest } from "../../../agent.ts";
@@ -43,6 +43,8 @@ class Keeping {
   readonly draining = new AbortController();
   /** The application takes connections. */
   isUp = true;
+  /** The proxy does. */
+  listens = true;
   isCutOff = false;
   failure: unknown;
   readonly over: Promise<void>;
@@ -67,9 +69,10 @@ class Keeping {
     const link = new AgentLink();
     const loop = { clock, random, log, stats, budget, link, footing: serversFooting(link) };
     const engine = {
-      dial: (_options: unknown, handler: DialHandler) => {
+      dial: ({ address }: DialOptions, handler: DialHandler) => {
         queueMicrotask(() => {
-          if (!this.isUp) return handler.onFailed("connect", "refused");
+          const isOwn = address.kind === "tcp" && address.port === 20000;
+          if (isOwn ? !this.listens : !this.isUp) return handler.onFailed("connect", "refused");
           handler.onConnected(memoryPair()[0], undefined);
         });
         return { cancel() {} };
@@ -147,6 +150,18 @@ test("keepRegistered() tells when the application stops answering, and when it a
   keeping.isUp = false;
   await keeping.pass(11_500);
   assert.deepEqual(catalog.health, down);
+  await keeping.end();
+});
+
+test("keepRegistered() has a sidecar critical that takes no connections itself", async () => {
+  const keeping = new Keeping();
+  keeping.listens = false;
+  await keeping.pass(0);
+  const one = "application:passing/web";
+  assert.deepEqual(keeping.catalog.health.slice(2), [`application:critical/web-proxy`, one]);
+  keeping.listens = true;
+  await keeping.pass(1_500);
+  assert.deepEqual(keeping.catalog.health, WHOLE);
   await keeping.end();
 });
 

@@ -31,6 +31,7 @@ export class DevAgent extends DevWorld {
     this.#engine = options.engine ?? runtimeEngine();
     this.#server = new HttpServer({
       engine: this.#engine,
+      clock: options.clock,
       host: this.#host,
       handle: (request) => this.#handle(request),
       onError: (message) => log.warn("embedded agent failed", { error: message }),

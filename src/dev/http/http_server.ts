@@ -7,8 +7,9 @@
  */
 
 import { Buffer } from "node:buffer";
-import { messageOf } from "../../base/mod.ts";
-import type { Connection, Engine, Listener } from "../../net/mod.ts";
+import { type Clock, messageOf } from "../../base/mod.ts";
+import type { Connection, Listener, ListenOptions } from "../../net/mod.ts";
+import { serveApiOverHttp2 } from "./http2_caller.ts";
 import { type Head, headLength, MAX_HEAD_BYTES, parseHead, readChunked } from "./http_parse.ts";
 
 const MAX_BODY_BYTES = 8 * 1024 * 1024;
@@ -34,8 +35,18 @@ export interface DevReply {
   readonly fault?: "cut" | "hang" | undefined;
 }
 
+/** Where connections come from: an engine, or what stands before one. */
+export interface Acceptor {
+  /** `protocol`: what TLS agreed on; `""` and absent: nothing. */
+  listen(
+    options: ListenOptions,
+    onConnection: (connection: Connection, protocol?: string) => void,
+  ): Promise<Listener>;
+}
+
 export interface HttpServerOptions {
-  readonly engine: Pick<Engine, "listen">;
+  readonly engine: Acceptor;
+  readonly clock: Clock;
   readonly host: string;
   readonly handle: (request: DevRequest) => Promise<DevReply>;
   readonly onError: (message: string) => void;
@@ -88,7 +99,7 @@ export class HttpServer {
     const address = { kind: "tcp", host, port } as const;
     const listener = await engine.listen(
       { address, reusePort: false },
-      (connection) => this.#accept(connection),
+      (connection, protocol) => this.#accept(connection, protocol),
     );
     this.#listener = listener;
     if (listener.address.kind === "tcp") this.#port = listener.address.port;
@@ -101,22 +112,29 @@ export class HttpServer {
     for (const connection of [...this.#open, ...this.#refused]) connection.reset();
   }
 
-  #accept(connection: Connection): void {
+  #accept(connection: Connection, protocol = ""): void {
     const client = connection.remote.slice(0, connection.remote.lastIndexOf(":"));
     const count = this.#perClient.get(client) ?? 0;
     if (count >= MAX_CONNECTIONS_PER_CLIENT) return this.#refuse(connection);
     this.#perClient.set(client, count + 1);
     this.#open.add(connection);
+    const onClose = () => {
+      this.#open.delete(connection);
+      const left = (this.#perClient.get(client) ?? 1) - 1;
+      if (left > 0) this.#perClient.set(client, left);
+      else this.#perClient.delete(client);
+    };
+    if (protocol === "h2") {
+      serveApiOverHttp2(connection, { ...this.#options, client, onClose });
+      return;
+    }
     const caller = new Caller(connection, client, this.#options);
     connection.events = {
       onData: (chunk) => caller.push(chunk),
       onEnd: () => caller.ended(),
       onDrain: () => {},
       onClose: () => {
-        this.#open.delete(connection);
-        const left = (this.#perClient.get(client) ?? 1) - 1;
-        if (left > 0) this.#perClient.set(client, left);
-        else this.#perClient.delete(client);
+        onClose();
         caller.gone();
       },
     };

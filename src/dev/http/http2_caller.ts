@@ -16,7 +16,7 @@ import {
   type ServerExchange,
 } from "../../http/mod.ts";
 import type { Connection } from "../../net/mod.ts";
-import type { DevReply, DevRequest } from "./http_server.ts";
+import type { DevReply, DevRequest } from "./dev_exchange.ts";
 
 /** What Consul allows on one connection. */
 const STREAMS = 250;

@@ -7,7 +7,7 @@
 
 import { Buffer } from "node:buffer";
 import type { Connection, Listener, ListenOptions, StreamEvents } from "../../net/mod.ts";
-import type { Acceptor } from "../http/http_server.ts";
+import type { Acceptor } from "../http/dev_exchange.ts";
 
 /** Listens like the acceptor below; everything that it accepted stops and goes on together. */
 export class FrozenAcceptor implements Acceptor {

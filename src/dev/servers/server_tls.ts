@@ -7,7 +7,7 @@
 
 import type { Engine, ServerTls } from "../../net/mod.ts";
 import { createAuthority } from "../ca/authority.ts";
-import type { Acceptor } from "../http/http_server.ts";
+import type { Acceptor } from "../http/dev_exchange.ts";
 
 export interface ServersTls {
   /** PEM: what callers have to trust. */

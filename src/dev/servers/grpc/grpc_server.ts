@@ -23,7 +23,7 @@ import {
   UNKNOWN_LENGTH,
 } from "../../../http/mod.ts";
 import type { Connection, Listener } from "../../../net/mod.ts";
-import type { Acceptor } from "../../http/http_server.ts";
+import type { Acceptor } from "../../http/dev_exchange.ts";
 
 /** What Consul's servers take. */
 const MESSAGE_LIMIT_BYTES = 8 * 1024 * 1024;

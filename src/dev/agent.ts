@@ -10,7 +10,8 @@ import { type Engine, runtimeEngine } from "../net/mod.ts";
 import type { State, World } from "./http/call.ts";
 import { DevWorld } from "./dev_world.ts";
 import { type Fault, Faults, needsReply, spoil } from "./http/faults.ts";
-import { type DevReply, type DevRequest, HttpServer } from "./http/http_server.ts";
+import type { DevReply, DevRequest } from "./http/dev_exchange.ts";
+import { HttpServer } from "./http/http_server.ts";
 import { route } from "./http/router.ts";
 import { type DevAgentOptions, newWorld } from "./world.ts";
 
@@ -31,6 +32,7 @@ export class DevAgent extends DevWorld {
     this.#engine = options.engine ?? runtimeEngine();
     this.#server = new HttpServer({
       engine: this.#engine,
+      clock: options.clock,
       host: this.#host,
       handle: (request) => this.#handle(request),
       onError: (message) => log.warn("embedded agent failed", { error: message }),

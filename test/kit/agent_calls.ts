@@ -7,6 +7,7 @@
 
 import { generateKeyPairSync, randomUUID } from "node:crypto";
 import { request } from "node:http";
+import { request as requestSecurely } from "node:https";
 import { eventually } from "./process.ts";
 
 export interface Reply {
@@ -28,13 +29,20 @@ export abstract class AgentCalls {
   /** Sent with each call that names no other; empty without ACLs. */
   abstract readonly managementToken: string;
 
+  /** HTTPS: whom to trust, and by which name; absent: plain HTTP. */
+  protected get callTls(): { readonly ca: string; readonly servername: string } | undefined {
+    return undefined;
+  }
+
   /** One HTTP call on a connection of its own. */
   call(method: string, path: string, options: CallOptions = {}): Promise<Reply> {
     const token = options.token ?? this.managementToken;
     const [host, port] = this.address.split(":");
     return new Promise((resolve, reject) => {
       const headers = token ? { "X-Consul-Token": token } : {};
-      const sent = request({ host, port, method, path, agent: false, headers }, (reply) => {
+      const send = this.callTls ? requestSecurely : request;
+      const how = { host, port, method, path, agent: false, headers, ...this.callTls } as const;
+      const sent = send(how, (reply) => {
         let body = "";
         reply.setEncoding("utf8");
         reply.on("data", (chunk: string) => body += chunk);

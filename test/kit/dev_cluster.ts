@@ -1,10 +1,13 @@
 /**
- * A mesh without an agent on three embedded servers. Its sidecars run on the engine that runs the test.
+ * A mesh without an agent on three embedded servers, over TLS. Its sidecars run on the engine that runs the test.
  *
  * @module
  */
 
 import { randomUUID } from "node:crypto";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
 import { systemClock, systemRandom } from "../../src/base/mod.ts";
 import { type ClusterTiming, type DevServers, startDevServers } from "../../src/dev/mod.ts";
 import { Mesh, type MeshService, type RunOptions, type StoryAgent } from "./mesh.ts";
@@ -25,9 +28,12 @@ export class DevCluster extends Mesh {
   readonly managementToken: string;
   override readonly engine = OWN_ENGINE;
 
-  private constructor(servers: DevServers, managementToken: string) {
+  readonly #caFile: string;
+
+  private constructor(servers: DevServers, caFile: string, managementToken: string) {
     super();
     this.servers = servers;
+    this.#caFile = caFile;
     this.host = loopbackHost();
     this.managementToken = managementToken;
   }
@@ -38,17 +44,24 @@ export class DevCluster extends Mesh {
     const managementToken = acl ? randomUUID() : "";
     const tokens = [{ secretId: managementToken, management: true }];
     const servers = await startDevServers({
-      ...{ clock: systemClock, random: systemRandom, defaultIntentionPolicy },
+      ...{ clock: systemClock, random: systemRandom, defaultIntentionPolicy, secure: true },
       hosts: [loopbackHost(), loopbackHost(), loopbackHost()],
       timing: { ...QUICK, ...timing },
       ...(acl ? { acl: { defaultPolicy: "deny", tokens } } : {}),
     });
-    return new DevCluster(servers, managementToken);
+    const caFile = join(await mkdtemp(join(tmpdir(), "postern-servers-")), "ca.pem");
+    await writeFile(caFile, servers.tls?.caPem ?? "");
+    return new DevCluster(servers, caFile, managementToken);
   }
 
   /** Of the server that leads, or one that runs. */
   get address(): string {
-    return this.servers.address.replace(/^http:\/\//, "");
+    return this.servers.address.replace(/^https:\/\//, "");
+  }
+
+  protected override get callTls(): { readonly ca: string; readonly servername: string } {
+    const { caPem = "", serverName = "" } = this.servers.tls ?? {};
+    return { ca: caPem, servername: serverName };
   }
 
   override async register(service: MeshService): Promise<string> {
@@ -65,7 +78,8 @@ export class DevCluster extends Mesh {
   override run(words: readonly string[], options: RunOptions = {}): Postern {
     const { hosts, httpPort, grpcPort, node } = this.servers;
     const ports = ["-http-port", `${httpPort}`, "-grpc-port", `${grpcPort}`];
-    const flags = ["-servers", hosts.join(","), "-tls-disabled", ...ports, "-node", node];
+    const tls = ["-ca-file", this.#caFile, "-tls-server-name", this.callTls.servername];
+    const flags = ["-servers", hosts.join(","), ...tls, ...ports, "-node", node];
     return super.run([...words, ...flags], {
       ...options,
       env: { CONSUL_HTTP_ADDR: "", ...options.env },
@@ -84,5 +98,6 @@ export class DevCluster extends Mesh {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.servers[Symbol.asyncDispose]();
+    await rm(dirname(this.#caFile), { recursive: true, force: true });
   }
 }

@@ -47,6 +47,7 @@ const EVERYTHING: Authorizer = { hasToken: false, allows: () => true, require: (
 export class Acl {
   readonly #options: AclOptions | undefined;
   readonly #tokens = new Map<string, Token>();
+  readonly #onRemoved = new Set<() => void>();
   readonly #policies = new Map<string, readonly Rule[]>();
 
   constructor(options: AclOptions | undefined) {
@@ -88,6 +89,13 @@ export class Acl {
     for (const [secret, token] of this.#tokens) {
       if (secret === id || token.accessorId === id) this.#tokens.delete(secret);
     }
+    for (const fn of [...this.#onRemoved]) fn();
+  }
+
+  /** `fn` is called whenever a token may be no more. Returns how to stop. */
+  onRemoved(fn: () => void): () => void {
+    this.#onRemoved.add(fn);
+    return () => void this.#onRemoved.delete(fn);
   }
 
   find(secret: string): Token | undefined {

@@ -6,7 +6,7 @@
  */
 
 import { type Clock, parseDurationMs, type Random } from "../../base/mod.ts";
-import type { DevRequest } from "./http_server.ts";
+import type { DevRequest } from "./dev_exchange.ts";
 import { Refusal } from "./refusal.ts";
 import type { Store } from "../catalog/store.ts";
 

@@ -12,7 +12,7 @@ import type { Ca } from "../ca/ca.ts";
 import type { Catalog } from "../catalog/catalog.ts";
 import type { ConfigEntries } from "../entries/config_entries.ts";
 import { DecodeError, decodeObject, type JsonObject, type Shape } from "./decode.ts";
-import type { DevReply, DevRequest } from "./http_server.ts";
+import type { DevReply, DevRequest } from "./dev_exchange.ts";
 import type { LocalServices } from "../catalog/local_services.ts";
 import type { PreparedQueries } from "../entries/prepared_queries.ts";
 import { Refusal } from "./refusal.ts";

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { DevReply } from "./http_server.ts";
+import type { DevReply } from "./dev_exchange.ts";
 
 export type Fault =
   /** A refusal with this status and text. */

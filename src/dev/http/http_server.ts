@@ -7,35 +7,17 @@
  */
 
 import { Buffer } from "node:buffer";
-import { messageOf } from "../../base/mod.ts";
-import type { Connection, Engine, Listener } from "../../net/mod.ts";
+import { type Clock, messageOf } from "../../base/mod.ts";
+import type { Connection, Listener } from "../../net/mod.ts";
+import type { Acceptor, DevReply, DevRequest } from "./dev_exchange.ts";
+import { serveApiOverHttp2 } from "./http2_caller.ts";
 import { type Head, headLength, MAX_HEAD_BYTES, parseHead, readChunked } from "./http_parse.ts";
 
 const MAX_BODY_BYTES = 8 * 1024 * 1024;
 
-export interface DevRequest {
-  readonly method: string;
-  /** Still percent-encoded. */
-  readonly path: string;
-  readonly query: URLSearchParams;
-  /** Names in lower case. */
-  readonly headers: ReadonlyMap<string, string>;
-  readonly body: Uint8Array;
-  readonly remoteAddress: string;
-  /** Calls `fn` once when the caller has gone; a poll that waits must stop then. */
-  onGone(fn: () => void): void;
-}
-
-export interface DevReply {
-  readonly status: number;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: string | Uint8Array;
-  /** `cut`: the connection ends in the middle of the body. `hang`: no reply at all. */
-  readonly fault?: "cut" | "hang" | undefined;
-}
-
 export interface HttpServerOptions {
-  readonly engine: Pick<Engine, "listen">;
+  readonly engine: Acceptor;
+  readonly clock: Clock;
   readonly host: string;
   readonly handle: (request: DevRequest) => Promise<DevReply>;
   readonly onError: (message: string) => void;
@@ -88,7 +70,7 @@ export class HttpServer {
     const address = { kind: "tcp", host, port } as const;
     const listener = await engine.listen(
       { address, reusePort: false },
-      (connection) => this.#accept(connection),
+      (connection, protocol) => this.#accept(connection, protocol),
     );
     this.#listener = listener;
     if (listener.address.kind === "tcp") this.#port = listener.address.port;
@@ -101,22 +83,29 @@ export class HttpServer {
     for (const connection of [...this.#open, ...this.#refused]) connection.reset();
   }
 
-  #accept(connection: Connection): void {
+  #accept(connection: Connection, protocol = ""): void {
     const client = connection.remote.slice(0, connection.remote.lastIndexOf(":"));
     const count = this.#perClient.get(client) ?? 0;
     if (count >= MAX_CONNECTIONS_PER_CLIENT) return this.#refuse(connection);
     this.#perClient.set(client, count + 1);
     this.#open.add(connection);
+    const onClose = () => {
+      this.#open.delete(connection);
+      const left = (this.#perClient.get(client) ?? 1) - 1;
+      if (left > 0) this.#perClient.set(client, left);
+      else this.#perClient.delete(client);
+    };
+    if (protocol === "h2") {
+      serveApiOverHttp2(connection, { ...this.#options, client, onClose });
+      return;
+    }
     const caller = new Caller(connection, client, this.#options);
     connection.events = {
       onData: (chunk) => caller.push(chunk),
       onEnd: () => caller.ended(),
       onDrain: () => {},
       onClose: () => {
-        this.#open.delete(connection);
-        const left = (this.#perClient.get(client) ?? 1) - 1;
-        if (left > 0) this.#perClient.set(client, left);
-        else this.#perClient.delete(client);
+        onClose();
         caller.gone();
       },
     };

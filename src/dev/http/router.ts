@@ -5,7 +5,7 @@
  */
 
 import { type Handler, openCall, refused, type Route, type World } from "./call.ts";
-import type { DevReply, DevRequest } from "./http_server.ts";
+import type { DevReply, DevRequest } from "./dev_exchange.ts";
 import { Refusal } from "./refusal.ts";
 import { ACL_ROUTES } from "../routes/routes_acl.ts";
 import { AGENT_ROUTES } from "../routes/routes_agent.ts";

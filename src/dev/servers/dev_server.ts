@@ -9,14 +9,16 @@ import type { Clock, Log, Random } from "../../base/mod.ts";
 import type { Engine } from "../../net/mod.ts";
 import type { Standing, World } from "../http/call.ts";
 import { type Fault, Faults, needsReply, spoil } from "../http/faults.ts";
-import { type DevReply, type DevRequest, HttpServer } from "../http/http_server.ts";
+import type { DevReply, DevRequest } from "../http/dev_exchange.ts";
+import { HttpServer } from "../http/http_server.ts";
 import { route } from "../http/router.ts";
 import type { Cluster } from "./cluster.ts";
-import { FrozenEngine } from "./frozen.ts";
+import { FrozenAcceptor } from "./frozen.ts";
 import { GrpcServer } from "./grpc/grpc_server.ts";
 import { type ListedServer, methodsOf } from "./grpc/services.ts";
 import type { SigningPace } from "./grpc/sign.ts";
 import { answerUnless, isLocal, isStale, leaderless } from "./led.ts";
+import { securedBy, type ServersTls } from "./server_tls.ts";
 import { View } from "./view.ts";
 
 /** How often a leader is heard of, and how long its silence means nothing. */
@@ -28,6 +30,8 @@ export interface DevServerOptions {
   readonly host: string;
   readonly cluster: Cluster;
   readonly engine: Engine;
+  /** Of both ports; absent: plain text. */
+  readonly tls: ServersTls | undefined;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
@@ -40,7 +44,7 @@ export interface DevServerOptions {
 export class DevServer {
   readonly host: string;
   readonly #options: DevServerOptions;
-  readonly #engine: FrozenEngine;
+  readonly #acceptors: readonly [http: FrozenAcceptor, grpc: FrozenAcceptor];
   readonly #http: HttpServer;
   readonly #grpc: GrpcServer;
   readonly #faults = new Faults();
@@ -48,20 +52,24 @@ export class DevServer {
   #requests = 0;
 
   constructor(options: DevServerOptions) {
-    const { engine, host, clock, cluster, random, pace, listed } = options;
+    const { engine, tls, host, clock, cluster, random, pace, listed } = options;
     const world = { ...options.world, standing: () => this.#standing() };
     this.#options = { ...options, world };
     this.#view = new View(world, clock);
     this.host = host;
-    this.#engine = new FrozenEngine(engine);
+    const { http, grpc } = tls
+      ? { http: securedBy(engine, tls, ["h2", "http/1.1"]), grpc: securedBy(engine, tls, ["h2"]) }
+      : { http: engine, grpc: engine };
+    this.#acceptors = [new FrozenAcceptor(http), new FrozenAcceptor(grpc)];
     this.#http = new HttpServer({
-      engine: this.#engine,
+      engine: this.#acceptors[0],
+      clock,
       host,
       handle: (request) => this.#handle(request),
       onError: (message) => options.log.warn("embedded server failed", { host, error: message }),
     });
     this.#grpc = new GrpcServer({
-      engine: this.#engine,
+      engine: this.#acceptors[1],
       clock,
       host,
       methods: methodsOf({
@@ -77,9 +85,9 @@ export class DevServer {
     });
   }
 
-  /** `http://127.0.0.1:PORT`. */
+  /** `http://127.0.0.1:PORT`, or `https://`. */
   get address(): string {
-    return `http://${this.host}:${this.httpPort}`;
+    return `${this.#options.tls ? "https" : "http"}://${this.host}:${this.httpPort}`;
   }
 
   get httpPort(): number {
@@ -127,7 +135,7 @@ export class DevServer {
 
   /** Every connection breaks. */
   stop(): void {
-    this.#engine.thaw();
+    this.thaw();
     this.#view.stop();
     this.#http.stop();
     this.#grpc.stop();
@@ -135,11 +143,11 @@ export class DevServer {
 
   /** Connections stay; nothing is read or answered any more, pings neither. */
   freeze(): void {
-    this.#engine.freeze();
+    for (const acceptor of this.#acceptors) acceptor.freeze();
   }
 
   thaw(): void {
-    this.#engine.thaw();
+    for (const acceptor of this.#acceptors) acceptor.thaw();
   }
 
   async #handle(request: DevRequest): Promise<DevReply> {

@@ -14,6 +14,7 @@ import { type DevAgentOptions, newWorld, servicesOn, withNode } from "../world.t
 import { Cluster, type ClusterTiming, CONSUL_TIMING, type ServerState } from "./cluster.ts";
 import { DevServer } from "./dev_server.ts";
 import { SigningPace } from "./grpc/sign.ts";
+import { makeServersTls, type ServersTls } from "./server_tls.ts";
 
 export interface DevServersOptions
   extends Omit<DevAgentOptions, "host" | "port" | "asClientAgent"> {
@@ -24,6 +25,8 @@ export interface DevServersOptions
   /** 0, the default: one that is free on every address. */
   readonly httpPort?: number;
   readonly grpcPort?: number;
+  /** Both ports with a certificate of {@link DevServers.tls}'s CA; plain text if absent. */
+  readonly secure?: boolean;
   /** What takes time in a real cluster; as long as there by default. */
   readonly timing?: Partial<ClusterTiming>;
   /** What all servers together sign in a second; 50 by default. */
@@ -37,6 +40,8 @@ const SIGNS_PER_SECOND = 50;
 
 export class DevServers extends DevWorld implements AsyncDisposable {
   readonly servers: readonly DevServer[];
+  /** What callers need to know of the servers' TLS; absent: it is plain text. */
+  readonly tls: Pick<ServersTls, "caPem" | "serverName"> | undefined;
   readonly #cluster: Cluster;
   readonly #worlds: readonly World[];
   readonly #virtual: LocalServices;
@@ -68,6 +73,8 @@ export class DevServers extends DevWorld implements AsyncDisposable {
       hasAgent: false,
     });
     this.#virtual = servicesOn(node, first.state, { options, engine });
+    const tls = options.secure ? makeServersTls(first.datacenter, clock.now()) : undefined;
+    this.tls = tls;
     const listed = () =>
       cluster.listed.flatMap((number) => {
         const world = this.#worlds[number];
@@ -80,6 +87,7 @@ export class DevServers extends DevWorld implements AsyncDisposable {
         host: hosts[number] ?? "",
         cluster,
         engine,
+        tls,
         clock,
         random,
         log,

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { connect, type TLSSocket } from "node:tls";
 import { AgentClient, type Reply } from "../../../test/conformance/agent/client.ts";
 import { GrpcClient } from "../../../test/conformance/servers/grpc_client.ts";
 import { FakeClock } from "../../../test/kit/clock.ts";
@@ -224,4 +225,36 @@ test("a session ends at twice its TTL after it was renewed, which a new leader c
   assert.equal(await status(), "passing");
   await clock.advance(1_000);
   assert.equal(await status(), "critical");
+});
+
+test("over TLS the API speaks HTTP/2 and 1.1; gRPC's port sends away who does not ask for HTTP/2", async () => {
+  await using servers = await startDevServers({
+    clock: new FakeClock({ startMs: Date.now() }),
+    random: seededRandom(1),
+    hosts: [loopbackHost()],
+    secure: true,
+  });
+  const { tls, hosts: [host], httpPort, grpcPort } = servers;
+  const secured = (port: number, protocols: string[]) =>
+    new Promise<TLSSocket>((resolve, reject) => {
+      const { caPem, serverName } = tls ?? {};
+      const socket = connect({
+        ...{ host, port, ca: caPem, servername: serverName, ALPNProtocols: protocols },
+      }, () => resolve(socket));
+      socket.on("error", reject);
+    });
+  for (
+    const [port, offered, want] of [
+      [httpPort, ["h2"], "h2"],
+      [httpPort, ["http/1.1"], "http/1.1"],
+      [grpcPort, ["h2"], "h2"],
+    ] as const
+  ) {
+    const socket = await secured(port, [...offered]);
+    assert.equal(socket.alpnProtocol, want);
+    socket.destroy();
+  }
+  const socket = await secured(grpcPort, []);
+  await new Promise((resolve) => socket.resume().once("end", resolve));
+  socket.destroy();
 });

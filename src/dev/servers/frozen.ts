@@ -6,27 +6,28 @@
  */
 
 import { Buffer } from "node:buffer";
-import type { Connection, Engine, Listener, ListenOptions, StreamEvents } from "../../net/mod.ts";
+import type { Connection, Listener, ListenOptions, StreamEvents } from "../../net/mod.ts";
+import type { Acceptor } from "../http/dev_exchange.ts";
 
-/** Listens like the engine below; everything that it accepted stops and goes on together. */
-export class FrozenEngine implements Pick<Engine, "listen"> {
-  readonly #below: Pick<Engine, "listen">;
+/** Listens like the acceptor below; everything that it accepted stops and goes on together. */
+export class FrozenAcceptor implements Acceptor {
+  readonly #below: Acceptor;
   readonly #open = new Set<FrozenConnection>();
   #frozen = false;
 
-  constructor(below: Pick<Engine, "listen">) {
+  constructor(below: Acceptor) {
     this.#below = below;
   }
 
   listen(
     options: ListenOptions,
-    onConnection: (connection: Connection) => void,
+    onConnection: (connection: Connection, protocol?: string) => void,
   ): Promise<Listener> {
-    return this.#below.listen(options, (connection) => {
+    return this.#below.listen(options, (connection, protocol) => {
       const held = new FrozenConnection(connection, (over) => this.#open.delete(over));
       this.#open.add(held);
       if (this.#frozen) held.freeze();
-      onConnection(held);
+      onConnection(held, protocol);
     });
   }
 

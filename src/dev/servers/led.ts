@@ -7,7 +7,7 @@
 
 import { REFUSED_META } from "../http/call.ts";
 import type { World } from "../http/call.ts";
-import type { DevReply, DevRequest } from "../http/http_server.ts";
+import type { DevReply, DevRequest } from "../http/dev_exchange.ts";
 import { route } from "../http/router.ts";
 
 /** Of the agent API only what asks the servers' common state is led. */

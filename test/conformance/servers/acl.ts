@@ -183,4 +183,37 @@ export function serverAclContract(server: ServerUnderTest): void {
       assert.deepEqual([params.code, params.details], [code, reading], kind);
     }
   });
+
+  for (const method of ["servers", "roots"] as const) {
+    test(`${method}: a stream ends when its token is no more`, async () => {
+      await newToken("none", {});
+      const token = tokens.get("none") ?? "";
+      await until(() => grpc.ask(method, {}, token), ({ code }) => code === 0);
+      const stream = grpc.follow(method, {}, token);
+      assert.equal((await stream.next()).code, 0);
+      await http.call("DELETE", `/v1/acl/token/${accessors.get("none")}`);
+      const { code, details } = await stream.next();
+      stream.close();
+      assert.deepEqual([code, details], [16, "ACL not found"]);
+    });
+  }
+
+  test("there is no login by a method that is not there, nor a logout of what did not log in", async () => {
+    for (
+      const [method, request, code, details] of [
+        ["login", { auth_method: "nope" }, 3, 'auth method "nope" not found'],
+        ["logout", {}, 3, "token is required"],
+        ["logout", { token: randomUUID() }, 0, ""],
+        [
+          "logout",
+          { token: tokens.get("identity") ?? "" },
+          7,
+          "Permission denied: token wasn't created via login",
+        ],
+      ] as const
+    ) {
+      const answer = await grpc.ask(method, request, "");
+      assert.deepEqual([answer.code, answer.details], [code, details]);
+    }
+  });
 }

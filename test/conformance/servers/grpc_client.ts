@@ -48,6 +48,8 @@ const METHODS = {
     "WatchServersResponse",
   ],
   roots: ["connectca.ConnectCAService/WatchRoots", "Empty", "WatchRootsResponse"],
+  login: ["acl.ACLService/Login", "LoginRequest", "Empty"],
+  logout: ["acl.ACLService/Logout", "LogoutRequest", "Empty"],
   sign: ["connectca.ConnectCAService/Sign", "SignRequest", "SignResponse"],
 } as const;
 

@@ -22,7 +22,8 @@ import {
   trailersOnly,
   UNKNOWN_LENGTH,
 } from "../../../http/mod.ts";
-import type { Connection, Engine, Listener } from "../../../net/mod.ts";
+import type { Connection, Listener } from "../../../net/mod.ts";
+import type { Acceptor } from "../../http/dev_exchange.ts";
 
 /** What Consul's servers take. */
 const MESSAGE_LIMIT_BYTES = 8 * 1024 * 1024;
@@ -55,7 +56,7 @@ export interface ServedCall {
 export type ServedMethod = (request: Uint8Array, call: ServedCall) => void | Promise<void>;
 
 export interface GrpcServerOptions {
-  readonly engine: Pick<Engine, "listen">;
+  readonly engine: Acceptor;
   readonly clock: Clock;
   readonly host: string;
   /** By path: `/package.Service/Method`. */

@@ -66,4 +66,7 @@ export const MESSAGES: Protobuf = new Protobuf({
     list_value: "6 oneof ListValue",
   },
   ListValue: { values: "1 repeated Value" },
+  // What else a login has nobody looks at: there are no methods.
+  LoginRequest: { auth_method: "1 string" },
+  LogoutRequest: { token: "1 string" },
 });

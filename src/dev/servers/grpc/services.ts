@@ -1,6 +1,6 @@
 /**
  * The gRPC services that a server has for proxies: features, bootstrap parameters, the list of servers,
- * roots and signing, login and logout; with the answers that Consul 1.22.7 gives.
+ * roots and signing, with the answers that Consul 1.22.7 gives. There are no auth methods to log in by.
  *
  * @module
  */
@@ -65,6 +65,17 @@ export function methodsOf(server: ServingServer): ReadonlyMap<string, ServedMeth
     await server.pace.turn();
     return { cert_pem: signRequest(pem, { ca: state.ca, datacenter, authorizer }) };
   });
+  const login = unary("LoginRequest", "Empty", (request) => {
+    const name = JSON.stringify(String(request["auth_method"] ?? ""));
+    throw new GrpcRefusal(GRPC_STATUS.invalidArgument, `auth method ${name} not found`);
+  });
+  const logout = unary("LogoutRequest", "Empty", (request) => {
+    const token = String(request["token"] ?? "");
+    if (token === "") throw new GrpcRefusal(GRPC_STATUS.invalidArgument, "token is required");
+    if (!server.world.state.acl.find(token)) return {};
+    const text = "Permission denied: token wasn't created via login";
+    throw new GrpcRefusal(GRPC_STATUS.permissionDenied, text);
+  });
   return new Map([
     [`${PACKAGE}dataplane.DataplaneService/GetSupportedDataplaneFeatures`, features],
     [`${PACKAGE}dataplane.DataplaneService/GetEnvoyBootstrapParams`, bootstrap],
@@ -77,6 +88,8 @@ export function methodsOf(server: ServingServer): ReadonlyMap<string, ServedMeth
       (_request, call) => watchRoots(server, call),
     ],
     [`${PACKAGE}connectca.ConnectCAService/Sign`, sign],
+    [`${PACKAGE}acl.ACLService/Login`, login],
+    [`${PACKAGE}acl.ACLService/Logout`, logout],
   ]);
 }
 
@@ -106,6 +119,7 @@ function watchServers(server: ServingServer, call: ServedCall): void {
   };
   tell();
   call.onOver(server.onListed(tell));
+  endWithToken(server, call);
 }
 
 function watchRoots(server: ServingServer, call: ServedCall): void {
@@ -118,6 +132,20 @@ function watchRoots(server: ServingServer, call: ServedCall): void {
   };
   call.onOver(() => stop());
   tell();
+  endWithToken(server, call);
+}
+
+/** A stream lasts no longer than what it was opened with. */
+function endWithToken(server: ServingServer, call: ServedCall): void {
+  const stop = server.world.state.acl.onRemoved(() => {
+    try {
+      requireToken(server, call);
+    } catch (error) {
+      if (!(error instanceof GrpcRefusal)) throw error;
+      call.end(error);
+    }
+  });
+  call.onOver(stop);
 }
 
 function rootsMessage(roots: JsonObject): PlainMessage {

@@ -18,6 +18,8 @@ export interface Reply {
 export interface CallOptions {
   readonly body?: unknown;
   readonly token?: string;
+  /** Instead of the mesh's own. */
+  readonly address?: string;
 }
 
 const CALL_TIMEOUT_MS = 20_000;
@@ -31,7 +33,7 @@ export abstract class AgentCalls {
   /** One HTTP call on a connection of its own. */
   call(method: string, path: string, options: CallOptions = {}): Promise<Reply> {
     const token = options.token ?? this.managementToken;
-    const [host, port] = this.address.split(":");
+    const [host, port] = (options.address ?? this.address).split(":");
     return new Promise((resolve, reject) => {
       const headers = token ? { "X-Consul-Token": token } : {};
       const sent = request({ host, port, method, path, agent: false, headers }, (reply) => {

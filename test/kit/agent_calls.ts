@@ -19,6 +19,8 @@ export interface Reply {
 export interface CallOptions {
   readonly body?: unknown;
   readonly token?: string;
+  /** Instead of the mesh's own. */
+  readonly address?: string;
 }
 
 const CALL_TIMEOUT_MS = 20_000;
@@ -37,7 +39,7 @@ export abstract class AgentCalls {
   /** One HTTP call on a connection of its own. */
   call(method: string, path: string, options: CallOptions = {}): Promise<Reply> {
     const token = options.token ?? this.managementToken;
-    const [host, port] = this.address.split(":");
+    const [host, port] = (options.address ?? this.address).split(":");
     return new Promise((resolve, reject) => {
       const headers = token ? { "X-Consul-Token": token } : {};
       const send = this.callTls ? requestSecurely : request;

@@ -12,6 +12,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { peer } from "../../scripts/peers.ts";
+import { connectedTo } from "./connections.ts";
 import { type Agents, Mesh, type MeshService, type RunOptions, type StoryAgent } from "./mesh.ts";
 import { freePort, freePorts, loopbackHost } from "./ports.ts";
 import type { Postern } from "./postern.ts";
@@ -142,16 +143,10 @@ export class Cluster extends Mesh {
     await Promise.all(this.members.map((_, index) => this.killServer(index)));
   }
 
-  /** `empty`: with nothing on its disk. `elsewhere`: at another address, as another server. */
-  async startServer(
-    index: number,
-    options: { readonly empty?: boolean; readonly elsewhere?: boolean } = {},
-  ): Promise<void> {
+  /** `empty`: with nothing on its disk. */
+  async startServer(index: number, options: { readonly empty?: boolean } = {}): Promise<void> {
     const member = this.#member(index);
-    if (options.elsewhere) member.host = loopbackHost();
-    if (options.empty || options.elsewhere) {
-      await rm(member.directory, { recursive: true, force: true });
-    }
+    if (options.empty) await rm(member.directory, { recursive: true, force: true });
     const file = join(this.#directory, `server-${index}.json`);
     await writeFile(file, JSON.stringify(this.#configuration(index)));
     member.hung = false;
@@ -171,12 +166,21 @@ export class Cluster extends Mesh {
     await process?.exited;
   }
 
-  /** In good order (SIGTERM). */
+  /** In good order (SIGTERM); the others keep a place for it. */
   async stopServer(index: number): Promise<void> {
     const member = this.#member(index);
     const { process } = member;
     member.process = undefined;
     await process?.stop();
+  }
+
+  /** It leaves in good order, and another one at another address takes its place. */
+  async replaceServer(index: number): Promise<void> {
+    const member = this.#member(index);
+    await this.put("/v1/agent/leave", undefined, { address: `${member.host}:${this.#ports.http}` });
+    await member.process?.waitExit({ timeoutMs: READY_TIMEOUT_MS });
+    member.host = loopbackHost();
+    await this.startServer(index, { empty: true });
   }
 
   /** Keeps its connections and says nothing any more. */
@@ -192,21 +196,22 @@ export class Cluster extends Mesh {
     member.hung = false;
   }
 
-  /** Which server leads; `undefined`: none that is known. */
+  /** Which server leads; `undefined`: none that runs. Those that are left name the old one for a while. */
   async leader(): Promise<number | undefined> {
     const leader = await this.get<string>("/v1/status/leader");
-    const index = this.members.findIndex(({ host }) => leader.startsWith(`${host}:`));
+    const index = this.members.findIndex(({ host, process, hung }) =>
+      process !== undefined && !hung && leader.startsWith(`${host}:`)
+    );
     return index < 0 ? undefined : index;
   }
 
-  /** Of what runs and does not hang, which one a proxy has its gRPC connection to. */
-  async serverOf(postern: Postern): Promise<number> {
-    return await eventually("the proxy has a server", () => {
-      const hosts = [
-        ...postern.output.matchAll(/consul server in use"?[^\n]*?server["=:]+([^\s",]+)/g),
-      ];
-      const last = hosts.at(-1)?.[1];
-      const index = this.members.findIndex(({ host }) => host === last);
+  /** Which one a process has its gRPC connection to. */
+  async serverOf({ pid }: { readonly pid: number }): Promise<number> {
+    return await eventually("it is connected to a server", async () => {
+      const grpc = (await connectedTo(pid)).filter(({ port }) => port === this.grpcPort);
+      const index = this.members.findIndex((member) =>
+        grpc.some(({ host }) => host === member.host)
+      );
       return index < 0 ? undefined : index;
     });
   }
@@ -231,10 +236,10 @@ export class Cluster extends Mesh {
     }
   }
 
-  /** Flags that make a proxy ask these servers. */
-  serverFlags(): readonly string[] {
+  /** Flags that make a proxy ask these servers, or those of `members` alone. */
+  serverFlags(members: readonly Member[] = this.members): readonly string[] {
     return [
-      ...["-servers", this.members.map(({ host }) => host).join(",")],
+      ...["-servers", members.map(({ host }) => host).join(",")],
       ...["-grpc-port", `${this.grpcPort}`, "-http-port", `${this.httpPort}`],
       ...this.#tls
         ? ["-ca-file", this.#tls.caFile, "-tls-server-name", SERVER_NAME]
@@ -308,7 +313,8 @@ export class Cluster extends Mesh {
   override run(words: readonly string[], options: RunOptions = {}): Postern {
     const at = words.findIndex((word) => word === "-sidecar-for" || word === "-proxy-id");
     const id = words[at + 1];
-    const own = at < 0 || id === undefined ? [] : [...this.serverFlags(), "-node", this.nodeOf(id)];
+    const servers = options.args?.includes("-servers") ? [] : this.serverFlags();
+    const own = at < 0 || id === undefined ? [] : [...servers, "-node", this.nodeOf(id)];
     return super.run([...words, ...own], {
       ...options,
       env: { CONSUL_HTTP_ADDR: "", ...options.env },
@@ -330,13 +336,27 @@ export class Cluster extends Mesh {
     if (this.members.some(({ process }) => process?.ended)) throw new Error("A server ended");
     const reply = await this.call("GET", "/v1/operator/autopilot/health");
     if (reply.status !== 200) return false;
-    const health = JSON.parse(reply.body) as { Healthy: boolean; Servers: readonly unknown[] };
-    const wanted = this.members.filter(({ process }) => process).length;
-    if (!health.Healthy || health.Servers.length < wanted) return false;
+    const health = JSON.parse(reply.body) as {
+      readonly Healthy: boolean;
+      readonly Servers: readonly { readonly ID: string; readonly Voter: boolean }[];
+    };
+    if (!health.Healthy || !health.Servers.every(({ Voter }) => Voter)) return false;
+    // Who was just stopped, or came back as another, is listed as well for some seconds.
+    const running = this.members.filter(({ process, hung }) => process && !hung);
+    const ids = await Promise.all(running.map(({ host }) => this.#idOf(host)));
+    const listed = health.Servers.map(({ ID }) => ID);
+    if (listed.sort().join() !== ids.sort().join()) return false;
     const roots = await this.call("GET", "/v1/connect/ca/roots");
     if (!roots.body.includes("BEGIN CERTIFICATE")) return false;
     if (!this.managementToken) return true;
     return (await this.call("GET", "/v1/acl/token/self")).status === 200;
+  }
+
+  /** Of the server at `host`. */
+  async #idOf(host: string): Promise<string> {
+    const path = "/v1/agent/self";
+    const { body } = await this.call("GET", path, { address: `${host}:${this.#ports.http}` });
+    return (JSON.parse(body) as { Config: { NodeID: string } }).Config.NodeID;
   }
 
   #configuration(index: number): Record<string, unknown> {
@@ -360,6 +380,7 @@ export class Cluster extends Mesh {
       disable_update_check: true,
       // Loopback answers at once: the fastest raft timing is safe.
       performance: { raft_multiplier: 1 },
+      autopilot: { server_stabilization_time: "1s" },
       connect: { enabled: true },
       ports: {
         ...{ dns: -1, serf_wan: -1, http, grpc, server, serf_lan: serf },

@@ -12,10 +12,11 @@
 import process from "node:process";
 import type { ServersOptions } from "../src/consul/servers/types.ts";
 import { sleep, systemClock } from "../src/base/mod.ts";
-import { type Cluster, type FleetServer, startCluster } from "./fleet/cluster.ts";
+import { type Cluster, SERVER_NAME, startCluster } from "../test/kit/cluster.ts";
 import { Member } from "./fleet/member.ts";
+import { serverFacts } from "./fleet/server_facts.ts";
 
-const DEADLINE_MS = 120_000;
+const DEADLINE_MS = 90_000;
 const UPSTREAMS = 3;
 /** Proxies on one node of the catalog. */
 const PER_NODE = 20;
@@ -27,7 +28,7 @@ function argument(name: string, fallback: string): string {
 }
 
 const count = Number(argument("proxies", "200"));
-const servers = Number(argument("servers", "1"));
+const servers = argument("servers", "1") === "3" ? 3 : 1;
 const signs = argument("signs", "yes") === "yes";
 /** Seconds over which the proxies begin. */
 const spreadMs = 1_000 * Number(argument("spread", "0"));
@@ -57,12 +58,12 @@ const proxyOf = (at: number) => ({
   ),
 });
 
-async function register(server: FleetServer): Promise<void> {
+async function register(cluster: Cluster): Promise<void> {
   for (let begin = 0; begin < count; begin += 50) {
     const some = Array.from({ length: Math.min(50, count - begin) }, (_, at) => begin + at);
     await Promise.all(some.map(async (at) => {
       const { node, service, proxyId, upstreams } = proxyOf(at);
-      await server.put("/v1/catalog/register", {
+      await cluster.put("/v1/catalog/register", {
         ...{ Node: node, Address: "10.0.0.1", NodeMeta: { "synthetic-node": "true" } },
         Service: {
           ...{
@@ -94,19 +95,17 @@ function spread(times: readonly number[]): string {
   } ms`;
 }
 
-async function tellServers(cluster: Cluster, when: string, dead?: FleetServer): Promise<void> {
-  for (const server of cluster.servers) {
-    if (server === dead) continue;
-    const { https, grpc } = await server.connections();
-    const memory = Math.round(await server.memory());
-    const cpu = (await server.cpu()).toFixed(1);
-    say(`  ${when} ${server.host}: ${https} HTTPS, ${grpc} gRPC, ${memory} MiB, ${cpu} s of CPU`);
+async function tellServers(cluster: Cluster, when: string): Promise<void> {
+  const { httpPort, grpcPort } = cluster;
+  for (const { host, process } of cluster.members) {
+    if (!process) continue;
+    say(`  ${when} ${host}: ${await serverFacts({ pid: process.pid, host, httpPort, grpcPort })}`);
   }
 }
 
 /** A rule for everybody; how long until each member has it. */
 async function change(
-  by: FleetServer,
+  cluster: Cluster,
   { members, source }: { readonly members: readonly Member[]; readonly source: string },
 ): Promise<string> {
   const times: number[] = [];
@@ -119,7 +118,7 @@ async function change(
       if (left.delete(member)) times.push(performance.now() - before);
     };
   }
-  await by.intention(source, "*", "allow");
+  await cluster.intention(source, "*", "allow");
   await until("all know of the change", () => left.size === 0);
   return spread(times);
 }
@@ -136,15 +135,14 @@ function tellFailures(members: readonly Member[], when: string): void {
 }
 
 async function run(cluster: Cluster): Promise<void> {
-  const first = await cluster.leader();
-  await register(first);
+  await register(cluster);
   await tellServers(cluster, "idle");
   const options: Omit<ServersOptions, "node"> = {
-    places: { kind: "names", names: cluster.servers.map(({ host }) => host) },
+    places: { kind: "names", names: cluster.members.map(({ host }) => host) },
     ...{ grpcPort: cluster.grpcPort, httpPort: cluster.httpPort, watchServers: true },
     tls: {
-      ...{ caFile: cluster.caFile, caPath: "", certFile: "", keyFile: "" },
-      ...{ serverName: "server.dc1.consul", verify: true },
+      ...{ caFile: cluster.tls.caFile, caPath: "", certFile: "", keyFile: "" },
+      ...{ serverName: SERVER_NAME, verify: true },
     },
     ...{ token: "", tokenFile: "", login: null, datacenter: "", namespace: "", partition: "" },
   };
@@ -176,7 +174,7 @@ async function run(cluster: Cluster): Promise<void> {
     const before = requests();
     await sleep(systemClock, 10_000);
     say(`quiet: ${((requests() - before) / 10).toFixed(1)} requests a second of all`);
-    say(`change: ${await change(first, { members, source: "one" })}`);
+    say(`change: ${await change(cluster, { members, source: "one" })}`);
     tellFailures(members, "change");
     if (servers > 1) await loseLeader(cluster, members);
   } finally {
@@ -185,21 +183,17 @@ async function run(cluster: Cluster): Promise<void> {
 }
 
 async function loseLeader(cluster: Cluster, members: readonly Member[]): Promise<void> {
-  const dead = await cluster.leader();
+  const dead = await cluster.waitForLeader();
   await tellServers(cluster, "before");
-  await dead.kill();
+  await cluster.killServer(dead);
   const killedMs = performance.now();
-  let next: FleetServer | undefined;
-  while (!next) {
-    const found = await cluster.leader().catch(() => dead);
-    if (found !== dead) next = found;
-    else await sleep(systemClock, 20);
-  }
+  // The others go on naming the dead one for a while.
+  while (await cluster.waitForLeader() === dead) await sleep(systemClock, 20);
   say(`leader killed, another after ${Math.round(performance.now() - killedMs)} ms`);
-  say(`change after it: ${await change(next, { members, source: "two" })}`);
+  say(`change after it: ${await change(cluster, { members, source: "two" })}`);
   await until("no watch fails", () => members.every(({ failing }) => failing === 0));
   say(`no watch fails ${Math.round(performance.now() - killedMs)} ms after the kill`);
-  await tellServers(cluster, "after", dead);
+  await tellServers(cluster, "after");
   tellFailures(members, "leader");
 }
 
@@ -207,7 +201,10 @@ say(
   `${count} proxies, ${servers} servers, ${signs ? "with" : "without"} certificates, at most ` +
     `${connectionsPerClient} connections from an address`,
 );
-const cluster = await startCluster({ servers, connectionsPerClient });
+const cluster = await startCluster({
+  ...{ servers, tls: true },
+  config: { limits: { http_max_conns_per_client: connectionsPerClient } },
+});
 try {
   await run(cluster);
 } finally {

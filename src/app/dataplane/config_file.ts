@@ -14,7 +14,10 @@ export type FileValues = ReadonlyMap<string, readonly string[]>;
 
 type Json = Readonly<Record<string, unknown>>;
 
-const BY_KEY = new Map(SETTINGS.flatMap((one) => one.key === undefined ? [] : [[one.key, one]]));
+const BY_KEY = new Map(
+  SETTINGS.flatMap((one) => [one.key, one.otherKey].map((key) => [key, one] as const))
+    .flatMap(([key, one]) => key === undefined ? [] : [[key, one]]),
+);
 const SECTIONS = new Set([...BY_KEY.keys()].flatMap((key) => {
   const parts = key.split(".");
   return parts.slice(1).map((_part, at) => parts.slice(0, at + 1).join("."));
@@ -36,7 +39,7 @@ export function readConfigFile(text: string, file: string): FileValues {
       // As Go has it: not given.
       if (value === null) continue;
       const setting = BY_KEY.get(key);
-      if (setting) values.set(setting.name, textsOf(setting, value, file));
+      if (setting) values.set(setting.name, textsOf({ ...setting, key }, value, file));
       else if (!SECTIONS.has(key)) throw unknown(key, file);
       else if (isObject(value)) walk(value, `${key}.`);
       else throw invalid(file, `${quote(key)} must be an object`);

@@ -50,6 +50,8 @@ const CONSUL: SettingGroup = {
     {
       ...{ name: "tls-server-name", kind: "text", value: "NAME", env: "DP_TLS_SERVER_NAME" },
       ...{ key: "consul.tls.serverName", byDefault: "-addresses" },
+      // In files that consul-ecs writes.
+      otherKey: "consul.tls.tlsServerName",
       help: "Name that the servers' certificates must have.",
     },
     {

@@ -416,34 +416,51 @@ test("dataplaneOptions() takes what consul-k8s passes to a sidecar", () => {
   ]);
 });
 
-test("dataplaneOptions() takes the file that ECS starts it with", () => {
-  const { proxy, lifecycle } = read(["-config-file", "/consul/consul-dataplane.json"], {
+test("dataplaneOptions() takes the file that consul-ecs writes", () => {
+  const file = {
+    consul: {
+      addresses: "consul.dc1",
+      grpcPort: 8_503,
+      serverWatchDisabled: true,
+      tls: { disabled: false, caCertsPath: "/consul/ca-cert.pem", tlsServerName: "consul.dc1" },
+      credentials: { type: "static", static: { token: "test-token-123" } },
+    },
+    proxy: { nodeName: "arn:aws:ecs:x:1:cluster/c", id: "web-1", namespace: "", partition: "" },
+    xdsServer: { bindAddress: "127.0.0.1" },
+    envoy: { readyBindAddress: "127.0.0.1", readyBindPort: 23_000 },
+    logging: { logLevel: "TRACE" },
+  };
+  const path = "/consul/consul-dataplane.json";
+  const { proxy, ready } = read(["-config-file", path], {
+    files: { [path]: JSON.stringify(file) },
+  });
+  assert.deepEqual(proxy.serversFlags, {
+    ...{ servers: "consul.dc1", node: "arn:aws:ecs:x:1:cluster/c", grpcPort: 8_503 },
+    ...{ httpPort: 8_501, tlsDisabled: false, tlsInsecure: false, serverWatchDisabled: true },
+    ...{ caPath: "/consul/ca-cert.pem", tlsServerName: "consul.dc1", token: "test-token-123" },
+  });
+  assert.deepEqual(ready, { host: "127.0.0.1", port: 23_000 });
+  assert.equal(proxy.logLevel, "trace");
+  assert.equal(proxy.warnings.length, 1);
+});
+
+test("dataplaneOptions() takes every kind of value in the file", () => {
+  const { proxy, lifecycle } = read([...LEAST.slice(2), "-config-file", "c.json"], {
     files: {
-      "/consul/consul-dataplane.json": JSON.stringify({
+      "c.json": JSON.stringify({
         consul: {
           addresses: "exec=/consul/discover",
-          grpcPort: 8_503,
-          serverWatchDisabled: false,
-          tls: { disabled: false, caCertsPath: "/consul/ca.pem", serverName: "server.dc1.consul" },
           credentials: {
             type: "login",
-            login: {
-              authMethod: "iam-ecs-service-token",
-              bearerTokenPath: "/consul/bearer",
-              datacenter: "dc1",
-              meta: { "consul.hashicorp.com/task-id": "t-1" },
-            },
+            login: { authMethod: "iam", bearerTokenPath: "/b", meta: { "task/id": "t-1" } },
           },
         },
-        proxy: { nodeName: "arn:aws:ecs:x:1:cluster/c", id: "web-t-1-sidecar-proxy" },
-        xdsServer: { bindAddress: "127.0.0.1" },
-        envoy: { readyBindAddress: "127.0.0.1", readyBindPort: 22_000, concurrency: null },
-        logging: { logLevel: "DEBUG" },
+        envoy: { concurrency: null, gracefulPort: 20_600 },
         telemetry: { prometheus: { retentionTime: 60_000_000_000 } },
       }),
     },
   });
-  assert.equal(proxy.serversFlags?.node, "arn:aws:ecs:x:1:cluster/c");
-  assert.equal(proxy.serversFlags?.login?.meta["consul.hashicorp.com/task-id"], "t-1");
-  assert.deepEqual([proxy.logLevel, proxy.workers, lifecycle.port], ["debug", 1, 20_300]);
+  assert.equal(proxy.serversFlags?.login?.meta["task/id"], "t-1");
+  assert.equal(proxy.serversFlags?.tlsServerName, undefined);
+  assert.deepEqual([proxy.workers, lifecycle.port], [1, 20_600]);
 });

@@ -23,7 +23,7 @@ import { SIGN } from "../methods.ts";
 import type { Servers } from "../types.ts";
 import { judgeSigned } from "./judge_signed.ts";
 import type { RootsFeed } from "./server_roots.ts";
-import { createSigningRequest } from "./signing_request.ts";
+import { createSigningRequest, type SigningRequest } from "./signing_request.ts";
 
 /** A server lets a call wait half a second for its turn, and an election takes seconds. */
 const TIMEOUT_MS = 15_000;
@@ -70,6 +70,8 @@ class SignedLeaf implements WatchHandle {
   #known: Roots | undefined;
   /** The leaf in use and what it was judged by. */
   #signed: { readonly leaf: Leaf; readonly activeId: string; readonly renewMs: number } | undefined;
+  /** What no certificate has come for so far. */
+  #asked: SigningRequest & { readonly uri: string } | undefined;
   #timer: Timer | undefined;
   #signing = false;
 
@@ -166,12 +168,16 @@ class SignedLeaf implements WatchHandle {
       namespace: "default",
       ...{ datacenter, service },
     });
-    const { csrPem, keyPem } = createSigningRequest(uri);
+    if (this.#asked?.uri !== uri) this.#asked = { uri, ...createSigningRequest(uri) };
+    const { csrPem, keyPem } = this.#asked;
     const certPem = await servers.call(SIGN, csrPem, {
       timeoutMs: TIMEOUT_MS,
       signal: this.#stop.signal,
     });
-    return judgeSigned({ certPem, keyPem, uri, roots: this.#known ?? roots, nowMs: clock.now() });
+    const nowMs = clock.now();
+    const leaf = judgeSigned({ certPem, keyPem, uri, roots: this.#known ?? roots, nowMs });
+    this.#asked = undefined;
+    return leaf;
   }
 
   #failed(error: ProxyError): void {

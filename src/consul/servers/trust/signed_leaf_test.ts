@@ -1,0 +1,213 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { ProxyError } from "../../../base/mod.ts";
+import { FollowedLeaf, ScriptedSigner } from "../../../../test/kit/scripted_signer.ts";
+
+const HOUR_MS = 3_600_000;
+
+test("a leaf is signed as soon as the roots are known, with a key of its own each time", async () => {
+  const signer = new ScriptedSigner();
+  const followed = new FollowedLeaf(signer);
+  await signer.clock.advance(0);
+  assert.equal(followed.leaves.length, 1);
+  assert.match(followed.leaves[0]?.uri ?? "", /\/ns\/default\/dc\/dc1\/svc\/web$/);
+  assert.equal(followed.handle.state.name, "leaf web");
+  followed.handle.stop();
+  assert.equal(signer.clock.pending, 0);
+});
+
+for (const [chance, hours] of [[0, 60], [0.5, 75], [1, 90]] as const) {
+  test(`a leaf is renewed at ${hours} of 100 hours where chance says ${chance}`, async () => {
+    const signer = new ScriptedSigner();
+    signer.ttlMs = 100 * HOUR_MS;
+    const followed = new FollowedLeaf(signer, () => chance);
+    // Its life began a minute before it was signed.
+    await signer.clock.advance(hours * HOUR_MS - 60_000 - 1);
+    assert.equal(followed.leaves.length, 1);
+    await signer.clock.advance(1);
+    assert.equal(followed.leaves.length, 2);
+    const [before, after] = followed.leaves;
+    assert.notEqual(before?.keyPem, after?.keyPem);
+    followed.handle.stop();
+  });
+}
+
+test("a leaf of two years is renewed in time, which no timer waits for in one piece", async () => {
+  const signer = new ScriptedSigner();
+  signer.ttlMs = 2 * 365 * 24 * HOUR_MS;
+  const followed = new FollowedLeaf(signer);
+  await signer.clock.advance(1.4 * 365 * 24 * HOUR_MS);
+  assert.equal(followed.leaves.length, 1);
+  await signer.clock.advance(0.2 * 365 * 24 * HOUR_MS);
+  assert.equal(followed.leaves.length, 2);
+  followed.handle.stop();
+});
+
+test("a wall clock that is set forward past the renewal is noticed within ten minutes", async () => {
+  const signer = new ScriptedSigner();
+  const followed = new FollowedLeaf(signer);
+  await signer.clock.advance(0);
+  signer.clock.jump(60 * HOUR_MS);
+  await signer.clock.advance(600_000);
+  assert.equal(followed.leaves.length, 2);
+  followed.handle.stop();
+});
+
+test("another active root means a new leaf within ten seconds, not at once", async () => {
+  const signer = new ScriptedSigner();
+  const followed = new FollowedLeaf(signer);
+  await signer.clock.advance(0);
+  signer.rotate();
+  await signer.clock.advance(4_999);
+  assert.equal(followed.leaves.length, 1);
+  await signer.clock.advance(1);
+  assert.equal(followed.leaves.length, 2);
+  assert.deepEqual(followed.errors, []);
+  followed.handle.stop();
+});
+
+test("a leaf whose root is not listed any more is replaced at once", async () => {
+  const signer = new ScriptedSigner();
+  const followed = new FollowedLeaf(signer);
+  await signer.clock.advance(0);
+  signer.rotate({ prune: true });
+  await signer.clock.advance(0);
+  assert.equal(followed.leaves.length, 2);
+  followed.handle.stop();
+});
+
+test("roots that change while a leaf is being signed are what it is judged by", async () => {
+  const signer = new ScriptedSigner();
+  const { promise, resolve } = Promise.withResolvers<void>();
+  signer.before = () => promise;
+  const followed = new FollowedLeaf(signer);
+  await signer.clock.advance(0);
+  signer.rotate({ prune: true });
+  signer.before = () => Promise.resolve();
+  resolve();
+  await signer.clock.advance(10_000);
+  // Signed by the new root, told of as the active one: nothing is left to do.
+  const last = followed.leaves.at(-1);
+  assert.ok(last);
+  assert.deepEqual(followed.errors, []);
+  assert.ok(signer.asked.length <= 2);
+  followed.handle.stop();
+});
+
+for (const code of ["agent_overloaded", "agent_unreachable", "agent_forbidden"] as const) {
+  test(`a signing that fails with ${code} is tried again, and what is there stays`, async () => {
+    const signer = new ScriptedSigner();
+    const followed = new FollowedLeaf(signer);
+    await signer.clock.advance(0);
+    signer.before = () => Promise.reject(new ProxyError(code, "no"));
+    signer.rotate();
+    await signer.clock.advance(60_000);
+    const tries = signer.asked.length - 1;
+    assert.ok(tries >= 4 && tries <= 10, `${tries} tries in a minute`);
+    assert.equal(followed.leaves.length, 1);
+    assert.equal(followed.errors.length, tries);
+    assert.ok(followed.errors.every((text) => text.startsWith(code)));
+    assert.equal(followed.handle.state.failures, tries);
+    signer.before = () => Promise.resolve();
+    await signer.clock.advance(60_000);
+    assert.equal(followed.leaves.length, 2);
+    followed.handle.stop();
+  });
+}
+
+test("a signing that is not allowed names the right", async () => {
+  const signer = new ScriptedSigner();
+  signer.before = () => Promise.reject(new ProxyError("agent_forbidden", "Permission denied"));
+  const followed = new FollowedLeaf(signer);
+  await signer.clock.advance(0);
+  assert.match(followed.errors[0] ?? "", /Permission denied .*"web" takes service:write/);
+  followed.handle.stop();
+});
+
+test("a certificate that is not right is refused, and the one before stays", async () => {
+  const signer = new ScriptedSigner();
+  const followed = new FollowedLeaf(signer);
+  await signer.clock.advance(0);
+  signer.overrides = { dnsNames: ["db"] };
+  signer.rotate();
+  await signer.clock.advance(20_000);
+  assert.equal(followed.leaves.length, 1);
+  assert.match(followed.errors[0] ?? "", /^agent_reply_invalid: .*names that were not asked for/);
+  signer.overrides = {};
+  await signer.clock.advance(60_000);
+  assert.equal(followed.leaves.length, 2);
+  followed.handle.stop();
+});
+
+test("nothing is told after stop(), whatever is under way", async () => {
+  const signer = new ScriptedSigner();
+  const { promise, resolve } = Promise.withResolvers<void>();
+  signer.before = () => promise;
+  const followed = new FollowedLeaf(signer);
+  await signer.clock.advance(0);
+  assert.equal(signer.asked.length, 1);
+  followed.handle.stop();
+  resolve();
+  await signer.clock.advance(HOUR_MS);
+  assert.deepEqual([followed.leaves, followed.errors], [[], []]);
+  assert.equal(signer.clock.pending, 0);
+});
+
+/** Consul's servers sign so many a second, and let nobody wait for longer than half a second. */
+class Pace {
+  readonly #signer: ScriptedSigner;
+  readonly #gapMs: number;
+  #nextMs = 0;
+  refused = 0;
+
+  constructor(signer: ScriptedSigner, perSecond: number) {
+    this.#signer = signer;
+    this.#gapMs = 1_000 / perSecond;
+    signer.before = () => this.#turn();
+  }
+
+  #turn(): Promise<void> {
+    const { clock } = this.#signer;
+    const atMs = Math.max(clock.monotonic(), this.#nextMs);
+    if (atMs - clock.monotonic() > 500) {
+      this.refused++;
+      return Promise.reject(new ProxyError("agent_overloaded", "Rate limit reached"));
+    }
+    this.#nextMs = atMs + this.#gapMs;
+    return new Promise((resolve) => clock.after(atMs - clock.monotonic(), resolve));
+  }
+}
+
+test("two hundred proxies that begin together are signed within twelve seconds", async () => {
+  const signer = new ScriptedSigner();
+  const { certPem } = await certificateOf(signer);
+  // What is signed is not the point, and a thousand signatures take seconds.
+  signer.sign = () => certPem;
+  const pace = new Pace(signer, 50);
+  let seed = 1;
+  const random = () => (seed = seed * 16_807 % 2_147_483_647) / 2_147_483_647;
+  const fleet = Array.from({ length: 200 }, () => new FollowedLeaf(signer, random));
+  let took = 0;
+  let waiting = fleet;
+  while (waiting.length > 0 && took < 120) {
+    await signer.clock.advance(1_000);
+    took++;
+    waiting = waiting.filter(({ errors, handle }) => {
+      // Not theirs: it is the answer that counts.
+      const isSigned = errors.at(-1)?.startsWith("agent_reply");
+      if (isSigned) handle.stop();
+      return !isSigned;
+    });
+  }
+  assert.ok(took <= 12, `${took} s, ${pace.refused} refused`);
+  assert.ok(pace.refused < 200 * 5, `${pace.refused} refused`);
+});
+
+async function certificateOf(signer: ScriptedSigner): Promise<{ readonly certPem: string }> {
+  const followed = new FollowedLeaf(signer);
+  await signer.clock.advance(0);
+  followed.handle.stop();
+  const [leaf] = followed.leaves;
+  if (!leaf) return assert.fail("no leaf");
+  return leaf;
+}

@@ -91,6 +91,8 @@ export class ServersCarrier implements Carrier {
     if (!line) return;
     const transport = this.#options.createTransport(line.server);
     this.#line = { server: line.server, transport };
+    // A move finds all of them in one place.
+    this.endWaits("Files for TLS were read again");
     line.transport.retire();
   }
 

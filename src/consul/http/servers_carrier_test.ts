@@ -181,6 +181,20 @@ test("what its owner gave up says so, whatever became of the server", async () =
   await assert.rejects(reply, (error) => !(error instanceof AskAgain));
 });
 
+test("reloadFiles() has waits ask by the new connection, and lets what else runs end", async () => {
+  const scene = new Scene("a");
+  const wait = scene.carrier.send(WAIT);
+  const read = scene.carrier.send(READ);
+  const before = await scene.at(0);
+  scene.carrier.reloadFiles();
+  await assert.rejects(wait, AskAgain);
+  before.answer(1);
+  assert.equal((await read).body, "a");
+  void scene.carrier.send(WAIT).catch(() => {});
+  assert.equal((await scene.at(1)).asked.length, 1);
+  scene.carrier.close();
+});
+
 test("close() ends what waits for a server", async () => {
   const scene = new Scene();
   const reply = scene.carrier.send(READ);

@@ -34,14 +34,6 @@ import type { Stand } from "./stand.ts";
 import { TokenBucket } from "./token_bucket.ts";
 import { wakeableSleep } from "./wakeable_sleep.ts";
 
-/**
- * How long a poll waits at most; each watch asks for a little less, so that they do not wake in step.
- * The agent drops a wait for health, leaf and roots with its connection. One for rules, chains, config
- * entries and the registration goes on without us and keeps its place among the 200 connections until
- * it ends (seen on 1.22.7), so that a proxy restarting in a loop would lock out the whole host.
- */
-const WAIT_DROPPED_MS = 300_000;
-const WAIT_ABANDONED_MS = 60_000;
 /** A short poll asks to be answered at once, changed or not. */
 const NO_WAIT_MS = 1;
 const LONG_MARGIN_MS = 10_000;
@@ -136,8 +128,8 @@ class WatchLoop<T> implements WatchHandle {
     this.#seat = question.critical
       ? budget.joinCritical()
       : budget.join(question.dropped ? "first" : question.isRare ? "last" : "middle");
-    const waitMs = question.dropped ? WAIT_DROPPED_MS : WAIT_ABANDONED_MS;
-    this.#waitMs = Math.round(waitMs * (0.8 + 0.2 * random()));
+    // Each asks for a little less, so that they do not wake in step.
+    this.#waitMs = Math.round(footing.waitMs(question) * (0.8 + 0.2 * random()));
     this.#bucket = new TokenBucket(
       question.critical
         // Rules that change all the time must still close connections within a second.

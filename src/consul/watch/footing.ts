@@ -1,6 +1,6 @@
 /**
- * What differs between watches beside an agent and beside servers: what is believed, how soon a failure
- * is asked again about, and which failures concern everybody.
+ * What differs between watches beside an agent and beside servers: how long is waited, what is believed,
+ * how soon a failure is asked again about, and which failures concern everybody.
  *
  * @module
  */
@@ -11,6 +11,8 @@ import { ServerStand } from "./server_stand.ts";
 import { AgentStand, type Stand } from "./stand.ts";
 
 export interface Footing {
+  /** How long a poll waits at most. */
+  waitMs(question: { readonly critical: boolean; readonly dropped: boolean }): number;
   /** An index counts up; a hash is only equal or not. */
   createStand(cursor: "index" | "hash"): Stand;
   /** How long failures may stretch the pause: what is cheap to ask, or mended by hand, is asked sooner. */
@@ -18,6 +20,14 @@ export interface Footing {
   /** Failures that are over for all once one has an answer. */
   isShared(code: ErrorCode): boolean;
 }
+
+/**
+ * The agent drops a wait for health, leaf and roots with its connection. One for rules, chains, config
+ * entries and the registration goes on without us and keeps its place among the 200 connections until
+ * it ends (seen on 1.22.7), so that a proxy restarting in a loop would lock out the whole host.
+ */
+const WAIT_DROPPED_MS = 300_000;
+const WAIT_ABANDONED_MS = 60_000;
 
 const PAUSE_LIMIT_MS: Partial<Record<ErrorCode, number>> = {
   agent_unreachable: 10_000,
@@ -30,16 +40,23 @@ const PAUSE_LIMIT_CRITICAL_MS = 5_000;
 
 export function agentFooting(link: AgentLink): Footing {
   return {
+    waitMs: agentWaitMs,
     createStand: (cursor) => new AgentStand(cursor, link),
     pauseLimitMs: agentPauseLimitMs,
     isShared: (code) => code === "agent_unreachable",
   };
 }
 
+function agentWaitMs({ dropped }: { readonly dropped: boolean }): number {
+  return dropped ? WAIT_DROPPED_MS : WAIT_ABANDONED_MS;
+}
+
 function agentPauseLimitMs(code: ErrorCode, { critical }: { readonly critical: boolean }): number {
   return PAUSE_LIMIT_MS[code] ?? (critical ? PAUSE_LIMIT_CRITICAL_MS : PAUSE_LIMIT_OTHER_MS);
 }
 
+/** A server that is cut off from the others lets us wait; only how a wait ends shows it. */
+const WAIT_CRITICAL_MS = 30_000;
 /** Servers elect a leader within seconds, and a request waits for a server in use by itself. */
 const PAUSE_LIMIT_LEADER_MS = 1_000;
 /** Failures in a row after which that is no election. */
@@ -49,6 +66,7 @@ const PAUSE_LIMIT_SERVERS_MS = 10_000;
 export function serversFooting(link: AgentLink): Footing {
   const isShared = (code: ErrorCode) => code === "agent_unreachable" || code === "agent_failed";
   return {
+    waitMs: (question) => question.critical ? WAIT_CRITICAL_MS : agentWaitMs(question),
     createStand: () => new ServerStand(link),
     pauseLimitMs(code, { critical, failures }) {
       if (!isShared(code)) return Math.min(agentPauseLimitMs(code, { critical }), 60_000);

@@ -108,6 +108,8 @@ export interface Agent {
   watchMesh(sink: WatchSink<Mesh | null>): WatchHandle;
   /** `null`: there is no such entry. */
   watchDefaults(request: DefaultsRequest, sink: WatchSink<Defaults | null>): WatchHandle;
+  /** What a watch of them would say now. */
+  askDefaults(request: DefaultsRequest): Promise<Defaults | null>;
   /** `null`: there is no such entry. */
   watchJwtProvider(name: string, sink: WatchSink<JwtProvider | null>): WatchHandle;
 

@@ -19,6 +19,7 @@ import { type RepeatQuestion, startRepeat } from "./watch/repeat.ts";
 
 type Alike = Pick<
   Agent,
+  | "askDefaults"
   | "watchChain"
   | "watchDefaults"
   | "watchHealth"
@@ -28,6 +29,8 @@ type Alike = Pick<
   | "watchQuery"
   | "watchStates"
 >;
+
+const ASK_TIMEOUT_MS = 5_000;
 
 export class Asking {
   /** Aborts when all ends. */
@@ -54,6 +57,11 @@ export class Asking {
       watchMesh: (sink) => this.watch(meshQuestion(client), sink),
       watchJwtProvider: (name, sink) => this.watch(jwtProviderQuestion(client, name), sink),
       watchDefaults: (request, sink) => this.watch(defaultsQuestion(client, request), sink),
+      askDefaults: (request) =>
+        this.call(async () => {
+          const asked = { waitMs: 0, timeoutMs: ASK_TIMEOUT_MS, signal: this.closing };
+          return (await defaultsQuestion(client, request).poll(asked)).value;
+        }),
       watchStates: () =>
         [...this.#running].map((handle) => handle.state).sort((a, b) => a.name < b.name ? -1 : 1),
     };

@@ -9,6 +9,7 @@ import { SERVERS } from "../kit/cluster.ts";
 import { waitForEcho } from "../kit/echo.ts";
 import { assertFlawless, Load } from "../kit/load.ts";
 import { type Logins, loginsOf } from "../kit/login.ts";
+import { rounds } from "../kit/long.ts";
 import type { Mesh } from "../kit/mesh.ts";
 import type { Postern } from "../kit/postern.ts";
 import { eventually } from "../kit/process.ts";
@@ -41,6 +42,30 @@ test("a login's token is replaced when an operator deletes it, and given back at
   for (const secret of [bearer, first.SecretID, second.SecretID]) {
     assert.ok(!web.output.includes(secret) && !body.includes(secret), "a secret is shown");
   }
+});
+
+test("a login's token that lasts a minute is renewed before that, and nothing is cut", async () => {
+  const renewals = rounds("renewals of a login, a minute each", { few: 0, all: 2 });
+  if (renewals === 0) return;
+  await using story = await startStory({ ttl: "1m" });
+  const { logins, upstream } = story;
+  await logins.create();
+  await logins.bearer();
+  await using web = await story.start([]);
+  await web.waitReady();
+  await using load = new Load(upstream);
+  const seen = new Set<string>();
+  await eventually("all renewals are over, and the old tokens gone", async () => {
+    const tokens = await logins.tokens();
+    assert.ok(tokens.length > 0, "it was never without a token");
+    for (const { AccessorID } of tokens) seen.add(AccessorID);
+    return seen.size > renewals && tokens.length === 1;
+  }, { timeoutMs: (renewals + 1) * 60_000 });
+  assert.equal(seen.size, renewals + 1);
+  await waitForEcho(await story.registerLater(), { timeoutMs: 10_000 });
+  assertFlawless(await load.stop({ atLeast: 1_000 }), { atLeast: 1_000 });
+  assert.doesNotMatch(web.output, /ACL not found|\[ERROR\]/);
+  assert.equal(await web.metric("postern_server_moves_total"), 0);
 });
 
 test("a proxy that may not log in says why, and does when it may", async () => {
@@ -76,7 +101,7 @@ test("a proxy that is stopped while it logs in leaves no token", async () => {
   assert.deepEqual(await logins.tokens(), []);
 });
 
-async function startStory() {
+async function startStory({ ttl }: { readonly ttl?: string } = {}) {
   await using own = new AsyncDisposableStack();
   const mesh: Mesh = own.use(await SERVERS.start({ acl: true }));
   const directory = await mkdtemp(join(tmpdir(), "postern-login-"));
@@ -87,7 +112,7 @@ async function startStory() {
   const upstream = { name: "db", ...await mesh.place() };
   const web = { name: "web", upstreams: [upstream] };
   const id = await mesh.register(web);
-  const logins: Logins = loginsOf(mesh, { directory });
+  const logins: Logins = loginsOf(mesh, { directory, ...(ttl ? { ttl } : {}) });
   const owned = own.move();
   return {
     ...{ mesh, logins, upstream },

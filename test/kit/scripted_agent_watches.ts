@@ -83,6 +83,12 @@ export class ScriptedAgent implements Agent {
     return this.#answer(`query ${name}`, value);
   }
 
+  /** What there is from now on for who asks; watches are told later, by {@link answer}. */
+  holds<K extends keyof ScriptedAnswers>(key: K, value: ScriptedAnswers[K]): this {
+    this.#values.set(key, value);
+    return this;
+  }
+
   /** Fails a running watch; its values stay. */
   fail(key: string, code: ErrorCode, message = "scripted failure"): this {
     for (const running of this.#of(key)) {
@@ -145,6 +151,11 @@ export class ScriptedAgent implements Agent {
 
   watchDefaults({ kind, name }: DefaultsRequest, sink: WatchSink<Defaults | null>): WatchHandle {
     return this.#watch(kind, sink, name);
+  }
+
+  askDefaults({ kind }: DefaultsRequest): Promise<Defaults | null> {
+    if (!this.#values.has(kind)) return Promise.reject(new ProxyError("agent_failed", "scripted"));
+    return Promise.resolve(this.#values.get(kind) as Defaults | null);
   }
 
   watchJwtProvider(name: string, sink: WatchSink<JwtProvider | null>): WatchHandle {

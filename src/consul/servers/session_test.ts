@@ -114,43 +114,6 @@ test("Servers.call() ends when it is not wanted any more", async () => {
   assert.match(await answer, /^closed: /);
 });
 
-test("Servers asks nothing before there is a token to ask with", async () => {
-  using rig = new SessionRig();
-  const one = rig.servers.add(A);
-  one.knows(A, B);
-  one.answer(SIGN.path, (call) => {
-    call.send("Signed", { cert_pem: "signed" });
-    call.end(0);
-  });
-  const coming = Promise.withResolvers<void>();
-  Object.assign(rig.token, { value: "", coming: coming.promise });
-  const session = rig.start();
-  const answer = sign(session);
-  await rig.run(500);
-  assert.deepEqual(
-    one.calls.map(({ path }) => path),
-    [GET_FEATURES.path],
-    "but whether it is there",
-  );
-  rig.token.coming = undefined;
-  rig.token.change("t2");
-  coming.resolve();
-  await rig.run(500);
-  assert.equal(await answer, '"signed"');
-  assert.deepEqual(one.calls.map(({ token }) => token), ["", "t2", "t2"]);
-  assert.deepEqual(session.status.known, [A, B]);
-});
-
-test("Servers.call() that has no token to ask with tells why there is none", async () => {
-  using rig = new SessionRig();
-  const one = rig.servers.add(A);
-  rig.token.coming = Promise.reject(new ProxyError("agent_failed", "the file is empty"));
-  const session = rig.start();
-  assert.equal(await sign(session), "agent_failed: the file is empty");
-  await rig.run(500);
-  assert.deepEqual(one.calls.map(({ path }) => path), [GET_FEATURES.path]);
-});
-
 test("Servers finds a server that is back soon, and does not press it before", async () => {
   using rig = new SessionRig();
   const one = rig.servers.add(A);

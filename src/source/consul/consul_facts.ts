@@ -51,6 +51,8 @@ export class ConsulFacts {
   readonly watches: WatchSet;
   readonly #options: ConsulFactsOptions;
   #registration: Registration | undefined;
+  /** The newest one, which may wait for {@link ConsulFacts.#takeMerged}. */
+  #newest: Registration | undefined;
   #registrationRefusal: string | undefined;
   #leaf: Leaf | undefined;
   #roots: Roots | undefined;
@@ -89,6 +91,7 @@ export class ConsulFacts {
   }
 
   close(): void {
+    this.#newest = undefined;
     this.watches.close();
   }
 
@@ -154,6 +157,27 @@ export class ConsulFacts {
     this.#options.onChange();
   }
 
+  /**
+   * Config entries are merged into it that are followed on their own, too, and may be seen later: until
+   * they are as new as it is, half of what was written in one would count without the other.
+   */
+  async #takeMerged(registration: Registration): Promise<void> {
+    const { agent } = this.#options;
+    this.#newest = registration;
+    const { service } = registration;
+    if (service !== this.#registration?.service) return this.#takeRegistration(registration);
+    const [ofService, ofAll] = await Promise.allSettled([
+      agent.askDefaults({ kind: "service-defaults", name: service }),
+      agent.askDefaults(OF_ALL),
+    ]);
+    if (this.#newest !== registration) return;
+    // Of what cannot be known now, its watch tells why.
+    if (ofService.status === "fulfilled") this.#serviceDefaults = ofService.value;
+    if (ofAll.status === "fulfilled") this.#proxyDefaults = ofAll.value;
+    this.#takeRegistration(registration);
+    this.#changed();
+  }
+
   #takeRegistration(registration: Registration): void {
     if (registration.mode !== "" && registration.mode !== "direct") {
       const reason = `Mode "${registration.mode}" is not supported yet; ` +
@@ -187,7 +211,7 @@ export class ConsulFacts {
       want<Registration>(
         "registration",
         (sink) => agent.watchRegistration(proxyId, sink),
-        (value) => this.#takeRegistration(value),
+        (value) => void this.#takeMerged(value),
       );
     }
     want<Roots>("roots", (sink) => agent.watchRoots(sink), (value) => {
@@ -196,10 +220,13 @@ export class ConsulFacts {
     want<Mesh | null>("mesh entry", (sink) => agent.watchMesh(sink), (value) => {
       this.#mesh = value;
     });
-    const ofAll = { kind: "proxy-defaults", name: "global" } as const;
-    want<Defaults | null>("proxy-defaults", (sink) => agent.watchDefaults(ofAll, sink), (value) => {
-      this.#proxyDefaults = value;
-    });
+    want<Defaults | null>(
+      "proxy-defaults",
+      (sink) => agent.watchDefaults(OF_ALL, sink),
+      (value) => {
+        this.#proxyDefaults = value;
+      },
+    );
     this.#wantService(want);
     this.#plans.update(this.#placed());
     this.#wantUpstreams(want);
@@ -299,6 +326,8 @@ export class ConsulFacts {
     this.#serviceDefaults = undefined;
   }
 }
+
+const OF_ALL = { kind: "proxy-defaults", name: "global" } as const;
 
 function jwtProviderKey(name: string): string {
   return `jwt-provider ${name}`;

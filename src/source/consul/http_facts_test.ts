@@ -5,7 +5,8 @@ import { ScriptedAgent } from "../../../test/kit/scripted_agent_watches.ts";
 import { SourceRig } from "../../../test/kit/snapshot_source.ts";
 import * as facts from "../../../test/kit/snapshot_facts.ts";
 import type { ChainSplit, RouteDestination, RouterRoute } from "../../chain/mod.ts";
-import type { DiscoveryChain, Mesh, MeshHttp } from "../../consul/mod.ts";
+import { ProxyError } from "../../base/mod.ts";
+import type { Defaults, DiscoveryChain, Mesh, MeshHttp } from "../../consul/mod.ts";
 import { type HttpRules, targetKeysOf, type UpstreamPart } from "../../snapshot/mod.ts";
 
 const CA = facts.authority();
@@ -64,6 +65,48 @@ test("the protocol of the service is followed, and what requests may be", async 
     streamIdleTimeoutMs: 0,
     showDenials: true,
   });
+});
+
+test("what an entry changes in the registration counts with the rest of the entry", async () => {
+  const registered = (headBytes: number) => facts.registration({ protocol: "http", headBytes });
+  const agent = agentOf("http").answer("registration", registered(60_000));
+  await using rig = await new SourceRig(agent).start();
+  const lua = { name: "builtin/lua", arguments: {} };
+  const required: Defaults = { extensions: [{ ...lua, required: true }] };
+  const optional: Defaults = { extensions: [{ ...lua, required: false }] };
+  // One write; the merged registration is seen before the entry that it was merged from.
+  agent.holds("service-defaults", required).answer("registration", registered(1_000));
+  await rig.settle();
+  assert.equal(inbound(rig)?.headBytes, 60_000);
+  assert.match(rig.source.refused[0]?.reason ?? "", /builtin\/lua.*stays as it was/);
+  agent.answer("service-defaults", required);
+  await rig.settle();
+  assert.equal(inbound(rig)?.headBytes, 60_000);
+  // Of two that come at once the later one counts.
+  agent.holds("service-defaults", optional).answer("registration", registered(2_000))
+    .answer("registration", registered(3_000));
+  await rig.settle();
+  assert.equal(inbound(rig)?.headBytes, 3_000);
+});
+
+test("a registration counts though nobody says what is in its entries", async () => {
+  await using rig = await new SourceRig(agentOf("http")).start();
+  rig.agent.askDefaults = () => Promise.reject(new ProxyError("agent_forbidden", "no"));
+  rig.agent.answer("registration", facts.registration({ protocol: "http", headBytes: 1_000 }));
+  await rig.settle();
+  assert.equal(inbound(rig)?.headBytes, 1_000);
+});
+
+test("a registration whose entries are still asked for is not taken after the end", async () => {
+  const rig = await new SourceRig(agentOf("http")).start();
+  const late = Promise.withResolvers<null>();
+  rig.agent.askDefaults = () => late.promise;
+  rig.agent.answer("registration", facts.registration({ upstreams: [facts.declaration("cache")] }));
+  await rig.source.close();
+  const started = rig.agent.started.length;
+  late.resolve(null);
+  await rig.settle();
+  assert.equal(rig.agent.started.length, started);
 });
 
 test("a protocol that nobody knows is refused by name, and nothing is taken for HTTP", async () => {

@@ -25,6 +25,7 @@ interface Row {
 interface Written {
   readonly Address?: string;
   readonly ServiceID?: string;
+  readonly CheckID?: string;
   readonly Service?: Row;
   readonly Checks?: readonly Partial<Check>[];
 }
@@ -102,7 +103,8 @@ export class MemoryCatalog {
       case "PUT catalog/register":
         return this.#register(body);
       case "PUT catalog/deregister":
-        this.drop(body.ServiceID ?? "");
+        if (body.CheckID) this.checks.delete(body.CheckID);
+        else this.drop(body.ServiceID ?? "");
         return this.#reply(true);
       case "PUT session/create":
         return this.#createSession((call.body as { Name: string }).Name);

@@ -12,7 +12,11 @@ import { object, readReply, text } from "../../../replies/schema.ts";
 import { filterText } from "../expression.ts";
 import { listServices, type NodeCatalog, nodeName } from "../node_catalog.ts";
 
-const TIMEOUT_MS = 5_000;
+/**
+ * Without a leader a server answers only when it has looked for one in vain, which takes it up to 12 s;
+ * who gives up before takes a server for silent that is not.
+ */
+export const WRITE_TIMEOUT_MS = 13_000;
 /** Where there is one, an agent keeps the node's entries. */
 const AGENT_CHECK = "serfHealth";
 
@@ -38,7 +42,7 @@ export async function ensureNode(
       ...readQuery(client, { stale: false }).query,
       filter: `CheckID == ${filterText(AGENT_CHECK)}`,
     },
-    timeoutMs: TIMEOUT_MS,
+    timeoutMs: WRITE_TIMEOUT_MS,
     signal,
   });
   if (readReply(NodeChecks, checks.json, `the checks of ${nodeName(node)}`).length > 0) {
@@ -78,34 +82,49 @@ export async function ensureNode(
 /** `body` without the node. What is sent of a node that is there counts for nothing. */
 export async function register(
   { client, node }: NodeCatalog,
-  options: { readonly body: Body; readonly what: string; readonly signal: AbortSignal },
+  options: {
+    readonly body: Body;
+    readonly what: string;
+    readonly needs?: string;
+    readonly signal: AbortSignal;
+  },
 ): Promise<void> {
   await client.call({
     resource: "register",
     what: options.what,
+    ...(options.needs ? { needs: options.needs } : {}),
     method: "PUT",
     path: "/v1/catalog/register",
     query: readQuery(client, { stale: false }).query,
     body: { Node: node, SkipNodeUpdate: true, ...options.body },
-    timeoutMs: TIMEOUT_MS,
+    timeoutMs: WRITE_TIMEOUT_MS,
     signal: options.signal,
   });
 }
 
-/** A service with its checks; also where it is not there. */
-export async function deregister({ client, node }: NodeCatalog, serviceId: string): Promise<void> {
+/** A service with its checks, or one check; also where it is not there. */
+export async function deregister(
+  { client, node }: NodeCatalog,
+  { what, signal }: {
+    readonly what: { readonly ServiceID: string } | { readonly CheckID: string };
+    readonly signal: AbortSignal;
+  },
+): Promise<void> {
   try {
     await client.call({
       resource: "register",
-      what: `deregister ${JSON.stringify(serviceId)}`,
+      what: `deregister ${JSON.stringify(Object.values(what)[0])}`,
       method: "PUT",
       path: "/v1/catalog/deregister",
       query: readQuery(client, { stale: false }).query,
-      body: { Node: node, ServiceID: serviceId },
-      timeoutMs: TIMEOUT_MS,
+      body: { Node: node, ...what },
+      timeoutMs: WRITE_TIMEOUT_MS,
+      signal,
     });
   } catch (error) {
     // What is not there has no name whose right could be looked at; with node:write it is no failure.
-    if (!(error instanceof ProxyError && /Unknown service ID/.test(error.message))) throw error;
+    if (!(error instanceof ProxyError && /Unknown (service|check) ID/.test(error.message))) {
+      throw error;
+    }
   }
 }

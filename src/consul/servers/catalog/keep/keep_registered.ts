@@ -27,6 +27,7 @@ import {
   healthCheckOf,
   isWhole,
   type KeptEntries,
+  lifeCheckId,
   lifeCheckOf,
   servicesOf,
   strangerIn,
@@ -37,10 +38,9 @@ import { RENEW_MS, SignOfLife } from "./sign_of_life.ts";
 
 /** Longer pauses would let the session end. */
 const PAUSE_LIMIT_MS = 8_000;
-/** The right to a session may be granted any time. */
-const LIFELESS_MS = 60_000;
-const DEREGISTER_TRIES = 3;
-const DEREGISTER_PAUSE_MS = 500;
+/** Whoever stops us may not wait for long. */
+const TAKE_BACK_MS = 10_000;
+const TAKE_BACK_PAUSE_MS = 500;
 
 export interface KeepDeps {
   readonly clock: Clock;
@@ -86,7 +86,6 @@ class Keeper {
   #stoodOnce = false;
   /** Something may have been written. */
   #touched = false;
-  #lifelessUntilMs = 0;
   #wake = () => {};
   #hasNews = false;
 
@@ -95,8 +94,7 @@ class Keeper {
     this.#request = request;
     this.#options = options;
     this.#ids = [request.applicationId, request.registration.id];
-    const proxyId = request.registration.id;
-    this.#life = new SignOfLife(catalog.client, { node: catalog.node, proxyId });
+    this.#life = new SignOfLife(catalog, { proxyId: request.registration.id, deps: options.deps });
     const { draining, deps } = options;
     this.#health = new OwnHealth(request, { draining, deps, onNews: () => this.#tell() });
     const { random } = deps;
@@ -182,6 +180,7 @@ class Keeper {
       const health = this.#health.of(id);
       await register(this.#catalog, {
         what: `register ${JSON.stringify(id)}`,
+        needs: `service:write on ${service["Service"]}, and on what has that id now`,
         body: {
           Address: addressOf(this.#request),
           Service: service,
@@ -190,6 +189,8 @@ class Keeper {
         signal,
       });
       this.#written.set(id, health.status);
+      // One of an earlier process would fall with its session.
+      if (!name) await deregister(this.#catalog, { what: { CheckID: lifeCheckId(id) }, signal });
     }
     this.#isDue = false;
     if (!this.#stoodOnce) log.info("registered in the catalog", { node, ids: this.#ids.join(" ") });
@@ -214,28 +215,13 @@ class Keeper {
     }
   }
 
-  /** Keeps the session, where the token may; without one, others see us as alive for ever. */
   async #beat(): Promise<void> {
-    const { signal, deps: { clock, log } } = this.#options;
-    if (clock.monotonic() < this.#lifelessUntilMs) return;
     try {
-      await this.#life.beat(signal);
-      this.#lifelessUntilMs = 0;
+      await this.#life.beat(this.#options.signal);
     } catch (error) {
-      if (!(error instanceof ProxyError)) throw error;
       // The node went, and with it all that was there.
-      if (/Missing node/.test(error.message)) this.#isDue = true;
-      // The second is an operator's wish, too: servers that want sessions to last longer.
-      const isRefused = error.code === "agent_forbidden" ||
-        /Invalid Session TTL/.test(error.message);
-      if (!isRefused) throw error;
-      const first = this.#lifelessUntilMs === 0;
-      this.#lifelessUntilMs = clock.monotonic() + LIFELESS_MS;
-      if (first) {
-        log.error("no sign of life: should this proxy die without a word, others keep calling it", {
-          error: error.message,
-        });
-      }
+      if (error instanceof ProxyError && /Missing node/.test(error.message)) this.#isDue = true;
+      throw error;
     }
   }
 
@@ -260,7 +246,7 @@ class Keeper {
         });
       }
       this.#hasYielded = true;
-      await this.#life.end();
+      await this.#life.end(signal);
       return;
     }
     if (this.#hasYielded) log.info("the ids are taken back");
@@ -280,27 +266,38 @@ class Keeper {
       this.#ids.every((id) => kept.checks.get(healthCheckId(id))?.status === this.#written.get(id));
   }
 
-  /** Deregisters what is ours, a few times; what stays is critical by itself. */
+  /** Deregisters what is ours, as often as there is time for; what stays is critical by itself. */
   async #takeBack(): Promise<void> {
     const { clock, log } = this.#options.deps;
-    const { signal } = new AbortController();
-    const ids = [...this.#ids].reverse();
-    for (let tried = 1;; tried++) {
-      try {
-        const kept = await readOwnEntries(this.#catalog, this.#ids, { signal });
-        await this.#life.end();
-        if (this.#stranger(kept) !== undefined) return;
-        for (const id of ids) await deregister(this.#catalog, id);
-        return log.info("deregistered from the catalog", { ids: this.#ids.join(" ") });
-      } catch (error) {
-        if (tried < DEREGISTER_TRIES) {
-          await wakeableSleep(clock, DEREGISTER_PAUSE_MS, { signal });
-          continue;
-        }
-        return log.warn("catalog entries stay; they become critical when our session ends", {
-          ...{ ids: this.#ids.join(" "), error: messageOf(error) },
-        });
+    const ending = new AbortController();
+    const { signal } = ending;
+    const timer = clock.after(TAKE_BACK_MS, () => ending.abort());
+    const ids = this.#ids.join(" ");
+    while (!await this.#tryToTakeBack(signal)) {
+      await wakeableSleep(clock, TAKE_BACK_PAUSE_MS, { signal });
+      if (!signal.aborted) continue;
+      log.warn("catalog entries stay; they become critical when our session ends", { ids });
+      return;
+    }
+    timer.cancel();
+  }
+
+  async #tryToTakeBack(signal: AbortSignal): Promise<boolean> {
+    const { log } = this.#options.deps;
+    try {
+      const kept = await readOwnEntries(this.#catalog, this.#ids, { signal });
+      await this.#life.end(signal);
+      // What is somebody else's by now stays.
+      if (this.#stranger(kept) !== undefined) return true;
+      // The sidecar first: without it nobody comes any more.
+      for (const ServiceID of [...this.#ids].reverse()) {
+        await deregister(this.#catalog, { what: { ServiceID }, signal });
       }
+      log.info("deregistered from the catalog", { ids: this.#ids.join(" ") });
+      return true;
+    } catch (error) {
+      log.debug("not deregistered from the catalog", { error: messageOf(error) });
+      return false;
     }
   }
 

@@ -109,7 +109,7 @@ class Keeping {
 
   async end(): Promise<void> {
     this.stop.abort();
-    await this.pass(2_000);
+    await this.pass(11_000);
     await this.over;
   }
 
@@ -219,6 +219,21 @@ test("a process takes over from one that died, whose session ends later, without
   // The first one is told so, too, and says nothing any more.
   catalog.expire(session);
   assert.deepEqual(catalog.health, WHOLE);
+  await next.end();
+});
+
+test("a process that may give no sign of life does not fall with that of an earlier one", async () => {
+  const dead = new Keeping();
+  await dead.pass(1_000);
+  dead.isCutOff = true;
+  const { catalog, clock } = dead;
+  const session = dead.session;
+  catalog.refuses = (call) =>
+    /session/.test(call.path) ? new ProxyError("agent_forbidden", "session:write") : undefined;
+  const next = new Keeping({ catalog, clock });
+  await next.pass(1_000);
+  catalog.expire(session);
+  assert.deepEqual(catalog.health, WHOLE.slice(2));
   await next.end();
 });
 

@@ -6,30 +6,40 @@
  * @module
  */
 
-import { ProxyError } from "../../../../base/mod.ts";
-import type { Client } from "../../../http/client.ts";
+import { type Clock, type Log, ProxyError } from "../../../../base/mod.ts";
 import { object, readReply, someText } from "../../../replies/schema.ts";
+import type { NodeCatalog } from "../node_catalog.ts";
+import { WRITE_TIMEOUT_MS } from "./catalog_writes.ts";
 
 /** The least that servers take by default. */
 const TTL = "10s";
 /** How often a session has to be renewed: four tries before it may end. */
 export const RENEW_MS = 4_000;
-const TIMEOUT_MS = 4_000;
+
+/** Sessions before the last few are long over. */
+const NAMES_LIMIT = 8;
+/** The right to it may be granted any time. */
+const REFUSED_MS = 60_000;
+
+export interface SignOfLifeOptions {
+  readonly proxyId: string;
+  readonly deps: { readonly clock: Clock; readonly log: Log };
+}
 
 const CreatedReply = object({ ID: someText });
 
 export class SignOfLife {
-  readonly #client: Client;
-  readonly #node: string;
-  readonly #proxyId: string;
+  readonly #catalog: Pick<NodeCatalog, "client" | "node">;
+  readonly #options: SignOfLifeOptions;
   #session: { readonly id: string; readonly name: string } | undefined;
-  /** Names of all that there were: what bears one is ours. */
+  /** None may be made before. */
+  #refusedUntilMs: number | undefined;
+  /** Of it and those before: what bears one is ours. */
   readonly names: Set<string> = new Set();
 
-  constructor(client: Client, options: { readonly node: string; readonly proxyId: string }) {
-    this.#client = client;
-    this.#node = options.node;
-    this.#proxyId = options.proxyId;
+  constructor(catalog: Pick<NodeCatalog, "client" | "node">, options: SignOfLifeOptions) {
+    this.#catalog = catalog;
+    this.#options = options;
   }
 
   /** `""`: there is none. */
@@ -38,41 +48,62 @@ export class SignOfLife {
   }
 
   /**
-   * Renews the session, or makes one where there is none (any more); the node must be there. Fails with
-   * `agent_forbidden` where the token may not: no checks may be bound then.
+   * Renews the session, or makes one where there is none (any more); the node must be there. Where none
+   * may be made that is said, and there is none: others see us as alive for ever.
    */
   async beat(signal: AbortSignal): Promise<void> {
+    const { clock, log } = this.#options.deps;
     if (this.#session && await this.#renew(this.#session.id, signal)) return;
     this.#session = undefined;
+    if (clock.monotonic() < (this.#refusedUntilMs ?? 0)) return;
+    try {
+      await this.#create(signal);
+      this.#refusedUntilMs = undefined;
+    } catch (error) {
+      if (!(error instanceof ProxyError) || !isRefusal(error)) throw error;
+      if (this.#refusedUntilMs === undefined) {
+        log.error("no sign of life: should this proxy die without a word, others keep calling it", {
+          error: error.message,
+        });
+      }
+      this.#refusedUntilMs = clock.monotonic() + REFUSED_MS;
+    }
+  }
+
+  async #create(signal: AbortSignal): Promise<void> {
+    const { client, node } = this.#catalog;
     // A name of its own for each: a check must not fall with an earlier session that ends later.
-    const name = `postern ${this.#proxyId} ${crypto.randomUUID()}`;
-    const reply = await this.#client.call({
+    const name = `postern ${this.#options.proxyId} ${crypto.randomUUID()}`;
+    const reply = await client.call({
       resource: "session",
-      what: `give a sign of life on node ${JSON.stringify(this.#node)}`,
-      needs: `session:write on ${JSON.stringify(this.#node)}`,
+      what: `give a sign of life on node ${JSON.stringify(node)}`,
+      needs: `session:write on ${JSON.stringify(node)}`,
       method: "PUT",
       path: "/v1/session/create",
       // Without this it would be bound to serfHealth, which no virtual node has.
-      body: { Name: name, Node: this.#node, NodeChecks: [], TTL, LockDelay: "0s" },
-      timeoutMs: TIMEOUT_MS,
+      body: { Name: name, Node: node, NodeChecks: [], TTL, LockDelay: "0s" },
+      timeoutMs: WRITE_TIMEOUT_MS,
       signal,
     });
     this.#session = { id: readReply(CreatedReply, reply.json, "the session").ID, name };
     this.names.add(name);
+    const [oldest] = this.names;
+    if (oldest !== undefined && this.names.size > NAMES_LIMIT) this.names.delete(oldest);
   }
 
   /** Ends it, and with it what is bound to it. Failing is no harm: it ends by itself. */
-  async end(): Promise<void> {
+  async end(signal: AbortSignal): Promise<void> {
     const session = this.#session;
     this.#session = undefined;
     if (!session) return;
     try {
-      await this.#client.call({
+      await this.#catalog.client.call({
         resource: "session",
         what: "end the sign of life",
         method: "PUT",
         path: `/v1/session/destroy/${encodeURIComponent(session.id)}`,
-        timeoutMs: TIMEOUT_MS,
+        timeoutMs: WRITE_TIMEOUT_MS,
+        signal,
       });
     } catch (error) {
       if (!(error instanceof ProxyError)) throw error;
@@ -81,15 +112,20 @@ export class SignOfLife {
 
   /** False: the servers do not know it any more. */
   async #renew(id: string, signal: AbortSignal): Promise<boolean> {
-    const reply = await this.#client.call({
+    const reply = await this.#catalog.client.call({
       resource: "session",
       what: "renew the sign of life",
       method: "PUT",
       path: `/v1/session/renew/${encodeURIComponent(id)}`,
-      timeoutMs: TIMEOUT_MS,
+      timeoutMs: WRITE_TIMEOUT_MS,
       signal,
       absentIsAnswer: true,
     });
     return reply.status !== 404;
   }
+}
+
+/** The token may not, or the operator wants sessions that last longer. */
+function isRefusal({ code, message }: ProxyError): boolean {
+  return code === "agent_forbidden" || /Invalid Session TTL/.test(message);
 }

@@ -1,7 +1,7 @@
 /** The executable, made as for a release: what it listens to, and what it does not. @module */
 
 import assert from "node:assert/strict";
-import { chmod, copyFile, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { chmod, copyFile, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { after, before } from "node:test";
@@ -110,6 +110,29 @@ test("the executable carries traffic in its workers", async () => {
     await waitForEcho(mesh.upstream);
   } catch (error) {
     throw new Error(proxy.tail(), { cause: error });
+  }
+});
+
+test("the executable takes the place of consul-dataplane where it has its name", async () => {
+  const name = join(directory, "consul-dataplane");
+  await symlink(postern, name);
+  const started = async (...words: readonly string[]) => {
+    const child = new Process(name, words, { cwd: directory });
+    const { code } = await child.waitExit({ timeoutMs: 60_000 });
+    return { code, output: child.output };
+  };
+  assert.match((await started("-version")).output, /^postern \d/);
+  for (
+    const [words, said] of [
+      [["-adresses", "a"], /flag -adresses: there is none; did you mean -addresses\?/],
+      [[], /consul addresses not specified/],
+      [["-addresses", "a"], /proxy ID not specified/],
+      [["-check-proxy-health", "-envoy-admin-bind-port", "1"], /Cannot ask the proxy whether/],
+    ] as const
+  ) {
+    const { code, output } = await started(...words);
+    assert.equal(code, 1, output);
+    assert.match(output, said);
   }
 });
 

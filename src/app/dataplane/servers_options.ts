@@ -134,9 +134,6 @@ function readCredentials(
 
 function readLogin(values: DataplaneValues): NonNullable<ServersFlags["login"]> {
   const authMethod = values.text("login-auth-method");
-  if (authMethod === undefined) {
-    throw missing("auth method is required for login", "-login-auth-method");
-  }
   const bearerToken = values.text("login-bearer-token") ?? "";
   const bearerTokenFile = values.text("login-bearer-token-path") ?? "";
   if (bearerToken === "" && bearerTokenFile === "") {
@@ -144,6 +141,9 @@ function readLogin(values: DataplaneValues): NonNullable<ServersFlags["login"]> 
       "bearer token (or path to a file containing a bearer token) is required for login",
       "-login-bearer-token-path",
     );
+  }
+  if (authMethod === undefined) {
+    throw missing("auth method is required for login", "-login-auth-method");
   }
   return {
     ...{ authMethod, bearerToken, bearerTokenFile, meta: values.meta() },

@@ -250,6 +250,7 @@ export class DevServers extends DevWorld implements AsyncDisposable {
     this.#cluster.stop();
     this.world.state.ca.stop();
     this.world.state.sessions.pause();
+    this.world.state.methods.stop();
     this.#virtual?.stop();
     for (const { state } of this.#worlds) state.services.stop();
     for (const server of this.servers) server.stop();

@@ -124,6 +124,7 @@ export class DevAgent extends DevWorld {
     this.#state.services.stop();
     this.#state.ca.stop();
     this.#state.sessions.pause();
+    this.#state.methods.stop();
   }
 }
 

@@ -8,6 +8,7 @@ import type { Clock, Log, Random } from "../base/mod.ts";
 import { LEAF_TTL_MS } from "./ca/mint.ts";
 import type { Engine } from "../net/mod.ts";
 import { Acl, type AclOptions } from "./acl/acl.ts";
+import { AuthMethods } from "./acl/auth_methods.ts";
 import { Ca } from "./ca/ca.ts";
 import type { State, World } from "./http/call.ts";
 import { Catalog } from "./catalog/catalog.ts";
@@ -59,6 +60,7 @@ export function newWorld(options: DevAgentOptions, engine: Engine, nodeName = "d
   config.onChange((kind, name) => {
     if (kind.startsWith("service-") && name !== "*") catalog.giveVirtualIp(datacenter, name);
   });
+  const acl = new Acl(options.acl);
   const shared = {
     datacenter,
     clock,
@@ -70,7 +72,8 @@ export function newWorld(options: DevAgentOptions, engine: Engine, nodeName = "d
       catalog,
       config,
       ca,
-      acl: new Acl(options.acl),
+      acl,
+      methods: new AuthMethods(acl, clock),
       queries: new PreparedQueries(store),
       sessions: new Sessions({ store, clock, catalog }),
       authorized: new Set<string>(),

@@ -7,6 +7,7 @@
 import { test } from "node:test";
 import { serverAclContract } from "../conformance/servers/acl.ts";
 import { serverContract } from "../conformance/servers/contract.ts";
+import { loginContract } from "../conformance/servers/login.ts";
 import type { ServerUnderTest } from "../conformance/servers/grpc_client.ts";
 import { type Consul, startConsul } from "../kit/consul.ts";
 
@@ -20,6 +21,7 @@ serverContract(underTest(open));
 
 const guarded = await startConsul({ acl: true });
 serverAclContract(underTest(guarded));
+loginContract(underTest(guarded));
 
 // A root-level `after` runs beside the last test on Deno; a last test runs after it.
 test("the servers end", async () => {

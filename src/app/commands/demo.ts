@@ -49,7 +49,7 @@ export async function runDemo(
   const ending = new AbortController();
   const servers = consul instanceof DevServers ? consul : undefined;
   const agent = consul instanceof DevServers ? undefined : consul.address;
-  const args = servers ? proxyFlags(servers) : [];
+  const args = servers ? [...proxyFlags(servers), "-node", servers.node] : [];
   const sidecars = ["web-1", "api-1"].map((id) =>
     new Sidecar(id, agent, { token: control.token, args })
   );

@@ -64,20 +64,22 @@ function hostsFrom(first: string, count: number): readonly string[] {
 
 /** What to print once they listen. */
 export function serversIntroduction(servers: DevServers): string {
-  const { hosts, httpPort, grpcPort, node } = servers;
-  return `${hosts.length} servers listen, without an agent; nothing is kept when they end.\n` +
+  const { hosts, httpPort, grpcPort } = servers;
+  const proxy = `postern proxy ${proxyFlags(servers).join(" ")} -node NODE`;
+  const count = hosts.length === 1 ? "One server listens" : `${hosts.length} servers listen`;
+  return `${count}, without an agent; nothing is kept when they end.\n` +
     `${hosts.join(", ")}: HTTP on port ${httpPort}, gRPC on port ${grpcPort}, no TLS.\n` +
     "Point the Consul CLI and proxies at them:\n\n" +
     `    export CONSUL_HTTP_ADDR=${servers.servers[0]?.address}\n` +
-    `    postern proxy ${proxyFlags(servers).join(" ")} -proxy-id ID\n\n` +
-    `Services that are registered on the node "${node}" live without an agent.\n` +
+    `    ${proxy} -proxy-id ID\n` +
+    `    ${proxy} -register -service NAME -service-addr ADDRESS -listen ADDRESS\n\n` +
     "Type kill N, hang N, resume N, restart N or elect, and Enter; N is 1 for the first server.\n\n";
 }
 
 /** What makes a proxy live beside these servers. */
-export function proxyFlags({ hosts, httpPort, grpcPort, node }: DevServers): readonly string[] {
+export function proxyFlags({ hosts, httpPort, grpcPort }: DevServers): readonly string[] {
   const ports = ["-http-port", String(httpPort), "-grpc-port", String(grpcPort)];
-  return ["-servers", hosts.join(","), "-tls-disabled", ...ports, "-node", node];
+  return ["-servers", hosts.join(","), "-tls-disabled", ...ports];
 }
 
 /** Obeys each line of `input`; `say` is told what came of it. Returns how to stop. */

@@ -17,6 +17,17 @@ export interface TokenOptions {
   readonly management?: boolean;
   /** Service names; each gives what Consul's service identity gives. */
   readonly serviceIdentities?: readonly string[];
+  /** Absent: it was not given to who logged in. */
+  readonly login?: Login;
+}
+
+/** How a token came about that nobody made by hand. */
+export interface Login {
+  readonly method: string;
+  readonly description: string;
+  readonly createdMs: number;
+  /** Absent: it lasts until the logout. */
+  readonly expiresMs?: number;
 }
 
 export interface AclOptions {
@@ -30,6 +41,7 @@ export interface Token {
   readonly management: boolean;
   readonly serviceIdentities: readonly string[];
   readonly rules: readonly Rule[];
+  readonly login: Login | undefined;
 }
 
 export type Access = "read" | "write";
@@ -75,6 +87,7 @@ export class Acl {
         ...rules,
         ...(options.serviceIdentities ?? []).flatMap(identityRules),
       ],
+      login: options.login,
     };
     this.#tokens.set(token.secretId, token);
     return token;
@@ -90,6 +103,14 @@ export class Acl {
       if (secret === id || token.accessorId === id) this.#tokens.delete(secret);
     }
     for (const fn of [...this.#onRemoved]) fn();
+  }
+
+  /** Removes a token that was given to who logged in; 403 for others, nothing for none. */
+  logout(secret: string): void {
+    const token = this.find(secret);
+    if (!token) return;
+    if (!token.login) throw new Refusal(403, "Permission denied: token wasn't created via login");
+    this.remove(secret);
   }
 
   /** `fn` is called whenever a token may be no more. Returns how to stop. */
@@ -128,16 +149,24 @@ export function tokenJson(token: Token): JsonObject {
   return {
     AccessorID: token.accessorId,
     SecretID: token.secretId,
-    Description: "",
+    Description: token.login?.description ?? "",
     ...token.serviceIdentities.length > 0
       ? { ServiceIdentities: token.serviceIdentities.map((name) => ({ ServiceName: name })) }
       : {},
-    Local: false,
-    CreateTime: "2026-01-01T00:00:00Z",
+    Local: token.login !== undefined,
+    ...token.login && {
+      AuthMethod: token.login.method,
+      ...token.login.expiresMs !== undefined && { ExpirationTime: isoOf(token.login.expiresMs) },
+    },
+    CreateTime: token.login ? isoOf(token.login.createdMs) : "2026-01-01T00:00:00Z",
     Hash: "",
     CreateIndex: 1,
     ModifyIndex: 1,
   };
+}
+
+function isoOf(ms: number): string {
+  return new Date(ms).toISOString();
 }
 
 function lacks(token: Token | undefined, right: string, segment: string): string {

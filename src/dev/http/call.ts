@@ -7,6 +7,7 @@
 
 import type { Clock, Random } from "../../base/mod.ts";
 import { type Acl, type Authorizer, TOKEN_UNKNOWN } from "../acl/acl.ts";
+import type { AuthMethods } from "../acl/auth_methods.ts";
 import { block, type BlockOptions, blockOptions, type Read } from "./blocking.ts";
 import type { Ca } from "../ca/ca.ts";
 import type { Catalog } from "../catalog/catalog.ts";
@@ -27,6 +28,7 @@ export interface State {
   readonly services: LocalServices;
   readonly ca: Ca;
   readonly acl: Acl;
+  readonly methods: AuthMethods;
   readonly queries: PreparedQueries;
   readonly sessions: Sessions;
   /** Targets that were asked about, for `X-Cache`. */

@@ -13,6 +13,7 @@ import { CATALOG_ROUTES } from "../routes/routes_catalog.ts";
 import { CONFIG_ROUTES } from "../routes/routes_config.ts";
 import { CONNECT_ROUTES } from "../routes/routes_connect.ts";
 import { INTENTION_ROUTES } from "../routes/routes_intentions.ts";
+import { LOGIN_ROUTES } from "../routes/routes_login.ts";
 import { QUERY_ROUTES } from "../routes/routes_query.ts";
 import { REGISTRATION_ROUTES } from "../routes/routes_registration.ts";
 import { SESSION_ROUTES } from "../routes/routes_session.ts";
@@ -27,6 +28,7 @@ const ROUTES: readonly Route[] = [
   ...CONFIG_ROUTES,
   ...QUERY_ROUTES,
   ...ACL_ROUTES,
+  ...LOGIN_ROUTES,
 ];
 
 /** Answers one request. Throws only what no request should cause. */

@@ -44,7 +44,8 @@ export class DevServers extends DevWorld implements AsyncDisposable {
   readonly tls: Pick<ServersTls, "caPem" | "serverName"> | undefined;
   readonly #cluster: Cluster;
   readonly #worlds: readonly World[];
-  readonly #virtual: LocalServices;
+  /** Made when it is first needed. */
+  #virtual: LocalServices | undefined;
   readonly #options: DevServersOptions;
   readonly #engine: Engine;
   #closed = false;
@@ -63,16 +64,6 @@ export class DevServers extends DevWorld implements AsyncDisposable {
       number === 0 ? first : withNode(first, { nodeName: nodeName(number), host, options, engine })
     );
     cluster.onLed((led) => led ? first.state.sessions.restart() : first.state.sessions.pause());
-    const node = first.state.catalog.putNode({
-      id: "",
-      name: VIRTUAL_NODE,
-      address: hosts[0] ?? "",
-      datacenter: first.datacenter,
-      taggedAddresses: null,
-      meta: { "synthetic-node": "true" },
-      hasAgent: false,
-    });
-    this.#virtual = servicesOn(node, first.state, { options, engine });
     const tls = options.secure ? makeServersTls(first.datacenter, clock.now()) : undefined;
     this.tls = tls;
     const listed = () =>
@@ -104,7 +95,7 @@ export class DevServers extends DevWorld implements AsyncDisposable {
   }
 
   protected override get services(): LocalServices {
-    return this.#virtual;
+    return this.#virtual ??= this.#virtualNode();
   }
 
   protected override get world(): World {
@@ -227,6 +218,20 @@ export class DevServers extends DevWorld implements AsyncDisposable {
     return found;
   }
 
+  #virtualNode(): LocalServices {
+    const { datacenter, state } = this.world;
+    const node = state.catalog.putNode({
+      id: "",
+      name: VIRTUAL_NODE,
+      address: this.hosts[0] ?? "",
+      datacenter,
+      taggedAddresses: null,
+      meta: { "synthetic-node": "true" },
+      hasAgent: false,
+    });
+    return servicesOn(node, state, { options: this.#options, engine: this.#engine });
+  }
+
   /** What a server knows that has just been started: who may ask and whom to trust, and nothing else. */
   #nothing(server: DevServer): World {
     const { state } = this.world;
@@ -245,7 +250,8 @@ export class DevServers extends DevWorld implements AsyncDisposable {
     this.#cluster.stop();
     this.world.state.ca.stop();
     this.world.state.sessions.pause();
-    this.#virtual.stop();
+    this.world.state.methods.stop();
+    this.#virtual?.stop();
     for (const { state } of this.#worlds) state.services.stop();
     for (const server of this.servers) server.stop();
   }

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
+import { generateKeyPairSync } from "node:crypto";
 import { test } from "node:test";
 import { connect, type TLSSocket } from "node:tls";
+import { SignJWT } from "jose";
 import { AgentClient, type Reply } from "../../../test/conformance/agent/client.ts";
 import { GrpcClient } from "../../../test/conformance/servers/grpc_client.ts";
 import { FakeClock } from "../../../test/kit/clock.ts";
@@ -257,4 +259,42 @@ test("over TLS the API speaks HTTP/2 and 1.1; gRPC's port sends away who does no
   const socket = await secured(grpcPort, []);
   await new Promise((resolve) => socket.resume().once("end", resolve));
   socket.destroy();
+});
+
+test("the token of a login ends when its time is over, and its streams with it", async () => {
+  const MANAGEMENT = "8a9c3ad6-2c1f-4b9e-9f0e-1d6f4a3f0b11";
+  const clock = new FakeClock();
+  await using servers = await startDevServers({
+    clock,
+    random: seededRandom(1),
+    hosts: [loopbackHost()],
+    acl: { defaultPolicy: "deny", tokens: [{ secretId: MANAGEMENT, management: true }] },
+  });
+  const { hosts: [host = ""], httpPort, grpcPort } = servers;
+  const under = { host, httpPort, grpcPort, managementToken: MANAGEMENT };
+  const http = new AgentClient({ ...under, port: httpPort });
+  const { publicKey, privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+  await http.put("/v1/acl/auth-method", {
+    Name: "jwt",
+    Type: "jwt",
+    MaxTokenTTL: "60s",
+    Config: { JWTValidationPubKeys: [publicKey.export({ type: "spki", format: "pem" })] },
+  });
+  await http.put("/v1/acl/binding-rule", {
+    AuthMethod: "jwt",
+    BindType: "service",
+    BindName: "web",
+  });
+  const bearer_token = await new SignJWT({}).setProtectedHeader({ alg: "ES256" }).sign(privateKey);
+  const grpc = new GrpcClient(under);
+  const { message } = await grpc.ask("login", { auth_method: "jwt", bearer_token }, "");
+  const { secret_id: secret = "" } = message["token"] as { readonly secret_id?: string };
+  const stream = grpc.follow("roots", {}, secret);
+  assert.equal((await stream.next()).code, 0);
+  await clock.advance(59_999);
+  assert.equal((await grpc.ask("features", {}, secret)).code, 0);
+  await clock.advance(1);
+  assert.deepEqual((await stream.next()).details, "ACL not found");
+  assert.equal((await grpc.ask("features", {}, secret)).code, 16);
+  stream.close();
 });

@@ -3,6 +3,7 @@ import { systemClock, systemRandom } from "../../../src/base/mod.ts";
 import { type DevServers, startDevServers } from "../../../src/dev/mod.ts";
 import { serverAclContract } from "./acl.ts";
 import { serverContract } from "./contract.ts";
+import { loginContract } from "./login.ts";
 
 const shared = { clock: systemClock, random: systemRandom, count: 1 };
 const MANAGEMENT = "8a9c3ad6-2c1f-4b9e-9f0e-1d6f4a3f0b11";
@@ -19,6 +20,7 @@ const guarded = await startDevServers({
   acl: { defaultPolicy: "deny", tokens: [{ secretId: MANAGEMENT, management: true }] },
 });
 serverAclContract(underTest(guarded, MANAGEMENT));
+loginContract(underTest(guarded, MANAGEMENT));
 
 // A root-level `after` runs beside the last test on Deno; a last test runs after it.
 test("the servers close", () => {

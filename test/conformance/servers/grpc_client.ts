@@ -48,7 +48,7 @@ const METHODS = {
     "WatchServersResponse",
   ],
   roots: ["connectca.ConnectCAService/WatchRoots", "Empty", "WatchRootsResponse"],
-  login: ["acl.ACLService/Login", "LoginRequest", "Empty"],
+  login: ["acl.ACLService/Login", "LoginRequest", "LoginResponse"],
   logout: ["acl.ACLService/Logout", "LogoutRequest", "Empty"],
   sign: ["connectca.ConnectCAService/Sign", "SignRequest", "SignResponse"],
 } as const;

@@ -66,7 +66,8 @@ export const MESSAGES: Protobuf = new Protobuf({
     list_value: "6 oneof ListValue",
   },
   ListValue: { values: "1 repeated Value" },
-  // What else a login has nobody looks at: there are no methods.
-  LoginRequest: { auth_method: "1 string" },
+  LoginRequest: { auth_method: "1 string", bearer_token: "2 string", meta: "3 map string" },
+  LoginResponse: { token: "1 LoginToken" },
+  LoginToken: { accessor_id: "1 string", secret_id: "2 string" },
   LogoutRequest: { token: "1 string" },
 });

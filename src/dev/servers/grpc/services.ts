@@ -1,6 +1,6 @@
 /**
  * The gRPC services that a server has for proxies: features, bootstrap parameters, the list of servers,
- * roots and signing, with the answers that Consul 1.22.7 gives. There are no auth methods to log in by.
+ * roots and signing, login and logout, with the answers that Consul 1.22.7 gives.
  *
  * @module
  */
@@ -9,6 +9,7 @@ import type { Random } from "../../../base/mod.ts";
 import { GRPC_STATUS } from "../../../http/mod.ts";
 import type { PlainMessage } from "../../../wire/mod.ts";
 import { type Authorizer, TOKEN_UNKNOWN } from "../../acl/acl.ts";
+import { LoginRefusal } from "../../acl/auth_methods.ts";
 import { ROOTS_TOPIC } from "../../ca/ca.ts";
 import { mergeProxy } from "../../entries/central_config.ts";
 import type { World } from "../../http/call.ts";
@@ -65,16 +66,21 @@ export function methodsOf(server: ServingServer): ReadonlyMap<string, ServedMeth
     await server.pace.turn();
     return { cert_pem: signRequest(pem, { ca: state.ca, datacenter, authorizer }) };
   });
-  const login = unary("LoginRequest", "Empty", (request) => {
-    const name = JSON.stringify(String(request["auth_method"] ?? ""));
-    throw new GrpcRefusal(GRPC_STATUS.invalidArgument, `auth method ${name} not found`);
+  const login = unary("LoginRequest", "LoginResponse", (request) => {
+    if (!server.hasLeader) throw noLeader();
+    const { accessorId, secretId } = server.world.state.methods.login({
+      method: String(request["auth_method"] ?? ""),
+      bearerToken: String(request["bearer_token"] ?? ""),
+      meta: (request["meta"] ?? {}) as JsonObject,
+    });
+    return { token: { accessor_id: accessorId, secret_id: secretId } };
   });
   const logout = unary("LogoutRequest", "Empty", (request) => {
     const token = String(request["token"] ?? "");
     if (token === "") throw new GrpcRefusal(GRPC_STATUS.invalidArgument, "token is required");
-    if (!server.world.state.acl.find(token)) return {};
-    const text = "Permission denied: token wasn't created via login";
-    throw new GrpcRefusal(GRPC_STATUS.permissionDenied, text);
+    if (!server.hasLeader) throw noLeader();
+    server.world.state.acl.logout(token);
+    return {};
   });
   return new Map([
     [`${PACKAGE}dataplane.DataplaneService/GetSupportedDataplaneFeatures`, features],
@@ -237,7 +243,16 @@ function authorizerOf(server: ServingServer, call: ServedCall): Authorizer {
   return authorizer;
 }
 
+const LOGIN_CODES = {
+  no_method: GRPC_STATUS.invalidArgument,
+  bearer_token: GRPC_STATUS.unauthenticated,
+  unbound: GRPC_STATUS.permissionDenied,
+} as const;
+
 function refusalOf(error: unknown): unknown {
+  if (error instanceof LoginRefusal) {
+    return new GrpcRefusal(LOGIN_CODES[error.kind], error.message);
+  }
   if (!(error instanceof Refusal)) return error;
   const code = error.status === 403 ? GRPC_STATUS.permissionDenied : GRPC_STATUS.internal;
   return new GrpcRefusal(code, error.message);

@@ -98,9 +98,10 @@ export abstract class AgentCalls {
     await this.#must("POST", "/v1/query", { body: query });
   }
 
-  /** A token with the service identity of `service`: the smallest that runs a sidecar. */
-  async serviceToken(service: string): Promise<string> {
-    return await this.#newToken({ ServiceIdentities: [{ ServiceName: service }] });
+  /** A token with the service identity of `service`: the smallest that runs a sidecar. `ttl`: `60s`. */
+  async serviceToken(service: string, options: { readonly ttl?: string } = {}): Promise<string> {
+    const life = options.ttl === undefined ? {} : { ExpirationTTL: options.ttl };
+    return await this.#newToken({ ServiceIdentities: [{ ServiceName: service }], ...life });
   }
 
   /** A token with exactly these rules. */

@@ -49,6 +49,9 @@ const AWAY = new Set([
 /** What the agent's leaf is called where certificates are watched growing old. */
 const LEAF = { ref: { name: "leaf" }, source: "consul" };
 
+/** Agents renew a leaf at some time between 60 and 90 % of its life: sooner, a warning would be false. */
+const LEAF_WARN_FRACTION = 1 / 12;
+
 export class ConsulSource implements SnapshotSource {
   readonly #options: ConsulSourceOptions;
   readonly #facts: ConsulFacts;
@@ -85,7 +88,7 @@ export class ConsulSource implements SnapshotSource {
     const onEvent: AgentEvents["agent"] = (kind, detail) => this.#agentEvents.agent(kind, detail);
     this.#outage = new AgentOutage({ clock, log, onEvent });
     const scope = { source: LEAF.source };
-    this.#expiry = new ExpiryWatch({ clock, log, stats, warnFraction: 1 / 3, scope });
+    this.#expiry = new ExpiryWatch({ clock, log, stats, warnFraction: LEAF_WARN_FRACTION, scope });
     this.#secrets = new SecretsLink(
       options.createSecretStore,
       () => this.#wake("refresh", 0, () => this.#refresh()),

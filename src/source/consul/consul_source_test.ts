@@ -429,11 +429,11 @@ test("ConsulSource tells when the agent's leaf is replaced", async () => {
   assert.deepEqual(kinds(), ["loaded leaf", "loaded roots", "rotated leaf"]);
 });
 
-test("ConsulSource warns of a leaf that nobody has renewed by two thirds of its life", async () => {
+test("ConsulSource warns of a leaf when the time is over in which agents renew it", async () => {
   await using rig = await new SourceRig(answeringAgent()).start();
   const { notBeforeMs = 0, notAfterMs = 0 } = rig.last.credentials ?? {};
   const warned = () => rig.lines.filter(({ message }) => message.includes("expires soon"));
-  const warnMs = notAfterMs - (notAfterMs - notBeforeMs) / 3;
+  const warnMs = notAfterMs - (notAfterMs - notBeforeMs) / 12;
   await rig.clock.advance(warnMs - rig.clock.now() - 1_000);
   assert.deepEqual(warned(), []);
   assert.equal(rig.gauge("certificates_near_expiry", { source: "consul" }), 0);

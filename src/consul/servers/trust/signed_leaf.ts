@@ -1,8 +1,9 @@
 /**
  * The service's certificate for a key that never was anybody else's: asked for when the roots are known,
- * again between 60 and 90 % of its life (when Consul's agents do it), and soon after another root has
- * become the active one. Each time with a new key, so that what one key could have been used for ends
- * with its certificate. Until the next one is good, the last one stays.
+ * again between 50 and 65 % of its life (sooner than Consul's agents do, since nobody else
+ * would), and soon after another root has become the active one. Each time with a new key, so that
+ * what one key could have been used for ends with its certificate. Until the next one is good, the last
+ * one stays.
  *
  * @module
  */
@@ -145,7 +146,7 @@ class SignedLeaf implements WatchHandle {
       const leaf = await this.#ask(roots);
       if (this.#stop.signal.aborted) return;
       const { notBeforeMs, notAfterMs } = leaf;
-      const share = 0.6 + 0.3 * this.#deps.random();
+      const share = 0.5 + 0.15 * this.#deps.random();
       const renewMs = notBeforeMs + (notAfterMs - notBeforeMs) * share;
       this.#signed = { leaf, activeId: roots.activeId, renewMs };
       this.#delivery.succeeded(leaf);

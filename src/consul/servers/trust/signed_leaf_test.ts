@@ -16,7 +16,7 @@ test("a leaf is signed as soon as the roots are known, with a key of its own eac
   assert.equal(signer.clock.pending, 0);
 });
 
-for (const [chance, hours] of [[0, 60], [0.5, 75], [1, 90]] as const) {
+for (const [chance, hours] of [[0, 50], [0.5, 57.5], [1, 65]] as const) {
   test(`a leaf is renewed at ${hours} of 100 hours where chance says ${chance}`, async () => {
     const signer = new ScriptedSigner();
     signer.ttlMs = 100 * HOUR_MS;
@@ -36,7 +36,7 @@ test("a leaf of two years is renewed in time, which no timer waits for in one pi
   const signer = new ScriptedSigner();
   signer.ttlMs = 2 * 365 * 24 * HOUR_MS;
   const followed = new FollowedLeaf(signer);
-  await signer.clock.advance(1.4 * 365 * 24 * HOUR_MS);
+  await signer.clock.advance(1.1 * 365 * 24 * HOUR_MS);
   assert.equal(followed.leaves.length, 1);
   await signer.clock.advance(0.2 * 365 * 24 * HOUR_MS);
   assert.equal(followed.leaves.length, 2);

@@ -6,7 +6,7 @@
 
 import { html } from "hono/html";
 import { formatSpanMs } from "../base/mod.ts";
-import type { ServersStatus } from "../consul/mod.ts";
+import type { LoginStatus, ServersStatus } from "../consul/mod.ts";
 import type { MergedView } from "./merge.ts";
 import { meshLeafText } from "./secrets/certs.ts";
 import { secretsSection } from "./secrets/home_secrets.ts";
@@ -58,6 +58,7 @@ export function homePage(
     ["identity", snapshot?.credentials?.uri ?? ""],
     ["certificate", meshLeafText(snapshot, view.clock.now())],
     ["Consul server", serverText(view.source()?.servers, view.clock.now())],
+    ["login", loginText(view.source()?.servers?.login, view.clock.now())],
     ["listeners", unusable === 0 ? `${total}` : `${total}, ${unusable} of them carry no traffic`],
     ["open connections", String(merged.connections.length)],
     ["open requests", requestsText(merged.connections)],
@@ -148,4 +149,15 @@ function serverText(servers: ServersStatus | undefined, nowMs: number): string {
   return server === ""
     ? `none in use (${text}): ${lastFailure}`
     : `${server} for ${formatSpanMs(Math.max(0, nowMs - sinceMs))} (${text})`;
+}
+
+function loginText(login: LoginStatus | undefined, nowMs: number): string {
+  if (!login) return "";
+  const { authMethod, accessorId, lastLoginMs, expiresMs, failures, lastFailure } = login;
+  const span = (ms: number) => formatSpanMs(Math.max(0, ms));
+  const end = expiresMs === undefined ? "" : `, ends in ${span(expiresMs - nowMs)}`;
+  const held = lastLoginMs === undefined
+    ? `none by ${authMethod} so far`
+    : `by ${authMethod} ${span(nowMs - lastLoginMs)} ago, accessor ${accessorId}${end}`;
+  return failures === 0 ? held : `${held}; ${failures} failed: ${lastFailure}`;
 }

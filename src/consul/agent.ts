@@ -149,6 +149,22 @@ export interface ServersStatus {
   readonly moves: number;
   /** Why the last one was left, or none was found; `""`: nothing has failed yet. */
   readonly lastFailure: string;
+  /** Absent where the token is given. */
+  readonly login?: LoginStatus;
+}
+
+/** What the admin server shows of a login. Times are those of the wall clock. */
+export interface LoginStatus {
+  readonly authMethod: string;
+  /** Names the token in use, and opens nothing; `""`: there is none. */
+  readonly accessorId: string;
+  readonly lastLoginMs: number | undefined;
+  /** Undefined: never, or not known. */
+  readonly expiresMs: number | undefined;
+  /** In a row. */
+  readonly failures: number;
+  /** `""`: the last login gave a token. */
+  readonly lastFailure: string;
 }
 
 export interface RegisterRequest {

@@ -37,6 +37,8 @@ test("a login's token is replaced when an operator deletes it, and given back at
   assertFlawless(await load.stop({ atLeast: 51 }), { atLeast: 51 });
 
   const { body } = await web.admin("/config_dump");
+  const { accessorId, failures } = JSON.parse(body).source.servers.login;
+  assert.deepEqual([accessorId, failures], [second.AccessorID, 0]);
   assert.equal((await web.stop()).code, 0);
   assert.deepEqual(await logins.tokens(), []);
   for (const secret of [bearer, first.SecretID, second.SecretID]) {

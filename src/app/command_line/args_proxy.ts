@@ -116,6 +116,10 @@ export function readProxyOptions(flags: FlagValues): ProxyOptions {
   if (flags.given("pprof-addr") || flags.given("pprof-timeout")) {
     warnings.push("no profile is served: -pprof-addr and -pprof-timeout are taken and do nothing");
   }
+  for (const name of ["token", "login-bearer-token"]) {
+    if (!flags.given(name)) continue;
+    warnings.push(`-${name} can be read by everybody on this host: -${name}-file takes a file`);
+  }
   const agentFlags = readAgentFlags(flags);
   const serversFlags = readServersFlags(flags, agentFlags, warnings);
   return {

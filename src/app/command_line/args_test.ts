@@ -339,8 +339,18 @@ test("parseCommand() reads every flag about servers", () => {
     tokenFile: "tf",
   });
   assert.deepEqual(agentFlags, { tokenFile: "tf", stale: true });
-  assert.equal(warnings.length, 3);
-  assert.match(warnings.join(), /CONSUL_HTTP_ADDR does.*-stale does.*-token-file does/);
+  assert.equal(warnings.length, 4);
+  assert.match(
+    warnings.join(),
+    /-login-bearer-token can.*CONSUL_HTTP_ADDR does.*-stale does.*-token-file does/,
+  );
+});
+
+test("parseCommand() says of a token on the command line that it can be seen, and does not show it", () => {
+  const { warnings } = proxy("-sidecar-for web -token secret-1");
+  assert.deepEqual(warnings, [
+    "-token can be read by everybody on this host: -token-file takes a file",
+  ]);
 });
 
 test("parseCommand() has a proxy beside servers registered in the catalog", () => {

@@ -112,7 +112,7 @@ export function createServers(options: ServersOptions, deps: ServersDeps): Requi
         serversDefaultPolicyQuestion(client, { ...request, servers, clock, log }),
         sink,
       ),
-    serversStatus: () => servers.status,
+    serversStatus: () => ({ ...servers.status, ...(login ? { login: login.status } : {}) }),
     reloadFiles() {
       given.reload();
       client.carrier.reloadFiles();

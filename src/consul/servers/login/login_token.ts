@@ -17,6 +17,7 @@ import {
   sleep,
   type Timer,
 } from "../../../base/mod.ts";
+import type { LoginStatus } from "../../agent.ts";
 import type { Token } from "../types.ts";
 import type { Login, LoginCalls } from "./login_calls.ts";
 
@@ -24,18 +25,6 @@ export interface LoginTokenDeps {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
-}
-
-/** For the admin server. Times are monotonic. */
-export interface LoginFacts {
-  /** `""`: no token so far. */
-  readonly accessorId: string;
-  readonly lastLoginMs: number | undefined;
-  /** Undefined: never, or not known. */
-  readonly expiresInMs: number | undefined;
-  /** In a row. */
-  readonly failures: number;
-  readonly lastError: string | undefined;
 }
 
 interface Held extends Login {
@@ -84,7 +73,7 @@ export class LoginToken implements Token {
   #held: Held | undefined;
   #attempt: Promise<void> | undefined;
   #timer: Timer | undefined;
-  #lastError: string | undefined;
+  #lastFailure = "";
   #ended: Promise<void> | undefined;
 
   constructor(authMethod: string, deps: LoginTokenDeps) {
@@ -108,14 +97,16 @@ export class LoginToken implements Token {
     return this.#held ? undefined : this.#coming.promise;
   }
 
-  get facts(): LoginFacts {
+  get status(): LoginStatus {
     const held = this.#held;
+    const lastLoginMs = held?.sinceWallMs;
     return {
+      authMethod: this.#authMethod,
       accessorId: held?.accessorId ?? "",
-      lastLoginMs: held?.sinceMs,
-      expiresInMs: held?.lifeMs === undefined ? undefined : held.lifeMs - this.#ageMs(held),
+      lastLoginMs,
+      expiresMs: lastLoginMs && held?.lifeMs && lastLoginMs + held.lifeMs,
       failures: this.#backoff.failures,
-      lastError: this.#lastError,
+      lastFailure: this.#lastFailure,
     };
   }
 
@@ -144,7 +135,7 @@ export class LoginToken implements Token {
     const calls = this.#calls;
     if (!calls || this.#attempt || this.#ended) return;
     this.#timer?.cancel();
-    if (this.#lastError !== undefined && !this.#held) this.#coming = comingToken();
+    if (this.#lastFailure !== "" && !this.#held) this.#coming = comingToken();
     this.#attempt = this.#logIn(calls).finally(() => this.#attempt = undefined);
   }
 
@@ -181,7 +172,7 @@ export class LoginToken implements Token {
     const before = this.#held;
     this.#held = next;
     this.#backoff.reset();
-    this.#lastError = undefined;
+    this.#lastFailure = "";
     this.#deps.log.info("logged in to consul", {
       auth_method: this.#authMethod,
       accessor_id: next.accessorId,
@@ -199,12 +190,12 @@ export class LoginToken implements Token {
     const message = messageOf(error);
     const delayMs = this.#backoff.next();
     // The same reason again is no news.
-    log[message === this.#lastError ? "debug" : "warn"]("not logged in to consul; trying again", {
+    log[message === this.#lastFailure ? "debug" : "warn"]("not logged in to consul; trying again", {
       error: message,
       delay_ms: Math.round(delayMs),
       ...this.#held && { accessor_id: this.#held.accessorId },
     });
-    this.#lastError = message;
+    this.#lastFailure = message;
     const code = error instanceof ProxyError && SHARED.has(error.code)
       ? error.code
       : "agent_failed";

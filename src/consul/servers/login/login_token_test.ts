@@ -95,12 +95,12 @@ test("LoginToken that is refused says so once, and tries again ever later", asyn
   assert.deepEqual(delays, [500, 1_000, 2_000, 4_000, 8_000, 15_000, 15_000]);
   assert.deepEqual(waited, Array.from({ length: 7 }, () => "no"));
   assert.equal(scene.logged.length, 1);
-  assert.deepEqual(scene.token.facts.failures, 7);
+  assert.deepEqual(scene.token.status.failures, 7);
   await scene.refuse(new ProxyError("agent_failed", "another reason"));
   assert.equal(scene.logged.length, 2);
   await scene.clock.advance(30_000);
   await scene.give();
-  assert.deepEqual([scene.token.facts.failures, scene.token.facts.lastError], [0, undefined]);
+  assert.deepEqual([scene.token.status.failures, scene.token.status.lastFailure], [0, ""]);
 });
 
 for (
@@ -294,17 +294,25 @@ test("LoginToken.end() while logins fail has nothing to give back", async () => 
 
 test("LoginToken tells which token it is, for how long, and never the token", async () => {
   const scene = await loggedIn();
-  await scene.clock.advance(10_000);
-  assert.deepEqual(scene.token.facts, {
-    ...{ accessorId: "accessor-1", lastLoginMs: 0, expiresInMs: 50_000 },
-    ...{ failures: 0, lastError: undefined },
+  const lastLoginMs = scene.clock.now();
+  await scene.clock.advance(48_000);
+  await scene.refuse();
+  assert.deepEqual(scene.token.status, {
+    ...{
+      authMethod: "jwt",
+      accessorId: "accessor-1",
+      lastLoginMs,
+      expiresMs: lastLoginMs + 60_000,
+    },
+    ...{ failures: 1, lastFailure: "no" },
   });
-  await scene.clock.advance(38_000);
+  await scene.clock.advance(500);
   await scene.give();
   scene.logout = Promise.reject(new ProxyError("agent_unreachable", "connection refused"));
   await scene.token.end();
   assert.deepEqual(scene.logged.map((line) => line.replace(/ \{.*/, "")), [
     "info logged in to consul",
+    "warn not logged in to consul; trying again",
     "info logged in to consul",
     "warn not logged out of consul, the token stays until it expires",
     "warn not logged out of consul, the token stays until it expires",

@@ -22,6 +22,14 @@ import { readMissing } from "../../src/consul/preflight.ts";
 import { readQueryResult } from "../../src/consul/replies/prepared_query.ts";
 import { readRegistration } from "../../src/consul/replies/registration.ts";
 import { readRoots } from "../../src/consul/replies/roots.ts";
+import {
+  isWhole,
+  type KeptEntries,
+  readKept,
+  strangerIn,
+} from "../../src/consul/servers/catalog/keep/entries.ts";
+import { readNodeServices } from "../../src/consul/servers/catalog/node_catalog.ts";
+import { readOwnRegistration } from "../../src/consul/servers/catalog/own_registration.ts";
 import { compilePolicy, type Intention } from "../../src/policy/mod.ts";
 import jwtAuth from "../../plugins/jwt_auth/jwt_auth.ts";
 import rateLimit from "../../plugins/rate_limit/rate_limit.ts";
@@ -53,6 +61,9 @@ const READERS: readonly ((json: unknown) => unknown)[] = [
   (json) => readQueryResult(json, "geo-db"),
   (json) => readRegistration(json, "web-1-sidecar-proxy"),
   readRoots,
+  (json) => readOwnRegistration(json, { node: "virt-1", proxyId: "web-1-sidecar-proxy" }),
+  (json) => lookAt(readKept(readNodeServices(json, "virt-1").services, [])),
+  (json) => lookAt(readKept([], json)),
 ];
 
 /** What is made of an entry the plugin takes: one that it refused would hold up all that comes after. */
@@ -61,6 +72,13 @@ function limitsOf(serviceDefaults: Defaults | null): void {
   for (const { plugin, config } of entryPlugins(known, { service: "db", http: true }).uses) {
     if (plugin === "rate_limit") takes(rateLimit, config);
   }
+}
+
+/** What is found in the place of our own entries is compared, whatever it is. */
+function lookAt(kept: KeptEntries): void {
+  const entry = { applicationId: "web-1", nodeAddress: "10.9.9.9", httpCheckPath: "" };
+  isWhole(kept, { ...entry, registration: GATEWAY }, "postern");
+  strangerIn(kept, { ids: ["web-1"], sessions: new Set() });
 }
 
 function tokensOf(provider: JwtProvider | null): void {
@@ -111,6 +129,8 @@ const CORPUS = [
   "agent_service_merged",
   "agent_service_tproxy",
   "roots_rsa",
+  "agentless/node_services_merged",
+  "agentless/health_node_virtual",
 ].map((name) => JSON.stringify(JSON.parse(fixtureText(`${name}.json`))));
 CORPUS.push(JSON.stringify({
   RateLimits: {

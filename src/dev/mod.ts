@@ -1,5 +1,6 @@
 /**
- * A Consul-like agent in memory: catalog, CA, intentions, chains, blocking queries, ACL.
+ * A Consul-like agent in memory, or servers without one: catalog, CA, intentions, chains, blocking queries,
+ * ACL.
  *
  * @module
  */

@@ -4,7 +4,6 @@
  * @module
  */
 
-import type { Authorizer } from "../acl/acl.ts";
 import { stable } from "../catalog/catalog.ts";
 import {
   CATALOG_REGISTRATION,
@@ -117,7 +116,14 @@ function deregister(call: Call) {
   const checkId = textAt(body, "CheckID");
   const service = node && serviceId !== "" ? catalog.get(node, serviceId) : undefined;
   const check = node && checkId !== "" ? catalog.check(node, checkId) : undefined;
-  requireRemoval(authorizer, name, service?.name ?? check?.serviceName ?? "");
+  if (!authorizer.allows("node", "write", name)) {
+    // The node's right is enough for everything on it; that of a service for what is the service's.
+    if (serviceId !== "" && !service) throw new Refusal(500, `Unknown service ID '${serviceId}'`);
+    if (checkId !== "" && !check) throw new Refusal(500, `Unknown check ID '${checkId}'`);
+    const of = service?.name ?? check?.serviceName ?? "";
+    if (of === "") authorizer.require("node", "write", name);
+    else authorizer.require("service", "write", of);
+  }
   if (!node) return json(true);
   if (service) catalog.remove(node, service.id);
   else if (check) catalog.removeCheck(node, check.id);
@@ -126,13 +132,6 @@ function deregister(call: Call) {
     catalog.removeNode(node);
   }
   return json(true);
-}
-
-/** The node's right is enough for everything on it; that of a service for what is the service's. */
-function requireRemoval(authorizer: Authorizer, node: string, service: string): void {
-  if (authorizer.allows("node", "write", node)) return;
-  if (service === "") authorizer.require("node", "write", node);
-  else authorizer.require("service", "write", service);
 }
 
 async function nodeServices(call: Call) {

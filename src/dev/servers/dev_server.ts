@@ -135,10 +135,11 @@ export class DevServer {
 
   /** Every connection breaks. */
   stop(): void {
-    this.thaw();
     this.#view.stop();
     this.#http.stop();
     this.#grpc.stop();
+    // Last: what a server that hangs has not said yet, it never says.
+    this.thaw();
   }
 
   /** Connections stay; nothing is read or answered any more, pings neither. */

@@ -1,6 +1,6 @@
 /**
  * Sockets of a server that hangs (SIGSTOP): connections are accepted as the kernel does it, nothing is
- * read, answered or ended until it goes on.
+ * read, answered or ended until it goes on. Only TLS still shakes hands, which belongs to what is below.
  *
  * @module
  */

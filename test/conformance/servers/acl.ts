@@ -138,6 +138,24 @@ export function serverAclContract(server: ServerUnderTest): void {
     }
   });
 
+  test("who may not write the node hears that what is to be deregistered is not there", async () => {
+    for (
+      const [what, text] of [
+        [{ ServiceID: "nope" }, "Unknown service ID 'nope'"],
+        [{ CheckID: "nope" }, "Unknown check ID 'nope'"],
+      ] as const
+    ) {
+      for (const kind of ["anonymous", "none", "identity", "node"] as const) {
+        const reply = await http.call("PUT", "/v1/catalog/deregister", {
+          body: { Node: node, ...what },
+          token: tokens.get(kind) ?? "",
+        });
+        const want = kind === "node" ? [200, "true"] : [500, text];
+        assert.deepEqual([reply.status, reply.error], want, kind);
+      }
+    }
+  });
+
   test("without node:read a node looks as if it were not there", async () => {
     await http.put("/v1/catalog/register", { ...skip, Service: service });
     const path = `/v1/catalog/node-services/${node}?merge-central-config`;

@@ -125,12 +125,10 @@ export class GrpcServer {
 
   #take(exchange: ServerExchange): void {
     const { path, method, fields } = exchange.request;
-    const serve = this.#options.methods.get(path);
+    const isCall = method === "POST" && isGrpc(fields);
+    const serve = isCall ? this.#options.methods.get(path) : undefined;
     const call = new ServedExchange(exchange, serve);
-    if (method !== "POST" || !isGrpc(fields)) {
-      const head: Fields = [];
-      return exchange.respond({ status: 415, length: 0, fields: head }, true);
-    }
+    if (!isCall) return exchange.respond({ status: 415, length: 0, fields: [] }, true);
     this.#calls.add(call);
     call.onOver(() => this.#calls.delete(call));
     if (serve) return;

@@ -13,12 +13,15 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { PATHS } from "../../src/admin/home.ts";
 import { HELP_TOPICS, parseCommand } from "../../src/app/command_line/args.ts";
+import { dataplaneOptions } from "../../src/app/dataplane/options.ts";
+import { dataplaneValues } from "../../src/app/dataplane/values.ts";
 import { helpText } from "../../src/app/command_line/help.ts";
 import { prepareRegexes, systemClock, systemRandom } from "../../src/base/mod.ts";
 import { readChain } from "../../src/consul/replies/discovery_chain.ts";
 import { readIntentions } from "../../src/consul/replies/intentions.ts";
 import { readRegistration } from "../../src/consul/replies/registration.ts";
-import { startDevAgent } from "../../src/dev/mod.ts";
+import { readOwnRegistration } from "../../src/consul/servers/catalog/own_registration.ts";
+import { startDevAgent, startDevServers } from "../../src/dev/mod.ts";
 import { mount } from "../../src/kit/mod.ts";
 import { BUILT_IN_NAMES, loadBuiltIn } from "../../src/plugin/mod.ts";
 import { permissionFault } from "../../src/policy/mod.ts";
@@ -210,13 +213,17 @@ test("every block of JSON and HCL says what reads it", () => {
   assert.deepEqual(silent, []);
   const kinds = new Set(EXAMPLES.map(({ kind }) => kind));
   assert.deepEqual([...kinds].sort(), [
+    "catalog",
     "config",
+    "dataplane",
     "defaults",
     "entry",
     "gateway",
     "intentions",
     "listener",
     "plugins",
+    // Read by a real cluster, in `test/consul/page_without_an_agent_test.ts`.
+    "policy",
     "registration",
     "routing",
     "servers",
@@ -293,6 +300,42 @@ for (const { name, text } of examplesOf("registration")) {
     const { Proxy: { Config, Upstreams } } = JSON.parse(text).Connect.SidecarService;
     assert.equal(planned.inbound, Config.postern_tls ? "inbound" : null);
     assert.equal(registration.upstreams.length, Upstreams.length);
+  });
+}
+
+for (const { name, text } of examplesOf("catalog")) {
+  test(`servers take the entry and nothing in it is passed over: ${name}`, async () => {
+    await using servers = await startDevServers({
+      clock: systemClock,
+      random: systemRandom,
+      count: 1,
+    });
+    const address = `http://${servers.servers[0]?.host}:${servers.httpPort}`;
+    const put = { method: "PUT", body: text };
+    const registered = await fetch(`${address}/v1/catalog/register`, put);
+    assert.equal(registered.status, 200, await registered.text());
+    const { Node, Service: { ID, Proxy } } = JSON.parse(text);
+    const read = `${address}/v1/catalog/node-services/${Node}?merge-central-config`;
+    const registration = readOwnRegistration(await (await fetch(read)).json(), {
+      node: Node,
+      proxyId: ID,
+    });
+    assert.deepEqual(registration?.warnings, []);
+    assert.equal(registration?.upstreams.length, Proxy.Upstreams.length);
+  });
+}
+
+for (const { name, text } of examplesOf("dataplane")) {
+  test(`a sidecar is started from ${name}`, () => {
+    const argv = ["dataplane", "-config-file", "consul-dataplane.json"];
+    const command = parseCommand(argv, {});
+    assert.ok(command.kind === "dataplane");
+    const readText = (path: string) => path === argv[2] ? text : "";
+    const values = dataplaneValues(command.words.flags, {}, readText);
+    const options = dataplaneOptions(values, { forEnvoy: [], readText });
+    assert.deepEqual(options.proxy.warnings, []);
+    assert.equal(options.proxy.serversFlags?.login?.authMethod, "iam-ecs-service-token");
+    assert.equal(options.lifecycle.shutdownGraceMs, 30_000);
   });
 }
 

@@ -63,6 +63,9 @@ export class SessionRig implements Disposable {
   readonly lines: LogRecord[] = [];
   readonly stats = new Stats();
   readonly moves: string[] = [];
+  /** Of names. */
+  readonly addresses = new Map<string, readonly string[]>();
+  lookedUp = 0;
   readonly roots: string[] = [];
   readonly errors: ProxyError[] = [];
   #session: ServersSession | undefined;
@@ -76,7 +79,11 @@ export class SessionRig implements Disposable {
         holder: { level: "trace" },
         write: (line) => void this.lines.push(line),
       }),
-      lookup: (name) => Promise.reject(new Error(`${name} has no address`)),
+      lookup: (name) => {
+        this.lookedUp++;
+        const found = this.addresses.get(name);
+        return found ? Promise.resolve(found) : Promise.reject(new Error(`${name} has no address`));
+      },
     });
     session.onMove(({ host }) => void this.moves.push(host));
     this.#session = session;

@@ -33,9 +33,7 @@ export interface StreamHost {
 }
 
 export interface AnyStream {
-  /** There is another server, which is asked within a moment. */
-  moved(): void;
-  /** There is another token. */
+  /** There is another server or token: it is opened there, or with it, within a moment. */
   renew(): void;
   stop(): void;
 }
@@ -77,7 +75,7 @@ export class FollowedStream<Request, Response> implements AnyStream {
   #previous: Opened | undefined;
   #timer: Timer | undefined;
   #stopped = false;
-  #moves = 0;
+  #renewals = 0;
 
   constructor(
     method: Method<Request, Response>,
@@ -95,13 +93,8 @@ export class FollowedStream<Request, Response> implements AnyStream {
     this.#openAfter(0);
   }
 
-  moved(): void {
-    this.#openAfter(this.#moves++ === 0 ? 0 : this.#host.random() * MOVE_SPREAD_MS);
-  }
-
   renew(): void {
-    this.#backoff.reset();
-    this.moved();
+    this.#openAfter(this.#renewals++ === 0 ? 0 : this.#host.random() * MOVE_SPREAD_MS);
   }
 
   stop(): void {

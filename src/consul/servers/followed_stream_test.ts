@@ -61,6 +61,53 @@ test("Servers.follow() opens a stream with a new token before it ends the old on
   assert.deepEqual(rig.errors, []);
 });
 
+test("Servers.follow() does not mind the end of a stream that another takes the place of", async () => {
+  using rig = new SessionRig();
+  const one = rig.servers.add(A);
+  one.answer(WATCH_ROOTS.path, (call) => call.token === "t1" && rootsOf("old")(call));
+  rig.follow(rig.start());
+  await rig.run(1_000);
+  rig.token.change("t2");
+  await rig.run(1_000);
+  one.open(WATCH_ROOTS.path)[0]?.end(16, "ACL not found");
+  await rig.run(1_000);
+  assert.deepEqual([rig.errors, rig.token.rejections], [[], []]);
+  assert.deepEqual(one.open(WATCH_ROOTS.path).map(({ token }) => token), ["t2"]);
+  assert.equal(one.calls.filter(({ path }) => path === WATCH_ROOTS.path).length, 2);
+});
+
+test("Servers.follow() opens a stream again that ended well, without a word", async () => {
+  using rig = new SessionRig();
+  const one = rig.servers.add(A);
+  one.answer(WATCH_ROOTS.path, rootsOf(A));
+  rig.follow(rig.start());
+  await rig.run(10_000);
+  one.open(WATCH_ROOTS.path)[0]?.end(0);
+  await rig.run(300);
+  assert.deepEqual([rig.roots, rig.errors], [[A, A], []]);
+});
+
+for (
+  const [code, atMost] of [
+    // What is refused is asked again in time, what is not there hardly.
+    [7, 20],
+    [12, 2],
+  ] as const
+) {
+  test(`Servers.follow() stays with a server that ends a stream with ${code}`, async () => {
+    using rig = new SessionRig();
+    const one = rig.servers.add(A);
+    one.knows(A, B);
+    rig.servers.add(B);
+    one.answer(WATCH_ROOTS.path, (call) => call.end(code, "no"));
+    const session = rig.start();
+    rig.follow(session);
+    await rig.run(90_000);
+    assert.equal(session.current?.host, A);
+    assert.ok(rig.errors.length > 0 && rig.errors.length <= atMost, `${rig.errors.length} times`);
+  });
+}
+
 test("Servers.follow() tells of a token that died, and comes back with another", async () => {
   using rig = new SessionRig();
   const one = rig.servers.add(A);

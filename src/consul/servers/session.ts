@@ -271,7 +271,7 @@ class Session implements ServersSession, StreamHost {
     }
     log.info("consul server in use", { server: host, known: this.#search.known.length });
     this.#lookAfter(place);
-    for (const stream of [...this.#streams]) stream.moved();
+    for (const stream of [...this.#streams]) stream.renew();
     for (const fn of [...this.#movers]) fn(server);
   }
 

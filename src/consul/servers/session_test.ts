@@ -177,7 +177,7 @@ test("Servers leaves a server that is overloaded when a stream is opened, not wh
 test("Servers.leave() looks for another server, once for each", async () => {
   using rig = new SessionRig();
   rig.servers.add(A).knows(A, B);
-  rig.servers.add(B);
+  rig.servers.add(B).knows(A, B);
   const session = rig.start();
   await rig.run(10);
   const server = session.current as Server;
@@ -188,6 +188,8 @@ test("Servers.leave() looks for another server, once for each", async () => {
   await rig.run(300);
   assert.deepEqual(rig.moves, [A, B]);
   assert.equal(session.status.lastFailure, "10.0.0.1: HTTP says 429");
+  await rig.run(5_000);
+  assert.deepEqual([A, B].map((host) => rig.servers.get(host).connections), [0, 1]);
 });
 
 test("Servers.leave() of the only server comes back to it, ever later", async () => {
@@ -211,10 +213,49 @@ test("Servers doubts a server that does not answer in time, and only that one", 
   assert.match(await slow, /^agent_unreachable: .*no answer within \d+ ms/);
   assert.equal(session.current?.host, A, "it answered the probe");
   one.answer(GET_FEATURES.path, () => {});
-  const dead = sign(session);
+  const dead = Promise.all([sign(session), sign(session), sign(session, 2_000)]);
   await rig.run(6_300);
-  assert.match(await dead, /^agent_unreachable/);
+  for (const message of await dead) assert.match(message, /^agent_unreachable/);
+  assert.equal(one.calls.filter(({ path }) => path === GET_FEATURES.path).length, 3);
   assert.equal(session.current?.host, B);
+});
+
+test("Servers takes no server that is lost with its first answer", async () => {
+  using rig = new SessionRig();
+  const one = rig.servers.add(A);
+  one.answer(GET_FEATURES.path, (call) => {
+    call.send("SupportedFeatures", {});
+    call.end(0);
+    one.drain();
+  });
+  rig.servers.add(B);
+  rig.start({ places: { kind: "names", names: [A, B] } });
+  await rig.run(1_000);
+  assert.deepEqual(rig.moves, [B]);
+});
+
+test("Servers looks names up again, no more often than every five seconds", async () => {
+  using rig = new SessionRig();
+  rig.addresses.set("consul.example", [A]);
+  const session = rig.start({ places: { kind: "names", names: ["consul.example"] } });
+  await rig.run(60_000);
+  assert.ok(rig.lookedUp > 5 && rig.lookedUp <= 13, `${rig.lookedUp} times in a minute`);
+  rig.servers.add(B);
+  rig.addresses.set("consul.example", [B]);
+  await rig.run(10_000);
+  assert.equal(session.current?.host, B);
+});
+
+test("Servers is found once its name is known", async () => {
+  using rig = new SessionRig();
+  rig.servers.add(A);
+  const session = rig.start({ places: { kind: "names", names: ["consul.example"] } });
+  await rig.run(30_000);
+  assert.match(session.status.lastFailure, /consul\.example has no address/);
+  assert.ok(rig.lookedUp > 3 && rig.lookedUp < 15, `${rig.lookedUp} times in half a minute`);
+  rig.addresses.set("consul.example", [A]);
+  await rig.run(10_000);
+  assert.deepEqual(rig.moves, [A]);
 });
 
 test("Servers probes once a minute where servers are not followed", async () => {

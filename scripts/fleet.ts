@@ -13,6 +13,7 @@ import process from "node:process";
 import type { ServersOptions } from "../src/consul/servers/types.ts";
 import { sleep, systemClock } from "../src/base/mod.ts";
 import { type Cluster, SERVER_NAME, startCluster } from "../test/kit/cluster.ts";
+import { eventually } from "../test/kit/process.ts";
 import { Member } from "./fleet/member.ts";
 import { serverFacts } from "./fleet/server_facts.ts";
 
@@ -118,7 +119,11 @@ async function change(
       if (left.delete(member)) times.push(performance.now() - before);
     };
   }
-  await cluster.intention(source, "*", "allow");
+  // Who leads now may not take it yet.
+  await eventually(
+    "the rule is taken",
+    () => cluster.intention(source, "*", "allow").then(() => true),
+  );
   await until("all know of the change", () => left.size === 0);
   return spread(times);
 }

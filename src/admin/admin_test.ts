@@ -287,50 +287,6 @@ test("admin / counts requests where connections carry such", async () => {
   assert.match(await (await ask("/")).text(), /open requests<\/td>\s*<td>3</);
 });
 
-test("admin / shows which of Consul's servers is in use, and why none is", async () => {
-  const { view, ask, json } = admin();
-  assert.doesNotMatch(await (await ask("/")).text(), /Consul server/);
-  const source = view.source() ?? assert.fail();
-  const servers = {
-    ...{ server: "10.0.0.2", sinceMs: view.clock.now() - 61_000, known: ["10.0.0.2", "10.0.0.3"] },
-    ...{ moves: 3, lastFailure: "10.0.0.3: <refused>" },
-  };
-  view.source = () => ({ ...source, servers });
-  assert.match(
-    await (await ask("/")).text(),
-    /Consul server<\/td>\s*<td>10\.0\.0\.2 for 1m1s \(2 known, 3 moves\)</,
-  );
-  assert.deepEqual((await json("/config_dump")).source.servers, servers);
-  view.source = () => ({ ...source, servers: { ...servers, server: "", sinceMs: undefined } });
-  assert.match(
-    await (await ask("/")).text(),
-    /none in use \(2 known, 3 moves\): 10\.0\.0\.3: &lt;refused&gt;</,
-  );
-});
-
-test("admin / shows the login, and why there is none", async () => {
-  const { view, ask } = admin();
-  const source = view.source() ?? assert.fail();
-  const nowMs = view.clock.now();
-  const servers = { server: "", sinceMs: undefined, known: [], moves: 0, lastFailure: "" };
-  const good = {
-    ...{ authMethod: "k8s", accessorId: "a-b", failures: 0, lastFailure: "" },
-    ...{ lastLoginMs: nowMs - 61_000, expiresMs: nowMs + 239_000 },
-  };
-  const none = { ...good, accessorId: "", lastLoginMs: undefined, expiresMs: undefined };
-  const failing = { failures: 2, lastFailure: "<no>" };
-  for (
-    const [login, want] of [
-      [good, /<td>by k8s 1m1s ago, accessor a-b, ends in 3m59s</],
-      [{ ...good, expiresMs: undefined, ...failing }, /accessor a-b; 2 failed: &lt;no&gt;</],
-      [{ ...none, ...failing }, /<td>none by k8s so far; 2 failed: &lt;no&gt;</],
-    ] as const
-  ) {
-    view.source = () => ({ ...source, servers: { ...servers, login } });
-    assert.match(await (await ask("/")).text(), want);
-  }
-});
-
 test("admin /explain hands the question on, and shows what is said", async () => {
   const { view, ask, json } = admin();
   const path = "/explain?upstream=db&method=PUT&path=/a?b&header=x:1&header=y:2";

@@ -1,0 +1,59 @@
+/** What the home page says of Consul's servers. */
+import { strict as assert } from "node:assert";
+import { test } from "node:test";
+import { fakeAdminView } from "../../test/kit/admin_view.ts";
+import { createAdmin } from "./admin.ts";
+
+function admin() {
+  const view = fakeAdminView();
+  const app = createAdmin(view, { boundHost: "127.0.0.1" });
+  const ask = async (path: string) => {
+    const headers = { host: "127.0.0.1:19000" };
+    return await (await app.request(path, { headers }, { peer: "127.0.0.1" })).text();
+  };
+  return { view, ask };
+}
+
+test("admin / shows which of Consul's servers is in use, and why none is", async () => {
+  const { view, ask } = admin();
+  assert.doesNotMatch(await ask("/"), /Consul server/);
+  const source = view.source() ?? assert.fail();
+  const servers = {
+    ...{ server: "10.0.0.2", sinceMs: view.clock.now() - 61_000, known: ["10.0.0.2", "10.0.0.3"] },
+    ...{ moves: 3, lastFailure: "10.0.0.3: <refused>" },
+  };
+  view.source = () => ({ ...source, servers });
+  assert.match(
+    await ask("/"),
+    /Consul server<\/td>\s*<td>10\.0\.0\.2 for 1m1s \(2 known, 3 moves\)</,
+  );
+  assert.deepEqual(JSON.parse(await ask("/config_dump")).source.servers, servers);
+  view.source = () => ({ ...source, servers: { ...servers, server: "", sinceMs: undefined } });
+  assert.match(
+    await ask("/"),
+    /none in use \(2 known, 3 moves\): 10\.0\.0\.3: &lt;refused&gt;</,
+  );
+});
+
+test("admin / shows the login, and why there is none", async () => {
+  const { view, ask } = admin();
+  const source = view.source() ?? assert.fail();
+  const nowMs = view.clock.now();
+  const servers = { server: "", sinceMs: undefined, known: [], moves: 0, lastFailure: "" };
+  const good = {
+    ...{ authMethod: "k8s", accessorId: "a-b", failures: 0, lastFailure: "" },
+    ...{ lastLoginMs: nowMs - 61_000, expiresMs: nowMs + 239_000 },
+  };
+  const none = { ...good, accessorId: "", lastLoginMs: undefined, expiresMs: undefined };
+  const failing = { failures: 2, lastFailure: "<no>" };
+  for (
+    const [login, want] of [
+      [good, /<td>by k8s 1m1s ago, accessor a-b, ends in 3m59s</],
+      [{ ...good, expiresMs: undefined, ...failing }, /accessor a-b; 2 failed: &lt;no&gt;</],
+      [{ ...none, ...failing }, /<td>none by k8s so far; 2 failed: &lt;no&gt;</],
+    ] as const
+  ) {
+    view.source = () => ({ ...source, servers: { ...servers, login } });
+    assert.match(await ask("/"), want);
+  }
+});

@@ -128,11 +128,9 @@ test("it runs a sidecar as consul-k8s starts it, is measured, goes on for its gr
     web.expectEnd();
     const toldMs = performance.now();
     assert.equal((await ask(lifecycle, "/graceful_shutdown", "POST")).status, 200);
-    await eventually(
-      "it says that it drains",
-      async () => (await web.admin("/ready")).status === 503,
-    );
-    // Calls of the application go on, new ones, too.
+    await web.process.waitFor(/grace period begins/, SOON);
+    // Calls of the application go on, new ones, too, and probes see no difference.
+    assert.equal((await ask({ host, port: probe }, "/ready", "HEAD")).status, 200);
     await open.exchange(HELLO);
     await waitForEcho(upstream);
     assert.deepEqual(await web.process.waitExit(SOON), { code: 0, signal: null });

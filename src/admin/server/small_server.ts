@@ -23,7 +23,7 @@ export interface SmallAnswer {
   readonly type?: string;
 }
 
-/** PEM texts. Whoever asks must show a certificate that one of `caPem` has signed. */
+/** PEM texts that were checked before. Whoever asks must show a certificate that one of `caPem` has signed. */
 export interface SmallServerTls {
   readonly caPem: string;
   readonly certPem: string;
@@ -44,11 +44,11 @@ export interface SmallServerOptions {
   answer(method: string, target: string): Promise<SmallAnswer | undefined>;
 }
 
-/** Throws `listen_failed` when the address cannot be had, `config_invalid` for certificates. */
+/** Throws `listen_failed` when the address cannot be had. */
 export async function startSmallServer(options: SmallServerOptions, log: Log): Promise<Listening> {
   const { host, port, name, flag, clock, tls } = options;
   const places = new Places(clock);
-  const server = serverFor(tls, flag, (request, reply) => {
+  const server = serverFor(tls, (request, reply) => {
     // Never for a body: none is wanted.
     request.resume();
     void respond(request, reply, { places, options });
@@ -66,21 +66,15 @@ export async function startSmallServer(options: SmallServerOptions, log: Log): P
   }
 }
 
-function serverFor(tls: SmallServerTls | undefined, flag: string, listener: RequestListener) {
+function serverFor(tls: SmallServerTls | undefined, listener: RequestListener) {
   if (!tls) return createServer(SERVER_LIMITS, listener);
   const { caPem: ca, certPem: cert, keyPem: key } = tls;
-  try {
-    return createSecureServer({
-      ...SERVER_LIMITS,
-      ...{ ca, cert, key, requestCert: true, minVersion: "TLSv1.2" },
-      // It is refused by an answer, so that whoever asks is told why.
-      ...{ rejectUnauthorized: false, handshakeTimeout: SERVER_LIMITS.headersTimeout },
-    }, listener);
-  } catch (error) {
-    throw new ProxyError("config_invalid", `Cannot use the certificates of ${flag}`, {
-      cause: error,
-    });
-  }
+  return createSecureServer({
+    ...SERVER_LIMITS,
+    ...{ ca, cert, key, requestCert: true, minVersion: "TLSv1.2" },
+    // It is refused by an answer, so that whoever asks is told why.
+    ...{ rejectUnauthorized: false, handshakeTimeout: SERVER_LIMITS.headersTimeout },
+  }, listener);
 }
 
 async function respond(

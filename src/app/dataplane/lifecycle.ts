@@ -57,7 +57,7 @@ async function readyWithin({ clock, health }: ReadinessView, ms: number): Promis
   }
 }
 
-/** GET /ready, where probes come from elsewhere than this machine. Throws `listen_failed`. */
+/** `/ready`, where probes come from elsewhere than this machine. Throws `listen_failed`. */
 export function startReady(
   place: TcpPlace,
   { view, log }: { readonly view: ReadinessView; readonly log: Log },
@@ -65,8 +65,8 @@ export function startReady(
   const name = "readiness server";
   return startSmallServer({
     ...{ ...place, name, clock: view.clock, flag: "-envoy-ready-bind-port" },
-    async answer(method, target) {
-      if (method !== "GET" || target.replace(/\?.*/, "") !== "/ready") return undefined;
+    async answer(_method, target) {
+      if (target.replace(/\?.*/, "") !== "/ready") return undefined;
       const { notReady } = await view.health();
       // Why not is for who asks the admin server.
       return notReady.length === 0

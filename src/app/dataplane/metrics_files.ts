@@ -13,19 +13,21 @@ import type { MetricsOptions } from "./metrics_options.ts";
 import { readText } from "./read_text.ts";
 
 const CA_FILES = 100;
-const FIRST = /-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----/;
+const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g;
 
 /** Throws `config_invalid` where they cannot be used. */
 export function readMetricsTls(files: MetricsOptions["tls"]): SmallServerTls | undefined {
   if (!files) return undefined;
   const certPem = readText(files.cert, "-telemetry-prom-cert-file");
   const keyPem = readText(files.key, "-telemetry-prom-key-file");
-  const caPem = pathsOf(files.ca).map((path) => readText(path, "-telemetry-prom-ca-certs-path"))
-    .join("\n");
+  const cas = pathsOf(files.ca).flatMap((path) =>
+    readText(path, "-telemetry-prom-ca-certs-path").match(CERTIFICATE) ?? []
+  );
   try {
     const fits = new X509Certificate(certPem).checkPrivateKey(createPrivateKey(keyPem));
     if (!fits) throw new Error("the key is that of another certificate");
-    new X509Certificate(FIRST.exec(caPem)?.[0] ?? "");
+    for (const pem of cas) new X509Certificate(pem);
+    if (cas.length === 0) throw new Error("there is no CA certificate");
   } catch (error) {
     throw new ProxyError(
       "config_invalid",
@@ -33,7 +35,7 @@ export function readMetricsTls(files: MetricsOptions["tls"]): SmallServerTls | u
       { cause: error },
     );
   }
-  return { caPem, certPem, keyPem };
+  return { caPem: cas.join("\n"), certPem, keyPem };
 }
 
 function pathsOf(path: string): readonly string[] {

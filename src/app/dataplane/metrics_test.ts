@@ -220,12 +220,17 @@ test("DataplaneMetrics serves with TLS to whom its CA knows, and by new files fr
     assert.equal(await asks(undefined), 403);
     assert.equal(await asks(other.issueLeaf({ service: "prometheus" })), 403);
     await assert.rejects(it.get(it.port, "/metrics"));
+    await writeFile(files.ca, "nobody");
+    await it.metrics.look();
+    assert.equal(await asks(collector), 200);
+    assert.match(String(it.told[0]?.[1]?.error), /there is no CA certificate/);
+    await writeFile(files.ca, ca.rootPem);
     // Half of a new pair: the old one serves on.
     const next = other.issueLeaf({ service: "web" });
     await writeFile(files.cert, next.certPem);
     await it.metrics.look();
     assert.equal(await asks(collector), 200);
-    assert.match(String(it.told[0]?.[1]?.error), /the key is that of another certificate/);
+    assert.match(String(it.told[1]?.[1]?.error), /the key is that of another certificate/);
     await write(next);
     await it.metrics.look();
     assert.equal(await asks(collector, other), 200);

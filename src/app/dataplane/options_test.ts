@@ -241,6 +241,12 @@ test("dataplaneOptions() takes the flag before the variable, that before the fil
   assert.equal(port([...given, "-grpc-port="], env), 1);
 });
 
+test("dataplaneOptions() says nothing of a DNS proxy that is off", () => {
+  const warningsOf = (...argv: readonly string[]) => read([...LEAST, ...argv]).proxy.warnings;
+  assert.deepEqual(warningsOf("-consul-dns-bind-port=-1", "-dump-envoy-config-on-exit=false"), []);
+  assert.equal(warningsOf("-xds-bind-port=-1").length, 1);
+});
+
 test("dataplaneOptions() joins -login-meta, its variables and the file", () => {
   const login = { meta: { pod: "file", uid: "file", ns: "file" } };
   const { proxy } = read([

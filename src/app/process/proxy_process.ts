@@ -136,9 +136,10 @@ export class ProxyProcess {
 
   /** Takes no new connections, or only asks callers from the mesh to leave; the process stays. */
   drainListeners(which: "all" | "inbound" = "all"): void {
-    this.#draining = true;
     this.#leaving.abort();
-    if (which === "inbound" && this.#parts) return this.#parts.plane.drainInbound();
+    // Those who come are served still: it is as ready as before.
+    if (which === "inbound") return this.#parts?.plane.drainInbound();
+    this.#draining = true;
     this.#parts?.plane.drain(this.#options.drainTimeoutMs).catch((error) =>
       this.#options.log.error("drain failed", { error: messageOf(error) })
     );

@@ -268,7 +268,7 @@ for (
       `log: grace period begins {"ms":30000,"drain_inbound":${drainInbound}}`,
       ...inbound,
     ]);
-    assert.deepEqual((await proxy.readiness.look()).notReady, drainInbound ? ["draining"] : []);
+    assert.deepEqual((await proxy.readiness.look()).notReady, []);
     end(proxy);
     if (tookMs > 0) {
       await clock.advance(tookMs - 1);

@@ -176,10 +176,21 @@ test("elect() and loseQuorum() move and take the leader at once", async () => {
   servers.elect();
   assert.equal(servers.leader, 1);
   servers.loseQuorum();
+  servers.hang(2);
+  servers.resume(2);
   await clock.advance(60_000);
   assert.equal(servers.leader, undefined);
   servers.elect();
   assert.notEqual(servers.leader, undefined);
+});
+
+test("who leads does so no longer than most servers run", async () => {
+  await using cluster = await three();
+  const { servers } = cluster;
+  servers.kill(1);
+  assert.equal(servers.leader, 0);
+  servers.hang(2);
+  assert.equal(servers.leader, undefined);
 });
 
 test("the agent API of a server knows nothing of what is in the catalog alone", async () => {

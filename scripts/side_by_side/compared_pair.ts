@@ -18,6 +18,8 @@ const HELLO = new TextEncoder().encode("hello");
 /** What has not come by then does not come in a time that anybody waits. */
 const PATIENCE_MS = 60_000;
 const ECHO_MS = 2_000;
+/** Noise makes one start slow. */
+const STARTS = 5;
 
 export class ComparedPair implements AsyncDisposable {
   readonly #cluster: Cluster;
@@ -60,17 +62,21 @@ export class ComparedPair implements AsyncDisposable {
     await cluster.intention(this.#web, other, "allow");
   }
 
-  /** Starts all sidecars, and says how long it took from web's start to an echo. */
+  /** Starts all sidecars, and says how long it took at best from web's start to an echo. */
   async start(): Promise<string> {
     for (const id of [`${this.#db}-1`, `${this.#db}-2`, `${this.#other}-1`]) {
       await this.#run({ serviceId: id });
     }
-    const began = performance.now();
-    await this.#run({ serviceId: `${this.#web}-1` });
-    await this.#echoes(this.#upstream);
-    const ms = performance.now() - began;
+    const tookMs: number[] = [];
+    for (let turn = 0; turn < STARTS; turn++) {
+      await this.#sidecars.get(`${this.#web}-1`)?.stop();
+      const began = performance.now();
+      await this.#run({ serviceId: `${this.#web}-1` });
+      await this.#echoes(this.#upstream);
+      tookMs.push(performance.now() - began);
+    }
     await this.#reopen();
-    return seconds(ms);
+    return seconds(Math.min(...tookMs));
   }
 
   async memory(): Promise<string> {

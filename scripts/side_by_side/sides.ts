@@ -50,7 +50,7 @@ export const POSTERN: Side = {
   },
 };
 
-/** Needs the program in `$CONSUL_DATAPLANE_BIN`: the Go module proxy does not give its module. */
+/** Needs the program in `$CONSUL_DATAPLANE_BIN`: it is not installed as the other peers are. */
 export const DATAPLANE: Side = {
   name: "dataplane",
   async start(cluster, { serviceId, token, login }) {

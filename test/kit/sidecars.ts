@@ -5,8 +5,9 @@
  */
 
 import { peer } from "../../scripts/peers.ts";
+import type { Cluster } from "./cluster.ts";
 import type { Consul } from "./consul.ts";
-import type { RunOptions } from "./mesh.ts";
+import type { Mesh, RunOptions } from "./mesh.ts";
 import { freePort } from "./ports.ts";
 import { Process } from "./process.ts";
 
@@ -32,18 +33,43 @@ export async function builtInSidecar(
 }
 
 /** Envoy, configured by Consul over xDS. */
-export async function envoySidecar(
+export function envoySidecar(
   agent: Consul,
   serviceId: string,
   options: RunOptions,
 ): Promise<Process> {
-  const adminPort = await freePort(agent.host);
-  const child = new Process(peer("consul"), [
-    ...["connect", "envoy", "-sidecar-for", serviceId],
+  return runEnvoy(agent, serviceId, [
+    ...["-sidecar-for", serviceId],
     ...["-http-addr", agent.address, "-grpc-addr", `http://${agent.grpcAddress}`],
-    ...["-envoy-binary", peer("envoy"), "-ignore-envoy-compatibility"],
-    ...["-admin-bind", `${agent.host}:${adminPort}`],
     ...(options.token ? ["-token", options.token] : []),
+  ]);
+}
+
+/** The same for an entry of the catalog, by a server. */
+export function envoyBesideServers(
+  cluster: Cluster,
+  serviceId: string,
+  options: RunOptions,
+): Promise<Process> {
+  const [server] = cluster.members;
+  return runEnvoy(cluster, serviceId, [
+    ...["-proxy-id", `${serviceId}-sidecar-proxy`, "-node-name", cluster.nodeOf(serviceId)],
+    ...["-http-addr", cluster.address, "-grpc-addr", `https://${server?.host}:${cluster.grpcPort}`],
+    ...["-grpc-ca-file", cluster.tls.caFile],
+    ...(options.token ? ["-token", options.token] : []),
+  ]);
+}
+
+async function runEnvoy(
+  mesh: Mesh,
+  serviceId: string,
+  options: readonly string[],
+): Promise<Process> {
+  const adminPort = await freePort(mesh.host);
+  const child = new Process(peer("consul"), [
+    ...["connect", "envoy", ...options],
+    ...["-envoy-binary", peer("envoy"), "-ignore-envoy-compatibility"],
+    ...["-admin-bind", `${mesh.host}:${adminPort}`],
     ...["--", "--concurrency", "1", "-l", "info"],
     // What a listener had before a change is not kept for minutes by connections.
     ...["--drain-time-s", "1", "--drain-strategy", "immediate", "--disable-hot-restart"],

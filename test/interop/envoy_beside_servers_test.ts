@@ -1,0 +1,27 @@
+/** Envoy and Postern beside the same servers, told of entries of one shape: each takes the other's word. */
+
+import test from "node:test";
+import { startCluster } from "../kit/cluster.ts";
+import { waitForEcho, waitForRefusal } from "../kit/echo.ts";
+import { Load } from "../kit/load.ts";
+import { startPair } from "../kit/mesh_pair.ts";
+import { envoyBesideServers } from "../kit/sidecars.ts";
+
+for (
+  const [title, web, db] of [
+    ["Postern calls Envoy", {}, envoyBesideServers],
+    ["Envoy calls Postern", envoyBesideServers, {}],
+  ] as const
+) {
+  test(`${title} beside servers, and is denied and allowed by intention`, async () => {
+    await using cluster = await startCluster({ acl: true, tls: true });
+    await using pair = await startPair(cluster, { web, db });
+    await waitForEcho(pair.upstream);
+    await using load = new Load(pair.upstream);
+    pair.expectFlawless(await load.stop({ atLeast: 300 }), { atLeast: 300 });
+    await cluster.intention("web", "db", "deny");
+    await waitForRefusal(pair.upstream);
+    await cluster.intention("web", "db", "allow");
+    await waitForEcho(pair.upstream);
+  });
+}

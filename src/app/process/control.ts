@@ -139,11 +139,7 @@ function openConsul(
   const agentDeps = { ...deps, connections: agentConnections };
   if (serversFlags) {
     const options = resolveServersOptions(serversFlags, env);
-    if (!options.tls) {
-      log.warn("servers are talked to in plain text: who listens has the token", {
-        flag: "-tls-disabled",
-      });
-    } else if (!options.tls.verify) {
+    if (options.tls?.verify === false) {
       log.warn("the servers' certificates are not checked: whoever answers gets the token");
     }
     const { token, login } = options;

@@ -5,7 +5,13 @@
  */
 
 import { type Clock, messageOf, ProxyError } from "../../base/mod.ts";
-import { type GrpcLink, type GrpcStatus, grpcStatus, type Metadata } from "../../grpc/mod.ts";
+import {
+  type GrpcLink,
+  type GrpcStatus,
+  grpcStatus,
+  type MessageTypes,
+  type Metadata,
+} from "../../grpc/mod.ts";
 import { GRPC_STATUS } from "../../http/mod.ts";
 import { errorOf } from "./grpc_errors.ts";
 import type { Method } from "./types.ts";
@@ -40,17 +46,7 @@ export function askOnce<Request, Response>(
       onStatus?.(status);
       reject(errorOf(status, { what, host, unreadable }));
     };
-    const types = {
-      encode: method.encode,
-      decode(bytes: Uint8Array): Response {
-        try {
-          return method.decode(bytes);
-        } catch (error) {
-          unreadable = messageOf(error);
-          throw error;
-        }
-      },
-    };
+    const types = messagesOf(method, (fact) => unreadable = fact);
     const abort = () => {
       over();
       call.close();
@@ -88,4 +84,22 @@ export function askOnce<Request, Response>(
 /** What a call carries beside its message. */
 export function metadataOf(token: string): Metadata {
   return token === "" ? {} : { "x-consul-token": token };
+}
+
+/** Why a message of the server's cannot be read is told before the call ends for it. */
+export function messagesOf<Request, Response>(
+  { encode, decode }: MessageTypes<Request, Response>,
+  onUnreadable: (fact: string) => void,
+): MessageTypes<Request, Response> {
+  return {
+    encode,
+    decode(bytes) {
+      try {
+        return decode(bytes);
+      } catch (error) {
+        onUnreadable(messageOf(error));
+        throw error;
+      }
+    },
+  };
 }

@@ -5,10 +5,10 @@
  * @module
  */
 
-import { Backoff, type Clock, messageOf, type Random, type Timer } from "../../base/mod.ts";
+import { Backoff, type Clock, type Random, type Timer } from "../../base/mod.ts";
 import { type GrpcCall, type GrpcLink, type GrpcStatus } from "../../grpc/mod.ts";
 import { GRPC_STATUS } from "../../http/mod.ts";
-import { metadataOf } from "./ask_once.ts";
+import { messagesOf, metadataOf } from "./ask_once.ts";
 import { errorOf, isOverload, isUnauthenticated } from "./grpc_errors.ts";
 import type { Method, Server, StreamSink } from "./types.ts";
 
@@ -123,19 +123,8 @@ export class FollowedStream<Request, Response> implements AnyStream {
       ...{ call: undefined, answered: false, unreadable: undefined },
     };
     this.#current = opened;
-    const { path, encode, decode } = this.#method;
-    const types = {
-      encode,
-      decode(bytes: Uint8Array): Response {
-        try {
-          return decode(bytes);
-        } catch (error) {
-          opened.unreadable = messageOf(error);
-          throw error;
-        }
-      },
-    };
-    const call = place.link.open<Request, Response>(path, types, {
+    const types = messagesOf(this.#method, (fact) => opened.unreadable = fact);
+    const call = place.link.open(this.#method.path, types, {
       metadata: metadataOf(opened.token),
       handler: {
         onMessage: (message) => this.#take(opened, message),

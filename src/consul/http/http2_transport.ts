@@ -20,11 +20,12 @@ import { Http2Request, RefusedRequest } from "./http2_request.ts";
 
 export interface Http2TransportOptions extends Pick<Http2LineOptions, "engine" | "clock" | "tls"> {
   readonly address: Address;
+  /** Of all replies that have begun and are not complete; absent: 64 MiB. */
+  readonly heldBytes?: number;
 }
 
 /** Requests that wait for the connection, or for one of its streams. */
 const WAITING_LIMIT = 1_000;
-/** Of all replies that have begun and are not complete. */
 const HELD_LIMIT_BYTES = 64 << 20;
 /** A server that drains its connections sooner than this takes no requests. */
 const DRAINED_SOON_MS = 1_000;
@@ -78,12 +79,12 @@ export class Http2Transport implements WireTransport {
     if (this.#waiting.length >= WAITING_LIMIT) {
       return Promise.reject(this.#unreachable(`${WAITING_LIMIT} requests wait for it`));
     }
-    const { clock, address, tls } = this.#options;
+    const { clock, address, tls, heldBytes = HELD_LIMIT_BYTES } = this.#options;
     const request: Http2Request = new Http2Request(wire, {
       clock,
       where: `the Consul server at ${this.where}`,
       authority: tls.serverName || formatAddress(address),
-      hold: (bytes) => (this.#heldBytes += bytes) <= HELD_LIMIT_BYTES,
+      hold: (bytes) => (this.#heldBytes += bytes) <= heldBytes,
       onEnd: () => this.#ended(request),
     });
     this.#running.add(request);

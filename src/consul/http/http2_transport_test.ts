@@ -46,7 +46,8 @@ class Rig {
       }),
     };
     const address = { kind: "tcp", host: "192.0.2.1", port: 8501 } as const;
-    this.transport = new Http2Transport({ engine: this.engine, clock: this.clock, address, tls });
+    const { engine, clock } = this;
+    this.transport = new Http2Transport({ engine, clock, address, tls, heldBytes: 2_500 });
   }
 
   /** Words for what becomes of a request. */
@@ -294,6 +295,26 @@ for (
     rig.transport.close();
   });
 }
+
+test("replies that come at once are too long together", async () => {
+  const rig = new Rig();
+  const replies = repeat(3, () => rig.send());
+  const server = await rig.serve();
+  for (const id of [1, 3, 5]) {
+    await server.send(
+      headers(id, [[":status", "200"]], 0),
+      frame("DATA", 0, id, new Uint8Array(1_000)),
+    );
+  }
+  assert.match(await replies[2] ?? "", /all replies that come at once are too long together/);
+  // What was kept of it is free again.
+  await server.send(frame("DATA", END_STREAM, 1), frame("DATA", END_STREAM, 3));
+  assert.ok((await Promise.all(replies.slice(0, 2))).every((reply) => reply.startsWith("200")));
+  const next = rig.send();
+  await server.send(...OK(7, "x".repeat(1_000)));
+  assert.match(await next, /^200/);
+  rig.transport.close();
+});
 
 test("a reply that drips is given up thirty seconds after it began", async () => {
   const rig = new Rig();

@@ -109,6 +109,26 @@ test("reads are the leader's, waits are stale", async () => {
   assert.deepEqual(rig.script.asked.map(wordsOf), ["read first", "wait 44 stale first"]);
 });
 
+test("instances that went are asked for once more, and not twice", async () => {
+  const instance = {
+    Node: { Node: "n", Address: "10.0.0.1", Datacenter: "dc1" },
+    Service: { ID: "db-1", Service: "db", Port: 1, Connect: { Native: true } },
+  };
+  const answers: Reaction[] = [{ index: 44, json: [instance] }, { index: 45, json: [] }, {
+    index: 45,
+    json: [],
+  }];
+  await using rig = await Rig.start(() => answers.shift() ?? "hang");
+  const seen = new Seen<readonly unknown[]>();
+  rig.asking.alike.watchHealth({ service: "db", datacenter: "", filter: "" }, seen);
+  await eventually(() => seen.values.length === 1, "the instance");
+  await rig.clock.advance(20_000);
+  await eventually(() => seen.values.length === 2 && rig.script.waiting === 1, "that it went");
+  assert.deepEqual(rig.script.asked.map(wordsOf), [
+    ...["read first", "wait 44 stale first", "read first", "wait 45 stale first"],
+  ]);
+});
+
 test("what waits asks again with a new token", async () => {
   await using rig = await Rig.start(calm);
   const seen = new Seen<Intentions>();

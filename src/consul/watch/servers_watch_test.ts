@@ -191,6 +191,12 @@ test("moves alone are no failures", async () => {
   assert.deepEqual(scene.take(), ["read", "read", "read", "read", "read"]);
 });
 
+test("waits that are refused time and again are not asked without a pause", async () => {
+  const scene = await settled();
+  for (let moves = 0; moves < 40; moves++) await scene.move();
+  assert.ok(scene.take().length <= 10, "ten at once, and then as the clock goes");
+});
+
 test("nothing is asked stale before something was delivered", async () => {
   const scene = new Scene();
   scene.watch();

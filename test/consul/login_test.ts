@@ -88,6 +88,21 @@ test("a proxy that may not log in says why, and does when it may", async () => {
   await web.waitReady();
   await waitForEcho(story.upstream);
   assert.doesNotMatch(web.output, /ACL not found \(|anonymous/, "nothing is asked without a token");
+
+  // An operator takes the method out, with all of its tokens, and puts it back.
+  await using load = new Load(story.upstream);
+  await eventually("the token is old enough to be missed", () => loggedInMs(web) > 5_500);
+  await logins.remove();
+  const before = web.output.length;
+  await eventually("it is refused", () => /method[^\n]*not found/.test(web.output.slice(before)), {
+    timeoutMs: 60_000,
+  });
+  await logins.create();
+  await eventually("it has a token again", async () => (await logins.tokens()).length === 1, {
+    timeoutMs: 60_000,
+  });
+  await waitForEcho(await story.registerLater(), { timeoutMs: 60_000 });
+  assertFlawless(await load.stop({ atLeast: 51 }), { atLeast: 51 });
 });
 
 test("a proxy that is stopped while it logs in leaves no token", async () => {

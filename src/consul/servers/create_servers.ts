@@ -53,8 +53,9 @@ export function createServers(options: ServersOptions, deps: ServersDeps): Requi
     ...{ servers, token, engine, clock, random, log, stats, link },
     onRefused: () => budget.refused(),
   });
-  if (options.login) {
-    login?.start(createLoginCalls(options.login, { carrier: client.carrier, stats }));
+  if (options.login && login) {
+    login.start(createLoginCalls(options.login, { carrier: client.carrier, stats }));
+    servers.onMove(() => login.moved());
   }
   const asking = new Asking(client, {
     clock,

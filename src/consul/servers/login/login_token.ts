@@ -51,6 +51,8 @@ const SETTLED_MS = 600_000;
 const GRACE_MS = 10_000;
 const RETRY_MS = 1_000;
 const RETRY_LIMIT_MS = 30_000;
+/** Many proxies move together. */
+const MOVE_SPREAD_MS = 500;
 const END_MS = 5_000;
 
 /** What these failures mean for the calls that wait is the same as for the login. */
@@ -124,6 +126,14 @@ export class LoginToken implements Token {
       accessor_id: held.accessorId,
     });
     this.#begin();
+  }
+
+  /** Another server is asked from now on: what failed may not fail there. */
+  moved(): void {
+    if (this.#backoff.failures === 0 || this.#ended) return;
+    const { clock, random } = this.#deps;
+    this.#timer?.cancel();
+    this.#timer = clock.after(MOVE_SPREAD_MS * random(), () => this.#begin());
   }
 
   /** Logs out, for good; resolves when that is done, or after 5 s. */

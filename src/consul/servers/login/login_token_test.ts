@@ -121,6 +121,26 @@ for (
   });
 }
 
+test("LoginToken.moved() tries again at once what has failed, and nothing else", async () => {
+  const scene = new Scene();
+  scene.start();
+  for (let round = 0; round < 6; round++) {
+    await scene.refuse();
+    if (round < 5) await scene.clock.advance(scene.clock.nextInMs ?? 0);
+  }
+  scene.token.moved();
+  scene.token.moved();
+  await scene.clock.advance(0);
+  assert.equal(scene.asked.length, 7);
+  scene.token.moved();
+  await scene.clock.advance(0);
+  assert.equal(scene.asked.length, 7, "while it is asked, once");
+  await scene.give();
+  scene.token.moved();
+  await scene.clock.advance(1_000);
+  assert.equal(scene.asked.length, 7);
+});
+
 test("LoginToken is renewed at 80 % of its life, and logs the old one out a while later", async () => {
   const scene = await loggedIn();
   await scene.clock.advance(47_999);

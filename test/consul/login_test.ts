@@ -105,16 +105,19 @@ test("a proxy that may not log in says why, and does when it may", async () => {
   assertFlawless(await load.stop({ atLeast: 51 }), { atLeast: 51 });
 });
 
-test("a proxy that is stopped while it logs in leaves no token", async () => {
+test("a proxy that ends before it has begun leaves no token", async () => {
   await using story = await startStory();
   const { logins } = story;
   await logins.create();
   await logins.bearer();
-  const web = await story.start([], { id: "nobody-there" });
-  await web.process.waitFor(/logged in to consul/, { timeoutMs: 60_000 });
-  await web.process.exited;
-  web.expectEnd();
-  await using _web = web;
+  await using unknown = await story.start([], { id: "nobody-there" });
+  await using stopped = await story.start([]);
+  const loggedIn = (web: Postern) =>
+    web.process.waitFor(/logged in to consul/, { timeoutMs: 60_000 });
+  await Promise.all([loggedIn(unknown), loggedIn(stopped)]);
+  unknown.expectEnd();
+  assert.equal((await stopped.stop()).code, 0);
+  assert.notEqual((await unknown.process.exited).code, 0);
   assert.deepEqual(await logins.tokens(), []);
 });
 

@@ -34,7 +34,8 @@ function rig(options: Partial<ProxyProcessOptions> = {}) {
   const happened: string[] = [];
   const note = (what: string) => void happened.push(what);
   const gate = () => Promise.withResolvers<void>();
-  const waits = { drain: gate(), apply: gate(), unregister: gate() };
+  const waits = { drain: gate(), apply: gate(), unregister: gate(), leave: gate() };
+  waits.leave.resolve();
   const source = {
     publish: (_snapshot: Snapshot) => Promise.resolve(false),
     fail: (_error: ProxyError) => {},
@@ -75,7 +76,11 @@ function rig(options: Partial<ProxyProcessOptions> = {}) {
       reload: () => (note("source reloaded"), Promise.resolve(true)),
       close: () => (note("source closed"), Promise.resolve()),
     },
-    agent: { reloadFiles: () => note("agent reloaded"), close: () => note("agent closed") },
+    agent: {
+      reloadFiles: () => note("agent reloaded"),
+      leave: () => (note("agent left"), waits.leave.promise),
+      close: () => note("agent closed"),
+    },
     proxyId: "web-proxy",
     secrets: [],
     needsRegistering: false,
@@ -134,6 +139,7 @@ function rig(options: Partial<ProxyProcessOptions> = {}) {
 
 test("ProxyProcess starts, serves, is ready, drains and ends in this order", async () => {
   const { proxy, source, waits, take } = rig();
+  waits.leave = Promise.withResolvers();
   const ended = proxy.run();
   await settle();
   assert.deepEqual(take(), ["admin opened", "source started"]);
@@ -158,6 +164,9 @@ test("ProxyProcess starts, serves, is ready, drains and ends in this order", asy
   await settle();
   assert.deepEqual(take(), ["taken back", "plane closed", "source closed"]);
   waits.unregister.resolve();
+  await settle();
+  assert.deepEqual(take(), ["agent left"]);
+  waits.leave.resolve();
   assert.equal(await ended, 0);
   assert.deepEqual(take(), ["agent closed", "admin closed", "log: stopped {}"]);
 });
@@ -172,6 +181,20 @@ test("ProxyProcess tells the source whether what it published came into force", 
   assert.equal(await source.publish({ ...SNAPSHOT, version: SNAPSHOT.version + 1 }), false);
   proxy.stop();
   proxy.hurry();
+  assert.equal(await ended, 0);
+});
+
+test("ProxyProcess that is stopped just when it has found its control leaves the agent", async () => {
+  const found = Promise.withResolvers<ProxyControl>();
+  const { proxy, take, found: control, waits } = rig({ findControl: () => found.promise });
+  waits.leave = Promise.withResolvers();
+  const ended = proxy.run();
+  proxy.stop();
+  await settle();
+  found.resolve(control);
+  await settle();
+  assert.deepEqual(take(), ["agent left"]);
+  waits.leave.resolve();
   assert.equal(await ended, 0);
 });
 
@@ -214,6 +237,7 @@ test("ProxyProcess waits for nothing once it is hurried", async () => {
     "taken back",
     "plane closed",
     "source closed",
+    "agent left",
     "agent closed",
     "admin closed",
     "log: stopped {}",

@@ -1,19 +1,17 @@
 /** A proxy beside servers keeps its own entries, and is critical soon after it died without a word. */
 import assert from "node:assert/strict";
 import test from "node:test";
-import { registrationOfFlags } from "../../src/source/mod.ts";
 import { type Cluster, startCluster } from "../kit/cluster.ts";
-import { startEcho } from "../kit/echo.ts";
-import { registrationOf, serversOf } from "../kit/live_agents.ts";
+import { startEcho, waitForEcho } from "../kit/echo.ts";
 import { freePort } from "../kit/ports.ts";
+import { ready } from "../kit/postern.ts";
 import { eventually } from "../kit/process.ts";
 
 const NODE = "vm-1";
-const ID = "web-proxy";
-/** What a service identity may, the node's health, and a sign of life on it. */
-const RULES = `
-  service "web" { policy = "write" }
-  service "web-sidecar-proxy" { policy = "write" }
+/** What a service identity may, and a sign of life on the node: which somebody else has made. */
+const rulesOf = (service: string) => `
+  service "${service}" { policy = "write" }
+  service "${service}-sidecar-proxy" { policy = "write" }
   service_prefix "" { policy = "read" }
   node_prefix "" { policy = "read" }
   session "${NODE}" { policy = "write" }
@@ -26,9 +24,8 @@ interface Check {
 
 /** As others see it who look for instances of web. */
 async function healthOf(cluster: Cluster): Promise<string> {
-  const [row] = await cluster.get<readonly { Checks: readonly Check[] }[]>(
-    "/v1/health/connect/web",
-  );
+  const path = "/v1/health/connect/web";
+  const [row] = await cluster.get<readonly { readonly Checks: readonly Check[] }[]>(path);
   const checks = row?.Checks.map(({ CheckID, Status }) => `${CheckID} ${Status}`) ?? ["none"];
   return checks.sort().join(", ");
 }
@@ -41,54 +38,61 @@ async function untilHealth(cluster: Cluster, want: string, timeoutMs: number): P
   }).catch((error) => assert.fail(`${error}: ${last}`));
 }
 
-test("a proxy registers itself beside servers, and a dead one is seen within a minute", async () => {
-  await using cluster = await startCluster({ acl: true });
-  await cluster.put("/v1/catalog/register", { Node: NODE, Address: "10.0.0.1" });
-  await cluster.configEntry({ Kind: "service-defaults", Name: "web", MaxInboundConnections: 77 });
-  const token = await cluster.tokenWithRules(RULES);
+test("proxies register themselves beside servers, and a killed one is seen within a minute", async () => {
+  await using cluster = await startCluster({ acl: true, tls: true });
   const { host } = cluster;
-  const [port, listen] = [await freePort(host), await freePort(host)];
-  // In the proxy's place.
-  const listener = await startEcho({ host, port: listen });
-  const start = () => {
-    const agent = serversOf(cluster, { node: NODE, token });
-    const stop = new AbortController();
-    const registration = registrationOfFlags({
-      ...{ proxyId: ID, service: "web", upstreams: [] },
-      ...{ serviceAddress: { kind: "tcp", host, port }, listen: { host, port: listen } },
-    });
-    const request = { registration, applicationId: "web", nodeAddress: "", httpCheckPath: "" };
-    return { agent, stop, over: agent.keepRegistered(request, { signal: stop.signal }) };
-  };
+  await cluster.put("/v1/catalog/register", { Node: NODE, Address: host });
+  // What is registered is merged with it like anything else.
+  await cluster.configEntry({ Kind: "service-defaults", Name: "web", MaxInboundConnections: 7117 });
+  await cluster.intention("client", "web", "allow");
+  const [appPort, listen, upstream] = [
+    await freePort(host),
+    await freePort(host),
+    await freePort(host),
+  ];
+  const start = async (service: string, port: number, more: readonly string[]) =>
+    cluster.run([
+      ...[
+        "proxy",
+        ...cluster.serverFlags(),
+        "-node",
+        NODE,
+        "-register",
+        "-admin-bind",
+        "127.0.0.1:0",
+      ],
+      ...["-service", service, "-service-addr", `${host}:${appPort}`, "-listen", `${host}:${port}`],
+      ...more,
+    ], { token: await cluster.tokenWithRules(rulesOf(service)) });
 
-  const first = start();
-  await untilHealth(cluster, `${ID}:alive passing, ${ID}:application critical`, 10_000);
-  const { maxInboundConnections } = await registrationOf(first.agent, ID);
-  assert.equal(maxInboundConnections, 77, "what it registered is merged like any other");
-  const app = await startEcho({ host, port });
-  await untilHealth(cluster, `${ID}:alive passing, ${ID}:application passing`, 10_000);
+  const web = await start("web", listen, []);
+  const well = "web-proxy:alive passing, web-proxy:application passing";
+  await untilHealth(cluster, well.replace("application passing", "application critical"), 20_000);
+  const app = await startEcho({ host, port: appPort });
+  await untilHealth(cluster, well, 20_000);
+  const asClient = ["-register-id", "a", "-upstream", `web:${host}:${upstream}`];
+  const client = await ready(await start("client", await freePort(host), asClient));
+  await waitForEcho({ host, port: upstream });
+  assert.match((await web.admin("/config_dump")).body, /\b7117\b/);
 
-  // Cut off as by kill -9: nothing is said any more, nor taken back.
-  first.agent.close();
-  const diedMs = performance.now();
-  await untilHealth(cluster, `${ID}:alive critical, ${ID}:application passing`, 60_000);
-  const seconds = Math.round((performance.now() - diedMs) / 1_000);
-  assert.ok(seconds >= 5, `it had the time of its session: ${seconds} s`);
+  web.kill("SIGKILL");
+  const killedMs = performance.now();
+  await untilHealth(cluster, well.replace("alive passing", "alive critical"), 60_000);
+  const seconds = Math.round((performance.now() - killedMs) / 1_000);
+  assert.ok(seconds >= 5, `its session had time: ${seconds} s`);
 
   // Another of the same ids takes over, and takes everything back but the node.
-  const second = start();
-  await untilHealth(cluster, `${ID}:alive passing, ${ID}:application passing`, 10_000);
-  second.stop.abort();
-  await second.over;
+  const next = await ready(await start("web", listen, []));
+  await untilHealth(cluster, well, 20_000);
+  await waitForEcho({ host, port: upstream });
+  assert.deepEqual(await next.stop(), { code: 0, signal: null });
   assert.equal(await healthOf(cluster), "none");
-  const left = await cluster.get<{ Node: unknown; Services: unknown }>(
+  assert.deepEqual(await client.stop(), { code: 0, signal: null });
+  const left = await cluster.get<{ readonly Node: unknown; readonly Services: unknown }>(
     `/v1/catalog/node-services/${NODE}`,
   );
   assert.ok(left.Node);
   assert.equal(left.Services, null);
   assert.deepEqual(await cluster.get(`/v1/session/node/${NODE}`), []);
-  second.agent.close();
-  await first.over;
   await app.close();
-  await listener.close();
 });

@@ -194,7 +194,7 @@ class Keeper {
     }
     this.#isDue = false;
     if (!this.#stoodOnce) log.info("registered in the catalog", { node, ids: this.#ids.join(" ") });
-    else log.info("catalog entries written again", { node, ids: this.#ids.join(" ") });
+    else log.warn("catalog entries written again", { node, ids: this.#ids.join(" ") });
     this.#stoodOnce = true;
   }
 

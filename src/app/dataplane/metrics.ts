@@ -157,7 +157,11 @@ export class DataplaneMetrics {
       return "";
     });
     if (lack !== this.#lack && lack !== "") {
-      log.warn("metrics of the application are lacking", { url: serviceUrl.href, error: lack });
+      log.warn("metrics of the application are lacking", {
+        // What follows may hold a token.
+        url: `${serviceUrl.origin}${serviceUrl.pathname}`,
+        error: lack,
+      });
     }
     this.#lack = lack;
     const up = formatPrometheus([

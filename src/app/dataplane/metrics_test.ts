@@ -173,6 +173,7 @@ for (
     }
     assert.equal(it.told.length, 1);
     assert.match(String(it.told[0]?.[1]?.error), reason);
+    assert.equal(it.told[0]?.[1]?.url, "http://127.0.0.1:9102/app/metrics");
   });
 }
 

@@ -64,8 +64,8 @@ export function dataplaneOptions(
         port: adminPort(values),
       },
       ready: "all",
-      // The grace period is over by then.
-      drainTimeoutMs: 0,
+      // At the end there is the grace period in its place.
+      drainTimeoutMs: readSeconds(values, "envoy-drain-time-seconds", 30),
       idleTimeoutMs: 3_600_000,
       lifetimeMs: 0,
       maxConnections: DEFAULT_CONNECTIONS,
@@ -91,21 +91,24 @@ export function adminPort(values: DataplaneValues): number {
 }
 
 function readLifecycle(values: DataplaneValues): LifecycleOptions {
-  const seconds = (name: string) =>
-    readInteger(values, name, { byDefault: 0, atLeast: 0, atMost: DAY_S }) * 1_000;
   const options = {
     host: readHost(values, "graceful-addr", "127.0.0.1"),
     port: readInteger(values, "graceful-port", { byDefault: 20_300, ...PORT }),
     startupPath: readPath(values, "graceful-startup-path", "/graceful_startup"),
-    startupGraceMs: seconds("startup-grace-period-seconds"),
+    startupGraceMs: readSeconds(values, "startup-grace-period-seconds", 0),
     shutdownPath: readPath(values, "graceful-shutdown-path", "/graceful_shutdown"),
-    shutdownGraceMs: seconds("shutdown-grace-period-seconds"),
+    shutdownGraceMs: readSeconds(values, "shutdown-grace-period-seconds", 0),
     drainListeners: values.on("shutdown-drain-listeners"),
   };
   if (options.startupPath === options.shutdownPath) {
     throw badValue(values, "graceful-shutdown-path", "it is -graceful-startup-path already");
   }
   return options;
+}
+
+/** Milliseconds. */
+function readSeconds(values: DataplaneValues, name: string, byDefault: number): number {
+  return readInteger(values, name, { byDefault, atLeast: 0, atMost: DAY_S }) * 1_000;
 }
 
 function readHost(values: DataplaneValues, name: string, byDefault: string): string {

@@ -91,6 +91,7 @@ const EFFECTS: readonly (readonly [string, string, string, unknown, string?])[] 
   ["envoy-admin-bind-port", "19001", "proxy.adminBind.port", 19_001],
   ["envoy-ready-bind-address", "10.0.0.7", "ready.host", "10.0.0.7", "-envoy-ready-bind-port 1"],
   ["envoy-ready-bind-port", "21000", "ready.port", 21_000, "-envoy-ready-bind-address ::1"],
+  ["envoy-drain-time-seconds", "9", "proxy.drainTimeoutMs", 9_000],
   ["envoy-concurrency", "3", "proxy.workers", 3],
   ["log-level", "WARN", "proxy.logLevel", "warn"],
   ["log-json", "true", "proxy.logJson", true],
@@ -130,12 +131,6 @@ const EFFECTS: readonly (readonly [string, string, string, unknown, string?])[] 
   ],
   ["consul-dns-bind-port", "8600", "proxy.warnings.0", "DOES NOTHING: The DNS proxy is not there."],
   ["envoy-executable-path", "/envoy", "proxy.warnings.0", "DOES NOTHING: There is no Envoy."],
-  [
-    "envoy-drain-time-seconds",
-    "9",
-    "proxy.warnings.0",
-    "DOES NOTHING: Draining takes as long as -shutdown-grace-period-seconds.",
-  ],
   [
     "envoy-drain-strategy",
     "gradual",
@@ -239,6 +234,15 @@ test("dataplaneOptions() takes the flag before the variable, that before the fil
   assert.equal(read([...given, "-log-json=false"], { files }).proxy.logJson, false);
   // Given empty, a flag hides its variable and leaves the file, as with consul-dataplane.
   assert.equal(port([...given, "-grpc-port="], env), 1);
+});
+
+test("dataplaneOptions() warns of a token that everyone can read", () => {
+  const argv = [...LEAST, "-credential-type=static"];
+  const [warning = "", ...others] = read([...argv, "-static-token", "secret"]).proxy.warnings;
+  assert.match(warning, /can read -static-token: it is on the command line/);
+  assert.ok(!warning.includes("secret"));
+  assert.deepEqual(others, []);
+  assert.deepEqual(read(argv, { env: { DP_CREDENTIAL_STATIC_TOKEN: "s" } }).proxy.warnings, []);
 });
 
 test("dataplaneOptions() says nothing of a DNS proxy that is off", () => {

@@ -37,6 +37,11 @@ export const RUNNING: SettingGroup = {
       help: "Threads that carry traffic.",
     },
     {
+      ...{ name: "envoy-drain-time-seconds", kind: "text", value: "N", inFile: "number" },
+      ...{ env: "DP_ENVOY_DRAIN_TIME", key: "envoy.drainTimeSeconds", byDefault: "30" },
+      help: "How long open connections may go on after POST /drain_listeners of the admin server.",
+    },
+    {
       ...{ name: "log-level", kind: "text", value: "LEVEL", env: "DP_LOG_LEVEL" },
       ...{ key: "logging.logLevel", byDefault: "info" },
       help: "What to log: trace, debug, info, warn or error, in any case.",
@@ -182,11 +187,6 @@ export const UNUSED: SettingGroup = {
       ...{ name: "envoy-executable-path", kind: "text", value: "FILE" },
       ...{ env: "DP_ENVOY_EXECUTABLE_PATH", key: "envoy.executablePath" },
       help: "There is no Envoy.",
-    },
-    {
-      ...{ name: "envoy-drain-time-seconds", kind: "text", value: "N", inFile: "number" },
-      ...{ env: "DP_ENVOY_DRAIN_TIME", key: "envoy.drainTimeSeconds" },
-      help: "Draining takes as long as -shutdown-grace-period-seconds.",
     },
     {
       ...{ name: "envoy-drain-strategy", kind: "text", value: "HOW" },

@@ -120,6 +120,10 @@ function readCredentials(
   const login = ["login-auth-method", "login-bearer-token", "login-bearer-token-path"];
   if (type !== "static") unused(["static-token"], "static");
   if (type !== "login") unused(login, "login");
+  for (const name of ["static-token", "login-bearer-token"]) {
+    if (values.text(name) === undefined || values.origin(name) !== `-${name}`) continue;
+    warnings.push(`everyone on this machine can read -${name}: it is on the command line`);
+  }
   switch (type) {
     case "":
       return {};

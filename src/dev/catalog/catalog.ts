@@ -69,7 +69,7 @@ export class Catalog {
     const key = nodeKey(node.datacenter, node.name);
     const old = this.#nodes.get(key);
     if (old && sameContent(old, node)) return old;
-    const services = old ? this.#servicesOn(old) : [];
+    const services = old ? this.servicesOn(old) : [];
     const index = this.#store.commit("catalog", [
       `catalog:${node.datacenter}`,
       nodeTopic(node.datacenter, node.name),
@@ -96,7 +96,7 @@ export class Catalog {
 
   /** With everything on it. */
   removeNode(node: NodeRecord): void {
-    for (const { id } of this.#servicesOn(node)) this.remove(node, id);
+    for (const { id } of this.servicesOn(node)) this.remove(node, id);
     for (const check of this.checksOf(node)) this.removeCheck(node, check.id);
     this.#nodes.delete(nodeKey(node.datacenter, node.name));
     const topics = [`catalog:${node.datacenter}`, nodeTopic(node.datacenter, node.name)];
@@ -173,6 +173,11 @@ export class Catalog {
     return result;
   }
 
+  servicesOn(node: NodeRecord): readonly ServiceRecord[] {
+    const key = nodeKey(node.datacenter, node.name);
+    return this.services((service) => nodeKey(service.node.datacenter, service.node.name) === key);
+  }
+
   /** With that of its agent. */
   allChecksOf(node: NodeRecord): readonly CheckRecord[] {
     return [...node.hasAgent ? [serfHealth(node)] : [], ...this.checksOf(node)];
@@ -238,7 +243,7 @@ export class Catalog {
   }
 
   #checkTopics(node: NodeRecord, serviceId: string): readonly string[] {
-    const of = this.#servicesOn(node)
+    const of = this.servicesOn(node)
       .filter((service) => serviceId === "" || service.id === serviceId);
     return [
       nodeChecksTopic(node.datacenter, node.name),
@@ -246,11 +251,6 @@ export class Catalog {
         topicsOf(service).filter((topic) => !/^(catalog|node):/.test(topic))
       ),
     ];
-  }
-
-  #servicesOn(node: NodeRecord): readonly ServiceRecord[] {
-    const key = nodeKey(node.datacenter, node.name);
-    return this.services((service) => nodeKey(service.node.datacenter, service.node.name) === key);
   }
 }
 

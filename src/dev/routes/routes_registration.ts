@@ -144,7 +144,7 @@ async function nodeServices(call: Call) {
   const mayRead = authorizer.allows("node", "read", name);
   const { value, index } = await blockCall(call, () => {
     const node = catalog.node(call.datacenter, name);
-    const services = node ? catalog.services((service) => service.node === node) : [];
+    const services = node ? catalog.servicesOn(node) : [];
     return {
       index: Math.max(
         store.topicIndex(nodeTopic(call.datacenter, name)) ?? 1,
@@ -175,9 +175,10 @@ async function nodeHealth(call: Call) {
   const { catalog, store } = call.state;
   const { value, index } = await blockCall(call, () => {
     const node = catalog.node(call.datacenter, name);
+    const topic = nodeChecksTopic(call.datacenter, name);
     return {
-      index: store.tableIndex("catalog"),
-      topics: [nodeChecksTopic(call.datacenter, name)],
+      index: store.topicIndex(topic) ?? store.tableIndex("catalog"),
+      topics: [topic],
       value: node ? catalog.allChecksOf(node).map((check) => ({ node, check })) : [],
     };
   });

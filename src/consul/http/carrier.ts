@@ -71,6 +71,24 @@ export class AskAgain extends ProxyError {
   }
 }
 
+/** The connection stood, as far as anybody knows, and the reply did not come in time. */
+export class NoReply extends ProxyError {
+  constructor(message: string) {
+    super("agent_unreachable", message);
+  }
+}
+
+/** The body of a reply that came in pieces of `size` bytes together. */
+export function bodyText(chunks: readonly Uint8Array[], size: number): string {
+  const whole = new Uint8Array(size);
+  let offset = 0;
+  for (const chunk of chunks) {
+    whole.set(chunk, offset);
+    offset += chunk.length;
+  }
+  return new TextDecoder().decode(whole);
+}
+
 /** Whoever wanted the reply does not want it any more. */
 export function givenUp(): ProxyError {
   return new ProxyError("closed", "The request to Consul was given up");

@@ -16,7 +16,7 @@ import {
   type ResponseEvents,
   type ResponseHead,
 } from "../../http/mod.ts";
-import { givenUp, type WireReply, type WireRequest } from "./carrier.ts";
+import { bodyText, givenUp, NoReply, type WireReply, type WireRequest } from "./carrier.ts";
 
 /** A reply that has begun is complete after this, however long it was waited for. */
 const BODY_MS = 30_000;
@@ -115,7 +115,7 @@ export class Http2Request implements ResponseEvents {
   onEnd(): void {
     const head = this.#head;
     if (!head) return;
-    const body = new TextDecoder().decode(concat(this.#chunks, this.#size));
+    const body = bodyText(this.#chunks, this.#size);
     this.#end(() =>
       this.#reply.resolve({ status: head.status, headers: flatten(head.fields), body })
     );
@@ -140,7 +140,7 @@ export class Http2Request implements ResponseEvents {
   #within(ms: number, fact: string): Timer {
     return this.#options.clock.after(
       ms,
-      () => this.fail(new ProxyError("agent_unreachable", this.#cannot(fact))),
+      () => this.fail(new NoReply(this.#cannot(fact))),
     );
   }
 
@@ -169,14 +169,4 @@ function flatten(fields: Fields): Record<string, string> {
     flat[name] = Object.hasOwn(flat, name) ? `${flat[name]}, ${value}` : value;
   }
   return flat;
-}
-
-function concat(chunks: readonly Uint8Array[], size: number): Uint8Array {
-  const whole = new Uint8Array(size);
-  let offset = 0;
-  for (const chunk of chunks) {
-    whole.set(chunk, offset);
-    offset += chunk.length;
-  }
-  return whole;
 }

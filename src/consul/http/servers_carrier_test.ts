@@ -3,7 +3,13 @@ import { test } from "node:test";
 import { ProxyError } from "../../base/mod.ts";
 import { FakeClock } from "../../../test/kit/clock.ts";
 import type { Server } from "../servers/types.ts";
-import { AskAgain, type WireReply, type WireRequest, type WireTransport } from "./carrier.ts";
+import {
+  AskAgain,
+  NoReply,
+  type WireReply,
+  type WireRequest,
+  type WireTransport,
+} from "./carrier.ts";
 import { ServersCarrier } from "./servers_carrier.ts";
 
 /** Servers by hand, and transports whose requests the test answers. */
@@ -141,6 +147,18 @@ test("a read is tried at three servers, and the last one's failure is told", asy
   await assert.rejects(reply, { code: "agent_unreachable", message: "connection refused" });
   assert.deepEqual(scene.left, ["a", "b", "c"]);
 });
+
+for (
+  const [timeoutMs, left] of [[10_000, []], [30_000, ["a"]]] as const
+) {
+  test(`no reply within ${timeoutMs} ms: ${left.length} servers left`, async () => {
+    const scene = new Scene("a");
+    const reply = scene.carrier.send({ ...READ, repeatable: false, timeoutMs });
+    (await scene.at(0)).asked[0]?.reply.reject(new NoReply("no reply"));
+    await assert.rejects(reply, { code: "agent_unreachable" });
+    assert.deepEqual(scene.left, left);
+  });
+}
 
 test("a request waits for a server, and tells after ten seconds that there is none", async () => {
   const scene = new Scene();

@@ -11,7 +11,9 @@ import { type Address, type Clock, formatAddress, ProxyError } from "../../base/
 import type { TransportTls } from "./files.ts";
 import { explainRefusal, isRefusedCertificate } from "./tls_trouble.ts";
 import {
+  bodyText,
   givenUp,
+  NoReply,
   type Peer,
   type WireReply,
   type WireRequest,
@@ -122,10 +124,10 @@ export class Transport implements WireTransport {
           request.destroy();
         });
       const onAbort = () => fail(givenUp());
-      const timer = clock.after(wire.timeoutMs, () =>
-        fail(
-          new ProxyError("agent_unreachable", this.#cannot(`no reply within ${wire.timeoutMs} ms`)),
-        ));
+      const timer = clock.after(
+        wire.timeoutMs,
+        () => fail(new NoReply(this.#cannot(`no reply within ${wire.timeoutMs} ms`))),
+      );
       this.#running.add(fail);
       wire.signal?.addEventListener("abort", onAbort);
 
@@ -167,7 +169,7 @@ export class Transport implements WireTransport {
             resolve({
               status: reply.statusCode ?? 0,
               headers: flatten(reply.headers),
-              body: new TextDecoder().decode(concat(chunks, size)),
+              body: bodyText(chunks, size),
             })
           );
         });
@@ -237,16 +239,6 @@ function flatten(headers: http.IncomingHttpHeaders): Record<string, string> {
     }
   }
   return flat;
-}
-
-function concat(chunks: readonly Uint8Array[], size: number): Uint8Array {
-  const whole = new Uint8Array(size);
-  let offset = 0;
-  for (const chunk of chunks) {
-    whole.set(chunk, offset);
-    offset += chunk.length;
-  }
-  return whole;
 }
 
 function withoutQuery(path: string): string {

@@ -83,6 +83,8 @@ export interface MissingRight {
 }
 
 export interface Agent {
+  /** What people call who is asked: an agent, or servers in its place. */
+  readonly called: "agent" | "consul";
   /** Of an ingress gateway together with its config entry. */
   watchRegistration(proxyId: string, sink: WatchSink<Registration>): WatchHandle;
   watchLeaf(service: string, sink: WatchSink<Leaf>): WatchHandle;

@@ -56,6 +56,7 @@ export function createAgent(options: AgentOptions, deps: AgentDeps): Required<Ag
 
   return {
     ...asking.alike,
+    called: "agent",
     watchRegistration: (proxyId, sink) =>
       followRegistration({
         registration: registrationQuestion(client, proxyId),

@@ -11,6 +11,8 @@ import type { CredentialsPart, Refusal, Snapshot } from "../snapshot/mod.ts";
 import type { CertificateStatus, Failing } from "./source.ts";
 
 export interface SourceReportOptions {
+  /** Who is asked; `agent` if absent. */
+  readonly called?: string;
   readonly clock: Clock;
   readonly log: Log;
   readonly stats: Stats;
@@ -43,9 +45,9 @@ export class SourceReport {
     this.#warned.add(key);
     const { watch, code, message } = failing;
     const fields = { watch, code, error: message };
-    const { log } = this.#options;
-    if (serving) log.warn("agent watch failing, last good state stays", fields);
-    else log.warn("agent watch failing, nothing can be served yet", fields);
+    const { called = "agent", log } = this.#options;
+    if (serving) log.warn(`${called} watch failing, last good state stays`, fields);
+    else log.warn(`${called} watch failing, nothing can be served yet`, fields);
   }
 
   /** `all` are the watches that still fail. */
@@ -54,8 +56,9 @@ export class SourceReport {
     const key = warningKey(failing);
     if (all.some((other) => warningKey(other) === key) || !this.#warned.delete(key)) return;
     const { watch, code, sinceMs } = failing;
-    const after_ms = this.#options.clock.now() - sinceMs;
-    this.#options.log.info("agent watch recovered", { watch, code, after_ms });
+    const { called = "agent", clock, log } = this.#options;
+    const after_ms = clock.now() - sinceMs;
+    log.info(`${called} watch recovered`, { watch, code, after_ms });
   }
 
   /** Of the registration and what belongs to it. */
@@ -89,7 +92,7 @@ export class SourceReport {
       readonly warmingUpstreams?: number;
     },
   ): void {
-    const { log, stats } = this.#options;
+    const { called = "agent", log, stats } = this.#options;
     stats.counter("snapshots_published_total", "Snapshots handed to the data path").add(1);
     this.#restored(restored);
     const { credentials } = snapshot;
@@ -105,7 +108,7 @@ export class SourceReport {
       upstreams: Object.keys(snapshot.upstreams).length + warmingUpstreams,
       ...(warming.length > 0 && { warming: shownOf(warming) }),
     };
-    if (first && restored) log.warn("agent is away, stored snapshot in use", fields);
+    if (first && restored) log.warn(`${called} is away, stored snapshot in use`, fields);
     else if (first) log.info("first snapshot", fields);
     else log.debug("snapshot", fields);
   }
@@ -113,7 +116,8 @@ export class SourceReport {
   /** The agent has answered: the snapshot in use is no longer only the stored one. */
   confirmed(): void {
     this.#restored(false);
-    this.#options.log.info("agent is back, its answers replace the stored snapshot");
+    const { called = "agent", log } = this.#options;
+    log.info(`${called} is back, its answers replace the stored snapshot`);
   }
 
   #restored(restored: boolean): void {

@@ -50,6 +50,7 @@ export interface ScriptedAnswers {
 }
 
 export class ScriptedAgent implements Agent {
+  called: Agent["called"] = "agent";
   /** Every watch that was ever started, by key, in order. */
   readonly started: string[] = [];
   readonly stopped: string[] = [];

@@ -81,7 +81,7 @@ export function missingRights(agents: Agents): void {
     await story.renew();
     // At once instead of when the pause after a 403 is over.
     sidecar.kill("SIGHUP");
-    await sidecar.process.waitFor(/agent token read/, { timeoutMs: 30_000 });
+    await sidecar.process.waitFor(/token read/, { timeoutMs: 30_000 });
     await waitForEcho(later, { timeoutMs: 60_000 });
     assertFlawless(await load.stop({ atLeast: 51 }), { atLeast: 51 });
     await open.exchange(new TextEncoder().encode("still here"));
@@ -93,7 +93,7 @@ export function missingRights(agents: Agents): void {
     const { mesh, sidecar, upstream, later } = story;
     await using load = new Load(upstream);
     await story.renew();
-    await sidecar.process.waitFor(/agent token read/, { timeoutMs: 30_000 });
+    await sidecar.process.waitFor(/token read/, { timeoutMs: 30_000 });
     await mesh.deleteToken(story.token);
     // Chain and endpoints of a new upstream can only be had with a token that is valid now.
     await story.registerLater();

@@ -38,7 +38,7 @@ export interface ControlDeps {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly signal: AbortSignal;
   readonly engine: Engine;
-  /** The agent is away, and nothing can be done before it comes; called for each failure. */
+  /** Who is asked is away, and nothing can be done before; called for each failure, with who and why. */
   onWaiting(reason: string): Promise<void>;
 }
 
@@ -188,6 +188,8 @@ async function registrationOf(
         proxyId: await findProxy(mode, {
           ...deps,
           agent,
+          onWaiting: (reason) =>
+            deps.onWaiting(`${agent.called === "agent" ? "the agent" : "Consul"}: ${reason}`),
           hasState: options.stateDir !== undefined,
         }),
       };

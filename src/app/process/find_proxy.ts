@@ -22,7 +22,7 @@ export interface ProxyName {
 }
 
 export interface FindProxyDeps {
-  readonly agent: Pick<Agent, "findGateway" | "findProxy" | "findSidecar">;
+  readonly agent: Pick<Agent, "called" | "findGateway" | "findProxy" | "findSidecar">;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
@@ -73,8 +73,8 @@ export async function findProxy({ by, id }: ProxyName, deps: FindProxyDeps): Pro
       const delayMs = backoff.next();
       const reason = messageOf(error);
       const what = code === "agent_unreachable"
-        ? "agent not reached; trying again"
-        : "agent answered with an error; trying again";
+        ? `${agent.called} not reached; trying again`
+        : `${agent.called} answered with an error; trying again`;
       // The same reason again is no news.
       log[reason === told ? "debug" : "warn"](what, {
         error: reason,

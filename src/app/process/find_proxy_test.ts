@@ -21,7 +21,7 @@ class Search {
     });
     this.outcome = findProxy(name, {
       ...{ clock: this.clock, log, hasState, random: () => 0.5 },
-      agent: { findSidecar: ask, findProxy: ask, findGateway: ask },
+      agent: { called: "agent", findSidecar: ask, findProxy: ask, findGateway: ask },
       signal: new AbortController().signal,
       onWaiting: (reason) => Promise.resolve(void this.waited.push(reason)),
     });

@@ -72,7 +72,7 @@ export class ProxyProcess {
   readonly #hurried = Promise.withResolvers<void>();
   readonly #graceOver = Promise.withResolvers<void>();
   #admin: ReturnType<ProxyProcessOptions["openAdmin"]> | undefined;
-  #waitingFor = "the first answer of the agent";
+  #waitingFor = "the first answer of Consul";
   #parts: Parts | undefined;
   /** The snapshot that was given to the plane last. */
   #applying = Promise.resolve();
@@ -154,7 +154,7 @@ export class ProxyProcess {
       const left = starting.then(({ agent }) => agent?.leave?.(), () => {});
       await Promise.race([left, this.#hurried.promise]);
       await this.#closeAdmin();
-      this.#options.log.info("stopped before the agent was reached");
+      this.#options.log.info("stopped before Consul was reached");
       return 0;
     }
     const serving = await this.#serve(control);
@@ -169,7 +169,7 @@ export class ProxyProcess {
       signal: this.#ending.signal,
       // Whoever asks whether we live gets an answer meanwhile.
       onWaiting: async (reason) => {
-        this.#waitingFor = `the agent: ${reason}`;
+        this.#waitingFor = reason;
         await this.#openAdmin();
       },
     });
@@ -239,7 +239,7 @@ export class ProxyProcess {
       agent?.reloadFiles?.();
     } catch (error) {
       faults.push(messageOf(error));
-      log.error("agent files not reloaded; the old ones stay", { error: messageOf(error) });
+      log.error("files for Consul not reloaded; the old ones stay", { error: messageOf(error) });
     }
     const isRead = await source.reload();
     await this.#applying;

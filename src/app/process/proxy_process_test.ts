@@ -203,8 +203,8 @@ test("ProxyProcess that is stopped while the agent is away ends with its admin s
   const { proxy, take } = rig({
     async findControl({ onWaiting, signal }) {
       signal.addEventListener("abort", () => ended = true);
-      await onWaiting("connection refused");
-      await onWaiting("connection refused");
+      await onWaiting("the agent: connection refused");
+      await onWaiting("the agent: connection refused");
       return await new Promise((_, reject) => signal.addEventListener("abort", reject));
     },
   });
@@ -220,7 +220,7 @@ test("ProxyProcess that is stopped while the agent is away ends with its admin s
     "admin opened",
     "log: reloading files {}",
     "admin closed",
-    "log: stopped before the agent was reached {}",
+    "log: stopped before Consul was reached {}",
   ]);
 });
 

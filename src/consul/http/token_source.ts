@@ -54,11 +54,11 @@ export class TokenSource implements Token {
       this.#stamp = stamp;
       if (token && token !== this.#token) {
         this.#token = token;
-        this.#log.info("agent token read", { file: this.#path });
+        this.#log.info("token read", { file: this.#path });
         for (const fn of [...this.#onChange]) fn();
       }
     } catch (error) {
-      this.#log.warn("agent token file cannot be read, the last token stays in use", {
+      this.#log.warn("token file cannot be read, the last token stays in use", {
         file: this.#path,
         error: messageOf(error),
       });

@@ -69,7 +69,7 @@ export function readReply<const S extends v.GenericSchema>(
 }
 
 export function replyInvalid(what: string, fact: string): ProxyError {
-  const message = `Cannot use the agent's answer about ${what}: ${fact}`;
+  const message = `Cannot use Consul's answer about ${what}: ${fact}`;
   return new ProxyError("agent_reply_invalid", message.slice(0, MESSAGE_LIMIT));
 }
 

@@ -73,6 +73,7 @@ export function createServers(options: ServersOptions, deps: ServersDeps): Requi
 
   return {
     ...asking.alike,
+    called: "consul",
     watchRegistration: (proxyId, sink) =>
       followRegistration({
         registration: ownRegistrationQuestion(catalog, proxyId),

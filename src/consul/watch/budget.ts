@@ -148,7 +148,7 @@ export class ConnectionBudget {
     this.#growTimer?.cancel();
     this.#growTimer = this.#options.clock.after(GROW_MS, () => this.#grow());
     if (limit === this.#limit) return;
-    this.#options.log.warn("agent refuses connections, budget halved", {
+    this.#options.log.warn("connections refused for load, budget halved", {
       from: this.#limit,
       to: limit,
     });

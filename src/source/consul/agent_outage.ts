@@ -9,6 +9,8 @@ import type { Clock, Log } from "../../base/mod.ts";
 import type { Failing } from "../source.ts";
 
 export interface AgentOutageOptions {
+  /** As {@link Agent.called} has it. */
+  readonly called: string;
   readonly clock: Clock;
   readonly log: Log;
   /** For what happened lately. */
@@ -25,18 +27,18 @@ export class AgentOutage {
 
   /** `failing` are all that fail now. `serving`: there is a last good state. */
   look(failing: readonly Failing[], { serving }: { readonly serving: boolean }): void {
-    const { clock, log, onEvent } = this.#options;
+    const { called, clock, log, onEvent } = this.#options;
     const outage = failing.find(isOutage);
     if (outage && this.#sinceMs === undefined) {
       this.#sinceMs = outage.sinceMs;
       const fields = { code: outage.code, error: outage.message };
-      if (serving) log.warn("agent not reached, last good state stays", fields);
-      else log.warn("agent not reached, nothing can be served yet", fields);
+      if (serving) log.warn(`${called} not reached, last good state stays`, fields);
+      else log.warn(`${called} not reached, nothing can be served yet`, fields);
       onEvent("unreachable", outage.message);
     } else if (!outage && this.#sinceMs !== undefined) {
       const after_ms = clock.now() - this.#sinceMs;
       this.#sinceMs = undefined;
-      log.info("agent reached again", { after_ms });
+      log.info(`${called} reached again`, { after_ms });
       onEvent("recovered", `after ${after_ms} ms`);
     }
   }
@@ -47,10 +49,10 @@ export function isOutage({ code }: Failing): boolean {
 }
 
 /** For people: several watches that an outage makes fail are one. */
-export function joinOutage(failing: readonly Failing[]): readonly Failing[] {
+export function joinOutage(failing: readonly Failing[], called: string): readonly Failing[] {
   const lost = failing.filter(isOutage);
   const [first, ...others] = lost;
   if (!first || others.length === 0) return failing;
   const sinceMs = Math.min(...lost.map((one) => one.sinceMs));
-  return [{ ...first, watch: "agent", sinceMs }, ...failing.filter((one) => !isOutage(one))];
+  return [{ ...first, watch: called, sinceMs }, ...failing.filter((one) => !isOutage(one))];
 }

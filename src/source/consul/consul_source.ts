@@ -83,10 +83,11 @@ export class ConsulSource implements SnapshotSource {
       options.pluginWatch,
     );
     this.#keeper = store && new StateKeeper(store);
-    this.#report = new SourceReport({ clock, log, stats });
+    const { called } = agent;
+    this.#report = new SourceReport({ called, clock, log, stats });
     this.#agentEvents = new AgentEvents(clock, log);
     const onEvent: AgentEvents["agent"] = (kind, detail) => this.#agentEvents.agent(kind, detail);
-    this.#outage = new AgentOutage({ clock, log, onEvent });
+    this.#outage = new AgentOutage({ called, clock, log, onEvent });
     const scope = { source: LEAF.source };
     this.#expiry = new ExpiryWatch({ clock, log, stats, warnFraction: LEAF_WARN_FRACTION, scope });
     this.#secrets = new SecretsLink(
@@ -151,7 +152,7 @@ export class ConsulSource implements SnapshotSource {
         : ["registration"],
       pending: this.#assembled?.pending ?? [],
       warming: this.#assembled?.warming ?? [],
-      failing: joinOutage(this.#facts.watches.failing),
+      failing: joinOutage(this.#facts.watches.failing, this.#options.agent.called),
       watches: this.#facts.watches.states,
       ...(servers ? { servers } : {}),
       restored: this.#restored,

@@ -328,6 +328,20 @@ test("ConsulSource tells a missing right of each watch by itself", async () => {
   assert.equal(rig.gauge("snapshot_stale", { reason: "agent_forbidden" }), 2);
 });
 
+test("ConsulSource without an agent speaks of Consul", async () => {
+  const agent = answeringAgent();
+  agent.called = "consul";
+  await using rig = await new SourceRig(agent).start();
+  for (const key of ["roots", "leaf"]) agent.fail(key, "agent_unreachable");
+  agent.fail("intentions", "agent_forbidden");
+  await rig.settle();
+  assert.deepEqual(rig.warnings(), [
+    "consul not reached, last good state stays",
+    "consul watch failing, last good state stays",
+  ]);
+  assert.equal(rig.source.status().failing[0]?.watch, "consul");
+});
+
 test("ConsulSource tells the loss of its agent as one trouble, and when all watches are back", async () => {
   await using rig = await new SourceRig(answeringAgent()).start();
   const lost = ["registration", "roots", "leaf"];

@@ -14,6 +14,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { SERVER_NAME, startCluster } from "../kit/cluster.ts";
 import { EchoClient, type Place, waitForEcho } from "../kit/echo.ts";
+import { loginsOf } from "../kit/login.ts";
 import { startPair } from "../kit/mesh_pair.ts";
 import { freePorts, loopbackHost } from "../kit/ports.ts";
 import { type Postern, posternCommand, ready, startPostern } from "../kit/postern.ts";
@@ -75,6 +76,9 @@ test("it runs a sidecar as consul-k8s starts it, is measured, goes on for its gr
     Config: { envoy_prometheus_bind_addr: `${host}:${scrape}` },
   });
   const lifecycle = { host, port: graceful };
+  const logins = loginsOf(cluster, { directory });
+  await logins.create();
+  await logins.bearer();
   try {
     let asked: Promise<{ status: number; body: string }> | undefined;
     await using pair = await startPair(cluster, {
@@ -86,14 +90,23 @@ test("it runs a sidecar as consul-k8s starts it, is measured, goes on for its gr
           ...["-startup-grace-period-seconds=30", `-envoy-ready-bind-port=${probe}`],
           `-telemetry-prom-merge-port=${merge}`,
           `-telemetry-prom-service-metrics-url=http://${host}:${port}/`,
+          ...["-credential-type=login", "-login-auth-method=jwt"],
+          `-login-bearer-token-path=${logins.file}`,
           ...["-consul-dns-bind-port=8600", "--", "--base-id", "7"],
-        ], { DP_ENVOY_READY_BIND_ADDRESS: host });
+        ], {
+          DP_ENVOY_READY_BIND_ADDRESS: host,
+          DP_CREDENTIAL_STATIC_TOKEN: undefined,
+          DP_CREDENTIAL_LOGIN_META1: "pod=default/web-1",
+        });
         await started.process.waitFor(/lifecycle server listening/, SOON);
         asked = ask(lifecycle, "/graceful_startup");
         return await ready(started);
       },
     });
     const { web, upstream } = pair;
+    const [login, ...more] = await logins.tokens();
+    assert.match(login?.Description ?? "", /"pod":"default\/web-1"/);
+    assert.deepEqual(more, []);
     assert.equal((await asked)?.status, 200);
     await waitForEcho(upstream);
     assert.deepEqual(await ask({ host, port: probe }, "/ready"), { status: 200, body: "LIVE\n" });
@@ -135,6 +148,7 @@ test("it runs a sidecar as consul-k8s starts it, is measured, goes on for its gr
     await waitForEcho(upstream);
     assert.deepEqual(await web.process.waitExit(SOON), { code: 0, signal: null });
     const tookMs = performance.now() - toldMs;
+    assert.deepEqual(await logins.tokens(), []);
     assert.ok(tookMs >= 3_000 && tookMs < 10_000, `it took ${Math.round(tookMs)} ms`);
     for (
       const what of ["-xds-bind-addr", "-consul-dns-bind-port", '\\\\?"--base-id 7\\\\?" after --']

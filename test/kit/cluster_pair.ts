@@ -10,6 +10,9 @@ import assert from "node:assert/strict";
 import { connect, type TLSSocket } from "node:tls";
 import { type Cluster, type ClusterOptions, startCluster } from "./cluster.ts";
 import { type Place, waitForEcho } from "./echo.ts";
+import { assertExactlyOnce, HttpLoad } from "./http_load.ts";
+import { startCountingOrigin } from "./http_origin.ts";
+import { RawClient, statusOf } from "./http_raw.ts";
 import { Load } from "./load.ts";
 import { type MeshPair, type PairOptions, startPair } from "./mesh_pair.ts";
 import { deadline, eventually, pause } from "./process.ts";
@@ -20,13 +23,16 @@ const CONTROL_TIMEOUT_MS = 60_000;
 
 export interface ClusterPair extends AsyncDisposable {
   readonly cluster: Cluster;
+  /** web calls db. */
   readonly pair: MeshPair;
+  /** web calls shop by HTTP, all the time. */
+  readonly calls: HttpLoad;
   /** What somebody whom no intention lets in shows, and somebody whom one may. */
   readonly stranger: AgentLeaf;
   readonly guest: AgentLeaf;
 }
 
-/** Three servers with ACLs and TLS, and web that calls db. */
+/** Three servers with ACLs and TLS, and web that calls db and shop. */
 export async function startClusterPair(
   options: PairOptions<Cluster> & { readonly cluster?: ClusterOptions } = {},
 ): Promise<ClusterPair> {
@@ -38,10 +44,37 @@ export async function startClusterPair(
   await cluster.intention("stranger", "db", "deny");
   const pair = own.use(await startPair(cluster, options));
   await waitForEcho(pair.upstream);
+  const calls = await callShop(cluster, { pair, own });
   const stranger = await readLeaf(cluster, "stranger");
   const guest = await readLeaf(cluster, "guest");
   const stack = own.move();
-  return { cluster, pair, stranger, guest, [Symbol.asyncDispose]: () => stack.disposeAsync() };
+  return {
+    ...{ cluster, pair, calls, stranger, guest },
+    [Symbol.asyncDispose]: () => stack.disposeAsync(),
+  };
+}
+
+/** web gets another upstream, which speaks HTTP. */
+async function callShop(
+  cluster: Cluster,
+  { pair, own }: { readonly pair: MeshPair; readonly own: AsyncDisposableStack },
+): Promise<HttpLoad> {
+  const shop = await cluster.place();
+  await cluster.configEntry({ Kind: "service-defaults", Name: "shop", Protocol: "http" });
+  await cluster.intention("web", "shop", "allow");
+  const origin = own.use(await startCountingOrigin({ host: cluster.host }));
+  own.use(await cluster.serve({ name: "shop", port: origin.port }));
+  await cluster.register({
+    ...{ name: "web", sidecarPort: pair.webPublic.port },
+    upstreams: [{ name: "db", port: pair.upstream.port }, { name: "shop", port: shop.port }],
+  });
+  await eventually("shop answers", async () => {
+    await using client = await RawClient.open(shop);
+    client.send("GET / HTTP/1.1\r\nHost: shop\r\n\r\n");
+    return statusOf(await client.response()) === 200;
+  });
+  const kinds = { keptAlive: 2, shortLived: 0, http2: 1 };
+  return own.use(new HttpLoad(shop, origin.counts, { ...kinds, pauseMs: 20 }));
 }
 
 export interface Event {
@@ -59,8 +92,9 @@ export async function withstands(
   { what, at = on.pair.public }: Event,
   happen: () => Promise<void>,
 ): Promise<void> {
-  const { pair, cluster } = on;
+  const { pair, cluster, calls } = on;
   await using load = new Load(pair.upstream, { longLived: 3, shortLived: 3, pauseMs: 20 });
+  const before = calls.result.exchanges;
   await using intruder = new Intruder(at, on.stranger);
   const revoked = await openTls(at, on.guest);
   const began = performance.now();
@@ -78,9 +112,13 @@ export async function withstands(
   const openedMs = performance.now() - allowedMs;
   const result = await load.stop({ atLeast: 300 });
   pair.expectFlawless(result, { atLeast: 300 });
+  const wanted = before + 100;
+  await calls.past(wanted);
+  assertExactlyOnce(calls.result, { atLeast: wanted });
   const tried = await intruder.end();
   console.log(
-    `${what}: ${result.exchanges} exchanges on ${result.connections} connections, none lost; ` +
+    `${what}: ${result.exchanges} exchanges on ${result.connections} connections and ` +
+      `${calls.result.exchanges - before} requests, none lost; ` +
       `${tried} tries of a stranger, none let in; event ${seconds(eventMs)}, ` +
       `closed ${seconds(over - deniedMs)} after the deny, open ${
         seconds(openedMs)

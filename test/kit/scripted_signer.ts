@@ -27,6 +27,8 @@ export class ScriptedSigner {
   listed: readonly Authority[];
   readonly asked: string[] = [];
   ttlMs = 72 * 3_600_000;
+  /** How far {@link clock}, which is the proxy's, is ahead of the one that certificates are dated by. */
+  aheadMs = 0;
   overrides: CertificateOverrides = {};
   /** In the place of a certificate. */
   reply: string | undefined;
@@ -83,7 +85,7 @@ export class ScriptedSigner {
     const request = readSigningRequest(csrPem);
     if (!request) throw new Error("no request");
     return this.authority.certify(request.publicKey, {
-      ...{ nowMs: this.clock.now(), ttlMs: this.ttlMs },
+      ...{ nowMs: this.clock.now() - this.aheadMs, ttlMs: this.ttlMs },
       overrides: { uris: request.uris, ...this.overrides },
     }).certPem;
   }

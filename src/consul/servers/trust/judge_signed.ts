@@ -43,8 +43,22 @@ export function judgeSigned({ certPem, keyPem, uri, roots, nowMs }: Signed): Lea
     const reason = error instanceof Error ? error.message : String(error);
     throw new ProxyError(
       "agent_reply_invalid",
-      `Cannot use the certificate that the server signed for ${uri}: ${reason}`,
+      `Cannot use the certificate that the server signed for ${uri}: ${reason}` +
+        clockHint(certPem, nowMs),
       { cause: error },
     );
+  }
+}
+
+/** Servers sign for now: what is not valid now was signed by another clock than ours. */
+function clockHint(certPem: string, nowMs: number): string {
+  try {
+    const isOutside = parsePem(certPem, { what: "certificate" })
+      .map(({ der }) => parseCertificate(der))
+      .some(({ notBeforeMs, notAfterMs }) => nowMs < notBeforeMs || nowMs > notAfterMs);
+    return isOutside ? ` (here it is ${new Date(nowMs).toISOString()}: is this clock right?)` : "";
+  } catch {
+    // What cannot be read was refused for that.
+    return "";
   }
 }

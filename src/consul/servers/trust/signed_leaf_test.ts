@@ -66,6 +66,55 @@ test("another active root means a new leaf within ten seconds, not at once", asy
   followed.handle.stop();
 });
 
+test("a leaf whose root goes while the active one stays is replaced at once", async () => {
+  const signer = new ScriptedSigner();
+  const followed = new FollowedLeaf(signer);
+  await signer.clock.advance(0);
+  const [before] = signer.listed;
+  // What is signed from here on ends in a root that is not the active one.
+  signer.rotate();
+  const active = signer.authority;
+  if (before) signer.authority = before;
+  await signer.clock.advance(10_000);
+  assert.equal(followed.leaves.length, 2);
+  signer.authority = active;
+  signer.listed = [active];
+  signer.tellRoots();
+  await signer.clock.advance(0);
+  assert.equal(followed.leaves.length, 3);
+  followed.handle.stop();
+});
+
+test("a clock that is far ahead of the servers' makes nobody ask without end", async () => {
+  const signer = new ScriptedSigner();
+  // Nine tenths of each life are over by this clock when it begins.
+  signer.aheadMs = 65 * HOUR_MS;
+  const followed = new FollowedLeaf(signer);
+  await signer.clock.advance(HOUR_MS);
+  assert.equal(signer.asked.length, 1);
+  await signer.clock.advance(6 * HOUR_MS);
+  const asked = signer.asked.length;
+  assert.ok(asked >= 3 && asked <= 6, `${asked} times`);
+  assert.deepEqual(followed.errors, []);
+  followed.handle.stop();
+});
+
+test("a clock that is set back to before the leaf is noticed, named and forgiven", async () => {
+  const signer = new ScriptedSigner();
+  const followed = new FollowedLeaf(signer);
+  await signer.clock.advance(0);
+  signer.clock.jump(-HOUR_MS);
+  signer.aheadMs = -HOUR_MS;
+  await signer.clock.advance(600_000);
+  assert.equal(followed.leaves.length, 1);
+  assert.match(followed.errors[0] ?? "", /is not valid before .* is this clock right\?/);
+  signer.clock.jump(HOUR_MS);
+  signer.aheadMs = 0;
+  await signer.clock.advance(60_000);
+  assert.equal(followed.leaves.length, 2);
+  followed.handle.stop();
+});
+
 test("a leaf whose root is not listed any more is replaced at once", async () => {
   const signer = new ScriptedSigner();
   const followed = new FollowedLeaf(signer);

@@ -261,6 +261,7 @@ test("what another process has taken over is left to it, until its session ends"
     WHOLE,
     "the second, which was taken over from, deregisters nothing",
   );
+  assert.ok(!catalog.writes.some((write) => write.startsWith("deregister")));
   await first.end();
   assert.deepEqual(catalog.health, []);
 });

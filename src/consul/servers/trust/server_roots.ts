@@ -27,6 +27,9 @@ export function readServerRoots({ activeRootId, trustDomain, roots }: ServerRoot
       "Cannot use the CA roots: there is none yet; is Connect enabled on the servers?",
     );
   }
+  if (roots.some(({ rootCert }) => rootCert === "")) {
+    throw new ProxyError("agent_reply_invalid", "Cannot use the CA roots: one has no certificate");
+  }
   return {
     activeId: activeRootId,
     trustDomain: trustDomain.toLowerCase(),

@@ -1,0 +1,136 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { ProxyError, silentLog, Stats } from "../../../base/mod.ts";
+import { parseRoots } from "../../../identity/mod.ts";
+import { FakeClock } from "../../../../test/kit/clock.ts";
+import { fixture } from "../../../../test/kit/scripted_agent.ts";
+import type { Roots } from "../../types.ts";
+import type { ServerRoots } from "../methods.ts";
+import type { StreamSink } from "../types.ts";
+import { readServerRoots, RootsFeed } from "./server_roots.ts";
+
+interface Recorded {
+  readonly active_root_id: string;
+  readonly trust_domain: string;
+  readonly roots: readonly {
+    readonly id: string;
+    readonly name: string;
+    readonly serial_number: string;
+    readonly signing_key_id: string;
+    readonly root_cert: string;
+    readonly intermediate_certs?: readonly string[];
+    readonly active?: boolean;
+  }[];
+}
+
+/** As the method gives what was recorded. */
+function recorded(name: string): ServerRoots {
+  const message = fixture(`agentless/${name}`) as Recorded;
+  return {
+    activeRootId: message.active_root_id,
+    trustDomain: message.trust_domain,
+    roots: message.roots.map((root) => ({
+      ...{ id: root.id, name: root.name, active: root.active ?? false },
+      ...{ serialNumber: root.serial_number, signingKeyId: root.signing_key_id },
+      ...{ rootCert: root.root_cert, intermediateCerts: root.intermediate_certs ?? [] },
+    })),
+  };
+}
+
+const FIRST = recorded("grpc_watch_roots");
+const ROTATED = recorded("grpc_watch_roots_rotated");
+
+test("readServerRoots() keeps what was rotated out beside the active one", () => {
+  const roots = readServerRoots(ROTATED);
+  assert.deepEqual(roots.roots.map(({ id, active }) => [id, active]), [
+    [ROTATED.activeRootId, true],
+    [FIRST.activeRootId, false],
+  ]);
+  assert.equal(roots.activeId, ROTATED.activeRootId);
+  // Cross-signed ones are no roots.
+  assert.equal(parseRoots(roots.roots.map(({ pem }) => pem)).length, 2);
+});
+
+test("readServerRoots() has the trust domain in lower case", () => {
+  const trustDomain = FIRST.trustDomain.toUpperCase();
+  assert.equal(readServerRoots({ ...FIRST, trustDomain }).trustDomain, FIRST.trustDomain);
+});
+
+for (
+  const [what, message] of [
+    ["no root", { ...FIRST, roots: [] }],
+    ["no trust domain", { ...FIRST, trustDomain: "" }],
+    ["a root without a certificate", {
+      ...ROTATED,
+      roots: ROTATED.roots.map((root) => root.active ? root : { ...root, rootCert: "" }),
+    }],
+  ] as const
+) {
+  test(`readServerRoots() refuses ${what}`, () => {
+    assert.throws(
+      () => readServerRoots(message),
+      (error) => error instanceof ProxyError && error.code === "agent_reply_invalid",
+    );
+  });
+}
+
+/** A feed, its stream as a server sees it, and what somebody who watches was told. */
+class Followed {
+  readonly sinks = new Set<StreamSink<unknown>>();
+  readonly told: Roots[] = [];
+  readonly errors: string[] = [];
+  opened = 0;
+  readonly feed = new RootsFeed({
+    servers: {
+      follow: (_method, _request, sink) => {
+        this.opened++;
+        this.sinks.add(sink as StreamSink<unknown>);
+        return { stop: () => void this.sinks.delete(sink as StreamSink<unknown>) };
+      },
+    },
+    ...{ clock: new FakeClock(), log: silentLog, stats: new Stats() },
+  });
+
+  say(message: ServerRoots): void {
+    for (const sink of this.sinks) sink.onMessage(message);
+  }
+
+  watch() {
+    return this.feed.watch({
+      onValue: (roots) => void this.told.push(roots),
+      onError: ({ code }) => void this.errors.push(code),
+    });
+  }
+}
+
+test("all who watch the roots share one stream, for as long as there is one of them", () => {
+  const followed = new Followed();
+  const first = followed.watch();
+  followed.say(FIRST);
+  const second = followed.watch();
+  assert.equal(followed.opened, 1);
+  assert.equal(followed.told.length, 2, "who comes later is told at once");
+  followed.say(FIRST);
+  assert.equal(followed.told.length, 2, "the same is no news");
+  first.stop();
+  followed.say(ROTATED);
+  assert.equal(followed.told.length, 3);
+  second.stop();
+  assert.equal(followed.sinks.size, 0);
+  followed.watch().stop();
+  assert.equal(followed.told.length, 3, "what nobody followed may be over");
+  assert.equal(followed.opened, 2);
+});
+
+test("roots that cannot be used are told of, and the last ones stay", () => {
+  const followed = new Followed();
+  const handle = followed.watch();
+  followed.say(FIRST);
+  followed.say({ ...FIRST, roots: [] });
+  assert.deepEqual(followed.errors, ["agent_reply_invalid"]);
+  assert.equal(handle.state.failures, 1);
+  assert.equal(followed.feed.current?.activeId, FIRST.activeRootId);
+  followed.say(FIRST);
+  assert.equal(handle.state.failures, 0);
+  handle.stop();
+});

@@ -8,6 +8,7 @@
 import { Buffer } from "node:buffer";
 import { type ErrorCode, ProxyError, type Stats } from "../../base/mod.ts";
 import { locateJsonError } from "../../wire/mod.ts";
+import { hideSecrets } from "../hide_secrets.ts";
 import type { Token } from "../servers/types.ts";
 import type { Carrier, Peer, WireReply } from "./carrier.ts";
 
@@ -95,7 +96,7 @@ export class Client {
     try {
       const wire = await this.#send(call, token);
       if (isUnknownToken(wire)) this.#deps.token.rejected(token);
-      const reply = this.#read(call, wire);
+      const reply = this.#read(call, wire, token);
       this.#count(call, "ok");
       return reply;
     } catch (error) {
@@ -139,11 +140,11 @@ export class Client {
     return parts.length ? `?${parts.join("&")}` : "";
   }
 
-  #read(call: Call, wire: WireReply): Reply {
+  #read(call: Call, wire: WireReply, token: string): Reply {
     const { status, headers } = wire;
     const absent = (status === 404 && call.absentIsAnswer === true) ||
       (status === 401 && call.aclsOffIsAnswer === true && /ACL support disabled/.test(wire.body));
-    if (status !== 200 && !absent) throw this.#refusal(call, wire);
+    if (status !== 200 && !absent) throw this.#refusal(call, wire, token);
     const index = readIndex(headers["x-consul-index"]);
     const silence = headers["x-consul-lastcontact"];
     if (silence !== undefined && /^\d{1,15}$/.test(silence)) {
@@ -171,8 +172,8 @@ export class Client {
     }
   }
 
-  #refusal(call: Call, wire: WireReply): ProxyError {
-    const text = oneLine(wire.body) || `status ${wire.status}`;
+  #refusal(call: Call, wire: WireReply, token: string): ProxyError {
+    const text = oneLine(hideSecrets(wire.body, [token])) || `status ${wire.status}`;
     const what = `Cannot ${call.what}`;
     const { peer, where } = this.carrier;
     switch (wire.status) {

@@ -71,3 +71,11 @@ for (
     assert.deepEqual(rejected, want);
   });
 }
+
+test("Client.call() does not say what a server sends back of the token", async () => {
+  const token = "dd0661f6-75d2-8492";
+  const { client } = played({ current: () => token }, { status: 500, body: `no ${token} here` });
+  await assert.rejects(client.call(CALL), (error: Error) => {
+    return !error.message.includes(token) && /no \(not shown\) here/.test(error.message);
+  });
+});

@@ -44,7 +44,7 @@ export function askOnce<Request, Response>(
     };
     const fail = (status: GrpcStatus) => {
       onStatus?.(status);
-      reject(errorOf(status, { what, host, unreadable }));
+      reject(errorOf(status, { what, host, token, unreadable }));
     };
     const types = messagesOf(method, (fact) => unreadable = fact);
     const abort = () => {

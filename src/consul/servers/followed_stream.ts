@@ -166,7 +166,7 @@ export class FollowedStream<Request, Response> implements AnyStream {
   #failed({ place, token, unreadable }: Opened, status: GrpcStatus): void {
     const { what, resource } = this.#method;
     const { server } = place;
-    const error = errorOf(status, { what, host: server.host, unreadable });
+    const error = errorOf(status, { what, host: server.host, token, unreadable });
     this.#host.count(resource, error.code);
     const hopeless = HOPELESS.includes(status.code);
     this.#openAfter((hopeless ? this.#patience : this.#backoff).next());

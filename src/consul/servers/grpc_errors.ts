@@ -6,6 +6,7 @@
 
 import { type ErrorCode, ProxyError } from "../../base/mod.ts";
 import { formatStatus, type GrpcStatus } from "../../grpc/mod.ts";
+import { hideSecrets } from "../hide_secrets.ts";
 import { GRPC_STATUS } from "../../http/mod.ts";
 
 /** A server that is not to be asked further: what it says has nothing to do with the question. */
@@ -21,9 +22,11 @@ export function isUnauthenticated({ code }: GrpcStatus): boolean {
 /** `what` as of a method: `have the certificate signed`; `unreadable`: why its answer cannot be used. */
 export function errorOf(
   status: GrpcStatus,
-  { what, host, unreadable }: {
+  { what, host, token, unreadable }: {
     readonly what: string;
     readonly host: string;
+    /** Of the call, which its end may quote. */
+    readonly token: string;
     readonly unreadable: string | undefined;
   },
 ): ProxyError {
@@ -31,7 +34,8 @@ export function errorOf(
   return unreadable === undefined
     ? new ProxyError(
       codeOf(status),
-      `${cannot} ended the call with ${formatStatus(status)}${hintOf(status)}`,
+      `${cannot} ended the call with ${hideSecrets(formatStatus(status), [token])}` +
+        hintOf(status),
     )
     : new ProxyError("agent_reply_invalid", `${cannot} gave no usable answer: ${unreadable}`);
 }

@@ -59,6 +59,17 @@ for (
   });
 }
 
+test("Servers.call() does not say what a server sends back of the token", async () => {
+  using rig = new SessionRig();
+  const one = rig.servers.add(A);
+  rig.token.value = "dd0661f6-75d2-8492";
+  one.answer(SIGN.path, (call) => call.end(13, `no ${rig.token.value} here`));
+  const session = rig.start();
+  const answer = sign(session);
+  await rig.run(10);
+  assert.match(await answer, /^agent_failed: .*no \(not shown\) here/);
+});
+
 test("Servers.call() refuses an answer that is none, and one that is not the only one", async () => {
   using rig = new SessionRig();
   const one = rig.servers.add(A);

@@ -5,12 +5,10 @@
  */
 
 import { messageOf, ProxyError } from "../../../base/mod.ts";
+import { hideSecrets } from "../../hide_secrets.ts";
 import type { LoginOptions } from "../types.ts";
 
 type Given = Pick<LoginOptions, "authMethod" | "bearerToken">;
-
-/** Parts of a bearer token that are shorter tell nobody anything, and may be words of the message. */
-const TELLING = 8;
 
 const FIXES: readonly (readonly [RegExp, (method: string) => string])[] = [
   [
@@ -44,8 +42,7 @@ const FIXES: readonly (readonly [RegExp, (method: string) => string])[] = [
 /** `error` with the fix, and without the bearer token, which somebody may have sent back. */
 export function explainRefusal(error: unknown, { authMethod, bearerToken }: Given): ProxyError {
   const code = error instanceof ProxyError ? error.code : "internal";
-  const parts = [bearerToken, ...bearerToken.split(".")].filter(({ length }) => length >= TELLING);
-  const text = parts.reduce((rest, part) => rest.replaceAll(part, "(not shown)"), messageOf(error));
+  const text = hideSecrets(messageOf(error), [bearerToken, ...bearerToken.split(".")]);
   const fix = FIXES.find(([pattern]) => pattern.test(text))?.[1];
   return new ProxyError(code, fix ? `${text} (${fix(JSON.stringify(authMethod))})` : text);
 }

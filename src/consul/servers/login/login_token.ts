@@ -198,6 +198,11 @@ export class LoginToken implements Token {
   #failed(error: unknown): void {
     const { clock, log } = this.#deps;
     const message = messageOf(error);
+    const code = error instanceof ProxyError && SHARED.has(error.code)
+      ? error.code
+      : "agent_failed";
+    this.#coming.reject(new ProxyError(code, message, { cause: error }));
+    if (this.#ended) return;
     const delayMs = this.#backoff.next();
     // The same reason again is no news.
     log[message === this.#lastFailure ? "debug" : "warn"]("not logged in to consul; trying again", {
@@ -206,11 +211,7 @@ export class LoginToken implements Token {
       ...this.#held && { accessor_id: this.#held.accessorId },
     });
     this.#lastFailure = message;
-    const code = error instanceof ProxyError && SHARED.has(error.code)
-      ? error.code
-      : "agent_failed";
-    this.#coming.reject(new ProxyError(code, message, { cause: error }));
-    if (!this.#ended) this.#timer = clock.after(delayMs, () => this.#begin());
+    this.#timer = clock.after(delayMs, () => this.#begin());
   }
 
   #plan(): void {

@@ -99,7 +99,9 @@ test("LoginToken that is refused says so once, and tries again ever later", asyn
   await scene.refuse(new ProxyError("agent_failed", "another reason"));
   assert.equal(scene.logged.length, 2);
   await scene.clock.advance(30_000);
+  const { coming } = scene.token;
   await scene.give();
+  await coming;
   assert.deepEqual([scene.token.status.failures, scene.token.status.lastFailure], [0, ""]);
 });
 
@@ -259,6 +261,17 @@ test("LoginToken.rejected() of one after the other is believed ever later", asyn
   assert.equal(scene.asked.length, asked + 1, "one that lasted was a good one");
 });
 
+test("LoginToken.rejected() is believed soon of one that took over in its time", async () => {
+  const scene = await loggedIn();
+  for (let renewal = 0; renewal < 3; renewal++) {
+    await scene.clock.advance(48_000);
+    await scene.give();
+  }
+  await scene.clock.advance(5_000);
+  scene.token.rejected(scene.token.current());
+  assert.equal(scene.asked.length, 5);
+});
+
 test("LoginToken.rejected() does not make failing logins come sooner", async () => {
   const scene = await loggedIn();
   await scene.clock.advance(48_000);
@@ -307,9 +320,13 @@ test("LoginToken.end() while logins fail has nothing to give back", async () => 
   const scene = new Scene();
   scene.start();
   await scene.refuse();
-  await scene.token.end();
+  await scene.clock.advance(500);
+  const ending = scene.token.end();
+  await scene.refuse(new ProxyError("closed", "not wanted any more"));
+  await ending;
   await scene.clock.advance(60_000);
-  assert.deepEqual([scene.asked.length, scene.loggedOut.length], [1, 0]);
+  assert.deepEqual([scene.asked.length, scene.loggedOut.length], [2, 0]);
+  assert.equal(scene.logged.length, 1, "nothing is tried again any more");
 });
 
 test("LoginToken tells which token it is, for how long, and never the token", async () => {

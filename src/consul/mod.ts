@@ -4,6 +4,6 @@ export { type AgentDeps, createAgent } from "./create_agent.ts";
 export { type AgentFlags, type AgentOptions, resolveAgentOptions } from "./http/options.ts";
 export * from "./entry_types.ts";
 export * from "./types.ts";
-export { createServers } from "./servers/create_servers.ts";
+export { openServers } from "./open_servers.ts";
 export { resolveServersOptions, type ServersFlags } from "./servers/options.ts";
 export type { ServersOptions } from "./servers/types.ts";

@@ -10,11 +10,11 @@ import { silentLog, Stats, systemClock, systemRandom } from "../../src/base/mod.
 import {
   type Agent,
   createAgent,
-  createServers,
   type Registration,
   resolveAgentOptions,
   resolveServersOptions,
 } from "../../src/consul/mod.ts";
+import { createServers } from "../../src/consul/servers/create_servers.ts";
 import { runtimeEngine } from "../../src/net/mod.ts";
 import type { Snapshot } from "../../src/snapshot/mod.ts";
 import { ConsulSource } from "../../src/source/mod.ts";

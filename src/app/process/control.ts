@@ -8,7 +8,7 @@ import { type Clock, type Log, ProxyError, type Random, type Stats } from "../..
 import {
   type Agent,
   createAgent,
-  createServers,
+  openServers,
   type RegisterSignals,
   resolveAgentOptions,
   resolveServersOptions,
@@ -82,7 +82,7 @@ export async function createControl(
       ...{ keepRegistered: () => Promise.resolve(), needsRegistering: false },
     };
   }
-  const { agent, secrets } = openConsul(options, deps);
+  const { agent, secrets } = await openConsul(options, deps);
   const registration = await unlessStopped(registrationOf(options, agent, deps), deps.signal)
     .catch(async (error) => {
       await agent.leave?.();
@@ -131,10 +131,10 @@ function isOwn({ mode, serversFlags }: ProxyOptions): boolean {
 }
 
 /** Asks nothing yet. */
-function openConsul(
+async function openConsul(
   { agentFlags, agentConnections, serversFlags }: ProxyOptions,
   deps: ControlDeps,
-): { readonly agent: Agent; readonly secrets: readonly string[] } {
+): Promise<{ readonly agent: Agent; readonly secrets: readonly string[] }> {
   const { log, env } = deps;
   const agentDeps = { ...deps, connections: agentConnections };
   if (serversFlags) {
@@ -144,7 +144,7 @@ function openConsul(
     }
     const { token, login } = options;
     return {
-      agent: createServers(options, agentDeps),
+      agent: await openServers(options, agentDeps),
       secrets: [token, login?.bearerToken ?? ""].filter(Boolean),
     };
   }

@@ -155,7 +155,7 @@ export class ServerSearch {
       return link;
     } catch (error) {
       link.close();
-      const port = error instanceof ProxyError ? "" : ` port ${grpcPort}`;
+      const port = error instanceof ProxyError ? "" : ` port ${grpcPort} (-grpc-port)`;
       if (!signal.aborted) this.failed(host, `${host}${port}: ${messageOf(error)}`);
       return undefined;
     } finally {

@@ -32,7 +32,10 @@ export function createServersTls(
     throw new ProxyError(
       "config_invalid",
       "Cannot check the certificates of Consul's servers: there is no name that they are for; give it " +
-        `with -tls-server-name, in most clusters server.${datacenter || "<datacenter>"}.consul`,
+        `with -tls-server-name, in most clusters server.${
+          datacenter || "<datacenter>"
+        }.consul, or ` +
+        "give -tls-disabled where the servers have no TLS",
     );
   }
   const { clock, log } = deps;

@@ -43,7 +43,10 @@ export function stateDirectory(agents: Agents): void {
         await using db = await ready(mesh.runSidecar("db-1", run));
         // Which proxy it is cannot be asked, either way.
         await using _web = await ready(mesh.runById("web-1", { args }));
-        await db.process.waitFor(/\[WARN\] +agent is away, stored snapshot in use/, SAID);
+        await db.process.waitFor(
+          /\[WARN\] +(?:agent|consul) is away, stored snapshot in use/,
+          SAID,
+        );
         assert.equal(await db.metric("postern_snapshot_restored"), 1);
         await waitForEcho(pair.upstream);
         // And lives on with the agent when it comes back.

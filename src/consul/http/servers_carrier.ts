@@ -18,8 +18,11 @@ import {
   type WireTransport,
 } from "./carrier.ts";
 
-/** So long a request waits for a server; the outage is told then. */
-const SERVER_WAIT_MS = 10_000;
+/**
+ * So long a request waits for a server; then the outage is told, and a stored state is used. Another
+ * server is found in less where there is one.
+ */
+const SERVER_WAIT_MS = 3_000;
 /** Servers that one request is tried at. */
 const TRIES = 3;
 

@@ -36,6 +36,8 @@ const TIMEOUT_MS = 15_000;
 const RETRY_MS = 1_000;
 const RETRY_LIMIT_MS = 5_000;
 const RETRY_WITH_LEAF_LIMIT_MS = 60_000;
+/** However often roots change, and whatever is signed: no sooner than this after the last time. */
+const GAP_MS = 1_000;
 /** After a rotation all proxies of the mesh come; nobody needs the new certificate at once. */
 const ROTATION_SPREAD_MS = 10_000;
 /** Timers of runtimes end at 24 days, and the wall clock may be set meanwhile. */
@@ -74,6 +76,10 @@ class SignedLeaf implements WatchHandle {
   #signed: { readonly leaf: Leaf; readonly activeId: string; readonly renewMs: number } | undefined;
   /** What no certificate has come for so far. */
   #asked: SigningRequest & { readonly uri: string } | undefined;
+  /** When a server was asked last. */
+  #askedMs = -Infinity;
+  /** It will be asked soon because another root is the active one. */
+  #isRotating = false;
   #timer: Timer | undefined;
   #signing = false;
 
@@ -110,8 +116,11 @@ class SignedLeaf implements WatchHandle {
     const signed = this.#signed;
     const isUsable = signed !== undefined && this.#isGood(signed.leaf, roots);
     if (isUsable && signed.activeId === roots.activeId) return;
-    // With no leaf so far, or one that nobody may take any more, there is nothing to be late for.
-    this.#look(isUsable ? ROTATION_SPREAD_MS * this.#deps.random() : 0, () => this.#sign());
+    if (!isUsable) return this.#signIn(0);
+    // More changes before it is done must not put it off.
+    if (this.#isRotating) return;
+    this.#isRotating = true;
+    this.#signIn(ROTATION_SPREAD_MS * this.#deps.random());
   }
 
   #isGood({ certPem, keyPem, uri }: Leaf, roots: Roots): boolean {
@@ -131,13 +140,18 @@ class SignedLeaf implements WatchHandle {
     });
   }
 
+  #signIn(delayMs: number): void {
+    const soonestMs = this.#askedMs + GAP_MS - this.#deps.clock.monotonic();
+    this.#look(Math.max(delayMs, soonestMs), () => this.#sign());
+  }
+
   #plan(): void {
     const signed = this.#signed;
     if (!signed) return;
     const nowMs = this.#deps.clock.now();
     const leftMs = signed.renewMs - nowMs;
     // A clock that was set back to before the leaf is told of by asking.
-    if (leftMs <= 0 || nowMs < signed.leaf.notBeforeMs) return this.#look(0, () => this.#sign());
+    if (leftMs <= 0 || nowMs < signed.leaf.notBeforeMs) return this.#signIn(0);
     this.#look(Math.min(leftMs, LOOK_AGAIN_MS), () => this.#plan());
   }
 
@@ -145,6 +159,8 @@ class SignedLeaf implements WatchHandle {
     const roots = this.#known;
     if (!roots || this.#signing) return;
     this.#signing = true;
+    this.#isRotating = false;
+    this.#askedMs = this.#deps.clock.monotonic();
     try {
       const leaf = await this.#ask(roots);
       if (this.#stop.signal.aborted) return;

@@ -120,7 +120,7 @@ test("a leaf whose root is not listed any more is replaced at once", async () =>
   const followed = new FollowedLeaf(signer);
   await signer.clock.advance(0);
   signer.rotate({ prune: true });
-  await signer.clock.advance(0);
+  await signer.clock.advance(1_000);
   assert.equal(followed.leaves.length, 2);
   followed.handle.stop();
 });
@@ -185,6 +185,37 @@ test("a certificate that is not right is refused, and the one before stays", asy
   signer.overrides = {};
   await signer.clock.advance(60_000);
   assert.equal(followed.leaves.length, 2);
+  followed.handle.stop();
+});
+
+test("a server that signs for a moment only is asked once a second", async () => {
+  const signer = new ScriptedSigner();
+  // A minute of it is over when it is signed.
+  signer.ttlMs = 62_000;
+  const followed = new FollowedLeaf(signer);
+  await signer.clock.advance(60_000);
+  assert.ok(signer.asked.length >= 30 && signer.asked.length <= 61, `${signer.asked.length} times`);
+  followed.handle.stop();
+});
+
+test("roots that change all the time put no signing off, and cause one a second at most", async () => {
+  const signer = new ScriptedSigner();
+  const followed = new FollowedLeaf(signer);
+  await signer.clock.advance(0);
+  for (let turn = 0; turn < 40; turn++) {
+    signer.rotate();
+    await signer.clock.advance(500);
+  }
+  // Each waits for five seconds by this chance.
+  assert.ok(followed.leaves.length >= 4, `${followed.leaves.length} leaves in 20 s`);
+
+  signer.before = () => Promise.reject(new ProxyError("agent_overloaded", "no"));
+  const before = signer.asked.length;
+  for (let turn = 0; turn < 100; turn++) {
+    signer.rotate({ prune: true });
+    await signer.clock.advance(50);
+  }
+  assert.ok(signer.asked.length - before <= 8, `${signer.asked.length - before} times in 5 s`);
   followed.handle.stop();
 });
 

@@ -35,8 +35,11 @@ export interface SecretEvents {
 export type FileEvents = Pick<SecretEvents, "onSecret" | "onRejected" | "onRecovered">;
 
 export interface SecretWatch {
-  /** Looks again at once, where there is something to look at. */
-  refresh(): void;
+  /**
+   * Looks again at once, where there is something to look at. Resolves when what was there has been told
+   * or refused; a server is not waited for.
+   */
+  refresh(): void | Promise<void>;
   close(): void;
 }
 

@@ -83,8 +83,9 @@ export class SecretsLink {
       }));
   }
 
-  refresh(): void {
-    this.#store?.refresh();
+  /** Reads files of secrets again; {@link held} has them when it resolves. */
+  async refresh(): Promise<void> {
+    await this.#store?.refresh();
   }
 
   async close(): Promise<void> {

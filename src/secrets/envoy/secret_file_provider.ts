@@ -74,9 +74,9 @@ function followSecretFile(
     onRecovered: () => recover("description"),
   });
   return {
-    refresh() {
-      description.refresh();
-      parts?.refresh();
+    async refresh() {
+      await description.refresh();
+      await parts?.refresh();
     },
     close() {
       closed = true;

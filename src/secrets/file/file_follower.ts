@@ -81,6 +81,10 @@ export class FileFollower<T> implements SecretWatch {
   #changedMs: number;
   #stampPolls = 0;
   #badSinceMs: number | null = null;
+  /** That it is bad. */
+  #isTold = false;
+  /** Who asked for a look that has not begun, or that found what may still be on its way. */
+  readonly #asking: (() => void)[] = [];
 
   constructor(target: FollowTarget<T>, context: FollowerContext, events: FollowEvents<T>) {
     this.#target = target;
@@ -92,9 +96,11 @@ export class FileFollower<T> implements SecretWatch {
     this.#plan(0, true);
   }
 
-  /** Looks at once; resolves when that is done. */
-  refresh(): void {
+  /** Looks at once; resolves when what is there now is told, or told to be bad. */
+  refresh(): Promise<void> {
+    if (this.#closed) return Promise.resolve();
     this.#plan(0, true);
+    return new Promise((resolve) => this.#asking.push(resolve));
   }
 
   /** The poll: reads where stamps differ, where they cannot tell, and now and then anyway. */
@@ -112,6 +118,7 @@ export class FileFollower<T> implements SecretWatch {
     this.#next?.timer.cancel();
     this.#next = null;
     this.#context.watches.remove(this.#onHint);
+    this.#answer(this.#asking.splice(0));
   }
 
   /** Resolves when nothing runs any more. */
@@ -136,13 +143,24 @@ export class FileFollower<T> implements SecretWatch {
   }
 
   #run(full: boolean): Promise<void> {
-    return this.#running ??= this.#look(full)
+    if (this.#running) return this.#running;
+    const asking = full ? this.#asking.splice(0) : [];
+    return this.#running = this.#look(full)
       .catch((error) => {
         const { log } = this.#context;
         log.error("following files failed", { error: error instanceof Error ? error.name : "" });
         this.#fail("Cannot use credentials: an unexpected failure inside");
       })
-      .finally(() => this.#running = null);
+      .finally(() => {
+        this.#running = null;
+        this.#answer(asking);
+      });
+  }
+
+  #answer(asking: readonly (() => void)[]): void {
+    const mayBeOnItsWay = this.#badSinceMs !== null && !this.#isTold;
+    if (mayBeOnItsWay && !this.#closed) this.#asking.push(...asking);
+    else for (const resolve of asking) resolve();
   }
 
   async #look(full: boolean): Promise<void> {
@@ -238,6 +256,7 @@ export class FileFollower<T> implements SecretWatch {
   #recover(): void {
     if (this.#badSinceMs === null) return;
     this.#badSinceMs = null;
+    this.#isTold = false;
     this.#backoff.reset();
     this.#events.onRecovered();
   }
@@ -249,7 +268,8 @@ export class FileFollower<T> implements SecretWatch {
     const graceMs = this.#badSinceMs + GRACE_MS - nowMs;
     const retryMs = this.#backoff.next();
     this.#plan(graceMs > 0 ? Math.min(retryMs, graceMs) : retryMs, true);
-    if (graceMs <= 0) this.#events.onRejected(reason);
+    this.#isTold = graceMs <= 0;
+    if (this.#isTold) this.#events.onRejected(reason);
   }
 }
 

@@ -87,3 +87,44 @@ test("FileFollower reads now and then what its stamp says has not changed", asyn
   assert.deepEqual(heard, ["one", "two"]);
   await hub.close();
 });
+
+test("FileFollower.refresh() resolves when what is there is told, or told to be bad", async () => {
+  const { clock, disk, hub, heard, watch, failWith } = setUp();
+  const seen: string[] = [];
+  const refresh = () => void Promise.resolve(watch.refresh()).then(() => seen.push(heard.join()));
+  refresh();
+  await advanceUntil(clock, () => seen.length > 0);
+  disk.text = "two";
+  // The look that runs may have read what was there before.
+  refresh();
+  refresh();
+  await advanceUntil(clock, () => seen.length > 2);
+  assert.deepEqual(seen.splice(0), ["one", "one,two", "one,two"]);
+
+  // Files that are only half there are waited for, and no longer than until they are refused.
+  disk.text = "three";
+  failWith("half");
+  refresh();
+  await clock.advance(500);
+  assert.deepEqual(seen, []);
+  failWith("");
+  disk.text = "four";
+  await advanceUntil(clock, () => seen.length > 0);
+  assert.deepEqual(seen.splice(0), ["one,two,recovered,four"]);
+  disk.text = "five";
+  failWith("bad");
+  const startMs = clock.monotonic();
+  refresh();
+  await advanceUntil(clock, () => seen.length > 0);
+  assert.deepEqual(seen.splice(0), ["one,two,recovered,four,bad"]);
+  assert.ok(clock.monotonic() - startMs < 2_000);
+  // Bad since long: that is known at once.
+  refresh();
+  await advanceUntil(clock, () => seen.length > 0);
+  assert.equal(seen.splice(0).length, 1);
+
+  refresh();
+  await hub.close();
+  await advanceUntil(clock, () => seen.length > 0);
+  await watch.refresh();
+});

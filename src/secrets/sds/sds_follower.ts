@@ -87,8 +87,8 @@ export class SdsFollower {
     this.events.onRemoved();
   }
 
-  refresh(): void {
-    this.#files?.refresh();
+  refresh(): void | Promise<void> {
+    return this.#files?.refresh();
   }
 
   close(): void {

@@ -116,8 +116,8 @@ class SdsProvider implements SecretProvider {
     if (held) queueMicrotask(() => void follower.offer(held.spec, held.version));
     return {
       refresh: () => {
-        follower.refresh();
         entry.stream?.refresh();
+        return follower.refresh();
       },
       close: () => {
         follower.close();

@@ -164,10 +164,10 @@ export class SecretStore {
     return this.#journal.events();
   }
 
-  /** Looks at every source again, at once. */
-  refresh(): void {
+  /** Looks at every source again, at once; `held` has what was found in files when it resolves. */
+  async refresh(): Promise<void> {
     for (const onDemand of this.#onDemands.keys()) onDemand.refresh();
-    for (const subscription of this.#subscriptions.all()) subscription.refresh();
+    await Promise.all(this.#subscriptions.all().map((followed) => followed.refresh()));
   }
 
   /** Ends everything that was started; `held` stays as it was. */

@@ -167,8 +167,8 @@ export class Subscription implements SecretEvents {
     this.#options.journal.timedOut(this);
   }
 
-  refresh(): void {
-    this.#watch?.refresh();
+  refresh(): void | Promise<void> {
+    return this.#watch?.refresh();
   }
 
   status(): SecretStatus {

@@ -172,9 +172,11 @@ export class ConsulSource implements SnapshotSource {
     return { statuses, events: this.#agentEvents.with(events) };
   }
 
-  reload(): Promise<boolean> {
-    this.#secrets.refresh();
-    return this.#plugins.refresh();
+  async reload(): Promise<boolean> {
+    const [isRead] = await Promise.all([this.#plugins.refresh(), this.#secrets.refresh()]);
+    // What was found is on its way to being in force when this resolves.
+    if (!this.#closed) this.#refresh();
+    return isRead;
   }
 
   async close(): Promise<void> {

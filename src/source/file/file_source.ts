@@ -72,7 +72,7 @@ export class FileSource implements SnapshotSource {
   }
 
   async reload(): Promise<boolean> {
-    this.#secrets.refresh();
+    await this.#secrets.refresh();
     let isRead = true;
     await this.#enqueue((error) => {
       isRead = false;

@@ -98,6 +98,13 @@ class Rig {
     }
   }
 
+  async reload(): Promise<boolean> {
+    let isRead: boolean | undefined;
+    void this.source.reload().then((is) => isRead = is);
+    await this.until(() => isRead !== undefined);
+    return isRead === true;
+  }
+
   get last(): Snapshot | undefined {
     return this.snapshots.at(-1);
   }
@@ -184,7 +191,7 @@ for (const [name, break_, want] of BAD_CONFIGURATION) {
     await rig.start();
     const { length } = rig.snapshots;
     await break_(rig);
-    await rig.source.reload();
+    await rig.reload();
     assert.equal(rig.snapshots.length, length);
     assert.match(rig.source.refused[0]?.reason ?? "", want);
   });
@@ -262,11 +269,11 @@ test("FileSource changes only what a reload changes", async () => {
   await using rig = await Rig.create();
   await rig.start();
   const first = rig.served;
-  await rig.source.reload();
+  await rig.reload();
   assert.equal(rig.served, first, "nothing changed");
 
   await rig.config({ ...CONFIG, intentions: [] });
-  await rig.source.reload();
+  await rig.reload();
   const second = rig.served;
   const policy = diffSnapshots(first, second);
   assert.deepEqual([policy.policy?.intentions, policy.credentials, policy.inbound], [
@@ -283,14 +290,31 @@ test("FileSource changes only what a reload changes", async () => {
   assert.equal(credentials.policy, undefined);
 });
 
+test("FileSource is reloaded when what its files of secrets say is published, or refused", async () => {
+  await using rig = await Rig.create();
+  await rig.start();
+  const leaf = facts.leafOf(CA);
+  const before = rig.served.credentials?.serial;
+  await rig.credentials(leaf);
+  await rig.reload();
+  const now = rig.served.credentials;
+  assert.notEqual(now?.serial, before);
+  assert.deepEqual(rig.source.refused, []);
+
+  await rig.write("web.key", facts.leafOf(CA).keyPem);
+  await rig.reload();
+  assert.match(rig.source.refused[0]?.reason ?? "", /key does not belong/);
+  assert.equal(rig.served.credentials, now);
+});
+
 test("FileSource forgets a refusal once the file is right again", async () => {
   await using rig = await Rig.create();
   const first = await rig.start();
   await rig.config({});
-  await rig.source.reload();
+  await rig.reload();
   assert.equal(rig.source.refused.length, 1);
   await rig.config(CONFIG);
-  await rig.source.reload();
+  await rig.reload();
   assert.deepEqual(rig.source.refused, []);
   assert.equal(rig.served, first);
 });

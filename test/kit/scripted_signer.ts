@@ -98,7 +98,6 @@ export class ScriptedSigner {
       roots: this.listed.map((authority, index) => ({
         id: `root-${number - index}`,
         name: "root",
-        ...{ serialNumber: "1", signingKeyId: "", intermediateCerts: [] },
         rootCert: authority.rootPem,
         active: index === 0,
       })),

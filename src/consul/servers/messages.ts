@@ -37,11 +37,8 @@ export const SERVERS_PROTOBUF: Protobuf = new Protobuf({
   Root: {
     id: "1 string",
     name: "2 string",
-    serial_number: "3 uint64",
-    signing_key_id: "4 string",
     // PEM.
     root_cert: "5 string",
-    intermediate_certs: "6 repeated string",
     active: "7 bool",
   },
   SignRequest: { csr: "1 string" },

@@ -38,13 +38,8 @@ export interface BootstrapParams {
 export interface ServerRoot {
   readonly id: string;
   readonly name: string;
-  /** Decimal digits. */
-  readonly serialNumber: string;
-  readonly signingKeyId: string;
   /** PEM. */
   readonly rootCert: string;
-  /** PEM, one each. */
-  readonly intermediateCerts: readonly string[];
   readonly active: boolean;
 }
 
@@ -144,17 +139,10 @@ export const SIGN: Method<string, string> = {
 };
 
 function rootOf(root: PlainMessage): ServerRoot {
-  const intermediates = root.intermediate_certs ?? [];
-  if (!Array.isArray(intermediates) || intermediates.length > ROOT_LIMIT) {
-    throw new RangeError(`a root has more than ${ROOT_LIMIT} intermediate_certs`);
-  }
   return {
     id: textOf(root.id, "id"),
     name: textOf(root.name, "name"),
-    serialNumber: textOf(root.serial_number, "serial_number") || "0",
-    signingKeyId: textOf(root.signing_key_id, "signing_key_id"),
     rootCert: textOf(root.root_cert, "root_cert", true),
-    intermediateCerts: intermediates.map((pem) => textOf(pem, "intermediate_certs", true)),
     active: root.active === true,
   };
 }

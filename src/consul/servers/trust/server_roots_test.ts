@@ -15,10 +15,7 @@ interface Recorded {
   readonly roots: readonly {
     readonly id: string;
     readonly name: string;
-    readonly serial_number: string;
-    readonly signing_key_id: string;
     readonly root_cert: string;
-    readonly intermediate_certs?: readonly string[];
     readonly active?: boolean;
   }[];
 }
@@ -31,8 +28,7 @@ function recorded(name: string): ServerRoots {
     trustDomain: message.trust_domain,
     roots: message.roots.map((root) => ({
       ...{ id: root.id, name: root.name, active: root.active ?? false },
-      ...{ serialNumber: root.serial_number, signingKeyId: root.signing_key_id },
-      ...{ rootCert: root.root_cert, intermediateCerts: root.intermediate_certs ?? [] },
+      rootCert: root.root_cert,
     })),
   };
 }

@@ -104,16 +104,19 @@ class Http1Server extends Intake implements ServerConnection, ExchangeOwner {
   drain(): void {
     if (this.#draining) return;
     this.#draining = true;
-    // A request may be on its way, and not every one can be sent again: it is answered as the last one.
-    if (this.#isIdle) this.#deadline = this.#deadlines.after(DRAIN_MS, () => this.#leaveIdle());
+    if (this.#isIdle) this.#leaveSoon();
   }
 
   get #isIdle(): boolean {
     return this.#phase === "head" && !this.#heads.begun && !this.hasMore;
   }
 
-  #leaveIdle(): void {
-    if (this.#isIdle) this.#finish();
+  /** A request may be on its way, and not every one can be sent again: it is answered as the last one. */
+  #leaveSoon(): void {
+    this.#deadline?.cancel();
+    this.#deadline = this.#deadlines.after(DRAIN_MS, () => {
+      if (this.#isIdle) this.#finish();
+    });
   }
 
   close(detail: string): void {
@@ -285,9 +288,11 @@ class Http1Server extends Intake implements ServerConnection, ExchangeOwner {
 
   /** The response is complete and has left: what the connection does after it. */
   #next(): void {
-    const isLast = (this.#draining || this.peerEnded) && !this.hasMore;
+    const isLast = this.peerEnded && !this.hasMore;
     if (!this.#keep || isLast) return this.#finish();
     this.#phase = "head";
+    // This client was told that the connection stays, before it was known that it does not.
+    if (this.#draining) this.#leaveSoon();
     this.release();
   }
 

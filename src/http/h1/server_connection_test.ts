@@ -320,6 +320,21 @@ test("ServerConnection.drain() ends an idle connection, and a busy one with its 
   answer(busy.seen[0]?.exchange ?? assert.fail());
   await settle();
   assert.deepEqual([busy.client.take(), busy.client.over, busy.server.active], [LAST, "end", 0]);
+  // Who was told that the connection stays may send another request before it ends.
+  const told = serveRaw();
+  await told.client.send(`${GET}\r\n`);
+  const first = told.seen[0]?.exchange ?? assert.fail();
+  first.respond({ status: 200, length: 1, fields: [] }, false);
+  told.server.drain();
+  first.send(latin1Bytes("a"));
+  first.end();
+  await told.clock.advance(900);
+  const head = "HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n";
+  assert.deepEqual([told.client.take(), told.client.over], [`${head}a`, "no"]);
+  await told.client.send(`${GET}\r\n`);
+  answer(told.seen[1]?.exchange ?? assert.fail());
+  await settle();
+  assert.deepEqual([told.client.take(), told.client.over], [LAST, "end"]);
   // The head of a request that is on its way is waited for.
   const begun = serveRaw(answers);
   await begun.client.send(GET);

@@ -161,12 +161,16 @@ export class HttpLoad extends Workers<HttpLoadResult> {
       }, { endStream: body.length === 0 });
       const chunks: Buffer[] = [];
       let status = NaN;
+      const broken = (what: string) => {
+        const when = Number.isNaN(status) ? "" : `in a response of ${status}: `;
+        reject(new Error(`${path}: ${when}${what}`));
+      };
       stream.on("response", (head) => status = Number(head[":status"]));
       stream.on("data", (chunk: Buffer) => chunks.push(chunk));
-      stream.on("error", (error) => reject(new Error(`${path}: ${error.message}`)));
+      stream.on("error", (error) => broken(error.message));
       stream.on("end", () => resolve({ status, body: Buffer.concat(chunks) }));
       // After `end` it changes nothing.
-      stream.on("close", () => reject(new Error(`${path}: the stream was closed`)));
+      stream.on("close", () => broken("the stream was closed"));
       if (body.length > 0) stream.end(body);
     });
   }

@@ -16,6 +16,8 @@ import { eventually } from "../kit/process.ts";
 
 const CLIENTS: HttpLoadOptions = { keptAlive: 3, shortLived: 2, http2: 1 };
 const ENOUGH = 300;
+/** A response that had begun, and could not be brought to its end. */
+const BROKEN_OFF = /: Connection ended in a response: "HTTP\/1\.1 200 |: in a response of 200: /;
 
 interface Scene extends AsyncDisposable {
   readonly pair: HttpPair;
@@ -84,10 +86,9 @@ for (const protocol of ["http", "http2"] as const) {
     // instance had begun.
     const most = 3 + 2 + 4;
     assert.ok(errors <= most, `${errors} errors:\n${messages.join("\n")}`);
-    const known = new RegExp(
-      ': 503 upstream connect error|: Connection ended in a response: "HTTP/1.1 200 |: in a response of 200: ',
-    );
-    for (const message of messages) assert.match(message, known);
+    for (const message of messages) {
+      if (!BROKEN_OFF.test(message)) assert.match(message, /: 503 upstream connect error/);
+    }
     assert.equal(invented, 0);
     // Only a request that nobody can tell from another may have been begun twice.
     for (const path of repeated) assert.equal(Number(path.split("/")[2]) % 2, 0, path);
@@ -108,7 +109,11 @@ for (const protocol of ["http", "http2"] as const) {
     await on.pair.setIntentions(ALLOW_WEB);
     await on.more(ENOUGH);
     const { messages, repeated, invented } = await on.load.stop();
-    for (const message of messages) assert.match(message, /: 403 RBAC: access denied$/);
+    const broken = messages.filter((message) => BROKEN_OFF.test(message));
+    assert.ok(broken.length <= 9, broken.join("\n"));
+    for (const message of messages) {
+      if (!broken.includes(message)) assert.match(message, /: 403 RBAC: access denied$/);
+    }
     assert.deepEqual([repeated, invented], [[], 0]);
   });
 }

@@ -26,6 +26,11 @@ export class BodyWriter {
     this.#left = length;
   }
 
+  /** Nothing has to come any more for a receiver to have it whole. */
+  get isComplete(): boolean {
+    return this.framing === "none" || this.framing === "length" && this.#left === 0;
+  }
+
   /** False: stop until the stream drains; undefined: more than was promised, and it was not sent. */
   send(chunk: Uint8Array): boolean | undefined {
     const { length } = chunk;

@@ -343,6 +343,24 @@ test("ServerConnection.drain() ends an idle connection, and a busy one with its 
   assert.deepEqual([begun.client.take(), begun.client.over], [LAST, "end"]);
 });
 
+test("serveHttp1() keeps the connection where a response is broken off that the client has whole", async () => {
+  for (const [request, body] of [[GET, "a"], [GET.replace("GET", "HEAD"), ""]] as const) {
+    const { client, seen } = serveRaw();
+    await client.send(`${request}\r\n`);
+    const { exchange } = seen[0] ?? assert.fail();
+    exchange.respond({ status: 200, length: 1, fields: [] }, false);
+    exchange.send(latin1Bytes(body));
+    exchange.reset("connection");
+    await settle();
+    const whole = `HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n${body}`;
+    assert.deepEqual([client.take(), client.over], [whole, "no"]);
+    await client.send(`${GET}\r\n`);
+    answer(seen[1]?.exchange ?? assert.fail());
+    await settle();
+    assert.deepEqual([client.take(), client.over], [OK, "no"]);
+  }
+});
+
 test("ServerConnection.close() and reset() tell the exchange, and cut no body that looks complete", async () => {
   const waits = serveRaw();
   await waits.client.send(`${GET}\r\n`);

@@ -132,6 +132,8 @@ export class Http1ServerExchange implements ServerExchange {
 
   reset(reason: ResetReason): void {
     const owner = this.#owner;
+    // What the client has whole is no broken response, and its next request may be on its way.
+    if (this.responded && owner?.writer.isComplete) return this.#ended();
     this.#owner = undefined;
     owner?.cut(`the response was broken off: ${reason}`);
   }

@@ -141,6 +141,8 @@ export interface ClientConnection {
   readonly capacity: number;
   /** Exchanges that are open. */
   readonly active: number;
+  /** After how long without a request its server ends it, as it said last; `Infinity`: it did not say. */
+  readonly keptMs: number;
   /**
    * Sends a head; only while there is capacity. `ends`: there is no body. `events` is told everything
    * that comes; nothing before this returns.

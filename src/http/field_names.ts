@@ -15,8 +15,9 @@ export const CONNECTION = 4;
 export const UPGRADE = 5;
 export const TE = 6;
 export const EXPECT = 7;
+export const KEEP_ALIVE = 8;
 /** Of one connection only, and nothing to us. */
-export const HOP = 8;
+export const HOP = 9;
 
 export interface KnownName {
   readonly spelled: string;
@@ -32,7 +33,7 @@ const MEANINGS: Readonly<Record<string, number>> = {
   "upgrade": UPGRADE,
   "te": TE,
   "expect": EXPECT,
-  "keep-alive": HOP,
+  "keep-alive": KEEP_ALIVE,
   "proxy-connection": HOP,
   "http2-settings": HOP,
 };

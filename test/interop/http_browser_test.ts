@@ -38,8 +38,8 @@ class Site {
   readonly findings: Promise<Findings>;
   readonly aborted: Promise<true>;
   readonly answer: RawAnswer = (request, socket) => this.#answer(request, socket);
-  /** Called while a WebSocket is open. */
-  onSocket = () => {};
+  /** Called while a WebSocket is open; what the page says waits for it. */
+  onSocket: () => Promise<unknown> = () => Promise.resolve();
   #found: (findings: Findings) => void = () => {};
   #wasAborted: (yes: true) => void = () => {};
   #streaming: Socket | undefined;
@@ -77,7 +77,8 @@ class Site {
           : answerOf("tagged", 'HTTP/1.1 200 OK\r\nETag: "1"\r\nCache-Control: no-cache');
       case "/socket":
         assert.ok(echoWebSocket(socket, request.head));
-        this.onSocket();
+        socket.pause();
+        void this.onSocket().finally(() => socket.resume());
         return undefined;
       case "/findings":
         this.#found(JSON.parse(Buffer.from(request.body, "latin1").toString()));

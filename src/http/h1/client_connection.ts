@@ -77,6 +77,10 @@ class Http1Client extends Intake implements ClientConnection, AskOwner {
     return this.#exchange || this.tunnelled ? 1 : 0;
   }
 
+  get keptMs(): number {
+    return this.#parser.keptSeconds * 1000 || Infinity;
+  }
+
   get isOver(): boolean {
     return this.#phase === "over";
   }

@@ -213,6 +213,29 @@ for (
   });
 }
 
+for (
+  const [value, keptMs] of [
+    ["timeout=5", 5_000],
+    ["max=100, Timeout=75", 75_000],
+    ["timeout=0", Infinity],
+    ["timeout=-1", Infinity],
+    ["timeout=5x", Infinity],
+    ["xtimeout=5", Infinity],
+    ["5", Infinity],
+  ] as const
+) {
+  test(`askHttp1() is told by "Keep-Alive: ${value}" how long its server waits`, async () => {
+    const { server, client, ask } = askRaw();
+    ask();
+    await server.send(`${OK}Keep-Alive: ${value}\r\nContent-Length: 0\r\n\r\n`);
+    assert.equal(client.keptMs, keptMs);
+    // Of the last response alone.
+    ask();
+    await server.send(`${OK}Content-Length: 0\r\n\r\n`);
+    assert.equal(client.keptMs, Infinity);
+  });
+}
+
 /** How a connection ends under a request. */
 for (
   const [name, before, leave, state, by] of [

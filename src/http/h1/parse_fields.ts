@@ -14,6 +14,7 @@ import {
   isAlias,
   isProtected,
   isToken,
+  KEEP_ALIVE,
   type KnownName,
   knownName,
   PLAIN,
@@ -56,6 +57,8 @@ export const ABSENT = -1;
 /** Fields that `Connection` may name; Envoy's bound. */
 const NOMINATED = 10;
 const LENGTH = /^[0-9]{1,15}$/;
+/** Parameter of `Keep-Alive` (RFC 2068 19.7.1.1). */
+const TIMEOUT = /(?:^|[,; \t])timeout=([0-9]{1,9})(?![^,; \t])/i;
 const SPACE = 32;
 const TAB = 9;
 const CR = 13;
@@ -76,6 +79,8 @@ export class HeadFields {
   /** Options of `Connection`. */
   close = false;
   keepAlive = false;
+  /** How long the sender keeps the connection while it is not used; 0: it does not say. */
+  keptSeconds = 0;
   upgradeNamed = false;
   /** Of the `Upgrade` fields, as they came; `""`: none. */
   upgrade = "";
@@ -101,6 +106,7 @@ export class HeadFields {
       this.upgradeNamed =
       this.meant =
         false;
+    this.keptSeconds = 0;
     this.upgrade = "";
     this.expectsContinue = this.#trailersWelcome = false;
     this.#nominated = undefined;
@@ -160,6 +166,9 @@ export class HeadFields {
         return undefined;
       case CONNECTION:
         return this.#connection(value);
+      case KEEP_ALIVE:
+        this.keptSeconds = Number(TIMEOUT.exec(value)?.[1] ?? 0);
+        return undefined;
       case UPGRADE:
         this.upgrade = this.upgrade ? `${this.upgrade},${value}` : value;
         return undefined;

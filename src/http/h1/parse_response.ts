@@ -27,6 +27,11 @@ export class ResponseParser {
   /** Whether the server takes another request on this connection. */
   persistent = false;
 
+  /** How long the server keeps the connection after it, in seconds; 0: it does not say. */
+  get keptSeconds(): number {
+    return this.#fields.keptSeconds;
+  }
+
   /** What is wrong with it, for people; undefined: nothing. */
   parse(text: string, limit: number, asked: Asked): string | undefined {
     const line = STATUS_LINE.exec(text);

@@ -102,6 +102,10 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
     return Math.max(0, Math.min(this.peer.concurrentStreams - this.active, left));
   }
 
+  get keptMs(): number {
+    return Infinity;
+  }
+
   override get active(): number {
     return this.streams.size + this.#waiting.length;
   }

@@ -48,6 +48,8 @@ const EXPECTED_STREAMS = 100;
 /** A connection that nobody used for so long is closed, and how often that is looked at. */
 const IDLE_MS = 3_600_000;
 const IDLE_CHECK_MS = 300_000;
+/** So long before its server ends it, it is not used any more: a request that meets its end is lost. */
+const AHEAD_MS = 1_000;
 /** How long a request waits for a connection with room, of which there may be no more. */
 const MAX_WAIT_MS = 30_000;
 
@@ -109,6 +111,14 @@ export class Way implements ClientEvents {
     this.#ways.changed(this);
   }
 
+  /** Its server may be about to end it: it says for how long it keeps one without a request. */
+  get isStale(): boolean {
+    const { keptMs, active } = this.client;
+    if (keptMs === Infinity || active > 0) return false;
+    const idleMs = this.#context.clock.monotonic() - this.#usedMs;
+    return idleMs >= Math.max(keptMs - AHEAD_MS, keptMs / 2);
+  }
+
   #checkIdle(): void {
     const { clock, deadlines } = this.#context;
     const isIdle = this.client.active === 0 && clock.monotonic() - this.#usedMs >= IDLE_MS;
@@ -148,9 +158,11 @@ export class Ways {
   /** One that can carry a request at once, if there is. */
   ready(): Way | undefined {
     for (let way = this.#ready.at(-1); way; way = this.#ready.at(-1)) {
-      if (way.client.capacity > 0) return way;
+      const isFit = !way.isStale;
+      if (isFit && way.client.capacity > 0) return way;
       way.isListed = false;
       this.#ready.pop();
+      if (!isFit) way.client.drain();
     }
     return undefined;
   }

@@ -4,6 +4,7 @@ import { createAuthority } from "../../../test/kit/certificates.ts";
 import { settle } from "../../../test/kit/clock.ts";
 import { presented } from "../../../test/kit/fake_tls_engine.ts";
 import { ACK, frame, headers, RawPeer, settings } from "../../../test/kit/http2_wire.ts";
+import type { End } from "../../../test/kit/memory_engine.ts";
 import { type MemoryPath, startMemoryPath } from "../../../test/kit/memory_path.ts";
 import { httpRules, snapshotOf, targetOf } from "../../../test/kit/snapshots.ts";
 
@@ -67,4 +68,33 @@ test("a connection whose server takes no more requests is left, and whoever wait
   await other.send(OK);
   assert.match(second.received, /^HTTP\/1\.1 204 /);
   for (const caller of [first, second]) caller.connection.close();
+});
+
+test("a connection that its server is about to end carries no request", async () => {
+  await using path = await startMemoryPath(snapshotOf({
+    ca: CA,
+    service: "web",
+    upstreams: [{ name: "db", http: httpRules("http") }],
+    targets: [targetOf({ name: "db", uris: [DB.uri], ports: [1] })],
+  }));
+  const exchange = async () => {
+    const caller = await ask(path);
+    const { lastDial, dials } = path.engine;
+    const server = servers[dials.length] ??= lastDial.connect(presented(DB));
+    await settle();
+    assert.match(server.received, /^GET /);
+    server.received = "";
+    server.send("HTTP/1.1 200 OK\r\nKeep-Alive: timeout=5\r\nContent-Length: 0\r\n\r\n");
+    await settle();
+    assert.match(caller.received, /^HTTP\/1\.1 200 /);
+    caller.connection.close();
+    return dials.length;
+  };
+  const servers: End[] = [];
+  assert.equal(await exchange(), 1);
+  await path.clock.advance(3_900);
+  assert.equal(await exchange(), 1);
+  await path.clock.advance(4_100);
+  assert.equal(await exchange(), 2);
+  assert.equal(servers[1]?.over, "end");
 });

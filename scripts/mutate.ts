@@ -1,8 +1,8 @@
 /**
  * Breaks a line at a time and looks whether a test notices: 100 mutations drawn from a seed, each in a
- * copy of the tree, against the cheapest tests first: those of the directory, the contract, the stories
- * within one process. The type check comes last: what it refuses would never be run. Lists what nothing
- * noticed; the last line says how many were noticed.
+ * copy of the tree, against the cheapest tests first: the file's own, those beside it, those of
+ * the whole directory, the contracts, the stories within one process. The type check comes last: what it
+ * refuses would never be run. Lists what nothing noticed; the last line says how many were noticed.
  *
  *     deno run -A scripts/mutate.ts [--seed N] [--count N] [PATH...]
  *
@@ -33,10 +33,14 @@ import { BUN, DENO, ROOT, testFiles } from "./tests/suites.ts";
 const DIRECTORIES = ["policy", "identity", "proxy", "net", "balance", "snapshot"].map((name) =>
   `src/${name}`
 );
-const CONTRACTS: Readonly<Record<string, string>> = {
-  "src/net": "test/conformance/net",
-  "src/balance": "test/conformance/balance",
+const CONTRACTS: Readonly<Record<string, readonly string[]>> = {
+  "src/net": ["test/conformance/net"],
+  "src/balance": ["test/conformance/balance"],
+  "src/consul": ["test/conformance/agent", "test/conformance/servers", "src/source"],
+  "src/grpc": ["src/consul/servers", "test/conformance/servers"],
 };
+/** What no data worker loads is in no story within one process. */
+const WITHOUT_STORIES = ["src/consul", "src/grpc", "src/app"];
 const WANTED_SHARE = 0.9;
 const STAGE_TIMEOUT_MS = 600_000;
 /** A stage that takes so many times what it takes unbroken hangs. */
@@ -80,22 +84,33 @@ async function storiesWithin(): Promise<string[]> {
   );
 }
 
-function stagesFor(file: string, stories: readonly string[]): Stage[] {
+interface Tests {
+  /** Files beside those that they test. */
+  readonly units: readonly string[];
+  readonly stories: readonly string[];
+}
+
+function stagesFor(file: string, { units, stories }: Tests): Stage[] {
   const directory = file.split("/").slice(0, 2).join("/");
+  const beside = dirname(file);
+  const own = file.replace(/\.ts$/, "_test.ts");
+  const near = [own, ...(beside === directory ? [] : [beside])].filter((path) =>
+    units.some((test) => test === path || test.startsWith(`${path}/`))
+  );
   // What only Deno loads is tested there.
   const command = file.startsWith("src/net/node/")
     ? [DENO, "test", "-A", "--no-check", "--fail-fast"]
     : [BUN, "test", "--bail", "--timeout=60000"];
-  const contract = CONTRACTS[directory];
   const engine = command[0] === DENO ? "deno" : "bun";
   const stage = (name: string, paths: readonly string[]): Stage => ({
     name: `${engine} ${name}`,
     command: [...command, ...paths.map((path) => `./${path}`)],
   });
   return [
+    ...near.map((path) => stage(path, [path])),
     stage(directory, [directory]),
-    ...(contract ? [stage(contract, [contract])] : []),
-    stage("stories", stories),
+    ...(CONTRACTS[directory] ?? []).map((contract) => stage(contract, [contract])),
+    ...(WITHOUT_STORIES.includes(directory) ? [] : [stage("stories", stories)]),
     { name: "types", command: [DENO, "check", "--quiet", file], neverHangs: true },
   ];
 }
@@ -162,16 +177,16 @@ const sources = filesOf(paths.length > 0 ? paths : DIRECTORIES).filter((file) =>
 const all = sources.flatMap((file) => mutationsOf(file, readFileSync(join(ROOT, file), "utf8")));
 const drawn = draw(all, count, seededRandom(seed));
 console.log(`${drawn.length} of ${all.length} mutations, seed ${seed}`);
-const stories = await storiesWithin();
+const tests = { units: await testFiles(["src"]), stories: await storiesWithin() };
 const trees = Array.from({ length: availableParallelism() }, copyTree);
 const survivors: Mutation[] = [];
 try {
   const [first = ""] = trees;
-  const limits = await measure(drawn.flatMap(({ file }) => stagesFor(file, stories)), first);
+  const limits = await measure(drawn.flatMap(({ file }) => stagesFor(file, tests)), first);
   const next = drawn.values();
   await Promise.all(trees.map(async (tree) => {
     for (const mutation of next) {
-      const stages = stagesFor(mutation.file, stories);
+      const stages = stagesFor(mutation.file, tests);
       const by = await noticed(mutation, { tree, stages, limits });
       const { file, line, before, after } = mutation;
       const change = `${file}:${line}: ${before.trim()}  ->  ${after.trim()}`;

@@ -43,6 +43,10 @@ export class ScriptedSigner {
     this.listed = [this.authority];
   }
 
+  get streams(): number {
+    return this.#sinks.size;
+  }
+
   /** Another root signs from now on; `prune`: those before are not listed any more. */
   rotate(options: { readonly prune?: boolean } = {}): void {
     const next = createAuthority({ nowMs: this.clock.now() - 1_000 });
@@ -111,14 +115,21 @@ export class FollowedLeaf {
   /** `code: text`. */
   readonly errors: string[] = [];
   readonly handle: WatchHandle;
+  onTold: () => void = () => {};
 
   constructor(signer: ScriptedSigner, random: () => number = () => 0.5) {
     const { clock } = signer;
     const deps = { servers: signer, clock, log: silentLog, stats: new Stats() };
     this.handle = watchSignedLeaf({ service: "web", datacenter: "dc1" }, {
       sink: {
-        onValue: (leaf) => void this.leaves.push(leaf),
-        onError: ({ code, message }) => void this.errors.push(`${code}: ${message}`),
+        onValue: (leaf) => {
+          this.leaves.push(leaf);
+          this.onTold();
+        },
+        onError: ({ code, message }) => {
+          this.errors.push(`${code}: ${message}`);
+          this.onTold();
+        },
       },
       deps: { ...deps, random, roots: new RootsFeed(deps) },
     });

@@ -126,7 +126,8 @@ function whyFailed(error: Error, stderr: string): string {
     readonly killed?: boolean;
   };
   if (code === "ERR_CHILD_PROCESS_STDIO_MAXBUFFER") return "prints too much";
-  if (killed || signal) return `did not end within ${COMMAND_MS} ms`;
+  if (killed) return `did not end within ${COMMAND_MS} ms`;
+  if (signal) return `was ended by ${String(signal)}`;
   if (typeof code !== "number") return `cannot be run: ${messageOf(error)}`;
   const line = stderr.trim().split("\n")[0] ?? "";
   return `ended with ${code}${line === "" ? "" : `: ${shown(line)}`}`;

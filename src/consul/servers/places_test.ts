@@ -122,6 +122,7 @@ for (
       "printf '\\033[2J' >&2; exit 1",
       /ended with 1: "\\u001b\[2J"/,
     ],
+    ["dies", "kill -TERM $$", /discover was ended by SIGTERM$/],
     ["prints nothing", "true", /printed no address/],
     ["prints a name", "echo consul.example", /printed "consul.example", which is no IP address/],
     ["prints without end", "while :; do echo 10.0.0.1; done", /prints too much/],

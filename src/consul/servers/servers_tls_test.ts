@@ -110,6 +110,8 @@ test("createServersTls() reads anew before each connection, and stays with what 
   assert.equal((await tls.material()).judge(leaf), undefined);
   await writeFile(files.caFile, "");
   assert.equal((await tls.material()).judge(leaf), undefined);
+  await writeFile(files.caFile, ca.rootPem);
+  assert.match((await tls.material()).judge(leaf) ?? "", /is not trusted/, "the first ones again");
   assert.deepEqual(files.lines.map(({ message }) => message), [
     "files for TLS to Consul's servers cannot be used, the last ones stay in use",
   ]);

@@ -21,7 +21,7 @@ export interface DeliveryOptions<T> {
   readonly sink: WatchSink<T>;
   readonly deps: { readonly clock: Clock; readonly log: Log; readonly stats: Stats };
   /** Nothing is told any more once it aborts. */
-  readonly signal: AbortSignal;
+  readonly signal?: AbortSignal;
 }
 
 export class Delivery<T> {
@@ -79,7 +79,7 @@ export class Delivery<T> {
   }
 
   #tell(fn: () => void): void {
-    if (this.#options.signal.aborted) return;
+    if (this.#options.signal?.aborted) return;
     try {
       fn();
     } catch (error) {

@@ -61,8 +61,7 @@ export class AgentStand implements Stand {
   }
 
   #next(next: string | undefined): string | undefined {
-    if (next === undefined || this.#kind === "hash") return next || undefined;
-    const before = this.#cursor;
-    return before !== undefined && Number(next) < Number(before) ? undefined : next;
+    const fell = this.#kind === "index" && Number(next) < Number(this.#cursor);
+    return fell ? undefined : next || undefined;
   }
 }

@@ -14,8 +14,8 @@ import { type NodeCatalog, nodeName } from "./node_catalog.ts";
 const TIMEOUT_MS = 5_000;
 
 /**
- * `reply` is the list that lacks `proxyId`. `agent_not_found`, or `agent_forbidden` that names the right;
- * rejects only with `closed`.
+ * `reply` is the list that lacks `proxyId`. `agent_not_found`, or `agent_forbidden` that names the right,
+ * or `closed`.
  */
 export async function absenceOf(
   catalog: NodeCatalog,
@@ -39,10 +39,9 @@ export async function absenceOf(
   } catch (error) {
     if (!(error instanceof ProxyError)) throw error;
     switch (error.code) {
-      case "closed":
-        throw error;
       // It names the right on the proxy's own name.
       case "agent_forbidden":
+      case "closed":
         return error;
       case "agent_not_found":
         return new ProxyError("agent_not_found", none);

@@ -48,11 +48,20 @@ test("servers that disagree about the default policy allow nothing, until they a
 });
 
 test("what a server said about the default policy is forgotten in time", async () => {
-  await using asking = await startAsking(DENY, ALLOW, ALLOW);
+  await using asking = await startAsking(DENY, ALLOW, ALLOW, ALLOW);
   await asking.ask(A);
   assert.equal(await asking.ask(B), "deny");
-  await asking.rig.clock.advance(900_001);
+  await asking.rig.clock.advance(900_000);
+  assert.equal(await asking.ask(B), "deny");
+  await asking.rig.clock.advance(1);
   assert.equal(await asking.ask(B), "allow");
+});
+
+test("what sixteen servers said about the default policy counts, and no more", async () => {
+  await using asking = await startAsking(DENY, ...Array.from({ length: 16 }, () => ALLOW));
+  const answers: string[] = [];
+  for (let at = 0; at < 17; at++) answers.push(await asking.ask({ host: `10.0.1.${at}` }));
+  assert.deepEqual(answers, [...Array.from({ length: 16 }, () => "deny"), "allow"]);
 });
 
 test("an answer about the default policy that nobody can be held to is none", async () => {

@@ -89,9 +89,21 @@ test("findProxy() refuses what is no proxy, and lists those of the node", async 
 test("findGateway() finds the one of a name", async () => {
   const gateway = (ID: string) => ({ Kind: "ingress-gateway", ID, Service: "in" });
   await using rig = await CatalogRig.start(
-    inTurn(list(gateway("in-1")), list(gateway("b"), gateway("a")), { ...list(), filtered: true }),
+    inTurn(
+      ...[list(gateway("in-1")), list(gateway("b"), gateway("a"))],
+      ...[{ ...list(), filtered: true }, list()],
+    ),
   );
   assert.equal(await findGateway(rig.catalog, "IN"), "in-1");
   await assert.rejects(findGateway(rig.catalog, ""), failsWith("usage", /a, b with -proxy-id/));
   await assert.rejects(findGateway(rig.catalog, ""), failsWith("agent_not_found", /node:read on/));
+  await assert.rejects(
+    findGateway(rig.catalog, "in"),
+    failsWith("agent_not_found", /^No ingress gateway called in is .*-gateway there$/),
+  );
+  assert.deepEqual(rig.script.asked.map(({ query }) => query.get("filter")), [
+    'Kind == "ingress-gateway" and Service matches "(?i)^IN$"',
+    ...['Kind == "ingress-gateway"', 'Kind == "ingress-gateway"'],
+    'Kind == "ingress-gateway" and Service matches "(?i)^in$"',
+  ]);
 });

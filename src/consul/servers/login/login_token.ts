@@ -143,9 +143,9 @@ export class LoginToken implements Token {
 
   #begin(): void {
     const calls = this.#calls;
-    if (!calls || this.#attempt || this.#ended) return;
+    if (!calls || this.#attempt) return;
     this.#timer?.cancel();
-    if (this.#lastFailure !== "" && !this.#held) this.#coming = comingToken();
+    if (this.#lastFailure !== "") this.#coming = comingToken();
     this.#attempt = this.#logIn(calls).finally(() => this.#attempt = undefined);
   }
 

@@ -137,6 +137,7 @@ test("LoginToken.moved() tries again at once what has failed, and nothing else",
   scene.token.moved();
   await scene.clock.advance(0);
   assert.equal(scene.asked.length, 7, "while it is asked, once");
+  scene.token.moved();
   await scene.give();
   scene.token.moved();
   await scene.clock.advance(1_000);
@@ -222,6 +223,17 @@ test("LoginToken.rejected() logs in again", async () => {
   assert.equal(scene.changes, 2);
 });
 
+test("LoginToken.rejected() is followed by tries for as long as they fail", async () => {
+  const scene = await loggedIn(3_600_000);
+  await scene.clock.advance(5_000);
+  scene.token.rejected("secret-1");
+  for (let round = 0; round < 20; round++) {
+    assert.equal(scene.asked.length, 2 + round);
+    await scene.refuse();
+    await scene.clock.advance(15_000);
+  }
+});
+
 test("LoginToken.rejected() of an earlier token, or of none, leaves the one in use", async () => {
   const scene = await loggedIn();
   await scene.clock.advance(48_000);
@@ -287,9 +299,19 @@ test("LoginToken.end() logs out all that it holds, once", async () => {
   await Promise.all([scene.token.end(), scene.token.end()]);
   assert.deepEqual(scene.loggedOut, ["secret-1", "secret-2"]);
   await scene.clock.advance(3_600_000);
+  scene.token.rejected("secret-2");
   assert.equal(scene.asked.length, 2);
   assert.equal(scene.loggedOut.length, 2);
   assert.equal(scene.clock.pending, 0);
+});
+
+test("LoginToken.end() does not log out again what was replaced long ago", async () => {
+  const scene = await loggedIn();
+  await scene.clock.advance(48_000);
+  await scene.give();
+  await scene.clock.advance(10_000);
+  await scene.token.end();
+  assert.deepEqual(scene.loggedOut, ["secret-1", "secret-2"]);
 });
 
 test("LoginToken.end() waits for a login that is under way, and gives its token back, too", async () => {
@@ -324,6 +346,7 @@ test("LoginToken.end() while logins fail has nothing to give back", async () => 
   const ending = scene.token.end();
   await scene.refuse(new ProxyError("closed", "not wanted any more"));
   await ending;
+  scene.token.moved();
   await scene.clock.advance(60_000);
   assert.deepEqual([scene.asked.length, scene.loggedOut.length], [2, 0]);
   assert.equal(scene.logged.length, 1, "nothing is tried again any more");
@@ -354,5 +377,6 @@ test("LoginToken tells which token it is, for how long, and never the token", as
     "warn not logged out of consul, the token stays until it expires",
     "warn not logged out of consul, the token stays until it expires",
   ]);
+  assert.match(scene.logged[0] ?? "", /"expires_in_ms":60000/);
   assert.doesNotMatch(scene.logged.join("\n"), /secret/);
 });

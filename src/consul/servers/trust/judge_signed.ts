@@ -5,7 +5,7 @@
  * @module
  */
 
-import { ProxyError } from "../../../base/mod.ts";
+import { messageOf, ProxyError } from "../../../base/mod.ts";
 import { altNamesOf, parseCertificate, validateCredentials } from "../../../identity/mod.ts";
 import { parsePem } from "../../../wire/mod.ts";
 import type { Leaf, Roots } from "../../types.ts";
@@ -40,10 +40,9 @@ export function judgeSigned({ certPem, keyPem, uri, roots, nowMs }: Signed): Lea
       ...{ certPem: valid.certPem, keyPem: valid.keyPem, uri, serial, notBeforeMs, notAfterMs },
     };
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
     throw new ProxyError(
       "agent_reply_invalid",
-      `Cannot use the certificate that the server signed for ${uri}: ${reason}` +
+      `Cannot use the certificate that the server signed for ${uri}: ${messageOf(error)}` +
         clockHint(certPem, nowMs),
       { cause: error },
     );

@@ -8,7 +8,7 @@
 import { type Clock, type Log, ProxyError, type Stats } from "../../../base/mod.ts";
 import type { WatchHandle, WatchSink } from "../../agent.ts";
 import type { Roots } from "../../types.ts";
-import { Delivery } from "../../watch/delivery.ts";
+import { Delivery, toProxyError } from "../../watch/delivery.ts";
 import { type ServerRoots, WATCH_ROOTS } from "../methods.ts";
 import type { Servers } from "../types.ts";
 
@@ -46,7 +46,6 @@ export class RootsFeed {
   readonly #sinks = new Set<WatchSink<Roots>>();
   #stream: { stop(): void } | undefined;
   #delivery: Delivery<Roots>;
-  #ended = new AbortController();
 
   constructor(deps: RootsDeps) {
     this.#deps = deps;
@@ -66,8 +65,7 @@ export class RootsFeed {
         try {
           this.#delivery.succeeded(readServerRoots(message));
         } catch (error) {
-          if (!(error instanceof ProxyError)) throw error;
-          this.#delivery.failed(error);
+          this.#delivery.failed(toProxyError(error));
         }
       },
       onError: (error) => this.#delivery.failed(error),
@@ -82,8 +80,6 @@ export class RootsFeed {
       stop: () => {
         this.#sinks.delete(told);
         if (this.#sinks.size > 0) return;
-        this.#ended.abort();
-        this.#ended = new AbortController();
         this.#delivery = this.#newDelivery();
         this.#stream?.stop();
         this.#stream = undefined;
@@ -98,7 +94,6 @@ export class RootsFeed {
         onError: (error) => this.#sinks.forEach((sink) => sink.onError(error)),
       },
       deps: this.#deps,
-      signal: this.#ended.signal,
     });
   }
 }

@@ -135,9 +135,9 @@ class SignedLeaf implements WatchHandle {
   /** Does `fn` after `delayMs`, in place of what was planned. */
   #look(delayMs: number, fn: () => unknown): void {
     this.#timer?.cancel();
-    this.#timer = this.#deps.clock.after(delayMs, () => {
-      if (!this.#stop.signal.aborted) void fn();
-    });
+    // Who is told of a leaf, or of none, may have stopped it.
+    if (this.#stop.signal.aborted) return;
+    this.#timer = this.#deps.clock.after(delayMs, () => void fn());
   }
 
   #signIn(delayMs: number): void {
@@ -163,7 +163,6 @@ class SignedLeaf implements WatchHandle {
     this.#askedMs = this.#deps.clock.monotonic();
     try {
       const leaf = await this.#ask(roots);
-      if (this.#stop.signal.aborted) return;
       const share = 0.5 + 0.15 * this.#deps.random();
       const renewMs = renewalOf(leaf, { share, nowMs: this.#deps.clock.now() });
       this.#signed = { leaf, activeId: roots.activeId, renewMs };

@@ -132,6 +132,8 @@ test("roots that change while a leaf is being signed are what it is judged by", 
   const followed = new FollowedLeaf(signer);
   await signer.clock.advance(0);
   signer.rotate({ prune: true });
+  await signer.clock.advance(5_000);
+  assert.equal(signer.asked.length, 1, "one at a time");
   signer.before = () => Promise.resolve();
   resolve();
   await signer.clock.advance(10_000);
@@ -153,6 +155,7 @@ for (const code of ["agent_overloaded", "agent_unreachable", "agent_forbidden"] 
     await signer.clock.advance(60_000);
     const tries = signer.asked.length - 1;
     assert.ok(tries >= 4 && tries <= 10, `${tries} tries in a minute`);
+    assert.equal(new Set(signer.asked.slice(1)).size, 1, "the same request");
     assert.equal(followed.leaves.length, 1);
     assert.equal(followed.errors.length, tries);
     assert.ok(followed.errors.every((text) => text.startsWith(code)));
@@ -163,6 +166,20 @@ for (const code of ["agent_overloaded", "agent_unreachable", "agent_forbidden"] 
     followed.handle.stop();
   });
 }
+
+test("a leaf that ends while servers fail is asked for every few seconds", async () => {
+  const signer = new ScriptedSigner();
+  signer.ttlMs = HOUR_MS;
+  const followed = new FollowedLeaf(signer);
+  await signer.clock.advance(0);
+  signer.before = () => Promise.reject(new ProxyError("agent_unreachable", "no"));
+  await signer.clock.advance(HOUR_MS);
+  const before = signer.asked.length;
+  await signer.clock.advance(60_000);
+  const tries = signer.asked.length - before;
+  assert.ok(tries >= 20 && tries <= 30, `${tries} tries in a minute`);
+  followed.handle.stop();
+});
 
 test("a signing that is not allowed names the right", async () => {
   const signer = new ScriptedSigner();
@@ -230,8 +247,21 @@ test("nothing is told after stop(), whatever is under way", async () => {
   resolve();
   await signer.clock.advance(HOUR_MS);
   assert.deepEqual([followed.leaves, followed.errors], [[], []]);
+  assert.equal(followed.handle.state.failures, 0);
   assert.equal(signer.clock.pending, 0);
 });
+
+for (const [told, fails] of [["a leaf", false], ["none", true]] as const) {
+  test(`nothing is left of a watch that is stopped by who is told of ${told}`, async () => {
+    const signer = new ScriptedSigner();
+    if (fails) signer.before = () => Promise.reject(new ProxyError("agent_unreachable", "no"));
+    const followed = new FollowedLeaf(signer);
+    followed.onTold = () => followed.handle.stop();
+    await signer.clock.advance(0);
+    assert.equal(followed.leaves.length + followed.errors.length, 1);
+    assert.deepEqual([signer.clock.pending, signer.streams], [0, 0]);
+  });
+}
 
 /** Consul's servers sign so many a second, and let nobody wait for longer than half a second. */
 class Pace {

@@ -27,7 +27,7 @@ export function derSequence(...parts: readonly Uint8Array[]): Uint8Array {
 /** A non-negative integer given as big-endian bytes; leading zeros are made minimal. */
 export function derUnsigned(bytes: Uint8Array): Uint8Array {
   let from = 0;
-  while (from < bytes.length - 1 && bytes[from] === 0) from++;
+  while (from < bytes.length && bytes[from] === 0) from++;
   const rest = bytes.subarray(from);
   const first = rest[0] ?? 0;
   if (rest.length === 0) return derElement(TAG.integer, new Uint8Array(1));

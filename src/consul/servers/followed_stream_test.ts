@@ -1,3 +1,4 @@
+import { Buffer } from "node:buffer";
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { MemoryCall } from "../../../test/kit/memory_servers.ts";
@@ -25,6 +26,7 @@ for (
     assert.deepEqual([rig.roots, rig.servers.dialled], [[A], [A]]);
     lose(rig);
     await rig.run(withinMs);
+    assert.equal(session.status.moves, 1);
     assert.deepEqual([rig.moves, rig.roots], [[A, B], [A, B]]);
     assert.deepEqual(two.open().map(({ path }) => path).toSorted(), [
       WATCH_ROOTS.path,
@@ -58,7 +60,27 @@ test("Servers.follow() opens a stream with a new token before it ends the old on
   rootsOf("new")(one.open(WATCH_ROOTS.path)[1] as MemoryCall);
   await rig.run(10);
   assert.deepEqual([tokens(), rig.roots], [["t2"], ["old", "late", "new"]]);
+  const asked = one.calls.filter(({ path }) => path === WATCH_ROOTS.path);
+  assert.deepEqual(
+    asked.map(({ chunks }) => Buffer.concat(chunks).length),
+    [5, 5],
+    "a question each",
+  );
   assert.deepEqual(rig.errors, []);
+});
+
+test("Servers.follow() that is stopped ends both streams of a change of tokens", async () => {
+  using rig = new SessionRig();
+  const one = rig.servers.add(A);
+  one.answer(WATCH_ROOTS.path, (call) => call.token === "t1" && rootsOf("old")(call));
+  const following = rig.follow(rig.start());
+  await rig.run(1_000);
+  rig.token.change("t2");
+  await rig.run(1_000);
+  assert.equal(one.open(WATCH_ROOTS.path).length, 2);
+  following.stop();
+  await rig.run(10);
+  assert.deepEqual(one.open(WATCH_ROOTS.path), []);
 });
 
 test("Servers.follow() does not mind the end of a stream that another takes the place of", async () => {

@@ -4,8 +4,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "node:test";
 import { FakeClock } from "../../../test/kit/clock.ts";
-import { systemClock } from "../../base/mod.ts";
+import { type Clock, systemClock } from "../../base/mod.ts";
 import { findServers, readServerPlaces, systemLookup } from "./places.ts";
+
+/** As long as a name may be, in labels as long as those may be. */
+const LONGEST = `${`${"a".repeat(63)}.`.repeat(3)}${"b".repeat(61)}`;
+const MANY = Array.from({ length: 101 }, (_, at) => `10.0.0.${at}`);
 
 for (
   const [text, names] of [
@@ -13,9 +17,11 @@ for (
     ["10.0.0.1, [2001:DB8::0:1],::1,10.0.0.1", ["10.0.0.1", "2001:db8::1", "::1"]],
     ["Consul.Example.,servers", ["consul.example", "servers"]],
     ["_consul.svc-1.cluster.local", ["_consul.svc-1.cluster.local"]],
+    [LONGEST, [LONGEST]],
+    [MANY.slice(0, 100).join(), MANY.slice(0, 100)],
   ] as const
 ) {
-  test(`readServerPlaces() reads ${text}`, () =>
+  test(`readServerPlaces() reads ${text.slice(0, 40)}`, () =>
     assert.deepEqual(readServerPlaces(text), { kind: "names", names }));
 }
 
@@ -44,7 +50,8 @@ for (
     [`${"a".repeat(64)}.b`, /is neither/],
     ["a\x1b[2J", /is neither/],
     [`${"a".repeat(50_000)}!`, /is neither/],
-    [Array.from({ length: 101 }, (_, at) => `10.0.0.${at}`).join(), /more than 100 addresses/],
+    [`${LONGEST}b`, /is neither/],
+    [MANY.join(), /more than 100 addresses/],
   ] as const
 ) {
   test(`readServerPlaces() refuses ${JSON.stringify(text.slice(0, 40))}`, () =>
@@ -58,9 +65,13 @@ for (
     }));
 }
 
-const find = (text: string, addresses: Record<string, readonly string[]> = {}) =>
+const find = (
+  text: string,
+  addresses: Record<string, readonly string[]> = {},
+  clock: Clock = systemClock,
+) =>
   findServers(readServerPlaces(text), {
-    clock: systemClock,
+    clock,
     lookup: (name) => Promise.resolve(addresses[name] ?? Promise.reject(new Error("no such name"))),
   });
 
@@ -69,6 +80,10 @@ test("findServers() takes every address of every name, once, and names that are 
     await find("10.0.0.1,a,b", { a: ["10.0.0.2", "10.0.0.1", "fe80::1%eth0", "x"] }),
     ["10.0.0.1", "10.0.0.2"],
   );
+});
+
+test("findServers() takes no more addresses than a hundred", async () => {
+  assert.deepEqual(await find("a", { a: MANY }), MANY.slice(0, 100));
 });
 
 test("findServers() says what is not known", async () => {
@@ -108,7 +123,10 @@ async function scripted(text: string): Promise<AsyncDisposable & { readonly exec
 
 test("findServers() runs a command and takes what it prints", async () => {
   await using program = await scripted('echo "10.0.0.1 [::1]"; echo; echo $1');
-  assert.deepEqual(await find(`${program.exec} 10.0.0.3`), ["10.0.0.1", "::1", "10.0.0.3"]);
+  const clock = new FakeClock();
+  const found = await find(`${program.exec} 10.0.0.3`, {}, clock);
+  assert.deepEqual(found, ["10.0.0.1", "::1", "10.0.0.3"]);
+  assert.equal(clock.pending, 0);
   const shell = `${program.exec} $(id)`;
   await assert.rejects(find(shell), /printed "\$\(id\)", which is no IP address/);
 });

@@ -6,7 +6,7 @@ import test from "node:test";
 import { createAuthority } from "../../../test/kit/certificates.ts";
 import { FakeClock } from "../../../test/kit/clock.ts";
 import { createLog, type LogRecord, systemClock } from "../../base/mod.ts";
-import { parsePem } from "../../wire/mod.ts";
+import { formatPem, parsePem } from "../../wire/mod.ts";
 import type { TlsFiles } from "../http/files.ts";
 import { createServersTls } from "./servers_tls.ts";
 import type { ServerPlaces } from "./types.ts";
@@ -68,6 +68,17 @@ test("createServersTls() judges what a server shows by chain and name", async ()
   assert.match(judge([]) ?? "", /showed no certificate/);
   const other = createAuthority();
   assert.match(judge(leafOf(other, ["consul.example"])) ?? "", /is not trusted/);
+});
+
+test("createServersTls() leaves the whole verdict to us where the files have no root", async () => {
+  const below = ca.intermediate();
+  await using files = await Files.create(
+    formatPem("CERTIFICATE", below.chainDer[0] ?? assert.fail()),
+  );
+  const { judge, peerCheck } = await files.make()?.material() ?? assert.fail();
+  assert.equal(peerCheck, "shown");
+  assert.equal(judge(leafOf(below, ["consul.example"])), undefined);
+  assert.match(judge(leafOf(stranger, ["consul.example"])) ?? "", /is not trusted/);
 });
 
 test("createServersTls() takes the name that is said, an address too", async () => {

@@ -56,6 +56,12 @@ for (
     assert.match(await answer, wanted);
     assert.equal(session.current?.host, A);
     assert.deepEqual(rig.token.rejections, code === 16 ? ["t1"] : []);
+    const probes = one.calls.filter(({ path }) => path === GET_FEATURES.path).length;
+    assert.equal(probes, code === 14 ? 2 : 1, "who is unavailable is asked once more");
+    const results = rig.stats.samples().filter(({ labels }) =>
+      labels["resource"] === SIGN.resource
+    );
+    assert.match(await answer, new RegExp(`^${results.map(({ labels }) => labels["result"])}: `));
   });
 }
 

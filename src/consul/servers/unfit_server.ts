@@ -50,7 +50,6 @@ export class UnfitServer {
   #mayLeave(nowMs: number): boolean {
     if (nowMs < this.#stayUntilMs) return false;
     this.#stayUntilMs = nowMs + STAY_MS * (1 + this.#random());
-    this.#series = undefined;
     return true;
   }
 }

@@ -25,6 +25,7 @@ for (
     ["not for a burst that is over", [0, 1, 20, 21], 0, []],
     ["for refusals that go on", every(1, 10), 0, [2]],
     ["later, by chance", every(1, 20), 0.99, [10]],
+    ["for refusals ten seconds apart", [0, 10], 0, [10]],
     ["for refusals that come now and then", [0, 9, 18], 0.99, [18]],
     ["not twice within a minute", every(1, 62), 0, [2]],
     ["again after a minute", every(1, 70), 0, [2, 62]],

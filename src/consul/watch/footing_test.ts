@@ -28,6 +28,12 @@ for (
       servers.pauseLimitMs("agent_failed", { critical: true, failures: 20 }),
       1_000,
     ],
+    [
+      "servers without a leader for less",
+      servers.pauseLimitMs("agent_failed", { critical: false, failures: 19 }),
+      1_000,
+    ],
+    ["servers that are not reached", servers.pauseLimitMs("agent_unreachable", OTHER), 1_000],
     ["servers that are overloaded", servers.pauseLimitMs("agent_overloaded", OTHER), 60_000],
     ["a right that is missing", servers.pauseLimitMs("agent_forbidden", CRITICAL), 60_000],
   ] as const

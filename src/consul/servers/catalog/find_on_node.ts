@@ -29,11 +29,9 @@ export async function findSidecar(catalog: NodeCatalog, serviceId: string): Prom
   });
   const [only, ...more] = idsOf(services);
   if (only === undefined) {
-    if (reply.filteredByAcls || !catalog.client.hasToken) {
-      // Asking for the id that sidecars usually have names the right that is missing.
-      const absence = await absenceOf(catalog, `${serviceId}-sidecar-proxy`, { reply });
-      if (absence.code === "agent_forbidden") throw absence;
-    }
+    // Asking for the id that sidecars usually have names the right that is missing.
+    const absence = await absenceOf(catalog, `${serviceId}-sidecar-proxy`, { reply });
+    if (absence.code !== "agent_not_found") throw absence;
     const others = await listServices(catalog, {
       what: `look for the sidecars on ${nodeName(catalog.node)}`,
       filter: SIDECARS,

@@ -270,7 +270,6 @@ export class LoginToken implements Token {
     await this.#attempt;
     const secrets = new Set(this.#replaced.keys());
     for (const timer of this.#replaced.values()) timer.cancel();
-    this.#replaced.clear();
     if (this.#held) secrets.add(this.#held.secret);
     for (const secret of secrets) this.#logOut(secret);
     await Promise.all(this.#leaving);

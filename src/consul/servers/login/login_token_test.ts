@@ -18,7 +18,7 @@ class Scene {
   /** Of a logout; undefined: done at once. */
   logout: Promise<void> | undefined;
 
-  constructor() {
+  constructor(random = 0) {
     const { clock } = this;
     const log = createLog({
       clock,
@@ -27,7 +27,7 @@ class Scene {
         this.logged.push(`${level} ${message} ${JSON.stringify(fields)}`);
       },
     });
-    this.token = new LoginToken("jwt", { clock, random: () => 0, log });
+    this.token = new LoginToken("jwt", { clock, random: () => random, log });
     this.token.onChange(() => this.changes++);
   }
 
@@ -59,8 +59,8 @@ class Scene {
   }
 }
 
-async function loggedIn(lifeMs?: number): Promise<Scene> {
-  const scene = new Scene();
+async function loggedIn(lifeMs?: number, random?: number): Promise<Scene> {
+  const scene = new Scene(random);
   scene.start();
   await scene.give(lifeMs);
   return scene;
@@ -140,8 +140,8 @@ test("LoginToken.moved() tries again at once what has failed, and nothing else",
   scene.token.moved();
   await scene.give();
   scene.token.moved();
-  await scene.clock.advance(1_000);
-  assert.equal(scene.asked.length, 7);
+  await scene.clock.advance(20_000);
+  assert.equal(scene.asked.length, 7, "nor is the try that was planned made");
 });
 
 test("LoginToken is renewed at 80 % of its life, and logs the old one out a while later", async () => {
@@ -159,6 +159,22 @@ test("LoginToken is renewed at 80 % of its life, and logs the old one out a whil
   assert.deepEqual(scene.loggedOut, ["secret-1"]);
   await scene.clock.advance(38_000);
   assert.equal(scene.asked.length, 3, "and so on");
+});
+
+test("LoginToken is renewed sooner by chance, so that not all come at once", async () => {
+  const scene = await loggedIn(LIFE_MS, 1);
+  await scene.clock.advance(44_999);
+  assert.equal(scene.asked.length, 1);
+  await scene.clock.advance(1);
+  assert.equal(scene.asked.length, 2);
+});
+
+test("LoginToken that is given a second time is not logged out", async () => {
+  const scene = await loggedIn();
+  await scene.clock.advance(48_000);
+  scene.asked[1]?.resolve({ secret: "secret-1", accessorId: "a", lifeMs: LIFE_MS });
+  await scene.clock.advance(20_000);
+  assert.deepEqual([scene.token.current(), scene.loggedOut], ["secret-1", []]);
 });
 
 test("LoginToken stays through a renewal that hangs, fails, and comes late", async () => {
@@ -218,6 +234,7 @@ test("LoginToken.rejected() logs in again", async () => {
   scene.token.rejected("secret-1");
   scene.token.rejected("secret-1");
   assert.equal(scene.asked.length, 2);
+  assert.equal(scene.logged.length, 2, "said once");
   await scene.give();
   assert.equal(scene.token.current(), "secret-2");
   assert.equal(scene.changes, 2);
@@ -298,6 +315,7 @@ test("LoginToken.end() logs out all that it holds, once", async () => {
   await scene.give();
   await Promise.all([scene.token.end(), scene.token.end()]);
   assert.deepEqual(scene.loggedOut, ["secret-1", "secret-2"]);
+  assert.equal(scene.clock.pending, 0);
   await scene.clock.advance(3_600_000);
   scene.token.rejected("secret-2");
   assert.equal(scene.asked.length, 2);

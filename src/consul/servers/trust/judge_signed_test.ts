@@ -94,6 +94,11 @@ for (
     ],
     ["a CA's", () => judge({ overrides: { ca: {} } }), /CA/],
     ["one that is over", () => judge({ nowMs: NOW_MS - 4 * DAY_MS }), /expired/],
+    [
+      "one below an intermediate that is over",
+      () => judge({ nowMs: NOW_MS - 4 * DAY_MS }, authority.intermediate()),
+      /expired/,
+    ],
     ["one of the future", () => judge({ nowMs: NOW_MS + DAY_MS }), /not valid (before|until)/],
     ["one of strangers", () => judge({}, stranger), /does not reach a root/],
   ] as const

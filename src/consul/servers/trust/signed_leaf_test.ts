@@ -62,6 +62,10 @@ test("another active root means a new leaf within ten seconds, not at once", asy
   assert.equal(followed.leaves.length, 1);
   await signer.clock.advance(1);
   assert.equal(followed.leaves.length, 2);
+  signer.listed = [signer.authority];
+  signer.tellRoots();
+  await signer.clock.advance(60_000);
+  assert.equal(followed.leaves.length, 2, "the root before goes without one");
   assert.deepEqual(followed.errors, []);
   followed.handle.stop();
 });
@@ -145,6 +149,25 @@ test("roots that change while a leaf is being signed are what it is judged by", 
   followed.handle.stop();
 });
 
+test("another root that is the active one before a leaf is there means a new leaf", async () => {
+  const signer = new ScriptedSigner();
+  const { promise, resolve } = Promise.withResolvers<void>();
+  signer.before = () => promise;
+  const followed = new FollowedLeaf(signer);
+  await signer.clock.advance(0);
+  const before = signer.authority;
+  signer.rotate();
+  const active = signer.authority;
+  signer.authority = before;
+  resolve();
+  await signer.clock.advance(0);
+  assert.equal(followed.leaves.length, 1);
+  signer.authority = active;
+  await signer.clock.advance(10_000);
+  assert.equal(followed.leaves.length, 2);
+  followed.handle.stop();
+});
+
 for (const code of ["agent_overloaded", "agent_unreachable", "agent_forbidden"] as const) {
   test(`a signing that fails with ${code} is tried again, and what is there stays`, async () => {
     const signer = new ScriptedSigner();
@@ -159,6 +182,7 @@ for (const code of ["agent_overloaded", "agent_unreachable", "agent_forbidden"] 
     assert.equal(followed.leaves.length, 1);
     assert.equal(followed.errors.length, tries);
     assert.ok(followed.errors.every((text) => text.startsWith(code)));
+    assert.equal(followed.errors[0]?.includes("service:write"), code === "agent_forbidden");
     assert.equal(followed.handle.state.failures, tries);
     signer.before = () => Promise.resolve();
     await signer.clock.advance(60_000);

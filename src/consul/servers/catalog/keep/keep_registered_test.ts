@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ProxyError, seededRandom, silentLog, Stats } from "../../../../base/mod.ts";
+import { formatAddress, ProxyError, seededRandom, silentLog, Stats } from "../../../../base/mod.ts";
 import { FakeClock, settle } from "../../../../../test/kit/clock.ts";
 import { MemoryCatalog } from "../../../../../test/kit/memory_catalog.ts";
 import type { DialHandler, DialOptions } from "../../../../net/mod.ts";
@@ -39,6 +39,7 @@ class Keeping {
   readonly clock: FakeClock;
   readonly catalog: MemoryCatalog;
   readonly said: string[] = [];
+  readonly dialled = new Set<string>();
   readonly stop = new AbortController();
   readonly draining = new AbortController();
   /** The application takes connections. */
@@ -70,6 +71,7 @@ class Keeping {
     const loop = { clock, random, log, stats, budget, link, footing: serversFooting(link) };
     const engine = {
       dial: ({ address }: DialOptions, handler: DialHandler) => {
+        this.dialled.add(formatAddress(address));
         queueMicrotask(() => {
           const isOwn = address.kind === "tcp" && address.port === 20000;
           if (isOwn ? !this.listens : !this.isUp) return handler.onFailed("connect", "refused");
@@ -123,6 +125,7 @@ test("keepRegistered() registers both with their checks, and takes them back at 
   await keeping.pass(0);
   const { catalog } = keeping;
   assert.deepEqual(catalog.health, WHOLE);
+  assert.deepEqual(keeping.said, ["registered in the catalog"]);
   const written = ["register", "create", "register web", "register web-proxy"];
   assert.deepEqual(catalog.writes.slice(0, 4), written);
   assert.equal(catalog.services.get("web-proxy")?.["Service"], "web-sidecar-proxy");
@@ -132,7 +135,10 @@ test("keepRegistered() registers both with their checks, and takes them back at 
     new Set(["renew"]),
     "nothing is written while nothing changes",
   );
-  await keeping.end();
+  keeping.stop.abort();
+  await keeping.pass(0);
+  await keeping.over;
+  assert.equal(keeping.clock.pending, 0);
   assert.deepEqual(catalog.health, []);
   assert.equal(catalog.sessions.size, 0);
   assert.equal(catalog.address, "10.0.0.1", "the node stays");
@@ -191,11 +197,67 @@ for (
     const keeping = new Keeping();
     await keeping.pass(20_000);
     lose(keeping.catalog);
-    await keeping.pass(5_000);
-    assert.deepEqual(keeping.catalog.health, WHOLE);
+    await keeping.pass(500);
+    assert.deepEqual(keeping.catalog.health, WHOLE, "without waiting for its turn");
+    assert.equal(keeping.said.filter((line) => line === "registered in the catalog").length, 1);
+    assert.ok(keeping.said.includes("catalog entries written again"));
     await keeping.end();
   });
 }
+
+test("keepRegistered() writes a node again that it cannot look at", async () => {
+  const keeping = new Keeping();
+  keeping.catalog.refuses = ({ path, query }) =>
+    path.startsWith("/v1/health/node/") && !/serfHealth/.test(query?.["filter"] ?? "")
+      ? new ProxyError("agent_failed", "no")
+      : undefined;
+  await keeping.pass(1_000);
+  keeping.catalog.dropNode();
+  await keeping.pass(6_000);
+  assert.deepEqual(keeping.catalog.health, WHOLE);
+  keeping.catalog.refuses = () => undefined;
+  await keeping.end();
+});
+
+for (
+  const [host, reached] of [
+    ["0.0.0.0", "127.0.0.1:20000"],
+    ["::", "[::1]:20000"],
+    ["10.0.0.7", "10.0.0.7:20000"],
+  ] as const
+) {
+  test(`keepRegistered() asks a proxy that listens on ${host} at ${reached}`, async () => {
+    const own = { ...REQUEST.registration, bind: { kind: "tcp", host, port: 20000 } } as const;
+    const keeping = new Keeping({ request: { registration: own } });
+    await keeping.pass(0);
+    assert.deepEqual([...keeping.dialled], ["127.0.0.1:8080", reached]);
+    await keeping.end();
+  });
+}
+
+test("keepRegistered() waits for servers that are away when it begins", async () => {
+  const catalog = new MemoryCatalog();
+  catalog.refuses = () => new ProxyError("agent_unreachable", "no server is in use");
+  const keeping = new Keeping({ catalog });
+  await keeping.pass(20_000);
+  assert.deepEqual([keeping.failure, catalog.writes], [undefined, []]);
+  catalog.refuses = () => undefined;
+  await keeping.pass(8_000);
+  assert.deepEqual(catalog.health, WHOLE);
+  await keeping.end();
+});
+
+test("keepRegistered() tells at once what changes while it writes", async () => {
+  const keeping = new Keeping();
+  keeping.catalog.refuses = ({ body }) => {
+    const { Service } = (body ?? {}) as { readonly Service?: { readonly ID: string } };
+    if (Service?.ID === "web-proxy") keeping.draining.abort();
+    return undefined;
+  };
+  await keeping.pass(0);
+  assert.deepEqual(keeping.catalog.health.slice(2), named("critical", WHOLE.slice(2)));
+  await keeping.end();
+});
 
 test("keepRegistered() puts right a status that somebody else wrote", async () => {
   const keeping = new Keeping();
@@ -253,9 +315,13 @@ test("what another process has taken over is left to it, until its session ends"
   await first.pass(5_000);
   assert.deepEqual(catalog.health, WHOLE);
   assert.ok(first.said.includes("the ids are taken back"));
+  assert.ok(!second.said.includes("the ids are taken back"));
   second.isCutOff = false;
   second.stop.abort();
+  let over = false;
+  void second.over.then(() => over = true);
   await second.pass(1_000);
+  assert.ok(over);
   assert.deepEqual(
     catalog.health,
     WHOLE,
@@ -288,6 +354,7 @@ for (
     assert.equal(keeping.failure.code, code);
     assert.match(keeping.failure.message, pattern);
     assert.deepEqual([catalog.address, catalog.sessions.size], [undefined, 0]);
+    assert.ok(!catalog.writes.some((write) => write.startsWith("deregister")));
   });
 }
 

@@ -16,6 +16,8 @@ import { filterText } from "./expression.ts";
 import { type NodeCatalog, nodeServicesPath, readNodeServices } from "./node_catalog.ts";
 
 const COMING_MS = 2_000;
+/** The node, the application, each with checks, and the proxy. */
+const COMING_WRITES = 5;
 
 /**
  * The part of a `node-services` reply, asked with `merge-central-config`, that is about `proxyId`;
@@ -57,10 +59,13 @@ export function ownRegistrationQuestion(
         });
       let reply = await ask(request);
       let value = readOwnRegistration(reply.json, { node, proxyId });
-      if (!value && !request.previous && !reply.filteredByAcls) {
-        // Whoever starts us registers us at about the same time.
+      // Whoever starts us registers us at about the same time, after other things of the node.
+      for (let woken = 0; woken < COMING_WRITES && !value && !request.previous; woken++) {
+        if (reply.filteredByAcls) break;
+        const { index } = reply;
         reply = await ask({ ...request, ...cursorOf(reply), waitMs: COMING_MS });
         value = readOwnRegistration(reply.json, { node, proxyId });
+        if (reply.index === index) break;
       }
       // Like an agent's 404: what was delivered last stays true.
       if (!value) throw await absenceOf(catalog, proxyId, { reply, signal: request.signal });

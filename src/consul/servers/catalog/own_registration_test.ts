@@ -117,6 +117,31 @@ test("ownRegistrationQuestion() waits a moment for an entry that is about to com
   assert.deepEqual(seen.codes, []);
 });
 
+test("ownRegistrationQuestion() is not put off by what is registered before it", async () => {
+  const soon = [30, 31, 32].map((index) => ({ ...GONE, index }));
+  await using rig = await CatalogRig.start(inTurn(...soon, { json: MERGED, index: 33 }));
+  const seen = new Seen<Registration>();
+  const watch = startWatch(ownRegistrationQuestion(rig.catalog, ID), {
+    sink: seen,
+    deps: rig.deps,
+  });
+  await eventually(() => seen.values.length + seen.errors.length > 0, "an answer");
+  watch.stop();
+  assert.deepEqual([seen.codes, seen.values.length], [[], 1]);
+});
+
+test("ownRegistrationQuestion() tells after a moment that nothing comes", async () => {
+  await using rig = await CatalogRig.start(inTurn(GONE, GONE));
+  const seen = new Seen<Registration>();
+  const watch = startWatch(ownRegistrationQuestion(rig.catalog, ID), {
+    sink: seen,
+    deps: rig.deps,
+  });
+  await eventually(() => seen.errors.length === 1, "the loss is said");
+  watch.stop();
+  assert.deepEqual([seen.codes, rig.script.asked.length], [["agent_not_found"], 2]);
+});
+
 for (
   const [name, outcome, code, pattern] of [
     [

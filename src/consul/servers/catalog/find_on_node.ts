@@ -17,6 +17,9 @@ import { listServices, type NodeCatalog, nodeName, type NodeService } from "./no
 const SIDECARS = 'Kind == "connect-proxy"';
 const GATEWAYS = 'Kind == "ingress-gateway"';
 
+/** After a node's name. A service may be registered without its sidecar, or on another node. */
+const NONE_THERE = ": no proxy is; register it, or is -node that of another?";
+
 const Sidecars = v.array(object({
   Proxy: v.nullish(object({ DestinationServiceID: text })),
 }));
@@ -38,13 +41,13 @@ export async function findSidecar(catalog: NodeCatalog, serviceId: string): Prom
     });
     const served = readReply(Sidecars, others.services, "the services of the node")
       .map(({ Proxy }) => Proxy?.DestinationServiceID ?? "");
+    const why = served.length === 0
+      ? NONE_THERE
+      : ": -sidecar-for takes the service's id, not its name, as the sidecar's " +
+        `Proxy.DestinationServiceID has it${listed("ids with a sidecar there", served)}`;
     throw new ProxyError(
       "agent_not_found",
-      `No sidecar proxy registered for ${serviceId} on ${
-        nodeName(catalog.node)
-      }: -sidecar-for takes ` +
-        `the service's id, not its name, as the sidecar's Proxy.DestinationServiceID has it` +
-        listed("ids with a sidecar there", served),
+      `No sidecar proxy registered for ${serviceId} on ${nodeName(catalog.node)}${why}`,
     );
   }
   if (more.length > 0) {
@@ -71,7 +74,7 @@ export async function findProxy(catalog: NodeCatalog, proxyId: string): Promise<
   });
   throw new ProxyError(
     "agent_not_found",
-    absence.message + listed("ids of proxies there", idsOf(services)),
+    absence.message + (listed("ids of proxies there", idsOf(services)) || NONE_THERE),
   );
 }
 

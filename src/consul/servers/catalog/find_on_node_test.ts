@@ -61,6 +61,13 @@ test("findSidecar() lists several, and what there is instead of none", async () 
   );
 });
 
+test("find...() say that a node has no proxy at all", async () => {
+  await using rig = await CatalogRig.start(inTurn(list(), list(), list(), list()));
+  const pattern = /on node "virt-1": no proxy is; register it, or is -node that of another\?$/;
+  await assert.rejects(findSidecar(rig.catalog, "web"), failsWith("agent_not_found", pattern));
+  await assert.rejects(findProxy(rig.catalog, "web"), failsWith("agent_not_found", pattern));
+});
+
 for (
   const [whose, token, filtered] of [["a token", "any", true], ["no token", "", false]] as const
 ) {

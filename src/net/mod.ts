@@ -9,6 +9,7 @@ export * from "./linux/standard_stream.ts";
 export * from "./linux/unix_datagram.ts";
 export * from "./port.ts";
 export * from "./relay.ts";
+export { SPEAKS_NO_TLS } from "./tls_words.ts";
 
 /** The engine of the runtime this process runs on. */
 export function runtimeEngine(): Engine {

@@ -33,10 +33,13 @@ const ALERTS: Readonly<Record<string, string>> = {
 /** Names that are spelt in two ways. */
 const SPELLINGS: Readonly<Record<string, string>> = { unrecognisedname: "unrecognizedname" };
 
+/** The words for a port that takes plain text. */
+export const SPEAKS_NO_TLS = "the peer does not speak TLS";
+
 /** What our side minded; more precise ones first. */
 const FAULTS: readonly (readonly [RegExp, string])[] = [
   [/HTTPS?_(?:PROXY_)?REQUEST/, "the peer spoke HTTP to a port that takes TLS only"],
-  [/WRONG_VERSION_NUMBER|wrong version number|InvalidContentType/, "the peer does not speak TLS"],
+  [/WRONG_VERSION_NUMBER|wrong version number|InvalidContentType/, SPEAKS_NO_TLS],
   [
     /UNSUPPORTED_PROTOCOL|unsupported protocol|Tls1[23]\w*Not|SupportedVersions/,
     "no TLS version in common with the peer",

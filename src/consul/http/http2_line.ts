@@ -16,7 +16,13 @@ import {
   type RequestHead,
   type ResponseEvents,
 } from "../../http/mod.ts";
-import type { Connection, Dial, Engine, PresentedPeer } from "../../net/mod.ts";
+import {
+  type Connection,
+  type Dial,
+  type Engine,
+  type PresentedPeer,
+  SPEAKS_NO_TLS,
+} from "../../net/mod.ts";
 
 export interface Http2LineOptions {
   readonly engine: Pick<Engine, "dial" | "clientTls">;
@@ -90,7 +96,9 @@ export class Http2Line {
         onConnected: (socket, peer) =>
           this.#connected(socket, whyRefused(peer, material) ?? whyNotHttp2(peer)),
         onFailed: (stage, reason) =>
-          this.#lost(stage === "connect" ? `${reason}; ${WANTED}` : reason),
+          this.#lost(
+            stage === "connect" || reason === SPEAKS_NO_TLS ? `${reason}; ${WANTED}` : reason,
+          ),
       });
     } catch (error) {
       this.#lost(messageOf(error));

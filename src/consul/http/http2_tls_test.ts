@@ -1,6 +1,7 @@
 /** Requests to a server over TLS as it is, on real handshakes: who is not the server hears nothing. */
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import http from "node:http";
 import http2 from "node:http2";
 import https from "node:https";
 import type { AddressInfo } from "node:net";
@@ -26,6 +27,8 @@ const READ = {
   ...{ timeoutMs: 10_000, limitBytes: 99, repeatable: true },
 };
 
+type Speaks = "h2" | "https" | "http";
+
 /** A server, and a transport that trusts what is in `caFile`. */
 class Rig implements AsyncDisposable {
   /** Tokens that were heard. */
@@ -34,12 +37,12 @@ class Rig implements AsyncDisposable {
   readonly caFile: string;
   transport!: Http2Transport;
   readonly #directory = mkdtempSync(join(tmpdir(), "postern-http2-tls-"));
-  readonly #server: http2.Http2SecureServer | https.Server;
+  readonly #server: http2.Http2SecureServer | https.Server | http.Server;
   readonly #sessions = new Set<{ destroy(): void }>();
 
   private constructor(
     certificate: { readonly certPem: string; readonly keyPem: string },
-    speaksHttp2: boolean,
+    speaks: Speaks,
   ) {
     this.caFile = join(this.#directory, "ca.pem");
     const files = { cert: certificate.certPem, key: certificate.keyPem };
@@ -50,9 +53,11 @@ class Rig implements AsyncDisposable {
       this.heard.push(request.headers["x-consul-token"]);
       response.end('"leader"');
     };
-    this.#server = speaksHttp2
+    this.#server = speaks === "h2"
       ? http2.createSecureServer(files, answer)
-      : https.createServer(files, answer);
+      : speaks === "https"
+      ? https.createServer(files, answer)
+      : http.createServer(answer);
     this.#server.on("secureConnection", (socket: { destroy(): void }) => {
       this.connections++;
       this.#sessions.add(socket);
@@ -63,12 +68,12 @@ class Rig implements AsyncDisposable {
 
   static async start(
     issuer = OURS,
-    options: { readonly overrides?: CertificateOverrides; readonly speaksHttp2?: boolean } = {},
+    options: { readonly overrides?: CertificateOverrides; readonly speaks?: Speaks } = {},
   ): Promise<Rig> {
-    const { overrides = {}, speaksHttp2 = true } = options;
+    const { overrides = {}, speaks = "h2" } = options;
     const rig = new Rig(
       issuer.issueLeaf({ service: "server", overrides: { ...SERVER, ...overrides } }),
-      speaksHttp2,
+      speaks,
     );
     await new Promise<void>((resolve) => rig.#server.listen(0, "127.0.0.1", resolve));
     writeFileSync(rig.caFile, OURS.rootPem);
@@ -122,7 +127,8 @@ for (
       { overrides: { dnsNames: ["server.dc2.consul"] } },
       /not trusted|name/i,
     ],
-    ["does not speak HTTP/2", OURS, { speaksHttp2: false }, /does not speak HTTP\/2|protocol/i],
+    ["does not speak HTTP/2", OURS, { speaks: "https" }, /does not speak HTTP\/2|protocol/i],
+    ["does not speak TLS", OURS, { speaks: "http" }, /does not speak TLS; -http-port .*HTTPS API/],
   ] as const
 ) {
   test(`a server that ${what} gets no token`, async () => {

@@ -39,9 +39,10 @@ export function createServersTls(
     );
   }
   const { clock, log } = deps;
+  const ways = { serverName, named: tls.caFile !== "" || tls.caPath !== "", clock };
   let read = readTlsFiles(tls);
   // Files that were good once stay in use; those of the start have to be good.
-  let material = materialOf(read, { serverName, clock });
+  let material = materialOf(read, ways);
   return {
     serverName,
     material() {
@@ -49,7 +50,7 @@ export function createServersTls(
         const again = readTlsFiles(tls);
         // All that a system trusts takes a twentieth of a second to be read.
         if (isDeepStrictEqual(again, read)) return material;
-        material = materialOf(again, { serverName, clock });
+        material = materialOf(again, ways);
         read = again;
       } catch (error) {
         log.warn("files for TLS to Consul's servers cannot be used, the last ones stay in use", {
@@ -62,8 +63,13 @@ export function createServersTls(
 }
 
 function materialOf(
-  { caPems: texts, certPem, keyPem, verify }: TransportTls,
-  { serverName, clock }: { readonly serverName: string; readonly clock: Clock },
+  { caPems: texts, caName, certPem, keyPem, verify }: TransportTls,
+  { serverName, named, clock }: {
+    readonly serverName: string;
+    /** Somebody said which CAs are trusted. */
+    readonly named: boolean;
+    readonly clock: Clock;
+  },
 ): GrpcTlsMaterial {
   const shown = { certPem, keyPem };
   if (!verify) return { rootPems: [], ...shown, peerCheck: "shown", judge: () => undefined };
@@ -76,8 +82,19 @@ function materialOf(
         "of the servers with -ca-file or -ca-path",
     );
   }
-  const rules = { ...NO_RULES, matchers: [serverNameMatcher(serverName)] };
-  const judge = serverJudge({ kind: "ca", rootPems: caPems, rules }, () => clock.now());
+  const cas = named ? caName : `${caName}: give -ca-file or -ca-path`;
+  const judgeBy = (rules: typeof NO_RULES) =>
+    serverJudge({ kind: "ca", rootPems: caPems, rules }, () => clock.now());
+  const judgeWhole = judgeBy({ ...NO_RULES, matchers: [serverNameMatcher(serverName)] });
+  const judgeChain = judgeBy(NO_RULES);
+  const judge: GrpcTlsMaterial["judge"] = (chain) => {
+    const refused = judgeWhole(chain);
+    if (refused === undefined || chain.length === 0) return refused;
+    // What to change is told by whether any other name would do.
+    return judgeChain(chain) === undefined
+      ? `${refused}; -tls-server-name says ${serverName}`
+      : `${refused}; CAs are taken from ${cas}`;
+  };
   return { rootPems: caPems, ...shown, peerCheck: areRoots(caPems) ? "checked" : "shown", judge };
 }
 

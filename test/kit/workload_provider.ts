@@ -8,11 +8,13 @@ import assert from "node:assert/strict";
 import { seededRandom } from "../../src/base/mod.ts";
 import { runtimeEngine } from "../../src/net/mod.ts";
 import { tlsFault } from "../../src/net/tls_fault.ts";
+import { realFiles } from "../../src/secrets/file/file_system.ts";
 import { type SecretRef, type SecretSource, WITHDRAWAL_GRACE_MS } from "../../src/secrets/plan.ts";
 import type { SecretProvider, SecretWatch } from "../../src/secrets/secret_provider.ts";
 import type { CertificateSecret, Secret, ValidationSecret } from "../../src/secrets/secret.ts";
 import { createWorkloadProvider } from "../../src/secrets/workload/workload_provider.ts";
 import { FakeClock } from "./clock.ts";
+import { counted } from "./followed_files.ts";
 import { followNews } from "./secret_news.ts";
 import { startWorkloadServer, type WorkloadServer } from "./workload_server.ts";
 
@@ -116,6 +118,7 @@ export async function setUpWorkload(): Promise<WorkloadFixture> {
     random: seededRandom(1),
     read: () => Promise.reject(new Error("no file is read here")),
     tlsFault,
+    files: counted(realFiles),
   });
   return {
     server,

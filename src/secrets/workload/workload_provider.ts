@@ -15,6 +15,7 @@ import {
 } from "../../grpc/mod.ts";
 import { loadSecret, mergeValidation, type ReadSource, type TlsFault } from "../load/mod.ts";
 import { type SecretRef, WITHDRAWAL_GRACE_MS } from "../plan.ts";
+import type { FileSystem } from "../file/file_system.ts";
 import { Arrivals } from "../file/socket_arrivals.ts";
 import type { SecretEvents, SecretProvider, SecretWatch } from "../secret_provider.ts";
 import type { SecretType } from "../secret.ts";
@@ -46,6 +47,8 @@ export interface WorkloadDeps {
   readonly read: ReadSource;
   /** The engine's. */
   readonly tlsFault: TlsFault;
+  /** Where sockets are looked for; default: the machine's. */
+  readonly files?: FileSystem;
 }
 
 /** The service has no package. */
@@ -95,10 +98,11 @@ class WorkloadProvider implements SecretProvider {
       keepAliveTimeoutMs: 5_000,
       limits: { messageBytes: MESSAGE_LIMIT_BYTES },
     });
-    const { clock, random } = deps;
+    const { clock, random, files } = deps;
     this.#arrivals = new Arrivals({
       clock,
       random,
+      ...files && { files },
       addresses: [address],
       onArrival: () => this.#refresh(),
     });

@@ -182,6 +182,12 @@ export class Client {
           "agent_forbidden",
           `${what}: ${text}${this.#forbiddenHint(call, text)}`,
         );
+      // What gRPC answers to whoever asks for anything else.
+      case 415:
+        return new ProxyError(
+          "agent_failed",
+          `${what}: ${where} speaks gRPC; ${PLACE_FLAG[peer]} wants that of the HTTP API`,
+        );
       case 404:
         return new ProxyError(
           "agent_not_found",

@@ -79,3 +79,11 @@ test("Client.call() does not say what a server sends back of the token", async (
     return !error.message.includes(token) && /no \(not shown\) here/.test(error.message);
   });
 });
+
+test("Client.call() knows the gRPC port by what it answers", async () => {
+  const { client } = played({}, { status: 415, body: "" });
+  await assert.rejects(client.call(CALL), {
+    code: "agent_failed",
+    message: "Cannot read: 192.0.2.1 speaks gRPC; -http-port wants that of the HTTP API",
+  });
+});

@@ -30,7 +30,10 @@ const TRIES = 3;
 const PATIENCE_MS = 20_000;
 
 export interface ServersCarrierOptions {
-  readonly servers: Pick<Servers, "current" | "leave" | "onMove">;
+  readonly servers: Pick<Servers, "current" | "leave" | "onMove"> & {
+    /** Why none is in use; `""`: nothing has failed yet. */
+    readonly status: { readonly lastFailure: string };
+  };
   readonly clock: Clock;
   /** Reads files; throws `config_invalid` where they cannot be used. */
   readonly createTransport: (server: Server) => WireTransport;
@@ -147,7 +150,11 @@ export class ServersCarrier implements Carrier {
     const { current } = this.#options.servers;
     if (this.#closing.signal.aborted || request.signal?.aborted) throw givenUp();
     if (!current) {
-      throw new ProxyError("agent_unreachable", "Cannot ask a Consul server: none can be reached");
+      const why = this.#options.servers.status.lastFailure || "none has answered yet";
+      throw new ProxyError(
+        "agent_unreachable",
+        `Cannot ask a Consul server: none can be used: ${why}`,
+      );
     }
     if (this.#line?.server !== current) {
       this.#drop();

@@ -59,7 +59,7 @@ function codeOf({ code }: GrpcStatus): ErrorCode {
 
 function hintOf({ code, details }: GrpcStatus): string {
   if (code === GRPC_STATUS.unimplemented) {
-    return " (is -grpc-port that of a Consul server, and the server not too old?)";
+    return " (is -grpc-port that of a server of Consul's, not a client agent's, and the server not too old?)";
   }
   if (code !== GRPC_STATUS.unauthenticated) return "";
   if (/ACL not found/.test(details)) return " (the servers do not know the token)";

@@ -155,7 +155,8 @@ export class ServerSearch {
       return link;
     } catch (error) {
       link.close();
-      const port = error instanceof ProxyError ? "" : ` port ${grpcPort} (-grpc-port)`;
+      const way = tls ? "-grpc-port, with TLS" : "-grpc-port, -tls-disabled";
+      const port = error instanceof ProxyError ? "" : ` port ${grpcPort} (${way})`;
       if (!signal.aborted) this.failed(host, `${host}${port}: ${messageOf(error)}`);
       return undefined;
     } finally {

@@ -32,6 +32,7 @@ class Rig implements AsyncDisposable {
   readonly #onMove = new Set<(server: Server) => void>();
   readonly #servers = {
     current: { host: "127.0.0.1" },
+    status: { lastFailure: "" },
     leave: (_server: Server, reason: string) => void this.left.push(reason),
     onMove: (fn: (server: Server) => void) => {
       this.#onMove.add(fn);

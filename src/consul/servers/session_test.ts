@@ -103,7 +103,7 @@ test("Servers.call() waits for a server, no longer than it may, and ends with th
   await rig.run(100);
   assert.match(
     await late,
-    /^agent_unreachable: .*no Consul server is in use: 10\.0\.0\.1 port 8502 \(-grpc-port\): /,
+    /^agent_unreachable: .*no Consul server is in use: 10\.0\.0\.1 port 8502 \(-grpc-port, -tls-disabled\): /,
   );
   assert.deepEqual(rig.messages("warn"), [
     "no consul server can be used",

@@ -87,3 +87,12 @@ test("Client.call() knows the gRPC port by what it answers", async () => {
     message: "Cannot read: 192.0.2.1 speaks gRPC; -http-port wants that of the HTTP API",
   });
 });
+
+test("Client.call() says nothing of an agent where there is none", async () => {
+  const body = "Connect must be enabled in order to use this endpoint";
+  const { client } = played({}, { status: 500, body });
+  await assert.rejects(client.call(CALL), (error: Error) => {
+    return / enabled = true .* on the Consul servers$/.test(error.message) &&
+      !error.message.includes("agent");
+  });
+});

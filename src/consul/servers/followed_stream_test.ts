@@ -98,6 +98,22 @@ test("Servers.follow() does not mind the end of a stream that another takes the 
   assert.equal(one.calls.filter(({ path }) => path === WATCH_ROOTS.path).length, 2);
 });
 
+test("Servers.follow() ends the old stream though the first one with a new token failed", async () => {
+  using rig = new SessionRig();
+  const one = rig.servers.add(A);
+  let refused = 0;
+  one.answer(WATCH_ROOTS.path, (call) => {
+    if (call.token === "t2" && refused++ === 0) call.end(13, "broken");
+    else rootsOf(call.token)(call);
+  });
+  rig.follow(rig.start());
+  await rig.run(1_000);
+  rig.token.change("t2");
+  await rig.run(2_000);
+  assert.deepEqual([rig.roots, rig.errors.length], [["t1", "t2"], 1]);
+  assert.deepEqual(one.open(WATCH_ROOTS.path).map(({ token }) => token), ["t2"]);
+});
+
 test("Servers.follow() opens a stream again that ended well, without a word", async () => {
   using rig = new SessionRig();
   const one = rig.servers.add(A);

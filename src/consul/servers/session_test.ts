@@ -339,6 +339,7 @@ test("Servers leaves nothing behind", async () => {
   const waiting = sign(session);
   await rig.run(10);
   session.close();
+  assert.equal(session.current, undefined);
   assert.match(await waiting, /^closed/);
   await rig.run(3_600_000);
   assert.deepEqual([one.open(), rig.clock.pending], [[], 0]);

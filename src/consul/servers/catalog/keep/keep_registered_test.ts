@@ -126,6 +126,11 @@ test("keepRegistered() registers both with their checks, and takes them back at 
   const { catalog } = keeping;
   assert.deepEqual(catalog.health, WHOLE);
   assert.deepEqual(keeping.said, ["registered in the catalog"]);
+  let reads = 0;
+  catalog.refuses = ({ method, query }) => {
+    if (!method && query?.["index"] === undefined) reads++;
+    return undefined;
+  };
   const written = ["register", "create", "register web", "register web-proxy"];
   assert.deepEqual(catalog.writes.slice(0, 4), written);
   assert.equal(catalog.services.get("web-proxy")?.["Service"], "web-sidecar-proxy");
@@ -135,6 +140,7 @@ test("keepRegistered() registers both with their checks, and takes them back at 
     new Set(["renew"]),
     "nothing is written while nothing changes",
   );
+  assert.equal(reads, 0, "nor is the leader asked");
   keeping.stop.abort();
   await keeping.pass(0);
   await keeping.over;
@@ -165,6 +171,10 @@ test("keepRegistered() has a sidecar critical that takes no connections itself",
   await keeping.pass(0);
   const one = "application:passing/web";
   assert.deepEqual(keeping.catalog.health.slice(2), [`application:critical/web-proxy`, one]);
+  keeping.isUp = false;
+  await keeping.pass(1_500);
+  assert.deepEqual(keeping.catalog.health.slice(2), named("critical", WHOLE.slice(2)));
+  keeping.isUp = true;
   keeping.listens = true;
   await keeping.pass(1_500);
   assert.deepEqual(keeping.catalog.health, WHOLE);
@@ -183,6 +193,17 @@ test("keepRegistered() renews in time, and gives a new sign of life where the ol
   await keeping.pass(4_500);
   assert.deepEqual(catalog.health, WHOLE);
   assert.notEqual(keeping.session, before);
+  const { length } = catalog.writes;
+  catalog.refuses = ({ path }) =>
+    path.includes("/renew/") ? new ProxyError("agent_failed", "No cluster leader") : undefined;
+  await keeping.pass(4_500);
+  catalog.refuses = () => undefined;
+  await keeping.pass(10_000);
+  assert.deepEqual(
+    new Set(catalog.writes.slice(length)),
+    new Set(["renew"]),
+    "nothing else is due",
+  );
   await keeping.end();
 });
 
@@ -358,6 +379,15 @@ for (
   });
 }
 
+test("keepRegistered() leaves a node that is there as it is", async () => {
+  const catalog = new MemoryCatalog();
+  catalog.address = "10.9.9.9";
+  const keeping = new Keeping({ catalog, request: { nodeAddress: "" } });
+  await keeping.pass(0);
+  assert.deepEqual(catalog.writes.slice(0, 2), ["create", "register web"]);
+  await keeping.end();
+});
+
 test("keepRegistered() refuses a node that an agent keeps", async () => {
   const catalog = new MemoryCatalog();
   catalog.agentNode = true;
@@ -414,6 +444,31 @@ test("keepRegistered() goes on living through refused writes, and writes when it
   await keeping.pass(8_000);
   assert.deepEqual(catalog.health, WHOLE);
   await keeping.end();
+});
+
+test("keepRegistered() takes back as soon as it can", async () => {
+  const keeping = new Keeping();
+  await keeping.pass(1_000);
+  const { catalog } = keeping;
+  catalog.refuses = (call) =>
+    /deregister/.test(call.path) ? new ProxyError("agent_failed", "No cluster leader") : undefined;
+  keeping.stop.abort();
+  await keeping.pass(1_000);
+  catalog.refuses = () => undefined;
+  await keeping.pass(750);
+  assert.deepEqual(catalog.health, []);
+  await keeping.over;
+  assert.ok(!keeping.said.some((line) => /^catalog entries stay/.test(line)));
+});
+
+test("keepRegistered() takes nothing back where all has been closed", async () => {
+  const keeping = new Keeping();
+  await keeping.pass(1_000);
+  const { catalog } = keeping;
+  catalog.refuses = () => new ProxyError("closed", "Cannot ask: it is not wanted any more");
+  await keeping.pass(4_500);
+  await keeping.over;
+  assert.deepEqual(catalog.health, WHOLE);
 });
 
 test("keepRegistered() gives up taking back, and the end of the session makes it critical", async () => {

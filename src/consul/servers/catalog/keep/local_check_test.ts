@@ -15,9 +15,10 @@ function start(httpPath = "", address: Parameters<typeof checkLocal>[0]["address
 }
 
 test("checkLocal() is content with a connection, and ends it", async () => {
-  const { health, dial } = start();
+  const { health, dial, clock } = start();
   const end = dial.connect();
   assert.deepEqual(await health, { status: "passing", output: "127.0.0.1:8080: connected" });
+  assert.equal(clock.pending, 0);
   await settle();
   assert.equal(end.over, "end");
   assert.equal(end.received, "");

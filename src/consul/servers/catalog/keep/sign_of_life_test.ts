@@ -1,0 +1,39 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ProxyError, silentLog } from "../../../../base/mod.ts";
+import { FakeClock } from "../../../../../test/kit/clock.ts";
+import { MemoryCatalog } from "../../../../../test/kit/memory_catalog.ts";
+import { SignOfLife } from "./sign_of_life.ts";
+
+const { signal } = new AbortController();
+
+function start() {
+  const catalog = new MemoryCatalog();
+  catalog.address = "10.0.0.1";
+  const said: string[] = [];
+  const log = { ...silentLog, error: (message: string) => void said.push(message) };
+  const deps = { clock: new FakeClock(), log };
+  const life = new SignOfLife({ client: catalog.client, node: "virt-1" }, { proxyId: "web", deps });
+  return { catalog, said, life };
+}
+
+test("SignOfLife knows its last eight names, the one in use among them", async () => {
+  const { catalog, life } = start();
+  const names: string[] = [];
+  for (let session = 0; session < 10; session++) {
+    await life.beat(signal);
+    names.push(life.name);
+    catalog.expire(life.name);
+  }
+  assert.equal(new Set(names).size, 10);
+  assert.deepEqual([...life.names], names.slice(2));
+});
+
+test("SignOfLife is not refused where servers are away, and is given as soon as they are back", async () => {
+  const { catalog, said, life } = start();
+  catalog.refuses = () => new ProxyError("agent_unreachable", "no server is in use");
+  await assert.rejects(life.beat(signal), { code: "agent_unreachable" });
+  catalog.refuses = () => undefined;
+  await life.beat(signal);
+  assert.deepEqual([life.name !== "", said], [true, []]);
+});

@@ -327,6 +327,11 @@ for (
       `${LEAST.join(" ")} -telemetry-prom-service-metrics-url file:///etc/passwd`,
       /want an http:\/\//,
     ],
+    [
+      "meta that could forge lines",
+      `${LEAST.join(" ")} ${LOGIN} -login-meta a=b\x07`,
+      /control character/,
+    ],
     ["meta without a key", `${LEAST.join(" ")} ${LOGIN} -login-meta =x`, /want KEY=VALUE/],
     ["no .json", `${LEAST.join(" ")} -config-file c.yaml`, /want a \.json file/],
     ["no JSON", `${LEAST.join(" ")} -config-file c.json`, /"c\.json": it is no JSON$/, {

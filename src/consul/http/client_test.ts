@@ -2,14 +2,15 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ProxyError, Stats } from "../../base/mod.ts";
 import type { Token } from "../servers/types.ts";
-import type { WireReply } from "./carrier.ts";
-import { Client } from "./client.ts";
+import type { WireReply, WireRequest } from "./carrier.ts";
+import { type Call, Client } from "./client.ts";
 
 const CALL = { resource: "match", what: "read", path: "/v1/x", timeoutMs: 1_000 } as const;
 
 /** A client of a server that always answers the same, and what happened. */
 function played(token: Partial<Token>, reply: Partial<WireReply> = {}) {
   const sent: (string | undefined)[] = [];
+  const requests: WireRequest[] = [];
   const rejected: string[] = [];
   const client = new Client({
     ...{ pathPrefix: "", basicAuth: "", datacenter: "", namespace: "", partition: "" },
@@ -25,13 +26,14 @@ function played(token: Partial<Token>, reply: Partial<WireReply> = {}) {
     carrier: {
       ...{ peer: "server", where: "192.0.2.1" },
       ...{ dropIdle() {}, reloadFiles() {}, close() {} },
-      send({ headers }) {
-        sent.push(headers["x-consul-token"]);
+      send(request) {
+        requests.push(request);
+        sent.push(request.headers["x-consul-token"]);
         return Promise.resolve({ status: 200, headers: {}, body: "1", ...reply });
       },
     },
   });
-  return { client, sent, rejected };
+  return { client, sent, requests, rejected };
 }
 
 test("Client.call() waits for a token that is coming", async () => {
@@ -86,4 +88,50 @@ test("Client.call() knows the gRPC port by what it answers", async () => {
     code: "agent_failed",
     message: "Cannot read: 192.0.2.1 speaks gRPC; -http-port wants that of the HTTP API",
   });
+});
+
+for (
+  const [what, call, repeatable] of [
+    ["a read", {}, true],
+    ["a wait by index", { query: { index: "7" } }, false],
+    ["a wait by hash", { query: { hash: "h" } }, false],
+    ["a write", { method: "PUT" }, false],
+    ["a question by POST", { method: "POST", changesNothing: true }, true],
+  ] as readonly (readonly [string, Partial<Call>, boolean])[]
+) {
+  test(`Client.call() has ${what} ${repeatable ? "" : "not "}repeated where a connection broke`, async () => {
+    const { client, requests } = played({});
+    await client.call({ ...CALL, ...call });
+    assert.equal(requests[0]?.repeatable, repeatable);
+  });
+}
+
+for (
+  const [status, body, code] of [
+    [429, "", "agent_overloaded"],
+    [503, "rate limit exceeded, try again later", "agent_overloaded"],
+    [503, "", "agent_failed"],
+    [500, "rate limit exceeded", "agent_failed"],
+    [500, "No cluster leader", "agent_failed"],
+    [
+      500,
+      'Invalid query parameter: "ns" - Namespaces are a Consul Enterprise feature',
+      "config_invalid",
+    ],
+  ] as const
+) {
+  test(`Client.call() takes status ${status} ${JSON.stringify(body)} for ${code}`, async () => {
+    const { client } = played({}, { status, body });
+    await assert.rejects(client.call({ ...CALL, query: { dc: "dc7" } }), (error: Error) => {
+      assert.equal((error as ProxyError).code, code);
+      assert.doesNotMatch(error.message, /dc7/);
+      return true;
+    });
+  });
+}
+
+test("Client.call() names the datacenter that is not known, where one was asked for", async () => {
+  const { client } = played({}, { status: 500, body: "No path to datacenter" });
+  await assert.rejects(client.call({ ...CALL, query: { dc: "dc7" } }), /datacenter "dc7"; is that/);
+  await assert.rejects(client.call(CALL), /No path to datacenter$/);
 });

@@ -38,13 +38,13 @@ class Rig {
   readonly engine = new MemoryEngine();
   readonly transport: Http2Transport;
 
-  constructor(judge: () => string | undefined = () => undefined) {
-    const tls: GrpcTls = {
-      serverName: "server.dc1.consul",
-      material: () => ({
-        ...{ rootPems: ["root"], certPem: "", keyPem: "", peerCheck: "checked", judge },
-      }),
-    };
+  constructor(
+    judge: () => string | undefined = () => undefined,
+    material: GrpcTls["material"] = () => ({
+      ...{ rootPems: ["root"], certPem: "", keyPem: "", peerCheck: "checked", judge },
+    }),
+  ) {
+    const tls: GrpcTls = { serverName: "server.dc1.consul", material };
     const address = { kind: "tcp", host: "192.0.2.1", port: 8501 } as const;
     const { engine, clock } = this;
     this.transport = new Http2Transport({ engine, clock, address, tls, heldBytes: 2_500 });
@@ -146,6 +146,27 @@ for (
     assert.equal(server.closed, "reset");
   });
 }
+
+test("a server whose files for TLS cannot be read is not dialled", async () => {
+  const rig = new Rig(() => undefined, () => Promise.reject(new Error("no such file")));
+  assert.match(await rig.send(), /192\.0\.2\.1:8501: no such file$/);
+  assert.deepEqual([rig.engine.dials.length, rig.clock.pending], [0, 0]);
+});
+
+test("nothing listens for the end of a request that is over", async () => {
+  const rig = new Rig();
+  const { signal } = new AbortController();
+  let listening = 0;
+  signal.addEventListener = () => void listening++;
+  signal.removeEventListener = () => void listening--;
+  const replies = repeat(2, () => rig.send({ ...READ, signal }));
+  assert.equal(listening, 2);
+  const server = await rig.serve();
+  await server.send(...OK(1, "a"), reset(3, 2));
+  await Promise.all(replies);
+  assert.equal(listening, 0);
+  rig.transport.close();
+});
 
 test("more requests than a server takes wait for a stream", async () => {
   const rig = new Rig();

@@ -70,6 +70,7 @@ class ScriptedTransport implements WireTransport {
     readonly reply: PromiseWithResolvers<WireReply>;
   }[] = [];
   closed = false;
+  retired = false;
 
   constructor(where: string) {
     this.where = where;
@@ -97,7 +98,10 @@ class ScriptedTransport implements WireTransport {
     for (const { reply } of this.asked) reply.reject(new ProxyError("closed", "given up"));
   }
 
-  retire(): void {}
+  retire(): void {
+    this.retired = true;
+  }
+
   dropIdle(): void {}
 }
 
@@ -180,6 +184,7 @@ test("a request waits for a server, and tells after three seconds that there is 
   scene.moveTo("a");
   (await scene.at(0)).answer(0);
   assert.equal((await second).body, "a");
+  assert.equal(scene.clock.pending, 0);
 });
 
 test("waits, and only they, are asked anew with another token", async () => {
@@ -215,6 +220,7 @@ test("reloadFiles() has waits ask by the new connection, and lets what else runs
   const before = await scene.at(0);
   scene.carrier.reloadFiles();
   await assert.rejects(wait, AskAgain);
+  assert.deepEqual([before.retired, before.closed], [true, false]);
   before.answer(1);
   assert.equal((await read).body, "a");
   void scene.carrier.send(WAIT).catch(() => {});

@@ -381,6 +381,19 @@ test("ServerConnection.close() and reset() tell the exchange, and cut no body th
   assert.deepEqual([broken.seen[0]?.state, broken.client.over], ["reset connection", "reset"]);
 });
 
+test("serveHttp1() breaks off who sends far more than anybody asked for", async () => {
+  const { client, seen, stream } = serveRaw({ limits: { bufferedBytes: 1_000 } });
+  await client.send(`${GET}\r\n`);
+  const more = () => stream.events.onData(latin1Bytes("x".repeat(500)));
+  more();
+  more();
+  await settle();
+  assert.deepEqual([seen[0]?.state, client.over], ["complete", "no"]);
+  more();
+  await settle();
+  assert.deepEqual([seen[0]?.state, client.over], ["reset overflow", "reset"]);
+});
+
 test("serveHttp1() says nothing more to a client that has been closed, whatever its handler does", async () => {
   const { client, seen, server } = serveRaw();
   await client.send(`${GET}\r\n`);

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -157,7 +157,11 @@ test("logIn() reads the bearer token anew from its file, as an orchestrator repl
     write(" \n");
     await faulty(/is empty$/);
     write("one\ntwo");
-    await faulty(/has characters that no bearer token has$/);
+    const opened = readdirSync("/proc/self/fd").length;
+    for (let time = 0; time < 100; time++) {
+      await faulty(/has characters that no bearer token has$/);
+    }
+    assert.ok(readdirSync("/proc/self/fd").length < opened + 50, "each is closed");
     write("x".repeat(64 * 1024 + 1));
     await faulty(/it is longer than 65536 bytes$/);
     assert.equal(asked.length, 0);

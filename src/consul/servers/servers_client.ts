@@ -9,15 +9,15 @@ import type { Clock, Log, Random, Stats } from "../../base/mod.ts";
 import { Client } from "../http/client.ts";
 import { Http2Transport } from "../http/http2_transport.ts";
 import type { AgentLink } from "../http/link.ts";
-import { ServersCarrier } from "../http/servers_carrier.ts";
+import { ServersCarrier, type ServersCarrierOptions } from "../http/servers_carrier.ts";
 import { Transport } from "../http/transport.ts";
 import type { Engine } from "../../net/mod.ts";
 import { createServersTls } from "./servers_tls.ts";
-import type { Servers, ServersOptions, Token } from "./types.ts";
+import type { ServersOptions, Token } from "./types.ts";
 import { UnfitServer } from "./unfit_server.ts";
 
 export interface ServersClientDeps {
-  readonly servers: Pick<Servers, "current" | "leave" | "onMove">;
+  readonly servers: ServersCarrierOptions["servers"];
   readonly token: Token;
   readonly engine: Pick<Engine, "dial" | "clientTls">;
   readonly clock: Clock;

@@ -253,7 +253,8 @@ function failureHint(
       : "; leave out -tls-disabled, or give the port of its HTTP API with -http-port";
   }
   if (/Connect must be enabled/.test(text)) {
-    return "; set connect { enabled = true } on the Consul servers and this agent";
+    const where = peer === "agent" ? "the Consul servers and this agent" : "the Consul servers";
+    return `; set connect { enabled = true } on ${where}`;
   }
   if (/Enterprise feature/.test(text)) {
     return "; leave out -namespace (CONSUL_NAMESPACE) and -partition (CONSUL_PARTITION)";

@@ -135,3 +135,12 @@ test("Client.call() names the datacenter that is not known, where one was asked 
   await assert.rejects(client.call({ ...CALL, query: { dc: "dc7" } }), /datacenter "dc7"; is that/);
   await assert.rejects(client.call(CALL), /No path to datacenter$/);
 });
+
+test("Client.call() says nothing of an agent where there is none", async () => {
+  const body = "Connect must be enabled in order to use this endpoint";
+  const { client } = played({}, { status: 500, body });
+  await assert.rejects(client.call(CALL), (error: Error) => {
+    return / enabled = true .* on the Consul servers$/.test(error.message) &&
+      !error.message.includes("agent");
+  });
+});

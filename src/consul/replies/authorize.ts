@@ -34,7 +34,7 @@ export async function askAuthorize(
 ): Promise<AuthorizeAnswer> {
   const reply = await client.call({
     resource: request.resource,
-    what: `ask the agent who may connect to ${JSON.stringify(request.target)}`,
+    what: `ask the ${client.carrier.peer} who may connect to ${JSON.stringify(request.target)}`,
     method: "POST",
     path: "/v1/agent/connect/authorize",
     body: {

@@ -14,7 +14,7 @@ export async function promptly(
   attempt: () => Promise<number>,
 ): Promise<void> {
   const took: number[] = [];
-  while (took.length < 5) {
+  while (took.length < 10) {
     const ms = await attempt();
     if (ms < limitMs) return;
     took.push(Math.round(ms));

@@ -6,6 +6,7 @@ import { createFileMesh, type FileMesh } from "../../kit/file_mesh.ts";
 import { answerOf, RawClient, startRawOrigin } from "../../kit/http_raw.ts";
 import { type Postern, runPostern } from "../../kit/postern.ts";
 import { eventually } from "../../kit/process.ts";
+import { promptly } from "../../kit/promptly.ts";
 
 const PLUGIN = `import * as v from "valibot";
 import { mark } from "./rules/mark.ts";
@@ -108,22 +109,21 @@ test("with -watch-plugins a saved file is at work in 300 ms, and a fault of one 
     return (await client.response()).body;
   };
   const mark = join(mesh.directory, "rules", "mark.ts");
-  const tookMs: number[] = [];
-  for (const word of ["one", "two", "three", "four", "five"]) {
+  let word = "";
+  await promptly("a saved file is at work", 300, async () => {
+    word += "x";
     const savedMs = performance.now();
     await writeFile(mark, markOf(word));
     await eventually(`${word} is at work`, async () => await ask() === `tea ${word}`);
-    tookMs.push(performance.now() - savedMs);
-  }
-  // The quickest: others share the machine's processors.
-  assert.ok(Math.min(...tookMs) < 300, tookMs.join());
+    return performance.now() - savedMs;
+  });
 
   await writeFile(mark, "export const mark = {\n  a: 1,,\n};\n");
   await web.process.waitFor(/mark\.ts:2:\d+.*a: 1,,/, { timeoutMs: 20_000 });
-  assert.equal(await ask(), "tea five");
+  assert.equal(await ask(), `tea ${word}`);
 
   await writeFile(mark, "export const mark = (shop: string) => (null as any)[shop];\n");
-  await eventually("it fails", async () => await ask() !== "tea five");
+  await eventually("it fails", async () => await ask() !== `tea ${word}`);
   const [line] = await web.process.waitFor(/plugin failed"?[^\n]*/, { timeoutMs: 20_000 });
   for (
     const said of [

@@ -42,6 +42,8 @@ export interface AnyStream {
 const MOVE_SPREAD_MS = 250;
 /** One that ended well is opened again soon, unless it had hardly begun. */
 const SHORT_LIVED_MS = 1_000;
+/** One that lasted so long counts as one that worked, however it ended. */
+const LASTING_MS = 60_000;
 /** A server that fails so often in a row has something that another may not have. */
 const FAILURES = 4;
 /** For what only an operator mends. */
@@ -154,11 +156,12 @@ export class FollowedStream<Request, Response> implements AnyStream {
     if (opened !== this.#current) return;
     this.#current = undefined;
     const { clock } = this.#host;
-    const brief = clock.monotonic() - opened.openedMs < SHORT_LIVED_MS;
+    const livedMs = clock.monotonic() - opened.openedMs;
+    const brief = livedMs < SHORT_LIVED_MS;
     // After a message the deadline is our own, for streams that were quiet for long.
     const well = opened.answered &&
       (status.code === GRPC_STATUS.ok || status.code === GRPC_STATUS.deadlineExceeded);
-    if (opened.answered && !brief) this.#backoff.reset();
+    if (well && !brief || opened.answered && livedMs >= LASTING_MS) this.#backoff.reset();
     if (well && !brief) return this.#openAfter(this.#host.random() * MOVE_SPREAD_MS);
     this.#failed(opened, status);
   }

@@ -177,6 +177,22 @@ test("Servers.follow() opens a stream again that ended, ever later, then asks an
   assert.deepEqual([session.current?.host, rig.errors.length, rig.roots], [B, 4, [B]]);
 });
 
+test("Servers.follow() asks another server where streams deliver, and then break each time", async () => {
+  using rig = new SessionRig();
+  const one = rig.servers.add(A);
+  one.knows(A, B);
+  one.answer(WATCH_ROOTS.path, rootsOf(A));
+  rig.servers.add(B).answer(WATCH_ROOTS.path, rootsOf(B));
+  const session = rig.start();
+  rig.follow(session);
+  for (let round = 0; round < 30 && session.current?.host !== B; round++) {
+    await rig.run(2_000);
+    one.open(WATCH_ROOTS.path)[0]?.end(13, "broken");
+  }
+  await rig.run(2_000);
+  assert.deepEqual([session.current?.host, rig.errors.length], [B, 4]);
+});
+
 test("Servers.follow() moves on before a server ends that takes no more calls", async () => {
   using rig = new SessionRig();
   const one = rig.servers.add(A);

@@ -115,18 +115,19 @@ function runCommand([program = "", ...words]: readonly string[], clock: Clock): 
         }
       },
     );
-    const timer = clock.after(COMMAND_MS, () => child.kill("SIGKILL"));
+    const timer = clock.after(COMMAND_MS, () => {
+      child.kill("SIGKILL");
+      // What it has started may hold them open for longer than it lives itself.
+      child.stdout?.destroy();
+      child.stderr?.destroy();
+      reject(nowhere(`${program} did not end within ${COMMAND_MS} ms`));
+    });
   });
 }
 
 function whyFailed(error: Error, stderr: string): string {
-  const { code, signal, killed } = error as {
-    readonly code?: unknown;
-    readonly signal?: unknown;
-    readonly killed?: boolean;
-  };
+  const { code, signal } = error as { readonly code?: unknown; readonly signal?: unknown };
   if (code === "ERR_CHILD_PROCESS_STDIO_MAXBUFFER") return "prints too much";
-  if (killed) return `did not end within ${COMMAND_MS} ms`;
   if (signal) return `was ended by ${String(signal)}`;
   if (typeof code !== "number") return `cannot be run: ${messageOf(error)}`;
   const line = stderr.trim().split("\n")[0] ?? "";

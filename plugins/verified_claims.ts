@@ -13,3 +13,8 @@ export type Claims = Readonly<Record<string, unknown>>;
 export const VERIFIED_CLAIMS: StateKey<ReadonlyMap<string, Claims>> = {
   description: "jwt_auth: claims of verified tokens by provider",
 };
+
+/** Why a provider that was asked for has no verified token, by the provider's name: `Jwt is expired`. */
+export const TOKEN_FAULTS: StateKey<ReadonlyMap<string, string>> = {
+  description: "jwt_auth: why tokens were not verified, by provider",
+};

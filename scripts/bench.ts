@@ -5,6 +5,7 @@
  *     deno task bench                                  everything, about twenty minutes
  *     deno task bench -only kept_alive,new -peers postern,envoy
  *     deno task bench -rounds 1 -seconds 1             a glance
+ *     deno task bench -peers postern -before PATH      beside the executable of another build
  *
  * Runs `dist/postern` where there is one, else the sources (`POSTERN_BIN`, `POSTERN_ENGINE`). Where the
  * machine does not count instructions they are told from time on the processor: see `bench/targets.ts`.
@@ -14,7 +15,7 @@
 
 import { execFileSync } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { posternCommand } from "../test/kit/postern.ts";
 import { measureCell, type Measured, resumedCount, type Subject } from "./bench/cell.ts";
@@ -36,6 +37,7 @@ import {
 import type { Pair } from "./bench/pairs.ts";
 import { createSite, type Site } from "./bench/site.ts";
 import { TARGETS } from "./bench/targets.ts";
+import { isExecutable } from "./cache.ts";
 import { ensurePeers } from "./peers.ts";
 
 const L4_PARTS = ["kept_alive", "new", "resumed", "bulk", "memory", "flat", "scale"] as const;
@@ -50,10 +52,12 @@ interface Arguments {
   readonly peers: readonly Peer[];
   readonly rounds: number;
   readonly seconds: number;
+  /** The executable of another build. */
+  readonly before?: string;
 }
 
 const USAGE = `Usage: deno task bench [-only ${PARTS.join(",")}] [-peers ${PEERS.join(",")}]
-                       [-rounds N] [-seconds N]`;
+                       [-rounds N] [-seconds N] [-before PATH]`;
 
 function readArguments(argv: readonly string[]): Arguments | string {
   let read: Arguments = { only: PARTS, peers: PEERS, rounds: 2, seconds: 2 };
@@ -68,6 +72,9 @@ function readArguments(argv: readonly string[]): Arguments | string {
       const peers = PEERS.filter((peer) => value.split(",").includes(peer));
       if (peers.length !== value.split(",").length) return `Cannot take -peers ${value}`;
       read = { ...read, peers };
+    } else if (name === "before") {
+      if (!isExecutable(value)) return `Cannot take -before ${value}: no executable`;
+      read = { ...read, before: resolve(value) };
     } else if (name === "rounds" || name === "seconds") {
       const count = Number(value);
       if (!Number.isInteger(count) || count < 1) return `Cannot take -${name} ${value}`;
@@ -259,9 +266,12 @@ async function main(): Promise<number> {
   }
   console.log();
   const site = await createSite();
-  const pairs = openPairs(site, read.peers, { yardstick: !instructions });
+  const pairs = openPairs(site, read.peers, {
+    yardstick: !instructions,
+    ...(read.before === undefined ? {} : { before: read.before }),
+  });
   const bench = new Bench(site, pairs, { arguments: read, instructions });
-  const http = openHttpBench({ site, instructions, ...read }, read.peers);
+  const http = openHttpBench({ site, instructions, ...read }, read.peers, read.before);
   try {
     for (const part of read.only) {
       if (isHttp(part)) bench.results[part] = await http.run(part);

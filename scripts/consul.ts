@@ -9,7 +9,7 @@
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { cacheDirectory, isExecutable } from "./cache.ts";
-import { buildGo } from "./go.ts";
+import { buildGo, goSource } from "./go.ts";
 
 export const CONSUL_VERSION = "1.22.7";
 const MODULE = join(dirname(fileURLToPath(import.meta.url)), "consul");
@@ -26,6 +26,11 @@ export async function ensureConsul(): Promise<string> {
   if (process.env.CONSUL_BIN) throw new Error(`Cannot use CONSUL_BIN: ${path} is no executable`);
   await buildGo({ module: MODULE, package: "github.com/hashicorp/consul", to: path });
   return path;
+}
+
+/** Where Consul's source of that version lies; fetched where it is missing. */
+export function consulSource(): Promise<string> {
+  return goSource({ module: MODULE, dependency: "github.com/hashicorp/consul" });
 }
 
 if (import.meta.main) console.log(await ensureConsul());

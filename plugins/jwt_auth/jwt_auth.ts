@@ -14,7 +14,7 @@ import type {
   PluginDefinition,
   RequestArgs,
 } from "../../src/plugin/api.ts";
-import { type Claims, VERIFIED_CLAIMS } from "../verified_claims.ts";
+import { type Claims, TOKEN_FAULTS, VERIFIED_CLAIMS } from "../verified_claims.ts";
 import { hasClaim } from "./claims.ts";
 import { Config, type Need, needsOf, type ProviderConfig } from "./config.ts";
 import { type Outcome, Provider } from "./provider.ts";
@@ -79,6 +79,7 @@ export default {
           .with({ headers: { set: { "www-authenticate": challenge(request, why) } } });
       }
       exchange.set(VERIFIED_CLAIMS, claimsOf(good));
+      if (whys.length > 0) exchange.set(TOKEN_FAULTS, faultsOf(wanted, outcomes));
       return next({ request: sentOn(request, good, payloadHeaders) });
     };
 
@@ -139,6 +140,19 @@ function claimsOf(good: readonly Checked[]): ReadonlyMap<string, Claims> {
     good.flatMap(({ provider, outcome }) =>
       outcome.kind === "good" ? [[provider.name, outcome.claims]] : []
     ),
+  );
+}
+
+/** For people, who have to know which token was refused and why. */
+function faultsOf(
+  wanted: readonly { readonly provider: Provider }[],
+  outcomes: readonly Outcome[],
+): ReadonlyMap<string, Refused> {
+  return new Map(
+    wanted.flatMap(({ provider: { name } }, index) => {
+      const outcome = outcomes[index];
+      return outcome?.kind === "refused" ? [[name, outcome.why]] : [];
+    }),
   );
 }
 

@@ -208,6 +208,12 @@ for (
       providers: { okta: providerOf(one, { jsonWebKeySet: { local: { jwks: btoa("{}") } } }) },
       require: ANY,
     }, /providers\.okta\.jsonWebKeySet: JWKS: it has no list of keys/],
+    ["a set of brackets", {
+      providers: {
+        okta: providerOf(one, { jsonWebKeySet: { local: { jwks: btoa("[".repeat(100_000)) } } }),
+      },
+      require: ANY,
+    }, /JWKS: it has too many lists and objects/],
     ["keys in a file named as if they were remote", {
       providers: { okta: providerOf(one, { jsonWebKeySet: { remote: { uri: "file:///etc/a" } } }) },
       require: ANY,

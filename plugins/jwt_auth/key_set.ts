@@ -28,6 +28,7 @@ export class KeySet {
 
   /** Throws where it is no JSON Web Key Set. */
   static read(text: string): KeySet {
+    if (!isShallow(text)) throw new RangeError("JWKS: it has too many lists and objects");
     const { keys } = JSON.parse(text) as Partial<JSONWebKeySet>;
     if (!Array.isArray(keys)) throw new TypeError("JWKS: it has no list of keys");
     if (keys.length > MAX_KEYS) throw new RangeError(`JWKS: more than ${MAX_KEYS} keys`);
@@ -54,6 +55,19 @@ export class KeySet {
     return isTried ? "signature" : "noKey";
   }
 }
+
+/** A key is an object with a list or two; brackets without end would take far more memory than their text. */
+function isShallow(text: string): boolean {
+  let left = MAX_KEYS * 16;
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if ((code === OPEN_LIST || code === OPEN_OBJECT) && --left < 0) return false;
+  }
+  return true;
+}
+
+const OPEN_LIST = 0x5b;
+const OPEN_OBJECT = 0x7b;
 
 async function* keysFrom(find: () => ReturnType<Find>): AsyncGenerator<Awaited<ReturnType<Find>>> {
   try {

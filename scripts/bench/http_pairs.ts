@@ -33,7 +33,7 @@ import {
   startPair,
 } from "./pairs.ts";
 import { Program } from "./program.ts";
-import { ENVOY, POSTERN } from "./report.ts";
+import { BEFORE, ENVOY, POSTERN } from "./report.ts";
 import { HOST, type Site, startNginx } from "./site.ts";
 
 export interface HttpPairs {
@@ -58,7 +58,12 @@ const QUIET = ["-log-level", "warn"];
 
 let started = 0;
 
-export function openHttpPairs(site: Site, peers: readonly string[]): HttpPairs {
+export function openHttpPairs(
+  site: Site,
+  peers: readonly string[],
+  /** The executable of another build: a pair of its own in {@link HttpPairs.of}. */
+  before?: string,
+): HttpPairs {
   const open = new Map<string, Pair>();
   let mesh: ConsulMesh | undefined;
   const once = async (
@@ -79,6 +84,16 @@ export function openHttpPairs(site: Site, peers: readonly string[]): HttpPairs {
       const sides = [posternInbound(settings), posternOutbound(settings)] as const;
       return once(`postern ${protocol}`, POSTERN, ...sides);
     },
+    before: (protocol) => {
+      if (before === undefined) return undefined;
+      const settings = { protocol, args: QUIET, command: [before] };
+      return once(
+        `${BEFORE} ${protocol}`,
+        BEFORE,
+        posternInbound(settings),
+        posternOutbound(settings),
+      );
+    },
     envoy: (protocol) => once(`envoy ${protocol}`, ENVOY, envoyIn(protocol), envoyOut(protocol)),
     haproxy: (protocol) =>
       once(`haproxy ${protocol}`, "haproxy", haproxyIn(protocol), haproxyOut(protocol)),
@@ -92,7 +107,8 @@ export function openHttpPairs(site: Site, peers: readonly string[]): HttpPairs {
     async of(protocol) {
       const subjects: Subject[] = [];
       for (const [name, start] of Object.entries(starts)) {
-        const pair = peers.includes(name) ? await start(protocol) : undefined;
+        const isAsked = name === BEFORE || peers.includes(name);
+        const pair = isAsked ? await start(protocol) : undefined;
         if (pair) subjects.push(subject(pair, pair.name, BOTH));
       }
       return subjects;

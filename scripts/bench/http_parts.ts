@@ -35,8 +35,12 @@ type Settings = Pick<CellOptions, "site" | "instructions" | "rounds" | "seconds"
 
 const SHARED = { connections: 8, streams: 16 } as const;
 
-export function openHttpBench(settings: Settings, peers: readonly string[]): HttpBench {
-  const pairs = openHttpPairs(settings.site, peers);
+export function openHttpBench(
+  settings: Settings,
+  peers: readonly string[],
+  before?: string,
+): HttpBench {
+  const pairs = openHttpPairs(settings.site, peers, before);
   const cell = async (
     title: string,
     target: HttpTarget,
@@ -126,7 +130,7 @@ export function openHttpBench(settings: Settings, peers: readonly string[]): Htt
       return measured;
     },
     http2_memory: async () => {
-      const fresh = openHttpPairs(settings.site, peers);
+      const fresh = openHttpPairs(settings.site, peers, before);
       const measured: StreamMemory[] = [];
       try {
         for (const subject of await fresh.of("http2")) {

@@ -15,7 +15,7 @@ import {
   type StreamMemory,
 } from "./http_memory.ts";
 import { ONE_PLUGIN, ONE_ROUTE, TCP } from "./http_pairs.ts";
-import { callsLines, ENVOY, number, POSTERN, table } from "./report.ts";
+import { againstBefore, callsLines, ENVOY, number, POSTERN, table } from "./report.ts";
 
 export interface HttpTarget {
   /** By the name of the other pair. */
@@ -77,7 +77,8 @@ export function httpTable(
       ]);
     }
   }
-  return [`${title}\n${table(rows)}`, callsLines(measured)].join("\n");
+  const below = [againstBefore(measured), callsLines(measured)].filter(Boolean);
+  return [`${title}\n${table(rows)}`, ...below].join("\n");
 }
 
 function ofPair(target: HttpTarget, { pair }: Measured): HttpTarget {

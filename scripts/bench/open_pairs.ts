@@ -21,7 +21,7 @@ import {
   yardstickInbound,
   yardstickOutbound,
 } from "./pairs.ts";
-import { ENVOY, POSTERN, YARDSTICK } from "./report.ts";
+import { BEFORE, ENVOY, POSTERN, YARDSTICK } from "./report.ts";
 import type { Site } from "./site.ts";
 
 export interface Pairs {
@@ -44,7 +44,11 @@ export function openPairs(
   site: Site,
   peers: readonly string[],
   /** Also the relay whose instructions are known. */
-  options: { readonly yardstick: boolean },
+  options: {
+    readonly yardstick: boolean;
+    /** The executable of another build: measured beside this one. */
+    readonly before?: string;
+  },
 ): Pairs {
   const open = new Map<string, Pair>();
   let mesh: ConsulMesh | undefined;
@@ -70,6 +74,10 @@ export function openPairs(
   const subject = (pair: Pair, name = pair.name, sides: Subject["sides"] = BOTH): Subject => ({
     ...{ name, pair, sides },
   });
+  const { before } = options;
+  const older = { command: before === undefined ? [] : [before] };
+  const startBefore = () =>
+    startPair(site, BEFORE, { inbound: posternInbound(older), outbound: posternOutbound(older) });
   const startYardstick = () =>
     startPair(site, YARDSTICK, { inbound: yardstickInbound(), outbound: yardstickOutbound() });
   /** Each side joined to an nginx that does not resume. */
@@ -95,6 +103,7 @@ export function openPairs(
     async usual() {
       const subjects: Subject[] = [];
       if (has("postern")) subjects.push(subject(await pairs.postern()));
+      if (before) subjects.push(subject(await once(BEFORE, startBefore)));
       if (options.yardstick) subjects.push(subject(await once(YARDSTICK, startYardstick)));
       if (has("envoy")) subjects.push(subject(await once("envoy", () => startEnvoy(true))));
       if (has("nginx")) subjects.push(subject(await once("nginx", startNginx)));
@@ -112,12 +121,15 @@ export function openPairs(
         const [inbound, outbound] = [posternInbound(QUIET), posternOutbound(QUIET)];
         subjects.push(...await halves(`${POSTERN} -log-level warn`, inbound, outbound));
       }
+      if (before) {
+        subjects.push(...await halves(BEFORE, posternInbound(older), posternOutbound(older)));
+      }
       if (options.yardstick) {
         subjects.push(...await halves(YARDSTICK, yardstickInbound(), yardstickOutbound()));
       }
       if (has("envoy")) subjects.push(subject(await once("envoy full", () => startEnvoy(false))));
       const others = (await pairs.usual()).filter(({ name }) =>
-        name !== POSTERN && name !== ENVOY && name !== YARDSTICK
+        ![POSTERN, BEFORE, ENVOY, YARDSTICK].includes(name)
       );
       return [...subjects, ...others];
     },
@@ -128,12 +140,14 @@ export function openPairs(
         const quiet = await once("postern quiet", () => startPostern(QUIET));
         subjects.push(subject(quiet, `${POSTERN} -log-level warn`));
       }
+      if (before) subjects.push(subject(await once(BEFORE, startBefore)));
       if (options.yardstick) subjects.push(subject(await once(YARDSTICK, startYardstick)));
       if (has("envoy")) subjects.push(subject(await once("envoy", () => startEnvoy(true))));
       return subjects;
     },
     async *fresh() {
       if (has("postern")) yield await startPostern();
+      if (before) yield await startBefore();
       if (has("postern") && has("consul")) {
         yield { ...await (await consul()).startPostern(), name: `${POSTERN} on Consul` };
       }

@@ -77,6 +77,8 @@ async function answers(name: string, outbound: Side, inbound: Side): Promise<voi
 }
 
 export interface PosternSettings {
+  /** The words that start it; {@link posternCommand} unless told. */
+  readonly command?: readonly string[];
   readonly args?: readonly string[];
   /** What the service speaks; `tcp` unless told. */
   readonly protocol?: string;
@@ -142,7 +144,7 @@ async function startPostern(
   const file = join(site.directory, `${name}.json`);
   writeFileSync(file, JSON.stringify(config));
   const adminPort = await freePort(HOST);
-  const [command = "", ...first] = posternCommand();
+  const [command = "", ...first] = settings.command ?? posternCommand();
   const args = ["proxy", "-config", file, "-admin-bind", `${HOST}:${adminPort}`];
   const program = new Program(command, [...first, ...args, ...settings.args ?? []], {
     logFile: join(site.directory, `${name}.log`),

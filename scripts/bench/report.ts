@@ -19,6 +19,8 @@ import {
 const SIDES = ["inbound", "outbound"] as const;
 export const POSTERN = "postern";
 export const ENVOY = "envoy";
+/** Another build of Postern. */
+export const BEFORE = "before";
 export const YARDSTICK = "bare relay";
 
 export interface ScaleRow {
@@ -64,7 +66,7 @@ export function costTable(
       ]);
     }
   }
-  return `${title}\n${table(rows)}`;
+  return [`${title}\n${table(rows)}`, againstBefore(measured)].filter(Boolean).join("\n");
 }
 
 function ratio(cost: SideCost, envoy: SideCost | undefined): string {
@@ -162,6 +164,21 @@ export function scaleTable(title: string, rows: readonly ScaleRow[]): string {
     }
   }
   return `${title}\n${table(lines)}`;
+}
+
+/** The cost of this build as a multiple of the other build's. */
+export function againstBefore(measured: readonly Measured[]): string {
+  const [ours, before] = [POSTERN, BEFORE].map((name) =>
+    measured.find(({ pair }) => pair === name)?.sides
+  );
+  if (!ours || !before) return "";
+  const ratios = SIDES.flatMap((side) => {
+    const [own, other] = [ours[side], before[side]];
+    if (!own || !other) return [];
+    const calls = (own.systemCalls / other.systemCalls).toFixed(2);
+    return [`${side} time ${(own.cpuUs / other.cpuUs).toFixed(3)}, system calls ${calls}`];
+  });
+  return ratios.length === 0 ? "" : `  ${POSTERN} / ${BEFORE}: ${ratios.join("; ")}`;
 }
 
 /** Where the calls of Postern go. */

@@ -12,13 +12,26 @@ import { configDump } from "./config_dump.ts";
 import { eventLine, eventsShown } from "./secrets/events.ts";
 import { mergeExplained, questionOf } from "./explain.ts";
 import { explainText } from "./explain_text.ts";
+import { calleeAsker, sourceNote } from "./mesh_questions.ts";
 import { type GuardRules, refuseRequest } from "./server/guard.ts";
 import { homePage, PATHS } from "./home.ts";
-import { measuredData, METRICS_TYPE, metricsText, shownData } from "./measured.ts";
-import { shownJson, shownText } from "./redact.ts";
-import { stateOf } from "./state.ts";
-import { lineFilter, statsJson, statsText } from "./stats.ts";
-import { clustersText, healthOf, lackingOf, lines, listenersText } from "./texts.ts";
+import { measuredData, METRICS_TYPE, shownData } from "./measured.ts";
+import { hide, shownJson, shownText } from "./redact.ts";
+import { clusterStatusesJson, clusterStatusLines } from "./envoy/cluster_statuses.ts";
+import { listenerStatusesJson } from "./envoy/listeners.ts";
+import { serverInfo } from "./envoy/server_info.ts";
+import { CounterReset } from "./reset_counters.ts";
+import { stateOf, withCatalog } from "./state.ts";
+import {
+  lineFilter,
+  ownStatsJson,
+  prometheusText,
+  STAT_TYPES,
+  statsJson,
+  statsText,
+  typeOfStats,
+} from "./stats.ts";
+import { healthOf, lackingOf, lines, listenersText } from "./texts.ts";
 import type { AdminView } from "./view.ts";
 
 type Handler = (context: Context) => Response | Promise<Response>;
@@ -38,9 +51,10 @@ export interface Caller {
 
 type Env = { readonly Bindings: Caller };
 
-/** Asked that somebody may live or carry traffic; see {@link Places}. */
+/** Asked whether this process lives or carries traffic; see {@link Places}. */
 export function isProbe(path: string): boolean {
-  return /^\/(?:ready|live)(?:\?|$)/.test(path);
+  // An answer that waits for Consul, which a query can ask for, must not hold the places of probes.
+  return /^\/(?:ready|live)\??$/.test(path);
 }
 
 export function createAdmin(view: AdminView, rules: GuardRules): Hono<Env> {
@@ -101,24 +115,34 @@ function refusal(context: Context<Env>, rules: GuardRules): Response | undefined
 
 function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
   const shown = () => shownData(view);
-  const merged = () => measuredData(view);
+  const counters = new CounterReset();
+  const merged = async () => {
+    const all = await measuredData(view);
+    return { ...all, samples: counters.since(all.samples) };
+  };
   const json = (context: Context, value: unknown) =>
     context.body(shownJson(value, view.secrets()), 200, { "content-type": "application/json" });
   const text = (context: Context, shown: string) => context.text(shownText(shown, view.secrets()));
   const stats = async (context: Context, format: string) => {
-    const wanted = await lineFilter(context.req.query("filter") ?? "", view.clock);
-    if (!wanted) return badQuery(context, "filter", "a regex (RE2's language)");
+    const filter = await lineFilter(context.req.query("filter") ?? "", view.clock);
+    if (!filter) return badQuery(context, "filter", "a regex (RE2's language)");
+    const kind = typeOfStats(context.req.query("type") ?? "All");
+    if (kind === undefined) return badQuery(context, "type", STAT_TYPES.join(", "));
+    const usedOnly = context.req.query("usedonly") !== undefined;
+    const wanted = { filter, kind, usedOnly };
     switch (format) {
       case "text":
         return text(context, statsText(view, await merged(), wanted));
       case "json":
         return json(context, statsJson(view, await merged(), wanted));
+      case "postern":
+        return json(context, ownStatsJson(view, await merged(), wanted));
       case "prometheus": {
-        const shown = await metricsText(view, wanted);
+        const shown = hide(prometheusText(view, await merged(), wanted), view.secrets());
         return context.body(shown, 200, { "content-type": METRICS_TYPE });
       }
       default:
-        return badQuery(context, "format", "text, json or prometheus");
+        return badQuery(context, "format", "text, json, prometheus or postern");
     }
   };
   return {
@@ -130,7 +154,16 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
     },
     "/ready": {
       async GET(context) {
-        const { name, reasons, warnings } = await stateOf(view);
+        const wantsCatalog = context.req.query("catalog") !== undefined;
+        const state = await stateOf(view);
+        const found = wantsCatalog ? await withCatalog(state, view) : state;
+        if ("reason" in found) {
+          return context.text(
+            shownText(`Cannot look into the catalog: ${found.reason}\n`, view.secrets()),
+            400,
+          );
+        }
+        const { name, reasons, warnings } = found;
         const refused = view.refused().map(({ what, reason }) => `${what}: ${reason}`);
         const told = [...reasons, ...[...warnings, ...refused].map((line) => `warning: ${line}`)];
         const body = lines([name, ...told.map((line) => shownText(line, view.secrets()))]);
@@ -151,19 +184,35 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
     "/clusters": {
       async GET(context) {
         const { endpoints } = await merged();
-        const lacking = lackingOf(view.snapshot());
-        if (context.req.query("format") !== "json") {
-          return text(context, clustersText(endpoints, lacking));
+        const snapshot = view.snapshot();
+        switch (context.req.query("format") ?? "text") {
+          case "text":
+            return text(context, lines(clusterStatusLines(snapshot, endpoints)));
+          case "json":
+            return json(context, clusterStatusesJson(snapshot, endpoints));
+          case "postern": {
+            const shown = endpoints.map((view) => ({ ...view, health: healthOf(view) }));
+            return json(context, { endpoints: shown, lacking: lackingOf(snapshot) });
+          }
+          default:
+            return badQuery(context, "format", "text, json or postern");
         }
-        const shown = endpoints.map((endpoint) => ({ ...endpoint, health: healthOf(endpoint) }));
-        return json(context, { endpoints: shown, lacking });
       },
     },
     "/listeners": {
       async GET(context) {
         const { listeners } = await shown();
-        if (context.req.query("format") !== "json") return text(context, listenersText(listeners));
-        return json(context, { listeners });
+        const snapshot = view.snapshot();
+        switch (context.req.query("format") ?? "text") {
+          case "text":
+            return text(context, listenersText(listeners, snapshot));
+          case "json":
+            return json(context, listenerStatusesJson(listeners, snapshot));
+          case "postern":
+            return json(context, { listeners });
+          default:
+            return badQuery(context, "format", "text, json or postern");
+        }
       },
     },
     "/connections": {
@@ -183,7 +232,12 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
       async GET(context) {
         const { req } = context;
         const question = questionOf((name) => req.query(name), req.queries("header") ?? []);
-        const shown = mergeExplained(await view.explain(question));
+        const snapshot = view.snapshot();
+        const all = snapshot ? await view.explain(question) : [];
+        const shown = snapshot && await mergeExplained(all, {
+          callee: calleeAsker(snapshot, view.mesh()),
+          sourceNote: (uri) => sourceNote(uri, snapshot, view.mesh()),
+        });
         if (!shown) return context.text("Cannot explain: there is no state yet\n", 503);
         if ("reason" in shown) {
           const status = shown.kind === "invalid" ? 400 : 404;
@@ -235,7 +289,12 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
         return json(context, { snapshot: outcome.snapshotVersion, generation });
       },
     },
-    "/config_dump": { GET: (context) => json(context, configDump(view)) },
+    "/config_dump": {
+      GET(context) {
+        const withEndpoints = context.req.query("include_eds") !== undefined;
+        return json(context, configDump(view, { withEndpoints }));
+      },
+    },
     "/server_info": {
       async GET(context) {
         return json(context, await serverInfo(view));
@@ -249,6 +308,12 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
         if (level === undefined) return badQuery(context, "level", LOG_LEVELS.join(", "));
         view.setLogLevel(level);
         return json(context, { level: view.logLevel() });
+      },
+    },
+    "/reset_counters": {
+      async POST(context) {
+        counters.reset((await measuredData(view)).samples);
+        return context.text("OK\n");
       },
     },
     "/drain_listeners": {
@@ -281,27 +346,4 @@ function badLimit(context: Context, most: number): Response {
 
 function badQuery(context: Context, name: string, want: string): Response {
   return context.text(`Cannot read ?${name}: want ${want}\n`, 400);
-}
-
-/** Names as in Envoy's `/server_info` where there is such a thing. */
-async function serverInfo(view: AdminView): Promise<Readonly<Record<string, unknown>>> {
-  const { version, commit, engine, platform, pid, workers, startedMs, limits, options } = view.info;
-  const { name, reasons, warnings, listeners } = await stateOf(view);
-  const snapshot = view.snapshot();
-  return {
-    version,
-    commit,
-    engine,
-    platform,
-    pid,
-    workers,
-    state: name,
-    not_ready: reasons,
-    warnings,
-    listeners,
-    uptime_current_epoch: `${Math.floor((view.clock.monotonic() - startedMs) / 1_000)}s`,
-    node: { id: snapshot?.proxyId ?? "", cluster: snapshot?.service ?? "" },
-    limits: { open_files: limits.openFiles ?? "none", max_connections: limits.maxConnections },
-    command_line_options: options,
-  };
 }

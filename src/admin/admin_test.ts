@@ -1,7 +1,7 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { fakeAdminView, TOKEN } from "../../test/kit/admin_view.ts";
-import { intention, targetOf } from "../../test/kit/snapshots.ts";
+import { declared, intention, targetOf } from "../../test/kit/snapshots.ts";
 import { createAdmin } from "./admin.ts";
 import { PATHS } from "./home.ts";
 import type { AdminView } from "./view.ts";
@@ -22,7 +22,7 @@ function admin() {
 for (const path of GET_PATHS) {
   test(`admin ${path} answers, and shows neither key nor token`, async () => {
     const { view, ask } = admin();
-    for (const query of ["", "?format=json", "?format=prometheus", "?limit=1"]) {
+    for (const query of ["", "?format=json", "?format=postern", "?limit=1"]) {
       const reply = await ask(`${path}${query}`);
       assert.equal(reply.status, 200, path);
       const text = await reply.text();
@@ -213,24 +213,23 @@ test("admin /clusters says why a target has nobody", async () => {
     db: targetOf({ name: "db", uris: [], ports: [], overrides }),
     api: targetOf({ name: "api", uris: [], ports: [1] }),
   };
-  view.snapshot = () => ({ ...snapshot, targets });
-  assert.match(await (await ask("/clusters")).text(), /^db::no_endpoint::nobody is registered$/m);
-  const { lacking } = await json("/clusters?format=json");
+  view.snapshot = () => ({ ...snapshot, targets, ...declared({ name: "db" }) });
+  const text = await (await ask("/clusters")).text();
+  assert.match(text, /^db\.default\.dc1\.\S*::no_endpoint::nobody is registered$/m);
+  const { lacking } = await json("/clusters?format=postern");
   assert.deepEqual(lacking, [{ target: "db", lack: "nobody is registered" }]);
 });
 
 test("admin /clusters and /listeners join the workers", async () => {
   const { ask, json } = admin();
-  const text = await (await ask("/clusters")).text();
-  assert.match(text, /^db\.default\.dc1::10\.0\.0\.2:21001::cx_active::4$/m);
-  assert.match(text, /::health_flags::healthy$/m);
-  assert.equal((await json("/clusters?format=json")).endpoints[0].active, 4);
+  const [endpoint] = (await json("/clusters?format=postern")).endpoints;
+  assert.deepEqual([endpoint.active, endpoint.health], [4, "healthy"]);
   assert.equal(
     await (await ask("/listeners")).text(),
-    "inbound::0.0.0.0:21000::failed::the address is in use\n" +
-      "service:default/default/db::127.0.0.1:9191\n",
+    "public_listener:127.0.0.1:21000::0.0.0.0:21000::failed::the address is in use\n" +
+      "service:default/default/db:127.0.0.1:9191::127.0.0.1:9191\n",
   );
-  assert.equal((await json("/listeners?format=json")).listeners[0].connections, 2);
+  assert.equal((await json("/listeners?format=postern")).listeners[0].connections, 2);
 });
 
 test("admin says which listener refuses everything, and what is wrong with a proxy that serves", async () => {
@@ -245,14 +244,14 @@ test("admin says which listener refuses everything, and what is wrong with a pro
   view.warnings = ["listener db refuses every connection: our own certificate expired"];
   assert.match(
     await (await ask("/listeners")).text(),
-    /^\S*db::127\.0\.0\.1:9191::unusable::our own certificate expired$/m,
+    /^\S*db:127\.0\.0\.1:9191::127\.0\.0\.1:9191::unusable::our own certificate expired$/m,
   );
   assert.match(
     await (await ask("/stats/prometheus")).text(),
     /^postern_listener_usable\{direction="outbound",listener="\S*db"\} 0$/m,
   );
-  const info = await json("/server_info");
-  assert.deepEqual([info.state, info.warnings, info.listeners], ["LIVE", view.warnings, {
+  const { state, postern: info } = await json("/server_info");
+  assert.deepEqual([state, info.warnings, info.listeners], ["LIVE", view.warnings, {
     total: 2,
     unusable: 1,
   }]);
@@ -278,7 +277,8 @@ test("admin /explain hands the question on, and shows what is said", async () =>
   const shown = await json(path.replace("?b", "%3Fb"));
   assert.deepEqual(view.questions, [{
     to: { kind: "upstream", name: "db" },
-    ...{ source: "", method: "PUT", host: "db", path: "/a?b", headers: ["x:1", "y:2"] },
+    ...{ source: "", method: "PUT", host: undefined, path: "/a?b" },
+    ...{ headers: ["x:1", "y:2"], connects: true },
   }]);
   assert.deepEqual([shown.workers, shown.verdict], [2, "allow"]);
   const text = await ask(`${path}&format=text`);
@@ -299,7 +299,8 @@ test("admin /server_info names version and state", async () => {
   const info = await json("/server_info");
   assert.equal(info.state, "LIVE");
   assert.equal(info.uptime_current_epoch, "61s");
-  assert.deepEqual(info.limits, { open_files: 1_024, max_connections: 341 });
+  assert.equal(info.version, "abc1234/0.1.0/Clean/RELEASE/postern");
+  assert.deepEqual(info.postern.limits, { open_files: 1_024, max_connections: 341 });
   assert.deepEqual(info.node, { id: "web-1-sidecar-proxy", cluster: "web" });
 });
 
@@ -442,4 +443,37 @@ test("admin answers 500 with the fact when a worker does not", async () => {
   assert.equal(reply.status, 500);
   assert.equal(await reply.text(), "Cannot answer: worker 1 is gone, (not shown)\n");
   assert.equal((await ask("/ready")).status, 200);
+});
+
+for (
+  const [name, inCatalog, status, body] of [
+    ["passes", { kind: "known", failing: [] }, 200, /^LIVE\n/],
+    [
+      "does not pass",
+      { kind: "known", failing: [`check <x> ${TOKEN}`] },
+      503,
+      /^NOT_PASSING\ncheck/,
+    ],
+    ["is a gateway", { kind: "unsupported", reason: "a gateway" }, 400, /catalog: a gateway\n$/],
+  ] as const
+) {
+  test(`admin /ready?catalog of an instance that ${name}: ${status}`, async () => {
+    const { view, ask } = admin();
+    view.inCatalog = inCatalog;
+    const reply = await ask("/ready?catalog");
+    assert.equal(reply.status, status);
+    const text = await reply.text();
+    assert.match(text, body);
+    assert.ok(!text.includes(TOKEN));
+    assert.equal((await ask("/ready")).status, 200);
+  });
+}
+
+test("admin /ready?catalog asks nothing of Consul while the proxy is not ready", async () => {
+  const { view, ask } = admin();
+  view.ready = false;
+  view.catalog = () => Promise.reject(new Error("asked"));
+  const reply = await ask("/ready?catalog");
+  assert.equal(reply.status, 503);
+  assert.match(await reply.text(), /^INITIALIZING\n/);
 });

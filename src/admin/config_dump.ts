@@ -8,20 +8,23 @@
 import type { Intention } from "../policy/mod.ts";
 import { type ChainPart, INBOUND_KEY, type PluginUse, type Snapshot } from "../snapshot/mod.ts";
 import { NOT_SHOWN } from "./redact.ts";
-import { secretPartsShown, secretsConfigDump } from "./secrets/secrets_dump.ts";
+import { envoyConfigs } from "./envoy/dump/configs.ts";
+import { secretPartsShown } from "./secrets/secrets_dump.ts";
 import type { AdminView } from "./view.ts";
 
-export function configDump(view: AdminView): Readonly<Record<string, unknown>> {
+export function configDump(
+  view: AdminView,
+  options: { readonly withEndpoints: boolean },
+): Readonly<Record<string, unknown>> {
   const snapshot = view.snapshot();
-  const { version, commit, engine, options } = view.info;
+  const { version, commit, engine } = view.info;
   return {
     postern: { version, commit, engine },
-    options,
+    options: view.info.options,
     source: view.source() ?? null,
     refused: view.refused(),
     snapshot: snapshot ? shownSnapshot(snapshot) : null,
-    // As Envoy lists the sections of its dump, for what looks for secrets there.
-    configs: [secretsConfigDump(view)],
+    configs: envoyConfigs(view, options),
   };
 }
 

@@ -4,6 +4,7 @@
  * @module
  */
 
+import type { TriedPermission } from "../policy/mod.ts";
 import {
   type Explained,
   type Explanation,
@@ -14,19 +15,41 @@ import {
 } from "../proxy/mod.ts";
 import { NOT_SHOWN } from "./redact.ts";
 
-/** Of all data paths together. */
+/** What a callee's intentions say of a request that this proxy would send it. */
+export interface CalleeVerdict {
+  readonly service: string;
+  /** `unknown`: they cannot be read, or nothing here can tell. */
+  readonly verdict: "allow" | "deny" | "unknown";
+  /** Of `deny`: what its proxy answers; 0: it closes the connection. */
+  readonly status: number;
+  /** As its proxy reads the path, judges it and sends it on; `null`: it carries bytes, or refuses it. */
+  readonly path: string | null;
+  /** The intention that decides; of `unknown` why it is so. */
+  readonly reason: string;
+  readonly permissions: readonly TriedPermission[];
+}
+
+/** The answer of all data paths together. */
 export interface Shown extends Omit<Explanation, "splits"> {
+  /** Whether a request goes on to whoever serves it; `depends`: on which split it takes. */
+  readonly verdict: "allow" | "deny" | "depends";
+  /** What its caller is answered where that is known; 0: that is for the callee to say, or nothing is. */
+  readonly status: number;
   /** Data paths that answered. */
   readonly workers: number;
+  /** What is to be said of the source: `no service "shpo" is in the catalog of dc1`; `""`: nothing. */
+  readonly sourceNote: string;
   readonly splits: readonly ShownSplit[];
 }
 
-export interface ShownSplit extends Omit<SplitView, "targets"> {
+export interface ShownSplit extends Omit<SplitView, "targets" | "head"> {
   readonly targets: readonly ShownTarget[];
 }
 
-interface ShownTarget extends Omit<TargetView, "endpoints"> {
+export interface ShownTarget extends Omit<TargetView, "endpoints"> {
   readonly endpoints: readonly ShownEndpoint[];
+  /** `null`: nothing is sent there. */
+  readonly callee: CalleeVerdict | null;
 }
 
 /** What most data paths would not say is said by the one that saw most. */
@@ -36,6 +59,9 @@ export type ShownEndpoint = TargetView["endpoints"][number] & {
 };
 
 type Refused = Exclude<Explained, { readonly kind: "answer" }>;
+
+/** Asks what the intentions of a target say of what a split sends; `null`: nothing is sent. */
+export type AskCallee = (split: SplitView, target: TargetView) => Promise<CalleeVerdict | null>;
 
 /** `/explain?upstream=db&method=GET&path=/a`. */
 export function questionOf(
@@ -52,40 +78,87 @@ export function questionOf(
       : { kind: "inbound" },
     source: query("source") ?? "",
     method: query("method") ?? "GET",
-    host: query("host") ?? upstream ?? "",
+    host: query("host"),
     path: query("path") ?? "/",
     headers,
+    connects: query("connect") !== "no",
   };
 }
 
-/** All decide alike; an endpoint may have failed one and not another. `undefined`: nobody answered. */
-export function mergeExplained(all: readonly Explained[]): Shown | Refused | undefined {
+/** What only Consul can say. */
+export interface AskMesh {
+  readonly callee: AskCallee;
+  sourceNote(uri: string | null): Promise<string>;
+}
+
+/** All decide alike; an endpoint may have failed one and not another. `undefined`: none answered. */
+export async function mergeExplained(
+  all: readonly Explained[],
+  ask: AskMesh,
+): Promise<Shown | Refused | undefined> {
   const [first] = all;
   if (first?.kind !== "answer") return first;
   const explanations = all.flatMap((each) => each.kind === "answer" ? [each.explanation] : []);
   const { plugins, splits, ...rest } = first.explanation;
+  const shown = await Promise.all(splits.map(async (split, leg): Promise<ShownSplit> => {
+    const { head: _head, ...facts } = split;
+    return {
+      ...facts,
+      plugins: Object.fromEntries(
+        Object.entries(split.plugins).map(([name, config]) => [name, shownConfig(name, config)]),
+      ),
+      targets: await Promise.all(split.targets.map(async (target, at) => ({
+        ...mergeTarget(target, explanations.flatMap((each) => each.splits[leg]?.targets[at] ?? [])),
+        callee: split.answer ? null : await ask.callee(split, target),
+      }))),
+    };
+  }));
   return {
     ...rest,
+    ...verdictOf(first.explanation.answer, shown),
     workers: explanations.length,
+    sourceNote: await ask.sourceNote(first.explanation.source),
     plugins: plugins.map(({ config, routeConfig, ...plugin }, at) => ({
       ...plugin,
       isBroken: explanations.some((each) => each.plugins[at]?.isBroken),
       config: shownConfig(plugin.name, config),
       routeConfig: shownConfig(plugin.name, routeConfig),
     })),
-    splits: splits.map((split, leg) => ({
-      ...split,
-      plugins: Object.fromEntries(
-        Object.entries(split.plugins).map(([name, config]) => [name, shownConfig(name, config)]),
-      ),
-      targets: split.targets.map((target, at) =>
-        mergeTarget(target, explanations.flatMap((each) => each.splits[leg]?.targets[at] ?? []))
-      ),
-    })),
+    splits: shown,
   };
 }
 
-function mergeTarget(first: TargetView, all: readonly TargetView[]): ShownTarget {
+function verdictOf(
+  answer: Explanation["answer"],
+  splits: readonly ShownSplit[],
+): Pick<Shown, "verdict" | "status"> {
+  if (answer) return { verdict: "deny", status: answer.status };
+  const ends = splits.map((split) => endOf(split));
+  const [first] = ends;
+  if (first === undefined) return { verdict: "allow", status: 0 };
+  const isDenied = (status: number | null) => status !== null;
+  if (!ends.some(isDenied)) return { verdict: "allow", status: 0 };
+  if (!ends.every(isDenied)) return { verdict: "depends", status: 0 };
+  return { verdict: "deny", status: ends.every((end) => end === first) ? first ?? 0 : 0 };
+}
+
+/** The status that a split's requests end with, here or by the callee's proxy; `null`: they go on. */
+export function endOf({ answer, targets }: ShownSplit): number | null {
+  if (answer) return answer.status;
+  const callees = targets.filter(isReachable).map(({ callee }) => callee);
+  const [first] = callees;
+  return callees.every((callee) => callee?.verdict === "deny") ? first?.status ?? null : null;
+}
+
+/** As far as it is known. */
+function isReachable({ endpoints }: ShownTarget): boolean {
+  return endpoints.some(({ unreachable }) => unreachable === null || unreachable === "");
+}
+
+function mergeTarget(
+  first: TargetView,
+  all: readonly TargetView[],
+): Omit<ShownTarget, "callee"> {
   const endpoints = first.endpoints.map((endpoint) => {
     const seen = all.flatMap((each) =>
       each.endpoints.filter(({ id, address }) => id === endpoint.id && address === endpoint.address)
@@ -96,12 +169,13 @@ function mergeTarget(first: TargetView, all: readonly TargetView[]): ShownTarget
       failures: Math.max(...seen.map(({ failures }) => failures)),
       ejectedForMs: Math.max(...seen.map(({ ejectedForMs }) => ejectedForMs)),
       ejectedBy: seen.filter(({ ejectedForMs }) => ejectedForMs > 0).length,
+      unreachable: seen.find(({ unreachable }) => unreachable !== null)?.unreachable ?? null,
     };
   });
   return { ...first, endpoints };
 }
 
-/** What a plugin is told may be a key, under whatever name: of others texts are not shown. */
+/** A plugin's configuration may have a key under any name: of other plugins no texts are shown. */
 function shownConfig(name: string, config: unknown): unknown {
   return PLAIN_PLUGINS.has(name) ? config : withoutTexts(config);
 }

@@ -5,33 +5,37 @@
  */
 
 import { formatSpanMs } from "../base/mod.ts";
-import type { Shown, ShownEndpoint, ShownSplit } from "./explain.ts";
+import type { OwnAnswer } from "../proxy/mod.ts";
+import {
+  endOf,
+  type Shown,
+  type ShownEndpoint,
+  type ShownSplit,
+  type ShownTarget,
+} from "./explain.ts";
 import { lines } from "./texts.ts";
 
 type Rows = readonly (readonly string[])[];
+type Permissions = Shown["permissions"];
 
 const LABEL = "permissions".length + 2;
 
 export function explainText(shown: Shown): string {
-  const { listener, direction, protocol, source, request, route, rule, workers } = shown;
+  const { listener, direction, protocol, source, sourceNote, request, route, rule } = shown;
+  const { local } = shown;
   const sections: [label: string, rows: Rows][] = [
     ["request", request ? [[`${request.method} ${request.host}${request.path}`]] : []],
     ["listener", [[`${listener} (${direction}, ${protocol})`]]],
-    ["source", source === null ? [] : [[source]]],
-    ["verdict", [[verdictOf(shown)]]],
-    ["rule", rule === "" ? [] : [[rule]]],
-    [
-      "permissions",
-      shown.permissions.map(({ permission, text, unmet }) => [
-        String(permission),
-        text,
-        unmet === null ? "holds, and decides" : `does not hold: ${unmet}`,
-      ]),
-    ],
+    ["source", source === null ? [] : [[source], ...sourceNote === "" ? [] : [[sourceNote]]]],
+    ["verdict", [[verdictText(shown)]]],
+    // A refusal by it has said so.
+    ["rule", rule === "" || rule === shown.answer?.reason ? [] : [[rule]]],
+    ["permissions", permissionRows(shown.permissions)],
+    ["tokens", shown.tokens.map((text) => [text])],
     ["route", route ? [[`${route.name} (${route.matches}) to ${route.service}`]] : []],
     ["plugins", shown.plugins.map(pluginRow)],
-    ["local", shown.local === null ? [] : [[shown.local]]],
-    ...shown.splits.map((split): [string, Rows] => ["to", splitRows(split, workers)]),
+    ["local", local ? [[local.address], ...sentRows(local.sent)] : []],
+    ...shown.splits.map((split): [string, Rows] => ["to", splitRows(split, shown.workers)]),
     ["timeouts", [[
       `request ${timeOf(shown.requestTimeoutMs)}, idle ${
         timeOf(shown.idleTimeoutMs)
@@ -43,9 +47,49 @@ export function explainText(shown: Shown): string {
   return lines(sections.flatMap(([label, rows]) => section(label, rows)));
 }
 
-function verdictOf({ verdict, status }: Shown): string {
-  if (verdict === "allow") return "goes on";
-  return status === 0 ? "refused" : `refused with ${status}`;
+function verdictText({ answer, verdict, status, splits, local }: Shown): string {
+  if (answer) return answerText(answer);
+  const callees = new Set(
+    splits.flatMap(({ targets }) => targets.flatMap(({ callee }) => callee ?? [])),
+  );
+  const namesOf = (wanted: string) =>
+    [
+      ...new Set(
+        [...callees].filter(({ verdict }) => verdict === wanted)
+          .map(({ service }) => service),
+      ),
+    ].join(", ");
+  if (verdict === "depends") {
+    const goOn = splits.filter((split) => endOf(split) === null);
+    const share = goOn.reduce((sum, { chance }) => sum + chance, 0);
+    return `depends on the split: ${percent(share)} of the requests go on`;
+  }
+  if (verdict === "deny") {
+    if (status === 0) return `the connection is closed by ${namesOf("deny")}`;
+    const what = status === 403 ? "intentions" : "proxy";
+    return `refused with ${status} by the ${what} of ${namesOf("deny")}`;
+  }
+  if (local) return "goes on to the application";
+  const unknown = namesOf("unknown");
+  return unknown === "" ? "goes on" : `goes on; what the intentions of ${unknown} say is not known`;
+}
+
+function answerText({ status, grpcStatus, reason }: OwnAnswer): string {
+  if (status === 0) return `the connection is closed: ${reason}`;
+  const grpc = grpcStatus === null ? "" : ` (gRPC: status ${grpcStatus})`;
+  return `${status < 400 ? "answered" : "refused"} with ${status}${grpc}: ${reason}`;
+}
+
+function permissionRows(permissions: Permissions): Rows {
+  return permissions.map(({ permission, text, unmet, decides }) => [
+    String(permission),
+    text,
+    unmet === null
+      ? `covers it: ${decides === "deny" ? "denies" : "allows"}`
+      : decides === null
+      ? `does not cover it: ${unmet}`
+      : `covers it and denies, without ${unmet}`,
+  ]);
 }
 
 function pluginRow(
@@ -64,40 +108,75 @@ function isEmpty(config: unknown): boolean {
   return typeof config !== "object" || config === null || Object.keys(config).length === 0;
 }
 
-function splitRows(
-  { chance, balancing, hashedBy, plugins, lack, targets }: ShownSplit,
-  workers: number,
-): Rows {
+function splitRows(split: ShownSplit, workers: number): Rows {
+  const { chance, answer, sent, balancing, hashedBy, plugins, lack, targets } = split;
   const by = hashedBy.length > 0 ? ` by ${hashedBy.join(", ")}` : "";
-  const share = `${Number((chance * 100).toFixed(2))} %`;
   return [
-    [`${share} of the requests, ${balancing.kind}${by}`],
+    [`${percent(chance)} of the requests, ${balancing.kind}${by}`],
+    ...answer ? [[answerText(answer)]] : sentRows(sent),
     ...Object.entries(plugins).map(([name, config]) => [
       `${name} is told ${JSON.stringify(config)}`,
     ]),
     ...lack === "" ? [] : [[lack]],
-    ...targets.flatMap(({ target, connectTimeoutMs, lack, endpoints }, at) => [
-      [
-        `${at === 0 ? "first" : "then "} ${target}, connects within ${timeOf(connectTimeoutMs)}` +
-        (lack === "" ? "" : `: ${lack}`),
-      ],
-      ...aligned(endpoints.map((endpoint) => endpointRow(endpoint, workers))).map((
-        row,
-      ) => [`  ${row}`]),
-    ]),
+    ...targets.flatMap((target, at) => targetRows(target, { isFirst: at === 0, workers, sent })),
   ];
 }
 
+function sentRows(sent: ShownSplit["sent"]): Rows {
+  return sent ? [[`sent as ${sent.method} ${sent.host}${sent.path}`]] : [];
+}
+
+function targetRows(
+  { target, connectTimeoutMs, lack, endpoints, callee }: ShownTarget,
+  { isFirst, workers, sent }: {
+    readonly isFirst: boolean;
+    readonly workers: number;
+    readonly sent: ShownSplit["sent"];
+  },
+): Rows {
+  const title = `${isFirst ? "first" : "then "} ${target}, connects within ${
+    timeOf(connectTimeoutMs)
+  }`;
+  return [
+    [lack === "" ? title : `${title}: ${lack}`],
+    ...aligned(endpoints.map((endpoint) => endpointRow(endpoint, workers))).map(indented),
+    ...callee ? calleeRows(callee, sent).map(indented) : [],
+  ];
+}
+
+function calleeRows(
+  { service, verdict, path, reason, permissions }: NonNullable<ShownTarget["callee"]>,
+  sent: ShownSplit["sent"],
+): readonly string[] {
+  const isRead = path !== null && sent !== null && path !== sent.path;
+  const read = isRead ? [`the proxy of ${service} reads the path as ${path}`] : [];
+  if (verdict === "unknown") return [...read, `intentions of ${service}: not known: ${reason}`];
+  return [
+    ...read,
+    `intentions of ${service}: ${verdict}: ${reason}`,
+    ...aligned(permissionRows(permissions)).map((row) => `  ${row}`),
+  ];
+}
+
+function indented(row: string): string[] {
+  return [`  ${row}`];
+}
+
 function endpointRow(endpoint: ShownEndpoint, workers: number): string[] {
-  const { address, id, weight, active, failures, lastResort, ejectedBy } = endpoint;
+  const { address, id, weight, active, failures, lastResort, ejectedBy, unreachable } = endpoint;
   const by = workers > 1 ? ` by ${ejectedBy} of ${workers} workers` : "";
-  const health = ejectedBy > 0
-    ? `ejected${by}`
-    : failures > 0
-    ? `healthy, failed ${failures} times in a row`
-    : "healthy";
-  const last = lastResort ? ", only when nothing else is left" : "";
-  return [address, id, `weight ${weight}`, `${active} open`, health + last];
+  const isHealthy = ejectedBy === 0 && !lastResort;
+  const health = [
+    ...isHealthy ? ["healthy"] : [],
+    ...lastResort ? ["fails its checks: tried when nothing else is left"] : [],
+    ...ejectedBy > 0 ? [`ejected${by}`] : failures > 0 ? [`failed ${failures} times in a row`] : [],
+  ].join(", ");
+  const now = unreachable === null
+    ? ""
+    : unreachable === ""
+    ? ", takes connections"
+    : `, takes no connection: ${unreachable}`;
+  return [address, id, `weight ${weight}`, `${active} open`, health + now];
 }
 
 function limitRows(limits: Shown["limits"]): Rows {
@@ -107,12 +186,16 @@ function limitRows(limits: Shown["limits"]): Rows {
   );
 }
 
+function percent(share: number): string {
+  return `${Number((share * 100).toFixed(2))} %`;
+}
+
 function timeOf(ms: number): string {
   if (ms === 0) return "none";
   return ms % 1_000 === 0 ? formatSpanMs(ms) : `${ms} ms`;
 }
 
-/** The label stands before the first of its lines; what has none is left out. */
+/** The label stands before the first of its lines; a section without rows is left out. */
 function section(label: string, rows: Rows): string[] {
   return aligned(rows).map((row, at) => `${(at === 0 ? label : "").padEnd(LABEL)}${row}`.trimEnd());
 }

@@ -19,14 +19,17 @@ export const PATHS: readonly (readonly [string, string, ("POST")?])[] = [
   ["/live", "200 while the process answers"],
   [
     "/stats",
-    "counters, under Envoy's names, too; ?filter=REGEX of a line's name and labels, ?format=json or " +
-    "prometheus",
+    "counters, under Envoy's names, too; ?filter=REGEX of a line's name and labels, ?type=Counters, " +
+    "?usedonly, ?format=json, prometheus or postern",
   ],
   ["/stats/prometheus", "the same for Prometheus"],
   ["/certs", "every certificate and CA in use, how long they are valid, and who uses them"],
   ["/events", "what happened to secrets, newest first; ?limit=N, ?format=text"],
-  ["/clusters", "endpoints of every target; ?format=json"],
-  ["/listeners", "listeners, those that wait for secrets too; ?format=json"],
+  ["/clusters", "endpoints of every cluster; ?format=json as Envoy has it, or postern"],
+  [
+    "/listeners",
+    "listeners, those that wait for secrets too; ?format=json as Envoy has it, or postern",
+  ],
   ["/connections", "open connections, and their requests; ?limit=N, ?listener=NAME"],
   [
     "/explain",
@@ -38,6 +41,7 @@ export const PATHS: readonly (readonly [string, string, ("POST")?])[] = [
   ["/config_dump", "the state in force, without keys"],
   ["/server_info", "version, state, options"],
   ["/logging", "log level; POST with ?level=debug changes it"],
+  ["/reset_counters", "show counters from zero again", "POST"],
   ["/drain_listeners", "stop accepting connections", "POST"],
   ["/quitquitquit", "drain and end", "POST"],
 ];

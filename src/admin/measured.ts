@@ -6,7 +6,7 @@
 
 import { type MergedView, mergeViews } from "./merge.ts";
 import { hide } from "./redact.ts";
-import { type LineFilter, prometheusText } from "./stats.ts";
+import { prometheusText } from "./stats.ts";
 import type { AdminView } from "./view.ts";
 import { type ListenerShown, usableSamples, withWarming } from "./warming.ts";
 
@@ -26,9 +26,6 @@ export async function measuredData(view: AdminView): Promise<MergedView> {
 }
 
 /** For Prometheus, ending with a line break. */
-export async function metricsText(
-  view: AdminView,
-  wanted: LineFilter = () => true,
-): Promise<string> {
-  return hide(prometheusText(view, await measuredData(view), wanted), view.secrets());
+export async function metricsText(view: AdminView): Promise<string> {
+  return hide(prometheusText(view, await measuredData(view)), view.secrets());
 }

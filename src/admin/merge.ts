@@ -54,6 +54,7 @@ export function mergeListeners(
     state: STATES.find((state) => state === a.state || state === b.state) ?? a.state,
     error: a.error || b.error,
     fault: a.fault || b.fault,
+    warnings: [...new Set([...a.warnings, ...b.warnings])],
     connections: a.connections + b.connections,
   }));
 }

@@ -3,6 +3,7 @@ export * from "./ask_admin.ts";
 export { createAdmin } from "./admin.ts";
 export { readAdminToken } from "./server/admin_token.ts";
 export { METRICS_TYPE, metricsText } from "./measured.ts";
+export { answerStats, type SinkStat, sinkStats } from "./sink_stats.ts";
 export { mergeListeners } from "./merge.ts";
 export type { Listening } from "./server/listening.ts";
 export * from "./server/server.ts";

@@ -4,11 +4,11 @@
  * @module
  */
 
-import type { AdminView, Health } from "./view.ts";
+import type { AdminView, CatalogState, Health } from "./view.ts";
 
 export interface State extends Omit<Health, "notReady"> {
-  /** As Envoy's `/server_info` has it. */
-  readonly name: "LIVE" | "DRAINING" | "PRE_INITIALIZING" | "INITIALIZING";
+  /** As Envoy's `/server_info` has it; with the catalog, also `NOT_PASSING`. */
+  readonly name: "LIVE" | "NOT_PASSING" | "DRAINING" | "PRE_INITIALIZING" | "INITIALIZING";
   /** Empty: ready. */
   readonly reasons: readonly string[];
 }
@@ -21,4 +21,19 @@ export async function stateOf(view: AdminView): Promise<State> {
   if (notReady.length === 0) return { ...rest, name: "LIVE", reasons: [] };
   const name = view.snapshot() ? "INITIALIZING" : "PRE_INITIALIZING";
   return { ...rest, name, reasons: notReady };
+}
+
+/**
+ * Ready, and Consul's catalog says so to callers. The catalog is asked only of a proxy that is ready: it
+ * hears of it later.
+ */
+export async function withCatalog(
+  state: State,
+  view: AdminView,
+): Promise<State | Extract<CatalogState, { kind: "unsupported" }>> {
+  if (state.reasons.length > 0) return state;
+  const found = await view.catalog();
+  if (found.kind === "unsupported") return found;
+  if (found.failing.length === 0) return state;
+  return { ...state, name: "NOT_PASSING", reasons: found.failing };
 }

@@ -6,16 +6,8 @@
 
 import type { EndpointView } from "../proxy/mod.ts";
 import type { Snapshot } from "../snapshot/mod.ts";
+import { listenerName } from "./envoy/listeners.ts";
 import type { ListenerShown } from "./warming.ts";
-
-/** `target::address::key::value`, as Envoy writes its clusters; last, targets that have nobody. */
-export function clustersText(
-  endpoints: readonly EndpointView[],
-  lacking: readonly Lacking[],
-): string {
-  const nobody = lacking.map(({ target, lack }) => `${target}::no_endpoint::${lack}`);
-  return lines([...endpoints.flatMap(endpointLines), ...nobody]);
-}
 
 /** A target that has nobody who can be dialled, and why. */
 export interface Lacking {
@@ -28,26 +20,19 @@ export function lackingOf(snapshot: Snapshot | undefined): readonly Lacking[] {
     .map(({ key, lack }) => ({ target: key, lack }));
 }
 
-function endpointLines(endpoint: EndpointView): readonly string[] {
-  const { target, address, weight, active, failures, lastResort } = endpoint;
-  const facts = {
-    cx_active: active,
-    consecutive_failures: failures,
-    health_flags: healthOf(endpoint),
-    weight,
-    last_resort: lastResort,
-  };
-  return Object.entries(facts).map(([key, value]) => `${target}::${address}::${key}::${value}`);
-}
-
 /** In Envoy's words. */
 export function healthOf({ ejectedForMs }: EndpointView): string {
   return ejectedForMs > 0 ? "/failed_outlier_check" : "healthy";
 }
 
-/** `name::address`, and what is wrong where something is. */
-export function listenersText(listeners: readonly ListenerShown[]): string {
-  return lines(listeners.map(({ name, address, state, error, fault }) => {
+/** `name::address` as Envoy writes them, and what is wrong where something is. */
+export function listenersText(
+  listeners: readonly ListenerShown[],
+  snapshot: Snapshot | undefined,
+): string {
+  return lines(listeners.map((listener) => {
+    const { address, state, error, fault } = listener;
+    const name = listenerName(listener, snapshot);
     const how = state === "listening" && fault !== "" ? "unusable" : state;
     const why = error || fault;
     const trouble = how === "listening" ? "" : `::${how}${why && `::${why}`}`;

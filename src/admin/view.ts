@@ -7,6 +7,7 @@
 import type { Clock, LogLevel, Sample } from "../base/mod.ts";
 import type { DataView, Explained, Question } from "../proxy/mod.ts";
 import type { SecretsReport, SourceStatus } from "../source/mod.ts";
+import type { MeshQuestions } from "./mesh_questions.ts";
 import type { Refusal, Snapshot } from "../snapshot/mod.ts";
 
 /** Never changes while the process runs. */
@@ -36,6 +37,16 @@ export interface Health {
   readonly listeners: { readonly total: number; readonly unusable: number };
 }
 
+/** Whether callers would choose this proxy, by what the catalog says now. */
+export type CatalogState =
+  | {
+    readonly kind: "known";
+    /** Why they would not; empty: all its checks pass. */
+    readonly failing: readonly string[];
+  }
+  /** The catalog has nothing to say of such a proxy. */
+  | { readonly kind: "unsupported"; readonly reason: string };
+
 /** What became of reading files again. */
 export type Reloaded =
   | { readonly kind: "reloaded"; readonly snapshotVersion: number }
@@ -48,6 +59,8 @@ export interface AdminView {
   data(): Promise<readonly DataView[]>;
   /** The same of what would become of a request. */
   explain(question: Question): Promise<readonly Explained[]>;
+  /** `undefined`: there is no Consul to ask. */
+  mesh(): MeshQuestions | undefined;
   /** The main thread's own samples; the workers' come with {@link data}. */
   samples(): readonly Sample[];
   snapshot(): Snapshot | undefined;
@@ -58,6 +71,8 @@ export interface AdminView {
   /** Configuration that was not taken, also before the first snapshot. */
   refused(): readonly Refusal[];
   health(): Promise<Health>;
+  /** Asks Consul, once for all who ask meanwhile. Never rejects. */
+  catalog(): Promise<CatalogState>;
   /** Why this process should be started again; empty: it lives. Waits for an answer. */
   stuck(): Promise<readonly string[]>;
   draining(): boolean;

@@ -32,6 +32,7 @@ export function withWarming(
       state: "warming",
       error: `waiting for ${text}`,
       fault: "",
+      warnings: [],
       connections: 0,
     };
   });

@@ -11,6 +11,7 @@ const BOUND = {
   state: "listening",
   error: "",
   fault: "",
+  warnings: [],
   connections: 1,
 } as const;
 

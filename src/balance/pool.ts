@@ -42,6 +42,8 @@ export class EndpointPool {
   #balancing: LoadBalancing;
   #outlier: OutlierPolicy;
   #records = new Map<string, EndpointRecord>();
+  /** How often an endpoint answered as it should. */
+  #answers = 0;
   readonly #live: Group;
   readonly #lastResort: Group;
 
@@ -83,9 +85,13 @@ export class EndpointPool {
     return this.#live.pick(nowMs, options?.hash, options?.exclude);
   }
 
-  /** Like {@link EndpointPool.pick}, from those kept for when no target has an endpoint. */
+  /**
+   * From those kept for when no target has an endpoint: one that is not ejected, else the ejected one that
+   * is due back first.
+   */
   pickLastResort(nowMs: number, options?: PickOptions): EndpointState | undefined {
-    return this.#lastResort.pick(nowMs, options?.hash, options?.exclude);
+    return this.#lastResort.pick(nowMs, options?.hash, options?.exclude) ??
+      this.#lastResort.firstEjected(nowMs, options?.exclude);
   }
 
   /**
@@ -119,22 +125,62 @@ export class EndpointPool {
 
   /** It answered as it should: failures are counted from zero again. */
   succeeded(state: EndpointState): void {
-    const record: { failures: number } = state;
+    const record: { failures: number; answersBefore?: number } = state;
     record.failures = 0;
+    record.answersBefore = -1;
+    this.#answers++;
+  }
+
+  /**
+   * It took us in and ended the connection at once. That is a failure of its own only where another
+   * endpoint has answered since it began to: every endpoint denies whom an intention denies. `true` when
+   * that made it ejected.
+   */
+  refused(state: EndpointState, nowMs: number): boolean {
+    const record = this.#records.get(keyOf(state.endpoint));
+    if (!record || record !== state) return false;
+    if (record.answersBefore < 0) record.answersBefore = this.#answers;
+    return this.#answers > record.answersBefore && this.failed(state, nowMs);
   }
 
   /** It failed; `true` when that made it ejected. Those gone or already ejected are not counted. */
   failed(state: EndpointState, nowMs: number): boolean {
+    const record = this.#counted(state, nowMs);
+    return record !== undefined && countFailure(record, this.#outlier) &&
+      this.#eject(record, nowMs);
+  }
+
+  /** It is known not to answer anything: no failures are counted first. `true` when it is ejected. */
+  silent(state: EndpointState, nowMs: number): boolean {
+    const record = this.#counted(state, nowMs);
+    return record !== undefined && this.#eject(record, nowMs);
+  }
+
+  /** One of ours that is not ejected. */
+  #counted(state: EndpointState, nowMs: number): EndpointRecord | undefined {
     const record = this.#records.get(keyOf(state.endpoint));
-    if (!record || record !== state) return false;
-    const group = record.lastResort ? this.#lastResort : this.#live;
-    group.usable(nowMs);
-    if (record.ejected || !countFailure(record, this.#outlier)) return false;
+    if (!record || record !== state) return undefined;
+    this.#groupOf(record).usable(nowMs);
+    return record.ejected ? undefined : record;
+  }
+
+  #groupOf({ lastResort }: EndpointRecord): Group {
+    return lastResort ? this.#lastResort : this.#live;
+  }
+
+  /** As far as the policy lets it. */
+  #eject(record: EndpointRecord, nowMs: number): boolean {
+    const group = this.#groupOf(record);
     if (this.#random() * 100 >= this.#outlier.enforcingPercent) return false;
     if (!mayEject(group.ejected, group.members.length, this.#outlier)) return false;
     eject(record, nowMs, this.#outlier);
     group.invalidate();
     return true;
+  }
+
+  /** All of them, whether they could be picked or not. */
+  get states(): Iterable<EndpointState> {
+    return this.#records.values();
   }
 
   views(nowMs: number): EndpointSummary[] {

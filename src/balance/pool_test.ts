@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { seededRandom } from "../base/mod.ts";
 import { outlierPolicy } from "./outlier.ts";
 import { EndpointPool } from "./pool.ts";
+import type { EndpointState } from "./state.ts";
 import type { Endpoint, LoadBalancing } from "./types.ts";
 
 const A: Endpoint = { id: "n1/a", host: "10.0.0.1", port: 1, weight: 1 };
@@ -88,6 +89,36 @@ test("EndpointPool keeps what it knows of an endpoint that becomes a last resort
   assert.deepEqual(pickIds(pool, 3, 2), [B.id, B.id, B.id]);
   assert.equal(a.active, 1);
   assert.equal(pool.pickLastResort(2), undefined);
+});
+
+test("EndpointPool.pickLastResort() leaves out nobody for good", () => {
+  const pool = poolOf();
+  pool.update([], [A, B]);
+  const tried = new Set<EndpointState>();
+  for (const [nowMs, id] of [A.id, B.id].entries()) {
+    const state = pool.pickLastResort(nowMs, { exclude: tried });
+    assert.equal(state?.endpoint.id, id);
+    assert.equal(state && pool.failed(state, nowMs), true);
+    if (state) tried.add(state);
+  }
+  assert.equal(pool.pickLastResort(2, { exclude: tried }), undefined);
+  assert.equal(pool.pickLastResort(2)?.endpoint.id, A.id);
+});
+
+test("EndpointPool.silent() ejects at once, as far as the policy lets it", () => {
+  for (const [policy, want] of [[{}, true], [{ enforcingPercent: 0 }, false]] as const) {
+    const pool = new EndpointPool({
+      ...{ balancing: { kind: "round_robin" }, random: seededRandom(1) },
+      outlier: outlierPolicy(policy),
+    });
+    pool.update([A, B]);
+    const state = pool.pick(0);
+    assert.ok(state);
+    assert.equal(pool.silent(state, 0), want);
+    assert.equal(state.ejectedUntilMs, want ? 30_000 : 0);
+    // Not again, and not the other one: half of them are more than a tenth.
+    assert.equal(pool.silent(state, 1), false);
+  }
 });
 
 test("EndpointPool.pickEjected() gives the ejected endpoint due back first, until it is back", () => {

@@ -14,6 +14,8 @@ export interface EndpointState {
   /** Failures in a row. */
   readonly failures: number;
   readonly ejected: boolean;
+  /** End of the last ejection, of the pool's clock; 0: there was none. */
+  readonly ejectedUntilMs: number;
   /** Kept only for when nothing else is left. */
   readonly lastResort: boolean;
 }
@@ -28,8 +30,9 @@ export class EndpointRecord implements EndpointState {
   active = 0;
   failures = 0;
   ejected = false;
-  /** End of the last ejection; 0 when there was none. */
   ejectedUntilMs = 0;
+  /** How often endpoints of the pool had answered when this one began to refuse; -1: it does not. */
+  answersBefore = -1;
   /** Recent ejections; the next one lasts longer by each. */
   timesEjected = 0;
 

@@ -61,6 +61,8 @@ const ORIGINS = {
   agent_overloaded: "agent",
   agent_failed: "agent",
   agent_reply_invalid: "agent",
+  // Whoever answers now is a Consul of another trust domain.
+  cluster_changed: "agent",
   credentials_invalid: "agent",
   snapshot_invalid: "agent",
   // Starting.

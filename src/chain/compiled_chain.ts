@@ -8,6 +8,8 @@
 export interface DiscoveryChain {
   readonly service: string;
   readonly protocol: string;
+  /** Consul's hash of what the upstream overrides; `""`: nothing. Names of Envoy's clusters begin with it. */
+  readonly customization: string;
   readonly startNode: string;
   readonly nodes: Readonly<Record<string, ChainNode>>;
   readonly targets: Readonly<Record<string, ChainTarget>>;
@@ -163,6 +165,8 @@ export type LoadBalancing =
 
 export interface ChainTarget {
   readonly id: string;
+  /** As Envoy's cluster is named: `db.default.dc1.internal.<trust domain>`. */
+  readonly name: string;
   readonly service: string;
   readonly subset: string;
   readonly namespace: string;

@@ -14,6 +14,7 @@ const LOCAL = { datacenter: "dc1", partition: "default" };
 function target(id: string, changes: Partial<ChainTarget> = {}): ChainTarget {
   return {
     id,
+    name: `${id}.internal.td.consul`,
     service: "db",
     subset: "",
     namespace: "default",
@@ -55,6 +56,7 @@ function chain(shape: Shape = {}): DiscoveryChain {
   return {
     service: "db",
     protocol: "tcp",
+    customization: "",
     startNode: shape.startNode ?? "resolver:db",
     nodes: shape.nodes ?? { "resolver:db": resolver },
     targets: Object.fromEntries(targets.map((each) => [each.id, each])),

@@ -7,6 +7,7 @@
  */
 
 import type { ProxyError } from "../base/mod.ts";
+import type { PinnedCluster } from "./cluster_pin.ts";
 import type { Defaults, JwtProvider, Mesh } from "./entry_types.ts";
 import type {
   DiscoveryChain,
@@ -74,6 +75,22 @@ export interface DefaultsRequest {
   readonly name: string;
 }
 
+/** A service of the mesh, by all that names it. */
+export interface ServiceRef {
+  readonly service: string;
+  readonly namespace: string;
+  readonly partition: string;
+  readonly datacenter: string;
+}
+
+/** The instance that a proxy is in the catalog. */
+export interface InstanceRef {
+  /** The service that it stands for. */
+  readonly service: string;
+  readonly proxyId: string;
+  readonly datacenter: string;
+}
+
 /** A right that the token lacks: `service:write` on `web`. */
 export interface MissingRight {
   readonly right: string;
@@ -112,6 +129,15 @@ export interface Agent {
   watchDefaults(request: DefaultsRequest, sink: WatchSink<Defaults | null>): WatchHandle;
   /** What a watch of them would say now. */
   askDefaults(request: DefaultsRequest): Promise<Defaults | null>;
+  /** Of any service whose intentions the token may read, once and as they are now. */
+  askIntentions(destination: ServiceRef): Promise<Intentions>;
+  /** Whether the catalog has an instance of it; `undefined`: the token may not read that. */
+  askInCatalog(service: ServiceRef): Promise<boolean | undefined>;
+  /**
+   * Why callers would pass over the proxy's own instance, as the catalog has it now; empty: all its
+   * checks pass.
+   */
+  askFailingChecks(instance: InstanceRef): Promise<readonly string[]>;
   /** `null`: there is no such entry. */
   watchJwtProvider(name: string, sink: WatchSink<JwtProvider | null>): WatchHandle;
 
@@ -131,6 +157,11 @@ export interface Agent {
   /** `-register`: registers, shows that it lives, deregisters at the end. */
   keepRegistered(request: RegisterRequest, signals: RegisterSignals): Promise<void>;
   watchStates(): readonly WatchState[];
+  /**
+   * From now on only a Consul of that trust domain is believed: everything else fails with
+   * `cluster_changed`, and the last values stay. Only the first call counts.
+   */
+  pinCluster?(cluster: PinnedCluster): void;
   /** Of servers that are asked without an agent. */
   serversStatus?(): ServersStatus | undefined;
   /** Reads token file and certificates again (SIGHUP); unusable ones leave those in use, and throw. */
@@ -183,6 +214,10 @@ export interface RegisterRequest {
 export interface RegisterSignals {
   /** Ends it: what was registered is taken back. */
   readonly signal: AbortSignal;
+  /** From then on callers are served; absent: already. */
+  readonly serving?: AbortSignal;
   /** From then on nobody new should come. */
   readonly draining?: AbortSignal;
+  /** Consul has been told that. */
+  readonly onLeft?: () => void;
 }

@@ -10,6 +10,7 @@ import type { Client } from "./http/client.ts";
 import { chainQuestion } from "./replies/discovery_chain.ts";
 import { defaultsQuestion } from "./replies/defaults.ts";
 import { healthQuestion } from "./replies/health.ts";
+import { askInCatalog, tenancyOf } from "./replies/in_catalog.ts";
 import { intentionsQuestion } from "./replies/intentions.ts";
 import { jwtProviderQuestion } from "./replies/jwt_provider.ts";
 import { meshQuestion } from "./replies/mesh.ts";
@@ -20,6 +21,8 @@ import { type RepeatQuestion, startRepeat } from "./watch/repeat.ts";
 type Alike = Pick<
   Agent,
   | "askDefaults"
+  | "askInCatalog"
+  | "askIntentions"
   | "watchChain"
   | "watchDefaults"
   | "watchHealth"
@@ -46,6 +49,11 @@ export class Asking {
     this.closing = this.#closing.signal;
   }
 
+  /** For a read that an operator waits for. */
+  get askTerms(): { readonly timeoutMs: number; readonly signal: AbortSignal } {
+    return { timeoutMs: ASK_TIMEOUT_MS, signal: this.closing };
+  }
+
   /** Questions whose words are the same for both. */
   get alike(): Alike {
     const client = this.#client;
@@ -59,9 +67,17 @@ export class Asking {
       watchDefaults: (request, sink) => this.watch(defaultsQuestion(client, request), sink),
       askDefaults: (request) =>
         this.call(async () => {
-          const asked = { waitMs: 0, timeoutMs: ASK_TIMEOUT_MS, signal: this.closing };
+          const asked = { ...this.askTerms, waitMs: 0 };
           return (await defaultsQuestion(client, request).poll(asked)).value;
         }),
+      askIntentions: ({ service, ...tenancy }) =>
+        this.call(async () => {
+          // With an index, as a read without one may be answered from an agent's cache.
+          const asked = { ...this.askTerms, cursor: "1", waitMs: 1_000 };
+          const question = intentionsQuestion(client, service, tenancyOf(tenancy));
+          return (await question.poll(asked)).value;
+        }),
+      askInCatalog: (service) => this.call(() => askInCatalog(client, service, this.askTerms)),
       watchStates: () =>
         [...this.#running].map((handle) => handle.state).sort((a, b) => a.name < b.name ? -1 : 1),
     };

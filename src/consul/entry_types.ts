@@ -10,6 +10,10 @@ export interface Defaults {
   readonly extensions: readonly EnvoyExtension[];
   /** Of service-defaults, in Enterprise; absent: none. */
   readonly rateLimits?: InstanceRateLimits;
+  /** `strict` or `permissive`; absent: the entry does not say. No registration has it. */
+  readonly mutualTlsMode?: string;
+  /** Keys of the entry that are not followed, as sentences for the log. */
+  readonly warnings?: readonly string[];
 }
 
 export interface EnvoyExtension {
@@ -95,6 +99,8 @@ export type JwtLocation =
 export interface Mesh {
   readonly tls?: MeshTls;
   readonly http?: MeshHttp;
+  /** Keys of the entry that are not followed, as sentences for the log. */
+  readonly warnings?: readonly string[];
 }
 
 /** Of requests that come in. */

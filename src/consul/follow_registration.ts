@@ -1,6 +1,7 @@
 /**
  * A proxy's registration as a whole: of an ingress gateway, also the config entry that says what it
- * listens for. Both are followed; one without the other is no registration.
+ * listens for, and one without the other is no registration; of a sidecar that exposes the checks of its
+ * service, also where they go, which is added as soon as it is known.
  *
  * @module
  */
@@ -9,11 +10,15 @@ import type { WatchHandle, WatchSink, WatchState } from "./agent.ts";
 import type { PollQuestion } from "./watch/blocking_query.ts";
 import type { IngressEntry } from "./replies/ingress.ts";
 import { withIngressEntry } from "./replies/ingress_listeners.ts";
-import type { Registration } from "./types.ts";
+import type { ExposedPath, Registration } from "./types.ts";
+import type { RepeatQuestion } from "./watch/repeat.ts";
 
 export interface RegistrationQuestions {
   readonly registration: PollQuestion<Registration>;
   entryOf(gateway: Registration): PollQuestion<IngressEntry | null>;
+  /** Absent beside servers: no agent runs checks there. */
+  checksOf?(serviceId: string): RepeatQuestion<readonly ExposedPath[]>;
+  repeat<T>(question: RepeatQuestion<T>, sink: WatchSink<T>): WatchHandle;
   watch<T>(question: PollQuestion<T>, sink: WatchSink<T>): WatchHandle;
 }
 
@@ -34,6 +39,11 @@ class RegistrationWatch implements WatchHandle {
     /** `undefined`: not read yet. */
     value: IngressEntry | null | undefined;
   } | undefined;
+  #checks: {
+    readonly serviceId: string;
+    readonly handle: WatchHandle;
+    value: readonly ExposedPath[];
+  } | undefined;
   #registration: Registration | undefined;
   #stopped = false;
 
@@ -48,20 +58,22 @@ class RegistrationWatch implements WatchHandle {
 
   /** Of the one that fails, if one does. */
   get state(): WatchState {
-    const entry = this.#entry?.handle.state;
-    return entry && entry.failures > 0 ? entry : this.#own.state;
+    const others = [this.#entry?.handle.state, this.#checks?.handle.state];
+    return others.find((state) => state && state.failures > 0) ?? this.#own.state;
   }
 
   stop(): void {
     this.#stopped = true;
     this.#own.stop();
     this.#entry?.handle.stop();
+    this.#checks?.handle.stop();
   }
 
   #take(registration: Registration): void {
     this.#registration = registration;
     if (registration.ingress) this.#followEntry(registration);
     else this.#forgetEntry();
+    this.#followChecks(registration.exposesChecksOf);
     this.#tell();
   }
 
@@ -82,6 +94,26 @@ class RegistrationWatch implements WatchHandle {
     };
   }
 
+  #followChecks(serviceId: string | undefined): void {
+    if (this.#checks?.serviceId === serviceId) return;
+    this.#checks?.handle.stop();
+    this.#checks = undefined;
+    const { checksOf, repeat } = this.#questions;
+    if (serviceId === undefined || !checksOf) return;
+    const value: readonly ExposedPath[] = [];
+    const checks = this.#checks = {
+      ...{ serviceId, value },
+      handle: repeat(checksOf(serviceId), {
+        onValue: (paths) => {
+          if (JSON.stringify(paths) === JSON.stringify(checks.value)) return;
+          checks.value = paths;
+          this.#tell();
+        },
+        onError: (error) => this.#sink.onError(error),
+      }),
+    };
+  }
+
   #forgetEntry(): void {
     this.#entry?.handle.stop();
     this.#entry = undefined;
@@ -90,8 +122,20 @@ class RegistrationWatch implements WatchHandle {
   #tell(): void {
     const registration = this.#registration;
     if (this.#stopped || !registration) return;
-    if (!registration.ingress) return this.#sink.onValue(registration);
+    if (!registration.ingress) return this.#sink.onValue(this.#withChecks(registration));
     const entry = this.#entry?.value;
     if (entry !== undefined) this.#sink.onValue(withIngressEntry(registration, entry));
+  }
+
+  /** Paths that were registered come first: they keep their ports. */
+  #withChecks(registration: Registration): Registration {
+    const checks = this.#checks?.value ?? [];
+    if (checks.length > 0) {
+      return { ...registration, exposed: [...registration.exposed ?? [], ...checks] };
+    }
+    if (registration.exposesChecksOf === undefined || this.#questions.checksOf) return registration;
+    const warning = "The proxy's Expose.Checks is ignored: no agent runs checks beside servers; " +
+      "name their paths in Expose.Paths";
+    return { ...registration, warnings: [...registration.warnings, warning] };
   }
 }

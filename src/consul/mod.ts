@@ -7,3 +7,10 @@ export * from "./types.ts";
 export { openServers } from "./open_servers.ts";
 export { resolveServersOptions, type ServersFlags } from "./servers/options.ts";
 export type { ServersOptions } from "./servers/types.ts";
+export {
+  CONFIG_KEYS,
+  type ConfigKey,
+  KEY_PLACES,
+  type KeyPlace,
+  refusalReason,
+} from "./replies/config_keys.ts";

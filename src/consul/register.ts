@@ -6,6 +6,7 @@
  */
 
 import { Backoff, type Clock, type Log, messageOf, ProxyError, type Random } from "../base/mod.ts";
+import type { RegisterSignals } from "./agent.ts";
 import type { Client } from "./http/client.ts";
 import { wakeableSleep } from "./watch/wakeable_sleep.ts";
 
@@ -31,31 +32,36 @@ interface Deps {
 }
 
 /**
- * Runs until `signal` aborts, then deregisters. Rejects only when the token may not register; an agent
- * that is away or restarts is waited for.
+ * Runs until `signal` aborts, then deregisters. The check passes while callers are served, and the agent
+ * is told of each change at once. Rejects only when the token may not register; an agent that is away or
+ * restarts is waited for.
  */
 export async function keepRegistered(
   client: Client,
   request: ProxyEntry,
-  options: { readonly signal: AbortSignal; readonly deps: Deps },
+  options: RegisterSignals & { readonly deps: Deps },
 ): Promise<void> {
-  const { signal, deps } = options;
+  const { signal, serving, draining, onLeft, deps } = options;
   const { clock, random, log } = deps;
   const backoff = new Backoff({ baseMs: 1_000, maxMs: 10_000, random });
+  const statusNow = () =>
+    draining?.aborted || serving?.aborted === false ? "critical" as const : "passing" as const;
   let registered = false;
   let ever = false;
   // Cut off before the answer came: the agent may have taken it all the same.
   let perhaps = false;
   while (!signal.aborted) {
     let pauseMs = HEARTBEAT_MS;
+    const status = statusNow();
     try {
       if (!registered) {
-        await register(client, request, signal);
+        await register(client, request, { status, signal });
         registered = ever = true;
         log.info("proxy registered", { id: request.id });
       } else {
-        await heartbeat(client, request.id, signal);
+        await tellStatus(client, request.id, { status, signal });
       }
+      if (status === "critical" && draining?.aborted) onLeft?.();
       backoff.reset();
     } catch (error) {
       perhaps = signal.aborted;
@@ -71,15 +77,29 @@ export async function keepRegistered(
         retry_ms: Math.round(pauseMs),
       });
     }
-    await wakeableSleep(clock, pauseMs, { signal });
+    if (registered && status !== statusNow()) continue;
+    await wakeableSleep(clock, pauseMs, { signal, onWake: onAnyOf([serving, draining]) });
   }
   if (ever || perhaps) await deregister(client, request.id, deps);
 }
 
+/** Wakes when one of `signals` aborts that has not yet. */
+function onAnyOf(signals: readonly (AbortSignal | undefined)[]) {
+  const coming = signals.filter((signal) => signal?.aborted === false);
+  return (wake: () => void) => {
+    for (const signal of coming) signal?.addEventListener("abort", wake);
+    return () => {
+      for (const signal of coming) signal?.removeEventListener("abort", wake);
+    };
+  };
+}
+
+type Status = "passing" | "critical";
+
 async function register(
   client: Client,
   request: ProxyEntry,
-  signal: AbortSignal,
+  { status, signal }: { readonly status: Status; readonly signal: AbortSignal },
 ): Promise<void> {
   const { id, name, destination, host, port } = request;
   await client.call({
@@ -95,19 +115,25 @@ async function register(
       Address: host === "0.0.0.0" || host === "::" ? "" : host,
       Port: port,
       Proxy: { DestinationServiceName: destination },
-      Check: { CheckID: checkId(id), Name: "proxy heartbeat", TTL, Status: "passing" },
+      Check: { CheckID: checkId(id), Name: "proxy heartbeat", TTL, Status: status },
     },
     timeoutMs: TIMEOUT_MS,
     signal,
   });
 }
 
-async function heartbeat(client: Client, id: string, signal: AbortSignal): Promise<void> {
+/** Also what shows that it lives: without it the check turns critical by itself. */
+async function tellStatus(
+  client: Client,
+  id: string,
+  { status, signal }: { readonly status: Status; readonly signal: AbortSignal },
+): Promise<void> {
   await client.call({
     resource: "register",
-    what: `keep the proxy ${JSON.stringify(id)} passing`,
+    what: `tell that the proxy ${JSON.stringify(id)} is ${status}`,
     method: "PUT",
-    path: `/v1/agent/check/pass/${encodeURIComponent(checkId(id))}`,
+    path: `/v1/agent/check/${status === "passing" ? "pass" : "fail"}/` +
+      encodeURIComponent(checkId(id)),
     timeoutMs: TIMEOUT_MS,
     signal,
   });

@@ -49,6 +49,42 @@ test("keepRegistered() registers, heartbeats, registers again when forgotten, de
   ]);
 });
 
+test("keepRegistered() tells at once that callers are served, and that none should come", async () => {
+  await using client = await AgentClient.start(() => ({ text: "" }));
+  const paths = () => client.script.asked.map(({ path }) => path.replace("/v1/agent/", ""));
+  const [stop, serving, draining] = [
+    new AbortController(),
+    new AbortController(),
+    new AbortController(),
+  ];
+  let left = 0;
+  const done = client.agent.keepRegistered(PROXY, {
+    ...{ signal: stop.signal, serving: serving.signal, draining: draining.signal },
+    onLeft: () => left++,
+  });
+  await client.asked(1);
+  const { Check } = JSON.parse(client.script.asked[0]?.body ?? "") as { Check: { Status: string } };
+  assert.equal(Check.Status, "critical");
+  await client.clock.advance(0);
+  serving.abort();
+  await client.asked(2);
+  await client.clock.advance(0);
+  draining.abort();
+  await client.asked(3);
+  await client.passUntil(() => left > 0, { what: "that Consul was told", limitMs: 0 });
+  // It shows that it lives, and stays critical.
+  await client.passUntil(() => paths().length >= 4, { what: "a heartbeat", limitMs: 10_500 });
+  stop.abort();
+  await done;
+  assert.deepEqual(paths(), [
+    "service/register",
+    "check/pass/web-proxy-x1-ttl",
+    "check/fail/web-proxy-x1-ttl",
+    "check/fail/web-proxy-x1-ttl",
+    "service/deregister/web-proxy-x1",
+  ]);
+});
+
 test("keepRegistered() ends when the token may not register", async () => {
   await using client = await AgentClient.start(inTurn({ status: 403, text: "Permission denied" }));
   await assert.rejects(

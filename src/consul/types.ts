@@ -44,6 +44,8 @@ export interface Registration {
   readonly maxInboundConnections: number;
   /** Paths of the local service for callers outside the mesh; absent: none. */
   readonly exposed?: readonly ExposedPath[];
+  /** The service whose checks the agent sends through the proxy; their paths are in `exposed`. */
+  readonly exposesChecksOf?: string;
   /** `postern_tls` of the proxy's configuration, as it was written; read by who knows what it means. */
   readonly tls?: unknown;
   /** `postern_plugins` of the proxy's configuration, as it was written. */
@@ -80,10 +82,17 @@ export interface AccessLogSettings {
 
 /** Where the proxy's configuration wants metrics. */
 export interface MetricsSettings {
-  /** `envoy_prometheus_bind_addr`, as it was written; `""`: nowhere. */
+  /** `envoy_prometheus_bind_addr`, as it was written, as all of these are; `""`: nowhere. */
   readonly prometheusBindAddr: string;
-  /** Keys that name a StatsD server. */
-  readonly statsd: readonly string[];
+  /** `envoy_stats_bind_addr` */
+  readonly statsBindAddr: string;
+  /** `envoy_statsd_url` and `envoy_dogstatsd_url` */
+  readonly statsdUrl: string;
+  readonly dogstatsdUrl: string;
+  /** `envoy_stats_flush_interval`; `""`: Envoy's. */
+  readonly flushInterval: string;
+  /** `envoy_stats_tags`: `name=value`. */
+  readonly tags: readonly string[];
 }
 
 export interface IngressRegistration {
@@ -140,6 +149,8 @@ export interface UpstreamDeclaration {
   readonly connectTimeoutMs?: number;
   /** Absent: 1024. */
   readonly maxConnections?: number;
+  /** Ours: of callers that speak HTTP. Absent: as many as come. */
+  readonly maxClientConnections?: number;
   readonly maxPending?: number;
   readonly maxRequests?: number;
   readonly outlier: Partial<OutlierPolicy>;
@@ -206,6 +217,8 @@ export interface Instance {
   readonly serviceId: string;
   /** The service whose identity it must prove: destination of a proxy, own name when native. */
   readonly service: string;
+  /** A terminating gateway, which shows the certificate of the service that the SNI names. */
+  readonly gateway?: true;
   readonly namespace: string;
   readonly partition: string;
   readonly datacenter: string;
@@ -217,8 +230,8 @@ export interface Instance {
   readonly wanPort: number;
   /** Worst of its checks. */
   readonly health: "passing" | "warning" | "critical";
-  /** Critical for no other reason than that checks have not run yet: new, or its agent restarted. */
-  readonly unchecked?: boolean;
+  /** An operator put it or its node into maintenance mode. */
+  readonly inMaintenance?: boolean;
   readonly weights: { readonly passing: number; readonly warning: number };
 }
 

@@ -209,6 +209,19 @@ test("the default intention policy shows in authorize, not in check", async () =
   assert.deepEqual(await it.client.json(check), { Allowed: true });
 });
 
+test("ACLs that are configured and not enabled contradict themselves about the default", async () => {
+  await using it = await started({ acl: { enabled: false, defaultPolicy: "deny" } });
+  const reply = await it.client.call("POST", "/v1/agent/connect/authorize", {
+    body: { Target: "db", ClientCertURI: "spiffe://x/ns/default/dc/dc1/svc/web" },
+  });
+  assert.deepEqual(JSON.parse(reply.text), {
+    Authorized: true,
+    Reason: "Default behavior configured by ACLs",
+  });
+  assert.equal(reply.headers.get("X-Consul-Default-Acl-Policy"), "deny");
+  assert.equal(it.agent.intention("web", "db"), "deny", "as Envoy does");
+});
+
 test("as a client agent it prefixes forwarded errors and writes unset limits as null", async () => {
   await using it = await started({ asClientAgent: true });
   const text = async (path: string) => (await it.client.call("GET", path)).text;

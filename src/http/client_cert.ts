@@ -1,7 +1,7 @@
 /**
  * `X-Forwarded-Client-Cert`: tells the application who its caller proved to be, in Envoy's form. What the
- * caller itself says there is kept before ours, as Consul has it (APPEND_FORWARD), or dropped; it proves
- * nothing either way, and nothing here reads it.
+ * caller itself says there is kept before ours, as Consul has it (APPEND_FORWARD), or dropped. It proves
+ * nothing either way, but it must leave ours the last element for every reader.
  *
  * @module
  */
@@ -93,7 +93,34 @@ export function forwardClientCert(fields: Fields, element: string): void {
   if (given === undefined) {
     if (element !== "") addField(fields, NAME, element);
   } else if (element === "") removeField(fields, NAME);
-  else setField(fields, NAME, [...fieldsOf(fields, NAME), element].join(","));
+  else {
+    const sound = fieldsOf(fields, NAME).map(soundElements).filter((text) => text !== "");
+    setField(fields, NAME, [...sound, element].join(","));
+  }
+}
+
+/** `Key=value` or `Key="value"`, parts of one element; without escapes, which readers take differently. */
+const PART = '[A-Za-z0-9_-]+=(?:"[^"\\\\]*"|[^",;\\\\\\t ]*)';
+const PLAIN_LIST = new RegExp(`^${PART}(?:;${PART}|[\\t ]*,[\\t ]*${PART})*$`);
+/** One element, with escapes, up to the comma after it. */
+const ANY_PART = '[A-Za-z0-9_-]+=(?:"(?:[^"\\\\]|\\\\.)*"|[^",;\\\\\\t ]*)';
+const ELEMENT = new RegExp(`[\\t ]*(${ANY_PART}(?:;${ANY_PART})*)(?:[\\t ]*(?:,|$))`, "y");
+
+/**
+ * The elements before the first one that does not parse: an open quote would swallow the element that
+ * follows, which is ours. So would a quote that only some readers take for an escaped one.
+ */
+function soundElements(value: string): string {
+  if (PLAIN_LIST.test(value)) return value;
+  ELEMENT.lastIndex = 0;
+  const elements: string[] = [];
+  for (let found = ELEMENT.exec(value); found; found = ELEMENT.exec(value)) {
+    const [, element = ""] = found;
+    if (element.split('"').length % 2 === 0) break;
+    elements.push(element);
+  }
+  ELEMENT.lastIndex = 0;
+  return elements.join(",");
 }
 
 function encodedPem(der: Uint8Array): string {

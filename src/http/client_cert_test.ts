@@ -54,8 +54,26 @@ test("clientCertElement() leaves out a chain that only a stranger would send", (
 for (
   const [name, given, element, left] of [
     ["adds", [], "new", ["new"]],
-    ["appends", ["a", "b,c"], "new", ["a,b,c,new"]],
-    ["removes", ["a", "b"], "", []],
+    ["appends", ["By=a", "By=b;URI=c,By=d"], "new", ["By=a,By=b;URI=c,By=d,new"]],
+    ["removes", ["By=a", "By=b"], "", []],
+    ["keeps what is quoted", ['Subject="CN=a,By=b;"', 'DNS=""'], "new", [
+      'Subject="CN=a,By=b;",DNS="",new',
+    ]],
+    ["keeps escapes that every reader takes alike", ['Subject="a\\"b\\"c",URI=d'], "new", [
+      'Subject="a\\"b\\"c",URI=d,new',
+    ]],
+    ["keeps blanks between elements", ["By=a , By=b", ""], "new", ["By=a , By=b,new"]],
+    ["drops an unclosed quote", ['By=a,URI=evil;Subject="'], "new", ["By=a,new"]],
+    ["drops an unclosed quote of one of several", ['By="', "By=b"], "new", ["By=b,new"]],
+    ["drops quotes across fields", ['By="a', 'b";URI=evil'], "new", ["new"]],
+    ["drops a quote that is escaped for some readers", ['By="a\\"'], "new", ["new"]],
+    ["drops a quote that closes for some readers", ['By="a\\"b"'], "new", ["new"]],
+    ["drops an escape at the end", ['By="a\\'], "new", ["new"]],
+    ["drops a backslash outside quotes", ["By=a\\"], "new", ["new"]],
+    ["drops a quote within a value", ['By=a"b'], "new", ["new"]],
+    ["drops what follows a quote", ['By="a"b,URI=c'], "new", ["new"]],
+    ["drops what has no key", ["evil,By=b", "=a", "By"], "new", ["new"]],
+    ["drops a part without a key", ["By=a;;URI=b", "By=a;"], "new", ["new"]],
     ["removes nothing from nothing", [], "", []],
   ] as const
 ) {
@@ -68,6 +86,18 @@ for (
     assert.deepEqual(fields.filter((_, at) => fields[at - 1] === field && at % 3 === 1), left);
   });
 }
+
+test("forwardClientCert() looks at each character a few times at most", () => {
+  const since = performance.now();
+  for (const part of [" ", "a", "By=a ", "By=a,", "By=;", '\\\\"', '""']) {
+    for (const start of ["", "By=", 'By="']) {
+      const fields = ["x-forwarded-client-cert", start + part.repeat(10_000), ""];
+      forwardClientCert(fields, "new");
+      assert.ok(fields[1]?.endsWith("new"));
+    }
+  }
+  assert.ok(performance.now() - since < 2_000);
+});
 
 test("ClientCertElements makes one element for all connections of a caller", () => {
   const elements = new ClientCertElements();

@@ -9,6 +9,7 @@
 
 import type { Stream } from "../net/mod.ts";
 import type { Fields, RequestHead, ResponseHead } from "./head.ts";
+import type { HeldShare } from "./held_bytes.ts";
 
 /**
  * Why an exchange broke. `refused`: the peer did not begin to work on it, so that it may be sent again
@@ -69,6 +70,8 @@ export interface ServerExchange extends Message {
   readonly request: RequestHead;
   /** The request has no body, and `onEnd` is not called. */
   readonly endsWithHead: boolean;
+  /** Bytes that wait for a slower side, here and where its request was sent on to. */
+  readonly held: HeldShare;
   /** To be set before the callback that made the exchange returns. */
   events: MessageEvents;
   /**
@@ -119,6 +122,8 @@ export interface ServerEvents {
 export interface ServerConnection {
   /** Exchanges that are open. */
   readonly active: number;
+  /** A head has begun, and its end has not come. */
+  readonly readsHead: boolean;
   /** No new requests: `Connection: close`, GOAWAY in two steps; ends when the last exchange has. */
   drain(): void;
   /** Ends at once, in the order that the protocol has for it. */
@@ -145,9 +150,14 @@ export interface ClientConnection {
   readonly keptMs: number;
   /**
    * Sends a head; only while there is capacity. `ends`: there is no body. `events` is told everything
-   * that comes; nothing before this returns.
+   * that comes; nothing before this returns. `held`: of the exchange that it is sent for, where there is one.
    */
-  request(head: RequestHead, ends: boolean, events: ResponseEvents): ClientExchange;
+  request(
+    head: RequestHead,
+    ends: boolean,
+    events: ResponseEvents,
+    held?: HeldShare,
+  ): ClientExchange;
   /** No new requests; ends when the last exchange has. */
   drain(): void;
   /** Breaks it at once; its exchanges are told. */

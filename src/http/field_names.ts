@@ -93,11 +93,44 @@ export function isProtected(name: string): boolean {
 const PROTECTED = new Set(["authorization", "host", "cookie"]);
 
 /**
- * Names (lower case) that an application which puts names into variables (CGI and its heirs) takes for
- * those that say where a message ends. Nobody has a use for them.
+ * Whether an application that puts names into variables (CGI and its heirs) takes the one name for the
+ * other (both lower case): all of them read `-` as `_`, some every character but letters and digits.
+ */
+export function isAliasOf(name: string, other: string): boolean {
+  if (name.length !== other.length || name === other) return false;
+  for (let i = 0; i < name.length; i++) {
+    const code = name.charCodeAt(i);
+    const meant = other.charCodeAt(i);
+    if (code !== meant && (isAlphanumeric(code) || isAlphanumeric(meant))) return false;
+  }
+  return true;
+}
+
+function isAlphanumeric(code: number): boolean {
+  return code >= 0x61 && code <= 0x7a || code >= 0x30 && code <= 0x39;
+}
+
+/**
+ * Names (lower case) that such an application takes for those that say where a message ends. Nobody has a
+ * use for them.
  */
 export function isAlias(name: string): boolean {
-  return name === "content_length" || name === "transfer_encoding";
+  return isAliasOf(name, "content-length") || isAliasOf(name, "transfer-encoding");
+}
+
+/** Names, with their aliases, of what proxies tell an application, which takes their word for it. */
+const VOUCHED = /^x[^a-z0-9](?:forwarded[^a-z0-9]|envoy[^a-z0-9]|request[^a-z0-9]id$)/;
+const OTHER_THAN_HYPHEN = /[^a-z0-9-]/;
+const X = 0x78;
+
+/** Whether a proxy vouches for a field of that name (lower case), or of one that it is an alias of. */
+export function isVouched(name: string): boolean {
+  return name.charCodeAt(0) === X && VOUCHED.test(name);
+}
+
+/** Whether it is such an alias. */
+export function isVouchedAlias(name: string): boolean {
+  return OTHER_THAN_HYPHEN.test(name) && isVouched(name);
 }
 
 /** Host, with or without a port: no user information, nothing that ends it for another reader. */

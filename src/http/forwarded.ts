@@ -7,6 +7,7 @@
  * @module
  */
 
+import { isVouchedAlias } from "./field_names.ts";
 import { addField, FIELD, fieldOf, type Fields, removeField, type RequestHead } from "./head.ts";
 
 /** Fields that steer Envoy, or that it sets for the application; a client's own are removed. */
@@ -29,6 +30,9 @@ const CONTROL: ReadonlySet<string> = new Set([
   "x-envoy-upstream-rq-timeout-alt-response",
   "x-envoy-upstream-rq-timeout-ms",
 ]);
+
+/** All names here begin so, with their aliases. */
+const X = 0x78;
 
 /** Applied once to each request that comes in. `secure`: it came over TLS. */
 export function forwardRequest(head: RequestHead, secure: boolean): void {
@@ -55,9 +59,7 @@ function removeUntrusted(fields: Fields): void {
         if (!isReferer(fields[i + 1] ?? "")) fields.splice(i, FIELD);
         break;
       default:
-        if (
-          name.startsWith("x-envoy-") ? CONTROL.has(name) : name.includes("_") && isAlias(name)
-        ) {
+        if (name.charCodeAt(0) === X && (CONTROL.has(name) || isVouchedAlias(name))) {
           fields.splice(i, FIELD);
         }
     }
@@ -73,12 +75,6 @@ const REFERER = /^(?:[a-z][a-z0-9+.-]*:\/\/[^\s#@/?]+(?:[/?][^\s#]*)?|[^\s#:/]*(
 
 function isReferer(value: string): boolean {
   return REFERER.test(value);
-}
-
-/** Whether applications that take `_` for `-` would read this as a field that a proxy vouches for. */
-function isAlias(name: string): boolean {
-  const meant = name.replaceAll("_", "-");
-  return meant.startsWith("x-forwarded-") || meant === "x-request-id" || CONTROL.has(meant);
 }
 
 function hasToken(value: string, token: string): boolean {

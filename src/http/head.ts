@@ -7,6 +7,8 @@
  * @module
  */
 
+import { isAliasOf, isVouched } from "./field_names.ts";
+
 /**
  * Fields in their order, three texts each: name in lower case, value without white space around it, name
  * as it was spelled (HTTP/1.1 writes it so; HTTP/2 has lower case only). Octets above 0x7F are characters
@@ -42,6 +44,11 @@ export interface RequestHead {
   expectsContinue: boolean;
   fields: Fields;
   readonly version: HttpVersion;
+  /**
+   * Names (lower case) of fields that were set or removed on the way, which the caller may not say in
+   * another place: trailers do not have them. Absent: none but those that every proxy vouches for.
+   */
+  ownNames?: readonly string[] | undefined;
 }
 
 export interface ResponseHead {
@@ -82,6 +89,33 @@ export function setField(fields: Fields, name: string, value: string): void {
 /** Removes all fields of that name (lower case). */
 export function removeField(fields: Fields, name: string): void {
   removeFrom(fields, name, 0);
+}
+
+/**
+ * Removes the fields that an application may take for one of that name (lower case), and keeps that one:
+ * what the proxy says is not to be contradicted by its caller.
+ */
+export function removeAliases(fields: Fields, name: string): void {
+  for (let i = fields.length - FIELD; i >= 0; i -= FIELD) {
+    if (isAliasOf(fields[i] ?? "", name)) fields.splice(i, FIELD);
+  }
+}
+
+export function hasAlias(fields: Fields, name: string): boolean {
+  for (let i = 0; i < fields.length; i += FIELD) if (isAliasOf(fields[i] ?? "", name)) return true;
+  return false;
+}
+
+/** Trailers of a request without what only a proxy may say; undefined: nothing is left. */
+export function ownTrailers({ ownNames = [] }: RequestHead, trailers: Fields): Fields | undefined {
+  const kept: Fields = [];
+  for (let i = 0; i < trailers.length; i += FIELD) {
+    const name = trailers[i] ?? "";
+    const isOurs = isVouched(name) ||
+      ownNames.some((own) => own === name || isAliasOf(name, own));
+    if (!isOurs) kept.push(...trailers.slice(i, i + FIELD));
+  }
+  return kept.length > 0 ? kept : undefined;
 }
 
 function removeFrom(fields: Fields, name: string, from: number): void {

@@ -11,7 +11,7 @@ import type { ExchangeRecord } from "./access_log/exchange_record.ts";
 import { compileValue } from "./access_log/line_format.ts";
 import type { Surroundings } from "./access_log/record_values.ts";
 import { isAlias, isToken, knownName, PLAIN } from "./field_names.ts";
-import { addField, type Fields, removeField, setField } from "./head.ts";
+import { addField, type Fields, removeAliases, removeField, setField } from "./head.ts";
 
 /** Plain data, sent between threads; {@link headerFault} has found nothing wrong with any of it. */
 export interface HeaderChanges {
@@ -44,12 +44,19 @@ export function headerFault(name: string, value?: string): string | undefined {
   return compiled.kind === "refused" ? compiled.reason : undefined;
 }
 
+/** Names whose fields are the proxy's own after the changes. */
+export function ownNamesOf({ remove, set }: HeaderChanges): readonly string[] {
+  return [...remove, ...set.map(([name]) => name)];
+}
+
 /** Removes first, then sets, then adds: what is added stands beside what was set. */
 export function compileChanges(changes: HeaderChanges, around: Surroundings): ChangeFields {
   const { remove } = changes;
+  const own = ownNamesOf(changes);
   const set = changes.set.map((text) => compileText(text, around));
   const add = changes.add.map((text) => compileText(text, around));
   return (fields, record) => {
+    for (const name of own) removeAliases(fields, name);
     for (const name of remove) removeField(fields, name);
     for (const { name, valueOf } of set) {
       const value = valueOf(record);

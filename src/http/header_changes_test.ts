@@ -60,6 +60,18 @@ for (
       ["a: voil\u00c3\u00a0"],
     ],
     [
+      "leaves no alias of what is set or removed",
+      { set: [["x-user", "a"]], remove: ["x-team"], add: [["via", "b"]] },
+      ["x_user: forged", "x.team: forged", "v-ia: c"],
+      ["v-ia: c", "x-user: a", "via: b"],
+    ],
+    [
+      "sets both spellings where both are asked for",
+      { set: [["x-user", "a"], ["x_user", "a"]] },
+      ["x.user: forged"],
+      ["x-user: a", "x_user: a"],
+    ],
+    [
       "lets no stranger keep what was forged, be it by a control character or by length",
       { set: [["a", "%REQ(x-odd)%"], ["b", "%REQ(x-long)%"]] },
       ["a: forged", "b: forged"],

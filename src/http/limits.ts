@@ -23,6 +23,6 @@ export const DEFAULT_HTTP_LIMITS: HttpLimits = {
   fields: 100,
   bufferedBytes: 256 * 1024,
   concurrentStreams: 1024,
-  streamWindowBytes: 256 * 1024,
+  streamWindowBytes: 64 * 1024,
   connectionWindowBytes: 1024 * 1024,
 };

@@ -22,6 +22,8 @@ export type {
   ServerExchange,
 } from "./exchange.ts";
 export { askHttp1, type Http1ClientOptions } from "./h1/client_connection.ts";
+export { type HeadFault } from "./h1/parse_fields.ts";
+export { readRequest } from "./h1/read_request.ts";
 export { type Http1ServerOptions, serveHttp1 } from "./h1/server_connection.ts";
 export {
   addField,
@@ -29,13 +31,24 @@ export {
   fieldOf,
   type Fields,
   fieldsOf,
+  hasAlias,
   type HttpVersion,
+  ownTrailers,
+  removeAliases,
   removeField,
   type RequestHead,
   type ResponseHead,
   setField,
   UNKNOWN_LENGTH,
 } from "./head.ts";
+export {
+  HELD_LIMIT_BYTES,
+  HeldAccount,
+  HeldBytes,
+  heldByThread,
+  HeldShare,
+  type Holder,
+} from "./held_bytes.ts";
 export { isPlainName, isToken, isValue } from "./field_names.ts";
 export { DEFAULT_HTTP_LIMITS, type HttpLimits } from "./limits.ts";
 export {
@@ -76,5 +89,7 @@ export {
   type HeaderChanges,
   headerFault,
   type HeaderText,
+  ownNamesOf,
 } from "./header_changes.ts";
 export { HostTable } from "./host_table.ts";
+export { ANOTHER_ORIGIN, type AskedByPage, type OwnHosts, refuseWebPage } from "./web_pages.ts";

@@ -98,7 +98,6 @@ export class SeenRequest implements api.SeenRequest {
 
 export class ScriptedUpstream implements RequestWays {
   readonly cluster = "upstream";
-  readonly limit = "";
   /** One for each try that was sent. */
   readonly requests: SeenRequest[] = [];
   readonly #script: readonly Step[];
@@ -114,6 +113,10 @@ export class ScriptedUpstream implements RequestWays {
 
   leave(): void {}
 
+  whyFull(): string {
+    return "";
+  }
+
   reach(dialler: Dialler<ScriptedWay>): Dial {
     const step = this.#script[Math.min(this.#tries, this.#script.length - 1)] ?? ok();
     const host = `10.0.0.${++this.#tries}:8080`;
@@ -127,7 +130,7 @@ export class ScriptedUpstream implements RequestWays {
     return {
       host,
       isUsed: false,
-      request: (head, ends, events) => {
+      request: (head, { ends }, events) => {
         const seen = new SeenRequest(head, host);
         this.requests.push(seen);
         const exchange = new ScriptedExchange(seen, step, events);

@@ -9,7 +9,15 @@ export * from "./linux/standard_stream.ts";
 export * from "./linux/unix_datagram.ts";
 export * from "./port.ts";
 export * from "./relay.ts";
-export { SPEAKS_NO_TLS } from "./tls_words.ts";
+export {
+  DISTRUSTS_OUR_CA,
+  MAY_WANT_CERTIFICATE,
+  REFUSES_CERTIFICATE,
+  SPEAKS_NO_TLS,
+  tlsWords,
+  WANTS_CERTIFICATE,
+} from "./tls_words.ts";
+export * from "./udp_sender.ts";
 
 /** The engine of the runtime this process runs on. */
 export function runtimeEngine(): Engine {

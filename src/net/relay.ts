@@ -28,6 +28,12 @@ export interface Ticker {
   tick: number;
 }
 
+/** Counts what waits in memory for the slower side. */
+export interface Held {
+  hold(size: number): void;
+  release(size: number): void;
+}
+
 export class Relay {
   readonly downstream: Stream;
   readonly upstream: Stream;
@@ -42,6 +48,8 @@ export class Relay {
   endTick: number | undefined;
   readonly #ticker: Ticker;
   readonly #onOver: (end: RelayEnd) => void;
+  readonly held: Held | undefined;
+  readonly #halves: readonly [Half, Half];
   #firstEnd: Side | undefined;
   #closedSide: Side | undefined;
   #over = false;
@@ -49,15 +57,23 @@ export class Relay {
   constructor(
     downstream: Stream,
     upstream: Stream,
-    options: { readonly ticker: Ticker; readonly onOver: (end: RelayEnd) => void },
+    options: {
+      readonly ticker: Ticker;
+      readonly held?: Held;
+      readonly onOver: (end: RelayEnd) => void;
+    },
   ) {
     this.downstream = downstream;
     this.upstream = upstream;
     this.#ticker = options.ticker;
+    this.held = options.held;
     this.activeTick = this.firstTick = options.ticker.tick;
     this.#onOver = options.onOver;
-    downstream.events = new Half(this, "downstream", downstream, upstream);
-    upstream.events = new Half(this, "upstream", upstream, downstream);
+    this.#halves = [
+      new Half(this, "downstream", downstream, upstream),
+      new Half(this, "upstream", upstream, downstream),
+    ];
+    [downstream.events, upstream.events] = this.#halves;
   }
 
   /** That many bytes came from `side`. */
@@ -69,6 +85,15 @@ export class Relay {
     }
     if (this.receivedBytes === 0) this.firstTick = this.activeTick;
     this.receivedBytes += size;
+  }
+
+  /** What waited for `side` is sent: it came from the other. */
+  drained(side: Side): void {
+    this.#halves[side === "downstream" ? 1 : 0].sent();
+  }
+
+  #forget(): void {
+    for (const half of this.#halves) half.sent();
   }
 
   ended(side: Side): void {
@@ -83,6 +108,7 @@ export class Relay {
     const other = side === "downstream" ? this.upstream : this.downstream;
     if (reset) {
       this.#over = true;
+      this.#forget();
       other.reset();
       this.#onOver({ kind: "reset", by: side, first, alert });
       return;
@@ -94,6 +120,7 @@ export class Relay {
       return;
     }
     this.#over = true;
+    this.#forget();
     this.#onOver({ kind: "ended", first });
   }
 
@@ -106,6 +133,7 @@ export class Relay {
   /** Ends it from outside, orderly or not; `onOver` is not called. */
   stop(how: "close" | "reset"): void {
     this.#over = true;
+    this.#forget();
     for (const side of [this.downstream, this.upstream]) {
       if (how === "close") side.close();
       else side.reset();
@@ -119,6 +147,8 @@ class Half implements StreamEvents {
   readonly #side: Side;
   readonly #own: Stream;
   readonly #other: Stream;
+  /** Bytes that were given to the other side and wait there. */
+  #waiting = 0;
   constructor(relay: Relay, side: Side, own: Stream, other: Stream) {
     this.#relay = relay;
     this.#side = side;
@@ -127,10 +157,19 @@ class Half implements StreamEvents {
   }
   onData(chunk: Uint8Array): void {
     this.#relay.came(this.#side, chunk.length);
-    if (!this.#other.give(chunk)) this.#own.pause();
+    if (this.#other.give(chunk)) return;
+    this.#own.pause();
+    this.#waiting += chunk.length;
+    this.#relay.held?.hold(chunk.length);
   }
   onDrain(): void {
+    this.#relay.drained(this.#side);
     this.#other.resume();
+  }
+  sent(): void {
+    if (this.#waiting === 0) return;
+    this.#relay.held?.release(this.#waiting);
+    this.#waiting = 0;
   }
   onEnd(): void {
     this.#relay.ended(this.#side);

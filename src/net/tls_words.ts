@@ -6,20 +6,29 @@
  * @module
  */
 
+/** The peer ended the handshake because we showed no certificate. */
+export const WANTS_CERTIFICATE = "the peer asks for a certificate and was shown none";
+/** Some peers have one alert for both. */
+export const MAY_WANT_CERTIFICATE =
+  "the peer found nothing that both support, or was not shown the certificate that it asks for";
+/** The peer trusts no CA above our certificate. */
+export const DISTRUSTS_OUR_CA = "the peer does not trust the CA that signed our certificate";
+/** TLS 1.2 has no other alert for a certificate that is missing. */
+export const REFUSES_CERTIFICATE = "the peer does not accept our certificate";
+
 /** Alerts that the peer sent (RFC 8446 6.2), by their names without separators. */
 const ALERTS: Readonly<Record<string, string>> = {
-  unknownca: "the peer does not trust the CA that signed our certificate",
-  badcertificate: "the peer does not accept our certificate",
-  certificateunknown: "the peer does not accept our certificate",
+  unknownca: DISTRUSTS_OUR_CA,
+  badcertificate: REFUSES_CERTIFICATE,
+  certificateunknown: REFUSES_CERTIFICATE,
   certificateexpired:
     "the peer holds our certificate for expired or not valid yet; compare the clocks",
   certificaterevoked: "the peer holds our certificate for revoked",
   unsupportedcertificate: "the peer cannot use our certificate: its kind of key or its purpose",
-  certificaterequired: "the peer asks for a certificate and was shown none",
+  certificaterequired: WANTS_CERTIFICATE,
   accessdenied: "the peer denies us access",
   decrypterror: "the peer could not verify our signature or handshake",
-  handshakefailure:
-    "the peer found nothing that both support, or was not shown the certificate that it asks for",
+  handshakefailure: MAY_WANT_CERTIFICATE,
   protocolversion: "the peer takes no TLS version that we offer",
   insufficientsecurity: "the peer asks for stronger cipher suites than we offer",
   unrecognizedname: "the peer has no certificate for the name that we ask for",

@@ -118,7 +118,7 @@ export interface Headers extends Iterable<readonly [name: string, value: string]
   all(name: string): readonly string[];
   with(change: HeaderChange): Headers;
 }
-/** `remove` comes first, then `set` (one field, in place of all of that name), then `add`. */
+/** First `remove`, then `set` (all of that name; both also of `x_user` for `x-user`), then `add`. */
 export type HeaderChange = Readonly<{ remove?: readonly string[]; set?: Values; add?: Values }>;
 export type Values = Readonly<Record<string, string>>;
 /** What a body can be made of; `null`: there is none. */
@@ -131,7 +131,10 @@ export interface Body {
   readonly length: number | null;
   /** Whoever opens it hands on what shall be sent in its place. */
   stream(): ReadableStream<Uint8Array>;
-  /** All of it; rejects where it is longer than `limitBytes`. */
+  /**
+   * All of it; rejects where it is longer than `limitBytes`. A hook that lets that pass refuses the message
+   * for its sender's sake, 413 or 502, and did not fail itself.
+   */
   bytes(limitBytes: number): Promise<Bytes>;
   /** Keeps up to so many bytes as they pass: to be sent again (phase `retry`), or by a {@link Call}. */
   keep(limitBytes: number): void;

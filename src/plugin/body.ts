@@ -5,10 +5,14 @@
  * @module
  */
 
+import type { ErrorCode } from "../base/mod.ts";
 import type { Body, BodyContent } from "./api.ts";
+import { BrokenBody } from "./broken_body.ts";
 
 /** Where the chunks of a body come from that passes through. */
 export interface PassingSource {
+  /** What it is to be longer than a plugin reads. */
+  readonly tooLong: ErrorCode;
   /** From now on they go into this stream, and nowhere else. Asked once, by each `body` made of it. */
   open(body: PassingBody): ReadableStream<Uint8Array>;
   /** See {@link Body.keep}. */
@@ -62,7 +66,8 @@ export class PassingBody implements Body {
   }
 
   bytes(limitBytes: number): Promise<Uint8Array<ArrayBuffer>> {
-    return readAll(this.stream(), limitBytes);
+    const { tooLong } = this.#source;
+    return readAll(this.stream(), limitBytes, (reason) => new BrokenBody(tooLong, reason));
   }
 }
 
@@ -106,7 +111,7 @@ export class MadeBody implements Body {
   }
 
   bytes(limitBytes: number): Promise<Uint8Array<ArrayBuffer>> {
-    return readAll(this.stream(), limitBytes);
+    return readAll(this.stream(), limitBytes, (reason) => new RangeError(reason));
   }
 }
 
@@ -130,6 +135,7 @@ export function bodyOf(content: BodyContent): PassingBody | MadeBody | null {
 async function readAll(
   stream: ReadableStream<Uint8Array>,
   limitBytes: number,
+  tooLong: (reason: string) => Error,
 ): Promise<Uint8Array<ArrayBuffer>> {
   const chunks: Uint8Array[] = [];
   let length = 0;
@@ -138,7 +144,7 @@ async function readAll(
     length += read.value.length;
     if (length > limitBytes) {
       await reader.cancel();
-      throw new RangeError(`body: more than ${limitBytes} bytes`);
+      throw tooLong(`body: more than ${limitBytes} bytes`);
     }
     chunks.push(read.value);
   }

@@ -28,6 +28,13 @@ const BUILT_IN: Readonly<Record<string, () => Promise<{ readonly default: unknow
 /** Names that a configuration may use without a file. */
 export const BUILT_IN_NAMES: readonly string[] = Object.keys(BUILT_IN);
 
+const LOADED = new WeakSet<AnyPlugin>();
+
+/** Whether it is one of them, and not one of another name's or from a file. */
+export function isBuiltIn(definition: AnyPlugin): boolean {
+  return LOADED.has(definition);
+}
+
 /** `undefined`: there is none of that name. */
 export async function loadBuiltIn(name: string): Promise<AnyPlugin | undefined> {
   const load = Object.hasOwn(BUILT_IN, name) ? BUILT_IN[name] : undefined;
@@ -37,5 +44,6 @@ export async function loadBuiltIn(name: string): Promise<AnyPlugin | undefined> 
   if (fault) {
     throw new ProxyError("internal", `Cannot load the plugin ${name}: its default export ${fault}`);
   }
+  LOADED.add(exported as AnyPlugin);
   return exported as AnyPlugin;
 }

@@ -7,7 +7,7 @@
 
 import { type Deadlines, messageOf, ProxyError, type Random, type Timer } from "../base/mod.ts";
 import { evenChance, pickSplit } from "../chain/mod.ts";
-import type { Connection, HttpRequest, Log, Phase, Route } from "./api.ts";
+import type { Connection, Exchange, HttpRequest, Log, Phase, Route } from "./api.ts";
 import { stopTimers } from "./code.ts";
 import { faultOf } from "./code_places.ts";
 import type { Callees } from "./callees.ts";
@@ -27,6 +27,9 @@ import {
   type RouteWay,
   routeWaysOf,
 } from "./instances.ts";
+import { isBuiltIn } from "./built_in.ts";
+import { DRY_PLUGINS, type DryRun, dryRun } from "./dry_run.ts";
+import type { PluginRequest } from "./messages.ts";
 import type { Layer, RoutePlan } from "./onion.ts";
 import { type AnyPlugin, PHASES } from "./registry.ts";
 import type { LastFailure } from "./standing.ts";
@@ -126,6 +129,17 @@ export class Generation {
   /** Those of all splits of the route that takes it, of which {@link planOf} picks one. */
   plansOf(request: HttpRequest): readonly RoutePlan[] {
     return this.#plansOf(request)?.plans ?? [];
+  }
+
+  /** What becomes of a request that is never sent, by the plugins that {@link isDry} tells. */
+  dryRun(request: PluginRequest, exchange: Exchange, split: number): DryRun {
+    return dryRun(request, { layers: this, exchange, split });
+  }
+
+  /** Whether what that plugin does to a request can be found out without sending it. */
+  isDry(name: string): boolean {
+    const instance = this.#instances.find(({ place }) => place.definition.name === name);
+    return instance !== undefined && DRY_PLUGINS.has(name) && isBuiltIn(instance.place.definition);
   }
 
   #plansOf(request: HttpRequest): RoutePlans | undefined {

@@ -10,8 +10,10 @@ import {
   fieldOf,
   type Fields,
   fieldsOf,
+  hasAlias,
   isPlainName,
   isValue,
+  removeAliases,
   removeField,
   setField,
 } from "../http/mod.ts";
@@ -20,9 +22,12 @@ import type { HeaderChange, Headers } from "./api.ts";
 export class HeaderList implements Headers {
   /** Never changed. */
   readonly fields: Fields;
+  /** Names (lower case) that were set or removed. */
+  readonly ownNames: OwnNames;
 
-  constructor(fields: Fields) {
+  constructor(fields: Fields, ownNames?: OwnNames) {
     this.fields = fields;
+    this.ownNames = ownNames;
   }
 
   get(name: string): string | undefined {
@@ -34,7 +39,7 @@ export class HeaderList implements Headers {
   }
 
   with(change: HeaderChange): HeaderList {
-    return new HeaderList(changeFields(this.fields, change));
+    return new HeaderList(changeFields(this.fields, change), ownNamesWith(this.ownNames, change));
   }
 
   *[Symbol.iterator](): Iterator<readonly [name: string, value: string]> {
@@ -51,11 +56,40 @@ export function fieldsWith(fields: Fields, change: Headers | HeaderChange | unde
   return changeFields(fields, change);
 }
 
+export type OwnNames = readonly string[] | undefined;
+
+/** Those that are the proxy's own after the change. */
+export function ownNamesWith(
+  ownNames: OwnNames,
+  change: Headers | HeaderChange | undefined,
+): OwnNames {
+  if (change === undefined) return ownNames;
+  if (change instanceof HeaderList) return change.ownNames;
+  if (Symbol.iterator in change) return ownNames;
+  let own = ownNames;
+  const add = (name: string) => {
+    const lower = lawfulName(name);
+    if (own === undefined) own = [lower];
+    else if (!own.includes(lower)) own = [...own, lower];
+  };
+  for (const name of change.remove ?? []) add(name);
+  for (const name in change.set) add(name);
+  return own;
+}
+
 function changeFields(fields: Fields, { remove, set, add }: HeaderChange): Fields {
   let changed: Fields | undefined;
+  for (const name in set) {
+    const lower = lawfulName(name);
+    if (hasAlias(fields, lower)) removeAliases(changed ??= fields.slice(), lower);
+  }
   if (remove) {
-    changed = fields.slice();
-    for (const name of remove) removeField(changed, lawfulName(name));
+    changed ??= fields.slice();
+    for (const name of remove) {
+      const lower = lawfulName(name);
+      removeField(changed, lower);
+      removeAliases(changed, lower);
+    }
   }
   for (const name in set) {
     const lower = lawfulName(name);

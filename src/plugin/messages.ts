@@ -21,7 +21,7 @@ import type {
   ResponseChange,
 } from "./api.ts";
 import { bodyOf, type MadeBody, type PassingBody } from "./body.ts";
-import { fieldsWith, HeaderList } from "./header_list.ts";
+import { fieldsWith, HeaderList, ownNamesWith } from "./header_list.ts";
 
 export type MessageBody = PassingBody | MadeBody;
 
@@ -57,7 +57,7 @@ export class PluginRequest implements HttpRequest {
   }
 
   get headers(): HeaderList {
-    return this.#headers ??= new HeaderList(this.head.fields);
+    return this.#headers ??= new HeaderList(this.head.fields, this.head.ownNames);
   }
 
   with(change: RequestChange): PluginRequest {
@@ -85,6 +85,7 @@ export class PluginRequest implements HttpRequest {
       expectsContinue: head.expectsContinue,
       fields,
       version: head.version,
+      ownNames: ownNamesWith(head.ownNames, change.headers),
     }, body);
   }
 }

@@ -19,6 +19,7 @@ export type {
 export { aboutBuiltIn, contractText } from "./about_built_in.ts";
 export { BUILT_IN_NAMES, loadBuiltIn } from "./built_in.ts";
 export { MadeBody, PassingBody, type PassingSource } from "./body.ts";
+export { BrokenBody } from "./broken_body.ts";
 export type { Callee, CalleeName, Callees, Question } from "./callees.ts";
 export {
   builtinModule,
@@ -30,6 +31,7 @@ export {
   whyNoImport,
 } from "./code.ts";
 export { faultOf, type Place, placeOf } from "./code_places.ts";
+export type { DryRun } from "./dry_run.ts";
 export { EndedExchange } from "./ended_exchange.ts";
 export { Generation, type LayerView, type PluginView } from "./generation.ts";
 export {
@@ -49,6 +51,6 @@ export { failed, PluginRequest, PluginResponse, type ResponseFailure } from "./m
 export { type Layer, Onion, type RoutePlan, type Sending, type Surroundings } from "./onion.ts";
 export { Outcome, type Told } from "./outcome.ts";
 export { type AnyPlugin, whyNoPlugin, whyNoPluginName } from "./registry.ts";
-export { VERIFIED_CLAIMS } from "../../plugins/verified_claims.ts";
+export { TOKEN_FAULTS, VERIFIED_CLAIMS } from "../../plugins/verified_claims.ts";
 export { SharedState } from "./shared_state.ts";
-export { BrokenBody, OpenedBody, type Pump, pumpOf } from "./streams.ts";
+export { OpenedBody, type Pump, pumpOf } from "./streams.ts";

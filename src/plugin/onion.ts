@@ -13,7 +13,7 @@ import { isStreamOf, PassingBody } from "./body.ts";
 import { failed, type MessageBody, PluginRequest, PluginResponse } from "./messages.ts";
 import { Outcome } from "./outcome.ts";
 import type { LayerStanding } from "./standing.ts";
-import { BrokenBody } from "./streams.ts";
+import { brokenBodyOf } from "./broken_body.ts";
 
 /** One hook at its place. */
 export interface Layer {
@@ -309,8 +309,9 @@ class Call {
       },
       (error) => {
         this.#answered();
-        if (!(error instanceof BrokenBody)) return this.#fault(faultOf(error), to, asked);
-        const { code, message: reason } = error;
+        const broken = brokenBodyOf(error);
+        if (!broken) return this.#fault(faultOf(error), to, asked);
+        const { code, message: reason } = broken;
         to.settle(failed({ code, reason, wasSent: true, endpoint: null }));
       },
     );

@@ -43,6 +43,7 @@ function run(
   const all = layers.map(([phase, onRequest, mayBeSkipped = false], index): Layer => ({
     ...{ name: `p${index}`, phase, plugin: { onRequest }, routeConfig: index, mayBeSkipped },
     standing: {
+      isBroken: false,
       whyBroken: "",
       mayBeAsked: () => true,
       failed: (what) => void faults.push(`p${index}: ${what}`),

@@ -13,6 +13,8 @@ import type { Log } from "./api.ts";
 export interface LayerStanding {
   /** False: it failed too often, and is not asked now. */
   mayBeAsked(): boolean;
+  /** The same without letting one through to see. */
+  readonly isBroken: boolean;
   /** Why it is not. */
   readonly whyBroken: string;
   failed(reason: string, where?: FailedWhere): void;

@@ -6,17 +6,8 @@
 
 import type { ErrorCode } from "../base/mod.ts";
 import type { MadeBody } from "./body.ts";
+import { BrokenBody, brokenBodyOf } from "./broken_body.ts";
 import { faultOf } from "./code_places.ts";
-
-/** A body that passed ended before its time, for which whoever read it is not to blame. */
-export class BrokenBody extends Error {
-  readonly code: ErrorCode;
-
-  constructor(code: ErrorCode, reason: string) {
-    super(reason);
-    this.code = code;
-  }
-}
 
 /** Chunks of a message that somebody reads as a stream. */
 export class OpenedBody {
@@ -35,6 +26,11 @@ export class OpenedBody {
         source.cancel();
       },
     }, { highWaterMark: WINDOW_BYTES, size: (chunk) => chunk.length });
+  }
+
+  /** Its reader has all that came, and waits for its sender. */
+  get waitsForSender(): boolean {
+    return this.#controller?.desiredSize === WINDOW_BYTES;
   }
 
   /** False: stop until `more`. */
@@ -152,7 +148,8 @@ export function pumpOf(whose: "request" | "response", body: MadeBody, sink: {
   const { by } = body;
   const fail = (error: unknown) => {
     // What it was made of broke.
-    if (error instanceof BrokenBody) return sink.fail(error.code, error.message);
+    const broken = brokenBodyOf(error);
+    if (broken) return sink.fail(broken.code, broken.message);
     const fault = `the ${whose}'s body: ${faultOf(error)}`;
     by?.standing.failed(fault);
     sink.fail("plugin_failed", by ? `${by.name}: ${fault}` : fault);

@@ -11,4 +11,9 @@ export {
   permissionFault,
 } from "./permission.ts";
 export * from "./request_policy.ts";
-export type { ClaimNeed, TokenNeed, VerifiedClaims } from "./token_need.ts";
+export {
+  type ClaimNeed,
+  faultsOfTokens,
+  type TokenNeed,
+  type VerifiedClaims,
+} from "./token_need.ts";

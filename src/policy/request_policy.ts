@@ -25,6 +25,8 @@ export interface RequestVerdict {
   readonly permission: number;
   /** Denied only because nobody can check what is asked for there: a JWT, a regex that is none. */
   readonly isUnjudged: boolean;
+  /** Denied because no token of these came with the request; absent: for another reason. */
+  readonly lacks?: readonly TokenNeed[];
 }
 
 /** What one source may ask for, as long as the policy and what is known of the source stay the same. */
@@ -49,8 +51,10 @@ export interface TriedPermission {
   readonly permission: number;
   /** `deny GET /admin*`. */
   readonly text: string;
-  /** What of it does not hold: `method GET`; `null`: it covers the request. */
+  /** The first condition that does not hold: `method GET`; `null`: all hold. */
   readonly unmet: string | null;
+  /** It is the one that decides, and what it says; `null`: the next one is looked at. */
+  readonly decides: "allow" | "deny" | null;
 }
 
 /** Made once per version of a policy; see {@link compilePolicy}. */
@@ -86,7 +90,7 @@ function judgeOf(intention: Intention, defaultAction: "allow" | "deny"): SourceJ
   const judge = judgeWithoutTokens(intention, defaultAction);
   const { tokens, rule } = intention;
   if (!tokens || judge.kind === "deny") return judge;
-  const lacking = verdictOf("deny", `${rule}: ${lackOf(tokens)}`);
+  const lacking = { ...verdictOf("deny", `${rule}: ${lackOf(tokens)}`), lacks: tokens };
   return {
     kind: "per_request",
     rule,
@@ -119,6 +123,7 @@ function byPermissions(
     };
     const lacking: RequestVerdict | undefined = tokens && {
       ...{ kind: "deny", rule: named(`${rule}; ${lackOf(tokens)}`), permission, isUnjudged },
+      lacks: tokens,
     };
     return { covers, verdict, tokens, lacking };
   });
@@ -137,14 +142,17 @@ function byPermissions(
       }
       return otherwise;
     },
-    tried(request) {
+    tried(request, claims) {
       const until = tried.findIndex(({ covers }) => covers(request));
       const looked = until < 0 ? permissions : permissions.slice(0, until + 1);
-      return looked.map(({ text, unmet }, index) => ({
-        permission: index + 1,
-        text,
-        unmet: index === until ? null : unmet(request) ?? "",
-      }));
+      return looked.map(({ action, text, unmet, tokens }, index) => {
+        const permission = index + 1;
+        if (index !== until) {
+          return { permission, text, unmet: unmet(request) ?? "", decides: null };
+        }
+        if (hasToken(tokens, claims)) return { permission, text, unmet: null, decides: action };
+        return { permission, text, unmet: needText(tokens ?? []), decides: "deny" };
+      });
     },
   };
 }

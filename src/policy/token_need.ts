@@ -53,3 +53,25 @@ export function needText(needs: readonly TokenNeed[]): string {
   });
   return `a token of ${texts.join(", or of ")}`;
 }
+
+/**
+ * Why none of `needs` is met, provider by provider: `okta: Jwt is expired`. `faults`: why a provider's
+ * token was not verified; a provider that is neither there nor verified has no keys here.
+ */
+export function faultsOfTokens(
+  needs: readonly TokenNeed[],
+  { verified, faults }: {
+    readonly verified: VerifiedClaims | undefined;
+    readonly faults: ReadonlyMap<string, string> | undefined;
+  },
+): readonly string[] {
+  const texts = needs.map(({ provider, claims }) => {
+    const said = verified?.get(provider);
+    if (!said) {
+      return `${provider}: ${faults?.get(provider) ?? "no keys to verify its tokens with"}`;
+    }
+    const missing = claims.filter((need) => !isSaid(need, said)).map(({ path }) => path.join("."));
+    return `${provider}: the token does not say what is asked for of ${missing.join(", ")}`;
+  });
+  return [...new Set(texts)];
+}

@@ -1,5 +1,5 @@
 /**
- * Which listener somebody means who asks what would become of a request.
+ * Which listener a question about a request is about.
  *
  * @module
  */
@@ -19,6 +19,8 @@ export interface Explainable {
   readonly snapshot: Snapshot;
   /** Listeners by their names, and upstreams that edges lead to. */
   readonly fronts: ReadonlyMap<string, AnyFront>;
+  /** Why the listener of that name is not bound; `""`: it is, or needs no address. */
+  faultOf(listener: string): string;
 }
 
 type Found = { readonly front: AnyFront } | { readonly kind: "unknown"; readonly reason: string };
@@ -43,7 +45,7 @@ export function frontOf({ to, host }: Question, { fronts, snapshot }: Explainabl
     return { kind: "unknown", reason: `more than one upstream is called "${to.name}": ${ids}` };
   }
   const edge = all.find((front) =>
-    front instanceof Edge && front.httpListener.routeOf({ authority: host })
+    front instanceof Edge && front.httpListener.routeOf({ authority: host ?? to.name })
   );
   return found(first ?? edge, "upstream", to.name, outbounds.map(({ destination }) => destination));
 }

@@ -143,6 +143,7 @@ export class Attempt<Way> implements Dial {
     this.#tried.add(lease.state);
     this.#lastTried = addressOf(lease);
     const { name } = this.#group.upstream.part;
+    lease.target.stats?.failed(code);
     this.#lastFailure = reportDialFailure(lease, { code, reason }, {
       context: this.#context,
       name,

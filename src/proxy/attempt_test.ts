@@ -227,23 +227,83 @@ test("only credentials that take anybody do so, and where no identity of the tar
 
 for (
   const [name, lateMs, says, failures] of [
-    ["at once without a word counts against its endpoint", 999, "", 1],
-    ["later does not", 1_001, "", 0],
-    ["after it has spoken does not", 0, "hello", 0],
+    ["at once without a word, while another answers, counts against its endpoint", 999, "", 1],
+    ["later does not count", 1_001, "", 0],
+    ["after it has spoken does not count", 0, "hello", 0],
   ] as const
 ) {
   test(`a server that ends a connection ${name}`, async () => {
-    await using path = await startMemoryPath(webTo([dbAt([1])]));
+    await using path = await startMemoryPath(webTo([dbAt([1, 2])]));
+    const end = async (says: string, lateMs: number) => {
+      let caller = call(path);
+      while (portOf(path) !== (says === "well" ? 2 : 1)) {
+        path.engine.lastDial.connect(PROVEN);
+        caller = call(path);
+      }
+      const server = path.engine.lastDial.connect(PROVEN);
+      if (says) server.send(says);
+      await settle();
+      await path.clock.advance(lateMs);
+      server.connection.close();
+      caller.connection.close();
+      await settle();
+    };
+    await end("", 0);
+    await end("well", 0);
+    await end(says, lateMs);
+    const { endpoints } = path.path.view({ connections: false });
+    assert.equal(endpoints.find(({ address }) => address.endsWith(":1"))?.failures, failures);
+  });
+}
+
+test("an endpoint that takes long to answer a handshake is passed over while others answer", async () => {
+  await using path = await startMemoryPath(webTo([dbAt([1, 2])]));
+  call(path);
+  const first = path.engine.lastDial;
+  const slow = portOf(path);
+  const askedNext = () => new Set([1, 2, 3, 4].map(() => (call(path), portOf(path))));
+  assert.equal(askedNext().size, 2, "after no time nothing can be said of it");
+  for (const dial of path.engine.dials.slice(1)) dial.connect(PROVEN);
+  await path.clock.advance(1_100);
+  assert.deepEqual([...askedNext()], [3 - slow]);
+  assert.equal(path.path.view({ connections: false }).endpoints[0]?.ejectedForMs, 0);
+  first.connect(PROVEN);
+  await settle();
+  assert.equal(askedNext().size, 2);
+});
+
+test("instances that all refuse us are not ejected: no failover, as each would say the same", async () => {
+  await using path = await startMemoryPath(
+    webTo([dbAt([1, 2]), dbAt([3], { key: "b" })], { name: "db", targets: ["db", "b"] }),
+  );
+  for (let count = 0; count < 30; count++) {
+    const caller = call(path);
+    assert.notEqual(portOf(path), 3);
+    path.engine.lastDial.connect(PROVEN).connection.close();
+    caller.connection.close();
+    await settle();
+  }
+  const { endpoints } = path.path.view({ connections: false });
+  assert.deepEqual(endpoints.map(({ ejectedForMs }) => ejectedForMs), [0, 0, 0]);
+});
+
+test("an instance that refuses us while another answers is ejected, and the line says why", async () => {
+  await using path = await startMemoryPath(webTo([dbAt([1, 2])]));
+  const line = () => path.lines.find(({ message }) => message === "endpoint ejected");
+  for (let count = 0; !line() && count < 100; count++) {
     const caller = call(path);
     const server = path.engine.lastDial.connect(PROVEN);
-    if (says) server.send(says);
-    await path.clock.advance(lateMs);
+    if (portOf(path) === 2) server.send("hello");
+    await settle();
     server.connection.close();
     caller.connection.close();
     await settle();
-    assert.equal(path.path.view({ connections: false }).endpoints[0]?.failures, failures);
-  });
-}
+  }
+  const { endpoint, reason, until, for_ms } = line()?.fields ?? {};
+  assert.deepEqual([endpoint, for_ms], ["127.0.0.1:1", 30_000]);
+  assert.match(String(reason), /^refused_by_peer: /);
+  assert.equal(until, new Date(path.clock.now() + 30_000).toISOString());
+});
 
 test("an endpoint that fails too often is ejected, and the log says so", async () => {
   await using path = await startMemoryPath(webTo([dbAt([1, 2])]));
@@ -257,6 +317,7 @@ test("an endpoint that fails too often is ejected, and the log says so", async (
     await settle();
   }
   assert.equal(ejected()[0]?.fields.endpoint, "127.0.0.1:1");
+  assert.match(String(ejected()[0]?.fields.reason), /^endpoint_refused: /);
   const failed = path.lines.find(({ message }) => message === "endpoint failed");
   assert.equal(failed?.fields.code, "endpoint_refused");
   const dialled = new Set([1, 2, 3, 4].map(() => (call(path), portOf(path))));

@@ -15,6 +15,7 @@ import {
   type JudgedRequest,
   type RequestVerdict,
   type Source,
+  type TokenNeed,
   type VerifiedClaims,
 } from "../policy/mod.ts";
 import type { ConnectionRecord } from "./connection.ts";
@@ -32,6 +33,11 @@ export interface Applicant {
   /** Asked when all but the agent allow it, which may take its time. False: it has ended. */
   takePlace(): boolean;
   end(code: ErrorCode, reason: string): void;
+}
+
+/** What of an {@link Applicant} is looked at to judge it, and who is told where it may not go on. */
+interface Judged extends Pick<Applicant, "context" | "peer" | "end"> {
+  readonly record: Pick<ConnectionRecord, "rule">;
 }
 
 const GRANTED: unique symbol = Symbol("granted");
@@ -82,6 +88,8 @@ export interface RequestDenial {
   readonly reason: string;
   /** By a rule that asks for what nobody can check. */
   readonly isUnjudged?: boolean;
+  /** The tokens that would have allowed it; absent: no token would. */
+  readonly lacks?: readonly TokenNeed[] | undefined;
 }
 
 /** Judges the requests of one connection; made anew when what is true changes. */
@@ -93,7 +101,7 @@ export type RequestJudge = (
 
 /** By the intentions of now. */
 export function judgeOfRequests(
-  { context, peer, record }: Pick<Applicant, "context" | "peer" | "record">,
+  { context, peer, record }: Omit<Judged, "end">,
   by: Authorizer,
 ): RequestJudge {
   if (by === "nobody") return () => ANY_REQUEST;
@@ -108,10 +116,10 @@ export function judgeOfRequests(
     const verdict = judge.decide(request, claims);
     if (verdict !== last) {
       last = verdict;
-      const { kind, rule, isUnjudged } = verdict;
+      const { kind, rule, isUnjudged, lacks } = verdict;
       outcome = kind === "allow"
         ? { [REQUEST_GRANTED]: true, rule }
-        : { code: "intention_denied", reason: rule, isUnjudged };
+        : { code: "intention_denied", reason: rule, isUnjudged, lacks };
     }
     return outcome;
   };
@@ -145,7 +153,7 @@ const ANY_REQUEST: RequestPermit = { [REQUEST_GRANTED]: true, rule: "" };
 const NO_POLICY: RequestDenial = { code: "not_ready", reason: "no intentions yet" };
 
 /** By the intentions of now, whatever they were when it was let in. False: it has ended. */
-export function mayGoOn(applicant: Applicant, by: Authorizer): boolean {
+export function mayGoOn(applicant: Judged, by: Authorizer): boolean {
   if (by === "nobody") return true;
   const { policy } = applicant.context.facts;
   if (!policy) {

@@ -6,6 +6,7 @@
 
 import type { Counter, Labels, Origin, Stats } from "../base/mod.ts";
 import type { PresentedPeer, Relay } from "../net/mod.ts";
+import { ClusterStats } from "./cluster_stats.ts";
 import type { ConnectionView, RequestsView } from "./view.ts";
 
 /** How far a connection has got; the stages of the data flow in their order. */
@@ -104,6 +105,8 @@ export class ConnectionRecord {
   }
 }
 
+const STOPPED =
+  "ended requests in the last minute: too many bytes waited in memory for a slower side";
 const ENDED_METRIC = "connections_ended_total";
 const METRICS = {
   opened: ["connections_opened_total", "Connections accepted"],
@@ -113,12 +116,21 @@ const METRICS = {
     "Bytes from the downstream of finished and open connections",
   ],
   sentBytes: ["sent_bytes_total", "Bytes sent to the downstream"],
+  denied: ["intention_denied_total", "Connections and requests that an intention denied"],
   resumed: ["tls_resumed_total", "TLS handshakes that resumed an earlier session"],
   secretsMissing: [
     "secrets_not_ready_total",
     "Connections refused because secrets of the listener or upstream have not come",
   ],
+  refused: ["connections_refused_total", "Connections refused because all places are taken"],
+  stopped: [
+    "held_bytes_stopped_total",
+    "Requests and connections ended because too many bytes waited in memory for their slower side",
+  ],
 } as const;
+
+/** For so long an operator is told of it. */
+const TOLD_MS = 60_000;
 
 /** Stat handles of one listener, resolved once. */
 export class ListenerStats {
@@ -126,10 +138,18 @@ export class ListenerStats {
   readonly active: Counter;
   readonly receivedBytes: Counter;
   readonly sentBytes: Counter;
+  readonly denied: Counter;
   readonly resumed: Counter;
   readonly secretsMissing: Counter;
+  readonly #stopped: Counter;
+  /** Monotonic; when an exchange was stopped last to give back memory. */
+  #stoppedMs = -Infinity;
+  readonly #refused: Counter;
+  /** The last one that was turned away for want of a place. */
+  #full: { readonly reason: string; readonly ms: number } | undefined;
   readonly #stats: Stats;
   readonly #labels: { readonly direction: string; readonly listener: string };
+  readonly #clusters = new Map<string, ClusterStats>();
   readonly #endings = new Map<string, { readonly labels: Labels; readonly counter: Counter }>();
 
   constructor(stats: Stats, direction: "inbound" | "outbound", listener: string) {
@@ -139,12 +159,56 @@ export class ListenerStats {
     this.active = stats.gauge(...METRICS.active, labels);
     this.receivedBytes = stats.counter(...METRICS.receivedBytes, labels);
     this.sentBytes = stats.counter(...METRICS.sentBytes, labels);
+    this.denied = stats.counter(...METRICS.denied, labels);
     this.resumed = stats.counter(...METRICS.resumed, labels);
     this.secretsMissing = stats.counter(...METRICS.secretsMissing, labels);
+    this.#stopped = stats.counter(...METRICS.stopped, labels);
+    this.#refused = stats.counter(...METRICS.refused, labels);
+  }
+
+  /** One had to be ended to give back memory. */
+  stoppedExchange(nowMs: number): void {
+    this.#stopped.add(1);
+    this.#stoppedMs = nowMs;
+  }
+
+  /** One was turned away because its places are taken, as `reason` says. */
+  refusedFull(reason: string, nowMs: number): void {
+    this.#refused.add(1);
+    this.#full = { reason, ms: nowMs };
+  }
+
+  /** What is wrong with its callers, in words. */
+  warnings(nowMs: number): readonly string[] {
+    const isFull = this.#full && nowMs - this.#full.ms < TOLD_MS;
+    return [
+      ...(isFull ? [`refused connections in the last minute: ${this.#full?.reason}`] : []),
+      ...(nowMs - this.#stoppedMs < TOLD_MS ? [STOPPED] : []),
+    ];
+  }
+
+  /** Of the connections from this listener to that cluster, which carry bytes. */
+  of(cluster: string): ClusterStats {
+    let stats = this.#clusters.get(cluster);
+    if (!stats) {
+      stats = new ClusterStats(this.#stats, { ...this.#labels, cluster });
+      this.#clusters.set(cluster, stats);
+    }
+    return stats;
+  }
+
+  /** Forgets clusters that the listener does not lead to any more. */
+  keepClusters(names: ReadonlySet<string>): void {
+    for (const [name, stats] of this.#clusters) {
+      if (names.has(name)) continue;
+      this.#clusters.delete(name);
+      stats.forget();
+    }
   }
 
   /** Gives the names of a listener that was removed back, once nothing counts on them. */
   forget(): void {
+    this.keepClusters(new Set());
     for (const [name] of Object.values(METRICS)) this.#stats.remove(name, this.#labels);
     for (const { labels } of this.#endings.values()) this.#stats.remove(ENDED_METRIC, labels);
   }

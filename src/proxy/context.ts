@@ -6,7 +6,7 @@
 
 import type { Generations } from "../plugin/mod.ts";
 import type { Clock, Deadlines, Log, Stats } from "../base/mod.ts";
-import type { ClientCertElements, RequestIds } from "../http/mod.ts";
+import type { ClientCertElements, HeldBytes, RequestIds } from "../http/mod.ts";
 import type { Engine } from "../net/mod.ts";
 import type { Limiter } from "./admission.ts";
 import type { AccessLogger } from "./l7/access_logger.ts";
@@ -33,6 +33,8 @@ export interface Context {
   readonly sums: RefusalSums;
   readonly requestIds: RequestIds;
   readonly clientCerts: ClientCertElements;
+  /** Memory of this thread for sides that are slower than the other. */
+  readonly held: HeldBytes;
   /** Connections of the whole process. */
   readonly processLimit: Limiter;
   readonly remoteAuthorize: RemoteAuthorize;

@@ -11,10 +11,11 @@ import {
   type Log,
   prepareRegexes,
   ProxyError,
+  type Sample,
   Stats,
   systemRandom,
 } from "../base/mod.ts";
-import { ClientCertElements, RequestIds } from "../http/mod.ts";
+import { ClientCertElements, HELD_LIMIT_BYTES, HeldBytes, RequestIds } from "../http/mod.ts";
 import { needsMatchers } from "../identity/mod.ts";
 import type { Engine } from "../net/mod.ts";
 import { compilePolicy, policyNeedsRegexes, type RequestPolicy } from "../policy/mod.ts";
@@ -51,6 +52,8 @@ export interface DataPathOptions extends ListenersOptions {
   readonly loadPlugin?: LoadPlugin;
   /** Memory that plugins of all workers share; default: this is the only one. */
   readonly lendCells?: LendCells;
+  /** Memory for sides that are slower than the other; default: 64 MiB. */
+  readonly heldBytes?: number;
   /** Takes the lines of the access log, plugins' too; default: they are dropped. */
   readonly takeLine?: TakeLine;
 }
@@ -73,6 +76,18 @@ export class DataPath {
   readonly #context: Context;
   readonly #facts: Facts;
   readonly #live: LiveSet;
+  readonly #held: HeldBytes;
+  readonly #heldGauges = {
+    bytes: this.stats.gauge(
+      "held_bytes",
+      "Bytes in memory that wait for a side which is slower than the other",
+    ),
+    limit: this.stats.gauge("held_bytes_limit", "How many of these there may be"),
+    strained: this.stats.gauge(
+      "held_bytes_strained",
+      "Data paths that hold more than half of their limit",
+    ),
+  };
   readonly #listeners: Listeners;
   readonly #generations: Generations;
   readonly #callees: ProxyCallees;
@@ -97,7 +112,8 @@ export class DataPath {
       draining: false,
       drainingInbound: false,
     };
-    this.#live = new LiveSet(clock);
+    const held = this.#held = new HeldBytes(options.heldBytes ?? HELD_LIMIT_BYTES);
+    this.#live = new LiveSet(clock, () => held.turn());
     this.#context = {
       engine,
       clock,
@@ -110,6 +126,7 @@ export class DataPath {
         limit: Math.ceil(handshakeLimit(maxConnections) / workers),
       }),
       sums: new RefusalSums({ clock, log }),
+      held,
       requestIds: new RequestIds(),
       clientCerts: new ClientCertElements(),
       processLimit: new Limiter(counts, {
@@ -259,14 +276,32 @@ export class DataPath {
         : [],
       endpoints: this.#listeners.endpoints(nowMs),
       plugins: this.#generations.views(),
-      samples: this.stats.samples(),
+      samples: this.#samples(),
     };
+  }
+
+  #samples(): Sample[] {
+    const { bytes, limitBytes, isStrained } = this.#held;
+    this.#heldGauges.bytes.set(bytes);
+    this.#heldGauges.limit.set(limitBytes);
+    this.#heldGauges.strained.set(isStrained ? 1 : 0);
+    return this.stats.samples();
   }
 
   /** What would become of a request now; `undefined`: there is no snapshot yet. */
   async explain(question: Question): Promise<Explained | undefined> {
     const snapshot = this.#snapshot;
-    return snapshot && await explain(question, { snapshot, fronts: this.#listeners.fronts });
+    if (!snapshot) return undefined;
+    // One of the workers connecting to endpoints is enough.
+    const connects = question.connects && this.#options.worker === 0;
+    const listeners = this.listeners();
+    return await explain({ ...question, connects }, {
+      ...{ snapshot, fronts: this.#listeners.fronts },
+      faultOf: (name) => {
+        const found = listeners.find((listener) => listener.name === name);
+        return found?.state === "failed" ? found.error : "";
+      },
+    });
   }
 
   /** Callers of the inbound listeners are asked to leave, also those that come from now on. */

@@ -152,7 +152,14 @@ export function isOpenAt(door: Door | undefined, bind: BindAddress): door is Doo
 }
 
 /** `front`: what it leads to; absent: an upstream's that is not opened. */
-export function viewOf(door: Door, draining: boolean, front?: Front): ListenerView {
+export function viewOf(
+  door: Door,
+  { draining, nowMs, front }: {
+    readonly draining: boolean;
+    readonly nowMs: number;
+    readonly front?: Front | undefined;
+  },
+): ListenerView {
   return {
     name: door.name,
     direction: front?.direction ?? "outbound",
@@ -161,6 +168,7 @@ export function viewOf(door: Door, draining: boolean, front?: Front): ListenerVi
     state: door.listener ? draining ? "draining" : "listening" : "failed",
     error: door.error,
     fault: front?.fault ?? "",
+    warnings: front?.stats.warnings(nowMs) ?? [],
     connections: front?.stats.active.value ?? 0,
   };
 }

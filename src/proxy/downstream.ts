@@ -7,13 +7,14 @@
  */
 
 import { type Deadline, type ErrorCode, NO_PLACE } from "../base/mod.ts";
+import type { HeldAccount } from "../http/mod.ts";
 import type { ChainVerdict, TrustedPeer } from "../identity/mod.ts";
 import type { AcceptedConnection, Connection, PresentedPeer, Strain } from "../net/mod.ts";
 import type { Places } from "./admission.ts";
 import { ConnectionRecord, type ListenerStats } from "./connection.ts";
 import type { Context } from "./context.ts";
 import { type Ending, reportEnd } from "./ending.ts";
-import type { HandshakeOwner } from "./handshakes.ts";
+import { type HandshakeOwner, sourceOf } from "./handshakes.ts";
 import { Holding } from "./holding.ts";
 import type { HttpRules } from "../snapshot/mod.ts";
 import type { ConnectionLimits, LiveConnection } from "./live.ts";
@@ -57,6 +58,11 @@ export interface Service {
   sweep(): void;
   /** No new requests, where it has such; what is under way goes on. */
   drain(): void;
+  /**
+   * Ends the exchange that has made no progress for the longest time, to give back the memory that it
+   * takes; `since`: only if it made none after that. False: there is none.
+   */
+  stopOldest(reason: string, since: number | undefined): boolean;
   /** The caller has left: everything held for it is given back. */
   leave(): void;
 }
@@ -64,6 +70,15 @@ export interface Service {
 const NO_CERTIFICATE = "no certificate yet";
 /** How long a side that does not read may hold up an end that we decided. */
 const CLOSE_GRACE_MS = 500;
+
+/** Stands for all connections of an identity, or of an address. */
+export function callerKey(
+  { direction }: Pick<Front, "direction">,
+  peer: Pick<TrustedPeer, "uri"> | undefined,
+  remote: string,
+): string {
+  return `${direction} ${peer?.uri ?? sourceOf(remote)}`;
+}
 
 export class Downstream implements LiveConnection, HandshakeOwner {
   place = NO_PLACE;
@@ -80,6 +95,7 @@ export class Downstream implements LiveConnection, HandshakeOwner {
   /** Where it has taken a place; the listener may count elsewhere by the time it leaves. */
   #places: Places | undefined;
   #service: Service | undefined;
+  #account: HeldAccount | undefined;
   #ended = false;
 
   constructor(front: Front, caller: AcceptedConnection | Connection) {
@@ -92,8 +108,26 @@ export class Downstream implements LiveConnection, HandshakeOwner {
     if (front.direction === "outbound") this.record.source = context.facts.service;
   }
 
+  get stats(): ListenerStats {
+    return this.#front.stats;
+  }
+
   get limits(): ConnectionLimits {
     return this.#front.limits;
+  }
+
+  /** What is held in memory for it; asked for once it is known who it is. */
+  get account(): HeldAccount {
+    return this.#account ??= this.context.held.open(
+      callerKey(this.#front, this.#peer, this.record.remote),
+      {
+        stopOldest: (reason, since) => {
+          const isStopped = this.#service?.stopOldest(reason, since) ?? false;
+          if (isStopped) this.#front.stats.stoppedExchange(this.context.clock.monotonic());
+          return isStopped;
+        },
+      },
+    );
   }
 
   /** Who it has proven to be; undefined: it speaks plainly. */
@@ -211,6 +245,7 @@ export class Downstream implements LiveConnection, HandshakeOwner {
 
   #refuse(): void {
     const { code, reason } = this.#front.whyFull(this.record.remote);
+    this.#front.stats.refusedFull(reason, this.context.clock.monotonic());
     this.end(code, reason);
   }
 
@@ -241,6 +276,7 @@ export class Downstream implements LiveConnection, HandshakeOwner {
 
   sweep(): void {
     this.#service?.sweep();
+    this.#account?.endStuck();
   }
 
   drain(): void {

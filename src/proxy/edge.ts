@@ -6,7 +6,7 @@
  */
 
 import { hostname } from "node:os";
-import { compileChanges, type HeaderChanges, HostTable } from "../http/mod.ts";
+import { compileChanges, type HeaderChanges, HostTable, ownNamesOf } from "../http/mod.ts";
 import type { EdgePart, HttpRules } from "../snapshot/mod.ts";
 import type { Limiter } from "./admission.ts";
 import { ListenerStats } from "./connection.ts";
@@ -29,7 +29,7 @@ export interface EdgeOptions {
 /** Where requests for a host go. */
 interface EdgeRoute {
   readonly upstream: string;
-  readonly changes: Pick<Route, "changeRequest" | "changeResponse">;
+  readonly changes: Pick<Route, "changeRequest" | "ownNames" | "changeResponse">;
 }
 
 export class Edge implements Front {
@@ -115,6 +115,7 @@ export class Edge implements Front {
       hosts.flatMap(({ names, upstream, requestHeaders, responseHeaders }) => {
         const changes = {
           changeRequest: compiled(requestHeaders),
+          ownNames: requestHeaders && ownNamesOf(requestHeaders),
           changeResponse: compiled(responseHeaders),
         };
         return names.map((name) => [name, { upstream, changes }] as const);

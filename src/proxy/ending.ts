@@ -8,6 +8,7 @@ import { type ErrorCode, type Fields, type Log, type Origin, originOf } from "..
 import type { RelayEnd } from "../net/mod.ts";
 import type { ConnectionRecord, ListenerStats } from "./connection.ts";
 import type { RefusalSums } from "./refusal_sums.ts";
+import { type Severity, severityOf } from "./severity.ts";
 
 /** How a connection ended: in order, or with a code from the table. */
 export type Ending =
@@ -39,8 +40,9 @@ export function reportEnd(
   stats.receivedBytes.add(relay?.receivedBytes ?? 0);
   stats.sentBytes.add(relay?.sentBytes ?? 0);
   const endedBy = endedByOf(ending);
+  if (ending.kind === "failed" && ending.code === "intention_denied") stats.denied.add(1);
   stats.ended(ending.kind === "completed" ? "completed" : ending.code, endedBy);
-  const level = levelOf(ending);
+  const level = levelOf(record, ending);
   if (!log.enabled(level)) return;
   if (ending.kind === "failed" && !sums.isTold(record, ending, level)) return;
   const fields: Fields = {
@@ -69,26 +71,10 @@ function endedByOf(ending: Ending): Origin {
   return ending.kind === "completed" ? ending.by : ending.by ?? originOf(ending.code);
 }
 
-function levelOf(ending: Ending): "debug" | "info" | "warn" {
-  if (ending.kind === "completed") return "info";
-  switch (ending.code) {
-    case "closed_early":
-      return "debug";
-    case "intention_denied":
-    case "identity_invalid":
-    case "chain_untrusted":
-    case "endpoint_untrusted":
-    case "overloaded":
-    case "no_endpoint":
-    case "not_ready":
-    case "plugin_denied":
-    case "plugin_failed":
-      return "warn";
-    case "refused_by_peer":
-      return ending.quiet ? "info" : "warn";
-    default:
-      return "info";
-  }
+/** A connection that carried HTTP and ended well has nothing to add to its requests' own lines. */
+function levelOf({ requests }: ConnectionRecord, ending: Ending): Severity {
+  if (ending.kind === "completed") return requests ? "debug" : "info";
+  return ending.quiet ? "info" : severityOf(ending.code);
 }
 
 /** What a relay's end means for the connection. */

@@ -10,13 +10,15 @@ import type { ChainVerdict } from "../identity/mod.ts";
 import type { Connection, Dial, PresentedPeer } from "../net/mod.ts";
 import type { ConnectionRecord } from "./connection.ts";
 import type { Context } from "./context.ts";
-import { countFailure } from "./endpoint_failure.ts";
+import { countRefusal } from "./endpoint_failure.ts";
 import { Presentation } from "./trust/presentation.ts";
 import type { Trust } from "./trust/trust.ts";
 import { giveBack, type Lease, type TargetGroup } from "./target_group.ts";
 
 /** An end this soon after connecting, with nothing said, is the server's refusal (TLS 1.3). */
 const REFUSAL_WINDOW_MS = 1_000;
+/** A handshake that is not answered for so long: others are asked meanwhile. */
+const LONG_MS = 1_000;
 
 class Proven {
   readonly connection: Connection;
@@ -61,9 +63,10 @@ class Proven {
   ended(by: "downstream" | "upstream", sentBytes: number): void {
     const { target, state } = this.lease;
     const sinceMs = this.#context.clock.monotonic() - this.#provenMs;
-    const isRefused = by === "upstream" && sentBytes === 0 && sinceMs < REFUSAL_WINDOW_MS;
-    if (isRefused) countFailure(this.lease, this.#context);
-    else target.pool.succeeded(state);
+    const isSoon = sinceMs < REFUSAL_WINDOW_MS;
+    if (by === "upstream" && sentBytes === 0 && isSoon) countRefusal(this.lease, this.#context);
+    // A caller that leaves before the server has said anything proves nothing.
+    else if (sentBytes > 0 || !isSoon) target.pool.succeeded(state);
   }
 
   release(): void {
@@ -89,6 +92,8 @@ export class EndpointDial implements Dial {
   readonly #group: TargetGroup;
   readonly #dialler: EndpointDialler<ProvenEndpoint>;
   #deadline: Deadline | undefined;
+  #long: Deadline | undefined;
+  #answered: (() => void) | undefined;
   #dial: Dial | undefined;
 
   /** `protocols`: offered by ALPN. The lease stays whoever's it is. */
@@ -113,7 +118,11 @@ export class EndpointDial implements Dial {
     const ticketKey = `${key} ${host}:${port} ${protocols}`;
     record.stage = "dial";
     record.endpoint = formatAddress(address);
+    this.#long = deadlines.after(LONG_MS, () => {
+      this.#answered = this.#group.takesLong(this.#lease.state);
+    });
     this.#deadline = deadlines.after(connectTimeoutMs, () => {
+      this.#over();
       this.#dial?.cancel();
       const reason = `no connection after ${connectTimeoutMs} ms`;
       this.#dialler.onFailed("endpoint_timed_out", reason);
@@ -124,14 +133,14 @@ export class EndpointDial implements Dial {
     const tls = trust.client(sni, protocols);
     this.#dial = engine.dial({ address, tls, ticket: kept?.ticket }, {
       onConnected: (connection, presented) => {
-        this.#deadline?.cancel();
+        this.#over();
         this.#dial = undefined;
         if (!presented) return;
         if (kept && presented.resumed) provenMs = kept.provenMs;
         this.#identify(connection, presented);
       },
       onFailed: (stage, reason) => {
-        this.#deadline?.cancel();
+        this.#over();
         trust.tickets.drop(ticketKey);
         const fact = stage === "connect" ? reason : `TLS: ${reason}`;
         this.#dialler.onFailed("endpoint_refused", fact);
@@ -157,8 +166,15 @@ export class EndpointDial implements Dial {
     this.#dialler.onDialled(new Proven(context, this.#group, of));
   }
 
-  cancel(): void {
+  #over(): void {
     this.#deadline?.cancel();
+    this.#long?.cancel();
+    this.#answered?.();
+    this.#answered = undefined;
+  }
+
+  cancel(): void {
+    this.#over();
     this.#dial?.cancel();
   }
 }

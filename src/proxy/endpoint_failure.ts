@@ -29,16 +29,42 @@ export function reportDialFailure(
   const endpoint = addressOf(lease);
   stats.counter(FAILURES, "Dials that failed", { target, code }).add(1);
   log.debug("endpoint failed", { target, endpoint, code, reason });
-  countFailure(lease, context);
+  countFailure(lease, `${code}: ${reason}`, context);
   return { code, reason: `Cannot dial "${name}" at ${endpoint}: ${reason}` };
 }
 
-/** Against the endpoint, which may be ejected for it. */
-export function countFailure(lease: Lease, { log, stats, clock }: Context): void {
-  const { pool, part: { key: target } } = lease.target;
-  if (!pool.failed(lease.state, clock.monotonic())) return;
+/** Against the endpoint, which may be ejected for it; `why`: what the last failure was. */
+export function countFailure(lease: Lease, why: string, context: Context): void {
+  const { pool } = lease.target;
+  if (pool.failed(lease.state, context.clock.monotonic())) reportEjection(lease, why, context);
+}
+
+/** The endpoint ended a connection after the handshake and had said nothing. */
+export function countRefusal(lease: Lease, context: Context): void {
+  const { pool } = lease.target;
+  if (!pool.refused(lease.state, context.clock.monotonic())) return;
+  const why = "refused_by_peer: it ends connections after the handshake, and others answer";
+  reportEjection(lease, why, context);
+}
+
+/** Neither requests nor a handshake of their own were answered. `true`: it is ejected. */
+export function countSilence(lease: Lease, reason: string, context: Context): boolean {
+  const { pool } = lease.target;
+  if (!pool.silent(lease.state, context.clock.monotonic())) return false;
+  reportEjection(lease, reason, context);
+  return true;
+}
+
+/** Says why, and until when. */
+function reportEjection(lease: Lease, why: string, { log, stats, clock }: Context): void {
+  const { state, target: { part: { key: target } } } = lease;
   stats.counter(EJECTIONS, "Endpoints ejected", { target }).add(1);
-  log.warn("endpoint ejected", { target, endpoint: addressOf(lease) });
+  const forMs = state.ejectedUntilMs - clock.monotonic();
+  log.warn("endpoint ejected", {
+    ...{ target, endpoint: addressOf(lease), reason: why },
+    until: new Date(clock.now() + forMs).toISOString(),
+    for_ms: Math.round(forMs),
+  });
 }
 
 export function addressOf({ state: { endpoint } }: Lease): string {

@@ -5,60 +5,74 @@
  * @module
  */
 
-import { formatAddress, messageOf } from "../base/mod.ts";
+import { type ErrorCode, formatAddress } from "../base/mod.ts";
 import { DEFAULT_ROUTE } from "../chain/mod.ts";
 import {
-  addField,
-  type Fields,
+  DEFAULT_HTTP_LIMITS,
   isToken,
   isValue,
+  readRequest,
   REDIRECT,
-  replyOf,
   type RequestHead,
 } from "../http/mod.ts";
-import { formatServiceId, parseServiceId } from "../identity/mod.ts";
-import { PluginRequest, type RoutePlan } from "../plugin/mod.ts";
-import {
-  authorize,
-  type Source,
-  type TriedPermission,
-  type VerifiedClaims,
-} from "../policy/mod.ts";
+import { formatServiceId, parseServiceId, type TrustedPeer } from "../identity/mod.ts";
+import { PluginRequest } from "../plugin/mod.ts";
+import { faultsOfTokens, type VerifiedClaims } from "../policy/mod.ts";
 import { type AnyFront, type Explainable, frontOf } from "./asked_front.ts";
-import { judgeOfPath } from "./authorize.ts";
+import { judgeOfPath, judgeOfRequests, mayGoOn } from "./authorize.ts";
+import { Edge } from "./edge.ts";
+import { callerKey } from "./downstream.ts";
 import { Exposed } from "./exposed.ts";
-import type { Explained, Explanation, Question, SplitView } from "./explanation.ts";
-import { limitsOf, routeView, unknownOf } from "./explanation_views.ts";
+import type { Explained, Explanation, LocalView, OwnAnswer, Question } from "./explanation.ts";
+import {
+  closed,
+  dryAnswer,
+  limitsOf,
+  ownAnswer,
+  routeView,
+  sentView,
+  unknownOf,
+} from "./explanation_views.ts";
+import { SplitExplainer } from "./explain_splits.ts";
 import { Inbound } from "./inbound.ts";
+import type { HttpListener } from "./l7/http_listener.ts";
+import { NO_TUNNELS } from "./l7/http_exchange.ts";
+import type { RequestWays } from "./l7/request_ways.ts";
 import { takeForm } from "./l7/request_form.ts";
-import { recordOf, verifiedIn } from "./l7/unsent_request.ts";
+import { unsentExchange, verifiedIn } from "./l7/unsent_request.ts";
 import { Outbound } from "./outbound.ts";
+import { reachLocal } from "./reach.ts";
 
 export async function explain(question: Question, around: Explainable): Promise<Explained> {
   const { method, path, headers } = question;
-  let { host } = question;
   if (!isToken(method)) return invalid(`the method ${JSON.stringify(method)} is none`);
-  if (!/^\/[^\s#]*$/.test(path) && path !== "*") {
-    return invalid(
-      `the path ${JSON.stringify(path)} does not begin with /, or has a space or # in it`,
-    );
+  if (!/^\S+$/.test(path)) {
+    return invalid(`the path ${JSON.stringify(path)} is empty, or has a space in it`);
   }
-  const fields: Fields = [];
+  const fields: (readonly [name: string, value: string])[] = [];
   for (const header of headers) {
     const colon = header.indexOf(":");
-    const name = header.slice(0, Math.max(colon, 0)).trim().toLowerCase();
+    const name = header.slice(0, Math.max(colon, 0)).toLowerCase();
     const value = header.slice(colon + 1).trim();
-    // What stands after the colon is nobody's business.
+    // The value may be a secret.
     if (!isToken(name) || !isValue(value)) {
       return invalid(`a header is written "name: value", and one begins ${JSON.stringify(name)}`);
     }
-    if (name === "host") host = value;
-    else addField(fields, name, value);
+    fields.push([name, value]);
   }
-  const asked = { ...question, host };
+  const hosts = fields.filter(([name]) => name === "host");
+  const asked = { ...question, host: hosts[0]?.[1] ?? question.host };
   const found = frontOf(asked, around);
   if ("reason" in found) return found;
-  const explanation = await new Explaining(found.front, asked, around).answer(fields);
+  const { front } = found;
+  const named = front instanceof Edge && asked.to.kind === "upstream" ? asked.to.name : undefined;
+  const { host = named ?? front.destination } = asked;
+  const said = hosts.length > 0 || host === "" ? [] : [["host", host] as const];
+  const lines = [
+    `${method} ${path} HTTP/1.1`,
+    ...[...said, ...fields].map(([name, value]) => `${name}: ${value}`),
+  ];
+  const explanation = await new Explaining(front, asked, around).answer(lines);
   return { kind: "answer", explanation };
 }
 
@@ -66,7 +80,13 @@ function invalid(reason: string): Explained {
   return { kind: "invalid", reason };
 }
 
+/** What is found out on the way; what is missing is as in {@link NOTHING}. */
 type Facts = Partial<Explanation>;
+
+const NOTHING = {
+  ...{ request: null, answer: null, rule: "", permissions: [], tokens: [], route: null },
+  ...{ plugins: [], splits: [], local: null, limits: null, unknown: [] },
+} satisfies Facts;
 
 class Explaining {
   readonly #front: AnyFront;
@@ -79,134 +99,227 @@ class Explaining {
     this.#around = around;
   }
 
-  async answer(fields: Fields): Promise<Explanation> {
+  /** `lines`: of the request's head. */
+  async answer(lines: readonly string[]): Promise<Explanation> {
     const front = this.#front;
     const { direction, http, name: listener } = front;
-    const facts = front.fault !== ""
-      ? { verdict: "deny" as const, rule: `every connection is refused: ${front.fault}` }
-      : http
-      ? await this.#ofRequest(fields)
-      : this.#ofConnection();
+    const refusal = this.#atTheDoor();
+    const facts = refusal
+      ? { answer: refusal }
+      : front.httpListener
+      ? await this.#ofRequest(lines, front.httpListener)
+      : await this.#ofConnection();
     const source = front instanceof Inbound
-      ? this.#source.uri || "somebody who proved nothing"
+      ? this.#source?.uri || "a caller without a certificate"
       : null;
     return {
+      ...NOTHING,
       ...{ listener, direction, protocol: http?.protocol ?? "tcp", source },
-      ...{ request: null, verdict: "allow", status: 0, rule: "", permissions: [], route: null },
-      ...{ plugins: [], splits: [], local: null },
       requestTimeoutMs: http?.requestTimeoutMs ?? 0,
       idleTimeoutMs: http ? http.streamIdleTimeoutMs : front.limits.idleTimeoutMs,
-      ...{ limits: null, unknown: [] },
       ...facts,
     };
   }
 
-  /** In the order of `l7/http_exchange.ts`. */
-  async #ofRequest(fields: Fields): Promise<Facts> {
+  /** Why its connection does not get as far as to carry a request. */
+  #atTheDoor(): OwnAnswer | null {
     const front = this.#front;
-    const listener = front.httpListener;
-    if (!listener) return this.#ofConnection();
-    const { context } = front;
-    const { method, host, path } = this.#question;
-    const request: RequestHead = {
-      ...{ method, path, authority: host, scheme: "", upgrade: "", fields, version: "HTTP/1.1" },
-      ...{ length: 0, saysLength: false, expectsContinue: false },
-    };
-    const { requestIds: ids } = context;
-    const fault = takeForm(request, {
-      rules: listener.rules(),
-      caller: { isSecure: front.tls !== null, clientCert: "" },
-      ids,
-      isInbound: front.direction === "inbound",
-    });
-    const sent = { method: request.method, host: request.authority, path: request.path };
-    if (fault) {
-      const rule = "reason" in fault ? fault.reason : `it is sent to ${fault.location}`;
-      const { status } = "reason" in fault ? replyOf("request_invalid") : REDIRECT;
-      return { request: sent, verdict: "deny", status, rule };
+    const { facts, processLimit } = front.context;
+    if (facts.draining) return closed("drained", "the proxy is stopping, and accepts nothing");
+    const notBound = this.#around.faultOf(front.name);
+    if (notBound !== "") return closed("listen_failed", `nobody listens there: ${notBound}`);
+    if (processLimit.full || front.places.full) {
+      const { code, reason } = front.whyFull("");
+      return closed(code, reason);
     }
-    const claims = await verifiedIn(listener, request);
-    if (claims === "unknown") {
-      const { status } = replyOf("plugin_failed");
-      const rule = "its tokens could not be verified";
-      return { request: sent, verdict: "deny", status, rule };
-    }
-    const judged = this.#judged(request, claims);
-    if (judged.verdict === "deny") return { request: sent, ...judged };
-    const nowhere = (rule: string): Facts => {
-      const { status } = replyOf("route_not_found");
-      return { request: sent, ...judged, verdict: "deny", status, rule };
-    };
-    if (method === "CONNECT") return nowhere("CONNECT is sent on to nobody");
-    const way = listener.routeOf(request);
-    if (!way) return nowhere("no service is here for its host");
-    way.changeRequest?.(request.fields, recordOf(request, context));
-    const generation = context.facts.plugins?.of(way.plugins ?? front.name);
-    let plans: readonly RoutePlan[] = [];
-    try {
-      plans = generation?.plansOf(new PluginRequest(request, null)) ?? plans;
-    } catch (error) {
-      const { status } = replyOf("plugin_failed");
-      return { request: sent, ...judged, verdict: "deny", status, rule: messageOf(error) };
-    }
-    const [plan] = plans;
-    const plugins = generation?.layersOf(plan) ?? [];
-    const unknown = unknownOf(plugins, generation);
-    if (generation && !plan) return { ...nowhere("no route takes it"), plugins, unknown };
-    const route = plan ? routeView(plan.route) : null;
-    const outbound = this.#outbound(way.plugins);
-    const splits = this.#splits(outbound, plan?.route.name ?? DEFAULT_ROUTE, (resolver) => {
-      const own = plans.find((each) => each.resolver === resolver);
-      return own && generation?.asksOf(own);
-    });
-    const rest = { request: sent, ...judged, route, plugins, unknown, splits };
-    return { ...rest, local: this.#local, limits: limitsOf(outbound) };
+    const { tls } = front;
+    if (!tls) return null;
+    const fault = facts.trusts.fault(tls.credentials);
+    if (fault !== "") return closed("not_ready", `every handshake fails: ${fault}`);
+    return front instanceof Inbound ? this.#inTheHandshake(tls.credentials) : null;
   }
 
-  #ofConnection(): Facts {
-    const outbound = this.#outbound(this.#front.name);
-    const generation = this.#front.context.facts.plugins?.of(this.#front.name);
-    const { policy } = this.#around.snapshot;
+  /** Why its caller's certificate is refused. */
+  #inTheHandshake(credentials: string | null): OwnAnswer | null {
+    const { snapshot } = this.#around;
+    const own = credentials === null ? undefined : snapshot.ownCredentials[credentials];
+    if (own && (own.validation === null || !own.requireClientCertificate)) return null;
+    const source = this.#source;
+    if (!source) {
+      return closed("handshake_failed", "a caller must show a certificate: say which with -source");
+    }
+    const [, domain] = /^spiffe:\/\/([^/]*)/.exec(source.uri.toLowerCase()) ?? [];
+    const domains = own?.trustDomains ?? snapshot.credentials?.trustDomains ?? [];
+    if (own || domain === undefined || domains.includes(domain)) return null;
+    const known = domains.join(", ");
+    return closed("chain_untrusted", `its trust domain is ${domain}; this proxy trusts ${known}`);
+  }
+
+  /** In the order of `l7/http_exchange.ts`. */
+  async #ofRequest(lines: readonly string[], listener: HttpListener): Promise<Facts> {
+    const front = this.#front;
+    const { context } = front;
+    const rules = listener.rules();
+    const { fields } = DEFAULT_HTTP_LIMITS;
+    const request = readRequest(lines, { headBytes: rules.headBytes, fields });
+    if ("detail" in request) {
+      const { status, detail: reason } = request;
+      return { answer: { ...closed("request_invalid", reason), status } };
+    }
+    const ended = (code: ErrorCode, reason: string) => ownAnswer(request, code, reason);
+    const fault = takeForm(request, {
+      rules,
+      caller: { isSecure: front.tls !== null, clientCert: "" },
+      ids: context.requestIds,
+      isInbound: front.direction === "inbound",
+    });
+    const asJudged = sentView(request);
+    if (fault && "reason" in fault) {
+      return { request: asJudged, answer: ended("request_invalid", fault.reason) };
+    }
+    if (fault) {
+      const reason = `the path is redirected to ${fault.location}`;
+      return { request: asJudged, answer: ownAnswer(request, REDIRECT, reason) };
+    }
+    const verified = await verifiedIn(listener, request);
+    if (verified === "unknown") {
+      const answer = ended("plugin_failed", "its tokens could not be verified");
+      return { request: asJudged, answer };
+    }
+    const judged = { request: asJudged, ...this.#judged(request, verified) };
+    if (judged.answer) return judged;
+    const nowhere = (reason: string): Facts => ({
+      ...judged,
+      answer: ended("route_not_found", reason),
+    });
+    if (request.method === "CONNECT") return nowhere(NO_TUNNELS);
+    const way = listener.routeOf(request);
+    if (!way) return nowhere("no service is here for its host");
+    const exchange = unsentExchange(listener, request);
+    way.changeRequest?.(request.fields, exchange.record);
+    const generation = context.facts.plugins?.of(way.plugins ?? front.name);
+    const run = (split: number) =>
+      generation?.dryRun(new PluginRequest(request, null), exchange.value, split);
+    const first = run(0);
+    const [plan] = first?.plans ?? [];
+    const plugins = generation?.layersOf(plan) ?? [];
     const rest = {
-      ...{ splits: this.#splits(outbound, DEFAULT_ROUTE), limits: limitsOf(outbound) },
-      unknown: unknownOf([], generation),
+      ...{ ...judged, plugins, unknown: unknownOf(plugins, generation) },
+      route: plan ? routeView(plan.route) : null,
     };
-    if (!(this.#front instanceof Inbound)) return rest;
-    const { kind: verdict, rule } = authorize(this.#source, policy);
-    return { ...rest, ...this.#withAgent(verdict, rule), local: this.#local };
+    const answered = first?.answer && dryAnswer(request, first.answer);
+    if (first && !plan) {
+      return answered
+        ? { ...rest, answer: answered }
+        : { ...nowhere("no route takes it"), ...rest };
+    }
+    const name = plan?.route.name ?? DEFAULT_ROUTE;
+    const outbound = this.#outbound(way.plugins);
+    if (!outbound) {
+      const to = way.waysOf(name, plan?.resolver);
+      const sent = first ? first.sent : request;
+      return { ...rest, ...await this.#toLocal(sent, { answered, to, listener }) };
+    }
+    const explainer = new SplitExplainer(outbound, this.#around, this.#question.connects);
+    const splits = await explainer.splits(name, (resolver) => {
+      const split = Math.max(first?.plans.findIndex((each) => each.resolver === resolver) ?? 0, 0);
+      const dry = split === 0 ? first : run(split);
+      const to = way.waysOf(name, resolver);
+      const asks = dry?.plan && generation?.asksOf(dry.plan);
+      const answer = dry?.answer && dryAnswer(request, dry.answer);
+      return { request, asks, to, answer, sent: dry ? dry.sent : request };
+    });
+    if (splits.length === 0) return { ...nowhere(`the route ${name} leads nowhere`), ...rest };
+    return { ...rest, splits, answer: sameOf(splits), limits: limitsOf(outbound) };
+  }
+
+  async #ofConnection(): Promise<Facts> {
+    const front = this.#front;
+    const generation = front.context.facts.plugins?.of(front.name);
+    const unknown = unknownOf([], generation);
+    if (front instanceof Inbound) {
+      const judged = this.#judgedConnection(front);
+      if (judged.answer) return { ...judged, unknown };
+      return { ...judged, unknown, ...await this.#toLocal(undefined, {}) };
+    }
+    if (!(front instanceof Outbound)) return { unknown };
+    const explainer = new SplitExplainer(front, this.#around, this.#question.connects);
+    const splits = await explainer.splits(DEFAULT_ROUTE);
+    const answer = splits.length === 0
+      ? closed("no_endpoint", "its chain leads nowhere")
+      : sameOf(splits);
+    return { unknown, splits, answer, limits: limitsOf(front) };
+  }
+
+  #judgedConnection(front: Inbound): Pick<Explanation, "answer" | "rule"> {
+    let answer: OwnAnswer | null = null;
+    const record = { rule: "" };
+    mayGoOn({
+      ...{ context: front.context, peer: this.#peer, record },
+      end: (code, reason) => void (answer = closed(code, reason)),
+    }, front.authorizer);
+    return { answer, rule: this.#withAgent(record.rule, answer) };
   }
 
   #judged(
     request: RequestHead,
-    claims: VerifiedClaims | undefined,
-  ): Pick<Explanation, "verdict" | "status" | "rule" | "permissions"> {
+    verified: Exclude<Awaited<ReturnType<typeof verifiedIn>>, "unknown">,
+  ): Pick<Explanation, "answer" | "rule" | "permissions" | "tokens"> {
     const front = this.#front;
-    const permissions: readonly TriedPermission[] = [];
-    if (front instanceof Exposed) {
-      const verdict = judgeOfPath(front)(request);
-      if ("code" in verdict) {
-        const { status } = replyOf(verdict.code);
-        return { verdict: "deny", status, rule: verdict.reason, permissions };
-      }
-      return { verdict: "allow", status: 0, rule: "everybody may call this path", permissions };
-    }
-    if (!(front instanceof Inbound)) return { verdict: "allow", status: 0, rule: "", permissions };
-    const judge = front.context.facts.requestPolicy?.forSource(this.#source);
-    if (!judge) {
-      const { status } = replyOf("not_ready");
-      return { verdict: "deny", status, rule: "no intentions yet", permissions };
-    }
-    const { kind, rule } = judge.decide(request, claims);
-    const status = kind === "deny" ? replyOf("intention_denied").status : 0;
-    return { ...this.#withAgent(kind, rule), status, permissions: judge.tried(request, claims) };
+    const { context } = front;
+    const peer = this.#peer;
+    const judge = front instanceof Exposed ? judgeOfPath(front) : judgeOfRequests(
+      { context, peer, record: { rule: "" } },
+      front instanceof Inbound ? front.authorizer : "nobody",
+    );
+    const claims: VerifiedClaims | undefined = verified?.claims;
+    const verdict = judge(request, claims);
+    const isAllowed = !("code" in verdict);
+    const answer = isAllowed ? null : ownAnswer(request, verdict.code, verdict.reason);
+    const rule = isAllowed
+      ? verdict.rule
+      : verdict.code === "intention_denied"
+      ? verdict.reason
+      : "";
+    const policy = front instanceof Inbound ? context.facts.requestPolicy : undefined;
+    const permissions = policy?.forSource(peer ?? NOBODY).tried(request, claims) ?? [];
+    const lacks = isAllowed ? undefined : verdict.lacks;
+    const tokens = lacks
+      ? faultsOfTokens(lacks, { verified: claims, faults: verified?.faults })
+      : [];
+    return { answer, rule: this.#withAgent(rule, answer), permissions, tokens };
   }
 
-  #withAgent(verdict: "allow" | "deny", rule: string): Pick<Explanation, "verdict" | "rule"> {
+  #withAgent(rule: string, answer: OwnAnswer | null): string {
     const asksAgent = this.#front instanceof Inbound && this.#front.authorizer === "both";
-    return {
-      verdict,
-      rule: asksAgent && verdict === "allow" ? `${rule}, if the agent agrees` : rule,
+    return asksAgent && !answer ? `${rule}, if the agent agrees` : rule;
+  }
+
+  /** `sent`: `undefined` where bytes are carried, or where a plugin `answered`. */
+  async #toLocal(sent: RequestHead | undefined, { answered, to, listener }: {
+    readonly answered?: OwnAnswer | undefined;
+    readonly to?: RequestWays | undefined;
+    readonly listener?: HttpListener;
+  }): Promise<Facts> {
+    const front = this.#front;
+    if (!(front instanceof Inbound || front instanceof Exposed)) return {};
+    const { local: address, localConnectTimeoutMs: timeoutMs } = front.part;
+    const local: LocalView = {
+      address: formatAddress(address),
+      sent: sent ? sentView(sent) : null,
     };
+    if (answered) return { answer: answered };
+    const fail = (code: ErrorCode, reason: string) =>
+      sent && listener ? ownAnswer(sent, code, reason) : closed(code, reason);
+    // A caller without a certificate may have any address.
+    const caller = this.#peer ? callerKey(front, this.#peer, "") : "";
+    if (to && !to.enter(caller)) return { answer: fail("limit_reached", to.whyFull()) };
+    to?.leave(caller);
+    if (!this.#question.connects) {
+      return { local, unknown: ["Whether the application takes connections was not tried."] };
+    }
+    const reached = await reachLocal(address, { context: front.context, timeoutMs });
+    return { local, answer: reached ? fail(reached.code, reached.reason) : null };
   }
 
   #outbound(name: string | undefined): Outbound | undefined {
@@ -214,47 +327,12 @@ class Explaining {
     return front instanceof Outbound ? front : undefined;
   }
 
-  get #local(): string | null {
-    const front = this.#front;
-    const isLocal = front instanceof Inbound || front instanceof Exposed;
-    return isLocal ? formatAddress(front.part.local) : null;
-  }
-
-  #splits(
-    outbound: Outbound | undefined,
-    route: string,
-    asksOf: (resolver: string) => SplitView["plugins"] | undefined = () => undefined,
-  ): SplitView[] {
-    const splits = outbound?.upstream.ways.splitsOf(route) ?? [];
-    const whole = splits.reduce((sum, { weight }) => sum + weight, 0);
-    const nowMs = this.#front.context.clock.monotonic();
-    return splits.map(({ weight, resolver, group }) => ({
-      chance: weight / whole,
-      balancing: group.balancing,
-      lack: group.isEmpty ? group.lack : "",
-      plugins: asksOf(resolver) ?? {},
-      hashedBy: group.needsHash ? this.#hashedBy(outbound, route) : [],
-      targets: [...group.targets].map(({ part: { key, connectTimeoutMs, lack }, pool }) => ({
-        ...{ target: key, connectTimeoutMs, lack },
-        endpoints: pool.views(nowMs),
-      })),
-    }));
-  }
-
-  #hashedBy(outbound: Outbound | undefined, route: string): readonly string[] {
-    const chain = this.#around.snapshot.chains[outbound?.upstream.part.chain ?? ""];
-    const policies = chain?.routes.find(({ name }) => name === route)?.hash ?? [];
-    return policies.map((policy) =>
-      policy.kind === "source" ? "source address" : `${policy.kind} ${policy.name}`
-    );
-  }
-
-  /** A name is that of a service in our own datacenter. */
-  get #source(): Source {
+  /** As if it had proven that; `undefined`: it shows no certificate. A name is of our own datacenter. */
+  get #source(): { readonly uri: string } & Pick<TrustedPeer, "id"> | undefined {
     const { snapshot } = this.#around;
     const { source } = this.#question;
+    if (source === "") return undefined;
     const credentials = this.#front.tls?.credentials ?? null;
-    if (source === "") return { id: undefined, uri: "" };
     const own = credentials === null ? null : snapshot.ownCredentials[credentials] ?? null;
     const [trustDomain = ""] = (own ?? snapshot.credentials)?.trustDomains ?? [];
     const uri = source.includes("://") ? source : formatServiceId({
@@ -264,4 +342,22 @@ class Explaining {
     const parsed = parseServiceId(uri);
     return { id: parsed.kind === "service" ? parsed.id : undefined, uri };
   }
+
+  get #peer(): TrustedPeer | undefined {
+    const source = this.#source;
+    if (!source) return undefined;
+    return {
+      ...{ kind: "trusted", ...source, name: source.uri, verified: true, serial: "", rootId: "" },
+      ...{ notBeforeMs: 0, notAfterMs: Infinity },
+    };
+  }
+}
+
+const NOBODY = { id: undefined, uri: "" };
+
+/** `null`: some go on, or their answers differ. */
+function sameOf(splits: Explanation["splits"]): OwnAnswer | null {
+  const [first, ...others] = splits.map(({ answer }) => answer);
+  if (!first) return null;
+  return others.every((other) => other?.status === first.status) ? first : null;
 }

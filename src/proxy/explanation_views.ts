@@ -4,10 +4,59 @@
  * @module
  */
 
-import type { Generation, Route } from "../plugin/mod.ts";
+import type { ErrorCode } from "../base/mod.ts";
+import {
+  fieldOf,
+  grpcStatusOf,
+  isGrpc,
+  type Reply,
+  replyOf,
+  type RequestHead,
+} from "../http/mod.ts";
+import type { DryRun, Generation, Route } from "../plugin/mod.ts";
 import type { Limiter } from "./admission.ts";
-import { type Explanation, type LimitsView, PLAIN_PLUGINS, type RouteView } from "./explanation.ts";
+import {
+  type Explanation,
+  type LimitsView,
+  type OwnAnswer,
+  PLAIN_PLUGINS,
+  type RouteView,
+  type SentRequest,
+} from "./explanation.ts";
 import type { Outbound } from "./outbound.ts";
+
+/** The connection is closed, and nothing is answered. */
+export function closed(code: ErrorCode, reason: string): OwnAnswer {
+  return { status: 0, grpcStatus: null, code, reason };
+}
+
+/** What the request's caller is told where it ends with that code, or with that reply. */
+export function ownAnswer(
+  { fields }: Pick<RequestHead, "fields">,
+  as: ErrorCode | Reply,
+  reason: string,
+): OwnAnswer {
+  const { status } = typeof as === "string" ? replyOf(as, reason) : as;
+  const code = typeof as === "string" ? as : "";
+  // As `http/reply.ts` has it: a gRPC client follows no redirect.
+  const grpcStatus = isGrpc(fields) ? grpcStatusOf(status === 307 ? 400 : status) : null;
+  return { status, grpcStatus, code, reason };
+}
+
+/** What a plugin answered. */
+export function dryAnswer(
+  request: Pick<RequestHead, "fields">,
+  { response: { status, failure, head }, by }: NonNullable<DryRun["answer"]>,
+): OwnAnswer {
+  if (failure) return ownAnswer(request, failure.code, failure.reason);
+  const location = fieldOf(head.fields, "location");
+  const where = location === undefined ? "" : `: it is sent to ${location}`;
+  return { status, grpcStatus: null, code: "", reason: `the plugin ${by} answers${where}` };
+}
+
+export function sentView({ method, authority: host, path }: RequestHead): SentRequest {
+  return { method, host, path };
+}
 
 export function limitsOf(outbound: Outbound | undefined): LimitsView | null {
   if (!outbound) return null;
@@ -38,8 +87,9 @@ export function unknownOf(
   generation: Generation | undefined,
 ): readonly string[] {
   const names = (isWanted: (phase: string) => boolean) =>
-    plugins.filter(({ name, phase }) => isWanted(phase) && !PLAIN_PLUGINS.has(name))
-      .map(({ name }) => name).join(", ");
+    plugins.filter(({ name, phase }) =>
+      isWanted(phase) && !PLAIN_PLUGINS.has(name) && !generation?.isDry(name)
+    ).map(({ name }) => name).join(", ");
   const guards = names((phase) => phase === "guard");
   const others = names((phase) => phase !== "guard");
   return [

@@ -1,6 +1,5 @@
 /**
- * Places for callers who prove nothing, of which no address takes more than half: the others, as whoever
- * looks after health, find room whatever one does.
+ * Places that no caller takes all of: the others find room, whatever one of them does.
  *
  * @module
  */
@@ -8,11 +7,67 @@
 import type { Limiter, Places } from "./admission.ts";
 import { sourceOf } from "./handshakes.ts";
 
+/** The places that each caller has; callers without one take no memory. */
+class TakenPlaces {
+  readonly #taken = new Map<string, number>();
+
+  of(caller: string): number {
+    return this.#taken.get(caller) ?? 0;
+  }
+
+  add(caller: string): void {
+    this.#taken.set(caller, this.of(caller) + 1);
+  }
+
+  drop(caller: string): void {
+    const taken = this.of(caller) - 1;
+    if (taken > 0) this.#taken.set(caller, taken);
+    else this.#taken.delete(caller);
+  }
+}
+
+/** A caller has at most so many times the places that are free: alone 7/8 of all, fewer beside others. */
+const SHARE_OF_FREE = 7;
+
+/** Places of one worker for requests. A caller that has none gets one as long as one is free. */
+export class FairRequests {
+  readonly limit: number;
+  #open = 0;
+  readonly #taken = new TakenPlaces();
+
+  constructor(limit: number) {
+    this.limit = limit;
+  }
+
+  get full(): boolean {
+    return this.#open >= this.limit;
+  }
+
+  /** `caller`: `""` has no share, as nobody knows who it is. */
+  enter(caller: string): boolean {
+    const free = this.limit - this.#open;
+    if (free <= 0) return false;
+    if (caller !== "") {
+      if (this.#taken.of(caller) >= SHARE_OF_FREE * free) return false;
+      this.#taken.add(caller);
+    }
+    this.#open++;
+    return true;
+  }
+
+  /** Once after each place that the same caller was given. */
+  leave(caller: string): void {
+    this.#open--;
+    if (caller !== "") this.#taken.drop(caller);
+  }
+}
+
+/** Places for connections of callers who prove nothing, of which no address takes more than half. */
 export class FairPlaces implements Places {
   readonly all: Limiter;
   readonly #workers: number;
-  /** Of this worker; only of addresses that have one. */
-  readonly #held = new Map<string, number>();
+  /** Of this worker, by address. */
+  readonly #taken = new TakenPlaces();
 
   /** `workers`: among which the kernel spreads the callers from one address. */
   constructor(all: Limiter, workers: number) {
@@ -31,21 +86,17 @@ export class FairPlaces implements Places {
 
   /** Its address has its share. */
   hasShare(remote: string): boolean {
-    return (this.#held.get(sourceOf(remote)) ?? 0) >= this.share;
+    return this.#taken.of(sourceOf(remote)) >= this.share;
   }
 
   enter(remote: string): boolean {
     if (this.hasShare(remote) || !this.all.enter()) return false;
-    const key = sourceOf(remote);
-    this.#held.set(key, (this.#held.get(key) ?? 0) + 1);
+    this.#taken.add(sourceOf(remote));
     return true;
   }
 
   leave(remote: string): void {
     this.all.leave();
-    const key = sourceOf(remote);
-    const held = (this.#held.get(key) ?? 0) - 1;
-    if (held > 0) this.#held.set(key, held);
-    else this.#held.delete(key);
+    this.#taken.drop(sourceOf(remote));
   }
 }

@@ -11,6 +11,7 @@ import type { InboundPart } from "../snapshot/mod.ts";
 import type { Limiter } from "./admission.ts";
 import type { Dialler } from "./attempt.ts";
 import type { Authorizer } from "./authorize.ts";
+import { type ClusterStats, LOCAL_CLUSTER } from "./cluster_stats.ts";
 import { ListenerStats } from "./connection.ts";
 import type { Context } from "./context.ts";
 import type { Downstream, Front, Service } from "./downstream.ts";
@@ -70,6 +71,10 @@ export class Inbound implements Front, Destination {
     return this.context.facts.trusts.fault(this.part.credentials);
   }
 
+  get localStats(): ClusterStats | undefined {
+    return this.part.http ? undefined : this.stats.of(LOCAL_CLUSTER);
+  }
+
   get authorizer(): Authorizer {
     return this.part.authorize;
   }
@@ -112,6 +117,8 @@ export class Inbound implements Front, Destination {
 
   /** After its part may have changed. */
   update(): void {
+    // Made now, so that counts are there before there is something to count.
+    void this.localStats;
     if (this.part.http) this.#requests ??= new LocalRequests(this);
     this.#requests?.ways.update();
   }

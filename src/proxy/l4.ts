@@ -9,6 +9,7 @@ import { type Connection, type Dial, Relay, type RelayEnd } from "../net/mod.ts"
 import { askPlugins } from "./ask_plugins.ts";
 import type { Dialler } from "./attempt.ts";
 import { authorize, type Authorizer, mayGoOn, type Permit } from "./authorize.ts";
+import type { ClusterStats } from "./cluster_stats.ts";
 import type { Downstream, Service } from "./downstream.ts";
 import { endingOf } from "./ending.ts";
 import type { ProvenEndpoint } from "./endpoint_dial.ts";
@@ -18,6 +19,8 @@ import { isRefusal } from "./refusal.ts";
 /** What a listener says of where its connections go. */
 export interface Destination {
   readonly authorizer: Authorizer;
+  /** Of the local application, where connections go there. */
+  readonly localStats?: ClusterStats | undefined;
   /** For a caller from there. */
   dial(dialler: Dialler<ProvenEndpoint | LocalEndpoint>, remote: string): Dial;
 }
@@ -27,6 +30,8 @@ export class L4 implements Service {
   readonly #destination: Destination;
   #dial: Dial | undefined;
   #proven: ProvenEndpoint | undefined;
+  /** While a connection is open behind it. */
+  #counted: ClusterStats | undefined;
   #over = false;
 
   constructor(downstream: Downstream, destination: Destination) {
@@ -47,7 +52,10 @@ export class L4 implements Service {
     this.#dial = this.#destination.dial({
       record,
       onDialled: (endpoint) => this.#relay(permit, endpoint),
-      onFailed: (code, reason) => this.#downstream.end(code, reason),
+      onFailed: (code, reason) => {
+        this.#destination.localStats?.failed(code);
+        this.#downstream.end(code, reason);
+      },
     }, record.remote);
   }
 
@@ -55,14 +63,17 @@ export class L4 implements Service {
     const { record, context } = this.#downstream;
     this.#dial = undefined;
     if ("lease" in endpoint) this.#proven = endpoint;
+    this.#counted = this.#proven?.lease.target.stats ?? this.#destination.localStats;
+    this.#counted?.opened();
     record.stage = "relay";
     if (context.facts.accessLog) {
       record.local = permit.connection.local;
       record.upstreamLocal = endpoint.connection.local;
-      record.cluster = this.#proven?.lease.target.part.sni ?? "";
+      record.cluster = this.#proven?.lease.target.cluster ?? "";
     }
     record.relay = new Relay(permit.connection, endpoint.connection, {
       ticker: context.live,
+      held: this.#downstream.account,
       onOver: (end) => this.#ended(end),
     });
     this.#downstream.release();
@@ -89,9 +100,20 @@ export class L4 implements Service {
 
   drain(): void {}
 
+  stopOldest(reason: string, since: number | undefined): boolean {
+    // Its connection is the one exchange that there is.
+    if (since !== undefined || this.#over) return false;
+    this.#downstream.record.relay?.stop("reset");
+    this.#downstream.end("overloaded", reason);
+    return true;
+  }
+
   leave(): void {
     this.#over = true;
     this.#dial?.cancel();
+    const { relay } = this.#downstream.record;
+    if (relay) this.#counted?.ended(relay);
+    this.#counted = undefined;
     this.#proven?.release();
   }
 }

@@ -268,7 +268,7 @@ export class Listeners {
         connections: this.#limiter(column, part.maxConnections),
         pending: this.#limiter(column + 1, part.maxPending),
         requests: this.#limiter(column + 2, part.maxRequests),
-        callers: this.#limiter(column + 3, Infinity),
+        callers: this.#limiter(column + 3, part.maxClientConnections ?? Infinity),
         random,
       }),
     );
@@ -324,10 +324,11 @@ export class Listeners {
   }
 
   views(): ListenerView[] {
-    const { draining } = this.#context.facts;
+    const { facts: { draining }, clock } = this.#context;
+    const now = { draining, nowMs: clock.monotonic() };
     return [
-      ...this.#all().map(({ front, door }) => viewOf(door, draining, front)),
-      ...[...this.#uncounted.values()].map((door) => viewOf(door, draining)),
+      ...this.#all().map(({ front, door }) => viewOf(door, { ...now, front })),
+      ...[...this.#uncounted.values()].map((door) => viewOf(door, now)),
     ];
   }
 

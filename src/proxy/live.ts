@@ -35,12 +35,15 @@ export class LiveSet implements Ticker {
   tick = 0;
   readonly tickMs = SWEEP_MS;
   readonly #clock: Clock;
+  readonly #onSweep: () => void;
   readonly #connections = new Bag<LiveConnection>();
   #timer: Timer | undefined;
   #idle: (() => void) | undefined;
 
-  constructor(clock: Clock) {
+  /** `onSweep`: told once a second, while there are connections. */
+  constructor(clock: Clock, onSweep: () => void = () => {}) {
     this.#clock = clock;
+    this.#onSweep = onSweep;
   }
 
   get size(): number {
@@ -88,6 +91,7 @@ export class LiveSet implements Ticker {
   #sweep(): void {
     this.#timer = undefined;
     this.tick++;
+    this.#onSweep();
     const nowMs = this.#clock.monotonic();
     for (const connection of this.#connections.all()) {
       const { record, limits: { idleTimeoutMs, lifetimeMs } } = connection;

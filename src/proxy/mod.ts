@@ -12,12 +12,14 @@ export type { TakeLine } from "./l7/access_logger.ts";
 export { ExchangeValue } from "./l7/exchange_value.ts";
 export { type PluginAsker, PluginLayers } from "./l7/plugin_layers.ts";
 export { OutgoingCall } from "./l7/outgoing_call.ts";
+export { takeForm } from "./l7/request_form.ts";
 export type { RequestWays } from "./l7/request_ways.ts";
 export type { Way } from "./l7/ways.ts";
 export * from "./data_path.ts";
 export {
   type Explained,
   type Explanation,
+  type OwnAnswer,
   PLAIN_PLUGINS,
   type Question,
   type SplitView,

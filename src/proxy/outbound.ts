@@ -97,7 +97,8 @@ export class Outbound implements Front, Destination {
   whyFull(): Failure {
     const { limit, full } = this.context.processLimit;
     if (full) return { code: "overloaded", reason: `the process holds ${limit} connections` };
-    return { code: "limit_reached", reason: `limits.max_connections is ${this.places.limit}` };
+    const key = this.upstream.part.http ? "max_client_connections" : "max_connections";
+    return { code: "limit_reached", reason: `limits.${key} is ${this.places.limit}` };
   }
 
   get protocols(): readonly string[] {
@@ -140,7 +141,7 @@ export class Outbound implements Front, Destination {
   #waysTo(group: TargetGroup): GroupWays {
     let ways = this.#ways.get(group);
     if (ways) return ways;
-    ways = new GroupWays(this.context, group, this.httpStats.pool);
+    ways = new GroupWays(this.context, group, this.httpStats);
     this.#ways.set(group, ways);
     return ways;
   }
@@ -160,7 +161,7 @@ export class Outbound implements Front, Destination {
 
   /** See {@link GroupWays.update}. */
   update(judge: boolean): void {
-    if (this.upstream.part.http) void this.httpStats;
+    if (this.upstream.part.http) this.httpStats.keepClusters(this.upstream.clusters);
     const groups = new Set(this.upstream.groups);
     for (const [group, ways] of this.#ways) {
       if (groups.has(group)) {

@@ -1,6 +1,6 @@
 /**
- * Keeps failures that anybody can bring about from flooding the log: the first ones of a second are told
- * in full, the others with one line that counts them. Metrics count each.
+ * Keeps failures that anybody can bring about, and warnings, from flooding the log: the first one of a
+ * second is told in full, the others with one line that counts them. Metrics count each.
  *
  * @module
  */
@@ -8,6 +8,7 @@
 import type { Clock, ErrorCode, Fields, Log } from "../base/mod.ts";
 import type { ConnectionRecord } from "./connection.ts";
 import { sourceOf } from "./handshakes.ts";
+import type { Severity } from "./severity.ts";
 
 /** What anybody can bring about, be he authenticated or not, and where there was no place. */
 const BY_STRANGERS: ReadonlySet<ErrorCode> = new Set([
@@ -59,7 +60,7 @@ export class RefusalSums {
   isTold(
     record: ConnectionRecord,
     failure: Failure,
-    level: "debug" | "info" | "warn",
+    level: Severity,
     what: What = "connections",
   ): boolean {
     const { code, reason } = failure;
@@ -75,7 +76,8 @@ export class RefusalSums {
       sum = { tell, told: 0, count: 0, sources: new Set(), example: {} };
       this.#sums.set(key, sum);
     }
-    if (sum.told < (BY_STRANGERS.has(code) ? 1 : LINES_PER_SECOND[what])) {
+    const isSummed = level === "warn" || BY_STRANGERS.has(code);
+    if (sum.told < (isSummed ? 1 : LINES_PER_SECOND[what])) {
       sum.told++;
       return true;
     }
@@ -105,7 +107,7 @@ export class RefusalSums {
       readonly direction: string;
       readonly listener: string;
       readonly code: ErrorCode;
-      readonly level: "debug" | "info" | "warn";
+      readonly level: Severity;
       readonly what: What;
     },
   ): void {

@@ -4,6 +4,7 @@ import { createLog, type ErrorCode, type LogRecord } from "../base/mod.ts";
 import { FakeClock } from "../../test/kit/clock.ts";
 import { ConnectionRecord } from "./connection.ts";
 import { RefusalSums } from "./refusal_sums.ts";
+import { severityOf } from "./severity.ts";
 
 function setUp() {
   const clock = new FakeClock();
@@ -12,6 +13,7 @@ function setUp() {
   const sums = new RefusalSums({ clock, log });
   /** How many of them are told in full. */
   const fail = (code: ErrorCode, count: number, from = "10.0.0.1", listener = "inbound") => {
+    const level = severityOf(code);
     let told = 0;
     for (let port = 1; port <= count; port++) {
       const record = new ConnectionRecord(
@@ -19,7 +21,7 @@ function setUp() {
         `${from}:${port}`,
         0,
       );
-      if (sums.isTold(record, { code, reason: "no room" }, "warn")) told++;
+      if (sums.isTold(record, { code, reason: "no room" }, level)) told++;
     }
     return told;
   };

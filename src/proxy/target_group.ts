@@ -8,8 +8,15 @@
 
 import { EndpointPool, type EndpointState, hashText } from "../balance/mod.ts";
 import type { Random } from "../base/mod.ts";
-import type { Resolver, Snapshot, TargetPart, UpstreamPart } from "../snapshot/mod.ts";
+import {
+  clusterNames,
+  type Resolver,
+  type Snapshot,
+  type TargetPart,
+  type UpstreamPart,
+} from "../snapshot/mod.ts";
 import type { Limiter } from "./admission.ts";
+import type { ClusterStats } from "./cluster_stats.ts";
 import type { ListenerStats } from "./connection.ts";
 import { DialWindow } from "./dial_window.ts";
 import type { Refusals } from "./refusal.ts";
@@ -17,6 +24,10 @@ import type { Refusals } from "./refusal.ts";
 /** A target with the pool that this upstream keeps of it. */
 export interface PooledTarget {
   part: TargetPart;
+  /** As Consul names it to Envoy. */
+  cluster: string;
+  /** Of connections that carry bytes; `undefined`: HTTP is spoken, which counts for itself. */
+  stats: ClusterStats | undefined;
   readonly pool: EndpointPool;
 }
 
@@ -53,6 +64,9 @@ export class TargetGroup {
   #resolver: Resolver;
   #version = -1;
   #targets = new Map<string, PooledTarget>();
+  /** Endpoints with a handshake that is not answered so far, and how many. */
+  readonly #unanswered = new Map<EndpointState, number>();
+  #silent: ReadonlySet<EndpointState> = NONE;
 
   constructor(upstream: GroupOwner, resolver: Resolver, random: Random) {
     this.upstream = upstream;
@@ -66,10 +80,15 @@ export class TargetGroup {
     this.#resolver = resolver;
     this.#version = version;
     const kept = new Map<string, PooledTarget>();
-    for (const key of resolver.targets) {
+    const names = clusterNames(resolver, targets);
+    const { part: { http }, stats } = this.upstream;
+    for (const [at, key] of resolver.targets.entries()) {
       const target = targets[key];
       if (!target || kept.has(key)) continue;
-      kept.set(key, this.#keep(target, policyChanged));
+      const pooled = this.#keep(target, policyChanged);
+      pooled.cluster = names[at] ?? "";
+      pooled.stats = http ? undefined : stats.of(pooled.cluster);
+      kept.set(key, pooled);
     }
     this.#targets = kept;
   }
@@ -80,7 +99,7 @@ export class TargetGroup {
     if (!known) {
       const pool = new EndpointPool({ balancing, outlier, random: this.#random });
       pool.update(part.endpoints, part.lastResort);
-      return { part, pool };
+      return { part, cluster: "", stats: undefined, pool };
     }
     if (policyChanged) known.pool.setPolicy(balancing, outlier);
     if (known.part.version !== part.version) {
@@ -88,6 +107,21 @@ export class TargetGroup {
       known.pool.update(part.endpoints, part.lastResort);
     }
     return known;
+  }
+
+  /**
+   * A handshake with `state` takes long: it is passed over while others answer, which ejects nobody. Call
+   * what this returns when the handshake is over, whatever came of it.
+   */
+  takesLong(state: EndpointState): () => void {
+    this.#unanswered.set(state, (this.#unanswered.get(state) ?? 0) + 1);
+    this.#silent = new Set(this.#unanswered.keys());
+    return () => {
+      const left = (this.#unanswered.get(state) ?? 1) - 1;
+      if (left > 0) return void this.#unanswered.set(state, left);
+      this.#unanswered.delete(state);
+      this.#silent = new Set(this.#unanswered.keys());
+    };
   }
 
   /** How endpoints are picked. */
@@ -100,10 +134,11 @@ export class TargetGroup {
   }
 
   /**
-   * The next endpoint to try: from the first target that has one left and was not tried `perTarget`
-   * times already, in failover order; when none has, from what was there before a list turned empty; at last an ejected one, as a service whose
-   * only instance failed (or denied us) a few times must not be away for longer than it is. Those to
-   * `avoid` are passed over within their target while it has others. The lease must be released.
+   * The next endpoint to try: from the first target that has one left and was not tried `perTarget` times
+   * already, in failover order. When no target has one, an ejected endpoint, as a service whose only
+   * instance failed a few times must not be away for longer than it is; at last one that fails its checks
+   * or was there before a list turned empty. Those to `avoid`, and those that take long to answer, are
+   * passed over within their target while it has others. The lease must be released.
    */
   pick(
     nowMs: number,
@@ -114,7 +149,10 @@ export class TargetGroup {
       readonly perTarget: number;
     },
   ): Lease | undefined {
-    const { hash, exclude, avoid, perTarget } = options;
+    const { hash, exclude, perTarget } = options;
+    const avoid = this.#silent.size === 0
+      ? options.avoid
+      : options.avoid?.union(this.#silent) ?? this.#silent;
     const others = avoid && { hash, exclude: exclude.union(avoid) };
     for (const target of this.#targets.values()) {
       if (exclude.size >= perTarget && triedIn(target, exclude) >= perTarget) continue;
@@ -122,11 +160,11 @@ export class TargetGroup {
       if (state) return this.#lease(target, state);
     }
     for (const target of this.#targets.values()) {
-      const state = target.pool.pickLastResort(nowMs, options);
+      const state = target.pool.pickEjected(nowMs, options);
       if (state) return this.#lease(target, state);
     }
     for (const target of this.#targets.values()) {
-      const state = target.pool.pickEjected(nowMs, options);
+      const state = target.pool.pickLastResort(nowMs, options);
       if (state) return this.#lease(target, state);
     }
     return undefined;
@@ -154,6 +192,8 @@ export class TargetGroup {
     return kind === "ring_hash" || kind === "maglev";
   }
 }
+
+const NONE: ReadonlySet<EndpointState> = new Set();
 
 function triedIn(target: PooledTarget, tried: ReadonlySet<EndpointState>): number {
   let count = 0;

@@ -127,6 +127,7 @@ export class Upstream implements GroupOwner {
   update(part: UpstreamPart, { chains, targets }: Snapshot): void {
     this.part = part;
     this.connections.limit = part.maxConnections;
+    this.callers.limit = part.maxClientConnections ?? Infinity;
     this.pending.limit = part.maxPending;
     this.requests.limit = part.maxRequests;
     this.#ways = this.#follow(chains[part.chain] ?? NOWHERE, targets);
@@ -141,6 +142,7 @@ export class Upstream implements GroupOwner {
       groups.set(key, group);
     }
     this.#groups = groups;
+    this.stats.keepClusters(this.clusters);
     if (version === this.#chainVersion) return this.#ways;
     this.#chainVersion = version;
     return new ChainWays(routes, groups, this.#random);
@@ -153,6 +155,13 @@ export class Upstream implements GroupOwner {
 
   get groups(): Iterable<TargetGroup> {
     return this.#groups.values();
+  }
+
+  /** Names of all clusters that it leads to. */
+  get clusters(): ReadonlySet<string> {
+    const names = new Set<string>();
+    for (const group of this.groups) for (const { cluster } of group.targets) names.add(cluster);
+    return names;
   }
 
   /** For a plain connection. */

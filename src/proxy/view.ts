@@ -80,6 +80,8 @@ export interface ListenerView {
   readonly error: string;
   /** Why it listens and yet refuses every connection now; `""`: it does not. */
   readonly fault: string;
+  /** What is wrong while it carries traffic, each as what follows its name. */
+  readonly warnings: readonly string[];
   readonly connections: number;
 }
 

@@ -6,7 +6,7 @@
 
 import { DEFAULT_ROUTE, type HashPolicy } from "../chain/mod.ts";
 import type { Content } from "./parts.ts";
-import type { ChainPart, Resolver } from "./snapshot.ts";
+import type { ChainPart, Resolver, Snapshot } from "./snapshot.ts";
 
 const ONLY = "only";
 const SOURCE: HashPolicy = { kind: "source", terminal: false };
@@ -24,4 +24,18 @@ export function oneWay(resolver: Resolver, service: string): Content<ChainPart> 
 export function targetKeysOf(chain: ChainPart | undefined): readonly string[] {
   const resolvers = Object.values(chain?.resolvers ?? {});
   return [...new Set(resolvers.flatMap(({ targets }) => targets))];
+}
+
+/**
+ * The name of each target's cluster, in the order of {@link Resolver.targets}. As Consul tells Envoy: a
+ * resolver that fails over is an aggregate named after its primary target, and each target has a cluster
+ * of its own below it.
+ */
+export function clusterNames(
+  { targets }: Pick<Resolver, "targets">,
+  parts: Snapshot["targets"],
+): readonly string[] {
+  const [primary = ""] = targets;
+  const base = parts[primary]?.cluster ?? "";
+  return targets.length > 1 ? targets.map((_, at) => `failover-target~${at}~${base}`) : [base];
 }

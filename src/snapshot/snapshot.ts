@@ -218,6 +218,8 @@ export interface UpstreamPart extends Part {
   readonly plugins: readonly PluginUse[];
   /** Connections open at once over all targets; Envoy's default is 1024, 0 allows none. */
   readonly maxConnections: number;
+  /** Connections of callers that speak HTTP, open at once; absent: no limit of their own. */
+  readonly maxClientConnections?: number;
   /** Connections waiting to be dialled; default 1024. */
   readonly maxPending: number;
   /** Requests open at once over all targets, of HTTP only; default 1024. */
@@ -304,10 +306,17 @@ export interface TargetPart extends Part {
   readonly key: string;
   /** Sent in the ClientHello. */
   readonly sni: string;
+  /**
+   * As Consul names the cluster to Envoy, for statistics and the admin server; {@link clusterNames} adds
+   * what a place among failover targets adds.
+   */
+  readonly cluster: string;
   /** The server must prove one of these SPIFFE URIs, unless credentials of the upstream's own say who may answer. */
   readonly spiffeUris: readonly string[];
   readonly connectTimeoutMs: number;
   readonly endpoints: readonly Endpoint[];
+  /** Registered, and not to be dialled: only shown. */
+  readonly unhealthy: readonly Endpoint[];
   /**
    * Endpoints before the list turned empty, dialled only when failover has nothing either: a stopping
    * agent empties its instances for everyone (consul_live 10.1).

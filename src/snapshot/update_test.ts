@@ -53,9 +53,11 @@ function target(key: string, version = 1): TargetPart {
     version,
     key,
     sni: `${key}.td.consul`,
+    cluster: `${key}.td.consul`,
     spiffeUris: [`spiffe://td.consul/ns/default/dc/dc1/svc/${key}`],
     connectTimeoutMs: 5_000,
     endpoints: [{ id: "n/s", host: "10.0.0.1", port: 1, weight: version }],
+    unhealthy: [],
     lastResort: [],
     lack: "",
   };

@@ -7,12 +7,14 @@ export { type RegistrationFlags, registrationOfFlags } from "./consul/flag_regis
 export * from "./consul/judge_credentials.ts";
 export type { Known } from "./consul/known.ts";
 export * from "./consul/mesh_tls.ts";
+export { pinStoredCluster } from "./consul/pin_cluster.ts";
 export * from "./consul/plan.ts";
 export * from "./file/file_config.ts";
 export * from "./file/file_snapshot.ts";
 export * from "./file/file_source.ts";
 export type { CertificateRequest, SecretsReport } from "./secrets_link.ts";
 export * from "./source.ts";
+export { troublesOf } from "./troubles.ts";
 export { bundle, type Bundled } from "./plugins/bundle.ts";
 export { PluginWatch } from "./plugins/plugin_watch.ts";
 export { createStateFiles, type FileSystem, type StateFiles } from "./state/state_files.ts";

@@ -20,6 +20,8 @@ export interface SnapshotSource {
   start(onSnapshot: TakeSnapshot, onFatal?: (error: ProxyError) => void): void;
   /** What was not taken, and why; also before the first snapshot. */
   readonly refused: readonly Refusal[];
+  /** What the configuration asks for and is not followed, as sentences. */
+  readonly warnings: readonly string[];
   /** Upstreams that carried traffic lately; their watches go first where connections are scarce. */
   used(upstreamIds: readonly string[]): void;
   status(): SourceStatus;
@@ -47,6 +49,8 @@ export interface SourceStatus {
   /** Watches that fail at present. */
   readonly failing: readonly Failing[];
   readonly watches: readonly WatchState[];
+  /** The proxy is an ingress gateway; absent: it is not, or not known yet. */
+  readonly isGateway?: true;
   /** Absent where an agent or a file is read. */
   readonly servers?: ServersStatus;
   /** The snapshot in use came from the state directory; the agent has not confirmed it. */

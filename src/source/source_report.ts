@@ -127,9 +127,13 @@ export class SourceReport {
   }
 
   #gauge(code: ErrorCode, all: readonly Failing[]): void {
-    this.#options.stats.gauge("snapshot_stale", "Agent watches that fail, by error code", {
-      reason: code,
-    }).set(all.filter((failing) => failing.code === code).length);
+    this.#options.stats.gauge(
+      "snapshot_stale",
+      "Watches of the agent or the servers that fail now, by error code",
+      {
+        reason: code,
+      },
+    ).set(all.filter((failing) => failing.code === code).length);
   }
 }
 

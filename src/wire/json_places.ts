@@ -5,6 +5,8 @@
  * @module
  */
 
+import { jsonCost } from "./parse_json.ts";
+
 export interface Place {
   readonly line: number;
   readonly column: number;
@@ -33,6 +35,8 @@ export function readJson(text: string): JsonPlaces {
   const scanner = new Scanner(text);
   const fault = scanner.scan();
   if (fault) return { kind: "invalid", reason: fault, place: placeAt(text, scanner.offset) };
+  const cost = jsonCost(text);
+  if (cost) return { kind: "invalid", reason: cost, place: placeAt(text, 0) };
   return {
     kind: "valid",
     value: JSON.parse(text),

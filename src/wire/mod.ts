@@ -3,5 +3,6 @@ export * from "./der.ts";
 export * from "./pem.ts";
 export * from "./client_hello.ts";
 export * from "./json_places.ts";
+export * from "./parse_json.ts";
 export * from "./protobuf.ts";
 export * from "./der_writer.ts";

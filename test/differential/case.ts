@@ -29,6 +29,8 @@ export interface Case {
   readonly times?: number;
   /** How often each answer comes, of 1, for {@link times}. */
   readonly shares?: Readonly<Record<string, number>>;
+  /** What becomes of one depends on the others that are asked at the same time. */
+  readonly isCrowded?: true;
   /** The same one for all of {@link times}, whichever: `one`. */
   readonly isSticky?: true;
 }

@@ -11,6 +11,7 @@ import { type Ask, askHttp1, askHttp2, type Got } from "../kit/mixed_ask.ts";
 import { type MixedMesh, PROXIES, type Proxy } from "../kit/mixed_mesh.ts";
 import { eventually } from "../kit/process.ts";
 import type { Area, Case } from "./case.ts";
+import { type Explainers, Predictions, type Went, whyUnasked } from "./explained.ts";
 
 export type Pair = readonly [from: Proxy, to: Proxy];
 
@@ -50,8 +51,11 @@ interface Outcome {
 /** One question to several who should say the same; the first is Envoy, or a pair of them. */
 export interface Round {
   readonly name: string;
-  readonly of: Pick<Case, "wire" | "ask" | "want" | "waitsMs" | "times" | "shares" | "isSticky">;
-  readonly places: readonly (readonly [who: string, place: Place])[];
+  readonly of: Pick<
+    Case,
+    "wire" | "ask" | "want" | "waitsMs" | "times" | "shares" | "isSticky" | "isCrowded"
+  >;
+  readonly places: readonly (readonly [who: string, place: Place, by?: Explainers | undefined])[];
 }
 
 /** Each case by two Envoys, two Posterns and, some, by one of each. */
@@ -62,14 +66,39 @@ export function roundsOf(mesh: MixedMesh, area: Area): readonly Round[] {
     return {
       name: `${area.name}: ${one.name} (${one.to}, ${one.wire ?? "1.1"})`,
       of: one,
-      places: pairs.map(([from, to]) =>
-        [`${from} calls ${to}`, mesh.upstream(from, `${one.to}-${to}`)] as const
-      ),
+      places: pairs.map(([from, to]) => {
+        const upstream = `${one.to}-${to}`;
+        const by = explainersOf(mesh, { from, upstream });
+        return [`${from} calls ${to}`, mesh.upstream(from, upstream), by] as const;
+      }),
     };
   });
 }
 
+/** Those of a request to an upstream of the caller. */
+export function explainersOf(
+  mesh: MixedMesh,
+  { from, upstream }: { readonly from: Proxy; readonly upstream: string },
+): Explainers {
+  const caller = mesh.postern(`web-${from}`);
+  const calleeOf = (service: string) => {
+    const sidecar = mesh.postern(service);
+    return sidecar && { sidecar, query: { source: "web" } };
+  };
+  const callee = calleeOf(upstream);
+  return {
+    ...(caller && { caller: { sidecar: caller, query: { upstream } } }),
+    ...(callee && { callee }),
+    calleeOf,
+  };
+}
+
 export class Comparison {
+  /** What `explain` did not say of requests, and how many it was asked about. */
+  readonly unexplained: string[] = [];
+  explained = 0;
+  /** Requests that cannot be put to it, and why. */
+  readonly unasked = new Map<string, string>();
   readonly #mesh: MixedMesh;
   #asked = 0;
 
@@ -111,7 +140,14 @@ export class Comparison {
   }
 
   async #differencesOf({ name, of, places }: Round): Promise<string[]> {
-    const outcomes = await Promise.all(places.map(([, place]) => this.outcome(of, place)));
+    const outcomes = await Promise.all(places.map(async ([who, place, by]) => {
+      const predictions = by && await this.#predicted(of, by, name);
+      const told = (why: string) => this.unexplained.push(`${name}, ${who}: ${why}`);
+      return await this.outcome(of, place, (went) => {
+        const why = predictions?.whyNot(went);
+        if (why !== undefined) told(why);
+      });
+    }));
     const [first, ...others] = outcomes;
     const want = first?.lines ?? [];
     const found = first?.gist === of.want
@@ -125,11 +161,33 @@ export class Comparison {
     }, found);
   }
 
-  async outcome(of: Round["of"], place: Place): Promise<Outcome> {
-    if (!of.times) return await this.#once(of, place);
+  async #predicted(
+    { ask, isCrowded }: Round["of"],
+    by: Explainers,
+    name: string,
+  ): Promise<Predictions | undefined> {
+    const asked = { ...NOTHING, ...ask };
+    const why = isCrowded ? "others are asked at once" : whyUnasked(asked);
+    if (why !== undefined) {
+      this.unasked.set(name, why);
+      return undefined;
+    }
+    this.explained++;
+    return await Predictions.of(by, asked);
+  }
+
+  async outcome(
+    of: Round["of"],
+    place: Place,
+    onWent: (went: Went) => void = () => {},
+  ): Promise<Outcome> {
+    if (!of.times) return await this.#once(of, place, onWent);
     const gists: string[] = [];
     for (let left = of.times; left > 0; left -= AT_A_TIME) {
-      const some = Array.from({ length: Math.min(left, AT_A_TIME) }, () => this.#once(of, place));
+      const some = Array.from(
+        { length: Math.min(left, AT_A_TIME) },
+        () => this.#once(of, place, onWent),
+      );
       gists.push(...(await Promise.all(some)).map(({ gist }) => gist));
     }
     const kinds = [...new Set(gists)].sort();
@@ -142,7 +200,11 @@ export class Comparison {
     return { gist, lines: [gist] };
   }
 
-  async #once(of: Round["of"], place: Place): Promise<Outcome> {
+  async #once(
+    of: Round["of"],
+    place: Place,
+    onWent: (went: Went) => void = () => {},
+  ): Promise<Outcome> {
     const { wire = "1.1", ask, waitsMs } = of;
     const asked = `${++this.#asked}`;
     const begun = performance.now();
@@ -155,6 +217,7 @@ export class Comparison {
     }));
     const took = performance.now() - begun;
     const tries = this.#mesh.seen(asked);
+    onWent(wentAs(got, tries.map(({ first }) => first)));
     const timing = waitsMs === undefined ? "" : timingOf(took, waitsMs);
     const gist = [gistOf(got), tries.length > 1 ? `${tries.length} tries` : "", timing]
       .filter((part) => part !== "").join(", ");
@@ -175,10 +238,25 @@ function timingOf(tookMs: number, waitsMs: number): string {
   return tookMs < waitsMs + SLACK_MS ? "waited" : "late";
 }
 
+function wentAs(got: Got, tries: readonly string[]): Went {
+  const grpc = valueIn(got, "grpc-status");
+  return {
+    status: /^\d{3}$/.test(got.first) ? Number(got.first) : 0,
+    grpcStatus: grpc === undefined ? undefined : Number(grpc),
+    from: valueIn(got, FROM),
+    tries,
+  };
+}
+
+function valueIn({ fields, trailers }: Got, name: string): string | undefined {
+  return [...fields, ...trailers].find((line) => line.startsWith(`${name}: `))
+    ?.slice(name.length + 2);
+}
+
 /** `200`, `200 other`, `200 grpc 14`, `200 cut`. */
-function gistOf({ first, fields, trailers, ending }: Got): string {
-  const valueOf = (name: string) =>
-    [...fields, ...trailers].find((line) => line.startsWith(`${name}: `))?.slice(name.length + 2);
+function gistOf(got: Got): string {
+  const { first, ending } = got;
+  const valueOf = (name: string) => valueIn(got, name);
   const grpc = valueOf("grpc-status");
   return [
     first,

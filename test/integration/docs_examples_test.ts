@@ -17,6 +17,7 @@ import { dataplaneOptions } from "../../src/app/dataplane/options.ts";
 import { dataplaneValues } from "../../src/app/dataplane/values.ts";
 import { helpText } from "../../src/app/command_line/help.ts";
 import { prepareRegexes, systemClock, systemRandom } from "../../src/base/mod.ts";
+import { CONFIG_KEYS } from "../../src/consul/mod.ts";
 import { readChain } from "../../src/consul/replies/discovery_chain.ts";
 import { readIntentions } from "../../src/consul/replies/intentions.ts";
 import { readRegistration } from "../../src/consul/replies/registration.ts";
@@ -407,6 +408,16 @@ test("the page shows the help of every command", () => {
     const shown = `\n\`\`\`text\n${helpText(topic)}\`\`\`\n`;
     assert.ok(page("docs/command-line.md").includes(shown), `run "deno task docs": ${topic}`);
   }
+});
+
+test("the page of keys shows what becomes of each key of Consul", () => {
+  const shown = page("docs/configuration-keys.md").replaceAll(/ +/g, " ");
+  const missing = CONFIG_KEYS.filter(({ key, fate }) => {
+    const why = fate.kind === "followed" ? fate.note ?? "" : fate.reason;
+    return !shown.includes(`| \`${key}\` | `) ||
+      !shown.includes(`| ${why} |`.replace("|  |", "| |"));
+  });
+  assert.deepEqual(missing, [], 'run "deno task docs"');
 });
 
 test("every path of the admin server has its line", () => {

@@ -11,7 +11,7 @@ import { NO_RULES } from "../../src/identity/mod.ts";
 import type { SecretEvent, SecretStatus } from "../../src/secrets/mod.ts";
 import type { CertificatePart, OwnCredentialsPart, Snapshot } from "../../src/snapshot/mod.ts";
 import { type FakeAdminView, fakeAdminView } from "./admin_view.ts";
-import { declared, inboundOf } from "./snapshots.ts";
+import { declared, inboundOf, targetOf } from "./snapshots.ts";
 
 export const WEB_FILE = "/etc/tls/web.pem";
 const FILE_SOURCE = `file ${WEB_FILE}`;
@@ -86,6 +86,7 @@ export function fakeAdminSecrets(): AdminSecrets {
       }, 21_000),
     },
     ...declared({ name: "db", targets: ["db.default.dc1"], credentials: DB }),
+    targets: { "db.default.dc1": targetOf({ name: "db.default.dc1", uris: [], ports: [] }) },
   };
   const statuses: readonly SecretStatus[] = [
     statusOf("spec:web", web, ""),

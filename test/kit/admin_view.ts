@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { AdminView, Reloaded } from "../../src/admin/mod.ts";
+import type { AdminView, CatalogState, Reloaded } from "../../src/admin/mod.ts";
 import type { LogLevel } from "../../src/base/mod.ts";
 import { createAuthority } from "../../src/dev/ca/authority.ts";
 import type { DataView, Explained, Explanation, Question } from "../../src/proxy/mod.ts";
@@ -17,12 +17,19 @@ import { inboundOf } from "./snapshots.ts";
 export const TOKEN = "6d3e5a0c-1111-2222-3333-0123456789ab";
 const TRUST_DOMAIN = "11111111-2222-3333-4444-555555555555.consul";
 
+/** As a registration that says nothing of metrics. */
+export const NO_METRICS = {
+  ...{ prometheusBindAddr: "", statsBindAddr: "", statsdUrl: "", dogstatsdUrl: "" },
+  ...{ flushInterval: "", tags: [] as readonly string[] },
+} as const;
+
 export interface FakeAdminView extends AdminView {
   readonly clock: FakeClock;
   /** What was asked for, in order. */
   readonly calls: string[];
   readonly keyPem: string;
   ready: boolean;
+  inCatalog: CatalogState;
   drained: boolean;
   started: boolean;
   stuckPaths: readonly string[];
@@ -96,6 +103,7 @@ export function fakeAdminView(): FakeAdminView {
     calls,
     keyPem: leaf.keyPem,
     ready: true,
+    inCatalog: { kind: "known", failing: [] },
     drained: false,
     started: true,
     stuckPaths: [],
@@ -119,6 +127,7 @@ export function fakeAdminView(): FakeAdminView {
       view.questions.push(question);
       return Promise.resolve(view.explained);
     },
+    mesh: () => undefined,
     samples: () => [sample("snapshot_version", 7)],
     snapshot: () => view.started ? snapshot : undefined,
     source: () => source,
@@ -130,6 +139,7 @@ export function fakeAdminView(): FakeAdminView {
         warnings: view.warnings,
         listeners: { total: 2, unusable: view.warnings.length },
       }),
+    catalog: () => Promise.resolve(view.inCatalog),
     stuck: () => Promise.resolve(view.stuckPaths),
     draining: () => view.drained,
     secrets: () => [TOKEN],
@@ -152,11 +162,12 @@ export function explainedBy(worker: number): Explained {
   const endpoint = {
     ...{ id: "node-db", address: "10.0.0.9:8080", weight: 1, active: 1 + worker },
     ...{ failures: worker, ejectedForMs: worker === 0 ? 9_000 : 0, lastResort: false },
+    unreachable: worker === 0 ? "" : null,
   };
   const explanation: Explanation = {
     ...{ listener: "service:default/default/db", direction: "outbound", protocol: "http" },
     ...{ source: null, request: { method: "PUT", host: "db", path: "/a" } },
-    ...{ verdict: "allow", status: 0, rule: "", permissions: [], local: null },
+    ...{ answer: null, rule: "", permissions: [], tokens: [], local: null },
     route: { name: "routes[0]", service: "db", matches: "/a*" },
     plugins: [{
       ...{ name: "header_rules", phase: "guard", onFailure: "refuse", isBroken: worker === 1 },
@@ -168,10 +179,11 @@ export function explainedBy(worker: number): Explained {
     }],
     splits: [{
       ...{ chance: 1, balancing: { kind: "maglev" }, hashedBy: ["header x-user"] },
-      lack: "",
+      ...{ lack: "", answer: null, sent: { method: "PUT", host: "db", path: "/new/a" } },
       plugins: { header_rules: { request: { set: { a: "secret" } } } },
       targets: [{
         ...{ target: "db.default.dc1", connectTimeoutMs: 2_500, lack: "", endpoints: [endpoint] },
+        spiffeUris: [],
       }],
     }],
     ...{ requestTimeoutMs: 15_000, idleTimeoutMs: 0 },
@@ -201,6 +213,7 @@ function dataView(worker: number): DataView {
         state: worker === 1 ? "failed" : "listening",
         error: worker === 1 ? "the address is in use" : "",
         fault: "",
+        warnings: [],
         connections: 1,
       },
       {
@@ -211,6 +224,7 @@ function dataView(worker: number): DataView {
         state: "listening",
         error: "",
         fault: "",
+        warnings: [],
         connections: 0,
       },
     ],

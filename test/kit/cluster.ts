@@ -157,6 +157,12 @@ export class Cluster extends Mesh {
     });
   }
 
+  async wipeCluster(): Promise<void> {
+    await this.kill();
+    await Promise.all(this.members.map((_, index) => this.startServer(index, { empty: true })));
+    await this.waitForHealth();
+  }
+
   /** Ends at once. */
   async killServer(index: number): Promise<void> {
     const member = this.#member(index);
@@ -319,6 +325,10 @@ export class Cluster extends Mesh {
       ...options,
       env: { CONSUL_HTTP_ADDR: "", ...options.env },
     });
+  }
+
+  override runRegistering(id: string, args: readonly string[]): Postern {
+    return super.runRegistering(id, [...args, ...this.serverFlags(), "-node", this.nodeOf(id)]);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

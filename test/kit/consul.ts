@@ -152,6 +152,12 @@ export class Consul extends Mesh {
     await this.start();
   }
 
+  /** Of a client agent, its server is wiped while the agent lives on. */
+  async wipeCluster(): Promise<void> {
+    if (this.#options.clientOf) return await this.#options.clientOf.wipeCluster();
+    await this.replace();
+  }
+
   /** Forgets services, tokens and caches of a stopped agent. */
   async wipe(): Promise<void> {
     await rm(join(this.#directory, "data"), { recursive: true, force: true });

@@ -96,6 +96,10 @@ export class DevCluster extends Mesh {
     return Promise.resolve();
   }
 
+  wipeCluster(): Promise<void> {
+    return Promise.reject(new Error("Servers in memory cannot lose their CA"));
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.servers[Symbol.asyncDispose]();
     await rm(dirname(this.#caFile), { recursive: true, force: true });

@@ -54,6 +54,10 @@ export class DevMesh extends Mesh {
     return Promise.resolve(this.agent.stop());
   }
 
+  wipeCluster(): Promise<void> {
+    return this.agent.restart({ forget: true });
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.agent[Symbol.asyncDispose]();
   }

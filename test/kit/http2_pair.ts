@@ -149,6 +149,7 @@ export function requestHead(head: Partial<RequestHead> = {}): RequestHead {
     expectsContinue: false,
     fields: [],
     version: "HTTP/2",
+    ownNames: undefined,
     ...head,
   };
 }

@@ -6,9 +6,9 @@
 
 import assert from "node:assert/strict";
 import { Deadlines } from "../../src/base/mod.ts";
-import { HeldBytes } from "../../src/http/h2/held_bytes.ts";
 import {
   DEFAULT_HTTP_LIMITS,
+  HeldBytes,
   type HttpEnd,
   type HttpLimits,
   serveHttp2,
@@ -33,6 +33,7 @@ export interface Served {
 export async function served(
   limits: Partial<HttpLimits> = {},
   held: HeldBytes = new HeldBytes(1 << 24),
+  windowBytes = 983_041,
 ): Promise<Served> {
   const [ours, theirs] = memoryPair();
   const peer = new RawPeer(ours);
@@ -44,7 +45,7 @@ export async function served(
     limits: { ...DEFAULT_HTTP_LIMITS, ...limits },
     clock,
     deadlines: new Deadlines(clock),
-    held,
+    account: held.open("peer"),
     events: {
       onRequest(exchange) {
         const told = new Told();
@@ -56,6 +57,6 @@ export async function served(
     },
   });
   await peer.send(PREFACE, settings(), frame("SETTINGS", 1, 0));
-  assert.deepEqual(peer.take(), ["SETTINGS 0", "WINDOW_UPDATE 0 983041", "SETTINGS 0 ack"]);
+  assert.deepEqual(peer.take(), ["SETTINGS 0", `WINDOW_UPDATE 0 ${windowBytes}`, "SETTINGS 0 ack"]);
   return { peer, server, clock, requests, invalid, ends };
 }

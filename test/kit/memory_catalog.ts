@@ -41,6 +41,9 @@ export class MemoryCatalog {
   readonly sessions: Map<string, string> = new Map();
   /** `PUT register web`, `PUT renew`, ...: what was written, in order. */
   readonly writes: string[] = [];
+  /** By service id: how often it or its checks changed, as whoever waits for its health sees it. */
+  readonly changes: Map<string, number> = new Map();
+  readonly #shown = new Map<string, string>();
   /** Says why a call fails. */
   refuses: (call: Call) => ProxyError | undefined = () => undefined;
   #index = 10;
@@ -179,10 +182,20 @@ export class MemoryCatalog {
 
   #changed(): void {
     this.#index++;
+    for (const id of new Set([...this.services.keys(), ...this.#shown.keys()])) {
+      const checks = [...this.checks.values()].filter(({ ServiceID }) => ServiceID === id);
+      const shown = JSON.stringify([this.services.get(id), checks]);
+      if (shown === this.#shown.get(id)) continue;
+      this.#shown.set(id, shown);
+      this.changes.set(id, (this.changes.get(id) ?? 0) + 1);
+    }
     for (const wake of [...this.#waiting]) wake();
   }
 
   #reply(json: unknown): Reply {
-    return { status: 200, index: this.#index, contentHash: "", filteredByAcls: false, json };
+    return {
+      ...{ status: 200, index: this.#index, contentHash: "" },
+      ...{ filteredByAcls: false, defaultAclPolicy: "allow", json },
+    };
   }
 }

@@ -14,7 +14,7 @@ import { Buffer } from "node:buffer";
 import { type Clock, Deadlines } from "../../src/base/mod.ts";
 import { framed } from "../../src/grpc/message_reader.ts";
 import type { GrpcEngine } from "../../src/grpc/mod.ts";
-import { HeldBytes } from "../../src/http/h2/held_bytes.ts";
+import { HeldBytes } from "../../src/http/held_bytes.ts";
 import {
   addField,
   DEFAULT_HTTP_LIMITS,
@@ -156,7 +156,7 @@ export class MemoryServer {
       limits: DEFAULT_HTTP_LIMITS,
       clock: this.#clock,
       deadlines: new Deadlines(this.#clock),
-      held: new HeldBytes(1 << 24),
+      account: new HeldBytes(1 << 24).open("peer"),
       events: {
         onRequest: (exchange) => this.#called(exchange),
         onInvalid: () => {},

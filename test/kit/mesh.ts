@@ -66,6 +66,8 @@ export abstract class Mesh extends AgentCalls {
   abstract start(): Promise<void>;
   /** The agent ends at once, and remembers what its kind remembers. */
   abstract kill(): Promise<void>;
+  /** It loses everything, its CA and trust domain included, and answers again at the same address. */
+  abstract wipeCluster(): Promise<void>;
   abstract [Symbol.asyncDispose](): Promise<void>;
 
   /** A free one, and never the same twice. */
@@ -141,6 +143,11 @@ export abstract class Mesh extends AgentCalls {
   runById(serviceId: string, options: RunOptions = {}): Postern {
     const id = `${serviceId}-sidecar-proxy`;
     return this.run(["proxy", "-proxy-id", id, "-admin-bind", "127.0.0.1:0"], options);
+  }
+
+  /** Starts one that registers itself; `id` is for whoever needs a node for it. */
+  runRegistering(_id: string, args: readonly string[]): Postern {
+    return this.run(["proxy", "-register", "-admin-bind", "127.0.0.1:0", ...args]);
   }
 
   /** Starts the sidecar of a registered service and waits until it is ready. */

@@ -9,6 +9,7 @@
 import { type AskedApp, type Seen, type SeenMessage, startAskedApp } from "./asked_app.ts";
 import { type Consul, startConsul } from "./consul.ts";
 import type { Place } from "./echo.ts";
+import type { Postern } from "./postern.ts";
 import { freePorts } from "./ports.ts";
 import { envoySidecar } from "./sidecars.ts";
 import { readLeaf } from "./tls_probe.ts";
@@ -80,6 +81,7 @@ export class MixedMesh implements AsyncDisposable {
   readonly apps: Readonly<Record<Protocol, AskedApp>>;
   readonly #own = new AsyncDisposableStack();
   readonly #places = new Map<string, Place>();
+  readonly #posterns = new Map<string, Postern>();
 
   readonly #seen: Seen;
 
@@ -138,6 +140,12 @@ export class MixedMesh implements AsyncDisposable {
       });
     }
     await consul.register({ name: "lost" });
+    for (const Name of Object.keys(NATIVES)) {
+      await consul.configEntry({
+        ...{ Kind: "service-intentions", Name },
+        Sources: [{ Name: "web", Action: "allow" }],
+      });
+    }
     await Promise.all(
       Object.entries(NATIVES).flatMap(([service, instances]) =>
         Object.entries(instances).map(([name, native]) => this.#native(service, { name, native }))
@@ -151,7 +159,7 @@ export class MixedMesh implements AsyncDisposable {
     }
     const begun = services.map(async ({ protocol, proxy, name }) => {
       const id = await consul.register({ name, port: this.apps[protocol].port });
-      await this.#sidecar(proxy, id);
+      await this.#sidecar(proxy, { id, name });
     });
     const names = [
       ...[...services, ...nowhere].map(({ name }) => name),
@@ -164,7 +172,7 @@ export class MixedMesh implements AsyncDisposable {
       for (const { name, port } of upstreams) {
         this.#places.set(`${proxy} ${name}`, { host: consul.host, port });
       }
-      await this.#sidecar(proxy, id);
+      await this.#sidecar(proxy, { id, name: `web-${proxy}` });
     }));
     await Promise.all(begun);
   }
@@ -199,11 +207,15 @@ export class MixedMesh implements AsyncDisposable {
     return this.#seen.get(asked) ?? [];
   }
 
-  async #sidecar(proxy: Proxy, id: string): Promise<void> {
+  async #sidecar(proxy: Proxy, { id, name }: Readonly<Record<"id" | "name", string>>) {
     const { consul } = this;
-    this.#own.use(
-      proxy === "envoy" ? await envoySidecar(consul, id, {}) : await consul.sidecar(id),
-    );
+    if (proxy === "envoy") return void this.#own.use(await envoySidecar(consul, id, {}));
+    this.#posterns.set(name, this.#own.use(await consul.sidecar(id)));
+  }
+
+  /** The Postern beside `web-postern`, `http-postern` and their like; `undefined`: there is none. */
+  postern(name: string): Postern | undefined {
+    return this.#posterns.get(name);
   }
 
   /** Where the caller behind `from` reaches the service `to`. */

@@ -30,6 +30,8 @@ export interface Answer {
   readonly filtered?: boolean;
   /** `X-Consul-LastContact`. */
   readonly lastContactMs?: number;
+  /** `X-Consul-Default-Acl-Policy`; `allow` if absent, as Consul has it on every response. */
+  readonly aclDefault?: "allow" | "deny" | "";
   readonly json?: unknown;
   /** Instead of `json`. */
   readonly text?: string;
@@ -128,6 +130,8 @@ export class ScriptedAgent {
     if (reaction.filtered) response.setHeader("X-Consul-Results-Filtered-By-Acls", "true");
     const { lastContactMs } = reaction;
     if (lastContactMs !== undefined) response.setHeader("X-Consul-LastContact", lastContactMs);
+    const { aclDefault = "allow" } = reaction;
+    if (aclDefault !== "") response.setHeader("X-Consul-Default-Acl-Policy", aclDefault);
     if (reaction.cutAt === undefined) return void response.end(body);
     response.setHeader("Content-Length", String(Buffer.byteLength(body)));
     response.write(body.slice(0, reaction.cutAt), () => response.socket?.destroy());

@@ -159,6 +159,18 @@ export class ScriptedAgent implements Agent {
     return Promise.resolve(this.#values.get(kind) as Defaults | null);
   }
 
+  askIntentions(): Promise<never> {
+    return Promise.reject(new ProxyError("agent_failed", "scripted"));
+  }
+
+  askInCatalog(): Promise<undefined> {
+    return Promise.resolve(undefined);
+  }
+
+  askFailingChecks(): Promise<readonly string[]> {
+    return Promise.resolve([]);
+  }
+
   watchJwtProvider(name: string, sink: WatchSink<JwtProvider | null>): WatchHandle {
     return this.#watch(`jwt-provider ${name}`, sink);
   }

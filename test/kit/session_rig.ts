@@ -13,6 +13,7 @@ import {
   seededRandom,
   Stats,
 } from "../../src/base/mod.ts";
+import { ClusterPin } from "../../src/consul/cluster_pin.ts";
 import { WATCH_ROOTS } from "../../src/consul/servers/methods.ts";
 import { createServersSession, type ServersSession } from "../../src/consul/servers/session.ts";
 import type { ServersOptions, Token } from "../../src/consul/servers/types.ts";
@@ -60,6 +61,7 @@ export class SessionRig implements Disposable {
   readonly clock = new FakeClock();
   readonly servers = new MemoryServers(this.clock);
   readonly token = new ScriptedToken();
+  readonly cluster = new ClusterPin();
   readonly lines: LogRecord[] = [];
   readonly stats = new Stats();
   readonly moves: string[] = [];
@@ -74,6 +76,7 @@ export class SessionRig implements Disposable {
     const { clock, token, stats } = this;
     const session = createServersSession({ ...OPTIONS, ...options }, {
       ...{ engine: this.servers.engine, clock, token, stats, random: seededRandom(1) },
+      cluster: this.cluster,
       log: createLog({
         clock,
         holder: { level: "trace" },

@@ -60,6 +60,30 @@ export function envoyBesideServers(
   ]);
 }
 
+/** The same for an entry of the catalog, by a server that is asked in plain text. */
+export function envoyOfNode(
+  server: Consul,
+  { proxyId, node }: { readonly proxyId: string; readonly node: string },
+  options: RunOptions,
+): Promise<Process> {
+  return runEnvoy(server, proxyId, [
+    ...["-proxy-id", proxyId, "-node-name", node],
+    ...["-http-addr", server.address, "-grpc-addr", `http://${server.grpcAddress}`],
+    ...(options.token ? ["-token", options.token] : []),
+  ]);
+}
+
+/** Envoy as a gateway of `kind` that is registered with the agent. */
+export function envoyGateway(
+  agent: Consul,
+  { kind, proxyId }: { readonly kind: "terminating" | "ingress"; readonly proxyId: string },
+): Promise<Process> {
+  return runEnvoy(agent, proxyId, [
+    ...["-gateway", kind, "-proxy-id", proxyId],
+    ...["-http-addr", agent.address, "-grpc-addr", `http://${agent.grpcAddress}`],
+  ]);
+}
+
 async function runEnvoy(
   mesh: Mesh,
   serviceId: string,

@@ -82,8 +82,10 @@ export function rootsOf(...authorities: readonly Authority[]): Roots {
 export function target(service: string, overrides: Partial<ChainTarget> = {}): ChainTarget {
   const datacenter = overrides.datacenter ?? "dc1";
   const subset = overrides.subset ? `${overrides.subset}.` : "";
+  const sni = `${subset}${service}.default.${datacenter}.internal.${TRUST_DOMAIN}`;
   return {
     id: `${subset}${service}.default.default.${datacenter}`,
+    name: sni,
     service,
     subset: "",
     namespace: "default",
@@ -96,7 +98,7 @@ export function target(service: string, overrides: Partial<ChainTarget> = {}): C
     onlyPassing: false,
     connectTimeoutMs: 5_000,
     external: false,
-    sni: `${subset}${service}.default.${datacenter}.internal.${TRUST_DOMAIN}`,
+    sni,
     ...overrides,
   };
 }
@@ -109,6 +111,7 @@ export function chain(...targets: readonly ChainTarget[]): DiscoveryChain {
   return {
     service: primary.service,
     protocol: "tcp",
+    customization: "",
     startNode: name,
     nodes: {
       [name]: {

@@ -191,6 +191,7 @@ export function targetOf(options: {
     version: ++version,
     key: options.name,
     sni: `${options.name}.default.dc1.internal.test.consul`,
+    cluster: `${options.name}.default.dc1.internal.test.consul`,
     spiffeUris: options.uris,
     connectTimeoutMs: 5_000,
     endpoints: options.ports.map((port) => ({
@@ -199,6 +200,7 @@ export function targetOf(options: {
       port,
       weight: 1,
     })),
+    unhealthy: [],
     lastResort: [],
     lack: "",
     ...options.overrides,

@@ -16,9 +16,10 @@ import { eventually, Process } from "../kit/process.ts";
 const SCRIPT = fileURLToPath(new URL("../../scripts/service/postern.init", import.meta.url));
 const STAND_IN = `#!/bin/sh
 [ "$1" = check ] && case "$*" in *-no-such-flag*) echo "postern: no such flag"; exit 2 ;; *) exit 0 ;; esac
-trap 'echo draining; [ -n "$NEVER_ENDS" ] || exit 0' TERM
-trap 'echo reloading' HUP
-echo "args: $* token file: $CONSUL_HTTP_TOKEN_FILE"
+trap 'echo draining >&2; [ -n "$NEVER_ENDS" ] || exit 0' TERM
+trap 'echo reloading >&2' HUP
+echo "args: $* token file: $CONSUL_HTTP_TOKEN_FILE" >&2
+echo "an access log line"
 while :; do sleep 0.05; done
 `;
 
@@ -104,6 +105,9 @@ test("the init script starts one proxy per file, once, and stops them", async ()
   assert.equal((await host.run("status")).code, 0);
   assert.equal((await host.run("reload")).code, 0);
   await host.logged("web-1", /reloading/);
+  const log = await readFile(join(host.directory, "postern-web-1.log"), "utf8");
+  assert.ok(!log.includes("an access log line"), "the access log has a file of its own");
+  await host.logged("web-1.access", /^an access log line$/m);
   const stopped = await host.run("stop");
   assert.match(stopped.output, /web-1: stopped/);
   await host.logged("web-1", /draining/);

@@ -30,7 +30,8 @@ async function startSupervisord(
     const program = shipped
       .replace(`[program:${PROGRAM}]`, `[program:${name}]`)
       .replace(/^command=.*$/m, `command=${command}`)
-      .replace(/^stdout_logfile=.*$/m, `stdout_logfile=${mesh.directory}/${name}.log`);
+      .replace(/^stdout_logfile=.*$/m, `stdout_logfile=${mesh.directory}/${name}.access.log`)
+      .replace(/^stderr_logfile=.*$/m, `stderr_logfile=${mesh.directory}/${name}.log`);
     assert.ok([`:${name}]`, command, mesh.directory].every((part) => program.includes(part)));
     return program;
   };

@@ -56,8 +56,11 @@ export function explained(agents: Agents): void {
       assert.match(text, /\nroute +routes\[0\] \(.*header x-canary\) to canary\n/);
       assert.match(text, /retry +on this route \{.*"numRetries":2/);
       assert.match(text, /timeout +on this route \{"requestTimeoutMs":20000/);
-      assert.match(text, /\nto +100 % of the requests, round_robin\n +first \S*canary\./);
-      assert.match(text, /healthy\n/);
+      assert.match(
+        text,
+        /\nto +100 % of the requests, round_robin\n +sent as GET db\/a\n +first \S*canary\./,
+      );
+      assert.match(text, /healthy, takes connections\n/);
       assert.ok(!text.includes("s3cret"), text);
       const json = JSON.parse(await explain(mesh, web, ["http://db/", "-json"]));
       assert.equal(json.route.name, "default");
@@ -68,13 +71,47 @@ export function explained(agents: Agents): void {
     await t.test("its intention and permission", async () => {
       const inbound = ["-inbound", "-source", "web"];
       const allowed = await explain(mesh, db, [...inbound, "/a"]);
-      assert.match(allowed, /\nverdict +goes on\nrule +\S+ => \S+ \(precedence 9, permission 2: /);
-      assert.match(allowed, /\npermissions +1 +deny \/admin\* +does not hold: path \/admin\*\n/);
-      assert.match(allowed, new RegExp(`\\nlocal +${mesh.host}:${old.port}\\n`));
-      assert.match(await explain(mesh, db, [...inbound, "PUT", "/a"]), /verdict +refused with 403/);
+      assert.match(
+        allowed,
+        /\nverdict +goes on to the application\nrule +\S+ => \S+ \(precedence 9, permission 2: /,
+      );
+      assert.match(
+        allowed,
+        /\npermissions +1 +deny \/admin\* +does not cover it: path \/admin\*\n/,
+      );
+      assert.match(
+        allowed,
+        new RegExp(`\\nlocal +${mesh.host}:${old.port}\\n +sent as GET db/a\\n`),
+      );
+      assert.match(
+        await explain(mesh, db, [...inbound, "PUT", "/a"]),
+        /verdict +refused with 403: /,
+      );
       assert.match(await ask("/a", { method: "PUT" }), /^403 /);
       assert.match(await ask("/admin/x"), /^403 /);
       assert.match(await explain(mesh, db, [...inbound, "/x/../admin/x"]), /permission 1: deny/);
+    });
+
+    await t.test("what its callee's intentions say, and whether its caller is there", async () => {
+      const refused = await explain(mesh, web, ["PUT", "http://db/a"]);
+      assert.match(refused, /\nverdict +refused with 403 by the intentions of db, canary\n/);
+      assert.match(refused, /\n +intentions of db: deny: .*no permission: default deny\)\n/);
+      const strange = await explain(mesh, db, ["-inbound", "-source", "shpo", "/a"]);
+      assert.match(
+        strange,
+        /\n +no service "shpo" is in the catalog of dc1: is the name right\?\n/,
+      );
+      assert.match(strange, /\nverdict +refused with 403: default deny\n/);
+    });
+
+    await t.test("an application that does not listen", async () => {
+      await old[Symbol.asyncDispose]();
+      const inbound = await explain(mesh, db, ["-inbound", "-source", "web", "/a"]);
+      assert.match(
+        inbound,
+        /\nverdict +refused with 503: Cannot dial the service at .*does it run\?/,
+      );
+      assert.ok(!/holds|goes on/.test(inbound), inbound);
     });
 
     await t.test("what is not there is named", async () => {

@@ -6,9 +6,10 @@
 
 import type { Labels } from "../../base/mod.ts";
 import { parseServiceId } from "../../identity/mod.ts";
-import { INBOUND_KEY, MESH_KEY, type Snapshot, targetKeysOf } from "../../snapshot/mod.ts";
+import { INBOUND_KEY, MESH_KEY, type Snapshot } from "../../snapshot/mod.ts";
 import { credentialsUsers, secretsOf } from "../secrets/credential_uses.ts";
-import type { EnvoyFacts, UsedSecret } from "./envoy_stats.ts";
+import { clustersOf } from "./clusters.ts";
+import type { EnvoyCluster, EnvoyFacts, UsedSecret } from "./envoy_stats.ts";
 import type { MergedView } from "../merge.ts";
 import type { AdminView } from "../view.ts";
 
@@ -30,14 +31,21 @@ export function envoyFacts(view: AdminView, { listeners, endpoints }: MergedView
         secrets: secretsFor(credentials),
       };
     }),
-    clusters: Object.values(snapshot?.upstreams ?? {}).map(({ id, name, chain, credentials }) => {
-      const targets = targetKeysOf(snapshot?.chains[chain]);
-      const known = endpoints.filter(({ target, lastResort }) =>
-        !lastResort && targets.includes(target)
-      );
+    clusters: clustersOf(snapshot).flatMap((cluster): EnvoyCluster[] => {
+      // The local application has no secrets and no members; an aggregate has those of its parts.
+      if (cluster.kind !== "target") return [];
+      const { name, upstreams, targets, credentials } = cluster;
+      const keys = targets.map(({ key }) => key);
+      const known = endpoints.filter(({ target, lastResort }) => !lastResort && target === keys[0]);
       const healthy = known.filter(({ ejectedForMs }) => ejectedForMs === 0).length;
-      const members = { total: known.length, healthy };
-      return { id, name, targets, members, secrets: secretsFor(credentials) };
+      const unhealthy = targets[0]?.unhealthy.length ?? 0;
+      return [{
+        name,
+        upstreams: upstreams.map(({ id }) => id),
+        targets: keys,
+        members: { total: known.length + unhealthy, healthy },
+        secrets: secretsFor(credentials),
+      }];
     }),
     secrets: view.secretsReport().statuses.map(({ name, source, updatedMs }) => ({
       name,

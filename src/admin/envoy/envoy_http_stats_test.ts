@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { formatPrometheus, type Labels, type Sample, Stats } from "../../base/mod.ts";
 import { exchangeRecord } from "../../../test/kit/exchange_records.ts";
 import { FLAG } from "../../http/mod.ts";
+import { ListenerStats } from "../../proxy/connection.ts";
 import { HttpStats } from "../../proxy/l7/http_stats.ts";
 import { ENVOY_NAMES } from "./envoy_names.ts";
 import { type EnvoyFacts, envoyStats } from "./envoy_stats.ts";
@@ -29,7 +30,7 @@ const FACTS: EnvoyFacts = {
     },
   ],
   clusters: [{
-    id: DB,
+    upstreams: [DB],
     name: "db",
     targets: ["db"],
     members: { total: 3, healthy: 2 },
@@ -46,18 +47,24 @@ function samples(direction: "inbound" | "outbound", listener: string): readonly 
   stats.counter("connections_opened_total", "", labels).add(2);
   stats.gauge("connections_active", "", labels).add(1);
   const http = new HttpStats(stats, { direction, listener });
-  http.pool.connectionsOpened.add(1);
-  http.pool.connectionsActive.add(1);
-  http.pool.pending.add(2);
-  http.pool.pendingActive.add(1);
-  http.pool.connectFailures.add(4);
-  http.pool.connectTimeouts.add(3);
+  const cluster = direction === "inbound" ? "local_app" : "db";
+  const behind = http.of(cluster);
+  const { pool } = behind;
+  pool.connectionsOpened.add(1);
+  pool.connectionsActive.add(1);
+  pool.pending.add(2);
+  pool.pendingActive.add(1);
+  pool.connectFailures.add(4);
+  pool.connectTimeouts.add(3);
   for (let i = 0; i < 4; i++) http.started();
-  http.finished(exchangeRecord({ status: 200 }));
-  http.finished(exchangeRecord({ status: 204 }));
+  // Five attempts, of which one is not over.
+  for (let i = 0; i < 5; i++) behind.reached();
+  for (let i = 0; i < 4; i++) behind.left();
+  http.finished(exchangeRecord({ status: 200, upstreamCluster: cluster }));
+  http.finished(exchangeRecord({ status: 204, upstreamCluster: cluster }));
   const flags = FLAG.UT | FLAG.URX | FLAG.UO | FLAG.UH | FLAG.UC | FLAG.UR | FLAG.SI | FLAG.DC |
     FLAG.DR | FLAG.DPE;
-  http.finished(exchangeRecord({ status: 504, attempts: 3, flags }));
+  http.finished(exchangeRecord({ status: 504, attempts: 3, flags, upstreamCluster: cluster }));
   return stats.samples();
 }
 
@@ -65,6 +72,7 @@ const EXPECTED = {
   "http.downstream_cx_total": 2,
   "http.downstream_cx_active": 1,
   "http.downstream_rq_total": 4,
+  "http.rq_total": 5,
   "http.downstream_rq_active": 1,
   "http.downstream_rq_time": 37.5,
   "http.downstream_rq_completed": 3,
@@ -118,7 +126,9 @@ for (
 }
 
 test("every name of HTTP in the table is expected above", () => {
-  const rows = ENVOY_NAMES.filter(({ scope }) => scope === "http" || scope === "behind");
+  const rows = ENVOY_NAMES.filter(({ scope, sample }) =>
+    scope === "http" || scope === "behind" && sample.startsWith("http_")
+  );
   for (const { scope, stat, by } of rows) {
     const name = `${scope === "http" ? scope : "cluster"}.${stat}${by ? "_2xx" : ""}`;
     assert.ok(name in EXPECTED, name);
@@ -157,9 +167,34 @@ test("Prometheus has what varies in labels, as Envoy's own", () => {
   }, 1);
 });
 
-test("a listener that carries bytes has no HTTP", () => {
+test("a listener that carries bytes has what Envoy's TCP proxy counts, and no HTTP", () => {
   const stats = new Stats();
-  stats.counter("connections_opened_total", "", { direction: "inbound", listener: "inbound" });
-  const names = envoyStats(stats.samples(), FACTS).map(({ name }) => name);
-  assert.deepEqual(names.filter((name) => /^http\./.test(name)), []);
+  const listener = new ListenerStats(stats, "outbound", DB);
+  listener.opened.add(3);
+  listener.receivedBytes.add(5);
+  listener.sentBytes.add(25);
+  const behind = listener.of("db");
+  behind.opened();
+  behind.opened();
+  behind.ended({ receivedBytes: 5, sentBytes: 25 });
+  behind.failed("endpoint_timed_out");
+  behind.failed("endpoint_refused");
+  // Somewhere else by now.
+  listener.of("gone").opened();
+  const all = envoyStats(stats.samples(), FACTS);
+  assert.deepEqual(all.filter(({ name }) => /^http\.|gone/.test(name)), []);
+  const of = new Map(all.map(({ name, value }) => [name, value]));
+  for (
+    const [name, value] of [
+      ["tcp.upstream.db.default.default.dc1.downstream_cx_total", 3],
+      ["tcp.upstream.db.default.default.dc1.downstream_cx_rx_bytes_total", 5],
+      ["tcp.upstream.db.default.default.dc1.downstream_cx_tx_bytes_total", 25],
+      ["cluster.db.upstream_cx_total", 2],
+      ["cluster.db.upstream_cx_active", 1],
+      ["cluster.db.upstream_cx_connect_fail", 2],
+      ["cluster.db.upstream_cx_connect_timeout", 1],
+      ["cluster.db.upstream_cx_tx_bytes_total", 5],
+      ["cluster.db.upstream_cx_rx_bytes_total", 25],
+    ] as const
+  ) assert.equal(of.get(name), value, name);
 });

@@ -8,8 +8,8 @@
 import type { Labels } from "../../base/mod.ts";
 
 /**
- * Whose number a sample is: that of a secret, of listeners or of clusters; of the HTTP of a listener; of
- * the cluster behind it, which is the local application where it is inbound.
+ * Whose number a sample is: that of a secret, of listeners or of clusters; of the HTTP, or of the bytes, of a
+ * listener; of the cluster behind it, which is the local application where it is inbound.
  */
 export type Scope =
   | "secret"
@@ -19,6 +19,7 @@ export type Scope =
   | "credentials"
   | "target"
   | "http"
+  | "tcp"
   | "behind";
 
 export interface EnvoyName {
@@ -32,8 +33,8 @@ export interface EnvoyName {
    * classes only of what came from downstream.
    */
   readonly by?: "class" | "status";
-  /** Only listeners that speak HTTP. */
-  readonly http?: true;
+  /** Only listeners that speak HTTP, or only those that do not. */
+  readonly http?: boolean;
   /** Only secrets that do not come from an SDS server, which counts for itself. */
   readonly notSds?: true;
 }
@@ -119,7 +120,26 @@ export const ENVOY_NAMES: readonly EnvoyName[] = [
   ...flagged("http", "downstream_rq_idle_timeout", "SI"),
   ...flagged("http", "downstream_rq_rx_reset", "DC", "DR"),
   ...flagged("http", "downstream_cx_protocol_error", "DPE"),
-  { sample: "http_requests_active", scope: "behind", stat: "upstream_rq_active" },
+  { sample: "connections_opened_total", scope: "tcp", stat: "downstream_cx_total", http: false },
+  {
+    sample: "received_bytes_total",
+    scope: "tcp",
+    stat: "downstream_cx_rx_bytes_total",
+    http: false,
+  },
+  { sample: "sent_bytes_total", scope: "tcp", stat: "downstream_cx_tx_bytes_total", http: false },
+  { sample: "upstream_connections_total", scope: "behind", stat: "upstream_cx_total" },
+  { sample: "upstream_connections_active", scope: "behind", stat: "upstream_cx_active" },
+  { sample: "upstream_connect_failures_total", scope: "behind", stat: "upstream_cx_connect_fail" },
+  {
+    sample: "upstream_connect_timeouts_total",
+    scope: "behind",
+    stat: "upstream_cx_connect_timeout",
+  },
+  { sample: "upstream_sent_bytes_total", scope: "behind", stat: "upstream_cx_tx_bytes_total" },
+  { sample: "upstream_received_bytes_total", scope: "behind", stat: "upstream_cx_rx_bytes_total" },
+  { sample: "http_upstream_requests_total", scope: "http", stat: "rq_total" },
+  { sample: "http_upstream_requests_active", scope: "behind", stat: "upstream_rq_active" },
   { sample: "http_upstream_requests_total", scope: "behind", stat: "upstream_rq_total" },
   { sample: "http_upstream_responses_total", scope: "behind", stat: "upstream_rq_completed" },
   {

@@ -6,7 +6,9 @@
  */
 
 import { addSamples, type Labels, type Sample } from "../../base/mod.ts";
+import { LOCAL_APP } from "./clusters.ts";
 import { ENVOY_NAMES, type EnvoyName } from "./envoy_names.ts";
+import { clusterTags, prefixTags } from "./tags.ts";
 
 export interface EnvoyStat {
   /** Envoy's own, with dots: `sds.web.update_success`. */
@@ -41,8 +43,9 @@ export interface EnvoyListener {
 }
 
 export interface EnvoyCluster {
-  /** The upstream's id: the label `listener` of our samples. */
-  readonly id: string;
+  /** Ids of the upstreams that lead there: the label `listener` of our samples. */
+  readonly upstreams: readonly string[];
+  /** As Consul names it to Envoy, the label `cluster` of our samples. */
   readonly name: string;
   readonly targets: readonly string[];
   /** Endpoints of those, and how many of them may be picked. */
@@ -93,7 +96,7 @@ export function envoyStats(samples: readonly Sample[], facts: EnvoyFacts): reado
   );
   for (const sample of samples) {
     for (const row of bySample.get(sample.name) ?? []) {
-      if (row.http && !speaksHttp.has(keyOf(sample.labels))) continue;
+      if (row.http !== undefined && row.http !== speaksHttp.has(keyOf(sample.labels))) continue;
       if (fits(row, sample.labels)) place(stats, row, sample, facts);
     }
   }
@@ -109,9 +112,6 @@ export function envoyStats(samples: readonly Sample[], facts: EnvoyFacts): reado
 function keyOf({ direction, listener }: Labels): string {
   return `${direction} ${listener}`;
 }
-
-/** The local application, as Consul names it to Envoy. */
-const LOCAL_APP = "local_app";
 
 function fits({ labels = {}, notSds }: EnvoyName, given: Labels): boolean {
   if (notSds && given["source"]?.startsWith("sds ")) return false;
@@ -145,8 +145,15 @@ function place(stats: Collected, row: EnvoyName, sample: Sample, facts: EnvoyFac
       }
       return;
     case "cluster":
-      for (const { id, name } of facts.clusters) {
-        if (id === labels["listener"]) stats.cluster(name, stat, sample);
+      {
+        const cluster = clusterBehind(labels, facts);
+        if (cluster !== undefined) stats.cluster(cluster, stat, sample);
+      }
+      return;
+    case "tcp":
+      for (const { name, direction, httpPrefix } of facts.listeners) {
+        const isIt = name === labels["listener"] && direction === labels["direction"];
+        if (isIt) stats.tcp(httpPrefix, nameOf(stat), sample);
       }
       return;
     case "http":
@@ -162,9 +169,7 @@ function place(stats: Collected, row: EnvoyName, sample: Sample, facts: EnvoyFac
       }
       return;
     case "behind": {
-      const cluster = labels["direction"] === "inbound"
-        ? LOCAL_APP
-        : facts.clusters.find(({ id }) => id === labels["listener"])?.name;
+      const cluster = clusterBehind(labels, facts);
       if (cluster === undefined) return;
       for (const named of namesOf(row, labels)) stats.cluster(cluster, named, sample);
       return;
@@ -175,6 +180,16 @@ function place(stats: Collected, row: EnvoyName, sample: Sample, facts: EnvoyFac
       }
       return;
   }
+}
+
+/** What a sample of a listener says about a cluster, where it does not name it, is about the first one. */
+function clusterBehind(labels: Labels, { clusters }: EnvoyFacts): string | undefined {
+  const { cluster, listener = "", direction } = labels;
+  if (direction === "inbound") return LOCAL_APP;
+  const known = clusters.find(({ name, upstreams }) =>
+    cluster === undefined ? upstreams.includes(listener) : name === cluster
+  );
+  return known?.name;
 }
 
 /** A statistic whose name has in it what Prometheus has in labels. */
@@ -271,20 +286,30 @@ class Collected {
   }
 
   secret(name: string, stat: string, number: Measured): void {
-    this.#scoped("sds", { envoy_xds_resource_name: name }, nameOf(stat), number);
+    const shown = segment(name);
+    this.#scoped(`sds.${shown}`, { envoy_xds_resource_name: shown }, nameOf(stat), number);
   }
 
   listener(address: string, stat: string, number: Measured): void {
-    this.#scoped("listener", { envoy_listener_address: address }, nameOf(stat), number);
+    const shown = segment(address);
+    this.#scoped(`listener.${shown}`, { envoy_listener_address: shown }, nameOf(stat), number);
   }
 
   cluster(name: string, stat: string | Named, number: Measured): void {
     const named = typeof stat === "string" ? nameOf(stat) : stat;
-    this.#scoped("cluster", { envoy_cluster_name: name }, named, number);
+    const shown = segment(name);
+    this.#scoped(`cluster.${shown}`, clusterTags(shown), named, number);
   }
 
   http(prefix: string, named: Named, number: Measured): void {
-    this.#scoped("http", { envoy_http_conn_manager_prefix: prefix }, named, number);
+    const shown = segment(prefix);
+    const tags = prefixTags("envoy_http_conn_manager_prefix", shown);
+    this.#scoped(`http.${shown}`, tags, named, number);
+  }
+
+  tcp(prefix: string, named: Named, number: Measured): void {
+    const shown = segment(prefix);
+    this.#scoped(`tcp.${shown}`, prefixTags("envoy_tcp_prefix", shown), named, number);
   }
 
   listenerHttp(
@@ -292,10 +317,11 @@ class Collected {
     { dotted, prometheus, labels }: Named,
     number: Measured,
   ): void {
-    this.#scoped("listener", { envoy_listener_address: address }, {
+    const shown = segment(address);
+    this.#scoped(`listener.${shown}`, { envoy_listener_address: shown }, {
       dotted: `http.${prefix}.${dotted}`,
       prometheus: `http_${prometheus}`,
-      labels: { envoy_http_conn_manager_prefix: prefix, ...labels },
+      labels: { ...prefixTags("envoy_http_conn_manager_prefix", prefix), ...labels },
     }, number);
   }
 
@@ -306,13 +332,13 @@ class Collected {
   ): void {
     const whose = segment(of);
     const shown = segment(certificate);
-    const tag = scope === "listener" ? "envoy_listener_address" : "envoy_cluster_name";
+    const tags = scope === "listener" ? { envoy_listener_address: whose } : clusterTags(whose);
     this.add({
       name: `${scope}.${whose}.ssl.certificate.${shown}.expiration_unix_time_seconds`,
       kind,
       value,
       prometheus: `${scope}_ssl_certificate_expiration_unix_time_seconds`,
-      labels: { [tag]: whose, envoy_tls_certificate: shown },
+      labels: { ...tags, envoy_tls_certificate: shown },
     });
   }
 
@@ -320,23 +346,20 @@ class Collected {
     return [...this.#stats.values()];
   }
 
-  /** `whose`: the tag with what comes behind the scope in the name. */
+  /** `scope`: the name up to the statistic, `tags`: what it says. */
   #scoped(
     scope: string,
-    whose: Labels,
+    tags: Labels,
     { dotted, prometheus, labels }: Named,
     { kind, value, counts }: Measured,
   ): void {
-    const [[tag, of] = ["", ""]] = Object.entries(whose);
-    const shown = segment(of);
     this.add({
-      name: `${scope}.${shown}.${dotted}`,
+      name: `${scope}.${dotted}`,
       kind,
       value,
       ...(counts && { counts }),
-      prometheus: `${scope}_${prometheus}`,
-      // Envoy's tag ends at the first dot and leaves the rest in the name; the whole is more useful.
-      labels: { [tag]: shown, ...labels },
+      prometheus: `${scope.slice(0, scope.indexOf("."))}_${prometheus}`,
+      labels: { ...tags, ...labels },
     });
   }
 }

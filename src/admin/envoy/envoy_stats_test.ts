@@ -30,7 +30,7 @@ const FACTS: EnvoyFacts = {
     },
   ],
   clusters: [{
-    id: OUT.listener,
+    upstreams: [OUT.listener],
     name: "db",
     targets: ["db.default.dc1"],
     members: { total: 3, healthy: 2 },
@@ -167,14 +167,14 @@ for (const [name, labels, want, prometheus, tags] of TABLE) {
     const { kind } = sample(name, labels);
     assert.deepEqual(stats.get(want), { name: want, kind, value: 7, prometheus, labels: tags });
     const others = [...stats].filter(([key, { value }]) => before.get(key)?.value !== value)
-      .map(([key]) => key).filter((key) => !key.endsWith("ssl_context_update_by_sds"));
+      .map(([key]) => key).filter((key) => !/ssl_context_update_by_sds$|^tcp\./.test(key));
     assert.deepEqual(others, [want]);
   });
 }
 
 test("every name of the table is tested", () => {
   const tested = new Set(TABLE.map(([name]) => name));
-  const all = ENVOY_NAMES.filter(({ scope }) => scope !== "http" && scope !== "behind");
+  const all = ENVOY_NAMES.filter(({ scope }) => !["http", "tcp", "behind"].includes(scope));
   assert.deepEqual(all.filter(({ sample }) => !tested.has(sample)), []);
   assert.equal(TABLE.length, all.length);
 });

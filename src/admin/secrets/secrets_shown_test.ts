@@ -229,7 +229,7 @@ test("admin /listeners names those that wait for secrets", async () => {
     await text("/listeners"),
     /^service:default\/default\/late::-::warming::waiting for secrets of .* \(late, roots\)$/m,
   );
-  const last = (await json("/listeners?format=json")).listeners.at(-1);
+  const last = (await json("/listeners?format=postern")).listeners.at(-1);
   assert.deepEqual([last.state, last.direction], ["warming", "outbound"]);
 });
 
@@ -245,12 +245,7 @@ test("admin /stats has Envoy's names beside ours", async () => {
   assert.equal((await ask("/stats?filter=(")).status, 400);
   assert.equal((await ask(`/stats?filter=${"(a{1000})".repeat(9)}`)).status, 400);
   const { stats } = await json("/stats?format=json&filter=days_until_first");
-  assert.deepEqual(stats, [{
-    name: "server.days_until_first_cert_expiring",
-    kind: "gauge",
-    labels: {},
-    value: 0,
-  }]);
+  assert.deepEqual(stats, [{ name: "server.days_until_first_cert_expiring", value: 0 }]);
   const prometheus = await text("/stats/prometheus");
   assert.match(prometheus, /^postern_snapshot_version 7$/m);
   assert.match(

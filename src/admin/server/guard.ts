@@ -6,6 +6,8 @@
  * @module
  */
 
+import { ANOTHER_ORIGIN, refuseWebPage } from "../../http/mod.ts";
+
 export interface GuardedRequest {
   readonly method: string;
   readonly host: string | undefined;
@@ -27,38 +29,19 @@ export interface GuardRules {
   readonly tokenFault?: (authorization: string | undefined) => string | undefined;
 }
 
-const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/;
 const LOOPBACK_PEER = /^(?:(?:::ffff:)?127(?:\.\d{1,3}){3}|::1)$/i;
-/** No name can be made to resolve to something that is an address already. */
-const IP_LITERAL = /^(?:\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-f:.]+\])$/;
-const ANY_ADDRESS = new Set(["0.0.0.0", "[::]"]);
-
 /** Why the request is refused; `undefined`: it may pass. */
 export function refuseRequest(request: GuardedRequest, rules: GuardRules): string | undefined {
-  const host = request.host?.toLowerCase();
-  if (host === undefined || host === "") return "it has no Host header";
-  const [, name = "", port = ""] = /^(\[[0-9a-f:.]+\]|[^:[\]]+)(:\d{1,5})?$/.exec(host) ?? [];
-  const bound = bracketed(rules.boundHost.toLowerCase());
-  const named = LOOPBACK.test(name) || name === bound || rules.names?.includes(name) ||
-    (ANY_ADDRESS.has(bound) && IP_LITERAL.test(name));
-  if (!named) {
-    return "its Host header names neither this machine nor the address that the admin server " +
-      "listens on";
-  }
-  const { origin, fetchSite, method, peer, authorization } = request;
-  if (origin !== undefined && origin.toLowerCase() !== `http://${name}${port}`) {
-    return "it comes from a web page of another origin";
-  }
+  const own = { ...rules, server: "admin server" };
+  const refused = refuseWebPage(request, own);
+  if (refused) return refused;
+  const { fetchSite, method, peer, authorization } = request;
   if (method === "GET" || method === "HEAD") return undefined;
   if (fetchSite !== undefined && fetchSite !== "same-origin" && fetchSite !== "none") {
-    return "it comes from a web page of another origin";
+    return ANOTHER_ORIGIN;
   }
   if (rules.tokenFault) return rules.tokenFault(authorization);
   if (LOOPBACK_PEER.test(peer)) return undefined;
   return "it would change something, and does not come from this machine's loopback address; ask " +
     "127.0.0.1 or ::1 from there, or start the proxy with -admin-token-file";
-}
-
-function bracketed(host: string): string {
-  return host.includes(":") && !host.startsWith("[") ? `[${host}]` : host;
 }

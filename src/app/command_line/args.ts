@@ -6,7 +6,7 @@
  */
 
 import { type Address, type LogLevel, nearest, ProxyError } from "../../base/mod.ts";
-import { insteadOfEnvoyFlag } from "./args_envoy.ts";
+import { envoyWarnings, insteadOfEnvoyFlag, TAKEN_ENVOY_FLAGS } from "./args_envoy.ts";
 import { type DataplaneWords, parseDataplane } from "./args_dataplane.ts";
 import {
   EXPLAIN_ARGUMENTS,
@@ -14,7 +14,13 @@ import {
   type ExplainOptions,
   readExplain,
 } from "./args_explain.ts";
-import { type FlagGroup, type FlagValues, parseFlags, quote } from "./args_flags.ts";
+import {
+  type FlagGroup,
+  type FlagValues,
+  parseFlags,
+  quote,
+  refuseControlCharacters,
+} from "./args_flags.ts";
 import { parsePluginTask, type PluginTask } from "./args_plugin.ts";
 import { type ProxyOptions, readProxyOptions } from "./args_proxy.ts";
 import { PROXY_FLAGS } from "./args_proxy_table.ts";
@@ -71,7 +77,12 @@ export type Command =
   | { readonly kind: "proxy" | "check"; readonly options: ProxyOptions }
   | { readonly kind: "dataplane"; readonly words: DataplaneWords }
   | { readonly kind: "dev"; readonly options: DevOptions }
-  | { readonly kind: "wait_ready"; readonly waitFor: WhichProxy; readonly timeoutMs: number }
+  | {
+    readonly kind: "wait_ready";
+    readonly waitFor: WhichProxy;
+    readonly timeoutMs: number;
+    readonly catalog: boolean;
+  }
   | { readonly kind: "explain"; readonly options: ExplainOptions }
   | { readonly kind: "plugin"; readonly task: PluginTask }
   | { readonly kind: "version" }
@@ -126,21 +137,25 @@ function parseConnect(argv: readonly string[], env: Env): Command {
   const [word = "", ...rest] = argv;
   if (word === "proxy") return parseProxy("proxy", rest, env);
   if (word === "envoy") {
-    const end = rest.indexOf("--");
-    if (end >= 0 && end + 1 < rest.length) {
-      throw new ProxyError(
-        "usage",
-        `Cannot take ${quote(rest.slice(end + 1).join(" "))}: what follows -- is for Envoy, and ` +
-          "Postern carries the traffic itself; leave it out",
-      );
-    }
-    return parseProxy("proxy", rest, env);
+    return parseEnvoy(rest, env);
   }
   throw new ProxyError(
     "usage",
     `Cannot run "connect ${quote(word).slice(1, -1)}": want "postern connect proxy" (the same as ` +
       '"postern proxy") or "postern connect envoy"',
   );
+}
+
+/** What follows `--` is Envoy's own command line. */
+function parseEnvoy(argv: readonly string[], env: Env): Command {
+  const end = argv.indexOf("--");
+  const [own, envoyWords] = end < 0 ? [argv, []] : [argv.slice(0, end), argv.slice(end + 1)];
+  for (const word of envoyWords) refuseControlCharacters("what follows --", word);
+  const flags = flagsOf("connect envoy", own, env, [...PROXY_FLAGS, TAKEN_ENVOY_FLAGS]);
+  if (flags.helpWanted) return { kind: "help", topic: "proxy" };
+  const options = readProxyOptions(flags);
+  const warnings = [...options.warnings, ...envoyWarnings(flags, envoyWords)];
+  return { kind: "proxy", options: { ...options, warnings } };
 }
 
 function parseProxy(kind: "proxy" | "check", argv: readonly string[], env: Env): Command {
@@ -182,9 +197,19 @@ function parseDev(argv: readonly string[], env: Env): Command {
 function parseWaitReady(argv: readonly string[], env: Env): Command {
   const flags = flagsOf("wait-ready", argv, env, WAIT_READY_FLAGS);
   if (flags.helpWanted) return { kind: "help", topic: "wait-ready" };
+  const waitFor = readWhichProxy(flags);
+  const catalog = flags.on("catalog");
+  if (catalog && waitFor.kind === "proxy" && waitFor.wanted.flag === "config") {
+    throw new ProxyError(
+      "usage",
+      "Cannot use -config with -catalog: a proxy with -config is in no catalog of Consul; leave out " +
+        "-catalog",
+    );
+  }
   return {
     kind: "wait_ready",
-    waitFor: readWhichProxy(flags),
+    waitFor,
+    catalog,
     timeoutMs: readDurationMs(flags, "timeout", { byDefaultMs: 30_000, atLeastMs: 0 }),
   };
 }
@@ -240,7 +265,9 @@ function flagsOf(
   env: Env,
   groups: readonly FlagGroup[],
 ): FlagValues {
-  const replaced = groups === PROXY_FLAGS ? insteadOfEnvoyFlag : undefined;
+  const replaced = groups.some((group) => PROXY_FLAGS.includes(group))
+    ? insteadOfEnvoyFlag
+    : undefined;
   return parseFlags(argv, groups, {
     command: `postern ${command}`,
     env,

@@ -1,8 +1,12 @@
 /**
- * What to do instead of a flag of `consul connect envoy` that configures Envoy or needs it.
+ * Flags of `consul connect envoy` that Postern does not have. What configures Envoy alone is taken and
+ * named, so that units and job files need no edit; what would change which proxy runs, or what listens
+ * where, is refused with what to use instead.
  *
  * @module
  */
+
+import type { FlagGroup, FlagSpec, FlagValues } from "./args_flags.ts";
 
 const NO_ENVOY = "it is about Envoy, and Postern carries the traffic itself; leave it out";
 const NO_GRPC =
@@ -49,6 +53,46 @@ const INSTEAD: Readonly<Record<string, string>> = {
   "prometheus-scrape-path": METRICS,
   "wan-address": "mesh gateways are not there yet",
 };
+
+/** Those that are taken by `connect envoy` and do nothing. */
+const TAKEN: Readonly<Record<string, FlagSpec["kind"]>> = {
+  "admin-access-log-path": "text",
+  "deregister-after-critical": "text",
+  "enable-config-gen-logging": "switch",
+  "envoy-binary": "text",
+  "envoy-version": "text",
+  "grpc-addr": "text",
+  "grpc-ca-file": "text",
+  "grpc-ca-path": "text",
+  "ignore-envoy-compatibility": "switch",
+  "no-central-config": "switch",
+  "omit-deprecated-tags": "switch",
+  "prometheus-backend-port": "text",
+  "prometheus-ca-file": "text",
+  "prometheus-ca-path": "text",
+  "prometheus-cert-file": "text",
+  "prometheus-key-file": "text",
+  "prometheus-scrape-path": "text",
+};
+
+/** For the parser of `connect envoy`. */
+export const TAKEN_ENVOY_FLAGS: FlagGroup = {
+  title: "Taken from Envoy's command line",
+  flags: Object.entries(TAKEN).map(([name, kind]) => ({ name, kind, help: INSTEAD[name] ?? "" })),
+};
+
+/** A sentence for each such flag that was given, and one for the words after `--`. */
+export function envoyWarnings(flags: FlagValues, envoyWords: readonly string[]): readonly string[] {
+  const named = Object.keys(TAKEN).filter((name) => flags.given(name))
+    .map((name) => `-${name} does nothing: ${INSTEAD[name]}`);
+  if (envoyWords.length === 0) return named;
+  const words = envoyWords.join(" ").slice(0, 200);
+  return [
+    ...named,
+    `what follows -- does nothing: ${words}: it is for Envoy; use the flags of postern proxy, ` +
+    "such as -log-level",
+  ];
+}
 
 /** Names of all flags that get such an answer. */
 export const ENVOY_FLAGS: readonly string[] = Object.keys(INSTEAD);

@@ -20,9 +20,11 @@ export interface ExplainOptions {
   readonly path: string;
   /** `name: value` each. */
   readonly headers: readonly string[];
-  /** `""`: somebody who proved nothing. */
+  /** `""`: a caller without a certificate. */
   readonly source: string;
   readonly json: boolean;
+  /** Instances and the application are connected to. */
+  readonly connects: boolean;
 }
 
 /** What stands alone. */
@@ -47,8 +49,13 @@ export const EXPLAIN_FLAGS: readonly FlagGroup[] = [
         name: "source",
         kind: "text",
         value: "SERVICE",
-        byDefault: "somebody who proved nothing",
-        help: "Who asks, with -inbound: a service of the mesh, or the URI of a certificate.",
+        byDefault: "a caller without a certificate",
+        help: "The caller, with -inbound: a service of the mesh, or the URI of a certificate.",
+      },
+      {
+        name: "no-connect",
+        kind: "switch",
+        help: "Do not connect to instances and the application to see whether they are there.",
       },
       { name: "json", kind: "switch", help: "Write the answer as JSON." },
     ],
@@ -73,7 +80,7 @@ export function readExplain(flags: FlagValues, proxy: WhichProxy): ExplainOption
   if (!isInbound && flags.given("source")) {
     throw new ProxyError(
       "usage",
-      "Cannot use -source without -inbound: nobody is asked on the way to an upstream",
+      "Cannot use -source without -inbound: towards an upstream the caller is this proxy",
     );
   }
   return {
@@ -85,6 +92,7 @@ export function readExplain(flags: FlagValues, proxy: WhichProxy): ExplainOption
     headers: flags.list("H"),
     source: flags.text("source") ?? "",
     json: flags.on("json"),
+    connects: !flags.on("no-connect"),
   };
 }
 

@@ -72,7 +72,12 @@ export interface ProxyOptions {
   readonly adminTokenFile?: string;
   /** Which listeners must carry traffic: one, or all that ever did. */
   readonly ready: "any" | "all";
+  /** For open connections after `POST /drain_listeners`. */
   readonly drainTimeoutMs: number;
+  /** For everything after SIGTERM, the settle time included. */
+  readonly stopTimeoutMs: number;
+  /** So long new callers are served after Consul was told that none should come. */
+  readonly settleMs: number;
   /** 0: never. */
   readonly idleTimeoutMs: number;
   /** 0: for ever. */
@@ -90,9 +95,11 @@ export interface ProxyOptions {
 }
 
 const FLAG_MODE_ONLY = ["service", "service-addr", "listen", "upstream", "register", "register-id"];
-const AGENT_ONLY = ["agent-connections", "prepared-query-interval"];
+const AGENT_ONLY = ["agent-connections", "prepared-query-interval", "settle-time"];
 /** The whole of a day's seconds would be a mistake in units; an hour is longer than any drain. */
 const HOUR_MS = 3_600_000;
+/** Callers hear of a changed check within half a second; on a busy host it takes longer. */
+export const SETTLE_MS = 2_000;
 
 export function readProxyOptions(flags: FlagValues): ProxyOptions {
   const warnings: string[] = [];
@@ -103,6 +110,10 @@ export function readProxyOptions(flags: FlagValues): ProxyOptions {
   });
   const stateDir = flags.text("state-dir");
   const adminTokenFile = flags.text("admin-token-file");
+  const drainTimeoutMs = readDurationMs(flags, "drain-timeout", {
+    byDefaultMs: 8_000,
+    atLeastMs: 0,
+  });
   if (mode.kind === "config") {
     if (authorize === "both") {
       throw new ProxyError(
@@ -127,8 +138,7 @@ export function readProxyOptions(flags: FlagValues): ProxyOptions {
     agentFlags,
     ...(serversFlags && { serversFlags }),
     agentConnections: readInteger(flags, "agent-connections", {
-      // Ten sidecars on one host then use 120 of the 200 connections that an agent allows.
-      byDefault: 12,
+      byDefault: 120,
       // Registration, leaf, roots and intentions have a poll each; one more takes turns.
       atLeast: 5,
       atMost: 190,
@@ -143,7 +153,9 @@ export function readProxyOptions(flags: FlagValues): ProxyOptions {
     adminBind: readAdminBind(flags),
     ...(adminTokenFile !== undefined && { adminTokenFile }),
     ready: readChoice(flags, "ready", { choices: ["any", "all"], byDefault: "all" }),
-    drainTimeoutMs: readDurationMs(flags, "drain-timeout", { byDefaultMs: 8_000, atLeastMs: 0 }),
+    drainTimeoutMs,
+    stopTimeoutMs: drainTimeoutMs,
+    settleMs: readSettleMs(flags, drainTimeoutMs),
     idleTimeoutMs: readDurationMs(flags, "idle-timeout", { byDefaultMs: HOUR_MS, atLeastMs: 0 }),
     lifetimeMs: readDurationMs(flags, "max-connection-lifetime", { byDefaultMs: 0, atLeastMs: 0 }),
     maxConnections: readInteger(flags, "max-connections", {
@@ -157,6 +169,14 @@ export function readProxyOptions(flags: FlagValues): ProxyOptions {
     watchPlugins: flags.on("watch-plugins"),
     warnings,
   };
+}
+
+/** Whoever wants a shorter drain wants a shorter settle time with it. */
+function readSettleMs(flags: FlagValues, drainTimeoutMs: number): number {
+  const byDefaultMs = Math.min(SETTLE_MS, drainTimeoutMs / 4);
+  const settleMs = readDurationMs(flags, "settle-time", { byDefaultMs, atLeastMs: 0 });
+  if (settleMs <= drainTimeoutMs) return settleMs;
+  throw badValue(flags, "settle-time", "it is part of -drain-timeout, which is shorter");
 }
 
 /** Consul's order: `-proxy-id`, then `-sidecar-for`, then flags; ours, `-config`, goes alone. */

@@ -169,8 +169,10 @@ const AGENT: FlagGroup = {
       name: "agent-connections",
       kind: "text",
       value: "N",
-      byDefault: "12",
-      help: "Connections to the agent at once; it allows 200 for all of a host.",
+      byDefault: "120",
+      help:
+        "Most connections to the agent at once; it allows 200 for all of a host. More than 12 " +
+        "only while the agent has room.",
     },
     {
       name: "prepared-query-interval",
@@ -242,6 +244,15 @@ const RUNNING: FlagGroup = {
       value: "DURATION",
       byDefault: "8s",
       help: "How long open connections may go on after SIGTERM. A second SIGTERM ends them.",
+    },
+    {
+      name: "settle-time",
+      kind: "text",
+      value: "DURATION",
+      byDefault: "2s",
+      help: "How long new connections are still accepted after SIGTERM, until callers have heard " +
+        "from Consul that this instance leaves. Part of -drain-timeout, and by default at most a " +
+        "quarter of it.",
     },
     {
       name: "idle-timeout",

@@ -2,7 +2,7 @@ import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { ProxyError } from "../../base/mod.ts";
 import { parseCommand } from "./args.ts";
-import { ENVOY_FLAGS } from "./args_envoy.ts";
+import { ENVOY_FLAGS, TAKEN_ENVOY_FLAGS } from "./args_envoy.ts";
 
 function refusal(argv: readonly string[], env: Record<string, string> = {}): string {
   try {
@@ -72,6 +72,11 @@ for (
     ],
     ["a bad level", "proxy -sidecar-for w -log-level loud", /-log-level "loud": want trace/],
     ["a duration without unit", "proxy -sidecar-for w -drain-timeout 8", /-drain-timeout "8"/],
+    [
+      "a settle time beyond the drain that it is part of",
+      "proxy -sidecar-for w -drain-timeout 4s -settle-time 5s",
+      /-settle-time "5s": it is part of -drain-timeout/,
+    ],
     ["a negative duration", "proxy -sidecar-for w -drain-timeout -1s", /at least 0s/],
     ["no time between queries", "proxy -sidecar-for w -prepared-query-interval 1ms", /least 1s/],
     ["too many workers", "proxy -sidecar-for w -workers 1000", /from 0 to 256/],
@@ -90,7 +95,8 @@ for (
     ["a gateway to register", "proxy -gateway ingress -register", /leave -register out/],
     ["a gateway and a sidecar", "proxy -gateway ingress -sidecar-for w", /leave one of them/],
     ["a gateway and a file", "proxy -gateway ingress -config f", /with -gateway: the file/],
-    ["what is for Envoy", "connect envoy -sidecar-for w -- --base-id 1", /"--base-id 1"/],
+    ["a bootstrap", "connect envoy -sidecar-for w -bootstrap", /-bootstrap: there is no bootstrap/],
+    ["Envoy's words for a proxy", "proxy -sidecar-for w -- --base-id 1", /"--base-id"/],
     ["help for nothing", "help me", /no such command/],
     ["dev for everyone by accident", "dev -http-addr :8500", /no host/],
     ["a proxy's flag for dev", "dev -sidecar-for web", /-sidecar-for: there is none/],
@@ -103,10 +109,11 @@ for (
 
 for (const flag of ENVOY_FLAGS) {
   test(`parseCommand() says what replaces Envoy's -${flag}`, () => {
-    const message = refusal(["connect", "envoy", "-sidecar-for", "web", `-${flag}`]);
+    const message = refusal(["proxy", `-${flag}=x`]);
     assert.doesNotMatch(message, /there is none/);
     assert.match(message, new RegExp(`the flag -${flag}: .{20}`));
-    assert.equal(refusal(["proxy", `-${flag}=x`]), message);
+    if (TAKEN_ENVOY_FLAGS.flags.some(({ name }) => name === flag)) return;
+    assert.equal(refusal(["connect", "envoy", "-sidecar-for", "web", `-${flag}`]), message);
   });
 }
 

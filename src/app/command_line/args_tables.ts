@@ -117,5 +117,12 @@ export const WAIT_READY_FLAGS: readonly FlagGroup[] = [{
       byDefault: "30s",
       help: "Give up after this long.",
     },
+    {
+      name: "catalog",
+      kind: "switch",
+      help:
+        "Also wait until the instance passes all its checks in Consul's catalog, where callers " +
+        "look. The proxy reads it with its own token.",
+    },
   ],
 }];

@@ -30,6 +30,25 @@ for (
   });
 }
 
+test("parseCommand() takes what configures Envoy alone, and names it", () => {
+  const words = "connect envoy -sidecar-for web -envoy-version 1.30.1 -grpc-addr 127.0.0.1:8502 " +
+    "-envoy-binary=/usr/bin/envoy -ignore-envoy-compatibility -prometheus-scrape-path /m " +
+    "-- -l trace --base-id 2";
+  const command = parseCommand(words.split(" "), {});
+  if (command.kind !== "proxy") assert.fail(`got ${command.kind}`);
+  const { mode, warnings } = command.options;
+  assert.deepEqual(mode, proxy("-sidecar-for web").mode);
+  assert.deepEqual(
+    warnings.map((line) => line.slice(0, line.indexOf(":"))),
+    [
+      ...["-envoy-binary", "-envoy-version", "-grpc-addr", "-ignore-envoy-compatibility"],
+      ...["-prometheus-scrape-path"],
+      "what follows --",
+    ].map((what) => `${what} does nothing`),
+  );
+  assert.match(warnings.at(-1) ?? "", /: -l trace --base-id 2: .*-log-level/);
+});
+
 for (
   const [argv, topic] of [
     ["proxy -h", "proxy"],
@@ -146,13 +165,15 @@ test("parseCommand() reads the defaults", () => {
   const { agentFlags, mode: _, ...rest } = proxy("-sidecar-for web");
   assert.deepEqual(agentFlags, {});
   assert.deepEqual(rest, {
-    agentConnections: 12,
+    agentConnections: 120,
     preparedQueryIntervalMs: 10_000,
     authorize: "match",
     strictSpiffeChain: false,
     adminBind: { kind: "default" },
     ready: "all",
     drainTimeoutMs: 8_000,
+    stopTimeoutMs: 8_000,
+    settleMs: 2_000,
     idleTimeoutMs: 3_600_000,
     lifetimeMs: 0,
     maxConnections: 65_536,
@@ -168,7 +189,7 @@ test("parseCommand() reads every flag of the proxy", () => {
   const { agentFlags, mode: _, ...rest } = proxy(
     "-sidecar-for web -agent-connections 20 -prepared-query-interval 1m -authorize BOTH " +
       "-strict-spiffe-chain -state-dir /var/lib/postern -admin-bind localhost:19001 -ready any -admin-token-file t " +
-      "-drain-timeout 1m30s -idle-timeout 0 -max-connection-lifetime 24h -max-connections 10 " +
+      "-drain-timeout 1m30s -settle-time 3s -idle-timeout 0 -max-connection-lifetime 24h -max-connections 10 " +
       "-workers 4 -log-level ERR -log-json -watch-plugins -pprof-addr :6060",
   );
   assert.deepEqual(agentFlags, {});
@@ -183,6 +204,8 @@ test("parseCommand() reads every flag of the proxy", () => {
     adminTokenFile: "t",
     ready: "any",
     drainTimeoutMs: 90_000,
+    stopTimeoutMs: 90_000,
+    settleMs: 3_000,
     idleTimeoutMs: 0,
     lifetimeMs: 86_400_000,
     maxConnections: 10,
@@ -235,6 +258,7 @@ for (
     ["-admin :1", { CONNECT_SIDECAR_FOR: "web" }, "127.0.0.1:1"],
     ["-admin :1 -sidecar-for web", {}, "-sidecar-for with -admin"],
     ["-config a -proxy-id b", {}, "-config with -proxy-id"],
+    ["-config a -catalog", {}, "-config with -catalog"],
   ] as const
 ) {
   test(`parseCommand() of wait-ready ${line} ${Object.keys(env)}: ${want}`, () => {
@@ -258,8 +282,11 @@ test("parseCommand() reads wait-ready and dev", () => {
     kind: "wait_ready",
     waitFor: { kind: "address", admin: { kind: "tcp", host: "127.0.0.1", port: 19_001 } },
     timeoutMs: 500,
+    catalog: false,
   };
-  assert.deepEqual(parseCommand(["wait-ready", "-admin", ":19001", "-timeout", "0.5s"], {}), want);
+  const words = ["wait-ready", "-admin", ":19001", "-timeout", "0.5s"];
+  assert.deepEqual(parseCommand(words, {}), want);
+  assert.deepEqual(parseCommand([...words, "-catalog"], {}), { ...want, catalog: true });
   assert.deepEqual(parseCommand(["dev", "-http-addr", "[::1]:0", "-default-policy", "deny"], {}), {
     kind: "dev",
     options: {

@@ -110,10 +110,13 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
   check: {
     usage: ["postern check FILE", "postern check [flags of postern proxy]"],
     about: "Reads flags and configuration as postern proxy would, says what is wrong and ends. " +
-      "Every secret is read once, those of servers, too. Starts nothing, listens nowhere and asks no " +
-      "agent.",
+      "Every secret is read once, those of servers, too. Of a proxy that Consul knows (-sidecar-for, " +
+      "-proxy-id, -gateway) it asks the agent, and lists what its registration and config entries " +
+      "ask for that Postern does not do. Starts nothing and listens nowhere. Ends with 2 where a " +
+      "part is refused; what is only ignored is listed.",
     examples: [
       ["A configuration file:", "postern check /etc/postern/web.json"],
+      ["What Postern would not do for a sidecar:", "postern check -sidecar-for web"],
       ["A command line:", "postern check -service web -upstream db:9191 -drain-timeout 20s"],
     ],
     flags: [],
@@ -144,6 +147,10 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
         "postern wait-ready -sidecar-for web-1 -timeout 60s && exec my-application",
       ],
       [
+        "Until Consul's checks pass again, after a restart:",
+        "postern wait-ready -sidecar-for web-1 -catalog -timeout 60s",
+      ],
+      [
         "One whose admin server is elsewhere:",
         "postern wait-ready -admin 127.0.0.1:9901",
       ],
@@ -155,10 +162,13 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
       "postern explain [flags] [METHOD] http://UPSTREAM/PATH [-H 'NAME: VALUE']",
       "postern explain [flags] -inbound [-source SERVICE] [METHOD] /PATH [-H 'NAME: VALUE']",
     ],
-    about: "Asks a running proxy what would become of a request that came now; nothing is sent. " +
-      "Towards an upstream: its route, plugins, splits, targets and how each endpoint is doing. Towards " +
-      "the service: which intention and permission decides, and what the others lack. UPSTREAM is an " +
-      "upstream's name or address, or a host of an ingress.",
+    about:
+      "Asks a running proxy what would become of a request that came now. The request is not " +
+      "sent; the proxy connects to instances and to the application, to see whether they are there. " +
+      "Towards an upstream: route, path as sent, plugins, splits, targets, each instance, and what the " +
+      "intentions of the service say. Towards the own service: the intention and permission that " +
+      "decide, and what the others lack. UPSTREAM is an upstream's name or address, or a host of an " +
+      "ingress.",
     examples: [
       [
         "Where a request of the application web goes:",

@@ -9,6 +9,7 @@ import { resolve } from "node:path";
 import * as v from "valibot";
 import { ADMIN_PORTS, type AdminPlace, type AskAdmin } from "../../admin/mod.ts";
 import type { Address } from "../../base/mod.ts";
+import { parseJson } from "../../wire/mod.ts";
 import type { ProxyMode } from "../command_line/args_proxy.ts";
 
 /** What a proxy was started for, as the flags of `postern proxy` say it. */
@@ -101,7 +102,7 @@ export async function findAdmin(
 async function infoOf(place: AdminPlace, ask: AskAdmin): Promise<Info | undefined> {
   try {
     const { body } = await ask(place, { path: "/server_info", timeoutMs: ASK_TIMEOUT_MS });
-    return v.parse(Info, JSON.parse(body));
+    return v.parse(Info, parseJson(body));
   } catch {
     // Whatever it is, it is not the one that is looked for.
     return undefined;

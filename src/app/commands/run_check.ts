@@ -1,6 +1,7 @@
 /**
  * `postern check`: is this configuration one that `postern proxy` would serve with? Opens no listener
- * and changes nothing; flags, files and every secret they name are read once, the agent is not asked.
+ * and changes nothing; flags, files and every secret they name are read once. The agent is asked about
+ * a proxy that it knows (`check_consul.ts`).
  *
  * @module
  */
@@ -24,6 +25,7 @@ import { FileSource } from "../../source/mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
 import type { ProxyOptions } from "../command_line/args.ts";
 import { createSecretStore } from "../process/secret_store.ts";
+import { checkConsul } from "./check_consul.ts";
 import { describeListeners } from "./describe_listeners.ts";
 
 /** How long secrets may take to come; a server that answers later is one to be told about. */
@@ -40,6 +42,7 @@ export async function runCheck(options: ProxyOptions): Promise<number> {
 
 async function check(options: ProxyOptions): Promise<readonly string[]> {
   const { mode, serversFlags } = options;
+  if (mode.kind === "agent") return await checkConsul(options);
   if (serversFlags) {
     resolveServersOptions(serversFlags, process.env);
     return [...options.warnings, "flags and environment are valid; no server was asked"];

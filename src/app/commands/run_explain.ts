@@ -10,7 +10,8 @@ import { escapeUnseen, formatAddress, messageOf, printable, ProxyError } from ".
 import type { ExplainOptions } from "../command_line/args_explain.ts";
 import { findProxy, whyMissing } from "./find_admin.ts";
 
-const ASK_TIMEOUT_MS = 5_000;
+/** Longer than the data workers and Consul are waited for. */
+const ASK_TIMEOUT_MS = 10_000;
 /** Of an answer: some ten thousand endpoints. */
 const LIMIT_BYTES = 4 * 1_048_576;
 
@@ -39,11 +40,13 @@ export async function explained(options: ExplainOptions, ask: AskAdmin): Promise
 }
 
 /** Of the admin server. */
-function pathOf({ method, upstream, host, path, headers, source, json }: ExplainOptions): string {
-  const query = new URLSearchParams({ method, host, path });
+function pathOf(options: ExplainOptions): string {
+  const { method, upstream, host, path, headers, source, json, connects } = options;
+  const query = new URLSearchParams({ method, ...(host !== "" && { host }), path });
   if (upstream === undefined) query.set("source", source);
   else query.set("upstream", upstream);
   for (const header of headers) query.append("header", header);
+  if (!connects) query.set("connect", "no");
   if (!json) query.set("format", "text");
   return `/explain?${query}`;
 }

@@ -20,13 +20,16 @@ import { findProxy, type WhichProxy, whyMissing } from "./find_admin.ts";
 export interface WaitReadyOptions {
   readonly waitFor: WhichProxy;
   readonly timeoutMs: number;
+  /** Also until the instance passes its checks in Consul's catalog. */
+  readonly catalog: boolean;
   readonly clock: Clock;
   /** For tests. */
   readonly ask?: AskAdmin;
 }
 
 export type WaitResult = { readonly kind: "ready" } | {
-  readonly kind: "timed_out";
+  /** `refused`: waiting does not help. */
+  readonly kind: "timed_out" | "refused";
   /** Says what could not be done, and the last answer. */
   readonly message: string;
 };
@@ -35,9 +38,14 @@ const EVERY_MS = 250;
 /** Where it has to be looked for first, on a hundred ports. */
 const SEARCH_EVERY_MS = 1_000;
 const ASK_TIMEOUT_MS = 2_000;
+/** The proxy asks Consul before it answers. */
+const CATALOG = { everyMs: 1_000, askTimeoutMs: 15_000 };
 
 export async function waitReady(options: WaitReadyOptions): Promise<WaitResult> {
-  const { waitFor, timeoutMs, clock, ask = askAdmin } = options;
+  const { waitFor, timeoutMs, catalog, clock, ask = askAdmin } = options;
+  const { everyMs, askTimeoutMs } = catalog
+    ? CATALOG
+    : { everyMs: EVERY_MS, askTimeoutMs: ASK_TIMEOUT_MS };
   const until = clock.monotonic() + timeoutMs;
   let admin: AdminPlace | undefined;
   for (;;) {
@@ -51,10 +59,11 @@ export async function waitReady(options: WaitReadyOptions): Promise<WaitResult> 
       let last: string;
       try {
         const { status, body } = await ask(found.admin, {
-          path: "/ready",
-          timeoutMs: ASK_TIMEOUT_MS,
+          path: catalog ? "/ready?catalog" : "/ready",
+          timeoutMs: askTimeoutMs,
         });
         if (status === 200) return { kind: "ready" };
+        if (catalog && status === 400) return { kind: "refused", message: body.trim() };
         last = `status ${status}, ${body.trim().split("\n").join(", ")}`;
       } catch (error) {
         last = messageOf(error);
@@ -66,13 +75,13 @@ export async function waitReady(options: WaitReadyOptions): Promise<WaitResult> 
     if (leftMs <= 0) {
       return { kind: "timed_out", message: `Cannot wait longer for the proxy ${why}` };
     }
-    await sleep(clock, Math.min(admin ? EVERY_MS : SEARCH_EVERY_MS, leftMs));
+    await sleep(clock, Math.min(admin ? everyMs : SEARCH_EVERY_MS, leftMs));
   }
 }
 
 /** The command: prints why it gave up; the exit code. */
 export async function runWaitReady(
-  options: Pick<WaitReadyOptions, "waitFor" | "timeoutMs">,
+  options: Pick<WaitReadyOptions, "waitFor" | "timeoutMs" | "catalog">,
 ): Promise<number> {
   const result = await waitReady({ ...options, clock: systemClock });
   if (result.kind === "ready") return 0;

@@ -10,6 +10,7 @@ const ADMIN = {
   kind: "address",
   admin: { kind: "tcp", host: "127.0.0.1", port: 19_000 },
 } as const;
+const PLAIN = { catalog: false } as const;
 
 test("waitReady() asks again until the proxy is ready", async () => {
   const clock = new FakeClock();
@@ -22,7 +23,7 @@ test("waitReady() asks again until the proxy is ready", async () => {
     const answer = answers[asked++];
     return answer && !(answer instanceof Error) ? Promise.resolve(answer) : Promise.reject(answer);
   };
-  const result = waitReady({ waitFor: ADMIN, timeoutMs: 30_000, clock, ask });
+  const result = waitReady({ waitFor: ADMIN, timeoutMs: 30_000, ...PLAIN, clock, ask });
   await clock.advance(1_000);
   assert.deepEqual(await result, { kind: "ready" });
   assert.equal(asked, 3);
@@ -32,7 +33,7 @@ test("waitReady() asks again until the proxy is ready", async () => {
 test("waitReady() gives up with the last answer", async () => {
   const clock = new FakeClock();
   const ask: AskAdmin = () => Promise.resolve({ status: 503, body: "INITIALIZING\nno leaf\n" });
-  const result = waitReady({ waitFor: ADMIN, timeoutMs: 1_100, clock, ask });
+  const result = waitReady({ waitFor: ADMIN, timeoutMs: 1_100, ...PLAIN, clock, ask });
   await clock.advance(1_100);
   assert.deepEqual(await result, {
     kind: "timed_out",
@@ -41,10 +42,37 @@ test("waitReady() gives up with the last answer", async () => {
   });
 });
 
+test("waitReady() with the catalog waits until the instance passes there", async () => {
+  const clock = new FakeClock();
+  const view = fakeAdminView();
+  view.inCatalog = { kind: "known", failing: ['Consul passes it over: check "x" is critical'] };
+  const bind = { kind: "address", host: "127.0.0.1", port: 0 } as const;
+  const server = await startAdmin(view, { bind }, silentLog);
+  const waitFor = { kind: "address", admin: server.address } as const;
+  const options = { waitFor, timeoutMs: 0, catalog: true, clock };
+  try {
+    const late = await waitReady(options);
+    assert.match(
+      late.kind === "timed_out" ? late.message : "",
+      /last answer: status 503, NOT_PASSING, Consul passes it over: check "x" is critical/,
+    );
+    assert.equal((await waitReady({ ...options, catalog: false })).kind, "ready");
+    view.inCatalog = { kind: "known", failing: [] };
+    assert.equal((await waitReady(options)).kind, "ready");
+    view.inCatalog = { kind: "unsupported", reason: "it is a gateway" };
+    assert.deepEqual(await waitReady({ ...options, timeoutMs: 60_000 }), {
+      kind: "refused",
+      message: "Cannot look into the catalog: it is a gateway",
+    });
+  } finally {
+    await server.close();
+  }
+});
+
 test("waitReady() asks once when there is no time at all", async () => {
   const clock = new FakeClock();
   const ask: AskAdmin = () => Promise.reject(new Error("connection refused"));
-  const result = await waitReady({ waitFor: ADMIN, timeoutMs: 0, clock, ask });
+  const result = await waitReady({ waitFor: ADMIN, timeoutMs: 0, ...PLAIN, clock, ask });
   assert.match(result.kind === "timed_out" ? result.message : "", /connection refused$/);
 });
 
@@ -53,7 +81,7 @@ test("waitReady() understands a real admin server", async () => {
   const bind = { kind: "address", host: "127.0.0.1", port: 0 } as const;
   const server = await startAdmin(view, { bind }, silentLog);
   const waitFor = { kind: "address", admin: server.address } as const;
-  const options = { waitFor, timeoutMs: 0, clock: systemClock };
+  const options = { waitFor, timeoutMs: 0, ...PLAIN, clock: systemClock };
   try {
     assert.equal((await waitReady({ ...options, timeoutMs: 30_000 })).kind, "ready");
     view.ready = false;
@@ -113,7 +141,13 @@ for (
   test(`waitReady() finds -${flag} ${value} among others`, async () => {
     const { ask, asked } = world(HERE);
     const waitFor = { kind: "proxy", wanted: { flag, value } } as const;
-    const result = await waitReady({ waitFor, timeoutMs: 0, clock: new FakeClock(), ask });
+    const result = await waitReady({
+      waitFor,
+      timeoutMs: 0,
+      ...PLAIN,
+      clock: new FakeClock(),
+      ask,
+    });
     assert.deepEqual(result, { kind: "ready" });
     assert.equal(asked.at(-1), `${port}/ready`);
   });
@@ -133,7 +167,7 @@ test("waitReady() takes no other proxy for the one it waits for, and says who is
     ] as const
   ) {
     const { ask, asked } = world(infos);
-    const result = await waitReady({ waitFor, timeoutMs: 0, clock, ask });
+    const result = await waitReady({ waitFor, timeoutMs: 0, ...PLAIN, clock, ask });
     assert.deepEqual(result, {
       kind: "timed_out",
       message:
@@ -154,6 +188,7 @@ test("waitReady() follows the one it waits for to another port", async () => {
   const waiting = waitReady({
     waitFor: { kind: "proxy", wanted: { flag: "proxy-id", value: "b" } },
     timeoutMs: 30_000,
+    ...PLAIN,
     clock,
     ask(admin, question) {
       if (question.path !== "/ready") return ask(admin, question);

@@ -13,6 +13,8 @@ import { Rollout } from "./rollout.ts";
 
 /** How long a worker may take to answer for the admin server. */
 const VIEW_TIMEOUT_MS = 1_000;
+/** The same where it connects to endpoints first. */
+const EXPLAIN_TIMEOUT_MS = 3_500;
 /** Connections have this long to be closed when a drain is over. */
 const AFTER_DRAIN_MS = 1_000;
 
@@ -56,7 +58,9 @@ export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
       return views.filter((view) => view !== undefined);
     },
     async explain(question) {
-      const all = await Promise.all(workers.map((worker) => soon(worker.ask("explain", question))));
+      const all = await Promise.all(
+        workers.map((worker) => soon(worker.ask("explain", question), EXPLAIN_TIMEOUT_MS)),
+      );
       return all.filter((explained) => explained !== undefined);
     },
     async stuck() {

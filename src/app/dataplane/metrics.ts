@@ -45,7 +45,6 @@ const BIND_KEY = "envoy_prometheus_bind_addr";
 export class DataplaneMetrics {
   readonly #options: MetricsOptions;
   readonly #deps: MetricsDeps;
-  readonly #told = new Set<string>();
   #servers: readonly Listening[] = [];
   /** What the servers are by; `""`: there are none. */
   #by = "";
@@ -88,13 +87,8 @@ export class DataplaneMetrics {
   }
 
   async #look(): Promise<void> {
-    const { view, log } = this.#deps;
+    const { view } = this.#deps;
     const wanted = view.source()?.metrics;
-    for (const key of wanted?.statsd ?? []) {
-      if (this.#told.has(key)) continue;
-      this.#told.add(key);
-      log.warn("metrics are sent to no StatsD server", { key });
-    }
     try {
       const place = readPlace(wanted?.prometheusBindAddr ?? "");
       const tls = place && readMetricsTls(this.#options.tls);

@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fakeAdminView } from "../../../test/kit/admin_view.ts";
+import { NO_METRICS } from "../../../test/kit/admin_view.ts";
 import { createAuthority } from "../../../test/kit/certificates.ts";
 import { freePorts, loopbackHost } from "../../../test/kit/ports.ts";
 import type { AdminAnswer, AskAdmin } from "../../admin/mod.ts";
@@ -46,9 +47,9 @@ async function rig(
     { useCentralConfig: true, scrapePath: "/metrics", mergePort, ...options },
     { view, log, ask },
   );
-  const want = (bound: number | string, statsd: string[] = []) => {
+  const want = (bound: number | string) => {
     const prometheusBindAddr = typeof bound === "number" ? `${host}:${bound}` : bound;
-    state.metrics = { prometheusBindAddr, statsd };
+    state.metrics = { ...NO_METRICS, prometheusBindAddr };
     return metrics.look();
   };
   return {
@@ -106,7 +107,7 @@ test("DataplaneMetrics serves where central configuration says, and goes where i
 test("DataplaneMetrics looks by itself, and not where central configuration is not to count", async () => {
   for (const useCentralConfig of [true, false]) {
     await using it = await rig({ useCentralConfig });
-    it.state.metrics = { prometheusBindAddr: `${it.host}:${it.port}`, statsd: [] };
+    it.state.metrics = { ...NO_METRICS, prometheusBindAddr: `${it.host}:${it.port}` };
     await it.view.clock.advance(1_000);
     if (useCentralConfig) await it.metrics.look();
     assert.equal(it.metrics.addresses.length, useCentralConfig ? 2 : 0);
@@ -118,14 +119,13 @@ test("DataplaneMetrics looks by itself, and not where central configuration is n
 
 test("DataplaneMetrics says once what it cannot do, and serves on", async () => {
   await using it = await rig();
-  await it.want(it.port, ["envoy_statsd_url"]);
-  for (let count = 0; count < 2; count++) await it.want("nowhere", ["envoy_statsd_url"]);
+  await it.want(it.port);
+  for (let count = 0; count < 2; count++) await it.want("nowhere");
   assert.equal((await it.get(it.port, "/metrics")).status, 200);
   assert.deepEqual(it.told.map(([text]) => text), [
-    "metrics are sent to no StatsD server",
     "metrics are not served as configured",
   ]);
-  assert.match(String(it.told[1]?.[1]?.error), /envoy_prometheus_bind_addr "nowhere": want host:/);
+  assert.match(String(it.told[0]?.[1]?.error), /envoy_prometheus_bind_addr "nowhere": want host:/);
 });
 
 test("DataplaneMetrics takes an address that becomes free", async () => {

@@ -7,7 +7,7 @@
 import { hostFault } from "../../base/mod.ts";
 import { quote } from "../command_line/args_flags.ts";
 import { badValue, readInteger, readLogLevel } from "../command_line/args_values.ts";
-import type { ProxyOptions } from "../command_line/args_proxy.ts";
+import { type ProxyOptions, SETTLE_MS } from "../command_line/args_proxy.ts";
 import { DEFAULT_CONNECTIONS } from "../process/descriptors.ts";
 import { UNUSED } from "./running_flags.ts";
 import { type MetricsOptions, readMetrics, readPath, type TcpPlace } from "./metrics_options.ts";
@@ -31,6 +31,8 @@ export interface DataplaneOptions {
 }
 
 const DAY_S = 86_400;
+/** As `postern proxy` has it by default. */
+const STOP_MS = 8_000;
 const PORT = { atLeast: 1, atMost: 65_535 };
 
 /** `readText` reads a whole file, within its bounds. Throws `usage` and `config_invalid`. */
@@ -64,8 +66,10 @@ export function dataplaneOptions(
         port: adminPort(values),
       },
       ready: "all",
-      // At the end there is the grace period in its place.
       drainTimeoutMs: readSeconds(values, "envoy-drain-time-seconds", 30),
+      // At the end, unless there is a grace period in its place.
+      stopTimeoutMs: STOP_MS,
+      settleMs: SETTLE_MS,
       idleTimeoutMs: 3_600_000,
       lifetimeMs: 0,
       maxConnections: DEFAULT_CONNECTIONS,

@@ -25,7 +25,8 @@ export async function runDataplane({ flags, forEnvoy }: DataplaneWords): Promise
   const { shutdownGraceMs: ms, drainListeners: drainInbound } = options.lifecycle;
   const code = await runProxy(options.proxy, {
     env: withoutConsuls(process.env),
-    grace: { ms, drainInbound },
+    metrics: options.metrics.useCentralConfig ? "sinks" : "none",
+    ...(ms > 0 && { grace: { ms, drainInbound } }),
     open: (view, { log, stop }) => openServers(options, { view, log, stop }),
   });
   return code === 0 ? 0 : 1;

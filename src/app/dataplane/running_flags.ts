@@ -95,7 +95,8 @@ export const LIFECYCLE: SettingGroup = {
       ...{ name: "shutdown-grace-period-seconds", kind: "text", value: "N", inFile: "number" },
       env: "DP_SHUTDOWN_GRACE_PERIOD_SECONDS",
       ...{ key: "envoy.shutdownGracePeriodSeconds", byDefault: "0" },
-      help: "How long everything goes on after SIGTERM; a second SIGTERM ends it.",
+      help: "How long everything goes on after SIGTERM; a second SIGTERM ends it. With 0, new " +
+        "connections are accepted for 2 s, and open ones may finish within 8 s.",
     },
     {
       ...{ name: "shutdown-drain-listeners", kind: "switch", env: "DP_SHUTDOWN_DRAIN_LISTENERS" },

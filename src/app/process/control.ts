@@ -17,6 +17,7 @@ import {
   ConsulSource,
   FileSource,
   FileStore,
+  pinStoredCluster,
   PluginWatch,
   readFileConfig,
   registrationOfFlags,
@@ -25,7 +26,7 @@ import {
   type SnapshotStore,
 } from "../../source/mod.ts";
 import type { ProxyOptions } from "../command_line/args.ts";
-import { findProxy } from "./find_proxy.ts";
+import { findProxy, usualIdOf } from "./find_proxy.ts";
 import { reportMissingRights } from "./preflight.ts";
 import type { Engine } from "../../net/mod.ts";
 import { createSecretStore } from "./secret_store.ts";
@@ -39,7 +40,7 @@ export interface ControlDeps {
   readonly signal: AbortSignal;
   readonly engine: Engine;
   /** Who is asked is away, and nothing can be done before; called for each failure, with who and why. */
-  onWaiting(reason: string): Promise<void>;
+  onWaiting(reason: () => string): Promise<void>;
 }
 
 /** Where the state of a proxy comes from. */
@@ -83,6 +84,10 @@ export async function createControl(
     };
   }
   const { agent, secrets } = await openConsul(options, deps);
+  const { store } = storeOf(options, deps, { holdsMesh: true });
+  if (store && mode.kind === "agent") {
+    await pinStoredCluster(usualIdOf(mode), { agent, store });
+  }
   const registration = await unlessStopped(registrationOf(options, agent, deps), deps.signal)
     .catch(async (error) => {
       await agent.leave?.();
@@ -94,6 +99,7 @@ export async function createControl(
   const proxyId = registration.kind === "agent"
     ? registration.proxyId
     : registration.registration.id;
+  if (store) await pinStoredCluster(proxyId, { agent, store });
   const source = new ConsulSource({
     agent,
     registration,
@@ -108,7 +114,7 @@ export async function createControl(
     env: deps.env,
     pluginWatch,
     createSecretStore: () => createSecretStore(deps),
-    ...storeOf(options, deps, { holdsMesh: true }),
+    ...(store && { store }),
   });
   return {
     source,
@@ -188,8 +194,7 @@ async function registrationOf(
         proxyId: await findProxy(mode, {
           ...deps,
           agent,
-          onWaiting: (reason) =>
-            deps.onWaiting(`${agent.called === "agent" ? "the agent" : "Consul"}: ${reason}`),
+          onWaiting: (reason) => deps.onWaiting(reason),
           hasState: options.stateDir !== undefined,
         }),
       };

@@ -8,6 +8,7 @@
 import {
   Backoff,
   type Clock,
+  type ErrorCode,
   type Log,
   messageOf,
   ProxyError,
@@ -22,19 +23,30 @@ export interface ProxyName {
 }
 
 export interface FindProxyDeps {
-  readonly agent: Pick<Agent, "called" | "findGateway" | "findProxy" | "findSidecar">;
+  readonly agent: Pick<
+    Agent,
+    "called" | "findGateway" | "findProxy" | "findSidecar" | "serversStatus"
+  >;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
   readonly signal: AbortSignal;
   /** There may be a stored state, with which the proxy serves without the agent. */
   readonly hasState: boolean;
-  /** Nothing can be done before the agent answers; called for each failure, and while it hangs. */
-  onWaiting(reason: string): Promise<void>;
+  /**
+   * Nothing can be done before the agent answers; called for each failure, and while it hangs. `reason`
+   * tells who is waited for, since when and why.
+   */
+  onWaiting(reason: () => string): Promise<void>;
 }
 
 /** An agent that has not answered by now hangs, or is very busy. */
 const SLOW_MS = 1_000;
+
+const AWAY: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
+  ...["agent_unreachable", "agent_failed", "agent_overloaded"] as const,
+  "cluster_changed",
+]);
 
 const FIND = {
   sidecar_for: (agent, id) => agent.findSidecar(id),
@@ -52,24 +64,35 @@ const USUAL_ID = {
   gateway: (id) => id || "ingress-gateway",
 } as const satisfies Record<ProxyName["by"], (id: string) => string>;
 
+/** What {@link findProxy} gives where the agent is away and there is a stored state. */
+export function usualIdOf({ by, id }: ProxyName): string {
+  return USUAL_ID[by](id);
+}
+
 /** The proxy's id; fails with what the agent refuses. */
 export async function findProxy({ by, id }: ProxyName, deps: FindProxyDeps): Promise<string> {
   const { agent, clock, random, log, signal, hasState, onWaiting } = deps;
   const backoff = new Backoff({ baseMs: 500, maxMs: 15_000, random });
+  const since = new Date(clock.now()).toISOString();
+  const who = agent.called === "agent" ? "the agent" : "Consul";
   let told = "";
+  const waitingFor = () => {
+    // What a search for servers found out is newer than what the last question came to.
+    const reason = agent.serversStatus?.()?.lastFailure || told || "it has not answered yet";
+    return `${who}, since ${since}: ${reason}`;
+  };
   for (;;) {
     try {
       return await unlessSlow(FIND[by](agent, id), clock, async () => {
         if (hasState && by === "proxy_id") return id;
-        await onWaiting("it has not answered yet");
+        await onWaiting(waitingFor);
         return undefined;
       });
     } catch (error) {
       const code = error instanceof ProxyError ? error.code : "internal";
-      const away = code === "agent_unreachable" || code === "agent_failed" ||
-        code === "agent_overloaded";
+      const away = AWAY.has(code);
       if (!away || signal.aborted) throw error;
-      if (hasState) return USUAL_ID[by](id);
+      if (hasState) return usualIdOf({ by, id });
       const delayMs = backoff.next();
       const reason = messageOf(error);
       const what = code === "agent_unreachable"
@@ -81,7 +104,7 @@ export async function findProxy({ by, id }: ProxyName, deps: FindProxyDeps): Pro
         delay_ms: Math.round(delayMs),
       });
       told = reason;
-      await onWaiting(reason);
+      await onWaiting(waitingFor);
       await sleep(clock, delayMs, { signal });
       if (signal.aborted) throw error;
     }

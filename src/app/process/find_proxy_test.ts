@@ -23,7 +23,7 @@ class Search {
       ...{ clock: this.clock, log, hasState, random: () => 0.5 },
       agent: { called: "agent", findSidecar: ask, findProxy: ask, findGateway: ask },
       signal: new AbortController().signal,
-      onWaiting: (reason) => Promise.resolve(void this.waited.push(reason)),
+      onWaiting: (reason) => Promise.resolve(void this.waited.push(reason())),
     });
     this.outcome.then(
       (id) => this.said = id,
@@ -86,5 +86,7 @@ test("findProxy() does not wait for an agent that hangs where it knows the id", 
   const sidecar = new Search({ by: "sidecar_for", id: "web" }, hanging, true);
   await sidecar.clock.advance(5_000);
   assert.equal(sidecar.said, undefined, "a guess is for an agent that is away");
-  assert.deepEqual(sidecar.waited, ["it has not answered yet"]);
+  assert.deepEqual(sidecar.waited, [
+    "the agent, since 2026-11-21T07:30:00.000Z: it has not answered yet",
+  ]);
 });

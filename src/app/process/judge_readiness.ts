@@ -19,6 +19,8 @@ export interface ReadinessFacts {
   readonly waitingFor: string;
   /** Listeners and upstreams that stay closed until their secrets have come. */
   readonly warming: readonly string[];
+  /** Why the source hears of no changes, in words; empty: it does. */
+  readonly unheard: readonly string[];
 }
 
 /** What the data paths say, and what they said before. */
@@ -40,7 +42,7 @@ const TOLD = 20;
 const NAMED = 3;
 
 export function judgeReadiness(
-  { draining, snapshot, refusal, waitingFor, warming }: ReadinessFacts,
+  { draining, snapshot, refusal, waitingFor, warming, unheard }: ReadinessFacts,
   { listeners, stuck, everUp, wasReady, wanted }: ListenersSeen,
 ): Health {
   const exposed = Object.keys(snapshot?.exposed ?? {});
@@ -49,11 +51,12 @@ export function judgeReadiness(
   // The one in force may be from before the secrets came, with no listener open yet.
   if (!snapshot || (names.length === 0 && refusal !== undefined)) {
     const awaited = refusal === undefined ? waitingFor : `a snapshot that can be used: ${refusal}`;
-    const notReady = [...first, `waiting for ${awaited}`];
+    const notReady = [...first, `waiting for ${awaited}`, ...unheard];
     return { notReady, warnings: [], listeners: { total: 0, unusable: 0 } };
   }
   const counting = new Troubles();
   const others = new Troubles();
+  const strained = new Troubles();
   const troubles = names.map((name) => [name, troubleOf(listeners.get(name))] as const);
   const isDark = troubles.every(([, trouble]) => trouble !== undefined);
   const waiting = withWarming([...listeners.values()], warming)
@@ -70,11 +73,14 @@ export function judgeReadiness(
     const trouble = troubleOf(listeners.get(name));
     if (trouble !== undefined) others.add(name, trouble);
   }
+  for (const { name, warnings } of listeners.values()) {
+    for (const warning of warnings) strained.add(name, warning);
+  }
   const mustWarm = (isDark && waiting.length > 0) || (isStrict && !wasReady);
   const waits = warming.map((what) => `waiting for ${what}`);
   return {
     notReady: [...first, ...counting.texts(), ...(mustWarm ? waits : [])],
-    warnings: [...others.texts(), ...(mustWarm ? [] : waits)],
+    warnings: [...unheard, ...others.texts(), ...strained.texts(), ...(mustWarm ? [] : waits)],
     listeners: {
       total: names.length + exposed.length + waiting.length,
       unusable: counting.size + others.size + waiting.length,

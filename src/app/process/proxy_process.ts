@@ -8,6 +8,7 @@
 import { type Clock, type Log, messageOf, sleep } from "../../base/mod.ts";
 import type { Reloaded } from "../../admin/mod.ts";
 import type { FetchCertificate } from "../../proxy/mod.ts";
+import { troublesOf } from "../../source/mod.ts";
 import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
 import { BindRetry } from "./bind_retry.ts";
 import { Heartbeat } from "./heartbeat.ts";
@@ -31,8 +32,13 @@ export interface ProxyProcessOptions {
   readonly ready: "any" | "all";
   /** Data paths, which all must answer. */
   readonly paths: number;
+  /** For open connections after {@link ProxyProcess.drainListeners}. */
   readonly drainTimeoutMs: number;
-  /** In place of a drain at the end. */
+  /** Counted from {@link ProxyProcess.stop}: the settle time is part of it. */
+  readonly stopTimeoutMs: number;
+  /** So long new callers are served after Consul was told that none should come: they hear of it late. */
+  readonly settleMs: number;
+  /** In place of the settle time and the drain at the end. */
   readonly grace?: Grace;
   /**
    * May take for ever, until `signal` aborts; `onWaiting` is called for each failure of an agent that is
@@ -40,7 +46,7 @@ export interface ProxyProcessOptions {
    */
   findControl(hooks: {
     readonly signal: AbortSignal;
-    onWaiting(reason: string): Promise<void>;
+    onWaiting(reason: () => string): Promise<void>;
   }): Promise<ProxyControl>;
   createPlane(control: ProxyControl, fetchCertificate: FetchCertificate): DataPlane;
   /** `undefined`: none is wanted. */
@@ -66,13 +72,17 @@ export class ProxyProcess {
   readonly #options: ProxyProcessOptions;
   /** Everything that goes on by itself ends with it. */
   readonly #ending = new AbortController();
+  /** Ready for the first time. */
+  readonly #servingBegan = new AbortController();
   /** Nobody new should come any more. */
   readonly #leaving = new AbortController();
   readonly #stopped = Promise.withResolvers<undefined>();
   readonly #hurried = Promise.withResolvers<void>();
   readonly #graceOver = Promise.withResolvers<void>();
+  /** Consul was told that nobody new should come, or there is nothing to tell it. */
+  readonly #left = Promise.withResolvers<void>();
   #admin: ReturnType<ProxyProcessOptions["openAdmin"]> | undefined;
-  #waitingFor = "the first answer of Consul";
+  #waitingFor: () => string = () => "the first answer of Consul";
   #parts: Parts | undefined;
   /** The snapshot that was given to the plane last. */
   #applying = Promise.resolve();
@@ -81,6 +91,8 @@ export class ProxyProcess {
   #canReload = false;
   #wasReady = false;
   #draining = false;
+  /** New callers are served still, and should not come any more. */
+  #settling = false;
   #exitCode = 0;
 
   constructor(options: ProxyProcessOptions) {
@@ -90,14 +102,15 @@ export class ProxyProcess {
       ...{ clock, log, wanted: options.ready, signal: this.#ending.signal },
       facts: () => {
         const status = this.#parts?.source.status();
-        const waitingFor = status ? status.waitingFor.join(", ") : this.#waitingFor;
+        const waitingFor = status ? status.waitingFor.join(", ") : this.#waitingFor();
         const [refusal] = this.refused;
         return {
-          draining: this.#draining,
+          draining: this.#draining || this.#settling,
           snapshot: this.snapshot && (this.#coming ?? this.snapshot),
           refusal: refusal?.reason,
           waitingFor: waitingFor || "the first snapshot",
           warming: status?.warming ?? [],
+          unheard: status ? troublesOf(status) : [],
         };
       },
       plane: () => this.#parts?.plane,
@@ -123,7 +136,7 @@ export class ProxyProcess {
     return this.#draining;
   }
 
-  /** Ends the process in order: {@link run} goes on to drain, with its grace period or without. */
+  /** Ends the process in order: {@link run} goes on to settle and drain, or to its grace period if any. */
   stop({ grace = true }: { readonly grace?: boolean } = {}): void {
     this.#stopped.resolve(undefined);
     if (!grace) this.#graceOver.resolve();
@@ -210,10 +223,14 @@ export class ProxyProcess {
       });
     }, (error) => this.#failed(error));
     const draining = this.#leaving.signal;
-    const registered = control.keepRegistered({ signal, draining }).catch((error) => {
-      if (control.needsRegistering) this.#failed(error);
-      else log.error("not registered", { error: messageOf(error) });
-    });
+    const serving = this.#servingBegan.signal;
+    const onLeft = () => this.#left.resolve();
+    const registered = control.keepRegistered({ signal, serving, draining, onLeft }).catch(
+      (error) => {
+        if (control.needsRegistering) this.#failed(error);
+        else log.error("not registered", { error: messageOf(error) });
+      },
+    ).finally(onLeft);
     this.#canReload = true;
     return { ...control, plane, registered };
   }
@@ -253,27 +270,52 @@ export class ProxyProcess {
   }
 
   async #drain({ plane }: Serving): Promise<void> {
-    const { log, notifier, grace } = this.#options;
-    const drainTimeoutMs = grace ? 0 : this.#options.drainTimeoutMs;
+    const { clock, log, notifier, grace, stopTimeoutMs } = this.#options;
+    const beganMs = clock.monotonic();
     notifier.stopping("draining");
     this.#leaving.abort();
-    if (grace) await this.#grace(grace);
+    const isPatient = grace !== undefined && await this.#grace(grace);
+    if (!isPatient) await this.#settle();
     this.#draining = true;
+    // A grace period was the time of everything that is open.
+    const leftMs = isPatient ? 0 : Math.max(0, beganMs + stopTimeoutMs - clock.monotonic());
     const connections = (await plane.listeners()).flat()
       .reduce((sum, listener) => sum + listener.connections, 0);
-    log.info("stopping", { connections, drain_timeout_ms: drainTimeoutMs });
-    await Promise.race([plane.drain(drainTimeoutMs), this.#hurried.promise]);
+    log.info("stopping", { connections, drain_timeout_ms: Math.round(leftMs) });
+    await Promise.race([plane.drain(leftMs), this.#hurried.promise]);
   }
 
-  async #grace({ ms, drainInbound }: Grace): Promise<void> {
-    const { clock, log } = this.#options;
+  /** False: it was cut short, and the ordinary end follows. */
+  async #grace({ ms, drainInbound }: Grace): Promise<boolean> {
+    const { log } = this.#options;
     log.info("grace period begins", { ms, drain_inbound: drainInbound });
     if (drainInbound) this.drainListeners("inbound");
+    const isOver = this.#waitMs(ms).then(() => true);
+    return await Promise.race([isOver, this.#graceOver.promise.then(() => false)]);
+  }
+
+  /**
+   * New callers are served for a while after Consul has been told that none should come: whoever has not
+   * heard of it would meet a closed port. Where nobody goes by what Consul says, there is nothing to wait
+   * for.
+   */
+  async #settle(): Promise<void> {
+    const { log, settleMs: ms } = this.#options;
+    const isCalled = this.#parts?.agent !== undefined && this.snapshot !== undefined &&
+      (!isEmpty(this.snapshot.inbound) || !isEmpty(this.snapshot.edges));
+    if (!isCalled || this.#draining || this.#exitCode !== 0 || ms === 0) return;
+    this.#settling = true;
+    log.info("settling", { ms });
+    // Consul may be away: no longer than that.
+    await Promise.race([this.#left.promise, this.#waitMs(ms)]);
+    await this.#waitMs(ms);
+  }
+
+  /** Less where somebody is in a hurry. */
+  async #waitMs(ms: number): Promise<void> {
     const over = new AbortController();
-    const { signal } = over;
     await Promise.race([
-      sleep(clock, ms, { signal }),
-      this.#graceOver.promise,
+      sleep(this.#options.clock, ms, { signal: over.signal }),
       this.#hurried.promise,
     ]);
     over.abort();
@@ -311,8 +353,13 @@ export class ProxyProcess {
       return notifier.status(serving);
     }
     this.#wasReady = true;
+    this.#servingBegan.abort();
     this.#options.onFirstReady();
     log.info("ready", { proxy: this.#parts?.proxyId, service });
     notifier.ready(serving);
   }
+}
+
+function isEmpty(parts: object): boolean {
+  return Object.keys(parts).length === 0;
 }

@@ -1,141 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createLog, ProxyError } from "../../base/mod.ts";
-import type { RegisterSignals } from "../../consul/mod.ts";
-import type { ListenerView } from "../../proxy/mod.ts";
-import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
-import { createAuthority } from "../../../test/kit/certificates.ts";
-import { FakeClock, settle } from "../../../test/kit/clock.ts";
-import { snapshotOf } from "../../../test/kit/snapshots.ts";
-import { Notifier } from "./notify.ts";
-import type { DataPlane } from "../data_plane/plane.ts";
-import { ProxyProcess, type ProxyProcessOptions } from "./proxy_process.ts";
+import { ProxyError } from "../../base/mod.ts";
+import { settle } from "../../../test/kit/clock.ts";
+import { INBOUND, processRig as rig, SNAPSHOT } from "../../../test/kit/proxy_process.ts";
 import type { ProxyControl } from "./control.ts";
-
-const SNAPSHOT = snapshotOf({
-  ca: createAuthority(),
-  service: "web",
-  local: { kind: "tcp", host: "127.0.0.1", port: 8080 },
-});
-const INBOUND: ListenerView = {
-  name: "inbound",
-  direction: "inbound",
-  address: "127.0.0.1:1",
-  protocol: "tcp",
-  state: "listening",
-  error: "",
-  fault: "",
-  connections: 3,
-};
-
-/** A process of fakes. What happens to them is noted in order, between `log: ` lines and messages. */
-function rig(options: Partial<ProxyProcessOptions> = {}) {
-  const clock = new FakeClock();
-  const happened: string[] = [];
-  const note = (what: string) => void happened.push(what);
-  const gate = () => Promise.withResolvers<void>();
-  const waits = { drain: gate(), apply: gate(), unregister: gate(), leave: gate() };
-  waits.leave.resolve();
-  const source = {
-    publish: (_snapshot: Snapshot) => Promise.resolve(false),
-    fail: (_error: ProxyError) => {},
-  };
-  const rollout = {
-    published: undefined as Snapshot | undefined,
-    refused: [] as readonly Refusal[],
-    async apply(snapshot: Snapshot) {
-      note("apply");
-      await waits.apply.promise;
-      if (rollout.refused.length === 0) rollout.published = snapshot;
-    },
-  };
-  const seen = { listeners: [INBOUND], warming: [] as string[] };
-  const plane = {
-    rollout,
-    retryFailed: () => Promise.resolve(true),
-    listeners: () => Promise.resolve([seen.listeners]),
-    views: () => Promise.resolve([]),
-    explain: () => Promise.resolve([]),
-    stuck: () => Promise.resolve([]),
-    setLogLevel: () => {},
-    drainInbound: () => note("drain inbound"),
-    drain: (timeoutMs: number) => (note(`drain ${timeoutMs}`), waits.drain.promise),
-    close: () => note("plane closed"),
-  } satisfies DataPlane;
-  const found = {
-    source: {
-      start(onSnapshot: typeof source.publish, onFatal: typeof source.fail) {
-        source.publish = onSnapshot;
-        source.fail = onFatal;
-        note("source started");
-      },
-      refused: [],
-      used: () => {},
-      status: () => ({ waitingFor: [], warming: seen.warming }),
-      fetchCertificate: () => (note("fetched"), Promise.resolve(true)),
-      reload: () => (note("source reloaded"), Promise.resolve(true)),
-      close: () => (note("source closed"), Promise.resolve()),
-    },
-    agent: {
-      reloadFiles: () => note("agent reloaded"),
-      leave: () => (note("agent left"), waits.leave.promise),
-      close: () => note("agent closed"),
-    },
-    proxyId: "web-proxy",
-    secrets: [],
-    needsRegistering: false,
-    keepRegistered: ({ signal }: RegisterSignals) =>
-      new Promise<void>((resolve) =>
-        signal.addEventListener("abort", () => {
-          note("taken back");
-          void waits.unregister.promise.then(resolve);
-        })
-      ),
-  } as unknown as ProxyControl;
-  let fetchCertificate = (): Promise<boolean> => Promise.resolve(false);
-  const proxy = new ProxyProcess({
-    clock,
-    log: createLog({
-      clock,
-      holder: { level: "info" },
-      write: ({ message, fields }) => note(`log: ${message} ${JSON.stringify(fields)}`),
-    }),
-    notifier: new Notifier({
-      env: { NOTIFY_SOCKET: "/run/notify" },
-      pid: 1,
-      clock,
-      log: createLog({ clock, holder: { level: "info" }, write: () => {} }),
-      send: (_, text) => (note(text.replaceAll("\n", " ")), "sent"),
-    }),
-    ready: "all",
-    paths: 1,
-    drainTimeoutMs: 5_000,
-    findControl: () => Promise.resolve(found),
-    createPlane(_, fetch) {
-      fetchCertificate = () => fetch({ credentials: "c", name: "n", remote: "r" });
-      return plane;
-    },
-    openAdmin() {
-      note("admin opened");
-      return Promise.resolve({ close: () => (note("admin closed"), Promise.resolve()) });
-    },
-    onInForce: () => {},
-    onFirstReady: () => note("ready first"),
-    ...options,
-  });
-  const take = () => happened.splice(0);
-  return {
-    clock,
-    proxy,
-    source,
-    rollout,
-    found,
-    seen,
-    waits,
-    take,
-    fetch: () => fetchCertificate(),
-  };
-}
 
 test("ProxyProcess starts, serves, is ready, drains and ends in this order", async () => {
   const { proxy, source, waits, take } = rig();
@@ -203,8 +71,8 @@ test("ProxyProcess that is stopped while the agent is away ends with its admin s
   const { proxy, take } = rig({
     async findControl({ onWaiting, signal }) {
       signal.addEventListener("abort", () => ended = true);
-      await onWaiting("the agent: connection refused");
-      await onWaiting("the agent: connection refused");
+      await onWaiting(() => "the agent: connection refused");
+      await onWaiting(() => "the agent: connection refused");
       return await new Promise((_, reject) => signal.addEventListener("abort", reject));
     },
   });
@@ -242,60 +110,6 @@ test("ProxyProcess waits for nothing once it is hurried", async () => {
     "admin closed",
     "log: stopped {}",
   ]);
-});
-
-for (
-  const [name, drainInbound, end, tookMs] of [
-    ["its grace period out", true, () => {}, 30_000],
-    ["it out, with no word to callers", false, () => {}, 30_000],
-    ["not for whoever hurries it", true, (proxy) => proxy.hurry(), 0],
-    ["not for who wants none", true, (proxy) => proxy.stop({ grace: false }), 0],
-  ] as readonly (readonly [string, boolean, (proxy: ProxyProcess) => void, number])[]
-) {
-  test(`ProxyProcess that stands in for another waits ${name}, then drains at once`, async () => {
-    const { proxy, source, waits, take, clock } = rig({ grace: { ms: 30_000, drainInbound } });
-    const ended = proxy.run();
-    await settle();
-    waits.apply.resolve();
-    source.publish(SNAPSHOT);
-    await settle();
-    take();
-    proxy.stop();
-    await settle();
-    const inbound = drainInbound ? ["drain inbound"] : [];
-    assert.deepEqual(take(), [
-      "STOPPING=1 STATUS=draining",
-      `log: grace period begins {"ms":30000,"drain_inbound":${drainInbound}}`,
-      ...inbound,
-    ]);
-    assert.deepEqual((await proxy.readiness.look()).notReady, []);
-    end(proxy);
-    if (tookMs > 0) {
-      await clock.advance(tookMs - 1);
-      assert.deepEqual(take(), []);
-      await clock.advance(1);
-    }
-    await settle();
-    assert.deepEqual(take().slice(0, 2), [
-      'log: stopping {"connections":3,"drain_timeout_ms":0}',
-      "drain 0",
-    ]);
-    waits.drain.resolve();
-    waits.unregister.resolve();
-    assert.equal(await ended, 0);
-  });
-}
-
-test("ProxyProcess that can never serve drains and ends with 1, with no grace", async () => {
-  const grace = { ms: 30_000, drainInbound: false };
-  const { proxy, source, waits, take } = rig({ grace });
-  waits.drain.resolve();
-  waits.unregister.resolve();
-  const ended = proxy.run();
-  await settle();
-  source.fail(new ProxyError("config_invalid", "no such listener"));
-  assert.equal(await ended, 1);
-  assert.ok(take().includes('log: cannot serve {"error":"no such listener"}'));
 });
 
 test("ProxyProcess fails with what keeps it from starting", async () => {

@@ -61,6 +61,7 @@ const up = (name: string): ListenerView => ({
   state: "listening",
   error: "",
   fault: "",
+  warnings: [],
   connections: 0,
 });
 const refusing = (name: string, fault = "our own certificate expired") => ({ ...up(name), fault });
@@ -89,6 +90,7 @@ function rig(wanted: "any" | "all" = "all") {
       refusal: undefined,
       waitingFor: "the leaf",
       warming: [],
+      unheard: [],
     } as ReadinessFacts,
   };
   const options: ReadinessOptions = {
@@ -131,6 +133,19 @@ const STORIES: readonly (readonly [string, "any" | "all", readonly Step[]])[] = 
     facts: { snapshot: undefined },
     notReady: ["waiting for the leaf"],
   }]],
+  ["says why nothing comes while it waits, and warns of it while it serves", "all", [
+    {
+      seen: [],
+      facts: { snapshot: undefined, unheard: ["the agent not reached since then: refused"] },
+      notReady: ["waiting for the leaf", "the agent not reached since then: refused"],
+    },
+    {
+      seen: [[up("inbound"), up(DB)]],
+      facts: { snapshot: SNAPSHOT },
+      warnings: ["the agent not reached since then: refused"],
+    },
+    { seen: [[up("inbound"), up(DB)]], facts: { unheard: [] } },
+  ]],
   ["is not ready by a snapshot without listeners while the next is refused", "all", [{
     seen: [[]],
     facts: { snapshot: { ...SNAPSHOT, inbound: {}, upstreams: {} }, refusal: "bad key" },

@@ -18,6 +18,7 @@ import { descriptorLimit, type Engine, runtimeEngine } from "../../net/mod.ts";
 import type { FetchCertificate, RemoteAuthorize } from "../../proxy/mod.ts";
 import type { ProxyOptions } from "../command_line/args.ts";
 import { boundedAuthorize } from "./bounded_authorize.ts";
+import { createCatalogLook } from "./catalog_look.ts";
 import { fittingConnections, tooFewFiles } from "./descriptors.ts";
 import { shownMode } from "../commands/find_admin.ts";
 import { exitCodeOf, lastWords } from "../log/last_words.ts";
@@ -31,6 +32,7 @@ import { createLocalPlane, type DataPlane } from "../data_plane/plane.ts";
 import { trimWhenQuiet } from "../data_plane/quiet_trim.ts";
 import { giveWayToTraffic } from "./priority.ts";
 import { type Grace, ProxyProcess } from "./proxy_process.ts";
+import { MetricSinks } from "./metric_sinks.ts";
 import { onSignals } from "./signals.ts";
 import { createControl } from "./control.ts";
 import { versionInfo, versionLine } from "../command_line/version.ts";
@@ -40,7 +42,9 @@ import { createWorkerPlane } from "../data_plane/worker_plane.ts";
 export interface StandIn {
   /** In place of this process's. */
   readonly env: Readonly<Record<string, string | undefined>>;
-  readonly grace: Grace;
+  readonly grace?: Grace;
+  /** Of the proxy's configuration: all but Prometheus, which it serves itself, or nothing. */
+  readonly metrics: "sinks" | "none";
   /** Opens what that program has besides, before anything is asked of Consul. */
   open(
     view: AdminView,
@@ -75,7 +79,8 @@ export async function runProxy(options: ProxyOptions, standIn?: StandIn): Promis
 
   const proxy = new ProxyProcess({
     ...{ clock, log, ready: options.ready, drainTimeoutMs: options.drainTimeoutMs },
-    ...(standIn && { grace: standIn.grace }),
+    ...{ stopTimeoutMs: options.stopTimeoutMs, settleMs: options.settleMs },
+    ...(standIn?.grace && { grace: standIn.grace }),
     notifier: new Notifier({ env: process.env, pid: process.pid, clock, log }),
     paths: Math.max(options.workers, 1),
     findControl: (hooks) =>
@@ -117,6 +122,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandIn): Promis
     },
     data: () => proxy.parts?.plane.views({ connections: true }) ?? Promise.resolve([]),
     explain: (question) => proxy.parts?.plane.explain(question) ?? Promise.resolve([]),
+    mesh: () => proxy.parts?.agent,
     samples() {
       linesLost.add(rings.lost - linesLost.value);
       return stats.samples();
@@ -126,6 +132,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandIn): Promis
     refused: () => [...proxy.parts?.source.refused ?? [], ...proxy.refused],
     secretsReport: () => proxy.parts?.source.secrets() ?? { statuses: [], events: [] },
     health: () => proxy.readiness.look(),
+    catalog: createCatalogLook(() => proxy.parts && { ...proxy.parts, snapshot: proxy.snapshot }),
     stuck: () => proxy.parts?.plane.stuck() ?? Promise.resolve([]),
     draining: () => proxy.draining,
     secrets: () => proxy.parts?.secrets ?? [],
@@ -145,6 +152,10 @@ export async function runProxy(options: ProxyOptions, standIn?: StandIn): Promis
     reload: () => void proxy.reload(),
     reopen: () => access.reopen(),
   });
+  const sinks = standIn?.metrics === "none" ? undefined : new MetricSinks({
+    ...{ view, log, env: standIn?.env ?? process.env },
+    prometheus: standIn === undefined,
+  });
   let servers: Awaited<ReturnType<StandIn["open"]>> | undefined;
   try {
     servers = await standIn?.open(view, { log, stop: () => proxy.stop() });
@@ -156,6 +167,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandIn): Promis
   } finally {
     signals.off();
     await servers?.close();
+    await sinks?.close();
     await access.close();
   }
 }

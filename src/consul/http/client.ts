@@ -6,11 +6,13 @@
  */
 
 import { Buffer } from "node:buffer";
+import { createHash } from "node:crypto";
 import { type ErrorCode, ProxyError, type Stats } from "../../base/mod.ts";
-import { locateJsonError } from "../../wire/mod.ts";
+import { jsonCost, locateJsonError } from "../../wire/mod.ts";
 import { hideSecrets } from "../hide_secrets.ts";
 import type { Token } from "../servers/types.ts";
 import type { Carrier, Peer, WireReply } from "./carrier.ts";
+import type { ClusterProof } from "./cluster_proof.ts";
 
 /** Far more than a sidecar's largest reply; a reply beyond it is refused, not kept. */
 const REPLY_LIMIT_BYTES = 8 << 20;
@@ -35,8 +37,12 @@ export interface Call {
   readonly signal?: AbortSignal;
   /** The right it takes, named where Consul does not say it. */
   readonly needs?: string;
+  /** Of the reply before, `""`: there is none. The same bytes again are not parsed. */
+  readonly lastDigest?: string;
   /** A 404 is an answer, given with `json: null`. */
   readonly absentIsAnswer?: boolean;
+  /** It asks which cluster answers. */
+  readonly provesCluster?: true;
   /** That the agent has no ACLs is an answer, given with `json: null`. */
   readonly aclsOffIsAnswer?: boolean;
 }
@@ -48,6 +54,12 @@ export interface Reply {
   readonly contentHash: string;
   /** `X-Consul-Results-Filtered-By-Acls`: what is missing is not allowed, rather than not there. */
   readonly filteredByAcls: boolean;
+  /** `X-Consul-Default-Acl-Policy`: `acl.default_policy` of whoever answered, ACLs enabled or not. */
+  readonly defaultAclPolicy: string;
+  /** Of the body, where {@link Call.lastDigest} was given. */
+  readonly digest?: string;
+  /** The body is the same as before; `json` is undefined. */
+  readonly isSame?: boolean;
   readonly json: unknown;
 }
 
@@ -68,6 +80,8 @@ export interface ClientDeps {
   readonly carrier: Carrier;
   readonly token: Token;
   readonly stats: Stats;
+  /** That it is still our cluster that answers; absent: whoever answers is believed. */
+  readonly proof?: Pick<ClusterProof, "confirm" | "doubt">;
   /** Called with each failure, unless it was ours to give up. */
   readonly onFailure?: (code: ErrorCode) => void;
   /** Called when a server says how long it has not heard of its leader (`X-Consul-LastContact`). */
@@ -94,7 +108,10 @@ export class Client {
     if (coming) await coming;
     const token = this.#deps.token.current();
     try {
+      // What is written must not reach another cluster.
+      if (call.method === "PUT") await this.#deps.proof?.confirm();
       const wire = await this.#send(call, token);
+      if (!call.provesCluster) await this.#confirm(call, wire);
       if (isUnknownToken(wire)) this.#deps.token.rejected(token);
       const reply = this.#read(call, wire, token);
       this.#count(call, "ok");
@@ -104,9 +121,19 @@ export class Client {
       // Giving up is our own doing and says nothing about who was asked.
       if (code === "closed") throw error;
       this.#count(call, code);
+      if (code === "agent_unreachable" || code === "agent_failed") this.#deps.proof?.doubt();
       this.#deps.onFailure?.(code);
       throw error;
     }
+  }
+
+  /** A refusal is an answer, too: it must not be that of another cluster. */
+  async #confirm(call: Call, { status, headers }: WireReply): Promise<void> {
+    if (status === 429 || status >= 500) return;
+    const before = readIndex(call.query?.["index"]);
+    const index = readIndex(headers["x-consul-index"]);
+    if (before !== undefined && index !== undefined && index < before) this.#deps.proof?.doubt();
+    await this.#deps.proof?.confirm();
   }
 
   #send(call: Call, token: string): Promise<WireReply> {
@@ -150,16 +177,36 @@ export class Client {
     if (silence !== undefined && /^\d{1,15}$/.test(silence)) {
       this.#deps.onSilence?.(Number(silence));
     }
+    const digest = call.lastDigest === undefined ? undefined : digestOf(wire);
+    const isSame = digest !== undefined && digest === call.lastDigest;
     return {
       status,
       ...(index === undefined ? {} : { index }),
       contentHash: headers["x-consul-contenthash"] ?? "",
       filteredByAcls: headers["x-consul-results-filtered-by-acls"] === "true",
-      json: absent || wire.body.length === 0 ? null : this.#parse(call, wire.body),
+      defaultAclPolicy: headers["x-consul-default-acl-policy"] ?? "",
+      ...(digest === undefined ? {} : { digest, isSame }),
+      json: this.#json(call, wire, { absent, isSame }),
     };
   }
 
+  #json(
+    call: Call,
+    { body }: WireReply,
+    { absent, isSame }: { readonly absent: boolean; readonly isSame: boolean },
+  ): unknown {
+    if (isSame) return undefined;
+    return absent || body.length === 0 ? null : this.#parse(call, body);
+  }
+
   #parse(call: Call, text: string): unknown {
+    const cost = jsonCost(text);
+    if (cost !== undefined) {
+      throw new ProxyError(
+        "agent_reply_invalid",
+        `Cannot ${call.what}: the reply to ${call.path} is refused: ${cost}`,
+      );
+    }
     try {
       return JSON.parse(text);
     } catch {
@@ -216,10 +263,14 @@ export class Client {
   }
 
   #count(call: Call, result: string): void {
-    this.#deps.stats.counter("agent_requests_total", "Requests to the Consul agent", {
-      resource: call.resource,
-      result,
-    }).add(1);
+    this.#deps.stats.counter(
+      "agent_requests_total",
+      "HTTP requests to the agent or the servers, by result",
+      {
+        resource: call.resource,
+        result,
+      },
+    ).add(1);
   }
 }
 
@@ -268,6 +319,10 @@ function failureHint(
 /** Community Edition refuses even the value `default`, which its own replies are full of. */
 function tenancy(name: string): string {
   return name.toLowerCase() === "default" ? "" : name;
+}
+
+function digestOf({ status, body }: WireReply): string {
+  return `${status} ${createHash("sha256").update(body).digest("base64")}`;
 }
 
 function readIndex(text: string | undefined): number | undefined {

@@ -82,6 +82,14 @@ test("Client.call() does not say what a server sends back of the token", async (
   });
 });
 
+test("Client.call() refuses a reply of nested brackets before it is parsed", async () => {
+  const { client } = played({}, { status: 200, body: "[".repeat(1_000_000) });
+  await assert.rejects(client.call(CALL), {
+    code: "agent_reply_invalid",
+    message: /the reply to \S+ is refused: it is nested too deeply$/,
+  });
+});
+
 test("Client.call() knows the gRPC port by what it answers", async () => {
   const { client } = played({}, { status: 415, body: "" });
   await assert.rejects(client.call(CALL), {
@@ -143,4 +151,17 @@ test("Client.call() says nothing of an agent where there is none", async () => {
     return / enabled = true .* on the Consul servers$/.test(error.message) &&
       !error.message.includes("agent");
   });
+});
+
+test("Client.call() does not parse the same bytes again, and a reply of another status is another", async () => {
+  const reply = { status: 200, headers: { "x-consul-index": "7" }, body: '{"a":1}' };
+  const { client } = played({}, reply);
+  const first = await client.call({ ...CALL, lastDigest: "" });
+  assert.deepEqual([first.json, first.isSame], [{ a: 1 }, false]);
+  const lastDigest = first.digest ?? "";
+  const again = await client.call({ ...CALL, lastDigest });
+  assert.deepEqual([again.json, again.isSame, again.index], [undefined, true, 7]);
+  const { client: absent } = played({}, { ...reply, status: 404 });
+  const gone = await absent.call({ ...CALL, lastDigest, absentIsAnswer: true });
+  assert.deepEqual([gone.json, gone.isSame], [null, false]);
 });

@@ -6,7 +6,7 @@
  */
 
 import { type Address, type Clock, type Deadlines, messageOf, type Timer } from "../../base/mod.ts";
-import { clientTlsFor, type GrpcTls, whyRefused } from "../../grpc/mod.ts";
+import { clientTlsFor, whyRefused } from "../../grpc/mod.ts";
 import {
   askHttp2,
   type ClientConnection,
@@ -23,13 +23,14 @@ import {
   type PresentedPeer,
   SPEAKS_NO_TLS,
 } from "../../net/mod.ts";
+import type { ServersTls } from "./tls_trouble.ts";
 
 export interface Http2LineOptions {
   readonly engine: Pick<Engine, "dial" | "clientTls">;
   readonly clock: Clock;
   readonly deadlines: Deadlines;
   readonly address: Address;
-  readonly tls: GrpcTls;
+  readonly tls: ServersTls;
   /** Its state is another, or it has room for one more request. */
   readonly onChange: () => void;
 }
@@ -131,7 +132,7 @@ export class Http2Line {
     if (this.#state === "lost") return;
     const wasOpen = this.#state !== "connecting";
     this.#state = "lost";
-    this.why = why;
+    this.why = this.#options.tls.explain(why);
     this.#connecting.cancel();
     // Last words wait for a peer that may never read them.
     if (wasOpen) this.#options.clock.after(LINGER_MS, () => this.#socket?.reset());

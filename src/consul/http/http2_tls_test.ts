@@ -8,11 +8,13 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { messageOf, silentLog, systemClock } from "../../base/mod.ts";
+import { messageOf, silentLog, Stats, systemClock } from "../../base/mod.ts";
 import { type CertificateOverrides, createAuthority } from "../../dev/ca/authority.ts";
 import { runtimeEngine } from "../../net/mod.ts";
+import { ServerSearch } from "../servers/server_search.ts";
 import { createServersTls } from "../servers/servers_tls.ts";
 import { Http2Transport } from "./http2_transport.ts";
+import type { ServersTls } from "./tls_trouble.ts";
 
 const HOUR_MS = 3_600_000;
 const authority = (name: string) =>
@@ -22,12 +24,20 @@ const OTHER = authority("Agent CA 2");
 const SERVER: CertificateOverrides = {
   ...{ subject: "server.dc1.consul", uris: [], dnsNames: ["server.dc1.consul"] },
 };
+const PLACES = { kind: "names", names: ["127.0.0.1"] } as const;
 const READ = {
   ...{ method: "GET", path: "/v1/status/leader", headers: { "x-consul-token": "secret" } },
   ...{ timeoutMs: 10_000, limitBytes: 99, repeatable: true },
 };
 
 type Speaks = "h2" | "https" | "http";
+
+interface RigOptions {
+  readonly overrides?: CertificateOverrides;
+  readonly speaks?: Speaks;
+  /** The server demands a certificate of a CA of its own; ours has this issuer, or there is none. */
+  readonly demands?: { readonly shown?: typeof OURS; readonly maxVersion?: "TLSv1.2" };
+}
 
 /** A server, and a transport that trusts what is in `caFile`. */
 class Rig implements AsyncDisposable {
@@ -36,16 +46,25 @@ class Rig implements AsyncDisposable {
   connections = 0;
   readonly caFile: string;
   transport!: Http2Transport;
+  #tls: ServersTls | null = null;
   readonly #directory = mkdtempSync(join(tmpdir(), "postern-http2-tls-"));
+  readonly #ownCert = join(this.#directory, "own.pem");
+  readonly #ownKey = join(this.#directory, "own_key.pem");
   readonly #server: http2.Http2SecureServer | https.Server | http.Server;
   readonly #sessions = new Set<{ destroy(): void }>();
 
   private constructor(
     certificate: { readonly certPem: string; readonly keyPem: string },
-    speaks: Speaks,
+    { speaks = "h2", demands }: RigOptions,
   ) {
     this.caFile = join(this.#directory, "ca.pem");
-    const files = { cert: certificate.certPem, key: certificate.keyPem };
+    const files = {
+      ...{ cert: certificate.certPem, key: certificate.keyPem },
+      ...(demands && {
+        ...{ requestCert: true, rejectUnauthorized: true, ca: OURS.rootPem },
+        ...(demands.maxVersion && { maxVersion: demands.maxVersion }),
+      }),
+    };
     const answer = (
       request: { readonly headers: Readonly<Record<string, unknown>> },
       response: { end(body: string): unknown },
@@ -68,16 +87,21 @@ class Rig implements AsyncDisposable {
 
   static async start(
     issuer = OURS,
-    options: { readonly overrides?: CertificateOverrides; readonly speaks?: Speaks } = {},
+    options: RigOptions = {},
   ): Promise<Rig> {
-    const { overrides = {}, speaks = "h2" } = options;
+    const { overrides = {}, demands } = options;
     const rig = new Rig(
       issuer.issueLeaf({ service: "server", overrides: { ...SERVER, ...overrides } }),
-      speaks,
+      options,
     );
     await new Promise<void>((resolve) => rig.#server.listen(0, "127.0.0.1", resolve));
     writeFileSync(rig.caFile, OURS.rootPem);
-    rig.transport = rig.#create();
+    if (demands?.shown) {
+      const { certPem, keyPem } = demands.shown.issueLeaf({ service: "web" });
+      writeFileSync(rig.#ownCert, certPem);
+      writeFileSync(rig.#ownKey, keyPem);
+    }
+    rig.transport = rig.#create(demands?.shown !== undefined);
     return rig;
   }
 
@@ -92,20 +116,41 @@ class Rig implements AsyncDisposable {
     rmSync(this.#directory, { recursive: true });
   }
 
-  #create(): Http2Transport {
+  /** Why gRPC to the same server fails. */
+  async searchFailure(): Promise<string> {
+    const found = new AbortController();
+    const search: ServerSearch = new ServerSearch({
+      ...{ engine: runtimeEngine(), clock: systemClock, random: Math.random, log: silentLog },
+      ...{ stats: new Stats(), lookup: () => Promise.reject(new Error("not asked")) },
+      ...{ places: PLACES, grpcPort: this.#port, tls: this.#tls },
+      probe: () => Promise.resolve(),
+      onNone: () => found.abort(),
+      onLost: () => {},
+    });
+    const server = await search.find(found.signal);
+    server?.link.close();
+    return server ? "it was found" : search.lastFailure.replaceAll(this.#directory, "/tls");
+  }
+
+  get #port(): number {
+    return (this.#server.address() as AddressInfo).port;
+  }
+
+  #create(showsOwn: boolean): Http2Transport {
     const tls = createServersTls({
-      places: { kind: "names", names: ["127.0.0.1"] },
+      places: PLACES,
       datacenter: "",
       tls: {
-        ...{ caFile: this.caFile, caPath: "", certFile: "", keyFile: "" },
+        ...{ caFile: this.caFile, caPath: "" },
+        ...{ certFile: showsOwn ? this.#ownCert : "", keyFile: showsOwn ? this.#ownKey : "" },
         ...{ serverName: "server.dc1.consul", verify: true },
       },
     }, { clock: systemClock, log: silentLog });
     assert.ok(tls);
-    const { port } = this.#server.address() as AddressInfo;
+    this.#tls = tls;
     return new Http2Transport({
       ...{ engine: runtimeEngine(), clock: systemClock, tls },
-      address: { kind: "tcp", host: "127.0.0.1", port },
+      address: { kind: "tcp", host: "127.0.0.1", port: this.#port },
     });
   }
 }
@@ -139,6 +184,32 @@ for (
     assert.deepEqual(rig.heard, []);
   });
 }
+
+for (
+  const [what, demands, pattern] of [
+    ["is shown none", {}, /the server wants a certificate: give -client-cert and -client-key$/],
+    [
+      "is shown none, with TLS 1.2",
+      { maxVersion: "TLSv1.2" },
+      // Bun's server has no other alert for it than a failed handshake.
+      /certificate.*: give -client-cert and -client-key$/,
+    ],
+  ] as const
+) {
+  test(`a server that demands a certificate and ${what} names the flags`, async () => {
+    await using rig = await Rig.start(OURS, { demands });
+    assert.match(await rig.send(), pattern);
+    assert.match(await rig.searchFailure(), /^127\.0\.0\.1 port \d+ \(-grpc-port, with TLS\): /);
+    assert.match(await rig.searchFailure(), pattern);
+    assert.deepEqual(rig.heard, []);
+  });
+}
+
+test("a server that demands a certificate takes one of its CA", async () => {
+  await using rig = await Rig.start(OURS, { demands: { shown: OURS } });
+  assert.equal(await rig.send(), '"leader"');
+  assert.equal(await rig.searchFailure(), "it was found");
+});
 
 test("a CA that replaced another is read for the next connection", async () => {
   await using rig = await Rig.start(OTHER);

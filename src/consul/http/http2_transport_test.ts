@@ -2,7 +2,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { messageOf } from "../../base/mod.ts";
-import type { GrpcTls } from "../../grpc/mod.ts";
 import type { PresentedPeer } from "../../net/mod.ts";
 import { FakeClock, settle } from "../../../test/kit/clock.ts";
 import type { MadeClient } from "../../../test/kit/fake_tls_engine.ts";
@@ -21,6 +20,7 @@ import {
 import { MemoryEngine } from "../../../test/kit/memory_engine.ts";
 import { AskAgain, type WireRequest } from "./carrier.ts";
 import { Http2Transport } from "./http2_transport.ts";
+import type { ServersTls } from "./tls_trouble.ts";
 
 const READ: WireRequest = {
   ...{ method: "GET", path: "/v1/a?b=c", headers: { "x-consul-token": "secret" } },
@@ -40,11 +40,13 @@ class Rig {
 
   constructor(
     judge: () => string | undefined = () => undefined,
-    material: GrpcTls["material"] = () => ({
+    material: ServersTls["material"] = () => ({
       ...{ rootPems: ["root"], certPem: "", keyPem: "", peerCheck: "checked", judge },
     }),
   ) {
-    const tls: GrpcTls = { serverName: "server.dc1.consul", material };
+    const tls: ServersTls = {
+      ...{ serverName: "server.dc1.consul", material, explain: (reason) => reason },
+    };
     const address = { kind: "tcp", host: "192.0.2.1", port: 8501 } as const;
     const { engine, clock } = this;
     this.transport = new Http2Transport({ engine, clock, address, tls, heldBytes: 2_500 });

@@ -5,8 +5,8 @@
  */
 
 import { formatDurationMs } from "../../base/mod.ts";
-import type { PollRequest } from "../watch/blocking_query.ts";
-import type { Client, Reply } from "./client.ts";
+import type { PollAnswer, PollRequest } from "../watch/blocking_query.ts";
+import type { Call, Client, Reply } from "./client.ts";
 
 export interface ReadQuery {
   readonly query: Readonly<Record<string, string>>;
@@ -28,11 +28,22 @@ export function readQuery(
 export function blockingQuery(
   request: PollRequest<unknown>,
   read: ReadQuery,
-): ReadQuery & { readonly timeoutMs: number; readonly signal: AbortSignal } {
-  const { cursor, stale, waitMs, timeoutMs, signal } = request;
+): ReadQuery & Pick<Call, "timeoutMs" | "signal" | "lastDigest"> {
+  const { cursor, stale, waitMs, timeoutMs, signal, last } = request;
   const waiting = cursor === undefined ? {} : { index: cursor, wait: formatDurationMs(waitMs) };
   const flags = stale ? [...read.flags, "stale"] : read.flags;
-  return { query: { ...read.query, ...waiting }, flags, timeoutMs, signal };
+  const query = { ...read.query, ...waiting };
+  return { query, flags, timeoutMs, signal, lastDigest: last?.digest ?? "" };
+}
+
+/** What `read` makes of a reply, or what it made of the same bytes before. */
+export function answerOf<T>(
+  reply: Reply,
+  { last }: PollRequest<T>,
+  read: (json: unknown) => T,
+): PollAnswer<T> {
+  const value = reply.isSame && last ? last.value : read(reply.json);
+  return { value, ...reply.digest !== undefined && { digest: reply.digest }, ...cursorOf(reply) };
 }
 
 /** The index to go on from, where the reply has one. */

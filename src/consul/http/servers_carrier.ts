@@ -19,8 +19,8 @@ import {
 } from "./carrier.ts";
 
 /**
- * So long a request waits for a server; then the outage is told, and a stored state is used. Another
- * server is found in less where there is one.
+ * So long a request waits for another server, which is found in less where there is one. At the start all
+ * may be down: then the request fails at once, so that the outage is told and a stored state is used.
  */
 const SERVER_WAIT_MS = 3_000;
 /** Servers that one request is tried at. */
@@ -33,6 +33,10 @@ export interface ServersCarrierOptions {
   readonly servers: Pick<Servers, "current" | "leave" | "onMove"> & {
     /** Why none is in use; `""`: nothing has failed yet. */
     readonly status: { readonly lastFailure: string };
+    /** Every known server has failed, and none was ever in use. */
+    readonly isDown: boolean;
+    /** `fn` is called when {@link isDown} turns true. Returns how to stop. */
+    onDown(fn: () => void): () => void;
   };
   readonly clock: Clock;
   /** Reads files; throws `config_invalid` where they cannot be used. */
@@ -49,7 +53,7 @@ export class ServersCarrier implements Carrier {
   readonly peer = "server";
   readonly #options: ServersCarrierOptions;
   readonly #closing = new AbortController();
-  readonly #stopFollowing: () => void;
+  readonly #stopFollowing: readonly (() => void)[];
   readonly #waiting = new Set<() => void>();
   /** Ends the waits that run now. */
   #waits = new AbortController();
@@ -57,7 +61,11 @@ export class ServersCarrier implements Carrier {
 
   constructor(options: ServersCarrierOptions) {
     this.#options = options;
-    this.#stopFollowing = options.servers.onMove(() => this.#moved());
+    const { servers } = options;
+    this.#stopFollowing = [
+      servers.onMove(() => this.#moved()),
+      servers.onDown(() => this.#wakeWaiting()),
+    ];
   }
 
   get where(): string {
@@ -108,7 +116,7 @@ export class ServersCarrier implements Carrier {
 
   close(): void {
     this.#closing.abort();
-    this.#stopFollowing();
+    for (const stop of this.#stopFollowing) stop();
     this.#line?.transport.close();
   }
 
@@ -136,6 +144,10 @@ export class ServersCarrier implements Carrier {
 
   #moved(): void {
     this.#drop();
+    this.#wakeWaiting();
+  }
+
+  #wakeWaiting(): void {
     for (const wake of [...this.#waiting]) wake();
   }
 
@@ -146,8 +158,9 @@ export class ServersCarrier implements Carrier {
   }
 
   async #lineFor(request: WireRequest): Promise<Line> {
-    if (!this.#options.servers.current) await this.#serverFound(request);
-    const { current } = this.#options.servers;
+    const { servers } = this.#options;
+    if (!servers.current && !servers.isDown) await this.#serverFound(request);
+    const { current } = servers;
     if (this.#closing.signal.aborted || request.signal?.aborted) throw givenUp();
     if (!current) {
       const why = this.#options.servers.status.lastFailure || "none has answered yet";

@@ -18,9 +18,15 @@ class Scene {
   readonly left: string[] = [];
   readonly transports: ScriptedTransport[] = [];
   readonly #moves = new Set<(server: Server) => void>();
+  readonly #downs = new Set<() => void>();
   readonly #servers = {
     current: undefined as Server | undefined,
     status: { lastFailure: "" },
+    isDown: false,
+    onDown: (fn: () => void) => {
+      this.#downs.add(fn);
+      return () => this.#downs.delete(fn);
+    },
     leave: (server: Server) => {
       if (server !== this.#servers.current) return;
       this.left.push(server.host);
@@ -43,6 +49,11 @@ class Scene {
 
   set lastFailure(reason: string) {
     this.#servers.status.lastFailure = reason;
+  }
+
+  goDown(): void {
+    this.#servers.isDown = true;
+    for (const fn of [...this.#downs]) fn();
   }
 
   constructor(host?: string) {
@@ -185,6 +196,24 @@ test("a request waits for a server, and tells after three seconds that there is 
   (await scene.at(0)).answer(0);
   assert.equal((await second).body, "a");
   assert.equal(scene.clock.pending, 0);
+});
+
+test("a request fails at once where every server is down at the start", async () => {
+  const scene = new Scene();
+  scene.lastFailure = "a port 8503: refused";
+  const failures: string[] = [];
+  const ask = () =>
+    void scene.carrier.send(READ).catch((error) => failures.push((error as Error).message));
+  ask();
+  await scene.clock.advance(100);
+  assert.deepEqual(failures, []);
+  scene.goDown();
+  await scene.clock.advance(0);
+  const message = "Cannot ask a Consul server: none can be used: a port 8503: refused";
+  assert.deepEqual(failures, [message]);
+  ask();
+  await scene.clock.advance(0);
+  assert.deepEqual(failures, [message, message], "nor does the next one wait");
 });
 
 test("waits, and only they, are asked anew with another token", async () => {

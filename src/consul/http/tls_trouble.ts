@@ -9,6 +9,13 @@
 import { X509Certificate } from "node:crypto";
 import tls from "node:tls";
 import type { Address, Clock } from "../../base/mod.ts";
+import type { GrpcTls } from "../../grpc/mod.ts";
+import {
+  DISTRUSTS_OUR_CA,
+  MAY_WANT_CERTIFICATE,
+  REFUSES_CERTIFICATE,
+  WANTS_CERTIFICATE,
+} from "../../net/mod.ts";
 import type { TransportTls } from "./files.ts";
 
 const LOOK_TIMEOUT_MS = 3_000;
@@ -32,6 +39,12 @@ export interface AgentTlsPlace {
   readonly address: Extract<Address, { readonly kind: "tcp" }>;
   readonly tls: TransportTls;
   readonly clock: Clock;
+}
+
+/** TLS towards Consul's servers, with the files behind it. */
+export interface ServersTls extends GrpcTls {
+  /** `reason` of a failed connection, with the flags to change where a server minds our certificate. */
+  readonly explain: (reason: string) => string;
 }
 
 /** Did we refuse the agent's certificate? */
@@ -69,6 +82,23 @@ export function explainAlert(text: string, { certName }: TransportTls): string |
   return certName && /unknown_?ca|bad_?certificate|certificate_?unknown/i.test(text)
     ? `the agent does not take ${certName}: use one of a CA that its tls.https.ca_file holds`
     : undefined;
+}
+
+/** The same for a server: `reason` is in the words of the net layer. */
+export function explainServerReason(
+  reason: string,
+  { certName }: Pick<TransportTls, "certName">,
+): string {
+  const refused = reason.includes(REFUSES_CERTIFICATE);
+  if (reason.includes(WANTS_CERTIFICATE) || (refused && !certName)) {
+    return "the server wants a certificate: give -client-cert and -client-key";
+  }
+  if (!certName && reason.includes(MAY_WANT_CERTIFICATE)) {
+    return `${reason}: give -client-cert and -client-key`;
+  }
+  return refused || reason.includes(DISTRUSTS_OUR_CA)
+    ? `the server does not take ${certName}: use one of a CA that its tls.defaults.ca_file holds`
+    : reason;
 }
 
 function issuerTrouble(certificate: X509Certificate, { caName, caPems }: TransportTls): string {

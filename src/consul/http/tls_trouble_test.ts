@@ -11,7 +11,8 @@ import { contextTag } from "../../wire/mod.ts";
 import { derElement } from "../../wire/der_writer.ts";
 import { type CertificateOverrides, createAuthority } from "../../dev/ca/authority.ts";
 import { readTlsFiles } from "./files.ts";
-import { explainAlert } from "./tls_trouble.ts";
+import { explainAlert, explainServerReason } from "./tls_trouble.ts";
+import { tlsWords } from "../../net/mod.ts";
 import { Transport } from "./transport.ts";
 
 const HOUR_MS = 3_600_000;
@@ -132,5 +133,23 @@ for (
   test(`explainAlert() reads ${JSON.stringify(text)}`, () => {
     const tls = { caPems: [], caName: "", certPem: "", keyPem: "", serverName: "", verify: true };
     assert.match(explainAlert(text, { ...tls, certName }) ?? "", pattern);
+  });
+}
+
+const SHOWN = '-client-cert (CONSUL_CLIENT_CERT) "/c"';
+for (
+  const [alert, certName, pattern] of [
+    ["CertificateRequired", "", /^the server wants a certificate: give -client-cert/],
+    ["BadCertificate", "", /^the server wants a certificate: give -client-cert and -client-key$/],
+    ["HandshakeFailure", "", /^the peer found nothing .*: give -client-cert and -client-key$/],
+    ["HandshakeFailure", SHOWN, /asks for$/],
+    ["UnknownCA", SHOWN, /^the server does not take -client-cert .* "\/c": use one of a CA/],
+    ["BadCertificate", SHOWN, /^the server does not take -client-cert .* "\/c": use one of a CA/],
+    ["ProtocolVersion", "", /^the peer takes no TLS version/],
+  ] as const
+) {
+  test(`explainServerReason() reads ${alert}${certName && ", with a certificate shown"}`, () => {
+    const words = tlsWords(`received fatal alert: ${alert}`);
+    assert.match(explainServerReason(words, { certName }), pattern);
   });
 }

@@ -16,6 +16,12 @@ export interface AuthorizeAnswer {
   readonly reason: string;
 }
 
+/** The verdict, and the configuration of the agent or server that gave it. */
+export interface AskedVerdict extends AuthorizeAnswer {
+  /** `acl.default_policy`, whether ACLs are enabled or not; `""`: not said. */
+  readonly aclDefault: string;
+}
+
 export function readAuthorize(json: unknown): AuthorizeAnswer {
   const reply = readReply(AuthorizeReply, json, "authorization");
   return { allowed: reply.Authorized, reason: reply.Reason };
@@ -31,7 +37,7 @@ export async function askAuthorize(
     readonly timeoutMs: number;
     readonly signal?: AbortSignal;
   },
-): Promise<AuthorizeAnswer> {
+): Promise<AskedVerdict> {
   const reply = await client.call({
     resource: request.resource,
     what: `ask the ${client.carrier.peer} who may connect to ${JSON.stringify(request.target)}`,
@@ -45,5 +51,5 @@ export async function askAuthorize(
     timeoutMs: request.timeoutMs,
     ...(request.signal ? { signal: request.signal } : {}),
   });
-  return readAuthorize(reply.json);
+  return { ...readAuthorize(reply.json), aclDefault: reply.defaultAclPolicy };
 }

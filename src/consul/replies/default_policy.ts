@@ -1,13 +1,18 @@
 /**
- * What holds where no intention covers a source. `intentions/check` would fail open here: it ignores
- * `default_intention_policy`. The authorize call about a namespace that no rule names has nothing but
- * the default to answer with, and as no intention can change that answer, it does not freeze.
+ * The default policy: what holds where no intention covers a source. Consul gives two answers.
+ * Envoy gets `default_intention_policy`, or `acl.default_policy` where that is not set, whether ACLs are
+ * enabled or not. The authorize call gets the second part wrong: without ACLs it allows everything.
+ * Every HTTP response carries `acl.default_policy` in a header, so both are known without a further
+ * right (`/v1/agent/self` takes agent:read), and both must allow.
+ *
+ * `intentions/check` would fail open: it ignores `default_intention_policy`. The authorize call is asked
+ * about a namespace that no intention names; no intention changes that answer, so it does not freeze.
  *
  * @module
  */
 
 import type { Log } from "../../base/mod.ts";
-import { askAuthorize, type AuthorizeAnswer } from "./authorize.ts";
+import { askAuthorize, type AskedVerdict } from "./authorize.ts";
 import type { Client } from "../http/client.ts";
 import type { RepeatQuestion } from "../watch/repeat.ts";
 
@@ -15,9 +20,34 @@ import type { RepeatQuestion } from "../watch/repeat.ts";
 const INTERVAL_MS = 180_000;
 const TIMEOUT_MS = 10_000;
 
-/** A rule that covers even the probe leaves nothing to the default: deny is safe then. */
-export function defaultOf(answer: AuthorizeAnswer): "allow" | "deny" {
-  return answer.allowed && /^Default /.test(answer.reason) ? "allow" : "deny";
+/** The reason of an answer by `default_intention_policy`. */
+const BY_POLICY = "Default intention policy";
+/** The reason of an answer by the ACLs, where `default_intention_policy` is not set. */
+const BY_ACLS = "Default behavior configured by ACLs";
+
+export interface DefaultPolicy {
+  readonly action: "allow" | "deny";
+  /** Why it is deny although authorize allows; `""`: the two agree. */
+  readonly contradiction: string;
+}
+
+export function defaultOf({ allowed, reason, aclDefault }: AskedVerdict): DefaultPolicy {
+  if (!allowed) return { action: "deny", contradiction: "" };
+  switch (reason) {
+    case BY_POLICY:
+      return { action: "allow", contradiction: "" };
+    case BY_ACLS:
+      if (aclDefault === "allow") return { action: "allow", contradiction: "" };
+      return {
+        action: "deny",
+        contradiction: aclDefault === ""
+          ? "the response does not tell acl.default_policy"
+          : `acl.default_policy is ${JSON.stringify(aclDefault.slice(0, 20))}`,
+      };
+    default:
+      // A rule that covers even this source leaves nothing to the default.
+      return { action: "deny", contradiction: `authorize answers ${JSON.stringify(reason)}` };
+  }
 }
 
 export function defaultPolicyQuestion(
@@ -29,7 +59,8 @@ export function defaultPolicyQuestion(
     readonly log: Log;
   },
 ): RepeatQuestion<"allow" | "deny"> {
-  const { service, trustDomain, datacenter } = request;
+  const { service, trustDomain, datacenter, log } = request;
+  let told = "";
   return {
     name: `default policy ${service}`,
     resource: "default_policy",
@@ -45,12 +76,15 @@ export function defaultPolicyQuestion(
         timeoutMs: TIMEOUT_MS,
         signal,
       });
-      if (!/^Default /.test(answer.reason)) {
-        request.log.debug("an intention covers every source, default is deny", {
-          reason: answer.reason,
+      const { action, contradiction } = defaultOf(answer);
+      if (contradiction !== "" && contradiction !== told) {
+        log.info("callers that no intention covers are denied", {
+          reason: contradiction,
+          change: "default_intention_policy or acl.default_policy of the Consul that answers",
         });
       }
-      return defaultOf(answer);
+      told = contradiction;
+      return action;
     },
   };
 }

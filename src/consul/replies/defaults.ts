@@ -11,6 +11,7 @@ import type { DefaultsRequest } from "../agent.ts";
 import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
 import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
+import { namedKeys } from "./config_keys.ts";
 import { isGone } from "./missing.ts";
 import { count, flag, list, object, readReply, text } from "./schema.ts";
 import type { Defaults } from "../entry_types.ts";
@@ -18,6 +19,7 @@ import type { Defaults } from "../entry_types.ts";
 const RATE = { RequestsPerSecond: count, RequestsMaxBurst: count };
 
 const DefaultsReply = object({
+  MutualTLSMode: text,
   EnvoyExtensions: list(object({
     Name: text,
     Required: flag,
@@ -34,9 +36,13 @@ const DefaultsReply = object({
 /** `null` (no such entry) stays `null`. */
 export function readDefaults(json: unknown, { kind, name }: DefaultsRequest): Defaults | null {
   if (json === null) return null;
-  const entry = readReply(DefaultsReply, json, `the ${kind} entry ${JSON.stringify(name)}`);
+  const where = `the ${kind} entry ${JSON.stringify(name)}`;
+  const entry = readReply(DefaultsReply, json, where);
   const limits = entry.RateLimits?.InstanceLevel;
+  const warnings = namedKeys(json, { place: kind, where: `T${where.slice(1)}` });
   return {
+    ...(entry.MutualTLSMode && { mutualTlsMode: entry.MutualTLSMode }),
+    ...(warnings.length > 0 && { warnings }),
     extensions: (entry.EnvoyExtensions ?? []).map((extension) => ({
       name: extension.Name ?? "",
       required: extension.Required ?? false,

@@ -11,7 +11,7 @@ import { type ChainBalancing, type ChainHashPolicy, chainHasRegexes } from "../.
 import type { ChainRequest } from "../agent.ts";
 import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
-import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
+import { answerOf, blockingQuery, readQuery } from "../http/query.ts";
 import { RouteJson, SplitJson, toRoute, toSplit } from "./chain_routes.ts";
 import { isMissing } from "./missing.ts";
 import {
@@ -57,6 +57,7 @@ const NodeJson = object({
 
 const TargetJson = object({
   ID: text,
+  Name: text,
   Service: text,
   ServiceSubset: text,
   Namespace: text,
@@ -75,6 +76,7 @@ const ChainReply = object({
   Chain: object({
     ServiceName: text,
     Protocol: text,
+    CustomizationHash: text,
     StartNode: text,
     Nodes: map(NodeJson),
     Targets: map(TargetJson),
@@ -89,6 +91,7 @@ export function readChain(json: unknown): DiscoveryChain {
   return {
     service: chain.ServiceName,
     protocol: chain.Protocol || "tcp",
+    customization: chain.CustomizationHash,
     startNode: chain.StartNode,
     nodes: Object.fromEntries(nodes),
     targets: Object.fromEntries(targets),
@@ -146,6 +149,7 @@ function toHashPolicy(policy: HashPolicyJson): ChainHashPolicy {
 function toTarget(id: string, target: v.InferOutput<typeof TargetJson>): ChainTarget {
   return {
     id,
+    name: target.Name,
     service: target.Service,
     subset: target.ServiceSubset,
     namespace: target.Namespace || "default",
@@ -195,10 +199,10 @@ export function chainQuestion(client: Client, chain: ChainRequest): PollQuestion
         changesNothing: true,
         ...blockingQuery(request, { ...read, query }),
       });
-      const value = readChain(reply.json);
+      const answer = answerOf(reply, request, readChain);
       // Whoever plans by it is not to wait.
-      if (chainHasRegexes(value)) await prepareRegexes();
-      return { value, ...cursorOf(reply) };
+      if (chainHasRegexes(answer.value)) await prepareRegexes();
+      return answer;
     },
   };
 }

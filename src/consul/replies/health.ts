@@ -11,7 +11,7 @@ import type { HealthRequest } from "../agent.ts";
 import type { PollAnswer, PollQuestion, PollRequest } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
 import { InstanceList, toInstances } from "./instance.ts";
-import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
+import { answerOf, blockingQuery, readQuery } from "../http/query.ts";
 import { isMissing } from "./missing.ts";
 import { readReply } from "./schema.ts";
 import type { Instance } from "../types.ts";
@@ -19,7 +19,10 @@ import type { Instance } from "../types.ts";
 type Instances = readonly Instance[];
 
 export function readInstances(json: unknown, service: string): Instances {
-  return toInstances(readReply(InstanceList, json, `instances of ${JSON.stringify(service)}`));
+  return toInstances(
+    readReply(InstanceList, json, `instances of ${JSON.stringify(service)}`),
+    service,
+  );
 }
 
 export function healthQuestion(client: Client, health: HealthRequest): PollQuestion<Instances> {
@@ -34,9 +37,9 @@ export function healthQuestion(client: Client, health: HealthRequest): PollQuest
       path: `/v1/health/connect/${encodeURIComponent(service)}`,
       ...blockingQuery(request, { ...base, query: { ...base.query, filter } }),
     });
-    const value = readInstances(reply.json, service);
-    if (value.length === 0 && reply.filteredByAcls) throw filtered(service);
-    return { value, ...cursorOf(reply) };
+    const answer = answerOf(reply, request, (json) => readInstances(json, service));
+    if (answer.value.length === 0 && reply.filteredByAcls) throw filtered(service);
+    return answer;
   }
 
   return {
@@ -52,7 +55,7 @@ export function healthQuestion(client: Client, health: HealthRequest): PollQuest
       const answer = await read(request);
       // Beside servers, whoever asks does that.
       const confirmed = request.stale || request.cursor === undefined ||
-        request.previous?.length === 0;
+        request.last?.value.length === 0;
       if (answer.value.length > 0 || confirmed) return answer;
       const { signal, waitMs } = request;
       return read({ signal, waitMs, timeoutMs: 30_000 });

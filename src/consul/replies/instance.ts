@@ -18,6 +18,7 @@ const InstanceJson = object({
     TaggedAddresses: map(v.string()),
   }),
   Service: object({
+    Kind: text,
     ID: text,
     Service: text,
     Address: text,
@@ -29,7 +30,7 @@ const InstanceJson = object({
     Proxy: v.nullish(object({ DestinationServiceName: text })),
     Connect: v.nullish(object({ Native: flag })),
   }),
-  Checks: list(object({ CheckID: text, Type: text, Status: text, Output: text })),
+  Checks: list(object({ CheckID: text, Status: text })),
 });
 
 type InstanceRow = v.InferOutput<typeof InstanceJson>;
@@ -37,15 +38,18 @@ type CheckRow = NonNullable<InstanceRow["Checks"]>[number];
 
 export const InstanceList = list(InstanceJson);
 
-/** Those that can be dialled and say whose identity they have, in a stable order. */
-export function toInstances(rows: v.InferOutput<typeof InstanceList>): readonly Instance[] {
+/** Those that can be dialled and say whose identity they have, in a stable order; `asked`: of which service. */
+export function toInstances(
+  rows: v.InferOutput<typeof InstanceList>,
+  asked: string,
+): readonly Instance[] {
   return (rows ?? [])
-    .map(toInstance)
+    .map((row) => toInstance(row, asked))
     .filter((instance) => instance.service !== "" && instance.host !== "" && instance.port !== 0)
     .sort((a, b) => compare(a.node, b.node) || compare(a.serviceId, b.serviceId));
 }
 
-function toInstance(row: InstanceRow): Instance {
+function toInstance(row: InstanceRow, asked: string): Instance {
   const { Node: node, Service: service } = row;
   const host = service.Address || node.Address;
   // Consul's own order: the service's addresses, tagged or not, come before the node's.
@@ -56,9 +60,8 @@ function toInstance(row: InstanceRow): Instance {
   return {
     node: node.Node,
     serviceId: service.ID,
-    service: service.Connect?.Native
-      ? service.Service
-      : service.Proxy?.DestinationServiceName ?? "",
+    service: identityOf(service, asked),
+    ...(service.Kind === "terminating-gateway" && { gateway: true }),
     namespace: service.Namespace || "default",
     partition: service.Partition || "default",
     datacenter: node.Datacenter,
@@ -67,14 +70,21 @@ function toInstance(row: InstanceRow): Instance {
     wanHost: wan?.Address || nodeWan || host,
     wanPort: wan?.Address && wan.Port ? wan.Port : service.Port,
     health,
-    ...(health === "critical" && checks.every((check) => isUnchecked(check) || isHealthy(check))
-      ? { unchecked: true }
-      : {}),
+    ...(checks.some(isMaintenance) ? { inMaintenance: true } : {}),
     weights: {
       passing: service.Weights?.Passing ?? 1,
       warning: service.Weights?.Warning ?? 1,
     },
   };
+}
+
+/**
+ * Whose certificate it shows. A terminating gateway stands for every service that its config entry names
+ * and shows the certificate of the one that the SNI asks for.
+ */
+function identityOf(service: InstanceRow["Service"], asked: string): string {
+  if (service.Kind === "terminating-gateway") return asked;
+  return service.Connect?.Native ? service.Service : service.Proxy?.DestinationServiceName ?? "";
 }
 
 function worst(statuses: readonly string[]): Instance["health"] {
@@ -85,20 +95,9 @@ function worst(statuses: readonly string[]): Instance["health"] {
     : "critical";
 }
 
-/**
- * An agent that restarts sets every check to critical, without output, until it ran again: up to ten
- * seconds with a sidecar's default check. One that ran says something; TTL and maintenance checks are
- * set by somebody, who need not.
- */
-function isUnchecked({ CheckID, Type, Status, Output }: CheckRow): boolean {
-  if (Status !== "critical" || /^_(service|node)_maintenance/.test(CheckID)) return false;
-  // An alias repeats the output of the check it stands for after a sentence of its own.
-  if (Type === "alias") return Output === "" || Output.endsWith("failing: ");
-  return Output === "" && Type !== "" && Type !== "ttl" && Type !== "maintenance";
-}
-
-function isHealthy({ Status }: CheckRow): boolean {
-  return Status === "passing" || Status === "warning";
+/** An operator said that it should get no traffic: that is no failure. */
+function isMaintenance({ CheckID, Status }: CheckRow): boolean {
+  return Status === "critical" && /^_(service|node)_maintenance/.test(CheckID);
 }
 
 function compare(a: string, b: string): number {

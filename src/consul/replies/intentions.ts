@@ -88,7 +88,12 @@ function actionOf(json: IntentionJson): IntentionAction {
   return json.Action === "allow" && !json.SourceSamenessGroup ? "allow" : "deny";
 }
 
-export function intentionsQuestion(client: Client, service: string): PollQuestion<Intentions> {
+/** `tenancy`: of the destination, where that is not our own. */
+export function intentionsQuestion(
+  client: Client,
+  service: string,
+  tenancy: Readonly<Record<string, string>> = {},
+): PollQuestion<Intentions> {
   return {
     name: `intentions ${service}`,
     resource: "intentions",
@@ -99,7 +104,7 @@ export function intentionsQuestion(client: Client, service: string): PollQuestio
     lacks: (after, before) => isMissing(after, before, (rule) => JSON.stringify(rule)),
     async poll(request) {
       const read = readQuery(client, { stale: true });
-      const query = { by: "destination", name: service, ...read.query };
+      const query = { by: "destination", name: service, ...tenancy, ...read.query };
       const reply = await client.call({
         resource: "intentions",
         what: `read the intentions for ${JSON.stringify(service)}`,

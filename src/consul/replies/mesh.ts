@@ -8,6 +8,7 @@ import * as v from "valibot";
 import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
 import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
+import { namedKeys } from "./config_keys.ts";
 import { isGone } from "./missing.ts";
 import { flag, list, object, readReply, text } from "./schema.ts";
 import type { Mesh, MeshHttp, MeshTlsDirection } from "../entry_types.ts";
@@ -39,7 +40,9 @@ const MeshReply = object({
 export function readMesh(json: unknown): Mesh | null {
   if (json === null) return null;
   const { TLS: tls, HTTP: http } = readReply(MeshReply, json, "the mesh config entry");
+  const warnings = namedKeys(json, { place: "mesh", where: "The mesh config entry" });
   return {
+    ...(warnings.length > 0 && { warnings }),
     ...(tls && {
       tls: { incoming: toDirection(tls.Incoming), outgoing: toDirection(tls.Outgoing) },
     }),

@@ -23,7 +23,7 @@ export function readQueryResult(json: unknown, name: string): QueryResult {
   return {
     service: reply.Service,
     datacenter: reply.Datacenter,
-    instances: toInstances(reply.Nodes),
+    instances: toInstances(reply.Nodes, reply.Service),
   };
 }
 

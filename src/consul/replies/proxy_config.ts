@@ -7,6 +7,7 @@
  * @module
  */
 
+import { type KeyPlace, namedKeys, plain } from "./config_keys.ts";
 import { durationMs } from "./schema.ts";
 
 export class ProxyConfig {
@@ -24,9 +25,9 @@ export class ProxyConfig {
       return;
     }
     for (const [key, value] of Object.entries(raw)) {
-      const plain = plainKey(key);
+      const name = plain(key);
       // Both spellings at once: the documented one (snake_case) counts.
-      if (!this.#values.has(plain) || key.includes("_")) this.#values.set(plain, { key, value });
+      if (!this.#values.has(name) || key.includes("_")) this.#values.set(name, { key, value });
     }
   }
 
@@ -36,6 +37,16 @@ export class ProxyConfig {
     if (typeof value === "number") return String(value);
     this.#warn(`has a ${name} that is no text; it is ignored`);
     return "";
+  }
+
+  /** A list of texts; one text alone is a list of it. */
+  texts(name: string): readonly string[] {
+    const { value } = this.#get(name);
+    if (value === undefined || value === "") return [];
+    const list: readonly unknown[] = Array.isArray(value) ? value : [value];
+    const texts = list.filter((each) => typeof each === "string");
+    if (texts.length < list.length) this.#warn(`has ${name} with what is no text; that is ignored`);
+    return texts;
   }
 
   /** A whole number of at least `minimum`; anything else is as if absent. */
@@ -90,39 +101,22 @@ export class ProxyConfig {
     return this.#get(name).value;
   }
 
-  /** Names the keys that hold configuration written for Envoy alone; `taken` is honoured. */
-  warnOfEnvoyKeys(taken?: string): void {
-    for (const { key, value } of this.#values.values()) {
-      if (key === taken) continue;
-      if (/^envoy_.*_json(_tpl)?$/.test(key) && value !== "" && value !== null) {
-        this.#warn(
-          `has ${key}, which is ignored: raw Envoy configuration is not supported, and what it ` +
-            `adds has to come from a Postern plugin`,
-        );
-      }
-    }
-  }
-
-  /** Names keys that mean something to Envoy and nothing here; `because` follows "which is ignored: ". */
-  warnOf(name: string, because: string): void {
-    const { value } = this.#get(name);
-    if (value === undefined || value === "") return;
-    this.#warn(`has ${name} ${show(value)}, which is ignored: ${because}`);
+  /** Names the keys that are not followed, and those that nobody knows. */
+  nameUnfollowed(place: KeyPlace): void {
+    const written = Object.fromEntries(
+      [...this.#values.values()].map(({ key, value }) => [key, value]),
+    );
+    this.#warnings.push(...namedKeys(written, { place, where: this.#where, zeroCounts: true }));
   }
 
   #get(name: string): { readonly value: unknown } {
-    const value = this.#values.get(plainKey(name))?.value;
+    const value = this.#values.get(plain(name))?.value;
     return { value: value === null ? undefined : value };
   }
 
   #warn(fact: string): void {
     this.#warnings.push(`${this.#where} ${fact}`);
   }
-}
-
-/** `max_connections`, `MaxConnections` and `maxConnections` are the same key. */
-function plainKey(key: string): string {
-  return key.replaceAll("_", "").toLowerCase();
 }
 
 function show(value: unknown): string {

@@ -10,6 +10,7 @@ import * as v from "valibot";
 import { formatDurationMs, ProxyError } from "../../base/mod.ts";
 import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
+import { namedKeys } from "./config_keys.ts";
 import { ProxyConfig } from "./proxy_config.ts";
 import { count, flag, list, object, port, readReply, replyInvalid, text } from "./schema.ts";
 import type { Registration } from "../types.ts";
@@ -30,6 +31,7 @@ const RegistrationReply = object({
   ContentHash: text,
   Proxy: v.nullish(object({
     DestinationServiceName: text,
+    DestinationServiceID: text,
     LocalServiceAddress: text,
     LocalServicePort: port,
     LocalServiceSocketPath: text,
@@ -71,12 +73,14 @@ export function readRegistration(json: unknown, proxyId: string): Registration {
   const warnings: string[] = [];
   const config = new ProxyConfig(proxy.Config, { where: "The proxy's config", warnings });
   const meshGatewayMode = proxy.MeshGateway?.Mode ?? "";
-  const clusters = isIngress ? extraClusters(config) : undefined;
-  config.warnOfEnvoyKeys(clusters && EXTRA_CLUSTERS);
+  const clusters = isIngress ? extraClusters(config, warnings) : undefined;
+  config.nameUnfollowed(isIngress ? "gateway" : "proxy");
+  warnings.push(
+    ...namedKeys(json, { place: "registration", where: "The proxy's registration" }),
+  );
   const bindPort = config.integer("bind_port", 0);
   const tls = config.raw("postern_tls");
-  const plugins = config.raw("postern_plugins");
-  config.warnOf("balance_inbound_connections", "the kernel spreads connections over the workers");
+  const plugins = isIngress ? undefined : config.raw("postern_plugins");
   return {
     id: reply.ID,
     service,
@@ -108,11 +112,13 @@ export function readRegistration(json: unknown, proxyId: string): Registration {
     ...given("localRequestTimeoutMs", config.integer("local_request_timeout_ms", 0)),
     ...given("localIdleTimeoutMs", config.integer("local_idle_timeout_ms", 0)),
     ...headBytesOf(config),
-    ...(config.flag("postern_show_denials") ? { showDenials: true } : {}),
+    ...(!isIngress && config.flag("postern_show_denials") ? { showDenials: true } : {}),
     handshakeTimeoutMs: config.integer("handshake_timeout_ms", 1) ?? HANDSHAKE_TIMEOUT_MS,
     ...(tls !== undefined && { tls }),
     ...(plugins !== undefined && { plugins }),
-    ...(!isIngress && exposedOf(proxy.Expose, warnings)),
+    ...(!isIngress && exposedOf(proxy.Expose)),
+    ...(!isIngress && proxy.Expose?.Checks &&
+      { exposesChecksOf: proxy.DestinationServiceID || service }),
     ...(isIngress &&
       { ingress: { clusters: clusters ?? [], meshGatewayMode, edges: [], refused: [] } }),
     maxInboundConnections: config.integer("max_inbound_connections", 0) ?? 0,
@@ -132,21 +138,20 @@ export function readRegistration(json: unknown, proxyId: string): Registration {
 }
 
 function metricsOf(config: ProxyConfig): Pick<Registration, "metrics"> {
-  const prometheusBindAddr = config.text("envoy_prometheus_bind_addr");
-  const statsd = ["envoy_statsd_url", "envoy_dogstatsd_url"].filter((key) => config.text(key));
-  if (prometheusBindAddr === "" && statsd.length === 0) return {};
-  return { metrics: { prometheusBindAddr, statsd } };
+  const metrics = {
+    prometheusBindAddr: config.text("envoy_prometheus_bind_addr"),
+    statsBindAddr: config.text("envoy_stats_bind_addr"),
+    statsdUrl: config.text("envoy_statsd_url"),
+    dogstatsdUrl: config.text("envoy_dogstatsd_url"),
+    flushInterval: config.text("envoy_stats_flush_interval"),
+    tags: config.texts("envoy_stats_tags"),
+  };
+  return Object.values(metrics).some((value) => value.length > 0) ? { metrics } : {};
 }
 
 type Expose = NonNullable<v.InferOutput<typeof RegistrationReply>["Proxy"]>["Expose"];
 
-function exposedOf(expose: Expose, warnings: string[]): Pick<Registration, "exposed"> {
-  if (expose?.Checks) {
-    warnings.push(
-      "The proxy's Expose.Checks is ignored: the agent's HTTP API does not say which paths its " +
-        "checks ask for; name them in Expose.Paths",
-    );
-  }
+function exposedOf(expose: Expose): Pick<Registration, "exposed"> {
   const paths = expose?.Paths ?? [];
   if (paths.length === 0) return {};
   return {
@@ -169,16 +174,21 @@ function headBytesOf(config: ProxyConfig): Pick<Registration, "headBytes"> {
 
 const EXTRA_CLUSTERS = "envoy_extra_static_clusters_json";
 
-/** Objects with commas between them, with or without a list's brackets; `undefined`: they are not. */
-function extraClusters(config: ProxyConfig): readonly unknown[] | undefined {
+/** Objects with commas between them, with or without a list's brackets. */
+function extraClusters(config: ProxyConfig, warnings: string[]): readonly unknown[] | undefined {
   const written = config.raw(EXTRA_CLUSTERS);
-  if (typeof written !== "string") return undefined;
+  if (written === undefined || written === "") return undefined;
   try {
-    const list: unknown = JSON.parse(written.trim().startsWith("[") ? written : `[${written}]`);
-    return Array.isArray(list) ? list : undefined;
+    const text = typeof written === "string" ? written.trim() : "no text";
+    const list: unknown = JSON.parse(text.startsWith("[") ? text : `[${text}]`);
+    if (Array.isArray(list)) return list;
   } catch {
-    return undefined; // Named with the other keys that mean nothing here.
+    // Named below.
   }
+  warnings.push(
+    `The proxy's config has ${EXTRA_CLUSTERS}, which is ignored: it is no list of clusters in JSON`,
+  );
+  return undefined;
 }
 
 function notAProxy(proxyId: string, kind: string): ProxyError {

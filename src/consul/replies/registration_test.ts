@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { NO_METRICS } from "../../../test/kit/admin_view.ts";
 import { ProxyError } from "../../base/mod.ts";
 import { fixture } from "../../../test/kit/scripted_agent.ts";
 import { readRegistration } from "./registration.ts";
@@ -101,11 +102,27 @@ test("readRegistration() reads where metrics are wanted", () => {
   const metricsOf = (Config: unknown) => registration({ Config }).metrics;
   assert.equal(metricsOf({ envoy_prometheus_bind_addr: "" }), undefined);
   assert.deepEqual(metricsOf({ envoy_prometheus_bind_addr: "0.0.0.0:20200" }), {
-    ...{ prometheusBindAddr: "0.0.0.0:20200", statsd: [] },
+    ...NO_METRICS,
+    prometheusBindAddr: "0.0.0.0:20200",
   });
-  assert.deepEqual(metricsOf({ envoy_dogstatsd_url: "udp://${HOST_IP}:8125" }), {
-    ...{ prometheusBindAddr: "", statsd: ["envoy_dogstatsd_url"] },
-  });
+  assert.deepEqual(
+    metricsOf({
+      envoy_stats_bind_addr: ":1239",
+      envoy_statsd_url: "$STATSD",
+      envoy_dogstatsd_url: "udp://${HOST_IP}:8125",
+      envoy_stats_flush_interval: "1s",
+      envoy_stats_tags: ["foo=bar", "canary"],
+    }),
+    {
+      ...{ prometheusBindAddr: "", statsBindAddr: ":1239", statsdUrl: "$STATSD" },
+      ...{
+        dogstatsdUrl: "udp://${HOST_IP}:8125",
+        flushInterval: "1s",
+        tags: ["foo=bar", "canary"],
+      },
+    },
+  );
+  assert.deepEqual(metricsOf({ envoy_stats_tags: "foo=bar" })?.tags, ["foo=bar"]);
 });
 
 test("readRegistration() passes over templates of a transparent proxy", () => {
@@ -124,10 +141,12 @@ test("readRegistration() sorts upstreams, so their order is no change", () => {
   assert.deepEqual(registration({ Upstreams: rows.reverse() }).upstreams.map((u) => u.name), ids);
 });
 
-test("readRegistration() says that checks cannot be exposed", () => {
-  const got = registration({ Expose: { Checks: true } });
-  assert.equal(got.exposed, undefined);
-  assert.match(got.warnings[0] ?? "", /Expose\.Checks is ignored.*name them in Expose\.Paths/);
+test("readRegistration() tells whose checks are exposed", () => {
+  const of = (DestinationServiceID: string) =>
+    registration({ Expose: { Checks: true }, DestinationServiceID });
+  assert.deepEqual([of("web-1").exposesChecksOf, of("").exposesChecksOf], ["web-1", "web"]);
+  assert.deepEqual([of("web-1").exposed, of("web-1").warnings], [undefined, []]);
+  assert.equal(registration({}).exposesChecksOf, undefined);
 });
 
 for (

@@ -230,6 +230,17 @@ test("readInstances() reads sidecars and native instances", () => {
   assert.deepEqual([first?.host, first?.port, first?.datacenter], ["127.0.1.3", 21101, "dc1"]);
 });
 
+test("readInstances() takes a terminating gateway for the service that was asked for", () => {
+  const gateway = {
+    Node: { Node: "n1", Address: "127.0.0.2" },
+    Service: { Kind: "terminating-gateway", ID: "tg-1", Service: "tg", Port: 8443, Proxy: {} },
+  };
+  const [only] = readInstances([gateway], "legacy");
+  assert.deepEqual([only?.service, only?.gateway, only?.host, only?.port], [
+    ...["legacy", true, "127.0.0.2", 8443],
+  ]);
+});
+
 test("readInstances() takes maintenance for critical", () => {
   const [only] = readInstances(fixture("health_connect_maintenance"), "api");
   assert.equal(only?.health, "critical");
@@ -299,25 +310,22 @@ for (
   });
 }
 
-const FRESH = { CheckID: "service:x:1", Type: "tcp", Status: "critical", Output: "" };
-const OF_FRESH = 'Aliased check "listening" failing: ';
-
 for (
-  const [name, checks, want] of [
-    ["that has not run since its agent restarted", [FRESH], true],
-    ["beside passing ones", [{ ...FRESH, Status: "passing" }, FRESH], true],
-    ["that repeats one that has not run", [{ ...FRESH, Type: "alias", Output: OF_FRESH }], true],
-    ["that ran and failed", [{ ...FRESH, Output: "connection refused" }], undefined],
-    ["beside one that failed", [FRESH, { ...FRESH, Output: "connection refused" }], undefined],
-    ["set by a TTL", [{ ...FRESH, Type: "ttl" }], undefined],
-    ["of maintenance", [{ ...FRESH, CheckID: "_service_maintenance:x" }], undefined],
-    ["of the node's health", [{ ...FRESH, CheckID: "serfHealth", Type: "" }], undefined],
-    ["of an unknown status", [{ ...FRESH, Status: "strange" }], undefined],
-    ["that passes", [{ ...FRESH, Status: "passing" }], undefined],
+  const [name, check, want] of [
+    ["of its own", { CheckID: "_service_maintenance:x", Status: "critical" }, true],
+    ["of its node", { CheckID: "_node_maintenance", Status: "critical" }, true],
+    ["that is over", { CheckID: "_node_maintenance", Status: "passing" }, undefined],
+    [
+      "in the name of another check",
+      { CheckID: "x_node_maintenance", Status: "critical" },
+      undefined,
+    ],
+    ["but a check that fails", { CheckID: "service:x:1", Status: "critical" }, undefined],
   ] as const
 ) {
-  test(`readInstances() takes a check ${name} for ${want ? "" : "not "}unchecked`, () => {
-    assert.equal(readInstances(instance({}, {}, checks), "x")[0]?.unchecked, want);
+  test(`readInstances() knows maintenance ${name}: ${want ?? false}`, () => {
+    const [found] = readInstances(instance({}, {}, [check, { Status: "passing" }]), "x");
+    assert.equal(found?.inMaintenance, want);
   });
 }
 
@@ -376,13 +384,40 @@ for (
     ["authorize_deny_l7", "deny"],
   ] as const
 ) {
-  test(`defaultOf() reads ${name} as ${want}`, () =>
-    assert.equal(defaultOf(readAuthorize(fixture(name))), want));
+  test(`defaultOf() reads ${name} as ${want}`, () => {
+    const answer = { ...readAuthorize(fixture(name)), aclDefault: "allow" };
+    assert.equal(defaultOf(answer).action, want);
+  });
 }
 
-test("defaultOf() reads a denying default", () => {
-  assert.equal(defaultOf({ allowed: false, reason: "Default intention policy" }), "deny");
-});
+const BY_POLICY = "Default intention policy";
+const BY_ACLS = "Default behavior configured by ACLs";
+
+// As a real Consul 1.22.7 answers with ACLs on or off; Envoy does the last column.
+for (
+  const [allowed, reason, aclDefault, want] of [
+    [true, BY_POLICY, "allow", "allow"],
+    [true, BY_POLICY, "deny", "allow"],
+    [false, BY_POLICY, "allow", "deny"],
+    [false, BY_POLICY, "deny", "deny"],
+    [true, BY_ACLS, "allow", "allow"],
+    // ACLs off: authorize allows what it has Envoy deny.
+    [true, BY_ACLS, "deny", "deny"],
+    [false, BY_ACLS, "deny", "deny"],
+    [false, BY_ACLS, "allow", "deny"],
+    [true, BY_ACLS, "", "deny"],
+    [true, BY_ACLS, "audit", "deny"],
+    [true, "Default of a later version", "allow", "deny"],
+    [true, "", "allow", "deny"],
+  ] as const
+) {
+  const title = `authorize ${allowed}, ${JSON.stringify(reason)}, acl.default_policy ${aclDefault}`;
+  test(`defaultOf() of ${title}: ${want}`, () => {
+    const { action, contradiction } = defaultOf({ allowed, reason, aclDefault });
+    assert.equal(action, want);
+    assert.equal(contradiction !== "", allowed && want === "deny", "a surprise is explained");
+  });
+}
 
 test("readAuthorize() refuses a verdict that is no boolean", () => {
   for (const json of [{}, { Authorized: "true" }, { Authorized: 1 }, null, "true"]) {

@@ -5,10 +5,13 @@
  */
 
 import type { PollQuestion } from "../watch/blocking_query.ts";
+import type { ClusterPin } from "../cluster_pin.ts";
 import type { Client } from "../http/client.ts";
 import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
 import { flag, list, object, readReply, replyInvalid, someText, text } from "./schema.ts";
 import type { Roots } from "../types.ts";
+
+const CLUSTER_TIMEOUT_MS = 10_000;
 
 const RootsReply = object({
   ActiveRootID: text,
@@ -43,7 +46,29 @@ export function readRoots(json: unknown): Roots {
   };
 }
 
-export function rootsQuestion(client: Client): PollQuestion<Roots> {
+/** Fails with `cluster_changed` where whoever answers is of another cluster. */
+export async function judgeCluster(
+  client: Client,
+  cluster: Pick<ClusterPin, "judge">,
+): Promise<void> {
+  const { json } = await client.call({
+    resource: "cluster",
+    what: "learn which cluster answers",
+    // Of the servers behind an agent, not of its cache. Any of them knows, with a leader or without.
+    path: "/v1/connect/ca/roots",
+    flags: ["stale"],
+    timeoutMs: CLUSTER_TIMEOUT_MS,
+    provesCluster: true,
+  });
+  const { peer, where } = client.carrier;
+  cluster.judge(readRoots(json).trustDomain, `the ${peer} at ${where}`);
+}
+
+/** Roots of another cluster are a failure, so that the last ones stay. */
+export function rootsQuestion(
+  client: Client,
+  cluster: Pick<ClusterPin, "judge">,
+): PollQuestion<Roots> {
   return {
     name: "roots",
     resource: "roots",
@@ -57,7 +82,9 @@ export function rootsQuestion(client: Client): PollQuestion<Roots> {
         path: "/v1/agent/connect/ca/roots",
         ...blockingQuery(request, readQuery(client, { stale: false })),
       });
-      return { value: readRoots(reply.json), ...cursorOf(reply) };
+      const value = readRoots(reply.json);
+      cluster.judge(value.trustDomain, `the ${client.carrier.peer} at ${client.carrier.where}`);
+      return { value, ...cursorOf(reply) };
     },
   };
 }

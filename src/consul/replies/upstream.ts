@@ -62,8 +62,7 @@ function toUpstream(
   const { warnings, kind } = context;
   const where = `Upstream ${JSON.stringify(row.DestinationName)}`;
   const config = new ProxyConfig(row.Config, { where, warnings });
-  config.warnOfEnvoyKeys();
-  config.warnOf("balance_outbound_connections", "the kernel spreads connections over the workers");
+  config.nameUnfollowed("upstream");
   const namespace = row.DestinationNamespace || "default";
   const partition = row.DestinationPartition || "default";
   const limits = config.section("limits");
@@ -85,6 +84,7 @@ function toUpstream(
     ...(connectTimeoutMs ? { connectTimeoutMs } : {}),
     // Zero is a limit, too: it allows none.
     ...given("maxConnections", limits.integer("max_connections", 0)),
+    ...given("maxClientConnections", limits.integer("max_client_connections", 0)),
     ...given("maxPending", limits.integer("max_pending_requests", 0)),
     ...given("maxRequests", limits.integer("max_concurrent_requests", 0)),
     outlier: outlierOf(config.section("passive_health_check")),

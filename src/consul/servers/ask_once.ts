@@ -22,6 +22,8 @@ export interface AskOnceOptions {
   readonly timeoutMs: number;
   readonly clock: Clock;
   readonly signal?: AbortSignal | undefined;
+  /** The first message of a stream is the answer; the rest of it is not wanted. */
+  readonly isStream?: boolean;
   /** Before the promise is rejected for it. */
   readonly onStatus?: (status: GrpcStatus) => void;
 }
@@ -34,7 +36,7 @@ export function askOnce<Request, Response>(
 ): Promise<Response> {
   const { method, request } = question;
   const { what } = method;
-  const { host, token, timeoutMs, clock, signal, onStatus } = options;
+  const { host, token, timeoutMs, clock, signal, isStream, onStatus } = options;
   return new Promise((resolve, reject) => {
     let answer: { readonly message: Response } | undefined;
     let unreadable: string | undefined;
@@ -65,6 +67,10 @@ export function askOnce<Request, Response>(
         onMessage(message) {
           if (answer) throw new Error("it has more than one answer");
           answer = { message };
+          if (!isStream) return;
+          over();
+          call.close();
+          resolve(message);
         },
         onEnd(status) {
           over();

@@ -8,12 +8,14 @@ import { ProxyError } from "../../base/mod.ts";
 import type { Engine } from "../../net/mod.ts";
 import type { Agent } from "../agent.ts";
 import { Asking } from "../asking.ts";
+import { ClusterPin } from "../cluster_pin.ts";
 import type { AgentDeps } from "../create_agent.ts";
 import { followRegistration } from "../follow_registration.ts";
 import { AgentLink } from "../http/link.ts";
 import { TokenSource } from "../http/token_source.ts";
 import { missingRights } from "../preflight.ts";
 import { ingressEntryQuestion } from "../replies/ingress.ts";
+import { askFailingChecks } from "../replies/own_instance.ts";
 import { ConnectionBudget } from "../watch/budget.ts";
 import { serversFooting } from "../watch/footing.ts";
 import { serversDefaultPolicyQuestion } from "./catalog/default_policy.ts";
@@ -35,22 +37,25 @@ export interface ServersDeps extends AgentDeps {
 
 /** Of one HTTP/2 connection, of which Consul allows 250. */
 const STREAMS = 200;
+/** By HTTP/1.1: whole fleets ask the same few servers. */
+const PLAIN_CONNECTIONS = 12;
 
 /** Opens nothing yet; fails with `config_invalid` where files cannot be used. */
 export function createServers(options: ServersOptions, deps: ServersDeps): Required<Agent> {
   const { clock, random, log, stats, engine } = deps;
   const link = new AgentLink();
   const budget = new ConnectionBudget({
-    connections: options.tls ? STREAMS : deps.connections,
+    connections: options.tls ? STREAMS : Math.min(PLAIN_CONNECTIONS, deps.connections),
     modest: !options.tls,
     ...{ clock, log, stats },
   });
   const given = new TokenSource(options, { clock, log });
   const login = options.login && new LoginToken(options.login.authMethod, { clock, random, log });
   const token = login ?? given;
-  const servers = createServersSession(options, { ...deps, token });
+  const cluster = new ClusterPin();
+  const servers = createServersSession(options, { ...deps, token, cluster });
   const client = createServersClient(options, {
-    ...{ servers, token, engine, clock, random, log, stats, link },
+    ...{ servers, token, engine, clock, random, log, stats, link, cluster },
     onRefused: () => budget.refused(),
   });
   if (options.login && login) {
@@ -67,7 +72,7 @@ export function createServers(options: ServersOptions, deps: ServersDeps): Requi
     footing: serversFooting(link),
   });
   const catalog: NodeCatalog = { client, servers, node: options.node };
-  const roots = new RootsFeed({ servers, clock, log, stats });
+  const roots = new RootsFeed({ servers, cluster, clock, log, stats });
   /** The certificate's, too: the proxy's own, which its registration tells. */
   let { datacenter } = options;
 
@@ -78,6 +83,7 @@ export function createServers(options: ServersOptions, deps: ServersDeps): Requi
       followRegistration({
         registration: ownRegistrationQuestion(catalog, proxyId),
         entryOf: (gateway) => ingressEntryQuestion(client, gateway),
+        repeat: (question, to) => asking.repeat(question, to),
         watch: (question, to) => asking.watch(question, to),
       }, {
         ...sink,
@@ -93,6 +99,10 @@ export function createServers(options: ServersOptions, deps: ServersDeps): Requi
           sink,
           deps: { servers, roots, clock, random, log, stats },
         }),
+      ),
+    askFailingChecks: (instance) =>
+      asking.call(() =>
+        askFailingChecks(client, instance, { ...asking.askTerms, node: options.node })
       ),
     findSidecar: (serviceId) => asking.call(() => findSidecar(catalog, serviceId)),
     findProxy: (proxyId) => asking.call(() => findProxy(catalog, proxyId)),
@@ -114,6 +124,7 @@ export function createServers(options: ServersOptions, deps: ServersDeps): Requi
         serversDefaultPolicyQuestion(client, { ...request, servers, clock, log }),
         sink,
       ),
+    pinCluster: (pinned) => cluster.set(pinned),
     serversStatus: () => ({ ...servers.status, ...(login ? { login: login.status } : {}) }),
     reloadFiles() {
       given.reload();

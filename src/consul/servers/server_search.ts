@@ -15,7 +15,8 @@ import {
   sleep,
   type Stats,
 } from "../../base/mod.ts";
-import { dialGrpcLink, type GrpcEngine, type GrpcLink, type GrpcTls } from "../../grpc/mod.ts";
+import { dialGrpcLink, type GrpcEngine, type GrpcLink } from "../../grpc/mod.ts";
+import type { ServersTls } from "../http/tls_trouble.ts";
 import { findServers, type Lookup } from "./places.ts";
 import { ServerList } from "./server_list.ts";
 import type { ServerPlaces } from "./types.ts";
@@ -29,9 +30,11 @@ export interface SearchOptions {
   readonly lookup: Lookup;
   readonly places: ServerPlaces;
   readonly grpcPort: number;
-  readonly tls: GrpcTls | null;
+  readonly tls: ServersTls | null;
   /** Rejects where the server is no good. */
   readonly probe: (link: GrpcLink, host: string) => Promise<void>;
+  /** Every server that is known has failed, or none is; called once in each search. */
+  readonly onNone: () => void;
   /** A connection that was found takes no calls any more. */
   readonly onLost: (link: GrpcLink, reason: string) => void;
 }
@@ -113,6 +116,7 @@ export class ServerSearch {
       if (this.lastFailure && !told) {
         told = true;
         log.warn("no consul server can be used", { reason: this.lastFailure });
+        this.#options.onNone();
       }
       await sleep(clock, waitMs, { signal });
     }
@@ -157,7 +161,9 @@ export class ServerSearch {
       link.close();
       const way = tls ? "-grpc-port, with TLS" : "-grpc-port, -tls-disabled";
       const port = error instanceof ProxyError ? "" : ` port ${grpcPort} (${way})`;
-      if (!signal.aborted) this.failed(host, `${host}${port}: ${messageOf(error)}`);
+      const reason = messageOf(error);
+      const explained = tls ? tls.explain(reason) : reason;
+      if (!signal.aborted) this.failed(host, `${host}${port}: ${explained}`);
       return undefined;
     } finally {
       signal.removeEventListener("abort", abort);

@@ -5,13 +5,16 @@
  * @module
  */
 
-import type { Clock, Log, Random, Stats } from "../../base/mod.ts";
+import { type Clock, type Log, messageOf, type Random, type Stats } from "../../base/mod.ts";
+import type { ClusterPin } from "../cluster_pin.ts";
 import { Client } from "../http/client.ts";
+import { ClusterProof } from "../http/cluster_proof.ts";
 import { Http2Transport } from "../http/http2_transport.ts";
 import type { AgentLink } from "../http/link.ts";
 import { ServersCarrier, type ServersCarrierOptions } from "../http/servers_carrier.ts";
 import { Transport } from "../http/transport.ts";
 import type { Engine } from "../../net/mod.ts";
+import { judgeCluster } from "../replies/roots.ts";
 import { createServersTls } from "./servers_tls.ts";
 import type { ServersOptions, Token } from "./types.ts";
 import { UnfitServer } from "./unfit_server.ts";
@@ -26,6 +29,7 @@ export interface ServersClientDeps {
   readonly stats: Stats;
   /** Is told of moves and of a new token: every watch takes up anew. */
   readonly link: AgentLink;
+  readonly cluster: ClusterPin;
   /** Called when a server refuses for load. */
   readonly onRefused?: () => void;
 }
@@ -35,7 +39,7 @@ export interface ServersClientDeps {
  * reads certificates again, and closes.
  */
 export function createServersClient(options: ServersOptions, deps: ServersClientDeps): Client {
-  const { servers, token, engine, clock, stats, link, onRefused } = deps;
+  const { servers, token, engine, clock, stats, link, cluster, onRefused } = deps;
   const tls = createServersTls(options, deps);
   const carrier = new ServersCarrier({
     servers,
@@ -53,7 +57,22 @@ export function createServersClient(options: ServersOptions, deps: ServersClient
     link.moved();
     carrier.endWaits("The token was replaced");
   });
-  return new Client({
+  const proof = new ClusterProof({
+    ...{ pin: cluster, link },
+    ask: () =>
+      judgeCluster(client, {
+        judge(trustDomain, who) {
+          try {
+            cluster.judge(trustDomain, who);
+          } catch (error) {
+            // Behind one address there may be several servers: another connection may lead to ours.
+            carrier.leave(messageOf(error));
+            throw error;
+          }
+        },
+      }),
+  });
+  const client: Client = new Client({
     pathPrefix: "",
     basicAuth: "",
     datacenter: options.datacenter,
@@ -62,6 +81,7 @@ export function createServersClient(options: ServersOptions, deps: ServersClient
     partition: options.partition,
   }, {
     ...{ carrier, token, stats },
+    proof,
     onFailure(code) {
       if (code === "agent_overloaded") onRefused?.();
       // What it says can be read by nobody, or is too much.
@@ -72,4 +92,5 @@ export function createServersClient(options: ServersOptions, deps: ServersClient
       if (unfit.answered(silenceMs)) carrier.leave("it has no leader");
     },
   });
+  return client;
 }

@@ -13,6 +13,7 @@ import {
   ScriptedAgent,
 } from "../../../test/kit/scripted_agent.ts";
 import { Asking } from "../asking.ts";
+import { ClusterPin } from "../cluster_pin.ts";
 import { AgentLink } from "../http/link.ts";
 import { ConnectionBudget } from "../watch/budget.ts";
 import { serversFooting } from "../watch/footing.ts";
@@ -33,6 +34,8 @@ class Rig implements AsyncDisposable {
   readonly #servers = {
     current: { host: "127.0.0.1" },
     status: { lastFailure: "" },
+    isDown: false,
+    onDown: () => () => {},
     leave: (_server: Server, reason: string) => void this.left.push(reason),
     onMove: (fn: (server: Server) => void) => {
       this.#onMove.add(fn);
@@ -56,6 +59,7 @@ class Rig implements AsyncDisposable {
     const client = createServersClient(options, {
       ...deps,
       ...{ servers: this.#servers, engine: new MemoryEngine(), link },
+      cluster: new ClusterPin(),
       token: {
         current: () => this.token,
         rejected: (token) => void this.rejected.push(token),

@@ -7,15 +7,10 @@
 
 import { isDeepStrictEqual } from "node:util";
 import { type Clock, type Log, messageOf, ProxyError } from "../../base/mod.ts";
-import {
-  areRoots,
-  type GrpcTls,
-  type GrpcTlsMaterial,
-  serverJudge,
-  serverNameMatcher,
-} from "../../grpc/mod.ts";
+import { areRoots, type GrpcTlsMaterial, serverJudge, serverNameMatcher } from "../../grpc/mod.ts";
 import { NO_RULES } from "../../identity/mod.ts";
 import { readTlsFiles, type TransportTls } from "../http/files.ts";
+import { explainServerReason, type ServersTls } from "../http/tls_trouble.ts";
 import type { ServerPlaces, ServersOptions } from "./types.ts";
 
 const CERTIFICATES = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
@@ -24,7 +19,7 @@ const CERTIFICATES = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/
 export function createServersTls(
   options: Pick<ServersOptions, "places" | "tls" | "datacenter">,
   deps: { readonly clock: Clock; readonly log: Log },
-): GrpcTls | null {
+): ServersTls | null {
   const { places, tls, datacenter } = options;
   if (!tls) return null;
   const serverName = tls.serverName || onlyName(places);
@@ -45,6 +40,7 @@ export function createServersTls(
   let material = materialOf(read, ways);
   return {
     serverName,
+    explain: (reason) => explainServerReason(reason, read),
     material() {
       try {
         const again = readTlsFiles(tls);

@@ -16,10 +16,11 @@ import {
 } from "../../base/mod.ts";
 import { type GrpcEngine, type GrpcLink } from "../../grpc/mod.ts";
 import type { ServersStatus } from "../agent.ts";
+import type { ClusterPin } from "../cluster_pin.ts";
 import { askOnce } from "./ask_once.ts";
 import { type AnyStream, FollowedStream, type Place, type StreamHost } from "./followed_stream.ts";
 import { isUnauthenticated } from "./grpc_errors.ts";
-import { GET_FEATURES, WATCH_SERVERS } from "./methods.ts";
+import { GET_FEATURES, WATCH_ROOTS, WATCH_SERVERS } from "./methods.ts";
 import { type Lookup, systemLookup } from "./places.ts";
 import { type FoundServer, ServerSearch } from "./server_search.ts";
 import { createServersTls } from "./servers_tls.ts";
@@ -33,12 +34,18 @@ export interface SessionDeps {
   readonly log: Log;
   readonly stats: Stats;
   readonly token: Token;
+  /** A server of another cluster is never used; absent: any is. */
+  readonly cluster?: ClusterPin;
   /** The system's where absent. */
   readonly lookup?: Lookup;
 }
 
 export interface ServersSession extends Servers {
   readonly status: ServersStatus;
+  /** Every known server has failed, and none was ever in use. */
+  readonly isDown: boolean;
+  /** `fn` is called when {@link isDown} turns true. Returns how to stop. */
+  onDown(fn: () => void): () => void;
 }
 
 const PROBE_MS = 5_000;
@@ -62,8 +69,12 @@ class Session implements ServersSession, StreamHost {
   readonly #stopToken: () => void;
   #inUse: (Place & { readonly sinceMs: number }) | undefined;
   #look: Timer | undefined;
+  readonly #onDown = new Set<() => void>();
+  isDown = false;
   #uses = 0;
   #toldPlain = false;
+  /** Hosts of servers of other clusters. */
+  readonly #foreign = new Set<string>();
   #doubted: Place | undefined;
 
   constructor(options: ServersOptions, deps: SessionDeps) {
@@ -77,6 +88,7 @@ class Session implements ServersSession, StreamHost {
       ...{ lookup: systemLookup, ...deps, places, grpcPort },
       tls: createServersTls(options, deps),
       probe: (link, host) => this.#probe({ link, server: { host } }),
+      onNone: () => this.#foundNone(),
       onLost: (link, reason) => this.#lost(link, reason),
     });
     this.#stopToken = token.onChange(() => {
@@ -147,6 +159,11 @@ class Session implements ServersSession, StreamHost {
     return () => this.#movers.delete(fn);
   }
 
+  onDown(fn: () => void): () => void {
+    this.#onDown.add(fn);
+    return () => this.#onDown.delete(fn);
+  }
+
   leave(server: Server, reason: string): void {
     const place = this.#inUse;
     if (!place || place.server !== server || this.#closing.signal.aborted) return;
@@ -166,6 +183,7 @@ class Session implements ServersSession, StreamHost {
     for (const stream of this.#streams) stream.stop();
     this.#streams.clear();
     this.#movers.clear();
+    this.#onDown.clear();
     this.#inUse?.link.close();
     this.#inUse = undefined;
   }
@@ -251,6 +269,13 @@ class Session implements ServersSession, StreamHost {
     if (found) this.#use(found);
   }
 
+  /** A server that was in use is back sooner than its callers give up; of one that was not, nothing says so. */
+  #foundNone(): void {
+    if (this.#uses > 0) return;
+    this.isDown = true;
+    for (const fn of [...this.#onDown]) fn();
+  }
+
   async #probe(place: Place): Promise<void> {
     try {
       await this.#ask(place, { method: GET_FEATURES, request: null, leftMs: PROBE_MS });
@@ -258,12 +283,41 @@ class Session implements ServersSession, StreamHost {
       // Who minds our token serves, and tells each call so.
       if (!(error instanceof ProxyError && error.code === "agent_forbidden")) throw error;
     }
+    await this.#proveCluster(place);
+  }
+
+  /** One that may not be asked for its roots is judged by HTTP, where that takes no right. */
+  async #proveCluster({ server, link }: Place): Promise<void> {
+    const { cluster } = this.#deps;
+    if (!cluster?.isSet) return;
+    try {
+      const question = { method: WATCH_ROOTS, request: null };
+      const { trustDomain } = await askOnce(link, question, {
+        ...{ host: server.host, token: this.token(), timeoutMs: PROBE_MS, isStream: true },
+        ...{ clock: this.clock, signal: this.#closing.signal },
+      });
+      cluster.judge(trustDomain, `the Consul server ${server.host}`);
+      this.#foreign.delete(server.host);
+    } catch (error) {
+      this.#tellForeign(server, error);
+      if (!(error instanceof ProxyError && error.code === "agent_forbidden")) throw error;
+    }
+  }
+
+  /** Once for each, however often it is tried. */
+  #tellForeign({ host }: Server, error: unknown): void {
+    if (!(error instanceof ProxyError && error.code === "cluster_changed")) return;
+    if (this.#foreign.has(host)) return;
+    this.#foreign.add(host);
+    const fields = { server: host, error: error.message };
+    this.#deps.log.error("consul server belongs to another cluster", fields);
   }
 
   #use({ host, link }: FoundServer): void {
     if (this.#closing.signal.aborted) return link.close();
     const server: Server = { host };
     const place = this.#inUse = { server, link, sinceMs: this.clock.now() };
+    this.isDown = false;
     const { stats, log } = this.#deps;
     stats.gauge(...CONNECTED).set(1);
     if (this.#uses++ > 0) {

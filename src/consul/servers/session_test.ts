@@ -191,6 +191,24 @@ test("Servers leaves a server that is overloaded when a stream is opened, not wh
   assert.deepEqual(rig.errors.map(({ code }) => code), ["agent_overloaded"]);
 });
 
+test("Servers is down when every server fails at the start, not when one in use is lost", async () => {
+  using rig = new SessionRig();
+  const one = rig.servers.add(A);
+  one.state = "down";
+  const session = rig.start({ places: { kind: "names", names: [A, B] } });
+  const downs: string[] = [];
+  session.onDown(() => downs.push(session.status.lastFailure));
+  assert.equal(session.isDown, false, "none was asked yet");
+  await rig.run(20);
+  assert.deepEqual([session.isDown, downs.length], [true, 1]);
+  one.state = "up";
+  await rig.run(2_000);
+  assert.deepEqual([session.current?.host, session.isDown], [A, false]);
+  one.kill();
+  await rig.run(60_000);
+  assert.deepEqual([session.current, session.isDown, downs.length], [undefined, false, 1]);
+});
+
 test("Servers.leave() looks for another server, once for each", async () => {
   using rig = new SessionRig();
   rig.servers.add(A).knows(A, B);

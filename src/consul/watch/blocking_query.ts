@@ -8,7 +8,7 @@
  * - what a server says that has seen less than we have is not believed;
  * - an answer is compared by content, since index and hash change without a change;
  * - a poll that does not return within its wait is given up;
- * - an index that moves all the time is asked at a limited rate;
+ * - an index that moves all the time is asked at a limited rate, so that changes are joined;
  * - 403 and 404 keep the last value and go on: rights and registrations come back.
  *
  * @module
@@ -39,6 +39,12 @@ const NO_WAIT_MS = 1;
 const LONG_MARGIN_MS = 10_000;
 /** A read without index may have to wait for a leader. */
 const READ_TIMEOUT_MS = 30_000;
+/**
+ * Changes that come faster than this for long are joined into one answer. A restart of an instance alone
+ * is several changes, and whoever follows them must not dial one that has gone.
+ */
+const JOIN_MS = 250;
+const JOIN_RARE_MS = 1_000;
 /** No pause is longer. */
 const PAUSE_LIMIT_MS = 180_000;
 
@@ -52,14 +58,16 @@ export interface PollRequest<T> {
   readonly waitMs: number;
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
-  /** What was delivered last. */
-  readonly previous?: T;
+  /** What was believed last, and the digest of its bytes. */
+  readonly last?: { readonly value: T; readonly digest?: string };
 }
 
 export interface PollAnswer<T> {
   readonly value: T;
   /** Absent: the answer cannot be waited on, ask again without. */
   readonly cursor?: string;
+  /** Of its bytes; absent: they do not tell what the value is. */
+  readonly digest?: string;
 }
 
 export interface PollQuestion<T> {
@@ -112,6 +120,8 @@ class WatchLoop<T> implements WatchHandle {
   readonly #backoff: Backoff;
   readonly #delivery: Delivery<T>;
   readonly #stand: Stand;
+  /** Of the bytes of what was believed last. */
+  #digest: string | undefined;
   /** Of the last failure, until a success. */
   #lastCode: ErrorCode | undefined;
   /** Successes since the last failure; two in a row end the backoff. */
@@ -130,12 +140,8 @@ class WatchLoop<T> implements WatchHandle {
       : budget.join(question.dropped ? "first" : question.isRare ? "last" : "middle");
     // Each asks for a little less, so that they do not wake in step.
     this.#waitMs = Math.round(footing.waitMs(question) * (0.8 + 0.2 * random()));
-    this.#bucket = new TokenBucket(
-      question.critical
-        // Rules that change all the time must still close connections within a second.
-        ? { burst: 10, refillMs: 250, clock }
-        : { burst: 5, refillMs: 3_000, clock },
-    );
+    const refillMs = question.isRare ? JOIN_RARE_MS : JOIN_MS;
+    this.#bucket = new TokenBucket({ burst: 10, refillMs, clock });
     this.#backoff = new Backoff({ baseMs: 1_000, maxMs: PAUSE_LIMIT_MS, random });
     this.#stand = footing.createStand(question.cursor);
   }
@@ -196,8 +202,9 @@ class WatchLoop<T> implements WatchHandle {
       });
       if (this.#stop.signal.aborted) return;
       if (!answer) continue;
-      const { value, cursor } = answer;
+      const { value, cursor, digest } = answer;
       if (this.#stand.answered({ cursor, lacks: this.#lacks(value) })) {
+        this.#digest = digest;
         return this.#succeeded(value);
       }
       if (failure !== undefined) throw failure;
@@ -213,11 +220,15 @@ class WatchLoop<T> implements WatchHandle {
       : Math.ceil(waitMs * 17 / 16) + LONG_MARGIN_MS;
     return this.#question.poll({
       ...ask,
-      ...(this.#delivery.last && { previous: this.#delivery.last.value }),
+      ...(this.#delivery.last && { last: this.#last(this.#delivery.last.value) }),
       waitMs,
       timeoutMs,
       signal: turn.signal,
     });
+  }
+
+  #last(value: T): NonNullable<PollRequest<T>["last"]> {
+    return this.#digest === undefined ? { value } : { value, digest: this.#digest };
   }
 
   #lacks(value: T): boolean {

@@ -2,7 +2,17 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { AgentClient, Seen } from "../../../test/kit/agent_client.ts";
 import { eventually, inTurn } from "../../../test/kit/scripted_agent.ts";
+import { settle } from "../../../test/kit/clock.ts";
+import type { Agent } from "../agent.ts";
 import type { Instance, Intentions } from "../types.ts";
+
+const DB = { service: "db", datacenter: "", filter: "" };
+
+function chain(service: string): unknown {
+  return {
+    Chain: { ServiceName: service, Protocol: "tcp", StartNode: "", Nodes: {}, Targets: {} },
+  };
+}
 
 function rules(...names: string[]): unknown {
   return { web: names.map((name) => ({ SourceName: name, Action: "allow", Precedence: 9 })) };
@@ -139,19 +149,43 @@ test("startWatch() keeps a registration that went missing", async () => {
   assert.equal(seen.values.length, 1);
 });
 
-test("startWatch() asks a hot index at a limited rate", async () => {
-  let index = 1;
-  await using client = await AgentClient.start(() => ({
-    index: ++index,
-    json: rules(`s${index}`),
-  }));
-  client.agent.watchIntentions("web", new Seen());
-  await client.asked(11);
-  await new Promise((resolve) => setTimeout(resolve, 30));
-  assert.equal(client.script.asked.length, 11, "a burst of ten more, then a pause");
-  await client.clock.advance(1_000);
-  await client.asked(12);
-});
+for (
+  const [name, watch, json, everyMs] of [
+    ["rules", (agent, seen) => agent.watchIntentions("web", seen), rules, 250],
+    ["instances", (agent, seen) => agent.watchHealth(DB, seen), () => [], 250],
+    [
+      "a chain",
+      (agent, seen) => agent.watchChain({ service: "db", datacenter: "" }, seen),
+      chain,
+      250,
+    ],
+    ["the mesh entry", (agent, seen) => agent.watchMesh(seen), () => ({}), 1_000],
+  ] as readonly [
+    string,
+    (agent: Agent, seen: Seen<unknown>) => void,
+    (name: string) => unknown,
+    number,
+  ][]
+) {
+  test(`startWatch() joins changes of ${name} that never end, and is ${everyMs} ms late`, async () => {
+    let index = 1;
+    await using client = await AgentClient.start(() => ({
+      index: ++index,
+      json: json(`s${index}`),
+    }));
+    watch(client.agent, new Seen());
+    await client.asked(11);
+    await new Promise((resolve) => setTimeout(resolve, 30));
+    assert.equal(client.script.asked.length, 11, "a burst of ten more, then a pause");
+    for (let more = 1; more <= 4; more++) {
+      await client.clock.advance(everyMs - 20);
+      assert.equal(client.script.asked.length, 10 + more, "not sooner");
+      await client.clock.advance(20);
+      await client.asked(11 + more);
+      await settle();
+    }
+  });
+}
 
 for (
   const [name, answer, code, pattern] of [

@@ -10,19 +10,21 @@
  *
  * Towards servers without HTTP/2 it makes do with fewer: see {@link BudgetOptions.modest}.
  *
- * A watch without a long poll takes its turn with a short one, sooner when it is in use. When the agent
- * refuses for load, the budget is halved, and grows back by one at a time.
+ * A watch without a long poll takes its turn with a short one, within a second when it is in use. Short
+ * polls go out together, because waking up costs more than a poll. When the agent refuses for load, the
+ * budget is halved, and grows back by one at a time; `budget_growth.ts` says when it grows beyond its start.
  *
  * @module
  */
 
 import type { Clock, Counter, Gauge, Log, Stats, Timer } from "../../base/mod.ts";
+import { BudgetGrowth, type GrowthOptions } from "./budget_growth.ts";
 import { ElasticSeat, left, type Preference, type Seat, USED_LATELY_MS } from "./seat.ts";
 
 /** Lanes for everything short, of which one is never taken by short polls where there are several. */
 const LANES = 3;
-/** All short polls together come no faster than this. */
-const TURN_GAP_MS = 100;
+/** An agent that refused for load is asked less often for so long. */
+const EASED_MS = 60_000;
 const GROW_MS = 30_000;
 const SWAP_MS = 30_000;
 const PREFERENCES: readonly Preference[] = ["first", "middle", "last"];
@@ -32,7 +34,10 @@ const MODEST_CONNECTIONS = 3;
 const MODEST_PER_UPSTREAM = 2;
 
 export interface BudgetOptions {
+  /** At the start. */
   readonly connections: number;
+  /** Absent: it never has more. */
+  readonly growth?: GrowthOptions;
   /** No more than 3, and 2 for each upstream: whom we ask is asked by whole fleets of us. */
   readonly modest?: boolean;
   readonly clock: Clock;
@@ -45,8 +50,8 @@ export type CallKind = "call" | "query";
 
 interface Waiter {
   readonly kind: "short" | CallKind;
-  /** Not before this, by the monotonic clock. */
-  readonly dueMs: number;
+  /** Not before this, by the monotonic clock; it comes nearer when the data is in use. */
+  readonly due: () => number;
   readonly start: () => void;
 }
 
@@ -59,7 +64,9 @@ export class ConnectionBudget {
   readonly #refusals: Counter;
   #critical = 0;
   #limit: number;
-  #lastShortMs = -Infinity;
+  #easedUntilMs = -Infinity;
+  #joined = 0;
+  readonly #growth: BudgetGrowth | undefined;
   #pumpTimer: Timer | undefined;
   #growTimer: Timer | undefined;
   #swapTimer: Timer | undefined;
@@ -67,7 +74,9 @@ export class ConnectionBudget {
   constructor(options: BudgetOptions) {
     this.#options = options;
     this.#limit = Math.max(1, options.connections);
-    const { stats } = options;
+    const { stats, clock, log, growth } = options;
+    this.#growth = growth &&
+      new BudgetGrowth(growth, { clock, log, start: this.#limit, budget: this });
     this.#limitGauge = stats.gauge("agent_connections_limit", "Connections to the agent in budget");
     this.#limitGauge.set(this.#limit);
     this.#refusals = stats.counter(
@@ -78,6 +87,13 @@ export class ConnectionBudget {
 
   get limit(): number {
     return this.#limit;
+  }
+
+  /** Watches that would have a long poll if there was one. */
+  get wanted(): number {
+    let wanted = 0;
+    for (const seat of this.#seats) if (seat.mode === "short") wanted++;
+    return wanted;
   }
 
   /** What is in use at this moment, idle kept-alive connections aside. */
@@ -110,11 +126,17 @@ export class ConnectionBudget {
 
   /** A watch that has a long poll while there is one to spare, else takes its turn. */
   join(preference: Preference = "first"): Seat {
+    const { clock } = this.#options;
     const seat = new ElasticSeat({
       preference,
-      clock: this.#options.clock,
-      wait: (dueMs, signal) => this.#lane("short", { dueMs, signal }),
-      used: () => this.#scheduleSwap(),
+      clock,
+      phase: this.#joined++,
+      isEased: () => clock.monotonic() < this.#easedUntilMs,
+      wait: (due, signal) => this.#lane("short", { due, signal }),
+      used: (isNew) => {
+        this.#scheduleSwap();
+        if (isNew) this.#pump();
+      },
       left: () => {
         this.#seats.delete(seat);
         this.#assign();
@@ -131,7 +153,7 @@ export class ConnectionBudget {
     options: { readonly signal?: AbortSignal; readonly run: () => Promise<T> },
   ): Promise<T> {
     const release = await this.#lane(kind, {
-      dueMs: -Infinity,
+      due: AT_ONCE,
       ...(options.signal ? { signal: options.signal } : {}),
     });
     try {
@@ -144,6 +166,8 @@ export class ConnectionBudget {
   /** The agent refused for load: make do with half, and come back slowly. */
   refused(): void {
     this.#refusals.add(1);
+    this.#growth?.refused(this.#limit);
+    this.#easedUntilMs = this.#options.clock.monotonic() + EASED_MS;
     const limit = Math.max(1, Math.floor(this.#limit / 2));
     this.#growTimer?.cancel();
     this.#growTimer = this.#options.clock.after(GROW_MS, () => this.#grow());
@@ -152,10 +176,17 @@ export class ConnectionBudget {
       from: this.#limit,
       to: limit,
     });
-    this.#setLimit(limit);
+    this.setLimit(limit);
+  }
+
+  setLimit(limit: number): void {
+    this.#limit = limit;
+    this.#limitGauge.set(limit);
+    this.#assign();
   }
 
   close(): void {
+    this.#growth?.close();
     for (const timer of [this.#pumpTimer, this.#growTimer, this.#swapTimer]) timer?.cancel();
     for (const seat of [...this.#seats]) seat.leave();
   }
@@ -180,14 +211,8 @@ export class ConnectionBudget {
   #grow(): void {
     this.#growTimer = undefined;
     if (this.#limit >= this.#options.connections) return;
-    this.#setLimit(this.#limit + 1);
+    this.setLimit(this.#limit + 1);
     this.#growTimer = this.#options.clock.after(GROW_MS, () => this.#grow());
-  }
-
-  #setLimit(limit: number): void {
-    this.#limit = limit;
-    this.#limitGauge.set(limit);
-    this.#assign();
   }
 
   /** Gives the long polls to those used last; who has one keeps it among equals until {@link #swap}. */
@@ -200,6 +225,7 @@ export class ConnectionBudget {
     );
     for (const [at, seat] of order.entries()) seat.setMode(at < room ? "long" : "short");
     this.#pump();
+    this.#growth?.look();
   }
 
   #scheduleSwap(): void {
@@ -228,9 +254,9 @@ export class ConnectionBudget {
   /** Waits for a lane; resolves to how to give it back. */
   #lane(
     kind: Waiter["kind"],
-    options: { readonly dueMs: number; readonly signal?: AbortSignal },
+    options: { readonly due: () => number; readonly signal?: AbortSignal },
   ): Promise<() => void> {
-    const { dueMs, signal } = options;
+    const { due, signal } = options;
     return new Promise((resolve, reject) => {
       if (signal?.aborted) return reject(left());
       const onAbort = () => {
@@ -246,7 +272,7 @@ export class ConnectionBudget {
           this.#pump();
         });
       };
-      const waiter: Waiter = { kind, dueMs, start };
+      const waiter: Waiter = { kind, due, start };
       signal?.addEventListener("abort", onAbort);
       this.#waiting.add(waiter);
       this.#pump();
@@ -259,9 +285,6 @@ export class ConnectionBudget {
     for (let next = this.#next(); next; next = this.#next()) {
       this.#waiting.delete(next);
       this.#busy[next.kind]++;
-      if (next.kind === "short" && next.dueMs !== -Infinity) {
-        this.#lastShortMs = this.#options.clock.monotonic();
-      }
       next.start();
     }
   }
@@ -271,24 +294,29 @@ export class ConnectionBudget {
     if (this.#busyLanes >= this.#lanes) return undefined;
     const several = this.#lanes > 1 ? this.#lanes - 1 : 1;
     let best: Waiter | undefined;
+    let bestMs = Infinity;
     for (const waiter of this.#waiting) {
       if (waiter.kind === "short" && this.#busy.short >= several) continue;
       if (waiter.kind === "query" && this.#busy.query >= 1) continue;
-      if (!best || rank(waiter) < rank(best)) best = waiter;
-      else if (rank(waiter) === rank(best) && waiter.dueMs < best.dueMs) best = waiter;
+      const isBefore = best ? rank(waiter) - rank(best) : -1;
+      if (isBefore > 0) continue;
+      const dueMs = waiter.due();
+      if (isBefore === 0 && dueMs >= bestMs) continue;
+      best = waiter;
+      bestMs = dueMs;
     }
-    if (!best || best.kind !== "short" || best.dueMs === -Infinity) return best;
     const { clock } = this.#options;
-    const startMs = Math.max(best.dueMs, this.#lastShortMs + TURN_GAP_MS);
-    const waitMs = startMs - clock.monotonic();
-    if (waitMs <= 0) return best;
+    const waitMs = bestMs - clock.monotonic();
+    if (!best || waitMs <= 0) return best;
     this.#pumpTimer?.cancel();
     this.#pumpTimer = clock.after(waitMs, () => this.#pump());
     return undefined;
   }
 }
 
-/** Single calls go first; somebody waits for them. */
+const AT_ONCE = () => -Infinity;
+
+/** Single calls go first: a caller waits for them. */
 function rank(waiter: Waiter): number {
   return waiter.kind === "short" ? 1 : 0;
 }

@@ -41,7 +41,7 @@ export class Delivery<T> {
   ) {
     this.#name = name;
     this.#options = options;
-    const help = "Failed questions of agent watches";
+    const help = "Failed questions of watches of the agent or the servers";
     const { stats } = options.deps;
     this.#failureCounter = stats.counter("agent_watch_failures_total", help, { resource });
   }

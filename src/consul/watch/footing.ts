@@ -33,6 +33,7 @@ const PAUSE_LIMIT_MS: Partial<Record<ErrorCode, number>> = {
   agent_unreachable: 10_000,
   agent_not_found: 15_000,
   agent_forbidden: 60_000,
+  cluster_changed: 10_000,
 };
 const PAUSE_LIMIT_OTHER_MS = 180_000;
 /** What decides about trust is asked again soon: a deny must not wait for minutes after an outage. */
@@ -43,7 +44,7 @@ export function agentFooting(link: AgentLink): Footing {
     waitMs: agentWaitMs,
     createStand: (cursor) => new AgentStand(cursor, link),
     pauseLimitMs: agentPauseLimitMs,
-    isShared: (code) => code === "agent_unreachable",
+    isShared: (code) => code === "agent_unreachable" || code === "cluster_changed",
   };
 }
 
@@ -64,7 +65,8 @@ const ELECTION_FAILURES = 20;
 const PAUSE_LIMIT_SERVERS_MS = 10_000;
 
 export function serversFooting(link: AgentLink): Footing {
-  const isShared = (code: ErrorCode) => code === "agent_unreachable" || code === "agent_failed";
+  const isShared = (code: ErrorCode) =>
+    code === "agent_unreachable" || code === "agent_failed" || code === "cluster_changed";
   return {
     waitMs: (question) => question.critical ? WAIT_CRITICAL_MS : agentWaitMs(question),
     createStand: () => new ServerStand(link),

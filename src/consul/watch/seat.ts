@@ -6,9 +6,11 @@
 
 import { type Clock, ProxyError } from "../../base/mod.ts";
 
-/** A short poll comes this long after the one before: used lately, or not. */
-const TURN_USED_MS = 2_000;
-const TURN_IDLE_MS = 10_000;
+/** Short polls go out together, this often: what is in use is asked for each time. */
+const TURN_MS = 900;
+/** Every how many of these: what is not in use, and what is, once the agent refused for load. */
+const IDLE_TURNS = 10;
+const EASED_TURNS = 3;
 export const USED_LATELY_MS = 60_000;
 
 export type SeatMode = "long" | "short";
@@ -37,8 +39,13 @@ export interface Seat {
 interface SeatDeps {
   readonly preference: Preference;
   readonly clock: Clock;
-  readonly wait: (dueMs: number, signal: AbortSignal) => Promise<() => void>;
-  readonly used: () => void;
+  /** Seats that are not in use have their turns apart. */
+  readonly phase: number;
+  /** The agent refused for load lately. */
+  readonly isEased: () => boolean;
+  readonly wait: (due: () => number, signal: AbortSignal) => Promise<() => void>;
+  /** `isNew`: it was not in use, so that what was due later is due now. */
+  readonly used: (isNew: boolean) => void;
   readonly left: () => void;
 }
 
@@ -69,7 +76,7 @@ export class ElasticSeat implements Seat {
       const signal = AbortSignal.any([this.#stop.signal, change]);
       if (this.mode === "long") return this.#take("long", { signal, release: () => {} });
       try {
-        const release = await this.#deps.wait(this.#dueMs(), signal);
+        const release = await this.#deps.wait(() => this.#dueMs(), signal);
         // A short poll ends soon by itself, so only stopping ends it early.
         return this.#take("short", { signal: this.#stop.signal, release });
       } catch (error) {
@@ -79,8 +86,9 @@ export class ElasticSeat implements Seat {
   }
 
   touch(): void {
+    const isNew = !this.#isUsed();
     this.lastUsedMs = this.#deps.clock.monotonic();
-    if (this.mode === "short") this.#deps.used();
+    if (this.mode === "short") this.#deps.used(isNew);
   }
 
   leave(): void {
@@ -99,8 +107,14 @@ export class ElasticSeat implements Seat {
 
   #dueMs(): number {
     if (this.#lastTurnMs === -Infinity) return -Infinity;
-    const usedLately = this.#lastTurnMs - this.lastUsedMs < USED_LATELY_MS;
-    return this.#lastTurnMs + (usedLately ? TURN_USED_MS : TURN_IDLE_MS);
+    const turn = Math.floor(this.#lastTurnMs / TURN_MS);
+    const { phase, isEased } = this.#deps;
+    if (this.#isUsed()) return (turn + (isEased() ? EASED_TURNS : 1)) * TURN_MS;
+    return (turn + IDLE_TURNS - (turn + phase) % IDLE_TURNS) * TURN_MS;
+  }
+
+  #isUsed(): boolean {
+    return this.#deps.clock.monotonic() - this.lastUsedMs < USED_LATELY_MS;
   }
 
   #take(

@@ -64,10 +64,10 @@ test("startWatch() forgets its index when a connection broke while it paused", a
   const before = watching.asked.length;
   assert.equal(watching.asked.at(-1)?.cursor, String(before), "a burst, and then a pause");
   watching.link.lost();
-  await watching.clock.advance(3_000);
+  await watching.clock.advance(250);
   watching.stop();
   assert.equal(watching.asked[before]?.cursor, undefined);
-  assert.equal(watching.asked[before]?.atMs, 3_000);
+  assert.equal(watching.asked[before]?.atMs, 250);
 });
 
 test("startWatch() forgets an index that came while a connection broke", async () => {
@@ -102,3 +102,23 @@ for (
     assert.equal((next?.atMs ?? 0) - (failed?.atMs ?? 0), pauseMs);
   });
 }
+
+test("startWatch() compares bytes with those of what it believed last", async () => {
+  const lasts: unknown[] = [];
+  const watching = watch((request) => {
+    lasts.push(request.last);
+    return {
+      value: lasts.length,
+      cursor: "7",
+      ...(lasts.length === 2 ? {} : { digest: `${lasts.length}` }),
+    };
+  });
+  await watching.clock.advance(0);
+  watching.stop();
+  assert.deepEqual(lasts.slice(0, 4), [
+    undefined,
+    { value: 1, digest: "1" },
+    { value: 2 },
+    { value: 3, digest: "3" },
+  ]);
+});

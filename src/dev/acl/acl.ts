@@ -31,6 +31,8 @@ export interface Login {
 }
 
 export interface AclOptions {
+  /** `false`: configured and not in force, as Consul has it by default. */
+  readonly enabled?: boolean;
   readonly defaultPolicy: "allow" | "deny";
   readonly tokens?: readonly TokenOptions[];
 }
@@ -68,11 +70,17 @@ export class Acl {
   }
 
   get enabled(): boolean {
-    return this.#options !== undefined;
+    return this.#options !== undefined && this.#options.enabled !== false;
   }
 
+  /** As configured, also where ACLs are not enabled: what Envoy goes by. */
   get defaultPolicy(): "allow" | "deny" {
     return this.#options?.defaultPolicy ?? "allow";
+  }
+
+  /** Whether authorize and intentions/check allow what no intention covers. */
+  get allowsByDefault(): boolean {
+    return !this.enabled || this.defaultPolicy === "allow";
   }
 
   /** Adds a token, or replaces the one with that secret; returns it. */

@@ -5,6 +5,8 @@
  * @module
  */
 
+import { parseJson as parseBounded } from "../../wire/mod.ts";
+
 export type Json = null | boolean | number | string | readonly Json[] | JsonObject;
 export interface JsonObject {
   readonly [key: string]: Json;
@@ -48,7 +50,7 @@ export function decodeObject(text: string, shape: Shape): JsonObject {
 export function parseJson(text: string): Json {
   if (text.trim() === "") throw new DecodeError("EOF");
   try {
-    return JSON.parse(text) as Json;
+    return parseBounded(text) as Json;
   } catch {
     const at = /^\s*\{\s*([^\s"}])/.exec(text);
     throw new DecodeError(

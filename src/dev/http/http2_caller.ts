@@ -90,9 +90,9 @@ function requestOf(
   { request }: ServerExchange,
   { client, ...rest }: Pick<DevRequest, "body" | "onGone"> & { readonly client: string },
 ): DevRequest {
-  const { method, path: target, fields } = request;
+  const { method, path: target, authority, fields } = request;
   const mark = target.indexOf("?");
-  const headers = new Map<string, string>();
+  const headers = new Map([["host", authority]]);
   for (let at = 0; at < fields.length; at += FIELD) {
     headers.set(fields[at] ?? "", fields[at + 1] ?? "");
   }

@@ -8,6 +8,7 @@
 
 import { Buffer } from "node:buffer";
 import { type Clock, messageOf } from "../../base/mod.ts";
+import { ANOTHER_ORIGIN, refuseWebPage } from "../../http/mod.ts";
 import type { Connection, Listener } from "../../net/mod.ts";
 import type { Acceptor, DevReply, DevRequest } from "./dev_exchange.ts";
 import { serveApiOverHttp2 } from "./http2_caller.ts";
@@ -21,6 +22,8 @@ export interface HttpServerOptions {
   readonly host: string;
   readonly handle: (request: DevRequest) => Promise<DevReply>;
   readonly onError: (message: string) => void;
+  /** Over TLS a name is proven by the certificate, which no page elsewhere has. */
+  readonly isSecure?: boolean;
 }
 
 /** What Consul grants one address. */
@@ -53,7 +56,9 @@ export class HttpServer {
   #port = 0;
 
   constructor(options: HttpServerOptions) {
-    this.#options = options;
+    const handle = async (request: DevRequest) =>
+      refusePage(request, options) ?? await options.handle(request);
+    this.#options = { ...options, handle };
   }
 
   get port(): number {
@@ -124,6 +129,37 @@ export class HttpServer {
     connection.end();
   }
 }
+
+/** What is here has keys of leaves in it, which a page in the browser of a developer must not read. */
+function refusePage({ headers }: DevRequest, options: HttpServerOptions): DevReply | undefined {
+  const { host, isSecure = false } = options;
+  const origin = headers.get("origin");
+  const site = headers.get("sec-fetch-site") ?? "none";
+  const own = { boundHost: host, server: "embedded Consul", names: namesFor(headers, host) };
+  const reason = isSecure
+    ? origin === undefined ? undefined : ANOTHER_ORIGIN
+    : refuseWebPage({ host: headers.get("host") ?? "localhost", origin }, own);
+  const refused = reason ??
+    (site === "none" || site === "same-origin" ? undefined : ANOTHER_ORIGIN);
+  if (refused === undefined) return undefined;
+  return {
+    status: 403,
+    headers: { "Content-Type": "text/plain; charset=utf-8" },
+    body: `Cannot answer: ${refused}\n`,
+  };
+}
+
+/** Names of containers and of this network, which nobody elsewhere can have a page under. */
+const LOCAL_NAME = /^(?:[a-z0-9_-]+|[a-z0-9_.-]+\.(?:internal|local|localhost|test))$/;
+
+/** The name that is asked for, where others than this machine are to ask and it is one of theirs. */
+function namesFor(headers: ReadonlyMap<string, string>, boundHost: string): readonly string[] {
+  if (LOOPBACK.test(boundHost)) return [];
+  const name = (headers.get("host") ?? "").toLowerCase().replace(/:\d{1,5}$/, "");
+  return LOCAL_NAME.test(name) ? [name] : [];
+}
+
+const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[?::1\]?)$/;
 
 /** One caller: requests are answered one after the other, in order. */
 class Caller {

@@ -142,7 +142,7 @@ function authorize(call: Call) {
   const decision = decide(call.state.config, source, target) ??
     (defaultIntentionPolicy === undefined
       ? {
-        allowed: call.state.acl.defaultPolicy === "allow",
+        allowed: call.state.acl.allowsByDefault,
         reason: "Default behavior configured by ACLs",
       }
       : { allowed: defaultIntentionPolicy === "allow", reason: "Default intention policy" });

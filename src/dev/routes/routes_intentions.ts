@@ -94,7 +94,7 @@ function check(call: Call) {
     { namespace: "default", service: source },
     destination,
   );
-  return json({ Allowed: decision?.allowed ?? call.state.acl.defaultPolicy === "allow" });
+  return json({ Allowed: decision?.allowed ?? call.state.acl.allowsByDefault });
 }
 
 function exact(call: Call) {

@@ -65,6 +65,7 @@ export class DevServer {
       engine: this.#acceptors[0],
       clock,
       host,
+      isSecure: tls !== undefined,
       handle: (request) => this.#handle(request),
       onError: (message) => options.log.warn("embedded server failed", { host, error: message }),
     });

@@ -12,7 +12,10 @@ import { HeadFields } from "./parse_fields.ts";
 import { FIELD, type Fields } from "../head.ts";
 import type { HttpLimits } from "../limits.ts";
 
-/** Of the line that says a chunk's size; signatures and the like are far shorter. */
+/**
+ * Bytes of extensions, of one chunk and of all, above two for each byte of the payload: signatures and the
+ * like are far shorter.
+ */
 const EXTENSION_BYTES = 4096;
 /** 2^52 and less: exact as a number. */
 const SIZE_DIGITS = 13;
@@ -139,7 +142,8 @@ export class BodyReader {
       case SIZE_LF:
         if (byte !== LF) return this.#wrong("the size of a chunk does not end in CR LF", at);
         this.#next = this.#left === 0 ? TRAILERS : PAYLOAD;
-        this.#digits = this.#extensionBytes = 0;
+        this.#digits = 0;
+        this.#extensionBytes = Math.max(0, this.#extensionBytes - 2 * this.#left);
         return at + 1;
       case AFTER_CR:
         if (byte !== CR) return this.#wrong("a chunk does not end in CR LF", at);

@@ -16,15 +16,17 @@ import type {
   ResponseEvents,
 } from "../exchange.ts";
 import { fieldOf, type Fields, removeField, type RequestHead } from "../head.ts";
+import { heldByThread, HeldShare } from "../held_bytes.ts";
 import type { HttpLimits } from "../limits.ts";
 import { partOf } from "../latin1.ts";
+import { isNoResponse, spokenInBytes } from "../first_bytes.ts";
 import { BodyReader } from "./body_reader.ts";
 import { BodyWriter } from "./body_writer.ts";
 import { type AskOwner, Http1ClientExchange } from "./client_exchange.ts";
 import { HeadReader, PARTIAL, TOO_LARGE } from "./head_reader.ts";
 import { Intake } from "./intake.ts";
 import { PROOF, proofOf } from "./websocket.ts";
-import { ResponseParser } from "./parse_response.ts";
+import { answersInstead, ResponseParser } from "./parse_response.ts";
 
 export interface Http1ClientOptions {
   readonly limits: HttpLimits;
@@ -61,7 +63,7 @@ class Http1Client extends Intake implements ClientConnection, AskOwner {
   #end: HttpEnd | undefined;
 
   constructor(stream: Stream, { limits, events }: Http1ClientOptions) {
-    super(stream, limits.bufferedBytes);
+    super(stream, { limitBytes: limits.bufferedBytes, account: heldByThread.open("") });
     this.writer = new BodyWriter(stream);
     this.#limits = limits;
     this.#events = events;
@@ -85,9 +87,14 @@ class Http1Client extends Intake implements ClientConnection, AskOwner {
     return this.#phase === "over";
   }
 
-  request(head: RequestHead, ends: boolean, events: ResponseEvents): ClientExchange {
+  request(
+    head: RequestHead,
+    ends: boolean,
+    events: ResponseEvents,
+    held: HeldShare = new HeldShare(this.account),
+  ): ClientExchange {
     if (this.capacity === 0) throw new Error("Cannot send a request: the connection is busy");
-    const exchange = new Http1ClientExchange(this, head, events);
+    const exchange = new Http1ClientExchange(this, { head, events, held });
     this.#exchange = exchange;
     this.#phase = "head";
     this.#informational = 0;
@@ -108,7 +115,7 @@ class Http1Client extends Intake implements ClientConnection, AskOwner {
   // What the stream tells.
 
   onDrain(): void {
-    this.blocked = false;
+    this.sent();
     if (this.tunnelled) this.tunnelled.events.onDrain();
     else if (this.#exchange) this.#exchange.events.onDrain();
     else if (this.#phase === "idle") this.#events.onCapacity();
@@ -118,6 +125,7 @@ class Http1Client extends Intake implements ClientConnection, AskOwner {
     const detail = alert || (reset ? "the connection was reset" : "");
     const hadCapacity = this.capacity > 0;
     this.#phase = "over";
+    this.over();
     if (this.tunnelled) {
       const { events } = this.tunnelled;
       this.tunnelled = undefined;
@@ -171,7 +179,11 @@ class Http1Client extends Intake implements ClientConnection, AskOwner {
     const exchange = this.#exchange;
     if (!exchange) return chunk.length;
     const end = this.#heads.read(chunk, at);
-    if (end === PARTIAL) return chunk.length;
+    if (end === PARTIAL) {
+      const { partial } = this.#heads;
+      if (isNoResponse(partial)) this.#wrong(answersInstead(spokenInBytes(partial)));
+      return chunk.length;
+    }
     if (end === TOO_LARGE) {
       const detail = "the head of the response is too large";
       this.#break({ by: "peer", kind: "protocol", detail }, "overflow");
@@ -248,7 +260,7 @@ class Http1Client extends Intake implements ClientConnection, AskOwner {
     if (!keep) {
       this.#end ??= { by: persistent ? "us" : "peer", kind: "closed", detail: "" };
       // Half a request is no request: the server is to see that.
-      if (requestIsComplete) this.stream.close();
+      if (requestIsComplete) this.#closeStream();
       else this.stream.reset();
     }
     if (withHead) exchange.events.onResponse(head, true);
@@ -273,8 +285,14 @@ class Http1Client extends Intake implements ClientConnection, AskOwner {
   #close(by: "peer" | "us"): void {
     this.#end ??= { by, kind: "closed", detail: "" };
     this.#phase = "over";
-    this.stream.close();
+    this.#closeStream();
     this.#events.onCapacity();
+  }
+
+  /** What the server has not read of a request that is answered would wait for as long as it likes. */
+  #closeStream(): void {
+    if (this.blocked) this.stream.reset();
+    else this.stream.close();
   }
 
   #break(end: HttpEnd, reason: ResetReason): void {

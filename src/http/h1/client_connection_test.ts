@@ -16,6 +16,17 @@ import { askHttp1 } from "./client_connection.ts";
 
 const OK = "HTTP/1.1 200 OK\r\n";
 
+test("askHttp1() keeps nothing of a request for a server that answers and does not read it", async () => {
+  const { server, ask, ends } = askRaw();
+  server.connection.pause();
+  const { exchange } = ask({ method: "POST", length: 200_000 }, { ends: false });
+  exchange.send(new Uint8Array(200_000));
+  exchange.end();
+  await server.send(`${OK}Connection: close\r\nContent-Length: 0\r\n\r\n`);
+  await settle();
+  assert.deepEqual([server.over, ends.length], ["reset", 1]);
+});
+
 test("askHttp1() asks again and again on one connection", async () => {
   const asked = askRaw();
   const { server, client, ask, ends } = asked;

@@ -7,6 +7,7 @@
 import type { Stream } from "../../net/mod.ts";
 import type { ClientExchange, ResetReason, ResponseEvents } from "../exchange.ts";
 import { type Fields, type RequestHead, UNKNOWN_LENGTH } from "../head.ts";
+import type { HeldShare } from "../held_bytes.ts";
 import type { BodyWriter } from "./body_writer.ts";
 import type { Asked } from "./parse_response.ts";
 import { KEY, missingKey } from "./websocket.ts";
@@ -16,8 +17,8 @@ import { writeHead } from "./write_head.ts";
 export interface AskOwner {
   readonly stream: Stream;
   readonly writer: BodyWriter;
-  /** What a write said: false is passed on, and remembered until the stream has drained. */
-  took(all: boolean): boolean;
+  /** What a write of so many bytes said: false is passed on, and remembered until the stream has drained. */
+  took(all: boolean, size: number, count: HeldShare): boolean;
   /** The exchange cannot go on, and with it the connection. `detail` for people. */
   broken(detail: string): void;
   /** The same, where nothing was written; told when this has returned. */
@@ -39,13 +40,19 @@ export class Http1ClientExchange implements ClientExchange {
   events: ResponseEvents;
   readonly asked: Asked;
   readonly #head: RequestHead;
+  readonly #held: HeldShare;
   /** Undefined: over, and nothing does anything any more. */
   #owner: AskOwner | undefined;
   #complete = false;
   /** Of a WebSocket, where who asked gave none. */
   websocketKey = "";
 
-  constructor(owner: AskOwner, head: RequestHead, events: ResponseEvents) {
+  constructor(owner: AskOwner, { head, events, held }: {
+    readonly head: RequestHead;
+    readonly events: ResponseEvents;
+    readonly held: HeldShare;
+  }) {
+    this.#held = held;
     this.#owner = owner;
     this.#head = head;
     this.asked = head;
@@ -74,14 +81,14 @@ export class Http1ClientExchange implements ClientExchange {
     this.#complete = ends;
     const wrote = writeHead(owner.stream, line, fields, own, `host: ${authority}`);
     if (wrote === undefined) owner.unwritable(NOT_LAWFUL);
-    else owner.took(wrote);
+    else owner.took(wrote, 0, this.#held);
   }
 
   send(chunk: Uint8Array): boolean {
     const owner = this.#owner;
     if (!owner || this.#complete) return true;
     const sent = owner.writer.send(chunk);
-    if (sent !== undefined) return owner.took(sent);
+    if (sent !== undefined) return owner.took(sent, chunk.length, this.#held);
     this.#break(NOT_AS_LONG);
     return true;
   }

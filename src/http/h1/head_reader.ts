@@ -15,6 +15,7 @@ export const TOO_LARGE = -2;
 const LF = 10;
 const CR = 13;
 const FIRST_BYTES = 1024;
+const NOTHING = new Uint8Array();
 
 export class HeadReader {
   readonly #limitBytes: number;
@@ -32,6 +33,11 @@ export class HeadReader {
   /** Whether something of a head has come that is not complete. */
   get begun(): boolean {
     return this.#length > 0;
+  }
+
+  /** What has come of a head that is not complete. */
+  get partial(): Uint8Array {
+    return this.#bytes?.subarray(0, this.#length) ?? NOTHING;
   }
 
   /**

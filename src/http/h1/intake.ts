@@ -7,10 +7,15 @@
  */
 
 import type { Stream, StreamEvents } from "../../net/mod.ts";
+import type { HeldAccount } from "../held_bytes.ts";
 import { Tunnel } from "./tunnel.ts";
+
+/** Where bytes that wait are counted. */
+type Count = Pick<HeldAccount, "hold" | "release">;
 
 export abstract class Intake implements StreamEvents {
   readonly stream: Stream;
+  protected readonly account: HeldAccount;
   readonly #limitBytes: number;
   /** What the connection has become. */
   protected tunnelled: Tunnel | undefined;
@@ -22,14 +27,21 @@ export abstract class Intake implements StreamEvents {
   /** What was written last waits for the peer to read. */
   blocked = false;
   #held: Uint8Array | undefined;
+  /** Bytes that were written and wait for the peer, and where they are counted. */
+  #unsent = 0;
+  #unsentAt: Count | undefined;
   #holding = false;
   #reading = false;
   /** A message is complete, and its exchange has not been told yet. */
   #owesEnd = false;
   readonly #later = () => this.#goOn();
 
-  constructor(stream: Stream, limitBytes: number) {
+  constructor(stream: Stream, { limitBytes, account }: {
+    readonly limitBytes: number;
+    readonly account: HeldAccount;
+  }) {
     this.stream = stream;
+    this.account = account;
     this.#limitBytes = limitBytes;
     stream.events = this;
   }
@@ -62,10 +74,38 @@ export abstract class Intake implements StreamEvents {
     if (!this.#held && !this.#owesEnd) this.#seeEnd();
   }
 
-  /** What a write said: false is passed on, and remembered until the stream has drained. */
-  took(all: boolean): boolean {
-    if (!all) this.blocked = true;
-    return all;
+  /**
+   * What a write of so many bytes said: false is passed on, and remembered until the stream has drained.
+   * `count`: where they are counted until then.
+   */
+  took(all: boolean, size: number, count: Count): boolean {
+    if (all) return true;
+    this.blocked = true;
+    this.#unsentAt ??= count;
+    this.#unsent += size;
+    this.#unsentAt.hold(size);
+    return false;
+  }
+
+  /** Nothing that was written waits any more. */
+  protected sent(): void {
+    this.blocked = false;
+    this.#unsentAt?.release(this.#unsent);
+    this.#unsentAt = undefined;
+    this.#unsent = 0;
+  }
+
+  /** Nothing waits any more. */
+  protected over(): void {
+    this.sent();
+    this.#hold(undefined);
+  }
+
+  #hold(chunk: Uint8Array | undefined): void {
+    const more = (chunk?.length ?? 0) - (this.#held?.length ?? 0);
+    this.#held = chunk;
+    if (more > 0) this.account.hold(more);
+    else this.account.release(-more);
   }
 
   hold(): void {
@@ -99,7 +139,7 @@ export abstract class Intake implements StreamEvents {
 
   /** Nothing of what came is of interest any more. */
   protected forget(): void {
-    this.#held = undefined;
+    this.#hold(undefined);
     this.#owesEnd = false;
   }
 
@@ -111,7 +151,7 @@ export abstract class Intake implements StreamEvents {
       if (this.#holding) return;
     }
     const held = this.#held;
-    this.#held = undefined;
+    this.#hold(undefined);
     if (held) this.#read(held);
     if (this.#holding) return;
     if (this.peerEnded) this.#seeEnd();
@@ -139,15 +179,13 @@ export abstract class Intake implements StreamEvents {
   #keep(chunk: Uint8Array, at: number): void {
     const rest = at === 0 ? chunk : chunk.subarray(at);
     const held = this.#held;
-    if (!held) {
-      this.#held = rest;
-      return;
-    }
+    if (!held) return this.#hold(rest);
     const length = held.length + rest.length;
     if (length > this.#limitBytes) return this.overflow();
-    this.#held = new Uint8Array(length);
-    this.#held.set(held);
-    this.#held.set(rest, held.length);
+    const both = new Uint8Array(length);
+    both.set(held);
+    both.set(rest, held.length);
+    this.#hold(both);
   }
 
   #seeEnd(): void {

@@ -90,6 +90,7 @@ export class RequestParser {
       expectsContinue: false,
       fields,
       version,
+      ownNames: undefined,
     };
     const wrong = method === "CONNECT" ? this.#connect(head) : placed(head);
     if (wrong) return wrong;

@@ -6,6 +6,7 @@
  */
 
 import { type ResponseHead, UNKNOWN_LENGTH } from "../head.ts";
+import { spokenIn } from "../first_bytes.ts";
 import { ABSENT, HeadFields } from "./parse_fields.ts";
 
 /** What follows the head. */
@@ -13,6 +14,14 @@ export type Body = "none" | "length" | "chunked" | "until_close" | "tunnel";
 
 /** `HTTP/1.1 200 OK`; the space before an empty reason may be missing. */
 const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9][0-9]{2})(?: [\t -~\x80-\xff]*)?\r\n/;
+
+const NO_STATUS_LINE = /^(?!HTTP\/1\.)/;
+const BAD_STATUS_LINE = "the first line is no status line";
+
+/** Of a server that speaks something else, as far as it is known what. */
+export function answersInstead(spoken: string): string {
+  return `answers ${spoken} where Protocol says http`;
+}
 
 /** What a response is an answer to. */
 export interface Asked {
@@ -35,7 +44,7 @@ export class ResponseParser {
   /** What is wrong with it, for people; undefined: nothing. */
   parse(text: string, limit: number, asked: Asked): string | undefined {
     const line = STATUS_LINE.exec(text);
-    if (!line) return "the first line is no status line";
+    if (!line) return NO_STATUS_LINE.test(text) ? answersInstead(spokenIn(text)) : BAD_STATUS_LINE;
     const status = Number(line[2]);
     const is11 = line[1] === "1";
     const fields = this.#fields;

@@ -10,8 +10,10 @@ import type { Deadline, Deadlines } from "../../base/mod.ts";
 import type { Stream } from "../../net/mod.ts";
 import type { HttpEnd, ResetReason, ServerConnection, ServerEvents } from "../exchange.ts";
 import { UNKNOWN_LENGTH } from "../head.ts";
+import { type HeldAccount, heldByThread, HeldShare } from "../held_bytes.ts";
 import type { HttpLimits } from "../limits.ts";
 import { partOf } from "../latin1.ts";
+import { isNoRequest, spokenInBytes } from "../first_bytes.ts";
 import { BodyReader } from "./body_reader.ts";
 import { BodyWriter } from "./body_writer.ts";
 import { HeadReader, PARTIAL, TOO_LARGE } from "./head_reader.ts";
@@ -26,6 +28,8 @@ export interface Http1ServerOptions {
   readonly limits: HttpLimits;
   readonly events: ServerEvents;
   readonly deadlines: Deadlines;
+  /** What is held for it; default: nobody's in particular. */
+  readonly account?: HeldAccount;
 }
 
 /**
@@ -49,7 +53,12 @@ const DRAIN_MS = 1000;
  */
 const HALF_ENDED_MS = 1000;
 
-const HEAD_TOO_LARGE: HeadFault = { status: 431, detail: "the head is too large" };
+export const HEAD_TOO_LARGE: HeadFault = { status: 431, detail: "the head is too large" };
+/** As Envoy answers it, though few who speak something else understand that. */
+function notHttp(bytes: Uint8Array): HeadFault {
+  return { status: 400, detail: `the caller speaks ${spokenInBytes(bytes)} where HTTP is spoken` };
+}
+
 const BLANK_LINES: HeadFault = { status: 400, detail: "more than one empty line before a request" };
 
 type Phase =
@@ -83,8 +92,9 @@ class Http1Server extends Intake implements ServerConnection, ExchangeOwner {
   #deadline: Deadline | undefined;
   #end: HttpEnd | undefined;
 
-  constructor(stream: Stream, { limits, events, deadlines }: Http1ServerOptions) {
-    super(stream, limits.bufferedBytes);
+  constructor(stream: Stream, options: Http1ServerOptions) {
+    const { limits, events, deadlines, account = heldByThread.open("") } = options;
+    super(stream, { limitBytes: limits.bufferedBytes, account });
     this.writer = new BodyWriter(stream);
     this.#limits = limits;
     this.#events = events;
@@ -95,6 +105,10 @@ class Http1Server extends Intake implements ServerConnection, ExchangeOwner {
 
   get active(): number {
     return this.#exchange || this.tunnelled ? 1 : 0;
+  }
+
+  get readsHead(): boolean {
+    return this.#phase === "head" && this.#heads.begun;
   }
 
   get isOver(): boolean {
@@ -138,7 +152,7 @@ class Http1Server extends Intake implements ServerConnection, ExchangeOwner {
   // What the stream tells.
 
   onDrain(): void {
-    this.blocked = false;
+    this.sent();
     if (this.tunnelled) return this.tunnelled.events.onDrain();
     if (this.#phase === "drain") this.#next();
     else this.#exchange?.events.onDrain();
@@ -146,6 +160,7 @@ class Http1Server extends Intake implements ServerConnection, ExchangeOwner {
 
   onClose(reset: boolean, alert: string): void {
     this.#deadline?.cancel();
+    this.over();
     const detail = alert || (reset ? "the connection was reset" : "");
     this.#phase = "over";
     if (this.tunnelled) {
@@ -237,7 +252,10 @@ class Http1Server extends Intake implements ServerConnection, ExchangeOwner {
 
   #readHead(chunk: Uint8Array, at: number): number {
     const end = this.#heads.read(chunk, at);
-    if (end === PARTIAL) return chunk.length;
+    if (end === PARTIAL) {
+      const { partial } = this.#heads;
+      return isNoRequest(partial) ? this.#refuse(notHttp(partial), chunk.length) : chunk.length;
+    }
     if (end === TOO_LARGE) return this.#refuse(HEAD_TOO_LARGE, chunk.length);
     const { text } = this.#heads;
     // An empty line too many after a body is an old mistake of clients (RFC 9112 2.2).
@@ -257,7 +275,11 @@ class Http1Server extends Intake implements ServerConnection, ExchangeOwner {
     else this.#body.startLength(head.length);
     this.#phase = hasBody ? "body" : "answer";
     this.inHand = chunk.length - end;
-    const exchange = new Http1ServerExchange(this, head, { endsWithHead: !hasBody, asksToKeep });
+    const exchange = new Http1ServerExchange(this, head, {
+      endsWithHead: !hasBody,
+      asksToKeep,
+      held: new HeldShare(this.account),
+    });
     this.#exchange = exchange;
     this.#events.onRequest(exchange);
     return end;

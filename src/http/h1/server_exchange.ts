@@ -14,6 +14,7 @@ import {
   type ResponseHead,
   UNKNOWN_LENGTH,
 } from "../head.ts";
+import type { HeldShare } from "../held_bytes.ts";
 import type { BodyWriter, Framing } from "./body_writer.ts";
 import { statusLine } from "./status_line.ts";
 import { KEY, PROOF, proofOf } from "./websocket.ts";
@@ -30,8 +31,8 @@ export interface ExchangeOwner {
    * `lasts`: its body does not end with the connection.
    */
   begins(ends: boolean, lasts: boolean): boolean;
-  /** What a write said: false is passed on, and remembered until the stream has drained. */
-  took(all: boolean): boolean;
+  /** What a write of so many bytes said: false is passed on, and remembered until the stream has drained. */
+  took(all: boolean, size: number, count: HeldShare): boolean;
   ended(): void;
   /** The exchange cannot go on, and with it the connection. `detail` for people. */
   broken(detail: string): void;
@@ -56,6 +57,7 @@ export const ignoredMessage: MessageEvents = {
 export class Http1ServerExchange implements ServerExchange {
   readonly request: RequestHead;
   readonly endsWithHead: boolean;
+  readonly held: HeldShare;
   events: MessageEvents = ignoredMessage;
   /** Undefined: over, and nothing does anything any more. */
   #owner: ExchangeOwner | undefined;
@@ -67,8 +69,13 @@ export class Http1ServerExchange implements ServerExchange {
   constructor(
     owner: ExchangeOwner,
     request: RequestHead,
-    { endsWithHead, asksToKeep }: { endsWithHead: boolean; asksToKeep: boolean },
+    { endsWithHead, asksToKeep, held }: {
+      readonly endsWithHead: boolean;
+      readonly asksToKeep: boolean;
+      readonly held: HeldShare;
+    },
   ) {
+    this.held = held;
     this.#owner = owner;
     this.request = request;
     this.endsWithHead = endsWithHead;
@@ -118,7 +125,7 @@ export class Http1ServerExchange implements ServerExchange {
     const owner = this.#owner;
     if (!owner) return true;
     const sent = this.responded ? owner.writer.send(chunk) : undefined;
-    if (sent !== undefined) return owner.took(sent);
+    if (sent !== undefined) return owner.took(sent, chunk.length, this.held);
     this.#break(NOT_AS_LONG);
     return true;
   }
@@ -167,7 +174,7 @@ export class Http1ServerExchange implements ServerExchange {
 
   #wrote(owner: ExchangeOwner, all: boolean | undefined): void {
     if (all === undefined) this.#break(NOT_LAWFUL);
-    else owner.took(all);
+    else owner.took(all, 0, this.held);
   }
 
   #ended(): void {

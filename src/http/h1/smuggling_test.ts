@@ -175,6 +175,7 @@ const BODIES: readonly (readonly [string, string])[] = [
   ["a NUL in an extension", "2;a\0\r\nab\r\n0\r\n\r\n"],
   ["a bare CR in an extension", "2;a\rb\r\nab\r\n0\r\n\r\n"],
   ["a long extension", `2;${"a".repeat(4097)}\r\nab\r\n0\r\n\r\n`],
+  ["long extensions of small chunks", `2;${"a".repeat(900)}\r\nab\r\n`.repeat(5)],
   ["no CR LF after a chunk", "2\r\nab0\r\n\r\n"],
   ["a bare LF after a chunk", "2\r\nab\n0\r\n\r\n"],
   ["junk after a chunk", "2\r\nabc\r\n0\r\n\r\n"],

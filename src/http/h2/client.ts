@@ -13,7 +13,9 @@ import type {
   ResetReason,
   ResponseEvents,
 } from "../exchange.ts";
+import { spokenInBytes } from "../first_bytes.ts";
 import { type RequestHead, UNKNOWN_LENGTH } from "../head.ts";
+import { HeldShare } from "../held_bytes.ts";
 import type { Http2Options } from "./connection.ts";
 import { ErrorCode, MAX_STREAM_ID, PREFACE } from "./frame.ts";
 import { FrameRules } from "./frame_rules.ts";
@@ -41,8 +43,12 @@ class ClientStream extends Http2Stream implements ClientExchange {
   readonly head: RequestHead;
   informational = 0;
 
-  constructor(host: StreamHost, head: RequestHead, events: ResponseEvents) {
-    super(0, host);
+  constructor(host: StreamHost, { head, events, held }: {
+    readonly head: RequestHead;
+    readonly events: ResponseEvents;
+    readonly held: HeldShare;
+  }) {
+    super(0, host, held);
     this.sendWindow = 0;
     this.hasHead = false;
     this.head = head;
@@ -77,6 +83,7 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
   readonly #events: ClientEvents;
   readonly #keepAlive: KeepAlive | undefined;
   #nextId = 1;
+  #heard = false;
   #draining = false;
   /** Requests that wait to know whether the server takes them. */
   #waiting: ClientStream[] = [];
@@ -112,12 +119,24 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
 
   override onData(chunk: Uint8Array): void {
     if (this.#keepAlive) this.#keepAlive.heard = true;
+    // SETTINGS come first, and are short: any other first octet is of another protocol.
+    if (!this.peer.came && !this.#heard && chunk.length > 0) {
+      this.#heard = true;
+      if (chunk[0] !== 0) {
+        return this.protocolError(`answers ${spokenInBytes(chunk)} where Protocol says http2`);
+      }
+    }
     super.onData(chunk);
   }
 
-  request(head: RequestHead, ends: boolean, events: ResponseEvents): ClientExchange {
+  request(
+    head: RequestHead,
+    ends: boolean,
+    events: ResponseEvents,
+    held: HeldShare = new HeldShare(this.account),
+  ): ClientExchange {
     if (this.capacity === 0) throw new Error("Cannot send a request: no capacity");
-    const stream = new ClientStream(this, head, events);
+    const stream = new ClientStream(this, { head, events, held });
     // What may become a tunnel stays open on our side.
     const ended = ends && head.upgrade === "" && head.method !== "CONNECT";
     if (head.upgrade === "" || this.peer.connectProtocol) this.#begin(stream, ended);
@@ -165,7 +184,7 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
     if (this.isIdle(id)) return this.protocolError("HEADERS on no stream");
     if (!stream) {
       // What we reset may have been answered; it may be long ago, too.
-      if (this.closed.find(id) !== "ended") return;
+      if (this.closed.find(id) !== "ended") return void this.count(this.floods.late());
       return this.fail(ErrorCode.streamClosed, "HEADERS after the end");
     }
     const { fault, tooLarge } = this.heads;

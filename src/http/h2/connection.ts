@@ -8,12 +8,12 @@
 import type { Clock, Deadline, Deadlines } from "../../base/mod.ts";
 import { ignoredEvents, type Stream, type StreamEvents } from "../../net/mod.ts";
 import type { HttpEnd } from "../exchange.ts";
+import { type HeldAccount, heldByThread } from "../held_bytes.ts";
 import type { HttpLimits } from "../limits.ts";
 import { ClosedStreams, type Closing } from "./closed_streams.ts";
 import { Floods } from "./floods.ts";
 import { DEFAULT_WINDOW_BYTES, ErrorCode, FrameType, MAX_STREAM_ID } from "./frame.ts";
 import { HeadWriter } from "./head_writer.ts";
-import { type HeldBytes, heldByThread } from "./held_bytes.ts";
 import { HpackEncoder } from "./hpack/encoder.ts";
 import type { Http2Stream, StreamHost } from "./http2_stream.ts";
 import { Output } from "./output.ts";
@@ -25,8 +25,8 @@ export interface Http2Options {
   readonly limits: HttpLimits;
   readonly clock: Clock;
   readonly deadlines: Deadlines;
-  /** What paused streams may hold; default: one for the thread. */
-  readonly held?: HeldBytes;
+  /** What is held for it; default: nobody's in particular. */
+  readonly account?: HeldAccount;
 }
 
 /** A peer that takes longer to acknowledge our settings is none, or is stuck. */
@@ -36,7 +36,7 @@ export abstract class Http2Connection<S extends Http2Stream> implements StreamEv
   readonly limits: HttpLimits;
   readonly output: Output;
   readonly writer: HeadWriter;
-  readonly held: HeldBytes;
+  readonly account: HeldAccount;
   sendWindow: number = DEFAULT_WINDOW_BYTES;
   protected readonly options: Http2Options;
   protected readonly streams: StreamTable<S> = new StreamTable();
@@ -68,11 +68,11 @@ export abstract class Http2Connection<S extends Http2Stream> implements StreamEv
     this.#stream = stream;
     this.options = options;
     this.limits = limits;
-    this.held = options.held ?? heldByThread;
-    this.output = new Output(stream);
+    this.account = options.account ?? heldByThread.open("");
+    this.output = new Output(side, stream);
     this.writer = new HeadWriter(this.encoder, this.output);
     this.floods = new Floods(options.clock);
-    this.receiveWindow = new SharedWindow(limits.connectionWindowBytes, this.held);
+    this.receiveWindow = new SharedWindow(limits.connectionWindowBytes, this.account.all);
     stream.events = this;
   }
 
@@ -109,8 +109,7 @@ export abstract class Http2Connection<S extends Http2Stream> implements StreamEv
   onEnd(): void {
     if (this.over) return;
     this.finish({ by: "peer", kind: "closed", detail: "" });
-    this.output.close();
-    this.#stream.close();
+    this.#close();
   }
 
   onDrain(): void {
@@ -146,20 +145,20 @@ export abstract class Http2Connection<S extends Http2Stream> implements StreamEv
   }
 
   resetStream(stream: Http2Stream, code: ErrorCode): void {
-    stream.over = true;
     stream.forgetSending();
     this.output.frame32(FrameType.rstStream, stream.id, code);
     this.forget(stream, "reset by us");
   }
 
   finished(stream: Http2Stream): void {
-    stream.over = true;
     this.forget(stream, "ended");
   }
 
   protected forget(stream: Http2Stream, closing: Closing): void {
+    stream.gone();
     this.streams.delete(stream.id);
     this.closed.add(stream.id, closing);
+    if (closing === "reset by us") this.allowLate(Math.max(0, stream.receiveWindow));
     if (this.dataTo === stream) this.dataTo = undefined;
     this.onFinished();
   }
@@ -181,8 +180,14 @@ export abstract class Http2Connection<S extends Http2Stream> implements StreamEv
     if (this.over) return;
     this.goaway(code);
     this.finish({ by: "peer", kind, detail });
+    this.#close();
+  }
+
+  /** What waits for a peer that broke it is of no use, and would stay for as long as the peer likes. */
+  #close(): void {
     this.output.close();
-    this.#stream.close();
+    if (this.output.blocked) this.#stream.reset();
+    else this.#stream.close();
   }
 
   /** Ends it in order. */
@@ -192,6 +197,9 @@ export abstract class Http2Connection<S extends Http2Stream> implements StreamEv
     this.finish({ by: "us", kind: "closed", detail });
     this.output.close();
     this.#stream.close();
+    if (!this.output.blocked) return;
+    // The last answers wait for their reader, which has so long to take them.
+    this.options.deadlines.after(LINGER_MS, () => this.#stream.reset());
   }
 
   /** Asks for an answer. */
@@ -206,18 +214,21 @@ export abstract class Http2Connection<S extends Http2Stream> implements StreamEv
     this.output.put32(code);
   }
 
-  /** A stream born then was reset, which a server that is asked by us may do as it likes. */
+  /** A stream of the peer's that was born then was reset; one of ours its server may reset as it likes. */
   protected countReset(bornMs: number): boolean {
     return this.side === "server" && this.count(this.floods.reset(bornMs));
   }
 
+  /** We have reset a stream, of which so much may be on its way. */
+  protected allowLate(receiveWindow: number): void {
+    // Until our settings are acknowledged the peer may know of a larger window than we count with.
+    const unknown = this.limits.streamWindowBytes - this.streamReceiveWindow;
+    this.floods.resetByUs(receiveWindow + Math.max(0, unknown));
+  }
+
   /** Whether that was one too many, and the connection is over. */
   protected count(flood: string): boolean {
-    if (flood === "") {
-      const { blockedFrames, blockedBytes } = this.output;
-      if (blockedFrames <= BLOCKED_FRAMES && blockedBytes <= BLOCKED_BYTES) return false;
-      flood = "frames that nobody reads";
-    }
+    if (flood === "") return false;
     this.flood(flood);
     return true;
   }
@@ -230,10 +241,14 @@ export abstract class Http2Connection<S extends Http2Stream> implements StreamEv
     this.receiveWindow.end();
     this.dataTo = undefined;
     this.#waiting.length = 0;
+    // A peer that never spoke HTTP/2 answers nothing, however often it is asked.
+    const isNoPeer = end.kind === "protocol" && !this.peer.came;
+    const reason = isNoPeer ? "protocol" : "connection";
     const detail = end.detail === "" ? "the connection ended" : end.detail;
     for (const stream of this.streams.all()) {
+      stream.gone();
       this.streams.delete(stream.id);
-      stream.broke("connection", detail);
+      stream.broke(reason, detail);
     }
     this.onOver(end);
   }
@@ -252,7 +267,6 @@ export abstract class Http2Connection<S extends Http2Stream> implements StreamEv
   }
 }
 
-/** Frames but DATA that wait for a peer that does not read, and their octets. */
-const BLOCKED_FRAMES = 10_000;
-const BLOCKED_BYTES = 4 * 1024 * 1024;
+/** How long what was sent last may wait for a peer after an end in order. */
+const LINGER_MS = 10_000;
 const PING = new Uint8Array(8);

@@ -13,6 +13,8 @@ const LIMITS = {
   empty: 1,
   /** PING and SETTINGS to be answered, and unknown frames, in a second. */
   replies: 1_000,
+  /** Frames that may still come for a stream that we have reset: informational heads, a head, trailers. */
+  latePerReset: 4,
   /** PRIORITY in a second, for each open stream and one more. */
   priorities: 100,
   /** WINDOW_UPDATE in a second: so many, and for each stream, and for each frame of DATA that we sent. */
@@ -41,6 +43,8 @@ export class Floods {
   #dataFrames = 0;
   #streams = 0;
   #earlyResets = 0;
+  #lateFrames = 0;
+  #lateBytes = 0;
   #resetTokens: number = LIMITS.resets;
   #tokensAtMs: number;
   #nowMs: number;
@@ -68,6 +72,12 @@ export class Floods {
     this.#empty = 0;
   }
 
+  /** So many octets of DATA, and some frames, may be on their way. */
+  resetByUs(windowBytes: number): void {
+    this.#lateFrames += LIMITS.latePerReset;
+    this.#lateBytes += windowBytes;
+  }
+
   // Each says what the flood is, or "".
 
   empty(): string {
@@ -84,6 +94,21 @@ export class Floods {
 
   idle(): string {
     return this.reply();
+  }
+
+  /** A frame on a stream that is closed. */
+  late(): string {
+    if (this.#lateFrames <= 0) {
+      return this.reply() === "" ? "" : "frames on closed streams";
+    }
+    this.#lateFrames--;
+    return "";
+  }
+
+  /** DATA on a stream that we have reset. */
+  lateData(size: number): string {
+    this.#lateBytes -= size;
+    return this.#lateBytes < 0 ? "DATA on streams that were reset" : "";
   }
 
   priority(streams: number): string {

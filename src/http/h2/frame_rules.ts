@@ -31,6 +31,10 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     this.#block = new HeaderBlock(options.limits.headBytes);
   }
 
+  get readsHead(): boolean {
+    return this.#block.streamId !== 0;
+  }
+
   /** What HEADERS on that stream, or a new one, have to be. */
   protected abstract partOf(stream: S | undefined): Part;
   /** `heads` has a head that is not one of trailers. */
@@ -57,6 +61,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     end: number,
   ): void {
     const block = this.#block;
+    if (this.output.isUnread) return this.flood(UNREAD);
     if (!this.peer.came && (type !== FrameType.settings || (flags & Flag.ack) !== 0)) {
       return this.protocolError("no settings at the beginning");
     }
@@ -99,6 +104,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     const size = bodyBytes + padBytes;
     const ends = (flags & Flag.endStream) !== 0;
     this.dataTo = undefined;
+    if (this.output.isUnread) return this.flood(UNREAD);
     if (!this.peer.came) return this.protocolError("no settings at the beginning");
     if (this.#block.streamId !== 0) return this.protocolError("a header block broken off");
     if (id === 0 || this.isIdle(id)) return this.protocolError("DATA on no stream");
@@ -110,7 +116,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     else if (this.count(this.floods.empty())) return;
     if (padBytes > 0) this.giveBack(padBytes);
     const stream = this.streams.get(id);
-    if (!stream) return this.#dataAfterEnd(id);
+    if (!stream) return this.#dataAfterEnd(id, size);
     if (stream.receiveEnded) {
       return this.streamError(stream, ErrorCode.streamClosed, "DATA after the end");
     }
@@ -233,7 +239,8 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     const stream = this.streams.get(id);
     // Who stops a request that is answered completely resets nothing early.
     const bornMs = stream && !stream.sendEnded ? stream.bornMs : -Infinity;
-    if (this.countReset(bornMs) || !stream) return;
+    if (this.countReset(bornMs)) return;
+    if (!stream) return void this.count(this.floods.late());
     const code = read32(bytes, start);
     this.forget(stream, "reset by peer");
     stream.broke(reasonOf(code), `reset by the peer with code ${code}`);
@@ -243,7 +250,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     if (id !== 0) return this.protocolError("SETTINGS on a stream");
     if ((flags & Flag.ack) !== 0) {
       if (start !== end) return this.sizeError();
-      if (!this.settingsDeadline) return;
+      if (!this.settingsDeadline) return void this.count(this.floods.idle());
       this.settingsDeadline.cancel();
       this.settingsDeadline = undefined;
       const more = this.limits.streamWindowBytes - this.streamReceiveWindow;
@@ -300,10 +307,10 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
   }
 
   /** DATA on a stream that is not there any more. */
-  #dataAfterEnd(id: number): void {
+  #dataAfterEnd(id: number, size: number): void {
     switch (this.closed.find(id)) {
       case "reset by us":
-        return;
+        return void this.count(this.floods.lateData(size));
       case "ended":
         return this.fail(ErrorCode.streamClosed, "DATA after the end");
       default:
@@ -313,9 +320,16 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
 
   /** Answers a frame on a stream that nobody has. */
   protected resetUnknown(id: number, code: ErrorCode): void {
-    if (this.countReset(this.nowMs)) return;
+    const bornMs = this.side === "server" ? this.nowMs : -Infinity;
+    if (this.count(this.floods.reset(bornMs))) return;
     this.output.frame32(FrameType.rstStream, id, code);
+    this.passOver(id);
+  }
+
+  /** What still comes on a stream of that number is not looked at. */
+  protected passOver(id: number): void {
     this.closed.add(id, "reset by us");
+    this.allowLate(this.streamReceiveWindow);
   }
 
   /** The peer broke a rule that concerns one stream. */
@@ -327,6 +341,8 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     stream.broke(code === ErrorCode.enhanceYourCalm ? "overflow" : "protocol", detail);
   }
 }
+
+const UNREAD = "frames that nobody reads";
 
 function read31(bytes: Uint8Array, at: number): number {
   return read32(bytes, at) & 0x7fff_ffff;

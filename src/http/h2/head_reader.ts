@@ -123,6 +123,7 @@ export class HeadReader implements FieldSink {
       expectsContinue: this.#expectsContinue,
       fields: this.#fields,
       version: "HTTP/2",
+      ownNames: undefined,
     };
   }
 

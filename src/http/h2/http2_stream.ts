@@ -7,11 +7,12 @@
 
 import type { Message, MessageEvents, ResetReason } from "../exchange.ts";
 import type { Fields } from "../head.ts";
+import type { HeldAccount, HeldShare } from "../held_bytes.ts";
 import type { HttpLimits } from "../limits.ts";
 import { ChunkQueue } from "./chunk_queue.ts";
 import { codeOf, ErrorCode, FrameType, MAX_FRAME_BYTES } from "./frame.ts";
 import type { HeadWriter } from "./head_writer.ts";
-import type { HeldBytes } from "./held_bytes.ts";
+
 import type { Output } from "./output.ts";
 import { FAST_MS } from "./shared_window.ts";
 
@@ -20,7 +21,7 @@ export interface StreamHost {
   readonly limits: HttpLimits;
   readonly output: Output;
   readonly writer: HeadWriter;
-  readonly held: HeldBytes;
+  readonly account: HeldAccount;
   /** Time of what is read now, in ms that never go backwards. */
   readonly nowMs: number;
   /** Windows of a new stream: what the peer may send, and what we may. */
@@ -46,6 +47,8 @@ export abstract class Http2Stream implements Message {
   id: number;
   /** When it began, in ms that never go backwards. */
   readonly bornMs: number;
+  /** Bytes that wait here are counted there: on the asking side for the exchange that asks. */
+  readonly held: HeldShare;
   protected readonly host: StreamHost;
   /** What the peer may still send, and what we may. */
   receiveWindow: number;
@@ -70,22 +73,21 @@ export abstract class Http2Stream implements Message {
   #gaveBackMs: number;
   #paused = false;
   #delivering = false;
-  #held: ChunkQueue | undefined;
-  /** Of what is held: not given back to the connection's window. */
+  #waiting: ChunkQueue | undefined;
+  /** Of what waits: not given back to the connection's window. */
   #owed = 0;
-  /** The end, and its trailers, are held, too. */
-  #endHeld = false;
+  /** The end, and its trailers, wait, too. */
+  #endWaits = false;
   #trailers: Fields | undefined;
   #queue: ChunkQueue | undefined;
-  /** Of what is queued: counted as held. */
-  #queued = 0;
   #asked = false;
   #ending = false;
   #endTrailers: Fields | undefined;
 
-  constructor(id: number, host: StreamHost) {
+  constructor(id: number, host: StreamHost, held: HeldShare) {
     this.id = id;
     this.host = host;
+    this.held = held;
     this.bornMs = this.#gaveBackMs = host.nowMs;
     this.receiveWindow = host.streamReceiveWindow;
     this.#windowBytes = host.limits.streamWindowBytes;
@@ -108,10 +110,8 @@ export abstract class Http2Stream implements Message {
     queue = this.#queue ??= new ChunkQueue();
     const rest = from === 0 ? chunk : chunk.subarray(from);
     queue.push(owned ? rest : new Uint8Array(rest));
-    // Where a thread holds too much already, nobody sends more than what is on its way.
-    if (this.host.held.take(rest.length)) this.#queued += rest.length;
-    else this.#asked = true;
-    this.#asked ||= queue.bytes >= this.host.limits.bufferedBytes;
+    this.held.hold(rest.length);
+    this.#asked ||= queue.bytes >= this.host.limits.bufferedBytes || this.held.account.isTight;
     this.#schedule();
     return !this.#asked;
   }
@@ -147,18 +147,30 @@ export abstract class Http2Stream implements Message {
   /** Part of the body came; the connection's window is given back as far as it may be. */
   received(chunk: Uint8Array): void {
     const { length } = chunk;
-    if (
-      !this.#paused && !this.#delivering && (this.#held === undefined || this.#held.bytes === 0)
-    ) {
+    if (!this.#paused && !this.#delivering && !this.#waits) {
       this.host.giveBack(length);
       this.events.onData(chunk);
       this.#giveBack(length);
       return;
     }
-    this.#held ??= new ChunkQueue();
-    this.#held.push(chunk);
-    if (this.host.held.take(length)) this.host.giveBack(length);
-    else this.#owed += length;
+    this.#waiting ??= new ChunkQueue();
+    this.#waiting.push(chunk);
+    this.held.hold(length);
+    if (this.#opensLate) this.#owed += length;
+    else this.host.giveBack(length);
+  }
+
+  get #waits(): boolean {
+    return this.#waiting !== undefined && this.#waiting.bytes > 0;
+  }
+
+  /**
+   * A connection for which much is held gets its window back only as that is taken. One to an endpoint
+   * never waits: it carries exchanges of other callers, too.
+   */
+  get #opensLate(): boolean {
+    const { account } = this.held;
+    return account === this.host.account && account.isLarge;
   }
 
   /** So many octets of the stream's window were used by nothing that is handed on. */
@@ -169,8 +181,8 @@ export abstract class Http2Stream implements Message {
   /** The end of the message came. */
   receivedEnd(trailers: Fields | undefined): void {
     this.receiveEnded = true;
-    if (this.#paused || this.#delivering || (this.#held !== undefined && this.#held.bytes > 0)) {
-      this.#endHeld = true;
+    if (this.#paused || this.#delivering || this.#waits) {
+      this.#endWaits = true;
       this.#trailers = trailers;
     } else {
       this.events.onEnd(trailers);
@@ -205,7 +217,7 @@ export abstract class Http2Stream implements Message {
     const size = Math.min(this.sendWindow, this.host.sendWindow, MAX_FRAME_BYTES);
     if (size <= 0) return false;
     const chunk = queue.take(size);
-    this.#releaseQueued(chunk.length);
+    this.held.release(chunk.length);
     const last = queue.bytes === 0;
     const ends = last && this.#ending && !this.#endTrailers;
     this.#sendFrame(chunk, ends, true);
@@ -223,14 +235,9 @@ export abstract class Http2Stream implements Message {
 
   /** What was to be sent is of no use any more. */
   forgetSending(): void {
-    this.#queue?.clear();
-    this.#releaseQueued(Infinity);
-  }
-
-  #releaseQueued(size: number): void {
-    const counted = Math.min(size, this.#queued);
-    this.#queued -= counted;
-    this.host.held.release(counted);
+    if (!this.#queue) return;
+    this.held.release(this.#queue.bytes);
+    this.#queue.clear();
   }
 
   protected get complete(): boolean {
@@ -283,54 +290,75 @@ export abstract class Http2Stream implements Message {
   #deliver(): void {
     if (this.#delivering) return;
     this.#delivering = true;
-    const held = this.#held;
-    while (held && held.bytes > 0 && !this.#paused) {
-      const chunk = held.take(MAX_FRAME_BYTES);
+    const waiting = this.#waiting;
+    while (waiting && waiting.bytes > 0 && !this.#paused) {
+      const chunk = waiting.take(MAX_FRAME_BYTES);
       this.#release(chunk.length);
       this.#handedOn += chunk.length;
       this.events.onData(chunk);
     }
     this.#delivering = false;
-    if (!this.#endHeld || this.#paused || (held && held.bytes > 0)) return;
-    this.#endHeld = false;
+    if (!this.#endWaits || this.#paused || this.#waits) return;
+    this.#endWaits = false;
     this.events.onEnd(this.#trailers);
   }
 
-  /** So many octets of what is held are not any more. */
+  /** So many octets of what waits were taken. */
   #release(size: number): void {
     const owed = Math.min(size, this.#owed);
     this.#owed -= owed;
     if (owed > 0) this.host.giveBack(owed);
-    this.host.held.release(size - owed);
+    this.held.release(size);
   }
 
   #drop(): void {
-    this.#endHeld = false;
-    if (!this.#held || this.#held.bytes === 0) return;
-    this.#release(this.#held.bytes);
-    this.#held.clear();
+    this.#endWaits = false;
+    if (!this.#waiting || !this.#waits) return;
+    this.#release(this.#waiting.bytes);
+    this.#waiting.clear();
   }
 
   #giveBack(size: number): void {
     this.#handedOn += size;
     if (this.#paused || this.receiveEnded || this.over) return;
     if (this.#handedOn * 2 < this.#windowBytes) return;
-    this.#grow();
+    this.#resize();
+    if (this.#handedOn <= 0) return;
     this.receiveWindow += this.#handedOn;
     this.host.output.frame32(FrameType.windowUpdate, this.id, this.#handedOn);
     this.#handedOn = 0;
   }
 
-  /** A large body that is taken as fast as it comes gets a larger window, so that it does not wait for us. */
-  #grow(): void {
-    const { limits: { streamWindowBytes }, nowMs, held } = this.host;
+  /**
+   * A large body that is taken as fast as it comes gets a larger window, so that it does not wait for us;
+   * one whose caller has much held for it does with the first.
+   */
+  #resize(): void {
+    const { host: { limits: { streamWindowBytes }, nowMs }, held: { account } } = this;
     const isFast = nowMs - this.#gaveBackMs < FAST_MS;
     this.#gaveBackMs = nowMs;
-    if (!isFast || this.#windowBytes > streamWindowBytes || !held.isCalm) return;
-    this.#windowBytes = streamWindowBytes * GROWTH;
-    this.#handedOn += this.#windowBytes - streamWindowBytes;
+    if (account.isTight) return this.#shrink();
+    const more = this.#windowBytes * (GROWTH - 1);
+    if (!isFast || this.#windowBytes >= streamWindowBytes * LARGEST || !account.lend(more)) return;
+    this.#windowBytes += more;
+    this.#handedOn += more;
+  }
+
+  #shrink(): void {
+    const less = this.#windowBytes - this.host.limits.streamWindowBytes;
+    if (less === 0) return;
+    this.held.account.takeBack(less);
+    this.#windowBytes -= less;
+    this.#handedOn -= less;
+  }
+
+  /** The connection does not know it any more. */
+  gone(): void {
+    this.over = true;
+    this.#shrink();
   }
 }
 
-/** How much larger than at first the window of a stream becomes. */
+/** How much larger the window of a stream becomes at once, and than at first. */
 const GROWTH = 4;
+const LARGEST = 16;

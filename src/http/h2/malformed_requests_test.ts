@@ -181,6 +181,7 @@ test("a request's fields come as a head", async () => {
     expectsContinue: true,
     fields: ["cookie", "a=1; b=2; c=3", "cookie", "te", "trailers", "te"],
     version: "HTTP/2",
+    ownNames: undefined,
   });
   await peer.send(headers(3, GET));
   const { length, saysLength } = requests[1]?.exchange.request ?? assert.fail("no request");

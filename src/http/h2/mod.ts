@@ -1,4 +1,3 @@
 /** HTTP/2: both sides of a connection. @module */
 export { askHttp2, type AskHttp2Options } from "./client.ts";
 export { serveHttp2, type ServeHttp2Options } from "./server.ts";
-export { HeldBytes, heldByThread } from "./held_bytes.ts";

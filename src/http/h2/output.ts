@@ -16,6 +16,9 @@ const LARGE_BYTES = 8 * 1024;
 /** Pieces of memory that are kept for the next turn. */
 const KEPT = 16;
 const NOTHING = new Uint8Array();
+/** Frames but DATA that wait for a peer that does not read, and their octets. */
+const BLOCKED_FRAMES = 10_000;
+const BLOCKED_BYTES = 4 * 1024 * 1024;
 
 const free: Uint8Array[] = [];
 /** Of this turn. */
@@ -34,9 +37,11 @@ export class Output {
   length = 0;
   /** The stream could not take everything: nothing but what has to is to be added until it drains. */
   blocked = false;
-  /** Frames since it is blocked, and their octets. */
-  blockedFrames = 0;
-  blockedBytes = 0;
+  /** Frames since it is blocked, and their octets: what the peer causes and does not read. */
+  #blockedFrames = 0;
+  #blockedBytes = 0;
+  /** Heads are answers to the peer, and not requests of ours, which the pool bounds. */
+  readonly #countsHeads: boolean;
   readonly #stream: Stream;
   #closed = false;
   #waits = false;
@@ -49,8 +54,14 @@ export class Output {
   #dataAt = -1;
   #dataStream = 0;
 
-  constructor(stream: Stream) {
+  constructor(side: "server" | "client", stream: Stream) {
+    this.#countsHeads = side === "server";
     this.#stream = stream;
+  }
+
+  /** More waits for the peer than one that reads would leave. */
+  get isUnread(): boolean {
+    return this.#blockedFrames > BLOCKED_FRAMES || this.#blockedBytes > BLOCKED_BYTES;
   }
 
   /** Makes room for `size` octets, at most {@link Output.roomBytes}. */
@@ -77,9 +88,9 @@ export class Output {
   /** Begins a frame whose payload of `size` octets is written next. */
   frame(type: number, flags: number, streamId: number, size: number): void {
     this.reserve(FRAME_HEADER_BYTES + size);
-    if (this.blocked) {
-      this.blockedFrames++;
-      this.blockedBytes += FRAME_HEADER_BYTES + size;
+    if (this.blocked && (this.#countsHeads || !isHead(type))) {
+      this.#blockedFrames++;
+      this.#blockedBytes += FRAME_HEADER_BYTES + size;
     }
     this.#dataAt = -1;
     writeHeader(this.bytes, this.length, type, flags, streamId, size);
@@ -188,7 +199,7 @@ export class Output {
   /** The stream took everything. */
   drained(): void {
     this.blocked = false;
-    this.blockedFrames = this.blockedBytes = 0;
+    this.#blockedFrames = this.#blockedBytes = 0;
   }
 
   /** What is written from here on goes nowhere. */
@@ -210,6 +221,10 @@ function endTurn(): void {
   const turn = waiting;
   waiting = [];
   for (const output of turn) output.settle();
+}
+
+function isHead(type: number): boolean {
+  return type === FrameType.headers || type === FrameType.continuation;
 }
 
 function writeHeader(

@@ -14,7 +14,9 @@ import type {
   ServerEvents,
   ServerExchange,
 } from "../exchange.ts";
+import { spokenInBytes } from "../first_bytes.ts";
 import { type RequestHead, type ResponseHead, UNKNOWN_LENGTH } from "../head.ts";
+import { HeldShare } from "../held_bytes.ts";
 import type { Http2Options } from "./connection.ts";
 import { ErrorCode, MAX_STREAM_ID, PREFACE } from "./frame.ts";
 import { FrameRules } from "./frame_rules.ts";
@@ -52,7 +54,7 @@ class ServerStream extends Http2Stream implements ServerExchange {
   #responded = false;
 
   constructor(id: number, host: StreamHost, request: RequestHead, ends: boolean) {
-    super(id, host);
+    super(id, host, new HeldShare(host.account));
     this.request = request;
     this.receiveEnded = ends;
     this.expected = request.length;
@@ -119,7 +121,7 @@ class Http2Server extends FrameRules<ServerStream> implements ServerConnection {
     const size = Math.min(PREFACE.length - this.#prefaceBytes, chunk.length);
     for (let i = 0; i < size; i++) {
       if (chunk[i] === PREFACE[this.#prefaceBytes++]) continue;
-      return this.protocolError("no preface");
+      return this.protocolError(`the caller speaks ${spokenInBytes(chunk)} where HTTP/2 is spoken`);
     }
     if (size < chunk.length) super.onData(chunk.subarray(size));
   }
@@ -132,7 +134,10 @@ class Http2Server extends FrameRules<ServerStream> implements ServerConnection {
     if (id % 2 === 0) return this.protocolError("a stream of the wrong side");
     if (id <= this.lastPeerId) return this.#headersAfterEnd(id);
     this.lastPeerId = id;
-    if (id > this.lastServedId) return this.closed.add(id, "reset by us");
+    if (id > this.lastServedId) {
+      if (!this.count(this.floods.late())) this.passOver(id);
+      return;
+    }
     this.floods.opened();
     if (this.streams.size >= this.limits.concurrentStreams) {
       return this.resetUnknown(id, ErrorCode.refusedStream);
@@ -193,7 +198,7 @@ class Http2Server extends FrameRules<ServerStream> implements ServerConnection {
 
   #headersAfterEnd(id: number): void {
     const closing = this.closed.find(id);
-    if (closing === "reset by us") return;
+    if (closing === "reset by us") return void this.count(this.floods.late());
     if (closing === undefined) return this.protocolError("a stream that was passed over");
     this.fail(ErrorCode.streamClosed, "HEADERS after the end");
   }

@@ -5,8 +5,8 @@
  * @module
  */
 
+import type { HeldBytes } from "../held_bytes.ts";
 import { DEFAULT_WINDOW_BYTES } from "./frame.ts";
-import type { HeldBytes } from "./held_bytes.ts";
 
 /** How much larger than at first it may become. */
 const GROWTH = 16;

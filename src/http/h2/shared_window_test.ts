@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { HeldBytes } from "./held_bytes.ts";
+import { HeldBytes } from "../held_bytes.ts";
 import { SharedWindow } from "./shared_window.ts";
 
 const MB = 1 << 20;
@@ -44,7 +44,7 @@ test("free() lends no more than there is for all, nothing while much is held, an
   one.end();
   use(other, 24, 1, 24);
   assert.ok(other.left >= 15 * MB, String(other.left));
-  assert.ok(held.take(3 * MB));
+  held.open("caller").hold(3 * MB);
   use(other, 32, 1, 48);
   assert.ok(other.left <= MB, String(other.left));
 });

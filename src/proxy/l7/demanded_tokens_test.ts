@@ -13,7 +13,7 @@ import {
   withInbound,
 } from "../../../test/kit/snapshots.ts";
 import type { Plugin } from "../../plugin/api.ts";
-import { type AnyPlugin, VERIFIED_CLAIMS } from "../../plugin/mod.ts";
+import { type AnyPlugin, TOKEN_FAULTS, VERIFIED_CLAIMS } from "../../plugin/mod.ts";
 import type { PluginUse } from "../../snapshot/mod.ts";
 
 const CA = createAuthority();
@@ -117,6 +117,22 @@ for (
     await settle();
   });
 }
+
+test("the log says why a demanded token was not taken", async () => {
+  const faults = new Map([["okta", "Jwt is expired"]]);
+  await using path = await start(({ exchange }, next) => {
+    exchange.set(TOKEN_FAULTS, faults);
+    return next();
+  });
+  const caller = callAs("web", path, CA);
+  caller.send(`${POST}hello`);
+  await settle();
+  const line = path.lines.find(({ message }) => message === "request failed");
+  assert.equal(line?.fields["reason"], "okta: Jwt is expired");
+  assert.match(String(line?.fields["rule"]), /without a token of okta with role$/);
+  caller.connection.reset();
+  await settle();
+});
 
 test("a request is judged by the intentions that hold when its token is verified", async () => {
   const ready = Promise.withResolvers<void>();

@@ -110,7 +110,7 @@ test("what a rule denies because it asks for a JWT is counted by the rule's name
   const told = path.lines.filter(({ message }) => message === "request failed");
   assert.deepEqual(
     told.map(({ level, fields }) => [level, fields.rule]),
-    Array(3).fill(["warn", rule]),
+    Array(3).fill(["info", rule]),
   );
   // The whole of an intention.
   await path.set(judgedBy({ ...intention("web", "allow"), refused }));

@@ -16,13 +16,11 @@ import {
 import { DEFAULT_ROUTE } from "../../chain/mod.ts";
 import {
   ExchangeRecord,
-  fieldOf,
   type Fields,
   FLAG,
-  heldByThread,
+  type HeldShare,
   isGrpc,
   type MessageEvents,
-  pathWithoutQuery,
   REDIRECT,
   type Reply,
   replyOf,
@@ -33,8 +31,8 @@ import {
   type ServerExchange,
   UNANSWERED,
 } from "../../http/mod.ts";
-import { type Generation, VERIFIED_CLAIMS } from "../../plugin/mod.ts";
-import type { VerifiedClaims } from "../../policy/mod.ts";
+import { type Generation, TOKEN_FAULTS, VERIFIED_CLAIMS } from "../../plugin/mod.ts";
+import { faultsOfTokens, type TokenNeed, type VerifiedClaims } from "../../policy/mod.ts";
 import { Relay, type RelayEnd } from "../../net/mod.ts";
 import type { RequestJudge, RequestPermit } from "../authorize.ts";
 import type { Now } from "../connection.ts";
@@ -45,11 +43,13 @@ import type { RequestView } from "../view.ts";
 import type { Caller } from "./caller.ts";
 import { ExchangeValue } from "./exchange_value.ts";
 import type { HttpListener } from "./http_listener.ts";
+import type { HttpClusterStats } from "./http_stats.ts";
 import type { Route } from "./request_ways.ts";
 import { noteInvalid } from "./invalid_request.ts";
 import { type PluginAsker, PluginLayers } from "./plugin_layers.ts";
 import { takeForm } from "./request_form.ts";
-import { shown, tellRequest } from "./tell_request.ts";
+import { requestView } from "./request_view.ts";
+import { tellRequest } from "./tell_request.ts";
 import { TokenCheck } from "./token_check.ts";
 import {
   type Asked,
@@ -62,8 +62,7 @@ import type { Way } from "./ways.ts";
 
 const NO_FIELDS: Fields = [];
 /** It names no path, so that no rule about paths could be meant to hold for it. */
-const NO_TUNNELS = "CONNECT is sent on to nobody";
-const SLOW_READERS = "those who read slowly hold most of the memory that there is for them";
+export const NO_TUNNELS = "CONNECT is sent on to nobody";
 
 /** The connection that an exchange came on. */
 export interface ExchangeOwner {
@@ -92,6 +91,8 @@ export class HttpExchange implements MessageEvents, PluginAsker, BagMember {
   /** The same, where there are plugins. */
   #layers: PluginLayers | undefined;
   #relay: Relay | undefined;
+  /** Of the cluster that it was sent to last. */
+  #behind: HttpClusterStats | undefined;
   #activeTick: number;
   #requestEnded: boolean;
   #awaitsContinue = false;
@@ -116,9 +117,13 @@ export class HttpExchange implements MessageEvents, PluginAsker, BagMember {
     owner.listener.stats.started();
   }
 
+  /** Bytes that wait for its slower side. */
+  get held(): HeldShare {
+    return this.#server.held;
+  }
+
   start(): void {
     const { listener } = this.#owner;
-    if (heldByThread.isStrained) return this.fail("overloaded", SLOW_READERS);
     if (!this.#takesForm()) return;
     const { tokens } = listener;
     const generation = tokens && this.#context.facts.plugins?.of(tokens);
@@ -136,8 +141,7 @@ export class HttpExchange implements MessageEvents, PluginAsker, BagMember {
       onKnown: (known) => {
         if (!known) return this.fail("plugin_failed", "its tokens could not be verified");
         // Without the tokens that were verified, and with what the application is told of them.
-        request.path = known.path;
-        request.fields = known.fields;
+        ({ path: request.path, fields: request.fields, ownNames: request.ownNames } = known);
         this.#claims = exchange.get(VERIFIED_CLAIMS);
         this.#goOn();
       },
@@ -153,11 +157,12 @@ export class HttpExchange implements MessageEvents, PluginAsker, BagMember {
     const route = this.#route = listener.routeOf(request);
     if (!route) return this.fail("route_not_found", "no service is here for its host");
     route.changeRequest?.(request.fields, this.#story);
+    if (route.ownNames) request.ownNames = [...request.ownNames ?? [], ...route.ownNames];
     const generation = this.#context.facts.plugins?.of(route.plugins ?? listener.front.name);
     if (generation) return this.#goThrough(generation, route);
     const ways = route.waysOf(DEFAULT_ROUTE);
     if (!ways) return this.fail("route_not_found", "its route leads nowhere");
-    if (!ways.enter()) return this.fail("limit_reached", ways.limit);
+    if (!ways.enter(this.held.account.caller)) return this.fail("limit_reached", ways.whyFull());
     this.#story.upstreamCluster = ways.cluster;
     const hash = route.hashOf?.(DEFAULT_ROUTE);
     const upstream = new UpstreamRequest(this, this.#asked(), {
@@ -190,7 +195,7 @@ export class HttpExchange implements MessageEvents, PluginAsker, BagMember {
     // The caller is told to go on from here, and nobody behind us is asked.
     this.#awaitsContinue = request.expectsContinue;
     request.expectsContinue = false;
-    return { request, endsWithHead, remote: this.#owner.caller.remote };
+    return { request, endsWithHead, remote: this.#owner.caller.remote, held: this.held };
   }
 
   /** The caller has said all: as with Envoy the time for an answer begins. */
@@ -225,10 +230,18 @@ export class HttpExchange implements MessageEvents, PluginAsker, BagMember {
   #mayGoOn(): boolean {
     const verdict = this.#owner.judge(this.#server.request, this.#claims);
     if ("code" in verdict) {
-      if (verdict.isUnjudged) this.#owner.listener.stats.unjudged(verdict.reason);
-      this.fail(verdict.code, this.#story.rule = verdict.reason);
+      const { code, reason, isUnjudged, lacks } = verdict;
+      if (isUnjudged) this.#owner.listener.stats.unjudged(reason);
+      this.#story.rule = reason;
+      this.fail(code, lacks ? this.#whyWithoutToken(lacks) : reason);
     } else this.#story.rule = (this.#permit = verdict).rule;
     return !this.#over;
+  }
+
+  /** For the log, which would else not tell an expired token from none. */
+  #whyWithoutToken(needs: readonly TokenNeed[]): string {
+    const faults = this.#value?.get(TOKEN_FAULTS);
+    return faultsOfTokens(needs, { verified: this.#claims, faults }).join("; ");
   }
 
   // What the caller sends.
@@ -275,7 +288,10 @@ export class HttpExchange implements MessageEvents, PluginAsker, BagMember {
     story.attempts++;
     story.upstreamHost = way.host;
     story.upstream = way.reached.connection;
-    if (lease) story.upstreamCluster = lease.target.part.sni || story.upstreamCluster;
+    if (lease) story.upstreamCluster = lease.target.cluster;
+    this.#behind?.left();
+    this.#behind = this.#owner.listener.stats.of(story.upstreamCluster);
+    this.#behind.reached();
     story.upstreamStartAt = this.#context.clock.monotonic();
   }
 
@@ -354,6 +370,7 @@ export class HttpExchange implements MessageEvents, PluginAsker, BagMember {
     const downstream = this.#server.tunnel(head);
     this.#relay = new Relay(downstream, upstream, {
       ticker: this.#context.live,
+      held: this.held,
       onOver: (end) => this.#relayEnded(end),
     });
   }
@@ -384,12 +401,18 @@ export class HttpExchange implements MessageEvents, PluginAsker, BagMember {
     this.#tell(code, reason);
     if (!this.#responded) {
       const isShown = code === "intention_denied" && listener.rules().showDenials;
-      return this.#answer(reply, isShown ? { fields, deniedBy: reason } : { fields });
+      return this.#answer(reply, isShown ? { fields, deniedBy: story.rule } : { fields });
     }
     this.#takeCounts();
     this.#relay?.stop("reset");
     this.#end(originOf(code));
     if (!this.#relay) this.#server.reset("internal");
+  }
+
+  /** Gives back the memory that it takes: what it still has to send or to be sent is dropped. */
+  stop(reason: string): void {
+    this.fail("overloaded", reason);
+    this.#server.reset("internal");
   }
 
   #answer(reply: Reply, options: ReplyOptions): void {
@@ -416,23 +439,10 @@ export class HttpExchange implements MessageEvents, PluginAsker, BagMember {
   }
 
   /** By what is true now, of a request that is under way. */
-  view({ ms, tick, tickMs }: Now): RequestView {
-    const { method, authority, path, fields } = this.#server.request;
-    const story = this.#story;
-    const relay = this.#relay;
-    return {
-      id: shown(fieldOf(fields, "x-request-id") ?? ""),
-      method: shown(method),
-      authority: shown(authority),
-      path: shown(pathWithoutQuery(path)),
-      status: story.status,
-      endpoint: story.upstreamHost,
-      rule: story.rule,
-      ageMs: Math.round(ms - story.startedAt),
-      idleMs: (tick - (relay?.activeTick ?? this.#activeTick)) * tickMs,
-      receivedBytes: story.receivedBytes + (relay?.receivedBytes ?? 0),
-      sentBytes: story.sentBytes + (relay?.sentBytes ?? 0),
-    };
+  view(now: Now): RequestView {
+    const { request } = this.#server;
+    const activeTick = this.#activeTick;
+    return requestView({ request, record: this.#story, relay: this.#relay, activeTick }, now);
   }
 
   rejudge(): void {
@@ -478,6 +488,9 @@ export class HttpExchange implements MessageEvents, PluginAsker, BagMember {
     story.endAt = this.#context.clock.monotonic();
     story.endedBy = by;
     this.#layers?.tellEnd();
+    this.#behind?.left();
+    // The rest of a request that is answered is of no use to anybody, and must not be kept.
+    if (!this.#requestEnded && !this.#relay) this.#server.resume();
     listener.stats.finished(story);
     this.#context.facts.accessLog?.exchange(story);
     this.#owner.over(this);

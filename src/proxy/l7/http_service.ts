@@ -56,6 +56,8 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
   /** In a row, with no request open; while it may ask for nothing. */
   #idleSweeps = 0;
   #deniedSweeps = 0;
+  /** In a row, with the head of a request begun. */
+  #headSweeps = 0;
   /** Of now. */
   #isDenied: boolean | undefined;
   #left = false;
@@ -100,6 +102,7 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
       events: this,
       deadlines,
       clock,
+      account: this.downstream.account,
     });
     if (this.#draining) this.drain();
   }
@@ -158,6 +161,7 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
         reason: "it may ask for nothing",
       });
     }
+    if (this.#sweepHead()) return;
     if (this.#open.size === 0) return this.#sweepIdle();
     this.#idleSweeps = 0;
     for (const exchange of this.#open.all()) exchange.sweep();
@@ -172,10 +176,38 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
     this.#askToLeave(idleMs - idleTimeoutMs, { code: "idle_timed_out", reason });
   }
 
+  /** The head of a request has the time that a request has for a byte. True: that is over. */
+  #sweepHead(): boolean {
+    const { streamIdleTimeoutMs } = this.listener.rules();
+    this.#headSweeps = this.#server?.readsHead ? this.#headSweeps + 1 : 0;
+    const headMs = (this.#headSweeps - 1) * this.downstream.context.live.tickMs;
+    if (streamIdleTimeoutMs === 0 || headMs < streamIdleTimeoutMs) return false;
+    this.downstream.end("idle_timed_out", `no whole head within ${streamIdleTimeoutMs} ms`);
+    return true;
+  }
+
   /** In the order that the protocol has for it, and then at once. */
   #askToLeave(sinceMs: number, { code, reason }: Failure): void {
     if (this.#server && sinceMs <= LEAVE_MS) this.drain();
     else this.downstream.end(code, reason);
+  }
+
+  stopOldest(reason: string, since: number | undefined): boolean {
+    let oldest: HttpExchange | undefined;
+    for (const exchange of this.#open.all()) {
+      const { bytes, progress } = exchange.held;
+      if (bytes === 0 || oldest && oldest.held.progress <= progress) continue;
+      oldest = exchange;
+    }
+    if (oldest) {
+      if (since !== undefined && oldest.held.progress > since) return false;
+      oldest.stop(reason);
+      return true;
+    }
+    if (since !== undefined || this.#left || this.#open.size > 0) return false;
+    // What waits is the rest of an exchange that is over.
+    this.downstream.end("overloaded", reason);
+    return true;
   }
 
   view(now: Now): RequestsView {

@@ -155,3 +155,82 @@ test("a rule about the length of a request is about one that it says", async () 
   caller.connection.close();
   await settle();
 });
+
+test("the head of a request has the idle time of a request, and not that of a connection", async () => {
+  const http = httpRules("http", { streamIdleTimeoutMs: 60_000 });
+  await using path = await startMemoryPath(withInbound(SNAPSHOT, { http }), {
+    idleTimeoutMs: 3_600_000,
+  });
+  const [half, dripping, idle] = [await call(path), await call(path), await call(path)];
+  for (const caller of [half, dripping]) caller.send("GET / HTTP/1.1\r\nHost: db\r\nX: ");
+  for (let second = 0; second < 58; second++) {
+    dripping.send("x");
+    await path.clock.advance(1_000);
+  }
+  assert.deepEqual([half.over, dripping.over, idle.over], ["no", "no", "no"]);
+  await path.clock.advance(5_000);
+  assert.notEqual(half.over, "no");
+  assert.notEqual(dripping.over, "no");
+  assert.equal(idle.over, "no");
+  assert.match(String(path.lastEnd.reason), /no whole head within 60000 ms/);
+  idle.connection.close();
+  await settle();
+});
+
+const KEPT = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+
+test("idle clients of HTTP are no connections to the upstream; a limit on them is told of", async () => {
+  const PAY = CA.issueLeaf({ service: "pay" });
+  const withLimits = (limits: { maxClientConnections?: number }, version = 1) => {
+    const snapshot = snapshotOf({
+      ca: CA,
+      service: "db",
+      local: { kind: "tcp", host: "127.0.0.1", port: 8080 },
+      upstreams: [{ name: "pay", http: httpRules("http"), maxConnections: 2 }],
+      targets: [targetOf({ name: "pay", uris: [PAY.uri], ports: [1] })],
+    });
+    const upstreams = Object.entries(snapshot.upstreams)
+      .map(([id, part]) => [id, { ...part, ...limits, version }] as const);
+    return { ...snapshot, upstreams: Object.fromEntries(upstreams), version };
+  };
+  await using path = await startMemoryPath(withLimits({}));
+  const clients = Array.from({ length: 8 }, () => path.engine.call(path.port("pay")));
+  const ask = async (client: typeof clients[number]) => {
+    client.send("GET / HTTP/1.1\r\nHost: pay\r\n\r\n");
+    await settle();
+  };
+  const [first = assert.fail("no client"), ...others] = clients;
+  await ask(first);
+  const pay = path.engine.lastDial.connect(presented(PAY));
+  await settle();
+  pay.send(KEPT);
+  await settle();
+  for (const client of others) {
+    await ask(client);
+    pay.send(KEPT);
+    await settle();
+  }
+  assert.deepEqual(clients.map(({ received }) => /^HTTP\/1.1 200 /.test(received)), [
+    ...clients.map(() => true),
+  ]);
+  await path.set(withLimits({ maxClientConnections: 8 }, 2));
+  const late = path.engine.call(path.port("pay"));
+  await settle();
+  assert.notEqual(late.over, "no");
+  assert.deepEqual([path.lastEnd.code, path.lastEnd.reason], [
+    "limit_reached",
+    "limits.max_client_connections is 8",
+  ]);
+  const listener = path.path.listeners().find(({ name }) => name.endsWith("/pay"));
+  assert.match(listener?.warnings.join() ?? "", /limits.max_client_connections is 8/);
+  const refused = path.path.stats.samples().filter(({ name, labels }) =>
+    name === "connections_refused_total" && labels.listener?.endsWith("/pay")
+  );
+  assert.deepEqual(refused.map(({ value }) => value), [1]);
+  await path.set(withLimits({}, 3));
+  const next = path.engine.call(path.port("pay"));
+  await settle();
+  assert.equal(next.over, "no");
+  for (const client of [...clients, next]) client.connection.close();
+  await settle();
+});

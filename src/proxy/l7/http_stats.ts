@@ -16,8 +16,13 @@ const METRICS = {
   receivedBytes: ["http_received_bytes_total", "Bytes of the bodies of requests"],
   sentBytes: ["http_sent_bytes_total", "Bytes of the bodies of responses"],
   durations: ["http_request_duration_ms", "From the head of a request to the end of all"],
-  upstreamRequests: ["http_upstream_requests_total", "Requests sent upstream, each attempt"],
-  upstreamTimes: ["http_upstream_time_ms", "From the end of a request to that of its response"],
+} as const satisfies Record<string, Row>;
+
+/** Of one cluster behind a listener. */
+const BEHIND = {
+  requests: ["http_upstream_requests_total", "Requests sent upstream, each attempt"],
+  active: ["http_upstream_requests_active", "Requests that an endpoint has"],
+  times: ["http_upstream_time_ms", "From the end of a request to that of its response"],
   connectionsOpened: ["http_upstream_connections_total", "HTTP connections opened upstream"],
   connectionsActive: ["http_upstream_connections_active", "HTTP connections open upstream"],
   connectFailures: ["http_upstream_connect_failures_total", "HTTP connections that failed to open"],
@@ -29,14 +34,17 @@ const METRICS = {
 /** They come with what they count. */
 const SPREAD = {
   responses: ["http_responses_total", "Responses, by status"],
-  upstreamResponses: ["http_upstream_responses_total", "Ends of what went upstream, by status"],
   flags: ["http_response_flags_total", "Exchanges that had one of Envoy's response flags"],
   failures: ["http_requests_failed_total", "Exchanges that failed, by code and who ended them"],
-  retries: ["http_retries_total", "Attempts after the first"],
   unjudged: [
     "http_requests_unjudged_total",
     "Requests denied since a rule asks for what cannot be checked, as a JWT",
   ],
+} as const satisfies Record<string, Row>;
+
+const SPREAD_BEHIND = {
+  responses: ["http_upstream_responses_total", "Ends of what went upstream, by status"],
+  retries: ["http_retries_total", "Attempts after the first"],
 } as const satisfies Record<string, Row>;
 
 /** What an upstream may make us count one by one: later statuses count by class. */
@@ -51,7 +59,7 @@ export interface Whose {
   readonly listener: string;
 }
 
-/** For whoever keeps the connections upstream. */
+/** Of the connections to a cluster that are kept for requests. */
 export class HttpPoolStats {
   readonly connectionsOpened: Counter;
   readonly connectionsActive: Gauge;
@@ -61,50 +69,111 @@ export class HttpPoolStats {
   readonly pendingActive: Gauge;
 
   constructor(stats: Stats, labels: Labels) {
-    this.connectionsOpened = stats.counter(...METRICS.connectionsOpened, labels);
-    this.connectionsActive = stats.gauge(...METRICS.connectionsActive, labels);
-    this.connectFailures = stats.counter(...METRICS.connectFailures, labels);
-    this.connectTimeouts = stats.counter(...METRICS.connectTimeouts, labels);
-    this.pending = stats.counter(...METRICS.pending, labels);
-    this.pendingActive = stats.gauge(...METRICS.pendingActive, labels);
+    this.connectionsOpened = stats.counter(...BEHIND.connectionsOpened, labels);
+    this.connectionsActive = stats.gauge(...BEHIND.connectionsActive, labels);
+    this.connectFailures = stats.counter(...BEHIND.connectFailures, labels);
+    this.connectTimeouts = stats.counter(...BEHIND.connectTimeouts, labels);
+    this.pending = stats.counter(...BEHIND.pending, labels);
+    this.pendingActive = stats.gauge(...BEHIND.pendingActive, labels);
   }
 }
 
-export class HttpStats {
+/** Of the requests that a listener sent to one cluster, and of the connections that are kept for them. */
+export class HttpClusterStats {
   readonly pool: HttpPoolStats;
   readonly #stats: Stats;
   readonly #labels: Labels;
   readonly #requests: Counter;
   readonly #active: Gauge;
+  readonly #times: Histogram;
+  readonly #responses: Spread;
+  readonly #retries: Spread;
+
+  constructor(stats: Stats, labels: Labels) {
+    this.#stats = stats;
+    this.#labels = labels;
+    this.pool = new HttpPoolStats(stats, labels);
+    this.#requests = stats.counter(...BEHIND.requests, labels);
+    this.#active = stats.gauge(...BEHIND.active, labels);
+    this.#times = stats.histogram(...BEHIND.times, labels);
+    this.#responses = new Spread(stats, SPREAD_BEHIND.responses, labels);
+    this.#retries = new Spread(stats, SPREAD_BEHIND.retries, labels);
+  }
+
+  /** An endpoint has the request; {@link left} follows exactly once. */
+  reached(): void {
+    this.#requests.add(1);
+    this.#active.add(1);
+  }
+
+  /** It was answered, or goes to another. */
+  left(): void {
+    this.#active.add(-1);
+  }
+
+  /** An exchange is over that was meant to go there. */
+  finished(record: ExchangeRecord): void {
+    const { status, attempts, endAt } = record;
+    if (status !== 0) countStatus(this.#responses, status);
+    if (record.upstreamFirstByteAt !== NOT_REACHED) {
+      this.#times.observe(endAt - Math.max(record.requestEndAt, record.startedAt));
+    }
+    if (attempts > 1) this.#retries.of(0, {}).add(attempts - 1);
+  }
+
+  forget(): void {
+    for (const [name] of Object.values(BEHIND)) this.#stats.remove(name, this.#labels);
+    this.#responses.forget();
+    this.#retries.forget();
+  }
+}
+
+export class HttpStats {
+  readonly #stats: Stats;
+  readonly #labels: Labels;
+  readonly #clusters = new Map<string, HttpClusterStats>();
+  readonly #requests: Counter;
+  readonly #active: Gauge;
   readonly #receivedBytes: Counter;
   readonly #sentBytes: Counter;
   readonly #durations: Histogram;
-  readonly #upstreamRequests: Counter;
-  readonly #upstreamTimes: Histogram;
   readonly #responses: Spread;
-  readonly #upstreamResponses: Spread;
   readonly #flags: Spread;
   readonly #failures: Spread;
-  readonly #retries: Spread;
   readonly #unjudged: Spread;
 
   constructor(stats: Stats, { direction, listener }: Whose) {
     const labels = this.#labels = { direction, listener };
     this.#stats = stats;
-    this.pool = new HttpPoolStats(stats, labels);
     this.#requests = stats.counter(...METRICS.requests, labels);
     this.#active = stats.gauge(...METRICS.active, labels);
     this.#receivedBytes = stats.counter(...METRICS.receivedBytes, labels);
     this.#sentBytes = stats.counter(...METRICS.sentBytes, labels);
     this.#durations = stats.histogram(...METRICS.durations, labels);
-    this.#upstreamRequests = stats.counter(...METRICS.upstreamRequests, labels);
-    this.#upstreamTimes = stats.histogram(...METRICS.upstreamTimes, labels);
     this.#responses = new Spread(stats, SPREAD.responses, labels);
-    this.#upstreamResponses = new Spread(stats, SPREAD.upstreamResponses, labels);
     this.#flags = new Spread(stats, SPREAD.flags, labels);
     this.#failures = new Spread(stats, SPREAD.failures, labels);
-    this.#retries = new Spread(stats, SPREAD.retries, labels);
     this.#unjudged = new Spread(stats, SPREAD.unjudged, labels);
+  }
+
+  /** Of the requests that go to that cluster. */
+  of(cluster: string): HttpClusterStats {
+    let stats = this.#clusters.get(cluster);
+    if (!stats) {
+      stats = new HttpClusterStats(this.#stats, { ...this.#labels, cluster });
+      this.#clusters.set(cluster, stats);
+    }
+    return stats;
+  }
+
+  /** Forgets clusters that the listener does not lead to any more, and makes those that are new. */
+  keepClusters(names: ReadonlySet<string>): void {
+    for (const name of names) this.of(name);
+    for (const [name, stats] of this.#clusters) {
+      if (names.has(name)) continue;
+      this.#clusters.delete(name);
+      stats.forget();
+    }
   }
 
   /** A head came. {@link finished} follows exactly once. */
@@ -114,20 +183,13 @@ export class HttpStats {
   }
 
   finished(record: ExchangeRecord): void {
-    const { status, flags, code, attempts, endAt } = record;
+    const { status, flags, code, endAt } = record;
     this.#active.add(-1);
     this.#receivedBytes.add(record.receivedBytes);
     this.#sentBytes.add(record.sentBytes);
     this.#durations.observe(endAt - record.startedAt);
     if (status !== 0) countStatus(this.#responses, status);
-    if (record.upstreamCluster !== "") {
-      this.#upstreamRequests.add(attempts);
-      if (status !== 0) countStatus(this.#upstreamResponses, status);
-      if (record.upstreamFirstByteAt !== NOT_REACHED) {
-        this.#upstreamTimes.observe(endAt - Math.max(record.requestEndAt, record.startedAt));
-      }
-      if (attempts > 1) this.#retries.of(0, {}).add(attempts - 1);
-    }
+    if (record.upstreamCluster !== "") this.of(record.upstreamCluster).finished(record);
     if (flags !== 0) this.#countFlags(flags);
     if (code !== undefined) this.#countFailure(code, record.endedBy ?? "proxy");
   }
@@ -155,14 +217,13 @@ export class HttpStats {
 
   /** Gives the names of a listener that was removed back, once nothing counts on them. */
   forget(): void {
+    this.keepClusters(new Set());
     for (const [name] of Object.values(METRICS)) this.#stats.remove(name, this.#labels);
     for (
       const spread of [
         this.#responses,
-        this.#upstreamResponses,
         this.#flags,
         this.#failures,
-        this.#retries,
         this.#unjudged,
       ]
     ) spread.forget();

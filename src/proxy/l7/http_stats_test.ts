@@ -39,6 +39,9 @@ test("HttpStats counts an exchange that went well", () => {
   const { http, shown } = rig();
   http.started();
   assert.deepEqual(shown(), ["http_requests_active 1", "http_requests_total 1"]);
+  const behind = http.of("local_app");
+  behind.reached();
+  behind.left();
   http.finished(ended({
     status: 200,
     receivedBytes: 5,
@@ -55,15 +58,16 @@ test("HttpStats counts an exchange that went well", () => {
     "http_requests_total 1",
     "http_responses_total 200 1",
     "http_sent_bytes_total 25",
-    "http_upstream_requests_total 1",
-    "http_upstream_responses_total 200 1",
-    "http_upstream_time_ms 9.5",
+    "http_upstream_requests_total local_app 1",
+    "http_upstream_responses_total local_app 200 1",
+    "http_upstream_time_ms local_app 9.5",
   ]);
 });
 
 test("HttpStats counts one that failed by flags, code and who ended it, and its retries", () => {
   const { http, shown } = rig();
   http.started();
+  for (let attempt = 0; attempt < 3; attempt++) http.of("db").reached();
   http.finished(ended({
     status: 503,
     flags: FLAG.UF | FLAG.URX,
@@ -79,9 +83,10 @@ test("HttpStats counts one that failed by flags, code and who ended it, and its 
     "http_response_flags_total UF 1",
     "http_response_flags_total URX 1",
     "http_responses_total 503 1",
-    "http_retries_total 2",
-    "http_upstream_requests_total 3",
-    "http_upstream_responses_total 503 1",
+    "http_retries_total db 2",
+    "http_upstream_requests_active db 3",
+    "http_upstream_requests_total db 3",
+    "http_upstream_responses_total db 503 1",
   ]);
 });
 

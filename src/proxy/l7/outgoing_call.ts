@@ -32,7 +32,7 @@ export class OutgoingCall implements Asker {
   }
 
   start(ways: RequestWays, context: Context): void {
-    if (!ways.enter()) return this.upstreamFailed("limit_reached", ways.limit, "");
+    if (!ways.enter("")) return this.upstreamFailed("limit_reached", ways.whyFull(), "");
     const { request: { head }, timeoutMs } = this.#question;
     // Deadlines that many share come late by as much as an answer may take.
     this.#timer = context.clock.after(timeoutMs, () => {

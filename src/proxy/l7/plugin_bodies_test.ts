@@ -15,12 +15,12 @@ const ANYTHING = {
 const HEAD = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n";
 const GET = "GET / HTTP/1.1\r\nHost: db\r\n\r\n";
 
-async function start(onRequest: NonNullable<Plugin["onRequest"]>) {
+async function start(onRequest: NonNullable<Plugin["onRequest"]>, heldBytes?: number) {
   const base = snapshotOf({
     ca: CA,
     service: "db",
     local: { kind: "tcp", host: "127.0.0.1", port: 8080 },
-    intentions: [intention("web", "allow")],
+    intentions: [intention("web", "allow"), intention("pay", "allow")],
   });
   const plugins = [
     { plugin: "own", config: {}, onFailure: "refuse", at: "inbound.plugins[0]" },
@@ -34,7 +34,7 @@ async function start(onRequest: NonNullable<Plugin["onRequest"]>) {
   };
   const path = await startMemoryPath(
     withInbound(base, { http: httpRules("http", { streamIdleTimeoutMs: 0 }), plugins }),
-    { loadPlugin: () => Promise.resolve(definition) },
+    { loadPlugin: () => Promise.resolve(definition), ...heldBytes && { heldBytes } },
   );
   const failures = () => path.path.view({ connections: false }).plugins[0]?.failures;
   const caller = callAs("web", path, CA);
@@ -96,4 +96,120 @@ test("a response that a plugin opened and did not read to its end is given up", 
   assert.match(it.caller.received, /enough$/);
   assert.equal(app.over, "reset");
   assert.equal(it.failures(), 0);
+});
+
+const POST = "POST / HTTP/1.1\r\nHost: db\r\nContent-Length: 100\r\n\r\n";
+
+test("what a caller is slow to send is no plugin's time, however many bodies drip", async () => {
+  await using it = await start(async ({ request }, next) => {
+    const body = await request.body?.bytes(100) ?? null;
+    return await next({ request: request.with({ body }) });
+  });
+  const callers = Array.from({ length: 12 }, () => callAs("web", it.path, CA));
+  for (const caller of callers) caller.send(POST);
+  for (let second = 0; second < 30; second++) {
+    for (const caller of callers) caller.send("x");
+    await it.path.clock.advance(1_000);
+  }
+  assert.deepEqual(callers.map(({ received }) => received).join(""), "");
+  assert.equal(it.failures(), 0);
+  // Others are served by it meanwhile.
+  const app = await askThrough(it.caller, GET, it.path);
+  app.send(`${HEAD}123456789`);
+  await settle();
+  assert.match(it.caller.received, /^HTTP\/1.1 200 [^]*123456789$/);
+  for (const caller of callers) caller.connection.reset();
+  await settle();
+  assert.equal(it.failures(), 0);
+});
+
+test("what an endpoint is slow to send is no plugin's time", async () => {
+  await using it = await start(async (_, next) => {
+    const response = await next();
+    return response.with({ body: await response.body?.bytes(100) ?? null });
+  });
+  const app = await askThrough(it.caller, GET, it.path);
+  app.send(HEAD);
+  for (let second = 0; second < 30; second++) await it.path.clock.advance(1_000);
+  app.send("123456789");
+  await settle();
+  assert.match(it.caller.received, /^HTTP\/1.1 200 [^]*123456789$/);
+  assert.equal(it.failures(), 0);
+});
+
+test("a plugin's own time counts once it has the body, and where it does not read it", async () => {
+  for (const reads of [true, false]) {
+    await using it = await start(async ({ request }) => {
+      const stream = request.body?.stream();
+      if (reads) { for await (const _ of stream ?? []); }
+      return await new Promise(() => {});
+    });
+    it.caller.send(POST);
+    for (let sent = 0; sent < 100; sent += 50) {
+      it.caller.send("x".repeat(50));
+      await settle();
+    }
+    await it.path.clock.advance(12_000);
+    assert.match(it.caller.received, /^HTTP\/1.1 500 /, String(reads));
+    assert.equal(it.failures(), 1);
+  }
+});
+
+test("a body that is longer than a plugin reads is refused for its sender, and no failure of the plugin", async () => {
+  await using it = await start(async ({ request }, next) => {
+    const body = await request.body?.bytes(10) ?? null;
+    const response = await next({ request: request.with({ body }) });
+    try {
+      return response.with({ body: await response.body?.bytes(4) ?? null });
+    } catch (cause) {
+      throw new Error("it cannot be read", { cause });
+    }
+  });
+  it.caller.send(`${POST}${"x".repeat(100)}`);
+  await settle();
+  assert.match(it.caller.received, /^HTTP\/1.1 413 /);
+  const other = callAs("web", it.path, CA);
+  const app = await askThrough(other, GET, it.path);
+  app.send(`${HEAD}123456789`);
+  await settle();
+  assert.match(other.received, /^HTTP\/1.1 502 /);
+  assert.equal(it.failures(), 0);
+  other.connection.reset();
+});
+
+test("bodies that a plugin holds cost the caller who sent most of them, and no other", async () => {
+  const limitBytes = 1 << 20;
+  // As one that asks a service which does not answer.
+  await using it = await start(async ({ request, exchange }, next) => {
+    const body = await request.body?.bytes(limitBytes) ?? null;
+    const isSilent = request.path === "/silent" && body !== null;
+    if (isSilent) await new Promise((ok) => exchange.signal.addEventListener("abort", ok));
+    return await next({ request: request.with({ body }) });
+  }, limitBytes);
+  const held = () =>
+    it.path.path.view({ connections: false }).samples.filter(({ name }) => name === "held_bytes")
+      .reduce((sum, { value }) => sum + value, 0);
+  const size = limitBytes / 8;
+  const upload = `POST /silent HTTP/1.1\r\nHost: db\r\nContent-Length: ${size}\r\n\r\n`;
+  const greedy = Array.from({ length: 24 }, () => callAs("web", it.path, CA));
+  const modest = callAs("pay", it.path, CA);
+  for (const caller of [modest, ...greedy]) {
+    caller.send(`${upload}${"x".repeat(size)}`);
+    await settle();
+    assert.ok(held() <= limitBytes, `${held()} bytes are held`);
+  }
+  assert.ok(held() > limitBytes / 2, `${held()} bytes are held`);
+  const refused = greedy.filter(({ received }) => received.startsWith("HTTP/1.1 503 "));
+  assert.ok(refused.length >= 24 - 8, `${refused.length} are refused`);
+  // Who holds little goes on to wait, and others are served.
+  assert.equal(modest.received, "");
+  const other = callAs("pay", it.path, CA);
+  const app = await askThrough(other, `${POST}${"x".repeat(100)}`, it.path);
+  assert.match(app.received, /x{100}$/);
+  app.send(`${HEAD}123456789`);
+  await settle();
+  assert.match(other.received, /^HTTP\/1.1 200 /);
+  for (const caller of [other, modest, ...greedy]) caller.connection.reset();
+  await settle();
+  assert.equal(held(), 0);
 });

@@ -60,6 +60,7 @@ const HOOK_LIMIT_MS = 10_000;
 const OVERDUE = "its plugins were closed: others have taken their place long ago";
 
 export class PluginLayers implements Inward, Asker, Surroundings, PassingSource, Told {
+  readonly tooLong = "response_invalid";
   readonly exchange: ExchangeValue;
   idleTimeoutMs: number | undefined;
   readonly #asker: PluginAsker;
@@ -83,6 +84,8 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
   #way: Way | undefined;
   #responsePassing: PassingBody | undefined;
   #responseOpened: OpenedBody | undefined;
+  /** Of what a plugin read of a response and did not send on. */
+  #readBytes = 0;
   #responsePump: Pump | undefined;
   #tunnel: Stream | undefined;
   #answered = false;
@@ -103,7 +106,7 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
     this.#route = route;
     this.#context = context;
     this.#requestComplete = asked.endsWithHead;
-    const body = this.#body = asked.endsWithHead ? undefined : new RequestBody(asker);
+    const body = this.#body = asked.endsWithHead ? undefined : new RequestBody(asker, asked.held);
     this.#passing = body ? new PassingBody(body, asked.request.length) : null;
     this.#onion = exchange.onion = new Onion(this);
     generation.enter();
@@ -117,6 +120,8 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
     if (this.#generation.isClosed && this.#needsPlugins) return OVERDUE;
     const holder = this.#answered ? undefined : this.#onion.holder;
     if (!holder) return this.#held = undefined;
+    // Only a plugin's own time counts: it cannot have what a caller or an endpoint has not sent.
+    if (this.#body?.waitsForCaller || this.#responseOpened?.waitsForSender) return undefined;
     const held = this.#held?.by === holder ? this.#held : { by: holder, ticks: -1 };
     this.#held = held;
     if (++held.ticks * tickMs < HOOK_LIMIT_MS) return undefined;
@@ -174,14 +179,16 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
       const pump = this.#requestPumpOf(body);
       if (!pump) return;
       this.#requestPump = pump;
-    }
+    } else this.#body?.sentOn();
     const { name } = sending.plan.route;
     const ways = this.#ways;
     if (!ways) return this.#fail("route_not_found", `the route ${name} leads nowhere`);
-    if (!ways.enter()) return this.#fail("limit_reached", ways.limit);
-    const { remote } = this.#asked;
+    const { remote, held } = this.#asked;
+    if (!ways.enter(held?.account.caller ?? "")) {
+      return this.#fail("limit_reached", ways.whyFull());
+    }
     const { avoid } = sending;
-    const asked: Asked = { request: head, endsWithHead: body === null, remote, avoid };
+    const asked: Asked = { request: head, endsWithHead: body === null, remote, avoid, held };
     const hash = this.#route.hashOf?.(name);
     const upstream = this.#try = new UpstreamRequest(this, asked, {
       ways,
@@ -202,7 +209,12 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
   /** `null`: it cannot be read, which has been told. */
   #requestPumpOf(body: MadeBody): Pump | null {
     return pumpOf("request", body, {
-      send: (chunk) => this.#try?.send(chunk) !== false,
+      send: (chunk) => {
+        const goesOn = this.#try?.send(chunk) !== false;
+        // Where it waits now it is counted, too.
+        this.#body?.sentOn();
+        return goesOn;
+      },
       end: () => this.#try?.end(undefined),
       fail: (code, reason) => this.#fail(code, reason),
     });
@@ -221,6 +233,7 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
     this.#responsePassing = undefined;
     this.#responseOpened?.fail("response_reset", "given up");
     this.#responseOpened = undefined;
+    this.#readIsGone();
     this.#body?.hold();
   }
 
@@ -243,6 +256,7 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
     const { head, body, failure } = response;
     this.#answered = true;
     this.#body?.forget();
+    this.#body?.sentOn();
     if (failure) {
       this.#giveUp();
       return this.#asker.answeredFor(failure.code, failure.reason, head.fields);
@@ -274,11 +288,15 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
     if (whole) {
       this.#asker.responded(head, false);
       this.#asker.responseData(whole);
+      this.#readIsGone();
       return this.#asker.responseEnd(undefined);
     }
     const pump = pumpOf("response", body, {
       send: (chunk) => {
         this.#asker.responseData(chunk);
+        this.#readIsGone();
+        // It may be made of the request.
+        this.#body?.sentOn();
         return true;
       },
       end: () => this.#asker.responseEnd(undefined),
@@ -288,6 +306,12 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
     this.#responsePump = pump;
     this.#asker.responded(head, false);
     pump.start();
+  }
+
+  /** What a plugin read of a response has been sent on, or dropped. */
+  #readIsGone(): void {
+    this.#asked.held?.release(this.#readBytes);
+    this.#readBytes = 0;
   }
 
   // What the caller's side does.
@@ -332,6 +356,7 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
     this.#try?.leave(isUnwanted || this.#responseOpened !== undefined);
     this.#body?.abandon("the exchange is over");
     this.#responseOpened?.fail("downstream_reset", "the exchange is over");
+    this.#readIsGone();
     this.#tunnel?.reset();
     this.#generation.leave();
   }
@@ -408,8 +433,11 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
   }
 
   responseData(chunk: Uint8Array): void {
-    if (!this.#responseOpened) this.#asker.responseData(chunk);
-    else if (!this.#responseOpened.put(chunk)) this.#try?.pause();
+    const opened = this.#responseOpened;
+    if (!opened) return this.#asker.responseData(chunk);
+    this.#readBytes += chunk.length;
+    this.#asked.held?.holdMore(chunk.length);
+    if (!opened.put(chunk)) this.#try?.pause();
   }
 
   responseEnd(trailers: Fields | undefined): void {

@@ -5,31 +5,35 @@
  * @module
  */
 
-import { type Fields, HeldBytes } from "../../http/mod.ts";
+import type { Fields, HeldShare } from "../../http/mod.ts";
 import { OpenedBody, type PassingSource } from "../../plugin/mod.ts";
 import type { Asker, Inward } from "./upstream_request.ts";
 
-/** Of all requests of a thread: past it bodies are not kept, and sent once. */
-const KEPT_BYTES = 64 * 1024 * 1024;
-const keptByThread = new HeldBytes(KEPT_BYTES);
-
 export class RequestBody implements PassingSource {
+  readonly tooLong = "request_too_large";
   readonly #caller: Pick<Asker, "takesBody" | "holdsBody">;
-  readonly #held: HeldBytes;
+  readonly #held: HeldShare | undefined;
   #to: Inward | undefined;
   #opened: OpenedBody | undefined;
   readonly #kept: Uint8Array[] = [];
   /** Of what is kept, and how much may be. */
   #keptBytes = 0;
   #keepBytes = 0;
+  /** Of what a plugin read and did not send on: it is still in memory. */
+  #readBytes = 0;
   #isWhole = true;
   #ended = false;
   #trailers: Fields | undefined;
 
-  /** `held`: what bodies that are kept have in common. */
-  constructor(caller: Pick<Asker, "takesBody" | "holdsBody">, held: HeldBytes = keptByThread) {
+  /** `held`: where it is counted; while its account is tight bodies are not kept, and sent once. */
+  constructor(caller: Pick<Asker, "takesBody" | "holdsBody">, held: HeldShare | undefined) {
     this.#caller = caller;
     this.#held = held;
+  }
+
+  /** A plugin has read all that came, and waits for the caller. */
+  get waitsForCaller(): boolean {
+    return this.#opened?.waitsForSender === true;
   }
 
   /** All that was read of it is here. */
@@ -56,7 +60,7 @@ export class RequestBody implements PassingSource {
     if (!this.#isWhole) throw new TypeError("body: some of it was sent already");
     const opened = this.#opened = new OpenedBody({
       more: () => this.#caller.takesBody(),
-      cancel: () => {},
+      cancel: () => this.#drop(),
     });
     for (const chunk of this.#kept) opened.put(chunk);
     if (this.#ended) opened.end();
@@ -65,16 +69,20 @@ export class RequestBody implements PassingSource {
 
   /** From the caller. False: stop until it is asked for more. */
   send(chunk: Uint8Array): boolean {
-    if (this.#opened) return this.#opened.put(chunk);
+    if (this.#opened) {
+      this.#readBytes += chunk.length;
+      this.#held?.holdMore(chunk.length);
+      return this.#opened.put(chunk);
+    }
     if (this.#isWhole) this.#keep(chunk);
     return this.#to ? this.#to.send(chunk) : true;
   }
 
   #keep(chunk: Uint8Array): void {
     const { length } = chunk;
-    if (this.#keptBytes + length > this.#keepBytes || !this.#held.take(length)) {
-      return this.forget();
-    }
+    const isTooMuch = this.#keptBytes + length > this.#keepBytes;
+    if (isTooMuch || this.#held?.account.isTight) return this.forget();
+    this.#held?.hold(length);
     this.#keptBytes += length;
     this.#kept.push(chunk.slice());
   }
@@ -82,9 +90,23 @@ export class RequestBody implements PassingSource {
   /** It will not be sent again. */
   forget(): void {
     this.#isWhole = false;
-    this.#held.release(this.#keptBytes);
+    this.#held?.release(this.#keptBytes);
     this.#keptBytes = 0;
     this.#kept.length = 0;
+  }
+
+  /** What a plugin read has gone on, or something in its place. */
+  sentOn(): void {
+    this.#held?.release(this.#readBytes);
+    this.#readBytes = 0;
+  }
+
+  /** Nothing of it is wanted any more. */
+  #drop(): void {
+    this.#opened = undefined;
+    this.#to = undefined;
+    this.sentOn();
+    this.forget();
   }
 
   end(trailers: Fields | undefined): void {
@@ -113,7 +135,6 @@ export class RequestBody implements PassingSource {
   /** There will not be more of it. */
   abandon(reason: string): void {
     if (!this.#ended) this.#opened?.fail("downstream_reset", reason);
-    this.#to = undefined;
-    this.forget();
+    this.#drop();
   }
 }

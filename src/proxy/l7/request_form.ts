@@ -21,7 +21,7 @@ import type { Caller } from "./caller.ts";
 export type FormFault = { readonly reason: string } | { readonly location: string };
 
 export interface FormOptions {
-  readonly rules: HttpRules;
+  readonly rules: Pick<HttpRules, "path" | "requestTimeoutMs" | "sanitizeForwardedClientCert">;
   readonly caller: Pick<Caller, "isSecure" | "clientCert">;
   readonly ids: RequestIds;
   /** The application is told who its caller has proven to be. */

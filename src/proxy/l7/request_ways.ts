@@ -14,8 +14,11 @@ import { Attempt, type Dialler } from "../attempt.ts";
 import type { Context } from "../context.ts";
 import type { Front } from "../downstream.ts";
 import { EndpointDial, trustOf } from "../endpoint_dial.ts";
+import { FairRequests } from "../fair_places.ts";
+import { LOCAL_CLUSTER } from "../cluster_stats.ts";
 import { dialLocal } from "../local_dial.ts";
 import type { HttpRules, InboundPart } from "../../snapshot/mod.ts";
+import { SilenceProbe } from "../silence_probe.ts";
 import type { Lease, TargetGroup } from "../target_group.ts";
 import { type HttpPoolStats, HttpStats } from "./http_stats.ts";
 import type { RequestHash } from "./request_hash.ts";
@@ -29,10 +32,14 @@ const HTTP2_ONLY: readonly string[] = ["h2"];
 export interface RequestWays {
   /** Envoy's name of where they lead, for the access log. */
   readonly cluster: string;
-  /** A place for one more request, to be left once; false: there is none, as `limit` says. */
-  enter(): boolean;
-  leave(): void;
-  readonly limit: string;
+  /**
+   * A place for one more request, to be left once by the same caller; false: there is none, as
+   * {@link RequestWays.whyFull} says. `caller`: its key in the account of memory; `""`: none in particular.
+   */
+  enter(caller: string): boolean;
+  leave(caller: string): void;
+  /** Why {@link RequestWays.enter} said no just now. */
+  whyFull(): string;
   /**
    * Tells of a way with room, now or later, with the lease of its endpoint where one was picked; the way
    * must be used at once. Endpoints to `avoid` are passed over while there are others.
@@ -53,11 +60,15 @@ export interface Route {
   /** The listener whose plugins stand around it, if that is not the one that it came to. */
   readonly plugins?: string;
   readonly changeRequest?: ChangeFields | undefined;
+  /** Names of request fields that it changes. */
+  readonly ownNames?: readonly string[] | undefined;
   readonly changeResponse?: ChangeFields | undefined;
 }
 
 /** Requests that the local application is given at once, and that wait for a connection; as Envoy's. */
 const LOCAL_LIMIT = 1_024;
+const FULL = `the local application is given ${LOCAL_LIMIT} requests at once`;
+const OWN_SHARE = `${FULL}, and the last places are kept for other callers`;
 const NONE: ReadonlySet<EndpointState> = new Set();
 const NOBODY: readonly Endpoint[] = [];
 const NOTHING: Dial = { cancel: () => {} };
@@ -72,13 +83,12 @@ export interface LocalService {
 
 /** To the local application. */
 export class LocalWays implements RequestWays {
-  readonly cluster = "local_app";
-  readonly limit = `the local application is given ${LOCAL_LIMIT} requests at once`;
+  readonly cluster = LOCAL_CLUSTER;
   readonly #local: LocalService;
   readonly #stats: HttpPoolStats;
   #ways: Ways;
   #to: string;
-  #open = 0;
+  readonly #places = new FairRequests(LOCAL_LIMIT);
 
   constructor(local: LocalService, stats: HttpPoolStats) {
     this.#local = local;
@@ -109,14 +119,16 @@ export class LocalWays implements RequestWays {
     });
   }
 
-  enter(): boolean {
-    if (this.#open >= LOCAL_LIMIT) return false;
-    this.#open++;
-    return true;
+  enter(caller: string): boolean {
+    return this.#places.enter(caller);
   }
 
-  leave(): void {
-    this.#open--;
+  leave(caller: string): void {
+    this.#places.leave(caller);
+  }
+
+  whyFull(): string {
+    return this.#places.full ? FULL : OWN_SHARE;
   }
 
   reach(dialler: Dialler<Way>): Dial {
@@ -149,19 +161,24 @@ export class LocalRequests {
   ) {
     const { context, direction, name } = front;
     this.stats = new HttpStats(context.stats, { direction, listener: name });
-    this.ways = new LocalWays(front, this.stats.pool);
+    this.ways = new LocalWays(front, this.stats.of(LOCAL_CLUSTER).pool);
     this.route = { waysOf: () => this.ways };
   }
+}
+
+/** Offered by ALPN to the endpoints of a group. */
+export function protocolsTo({ upstream: { part } }: TargetGroup): readonly string[] {
+  return part.http?.protocol === "http" ? HTTP1_ONLY : HTTP2_ONLY;
 }
 
 /** To the endpoints of a group. */
 export class GroupWays implements RequestWays {
   readonly #context: Context;
   readonly #group: TargetGroup;
-  readonly #stats: HttpPoolStats;
+  readonly #stats: HttpStats;
   readonly #ways = new Map<EndpointState, Ways>();
 
-  constructor(context: Context, group: TargetGroup, stats: HttpPoolStats) {
+  constructor(context: Context, group: TargetGroup, stats: HttpStats) {
     this.#context = context;
     this.#group = group;
     this.#stats = stats;
@@ -169,11 +186,11 @@ export class GroupWays implements RequestWays {
 
   get cluster(): string {
     const { targets, upstream: { part: { name } } } = this.#group;
-    for (const { part: { sni } } of targets) return sni || name;
+    for (const { cluster } of targets) return cluster;
     return name;
   }
 
-  get limit(): string {
+  whyFull(): string {
     return `limits.max_concurrent_requests is ${this.#group.upstream.requests.limit}`;
   }
 
@@ -230,15 +247,20 @@ export class GroupWays implements RequestWays {
     if (ways) return ways;
     const context = this.#context;
     const group = this.#group;
-    const isHttp1 = group.upstream.part.http?.protocol === "http";
+    const protocols = protocolsTo(group);
+    const probe = new SilenceProbe(group, { target, state }, {
+      context,
+      protocols,
+      onHung: (reason) => this.#ways.get(state)?.reset(reason),
+    });
     ways = new Ways({
+      onSilent: () => probe.ask(),
       dial: (dialler) => {
         const trust = trustOf(group, context);
         if (!trust) {
           dialler.onFailed("not_ready", "no certificate yet");
           return NOTHING;
         }
-        const protocols = isHttp1 ? HTTP1_ONLY : HTTP2_ONLY;
         // Not counted as use of the endpoint: requests are.
         return new EndpointDial(group, { target, state }, dialler, {
           context,
@@ -246,9 +268,9 @@ export class GroupWays implements RequestWays {
           protocols,
         });
       },
-      version: isHttp1 ? "h1" : "h2",
+      version: protocols === HTTP1_ONLY ? "h1" : "h2",
       context,
-      stats: this.#stats,
+      stats: this.#stats.of(target.cluster).pool,
       connections: group.upstream.connections,
       timedOut: "endpoint_timed_out",
     });
@@ -263,6 +285,8 @@ export class GroupWays implements RequestWays {
     for (const [state, ways] of this.#ways) {
       if (ways.version === (isHttp1 ? "h1" : "h2") && targets.some(({ pool }) => pool.has(state))) {
         if (judge) ways.rejudge();
+        // It may be about to end, and closes what it keeps open.
+        if (state.lastResort) ways.closeIdle();
         continue;
       }
       this.#ways.delete(state);

@@ -8,6 +8,7 @@
 import { pathWithoutQuery } from "../../http/mod.ts";
 import type { Downstream } from "../downstream.ts";
 import type { Failure } from "../refusal_sums.ts";
+import { severityOf } from "../severity.ts";
 
 const SHOWN_CHARS = 500;
 
@@ -27,12 +28,13 @@ export interface FailedRequest {
 }
 
 export function tellRequest(
-  { record, context: { log, sums } }: Pick<Downstream, "record" | "context">,
+  { record, stats, context: { log, sums } }: Pick<Downstream, "record" | "stats" | "context">,
   failure: Failure,
   { method, path, rule, upstreamHost, status }: FailedRequest,
 ): void {
   const { code, reason } = failure;
-  const level = code === "intention_denied" ? "warn" : "info";
+  if (code === "intention_denied") stats.denied.add(1);
+  const level = severityOf(code);
   if (!log.enabled(level) || !sums.isTold(record, failure, level, "requests")) return;
   log[level]("request failed", {
     direction: record.direction,

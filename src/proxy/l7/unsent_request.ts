@@ -1,13 +1,12 @@
 /**
- * A request that is asked about and not sent, as stages see it that want more than its head.
+ * A request that is asked about and not sent, for stages that want more than its head.
  *
  * @module
  */
 
 import { type DownstreamFacts, ExchangeRecord, type RequestHead } from "../../http/mod.ts";
-import { VERIFIED_CLAIMS } from "../../plugin/mod.ts";
+import { TOKEN_FAULTS, VERIFIED_CLAIMS } from "../../plugin/mod.ts";
 import type { VerifiedClaims } from "../../policy/mod.ts";
-import type { Context } from "../context.ts";
 import { ExchangeValue } from "./exchange_value.ts";
 import type { HttpListener } from "./http_listener.ts";
 import { TokenCheck } from "./token_check.ts";
@@ -17,30 +16,46 @@ const NOBODY: DownstreamFacts = {
   peer: undefined,
 };
 
-export function recordOf(request: RequestHead, { clock }: Pick<Context, "clock">): ExchangeRecord {
-  return new ExchangeRecord(NOBODY, request, {
+/** As plugins see it, and the record that changes of fields are made from. */
+export interface UnsentExchange {
+  readonly record: ExchangeRecord;
+  readonly value: ExchangeValue;
+}
+
+export function unsentExchange(
+  { front: { context: { clock }, name, direction } }: HttpListener,
+  request: RequestHead,
+): UnsentExchange {
+  const record = new ExchangeRecord(NOBODY, request, {
     ...{ wallMs: clock.now(), monotonicMs: clock.monotonic() },
   });
+  const caller = { listener: name, direction, remoteAddress: "", ownUri: "", source: null };
+  return { record, value: new ExchangeValue(record, caller) };
+}
+
+export interface VerifiedTokens {
+  readonly claims: VerifiedClaims | undefined;
+  /** See {@link TOKEN_FAULTS}. */
+  readonly faults: ReadonlyMap<string, string> | undefined;
 }
 
 /**
- * What its tokens say; it goes on without those that were verified. `undefined`: nobody looks at tokens;
- * `unknown`: it could not be found out.
+ * What its tokens say; the request goes on without those that were verified. `undefined`: tokens are not
+ * looked at; `unknown`: it could not be found out.
  */
 export async function verifiedIn(
-  { tokens = "", front: { context, name, direction } }: HttpListener,
+  listener: HttpListener,
   request: RequestHead,
-): Promise<VerifiedClaims | "unknown" | undefined> {
-  const { facts, deadlines } = context;
+): Promise<VerifiedTokens | "unknown" | undefined> {
+  const { tokens = "", front: { context: { facts, deadlines } } } = listener;
   const generation = facts.plugins?.of(tokens);
   if (!generation) return undefined;
-  const caller = { listener: name, direction, remoteAddress: "", ownUri: "", source: null };
-  const exchange = new ExchangeValue(recordOf(request, context), caller);
+  const { value: exchange } = unsentExchange(listener, request);
   const known = await new Promise<RequestHead | undefined>((onKnown) =>
     new TokenCheck({ generation, exchange, deadlines, onKnown }).start(request)
   );
   if (!known) return "unknown";
   request.path = known.path;
   request.fields = known.fields;
-  return exchange.get(VERIFIED_CLAIMS);
+  return { claims: exchange.get(VERIFIED_CLAIMS), faults: exchange.get(TOKEN_FAULTS) };
 }

@@ -10,7 +10,9 @@ import {
   addField,
   type ClientExchange,
   type Fields,
+  type HeldShare,
   httpStatusOf,
+  ownTrailers,
   readGrpcStatus,
   type RequestHead,
   type ResetReason,
@@ -62,6 +64,8 @@ export interface Asked {
   readonly endsWithHead: boolean;
   /** Whose it is, which balancing may look at: `10.0.0.7:40312`, `unix`. */
   readonly remote: string;
+  /** Where bytes that wait for it are counted; absent: nobody's in particular. */
+  readonly held?: HeldShare | undefined;
   /** Endpoints to be passed over while there are others. */
   readonly avoid?: readonly Endpoint[];
 }
@@ -96,6 +100,7 @@ export class UpstreamRequest implements Inward, Dialler<Way>, ResponseEvents, Co
   #dial: Dial | undefined;
   #lease: Lease | undefined;
   #client: ClientExchange | undefined;
+  #way: Way | undefined;
   /** Of the way that was taken last. */
   #host = "";
   #attempts = 0;
@@ -132,13 +137,14 @@ export class UpstreamRequest implements Inward, Dialler<Way>, ResponseEvents, Co
   }
 
   onDialled(way: Way, lease?: Lease): void {
-    const { request, endsWithHead } = this.#asked;
+    const { request, endsWithHead, held } = this.#asked;
     this.#dial = undefined;
     this.#lease = lease;
     this.#attempts++;
     this.#wasUsed = way.isUsed;
+    this.#way = way;
     this.#host = way.host;
-    this.#client = way.request(request, endsWithHead, this);
+    this.#client = way.request(request, { ends: endsWithHead, held }, this);
     this.#asker.reached(way, lease);
     if (!endsWithHead) this.#asker.takesBody();
   }
@@ -146,7 +152,7 @@ export class UpstreamRequest implements Inward, Dialler<Way>, ResponseEvents, Co
   onFailed(code: ErrorCode, reason: string, tried = ""): void {
     this.#dial = undefined;
     this.#over = true;
-    this.#ways.leave();
+    this.#ways.leave(this.#asked.held?.account.caller ?? "");
     this.#asker.upstreamFailed(code, reason, tried);
   }
 
@@ -159,7 +165,7 @@ export class UpstreamRequest implements Inward, Dialler<Way>, ResponseEvents, Co
 
   end(trailers: Fields | undefined): void {
     this.#requestEnded = true;
-    this.#client?.end(trailers);
+    this.#client?.end(trailers && ownTrailers(this.#asked.request, trailers));
   }
 
   pause(): void {
@@ -184,24 +190,32 @@ export class UpstreamRequest implements Inward, Dialler<Way>, ResponseEvents, Co
     if (isUnwanted || !this.#requestEnded) this.#client?.reset("cancelled");
     this.#client = undefined;
     this.#giveBack();
-    this.#ways.leave();
+    this.#ways.leave(this.#asked.held?.account.caller ?? "");
   }
 
   // What the endpoint answers.
 
   onInformational(head: ResponseHead): void {
+    this.#heard();
     this.#asker.informed(head);
   }
 
   onResponse(head: ResponseHead, ends: boolean): void {
     this.#responded = true;
-    this.#tellHealth(head.status >= 500 || ends && isGrpcFailure(head));
+    this.#heard();
+    const isFailure = head.status >= 500 || ends && isGrpcFailure(head);
+    this.#tellHealth(isFailure ? `status ${head.status}` : undefined);
     for (const cookie of this.#cookies ?? NO_COOKIES) addField(head.fields, "set-cookie", cookie);
     this.#asker.responded(head, ends);
   }
 
   onData(chunk: Uint8Array): void {
+    this.#heard();
     this.#asker.responseData(chunk);
+  }
+
+  #heard(): void {
+    if (this.#way) this.#way.heard = true;
   }
 
   onEnd(trailers: Fields | undefined): void {
@@ -220,7 +234,7 @@ export class UpstreamRequest implements Inward, Dialler<Way>, ResponseEvents, Co
       this.#asker.holdsBody();
       return this.start();
     }
-    this.#tellHealth(true);
+    this.#tellHealth(`${reason}: ${detail}`);
     if (reason === "refused" && !this.#responded) {
       this.#asker.holdsBody();
       return this.#asker.upstreamFailed("response_reset", detail, this.#host);
@@ -239,13 +253,14 @@ export class UpstreamRequest implements Inward, Dialler<Way>, ResponseEvents, Co
   }
 
   tookTooLong(): void {
-    if (!this.#responded) this.#tellHealth(true);
+    if (!this.#responded) this.#tellHealth("no response in time");
   }
 
-  #tellHealth(isFailure: boolean): void {
+  /** `failure`: what it was, if it was one. */
+  #tellHealth(failure: string | undefined): void {
     const lease = this.#lease;
     if (!lease) return;
-    if (isFailure) countFailure(lease, this.#context);
+    if (failure !== undefined) countFailure(lease, failure, this.#context);
     else lease.target.pool.succeeded(lease.state);
   }
 

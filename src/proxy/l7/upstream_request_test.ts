@@ -32,7 +32,7 @@ function toldOf(break_: (events: ResponseEvents) => void): unknown[] {
     },
   };
   const ways: RequestWays = {
-    ...{ cluster: "", limit: "", enter: () => true, leave() {} },
+    ...{ cluster: "", enter: () => true, leave() {}, whyFull: () => "" },
     reach(dialler: Dialler<Way>) {
       dialler.onDialled(way as Way);
       return { cancel() {} };
@@ -80,13 +80,13 @@ test("what is hashed stays the same when it is sent again, and a cookie is told 
   let events: ResponseEvents | undefined;
   const way = {
     ...{ host: "10.0.0.9:80", isUsed: false },
-    request(_head: RequestHead, _ends: boolean, own: ResponseEvents) {
+    request(_head: RequestHead, _options: unknown, own: ResponseEvents) {
       events = own;
       return {} as ClientExchange;
     },
   };
   const ways: RequestWays = {
-    ...{ cluster: "", limit: "", enter: () => true, leave() {} },
+    ...{ cluster: "", enter: () => true, leave() {}, whyFull: () => "" },
     reach(dialler: Dialler<Way>, hash) {
       hashes.push(hash);
       dialler.onDialled(way as Partial<Way> as Way);

@@ -13,6 +13,7 @@ import {
   type ClientEvents,
   type ClientExchange,
   DEFAULT_HTTP_LIMITS,
+  type HeldShare,
   type HttpEnd,
   type RequestHead,
   type ResponseEvents,
@@ -39,6 +40,8 @@ export interface Opening {
   readonly stats: HttpPoolStats;
   /** Places for connections; `undefined`: as many as are needed. */
   readonly connections: Limiter | undefined;
+  /** Nothing comes from the endpoint, though requests are open: it may hang. */
+  readonly onSilent?: () => void;
   /** What a request that waited too long is told. */
   readonly timedOut: "endpoint_timed_out" | "local_timed_out";
 }
@@ -50,6 +53,9 @@ const IDLE_MS = 3_600_000;
 const IDLE_CHECK_MS = 300_000;
 /** So long before its server ends it, it is not used any more: a request that meets its end is lost. */
 const AHEAD_MS = 1_000;
+/** How often it is looked whether anything came, and how often nothing must have come. */
+const LOOK_MS = 1_000;
+const SILENT_LOOKS = 2;
 /** How long a request waits for a connection with room, of which there may be no more. */
 const MAX_WAIT_MS = 30_000;
 
@@ -63,6 +69,10 @@ export class Way implements ClientEvents {
   isUsed = false;
   /** Belongs to its {@link Ways}. */
   isListed = false;
+  /** Something of a response came since it was last looked. */
+  heard = false;
+  /** How often in a row it was looked and nothing had come, though requests were open. */
+  silentLooks = 0;
   readonly #ways: Ways;
   readonly #context: Context;
   readonly #leave: () => void;
@@ -96,9 +106,14 @@ export class Way implements ClientEvents {
   }
 
   /** To be called for each request that it is used for. */
-  request(head: RequestHead, ends: boolean, events: ResponseEvents): ClientExchange {
+  request(
+    head: RequestHead,
+    { ends, held }: { readonly ends: boolean; readonly held: HeldShare | undefined },
+    events: ResponseEvents,
+  ): ClientExchange {
     this.isUsed = true;
-    return this.client.request(head, ends, events);
+    this.#ways.watch();
+    return this.client.request(head, ends, events, held);
   }
 
   onCapacity(): void {
@@ -146,6 +161,7 @@ export class Ways {
   readonly #waiting = new Set<Waiting>();
   readonly #dials = new Set<Dial>();
   #over = false;
+  #isWatched = false;
 
   constructor(opening: Opening) {
     this.#opening = opening;
@@ -301,6 +317,41 @@ export class Ways {
       if (fault !== undefined) client.reset(fault);
       else if (!reached.isOfNow) client.drain();
     }
+  }
+
+  /** A request begins: whether anything comes is looked at for as long as any is open. */
+  watch(): void {
+    if (this.#isWatched || !this.#opening.onSilent) return;
+    this.#isWatched = true;
+    this.#opening.context.deadlines.after(LOOK_MS, () => this.#look());
+  }
+
+  #look(): void {
+    this.#isWatched = false;
+    let isHeard = false;
+    let isSilent = false;
+    let isOpen = false;
+    for (const way of this.#all) {
+      const active = way.client.active > 0;
+      isOpen ||= active;
+      isHeard ||= way.heard;
+      way.silentLooks = active && !way.heard ? way.silentLooks + 1 : 0;
+      way.heard = false;
+      isSilent ||= way.silentLooks >= SILENT_LOOKS;
+    }
+    // One that answers on another connection does not hang.
+    if (isSilent && !isHeard) this.#opening.onSilent?.();
+    if (isOpen && !this.#over) this.watch();
+  }
+
+  /** Breaks all connections; their requests are told. */
+  reset(detail: string): void {
+    for (const { client } of [...this.#all]) client.reset(detail);
+  }
+
+  /** Connections that carry nothing at present. */
+  closeIdle(): void {
+    for (const { client } of [...this.#all]) if (client.active === 0) client.drain();
   }
 
   /** Nothing new is carried; what is open goes on. Whoever waits is told. */

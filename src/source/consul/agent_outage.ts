@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { Clock, Log } from "../../base/mod.ts";
+import type { Clock, ErrorCode, Log } from "../../base/mod.ts";
 import type { Failing } from "../source.ts";
 
 export interface AgentOutageOptions {
@@ -20,6 +20,7 @@ export interface AgentOutageOptions {
 export class AgentOutage {
   readonly #options: AgentOutageOptions;
   #sinceMs: number | undefined;
+  #told: ErrorCode | undefined;
 
   constructor(options: AgentOutageOptions) {
     this.#options = options;
@@ -28,16 +29,23 @@ export class AgentOutage {
   /** `failing` are all that fail now. `serving`: there is a last good state. */
   look(failing: readonly Failing[], { serving }: { readonly serving: boolean }): void {
     const { called, clock, log, onEvent } = this.#options;
-    const outage = failing.find(isOutage);
-    if (outage && this.#sinceMs === undefined) {
-      this.#sinceMs = outage.sinceMs;
+    // Whoever answers and is another cluster is the graver trouble of the two.
+    const outage = failing.find(({ code }) => code === "cluster_changed") ?? failing.find(isOutage);
+    if (outage && outage.code !== this.#told) {
+      this.#sinceMs ??= outage.sinceMs;
+      // A foreign cluster that is restarted is the same trouble.
+      const isNews = this.#told !== "cluster_changed";
+      if (!isNews) return;
+      this.#told = outage.code;
       const fields = { code: outage.code, error: outage.message };
-      if (serving) log.warn(`${called} not reached, last good state stays`, fields);
-      else log.warn(`${called} not reached, nothing can be served yet`, fields);
+      const what = serving ? "last good state stays" : "nothing can be served yet";
+      if (outage.code === "cluster_changed") {
+        log.error(`${called} belongs to another cluster, ${what}`, fields);
+      } else log.warn(`${called} not reached, ${what}`, fields);
       onEvent("unreachable", outage.message);
     } else if (!outage && this.#sinceMs !== undefined) {
       const after_ms = clock.now() - this.#sinceMs;
-      this.#sinceMs = undefined;
+      this.#sinceMs = this.#told = undefined;
       log.info(`${called} reached again`, { after_ms });
       onEvent("recovered", `after ${after_ms} ms`);
     }
@@ -45,7 +53,7 @@ export class AgentOutage {
 }
 
 export function isOutage({ code }: Failing): boolean {
-  return code === "agent_unreachable";
+  return code === "agent_unreachable" || code === "cluster_changed";
 }
 
 /** For people: several watches that an outage makes fail are one. */

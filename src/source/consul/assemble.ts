@@ -11,6 +11,7 @@ import type { HeldSecrets } from "../../secrets/mod.ts";
 import { closedByRefusal } from "./closed_by_refusal.ts";
 import { type CredentialPlans, NO_PLANS } from "./credential_plans.ts";
 import { edgeParts } from "./edges.ts";
+import { refusedMutualTls } from "./entry_keys.ts";
 import { entryPlugins } from "./entry_plugins.ts";
 import { exposedParts } from "./exposed.ts";
 import { earliest, Grace } from "./grace.ts";
@@ -140,15 +141,18 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
     return { ...waiting(lacking, refused, remembered), dueMs: rejudgeDueMs };
   }
 
-  refused.push(...refusedIntentions(intentions, { http }));
+  const { unread = [] } = judgedTokens ?? {};
+  const entries = unread.map((name) => `jwt-provider ${name}`);
+  const awaited = entries.filter((entry) => grace.missing(entry));
+  refused.push(...refusedIntentions(intentions, { http, isAwaited: awaited.length > 0 }));
+  if (registration.bind.port !== 0) refused.push(...refusedMutualTls(known, registration.service));
 
   // Unknown is deny, but at the start the answer is worth waiting for a little.
   const defaultAction = known.defaultAction ?? previous?.policy.defaultAction;
   if (!defaultAction && grace.missing("default policy")) lacking.push("default policy");
   const tls = tlsPart(known, { previous, version, options, refused });
-  const { unread = [] } = judgedTokens ?? {};
-  for (const entry of [...unreadEntries(known), ...unread.map((name) => `jwt-provider ${name}`)]) {
-    if (!previous && grace.missing(entry)) lacking.push(entry);
+  if (!previous) {
+    lacking.push(...unreadEntries(known).filter((entry) => grace.missing(entry)), ...awaited);
   }
 
   const own = ownCredentials({
@@ -185,7 +189,7 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
   refused.push(...asked.refused);
   const blocked = joined(
     asked.blocked,
-    ...unread.map((name) => `jwt-provider ${name} has not been read`),
+    ...entries.map((entry) => `${entry} has not been read`),
   );
   const inbound = inboundParts(known, registration, {
     ...{ previous, version, own, refused },

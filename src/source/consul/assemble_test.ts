@@ -259,21 +259,26 @@ for (
 }
 
 for (
-  const [name, others, want] of [
-    ["as a last resort where nothing else is", [], { live: 0, last: ["dc1/n1/db-new"] }],
-    ["not at all beside a usable one", [facts.instance("db")], { live: 1, last: [] }],
-  ] as const
+  const [name, overrides, want] of [
+    ["fails its checks", { health: "critical" }, ["dc1/n1/db-2"]],
+    ["only warns where passing ones are wanted", { health: "warning" }, ["dc1/n1/db-2"]],
+    ["is in maintenance mode", { health: "critical", inMaintenance: true }, []],
+    [
+      "has no weight",
+      { health: "critical", weights: { passing: 0, warning: 0 } },
+      [],
+    ],
+    ["passes", {}, []],
+  ] as const satisfies readonly (readonly [string, Partial<Instance>, readonly string[]])[]
 ) {
-  test(`assemble() keeps an instance that was not checked yet ${name}`, () => {
-    const unchecked = facts.instance("db", {
-      serviceId: "db-new",
-      health: "critical",
-      unchecked: true,
-    });
-    const known = knownWithDb([unchecked, ...others]);
-    const { endpoints, lastResort } = dbTarget(ready(assemble(known, NO_MEMORY, OPTIONS)));
-    assert.equal(endpoints.length, want.live);
-    assert.deepEqual(lastResort.map(({ id }) => id), want.last);
+  test(`assemble() ${want.length > 0 ? "asks last" : "never asks last"} an instance that ${name}`, () => {
+    const other = facts.instance("db", { serviceId: "db-2", ...overrides });
+    const target = facts.target("db", { onlyPassing: true });
+    for (const instances of [[other], [facts.instance("db"), other]]) {
+      const known = knownWithDb(instances, target);
+      const { lastResort } = dbTarget(ready(assemble(known, NO_MEMORY, OPTIONS)));
+      assert.deepEqual(lastResort.map(({ id }) => id), want);
+    }
   });
 }
 

@@ -18,7 +18,9 @@ import {
 } from "./assemble.ts";
 import { ConsulFacts } from "./consul_facts.ts";
 import type { ConsulSourceOptions } from "./consul_source_options.ts";
+import { entryWarnings } from "./entry_keys.ts";
 import { judgeCredentials } from "./judge_credentials.ts";
+import { pinCluster } from "./pin_cluster.ts";
 import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
 import type { Failing, SnapshotSource, SourceStatus, TakeSnapshot } from "../source.ts";
 import { certificateStatusOf, SourceReport } from "../source_report.ts";
@@ -44,6 +46,7 @@ const AWAY = new Set([
   "agent_failed",
   "agent_overloaded",
   "agent_reply_invalid",
+  "cluster_changed",
 ]);
 
 /** What the agent's leaf is called where certificates are watched growing old. */
@@ -72,6 +75,8 @@ export class ConsulSource implements SnapshotSource {
   /** Whether that came into force. */
   #taken = Promise.resolve(false);
   #stored: StoredState | undefined;
+  /** It is not known yet whether there is a stored state. */
+  #loading = false;
   #restored = false;
   #closed = false;
 
@@ -118,16 +123,30 @@ export class ConsulSource implements SnapshotSource {
     return [...this.#assembled?.refused ?? [], ...this.#secrets.refusals()];
   }
 
+  get warnings(): readonly string[] {
+    const { known } = this.#facts;
+    return [
+      ...known.registration?.warnings ?? [],
+      ...entryWarnings(known),
+      ...this.#plans.warnings,
+    ];
+  }
+
   start(onSnapshot: TakeSnapshot, onFatal?: (error: ProxyError) => void): void {
     this.#onSnapshot = onSnapshot;
     this.#onFatal = onFatal;
     this.#facts.start();
     if (!this.#keeper) return;
+    this.#loading = true;
     this.#keeper.load(this.proxyId).then((state) => {
       this.#stored = state;
       if (this.#isAway()) this.#restore();
     }, (error) => {
       this.#options.log.warn("stored snapshot not read", { error: messageOf(error) });
+    }).finally(() => {
+      this.#loading = false;
+      // Whether anything can be served meanwhile is known now.
+      for (const failing of this.#facts.watches.failing) this.#tell(failing);
     });
     // An agent that neither answers nor refuses is away as well.
     this.#wake("restore", this.#graceMs, () => this.#restore());
@@ -141,9 +160,10 @@ export class ConsulSource implements SnapshotSource {
     const outcome = this.#assembled?.outcome;
     const credentials = this.#published?.credentials;
     const servers = this.#options.agent.serversStatus?.();
-    const metrics = this.#facts.known.registration?.metrics;
+    const { metrics, ingress } = this.#facts.known.registration ?? {};
     return {
       ...(metrics && { metrics }),
+      ...(ingress && { isGateway: true }),
       kind: "consul",
       waitingFor: this.#published
         ? []
@@ -216,7 +236,7 @@ export class ConsulSource implements SnapshotSource {
     const assembled = assemble(known, this.#memory, this.#assembleOptions());
     this.#assembled = assembled;
     this.#memory = assembled.memory;
-    this.#report.warnings([...registration?.warnings ?? [], ...this.#plans.warnings]);
+    this.#report.warnings(this.warnings);
     this.#report.refused(assembled.refused);
     this.#timers.get("due")?.cancel();
     this.#timers.delete("due");
@@ -259,6 +279,7 @@ export class ConsulSource implements SnapshotSource {
     const { credentials } = snapshot;
     if (credentials) {
       this.#agentEvents.published(credentials);
+      pinCluster(credentials, this.#options, this.proxyId);
       if (credentials !== before?.credentials) this.#expiry.watch(LEAF, credentials);
     }
     try {
@@ -290,11 +311,15 @@ export class ConsulSource implements SnapshotSource {
   }
 
   #failing(failing: Failing): void {
+    this.#wake("check", CHECK_MS, () => this.#check());
+    if (AWAY.has(failing.code)) this.#restore();
+    if (!this.#loading) this.#tell(failing);
+  }
+
+  #tell(failing: Failing): void {
     const serving = this.#published !== undefined;
     this.#report.failing(failing, this.#facts.watches.failing, { serving });
     this.#lookAtOutage();
-    this.#wake("check", CHECK_MS, () => this.#check());
-    if (AWAY.has(failing.code)) this.#restore();
   }
 
   #lookAtOutage(): void {

@@ -2,9 +2,14 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as facts from "../../../test/kit/snapshot_facts.ts";
 import { ScriptedAgent } from "../../../test/kit/scripted_agent_watches.ts";
-import { answeringAgent, CA, SourceRig } from "../../../test/kit/snapshot_source.ts";
+import {
+  answeringAgent,
+  CA,
+  MemoryStateStore,
+  SourceRig,
+} from "../../../test/kit/snapshot_source.ts";
 import { diffSnapshots, targetKeysOf } from "../../snapshot/mod.ts";
-import { registrationOfFlags } from "../mod.ts";
+import { registrationOfFlags, type StoredState } from "../mod.ts";
 
 const DB = "service:default/default/db";
 const DB_TARGET = `${DB}#db.default.default.dc1`;
@@ -296,9 +301,11 @@ test("ConsulSource forgets the last resort when the list comes back", async () =
   await using rig = await new SourceRig(answeringAgent()).start();
   rig.agent.health("db", []);
   await rig.settle();
-  rig.agent.health("db", [facts.instance("db", { health: "critical" })]);
+  const other = { serviceId: "db-2", health: "critical" } as const;
+  rig.agent.health("db", [facts.instance("db", other)]);
   await rig.settle();
-  assert.deepEqual(rig.last.targets[DB_TARGET]?.lastResort, []);
+  const lastResort = rig.last.targets[DB_TARGET]?.lastResort.map(({ id }) => id);
+  assert.deepEqual(lastResort, ["dc1/n1/db-2"]);
   rig.agent.health("db", [facts.instance("db")]);
   await rig.settle();
   assert.equal(rig.last.targets[DB_TARGET]?.endpoints.length, 1);
@@ -375,6 +382,24 @@ test("ConsulSource does not speak of a last good state where there is none", asy
   assert.deepEqual(rig.warnings(), [
     "agent watch failing, nothing can be served yet",
     "agent not reached, nothing can be served yet",
+  ]);
+});
+
+test("ConsulSource says nothing of what it can serve before it knows whether a state is stored", async () => {
+  const first = await new SourceRig(answeringAgent()).start();
+  const store = new MemoryStateStore({ snapshot: first.last });
+  await first[Symbol.asyncDispose]();
+  const read = Promise.withResolvers<StoredState | undefined>();
+  const slow = Object.assign(store, { load: () => read.promise });
+  await using rig = await new SourceRig(new ScriptedAgent(), { store: slow }).start();
+  for (const key of ["registration", "roots"]) rig.agent.fail(key, "agent_unreachable");
+  await rig.clock.advance(0);
+  assert.deepEqual(rig.warnings(), []);
+  read.resolve(store.saved);
+  await rig.settle();
+  assert.deepEqual(rig.warnings(), [
+    "agent is away, stored snapshot in use",
+    "agent not reached, last good state stays",
   ]);
 });
 

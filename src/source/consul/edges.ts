@@ -23,10 +23,10 @@ export function edgeParts(
   const parts: Record<string, EdgePart> = {};
   for (const { id, bind, protocol, hosts } of registration.ingress?.edges ?? []) {
     const credentials = plans.listeners.get(id) ?? null;
-    const http = unjudgedHttp(protocolOf(protocol) ?? "tcp");
+    const { headBytes, handshakeTimeoutMs } = registration;
+    const http = unjudgedHttp(protocolOf(protocol) ?? "tcp", { headBytes });
     // Callers do not go on in clear where TLS is wanted; the reason is among the plans' refusals.
     if (!http || credentials === "refused" || !isOpen(credentials, own)) continue;
-    const { handshakeTimeoutMs } = registration;
     const listener = credentials === null ? null : { credentials, handshakeTimeoutMs };
     parts[id] = keepPart<EdgePart>(
       previous?.edges[id],

@@ -21,12 +21,12 @@ export function exposedParts(
   { previous, version, refused }: ExposedContext,
 ): Snapshot["exposed"] {
   const parts: Record<string, ExposedPart> = {};
-  const { bind, local, localConnectTimeoutMs } = registration;
+  const { bind, local, localConnectTimeoutMs, headBytes } = registration;
   const ports = new Set([bind.port]);
   for (const exposed of registration.exposed ?? []) {
     const { path, listenerPort: port, localPort } = exposed;
     const protocol = protocolOf(exposed.protocol || "http");
-    const http = unjudgedHttp(protocol ?? "tcp");
+    const http = unjudgedHttp(protocol ?? "tcp", { headBytes });
     const reason = refusalOf(exposed, ports);
     if (reason || !http || protocol === "grpc") {
       const why = reason ?? `its protocol ${JSON.stringify(exposed.protocol)} is not http or http2`;

@@ -47,6 +47,17 @@ test("ConsulSource follows a jwt-provider for as long as an intention names it",
   assert.deepEqual(followed(rig), []);
 });
 
+test("ConsulSource does not warn of a jwt-provider that is read in time", async () => {
+  const agent = answeringAgent()
+    .answer("registration", facts.registration({ protocol: "http" }))
+    .answer("intentions", demanding("okta"));
+  await using rig = await new SourceRig(agent).start();
+  await rig.clock.advance(4_000);
+  assert.deepEqual(rig.warnings(), []);
+  await rig.clock.advance(2_000);
+  assert.deepEqual(rig.warnings(), ["configuration refused"], "it is late");
+});
+
 test("ConsulSource follows no jwt-provider of a tcp service, and no more than 16", async () => {
   const names = Array.from({ length: 20 }, (_, index) => `p${index}`);
   const agent = answeringAgent().answer("intentions", demanding(...names));

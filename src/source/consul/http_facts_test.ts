@@ -42,6 +42,19 @@ function chainOf(protocol: string, requestTimeoutMs = 0): DiscoveryChain {
 const inbound = (rig: SourceRig): HttpRules | null | undefined => rig.last.inbound["inbound"]?.http;
 const db = (rig: SourceRig): UpstreamPart | undefined => rig.last.upstreams[DB];
 
+test("max_request_headers_kb counts for upstreams and exposed paths, too", async () => {
+  await using rig = await new SourceRig(agentOf("http", chainOf("http"))).start();
+  assert.equal(db(rig)?.http?.headBytes, 60 * 1_024);
+  const exposed = [{ listenerPort: 21_500, path: "/", localPort: 1, protocol: "http" }];
+  rig.agent.answer(
+    "registration",
+    facts.registration({ protocol: "http", headBytes: 96 * 1_024, exposed }),
+  );
+  await rig.settle();
+  assert.equal(db(rig)?.http?.headBytes, 96 * 1_024);
+  assert.equal(rig.last.exposed["exposed:21500"]?.http.headBytes, 96 * 1_024);
+});
+
 test("the protocol of the service is followed, and what requests may be", async () => {
   await using rig = await new SourceRig(agentOf("tcp")).start();
   assert.equal(inbound(rig), null);

@@ -6,6 +6,7 @@
 
 import type { Intentions, Registration } from "../../consul/mod.ts";
 import { withoutTenancy } from "../../policy/mod.ts";
+import { UNREAD } from "./token_providers.ts";
 import type { Refusal } from "../../snapshot/mod.ts";
 
 /** More are only counted: a line is for people. */
@@ -21,11 +22,17 @@ export function intentionsFor(registration: Registration, intentions: Intentions
  */
 export function refusedIntentions(
   intentions: Intentions,
-  { http }: { readonly http: boolean },
+  { http, isAwaited = false }: {
+    readonly http: boolean;
+    /** What has not been read is on its way: nobody need be told yet. */
+    readonly isAwaited?: boolean;
+  },
 ): readonly Refusal[] {
   if (http) {
     const what = "intentions that cannot be judged";
-    return refusalOf(what, "what they cover is denied", intentions.flatMap(faultsOf));
+    const faults = intentions.flatMap(faultsOf)
+      .filter((fault) => !isAwaited || !fault.endsWith(`: ${UNREAD}`));
+    return refusalOf(what, "what they cover is denied", faults);
   }
   const named = (wanted: (intention: Intentions[number]) => boolean) =>
     intentions.filter(wanted).map(({ rule }) => rule);

@@ -8,9 +8,11 @@ const PREVIOUS: TargetPart = {
   version: 1,
   key: "db",
   sni: "db.sni",
+  cluster: "db.sni",
   spiffeUris: [],
   connectTimeoutMs: 5_000,
   endpoints: [],
+  unhealthy: [],
   lastResort: [ENDPOINT],
   lack: "",
 };

@@ -35,6 +35,8 @@ export interface PlannedTarget {
   /** Key of the target part: unique over all upstreams, so that none shares state with another. */
   readonly key: string;
   readonly sni: string;
+  /** As {@link TargetPart.cluster}. */
+  readonly cluster: string;
   readonly identity: TargetIdentity;
   readonly connectTimeoutMs: number;
   readonly onlyPassing: boolean;
@@ -140,7 +142,7 @@ export function planChain(
     for (const target of resolver.targets) {
       const refusal = refuseTarget(target);
       if (refusal) return { kind: "refused", reason: refusal };
-      const planned = planTarget(declaration, target, place);
+      const planned = planTarget(declaration, target, { place, chain });
       if (!targets.has(planned.key)) targets.set(planned.key, planned);
     }
     const keys = resolver.targets.map(({ id }) => targetKey(declaration, id));
@@ -171,14 +173,16 @@ function targetKey(declaration: UpstreamDeclaration, id: string): string {
 function planTarget(
   declaration: UpstreamDeclaration,
   target: ChainTarget,
-  place: Place,
+  { place, chain: { customization } }: { readonly place: Place; readonly chain: DiscoveryChain },
 ): PlannedTarget {
   const { id, service, namespace, filter, sni, onlyPassing, connectTimeoutMs } = target;
+  const name = target.name || sni;
   const datacenter = target.datacenter || place.datacenter;
   const partition = target.partition || "default";
   return {
     key: targetKey(declaration, id),
     sni,
+    cluster: customization === "" ? name : `${customization}~${name}`,
     identity: { partition, namespace: namespace || "default", datacenter, service },
     connectTimeoutMs,
     onlyPassing,

@@ -5,25 +5,49 @@
  * @module
  */
 
-import { type Endpoint, judgeHealth } from "../../balance/mod.ts";
+import { type Endpoint, judgeHealth, type Usability } from "../../balance/mod.ts";
 import type { Instance, QueryResult } from "../../consul/mod.ts";
 import { lackOf } from "./lack.ts";
-import { formatQuerySni, formatServiceId } from "../../identity/mod.ts";
+import { formatQuerySni, formatServiceId, formatServiceSni } from "../../identity/mod.ts";
 import type { Content } from "../../snapshot/mod.ts";
 import type { Place, PlannedTarget, TargetIdentity } from "./plan.ts";
 import type { TargetPart } from "../../snapshot/mod.ts";
 
 export type TargetContent = Content<TargetPart>;
 
+interface EndpointOptions {
+  readonly onlyPassing: boolean;
+  readonly isRemote: (instance: Instance) => boolean;
+}
+
 /** Endpoints of `instances` that may be dialled, in an order that does not depend on the reply's. */
 export function endpointsOf(
   instances: readonly Instance[],
-  options: { readonly onlyPassing: boolean; readonly isRemote: (instance: Instance) => boolean },
+  options: EndpointOptions,
+): readonly Endpoint[] {
+  return addressed(instances, options, ({ usable }) => usable);
+}
+
+/** Endpoints of `instances` that checks or weights keep from being dialled. */
+function unusableOf(
+  instances: readonly Instance[],
+  options: EndpointOptions,
+): readonly Endpoint[] {
+  return addressed(instances, options, ({ usable }) => !usable)
+    // Envoy has no weight below 1, either.
+    .map((endpoint) => ({ ...endpoint, weight: 1 }));
+}
+
+function addressed(
+  instances: readonly Instance[],
+  options: EndpointOptions,
+  isWanted: (usability: Usability) => boolean,
 ): readonly Endpoint[] {
   const endpoints = new Map<string, Endpoint>();
   for (const instance of instances) {
-    const { usable, weight } = judgeHealth(instance, options);
-    if (!usable) continue;
+    const usability = judgeHealth(instance, options);
+    if (!isWanted(usability)) continue;
+    const { weight } = usability;
     const remote = options.isRemote(instance);
     const host = remote ? instance.wanHost : instance.host;
     const port = remote ? instance.wanPort : instance.port;
@@ -56,10 +80,12 @@ export function targetOf(
   return {
     key: planned.key,
     sni: planned.sni,
+    cluster: planned.cluster,
     spiffeUris: urisOf([planned.identity], trustDomains),
     connectTimeoutMs: planned.connectTimeoutMs,
     endpoints,
-    lastResort: endpoints.length > 0 ? [] : endpointsOf(uncheckedOf(instances ?? []), options),
+    unhealthy: unusableOf(instances ?? [], options),
+    lastResort: endpointsOf(failingOf(instances ?? [], options), options),
     lack: lackOf({
       of: `"${service}" in ${datacenter}${filter && ` where ${filter}`}`,
       registered: instances?.length,
@@ -69,9 +95,19 @@ export function targetOf(
   };
 }
 
-/** Those that nothing is known against: a restarted agent has yet to look at its instances. */
-function uncheckedOf(instances: readonly Instance[]): readonly Instance[] {
-  return instances.filter(({ unchecked }) => unchecked)
+/**
+ * Those that fail their checks. A check is up to ten seconds late: an instance may serve again long before
+ * its check says so, and an agent that restarts sets every check to critical until it ran. Instances in
+ * maintenance mode are left alone.
+ */
+function failingOf(
+  instances: readonly Instance[],
+  options: { readonly onlyPassing: boolean },
+): readonly Instance[] {
+  return instances
+    .filter(({ health, inMaintenance }) =>
+      !inMaintenance && (health === "critical" || health === "warning" && options.onlyPassing)
+    )
     .map((instance) => ({ ...instance, health: "passing" }));
 }
 
@@ -82,13 +118,12 @@ function uncheckedOf(instances: readonly Instance[]): readonly Instance[] {
 export function queryTargetOf(
   query: { readonly key: string; readonly name: string; readonly datacenter: string },
   { value: result, failing }: Answer<QueryResult>,
-  options: {
+  { trustDomains, place, connectTimeoutMs }: {
     readonly trustDomains: readonly string[];
     readonly place: Place;
     readonly connectTimeoutMs: number;
   },
 ): TargetContent {
-  const { trustDomains, place, connectTimeoutMs } = options;
   const instances = result?.instances ?? [];
   const identities = instances.map((instance): TargetIdentity => ({
     partition: instance.partition || "default",
@@ -97,16 +132,23 @@ export function queryTargetOf(
     service: instance.service,
   }));
   const datacenter = query.datacenter || place.datacenter;
-  const endpoints = endpointsOf(instances, {
+  const options: EndpointOptions = {
     onlyPassing: false,
     isRemote: (instance) => (instance.datacenter || result?.datacenter) !== place.datacenter,
-  });
+  };
+  const endpoints = endpointsOf(instances, options);
+  const [trustDomain = ""] = trustDomains;
+  const cluster = formatQuerySni({ query: query.name, datacenter, trustDomain });
+  // A terminating gateway closes connections whose SNI is no service of its own; sidecars take any.
+  const behind = identities.find((_, at) => instances[at]?.gateway);
   return {
     key: query.key,
-    sni: formatQuerySni({ query: query.name, datacenter, trustDomain: trustDomains[0] ?? "" }),
+    sni: behind ? formatServiceSni({ ...behind, trustDomain }) : cluster,
+    cluster,
     spiffeUris: urisOf(identities, trustDomains),
     connectTimeoutMs,
     endpoints,
+    unhealthy: unusableOf(instances, options),
     lastResort: [],
     lack: lackOf({
       of: `the prepared query "${query.name}" in ${datacenter}`,

@@ -31,6 +31,9 @@ const DEFAULTS = {
   maxMs: 10_000,
 };
 
+/** The fault of a provider that may be read any moment. */
+export const UNREAD = "it has not been read";
+
 /** Names of all providers that some intention demands a token of, sorted. */
 export function providersOf(intentions: Intentions): readonly string[] {
   const needs = intentions.flatMap(({ tokens = [], permissions = [] }) => [
@@ -119,7 +122,7 @@ function refusing<T extends { readonly tokens?: readonly TokenNeed[]; readonly r
 
 /** Why nobody could verify its tokens; `undefined`: they can be. */
 function faultOf(provider: JwtProvider | null | undefined): string | undefined {
-  if (provider === undefined) return "it has not been read";
+  if (provider === undefined) return UNREAD;
   if (provider === null) return "there is none";
   if (provider.kind === "refused") return provider.reason;
   const { issuer, locations, forwarding, clockSkewSeconds, cacheSize = 0 } = provider;

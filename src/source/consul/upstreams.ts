@@ -109,7 +109,9 @@ export function assembleUpstreams(known: Known, context: UpstreamContext): Assem
     }
     upstreams[id] = keepPart<UpstreamPart>(old, {
       ...declared(declaration, context.options),
-      http: keepsOld ? old?.http ?? null : rulesOf(declaration, plan, refused),
+      http: keepsOld
+        ? old?.http ?? null
+        : rulesOf(declaration, plan, { headBytes: context.registration.headBytes, refused }),
       credentials,
       listener: listener === null
         ? null
@@ -211,10 +213,12 @@ function settled(
 ): TargetContent {
   const previous = context.previous?.targets[content.key];
   if (!instances && previous) {
-    const { endpoints, spiffeUris, lastResort: last } = lastResort.ofUnanswered(previous);
+    const { endpoints, unhealthy, spiffeUris, lastResort: last } = lastResort.ofUnanswered(
+      previous,
+    );
     const uris = content.spiffeUris.length > 0 ? content.spiffeUris : spiffeUris;
     const lack = endpoints.length > 0 ? "" : content.lack;
-    return { ...content, endpoints, spiffeUris: uris, lastResort: last, lack };
+    return { ...content, endpoints, unhealthy, spiffeUris: uris, lastResort: last, lack };
   }
   return instances?.length === 0 ? lastResort.ofEmpty(content, previous) : content;
 }
@@ -239,7 +243,10 @@ function chainContent(
 function rulesOf(
   declaration: UpstreamDeclaration,
   plan: UpstreamPlan,
-  refused: Refusal[],
+  { headBytes, refused }: {
+    readonly headBytes: Registration["headBytes"];
+    readonly refused: Refusal[];
+  },
 ): HttpRules | null {
   const isChain = plan.kind === "targets";
   const written = isChain ? plan.protocol : declaration.protocol || "tcp";
@@ -250,10 +257,8 @@ function rulesOf(
       reason: unknownProtocol(written),
     });
   }
-  return unjudgedHttp(
-    protocol ?? "tcp",
-    isChain ? { requestTimeoutMs: plan.requestTimeoutMs } : {},
-  );
+  const requestTimeoutMs = isChain ? plan.requestTimeoutMs : undefined;
+  return unjudgedHttp(protocol ?? "tcp", { headBytes, requestTimeoutMs });
 }
 
 /** What a part takes from the declaration alone. */
@@ -268,6 +273,9 @@ function declared(
     bind,
     plugins: [],
     maxConnections: declaration.maxConnections ?? DEFAULT_LIMIT,
+    ...(declaration.maxClientConnections !== undefined && {
+      maxClientConnections: declaration.maxClientConnections,
+    }),
     maxPending: declaration.maxPending ?? DEFAULT_LIMIT,
     maxRequests: declaration.maxRequests ?? DEFAULT_LIMIT,
     idleTimeoutMs: declaration.idleTimeoutMs ?? options.idleTimeoutMs,

@@ -90,6 +90,8 @@ const Upstream = object({
   idleTimeout: v.optional(duration(0)),
   lifetime: v.optional(duration(0)),
   maxConnections: v.optional(count(0, 4_294_967_295), 1_024),
+  /** Of callers, with HTTP; default: as many as come. */
+  maxClientConnections: v.optional(count(0, 4_294_967_295)),
   maxPending: v.optional(count(0, 4_294_967_295), 1_024),
   /** Open at once, of HTTP; default 1024. */
   maxRequests: v.optional(count(0, 4_294_967_295)),

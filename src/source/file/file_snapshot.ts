@@ -223,6 +223,9 @@ function upstreamContent(
     http: fileUpstreamHttp(upstream),
     plugins: pluginUses(upstream.plugins, `upstreams[${JSON.stringify(upstream.name)}].plugins`),
     maxConnections: upstream.maxConnections,
+    ...(upstream.maxClientConnections !== undefined && {
+      maxClientConnections: upstream.maxClientConnections,
+    }),
     maxPending: upstream.maxPending,
     maxRequests: upstream.maxRequests ?? 1_024,
     idleTimeoutMs: upstream.idleTimeout ?? from.options.idleTimeoutMs,
@@ -258,9 +261,11 @@ function targetContent(
   const [first = ""] = spiffeUris;
   const parsed = parseServiceId(first);
   const derived = parsed.kind === "service" ? formatServiceSni(parsed.id) : "";
+  const sni = upstream.sni ?? config.credentials.serverNames.get(upstream.name) ?? derived;
   return {
     key,
-    sni: upstream.sni ?? config.credentials.serverNames.get(upstream.name) ?? derived,
+    sni,
+    cluster: sni || upstream.name,
     spiffeUris: [...new Set(spiffeUris)].sort(),
     connectTimeoutMs: upstream.connectTimeout,
     endpoints: upstream.addresses.map((address): Endpoint => {
@@ -268,6 +273,7 @@ function targetContent(
       const weight = "weight" in address ? address.weight : 1;
       return { id: `${host}:${port}`, host, port, weight };
     }),
+    unhealthy: [],
     lastResort: [],
     lack: "",
   };

@@ -57,6 +57,10 @@ export class FileSource implements SnapshotSource {
     this.#secrets = new SecretsLink(options.createSecretStore, () => this.#publish());
   }
 
+  get warnings(): readonly string[] {
+    return this.#config?.credentials.plans.warnings ?? [];
+  }
+
   get refused(): readonly Refusal[] {
     return [...this.#refused, ...this.#made?.refused ?? [], ...this.#secrets.refusals()];
   }

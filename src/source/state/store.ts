@@ -19,6 +19,8 @@ import { formatStored, parseStored } from "./stored_snapshot.ts";
 export interface SnapshotStore {
   /** The stored state of this proxy, if there is one that may be served. Never rejects. */
   load(proxyId: string): Promise<StoredState | undefined>;
+  /** Where it is on the disk; absent: nowhere. */
+  fileOf?(proxyId: string): string;
   /** Soon, and only the newest. Never throws. */
   save(state: StoredState): void;
   /** Writes what is still waiting. Never rejects. */
@@ -45,6 +47,8 @@ const RETRY_INTERVAL_MS = 30_000;
 export class FileStore implements SnapshotStore {
   readonly #options: FileStoreOptions;
   readonly #files: StateFiles;
+  /** Files that were said to be of no use. */
+  readonly #useless = new Set<string>();
   #waiting: StoredState | undefined;
   #writing: Promise<void> | undefined;
   #timer: Timer | undefined;
@@ -57,9 +61,13 @@ export class FileStore implements SnapshotStore {
     this.#files = options.files ?? createStateFiles();
   }
 
+  fileOf(proxyId: string): string {
+    return join(this.#options.directory, fileNameOf(proxyId));
+  }
+
   async load(proxyId: string): Promise<StoredState | undefined> {
     const { directory, log, holdsMesh = true } = this.#options;
-    const file = join(directory, fileNameOf(proxyId));
+    const file = this.fileOf(proxyId);
     try {
       const text = await this.#files.read(directory, file);
       if (text === undefined) return undefined;
@@ -72,7 +80,9 @@ export class FileStore implements SnapshotStore {
       if (holdsMesh) this.#judgeMesh(snapshot);
       return state;
     } catch (error) {
-      log.warn("stored snapshot not used", { file, error: messageOf(error) });
+      const told = this.#useless.has(file);
+      this.#useless.add(file);
+      log[told ? "debug" : "warn"]("stored snapshot not used", { file, error: messageOf(error) });
       return undefined;
     }
   }
@@ -129,7 +139,7 @@ export class FileStore implements SnapshotStore {
   /** Whether it is on the disk now. */
   async #writeNow(state: StoredState): Promise<boolean> {
     const { directory, clock, log, stats } = this.#options;
-    const file = join(directory, fileNameOf(state.snapshot.proxyId));
+    const file = this.fileOf(state.snapshot.proxyId);
     try {
       await this.#files.write(directory, file, formatStored(state, clock.now()));
     } catch (error) {

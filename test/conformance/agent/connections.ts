@@ -51,7 +51,7 @@ function opened(agent: AgentClient): Promise<Socket> {
 /** A connection that was answered and is kept; undefined: it was refused. */
 async function held(agent: AgentClient): Promise<Socket | undefined> {
   const socket = await opened(agent);
-  socket.write("GET /v1/agent/version HTTP/1.1\r\nHost: agent\r\n\r\n");
+  socket.write("GET /v1/agent/version HTTP/1.1\r\nHost: localhost\r\n\r\n");
   const status = await new Promise<string>((resolve) => {
     socket.setEncoding("utf8").once("data", (chunk: string) => resolve(chunk.split(" ")[1] ?? ""));
     // A refusal may be lost with what was sent to nobody.

@@ -76,10 +76,6 @@ const KINDS: Readonly<Record<string, readonly [make: (host: Host) => OnRequest, 
       await request.body?.bytes(100);
       return next();
     }, /opened before/],
-    "reads more of a body than it wants": [() => async ({ request }, next) => {
-      const body = await request.body?.bytes(2) ?? null;
-      return next({ request: request.with({ body }) });
-    }, /more than 2 bytes/],
     "hands back a body that it opened": [() => async (_, next) => {
       const response = await next();
       await response.body?.bytes(100);

@@ -29,7 +29,7 @@ export const limits: Area = {
   cases: LIMITED.flatMap((name): Case[] => [
     { name: "one after the other", to: name, want: `200 ${name}` },
     {
-      ...{ name: "three at once", to: name, times: 3, ask: planned("soon") },
+      ...{ name: "three at once", to: name, times: 3, ask: planned("soon"), isCrowded: true },
       want: ANSWERED[name] === 3 ? `200 ${name}` : `200 ${name} | 503`,
       shares: { [`200 ${name}`]: ANSWERED[name] / 3 },
     },

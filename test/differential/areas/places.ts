@@ -3,7 +3,7 @@
 import type { Ask } from "../../kit/mixed_ask.ts";
 import { EXPOSED, type MixedMesh, NOWHERE, PROXIES } from "../../kit/mixed_mesh.ts";
 import type { Area, Wire } from "../case.ts";
-import type { Round } from "../compare.ts";
+import { explainersOf, type Round } from "../compare.ts";
 import { FORWARDED, rpc } from "./messages.ts";
 
 const EXPOSURES: readonly (readonly [want: string, ask: Partial<Ask>])[] = [
@@ -19,7 +19,12 @@ const WIRES: readonly Wire[] = ["1.1", "2"];
 
 /** Asked by anybody, of either proxy. */
 export function exposures(mesh: MixedMesh): readonly Round[] {
-  const places = PROXIES.map((proxy) => [proxy, mesh.exposed(proxy)] as const);
+  const places = PROXIES.map((proxy) => {
+    const place = mesh.exposed(proxy);
+    const sidecar = mesh.postern(`http-${proxy}`);
+    const query = { listener: `exposed:${place.port}` };
+    return [proxy, place, sidecar && { caller: { sidecar, query } }] as const;
+  });
   return EXPOSURES.flatMap(([want, ask]) =>
     WIRES.map((wire) => ({
       name: `exposed: ${ask.method ?? "GET"} ${ask.path} (${wire})`,
@@ -41,7 +46,10 @@ export function nowhere(mesh: MixedMesh): readonly Round[] {
     ASKS.map(([wire, ask, want]) => ({
       name: `nowhere: ${name} (${want}, ${wire})`,
       of: { wire, ask, want },
-      places: PROXIES.map((proxy) => [proxy, mesh.upstream(proxy, name)] as const),
+      places: PROXIES.map((proxy) => {
+        const by = explainersOf(mesh, { from: proxy, upstream: name });
+        return [proxy, mesh.upstream(proxy, name), by] as const;
+      }),
     }))
   );
 }

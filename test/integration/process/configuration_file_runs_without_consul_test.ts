@@ -77,9 +77,9 @@ test("check says what is wrong with a file, and nothing is started either way", 
   assert.match(bad.output, /line 1, column \d+: intentions\[0\]\.action must be "allow" or "deny"/);
 });
 
-test("check says that it did not ask the agent", async () => {
-  const flags = ["-sidecar-for", "web", "-http-addr", "127.0.0.1:1", "-ca-file", "/none.pem"];
-  await using checked = runPostern(["check", ...flags]);
+test("check says that no agent is asked where flags say everything", async () => {
+  const address = ["-http-addr", "127.0.0.1:1", "-ca-file", "/none.pem"];
+  await using checked = runPostern(["check", "-service", "web", "-upstream", "db:1", ...address]);
   checked.expectEnd();
   assert.equal((await checked.process.waitExit({ timeoutMs: 30_000 })).code, 0);
   assert.equal(
@@ -87,6 +87,14 @@ test("check says that it did not ask the agent", async () => {
     "warning: the files for TLS to the agent were not read, because its address is not https://...\n" +
       "flags and environment are valid; the agent (127.0.0.1:1) was not asked\n",
   );
+});
+
+test("check fails where the agent that knows the proxy cannot be asked", async () => {
+  const flags = ["-sidecar-for", "web", "-http-addr", "127.0.0.1:1"];
+  await using checked = runPostern(["check", ...flags]);
+  checked.expectEnd();
+  assert.equal((await checked.process.waitExit({ timeoutMs: 30_000 })).code, 1);
+  assert.match(checked.output, /Cannot ask Consul about this proxy: .*127\.0\.0\.1:1.*refused/);
 });
 
 test("check tells what the proxy would warn of", async () => {

@@ -91,7 +91,7 @@ test("a sidecar may be started before its agent", async () => {
   await webSidecar.process.waitFor(/\[WARN\][^\n]*agent not reached/, said);
   const { status, body } = await dbSidecar.admin("/ready");
   assert.equal(status, 503);
-  assert.match(body, /waiting for the agent: .*refused/);
+  assert.match(body, /waiting for the agent, since \S+: .*refused/);
   assert.equal((await dbSidecar.admin("/live")).status, 200);
   await mesh.agent.start();
   await waitForEcho(upstream);

@@ -15,12 +15,12 @@ test("listText() has a line for each plugin: name, phase and what it is for, out
   assert.ok(phases.lastIndexOf("guard") < phases.indexOf("filter"), phases.join());
 });
 
-test("contractText() is the contract, and shorter than a reader's patience", async () => {
+test("contractText() is the contract, in at most 350 lines", async () => {
   const path = new URL("../../../plugin/api.ts", import.meta.url);
   const text = await contractText();
   assert.equal(text, readFileSync(path, "utf8"));
   assert.doesNotMatch(text, /^import /m);
-  assert.ok(text.split("\n").length <= 250);
+  assert.ok(text.split("\n").length <= 350);
 });
 
 test("parseCommand() takes what there is to do with plugins, and nothing else", () => {

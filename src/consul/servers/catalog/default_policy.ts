@@ -1,10 +1,7 @@
 /**
- * What holds where no intention covers a source, as the servers have it. Of all that a service's own
- * token may ask them the authorize call alone goes by `default_intention_policy`: intentions/check and
- * the UI's topology know the ACL default only, and would fail open where the two differ. About a
- * namespace that no rule names it has nothing to answer with but the configuration of the server that is
- * asked, which is what that server tells Envoy, too. What it keeps in its cache by that are intentions,
- * and those are never asked for there.
+ * The default policy as the servers have it: what holds where no intention covers a source. A server
+ * answers with its own configuration, which is what it tells Envoy, too. The question fills that server's
+ * cache with intentions, and those are never read from there.
  *
  * Each server answers for itself: while those that were asked lately disagree, nothing is allowed.
  *

@@ -8,6 +8,9 @@ import { serversDefaultPolicyQuestion } from "./default_policy.ts";
 
 const ALLOW = { json: { Authorized: true, Reason: "Default intention policy" } };
 const DENY = { json: { Authorized: false, Reason: "Default behavior configured by ACLs" } };
+const ACLS = { json: { Authorized: true, Reason: "Default behavior configured by ACLs" } };
+const ACLS_OFF = { ...ACLS, aclDefault: "deny" } as const;
+const UNTOLD = { ...ACLS, aclDefault: "" } as const;
 const RULE = { json: { Authorized: true, Reason: "Matched L4 intention: */* => */*" } };
 
 const [A, B]: readonly Server[] = [{ host: "10.0.0.1" }, { host: "10.0.0.2" }];
@@ -16,7 +19,8 @@ async function startAsking(...reactions: Reaction[]) {
   const rig = await CatalogRig.start(inTurn(...reactions));
   const servers: { current: Server | undefined } = { current: A };
   const logged: string[] = [];
-  const log = { ...rig.deps.log, warn: (message: string) => void logged.push(message) };
+  const note = (message: string) => void logged.push(message);
+  const log = { ...rig.deps.log, warn: note, info: note };
   const question = serversDefaultPolicyQuestion(rig.catalog.client, {
     ...{ servers, log, clock: rig.clock },
     ...{ service: "web", trustDomain: "td.consul", datacenter: "dc1" },
@@ -28,8 +32,17 @@ async function startAsking(...reactions: Reaction[]) {
   return { rig, servers, ask, logged, [Symbol.asyncDispose]: () => rig[Symbol.asyncDispose]() };
 }
 
-for (const [want, reaction] of [["allow", ALLOW], ["deny", DENY], ["deny", RULE]] as const) {
-  test(`serversDefaultPolicyQuestion() takes ${reaction.json.Reason} for ${want}`, async () => {
+for (
+  const [want, name, reaction] of [
+    ["allow", "an allowing default_intention_policy", ALLOW],
+    ["allow", "an allowing acl.default_policy", ACLS],
+    ["deny", "a denying acl.default_policy", DENY],
+    ["deny", "a denying acl.default_policy without ACLs", ACLS_OFF],
+    ["deny", "a server that does not tell acl.default_policy", UNTOLD],
+    ["deny", "an intention that covers everybody", RULE],
+  ] as const
+) {
+  test(`serversDefaultPolicyQuestion() with ${name}: ${want}`, async () => {
     await using asking = await startAsking(reaction);
     assert.equal(await asking.ask(A), want);
     const body = JSON.parse(asking.rig.script.asked[0]?.body ?? "");
@@ -37,6 +50,13 @@ for (const [want, reaction] of [["allow", ALLOW], ["deny", DENY], ["deny", RULE]
     assert.equal(body.ClientCertURI, "spiffe://td.consul/ns/postern-probe/dc/dc1/svc/x");
   });
 }
+
+test("a default policy that contradicts authorize is said when it begins, not at each look", async () => {
+  await using asking = await startAsking(ACLS_OFF, ACLS_OFF, ACLS, ACLS_OFF);
+  for (let times = 0; times < 4; times++) await asking.ask(A);
+  const line = "callers that no intention covers are denied";
+  assert.deepEqual(asking.logged, [line, line]);
+});
 
 test("servers that disagree about the default policy allow nothing, until they agree", async () => {
   await using asking = await startAsking(ALLOW, DENY, ALLOW, ALLOW, ALLOW);

@@ -60,7 +60,7 @@ export function ownRegistrationQuestion(
       let reply = await ask(request);
       let value = readOwnRegistration(reply.json, { node, proxyId });
       // Whoever starts us registers us at about the same time, after other things of the node.
-      for (let woken = 0; woken < COMING_WRITES && !value && !request.previous; woken++) {
+      for (let woken = 0; woken < COMING_WRITES && !value && !request.last; woken++) {
         if (reply.filteredByAcls) break;
         const { index } = reply;
         reply = await ask({ ...request, ...cursorOf(reply), waitMs: COMING_MS });

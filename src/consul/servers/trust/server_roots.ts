@@ -7,6 +7,7 @@
 
 import { type Clock, type Log, ProxyError, type Stats } from "../../../base/mod.ts";
 import type { WatchHandle, WatchSink } from "../../agent.ts";
+import type { ClusterPin } from "../../cluster_pin.ts";
 import type { Roots } from "../../types.ts";
 import { Delivery, toProxyError } from "../../watch/delivery.ts";
 import { type ServerRoots, WATCH_ROOTS } from "../methods.ts";
@@ -14,6 +15,7 @@ import type { Servers } from "../types.ts";
 
 export interface RootsDeps {
   readonly servers: Pick<Servers, "follow">;
+  readonly cluster?: Pick<ClusterPin, "judge">;
   readonly clock: Clock;
   readonly log: Log;
   readonly stats: Stats;
@@ -63,7 +65,9 @@ export class RootsFeed {
     this.#stream ??= this.#deps.servers.follow(WATCH_ROOTS, null, {
       onMessage: (message) => {
         try {
-          this.#delivery.succeeded(readServerRoots(message));
+          const roots = readServerRoots(message);
+          this.#deps.cluster?.judge(roots.trustDomain, "the Consul server");
+          this.#delivery.succeeded(roots);
         } catch (error) {
           this.#delivery.failed(toProxyError(error));
         }

@@ -95,8 +95,13 @@ class Keeper {
     this.#options = options;
     this.#ids = [request.applicationId, request.registration.id];
     this.#life = new SignOfLife(catalog, { proxyId: request.registration.id, deps: options.deps });
-    const { draining, deps } = options;
-    this.#health = new OwnHealth(request, { draining, deps, onNews: () => this.#tell() });
+    const { draining, serving, deps } = options;
+    this.#health = new OwnHealth(request, {
+      draining,
+      serving,
+      deps,
+      onNews: () => this.#tell(),
+    });
     const { random } = deps;
     this.#backoff = new Backoff({ baseMs: 1_000, maxMs: PAUSE_LIMIT_MS, random });
   }
@@ -126,13 +131,14 @@ class Keeper {
   }
 
   async #keep(): Promise<void> {
-    const { signal, deps: { clock, log } } = this.#options;
+    const { signal, draining, onLeft, deps: { clock, log } } = this.#options;
     while (!signal.aborted) {
       let pauseMs = RENEW_MS;
       this.#hasNews = false;
       try {
         await this.#round();
         this.#backoff.reset();
+        if (draining?.aborted && !this.#hasNews) onLeft?.();
       } catch (error) {
         if (signal.aborted) return;
         const code = error instanceof ProxyError ? error.code : "internal";
@@ -286,19 +292,26 @@ class Keeper {
     const { log } = this.#options.deps;
     try {
       const kept = await readOwnEntries(this.#catalog, this.#ids, { signal });
-      await this.#life.end(signal);
-      // What is somebody else's by now stays.
-      if (this.#stranger(kept) !== undefined) return true;
-      // The sidecar first: without it nobody comes any more.
-      for (const ServiceID of [...this.#ids].reverse()) {
-        await deregister(this.#catalog, { what: { ServiceID }, signal });
+      try {
+        // An entry that belongs to another process by now stays.
+        if (this.#stranger(kept) === undefined) await this.#deregister(signal);
+      } finally {
+        // Its end is one more change of every entry that is still there; those become critical by it.
+        await this.#life.end(signal);
       }
-      log.info("deregistered from the catalog", { ids: this.#ids.join(" ") });
       return true;
     } catch (error) {
       log.debug("not deregistered from the catalog", { error: messageOf(error) });
       return false;
     }
+  }
+
+  async #deregister(signal: AbortSignal): Promise<void> {
+    // The sidecar first: without it no caller comes any more.
+    for (const ServiceID of [...this.#ids].reverse()) {
+      await deregister(this.#catalog, { what: { ServiceID }, signal });
+    }
+    this.#options.deps.log.info("deregistered from the catalog", { ids: this.#ids.join(" ") });
   }
 
   #tell(): void {

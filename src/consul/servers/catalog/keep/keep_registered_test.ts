@@ -1,124 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { formatAddress, ProxyError, seededRandom, silentLog, Stats } from "../../../../base/mod.ts";
-import { FakeClock, settle } from "../../../../../test/kit/clock.ts";
+import { ProxyError } from "../../../../base/mod.ts";
+import { Keeping, named, REQUEST, WHOLE } from "../../../../../test/kit/keeping.ts";
 import { MemoryCatalog } from "../../../../../test/kit/memory_catalog.ts";
-import type { DialHandler, DialOptions } from "../../../../net/mod.ts";
-import { memoryPair } from "../../../../net/memory.ts";
-import { registration } from "../../../../../test/kit/snapshot_facts.ts";
-import type { RegisterRequest } from "../../../agent.ts";
 import type { Call } from "../../../http/client.ts";
-import { AgentLink } from "../../../http/link.ts";
-import { startWatch } from "../../../watch/blocking_query.ts";
-import { ConnectionBudget } from "../../../watch/budget.ts";
-import { serversFooting } from "../../../watch/footing.ts";
-import { keepRegistered } from "./keep_registered.ts";
-
-const REQUEST: RegisterRequest = {
-  registration: {
-    ...registration(),
-    id: "web-proxy",
-    service: "web",
-    bind: { kind: "tcp", host: "0.0.0.0", port: 20000 },
-    local: { kind: "tcp", host: "127.0.0.1", port: 8080 },
-    upstreams: [],
-  },
-  applicationId: "web",
-  nodeAddress: "10.0.0.1",
-  httpCheckPath: "",
-};
-
-const WHOLE = [
-  ...["alive:passing/web", "alive:passing/web-proxy"],
-  ...["application:passing/web", "application:passing/web-proxy"],
-];
-const named = (health: string, of = WHOLE) => of.map((line) => line.replace("passing", health));
-
-/** A process that keeps itself registered. */
-class Keeping {
-  readonly clock: FakeClock;
-  readonly catalog: MemoryCatalog;
-  readonly said: string[] = [];
-  readonly dialled = new Set<string>();
-  readonly stop = new AbortController();
-  readonly draining = new AbortController();
-  /** The application takes connections. */
-  isUp = true;
-  /** The proxy does. */
-  listens = true;
-  isCutOff = false;
-  failure: unknown;
-  readonly over: Promise<void>;
-
-  constructor(
-    options: {
-      readonly catalog?: MemoryCatalog;
-      readonly clock?: FakeClock;
-      readonly request?: Partial<RegisterRequest>;
-      readonly isUp?: boolean;
-    } = {},
-  ) {
-    const { catalog = new MemoryCatalog(), clock = new FakeClock() } = options;
-    this.clock = clock;
-    this.catalog = catalog;
-    this.isUp = options.isUp ?? true;
-    const say = (message: string) => void this.said.push(message);
-    const log = { ...silentLog, info: say, warn: say, error: say };
-    const stats = new Stats();
-    const random = seededRandom(7);
-    const budget = new ConnectionBudget({ connections: 12, clock, log, stats });
-    const link = new AgentLink();
-    const loop = { clock, random, log, stats, budget, link, footing: serversFooting(link) };
-    const engine = {
-      dial: ({ address }: DialOptions, handler: DialHandler) => {
-        this.dialled.add(formatAddress(address));
-        queueMicrotask(() => {
-          const isOwn = address.kind === "tcp" && address.port === 20000;
-          if (isOwn ? !this.listens : !this.isUp) return handler.onFailed("connect", "refused");
-          handler.onConnected(memoryPair()[0], undefined);
-        });
-        return { cancel() {} };
-      },
-    };
-    const client = Object.assign(Object.create(catalog.client), {
-      call: (call: Call) =>
-        this.isCutOff
-          ? Promise.reject(new ProxyError("agent_unreachable", "cut off"))
-          : catalog.client.call(call),
-    });
-    const servers = { call: () => Promise.reject(new Error("nobody calls")) };
-    this.over = keepRegistered(
-      { client, servers, node: "virt-1" },
-      { ...REQUEST, ...options.request },
-      {
-        ...{ signal: this.stop.signal, draining: this.draining.signal },
-        deps: {
-          ...{ clock, random, log, engine },
-          watch: (question, sink) => startWatch(question, { sink, deps: loop }),
-        },
-      },
-    ).catch((error) => void (this.failure = error)).finally(() => budget.close());
-  }
-
-  /** In steps, so that what a timer begins can go on before the next. */
-  async pass(ms: number): Promise<void> {
-    await settle();
-    for (let passed = 0; passed < ms; passed += 250) {
-      await this.clock.advance(250);
-      await settle();
-    }
-  }
-
-  async end(): Promise<void> {
-    this.stop.abort();
-    await this.pass(11_000);
-    await this.over;
-  }
-
-  get session(): string {
-    return [...this.catalog.sessions.values()].at(-1) ?? "";
-  }
-}
 
 test("keepRegistered() registers both with their checks, and takes them back at the end", async () => {
   const keeping = new Keeping();
@@ -378,6 +263,33 @@ for (
     assert.ok(!catalog.writes.some((write) => write.startsWith("deregister")));
   });
 }
+
+test("keepRegistered() changes what callers follow once at the start, and twice at the end", async () => {
+  const catalog = new MemoryCatalog();
+  for (let restart = 1; restart <= 2; restart++) {
+    const keeping = new Keeping({ catalog });
+    await keeping.pass(1_000);
+    assert.deepEqual(catalog.health, WHOLE);
+    const once = 3 * restart - 2;
+    assert.deepEqual(catalog.changes, new Map([["web", once], ["web-proxy", once]]));
+    keeping.draining.abort();
+    await keeping.pass(1_000);
+    await keeping.end();
+    assert.deepEqual([catalog.health, catalog.sessions.size], [[], 0]);
+    assert.deepEqual(catalog.changes, new Map([["web", once + 2], ["web-proxy", once + 2]]));
+  }
+});
+
+test("keepRegistered() makes critical what it cannot take back", async () => {
+  const keeping = new Keeping();
+  await keeping.pass(0);
+  const { catalog } = keeping;
+  catalog.refuses = ({ path }) =>
+    path === "/v1/catalog/deregister" ? new ProxyError("agent_failed", "no leader") : undefined;
+  await keeping.end();
+  assert.deepEqual(catalog.health.slice(0, 2), ["alive:critical/web", "alive:critical/web-proxy"]);
+  assert.ok(keeping.said.some((line) => line.startsWith("catalog entries stay")));
+});
 
 test("keepRegistered() leaves a node that is there as it is", async () => {
   const catalog = new MemoryCatalog();

@@ -21,6 +21,8 @@ const LEAVING: LocalHealth = { status: "critical", output: "the proxy is ending"
 export interface OwnHealthOptions {
   /** From then on both are critical: nobody new should come. */
   readonly draining: AbortSignal | undefined;
+  /** From then on callers are served; `undefined`: already. */
+  readonly serving: AbortSignal | undefined;
   readonly deps: {
     readonly clock: Clock;
     readonly random: Random;
@@ -46,12 +48,16 @@ export class OwnHealth {
     return serviceId === this.#request.applicationId ? this.#application : this.#sidecar;
   }
 
-  /** Goes on asking until `signal`. */
+  /** Goes on asking until `signal`, and asks at once when callers are served. */
   async follow(signal: AbortSignal): Promise<void> {
-    const { clock, random } = this.#options.deps;
+    const { serving, deps: { clock, random } } = this.#options;
     while (!signal.aborted) {
       const baseMs = this.#sidecar.status === "passing" ? INTERVAL_MS : RECHECK_MS;
-      await wakeableSleep(clock, baseMs * (0.9 + 0.2 * random()), { signal });
+      const onWake = (wake: () => void) => {
+        serving?.addEventListener("abort", wake);
+        return () => serving?.removeEventListener("abort", wake);
+      };
+      await wakeableSleep(clock, baseMs * (0.9 + 0.2 * random()), { signal, onWake });
       if (!signal.aborted) await this.ask(signal);
     }
   }

@@ -1,0 +1,88 @@
+/**
+ * The clusters of a proxy as Consul would name them to Envoy, from the chains of its upstreams. What is
+ * shown of each is left to the pages.
+ *
+ * @module
+ */
+
+import type { Address } from "../../base/mod.ts";
+import {
+  clusterNames,
+  INBOUND_KEY,
+  type Resolver,
+  type Snapshot,
+  type TargetPart,
+  type UpstreamPart,
+} from "../../snapshot/mod.ts";
+
+/** The local application, as Consul names it to Envoy. */
+export const LOCAL_APP = "local_app";
+
+export interface LocalCluster {
+  readonly kind: "local";
+  readonly name: string;
+  readonly address: Address;
+}
+
+/** Leads to others, in failover order. */
+export interface AggregateCluster {
+  readonly kind: "aggregate";
+  readonly name: string;
+  readonly upstream: UpstreamPart;
+  readonly children: readonly string[];
+}
+
+export interface TargetCluster {
+  readonly kind: "target";
+  readonly name: string;
+  /** All that lead there, and the target of each; alike, as they are of one name. */
+  readonly upstreams: readonly UpstreamPart[];
+  readonly targets: readonly TargetPart[];
+  /** Those of the first. */
+  readonly upstream: UpstreamPart;
+  readonly resolver: Resolver;
+  readonly target: TargetPart;
+  readonly credentials: string | null;
+}
+
+export type Cluster = LocalCluster | AggregateCluster | TargetCluster;
+
+/** Each name once: upstreams that lead to the same place share a cluster in Envoy. */
+export function clustersOf(snapshot: Snapshot | undefined): readonly Cluster[] {
+  const clusters = new Map<string, Cluster>();
+  if (!snapshot) return [];
+  const inbound = snapshot.inbound[INBOUND_KEY];
+  if (inbound) clusters.set(LOCAL_APP, { kind: "local", name: LOCAL_APP, address: inbound.local });
+  for (const upstream of Object.values(snapshot.upstreams)) {
+    const { credentials } = upstream;
+    for (const resolver of Object.values(snapshot.chains[upstream.chain]?.resolvers ?? {})) {
+      const names = clusterNames(resolver, snapshot.targets);
+      for (const [at, name] of names.entries()) {
+        const target = snapshot.targets[resolver.targets[at] ?? ""];
+        if (!target) continue;
+        const known = clusters.get(name);
+        const { upstreams = [], targets = [] } = known?.kind === "target" ? known : {};
+        if (targets.includes(target)) continue;
+        const first = { kind: "target", name, upstream, resolver, target, credentials } as const;
+        clusters.set(name, {
+          ...(known?.kind === "target" ? known : first),
+          upstreams: [...upstreams, upstream],
+          targets: [...targets, target],
+        });
+      }
+      const name = resolverCluster(resolver, snapshot.targets);
+      if (names.length > 1 && !clusters.has(name)) {
+        clusters.set(name, { kind: "aggregate", name, upstream, children: names });
+      }
+    }
+  }
+  return [...clusters.values()];
+}
+
+/** The cluster that routes to a resolver name: its only target's, or the aggregate of all. */
+export function resolverCluster(
+  { targets: [primary = ""] }: Pick<Resolver, "targets">,
+  targets: Snapshot["targets"],
+): string {
+  return targets[primary]?.cluster ?? "";
+}

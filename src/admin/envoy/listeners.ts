@@ -1,0 +1,67 @@
+/**
+ * Listeners under the names that Consul gives them in Envoy, and `/listeners` in Envoy's shape.
+ *
+ * @module
+ */
+
+import { type Address, type BindAddress, formatAddress } from "../../base/mod.ts";
+import { INBOUND_KEY, type Snapshot, type UpstreamPart } from "../../snapshot/mod.ts";
+import type { ListenerShown } from "../warming.ts";
+import { addressJson, type Json } from "./json.ts";
+
+export const PUBLIC_LISTENER = "public_listener";
+
+/** Consul's identifier of an upstream at Envoy: `db`, `db?dc=dc2`, `prepared_query:geo`. */
+export function envoyId({ id, name }: Pick<UpstreamPart, "id" | "name">): string {
+  const type = /^(?!service:|ingress:)([a-z_]+:)/.exec(id)?.[1] ?? "";
+  const place = /\?(?:dc|peer)=.*$/.exec(id)?.[0] ?? "";
+  return `${type}${name}${place}`;
+}
+
+/** What an exposed path's listener is named after. */
+export function exposedPathName(path: string): string {
+  return `exposed_path_${path.replace(/[^a-zA-Z0-9]+/g, "")}`;
+}
+
+/** `public_listener:0.0.0.0:20000`, `db:127.0.0.1:9191`; its own name where Consul has no such listener. */
+export function listenerName(
+  { name, address }: Pick<ListenerShown, "name" | "address">,
+  snapshot: Snapshot | undefined,
+): string {
+  const upstream = snapshot?.upstreams[name];
+  if (upstream) return named(envoyId(upstream), upstream.bind);
+  const edge = snapshot?.edges[name];
+  if (edge) return named(edge.http.protocol, edge.bind);
+  const exposed = snapshot?.exposed[name];
+  if (exposed) return named(exposedPathName(exposed.path), exposed.bind);
+  const inbound = snapshot?.inbound[name];
+  if (inbound && name === INBOUND_KEY) return named(PUBLIC_LISTENER, inbound.bind);
+  return address === "" ? name : `${name}:${address}`;
+}
+
+function named(prefix: string, bind: BindAddress | null): string {
+  if (!bind) return prefix;
+  return `${prefix}:${bind.kind === "unix" ? bind.path : formatAddress(bind)}`;
+}
+
+/** `/listeners?format=json`: those that are bound, as Envoy shows no others. */
+export function listenerStatusesJson(
+  listeners: readonly ListenerShown[],
+  snapshot: Snapshot | undefined,
+): Json {
+  const bound = listeners.filter(({ address, state }) => address !== "" && state !== "failed");
+  return {
+    listener_statuses: bound.map((listener) => {
+      const name = listenerName(listener, snapshot);
+      return { name, local_address: addressJson(parseAddress(listener.address)) };
+    }),
+  };
+}
+
+/** What {@link formatAddress} wrote. */
+function parseAddress(text: string): Address {
+  if (text.startsWith("unix://")) return { kind: "unix", path: text.slice("unix://".length) };
+  const colon = text.lastIndexOf(":");
+  const host = text.slice(0, colon).replace(/^\[(.*)\]$/, "$1");
+  return { kind: "tcp", host, port: Number(text.slice(colon + 1)) };
+}

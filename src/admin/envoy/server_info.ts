@@ -1,0 +1,43 @@
+/**
+ * `/server_info` in Envoy's shape; what Envoy has no field for is below `postern`.
+ *
+ * @module
+ */
+
+import { stateOf } from "../state.ts";
+import type { AdminView } from "../view.ts";
+import type { Json } from "./json.ts";
+
+/** `COMMIT/VERSION/Clean/RELEASE/postern`, in the form of Envoy's. */
+export function versionText({ commit, version }: AdminView["info"]): string {
+  return `${commit}/${version}/Clean/RELEASE/postern`;
+}
+
+export async function serverInfo(view: AdminView): Promise<Json> {
+  const { version, commit, engine, platform, pid, workers, startedMs, limits, options } = view.info;
+  const { name, reasons, warnings, listeners } = await stateOf(view);
+  const snapshot = view.snapshot();
+  const uptime = `${Math.floor((view.clock.monotonic() - startedMs) / 1_000)}s`;
+  return {
+    version: versionText(view.info),
+    state: name,
+    uptime_current_epoch: uptime,
+    uptime_all_epochs: uptime,
+    hot_restart_version: "disabled",
+    // Our own flags, and those of Envoy's that mean the same.
+    command_line_options: { ...options, concurrency: workers, log_level: view.logLevel() },
+    node: { id: snapshot?.proxyId ?? "", cluster: snapshot?.service ?? "" },
+    postern: {
+      version,
+      commit,
+      engine,
+      platform,
+      pid,
+      workers,
+      not_ready: reasons,
+      warnings,
+      listeners,
+      limits: { open_files: limits.openFiles ?? "none", max_connections: limits.maxConnections },
+    },
+  };
+}

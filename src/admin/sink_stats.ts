@@ -1,0 +1,59 @@
+/**
+ * Statistics as they are sent to servers of metrics, and `/stats` as it is shown on an address of its own.
+ *
+ * @module
+ */
+
+import type { Sample } from "../base/mod.ts";
+import { createAdmin } from "./admin.ts";
+import { envoyFacts, sourceLabels } from "./envoy/envoy_facts.ts";
+import { envoyStats } from "./envoy/envoy_stats.ts";
+import { configuredTags } from "./envoy/tags.ts";
+import { measuredData } from "./measured.ts";
+import type { SmallAnswer } from "./server/small_server.ts";
+import type { AdminView } from "./view.ts";
+
+export interface SinkStat extends Pick<Sample, "kind" | "value" | "counts"> {
+  /** Envoy's, with all in it: `cluster.db.default...upstream_cx_total`. */
+  readonly name: string;
+  /** The same without what is in the tags: `cluster.upstream_cx_total`. */
+  readonly tagged: string;
+  /** Under Envoy's and Consul's names: `envoy.cluster_name`, `consul.destination.service`. */
+  readonly tags: Readonly<Record<string, string>>;
+}
+
+/** Those that Envoy has. */
+export async function sinkStats(view: AdminView): Promise<readonly SinkStat[]> {
+  const merged = await measuredData(view);
+  const whose = sourceLabels(view.snapshot());
+  const configured = configuredTags(view.source()?.metrics?.tags ?? []);
+  return envoyStats(merged.samples, envoyFacts(view, merged)).map((stat) => {
+    const { name, kind, value, counts, prometheus, labels } = stat;
+    const tags = Object.entries({ ...labels, ...whose })
+      .map(([tag, text]) => [tagName(tag), text] as const);
+    return {
+      ...{ name, kind, value, tagged: prometheus.replace("_", ".") },
+      ...(counts && { counts }),
+      tags: { ...Object.fromEntries(tags), ...configured },
+    };
+  });
+}
+
+function tagName(label: string): string {
+  return label.replace(/^envoy_/, "envoy.")
+    .replace(/^consul_(destination|upstream|source)_/, "consul.$1.");
+}
+
+/** Answers `/stats` and `/stats/prometheus` as the admin server does, and nothing else. */
+export function answerStats(
+  view: AdminView,
+): (target: string) => Promise<SmallAnswer | undefined> {
+  const app = createAdmin(view, { boundHost: "127.0.0.1" });
+  return async (target) => {
+    if (!/^\/stats(?:\/prometheus)?(?:\?|$)/.test(target)) return undefined;
+    const headers = { host: "127.0.0.1" };
+    const reply = await app.request(target, { headers }, { peer: "127.0.0.1" });
+    const type = reply.headers.get("content-type");
+    return { status: reply.status, body: await reply.text(), ...(type !== null && { type }) };
+  };
+}

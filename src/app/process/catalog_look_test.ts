@@ -1,0 +1,71 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ProxyError } from "../../base/mod.ts";
+import { type CatalogLookParts, createCatalogLook } from "./catalog_look.ts";
+
+const SNAPSHOT = { service: "web", datacenter: "dc1" };
+
+function parts(
+  ask: () => Promise<readonly string[]>,
+  change: Partial<CatalogLookParts> = {},
+): CatalogLookParts {
+  return {
+    agent: { askFailingChecks: ask },
+    source: { status: () => ({}) },
+    proxyId: "web-1-sidecar-proxy",
+    snapshot: SNAPSHOT,
+    ...change,
+  };
+}
+
+const passing = () => Promise.resolve([]);
+const forbidden = () => Promise.reject(new ProxyError("agent_forbidden", "it takes node:read"));
+for (
+  const [name, given, want] of [
+    ["passes", parts(passing), { kind: "known", failing: [] }],
+    ["is critical", parts(() => Promise.resolve(["check a is critical"])), {
+      kind: "known",
+      failing: ["Consul passes it over: check a is critical"],
+    }],
+    ["may not be seen", parts(forbidden), { kind: "known", failing: ["it takes node:read"] }],
+    ["is not known yet", undefined, { kind: "known", failing: ["waiting for the first snapshot"] }],
+    ["has no Consul", parts(passing, { agent: undefined }), {
+      kind: "unsupported",
+      reason: "a proxy with -config is in no catalog of Consul; ask for /ready alone",
+    }],
+    ["is a gateway", parts(passing, { source: { status: () => ({ isGateway: true }) } }), {
+      kind: "unsupported",
+      reason: "an ingress gateway is chosen by callers outside the mesh, not by the catalog; ask " +
+        "for /ready alone",
+    }],
+  ] as const
+) {
+  test(`createCatalogLook() tells of a proxy that ${name}`, async () => {
+    assert.deepEqual(await createCatalogLook(() => given)(), want);
+  });
+}
+
+test("createCatalogLook() reads once for all who ask meanwhile, and again later", async () => {
+  const answers = [
+    Promise.withResolvers<readonly string[]>(),
+    Promise.withResolvers<readonly string[]>(),
+  ];
+  const asked: unknown[] = [];
+  const look = createCatalogLook(() => ({
+    ...parts(passing),
+    agent: {
+      askFailingChecks(instance) {
+        asked.push(instance);
+        return answers[asked.length - 1]?.promise ?? Promise.resolve([]);
+      },
+    },
+  }));
+  const both = [look(), look()];
+  answers[0]?.resolve(["a"]);
+  for (const one of both) {
+    assert.deepEqual(await one, { kind: "known", failing: ["Consul passes it over: a"] });
+  }
+  assert.deepEqual(asked, [{ ...SNAPSHOT, proxyId: "web-1-sidecar-proxy" }]);
+  answers[1]?.resolve([]);
+  assert.deepEqual(await look(), { kind: "known", failing: [] });
+});

@@ -1,0 +1,187 @@
+/**
+ * Metrics where the proxy's own configuration wants them, as Envoy would have them there: Prometheus and
+ * `/stats` on addresses of their own, StatsD and DogStatsD. All of it is done by the main thread, and
+ * follows the registration.
+ *
+ * @module
+ */
+
+import {
+  type AdminView,
+  answerStats,
+  type Listening,
+  METRICS_TYPE,
+  metricsText,
+  type SmallAnswer,
+  startSmallServer,
+} from "../../admin/mod.ts";
+import { hostFault, type Log, messageOf, ProxyError, type Timer } from "../../base/mod.ts";
+import { parsePort, splitHostPort } from "../command_line/args_values.ts";
+import { createStatsdSink, type StatsdSink } from "./statsd_sink.ts";
+
+/** The registration is looked at this often. */
+const LOOK_MS = 1_000;
+/** Envoy's. */
+const FLUSH_MS = 5_000;
+const FLUSH_LIMITS_MS = { least: 100, most: 300_000 } as const;
+
+const PROMETHEUS_KEY = "envoy_prometheus_bind_addr";
+const STATS_KEY = "envoy_stats_bind_addr";
+const INTERVAL_KEY = "envoy_stats_flush_interval";
+
+interface Sink {
+  close(): Promise<void> | void;
+}
+
+interface Running {
+  /** What it was made of; another text, and it is made anew. */
+  readonly by: string;
+  readonly sink: Sink;
+}
+
+export interface MetricSinksOptions {
+  readonly view: AdminView;
+  readonly log: Log;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** False: somebody else serves those. */
+  readonly prometheus: boolean;
+}
+
+type Settings = NonNullable<NonNullable<ReturnType<AdminView["source"]>>["metrics"]>;
+
+export class MetricSinks {
+  readonly #options: MetricSinksOptions;
+  /** By the key that wants each. */
+  readonly #running = new Map<string, Running>();
+  readonly #faults = new Map<string, string>();
+  #looking: Promise<void> = Promise.resolve();
+  #timer: Timer | undefined;
+  #closed = false;
+
+  constructor(options: MetricSinksOptions) {
+    this.#options = options;
+    this.#watch();
+  }
+
+  /** Ends once what is true now is in force. */
+  look(): Promise<void> {
+    return this.#looking = this.#looking.then(() => this.#look());
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#timer?.cancel();
+    await this.#looking;
+    for (const key of [...this.#running.keys()]) await this.#stop(key);
+  }
+
+  #watch(): void {
+    this.#timer = this.#options.view.clock.after(LOOK_MS, () => {
+      void this.look().then(() => this.#closed || this.#watch());
+    });
+  }
+
+  async #look(): Promise<void> {
+    const wanted = this.#options.view.source()?.metrics;
+    if (this.#options.prometheus) {
+      await this.#keep(
+        PROMETHEUS_KEY,
+        wanted?.prometheusBindAddr ?? "",
+        (text) =>
+          this.#serve(PROMETHEUS_KEY, text, async (target) => {
+            if (target.replace(/\?.*/, "") !== "/metrics") return undefined;
+            return { status: 200, body: await metricsText(this.#options.view), type: METRICS_TYPE };
+          }),
+      );
+    }
+    await this.#keep(STATS_KEY, wanted?.statsBindAddr ?? "", (text) => {
+      const answer = answerStats(this.#options.view);
+      return this.#serve(STATS_KEY, text, answer);
+    });
+    await this.#keep(
+      "envoy_statsd_url",
+      wanted?.statsdUrl ?? "",
+      () => this.#send("envoy_statsd_url", wanted),
+      wanted?.flushInterval,
+    );
+    await this.#keep(
+      "envoy_dogstatsd_url",
+      wanted?.dogstatsdUrl ?? "",
+      () => this.#send("envoy_dogstatsd_url", wanted),
+      wanted?.flushInterval,
+    );
+  }
+
+  /** Has what `key` wants running; what cannot be is told once, and tried again. */
+  async #keep(
+    key: string,
+    text: string,
+    start: (text: string) => Promise<Sink> | Sink,
+    rest = "",
+  ): Promise<void> {
+    const by = text === "" || this.#closed ? "" : `${text} ${rest}`;
+    if (by === (this.#running.get(key)?.by ?? "")) return;
+    await this.#stop(key);
+    if (by === "") return void this.#faults.delete(key);
+    try {
+      this.#running.set(key, { by, sink: await start(text) });
+      this.#faults.delete(key);
+    } catch (error) {
+      const fault = messageOf(error);
+      if (this.#faults.get(key) !== fault) {
+        this.#options.log.error("metrics are not where they are wanted", { key, error: fault });
+      }
+      this.#faults.set(key, fault);
+    }
+  }
+
+  async #stop(key: string): Promise<void> {
+    const running = this.#running.get(key);
+    this.#running.delete(key);
+    await running?.sink.close();
+  }
+
+  async #serve(
+    key: string,
+    text: string,
+    answer: (target: string) => Promise<SmallAnswer | undefined>,
+  ): Promise<Listening> {
+    const { view: { clock }, log } = this.#options;
+    return await startSmallServer({
+      ...{ ...readPlace(key, text), name: `metrics server of ${key}`, flag: key, clock },
+      answer: async (method, target) =>
+        method === "GET" || method === "HEAD" ? await answer(target) : undefined,
+    }, log);
+  }
+
+  #send(key: StatsdSink["key"], wanted: Settings | undefined): Sink {
+    const { view, log, env } = this.#options;
+    const url = key === "envoy_statsd_url" ? wanted?.statsdUrl : wanted?.dogstatsdUrl;
+    const intervalMs = readInterval(wanted?.flushInterval ?? "");
+    return createStatsdSink({ key, url: url ?? "", intervalMs }, { view, log, env });
+  }
+}
+
+function readPlace(key: string, text: string): { readonly host: string; readonly port: number } {
+  const [host = "", portText = ""] = splitHostPort(text) ?? [];
+  const port = parsePort(portText, 1);
+  if (port !== undefined && hostFault(host) === undefined) {
+    return { host: host || "0.0.0.0", port };
+  }
+  throw new ProxyError(
+    "config_invalid",
+    `Cannot use ${key} ${JSON.stringify(text.slice(0, 80))}: want host:port`,
+  );
+}
+
+/** As protobuf writes a time span. */
+function readInterval(text: string): number {
+  if (text === "") return FLUSH_MS;
+  const [, seconds] = /^(\d{1,6}(?:\.\d{1,9})?)s$/.exec(text) ?? [];
+  const ms = Number(seconds) * 1_000;
+  if (ms >= FLUSH_LIMITS_MS.least && ms <= FLUSH_LIMITS_MS.most) return ms;
+  throw new ProxyError(
+    "config_invalid",
+    `Cannot use ${INTERVAL_KEY} ${JSON.stringify(text.slice(0, 80))}: want 0.1s to 300s, as 5s`,
+  );
+}

@@ -1,0 +1,190 @@
+/**
+ * Statistics sent to a StatsD or DogStatsD server: what counters counted since the last time, gauges as
+ * they are. Datagrams: a server that is away, or slow, costs nothing but its numbers.
+ *
+ * @module
+ */
+
+import { type AdminView, sinkStats } from "../../admin/mod.ts";
+import { BUCKETS_MS, type Log, messageOf, ProxyError, type Timer } from "../../base/mod.ts";
+import { openUdpSender, sendUnixDatagram } from "../../net/mod.ts";
+import { parsePort } from "../command_line/args_values.ts";
+
+/** Fits a datagram on any network. */
+const DATAGRAM_LIMIT_BYTES = 1_400;
+const PREFIX = "envoy.";
+
+export interface StatsdSink {
+  readonly key: "envoy_statsd_url" | "envoy_dogstatsd_url";
+  /** As it was written: `udp://10.0.0.1:8125`, `unix:///run/dsd.sock`, `$STATSD_URL`. */
+  readonly url: string;
+  readonly intervalMs: number;
+}
+
+export interface StatsdDeps {
+  readonly view: AdminView;
+  readonly log: Log;
+  readonly env: Readonly<Record<string, string | undefined>>;
+}
+
+/** Sends until it is closed. Throws where the address cannot be used. */
+export function createStatsdSink(sink: StatsdSink, deps: StatsdDeps): Statsd {
+  const { env, log } = deps;
+  const sender = createSender(readAddress(sink, env), (fault) => {
+    log.warn("metrics are not sent", { key: sink.key, error: fault });
+  });
+  return new Statsd(sink, deps, sender);
+}
+
+export interface Sender {
+  send(datagram: string): void;
+  close(): void;
+}
+
+export class Statsd {
+  readonly #sink: StatsdSink;
+  readonly #deps: StatsdDeps;
+  readonly #sender: Sender;
+  /** What counters and histograms had counted when they were sent last. */
+  #sent = new Map<string, number>();
+  #timer: Timer | undefined;
+  #flushing: Promise<void> | undefined;
+  #closed = false;
+
+  constructor(sink: StatsdSink, deps: StatsdDeps, sender: Sender) {
+    this.#sink = sink;
+    this.#deps = deps;
+    this.#sender = sender;
+    this.#wait();
+  }
+
+  #wait(): void {
+    this.#timer = this.#deps.view.clock.after(this.#sink.intervalMs, () => {
+      void this.flush().then(() => this.#closed || this.#wait());
+    });
+  }
+
+  /** One at a time. Never rejects. */
+  flush(): Promise<void> {
+    return this.#flushing ??= this.#flush().catch((error) => {
+      this.#deps.log.debug("metrics could not be read", { error: messageOf(error) });
+    }).finally(() => this.#flushing = undefined);
+  }
+
+  async #flush(): Promise<void> {
+    const stats = await sinkStats(this.#deps.view);
+    if (this.#closed) return;
+    const sent = new Map<string, number>();
+    /** Since the last time; a worker that began anew counts from zero. */
+    const since = (key: string, value: number): number => {
+      const before = this.#sent.get(key) ?? 0;
+      sent.set(key, value);
+      return value >= before ? value - before : value;
+    };
+    const isTagged = this.#sink.key === "envoy_dogstatsd_url";
+    let datagram = "";
+    const add = (stat: typeof stats[number], text: string) => {
+      const name = clean(PREFIX + (isTagged ? stat.tagged : stat.name));
+      const tags = isTagged ? `|#${tagsText(stat.tags)}` : "";
+      const line = `${name}:${text}${tags}`;
+      if (datagram !== "" && datagram.length + line.length >= DATAGRAM_LIMIT_BYTES) {
+        this.#sender.send(datagram);
+        datagram = "";
+      }
+      datagram = datagram === "" ? line : `${datagram}\n${line}`;
+    };
+    for (const stat of stats) {
+      const { name, kind, value, counts } = stat;
+      if (counts) {
+        for (const [bucket, count] of counts.entries()) {
+          const more = since(`${name} ${bucket}`, count);
+          // The upper bound stands for all in a bucket; of those above the last, the last.
+          const ms = BUCKETS_MS[bucket] ?? BUCKETS_MS.at(-1) ?? 0;
+          if (more > 0) add(stat, `${ms}|ms${more > 1 ? `|@${1 / more}` : ""}`);
+        }
+        continue;
+      }
+      if (kind === "gauge") {
+        add(stat, `${value}|g`);
+        continue;
+      }
+      const more = since(name, value);
+      if (more > 0) add(stat, `${more}|c`);
+    }
+    if (datagram !== "") this.#sender.send(datagram);
+    this.#sent = sent;
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#timer?.cancel();
+    this.#sender.close();
+  }
+}
+
+/** `:`, `|` and line breaks mean something to the server. */
+function clean(text: string): string {
+  return text.replace(/[:|@\s]/g, "_");
+}
+
+function tagsText(tags: Readonly<Record<string, string>>): string {
+  return Object.entries(tags)
+    .map(([name, value]) => `${clean(name)}:${value.replace(/[,|\s]/g, "_")}`)
+    .join(",");
+}
+
+export type StatsdAddress =
+  | { readonly kind: "udp"; readonly host: string; readonly port: number }
+  | { readonly kind: "unix"; readonly path: string };
+
+/** As Consul has them: a whole variable, or `$HOST_IP` and `${HOST_IP}` inside, and no other. */
+export function readAddress(
+  { key, url: written }: Pick<StatsdSink, "key" | "url">,
+  env: StatsdDeps["env"],
+): StatsdAddress {
+  const isVariable = /^\$[A-Za-z_]\w*$/.test(written);
+  const text = isVariable
+    ? env[written.slice(1)] ?? ""
+    : written.replace(/\$(?:HOST_IP\b|\{HOST_IP\})/g, () => env["HOST_IP"] ?? "");
+  // What a variable holds is not shown: it may be anything.
+  const fail = (fact: string) =>
+    new ProxyError(
+      "config_invalid",
+      `Cannot use ${key} ${JSON.stringify(written.slice(0, 80))}: ${fact}; want udp://host:port ` +
+        "or unix:///path",
+    );
+  if (text === "") throw fail("the variable is not set");
+  const unix = /^unix:\/\/(\/.+)$/.exec(text)?.[1];
+  if (unix !== undefined && key === "envoy_dogstatsd_url") return { kind: "unix", path: unix };
+  const [, bracketed, plain, portText = ""] =
+    /^udp:\/\/(?:\[([0-9a-fA-F:.]+)\]|([^:/@\s${}]+)):(\d+)\/?$/.exec(text) ?? [];
+  const host = bracketed ?? plain;
+  const port = parsePort(portText, 1);
+  if (host !== undefined && port !== undefined) return { kind: "udp", host, port };
+  throw fail(unix === undefined ? "it is no such address" : "StatsD is sent by UDP only");
+}
+
+/** `onFault`: told the first time, and again after something was sent. */
+export function createSender(address: StatsdAddress, onFault: (fault: string) => void): Sender {
+  let wasFault = false;
+  const told = (fault: string | undefined) => {
+    if (fault !== undefined && !wasFault) onFault(fault);
+    wasFault = fault !== undefined;
+  };
+  if (address.kind === "unix") {
+    return {
+      send(datagram) {
+        const result = sendUnixDatagram(address.path, datagram);
+        told(
+          result === "sent"
+            ? undefined
+            : result === "unsupported"
+            ? "this runtime cannot send to unix sockets; use udp://"
+            : `nobody takes datagrams at ${address.path}`,
+        );
+      },
+      close() {},
+    };
+  }
+  return openUdpSender(address, told);
+}

@@ -1,0 +1,174 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { CONFIG_KEYS, type ConfigKey, type KeyPlace } from "./config_keys.ts";
+import { readDefaults } from "./defaults.ts";
+import { readMesh } from "./mesh.ts";
+import { readRegistration } from "./registration.ts";
+
+/** A value for each key whose default is not simply text. */
+const VALUES: Readonly<Record<string, unknown>> = {
+  bind_port: 21_999,
+  protocol: "http",
+  local_connect_timeout_ms: 1,
+  local_request_timeout_ms: 1,
+  local_idle_timeout_ms: 1,
+  handshake_timeout_ms: 1,
+  max_inbound_connections: 1,
+  max_request_headers_kb: 1,
+  envoy_stats_tags: ["a=b"],
+  envoy_stats_flush_interval: "5s",
+  envoy_extra_static_clusters_json: '{"name": "sds"}',
+  postern_plugins: [{ plugin: "mirror" }],
+  postern_show_denials: true,
+  connect_timeout_ms: 1,
+  "limits.max_connections": 1,
+  "limits.max_client_connections": 1,
+  "limits.max_pending_requests": 1,
+  "limits.max_concurrent_requests": 1,
+  "passive_health_check.interval": "1s",
+  "passive_health_check.max_failures": 1,
+  "passive_health_check.enforcing_consecutive_5xx": 1,
+  "passive_health_check.max_ejection_percent": 1,
+  "passive_health_check.base_ejection_time": "1s",
+  prepared_query_interval: "1s",
+  idle_timeout_ms: 1,
+  max_connection_lifetime_ms: 1,
+  Kind: "ingress-gateway",
+  Port: 1,
+  "Proxy.LocalServicePort": 1,
+  "Proxy.Config": { protocol: "http" },
+  "Proxy.Upstreams": [{ DestinationName: "db", LocalBindPort: 1 }],
+  "Proxy.MeshGateway.Mode": "remote",
+  "Proxy.Expose.Checks": true,
+  "Proxy.Expose.Paths": [{ ListenerPort: 1, Path: "/metrics" }],
+  "Proxy.AccessLogs.Enabled": true,
+  "Proxy.AccessLogs.DisableListenerLogs": true,
+  "TLS.Incoming.CipherSuites": ["a"],
+  "TLS.Outgoing.CipherSuites": ["a"],
+  "HTTP.SanitizeXForwardedClientCert": true,
+  "HTTP.Incoming.RequestNormalization.InsecureDisablePathNormalization": true,
+  "HTTP.Incoming.RequestNormalization.MergeSlashes": true,
+  "EnvoyExtensions": [{ Name: "builtin/lua" }],
+  "RateLimits.InstanceLevel.RequestsPerSecond": 1,
+  "RateLimits.InstanceLevel.RequestsMaxBurst": 1,
+  "RateLimits.InstanceLevel.Routes": [{ PathExact: "/" }],
+};
+
+/** Read elsewhere than where they stand, or of no use for the proxy itself. */
+const READ_ELSEWHERE = new Set([
+  // Names of what was asked for anyway.
+  "registration ContentHash",
+  "registration Proxy.DestinationServiceID",
+  // The agent's own merge of what config entries say, which are read themselves.
+  "registration Proxy.EnvoyExtensions",
+]);
+
+function nested(path: string, value: unknown): Readonly<Record<string, unknown>> {
+  const [first = "", ...rest] = path.split(".");
+  return { [first]: rest.length === 0 ? value : nested(rest.join("."), value) };
+}
+
+function read(place: KeyPlace, written: Readonly<Record<string, unknown>>): unknown {
+  const proxy = (config: unknown, kind = "connect-proxy", rest = {}) =>
+    readRegistration({
+      ...{ Kind: kind, ID: "web-proxy", Service: "web-proxy" },
+      Proxy: { DestinationServiceName: "web", Config: config, ...rest },
+    }, "web-proxy");
+  switch (place) {
+    case "proxy":
+      return proxy(written);
+    case "gateway":
+      return proxy(written, "ingress-gateway");
+    case "upstream":
+      return proxy({}, "connect-proxy", {
+        Upstreams: [{ DestinationName: "db", LocalBindPort: 1, Config: written }],
+      });
+    case "registration": {
+      const { Proxy: inner = {}, ...outer } = written as { Proxy?: Record<string, unknown> };
+      const Upstreams = [{ DestinationName: "far", LocalBindPort: 2 }];
+      // Access logs count where they are enabled.
+      const logs = { Enabled: true, ...inner["AccessLogs"] as object };
+      const AccessLogs = inner["AccessLogs"] === undefined ? {} : logs;
+      return readRegistration({
+        ...{ Kind: "connect-proxy", ID: "web-proxy", Service: "web-proxy", ...outer },
+        Proxy: { DestinationServiceName: "web", Upstreams, ...inner, AccessLogs },
+      }, "web-proxy");
+    }
+    case "proxy-defaults":
+    case "service-defaults":
+      return readDefaults(written, { kind: place, name: "web" });
+    case "mesh":
+      return readMesh(written);
+  }
+}
+
+/** What is read of one key, and the sentences about it. */
+function readKey({ place, key }: ConfigKey): { read: unknown; warnings: readonly string[] } {
+  const blocks = place === "mesh" ? { TLS: {}, HTTP: {} } : {};
+  const value = VALUES[key] ?? "text";
+  const got = read(place, key === "" ? {} : { ...blocks, ...nested(key, value) }) as {
+    warnings?: readonly string[];
+  };
+  const { warnings = [], ...rest } = got;
+  return { read: rest, warnings };
+}
+
+for (const row of CONFIG_KEYS) {
+  const { place, key, fate } = row;
+  test(`CONFIG_KEYS: ${key} of ${place} is ${fate.kind}, as it is read`, () => {
+    const { read, warnings } = readKey(row);
+    const without = readKey({ ...row, key: "" }).read;
+    const entry = place === "proxy-defaults" || place === "service-defaults";
+    switch (fate.kind) {
+      case "followed":
+        assert.deepEqual(warnings.filter((line) => /is ignored/.test(line)), []);
+        // Consul merges most keys of the two entries into the registration.
+        if (entry || READ_ELSEWHERE.has(`${place} ${key}`)) return;
+        assert.notDeepEqual(read, without);
+        return;
+      case "moot":
+        assert.deepEqual(warnings, []);
+        return;
+      case "ignored": {
+        assert.deepEqual(read, without, "it is followed: say so in the table");
+        assert.equal(warnings.length, 1, warnings.join("\n"));
+        assert.ok(warnings[0]?.includes(` ${key}`) && warnings[0].endsWith(fate.reason));
+        return;
+      }
+      case "refused":
+        // The value is handed on to where it is refused.
+        assert.deepEqual(warnings, []);
+        assert.notDeepEqual(read, without);
+    }
+  });
+}
+
+test("keys that nobody knows are named, with the key that was meant", () => {
+  const warned = (place: KeyPlace, written: Readonly<Record<string, unknown>>) =>
+    (read(place, written) as { warnings?: readonly string[] }).warnings;
+  assert.deepEqual(warned("proxy", { max_inbound_connection: 0, MaxInboundConnections: 4 }), [
+    "The proxy's config has max_inbound_connection, which is ignored: Postern does not know it; " +
+    "did you mean max_inbound_connections?",
+  ]);
+  assert.match(
+    warned("upstream", { limits: { max_conections: 1 } })?.join() ?? "",
+    /^Upstream "db" has limits\.max_conections,.*did you mean limits\.max_connections\?$/,
+  );
+  assert.match(
+    warned("mesh", { Brand: { New: true } })?.join() ?? "",
+    /entry has Brand, .*ignored/,
+  );
+  assert.match(
+    warned("registration", { Proxy: { Novelty: 1 } })?.join() ?? "",
+    /registration has Proxy\.Novelty, /,
+  );
+  assert.equal(warned("mesh", { Brand: { New: false }, Other: null }), undefined, "nothing is set");
+});
+
+test("raw configuration of Envoy is named and not shown", () => {
+  const { warnings } = read("proxy", { envoy_tracing_json: '{"secret": 1}' }) as {
+    warnings: readonly string[];
+  };
+  assert.equal(warnings.length, 1);
+  assert.doesNotMatch(warnings.join(), /secret/);
+});

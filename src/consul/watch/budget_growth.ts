@@ -1,0 +1,120 @@
+/**
+ * How a budget grows beyond what it starts with: in steps, while watches want a long poll and the agent
+ * has room. An agent counts the connections of a client address, whichever process has them, and refuses
+ * everything beyond 200 of them. So those of the whole host are counted: growth ends well before that
+ * limit, and a proxy that has grown gives connections back when others need them.
+ *
+ * @module
+ */
+
+import type { Clock, Log, Random, Timer } from "../../base/mod.ts";
+
+export interface GrowthOptions {
+  /** A budget never grows beyond. */
+  readonly limit: number;
+  readonly random: Random;
+  /** What the agent counts for the address of this host; undefined: that cannot be known. */
+  countOfHost(): Promise<number | undefined>;
+}
+
+/** The budget as its growth sees it. */
+export interface GrowingBudget {
+  readonly limit: number;
+  /** Watches that would have a long poll if there was one. */
+  readonly wanted: number;
+  setLimit(limit: number): void;
+}
+
+export interface GrowthDeps {
+  readonly clock: Clock;
+  readonly log: Log;
+  /** What the budget starts with, and never gives back. */
+  readonly start: number;
+  readonly budget: GrowingBudget;
+}
+
+/** Connections of a host: growth ends at the first, and is given back from the second on. */
+const ROOM_ENDS = 120;
+const CROWDED = 150;
+/** So that proxies which start together see what the others took. */
+const STEP_LIMIT = 16;
+const STEP_MS = 3_000;
+/** A budget that has all it wants only looks whether others need some. */
+const WATCH_MS = 30_000;
+/** After the agent refused: growth rests, and ends at three quarters of where that was. */
+const REST_MS = 60_000;
+const LOWERED_MS = 600_000;
+/** Where nobody can count: four such proxies use half of what the agent grants. */
+const UNCOUNTED_LIMIT = 24;
+
+export class BudgetGrowth {
+  readonly #options: GrowthOptions;
+  readonly #deps: GrowthDeps;
+  #timer: Timer | undefined;
+  #restsUntilMs = -Infinity;
+  #lowered = { limit: Infinity, untilMs: -Infinity };
+  #closed = false;
+
+  constructor(options: GrowthOptions, deps: GrowthDeps) {
+    this.#options = options;
+    this.#deps = deps;
+  }
+
+  /** The budget, or what is wanted of it, has changed. */
+  look(): void {
+    const { budget, start, clock } = this.#deps;
+    if (this.#closed || this.#timer) return;
+    const grows = budget.wanted > 0 && budget.limit < this.#options.limit;
+    // A budget that was halved comes back by itself first.
+    if (budget.limit < start || (!grows && budget.limit === start)) return;
+    const restMs = Math.max(0, this.#restsUntilMs - clock.monotonic());
+    const waitMs = (grows ? STEP_MS + restMs : WATCH_MS) * (0.75 + 0.5 * this.#options.random());
+    this.#timer = clock.after(waitMs, () => void this.#step());
+  }
+
+  /** The agent refused for load while the budget was `limit`. */
+  refused(limit: number): void {
+    const nowMs = this.#deps.clock.monotonic();
+    this.#restsUntilMs = nowMs + REST_MS;
+    this.#lowered = { limit: Math.floor(limit * 3 / 4), untilMs: nowMs + LOWERED_MS };
+    this.#timer?.cancel();
+    this.#timer = undefined;
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#timer?.cancel();
+  }
+
+  async #step(): Promise<void> {
+    const { budget, start, log } = this.#deps;
+    const { limit: before } = budget;
+    const ofHost = await this.#options.countOfHost().catch(() => undefined);
+    this.#timer = undefined;
+    // Refused meanwhile.
+    if (this.#closed || budget.limit !== before) return this.look();
+    const after = Math.max(start, this.#limitFor(ofHost));
+    if (after !== before) {
+      const text = after > before
+        ? "agent has room, budget grown"
+        : "others need the agent, budget lowered";
+      log.info(text, { from: before, to: after, ...ofHost !== undefined && { of_host: ofHost } });
+      budget.setLimit(after);
+    }
+    this.look();
+  }
+
+  #limitFor(ofHost: number | undefined): number {
+    const { clock, budget: { limit, wanted } } = this.#deps;
+    if (ofHost !== undefined && ofHost >= CROWDED) return Math.floor(limit * 3 / 4);
+    const lowered = clock.monotonic() < this.#lowered.untilMs ? this.#lowered.limit : Infinity;
+    const most = Math.min(
+      this.#options.limit,
+      lowered,
+      ofHost === undefined ? UNCOUNTED_LIMIT : Infinity,
+    );
+    const room = ofHost === undefined ? STEP_LIMIT : Math.ceil((ROOM_ENDS - ofHost) / 4);
+    const more = Math.min(wanted, room, STEP_LIMIT, most - limit);
+    return limit + Math.max(0, more);
+  }
+}

@@ -1,0 +1,120 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { type HeldAccount, HeldBytes, HeldShare } from "./held_bytes.ts";
+
+/** An account whose exchanges are named, and told when they are stopped. */
+class Connection {
+  readonly account: HeldAccount;
+  readonly #shares = new Map<string, HeldShare>();
+
+  constructor(held: HeldBytes, caller: string, stopped: string[]) {
+    this.account = held.open(caller, {
+      stopOldest: (_, since) => {
+        const all = [...this.#shares].filter(([, { bytes }]) => bytes > 0);
+        const [oldest] = all.sort(([, a], [, b]) => a.progress - b.progress);
+        if (!oldest || since !== undefined && oldest[1].progress > since) return false;
+        stopped.push(`${caller} ${oldest[0]}`);
+        oldest[1].release(oldest[1].bytes);
+        return true;
+      },
+    });
+  }
+
+  share(name: string): HeldShare {
+    const share = this.#shares.get(name) ?? new HeldShare(this.account);
+    this.#shares.set(name, share);
+    return share;
+  }
+}
+
+function rig(limitBytes: number) {
+  const held = new HeldBytes(limitBytes);
+  const stopped: string[] = [];
+  return { held, stopped, connection: (caller: string) => new Connection(held, caller, stopped) };
+}
+
+test("HeldBytes stops at once the exchange without progress of a connection that holds a half", async () => {
+  const { held, stopped, connection } = rig(800);
+  const [greedy, other] = [connection("greedy"), connection("other")];
+  other.share("slow").hold(150);
+  for (const name of ["a", "b", "c"]) greedy.share(name).hold(120);
+  greedy.share("a").release(10);
+  await Promise.resolve();
+  assert.deepEqual(stopped, []);
+  greedy.share("d").hold(60);
+  // Not in the middle of what holds them.
+  assert.deepEqual([stopped, held.bytes], [[], 560]);
+  await Promise.resolve();
+  assert.deepEqual([stopped, greedy.account.bytes, held.bytes], [["greedy b"], 290, 440]);
+});
+
+test("HeldAccount.lend() lends a connection a part of what all may be lent, until it is taken back", () => {
+  const held = new HeldBytes(1_600);
+  const [one, other] = [held.open("one"), held.open("other")];
+  assert.deepEqual([one.lend(100), one.lend(1), other.lend(100)], [true, false, true]);
+  one.takeBack(100);
+  other.hold(201);
+  assert.equal(one.lend(1), false);
+  other.release(1);
+  assert.equal(one.lend(100), true);
+});
+
+test("HeldBytes takes from the caller with the most, of its connections the one with the most", async () => {
+  const { held, stopped, connection } = rig(1_000);
+  const large = connection("large");
+  for (const name of ["a", "b"]) large.share(name).hold(120);
+  // One by one smaller, together more.
+  const many = Array.from({ length: 6 }, () => connection("many"));
+  for (const [at, one] of many.entries()) one.share(`m${at}`).hold(110 + at);
+  assert.deepEqual(stopped, []);
+  connection("small").share("s").hold(100);
+  await Promise.resolve();
+  assert.deepEqual([stopped, held.bytes], [["many m5", "many m4"], 786]);
+});
+
+test("HeldBytes forgets what is over: nothing is left of callers, and nothing is stopped for them", async () => {
+  const { held, stopped, connection } = rig(100);
+  for (let turn = 0; turn < 100; turn++) {
+    const share = connection(`caller ${turn}`).share("a");
+    share.hold(24);
+    share.release(24);
+  }
+  connection("last").share("a").hold(20);
+  await Promise.resolve();
+  assert.deepEqual([held.bytes, stopped], [20, []]);
+});
+
+test("HeldBytes is strained from a half on, and then every account is tight", () => {
+  const { held, connection } = rig(800);
+  const accounts = ["a", "b", "c", "d"].map((name) => connection(name).account);
+  const [first, , , last] = accounts;
+  for (const account of accounts.slice(0, 3)) account.hold(100);
+  assert.deepEqual([held.isStrained, first?.isLarge, first?.isTight], [false, false, false]);
+  first?.hold(1);
+  assert.deepEqual([first?.isLarge, first?.isTight, last?.isTight], [true, true, false]);
+  accounts[1]?.hold(100);
+  assert.deepEqual([held.isStrained, last?.isLarge, last?.isTight], [true, false, true]);
+});
+
+test("HeldAccount.endStuck() ends what makes no progress, the sooner the more is held", () => {
+  for (
+    const [name, bytes, turns, want] of [
+      ["little, for long", 30, 20, []],
+      ["much, for less than five turns", 60, 4, []],
+      ["much, for five turns", 60, 5, ["caller a", "caller b"]],
+      ["too much, for one turn", 80, 1, []],
+      ["too much, for two turns", 80, 2, ["caller a"]],
+    ] as const
+  ) {
+    const { held, stopped, connection } = rig(800);
+    const it = connection("caller");
+    for (const share of ["a", "b", "c"]) it.share(share).hold(bytes);
+    for (let turn = 0; turn < turns; turn++) {
+      held.turn();
+      it.account.endStuck();
+      it.share("c").release(1);
+      it.share("c").hold(1);
+    }
+    assert.deepEqual(stopped, want, name);
+  }
+});

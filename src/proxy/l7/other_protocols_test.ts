@@ -1,0 +1,44 @@
+/** What is certainly no HTTP is answered at once, and the log says what it looks like. @module */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createAuthority } from "../../../test/kit/certificates.ts";
+import { settle } from "../../../test/kit/clock.ts";
+import { askThrough, callAs } from "../../../test/kit/memory_caller.ts";
+import { startMemoryPath } from "../../../test/kit/memory_path.ts";
+import { httpRules, intention, snapshotOf, withInbound } from "../../../test/kit/snapshots.ts";
+
+const CA = createAuthority();
+
+function start(protocol: "http" | "http2") {
+  const base = snapshotOf({
+    ca: CA,
+    service: "db",
+    local: { kind: "tcp", host: "127.0.0.1", port: 8080 },
+    intentions: [intention("web", "allow")],
+  });
+  return startMemoryPath(withInbound(base, { http: httpRules(protocol) }));
+}
+
+for (
+  const [protocol, says, reason] of [
+    ["http", "SSH-2.0-OpenSSH_9.6\r\n", "answers SSH where Protocol says http"],
+    ["http", "\x15\x03\x03\0\x02\x02\x46", "answers a TLS alert where Protocol says http"],
+    ["http", "text without an end", "answers no HTTP where Protocol says http"],
+    ["http2", "HTTP/1.1 400 Bad Request\r\n", "answers HTTP/1.1 where Protocol says http2"],
+    ["http2", "\x15\x03\x03\0\x02\x02\x46", "answers a TLS alert where Protocol says http2"],
+  ] as const
+) {
+  test(`an application of ${protocol} that says ${JSON.stringify(says)} is answered for`, async () => {
+    await using path = await start(protocol);
+    const caller = callAs("web", path, CA);
+    const app = await askThrough(caller, "GET / HTTP/1.1\r\nHost: db\r\n\r\n", path);
+    app.send(says);
+    await settle();
+    assert.match(caller.received, /^HTTP\/1.1 502 /);
+    const line = path.lines.find(({ message }) => message === "request failed");
+    assert.deepEqual([line?.fields.code, line?.fields.reason], ["response_invalid", reason]);
+    caller.connection.reset();
+    await settle();
+  });
+}

@@ -1,0 +1,35 @@
+/**
+ * Keys of config entries that Postern does not follow, for the log and `postern check`.
+ *
+ * @module
+ */
+
+import { refusalReason } from "../../consul/mod.ts";
+import type { Refusal } from "../../snapshot/mod.ts";
+import type { Known } from "./known.ts";
+
+type Entries = Pick<Known, "mesh" | "proxyDefaults" | "serviceDefaults">;
+
+/** A sentence for each key. */
+export function entryWarnings({ mesh, proxyDefaults, serviceDefaults }: Entries): string[] {
+  return [mesh, proxyDefaults, serviceDefaults].flatMap((entry) => entry?.warnings ?? []);
+}
+
+/**
+ * `MutualTLSMode` is in no registration. The service's own mode counts before that of all proxies;
+ * any but strict is refused, and the public listener goes on taking mutual TLS only.
+ */
+export function refusedMutualTls(
+  { proxyDefaults, serviceDefaults }: Entries,
+  service: string,
+): readonly Refusal[] {
+  const own = serviceDefaults?.mutualTlsMode;
+  const mode = own ?? proxyDefaults?.mutualTlsMode ?? "strict";
+  if (mode === "strict") return [];
+  const place = own === undefined ? "proxy-defaults" : "service-defaults";
+  const name = own === undefined ? "global" : service;
+  const reason = mode === "permissive"
+    ? refusalReason(place, "MutualTLSMode")
+    : `${JSON.stringify(mode)} is not known; write strict`;
+  return [{ what: `${place} ${name}: MutualTLSMode`, reason }];
+}

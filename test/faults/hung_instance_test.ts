@@ -1,0 +1,42 @@
+/**
+ * One of two instances hangs: its kernel keeps the connections, and nobody answers on them. Passive health
+ * finds out without Consul, and hardly a caller notices.
+ *
+ * @module
+ */
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import { HttpLoad } from "../kit/http_load.ts";
+import { startCountingOrigin } from "../kit/http_origin.ts";
+import { startHttpPair } from "../kit/http_pair.ts";
+import { eventually } from "../kit/process.ts";
+
+for (const protocol of ["http", "http2"] as const) {
+  test(`${protocol}: of two instances one hangs, is ejected, and costs only what it had been sent`, async () => {
+    await using first = await startCountingOrigin({ protocol });
+    await using second = await startCountingOrigin({ protocol, counts: first.counts });
+    await using pair = await startHttpPair({ protocol, apps: [first, second] });
+    await using load = new HttpLoad(pair.upstream, first.counts, { keptAlive: 3, shortLived: 2 });
+    await load.past(200);
+    pair.dbs[0]?.kill("SIGSTOP");
+    const beganMs = performance.now();
+    try {
+      const [line] = await eventually(
+        "it is ejected",
+        () => /endpoint ejected[^\n]*/.exec(pair.web.output) ?? undefined,
+        { timeoutMs: 30_000 },
+      );
+      const tookMs = performance.now() - beganMs;
+      assert.match(line, /reason="it hangs: [^"]*" until=\S+ for_ms=\d+/);
+      // Each of five callers may have had one request under way.
+      const { exchanges } = load.result;
+      await load.past(exchanges + 300);
+      const { errors, messages } = load.result;
+      console.log(`${protocol}: ejected after ${Math.round(tookMs)} ms, ${errors} requests failed`);
+      assert.ok(errors <= 5, `${errors} failed:\n${messages.join("\n")}`);
+    } finally {
+      pair.dbs[0]?.kill("SIGCONT");
+    }
+  });
+}

@@ -1,0 +1,5 @@
+import { DevMesh } from "../../kit/dev_mesh.ts";
+import { catalogOutOfSight, waitForCatalog } from "../../stories/wait_for_catalog.ts";
+
+waitForCatalog(DevMesh);
+catalogOutOfSight(DevMesh);

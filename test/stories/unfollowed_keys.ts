@@ -1,0 +1,55 @@
+/** What a mesh asks for and Postern does not do: `check` lists it, and the log names it once. */
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import { freePort } from "../kit/ports.ts";
+import type { Agents, Mesh } from "../kit/mesh.ts";
+
+async function check(mesh: Mesh, id: string): Promise<{ code: number | null; output: string }> {
+  await using checked = mesh.run(["check", "-sidecar-for", id]);
+  checked.expectEnd();
+  const { code } = await checked.process.waitExit({ timeoutMs: 60_000 });
+  return { code, output: checked.output };
+}
+
+export function unfollowedKeys(agents: Agents): void {
+  test("check lists what Postern does not do, and the log names each once", async () => {
+    await using mesh = await agents.start({ defaultIntentionPolicy: "allow" });
+    const port = await freePort(mesh.host);
+    await mesh.register({ name: "web", upstreams: [{ name: "db", port }] });
+    const fine = await check(mesh, "web-1");
+    assert.equal(fine.code, 0, fine.output);
+    assert.match(fine.output, /answered: web-1-sidecar-proxy, service web, 1 upstreams/);
+    assert.match(fine.output, /Postern does everything that this service's configuration asks/);
+
+    const config = { envoy_tracing_json: '{"http": {"key": "hidden"}}', max_conections: 0 };
+    await mesh.configEntry({ Kind: "proxy-defaults", Name: "global", Config: config });
+    const ignored = await check(mesh, "web-1");
+    assert.equal(ignored.code, 0, ignored.output);
+    assert.match(ignored.output, /asks for 2 things that Postern does not do:/);
+    assert.match(ignored.output, /^ +ignored: .* has envoy_tracing_json, which is ignored: /m);
+    assert.match(ignored.output, /^ +ignored: .* has max_conections, .* does not know it/m);
+    assert.doesNotMatch(ignored.output, /hidden/);
+
+    await mesh.configEntry({ Kind: "mesh", AllowEnablingPermissiveMutualTLS: true });
+    await mesh.configEntry({
+      ...{ Kind: "service-defaults", Name: "web", Protocol: "http" },
+      MutualTLSMode: "permissive",
+    });
+    const refused = await check(mesh, "web-1");
+    assert.equal(refused.code, 2, refused.output);
+    assert.match(refused.output, /asks for 3 things that Postern does not do:/);
+    assert.match(
+      refused.output,
+      /^ +refused: service-defaults web: MutualTLSMode: permissive is not supported: /m,
+    );
+
+    await using web = await mesh.sidecar("web-1");
+    await web.process.waitFor(
+      /configuration refused what="service-defaults web: MutualTLSMode" reason="permissive is not/,
+      { timeoutMs: 20_000 },
+    );
+    assert.equal(web.output.match(/envoy_tracing_json/g)?.length, 1);
+    assert.equal(web.output.match(/max_conections/g)?.length, 1);
+  });
+}

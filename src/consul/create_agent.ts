@@ -19,6 +19,7 @@ import { defaultPolicyQuestion } from "./replies/default_policy.ts";
 import { findGateway, findProxy, findSidecar } from "./find_sidecar.ts";
 import { followRegistration } from "./follow_registration.ts";
 import { exposedChecksQuestion } from "./replies/exposed_checks.ts";
+import { gatewayServicesQuestion } from "./replies/gateway_services.ts";
 import { ingressEntryQuestion } from "./replies/ingress.ts";
 import { leafQuestion } from "./replies/leaf.ts";
 import { AgentLink } from "./http/link.ts";
@@ -80,6 +81,7 @@ export function createAgent(options: AgentOptions, deps: AgentDeps): Required<Ag
       followRegistration({
         registration: registrationQuestion(client, proxyId),
         entryOf: (gateway) => ingressEntryQuestion(client, gateway),
+        servicesOf: (gateway) => gatewayServicesQuestion(client, gateway),
         checksOf: (serviceId) => exposedChecksQuestion(client, serviceId),
         repeat: (question, to) => asking.repeat(question, to),
         watch: (question, to) => asking.watch(question, to),

@@ -1,21 +1,23 @@
 /**
- * A proxy's registration as a whole: of an ingress gateway, also the config entry that says what it
- * listens for, and one without the other is no registration; of a sidecar that exposes the checks of its
- * service, also where they go, which is added as soon as it is known.
+ * A proxy's registration as a whole. An ingress gateway's has the config entry that says what it listens
+ * for, and the names of the services where that names every service: without these it is none. One of a
+ * sidecar that exposes the checks of its service has where they go, which is added as soon as it is known.
  *
  * @module
  */
 
 import type { WatchHandle, WatchSink, WatchState } from "./agent.ts";
 import type { PollQuestion } from "./watch/blocking_query.ts";
+import type { GatewayServices } from "./replies/gateway_services.ts";
 import type { IngressEntry } from "./replies/ingress.ts";
-import { withIngressEntry } from "./replies/ingress_listeners.ts";
+import { namesEveryService, withIngressEntry } from "./replies/ingress_listeners.ts";
 import type { ExposedPath, Registration } from "./types.ts";
 import type { RepeatQuestion } from "./watch/repeat.ts";
 
 export interface RegistrationQuestions {
   readonly registration: PollQuestion<Registration>;
   entryOf(gateway: Registration): PollQuestion<IngressEntry | null>;
+  servicesOf(gateway: Registration): PollQuestion<GatewayServices>;
   /** Absent beside servers: no agent runs checks there. */
   checksOf?(serviceId: string): RepeatQuestion<readonly ExposedPath[]>;
   repeat<T>(question: RepeatQuestion<T>, sink: WatchSink<T>): WatchHandle;
@@ -39,6 +41,11 @@ class RegistrationWatch implements WatchHandle {
     /** `undefined`: not read yet. */
     value: IngressEntry | null | undefined;
   } | undefined;
+  /** Of a gateway whose entry names every service. */
+  #services: {
+    readonly handle: WatchHandle;
+    value: GatewayServices | undefined;
+  } | undefined;
   #checks: {
     readonly serviceId: string;
     readonly handle: WatchHandle;
@@ -58,14 +65,14 @@ class RegistrationWatch implements WatchHandle {
 
   /** Of the one that fails, if one does. */
   get state(): WatchState {
-    const others = [this.#entry?.handle.state, this.#checks?.handle.state];
+    const others = [this.#entry, this.#services, this.#checks].map((other) => other?.handle.state);
     return others.find((state) => state && state.failures > 0) ?? this.#own.state;
   }
 
   stop(): void {
     this.#stopped = true;
     this.#own.stop();
-    this.#entry?.handle.stop();
+    this.#forgetEntry();
     this.#checks?.handle.stop();
   }
 
@@ -87,6 +94,23 @@ class RegistrationWatch implements WatchHandle {
       handle: watch(entryOf(registration), {
         onValue: (value) => {
           entry.value = value;
+          if (namesEveryService(value)) this.#followServices(registration);
+          else this.#forgetServices();
+          this.#tell();
+        },
+        onError: (error) => this.#sink.onError(error),
+      }),
+    };
+  }
+
+  #followServices(gateway: Registration): void {
+    if (this.#services) return;
+    const { servicesOf, watch } = this.#questions;
+    const services: { handle: WatchHandle; value: GatewayServices | undefined } = this.#services = {
+      value: undefined,
+      handle: watch(servicesOf(gateway), {
+        onValue: (value) => {
+          services.value = value;
           this.#tell();
         },
         onError: (error) => this.#sink.onError(error),
@@ -117,6 +141,12 @@ class RegistrationWatch implements WatchHandle {
   #forgetEntry(): void {
     this.#entry?.handle.stop();
     this.#entry = undefined;
+    this.#forgetServices();
+  }
+
+  #forgetServices(): void {
+    this.#services?.handle.stop();
+    this.#services = undefined;
   }
 
   #tell(): void {
@@ -124,7 +154,9 @@ class RegistrationWatch implements WatchHandle {
     if (this.#stopped || !registration) return;
     if (!registration.ingress) return this.#sink.onValue(this.#withChecks(registration));
     const entry = this.#entry?.value;
-    if (entry !== undefined) this.#sink.onValue(withIngressEntry(registration, entry));
+    const isAwaited = this.#services !== undefined && this.#services.value === undefined;
+    if (entry === undefined || isAwaited) return;
+    this.#sink.onValue(withIngressEntry(registration, entry, this.#services?.value));
   }
 
   /** Paths that were registered come first: they keep their ports. */

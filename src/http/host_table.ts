@@ -7,26 +7,25 @@
 
 export class HostTable<T> {
   readonly #exact = new Map<string, T>();
-  /** Without their `*`, the longest first. */
-  readonly #suffixes: [text: string, value: T][] = [];
-  readonly #prefixes: [text: string, value: T][] = [];
+  #suffixes: ByLength<T> = [];
+  #prefixes: ByLength<T> = [];
   readonly #portSuffix: string;
   #any: T | undefined;
 
   /** A name without a port also stands for itself with `port`, the listener's. The first of equal names counts. */
   constructor(hosts: Iterable<readonly [name: string, value: T]>, port: number) {
     this.#portSuffix = `:${port}`;
-    for (const [name, value] of hosts) this.#add(name.toLowerCase(), value);
-    const byLength = ([a]: [string, T], [b]: [string, T]) => b.length - a.length;
-    this.#suffixes.sort(byLength);
-    this.#prefixes.sort(byLength);
-  }
-
-  #add(name: string, value: T): void {
-    if (name === "*") this.#any ??= value;
-    else if (name.startsWith("*")) this.#suffixes.push([name.slice(1), value]);
-    else if (name.endsWith("*")) this.#prefixes.push([name.slice(0, -1), value]);
-    else if (!this.#exact.has(name)) this.#exact.set(name, value);
+    const suffixes: [text: string, value: T][] = [];
+    const prefixes: [text: string, value: T][] = [];
+    for (const [written, value] of hosts) {
+      const name = written.toLowerCase();
+      if (name === "*") this.#any ??= value;
+      else if (name.startsWith("*")) suffixes.push([name.slice(1), value]);
+      else if (name.endsWith("*")) prefixes.push([name.slice(0, -1), value]);
+      else if (!this.#exact.has(name)) this.#exact.set(name, value);
+    }
+    this.#suffixes = byLength(suffixes);
+    this.#prefixes = byLength(prefixes);
   }
 
   /** By `Host` or `:authority`; undefined: nobody is meant. */
@@ -36,17 +35,36 @@ export class HostTable<T> {
       ? whole.slice(0, -this.#portSuffix.length)
       : whole;
     return this.#exact.get(whole) ?? this.#exact.get(named) ??
-      // A wildcard stands for something.
-      longest(this.#suffixes, (text) => named.length > text.length && named.endsWith(text)) ??
-      longest(this.#prefixes, (text) => named.length > text.length && named.startsWith(text)) ??
+      longest(this.#suffixes, named, true) ??
+      longest(this.#prefixes, named, false) ??
       this.#any;
   }
 }
 
+/** Texts of one length each, the longest first: a gateway may serve thousands of names, of few lengths. */
+type ByLength<T> = readonly { readonly length: number; readonly texts: ReadonlyMap<string, T> }[];
+
+function byLength<T>(entries: readonly (readonly [text: string, value: T])[]): ByLength<T> {
+  const lengths = new Map<number, Map<string, T>>();
+  for (const [text, value] of entries) {
+    const texts = lengths.get(text.length) ?? new Map<string, T>();
+    if (!texts.has(text)) texts.set(text, value);
+    lengths.set(text.length, texts);
+  }
+  return [...lengths].map(([length, texts]) => ({ length, texts }))
+    .sort((a, b) => b.length - a.length);
+}
+
+/** A wildcard stands for something: what is as long as the text alone does not match. */
 function longest<T>(
-  entries: readonly (readonly [text: string, value: T])[],
-  matches: (text: string) => boolean,
+  entries: ByLength<T>,
+  named: string,
+  isSuffix: boolean,
 ): T | undefined {
-  for (const [text, value] of entries) if (matches(text)) return value;
+  for (const { length, texts } of entries) {
+    if (named.length <= length) continue;
+    const value = texts.get(isSuffix ? named.slice(-length) : named.slice(0, length));
+    if (value !== undefined) return value;
+  }
   return undefined;
 }

@@ -42,3 +42,15 @@ test("HostTable gives what nobody else wants to `*`, and the first of equal name
   assert.equal(any.find(""), "first");
   assert.equal(any.find("a"), "a");
 });
+
+test("HostTable finds one of many names of the same length, and the first of equal wildcards counts", () => {
+  const names = ["a.ingress.*", "b.ingress.*", "c.ingress.*", "*.aa", "*.bb"];
+  const many = new HostTable([...names, ...names].map((name, index) => [name, index]), 80);
+  assert.deepEqual(
+    ["b.ingress.x:80", "c.ingress.y", "q.bb", "d.ingress.x"].map((at) => many.find(at)),
+    [
+      ...[1, 2, 4],
+      undefined,
+    ],
+  );
+});

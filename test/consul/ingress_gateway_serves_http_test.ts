@@ -12,8 +12,11 @@ import {
   valuesOf,
 } from "../kit/http_raw.ts";
 import { IngressMesh } from "../kit/ingress.ts";
+import { loopbackHost } from "../kit/ports.ts";
+import { ready } from "../kit/postern.ts";
 import { eventually } from "../kit/process.ts";
 import { inlineCertificate } from "../kit/sds_server.ts";
+import { envoyGateway } from "../kit/sidecars.ts";
 import { probeTls, serialOf } from "../kit/tls_probe.ts";
 
 /** A service that says its name; the gateway may call it. */
@@ -108,4 +111,92 @@ test("an HTTP listener of an ingress entry leads to several services by host, li
   });
   assert.equal((await asked(open, "pay.example"))[0], 404);
   assert.doesNotMatch(gateway.output, /configuration refused/);
+});
+
+test("a listener for every service serves those that Consul names, live, as Envoy's does", async () => {
+  await using mesh = await IngressMesh.start();
+  const { consul } = mesh;
+  await using own = new AsyncDisposableStack();
+  for (const name of ["shop", "pay", "closed"]) own.use(await startService(mesh, name));
+  await consul.intention("igw", "closed", "deny");
+  const [every, named] = [await mesh.place(), await mesh.place()];
+  const all = { Name: "*", ResponseHeaders: { Add: { "x-from": "edge" } } };
+  for (
+    const [listener, reason] of [
+      [{ Port: every.port, Protocol: "tcp", Services: [{ Name: "*" }] }, /only valid for protocol/],
+      [
+        { Port: every.port, Protocol: "http", Services: [{ ...all, Hosts: ["a.example"] }] },
+        /hosts/,
+      ],
+    ] as const
+  ) await assert.rejects(mesh.entry({ Listeners: [listener] }), reason, "Consul itself refuses it");
+  const pay = { Name: "pay", Hosts: ["pay.example"] };
+  await mesh.entry({
+    Listeners: [
+      { Port: every.port, Protocol: "http", Services: [all, pay] },
+      { Port: named.port, Protocol: "http", Services: [pay] },
+    ],
+  });
+
+  // One each: beside the agent, beside the server, and Envoy. The entry gives all the same ports.
+  const token = await mesh.token();
+  const hosts = [consul.host, loopbackHost(), loopbackHost()] as const;
+  await mesh.register();
+  own.use(await mesh.run());
+  const igw = { Kind: "ingress-gateway", Service: "igw", Port: 8888 };
+  await consul.put("/v1/catalog/register", {
+    ...{ Node: "vm-igw", Address: hosts[1] },
+    Service: { ...igw, ID: "igw-2", Address: hosts[1] },
+  });
+  const [grpcPort, httpPort] = [consul.grpcAddress, consul.address].map((at) => at.split(":")[1]);
+  const besideServers = own.use(
+    await ready(consul.run([
+      ...["proxy", "-proxy-id", "igw-2", "-node", "vm-igw", "-admin-bind", "127.0.0.1:0"],
+      ...["-servers", consul.host, "-grpc-port", `${grpcPort}`, "-http-port", `${httpPort}`],
+      "-tls-disabled",
+    ], { token, env: { CONSUL_HTTP_ADDR: "" } })),
+  );
+  await consul.put("/v1/agent/service/register", {
+    ...{ Kind: igw.Kind, Name: "igw", ID: "igw-3", Address: hosts[2], Port: igw.Port },
+  });
+  own.use(await envoyGateway(consul, { kind: "ingress", proxyId: "igw-3", token }));
+  const places = hosts.map((host) => ({ host, port: every.port }));
+  const becomes = async (host: string, want: readonly [number, string?]) => {
+    for (const place of places) {
+      await eventually(`${host} at ${place.host} is ${want.join(" ")}`, async () => {
+        const [status, body] = await asked(place, host);
+        return status === want[0] && (want[1] === undefined || body === want[1]);
+      });
+    }
+  };
+
+  await becomes("shop.ingress.consul", [200, "shop"]);
+  await becomes("pay.example", [200, "pay"]);
+  for (
+    const [host, want] of [
+      [`SHOP.ingress.dc1.consul:${every.port}`, [200, "shop"]],
+      ["closed.ingress.consul", [403]],
+      ["pay.ingress.consul", [404]],
+      ["db.ingress.consul", [404]],
+      ["igw.ingress.consul", [404]],
+      ["nobody.ingress.consul", [404]],
+      ["shop.example", [404]],
+      ["*.ingress.consul", [404]],
+    ] as const
+  ) await becomes(host, want);
+  for (const place of places) {
+    const answer = await answerFor(place, "shop.ingress.consul");
+    assert.deepEqual(valuesOf(answer, "x-from"), ["edge"], place.host);
+  }
+  assert.equal((await asked(named, "shop.ingress.consul"))[0], 404);
+
+  const late = await startService(mesh, "late");
+  await becomes("late.ingress.consul", [200, "late"]);
+  await consul.deregister("late-1");
+  await becomes("late.ingress.consul", [404]);
+  await late[Symbol.asyncDispose]();
+  await consul.configEntry({ Kind: "service-defaults", Name: "shop", Protocol: "tcp" });
+  await becomes("shop.ingress.consul", [404]);
+  await becomes("pay.example", [200, "pay"]);
+  assert.doesNotMatch(besideServers.output, /configuration refused/);
 });

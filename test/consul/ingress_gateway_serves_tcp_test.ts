@@ -99,8 +99,8 @@ test("an ingress entry adds, moves and removes listeners without touching the ot
 
 test("what an ingress gateway cannot serve is refused by name; the rest serves", async () => {
   await using mesh = await IngressMesh.start();
-  const places = await Promise.all(Array.from({ length: 5 }, () => mesh.place()));
-  const [good, http, own, unknown, clear] = places.map(({ port }) => port);
+  const places = await Promise.all(Array.from({ length: 4 }, () => mesh.place()));
+  const [good, own, unknown, clear] = places.map(({ port }) => port);
   await mesh.register(mesh.envoyConfig(JSON.stringify({
     name: "in-clear",
     load_assignment: {
@@ -111,12 +111,10 @@ test("what an ingress gateway cannot serve is refused by name; the rest serves",
       }],
     },
   })));
-  await mesh.consul.configEntry({ Kind: "service-defaults", Name: "web", Protocol: "http" });
   const of = (ClusterName: string) => ({ SDS: { ClusterName, CertResource: "a" } });
   await mesh.entry({
     Listeners: [
       toDb(good ?? 0),
-      { Port: http, Protocol: "http", Services: [{ Name: "*" }] },
       toDb(own ?? 0, { Enabled: true }),
       toDb(unknown ?? 0, of("nobody")),
       toDb(clear ?? 0, of("in-clear")),
@@ -130,12 +128,10 @@ test("what an ingress gateway cannot serve is refused by name; the rest serves",
   const { body } = await gateway.admin("/config_dump");
   for (
     const reason of [
-      `ingress listener ${http}`,
-      "it names every service, which is not supported yet",
-      "Listeners[2].TLS cannot be served: the agent's HTTP API has no certificate",
+      "Listeners[1].TLS cannot be served: the agent's HTTP API has no certificate",
       "use TLS.SDS, or a Postern configuration file",
-      'Listeners[3].TLS.SDS.ClusterName names \\"nobody\\", which is no SDS server',
-      'Listeners[4].TLS.SDS.ClusterName names \\"in-clear\\", which cannot be used',
+      'Listeners[2].TLS.SDS.ClusterName names \\"nobody\\", which is no SDS server',
+      'Listeners[3].TLS.SDS.ClusterName names \\"in-clear\\", which cannot be used',
       "secrets would cross the network in clear",
     ]
   ) assert.ok(body.includes(reason), `${reason} in ${body}`);

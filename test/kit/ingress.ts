@@ -61,8 +61,13 @@ export class IngressMesh implements AsyncDisposable {
 
   /** Runs the gateway; `words` say which. */
   async run(words: readonly string[] = ["proxy", "-proxy-id", "igw-1"]): Promise<Postern> {
-    const token = await this.consul.tokenWithRules(RULES);
+    const token = await this.token();
     return await ready(this.consul.run([...words, "-admin-bind", "127.0.0.1:0"], { token }));
+  }
+
+  /** What a gateway needs to be let in. */
+  token(): Promise<string> {
+    return this.consul.tokenWithRules(RULES);
   }
 
   /** One cluster besides the SDS server's, as operators add them for Envoy: objects with commas. */

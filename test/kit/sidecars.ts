@@ -76,11 +76,16 @@ export function envoyOfNode(
 /** Envoy as a gateway of `kind` that is registered with the agent. */
 export function envoyGateway(
   agent: Consul,
-  { kind, proxyId }: { readonly kind: "terminating" | "ingress"; readonly proxyId: string },
+  { kind, proxyId, token }: {
+    readonly kind: "terminating" | "ingress";
+    readonly proxyId: string;
+    readonly token?: string;
+  },
 ): Promise<Process> {
   return runEnvoy(agent, proxyId, [
     ...["-gateway", kind, "-proxy-id", proxyId],
     ...["-http-addr", agent.address, "-grpc-addr", `http://${agent.grpcAddress}`],
+    ...(token ? ["-token", token] : []),
   ]);
 }
 

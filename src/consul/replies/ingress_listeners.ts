@@ -6,6 +6,7 @@
  * @module
  */
 
+import type { GatewayServices } from "./gateway_services.ts";
 import {
   entryName,
   type IngressEntry,
@@ -14,14 +15,29 @@ import {
 } from "./ingress.ts";
 import type { EdgeDeclaration, Registration, UpstreamDeclaration } from "../types.ts";
 
-/** The gateway's registration with what its config entry adds; what is not served is named in it. */
+const EVERY = "*";
+const NO_SERVICES: GatewayServices = { services: [], someHidden: false };
+
+/** An HTTP listener names every service. */
+export function namesEveryService(entry: IngressEntry | null): boolean {
+  return entry?.listeners.some(({ protocol, services }) =>
+    protocol !== "tcp" && services.some(({ name }) => name === EVERY)
+  ) ?? false;
+}
+
+/**
+ * The gateway's registration with what its config entry adds; what is not served is named in it. `every`:
+ * what `*` stands for.
+ */
 export function withIngressEntry(
   registration: Registration,
   entry: IngressEntry | null,
+  every: GatewayServices = NO_SERVICES,
 ): Registration {
   const { ingress, bind } = registration;
   if (!ingress) return registration;
   const refused: { readonly what: string; readonly reason: string }[] = [];
+  const warnings = [...registration.warnings, ...entry?.warnings ?? []];
   const upstreams: UpstreamDeclaration[] = [];
   const edges: EdgeDeclaration[] = [];
   if (!entry) {
@@ -30,13 +46,14 @@ export function withIngressEntry(
   }
   const ports = new Set<number>();
   for (const listener of entry?.listeners ?? []) {
-    const { port, protocol, services, tls } = listener;
+    const { port, protocol, tls } = listener;
     const reason = refusalOf(listener, ports);
     if (reason !== undefined) {
       refused.push({ what: `ingress listener ${port}`, reason });
       continue;
     }
     ports.add(port);
+    const services = withEvery(listener, every, warnings);
     const at = { kind: "tcp", host: bind.host, port } as const;
     const declare = (
       { hosts: _hosts, requestHeaders: _request, responseHeaders: _response, ...service }:
@@ -67,12 +84,41 @@ export function withIngressEntry(
       tls,
     });
   }
-  return {
-    ...registration,
-    upstreams,
-    ingress: { ...ingress, edges, refused },
-    warnings: [...registration.warnings, ...entry?.warnings ?? []],
-  };
+  if (every.someHidden) {
+    warnings.push(
+      `The service "*" of the ${entryName(registration.service)} is not every service: the token ` +
+        "may not read all of them (service:read)",
+    );
+  }
+  return { ...registration, upstreams, ingress: { ...ingress, edges, refused }, warnings };
+}
+
+/** A listener's services with those that `*` stands for in its place, like it but for their names. */
+function withEvery(
+  { port, services }: IngressListener,
+  every: GatewayServices,
+  warnings: string[],
+): readonly IngressService[] {
+  const star = services.find(({ name }) => name === EVERY);
+  if (!star) return services;
+  const named = services.filter((service) => service !== star);
+  const names = new Set(named.map(({ name }) => name));
+  const hosts = new Set(named.flatMap(namesOf));
+  const more: IngressService[] = [];
+  for (const service of every.services) {
+    if (service.port !== port || names.has(service.name)) continue;
+    const { name, namespace, partition } = service;
+    const own = { ...star, name, namespace, partition };
+    const [host = ""] = namesOf(own);
+    if (hosts.has(host)) {
+      const what = `The service ${JSON.stringify(name)} is left out of ingress listener ${port}`;
+      warnings.push(`${what}: the host ${host} is another service's`);
+      continue;
+    }
+    hosts.add(host);
+    more.push(own);
+  }
+  return [...named, ...more];
 }
 
 function upstreamId(port: number, { name }: Pick<IngressService, "name">): string {
@@ -98,11 +144,9 @@ function refusalOf(
   if (!isHttp && services.length > 1) {
     return "it names several services, which only HTTP listeners can";
   }
-  if (services.some(({ name }) => name === "*")) {
-    return isHttp
-      ? "it names every service, which is not supported yet; name them one by one"
-      : "it names every service, which only HTTP listeners can";
-  }
+  const every = services.find(({ name }) => name === EVERY);
+  if (every && !isHttp) return "it names every service, which only HTTP listeners can";
+  if (every && every.hosts.length > 0) return "it has Hosts for every service";
   const names = services.map(({ name }) => name);
   if (new Set(names).size < names.length) return "it names a service twice";
   const hosts = services.flatMap(namesOf);

@@ -8,6 +8,7 @@ import {
   type Reaction,
 } from "../../../test/kit/scripted_agent.ts";
 import { readGateways } from "../find_sidecar.ts";
+import { readGatewayServices } from "./gateway_services.ts";
 import { readIngressEntry } from "./ingress.ts";
 import { withIngressEntry } from "./ingress_listeners.ts";
 import { readRegistration } from "./registration.ts";
@@ -125,7 +126,7 @@ for (
 for (
   const [name, listener, reason] of [
     ["a protocol nobody knows", tcp({ Protocol: "http3" }), /^its protocol "http3" is not known/],
-    ["every service of a protocol", http({ Services: [{ Name: "*" }] }), /name them one by one/],
+    ["hosts of every service", http({ Services: [{ Name: "*", Hosts: ["a"] }] }), /has Hosts for/],
     ["a service twice", http({ Services: [db, db] }), /names a service twice/],
     [
       "a host twice",
@@ -175,6 +176,53 @@ test("withIngressEntry() makes an edge of an HTTP listener, with an upstream for
     ],
   }, false]);
 });
+
+test("withIngressEntry() puts the services that Consul names in the place of `*`", () => {
+  const Listeners = [
+    http({
+      Services: [{ Name: "*", MaxConnections: 3 }, { ...db, Hosts: ["api.ingress.*", "x"] }],
+    }),
+    http({ Port: 81, Services: [{ Name: "*" }] }),
+  ];
+  const entry = readIngressEntry({ Listeners }, "igw");
+  const listed = (Name: string, more: object = {}) => ({
+    ...{ Service: { Name }, Port: 8443, Protocol: "http", FromWildcard: true, ...more },
+  });
+  const services = readGatewayServices([
+    ...[listed("shop"), listed("Pay"), listed("db"), listed("api")],
+    ...[listed("pay"), listed("other", { Port: 82 }), listed("named", { FromWildcard: false })],
+  ], "igw");
+  const { upstreams, ingress, warnings } = withIngressEntry(IGW, entry, {
+    services,
+    someHidden: true,
+  });
+  assert.deepEqual(upstreams.map(({ id, maxConnections }) => [id, maxConnections]), [
+    ["ingress:8443/db", undefined],
+    ["ingress:8443/Pay", 3],
+    ["ingress:8443/shop", 3],
+  ]);
+  assert.deepEqual(ingress?.edges.map(({ hosts }) => hosts), [[
+    { names: ["api.ingress.*", "x"], upstream: "ingress:8443/db" },
+    { names: ["pay.ingress.*"], upstream: "ingress:8443/Pay" },
+    { names: ["shop.ingress.*"], upstream: "ingress:8443/shop" },
+  ], []]);
+  assert.deepEqual(ingress?.refused, []);
+  assert.match(
+    warnings[0] ?? "",
+    /"api" is left out of ingress listener 8443: the host api\.ingress/,
+  );
+  assert.match(warnings[1] ?? "", /"pay" is left out of ingress listener 8443/);
+  assert.match(warnings[2] ?? "", /may not read all of them \(service:read\)/);
+  assert.equal(warnings.length, 3);
+});
+
+for (
+  const json of [{}, [{ Service: null }], [{ Service: {} }], [{ Service: { Name: "a" }, Port: -1 }]]
+) {
+  test(`readGatewayServices() refuses ${JSON.stringify(json)}`, () => {
+    assert.throws(() => readGatewayServices(json, "igw"), { code: "agent_reply_invalid" });
+  });
+}
 
 test("withIngressEntry() names what it takes no notice of", () => {
   const service = { ...db, Hosts: "db.example", RequestHeaders: "a" };
@@ -261,16 +309,25 @@ class Scripted {
   entry: Reaction = { status: 404, text: "not found", index: 5 };
   registration: unknown = fixture("agent_service_ingress");
   hash = "h1";
+  names: readonly string[] | undefined;
+  namesIndex = 20;
 
   readonly answer = ({ path, query }: Asked): Reaction => {
     if (path.startsWith("/v1/agent/service/")) {
       if (query.get("hash") === this.hash) return "hang";
       return { json: this.registration, hash: this.hash };
     }
+    if (path === "/v1/catalog/gateway-services/igw") return this.services(query);
     assert.equal(path, "/v1/config/ingress-gateway/igw");
     const index = typeof this.entry === "object" ? this.entry.index : undefined;
     return query.get("index") === String(index) ? "hang" : this.entry;
   };
+
+  services(query: URLSearchParams): Reaction {
+    if (!this.names || query.get("index") === String(this.namesIndex)) return "hang";
+    const json = this.names.map((Name) => ({ Service: { Name }, Port: 80, FromWildcard: true }));
+    return { json, index: this.namesIndex };
+  }
 }
 
 test("watchRegistration() tells a gateway with its entry, each time that one changes", async () => {
@@ -309,4 +366,37 @@ test("watchRegistration() tells a gateway with its entry, each time that one cha
   assert.equal(client.agent.watchStates().length, 1);
   watch.stop();
   assert.deepEqual(client.agent.watchStates(), []);
+});
+
+test("watchRegistration() tells a gateway for every service with their names, as they come and go", async () => {
+  const script = new Scripted();
+  script.entry = {
+    json: { Listeners: [http({ Port: 80, Services: [{ Name: "*" }] })] },
+    index: 6,
+  };
+  await using client = await AgentClient.start(script.answer);
+  const seen = new Seen<Registration>();
+  const watch = client.agent.watchRegistration("igw-1", seen);
+  await eventually(() => client.script.waiting === 3, "all are asked");
+  assert.deepEqual(seen.values, [], "without the names it is no registration");
+
+  const names = () => seen.last?.upstreams.map(({ name }) => name);
+  const becomes = async (...now: readonly string[]) => {
+    script.names = now;
+    script.namesIndex++;
+    client.script.breakAll();
+    await client.passUntil(() => names()?.join() === now.join(), { what: now.join() });
+  };
+  await becomes("api", "db");
+  await becomes("db");
+  await becomes();
+
+  script.entry = { json: { Listeners: [tcp({})] }, index: 7 };
+  client.script.breakAll();
+  await client.passUntil(() => names()?.join() === "db", {
+    what: "an entry with names of its own",
+  });
+  const watched = client.agent.watchStates().map((state) => state.name);
+  assert.deepEqual(watched, ["registration igw-1", "registration igw-1: ingress entry igw"]);
+  watch.stop();
 });

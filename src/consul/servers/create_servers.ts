@@ -14,6 +14,7 @@ import { followRegistration } from "../follow_registration.ts";
 import { AgentLink } from "../http/link.ts";
 import { TokenSource } from "../http/token_source.ts";
 import { missingRights } from "../preflight.ts";
+import { gatewayServicesQuestion } from "../replies/gateway_services.ts";
 import { ingressEntryQuestion } from "../replies/ingress.ts";
 import { askFailingChecks } from "../replies/own_instance.ts";
 import { ConnectionBudget } from "../watch/budget.ts";
@@ -83,6 +84,7 @@ export function createServers(options: ServersOptions, deps: ServersDeps): Requi
       followRegistration({
         registration: ownRegistrationQuestion(catalog, proxyId),
         entryOf: (gateway) => ingressEntryQuestion(client, gateway),
+        servicesOf: (gateway) => gatewayServicesQuestion(client, gateway),
         repeat: (question, to) => asking.repeat(question, to),
         watch: (question, to) => asking.watch(question, to),
       }, {

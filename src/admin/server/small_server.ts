@@ -13,7 +13,9 @@ import {
 } from "node:http";
 import { createServer as createSecureServer } from "node:https";
 import { type Clock, formatAddress, type Log, messageOf, ProxyError } from "../../base/mod.ts";
+import { refuseWebPage } from "../../http/mod.ts";
 import { type Listening, listenOn, reasonOf, SERVER_LIMITS } from "./listening.ts";
+import { machineNames } from "./machine_names.ts";
 import { Places } from "./places.ts";
 
 export interface SmallAnswer {
@@ -38,6 +40,11 @@ export interface SmallServerOptions {
   /** What its place was given by, for errors: `-graceful-port`. */
   readonly flag: string;
   readonly clock: Clock;
+  /**
+   * It only shows what anybody on the network may read, as metrics. Beyond loopback it answers to any name
+   * then: collectors know a machine by names that it does not know itself.
+   */
+  readonly isPublic?: boolean;
   /** Absent: plain text. */
   readonly tls?: SmallServerTls;
   /** `target`: path and query. `undefined`: there is nothing there. */
@@ -48,10 +55,11 @@ export interface SmallServerOptions {
 export async function startSmallServer(options: SmallServerOptions, log: Log): Promise<Listening> {
   const { host, port, name, flag, clock, tls } = options;
   const places = new Places(clock);
+  const names = options.isPublic && !LOOPBACK_HOST.test(host) ? undefined : machineNames();
   const server = serverFor(tls, (request, reply) => {
     // Never for a body: none is wanted.
     request.resume();
-    void respond(request, reply, { places, options });
+    void respond(request, reply, { places, names, options });
   });
   server.on(tls ? "secureConnection" : "connection", (socket) => places.enter(socket));
   try {
@@ -64,6 +72,15 @@ export async function startSmallServer(options: SmallServerOptions, log: Log): P
       { cause: error },
     );
   }
+}
+
+const LOOPBACK_HOST = /^(?:localhost|127(?:\.\d{1,3}){3}|::1)$/i;
+
+interface Serving {
+  readonly places: Places;
+  /** Of this machine, one of which a request has to say; `undefined`: any name will do. */
+  readonly names: readonly string[] | undefined;
+  readonly options: SmallServerOptions;
 }
 
 function serverFor(tls: SmallServerTls | undefined, listener: RequestListener) {
@@ -80,9 +97,9 @@ function serverFor(tls: SmallServerTls | undefined, listener: RequestListener) {
 async function respond(
   request: IncomingMessage,
   reply: ServerResponse,
-  { places, options }: { readonly places: Places; readonly options: SmallServerOptions },
+  serving: Serving,
 ): Promise<void> {
-  const answer = await answerTo(request, reply, { places, options });
+  const answer = await answerTo(request, reply, serving);
   const { status, body, type = "text/plain; charset=utf-8" } = answer;
   reply.writeHead(status, {
     "content-type": type,
@@ -96,7 +113,7 @@ async function respond(
 async function answerTo(
   { socket, method = "", url = "", headers }: IncomingMessage,
   reply: ServerResponse,
-  { places, options }: { readonly places: Places; readonly options: SmallServerOptions },
+  { places, names, options }: Serving,
 ): Promise<SmallAnswer> {
   if (!places.serve(socket, reply, false)) {
     return { status: 503, body: "Cannot answer now: too many requests are being answered\n" };
@@ -109,6 +126,11 @@ async function answerTo(
   if (headers.origin !== undefined || site !== undefined && site !== "none") {
     return { status: 403, body: "Cannot answer this request: it comes from a web page\n" };
   }
+  // Nor may one whose name resolves to this machine, which its browser takes for the page's own server.
+  const asked = { host: headers.host, origin: undefined };
+  const own = names && { boundHost: options.host, server: options.name, names };
+  const refused = own && refuseWebPage(asked, own);
+  if (refused) return { status: 403, body: `Cannot answer this request: ${refused}\n` };
   try {
     return await options.answer(method, url) ?? { status: 404, body: "There is nothing here.\n" };
   } catch (error) {

@@ -5,6 +5,7 @@ import { connect } from "node:net";
 import { test } from "node:test";
 import { createAuthority } from "../../../test/kit/certificates.ts";
 import { silentLog, systemClock } from "../../base/mod.ts";
+import { machineNames } from "./machine_names.ts";
 import { type SmallAnswer, type SmallServerOptions, startSmallServer } from "./small_server.ts";
 
 const CA = createAuthority();
@@ -56,6 +57,33 @@ test("startSmallServer() answers, says where there is nothing, and what failed",
     await server.close();
   }
 });
+
+for (
+  const [bound, isPublic, host, status] of [
+    ["127.0.0.1", false, "127.0.0.1:20300", 200],
+    ["127.0.0.1", false, "LOCALHOST", 200],
+    ["127.0.0.1", false, machineNames()[0] ?? "localhost", 200],
+    ["127.0.0.1", false, "page.example", 403],
+    ["127.0.0.1", false, "10.1.2.3", 403],
+    ["127.0.0.1", true, "page.example", 403],
+    ["0.0.0.0", false, "10.1.2.3:20300", 200],
+    ["0.0.0.0", false, "page.example", 403],
+    ["0.0.0.0", true, "collected.example", 200],
+  ] as const
+) {
+  const kind = isPublic ? "a public server" : "a server";
+  test(`startSmallServer() answers ${status} to the name ${host} as ${kind} on ${bound}`, async () => {
+    let asked = 0;
+    const answer = () => Promise.resolve({ status: 200, body: `${++asked}` });
+    const server = await start(answer, { host: bound, isPublic });
+    try {
+      const reply = await ask(requestPlain, { port: server.address.port, headers: { host } });
+      assert.deepEqual([reply.status, asked], [status, status === 200 ? 1 : 0]);
+    } finally {
+      await server.close();
+    }
+  });
+}
 
 test("startSmallServer() asks nobody anything for who shows no certificate of its CA", async () => {
   let asked = 0;

@@ -65,6 +65,7 @@ export function startReady(
   const name = "readiness server";
   return startSmallServer({
     ...{ ...place, name, clock: view.clock, flag: "-envoy-ready-bind-port" },
+    isPublic: true,
     async answer(_method, target) {
       if (target.replace(/\?.*/, "") !== "/ready") return undefined;
       const { notReady } = await view.health();

@@ -114,6 +114,7 @@ export class DataplaneMetrics {
     const scraped = await startSmallServer({
       ...{ ...place, name: "metrics server", clock, flag: BIND_KEY },
       ...(tls && { tls }),
+      isPublic: true,
       answer: page(scrapePath),
     }, log);
     this.#servers = [scraped];

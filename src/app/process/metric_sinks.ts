@@ -149,6 +149,7 @@ export class MetricSinks {
     const { view: { clock }, log } = this.#options;
     return await startSmallServer({
       ...{ ...readPlace(key, text), name: `metrics server of ${key}`, flag: key, clock },
+      isPublic: true,
       answer: async (method, target) =>
         method === "GET" || method === "HEAD" ? await answer(target) : undefined,
     }, log);

@@ -32,16 +32,16 @@ class World {
     }
     if (path.includes("/intentions/match")) {
       const intention = { SourceName: "web", DestinationName: "db", Action: "deny" };
-      return { index, json: { db: this.denies ? [intention] : [] } };
+      return { index, json: { [query.get("name") ?? ""]: this.denies ? [intention] : [] } };
     }
     if (method === "PUT") return {};
     return { status: 404, text: "unknown service ID" };
   };
 
   /** Its data is gone, and with it the intention. */
-  wipe(): void {
+  wipe({ index = 20 } = {}): void {
     this.trustDomain = THEIRS;
-    this.index = 20;
+    this.index = index;
     this.denies = false;
   }
 }
@@ -127,6 +127,42 @@ test("after a failed request it is asked which cluster answers", async () => {
   it.world.wipe();
   await it.client.passUntil(isForeign(it.intentions), { what: "the error" });
   assert.equal(it.intentions.values.length, 1);
+});
+
+test("other servers behind an agent that stays are not believed, though their index is higher", async () => {
+  await using it = await startWatching();
+  it.world.index = 60;
+  it.world.denies = false;
+  it.client.script.answerWaiting();
+  await it.client.passUntil(() => it.intentions.values.length === 2, { what: "a change of ours" });
+  await it.client.passUntil(() => it.client.script.waiting === 2, { what: "both wait" });
+  it.world.wipe({ index: 80 });
+  it.world.denies = true;
+  it.client.script.answerWaiting();
+  await it.client.passUntil(isForeign(it.intentions), { what: "the error" });
+  await it.client.passUntil(isForeign(it.roots), { what: "that of the roots" });
+  assert.equal(it.intentions.values.length, 2, "theirs are not delivered");
+  assert.equal(it.roots.values.length, 1);
+});
+
+test("changes that come together ask once more which cluster answers, an answer that is the same never", async () => {
+  await using it = await startWatching();
+  const seen = Array.from({ length: 6 }, () => new Seen<Intentions>());
+  seen.forEach((sink, at) => it.client.agent.watchIntentions(`service-${at}`, sink));
+  await it.client.passUntil(() => seen.every(({ values }) => values.length === 1), { what: "all" });
+  await it.client.passUntil(() => it.client.script.waiting === 8, { what: "all wait" });
+  const before = it.world.asked;
+  it.world.index = 60;
+  it.world.denies = false;
+  it.client.script.answerWaiting();
+  await it.client.passUntil(() => it.intentions.values.length === 2, { what: "the change" });
+  await it.client.passUntil(() => it.client.script.waiting === 8, { what: "all wait again" });
+  const asked = it.world.asked - before;
+  assert.ok(asked >= 1 && asked <= 3, `asked ${asked} times`);
+  it.world.index = 70;
+  it.client.script.answerWaiting();
+  await it.client.passUntil(() => it.client.script.waiting === 8, { what: "all wait once more" });
+  assert.equal(it.world.asked - before, asked);
 });
 
 test("the same cluster again is believed, and asked once for all watches", async () => {

@@ -7,7 +7,7 @@
 
 import { EchoClient, type Place, waitForEcho, waitForRefusal } from "./echo.ts";
 import { assertFlawless, type LoadResult } from "./load.ts";
-import type { Mesh, MeshUpstream, RunOptions } from "./mesh.ts";
+import type { Mesh, MeshService, MeshUpstream, RunOptions } from "./mesh.ts";
 import type { Postern } from "./postern.ts";
 import { deadline, eventually } from "./process.ts";
 
@@ -47,7 +47,7 @@ interface PairParts {
   /** db's application. */
   readonly app: Place;
   /** Tells an agent that forgot them about both services, and who may call whom, again. */
-  readonly registerAgain: () => Promise<void>;
+  readonly registerAgain: (changed?: Pick<MeshService, "meta">) => Promise<void>;
 }
 
 /** `web` calls `db` through two sidecars. */
@@ -66,10 +66,11 @@ export async function startPair<M extends Mesh>(
   const app = options.app ?? own.use(await agent.echo());
   const inbound = await agent.place();
   const [upstream, webPublic] = [await webAgent.place(), await webAgent.place()];
-  const registerAgain = async () => {
-    await agent.register({ name: "db", port: app.port, sidecarPort: inbound.port, defaultChecks });
+  const registerAgain = async (changed: Pick<MeshService, "meta"> = {}) => {
+    const both = { ...changed, defaultChecks };
+    await agent.register({ name: "db", port: app.port, sidecarPort: inbound.port, ...both });
     await webAgent.register({
-      ...{ name: "web", sidecarPort: webPublic.port, defaultChecks },
+      ...{ name: "web", sidecarPort: webPublic.port, ...both },
       upstreams: [{ name: "db", port: upstream.port, ...options.webUpstream }],
     });
     if (!options.noIntention) await agent.intention("web", "db", "allow");

@@ -52,7 +52,7 @@ export class ScriptedAgent {
   readonly unanswered: Set<Asked> = new Set();
   handler: Handler;
   readonly #server: http.Server;
-  readonly #hanging = new Set<http.ServerResponse>();
+  readonly #hanging = new Map<http.ServerResponse, Asked>();
 
   private constructor(handler: Handler) {
     this.handler = handler;
@@ -82,6 +82,16 @@ export class ScriptedAgent {
   /** How to reach it, without any environment. */
   options(overrides: Partial<AgentOptions> = {}): AgentOptions {
     return { ...resolveAgentOptions({ httpAddr: this.address }, {}), ...overrides };
+  }
+
+  /** Asks the handler again what each request is answered that hangs. */
+  answerWaiting(): void {
+    const hanging = [...this.#hanging];
+    this.#hanging.clear();
+    for (const [response, asked] of hanging) {
+      this.unanswered.delete(asked);
+      this.#react(asked, response);
+    }
   }
 
   /** Closes every connection as an agent that is killed does. */
@@ -119,8 +129,11 @@ export class ScriptedAgent {
     if (reaction === "drop") return void response.socket?.destroy();
     if (reaction === "hang") {
       this.unanswered.add(asked);
-      this.#hanging.add(response);
-      response.on("close", () => this.unanswered.delete(asked));
+      this.#hanging.set(response, asked);
+      response.on("close", () => {
+        this.unanswered.delete(asked);
+        this.#hanging.delete(response);
+      });
       return;
     }
     const body = reaction.text ?? JSON.stringify(reaction.json ?? null);

@@ -37,7 +37,10 @@ export interface Call {
   readonly signal?: AbortSignal;
   /** The right it takes, named where Consul does not say it. */
   readonly needs?: string;
-  /** Of the reply before, `""`: there is none. The same bytes again are not parsed. */
+  /**
+   * Of the reply before, `""`: there is none. The same bytes again are not parsed. Given for what is kept
+   * and acted on: an agent's cluster is proved anew for each reply that differs.
+   */
   readonly lastDigest?: string;
   /** A 404 is an answer, given with `json: null`. */
   readonly absentIsAnswer?: boolean;
@@ -128,12 +131,16 @@ export class Client {
   }
 
   /** A refusal is an answer, too: it must not be that of another cluster. */
-  async #confirm(call: Call, { status, headers }: WireReply): Promise<void> {
+  async #confirm(call: Call, wire: WireReply): Promise<void> {
+    const { status, headers } = wire;
     if (status === 429 || status >= 500) return;
     const before = readIndex(call.query?.["index"]);
     const index = readIndex(headers["x-consul-index"]);
     if (before !== undefined && index !== undefined && index < before) this.#deps.proof?.doubt();
-    await this.#deps.proof?.confirm();
+    // Behind an agent other servers may answer from one reply to the next, and nothing breaks.
+    const isNews = this.carrier.peer === "agent" && call.lastDigest !== undefined &&
+      call.lastDigest !== digestOf(wire);
+    await this.#deps.proof?.confirm({ isNews });
   }
 
   #send(call: Call, token: string): Promise<WireReply> {

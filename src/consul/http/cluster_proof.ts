@@ -1,7 +1,8 @@
 /**
  * Proof that the Consul which answers is still the cluster that the proxy belongs to. It is asked for
  * whenever somebody else may answer (a connection broke, another server is in use, a request failed, an
- * index went back), once for all answers that come meanwhile, and none is used before it.
+ * index went back) and for what an agent says that is new, since the servers behind it may be others.
+ * Once for all answers that come meanwhile, and none is used before it.
  *
  * @module
  */
@@ -25,6 +26,8 @@ export class ClusterProof {
   #doubts = 0;
   #proved = "";
   #asking: { readonly about: string; readonly answer: Promise<void> } | undefined;
+  /** Begins when what is asked now has its answer. */
+  #next: Promise<void> | undefined;
 
   constructor(options: ClusterProofOptions) {
     this.#options = options;
@@ -35,8 +38,12 @@ export class ClusterProof {
     this.#doubts++;
   }
 
-  /** Resolves when an answer that has come may be used; rejects as `ask` does. */
-  async confirm(): Promise<void> {
+  /**
+   * Resolves when an answer that has come may be used; rejects as `ask` does. `isNews`: no proof counts
+   * that was asked for before it came.
+   */
+  async confirm({ isNews = false }: { readonly isNews?: boolean } = {}): Promise<void> {
+    if (isNews && this.#options.pin.isSet) await this.#proveAnew();
     for (let tried = 0; tried < TRIES && !this.#isProved; tried++) await this.#prove(this.#now);
     if (this.#isProved) return;
     throw new ProxyError("agent_failed", "Cannot tell which cluster answers: it fails too often");
@@ -48,6 +55,14 @@ export class ClusterProof {
 
   get #isProved(): boolean {
     return !this.#options.pin.isSet || this.#proved === this.#now;
+  }
+
+  #proveAnew(): Promise<void> {
+    const before = this.#asking?.answer.catch(() => {}) ?? Promise.resolve();
+    return this.#next ??= before.then(() => {
+      this.#next = undefined;
+      return this.#prove(this.#now);
+    });
   }
 
   #prove(about: string): Promise<void> {

@@ -36,6 +36,8 @@ export async function askAuthorize(
     readonly serial: string;
     readonly timeoutMs: number;
     readonly signal?: AbortSignal;
+    /** See {@link Call.lastDigest}. */
+    readonly lastDigest?: string;
   },
 ): Promise<AskedVerdict> {
   const reply = await client.call({
@@ -50,6 +52,7 @@ export async function askAuthorize(
     },
     timeoutMs: request.timeoutMs,
     ...(request.signal ? { signal: request.signal } : {}),
+    ...(request.lastDigest === undefined ? {} : { lastDigest: request.lastDigest }),
   });
   return { ...readAuthorize(reply.json), aclDefault: reply.defaultAclPolicy };
 }

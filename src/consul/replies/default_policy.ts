@@ -75,6 +75,7 @@ export function defaultPolicyQuestion(
         serial: "00",
         timeoutMs: TIMEOUT_MS,
         signal,
+        lastDigest: "",
       });
       const { action, contradiction } = defaultOf(answer);
       if (contradiction !== "" && contradiction !== told) {

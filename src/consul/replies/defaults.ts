@@ -10,7 +10,7 @@ import { prepareRegexes } from "../../base/mod.ts";
 import type { DefaultsRequest } from "../agent.ts";
 import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
-import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
+import { answerOf, blockingQuery, readQuery } from "../http/query.ts";
 import { namedKeys } from "./config_keys.ts";
 import { isGone } from "./missing.ts";
 import { count, flag, list, object, readReply, text } from "./schema.ts";
@@ -90,9 +90,10 @@ export function defaultsQuestion(
         absentIsAnswer: true,
         ...blockingQuery(asked, readQuery(client, { stale: true })),
       });
-      const value = readDefaults(reply.json, request);
-      if (value?.rateLimits?.routes.some(({ regex }) => regex !== "")) await prepareRegexes();
-      return { value, ...cursorOf(reply) };
+      const answer = answerOf(reply, asked, (json) => readDefaults(json, request));
+      const { rateLimits } = answer.value ?? {};
+      if (rateLimits?.routes.some(({ regex }) => regex !== "")) await prepareRegexes();
+      return answer;
     },
   };
 }

@@ -10,7 +10,7 @@ import type { Client } from "../http/client.ts";
 import type { HeaderChanges } from "../../http/mod.ts";
 import { readHeaderChanges } from "./header_changes.ts";
 import { ProxyConfig } from "./proxy_config.ts";
-import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
+import { answerOf, blockingQuery, readQuery } from "../http/query.ts";
 import { isMissing } from "./missing.ts";
 import { count, flag, list, object, port, readReply, text } from "./schema.ts";
 import type { IngressTlsDeclaration, Registration, UpstreamDeclaration } from "../types.ts";
@@ -191,7 +191,7 @@ export function ingressEntryQuestion(
         absentIsAnswer: true,
         ...blockingQuery(request, readQuery(client, { stale: true })),
       });
-      return { value: readIngressEntry(reply.json, service), ...cursorOf(reply) };
+      return answerOf(reply, request, (json) => readIngressEntry(json, service));
     },
   };
 }

@@ -19,7 +19,7 @@ import {
 } from "../../policy/mod.ts";
 import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
-import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
+import { answerOf, blockingQuery, readQuery } from "../http/query.ts";
 import { isMissing } from "./missing.ts";
 import { readJwt, readPermission } from "./permissions.ts";
 import { count, map, object, readReply, replyInvalid, text } from "./schema.ts";
@@ -111,7 +111,8 @@ export function intentionsQuestion(
         path: "/v1/connect/intentions/match",
         ...blockingQuery(request, { ...read, query }),
       });
-      return { value: await judgeable(readIntentions(reply.json, service)), ...cursorOf(reply) };
+      const answer = answerOf(reply, request, (json) => readIntentions(json, service));
+      return { ...answer, value: await judgeable(answer.value) };
     },
   };
 }

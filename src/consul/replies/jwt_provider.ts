@@ -9,7 +9,7 @@ import * as v from "valibot";
 import { issueWords } from "../../base/mod.ts";
 import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
-import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
+import { answerOf, blockingQuery, readQuery } from "../http/query.ts";
 import { isGone } from "./missing.ts";
 import { count, duration, flag, list, someText, text } from "./schema.ts";
 import type { JwtKeys, JwtLocation, JwtProvider } from "../entry_types.ts";
@@ -158,7 +158,7 @@ export function jwtProviderQuestion(
         absentIsAnswer: true,
         ...blockingQuery(asked, readQuery(client, { stale: true })),
       });
-      return { value: readJwtProvider(reply.json), ...cursorOf(reply) };
+      return answerOf(reply, asked, readJwtProvider);
     },
   };
 }

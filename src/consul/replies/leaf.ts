@@ -7,7 +7,7 @@
 
 import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
-import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
+import { answerOf, blockingQuery, readQuery } from "../http/query.ts";
 import { moment, object, readReply, someText, text } from "./schema.ts";
 import type { Leaf } from "../types.ts";
 
@@ -46,7 +46,7 @@ export function leafQuestion(client: Client, service: string): PollQuestion<Leaf
         path: `/v1/agent/connect/ca/leaf/${encodeURIComponent(service)}`,
         ...blockingQuery(request, readQuery(client, { stale: false })),
       });
-      return { value: readLeaf(reply.json), ...cursorOf(reply) };
+      return answerOf(reply, request, readLeaf);
     },
   };
 }

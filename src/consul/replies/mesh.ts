@@ -7,7 +7,7 @@
 import * as v from "valibot";
 import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
-import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
+import { answerOf, blockingQuery, readQuery } from "../http/query.ts";
 import { namedKeys } from "./config_keys.ts";
 import { isGone } from "./missing.ts";
 import { flag, list, object, readReply, text } from "./schema.ts";
@@ -86,7 +86,7 @@ export function meshQuestion(client: Client): PollQuestion<Mesh | null> {
         absentIsAnswer: true,
         ...blockingQuery(request, readQuery(client, { stale: true })),
       });
-      return { value: readMesh(reply.json), ...cursorOf(reply) };
+      return answerOf(reply, request, readMesh);
     },
   };
 }

@@ -47,6 +47,7 @@ export function preparedQueryQuestion(
         flags: read.flags,
         timeoutMs: DEADLINE_MS,
         signal,
+        lastDigest: "",
       });
       const result = readQueryResult(reply.json, name);
       if (result.instances.length === 0 && reply.filteredByAcls) {

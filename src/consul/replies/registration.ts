@@ -10,6 +10,7 @@ import * as v from "valibot";
 import { formatDurationMs, ProxyError } from "../../base/mod.ts";
 import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
+import { answerOf } from "../http/query.ts";
 import { namedKeys } from "./config_keys.ts";
 import { ProxyConfig } from "./proxy_config.ts";
 import { count, flag, list, object, port, readReply, replyInvalid, text } from "./schema.ts";
@@ -205,7 +206,8 @@ export function registrationQuestion(client: Client, proxyId: string): PollQuest
     critical: true,
     dropped: false,
     cursor: "hash",
-    async poll({ cursor, waitMs, timeoutMs, signal }) {
+    async poll(request) {
+      const { cursor, waitMs, timeoutMs, signal, last } = request;
       const reply = await client.call({
         resource: "registration",
         what: `read the registration of ${JSON.stringify(proxyId)}`,
@@ -213,8 +215,10 @@ export function registrationQuestion(client: Client, proxyId: string): PollQuest
         query: cursor === undefined ? {} : { hash: cursor, wait: formatDurationMs(waitMs) },
         timeoutMs,
         signal,
+        lastDigest: last?.digest ?? "",
       });
-      return { value: readRegistration(reply.json, proxyId), cursor: reply.contentHash };
+      const answer = answerOf(reply, request, (json) => readRegistration(json, proxyId));
+      return { ...answer, cursor: reply.contentHash };
     },
   };
 }

@@ -7,7 +7,7 @@
 import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { ClusterPin } from "../cluster_pin.ts";
 import type { Client } from "../http/client.ts";
-import { blockingQuery, cursorOf, readQuery } from "../http/query.ts";
+import { answerOf, blockingQuery, readQuery } from "../http/query.ts";
 import { flag, list, object, readReply, replyInvalid, someText, text } from "./schema.ts";
 import type { Roots } from "../types.ts";
 
@@ -82,9 +82,10 @@ export function rootsQuestion(
         path: "/v1/agent/connect/ca/roots",
         ...blockingQuery(request, readQuery(client, { stale: false })),
       });
-      const value = readRoots(reply.json);
-      cluster.judge(value.trustDomain, `the ${client.carrier.peer} at ${client.carrier.where}`);
-      return { value, ...cursorOf(reply) };
+      const answer = answerOf(reply, request, readRoots);
+      const { peer, where } = client.carrier;
+      cluster.judge(answer.value.trustDomain, `the ${peer} at ${where}`);
+      return answer;
     },
   };
 }

@@ -13,9 +13,11 @@ import { ready } from "../kit/postern.ts";
 import { eventually } from "../kit/process.ts";
 
 const SAID = { timeoutMs: 20_000 };
+/** Bun's own is 5 s, which servers that start twice take. */
+const LIMIT = { timeout: 240_000 };
 
 export function stateDirectory(agents: Agents): void {
-  test("a restart while the agent is away serves from the state directory", async () => {
+  test("a restart while the agent is away serves from the state directory", LIMIT, async () => {
     const directory = await mkdtemp(join(tmpdir(), "postern-state-"));
     try {
       const args = ["-state-dir", directory];
@@ -82,7 +84,7 @@ export function stateDirectory(agents: Agents): void {
     }
   });
 
-  test("routes, splits and plugins survive a restart while the agent is away", async () => {
+  test("routes, splits and plugins survive a restart while the agent is away", LIMIT, async () => {
     const directory = await mkdtemp(join(tmpdir(), "postern-state-"));
     try {
       const args = ["-state-dir", join(directory, "state")];

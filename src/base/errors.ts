@@ -20,6 +20,8 @@ const ORIGINS = {
   identity_invalid: "downstream",
   chain_untrusted: "downstream",
   intention_denied: "proxy",
+  // Its address may not call this listener.
+  source_denied: "proxy",
   authorize_failed: "agent",
   not_ready: "proxy",
   // Requests.

@@ -15,6 +15,21 @@ export function canonicalIpText(text: string): string | undefined {
 }
 
 /**
+ * The IP address of a peer, `10.0.0.1:4711` or `[2001:db8::1]:4711`, in one spelling. An IPv4 peer of an
+ * IPv6 socket counts as the IPv4 address that it has.
+ */
+export function peerIp(remote: string): string {
+  const host = remote.slice(0, Math.max(remote.lastIndexOf(":"), 0)).replace(/^\[(.*)\]$/, "$1");
+  const mapped = /^::ffff:([\d.]+)$/i.exec(host)?.[1];
+  return canonicalIpText(mapped ?? host) ?? host;
+}
+
+/** All of 127/8, and `::1`; `ip` in the spelling of {@link canonicalIpText}. */
+export function isLoopbackIp(ip: string): boolean {
+  return ip === "::1" || ip.startsWith("127.");
+}
+
+/**
  * Why nothing can be reached at `host`, as what follows "names"; `undefined` where it may be a name or is
  * an address. No name ends in a number: what does is an IPv4 address, of which only four parts are
  * taken, because the old spellings (`127.1`, `010.0.0.1`) are read differently by different programs.

@@ -68,6 +68,8 @@ export interface ExposedPath {
   readonly localPort: number;
   /** `http`, `http2`, or `""`. */
   readonly protocol: string;
+  /** IP addresses that may call, besides loopback; absent: everybody may. */
+  readonly onlyFrom?: readonly string[];
 }
 
 /** `AccessLogs` that are enabled, as they were written. */

@@ -76,6 +76,7 @@ const REPLIES: Partial<Record<ErrorCode, Reply>> = {
   // Nobody knows whether it would be allowed.
   authorize_failed: DENIED,
   plugin_denied: DENIED,
+  source_denied: DENIED,
   not_ready: { status: 503, text: "not ready", flag: "", details: "not_ready" },
   request_invalid: { status: 400, text: "", flag: "", details: "path_normalization_failed" },
   request_too_large: {

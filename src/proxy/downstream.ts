@@ -41,6 +41,8 @@ export interface Front {
   readonly http: HttpRules | null;
   /** Why it refuses every connection now; `""`: it does not. */
   readonly fault: string;
+  /** Why the caller of that address may not call at all; absent: all may. */
+  barred?(remote: string): Failure | undefined;
   /** Why nobody is let in while its places, or those of the process, are taken. */
   whyFull(remote: string): Failure;
   /** Offered by ALPN; empty: none. */
@@ -254,6 +256,8 @@ export class Downstream implements LiveConnection, HandshakeOwner {
     if (!("secure" in this.#caller)) {
       // Let in when its listener asked nobody to speak TLS.
       if (this.#front.tls) return this.end("identity_invalid", "its listener asks for TLS now");
+      const barred = this.#front.barred?.(this.record.remote);
+      if (barred) return this.end(barred.code, barred.reason);
     } else {
       // One that still shakes hands is judged when that is done.
       const presentation = this.#presentation;

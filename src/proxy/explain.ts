@@ -104,7 +104,7 @@ class Explaining {
     const front = this.#front;
     const { direction, http, name: listener } = front;
     const refusal = this.#atTheDoor();
-    const facts = refusal
+    const facts: Facts = refusal
       ? { answer: refusal }
       : front.httpListener
       ? await this.#ofRequest(lines, front.httpListener)
@@ -118,7 +118,13 @@ class Explaining {
       requestTimeoutMs: http?.requestTimeoutMs ?? 0,
       idleTimeoutMs: http ? http.streamIdleTimeoutMs : front.limits.idleTimeoutMs,
       ...facts,
+      unknown: [...facts.unknown ?? [], ...this.#unknownOfAddress()],
     };
+  }
+
+  #unknownOfAddress(): readonly string[] {
+    const callers = this.#front instanceof Exposed ? this.#front.callers : "";
+    return callers === "" ? [] : [`Where the caller is: only ${callers} may call.`];
   }
 
   /** Why its connection does not get as far as to carry a request. */

@@ -1,11 +1,12 @@
 /**
- * A listener for one path of the local service that everybody may call, without TLS and intentions: who
- * looks after health or metrics is often no member of the mesh. Its callers have places of their own, so
- * that they take none from the mesh.
+ * A listener for one path of the local service, without TLS and intentions: what looks after health or
+ * metrics is often no member of the mesh. It is for everybody, or for certain addresses alone. Its callers
+ * have places of their own, so that they take none from the mesh.
  *
  * @module
  */
 
+import { isLoopbackIp, peerIp } from "../base/mod.ts";
 import type { ExposedPart, HttpRules } from "../snapshot/mod.ts";
 import { ListenerStats } from "./connection.ts";
 import type { Context } from "./context.ts";
@@ -68,10 +69,24 @@ export class Exposed implements Front {
 
   /** Undefined: it is not declared any more. True: who is connected has to be judged again. */
   take(part: ExposedPart | undefined): boolean {
-    const before = this.path;
+    const before = [this.path, this.callers].join();
     this.#isDeclared = part !== undefined;
     this.#part = part ?? this.#part;
-    return this.path !== before;
+    return [this.path, this.callers].join() !== before;
+  }
+
+  /** Who may call, for people; `""`: everybody. */
+  get callers(): string {
+    const { onlyFrom } = this.#part;
+    return onlyFrom ? ["loopback", ...onlyFrom].join(" and ") : "";
+  }
+
+  barred(remote: string): Failure | undefined {
+    const { onlyFrom } = this.#part;
+    if (!onlyFrom) return undefined;
+    const ip = peerIp(remote);
+    if (isLoopbackIp(ip) || onlyFrom.includes(ip)) return undefined;
+    return { code: "source_denied", reason: `only ${this.callers} may call` };
   }
 
   get destination(): string {

@@ -46,6 +46,55 @@ test("an exposed path goes to the application, whatever its query, and no other 
   assert.equal(path.engine.dials.length, 1);
 });
 
+for (
+  const [remote, isLetIn] of [
+    ["127.0.0.1:1", true],
+    ["127.8.0.1:1", true],
+    ["[::1]:1", true],
+    ["[::ffff:127.0.0.1]:1", true],
+    ["10.0.0.1:1", true],
+    ["[::ffff:10.0.0.1]:1", true],
+    ["[2001:DB8:0::1]:1", true],
+    ["10.0.0.10:1", false],
+    ["110.0.0.1:1", false],
+    ["128.0.0.1:1", false],
+    ["[2001:db8::2]:1", false],
+    ["[::ffff:10.0.0.2]:1", false],
+    ["[fe80::1%eth0]:1", false],
+    ["", false],
+  ] as const
+) {
+  test(`a path that is exposed for the agent ${isLetIn ? "lets in" : "refuses"} "${remote}"`, async () => {
+    const onlyFrom = ["10.0.0.1", "2001:db8::1"];
+    const exposed = { "exposed:21500": { ...part(21_500, "/health"), onlyFrom } };
+    await using path = await startMemoryPath({ ...MESH, exposed });
+    const client = await ask(path, "/health", path.engine.call(21_500, remote));
+    assert.equal(path.engine.dials.length, isLetIn ? 1 : 0);
+    if (isLetIn) return;
+    assert.equal(client.received, "");
+    assert.notEqual(client.over, "no");
+    const { code, reason } = path.lastEnd;
+    assert.deepEqual([code, reason], [
+      "source_denied",
+      "only loopback and 10.0.0.1 and 2001:db8::1 may call",
+    ]);
+  });
+}
+
+test("a caller whose address may not call any more is closed", async () => {
+  const only = (version: number, ...onlyFrom: readonly string[]) => ({
+    ...MESH,
+    exposed: { "exposed:21500": { ...part(21_500, "/health", version), onlyFrom } },
+  });
+  await using path = await startMemoryPath(only(1, "10.0.0.1"));
+  const client = await ask(path, "/health", path.engine.call(21_500, "10.0.0.1:1"));
+  path.engine.lastDial.connect().send(ANSWER);
+  await settle();
+  assert.equal(client.over, "no");
+  await path.set(only(2, "10.0.0.2"));
+  assert.equal(client.over, "end");
+});
+
 test("a path that is exposed no more is refused on connections that are open", async () => {
   await using path = await startMemoryPath(WITH);
   const client = await ask(path, "/health");

@@ -190,13 +190,15 @@ export interface InboundPart extends Part {
 }
 
 /**
- * A path of the local service that everybody may call, without TLS and intentions: health checks and
- * metrics for those who are outside the mesh.
+ * A path of the local service for callers outside the mesh, without TLS and intentions: metrics for
+ * everybody, health checks for the agent.
  */
 export interface ExposedPart extends Part {
   readonly bind: Extract<BindAddress, { kind: "tcp" }>;
   /** Requests for exactly this path go on, whatever their query; there is nothing else here. */
   readonly path: string;
+  /** IP addresses that may call, in canonical spelling, besides loopback; absent: everybody may. */
+  readonly onlyFrom?: readonly string[];
   readonly local: Address;
   readonly localConnectTimeoutMs: number;
   readonly http: HttpRules;

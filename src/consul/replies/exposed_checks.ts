@@ -1,11 +1,14 @@
 /**
  * Checks of the application that the agent sends through the proxy (`Expose.Checks`). The agent's HTTP
  * API tells the port of each, and its path only in the output, once the check has run: also where it
- * failed since nothing listens yet.
+ * failed since nothing listens yet. They are for the agent, which calls from its own host or from the
+ * address that it advertises: the one that its node has in the catalog.
  *
  * @module
  */
 
+import { canonicalIpText, ProxyError } from "../../base/mod.ts";
+import * as v from "valibot";
 import type { Client } from "../http/client.ts";
 import type { RepeatQuestion } from "../watch/repeat.ts";
 import { map, object, port, readReply, text } from "./schema.ts";
@@ -13,12 +16,28 @@ import type { ExposedPath } from "../types.ts";
 
 /** The agent is asked this often: it cannot be waited on. */
 const INTERVAL_MS = 2_000;
+/** Its address changes with a restart at most: it is asked for once in so many rounds. */
+const ADDRESS_ROUNDS = 30;
 const DEADLINE_MS = 5_000;
 const GRPC_PATH = "/grpc.health.v1.Health/Check";
 
 const ChecksReply = map(
-  object({ CheckID: text, ServiceID: text, Type: text, Output: text, ExposedPort: port }),
+  object({
+    CheckID: text,
+    ServiceID: text,
+    Node: text,
+    Type: text,
+    Output: text,
+    ExposedPort: port,
+  }),
 );
+const NodeReply = v.nullable(object({ Node: object({ Address: text }) }));
+
+export interface ExposedChecks {
+  readonly paths: readonly ExposedPath[];
+  /** The agent's node; `""`: none of them is exposed. */
+  readonly node: string;
+}
 
 /**
  * Where the checks of `serviceId` are to be served, by port. `known` keeps paths by check: an agent that
@@ -28,20 +47,22 @@ export function readExposedChecks(
   json: unknown,
   serviceId: string,
   known: Map<string, string>,
-): readonly ExposedPath[] {
+): ExposedChecks {
   const checks = Object.values(readReply(ChecksReply, json, "the agent's checks") ?? {});
-  const exposed: ExposedPath[] = [];
-  for (const { CheckID, ServiceID, Type, Output, ExposedPort } of checks) {
+  const paths: ExposedPath[] = [];
+  let node = "";
+  for (const { CheckID, ServiceID, Node, Type, Output, ExposedPort } of checks) {
     if (ServiceID !== serviceId || ExposedPort === 0) continue;
+    node = Node;
     const isGrpc = Type === "grpc";
     const key = `${CheckID} ${ExposedPort}`;
     const path = isGrpc ? GRPC_PATH : pathOf(Output, ExposedPort) ?? known.get(key);
     if (path === undefined) continue;
     known.set(key, path);
     const protocol = isGrpc ? "http2" : "http";
-    exposed.push({ listenerPort: ExposedPort, path, localPort: 0, protocol });
+    paths.push({ listenerPort: ExposedPort, path, localPort: 0, protocol });
   }
-  return exposed.sort((a, b) => a.listenerPort - b.listenerPort);
+  return { paths: paths.sort((a, b) => a.listenerPort - b.listenerPort), node };
 }
 
 /** What the agent itself writes in front: what follows is the application's text. */
@@ -58,6 +79,8 @@ export function exposedChecksQuestion(
   serviceId: string,
 ): RepeatQuestion<readonly ExposedPath[]> {
   const known = new Map<string, string>();
+  let address: string | undefined;
+  let round = 0;
   return {
     name: `exposed checks ${serviceId}`,
     resource: "checks",
@@ -72,7 +95,35 @@ export function exposedChecksQuestion(
         timeoutMs: DEADLINE_MS,
         signal,
       });
-      return readExposedChecks(reply.json, serviceId, known);
+      const { paths, node } = readExposedChecks(reply.json, serviceId, known);
+      if (paths.length === 0) return [];
+      if (address === undefined || round++ % ADDRESS_ROUNDS === 0) {
+        address = await askAddress(client, node, signal);
+      }
+      const onlyFrom = [address];
+      return paths.map((path) => ({ ...path, onlyFrom }));
     },
   };
+}
+
+/** What the agent of that node advertises, in one spelling. */
+async function askAddress(client: Client, node: string, signal: AbortSignal): Promise<string> {
+  const needs = `node:read on ${JSON.stringify(node)}`;
+  const reply = await client.call({
+    resource: "node",
+    what: "read the agent's address, from which it calls exposed checks",
+    needs,
+    path: `/v1/catalog/node/${encodeURIComponent(node)}`,
+    flags: client.options.stale ? ["stale"] : [],
+    timeoutMs: DEADLINE_MS,
+    signal,
+  });
+  const entry = readReply(NodeReply, reply.json, `the node ${JSON.stringify(node)}`);
+  const address = canonicalIpText(entry?.Node.Address ?? "");
+  if (address !== undefined) return address;
+  throw new ProxyError(
+    "agent_not_found",
+    `Cannot read the agent's address, from which it calls exposed checks: the catalog shows none ` +
+      `of the node ${JSON.stringify(node)}; the token may need ${needs}`,
+  );
 }

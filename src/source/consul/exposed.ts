@@ -24,7 +24,7 @@ export function exposedParts(
   const { bind, local, localConnectTimeoutMs, headBytes } = registration;
   const ports = new Set([bind.port]);
   for (const exposed of registration.exposed ?? []) {
-    const { path, listenerPort: port, localPort } = exposed;
+    const { path, listenerPort: port, localPort, onlyFrom } = exposed;
     const protocol = protocolOf(exposed.protocol || "http");
     const http = unjudgedHttp(protocol ?? "tcp", { headBytes });
     const reason = refusalOf(exposed, ports);
@@ -38,6 +38,7 @@ export function exposedParts(
     parts[key] = keepPart<ExposedPart>(previous?.exposed[key], {
       bind: { ...bind, port },
       path,
+      ...(onlyFrom && { onlyFrom }),
       // A service on a socket has no other port.
       local: local.kind === "unix" ? local : { ...local, port: localPort || local.port },
       localConnectTimeoutMs,

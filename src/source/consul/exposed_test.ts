@@ -62,6 +62,11 @@ for (
   });
 }
 
+test("exposedParts() says who alone may call", () => {
+  const [part] = Object.values(parts([{ ...HEALTH, onlyFrom: ["10.0.0.1"] }]).parts);
+  assert.deepEqual(part?.onlyFrom, ["10.0.0.1"]);
+});
+
 for (const [written, want] of [["", "http"], ["HTTP2", "http2"]]) {
   test(`exposedParts() takes protocol "${written}" for ${want}`, () => {
     const [part] = Object.values(parts([{ ...HEALTH, protocol: written ?? "" }]).parts);

@@ -86,6 +86,7 @@ export const Exposed = v.strictObject({
   version: Version,
   bind: TcpAddress,
   path: v.string(),
+  onlyFrom: v.exactOptional(v.array(v.string())),
   local: LocalAddress,
   localConnectTimeoutMs: Amount,
   http: Http,

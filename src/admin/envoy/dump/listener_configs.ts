@@ -188,7 +188,16 @@ function exposed(part: ExposedPart): Json {
     routes: { route_config: oneRoute(prefix, { path: part.path }, part.http) },
     filters: [router()],
   });
-  return { filter_chains: [{ filters: [filter] }], traffic_direction: "INBOUND" };
+  const { onlyFrom } = part;
+  const match = onlyFrom &&
+    { filter_chain_match: { source_prefix_ranges: sourceRanges(onlyFrom) } };
+  return { filter_chains: [{ ...match, filters: [filter] }], traffic_direction: "INBOUND" };
+}
+
+function sourceRanges(addresses: readonly string[]): readonly Json[] {
+  const range = (address_prefix: string, prefix_len: number) => ({ address_prefix, prefix_len });
+  const own = addresses.map((ip) => range(ip, ip.includes(":") ? 128 : 32));
+  return [range("127.0.0.0", 8), ...own, range("::1", 128)];
 }
 
 function oneRoute(name: string, match: Json, { requestTimeoutMs }: HttpRules): Json {

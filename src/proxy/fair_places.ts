@@ -7,22 +7,28 @@
 import type { Limiter, Places } from "./admission.ts";
 import { sourceOf } from "./handshakes.ts";
 
-/** The places that each caller has; callers without one take no memory. */
+/** Callers without a place that are remembered, so that a busy one costs no new entry each time. */
+const KEPT_CALLERS = 1_000;
+
+/** The places that each caller has. */
 class TakenPlaces {
-  readonly #taken = new Map<string, number>();
+  readonly #taken = new Map<string, { places: number }>();
 
   of(caller: string): number {
-    return this.#taken.get(caller) ?? 0;
+    return this.#taken.get(caller)?.places ?? 0;
   }
 
   add(caller: string): void {
-    this.#taken.set(caller, this.of(caller) + 1);
+    const taken = this.#taken.get(caller);
+    if (taken) taken.places++;
+    else this.#taken.set(caller, { places: 1 });
   }
 
   drop(caller: string): void {
-    const taken = this.of(caller) - 1;
-    if (taken > 0) this.#taken.set(caller, taken);
-    else this.#taken.delete(caller);
+    const taken = this.#taken.get(caller);
+    if (taken && --taken.places === 0 && this.#taken.size > KEPT_CALLERS) {
+      this.#taken.delete(caller);
+    }
   }
 }
 

@@ -35,12 +35,12 @@ export interface GrowthDeps {
 
 /** Connections of a host: growth ends at the first, and is given back from the second on. */
 const ROOM_ENDS = 120;
-const CROWDED = 150;
+const CROWDED = 130;
 /** So that proxies which start together see what the others took. */
 const STEP_LIMIT = 16;
 const STEP_MS = 3_000;
-/** A budget that has all it wants only looks whether others need some. */
-const WATCH_MS = 30_000;
+/** A budget that has all it wants only looks whether others need some, who may all start at once. */
+const WATCH_MS = 5_000;
 /** After the agent refused: growth rests, and ends at three quarters of where that was. */
 const REST_MS = 60_000;
 const LOWERED_MS = 600_000;
@@ -106,7 +106,7 @@ export class BudgetGrowth {
 
   #limitFor(ofHost: number | undefined): number {
     const { clock, budget: { limit, wanted } } = this.#deps;
-    if (ofHost !== undefined && ofHost >= CROWDED) return Math.floor(limit * 3 / 4);
+    if (ofHost !== undefined && ofHost >= CROWDED) return Math.floor(limit * 2 / 3);
     const lowered = clock.monotonic() < this.#lowered.untilMs ? this.#lowered.limit : Infinity;
     const most = Math.min(
       this.#options.limit,

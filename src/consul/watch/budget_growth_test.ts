@@ -89,6 +89,22 @@ test("a budget that has grown gives connections back when others need them", asy
   budget.close();
 });
 
+test("budgets that have grown make room for proxies that start after them", async () => {
+  const host = new Host();
+  let most = 0;
+  for (let at = 0; at < 10; at++) {
+    host.add(40);
+    for (let passed = 0; passed < 4; passed++) {
+      await host.pass(1_000);
+      most = Math.max(most, host.count);
+    }
+  }
+  assert.ok(most <= 150, `${most} connections`);
+  await host.pass(10_000);
+  assert.ok(host.count <= 130, `${host.count} connections`);
+  for (const budget of host.budgets) budget.close();
+});
+
 test("a budget that was refused rests, and grows to less than where that was", async () => {
   const host = new Host();
   const budget = host.add(200, 64);

@@ -122,8 +122,8 @@ export interface ServerEvents {
 export interface ServerConnection {
   /** Exchanges that are open. */
   readonly active: number;
-  /** A head has begun, and its end has not come. */
-  readonly readsHead: boolean;
+  /** A head has begun, and its end has not come: the same number for as long as it has not; 0: none has. */
+  readonly openHead: number;
   /** No new requests: `Connection: close`, GOAWAY in two steps; ends when the last exchange has. */
   drain(): void;
   /** Ends at once, in the order that the protocol has for it. */

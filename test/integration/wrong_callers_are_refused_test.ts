@@ -122,6 +122,44 @@ for (
   });
 }
 
+for (
+  const [name, bytes] of [
+    ["an HTTP request", "GET / HTTP/1.1\r\nHost: x\r\n\r\n"],
+    ["the preface of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"],
+    ["half of that preface", "PRI * HTTP/2.0\r\n"],
+    ["SSH's greeting", "SSH-2.0-OpenSSH_9.6\r\n"],
+    ["a few zeros", "\0\0\0\0\0"],
+  ] as const
+) {
+  test(`a caller that says ${name} instead of TLS, and waits, is left at once`, async () => {
+    await using echo = await startEcho();
+    await using pair = await startPathPair({
+      localPort: echo.port,
+      inbound: { handshakeTimeoutMs: 3_600_000 },
+    });
+    await using client = await openClient(pair.db.port());
+    client.send(bytes);
+    await client.gone;
+    const { fields } = await pair.line(({ fields }) => fields.stage === "handshake");
+    assert.equal(fields.code, "handshake_failed");
+  });
+}
+
+for (const bytes of ["G", "\x16\x03\x01\x02"]) {
+  test(`a caller that says ${JSON.stringify(bytes)} to TLS has the time of a handshake at most`, async () => {
+    await using echo = await startEcho();
+    await using pair = await startPathPair({
+      localPort: echo.port,
+      inbound: { handshakeTimeoutMs: 100 },
+    });
+    await using client = await openClient(pair.db.port());
+    client.send(bytes);
+    await client.gone;
+    // rustls knows that TLS does not begin with a letter.
+    await pair.line(({ fields }) => /^handshake_(timed_out|failed)$/.test(String(fields.code)));
+  });
+}
+
 test("a peer that never shakes hands is dropped at the deadline", async () => {
   await using echo = await startEcho();
   await using pair = await startPathPair({

@@ -25,6 +25,7 @@ export class HeadReader {
   #length = 0;
   /** Of the line that has begun; a CR does not count. */
   #lineBytes = 0;
+  #collected = 0;
 
   constructor(limitBytes: number) {
     this.#limitBytes = limitBytes;
@@ -33,6 +34,11 @@ export class HeadReader {
   /** Whether something of a head has come that is not complete. */
   get begun(): boolean {
     return this.#length > 0;
+  }
+
+  /** How many heads came in more than one piece. */
+  get collected(): number {
+    return this.#collected;
   }
 
   /** What has come of a head that is not complete. */
@@ -85,6 +91,7 @@ export class HeadReader {
   }
 
   #keep(chunk: Uint8Array, from: number, to: number): void {
+    if (this.#length === 0) this.#collected++;
     const length = this.#length + to - from;
     if (!this.#bytes || this.#bytes.length < length) {
       const larger = new Uint8Array(Math.max(FIRST_BYTES, 2 * length));

@@ -107,8 +107,8 @@ class Http1Server extends Intake implements ServerConnection, ExchangeOwner {
     return this.#exchange || this.tunnelled ? 1 : 0;
   }
 
-  get readsHead(): boolean {
-    return this.#phase === "head" && this.#heads.begun;
+  get openHead(): number {
+    return this.#phase === "head" && this.#heads.begun ? this.#heads.collected : 0;
   }
 
   get isOver(): boolean {

@@ -35,6 +35,8 @@ export class FrameReader {
   /** The beginning of a frame whose rest has not come: all of its memory, or the header's. */
   #partial: Uint8Array | undefined;
   #partialBytes = 0;
+  /** Frames that were broken off so far. */
+  #partials = 0;
   readonly #header = new Uint8Array(FRAME_HEADER_BYTES + 1);
   /** Of the DATA frame that is passed on in pieces. */
   #bodyLeft = 0;
@@ -42,6 +44,11 @@ export class FrameReader {
 
   constructor(handler: FrameHandler) {
     this.#handler = handler;
+  }
+
+  /** A number of the frame whose rest has not come, DATA that is passed on aside; 0: there is none. */
+  get openFrame(): number {
+    return this.#partial ? this.#partials : 0;
   }
 
   read(chunk: Uint8Array): void {
@@ -96,6 +103,7 @@ export class FrameReader {
     to.set(chunk.subarray(at));
     this.#partial = to;
     this.#partialBytes = chunk.length - at;
+    this.#partials++;
   }
 
   /** Adds to a broken-off frame what it lacks; its header first, which says how much that is. */

@@ -31,8 +31,9 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     this.#block = new HeaderBlock(options.limits.headBytes);
   }
 
-  get readsHead(): boolean {
-    return this.#block.streamId !== 0;
+  /** A frame of another kind that does not come to its end keeps every head from coming. */
+  get openHead(): number {
+    return -this.#block.streamId || this.#reader.openFrame;
   }
 
   /** What HEADERS on that stream, or a new one, have to be. */

@@ -56,8 +56,10 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
   /** In a row, with no request open; while it may ask for nothing. */
   #idleSweeps = 0;
   #deniedSweeps = 0;
-  /** In a row, with the head of a request begun. */
+  /** In a row, with the same head begun. */
   #headSweeps = 0;
+  #openHead = 0;
+  #sniffer: Sniffer | undefined;
   /** Of now. */
   #isDenied: boolean | undefined;
   #left = false;
@@ -87,13 +89,15 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
     if (this.#left) return;
     downstream.record.stage = "http";
     const protocol = downstream.presented?.protocol ?? "";
-    if (protocol === "") new Sniffer(connection, (isHttp2) => this.#serve(connection, isHttp2));
-    else this.#serve(connection, protocol === "h2");
+    if (protocol === "") {
+      this.#sniffer = new Sniffer(connection, (isHttp2) => this.#serve(connection, isHttp2));
+    } else this.#serve(connection, protocol === "h2");
     downstream.release();
   }
 
   #serve(connection: Connection, isHttp2: boolean): void {
     const { context: { deadlines, clock }, record } = this.downstream;
+    this.#sniffer = undefined;
     this.#version = isHttp2 ? "HTTP/2" : "HTTP/1.1";
     record.requests = this;
     const serve = isHttp2 ? serveHttp2 : serveHttp1;
@@ -179,8 +183,11 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
   /** The head of a request has the time that a request has for a byte. True: that is over. */
   #sweepHead(): boolean {
     const { streamIdleTimeoutMs } = this.listener.rules();
-    this.#headSweeps = this.#server?.readsHead ? this.#headSweeps + 1 : 0;
-    const headMs = (this.#headSweeps - 1) * this.downstream.context.live.tickMs;
+    const { openHead = 0 } = this.#server ?? this.#sniffer ?? {};
+    if (openHead !== this.#openHead) this.#headSweeps = 0;
+    this.#openHead = openHead;
+    if (openHead === 0) return false;
+    const headMs = this.#headSweeps++ * this.downstream.context.live.tickMs;
     if (streamIdleTimeoutMs === 0 || headMs < streamIdleTimeoutMs) return false;
     this.downstream.end("idle_timed_out", `no whole head within ${streamIdleTimeoutMs} ms`);
     return true;
@@ -239,6 +246,11 @@ class Sniffer implements StreamEvents {
     this.#connection = connection;
     this.#decide = decide;
     connection.events = this;
+  }
+
+  /** As {@link ServerConnection.openHead}. */
+  get openHead(): number {
+    return this.#seen > 0 ? 1 : 0;
   }
 
   onData(chunk: Uint8Array): void {

@@ -177,6 +177,81 @@ test("the head of a request has the idle time of a request, and not that of a co
   await settle();
 });
 
+const PREFACE = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const SETTINGS = "\0\0\0\x04\0\0\0\0\0";
+const SETTINGS_ACK = "\0\0\0\x04\x01\0\0\0\0";
+
+for (
+  const [name, protocol, said, afterMs, reason] of [
+    ["one octet that may become HTTP/2", "", "P", 60_000, /no whole head within 60000 ms/],
+    ["half of HTTP/2's name", "", "PRI", 60_000, /no whole head within 60000 ms/],
+    ["half a preface", "", PREFACE.slice(0, 20), 10_000, /settings were not acknowledged/],
+    ["half a preface after ALPN", "h2", PREFACE.slice(0, 20), 10_000, /settings were not ackn/],
+    ["nothing after ALPN", "h2", "", 10_000, /settings were not acknowledged/],
+    ["a preface alone", "", PREFACE, 10_000, /settings were not acknowledged/],
+    [
+      "half a frame's header",
+      "h2",
+      `${PREFACE}${SETTINGS}${SETTINGS_ACK}\0\0\x10\x01`,
+      60_000,
+      /no whole head within 60000 ms/,
+    ],
+    [
+      "half a HEADERS frame",
+      "h2",
+      `${PREFACE}${SETTINGS}${SETTINGS_ACK}\0\0\x10\x01\x04\0\0\0\x01ab`,
+      60_000,
+      /no whole head within 60000 ms/,
+    ],
+    [
+      "a head without its CONTINUATION",
+      "h2",
+      `${PREFACE}${SETTINGS}${SETTINGS_ACK}\0\0\x01\x01\0\0\0\0\x01\x02`,
+      60_000,
+      /no whole head within 60000 ms/,
+    ],
+  ] as const
+) {
+  test(`a caller that says ${name} and nothing more is left after ${afterMs / 1_000} s`, async () => {
+    const http = httpRules("http", { streamIdleTimeoutMs: 60_000 });
+    await using path = await startMemoryPath(withInbound(SNAPSHOT, { http }), {
+      idleTimeoutMs: 3_600_000,
+    });
+    const port = Number(path.path.listeners()[0]?.address.split(":").at(-1));
+    const caller = path.engine.callSecurely(port)
+      .prove({ ...presented(CA.issueLeaf({ service: "web" })), protocol });
+    await settle();
+    caller.send(said);
+    for (let second = 0; second < afterMs / 1_000 - 1; second++) await path.clock.advance(1_000);
+    assert.equal(caller.over, "no");
+    for (let second = 0; second < 4; second++) await path.clock.advance(1_000);
+    assert.notEqual(caller.over, "no");
+    caller.connection.close();
+    await settle();
+    assert.match(String(path.lastEnd.reason), reason);
+    assert.equal(path.lastEnd.code, "idle_timed_out");
+  });
+}
+
+test("a connection whose frames come in pieces is not taken for a head that does not end", async () => {
+  const http = httpRules("http", { streamIdleTimeoutMs: 10_000 });
+  await using path = await startMemoryPath(withInbound(SNAPSHOT, { http }));
+  const port = Number(path.path.listeners()[0]?.address.split(":").at(-1));
+  const caller = path.engine.callSecurely(port)
+    .prove({ ...presented(CA.issueLeaf({ service: "web" })), protocol: "h2" });
+  await settle();
+  caller.send(`${PREFACE}${SETTINGS}${SETTINGS_ACK}`);
+  const ping = "\0\0\x08\x06\0\0\0\0\x0012345678";
+  for (let second = 0; second < 30; second++) {
+    caller.send(ping.slice(0, 12));
+    await path.clock.advance(1_000);
+    caller.send(ping.slice(12));
+  }
+  assert.equal(caller.over, "no");
+  caller.connection.close();
+  await settle();
+});
+
 const KEPT = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
 test("idle clients of HTTP are no connections to the upstream; a limit on them is told of", async () => {

@@ -119,6 +119,11 @@ class Envoy implements TlsProxy {
     return await isOpen(place) ? place : undefined;
   }
 
+  /** `host:port` of its admin pages. */
+  get adminAddress(): string {
+    return `${this.#admin?.host}:${this.#admin?.port}`;
+  }
+
   admin(path: string): Promise<string> {
     return new Promise((resolve, reject) => {
       const sent = request({ ...this.#admin, path, agent: false }, (reply) => {

@@ -58,7 +58,7 @@ export default {
     const types = new Set(contentTypes);
     const running = host.shared("running", () => ({ count: 0 }));
     const compressed = host.stats.counter("responses", {
-      help: "Responses that were compressed, or not because too many were",
+      help: "Responses that were compressed, or sent as they were because too many were under way",
       labels: { coding: [...CODINGS, "too_many"] },
     });
     const isWorthIt = ({ headers }: HttpResponse, { length }: Body) =>

@@ -43,7 +43,9 @@ export default {
   phase: "guard",
   config: Config,
   create(host, { origins, methods, headers, expose, maxAgeSeconds, credentials }): Plugin {
-    const answered = host.stats.counter("preflights", { help: "Preflights that were answered" });
+    const answered = host.stats.counter("preflights", {
+      help: "Preflight requests that were answered by the plugin",
+    });
     const patterns = origins.map(patternOf);
     const asked = {
       ...(methods.length > 0 && { "access-control-allow-methods": methods.join(",") }),

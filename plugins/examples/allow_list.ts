@@ -21,7 +21,9 @@ export default {
   phase: "guard",
   config: Config,
   async create(host, { file, everySeconds }): Promise<Plugin> {
-    const refused = host.stats.counter("refused", { help: "Requests of who is not on the list" });
+    const refused = host.stats.counter("refused", {
+      help: "Requests of callers that are not on the list",
+    });
     let text = await readFile(file, "utf8");
     let allowed = idsOf(text);
     host.spawn("watch", async (signal) => {

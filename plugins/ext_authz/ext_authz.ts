@@ -170,11 +170,11 @@ function countsOf({ stats }: Host) {
   const result = ["ok", "denied", "error", "timeout", "too_long", "too_slow"] as const;
   return {
     requests: stats.counter("requests", {
-      help: "Requests by what was said of them",
+      help: "Requests that the authorization service was asked about, by result",
       labels: { result },
     }),
     allowed: stats.counter("failure_mode_allowed", {
-      help: "Requests that passed as nobody said whether they may",
+      help: "Requests let through because the authorization service could not be asked",
     }),
   };
 }

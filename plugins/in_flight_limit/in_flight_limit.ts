@@ -50,7 +50,7 @@ export default {
     const cells = await host.sharedCells("running", cellsFor(host.worker));
     const running = runningIn(cells, host.worker);
     const refused = host.stats.counter("refused", {
-      help: "Requests while too many were running",
+      help: "Requests refused because too many were under way",
       labels: { by: ["all", "source"] },
     });
     const limitOf = (most: number | undefined, by: "all" | "source", at: string) => {

@@ -52,7 +52,7 @@ export default {
       forwarding ? [forwarding.headerName] : []
     );
     const judged = host.stats.counter("requests", {
-      help: "Requests by what became of their tokens",
+      help: "Requests whose token was checked, by result",
       labels: { result: ["let_in", "missing", "refused"] },
     });
 

@@ -40,7 +40,7 @@ export class RemoteKeys {
       ...{ keys: undefined, fetchedAt: -Infinity, triedAt: -Infinity, fetching: undefined },
     }));
     this.#fetches = host.stats.counter("key_fetches", {
-      help: "Key sets fetched from issuers",
+      help: "Requests to issuers for their key sets, by result",
       labels: { result: ["done", "failed"] },
     });
   }

@@ -57,7 +57,7 @@ class Mirror {
     this.#config = config;
     this.#call = host.callee(config.target);
     this.#copies = host.stats.counter("copies", {
-      help: "Copies of requests by what became of them",
+      help: "Copies of requests sent to the mirror, by result",
       labels: { result: ["answered", "failed", "overflow", "body"] },
     });
   }

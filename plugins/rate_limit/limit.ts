@@ -57,7 +57,7 @@ type Tables = Readonly<Record<By, BucketTable>>;
 
 export async function tablesOf(host: Host): Promise<Tables> {
   const forgotten = host.stats.counter("forgotten", {
-    help: "Buckets that were not full when another took their place",
+    help: "Buckets dropped to make room for another key before they were full again",
   });
   const table = async (by: By) =>
     new BucketTable(await host.sharedCells(by, cellsFor(SLOTS[by])), {
@@ -117,7 +117,7 @@ export class Limit {
     const reason = `more than ${requestsPerSecond} requests a second${whose}`;
     this.#refusal = host.refuse("rate_limited", reason);
     const refused = host.stats.counter("refused", {
-      help: "Requests that came too fast",
+      help: "Requests refused because they were over the rate limit",
       labels: { by: ["all", "source", "remote_address", "header", "claim"] },
     });
     const labels = { by: this.by };

@@ -84,12 +84,27 @@ interface Means {
 function countsOf({ stats }: Host) {
   const counter = (name: string, help: string) => stats.counter(name, { help });
   return {
-    retry: counter("upstream_rq_retry", "Requests that were tried again, each time"),
-    success: counter("upstream_rq_retry_success", "Tries after the first that did what was wanted"),
-    limited: counter("upstream_rq_retry_limit_exceeded", "Requests that failed each time"),
-    overflow: counter("upstream_rq_retry_overflow", "Requests not tried again for want of budget"),
-    unkept: counter("retry_or_shadow_abandoned", "Requests not tried again as their body is gone"),
-    timedOut: counter("upstream_rq_per_try_timeout", "Tries that took too long"),
+    retry: counter(
+      "upstream_rq_retry",
+      "Requests sent again after a failed attempt; each attempt counts",
+    ),
+    success: counter("upstream_rq_retry_success", "Attempts after the first that succeeded"),
+    limited: counter(
+      "upstream_rq_retry_limit_exceeded",
+      "Requests whose last permitted attempt failed",
+    ),
+    overflow: counter(
+      "upstream_rq_retry_overflow",
+      "Requests not retried because the retry budget was used up",
+    ),
+    unkept: counter(
+      "retry_or_shadow_abandoned",
+      "Requests not retried because their body was not kept",
+    ),
+    timedOut: counter(
+      "upstream_rq_per_try_timeout",
+      "Attempts that were not answered within the per-try timeout",
+    ),
   };
 }
 

@@ -48,7 +48,7 @@ export function usableSamples(listeners: readonly ListenerShown[]): readonly Sam
   return listeners.map((shown) => ({
     name: "listener_usable",
     kind: "gauge",
-    help: "1: the listener can carry traffic",
+    help: "1 while the listener is bound and can carry traffic, else 0",
     labels: { direction: shown.direction, listener: shown.name },
     value: isUsable(shown) ? 1 : 0,
   }));

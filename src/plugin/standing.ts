@@ -54,9 +54,18 @@ const WARN_EVERY_MS = 10_000;
 const SHOWN_CHARS = 500;
 
 const METRICS = {
-  failures: ["plugin_failures_total", "Times that a plugin did what none may do"],
-  held: ["plugin_held_thread_total", "Looks at hooks that found one that took 50 ms or more"],
-  broken: ["plugin_broken", "1: the plugin failed too often, and is not asked for a while"],
+  failures: [
+    "plugin_failures_total",
+    "Times that the plugin threw, took too long, or broke another rule of the contract",
+  ],
+  held: [
+    "plugin_held_thread_total",
+    "Calls of the plugin that held the thread for 50 ms or more; not every call is timed",
+  ],
+  broken: [
+    "plugin_broken",
+    "1 while the plugin is not called because it failed five times in a row",
+  ],
 } as const;
 
 export interface StandingOptions {

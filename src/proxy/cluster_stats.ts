@@ -12,12 +12,27 @@ import type { Relay } from "../net/mod.ts";
 export const LOCAL_CLUSTER = "local_app";
 
 const METRICS = {
-  opened: ["upstream_connections_total", "Connections opened upstream to carry bytes"],
-  active: ["upstream_connections_active", "Connections open upstream that carry bytes"],
-  failures: ["upstream_connect_failures_total", "Connections upstream that failed to open"],
-  timeouts: ["upstream_connect_timeouts_total", "Connections upstream not open in time"],
-  sentBytes: ["upstream_sent_bytes_total", "Bytes sent upstream on connections that ended"],
-  receivedBytes: ["upstream_received_bytes_total", "Bytes from upstream on connections that ended"],
+  opened: ["upstream_connections_total", "TCP connections opened to instances of the cluster"],
+  active: [
+    "upstream_connections_active",
+    "TCP connections to instances of the cluster that are open now",
+  ],
+  failures: [
+    "upstream_connect_failures_total",
+    "TCP connections to the cluster that could not be opened, timeouts included",
+  ],
+  timeouts: [
+    "upstream_connect_timeouts_total",
+    "TCP connections to the cluster that were not open within the connect timeout",
+  ],
+  sentBytes: [
+    "upstream_sent_bytes_total",
+    "Bytes sent to the cluster; counted when a connection ends",
+  ],
+  receivedBytes: [
+    "upstream_received_bytes_total",
+    "Bytes received from the cluster; counted when a connection ends",
+  ],
 } as const;
 
 const TIMEOUTS: ReadonlySet<ErrorCode> = new Set(["endpoint_timed_out", "local_timed_out"]);

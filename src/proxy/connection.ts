@@ -109,23 +109,35 @@ const STOPPED =
   "ended requests in the last minute: too many bytes waited in memory for a slower side";
 const ENDED_METRIC = "connections_ended_total";
 const METRICS = {
-  opened: ["connections_opened_total", "Connections accepted"],
-  active: ["connections_active", "Connections open now"],
+  opened: ["connections_opened_total", "Connections accepted by the listener"],
+  active: ["connections_active", "Connections of the listener that are open now"],
   receivedBytes: [
     "received_bytes_total",
-    "Bytes from the downstream of finished and open connections",
+    "Bytes received from callers on all connections, those still open included",
   ],
-  sentBytes: ["sent_bytes_total", "Bytes sent to the downstream"],
-  denied: ["intention_denied_total", "Connections and requests that an intention denied"],
-  resumed: ["tls_resumed_total", "TLS handshakes that resumed an earlier session"],
+  sentBytes: [
+    "sent_bytes_total",
+    "Bytes sent to callers on all connections, those still open included",
+  ],
+  denied: [
+    "intention_denied_total",
+    "Connections and requests that an intention or the default policy denied",
+  ],
+  resumed: [
+    "tls_resumed_total",
+    "TLS handshakes that resumed an earlier session in place of a full handshake",
+  ],
   secretsMissing: [
     "secrets_not_ready_total",
-    "Connections refused because secrets of the listener or upstream have not come",
+    "Connections refused because a secret of the listener or upstream has not come yet",
   ],
-  refused: ["connections_refused_total", "Connections refused because all places are taken"],
+  refused: [
+    "connections_refused_total",
+    "Connections refused because a limit on connections was reached",
+  ],
   stopped: [
     "held_bytes_stopped_total",
-    "Requests and connections ended because too many bytes waited in memory for their slower side",
+    "Requests and connections ended because too many bytes were held for their slow side",
   ],
 } as const;
 
@@ -218,7 +230,7 @@ export class ListenerStats {
     let ending = this.#endings.get(key);
     if (!ending) {
       const labels = { ...this.#labels, outcome, ended_by: endedBy };
-      const help = "Connections ended, by outcome and who ended them";
+      const help = "Connections that ended, by outcome and the side that ended them";
       ending = { labels, counter: this.#stats.counter(ENDED_METRIC, help, labels) };
       this.#endings.set(key, ending);
     }

@@ -80,12 +80,15 @@ export class DataPath {
   readonly #heldGauges = {
     bytes: this.stats.gauge(
       "held_bytes",
-      "Bytes in memory that wait for a side which is slower than the other",
+      "Bytes held in memory for callers or instances that read more slowly than the other side sends",
     ),
-    limit: this.stats.gauge("held_bytes_limit", "How many of these there may be"),
+    limit: this.stats.gauge(
+      "held_bytes_limit",
+      "Most bytes that may be held for slow sides, of all data workers together",
+    ),
     strained: this.stats.gauge(
       "held_bytes_strained",
-      "Data paths that hold more than half of their limit",
+      "Data workers that hold more than half of their limit for slow sides",
     ),
   };
   readonly #listeners: Listeners;

@@ -38,7 +38,7 @@ export class Doors {
     const { clock, log, stats } = context;
     const paused = stats.gauge(
       "accept_paused",
-      "Data paths that accept nothing because file descriptors run short",
+      "1 for each data worker that accepts no connections because file descriptors run short",
     );
     this.#gate = new AcceptGate({
       clock,
@@ -114,12 +114,19 @@ export class Doors {
       });
     } catch (error) {
       door.error = messageOf(error);
-      stats.counter(LISTEN_FAILURES, "Listeners that could not be bound", {
-        listener: door.name,
-      }).add(1);
+      stats.counter(
+        LISTEN_FAILURES,
+        "Attempts to bind a listener that failed; it is tried again every second",
+        {
+          listener: door.name,
+        },
+      ).add(1);
       // Tried every second; the same again is no news.
       const level = door.said === door.error ? "debug" : "error";
-      log[level]("listener failed", { listener: door.name, error: door.error });
+      log[level]("listener failed; tried again every second", {
+        listener: door.name,
+        error: door.error,
+      });
     }
   }
 

@@ -27,7 +27,11 @@ export function reportDialFailure(
   const { log, stats } = context;
   const target = lease.target.part.key;
   const endpoint = addressOf(lease);
-  stats.counter(FAILURES, "Dials that failed", { target, code }).add(1);
+  stats.counter(
+    FAILURES,
+    "Attempts to connect to an instance that failed, by target and error code",
+    { target, code },
+  ).add(1);
   log.debug("endpoint failed", { target, endpoint, code, reason });
   countFailure(lease, `${code}: ${reason}`, context);
   return { code, reason: `Cannot dial "${name}" at ${endpoint}: ${reason}` };
@@ -58,7 +62,11 @@ export function countSilence(lease: Lease, reason: string, context: Context): bo
 /** Says why, and until when. */
 function reportEjection(lease: Lease, why: string, { log, stats, clock }: Context): void {
   const { state, target: { part: { key: target } } } = lease;
-  stats.counter(EJECTIONS, "Endpoints ejected", { target }).add(1);
+  stats.counter(
+    EJECTIONS,
+    "Times that an instance was taken out of balancing for failing, by target",
+    { target },
+  ).add(1);
   const forMs = state.ejectedUntilMs - clock.monotonic();
   log.warn("endpoint ejected", {
     ...{ target, endpoint: addressOf(lease), reason: why },

@@ -79,7 +79,10 @@ export class SourceReport {
       if (!this.#refused.has(key)) log.warn("configuration refused", { what, reason });
     }
     this.#refused = now;
-    stats.gauge("snapshot_refused", "Parts of the configuration that were not taken").set(now.size);
+    stats.gauge(
+      "snapshot_refused",
+      "Parts of the newest configuration that are refused now; the log names them",
+    ).set(now.size);
   }
 
   published(
@@ -93,13 +96,20 @@ export class SourceReport {
     },
   ): void {
     const { called = "agent", log, stats } = this.#options;
-    stats.counter("snapshots_published_total", "Snapshots handed to the data path").add(1);
+    stats.counter(
+      "snapshots_published_total",
+      "Configuration snapshots that were given to the data workers",
+    ).add(1);
     this.#restored(restored);
     const { credentials } = snapshot;
     if (credentials) {
-      stats.gauge("certificate_expiry_seconds", "When the leaf expires, in seconds since 1970", {
-        certificate: "leaf",
-      }).set(Math.floor(credentials.notAfterMs / 1000));
+      stats.gauge(
+        "certificate_expiry_seconds",
+        "When the certificate of this service expires, in seconds since 1970",
+        {
+          certificate: "leaf",
+        },
+      ).set(Math.floor(credentials.notAfterMs / 1000));
     }
     const fields = {
       version: snapshot.version,
@@ -122,14 +132,17 @@ export class SourceReport {
 
   #restored(restored: boolean): void {
     this.#options.stats
-      .gauge("snapshot_restored", "1 while the snapshot in use is the stored one")
+      .gauge(
+        "snapshot_restored",
+        "1 while the configuration in use is the one stored in -state-dir",
+      )
       .set(restored ? 1 : 0);
   }
 
   #gauge(code: ErrorCode, all: readonly Failing[]): void {
     this.#options.stats.gauge(
       "snapshot_stale",
-      "Watches of the agent or the servers that fail now, by error code",
+      "Watches of the agent or the servers whose last request failed, by error code",
       {
         reason: code,
       },

@@ -143,6 +143,7 @@ export function processRig(options: Partial<ProxyProcessOptions> = {}): ProcessR
       fetchCertificate = () => fetch({ credentials: "c", name: "n", remote: "r" });
       return plane;
     },
+    findRival: () => Promise.resolve(undefined),
     openAdmin() {
       note("admin opened");
       return Promise.resolve({ close: () => (note("admin closed"), Promise.resolve()) });

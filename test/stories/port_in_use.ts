@@ -46,6 +46,23 @@ export function portInUse(agents: Agents): void {
     await waitForEcho(taken);
   });
 
+  test("a second Postern of one id says so, and takes over when the first one ends", async () => {
+    await using mesh = await agents.start({ defaultIntentionPolicy: "allow" });
+    const id = await mesh.register({ name: "web" });
+    // By default an admin server is where others find it.
+    await using first = mesh.run(["proxy", "-sidecar-for", id]);
+    await first.waitReady();
+    await using second = mesh.run(["proxy", "-sidecar-for", id]);
+    const rival = `another Postern of ${id}-sidecar-proxy runs on this machine`;
+    await second.process.waitFor(new RegExp(`WARN.*${rival}`), { timeoutMs: 60_000 });
+    const { status, body } = await second.admin("/ready");
+    assert.equal(status, 503);
+    assert.match(body, new RegExp(`in use by another process; tried again every second\n${rival}`));
+    first.expectEnd();
+    await first.stop();
+    await second.waitReady();
+  });
+
   test("an admin address given by flag that is taken is an error", async () => {
     await using mesh = await agents.start();
     const id = await mesh.register({ name: "web" });

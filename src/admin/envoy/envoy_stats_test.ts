@@ -1,6 +1,7 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import type { Labels, Sample } from "../../base/mod.ts";
+import { ENVOY_HELP } from "./envoy_help.ts";
 import { ENVOY_NAMES } from "./envoy_names.ts";
 import { type EnvoyFacts, envoyStats } from "./envoy_stats.ts";
 
@@ -245,4 +246,23 @@ test("envoyStats() joins secrets of one name: counters add up, of gauges the low
   ], { ...FACTS, secrets });
   assert.equal(stats.get("sds.web.update_success")?.value, 5);
   assert.equal(stats.get("sds.web.control_plane.connected_state")?.value, 0);
+});
+
+test("ENVOY_HELP has a text for each name that can be shown, and no other", () => {
+  const samples = ENVOY_NAMES.flatMap(({ sample, labels }) =>
+    [IN, OUT].map((of): Sample => ({
+      ...{ name: sample, kind: "counter", help: "", value: 1 },
+      labels: {
+        ...{ ...of, ...SDS, ...labels },
+        ...{ status: "200", credentials: "inbound", target: "db.default.dc1" },
+      },
+    }))
+  );
+  const tcp = samples.filter(({ name }) => name !== "http_requests_total");
+  const file = samples.map((sample) => ({ ...sample, labels: { ...sample.labels, ...FILE } }));
+  const shown = [samples, tcp, file].flatMap((of) => envoyStats(of, FACTS));
+  assert.deepEqual(
+    [...new Set(shown.map(({ prometheus }) => prometheus))].sort(),
+    Object.keys(ENVOY_HELP).sort(),
+  );
 });

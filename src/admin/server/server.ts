@@ -9,6 +9,7 @@ import { createAdaptorServer } from "@hono/node-server";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { formatAddress, type Log, ProxyError } from "../../base/mod.ts";
 import { createAdmin, isProbe } from "../admin.ts";
+import type { AdminPlace } from "../ask_admin.ts";
 import { tokenFault } from "./admin_token.ts";
 import { codeOf, type Listening, listenOn, reasonOf, SERVER_LIMITS } from "./listening.ts";
 import { machineNames } from "./machine_names.ts";
@@ -22,7 +23,9 @@ export type AdminBind =
 export interface AdminServerOptions {
   readonly bind: AdminBind;
   /** Who shows what is in it may change something from elsewhere; who does not may not from here. */
-  readonly tokenFile?: string;
+  readonly tokenFile?: string | undefined;
+  /** Which proxy has an address that was asked for and is taken, in words. Never rejects. */
+  readonly whose?: (place: AdminPlace) => Promise<string | undefined>;
 }
 
 const DEFAULT_HOST = "127.0.0.1";
@@ -35,15 +38,16 @@ export async function startAdmin(
   options: AdminServerOptions,
   log: Log,
 ): Promise<Listening> {
-  const { bind, tokenFile } = options;
+  const { bind, tokenFile, whose } = options;
   if (bind.kind === "address") {
     try {
       return await started(view, { ...bind, tokenFile }, log);
     } catch (error) {
+      const holder = codeOf(error) === "EADDRINUSE" && await whose?.(bind);
       throw new ProxyError(
         "listen_failed",
         `Cannot listen on -admin-bind ${formatAddress({ ...bind, kind: "tcp" })}: ` +
-          `${reasonOf(error)}; give another address, or off`,
+          `${reasonOf(error)}${holder ? ` (${holder})` : ""}; give another address, or off`,
         { cause: error },
       );
     }

@@ -4,6 +4,7 @@ import { connect, createServer, type Server, type Socket } from "node:net";
 import { test } from "node:test";
 import { fakeAdminView } from "../../../test/kit/admin_view.ts";
 import { type Fields, ProxyError, silentLog } from "../../base/mod.ts";
+import type { AdminPlace } from "../ask_admin.ts";
 import type { Listening } from "./listening.ts";
 import { startAdmin } from "./server.ts";
 
@@ -88,6 +89,11 @@ test("startAdmin() fails for an address that was asked for and is taken", async 
       );
       return true;
     });
+    const whose = ({ port }: AdminPlace) => Promise.resolve(`by ${port === bind.port ? "db" : ""}`);
+    await assert.rejects(
+      startAdmin(fakeAdminView(), { bind, whose }, silentLog),
+      /the address is in use \(by db\); give/,
+    );
   } finally {
     await first.close();
   }

@@ -36,6 +36,7 @@ const ASK_TIMEOUT_MS = 2_000;
 const HOST = "127.0.0.1";
 
 const Info = v.object({
+  postern: v.optional(v.object({ pid: v.optional(v.number()) })),
   node: v.object({ id: v.string() }),
   command_line_options: v.object({
     sidecarFor: v.optional(v.string()),
@@ -96,6 +97,42 @@ export async function findAdmin(
     info ? [`${nameOf(info)} at ${HOST}:${places[index]?.port}`] : []
   );
   return { kind: "missing", wanted, others };
+}
+
+/**
+ * Another proxy on this machine that is `proxyId`, in words: two of one id want the same ports. `own`: our
+ * admin server, where there is one.
+ */
+export async function findRival(
+  proxyId: string,
+  { ask, own }: { readonly ask: AskAdmin; readonly own?: AdminPlace | undefined },
+): Promise<string | undefined> {
+  const wanted: WantedProxy = { flag: "proxy-id", value: proxyId };
+  const isOwn = ({ host, port }: AdminPlace) => own?.host === host && own.port === port;
+  const places = ADMIN_PORTS.map((port) => ({ host: HOST, port })).filter((at) => !isOwn(at));
+  const found = await Promise.all(places.map(async (place) => {
+    const info = await infoOf(place, ask);
+    return info && isMeant(wanted, info)
+      ? [`${processOf(info)}admin server ${HOST}:${place.port}`]
+      : [];
+  }));
+  const rivals = found.flat();
+  return rivals.length === 0
+    ? undefined
+    : `another Postern of ${proxyId} runs on this machine (${
+      rivals.join("; ")
+    }) and may have the ` +
+      "same ports";
+}
+
+/** Which proxy has this address for its admin server, in words; undefined: none that answers. */
+export async function whoseAdmin(place: AdminPlace, ask: AskAdmin): Promise<string | undefined> {
+  const info = await infoOf(place, ask);
+  return info && `by another Postern, ${processOf(info)}${nameOf(info)}`;
+}
+
+function processOf({ postern }: Info): string {
+  return postern?.pid === undefined ? "" : `process ${postern.pid}, `;
 }
 
 /** Undefined: nobody answers there, or it is no admin server of a proxy. */

@@ -4,6 +4,7 @@ import { type AskAdmin, startAdmin } from "../../admin/mod.ts";
 import { silentLog, systemClock } from "../../base/mod.ts";
 import { fakeAdminView } from "../../../test/kit/admin_view.ts";
 import { FakeClock } from "../../../test/kit/clock.ts";
+import { findRival } from "./find_admin.ts";
 import { waitReady } from "./wait_ready.ts";
 
 const ADMIN = {
@@ -128,6 +129,23 @@ const HERE = {
   19_004: proxy("web-2-sidecar-proxy", { proxyId: "web-2-sidecar-proxy" }),
   19_100: proxy("/etc/web.json", { config: "/etc/web.json" }),
 };
+
+test("findRival() names another proxy of the id, and never itself", async () => {
+  const { ask } = world({
+    ...HERE,
+    19_002: { ...proxy("web-2-sidecar-proxy"), postern: { pid: 7 } },
+  });
+  const own = { host: "127.0.0.1", port: 19_004 };
+  assert.equal(
+    await findRival("web-2-sidecar-proxy", { ask, own }),
+    "another Postern of web-2-sidecar-proxy runs on this machine (process 7, admin server " +
+      "127.0.0.1:19002) and may have the same ports",
+  );
+  assert.equal(
+    await findRival("db-sidecar-proxy", { ask, own: { ...own, port: 19_000 } }),
+    undefined,
+  );
+});
 
 for (
   const [flag, value, port] of [

@@ -37,7 +37,8 @@ export class FailureContainer {
 
   failed(error: unknown): void {
     const { log, stats, nowMs } = this.#options;
-    const help = "Failures that nobody waited for, in a thread with plugins";
+    const help =
+      "Errors in a thread with plugins that no request waited for; the log names the place";
     stats.counter("plugin_loose_failures_total", help).add(1);
     const now = nowMs();
     if (now - this.#saidMs < SAID_EVERY_MS) return void this.#unsaid++;

@@ -150,12 +150,18 @@ export class Rollout {
     this.published = snapshot;
     if (this.refused.length > 0) log.info("snapshot taken again", { version });
     this.refused = [];
-    stats.gauge("snapshot_version", "Version of the snapshot in use").set(version);
+    stats.gauge(
+      "snapshot_version",
+      "Version of the configuration snapshot in use; each one put in force has a higher one",
+    ).set(version);
   }
 
   #refuse({ version }: Snapshot, reason: string): void {
     const { log, stats } = this.#options;
-    stats.counter("snapshots_refused_total", "Snapshots that the data path refused").add(1);
+    stats.counter(
+      "snapshots_refused_total",
+      "Configuration snapshots that a data worker could not use; the old one stays",
+    ).add(1);
     if (this.refused[0]?.reason !== reason) {
       const stays = this.published ? "the old one serves on" : "nothing is served";
       log.error(`snapshot refused, ${stays}`, { version, reason });

@@ -62,7 +62,7 @@ export class AccessWriter {
     this.#open = options.openTarget ?? openTarget;
     this.#lost = options.stats.counter(
       "access_log_lines_dropped_total",
-      "Lines of the access log that were not written",
+      "Access log lines that were lost because their target could not be written in time",
     );
   }
 

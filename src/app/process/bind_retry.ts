@@ -15,17 +15,28 @@ export interface BindRetryOptions {
   readonly signal: AbortSignal;
   /** After each try. */
   readonly onTried: () => Promise<void>;
+  /** A proxy on this machine that wants the same ports; undefined: none is found. Never rejects. */
+  findRival(): Promise<string | undefined>;
 }
 
 const RETRY_MS = 1_000;
+/** Tries of which the first looks for a rival. */
+const RIVAL_TRIES = 10;
 
 export class BindRetry {
   readonly #options: BindRetryOptions;
   #timer: Timer | undefined;
+  #failedTries = 0;
+  #rival = "";
 
   constructor(options: BindRetryOptions) {
     this.#options = options;
     options.signal.addEventListener("abort", () => this.#timer?.cancel(), { once: true });
+  }
+
+  /** Who has the ports, in words; "": nobody is known, or all are bound. */
+  get rival(): string {
+    return this.#rival;
   }
 
   /** To be called after each applied snapshot. Never rejects. */
@@ -33,12 +44,25 @@ export class BindRetry {
     const { plane, log, onTried } = this.#options;
     try {
       const bound = await plane.retryFailed();
+      if (bound) [this.#failedTries, this.#rival] = [0, ""];
       await onTried();
       if (bound) return;
+      await this.#lookForRival();
     } catch (error) {
       log.error("listeners not looked at", { error: messageOf(error) });
     }
     this.#again();
+  }
+
+  /** Told once, however long it stays. */
+  async #lookForRival(): Promise<void> {
+    const { log, findRival } = this.#options;
+    if (this.#failedTries++ % RIVAL_TRIES !== 0) return;
+    const found = await findRival() ?? "";
+    if (found !== this.#rival && found !== "") {
+      log.warn("listeners wait for another proxy", { reason: found });
+    }
+    this.#rival = found;
   }
 
   /** One timer, however many snapshots come meanwhile. */

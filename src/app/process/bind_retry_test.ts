@@ -4,16 +4,18 @@ import { silentLog } from "../../base/mod.ts";
 import { FakeClock } from "../../../test/kit/clock.ts";
 import { BindRetry } from "./bind_retry.ts";
 
-function rig(answers: readonly (boolean | Error)[]) {
+function rig(answers: readonly (boolean | Error)[], rival?: string) {
   const clock = new FakeClock();
+  const warned: unknown[] = [];
   const stopping = new AbortController();
   let tried = 0;
   let told = 0;
   const retry = new BindRetry({
     clock,
-    log: silentLog,
+    log: { ...silentLog, warn: (_message, fields) => void warned.push(fields) },
     signal: stopping.signal,
     onTried: () => Promise.resolve(void told++),
+    findRival: () => Promise.resolve(rival),
     plane: {
       retryFailed() {
         const answer = answers[Math.min(tried++, answers.length - 1)];
@@ -21,7 +23,7 @@ function rig(answers: readonly (boolean | Error)[]) {
       },
     },
   });
-  return { clock, stopping, retry, tried: () => tried, told: () => told };
+  return { clock, stopping, retry, warned, tried: () => tried, told: () => told };
 }
 
 test("look() tries again every second until all are bound, and tells of each try", async () => {
@@ -56,4 +58,14 @@ test("look() stops with the proxy", async () => {
   stopping.abort();
   await clock.advance(5_000);
   assert.equal(tried(), 1);
+});
+
+test("look() names a rival once, and forgets it when all are bound", async () => {
+  const { clock, retry, warned } = rig([...Array(25).fill(false), true], "another Postern");
+  await retry.look();
+  for (let tries = 1; tries < 25; tries++) await clock.advance(1_000);
+  assert.equal(retry.rival, "another Postern");
+  assert.deepEqual(warned, [{ reason: "another Postern" }]);
+  await clock.advance(1_000);
+  assert.equal(retry.rival, "");
 });

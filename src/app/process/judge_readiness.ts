@@ -21,6 +21,8 @@ export interface ReadinessFacts {
   readonly warming: readonly string[];
   /** Why the source hears of no changes, in words; empty: it does. */
   readonly unheard: readonly string[];
+  /** Another proxy with the ports of this one, in words; "": none was found. */
+  readonly rival: string;
 }
 
 /** What the data paths say, and what they said before. */
@@ -40,9 +42,10 @@ export interface ListenersSeen {
 /** Different troubles told, and listeners named for each; `/listeners` has them all. */
 const TOLD = 20;
 const NAMED = 3;
+const RETRIED = "tried again every second";
 
 export function judgeReadiness(
-  { draining, snapshot, refusal, waitingFor, warming, unheard }: ReadinessFacts,
+  { draining, snapshot, refusal, waitingFor, warming, unheard, rival }: ReadinessFacts,
   { listeners, stuck, everUp, wasReady, wanted }: ListenersSeen,
 ): Health {
   const exposed = Object.keys(snapshot?.exposed ?? {});
@@ -75,6 +78,9 @@ export function judgeReadiness(
   }
   for (const { name, warnings } of listeners.values()) {
     for (const warning of warnings) strained.add(name, warning);
+  }
+  if (rival !== "" && [...listeners.values()].some(({ state }) => state === "failed")) {
+    (counting.size > 0 ? counting : others).note(rival);
   }
   const mustWarm = (isDark && waiting.length > 0) || (isStrict && !wasReady);
   const waits = warming.map((what) => `waiting for ${what}`);
@@ -109,14 +115,20 @@ function listenersOf({ inbound, upstreams, edges }: Snapshot): readonly string[]
 /** What follows its name, if it carries no traffic. */
 function troubleOf(listener: ListenerView | undefined): string | undefined {
   if (!listener) return "is not bound yet";
-  if (listener.state === "failed") return `is not bound: ${listener.error}`;
+  if (listener.state === "failed") return `is not bound: ${listener.error}; ${RETRIED}`;
   return listener.fault === "" ? undefined : `refuses every connection: ${listener.fault}`;
 }
 
 /** Thousands of listeners may have the same one. */
 class Troubles {
   readonly #names = new Map<string, string[]>();
+  readonly #notes: string[] = [];
   size = 0;
+
+  /** Follows what is told of listeners. */
+  note(text: string): void {
+    this.#notes.push(text);
+  }
 
   add(name: string, trouble: string): void {
     this.size++;
@@ -134,6 +146,7 @@ class Troubles {
       return `listeners ${named} ${trouble.replace(/^is/, "are").replace(/^refuses/, "refuse")}`;
     });
     const more = this.#names.size - texts.length;
-    return more > 0 ? [...texts, `and ${more} more, see /listeners`] : texts;
+    const rest = more > 0 ? [`and ${more} more, see /listeners`] : [];
+    return [...texts, ...rest, ...this.#notes];
   }
 }

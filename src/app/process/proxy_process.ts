@@ -49,6 +49,8 @@ export interface ProxyProcessOptions {
     onWaiting(reason: () => string): Promise<void>;
   }): Promise<ProxyControl>;
   createPlane(control: ProxyControl, fetchCertificate: FetchCertificate): DataPlane;
+  /** Another proxy on this machine that is the same for Consul, in words. Never rejects. */
+  findRival(proxyId: string): Promise<string | undefined>;
   /** `undefined`: none is wanted. */
   openAdmin(): Promise<{ close(): Promise<void> } | undefined>;
   /** Traffic goes by this one now. */
@@ -84,6 +86,7 @@ export class ProxyProcess {
   #admin: ReturnType<ProxyProcessOptions["openAdmin"]> | undefined;
   #waitingFor: () => string = () => "the first answer of Consul";
   #parts: Parts | undefined;
+  #binding: BindRetry | undefined;
   /** The snapshot that was given to the plane last. */
   #applying = Promise.resolve();
   /** That snapshot, until it is in force or refused: what it opens is missed meanwhile. */
@@ -111,6 +114,7 @@ export class ProxyProcess {
           waitingFor: waitingFor || "the first snapshot",
           warming: status?.warming ?? [],
           unheard: status ? troublesOf(status) : [],
+          rival: this.#binding?.rival ?? "",
         };
       },
       plane: () => this.#parts?.plane,
@@ -206,7 +210,9 @@ export class ProxyProcess {
     const heartbeat = new Heartbeat({ clock, plane, paths, onUsed, signal });
     notifier.startWatchdog(() => heartbeat.healthy);
     const onTried = () => this.readiness.watch();
-    const binding = new BindRetry({ clock, log, plane, signal, onTried });
+    const findRival = () => this.#options.findRival(control.proxyId);
+    const binding = new BindRetry({ clock, log, plane, signal, onTried, findRival });
+    this.#binding = binding;
     source.start((snapshot) => {
       this.#coming = snapshot;
       const decided = plane.rollout.apply(snapshot);

@@ -91,6 +91,7 @@ function rig(wanted: "any" | "all" = "all") {
       waitingFor: "the leaf",
       warming: [],
       unheard: [],
+      rival: "",
     } as ReadinessFacts,
   };
   const options: ReadinessOptions = {
@@ -116,12 +117,12 @@ const STORIES: readonly (readonly [string, "any" | "all", readonly Step[]])[] = 
     {
       seen: [[up("inbound"), up(DB), unbound(HEALTH)]],
       facts: EXPOSES,
-      warnings: [`listener ${HEALTH} is not bound: in use`],
+      warnings: [`listener ${HEALTH} is not bound: in use; tried again every second`],
     },
     {
       seen: [[unbound("inbound"), unbound(DB), up(HEALTH)]],
       facts: EXPOSES,
-      notReady: [`listeners inbound, ${DB} are not bound: in use`],
+      notReady: [`listeners inbound, ${DB} are not bound: in use; tried again every second`],
     },
   ]],
   ["waits for an edge, and not for upstreams that only it leads to", "all", [
@@ -154,7 +155,10 @@ const STORIES: readonly (readonly [string, "any" | "all", readonly Step[]])[] = 
   ["waits at start for all to be bound", "all", [
     { seen: [[]], notReady: [`listeners inbound, ${DB} are not bound yet`] },
     { seen: [[up("inbound"), onItsWay(DB)]], notReady: [`listener ${DB} is not bound yet`] },
-    { seen: [[up("inbound"), unbound(DB)]], notReady: [`listener ${DB} is not bound: in use`] },
+    {
+      seen: [[up("inbound"), unbound(DB)]],
+      notReady: [`listener ${DB} is not bound: in use; tried again every second`],
+    },
   ]],
   ["waits at start for what warms, and does not later", "all", [
     {
@@ -175,7 +179,29 @@ const STORIES: readonly (readonly [string, "any" | "all", readonly Step[]])[] = 
   }]],
   ["does not count what never was up", "all", [
     { seen: [[up("inbound"), refusing(DB)]], warnings: [`listener ${DB} ${EXPIRED}`] },
-    { seen: [[up("inbound"), unbound(DB)]], warnings: [`listener ${DB} is not bound: in use`] },
+    {
+      seen: [[up("inbound"), unbound(DB)]],
+      warnings: [`listener ${DB} is not bound: in use; tried again every second`],
+    },
+  ]],
+  ["names another proxy that has its ports while a listener is not bound", "all", [
+    {
+      facts: { rival: "another one runs" },
+      seen: [[unbound("inbound"), unbound(DB)]],
+      notReady: [
+        `listeners inbound, ${DB} are not bound: in use; tried again every second`,
+        "another one runs",
+      ],
+    },
+    { facts: { rival: "another one runs" }, seen: [[up("inbound"), up(DB)]] },
+    {
+      facts: { rival: "another one runs", snapshot: EXPOSES.snapshot },
+      seen: [[up("inbound"), up(DB), unbound(HEALTH)]],
+      warnings: [
+        `listener ${HEALTH} is not bound: in use; tried again every second`,
+        "another one runs",
+      ],
+    },
   ]],
   ["misses what was up", "all", [
     { seen: [[up("inbound"), up(DB)]] },
@@ -183,11 +209,17 @@ const STORIES: readonly (readonly [string, "any" | "all", readonly Step[]])[] = 
     { seen: [[up("inbound"), up(DB)]] },
   ]],
   ["with any: misses one only when it was the last", "any", [
-    { seen: [[up("inbound"), unbound(DB)]], warnings: [`listener ${DB} is not bound: in use`] },
+    {
+      seen: [[up("inbound"), unbound(DB)]],
+      warnings: [`listener ${DB} is not bound: in use; tried again every second`],
+    },
     { seen: [[refusing("inbound"), up(DB)]], warnings: [`listener inbound ${EXPIRED}`] },
     {
       seen: [[refusing("inbound"), unbound(DB)]],
-      notReady: [`listener inbound ${EXPIRED}`, `listener ${DB} is not bound: in use`],
+      notReady: [
+        `listener inbound ${EXPIRED}`,
+        `listener ${DB} is not bound: in use; tried again every second`,
+      ],
     },
   ]],
   ["believes the worker that refuses", "all", [
@@ -223,7 +255,7 @@ const STORIES: readonly (readonly [string, "any" | "all", readonly Step[]])[] = 
     {
       seen: [[up("inbound"), unbound(DB)]],
       facts: { snapshot: SNAPSHOT },
-      warnings: [`listener ${DB} is not bound: in use`],
+      warnings: [`listener ${DB} is not bound: in use; tried again every second`],
     },
   ]],
   ["is ready with nothing to listen on", "all", [{

@@ -5,7 +5,13 @@
  */
 
 import process from "node:process";
-import { type AdminView, readAdminToken, startAdmin } from "../../admin/mod.ts";
+import {
+  type AdminPlace,
+  type AdminView,
+  askAdmin,
+  readAdminToken,
+  startAdmin,
+} from "../../admin/mod.ts";
 import {
   formatAddress,
   type LevelHolder,
@@ -20,7 +26,7 @@ import type { ProxyOptions } from "../command_line/args.ts";
 import { boundedAuthorize } from "./bounded_authorize.ts";
 import { createCatalogLook } from "./catalog_look.ts";
 import { fittingConnections, tooFewFiles } from "./descriptors.ts";
-import { shownMode } from "../commands/find_admin.ts";
+import { findRival, shownMode, whoseAdmin } from "../commands/find_admin.ts";
 import { exitCodeOf, lastWords } from "../log/last_words.ts";
 import { ACCESS_RING_BYTES, createAccessLines } from "../log/access_lines.ts";
 import { accessTargetOf } from "../log/access_target.ts";
@@ -68,7 +74,10 @@ export async function runProxy(options: ProxyOptions, standIn?: StandIn): Promis
   const engine = runtimeEngine();
   const stats = new Stats();
   const access = new AccessWriter({ rings: accessRings, clock, log, stats });
-  const linesLost = stats.counter("log_lines_dropped_total", "Log lines that were not written");
+  const linesLost = stats.counter(
+    "log_lines_dropped_total",
+    "Log lines that were lost because nobody read standard error in time",
+  );
   const startedMs = clock.monotonic();
   log.info("starting", { version: versionLine(engine.name) });
   for (const warning of options.warnings) log.warn(warning);
@@ -77,6 +86,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandIn): Promis
   const tooFew = tooFewFiles(options.maxConnections, { maxConnections, openFiles });
   if (tooFew !== undefined) log.warn(tooFew);
 
+  let ownAdmin: AdminPlace | undefined;
   const proxy = new ProxyProcess({
     ...{ clock, log, ready: options.ready, drainTimeoutMs: options.drainTimeoutMs },
     ...{ stopTimeoutMs: options.stopTimeoutMs, settleMs: options.settleMs },
@@ -100,8 +110,12 @@ export async function runProxy(options: ProxyOptions, standIn?: StandIn): Promis
       }),
     async openAdmin() {
       if (bind.kind === "off") return undefined;
-      return await startAdmin(view, { bind, ...(tokenFile !== undefined && { tokenFile }) }, log);
+      const whose = (place: AdminPlace) => whoseAdmin(place, askAdmin);
+      const admin = await startAdmin(view, { bind, tokenFile, whose }, log);
+      ownAdmin = admin.address;
+      return admin;
     },
+    findRival: (proxyId) => findRival(proxyId, { ask: askAdmin, own: ownAdmin }),
     onInForce: (snapshot) => access.set(accessTargetOf(snapshot)),
     onFirstReady() {
       trimWhenQuiet({ clock, trim: () => engine.trim({ shared: true }), afterLoads: true });

@@ -272,7 +272,7 @@ export class Client {
   #count(call: Call, result: string): void {
     this.#deps.stats.counter(
       "agent_requests_total",
-      "HTTP requests to the agent or the servers, by result",
+      "HTTP requests to the agent or the servers that ended, by resource and result",
       {
         resource: call.resource,
         result,

@@ -172,6 +172,8 @@ export class ServerSearch {
 
   #tellKnown(): void {
     const { stats } = this.#options;
-    stats.gauge("servers_known", "Consul's servers that are known").set(this.known.length);
+    stats.gauge("servers_known", "Addresses of Consul servers that are known now").set(
+      this.known.length,
+    );
   }
 }

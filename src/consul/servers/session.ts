@@ -209,10 +209,14 @@ class Session implements ServersSession, StreamHost {
   }
 
   count(resource: string, result: string): void {
-    this.#deps.stats.counter("server_requests_total", "gRPC calls to Consul's servers", {
-      resource,
-      result,
-    }).add(1);
+    this.#deps.stats.counter(
+      "server_requests_total",
+      "gRPC calls to Consul servers that ended, by resource and result",
+      {
+        resource,
+        result,
+      },
+    ).add(1);
   }
 
   #ask<Request, Response>(
@@ -321,7 +325,8 @@ class Session implements ServersSession, StreamHost {
     const { stats, log } = this.#deps;
     stats.gauge(...CONNECTED).set(1);
     if (this.#uses++ > 0) {
-      stats.counter("server_moves_total", "How often another server was taken").add(1);
+      stats.counter("server_moves_total", "Times that the proxy left one Consul server for another")
+        .add(1);
     }
     log.info("consul server in use", { server: host, known: this.#search.known.length });
     this.#lookAfter(place);
@@ -357,4 +362,7 @@ class Session implements ServersSession, StreamHost {
   }
 }
 
-const CONNECTED = ["server_connected", "1: a server of Consul's is in use"] as const;
+const CONNECTED = [
+  "server_connected",
+  "1 while a Consul server is in use, 0 while none is",
+] as const;

@@ -77,11 +77,14 @@ export class ConnectionBudget {
     const { stats, clock, log, growth } = options;
     this.#growth = growth &&
       new BudgetGrowth(growth, { clock, log, start: this.#limit, budget: this });
-    this.#limitGauge = stats.gauge("agent_connections_limit", "Connections to the agent in budget");
+    this.#limitGauge = stats.gauge(
+      "agent_connections_limit",
+      "Most connections to the agent that this proxy allows itself now",
+    );
     this.#limitGauge.set(this.#limit);
     this.#refusals = stats.counter(
       "agent_connections_refused_total",
-      "Times the agent refused load",
+      "Requests that the agent refused because it had too many connections or requests",
     );
   }
 

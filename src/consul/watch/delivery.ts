@@ -41,7 +41,8 @@ export class Delivery<T> {
   ) {
     this.#name = name;
     this.#options = options;
-    const help = "Failed questions of watches of the agent or the servers";
+    const help =
+      "Requests of watches that failed, by resource; the last state stays and they are repeated";
     const { stats } = options.deps;
     this.#failureCounter = stats.counter("agent_watch_failures_total", help, { resource });
   }

@@ -11,40 +11,76 @@ import { type ExchangeRecord, FLAG, NOT_REACHED } from "../../http/mod.ts";
 type Row = readonly [name: string, help: string];
 
 const METRICS = {
-  requests: ["http_requests_total", "Requests whose head was read"],
-  active: ["http_requests_active", "Requests under way"],
-  receivedBytes: ["http_received_bytes_total", "Bytes of the bodies of requests"],
-  sentBytes: ["http_sent_bytes_total", "Bytes of the bodies of responses"],
-  durations: ["http_request_duration_ms", "From the head of a request to the end of all"],
+  requests: ["http_requests_total", "HTTP requests received; counted when the head is read"],
+  active: ["http_requests_active", "HTTP requests received whose response has not ended"],
+  receivedBytes: ["http_received_bytes_total", "Bytes of request bodies received from callers"],
+  sentBytes: ["http_sent_bytes_total", "Bytes of response bodies sent to callers"],
+  durations: [
+    "http_request_duration_ms",
+    "Milliseconds from the head of a request to the end of its response",
+  ],
 } as const satisfies Record<string, Row>;
 
 /** Of one cluster behind a listener. */
 const BEHIND = {
-  requests: ["http_upstream_requests_total", "Requests sent upstream, each attempt"],
-  active: ["http_upstream_requests_active", "Requests that an endpoint has"],
-  times: ["http_upstream_time_ms", "From the end of a request to that of its response"],
-  connectionsOpened: ["http_upstream_connections_total", "HTTP connections opened upstream"],
-  connectionsActive: ["http_upstream_connections_active", "HTTP connections open upstream"],
-  connectFailures: ["http_upstream_connect_failures_total", "HTTP connections that failed to open"],
-  connectTimeouts: ["http_upstream_connect_timeouts_total", "HTTP connections not open in time"],
-  pending: ["http_pending_total", "Requests that waited for a connection"],
-  pendingActive: ["http_pending_active", "Requests that wait for a connection"],
+  requests: [
+    "http_upstream_requests_total",
+    "HTTP requests sent to instances of the cluster; each retry counts",
+  ],
+  active: [
+    "http_upstream_requests_active",
+    "HTTP requests sent to the cluster whose response has not ended",
+  ],
+  times: [
+    "http_upstream_time_ms",
+    "Milliseconds from the end of a request sent to the cluster to the end of its response",
+  ],
+  connectionsOpened: [
+    "http_upstream_connections_total",
+    "Connections for HTTP opened to instances of the cluster",
+  ],
+  connectionsActive: [
+    "http_upstream_connections_active",
+    "Connections for HTTP to instances of the cluster that are open now",
+  ],
+  connectFailures: [
+    "http_upstream_connect_failures_total",
+    "Connections for HTTP that could not be opened, timeouts included",
+  ],
+  connectTimeouts: [
+    "http_upstream_connect_timeouts_total",
+    "Connections for HTTP that were not open within the connect timeout",
+  ],
+  pending: ["http_pending_total", "HTTP requests that had to wait for a connection to the cluster"],
+  pendingActive: [
+    "http_pending_active",
+    "HTTP requests that wait for a connection to the cluster now",
+  ],
 } as const satisfies Record<string, Row>;
 
 /** They come with what they count. */
 const SPREAD = {
-  responses: ["http_responses_total", "Responses, by status"],
-  flags: ["http_response_flags_total", "Exchanges that had one of Envoy's response flags"],
-  failures: ["http_requests_failed_total", "Exchanges that failed, by code and who ended them"],
+  responses: ["http_responses_total", "HTTP responses sent to callers, by status"],
+  flags: [
+    "http_response_flags_total",
+    "HTTP requests that ended with one of Envoy's response flags, by flag",
+  ],
+  failures: [
+    "http_requests_failed_total",
+    "HTTP requests that failed, by error code and the side that ended them",
+  ],
   unjudged: [
     "http_requests_unjudged_total",
-    "Requests denied since a rule asks for what cannot be checked, as a JWT",
+    "HTTP requests denied because a rule asks for what cannot be checked, by rule",
   ],
 } as const satisfies Record<string, Row>;
 
 const SPREAD_BEHIND = {
-  responses: ["http_upstream_responses_total", "Ends of what went upstream, by status"],
-  retries: ["http_retries_total", "Attempts after the first"],
+  responses: [
+    "http_upstream_responses_total",
+    "HTTP requests sent to the cluster that ended, by the status of the response",
+  ],
+  retries: ["http_retries_total", "HTTP requests sent to the cluster again after a failed attempt"],
 } as const satisfies Record<string, Row>;
 
 /** What an upstream may make us count one by one: later statuses count by class. */

@@ -33,9 +33,21 @@ export class OnDemandStats {
     const labels = { credentials };
     this.#stats = stats;
     this.#credentials = credentials;
-    this.#requested = stats.counter(REQUESTED, "Names asked for at their source", labels);
-    this.#updated = stats.counter(UPDATED, "Certificates that came, new ones and others", labels);
-    this.#active = stats.gauge(ACTIVE, "Certificates fetched on demand and held", labels);
+    this.#requested = stats.counter(
+      REQUESTED,
+      "Server names whose certificate was requested from the source",
+      labels,
+    );
+    this.#updated = stats.counter(
+      UPDATED,
+      "Certificates that the source delivered, first ones and renewals",
+      labels,
+    );
+    this.#active = stats.gauge(
+      ACTIVE,
+      "Certificates fetched on demand that are held in memory now",
+      labels,
+    );
   }
 
   requested(): void {
@@ -52,7 +64,11 @@ export class OnDemandStats {
 
   refused(reason: OnDemandRefusal): void {
     const labels = { credentials: this.#credentials, reason };
-    this.#stats.counter(REFUSED, "Handshakes refused a certificate", labels).add(1);
+    this.#stats.counter(
+      REFUSED,
+      "TLS handshakes refused because no certificate could be had, by reason",
+      labels,
+    ).add(1);
   }
 
   close(): void {

@@ -7,10 +7,22 @@
 import type { Labels, Stats } from "../../base/mod.ts";
 
 const METRICS = {
-  attempt: ["sds_update_attempt_total", "Times that a secret was asked for or came"],
-  success: ["sds_update_success_total", "Secrets that came and were taken, changed or not"],
-  failure: ["sds_update_failure_total", "Streams that failed, for each secret asked for on them"],
-  rejected: ["sds_update_rejected_total", "Secrets that came and cannot be used"],
+  attempt: [
+    "sds_update_attempt_total",
+    "Times that the secret was requested from the SDS server or came from it",
+  ],
+  success: [
+    "sds_update_success_total",
+    "Values of the secret from the SDS server that were accepted, changed or not",
+  ],
+  failure: [
+    "sds_update_failure_total",
+    "Streams to the SDS server that failed while the secret was requested on them",
+  ],
+  rejected: [
+    "sds_update_rejected_total",
+    "Values of the secret from the SDS server that were refused",
+  ],
 } as const;
 
 export type SdsMetric = keyof typeof METRICS;
@@ -52,7 +64,7 @@ export class SdsStats {
   }
 
   connected(is: boolean): void {
-    const help = "1 while the server answers";
+    const help = "1 while the stream to the SDS server stands and the server answers";
     this.#stats.gauge("sds_connected_state", help, { source: this.#source }).set(is ? 1 : 0);
   }
 

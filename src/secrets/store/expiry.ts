@@ -58,7 +58,7 @@ export class ExpiryWatch {
     this.#labels = new SecretLabels(options.stats, [EXPIRY]);
     this.#near = options.stats.gauge(
       "certificates_near_expiry",
-      "Certificates of which less than a third of the lifetime is left",
+      "Certificates in use that have less than a third of their lifetime left",
       options.scope,
     );
   }
@@ -71,7 +71,7 @@ export class ExpiryWatch {
     const labels = this.#labels.of(secret);
     // Several dates cannot be one number; those count in the days that are left.
     if (labels) {
-      const help = "When a certificate expires, in seconds since 1970";
+      const help = "When the certificate of this secret expires, in seconds since 1970";
       this.#options.stats.gauge(EXPIRY, help, labels).set(Math.floor(notAfterMs / 1_000));
     }
     this.#arm(0);
@@ -109,7 +109,7 @@ export class ExpiryWatch {
     if (this.#watched.size === 0) return stats.remove("certificate_days_left", scope);
     const left = stats.gauge(
       "certificate_days_left",
-      "Whole days until the first certificate expires; negative: it has",
+      "Whole days until the first certificate in use expires; negative once it has",
       scope,
     );
     left.set(Math.floor((earliestMs - nowMs) / DAY_MS));

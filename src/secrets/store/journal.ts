@@ -72,7 +72,7 @@ export class SecretJournal {
   /** Returns the time of the change. */
   changed(of: Reported, old: Secret | undefined, secret: Secret): number {
     const nowMs = this.#options.clock.now();
-    this.#count(of, UPDATES, "Accepted values of secrets");
+    this.#count(of, UPDATES, "Values of the secret that were accepted, the first one included");
     const { log } = this.#options;
     const oldUri = this.#otherUri(of, secret);
     this.#event(of, old ? "rotated" : "loaded", detailOf(secret, old) + uriDetail(secret, oldUri));
@@ -124,7 +124,7 @@ export class SecretJournal {
 
   rejected(of: Reported, reason: string): void {
     if (isQuiet(of)) return;
-    this.#count(of, FAILED, "Values of secrets that could not be used");
+    this.#count(of, FAILED, "Values of the secret that were refused; the old one stays");
     this.#fault(of, "rejected", reason);
   }
 
@@ -147,7 +147,11 @@ export class SecretJournal {
   }
 
   timedOut(of: Reported): void {
-    this.#count(of, TIMEOUTS, "First values of secrets that did not come in time");
+    this.#count(
+      of,
+      TIMEOUTS,
+      "Times that the first value of the secret had not come within its time limit",
+    );
     const detail = of.fault || "no answer";
     this.#event(of, "timed_out", detail);
     const fields = { secret: of.ref.name, source: of.source, reason: detail };

@@ -144,14 +144,20 @@ export class FileStore implements SnapshotStore {
       await this.#files.write(directory, file, formatStored(state, clock.now()));
     } catch (error) {
       const failure = messageOf(error);
-      stats.counter("snapshot_store_failures_total", "Snapshots that could not be stored").add(1);
+      stats.counter(
+        "snapshot_store_failures_total",
+        "Times that the configuration could not be written to -state-dir",
+      ).add(1);
       if (this.#failure !== failure) log.warn("snapshot not stored", { file, error: failure });
       this.#failure = failure;
       return false;
     }
     if (this.#failure !== undefined) log.info("snapshot stored again", { file });
     this.#failure = undefined;
-    stats.gauge("snapshot_stored_seconds", "When a snapshot was last stored, since 1970")
+    stats.gauge(
+      "snapshot_stored_seconds",
+      "When the configuration was last written to -state-dir, in seconds since 1970",
+    )
       .set(Math.floor(clock.now() / 1000));
     return true;
   }

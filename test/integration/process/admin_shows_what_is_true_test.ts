@@ -60,6 +60,16 @@ test("the admin server shows connections, counters, certificates, and no key", a
     assert.equal(status, 200, path);
     assert.doesNotMatch(body, /PRIVATE KEY|keyPem/, path);
   }
+  for (const sidecar of [pair.db, pair.web]) {
+    const { body } = await sidecar.admin("/stats/prometheus");
+    const helps = [...body.matchAll(/^# HELP (?:postern|envoy)_(\w+) ?(.*)$/gm)];
+    assert.ok(helps.length > 30);
+    for (const [line, name = "", help = ""] of helps) {
+      const known = name.split("_");
+      const said = help.toLowerCase().match(/[a-z]+/g) ?? [];
+      assert.ok(said.filter((word) => !known.includes(word)).length >= 3, `says nothing: ${line}`);
+    }
+  }
   assert.match((await pair.web.admin("/clusters")).body, new RegExp(String(pair.public.port)));
   assert.match((await pair.web.admin("/listeners")).body, new RegExp(String(pair.upstream.port)));
 });

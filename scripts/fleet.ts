@@ -10,6 +10,7 @@
  */
 
 import process from "node:process";
+import { PROXY_FLAGS } from "../src/consul/flag_names.ts";
 import type { ServersOptions } from "../src/consul/servers/types.ts";
 import { sleep, systemClock } from "../src/base/mod.ts";
 import { type Cluster, SERVER_NAME, startCluster } from "../test/kit/cluster.ts";
@@ -150,6 +151,7 @@ async function run(cluster: Cluster): Promise<void> {
       ...{ serverName: SERVER_NAME, verify: true },
     },
     ...{ token: "", tokenFile: "", login: null, datacenter: "", namespace: "", partition: "" },
+    names: PROXY_FLAGS,
   };
   const beganMs = performance.now();
   const members: Member[] = [];

@@ -1,5 +1,6 @@
 /** The only speaker to the agent. @module */
 export * from "./agent.ts";
+export { DATAPLANE_FLAGS } from "./flag_names.ts";
 export { type AgentDeps, createAgent } from "./create_agent.ts";
 export { type AgentFlags, type AgentOptions, resolveAgentOptions } from "./http/options.ts";
 export * from "./entry_types.ts";

@@ -6,6 +6,7 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 import { Member } from "../../scripts/fleet/member.ts";
+import { PROXY_FLAGS } from "../../src/consul/flag_names.ts";
 import { type Cluster, SERVER_NAME, startCluster } from "../kit/cluster.ts";
 import { eventually } from "../kit/process.ts";
 
@@ -43,7 +44,7 @@ for (
           }
           : null,
         ...{ node: cluster.nodeOf(id), token: "", tokenFile: "", login: null },
-        ...{ datacenter: "", namespace: "", partition: "" },
+        ...{ datacenter: "", namespace: "", partition: "", names: PROXY_FLAGS },
       },
       ...{ proxyId: `${id}-sidecar-proxy`, service: "web", upstreams: UPSTREAMS, signs: true },
     });

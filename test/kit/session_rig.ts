@@ -14,6 +14,7 @@ import {
   Stats,
 } from "../../src/base/mod.ts";
 import { ClusterPin } from "../../src/consul/cluster_pin.ts";
+import { PROXY_FLAGS } from "../../src/consul/flag_names.ts";
 import { WATCH_ROOTS } from "../../src/consul/servers/methods.ts";
 import { createServersSession, type ServersSession } from "../../src/consul/servers/session.ts";
 import type { ServersOptions, Token } from "../../src/consul/servers/types.ts";
@@ -26,6 +27,7 @@ export const OPTIONS: ServersOptions = {
   places: { kind: "names", names: [A] },
   ...{ grpcPort: 8502, httpPort: 8500, tls: null, watchServers: true, node: "n1" },
   ...{ token: "", tokenFile: "", login: null, datacenter: "", namespace: "", partition: "" },
+  names: PROXY_FLAGS,
 };
 
 /** From a dial over both sides of HTTP/2 to an answer, on either engine. */

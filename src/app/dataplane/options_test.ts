@@ -1,4 +1,5 @@
 import { strict as assert } from "node:assert";
+import { DATAPLANE_FLAGS } from "../../consul/mod.ts";
 import { test } from "node:test";
 import { ProxyError } from "../../base/mod.ts";
 import { parseDataplane } from "../command_line/args_dataplane.ts";
@@ -34,6 +35,7 @@ function at(options: unknown, path: string): unknown {
 test("dataplaneOptions() has consul-dataplane's defaults", () => {
   const { proxy, lifecycle, metrics, ready } = read(LEAST);
   assert.deepEqual(proxy.serversFlags, {
+    names: DATAPLANE_FLAGS,
     ...{ servers: "consul.example", node: "vm-1", grpcPort: 8_502, httpPort: 8_501 },
     ...{ tlsDisabled: false, tlsInsecure: false, serverWatchDisabled: false },
     tlsServerName: "consul.example",
@@ -405,6 +407,7 @@ test("dataplaneOptions() takes what consul-k8s passes to a sidecar", () => {
     files: { "/consul/connect-inject/proxyid": "web-1-web-sidecar-proxy" },
   });
   assert.deepEqual(proxy.serversFlags, {
+    names: DATAPLANE_FLAGS,
     ...{ servers: "consul-server.consul.svc", node: "k8s-1-virtual" },
     ...{ grpcPort: 8_502, httpPort: 8_501, tlsDisabled: false, tlsInsecure: false },
     ...{ serverWatchDisabled: false, tlsServerName: "server.dc1.consul" },
@@ -450,6 +453,7 @@ test("dataplaneOptions() takes the file that consul-ecs writes", () => {
     files: { [path]: JSON.stringify(file) },
   });
   assert.deepEqual(proxy.serversFlags, {
+    names: DATAPLANE_FLAGS,
     ...{ servers: "consul.dc1", node: "arn:aws:ecs:x:1:cluster/c", grpcPort: 8_503 },
     ...{ httpPort: 8_501, tlsDisabled: false, tlsInsecure: false, serverWatchDisabled: true },
     ...{ caPath: "/consul/ca-cert.pem", tlsServerName: "consul.dc1", token: "test-token-123" },

@@ -5,7 +5,7 @@
  */
 
 import { canonicalIpText, ProxyError } from "../../base/mod.ts";
-import type { ServersFlags } from "../../consul/mod.ts";
+import { DATAPLANE_FLAGS, type ServersFlags } from "../../consul/mod.ts";
 import { badValue, readInteger } from "../command_line/args_values.ts";
 import type { DataplaneValues } from "./values.ts";
 
@@ -60,6 +60,7 @@ export function readServers(
       serverWatchDisabled: values.on("server-watch-disabled"),
       ...Object.fromEntries(Object.entries(texts).filter(([, text]) => text !== undefined)),
       ...readCredentials(values, warnings),
+      names: DATAPLANE_FLAGS,
     },
     proxyId,
     warnings,

@@ -232,7 +232,7 @@ function shownOptions(options: ProxyOptions, proxyId: string): Readonly<Record<s
   const { agentFlags, serversFlags, mode, adminBind, warnings: _warnings, ...rest } = options;
   return {
     ...rest,
-    mode: mode.kind,
+    mode: mode.kind === "agent" && serversFlags ? "servers" : mode.kind,
     ...shownMode(mode, proxyId),
     adminBind: adminBind.kind === "address"
       ? formatAddress({ ...adminBind, kind: "tcp" })

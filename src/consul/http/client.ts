@@ -9,6 +9,7 @@ import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
 import { type ErrorCode, ProxyError, type Stats } from "../../base/mod.ts";
 import { jsonCost, locateJsonError } from "../../wire/mod.ts";
+import { type FlagNames, PROXY_FLAGS } from "../flag_names.ts";
 import { hideSecrets } from "../hide_secrets.ts";
 import type { Token } from "../servers/types.ts";
 import type { Carrier, Peer, WireReply } from "./carrier.ts";
@@ -77,6 +78,8 @@ export interface ClientOptions {
   readonly stale: boolean;
   readonly namespace: string;
   readonly partition: string;
+  /** For messages; absent: those of `postern proxy`. */
+  readonly names?: FlagNames;
 }
 
 export interface ClientDeps {
@@ -100,6 +103,10 @@ export class Client {
     this.options = options;
     this.carrier = deps.carrier;
     this.#deps = deps;
+  }
+
+  get names(): FlagNames {
+    return this.options.names ?? PROXY_FLAGS;
   }
 
   get hasToken(): boolean {
@@ -255,17 +262,21 @@ export class Client {
       return new ProxyError("agent_overloaded", `${what}: the ${peer} is overloaded (${text})`);
     }
     const code = /Enterprise feature/.test(text) ? "config_invalid" : "agent_failed";
-    const hint = failureHint(text, { peer, datacenter: call.query?.["dc"] ?? "" });
+    const hint = failureHint(text, {
+      peer,
+      datacenter: call.query?.["dc"] ?? "",
+      names: this.names,
+    });
     return new ProxyError(code, `${what}: the ${peer} answered ${wire.status}: ${text}${hint}`);
   }
 
   #forbiddenHint(call: Call, text: string): string {
     if (call.method === "POST" && /Access is restricted/.test(text)) {
-      return ` (the agent's http_config.allow_write_http_from bars POST from this address; ` +
+      return ` (the ${this.carrier.peer}'s http_config.allow_write_http_from bars POST from this address; ` +
         `this call changes nothing, but Consul takes it for a write: add this host's address there)`;
     }
     if (UNKNOWN_TOKEN.test(text)) return ` (the ${this.carrier.peer} does not know the token)`;
-    if (/anonymous token/.test(text)) return " (give one with -token-file or CONSUL_HTTP_TOKEN)";
+    if (/anonymous token/.test(text)) return ` (give one with ${this.names.token})`;
     return call.needs && !/lacks permission/.test(text) ? ` (it takes ${call.needs})` : "";
   }
 
@@ -284,7 +295,7 @@ export class Client {
 /** What says where it is. */
 const PLACE_FLAG: Readonly<Record<Peer, string>> = {
   agent: "-http-addr (CONSUL_HTTP_ADDR)",
-  server: "-http-port",
+  server: "-http-port (POSTERN_HTTP_PORT)",
 };
 
 /** Also what a token is answered that has ended. */
@@ -303,7 +314,11 @@ function isStranger(text: string): boolean {
 /** What to do about a failure, where Consul's own words do not say it. */
 function failureHint(
   text: string,
-  { peer, datacenter }: { readonly peer: Peer; readonly datacenter: string },
+  { peer, datacenter, names }: {
+    readonly peer: Peer;
+    readonly datacenter: string;
+    readonly names: FlagNames;
+  },
 ): string {
   if (/HTTP request to an HTTPS server/.test(text)) {
     return peer === "agent"
@@ -315,7 +330,7 @@ function failureHint(
     return `; set connect { enabled = true } on ${where}`;
   }
   if (/Enterprise feature/.test(text)) {
-    return "; leave out -namespace (CONSUL_NAMESPACE) and -partition (CONSUL_PARTITION)";
+    return `; leave out ${names.tenancy}`;
   }
   if (/No path to datacenter/.test(text) && datacenter) {
     return ` ${JSON.stringify(datacenter)}; is that its name, and is it joined?`;

@@ -94,7 +94,8 @@ test("Client.call() knows the gRPC port by what it answers", async () => {
   const { client } = played({}, { status: 415, body: "" });
   await assert.rejects(client.call(CALL), {
     code: "agent_failed",
-    message: "Cannot read: 192.0.2.1 speaks gRPC; -http-port wants that of the HTTP API",
+    message: "Cannot read: 192.0.2.1 speaks gRPC; -http-port (POSTERN_HTTP_PORT) wants that of " +
+      "the HTTP API",
   });
 });
 

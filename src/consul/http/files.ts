@@ -9,6 +9,7 @@ import { createPrivateKey, X509Certificate } from "node:crypto";
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { messageOf, ProxyError } from "../../base/mod.ts";
+import { type FlagNames, PROXY_FLAGS } from "../flag_names.ts";
 
 const FILE_LIMIT_BYTES = 1 << 20;
 const CA_PATH_FILES = 1_000;
@@ -29,6 +30,8 @@ export interface TlsFiles {
   readonly keyFile: string;
   readonly serverName: string;
   readonly verify: boolean;
+  /** For messages; absent: those of `postern proxy`. */
+  readonly names?: FlagNames;
 }
 
 /** TLS towards the agent, as PEM texts that were read and checked before. */
@@ -44,13 +47,14 @@ export interface TransportTls {
   /** `""`: the host of the address. */
   readonly serverName: string;
   readonly verify: boolean;
+  readonly names: FlagNames;
 }
 
 /** Fails with `config_invalid`, naming flag and variable. */
 export function readTlsFiles(files: TlsFiles): TransportTls {
-  const { caPems, caName } = readCas(files);
-  const certName = "-client-cert (CONSUL_CLIENT_CERT)";
-  const keyName = "-client-key (CONSUL_CLIENT_KEY)";
+  const { names = PROXY_FLAGS } = files;
+  const { caPems, caName } = readCas(files, names);
+  const { cert: certName, key: keyName } = names;
   if (files.certFile && !files.keyFile) {
     throw invalid(`Cannot use ${certName} without ${keyName}: give both`);
   }
@@ -66,16 +70,19 @@ export function readTlsFiles(files: TlsFiles): TransportTls {
   }
   const { serverName, verify } = files;
   const shownCert = certPem && `${certName} ${quote(files.certFile)}`;
-  return { caPems, caName, certName: shownCert, certPem, keyPem, serverName, verify };
+  return { caPems, caName, certName: shownCert, certPem, keyPem, serverName, verify, names };
 }
 
-function readCas({ caFile, caPath }: TlsFiles): Pick<TransportTls, "caPems" | "caName"> {
+function readCas(
+  { caFile, caPath }: TlsFiles,
+  names: FlagNames,
+): Pick<TransportTls, "caPems" | "caName"> {
   if (caFile) {
-    const name = "-ca-file (CONSUL_CACERT)";
+    const name = names.caFile;
     return { caPems: readCertificates(caFile, name), caName: `${name} ${quote(caFile)}` };
   }
   if (caPath) {
-    const name = "-ca-path (CONSUL_CAPATH)";
+    const name = names.caPath;
     return { caPems: readCaPath(caPath, name), caName: `${name} ${quote(caPath)}` };
   }
   return { caPems: readSystemCa(), caName: "what this system trusts" };

@@ -62,7 +62,7 @@ export async function explainRefusal(
   const { address, tls: { serverName }, clock } = place;
   if (code === NAME_CODE) {
     return `its certificate is not for ${shown(serverName || address.host)} but for ` +
-      `${namesOf(certificate)}; say one of these with -tls-server-name (CONSUL_TLS_SERVER_NAME)`;
+      `${namesOf(certificate)}; say one of these with ${place.tls.names.serverName}`;
   }
   const { subject, validFrom, validTo } = certificate;
   const now = clock.now();
@@ -75,10 +75,10 @@ export async function explainRefusal(
 }
 
 /** What a fatal alert of the agent says about the certificate that we showed, or did not. */
-export function explainAlert(text: string, { certName }: TransportTls): string | undefined {
+export function explainAlert(text: string, { certName, names }: TransportTls): string | undefined {
   // TLS 1.2 has no alert for a missing certificate but that for a bad one.
   const missing = certName ? /certificate_?required/i : /certificate_?required|bad_?certificate/i;
-  if (missing.test(text)) return "the agent wants a certificate: give -client-cert and -client-key";
+  if (missing.test(text)) return `the agent wants a certificate: give ${names.certAndKey}`;
   return certName && /unknown_?ca|bad_?certificate|certificate_?unknown/i.test(text)
     ? `the agent does not take ${certName}: use one of a CA that its tls.https.ca_file holds`
     : undefined;
@@ -87,21 +87,24 @@ export function explainAlert(text: string, { certName }: TransportTls): string |
 /** The same for a server: `reason` is in the words of the net layer. */
 export function explainServerReason(
   reason: string,
-  { certName }: Pick<TransportTls, "certName">,
+  { certName, names }: Pick<TransportTls, "certName" | "names">,
 ): string {
   const refused = reason.includes(REFUSES_CERTIFICATE);
   if (reason.includes(WANTS_CERTIFICATE) || (refused && !certName)) {
-    return "the server wants a certificate: give -client-cert and -client-key";
+    return `the server wants a certificate: give ${names.certAndKey}`;
   }
   if (!certName && reason.includes(MAY_WANT_CERTIFICATE)) {
-    return `${reason}: give -client-cert and -client-key`;
+    return `${reason}: give ${names.certAndKey}`;
   }
   return refused || reason.includes(DISTRUSTS_OUR_CA)
     ? `the server does not take ${certName}: use one of a CA that its tls.defaults.ca_file holds`
     : reason;
 }
 
-function issuerTrouble(certificate: X509Certificate, { caName, caPems }: TransportTls): string {
+function issuerTrouble(
+  certificate: X509Certificate,
+  { caName, caPems, names }: TransportTls,
+): string {
   const { subject, issuer } = certificate;
   // A system's hundreds are one text, and not worth reading.
   const isShort = caPems.join("").split("-----BEGIN").length - 1 <= SHOWN_CAS;
@@ -115,7 +118,7 @@ function issuerTrouble(certificate: X509Certificate, { caName, caPems }: Transpo
     : cas.length > 0
     ? `but ${caName} has ${cas.map((ca) => shown(ca.subject)).join(", ")}`
     : `which is not in ${caName}`;
-  return `${said}, ${held}; say with -ca-file or -ca-path which CA has signed it`;
+  return `${said}, ${held}; say with ${names.ca} which CA has signed it`;
 }
 
 /** `undefined`: the agent shows none within the time. */

@@ -1,4 +1,5 @@
 /** What is said when TLS to the agent fails, on a real handshake. */
+import { DATAPLANE_FLAGS, PROXY_FLAGS } from "../flag_names.ts";
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import https from "node:https";
@@ -132,7 +133,8 @@ for (
 ) {
   test(`explainAlert() reads ${JSON.stringify(text)}`, () => {
     const tls = { caPems: [], caName: "", certPem: "", keyPem: "", serverName: "", verify: true };
-    assert.match(explainAlert(text, { ...tls, certName }) ?? "", pattern);
+    const names = PROXY_FLAGS;
+    assert.match(explainAlert(text, { ...tls, names, certName }) ?? "", pattern);
   });
 }
 
@@ -150,6 +152,14 @@ for (
 ) {
   test(`explainServerReason() reads ${alert}${certName && ", with a certificate shown"}`, () => {
     const words = tlsWords(`received fatal alert: ${alert}`);
-    assert.match(explainServerReason(words, { certName }), pattern);
+    assert.match(explainServerReason(words, { certName, names: PROXY_FLAGS }), pattern);
   });
 }
+
+test("explainServerReason() names the flags of the command that runs", () => {
+  const words = tlsWords("received fatal alert: CertificateRequired");
+  assert.equal(
+    explainServerReason(words, { certName: "", names: DATAPLANE_FLAGS }),
+    "the server wants a certificate: give -tls-cert and -tls-key",
+  );
+});

@@ -1,38 +1,39 @@
 /**
- * Why the agent could not be reached, in words, with what to change: above all where an address is that
- * of another of its ports.
+ * Why the agent or a server could not be reached, in words, with what to change: above all where an
+ * address is that of another of its ports.
  *
  * @module
  */
 
 import { type Address, messageOf } from "../../base/mod.ts";
+import { type FlagNames, PROXY_FLAGS } from "../flag_names.ts";
 import type { Peer } from "./carrier.ts";
 import type { TransportTls } from "./files.ts";
 import { explainAlert } from "./tls_trouble.ts";
 
-const WANTED = "-http-addr (CONSUL_HTTP_ADDR) wants that of its HTTP API";
-
-const REASONS: Readonly<Record<string, string>> = {
-  ECONNREFUSED: "connection refused; is the agent running, and is this its address " +
-    "(-http-addr or CONSUL_HTTP_ADDR)?",
-  ENOENT: "there is no such socket",
-  ECONNRESET: "the connection was reset",
-  ENOTFOUND: "the host name cannot be resolved",
-  EPROTO: "TLS failed; does the agent speak HTTPS on this port?",
-  ERR_SSL_WRONG_VERSION_NUMBER: "the port does not speak TLS; give the agent's HTTPS port, 8501 " +
-    "unless configured otherwise, or, where it has none, write http:// in -http-addr " +
-    "(CONSUL_HTTP_ADDR) and leave out CONSUL_HTTP_SSL",
-  // What Node's parser says of the first bytes of HTTP/2.
-  HPE_INVALID_CONSTANT: "what answers does not speak HTTP/1; is this the agent's gRPC port? " +
-    `${WANTED}, 8500 unless configured otherwise`,
+const WANTED: Readonly<Record<Peer, string>> = {
+  agent: "-http-addr (CONSUL_HTTP_ADDR) wants that of its HTTP API",
+  server: "-http-port (POSTERN_HTTP_PORT) wants that of its HTTP API",
 };
 
-const SERVER_WANTED =
-  "-http-port (POSTERN_HTTP_PORT) wants that of its HTTP API, 8500 unless configured otherwise";
-const SERVER_REASONS: Readonly<Record<string, string>> = {
-  ...REASONS,
-  ECONNREFUSED: `connection refused; ${SERVER_WANTED}`,
-  HPE_INVALID_CONSTANT: `what answers does not speak HTTP/1; ${SERVER_WANTED}`,
+const REASONS: Readonly<Record<string, (peer: Peer) => string>> = {
+  ECONNREFUSED: (peer) =>
+    peer === "agent"
+      ? "connection refused; is the agent running, and is this its address (-http-addr or " +
+        "CONSUL_HTTP_ADDR)?"
+      : `connection refused; ${WANTED[peer]}, 8500 unless configured otherwise`,
+  ENOENT: () => "there is no such socket",
+  ECONNRESET: () => "the connection was reset",
+  ENOTFOUND: () => "the host name cannot be resolved",
+  EPROTO: (peer) => `TLS failed; does the ${peer} speak HTTPS on this port?`,
+  // Servers are asked over TLS by HTTP/2, which has words of its own.
+  ERR_SSL_WRONG_VERSION_NUMBER: () =>
+    "the port does not speak TLS; give the agent's HTTPS port, 8501 unless configured otherwise, or, " +
+    "where it has none, write http:// in -http-addr (CONSUL_HTTP_ADDR) and leave out CONSUL_HTTP_SSL",
+  // What Node's parser says of the first bytes of HTTP/2.
+  HPE_INVALID_CONSTANT: (peer) =>
+    `what answers does not speak HTTP/1; is this the ${peer}'s gRPC port? ${WANTED[peer]}, 8500 ` +
+    "unless configured otherwise",
 };
 
 /** Consul's other ports, unless configured otherwise: some just hang up. */
@@ -46,11 +47,14 @@ const OTHER_PORTS: Readonly<Record<number, string>> = {
 };
 const HUNG_UP: ReadonlySet<unknown> = new Set(["ECONNRESET", "HPE_INVALID_CONSTANT"]);
 
-const HINTS: readonly (readonly [RegExp, string])[] = [
-  [/altnames/, "say with -tls-server-name which name the agent's certificate is for"],
+const HINTS: readonly (readonly [RegExp, (names: FlagNames, peer: Peer) => string])[] = [
+  [
+    /altnames/,
+    ({ serverName }, peer) => `say with ${serverName} which name the ${peer}'s certificate is for`,
+  ],
   [
     /unable to (verify|get)|self.signed|unknown ?issuer/i,
-    "say with -ca-file or -ca-path which CA has signed the agent's certificate",
+    ({ ca }, peer) => `say with ${ca} which CA has signed the ${peer}'s certificate`,
   ],
 ];
 
@@ -64,19 +68,16 @@ export function reasonOf(
   },
 ): string {
   const code = (error as { code?: unknown } | null)?.code;
-  if (peer === "server" && typeof code === "string" && SERVER_REASONS[code]) {
-    return SERVER_REASONS[code];
-  }
   const use = address.kind === "tcp" && HUNG_UP.has(code) ? OTHER_PORTS[address.port] : undefined;
   if (use && address.kind === "tcp") {
-    return `${address.port} is Consul's port for ${use}; ${WANTED}, 8500 or 8501 (HTTPS) unless ` +
-      "configured otherwise";
+    return `${address.port} is Consul's port for ${use}; ${WANTED[peer]}, 8500 or 8501 (HTTPS) ` +
+      "unless configured otherwise";
   }
-  const known = typeof code === "string" ? REASONS[code] : undefined;
+  const known = typeof code === "string" ? REASONS[code]?.(peer) : undefined;
   if (known) return known;
   const text = messageOf(error) || String(code ?? "the connection failed");
   const alert = tls && explainAlert(text, tls);
   if (alert) return alert;
   const hint = HINTS.find(([pattern]) => pattern.test(text))?.[1];
-  return hint ? `${text}; ${hint}` : text;
+  return hint ? `${text}; ${hint(tls?.names ?? PROXY_FLAGS, peer)}` : text;
 }

@@ -3,13 +3,14 @@ import assert from "node:assert/strict";
 import { type AddressInfo, createServer } from "node:net";
 import { test } from "node:test";
 import { messageOf, systemClock } from "../../base/mod.ts";
+import { PROXY_FLAGS } from "../flag_names.ts";
 import type { TransportTls } from "./files.ts";
 import { Transport } from "./transport.ts";
 import { reasonOf } from "./unreachable.ts";
 
 const TLS: TransportTls = {
   ...{ caPems: [], caName: "", certPem: "", keyPem: "", certName: "", serverName: "" },
-  verify: false,
+  ...{ verify: false, names: PROXY_FLAGS },
 };
 
 /** What a gRPC server says first: the SETTINGS of HTTP/2. */
@@ -64,11 +65,21 @@ for (
   });
 }
 
-test("reasonOf() names the flag that is for servers", () => {
-  const address = { kind: "tcp", host: "192.0.2.1", port: 8300 } as const;
-  const code = "ECONNREFUSED";
-  assert.match(
-    reasonOf({ code }, { address, tls: null, peer: "server" }),
-    /-http-port \(POSTERN_HTTP_PORT\) wants .* 8500/,
-  );
-});
+for (
+  const [code, port] of [
+    ["ECONNREFUSED", 8300],
+    ["ECONNRESET", 8503],
+    ["HPE_INVALID_CONSTANT", 18_502],
+    ["EPROTO", 18_500],
+  ] as const
+) {
+  test(`reasonOf() tells of servers with their own flags: ${code}`, () => {
+    const address = { kind: "tcp", host: "192.0.2.1", port } as const;
+    const said = reasonOf({ code }, { address, tls: null, peer: "server" });
+    assert.doesNotMatch(said, /agent|-http-addr/);
+    assert.match(
+      said,
+      code === "EPROTO" ? /does the server/ : /-http-port \(POSTERN_HTTP_PORT\) wants/,
+    );
+  });
+}

@@ -13,6 +13,7 @@ import {
   type Metadata,
 } from "../../grpc/mod.ts";
 import { GRPC_STATUS } from "../../http/mod.ts";
+import type { FlagNames } from "../flag_names.ts";
 import { errorOf } from "./grpc_errors.ts";
 import type { Method } from "./types.ts";
 
@@ -24,6 +25,8 @@ export interface AskOnceOptions {
   readonly signal?: AbortSignal | undefined;
   /** The first message of a stream is the answer; the rest of it is not wanted. */
   readonly isStream?: boolean;
+  /** Of the flags, for messages. */
+  readonly names?: FlagNames;
   /** Before the promise is rejected for it. */
   readonly onStatus?: (status: GrpcStatus) => void;
 }
@@ -36,7 +39,7 @@ export function askOnce<Request, Response>(
 ): Promise<Response> {
   const { method, request } = question;
   const { what } = method;
-  const { host, token, timeoutMs, clock, signal, isStream, onStatus } = options;
+  const { host, token, timeoutMs, clock, signal, isStream, onStatus, names } = options;
   return new Promise((resolve, reject) => {
     let answer: { readonly message: Response } | undefined;
     let unreadable: string | undefined;
@@ -46,7 +49,7 @@ export function askOnce<Request, Response>(
     };
     const fail = (status: GrpcStatus) => {
       onStatus?.(status);
-      reject(errorOf(status, { what, host, token, unreadable }));
+      reject(errorOf(status, { what, host, token, unreadable, names }));
     };
     const types = messagesOf(method, (fact) => unreadable = fact);
     const abort = () => {

@@ -8,6 +8,7 @@
 import { Backoff, type Clock, type Random, type Timer } from "../../base/mod.ts";
 import { type GrpcCall, type GrpcLink, type GrpcStatus } from "../../grpc/mod.ts";
 import { GRPC_STATUS } from "../../http/mod.ts";
+import type { FlagNames } from "../flag_names.ts";
 import { messagesOf, metadataOf } from "./ask_once.ts";
 import { errorOf, isOverload, isUnauthenticated } from "./grpc_errors.ts";
 import type { Method, Server, StreamSink } from "./types.ts";
@@ -27,6 +28,8 @@ export interface StreamHost {
   /** What calls carry now; `""`: none. */
   token(): string;
   rejected(token: string): void;
+  /** Of the flags, for messages. */
+  readonly names?: FlagNames;
   leave(server: Server, reason: string): void;
   /** `ok`: it delivers. */
   count(resource: string, result: string): void;
@@ -169,7 +172,10 @@ export class FollowedStream<Request, Response> implements AnyStream {
   #failed({ place, token, unreadable }: Opened, status: GrpcStatus): void {
     const { what, resource } = this.#method;
     const { server } = place;
-    const error = errorOf(status, { what, host: server.host, token, unreadable });
+    const error = errorOf(status, {
+      ...{ what, host: server.host, token, unreadable },
+      names: this.#host.names,
+    });
     this.#host.count(resource, error.code);
     const hopeless = HOPELESS.includes(status.code);
     this.#openAfter((hopeless ? this.#patience : this.#backoff).next());

@@ -6,6 +6,7 @@
 
 import { type ErrorCode, ProxyError } from "../../base/mod.ts";
 import { formatStatus, type GrpcStatus } from "../../grpc/mod.ts";
+import { type FlagNames, PROXY_FLAGS } from "../flag_names.ts";
 import { hideSecrets } from "../hide_secrets.ts";
 import { GRPC_STATUS } from "../../http/mod.ts";
 
@@ -22,12 +23,13 @@ export function isUnauthenticated({ code }: GrpcStatus): boolean {
 /** `what` as of a method: `have the certificate signed`; `unreadable`: why its answer cannot be used. */
 export function errorOf(
   status: GrpcStatus,
-  { what, host, token, unreadable }: {
+  { what, host, token, unreadable, names = PROXY_FLAGS }: {
     readonly what: string;
     readonly host: string;
     /** Of the call, which its end may quote. */
     readonly token: string;
     readonly unreadable: string | undefined;
+    readonly names?: FlagNames | undefined;
   },
 ): ProxyError {
   const cannot = `Cannot ${what}: the Consul server ${host}`;
@@ -35,7 +37,7 @@ export function errorOf(
     ? new ProxyError(
       codeOf(status),
       `${cannot} ended the call with ${hideSecrets(formatStatus(status), [token])}` +
-        hintOf(status),
+        hintOf(status, names),
     )
     : new ProxyError("agent_reply_invalid", `${cannot} gave no usable answer: ${unreadable}`);
 }
@@ -57,13 +59,13 @@ function codeOf({ code }: GrpcStatus): ErrorCode {
   }
 }
 
-function hintOf({ code, details }: GrpcStatus): string {
+function hintOf({ code, details }: GrpcStatus, { token }: FlagNames): string {
   if (code === GRPC_STATUS.unimplemented) {
     return " (is -grpc-port that of a server of Consul's, not a client agent's, and the server not too old?)";
   }
   if (code !== GRPC_STATUS.unauthenticated) return "";
   if (/ACL not found/.test(details)) return " (the servers do not know the token)";
   return /must be provided/.test(details)
-    ? " (give a token with -token-file or -token, or a login with -login-auth-method)"
+    ? ` (give a token with ${token}, or a login with -login-auth-method)`
     : "";
 }

@@ -1,5 +1,6 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
+import { DATAPLANE_FLAGS } from "../flag_names.ts";
 import { resolveServersOptions } from "./options.ts";
 
 const GIVEN = { servers: "10.0.0.1", node: "vm-1", tlsDisabled: true };
@@ -34,3 +35,18 @@ test("resolveServersOptions() takes whatever a node may be called", () => {
   }
   for (const node of [".", ".."]) assert.throws(() => nodeOf(node), /want a node's name/);
 });
+
+for (
+  const [flags, message] of [
+    [{ servers: "10.0.0.1:8502" }, /^Cannot use -addresses "10.0.0.1:8502":/],
+    [{ clientCert: "/c" }, /^Cannot use -tls-cert \(DP_TLS_CERT\) without -tls-key \(DP_TLS_KEY\)/],
+    [{ caPath: "/nonexistent" }, /^Cannot use -ca-certs \(DP_CA_CERTS\) "\/nonexistent":/],
+    [{ tlsDisabled: true, token: "a\nb" }, /^Cannot use -static-token:/],
+    [{ tlsDisabled: true, node: ".." }, /^Cannot use -proxy-node-name "..":/],
+  ] as const
+) {
+  test(`resolveServersOptions() names the flags of dataplane: ${message.source}`, () => {
+    const given = { ...GIVEN, tlsDisabled: false, names: DATAPLANE_FLAGS, ...flags };
+    assert.throws(() => resolveServersOptions(given, {}), { code: "config_invalid", message });
+  });
+}

@@ -27,35 +27,40 @@ export async function systemLookup(name: string): Promise<readonly string[]> {
  * `ADDRESS[,ADDRESS]`, IP addresses (`[::1]` or `::1`) and DNS names, or `exec=COMMAND ARGUMENTS`. Fails with
  * `config_invalid`.
  */
-export function readServerPlaces(text: string): ServerPlaces {
+export function readServerPlaces(text: string, flag = "-servers"): ServerPlaces {
+  const unusable = (fact: string) =>
+    new ProxyError(
+      "config_invalid",
+      `Cannot use ${flag} ${shown(text)}: ${fact}; write ADDRESS[,ADDRESS] or exec=COMMAND`,
+    );
   const written = text.trim();
   if (written.startsWith(EXEC)) {
     const command = written.slice(EXEC.length).split(/\s+/).filter((word) => word !== "");
-    if (command.length === 0) throw unusable(text, "no command follows exec=");
+    if (command.length === 0) throw unusable("no command follows exec=");
     return { kind: "exec", command };
   }
-  const names = written.split(",").map((name) => readName(name.trim(), text));
+  const names = written.split(",").map((name) => readName(name.trim(), unusable));
   if (names.length > SERVER_LIMIT) {
-    throw unusable(text, `it has more than ${SERVER_LIMIT} addresses`);
+    throw unusable(`it has more than ${SERVER_LIMIT} addresses`);
   }
   return { kind: "names", names: [...new Set(names)] };
 }
 
-function readName(name: string, text: string): string {
-  if (name === "") throw unusable(text, "an address is empty");
+function readName(name: string, unusable: (fact: string) => ProxyError): string {
+  if (name === "") throw unusable("an address is empty");
   const bare = /^\[(.*)\]$/s.exec(name)?.[1] ?? name;
   const ip = canonicalIpText(bare);
   if (ip !== undefined) return ip;
   if (/^(\[.*\]|[^:]+):\d+$/s.test(name)) {
-    throw unusable(text, "it has a port; ports are given with -grpc-port and -http-port");
+    throw unusable("it has a port; ports are given with -grpc-port and -http-port");
   }
-  if (name.includes("://")) throw unusable(text, "it is a URL; write the host alone");
+  if (name.includes("://")) throw unusable("it is a URL; write the host alone");
   const fault = hostFault(bare);
-  if (fault !== undefined) throw unusable(text, `it names ${fault}`);
+  if (fault !== undefined) throw unusable(`it names ${fault}`);
   const dnsName = name.toLowerCase().replace(/\.$/, "");
   const isName = dnsName.split(".").every((label) => /^[a-z0-9_][a-z0-9_-]{0,62}$/.test(label));
   if (!isName || dnsName.length > 253) {
-    throw unusable(text, `${shown(name)} is neither an IP address nor a DNS name`);
+    throw unusable(`${shown(name)} is neither an IP address nor a DNS name`);
   }
   return dnsName;
 }
@@ -148,13 +153,6 @@ function readAddresses(program: string, stdout: string): string[] {
 
 function nowhere(fact: string): ProxyError {
   return new ProxyError("agent_unreachable", `Cannot find Consul's servers: ${fact}`);
-}
-
-function unusable(text: string, fact: string): ProxyError {
-  return new ProxyError(
-    "config_invalid",
-    `Cannot use -servers ${shown(text)}: ${fact}; write ADDRESS[,ADDRESS] or exec=COMMAND`,
-  );
 }
 
 function shown(text: string): string {

@@ -79,6 +79,7 @@ export function createServersClient(options: ServersOptions, deps: ServersClient
     stale: false,
     namespace: options.namespace,
     partition: options.partition,
+    names: options.names,
   }, {
     ...{ carrier, token, stats },
     proof,

@@ -18,6 +18,7 @@ import { AgentLink } from "../http/link.ts";
 import { ConnectionBudget } from "../watch/budget.ts";
 import { serversFooting } from "../watch/footing.ts";
 import type { Intentions } from "../types.ts";
+import { PROXY_FLAGS } from "../flag_names.ts";
 import { createServersClient } from "./servers_client.ts";
 import type { Server, ServersOptions } from "./types.ts";
 
@@ -54,7 +55,7 @@ class Rig implements AsyncDisposable {
       places: { kind: "names", names: ["127.0.0.1"] },
       ...{ grpcPort: 1, httpPort: Number(script.address.split(":")[1]), tls: null, login: null },
       ...{ watchServers: true, node: "virt-1", token: "", tokenFile: "" },
-      ...{ datacenter: "", namespace: "", partition: "" },
+      ...{ datacenter: "", namespace: "", partition: "", names: PROXY_FLAGS },
     };
     const client = createServersClient(options, {
       ...deps,

@@ -9,6 +9,7 @@ import { isDeepStrictEqual } from "node:util";
 import { type Clock, type Log, messageOf, ProxyError } from "../../base/mod.ts";
 import { areRoots, type GrpcTlsMaterial, serverJudge, serverNameMatcher } from "../../grpc/mod.ts";
 import { NO_RULES } from "../../identity/mod.ts";
+import { PROXY_FLAGS } from "../flag_names.ts";
 import { readTlsFiles, type TransportTls } from "../http/files.ts";
 import { explainServerReason, type ServersTls } from "../http/tls_trouble.ts";
 import type { ServerPlaces, ServersOptions } from "./types.ts";
@@ -27,7 +28,7 @@ export function createServersTls(
     throw new ProxyError(
       "config_invalid",
       "Cannot check the certificates of Consul's servers: there is no name that they are for; give it " +
-        `with -tls-server-name, in most clusters server.${
+        `with ${tls.names?.serverName ?? PROXY_FLAGS.serverName}, in most clusters server.${
           datacenter || "<datacenter>"
         }.consul, or ` +
         "give -tls-disabled where the servers have no TLS",
@@ -59,7 +60,7 @@ export function createServersTls(
 }
 
 function materialOf(
-  { caPems: texts, caName, certPem, keyPem, verify }: TransportTls,
+  { caPems: texts, caName, certPem, keyPem, verify, names }: TransportTls,
   { serverName, named, clock }: {
     readonly serverName: string;
     /** Somebody said which CAs are trusted. */
@@ -75,10 +76,10 @@ function materialOf(
     throw new ProxyError(
       "config_invalid",
       "Cannot check the certificates of Consul's servers: this system has no CA certificates; give those " +
-        "of the servers with -ca-file or -ca-path",
+        `of the servers with ${names.ca}`,
     );
   }
-  const cas = named ? caName : `${caName}: give -ca-file or -ca-path`;
+  const cas = named ? caName : `${caName}: give ${names.ca}`;
   const judgeBy = (rules: typeof NO_RULES) =>
     serverJudge({ kind: "ca", rootPems: caPems, rules }, () => clock.now());
   const judgeWhole = judgeBy({ ...NO_RULES, matchers: [serverNameMatcher(serverName)] });

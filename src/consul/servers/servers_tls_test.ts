@@ -107,7 +107,8 @@ for (
     await using files = await Files.create(ca.rootPem);
     assert.throws(() => files.make({}, places, "dc7"), {
       code: "config_invalid",
-      message: /-tls-server-name, in most clusters server\.dc7\.consul, or give -tls-disabled/,
+      message:
+        /-tls-server-name \(CONSUL_TLS_SERVER_NAME\), in most clusters server\.dc7\.consul, or give -tls-disabled/,
     });
     assert.equal(files.make({ verify: false }, places)?.serverName, "");
   });

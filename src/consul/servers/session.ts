@@ -60,6 +60,7 @@ export function createServersSession(options: ServersOptions, deps: SessionDeps)
 class Session implements ServersSession, StreamHost {
   readonly clock: Clock;
   readonly random: Random;
+  readonly names: ServersOptions["names"];
   readonly #options: ServersOptions;
   readonly #deps: SessionDeps;
   readonly #search: ServerSearch;
@@ -81,6 +82,7 @@ class Session implements ServersSession, StreamHost {
     const { clock, random, token } = deps;
     this.clock = clock;
     this.random = random;
+    this.names = options.names;
     this.#options = options;
     this.#deps = deps;
     const { places, grpcPort } = options;
@@ -232,6 +234,7 @@ class Session implements ServersSession, StreamHost {
     const token = this.token();
     return askOnce(link, question, {
       ...{ host: server.host, token, timeoutMs, clock: this.clock, signal: this.#until(signal) },
+      names: this.names,
       onStatus: (status) => {
         if (isUnauthenticated(status)) this.rejected(token);
       },
@@ -298,7 +301,7 @@ class Session implements ServersSession, StreamHost {
       const question = { method: WATCH_ROOTS, request: null };
       const { trustDomain } = await askOnce(link, question, {
         ...{ host: server.host, token: this.token(), timeoutMs: PROBE_MS, isStream: true },
-        ...{ clock: this.clock, signal: this.#closing.signal },
+        ...{ clock: this.clock, signal: this.#closing.signal, names: this.names },
       });
       cluster.judge(trustDomain, `the Consul server ${server.host}`);
       this.#foreign.delete(server.host);

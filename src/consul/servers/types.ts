@@ -7,6 +7,7 @@
 
 import type { ProxyError } from "../../base/mod.ts";
 import type { MessageTypes } from "../../grpc/mod.ts";
+import type { FlagNames } from "../flag_names.ts";
 import type { TlsFiles } from "../http/files.ts";
 
 /** Where servers are looked for. */
@@ -49,6 +50,8 @@ export interface ServersOptions {
   readonly datacenter: string;
   readonly namespace: string;
   readonly partition: string;
+  /** For messages. */
+  readonly names: FlagNames;
 }
 
 /** The token that calls carry now. */

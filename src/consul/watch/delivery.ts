@@ -60,7 +60,7 @@ export class Delivery<T> {
   succeeded(value: T): void {
     this.#lastSuccessMs = this.#options.deps.clock.monotonic();
     if (this.failures > 0) {
-      this.#options.deps.log.debug("agent watch recovered", { watch: this.#name });
+      this.#options.deps.log.debug("watch recovered", { watch: this.#name });
     }
     this.failures = 0;
     this.#lastError = undefined;
@@ -75,7 +75,7 @@ export class Delivery<T> {
     this.#lastError = error.message;
     const fields = { watch: this.#name, error: error.message, ...more };
     // The one line for people is written by who knows about all watches.
-    this.#options.deps.log.debug("agent watch failed, the last state stays", fields);
+    this.#options.deps.log.debug("watch failed, the last state stays", fields);
     this.#tell(() => this.#options.sink.onError(error));
   }
 
@@ -85,7 +85,7 @@ export class Delivery<T> {
       fn();
     } catch (error) {
       const fields = { watch: this.#name, error: messageOf(error) };
-      this.#options.deps.log.error("agent watch: its listener failed", fields);
+      this.#options.deps.log.error("watch: its listener failed", fields);
     }
   }
 }

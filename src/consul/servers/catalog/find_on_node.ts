@@ -18,7 +18,8 @@ const SIDECARS = 'Kind == "connect-proxy"';
 const GATEWAYS = 'Kind == "ingress-gateway"';
 
 /** After a node's name. A service may be registered without its sidecar, or on another node. */
-const NONE_THERE = ": no proxy is; register it, or is -node that of another?";
+const noneThere = ({ client: { names } }: NodeCatalog) =>
+  `: no proxy is; register it, or is ${names.node} that of another?`;
 
 const Sidecars = v.array(object({
   Proxy: v.nullish(object({ DestinationServiceID: text })),
@@ -42,7 +43,7 @@ export async function findSidecar(catalog: NodeCatalog, serviceId: string): Prom
     const served = readReply(Sidecars, others.services, "the services of the node")
       .map(({ Proxy }) => Proxy?.DestinationServiceID ?? "");
     const why = served.length === 0
-      ? NONE_THERE
+      ? noneThere(catalog)
       : ": -sidecar-for takes the service's id, not its name, as the sidecar's " +
         `Proxy.DestinationServiceID has it${listed("ids with a sidecar there", served)}`;
     throw new ProxyError(
@@ -74,7 +75,7 @@ export async function findProxy(catalog: NodeCatalog, proxyId: string): Promise<
   });
   throw new ProxyError(
     "agent_not_found",
-    absence.message + (listed("ids of proxies there", idsOf(services)) || NONE_THERE),
+    absence.message + (listed("ids of proxies there", idsOf(services)) || noneThere(catalog)),
   );
 }
 

@@ -61,7 +61,11 @@ export function authorize(applicant: Applicant, { by, connection, onPermit }: {
 }
 
 /** Has the agent agree where that is asked for; what it refuses has ended. */
-export function askAgent(applicant: Applicant, by: Authorizer, onAllowed: () => void): void {
+export function askAgent(
+  applicant: Pick<Applicant, "context" | "peer" | "end">,
+  by: Authorizer,
+  onAllowed: () => void,
+): void {
   if (by !== "both") return onAllowed();
   const { facts, remoteAuthorize } = applicant.context;
   const { uri = "", serial = "" } = applicant.peer ?? {};

@@ -19,7 +19,7 @@ import { formatServiceId, parseServiceId, type TrustedPeer } from "../identity/m
 import { PluginRequest } from "../plugin/mod.ts";
 import { faultsOfTokens, type VerifiedClaims } from "../policy/mod.ts";
 import { type AnyFront, type Explainable, frontOf } from "./asked_front.ts";
-import { judgeOfPath, judgeOfRequests, mayGoOn } from "./authorize.ts";
+import { askAgent, judgeOfPath, judgeOfRequests, mayGoOn } from "./authorize.ts";
 import { Edge } from "./edge.ts";
 import { callerKey } from "./downstream.ts";
 import { Exposed } from "./exposed.ts";
@@ -107,7 +107,7 @@ class Explaining {
     const facts: Facts = refusal
       ? { answer: refusal }
       : front.httpListener
-      ? await this.#ofRequest(lines, front.httpListener)
+      ? await this.#ofRequestWithAgent(lines, front.httpListener)
       : await this.#ofConnection();
     const source = front instanceof Inbound
       ? this.#source?.uri || "a caller without a certificate"
@@ -159,6 +159,31 @@ class Explaining {
     if (own || domain === undefined || domains.includes(domain)) return null;
     const known = domains.join(", ");
     return closed("chain_untrusted", `its trust domain is ${domain}; this proxy trusts ${known}`);
+  }
+
+  /** As `l7/http_service.ts` has it: the agent judges the connection before it carries a request. */
+  async #ofRequestWithAgent(lines: readonly string[], listener: HttpListener): Promise<Facts> {
+    const [refusal, facts] = await Promise.all([
+      this.#askAgent(),
+      this.#ofRequest(lines, listener),
+    ]);
+    return refusal ? { request: facts.request ?? null, answer: refusal } : facts;
+  }
+
+  /** Why the agent does not let the connection in; `null`: it does, or is not to be asked. */
+  #askAgent(): Promise<OwnAnswer | null> {
+    const front = this.#front;
+    return new Promise((resolve) => {
+      askAgent(
+        {
+          context: front.context,
+          peer: this.#peer,
+          end: (code, reason) => resolve(closed(code, reason)),
+        },
+        front instanceof Inbound && this.#question.connects ? front.authorizer : "nobody",
+        () => resolve(null),
+      );
+    });
   }
 
   /** In the order of `l7/http_exchange.ts`. */
@@ -246,7 +271,8 @@ class Explaining {
     if (front instanceof Inbound) {
       const judged = this.#judgedConnection(front);
       if (judged.answer) return { ...judged, unknown };
-      return { ...judged, unknown, ...await this.#toLocal(undefined, {}) };
+      const [refusal, local] = await Promise.all([this.#askAgent(), this.#toLocal(undefined, {})]);
+      return refusal ? { answer: refusal, unknown } : { ...judged, unknown, ...local };
     }
     if (!(front instanceof Outbound)) return { unknown };
     const explainer = new SplitExplainer(front, this.#around, this.#question.connects);
@@ -298,7 +324,10 @@ class Explaining {
 
   #withAgent(rule: string, answer: OwnAnswer | null): string {
     const asksAgent = this.#front instanceof Inbound && this.#front.authorizer === "both";
-    return asksAgent && !answer ? `${rule}, if the agent agrees` : rule;
+    if (!asksAgent || answer) return rule;
+    return this.#question.connects
+      ? `${rule}, and the agent agrees`
+      : `${rule}, if the agent agrees`;
   }
 
   /** `sent`: `undefined` where bytes are carried, or where a plugin `answered`. */

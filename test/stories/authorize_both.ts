@@ -1,5 +1,6 @@
 /** `-authorize both`: beside the intentions, the agent is asked about each connection. */
 
+import assert from "node:assert/strict";
 import test from "node:test";
 import { EchoClient, expectRefused, waitForEcho, waitForRefusal } from "../kit/echo.ts";
 import { Load } from "../kit/load.ts";
@@ -11,6 +12,8 @@ export function authorizeBoth(agents: Agents): void {
     await using mesh = await agents.start({ acl: true, clientAgent: true });
     await using pair = await startPair(mesh, { both: { args: ["-authorize", "both"] } });
     await waitForEcho(pair.upstream);
+    const explained = async () => (await pair.db.admin("/explain?source=web&format=text")).body;
+    assert.match(await explained(), /\nrule +.* => .*, and the agent agrees\n/);
     await using load = new Load(pair.upstream);
     pair.expectFlawless(await load.stop({ atLeast: 100 }), { atLeast: 100 });
 
@@ -33,6 +36,10 @@ export function authorizeBoth(agents: Agents): void {
     await pair.db.process.waitFor(/connection failed[^\n]*code=authorize_failed/, {
       timeoutMs: 20_000,
     });
+    assert.match(
+      await explained(),
+      /\nverdict +the connection is closed: Cannot reach the Consul agent /,
+    );
     await mesh.start();
     await waitForEcho(pair.upstream);
   });

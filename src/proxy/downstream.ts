@@ -287,17 +287,21 @@ export class Downstream implements LiveConnection, HandshakeOwner {
     this.#service?.drain();
   }
 
-  end(code: ErrorCode, reason: string): void {
+  /** `how`: `reset` gives back at once what it holds in memory. */
+  end(code: ErrorCode, reason: string, how: "close" | "reset" = "close"): void {
     if (this.#ended) return;
     const { relay } = this.record;
+    const connection = this.#connection;
     // Left first: closing tells the connection's events, which must find it over.
     this.leave({ kind: "failed", code, reason, by: relay && "proxy" });
     if (relay) {
       relay.stop("close");
       this.context.deadlines.after(CLOSE_GRACE_MS, () => relay.stop("reset"));
       // A sidecar is answered in an orderly way; an application must not take nothing for an answer.
-    } else if (this.#connection && this.#front.direction === "inbound") this.#connection.close();
-    else (this.#connection ?? this.#caller).reset();
+    } else if (how === "close" && connection && this.#front.direction === "inbound") {
+      connection.close();
+      this.context.deadlines.after(CLOSE_GRACE_MS, () => connection.reset());
+    } else (connection ?? this.#caller).reset();
   }
 
   /** It is over, and nobody has to be told any more. */

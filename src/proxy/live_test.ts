@@ -89,6 +89,19 @@ test("a side that does not take its end is cut off after half a second", async (
   assert.deepEqual([caller.over, server.over], ["reset", "reset"]);
 });
 
+test("what waits for a side that reads nothing stays for the idle time after the other has left", async () => {
+  await using path = await web({ idleTimeoutMs: 10_000 });
+  const { caller, server } = await open(path);
+  caller.connection.pause();
+  server.send("x".repeat(200_000));
+  server.connection.close();
+  await path.clock.advance(9_000);
+  assert.equal(caller.over, "no");
+  await path.clock.advance(3_000);
+  assert.equal(caller.over, "reset");
+  assert.deepEqual(path.endings, ["idle_timed_out"]);
+});
+
 test("drain waits for the last connection, then ends what is left", async () => {
   await using path = await web({});
   const { caller, server } = await open(path);

@@ -45,6 +45,8 @@ export function serveHttp1(stream: Stream, options: Http1ServerOptions): ServerC
  * would break what was just written (RFC 9112 9.6). The same for a body that nobody reads any more.
  */
 const LINGER_MS = 1000;
+/** How long what was said last may wait for a client that has been closed. */
+const UNREAD_MS = 10_000;
 /** How long an idle connection that is drained waits for what its client sent before it could know. */
 const DRAIN_MS = 1000;
 /**
@@ -139,7 +141,7 @@ class Http1Server extends Intake implements ServerConnection, ExchangeOwner {
     if (this.#exchange?.responded) return this.reset();
     this.#tellReset(detail);
     this.#phase = "over";
-    this.stream.close();
+    this.#closeStream();
   }
 
   reset(): void {
@@ -346,7 +348,7 @@ class Http1Server extends Intake implements ServerConnection, ExchangeOwner {
         this.#phase = "over";
         return this.stream.reset();
       case "over":
-        return this.stream.close();
+        return this.#closeStream();
       default:
         this.#keep = false;
         this.#deadline?.cancel();
@@ -367,7 +369,7 @@ class Http1Server extends Intake implements ServerConnection, ExchangeOwner {
     this.#end ??= { by: this.peerEnded ? "peer" : "us", kind: "closed", detail: "" };
     this.#phase = "over";
     this.forget();
-    if (this.peerEnded) return this.stream.close();
+    if (this.peerEnded) return this.#closeStream();
     this.stream.end();
     this.#linger();
     this.release();
@@ -375,7 +377,14 @@ class Http1Server extends Intake implements ServerConnection, ExchangeOwner {
 
   #linger(): void {
     this.#deadline?.cancel();
-    this.#deadline = this.#deadlines.after(LINGER_MS, () => this.stream.close());
+    this.#deadline = this.#deadlines.after(LINGER_MS, () => this.#closeStream());
+  }
+
+  /** A client that never takes what waits for it would keep the connection, and its memory, for ever. */
+  #closeStream(): void {
+    this.#deadline?.cancel();
+    this.#deadline = this.#deadlines.after(UNREAD_MS, () => this.stream.reset());
+    this.stream.close();
   }
 
   #tellReset(detail: string, reason: ResetReason = "connection"): void {

@@ -5,6 +5,7 @@ import {
   answer,
   fieldTexts,
   latin1Bytes,
+  type RawEnd,
   type ServeOptions,
   serveRaw,
 } from "../../../test/kit/http1.ts";
@@ -450,4 +451,41 @@ test("ServerExchange does nothing to the request after its own", async () => {
   exchange.end();
   await settle();
   assert.deepEqual([client.take(), client.over, seen.length], [OK, "no", 2]);
+});
+
+for (
+  const [name, act] of [
+    ["is refused", (client: RawEnd) => client.send("GET / HTTP/1.1\r\n bad\r\n\r\n")],
+    ["has ended its half", (client: RawEnd) => {
+      client.connection.end();
+      return settle();
+    }],
+  ] as const
+) {
+  test(`a client that ${name} and takes nothing is broken off, with what waits for it`, async () => {
+    const { client, stream, ends, clock } = serveRaw();
+    client.connection.pause();
+    await act(client);
+    assert.equal(stream.closed, false);
+    await clock.advance(15_000);
+    await settle();
+    assert.equal(stream.closed, true);
+    assert.equal(client.over, "reset");
+    assert.equal(ends.length, 1);
+    await clock.advance(60_000);
+    assert.equal(clock.pending, 0);
+  });
+}
+
+test("a client that takes its refusal late gets all of it", async () => {
+  const { client, clock } = serveRaw();
+  client.connection.pause();
+  await client.send("GET / HTTP/1.1\r\n bad\r\n\r\n");
+  await clock.advance(5_000);
+  client.connection.resume();
+  await settle();
+  assert.match(client.received, /^HTTP\/1.1 400 /);
+  assert.equal(client.over, "end");
+  await clock.advance(60_000);
+  assert.equal(clock.pending, 0);
 });

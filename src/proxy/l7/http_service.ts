@@ -213,7 +213,7 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
     }
     if (since !== undefined || this.#left || this.#open.size > 0) return false;
     // What waits is the rest of an exchange that is over.
-    this.downstream.end("overloaded", reason);
+    this.downstream.end("overloaded", reason, "reset");
     return true;
   }
 

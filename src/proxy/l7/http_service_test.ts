@@ -309,3 +309,21 @@ test("idle clients of HTTP are no connections to the upstream; a limit on them i
   for (const client of [...clients, next]) client.connection.close();
   await settle();
 });
+
+test("an idle caller that reads nothing does not outlive its end", async () => {
+  await using path = await startMemoryPath(SNAPSHOT, { idleTimeoutMs: 60_000 });
+  const caller = await call(path);
+  caller.connection.pause();
+  for (let second = 0; second < 75; second++) await path.clock.advance(1_000);
+  assert.equal(caller.over, "reset");
+  assert.deepEqual(path.endings, ["idle_timed_out"]);
+});
+
+test("a caller that is refused and reads nothing is broken off after half a second", async () => {
+  const denied = policyOf([intention("web", "deny")], "deny");
+  await using path = await startMemoryPath({ ...SNAPSHOT, policy: denied });
+  const caller = await call(path);
+  caller.connection.pause();
+  for (let second = 0; second < 30; second++) await path.clock.advance(1_000);
+  assert.equal(caller.over, "reset");
+});

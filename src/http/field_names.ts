@@ -136,9 +136,19 @@ export function isVouchedAlias(name: string): boolean {
 /** Host, with or without a port: no user information, nothing that ends it for another reader. */
 const AUTHORITY = /^(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+;=%-]+)(?::[0-9]{0,5})?$/;
 
-/** Whether `Host` or `:authority` may say that. */
+const PORT_ALONE = /^:[0-9]{1,5}$/;
+
+/** Whether `:authority` or an absolute target may say that. */
 export function isAuthority(text: string): boolean {
   return AUTHORITY.test(text);
+}
+
+/**
+ * Whether `Host` may say that. A port alone (RFC 3986 3.2.2 lets the host be empty) is what a Consul agent
+ * writes when it checks a service through a proxy that is registered without an address.
+ */
+export function isHost(text: string): boolean {
+  return AUTHORITY.test(text) || PORT_ALONE.test(text);
 }
 
 /**

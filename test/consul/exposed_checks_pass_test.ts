@@ -29,7 +29,7 @@ test("a check that Expose.Checks sends through the proxy passes, for the agent's
     }],
     Connect: {
       SidecarService: {
-        ...{ Port: place.port, Address: host },
+        Port: place.port, // Without an address, the agent's Host is a port alone.
         Proxy: {
           LocalServiceAddress: host,
           Config: { bind_address: "0.0.0.0" },

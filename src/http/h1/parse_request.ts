@@ -7,7 +7,7 @@
 
 import { type RequestHead, UNKNOWN_LENGTH } from "../head.ts";
 import { ABSENT, type HeadFault, HeadFields, tokensOf } from "./parse_fields.ts";
-import { isAuthority, isToken } from "../field_names.ts";
+import { isAuthority, isHost, isToken } from "../field_names.ts";
 
 function fault(detail: string, status = 400): HeadFault {
   return { status, detail };
@@ -76,7 +76,7 @@ export class RequestParser {
     const { host, contentLength, chunked, close, keepAlive, fields } = this.#fields;
     const is11 = version === "HTTP/1.1";
     if (host === undefined && is11) return NO_HOST;
-    if (host && !isAuthority(host)) return BAD_HOST;
+    if (host && !isHost(host)) return BAD_HOST;
     if (chunked && contentLength !== ABSENT) return LENGTH_AND_CHUNKED;
     if (chunked && !is11) return CODING_IN_1_0;
     const head: RequestHead = {

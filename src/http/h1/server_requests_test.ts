@@ -49,6 +49,7 @@ for (
       "OPTIONS http://a * 0",
     ],
     ["an empty host", "GET / HTTP/1.1\r\nHost:\r\n\r\n", "GET :// / 0"],
+    ["a host that is a port alone", "GET / HTTP/1.1\r\nHost: :80\r\n\r\n", "GET ://:80 / 0"],
     ["one empty line before", `\r\n${GET}\r\n`, "GET ://db / 0"],
     ["a method of its own", "PURGE /a HTTP/1.1\r\nHost: db\r\n\r\n", "PURGE ://db /a 0"],
     [

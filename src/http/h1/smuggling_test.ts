@@ -103,6 +103,8 @@ const HEADS: readonly (readonly [string, string, number?])[] = [
   ["user information", "GET http://a@db/ HTTP/1.1\r\nHost: db\r\n\r\n"],
   ["an absolute target without a host", "GET http:///a HTTP/1.1\r\nHost: db\r\n\r\n"],
   ["a backslash in an authority", "GET http://db\\a/ HTTP/1.1\r\nHost: db\r\n\r\n"],
+  ["an absolute target with a port alone", "GET http://:80/a HTTP/1.1\r\nHost: db\r\n\r\n"],
+  ["CONNECT to a port alone", "CONNECT :80 HTTP/1.1\r\nHost: db\r\n\r\n"],
   ["CONNECT without a port", "CONNECT db HTTP/1.1\r\nHost: db\r\n\r\n"],
   ["CONNECT to a path", "CONNECT / HTTP/1.1\r\nHost: db\r\n\r\n"],
   ["CONNECT with user information", "CONNECT a@db:80 HTTP/1.1\r\nHost: db\r\n\r\n"],
@@ -115,6 +117,7 @@ const HEADS: readonly (readonly [string, string, number?])[] = [
   ["a host with user information", "GET / HTTP/1.1\r\nHost: a@db\r\n\r\n"],
   ["a list of hosts", "GET / HTTP/1.1\r\nHost: db, other\r\n\r\n"],
   ["a host with a path", "GET / HTTP/1.1\r\nHost: db/admin\r\n\r\n"],
+  ["a host that is a colon", "GET / HTTP/1.1\r\nHost: :\r\n\r\n"],
   ["a port that is none", "GET / HTTP/1.1\r\nHost: db:8o\r\n\r\n"],
   // What is taken away or cannot be done.
   ["Connection names X-Forwarded-For", `${GET}Connection: X-Forwarded-For\r\n\r\n`],

@@ -10,7 +10,7 @@ import { LOG_LEVELS, messageOf } from "../base/mod.ts";
 import { certsShown } from "./secrets/certs.ts";
 import { configDump } from "./config_dump.ts";
 import { eventLine, eventsShown } from "./secrets/events.ts";
-import { mergeExplained, questionOf } from "./explain.ts";
+import { mergeExplained, questionOf, whyRefused } from "./explain.ts";
 import { explainText } from "./explain_text.ts";
 import { calleeAsker, sourceNote } from "./mesh_questions.ts";
 import { type GuardRules, refuseRequest } from "./server/guard.ts";
@@ -237,11 +237,14 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
         const shown = snapshot && await mergeExplained(all, {
           callee: calleeAsker(snapshot, view.mesh()),
           sourceNote: (uri) => sourceNote(uri, snapshot, view.mesh()),
+          unfollowed: (upstream) => view.unfollowed(upstream),
         });
         if (!shown) return context.text("Cannot explain: there is no state yet\n", 503);
         if ("reason" in shown) {
           const status = shown.kind === "invalid" ? 400 : 404;
-          const reason = shownText(shown.reason, view.secrets());
+          const { to } = question;
+          const why = to.kind === "upstream" ? whyRefused(view.refused(), to.name) : "";
+          const reason = shownText(shown.reason + why, view.secrets());
           return context.text(`Cannot explain: ${reason}\n`, status);
         }
         return req.query("format") === "text"

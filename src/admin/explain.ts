@@ -13,6 +13,7 @@ import {
   type SplitView,
   type TargetView,
 } from "../proxy/mod.ts";
+import type { Refusal } from "../snapshot/mod.ts";
 import { NOT_SHOWN } from "./redact.ts";
 
 /** What a callee's intentions say of a request that this proxy would send it. */
@@ -39,6 +40,8 @@ export interface Shown extends Omit<Explanation, "splits"> {
   readonly workers: number;
   /** What is to be said of the source: `no service "shpo" is in the catalog of dc1`; `""`: nothing. */
   readonly sourceNote: string;
+  /** What of the configuration of its upstream, or of the service, is not followed, in sentences. */
+  readonly unfollowed: readonly string[];
   readonly splits: readonly ShownSplit[];
 }
 
@@ -85,10 +88,12 @@ export function questionOf(
   };
 }
 
-/** What only Consul can say. */
+/** What only Consul can say, and its source. */
 export interface AskMesh {
   readonly callee: AskCallee;
   sourceNote(uri: string | null): Promise<string>;
+  /** `undefined`: of the service. */
+  unfollowed(upstream: string | undefined): readonly string[];
 }
 
 /** All decide alike; an endpoint may have failed one and not another. `undefined`: none answered. */
@@ -118,6 +123,7 @@ export async function mergeExplained(
     ...verdictOf(first.explanation.answer, shown),
     workers: explanations.length,
     sourceNote: await ask.sourceNote(first.explanation.source),
+    unfollowed: unfollowedBy(first.explanation, ask),
     plugins: plugins.map(({ config, routeConfig, ...plugin }, at) => ({
       ...plugin,
       isBroken: explanations.some((each) => each.plugins[at]?.isBroken),
@@ -126,6 +132,23 @@ export async function mergeExplained(
     })),
     splits: shown,
   };
+}
+
+function unfollowedBy(
+  { direction, upstream }: Explanation,
+  ask: Pick<AskMesh, "unfollowed">,
+): readonly string[] {
+  if (upstream !== null) return ask.unfollowed(upstream);
+  return direction === "inbound" ? ask.unfollowed(undefined) : [];
+}
+
+/** Why there is no upstream of that name, or id; `""`: nothing is said of one. */
+export function whyRefused(refused: readonly Refusal[], named: string): string {
+  const name = named.replace(/:\d+$/, "");
+  const found = refused.find(({ what }) =>
+    what === `upstream ${named}` || /^upstream .*[:/]/.exec(what)?.[0] + name === what
+  );
+  return found ? `; ${found.what} is refused: ${found.reason}` : "";
 }
 
 function verdictOf(

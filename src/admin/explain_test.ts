@@ -1,13 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { explainedBy } from "../../test/kit/admin_view.ts";
-import type { Explained } from "../proxy/mod.ts";
-import { type AskMesh, mergeExplained, type Shown } from "./explain.ts";
+import type { Explained, Explanation } from "../proxy/mod.ts";
+import { type AskMesh, mergeExplained, type Shown, whyRefused } from "./explain.ts";
 import { explainText } from "./explain_text.ts";
 
 const NO_MESH: AskMesh = {
   callee: () => Promise.resolve(null),
   sourceNote: () => Promise.resolve(""),
+  unfollowed: () => [],
 };
 
 async function merged(all: readonly Explained[], ask: Partial<AskMesh> = {}): Promise<Shown> {
@@ -30,6 +31,43 @@ test("mergeExplained() shows no text that a plugin is told, but where none can b
   assert.deepEqual(rules?.config, { request: { set: { authorization: "(not shown)" } } });
   assert.deepEqual(retry?.routeConfig, { numRetries: 2, retryOn: ["5xx"] });
 });
+
+test("mergeExplained() says what is not followed of its upstream, or of the service", async () => {
+  const unfollowed = (upstream?: string) => [`${upstream ?? "service"} has x`];
+  const told = async (change: Partial<Explanation>) => {
+    const [explained] = [explainedBy(0)];
+    assert.ok(explained?.kind === "answer");
+    const explanation = { ...explained.explanation, ...change };
+    return await merged([{ ...explained, explanation }], { unfollowed });
+  };
+  const db = await told({});
+  assert.match(explainText(db), /\nunfollowed +service:default\/default\/db has x\n/);
+  assert.deepEqual((await told({ upstream: null, direction: "inbound" })).unfollowed, [
+    "service has x",
+  ]);
+  assert.deepEqual((await told({ upstream: null })).unfollowed, [], "it leads nowhere");
+});
+
+for (
+  const [named, want] of [
+    ["db", "; upstream service:default/default/db is refused: no"],
+    ["db:80", "; upstream service:default/default/db is refused: no"],
+    ["service:default/default/db", "; upstream service:default/default/db is refused: no"],
+    ["near", "; upstream prepared_query:near is refused: never"],
+    ["b", ""],
+    ["upstream", ""],
+    ["db?dc=2", ""],
+  ] as const
+) {
+  test(`whyRefused() knows ${JSON.stringify(want)} of ${named}`, () => {
+    const refused = [
+      { what: "exposed path /db", reason: "other" },
+      { what: "upstream service:default/default/db", reason: "no" },
+      { what: "upstream prepared_query:near", reason: "never" },
+    ];
+    assert.equal(whyRefused(refused, named), want);
+  });
+}
 
 test("mergeExplained() says nothing where nobody answered", async () => {
   assert.equal(await mergeExplained([], NO_MESH), undefined);

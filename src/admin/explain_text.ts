@@ -42,6 +42,7 @@ export function explainText(shown: Shown): string {
       } where no plugin says another`,
     ]]],
     ["limits", limitRows(shown.limits)],
+    ["unfollowed", shown.unfollowed.map((sentence) => [sentence])],
     ["not known", shown.unknown.map((sentence) => [sentence])],
   ];
   return lines(sections.flatMap(([label, rows]) => section(label, rows)));

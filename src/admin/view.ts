@@ -70,6 +70,8 @@ export interface AdminView {
   secretsReport(): SecretsReport;
   /** Configuration that was not taken, also before the first snapshot. */
   refused(): readonly Refusal[];
+  /** What of the upstream of that id, or of the service, is not followed, in sentences. */
+  unfollowed(upstream: string | undefined): readonly string[];
   health(): Promise<Health>;
   /** Asks Consul, once for all who ask meanwhile. Never rejects. */
   catalog(): Promise<CatalogState>;

@@ -15,3 +15,4 @@ export {
   type KeyPlace,
   refusalReason,
 } from "./replies/config_keys.ts";
+export { warningsOf } from "./replies/registration.ts";

@@ -57,7 +57,7 @@ export interface Registration {
   /** Absent: nothing is said. */
   readonly metrics?: MetricsSettings;
   readonly upstreams: readonly UpstreamDeclaration[];
-  /** Keys that were ignored or mended, as sentences for the log. */
+  /** Keys that were ignored or mended, as sentences for the log; those of an upstream are with it. */
   readonly warnings: readonly string[];
 }
 
@@ -168,6 +168,8 @@ export interface UpstreamDeclaration {
   readonly listenerTls?: unknown;
   /** Of an ingress gateway's listener: what its config entry says about TLS. */
   readonly ingressTls?: IngressTlsDeclaration;
+  /** As those of {@link Registration}; absent: none. */
+  readonly warnings?: readonly string[];
 }
 
 /** What an ingress gateway's config entry says about TLS of one listener. */

@@ -84,7 +84,15 @@ function invalid(reason: string): Explained {
 type Facts = Partial<Explanation>;
 
 const NOTHING = {
-  ...{ request: null, answer: null, rule: "", permissions: [], tokens: [], route: null },
+  ...{
+    request: null,
+    upstream: null,
+    answer: null,
+    rule: "",
+    permissions: [],
+    tokens: [],
+    route: null,
+  },
   ...{ plugins: [], splits: [], local: null, limits: null, unknown: [] },
 } satisfies Facts;
 
@@ -115,6 +123,7 @@ class Explaining {
     return {
       ...NOTHING,
       ...{ listener, direction, protocol: http?.protocol ?? "tcp", source },
+      upstream: front instanceof Outbound ? listener : null,
       requestTimeoutMs: http?.requestTimeoutMs ?? 0,
       idleTimeoutMs: http ? http.streamIdleTimeoutMs : front.limits.idleTimeoutMs,
       ...facts,
@@ -260,8 +269,10 @@ class Explaining {
       const answer = dry?.answer && dryAnswer(request, dry.answer);
       return { request, asks, to, answer, sent: dry ? dry.sent : request };
     });
-    if (splits.length === 0) return { ...nowhere(`the route ${name} leads nowhere`), ...rest };
-    return { ...rest, splits, answer: sameOf(splits), limits: limitsOf(outbound) };
+    const upstream = outbound.name;
+    const where = { ...rest, upstream };
+    if (splits.length === 0) return { ...nowhere(`the route ${name} leads nowhere`), ...where };
+    return { ...where, splits, answer: sameOf(splits), limits: limitsOf(outbound) };
   }
 
   async #ofConnection(): Promise<Facts> {

@@ -64,6 +64,8 @@ export interface Explanation {
   readonly source: string | null;
   /** As it is judged and matched; `null`: the listener carries bytes. */
   readonly request: SentRequest | null;
+  /** Id of the upstream that it goes to; `null`: to the application, or nowhere. */
+  readonly upstream: string | null;
   /** `null`: it goes on; where its {@link splits} differ in that each has its own. */
   readonly answer: OwnAnswer | null;
   /** The intention that decides, or the default; `""`: none does. */

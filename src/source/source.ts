@@ -32,6 +32,11 @@ export interface SnapshotSource {
   fetchCertificate(request: CertificateRequest): Promise<boolean>;
   /** What is known of secrets that did not come with the agent's answers, and what happened to them. */
   secrets(): SecretsReport;
+  /**
+   * What of the configuration is not followed, in sentences: of the upstream of that id, or of the proxy
+   * and its service.
+   */
+  unfollowed(upstream: string | undefined): readonly string[];
   /** Reads files again; a source without files does nothing. Never throws. False: see `refused`. */
   reload(): Promise<boolean>;
   close(): Promise<void>;

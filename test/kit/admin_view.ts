@@ -131,6 +131,7 @@ export function fakeAdminView(): FakeAdminView {
     samples: () => [sample("snapshot_version", 7)],
     snapshot: () => view.started ? snapshot : undefined,
     source: () => source,
+    unfollowed: (upstream) => [`${upstream ?? "the service"} has x, which is ignored`],
     refused: () => [{ what: "upstream <x>", reason: "mesh gateways are not there yet" }],
     secretsReport: () => ({ statuses: [], events: [] }),
     health: () =>
@@ -166,7 +167,11 @@ export function explainedBy(worker: number): Explained {
   };
   const explanation: Explanation = {
     ...{ listener: "service:default/default/db", direction: "outbound", protocol: "http" },
-    ...{ source: null, request: { method: "PUT", host: "db", path: "/a" } },
+    ...{
+      upstream: "service:default/default/db",
+      source: null,
+      request: { method: "PUT", host: "db", path: "/a" },
+    },
     ...{ answer: null, rule: "", permissions: [], tokens: [], local: null },
     route: { name: "routes[0]", service: "db", matches: "/a*" },
     plugins: [{

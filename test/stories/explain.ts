@@ -36,10 +36,11 @@ export function explained(agents: Agents): void {
       ...{ Kind: "service-splitter", Name: "db" },
       Splits: [{ Weight: 90 }, { Weight: 10, Service: "canary" }],
     });
-    await using db = await mesh.serve({ name: "db", port: old.port });
+    const config = { balance_inbound_connections: "exact_balance" };
+    await using db = await mesh.serve({ name: "db", port: old.port, config });
     await using _canary = await mesh.serve({ name: "canary", port: canary.port });
     const { port, ...place } = await mesh.place();
-    const upstreams = [{ name: "db", port, ...place }];
+    const upstreams = [{ name: "db", port, ...place, config: { envoy_cluster_json: "{}" } }];
     await using web = await mesh.serve({ name: "web", upstreams }, { args: ["-workers", "2"] });
     const ask = async (path: string, init?: RequestInit) => {
       const reply = await fetch(`http://${mesh.host}:${port}${path}`, init);
@@ -66,6 +67,17 @@ export function explained(agents: Agents): void {
       assert.equal(json.route.name, "default");
       assert.deepEqual(json.splits.map(({ chance }: { chance: number }) => chance), [0.9, 0.1]);
       assert.equal(json.workers, 2);
+    });
+
+    await t.test("what of the configuration it is about is not followed", async () => {
+      const ignored = / has envoy_cluster_json, which is ignored: raw Envoy configuration /;
+      assert.match(
+        await explain(mesh, web, ["http://db/a"]),
+        new RegExp(`\\nunfollowed +Upstream "db"${ignored.source}`),
+      );
+      assert.doesNotMatch(await explain(mesh, web, ["-inbound", "-source", "db", "/"]), ignored);
+      const own = await explain(mesh, db, ["-inbound", "-source", "web", "/a"]);
+      assert.match(own, /\nunfollowed +The proxy's config has balance_inbound_connections /);
     });
 
     await t.test("its intention and permission", async () => {

@@ -143,6 +143,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandIn): Promis
     },
     snapshot: () => proxy.snapshot,
     source: () => proxy.parts?.source.status(),
+    unfollowed: (upstream) => proxy.parts?.source.unfollowed(upstream) ?? [],
     refused: () => [...proxy.parts?.source.refused ?? [], ...proxy.refused],
     secretsReport: () => proxy.parts?.source.secrets() ?? { statuses: [], events: [] },
     health: () => proxy.readiness.look(),

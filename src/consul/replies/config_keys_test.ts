@@ -4,6 +4,7 @@ import { CONFIG_KEYS, type ConfigKey, type KeyPlace } from "./config_keys.ts";
 import { readDefaults } from "./defaults.ts";
 import { readMesh } from "./mesh.ts";
 import { readRegistration } from "./registration.ts";
+import type { Registration } from "../types.ts";
 
 /** A value for each key whose default is not simply text. */
 const VALUES: Readonly<Record<string, unknown>> = {
@@ -106,11 +107,20 @@ function read(place: KeyPlace, written: Readonly<Record<string, unknown>>): unkn
 function readKey({ place, key }: ConfigKey): { read: unknown; warnings: readonly string[] } {
   const blocks = place === "mesh" ? { TLS: {}, HTTP: {} } : {};
   const value = VALUES[key] ?? "text";
-  const got = read(place, key === "" ? {} : { ...blocks, ...nested(key, value) }) as {
-    warnings?: readonly string[];
-  };
-  const { warnings = [], ...rest } = got;
-  return { read: rest, warnings };
+  const got = read(place, key === "" ? {} : { ...blocks, ...nested(key, value) }) as object;
+  return { read: withoutWarnings(got), warnings: warningsIn(got) };
+}
+
+/** Those of upstreams are with them. */
+function warningsIn(read: object): readonly string[] {
+  const { warnings = [], upstreams = [] } = read as Partial<Registration>;
+  return [...warnings, ...upstreams.flatMap(({ warnings = [] }) => warnings)];
+}
+
+function withoutWarnings(read: object): object {
+  const { warnings: _, upstreams, ...rest } = read as Partial<Registration>;
+  if (!upstreams) return rest;
+  return { ...rest, upstreams: upstreams.map(({ warnings: _, ...upstream }) => upstream) };
 }
 
 for (const row of CONFIG_KEYS) {
@@ -145,7 +155,7 @@ for (const row of CONFIG_KEYS) {
 
 test("keys that nobody knows are named, with the key that was meant", () => {
   const warned = (place: KeyPlace, written: Readonly<Record<string, unknown>>) =>
-    (read(place, written) as { warnings?: readonly string[] }).warnings;
+    warningsIn(read(place, written) as object);
   assert.deepEqual(warned("proxy", { max_inbound_connection: 0, MaxInboundConnections: 4 }), [
     "The proxy's config has max_inbound_connection, which is ignored: Postern does not know it; " +
     "did you mean max_inbound_connections?",
@@ -162,7 +172,7 @@ test("keys that nobody knows are named, with the key that was meant", () => {
     warned("registration", { Proxy: { Novelty: 1 } })?.join() ?? "",
     /registration has Proxy\.Novelty, /,
   );
-  assert.equal(warned("mesh", { Brand: { New: false }, Other: null }), undefined, "nothing is set");
+  assert.deepEqual(warned("mesh", { Brand: { New: false }, Other: null }), [], "nothing is set");
 });
 
 test("raw configuration of Envoy is named and not shown", () => {

@@ -51,7 +51,6 @@ type Service = NonNullable<Listener["Services"]>[number];
 /** An ingress gateway's config entry. */
 export interface IngressEntry {
   readonly listeners: readonly IngressListener[];
-  readonly warnings: readonly string[];
 }
 
 export interface IngressListener {
@@ -66,7 +65,14 @@ export interface IngressListener {
 export interface IngressService extends
   Pick<
     UpstreamDeclaration,
-    "name" | "namespace" | "partition" | "maxConnections" | "maxPending" | "maxRequests" | "outlier"
+    | "name"
+    | "namespace"
+    | "partition"
+    | "maxConnections"
+    | "maxPending"
+    | "maxRequests"
+    | "outlier"
+    | "warnings"
   > {
   /** Lower case; none: those that Consul gives its DNS names. */
   readonly hosts: readonly string[];
@@ -78,12 +84,11 @@ export interface IngressService extends
 export function readIngressEntry(json: unknown, gateway: string): IngressEntry | null {
   if (json === null) return null;
   const entry = readReply(EntryJson, json, entryName(gateway));
-  const warnings: string[] = [];
   const listeners = (entry.Listeners ?? []).map((listener, index): IngressListener => ({
     port: listener.Port ?? 0,
     protocol: listener.Protocol?.toLowerCase() || "tcp",
     services: (listener.Services ?? []).map((service) =>
-      toService(service, { defaults: entry.Defaults, listener, warnings })
+      toService(service, { defaults: entry.Defaults, listener })
     ),
     tls: {
       enabled: isEnabled(entry.TLS) || isEnabled(listener.TLS),
@@ -99,7 +104,7 @@ export function readIngressEntry(json: unknown, gateway: string): IngressEntry |
       },
     },
   }));
-  return { listeners, warnings };
+  return { listeners };
 }
 
 export function entryName(gateway: string): string {
@@ -115,12 +120,9 @@ function isEnabled(tls: unknown): boolean {
 /** The service's own limits before the entry's defaults; zero is none. */
 function toService(
   service: Service,
-  { defaults, listener, warnings }: {
-    readonly defaults: Entry["Defaults"];
-    readonly listener: Listener;
-    readonly warnings: string[];
-  },
+  { defaults, listener }: { readonly defaults: Entry["Defaults"]; readonly listener: Listener },
 ): IngressService {
+  const warnings: string[] = [];
   const where = `Service ${JSON.stringify(service.Name)} of ingress port ${listener.Port}`;
   const check = service.PassiveHealthCheck ?? defaults?.PassiveHealthCheck;
   const { enforcingPercent, ...outlier } = outlierOf(new ProxyConfig(check, { where, warnings }));
@@ -133,6 +135,7 @@ function toService(
   const responseHeaders = readHeaderChanges(service.ResponseHeaders, {
     ...{ where: `ResponseHeaders of ${where}`, warnings },
   });
+  const hosts = hostsOf(service.Hosts, { where, warnings });
   return {
     name: service.Name,
     namespace: service.Namespace || "default",
@@ -140,11 +143,12 @@ function toService(
     ...(maxConnections > 0 && { maxConnections }),
     ...(maxPending > 0 && { maxPending }),
     ...(maxRequests > 0 && { maxRequests }),
-    hosts: hostsOf(service.Hosts, { where, warnings }),
+    hosts,
     ...(requestHeaders && { requestHeaders }),
     ...(responseHeaders && { responseHeaders }),
     // Zero is what an unset field of an ingress gateway looks like.
     outlier: { ...outlier, ...(enforcingPercent ? { enforcingPercent } : {}) },
+    ...(warnings.length > 0 && { warnings }),
   };
 }
 

@@ -37,7 +37,7 @@ export function withIngressEntry(
   const { ingress, bind } = registration;
   if (!ingress) return registration;
   const refused: { readonly what: string; readonly reason: string }[] = [];
-  const warnings = [...registration.warnings, ...entry?.warnings ?? []];
+  const warnings = [...registration.warnings];
   const upstreams: UpstreamDeclaration[] = [];
   const edges: EdgeDeclaration[] = [];
   if (!entry) {

@@ -11,7 +11,7 @@ import { readGateways } from "../find_sidecar.ts";
 import { readGatewayServices } from "./gateway_services.ts";
 import { readIngressEntry } from "./ingress.ts";
 import { withIngressEntry } from "./ingress_listeners.ts";
-import { readRegistration } from "./registration.ts";
+import { readRegistration, warningsOf } from "./registration.ts";
 import type { Registration } from "../types.ts";
 
 const IGW = readRegistration(fixture("agent_service_ingress"), "igw-1");
@@ -226,10 +226,11 @@ for (
 
 test("withIngressEntry() names what it takes no notice of", () => {
   const service = { ...db, Hosts: "db.example", RequestHeaders: "a" };
-  const { ingress, warnings } = joined({
+  const registration = joined({
     Listeners: [http({ Services: [service, { Name: "api", ResponseHeaders: { Set: null } }] })],
   });
-  assert.deepEqual(ingress?.edges[0]?.hosts, [
+  const warnings = warningsOf(registration);
+  assert.deepEqual(registration.ingress?.edges[0]?.hosts, [
     { names: ["db.ingress.*"], upstream: "ingress:8443/db" },
     { names: ["api.ingress.*"], upstream: "ingress:8443/api" },
   ]);
@@ -251,7 +252,9 @@ test("withIngressEntry() takes header changes, but for what nobody may change", 
     },
     ResponseHeaders: { Remove: ["Server"] },
   };
-  const { ingress, upstreams, warnings } = joined({ Listeners: [http({ Services: [service] })] });
+  const registration = joined({ Listeners: [http({ Services: [service] })] });
+  const { ingress, upstreams } = registration;
+  const warnings = warningsOf(registration);
   assert.deepEqual(ingress?.edges[0]?.hosts, [{
     names: ["db.ingress.*"],
     upstream: "ingress:8443/db",

@@ -94,7 +94,7 @@ for (
     row("a chain with nothing configured", chainOf, [chain, plainChain, true]),
     row("an ingress entry without listeners", entryOf, [
       entry,
-      { listeners: [], warnings: [] },
+      { listeners: [] },
       true,
     ]),
     row("an ingress entry without a service", entryOf, [

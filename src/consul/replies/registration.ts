@@ -138,6 +138,11 @@ export function readRegistration(json: unknown, proxyId: string): Registration {
   };
 }
 
+/** Its own and those of its upstreams. */
+export function warningsOf({ warnings, upstreams }: Registration): readonly string[] {
+  return [...warnings, ...upstreams.flatMap(({ warnings = [] }) => warnings)];
+}
+
 function metricsOf(config: ProxyConfig): Pick<Registration, "metrics"> {
   const metrics = {
     prometheusBindAddr: config.text("envoy_prometheus_bind_addr"),

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { NO_METRICS } from "../../../test/kit/admin_view.ts";
 import { ProxyError } from "../../base/mod.ts";
 import { fixture } from "../../../test/kit/scripted_agent.ts";
-import { readRegistration } from "./registration.ts";
+import { readRegistration, warningsOf } from "./registration.ts";
 import type { Registration, UpstreamDeclaration } from "../types.ts";
 
 const PROXY = { Kind: "connect-proxy", ID: "web-1-sidecar-proxy", Service: "web-sidecar-proxy" };
@@ -328,8 +328,9 @@ for (
 ) {
   test(`readRegistration() warns of ${name}`, () => {
     const got = registration(proxy);
-    assert.equal(got.warnings.length, 1, got.warnings.join("; "));
-    assert.match(got.warnings[0] ?? "", pattern);
+    const warnings = warningsOf(got);
+    assert.equal(warnings.length, 1, warnings.join("; "));
+    assert.match(warnings[0] ?? "", pattern);
     assert.equal(got.localConnectTimeoutMs, 5000);
     assert.equal(got.maxInboundConnections, 0);
   });

@@ -59,7 +59,8 @@ function toUpstream(
   row: UpstreamJson,
   context: Context & { readonly kind: UpstreamDeclaration["kind"] },
 ): UpstreamDeclaration {
-  const { warnings, kind } = context;
+  const { kind } = context;
+  const warnings: string[] = [];
   const where = `Upstream ${JSON.stringify(row.DestinationName)}`;
   const config = new ProxyConfig(row.Config, { where, warnings });
   config.nameUnfollowed("upstream");
@@ -69,7 +70,7 @@ function toUpstream(
   const connectTimeoutMs = config.integer("connect_timeout_ms", 0);
   const tls = config.raw("postern_tls");
   const listenerTls = config.raw("postern_listener_tls");
-  return {
+  const declaration = {
     id: idOf(row, { kind, namespace, partition }),
     kind,
     name: row.DestinationName,
@@ -95,6 +96,7 @@ function toUpstream(
     ...(tls !== undefined && { tls }),
     ...(listenerTls !== undefined && { listenerTls }),
   };
+  return { ...declaration, ...(warnings.length > 0 && { warnings }) };
 }
 
 function idOf(

@@ -6,7 +6,7 @@
  */
 
 import { messageOf, type ProxyError, type Timer } from "../../base/mod.ts";
-import type { Registration } from "../../consul/mod.ts";
+import { type Registration, warningsOf } from "../../consul/mod.ts";
 import { AgentEvents } from "./agent_events.ts";
 import { AgentOutage, joinOutage } from "./agent_outage.ts";
 import {
@@ -18,7 +18,7 @@ import {
 } from "./assemble.ts";
 import { ConsulFacts } from "./consul_facts.ts";
 import type { ConsulSourceOptions } from "./consul_source_options.ts";
-import { entryWarnings } from "./entry_keys.ts";
+import { entryWarnings, unfollowedOf } from "./entry_keys.ts";
 import { judgeCredentials } from "./judge_credentials.ts";
 import { pinCluster } from "./pin_cluster.ts";
 import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
@@ -126,10 +126,14 @@ export class ConsulSource implements SnapshotSource {
   get warnings(): readonly string[] {
     const { known } = this.#facts;
     return [
-      ...known.registration?.warnings ?? [],
+      ...known.registration ? warningsOf(known.registration) : [],
       ...entryWarnings(known),
       ...this.#plans.warnings,
     ];
+  }
+
+  unfollowed(upstream: string | undefined): readonly string[] {
+    return unfollowedOf(this.#facts.known, { upstream, refused: this.refused });
   }
 
   start(onSnapshot: TakeSnapshot, onFatal?: (error: ProxyError) => void): void {

@@ -1,5 +1,6 @@
 /**
- * Keys of config entries that Postern does not follow, for the log and `postern check`.
+ * Keys of config entries that Postern does not follow, for the log and `postern check`, and what of the
+ * configuration concerns one upstream or the service, for `postern explain`.
  *
  * @module
  */
@@ -32,4 +33,24 @@ export function refusedMutualTls(
     ? refusalReason(place, "MutualTLSMode")
     : `${JSON.stringify(mode)} is not known; write strict`;
   return [{ what: `${place} ${name}: MutualTLSMode`, reason }];
+}
+
+/** In sentences. */
+export function unfollowedOf(
+  known: Entries & Pick<Known, "registration">,
+  { upstream, refused }: {
+    /** Its id; `undefined`: the proxy and its service. */
+    readonly upstream: string | undefined;
+    readonly refused: readonly Refusal[];
+  },
+): readonly string[] {
+  const { registration } = known;
+  const told = ({ what, reason }: Refusal) => `${what} is refused: ${reason}`;
+  if (upstream === undefined) {
+    const permissive = refusedMutualTls(known, registration?.service ?? "");
+    return [...registration?.warnings ?? [], ...entryWarnings(known), ...permissive.map(told)];
+  }
+  const declared = registration?.upstreams.find(({ id }) => id === upstream);
+  const own = refused.filter(({ what }) => what === `upstream ${upstream}`);
+  return [...declared?.warnings ?? [], ...own.map(told)];
 }

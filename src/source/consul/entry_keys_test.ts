@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Defaults } from "../../consul/mod.ts";
-import { refusedMutualTls } from "./entry_keys.ts";
+import type { Defaults, UpstreamDeclaration } from "../../consul/mod.ts";
+import { registration } from "../../../test/kit/snapshot_facts.ts";
+import { refusedMutualTls, unfollowedOf } from "./entry_keys.ts";
 
 const saying = (mutualTlsMode?: string): Defaults => ({
   extensions: [],
@@ -45,3 +46,32 @@ for (
     else assert.match(`${refusal?.what}: ${refusal?.reason}`, want);
   });
 }
+
+test("unfollowedOf() tells what concerns an upstream from what concerns the service", () => {
+  const upstream = (id: string, warnings: readonly string[]): UpstreamDeclaration => ({
+    ...{ id, kind: "service", name: "db", namespace: "", partition: "", peer: "", datacenter: "" },
+    ...{ bind: null, meshGatewayMode: "", protocol: "", outlier: {}, warnings },
+  });
+  const known = {
+    mesh: null,
+    proxyDefaults: saying("permissive"),
+    serviceDefaults: { ...saying(), warnings: ["The entry has y"] },
+    registration: registration({
+      warnings: ["The proxy has x"],
+      upstreams: [upstream("db", ["Upstream db has a"]), upstream("api", ["Upstream api has b"])],
+    }),
+  };
+  const refused = [
+    { what: "upstream db", reason: "its chain" },
+    { what: "upstream api", reason: "its chain, too" },
+  ];
+  assert.deepEqual(unfollowedOf(known, { upstream: "db", refused }), [
+    "Upstream db has a",
+    "upstream db is refused: its chain",
+  ]);
+  assert.deepEqual(unfollowedOf(known, { upstream: "cache", refused }), []);
+  const [proxy, entry, permissive, ...more] = unfollowedOf(known, { upstream: undefined, refused });
+  assert.deepEqual([proxy, entry], ["The proxy has x", "The entry has y"]);
+  assert.match(permissive ?? "", /^proxy-defaults global: MutualTLSMode is refused: permissive/);
+  assert.deepEqual(more, []);
+});

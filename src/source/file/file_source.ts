@@ -92,6 +92,11 @@ export class FileSource implements SnapshotSource {
     return available;
   }
 
+  /** A key that is not known is an error here. */
+  unfollowed(): readonly string[] {
+    return [];
+  }
+
   secrets(): SecretsReport {
     return this.#secrets.report();
   }

@@ -36,13 +36,14 @@ export async function builtInSidecar(
 export function envoySidecar(
   agent: Consul,
   serviceId: string,
-  options: RunOptions,
+  /** `adminPort`: one of its own if absent. */
+  options: RunOptions & { readonly adminPort?: number },
 ): Promise<Process> {
   return runEnvoy(agent, serviceId, [
     ...["-sidecar-for", serviceId],
     ...["-http-addr", agent.address, "-grpc-addr", `http://${agent.grpcAddress}`],
     ...(options.token ? ["-token", options.token] : []),
-  ]);
+  ], options.adminPort);
 }
 
 /** The same for an entry of the catalog, by a server. */
@@ -93,8 +94,9 @@ async function runEnvoy(
   mesh: Mesh,
   serviceId: string,
   options: readonly string[],
+  port?: number,
 ): Promise<Process> {
-  const adminPort = await freePort(mesh.host);
+  const adminPort = port ?? await freePort(mesh.host);
   const child = new Process(peer("consul"), [
     ...["connect", "envoy", ...options],
     ...["-envoy-binary", peer("envoy"), "-ignore-envoy-compatibility"],

@@ -18,6 +18,12 @@ export function envoyFacts(view: AdminView, { listeners, endpoints }: MergedView
   const users = snapshot ? credentialsUsers(snapshot) : [];
   const secretsFor = (credentials: string | null | undefined): readonly UsedSecret[] =>
     snapshot && credentials !== undefined ? usedSecrets(snapshot, credentials) : [];
+  const clusters = clustersOf(snapshot);
+  const aggregates = new Map(
+    clusters.flatMap((cluster) =>
+      cluster.kind === "aggregate" ? cluster.children.map((child) => [child, cluster.name]) : []
+    ),
+  );
   return {
     listeners: listeners.map(({ name, direction, address }) => {
       const credentials = users.find((user) => user.kind === "listener" && user.id === name)
@@ -31,10 +37,11 @@ export function envoyFacts(view: AdminView, { listeners, endpoints }: MergedView
         secrets: secretsFor(credentials),
       };
     }),
-    clusters: clustersOf(snapshot).flatMap((cluster): EnvoyCluster[] => {
+    clusters: clusters.flatMap((cluster): EnvoyCluster[] => {
       // The local application has no secrets and no members; an aggregate has those of its parts.
       if (cluster.kind !== "target") return [];
       const { name, upstreams, targets, credentials } = cluster;
+      const aggregate = aggregates.get(name);
       const keys = targets.map(({ key }) => key);
       const known = endpoints.filter(({ target, lastResort }) => !lastResort && target === keys[0]);
       const healthy = known.filter(({ ejectedForMs }) => ejectedForMs === 0).length;
@@ -43,6 +50,7 @@ export function envoyFacts(view: AdminView, { listeners, endpoints }: MergedView
         name,
         upstreams: upstreams.map(({ id }) => id),
         targets: keys,
+        ...(aggregate !== undefined && { aggregate }),
         members: { total: known.length + unhealthy, healthy },
         secrets: secretsFor(credentials),
       }];

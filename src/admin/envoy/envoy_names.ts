@@ -35,6 +35,8 @@ export interface EnvoyName {
   readonly by?: "class" | "status";
   /** Only listeners that speak HTTP, or only those that do not. */
   readonly http?: boolean;
+  /** Of the cluster that the route names: where there is failover, it leads to the one that was called. */
+  readonly ofRoute?: true;
   /** Only secrets that do not come from an SDS server, which counts for itself. */
   readonly notSds?: true;
 }
@@ -141,15 +143,12 @@ export const ENVOY_NAMES: readonly EnvoyName[] = [
   { sample: "http_upstream_requests_total", scope: "http", stat: "rq_total" },
   { sample: "http_upstream_requests_active", scope: "behind", stat: "upstream_rq_active" },
   { sample: "http_upstream_requests_total", scope: "behind", stat: "upstream_rq_total" },
-  { sample: "http_upstream_responses_total", scope: "behind", stat: "upstream_rq_completed" },
-  {
-    sample: "http_upstream_responses_total",
-    scope: "behind",
-    stat: "upstream_rq",
-    by: "status",
-  },
-  { sample: "http_upstream_time_ms", scope: "behind", stat: "upstream_rq_time" },
-  { sample: "http_retries_total", scope: "behind", stat: "upstream_rq_retry" },
+  ...ofRoute(
+    { sample: "http_upstream_responses_total", stat: "upstream_rq_completed" },
+    { sample: "http_upstream_responses_total", stat: "upstream_rq", by: "status" },
+    { sample: "http_upstream_time_ms", stat: "upstream_rq_time" },
+    { sample: "http_retries_total", stat: "upstream_rq_retry" },
+  ),
   { sample: "http_pending_total", scope: "behind", stat: "upstream_rq_pending_total" },
   { sample: "http_pending_active", scope: "behind", stat: "upstream_rq_pending_active" },
   { sample: "http_upstream_connections_total", scope: "behind", stat: "upstream_cx_total" },
@@ -170,6 +169,13 @@ export const ENVOY_NAMES: readonly EnvoyName[] = [
   ...flagged("behind", "upstream_rq_retry_limit_exceeded", "URX"),
   ...flagged("behind", "upstream_cx_none_healthy", "UH"),
 ];
+
+/** What a request came to, however many clusters were tried. */
+function ofRoute(
+  ...names: readonly Pick<EnvoyName, "sample" | "stat" | "by">[]
+): readonly EnvoyName[] {
+  return names.map((name) => ({ ...name, scope: "behind", ofRoute: true }));
+}
 
 /** Exchanges that had one of these response flags. */
 function flagged(scope: Scope, stat: string, ...flags: readonly string[]): readonly EnvoyName[] {

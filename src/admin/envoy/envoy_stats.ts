@@ -48,6 +48,8 @@ export interface EnvoyCluster {
   /** As Consul names it to Envoy, the label `cluster` of our samples. */
   readonly name: string;
   readonly targets: readonly string[];
+  /** The one that leads to it and others, as routes name it. */
+  readonly aggregate?: string;
   /** Endpoints of those, and how many of them may be picked. */
   readonly members: { readonly total: number; readonly healthy: number };
   readonly secrets: readonly UsedSecret[];
@@ -169,8 +171,10 @@ function place(stats: Collected, row: EnvoyName, sample: Sample, facts: EnvoyFac
       }
       return;
     case "behind": {
-      const cluster = clusterBehind(labels, facts);
-      if (cluster === undefined) return;
+      const behind = clusterBehind(labels, facts);
+      if (behind === undefined) return;
+      const { aggregate } = facts.clusters.find(({ name }) => name === behind) ?? {};
+      const cluster = row.ofRoute ? aggregate ?? behind : behind;
       for (const named of namesOf(row, labels)) stats.cluster(cluster, named, sample);
       return;
     }

@@ -24,8 +24,7 @@ export async function serverInfo(view: AdminView): Promise<Json> {
     uptime_current_epoch: uptime,
     uptime_all_epochs: uptime,
     hot_restart_version: "disabled",
-    // Our own flags, and those of Envoy's that mean the same.
-    command_line_options: { ...options, concurrency: workers, log_level: view.logLevel() },
+    command_line_options: { concurrency: workers, log_level: view.logLevel() },
     node: { id: snapshot?.proxyId ?? "", cluster: snapshot?.service ?? "" },
     postern: {
       version,
@@ -34,6 +33,7 @@ export async function serverInfo(view: AdminView): Promise<Json> {
       platform,
       pid,
       workers,
+      options,
       not_ready: reasons,
       warnings,
       listeners,

@@ -36,12 +36,14 @@ const ASK_TIMEOUT_MS = 2_000;
 const HOST = "127.0.0.1";
 
 const Info = v.object({
-  postern: v.optional(v.object({ pid: v.optional(v.number()) })),
   node: v.object({ id: v.string() }),
-  command_line_options: v.object({
-    sidecarFor: v.optional(v.string()),
-    proxyId: v.optional(v.string()),
-    config: v.optional(v.string()),
+  postern: v.object({
+    pid: v.optional(v.number()),
+    options: v.object({
+      sidecarFor: v.optional(v.string()),
+      proxyId: v.optional(v.string()),
+      config: v.optional(v.string()),
+    }),
   }),
 });
 type Info = v.InferOutput<typeof Info>;
@@ -132,7 +134,7 @@ export async function whoseAdmin(place: AdminPlace, ask: AskAdmin): Promise<stri
 }
 
 function processOf({ postern }: Info): string {
-  return postern?.pid === undefined ? "" : `process ${postern.pid}, `;
+  return postern.pid === undefined ? "" : `process ${postern.pid}, `;
 }
 
 /** Undefined: nobody answers there, or it is no admin server of a proxy. */
@@ -146,8 +148,8 @@ async function infoOf(place: AdminPlace, ask: AskAdmin): Promise<Info | undefine
   }
 }
 
-function isMeant({ flag, value }: WantedProxy, { node, command_line_options }: Info): boolean {
-  const { sidecarFor = "", proxyId = "", config = "" } = command_line_options;
+function isMeant({ flag, value }: WantedProxy, { node, postern: { options } }: Info): boolean {
+  const { sidecarFor = "", proxyId = "", config = "" } = options;
   switch (flag) {
     case "sidecar-for": {
       // The second is what agents call it.
@@ -162,7 +164,7 @@ function isMeant({ flag, value }: WantedProxy, { node, command_line_options }: I
   }
 }
 
-function nameOf({ node, command_line_options }: Info): string {
-  const { proxyId, config, sidecarFor } = command_line_options;
+function nameOf({ node, postern: { options } }: Info): string {
+  const { proxyId, config, sidecarFor } = options;
   return config || node.id || proxyId || (sidecarFor ? `the sidecar of ${sidecarFor}` : "a proxy");
 }

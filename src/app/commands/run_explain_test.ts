@@ -19,7 +19,7 @@ function admin(status: number, body: string): { readonly asked: URL[]; readonly 
     ask({ port }, { path }) {
       if (path === "/server_info") {
         if (port !== 19_003) return Promise.reject(new Error("connection refused"));
-        const info = { node: { id: "web-proxy" }, command_line_options: { sidecarFor: "web" } };
+        const info = { node: { id: "web-proxy" }, postern: { options: { sidecarFor: "web" } } };
         return Promise.resolve({ status: 200, body: JSON.stringify(info) });
       }
       asked.push(new URL(path, `http://127.0.0.1:${port}`));

@@ -118,7 +118,7 @@ function world(infos: Readonly<Record<number, unknown>>): { ask: AskAdmin; asked
 
 const proxy = (id: string, options: Readonly<Record<string, string>> = {}) => ({
   node: { id },
-  command_line_options: options,
+  postern: { options },
 });
 const HERE = {
   19_000: proxy("db-sidecar-proxy", { sidecarFor: "db", proxyId: "db-sidecar-proxy" }),
@@ -133,7 +133,7 @@ const HERE = {
 test("findRival() names another proxy of the id, and never itself", async () => {
   const { ask } = world({
     ...HERE,
-    19_002: { ...proxy("web-2-sidecar-proxy"), postern: { pid: 7 } },
+    19_002: { ...proxy("web-2-sidecar-proxy"), postern: { pid: 7, options: {} } },
   });
   const own = { host: "127.0.0.1", port: 19_004 };
   assert.equal(

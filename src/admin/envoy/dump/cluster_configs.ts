@@ -9,6 +9,7 @@ import { addressJson, durationJson, type Json } from "../json.ts";
 const API = "type.googleapis.com/envoy";
 /** Envoy's, of every limit of a cluster. */
 const DEFAULT_LIMIT = 1_024;
+const DEFAULT_RING = { minimumSize: 1_024, maximumSize: 8_388_608 };
 
 export function clusterConfig(cluster: Cluster, snapshot: Snapshot): Json {
   const type = { "@type": `${API}.config.cluster.v3.Cluster`, name: cluster.name };
@@ -106,14 +107,18 @@ function balancingOf(balancing: LoadBalancing): Json {
         least_request_lb_config: { choice_count: balancing.choiceCount },
       };
     case "ring_hash":
-      return {
-        lb_policy: "RING_HASH",
-        ring_hash_lb_config: {
-          minimum_ring_size: String(balancing.minimumSize),
-          maximum_ring_size: String(balancing.maximumSize),
-        },
-      };
+      return { lb_policy: "RING_HASH", ...ringOf(balancing) };
   }
+}
+
+function ringOf(
+  { minimumSize, maximumSize }: Extract<LoadBalancing, { kind: "ring_hash" }>,
+): Json {
+  const sizes = {
+    ...(minimumSize !== DEFAULT_RING.minimumSize && { minimum_ring_size: String(minimumSize) }),
+    ...(maximumSize !== DEFAULT_RING.maximumSize && { maximum_ring_size: String(maximumSize) }),
+  };
+  return Object.keys(sizes).length === 0 ? {} : { ring_hash_lb_config: sizes };
 }
 
 /** `undefined`: it has no endpoints of its own. */

@@ -257,7 +257,7 @@ for (
                         invert_match: true,
                       },
                     },
-                    { header: { name: ":method", string_match: { exact: "GET" } } },
+                    { header: { name: ":method", string_match: { safe_regex: { regex: "GET" } } } },
                   ],
                 },
               }, { not_rule: { url_path: { path: { prefix: "/admin" } } } }],
@@ -279,7 +279,9 @@ for (
         action: "DENY",
         policies: {
           "consul-intentions-layer7-0": {
-            permissions: [{ header: { name: ":method", string_match: { exact: "PUT" } } }],
+            permissions: [{
+              header: { name: ":method", string_match: { safe_regex: { regex: "PUT" } } },
+            }],
             principals: [source("web")],
           },
         },

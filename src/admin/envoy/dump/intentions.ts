@@ -128,12 +128,9 @@ function ruleOf({ path, methods, headers }: Permission): Json {
       },
     });
   }
-  const methodRules = methods.map((method) => ({
-    header: { name: ":method", string_match: { exact: method } },
-  }));
-  const [method] = methodRules;
-  if (method) {
-    rules.push(methodRules.length === 1 ? method : { or_rules: { rules: methodRules } });
+  if (methods.length > 0) {
+    const string_match = { safe_regex: { regex: methods.join("|") } };
+    rules.push({ header: { name: ":method", string_match } });
   }
   const [only] = rules;
   if (!only) return { any: true };

@@ -55,6 +55,8 @@ export class SourceReport {
     this.#gauge(failing.code, all);
     const key = warningKey(failing);
     if (all.some((other) => warningKey(other) === key) || !this.#warned.delete(key)) return;
+    // It fails for another reason now, which is told by itself.
+    if (all.some(({ watch }) => watch === failing.watch)) return;
     const { watch, code, sinceMs } = failing;
     const { called = "agent", clock, log } = this.#options;
     const after_ms = clock.now() - sinceMs;

@@ -48,7 +48,7 @@ const FLAG_MODE: FlagGroup = {
       name: "service",
       kind: "text",
       value: "NAME",
-      help: "Service to stand for; its identity comes from the agent, the rest from these flags.",
+      help: "Service to stand for; its identity comes from Consul, the rest from these flags.",
     },
     {
       name: "service-addr",
@@ -78,7 +78,7 @@ const FLAG_MODE: FlagGroup = {
       name: "register-id",
       kind: "text",
       value: "SUFFIX",
-      help: "Suffix of the registered id, for several of the same service on one agent.",
+      help: "Suffix of the registered id, for several of the same service on one agent or node.",
     },
   ],
 };
@@ -113,7 +113,7 @@ const AGENT: FlagGroup = {
       kind: "text",
       value: "FILE",
       env: "CONSUL_CACERT",
-      help: "CA certificates that may have signed the agent's.",
+      help: "CA certificates that may have signed the agent's or the servers'.",
     },
     {
       name: "ca-path",
@@ -127,7 +127,7 @@ const AGENT: FlagGroup = {
       kind: "text",
       value: "FILE",
       env: "CONSUL_CLIENT_CERT",
-      help: "Certificate to show to the agent.",
+      help: "Certificate to show to the agent or the servers.",
     },
     {
       name: "client-key",
@@ -141,7 +141,7 @@ const AGENT: FlagGroup = {
       kind: "text",
       value: "NAME",
       env: "CONSUL_TLS_SERVER_NAME",
-      help: "Name that the agent's certificate must have.",
+      help: "Name that the certificate of the agent or the servers must have.",
     },
     {
       name: "datacenter",
@@ -206,7 +206,7 @@ const TRUST: FlagGroup = {
       value: "DIR",
       help:
         "Keep the last good state here (it holds private keys; mode 0600), so that a restart while " +
-        "the agent is away serves until the certificate expires. With -config: the secrets of SDS " +
+        "Consul is away serves until the certificate expires. With -config: the secrets of SDS " +
         "servers and Workload APIs.",
     },
   ],

@@ -311,6 +311,19 @@ test("ConsulSource forgets the last resort when the list comes back", async () =
   assert.equal(rig.last.targets[DB_TARGET]?.endpoints.length, 1);
 });
 
+test("ConsulSource calls no watch recovered that fails for another reason now", async () => {
+  await using rig = await new SourceRig(answeringAgent()).start();
+  rig.agent.fail("registration", "agent_failed", "the agent is stopping");
+  await rig.clock.advance(1_000);
+  rig.agent.fail("registration", "agent_unreachable", "connection refused");
+  await rig.clock.advance(5_000);
+  const told = () => rig.lines.filter(({ message }) => / (recovered|again)$/.test(message));
+  assert.deepEqual(told().map(({ message }) => message), []);
+  rig.agent.heal("registration");
+  await rig.clock.advance(1_000);
+  assert.deepEqual(told().map(({ message }) => message), ["agent reached again"]);
+});
+
 test("ConsulSource keeps serving and tells once when its registration is gone", async () => {
   await using rig = await new SourceRig(answeringAgent()).start();
   for (let retry = 0; retry < 3; retry++) {

@@ -63,9 +63,10 @@ function hintOf({ code, details }: GrpcStatus, { token }: FlagNames): string {
   if (code === GRPC_STATUS.unimplemented) {
     return " (is -grpc-port that of a server of Consul's, not a client agent's, and the server not too old?)";
   }
-  if (code !== GRPC_STATUS.unauthenticated) return "";
-  if (/ACL not found/.test(details)) return " (the servers do not know the token)";
-  return /must be provided/.test(details)
+  const isUnknown = code === GRPC_STATUS.unauthenticated;
+  if (!isUnknown && code !== GRPC_STATUS.permissionDenied) return "";
+  if (isUnknown && /ACL not found/.test(details)) return " (the servers do not know the token)";
+  return /must be provided|anonymous token/.test(details)
     ? ` (give a token with ${token}, or a login with -login-auth-method)`
     : "";
 }

@@ -328,7 +328,10 @@ class Session implements ServersSession, StreamHost {
     const { stats, log } = this.#deps;
     stats.gauge(...CONNECTED).set(1);
     if (this.#uses++ > 0) {
-      stats.counter("server_moves_total", "Times that the proxy left one Consul server for another")
+      stats.counter(
+        "server_moves_total",
+        "Times that a Consul server was taken into use, after the first",
+      )
         .add(1);
     }
     log.info("consul server in use", { server: host, known: this.#search.known.length });

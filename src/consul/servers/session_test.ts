@@ -37,6 +37,11 @@ for (
       "Permission denied",
       /^agent_forbidden: Cannot have the certificate signed: .*10\.0\.0\.1.*PERMISSION_DENIED/,
     ],
+    [
+      7,
+      "Permission denied: anonymous token lacks permission 'service:read' on \"db\"",
+      /^agent_forbidden: .* \(give a token with -token-file or CONSUL_HTTP_TOKEN, or a login with /,
+    ],
     [16, "ACL not found", /^agent_forbidden: .*the servers do not know the token/],
     [8, "Rate limit reached", /^agent_overloaded: /],
     [5, "nothing", /^agent_not_found: /],

@@ -7,7 +7,13 @@
 
 import { messageOf } from "../base/mod.ts";
 import type { Agent, ServiceRef } from "../consul/mod.ts";
-import { DEFAULT_PATH_RULES, REDIRECT, replyOf, RequestIds } from "../http/mod.ts";
+import {
+  DEFAULT_PATH_RULES,
+  namedCallerElement,
+  REDIRECT,
+  replyOf,
+  RequestIds,
+} from "../http/mod.ts";
 import { parseServiceId, type ServiceId } from "../identity/mod.ts";
 import { authorize, compilePolicy, type Source } from "../policy/mod.ts";
 import { type SplitView, takeForm, type TargetView } from "../proxy/mod.ts";
@@ -40,7 +46,9 @@ export function calleeAsker(snapshot: Snapshot, mesh: MeshQuestions | undefined)
     try {
       const intentions = await intentionsOf(callee, mesh);
       const policy = { intentions, defaultAction: snapshot.policy.defaultAction };
-      return { service, ...judged(snapshot, { split, policy, ownUri: credentials.uri }) };
+      const { uri: ownUri } = credentials;
+      const { spiffeUris: calleeUris } = target;
+      return { service, ...judged(snapshot, { split, policy, ownUri, calleeUris }) };
     } catch (error) {
       return unknown(messageOf(error));
     }
@@ -49,10 +57,11 @@ export function calleeAsker(snapshot: Snapshot, mesh: MeshQuestions | undefined)
 
 function judged(
   { inbound }: Snapshot,
-  { split, policy, ownUri }: {
+  { split, policy, ownUri, calleeUris }: {
     readonly split: SplitView;
     readonly policy: Parameters<typeof compilePolicy>[0];
     readonly ownUri: string;
+    readonly calleeUris: readonly string[];
   },
 ): Omit<CalleeVerdict, "service"> {
   const parsed = parseServiceId(ownUri);
@@ -68,7 +77,8 @@ function judged(
   const request = { ...head, fields: [...head.fields] };
   // The mesh entry says how requests are read for all proxies, so ours read them as the callee's do.
   const rules = Object.values(inbound)[0]?.http ?? DEFAULT_RULES;
-  const caller = { isSecure: true, clientCert: "" };
+  const clientCert = namedCallerElement({ by: calleeUris, uri: ownUri });
+  const caller = { isSecure: true, clientCert };
   const fault = takeForm(request, { rules, caller, ids: new RequestIds(), isInbound: true });
   if (fault) {
     const isRedirect = "location" in fault;

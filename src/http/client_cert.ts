@@ -51,6 +51,13 @@ export function clientCertElement({ by, leaf, chain }: VerifiedCaller): string {
   return parts.join(";");
 }
 
+/** The part of that element which is known without the caller's certificate: who it says that it is. */
+export function namedCallerElement(
+  { by, uri }: { readonly by: readonly string[]; readonly uri: string },
+): string {
+  return [...by.map((own) => `By=${quoted(own)}`), `URI=${quoted(uri)}`].join(";");
+}
+
 /** Callers whose elements are kept; each has some 4,000 characters. */
 const KEPT = 256;
 

@@ -80,7 +80,7 @@ export {
   sendReply,
   UNANSWERED,
 } from "./reply.ts";
-export { ClientCertElements, forwardClientCert } from "./client_cert.ts";
+export { ClientCertElements, forwardClientCert, namedCallerElement } from "./client_cert.ts";
 export * from "./h2/mod.ts";
 export {
   type ChangeFields,

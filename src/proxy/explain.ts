@@ -15,9 +15,10 @@ import {
   REDIRECT,
   type RequestHead,
 } from "../http/mod.ts";
-import { formatServiceId, parseServiceId, type TrustedPeer } from "../identity/mod.ts";
+import type { TrustedPeer } from "../identity/mod.ts";
 import { PluginRequest } from "../plugin/mod.ts";
 import { faultsOfTokens, type VerifiedClaims } from "../policy/mod.ts";
+import { askedCaller, askedClientCert } from "./asked_caller.ts";
 import { type AnyFront, type Explainable, frontOf } from "./asked_front.ts";
 import { askAgent, judgeOfPath, judgeOfRequests, mayGoOn } from "./authorize.ts";
 import { Edge } from "./edge.ts";
@@ -100,11 +101,13 @@ class Explaining {
   readonly #front: AnyFront;
   readonly #question: Question;
   readonly #around: Explainable;
+  readonly #peer: TrustedPeer | undefined;
 
   constructor(front: AnyFront, question: Question, around: Explainable) {
     this.#front = front;
     this.#question = question;
     this.#around = around;
+    this.#peer = askedCaller(question.source, { front, snapshot: around.snapshot });
   }
 
   /** `lines`: of the request's head. */
@@ -118,7 +121,7 @@ class Explaining {
       ? await this.#ofRequestWithAgent(lines, front.httpListener)
       : await this.#ofConnection();
     const source = front instanceof Inbound
-      ? this.#source?.uri || "a caller without a certificate"
+      ? this.#peer?.uri || "a caller without a certificate"
       : null;
     return {
       ...NOTHING,
@@ -127,13 +130,19 @@ class Explaining {
       requestTimeoutMs: http?.requestTimeoutMs ?? 0,
       idleTimeoutMs: http ? http.streamIdleTimeoutMs : front.limits.idleTimeoutMs,
       ...facts,
-      unknown: [...facts.unknown ?? [], ...this.#unknownOfAddress()],
+      unknown: [...facts.unknown ?? [], ...this.#unknownOfCaller(facts)],
     };
   }
 
-  #unknownOfAddress(): readonly string[] {
+  #unknownOfCaller({ permissions = [] }: Facts): readonly string[] {
     const callers = this.#front instanceof Exposed ? this.#front.callers : "";
-    return callers === "" ? [] : [`Where the caller is: only ${callers} may call.`];
+    const isCertJudged = permissions.some(({ text }) => text.includes("x-forwarded-client-cert"));
+    return [
+      ...callers === "" ? [] : [`Where the caller is: only ${callers} may call.`],
+      ...isCertJudged
+        ? ["What x-forwarded-client-cert has besides the URIs: the caller's certificate."]
+        : [],
+    ];
   }
 
   /** Why its connection does not get as far as to carry a request. */
@@ -159,7 +168,7 @@ class Explaining {
     const { snapshot } = this.#around;
     const own = credentials === null ? undefined : snapshot.ownCredentials[credentials];
     if (own && (own.validation === null || !own.requireClientCertificate)) return null;
-    const source = this.#source;
+    const source = this.#peer;
     if (!source) {
       return closed("handshake_failed", "a caller must show a certificate: say which with -source");
     }
@@ -209,7 +218,10 @@ class Explaining {
     const ended = (code: ErrorCode, reason: string) => ownAnswer(request, code, reason);
     const fault = takeForm(request, {
       rules,
-      caller: { isSecure: front.tls !== null, clientCert: "" },
+      caller: {
+        isSecure: front.tls !== null,
+        clientCert: askedClientCert(this.#peer, front),
+      },
       ids: context.requestIds,
       isInbound: front.direction === "inbound",
     });
@@ -371,31 +383,6 @@ class Explaining {
   #outbound(name: string | undefined): Outbound | undefined {
     const front = this.#around.fronts.get(name ?? "");
     return front instanceof Outbound ? front : undefined;
-  }
-
-  /** As if it had proven that; `undefined`: it shows no certificate. A name is of our own datacenter. */
-  get #source(): { readonly uri: string } & Pick<TrustedPeer, "id"> | undefined {
-    const { snapshot } = this.#around;
-    const { source } = this.#question;
-    if (source === "") return undefined;
-    const credentials = this.#front.tls?.credentials ?? null;
-    const own = credentials === null ? null : snapshot.ownCredentials[credentials] ?? null;
-    const [trustDomain = ""] = (own ?? snapshot.credentials)?.trustDomains ?? [];
-    const uri = source.includes("://") ? source : formatServiceId({
-      ...{ trustDomain, partition: "default", namespace: "default" },
-      ...{ datacenter: snapshot.datacenter, service: source },
-    });
-    const parsed = parseServiceId(uri);
-    return { id: parsed.kind === "service" ? parsed.id : undefined, uri };
-  }
-
-  get #peer(): TrustedPeer | undefined {
-    const source = this.#source;
-    if (!source) return undefined;
-    return {
-      ...{ kind: "trusted", ...source, name: source.uri, verified: true, serial: "", rootId: "" },
-      ...{ notBeforeMs: 0, notAfterMs: Infinity },
-    };
   }
 }
 

@@ -12,7 +12,9 @@ import type { Place } from "./echo.ts";
 import { answerOf, startRawOrigin, statusOf } from "./http_raw.ts";
 import { startHttp2Server } from "./http2_server.ts";
 import { frame, FrameWords, headers, join, PREFACE, settings } from "./http2_wire.ts";
+import type { Went } from "../differential/explained.ts";
 import type { Answer, Question } from "./l7_intentions.ts";
+import type { Ask } from "./mixed_ask.ts";
 import { readLeaf } from "./tls_probe.ts";
 
 const ANSWER_TIMEOUT_MS = 20_000;
@@ -105,6 +107,37 @@ function http2Bytes({ method, path, fields, body }: Question, isGrpc: boolean): 
     ...[PREFACE, settings(), headers(STREAM, [...pseudo, ...own, ...grpc, ...length], ends)],
     ...(body === "" ? [] : [frame("DATA", END_STREAM, STREAM, Buffer.from(body, "latin1"))]),
   );
+}
+
+/** The same for `explain`, which knows one way to write a request. */
+export function asWritten(question: Question, protocol: AskedProtocol): Ask {
+  const { method, path, fields, body } = question;
+  const own = [
+    ...protocol !== "http" || fields.some((field) => /^connection:/i.test(field))
+      ? []
+      : ["connection: close"],
+    ...protocol === "grpc" ? ["content-type: application/grpc", "te: trailers"] : [],
+  ];
+  return {
+    ...{ method, path, fields: [...fields, ...own], body, host: "db.test" },
+    ...{ streamed: false, trailers: [], upgrade: false },
+  };
+}
+
+/** How a request went, as `explain` would have it; what is no request is 400 here, or reset. */
+export function wentAs(
+  { method, path }: Question,
+  { status, seen }: Answer = { status: 0 },
+  protocol: AskedProtocol,
+): Went {
+  const isGrpc = protocol === "grpc" && status < 100;
+  return {
+    status: isGrpc ? 200 : protocol === "grpc" && status === 400 ? 0 : status,
+    grpcStatus: isGrpc ? status : undefined,
+    from: undefined,
+    // It switches without a word about the path.
+    tries: seen === undefined && status !== 101 ? [] : [`${method} ${seen ?? path}`],
+  };
 }
 
 /** Reads until there is one. */

@@ -29,10 +29,11 @@ export async function sinkStats(view: AdminView): Promise<readonly SinkStat[]> {
   const configured = configuredTags(view.source()?.metrics?.tags ?? []);
   return envoyStats(merged.samples, envoyFacts(view, merged)).map((stat) => {
     const { name, kind, value, counts, prometheus, labels } = stat;
+    const { tagged = prometheus.replace("_", ".") } = stat;
     const tags = Object.entries({ ...labels, ...whose })
       .map(([tag, text]) => [tagName(tag), text] as const);
     return {
-      ...{ name, kind, value, tagged: prometheus.replace("_", ".") },
+      ...{ name, kind, value, tagged },
       ...(counts && { counts }),
       tags: { ...Object.fromEntries(tags), ...configured },
     };

@@ -5,7 +5,7 @@
  */
 
 import { BUCKETS_MS, type Clock, cumulative, formatPrometheus, type Sample } from "../base/mod.ts";
-import { ENVOY_HELP } from "./envoy/envoy_help.ts";
+import { envoyHelp } from "./envoy/envoy_help.ts";
 import { envoyFacts, sourceLabels } from "./envoy/envoy_facts.ts";
 import { type EnvoyStat, envoyStats, segment } from "./envoy/envoy_stats.ts";
 import { configuredLabels } from "./envoy/tags.ts";
@@ -176,7 +176,7 @@ export function prometheusText(
   ): Sample => ({
     ...stat,
     name: prometheus,
-    help: ENVOY_HELP[prometheus] ?? prometheus,
+    help: envoyHelp(prometheus),
     labels: { ...labels, ...whose },
   }));
   const own = merged.samples.filter((sample) => isWanted(lineOf(sample), sample, wanted));

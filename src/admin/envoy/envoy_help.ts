@@ -91,3 +91,10 @@ export const ENVOY_HELP: Readonly<Record<string, string>> = {
   tcp_downstream_cx_total: "TCP connections accepted from callers",
   tcp_downstream_cx_tx_bytes_total: "Bytes sent to callers over TCP",
 };
+
+/** A name that is in no table has methods in it that are called. */
+export function envoyHelp(prometheus: string): string {
+  const isCall = prometheus.startsWith("cluster_grpc_");
+  return ENVOY_HELP[prometheus] ??
+    (isCall ? "gRPC calls of the method to the cluster that ended" : prometheus);
+}

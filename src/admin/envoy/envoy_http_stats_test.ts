@@ -135,6 +135,27 @@ test("every name of HTTP in the table is expected above", () => {
   }
 });
 
+test("envoyStats() has the calls of a gRPC method by status, and whether they went well", () => {
+  const stats = new Stats();
+  const call = { direction: "outbound", listener: DB, cluster: "db", service: "shop.Orders" };
+  for (const status of ["0", "14"]) {
+    const labels = { ...call, method: "Place", status };
+    stats.counter("grpc_calls_total", "", labels).add(status === "0" ? 3 : 1);
+  }
+  const shown = envoyStats(stats.samples(), { ...FACTS, clusters: FACTS.clusters.slice(0, 1) })
+    .filter(({ name }) => name.includes(".grpc."));
+  assert.deepEqual(
+    shown.map(({ name, tagged, value }) =>
+      `${name.replace("cluster.db.grpc.", "")} ${tagged?.replace("cluster.grpc.", "")} ${value}`
+    ),
+    ["0", "total", "success", "14", "failure"].map((what) => {
+      const name = `shop.Orders.Place.${what}`;
+      return `${name} ${name} ${({ total: 4, failure: 1, 14: 1 })[what] ?? 3}`;
+    }),
+  );
+  assert.equal(shown[1]?.prometheus, "cluster_grpc_shop_Orders_Place_total");
+});
+
 test("Prometheus has what varies in labels, as Envoy's own", () => {
   const text = formatPrometheus(
     envoyStats(samples("inbound", "inbound"), FACTS).map(({ prometheus, ...stat }) => ({

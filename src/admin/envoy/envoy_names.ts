@@ -30,9 +30,9 @@ export interface EnvoyName {
   readonly labels?: Labels;
   /**
    * The label `status` becomes a part of the name: the class (`_2xx`), or also each (`_200`). Envoy has
-   * classes only of what came from downstream.
+   * classes only of what came from downstream. Of a call, `service`, `method` and `status` do.
    */
-  readonly by?: "class" | "status";
+  readonly by?: "class" | "status" | "call";
   /** Only listeners that speak HTTP, or only those that do not. */
   readonly http?: boolean;
   /** Of the cluster that the route names: where there is failover, it leads to the one that was called. */
@@ -148,6 +148,7 @@ export const ENVOY_NAMES: readonly EnvoyName[] = [
     { sample: "http_upstream_responses_total", stat: "upstream_rq", by: "status" },
     { sample: "http_upstream_time_ms", stat: "upstream_rq_time" },
     { sample: "http_retries_total", stat: "upstream_rq_retry" },
+    { sample: "grpc_calls_total", stat: "grpc", by: "call" },
   ),
   { sample: "http_pending_total", scope: "behind", stat: "upstream_rq_pending_total" },
   { sample: "http_pending_active", scope: "behind", stat: "upstream_rq_pending_active" },

@@ -18,6 +18,8 @@ export interface EnvoyStat {
   readonly counts?: readonly number[];
   /** Without `envoy_`; what varies is in the labels, under the names of Envoy's tags. */
   readonly prometheus: string;
+  /** The same with dots, where `name` says it: `cluster.grpc.shop.Orders.Place.total`. */
+  readonly tagged?: string;
   readonly labels: Labels;
 }
 
@@ -203,8 +205,15 @@ interface Named {
   readonly labels: Labels;
 }
 
-function namesOf({ stat, by }: EnvoyName, { status = "" }: Labels): readonly Named[] {
+function namesOf({ stat, by }: EnvoyName, labels: Labels): readonly Named[] {
+  const { status = "" } = labels;
   if (by === undefined) return [nameOf(stat)];
+  if (by === "call") {
+    const { service = "other", method = "other" } = labels;
+    return [status, "total", status === "0" ? "success" : "failure"].map((what) =>
+      nameOf(`${stat}.${service}.${method}.${what}`)
+    );
+  }
   const group = status.charAt(0);
   const ofClass = {
     dotted: `${stat}_${group}xx`,
@@ -357,12 +366,14 @@ class Collected {
     { dotted, prometheus, labels }: Named,
     { kind, value, counts }: Measured,
   ): void {
+    const word = scope.slice(0, scope.indexOf("."));
     this.add({
       name: `${scope}.${dotted}`,
       kind,
       value,
       ...(counts && { counts }),
-      prometheus: `${scope.slice(0, scope.indexOf("."))}_${prometheus}`,
+      prometheus: `${word}_${prometheus}`,
+      ...(Object.keys(labels).length === 0 && { tagged: `${word}.${dotted}` }),
       labels: { ...tags, ...labels },
     });
   }

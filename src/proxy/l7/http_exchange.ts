@@ -491,7 +491,7 @@ export class HttpExchange implements MessageEvents, PluginAsker, BagMember {
     this.#behind?.left();
     // The rest of a request that is answered is of no use to anybody, and must not be kept.
     if (!this.#requestEnded && !this.#relay) this.#server.resume();
-    listener.stats.finished(story);
+    listener.stats.finished(story, listener.rules().protocol === "grpc");
     this.#context.facts.accessLog?.exchange(story);
     this.#owner.over(this);
   }

@@ -7,6 +7,7 @@
 
 import type { Counter, Gauge, Histogram, Labels, Stats } from "../../base/mod.ts";
 import { type ExchangeRecord, FLAG, NOT_REACHED } from "../../http/mod.ts";
+import { GrpcStats } from "./grpc_stats.ts";
 
 type Row = readonly [name: string, help: string];
 
@@ -124,6 +125,8 @@ export class HttpClusterStats {
   readonly #times: Histogram;
   readonly #responses: Spread;
   readonly #retries: Spread;
+  /** Made for the first call. */
+  #calls: GrpcStats | undefined;
 
   constructor(stats: Stats, labels: Labels) {
     this.#stats = stats;
@@ -157,7 +160,13 @@ export class HttpClusterStats {
     if (attempts > 1) this.#retries.of(0, {}).add(attempts - 1);
   }
 
+  /** The same, where gRPC is spoken. */
+  callFinished(record: ExchangeRecord): void {
+    (this.#calls ??= new GrpcStats(this.#stats, this.#labels)).finished(record);
+  }
+
   forget(): void {
+    this.#calls?.forget();
     for (const [name] of Object.values(BEHIND)) this.#stats.remove(name, this.#labels);
     this.#responses.forget();
     this.#retries.forget();
@@ -218,14 +227,19 @@ export class HttpStats {
     this.#active.add(1);
   }
 
-  finished(record: ExchangeRecord): void {
+  /** `speaksGrpc`: its calls are counted by method, too. */
+  finished(record: ExchangeRecord, speaksGrpc = false): void {
     const { status, flags, code, endAt } = record;
     this.#active.add(-1);
     this.#receivedBytes.add(record.receivedBytes);
     this.#sentBytes.add(record.sentBytes);
     this.#durations.observe(endAt - record.startedAt);
     if (status !== 0) countStatus(this.#responses, status);
-    if (record.upstreamCluster !== "") this.of(record.upstreamCluster).finished(record);
+    if (record.upstreamCluster !== "") {
+      const behind = this.of(record.upstreamCluster);
+      behind.finished(record);
+      if (speaksGrpc) behind.callFinished(record);
+    }
     if (flags !== 0) this.#countFlags(flags);
     if (code !== undefined) this.#countFailure(code, record.endedBy ?? "proxy");
   }

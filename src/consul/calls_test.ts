@@ -204,10 +204,15 @@ for (
   ] as const
 ) {
   test(`missingRights() claims nothing where the call ${name}, and counts ${result}`, async () => {
-    await using client = await AgentClient.start(inTurn(answer));
+    let active = 0;
+    await using client = await AgentClient.start(() => {
+      active = client.count("agent_requests_active", {});
+      return answer;
+    });
     const registration = readRegistration(fixture("agent_service"), "web-1-sidecar-proxy");
     assert.deepEqual(await client.agent.missingRights(registration), []);
     assert.equal(client.count("agent_requests_total", { resource: "preflight", result }), 1);
+    assert.deepEqual([active, client.count("agent_requests_active", {})], [1, 0]);
   });
 }
 

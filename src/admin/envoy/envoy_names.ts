@@ -8,8 +8,8 @@
 import type { Labels } from "../../base/mod.ts";
 
 /**
- * Whose number a sample is: that of a secret, of listeners or of clusters; of the HTTP, or of the bytes, of a
- * listener; of the cluster behind it, which is the local application where it is inbound.
+ * Whose number a sample is: that of a secret, of listeners or of clusters; of the agent; of an address for
+ * metrics alone; of the HTTP, or of the bytes, of a listener; of the cluster behind it, which is the local application where it is inbound.
  */
 export type Scope =
   | "secret"
@@ -18,6 +18,8 @@ export type Scope =
   | "cluster"
   | "credentials"
   | "target"
+  | "agent"
+  | "metrics"
   | "http"
   | "tcp"
   | "behind";
@@ -114,6 +116,10 @@ export const ENVOY_NAMES: readonly EnvoyName[] = [
   { sample: "on_demand_cert_active", scope: "credentials", stat: "on_demand_secret.cert_active" },
   { sample: "connections_opened_total", scope: "http", stat: "downstream_cx_total", http: true },
   { sample: "connections_active", scope: "http", stat: "downstream_cx_active", http: true },
+  { sample: "agent_requests_active", scope: "agent", stat: "upstream_rq_active" },
+  { sample: "agent_requests_total", scope: "agent", stat: "upstream_rq_completed" },
+  { sample: "metrics_requests_active", scope: "metrics", stat: "downstream_rq_active" },
+  { sample: "metrics_requests_total", scope: "metrics", stat: "downstream_rq_total" },
   { sample: "http_requests_total", scope: "http", stat: "downstream_rq_total" },
   { sample: "http_requests_active", scope: "http", stat: "downstream_rq_active" },
   { sample: "http_request_duration_ms", scope: "http", stat: "downstream_rq_time" },

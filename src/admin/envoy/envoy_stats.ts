@@ -82,6 +82,8 @@ const SECRET_ZEROES = [
 ] as const;
 
 const DAY_MS = 86_400_000;
+/** As Consul names it to Envoy. */
+const AGENT = "local_agent";
 
 export function envoyStats(samples: readonly Sample[], facts: EnvoyFacts): readonly EnvoyStat[] {
   const stats = new Collected();
@@ -180,6 +182,10 @@ function place(stats: Collected, row: EnvoyName, sample: Sample, facts: EnvoyFac
       for (const named of namesOf(row, labels)) stats.cluster(cluster, named, sample);
       return;
     }
+    case "agent":
+      return stats.cluster(AGENT, stat, sample);
+    case "metrics":
+      return stats.http(labels["server"] ?? "", nameOf(stat), sample);
     case "target":
       for (const { name, targets } of facts.clusters) {
         if (targets.includes(labels["target"] ?? "")) stats.cluster(name, stat, sample);

@@ -97,6 +97,31 @@ const TABLE: readonly (readonly [string, Labels, string, string, Labels])[] = [
     "listener_downstream_cx_active",
     { envoy_listener_address: "[__1]_9191" },
   ],
+  [
+    "agent_requests_active",
+    {},
+    "cluster.local_agent.upstream_rq_active",
+    "cluster_upstream_rq_active",
+    {
+      envoy_cluster_name: "local_agent",
+    },
+  ],
+  [
+    "agent_requests_total",
+    { resource: "roots", result: "ok" },
+    "cluster.local_agent.upstream_rq_completed",
+    "cluster_upstream_rq_completed",
+    { envoy_cluster_name: "local_agent" },
+  ],
+  ...(["active", "total"] as const).map((what) =>
+    [
+      `metrics_requests_${what}`,
+      { server: "envoy_metrics" },
+      `http.envoy_metrics.downstream_rq_${what}`,
+      `http_downstream_rq_${what}`,
+      { envoy_http_conn_manager_prefix: "envoy_metrics" },
+    ] as const
+  ),
   ["tls_resumed_total", IN, `${ADDRESS}.ssl.session_reused`, "listener_ssl_session_reused", {
     envoy_listener_address: "127.0.0.1_80",
   }],

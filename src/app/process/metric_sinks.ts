@@ -15,7 +15,14 @@ import {
   type SmallAnswer,
   startSmallServer,
 } from "../../admin/mod.ts";
-import { hostFault, type Log, messageOf, ProxyError, type Timer } from "../../base/mod.ts";
+import {
+  hostFault,
+  type Log,
+  messageOf,
+  ProxyError,
+  type Stats,
+  type Timer,
+} from "../../base/mod.ts";
 import { parsePort, splitHostPort } from "../command_line/args_values.ts";
 import { createStatsdSink, type StatsdSink } from "./statsd_sink.ts";
 
@@ -29,6 +36,12 @@ const PROMETHEUS_KEY = "envoy_prometheus_bind_addr";
 const STATS_KEY = "envoy_stats_bind_addr";
 const INTERVAL_KEY = "envoy_stats_flush_interval";
 
+/** As Consul names them to Envoy. */
+const SERVER_NAMES = {
+  [PROMETHEUS_KEY]: "envoy_prometheus_metrics",
+  [STATS_KEY]: "envoy_metrics",
+} as const;
+
 interface Sink {
   close(): Promise<void> | void;
 }
@@ -41,6 +54,7 @@ interface Running {
 
 export interface MetricSinksOptions {
   readonly view: AdminView;
+  readonly stats: Stats;
   readonly log: Log;
   readonly env: Readonly<Record<string, string | undefined>>;
   /** False: somebody else serves those. */
@@ -142,16 +156,26 @@ export class MetricSinks {
   }
 
   async #serve(
-    key: string,
+    key: keyof typeof SERVER_NAMES,
     text: string,
     answer: (target: string) => Promise<SmallAnswer | undefined>,
   ): Promise<Listening> {
-    const { view: { clock }, log } = this.#options;
+    const { view: { clock }, stats, log } = this.#options;
+    const labels = { server: SERVER_NAMES[key] };
+    const total = stats.counter("metrics_requests_total", "Requests for metrics alone", labels);
+    const active = stats.gauge("metrics_requests_active", "The same, under way", labels);
     return await startSmallServer({
       ...{ ...readPlace(key, text), name: `metrics server of ${key}`, flag: key, clock },
       isPublic: true,
-      answer: async (method, target) =>
-        method === "GET" || method === "HEAD" ? await answer(target) : undefined,
+      answer: async (method, target) => {
+        total.add(1);
+        active.add(1);
+        try {
+          return method === "GET" || method === "HEAD" ? await answer(target) : undefined;
+        } finally {
+          active.add(-1);
+        }
+      },
     }, log);
   }
 

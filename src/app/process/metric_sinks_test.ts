@@ -5,13 +5,14 @@ import { request } from "node:http";
 import { test } from "node:test";
 import { fakeAdminView, NO_METRICS } from "../../../test/kit/admin_view.ts";
 import { freePorts, loopbackHost } from "../../../test/kit/ports.ts";
-import { type Fields, silentLog } from "../../base/mod.ts";
+import { type Fields, silentLog, Stats } from "../../base/mod.ts";
 import type { SourceStatus } from "../../source/mod.ts";
 import { MetricSinks } from "./metric_sinks.ts";
 import { readAddress, Statsd } from "./statsd_sink.ts";
 
 function rig({ prometheus = true, env = {} as Record<string, string> } = {}) {
   const base = fakeAdminView();
+  const stats = new Stats();
   const state = { metrics: undefined as SourceStatus["metrics"], counted: 3 };
   const view = {
     ...base,
@@ -29,6 +30,7 @@ function rig({ prometheus = true, env = {} as Record<string, string> } = {}) {
           },
         ],
       })),
+    samples: () => [...base.samples(), ...stats.samples()],
     source: () => {
       const source = base.source();
       assert.ok(source);
@@ -38,7 +40,7 @@ function rig({ prometheus = true, env = {} as Record<string, string> } = {}) {
   const told: [string, Fields | undefined][] = [];
   const tell = (text: string, fields?: Fields) => void told.push([text, fields]);
   const log = { ...silentLog, warn: tell, error: tell };
-  const sinks = new MetricSinks({ view, log, env, prometheus });
+  const sinks = new MetricSinks({ view, stats, log, env, prometheus });
   return { view, state, told, log, sinks, [Symbol.asyncDispose]: () => sinks.close() };
 }
 
@@ -73,6 +75,10 @@ test("MetricSinks serves Prometheus and /stats where the registration says, and 
     /^listener\.0\.0\.0\.0_21000\.downstream_cx_total: 3$/m,
   );
   assert.equal((await get(host, stats, "/stats/prometheus")).status, 200);
+  const own = (await get(host, stats, "/stats?filter=^http\\.envoy_")).body;
+  assert.match(own, /^http\.envoy_metrics\.downstream_rq_active: 1$/m);
+  assert.match(own, /^http\.envoy_metrics\.downstream_rq_total: 3$/m);
+  assert.match(own, /^http\.envoy_prometheus_metrics\.downstream_rq_total: 1$/m);
   for (
     const [port, path] of [
       [scraped, "/"],

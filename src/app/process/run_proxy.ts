@@ -168,7 +168,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandIn): Promis
     reopen: () => access.reopen(),
   });
   const sinks = standIn?.metrics === "none" ? undefined : new MetricSinks({
-    ...{ view, log, env: standIn?.env ?? process.env },
+    ...{ view, stats, log, env: standIn?.env ?? process.env },
     prometheus: standIn === undefined,
   });
   let servers: Awaited<ReturnType<StandIn["open"]>> | undefined;

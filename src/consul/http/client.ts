@@ -94,6 +94,11 @@ export interface ClientDeps {
   readonly onSilence?: (silenceMs: number) => void;
 }
 
+const ACTIVE = [
+  "agent_requests_active",
+  "HTTP requests to the agent or the servers under way, those that wait for a change included",
+] as const;
+
 export class Client {
   readonly options: ClientOptions;
   readonly carrier: Carrier;
@@ -117,6 +122,8 @@ export class Client {
     const { coming } = this.#deps.token;
     if (coming) await coming;
     const token = this.#deps.token.current();
+    const active = this.#deps.stats.gauge(...ACTIVE);
+    active.add(1);
     try {
       // What is written must not reach another cluster.
       if (call.method === "PUT") await this.#deps.proof?.confirm();
@@ -134,6 +141,8 @@ export class Client {
       if (code === "agent_unreachable" || code === "agent_failed") this.#deps.proof?.doubt();
       this.#deps.onFailure?.(code);
       throw error;
+    } finally {
+      active.add(-1);
     }
   }
 

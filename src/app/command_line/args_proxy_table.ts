@@ -226,9 +226,10 @@ const RUNNING: FlagGroup = {
       name: "admin-token-file",
       kind: "text",
       value: "FILE",
-      help: "Whoever shows the token in this file (Authorization: Bearer) may drain, end and set " +
-        "the log level through the admin server, from anywhere; nobody else may. Without it, who " +
-        "asks from this machine may.",
+      help:
+        "File with a token. A client that sends it (Authorization: Bearer) may drain, end and set " +
+        "the log level through the admin server, from any address; no other client may. Without " +
+        "this flag, clients on this machine may.",
     },
     {
       name: "ready",

@@ -136,7 +136,7 @@ export const METRICS: SettingGroup = {
       ...{ name: "telemetry-prom-ca-certs-path", kind: "text", value: "PATH" },
       env: "DP_TELEMETRY_PROM_CA_CERTS_PATH",
       key: "telemetry.prometheus.caCertsPath",
-      help: "Who asks for them must show a certificate of one of these CAs.",
+      help: "Clients must show a certificate of one of these CAs.",
     },
     {
       ...{ name: "telemetry-prom-ca-certs-file", kind: "text", value: "FILE" },

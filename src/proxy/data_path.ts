@@ -262,6 +262,11 @@ export class DataPath {
     return this.#listeners.views();
   }
 
+  /** Ids of the upstreams that were in use since this was read last. */
+  used(): string[] {
+    return this.#listeners.used();
+  }
+
   view(options: { readonly connections: boolean }): DataView {
     const { clock, worker } = this.#options;
     const nowMs = clock.monotonic();

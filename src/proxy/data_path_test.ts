@@ -86,6 +86,31 @@ const CALLING = snapshotOf({
   targets: TARGETS,
 });
 
+test("DataPath says at once that an idle upstream is called, and names it while it is in use", async () => {
+  const first: string[] = [];
+  const onFirstUse = (upstreamId: string) => void first.push(upstreamId);
+  await using started = await startMemoryPath(CALLING, { onFirstUse });
+  const { path, engine, port } = started;
+  const [db = ""] = Object.keys(CALLING.upstreams);
+  const call = async () => {
+    const caller = engine.call(port("db"));
+    engine.lastDial.connect(presented(DB));
+    await settle();
+    return caller;
+  };
+  assert.deepEqual(path.used(), []);
+  const callers = [await call(), await call()];
+  assert.deepEqual(first, [db], "once");
+  assert.deepEqual([path.used(), path.used()], [[db], [db]], "while it has connections");
+  callers.push(await call());
+  assert.deepEqual(first, [db], "it was in use");
+  for (const caller of callers) caller.connection.reset();
+  await settle();
+  assert.deepEqual([path.used(), path.used()], [[db], []]);
+  (await call()).connection.reset();
+  assert.deepEqual(first, [db, db]);
+});
+
 test("DataPath.close() ends what is open, of which the view has told", async () => {
   await using started = await startMemoryPath(CALLING);
   const { path, engine, port } = started;

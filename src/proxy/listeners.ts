@@ -46,6 +46,8 @@ export interface ListenersOptions extends ConnectionLimits {
   readonly workers: number;
   readonly counts: SharedCounts;
   readonly maxConnections: number;
+  /** A connection has come to an upstream that was not in use when {@link Listeners.used} was read last. */
+  readonly onFirstUse?: (upstreamId: string) => void;
 }
 
 interface Open<F extends Front> {
@@ -292,14 +294,32 @@ export class Listeners {
   async #open({ front, door, isSecure }: Open<Front>): Promise<void> {
     const { engine } = this.#context;
     const options = { address: door.bind, reusePort: this.#options.workers > 1 };
+    const outbound = front instanceof Outbound ? front : undefined;
     const accept = (caller: AcceptedConnection | Connection) => {
       if (!this.#doors.admits(door)) return caller.reset();
+      if (outbound?.isNoted === false) this.#note(outbound);
       this.#doors.strained(door, new Downstream(front, caller).accept());
     };
     await this.#doors.open(
       door,
       () => isSecure ? engine.listenSecure(options, accept) : engine.listen(options, accept),
     );
+  }
+
+  #note(outbound: Outbound): void {
+    outbound.isNoted = true;
+    this.#options.onFirstUse?.(outbound.name);
+  }
+
+  /** Upstreams that connections came to since this was read last, or that have some open. */
+  used(): string[] {
+    const used: string[] = [];
+    for (const outbound of this.#outbounds()) {
+      const { isUsed, isNoted, name } = outbound;
+      if (isUsed || isNoted) used.push(name);
+      outbound.isNoted = isUsed;
+    }
+    return used;
   }
 
   /** Not opened: the limits of the others would be wrong. */

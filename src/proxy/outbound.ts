@@ -58,6 +58,9 @@ export class Outbound implements Front, Destination {
     return part.http ? callers : connections;
   }
 
+  /** It is known that it was used lately. */
+  isNoted = false;
+
   /** Connections are open, on one side or the other. */
   get isUsed(): boolean {
     const { callers, connections } = this.upstream;

@@ -81,6 +81,7 @@ export function processRig(options: Partial<ProxyProcessOptions> = {}): ProcessR
     retryFailed: () => Promise.resolve(true),
     listeners: () => Promise.resolve([seen.listeners]),
     views: () => Promise.resolve([]),
+    used: () => Promise.resolve([]),
     explain: () => Promise.resolve([]),
     stuck: () => Promise.resolve([]),
     setLogLevel: () => {},

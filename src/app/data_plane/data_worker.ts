@@ -169,16 +169,17 @@ export class DataWorker implements Member {
   }
 
   #spawn(): void {
-    const { clock, createWorker = createDataWorker, onLines, remoteAuthorize, fetchCertificate } =
-      this.#options.plane;
+    const { plane, lendCells } = this.#options;
+    const { clock, createWorker = createDataWorker, onLines, onFirstUse } = plane;
     const thread = this.#thread = createWorker();
     this.#startedMs = clock.monotonic();
     const channel: WorkerChannel = new Channel(thread as Port, {
       ready: () => this.#runs(thread, channel),
       lines: onLines,
-      authorize: remoteAuthorize,
-      fetchCertificate,
-      lendCells: this.#options.lendCells,
+      firstUse: (upstreamId) => onFirstUse?.(upstreamId),
+      authorize: plane.remoteAuthorize,
+      fetchCertificate: plane.fetchCertificate,
+      lendCells,
     });
     const timeoutMs = this.#startTimeoutMs;
     this.#late = clock.after(timeoutMs, () => {

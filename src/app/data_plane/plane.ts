@@ -31,6 +31,8 @@ export interface DataPlane {
   /** Of every data path that answered in time; of one that is not there: none. */
   listeners(): Promise<readonly (readonly ListenerView[])[]>;
   views(options: { readonly connections: boolean }): Promise<readonly DataView[]>;
+  /** Of every data path that answered in time: upstreams that were in use since it was asked last. */
+  used(): Promise<readonly (readonly string[])[]>;
   /** Of every data path that answered in time and has a snapshot. */
   explain(question: Question): Promise<readonly Explained[]>;
   /** Asks every data path for an answer; those that are stuck, in words, after two seconds. */
@@ -53,6 +55,8 @@ export interface PlaneOptions {
   readonly remoteAuthorize: RemoteAuthorize;
   /** Resolves when a snapshot with the certificate has been handed to {@link Rollout.apply}. */
   readonly fetchCertificate: FetchCertificate;
+  /** An upstream that was idle is called, at once. */
+  readonly onFirstUse?: (upstreamId: string) => void;
 }
 
 /** `-workers 0`: the data path in the main thread. */
@@ -78,6 +82,7 @@ export function createLocalPlane(
     retryFailed: () => path.retryFailed(),
     listeners: () => Promise.resolve([path.listeners()]),
     views: (wanted) => Promise.resolve([path.view(wanted)]),
+    used: () => Promise.resolve([path.used()]),
     async explain(question) {
       const explained = await path.explain(question);
       return explained ? [explained] : [];

@@ -50,6 +50,7 @@ export interface WorkerCalls {
   retryFailed(): Promise<boolean>;
   listeners(): readonly ListenerView[];
   view(options: { readonly connections: boolean }): DataView;
+  used(): readonly string[];
   explain(question: Question): Promise<Explained | undefined>;
   /** Does it answer? */
   beat(): void;
@@ -58,11 +59,13 @@ export interface WorkerCalls {
   logLevel(level: LogLevel): void;
 }
 
-/** What the main thread is asked, and told: `ready`, first of all, and `lines`. */
+/** What the main thread is asked, and told: `ready`, first of all, `lines` and `firstUse`. */
 export interface MainCalls {
   ready(): void;
   /** Lines of a log wait in the worker's ring. */
   lines(): void;
+  /** Of an upstream that was idle. */
+  firstUse(upstreamId: string): void;
   authorize: RemoteAuthorize;
   fetchCertificate: FetchCertificate;
   lendCells: LendCells;

@@ -14,6 +14,9 @@ const FIRST_LOOK_MS = 1_000;
 const LOOK_MS = 10_000;
 /** A process that serves nobody takes a third of a per cent. */
 const QUIET_SHARE = 0.02;
+/** After so many looks that is more: whoever has many upstreams asks about them all the time. */
+const STRICT_LOOKS = 10;
+const LENIENT_SHARE = 0.1;
 
 export interface QuietTrimOptions {
   readonly clock: Pick<Clock, "after">;
@@ -27,22 +30,25 @@ export interface QuietTrimOptions {
 /** Trims at the first look from now at which this thread is quiet; whether a load is over all threads say. */
 export function trimWhenQuiet(options: QuietTrimOptions): void {
   const { clock, trim, afterLoads, spentMs = processorMs } = options;
-  const look = (of: "thread" | "process", everyMs: number, onLook: (isBusy: boolean) => void) => {
+  const look = (of: "thread" | "process", everyMs: number, onLook: (share: number) => void) => {
     const sinceMs = spentMs(of);
-    clock.after(everyMs, () => onLook(spentMs(of) - sinceMs > everyMs * QUIET_SHARE));
+    clock.after(everyMs, () => onLook((spentMs(of) - sinceMs) / everyMs));
   };
-  const watchLoads = (wasBusy: boolean) =>
-    look("process", LOOK_MS, (isBusy) => {
+  const watchLoads = (wasBusy: boolean, quietShare: number) =>
+    look("process", LOOK_MS, (share) => {
+      const isBusy = share > quietShare;
       if (wasBusy && !isBusy) trim();
-      watchLoads(isBusy);
+      watchLoads(isBusy, quietShare);
     });
-  const watchStart = () =>
-    look("thread", FIRST_LOOK_MS, (isBusy) => {
-      if (isBusy) return watchStart();
+  const watchStart = (looks: number) =>
+    look("thread", FIRST_LOOK_MS, (share) => {
+      if (share > (looks > STRICT_LOOKS ? LENIENT_SHARE : QUIET_SHARE)) {
+        return watchStart(looks + 1);
+      }
       trim();
-      if (afterLoads) watchLoads(false);
+      if (afterLoads) watchLoads(false, QUIET_SHARE + share);
     });
-  watchStart();
+  watchStart(1);
 }
 
 function processorMs(of: "thread" | "process"): number {

@@ -29,7 +29,7 @@ async function trimsOf(looks: readonly Look[], afterLoads: boolean): Promise<num
 }
 
 const START: Look[] = [900, 21, 20].map((ownMs) => ({ afterMs: 1_000, ownMs, othersMs: 500 }));
-const LOADS: Look[] = [30, 9_000, 9_000, 170, 30, 171, 30].map((othersMs) => ({
+const LOADS: Look[] = [30, 9_000, 9_000, 370, 30, 371, 30].map((othersMs) => ({
   ...{ afterMs: 10_000, ownMs: 30, othersMs },
 }));
 
@@ -40,6 +40,13 @@ test("trimWhenQuiet() trims when its thread's start is over, and once after each
 test("trimWhenQuiet() keeps what is compiled while a load that came with the start goes on", async () => {
   const load = Array.from({ length: 30 }, () => ({ afterMs: 1_000, ownMs: 990 }));
   assert.equal((await trimsOf(load, true)).at(-1), 0);
+});
+
+test("trimWhenQuiet() trims, if later, where many upstreams are asked about all the time", async () => {
+  const asking = Array.from({ length: 12 }, () => ({ afterMs: 1_000, ownMs: 30 }));
+  assert.deepEqual((await trimsOf(asking, true)).slice(-3), [0, 1, 1]);
+  const loads = [310, 9_000, 400].map((ownMs) => ({ afterMs: 10_000, ownMs }));
+  assert.deepEqual((await trimsOf([...asking.slice(1), ...loads], true)).slice(-3), [1, 1, 2]);
 });
 
 test("trimWhenQuiet() trims once where loads are not to be looked for", async () => {

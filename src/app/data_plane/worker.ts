@@ -37,6 +37,7 @@ const main: Channel<MainCalls, WorkerCalls> = new Channel(globalThis as unknown 
   retryFailed: () => path().retryFailed(),
   listeners: () => path().listeners(),
   view: (options) => path().view(options),
+  used: () => path().used(),
   explain: (question) => path().explain(question),
   beat() {},
   drainInbound: () => path().drainInbound(),
@@ -86,6 +87,7 @@ function start({ settings, nowMs, counts, logMemory, accessMemory }: WorkerStart
     remoteAuthorize: (request) => main.ask("authorize", request),
     fetchCertificate: (request) => main.ask("fetchCertificate", request),
     lendCells: (key, length) => main.ask("lendCells", key, length),
+    onFirstUse: (upstreamId) => main.tell("firstUse", upstreamId),
   });
   container = new FailureContainer({
     ...{ log, stats: started.stats },

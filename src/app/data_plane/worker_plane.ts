@@ -57,6 +57,10 @@ export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
       const views = await Promise.all(workers.map((worker) => soon(worker.ask("view", wanted))));
       return views.filter((view) => view !== undefined);
     },
+    async used() {
+      const all = await Promise.all(workers.map((worker) => soon(worker.ask("used"))));
+      return all.filter((used) => used !== undefined);
+    },
     async explain(question) {
       const all = await Promise.all(
         workers.map((worker) => soon(worker.ask("explain", question), EXPLAIN_TIMEOUT_MS)),

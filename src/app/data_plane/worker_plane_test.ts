@@ -158,6 +158,7 @@ class FakeWorker implements Port {
       retryFailed: seen("retryFailed", () => Promise.resolve(true)),
       listeners: seen("listeners", () => []),
       view: seen("view", () => assert.fail("nobody looks")),
+      used: seen("used", () => []),
       explain: seen("explain", () => Promise.resolve(undefined)),
       beat: seen("beat", () => {}),
       drainInbound: seen("drainInbound", () => {}),
@@ -187,6 +188,7 @@ class FakeWorker implements Port {
 
 function fakePlane(count: number, answers: Partial<WorkerCalls> = {}) {
   const clock = new FakeClock();
+  const firstUses: string[] = [];
   const lines: LogRecord[] = [];
   const workers: FakeWorker[] = [];
   const plane = createWorkerPlane({
@@ -204,13 +206,14 @@ function fakePlane(count: number, answers: Partial<WorkerCalls> = {}) {
     lifetimeMs: 0,
     remoteAuthorize: () => Promise.resolve({ allowed: false, reason: "nobody asks" }),
     fetchCertificate: () => Promise.resolve(false),
+    onFirstUse: (upstreamId) => void firstUses.push(upstreamId),
     createWorker: () => {
       const worker = new FakeWorker(answers);
       workers.push(worker);
       return worker as unknown as Worker;
     },
   });
-  return { clock, lines, workers, plane };
+  return { clock, lines, workers, plane, firstUses };
 }
 
 const SNAPSHOT = snapshotOf({ ca: createAuthority(), service: "web" });
@@ -263,6 +266,15 @@ for (const pending of ["prepare", "publish"] as const) {
     assert.deepEqual(third?.told, ["start", "prepare", "publish"], "it has what is in force");
   });
 }
+
+test("createWorkerPlane() says at once which upstream is used first, and asks every worker which are", async () => {
+  const { plane, workers, firstUses } = fakePlane(2, { used: () => ["db"] });
+  for (const worker of workers) worker.runs();
+  workers[1]?.main.tell("firstUse", "api");
+  assert.deepEqual(firstUses, ["api"]);
+  assert.deepEqual(await plane.used(), [["db"], ["db"]]);
+  plane.close();
+});
 
 test("createWorkerPlane() drains no longer than its workers live, and replaces none then", async () => {
   const { clock, workers, plane } = fakePlane(1, { drain: () => NEVER });

@@ -98,7 +98,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandIn): Promis
         ...{ clock, random: systemRandom, log, stats, env: standIn?.env ?? process.env, ...hooks },
         engine,
       }),
-    createPlane: ({ agent }, fetchCertificate) =>
+    createPlane: ({ agent, source }, fetchCertificate) =>
       createPlane(engine, options, {
         ...{ holder, log, stats, logMemory: rings.memory, maxConnections },
         accessRings,
@@ -107,6 +107,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandIn): Promis
           access.drain();
         },
         ...{ remoteAuthorize: boundedAuthorize(agent), fetchCertificate },
+        onFirstUse: (upstreamId) => source.used([upstreamId]),
       }),
     async openAdmin() {
       if (bind.kind === "off") return undefined;
@@ -200,6 +201,7 @@ function createPlane(
     readonly maxConnections: number;
     readonly remoteAuthorize: RemoteAuthorize;
     readonly fetchCertificate: FetchCertificate;
+    readonly onFirstUse: (upstreamId: string) => void;
   },
 ): DataPlane {
   const common = {
@@ -211,6 +213,7 @@ function createPlane(
     lifetimeMs: options.lifetimeMs,
     remoteAuthorize: deps.remoteAuthorize,
     fetchCertificate: deps.fetchCertificate,
+    onFirstUse: deps.onFirstUse,
   };
   if (options.workers === 0) {
     const ring = deps.accessRings.of(0);

@@ -122,6 +122,27 @@ test("ConnectionBudget serves watches in use more often", async () => {
   budget.close();
 });
 
+test("ConnectionBudget asks at once for a watch that was idle and is used", async () => {
+  const { budget, clock } = budgetOf(6);
+  for (let at = 0; at < 4; at++) take(budget.joinCritical());
+  const seats = Array.from({ length: 20 }, () => budget.join());
+  const counts = seats.map(take);
+  await clock.advance(30_000);
+  let idle = 0;
+  for (const [at, seat] of seats.entries()) {
+    const before = counts[at]?.turns ?? 0;
+    await clock.advance(1_000);
+    // Its turn has just been.
+    if (seat.mode === "long" || counts[at]?.turns !== before) continue;
+    idle++;
+    seat.touch();
+    await clock.advance(0);
+    assert.equal(counts[at]?.turns, before + 1, `seat ${at}`);
+  }
+  assert.ok(idle > 10, `${idle}`);
+  budget.close();
+});
+
 test("ConnectionBudget hands a long poll from an idle watch to one in use", async () => {
   const { budget, clock } = budgetOf(8);
   for (let at = 0; at < 4; at++) take(budget.joinCritical());

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { joinOutage } from "./consul/agent_outage.ts";
 import type { Failing, SourceStatus } from "./source.ts";
 import { troublesOf } from "./troubles.ts";
 
@@ -50,4 +51,17 @@ test("troublesOf() tells twenty and counts the rest", () => {
   const many = Array.from({ length: 25 }, (_, at) => failing(`chain ${at}`, "agent_failed", "no"));
   const told = troublesOf(status({ failing: many }));
   assert.deepEqual([told.length, told.at(-1)], [21, "and 5 more, see /config_dump"]);
+});
+
+test("joinOutage() tells of another cluster, whatever else its servers' loss made fail", () => {
+  const all = [
+    failing("leaf web", "agent_unreachable", "the connection was reset"),
+    failing("roots", "cluster_changed", "it is another"),
+    failing("health db", "agent_failed", "no"),
+  ];
+  const joined = joinOutage(all, "agent");
+  assert.deepEqual(joined.map(({ watch, code }) => [watch, code]), [
+    ["agent", "cluster_changed"],
+    ["health db", "agent_failed"],
+  ]);
 });

@@ -29,8 +29,7 @@ export class AgentOutage {
   /** `failing` are all that fail now. `serving`: there is a last good state. */
   look(failing: readonly Failing[], { serving }: { readonly serving: boolean }): void {
     const { called, clock, log, onEvent } = this.#options;
-    // Whoever answers and is another cluster is the graver trouble of the two.
-    const outage = failing.find(({ code }) => code === "cluster_changed") ?? failing.find(isOutage);
+    const outage = gravest(failing);
     if (outage && outage.code !== this.#told) {
       this.#sinceMs ??= outage.sinceMs;
       // A foreign cluster that is restarted is the same trouble.
@@ -56,11 +55,16 @@ export function isOutage({ code }: Failing): boolean {
   return code === "agent_unreachable" || code === "cluster_changed";
 }
 
+/** Of an agent that is away and one of another cluster, the second is the graver trouble. */
+function gravest(failing: readonly Failing[]): Failing | undefined {
+  return failing.find(({ code }) => code === "cluster_changed") ?? failing.find(isOutage);
+}
+
 /** For people: several watches that an outage makes fail are one. */
 export function joinOutage(failing: readonly Failing[], called: string): readonly Failing[] {
   const lost = failing.filter(isOutage);
-  const [first, ...others] = lost;
-  if (!first || others.length === 0) return failing;
+  const outage = gravest(lost);
+  if (!outage || lost.length === 1) return failing;
   const sinceMs = Math.min(...lost.map((one) => one.sinceMs));
-  return [{ ...first, watch: called, sinceMs }, ...failing.filter((one) => !isOutage(one))];
+  return [{ ...outage, watch: called, sinceMs }, ...failing.filter((one) => !isOutage(one))];
 }

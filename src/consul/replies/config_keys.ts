@@ -246,7 +246,8 @@ const PLACES: Readonly<Record<KeyPlace, Rows>> = {
     ],
     notes: {
       "Proxy.EnvoyExtensions": "those that a plugin stands for; others are named",
-      "Proxy.Expose.Checks": "beside an agent; a check's path is known once it has run",
+      "Proxy.Expose.Checks":
+        "beside an agent, for its addresses alone; a check's path is known once it has run",
       "Proxy.MeshGateway.Mode": "modes other than none are refused where a target is far away",
     },
     moot: {

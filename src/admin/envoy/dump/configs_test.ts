@@ -297,3 +297,27 @@ for (
     assert.deepEqual(rulesOf(intentions, { byDefault, http }), want);
   });
 }
+
+test("an exposed path says which callers it is for", () => {
+  const exposed = (port: number, onlyFrom?: readonly string[]) => ({
+    [`exposed:${port}`]: {
+      ...{ version: 1, path: "/health", localConnectTimeoutMs: 1, http: httpRules("http") },
+      bind: { kind: "tcp", host: "0.0.0.0", port } as const,
+      local: { kind: "tcp", host: "127.0.0.1", port: 80 } as const,
+      ...(onlyFrom && { onlyFrom }),
+    },
+  });
+  const [, , { dynamic_listeners: listeners }] = dumpOf((snapshot) => ({
+    ...snapshot,
+    inbound: {},
+    exposed: { ...exposed(21_500, ["10.0.0.1", "2001:db8::1"]), ...exposed(21_501) },
+  }));
+  const matches = listeners.map(({ active_state: { listener } }: Shown) =>
+    listener.filter_chains[0].filter_chain_match?.source_prefix_ranges
+      .map((range: Shown) => `${range.address_prefix}/${range.prefix_len}`)
+  );
+  assert.deepEqual(matches, [
+    ["127.0.0.0/8", "10.0.0.1/32", "2001:db8::1/128", "::1/128"],
+    undefined,
+  ]);
+});

@@ -4,14 +4,13 @@
  * @module
  */
 
-import type { Bytes, Connection } from "../../src/plugin/api.ts";
+import type { Connection } from "../../src/plugin/api.ts";
 import {
   allIn,
   bytes,
   type Field,
   fieldsOf,
   integer,
-  joined,
   message,
   messageIn,
   numberIn,
@@ -20,12 +19,19 @@ import {
 } from "./protobuf.ts";
 import { type Asked, type Mutation, PARTIAL_BODY, type Verdict } from "./verdict.ts";
 
+/** Not copied yet. */
+export interface Check {
+  readonly message: Part;
+  /** First of the parts that are the shown body as it is; -1: there are none. */
+  readonly bodyAt: number;
+}
+
 /** `packAsBytes`: the body goes as bytes, and not as text. */
 export function encodeCheckRequest(asked: Asked, { wallMs, packAsBytes }: {
   readonly wallMs: number;
   readonly packAsBytes: boolean;
-}): Bytes {
-  const { connection } = asked;
+}): Check {
+  const { connection, body } = asked;
   const { ownUri, source } = connection;
   const seconds = Math.floor(wallMs / 1_000);
   const time = message(
@@ -33,18 +39,21 @@ export function encodeCheckRequest(asked: Asked, { wallMs, packAsBytes }: {
     integer(1, seconds),
     integer(2, Math.floor((wallMs - seconds * 1_000) * 1e6)),
   );
-  return joined(message(
+  const shown = body?.pieces ?? [];
+  const told = packAsBytes ? shown : asText(shown);
+  const all = message(
     1,
     message(1, addressOf(connection), text(4, source?.uri ?? "")),
     ownUri === "" ? [] : message(2, text(4, ownUri)),
-    message(4, time, message(2, ...httpParts(asked, packAsBytes))),
-  ));
+    message(4, time, message(2, ...httpParts(asked, bytes(packAsBytes ? 12 : 11, ...told)))),
+  );
+  const [first] = told === shown ? shown : [];
+  return { message: all, bodyAt: first ? all.indexOf(first) : -1 };
 }
 
-function httpParts({ request, id, body }: Asked, packAsBytes: boolean): Part[] {
+function httpParts({ request, id, body }: Asked, shown: Part): Part[] {
   const { method, path, authority, scheme } = request;
   const size = request.body ? request.body.length ?? -1 : 0;
-  const shown = !body ? [] : packAsBytes ? bytes(12, body.bytes) : bytes(11, utf8(body.bytes));
   return [
     ...[text(1, id), text(2, method)],
     ...headersOf({ request, body }).map(([name, value]) =>
@@ -84,15 +93,20 @@ function octets(value: string): Uint8Array {
   return Uint8Array.from(value, (character) => character.charCodeAt(0));
 }
 
-const strict = new TextDecoder("utf-8", { fatal: true });
-
 /** Text has to be UTF-8: where it is not, each octet that is not ASCII becomes `!`. */
 function utf8(value: Uint8Array): Uint8Array {
+  return asText([value])[0] ?? value;
+}
+
+/** The same of one text in pieces; the pieces themselves where it is UTF-8. */
+function asText(pieces: readonly Uint8Array[]): readonly Uint8Array[] {
   try {
-    strict.decode(value);
-    return value;
+    const strict = new TextDecoder("utf-8", { fatal: true });
+    for (const piece of pieces) strict.decode(piece, { stream: true });
+    strict.decode();
+    return pieces;
   } catch {
-    return value.map((octet) => octet < 0x80 ? octet : 0x21);
+    return pieces.map((piece) => piece.map((octet) => octet < 0x80 ? octet : 0x21));
   }
 }
 

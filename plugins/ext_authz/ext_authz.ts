@@ -77,7 +77,7 @@ class Guard {
     const { request, exchange: { connection, id, signal } } = args;
     const { withRequestBody } = this.#config;
     let body: ShownBody | null = null;
-    let whole = request;
+    let goesOn = () => request;
     let verdict: Verdict;
     try {
       // Who asks for another protocol has no body that ends.
@@ -89,7 +89,7 @@ class Guard {
           clock: this.#host.clock,
         });
         if (taken.kind !== "taken") return this.#unread(request, taken.kind);
-        ({ body, request: whole } = taken);
+        ({ body, goesOn } = taken);
       }
       verdict = await this.#ask({ request, connection, id, body, signal });
     } catch (error) {
@@ -98,7 +98,7 @@ class Guard {
     }
     // The caller left, and nobody is told anything.
     if (signal.aborted) return this.#host.refuse("denied", "nobody waits for it");
-    const outcome = this.#outcomeOf(verdict, whole);
+    const outcome = this.#outcomeOf(verdict, goesOn());
     return "status" in outcome ? outcome : await next(outcome);
   }
 

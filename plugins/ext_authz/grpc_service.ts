@@ -5,9 +5,10 @@
  */
 
 import type { Bytes, Host, HttpResponse } from "../../src/plugin/api.ts";
-import { decodeCheckResponse, encodeCheckRequest } from "./check_messages.ts";
+import { type Check, decodeCheckResponse, encodeCheckRequest } from "./check_messages.ts";
 import type { GrpcService } from "./config.ts";
-import { ANSWER_LIMIT_BYTES, type Ask, errorOf, reasonOf } from "./verdict.ts";
+import { joined } from "./protobuf.ts";
+import { ANSWER_LIMIT_BYTES, type Ask, errorOf, reasonOf, type ShownBody } from "./verdict.ts";
 
 const PATH = "/envoy.service.auth.v3.Authorization/Check";
 /** Of a message: whether it is compressed, and its length. */
@@ -26,9 +27,10 @@ export function askByGrpc(
   };
   host.reply(200).headers.with({ set });
   return async (asked) => {
-    const message = encodeCheckRequest(asked, { wallMs: host.clock.wall(), packAsBytes });
+    const check = encodeCheckRequest(asked, { wallMs: host.clock.wall(), packAsBytes });
+    const body = framed(check, asked.body);
     const response = await call({
-      ...{ method: "POST", path: PATH, headers: { set }, body: framed(message) },
+      ...{ method: "POST", path: PATH, headers: { set }, body },
       ...(authority !== undefined && { authority }),
     }, { timeoutMs, limitBytes: ANSWER_LIMIT_BYTES, signal: asked.signal });
     if (response.failure) return errorOf(response.failure);
@@ -40,10 +42,13 @@ export function askByGrpc(
   };
 }
 
-function framed(message: Bytes): Bytes {
-  const all = new Uint8Array(PREFIX + message.length);
-  new DataView(all.buffer).setUint32(1, message.length);
-  all.set(message, PREFIX);
+/** All of it is copied once, a shown body included, which goes on from here. */
+function framed({ message, bodyAt }: Check, body: ShownBody | null): Bytes {
+  const all = joined([new Uint8Array(PREFIX)], message);
+  new DataView(all.buffer).setUint32(1, all.length - PREFIX);
+  if (!body || bodyAt < 0) return all;
+  const at = message.slice(0, bodyAt).reduce((sum, { length }) => sum + length, PREFIX);
+  body.isIn(all.subarray(at, at + body.length));
   return all;
 }
 

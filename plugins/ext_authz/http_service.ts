@@ -41,7 +41,7 @@ export async function askByHttp(service: HttpService, host: Host): Promise<Ask> 
     const response = await call({
       ...{ method, authority, path: pathPrefix + path },
       headers: mutated(none, shownOf(headers, allowed)).with({ set: own }),
-      body: body?.bytes ?? null,
+      body: body?.whole() ?? null,
     }, { timeoutMs, limitBytes: ANSWER_LIMIT_BYTES, signal });
     return response.failure ? errorOf(response.failure) : await verdictOf(response, chosen);
   };

@@ -16,8 +16,9 @@ export function text(field: number, value: string): Part {
   return value === "" ? [] : bytes(field, encoder.encode(value));
 }
 
-export function bytes(field: number, value: Uint8Array): Part {
-  return value.length === 0 ? [] : [tag(field, 2), varint(value.length), value];
+export function bytes(field: number, ...value: readonly Uint8Array[]): Part {
+  const length = lengthOf(value);
+  return length === 0 ? [] : [tag(field, 2), varint(length), ...value];
 }
 
 /** `value`: of up to 53 bits, or -1. */
@@ -25,21 +26,25 @@ export function integer(field: number, value: number): Part {
   return value === 0 ? [] : [tag(field, 0), varint(value)];
 }
 
-/** A message within another, which may be empty. */
+/** A message within another, which may be empty. Nothing of it is copied. */
 export function message(field: number, ...parts: readonly Part[]): Part {
-  const content = joined(...parts);
-  return [tag(field, 2), varint(content.length), content];
+  const content = parts.flat();
+  return [tag(field, 2), varint(lengthOf(content)), ...content];
 }
 
 export function joined(...parts: readonly Part[]): Bytes {
   const all = parts.flat();
-  const made = new Uint8Array(all.reduce((sum, { length }) => sum + length, 0));
+  const made = new Uint8Array(lengthOf(all));
   let at = 0;
   for (const chunk of all) {
     made.set(chunk, at);
     at += chunk.length;
   }
   return made;
+}
+
+function lengthOf(chunks: readonly Uint8Array[]): number {
+  return chunks.reduce((sum, { length }) => sum + length, 0);
 }
 
 function tag(field: number, wireType: number): Uint8Array {

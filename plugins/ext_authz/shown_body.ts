@@ -8,7 +8,7 @@ import type { Body, Bytes, Clock, HttpRequest } from "../../src/plugin/api.ts";
 import type { ShownBody } from "./verdict.ts";
 
 export type Taken =
-  | { readonly kind: "taken"; readonly body: ShownBody; readonly request: HttpRequest }
+  | { readonly kind: "taken"; readonly body: ShownBody; goesOn(): HttpRequest }
   | { readonly kind: "too_long" | "too_slow" };
 
 export async function takeBody(request: HttpRequest, body: Body, options: {
@@ -27,37 +27,41 @@ export async function takeBody(request: HttpRequest, body: Body, options: {
     // Whoever waits for more is told that there is none.
     if (isLate) void reader.cancel().catch(() => {});
   });
-  const kept = new Kept();
-  // What is as long as may be shown need not be waited for to its end, where the beginning will do.
-  const enough = allowPartial ? limitBytes : limitBytes + 1;
+  const kept = new KeptBody(Math.min(limitBytes, body.length ?? limitBytes));
+  /** Beyond what is shown. */
+  let more: Uint8Array = NOTHING;
   let isComplete = false;
   try {
-    while (kept.length < enough && !isComplete) {
+    // What is as long as may be shown need not be waited for to its end, where the beginning will do.
+    while (!isComplete && more.length === 0 && (!allowPartial || kept.length < limitBytes)) {
       const { done, value } = await reader.read();
       isComplete = done;
-      if (value) kept.add(value);
+      if (value) more = kept.add(value);
     }
   } finally {
     over.abort();
   }
   if (isLate) return { kind: "too_slow" };
-  const { all } = kept;
-  if (all.length > limitBytes && !allowPartial) {
+  if (more.length > 0 && !allowPartial) {
     await reader.cancel();
     return { kind: "too_long" };
   }
-  const isPartial = all.length > limitBytes || !isComplete && body.length !== all.length;
-  const shown = { bytes: all.subarray(0, limitBytes), isPartial };
-  const whole = isComplete ? all : restOf(all, reader);
-  return { kind: "taken", body: shown, request: request.with({ body: whole }) };
+  kept.isPartial = more.length > 0 || !isComplete && body.length !== kept.length;
+  const goesOn = () =>
+    request.with({ body: isComplete ? kept.whole() : restOf([...kept.pieces, more], reader) });
+  return { kind: "taken", body: kept, goesOn };
 }
 
+const NOTHING = new Uint8Array();
+
 function restOf(
-  first: Bytes,
+  first: readonly Uint8Array[],
   reader: ReadableStreamDefaultReader<Uint8Array>,
 ): ReadableStream<Uint8Array> {
   return new ReadableStream({
-    start: (controller) => controller.enqueue(first),
+    start(controller) {
+      for (const chunk of first) if (chunk.length > 0) controller.enqueue(chunk);
+    },
     async pull(controller) {
       const { done, value } = await reader.read();
       if (done) controller.close();
@@ -67,23 +71,71 @@ function restOf(
   });
 }
 
-/** One piece of memory, however many chunks there are. */
-class Kept {
-  length = 0;
-  #bytes = new Uint8Array(1_024);
+const FIRST_BYTES = 1_024;
+const PIECE_BYTES = 65_536;
 
-  add(chunk: Uint8Array): void {
-    const length = this.length + chunk.length;
-    if (length > this.#bytes.length) {
-      const larger = new Uint8Array(Math.max(length, this.#bytes.length * 2));
-      larger.set(this.all);
-      this.#bytes = larger;
-    }
-    this.#bytes.set(chunk, this.length);
-    this.length = length;
+/**
+ * Memory for what has come and little more: a body that is said to be long, and does not come, takes
+ * none, and nothing is copied as it grows.
+ */
+export class KeptBody implements ShownBody {
+  length = 0;
+  isPartial = false;
+  readonly #limitBytes: number;
+  #pieces: Bytes[] = [];
+  /** Of the last piece. */
+  #used = 0;
+
+  /** Keeps so much of it. */
+  constructor(limitBytes: number) {
+    this.#limitBytes = limitBytes;
   }
 
-  get all(): Bytes {
-    return this.#bytes.subarray(0, this.length);
+  get pieces(): readonly Bytes[] {
+    const last = this.#pieces.at(-1);
+    return last ? [...this.#pieces.slice(0, -1), last.subarray(0, this.#used)] : [];
+  }
+
+  /** What is left of the chunk, beyond the limit. */
+  add(chunk: Uint8Array): Uint8Array {
+    let at = 0;
+    while (at < chunk.length && this.length < this.#limitBytes) {
+      const piece = this.#piece();
+      const part = chunk.subarray(at, at + piece.length - this.#used);
+      piece.set(part, this.#used);
+      this.#used += part.length;
+      this.length += part.length;
+      at += part.length;
+    }
+    return chunk.subarray(at);
+  }
+
+  /** The last one, which has room. */
+  #piece(): Bytes {
+    const last = this.#pieces.at(-1);
+    if (last && this.#used < last.length) return last;
+    const size = last ? Math.min(PIECE_BYTES, last.length * 2) : FIRST_BYTES;
+    const piece = new Uint8Array(Math.min(size, this.#limitBytes - this.length));
+    this.#pieces.push(piece);
+    this.#used = 0;
+    return piece;
+  }
+
+  whole(): Bytes {
+    const [first = NOTHING.slice(), ...others] = this.pieces;
+    if (others.length === 0) return first;
+    const all = new Uint8Array(this.length);
+    let at = 0;
+    for (const piece of this.pieces) {
+      all.set(piece, at);
+      at += piece.length;
+    }
+    this.isIn(all);
+    return all;
+  }
+
+  isIn(bytes: Bytes): void {
+    this.#pieces = [bytes];
+    this.#used = bytes.length;
   }
 }

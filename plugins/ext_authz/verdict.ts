@@ -43,7 +43,13 @@ export interface Asked {
 }
 
 export interface ShownBody {
-  readonly bytes: Bytes;
+  readonly length: number;
+  /** All of it, one after the other. */
+  readonly pieces: readonly Bytes[];
+  /** In one piece, which takes the place of the others. */
+  whole(): Bytes;
+  /** These bytes, which nobody changes, are all of it, too: they take the place of its pieces. */
+  isIn(bytes: Bytes): void;
   /** There is more of it. */
   readonly isPartial: boolean;
 }

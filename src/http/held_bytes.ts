@@ -27,6 +27,8 @@ const TIGHT_PART = 1 / 2;
 const LEFT_PART = 7 / 8;
 /** Below it a window may be larger than at first. */
 const CALM_PART = 1 / 8;
+/** Of what plugins have read, after which what they dropped is collected. */
+const COLLECT_PART = 1 / 8;
 /** Turns of {@link HeldBytes.turn} without progress. */
 const STUCK_TURNS = 5;
 const SLOW_TURNS = 2;
@@ -63,9 +65,14 @@ export class HeldBytes {
   readonly #turns: number[] = [];
   #isDue = false;
   readonly #makeRoomLater = () => this.#makeRoom();
+  readonly #collect: () => void;
+  /** What plugins have read since the last time. */
+  #readBytes = 0;
 
-  constructor(limitBytes: number) {
+  /** `collect`: see {@link HeldBytes.readByPlugin}. */
+  constructor(limitBytes: number, collect: () => void = () => {}) {
     this.limitBytes = limitBytes;
+    this.#collect = collect;
   }
 
   /** Little is left. */
@@ -76,6 +83,17 @@ export class HeldBytes {
   /** Each connection has an account of its own. `holder` absent: nothing can be stopped for it. */
   open(caller: string, holder?: Holder): HeldAccount {
     return new HeldAccount(this, caller, holder);
+  }
+
+  /**
+   * Plugins take bodies in chunks and copy them, and the runtime is in no hurry to give that memory back:
+   * it is asked to while much is held.
+   */
+  readByPlugin(size: number): void {
+    this.#readBytes += size;
+    if (this.isCalm || this.#readBytes < this.limitBytes * COLLECT_PART) return;
+    this.#readBytes = 0;
+    this.#collect();
   }
 
   /** To be called once a second. */
@@ -280,10 +298,11 @@ export class HeldShare {
     this.account.hold(size);
   }
 
-  /** The same where the side that sends is the slow one: that it sends more is progress. */
-  holdMore(size: number): void {
+  /** What a plugin reads. The side that sends may be the slow one: that it sends more is progress. */
+  holdRead(size: number): void {
     this.hold(size);
     this.progress = this.account.all.progress;
+    this.account.all.readByPlugin(size);
   }
 
   release(size: number): void {

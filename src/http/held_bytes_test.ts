@@ -118,3 +118,21 @@ test("HeldAccount.endStuck() ends what makes no progress, the sooner the more is
     assert.deepEqual(stopped, want, name);
   }
 });
+
+test("HeldShare.holdRead() has memory collected while much is held, and not before", () => {
+  let collected = 0;
+  const held = new HeldBytes(800, () => void collected++);
+  const share = new HeldShare(held.open("web"));
+  for (let turn = 0; turn < 100; turn++) {
+    share.holdRead(50);
+    share.release(50);
+  }
+  assert.equal(collected, 0);
+  share.hold(101);
+  for (let turn = 0; turn < 10; turn++) {
+    share.holdRead(50);
+    share.release(50);
+  }
+  // The first at once: so much was dropped before.
+  assert.equal(collected, 5);
+});

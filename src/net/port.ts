@@ -236,6 +236,8 @@ export interface Engine {
    * heap; the main thread also says `shared`, for what all threads share.
    */
   trim(options?: { readonly shared: boolean }): void;
+  /** Gives back what nobody has a use for any more, now and not when the runtime finds the time. */
+  collect(): void;
   serverTls(material: TlsMaterial): ServerTls;
   /**
    * Would the TLS library take this pair? Undefined: yes; else what it minds. Builds a context and drops

@@ -115,7 +115,8 @@ export class DataPath {
       draining: false,
       drainingInbound: false,
     };
-    const held = this.#held = new HeldBytes(options.heldBytes ?? HELD_LIMIT_BYTES);
+    const heldBytes = options.heldBytes ?? HELD_LIMIT_BYTES;
+    const held = this.#held = new HeldBytes(heldBytes, () => engine.collect());
     this.#live = new LiveSet(clock, () => held.turn());
     this.#context = {
       engine,

@@ -210,4 +210,6 @@ export class MemoryEngine extends FakeTlsEngine implements Engine {
   }
 
   trim(): void {}
+
+  collect(): void {}
 }

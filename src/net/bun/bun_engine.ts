@@ -69,6 +69,7 @@ function createBunEngine(bun: BunRuntime): Engine {
       bun.shrink();
       if (options?.shared) releaseCodePages();
     },
+    collect: () => bun.gc(true),
     serverTls: (material): BunServerTls => ({
       kind: "server",
       peerCheck: material.peerCheck,

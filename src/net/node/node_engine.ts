@@ -51,6 +51,7 @@ export function nodeEngine(): Engine {
     dial,
     // Its heap gives memory back by itself.
     trim() {},
+    collect() {},
     serverTls: (material): NodeServerTls => ({
       kind: "server",
       options: {

@@ -13,6 +13,9 @@ import type { RequestWays } from "./request_ways.ts";
 import { type Asker, UpstreamRequest } from "./upstream_request.ts";
 import type { Way } from "./ways.ts";
 
+/** Of a body that is sent at a time. */
+const PIECE_BYTES = 65_536;
+
 export class OutgoingCall implements Asker {
   readonly #question: Question;
   readonly #told: (response: PluginResponse) => void;
@@ -22,7 +25,8 @@ export class OutgoingCall implements Asker {
   #head: ResponseHead | undefined;
   readonly #chunks: Uint8Array[] = [];
   #length = 0;
-  #isSent = false;
+  /** Of the body, so far. */
+  #sentBytes = 0;
   #isOver = false;
 
   /** `told`: once, unless it is cancelled before. */
@@ -83,17 +87,21 @@ export class OutgoingCall implements Asker {
 
   takesBody(): void {
     const body = this.#body;
-    // It is taken whole, so that whoever asks for more of it asks in vain.
-    if (!body || this.#isSent) return;
-    this.#isSent = true;
-    // What is sent changes hands, and the body may be wanted by others.
-    this.#upstream?.send(body.slice());
-    this.#upstream?.end(undefined);
+    const upstream = this.#upstream;
+    if (!body || !upstream || this.#sentBytes === body.length) return;
+    let goesOn = true;
+    while (goesOn && this.#sentBytes < body.length && !this.#isOver) {
+      // What is sent changes hands, and the body may be wanted by others; not more of it than is taken.
+      const piece = body.slice(this.#sentBytes, this.#sentBytes + PIECE_BYTES);
+      this.#sentBytes += piece.length;
+      goesOn = upstream.send(piece);
+    }
+    if (this.#sentBytes === body.length) upstream.end(undefined);
   }
 
   holdsBody(): void {
     this.#way = undefined;
-    this.#isSent = false;
+    this.#sentBytes = 0;
   }
 
   informed(): void {}

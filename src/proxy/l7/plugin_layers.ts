@@ -436,7 +436,7 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
     const opened = this.#responseOpened;
     if (!opened) return this.#asker.responseData(chunk);
     this.#readBytes += chunk.length;
-    this.#asked.held?.holdMore(chunk.length);
+    this.#asked.held?.holdRead(chunk.length);
     if (!opened.put(chunk)) this.#try?.pause();
   }
 

@@ -71,7 +71,7 @@ export class RequestBody implements PassingSource {
   send(chunk: Uint8Array): boolean {
     if (this.#opened) {
       this.#readBytes += chunk.length;
-      this.#held?.holdMore(chunk.length);
+      this.#held?.holdRead(chunk.length);
       return this.#opened.put(chunk);
     }
     if (this.#isWhole) this.#keep(chunk);

@@ -207,7 +207,7 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
       head.length = UNKNOWN_LENGTH;
     }
     const bodiless = method === "HEAD" || head.status === 204 || head.status === 304;
-    stream.expected = bodiless ? 0 : head.length;
+    stream.announced(bodiless ? 0 : head.length);
     if (ends) stream.receiveEnded = true;
     stream.events.onResponse(head, ends);
     if (ends && stream.sendEnded && !stream.over) this.finished(stream);

@@ -12,7 +12,6 @@ import type { HttpLimits } from "../limits.ts";
 import { ChunkQueue } from "./chunk_queue.ts";
 import { codeOf, ErrorCode, FrameType, MAX_FRAME_BYTES } from "./frame.ts";
 import type { HeadWriter } from "./head_writer.ts";
-
 import type { Output } from "./output.ts";
 import { FAST_MS } from "./shared_window.ts";
 
@@ -71,6 +70,8 @@ export abstract class Http2Stream implements Message {
   #handedOn = 0;
   #windowBytes: number;
   #gaveBackMs: number;
+  /** A body is announced that is longer than the window: it grows with the first byte. */
+  #isLong = false;
   #paused = false;
   #delivering = false;
   #waiting: ChunkQueue | undefined;
@@ -142,6 +143,12 @@ export abstract class Http2Stream implements Message {
     this.#paused = false;
     this.#deliver();
     this.#giveBack(0);
+  }
+
+  /** The head says so many octets of body; -1: it does not say. */
+  announced(length: number): void {
+    this.expected = length;
+    this.#isLong = length > this.#windowBytes;
   }
 
   /** Part of the body came; the connection's window is given back as far as it may be. */
@@ -321,7 +328,7 @@ export abstract class Http2Stream implements Message {
   #giveBack(size: number): void {
     this.#handedOn += size;
     if (this.#paused || this.receiveEnded || this.over) return;
-    if (this.#handedOn * 2 < this.#windowBytes) return;
+    if (this.#handedOn * 2 < this.#windowBytes && !this.#isLong) return;
     this.#resize();
     if (this.#handedOn <= 0) return;
     this.receiveWindow += this.#handedOn;
@@ -330,13 +337,14 @@ export abstract class Http2Stream implements Message {
   }
 
   /**
-   * A large body that is taken as fast as it comes gets a larger window, so that it does not wait for us;
-   * one whose caller has much held for it does with the first.
+   * A long body, or one that is taken as fast as it comes, gets a larger window, so that it does not wait
+   * for us; one whose caller has much held for it does with the first.
    */
   #resize(): void {
     const { host: { limits: { streamWindowBytes }, nowMs }, held: { account } } = this;
-    const isFast = nowMs - this.#gaveBackMs < FAST_MS;
+    const isFast = this.#isLong || nowMs - this.#gaveBackMs < FAST_MS;
     this.#gaveBackMs = nowMs;
+    this.#isLong = false;
     if (account.isTight) return this.#shrink();
     const more = this.#windowBytes * (GROWTH - 1);
     if (!isFast || this.#windowBytes >= streamWindowBytes * LARGEST || !account.lend(more)) return;

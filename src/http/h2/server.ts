@@ -57,7 +57,7 @@ class ServerStream extends Http2Stream implements ServerExchange {
     super(id, host, new HeldShare(host.account));
     this.request = request;
     this.receiveEnded = ends;
-    this.expected = request.length;
+    this.announced(request.length);
     const asksForTunnel = request.method === "CONNECT" || request.upgrade !== "";
     this.endsWithHead = ends || asksForTunnel;
     if (ends || !asksForTunnel) return;

@@ -11,6 +11,7 @@ import {
   GET,
   headers,
   PADDED,
+  type Pairs,
   POST,
   PREFACE,
   RawPeer,
@@ -384,6 +385,16 @@ test("a stream whose body is taken as fast as it comes gets a larger window, but
   const updates = peer.take().filter((words) => words.startsWith("WINDOW_UPDATE 1 "));
   const given = updates.reduce((sum, words) => sum + Number(words.split(" ")[2]), 0);
   assert.equal(given, (64 + 32 - 32) * 16_384 - (1 << 20) + 65_536);
+});
+
+test("a body that is announced longer than the window gets a larger one with its first byte", async () => {
+  const { peer } = await served();
+  const long: Pairs = [...POST, ["content-length", "1000000"]];
+  await peer.send(headers(1, long, 0), frame("DATA", 0, 1, new Uint8Array(1_000)));
+  assert.deepEqual(peer.take(), [`WINDOW_UPDATE 1 ${1_000 + 3 * 65_536}`]);
+  const short: Pairs = [...POST, ["content-length", "65536"]];
+  await peer.send(headers(3, short, 0), frame("DATA", 0, 3, new Uint8Array(1_000)));
+  assert.deepEqual(peer.take(), []);
 });
 
 test("hints are dropped while the client does not read, but for the one to go on", async () => {

@@ -327,3 +327,45 @@ test("a caller that is refused and reads nothing is broken off after half a seco
   for (let second = 0; second < 30; second++) await path.clock.advance(1_000);
   assert.equal(caller.over, "reset");
 });
+
+test("an upstream that is removed and declared again keeps its limit on clients right", async () => {
+  const PAY = CA.issueLeaf({ service: "pay" });
+  const withUpstream = (version: number, maxClientConnections?: number) => {
+    const isDeclared = maxClientConnections !== undefined;
+    const upstreams = isDeclared ? [{ name: "pay", http: httpRules("http") }] : [];
+    const snapshot = snapshotOf({
+      ...{ ca: CA, service: "db", upstreams },
+      local: { kind: "tcp", host: "127.0.0.1", port: 8080 },
+      targets: isDeclared ? [targetOf({ name: "pay", uris: [PAY.uri], ports: [1] })] : [],
+    });
+    const limited = Object.entries(snapshot.upstreams)
+      .map(([id, part]) => [id, { ...part, maxClientConnections, version }] as const);
+    return { ...snapshot, upstreams: Object.fromEntries(limited), version } as typeof snapshot;
+  };
+  await using path = await startMemoryPath(withUpstream(1, 2));
+  const client = async () => {
+    const end = path.engine.call(path.port("pay"));
+    await settle();
+    return end;
+  };
+  const old = [await client(), await client()];
+  assert.notEqual((await client()).over, "no");
+  await path.set(withUpstream(2));
+  await path.set(withUpstream(3, 2));
+  // Clients of before count until they have left, and once.
+  assert.deepEqual(old.map(({ over }) => over), ["no", "no"]);
+  assert.notEqual((await client()).over, "no");
+  for (const end of old) end.connection.close();
+  await settle();
+  const [first, second] = [await client(), await client()];
+  assert.deepEqual([first.over, second.over], ["no", "no"]);
+  assert.notEqual((await client()).over, "no");
+  assert.equal(path.lastEnd.reason, "limits.max_client_connections is 2");
+  first.connection.close();
+  await settle();
+  const third = await client();
+  assert.equal(third.over, "no");
+  assert.notEqual((await client()).over, "no");
+  for (const end of [second, third]) end.connection.close();
+  await settle();
+});

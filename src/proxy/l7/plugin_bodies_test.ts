@@ -213,3 +213,48 @@ test("bodies that a plugin holds cost the caller who sent most of them, and no o
   await settle();
   assert.equal(held(), 0);
 });
+
+test("a request is lost when a plugin reads more of it than half of the account, and sends nothing on", async () => {
+  const limitBytes = 1 << 20;
+  await using it = await start(async ({ request }, next) => {
+    const body = await request.body?.bytes(4 * limitBytes) ?? null;
+    return await next({ request: request.with({ body }) });
+  }, limitBytes);
+  const size = 3 * limitBytes / 4;
+  it.caller.send(`POST / HTTP/1.1\r\nHost: db\r\nContent-Length: ${size}\r\n\r\n`);
+  const chunk = "x".repeat(size / 48);
+  for (let sent = 0; sent < size && it.caller.received === ""; sent += chunk.length) {
+    it.caller.send(chunk);
+    await settle();
+  }
+  assert.match(it.caller.received, /^HTTP\/1.1 503 /);
+  const line = it.path.lines.find(({ message }) => message === "request failed");
+  assert.deepEqual([line?.fields.code, line?.fields.reason], [
+    "overloaded",
+    "too many bytes wait on its connection for a slower side",
+  ]);
+  assert.deepEqual(it.path.engine.dials, []);
+  assert.equal(it.failures(), 0);
+});
+
+test("a plugin that sends on what it reads passes more than the account", async () => {
+  const limitBytes = 1 << 20;
+  await using it = await start((args, next) => {
+    const { request } = args;
+    const body = request.body?.stream().pipeThrough(new TransformStream()) ?? null;
+    return next({ request: request.with({ body }) });
+  }, limitBytes);
+  const size = 2 * limitBytes;
+  const chunk = "x".repeat(32_768);
+  const head = `POST / HTTP/1.1\r\nHost: db\r\nContent-Length: ${size}\r\n\r\n`;
+  const app = await askThrough(it.caller, head, it.path);
+  for (let sent = 0; sent < size; sent += chunk.length) {
+    it.caller.send(chunk);
+    await settle();
+  }
+  assert.equal(it.caller.received, "");
+  assert.ok(app.received.length > size, `${app.received.length} came`);
+  app.send(`${HEAD}123456789`);
+  await settle();
+  assert.match(it.caller.received, /^HTTP\/1.1 200 /);
+});

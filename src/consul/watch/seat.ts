@@ -102,7 +102,8 @@ export class ElasticSeat implements Seat {
     this.mode = mode;
     const before = this.#change;
     this.#change = new AbortController();
-    before.abort();
+    // Without a reason of ours it would hold an error with a stack.
+    before.abort("changed");
   }
 
   #dueMs(): number {

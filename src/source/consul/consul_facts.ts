@@ -231,6 +231,8 @@ export class ConsulFacts {
     this.#plans.update(this.#placed());
     this.#wantUpstreams(want);
     for (const key of watches.keys()) if (!wanted.has(key)) this.#stop(key);
+    // Each watch that was started here keeps this scope for as long as it runs.
+    wanted.clear();
   }
 
   #wantService(want: Want): void {

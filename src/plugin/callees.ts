@@ -39,6 +39,8 @@ export interface Question {
   readonly timeoutMs: number;
   /** `undefined`: no body is kept. */
   readonly limitBytes: number | undefined;
+  /** Of the exchange that it is asked for, where the plugin says so. */
+  readonly signal: AbortSignal | undefined;
 }
 
 /** Whom one plugin may name. */
@@ -115,7 +117,7 @@ const UNWANTED = "nobody waits for an answer any more";
 
 /** Throws a TypeError where it is no request that could be sent. */
 function questionOf({ authority }: Callee, change: RequestChange, terms: Terms): Question {
-  const { timeoutMs, limitBytes } = terms;
+  const { timeoutMs, limitBytes, signal } = terms;
   if (!(timeoutMs > 0 && timeoutMs <= MAX_TIMEOUT_MS)) {
     throw new TypeError(`timeoutMs ${timeoutMs}: above 0, and up to ${MAX_TIMEOUT_MS}`);
   }
@@ -125,7 +127,7 @@ function questionOf({ authority }: Callee, change: RequestChange, terms: Terms):
   if (request.body && !(request.body instanceof MadeBody && request.body.whole)) {
     throw new TypeError("body: of a call it is text, bytes, or one that came and was kept");
   }
-  return { request: withTrailers(request), timeoutMs, limitBytes };
+  return { request: withTrailers(request), timeoutMs, limitBytes, signal };
 }
 
 /** Servers of gRPC want to hear that trailers are understood, which no plugin may say. */

@@ -20,18 +20,29 @@ import {
 
 type OnEnd = Parameters<Exchange["onEnd"]>[0];
 
+/** A plugin that asks somebody says for which exchange by its signal. */
+const callers = new WeakMap<AbortSignal, string>();
+
+/** Key of the caller whose exchange has that signal; `""`: it is no exchange's. */
+export function callerOf(signal: AbortSignal | undefined): string {
+  return signal ? callers.get(signal) ?? "" : "";
+}
+
 export class ExchangeValue implements RecordedExchange {
   readonly connection: Connection;
   /** Of the layers around it. */
   onion: Pick<Onion, "holder"> | undefined;
   readonly #story: ExchangeRecord;
+  readonly #caller: string;
   #state: Map<StateKey<unknown>, unknown> | undefined;
   #abort: AbortController | undefined;
   #onEnd: { readonly callback: OnEnd; readonly by: Layer | undefined }[] | undefined;
 
-  constructor(story: ExchangeRecord, connection: Connection) {
+  /** `caller`: key of who asks; `""`: nobody in particular. */
+  constructor(story: ExchangeRecord, connection: Connection, caller = "") {
     this.#story = story;
     this.connection = connection;
+    this.#caller = caller;
   }
 
   get [RECORD](): ExchangeRecord {
@@ -44,9 +55,15 @@ export class ExchangeValue implements RecordedExchange {
   }
 
   get signal(): AbortSignal {
-    const abort = this.#abort ??= new AbortController();
+    const abort = this.#abort ??= this.#newAbort();
     if (this.#story.endAt !== NOT_REACHED) abort.abort();
     return abort.signal;
+  }
+
+  #newAbort(): AbortController {
+    const abort = new AbortController();
+    if (this.#caller !== "") callers.set(abort.signal, this.#caller);
+    return abort;
   }
 
   get<T>(key: StateKey<T>): T | undefined {

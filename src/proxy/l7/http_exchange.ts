@@ -185,7 +185,7 @@ export class HttpExchange implements MessageEvents, PluginAsker, BagMember {
   }
 
   #newValue(): ExchangeValue {
-    return new ExchangeValue(this.#story, this.#owner.caller.value);
+    return new ExchangeValue(this.#story, this.#owner.caller.value, this.held.account.caller);
   }
 
   #asked(): Asked {

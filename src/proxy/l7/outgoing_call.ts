@@ -9,6 +9,7 @@ import type { ErrorCode, Timer } from "../../base/mod.ts";
 import { addField, FIELD, type Fields, type ResponseHead } from "../../http/mod.ts";
 import { failed, MadeBody, PluginResponse, type Question } from "../../plugin/mod.ts";
 import type { Context } from "../context.ts";
+import { callerOf } from "./exchange_value.ts";
 import type { RequestWays } from "./request_ways.ts";
 import { type Asker, UpstreamRequest } from "./upstream_request.ts";
 import type { Way } from "./ways.ts";
@@ -36,7 +37,8 @@ export class OutgoingCall implements Asker {
   }
 
   start(ways: RequestWays, context: Context): void {
-    if (!ways.enter("")) return this.upstreamFailed("limit_reached", ways.whyFull(), "");
+    const caller = callerOf(this.#question.signal);
+    if (!ways.enter(caller)) return this.upstreamFailed("limit_reached", ways.whyFull(), "");
     const { request: { head }, timeoutMs } = this.#question;
     // Deadlines that many share come late by as much as an answer may take.
     this.#timer = context.clock.after(timeoutMs, () => {
@@ -44,7 +46,7 @@ export class OutgoingCall implements Asker {
       this.#fail("response_timed_out", `not answered within ${timeoutMs} ms`);
     });
     // Who is asked does not depend on whom we are asked by.
-    const asked = { request: head, endsWithHead: this.#body === undefined, remote: "" };
+    const asked = { request: head, endsWithHead: this.#body === undefined, remote: "", caller };
     const upstream = this.#upstream = new UpstreamRequest(this, asked, { ways, context });
     upstream.start();
   }

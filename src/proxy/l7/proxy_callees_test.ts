@@ -33,12 +33,16 @@ interface Asking {
 }
 
 /** The sidecar of db, whose plugin asks somebody before it lets a request go on. */
-function snapshotWith(asking: Asking, upstreams: readonly UpstreamOptions[] = [AUTHZ]): Snapshot {
+function snapshotWith(
+  asking: Asking,
+  upstreams: readonly UpstreamOptions[] = [AUTHZ],
+  sources: readonly string[] = ["web"],
+): Snapshot {
   const { uri } = CA.issueLeaf({ service: "authz" });
   const base = snapshotOf({
     ...{ ca: CA, service: "db", inboundPort: 20_000, upstreams },
     local: { kind: "tcp", host: "127.0.0.1", port: 8080 },
-    intentions: [intention("web", "allow")],
+    intentions: sources.map((source) => intention(source, "allow")),
     targets: [targetOf({ name: "authz", uris: [uri], ports: [7_000] })],
   });
   const use = { plugin: "own", config: asking, onFailure: "refuse", at: "inbound.plugins[0]" };
@@ -214,5 +218,27 @@ test("an upstream that is asked cannot be taken away, and what serves goes on", 
   await settle();
   assert.equal(path.engine.lastDial.options.address.kind, "tcp");
   caller.connection.close();
+  await settle();
+});
+
+test("one caller does not take all calls that a plugin may have under way to a local service", async () => {
+  await using path = await start(snapshotWith({ target: "127.0.0.1:9191" }, [], ["web", "pay"]));
+  const greedy = Array.from({ length: 1_000 }, () => callAs("web", path, CA));
+  for (const caller of greedy) caller.send(GET);
+  await settle();
+  const refused = greedy.filter(({ received }) => received.endsWith("limit_reached"));
+  assert.equal(refused.length, 1_000 - 896);
+  const modest = callAs("pay", path, CA);
+  modest.send(GET);
+  await settle();
+  assert.equal(modest.received, "");
+  for (const caller of [modest, ...greedy]) caller.connection.reset();
+  await settle();
+  // All places are free again.
+  const later = callAs("web", path, CA);
+  later.send(GET);
+  await settle();
+  assert.equal(later.received, "");
+  later.connection.reset();
   await settle();
 });

@@ -66,6 +66,8 @@ export interface Asked {
   readonly remote: string;
   /** Where bytes that wait for it are counted; absent: nobody's in particular. */
   readonly held?: HeldShare | undefined;
+  /** Key of who has the place; absent: that of `held`. */
+  readonly caller?: string;
   /** Endpoints to be passed over while there are others. */
   readonly avoid?: readonly Endpoint[];
 }
@@ -126,6 +128,12 @@ export class UpstreamRequest implements Inward, Dialler<Way>, ResponseEvents, Co
     this.#hash = hash?.of(asked.request, asked.remote, this);
   }
 
+  /** As its place was taken. */
+  get #caller(): string {
+    const { caller, held } = this.#asked;
+    return caller ?? held?.account.caller ?? "";
+  }
+
   takeCookie(cookie: string): void {
     (this.#cookies ??= []).push(cookie);
   }
@@ -152,7 +160,7 @@ export class UpstreamRequest implements Inward, Dialler<Way>, ResponseEvents, Co
   onFailed(code: ErrorCode, reason: string, tried = ""): void {
     this.#dial = undefined;
     this.#over = true;
-    this.#ways.leave(this.#asked.held?.account.caller ?? "");
+    this.#ways.leave(this.#caller);
     this.#asker.upstreamFailed(code, reason, tried);
   }
 
@@ -190,7 +198,7 @@ export class UpstreamRequest implements Inward, Dialler<Way>, ResponseEvents, Co
     if (isUnwanted || !this.#requestEnded) this.#client?.reset("cancelled");
     this.#client = undefined;
     this.#giveBack();
-    this.#ways.leave(this.#asked.held?.account.caller ?? "");
+    this.#ways.leave(this.#caller);
   }
 
   // What the endpoint answers.

@@ -30,12 +30,14 @@ export function envoyExtensions(agents: Agents): void {
     };
     await eventually("it is answered", async () => await ask() === 200);
     await db.process.waitFor(
-      /configuration refused what="service-defaults db" reason=[^\n]*EnvoyExtensions\[0\][^\n]*builtin\/lua[^\n]* is ignored/,
+      /registration warning="service-defaults db: EnvoyExtensions\[0\][^\n]*builtin\/lua/,
       { timeoutMs: 20_000 },
     );
 
     await extended(true, 1);
-    await db.process.waitFor(/builtin\/lua[^\n]* stays as it was/, { timeoutMs: 20_000 });
+    const required =
+      /configuration refused [^\n]*builtin\/lua[^\n]* does not open at the next start/;
+    await db.process.waitFor(required, { timeoutMs: 20_000 });
     assert.equal(await ask(5_000), 200, "the head may still be as long as before");
 
     await extended(false, 1);

@@ -35,14 +35,16 @@ export function unfollowedKeys(agents: Agents): void {
     await mesh.configEntry({
       ...{ Kind: "service-defaults", Name: "web", Protocol: "http" },
       MutualTLSMode: "permissive",
+      EnvoyExtensions: [{ Name: "builtin/lua" }],
     });
     const refused = await check(mesh, "web-1");
     assert.equal(refused.code, 2, refused.output);
-    assert.match(refused.output, /asks for 3 things that Postern does not do:/);
+    assert.match(refused.output, /asks for 4 things that Postern does not do:/);
     assert.match(
       refused.output,
       /^ +refused: service-defaults web: MutualTLSMode: permissive is not supported: /m,
     );
+    assert.match(refused.output, /^ +ignored: service-defaults web: EnvoyExtensions\[0\]: /m);
 
     await using web = await mesh.sidecar("web-1");
     await web.process.waitFor(

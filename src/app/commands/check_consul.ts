@@ -43,7 +43,7 @@ export async function checkConsul(options: ProxyOptions): Promise<readonly strin
     const { refused, warnings } = source;
     const lines = [
       ...options.warnings,
-      `${agent?.called ?? "Consul"} answered: ${proxyId}, ${summary(snapshot)}`,
+      `${agent?.called ?? "Consul"} answered: ${proxyId}, ${summary(snapshot, refused)}`,
       ...listed(warnings, refused),
     ];
     if (refused.length === 0) return lines;
@@ -85,7 +85,10 @@ function cannot(reason: string): string {
   return `Cannot ask Consul about this proxy: ${reason}`;
 }
 
-function summary({ service, upstreams, edges, policy, credentials }: Snapshot): string {
+function summary(
+  { service, upstreams, edges, policy, credentials }: Snapshot,
+  refused: readonly Refusal[],
+): string {
   const until = credentials
     ? [`certificate until ${new Date(credentials.notAfterMs).toISOString()}`]
     : [];
@@ -93,10 +96,17 @@ function summary({ service, upstreams, edges, policy, credentials }: Snapshot): 
   return [
     `service ${service}`,
     ...(gateway > 0 ? [`${gateway} HTTP listeners`] : []),
-    `${Object.keys(upstreams).length} upstreams`,
+    upstreamsText(Object.keys(upstreams), refused),
     `${policy.intentions.length} intentions`,
     ...until,
   ].join(", ");
+}
+
+function upstreamsText(served: readonly string[], refused: readonly Refusal[]): string {
+  const names = new Set(refused.map(({ what }) => what).filter((what) => /^upstream /.test(what)));
+  for (const id of served) names.delete(`upstream ${id}`);
+  if (names.size === 0) return `${served.length} upstreams`;
+  return `${served.length + names.size} upstreams, ${names.size} of them refused`;
 }
 
 function listed(warnings: readonly string[], refused: readonly Refusal[]): readonly string[] {

@@ -27,7 +27,11 @@ export interface WaitReadyOptions {
   readonly ask?: AskAdmin;
 }
 
-export type WaitResult = { readonly kind: "ready" } | {
+export type WaitResult = {
+  readonly kind: "ready";
+  /** What does not work all the same, such as a refused upstream. */
+  readonly warnings: readonly string[];
+} | {
   /** `refused`: waiting does not help. */
   readonly kind: "timed_out" | "refused";
   /** Says what could not be done, and the last answer. */
@@ -62,7 +66,10 @@ export async function waitReady(options: WaitReadyOptions): Promise<WaitResult> 
           path: catalog ? "/ready?catalog" : "/ready",
           timeoutMs: askTimeoutMs,
         });
-        if (status === 200) return { kind: "ready" };
+        if (status === 200) {
+          const warnings = body.split("\n").filter((line) => line.startsWith("warning: "));
+          return { kind: "ready", warnings };
+        }
         if (catalog && status === 400) return { kind: "refused", message: body.trim() };
         last = `status ${status}, ${body.trim().split("\n").join(", ")}`;
       } catch (error) {
@@ -84,7 +91,10 @@ export async function runWaitReady(
   options: Pick<WaitReadyOptions, "waitFor" | "timeoutMs" | "catalog">,
 ): Promise<number> {
   const result = await waitReady({ ...options, clock: systemClock });
-  if (result.kind === "ready") return 0;
+  if (result.kind === "ready") {
+    for (const line of result.warnings) process.stderr.write(`postern: ${printable(line)}\n`);
+    return 0;
+  }
   process.stderr.write(`postern: ${printable(result.message)}\n`);
   return 1;
 }

@@ -17,7 +17,7 @@ test("waitReady() asks again until the proxy is ready", async () => {
   const clock = new FakeClock();
   const answers = [new Error("connection refused"), { status: 503, body: "INITIALIZING\n" }, {
     status: 200,
-    body: "LIVE\n",
+    body: "LIVE\nwarning: upstream db: no gateway\n",
   }];
   let asked = 0;
   const ask: AskAdmin = () => {
@@ -26,7 +26,9 @@ test("waitReady() asks again until the proxy is ready", async () => {
   };
   const result = waitReady({ waitFor: ADMIN, timeoutMs: 30_000, ...PLAIN, clock, ask });
   await clock.advance(1_000);
-  assert.deepEqual(await result, { kind: "ready" });
+  assert.deepEqual(await result, {
+    ...{ kind: "ready", warnings: ["warning: upstream db: no gateway"] },
+  });
   assert.equal(asked, 3);
   assert.equal(clock.pending, 0);
 });
@@ -166,7 +168,7 @@ for (
       clock: new FakeClock(),
       ask,
     });
-    assert.deepEqual(result, { kind: "ready" });
+    assert.deepEqual(result, { kind: "ready", warnings: [] });
     assert.equal(asked.at(-1), `${port}/ready`);
   });
 }
@@ -217,6 +219,6 @@ test("waitReady() follows the one it waits for to another port", async () => {
     },
   });
   await clock.advance(2_000);
-  assert.deepEqual(await waiting, { kind: "ready" });
+  assert.deepEqual(await waiting, { kind: "ready", warnings: [] });
   assert.deepEqual(asked, [19_001, 19_007, 19_007]);
 });

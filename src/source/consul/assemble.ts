@@ -96,6 +96,8 @@ export interface Assembled {
     | { readonly kind: "ready"; readonly snapshot: Snapshot }
     | { readonly kind: "waiting"; readonly for: readonly string[] };
   readonly refused: readonly Refusal[];
+  /** What config entries ask for that is left out, a sentence each. */
+  readonly ignored?: readonly string[];
   /** Upstreams without their data. */
   readonly pending: readonly string[];
   /** Listeners and upstreams that stay closed until their secrets have come: `inbound: web, roots`. */
@@ -184,6 +186,7 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
   const { service } = registration;
   const asked = entryPlugins(known, {
     ...{ service, http },
+    isOpen: previous?.inbound[INBOUND_KEY] !== undefined,
     upstreams: Object.values(upstreams.upstreams),
   });
   refused.push(...asked.refused);
@@ -201,7 +204,8 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
   });
   const dueMs = earliest(rejudgeDueMs, earliest(grace.dueMs, upstreams.dueMs));
   if (lacking.length > 0) {
-    return { ...waiting(lacking, refused, kept), pending: upstreams.pending, dueMs };
+    const { pending } = upstreams;
+    return { ...waiting(lacking, refused, kept), ignored: asked.ignored, pending, dueMs };
   }
   const snapshot: Snapshot = {
     version,
@@ -231,6 +235,7 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
   return {
     outcome: { kind: "ready", snapshot: published },
     refused,
+    ignored: asked.ignored,
     pending: upstreams.pending,
     warming: [
       ...warmingShown(own),

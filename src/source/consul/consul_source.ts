@@ -128,12 +128,15 @@ export class ConsulSource implements SnapshotSource {
     return [
       ...known.registration ? warningsOf(known.registration) : [],
       ...entryWarnings(known),
+      ...this.#assembled?.ignored ?? [],
       ...this.#plans.warnings,
     ];
   }
 
   unfollowed(upstream: string | undefined): readonly string[] {
-    return unfollowedOf(this.#facts.known, { upstream, refused: this.refused });
+    const { refused } = this;
+    const ignored = this.#assembled?.ignored ?? [];
+    return unfollowedOf(this.#facts.known, { upstream, refused, ignored });
   }
 
   start(onSnapshot: TakeSnapshot, onFatal?: (error: ProxyError) => void): void {

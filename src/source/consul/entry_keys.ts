@@ -38,17 +38,25 @@ export function refusedMutualTls(
 /** In sentences. */
 export function unfollowedOf(
   known: Entries & Pick<Known, "registration">,
-  { upstream, refused }: {
+  { upstream, refused, ignored = [] }: {
     /** Its id; `undefined`: the proxy and its service. */
     readonly upstream: string | undefined;
     readonly refused: readonly Refusal[];
+    /** Of the config entries, what is left out. */
+    readonly ignored?: readonly string[];
   },
 ): readonly string[] {
   const { registration } = known;
   const told = ({ what, reason }: Refusal) => `${what} is refused: ${reason}`;
   if (upstream === undefined) {
     const permissive = refusedMutualTls(known, registration?.service ?? "");
-    return [...registration?.warnings ?? [], ...entryWarnings(known), ...permissive.map(told)];
+    const required = refused.filter(({ reason }) => reason.startsWith("EnvoyExtensions["));
+    return [
+      ...registration?.warnings ?? [],
+      ...entryWarnings(known),
+      ...ignored,
+      ...[...permissive, ...required].map(told),
+    ];
   }
   const declared = registration?.upstreams.find(({ id }) => id === upstream);
   const own = refused.filter(({ what }) => what === `upstream ${upstream}`);

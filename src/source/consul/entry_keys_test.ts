@@ -70,8 +70,20 @@ test("unfollowedOf() tells what concerns an upstream from what concerns the serv
     "upstream db is refused: its chain",
   ]);
   assert.deepEqual(unfollowedOf(known, { upstream: "cache", refused }), []);
-  const [proxy, entry, permissive, ...more] = unfollowedOf(known, { upstream: undefined, refused });
-  assert.deepEqual([proxy, entry], ["The proxy has x", "The entry has y"]);
+  const [proxy, entry, lua, permissive, required, ...more] = unfollowedOf(known, {
+    upstream: undefined,
+    refused: [...refused, { what: "service-defaults db", reason: "EnvoyExtensions[1]: required" }],
+    ignored: ["EnvoyExtensions[0]: ignored"],
+  });
+  assert.deepEqual(
+    [proxy, entry, lua, required],
+    [
+      "The proxy has x",
+      "The entry has y",
+      "EnvoyExtensions[0]: ignored",
+      "service-defaults db is refused: EnvoyExtensions[1]: required",
+    ],
+  );
   assert.match(permissive ?? "", /^proxy-defaults global: MutualTLSMode is refused: permissive/);
   assert.deepEqual(more, []);
 });

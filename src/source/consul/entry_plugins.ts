@@ -1,6 +1,7 @@
 /**
  * What service-defaults and proxy-defaults ask of the public listener's requests, as plugins that give it.
- * What nobody gives is named; where it is required, or limits callers, the listener stays as it was.
+ * What nobody gives is named as ignored; where it is required, or limits callers, the listener does not
+ * change, and does not open.
  *
  * @module
  */
@@ -20,6 +21,8 @@ import type { Known } from "./known.ts";
 export interface EntryPlugins {
   readonly uses: readonly PluginUse[];
   readonly refused: readonly Refusal[];
+  /** What is left out without harm to the rest, a sentence each. */
+  readonly ignored: readonly string[];
   /** Why the listener may not change, nor open; `undefined`: it may. */
   readonly blocked: string | undefined;
 }
@@ -32,16 +35,20 @@ const MAX_PATHS = 100;
 
 export function entryPlugins(
   { proxyDefaults, serviceDefaults }: Pick<Known, "proxyDefaults" | "serviceDefaults">,
-  { service, http, upstreams = [] }: {
+  { service, http, isOpen = false, upstreams = [] }: {
     readonly service: string;
     readonly http: boolean;
+    /** The public listener has settings from before. */
+    readonly isOpen?: boolean;
     /** Those that are declared. */
     readonly upstreams?: readonly UpstreamPart[];
   },
 ): EntryPlugins {
   const uses: PluginUse[] = [];
   const refused: Refusal[] = [];
+  const ignored: string[] = [];
   const blocking: string[] = [];
+  const outcome = isOpen ? KEEPS : CLOSED;
   const entries: readonly (readonly [string, Defaults | null | undefined])[] = [
     ["proxy-defaults global", proxyDefaults],
     [`service-defaults ${service}`, serviceDefaults],
@@ -60,9 +67,12 @@ export function entryPlugins(
         continue;
       }
       const fact = `${at}: "${extension.name}" ${made.fault}`;
-      const { required } = extension;
-      refused.push({ what: entry, reason: `${fact}, ${required ? STAYS : "and is ignored"}` });
-      if (required) blocking.push(`${entry}: ${fact}`);
+      if (!extension.required) {
+        ignored.push(`${entry}: ${fact}`);
+        continue;
+      }
+      refused.push({ what: entry, reason: `${fact}, and is Required: ${outcome}` });
+      blocking.push(`${entry}: ${fact}`);
     }
   }
   const limits = serviceDefaults?.rateLimits;
@@ -70,19 +80,21 @@ export function entryPlugins(
     const entry = `service-defaults ${service}`;
     const fault = http ? faultOf(limits) : undefined;
     const at = `${entry}: RateLimits.InstanceLevel`;
-    if (!http) refused.push({ what: entry, reason: "RateLimits are about requests, not bytes" });
+    if (!http) ignored.push(`${entry}: RateLimits are about requests, not bytes`);
     else if (fault === undefined) {
       // Who comes too fast is not asked about.
       uses.unshift({ plugin: "rate_limit", config: configOf(limits), onFailure: "refuse", at });
     } else {
-      refused.push({ what: entry, reason: `RateLimits.InstanceLevel${fault}, ${STAYS}` });
+      refused.push({ what: entry, reason: `RateLimits.InstanceLevel${fault}: ${outcome}` });
       blocking.push(`${at}${fault}`);
     }
   }
-  return { uses, refused, blocked: blocking.length > 0 ? blocking.join("; ") : undefined };
+  return { uses, refused, ignored, blocked: blocking.length > 0 ? blocking.join("; ") : undefined };
 }
 
-const STAYS = "and the public listener stays as it was";
+const CLOSED = "the public listener does not open";
+const KEEPS =
+  "the public listener keeps its settings from before, and does not open at the next start";
 
 function pluginOf(extension: EnvoyExtension, { http, upstreams, isSecond }: {
   readonly http: boolean;

@@ -32,10 +32,8 @@ function asked(
 test("entryPlugins() names an extension that has no plugin, and goes on", () => {
   assert.deepEqual(asked(NONE, { proxyDefaults: { extensions: [lua(false)] } }), {
     uses: [],
-    refused: [{
-      what: "proxy-defaults global",
-      reason: 'EnvoyExtensions[0]: "builtin/lua" has no plugin here, and is ignored',
-    }],
+    refused: [],
+    ignored: ['proxy-defaults global: EnvoyExtensions[0]: "builtin/lua" has no plugin here'],
     blocked: undefined,
   });
 });
@@ -46,7 +44,16 @@ test("entryPlugins() blocks where an extension is required that has no plugin", 
     blocked,
     'service-defaults db: EnvoyExtensions[1]: "builtin/lua" has no plugin here',
   );
-  assert.match(refused[1]?.reason ?? "", /and the public listener stays as it was$/);
+  assert.match(refused[0]?.reason ?? "", /and is Required: the public listener does not open$/);
+});
+
+test("entryPlugins() says what becomes of an open listener, now and at the next start", () => {
+  const { refused } = entryPlugins(
+    { proxyDefaults: null, serviceDefaults: { extensions: [lua(true)] } },
+    { service: "db", http: true, isOpen: true },
+  );
+  const want = /keeps its settings from before, and does not open at the next start$/;
+  assert.match(refused[0]?.reason ?? "", want);
 });
 
 for (
@@ -121,9 +128,9 @@ for (
 
 test("entryPlugins() says that a tcp service has no requests to limit", () => {
   const rateLimits = { requestsPerSecond: 1, burst: 0, routes: [] };
-  const { uses, refused, blocked } = asked({ ...NONE, rateLimits }, { http: false });
-  assert.deepEqual([uses, blocked], [[], undefined]);
-  assert.match(refused[0]?.reason ?? "", /about requests/);
+  const { uses, refused, ignored, blocked } = asked({ ...NONE, rateLimits }, { http: false });
+  assert.deepEqual([uses, refused, blocked], [[], [], undefined]);
+  assert.match(ignored[0] ?? "", /about requests/);
 });
 
 test("joinPlugins() lets a registration's own plugin stand for the one that an entry asks for", () => {

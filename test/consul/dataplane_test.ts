@@ -71,10 +71,6 @@ test("it runs a sidecar as consul-k8s starts it, is measured, goes on for its gr
   const application = createServer((_request, reply) => reply.end("app_jobs 3\n"));
   await new Promise<void>((resolve) => application.listen(0, host, resolve));
   const { port } = application.address() as AddressInfo;
-  await cluster.configEntry({
-    ...{ Kind: "proxy-defaults", Name: "global" },
-    Config: { envoy_prometheus_bind_addr: `${host}:${scrape}` },
-  });
   const lifecycle = { host, port: graceful };
   const logins = loginsOf(cluster, { directory });
   await logins.create();
@@ -82,6 +78,7 @@ test("it runs a sidecar as consul-k8s starts it, is measured, goes on for its gr
   try {
     let asked: Promise<{ status: number; body: string }> | undefined;
     await using pair = await startPair(cluster, {
+      webConfig: { envoy_prometheus_bind_addr: `${host}:${scrape}` },
       web: async (_cluster, id) => {
         const started = await dataplane(id, [
           ...["-envoy-admin-bind-address=127.0.0.1", `-envoy-admin-bind-port=${admin}`],

@@ -32,6 +32,8 @@ export interface PairOptions<M extends Mesh> {
   /** Registered but no intention written. */
   readonly noIntention?: boolean;
   readonly webUpstream?: Partial<MeshUpstream>;
+  /** `Proxy.Config` of web's sidecar. */
+  readonly webConfig?: MeshService["config"];
 }
 
 interface PairParts {
@@ -71,6 +73,7 @@ export async function startPair<M extends Mesh>(
     await agent.register({ name: "db", port: app.port, sidecarPort: inbound.port, ...both });
     await webAgent.register({
       ...{ name: "web", sidecarPort: webPublic.port, ...both },
+      ...options.webConfig && { config: options.webConfig },
       upstreams: [{ name: "db", port: upstream.port, ...options.webUpstream }],
     });
     if (!options.noIntention) await agent.intention("web", "db", "allow");

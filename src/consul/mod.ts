@@ -2,7 +2,12 @@
 export * from "./agent.ts";
 export { DATAPLANE_FLAGS } from "./flag_names.ts";
 export { type AgentDeps, createAgent } from "./create_agent.ts";
-export { type AgentFlags, type AgentOptions, resolveAgentOptions } from "./http/options.ts";
+export {
+  agentAddressText,
+  type AgentFlags,
+  type AgentOptions,
+  resolveAgentOptions,
+} from "./http/options.ts";
 export * from "./entry_types.ts";
 export * from "./types.ts";
 export { openServers } from "./open_servers.ts";

@@ -17,6 +17,7 @@ export async function serverInfo(view: AdminView): Promise<Json> {
   const { version, commit, engine, platform, pid, workers, startedMs, limits, options } = view.info;
   const { name, reasons, warnings, listeners } = await stateOf(view);
   const snapshot = view.snapshot();
+  const [, trustDomain = ""] = /^spiffe:\/\/([^/]+)/.exec(snapshot?.credentials?.uri ?? "") ?? [];
   const uptime = `${Math.floor((view.clock.monotonic() - startedMs) / 1_000)}s`;
   return {
     version: versionText(view.info),
@@ -34,6 +35,7 @@ export async function serverInfo(view: AdminView): Promise<Json> {
       pid,
       workers,
       options,
+      trust_domain: trustDomain,
       not_ready: reasons,
       warnings,
       listeners,

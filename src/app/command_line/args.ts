@@ -33,6 +33,7 @@ import {
   readTcpAddress,
 } from "./args_values.ts";
 
+import { agentAddressText } from "../../consul/mod.ts";
 import type { WhichProxy } from "../commands/find_admin.ts";
 
 export type { AdminBind, FlagsMode, ProxyMode, ProxyOptions } from "./args_proxy.ts";
@@ -197,7 +198,7 @@ function parseDev(argv: readonly string[], env: Env): Command {
 function parseWaitReady(argv: readonly string[], env: Env): Command {
   const flags = flagsOf("wait-ready", argv, env, WAIT_READY_FLAGS);
   if (flags.helpWanted) return { kind: "help", topic: "wait-ready" };
-  const waitFor = readWhichProxy(flags);
+  const waitFor = readWhichProxy(flags, env);
   const catalog = flags.on("catalog");
   if (catalog && waitFor.kind === "proxy" && waitFor.wanted.flag === "config") {
     throw new ProxyError(
@@ -219,7 +220,7 @@ function parseExplain(argv: readonly string[], env: Env): Command {
     ...{ command: "postern explain", env, bare: EXPLAIN_ARGUMENTS },
   });
   if (flags.helpWanted) return { kind: "help", topic: "explain" };
-  return { kind: "explain", options: readExplain(flags, readWhichProxy(flags)) };
+  return { kind: "explain", options: readExplain(flags, readWhichProxy(flags, env)) };
 }
 
 function parsePlugin(argv: readonly string[], env: Env): Command {
@@ -228,7 +229,7 @@ function parsePlugin(argv: readonly string[], env: Env): Command {
 }
 
 /** `-admin` says where; else it is found by what the proxy was started for. */
-function readWhichProxy(flags: FlagValues): WhichProxy {
+function readWhichProxy(flags: FlagValues, env: Env): WhichProxy {
   const admin = readTcpAddress(flags, "admin", { emptyHost: "127.0.0.1", atLeastPort: 1 });
   const names = ["config", "proxy-id", "sidecar-for"] as const;
   const [name, other] = [...names.filter((name) => flags.given(name)), ...admin ? ["admin"] : []];
@@ -239,8 +240,23 @@ function readWhichProxy(flags: FlagValues): WhichProxy {
   const flag = names.find((name) => flags.given(name)) ??
     names.find((name) => flags.text(name) !== undefined);
   const value = flag === undefined ? undefined : flags.text(flag);
+  if (flags.given("http-addr") && (flag === undefined || flag === "config")) {
+    throw new ProxyError(
+      "usage",
+      "Cannot use -http-addr here: it tells proxies of one id apart; give -sidecar-for or -proxy-id, too",
+    );
+  }
   if (flag !== undefined && value !== undefined) {
-    return { kind: "proxy", wanted: { flag, value } };
+    const told = flag === "config" ? undefined : flags.text("http-addr");
+    return {
+      kind: "proxy",
+      wanted: {
+        ...{ flag, value },
+        ...told && {
+          agent: { address: agentAddressText(told, env), said: flags.origin("http-addr") },
+        },
+      },
+    };
   }
   return { kind: "address", admin: { kind: "tcp", host: "127.0.0.1", port: 19_000 } };
 }

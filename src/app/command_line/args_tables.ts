@@ -87,6 +87,13 @@ export const PROXY_CHOICE_FLAGS: readonly FlagSpec[] = [
     help: "The proxy that was started with this file.",
   },
   {
+    name: "http-addr",
+    kind: "text",
+    value: "ADDRESS",
+    env: "CONSUL_HTTP_ADDR",
+    help: "Only a proxy of this agent, or server; for several of one id on this machine.",
+  },
+  {
     name: "admin",
     kind: "text",
     value: "ADDRESS",

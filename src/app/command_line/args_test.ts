@@ -259,6 +259,8 @@ for (
     ["-admin :1 -sidecar-for web", {}, "-sidecar-for with -admin"],
     ["-config a -proxy-id b", {}, "-config with -proxy-id"],
     ["-config a -catalog", {}, "-config with -catalog"],
+    ["-sidecar-for web", { CONSUL_HTTP_ADDR: "http://localhost" }, "sidecar-for web 127.0.0.1:80"],
+    ["-sidecar-for web -http-addr :1", {}, "sidecar-for web 127.0.0.1:1"],
   ] as const
 ) {
   test(`parseCommand() of wait-ready ${line} ${Object.keys(env)}: ${want}`, () => {
@@ -272,8 +274,8 @@ for (
     const { waitFor } = command;
     const shown = waitFor.kind === "address"
       ? `${waitFor.admin.host}:${waitFor.admin.port}`
-      : `${waitFor.wanted.flag} ${waitFor.wanted.value}`;
-    assert.equal(shown, want);
+      : `${waitFor.wanted.flag} ${waitFor.wanted.value} ${waitFor.wanted.agent?.address ?? ""}`;
+    assert.equal(shown.trimEnd(), want);
   });
 }
 

@@ -16,6 +16,12 @@ import type { ProxyMode } from "../command_line/args_proxy.ts";
 export interface WantedProxy {
   readonly flag: "sidecar-for" | "proxy-id" | "config";
   readonly value: string;
+  /** Only one of this agent; absent: of any. */
+  readonly agent?: {
+    readonly address: string;
+    /** The flag or variable that told it. */
+    readonly said: string;
+  };
 }
 
 /** A running proxy that a command asks: by its admin server, or by what it was started for. */
@@ -25,6 +31,12 @@ export type WhichProxy =
 
 export type FoundAdmin =
   | { readonly kind: "found"; readonly admin: AdminPlace }
+  | {
+    readonly kind: "several";
+    readonly wanted: WantedProxy;
+    /** For people: where each is, and whose. */
+    readonly matches: readonly string[];
+  }
   | {
     readonly kind: "missing";
     readonly wanted: WantedProxy;
@@ -39,10 +51,13 @@ const Info = v.object({
   node: v.object({ id: v.string() }),
   postern: v.object({
     pid: v.optional(v.number()),
+    trust_domain: v.optional(v.string()),
     options: v.object({
       sidecarFor: v.optional(v.string()),
       proxyId: v.optional(v.string()),
       config: v.optional(v.string()),
+      agent: v.optional(v.string()),
+      servers: v.optional(v.string()),
     }),
   }),
 });
@@ -76,9 +91,17 @@ export function findProxy(
 }
 
 /** To continue "the proxy". */
-export function whyMissing({ flag, value }: WantedProxy, others: readonly string[]): string {
+export function whyNotFound(found: Exclude<FoundAdmin, { readonly kind: "found" }>): string {
+  const { flag, value, agent } = found.wanted;
+  const by = agent ? ` and agent ${agent.address} (${agent.said})` : "";
+  if (found.kind === "several") {
+    return `of -${flag} ${value}${by}: several are: ${found.matches.join("; ")}. Give -http-addr ` +
+      "with the agent of the one that is meant, or its admin server as -admin; -admin-bind gives a " +
+      "proxy one of its own";
+  }
+  const { others } = found;
   const there = others.length === 0 ? "there are none" : `there is ${others.join(", ")}`;
-  return `of -${flag} ${value}: none of the admin servers on ports ${ADMIN_PORTS.at(0)} to ` +
+  return `of -${flag} ${value}${by}: none of the admin servers on ports ${ADMIN_PORTS.at(0)} to ` +
     `${ADMIN_PORTS.at(-1)} of 127.0.0.1 is its own; ${there}. Start it, or give its -admin-bind, ` +
     "where it has one, as -admin";
 }
@@ -89,16 +112,54 @@ export async function findAdmin(
   { ask, near }: { readonly ask: AskAdmin; readonly near?: AdminPlace },
 ): Promise<FoundAdmin> {
   const known = near && await infoOf(near, ask);
-  if (near && known && isMeant(wanted, known)) return { kind: "found", admin: near };
+  if (near && known && isMeant(wanted, known) && sharesAgent(wanted, known) !== false) {
+    return { kind: "found", admin: near };
+  }
   const places = ADMIN_PORTS.map((port) => ({ host: HOST, port }));
   const infos = await Promise.all(places.map((place) => infoOf(place, ask)));
-  const at = infos.findIndex((info) => info && isMeant(wanted, info));
-  const admin = places[at];
-  if (admin) return { kind: "found", admin };
-  const others = infos.flatMap((info, index) =>
-    info ? [`${nameOf(info)} at ${HOST}:${places[index]?.port}`] : []
-  );
+  const answered = infos.flatMap((info, at) => {
+    const admin = places[at];
+    return info && admin ? [{ info, admin, at: `${HOST}:${admin.port}` }] : [];
+  });
+  const meant = answered.filter(({ info }) => isMeant(wanted, info));
+  const sure = meant.filter(({ info }) => sharesAgent(wanted, info) === true);
+  const matches = sure.length > 0
+    ? sure
+    : meant.filter(({ info }) => sharesAgent(wanted, info) === undefined);
+  const [first, second] = matches;
+  if (first && !second) return { kind: "found", admin: first.admin };
+  if (first) {
+    const each = matches.map(({ info, at }) => `${at} (${detailsOf(info).join(", ")})`);
+    return { kind: "several", wanted, matches: each };
+  }
+  const others = answered.map(({ info, at }) => {
+    const { agent } = info.postern.options;
+    const of = wanted.agent && agent ? ` (agent ${agent})` : "";
+    return `${nameOf(info)} at ${at}${of}`;
+  });
   return { kind: "missing", wanted, others };
+}
+
+/** Undefined: nothing was told, or it does not say whom it asks. */
+function sharesAgent({ agent: wanted }: WantedProxy, { postern }: Info): boolean | undefined {
+  const { agent, servers } = postern.options;
+  if (!wanted) return undefined;
+  // Servers are found by DNS or a program, too: the wanted one may be among them unseen.
+  if (servers !== undefined) {
+    const host = wanted.address.replace(/:\d+$/, "");
+    return servers.split(/[\s,]+/).includes(host) || undefined;
+  }
+  return agent === undefined ? undefined : agent === wanted.address;
+}
+
+function detailsOf({ postern: { pid, trust_domain: domain, options } }: Info): readonly string[] {
+  const { agent, servers } = options;
+  return [
+    ...pid === undefined ? [] : [`process ${pid}`],
+    ...agent ? [`agent ${agent}`] : [],
+    ...servers ? [`servers ${servers}`] : [],
+    domain ? `trust domain ${domain}` : "no certificate yet",
+  ];
 }
 
 /**

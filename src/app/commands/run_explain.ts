@@ -8,7 +8,7 @@ import process from "node:process";
 import { type AskAdmin, askAdmin } from "../../admin/mod.ts";
 import { escapeUnseen, formatAddress, messageOf, printable, ProxyError } from "../../base/mod.ts";
 import type { ExplainOptions } from "../command_line/args_explain.ts";
-import { findProxy, whyMissing } from "./find_admin.ts";
+import { findProxy, whyNotFound } from "./find_admin.ts";
 
 /** Longer than the data workers and Consul are waited for. */
 const ASK_TIMEOUT_MS = 10_000;
@@ -24,9 +24,8 @@ export async function runExplain(options: ExplainOptions): Promise<number> {
 /** Throws, in words for people, where there is no answer. */
 export async function explained(options: ExplainOptions, ask: AskAdmin): Promise<string> {
   const found = await findProxy(options.proxy, { ask });
-  if (found.kind === "missing") {
-    const why = whyMissing(found.wanted, found.others);
-    throw new ProxyError("internal", `Cannot ask the proxy ${why}`);
+  if (found.kind !== "found") {
+    throw new ProxyError("internal", `Cannot ask the proxy ${whyNotFound(found)}`);
   }
   const { admin } = found;
   const at = `the proxy at ${formatAddress({ ...admin, kind: "tcp" })}`;

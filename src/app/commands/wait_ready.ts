@@ -15,7 +15,7 @@ import {
   sleep,
   systemClock,
 } from "../../base/mod.ts";
-import { findProxy, type WhichProxy, whyMissing } from "./find_admin.ts";
+import { findProxy, type WhichProxy, whyNotFound } from "./find_admin.ts";
 
 export interface WaitReadyOptions {
   readonly waitFor: WhichProxy;
@@ -57,8 +57,8 @@ export async function waitReady(options: WaitReadyOptions): Promise<WaitResult> 
     // Each time: one that is started again may get another port, and its old one another proxy.
     const found = await findProxy(waitFor, { ask, ...(admin && { near: admin }) });
     admin = found.kind === "found" ? found.admin : undefined;
-    if (found.kind === "missing") {
-      why = whyMissing(found.wanted, found.others);
+    if (found.kind !== "found") {
+      why = whyNotFound(found);
     } else {
       let last: string;
       try {

@@ -4,7 +4,7 @@ import { type AskAdmin, startAdmin } from "../../admin/mod.ts";
 import { silentLog, systemClock } from "../../base/mod.ts";
 import { fakeAdminView } from "../../../test/kit/admin_view.ts";
 import { FakeClock } from "../../../test/kit/clock.ts";
-import { findRival } from "./find_admin.ts";
+import { findProxy, findRival, whyNotFound } from "./find_admin.ts";
 import { waitReady } from "./wait_ready.ts";
 
 const ADMIN = {
@@ -198,6 +198,39 @@ test("waitReady() takes no other proxy for the one it waits for, and says who is
     assert.ok(!asked.some((question) => question.endsWith("/ready")));
   }
 });
+
+for (
+  const [name, agent, want] of [
+    ["takes the one of the told agent", "127.0.0.1:9500", 19_005],
+    [
+      "names all where none is told",
+      "",
+      "of -sidecar-for web-1: several are: 127.0.0.1:19000 (process 7, agent 127.0.0.1:8500, trust " +
+      "domain a.consul); 127.0.0.1:19005 (agent 127.0.0.1:9500, no certificate yet). Give -http-addr",
+    ],
+    [
+      "takes none of another agent",
+      "127.0.0.1:1",
+      "of -sidecar-for web-1 and agent 127.0.0.1:1 (CONSUL_HTTP_ADDR): none of the admin servers on " +
+      "ports 19000 to 19100 of 127.0.0.1 is its own; there is web-1-sidecar-proxy at " +
+      "127.0.0.1:19000 (agent 127.0.0.1:8500), web-1-sidecar-proxy at 127.0.0.1:19005 (agent " +
+      "127.0.0.1:9500). Start it",
+    ],
+  ] as const
+) {
+  test(`findProxy() of two with one id ${name}`, async () => {
+    const web = proxy("web-1-sidecar-proxy", { agent: "127.0.0.1:8500" });
+    const { ask } = world({
+      19_000: { ...web, postern: { ...web.postern, pid: 7, trust_domain: "a.consul" } },
+      19_005: proxy("web-1-sidecar-proxy", { agent: "127.0.0.1:9500" }),
+    });
+    const told = agent && { agent: { address: agent, said: "CONSUL_HTTP_ADDR" } };
+    const wanted = { flag: "sidecar-for", value: "web-1", ...told || {} } as const;
+    const found = await findProxy({ kind: "proxy", wanted }, { ask });
+    if (found.kind === "found") assert.equal(found.admin.port, want);
+    else assert.ok(whyNotFound(found).startsWith(String(want)), whyNotFound(found));
+  });
+}
 
 test("waitReady() follows the one it waits for to another port", async () => {
   const infos: Record<number, unknown> = { 19_000: proxy("a"), 19_001: proxy("b") };

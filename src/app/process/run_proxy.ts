@@ -22,6 +22,7 @@ import {
 } from "../../base/mod.ts";
 import { descriptorLimit, type Engine, runtimeEngine } from "../../net/mod.ts";
 import type { FetchCertificate, RemoteAuthorize } from "../../proxy/mod.ts";
+import { agentAddressText } from "../../consul/mod.ts";
 import type { ProxyOptions } from "../command_line/args.ts";
 import { boundedAuthorize } from "./bounded_authorize.ts";
 import { createCatalogLook } from "./catalog_look.ts";
@@ -243,6 +244,8 @@ function shownOptions(options: ProxyOptions, proxyId: string): Readonly<Record<s
       : adminBind.kind,
     ...(serversFlags
       ? { servers: serversFlags.servers, node: serversFlags.node }
-      : { agent: agentFlags.httpAddr ?? "from the environment" }),
+      : mode.kind === "config"
+      ? {}
+      : { agent: agentAddressText(agentFlags.httpAddr, process.env) }),
   };
 }

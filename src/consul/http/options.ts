@@ -5,7 +5,7 @@
  * @module
  */
 
-import { type Address, hostFault, ProxyError } from "../../base/mod.ts";
+import { type Address, formatAddress, hostFault, ProxyError } from "../../base/mod.ts";
 import { checkToken, readTlsFiles, readTokenFile, type TlsFiles } from "./files.ts";
 
 /** As given on the command line; absent ones are left to the environment. */
@@ -82,6 +82,20 @@ export function resolveAgentOptions(flags: AgentFlags, env: Environment): AgentO
     namespace: pick(flags.namespace, "CONSUL_NAMESPACE"),
     partition: pick(flags.partition, "CONSUL_PARTITION"),
   };
+}
+
+/**
+ * Where the agent is, for people and to compare: `host:port` or `unix:///path`. `httpAddr`: as -http-addr
+ * has it; absent: by the environment.
+ */
+export function agentAddressText(httpAddr: string | undefined, env: Environment): string {
+  const name = httpAddr ? "-http-addr" : "CONSUL_HTTP_ADDR";
+  const text = httpAddr || env.CONSUL_HTTP_ADDR || "127.0.0.1:8500";
+  const wantsTls = readBool(env, "CONSUL_HTTP_SSL", false);
+  const { address, pathPrefix } = parseHttpAddr(text, { name, wantsTls });
+  if (address.kind === "unix") return formatAddress(address);
+  const host = address.host === "localhost" ? "127.0.0.1" : address.host;
+  return formatAddress({ ...address, host }) + pathPrefix;
 }
 
 interface ParsedAddress {

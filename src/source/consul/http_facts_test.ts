@@ -91,7 +91,7 @@ test("what an entry changes in the registration counts with the rest of the entr
   agent.holds("service-defaults", required).answer("registration", registered(1_000));
   await rig.settle();
   assert.equal(inbound(rig)?.headBytes, 60_000);
-  assert.match(rig.source.refused[0]?.reason ?? "", /builtin\/lua.*stays as it was/);
+  assert.match(rig.source.refused[0]?.reason ?? "", /builtin\/lua.*keeps its settings from before/);
   agent.answer("service-defaults", required);
   await rig.settle();
   assert.equal(inbound(rig)?.headBytes, 60_000);

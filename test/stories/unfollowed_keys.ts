@@ -35,7 +35,9 @@ export function unfollowedKeys(agents: Agents): void {
     await mesh.configEntry({
       ...{ Kind: "service-defaults", Name: "web", Protocol: "http" },
       MutualTLSMode: "permissive",
-      EnvoyExtensions: [{ Name: "builtin/lua" }],
+      EnvoyExtensions: [
+        { Name: "builtin/lua", Arguments: { Listener: "inbound", Script: "-- nothing" } },
+      ],
     });
     const refused = await check(mesh, "web-1");
     assert.equal(refused.code, 2, refused.output);

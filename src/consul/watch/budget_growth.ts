@@ -13,7 +13,7 @@ export interface GrowthOptions {
   /** A budget never grows beyond. */
   readonly limit: number;
   readonly random: Random;
-  /** What the agent counts for the address of this host; undefined: that cannot be known. */
+  /** What the agent counts for the address of this host; undefined: that cannot be known, and it does not grow. */
   countOfHost(): Promise<number | undefined>;
 }
 
@@ -36,7 +36,9 @@ export interface GrowthDeps {
 /** Connections of a host: growth ends at the first, and is given back from the second on. */
 const ROOM_ENDS = 120;
 const CROWDED = 130;
-/** So that proxies which start together see what the others took. */
+/** Proxies that start together, as on a host that boots, all have what they start with before one grows. */
+const FIRST_MS = 10_000;
+/** So that proxies which grow together see what the others took. */
 const STEP_LIMIT = 16;
 const STEP_MS = 3_000;
 /** A budget that has all it wants only looks whether others need some, who may all start at once. */
@@ -44,8 +46,6 @@ const WATCH_MS = 5_000;
 /** After the agent refused: growth rests, and ends at three quarters of where that was. */
 const REST_MS = 60_000;
 const LOWERED_MS = 600_000;
-/** Where nobody can count: four such proxies use half of what the agent grants. */
-const UNCOUNTED_LIMIT = 24;
 
 export class BudgetGrowth {
   readonly #options: GrowthOptions;
@@ -53,6 +53,7 @@ export class BudgetGrowth {
   #timer: Timer | undefined;
   #restsUntilMs = -Infinity;
   #lowered = { limit: Infinity, untilMs: -Infinity };
+  #hasLooked = false;
   #closed = false;
 
   constructor(options: GrowthOptions, deps: GrowthDeps) {
@@ -68,7 +69,8 @@ export class BudgetGrowth {
     // A budget that was halved comes back by itself first.
     if (budget.limit < start || (!grows && budget.limit === start)) return;
     const restMs = Math.max(0, this.#restsUntilMs - clock.monotonic());
-    const waitMs = (grows ? STEP_MS + restMs : WATCH_MS) * (0.75 + 0.5 * this.#options.random());
+    const stepMs = this.#hasLooked ? STEP_MS : FIRST_MS;
+    const waitMs = (grows ? stepMs + restMs : WATCH_MS) * (0.75 + 0.5 * this.#options.random());
     this.#timer = clock.after(waitMs, () => void this.#step());
   }
 
@@ -87,33 +89,34 @@ export class BudgetGrowth {
   }
 
   async #step(): Promise<void> {
-    const { budget, start, log } = this.#deps;
+    const { budget, start, log, clock } = this.#deps;
     const { limit: before } = budget;
     const ofHost = await this.#options.countOfHost().catch(() => undefined);
     this.#timer = undefined;
+    this.#hasLooked = true;
+    // Where nobody can count, others may have all that the agent grants.
+    if (ofHost === undefined) this.#restsUntilMs = clock.monotonic() + REST_MS;
     // Refused meanwhile.
-    if (this.#closed || budget.limit !== before) return this.look();
+    if (this.#closed || ofHost === undefined || budget.limit !== before) return this.look();
     const after = Math.max(start, this.#limitFor(ofHost));
     if (after !== before) {
       const text = after > before
         ? "agent has room, budget grown"
         : "others need the agent, budget lowered";
-      log.info(text, { from: before, to: after, ...ofHost !== undefined && { of_host: ofHost } });
+      log.info(text, { from: before, to: after, of_host: ofHost });
       budget.setLimit(after);
     }
     this.look();
   }
 
-  #limitFor(ofHost: number | undefined): number {
+  #limitFor(ofHost: number): number {
     const { clock, budget: { limit, wanted } } = this.#deps;
-    if (ofHost !== undefined && ofHost >= CROWDED) return Math.floor(limit * 2 / 3);
+    if (ofHost >= CROWDED) return Math.floor(limit * ROOM_ENDS / ofHost);
     const lowered = clock.monotonic() < this.#lowered.untilMs ? this.#lowered.limit : Infinity;
-    const most = Math.min(
-      this.#options.limit,
-      lowered,
-      ofHost === undefined ? UNCOUNTED_LIMIT : Infinity,
-    );
-    const room = ofHost === undefined ? STEP_LIMIT : Math.ceil((ROOM_ENDS - ofHost) / 4);
+    const most = Math.min(this.#options.limit, lowered);
+    // Half of what is left, shared with the others as what there is: they may be about to take theirs.
+    const share = Math.min(1, limit / Math.max(1, ofHost));
+    const room = Math.floor((ROOM_ENDS - ofHost) / 2 * share);
     const more = Math.min(wanted, room, STEP_LIMIT, most - limit);
     return limit + Math.max(0, more);
   }

@@ -117,7 +117,7 @@ listener     service:default/default/db (outbound, http)
 source       spiffe://a/shop
 verdict      refused with 403: permission 2
 rule         shop => db (permission 2)
-permissions  1  allow GET /*  does not cover it: method GET
+permissions  1  allow GET /*  does not cover it: it needs method GET
              2  deny /admin*  covers it: denies
 timeouts     request 15s, idle none where no plugin says another
 `,

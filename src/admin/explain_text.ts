@@ -88,7 +88,7 @@ function permissionRows(permissions: Permissions): Rows {
     unmet === null
       ? `covers it: ${decides === "deny" ? "denies" : "allows"}`
       : decides === null
-      ? `does not cover it: ${unmet}`
+      ? `does not cover it: it needs ${unmet}`
       : `covers it and denies, without ${unmet}`,
   ]);
 }
@@ -169,7 +169,9 @@ function endpointRow(endpoint: ShownEndpoint, workers: number): string[] {
   const isHealthy = ejectedBy === 0 && !lastResort;
   const health = [
     ...isHealthy ? ["healthy"] : [],
-    ...lastResort ? ["fails its checks: tried when nothing else is left"] : [],
+    ...lastResort
+      ? ["fails its checks, or is not registered any more: tried when nothing else is left"]
+      : [],
     ...ejectedBy > 0 ? [`ejected${by}`] : failures > 0 ? [`failed ${failures} times in a row`] : [],
   ].join(", ");
   const now = unreachable === null

@@ -89,7 +89,7 @@ export function explained(agents: Agents): void {
       );
       assert.match(
         allowed,
-        /\npermissions +1 +deny \/admin\* +does not cover it: path \/admin\*\n/,
+        /\npermissions +1 +deny \/admin\* +does not cover it: it needs path \/admin\*\n/,
       );
       assert.match(
         allowed,

@@ -63,7 +63,8 @@ export const EXPLAIN_FLAGS: readonly FlagGroup[] = [
   { title: "The proxy (one of these)", flags: PROXY_CHOICE_FLAGS },
 ];
 
-const URL_FORM = /^https?:\/\/([^/?#\s]+)([/?][^#\s]*)?$/i;
+/** The scheme says nothing that the upstream does not know; an upstream of TCP is asked by its name. */
+const URL_FORM = /^(?:(?:https?|tcp):\/\/)?(?![a-z]+:\/)([^/?#\s]+)([/?][^#\s]*)?$/i;
 
 /** Throws `usage`, naming what cannot be read. */
 export function readExplain(flags: FlagValues, proxy: WhichProxy): ExplainOptions {

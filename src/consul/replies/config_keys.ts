@@ -102,6 +102,11 @@ const PERMISSIVE =
   "permissive is not supported: the public listener takes mutual TLS only, and resets callers " +
   "without it; give them an exposed path (Expose.Paths) or an ingress gateway, or write strict";
 
+/** How far keys that are merged into the proxy's own are followed. */
+const MERGED_NOTES = {
+  EnvoyExtensions: "those that a plugin stands for; others are named",
+  "MeshGateway.Mode": "modes other than none are refused where a target is far away",
+};
 const MERGED_BLOCKS = ["Mode", "MeshGateway.Mode", "Expose.Checks", "Expose.Paths"];
 const MERGED_TRANSPARENT = {
   "TransparentProxy.OutboundListenerPort": "it counts in transparent mode, which is refused",
@@ -245,10 +250,10 @@ const PLACES: Readonly<Record<KeyPlace, Rows>> = {
       "Proxy.AccessLogs.TextFormat",
     ],
     notes: {
-      "Proxy.EnvoyExtensions": "those that a plugin stands for; others are named",
+      "Proxy.EnvoyExtensions": MERGED_NOTES.EnvoyExtensions,
       "Proxy.Expose.Checks":
         "beside an agent, for its addresses alone; a check's path is known once it has run",
-      "Proxy.MeshGateway.Mode": "modes other than none are refused where a target is far away",
+      "Proxy.MeshGateway.Mode": MERGED_NOTES["MeshGateway.Mode"],
     },
     moot: {
       Tags: LABEL,
@@ -286,6 +291,7 @@ const PLACES: Readonly<Record<KeyPlace, Rows>> = {
       "PrioritizeByLocality.Mode",
     ],
     notes: {
+      ...MERGED_NOTES,
       "FailoverPolicy.Mode": "as part of the discovery chain",
       "FailoverPolicy.Regions": "as part of the discovery chain",
       "PrioritizeByLocality.Mode": "a chain that has it is refused by name (Enterprise)",
@@ -311,6 +317,7 @@ const PLACES: Readonly<Record<KeyPlace, Rows>> = {
       "ExternalSNI",
     ],
     notes: {
+      ...MERGED_NOTES,
       BalanceInboundConnections: "merged into the proxy's config, where it is named as ignored",
       ExternalSNI: "an upstream that ends in such a service is refused by name",
     },

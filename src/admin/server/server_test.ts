@@ -63,9 +63,11 @@ test("startAdmin() takes the next free port where none was asked for", async () 
   const second = await startAdmin(fakeAdminView(), { bind: { kind: "default" } }, silentLog);
   try {
     assert.equal(server.address.host, "127.0.0.1");
-    assert.ok(server.address.port > 19_000 && server.address.port <= 19_100);
-    // Others on this machine may have left one before it meanwhile.
-    assert.ok(second.address.port > 19_000 && second.address.port <= 19_100);
+    // Where another process has the first port, it may leave that one, or a later one, meanwhile.
+    const least = holder ? 19_001 : 19_000;
+    for (const { address } of [server, second]) {
+      assert.ok(address.port >= least && address.port <= 19_100, `${address.port}`);
+    }
     assert.notEqual(second.address.port, server.address.port);
     assert.equal((await ask(second, "/live")).status, 200);
   } finally {

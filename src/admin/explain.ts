@@ -190,6 +190,7 @@ function mergeTarget(
       ...endpoint,
       active: seen.reduce((sum, { active }) => sum + active, 0),
       failures: Math.max(...seen.map(({ failures }) => failures)),
+      lastFailure: seen.find(({ lastFailure }) => lastFailure !== "")?.lastFailure ?? "",
       ejectedForMs: Math.max(...seen.map(({ ejectedForMs }) => ejectedForMs)),
       ejectedBy: seen.filter(({ ejectedForMs }) => ejectedForMs > 0).length,
       unreachable: seen.find(({ unreachable }) => unreachable !== null)?.unreachable ?? null,

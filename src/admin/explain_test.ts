@@ -21,7 +21,13 @@ test("mergeExplained() sums what workers say of an endpoint, and keeps the worst
   const shown = await merged([0, 1].map(explainedBy));
   assert.deepEqual(shown.splits[0]?.targets[0]?.endpoints, [{
     ...{ id: "node-db", address: "10.0.0.9:8080", weight: 1, active: 3, failures: 1 },
-    ...{ ejectedForMs: 9_000, lastResort: false, ejectedBy: 1, unreachable: "" },
+    ...{
+      lastFailure: "status 503",
+      ejectedForMs: 9_000,
+      lastResort: false,
+      ejectedBy: 1,
+      unreachable: "",
+    },
   }]);
   assert.deepEqual(shown.plugins.map(({ isBroken }) => isBroken), [true, false]);
 });
@@ -86,7 +92,7 @@ to           100 % of the requests, maglev by header x-user
              sent as PUT db/new/a
              header_rules is told {"request":{"set":{"a":"(not shown)"}}}
              first db.default.dc1, connects within 2500 ms
-               10.0.0.9:8080  node-db  weight 1  3 open  ejected by 1 of 2 workers, takes connections
+               10.0.0.9:8080  node-db  weight 1  3 open  ejected by 1 of 2 workers, last with status 503, takes connections
 timeouts     request 15s, idle none where no plugin says another
 limits       connections  1 of 10
              pending      0 of 10

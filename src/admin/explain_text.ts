@@ -164,7 +164,8 @@ function indented(row: string): string[] {
 }
 
 function endpointRow(endpoint: ShownEndpoint, workers: number): string[] {
-  const { address, id, weight, active, failures, lastResort, ejectedBy, unreachable } = endpoint;
+  const { address, id, weight, active, failures, lastFailure, lastResort, ejectedBy, unreachable } =
+    endpoint;
   const by = workers > 1 ? ` by ${ejectedBy} of ${workers} workers` : "";
   const isHealthy = ejectedBy === 0 && !lastResort;
   const health = [
@@ -173,6 +174,7 @@ function endpointRow(endpoint: ShownEndpoint, workers: number): string[] {
       ? ["fails its checks, or is not registered any more: tried when nothing else is left"]
       : [],
     ...ejectedBy > 0 ? [`ejected${by}`] : failures > 0 ? [`failed ${failures} times in a row`] : [],
+    ...lastFailure === "" ? [] : [`last with ${lastFailure}`],
   ].join(", ");
   const now = unreachable === null
     ? ""

@@ -32,6 +32,8 @@ export interface EndpointSummary {
   readonly weight: number;
   readonly active: number;
   readonly failures: number;
+  /** What the last of these was, or that it ends connections at once; `""`: it answered since. */
+  readonly lastFailure: string;
   readonly ejectedForMs: number;
   readonly lastResort: boolean;
 }
@@ -136,24 +138,31 @@ export class EndpointPool {
    * endpoint has answered since it began to: every endpoint denies whom an intention denies. `true` when
    * that made it ejected.
    */
-  refused(state: EndpointState, nowMs: number): boolean {
+  refused(state: EndpointState, nowMs: number, why = ""): boolean {
     const record = this.#records.get(keyOf(state.endpoint));
     if (!record || record !== state) return false;
+    record.lastFailure = why;
     if (record.answersBefore < 0) record.answersBefore = this.#answers;
-    return this.#answers > record.answersBefore && this.failed(state, nowMs);
+    return this.#answers > record.answersBefore && this.failed(state, nowMs, why);
   }
 
-  /** It failed; `true` when that made it ejected. Those gone or already ejected are not counted. */
-  failed(state: EndpointState, nowMs: number): boolean {
+  /**
+   * It failed, for the reason `why`; `true` when that made it ejected. Those gone or already ejected are
+   * not counted.
+   */
+  failed(state: EndpointState, nowMs: number, why = ""): boolean {
     const record = this.#counted(state, nowMs);
-    return record !== undefined && countFailure(record, this.#outlier) &&
-      this.#eject(record, nowMs);
+    if (!record) return false;
+    record.lastFailure = why;
+    return countFailure(record, this.#outlier) && this.#eject(record, nowMs);
   }
 
   /** It is known not to answer anything: no failures are counted first. `true` when it is ejected. */
-  silent(state: EndpointState, nowMs: number): boolean {
+  silent(state: EndpointState, nowMs: number, why = ""): boolean {
     const record = this.#counted(state, nowMs);
-    return record !== undefined && this.#eject(record, nowMs);
+    if (!record) return false;
+    record.lastFailure = why;
+    return this.#eject(record, nowMs);
   }
 
   /** One of ours that is not ejected. */
@@ -190,10 +199,16 @@ export class EndpointPool {
       weight: record.weight,
       active: record.active,
       failures: record.failures,
+      lastFailure: isFailing(record) ? record.lastFailure : "",
       ejectedForMs: record.ejected ? Math.max(0, record.ejectedUntilMs - nowMs) : 0,
       lastResort: record.lastResort,
     }));
   }
+}
+
+/** It failed, or ended a connection at once, and has not answered since. */
+function isFailing({ failures, ejected, answersBefore }: EndpointRecord): boolean {
+  return failures > 0 || ejected || answersBefore >= 0;
 }
 
 /** Records of `endpoints`, known ones reused; adds them to `records`, where the first of a key wins. */

@@ -26,9 +26,9 @@ test("EndpointPool.update() keeps failures, leases and ejection of an endpoint t
   const a = pool.pick(0);
   assert.ok(a);
   pool.acquire(a);
-  pool.failed(a, 0);
+  pool.failed(a, 0, "status 500");
   pool.update([{ ...A, weight: 7 }, B]);
-  assert.equal(pool.failed(a, 0), true);
+  assert.equal(pool.failed(a, 0, "status 503"), true);
   pool.update([B, { ...A, weight: 9 }]);
   assert.equal(a.endpoint.weight, 9);
   assert.deepEqual(pool.views(1_000).find(({ id }) => id === A.id), {
@@ -37,9 +37,25 @@ test("EndpointPool.update() keeps failures, leases and ejection of an endpoint t
     weight: 9,
     active: 1,
     failures: 0,
+    lastFailure: "status 503",
     ejectedForMs: 29_000,
     lastResort: false,
   });
+});
+
+test("EndpointPool.views() say what the last failure was, until the endpoint answers", () => {
+  const pool = poolOf();
+  pool.setPolicy({ kind: "round_robin" }, outlierPolicy({ maxFailures: 2 }));
+  pool.update([A]);
+  const a = pool.pick(0);
+  assert.ok(a);
+  const last = () => pool.views(0)[0]?.lastFailure;
+  pool.refused(a, 0, "refused");
+  assert.equal(last(), "refused", "it may be the only one, and is not to blame");
+  pool.failed(a, 0, "status 503");
+  assert.equal(last(), "status 503");
+  pool.succeeded(a);
+  assert.equal(last(), "");
 });
 
 for (

@@ -29,6 +29,8 @@ export class EndpointRecord implements EndpointState {
   lastResort: boolean;
   active = 0;
   failures = 0;
+  /** What the last failure was; it stays when the endpoint answers. */
+  lastFailure = "";
   ejected = false;
   ejectedUntilMs = 0;
   /** How often endpoints of the pool had answered when this one began to refuse; -1: it does not. */

@@ -40,21 +40,21 @@ export function reportDialFailure(
 /** Against the endpoint, which may be ejected for it; `why`: what the last failure was. */
 export function countFailure(lease: Lease, why: string, context: Context): void {
   const { pool } = lease.target;
-  if (pool.failed(lease.state, context.clock.monotonic())) reportEjection(lease, why, context);
+  if (pool.failed(lease.state, context.clock.monotonic(), why)) reportEjection(lease, why, context);
 }
 
 /** The endpoint ended a connection after the handshake and had said nothing. */
 export function countRefusal(lease: Lease, context: Context): void {
   const { pool } = lease.target;
-  if (!pool.refused(lease.state, context.clock.monotonic())) return;
-  const why = "refused_by_peer: it ends connections after the handshake, and others answer";
-  reportEjection(lease, why, context);
+  const why = "refused_by_peer: it ends connections after the handshake";
+  if (!pool.refused(lease.state, context.clock.monotonic(), why)) return;
+  reportEjection(lease, `${why}, and others answer`, context);
 }
 
 /** Neither requests nor a handshake of their own were answered. `true`: it is ejected. */
 export function countSilence(lease: Lease, reason: string, context: Context): boolean {
   const { pool } = lease.target;
-  if (!pool.silent(lease.state, context.clock.monotonic())) return false;
+  if (!pool.silent(lease.state, context.clock.monotonic(), reason)) return false;
   reportEjection(lease, reason, context);
   return true;
 }

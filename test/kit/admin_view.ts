@@ -162,7 +162,12 @@ export function fakeAdminView(): FakeAdminView {
 export function explainedBy(worker: number): Explained {
   const endpoint = {
     ...{ id: "node-db", address: "10.0.0.9:8080", weight: 1, active: 1 + worker },
-    ...{ failures: worker, ejectedForMs: worker === 0 ? 9_000 : 0, lastResort: false },
+    ...{
+      failures: worker,
+      lastFailure: worker === 0 ? "" : "status 503",
+      ejectedForMs: worker === 0 ? 9_000 : 0,
+      lastResort: false,
+    },
     unreachable: worker === 0 ? "" : null,
   };
   const explanation: Explanation = {
@@ -258,6 +263,7 @@ function dataView(worker: number): DataView {
       weight: 1,
       active: 2,
       failures: worker,
+      lastFailure: "",
       ejectedForMs: 0,
       lastResort: false,
     }],

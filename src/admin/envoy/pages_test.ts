@@ -37,7 +37,7 @@ function admin() {
   view.data = async () => {
     const [path] = await data();
     assert.ok(path);
-    const endpoint = { ...path.endpoints[0], target: "db", lastResort: false };
+    const endpoint = { ...path.endpoints[0], target: "db", lastResort: false, lastFailure: "" };
     return [{
       ...path,
       endpoints: [

@@ -159,6 +159,7 @@ export abstract class Http2Connection<S extends Http2Stream> implements StreamEv
     this.streams.delete(stream.id);
     this.closed.add(stream.id, closing);
     if (closing === "reset by us") this.allowLate(Math.max(0, stream.receiveWindow));
+    else if (closing === "ended") this.floods.ended();
     if (this.dataTo === stream) this.dataTo = undefined;
     this.onFinished();
   }

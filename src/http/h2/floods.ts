@@ -78,6 +78,11 @@ export class Floods {
     this.#lateBytes += windowBytes;
   }
 
+  /** A stream is over for both sides; its peer may reset it all the same (RFC 9113 8.1). */
+  ended(): void {
+    this.#lateFrames++;
+  }
+
   // Each says what the flood is, or "".
 
   empty(): string {

@@ -46,6 +46,16 @@ async function answered(): Promise<Attacked> {
   return { peer, ends };
 }
 
+test("a client keeps a server that resets each stream after the end of its answer", async () => {
+  // As nginx does where it answers before it has read the request (RFC 9113 8.1).
+  const { peer, ends, ask, client } = await asking([[3, 4_000]]);
+  for (let i = 0; i < 5 * BATCH; i++) {
+    ask();
+    await peer.send(headers(id(i), OK), frame("RST_STREAM", 0, id(i), u32(0)));
+  }
+  assert.deepEqual([ends, client.active], [[], 0]);
+});
+
 /** A server that has answered all requests. */
 async function answering(): Promise<Attacked> {
   const { peer, ends, requests, server } = await served();

@@ -212,7 +212,8 @@ export class UpstreamRequest implements Inward, Dialler<Way>, ResponseEvents, Co
     this.#responded = true;
     this.#heard();
     const isFailure = head.status >= 500 || ends && isGrpcFailure(head);
-    this.#tellHealth(isFailure ? `status ${head.status}` : undefined);
+    const failure = head.status >= 500 ? `status ${head.status}` : "a gRPC status";
+    this.#tellHealth(isFailure ? failure : undefined);
     for (const cookie of this.#cookies ?? NO_COOKIES) addField(head.fields, "set-cookie", cookie);
     this.#asker.responded(head, ends);
   }

@@ -53,11 +53,6 @@ const IDLE_MS = 3_600_000;
 const IDLE_CHECK_MS = 300_000;
 /** So long before its server ends it, it is not used any more: a request that meets its end is lost. */
 const AHEAD_MS = 1_000;
-/**
- * A response of some length comes at the pace of its endpoint from the first byte: what a slow caller does
- * not take is counted, and bounded, by caller.
- */
-const LIMITS = { ...DEFAULT_HTTP_LIMITS, streamWindowBytes: 256 * 1024 };
 /** How often it is looked whether anything came, and how often nothing must have come. */
 const LOOK_MS = 1_000;
 const SILENT_LOOKS = 2;
@@ -103,7 +98,7 @@ export class Way implements ClientEvents {
     this.#deadline = deadlines.after(IDLE_CHECK_MS, () => this.#checkIdle());
     const ask = version === "h2" ? askHttp2 : askHttp1;
     this.client = ask(reached.connection, {
-      limits: LIMITS,
+      limits: DEFAULT_HTTP_LIMITS,
       events: this,
       deadlines,
       clock,

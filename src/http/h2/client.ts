@@ -35,6 +35,12 @@ export function askHttp2(stream: Stream, options: AskHttp2Options): ClientConnec
   return new Http2Client(stream, options);
 }
 
+/** `expectsLong`: the response is probably longer than a stream's first window. */
+interface Begin {
+  readonly ends: boolean;
+  readonly expectsLong: boolean;
+}
+
 /** Informational responses to one request. */
 const INFORMATIONAL = 32;
 
@@ -66,9 +72,11 @@ class ClientStream extends Http2Stream implements ClientExchange {
   }
 
   /** Its head leaves now. */
-  begin(id: number, host: StreamHost, ends: boolean): void {
+  begin(id: number, host: StreamHost, options: Begin): void {
+    const { ends, expectsLong } = options;
     this.id = id;
     host.writer.request(id, this.head, ends);
+    if (expectsLong) this.widen();
     if (ends) this.endedWithHead();
     else this.windowChanged(host.streamSendWindow);
   }
@@ -85,6 +93,8 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
   #nextId = 1;
   #heard = false;
   #draining = false;
+  /** The last response with a length was longer than a stream's first window: the next one will be, too. */
+  #expectsLong = false;
   /** Requests that wait to know whether the server takes them. */
   #waiting: ClientStream[] = [];
 
@@ -153,7 +163,7 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
     this.#nextId += 2;
     this.streams.add(id, stream);
     this.floods.opened();
-    stream.begin(id, this, ends);
+    stream.begin(id, this, { ends, expectsLong: this.#expectsLong });
   }
 
   /** The server has said whether it knows extended CONNECT. */
@@ -207,7 +217,9 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
       head.length = UNKNOWN_LENGTH;
     }
     const bodiless = method === "HEAD" || head.status === 204 || head.status === 304;
-    stream.announced(bodiless ? 0 : head.length);
+    const length = bodiless ? 0 : head.length;
+    stream.announced(length);
+    if (length !== UNKNOWN_LENGTH) this.#expectsLong = length > this.limits.streamWindowBytes;
     if (ends) stream.receiveEnded = true;
     stream.events.onResponse(head, ends);
     if (ends && stream.sendEnded && !stream.over) this.finished(stream);

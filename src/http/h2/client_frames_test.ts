@@ -51,6 +51,38 @@ test("a head that is larger than a frame goes on in CONTINUATION", async () => {
   assert.deepEqual(peer.take(), ["HEADERS 1 end more", "CONTINUATION 1", "CONTINUATION 1"]);
 });
 
+test("after a response longer than a stream's window the next request asks for more from the start", async () => {
+  const { ask, peer } = await asking();
+  const answer = (id: number, length: number) =>
+    peer.send(headers(id, [...OK, ["content-length", String(length)]], 0));
+  ask();
+  await answer(1, 65_537);
+  ask();
+  await settle();
+  const wide = `WINDOW_UPDATE 3 ${3 * 65_536}`;
+  assert.deepEqual(peer.take(), [
+    `HEADERS 1 end ${HEAD_WORDS}`,
+    `HEADERS 3 end ${HEAD_WORDS}`,
+    wide,
+  ]);
+  await answer(3, 65_536);
+  ask();
+  await settle();
+  assert.deepEqual(peer.take(), [`HEADERS 5 end ${HEAD_WORDS}`]);
+});
+
+test("requests of one caller ask for no more than its connection is lent", async () => {
+  const { ask, peer } = await asking();
+  ask();
+  await peer.send(headers(1, [...OK, ["content-length", "1000000"]], 0));
+  peer.take();
+  for (let count = 0; count < 40; count++) ask();
+  await settle();
+  const updates = peer.take().filter((words) => words.startsWith("WINDOW_UPDATE"));
+  // 64 MiB of a thread, of which a connection is lent a sixteenth.
+  assert.equal(updates.length, Math.floor((1 << 22) / (3 * 65_536)));
+});
+
 /** Responses that only their stream suffers from. */
 for (
   const [name, head, frames, detail] of [

@@ -151,6 +151,15 @@ export abstract class Http2Stream implements Message {
     this.#isLong = length > this.#windowBytes;
   }
 
+  /** Lets the peer send more than its first window from the start, where that can be lent. */
+  protected widen(): void {
+    const more = this.#windowBytes * (GROWTH - 1);
+    if (this.held.account.isTight || !this.held.account.lend(more)) return;
+    this.#windowBytes += more;
+    this.receiveWindow += more;
+    this.host.output.frame32(FrameType.windowUpdate, this.id, more);
+  }
+
   /** Part of the body came; the connection's window is given back as far as it may be. */
   received(chunk: Uint8Array): void {
     const { length } = chunk;
